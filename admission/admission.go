@@ -44,10 +44,10 @@ type Request struct {
 	Warn      func(text string)
 	// Annotate adds an annotation to the request's audit event; may be nil.
 	Annotate func(key, value string)
-	// Target is what a Connect asks for, *corev1.PodExecOptions and the like; nil for all other operations.
+	// Target holds the options of a Connect, *corev1.PodExecOptions and the like; nil for all other operations.
 	Target runtime.Object
 	// Again is set by a policy or webhook that changed the object: the mutating pass then runs a second time, so that
-	// all plugins see the outcome. Round is 0 in the first pass, 1 in the second. Memory is what plugins keep from
+	// all plugins see the outcome. Round is 0 in the first pass, 1 in the second. Memory holds what plugins keep from
 	// one pass to the next, by their names.
 	Again  bool
 	Round  int

@@ -10,7 +10,7 @@ import (
 // gr is the group and resource that the request is about.
 func (r *Request) gr() schema.GroupResource { return r.Kind.Info().GR() }
 
-// name is what error messages call the object: a name that is still to be generated is not known yet.
+// name names the object in error messages: a name that is still to be generated is not known yet.
 func (r *Request) name() string {
 	switch {
 	case r.Name != "":

@@ -28,7 +28,7 @@ type Config struct {
 	Settings
 }
 
-// Settings are what an AdmissionConfiguration says to plugins.
+// Settings are the parts of an AdmissionConfiguration that concern plugins.
 type Settings struct {
 	PodSecurity   PodSecurity       // what namespaces without labels are held to, and what is exempt
 	Limited       []LimitedResource // what can't be had without a quota that covers it
@@ -93,7 +93,7 @@ func All(cfg Config) Chain {
 	}
 }
 
-// quotaPlugin is last: what it charges is what all others have let through.
+// quotaPlugin is last: it charges only what all others have let through.
 const quotaPlugin = "ResourceQuota"
 
 // Before returns the chain with further plugins in front of the quota plugin: the places of policies and

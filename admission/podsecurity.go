@@ -26,7 +26,7 @@ const (
 	strictTime = time.Second
 )
 
-// PodSecurity is what upstream's PodSecurityConfiguration says. The zero value lets everything in where namespaces don't
+// PodSecurity mirrors upstream's PodSecurityConfiguration. The zero value lets everything in where namespaces don't
 // say otherwise, and exempts nobody.
 type PodSecurity struct {
 	Defaults map[string]string // as labels of a namespace say it: pod-security.kubernetes.io/enforce and so on

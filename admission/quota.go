@@ -48,7 +48,7 @@ type line struct {
 	work   sync.Mutex // held while settling; guards recent
 }
 
-// A bill is what one request has to pay.
+// A bill lists the usage that one request adds to the quotas.
 type bill struct {
 	r    *Request
 	use  corev1.ResourceList

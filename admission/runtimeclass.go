@@ -57,7 +57,7 @@ func schedule(r *Request, pod *corev1.Pod, s *nodev1.Scheduling) error {
 	return nil
 }
 
-// validateRuntimeClass makes sure that what a pod costs is what its class says.
+// validateRuntimeClass makes sure that a pod's overhead equals its class's.
 func validateRuntimeClass(ctx context.Context, r *Request) error {
 	pod, ok := r.Object.(*corev1.Pod)
 	if !ok || !r.on("", "pods", Create) {

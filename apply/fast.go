@@ -153,7 +153,7 @@ func rebook(w *Write, fits func(set) bool, list []metav1.ManagedFieldsEntry, dif
 	return out, true
 }
 
-// managerName is what an empty name becomes.
+// managerName replaces an empty name.
 func managerName(s string) string {
 	if s == "" {
 		return "unknown"

@@ -76,7 +76,7 @@ func (d *docWalk) decoded(t reflect.Type, v any) (reflect.Value, bool) {
 	return made.Elem(), !d.lost
 }
 
-// isZero says that a patch sets a plain field to what it is when left out.
+// isZero reports whether a patch sets a plain field to its zero value.
 func isZero(v any, field reflect.Value) bool {
 	switch v := v.(type) {
 	case bool:

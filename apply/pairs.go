@@ -2,7 +2,7 @@ package apply
 
 import "slices"
 
-// An element is an item of a list with what identifies it. V is what a value is: a reflect.Value, or any.
+// An element is an item of a list with its key. V is the type of values: a reflect.Value, or any.
 type element[V any] struct {
 	keys  []key
 	v     V

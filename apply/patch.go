@@ -146,7 +146,7 @@ func Unfit(doc []byte, err error) error {
 		field.ErrorList{field.Invalid(field.NewPath("patch"), string(doc), err.Error())})
 }
 
-// UnfitStrategic is Unfit after a strategic patch, which is told itself, in the way that Go prints a map. What did not
+// UnfitStrategic is Unfit after a strategic patch, whose text stands in the message, in the way that Go prints a map. What did not
 // decode is read once more for the error, as upstream reads trees there; obj is an empty object of the type.
 func UnfitStrategic(patch, doc []byte, obj resource.Object, err error) error {
 	var p, d map[string]any

@@ -31,7 +31,7 @@ type User struct {
 	Joiner bool
 }
 
-// Attributes is what an authorizer judges.
+// Attributes describe the request that an authorizer judges.
 type Attributes struct {
 	User        *User
 	Verb        string // get, list, watch, create, update, patch, delete, deletecollection, bind, impersonate…

@@ -1,4 +1,4 @@
-// Package cli is what a person types: one file per command.
+// Package cli implements the command line: one file per command.
 package cli
 
 import (
@@ -19,7 +19,7 @@ import (
 	"github.com/kloop-dev/kloop/strict"
 )
 
-// stdio is where a command reads and writes.
+// stdio holds the streams that a command reads and writes.
 type stdio struct {
 	in       io.Reader
 	out, err io.Writer
@@ -79,7 +79,7 @@ func unknown(std stdio, word string) error {
 	return errUsage
 }
 
-// exe is how names of programs end.
+// exe is the suffix of a program's file name.
 var exe = map[bool]string{true: ".exe"}[runtime.GOOS == "windows"]
 
 // personality is the program that kloop stands in for when it is called by its name.

@@ -109,7 +109,7 @@ func readMember(flags []upstream.Flag) (m etcdMember, err error) {
 	return m, nil
 }
 
-// clientAddress is where to listen: the host and port of a URL.
+// clientAddress returns the address to listen on: the host and port of a URL.
 func clientAddress(urls string) (string, error) {
 	if strings.Contains(urls, ",") {
 		return "", errors.New("kloop in the place of etcd listens at one address")

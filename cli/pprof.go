@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// servePprof serves profiles of this process at the address until ctx ends. They are for who develops kloop: the
+// servePprof serves profiles of this process at the address until ctx ends. They are for developers of kloop: the
 // address should be one of the loopback, as whoever reaches it may read them.
 func servePprof(ctx context.Context, addr string, log *slog.Logger) error {
 	l, err := net.Listen("tcp", addr)

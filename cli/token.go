@@ -86,7 +86,7 @@ func nodeToken(ctx context.Context, std stdio, fs *flag.FlagSet, kubeconfig, ser
 	})
 }
 
-// advertised is where pods reach the API.
+// advertised is the address at which pods reach the API.
 func advertised(ctx context.Context, c client.Client) (string, error) {
 	obj, err := c.Get(ctx, kinds.EndpointSlices, metav1.NamespaceDefault, "kubernetes")
 	if err != nil {

@@ -107,7 +107,7 @@ func noTrail(object []string, err error) error {
 	return fmt.Errorf("ask for the trail of %s: %w", strings.Join(object, "/"), err)
 }
 
-// untilStopped is err, unless it comes of being stopped: that is how following ends.
+// untilStopped returns err, or nil when it comes of being stopped: following ends that way.
 func untilStopped(ctx context.Context, err error) error {
 	if ctx.Err() != nil {
 		return nil

@@ -23,7 +23,7 @@ const (
 	planFor     = 5 * time.Minute // of real time, the longest that a plan may take
 )
 
-// uiAnswers is what the page can't have from the API server: what a survey explains of a cluster that is no kloop, and plans.
+// uiAnswers serves what the page can't have from the API server: what a survey explains of a cluster that is no kloop, and plans.
 func uiAnswers(a *ask.Asker) map[string]http.Handler {
 	s := &surveyor{asker: a}
 	p := &planner{asker: a, busy: make(chan struct{}, 1)}
@@ -114,7 +114,7 @@ type planner struct {
 	busy  chan struct{}
 }
 
-// planAsked is what the page asks: the words of kloop plan, and a manifest in place of -f.
+// planAsked is the page's question: the words of kloop plan, and a manifest in place of -f.
 type planAsked struct {
 	Words     []string `json:"words"`
 	Replicas  *int     `json:"replicas"`

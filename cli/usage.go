@@ -47,7 +47,7 @@ func help(ctx context.Context, std stdio, args []string) error {
 	return c.run(ctx, std, append(slices.Clone(args[1:]), "-h"))
 }
 
-// head is what stands above the flags of a command.
+// head returns the text above the flags of a command.
 func (c command) head(name, words string) string {
 	var b strings.Builder
 	if c.about != "" {
@@ -73,7 +73,7 @@ type catcher struct {
 	fs *flag.FlagSet
 }
 
-// flags makes the flag set of a command; words are what stands beside its flags: KIND/NAME.
+// flags makes the flag set of a command; words name its arguments: KIND/NAME.
 func flags(std stdio, name, words string) *flag.FlagSet {
 	fs := flag.NewFlagSet("kloop "+name, flag.ContinueOnError)
 	first, _, _ := strings.Cut(name, " ")

@@ -1,4 +1,4 @@
-// Package client is what a loop sees of the cluster: reads from an unchanging snapshot, a feed of changes,
+// Package client is a loop's access to the cluster: reads from an unchanging snapshot, a feed of changes,
 // and writes through the front door. Local calls the server in the same process; Remote speaks HTTP. A loop
 // can't tell them apart.
 package client
@@ -54,7 +54,7 @@ type Patch struct {
 	As schema.GroupVersionKind // of the served versions, the one that Data is in; none: the stored one
 }
 
-// A Change is what one write did to one object.
+// A Change is the effect of one write on one object.
 type Change struct {
 	Kind resource.Kind
 	Rev  int64

@@ -34,7 +34,7 @@ var errStale = errors.New("the watch's place in the history is gone")
 // errAbsent says that the server does not serve the kind.
 var errAbsent = errors.New("the server does not serve this kind")
 
-// absentPause is how often a server is asked again for a kind that it does not serve: it may be upgraded. Tests shorten it.
+// absentPause is the pause before a server is asked again for a kind that it does not serve: it may be upgraded. Tests shorten it.
 var absentPause = 15 * time.Second
 
 // Run keeps the copies of the sources up to date until ctx ends; ready is called once, when all are complete. A kind that

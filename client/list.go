@@ -16,7 +16,7 @@ import (
 	"github.com/kloop-dev/kloop/resource/codec"
 )
 
-// listPage is how many objects a list asks for at once.
+// listPage is the page size of lists.
 const listPage = 500
 
 // knowsNoLists says that a server's refusal may be of the initial events of a watch: servers have had them for certain since 1.34, and

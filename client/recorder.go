@@ -245,7 +245,7 @@ func (r *Recorder) write(ctx context.Context, p pending) error {
 	return err
 }
 
-// combine says whether there were so many events like this one of late that it is told of with others, by a key
+// combine says whether there were so many events like this one of late that it is combined with others, by a key
 // without its text.
 func (s *recorderState) combine(key *seriesKey, now time.Time) bool {
 	s.mu.Lock()

@@ -25,7 +25,7 @@ import (
 // maxAnswer bounds what Remote reads of one answer.
 const maxAnswer = 64 << 20
 
-// A Source is what a Remote keeps a copy of: one kind, or those of its objects that the selectors name.
+// A Source names the objects that a Remote keeps a copy of: one kind, or those of its objects that the selectors name.
 type Source struct {
 	Kind      resource.Kind
 	Namespace string // "": all
@@ -178,7 +178,7 @@ func groupPath(gvk schema.GroupVersionKind) string {
 	return "/apis/" + gvk.Group + "/" + gvk.Version
 }
 
-// typedClone gives the server an object of its own that names its type and is what the wire would make of it.
+// typedClone gives the server an object of its own that names its type and looks as if it had come over the wire.
 func typedClone(k resource.Kind, obj resource.Object) resource.Object {
 	obj = resource.Clone(obj)
 	resource.CutTimes(obj)

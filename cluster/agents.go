@@ -70,7 +70,7 @@ func (d *agentDialer) endpoint(node, addr string) (stream.Endpoint, error) {
 	return stream.Endpoint{URL: "https://" + addr, Transport: t}, nil
 }
 
-// frontProxy is the server's user name at the servers of aggregated APIs: they take its word for who asks.
+// frontProxy is the server's user name at the servers of aggregated APIs: they accept the user that it names.
 func frontProxy(keys *pki.PKI) (*pki.Rotating, error) {
 	return keys.FrontProxy.Rotating(pki.Leaf{User: pki.FrontProxyUser, Client: true}, nil)
 }

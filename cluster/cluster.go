@@ -167,7 +167,7 @@ func (c *Cluster) parts(ctx context.Context) ([]part, error) {
 	}
 	if !c.cfg.NoLoops {
 		list = append(list, part{"metrics", c.door.measure})
-		loops, err := c.loops() // also when they are elected: what is wrong with the configuration is told now
+		loops, err := c.loops() // also when they are elected, so that a wrong configuration fails now
 		if err != nil {
 			return nil, errors.Join(strict.Refuse(err), listener.Close(), st.Close())
 		}

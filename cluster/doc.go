@@ -9,6 +9,6 @@
 // Cluster.Rest is for client-go and all that stands on it, controller-runtime included; Cluster.Client skips HTTP;
 // Cluster.Kubeconfig is for programs. Cluster.Stop ends everything that Start began and returns when it has ended.
 //
-// Config's fields are plain values, and the zero value of each is what most want; docs/config.md describes what the
+// Config's fields are plain values, and the zero value of each suits most clusters; docs/config.md describes what the
 // file and the flags of kloop make of them. New fields may be added; none that is there changes its meaning.
 package cluster

@@ -51,7 +51,7 @@ func customKey(key string) (gr schema.GroupResource) {
 	return schema.GroupResource{Group: group, Resource: resource}
 }
 
-// stale is what the front door asks before it leaves out a write that changes nothing.
+// stale is called by the front door before it leaves out a write that changes nothing.
 func stale(st store.Store) func(context.Context, string) (bool, error) {
 	if s, ok := st.(*sealed.Store); ok {
 		return s.Stale

@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// lookEvery is how often files that may change while the cluster runs are looked at.
+// lookEvery is the interval between looks at files that may change while the cluster runs.
 const lookEvery = 30 * time.Second
 
 // A followed file is read again when it changed.
@@ -21,7 +21,7 @@ type followed struct {
 	use   func(data [][]byte) error
 }
 
-// follow reads a file and will read it again. What it can't use then is told, and what was before stays.
+// follow reads a file and will read it again. What it can't use then is logged, and the content before stays.
 func (c *Cluster) follow(what, path string, use func(data []byte) error) error {
 	return c.followAll(what, func(data [][]byte) error { return use(data[0]) }, path)
 }

@@ -11,7 +11,7 @@ import (
 	"github.com/kloop-dev/kloop/kinds/convergence"
 )
 
-// aboutGaps is what `kubectl explain` says of the kinds themselves.
+// aboutGaps holds the texts of `kubectl explain` for the kinds themselves.
 var aboutGaps = map[string]string{
 	"Gap":    "Gap is an object that is not what it should be: what differs, why, whose move it is and what comes next. Gaps are computed; they can't be written.",
 	"Loop":   "Loop tells how one control loop is doing: its queue, its pace, its errors.",

@@ -47,7 +47,7 @@ func JoinToken(keys *pki.PKI, life time.Duration) (string, error) {
 	return fmt.Sprintf("%s.%x.%x", said, mac, pki.KeyHash(keys.CA.Cert())), nil
 }
 
-// joinMAC is what only a holder of the authority's key can compute.
+// joinMAC returns a MAC that only a holder of the authority's key can compute.
 func joinMAC(keys *pki.PKI, said string) ([]byte, error) {
 	der, err := x509.MarshalPKCS8PrivateKey(keys.CA.Key())
 	if err != nil {
@@ -93,7 +93,7 @@ func checkToken(keys *pki.PKI, token string, now time.Time) error {
 	return nil
 }
 
-// joiner is what who holds a join token is called. The name opens nothing.
+// joiner is the user name of a holder of a join token. The name opens nothing.
 const joiner = "system:kloop:joiner"
 
 // joinTokens authenticates servers that want to join; it implements authn.Tokens.

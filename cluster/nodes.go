@@ -63,7 +63,7 @@ type Machine interface {
 	Check(Config) error
 	// Fit says why the machine can't become a node; nil: it can.
 	Fit(Config) error
-	// Parts are what runs on the node, in the order in which it starts.
+	// Parts lists what runs on the node, in the order of its start.
 	Parts(Host) ([]Part, error)
 }
 
@@ -96,7 +96,7 @@ func fit(cfg Config) error {
 	return cfg.Machine.Fit(cfg)
 }
 
-// beat is how often a node must renew its lease so that a few missed renewals do not make it lost.
+// beat is the interval at which a node renews its lease, so that a few missed renewals do not make it lost.
 func beat(grace time.Duration) time.Duration {
 	const usual = 10 * time.Second
 	if grace == 0 {

@@ -36,7 +36,7 @@ func nodeBindings() []resource.Object {
 		bind("kubeadm:node-autoapprove-certificate-rotation", requests+"selfnodeclient", group(auth.GroupNodes)),
 		bind("system:kloop:kubelet-serving-approver", "system:certificates.k8s.io:kubelet-serving-approver",
 			rbacv1.Subject{Kind: rbacv1.ServiceAccountKind, Namespace: metav1.NamespaceSystem, Name: "kubelet-serving-approver"}),
-		// Agent and proxy of a node are one process with one certificate. Of what upstream's proxy may read this is what its
+		// Agent and proxy of a node are one process with one certificate. Of what upstream's proxy may read, these are the rules its
 		// nodes may not.
 		&rbacv1.ClusterRole{TypeMeta: metav1.TypeMeta{APIVersion: rbacv1.SchemeGroupVersion.String(), Kind: "ClusterRole"},
 			ObjectMeta: metav1.ObjectMeta{Name: proxier},
@@ -113,7 +113,7 @@ func bind(name, role string, to rbacv1.Subject) resource.Object {
 }
 
 // NodeToken makes a bootstrap token by which machines join as nodes for life, and shows them the cluster's authority in
-// kube-public/cluster-info, as kubeadm does. server is where they reach it.
+// kube-public/cluster-info, as kubeadm does. server is its address.
 func NodeToken(ctx context.Context, c client.Client, server string, ca []byte, life time.Duration) (string, error) {
 	if life <= 0 {
 		return "", fmt.Errorf("life of a token: %v is not above 0", life)

@@ -8,7 +8,7 @@ type NodeTopology struct {
 	// true or false.
 	CPUManagerPolicyOptions map[string]string
 	MemoryManagerPolicy     string // None or Static; "": None
-	// ReservedMemory is what pods do not get of each NUMA node, as 0:memory=1Gi,hugepages-2Mi=2Mi;1:memory=1Gi.
+	// ReservedMemory is the memory of each NUMA node that pods do not get, as 0:memory=1Gi,hugepages-2Mi=2Mi;1:memory=1Gi.
 	ReservedMemory        string
 	TopologyManagerPolicy string // none, best-effort, restricted or single-numa-node; "": none
 	// TopologyManagerPolicyOptions are prefer-closest-numa-nodes, true or false, and max-allowable-numa-nodes, from 8 to 16.

@@ -15,10 +15,10 @@ type Pressure struct {
 	// EvictionSoft are thresholds that must be crossed for a time, each with its time in EvictionSoftGracePeriod; "": none.
 	EvictionSoft            string
 	EvictionSoftGracePeriod map[string]string // signal → duration
-	// EvictionMinimumReclaim is how much more must be left before a threshold is passed: signal → quantity or percentage.
+	// EvictionMinimumReclaim is the amount more that must be left before a threshold is passed: signal → quantity or percentage.
 	EvictionMinimumReclaim    map[string]string
 	EvictionMaxPodGracePeriod int           // seconds that a pod has to end because of a soft threshold, at most
-	EvictionTransition        time.Duration // for how long pressure is told after the last crossing; 0: 5 minutes
+	EvictionTransition        time.Duration // for how long pressure is reported after the last crossing; 0: 5 minutes
 
 	// ImageGCHigh and ImageGCLow are percents of the disk of images: above the one, images that nobody uses go until the other. 0: 85
 	// and 80; 100: none go.

@@ -16,10 +16,10 @@ import (
 	"github.com/kloop-dev/kloop/view"
 )
 
-// unseen is told in the place of what the reader may not get.
+// unseen stands in the place of what the reader may not get.
 const unseen = "something that you may not see"
 
-// A sight is what one reader may know of the gaps and fights of a cluster: those of objects that it may get. It is for one
+// A sight holds the gaps and fights of a cluster that one reader may see: those of objects that it may get. It is for one
 // request; nil sees everything.
 type sight struct {
 	authorize auth.Authorizer

@@ -33,7 +33,7 @@ func (d *frontDoor) remember(ctx context.Context, ready func()) error {
 	return d.trail.Run(ctx)
 }
 
-// tracked is what the server tells of its writes.
+// tracked passes the server's writes on to the trail.
 func (d *frontDoor) tracked() server.Trail {
 	if d.trail == nil {
 		return nil

@@ -13,7 +13,7 @@ import (
 // defaultPodCIDR is the range of pods when PodCIDRs names none.
 var defaultPodCIDR = netip.MustParsePrefix("10.88.0.0/16")
 
-// nodeRanges is what nodes get their parts of; none: they get none.
+// nodeRanges are the ranges from which nodes get their pod ranges; none: they get none.
 func (c Config) nodeRanges() (pools []kit.Pool) {
 	if !c.NodeCIDRs {
 		return nil

@@ -199,7 +199,7 @@ func dropPorts(cache []byte) error {
 	return nil
 }
 
-// pluginDir is where the CNI plugins are.
+// pluginDir is the directory of the CNI plugins.
 func pluginDir() string {
 	for _, dir := range []string{"/usr/lib/cni", "/opt/cni/bin", "/usr/libexec/cni"} {
 		if _, err := os.Stat(filepath.Join(dir, "portmap")); err == nil {

@@ -59,7 +59,7 @@ import (
 	"github.com/kloop-dev/kloop/resource"
 )
 
-// Config is what the loops need to know of their cluster.
+// Config holds the facts about a cluster that its loops need.
 type Config struct {
 	Kinds            *resource.Set
 	RootCA           []byte                         // certificate of the cluster's CA, in PEM

@@ -42,7 +42,7 @@ func (p *Processes) TakeAgent(node string, r *convergence.Report) *convergence.R
 	return &convergence.Report{Process: p.Self, Again: again}
 }
 
-// ofAgent is what the agent of a pod's node reports of the pod. An agent that reports tells only of pods that are not at rest.
+// ofAgent returns the report of a pod's agent about the pod. An agent that reports tells only of pods that are not at rest.
 func (p *Processes) ofAgent(key loop.Key) (loop.Record, bool) {
 	if p.Read == nil || key.Kind != kinds.Pods {
 		return loop.Record{}, false

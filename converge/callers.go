@@ -11,7 +11,7 @@ import (
 	"github.com/kloop-dev/kloop/kinds/convergence"
 )
 
-// Callers is what the front door saw of those who come over the wire: who watches what, and whose writes are refused.
+// Callers records what the front door saw of callers over the wire: who watches what, and whose writes are refused.
 // It is bounded, and safe for concurrent use; a nil *Callers knows of nobody.
 type Callers struct {
 	Now    func() time.Time // nil: time.Now

@@ -81,7 +81,7 @@ func autoscalerAtMax(l *look) *Finding {
 		Advice: []string{fmt.Sprintf("kubectl patch hpa %s -n %s -p '{\"spec\":{\"maxReplicas\":%d}}'", h.Name, h.Namespace, 2*h.Spec.MaxReplicas), "or give each pod more to work with: higher requests"}}
 }
 
-// target is what an autoscaler scales, if that is not well.
+// target explains the object that an autoscaler scales, if that is not well.
 func (l *look) target(h *autoscalingv2.HorizontalPodAutoscaler) []Ref {
 	t := h.Spec.ScaleTargetRef
 	k, ok := l.kindOf(schema.FromAPIVersionAndKind(t.APIVersion, t.Kind))

@@ -20,7 +20,7 @@ func budgets() []Situation {
 	return []Situation{{"BudgetsCollide", of, budgetsCollide}, {"EvictionBlocked", of, evictionBlocked}}
 }
 
-// drainFor is how long after an eviction was refused somebody is still thought to want it: a drain tries every 5 s.
+// drainFor is the time after a refused eviction in which somebody is still thought to want it: a drain tries every 5 s.
 const drainFor = time.Minute
 
 // guarded are the pods that a budget holds its hand over.

@@ -169,7 +169,7 @@ func again(c *corev1.ContainerStatus) time.Time {
 	return t.FinishedAt.Add(min(10*time.Second<<min(c.RestartCount-1, 5), 5*time.Minute))
 }
 
-// died is how a container last ended, if it did and was started again or is to be.
+// died describes how a container last ended, if it did and was started again or is to be.
 func died(c *corev1.ContainerStatus) *corev1.ContainerStateTerminated {
 	reason, _ := waitsFor(c)
 	t := c.LastTerminationState.Terminated

@@ -19,7 +19,7 @@ func crons() []Situation {
 	return []Situation{{"RunMissed", []resource.Kind{kinds.CronJobs}, runMissed}}
 }
 
-// cronJobHealth finds a gap where the loop says that it does not start a job that is due. One that is suspended is what its
+// cronJobHealth finds a gap where the loop says that it does not start a job that is due. One that is suspended is as its
 // spec says.
 func cronJobHealth(w *World, c *batchv1.CronJob) Health {
 	if deref(c.Spec.Suspend, false) {

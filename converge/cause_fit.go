@@ -10,7 +10,7 @@ import (
 	kloopresource "github.com/kloop-dev/kloop/resource"
 )
 
-// asksFor is how much of a resource a pod's containers ask for together; init containers run one after the other, before them.
+// asksFor returns the amount of a resource that a pod's containers ask for together; init containers run one after the other, before them.
 func asksFor(p *corev1.Pod, name corev1.ResourceName) resource.Quantity {
 	var sum, first resource.Quantity
 	for i := range p.Spec.Containers {

@@ -125,7 +125,7 @@ func imagePull(l *look, p *corev1.Pod, c *corev1.ContainerStatus) *Finding {
 	return f
 }
 
-// A refusalToPull is what runtimes say when an image does not come, in a few words, and what helps.
+// A refusalToPull pairs a runtime's words when an image does not come with a short cause and what helps.
 type refusalToPull struct {
 	words  string
 	marks  []string // any of these in lower case

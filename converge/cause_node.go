@@ -43,7 +43,7 @@ func nodeSilent(l *look, n *corev1.Node) *Finding {
 	return nil
 }
 
-// neverUpdated is what the node lifecycle says of a node that no agent ever spoke for.
+// neverUpdated is the node lifecycle's reason for a node that no agent ever spoke for.
 const neverUpdated = "NodeStatusNeverUpdated"
 
 func nodeNeverReported(_ *look, n *corev1.Node) *Finding {
@@ -87,7 +87,7 @@ func badFor(c *corev1.NodeCondition) bool {
 		func(part string) bool { return strings.Contains(string(c.Type), part) })
 }
 
-// troubleAdvice is what helps a node that reports a condition.
+// troubleAdvice holds what helps a node that reports a condition.
 func troubleAdvice(n *corev1.Node, c *corev1.NodeCondition) string {
 	low := strings.ToLower(c.Message)
 	switch {

@@ -255,7 +255,7 @@ func operatorReports(l *look, _ map[string]any) *Finding {
 	return f
 }
 
-// anything is what can be said of an object that no rule knows.
+// anything explains an object that no rule knows.
 func anything() []Situation {
 	return []Situation{{"Unknown", nil, func(l *look) *Finding {
 		return &Finding{Says: l.health.Says}

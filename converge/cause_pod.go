@@ -11,7 +11,7 @@ import (
 	"github.com/kloop-dev/kloop/resource"
 )
 
-// pods are what is left to say of a pod that has a node.
+// pods lists the remaining situations of a pod that has a node.
 func pods() []Situation {
 	of := []resource.Kind{kinds.Pods}
 	return []Situation{

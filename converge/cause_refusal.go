@@ -11,7 +11,7 @@ import (
 	"github.com/kloop-dev/kloop/kinds/convergence"
 )
 
-// refusals are what a loop's writes are refused for. They are told by the texts of the refusals, which are part of the
+// refusals list why a loop's writes are refused. They are recognised by the texts of the refusals, which are part of the
 // API: clients go by them.
 func refusals() []Situation {
 	return []Situation{

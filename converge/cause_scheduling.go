@@ -73,7 +73,7 @@ func scheduling() []Situation {
 	}
 }
 
-// verdictOn is what the scheduler last said of a pod; "" when it has said nothing.
+// verdictOn returns the scheduler's last message about a pod; "" when it has said nothing.
 func (l *look) verdictOn(p *corev1.Pod) string {
 	if r, ok := l.record("scheduler", l.kind, p); ok && (r.Note != "" || r.LastErr != "") {
 		return orElse(r.LastErr, r.Note)
@@ -230,7 +230,7 @@ func mainReason(text string) string {
 	return best
 }
 
-// morePods is what a node lacks that has as many pods as it takes.
+// morePods is the shortage of a node that has as many pods as it takes.
 const morePods = "room for more pods"
 
 func insufficient(l *look, p *corev1.Pod, text string) *Finding {

@@ -82,7 +82,7 @@ var phaseFields = [][]string{{"phase"}, {"state"}, {"status"}, {"health", "statu
 	{"ceph", "health"}, {"printableStatus"}, {"robustness"}, {"applicationState", "state"},
 	{"connectorStatus", "connector", "state"}, {"PostgresClusterStatus"}, {"runStatus", "status"}}
 
-// messageFields are where the words to a phase stand.
+// messageFields are the fields that hold the message of a phase.
 var messageFields = []string{"message", "reason", "error", "failureMessage", "failureReason", "errorMessage", "lastError", "trace"}
 
 // complaintIn finds what a status says is wrong: by a condition, by one of a part of it, by a word, or by an error.

@@ -23,7 +23,7 @@ import (
 	"github.com/kloop-dev/kloop/resource"
 )
 
-// A World is what explanations are made of: one unchanging state, and what is known beside it. It is for one
+// A World holds the facts that explanations are made of: one unchanging state, and what is known beside it. It is for one
 // goroutine.
 type World struct {
 	Read    resource.Reader

@@ -47,7 +47,7 @@ func (w *World) Explain(k resource.Kind, obj resource.Object) *Step {
 	return s
 }
 
-// troubled explains an object that is what it should be, as far as it tells, though its loop keeps failing at it.
+// troubled explains an object that is as it should be, as far as its status tells, though its loop keeps failing at it.
 func (l *look) troubled() *Step {
 	r, ok := l.record(l.owner, l.kind, l.obj)
 	if !ok || r.Fails < 2 {

@@ -52,7 +52,7 @@ type suspect struct {
 	fields map[string]*bout
 }
 
-// A bout is what one field went through.
+// A bout is the history of one field.
 type bout struct {
 	past     [2]string // the value before the present one, and the present one
 	who      string    // made it the present one
@@ -253,7 +253,7 @@ func (f *fights) list(now time.Time) (out []*convergence.Fight) {
 	return out
 }
 
-// hidden is told in the place of what is in Secrets.
+// hidden stands in the place of the content of Secrets.
 const hidden = "(hidden)"
 
 func clipped(v string) string {

@@ -35,7 +35,7 @@ const (
 	share    = 50               // times what a pass took is the rest after it
 	slowest  = 10 * time.Second // and at most this
 	young    = 2 * time.Second  // a gap of this age is nothing to speak of, unless something is in its way
-	fightFor = 10 * time.Minute // how long a fight is told after its last turn, at least
+	fightFor = 10 * time.Minute // how long a fight is shown after its last turn, at least
 )
 
 // A GapCache keeps the gaps of a cluster. While nobody asks it only watches for fights; the first question makes it look
@@ -234,7 +234,7 @@ func (b *GapCache) pass(ctx context.Context) error {
 	return b.Store.Change(context.WithoutCancel(ctx), convergence.Gaps, put, off) // what is known to be shown must be
 }
 
-// judge explains one object. The entry is empty when it is what it should be; the gap is nil when the store has it already,
+// judge explains one object. The entry is empty when it is as it should be; the gap is nil when the store has it already,
 // or is not to have it.
 func (b *GapCache) judge(w *World, key loop.Key, old entry) (e entry, gap *convergence.Gap) {
 	obj := w.Read.Lookup(key.Kind, key.Namespace, key.Name)

@@ -10,7 +10,7 @@ import (
 	"github.com/kloop-dev/kloop/resource"
 )
 
-// A Health says whether an object is what it should be. The zero value says that it is.
+// A Health says whether an object is as it should be. The zero value says that it is.
 type Health struct {
 	Says  string // what differs: completes a sentence whose subject is the object
 	Want  string // the field that says what should be, with its value
@@ -20,7 +20,7 @@ type Health struct {
 	Fine bool
 }
 
-// Converged says that the object is what it should be.
+// Converged reports whether the object is as it should be.
 func (h Health) Converged() bool { return h.Says == "" }
 
 // Health judges an object: built-in kinds by the rules that sigs.k8s.io/cli-utils' kstatus has for them, all others by
@@ -47,7 +47,7 @@ func (w *World) Health(k resource.Kind, obj resource.Object) Health {
 	return Health{}
 }
 
-// grace is how long after its time a deletion is still nothing to speak of.
+// grace is the time for which an overdue deletion is no gap yet.
 const grace = 2 * time.Second
 
 // leaving judges what is being deleted. A pod's deletionTimestamp lies ahead by its grace period.

@@ -93,7 +93,7 @@ func ended(p *corev1.Pod) (at time.Time) {
 	return at
 }
 
-// serviceHealth finds no gap in a service whose workloads are scaled to zero: that is what was asked for.
+// serviceHealth finds no gap in a service whose workloads are scaled to zero: its user asked for that.
 func serviceHealth(w *World, s *corev1.Service) Health {
 	if s.Spec.Type == corev1.ServiceTypeLoadBalancer && len(s.Status.LoadBalancer.Ingress) == 0 {
 		return Health{Says: "has no address outside the cluster", Want: "spec.type=LoadBalancer", Have: "status.loadBalancer.ingress empty"}

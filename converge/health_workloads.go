@@ -11,7 +11,7 @@ import (
 	"github.com/kloop-dev/kloop/resource"
 )
 
-// A workload is how objects of a kind that runs copies of a pod are judged: by the first row that does not hold.
+// A workload holds the rules by which objects of a kind that runs copies of a pod are judged: by the first row that does not hold.
 type workload[T resource.Object] struct {
 	observed func(T) int64
 	rows     []row[T]
@@ -155,7 +155,7 @@ func daemonSets() workload[*appsv1.DaemonSet] {
 	}}
 }
 
-// jobHealth finds no gap in a job that is at work, nor in one that is suspended: that is what its spec says.
+// jobHealth finds no gap in a job that is at work, nor in one that is suspended: its spec says so.
 func jobHealth(w *World, j *batchv1.Job) Health {
 	for _, c := range j.Status.Conditions {
 		if c.Status != corev1.ConditionTrue {

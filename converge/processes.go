@@ -19,7 +19,7 @@ import (
 	"github.com/kloop-dev/kloop/resource"
 )
 
-// An Engine is what knows the loops of this process; *loop.Watchers does.
+// An Engine knows the loops of this process; *loop.Watchers does.
 type Engine interface {
 	Stats() []loop.Stats
 	Records() map[string][]loop.Record
@@ -52,7 +52,7 @@ type Processes struct {
 	wanted time.Time            // when somebody last asked
 }
 
-// reported is what another process told last.
+// reported is the last report of another process.
 type reported struct {
 	*convergence.Report
 	until   time.Time
@@ -267,7 +267,7 @@ func (p *Processes) Records() map[string][]loop.Record {
 	return out
 }
 
-// Record is what a loop knows of a key, wherever it runs. A loop that reports tells only of keys that are not at rest:
+// Record returns a loop's knowledge of a key, wherever it runs. A loop that reports tells only of keys that are not at rest:
 // of others it is known that they are.
 func (p *Processes) Record(name string, key loop.Key) (loop.Record, bool) {
 	if p.Here != nil {
@@ -291,7 +291,7 @@ func (p *Processes) Record(name string, key loop.Key) (loop.Record, bool) {
 	return loop.Record{}, false
 }
 
-// ReportOf is what a process tells of its loops: those that failed first, if there are more keys than may be told.
+// ReportOf returns a process's report of its loops: those that failed first, if there are more keys than a report takes.
 func ReportOf(e Engine, process, lease string) *convergence.Report {
 	r := &convergence.Report{Process: process, Lease: lease}
 	r.Name = strings.ToLower(process)

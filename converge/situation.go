@@ -72,7 +72,7 @@ func refs[T resource.Object](k resource.Kind, list []T) (out []Ref) {
 	return out
 }
 
-// situations is the table, the most telling first: of several that an object is in the first is told.
+// situations is the table, the most telling first: of several that hold for an object, the first is shown.
 func situations() []Situation {
 	var all []Situation
 	for _, group := range [][]Situation{

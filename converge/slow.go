@@ -30,7 +30,7 @@ type slow struct {
 	filled time.Time
 }
 
-// A flip is what is remembered of one field.
+// A flip is the memory of one field.
 type flip struct {
 	key         uint64 // of object and field; 0: none
 	was, is     uint64 // hashes of the value before the present one, and of the present one
@@ -59,7 +59,7 @@ func (s *slow) due(uid types.UID, now time.Time) bool {
 	return true
 }
 
-// field is what is remembered of a field; what was forgotten for it, or never known, is new.
+// field returns the memory of a field; one that was forgotten for it, or never known, is new.
 func (s *slow) field(key uint64, now time.Time) *flip {
 	at := int(key%(slowFields/ways)) * ways
 	set := s.fields[at : at+ways]

@@ -110,7 +110,7 @@ var errNoBatch = errors.New("no webhook converts objects of this kind")
 func (k *Kind) Batched() bool { return k.hooked() && len(k.all) > 1 }
 
 // seen is a stored object in the version by which this kind is seen, for columns and selectors. Where that needs a
-// webhook that does not answer, the object is what is stored.
+// webhook that does not answer, the object is returned as stored.
 func (k *Kind) seen(obj resource.Object) (*Object, error) {
 	if !k.hooked() || obj.GetObjectKind().GroupVersionKind() == k.at.gvk {
 		return k.object(obj)

@@ -28,7 +28,7 @@ type Kind struct {
 	info resource.Info
 }
 
-// A declaration is what does not change while a kind is served as it is.
+// A declaration holds what does not change while a kind is served as it is.
 type declaration struct{ _ byte } // not empty: each has an address of its own
 
 var (
@@ -36,7 +36,7 @@ var (
 	_ resource.Versioned = (*Kind)(nil)
 )
 
-// family is what the views of a kind have in common.
+// family holds what the versions of a kind share.
 type family struct {
 	def   *apiextensionsv1.CustomResourceDefinition // its schemas may be missing
 	all   []*version                                // in the order of the definition, those that are not served too

@@ -56,7 +56,7 @@ func put[T any](m *map[string]T, name string, v T) {
 	(*m)[name] = v
 }
 
-// presetOf is what a null becomes that the schema does not allow; nil if it may stay, or there is nothing else.
+// presetOf returns the replacement for a null that the schema does not allow; nil if it may stay, or there is nothing else.
 func presetOf(s *structural.Structural) *schemaDefault {
 	if s == nil || s.Nullable || s.Default.Object == nil {
 		return nil

@@ -8,7 +8,7 @@ import (
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 )
 
-// Names knows which names the definitions have, so that who asks for one need not look at all definitions. It is told of
+// Names knows which names the definitions have, so that who asks for one need not look at all definitions. It hears of
 // every definition as it is read from the state of the cluster. The zero value is ready for use.
 type Names struct {
 	mu    sync.Mutex
@@ -33,7 +33,7 @@ const (
 	kindName     nameOf = true
 )
 
-// named is what is known of one definition.
+// named holds the names of one definition.
 type named struct {
 	rev   int64
 	group string

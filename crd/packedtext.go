@@ -64,8 +64,8 @@ func (p *packedText) look(f func(text string)) {
 	rooms.Put(room)
 }
 
-// A packed text is what it differs in from a model, over and over: a number, so many bytes that stand there, a number, and
-// so many bytes of the model, from where a third number says. Numbers are varints; where in the model is told as the
+// A packed text is a list of differences from a model: a number, so many bytes that stand there, a number, and
+// so many bytes of the model, from where a third number says. Numbers are varints; the place in the model is written as the
 // distance from where the texts would go on together, as texts of one kind mostly do.
 
 // minShared is the number of bytes from which a reference to them is worth its while.

@@ -18,7 +18,7 @@ import (
 // A Registry makes the kinds of definitions known to the parts of a server, and unknown again. It is safe for
 // concurrent use.
 type Registry struct {
-	// Kinds is what the server serves.
+	// Kinds is the registry of the kinds that the server serves.
 	Kinds *resource.Set
 	// View holds the objects; package view has it.
 	View interface {
@@ -43,7 +43,7 @@ type Registry struct {
 	known map[string]*served // by the definition's name
 }
 
-// served is what the parts know of one definition.
+// served holds what the parts know of one definition.
 type served struct {
 	def  Source
 	kind resource.Kind

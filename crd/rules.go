@@ -102,7 +102,7 @@ func (t *fastRules) compile(s *structural.Structural, root bool, decl *apiserver
 	t.see = newLens(s)
 }
 
-// holds says that all rules hold. old is nil when there is no old value to compare with; budget is what may be spent.
+// holds says that all rules hold. old is nil when there is no old value to compare with; budget is the cost that may be spent.
 func (t *fastRules) holds(ctx context.Context, v, old any, budget *int64) bool {
 	if t == nil || v == nil {
 		return true
@@ -236,7 +236,7 @@ func (l *celSchema) Items() common.Schema { return l.items }
 // AdditionalProperties implements common.Schema.
 func (l *celSchema) AdditionalProperties() common.SchemaOrBool { return l.rest }
 
-// celRestSchema is what other properties are.
+// celRestSchema is the schema of the other properties.
 type celRestSchema struct {
 	schema common.Schema
 	allows bool

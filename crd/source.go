@@ -31,7 +31,7 @@ func (s Source) agrees(o Source) bool {
 	return equality.Semantic.DeepEqual(s.Whole().Spec, o.Whole().Spec)
 }
 
-// A text is where the schema of a version is read from. The definition may be another one by now that says the same: what
+// A text is the source of the schema of a version. The definition may be another one by now that says the same: what
 // was stored before is let go.
 type text struct {
 	at      atomic.Pointer[Source]

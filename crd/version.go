@@ -29,12 +29,12 @@ type version struct {
 	gvk  schema.GroupVersionKind
 	keep bool // unknown fields stay, whatever the schema says
 
-	// schema is how objects are pruned and defaulted; nil stands for no schema.
+	// schema prunes and defaults objects; nil stands for no schema.
 	schema func() (*structural.Structural, error)
 	used   atomic.Bool // schema was asked for
 	// defaulter sets defaults; nil when there are none.
 	filler func() *defaulter
-	// rules is what objects are validated by; made at the first write.
+	// rules validates objects; made at the first write.
 	rules func() (*rules, error)
 	table func() []column
 	paths func() []path

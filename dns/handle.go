@@ -53,7 +53,7 @@ func (t transport) limit(q *query) int {
 	return q.udp
 }
 
-// A desk is where one goroutine answers its questions, one after the other, so that they leave nothing for the garbage collector: at a hundred
+// A desk is the buffers with which one goroutine answers its questions, one after the other, so that they leave nothing for the garbage collector: at a hundred
 // thousand a second the heap would stand at twice what is needed.
 type desk struct {
 	out     []byte

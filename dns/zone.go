@@ -182,7 +182,7 @@ func (z *zone) drop(a netip.Addr, d *service) {
 	}
 }
 
-// patience is how long after its start a server leaves names outside the cluster unanswered while it does not know yet what the
+// patience is the time after its start for which a server leaves names outside the cluster unanswered while it does not know yet what the
 // cluster's people say of them. After that the cluster is out of reach, and what others say is better than nothing.
 const patience = 10 * time.Second
 

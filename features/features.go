@@ -6,7 +6,7 @@
 //
 //   - In the server: s.Kinds.Features().On("WatchList"), s.Kinds.Features().AtLeast(37).
 //   - In a kind's rules: the functions of resource.Gated, a field of its Def, get the Set beside the objects. What a
-//     kind does without any cluster at hand, in tests and in other programs, is what the newest version does.
+//     kind does without any cluster at hand, in tests and in other programs, follows the newest version.
 //   - Whether a kind or version is served at all: the table in package kinds, in since.go.
 //   - Fields: what older versions do not have follows from the types, and package openapi knows it.
 //
@@ -29,7 +29,7 @@ type Set struct {
 	on    map[string]bool // every gate that the version knows
 }
 
-// newest is what a nil Set stands for.
+// newest is the meaning of a nil Set.
 var newest = sync.OnceValue(func() *Set {
 	s := &Set{minor: Newest, on: map[string]bool{}}
 	for name, g := range Known(Newest) {

@@ -6,7 +6,7 @@ import (
 	"sync"
 )
 
-// A Stage is how far a feature is.
+// A Stage is the maturity of a feature.
 type Stage string
 
 // The stages, as upstream's metric kubernetes_feature_enabled names them.

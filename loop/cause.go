@@ -6,7 +6,7 @@ import (
 	"github.com/kloop-dev/kloop/trail"
 )
 
-// waking is what a reconcile is made for, as the queue knew it when the reconcile began.
+// waking holds the causes of a reconcile, as the queue knew it when the reconcile began.
 type waking struct {
 	loop string
 	key  Key

@@ -17,7 +17,7 @@ import (
 	"github.com/kloop-dev/kloop/resource"
 )
 
-// Env is what the engine gives to loops.
+// Env holds what the engine gives to loops.
 type Env struct {
 	Client client.Client
 	Log    *slog.Logger

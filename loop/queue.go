@@ -12,7 +12,7 @@ import (
 	"github.com/kloop-dev/kloop/resource"
 )
 
-// state is where a key stands in the queue.
+// state is the state of a key in the queue.
 type state uint8
 
 const (
@@ -214,7 +214,7 @@ func passed(fence map[resource.Kind]int64, read resource.Reader) bool {
 	return true
 }
 
-// outcome is how a reconcile ended.
+// outcome is the result of a reconcile.
 type outcome struct {
 	again  time.Duration
 	err    error

@@ -35,7 +35,7 @@ import (
 // A Joined is a node in a process of its own. It has its certificates signed by the cluster, and renewed in time.
 type Joined struct {
 	Config
-	// Rest is how to reach the server: as system:node:NAME by a client certificate, or with a bootstrap token. nil: as Join
+	// Rest configures the connection to the server: as system:node:NAME by a client certificate, or with a bootstrap token. nil: as Join
 	// or the directory of keys says.
 	Rest *rest.Config
 	Join credential.Discovery // how to join as a machine that knows nothing but a token; Token "": it has joined

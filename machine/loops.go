@@ -38,7 +38,7 @@ func nodeLoops(n Config) []nodeLoop {
 			ready()
 			return loadbalancer.Ports{Client: n.Client, Node: n.Name, Off: n.ProxyMode == cluster.ProxyNone, Log: n.log()}.Tell(ctx)
 		}},
-		// What is read can't depend on the address: a node that joins is told the families of the cluster when it already reads.
+		// What is read can't depend on the address: a node that joins learns the families of the cluster when it already reads.
 		{"load balancer addresses", n.Proxy, []client.Source{{Kind: kinds.Leases, Namespace: kinds.AnnounceSpace}},
 			func(ctx context.Context, ready func()) error {
 				ready()

@@ -29,7 +29,7 @@ type Config struct {
 const (
 	period    = 15 * time.Second // between two looks while somebody is interested
 	interest  = 2 * time.Minute  // how long one question keeps the looks going
-	shortest  = time.Second      // the shortest time over which a use is told
+	shortest  = time.Second      // the shortest time over which a use is measured
 	perNode   = 10 * time.Second // how long an agent may take to answer
 	atOnce    = 32               // agents that are asked at once
 	forgotten = 3 * period       // a node that has been silent for so long has no use

@@ -8,7 +8,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// A Summary is what a node's agent counted.
+// A Summary holds the figures that a node's agent counted.
 type Summary struct {
 	At         time.Time
 	Node       Use

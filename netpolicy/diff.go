@@ -5,7 +5,7 @@ import (
 	"slices"
 )
 
-// Observed is what the kernel has of one family. Chains are known by name and number of rules: their names say their content.
+// Observed holds the kernel's chains of one family. Chains are known by name and number of rules: their names say their content.
 type Observed struct {
 	Hooked bool // the chain that packets pass is there and whole
 	Sets   map[string]Set

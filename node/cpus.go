@@ -13,7 +13,7 @@ import (
 	"k8s.io/utils/cpuset"
 )
 
-// placeEvery is how often the CPUs of all containers are compared with what they should be, as in the kubelet.
+// placeEvery is the interval at which the CPUs of all containers are compared with what they should be, as in the kubelet.
 const placeEvery = 10 * time.Second
 
 // A placer keeps containers on their CPUs (the CPU manager's second half): those that have some for themselves on these, all others on

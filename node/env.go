@@ -195,7 +195,7 @@ func (r *resolver) fieldValue(pod *corev1.Pod, path string, box *sandbox) (strin
 	return "", fmt.Errorf("field %q is not supported in variables", path)
 }
 
-// resourceValue is a request or limit, in units of the divisor and rounded up. A limit that is not set is what the
+// resourceValue is a request or limit, in units of the divisor and rounded up. A limit that is not set counts as what the
 // node has.
 func (r *resolver) resourceValue(pod *corev1.Pod, c *corev1.Container, ref *corev1.ResourceFieldSelector) (string, error) {
 	if ref.ContainerName != "" && ref.ContainerName != c.Name {

@@ -108,7 +108,7 @@ func (p *puller) present(ctx context.Context, image string) (string, error) {
 	return res.GetImage().GetId(), nil
 }
 
-// absentImage is what pods see whose policy forbids the pull of an image that the node does not have.
+// absentImage is the message for pods whose policy forbids the pull of an image that the node does not have.
 type absentImage struct{ image string }
 
 func (e *absentImage) Error() string {
@@ -275,7 +275,7 @@ func (p *puller) fetchNow(ctx context.Context, pod *corev1.Pod, image string) (e
 	return err
 }
 
-// credentials are what the pod's pull secrets hold for the image's registry, the most particular first.
+// credentials returns the entries of the pod's pull secrets for the image's registry, the most particular first.
 func (p *puller) credentials(ctx context.Context, pod *corev1.Pod, image string) []credential {
 	var ring keyring
 	for _, ref := range pod.Spec.ImagePullSecrets {

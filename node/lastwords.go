@@ -40,7 +40,7 @@ func seconds(t time.Time) metav1.Time {
 	return metav1.NewTime(t.Truncate(time.Second))
 }
 
-// words is what the container left in its termination message file; or the end of its log, if it failed without
+// words returns the container's termination message; or the end of its log, if it failed without
 // a word and the policy says so.
 func (m *statuses) words(pod *corev1.Pod, c *container) string {
 	text, err := os.ReadFile(m.lastWords(pod, c.name, c.restarts))

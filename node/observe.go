@@ -29,7 +29,7 @@ const (
 	noteGrace    = "io.kubernetes.pod.terminationGracePeriod"
 )
 
-// A sight is what the runtime has of one pod's name: sandboxes and containers, the newest first.
+// A sight holds what the runtime has under one pod's name: sandboxes and containers, the newest first.
 type sight struct {
 	sandboxes  []sandbox
 	containers []container

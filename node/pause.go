@@ -75,7 +75,7 @@ func (p *pauses) note(key pauseKey, at time.Time, ran, first, most time.Duration
 	}
 }
 
-// left is how much of the pause remains; length is its whole.
+// left is the rest of the pause; length is its whole.
 func (p *pauses) left(uid types.UID, what string, now time.Time) (left, length time.Duration) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -20,7 +20,7 @@ type world struct {
 	wait   func(name string, c *container) (left time.Duration) // how much of the pause before a restart is left
 }
 
-// probed is what probes say of a running container.
+// probed holds the results of a running container's probes.
 type probed struct {
 	started bool // the startup probe passed, or there is none
 	ready   bool // the readiness probe passes, or there is none

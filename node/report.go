@@ -15,7 +15,7 @@ import (
 	"github.com/kloop-dev/kloop/resource"
 )
 
-// report writes the pod's status as the runtime shows it now, if that is news. failed is what went wrong before;
+// report writes the pod's status as the runtime shows it now, if that is news. failed is an earlier error;
 // it is passed on.
 func (a *Agent) report(ctx context.Context, c *loop.Ctx, pod *corev1.Pod, failed error) error {
 	seen, err := a.observe(ctx, pod.Namespace, pod.Name)

@@ -34,7 +34,7 @@ type Resources struct {
 	MemoryThrottlingFactor float64
 }
 
-// Pid is how the kubelet's reserved amounts name processes.
+// Pid is the name of processes in the kubelet's reserved amounts.
 const Pid corev1.ResourceName = "pid"
 
 // reserved sums what pods do not get.

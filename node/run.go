@@ -102,7 +102,7 @@ func (a *Agent) find(ns, name, container string, previous bool) (id, log string,
 	return list[at].id, list[at].log, list[at].running(), nil
 }
 
-// waiting says that the container ended and is told to wait for its next start.
+// waiting reports whether the container ended and waits for its next start.
 func (a *Agent) waiting(ns, name, container string) bool {
 	p := resource.Get(a.cfg.Client.Read(), kinds.Pods, ns, name)
 	if p == nil {

@@ -17,7 +17,7 @@ import (
 	"github.com/kloop-dev/kloop/node/logind"
 )
 
-// A ShutdownGrace is how long pods have to end when the machine shuts down: those of the priority and above, up to the next one.
+// A ShutdownGrace is the time that pods have to end when the machine shuts down: those of the priority and above, up to the next one.
 type ShutdownGrace struct {
 	Priority int32
 	Grace    time.Duration

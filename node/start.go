@@ -29,8 +29,8 @@ type starter struct {
 	alloc    *allocations
 }
 
-// start makes and starts one container, and has the pod looked at again for what the runtime then shows. A failure is told in the
-// container's status, and retried after a pause; until then nothing wakes the pod but what changes.
+// start makes and starts one container, and has the pod looked at again for what the runtime then shows. A failure shows in the
+// container's status, and the start is tried again after a pause; until then nothing wakes the pod but what changes.
 func (st *starter) start(ctx context.Context, c *loop.Ctx, w world, box *sandbox, s start,
 	mounts map[string]string) (again time.Duration, err error) {
 	pod, name := w.pod, s.spec.Name
@@ -131,7 +131,7 @@ func (st *starter) containerConfig(ctx context.Context, c *loop.Ctx, pod *corev1
 	return conf, os.MkdirAll(filepath.Join(st.logDir(pod), s.spec.Name), 0o755)
 }
 
-// notes are what a later agent needs to know of a container and can't read off its spec.
+// notes hold what a later agent needs to know of a container and can't read off its spec.
 func notes(pod *corev1.Pod, s start) map[string]string {
 	m := map[string]string{
 		noteRestarts: strconv.Itoa(int(s.try)), noteHash: hashOf(s.spec), noteMessage: s.spec.TerminationMessagePath,

@@ -27,7 +27,7 @@ const (
 	sourceNote = "kubernetes.io/config.source"
 )
 
-// staticsEvery is how often the manifests are read again.
+// staticsEvery is the interval between reads of the manifests.
 const staticsEvery = 5 * time.Second
 
 // staticPods makes mirror pods of manifests on this machine.
@@ -82,7 +82,7 @@ func (sp *staticPods) mirror(ctx context.Context) error {
 	return nil
 }
 
-// manifests reads the static pods. A file that is no pod is told and skipped.
+// manifests reads the static pods. A file that is no pod is logged and skipped.
 func (sp *staticPods) manifests() (list []*corev1.Pod, err error) {
 	entries, err := os.ReadDir(sp.cfg.StaticDir)
 	if err != nil {

@@ -53,7 +53,7 @@ func ownUsers(pod *corev1.Pod) bool { return pod.Spec.HostUsers != nil && !*pod.
 
 func (u *userRanges) file(uid types.UID) string { return filepath.Join(u.podDir(uid), "userns") }
 
-// options are what the runtime is asked for the pod's users; nil: they are the machine's. A pod gets its range with its first question.
+// options returns the pod's user namespace for the runtime; nil: they are the machine's. A pod gets its range with its first question.
 func (u *userRanges) options(pod *corev1.Pod) (*cri.UserNamespace, error) {
 	if !ownUsers(pod) {
 		return nil, nil
@@ -169,7 +169,7 @@ func mapMounts(list []*cri.Mount, users *cri.UserNamespace) {
 	}
 }
 
-// handlers are what the Node tells of the runtime's handlers, by their names.
+// handlers returns the Node's entries for the runtime's handlers, by their names.
 func handlers(res *cri.StatusResponse) (list []corev1.NodeRuntimeHandler) {
 	by := map[string]*cri.RuntimeHandlerFeatures{}
 	for _, h := range res.GetRuntimeHandlers() {

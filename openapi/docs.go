@@ -41,7 +41,7 @@ type document struct {
 // keep bounds the documents that are remembered, in bytes. All of them together are twice as much.
 const keep = 8 << 20
 
-// idle is how long documents are remembered that nobody asks for.
+// idle is the time for which unused documents are kept.
 const idle = 5 * time.Minute
 
 // New returns the documents of the set, which may change later. It does no work.
@@ -109,7 +109,7 @@ func GroupPath(gv schema.GroupVersion) string {
 	return "apis/" + gv.String()
 }
 
-// groupVersion is what GroupPath makes a path of.
+// groupVersion undoes GroupPath.
 func groupVersion(path string) schema.GroupVersion {
 	root, rest, _ := strings.Cut(path, "/")
 	if root == "api" {

@@ -7,7 +7,7 @@ import (
 	"google.golang.org/protobuf/encoding/protowire"
 )
 
-// A form is how a v2 document is written.
+// A form is the encoding of a v2 document.
 type form struct {
 	name string
 	// inner writes what stands in the Paths or the Definitions of the document.

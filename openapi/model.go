@@ -72,7 +72,7 @@ func (m *maker) types() []string {
 	return mediaTypes
 }
 
-// bodyTypes are what requests may be made of; built-in kinds say "anything".
+// bodyTypes are the media types of request bodies; built-in kinds say "anything".
 func (m *maker) bodyTypes() []string {
 	if m.info.Custom {
 		return customTypes

@@ -14,7 +14,7 @@ import (
 // The protobuf form of a document is gnostic's. Its own parser goes through YAML and takes seconds for the v2
 // document; here a table says for each message which key of the JSON is which field.
 
-// A shape is how a JSON value is laid out in a field.
+// A shape is the layout of a JSON value in a field.
 type shape int
 
 const (
@@ -63,7 +63,7 @@ func encode(doc object, layouts map[string]layout, root string) ([]byte, error) 
 	return encoder{layouts}.message(nil, plain, root), nil
 }
 
-// asRead returns a document as it is when it was written and read: numbers are float64, texts are strings.
+// asRead returns a document as if it had been written and read: numbers are float64, texts are strings.
 func asRead(doc object) (plain object, err error) {
 	raw, err := json.Marshal(doc)
 	if err != nil {

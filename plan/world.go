@@ -240,10 +240,10 @@ func (w *world) pass(end time.Time, until func() bool) error {
 	}
 }
 
-// step is how often one looks at a world in which nobody waits for a turn.
+// step is the interval between looks at a world in which nobody waits for a turn.
 const step = 50 * time.Millisecond
 
-// glance is how often one looks at a world in which nobody wants a turn: without nodes there may be no news ever.
+// glance is the interval between looks at a world in which nobody wants a turn: without nodes there may be no news ever.
 const glance = 10 * time.Second
 
 // doze lets time pass until somebody wants a turn.

@@ -54,8 +54,8 @@ type Def[T Object] struct {
 	Scale          *Scaled[T] // has a scale subresource
 	Connect        []SubInfo  // subresources that the server answers by code of its own: log, exec, token…
 
-	// Seal returns an object in the form in which it is kept in memory, at a revision; nil: as it is. stored is what is
-	// stored of it, or nil. Rows, selectable fields and what depends on them see its outline.
+	// Seal returns an object in the form in which it is kept in memory, at a revision; nil: as it is. stored holds the
+	// stored form, or nil. Rows, selectable fields and what depends on them see its outline.
 	Seal func(obj T, stored []byte, rev int64) Object
 
 	Rows  func(a, b T) int                   // the order of a table's rows; nil: that of the list

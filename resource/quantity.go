@@ -67,7 +67,7 @@ func nextDear[T string | []byte](text T, from int) (start, end int, found bool) 
 
 func numeric(c byte) bool { return c >= '0' && c <= '9' || c == '.' }
 
-// spoiled is what takes the place of a dear number where a quantity may be: no quantity, and any other string or value.
+// spoiled takes the place of an expensive number where a quantity may be: no quantity, and any other string or value.
 const spoiled = "!"
 
 // SpoilQuantities returns a JSON document in whose place doc can be tried: what is too dear to be read as a quantity is

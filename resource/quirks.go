@@ -2,8 +2,8 @@ package resource
 
 import metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-// Quirks are how a kind differs from most where nothing else about it says so. Upstream's kinds grew that way, and clients can
-// tell. The zero value is how most are.
+// Quirks list how a kind differs from most where nothing else about it says so. Upstream's kinds grew that way, and clients can
+// tell. The zero value describes most kinds.
 type Quirks struct {
 	NeedsRevision         bool // an update must say which revision it replaces
 	DeleteReturnsObject   bool // the answer to a deletion is the last state, not a Status
@@ -11,7 +11,7 @@ type Quirks struct {
 	SkipGenerateNameCheck bool // a bad generateName is reported only by the name that was made of it
 	MetaErrorsOnce        bool // a changed uid or the like is reported once; of others both the generic rules and the kind's own tell
 	MetaUpdateOnly        bool // an update is held only to the rules that updates have for metadata, not again to those of new objects
-	MetaErrorsLast        bool // of a new object's bad metadata is told only when all else is well
+	MetaErrorsLast        bool // a new object's bad metadata is reported only when all else is well
 	KeepsEmpty            bool // is stored as JSON, which tells an empty list from none
 	EmptyCounts           bool // a list or map that is empty, where none was, is a change that the generation counts
 	UnqualifiedFinalizers bool // finalizers need not name a domain

@@ -74,7 +74,7 @@ type Differing interface {
 
 // Rewriting is implemented by sealed objects that know what is stored of others which share with them what is heavy.
 type Rewriting interface {
-	// Rewritten is what the codec would store of an open object; nil when it must be asked.
+	// Rewritten returns what the codec would store of an open object; nil when it must be asked.
 	Rewritten(obj Object) []byte
 }
 

@@ -171,7 +171,7 @@ func doubtful(err error) bool {
 	return false
 }
 
-// allocatedNow says whether the claim has devices. It asks until it is told, or ctx ends: then it may have.
+// allocatedNow says whether the claim has devices. It asks until there is an answer, or ctx ends: then it may have.
 func (b *deviceBinder) allocatedNow(ctx context.Context, claim *resourcev1.ResourceClaim) bool {
 	const longest = 5 * time.Second
 	for pause := 100 * time.Millisecond; ; pause = min(2*pause, longest) {

@@ -11,7 +11,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// A Profile is how the pods that name it as their scheduler are treated. The zero value, with a name, is upstream's
+// A Profile holds the rules for the pods that name it as their scheduler. The zero value, with a name, is upstream's
 // default.
 type Profile struct {
 	Name string // the schedulerName

@@ -66,7 +66,7 @@ func says(p *corev1.Pod) string {
 	return sayingOf(c.Reason, c.Message, p.Status.NominatedNodeName)
 }
 
-// A statusChange is what becomes of a pod's status; nil: what it was.
+// A statusChange is the new status of a pod; nil: unchanged.
 type statusChange struct {
 	condition *corev1.PodCondition
 	nominated *string

@@ -16,7 +16,7 @@ import (
 // together: one goroutine reads the changes for all of them, and finds whom each concerns by index. So a change costs what its deliveries
 // cost, however many agents watch pods that are not theirs.
 //
-// A watch that is told something gets up, unless telling it can't block (Request.Offer): it goes on by itself, from where
+// A watch that gets an event wakes, unless delivery can't block (Request.Offer): it goes on by itself, from where
 // the audience has come, and sits down again when it has read all. So nobody waits for a slow reader.
 type audience struct {
 	of      audienceKey
@@ -32,7 +32,7 @@ type audience struct {
 	risen   []*watch // who gets up because of it; run's alone
 }
 
-// audienceKey is what the watches of an audience have in common.
+// audienceKey holds what the watches of an audience have in common.
 type audienceKey struct {
 	kind   resource.Kind
 	spoken schema.GroupVersionKind

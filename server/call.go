@@ -51,8 +51,8 @@ func (s *Server) callScale(ctx context.Context, r *Request, verb string, in reso
 	return nil, NotAllowed(r, verb)
 }
 
-// Connect asks admission whether a connection may be made to a subresource that streams. opts is what the caller
-// asks for, *corev1.PodExecOptions and the like; admission may change it.
+// Connect asks admission whether a connection may be made to a subresource that streams. opts are the caller's
+// options, *corev1.PodExecOptions and the like; admission may change it.
 func (s *Server) Connect(ctx context.Context, r *Request, opts runtime.Object) error {
 	q := s.asked(r, admission.Connect, nil, nil, nil)
 	q.Target = opts

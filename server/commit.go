@@ -53,7 +53,7 @@ func (s *Core) Put(ctx context.Context, k resource.Kind, obj resource.Object, cu
 	return nil, StoreError(err, "wait for the write of "+key)
 }
 
-// stored is what is to be stored of an object that takes the place of another one, nil for none.
+// stored returns the form to store of an object that replaces another one, nil for none.
 func stored(k resource.Kind, obj resource.Object, cur *view.Entry) ([]byte, error) {
 	if cur != nil {
 		if old, ok := cur.Object.(resource.Rewriting); ok {

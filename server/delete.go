@@ -208,7 +208,7 @@ func (s *Server) deleteGracefully(ctx context.Context, r *Request, opts *metav1.
 }
 
 // shorten sets when the object is to be gone; later deletions may only shorten the time. changed says
-// that it did something; if it did not, grace is what is left to wait for.
+// that it did something; if it did not, grace is the time still to wait.
 func (s *Server) shorten(k resource.Kind, obj resource.Object, asked *int64) (grace int64, changed bool) {
 	was := obj.GetDeletionGracePeriodSeconds()
 	if obj.GetDeletionTimestamp() == nil {

@@ -46,11 +46,11 @@ type Extension struct {
 	// Doubt follows a deletion of which nobody knows whether it was done.
 	Doubt func()
 
-	// Calls are what POST does where it does not store the body, by subresource; "" is a virtual kind itself.
+	// Calls handle POST where it does not store the body, by subresource; "" is a virtual kind itself.
 	Calls map[string]Call
 }
 
-// A Call is code behind a subresource or a virtual kind. in is what was posted.
+// A Call is code behind a subresource or a virtual kind. in is the posted object.
 type Call func(ctx context.Context, r *Request, in resource.Object) (resource.Object, error)
 
 // Extend adds extensions, at most one of a resource. It must be called before the server takes requests.

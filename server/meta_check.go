@@ -52,7 +52,7 @@ func (s rules) nameCheck(r *Request) func(name string, prefix bool) []string {
 
 const generateNamePath = "metadata.generateName"
 
-// asTold turns the library's findings about metadata into those that clients are told.
+// asTold turns the library's findings about metadata into those that clients get.
 func (s rules) asTold(r *Request, errs field.ErrorList) field.ErrorList {
 	told := errs[:0]
 	for _, e := range errs {

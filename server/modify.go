@@ -18,8 +18,8 @@ import (
 
 // A change makes a new object of an old one. It may be asked several times, when others write meanwhile.
 type change struct {
-	// next returns what the caller wants, in the hub version, as an object that may be changed. cur is what is
-	// there, nil when nothing is.
+	// next returns the object that the caller wants, in the hub version; it may be changed. cur is the stored
+	// one, nil when there is none.
 	next   func(ctx context.Context, cur *view.Entry) (resource.Object, error)
 	create bool      // a missing object is made
 	owned  bool      // next records the ownership of fields itself

@@ -16,7 +16,7 @@ const (
 	anyRevision = -1 // in a token: go on at whatever is newest, as the revision of the first page is gone
 )
 
-// A place is where a list goes on: what a continue token says. The form is upstream's, so that a client may
+// A place is the content of a continue token: where a list goes on. The form is upstream's, so that a client may
 // go on with a list after the server was exchanged.
 type place struct {
 	Version string `json:"v"`

@@ -175,7 +175,7 @@ func unscalable(r *Request, err error) error {
 	return apierrors.NewNotFound(scaleOf(r), r.Name)
 }
 
-// scaleOf is what upstream calls the scale of a kind in some errors.
+// scaleOf is upstream's name for the scale of a kind in some errors.
 func scaleOf(r *Request) schema.GroupResource {
 	gr := r.Resource()
 	gr.Resource += "/scale"

@@ -99,7 +99,7 @@ type Operations interface {
 	List(ctx context.Context, r *Request, opts *metav1.ListOptions) (*List, error)
 	// Watch calls f with events in order until ctx ends (nil), the watch times out (nil) or f fails. It returns
 	// an error before the first call of f when the watch can't start. f gets batches to flush together. Once
-	// the watch stands and its initial events are told, f is called with an empty batch.
+	// the watch stands and its initial events are delivered, f is called with an empty batch.
 	Watch(ctx context.Context, r *Request, opts *metav1.ListOptions, f func([]Event) error) error
 	// Create stores obj. The returned entry carries the revision of the write (not for a dry run).
 	Create(ctx context.Context, r *Request, obj resource.Object) (*view.Entry, error)

@@ -79,7 +79,7 @@ func length(opts *metav1.ListOptions) time.Duration {
 	return minWatch + rand.N(minWatch)
 }
 
-// start places the cursor. The snapshot is what to tell as initial events; nil when the caller wants none.
+// start places the cursor. The snapshot holds the initial events; nil when the caller wants none.
 func (w *watch) start(ctx context.Context, opts *metav1.ListOptions) (*view.Snapshot, error) {
 	rev, err := parseRevision(opts.ResourceVersion)
 	if err != nil {

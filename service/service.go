@@ -27,7 +27,7 @@ import (
 // A Service is kloop as one unit of systemd.
 type Service struct {
 	Unit    string   // Cluster, Server or Node
-	Root    string   // where the machine's files are; "" is the machine itself, and only its systemd is told to start anything
+	Root    string   // where the machine's files are; "" is the machine itself, and only its systemd starts anything
 	Program string   // the file of the program to install
 	Args    []string // flags for it; nil: those of before
 
@@ -68,7 +68,7 @@ func (s *Service) image() bool { return s.Root != "" && !s.live }
 // byPackage says that the program, and its units, are those of the system's package manager.
 func (s *Service) byPackage() bool { return filepath.Clean(s.Program) == s.path(packaged) }
 
-// DataDir is where the unit keeps its data.
+// DataDir is the directory of the unit's data.
 func (s *Service) DataDir() string {
 	switch s.Unit {
 	case Server:

@@ -10,7 +10,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// A fate is what a pod's annotations, and its node's, say about its life. Times are kept to the second, as those of a
+// A fate is a pod's simulated life, as its annotations and its node's describe it. Times are kept to the second, as those of a
 // status are.
 type fate struct {
 	hold, unready bool

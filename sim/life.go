@@ -24,7 +24,7 @@ type life struct {
 }
 
 // live is pure: it returns the status that a pod on a simulated node has now, after which time to look again, and what
-// the node says of it. at is what the pod finds there, its address among it.
+// the node says of it. at holds what the pod finds there, its address among it.
 func live(p *corev1.Pod, f fate, now metav1.Time, at place) (*corev1.PodStatus, time.Duration, []saying) {
 	l := &life{pod: p, fate: f, now: now, st: p.Status.DeepCopy(), at: at, mute: at.mute}
 	l.live()

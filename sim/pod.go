@@ -114,7 +114,7 @@ func asked(p *corev1.Pod) time.Time {
 	return p.DeletionTimestamp.Time
 }
 
-// killing is what a node says of the containers that it stops.
+// killing returns a node's events for the containers that it stops.
 func killing(p *corev1.Pod) (said []saying) {
 	for i := range p.Status.ContainerStatuses {
 		if s := &p.Status.ContainerStatuses[i]; s.State.Running != nil {

@@ -46,7 +46,7 @@ func broken(p *corev1.Probe, from time.Duration) time.Duration {
 	return max(from, first(p)) + time.Duration(max(p.FailureThreshold, 1)-1)*every(p)
 }
 
-// A health is what a container's probes say some time after its start: whether it has started, is ready, or is to be
+// A health is the state of a container's probes some time after its start: whether it has started, is ready, or is to be
 // killed, and when that changes.
 type health struct {
 	started, ready bool

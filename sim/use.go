@@ -18,7 +18,7 @@ const (
 	Memory = "sim.kloop.dev/memory" // a quantity: 64Mi
 )
 
-// Use is what a simulated node's pods say that they use.
+// Use returns the resource use that a simulated node's pods declare.
 func Use(read resource.Reader, node string, now time.Time) *metrics.Summary {
 	s := &metrics.Summary{At: now, Containers: map[metrics.Container]metrics.Use{}}
 	var cpu, memory uint64

@@ -1,7 +1,7 @@
 // Package store is durable truth: keys, bytes and revisions. It knows nothing of kinds.
 //
 // A store is one sequence of writes. Each successful write gets the next revision, and the state at a
-// revision is what all writes up to it left behind. Writes are linearizable and durable once acknowledged.
+// revision is the state that all writes up to it left behind. Writes are linearizable and durable once acknowledged.
 // The conformance suite in store/storetest is this page as tests; every implementation passes it.
 package store
 
@@ -63,7 +63,7 @@ type Event struct {
 	Prev *KV // the state before; nil when the key was created, or when the implementation can't tell
 }
 
-// A Batch is what a watch delivers: all events of one or more whole revisions, in order. Rev is the revision
+// A Batch is the unit that a watch delivers: all events of one or more whole revisions, in order. Rev is the revision
 // up to which the watch is now complete; a batch without events only moves Rev forward.
 type Batch struct {
 	Rev    int64

@@ -109,7 +109,7 @@ type Step struct {
 	Below []*Step
 }
 
-// Start is where the cascade of an object is best told from: the newest thing that somebody from outside did to it, or
+// Start returns the best beginning for the cascade of an object: the newest thing that somebody from outside did to it, or
 // else its first write that is known; false: none is.
 func (g *Graph) Start(object Ref) (Write, bool) {
 	own := g.Of(object)

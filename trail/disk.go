@@ -54,7 +54,7 @@ func (d *disk) write(list []Write) error {
 	return nil
 }
 
-// chunk is how much is written at once; no file is larger than its share by more.
+// chunk is the number of bytes written at once; no file is larger than its share by more.
 const chunk = 64 << 10
 
 // open makes sure that there is a segment with room.

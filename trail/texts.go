@@ -2,7 +2,7 @@ package trail
 
 import "strings"
 
-// textChunk is how many bytes of texts lie together. All of them go when the last write among them does.
+// textChunk is the number of bytes of texts that lie together. All of them go when the last write among them does.
 const textChunk = 16 << 10
 
 // texts keeps the texts of writes that follow each other side by side. Where they were made they lie among what each request leaves

@@ -16,7 +16,7 @@ import (
 //
 // Objects of a new kind were held as bytes until now: they appear all at once, as if created at the present
 // revision, though their own revisions are older. Entries of a known kind get the new declaration, which is
-// no change of any object, so nobody is told.
+// no change of any object, so there is no event.
 func (v *View) Adopt(list ...resource.Kind) error {
 	v.feed.Lock()
 	defer v.feed.Unlock()

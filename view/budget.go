@@ -24,7 +24,7 @@ func newBudget(limit int64) *budget {
 	return b
 }
 
-// overhead is what an encoding costs beside its bytes.
+// overhead is the memory that an encoding costs beside its bytes.
 const overhead = 128
 
 func (x *encoded) cost() int64 { return int64(len(x.data)) + overhead }

@@ -8,7 +8,7 @@ type Compacter interface {
 	Compact(objs []resource.Object)
 }
 
-// minGrown is how many new objects of a kind are worth a look at all of them.
+// minGrown is the number of new objects of a kind that are worth a look at all of them.
 const minGrown = 2048
 
 // Compact has the objects take less memory, those in the history too, which is worth its while when a burst of work is over.

@@ -11,7 +11,7 @@ import (
 // maxBatch bounds the changes of a batch, except that changes of one write stay together.
 const maxBatch = 1024
 
-// A Batch is what a cursor hands out: the changes of whole revisions, in order, and a snapshot that holds
+// A Batch is the unit that a cursor returns: the changes of whole revisions, in order, and a snapshot that holds
 // them all: the newest, so it may be ahead of them. Changes is shared and must not be changed.
 type Batch struct {
 	Snapshot *Snapshot
@@ -116,7 +116,7 @@ func (c *Cursor) Changed() <-chan struct{} {
 }
 
 // Revision returns the revision up to which everything was handed out: it moves on without changes of the
-// cursor's kinds, so it is what a bookmark tells.
+// cursor's kinds, so a bookmark carries it.
 func (c *Cursor) Revision() int64 {
 	c.v.mu.Lock()
 	defer c.v.mu.Unlock()

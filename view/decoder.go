@@ -20,7 +20,7 @@ type decoder struct {
 // A Packer is a kind whose objects the view keeps in a form of their own.
 type Packer interface {
 	// Pack returns an object, which is not used any more, in the form that is kept, at a revision; obj itself if it
-	// has none. text is what codec.Stored makes of obj, or nil; it is the view's.
+	// has none. text is codec.Stored of obj, or nil; it is the view's.
 	Pack(obj resource.Object, text []byte, rev int64) resource.Object
 }
 

@@ -45,7 +45,7 @@ func (e *Entry) JSON(ctx context.Context, gvk schema.GroupVersionKind) ([]byte, 
 	return e.JSONIn(ctx, gvk, nil)
 }
 
-// JSONIn is JSON for who is done with the bytes when the next are asked for: those that the entry does not keep are made
+// JSONIn is JSON for a caller that is done with the bytes when the next are asked for: those that the entry does not keep are made
 // in room, which grows; nil for none.
 func (e *Entry) JSONIn(ctx context.Context, gvk schema.GroupVersionKind, room *[]byte) ([]byte, error) {
 	if doc := e.ready(gvk, room); doc != nil {
@@ -74,7 +74,7 @@ func (e *Entry) ItemJSON(ctx context.Context, gvk schema.GroupVersionKind) (open
 	return x.data[:1], x.data[x.rest:], nil
 }
 
-// ready returns the object's JSON if that is how the object is kept, else nil.
+// ready returns the object's JSON if the object is kept as JSON, else nil.
 func (e *Entry) ready(gvk schema.GroupVersionKind, room *[]byte) []byte {
 	if doc, ok := e.Object.(codec.Encoded); ok && gvk == e.Object.GetObjectKind().GroupVersionKind() {
 		return doc.EncodedJSON(room)

@@ -61,7 +61,7 @@ type Change struct {
 	seq uint64 // changes of one write share it
 }
 
-// Last returns Old with the revision of the change for its resourceVersion, as watchers are told of an object
+// Last returns Old with the revision of the change for its resourceVersion, as watchers see an object
 // that left their sight. It is made once and shared. Old must not be nil.
 func (c Change) Last() *Entry {
 	if e := c.Old.last.Load(); e != nil && e.Rev == c.Rev {

@@ -10,7 +10,7 @@ import (
 	"github.com/kloop-dev/kloop/store"
 )
 
-// prefix is where all objects of a cluster are stored.
+// prefix begins the keys of all objects of a cluster.
 const prefix = "/registry/"
 
 const pageSize = 1000

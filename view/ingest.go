@@ -21,7 +21,7 @@ type write struct {
 	err      error  // why the value could not be decoded
 }
 
-// ingest is what the store's watch calls.
+// ingest is called by the store's watch.
 func (v *View) ingest(b store.Batch) error {
 	v.feed.Lock()
 	defer v.feed.Unlock()

@@ -3,7 +3,7 @@ package view
 import "github.com/kloop-dev/kloop/resource"
 
 // Replace makes the view hold exactly these objects of the kind, as a list at revision rev told them. Cursors
-// are told the difference. The view owns the objects from then on; they carry their resourceVersion.
+// receive the difference. The view owns the objects from then on; they carry their resourceVersion.
 func (v *View) Replace(k resource.Kind, rev int64, objects []resource.Object) {
 	v.feed.Lock()
 	defer v.feed.Unlock()

@@ -19,7 +19,7 @@ type Config struct {
 	Host      string                  // host:port at which browsers reach it, exactly as in their address line
 	Server    *url.URL                // the API server; a path of its own is kept
 	Transport http.RoundTripper       // speaks to it, as the user of the kubeconfig
-	More      map[string]http.Handler // what is answered here, by path; only for who is let in
+	More      map[string]http.Handler // what is answered here, by path; only for those who are let in
 }
 
 // A Local shows the page on this machine and passes reads on to an API server, with the rights of a kubeconfig. It lets in the one

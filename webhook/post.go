@@ -16,7 +16,7 @@ import (
 )
 
 // Post sends a JSON document and returns the answer, of at most limit bytes. It ends with ctx, whose deadline the
-// webhook is told as the parameter timeout. An answer that is no success is a *apierrors.StatusError; all other
+// webhook receives as the parameter timeout. An answer that is no success is a *apierrors.StatusError; all other
 // errors name the URL.
 func (c *Client) Post(ctx context.Context, body []byte, limit int64) ([]byte, error) {
 	u := c.url

@@ -37,7 +37,7 @@ type Service struct {
 	Path            string
 }
 
-// host is what the server's certificate must be for.
+// host is the name that the server's certificate must be for.
 func (s *Service) host() string { return s.Name + "." + s.Namespace + ".svc" }
 
 // A Caller makes clients of webhooks and remembers them. Its zero value reaches URLs only. Safe for concurrent use.

@@ -37,7 +37,7 @@ type Program struct {
 // Err says why the expression does not compile; nil when it does.
 func (p *Program) Err() error { return p.err }
 
-// A Scope is what the expressions of one policy or webhook may name. Expressions compiled in it see the variables
+// A Scope lists the variables that expressions of one policy or webhook may name. Expressions compiled in it see the variables
 // that were added before. Not safe for concurrent use until the last of them is compiled.
 type Scope struct {
 	declared Declared

@@ -125,7 +125,7 @@ func namespaceValue(ns *corev1.Namespace) ref.Val {
 	return common.SchemalessTypedToVal(shown)
 }
 
-// Describe is the request as expressions and webhooks are told of it, without the objects and a uid. kind and
+// Describe returns the request as expressions and webhooks see it, without the objects and a uid. kind and
 // resource are those that the rule matched.
 func Describe(r *admission.Request, kind schema.GroupVersionKind, gvr schema.GroupVersionResource) *admissionv1.AdmissionRequest {
 	own, spoken := r.Resource(), metav1.GroupVersionKind(r.Spoken())

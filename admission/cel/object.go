@@ -15,7 +15,7 @@ import (
 )
 
 // Seen returns an object of a request as a rule that matched the kind sees it: in that version, or the scale of it.
-// Bodies of calls (an Eviction, a Binding) are what they are.
+// Bodies of calls (an Eviction, a Binding) stay as they came.
 func Seen(ctx context.Context, r *admission.Request, obj resource.Object, kind schema.GroupVersionKind) (runtime.Object, error) {
 	switch {
 	case obj == nil:

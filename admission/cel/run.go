@@ -35,7 +35,7 @@ func (in *Input) Run(ctx context.Context, s *Scope, budget int64) *Run {
 	return r
 }
 
-// Left is what is left of the budget.
+// Left is the rest of the budget.
 func (r *Run) Left() int64 { return r.left }
 
 // Eval evaluates an expression. fatal says that the error ends the run: the budget is spent.

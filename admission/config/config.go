@@ -19,7 +19,7 @@ import (
 	"github.com/kloop-dev/kloop/webhook"
 )
 
-// Config is what an AdmissionConfiguration says. The zero value says nothing.
+// Config is a parsed AdmissionConfiguration. The zero value configures nothing.
 type Config struct {
 	admission.Settings
 	Mutating, Validating *webhook.Logins // who calls webhooks; nil: nobody says so

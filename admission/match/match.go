@@ -18,7 +18,7 @@ import (
 	"github.com/kloop-dev/kloop/resource"
 )
 
-// A Matcher is what one webhook, policy or binding says of the requests it is about. Safe for concurrent use.
+// A Matcher selects the requests that one webhook, policy or binding is about. Safe for concurrent use.
 type Matcher struct {
 	rules, excluded     []admissionregistrationv1.NamedRuleWithOperations
 	any                 bool // no rules stand for all requests
@@ -65,7 +65,7 @@ func NewHook(rules []admissionregistrationv1.RuleWithOperations, policy *admissi
 	return m
 }
 
-// As is how a request was matched: the version of its kind and resource that the rule names. With matchPolicy
+// As tells how a request was matched: the version of its kind and resource that the rule names. With matchPolicy
 // Equivalent it may be another one than the caller spoke.
 type As struct {
 	Kind     schema.GroupVersionKind

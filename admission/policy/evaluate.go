@@ -34,7 +34,7 @@ type decision struct {
 	reason  metav1.StatusReason
 }
 
-// A verdict is what a policy says about a request with one set of parameters.
+// A verdict is a policy's answer to a request with one set of parameters.
 type verdict struct {
 	decisions []decision
 	notes     []note

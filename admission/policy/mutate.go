@@ -48,7 +48,7 @@ func compileMutating(r *rule, spec *admissionregistrationv1.MutatingAdmissionPol
 	}
 }
 
-// invoked is what the first pass leaves for the second: which uses of policies took part and may do so again.
+// invoked carries from the first pass to the second which uses of policies took part and may do so again.
 type invoked map[string]bool
 
 // mutate lets all mutating policies change the request's object, one after the other. In the second pass those run

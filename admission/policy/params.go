@@ -69,7 +69,7 @@ func (p *parameters) collect(ctx context.Context, r *admission.Request, ref *adm
 	return list, err
 }
 
-// namespace is where the parameters are: where the binding says, else where the request is.
+// namespace holds the parameters: the binding's, else the request's.
 func (p *parameters) namespace(r *admission.Request, ref *admissionregistrationv1.ParamRef) (string, error) {
 	switch {
 	case !p.kind.Info().Namespaced && ref.Namespace != "":

@@ -15,7 +15,7 @@ import (
 	"github.com/kloop-dev/kloop/resource"
 )
 
-// Config is what policies need beyond the request.
+// Config holds the dependencies of policies beyond the request.
 type Config struct {
 	// Kinds finds the kinds of parameters; required.
 	Kinds *resource.Set

@@ -92,7 +92,7 @@ type source struct {
 	last atomic.Pointer[set]
 }
 
-// A set is what was in force at some moment, and what it was made of.
+// A set holds the policies in force at some moment, and the objects it was compiled from.
 type set struct {
 	policies, bindings []resource.Object
 	rules              []*rule

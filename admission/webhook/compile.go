@@ -35,7 +35,7 @@ type source struct {
 	state   atomic.Pointer[compiled]
 }
 
-// compiled is what was made of which configurations.
+// compiled pairs compiled webhooks with the configurations they come from.
 type compiled struct {
 	configs []resource.Object
 	hooks   []*hook

@@ -15,7 +15,7 @@ import (
 	"github.com/kloop-dev/kloop/resource"
 )
 
-// rounds is what is known of the first pass when the second comes.
+// rounds keeps the results of the first pass for the second.
 type rounds struct {
 	invoked map[string]bool // asked, and may be asked again
 	again   map[string]bool // have to be asked again, because the object has changed since
@@ -92,7 +92,7 @@ func (c *asking) visit(ctx context.Context, h *hook, i int, memory *rounds) erro
 	return err
 }
 
-// mutated is what the audit log keeps of a call.
+// mutated is the audit annotation of one call.
 func mutated(h *hook, changed bool) string {
 	note, _ := json.Marshal(struct {
 		Configuration string `json:"configuration"`

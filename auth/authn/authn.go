@@ -33,7 +33,7 @@ func (u Union) Authenticate(r *http.Request) (*auth.User, bool, error) {
 	return nil, false, errors.Join(errs...)
 }
 
-// A Front is what the server asks: a union whose users are all members of system:authenticated, with the
+// A Front authenticates for the server: a union whose users are all members of system:authenticated, with the
 // anonymous user behind it.
 type Front struct {
 	Known     auth.Authenticator

@@ -19,13 +19,13 @@ import (
 	"github.com/kloop-dev/kloop/kinds/expression"
 )
 
-// A Config is what an AuthenticationConfiguration comes to.
+// A Config is a compiled AuthenticationConfiguration.
 type Config struct {
 	Issuers   *Issuers                    // nil: none
 	Anonymous *config.AnonymousAuthConfig // nil: not said
 }
 
-// Options are what a configuration does not say.
+// Options hold what a configuration leaves open.
 type Options struct {
 	Algorithms []string // of signatures; none: all that upstream allows
 	Taken      []string // issuers that others answer for: that of service account tokens

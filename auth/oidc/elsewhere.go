@@ -27,7 +27,7 @@ type elsewhere struct {
 	keys map[string]*keySet // by issuer
 }
 
-// A source is where a claim is to be had.
+// A source tells where to fetch a distributed claim.
 type source struct{ endpoint, password string }
 
 // add puts the claim among those of a token, if the token says where it stands.

@@ -77,7 +77,7 @@ func newKeySet(issuer, discovery string, client *http.Client, now func() time.Ti
 	return &keySet{issuer: issuer, discovery: discovery, client: client, now: now, turn: make(chan struct{}, 1)}
 }
 
-// wellKnown is where an issuer describes itself if nobody says otherwise.
+// wellKnown is the default path of an issuer's discovery document.
 func wellKnown(issuer string) string {
 	return strings.TrimSuffix(issuer, "/") + "/.well-known/openid-configuration"
 }

@@ -20,7 +20,7 @@ import (
 	"github.com/kloop-dev/kloop/auth/token"
 )
 
-// leeway is how far clocks may differ when a token says from when it is good.
+// leeway is the clock skew allowed when a token says from when it is good.
 const leeway = 5 * time.Minute
 
 // An issuer is one provider whose tokens are believed.

@@ -27,8 +27,8 @@ type file struct {
 	data []byte
 }
 
-// authority loads name.crt and name.key, or makes what is missing. A key without its certificate is what a
-// crash between two renames leaves behind: the certificate is made again. A certificate without its key is
+// authority loads name.crt and name.key, or makes those that are missing. A key without its certificate is left by a
+// crash between two renames: the certificate is made again. A certificate without its key is
 // of no use, and of somebody else's making: an error.
 func (d *dir) authority(name, common string, now time.Time) (*signing, error) {
 	key, err := d.key(name)
@@ -171,7 +171,7 @@ func (d *dir) read(name string) ([]byte, error) {
 }
 
 // flush writes the new files. All are made durable under temporary names first, at the same time, since an
-// fsync is what costs; then they are renamed in order, keys before their certificates.
+// fsync is the expensive part; then they are renamed in order, keys before their certificates.
 func (d *dir) flush() error {
 	if d.path == "" || len(d.fresh) == 0 {
 		return nil

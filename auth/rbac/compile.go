@@ -10,7 +10,7 @@ import (
 	"github.com/kloop-dev/kloop/resource"
 )
 
-// A policy is what all roles and bindings of one state come to. It never changes.
+// A policy is compiled from all roles and bindings of one state. It never changes.
 type policy struct {
 	objs    [4][]resource.Object // what it was compiled from
 	checked [4]atomic.Int64      // newest revisions at which the kinds were seen to be as in objs
@@ -23,7 +23,7 @@ type policy struct {
 // subjects finds what was granted to whom.
 type subjects struct{ users, groups map[string][]*grant }
 
-// A grant is what one binding gives to one subject.
+// A grant holds the rules that one binding gives to one subject.
 type grant struct {
 	rules []rbacv1.PolicyRule
 	err   error // the role does not exist

@@ -57,7 +57,7 @@ func gathers(r *rbacv1.ClusterRole) bool {
 	return r != nil && r.AggregationRule != nil && len(r.AggregationRule.ClusterRoleSelectors) > 0
 }
 
-// everything is what a role may gather.
+// everything is the rule that allows all that a role may gather.
 var everything = []rbacv1.PolicyRule{{APIGroups: []string{"*"}, Resources: []string{"*"}, Verbs: []string{"*"}},
 	{NonResourceURLs: []string{"*"}, Verbs: []string{"*"}}}
 

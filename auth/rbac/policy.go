@@ -115,7 +115,7 @@ var viewRules = []string{
 	"read resourceclaims,resourceclaims/status,resourceclaimtemplates in resource.k8s.io",
 }
 
-// nodeRules are what every node agent may do; package node narrows some of them to what is on the node.
+// nodeRules allow what every node agent may do; package node narrows some of them to what is on the node.
 var nodeRules = []string{
 	"create tokenreviews in authentication.k8s.io",
 	"create localsubjectaccessreviews,subjectaccessreviews in authorization.k8s.io",

@@ -106,7 +106,7 @@ func coversAll(h, w *rbacv1.PolicyRule) bool {
 		return !slices.ContainsFunc(list, func(s string) bool { return !in(s) })
 	}
 	if len(h.Verbs)+len(h.APIGroups)+len(h.Resources)+len(h.ResourceNames)+len(h.NonResourceURLs) > 256 {
-		return false // comparing long lists is what is to be avoided
+		return false // long lists are not compared
 	}
 	return all(w.Verbs, func(s string) bool { return has(h.Verbs, s) }) &&
 		all(w.APIGroups, func(s string) bool { return has(h.APIGroups, s) }) &&

@@ -27,7 +27,7 @@ const (
 	ExtraNodeUID    = "authentication.kubernetes.io/node-uid"
 )
 
-// graceful is how long after its deletion an object still vouches for tokens, so that what is being shut
+// graceful is the time after its deletion in which an object still vouches for tokens, so that what is being shut
 // down can finish.
 const graceful = 60 * time.Second
 

@@ -32,7 +32,7 @@ import (
 // maxDecisions bounds the number of remembered decisions.
 const maxDecisions = 8192
 
-// patience is how often a server is asked that can't answer, upstream's.
+// patience is the number of tries with a server that can't answer, as upstream's.
 var patience = webhook.Retries{Tries: 5, Pause: 500 * time.Millisecond}
 
 // Config says whom an Authorizer asks, and when.

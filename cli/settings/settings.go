@@ -12,7 +12,7 @@ import (
 	"github.com/kloop-dev/kloop/cluster"
 )
 
-// Options is what the table fills: a cluster's configuration, and what the process itself needs.
+// Options holds the values of all settings: a cluster's configuration, and what the process itself needs.
 type Options struct {
 	cluster.Config
 	LogLevel  string // debug, info, warn or error
@@ -33,7 +33,7 @@ const (
 	Node
 )
 
-// A Setting is one thing that can be set. Its default is what its value is before anything was set.
+// A Setting is one thing that can be set. Its default is the field's value before anything was set.
 type Setting struct {
 	Key  string // in the file, with dots between the levels
 	Flag string // without dashes; upstream's name where upstream has such a flag
@@ -51,7 +51,7 @@ type value interface {
 	shape() shape
 }
 
-// A shape is how a value looks in a file.
+// A shape is the form of a value in a file.
 type shape int
 
 const (

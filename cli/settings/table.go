@@ -14,7 +14,7 @@ func table(o *Options) []Setting {
 		adding(&o.Config))
 }
 
-// serving is what concerns the process, the API and what stands behind it.
+// serving lists the settings of the process, the API and the store behind it.
 func serving(o *Options) []Setting {
 	const all = Up | Server | Controllers | Node
 	c := &o.Config
@@ -139,7 +139,7 @@ func believing(c *cluster.Config) []Setting {
 	}
 }
 
-// working is what concerns loops and nodes.
+// working lists the settings of loops and nodes.
 func working(o *Options) []Setting {
 	c := &o.Config
 	return []Setting{

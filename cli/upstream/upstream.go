@@ -15,7 +15,7 @@ import (
 // ErrHelp says that the caller asked what flags there are.
 var ErrHelp = errors.New("help was asked for")
 
-// A Program is what is known of the flags of a program.
+// A Program describes the flags of an upstream program.
 type Program struct {
 	Name     string
 	Switches []string // flags that need no value

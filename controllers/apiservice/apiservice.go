@@ -28,7 +28,7 @@ import (
 	"github.com/kloop-dev/kloop/resource"
 )
 
-// Config is what the loop needs to know of its server.
+// Config holds the facts about its server that the loop needs.
 type Config struct {
 	Kinds *resource.Set // that the server starts with
 	// Check asks the server behind an APIService for what it serves.

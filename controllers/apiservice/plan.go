@@ -76,7 +76,7 @@ func wanted(gv schema.GroupVersion, custom bool) *apiregistrationv1.APIService {
 	return svc
 }
 
-// A decision is what to do with an APIService that exists.
+// A decision is the action for an APIService that exists.
 type decision struct {
 	delete bool
 	spec   *apiregistrationv1.APIServiceSpec

@@ -151,7 +151,7 @@ func holders(read resource.Reader, u use, node string) string {
 	return "Volume is already used by pod(s) " + strings.Join(names[:min(len(names), 10)], ", ")
 }
 
-// wanted is what the pods on the node need attached, each volume once.
+// wanted lists the volumes that the pods on the node need attached, each once.
 func wanted(read resource.Reader, n *corev1.Node) (list []use) {
 	for _, p := range resource.Where(read, kinds.Pods, "spec.nodeName", n.Name) {
 		if p.Status.Phase == corev1.PodSucceeded || p.Status.Phase == corev1.PodFailed {

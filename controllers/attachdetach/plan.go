@@ -49,7 +49,7 @@ type todo struct {
 }
 
 // plan compares what the node's pods need with the attachments that there are. Attachments that others made, under
-// names of their own, stay. asked is what the plan before said of the node.
+// names of their own, stay. asked is the previous plan's answer for the node.
 func plan(n *corev1.Node, want []use, have []*storagev1.VolumeAttachment, asked map[types.UID]time.Time, now time.Time) (t todo) {
 	t.asked = map[types.UID]time.Time{}
 	wanted := map[string]use{}

@@ -73,7 +73,7 @@ func plan(cj *batchv1.CronJob, jobs []*batchv1.Job, now time.Time) (t todo) {
 	return t
 }
 
-// read is the schedule, nil when there is none to follow: then people are told why, but for one that is suspended.
+// read returns the schedule, nil when there is none to follow: an event says why, unless the CronJob is suspended.
 func (t *todo) read(cj *batchv1.CronJob) *batch.CronSchedule {
 	if z := cj.Spec.TimeZone; z != nil {
 		if _, err := time.LoadLocation(*z); err != nil {

@@ -80,7 +80,7 @@ func waitingForHosts(obj resource.Object, read resource.Reader, wake func(ns, na
 	}
 }
 
-// A world is what a request is held against.
+// A world holds the facts that a request is compared with.
 type world struct {
 	node   *corev1.Node // of the one who asks; nil: there is none
 	others []*corev1.Node

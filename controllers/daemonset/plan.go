@@ -21,7 +21,7 @@ type place struct {
 	pods      []*corev1.Pod
 }
 
-// A world is what one pass knows.
+// A world holds the facts that one pass knows.
 type world struct {
 	ds     *appsv1.DaemonSet
 	hash   string // of the newest template
@@ -255,7 +255,7 @@ func (w *world) scaled(v *intstr.IntOrString) int {
 	return n
 }
 
-// status is what was observed.
+// status returns the status as observed.
 func (w *world) status() appsv1.DaemonSetStatus {
 	st := appsv1.DaemonSetStatus{ObservedGeneration: w.ds.Generation, CollisionCount: w.ds.Status.CollisionCount,
 		Conditions: w.ds.Status.Conditions}

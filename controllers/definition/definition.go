@@ -26,7 +26,7 @@ import (
 	"github.com/kloop-dev/kloop/resource"
 )
 
-// recheck is how soon a definition is looked at again whose objects wait for finalizers, should no change wake it.
+// recheck is the time until a definition is looked at again whose objects wait for finalizers, should no change wake it.
 const recheck = 15 * time.Second
 
 // Controller returns the loop over the registry of this process.

@@ -61,7 +61,7 @@ func reconcile(ctx context.Context, c *loop.Ctx, d *appsv1.Deployment) (again ti
 	return untilDeadline(d, sets, c.Now()), err
 }
 
-// A world is what one pass knows.
+// A world holds the facts that one pass knows.
 type world struct {
 	d       *appsv1.Deployment
 	new     *appsv1.ReplicaSet   // has the current template; nil: to be made

@@ -49,7 +49,7 @@ func roll(w world) []scaling {
 	return shrinkOld(w)
 }
 
-// newReplicas is how large the new set may be now, given that it has `have`.
+// newReplicas returns the size that the new set may have now, given that it has `have`.
 func newReplicas(w world, have int32) int32 {
 	want := *w.d.Spec.Replicas
 	if w.d.Spec.Strategy.Type == appsv1.RecreateDeploymentStrategyType {

@@ -256,7 +256,7 @@ func newSet(d *appsv1.Deployment, hash string) *appsv1.ReplicaSet {
 	}
 }
 
-// collide is what to do when the name is taken: nothing if the set is ours already (the state at hand is old),
+// collide decides what to do when the name is taken: nothing if the set is ours already (the state at hand is old),
 // else count the collision, which changes the name.
 func collide(ctx context.Context, c *loop.Ctx, d *appsv1.Deployment, rs *appsv1.ReplicaSet) error {
 	obj, err := c.Client().Get(ctx, kinds.ReplicaSets, rs.Namespace, rs.Name)

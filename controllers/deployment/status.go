@@ -77,7 +77,7 @@ func available(list []appsv1.DeploymentCondition, d *appsv1.Deployment, st appsv
 		"Deployment does not have minimum availability.", now)
 }
 
-// begin is what a pause, its end, and a set that was there already say of the progress. A lack of it that was told stays.
+// begin returns the Progressing condition of a pause, its end, or a set that was there already. A reported lack of progress stays.
 func begin(list []appsv1.DeploymentCondition, w world, now time.Time) []appsv1.DeploymentCondition {
 	cur := find(list, appsv1.DeploymentProgressing)
 	switch wasPaused := cur != nil && cur.Reason == "DeploymentPaused"; {
@@ -92,7 +92,7 @@ func begin(list []appsv1.DeploymentCondition, w world, now time.Time) []appsv1.D
 	return list
 }
 
-// progress keeps the Progressing condition: its update time is when something last moved, and the deadline runs
+// progress keeps the Progressing condition: its update time is the time of the last movement, and the deadline runs
 // from there.
 func progress(list []appsv1.DeploymentCondition, w world, st appsv1.DeploymentStatus, now time.Time) []appsv1.DeploymentCondition {
 	if !tracked(w.d) {

@@ -156,7 +156,7 @@ func zoneChanged(c client.Change, read resource.Reader, wake func(ns, name strin
 	}
 }
 
-// power is what a node contributes to its zone's share of processors.
+// power returns the processors that a node contributes to its zone's share.
 func power(o resource.Object) int64 {
 	n, ok := o.(*corev1.Node)
 	if !ok || n == nil || !isReady(n) {

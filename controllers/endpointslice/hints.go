@@ -13,7 +13,7 @@ import (
 // Hints by the zones' shares of all processors: a service with the annotation service.kubernetes.io/topology-mode: Auto
 // has its endpoints divided among zones so that each serves about as much as it asks for.
 
-// overload is how much more than its share an endpoint may have to serve.
+// overload is the factor by which an endpoint may have to serve more than its share.
 const overload = 0.2
 
 // automatic says whether the service wants its endpoints divided.

@@ -15,7 +15,7 @@ import (
 	"github.com/kloop-dev/kloop/resource"
 )
 
-// A todo is what to do with an object that has owners.
+// A todo is the planned action for an object that has owners.
 type todo struct {
 	remove metav1.DeletionPropagation // "": keep it
 	drop   []types.UID                // owner references to take off

@@ -59,7 +59,7 @@ func (g graph) find(ns string, ref metav1.OwnerReference) (k resource.Kind, owne
 	return k, nil
 }
 
-// fate is what became of an owner.
+// fate tells whether an owner is there, absent or going.
 type fate int
 
 const (

@@ -5,7 +5,7 @@
 //	writes  the target: scale; HorizontalPodAutoscaler: status
 //	rule    the largest number of pods that any metric calls for, within bounds, as fast as the behavior allows
 //
-// What it remembers of a target is what it recommended and how it scaled within the behavior's windows. After a
+// Of a target it remembers its recommendations and how it scaled within the behavior's windows. After a
 // restart it goes on from the size that it finds, so that nothing shrinks for a window's time.
 package horizontalpodautoscaler
 
@@ -29,7 +29,7 @@ import (
 
 type hpa = *autoscalingv2.HorizontalPodAutoscaler
 
-// DefaultPeriod is how often metrics are looked at.
+// DefaultPeriod is the interval between looks at metrics.
 const DefaultPeriod = 15 * time.Second
 
 // Controller returns the loop: wake on an autoscaler, on the workloads that it may target, and every period (0: the
@@ -103,7 +103,7 @@ func writeStatus(ctx context.Context, c *loop.Ctx, h hpa, t todo) error {
 	return c.UpdateStatus(ctx, kinds.HorizontalPodAutoscalers, next)
 }
 
-// A target is what an autoscaler scales.
+// A target is the object that an autoscaler scales.
 type target struct {
 	kind   resource.Kind
 	object resource.Object

@@ -15,7 +15,7 @@ import (
 	"github.com/kloop-dev/kloop/loop"
 )
 
-// A measured is what all metrics together call for.
+// A measured is the proposal of all metrics together.
 type measured struct {
 	replicas int32
 	metric   string // the one that called for the most
@@ -42,7 +42,7 @@ type question struct {
 	band band
 }
 
-// An answer is what one metric calls for.
+// An answer is the proposal of one metric.
 type answer struct {
 	replicas int32
 	text     string
@@ -106,7 +106,7 @@ func valueOf(s autoscalingv2.MetricSpec) string {
 	return "object metric value"
 }
 
-// tolerance is how near to its target a metric has to be.
+// tolerance is the distance from its target that a metric may have without effect.
 func tolerance(h hpa) band {
 	b := band{tolerated, tolerated}
 	of := func(r *autoscalingv2.HPAScalingRules, def float64) float64 {

@@ -10,7 +10,7 @@ import (
 // longest is the longest window or period that an autoscaler may name.
 const longest = time.Hour
 
-// memory is what the autoscalers recommended and did within the longest window.
+// memory holds what the autoscalers recommended and did within the longest window.
 type memory struct {
 	mu   sync.Mutex
 	keys map[loop.Key]*history

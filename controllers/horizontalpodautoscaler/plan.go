@@ -11,7 +11,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// A sight is what one pass sees.
+// A sight holds the facts that one pass sees.
 type sight struct {
 	target  target
 	failed  error // the target can't be read

@@ -20,7 +20,7 @@ const (
 
 var errNoPods = errors.New("did not receive metrics for targeted pods (pods might be unready)")
 
-// band is how far from one a ratio may be without effect, in either direction.
+// band is the distance from one that a ratio may have without effect, in either direction.
 type band struct{ down, up float64 }
 
 func (b band) holds(ratio float64) bool { return ratio >= 1-b.down && ratio <= 1+b.up }
@@ -71,7 +71,7 @@ func cold(p *corev1.Pod, v reading, now time.Time) bool {
 	return ready.Status == corev1.ConditionFalse && start.Add(firstReady).After(ready.LastTransitionTime.Time)
 }
 
-// requested is what each pod, or one of its containers, asks for of a resource in thousandths.
+// requested returns the request of each pod, or of one of its containers, for a resource in thousandths.
 func requested(pods []*corev1.Pod, container string, name corev1.ResourceName) (map[string]int64, error) {
 	out := map[string]int64{}
 	for _, p := range pods {
@@ -111,7 +111,7 @@ func counted(p *corev1.Pod) []corev1.Container {
 	return list
 }
 
-// utilization is how much of their requests the pods use, in percent.
+// utilization is the share of their requests that the pods use, in percent.
 func utilization(s sample) (percent, average int64, err error) {
 	var used, asked int64
 	n := int64(0)

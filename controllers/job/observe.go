@@ -14,7 +14,7 @@ import (
 // mostUncounted bounds how many pods stand in the status between the two writes that count them.
 const mostUncounted = 500
 
-// A world is what one pass knows of a job.
+// A world holds the facts that one pass over a job knows.
 type world struct {
 	job         *batchv1.Job
 	now         time.Time
@@ -136,7 +136,7 @@ func (w *world) count() {
 	}
 }
 
-// letGo is what becomes of the pods that have not ended when it is decided how the job ends: nobody waits for them, and if
+// letGo handles the pods that have not ended when it is decided how the job ends: nobody waits for them, and if
 // it has failed, so have they.
 func (w *world) letGo(failed bool) {
 	for _, p := range w.delayed {

@@ -27,7 +27,7 @@ import (
 	"github.com/kloop-dev/kloop/resource"
 )
 
-// every is how often the files are read again. A notice from the file system would be sooner, but not for network file systems, and
+// every is the interval between reads of the files. A notice from the file system would be sooner, but not for network file systems, and
 // who edits a file has not finished with its first write.
 const every = 2 * time.Second
 

@@ -42,7 +42,7 @@ func Controller(others Others) *loop.Controller[*corev1.Namespace] {
 	}
 }
 
-// recheck is how soon a namespace that waits for finalizers or for pods to end is looked at again, should no
+// recheck is the time until a namespace that waits for finalizers or for pods to end is looked at again, should no
 // change wake it: objects of kinds that the view doesn't hold may be among what remains.
 const recheck = 15 * time.Second
 
@@ -82,7 +82,7 @@ func reconcile(ctx context.Context, c *loop.Ctx, others Others, ns *corev1.Names
 	return recheck, nil
 }
 
-// elsewhere is what other servers have to do with a namespace.
+// elsewhere covers the kinds of other servers in a namespace.
 type elsewhere struct {
 	left map[string]int // objects by plural and group
 	dead []string       // group versions whose servers do not answer, and why

@@ -20,7 +20,7 @@ const (
 	fewLost    = 2    // that many are no disruption
 )
 
-// A health is how a zone is.
+// A health is the state of a zone.
 type health struct{ ready, lost int }
 
 // pace is the time to wait between two nodes of the zone; 0: none may be tainted now.

@@ -33,7 +33,7 @@ const (
 // DefaultGrace is the silence after which a node counts as lost.
 const DefaultGrace = 50 * time.Second
 
-// startGrace is what a node gets that has never reported.
+// startGrace is the time that a node has for its first report.
 const startGrace = 60 * time.Second
 
 // Controller returns the loop; grace 0 means DefaultGrace. Wake on a Node, on the lease of a node that was lost,

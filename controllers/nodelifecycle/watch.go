@@ -23,7 +23,7 @@ type watch struct {
 	limit map[string]*bucket // by zone
 }
 
-// sign is what a node last said, and when we heard it.
+// sign is a node's last sign of life, and when it was seen.
 type sign struct {
 	renewed time.Time // of its lease
 	beat    time.Time // of its status

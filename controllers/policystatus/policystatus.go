@@ -65,7 +65,7 @@ func plan(p *admissionregistrationv1.ValidatingAdmissionPolicy, warnings []admis
 		"status": map[string]any{"observedGeneration": p.Generation, "typeChecking": checked}}
 }
 
-// known is what there is to know about types: the built-in ones, and those of definitions.
+// known holds the schemas of types: the built-in ones, and those of definitions.
 type known struct {
 	set  *resource.Set
 	defs []resource.Object

@@ -20,7 +20,7 @@ import (
 // ofTemplate is the annotation that says which of the pod's claims an object was made for.
 const ofTemplate = "resource.kubernetes.io/pod-claim-name"
 
-// extended is what a pod's claim for extended resources is called here, beside those that its spec names. The scheduler makes it.
+// extended names a pod's claim for extended resources here, beside those that its spec names. The scheduler makes it.
 const extended = "<extended-resources>"
 
 // Pods is the loop that makes claims of templates: wake on a pod that names a template, on its claims, and on the
@@ -99,7 +99,7 @@ func choose(p *corev1.Pod, owned []*resourcev1.ResourceClaim) (made map[string]s
 	return made, spare
 }
 
-// nameOf is what the pod calls a claim that was made for it.
+// nameOf returns the pod's name for a claim that was made for it.
 func nameOf(claim *resourcev1.ResourceClaim) string {
 	if claim.Annotations[resourcev1.ExtendedResourceClaimAnnotation] == "true" {
 		return extended

@@ -101,7 +101,7 @@ func waitingPods(read resource.Reader, claim *resourcev1.ResourceClaim) (list []
 	return list
 }
 
-// A todo is what a claim's status lacks.
+// A todo lists what a claim's status lacks.
 type todo struct {
 	users []resourcev1.ResourceClaimConsumerReference
 	free  bool // the allocation is to be given back

@@ -22,7 +22,7 @@ type ledger struct {
 	accounts map[types.NamespacedName]*account
 }
 
-// account is what is known of a quota beside its status.
+// account holds the knowledge of a quota beside its status.
 type account struct {
 	uid      types.UID
 	freed    map[change]corev1.ResourceList
@@ -30,7 +30,7 @@ type account struct {
 	since    time.Time // and since when it has been that
 }
 
-// change names a change of an object, so that one that is told twice counts once.
+// change names a change of an object, so that one that comes twice counts once.
 type change struct {
 	uid      types.UID
 	revision string // after the change; empty when the object is gone

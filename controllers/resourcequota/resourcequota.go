@@ -79,7 +79,7 @@ func (l *ledger) watch(c client.Change, read resource.Reader, wake func(ns, name
 	}
 }
 
-// of is what one object uses of what a quota limits; nil for no object.
+// of returns the usage of one object that a quota limits; nil for no object.
 func of(q *corev1.ResourceQuota, k resource.Kind, obj resource.Object, now time.Time) corev1.ResourceList {
 	gr := k.Info().GR()
 	names := quota.Relevant(gr, q.Spec.Hard)

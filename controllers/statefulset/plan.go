@@ -13,7 +13,7 @@ import (
 	"github.com/kloop-dev/kloop/controllers/internal/revisions"
 )
 
-// A world is what one pass knows.
+// A world holds the facts that one pass knows.
 type world struct {
 	set             *appsv1.StatefulSet
 	first, end      int // ordinals that should be: first … end-1
@@ -172,7 +172,7 @@ func (w *world) available(p *corev1.Pod) bool {
 	return healthy(p) && pods.UntilAvailable(p, w.set.Spec.MinReadySeconds, w.now) == 0
 }
 
-// status is what was observed.
+// status returns the status as observed.
 func (w *world) status() appsv1.StatefulSetStatus {
 	st := appsv1.StatefulSetStatus{ObservedGeneration: w.set.Generation, CurrentRevision: w.current, UpdateRevision: w.update,
 		Conditions: w.set.Status.Conditions}

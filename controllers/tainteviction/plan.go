@@ -9,7 +9,7 @@ import (
 	"github.com/kloop-dev/kloop/controllers/internal/pods"
 )
 
-// A todo is what to do with the pods of one node.
+// A todo lists the actions for the pods of one node.
 type todo struct {
 	remove []*corev1.Pod
 	spared []*corev1.Pod           // were to go, and stay now
@@ -45,7 +45,7 @@ func plan(taints []corev1.Taint, list []*corev1.Pod, was map[types.UID]time.Time
 	return t
 }
 
-// stay is how much longer a pod may stay on a node with the taints; bounded is false when it may for ever. A wait runs
+// stay returns how much longer a pod may remain on a node with the taints; bounded is false when it may for ever. A wait runs
 // from the time of the taint, or else from when the pod was first seen there.
 func stay(taints []corev1.Taint, tolerations []corev1.Toleration, since, now time.Time) (left time.Duration, bounded bool) {
 	for i := range taints {

@@ -10,7 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 )
 
-// A verdict is what to do with a claim.
+// A verdict is the decision about a claim.
 type verdict int
 
 const (

@@ -166,7 +166,7 @@ func provide(ctx context.Context, c *loop.Ctx, p *corev1.PersistentVolumeClaim, 
 	return c.Update(ctx, kinds.PersistentVolumeClaims, next)
 }
 
-// unplaced is what to tell of a claim that waits for a pod that uses it to get a node.
+// unplaced returns the event for a claim that waits for a pod that uses it to get a node.
 func unplaced(read resource.Reader, p *corev1.PersistentVolumeClaim) (typ, reason, text string) {
 	var names []string
 	for _, pod := range resource.List(read, kinds.Pods, p.Namespace) {

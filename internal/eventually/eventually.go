@@ -29,7 +29,7 @@ func Within(t testing.TB, limit time.Duration, what string, ok func() bool) {
 }
 
 // Sees polls until look reports true, and fails the test after the limit. The failure tells what was seen last. It may be called when
-// the test cleans up, which is when its context has ended.
+// the test cleans up, after its context has ended.
 func Sees[S any](t testing.TB, limit time.Duration, what string, look func() (ok bool, seen S)) {
 	t.Helper()
 	pause := time.NewTimer(firstPause)

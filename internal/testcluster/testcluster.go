@@ -17,7 +17,7 @@ import (
 	"github.com/kloop-dev/kloop/view"
 )
 
-// Config is what a test may change. Kinds, Store, View and Fields that are left out are all built-in kinds, an empty store in
+// Config holds what a test may change. Kinds, Store, View and Fields that are left out are all built-in kinds, an empty store in
 // memory, a view that notices objects that were changed in it, and field ownership as ever. There is no admission unless it
 // is given.
 type Config struct {

@@ -33,7 +33,7 @@ type compiler struct {
 
 func newCompiler(params bool) *compiler { return &compiler{params: params} }
 
-// A phrase is what the library compiles: a text, the types it may have, and a name if it is a variable.
+// A phrase is an expression for the library to compile: a text, the types it may have, and a name if it is a variable.
 type phrase struct {
 	name, text string
 	types      []*cel.Type

@@ -14,8 +14,8 @@ const staticSuffix = ".static.k8s.io"
 
 const reservedText = `names ending with "` + staticSuffix + `" are reserved for static manifest-based configurations and cannot be managed via the API`
 
-// reserving adds to check that no new object may have such a name. Before there were such manifests it was only warned of
-// as it is when the object changes.
+// reserving adds to check that no new object may have such a name. Before there were such manifests it was only warned of,
+// as still when the object changes.
 func reserving[T resource.Object](check func(obj, old T) field.ErrorList) resource.Gated[T] {
 	return resource.Gated[T]{
 		Validate: func(on *features.Set, obj, old T) field.ErrorList {

@@ -18,7 +18,7 @@ import (
 	"github.com/kloop-dev/kloop/kinds/expression"
 )
 
-// A celCheck is what compiling a rule tells of it, without the program, which nobody runs here.
+// A celCheck is the result of compiling a rule, without the program, which nobody runs here.
 type celCheck struct {
 	cel.CompilationResult
 	hasMessage bool // there is a program for the message

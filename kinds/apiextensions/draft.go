@@ -80,7 +80,7 @@ func fieldOf(message []byte, field protowire.Number) []byte {
 	return nil
 }
 
-// sameVersions says that the versions of two definitions are the very same in memory, as they are when only the status is written.
+// sameVersions says that the versions of two definitions are the very same in memory, which is so when only the status is written.
 func sameVersions(a, b crd) bool {
 	x, y := a.Spec.Versions, b.Spec.Versions
 	return len(x) == len(y) && (len(x) == 0 || &x[0] == &y[0])

@@ -27,7 +27,7 @@ type messageField struct {
 	schemaAt    protowire.Number // where the schema is in what may be one or something else
 }
 
-// A shape is how a value is written.
+// A shape is the wire form of a value.
 type shape int
 
 const (

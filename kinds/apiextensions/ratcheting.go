@@ -13,7 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 )
 
-// A ratcheting is what a definition may do against the rules because it did so before they were there.
+// A ratcheting lists the rules that a definition may break because it broke them before.
 type ratcheting struct {
 	reviews      bool            // name no version of ConversionReview that is known
 	noSchema     bool            // have versions without a schema

@@ -66,7 +66,7 @@ func structured(s *props, l ratcheting, path *field.Path) (*structural.Structura
 	return t, errs, nil
 }
 
-// rootNames are what may be said at the root of a schema when status is a subresource, as its schema is used alone then.
+// rootNames are the fields allowed at the root of a schema when status is a subresource, as its schema is used alone then.
 var rootNames = []string{"Description", "Type", "Format", "Title", "Maximum", "ExclusiveMaximum", "Minimum", "ExclusiveMinimum", "MaxLength", "MinLength",
 	"Pattern", "MaxItems", "MinItems", "UniqueItems", "MultipleOf", "Required", "Items", "Properties", "ExternalDocs", "Example", "XPreserveUnknownFields", "XValidations"}
 

@@ -21,7 +21,7 @@ type walk struct {
 	bill celCost
 }
 
-// A schemaPosition is where in the schema one stands, and what follows from what is above.
+// A schemaPosition is a place in the schema, with what follows from the levels above.
 type schemaPosition struct {
 	path    *field.Path
 	s       *structural.Structural // what stands here; nil: rules are not looked at
@@ -91,7 +91,7 @@ func (w *walk) visit(v props, at schemaPosition) (schema, rules field.ErrorList)
 	return f.schema, f.rules
 }
 
-// findings are what is wrong with a schema and all below it.
+// findings are the errors of a schema and all below it.
 type findings struct {
 	w             *walk
 	schema, rules field.ErrorList
@@ -157,7 +157,7 @@ func (f *findings) values(s *props, at schemaPosition) {
 	}
 }
 
-// property is what stands at a property, nil where there can be no rules to look at.
+// property returns the schema of a property, nil where there can be no rules to look at.
 func (at schemaPosition) property(name string, p *props) *structural.Structural {
 	if at.s == nil || len(p.XValidations) == 0 && p.Properties == nil && p.Items == nil && p.AdditionalProperties == nil {
 		return nil
@@ -274,5 +274,5 @@ func mapRules(s *props, path *field.Path) (errs field.ErrorList) {
 	return errs
 }
 
-// reasons are what a rule may give as the type of its error.
+// reasons are the error types that a rule may name.
 var reasons = []apiextensions.FieldValueErrorReason{apiextensions.FieldValueDuplicate, apiextensions.FieldValueForbidden, apiextensions.FieldValueInvalid, apiextensions.FieldValueRequired}

@@ -19,7 +19,7 @@ import (
 	"github.com/kloop-dev/kloop/resource"
 )
 
-// A workload is what the kinds of this group have in common: a selector and a template that it must match.
+// A workload holds what the kinds of this group have in common: a selector and a template that it must match.
 type workload struct {
 	kind                  string // as complaints name it
 	selector, oldSelector *metav1.LabelSelector

@@ -89,7 +89,7 @@ func usage(t autoscalingv2.MetricTarget, now *autoscalingv2.MetricValueStatus) s
 	return current + "/" + percent(t.AverageUtilization, "<auto>")
 }
 
-// average is the average of a metric that must be told by it: one that is told otherwise prints as <nil>.
+// average formats the average of a metric; one given in another form prints as <nil>.
 func average(now *autoscalingv2.MetricValueStatus) string {
 	if now == nil {
 		return unknown

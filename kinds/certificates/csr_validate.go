@@ -67,7 +67,7 @@ func parseRequest(b []byte) error {
 	return request.CheckSignature()
 }
 
-// signer checks a name like example.com/path: a domain, and names separated by dots, of which the first bad one is told.
+// signer checks a name like example.com/path: a domain, and names separated by dots, of which the first bad one is reported.
 func signer(name string, path *field.Path) (errs field.ErrorList) {
 	if name == "" {
 		return field.ErrorList{field.Required(path, "")}

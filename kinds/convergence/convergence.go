@@ -12,7 +12,7 @@ import (
 	"github.com/kloop-dev/kloop/resource"
 )
 
-// GroupVersion is where the kinds are served.
+// GroupVersion is the group and version of the kinds.
 var GroupVersion = schema.GroupVersion{Group: "convergence.kloop.dev", Version: "v1alpha1"}
 
 var readOnly = []string{"get", "list", "watch"}

@@ -58,7 +58,7 @@ type Object struct {
 	UID        string `json:"uid,omitempty" doc:"Identity, if the object exists."`
 }
 
-// A Wait is what somebody waits for.
+// A Wait names what somebody waits for.
 type Wait struct {
 	Type  string  `json:"type" doc:"Object, Field, Person, Webhook, Quota, Finalizer, APIService, Policy, Controller, Node or Time."`
 	Name  string  `json:"name,omitempty" doc:"Name of it where it is no object: that of the webhook, the finalizer, the controller."`
@@ -66,7 +66,7 @@ type Wait struct {
 	Field string  `json:"field,omitempty" doc:"The field of it that has to change."`
 }
 
-// Next is who does what next.
+// Next tells who acts next, and how.
 type Next struct {
 	Who  string       `json:"who" doc:"A loop, a node agent, a controller outside, or a person."`
 	What string       `json:"what" doc:"What it does."`
@@ -133,7 +133,7 @@ type Fight struct {
 	Last     metav1.Time `json:"last" doc:"When it went back last."`
 }
 
-// A Report is what a process tells the server of the loops that run in it, so that a loop elsewhere is explained as exactly
+// A Report tells the server about the loops that run in a process, so that a loop elsewhere is explained as exactly
 // as one in the server's own process. To create one is to tell; nothing of it is stored, and it counts for seconds.
 type Report struct {
 	metav1.TypeMeta   `json:",inline"`
@@ -148,7 +148,7 @@ type Report struct {
 	Again   int32    `json:"again,omitempty" doc:"In the answer: after how many seconds to tell anew."`
 }
 
-// A Record is what a loop knows of one of its keys.
+// A Record holds a loop's knowledge of one of its keys.
 type Record struct {
 	Loop      string   `json:"loop" doc:"Name of the loop."`
 	Resource  string   `json:"resource" doc:"Plural name of the kind with its group."`

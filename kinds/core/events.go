@@ -13,7 +13,7 @@ import (
 	"github.com/kloop-dev/kloop/resource"
 )
 
-// EventLife is how long events are kept.
+// EventLife is the time for which events are kept.
 const EventLife = time.Hour
 
 // Events declares the kind. The group events.k8s.io serves the same objects.

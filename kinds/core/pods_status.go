@@ -218,7 +218,7 @@ func validateContainerStatuses(statuses []corev1.ContainerStatus, s *corev1.PodS
 			if own >= 0 && !asksFor(&list[own].Resources, string(r.Name)) {
 				errs = append(errs, field.Invalid(at.Index(k).Child("name"), r.Name, "must match one of the container's resource requests or claims"))
 			}
-			if list != nil { // ephemeral containers may not have any, and that is all that is told
+			if list != nil { // ephemeral containers may not have any, and only that is reported
 				errs = append(errs, validateDeviceHealth(r.Resources, at.Index(k).Child("resources"))...)
 			}
 		}

@@ -14,7 +14,7 @@ import (
 	"github.com/kloop-dev/kloop/kinds/rule"
 )
 
-// fixed is what a refused change of a pod is answered.
+// fixed is the message for a refused change of a pod.
 const fixed = "pod updates may not change fields other than `spec.containers[*].image`,`spec.initContainers[*].image`," +
 	"`spec.activeDeadlineSeconds`,`spec.tolerations` (only additions to existing tolerations)," +
 	"`spec.terminationGracePeriodSeconds` (allow it to be set to 1 if it was previously negative)"
@@ -89,7 +89,7 @@ func deadlineShorter(is, was *int64, path *field.Path) (errs field.ErrorList, st
 	return nil, false
 }
 
-// tolerationsAdded: of those that are there only the time may change. What is wrong with one is told twice, as upstream does.
+// tolerationsAdded: of those that are there only the time may change. The errors of one are reported twice, as upstream does.
 func tolerationsAdded(list, old []corev1.Toleration, path *field.Path) field.ErrorList {
 	for _, was := range old {
 		if !slices.ContainsFunc(list, func(t corev1.Toleration) bool {

@@ -183,7 +183,7 @@ func validateVolumeUpdate(s, old *corev1.PersistentVolumeSpec) (errs field.Error
 	return errs
 }
 
-// modePath is where clients are told that a volume's mode may not change: without its spec.
+// modePath is the field in the error for a changed volume mode: without its spec.
 var modePath = field.NewPath("volumeMode")
 
 // newLabels are the names that the labels of nodes have got which volumes of old ask for.
@@ -262,7 +262,7 @@ func classChange(c, old *corev1.PersistentVolumeClaim, is *corev1.PersistentVolu
 	return field.ErrorList{field.Invalid(field.NewPath("metadata", "annotations", corev1.BetaStorageClassAnnotation), now, validation.FieldImmutableErrorMsg)}
 }
 
-// resizeStates are what may be said of a claim that is to grow.
+// resizeStates are the states that a claim may have while it grows.
 var resizeStates = []corev1.ClaimResourceStatus{corev1.PersistentVolumeClaimControllerResizeInProgress, corev1.PersistentVolumeClaimControllerResizeInfeasible,
 	corev1.PersistentVolumeClaimNodeResizePending, corev1.PersistentVolumeClaimNodeResizeInProgress, corev1.PersistentVolumeClaimNodeResizeInfeasible}
 

@@ -71,7 +71,7 @@ func alternative(f resourcev1.DeviceSubRequest, path *field.Path) field.ErrorLis
 	return append(errs, wish(wanted{f.DeviceClassName, f.Selectors, f.AllocationMode, f.Count, f.Tolerations}, path)...)
 }
 
-// wanted is what a request and its alternatives have in common.
+// wanted holds what a request and its alternatives have in common.
 type wanted struct {
 	class       string
 	selectors   []resourcev1.DeviceSelector

@@ -12,7 +12,7 @@ import (
 // noLimit is the limit of lists that have none.
 const noLimit = 1 << 30
 
-// each checks every entry of a list. Of one that is too long only that is told: who sends it does not get to keep the
+// each checks every entry of a list. Of one that is too long only that is reported: its sender does not get to keep the
 // server busy.
 func each[T any](list []T, most int, path *field.Path, check func(T, *field.Path) field.ErrorList) (errs field.ErrorList) {
 	if len(list) > most {

@@ -93,7 +93,7 @@ func resourceRule(p flowcontrolv1.ResourcePolicyRule, at *field.Path) (errs fiel
 	})...)
 }
 
-// words are what is said of a list that is empty, and what stands beside a wildcard.
+// words are the messages for an empty list and for entries beside a wildcard.
 type words struct{ needs, others string }
 
 // list checks that there is something, that * stands alone, and each of the others.

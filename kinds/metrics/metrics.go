@@ -37,7 +37,7 @@ var Pods = &resource.Def[*metricsv1beta1.PodMetrics]{
 // All returns the kinds.
 func All() []resource.Kind { return []resource.Kind{Nodes, Pods} }
 
-// total is what the pod's containers use together.
+// total returns the use of all containers of the pod together.
 func total(p *metricsv1beta1.PodMetrics, name corev1.ResourceName) string {
 	var q apiresource.Quantity
 	for _, c := range p.Containers {

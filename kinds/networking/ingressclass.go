@@ -10,7 +10,7 @@ import (
 	"github.com/kloop-dev/kloop/resource"
 )
 
-// longestController is how long the name of an ingress controller may be.
+// longestController is the maximum length of the name of an ingress controller.
 const longestController = 250
 
 // IngressClasses declares the kind.

@@ -94,7 +94,7 @@ func validatePolicy(p, old *networkingv1.NetworkPolicy) (errs field.ErrorList) {
 	return errs
 }
 
-// leniency is what an update may keep though a new object could not have it.
+// leniency lists what an update may keep though a new object could not have it.
 type leniency struct {
 	selectors metavalidation.LabelSelectorValidationOptions
 	ranges    []string

@@ -64,7 +64,7 @@ func hostPorts(ports []corev1.ContainerPort) {
 }
 
 // defaultPodResources completes resources given for the pod as a whole: huge pages are limited to what is
-// requested, requests are what the containers request together, else the limits.
+// requested, requests return what the containers request together, else the limits.
 func defaultPodResources(s *corev1.PodSpec) {
 	r := s.Resources
 	for name, q := range r.Requests {

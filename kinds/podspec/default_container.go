@@ -73,7 +73,7 @@ var imageName = regexp.MustCompile(`^(?:(?:localhost|(?:[a-zA-Z0-9](?:[a-zA-Z0-9
 	`[a-z0-9]+(?:(?:\.|_|__|-+)[a-z0-9]+)*(?:/[a-z0-9]+(?:(?:\.|_|__|-+)[a-z0-9]+)*)*` +
 	`(?::([\w][\w.-]{0,127}))?(@[A-Za-z][A-Za-z0-9]*(?:[-_+.][A-Za-z][A-Za-z0-9]*)*:[0-9a-fA-F]{32,})?$`)
 
-// pullPolicy is what a container gets that names none: an image whose tag moves is always pulled.
+// pullPolicy returns the policy of a container that names none: an image whose tag moves is always pulled.
 func pullPolicy(image string) corev1.PullPolicy {
 	switch m := imageName.FindStringSubmatch(image); {
 	case m == nil, m[1] == "" && m[2] != "", longName(image), len(image) == 64 && strings.Trim(image, "0123456789abcdef") == "":

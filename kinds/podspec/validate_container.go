@@ -191,7 +191,7 @@ func checkHostPorts(list []corev1.Container, path *field.Path) (errs field.Error
 	return errs
 }
 
-// checkHostNetworkPorts: on the host's network a port is what it is. A template may leave it to the pod.
+// checkHostNetworkPorts: on the host's network a host port equals its container port. A template may leave it to the pod.
 func (c *checker) checkHostNetworkPorts(path *field.Path) (errs field.ErrorList) {
 	for i := range c.spec.Containers {
 		for j, p := range c.spec.Containers[i].Ports {

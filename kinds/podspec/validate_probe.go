@@ -12,7 +12,7 @@ import (
 	"github.com/kloop-dev/kloop/kinds/rule"
 )
 
-// A handler is what probes and hooks do.
+// A handler is the action of a probe or hook.
 type handler struct {
 	exec  *corev1.ExecAction
 	http  *corev1.HTTPGetAction

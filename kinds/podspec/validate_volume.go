@@ -38,7 +38,7 @@ func (c *checker) checkVolumes(path *field.Path) (errs field.ErrorList) {
 	return errs
 }
 
-// longestInitiator is how long the names of a volume and of its portal may be together when it names its initiator.
+// longestInitiator is the maximum length of the names of a volume and its portal together when it names its initiator.
 const longestInitiator = 64
 
 // checkVolumeName checks the name for itself and for what is made of it.

@@ -14,7 +14,7 @@ func Gated[T resource.Object](of func(T) *corev1.PodTemplateSpec) resource.Gated
 	return resource.Gated[T]{Drop: func(on *features.Set, obj, old T) { Drop(on, obj, old, of) }}
 }
 
-// Drop is what Gated does, for kinds that drop more; old may be nil, and either may be without a template.
+// Drop does the work of Gated, for kinds that drop more; old may be nil, and either may be without a template.
 func Drop[T resource.Object](on *features.Set, obj, old T, of func(T) *corev1.PodTemplateSpec) {
 	var none T
 	var before *corev1.PodSpec

@@ -21,7 +21,7 @@ import (
 	"github.com/kloop-dev/kloop/auth/token"
 )
 
-// infoPath is what a machine that wants to join may read before anybody believes it.
+// infoPath names what a joining machine may read before it is authenticated.
 const infoPath = "/api/v1/namespaces/kube-public/configmaps/cluster-info"
 
 // A Discovery finds out whom to trust, with a bootstrap token.

@@ -10,7 +10,7 @@ import (
 	"github.com/container-storage-interface/spec/lib/go/csi"
 )
 
-// limitsEvery is how often the agent looks whether a driver wants to be asked again how many volumes it can attach.
+// limitsEvery is the interval at which the agent looks whether a driver wants to be asked again how many volumes it can attach.
 const limitsEvery = time.Minute
 
 // RefreshLimits asks drivers again how many volumes the node can have, as often as their CSIDriver says (KEP-4876), until ctx ends.

@@ -13,7 +13,7 @@ import (
 	"time"
 )
 
-// Socket is where the system bus listens.
+// Socket is the path of the system bus's socket.
 const Socket = "/run/dbus/system_bus_socket"
 
 // A Logind is a connection to systemd-logind, for one goroutine.

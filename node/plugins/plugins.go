@@ -5,7 +5,7 @@
 //	rule    a plugin is registered as long as its socket is there, and again when the socket is another one
 //
 // A plugin offers a socket there that serves pluginregistration.v1. It says what it is, at which other socket it works, and which
-// versions of its protocol it speaks; then it is told whether it was taken. What is on disk is the truth: an agent that starts anew
+// versions of its protocol it speaks; then it hears whether it was taken. What is on disk is the truth: an agent that starts anew
 // finds the sockets of plugins that run.
 package plugins
 
@@ -30,10 +30,10 @@ const (
 	Device = registration.DevicePlugin
 )
 
-// Folder is where registration sockets lie, below the agent's root directory.
+// Folder is the directory of registration sockets, below the agent's root directory.
 const Folder = "plugins_registry"
 
-// A Plugin is what a program says that it is.
+// A Plugin describes a program as it registered itself.
 type Plugin struct {
 	Type, Name string
 	Endpoint   string   // the socket at which it works
@@ -42,7 +42,7 @@ type Plugin struct {
 
 // A Handler takes up the plugins of one type. Its methods are called for several plugins at once, for one socket one after another.
 type Handler interface {
-	// Register takes up the plugin. Its error is told to the plugin, must leave nothing behind, and is followed by another try. It ends
+	// Register takes up the plugin. Its error goes to the plugin, must leave nothing behind, and is followed by another try. It ends
 	// with ctx, which ends with the socket.
 	Register(ctx context.Context, p Plugin) error
 	// Deregister follows a Register that returned nil, when the socket has gone or is another one; not when the agent ends.

@@ -60,7 +60,7 @@ type Threshold struct {
 
 	Grace time.Duration // for so long it is crossed before a pod has to go (soft); 0: at once (hard)
 
-	// Reclaim, or a share of the capacity, is how much more must be left before the threshold no longer counts as crossed.
+	// Reclaim, or a share of the capacity, is the amount more that must be left before the threshold no longer counts as crossed.
 	Reclaim        int64
 	ReclaimPercent float64
 }

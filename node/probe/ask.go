@@ -25,10 +25,10 @@ const (
 	failed
 )
 
-// userAgent is what the asked see; servers tell probes from people by it.
+// userAgent is the User-Agent of probes; servers tell probes from people by it.
 var userAgent = "kube-probe/" + (*features.Set)(nil).String()
 
-// tries is how often a question is put anew when it could not be asked at all.
+// tries is the number of tries of a probe that could not be run at all.
 const tries = 3
 
 // ask puts the probe's question to the container. text explains an answer that is not a plain yes.

@@ -15,13 +15,13 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// A Target runs commands in containers. The output is what the command wrote, cut to a sensible length; an error
+// A Target runs commands in containers. The output holds what the command wrote, cut to a sensible length; an error
 // means that it could not be run, or (a gRPC DeadlineExceeded or the context's error) that it took too long.
 type Target interface {
 	Exec(ctx context.Context, id string, cmd []string, timeout time.Duration) (exit int, out []byte, err error)
 }
 
-// A Result is what the probes of one container have found so far.
+// A Result holds the findings of one container's probes so far.
 type Result struct {
 	Started bool   // it has started up
 	Ready   bool   // it wants traffic; never true before Started

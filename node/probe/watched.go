@@ -41,7 +41,7 @@ func newWatched(s *Set, pod *corev1.Pod, c *corev1.Container, id, ip string, sta
 	return w
 }
 
-// told is what the pod's status says of the container, if it is known there: then an agent that starts anew goes on
+// told is the container's state in the pod's status, if it is known there: then an agent that starts anew goes on
 // with the last answers, and the container does not lose its traffic until it is asked again.
 func told(pod *corev1.Pod, id string) corev1.ContainerStatus {
 	for _, list := range [][]corev1.ContainerStatus{pod.Status.ContainerStatuses, pod.Status.InitContainerStatuses} {

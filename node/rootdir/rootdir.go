@@ -20,10 +20,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// folders are what drivers expect to be there.
+// folders are the directories that drivers expect.
 var folders = []string{"pods", "plugins", "plugins_registry", "device-plugins", "pod-resources"}
 
-// Open makes the directory and holds it until release is called: two agents must not share one. former is where pods of an earlier
+// Open makes the directory and holds it until release is called: two agents must not share one. former is the directory where pods of an earlier
 // agent may lie: they are moved, and former becomes a link to the directory, by which others find it; "": nowhere. used is the
 // directory to work in: former itself as long as its pods lie on another file system, for what a pod has mounted can't be moved there.
 // Without root nothing is mounted, and drivers' mounts reach nobody.

@@ -36,7 +36,7 @@ func New(cfg Config) *Containerd {
 	return &Containerd{cfg: cfg, log: cfg.Log}
 }
 
-// Socket is where it listens.
+// Socket is the path of its socket.
 func (c *Containerd) Socket() string { return filepath.Join(c.cfg.Dir, "run", "containerd.sock") }
 
 // Run starts containerd, loads the pause image, and starts containerd again whenever it ends, until ctx does. ready

@@ -56,7 +56,7 @@ func (a *api) alive(ctx context.Context, id string) bool {
 	return res.GetStatus().GetState() == cri.ContainerState_CONTAINER_RUNNING
 }
 
-// A wish is what a caller wants of a log.
+// A wish holds a caller's options for a log.
 type wish struct {
 	follow, stamps bool
 	stream         string // "": both

@@ -28,7 +28,7 @@ type logFile struct {
 // maxLine bounds one line of a log file; the runtime cuts lines at 16 KiB.
 const maxLine = 1 << 20
 
-// stateCheck is how often a follower asks whether the container still runs, when its log is silent.
+// stateCheck is the interval at which a follower asks whether the container still runs, when its log is silent.
 const stateCheck = time.Second
 
 func openLog(path string) (*logFile, error) {

@@ -21,7 +21,7 @@ import (
 	"github.com/kloop-dev/kloop/internal/coldsort"
 )
 
-// A ProbeCount is how often a probe of a container ended so.
+// A ProbeCount is the number of times that a probe of a container ended so.
 type ProbeCount struct {
 	Namespace, Pod, UID, Container string
 	Kind                           string // Liveness, Readiness, Startup

@@ -16,7 +16,7 @@ type news struct {
 	f    *os.File // of inotify; nil: there is none
 }
 
-// poll is how often news looks without inotify.
+// poll is the interval of looks without inotify.
 const poll = 200 * time.Millisecond
 
 func watchFile(path string) *news {

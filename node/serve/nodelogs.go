@@ -78,7 +78,7 @@ func (b *bounded) Write(p []byte) (int, error) {
 	return b.w.Write(p)
 }
 
-// A logQuery is what is asked of the node's logs.
+// A logQuery is a query for the node's logs.
 type logQuery struct {
 	services, files []string
 	since, until    string // RFC 3339

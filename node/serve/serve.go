@@ -41,7 +41,7 @@ type Config struct {
 	// Container finds a container of a pod, the current one or the one before it, and where the runtime writes its
 	// log. Its error tells the caller why there is none: container "c" in pod "p" is waiting to start.
 	Container func(ns, pod, container string, previous bool) (id, logPath string, running bool, err error)
-	// Probes counts the answers of probes; nil: none are told.
+	// Probes counts the answers of probes; nil: none are exposed.
 	Probes         func() []ProbeCount
 	SystemLogs     string // directory of the node's own logs, which /logs/ shows; "": it shows none
 	SystemLogQuery bool   // /logs/?query= asks services' journals and files

@@ -16,9 +16,9 @@ import (
 // ticks is the kernel's unit of CPU time in /proc, per second; it is the same on all Linux.
 const ticks = 100
 
-// readNode is what the whole machine uses.
+// readNode reads the use of the whole machine.
 //
-// Unlike Kubernetes, it comes from /proc, which is there whatever the cgroups look like: memory in use is what is
+// Unlike Kubernetes, it comes from /proc, which is there whatever the cgroups look like: memory in use is the part
 // not available, and counts reclaimable caches as free.
 func readNode() (n nodeStats, err error) {
 	stat, err := os.ReadFile("/proc/stat")

@@ -16,7 +16,7 @@ import (
 	"github.com/kloop-dev/kloop/node/csi"
 )
 
-// A certificate is what a podCertificate source shows, and the request for it, or for the one that takes its place.
+// A certificate holds the content of a podCertificate source, and the request for it or for its successor.
 type certificate struct {
 	key, chain []byte // PEM; none: nothing was issued yet
 	renew, end time.Time

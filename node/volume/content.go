@@ -31,7 +31,7 @@ type filling struct {
 	next  time.Duration   // when to look again; 0: only on a change
 }
 
-// defaultMode is what the API defaults defaultMode to.
+// defaultMode is the API's default of defaultMode.
 const defaultMode = 0o644
 
 // write brings the volume at path up to date. next says when to look again.

@@ -70,7 +70,7 @@ func mapText(m map[string]string) string {
 }
 
 // resourceText is a request or limit of a container, in units of the divisor and rounded up. A limit that is not
-// set is what the node has to give.
+// set returns the node's amount.
 func (f *filling) resourceText(ctx context.Context, ref *corev1.ResourceFieldSelector) (string, error) {
 	c := containerOf(f.pod, ref.ContainerName)
 	if c == nil {

@@ -62,7 +62,7 @@ func contentDir(path string, v *corev1.Volume) error {
 	return os.Chmod(path, 0o777)
 }
 
-// checkHostPath checks that the path is what the volume says, and makes what may be made.
+// checkHostPath checks that the path has the volume's type, and makes it where the type allows.
 func checkHostPath(src *corev1.HostPathVolumeSource) error {
 	if src.Type == nil || *src.Type == corev1.HostPathUnset {
 		return nil

@@ -12,7 +12,7 @@ import (
 	"github.com/kloop-dev/kloop/kinds"
 )
 
-// A token is what the API server gave for a pod.
+// A token is a service account token that the API server gave for a pod.
 type token struct {
 	text        string
 	due, expiry time.Time

@@ -50,7 +50,7 @@ type Mounter struct {
 	pods map[types.UID]*state
 }
 
-// state is what is worth remembering of a pod's volumes; all of it can be had again.
+// state caches facts about a pod's volumes; all of them can be had again.
 type state struct {
 	written map[string]string       // volume → digest of the content that is on disk
 	tokens  map[string]*token       // by what was asked for

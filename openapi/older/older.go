@@ -13,7 +13,7 @@ import (
 // A Schema is the JSON of one: what encoding/json makes of it.
 type Schema = map[string]any
 
-// Differences is what the file of a version holds: a patch for each schema that is not the same, null where there is none.
+// Differences is the content of the file of a version: a patch for each schema that is not the same, null where there is none.
 type Differences struct {
 	Schemas map[string]json.RawMessage `json:"schemas"`
 	V2      map[string]json.RawMessage `json:"v2"` // for the old format, where it has a schema of its own

@@ -29,7 +29,7 @@ const (
 // ErrNoProtobuf is returned for objects that have no protobuf form (custom resources).
 var ErrNoProtobuf = errors.New("object has no protobuf encoding")
 
-// Proto is what generated types implement.
+// Proto is implemented by generated types.
 type Proto interface {
 	Size() int
 	MarshalTo([]byte) (int, error)

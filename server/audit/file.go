@@ -35,7 +35,7 @@ func (f *File) Name() string { return "log" }
 // Batch implements Output.
 func (f *File) Batch() (int, time.Duration) { return 400, 0 }
 
-// Check opens the log, so that a wrong path is told before anything is served.
+// Check opens the log, so that a wrong path is reported before anything is served.
 func (f *File) Check() error {
 	if f.Path == "-" {
 		return nil

@@ -16,7 +16,7 @@ import (
 // A Policy says what is recorded of which requests.
 type Policy struct{ p auditv1.Policy }
 
-// A Verdict is what a policy says of one request.
+// A Verdict is a policy's decision about one request.
 type Verdict struct {
 	Level    auditv1.Level
 	Omit     []auditv1.Stage // stages that are not recorded

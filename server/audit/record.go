@@ -32,7 +32,7 @@ type Record struct {
 	began bool // a response has
 }
 
-// A Request is what is known of a request when it comes.
+// A Request holds the facts about a request when it comes.
 type Request struct {
 	ID        string
 	URI       string

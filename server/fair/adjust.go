@@ -19,7 +19,7 @@ type integral struct {
 	since, last   time.Time
 }
 
-// A demand is what an integral came to.
+// A demand is the value of an integral over time.
 type demand struct{ high, mean, deviation float64 }
 
 // set changes the value.

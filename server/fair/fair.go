@@ -22,7 +22,7 @@ import (
 	"github.com/kloop-dev/kloop/resource"
 )
 
-// lookEvery is how often it is looked whether schemas and levels changed.
+// lookEvery is the interval between looks whether schemas and levels changed.
 const lookEvery = time.Second
 
 // Config says what is shared.

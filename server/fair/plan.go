@@ -19,7 +19,7 @@ const (
 	catchAll = "catch-all"
 )
 
-// A plan is what all schemas and levels of one state come to. It does not change.
+// A plan is compiled from all schemas and levels of one state. It does not change.
 type plan struct {
 	schemas []*flowcontrolv1.FlowSchema
 	levels  []*flowcontrolv1.PriorityLevelConfiguration

@@ -182,7 +182,7 @@ func saysKind(doc []byte) (schema.GroupVersionKind, error) {
 	return gv.WithKind(t.Kind), err
 }
 
-// bare is what a library said, without what this program was doing.
+// bare is a library's message without this program's own context.
 func bare(err error) error {
 	if inner := errors.Unwrap(err); inner != nil {
 		return inner

@@ -21,7 +21,7 @@ const (
 	levelHeader  = "X-Kubernetes-Pf-Prioritylevel-Uid"
 )
 
-// objectsPerSeat is how many listed objects are as much work as one other request.
+// objectsPerSeat is the number of listed objects that are as much work as one other request.
 const objectsPerSeat = 100
 
 // inFlight counts the short requests under way.

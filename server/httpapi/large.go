@@ -41,7 +41,7 @@ func (p *responder) flows(l *server.List) bool {
 	return !p.acc.Pretty && p.acc.Format != reply.YAML && large(l)
 }
 
-// room is where items of a list that is streamed may be made one after the other; nil when all are needed at once.
+// room is the buffer in which items of a streamed list may be made one after the other; nil when all are needed at once.
 func (p *responder) room(l *server.List) *[]byte {
 	if p.flows(l) {
 		return new([]byte)

@@ -40,7 +40,7 @@ func jsonMetadata(doc []byte, gvk schema.GroupVersionKind) ([]byte, bool) {
 	return rest[:end], end > 0
 }
 
-// objectEnd is where the JSON object at the beginning of b ends, or 0.
+// objectEnd returns the end of the JSON object at the beginning of b, or 0.
 func objectEnd(b []byte) int {
 	depth := 0
 	for i := 0; i < len(b); i++ {
@@ -58,7 +58,7 @@ func objectEnd(b []byte) int {
 	return 0
 }
 
-// stringEnd is how far the quote is that ends the string whose content b begins with, counted from 1.
+// stringEnd returns the position, counted from 1, of the quote that ends the string whose content b begins with.
 func stringEnd(b []byte) int {
 	for i := 0; ; i++ {
 		next := bytes.IndexByte(b[i:], '"')

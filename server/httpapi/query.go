@@ -65,7 +65,7 @@ func invalidOptions(kind string, errs field.ErrorList) error {
 	return apierrors.NewInvalid(schema.GroupKind{Group: metav1.GroupName, Kind: kind}, "", errs)
 }
 
-// writeOptions are what creates, updates and patches have in common.
+// writeOptions are the options that creates, updates and patches share.
 type writeOptions struct {
 	DryRun []string
 	Owner  string

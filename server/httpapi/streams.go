@@ -21,7 +21,7 @@ type streams struct {
 // some tens of KB.
 const maxStreams = 100000
 
-// manyStreams is how many must have ended, and half of all with them, for the memory that they held to be worth a look.
+// manyStreams is the number that must have ended, and half of all with them, for the memory that they held to be worth a look.
 const manyStreams = 256
 
 // join returns a context that ends with the server. leave must be called when the stream is over. ok is false when there

@@ -12,7 +12,7 @@ import (
 // major is that of all versions.
 const major = "1"
 
-// DefaultVersion is what /version says unless configured otherwise. As upstream's, it names the version that was built, and
+// DefaultVersion is the answer of /version unless configured otherwise. As upstream's, it names the version that was built, and
 // beside it the one that this is.
 func DefaultVersion(on *features.Set) *version.Info {
 	commit, date := features.Commit()

@@ -50,7 +50,7 @@ func (c *call) watch() error {
 	c.s.meter.watches.WithLabelValues(c.gvk.Group, c.gvk.Kind).Inc()
 	defer c.s.meter.watches.WithLabelValues(c.gvk.Group, c.gvk.Kind).Dec()
 	st := newWatchStream(c.w, c.s.cfg.WriteStall, f.mediaType())
-	if _, asks := c.batches(); !asks && c.acc.As != shapeTable { // a webhook takes its time, tables are told with their columns once
+	if _, asks := c.batches(); !asks && c.acc.As != shapeTable { // a webhook takes its time, tables carry their columns once
 		req.Offer = st.offers(c.r, f)
 	}
 	kick := time.AfterFunc(headersAfter, st.start)
@@ -198,7 +198,7 @@ func (st *watchStream) putter(r *http.Request) func(b []byte) bool {
 			}
 			return st.rc.Flush()
 		})
-		return took && err == nil // after an error the connection takes nothing more, so nothing is told twice
+		return took && err == nil // after an error the connection takes nothing more, so nothing is delivered twice
 	}
 }
 
@@ -269,7 +269,7 @@ type shaper struct {
 	table *metav1.TableOptions
 }
 
-// own says that the entry's shared encoding is what the event carries.
+// own reports whether the event carries the entry's shared encoding.
 func (s *shaper) own(e *server.Event) bool {
 	return s.p.acc.As == "" && e.Entry != nil && e.Entry.Rev == e.Rev
 }
@@ -291,7 +291,7 @@ func (s *shaper) object(ctx context.Context, e *server.Event) (runtime.Object, e
 	out, err := s.p.shape(s.p.kind, obj, s.table)
 	if s.table != nil && !s.table.NoHeaders {
 		later := *s.table
-		later.NoHeaders = true // the columns are told once
+		later.NoHeaders = true // the columns are sent once
 		s.table = &later
 	}
 	return out, err

@@ -23,7 +23,7 @@ var ErrInUse = errors.New("data directory is in use by another process")
 // A CorruptError says which part of a data directory can't be trusted. Nothing in the directory was changed.
 type CorruptError = contract.CorruptError
 
-// examined is what a look at a data directory shows.
+// examined is the result of a look at a data directory.
 type examined struct {
 	size    int64  // of the database file
 	applied uint64 // last log entry that is in the database; 0: none
@@ -114,7 +114,7 @@ func walk(tx *bolt.Tx) error {
 	})
 }
 
-// defragAbove is how many megabytes of holes make etcd rewrite the database at its start.
+// defragAbove is the number of megabytes of holes that make etcd rewrite the database at its start.
 func (x examined) defragAbove() uint {
 	return uint(max(minWaste, x.size/2) >> 20)
 }

@@ -102,7 +102,7 @@ func wholeSeconds(d time.Duration) time.Duration {
 	return (d + time.Second - 1).Truncate(time.Second)
 }
 
-// slack is how much longer than asked for a key may live, for others to share its lease.
+// slack is the time by which a key may outlive its lease, for others to share its lease.
 func slack(ttl time.Duration) time.Duration {
 	return min(max(ttl/20, time.Second), time.Minute).Truncate(time.Second)
 }

@@ -32,23 +32,23 @@ func (c *zapCore) With(fields []zapcore.Field) zapcore.Core {
 
 // harmless are parts of messages that etcd thinks worth a warning, but that every start or stop brings.
 var harmless = []string{
-	"cannot campaign",                  // told to before it could; it is told again
+	"cannot campaign",                  // asked to before it could; it is asked again
 	"Failed to detect storage schema",  // of a database that is new, and
 	"Failed to detect schema version",  // of a database that is new, and
 	"failed to update storage version", // tried again later
 	"failed to publish local member",   // before the log was replayed; tried again
-	"TCP streaming connection",         // when a member stops; that it became inactive is told too
+	"TCP streaming connection",         // when a member stops; that it became inactive is logged too
 	"failed to find remote peer",       // that starts
 	"unpromotable and can not",         // a member that gets ready to vote
 	"learner is not ready",             // it tries again
-	"rejecting member",                 // the caller is told why
-	"waiting for ReadIndex response",   // who asked is told when it took too long
+	"rejecting member",                 // the caller gets the reason
+	"waiting for ReadIndex response",   // the caller gets an error when it took too long
 	"prober detected unhealthy",        // told once when a peer becomes inactive, as are the next two
 	"failed to reach the peer URL",
 	"failed to get version",
 	"failed to parse cluster version", // of a cluster to join; tried again
 	"ignored out-of-date read index",
-	"apply request took too long",   // of reads that waited for the leader: who asked is told
+	"apply request took too long",   // of reads that waited for the leader: the caller gets an error
 	"dropped internal Raft message", // hundreds a second while a member can't be reached
 }
 
@@ -85,7 +85,7 @@ func (c *zapCore) Write(e zapcore.Entry, fields []zapcore.Field) error {
 
 func (c *zapCore) Sync() error { return nil }
 
-// failure is what a panic of etcd's says. Raft's messages come in several lines.
+// failure returns the message of a panic of etcd's. Raft's messages come in several lines.
 func failure(message string, err any) string {
 	message = strings.Join(strings.Fields(message), " ")
 	if err == nil {

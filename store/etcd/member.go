@@ -41,7 +41,7 @@ type Config struct {
 // shared says that others than this process can write to the store.
 func (c Config) shared() bool { return c.Peers != nil || c.Clients != nil }
 
-// The member's clock. A member without peers elects itself as soon as it is told to (see campaign), and sends
+// The member's clock. A member without peers elects itself as soon as campaign asks it to, and sends
 // no heartbeats: all that the ticks do afterwards is cost processor time. Members of a cluster send a heartbeat
 // every tick and elect another leader after a second without.
 const (
@@ -226,7 +226,7 @@ func (m *member) await(ctx context.Context, c Config) error {
 // The message is the one by which a leader hands over to another member.
 //
 // Raft looks through the entries that are being replayed when it gets the message, and panics when etcd has
-// applied and dropped one of them. So etcd is told to keep that many (see serverConfig). Without a snapshot it
+// applied and dropped one of them. So etcd is configured to keep that many (see serverConfig). Without a snapshot it
 // drops the very first nevertheless: such a log, which is not of our making, is left to elect in its own time.
 func campaign(ctx context.Context, server *etcdserver.EtcdServer) {
 	again := time.NewTicker(2 * time.Millisecond)

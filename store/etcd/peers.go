@@ -158,7 +158,7 @@ func (m *member) answer(srv io.Closer, serve func() error, log *slog.Logger) {
 	}()
 }
 
-// settle waits until the member is what it should be: known at its address, voting, and one that reads what others
+// settle waits until the member is as it should be: known at its address, voting, and one that reads what others
 // wrote. (Etcd calls a member ready when it has told the others its name, which may take seven seconds more.)
 func (m *member) settle(ctx context.Context, c Config) error {
 	const patience = time.Second // for one step: what it asks for gets lost when there is no leader

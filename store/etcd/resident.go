@@ -13,7 +13,7 @@ import (
 	"go.etcd.io/etcd/server/v3/storage/datadir"
 )
 
-// restsAfter is how long after a first write the pages of the database are let go, again and again while there are
+// restsAfter is the time after a first write at which the pages of the database are let go, again and again while there are
 // writes. Pages that are still in use come back with a minor fault each.
 const restsAfter = 5 * time.Second
 
@@ -39,7 +39,7 @@ func (s *Store) rest(context.Context) error {
 
 // letGo takes the database file out of this process's resident memory: etcd maps all of it and has the kernel fill
 // the whole map, while nearly every read is answered from elsewhere. The pages stay in the kernel's cache, shared and
-// free to take, and come back when touched. Only the upkeep may call it, as that is what replaces the file: of a sole
+// free to take, and come back when touched. Only the upkeep may call it, as only the upkeep replaces the file: of a sole
 // member nobody else does, and at no other time may the map have moved between looking it up and letting it go.
 func (m *member) letGo() error {
 	maps, err := os.ReadFile("/proc/self/maps")

@@ -39,8 +39,8 @@ func (s *Store) Snapshot(ctx context.Context, w io.Writer) error {
 	return nil
 }
 
-// restoredRevisions is how far a restored store's revision is ahead of the snapshot's: further than the lost
-// store can have come. So no revision is used twice, and clients that hold a lost one are told to read anew.
+// restoredRevisions is the distance by which a restored store's revision is ahead of the snapshot's: further than the lost
+// store can have come. So no revision is used twice, and clients that hold a lost one have to read anew.
 const restoredRevisions = 1_000_000_000
 
 // restoredKey tells when a store was restored.

@@ -92,7 +92,7 @@ func (f *fence) transact(ctx context.Context, w store.Write, lease clientv3.Leas
 	}
 }
 
-// operation is what a write does, as etcd's client takes it.
+// operation returns a write in the form of etcd's client.
 func operation(w store.Write, lease clientv3.LeaseID) clientv3.Op {
 	switch {
 	case w.Value == nil:

@@ -98,7 +98,7 @@ func (c *compaction) round(ctx context.Context) error {
 	return c.store.member.defragment()
 }
 
-// turnKey is where upstream's API servers agree on which of them compacts: the one that raises the version
+// turnKey is the key by which upstream's API servers agree on which of them compacts: the one that raises the version
 // of the key. The value is a revision, for people to read.
 const turnKey = "compact_rev_key"
 

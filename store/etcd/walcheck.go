@@ -15,7 +15,7 @@ import (
 	"google.golang.org/protobuf/proto"
 )
 
-// A logEnd is how far a log goes.
+// A logEnd is the end of a log.
 type logEnd struct {
 	first     uint64 // entry that the first file begins with
 	snapshot  uint64 // entry of the last snapshot that counts: one that is known to be acknowledged

@@ -13,7 +13,7 @@ type item struct {
 	versions []version
 }
 
-// A version is what stands under a key from rev on; nil when it was deleted.
+// A version is the value of a key from rev on; nil when it was deleted.
 type version struct {
 	rev int64
 	kv  *store.KV

@@ -11,7 +11,7 @@ import (
 	"golang.org/x/crypto/nacl/secretbox"
 )
 
-// sealedPrefix is what every sealed value begins with; what does not is in clear.
+// sealedPrefix begins every sealed value; a value without it is in clear.
 var sealedPrefix = []byte("k8s:enc:")
 
 var errShort = errors.New("the sealed value is too short")

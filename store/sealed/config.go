@@ -260,7 +260,7 @@ func (r *Rules) find(key string) *rule {
 
 func (r *Rules) covers(key string) bool { return r.find(key) != nil }
 
-// writer is what new values are sealed by; nil: nothing.
+// writer seals new values; nil: they stay in clear.
 func (r *Rules) writer(key string) *sealer {
 	if f := r.find(key); f != nil {
 		return f.providers[0]
@@ -277,7 +277,7 @@ func (r *Rules) seal(key string, value []byte) ([]byte, error) {
 	return append(bytes.Clone(s.prefix), sealed...), err
 }
 
-// errNoKey is what reading gives when the configuration holds nothing for the value.
+// errNoKey is the error of reading when the configuration holds nothing for the value.
 var errNoKey = errors.New("no provider of the encryption configuration fits the stored value: the key it was written with is not in the file")
 
 func (r *Rules) open(key string, value []byte) ([]byte, error) {

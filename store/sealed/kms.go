@@ -43,7 +43,7 @@ type kms struct {
 	known  map[[sha256.Size]byte]*seed
 }
 
-// A seed is what keys of values are derived from, and what the plugin made of it.
+// A seed is the secret that keys of values are derived from, and its encryption by the plugin.
 type seed struct {
 	object sealedObject // without data
 	secret []byte
@@ -181,7 +181,7 @@ func (k *kms) current() (*seed, error) {
 		pause = kmsPause
 	}
 	if k.tried.IsZero() || k.now().Sub(k.tried) >= pause {
-		_ = k.look(context.Background()) // what it failed of is told below, if there is no seed
+		_ = k.look(context.Background()) // its error is reported below, if there is no seed
 	}
 	if k.use == nil || k.now().After(k.use.until) {
 		return nil, k.failed

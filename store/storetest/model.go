@@ -98,7 +98,7 @@ func modelTest(p *probe) {
 	}
 }
 
-// An attempt is one write or read as the checker of linearizability sees it; outcome is what came of it.
+// An attempt is one write or read as the checker of linearizability sees it; outcome is its result.
 type attempt struct {
 	key    string
 	write  bool

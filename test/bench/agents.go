@@ -74,7 +74,7 @@ func (b *bench) agentsHear(ctx context.Context, path string, n int) (float64, er
 		})
 	}
 	open.Wait()
-	if err := b.changes(ctx, path, fewAgents); err != nil { // so that the state is told before what counts
+	if err := b.changes(ctx, path, fewAgents); err != nil { // so that the state is delivered before what counts
 		return 0, err
 	}
 	before, cpu := heard.Load(), b.cpu()

@@ -61,7 +61,7 @@ func (b *bench) floor(ctx context.Context, f func(ctx context.Context, floor *be
 	return f(ctx, &floor)
 }
 
-// floorMain serves the floor until it is killed: who asks with GET is told of each PUT, or gets as many bytes as the path says.
+// floorMain serves the floor until it is killed: a GET receives each PUT, or as many bytes as the path says.
 func floorMain() error {
 	cert, err := ownCertificate()
 	if err != nil {

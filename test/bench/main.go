@@ -22,7 +22,7 @@ import (
 	"time"
 )
 
-// options is what the command line says.
+// options holds the command line's values.
 type options struct {
 	kubeconfig, kloop, only, stores, profiles string
 	pids                                      []int

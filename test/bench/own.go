@@ -201,7 +201,7 @@ func (p *process) end() {
 	}
 }
 
-// profileSeconds is how much of a measurement its CPU profile covers, from its beginning.
+// profileSeconds is the part of a measurement that its CPU profile covers, from its beginning.
 const profileSeconds = 6
 
 // profile takes a CPU profile; the function that it returns waits for it and adds one of the heap.

@@ -10,7 +10,7 @@ import (
 	"text/tabwriter"
 )
 
-// A pair is what one figure is without and with the arguments of --pair, run by run.
+// A pair holds one figure without and with the arguments of --pair, run by run.
 type pair struct {
 	line
 	values [2][]float64

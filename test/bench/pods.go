@@ -116,7 +116,7 @@ func (n *node) connect(ctx context.Context) error {
 	}
 }
 
-// runtimeDir is where kloop's own runtime has its files.
+// runtimeDir is the directory of kloop's own runtime.
 func (n *node) runtimeDir() string { return filepath.Join(n.p.dir, "data", "runtime") }
 
 func (n *node) figure(name string, value float64, unit string) { n.rep.add(name, "", value, unit) }

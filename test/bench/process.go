@@ -12,10 +12,10 @@ import (
 // processes are the server's.
 type processes []int
 
-// ticks is how many clock ticks of /proc make a second. Linux says 100 on every platform that Go knows.
+// ticks is the number of clock ticks of /proc in a second. Linux says 100 on every platform that Go knows.
 const ticks = 100
 
-// cpu is what the processes have used so far, in seconds, user and system together.
+// cpu returns the processors' time that the processes have used so far, in seconds, user and system together.
 func (p processes) cpu() float64 {
 	sum := 0.0
 	for _, pid := range p {
@@ -58,7 +58,7 @@ func stat(pid int) float64 {
 	return (user + system) / ticks
 }
 
-// memory is what the processes hold now, in MiB: resident in all, and the part that is their own and not pages of
+// memory returns the memory of the processes now, in MiB: resident in all, and the part that is their own and not pages of
 // the program file.
 func (p processes) memory() (resident, own float64) {
 	for _, pid := range p {

@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// rounds is how often one more definition is made beside the many.
+// rounds is the number of definitions made beside the many.
 const rounds = 5
 
 // published measures how soon one more definition is discovered and described, and how soon it is gone from there.

@@ -16,7 +16,7 @@ import (
 	"strings"
 )
 
-// A listed package is what go list says of one.
+// A listed package is an answer of go list.
 type listed struct {
 	ImportPath, Dir string
 	GoFiles         []string

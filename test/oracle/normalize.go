@@ -265,7 +265,7 @@ func (n *normalizer) reduce(key string, v any) any {
 	return v
 }
 
-// fact is what stays of a field k of t, which sits under key: of what differs from run to run a name for it. ok is false when the field
+// fact returns what remains of a field k of t, which sits under key: of what differs from run to run a name for it. ok is false when the field
 // is reduced like all others.
 func (n *normalizer) fact(key, k string, e any, t map[string]any) (v any, ok bool) {
 	text, isText := e.(string)
@@ -306,7 +306,7 @@ func (n *normalizer) fact(key, k string, e any, t map[string]any) (v any, ok boo
 	return nil, false
 }
 
-// revision is what stays of a resourceVersion.
+// revision returns what remains of a resourceVersion.
 func (n *normalizer) revision(key, text string, of map[string]any) string {
 	if key != "metadata" {
 		return "<rv>"

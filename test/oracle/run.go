@@ -103,7 +103,7 @@ func (r *runner) cleanUp(s *Scenario, vars map[string]any, namespaces []string) 
 	}
 }
 
-// transcript is what the steps came to, without what differs from run to run.
+// transcript returns the results of the steps, without what differs from run to run.
 func transcript(n *normalizer, outs []outcome) []any {
 	for _, o := range outs {
 		n.learn(o.body)
@@ -129,7 +129,7 @@ func transcript(n *normalizer, outs []outcome) []any {
 	return n.finish(steps)
 }
 
-// list is what stays of several bodies: of events their type and object.
+// list returns what remains of several bodies: of events their type and object.
 func (n *normalizer) list(o outcome) []any {
 	list := []any{}
 	for _, b := range o.bodies {

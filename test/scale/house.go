@@ -107,7 +107,7 @@ func (h *house) calm(ctx context.Context) error {
 	return nil
 }
 
-// perSet is how many pods belong to one ReplicaSet.
+// perSet is the number of pods of one ReplicaSet.
 const perSet = 1000
 
 // load writes nodes, replica sets and their pods into the store as they stand when all is well.

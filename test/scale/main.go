@@ -69,7 +69,7 @@ func run(ctx context.Context, nodes, pods, next int, rest time.Duration) error {
 
 func say(format string, args ...any) { fmt.Printf(format+"\n", args...) }
 
-// cpu is what the process has used.
+// cpu returns the processor time that the process has used.
 func cpu() time.Duration {
 	var u syscall.Rusage
 	if syscall.Getrusage(syscall.RUSAGE_SELF, &u) != nil {
@@ -78,7 +78,7 @@ func cpu() time.Duration {
 	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
 }
 
-// footprint is what the process has now, and had at most.
+// footprint returns the memory that the process has now, and had at most.
 func footprint() string {
 	var rss, peak int
 	data, err := os.ReadFile("/proc/self/status")

@@ -42,7 +42,7 @@ func newChecks(w *world) *checks {
 // writing notes who is about to write.
 func (c *checks) writing(who string) { c.mover = who }
 
-// calmEnd is how long before the end of a run nothing may have been written any more: who writes then, writes for ever.
+// calmEnd is the time before the end of a run in which nothing may be written: a loop that writes then, writes for ever.
 const calmEnd = 5 * time.Minute
 
 // restless tells of what does not come to rest.
@@ -69,7 +69,7 @@ func (c *checks) doubtful(who string) bool {
 	return ok && time.Since(at) < stale
 }
 
-// stale is how old what a loop acts on can be: it was cut off, late, and down.
+// stale is the age that a loop's view can have: it was cut off, late, and down.
 const stale = 2 * time.Minute
 
 // look checks one moment.
@@ -178,7 +178,7 @@ func observedOf(obj resource.Object) (int64, bool) {
 	return 0, false
 }
 
-// A limit is what was asked for lately: who acts may act on any of it.
+// A limit holds what was asked for lately: a loop may act on any of it.
 type limit struct {
 	list []asked
 }

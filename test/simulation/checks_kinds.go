@@ -268,7 +268,7 @@ func (c *checks) floors(m moment, was, is *corev1.Pod) {
 	}
 }
 
-// tally is what happened to a job's pods.
+// tally counts what happened to a job's pods.
 type tally struct {
 	all, succeeded, failed map[types.UID]bool
 	indexes                map[string]string // that were completed: by which pod

@@ -23,7 +23,7 @@ import (
 	"github.com/kloop-dev/kloop/view"
 )
 
-// rules are what the cluster was told to see to, and since when.
+// rules are the promises that the cluster has to keep, and since when.
 type rules struct {
 	since   map[string]time.Time // by kind and name: what stands
 	evicted string               // the pod whose eviction is asked for
@@ -248,7 +248,7 @@ func (c *checks) equipped(m moment, p *corev1.Pod) {
 	}
 }
 
-// deviceResource is what a pod asks for that wants a device and makes no claim of its own.
+// deviceResource is the resource of a pod that wants a device and makes no claim of its own.
 const deviceResource = "proof.dev/gpu"
 
 // renamed checks that a pod that was told its claim is not told another as long as that one is there.
@@ -375,7 +375,7 @@ func (c *checks) cronRun(m moment, j *batchv1.Job) {
 	}
 }
 
-// ended is how a job ended; "": it has not.
+// ended returns how a job ended; "": it has not.
 func ended(j *batchv1.Job) (done string) {
 	for _, x := range j.Status.Conditions {
 		if x.Status == corev1.ConditionTrue && (x.Type == batchv1.JobComplete || x.Type == batchv1.JobFailed) {

@@ -60,7 +60,7 @@ func newFaults(ts *interleaving) *faults {
 	return w
 }
 
-// lag is how far a loop's reads are behind.
+// lag is the delay of a loop's reads.
 func (we *faults) lag(w *world) int {
 	if we.maxLag == 0 || w.steps.odds(0.4) {
 		return 0
@@ -213,7 +213,7 @@ func (w *world) outcomeOf(t *step) outcome {
 		return [...]outcome{pass, refuse, forget, die}[1+first(we.noStore, we.noAnswer, we.dieAfter)]
 	case "hear":
 		never := we.lose
-		if t.who == "scheduler" || t.who == "sim-heartbeat" { // no safety net: what they miss they are told to have missed
+		if t.who == "scheduler" || t.who == "sim-heartbeat" { // no safety net: they hear that they missed something
 			never = 0
 		}
 		return [...]outcome{pass, lose, gap, again, part}[1+first(never, we.gap, we.again, we.part)]

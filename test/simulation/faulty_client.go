@@ -33,7 +33,7 @@ type history struct {
 	any     int
 }
 
-// keepMoments is how far a reader may lag before it has to look at everything.
+// keepMoments is the number of moments that a reader may lag before it has to look at everything.
 const keepMoments = 1500
 
 func (h *history) add(m moment) {

@@ -32,7 +32,7 @@ type step struct {
 	seq       int
 }
 
-// An outcome is what becomes of a step.
+// An outcome is the result of a step.
 type outcome uint8
 
 const (
@@ -42,7 +42,7 @@ const (
 	conflict         // it fails as if another had been faster
 	die              // it happens, and the one who took it dies before hearing of it
 	lose             // of changes: they never arrive
-	gap              // of changes: they are lost, and the reader is told so
+	gap              // of changes: they are lost, and the reader hears so
 	again            // of changes: they arrive twice
 	part             // of changes: only some arrive now
 )

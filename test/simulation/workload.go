@@ -19,7 +19,7 @@ import (
 	"github.com/kloop-dev/kloop/resource"
 )
 
-// A workload is what users do to a cluster. It depends on the seed alone, so that the end that they ask for is the same
+// A workload is a series of actions of users on a cluster. It depends on the seed alone, so that the end that they ask for is the same
 // whatever goes wrong.
 type workload struct {
 	steps   []action
@@ -34,7 +34,7 @@ type action struct {
 	do   func(u *user) error
 }
 
-// model is what the workload has made so far, by name.
+// model holds the objects that the workload has made so far, by name.
 type model struct {
 	nodes                          []string
 	cordoned, tainted              map[string]bool
@@ -117,7 +117,7 @@ func (p *workload) play(u *user) error {
 	return nil
 }
 
-// patience is how often a user tries: for twelve minutes, because a change that was lost is noticed after ten.
+// patience is the number of tries of a user: for twelve minutes, because a change that was lost is noticed after ten.
 const patience = 2400
 
 // insist tries until it works.

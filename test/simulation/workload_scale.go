@@ -46,7 +46,7 @@ func (p *workload) resize(d *rand.Rand) {
 // loadKey is the annotation of an autoscaler that says for how many pods its target has work. The pods share it.
 const loadKey = "proof/load"
 
-// workOfOne is what one pod should do, in thousandths of a CPU.
+// workOfOne is the load of one pod, in thousandths of a CPU.
 const workOfOne = 120
 
 // autoscale lets the load decide on a deployment's size.

@@ -152,7 +152,7 @@ func (w *world) chance(p []byte) {
 	}
 }
 
-// now is what the clocks show.
+// now returns the simulated time.
 func (w *world) now() time.Time {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -164,7 +164,7 @@ func (w *world) admin() *client.Local {
 	return &client.Local{Ops: w.srv, View: w.view, Set: w.set, User: &auth.User{Name: "admin", Groups: []string{auth.GroupMasters}}, Manager: "admin"}
 }
 
-// client returns a client for who.
+// client returns the client of the loop called who.
 func (w *world) client(who string, kill context.CancelFunc) *faultyClient {
 	local := w.admin()
 	local.User = &auth.User{Name: who, Groups: []string{auth.GroupMasters}}
@@ -237,7 +237,7 @@ func (w *world) start(name string) {
 	w.steps.settle()
 }
 
-// resync is how soon a loop looks at everything, to catch what it never heard of.
+// resync is the interval at which a loop looks at everything, to catch what it never heard of.
 const resync = 8 * time.Minute
 
 // crash ends a loop in the middle of whatever it does, and has it start again later.
@@ -275,7 +275,7 @@ func (w *world) restartAfter(name string, run *life, after time.Duration) {
 	w.plan(after, name+" starts", begin)
 }
 
-// longestEnd is how long a loop may take to end: as long as the server may for what it does once a call was given up.
+// longestEnd is the time that a loop may take to end: as long as the server may for what it does once a call was given up.
 const longestEnd = 2 * time.Minute
 
 // reboot ends the whole process and starts it again on the same store.

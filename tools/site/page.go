@@ -27,7 +27,7 @@ type page struct {
 	body      string
 }
 
-// A section is what search finds: a heading with what stands below it.
+// A section is a unit of search: a heading with what stands below it.
 type section struct {
 	Page string `json:"p"`
 	Head string `json:"h"`
@@ -125,7 +125,7 @@ func (s *site) render(p *page) error {
 	return nil
 }
 
-// lead is where a link of a page leads on the site: to another page, or to where the code can be read.
+// lead returns the target of a page's link on the site: to another page, or to where the code can be read.
 func (s *site) lead(p *page, to string, picture bool) ([]byte, error) {
 	u, err := url.Parse(to)
 	if err != nil || u.Scheme != "" || u.Host != "" {

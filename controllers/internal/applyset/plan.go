@@ -6,7 +6,7 @@ import (
 	"github.com/kloop-dev/kloop/internal/coldsort"
 )
 
-// A member is what the cluster holds of the set.
+// A member is an object of the set that the cluster holds.
 type member struct {
 	id     ID
 	origin string
@@ -17,7 +17,7 @@ type member struct {
 	uid    types.UID
 }
 
-// settled is what is known of an object since it was last applied: with this manifest, when it had this mark, nothing changed.
+// settled records an object as it was last applied: with this manifest, when it had this mark, nothing changed.
 type settled struct{ hash, mark string }
 
 // A todo is the difference between a source and the cluster.

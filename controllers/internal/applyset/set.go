@@ -45,7 +45,7 @@ func (s Set) ID() string {
 	return "applyset-" + base64.RawURLEncoding.EncodeToString(sum[:]) + "-v1"
 }
 
-// parent returns the parent as it should be; have is what there is, or nil.
+// parent returns the parent as it should be; have is the one that exists, or nil.
 func (s Set) parent(have *corev1.ConfigMap, in []schema.GroupKind) *corev1.ConfigMap {
 	p := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: s.Namespace, Name: s.Name}}
 	if have != nil {

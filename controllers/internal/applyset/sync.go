@@ -24,7 +24,7 @@ import (
 // ConfirmNote on the parent, with the value "true", lets more than half of the members be pruned at once. It is taken off afterwards.
 const ConfirmNote = "applyset.kloop.dev/confirm-prune"
 
-// A Source is what describes the members.
+// A Source describes the members.
 type Source struct {
 	Want []Wish
 	// Lost says whether the source is sure not to describe anything at an origin of before any more.
@@ -39,7 +39,7 @@ type Syncer struct {
 	seen map[ID]settled
 }
 
-// A Report is what a pass did and what is left. Problems are for people.
+// A Report lists what a pass did and what remains. Problems are for people.
 type Report struct {
 	Applied, Pruned int
 	Kept            []ID // lost by the source, but not pruned

@@ -1,4 +1,4 @@
-// Package backends is what the loops that publish the pods behind services share: which pods those are, at which
+// Package backends holds what the loops that publish the pods behind services share: which pods those are, at which
 // ports, and which services a pod's change concerns.
 package backends
 

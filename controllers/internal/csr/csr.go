@@ -1,4 +1,4 @@
-// Package csr is what the loops over certificate requests share: reading a request, and what kubelets may ask for.
+// Package csr holds what the loops over certificate requests share: reading a request, and what kubelets may ask for.
 package csr
 
 import (

@@ -1,4 +1,4 @@
-// Package pods is what the loops that own pods share: which pods are theirs, how a pod is made from a
+// Package pods holds what the loops that own pods share: which pods are theirs, how a pod is made from a
 // template, and which pods cost least to lose.
 package pods
 
@@ -80,7 +80,7 @@ func ReadySince(p *corev1.Pod) time.Time {
 	return time.Time{}
 }
 
-// UntilAvailable is how long until a ready pod has been ready for minReady seconds: 0 when it has, -1 when it
+// UntilAvailable returns the time until a ready pod has been ready for minReady seconds: 0 when it has, -1 when it
 // is not ready.
 func UntilAvailable(p *corev1.Pod, minReady int32, now time.Time) time.Duration {
 	since := ReadySince(p)

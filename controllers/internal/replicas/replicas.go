@@ -1,4 +1,4 @@
-// Package replicas is what ReplicaSets and ReplicationControllers have in common: a number of pods that are alike.
+// Package replicas holds what ReplicaSets and ReplicationControllers have in common: a number of pods that are alike.
 package replicas
 
 import (
@@ -61,7 +61,7 @@ const (
 	fewPods     = 10
 )
 
-// afterRefusals is how many of the missing pods to make now, or how long to wait with all. A node that refuses a pod leaves
+// afterRefusals returns the number of missing pods to make now, or the time to wait with all. A node that refuses a pod leaves
 // it failed with no container begun; the scheduler may choose that node again and again. Every round that was refused since
 // the last pod that a node took doubles the pause.
 //
@@ -94,7 +94,7 @@ func afterRefusals(owned []*corev1.Pod, missing int, now time.Time) (create int,
 	return few, 0
 }
 
-// soonestAvailable is how long until the next ready pod has been ready for minReadySeconds: nothing else
+// soonestAvailable returns the time until the next ready pod has been ready for minReadySeconds: nothing else
 // would wake the set then.
 func soonestAvailable(s Set, alive []*corev1.Pod, now time.Time) (wait time.Duration) {
 	for _, p := range alive {
@@ -118,7 +118,7 @@ func Act(ctx context.Context, c *loop.Ctx, s Set, t Todo) error {
 	return err
 }
 
-// Counts is what was observed; what a pass did shows in the next.
+// Counts are the observed numbers; what a pass did shows in the next.
 type Counts struct{ Replicas, FullyLabeled, Ready, Available, Terminating int32 }
 
 // Count sums up the pods of a set.

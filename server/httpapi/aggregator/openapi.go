@@ -362,7 +362,7 @@ func (j *joinedDocs) drop() {
 	j.tag, j.json, j.proto = "", nil, nil
 }
 
-// refersTo is how a v2 document names a definition.
+// refersTo is the prefix with which a v2 document names a definition.
 func refersTo(name string) string {
 	return `"#/definitions/` + strings.ReplaceAll(name, "/", "~1") + `"`
 }

@@ -32,7 +32,7 @@ var groupPriority = map[string]int{"apiregistration.k8s.io": 20000, "apps": 1780
 // customPriority is that of groups that users define.
 const customPriority = 1000
 
-// closingVerbs are what discovery shows of a kind whose definition is under deletion.
+// closingVerbs are the verbs in discovery of a kind whose definition is under deletion.
 var closingVerbs = []string{"delete", "deletecollection", "get", "list", "watch"}
 
 // A Group is an API group as discovery lists it.
@@ -226,8 +226,8 @@ func (h *Handler) Groups() []Group {
 	return all
 }
 
-// merged adds a group of another server. Where a group has versions here and there, who serves a version is what its
-// APIService says: the other.
+// merged adds a group of another server. Where a group has versions here and there, a version is of the server that its
+// APIService names: the other.
 func merged(all []Group, g Group) []Group {
 	at := slices.IndexFunc(all, func(o Group) bool { return o.Name == g.Name })
 	if at < 0 {
