@@ -162,3 +162,35 @@ func TestAliases(t *testing.T) {
 		}
 	}
 }
+
+// TestImports keeps imports in three groups: the standard library, other modules, this one. Imports for their effect alone may stand apart.
+func TestImports(t *testing.T) {
+	for _, s := range mustSources(t) {
+		last, line := 0, 0
+		for _, imp := range s.file.Imports {
+			path, err := strconv.Unquote(imp.Path.Value)
+			if err != nil {
+				t.Fatal(err)
+			}
+			group, at := importGroup(path), s.line(imp.Pos())
+			switch apart := line != 0 && at != line+1; {
+			case imp.Name != nil && imp.Name.Name == "_":
+			case group < last, group > last && line != 0 && !apart, group == last && apart:
+				t.Errorf("%s: import %s stands in the wrong group", s.fset.Position(imp.Pos()), path)
+			}
+			last, line = group, at
+		}
+	}
+}
+
+// importGroup is 0 for the standard library, 1 for other modules, 2 for this one.
+func importGroup(path string) int {
+	head, _, _ := strings.Cut(path, "/")
+	switch {
+	case strings.HasPrefix(path, module):
+		return 2
+	case strings.Contains(head, "."):
+		return 1
+	}
+	return 0
+}

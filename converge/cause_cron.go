@@ -5,9 +5,8 @@ import (
 	"slices"
 	"time"
 
-	corev1 "k8s.io/api/core/v1"
-
 	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
 
 	"github.com/kloop-dev/kloop/kinds"
 	kindsbatch "github.com/kloop-dev/kloop/kinds/batch"

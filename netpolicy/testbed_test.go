@@ -11,9 +11,8 @@ import (
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
 
-	"github.com/kloop-dev/kloop/test/need"
-
 	"github.com/kloop-dev/kloop/internal/testpolicy"
+	"github.com/kloop-dev/kloop/test/need"
 )
 
 // A space is a network namespace of a test, by a file descriptor.

@@ -5,10 +5,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/nftables/expr"
 	"golang.org/x/sys/unix"
 	corev1 "k8s.io/api/core/v1"
-
-	"github.com/google/nftables/expr"
 
 	"github.com/kloop-dev/kloop/nft"
 )

@@ -9,8 +9,9 @@ import (
 	"strings"
 	"time"
 
-	"github.com/kloop-dev/kloop/kinds/convergence"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+
+	"github.com/kloop-dev/kloop/kinds/convergence"
 )
 
 // Streams take an answer and what is said beside it.

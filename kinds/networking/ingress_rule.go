@@ -4,9 +4,8 @@ import (
 	"strconv"
 	"strings"
 
-	networkingv1 "k8s.io/api/networking/v1"
-
 	corev1 "k8s.io/api/core/v1"
+	networkingv1 "k8s.io/api/networking/v1"
 	"k8s.io/apimachinery/pkg/api/validation"
 	utilvalidation "k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"

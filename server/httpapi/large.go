@@ -4,11 +4,12 @@ import (
 	"context"
 	"io"
 
+	"google.golang.org/protobuf/encoding/protowire"
+
 	"github.com/kloop-dev/kloop/resource/codec"
 	"github.com/kloop-dev/kloop/server"
 	"github.com/kloop-dev/kloop/server/httpapi/reply"
 	"github.com/kloop-dev/kloop/view"
-	"google.golang.org/protobuf/encoding/protowire"
 )
 
 // largeList is the size in bytes, as stored, from which a list is encoded while it is sent, so that no more of it is in
