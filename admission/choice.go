@@ -98,7 +98,7 @@ func imagesToPull(r *Request) (*corev1.Pod, bool) {
 	return pod, true
 }
 
-// pullAlways has images pulled for every pod, so that who may not pull an image can't use the copy on a node.
+// pullAlways has images pulled for every pod, so that those who may not pull an image can't use the copy on a node.
 func pullAlways(_ context.Context, r *Request) error {
 	if pod, ok := imagesToPull(r); ok {
 		list, _ := pullPolicies(&pod.Spec)

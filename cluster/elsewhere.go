@@ -52,7 +52,7 @@ const (
 type elsewhere struct {
 	rest   *rest.Config
 	raw    rest.Interface
-	pass   *web.Passage // with the right of who asks
+	pass   *web.Passage // with the rights of the caller
 	every  time.Duration
 	log    *slog.Logger
 	tokens *webhook.Tokens

@@ -28,7 +28,7 @@ import (
 	"github.com/kloop-dev/kloop/trail"
 )
 
-// makePast makes what answers for the past, if who wrote is remembered.
+// makePast makes what answers for the past, if writers are remembered.
 func (b *building) makePast() error {
 	d := b.frontDoor
 	if d.trail == nil {

@@ -12,7 +12,7 @@ import (
 )
 
 // sources are the loops that apply what lies outside of the cluster: files of this machine, and Git repositories. Who may write
-// the files is root here, and who may make a GitSource may do all in the cluster: they act with all rights.
+// the files is root here, and whoever may make a GitSource may do all in the cluster: they act with all rights.
 func (c *Cluster) sources() (list []part) {
 	if c.cfg.Kit.Sources == nil {
 		return nil

@@ -11,7 +11,7 @@ import (
 	"syscall"
 )
 
-// own gives a kubeconfig that was replaced back to its owner; a new one goes to who called sudo, with its directory.
+// own gives a kubeconfig that was replaced back to its owner; a new one goes to the user who called sudo, with its directory.
 func own(before fs.FileInfo, path, fresh string) error {
 	if before != nil {
 		if st, ok := before.Sys().(*syscall.Stat_t); ok && os.Getuid() == 0 {

@@ -232,7 +232,7 @@ func dropEmptyChains(program string) {
 		}
 	}
 	for _, r := range rules {
-		_ = exec.Command("sh", "-c", program+" -w 5 -t nat "+r).Run() // quotes in comments are the shell's; what stays is seen by who looks
+		_ = exec.Command("sh", "-c", program+" -w 5 -t nat "+r).Run() // quotes in comments are the shell's; what stays is seen by those who look
 	}
 }
 

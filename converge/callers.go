@@ -21,7 +21,7 @@ type Callers struct {
 	Ours func(schema.GroupResource) bool
 
 	mu      sync.Mutex
-	watches map[schema.GroupResource]map[string]int // by who watches: how many watches are open
+	watches map[schema.GroupResource]map[string]int // by user: how many watches are open
 	refused map[refusalKey]*Refusal
 }
 

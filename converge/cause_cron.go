@@ -107,7 +107,7 @@ const noZone = "there is no time zone "
 // missed: a job that was not started so long after its time was missed.
 const missed = time.Minute
 
-// overdue: nobody else than who starts jobs can be at fault so long after; clocks of machines do not differ by as much.
+// overdue: only the loop that starts jobs can be at fault so long after; clocks of machines do not differ by as much.
 const overdue = 5 * time.Minute
 
 func timeText(c *batchv1.CronJob) string {

@@ -113,7 +113,7 @@ func complaintIn(tree map[string]any) complaint {
 	return ofShape(tree)
 }
 
-// pendingFor is of who says that it waits, and for what: who only waits may well be on its way.
+// pendingFor is of an object that says that it waits, and for what: one that only waits may well be on its way.
 func pendingFor(status map[string]any) complaint {
 	for _, field := range []string{"phase", "state"} {
 		word, _ := status[field].(string)

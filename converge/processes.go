@@ -185,7 +185,7 @@ func (p *Processes) Rows() (list []*convergence.Loop) {
 	return list
 }
 
-// follow says that loops of the list are elected by the lease, and has them led by who holds it.
+// follow says that loops of the list are elected by the lease, and has them led by its holder.
 func (p *Processes) follow(list []*convergence.Loop, lease, holder string) (found bool) {
 	for _, l := range list {
 		if l.Lease == lease {

@@ -50,7 +50,7 @@ type Finding struct {
 	Advice []string
 	Below  []Ref // where the cause lies, if not here
 
-	Aside string   // what else matters to who waits, of the object itself
+	Aside string   // what else matters to the one who waits, of the object itself
 	Also  []string // advice that holds whatever the cause below is
 }
 

@@ -8,7 +8,7 @@ import (
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 )
 
-// Names knows which names the definitions have, so that who asks for one need not look at all definitions. It hears of
+// Names knows which names the definitions have, so that a question for one need not look at all definitions. It hears of
 // every definition as it is read from the state of the cluster. The zero value is ready for use.
 type Names struct {
 	mu    sync.Mutex

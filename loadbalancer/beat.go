@@ -11,8 +11,8 @@ import (
 // beatPort is UDP's, on the nodes' addresses. It is MetalLB's, so that a firewall's rule for that holds here too.
 const beatPort = 7946
 
-// A word goes from node to node, one in a datagram: "kloop-lb alive NODE", every 200 ms by who holds addresses, to the other
-// candidates; "kloop-lb yield NODE ADDRESS REVISION" by who has taken an address over, to who had it.
+// A word goes from node to node, one in a datagram: "kloop-lb alive NODE", every 200 ms by the holder of addresses, to the other
+// candidates; "kloop-lb yield NODE ADDRESS REVISION" by a node that has taken an address over, to the one that had it.
 //
 // Nothing is signed: who can forge the source address of a datagram in the nodes' network can answer ARP there as well. Words count
 // only from the address of the node that they name, and never make anybody answer: the Lease does.

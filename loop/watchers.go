@@ -11,7 +11,7 @@ import (
 // A Source tells of one loop's keys. The engine's queues are sources; a loop with a shape of its own keeps a RecordSource.
 // Its methods are safe for concurrent use.
 type Source interface {
-	// Stats sums the loop up; the name is filled in by who asks.
+	// Stats sums the loop up; the name is filled in by the caller.
 	Stats() Stats
 	// Records returns the records of the keys that are not at rest.
 	Records() []Record

@@ -39,7 +39,7 @@ const (
 type Collector struct {
 	cfg    Config
 	wanted chan struct{} // somebody has asked
-	turn   chan struct{} // held by who asks the agents
+	turn   chan struct{} // held by the goroutine that asks the agents
 
 	mu    sync.Mutex
 	asked time.Time

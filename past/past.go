@@ -51,7 +51,7 @@ type Step struct {
 	By     string    `json:"by,omitempty"`
 	User   string    `json:"user,omitempty"` // of those who may read the trail
 	Root   *Root     `json:"root,omitempty"` // nil: nobody knows of one
-	// Program says that who wrote is no person: a loop, an agent, a controller outside.
+	// Program says that the writer is no person: a loop, an agent, a controller outside.
 	Program bool    `json:"program,omitempty"`
 	Fields  []Field `json:"fields,omitempty"`
 	Unknown string  `json:"unknown,omitempty"` // why fields can't be told

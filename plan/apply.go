@@ -156,7 +156,7 @@ func (a *author) counted(o Object) error {
 // clientSide is the manager of what kubectl apply wrote before the server did the work.
 const clientSide = "kubectl-client-side-apply"
 
-// takeOver has the request go on as who applied the object before: then what is no longer in the manifest goes.
+// takeOver has the request go on as the manager that applied the object before: then what is no longer in the manifest goes.
 func (a *author) takeOver(ctx context.Context, k resource.Kind, r *server.Request) error {
 	cur := a.w.view.Snapshot().Lookup(k, r.Namespace, r.Name)
 	if cur == nil {

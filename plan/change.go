@@ -57,7 +57,7 @@ func (a *author) tell(format string, args ...any) {
 	}
 }
 
-// A Target is an object that a change is about, in the words of who asks: deploy/web.
+// A Target is an object that a change is about, in the words of the question: deploy/web.
 type Target struct{ Kind, Namespace, Name string }
 
 // ParseTarget reads KIND/NAME.

@@ -141,7 +141,7 @@ func infoOf(d *Def[Object]) Info {
 	default:
 		i.Verbs = allVerbs
 	}
-	if !d.Virtual || d.Storage != "" { // a virtual kind with a key is kept in memory by who makes it
+	if !d.Virtual || d.Storage != "" { // a virtual kind with a key is kept in memory by its maker
 		i.Prefix = "/registry/" + orDefault(d.Storage, d.Plural) + "/"
 	}
 	for _, v := range d.Also {

@@ -20,7 +20,7 @@ type existingTerm struct {
 	key    string
 	topo   *topology
 	repels bool  // required anti-affinity; otherwise it ranks
-	hard   bool  // required affinity: what it is worth is up to who decides
+	hard   bool  // required affinity: what it is worth is up to the caller
 	weight int64 // below zero: keeps away
 	per    []int32
 	total  int64

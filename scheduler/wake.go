@@ -43,7 +43,7 @@ func (w *waker) byTopology(c *podClass) {
 	}
 }
 
-// improvedNodes wakes the classes that a node with more room can take, and who waits for that very node.
+// improvedNodes wakes the classes that a node with more room can take, and the pods that wait for that very node.
 func (w *waker) improvedNodes() {
 	if len(w.improved) == 0 {
 		return

@@ -46,7 +46,7 @@ func (p *patching) says(doc []byte) (gvk schema.GroupVersionKind, ok bool) {
 	}
 	var got metav1.TypeMeta
 	if json.Unmarshal(doc, &got) != nil {
-		return gvk, false // it does not decode, and who decodes it says so
+		return gvk, false // it does not decode, and its decoder says so
 	}
 	return schema.FromAPIVersionAndKind(got.APIVersion, got.Kind), true
 }

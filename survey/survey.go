@@ -1,4 +1,4 @@
-// Package survey reads a cluster that does not explain itself, any Kubernetes, by the rights of who asks, so that package converge can
+// Package survey reads a cluster that does not explain itself, any Kubernetes, by the rights of the caller, so that package converge can
 // explain it: it lists and never writes, watches or calls anything else. Values of Secrets and ConfigMaps are not asked for.
 package survey
 

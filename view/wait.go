@@ -21,7 +21,7 @@ func (v *View) WaitFor(ctx context.Context, k resource.Kind, rev int64) (*Snapsh
 	return v.await(ctx, k, rev)
 }
 
-// Written waits for the write of the kind that made revision rev and returns it: the answer to who wrote, in
+// Written waits for the write of the kind that made revision rev and returns it: the writer's answer, in
 // the very entry that watchers and readers share. ErrExpired when the history no longer holds it.
 func (v *View) Written(ctx context.Context, k resource.Kind, rev int64) (Change, error) {
 	if _, err := v.await(ctx, k, rev); err != nil {

@@ -36,7 +36,7 @@ type keySet struct {
 	client    *http.Client
 	now       func() time.Time
 
-	turn chan struct{} // held by who fetches
+	turn chan struct{} // held by the goroutine that fetches
 	last atomic.Pointer[fetched]
 
 	told atomic.Pointer[Fetches] // of the document with the keys

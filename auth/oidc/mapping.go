@@ -135,7 +135,7 @@ func (m *mapping) compileRules(compiler authcel.Compiler) (err error) {
 	return nil
 }
 
-// checkEmail demands that who uses an address in an expression also looks whether it was verified.
+// checkEmail demands that a mapping that uses an address in an expression also looks whether it was verified.
 func (m *mapping) checkEmail() error {
 	const email, verified = "claims.email", "claims.email_verified"
 	name := m.spec.ClaimMappings.Username.Expression

@@ -1,4 +1,4 @@
-// Package bootstrapsigner signs what a machine that wants to join may read without credentials, so that who knows a
+// Package bootstrapsigner signs what a machine that wants to join may read without credentials, so that a holder of a
 // bootstrap token can tell that it is genuine.
 //
 //	reads   ConfigMap kube-public/cluster-info, Secrets of the type bootstrap.kubernetes.io/token in kube-system

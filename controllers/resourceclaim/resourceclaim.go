@@ -108,7 +108,7 @@ type todo struct {
 	same  bool
 }
 
-// use compares for whom the claim is reserved with who lives. Users that are not pods are nobody's business here.
+// use compares for whom the claim is reserved with the pods that live. Users that are not pods are nobody's business here.
 func use(claim *resourcev1.ResourceClaim, pod func(name string) *corev1.Pod, waiting []*corev1.Pod) (t todo) {
 	for _, r := range claim.Status.ReservedFor {
 		if r.APIGroup != "" || r.Resource != "pods" {

@@ -1,7 +1,7 @@
 package core
 
-// The names by which the use of tokens in Secrets is tracked (KEP-2799): who serves the API writes the first and the
-// last two, who cleans up the second.
+// The names by which the use of tokens in Secrets is tracked (KEP-2799): the API server writes the first and the
+// last two, the loop that cleans up the second.
 const (
 	LegacyTokenLastUsed     = "kubernetes.io/legacy-token-last-used"                 // label of a Secret: the day
 	LegacyTokenInvalidSince = "kubernetes.io/legacy-token-invalid-since"             // label of a Secret: the day

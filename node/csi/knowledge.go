@@ -29,7 +29,7 @@ type settled struct {
 	again time.Time // when it is published once more, if its driver asks for that
 }
 
-// A turn is held by who works on a volume.
+// A turn is held by the goroutine that works on a volume.
 type turn struct {
 	held  chan struct{}
 	users int // who holds it or waits for it

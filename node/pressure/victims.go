@@ -47,8 +47,8 @@ func amount(list corev1.ResourceList, r corev1.ResourceName) int64 {
 	return q.Value()
 }
 
-// Rank orders pods by who goes first when there is too little of a resource: who uses more than it asked for, then the less
-// important, then who exceeds its request by more.
+// Rank orders pods by who goes first when there is too little of a resource: a pod that uses more than it asked for, then the less
+// important, then one that exceeds its request by more.
 func Rank(starved corev1.ResourceName, pods []Use) {
 	over := func(u Use) int64 { return u.of(starved) - u.request(starved) }
 	coldsort.StableFunc(pods, func(a, b Use) int {

@@ -38,7 +38,7 @@ func New(below store.Store, r *Rules) *Store {
 	return s
 }
 
-// Replace makes other rules hold. Watches under way end with store.ErrCompacted, so that who watches reads all again:
+// Replace makes other rules hold. Watches under way end with store.ErrCompacted, so that watchers read all again:
 // what could not be opened before may be readable now.
 func (s *Store) Replace(r *Rules) {
 	s.mu.Lock()

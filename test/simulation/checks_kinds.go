@@ -228,7 +228,7 @@ func (c *checks) deployment(_ moment, x view.Change) {
 }
 
 // floors checks that a rollout leaves as many pods ready as it must. That holds as long as nobody else takes pods
-// away, and who rolls acts on what is.
+// away, and the loop that rolls acts on what is.
 func (c *checks) floors(m moment, was, is *corev1.Pod) {
 	p := is
 	if p == nil {

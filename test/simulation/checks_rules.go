@@ -93,7 +93,7 @@ func overdue(p *corev1.Pod) bool {
 
 // quota checks that a namespace has no more than it may. What is created is charged first and written then; in between
 // the loop that counts does not see it. It waits half a second before it lowers a sum, so this holds while writes are not
-// later than that, and who counts does not lag behind or misread the time.
+// later than that, and the loop that counts does not lag behind or misread the time.
 func (c *checks) quota(m moment, p *corev1.Pod) {
 	if !c.w.exact {
 		return
@@ -280,7 +280,7 @@ func (c *checks) condemned(m moment, x view.Change) {
 		return
 	}
 	if over(was) || set.Status.ObservedGeneration < set.Generation-1 || was.Labels[appsv1.StatefulSetRevisionLabel] != set.Status.UpdateRevision {
-		return // it is replaced, by who does not know yet that its place is to go
+		return // it is replaced, by a loop that does not know yet that its place is to go
 	}
 	claim := resource.Get(m.snap, kinds.PersistentVolumeClaims, was.Namespace, "data-"+was.Name)
 	if claim != nil && claim.DeletionTimestamp == nil &&

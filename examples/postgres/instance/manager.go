@@ -282,7 +282,7 @@ func (m *Manager) do(ctx context.Context, act Act, s Situation, c *v1alpha1.Post
 	return nil
 }
 
-// start starts PostgreSQL. A primary that can't be started does not keep the Lease from who could.
+// start starts PostgreSQL. A primary that can't be started does not keep the Lease from one that can.
 func (m *Manager) start(ctx context.Context, s Situation) (err error) {
 	switch {
 	case s.Status.Election == nil && s.Status.TargetPrimary == m.Pod && !s.Local.Signal:
