@@ -1,7 +1,7 @@
 package crd
 
-// maxMisfits is the number of values that may be wrong which the library is given at once: it compares every error with all before it, so that
-// a list of 20,000 mistakes, 40 KB, takes it 3 s, and one of a megabyte an hour.
+// maxMisfits is the number of values that may be wrong which the library is given at once: it compares every error with all before it,
+// so that a list of 20,000 mistakes, 40 KB, takes it 3 s, and one of a megabyte an hour.
 const maxMisfits = 1000
 
 // cut returns an object whose values that do not fit for sure are at most maxMisfits; those behind are left out, with the rest of

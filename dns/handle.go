@@ -53,8 +53,8 @@ func (t transport) limit(q *query) int {
 	return q.udp
 }
 
-// A desk is the buffers with which one goroutine answers its questions, one after the other, so that they leave nothing for the garbage collector: at a hundred
-// thousand a second the heap would stand at twice what is needed.
+// A desk holds the buffers with which one goroutine answers its questions, one after the other, so that they leave nothing for the garbage
+// collector: at a hundred thousand a second the heap would stand at twice what is needed.
 type desk struct {
 	out     []byte
 	name    [maxText]byte
@@ -63,8 +63,8 @@ type desk struct {
 
 func newDesk() *desk { return &desk{out: make([]byte, 0, 4096)} }
 
-// handle answers what the zone knows, at a desk: the answer, and the question while it is ready, hold until the next. ready is false when others must be asked: ask does it, and may take long. No
-// answer at all: the message must not get one.
+// handle answers what the zone knows, at a desk: the answer, and the question while it is ready, hold until the next. ready is false
+// when others must be asked: ask does it, and may take long. No answer at all: the message must not get one.
 func (s *server) handle(d *desk, msg []byte, t transport) (out []byte, q query, ready bool) {
 	q, err := parse(msg, &d.name)
 	simple := func(rcode, extended byte) ([]byte, query, bool) {

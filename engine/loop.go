@@ -18,8 +18,8 @@ import (
 	"github.com/kloop-dev/kloop/resource/codec"
 )
 
-// A Loop keeps the world as the objects of a kind want it. W is the type that Observe returns. Passes over different objects run at once, over
-// one object never.
+// A Loop keeps the world as the objects of a kind want it. W is the type that Observe returns. Passes over different objects run at
+// once, over one object never.
 type Loop[T metav1.Object, W any] struct {
 	Name string // tells the loop from others, in why and trace: a DNS label
 	Kind Kind[T]

@@ -37,8 +37,8 @@ type entry struct {
 	rec Record
 }
 
-// queue is the workqueue of a controller, with its rate limits. It orders keys: ready ones first in, first out; the others by due time. One mutex guards it all; nothing
-// blocks under it.
+// queue is the workqueue of a controller, with its rate limits. It orders keys: ready ones first in, first out; the others by due time.
+// One mutex guards it all; nothing blocks under it.
 type queue struct {
 	mu    sync.Mutex
 	keys  map[Key]*entry

@@ -9,8 +9,8 @@ import (
 	"github.com/kloop-dev/kloop/resource"
 )
 
-// redact takes the values out of a Secret, and what may repeat them, its annotations: which Secrets there are, of which type, with which keys, is all
-// that a plan goes by. The bytes are overwritten, so that nothing of them stays in memory.
+// redact takes the values out of a Secret, and what may repeat them, its annotations: which Secrets there are, of which type, with
+// which keys, is all that a plan goes by. The bytes are overwritten, so that nothing of them stays in memory.
 func redact(obj resource.Object) {
 	s, ok := obj.(*corev1.Secret)
 	if !ok {

@@ -121,8 +121,8 @@ func fromPool(s *corev1.Service, ingress []netip.Addr) []netip.Addr {
 	return nil
 }
 
-// readyHere counts the pods of this node that take new connections. One with addresses of both families is in slices of both, and counts once:
-// balancers share connections out by these numbers.
+// readyHere counts the pods of this node that take new connections. One with addresses of both families is in slices of both, and
+// counts once: balancers share connections out by these numbers.
 func readyHere(slicesOf []*discoveryv1.EndpointSlice, node string) int {
 	ready := map[discoveryv1.AddressType]map[string]bool{}
 	most := 0

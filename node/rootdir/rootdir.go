@@ -23,10 +23,10 @@ import (
 // folders are the directories that drivers expect.
 var folders = []string{"pods", "plugins", "plugins_registry", "device-plugins", "pod-resources"}
 
-// Open makes the directory and holds it until release is called: two agents must not share one. former is the directory where pods of an earlier
-// agent may lie: they are moved, and former becomes a link to the directory, by which others find it; "": nowhere. used is the
-// directory to work in: former itself as long as its pods lie on another file system, for what a pod has mounted can't be moved there.
-// Without root nothing is mounted, and drivers' mounts reach nobody.
+// Open makes the directory and holds it until release is called: two agents must not share one. former is the directory where pods of
+// an earlier agent may lie: they are moved, and former becomes a link to the directory, by which others find it; "": nowhere. used is
+// the directory to work in: former itself as long as its pods lie on another file system, for what a pod has mounted can't be moved
+// there. Without root nothing is mounted, and drivers' mounts reach nobody.
 func Open(dir, former string, log *slog.Logger) (used string, release func(), err error) {
 	if err := os.MkdirAll(dir, 0o750); err != nil {
 		return "", nil, fmt.Errorf("make the agent's directory: %w", err)

@@ -155,8 +155,8 @@ func (r *Runtime) awake(ctx context.Context) error {
 	}
 }
 
-// Suits says why pods of kloop can't have their cgroups in this runtime: kloop makes them itself, and systemd would take them away. A runtime
-// that does not tell (containerd 1) is taken as it is.
+// Suits says why pods of kloop can't have their cgroups in this runtime: kloop makes them itself, and systemd would take them away. A
+// runtime that does not tell (containerd 1) is taken as it is.
 func (r *Runtime) Suits(ctx context.Context) error {
 	res, err := r.Containers.RuntimeConfig(ctx, &cri.RuntimeConfigRequest{})
 	if err == nil && res.GetLinux() != nil && res.Linux.CgroupDriver == cri.CgroupDriver_SYSTEMD {

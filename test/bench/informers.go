@@ -19,8 +19,8 @@ const informers = 100
 // initialEventsEnd is in the bookmark that ends the initial events (KEP-3157).
 var initialEventsEnd = []byte("k8s.io/initial-events-end")
 
-// beginning measures what it costs when many informers begin at once: each gets all pods by its watch. The floor is the part that the kernel and
-// TLS take of as many bytes.
+// beginning measures what it costs when many informers begin at once: each gets all pods by its watch. The floor is the part that the
+// kernel and TLS take of as many bytes.
 func beginning(ctx context.Context, b *bench) error {
 	ns, remove, err := b.space(ctx)
 	if err != nil {

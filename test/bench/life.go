@@ -13,8 +13,9 @@ const (
 	waiting = 5000
 )
 
-// life measures what a pod costs the server from its creation until it is gone, with no container: it is made, scheduled, bound, started and
-// ready on a simulated node, and deleted; and what a pod costs that no node can take, beside one that no scheduler looks at.
+// life measures what a pod costs the server from its creation until it is gone, with no container: it is made, scheduled, bound,
+// started and ready on a simulated node, and deleted; and what a pod costs that no node can take, beside one that no scheduler looks
+// at.
 func life(ctx context.Context, b *bench) error {
 	if err := errors.Join(b.awaitNodes(ctx), b.awaitCalm(ctx)); err != nil {
 		return err

@@ -265,8 +265,8 @@ func (n *normalizer) reduce(key string, v any) any {
 	return v
 }
 
-// fact returns what remains of a field k of t, which sits under key: of what differs from run to run a name for it. ok is false when the field
-// is reduced like all others.
+// fact returns what remains of a field k of t, which sits under key: of what differs from run to run a name for it. ok is false when
+// the field is reduced like all others.
 func (n *normalizer) fact(key, k string, e any, t map[string]any) (v any, ok bool) {
 	text, isText := e.(string)
 	list, isList := e.([]any)
