@@ -33,6 +33,8 @@ type allocation struct {
 	Actuated   map[string]corev1.ResourceRequirements `json:"actuated"`      // last given to the runtime
 	Generation int64                                  `json:"generation"`    // of the pod whose spec was granted last
 
+	PodActuated *corev1.ResourceRequirements `json:"podActuated,omitempty"` // last given to the pod's own cgroup
+
 	deferred string // why what the spec asks for can't be had yet
 	// infeasible says why it can never be had here.
 	infeasible string
@@ -70,6 +72,7 @@ func (l *allocations) load(pod *corev1.Pod) *allocation {
 	if err != nil || json.Unmarshal(text, a) != nil || a.Granted == nil {
 		a = &allocation{Granted: map[string]corev1.ResourceRequirements{}, Actuated: map[string]corev1.ResourceRequirements{}}
 		a.grant(pod)
+		a.PodActuated = a.Pod.DeepCopy()
 	}
 	if a.Actuated == nil {
 		a.Actuated = map[string]corev1.ResourceRequirements{}
@@ -140,6 +143,21 @@ func (l *allocations) has(pod *corev1.Pod, name string) corev1.ResourceRequireme
 		return r
 	}
 	return a.Granted[name]
+}
+
+// actuatedPod notes what the pod's own cgroup has been given.
+func (l *allocations) actuatedPod(pod *corev1.Pod) error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.load(pod).PodActuated = pod.Spec.Resources.DeepCopy()
+	return l.save(pod.UID)
+}
+
+// hasPod returns what the pod's own cgroup was last given, of what the pod asks for as a whole.
+func (l *allocations) hasPod(pod *corev1.Pod) *corev1.ResourceRequirements {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.load(pod).PodActuated
 }
 
 // keep forgets all pods but those.

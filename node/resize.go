@@ -8,6 +8,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"github.com/kloop-dev/kloop/internal/coldsort"
@@ -95,13 +96,15 @@ func summary(pod *corev1.Pod, failed string) string {
 // pod is as it has been granted. restart are the containers to stop for it.
 func (z *resizer) actuate(ctx context.Context, w world) (restart []kill, err error) {
 	pod := w.pod
+	had := z.alloc.hasPod(pod)
+	whole := !equality.Semantic.DeepEqual(had, pod.Spec.Resources)
 	var list []change
 	for _, l := range [][]corev1.Container{pod.Spec.InitContainers, pod.Spec.Containers} {
 		for i := range l {
 			spec := &l[i]
 			c := w.seen.newest(spec.Name)
 			has := z.alloc.has(pod, spec.Name)
-			if c == nil || !c.running() || !differ(has, spec.Resources) {
+			if c == nil || !c.running() || !differ(has, spec.Resources) && !(whole && unbounded(spec)) {
 				continue
 			}
 			if mustRestart(spec, has) {
@@ -111,14 +114,19 @@ func (z *resizer) actuate(ctx context.Context, w world) (restart []kill, err err
 			list = append(list, change{spec, c, has})
 		}
 	}
-	if len(list)+len(restart) > 0 {
+	if len(list)+len(restart) > 0 || whole {
 		z.begun(pod)
 	}
-	if len(list) > 0 {
-		err = z.update(ctx, pod, list)
+	if len(list) > 0 || whole {
+		err = z.update(ctx, w, had, list)
 	}
 	z.conclude(pod, len(restart) > 0, err)
 	return restart, err
+}
+
+// unbounded says that a container has a limit of the pod as a whole, for want of its own (KEP-2837).
+func unbounded(c *corev1.Container) bool {
+	return slices.ContainsFunc(resizable, func(n corev1.ResourceName) bool { _, own := c.Resources.Limits[n]; return !own })
 }
 
 // A change is one container's way from what it has to what it was granted.
@@ -128,15 +136,20 @@ type change struct {
 	has  corev1.ResourceRequirements
 }
 
-// update changes the containers of a pod: what shrinks first, and the pod's own limits while they are the larger ones.
-func (z *resizer) update(ctx context.Context, pod *corev1.Pod, list []change) error {
+// update changes the containers of a pod: what shrinks first, and the pod's own limits while they are the larger ones. had is what the
+// pod as a whole was given before.
+func (z *resizer) update(ctx context.Context, w world, had *corev1.ResourceRequirements, list []change) error {
+	pod := w.pod
+	if err := z.roomyPod(ctx, w, had); err != nil {
+		return err
+	}
 	coldsort.StableFunc(list, func(x, y change) int { return growth(x) - growth(y) })
 	for _, ch := range list {
 		if err := z.roomy(ctx, ch); err != nil {
 			return err
 		}
 	}
-	if err := z.cgroups.Set(z.cgroup(pod), loosest(podValues(pod), podValues(before(pod, list)))); err != nil {
+	if err := z.cgroups.Set(z.cgroup(pod), loosest(podValues(pod), podValues(before(pod, had, list)))); err != nil {
 		return err
 	}
 	for _, ch := range list {
@@ -149,12 +162,16 @@ func (z *resizer) update(ctx context.Context, pod *corev1.Pod, list []change) er
 			return err
 		}
 	}
-	return z.cgroups.Set(z.cgroup(pod), z.terms.pod(pod))
+	if err := z.cgroups.Set(z.cgroup(pod), z.terms.pod(pod)); err != nil {
+		return err
+	}
+	return z.alloc.actuatedPod(pod)
 }
 
 // before is the pod as it was before the changes.
-func before(pod *corev1.Pod, list []change) *corev1.Pod {
+func before(pod *corev1.Pod, had *corev1.ResourceRequirements, list []change) *corev1.Pod {
 	out := pod.DeepCopy()
+	out.Spec.Resources = had
 	for _, ch := range list {
 		if spec := specOf(out, ch.spec.Name); spec != nil {
 			spec.Resources = ch.has
@@ -174,17 +191,51 @@ func (z *resizer) roomy(ctx context.Context, ch change) error {
 	if want == 0 || growth(ch) >= 0 {
 		return nil
 	}
-	st, err := z.cfg.Runtime.Containers.ContainerStats(ctx, &cri.ContainerStatsRequest{ContainerId: ch.c.id})
-	if err != nil {
-		return fmt.Errorf("read the memory that container %q uses: %w", ch.spec.Name, err)
-	}
-	m := st.GetStats().GetMemory()
-	used := max(m.GetUsageBytes().GetValue(), m.GetWorkingSetBytes().GetValue())
-	if used >= uint64(want) {
-		return fmt.Errorf("cannot decrease memory limits: attempting to set container %q memory limit (%d) below current usage (%d)",
+	used, err := z.memory(ctx, ch.c)
+	if err == nil && used >= uint64(want) {
+		err = fmt.Errorf("cannot decrease memory limits: attempting to set container %q memory limit (%d) below current usage (%d)",
 			ch.spec.Name, want, used)
 	}
+	return err
+}
+
+// roomyPod refuses to take memory from a pod as a whole that its containers use.
+func (z *resizer) roomyPod(ctx context.Context, w world, had *corev1.ResourceRequirements) error {
+	if w.pod.Spec.Resources == nil {
+		return nil
+	}
+	want := w.pod.Spec.Resources.Limits.Memory().Value()
+	if want == 0 || had != nil && !had.Limits.Memory().IsZero() && had.Limits.Memory().Value() <= want {
+		return nil
+	}
+	var used uint64
+	for _, l := range [][]corev1.Container{w.pod.Spec.InitContainers, w.pod.Spec.Containers} {
+		for i := range l {
+			c := w.seen.newest(l[i].Name)
+			if c == nil || !c.running() {
+				continue
+			}
+			n, err := z.memory(ctx, c)
+			if err != nil {
+				return err
+			}
+			used += n
+		}
+	}
+	if used >= uint64(want) {
+		return fmt.Errorf("cannot decrease memory limits: attempting to set pod memory limit (%d) below current usage (%d)", want, used)
+	}
 	return nil
+}
+
+// memory is what a container uses, in bytes.
+func (z *resizer) memory(ctx context.Context, c *container) (uint64, error) {
+	st, err := z.cfg.Runtime.Containers.ContainerStats(ctx, &cri.ContainerStatsRequest{ContainerId: c.id})
+	if err != nil {
+		return 0, fmt.Errorf("read the memory that container %q uses: %w", c.name, err)
+	}
+	m := st.GetStats().GetMemory()
+	return max(m.GetUsageBytes().GetValue(), m.GetWorkingSetBytes().GetValue()), nil
 }
 
 // begun notes that the pod has not yet what it was granted: an agent that starts anew finds it so.

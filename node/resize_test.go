@@ -151,6 +151,42 @@ func TestResizeBelowUse(t *testing.T) {
 	})
 }
 
+// What the pod has as a whole changes too, and with it what containers have that have no limit of their own (KEP-5419).
+func TestResizeWhole(t *testing.T) {
+	simulate(t, func(r *rig) {
+		r.pod("p", func(p *corev1.Pod) {
+			p.Spec.Resources = &corev1.ResourceRequirements{Requests: quantities("cpu", "100m"), Limits: quantities("cpu", "200m", "memory", "64Mi")}
+		}, "a")
+		r.reaches("p", corev1.PodRunning)
+		resize := func(cpu, memory string) {
+			next := resource.Clone(r.get("p"))
+			next.Spec.Resources.Limits = quantities("cpu", cpu, "memory", memory)
+			if _, err := r.Update(r.t.Context(), kinds.Pods, next, "resize"); err != nil {
+				t.Fatal(err)
+			}
+		}
+		resize("400m", "128Mi")
+		r.until("it is resized", func() bool { return len(r.rt.updates) == 1 && condition(r.get("p"), corev1.PodResizeInProgress) == nil })
+		if u := r.rt.updates[0].Linux; u.CpuQuota != 40000 || u.MemoryLimitInBytes != 128<<20 {
+			t.Errorf("the runtime was given %v", u)
+		}
+		r.rt.mu.Lock()
+		r.rt.used = 100 << 20
+		r.rt.mu.Unlock()
+		resize("400m", "64Mi")
+		r.until("it fails", func() bool {
+			c := condition(r.get("p"), corev1.PodResizeInProgress)
+			return c != nil && c.Reason == corev1.PodReasonError
+		})
+		r.stop() // an agent that starts anew goes on
+		r.start()
+		r.rt.mu.Lock()
+		r.rt.used = 10 << 20
+		r.rt.mu.Unlock()
+		r.until("it is resized", func() bool { return len(r.rt.updates) == 2 && condition(r.get("p"), corev1.PodResizeInProgress) == nil })
+	})
+}
+
 // A pod's own cgroup holds what its containers may have together; resources of the pod as a whole bound containers that have none.
 func TestPodValues(t *testing.T) {
 	p := testPod(corev1.RestartPolicyAlways, "", "a", "b")
