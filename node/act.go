@@ -161,8 +161,12 @@ func (a *Agent) watchProbes(w world, box *sandbox) {
 	}
 	for _, list := range [][]corev1.Container{w.pod.Spec.InitContainers, w.pod.Spec.Containers} {
 		for i := range list {
-			if c := w.seen.newest(list[i].Name); c != nil && c.running() {
+			switch c := w.seen.newest(list[i].Name); {
+			case c == nil:
+			case c.running():
 				a.probes.Sync(w.pod, &list[i], c.id, ip, c.began)
+			default:
+				a.probes.End(c.id)
 			}
 		}
 	}

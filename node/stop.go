@@ -44,7 +44,11 @@ func (sp *stopper) stopOne(ctx context.Context, pod *corev1.Pod, spec *corev1.Co
 		left -= time.Since(began)
 	}
 	const least = 2 * time.Second // even a hook that took all the time leaves this much for a SIGTERM
-	return sp.stopContainer(ctx, c.id, int64(max(left, least).Round(time.Second)/time.Second))
+	err := sp.stopContainer(ctx, c.id, int64(max(left, least).Round(time.Second)/time.Second))
+	if err == nil {
+		sp.probes.End(c.id)
+	}
+	return err
 }
 
 func (sp *stopper) stopContainer(ctx context.Context, id string, grace int64) error {

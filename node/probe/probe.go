@@ -99,7 +99,7 @@ func (s *Set) Sync(pod *corev1.Pod, c *corev1.Container, id string, ip string, s
 	w := newWatched(s, pod, c, id, ip, started)
 	s.byID[id] = w
 	for _, p := range w.probers() {
-		s.wg.Go(func() { p.run(w.ctx) })
+		s.wg.Go(func() { p.run(p.life()) })
 	}
 }
 
@@ -113,9 +113,18 @@ func (s *Set) dropOld(uid types.UID, name string) {
 	}
 }
 
-// Stop ends the probes of a container that is being stopped. Its last Result stays until StopPod, or until a new
-// container takes its place: it may serve to its end.
+// Stop ends the liveness and startup probes of a container that is being stopped. Whether it is ready is asked on, as in the kubelet:
+// it may serve to its end, or say that it does not.
 func (s *Set) Stop(id string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if w := s.byID[id]; w != nil {
+		w.calm()
+	}
+}
+
+// End ends all probes of a container that has ended. Its last Result stays until StopPod, or until a new container takes its place.
+func (s *Set) End(id string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if w := s.byID[id]; w != nil {

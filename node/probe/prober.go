@@ -40,6 +40,14 @@ func seconds(n, or int32) time.Duration {
 	return time.Duration(n) * time.Second
 }
 
+// life ends with the last question.
+func (p *prober) life() context.Context {
+	if p.kind == readiness {
+		return p.ctx
+	}
+	return p.vital
+}
+
 // run asks until ctx ends or there is nothing more to learn.
 func (p *prober) run(ctx context.Context) {
 	if p.kind != startup {

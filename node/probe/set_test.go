@@ -269,16 +269,25 @@ func TestSpread(t *testing.T) {
 
 func TestStop(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		c := &corev1.Container{Name: "c", ReadinessProbe: command("ready", 0, 1, 1, 1)}
-		s := newStage(c, map[string]string{"ready": "p"}, 0)
+		c := &corev1.Container{Name: "c", LivenessProbe: command("live", 0, 1, 1, 1), ReadinessProbe: command("ready", 0, 1, 1, 1)}
+		s := newStage(c, map[string]string{"live": "pppppf", "ready": "ppppppppfffp"}, 0)
 		defer s.Close()
-		s.expect(t, 5*time.Second, "ready")
-		n := len(s.times("ready"))
+		s.expect(t, 4500*time.Millisecond, "ready")
+		n := len(s.times("live"))
 		s.Stop("id")
 		s.Sync(s.pod, c, "id", "", s.began)
-		s.expect(t, 10*time.Second, "ready") // its last answer stays
+		s.expect(t, 7500*time.Millisecond, "ready")   // it serves on while it is being stopped
+		s.expect(t, 9500*time.Millisecond, "started") // until it says that it does not
+		s.expect(t, 15*time.Second, "ready")
+		if len(s.times("live")) != n {
+			t.Error("asked after Stop whether it lives")
+		}
+		n = len(s.times("ready"))
+		s.End("id")
+		s.Sync(s.pod, c, "id", "", s.began)
+		s.expect(t, 20*time.Second, "ready") // its last answer stays
 		if len(s.times("ready")) != n {
-			t.Error("asked after Stop")
+			t.Error("asked after End")
 		}
 		s.Sync(s.pod, c, "id2", "", time.Now()) // the next container of the name
 		synctest.Wait()

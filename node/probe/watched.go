@@ -19,6 +19,8 @@ type watched struct {
 	started time.Time
 	ctx     context.Context
 	cancel  context.CancelFunc
+	vital   context.Context // ends when the container is being stopped: from then on only its readiness counts
+	calm    context.CancelFunc
 	up      chan struct{} // closed when it has started up
 	resumed bool          // it had started up when it came under watch, as far as anybody asks
 
@@ -31,6 +33,7 @@ type watched struct {
 func newWatched(s *Set, pod *corev1.Pod, c *corev1.Container, id, ip string, started time.Time) *watched {
 	w := &watched{set: s, uid: pod.UID, spec: c, id: id, started: started, up: make(chan struct{}), pod: pod, ip: ip}
 	w.ctx, w.cancel = context.WithCancel(s.ctx)
+	w.vital, w.calm = context.WithCancel(w.ctx)
 	was := told(pod, id)
 	w.result.Started = c.StartupProbe == nil || was.Started != nil && *was.Started
 	w.result.Ready = w.result.Started && (c.ReadinessProbe == nil || was.Ready)
