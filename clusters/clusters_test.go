@@ -68,6 +68,24 @@ func TestSideBySide(t *testing.T) {
 	}
 }
 
+// The disk of a cluster's nodes is their user's: a full one takes no images away and evicts no pods, unless the user says so.
+func TestBorrowedDisk(t *testing.T) {
+	c := &Cluster{Name: "a", Nodes: 2, Args: []string{"--eviction-hard", "none"}}
+	for n := 1; n <= 2; n++ {
+		line := strings.Join(c.command(n), " ")
+		if !strings.Contains(line, "--image-gc-high-threshold 100 --eviction-hard memory.available<100Mi") {
+			t.Errorf("node %d: %s", n, line)
+		}
+	}
+	if line := strings.Join(c.command(1), " "); !strings.HasSuffix(line, "--eviction-hard none") {
+		t.Errorf("what the user gave does not come last: %s", line)
+	}
+	sim := strings.Join((&Cluster{Name: "s", Nodes: 2, Simulated: true}).command(1), " ")
+	if strings.Contains(sim, "eviction") {
+		t.Errorf("simulated nodes have no disk: %s", sim)
+	}
+}
+
 // What is in the directory of clusters and is none is said, and hides no other.
 func TestBrokenDescriptions(t *testing.T) {
 	root := Root(t.TempDir())

@@ -10,6 +10,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"sync"
 	"syscall"
@@ -122,6 +123,10 @@ func (c *Cluster) rootDir(n int) string { return filepath.Join(c.NodeDir(n), "no
 
 func (c *Cluster) nodeKubeconfig(n int) string { return filepath.Join(c.NodeDir(n), "node.kubeconfig") }
 
+// borrowed are the flags of nodes whose disk is their user's: how full it is is no matter of the cluster, which neither evicts pods nor
+// takes loaded images away for it, as with kind. What a user gives besides comes later, and counts.
+var borrowed = []string{"--image-gc-high-threshold", "100", "--eviction-hard", "memory.available<100Mi"}
+
 // command is the command line of a node's process.
 func (c *Cluster) command(n int) []string {
 	switch {
@@ -131,10 +136,11 @@ func (c *Cluster) command(n int) []string {
 	case n == 1:
 		return append([]string{"up", "--data-dir", c.NodeDir(1), "--node", "real", "--node-name", c.NodeName(1), "--listen",
 			":" + strconv.Itoa(c.API),
-			"--hosts", c.Address(1).String(), "--root-dir", c.rootDir(1), "--cgroup-root", groupPrefix + c.NodeName(1)}, c.Args...)
+			"--hosts", c.Address(1).String(), "--root-dir", c.rootDir(1), "--cgroup-root", groupPrefix + c.NodeName(1)},
+			append(slices.Clone(borrowed), c.Args...)...)
 	}
-	return []string{"node", "--data-dir", c.NodeDir(n), "--kubeconfig", c.nodeKubeconfig(n), "--name", c.NodeName(n),
-		"--address", c.Address(n).String(), "--root-dir", c.rootDir(n), "--cgroup-root", groupPrefix + c.NodeName(n)}
+	return append([]string{"node", "--data-dir", c.NodeDir(n), "--kubeconfig", c.nodeKubeconfig(n), "--name", c.NodeName(n),
+		"--address", c.Address(n).String(), "--root-dir", c.rootDir(n), "--cgroup-root", groupPrefix + c.NodeName(n)}, borrowed...)
 }
 
 // keep starts a node's process, waits until it is ready, and starts it again whenever it ends, until ctx does.
