@@ -161,7 +161,8 @@ func TestNever(t *testing.T) {
 
 // unlinked are the packages that a program on package engine must not link, not even through others: what runs pods, commands, tests.
 var unlinked = []string{module + "/machine", module + "/node", module + "/proxy", module + "/netpolicy", module + "/podnetwork",
-	module + "/cli", module + "/plan", module + "/simtest", module + "/test", "k8s.io/cri-api", "k8s.io/kubectl", "k8s.io/client-go/kubernetes",
+	module + "/cli", module + "/plan", module + "/simtest", module + "/test", "k8s.io/cri-api", "k8s.io/kubectl",
+	"k8s.io/client-go/kubernetes",
 	"github.com/google/nftables", "github.com/vishvananda/netlink", "github.com/containerd", "testing",
 	module + "/scheduler", module + "/sim", module + "/kit/whole", module + "/store/etcd", "go.etcd.io", "google.golang.org/grpc"}
 

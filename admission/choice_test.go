@@ -87,28 +87,40 @@ func TestChosenPlugins(t *testing.T) {
 		r            Request
 		text         string // "": let in
 	}{
-		{"all", "AlwaysDeny", Settings{}, Request{Op: Create, Kind: core.Pods, Object: pod(nil)}, `pods "p" is forbidden: admission control is denying all modifications`},
+		{"all", "AlwaysDeny", Settings{}, Request{Op: Create, Kind: core.Pods, Object: pod(nil)},
+			`pods "p" is forbidden: admission control is denying all modifications`},
 		{"all", "AlwaysAdmit", Settings{}, Request{Op: Create, Kind: core.Pods, Object: pod(nil)}, ""},
-		{"missing", "NamespaceExists", Settings{}, Request{Op: Update, Namespace: "gone", Kind: core.Pods, Object: pod(nil)}, `namespaces "gone" not found`},
+		{"missing", "NamespaceExists", Settings{}, Request{Op: Update, Namespace: "gone", Kind: core.Pods, Object: pod(nil)},
+			`namespaces "gone" not found`},
 		{"there", "NamespaceExists", Settings{}, Request{Op: Delete, Kind: core.Pods}, ""},
 		{"host", "LimitPodHardAntiAffinityTopology", Settings{}, Request{Op: Create, Kind: core.Pods, Object: on(corev1.LabelHostname)}, ""},
 		{"zone", "LimitPodHardAntiAffinityTopology", Settings{}, Request{Op: Create, Kind: core.Pods, Object: on("zone")},
 			`pods "p" is forbidden: affinity.PodAntiAffinity.RequiredDuringScheduling has TopologyKey zone but only key kubernetes.io/hostname is allowed`},
 		{"new", "DenyServiceExternalIPs", Settings{}, Request{Op: Create, Kind: core.Services, Object: service("1.2.3.4")},
 			`services "s" is forbidden: Use of external IPs is denied by admission control.`},
-		{"kept", "DenyServiceExternalIPs", Settings{}, Request{Op: Update, Kind: core.Services, Object: service("1.2.3.4"), Old: service("1.2.3.4", "1.2.3.5")}, ""},
-		{"more", "DenyServiceExternalIPs", Settings{}, Request{Op: Update, Kind: core.Services, Object: service("1.2.3.4", "1.2.3.5"), Old: service("1.2.3.4")}, "is denied"},
-		{"conflict", "PodNodeSelector", Settings{NodeSelectors: map[string]string{DefaultNodeSelector: "env=a"}}, Request{Op: Create, Kind: core.Pods, Object: selecting("env", "b")},
+		{"kept", "DenyServiceExternalIPs", Settings{}, Request{Op: Update, Kind: core.Services, Object: service("1.2.3.4"),
+			Old: service("1.2.3.4", "1.2.3.5")}, ""},
+		{"more", "DenyServiceExternalIPs", Settings{}, Request{Op: Update, Kind: core.Services, Object: service("1.2.3.4", "1.2.3.5"),
+			Old: service("1.2.3.4")}, "is denied"},
+		{"conflict", "PodNodeSelector", Settings{NodeSelectors: map[string]string{DefaultNodeSelector: "env=a"}},
+			Request{Op: Create, Kind: core.Pods, Object: selecting("env", "b")},
 			`pods "p" is forbidden: pod node label selector conflicts with its namespace node label selector`},
-		{"not allowed", "PodNodeSelector", Settings{NodeSelectors: map[string]string{"ns": "env=a"}}, Request{Op: Create, Kind: core.Pods, Object: selecting("x", "y")},
+		{"not allowed", "PodNodeSelector", Settings{NodeSelectors: map[string]string{"ns": "env=a"}},
+			Request{Op: Create, Kind: core.Pods, Object: selecting("x", "y")},
 			`pods "p" is forbidden: pod node label selector labels conflict with its namespace whitelist`},
-		{"not allowed", "PodTolerationRestriction", Settings{Tolerations: TolerationRules{Whitelist: []corev1.Toleration{{Key: "a", Operator: corev1.TolerationOpExists}}, Default: []corev1.Toleration{gpu}}},
-			Request{Op: Create, Kind: core.Pods, Object: pod(nil)}, "pod tolerations (possibly merged with namespace default tolerations) conflict with its namespace whitelist"},
-		{"limited name", "ResourceQuota", Settings{Limited: []LimitedResource{{Resource: "pods", MatchContains: []string{"pods"}}}}, Request{Op: Create, Kind: core.Pods, Object: pod(nil)},
+		{"not allowed", "PodTolerationRestriction",
+			Settings{Tolerations: TolerationRules{Whitelist: []corev1.Toleration{{Key: "a", Operator: corev1.TolerationOpExists}},
+				Default: []corev1.Toleration{gpu}}},
+			Request{Op: Create, Kind: core.Pods, Object: pod(nil)},
+			"pod tolerations (possibly merged with namespace default tolerations) conflict with its namespace whitelist"},
+		{"limited name", "ResourceQuota", Settings{Limited: []LimitedResource{{Resource: "pods", MatchContains: []string{"pods"}}}},
+			Request{Op: Create, Kind: core.Pods, Object: pod(nil)},
 			`pods "p" is forbidden: insufficient quota to consume: count/pods,pods`},
-		{"limited scope", "ResourceQuota", Settings{Limited: []LimitedResource{{Resource: "pods", MatchScopes: []corev1.ScopedResourceSelectorRequirement{
-			{ScopeName: corev1.ResourceQuotaScopePriorityClass, Operator: corev1.ScopeSelectorOpIn, Values: []string{"high"}}}}}},
-			Request{Op: Create, Kind: core.Pods, Object: pod(func(p *corev1.Pod) { p.Spec.PriorityClassName = "high" })}, "insufficient quota to match these scopes: [{PriorityClass In [high]}]"},
+		{"limited scope", "ResourceQuota",
+			Settings{Limited: []LimitedResource{{Resource: "pods", MatchScopes: []corev1.ScopedResourceSelectorRequirement{
+				{ScopeName: corev1.ResourceQuotaScopePriorityClass, Operator: corev1.ScopeSelectorOpIn, Values: []string{"high"}}}}}},
+			Request{Op: Create, Kind: core.Pods, Object: pod(func(p *corev1.Pod) { p.Spec.PriorityClassName = "high" })},
+			"insufficient quota to match these scopes: [{PriorityClass In [high]}]"},
 	} {
 		t.Run(x.plugin+" "+x.name, func(t *testing.T) {
 			cfg := Config{Settings: x.cfg, Charge: func(_ context.Context, q *corev1.ResourceQuota) (*corev1.ResourceQuota, error) { return q, nil }}
@@ -129,7 +141,8 @@ func TestChosenPlugins(t *testing.T) {
 
 func TestAlwaysPullImages(t *testing.T) {
 	p := simplePod()
-	p.Spec.Volumes = []corev1.Volume{{Name: "v", VolumeSource: corev1.VolumeSource{Image: &corev1.ImageVolumeSource{PullPolicy: corev1.PullNever}}}}
+	p.Spec.Volumes = []corev1.Volume{{Name: "v",
+		VolumeSource: corev1.VolumeSource{Image: &corev1.ImageVolumeSource{PullPolicy: corev1.PullNever}}}}
 	c := chosen(t, Config{}, "AlwaysPullImages")
 	if err := c.run(&Request{Op: Create, Kind: core.Pods, Object: p, Read: annotated("", "")}); err != "" {
 		t.Fatal(err)
@@ -146,7 +159,8 @@ func TestAlwaysPullImages(t *testing.T) {
 
 func TestNamespaceAutoProvision(t *testing.T) {
 	var made []string
-	c := chosen(t, Config{MakeNamespace: func(_ context.Context, name string) error { made = append(made, name); return nil }}, "NamespaceAutoProvision")
+	c := chosen(t, Config{MakeNamespace: func(_ context.Context, name string) error { made = append(made, name); return nil }},
+		"NamespaceAutoProvision")
 	for _, r := range []Request{
 		{Op: Create, Namespace: "new", Kind: core.Pods, Object: simplePod()},
 		{Op: Create, Namespace: "dry", Kind: core.Pods, Object: simplePod(), DryRun: true},
@@ -180,10 +194,12 @@ func TestTolerationRules(t *testing.T) {
 	p := simplePod()
 	p.Spec.Containers[0].Resources.Requests = amounts("cpu", "1")
 	p.Spec.Tolerations = []corev1.Toleration{{Key: "a", Operator: corev1.TolerationOpEqual, Value: "1"}}
-	if err := c.run(&Request{Op: Create, Kind: core.Pods, Object: p, Read: annotated("scheduler.alpha.kubernetes.io/defaultTolerations", `[{"key":"a","operator":"Exists"}]`)}); err != "" {
+	if err := c.run(&Request{Op: Create, Kind: core.Pods, Object: p,
+		Read: annotated("scheduler.alpha.kubernetes.io/defaultTolerations", `[{"key":"a","operator":"Exists"}]`)}); err != "" {
 		t.Fatal(err)
 	}
-	want := []corev1.Toleration{{Key: "a", Operator: corev1.TolerationOpExists}, {Key: corev1.TaintNodeMemoryPressure, Operator: corev1.TolerationOpExists, Effect: corev1.TaintEffectNoSchedule}}
+	want := []corev1.Toleration{{Key: "a", Operator: corev1.TolerationOpExists},
+		{Key: corev1.TaintNodeMemoryPressure, Operator: corev1.TolerationOpExists, Effect: corev1.TaintEffectNoSchedule}}
 	if !reflect.DeepEqual(p.Spec.Tolerations, want) {
 		t.Error(p.Spec.Tolerations)
 	}
@@ -192,7 +208,8 @@ func TestTolerationRules(t *testing.T) {
 	if err := chosen(t, Config{}, "ExtendedResourceToleration").run(&Request{Op: Create, Kind: core.Pods, Object: p}); err != "" {
 		t.Fatal(err)
 	}
-	if want := []corev1.Toleration{{Key: "example.com/gpu", Operator: corev1.TolerationOpExists, Effect: corev1.TaintEffectNoSchedule}}; !reflect.DeepEqual(p.Spec.Tolerations, want) {
+	if want := []corev1.Toleration{{Key: "example.com/gpu", Operator: corev1.TolerationOpExists,
+		Effect: corev1.TaintEffectNoSchedule}}; !reflect.DeepEqual(p.Spec.Tolerations, want) {
 		t.Error(p.Spec.Tolerations)
 	}
 }
@@ -247,9 +264,11 @@ func TestOwnerReferences(t *testing.T) {
 		text string
 	}{
 		{"a new object has any owner", nil, Request{Op: Create, Object: owned("u", nil)}, ""},
-		{"but may not hold it up", nil, Request{Op: Create, Object: owned("u", &yes)}, `configmaps "c" is forbidden: cannot set blockOwnerDeletion if an ownerReference refers to a resource you can't set finalizers on: , <nil>`},
+		{"but may not hold it up", nil, Request{Op: Create, Object: owned("u", &yes)},
+			`configmaps "c" is forbidden: cannot set blockOwnerDeletion if an ownerReference refers to a resource you can't set finalizers on: , <nil>`},
 		{"unless it may", allowing{"update pods/finalizers"}, Request{Op: Create, Object: owned("u", &yes)}, ""},
-		{"an old object", nil, Request{Op: Update, Name: "c", Object: owned("u", nil), Old: owned("", nil)}, "cannot set an ownerRef on a resource you can't delete: , <nil>"},
+		{"an old object", nil, Request{Op: Update, Name: "c", Object: owned("u", nil), Old: owned("", nil)},
+			"cannot set an ownerRef on a resource you can't delete: , <nil>"},
 		{"which one may delete", allowing{"delete configmaps"}, Request{Op: Update, Name: "c", Object: owned("u", nil), Old: owned("", nil)}, ""},
 		{"the same owner", nil, Request{Op: Update, Name: "c", Object: owned("u", &yes), Old: owned("u", &yes)}, ""},
 	} {
@@ -267,7 +286,8 @@ func TestImagePolicy(t *testing.T) {
 	var broken error
 	policy := &ImagePolicy{Allow: time.Minute, Deny: time.Second, Ask: func(_ context.Context, review, out any) error {
 		asked++
-		if got := review.(*imagepolicyv1alpha1.ImageReview).Spec; len(got.Containers) != 1 || got.Namespace != "ns" || got.Annotations["x.image-policy.k8s.io/y"] != "z" || len(got.Annotations) != 1 {
+		if got := review.(*imagepolicyv1alpha1.ImageReview).Spec; len(got.Containers) != 1 || got.Namespace != "ns" ||
+			got.Annotations["x.image-policy.k8s.io/y"] != "z" || len(got.Annotations) != 1 {
 			t.Error(got)
 		}
 		out.(*imagepolicyv1alpha1.ImageReview).Status = answer
@@ -287,9 +307,11 @@ func TestImagePolicy(t *testing.T) {
 		text   string
 		asked  int
 	}{
-		{imagepolicyv1alpha1.ImageReviewStatus{Reason: "old"}, nil, false, 0, `pods "p" is forbidden: image policy webhook backend denied one or more images: old`, 1},
+		{imagepolicyv1alpha1.ImageReviewStatus{Reason: "old"}, nil, false, 0,
+			`pods "p" is forbidden: image policy webhook backend denied one or more images: old`, 1},
 		{imagepolicyv1alpha1.ImageReviewStatus{Allowed: true}, nil, false, 0, "old", 1}, // remembered
-		{imagepolicyv1alpha1.ImageReviewStatus{}, nil, false, time.Minute, `pods "p" is forbidden: one or more images rejected by webhook backend`, 2},
+		{imagepolicyv1alpha1.ImageReviewStatus{}, nil, false, time.Minute,
+			`pods "p" is forbidden: one or more images rejected by webhook backend`, 2},
 		{imagepolicyv1alpha1.ImageReviewStatus{}, errors.New("no answer"), false, time.Minute, `pods "p" is forbidden: no answer`, 3},
 		{imagepolicyv1alpha1.ImageReviewStatus{}, errors.New("no answer"), true, time.Minute, "", 4},
 		{imagepolicyv1alpha1.ImageReviewStatus{Allowed: true}, nil, false, time.Minute, "", 5},
@@ -316,7 +338,8 @@ func TestExemptNamespace(t *testing.T) {
 			if labels != "" {
 				ns.Labels = map[string]string{"pod-security.kubernetes.io/" + labels: "restricted"}
 			}
-			err := p.Validate(t.Context(), &Request{Op: Create, Kind: core.Namespaces, Name: "free", Object: ns, Warn: func(text string) { got += text }})
+			err := p.Validate(t.Context(), &Request{Op: Create, Kind: core.Namespaces, Name: "free", Object: ns,
+				Warn: func(text string) { got += text }})
 			if err != nil || got != want {
 				t.Errorf("%v %q, want %q", err, got, want)
 			}

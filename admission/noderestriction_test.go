@@ -129,7 +129,8 @@ func TestNodeRestriction(t *testing.T) {
 // No field of a mirror pod may name a secret: the node would get to read it.
 func TestMirrorPodsNameNoSecrets(t *testing.T) {
 	ref := &corev1.LocalObjectReference{Name: "s"}
-	env := []corev1.EnvVar{{Name: "E", ValueFrom: &corev1.EnvVarSource{SecretKeyRef: &corev1.SecretKeySelector{LocalObjectReference: *ref, Key: "k"}}}}
+	env := []corev1.EnvVar{{Name: "E",
+		ValueFrom: &corev1.EnvVarSource{SecretKeyRef: &corev1.SecretKeySelector{LocalObjectReference: *ref, Key: "k"}}}}
 	from := []corev1.EnvFromSource{{SecretRef: &corev1.SecretEnvSource{LocalObjectReference: *ref}}}
 	specs := []corev1.PodSpec{
 		{ImagePullSecrets: []corev1.LocalObjectReference{*ref}},

@@ -32,9 +32,10 @@ import (
 )
 
 func TestLimitRanger(t *testing.T) {
-	lr := &corev1.LimitRange{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "l"}, Spec: corev1.LimitRangeSpec{Limits: []corev1.LimitRangeItem{
-		{Type: corev1.LimitTypeContainer, Default: amounts("memory", "256Mi"), DefaultRequest: amounts("memory", "128Mi"),
-			Min: amounts("cpu", "100m"), Max: amounts("cpu", "2"), MaxLimitRequestRatio: amounts("cpu", "4")}}}}
+	lr := &corev1.LimitRange{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "l"},
+		Spec: corev1.LimitRangeSpec{Limits: []corev1.LimitRangeItem{
+			{Type: corev1.LimitTypeContainer, Default: amounts("memory", "256Mi"), DefaultRequest: amounts("memory", "128Mi"),
+				Min: amounts("cpu", "100m"), Max: amounts("cpu", "2"), MaxLimitRequestRatio: amounts("cpu", "4")}}}}
 	read := authtest.Of(core.LimitRanges, lr)
 	c := plugin(t, "LimitRanger")
 	for _, x := range []struct {
@@ -43,10 +44,12 @@ func TestLimitRanger(t *testing.T) {
 		text             string
 	}{
 		{"inside", amounts("cpu", "1"), amounts("cpu", "2"), ""},
-		{"under", amounts("cpu", "50m"), amounts("cpu", "100m"), `pods "p" is forbidden: minimum cpu usage per Container is 100m, but request is 50m`},
+		{"under", amounts("cpu", "50m"), amounts("cpu", "100m"),
+			`pods "p" is forbidden: minimum cpu usage per Container is 100m, but request is 50m`},
 		{"over", amounts("cpu", "1"), amounts("cpu", "3"), "maximum cpu usage per Container is 2, but limit is 3"},
 		{"unlimited", amounts("cpu", "1"), nil, "maximum cpu usage per Container is 2. No limit is specified"},
-		{"ratio", amounts("cpu", "200m"), amounts("cpu", "2"), "cpu max limit to request ratio per Container is 4, but provided ratio is 10.000000"},
+		{"ratio", amounts("cpu", "200m"), amounts("cpu", "2"),
+			"cpu max limit to request ratio per Container is 4, but provided ratio is 10.000000"},
 		{"nothing", nil, nil, "[minimum cpu usage per Container is 100m. No request is specified, maximum cpu usage per Container is 2. No limit is specified, " +
 			"cpu max limit to request ratio per Container is 4, but no request is specified or request is 0]"},
 	} {
@@ -83,21 +86,24 @@ func TestPodSecurity(t *testing.T) {
 		return &Request{Op: op, Kind: core.Pods, Read: read, Warn: func(s string) { warned = append(warned, s) }}
 	}
 	if _, err := admit(c, ask(Create), simplePod()); err != nil || len(warned) != 1 ||
-		!strings.HasPrefix(warned[0], `would violate PodSecurity "restricted:latest": allowPrivilegeEscalation != false (container "c" must set`) {
+		!strings.HasPrefix(warned[0],
+			`would violate PodSecurity "restricted:latest": allowPrivilegeEscalation != false (container "c" must set`) {
 		t.Errorf("%v %q", err, warned)
 	}
 	yes := true
 	bad := simplePod()
 	bad.Spec.Containers[0].SecurityContext = &corev1.SecurityContext{Privileged: &yes}
 	_, err := admit(c, ask(Create), bad)
-	refused(t, err, metav1.StatusReasonForbidden, `pods "p" is forbidden: violates PodSecurity "baseline:latest": privileged (container "c" must not set securityContext.privileged=true)`)
+	refused(t, err, metav1.StatusReasonForbidden,
+		`pods "p" is forbidden: violates PodSecurity "baseline:latest": privileged (container "c" must not set securityContext.privileged=true)`)
 
 	r := ask(Update)
 	r.Old = bad
 	if _, err := admit(c, r, bad); err != nil || len(warned) != 0 {
 		t.Errorf("a pod that is there already: %v", err)
 	}
-	d := &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "d"}, Spec: appsv1.DeploymentSpec{Template: corev1.PodTemplateSpec{Spec: bad.Spec}}}
+	d := &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "d"},
+		Spec: appsv1.DeploymentSpec{Template: corev1.PodTemplateSpec{Spec: bad.Spec}}}
 	r = ask(Create)
 	r.Kind = apps.Deployments
 	if _, err := admit(c, r, d); err != nil || len(warned) != 1 {
@@ -132,8 +138,9 @@ func TestPodSecurityExemptions(t *testing.T) {
 		{name: "a namespace", user: "somebody", ns: "free", noted: "namespace"},
 		{name: "a runtime class", user: "somebody", ns: "ns", class: fast, noted: "runtimeClass"},
 	} {
-		chain := Chain{{Name: "PodSecurity", Validate: newPodSecurity(PodSecurity{Defaults: map[string]string{"pod-security.kubernetes.io/enforce": "baseline"},
-			Users: []string{"root"}, Namespaces: []string{"free"}, RuntimeClasses: []string{fast}}).validate}}
+		chain := Chain{{Name: "PodSecurity",
+			Validate: newPodSecurity(PodSecurity{Defaults: map[string]string{"pod-security.kubernetes.io/enforce": "baseline"},
+				Users: []string{"root"}, Namespaces: []string{"free"}, RuntimeClasses: []string{fast}}).validate}}
 		bad := simplePod()
 		bad.Namespace = c.ns
 		bad.Spec.Containers[0].SecurityContext = &corev1.SecurityContext{Privileged: &yes}
@@ -141,11 +148,12 @@ func TestPodSecurityExemptions(t *testing.T) {
 			bad.Spec.RuntimeClassName = &c.class
 		}
 		noted := ""
-		_, err := admit(chain, &Request{Op: Create, Kind: core.Pods, Read: read, User: &auth.User{Name: c.user}, Annotate: func(key, value string) {
-			if key == "pod-security.kubernetes.io/exempt" {
-				noted = value
-			}
-		}}, bad)
+		_, err := admit(chain, &Request{Op: Create, Kind: core.Pods, Read: read, User: &auth.User{Name: c.user},
+			Annotate: func(key, value string) {
+				if key == "pod-security.kubernetes.io/exempt" {
+					noted = value
+				}
+			}}, bad)
 		if (err == nil) != (c.noted != "") || noted != c.noted {
 			t.Errorf("%s: %v, noted %q", c.name, err, noted)
 		}
@@ -154,7 +162,8 @@ func TestPodSecurityExemptions(t *testing.T) {
 
 func TestStorage(t *testing.T) {
 	class := func(name string, age int, def, grows bool) *storagev1.StorageClass {
-		c := &storagev1.StorageClass{ObjectMeta: metav1.ObjectMeta{Name: name, CreationTimestamp: metav1.Unix(int64(age), 0)}, AllowVolumeExpansion: &grows}
+		c := &storagev1.StorageClass{ObjectMeta: metav1.ObjectMeta{Name: name, CreationTimestamp: metav1.Unix(int64(age), 0)},
+			AllowVolumeExpansion: &grows}
 		if def {
 			c.Annotations = map[string]string{defaultStorage: "true"}
 		}
@@ -173,7 +182,8 @@ func TestStorage(t *testing.T) {
 	none := ""
 	bare := claim("1Gi")
 	bare.Spec.StorageClassName = &none
-	if bare, _ = admit(plugin(t, "DefaultStorageClass"), &Request{Op: Create, Kind: core.PersistentVolumeClaims, Read: read}, bare); *bare.Spec.StorageClassName != "" {
+	if bare, _ = admit(plugin(t, "DefaultStorageClass"), &Request{Op: Create, Kind: core.PersistentVolumeClaims, Read: read},
+		bare); *bare.Spec.StorageClassName != "" {
 		t.Error("a claim that wants no class got one")
 	}
 	got, _ = admit(plugin(t, "StorageObjectInUseProtection"), &Request{Op: Create, Kind: core.PersistentVolumeClaims, Read: read}, got)
@@ -206,10 +216,12 @@ func TestStorage(t *testing.T) {
 
 func TestIngressClass(t *testing.T) {
 	c := plugin(t, "DefaultIngressClass")
-	def := &networkingv1.IngressClass{ObjectMeta: metav1.ObjectMeta{Name: "ic", Annotations: map[string]string{"ingressclass.kubernetes.io/is-default-class": "true"}}}
+	def := &networkingv1.IngressClass{ObjectMeta: metav1.ObjectMeta{Name: "ic",
+		Annotations: map[string]string{"ingressclass.kubernetes.io/is-default-class": "true"}}}
 	read := authtest.Of(networking.IngressClasses, def)
 	in := &networkingv1.Ingress{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "i"}}
-	if got, _ := admit(c, &Request{Op: Create, Kind: networking.Ingresses, Read: read}, in); got.Spec.IngressClassName == nil || *got.Spec.IngressClassName != "ic" {
+	if got, _ := admit(c, &Request{Op: Create, Kind: networking.Ingresses, Read: read}, in); got.Spec.IngressClassName == nil ||
+		*got.Spec.IngressClassName != "ic" {
 		t.Errorf("%+v", got.Spec)
 	}
 	in.Annotations = map[string]string{"kubernetes.io/ingress.class": "x"}
@@ -269,12 +281,14 @@ func signerPlugin(t *testing.T, g signerGate, name string) Chain {
 func TestCertificates(t *testing.T) {
 	key, _ := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	request := func(signer string, groups ...string) *certificatesv1.CertificateSigningRequest {
-		der, err := x509.CreateCertificateRequest(rand.Reader, &x509.CertificateRequest{Subject: pkix.Name{CommonName: "x", Organization: groups}}, key)
+		der, err := x509.CreateCertificateRequest(rand.Reader,
+			&x509.CertificateRequest{Subject: pkix.Name{CommonName: "x", Organization: groups}}, key)
 		if err != nil {
 			t.Fatal(err)
 		}
-		return &certificatesv1.CertificateSigningRequest{ObjectMeta: metav1.ObjectMeta{Name: "c"}, Spec: certificatesv1.CertificateSigningRequestSpec{SignerName: signer,
-			Request: pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE REQUEST", Bytes: der})}}
+		return &certificatesv1.CertificateSigningRequest{ObjectMeta: metav1.ObjectMeta{Name: "c"},
+			Spec: certificatesv1.CertificateSigningRequestSpec{SignerName: signer,
+				Request: pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE REQUEST", Bytes: der})}}
 	}
 	csrs := certificates.CertificateSigningRequests
 	subject := plugin(t, "CertificateSubjectRestriction")
@@ -286,7 +300,8 @@ func TestCertificates(t *testing.T) {
 
 	forged := request("example.com/s")
 	forged.Spec.Username, forged.Spec.Extra = "root", map[string]certificatesv1.ExtraValue{"a": {"b"}}
-	got, err := admit(plugin(t, "CertificateRequester"), &Request{Op: Create, Kind: csrs, User: &auth.User{Name: "eve", UID: "1", Groups: []string{"g"}}}, forged)
+	got, err := admit(plugin(t, "CertificateRequester"), &Request{Op: Create, Kind: csrs,
+		User: &auth.User{Name: "eve", UID: "1", Groups: []string{"g"}}}, forged)
 	if s := got.Spec; err != nil || s.Username != "eve" || s.UID != "1" || s.Groups[0] != "g" || s.Extra != nil {
 		t.Errorf("%v %+v", err, got.Spec)
 	}
@@ -295,7 +310,8 @@ func TestCertificates(t *testing.T) {
 	for _, c := range []struct {
 		gate signerGate
 		ok   bool
-	}{{signerGate{"approve", "example.com/s"}, true}, {signerGate{"approve", "example.com/*"}, true}, {signerGate{"approve", "example.com/t"}, false}, {signerGate{"sign", "example.com/s"}, false}} {
+	}{{signerGate{"approve", "example.com/s"}, true}, {signerGate{"approve", "example.com/*"}, true},
+		{signerGate{"approve", "example.com/t"}, false}, {signerGate{"sign", "example.com/s"}, false}} {
 		_, err := admit(signerPlugin(t, c.gate, "CertificateApproval"), &Request{Op: Update, Kind: csrs, Sub: "approval", Old: old}, old)
 		if c.ok && err != nil {
 			t.Errorf("%v: %v", c.gate, err)
@@ -307,13 +323,17 @@ func TestCertificates(t *testing.T) {
 	issued.Status.Certificate = []byte("x")
 	_, err = admit(signerPlugin(t, signerGate{}, "CertificateSigning"), &Request{Op: Update, Kind: csrs, Sub: "status", Old: old}, issued)
 	refused(t, err, metav1.StatusReasonForbidden, `user not permitted to sign requests with signerName "example.com/s"`)
-	if _, err := admit(signerPlugin(t, signerGate{}, "CertificateSigning"), &Request{Op: Update, Kind: csrs, Sub: "status", Old: issued}, issued); err != nil {
+	if _, err := admit(signerPlugin(t, signerGate{}, "CertificateSigning"), &Request{Op: Update, Kind: csrs, Sub: "status",
+		Old: issued}, issued); err != nil {
 		t.Error(err)
 	}
-	bundle := &certificatesv1.ClusterTrustBundle{ObjectMeta: metav1.ObjectMeta{Name: "b"}, Spec: certificatesv1.ClusterTrustBundleSpec{SignerName: "example.com/s"}}
-	_, err = admit(signerPlugin(t, signerGate{}, "ClusterTrustBundleAttest"), &Request{Op: Create, Kind: certificates.ClusterTrustBundles}, bundle)
+	bundle := &certificatesv1.ClusterTrustBundle{ObjectMeta: metav1.ObjectMeta{Name: "b"},
+		Spec: certificatesv1.ClusterTrustBundleSpec{SignerName: "example.com/s"}}
+	_, err = admit(signerPlugin(t, signerGate{}, "ClusterTrustBundleAttest"),
+		&Request{Op: Create, Kind: certificates.ClusterTrustBundles}, bundle)
 	refused(t, err, metav1.StatusReasonForbidden, `user not permitted to attest for signerName "example.com/s"`)
-	if _, err := admit(signerPlugin(t, signerGate{"attest", "example.com/s"}, "ClusterTrustBundleAttest"), &Request{Op: Create, Kind: certificates.ClusterTrustBundles}, bundle); err != nil {
+	if _, err := admit(signerPlugin(t, signerGate{"attest", "example.com/s"}, "ClusterTrustBundleAttest"),
+		&Request{Op: Create, Kind: certificates.ClusterTrustBundles}, bundle); err != nil {
 		t.Error(err)
 	}
 }
@@ -321,7 +341,8 @@ func TestCertificates(t *testing.T) {
 func TestTopologyLabels(t *testing.T) {
 	n := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n", Labels: map[string]string{"topology.kubernetes.io/zone": "z", "other": "x"}}}
 	b := &corev1.Binding{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "p"}, Target: corev1.ObjectReference{Kind: "Node", Name: "n"}}
-	got, err := admit(plugin(t, "PodTopologyLabels"), &Request{Op: Create, Kind: core.Pods, Sub: "binding", Read: authtest.Of(core.Nodes, n)}, b)
+	got, err := admit(plugin(t, "PodTopologyLabels"), &Request{Op: Create, Kind: core.Pods, Sub: "binding",
+		Read: authtest.Of(core.Nodes, n)}, b)
 	if err != nil || !reflect.DeepEqual(got.Labels, map[string]string{"topology.kubernetes.io/zone": "z"}) {
 		t.Errorf("%v %v", err, got.Labels)
 	}

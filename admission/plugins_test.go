@@ -68,12 +68,17 @@ func simplePod() *corev1.Pod {
 }
 
 func TestOrder(t *testing.T) {
-	upstream := []string{"CertificateRequester", "AlwaysAdmit", "NamespaceAutoProvision", "NamespaceLifecycle", "NamespaceExists", "LimitPodHardAntiAffinityTopology",
-		"LimitRanger", "ServiceAccount", "NodeRestriction", "TaintNodesByCondition", "AlwaysPullImages", "ImagePolicyWebhook", "PodSecurity", "PodNodeSelector",
+	upstream := []string{"CertificateRequester", "AlwaysAdmit", "NamespaceAutoProvision", "NamespaceLifecycle", "NamespaceExists",
+		"LimitPodHardAntiAffinityTopology",
+		"LimitRanger", "ServiceAccount", "NodeRestriction", "TaintNodesByCondition", "AlwaysPullImages", "ImagePolicyWebhook",
+		"PodSecurity", "PodNodeSelector",
 		"Priority", "DefaultTolerationSeconds", "PodTolerationRestriction", "EventRateLimit", "ExtendedResourceToleration", "DefaultStorageClass",
-		"StorageObjectInUseProtection", "OwnerReferencesPermissionEnforcement", "PersistentVolumeClaimResize", "RuntimeClass", "CertificateApproval",
-		"CertificateSigning", "ClusterTrustBundleAttest", "CertificateSubjectRestriction", "DefaultIngressClass", "DenyServiceExternalIPs", "PodTopologyLabels",
-		"MutatingAdmissionPolicy", "MutatingAdmissionWebhook", "ValidatingAdmissionPolicy", "ValidatingAdmissionWebhook", "ResourceQuota", "AlwaysDeny"}
+		"StorageObjectInUseProtection", "OwnerReferencesPermissionEnforcement", "PersistentVolumeClaimResize", "RuntimeClass",
+		"CertificateApproval",
+		"CertificateSigning", "ClusterTrustBundleAttest", "CertificateSubjectRestriction", "DefaultIngressClass",
+		"DenyServiceExternalIPs", "PodTopologyLabels",
+		"MutatingAdmissionPolicy", "MutatingAdmissionWebhook", "ValidatingAdmissionPolicy", "ValidatingAdmissionWebhook", "ResourceQuota",
+		"AlwaysDeny"}
 	at := 0
 	for _, p := range All(Config{}) {
 		for at < len(upstream) && upstream[at] != p.Name {
@@ -101,9 +106,11 @@ func TestNamespaceLifecycle(t *testing.T) {
 	refused(t, err, metav1.StatusReasonNotFound, `namespaces "nope" not found`)
 
 	_, err = admit(c, &Request{Op: Create, Kind: core.ConfigMaps, Read: read}, in("ending"))
-	refused(t, err, metav1.StatusReasonForbidden, `configmaps "x" is forbidden: unable to create new content in namespace ending because it is being terminated`)
+	refused(t, err, metav1.StatusReasonForbidden,
+		`configmaps "x" is forbidden: unable to create new content in namespace ending because it is being terminated`)
 	var s apierrors.APIStatus
-	if !errors.As(err, &s) || s.Status().Details.Causes[0].Type != corev1.NamespaceTerminatingCause || s.Status().Details.Causes[0].Field != "metadata.namespace" {
+	if !errors.As(err, &s) || s.Status().Details.Causes[0].Type != corev1.NamespaceTerminatingCause ||
+		s.Status().Details.Causes[0].Field != "metadata.namespace" {
 		t.Errorf("%+v", s)
 	}
 	if _, err := admit(c, &Request{Op: Update, Kind: core.ConfigMaps, Read: read, Old: in("ending")}, in("ending")); err != nil {
@@ -139,7 +146,8 @@ func TestServiceAccountMutation(t *testing.T) {
 		t.Errorf("%+v", p.Spec)
 	}
 	v, m := p.Spec.Volumes[0], p.Spec.Containers[0].VolumeMounts[0]
-	if !strings.HasPrefix(v.Name, "kube-api-access-") || len(v.Name) != len("kube-api-access-")+5 || m.Name != v.Name || !m.ReadOnly || m.MountPath != tokenPath {
+	if !strings.HasPrefix(v.Name, "kube-api-access-") || len(v.Name) != len("kube-api-access-")+5 || m.Name != v.Name || !m.ReadOnly ||
+		m.MountPath != tokenPath {
 		t.Errorf("%+v %+v", v, m)
 	}
 	if src := v.Projected.Sources; *v.Projected.DefaultMode != 0o644 || *src[0].ServiceAccountToken.ExpirationSeconds != 3607 ||
@@ -164,16 +172,19 @@ func TestServiceAccountMutation(t *testing.T) {
 	} {
 		p := simplePod()
 		x.change(p)
-		if p, err := admit(c, &Request{Op: Create, Kind: core.Pods, Read: read}, p); err != nil || len(p.Spec.Volumes) != 0 || len(p.Spec.Containers[0].VolumeMounts) != x.mounts {
+		if p, err := admit(c, &Request{Op: Create, Kind: core.Pods, Read: read}, p); err != nil || len(p.Spec.Volumes) != 0 ||
+			len(p.Spec.Containers[0].VolumeMounts) != x.mounts {
 			t.Errorf("%s: %v %+v", x.name, err, p.Spec)
 		}
 	}
 	p = simplePod()
 	p.Spec.ServiceAccountName = "none"
 	_, err = admit(c, &Request{Op: Create, Kind: core.Pods, Read: read}, p)
-	refused(t, err, metav1.StatusReasonForbidden, `pods "p" is forbidden: error looking up service account ns/none: serviceaccounts "none" not found`)
+	refused(t, err, metav1.StatusReasonForbidden,
+		`pods "p" is forbidden: error looking up service account ns/none: serviceaccounts "none" not found`)
 	p.Annotations = map[string]string{corev1.MirrorPodAnnotationKey: "x"} // refused before the pod is validated
-	refused(t, accounts{}.mutate(t.Context(), &Request{Op: Create, Kind: core.Pods, Read: read, Object: p}), metav1.StatusReasonForbidden, "a mirror pod may not reference service accounts")
+	refused(t, accounts{}.mutate(t.Context(), &Request{Op: Create, Kind: core.Pods, Read: read, Object: p}),
+		metav1.StatusReasonForbidden, "a mirror pod may not reference service accounts")
 }
 
 func TestServiceAccountSecrets(t *testing.T) {
@@ -191,7 +202,8 @@ func TestServiceAccountSecrets(t *testing.T) {
 		t.Error(err)
 	}
 	_, err := admit(c, &Request{Op: Create, Kind: core.Pods, Read: read}, use("other"))
-	refused(t, err, metav1.StatusReasonForbidden, `container c with envVar E referencing secret.secretName="other" is not allowed because service account default does not reference that secret`)
+	refused(t, err, metav1.StatusReasonForbidden,
+		`container c with envVar E referencing secret.secretName="other" is not allowed because service account default does not reference that secret`)
 
 	mirror := use("ok")
 	mirror.Annotations = map[string]string{corev1.MirrorPodAnnotationKey: "x"}
@@ -211,7 +223,8 @@ func TestTolerations(t *testing.T) {
 		{"own", []corev1.Toleration{{Key: "node.kubernetes.io/not-ready", Operator: "Exists", Effect: "NoExecute", TolerationSeconds: &five}},
 			[]string{"node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable"}},
 		{"all", []corev1.Toleration{{Operator: "Exists"}}, []string{""}},
-		{"other effect", []corev1.Toleration{{Operator: "Exists", Effect: "NoSchedule"}}, []string{"", "node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable"}},
+		{"other effect", []corev1.Toleration{{Operator: "Exists", Effect: "NoSchedule"}},
+			[]string{"", "node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable"}},
 	} {
 		p := simplePod()
 		p.Spec.Tolerations = x.have
@@ -256,13 +269,15 @@ func TestPriority(t *testing.T) {
 	refused(t, err, metav1.StatusReasonForbidden, `pods "p" is forbidden: no PriorityClass with name none was found`)
 	wrong := int32(7)
 	_, err = try("high", &wrong)
-	refused(t, err, metav1.StatusReasonForbidden, "the integer value of priority (7) must not be provided in pod spec; priority admission controller computed 100")
+	refused(t, err, metav1.StatusReasonForbidden,
+		"the integer value of priority (7) must not be provided in pod spec; priority admission controller computed 100")
 
 	authtest.Put(read, scheduling.PriorityClasses, class("def", 77, true))
 	p, err = try("", nil)
 	check(p, err, "def", 77, corev1.PreemptLowerPriority)
 	_, err = admit(c, &Request{Op: Create, Kind: scheduling.PriorityClasses, Read: read}, class("def2", 1, true))
-	refused(t, err, metav1.StatusReasonForbidden, `priorityclasses.scheduling.k8s.io "def2" is forbidden: PriorityClass def is already marked as default. Only one default can exist`)
+	refused(t, err, metav1.StatusReasonForbidden,
+		`priorityclasses.scheduling.k8s.io "def2" is forbidden: PriorityClass def is already marked as default. Only one default can exist`)
 	if _, err := admit(c, &Request{Op: Update, Kind: scheduling.PriorityClasses, Read: read}, class("def", 77, true)); err != nil {
 		t.Error(err)
 	}

@@ -139,7 +139,8 @@ func TestQuotaExactUpdates(t *testing.T) {
 				return &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: fmt.Sprint("c", i), ResourceVersion: "1"},
 					Spec: corev1.PersistentVolumeClaimSpec{Resources: corev1.VolumeResourceRequirements{Requests: amounts("storage", size)}}}
 			}
-			_, err := admit(servers[i%2], &Request{Op: Update, Kind: core.PersistentVolumeClaims, Read: read, Live: l.live, Old: claim("1Gi")}, claim("2Gi"))
+			_, err := admit(servers[i%2], &Request{Op: Update, Kind: core.PersistentVolumeClaims, Read: read, Live: l.live,
+				Old: claim("1Gi")}, claim("2Gi"))
 			switch {
 			case err == nil:
 				grown.Add(1)
@@ -214,7 +215,8 @@ func TestQuotaUpdate(t *testing.T) {
 	read := authtest.Of(core.ResourceQuotas, q)
 	_, err := admit(quotaChain(l), &Request{Op: Update, Kind: core.Services, Old: old, Live: l.live, Read: read}, next)
 	refused(t, err, metav1.StatusReasonForbidden, "exceeded quota: q, requested: services.nodeports=1")
-	if _, err := admit(quotaChain(l), &Request{Op: Update, Kind: core.Services, Old: next, Live: l.live, Read: read}, next); err != nil || l.writes != 0 {
+	if _, err := admit(quotaChain(l), &Request{Op: Update, Kind: core.Services, Old: next, Live: l.live, Read: read},
+		next); err != nil || l.writes != 0 {
 		t.Errorf("no change costs: %v %d", err, l.writes)
 	}
 }
@@ -243,7 +245,8 @@ func TestQuotaRace(t *testing.T) {
 	}
 	l = newLedger(q)
 	l.before = func(l *ledger, _ *corev1.ResourceQuota) { l.put(l.quotas["q"]) } // changes every time
-	if _, err := admit(quotaChain(l), &Request{Op: Create, Kind: core.Pods, Live: l.live, Read: read}, simplePod()); !apierrors.IsInternalError(err) {
+	if _, err := admit(quotaChain(l), &Request{Op: Create, Kind: core.Pods, Live: l.live, Read: read},
+		simplePod()); !apierrors.IsInternalError(err) {
 		t.Errorf("endless conflict: %v", err)
 	}
 }

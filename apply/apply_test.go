@@ -19,7 +19,8 @@ var (
 	configMaps = &resource.Def[*corev1.ConfigMap]{GVK: corev1.SchemeGroupVersion.WithKind("ConfigMap"), Plural: "configmaps", Namespaced: true}
 	pods       = &resource.Def[*corev1.Pod]{GVK: corev1.SchemeGroupVersion.WithKind("Pod"), Plural: "pods", Namespaced: true, Status: true}
 	deploys    = &resource.Def[*appsv1.Deployment]{GVK: appsv1.SchemeGroupVersion.WithKind("Deployment"), Plural: "deployments",
-		Namespaced: true, Status: true, Quirks: resource.Quirks{StatusResets: []string{"metadata.labels"}}, Scale: &resource.Scaled[*appsv1.Deployment]{
+		Namespaced: true, Status: true, Quirks: resource.Quirks{StatusResets: []string{"metadata.labels"}},
+		Scale: &resource.Scaled[*appsv1.Deployment]{
 			Get: func(d *appsv1.Deployment) resource.Scale {
 				if d.Spec.Replicas == nil {
 					return resource.Scale{Replicas: 1}
@@ -153,7 +154,8 @@ func TestSetsAndMaps(t *testing.T) {
 	h := begin(t, configMaps)
 	steps := []struct{ manager, body, data, finalizers string }{
 		{"a", `"metadata":{"name":"a","finalizers":["e.example/a"]},"data":{"x":"1","y":"2"}`, `{"x":"1","y":"2"}`, "[e.example/a]"},
-		{"b", `"metadata":{"name":"a","finalizers":["e.example/b"]},"data":{"y":"2","z":"3"}`, `{"x":"1","y":"2","z":"3"}`, "[e.example/a e.example/b]"},
+		{"b", `"metadata":{"name":"a","finalizers":["e.example/b"]},"data":{"y":"2","z":"3"}`, `{"x":"1","y":"2","z":"3"}`,
+			"[e.example/a e.example/b]"},
 		{"a", `"metadata":{"name":"a"},"data":{"x":"1"}`, `{"x":"1","y":"2","z":"3"}`, "[e.example/b]"},
 		{"b", `"metadata":{"name":"a"},"data":{}`, `{"x":"1"}`, "[]"},
 	}
@@ -176,8 +178,10 @@ func TestApplyErrors(t *testing.T) {
 		{"no type", `{"metadata":{"name":"a"}}`, "400 BadRequest invalid object type: /, Kind="},
 		{"wrong kind", `{"apiVersion":"v1","kind":"Secret"}`, "400 BadRequest invalid object type: /v1, Kind=Secret"},
 		{"wrong version", `{"apiVersion":"v2","kind":"ConfigMap"}`, "400 BadRequest invalid object type: /v2, Kind=ConfigMap"},
-		{"managedFields", `{"apiVersion":"v1","kind":"ConfigMap","metadata":{"managedFields":[]}}`, "400 BadRequest metadata.managedFields must be nil"},
-		{"unknown field", "apiVersion: v1\nkind: ConfigMap\nbogus: 1", "500  failed to create typed patch object (/; /v1, Kind=ConfigMap): .bogus: field not declared in schema"},
+		{"managedFields", `{"apiVersion":"v1","kind":"ConfigMap","metadata":{"managedFields":[]}}`,
+			"400 BadRequest metadata.managedFields must be nil"},
+		{"unknown field", "apiVersion: v1\nkind: ConfigMap\nbogus: 1",
+			"500  failed to create typed patch object (/; /v1, Kind=ConfigMap): .bogus: field not declared in schema"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			err := begin(t, configMaps).apply("m", "", c.patch, false)

@@ -136,7 +136,8 @@ func mutateSome(v reflect.Value, f *randfill.Filler, r *rand.Rand, width int) {
 			switch {
 			case at.Kind() == reflect.Pointer && !at.IsNil():
 				at = at.Elem()
-			case scalarTypes[at.Type()] != nil || at.Type() == reflect.TypeFor[runtime.RawExtension]() || at.Type() == reflect.TypeFor[apiextensionsv1.JSON]():
+			case scalarTypes[at.Type()] != nil || at.Type() == reflect.TypeFor[runtime.RawExtension]() ||
+				at.Type() == reflect.TypeFor[apiextensionsv1.JSON]():
 			case at.Kind() == reflect.Struct && at.NumField() > 0:
 				next := at.Field(r.Intn(at.NumField()))
 				if !next.CanSet() {

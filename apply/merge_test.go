@@ -14,14 +14,16 @@ func FuzzMerge(f *testing.F) {
 		{`{"a":{"b":1,"c":[1,{"d":null}]},"e":"x\"y"}`, `{"a":{"b":null,"f":{"g":1}},"h":[1,2]}`},
 		{`{"metadata":{"annotations":{"a":"1"}},"spec":{}}`, `{"metadata":{"annotations":{"b":"2","a":null},"labels":{"x":"y"}}}`},
 		{`{}`, `{"a":{"b":{}}}`}, {`{"a":1}`, `{"a":{"b":2}}`}, {`{"a":{"b":2}}`, `{"a":[]}`}, {`{"a":null}`, `{"a":{"b":1}}`},
-		{` { "a" : 1.5e3 , "b" : true } `, `{ "b" : false }`}, {podJSON, `{"spec":{"containers":null,"hostNetwork":true},"status":{"phase":"x"}}`},
+		{` { "a" : 1.5e3 , "b" : true } `, `{ "b" : false }`}, {podJSON,
+			`{"spec":{"containers":null,"hostNetwork":true},"status":{"phase":"x"}}`},
 		{`{"a":{}}`, `{"a":{}}`}, {`{"a":"{"}`, `{"b":"}"}`}, {`{"a":"\\"}`, `{"a":{"x":1}}`},
 	} {
 		f.Add([]byte(c[0]), []byte(c[1]))
 	}
 	f.Fuzz(func(t *testing.T, doc, patch []byte) {
 		var d map[string]any
-		if !json.Valid(doc) || json.Unmarshal(doc, &d) != nil || d == nil || !json.Valid(patch) || len(Duplicates(doc))+len(Duplicates(patch)) > 0 {
+		if !json.Valid(doc) || json.Unmarshal(doc, &d) != nil || d == nil || !json.Valid(patch) ||
+			len(Duplicates(doc))+len(Duplicates(patch)) > 0 {
 			t.Skip() // documents are our own, and each name stands in them once
 		}
 		got, ok := spliceMerge(doc, patch)

@@ -93,7 +93,8 @@ func randomWidget(r *rand.Rand) map[string]any {
 	pick(r, spec, "rows", list(row("name", "a", "v", int64(1))), list(row("name", "b", "kind", "y"), row("name", "a")),
 		list(row("name", "a", "kind", "x", "v", int64(2))), list(), list(row("name", "a"), row("name", "a")))
 	pick(r, spec, "atom", row("a", "1"), row("a", "1", "b", "2"), row())
-	pick(r, spec, "free", row("x", int64(1)), row("x", row("y", "z")), row("x", list(int64(1), "b")), row(), row("x", row("y", "z", "w", true)))
+	pick(r, spec, "free", row("x", int64(1)), row("x", row("y", "z")), row("x", list(int64(1), "b")), row(),
+		row("x", row("y", "z", "w", true)))
 	pick(r, spec, "port", int64(80), "http")
 	pick(r, spec, "map", row("a", "1"), row("b", "2", "a", "1"), row())
 	pick(r, status, "n", int64(1), int64(2))
@@ -219,7 +220,8 @@ func TestCustomSchema(t *testing.T) {
 	h := begin(t, widgets())
 	h.tr = widgetTracker(t, true)
 	for _, name := range []string{"a", "b"} {
-		if err := h.apply(name, "", `{"apiVersion":"example.com/v1","kind":"Widget","metadata":{"name":"w"},"spec":{"rows":[{"name":"`+name+`"}]}}`, false); err != nil {
+		if err := h.apply(name, "", `{"apiVersion":"example.com/v1","kind":"Widget","metadata":{"name":"w"},"spec":{"rows":[{"name":"`+
+			name+`"}]}}`, false); err != nil {
 			t.Fatal(err)
 		}
 	}

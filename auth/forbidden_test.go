@@ -29,7 +29,8 @@ func TestForbidden(t *testing.T) {
 }
 
 func TestNames(t *testing.T) {
-	for name, want := range map[string]string{"system:serviceaccount:ns:sa": "ns/sa", "system:serviceaccount:ns": "", "system:serviceaccount::sa": "",
+	for name, want := range map[string]string{"system:serviceaccount:ns:sa": "ns/sa", "system:serviceaccount:ns": "",
+		"system:serviceaccount::sa":   "",
 		"system:serviceaccount:a:b:c": "", "bob": ""} {
 		ns, sa, ok := SplitServiceAccount(name)
 		if ok != (want != "") || ok && (ns+"/"+sa != want || ServiceAccountName(ns, sa) != name) {

@@ -142,7 +142,8 @@ func TestMemberOfALoneServer(t *testing.T) {
 	if err != nil || !strings.Contains(out, "--peer-listen") || strings.Count(out, "true") != 1 {
 		t.Errorf("got %q, %v", out, err)
 	}
-	if _, err := said(t, member, "remove", "x", "--kubeconfig", filepath.Join(dir, "admin.kubeconfig")); err == nil || errors.Is(err, errUsage) {
+	if _, err := said(t, member, "remove", "x", "--kubeconfig", filepath.Join(dir, "admin.kubeconfig")); err == nil ||
+		errors.Is(err, errUsage) {
 		t.Errorf("flags behind the words: %v", err)
 	}
 	text, err := said(t, token, "--data-dir", dir)

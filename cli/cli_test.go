@@ -64,7 +64,8 @@ func TestNodeTakesNoKubeconfigOfOthers(t *testing.T) {
 }
 
 func TestUsage(t *testing.T) {
-	for _, line := range []string{"up --bogus", "version extra", "follow", "image", "image load", "restore", "why a b c", "why pod --to x", "why -o xml",
+	for _, line := range []string{"up --bogus", "version extra", "follow", "image", "image load", "restore", "why a b c",
+		"why pod --to x", "why -o xml",
 		"why --nope", "trace", "trace pod", "member x", "backup", "envtest a b"} {
 		if err := command1(t.Context(), t, line, &bytes.Buffer{}); !errors.Is(err, errUsage) {
 			t.Errorf("%s: got %v, want wrong usage", line, err)

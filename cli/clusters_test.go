@@ -249,7 +249,8 @@ func (d *desk) apply(c *clusters.Cluster) {
 	a := d.asker(c.Context())
 	for n := 1; n <= c.Nodes; n++ {
 		body := fmt.Sprintf(`{"apiVersion":"v1","kind":"Pod","metadata":{"name":"p%d"},"spec":{"nodeName":%q,"terminationGracePeriodSeconds":0,
-			"containers":[{"name":"c","image":%q,"imagePullPolicy":"Never","resources":{"limits":{"memory":"32Mi"}}}]}}`, n, c.NodeName(n), nodeimage.PauseRef)
+			"containers":[{"name":"c","image":%q,"imagePullPolicy":"Never","resources":{"limits":{"memory":"32Mi"}}}]}}`, n, c.NodeName(n),
+			nodeimage.PauseRef)
 		err := a.Raw.Post().AbsPath("/api/v1/namespaces/default/pods").SetHeader("Content-Type",
 			"application/json").Body([]byte(body)).Do(d.t.Context()).Error()
 		if err != nil {

@@ -65,7 +65,8 @@ func install(ctx context.Context, std stdio, args []string) error {
 		_, err := fmt.Fprintf(std.out, "%s starts with the machine whose files are in %s\n", s.Unit, s.Root)
 		return err
 	}
-	_, err = fmt.Fprintf(std.out, "%s is ready, and starts with this machine\nits log: journalctl -u %[1]s; its settings: /etc/kloop/kloop.yaml\n", s.Unit)
+	_, err = fmt.Fprintf(std.out,
+		"%s is ready, and starts with this machine\nits log: journalctl -u %[1]s; its settings: /etc/kloop/kloop.yaml\n", s.Unit)
 	return err
 }
 

@@ -27,7 +27,8 @@ func nodeCmd(ctx context.Context, std stdio, args []string) error {
 	fs.StringVar(&n.Join.Token, "token", "", "bootstrap token to join with")
 	fs.Var((*words)(&n.Join.Hashes), "ca-hash", "hash of the public key of the cluster's authority, sha256:HEX")
 	dir := fs.String("data-dir", "/var/lib/kloop-node", "directory of the runtime, volumes and the node's certificate")
-	pods := fs.String("pod-cidr", "", "addresses of pods, one range of each family; the Node registers with them (default: the cluster gives the node a range)")
+	pods := fs.String("pod-cidr", "",
+		"addresses of pods, one range of each family; the Node registers with them (default: the cluster gives the node a range)")
 	address := fs.String("address", "", "address of the node, or one of each family: A,B (default: the first of the machine)")
 	o := settings.Defaults()
 	s := settings.New(&o)
@@ -47,9 +48,7 @@ func nodeCmd(ctx context.Context, std stdio, args []string) error {
 	if err != nil {
 		return err
 	}
-	n.Services, n.ProxyMode, n.ProxyScheduler, n.NodePortAddresses = o.ServiceCIDRs, o.ProxyMode, o.ProxyScheduler, o.NodePortAddresses
-	n.IPVS, n.DNS, n.NoPolicies, n.Network, n.Pressure = o.IPVS, o.DNS, o.NoPolicies, o.Network, o.Pressure
-	n.Resources, n.Images, n.Shutdown, n.Topology, n.LogQuery = o.NodeResources, o.NodeImages, o.NodeShutdown, o.NodeTopology, o.NodeLogQuery
+	joinedBy(&n, &o)
 	if n.Log, err = logger(std, o.LogLevel, o.LogFormat); err != nil {
 		return err
 	}
@@ -77,6 +76,14 @@ func nodeCmd(ctx context.Context, std stdio, args []string) error {
 	n.Dir, n.Former = o.RootDir, filepath.Join(*dir, "node")
 	n.Runtime.Dir, n.Runtime.Log = filepath.Join(*dir, "runtime"), n.Log
 	return runNode(ctx, std, n, o.InstallRuntime)
+}
+
+// joinedBy gives a node the settings that it shares with a server's own.
+func joinedBy(n *machine.Joined, o *settings.Options) {
+	n.Services, n.ProxyMode, n.ProxyScheduler, n.NodePortAddresses = o.ServiceCIDRs, o.ProxyMode, o.ProxyScheduler, o.NodePortAddresses
+	n.IPVS, n.DNS, n.NoPolicies, n.Network, n.Pressure = o.IPVS, o.DNS, o.NoPolicies, o.Network, o.Pressure
+	n.Resources, n.Images, n.Shutdown, n.Topology, n.LogQuery = o.NodeResources, o.NodeImages, o.NodeShutdown, o.NodeTopology,
+		o.NodeLogQuery
 }
 
 // installRuntime installs what a node needs, if that is wanted and something of it is missing.

@@ -22,7 +22,8 @@ func understood(t *testing.T, line string) (*apiserving, error) {
 	if err != nil {
 		return nil, err
 	}
-	p := &apiserving{std: stdio{nil, &bytes.Buffer{}, &bytes.Buffer{}}, listen: "0.0.0.0", port: "6443", certDir: t.TempDir(), o: settings.Defaults()}
+	p := &apiserving{std: stdio{nil, &bytes.Buffer{}, &bytes.Buffer{}}, listen: "0.0.0.0", port: "6443", certDir: t.TempDir(),
+		o: settings.Defaults()}
 	p.o.Controllers, p.o.SimNodes, p.o.LogLevel = nil, 0, "warn"
 	p.sheet = settings.New(&p.o)
 	return p, p.fill(flags)
@@ -74,7 +75,8 @@ func TestAPIServerVersion(t *testing.T) {
 		t.Fatal(err)
 	}
 	c := p.o.Config
-	if c.EmulatedVersion != "kube=1.36" || !c.Features["SidecarContainers"] || c.Features["WatchList"] || len(c.Features) != 2 || c.RuntimeConfig["apps/v1"] || !c.RuntimeConfig["v1"] {
+	if c.EmulatedVersion != "kube=1.36" || !c.Features["SidecarContainers"] || c.Features["WatchList"] || len(c.Features) != 2 ||
+		c.RuntimeConfig["apps/v1"] || !c.RuntimeConfig["v1"] {
 		t.Errorf("%q %v %v", c.EmulatedVersion, c.Features, c.RuntimeConfig)
 	}
 	if got := strings.Join(p.idle, " "); got != "--feature-gates=ImageVolume=false" {
@@ -103,7 +105,8 @@ func TestControllersByEnvironment(t *testing.T) {
 		loops              bool
 		wantNodes          int
 	}{
-		{"", "", false, 0}, {"0", "", false, 0}, {"1", "", true, 1}, {"1", "3", true, 3}, {"true", "0", true, 0}, {"garbage-collector", "", true, 1},
+		{"", "", false, 0}, {"0", "", false, 0}, {"1", "", true, 1}, {"1", "3", true, 3}, {"true", "0", true, 0}, {"garbage-collector",
+			"", true, 1},
 	}
 	for _, tt := range tests {
 		t.Run(tt.controllers+"/"+tt.nodes, func(t *testing.T) {
@@ -231,7 +234,8 @@ func TestConfigShow(t *testing.T) {
 	if err := command1(t.Context(), t, "config show --config "+file+" --sim-nodes 2", &out); err != nil {
 		t.Fatal(err)
 	}
-	for _, want := range []string{`log: "warn"`, "# " + file + ":3", `store: "memory"`, "# environment KLOOP_STORE", `nodes: "2"`, "# flag --sim-nodes", `listen: ":6443"`, "# default"} {
+	for _, want := range []string{`log: "warn"`, "# " + file + ":3", `store: "memory"`, "# environment KLOOP_STORE", `nodes: "2"`,
+		"# flag --sim-nodes", `listen: ":6443"`, "# default"} {
 		if !strings.Contains(out.String(), want) {
 			t.Errorf("%q is missing in\n%s", want, out.String())
 		}

@@ -59,9 +59,11 @@ func each(rule func(string) error, list []string) error {
 
 // rules are those for texts, by the names of flags.
 var rules = map[string]func(string) error{
-	"server": serverURL, "listen": settings.Endpoint, "from": settings.Readable, "kubeconfig": settings.Readable, "config": settings.Readable, "since": moment, "until": moment, "at": moment,
+	"server": serverURL, "listen": settings.Endpoint, "from": settings.Readable, "kubeconfig": settings.Readable,
+	"config": settings.Readable, "since": moment, "until": moment, "at": moment,
 	"address": addressList, "pod-cidr": rangeList, "name": subdomain, "node": subdomain, "namespace": label, "n": label,
-	"log": among("debug", "info", "warn", "error"), "p": printing, "print": printing, "arch": among("amd64", "arm64"), "port": portOf, "env": assigned,
+	"log": among("debug", "info", "warn", "error"), "p": printing, "print": printing, "arch": among("amd64", "arm64"), "port": portOf,
+	"env":     assigned,
 	"ca-hash": caHash,
 	"to":      func(text string) error { _, err := parseTarget("", text); return err },
 	"ref":     func(text string) error { _, err := runtime.FullName(text); return err },

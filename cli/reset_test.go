@@ -108,7 +108,8 @@ func TestResetLeavesNothing(t *testing.T) {
 		t.Fatal(err)
 	}
 	var said bytes.Buffer
-	up := exec.Command(self, "up", "--data-dir", dir, "--node", "real", "--manifests", manifests, "--root-dir", filepath.Join(short, "kubelet"))
+	up := exec.Command(self, "up", "--data-dir", dir, "--node", "real", "--manifests", manifests, "--root-dir",
+		filepath.Join(short, "kubelet"))
 	up.Stdout, up.Stderr = &said, &said
 	if err := up.Start(); err != nil {
 		t.Fatal(err)

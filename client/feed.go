@@ -18,7 +18,7 @@ type feed struct {
 	last  []Change // what was handed out, where that is used again
 }
 
-// keptChanges is how many changes a feed has room for while it waits: there are as many feeds as loops.
+// keptChanges is the number of changes that a feed has room for while it waits: there are as many feeds as loops.
 const keptChanges = 64
 
 // Reuse says that the caller is done with a batch's changes when it asks for the next one.

@@ -100,21 +100,27 @@ func TestRemoteFollows(t *testing.T) {
 		asked   []string // resourceVersion of each watch; "": from the start
 		want    string   // what is there in the end
 	}{
-		"ends": {[]stream{initial, {events: []string{said("MODIFIED", "a", 6), said("DELETED", "b", 7)}}, {events: []string{said("ADDED", "c", 8)}, stay: true}},
+		"ends": {[]stream{initial, {events: []string{said("MODIFIED", "a", 6), said("DELETED", "b", 7)}},
+			{events: []string{said("ADDED", "c", 8)}, stay: true}},
 			[]string{"", "5", "7"}, "a@6 c@8 "},
-		"bookmark moves on":  {[]stream{initial, {events: []string{said("BOOKMARK", "", 12)}}, {events: []string{said("ADDED", "c", 13)}, stay: true}}, []string{"", "5", "12"}, "a@3 b@4 c@13 "},
+		"bookmark moves on": {[]stream{initial, {events: []string{said("BOOKMARK", "", 12)}},
+			{events: []string{said("ADDED", "c", 13)}, stay: true}}, []string{"", "5", "12"}, "a@3 b@4 c@13 "},
 		"gone before":        {[]stream{initial, {code: 410}, anew}, []string{"", "5", ""}, "b@4 c@20 "},
 		"gone in the stream": {[]stream{initial, {events: []string{said("ADDED", "d", 6), gone}}, anew}, []string{"", "5", ""}, "b@4 c@20 "},
-		"server fails":       {[]stream{initial, {code: 503}, {code: 500}, {events: []string{said("ADDED", "c", 8)}, stay: true}}, []string{"", "5", "5", "5"}, "a@3 b@4 c@8 "},
-		"nonsense":           {[]stream{initial, {events: []string{said("ADDED", "d", 6), `{"type":`}}, {events: []string{said("ADDED", "c", 8)}, stay: true}}, []string{"", "5", "6"}, "a@3 b@4 c@8 d@6 "},
-		"cut in the initial events": {[]stream{{events: []string{said("ADDED", "x", 1)}}, initial, {events: []string{said("ADDED", "c", 8)}, stay: true}},
+		"server fails": {[]stream{initial, {code: 503}, {code: 500}, {events: []string{said("ADDED", "c", 8)}, stay: true}},
+			[]string{"", "5", "5", "5"}, "a@3 b@4 c@8 "},
+		"nonsense": {[]stream{initial, {events: []string{said("ADDED", "d", 6), `{"type":`}},
+			{events: []string{said("ADDED", "c", 8)}, stay: true}}, []string{"", "5", "6"}, "a@3 b@4 c@8 d@6 "},
+		"cut in the initial events": {[]stream{{events: []string{said("ADDED", "x", 1)}}, initial,
+			{events: []string{said("ADDED", "c", 8)}, stay: true}},
 			[]string{"", "", "5"}, "a@3 b@4 c@8 "},
 		"no initial events": {[]stream{{code: 422}, {events: []string{listed("a", 3, 5, "more")}}, {events: []string{listed("b", 4, 5, "")}},
 			{events: []string{said("ADDED", "c", 8)}, stay: true}}, []string{"", "", "", "5"}, "a@3 b@4 c@8 "},
 		"no initial events after all": {[]stream{{events: []string{broken}}, {events: []string{listed("a", 3, 5, "more")}}, {code: 410},
 			{events: []string{listed("b", 4, 9, "")}}, {code: 410}, {events: []string{listed("c", 11, 12, "")}, stay: false}, {stay: true}},
 			[]string{"", "", "", "", "9", "", "12"}, "c@11 "},
-		"told twice": {[]stream{initial, {events: []string{said("MODIFIED", "a", 6), said("MODIFIED", "a", 6), said("MODIFIED", "a", 5)}, stay: true}}, []string{"", "5"}, "a@6 b@4 "},
+		"told twice": {[]stream{initial, {events: []string{said("MODIFIED", "a", 6), said("MODIFIED", "a", 6), said("MODIFIED", "a", 5)},
+			stay: true}}, []string{"", "5"}, "a@6 b@4 "},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -203,10 +209,12 @@ func TestRemoteApply(t *testing.T) {
 		t.Fatal(err)
 	}
 	for c, manager := range map[*client.Remote]string{r: "kube-controller-manager", r.As("kube-scheduler/kloop"): "kube-scheduler"} {
-		if _, err := c.Patch(t.Context(), kinds.ConfigMaps, "ns", "a", client.Patch{Type: types.ApplyPatchType, Data: []byte("{}"), Force: true}); err != nil {
+		if _, err := c.Patch(t.Context(), kinds.ConfigMaps, "ns", "a", client.Patch{Type: types.ApplyPatchType, Data: []byte("{}"),
+			Force: true}); err != nil {
 			t.Fatal(err)
 		}
-		if got := <-asked; got.URL.Query().Get("fieldManager") != manager || got.UserAgent() != manager+"/kloop" || got.URL.Query().Get("force") != "true" {
+		if got := <-asked; got.URL.Query().Get("fieldManager") != manager || got.UserAgent() != manager+"/kloop" ||
+			got.URL.Query().Get("force") != "true" {
 			t.Errorf("%s applies by %s as %s", manager, got.URL, got.UserAgent())
 		}
 	}
@@ -256,7 +264,8 @@ func TestRemoteFeed(t *testing.T) {
 
 // Errors of the server are those that any client of Kubernetes knows, whoever answers.
 func TestRemoteErrors(t *testing.T) {
-	answers := map[string]int{"": 502, "<html>": 503, `{"kind":"Status","status":"Failure","reason":"NotFound","code":404}`: 404, `{"kind":"Status"}`: 500}
+	answers := map[string]int{"": 502, "<html>": 503, `{"kind":"Status","status":"Failure","reason":"NotFound","code":404}`: 404,
+		`{"kind":"Status"}`: 500}
 	for body, code := range answers {
 		a := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 			w.WriteHeader(code)

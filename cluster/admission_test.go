@@ -8,7 +8,8 @@ import (
 )
 
 func TestGonePlugins(t *testing.T) {
-	for name, why := range map[string]string{"SecurityContextDeny": "removed from Kubernetes in 1.30", "AlwaysPullImage": "did you mean AlwaysPullImages?"} {
+	for name, why := range map[string]string{"SecurityContextDeny": "removed from Kubernetes in 1.30",
+		"AlwaysPullImage": "did you mean AlwaysPullImages?"} {
 		if _, err := chosen(admission.All(admission.Config{}), []string{name}, nil); err == nil || !strings.Contains(err.Error(), why) {
 			t.Error(name, err)
 		}

@@ -32,7 +32,8 @@ func TestAuditLog(t *testing.T) {
 		t.Fatal(err)
 	}
 	log, err := os.ReadFile(path)
-	if n := strings.Count(string(log), "\n"); err != nil || n != 1 || !strings.Contains(string(log), `"username":"ann"`) || !strings.Contains(string(log), `"resource":"configmaps"`) {
+	if n := strings.Count(string(log), "\n"); err != nil || n != 1 || !strings.Contains(string(log), `"username":"ann"`) ||
+		!strings.Contains(string(log), `"resource":"configmaps"`) {
 		t.Errorf("%d lines, %v: %s", n, err, log)
 	}
 }

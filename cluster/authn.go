@@ -164,7 +164,8 @@ func (d *frontDoor) configureIssuers(a Authn) error {
 	if len(algs) == 0 {
 		algs = []string{"RS256"}
 	}
-	c, err := oidc.New(&apiserver.AuthenticationConfiguration{JWT: []apiserver.JWTAuthenticator{spec}}, oidc.Options{Taken: own, Algorithms: algs})
+	c, err := oidc.New(&apiserver.AuthenticationConfiguration{JWT: []apiserver.JWTAuthenticator{spec}},
+		oidc.Options{Taken: own, Algorithms: algs})
 	if err != nil {
 		return fmt.Errorf("the OpenID Connect issuer: %w", err)
 	}

@@ -104,7 +104,8 @@ authorizers:
     matchConditions: [{expression: "has(request.resourceAttributes) && request.resourceAttributes.resource == 'configmaps'"}]
 `)
 	c := startFor(t, Config{
-		Authn: Authn{ConfigFile: write(t, "apiVersion: apiserver.config.k8s.io/v1\nkind: AuthenticationConfiguration\nanonymous: {enabled: true, conditions: [{path: /livez}]}\n"),
+		Authn: Authn{ConfigFile: write(t,
+			"apiVersion: apiserver.config.k8s.io/v1\nkind: AuthenticationConfiguration\nanonymous: {enabled: true, conditions: [{path: /livez}]}\n"),
 			TokenFile: write(t, "s3cret,ann,1,\"system:masters\"\n"), WebhookKubeconfig: tokens},
 		Authz: Authz{ConfigFile: authz},
 	})
@@ -125,7 +126,9 @@ authorizers:
 		}
 	}
 	// The file is changed: the webhook is no longer asked.
-	if err := os.WriteFile(authz, []byte("apiVersion: apiserver.config.k8s.io/v1\nkind: AuthorizationConfiguration\nauthorizers: [{type: RBAC, name: rbac}]\n"), 0o600); err != nil {
+	if err := os.WriteFile(authz,
+		[]byte("apiVersion: apiserver.config.k8s.io/v1\nkind: AuthorizationConfiguration\nauthorizers: [{type: RBAC, name: rbac}]\n"),
+		0o600); err != nil {
 		t.Fatal(err)
 	}
 	for _, f := range c.files {

@@ -39,7 +39,8 @@ type building struct {
 
 // newFrontDoor makes the front door, part by part: each may use what those above it made. Nothing runs yet.
 func newFrontDoor(c *Cluster, st store.Store) (*frontDoor, error) {
-	b := &building{frontDoor: &frontDoor{c: c, log: c.cfg.Log, set: kinds.SetFor(c.cfg.on, c.cfg.RuntimeConfig), store: st, fields: apply.NewTracker(),
+	b := &building{frontDoor: &frontDoor{c: c, log: c.cfg.Log, set: kinds.SetFor(c.cfg.on, c.cfg.RuntimeConfig), store: st,
+		fields:  apply.NewTracker(),
 		virtual: map[resource.Kind]server.Operations{}, metrics: prometheus.NewRegistry(), trail: c.newTrail()}}
 	b.certs.frontDoor = b.frontDoor
 	b.view, b.docs, b.caller = view.NewWith(b.set, view.Config{Shed: c.cfg.Shed}), openapi.New(b.set), b.newCaller()
@@ -98,7 +99,8 @@ func (b *building) makeTokens() (err error) {
 
 func (b *building) makeServer() error {
 	cfg := b.c.cfg
-	b.server, b.alloc = extensions.New(server.Config{Trail: b.tracked(), Kinds: b.set, Store: b.store, View: b.view, Authorize: b.authz, Fields: b.fields,
+	b.server, b.alloc = extensions.New(server.Config{Trail: b.tracked(), Kinds: b.set, Store: b.store, View: b.view,
+		Authorize: b.authz, Fields: b.fields,
 		Admission:   b.plugins,
 		NoWatchList: !cfg.on.On("WatchList"), Sole: !b.c.storage.together(), Stale: stale(b.store),
 	}, extensions.Config{Network: services.Network{Services: cfg.ServiceCIDRs, PortLow: cfg.NodePortLow, PortHigh: cfg.NodePortHigh},
@@ -136,7 +138,8 @@ func (b *building) makeOthers() error {
 func (b *building) makeHandler() error {
 	c, d := b.c, b.frontDoor
 	b.handler = httpapi.New(httpapi.Config{
-		Ops: b.server, Virtual: b.virtualOps, Kinds: b.set, Authn: b.authn(authn.TokenUnion{b.tokens, joinTokens{c.keys}}), Authz: serverAccess{b.authz}, Extra: c.pages(d), Address: c.address, NoAnonymous: true,
+		Ops: b.server, Virtual: b.virtualOps, Kinds: b.set, Authn: b.authn(authn.TokenUnion{b.tokens, joinTokens{c.keys}}),
+		Authz: serverAccess{b.authz}, Extra: c.pages(d), Address: c.address, NoAnonymous: true,
 		Before:  pageOf(c),
 		OpenAPI: b.others.Docs(b.docs), Issuer: issuer{b.signer, c.URL()}, Nodes: agents{d}, Groups: b.others, Delegate: b.others,
 		Connect: b.server.Connect, Registry: b.metrics, Process: b.ofProcess(),

@@ -126,7 +126,8 @@ func checkProxy(mode, scheduler string, settings IPVS) error {
 
 // checkNames finds loops and plugins of admission that there are not, and what the scheduler can't be told.
 func (c Config) checkNames() error {
-	if len(c.AdmissionOn)+len(c.AdmissionOff) == 0 && c.SchedulerConfig == "" && (len(c.Controllers) == 0 || slices.Equal(c.Controllers, []string{"*"})) {
+	if len(c.AdmissionOn)+len(c.AdmissionOff) == 0 && c.SchedulerConfig == "" &&
+		(len(c.Controllers) == 0 || slices.Equal(c.Controllers, []string{"*"})) {
 		return nil
 	}
 	set := kinds.SetFor(c.on, c.RuntimeConfig)

@@ -59,7 +59,8 @@ func TestClients(t *testing.T) {
 // namespace makes one for a test and waits for what pods need.
 func namespace(t *testing.T, cs *kubernetes.Clientset) string {
 	t.Helper()
-	ns, err := cs.CoreV1().Namespaces().Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "test-"}}, metav1.CreateOptions{})
+	ns, err := cs.CoreV1().Namespaces().Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "test-"}},
+		metav1.CreateOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -147,7 +148,8 @@ func dynamically(t *testing.T, cfg *rest.Config, cs *kubernetes.Clientset) {
 	obj := &unstructured.Unstructured{Object: map[string]any{"apiVersion": "v1", "kind": "ConfigMap",
 		"metadata": map[string]any{"name": "d"}, "data": map[string]any{"k": "v"}}}
 	made := must[*unstructured.Unstructured](t)(res.Create(t.Context(), obj, metav1.CreateOptions{}))
-	list := must[*unstructured.UnstructuredList](t)(res.List(t.Context(), metav1.ListOptions{LabelSelector: "!none", FieldSelector: "metadata.name=d"}))
+	list := must[*unstructured.UnstructuredList](t)(res.List(t.Context(),
+		metav1.ListOptions{LabelSelector: "!none", FieldSelector: "metadata.name=d"}))
 	if len(list.Items) != 1 || list.Items[0].GetUID() != made.GetUID() {
 		t.Errorf("list: %v", list.Items)
 	}
@@ -226,7 +228,8 @@ func watched(t *testing.T, _ *rest.Config, cs *kubernetes.Clientset) {
 	w := must[watch.Interface](t)(cms.Watch(ctx, metav1.ListOptions{SendInitialEvents: &yes, AllowWatchBookmarks: true,
 		ResourceVersionMatch: metav1.ResourceVersionMatchNotOlderThan, LabelSelector: "w=x"}))
 	defer w.Stop()
-	if ev := <-w.ResultChan(); ev.Type != watch.Bookmark || ev.Object.(*corev1.ConfigMap).Annotations[metav1.InitialEventsAnnotationKey] != "true" {
+	if ev := <-w.ResultChan(); ev.Type != watch.Bookmark ||
+		ev.Object.(*corev1.ConfigMap).Annotations[metav1.InitialEventsAnnotationKey] != "true" {
 		t.Fatalf("first came %v", ev)
 	}
 	cm := configMap("w")
@@ -252,7 +255,8 @@ func watched(t *testing.T, _ *rest.Config, cs *kubernetes.Clientset) {
 			t.Errorf("a watch that ends in time says %v", ev.Object)
 		}
 	}
-	if _, err := cms.List(ctx, metav1.ListOptions{ResourceVersion: "1", ResourceVersionMatch: metav1.ResourceVersionMatchExact}); err != nil && !apierrors.IsResourceExpired(err) {
+	if _, err := cms.List(ctx, metav1.ListOptions{ResourceVersion: "1",
+		ResourceVersionMatch: metav1.ResourceVersionMatchExact}); err != nil && !apierrors.IsResourceExpired(err) {
 		t.Errorf("list at a revision of long ago: %v", err)
 	}
 	err := cs.CoreV1().RESTClient().Get().Resource("configmaps").Param("resourceVersion", "99999999").MaxRetries(0).Do(ctx).Error()
@@ -296,12 +300,14 @@ func paged(t *testing.T, _ *rest.Config, cs *kubernetes.Clientset) {
 
 func dryly(t *testing.T, cfg *rest.Config, cs *kubernetes.Clientset) {
 	ctx, ns := t.Context(), namespace(t, cs)
-	must[*corev1.ConfigMap](t)(cs.CoreV1().ConfigMaps(ns).Create(ctx, configMap("dry"), metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}}))
+	must[*corev1.ConfigMap](t)(cs.CoreV1().ConfigMaps(ns).Create(ctx, configMap("dry"),
+		metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}}))
 	if _, err := cs.CoreV1().ConfigMaps(ns).Get(ctx, "dry", metav1.GetOptions{}); !apierrors.IsNotFound(err) {
 		t.Errorf("a dry run was stored: %v", err)
 	}
 	dyn := must[*dynamic.DynamicClient](t)(dynamic.NewForConfig(cfg))
-	obj := &unstructured.Unstructured{Object: map[string]any{"apiVersion": "v1", "kind": "ConfigMap", "metadata": map[string]any{"name": "x"}, "dat": "v"}}
+	obj := &unstructured.Unstructured{Object: map[string]any{"apiVersion": "v1", "kind": "ConfigMap",
+		"metadata": map[string]any{"name": "x"}, "dat": "v"}}
 	res := dyn.Resource(schema.GroupVersionResource{Version: "v1", Resource: "configmaps"}).Namespace(ns)
 	_, err := res.Create(ctx, obj, metav1.CreateOptions{FieldValidation: metav1.FieldValidationStrict})
 	if !apierrors.IsBadRequest(err) || !strings.Contains(err.Error(), `unknown field "dat"`) {
@@ -312,18 +318,21 @@ func dryly(t *testing.T, cfg *rest.Config, cs *kubernetes.Clientset) {
 
 func users(t *testing.T, cfg *rest.Config, cs *kubernetes.Clientset) {
 	ctx, ns := t.Context(), namespace(t, cs)
-	tok := must[*authenticationv1.TokenRequest](t)(cs.CoreV1().ServiceAccounts(ns).CreateToken(ctx, "default", &authenticationv1.TokenRequest{}, metav1.CreateOptions{}))
+	tok := must[*authenticationv1.TokenRequest](t)(cs.CoreV1().ServiceAccounts(ns).CreateToken(ctx, "default",
+		&authenticationv1.TokenRequest{}, metav1.CreateOptions{}))
 	account := rest.AnonymousClientConfig(cfg)
 	account.BearerToken = tok.Status.Token
 	own := clientset(t, account)
-	me := must[*authenticationv1.SelfSubjectReview](t)(own.AuthenticationV1().SelfSubjectReviews().Create(ctx, &authenticationv1.SelfSubjectReview{}, metav1.CreateOptions{}))
+	me := must[*authenticationv1.SelfSubjectReview](t)(own.AuthenticationV1().SelfSubjectReviews().Create(ctx,
+		&authenticationv1.SelfSubjectReview{}, metav1.CreateOptions{}))
 	if want := "system:serviceaccount:" + ns + ":default"; me.Status.UserInfo.Username != want {
 		t.Errorf("a token of %s is %s", want, me.Status.UserInfo.Username)
 	}
 	if _, err := own.CoreV1().Secrets(ns).List(ctx, metav1.ListOptions{}); !apierrors.IsForbidden(err) {
 		t.Errorf("a service account lists secrets: %v", err)
 	}
-	if _, err := clientset(t, rest.AnonymousClientConfig(cfg)).CoreV1().Pods(ns).List(ctx, metav1.ListOptions{}); !apierrors.IsForbidden(err) && !apierrors.IsUnauthorized(err) {
+	if _, err := clientset(t, rest.AnonymousClientConfig(cfg)).CoreV1().Pods(ns).List(ctx,
+		metav1.ListOptions{}); !apierrors.IsForbidden(err) && !apierrors.IsUnauthorized(err) {
 		t.Errorf("nobody lists pods: %v", err)
 	}
 	account.BearerToken = "junk"
@@ -332,8 +341,10 @@ func users(t *testing.T, cfg *rest.Config, cs *kubernetes.Clientset) {
 	}
 	as := rest.CopyConfig(cfg)
 	as.Impersonate = rest.ImpersonationConfig{UserName: "jane", Groups: []string{"devs"}, Extra: map[string][]string{"k": {"v"}}}
-	jane := must[*authenticationv1.SelfSubjectReview](t)(clientset(t, as).AuthenticationV1().SelfSubjectReviews().Create(ctx, &authenticationv1.SelfSubjectReview{}, metav1.CreateOptions{}))
-	if u := jane.Status.UserInfo; u.Username != "jane" || fmt.Sprint(u.Groups) != "[devs system:authenticated]" || fmt.Sprint(u.Extra) != "map[k:[v]]" {
+	jane := must[*authenticationv1.SelfSubjectReview](t)(clientset(t, as).AuthenticationV1().SelfSubjectReviews().Create(ctx,
+		&authenticationv1.SelfSubjectReview{}, metav1.CreateOptions{}))
+	if u := jane.Status.UserInfo; u.Username != "jane" || fmt.Sprint(u.Groups) != "[devs system:authenticated]" ||
+		fmt.Sprint(u.Extra) != "map[k:[v]]" {
 		t.Errorf("impersonated: %v", u)
 	}
 }
@@ -344,7 +355,8 @@ func elected(t *testing.T, _ *rest.Config, cs *kubernetes.Clientset) {
 		ctx, stop := context.WithTimeout(t.Context(), patience)
 		led := false
 		leaderelection.RunOrDie(ctx, leaderelection.LeaderElectionConfig{
-			Lock:          &resourcelock.LeaseLock{LeaseMeta: metav1.ObjectMeta{Namespace: ns, Name: "l"}, Client: cs.CoordinationV1(), LockConfig: resourcelock.ResourceLockConfig{Identity: id}},
+			Lock: &resourcelock.LeaseLock{LeaseMeta: metav1.ObjectMeta{Namespace: ns, Name: "l"}, Client: cs.CoordinationV1(),
+				LockConfig: resourcelock.ResourceLockConfig{Identity: id}},
 			LeaseDuration: 3 * time.Second, RenewDeadline: 2 * time.Second, RetryPeriod: 100 * time.Millisecond, ReleaseOnCancel: true,
 			Callbacks: leaderelection.LeaderCallbacks{OnStartedLeading: func(context.Context) { led = true; stop() }, OnStoppedLeading: func() {}},
 		})
@@ -389,8 +401,10 @@ func evicted(t *testing.T, _ *rest.Config, cs *kubernetes.Clientset) {
 	ctx, ns := t.Context(), namespace(t, cs)
 	must[*appsv1.Deployment](t)(cs.AppsV1().Deployments(ns).Create(ctx, deployment("e", 2), metav1.CreateOptions{}))
 	two := intstr.FromInt32(2)
-	must[*policyv1.PodDisruptionBudget](t)(cs.PolicyV1().PodDisruptionBudgets(ns).Create(ctx, &policyv1.PodDisruptionBudget{ObjectMeta: metav1.ObjectMeta{Name: "e"},
-		Spec: policyv1.PodDisruptionBudgetSpec{MinAvailable: &two, Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"app": "e"}}}}, metav1.CreateOptions{}))
+	must[*policyv1.PodDisruptionBudget](t)(cs.PolicyV1().PodDisruptionBudgets(ns).Create(ctx,
+		&policyv1.PodDisruptionBudget{ObjectMeta: metav1.ObjectMeta{Name: "e"},
+			Spec: policyv1.PodDisruptionBudgetSpec{MinAvailable: &two,
+				Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"app": "e"}}}}, metav1.CreateOptions{}))
 	available(t, cs, ns, "e", 2)
 	pods := must[*corev1.PodList](t)(cs.CoreV1().Pods(ns).List(ctx, metav1.ListOptions{LabelSelector: "app=e"}))
 	err := cs.PolicyV1().Evictions(ns).Evict(ctx, &policyv1.Eviction{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: pods.Items[0].Name}})
@@ -400,7 +414,8 @@ func evicted(t *testing.T, _ *rest.Config, cs *kubernetes.Clientset) {
 	if err := cs.PolicyV1().PodDisruptionBudgets(ns).Delete(ctx, "e", metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	if err := cs.PolicyV1().Evictions(ns).Evict(ctx, &policyv1.Eviction{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: pods.Items[0].Name}}); err != nil {
+	if err := cs.PolicyV1().Evictions(ns).Evict(ctx,
+		&policyv1.Eviction{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: pods.Items[0].Name}}); err != nil {
 		t.Error(err)
 	}
 }
@@ -408,7 +423,8 @@ func evicted(t *testing.T, _ *rest.Config, cs *kubernetes.Clientset) {
 func shaped(t *testing.T, cfg *rest.Config, cs *kubernetes.Clientset) {
 	ns := namespace(t, cs)
 	must[*corev1.ConfigMap](t)(cs.CoreV1().ConfigMaps(ns).Create(t.Context(), configMap("m"), metav1.CreateOptions{}))
-	m := must[metadata.Interface](t)(metadata.NewForConfig(cfg)).Resource(schema.GroupVersionResource{Version: "v1", Resource: "configmaps"}).Namespace(ns)
+	m := must[metadata.Interface](t)(metadata.NewForConfig(cfg)).Resource(schema.GroupVersionResource{Version: "v1",
+		Resource: "configmaps"}).Namespace(ns)
 	if got := must[*metav1.PartialObjectMetadata](t)(m.Get(t.Context(), "m", metav1.GetOptions{})); got.Name != "m" {
 		t.Errorf("metadata: %v", got)
 	}
@@ -416,7 +432,8 @@ func shaped(t *testing.T, cfg *rest.Config, cs *kubernetes.Clientset) {
 		t.Error("no metadata in the list")
 	}
 	table := &metav1.Table{}
-	err := cs.CoreV1().RESTClient().Get().Namespace(ns).Resource("configmaps").SetHeader("Accept", "application/json;as=Table;v=v1;g=meta.k8s.io").Do(t.Context()).Into(table)
+	err := cs.CoreV1().RESTClient().Get().Namespace(ns).Resource("configmaps").SetHeader("Accept",
+		"application/json;as=Table;v=v1;g=meta.k8s.io").Do(t.Context()).Into(table)
 	if err != nil || len(table.Rows) < 1 || table.ColumnDefinitions[0].Name != "Name" {
 		t.Errorf("table: %v, %v", table, err)
 	}
@@ -425,7 +442,8 @@ func shaped(t *testing.T, cfg *rest.Config, cs *kubernetes.Clientset) {
 func deleted(t *testing.T, _ *rest.Config, cs *kubernetes.Clientset) {
 	ctx, ns := t.Context(), namespace(t, cs)
 	pods := cs.CoreV1().Pods(ns)
-	must[*corev1.Pod](t)(pods.Create(ctx, &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "p"}, Spec: deployment("p", 1).Spec.Template.Spec}, metav1.CreateOptions{}))
+	must[*corev1.Pod](t)(pods.Create(ctx, &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "p"},
+		Spec: deployment("p", 1).Spec.Template.Spec}, metav1.CreateOptions{}))
 	eventually(t, "run the pod", func(ctx context.Context) (bool, error) {
 		p, err := pods.Get(ctx, "p", metav1.GetOptions{})
 		return err == nil && p.Status.Phase == corev1.PodRunning, nil

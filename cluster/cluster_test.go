@@ -140,7 +140,8 @@ func TestManyClusters(t *testing.T) {
 	}
 	foreign := rest.CopyConfig(configs[0])
 	foreign.Host, foreign.CAData, foreign.Insecure = one.URL(), nil, true
-	if _, err := clientset(t, foreign).CoreV1().Nodes().List(t.Context(), metav1.ListOptions{}); !apierrors.IsForbidden(err) && !apierrors.IsUnauthorized(err) {
+	if _, err := clientset(t, foreign).CoreV1().Nodes().List(t.Context(), metav1.ListOptions{}); !apierrors.IsForbidden(err) &&
+		!apierrors.IsUnauthorized(err) {
 		t.Errorf("one cluster's administrator at another: %v", err)
 	}
 	began = time.Now()

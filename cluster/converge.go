@@ -68,8 +68,10 @@ func (d *frontDoor) serveGaps(docs *openapi.Docs, authz auth.Authorizer) error {
 // explainers lets all who may view a namespace read what has not converged in it.
 func explainers() resource.Object {
 	return &rbacv1.ClusterRole{TypeMeta: metav1.TypeMeta{APIVersion: "rbac.authorization.k8s.io/v1", Kind: "ClusterRole"},
-		ObjectMeta: metav1.ObjectMeta{Name: "system:kloop:view-convergence", Labels: map[string]string{"rbac.authorization.k8s.io/aggregate-to-view": "true"}},
-		Rules:      []rbacv1.PolicyRule{{APIGroups: []string{convergence.GroupVersion.Group}, Resources: []string{"gaps", "fights"}, Verbs: []string{"get", "list", "watch"}}}}
+		ObjectMeta: metav1.ObjectMeta{Name: "system:kloop:view-convergence",
+			Labels: map[string]string{"rbac.authorization.k8s.io/aggregate-to-view": "true"}},
+		Rules: []rbacv1.PolicyRule{{APIGroups: []string{convergence.GroupVersion.Group}, Resources: []string{"gaps", "fights"},
+			Verbs: []string{"get", "list", "watch"}}}}
 }
 
 // reporter may tell of loops that run elsewhere, and what their writes are made for.
@@ -82,10 +84,15 @@ func reporters() []resource.Object {
 		return rbacv1.Subject{APIGroup: group, Kind: rbacv1.UserKind, Name: name}
 	}
 	return []resource.Object{
-		&rbacv1.ClusterRole{TypeMeta: metav1.TypeMeta{APIVersion: group + "/v1", Kind: "ClusterRole"}, ObjectMeta: metav1.ObjectMeta{Name: reporter},
-			Rules: []rbacv1.PolicyRule{{APIGroups: []string{convergence.GroupVersion.Group}, Resources: []string{"reports"}, Verbs: []string{"create"}}}},
-		&rbacv1.ClusterRoleBinding{TypeMeta: metav1.TypeMeta{APIVersion: group + "/v1", Kind: "ClusterRoleBinding"}, ObjectMeta: metav1.ObjectMeta{Name: reporter},
-			RoleRef: rbacv1.RoleRef{APIGroup: group, Kind: "ClusterRole", Name: reporter}, Subjects: []rbacv1.Subject{user("system:kube-controller-manager"), user("system:kube-scheduler"), {APIGroup: group, Kind: rbacv1.GroupKind, Name: auth.GroupNodes}}},
+		&rbacv1.ClusterRole{TypeMeta: metav1.TypeMeta{APIVersion: group + "/v1", Kind: "ClusterRole"},
+			ObjectMeta: metav1.ObjectMeta{Name: reporter},
+			Rules: []rbacv1.PolicyRule{{APIGroups: []string{convergence.GroupVersion.Group}, Resources: []string{"reports"},
+				Verbs: []string{"create"}}}},
+		&rbacv1.ClusterRoleBinding{TypeMeta: metav1.TypeMeta{APIVersion: group + "/v1", Kind: "ClusterRoleBinding"},
+			ObjectMeta: metav1.ObjectMeta{Name: reporter},
+			RoleRef:    rbacv1.RoleRef{APIGroup: group, Kind: "ClusterRole", Name: reporter},
+			Subjects: []rbacv1.Subject{user("system:kube-controller-manager"), user("system:kube-scheduler"),
+				{APIGroup: group, Kind: rbacv1.GroupKind, Name: auth.GroupNodes}}},
 	}
 }
 
@@ -95,7 +102,8 @@ func trusts(authz auth.Authorizer) func(ctx context.Context, u *auth.User, c *tr
 		if _, node := u.NodeName(); node {
 			return c.Loop == "node" && c.Key.Resource == "pods"
 		}
-		d, _, err := authz.Authorize(ctx, &auth.Attributes{User: u, Verb: "create", Group: convergence.GroupVersion.Group, Version: convergence.GroupVersion.Version, Resource: "reports"})
+		d, _, err := authz.Authorize(ctx, &auth.Attributes{User: u, Verb: "create", Group: convergence.GroupVersion.Group,
+			Version: convergence.GroupVersion.Version, Resource: "reports"})
 		return err == nil && d == auth.Allow
 	}
 }
@@ -206,7 +214,8 @@ func (o *lookout) Watching(gr schema.GroupResource, agent string) (ended func())
 func (o *lookout) Refused(a httpapi.Act, st *metav1.Status) {
 	switch st.Reason {
 	case metav1.StatusReasonTooManyRequests:
-		if why, of := apierrors.StatusCause(&apierrors.StatusError{ErrStatus: *st}, policyv1.DisruptionBudgetCause); of && a.Resource.Resource == "pods" {
+		if why, of := apierrors.StatusCause(&apierrors.StatusError{ErrStatus: *st}, policyv1.DisruptionBudgetCause); of &&
+			a.Resource.Resource == "pods" {
 			o.callers.Blocked(a.Namespace, a.Name, a.Agent, why.Message)
 		}
 	case metav1.StatusReasonUnknown: // upstream gives this one no reason

@@ -154,7 +154,8 @@ func (w *tabs) readAndWrite() {
 		_, err := w.v2.List(ctx, metav1.ListOptions{})
 		return err == nil, nil
 	})
-	w.is(w.v2.Create(ctx, tab("v2", "a", map[string]any{"width": "2", "height": "3"}), metav1.CreateOptions{}))("map[depth:0 height:3 width:2]")
+	w.is(w.v2.Create(ctx, tab("v2", "a", map[string]any{"width": "2", "height": "3"}),
+		metav1.CreateOptions{}))("map[depth:0 height:3 width:2]")
 	w.is(w.v1.Get(ctx, "a", metav1.GetOptions{}))("map[size:2x3]")
 	w.is(w.v2.Get(ctx, "a", metav1.GetOptions{}))("map[depth:0 height:3 width:2]")
 	// Of this one alone: the watch may go on for a while after it was stopped, and what it converts then would count elsewhere.
@@ -171,23 +172,27 @@ func (w *tabs) readAndWrite() {
 		}
 	}
 	w.is(w.v2.Patch(ctx, "b", types.MergePatchType, []byte(`{"spec":{"width":"7"}}`), metav1.PatchOptions{}))("map[depth:0 height:1 width:7]")
-	for _, patch := range []string{`{"kind":"Other"}`, `{"kind":null}`, `{"apiVersion":"conv.example/v3"}`, `{"apiVersion":"other.example/v1"}`} {
+	for _, patch := range []string{`{"kind":"Other"}`, `{"kind":null}`, `{"apiVersion":"conv.example/v3"}`,
+		`{"apiVersion":"other.example/v1"}`} {
 		if _, err := w.v2.Patch(ctx, "b", types.MergePatchType, []byte(patch), metav1.PatchOptions{}); !apierrors.IsInvalid(err) {
 			t.Errorf("%s: %v", patch, err)
 		}
 	}
-	w.is(w.v2.Apply(ctx, "b", tab("v2", "b", map[string]any{"height": "8"}), metav1.ApplyOptions{FieldManager: "me", Force: true}))("map[depth:0 height:8 width:7]")
+	w.is(w.v2.Apply(ctx, "b", tab("v2", "b", map[string]any{"height": "8"}),
+		metav1.ApplyOptions{FieldManager: "me", Force: true}))("map[depth:0 height:8 width:7]")
 	w.is(w.v1.Get(ctx, "b", metav1.GetOptions{}))("map[size:7x8]")
 }
 
 func (w *tabs) lists() {
 	t, ctx := w.t, w.t.Context()
 	for i := range 20 {
-		w.is(w.v1.Create(ctx, tab("v1", fmt.Sprintf("many-%02d", i), map[string]any{"size": fmt.Sprintf("%dx1", i)}), metav1.CreateOptions{}))(fmt.Sprintf("map[size:%dx1]", i))
+		w.is(w.v1.Create(ctx, tab("v1", fmt.Sprintf("many-%02d", i), map[string]any{"size": fmt.Sprintf("%dx1", i)}),
+			metav1.CreateOptions{}))(fmt.Sprintf("map[size:%dx1]", i))
 	}
 	before := w.conv.calls.Load()
 	list, err := w.v2.List(ctx, metav1.ListOptions{})
-	if err != nil || len(list.Items) != 22 || list.Items[5].GetAPIVersion() != "conv.example/v2" || fmt.Sprint(list.Items[5].Object["spec"]) != "map[depth:0 height:1 width:3]" {
+	if err != nil || len(list.Items) != 22 || list.Items[5].GetAPIVersion() != "conv.example/v2" ||
+		fmt.Sprint(list.Items[5].Object["spec"]) != "map[depth:0 height:1 width:3]" {
 		t.Fatalf("%v: %+v", err, list)
 	}
 	if n := w.conv.calls.Load() - before; n > 2 {

@@ -78,7 +78,8 @@ func (s *storage) openStore(ctx context.Context) (store.Store, error) {
 		return memory.New(), nil
 	case len(s.cfg.EtcdServers) > 0:
 		t := s.cfg.EtcdTLS
-		return s.cfg.Kit.Etcd.Dial(ctx, member.Remote{Endpoints: s.cfg.EtcdServers, CAFile: t.CA, CertFile: t.Cert, KeyFile: t.Key, Log: s.cfg.Log})
+		return s.cfg.Kit.Etcd.Dial(ctx, member.Remote{Endpoints: s.cfg.EtcdServers, CAFile: t.CA, CertFile: t.Cert, KeyFile: t.Key,
+			Log: s.cfg.Log})
 	}
 	peers, err := s.peers()
 	if err != nil {

@@ -33,7 +33,8 @@ func encryptionFile(t *testing.T, path, providers string) {
 }
 
 func provider(kind string, b byte) string {
-	return "{" + kind + ": {keys: [{name: k" + string(b) + ", secret: " + base64.StdEncoding.EncodeToString(bytes.Repeat([]byte{b}, 32)) + "}]}}"
+	return "{" + kind + ": {keys: [{name: k" + string(b) + ", secret: " + base64.StdEncoding.EncodeToString(bytes.Repeat([]byte{b},
+		32)) + "}]}}"
 }
 
 // TestEncryptionAtRest keeps a Secret through a change of keys and looks for it in clear on the disk.
@@ -58,7 +59,8 @@ func TestEncryptionAtRest(t *testing.T) {
 		t.Fatal(err)
 	}
 	secrets := kubernetes.NewForConfigOrDie(rest).CoreV1().Secrets("default")
-	made, err := secrets.Create(ctx, &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: "s"}, StringData: map[string]string{"k": hidden}}, metav1.CreateOptions{})
+	made, err := secrets.Create(ctx, &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: "s"},
+		StringData: map[string]string{"k": hidden}}, metav1.CreateOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -72,7 +72,8 @@ func TestFollow(t *testing.T) {
 		changed bool
 		fails   bool
 		used    string
-	}{{"one", false, false, "one"}, {"two", true, false, "two"}, {"bad", false, true, "two"}, {"bad", false, false, "two"}, {"three", true, false, "three"}} {
+	}{{"one", false, false, "one"}, {"two", true, false, "two"}, {"bad", false, true, "two"}, {"bad", false, false, "two"}, {"three",
+		true, false, "three"}} {
 		put(s.text)
 		if changed, err := c.files[0].look(); changed != s.changed || (err != nil) != s.fails || used != s.used {
 			t.Errorf("%s: changed %v, used %s, %v", s.text, changed, used, err)

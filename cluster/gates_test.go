@@ -9,7 +9,8 @@ import (
 )
 
 func TestGates(t *testing.T) {
-	for gate, why := range map[string]string{"WatchList": "", "EventedPLEG": "", "NativeSidecar": "unrecognized feature gate: NativeSidecar", "WatchLists": "did you mean WatchList?",
+	for gate, why := range map[string]string{"WatchList": "", "EventedPLEG": "",
+		"NativeSidecar": "unrecognized feature gate: NativeSidecar", "WatchLists": "did you mean WatchList?",
 		"MultiCIDRServiceAllocator": "cannot set feature gate MultiCIDRServiceAllocator to false, feature is locked to true"} {
 		_, err := Config{Features: map[string]bool{gate: false}}.withDefaults()
 		if (err == nil) != (why == "") || err != nil && !strings.Contains(err.Error(), why) {
@@ -38,7 +39,8 @@ func TestVersions(t *testing.T) {
 			t.Errorf("%q is %s", version, c.on)
 		}
 	}
-	if _, err := (Config{RuntimeConfig: map[string]bool{"aps/v1": false}}).withDefaults(); err == nil || !strings.Contains(err.Error(), "unknown api groups aps/v1") {
+	if _, err := (Config{RuntimeConfig: map[string]bool{"aps/v1": false}}).withDefaults(); err == nil ||
+		!strings.Contains(err.Error(), "unknown api groups aps/v1") {
 		t.Error(err)
 	}
 }

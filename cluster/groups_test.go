@@ -118,7 +118,8 @@ func closing(t *testing.T, client dynamic.Interface, disco discovery.DiscoveryIn
 		t.Fatal(err)
 	}
 	defer watch.Stop()
-	idle, err := client.Resource(schema.GroupVersionResource{Group: "groups.example", Version: "v2", Resource: "tabs"}).Namespace("elsewhere").Watch(ctx, metav1.ListOptions{})
+	idle, err := client.Resource(schema.GroupVersionResource{Group: "groups.example", Version: "v2",
+		Resource: "tabs"}).Namespace("elsewhere").Watch(ctx, metav1.ListOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}

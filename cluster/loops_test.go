@@ -46,7 +46,8 @@ func TestLoopsBesideAnOlderServer(t *testing.T) {
 	held := "{apiVersion: shop.example/v1, kind: Database, metadata: {name: d, namespace: " + ns + ", finalizers: [shop.example/hold]}}"
 	eventually(t, "a custom resource", func(context.Context) (bool, error) { _, err := s.create(held); return err == nil, nil })
 	gvr := schema.GroupVersionResource{Group: "shop.example", Version: "v1", Resource: "databases"}
-	s.must("{apiVersion: shop.example/v1, kind: Database, metadata: {name: lost, namespace: " + ns + ", ownerReferences: [{apiVersion: v1, kind: ConfigMap, name: c, uid: u}]}}")
+	s.must("{apiVersion: shop.example/v1, kind: Database, metadata: {name: lost, namespace: " + ns +
+		", ownerReferences: [{apiVersion: v1, kind: ConfigMap, name: c, uid: u}]}}")
 	eventually(t, "a custom resource whose owner is gone goes", func(ctx context.Context) (bool, error) {
 		_, err := s.dyn.Resource(gvr).Namespace(ns).Get(ctx, "lost", metav1.GetOptions{})
 		return apierrors.IsNotFound(err), nil
@@ -58,7 +59,8 @@ func TestLoopsBesideAnOlderServer(t *testing.T) {
 		d, err := s.dyn.Resource(gvr).Namespace(ns).Get(ctx, "d", metav1.GetOptions{})
 		return err == nil && d.GetDeletionTimestamp() != nil, nil
 	})
-	if _, err := s.dyn.Resource(gvr).Namespace(ns).Patch(t.Context(), "d", types.MergePatchType, []byte(`{"metadata":{"finalizers":null}}`), metav1.PatchOptions{}); err != nil {
+	if _, err := s.dyn.Resource(gvr).Namespace(ns).Patch(t.Context(), "d", types.MergePatchType,
+		[]byte(`{"metadata":{"finalizers":null}}`), metav1.PatchOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	eventually(t, "the namespace is gone", func(ctx context.Context) (bool, error) {

@@ -33,8 +33,9 @@ func TestAutoscaler(t *testing.T) {
 	_, err := cs.AutoscalingV2().HorizontalPodAutoscalers(ns).Create(t.Context(), &autoscalingv2.HorizontalPodAutoscaler{
 		ObjectMeta: metav1.ObjectMeta{Name: "busy"}, Spec: autoscalingv2.HorizontalPodAutoscalerSpec{MaxReplicas: 3,
 			ScaleTargetRef: autoscalingv2.CrossVersionObjectReference{APIVersion: "apps/v1", Kind: "Deployment", Name: "busy"},
-			Metrics: []autoscalingv2.MetricSpec{{Type: autoscalingv2.ResourceMetricSourceType, Resource: &autoscalingv2.ResourceMetricSource{Name: "cpu",
-				Target: autoscalingv2.MetricTarget{Type: autoscalingv2.UtilizationMetricType, AverageUtilization: &half}}}}}}, metav1.CreateOptions{})
+			Metrics: []autoscalingv2.MetricSpec{{Type: autoscalingv2.ResourceMetricSourceType,
+				Resource: &autoscalingv2.ResourceMetricSource{Name: "cpu",
+					Target: autoscalingv2.MetricTarget{Type: autoscalingv2.UtilizationMetricType, AverageUtilization: &half}}}}}}, metav1.CreateOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -56,7 +57,8 @@ func TestAutoscaler(t *testing.T) {
 	})
 	raw, err := cs.RESTClient().Get().AbsPath("/apis/metrics.k8s.io/v1beta1/namespaces/" + ns + "/pods").DoRaw(t.Context())
 	var list metricsv1beta1.PodMetricsList
-	if err != nil || json.Unmarshal(raw, &list) != nil || len(list.Items) != 3 || list.Items[0].Containers[0].Usage.Memory().Value() != 32<<20 {
+	if err != nil || json.Unmarshal(raw, &list) != nil || len(list.Items) != 3 ||
+		list.Items[0].Containers[0].Usage.Memory().Value() != 32<<20 {
 		t.Errorf("pods' metrics: %s, %v", raw, err)
 	}
 }

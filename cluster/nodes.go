@@ -52,7 +52,8 @@ var nodesUser = &auth.User{Name: "system:kloop:simulation", Groups: []string{aut
 func (c *Cluster) simPart(l loop.Loop) part {
 	return part{l.LoopName(), func(ctx context.Context, ready func()) error {
 		ready()
-		return l.Run(ctx, loop.Env{Client: c.door.local(nodesUser, "kloop-sim"), Log: c.cfg.Log, Events: c.door.events.For("kubelet", ""), Watch: c.Loops, Trail: c.door.trail != nil})
+		return l.Run(ctx, loop.Env{Client: c.door.local(nodesUser, "kloop-sim"), Log: c.cfg.Log, Events: c.door.events.For("kubelet", ""),
+			Watch: c.Loops, Trail: c.door.trail != nil})
 	}}
 }
 

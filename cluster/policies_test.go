@@ -78,8 +78,10 @@ spec: {policyName: marked}
 
 // definitionOf declares a kind with a spec of the given properties.
 func definitionOf(plural, kind, properties string) string {
-	return `{apiVersion: apiextensions.k8s.io/v1, kind: CustomResourceDefinition, metadata: {name: ` + plural + `.shop.example}, spec: {group: shop.example, scope: Namespaced,
-names: {plural: ` + plural + `, kind: ` + kind + `}, versions: [{name: v1, served: true, storage: true, schema: {openAPIV3Schema: {type: object, properties: {spec: {type: object, properties: ` + properties + `}}}}}]}}`
+	return `{apiVersion: apiextensions.k8s.io/v1, kind: CustomResourceDefinition, metadata: {name: ` + plural +
+		`.shop.example}, spec: {group: shop.example, scope: Namespaced,
+names: {plural: ` + plural + `, kind: ` + kind +
+		`}, versions: [{name: v1, served: true, storage: true, schema: {openAPIV3Schema: {type: object, properties: {spec: {type: object, properties: ` + properties + `}}}}}]}}`
 }
 
 // A shop is a cluster with policies about databases.
@@ -88,9 +90,11 @@ type shop struct {
 	dyn dynamic.Interface
 }
 
-var policyPlurals = map[string]string{"ValidatingAdmissionPolicy": "validatingadmissionpolicies", "MutatingAdmissionPolicy": "mutatingadmissionpolicies",
-	"ValidatingAdmissionPolicyBinding": "validatingadmissionpolicybindings", "MutatingAdmissionPolicyBinding": "mutatingadmissionpolicybindings",
-	"CustomResourceDefinition": "customresourcedefinitions", "Database": "databases", "Limit": "limits"}
+var policyPlurals = map[string]string{"ValidatingAdmissionPolicy": "validatingadmissionpolicies",
+	"MutatingAdmissionPolicy":          "mutatingadmissionpolicies",
+	"ValidatingAdmissionPolicyBinding": "validatingadmissionpolicybindings",
+	"MutatingAdmissionPolicyBinding":   "mutatingadmissionpolicybindings",
+	"CustomResourceDefinition":         "customresourcedefinitions", "Database": "databases", "Limit": "limits"}
 
 func (s *shop) create(doc string) (*unstructured.Unstructured, error) {
 	s.t.Helper()
@@ -147,13 +151,15 @@ func TestPolicies(t *testing.T) {
 		})
 	}
 	database := func(name string, size string) (*unstructured.Unstructured, error) {
-		return s.create("{apiVersion: shop.example/v1, kind: Database, metadata: {name: " + name + ", namespace: default}, spec: {size: " + size + "}}")
+		return s.create("{apiVersion: shop.example/v1, kind: Database, metadata: {name: " + name +
+			", namespace: default}, spec: {size: " + size + "}}")
 	}
 	if _, err := database("early", "1"); !apierrors.IsInvalid(err) || !strings.Contains(err.Error(), "no params found") {
 		t.Errorf("without parameters: %v", err)
 	}
 	s.must("{apiVersion: shop.example/v1, kind: Limit, metadata: {name: limit, namespace: default}, spec: {size: 3}}")
-	if _, err := database("big", "4"); !apierrors.IsInvalid(err) || !strings.HasSuffix(err.Error(), "'small-databases' with binding 'small-databases' denied request: at most 3") {
+	if _, err := database("big", "4"); !apierrors.IsInvalid(err) ||
+		!strings.HasSuffix(err.Error(), "'small-databases' with binding 'small-databases' denied request: at most 3") {
 		t.Errorf("too big: %v", err)
 	}
 	got, err := database("fine", "3")
@@ -181,22 +187,27 @@ func TestPolicies(t *testing.T) {
 	}
 	warned.mu.Lock()
 	defer warned.mu.Unlock()
-	if want := "Validation failed for ValidatingAdmissionPolicy 'kept' with binding 'kept': it is kept"; len(warned.list) != 1 || warned.list[0] != want {
+	if want := "Validation failed for ValidatingAdmissionPolicy 'kept' with binding 'kept': it is kept"; len(warned.list) != 1 ||
+		warned.list[0] != want {
 		t.Errorf("warned %q", warned.list)
 	}
 }
 
 // rescaled scales a Deployment: a policy looks at the Scale.
-func rescaled(t *testing.T, scale func(context.Context, string, *autoscalingv1.Scale, metav1.UpdateOptions) (*autoscalingv1.Scale, error), create func(*appsv1.Deployment) error) {
+func rescaled(t *testing.T, scale func(context.Context, string, *autoscalingv1.Scale, metav1.UpdateOptions) (*autoscalingv1.Scale,
+	error), create func(*appsv1.Deployment) error) {
 	t.Helper()
 	labels := map[string]string{"a": "b"}
-	d := &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Name: "d"}, Spec: appsv1.DeploymentSpec{Replicas: new(int32), Selector: &metav1.LabelSelector{MatchLabels: labels},
-		Template: corev1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{Labels: labels}, Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "c", Image: "i"}}}}}}
+	d := &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Name: "d"}, Spec: appsv1.DeploymentSpec{Replicas: new(int32),
+		Selector: &metav1.LabelSelector{MatchLabels: labels},
+		Template: corev1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{Labels: labels},
+			Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "c", Image: "i"}}}}}}
 	if err := create(d); err != nil {
 		t.Fatal(err)
 	}
 	for replicas, ok := range map[int32]bool{3: true, 5: false} {
-		_, err := scale(t.Context(), "d", &autoscalingv1.Scale{ObjectMeta: metav1.ObjectMeta{Name: "d"}, Spec: autoscalingv1.ScaleSpec{Replicas: replicas}}, metav1.UpdateOptions{})
+		_, err := scale(t.Context(), "d", &autoscalingv1.Scale{ObjectMeta: metav1.ObjectMeta{Name: "d"},
+			Spec: autoscalingv1.ScaleSpec{Replicas: replicas}}, metav1.UpdateOptions{})
 		if ok != (err == nil) || !ok && !apierrors.IsForbidden(err) {
 			t.Errorf("scale to %d: %v", replicas, err)
 		}

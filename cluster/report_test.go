@@ -48,10 +48,12 @@ func TestElsewhereExplained(t *testing.T) {
 	cfg := config(t, c)
 	cs := clientset(t, cfg)
 	ctx, ns := t.Context(), "elsewhere" // whose service account nobody makes yet
-	if _, err := cs.CoreV1().Namespaces().Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: ns}}, metav1.CreateOptions{}); err != nil {
+	if _, err := cs.CoreV1().Namespaces().Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: ns}},
+		metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	quota := &corev1.ResourceQuota{ObjectMeta: metav1.ObjectMeta{Name: "few"}, Spec: corev1.ResourceQuotaSpec{Hard: corev1.ResourceList{"pods": resource.MustParse("1")}}}
+	quota := &corev1.ResourceQuota{ObjectMeta: metav1.ObjectMeta{Name: "few"},
+		Spec: corev1.ResourceQuotaSpec{Hard: corev1.ResourceList{"pods": resource.MustParse("1")}}}
 	if _, err := cs.CoreV1().ResourceQuotas(ns).Create(ctx, quota, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
@@ -77,7 +79,8 @@ func TestElsewhereExplained(t *testing.T) {
 		q, err := cs.CoreV1().ResourceQuotas(ns).Get(ctx, "few", metav1.GetOptions{})
 		return err == nil && len(q.Status.Hard) > 0, err
 	})
-	if _, err := cs.AppsV1().Deployments(ns).Patch(ctx, "web", types.MergePatchType, []byte(`{"spec":{"replicas":3}}`), metav1.PatchOptions{}); err != nil {
+	if _, err := cs.AppsV1().Deployments(ns).Patch(ctx, "web", types.MergePatchType, []byte(`{"spec":{"replicas":3}}`),
+		metav1.PatchOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	gap(func(g *convergence.Gap) bool {
@@ -151,24 +154,29 @@ func TestAgentsReport(t *testing.T) {
 	cfg.Impersonate = rest.ImpersonationConfig{UserName: "system:node:n1", Groups: []string{"system:nodes"}}
 	node, ctx := clientset(t, cfg), t.Context()
 	ns := "agents"
-	if _, err := cs.CoreV1().Namespaces().Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: ns}}, metav1.CreateOptions{}); err != nil {
+	if _, err := cs.CoreV1().Namespaces().Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: ns}},
+		metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := cs.CoreV1().ServiceAccounts(ns).Create(ctx, &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: "default"}}, metav1.CreateOptions{}); err != nil {
+	if _, err := cs.CoreV1().ServiceAccounts(ns).Create(ctx, &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: "default"}},
+		metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	report := `{"apiVersion":"convergence.kloop.dev/v1alpha1","kind":"Report","process":"n1","loops":[{"metadata":{"name":"node"},"done":7},{"metadata":{"name":"replicaset"}}],"records":[`
 	for _, name := range []string{"n1", "n2"} {
-		p := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: corev1.PodSpec{NodeName: name, Containers: []corev1.Container{{Name: "c", Image: "x"}},
-			AutomountServiceAccountToken: new(bool)}}
+		p := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: name},
+			Spec: corev1.PodSpec{NodeName: name, Containers: []corev1.Container{{Name: "c", Image: "x"}},
+				AutomountServiceAccountToken: new(bool)}}
 		if _, err := cs.CoreV1().Pods(ns).Create(ctx, p, metav1.CreateOptions{}); err != nil {
 			t.Fatal(err)
 		}
-		n := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name}, Status: corev1.NodeStatus{Conditions: []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue}}}}
+		n := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name},
+			Status: corev1.NodeStatus{Conditions: []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue}}}}
 		if _, err := cs.CoreV1().Nodes().Create(ctx, n, metav1.CreateOptions{}); err != nil {
 			t.Fatal(err)
 		}
-		report += `{"loop":"node","resource":"pods","namespace":"` + ns + `","name":"` + name + `","state":"waiting","since":null,"fails":3,"error":"no disk"},`
+		report += `{"loop":"node","resource":"pods","namespace":"` + ns + `","name":"` + name +
+			`","state":"waiting","since":null,"fails":3,"error":"no disk"},`
 	}
 	report = strings.TrimSuffix(report, ",") + "]}"
 	if err := node.RESTClient().Post().AbsPath(explained + "/reports").Body([]byte(report)).Do(ctx).Error(); err != nil {

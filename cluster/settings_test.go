@@ -26,9 +26,11 @@ import (
 )
 
 func TestServiceRanges(t *testing.T) {
-	cs := clientset(t, config(t, start(t, cluster.Config{NoLoops: true, Advertise: netip.MustParseAddr("10.9.8.7"), NodePortLow: 31000, NodePortHigh: 31003,
+	cs := clientset(t, config(t, start(t, cluster.Config{NoLoops: true, Advertise: netip.MustParseAddr("10.9.8.7"), NodePortLow: 31000,
+		NodePortHigh: 31003,
 		ServiceCIDRs: []netip.Prefix{netip.MustParsePrefix("10.50.1.0/24")}})))
-	svc := &corev1.Service{ObjectMeta: metav1.ObjectMeta{Name: "s"}, Spec: corev1.ServiceSpec{Type: corev1.ServiceTypeNodePort, Ports: []corev1.ServicePort{{Port: 80}}}}
+	svc := &corev1.Service{ObjectMeta: metav1.ObjectMeta{Name: "s"}, Spec: corev1.ServiceSpec{Type: corev1.ServiceTypeNodePort,
+		Ports: []corev1.ServicePort{{Port: 80}}}}
 	made := must[*corev1.Service](t)(cs.CoreV1().Services("default").Create(t.Context(), svc, metav1.CreateOptions{}))
 	if p := made.Spec.Ports[0].NodePort; !strings.HasPrefix(made.Spec.ClusterIP, "10.50.1.") || p < 31000 || p > 31003 {
 		t.Errorf("got %s and port %d", made.Spec.ClusterIP, p)
@@ -38,7 +40,8 @@ func TestServiceRanges(t *testing.T) {
 	if _, err := cs.CoreV1().Services("default").Create(t.Context(), outside, metav1.CreateOptions{}); !apierrors.IsInvalid(err) {
 		t.Errorf("a port outside of the range: %v", err)
 	}
-	slice := must[*discoveryv1.EndpointSlice](t)(cs.DiscoveryV1().EndpointSlices("default").Get(t.Context(), "kubernetes", metav1.GetOptions{}))
+	slice := must[*discoveryv1.EndpointSlice](t)(cs.DiscoveryV1().EndpointSlices("default").Get(t.Context(), "kubernetes",
+		metav1.GetOptions{}))
 	if slice.Endpoints[0].Addresses[0] != "10.9.8.7" {
 		t.Errorf("the API is advertised at %v", slice.Endpoints)
 	}
@@ -125,7 +128,8 @@ func TestTokenSettings(t *testing.T) {
 		TokenKey: filepath.Join(dir, "sa.key"), TokenKeys: []string{filepath.Join(dir, "sa.pub"), filepath.Join(other, "sa.pub")}})))
 	sa := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: "sa"}}
 	must[*corev1.ServiceAccount](t)(cs.CoreV1().ServiceAccounts("default").Create(t.Context(), sa, metav1.CreateOptions{}))
-	tok := must[*authenticationv1.TokenRequest](t)(cs.CoreV1().ServiceAccounts("default").CreateToken(t.Context(), "sa", &authenticationv1.TokenRequest{}, metav1.CreateOptions{}))
+	tok := must[*authenticationv1.TokenRequest](t)(cs.CoreV1().ServiceAccounts("default").CreateToken(t.Context(), "sa",
+		&authenticationv1.TokenRequest{}, metav1.CreateOptions{}))
 	body := must[[]byte](t)(base64.RawURLEncoding.DecodeString(strings.Split(tok.Status.Token, ".")[1]))
 	var claims struct {
 		Iss string

@@ -99,10 +99,12 @@ func leaveBehind(t *testing.T, dir string) map[string]*storedKey {
 	}
 	old := &autoscalingv1.HorizontalPodAutoscaler{ObjectMeta: metav1.ObjectMeta{Name: "older", Namespace: "default"}}
 	old.Spec.MaxReplicas = 3
-	all["/registry/horizontalpodautoscalers/default/older"] = &storedKey{value: encode(old, autoscalingv1.SchemeGroupVersion.WithKind("HorizontalPodAutoscaler"))}
+	all["/registry/horizontalpodautoscalers/default/older"] = &storedKey{value: encode(old,
+		autoscalingv1.SchemeGroupVersion.WithKind("HorizontalPodAutoscaler"))}
 	here := encode(&corev1.Endpoints{}, corev1.SchemeGroupVersion.WithKind("Endpoints")) //nolint:staticcheck // upstream's form
 	all["/registry/masterleases/192.0.2.77"] = &storedKey{value: here, ttl: time.Hour}
-	all["/registry/ranges/serviceips"] = &storedKey{value: encode(&corev1.RangeAllocation{Range: "10.96.0.0/16", Data: []byte{1}}, corev1.SchemeGroupVersion.WithKind("RangeAllocation"))}
+	all["/registry/ranges/serviceips"] = &storedKey{value: encode(&corev1.RangeAllocation{Range: "10.96.0.0/16", Data: []byte{1}},
+		corev1.SchemeGroupVersion.WithKind("RangeAllocation"))}
 	all["/registry/example.com/things/default/mine"] = &storedKey{value: []byte(`{"apiVersion":"example.com/v1","kind":"Thing","metadata":{"name":"mine","namespace":"default","uid":"u","creationTimestamp":"2001-09-09T01:46:40Z"},"spec":{"x":1}}` + "\n")}
 	all["/registry/nobody.knows/this"] = &storedKey{value: []byte("\x01\x02 of another server")}
 	all["/elsewhere/entirely"] = &storedKey{value: []byte("not Kubernetes")}
@@ -122,16 +124,22 @@ func leaveBehind(t *testing.T, dir string) map[string]*storedKey {
 
 func things() *apiextensionsv1.CustomResourceDefinition {
 	open := true
-	return &apiextensionsv1.CustomResourceDefinition{ObjectMeta: metav1.ObjectMeta{Name: "things.example.com", Labels: map[string]string{"by": "upstream"}},
+	return &apiextensionsv1.CustomResourceDefinition{ObjectMeta: metav1.ObjectMeta{Name: "things.example.com",
+		Labels: map[string]string{"by": "upstream"}},
 		Spec: apiextensionsv1.CustomResourceDefinitionSpec{Group: "example.com", Scope: apiextensionsv1.NamespaceScoped,
 			Names:      apiextensionsv1.CustomResourceDefinitionNames{Plural: "things", Singular: "thing", Kind: "Thing", ListKind: "ThingList"},
 			Conversion: &apiextensionsv1.CustomResourceConversion{Strategy: apiextensionsv1.NoneConverter},
 			Versions: []apiextensionsv1.CustomResourceDefinitionVersion{{Name: "v1", Served: true, Storage: true,
-				Schema: &apiextensionsv1.CustomResourceValidation{OpenAPIV3Schema: &apiextensionsv1.JSONSchemaProps{Type: "object", XPreserveUnknownFields: &open}}}}},
-		Status: apiextensionsv1.CustomResourceDefinitionStatus{StoredVersions: []string{"v1"}, AcceptedNames: apiextensionsv1.CustomResourceDefinitionNames{
-			Plural: "things", Singular: "thing", Kind: "Thing", ListKind: "ThingList"}, Conditions: []apiextensionsv1.CustomResourceDefinitionCondition{
-			{Type: apiextensionsv1.NamesAccepted, Status: apiextensionsv1.ConditionTrue, Reason: "NoConflicts", Message: "no conflicts found", LastTransitionTime: metav1.Unix(1e9, 0)},
-			{Type: apiextensionsv1.Established, Status: apiextensionsv1.ConditionTrue, Reason: "InitialNamesAccepted", Message: "the initial names have been accepted", LastTransitionTime: metav1.Unix(1e9, 0)}}}}
+				Schema: &apiextensionsv1.CustomResourceValidation{OpenAPIV3Schema: &apiextensionsv1.JSONSchemaProps{Type: "object",
+					XPreserveUnknownFields: &open}}}}},
+		Status: apiextensionsv1.CustomResourceDefinitionStatus{StoredVersions: []string{"v1"},
+			AcceptedNames: apiextensionsv1.CustomResourceDefinitionNames{
+				Plural: "things", Singular: "thing", Kind: "Thing", ListKind: "ThingList"},
+			Conditions: []apiextensionsv1.CustomResourceDefinitionCondition{
+				{Type: apiextensionsv1.NamesAccepted, Status: apiextensionsv1.ConditionTrue, Reason: "NoConflicts",
+					Message: "no conflicts found", LastTransitionTime: metav1.Unix(1e9, 0)},
+				{Type: apiextensionsv1.Established, Status: apiextensionsv1.ConditionTrue, Reason: "InitialNamesAccepted",
+					Message: "the initial names have been accepted", LastTransitionTime: metav1.Unix(1e9, 0)}}}}
 }
 
 // What upstream stored is served as it is, at its revision, and given back: what was not written is untouched to the byte,
@@ -187,7 +195,8 @@ func at(dyn dynamic.Interface, i *resource.Info, ns string) dynamic.ResourceInte
 }
 
 // serversOwn are those whose conditions the server itself keeps, as upstream's does.
-var serversOwn = map[string]bool{"/registry/apiregistration.k8s.io/apiservices/left-behind": true, "/registry/flowschemas/left-behind": true}
+var serversOwn = map[string]bool{"/registry/apiregistration.k8s.io/apiservices/left-behind": true,
+	"/registry/flowschemas/left-behind": true}
 
 // servedAsStored compares what the API says with what was stored. Defaults may have come.
 func servedAsStored(t *testing.T, key string, x *storedKey, got *unstructured.Unstructured) {
@@ -230,7 +239,8 @@ func changeSome(t *testing.T, dyn dynamic.Interface, custom dynamic.ResourceInte
 	t.Helper()
 	patch := []byte(`{"metadata":{"labels":{"by":"kloop"}}}`)
 	keys := map[string]bool{}
-	for _, k := range []resource.Kind{kinds.ConfigMaps, kinds.Secrets, kinds.ServiceAccounts, kinds.Namespaces, kinds.Nodes, kinds.Leases, kinds.ClusterRoles} {
+	for _, k := range []resource.Kind{kinds.ConfigMaps, kinds.Secrets, kinds.ServiceAccounts, kinds.Namespaces, kinds.Nodes,
+		kinds.Leases, kinds.ClusterRoles} {
 		ns := ""
 		if k.Info().Namespaced {
 			ns = "default"
@@ -245,9 +255,11 @@ func changeSome(t *testing.T, dyn dynamic.Interface, custom dynamic.ResourceInte
 	}
 	keys["/registry/example.com/things/default/mine"] = true
 	d := map[string]any{"apiVersion": "apps/v1", "kind": "Deployment", "metadata": map[string]any{"name": "new"}, "spec": map[string]any{
-		"selector": map[string]any{"matchLabels": map[string]any{"a": "b"}}, "template": map[string]any{"metadata": map[string]any{"labels": map[string]any{"a": "b"}},
+		"selector": map[string]any{"matchLabels": map[string]any{"a": "b"}},
+		"template": map[string]any{"metadata": map[string]any{"labels": map[string]any{"a": "b"}},
 			"spec": map[string]any{"containers": []any{map[string]any{"name": "c", "image": "i"}}}}}}
-	if _, err := at(dyn, kinds.Deployments.Info(), "default").Create(t.Context(), &unstructured.Unstructured{Object: d}, metav1.CreateOptions{}); err != nil {
+	if _, err := at(dyn, kinds.Deployments.Info(), "default").Create(t.Context(), &unstructured.Unstructured{Object: d},
+		metav1.CreateOptions{}); err != nil {
 		t.Error(err)
 	}
 	return keys
@@ -290,7 +302,8 @@ func givenBack(t *testing.T, dir string, all map[string]*storedKey, written map[
 			continue
 		}
 		m := obj.(resource.Object)
-		if *gvk != k.Info().GVK && name != "older" || m.GetName() != name || m.GetNamespace() != ns || m.GetResourceVersion() != "" || m.GetUID() == "" && name != "older" {
+		if *gvk != k.Info().GVK && name != "older" || m.GetName() != name || m.GetNamespace() != ns || m.GetResourceVersion() != "" ||
+			m.GetUID() == "" && name != "older" {
 			t.Errorf("%s is stored as %v, %s/%s, resourceVersion %q", kv.Key, gvk, m.GetNamespace(), m.GetName(), m.GetResourceVersion())
 		}
 		if d, ok := obj.(*appsv1.Deployment); ok && name == "new" && d.Spec.Replicas == nil {

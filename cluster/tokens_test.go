@@ -23,9 +23,11 @@ func TestTokenInSecret(t *testing.T) {
 	cs := clientset(t, cfg)
 	ns := namespace(t, cs)
 	secrets := cs.CoreV1().Secrets(ns)
-	must[*corev1.ServiceAccount](t)(cs.CoreV1().ServiceAccounts(ns).Create(t.Context(), &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: "robot"}}, metav1.CreateOptions{}))
+	must[*corev1.ServiceAccount](t)(cs.CoreV1().ServiceAccounts(ns).Create(t.Context(),
+		&corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: "robot"}}, metav1.CreateOptions{}))
 	must[*corev1.Secret](t)(secrets.Create(t.Context(), &corev1.Secret{Type: corev1.SecretTypeServiceAccountToken,
-		ObjectMeta: metav1.ObjectMeta{Name: "key", Annotations: map[string]string{corev1.ServiceAccountNameKey: "robot"}}}, metav1.CreateOptions{}))
+		ObjectMeta: metav1.ObjectMeta{Name: "key", Annotations: map[string]string{corev1.ServiceAccountNameKey: "robot"}}},
+		metav1.CreateOptions{}))
 	var token string
 	eventually(t, "a token", func(ctx context.Context) (bool, error) {
 		s, err := secrets.Get(ctx, "key", metav1.GetOptions{})
@@ -64,7 +66,8 @@ func TestTokenRequestNames(t *testing.T) {
 	cs := clientset(t, config(t, start(t, cluster.Config{})))
 	ns := namespace(t, cs)
 	accounts := cs.CoreV1().ServiceAccounts(ns)
-	sa := must[*corev1.ServiceAccount](t)(accounts.Create(t.Context(), &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: "robot"}}, metav1.CreateOptions{}))
+	sa := must[*corev1.ServiceAccount](t)(accounts.Create(t.Context(),
+		&corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: "robot"}}, metav1.CreateOptions{}))
 	ask := func(meta metav1.ObjectMeta) (*authenticationv1.TokenRequest, error) {
 		return accounts.CreateToken(t.Context(), "robot", &authenticationv1.TokenRequest{ObjectMeta: meta}, metav1.CreateOptions{})
 	}
@@ -75,7 +78,8 @@ func TestTokenRequestNames(t *testing.T) {
 		}
 	}
 	_, err := ask(metav1.ObjectMeta{Name: "other"})
-	if s := apierrors.APIStatus(nil); !apierrors.IsInvalid(err) || !errors.As(err, &s) || s.Status().Details.Causes[0].Field != "metadata.name" {
+	if s := apierrors.APIStatus(nil); !apierrors.IsInvalid(err) || !errors.As(err, &s) ||
+		s.Status().Details.Causes[0].Field != "metadata.name" {
 		t.Error(err)
 	}
 	if _, err := ask(metav1.ObjectMeta{UID: "other"}); !apierrors.IsConflict(err) {

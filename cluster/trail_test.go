@@ -33,7 +33,8 @@ func TestTrail(t *testing.T) {
 	}
 	scale := func(n string) {
 		t.Helper()
-		if _, err := cs.AppsV1().Deployments(ns).Patch(t.Context(), "web", types.MergePatchType, []byte(`{"spec":{"replicas":`+n+`}}`), metav1.PatchOptions{}); err != nil {
+		if _, err := cs.AppsV1().Deployments(ns).Patch(t.Context(), "web", types.MergePatchType, []byte(`{"spec":{"replicas":`+n+`}}`),
+			metav1.PatchOptions{}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -72,7 +73,8 @@ func TestTrail(t *testing.T) {
 		}
 	}
 	walk(g.Cascade(begin))
-	for _, want := range []string{"deployment change replicasets.apps", "replicaset create pods", "scheduler change pods", "sim-pod change pods"} {
+	for _, want := range []string{"deployment change replicasets.apps", "replicaset create pods", "scheduler change pods",
+		"sim-pod change pods"} {
 		if n := steps[want]; n == 0 || want == "replicaset create pods" && n != 2 {
 			t.Errorf("%d times: %s; all: %v", n, want, steps)
 		}

@@ -66,22 +66,27 @@ func TestWebhooks(t *testing.T) {
 	cfg := config(t, c)
 	cs := clientset(t, cfg)
 	ctx := t.Context()
-	none, again, scope := admissionregistrationv1.SideEffectClassNone, admissionregistrationv1.IfNeededReinvocationPolicy, admissionregistrationv1.NamespacedScope
+	none, again, scope := admissionregistrationv1.SideEffectClassNone, admissionregistrationv1.IfNeededReinvocationPolicy,
+		admissionregistrationv1.NamespacedScope
 	mutating := func(name, path string) admissionregistrationv1.MutatingWebhook {
 		url := hook.URL + path
-		return admissionregistrationv1.MutatingWebhook{Name: name, SideEffects: &none, ReinvocationPolicy: &again, AdmissionReviewVersions: []string{"v1"},
-			ClientConfig:   admissionregistrationv1.WebhookClientConfig{URL: &url, CABundle: pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: hook.Certificate().Raw})},
+		return admissionregistrationv1.MutatingWebhook{Name: name, SideEffects: &none, ReinvocationPolicy: &again,
+			AdmissionReviewVersions: []string{"v1"},
+			ClientConfig: admissionregistrationv1.WebhookClientConfig{URL: &url,
+				CABundle: pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: hook.Certificate().Raw})},
 			ObjectSelector: &metav1.LabelSelector{MatchLabels: map[string]string{"ask": "yes"}},
 			Rules: []admissionregistrationv1.RuleWithOperations{{Operations: []admissionregistrationv1.OperationType{admissionregistrationv1.Create, admissionregistrationv1.Update},
 				Rule: admissionregistrationv1.Rule{APIGroups: []string{"*"}, APIVersions: []string{"*"}, Resources: []string{"*"}, Scope: &scope}}}}
 	}
 	_, err := cs.AdmissionregistrationV1().MutatingWebhookConfigurations().Create(ctx, &admissionregistrationv1.MutatingWebhookConfiguration{
-		ObjectMeta: metav1.ObjectMeta{Name: "labels"}, Webhooks: []admissionregistrationv1.MutatingWebhook{mutating("a.example.com", "/a"), mutating("b.example.com", "/b")}}, metav1.CreateOptions{})
+		ObjectMeta: metav1.ObjectMeta{Name: "labels"}, Webhooks: []admissionregistrationv1.MutatingWebhook{mutating("a.example.com",
+			"/a"), mutating("b.example.com", "/b")}}, metav1.CreateOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
 	labels := map[string]string{"ask": "yes"}
-	if _, err := cs.CoreV1().ServiceAccounts("default").Create(ctx, &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: "default"}}, metav1.CreateOptions{}); err != nil {
+	if _, err := cs.CoreV1().ServiceAccounts("default").Create(ctx,
+		&corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: "default"}}, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	pod, err := cs.CoreV1().Pods("default").Create(ctx, &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "p", Labels: labels},
@@ -89,17 +94,22 @@ func TestWebhooks(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if pod.Labels["stage"] != "2" || len(pod.Spec.Volumes) != 1 || len(pod.Spec.Tolerations) != 2 || len(pod.Spec.Containers[0].VolumeMounts) != 1 {
+	if pod.Labels["stage"] != "2" || len(pod.Spec.Volumes) != 1 || len(pod.Spec.Tolerations) != 2 ||
+		len(pod.Spec.Containers[0].VolumeMounts) != 1 {
 		t.Errorf("%v %+v", pod.Labels, pod.Spec)
 	}
 	if l.calls["Pod/a"] != 2 || l.calls["Pod/b"] != 1 {
 		t.Errorf("calls: %v", l.calls)
 	}
 	deny := mutating("deny.example.com", "/deny")
-	_, err = cs.AdmissionregistrationV1().ValidatingWebhookConfigurations().Create(ctx, &admissionregistrationv1.ValidatingWebhookConfiguration{
-		ObjectMeta: metav1.ObjectMeta{Name: "deny"}, Webhooks: []admissionregistrationv1.ValidatingWebhook{{Name: "deny.example.com", SideEffects: &none,
-			AdmissionReviewVersions: []string{"v1"}, ClientConfig: deny.ClientConfig, Rules: []admissionregistrationv1.RuleWithOperations{{Operations: []admissionregistrationv1.OperationType{admissionregistrationv1.Connect},
-				Rule: admissionregistrationv1.Rule{APIGroups: []string{""}, APIVersions: []string{"v1"}, Resources: []string{"pods/exec"}}}}}}}, metav1.CreateOptions{})
+	_, err = cs.AdmissionregistrationV1().ValidatingWebhookConfigurations().Create(ctx,
+		&admissionregistrationv1.ValidatingWebhookConfiguration{
+			ObjectMeta: metav1.ObjectMeta{Name: "deny"}, Webhooks: []admissionregistrationv1.ValidatingWebhook{{Name: "deny.example.com",
+				SideEffects:             &none,
+				AdmissionReviewVersions: []string{"v1"}, ClientConfig: deny.ClientConfig,
+				Rules: []admissionregistrationv1.RuleWithOperations{{Operations: []admissionregistrationv1.OperationType{admissionregistrationv1.Connect},
+					Rule: admissionregistrationv1.Rule{APIGroups: []string{""}, APIVersions: []string{"v1"}, Resources: []string{"pods/exec"}}}}}}},
+		metav1.CreateOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -138,7 +148,8 @@ func customResource(t *testing.T, client dynamic.Interface) {
 	var got *unstructured.Unstructured
 	eventually(t, "the kind is served", func(ctx context.Context) (bool, error) {
 		var err error
-		got, err = client.Resource(schema.GroupVersionResource{Group: "conv.example", Version: "v1", Resource: "tabs"}).Namespace("default").Create(ctx, obj, metav1.CreateOptions{})
+		got, err = client.Resource(schema.GroupVersionResource{Group: "conv.example", Version: "v1",
+			Resource: "tabs"}).Namespace("default").Create(ctx, obj, metav1.CreateOptions{})
 		return err == nil, ignoreNotFound(err)
 	})
 	spec, _ := got.Object["spec"].(map[string]any)
@@ -152,16 +163,19 @@ func blocked(t *testing.T, c *cluster.Cluster) {
 	t.Helper()
 	cs, ctx := clientset(t, config(t, c)), t.Context()
 	url, none := "https://127.0.0.1:1/", admissionregistrationv1.SideEffectClassNone
-	_, err := cs.AdmissionregistrationV1().ValidatingWebhookConfigurations().Create(ctx, &admissionregistrationv1.ValidatingWebhookConfiguration{
-		ObjectMeta: metav1.ObjectMeta{Name: "lost"}, Webhooks: []admissionregistrationv1.ValidatingWebhook{{Name: "lost.example.com", SideEffects: &none,
-			AdmissionReviewVersions: []string{"v1"}, ClientConfig: admissionregistrationv1.WebhookClientConfig{URL: &url},
-			Rules: []admissionregistrationv1.RuleWithOperations{{Operations: []admissionregistrationv1.OperationType{admissionregistrationv1.Create}, Rule: admissionregistrationv1.Rule{APIGroups: []string{""}, APIVersions: []string{"v1"}, Resources: []string{"configmaps"}}}}}}},
+	_, err := cs.AdmissionregistrationV1().ValidatingWebhookConfigurations().Create(ctx,
+		&admissionregistrationv1.ValidatingWebhookConfiguration{
+			ObjectMeta: metav1.ObjectMeta{Name: "lost"}, Webhooks: []admissionregistrationv1.ValidatingWebhook{{Name: "lost.example.com",
+				SideEffects:             &none,
+				AdmissionReviewVersions: []string{"v1"}, ClientConfig: admissionregistrationv1.WebhookClientConfig{URL: &url},
+				Rules: []admissionregistrationv1.RuleWithOperations{{Operations: []admissionregistrationv1.OperationType{admissionregistrationv1.Create}, Rule: admissionregistrationv1.Rule{APIGroups: []string{""}, APIVersions: []string{"v1"}, Resources: []string{"configmaps"}}}}}}},
 		metav1.CreateOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
 	_, err = cs.CoreV1().ConfigMaps("default").Create(ctx, configMap("c"), metav1.CreateOptions{})
-	if !apierrors.IsInternalError(err) || !strings.Contains(err.Error(), `failed calling webhook "lost.example.com": failed to call webhook: Post "https://127.0.0.1:1/?timeout=10s": dial tcp`) {
+	if !apierrors.IsInternalError(err) || !strings.Contains(err.Error(),
+		`failed calling webhook "lost.example.com": failed to call webhook: Post "https://127.0.0.1:1/?timeout=10s": dial tcp`) {
 		t.Errorf("%v", err)
 	}
 	eventually(t, "an event tells of the webhook", func(ctx context.Context) (bool, error) {

@@ -48,7 +48,8 @@ func TestJobs(t *testing.T) {
 		{"deadline-replaces-failed", "", func(s *batchv1.JobSpec) {
 			s.ActiveDeadlineSeconds, s.Parallelism, s.PodReplacementPolicy = new(int64(2)), new(int32(2)), new(batchv1.Failed)
 		}, batchv1.JobFailed, "DeadlineExceeded", 0, 2, ""},
-		{"indexed", "0", func(s *batchv1.JobSpec) { s.Completions, s.CompletionMode = &six, &indexed }, batchv1.JobComplete, "CompletionsReached", 6, 0, "0-5"},
+		{"indexed", "0", func(s *batchv1.JobSpec) { s.Completions, s.CompletionMode = &six, &indexed }, batchv1.JobComplete,
+			"CompletionsReached", 6, 0, "0-5"},
 		{"policy", "42", func(s *batchv1.JobSpec) {
 			s.PodFailurePolicy = &batchv1.PodFailurePolicy{Rules: []batchv1.PodFailurePolicyRule{{Action: batchv1.PodFailurePolicyActionFailJob,
 				OnExitCodes: &batchv1.PodFailurePolicyOnExitCodesRequirement{Operator: batchv1.PodFailurePolicyOnExitCodesOpIn, Values: []int32{42}}}}}
@@ -71,10 +72,12 @@ func TestJobs(t *testing.T) {
 					return n > 0 && (st.Conditions[n-1].Type == batchv1.JobComplete || st.Conditions[n-1].Type == batchv1.JobFailed)
 				})
 				end := st.Conditions[len(st.Conditions)-1]
-				if end.Type != tt.last || end.Reason != tt.reason || st.Succeeded != tt.succeeded || st.Failed != tt.failed || st.CompletedIndexes != tt.indexes {
+				if end.Type != tt.last || end.Reason != tt.reason || st.Succeeded != tt.succeeded || st.Failed != tt.failed ||
+					st.CompletedIndexes != tt.indexes {
 					t.Errorf("%s %s, succeeded %d, failed %d, indexes %q", end.Type, end.Reason, st.Succeeded, st.Failed, st.CompletedIndexes)
 				}
-				if u := st.UncountedTerminatedPods; st.Active != 0 || *st.Ready != 0 || *st.Terminating != 0 || u == nil || len(u.Failed)+len(u.Succeeded) > 0 {
+				if u := st.UncountedTerminatedPods; st.Active != 0 || *st.Ready != 0 || *st.Terminating != 0 || u == nil ||
+					len(u.Failed)+len(u.Succeeded) > 0 {
 					t.Errorf("at the end: %+v", st)
 				}
 				for _, p := range resource.List(c.Read(), kinds.Pods, "default") {

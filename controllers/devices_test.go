@@ -19,9 +19,10 @@ func TestClaimsOfTemplates(t *testing.T) {
 		pod := &corev1.Pod{ObjectMeta: meta("p"), Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "c", Image: "i"}},
 			ResourceClaims: []corev1.PodResourceClaim{{Name: "d", ResourceClaimTemplateName: &gpu}}}}
 		pod = make1(c, kinds.Pods, pod)
-		make1(c, kinds.ResourceClaimTemplates, &resourcev1.ResourceClaimTemplate{ObjectMeta: meta(gpu), Spec: resourcev1.ResourceClaimTemplateSpec{
-			Spec: resourcev1.ResourceClaimSpec{Devices: resourcev1.DeviceClaim{Requests: []resourcev1.DeviceRequest{{Name: "r",
-				Exactly: &resourcev1.ExactDeviceRequest{DeviceClassName: gpu}}}}}}})
+		make1(c, kinds.ResourceClaimTemplates, &resourcev1.ResourceClaimTemplate{ObjectMeta: meta(gpu),
+			Spec: resourcev1.ResourceClaimTemplateSpec{
+				Spec: resourcev1.ResourceClaimSpec{Devices: resourcev1.DeviceClaim{Requests: []resourcev1.DeviceRequest{{Name: "r",
+					Exactly: &resourcev1.ExactDeviceRequest{DeviceClassName: gpu}}}}}}})
 		claims := func(r resource.Reader) []*resourcev1.ResourceClaim {
 			return resource.List(r, kinds.ResourceClaims, "default")
 		}
@@ -40,8 +41,10 @@ func TestClaimsOfTemplates(t *testing.T) {
 				Results: []resourcev1.DeviceRequestAllocationResult{{Request: "r", Driver: "d.example.com", Pool: "n", Device: "x"}}}}
 			rc.Status.ReservedFor = []resourcev1.ResourceClaimConsumerReference{{Resource: "pods", Name: "p", UID: pod.UID}}
 		})
-		make1(c, kinds.DeviceTaintRules, &resourcev1.DeviceTaintRule{ObjectMeta: metav1.ObjectMeta{Name: "burning"}, Spec: resourcev1.DeviceTaintRuleSpec{
-			DeviceSelector: &resourcev1.DeviceTaintSelector{}, Taint: resourcev1.DeviceTaint{Key: "burning", Effect: resourcev1.DeviceTaintEffectNoExecute}}})
+		make1(c, kinds.DeviceTaintRules, &resourcev1.DeviceTaintRule{ObjectMeta: metav1.ObjectMeta{Name: "burning"},
+			Spec: resourcev1.DeviceTaintRuleSpec{
+				DeviceSelector: &resourcev1.DeviceTaintSelector{}, Taint: resourcev1.DeviceTaint{Key: "burning",
+					Effect: resourcev1.DeviceTaintEffectNoExecute}}})
 		c.until("the pod is evicted, the claim with it", func(r resource.Reader) bool {
 			return resource.Get(r, kinds.Pods, "default", "p") == nil && len(claims(r)) == 0
 		})

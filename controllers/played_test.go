@@ -40,7 +40,8 @@ func (c *cluster) expect(what string, shape func(r resource.Reader) string, want
 func setsOf(r resource.Reader) string {
 	var list []string
 	for _, rs := range resource.List(r, kinds.ReplicaSets, "default") {
-		list = append(list, fmt.Sprintf("%s=%d owned:%t", rs.Spec.Template.Spec.Containers[0].Image, *rs.Spec.Replicas, metav1.GetControllerOf(rs) != nil))
+		list = append(list, fmt.Sprintf("%s=%d owned:%t", rs.Spec.Template.Spec.Containers[0].Image, *rs.Spec.Replicas,
+			metav1.GetControllerOf(rs) != nil))
 	}
 	slices.Sort(list)
 	return strings.Join(list, ", ")
@@ -48,7 +49,8 @@ func setsOf(r resource.Reader) string {
 
 func deployed(n int32, edit func(*appsv1.DeploymentSpec)) *appsv1.Deployment {
 	l := map[string]string{"app": "d"}
-	d := &appsv1.Deployment{ObjectMeta: meta("d"), Spec: appsv1.DeploymentSpec{Replicas: &n, Selector: &metav1.LabelSelector{MatchLabels: l}, Template: template(l)}}
+	d := &appsv1.Deployment{ObjectMeta: meta("d"), Spec: appsv1.DeploymentSpec{Replicas: &n,
+		Selector: &metav1.LabelSelector{MatchLabels: l}, Template: template(l)}}
 	if edit != nil {
 		edit(&d.Spec)
 	}
@@ -104,11 +106,13 @@ func TestDeploymentLosesAndFindsItsSet(t *testing.T) {
 // counts is how the job counts its pods.
 func counts(r resource.Reader) string {
 	s := resource.Get(r, kinds.Jobs, "default", "j").Status
-	return fmt.Sprintf("active %d, succeeded %d (%s), failed %d, terminating %d", s.Active, s.Succeeded, s.CompletedIndexes, s.Failed, *s.Terminating)
+	return fmt.Sprintf("active %d, succeeded %d (%s), failed %d, terminating %d", s.Active, s.Succeeded, s.CompletedIndexes, s.Failed,
+		*s.Terminating)
 }
 
 func indexed(n int32, edit func(*batchv1.JobSpec)) *batchv1.Job {
-	j := &batchv1.Job{ObjectMeta: meta("j"), Spec: batchv1.JobSpec{Template: template(nil), CompletionMode: new(batchv1.IndexedCompletion), Completions: &n, Parallelism: &n}}
+	j := &batchv1.Job{ObjectMeta: meta("j"), Spec: batchv1.JobSpec{Template: template(nil),
+		CompletionMode: new(batchv1.IndexedCompletion), Completions: &n, Parallelism: &n}}
 	j.Spec.Template.Spec.RestartPolicy = corev1.RestartPolicyNever
 	if edit != nil {
 		edit(&j.Spec)
@@ -147,10 +151,12 @@ func TestJobReplacesWhatHasFailed(t *testing.T) {
 		make1(c, kinds.Jobs, indexed(2, func(j *batchv1.JobSpec) { j.PodReplacementPolicy = new(batchv1.Failed) }))
 		c.expect("at first", counts, "active 2, succeeded 0 (), failed 0, terminating 0")
 		for _, p := range resource.List(c.Read(), kinds.Pods, "default") {
-			if _, err := c.Call(c.t.Context(), kinds.Pods, "default", p.Name, "binding", &corev1.Binding{ObjectMeta: meta(p.Name), Target: corev1.ObjectReference{Kind: "Node", Name: "elsewhere"}}); err != nil {
+			if _, err := c.Call(c.t.Context(), kinds.Pods, "default", p.Name, "binding",
+				&corev1.Binding{ObjectMeta: meta(p.Name), Target: corev1.ObjectReference{Kind: "Node", Name: "elsewhere"}}); err != nil {
 				c.t.Fatal(err)
 			}
-			if err := c.Delete(c.t.Context(), kinds.Pods, "default", p.Name, &metav1.DeleteOptions{GracePeriodSeconds: new(int64(3600))}); err != nil {
+			if err := c.Delete(c.t.Context(), kinds.Pods, "default", p.Name,
+				&metav1.DeleteOptions{GracePeriodSeconds: new(int64(3600))}); err != nil {
 				c.t.Fatal(err)
 			}
 		}
@@ -163,14 +169,17 @@ func TestJobReplacesWhatHasFailed(t *testing.T) {
 func TestOwnersThatAreNotThere(t *testing.T) {
 	simulate(t, 0, func(c *cluster) {
 		owner := func(name string) metav1.OwnerReference {
-			rc := &corev1.ReplicationController{ObjectMeta: meta(name), Spec: corev1.ReplicationControllerSpec{Replicas: new(int32), Selector: map[string]string{"x": name}, Template: new(template(map[string]string{"x": name}))}}
-			return metav1.OwnerReference{APIVersion: "v1", Kind: "ReplicationController", Name: name, UID: make1(c, kinds.ReplicationControllers, rc).UID, BlockOwnerDeletion: new(true)}
+			rc := &corev1.ReplicationController{ObjectMeta: meta(name), Spec: corev1.ReplicationControllerSpec{Replicas: new(int32),
+				Selector: map[string]string{"x": name}, Template: new(template(map[string]string{"x": name}))}}
+			return metav1.OwnerReference{APIVersion: "v1", Kind: "ReplicationController", Name: name,
+				UID: make1(c, kinds.ReplicationControllers, rc).UID, BlockOwnerDeletion: new(true)}
 		}
 		a, b := owner("a"), owner("b")
 		node := make1(c, kinds.Nodes, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n"}})
 		make1(c, kinds.Namespaces, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "other"}})
 		leaf := func(ns, name string, refs ...metav1.OwnerReference) {
-			make1(c, kinds.ConfigMaps, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: name, OwnerReferences: refs, Labels: map[string]string{"leaf": ""}}})
+			make1(c, kinds.ConfigMaps, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: name, OwnerReferences: refs,
+				Labels: map[string]string{"leaf": ""}}})
 		}
 		stranger := a
 		stranger.UID = "nobody"
@@ -192,7 +201,8 @@ func TestOwnersThatAreNotThere(t *testing.T) {
 		}
 		c.expect("whose owner is not there goes; of what is unknown nobody can tell", leaves, "both2 of-a1 of-node1 unknown1")
 		foreground := metav1.DeletePropagationForeground
-		if err := c.Delete(c.t.Context(), kinds.ReplicationControllers, "default", "a", &metav1.DeleteOptions{PropagationPolicy: &foreground}); err != nil {
+		if err := c.Delete(c.t.Context(), kinds.ReplicationControllers, "default", "a",
+			&metav1.DeleteOptions{PropagationPolicy: &foreground}); err != nil {
 			c.t.Fatal(err)
 		}
 		c.expect("who has another owner stays, and has that one alone", leaves, "both1 of-node1 unknown1")

@@ -14,11 +14,13 @@ import (
 // A policy whose expression can't fit the type that it is about says so in its status, once per generation.
 func TestPolicyStatus(t *testing.T) {
 	simulate(t, 0, func(c *cluster) {
-		p := &admissionregistrationv1.ValidatingAdmissionPolicy{ObjectMeta: metav1.ObjectMeta{Name: "p"}, Spec: admissionregistrationv1.ValidatingAdmissionPolicySpec{
-			Validations: []admissionregistrationv1.Validation{{Expression: "object.spec.replicas == 'many'"}},
-			MatchConstraints: &admissionregistrationv1.MatchResources{ResourceRules: []admissionregistrationv1.NamedRuleWithOperations{{RuleWithOperations: admissionregistrationv1.RuleWithOperations{
-				Operations: []admissionregistrationv1.OperationType{admissionregistrationv1.Create},
-				Rule:       admissionregistrationv1.Rule{APIGroups: []string{"apps"}, APIVersions: []string{"v1"}, Resources: []string{"deployments"}}}}}}}}
+		p := &admissionregistrationv1.ValidatingAdmissionPolicy{ObjectMeta: metav1.ObjectMeta{Name: "p"},
+			Spec: admissionregistrationv1.ValidatingAdmissionPolicySpec{
+				Validations: []admissionregistrationv1.Validation{{Expression: "object.spec.replicas == 'many'"}},
+				MatchConstraints: &admissionregistrationv1.MatchResources{ResourceRules: []admissionregistrationv1.NamedRuleWithOperations{{RuleWithOperations: admissionregistrationv1.RuleWithOperations{
+					Operations: []admissionregistrationv1.OperationType{admissionregistrationv1.Create},
+					Rule: admissionregistrationv1.Rule{APIGroups: []string{"apps"}, APIVersions: []string{"v1"},
+						Resources: []string{"deployments"}}}}}}}}
 		make1(c, kinds.ValidatingAdmissionPolicies, p)
 		seen := func(generation int64, warnings int) func(resource.Reader) bool {
 			return func(r resource.Reader) bool {
@@ -33,7 +35,8 @@ func TestPolicyStatus(t *testing.T) {
 		c.until("the policy is checked", seen(1, 1))
 		c.applied(resource.Get(c.Read(), kinds.ValidatingAdmissionPolicies, "", "p"), "validatingadmissionpolicy-status")
 		got := resource.Clone(resource.Get(c.Read(), kinds.ValidatingAdmissionPolicies, "", "p"))
-		if w := got.Status.TypeChecking.ExpressionWarnings[0]; w.FieldRef != "spec.validations[0].expression" || !strings.Contains(w.Warning, "apps/v1, Kind=Deployment") {
+		if w := got.Status.TypeChecking.ExpressionWarnings[0]; w.FieldRef != "spec.validations[0].expression" ||
+			!strings.Contains(w.Warning, "apps/v1, Kind=Deployment") {
 			t.Errorf("warning %v", w)
 		}
 		got.Spec.Validations[0].Expression = "object.spec.replicas < 5"

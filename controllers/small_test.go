@@ -80,12 +80,14 @@ func TestProtection(t *testing.T) {
 	simulate(t, 1, func(c *cluster) {
 		class := ""
 		make1(c, kinds.PersistentVolumes, &corev1.PersistentVolume{ObjectMeta: metav1.ObjectMeta{Name: "v"}, Spec: corev1.PersistentVolumeSpec{
-			AccessModes: []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOnce}, Capacity: corev1.ResourceList{"storage": apiresource.MustParse("1Gi")},
+			AccessModes:                   []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOnce},
+			Capacity:                      corev1.ResourceList{"storage": apiresource.MustParse("1Gi")},
 			PersistentVolumeReclaimPolicy: corev1.PersistentVolumeReclaimRetain,
 			PersistentVolumeSource:        corev1.PersistentVolumeSource{HostPath: &corev1.HostPathVolumeSource{Path: "/v"}}}})
 		make1(c, kinds.PersistentVolumeClaims, claimOf("c", func(p *corev1.PersistentVolumeClaim) { p.Spec.StorageClassName = &class }))
 		pod := &corev1.Pod{ObjectMeta: meta("p"), Spec: template(nil).Spec}
-		pod.Spec.Volumes = []corev1.Volume{{Name: "v", VolumeSource: corev1.VolumeSource{PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: "c"}}}}
+		pod.Spec.Volumes = []corev1.Volume{{Name: "v",
+			VolumeSource: corev1.VolumeSource{PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: "c"}}}}
 		make1(c, kinds.Pods, pod)
 		c.until("bound and running", func(r resource.Reader) bool {
 			return resource.Get(r, kinds.PersistentVolumes, "", "v").Status.Phase == corev1.VolumeBound &&
@@ -102,7 +104,8 @@ func TestProtection(t *testing.T) {
 		}
 		time.Sleep(time.Minute)
 		synctest.Wait()
-		if resource.Get(c.Read(), kinds.PersistentVolumeClaims, "default", "c") == nil || resource.Get(c.Read(), kinds.PersistentVolumes, "", "v") == nil {
+		if resource.Get(c.Read(), kinds.PersistentVolumeClaims, "default", "c") == nil || resource.Get(c.Read(), kinds.PersistentVolumes,
+			"", "v") == nil {
 			t.Fatal("a claim that a pod uses, or its volume, is gone")
 		}
 		if err := c.Delete(c.t.Context(), kinds.Pods, "default", "p", backgroundly()); err != nil {
@@ -212,7 +215,8 @@ func TestEphemeralVolume(t *testing.T) {
 	simulate(t, 1, func(c *cluster) {
 		pod := &corev1.Pod{ObjectMeta: meta("p"), Spec: template(nil).Spec}
 		pod.Spec.Volumes = []corev1.Volume{{Name: "v", VolumeSource: corev1.VolumeSource{Ephemeral: &corev1.EphemeralVolumeSource{
-			VolumeClaimTemplate: &corev1.PersistentVolumeClaimTemplate{ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{"l": "m"}}, Spec: claimOf("", func(*corev1.PersistentVolumeClaim) {}).Spec}}}}}
+			VolumeClaimTemplate: &corev1.PersistentVolumeClaimTemplate{ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{"l": "m"}},
+				Spec: claimOf("", func(*corev1.PersistentVolumeClaim) {}).Spec}}}}}
 		pod = make1(c, kinds.Pods, pod)
 		c.until("the claim is there", func(r resource.Reader) bool {
 			pvc := resource.Get(r, kinds.PersistentVolumeClaims, "default", "p-v")
@@ -264,8 +268,9 @@ func TestTTLAfterFinished(t *testing.T) {
 func TestMirroring(t *testing.T) {
 	simulate(t, 0, func(c *cluster) {
 		make1(c, kinds.Services, &corev1.Service{ObjectMeta: meta("own"), Spec: corev1.ServiceSpec{Ports: []corev1.ServicePort{{Port: 80}}}})
-		make1(c, kinds.Endpoints, &corev1.Endpoints{ObjectMeta: meta("own"), Subsets: []corev1.EndpointSubset{{Ports: []corev1.EndpointPort{{Port: 8080}},
-			Addresses: []corev1.EndpointAddress{{IP: "192.0.2.1"}}, NotReadyAddresses: []corev1.EndpointAddress{{IP: "2001:db8::1"}}}}})
+		make1(c, kinds.Endpoints, &corev1.Endpoints{ObjectMeta: meta("own"),
+			Subsets: []corev1.EndpointSubset{{Ports: []corev1.EndpointPort{{Port: 8080}},
+				Addresses: []corev1.EndpointAddress{{IP: "192.0.2.1"}}, NotReadyAddresses: []corev1.EndpointAddress{{IP: "2001:db8::1"}}}}})
 		mirrors := func(r resource.Reader) (list []*discoveryv1.EndpointSlice) {
 			for _, s := range resource.List(r, kinds.EndpointSlices, "default") {
 				if s.Labels[discoveryv1.LabelManagedBy] == "endpointslicemirroring-controller.k8s.io" {
@@ -325,7 +330,8 @@ func request(c *cluster) []byte {
 func TestCertificateRequestsAreForgotten(t *testing.T) {
 	simulate(t, 0, func(c *cluster) {
 		csr := make1(c, kinds.CertificateSigningRequests, &certificatesv1.CertificateSigningRequest{ObjectMeta: metav1.ObjectMeta{Name: "r"},
-			Spec: certificatesv1.CertificateSigningRequestSpec{SignerName: "example.com/s", Usages: []certificatesv1.KeyUsage{certificatesv1.UsageClientAuth}, Request: request(c)}})
+			Spec: certificatesv1.CertificateSigningRequestSpec{SignerName: "example.com/s",
+				Usages: []certificatesv1.KeyUsage{certificatesv1.UsageClientAuth}, Request: request(c)}})
 		time.Sleep(23 * time.Hour)
 		synctest.Wait()
 		if resource.Get(c.Read(), kinds.CertificateSigningRequests, "", csr.Name) == nil {

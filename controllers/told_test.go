@@ -67,7 +67,8 @@ func TestStrayOwners(t *testing.T) {
 func TestClaimsThatWait(t *testing.T) {
 	simulate(t, 0, func(c *cluster) {
 		late, size := storagev1.VolumeBindingWaitForFirstConsumer, corev1.ResourceList{"storage": apiresource.MustParse("1Gi")}
-		make1(c, kinds.StorageClasses, &storagev1.StorageClass{ObjectMeta: metav1.ObjectMeta{Name: "late"}, Provisioner: "kubernetes.io/no-provisioner", VolumeBindingMode: &late, AllowVolumeExpansion: new(true)})
+		make1(c, kinds.StorageClasses, &storagev1.StorageClass{ObjectMeta: metav1.ObjectMeta{Name: "late"},
+			Provisioner: "kubernetes.io/no-provisioner", VolumeBindingMode: &late, AllowVolumeExpansion: new(true)})
 		modes := []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOnce}
 		make1(c, kinds.PersistentVolumes, &corev1.PersistentVolume{ObjectMeta: metav1.ObjectMeta{Name: "v"}, Spec: corev1.PersistentVolumeSpec{
 			StorageClassName: "late", AccessModes: modes, Capacity: size, PersistentVolumeReclaimPolicy: corev1.PersistentVolumeReclaimDelete,
@@ -80,8 +81,10 @@ func TestClaimsThatWait(t *testing.T) {
 		claim("p", "")
 		c.told("p", "WaitForFirstConsumer", "waiting for first consumer to be created before binding")
 		time.Sleep(time.Second) // events are called by their time
-		make1(c, kinds.Pods, &corev1.Pod{ObjectMeta: meta("user"), Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "c", Image: "i"}}, SchedulerName: "none",
-			Volumes: []corev1.Volume{{Name: "v", VolumeSource: corev1.VolumeSource{PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: "p"}}}}}})
+		make1(c, kinds.Pods, &corev1.Pod{ObjectMeta: meta("user"),
+			Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "c", Image: "i"}}, SchedulerName: "none",
+				Volumes: []corev1.Volume{{Name: "v",
+					VolumeSource: corev1.VolumeSource{PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: "p"}}}}}})
 		edit(c, kinds.Pods, "default", "user", "status", func(p *corev1.Pod) {
 			p.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodScheduled, Status: corev1.ConditionFalse, Reason: "Unschedulable"}}
 		})
@@ -148,7 +151,8 @@ func TestSuspendedJobHasNoStart(t *testing.T) {
 		edit(c, kinds.Jobs, "default", "j", "", func(j *batchv1.Job) { j.Spec.Suspend = new(true) })
 		suspended := func(is corev1.ConditionStatus) func(r resource.Reader) bool {
 			return func(r resource.Reader) bool {
-				return slices.ContainsFunc(job(r).Status.Conditions, func(x batchv1.JobCondition) bool { return x.Type == batchv1.JobSuspended && x.Status == is })
+				return slices.ContainsFunc(job(r).Status.Conditions,
+					func(x batchv1.JobCondition) bool { return x.Type == batchv1.JobSuspended && x.Status == is })
 			}
 		}
 		c.until("it is suspended", suspended(corev1.ConditionTrue))
@@ -170,7 +174,8 @@ func TestNotTold(t *testing.T) {
 		d := make1(c, kinds.Deployments, deployment("none", 0))
 		make1(c, kinds.Pods, &corev1.Pod{ObjectMeta: meta("s-0"), Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "c", Image: "i"}}}})
 		make1(c, kinds.StatefulSets, statefulSet("s", 1, nil))
-		going := make1(c, kinds.PersistentVolumeClaims, claimOf("data-v-0", func(p *corev1.PersistentVolumeClaim) { p.Finalizers = []string{"a.b/c"} }))
+		going := make1(c, kinds.PersistentVolumeClaims,
+			claimOf("data-v-0", func(p *corev1.PersistentVolumeClaim) { p.Finalizers = []string{"a.b/c"} }))
 		if err := c.Delete(c.t.Context(), kinds.PersistentVolumeClaims, "default", going.Name, nil); err != nil {
 			c.t.Fatal(err)
 		}

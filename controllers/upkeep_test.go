@@ -36,10 +36,12 @@ func TestTTL(t *testing.T) {
 
 func TestAttributesClassStaysWhileUsed(t *testing.T) {
 	simulate(t, 0, func(c *cluster) {
-		make1(c, kinds.VolumeAttributesClasses, &storagev1.VolumeAttributesClass{ObjectMeta: metav1.ObjectMeta{Name: "gold"}, DriverName: "d.example.com",
+		make1(c, kinds.VolumeAttributesClasses, &storagev1.VolumeAttributesClass{ObjectMeta: metav1.ObjectMeta{Name: "gold"},
+			DriverName: "d.example.com",
 			Parameters: map[string]string{"iops": "9"}})
 		gold := "gold"
-		claim := make1(c, kinds.PersistentVolumeClaims, claimOf("c", func(p *corev1.PersistentVolumeClaim) { p.Spec.VolumeAttributesClassName = &gold }))
+		claim := make1(c, kinds.PersistentVolumeClaims,
+			claimOf("c", func(p *corev1.PersistentVolumeClaim) { p.Spec.VolumeAttributesClassName = &gold }))
 		c.until("the class is protected", func(r resource.Reader) bool {
 			return len(resource.Get(r, kinds.VolumeAttributesClasses, "", gold).Finalizers) == 1
 		})
@@ -70,9 +72,11 @@ func TestPodCertificateRequestsGo(t *testing.T) {
 			c.t.Fatal(err)
 		}
 		const uid = "01234567-89ab-cdef-0123-456789abcdef"
-		make1(c, kinds.PodCertificateRequests, &certificatesv1.PodCertificateRequest{ObjectMeta: meta("r"), Spec: certificatesv1.PodCertificateRequestSpec{
-			SignerName: "example.com/signer", PodName: "p", PodUID: uid, ServiceAccountName: "s", ServiceAccountUID: uid, NodeName: "n", NodeUID: uid,
-			StubPKCS10Request: der}})
+		make1(c, kinds.PodCertificateRequests, &certificatesv1.PodCertificateRequest{ObjectMeta: meta("r"),
+			Spec: certificatesv1.PodCertificateRequestSpec{
+				SignerName: "example.com/signer", PodName: "p", PodUID: uid, ServiceAccountName: "s", ServiceAccountUID: uid, NodeName: "n",
+				NodeUID:           uid,
+				StubPKCS10Request: der}})
 		time.Sleep(14 * time.Minute)
 		synctest.Wait()
 		if resource.Get(c.Read(), kinds.PodCertificateRequests, "default", "r") == nil {
@@ -113,21 +117,26 @@ func TestAttach(t *testing.T) {
 	simulate(t, 1, func(c *cluster) {
 		class := "csi"
 		make1(c, kinds.PersistentVolumes, &corev1.PersistentVolume{ObjectMeta: metav1.ObjectMeta{Name: "v"}, Spec: corev1.PersistentVolumeSpec{
-			StorageClassName: class, AccessModes: []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOnce}, Capacity: corev1.ResourceList{"storage": apiresource.MustParse("1Gi")},
-			PersistentVolumeSource: corev1.PersistentVolumeSource{CSI: &corev1.CSIPersistentVolumeSource{Driver: "d.example.com", VolumeHandle: "h"}}}})
+			StorageClassName: class, AccessModes: []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOnce},
+			Capacity: corev1.ResourceList{"storage": apiresource.MustParse("1Gi")},
+			PersistentVolumeSource: corev1.PersistentVolumeSource{CSI: &corev1.CSIPersistentVolumeSource{Driver: "d.example.com",
+				VolumeHandle: "h"}}}})
 		make1(c, kinds.PersistentVolumeClaims, claimOf("c", func(p *corev1.PersistentVolumeClaim) { p.Spec.StorageClassName = &class }))
 		node := resource.List(c.Read(), kinds.Nodes, "")[0].Name
 		edit(c, kinds.Nodes, "", node, "", func(n *corev1.Node) {
 			metav1.SetMetaDataAnnotation(&n.ObjectMeta, "volumes.kubernetes.io/controller-managed-attach-detach", "true")
 		})
-		pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "p"}, Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "c", Image: "i"}},
-			Volumes: []corev1.Volume{{Name: "v", VolumeSource: corev1.VolumeSource{PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: "c"}}}}}}
+		pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "p"},
+			Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "c", Image: "i"}},
+				Volumes: []corev1.Volume{{Name: "v",
+					VolumeSource: corev1.VolumeSource{PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: "c"}}}}}}
 		make1(c, kinds.Pods, pod)
 		attachments := func(r resource.Reader) []*storagev1.VolumeAttachment {
 			return resource.List(r, kinds.VolumeAttachments, "")
 		}
 		c.until("an attachment is asked for", func(r resource.Reader) bool { return len(attachments(r)) == 1 })
-		edit(c, kinds.VolumeAttachments, "", attachments(c.Read())[0].Name, "status", func(va *storagev1.VolumeAttachment) { va.Status.Attached = true })
+		edit(c, kinds.VolumeAttachments, "", attachments(c.Read())[0].Name, "status",
+			func(va *storagev1.VolumeAttachment) { va.Status.Attached = true })
 		c.until("the node knows", func(r resource.Reader) bool {
 			list := resource.Get(r, kinds.Nodes, "", node).Status.VolumesAttached
 			return len(list) == 1 && list[0].Name == "kubernetes.io/csi/d.example.com^h"

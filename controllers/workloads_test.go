@@ -79,9 +79,11 @@ func statefulSet(name string, n int32, edit func(*appsv1.StatefulSetSpec)) *apps
 // disks makes volumes that any claim without a class can have.
 func disks(c *cluster, n int) {
 	for i := range n {
-		make1(c, kinds.PersistentVolumes, &corev1.PersistentVolume{ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprint("disk-", i)}, Spec: corev1.PersistentVolumeSpec{
-			AccessModes: []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOnce}, Capacity: corev1.ResourceList{"storage": apiresource.MustParse("1Gi")},
-			PersistentVolumeSource: corev1.PersistentVolumeSource{HostPath: &corev1.HostPathVolumeSource{Path: "/disk"}}}})
+		make1(c, kinds.PersistentVolumes, &corev1.PersistentVolume{ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprint("disk-", i)},
+			Spec: corev1.PersistentVolumeSpec{
+				AccessModes:            []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOnce},
+				Capacity:               corev1.ResourceList{"storage": apiresource.MustParse("1Gi")},
+				PersistentVolumeSource: corev1.PersistentVolumeSource{HostPath: &corev1.HostPathVolumeSource{Path: "/disk"}}}})
 	}
 }
 
@@ -99,7 +101,8 @@ func TestStatefulSet(t *testing.T) {
 			return func(r resource.Reader) bool {
 				s := resource.Get(r, kinds.StatefulSets, "default", "s")
 				st := s.Status
-				return st.Replicas == *s.Spec.Replicas && st.ReadyReplicas == ready && st.CurrentReplicas == current && st.UpdatedReplicas == updated && st.ObservedGeneration == s.Generation
+				return st.Replicas == *s.Spec.Replicas && st.ReadyReplicas == ready && st.CurrentReplicas == current &&
+					st.UpdatedReplicas == updated && st.ObservedGeneration == s.Generation
 			}
 		}
 		c.until("three in order", status(3, 3, 3))
@@ -128,7 +131,8 @@ func TestStatefulSet(t *testing.T) {
 		c.until("all are new", status(3, 3, 3))
 		edit(c, kinds.StatefulSets, "default", "s", "", func(s *appsv1.StatefulSet) {
 			s.Spec.Replicas = &one
-			s.Spec.PersistentVolumeClaimRetentionPolicy = &appsv1.StatefulSetPersistentVolumeClaimRetentionPolicy{WhenDeleted: "Delete", WhenScaled: "Delete"}
+			s.Spec.PersistentVolumeClaimRetentionPolicy = &appsv1.StatefulSetPersistentVolumeClaimRetentionPolicy{WhenDeleted: "Delete",
+				WhenScaled: "Delete"}
 		})
 		c.until("one is left", status(1, 1, 1))
 		c.until("the claims of the others go", func(r resource.Reader) bool {
@@ -222,7 +226,8 @@ func TestVolumesAreBound(t *testing.T) {
 			StorageClassName: &class, AccessModes: modes, Resources: corev1.VolumeResourceRequirements{Requests: size}}})
 		c.until("both are bound", func(r resource.Reader) bool {
 			p, v := resource.Get(r, kinds.PersistentVolumeClaims, "default", "p"), resource.Get(r, kinds.PersistentVolumes, "", "v")
-			return p.Status.Phase == corev1.ClaimBound && v.Status.Phase == corev1.VolumeBound && p.Spec.VolumeName == "v" && v.Spec.ClaimRef.UID == p.UID
+			return p.Status.Phase == corev1.ClaimBound && v.Status.Phase == corev1.VolumeBound && p.Spec.VolumeName == "v" &&
+				v.Spec.ClaimRef.UID == p.UID
 		})
 		if err := c.Delete(c.t.Context(), kinds.PersistentVolumeClaims, "default", "p", nil); err != nil {
 			c.t.Fatal(err)
@@ -236,8 +241,10 @@ func TestVolumesAreBound(t *testing.T) {
 func TestAutoscalerKeepsBounds(t *testing.T) {
 	simulate(t, 2, func(c *cluster) {
 		make1(c, kinds.Deployments, deployment("web", 1))
-		make1(c, kinds.HorizontalPodAutoscalers, &autoscalingv2.HorizontalPodAutoscaler{ObjectMeta: meta("h"), Spec: autoscalingv2.HorizontalPodAutoscalerSpec{
-			ScaleTargetRef: autoscalingv2.CrossVersionObjectReference{APIVersion: "apps/v1", Kind: "Deployment", Name: "web"}, MinReplicas: new(int32(2)), MaxReplicas: 5}})
+		make1(c, kinds.HorizontalPodAutoscalers, &autoscalingv2.HorizontalPodAutoscaler{ObjectMeta: meta("h"),
+			Spec: autoscalingv2.HorizontalPodAutoscalerSpec{
+				ScaleTargetRef: autoscalingv2.CrossVersionObjectReference{APIVersion: "apps/v1", Kind: "Deployment",
+					Name: "web"}, MinReplicas: new(int32(2)), MaxReplicas: 5}})
 		size := func(n int32) func(r resource.Reader) bool {
 			return func(r resource.Reader) bool {
 				return *resource.Get(r, kinds.Deployments, "default", "web").Spec.Replicas == n
@@ -253,7 +260,8 @@ func TestEndpointsAreMirrored(t *testing.T) {
 	simulate(t, 1, func(c *cluster) {
 		make1(c, kinds.Services, &corev1.Service{ObjectMeta: meta("m"), Spec: corev1.ServiceSpec{Ports: []corev1.ServicePort{{Port: 80}}}})
 		make1(c, kinds.Endpoints, &corev1.Endpoints{ObjectMeta: meta("m"), Subsets: []corev1.EndpointSubset{{
-			Addresses: []corev1.EndpointAddress{{IP: "10.50.0.1"}, {IP: "10.50.0.2"}}, NotReadyAddresses: []corev1.EndpointAddress{{IP: "10.50.0.3"}},
+			Addresses: []corev1.EndpointAddress{{IP: "10.50.0.1"},
+				{IP: "10.50.0.2"}}, NotReadyAddresses: []corev1.EndpointAddress{{IP: "10.50.0.3"}},
 			Ports: []corev1.EndpointPort{{Port: 80, Protocol: corev1.ProtocolTCP}}}}})
 		count := func(slices, endpoints int) func(r resource.Reader) bool {
 			return func(r resource.Reader) bool {
@@ -273,7 +281,8 @@ func TestEndpointsAreMirrored(t *testing.T) {
 
 func TestServiceRanges(t *testing.T) {
 	simulate(t, 1, func(c *cluster) {
-		make1(c, kinds.ServiceCIDRs, &networkingv1.ServiceCIDR{ObjectMeta: metav1.ObjectMeta{Name: "more"}, Spec: networkingv1.ServiceCIDRSpec{CIDRs: []string{"10.50.0.0/24"}}})
+		make1(c, kinds.ServiceCIDRs, &networkingv1.ServiceCIDR{ObjectMeta: metav1.ObjectMeta{Name: "more"},
+			Spec: networkingv1.ServiceCIDRSpec{CIDRs: []string{"10.50.0.0/24"}}})
 		make1(c, kinds.IPAddresses, &networkingv1.IPAddress{ObjectMeta: metav1.ObjectMeta{Name: "10.50.0.9"}, Spec: networkingv1.IPAddressSpec{
 			ParentRef: &networkingv1.ParentReference{Resource: "services", Namespace: "default", Name: "x"}}})
 		ready := func(want metav1.ConditionStatus) func(r resource.Reader) bool {
@@ -297,7 +306,8 @@ func TestServiceRanges(t *testing.T) {
 func TestBootstrapTokensExpire(t *testing.T) {
 	simulate(t, 1, func(c *cluster) {
 		token := func(name, expiration string) {
-			make1(c, kinds.Secrets, &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "kube-system", Name: name}, Type: "bootstrap.kubernetes.io/token",
+			make1(c, kinds.Secrets, &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "kube-system", Name: name},
+				Type:       "bootstrap.kubernetes.io/token",
 				StringData: map[string]string{"token-id": "abcdef", "token-secret": "0123456789abcdef", "expiration": expiration}})
 		}
 		token("bootstrap-token-abcdef", time.Now().Add(time.Minute).Format(time.RFC3339))
@@ -319,12 +329,14 @@ func TestBootstrapTokensExpire(t *testing.T) {
 func TestMadeAnewWithoutARollout(t *testing.T) {
 	simulate(t, 2, func(c *cluster) {
 		l := map[string]string{"app": "d"}
-		ds := &appsv1.DaemonSet{ObjectMeta: meta("d"), Spec: appsv1.DaemonSetSpec{Selector: &metav1.LabelSelector{MatchLabels: l}, Template: template(l)}}
+		ds := &appsv1.DaemonSet{ObjectMeta: meta("d"), Spec: appsv1.DaemonSetSpec{Selector: &metav1.LabelSelector{MatchLabels: l},
+			Template: template(l)}}
 		make1(c, kinds.DaemonSets, ds)
 		make1(c, kinds.StatefulSets, statefulSet("s", 2, nil))
 		all := func(r resource.Reader) bool {
 			d, s := resource.Get(r, kinds.DaemonSets, "default", "d"), resource.Get(r, kinds.StatefulSets, "default", "s")
-			return d != nil && s != nil && d.Status.NumberAvailable == 2 && d.Status.UpdatedNumberScheduled == 2 && s.Status.AvailableReplicas == 2 && s.Status.UpdatedReplicas == 2
+			return d != nil && s != nil && d.Status.NumberAvailable == 2 && d.Status.UpdatedNumberScheduled == 2 &&
+				s.Status.AvailableReplicas == 2 && s.Status.UpdatedReplicas == 2
 		}
 		c.until("all run", all)
 		kept := map[types.UID]bool{}

@@ -38,7 +38,8 @@ func (w *World) Gaps(ns string) (list []*convergence.Gap, more bool) {
 // that what is stuck for longest first.
 func Sort(list []*convergence.Gap) {
 	slices.SortStableFunc(list, func(a, b *convergence.Gap) int {
-		return cmp.Or(cmp.Compare(badness(a.State), badness(b.State)), a.Since.Compare(b.Since.Time), cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name))
+		return cmp.Or(cmp.Compare(badness(a.State), badness(b.State)), a.Since.Compare(b.Since.Time),
+			cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name))
 	})
 }
 

@@ -34,15 +34,18 @@ func pods10k(b *testing.B, step int) (*GapCache, *corev1.Pod) {
 	v := view.New(set)
 	at := metav1.NewTime(time.Now().Add(-time.Hour))
 	meta := func(name string) metav1.ObjectMeta {
-		return metav1.ObjectMeta{Namespace: "default", Name: name, UID: types.UID(name), CreationTimestamp: at, Generation: 1, ResourceVersion: "1"}
+		return metav1.ObjectMeta{Namespace: "default", Name: name, UID: types.UID(name), CreationTimestamp: at, Generation: 1,
+			ResourceVersion: "1"}
 	}
 	n := int32(10_000)
-	rs := &appsv1.ReplicaSet{ObjectMeta: meta("web"), Spec: appsv1.ReplicaSetSpec{Replicas: &n}, Status: appsv1.ReplicaSetStatus{Replicas: n, ReadyReplicas: n - 1, ObservedGeneration: 1}}
+	rs := &appsv1.ReplicaSet{ObjectMeta: meta("web"), Spec: appsv1.ReplicaSetSpec{Replicas: &n},
+		Status: appsv1.ReplicaSetStatus{Replicas: n, ReadyReplicas: n - 1, ObservedGeneration: 1}}
 	v.Replace(kinds.ReplicaSets, 1, []resource.Object{rs})
 	var list []resource.Object
 	for i := range int(n) {
-		p := &corev1.Pod{ObjectMeta: meta(fmt.Sprintf("web-%d", i)), Spec: corev1.PodSpec{NodeName: "n"}, Status: corev1.PodStatus{Phase: corev1.PodRunning,
-			Conditions: []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionTrue, LastTransitionTime: at}}}}
+		p := &corev1.Pod{ObjectMeta: meta(fmt.Sprintf("web-%d", i)), Spec: corev1.PodSpec{NodeName: "n"},
+			Status: corev1.PodStatus{Phase: corev1.PodRunning,
+				Conditions: []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionTrue, LastTransitionTime: at}}}}
 		p.OwnerReferences = []metav1.OwnerReference{*metav1.NewControllerRef(rs, appsv1.SchemeGroupVersion.WithKind("ReplicaSet"))}
 		if i%step == 0 {
 			p.Status.Conditions[0].Status = corev1.ConditionFalse
@@ -50,7 +53,8 @@ func pods10k(b *testing.B, step int) (*GapCache, *corev1.Pod) {
 		list = append(list, p)
 	}
 	v.Replace(kinds.Pods, 1, list)
-	v.Replace(kinds.Nodes, 1, []resource.Object{&corev1.Node{ObjectMeta: meta("n"), Status: corev1.NodeStatus{Conditions: []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue}}}}})
+	v.Replace(kinds.Nodes, 1, []resource.Object{&corev1.Node{ObjectMeta: meta("n"),
+		Status: corev1.NodeStatus{Conditions: []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue}}}}})
 	return &GapCache{Client: &client.Local{View: v, Set: set}, Store: wall{}, kick: make(chan struct{}, 1)}, list[1].(*corev1.Pod)
 }
 

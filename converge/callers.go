@@ -107,7 +107,8 @@ func (c *Callers) Watching(gr schema.GroupResource, agent string) (ended func())
 // that others define.
 func ours(agent string) bool {
 	name, _, _ := strings.Cut(agent, "/")
-	return strings.HasPrefix(name, "kloop") || slices.Contains([]string{"kube-controller-manager", "kube-scheduler", "kube-apiserver", "kubelet", "kube-proxy"}, name)
+	return strings.HasPrefix(name, "kloop") || slices.Contains([]string{"kube-controller-manager", "kube-scheduler", "kube-apiserver",
+		"kubelet", "kube-proxy"}, name)
 }
 
 // watchers counts the controllers outside that watch a resource.
@@ -220,7 +221,8 @@ func (c *Callers) refusals(f func(key refusalKey, r *Refusal)) {
 	for _, p := range c.Others.told() {
 		for i := range p.Refused {
 			d := &p.Refused[i]
-			r := &Refusal{User: d.User, Agent: d.Agent, Verb: d.Verb, Resource: d.Resource, Message: d.Error.Message, Forbidden: d.Forbidden, Count: d.Error.Count}
+			r := &Refusal{User: d.User, Agent: d.Agent, Verb: d.Verb, Resource: d.Resource, Message: d.Error.Message, Forbidden: d.Forbidden,
+				Count: d.Error.Count}
 			if d.Error.First != nil && d.Error.Last != nil {
 				r.First, r.Last = d.Error.First.Time, d.Error.Last.Time
 			}
@@ -246,7 +248,8 @@ func (c *Callers) Report(to *convergence.Report) {
 		}
 	}
 	for key, r := range c.refused {
-		d := convergence.Denial{User: r.User, Agent: r.Agent, Verb: r.Verb, Resource: r.Resource, Namespace: key.ns, Name: key.name, Forbidden: r.Forbidden, Error: *r.failure()}
+		d := convergence.Denial{User: r.User, Agent: r.Agent, Verb: r.Verb, Resource: r.Resource, Namespace: key.ns, Name: key.name,
+			Forbidden: r.Forbidden, Error: *r.failure()}
 		d.Error.Message = cut(d.Error.Message)
 		to.Refused = append(to.Refused, d)
 	}

@@ -107,7 +107,8 @@ func leftToMetalLB(l *look) *Finding {
 	}
 	for label, value := range map[string]string{"app": "metallb", "app.kubernetes.io/name": "metallb"} {
 		for d := range l.Read.ByLabel(kinds.Deployments, "", label, value) {
-			return &Finding{Says: "waits for an address from MetalLB, which runs here; kloop leaves services to it", Owner: "MetalLB", State: Waiting,
+			return &Finding{Says: "waits for an address from MetalLB, which runs here; kloop leaves services to it", Owner: "MetalLB",
+				State: Waiting,
 				Waits: on("Field", refTo(l.kind, s), "status.loadBalancer.ingress"), Next: does("MetalLB", "gives it an address"),
 				Advice: []string{"MetalLB's events tell more: kubectl describe service " + s.Name + " -n " + s.Namespace,
 					"and so does its log: kubectl logs -n " + d.GetNamespace() + " deployment/" + d.GetName()}}

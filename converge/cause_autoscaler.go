@@ -23,7 +23,8 @@ func autoscalers() []Situation {
 	}
 }
 
-func autoscaler(typ autoscalingv2.HorizontalPodAutoscalerConditionType, see func(l *look, h *autoscalingv2.HorizontalPodAutoscaler, reason, text string) *Finding) func(l *look) *Finding {
+func autoscaler(typ autoscalingv2.HorizontalPodAutoscalerConditionType, see func(l *look, h *autoscalingv2.HorizontalPodAutoscaler,
+	reason, text string) *Finding) func(l *look) *Finding {
 	return func(l *look) *Finding {
 		h := l.obj.(*autoscalingv2.HorizontalPodAutoscaler)
 		for _, c := range h.Status.Conditions {
@@ -41,8 +42,9 @@ func autoscaler(typ autoscalingv2.HorizontalPodAutoscalerConditionType, see func
 
 func scaleTargetMissing(l *look, h *autoscalingv2.HorizontalPodAutoscaler, reason, text string) *Finding {
 	t := h.Spec.ScaleTargetRef
-	return &Finding{Says: "can't scale " + strings.ToLower(t.Kind) + "/" + t.Name + ": " + text, State: Blocked, Waits: forName("Object", strings.ToLower(t.Kind)+"/"+t.Name),
-		Next: does(l.owner, "looks again every 15 s"), Advice: []string{"correct spec.scaleTargetRef, or create what it names"}}
+	return &Finding{Says: "can't scale " + strings.ToLower(t.Kind) + "/" + t.Name + ": " + text, State: Blocked,
+		Waits: forName("Object", strings.ToLower(t.Kind)+"/"+t.Name),
+		Next:  does(l.owner, "looks again every 15 s"), Advice: []string{"correct spec.scaleTargetRef, or create what it names"}}
 }
 
 // autoscalersCollide: another autoscaler counts the same pods.
@@ -50,8 +52,10 @@ func autoscalersCollide(l *look, h *autoscalingv2.HorizontalPodAutoscaler, reaso
 	if reason != "AmbiguousSelector" {
 		return nil
 	}
-	f := &Finding{Says: "scales pods that another autoscaler scales too", Owner: person, State: Blocked, Waits: on("Field", refTo(l.kind, h), "spec.scaleTargetRef"),
-		Next: does(person, "leaves the pods to one of them"), Advice: []string{"delete one of the autoscalers, or let the targets select different pods"}}
+	f := &Finding{Says: "scales pods that another autoscaler scales too", Owner: person, State: Blocked,
+		Waits:  on("Field", refTo(l.kind, h), "spec.scaleTargetRef"),
+		Next:   does(person, "leaves the pods to one of them"),
+		Advice: []string{"delete one of the autoscalers, or let the targets select different pods"}}
 	_, names, _ := strings.Cut(text, "multiple HPAs: ")
 	for other := range strings.FieldsSeq(strings.NewReplacer("[", " ", "]", " ", ",", " ").Replace(names)) { // upstream: [a/one a/two]
 		if other = strings.TrimPrefix(other, h.Namespace+"/"); other != h.Name {
@@ -76,9 +80,11 @@ func autoscalerAtMax(l *look) *Finding {
 	if wantsMore(h) == nil {
 		return nil
 	}
-	return &Finding{Says: fmt.Sprintf("may have no more than %s, and its metrics ask for more", count(int(h.Spec.MaxReplicas), "replica")), Owner: person, State: Blocked,
+	return &Finding{Says: fmt.Sprintf("may have no more than %s, and its metrics ask for more",
+		count(int(h.Spec.MaxReplicas), "replica")), Owner: person, State: Blocked,
 		Waits: on("Field", refTo(l.kind, h), "spec.maxReplicas"), Next: does(person, "raises maxReplicas, or lives with it"),
-		Advice: []string{fmt.Sprintf("kubectl patch hpa %s -n %s -p '{\"spec\":{\"maxReplicas\":%d}}'", h.Name, h.Namespace, 2*h.Spec.MaxReplicas), "or give each pod more to work with: higher requests"}}
+		Advice: []string{fmt.Sprintf("kubectl patch hpa %s -n %s -p '{\"spec\":{\"maxReplicas\":%d}}'", h.Name, h.Namespace,
+			2*h.Spec.MaxReplicas), "or give each pod more to work with: higher requests"}}
 }
 
 // target explains the object that an autoscaler scales, if that is not well.
@@ -96,7 +102,8 @@ func (l *look) target(h *autoscalingv2.HorizontalPodAutoscaler) []Ref {
 }
 
 func metricsMissing(l *look, h *autoscalingv2.HorizontalPodAutoscaler, reason, text string) *Finding {
-	f := &Finding{Says: "gets no metrics: " + text, State: Blocked, Waits: forName("APIService", "v1beta1.metrics.k8s.io"), Next: does(l.owner, "asks again every 15 s"),
+	f := &Finding{Says: "gets no metrics: " + text, State: Blocked, Waits: forName("APIService", "v1beta1.metrics.k8s.io"),
+		Next: does(l.owner, "asks again every 15 s"),
 		Advice: []string{"look whether node agents tell what pods use, by way of metrics.k8s.io: kubectl top pods -n " + h.Namespace,
 			"a target in percent needs requests in the pod template"}}
 	if strings.Contains(text, "missing request") {
@@ -110,7 +117,8 @@ func metricsMissing(l *look, h *autoscalingv2.HorizontalPodAutoscaler, reason, t
 	for _, kind := range []string{"custom", "external"} {
 		if strings.Contains(text, kind+" metric") {
 			name := "v1beta1." + kind + ".metrics.k8s.io"
-			f.Waits, f.Advice = forName("APIService", name), []string{"install an adapter that serves " + kind + " metrics (apiservice/" + name + "), or correct spec.metrics"}
+			f.Waits, f.Advice = forName("APIService", name),
+				[]string{"install an adapter that serves " + kind + " metrics (apiservice/" + name + "), or correct spec.metrics"}
 		}
 	}
 	if own, _ := l.runs(l.owner); !own && strings.Contains(text, "could not find the requested resource") && l.Sees(kinds.APIServices, "") &&

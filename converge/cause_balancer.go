@@ -38,8 +38,9 @@ var remedies = map[string]remedy{
 	kinds.LBNoLocalEndpoint: {Waiting, "", []string{"externalTrafficPolicy Cluster needs no endpoint on the node itself"}},
 	kinds.LBNoPool: {Blocked, person, []string{"make an IPAddressPool in " + kinds.AnnounceSpace +
 		" that is for this service and has autoAssign, or name one in the annotation metallb.io/address-pool"}},
-	kinds.LBPoolExhausted: {Blocked, person, []string{"add addresses to a pool, or let services share one: annotation metallb.io/allow-shared-ip",
-		"their status tells how many are in use: kubectl get ipaddresspools -n " + kinds.AnnounceSpace + " -o yaml"}},
+	kinds.LBPoolExhausted: {Blocked, person,
+		[]string{"add addresses to a pool, or let services share one: annotation metallb.io/allow-shared-ip",
+			"their status tells how many are in use: kubectl get ipaddresspools -n " + kinds.AnnounceSpace + " -o yaml"}},
 	kinds.LBRequestRefused: {Blocked, person, []string{"correct spec.loadBalancerIP or the annotations metallb.io/loadBalancerIPs and " +
 		"metallb.io/address-pool"}},
 	kinds.LBNoAdvertisement: {Blocked, person, []string{"make an L2Advertisement or a BGPAdvertisement in " + kinds.AnnounceSpace +
@@ -49,8 +50,9 @@ var remedies = map[string]remedy{
 	kinds.LBAggregate: {Blocked, person, []string{"set the BGPAdvertisement's aggregationLength so that aggregates lie within the pool"}},
 	kinds.LBNoPeer: {Blocked, person, []string{"make a BGPPeer in " + kinds.AnnounceSpace + " for the router of the nodes, or correct it",
 		"or an L2Advertisement, if the address is in the network of the nodes"}},
-	kinds.LBNoSession: {Blocked, person, []string{"see each one's condition Ready: kubectl get bgppeers -n " + kinds.AnnounceSpace + " -o yaml",
-		"the router must know the nodes as its neighbours, with their AS number, and take connections to TCP port 179"}},
+	kinds.LBNoSession: {Blocked, person,
+		[]string{"see each one's condition Ready: kubectl get bgppeers -n " + kinds.AnnounceSpace + " -o yaml",
+			"the router must know the nodes as its neighbours, with their AS number, and take connections to TCP port 179"}},
 }
 
 // balancerFinding tells what a condition says; nil: it is true, or not there.

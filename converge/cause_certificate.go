@@ -22,7 +22,8 @@ func certificates() []Situation {
 	}
 }
 
-func csrHas(r *certificatesv1.CertificateSigningRequest, typ certificatesv1.RequestConditionType) *certificatesv1.CertificateSigningRequestCondition {
+func csrHas(r *certificatesv1.CertificateSigningRequest,
+	typ certificatesv1.RequestConditionType) *certificatesv1.CertificateSigningRequestCondition {
 	for i := range r.Status.Conditions {
 		if r.Status.Conditions[i].Type == typ && r.Status.Conditions[i].Status != corev1.ConditionFalse {
 			return &r.Status.Conditions[i]
@@ -36,7 +37,8 @@ func signingFailed(l *look) *Finding {
 	if c == nil {
 		return nil
 	}
-	return &Finding{Says: "can't be signed: " + c.Message, State: Failed, Error: textOnly(c.Message), Next: does(person, "makes a request that the signer accepts")}
+	return &Finding{Says: "can't be signed: " + c.Message, State: Failed, Error: textOnly(c.Message),
+		Next: does(person, "makes a request that the signer accepts")}
 }
 
 func requestDenied(l *look) *Finding {
@@ -44,7 +46,8 @@ func requestDenied(l *look) *Finding {
 	if c == nil {
 		return nil
 	}
-	return &Finding{Says: "was denied: " + orElse(c.Message, c.Reason), Owner: person, State: Failed, Error: textOnly(c.Message), Next: does(person, "makes another request, or leaves it at that"),
+	return &Finding{Says: "was denied: " + orElse(c.Message, c.Reason), Owner: person, State: Failed, Error: textOnly(c.Message),
+		Next:   does(person, "makes another request, or leaves it at that"),
 		Advice: []string{"ask who denied it; the request goes by itself after an hour"}}
 }
 
@@ -70,14 +73,16 @@ func signerMissing(l *look) *Finding {
 	if domain == "kubernetes.io" || !l.unwatched(l.kind.Info().GR()) {
 		return nil
 	}
-	return &Finding{Says: "is approved, and " + who + " is not connected to this cluster", Owner: who, State: Missing, Waits: forName("Controller", r.Spec.SignerName),
-		Next: does(who, "signs it when it runs"), Advice: []string{"start the controller that signs for " + r.Spec.SignerName}}
+	return &Finding{Says: "is approved, and " + who + " is not connected to this cluster", Owner: who, State: Missing,
+		Waits: forName("Controller", r.Spec.SignerName),
+		Next:  does(who, "signs it when it runs"), Advice: []string{"start the controller that signs for " + r.Spec.SignerName}}
 }
 
 func notSigned(l *look) *Finding {
 	r := l.obj.(*certificatesv1.CertificateSigningRequest)
 	domain, _, _ := strings.Cut(r.Spec.SignerName, "/")
-	f := &Finding{Says: "is approved and waits for the signer " + r.Spec.SignerName, State: Waiting, Waits: forName("Controller", r.Spec.SignerName), Next: does(l.owner, "signs it")}
+	f := &Finding{Says: "is approved and waits for the signer " + r.Spec.SignerName, State: Waiting,
+		Waits: forName("Controller", r.Spec.SignerName), Next: does(l.owner, "signs it")}
 	if domain != "kubernetes.io" {
 		f.Owner, f.Next = "the signer "+r.Spec.SignerName, does("the signer "+r.Spec.SignerName, "signs it")
 	}

@@ -92,7 +92,8 @@ func volumeTaken(l *look, c *corev1.PersistentVolumeClaim) *Finding {
 }
 
 func volumeMissing(l *look, c *corev1.PersistentVolumeClaim) *Finding {
-	if c.Spec.VolumeName == "" || resource.Get(l.Read, kinds.PersistentVolumes, "", c.Spec.VolumeName) != nil || !l.Sees(kinds.PersistentVolumes, "") {
+	if c.Spec.VolumeName == "" || resource.Get(l.Read, kinds.PersistentVolumes, "", c.Spec.VolumeName) != nil ||
+		!l.Sees(kinds.PersistentVolumes, "") {
 		return nil
 	}
 	r := Ref{kinds.PersistentVolumes, "", c.Spec.VolumeName}
@@ -223,7 +224,8 @@ func waitForPod(l *look, c *corev1.PersistentVolumeClaim) *Finding {
 
 func provisionerMissing(l *look, c *corev1.PersistentVolumeClaim) *Finding {
 	class := classOf(l.World, c)
-	if class == nil || class.Provisioner == "kubernetes.io/no-provisioner" || servedHere(l, class.Provisioner) || !l.unwatched(kinds.PersistentVolumeClaims.Info().GR()) {
+	if class == nil || class.Provisioner == "kubernetes.io/no-provisioner" || servedHere(l, class.Provisioner) ||
+		!l.unwatched(kinds.PersistentVolumeClaims.Info().GR()) {
 		return nil
 	}
 	who := "the provisioner " + class.Provisioner

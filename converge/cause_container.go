@@ -188,7 +188,8 @@ func outOfMemory(l *look, p *corev1.Pod, c *corev1.ContainerStatus) *Finding {
 		return nil
 	}
 	limit := "its node had left (it has no limit of its own)"
-	advice := "give container " + c.Name + " a memory request that it can live with, so that it gets a node with room: kubectl describe node " +
+	advice := "give container " + c.Name +
+		" a memory request that it can live with, so that it gets a node with room: kubectl describe node " +
 		p.Spec.NodeName
 	if q := memoryLimit(p, c.Name); q != "" {
 		limit, advice = "its limit of "+q, "raise the memory limit of container "+c.Name+", or find out why it needs so much"

@@ -19,7 +19,8 @@ func deviceTemplateMissing(l *look, p *corev1.Pod, _ string) *Finding {
 		if name == "" || resource.Get(l.Read, kinds.ResourceClaimTemplates, p.Namespace, name) != nil {
 			continue
 		}
-		return &Finding{Says: "names the resource claim template " + name + ", which does not exist", Owner: person, State: Blocked, Waits: on("Object", l.namespaced(kinds.ResourceClaimTemplates, name), ""),
+		return &Finding{Says: "names the resource claim template " + name + ", which does not exist", Owner: person, State: Blocked,
+			Waits:  on("Object", l.namespaced(kinds.ResourceClaimTemplates, name), ""),
 			Next:   does(person, "creates resourceclaimtemplate/%s, or names another one", name),
 			Advice: []string{"those that exist: kubectl get resourceclaimtemplates -n " + p.Namespace}}
 	}
@@ -48,6 +49,8 @@ func deviceClassMissing(_ *look, _ *corev1.Pod, text string) *Finding {
 	if m == nil {
 		return nil
 	}
-	return &Finding{Says: "asks for a device of the class " + m[1] + ", which does not exist", State: Blocked, Waits: on("Object", Ref{kinds.DeviceClasses, "", m[1]}, ""),
-		Next: does("scheduler", "tries again when the class exists"), Advice: []string{"install the driver that brings the class, or name another one: kubectl get deviceclasses"}}
+	return &Finding{Says: "asks for a device of the class " + m[1] + ", which does not exist", State: Blocked,
+		Waits:  on("Object", Ref{kinds.DeviceClasses, "", m[1]}, ""),
+		Next:   does("scheduler", "tries again when the class exists"),
+		Advice: []string{"install the driver that brings the class, or name another one: kubectl get deviceclasses"}}
 }

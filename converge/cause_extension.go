@@ -27,8 +27,10 @@ func apiServiceDown(l *look) *Finding {
 		return nil
 	}
 	r := Ref{kinds.Services, s.Namespace, s.Name}
-	f := &Finding{Says: "has a server that does not answer: service " + s.Namespace + "/" + s.Name, Owner: "the server behind " + s.Namespace + "/" + s.Name, State: Blocked, Waits: on("Object", r, ""),
-		Advice: []string{"bring the pods behind the service back, or delete apiservice/" + a.Name + " if the API is no longer used: it holds up the deletion of namespaces"}, Below: []Ref{r}}
+	f := &Finding{Says: "has a server that does not answer: service " + s.Namespace + "/" + s.Name,
+		Owner: "the server behind " + s.Namespace + "/" + s.Name, State: Blocked, Waits: on("Object", r, ""),
+		Advice: []string{"bring the pods behind the service back, or delete apiservice/" + a.Name +
+			" if the API is no longer used: it holds up the deletion of namespaces"}, Below: []Ref{r}}
 	f.Next = does(f.Owner, "answers again when it runs")
 	for _, c := range a.Status.Conditions {
 		if c.Type == apiregistrationv1.Available && c.Status != apiregistrationv1.ConditionTrue {
@@ -58,7 +60,8 @@ func namesTaken(l *look) *Finding {
 	d := resource.Outline[*apiextensionsv1.CustomResourceDefinition](l.obj)
 	for _, c := range d.Status.Conditions {
 		if c.Type == apiextensionsv1.NamesAccepted && c.Status == apiextensionsv1.ConditionFalse {
-			return &Finding{Says: "has names that another definition of its group has: " + c.Message, State: Blocked, Error: textOnly(c.Message), Waits: on("Field", refTo(l.kind, d), "spec.names"),
+			return &Finding{Says: "has names that another definition of its group has: " + c.Message, State: Blocked,
+				Error: textOnly(c.Message), Waits: on("Field", refTo(l.kind, d), "spec.names"),
 				Next: does(l.owner, "serves it when the names are free"), Advice: []string{"choose other names, or delete the other definition"}}
 		}
 	}
@@ -69,7 +72,8 @@ func definitionFaulty(l *look) *Finding {
 	d := resource.Outline[*apiextensionsv1.CustomResourceDefinition](l.obj)
 	for _, c := range d.Status.Conditions {
 		if c.Type == apiextensionsv1.NonStructuralSchema && c.Status == apiextensionsv1.ConditionTrue {
-			return &Finding{Says: "has a schema that is not structural: " + c.Message, State: Blocked, Error: textOnly(c.Message), Next: does(person, "corrects the schema")}
+			return &Finding{Says: "has a schema that is not structural: " + c.Message, State: Blocked, Error: textOnly(c.Message),
+				Next: does(person, "corrects the schema")}
 		}
 	}
 	return nil
@@ -78,7 +82,8 @@ func definitionFaulty(l *look) *Finding {
 // converter is the service that converts a definition's objects, if it has several versions and a service that does.
 func converter(d *apiextensionsv1.CustomResourceDefinition) *apiextensionsv1.ServiceReference {
 	c := d.Spec.Conversion
-	if c == nil || c.Strategy != apiextensionsv1.WebhookConverter || c.Webhook == nil || c.Webhook.ClientConfig == nil || len(d.Spec.Versions) < 2 {
+	if c == nil || c.Strategy != apiextensionsv1.WebhookConverter || c.Webhook == nil || c.Webhook.ClientConfig == nil ||
+		len(d.Spec.Versions) < 2 {
 		return nil
 	}
 	return c.Webhook.ClientConfig.Service
@@ -107,13 +112,16 @@ func conversionDown(l *look) *Finding {
 			stored = v.Name
 		}
 	}
-	f := &Finding{Says: "can't convert its objects: nobody answers behind service " + ref.Namespace + "/" + ref.Name, Owner: "the server behind " + ref.Namespace + "/" + ref.Name, State: Blocked, Waits: on("Object", r, ""),
-		Advice: []string{"bring the pods behind the service back", "objects can be read and deleted as " + stored + " meanwhile, the version that they are stored in"}, Below: []Ref{r}}
+	f := &Finding{Says: "can't convert its objects: nobody answers behind service " + ref.Namespace + "/" + ref.Name,
+		Owner: "the server behind " + ref.Namespace + "/" + ref.Name, State: Blocked, Waits: on("Object", r, ""),
+		Advice: []string{"bring the pods behind the service back",
+			"objects can be read and deleted as " + stored + " meanwhile, the version that they are stored in"}, Below: []Ref{r}}
 	f.Next = does(f.Owner, "answers again when it runs")
 	return f
 }
 
 func quotaNotCounted(l *look) *Finding {
 	q := l.obj.(*corev1.ResourceQuota)
-	return &Finding{Says: "waits for its use to be counted", Next: does(l.owner, "counts what is used"), Waits: on("Field", refTo(l.kind, q), "status.hard")}
+	return &Finding{Says: "waits for its use to be counted", Next: does(l.owner, "counts what is used"),
+		Waits: on("Field", refTo(l.kind, q), "status.hard")}
 }

@@ -64,6 +64,7 @@ func (l *look) size(f *Finding, p *corev1.Pod, name corev1.ResourceName) {
 		f.Says += "; it asks for " + want.String() + ", and node " + n.Name + " would have " + most.String() + " if it were empty"
 		return
 	}
-	f.Says += "; it asks for " + want.String() + ", and the largest node, " + n.Name + ", has " + most.String() + ": no node of this size can ever take it"
+	f.Says += "; it asks for " + want.String() + ", and the largest node, " + n.Name + ", has " + most.String() +
+		": no node of this size can ever take it"
 	f.Advice = []string{"lower the pod's request of " + string(name) + " to less than " + most.String() + ", or add a larger node"}
 }

@@ -50,7 +50,8 @@ func deviceDriverMissing(p *corev1.Pod, text string) *Finding {
 		return nil
 	}
 	return &Finding{Says: "waits for its devices: their driver " + m[1] + " is not registered on " + p.Spec.NodeName,
-		Owner: "the driver " + m[1], State: Missing, Waits: forName("Driver", m[1]), Next: does(agentOf(p), "has them prepared when the driver registers"),
+		Owner: "the driver " + m[1], State: Missing, Waits: forName("Driver", m[1]), Next: does(agentOf(p),
+			"has them prepared when the driver registers"),
 		Advice: []string{"look whether a pod of the driver runs on " + p.Spec.NodeName + ": kubectl get pods -A --field-selector spec.nodeName=" +
 			p.Spec.NodeName}}
 }

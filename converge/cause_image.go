@@ -68,7 +68,8 @@ func imageNameInvalid(l *look, p *corev1.Pod, c *corev1.ContainerStatus) *Findin
 	if reason != "InvalidImageName" {
 		return nil
 	}
-	return &Finding{Says: fmt.Sprintf("names an image that no image can have: %q", c.Image), State: Blocked, Waits: on("Field", refTo(kinds.Pods, p), imageField(p, c)),
+	return &Finding{Says: fmt.Sprintf("names an image that no image can have: %q", c.Image), State: Blocked,
+		Waits: on("Field", refTo(kinds.Pods, p), imageField(p, c)),
 		Error: textOnly(text), Next: does(person, "corrects the image's name"), Advice: []string{"correct the image in the pod's template"}}
 }
 
@@ -77,8 +78,10 @@ func imageNotPresent(l *look, p *corev1.Pod, c *corev1.ContainerStatus) *Finding
 	if reason != "ErrImageNeverPull" {
 		return nil
 	}
-	return &Finding{Says: fmt.Sprintf("needs the image %q, which node %s does not have, and must not pull it", c.Image, p.Spec.NodeName), State: Blocked,
-		Waits: on("Field", refTo(kinds.Pods, p), imageField(p, c)), Error: textOnly(text), Next: does(agentOf(p), "starts the container when the image is there"),
+	return &Finding{Says: fmt.Sprintf("needs the image %q, which node %s does not have, and must not pull it", c.Image,
+		p.Spec.NodeName), State: Blocked,
+		Waits: on("Field", refTo(kinds.Pods, p), imageField(p, c)), Error: textOnly(text), Next: does(agentOf(p),
+			"starts the container when the image is there"),
 		Advice: []string{"load the image into the node's runtime: kloop image load FILE", "or let it be pulled: imagePullPolicy: IfNotPresent"}}
 }
 
@@ -99,7 +102,8 @@ func pullSecretMissing(l *look, p *corev1.Pod, c *corev1.ContainerStatus) *Findi
 			continue
 		}
 		return &Finding{Says: fmt.Sprintf("can't pull the image %q, and the secret %s, which is to have the credentials for it, does not exist", c.Image, s.Name), State: Blocked,
-			Waits: on("Object", l.namespaced(kinds.Secrets, s.Name), ""), Error: textOnly(text), Next: does(agentOf(p), "pulls with the credentials when the secret exists"),
+			Waits: on("Object", l.namespaced(kinds.Secrets, s.Name), ""), Error: textOnly(text), Next: does(agentOf(p),
+				"pulls with the credentials when the secret exists"),
 			Advice: []string{"kubectl create secret docker-registry " + s.Name + " -n " + p.Namespace +
 				" --docker-server=REGISTRY " +
 				"--docker-username=USER --docker-password=PASSWORD",
@@ -113,8 +117,9 @@ func imagePull(l *look, p *corev1.Pod, c *corev1.ContainerStatus) *Finding {
 	if !pulling(reason) {
 		return nil
 	}
-	f := &Finding{Says: fmt.Sprintf("can't pull the image %q", c.Image), State: BackingOff, Waits: on("Field", refTo(kinds.Pods, p), imageField(p, c)),
-		Next: does(agentOf(p), "tries to pull it again, at pauses of up to 5 minutes"), Error: textOnly(text)}
+	f := &Finding{Says: fmt.Sprintf("can't pull the image %q", c.Image), State: BackingOff,
+		Waits: on("Field", refTo(kinds.Pods, p), imageField(p, c)),
+		Next:  does(agentOf(p), "tries to pull it again, at pauses of up to 5 minutes"), Error: textOnly(text)}
 	if e := l.warning(p.UID, "Failed"); e != nil && strings.Contains(e.Message, "Failed to pull image") {
 		f.Error = eventFailure(e)
 	}
@@ -135,16 +140,21 @@ type refusalToPull struct {
 // refusalsToPull is the table; the first that fits counts.
 var refusalsToPull = []refusalToPull{
 	{"there is none for the node's platform", []string{"no match for platform", "no matching manifest for"},
-		[]string{"build the image for the node's platform too (docker buildx build --platform …)", "or have the pod on other nodes: nodeSelector: {kubernetes.io/arch: …}"}},
+		[]string{"build the image for the node's platform too (docker buildx build --platform …)",
+			"or have the pod on other nodes: nodeSelector: {kubernetes.io/arch: …}"}},
 	{"the registry does not have it, or wants credentials", []string{"may require authorization"}, credentials},
 	{"the registry does not have it", []string{"not found", "manifest unknown", "repository does not exist"}, nil},
 	{"the registry wants credentials", []string{"unauthorized", "authorization failed", "denied", "403 forbidden",
 		"no basic auth credentials"}, credentials},
 	{"the registry's name is not known", []string{"no such host"}, unreachable},
 	{"the registry does not answer", []string{"connection refused", "i/o timeout", "deadline exceeded"}, unreachable},
-	{"the registry's certificate is not trusted", []string{"x509"}, []string{"have the node's container runtime trust the registry's authority (containerd: certs.d/…/hosts.toml, ca)"}},
-	{"the registry speaks plain HTTP", []string{"http response to https client"}, []string{"allow it in the node's container runtime (containerd: certs.d/…/hosts.toml, http://), or give the registry a certificate"}},
-	{"the registry limits pulls", []string{"toomanyrequests", "too many requests"}, []string{"wait, or pull with credentials, which raises the limit: an imagePullSecret", "or load the image by hand: kloop image load FILE"}},
+	{"the registry's certificate is not trusted", []string{"x509"},
+		[]string{"have the node's container runtime trust the registry's authority (containerd: certs.d/…/hosts.toml, ca)"}},
+	{"the registry speaks plain HTTP", []string{"http response to https client"},
+		[]string{"allow it in the node's container runtime (containerd: certs.d/…/hosts.toml, http://), or give the registry a certificate"}},
+	{"the registry limits pulls", []string{"toomanyrequests", "too many requests"},
+		[]string{"wait, or pull with credentials, which raises the limit: an imagePullSecret",
+			"or load the image by hand: kloop image load FILE"}},
 	{"the connection broke off", []string{"unexpected eof", "connection reset by peer"}, unreachable},
 	{"it is not signed as the node wants it", []string{"signature"},
 		[]string{"sign the image {}, or change the policy of the node's runtime"}},
@@ -152,7 +162,8 @@ var refusalsToPull = []refusalToPull{
 }
 
 var (
-	credentials = []string{"give the pod an imagePullSecret for the registry of {}", "check the image's name: registries answer so for what does not exist, too"}
+	credentials = []string{"give the pod an imagePullSecret for the registry of {}",
+		"check the image's name: registries answer so for what does not exist, too"}
 	unreachable = []string{"look whether the node reaches the registry of {}", "or load the image by hand: kloop image load FILE"}
 	unnamed     = []string{"check the name and tag of the image {}", "or load the image into the node's runtime: kloop image load FILE"}
 )

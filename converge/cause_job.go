@@ -28,19 +28,23 @@ func jobGaveUp(l *look) *Finding {
 		if c.Type != batchv1.JobFailed || c.Status != corev1.ConditionTrue {
 			continue
 		}
-		f := &Finding{Says: "gave up: " + orElse(c.Message, c.Reason), Owner: person, State: Failed, Error: textOnly(c.Message), Next: does(person, "finds out why its pods fail and makes the job anew"),
+		f := &Finding{Says: "gave up: " + orElse(c.Message, c.Reason), Owner: person, State: Failed, Error: textOnly(c.Message),
+			Next:   does(person, "finds out why its pods fail and makes the job anew"),
 			Advice: []string{"read the log of a pod that failed: kubectl logs -l batch.kubernetes.io/job-name=" + j.Name + " -n " + j.Namespace}}
 		switch c.Reason {
 		case batchv1.JobReasonBackoffLimitExceeded:
-			f.Says = fmt.Sprintf("gave up after %s, which is more than its backoffLimit of %d", count(int(j.Status.Failed), "failed pod"), deref(j.Spec.BackoffLimit, 6))
+			f.Says = fmt.Sprintf("gave up after %s, which is more than its backoffLimit of %d", count(int(j.Status.Failed), "failed pod"),
+				deref(j.Spec.BackoffLimit, 6))
 		case batchv1.JobReasonDeadlineExceeded:
 			f.Says = fmt.Sprintf("gave up: it was not done within its activeDeadlineSeconds of %d", deref(j.Spec.ActiveDeadlineSeconds, 0))
 		case batchv1.JobReasonPodFailurePolicy:
 			f.Says = "gave up, as its podFailurePolicy says: " + c.Message
 		case batchv1.JobReasonFailedIndexes:
-			f.Says = fmt.Sprintf("gave up on the indexes %s, which failed more often than its backoffLimitPerIndex of %d", deref(j.Status.FailedIndexes, ""), deref(j.Spec.BackoffLimitPerIndex, 0))
+			f.Says = fmt.Sprintf("gave up on the indexes %s, which failed more often than its backoffLimitPerIndex of %d",
+				deref(j.Status.FailedIndexes, ""), deref(j.Spec.BackoffLimitPerIndex, 0))
 		case batchv1.JobReasonMaxFailedIndexesExceeded:
-			f.Says = fmt.Sprintf("gave up: the indexes %s failed, which is more than its maxFailedIndexes of %d", deref(j.Status.FailedIndexes, ""), deref(j.Spec.MaxFailedIndexes, 0))
+			f.Says = fmt.Sprintf("gave up: the indexes %s failed, which is more than its maxFailedIndexes of %d",
+				deref(j.Status.FailedIndexes, ""), deref(j.Spec.MaxFailedIndexes, 0))
 		}
 		if why := l.lastFailure(j); why != "" {
 			f.Says += "; " + why
@@ -57,10 +61,12 @@ func jobManagedElsewhere(l *look) *Finding {
 	if who == batchv1.JobControllerName {
 		return nil
 	}
-	f := &Finding{Says: "is left to " + who, Owner: who, State: Waiting, Waits: on("Field", refTo(l.kind, j), "spec.managedBy"), Next: does(who, "makes its pods"), Advice: []string{"look at the log of " + who}}
+	f := &Finding{Says: "is left to " + who, Owner: who, State: Waiting, Waits: on("Field", refTo(l.kind, j), "spec.managedBy"),
+		Next: does(who, "makes its pods"), Advice: []string{"look at the log of " + who}}
 	if l.unwatched(l.kind.Info().GR()) {
 		f.Says, f.State = "is left to "+who+", and no controller outside watches jobs", Missing
-		f.Next, f.Advice = does(who, "makes its pods when it runs"), []string{"install or start " + who, "or make the job anew without spec.managedBy: then kloop's own loop runs it"}
+		f.Next, f.Advice = does(who, "makes its pods when it runs"),
+			[]string{"install or start " + who, "or make the job anew without spec.managedBy: then kloop's own loop runs it"}
 	}
 	return f
 }
@@ -84,7 +90,8 @@ func jobPodsFail(l *look) *Finding {
 		return nil
 	}
 	limit := deref(j.Spec.BackoffLimit, 6)
-	f := &Finding{Says: fmt.Sprintf("has had %s of the %d that it bears", count(int(j.Status.Failed), "failed pod"), limit), State: BackingOff, Next: does(l.owner, "starts another pod after a pause that doubles from 10 s"),
+	f := &Finding{Says: fmt.Sprintf("has had %s of the %d that it bears", count(int(j.Status.Failed), "failed pod"), limit),
+		State: BackingOff, Next: does(l.owner, "starts another pod after a pause that doubles from 10 s"),
 		Advice: []string{"read the log of a pod that failed: kubectl logs -l batch.kubernetes.io/job-name=" + j.Name + " -n " + j.Namespace}}
 	if r, ok := l.record(l.owner, l.kind, j); ok {
 		f.Next.At = stamp(r.Next)
@@ -100,7 +107,8 @@ func jobPodsWait(l *look) *Finding {
 	if len(bad) == 0 {
 		return nil
 	}
-	return &Finding{Says: "waits for " + count(len(bad), "pod") + " to run", State: Waiting, Waits: on("Object", refTo(kinds.Pods, bad[0]), "status.phase"), Next: does(l.owner, "counts the pods that complete"),
+	return &Finding{Says: "waits for " + count(len(bad), "pod") + " to run", State: Waiting,
+		Waits: on("Object", refTo(kinds.Pods, bad[0]), "status.phase"), Next: does(l.owner, "counts the pods that complete"),
 		Below: refs(kinds.Pods, bad)}
 }
 

@@ -49,9 +49,11 @@ func killedBy(name string, of func(*corev1.Container) *corev1.Probe) func(l *loo
 		f.Advice = []string{fmt.Sprintf("find out why %s is not answered: kubectl logs --previous %s -c %s -n %s", target(probe), p.Name, c.Name,
 			p.Namespace)}
 		if name == "Startup" {
-			f.Advice = append(f.Advice, fmt.Sprintf("if it merely takes longer to start than the %d s that it has, raise startupProbe.failureThreshold", allowed(probe)))
+			f.Advice = append(f.Advice,
+				fmt.Sprintf("if it merely takes longer to start than the %d s that it has, raise startupProbe.failureThreshold", allowed(probe)))
 		} else {
-			f.Advice = append(f.Advice, "if it is slow to start, give it a startupProbe; if it is slow to answer, raise livenessProbe.timeoutSeconds or failureThreshold")
+			f.Advice = append(f.Advice,
+				"if it is slow to start, give it a startupProbe; if it is slow to answer, raise livenessProbe.timeoutSeconds or failureThreshold")
 		}
 		return f
 	}

@@ -32,9 +32,11 @@ func nodeSilent(l *look, n *corev1.Node) *Finding {
 			continue
 		}
 		agent := "node agent on " + n.Name
-		f := &Finding{Says: "has not been heard of", Owner: agent, State: Missing, Waits: on("Node", Ref{kinds.Leases, corev1.NamespaceNodeLease, n.Name}, "spec.renewTime"),
-			Next:   does(agent, "reports again when it runs and reaches the API server"),
-			Advice: []string{"look whether the machine is up and its node agent runs and reaches the API server", "if it is gone for good: kubectl delete node " + n.Name}}
+		f := &Finding{Says: "has not been heard of", Owner: agent, State: Missing,
+			Waits: on("Node", Ref{kinds.Leases, corev1.NamespaceNodeLease, n.Name}, "spec.renewTime"),
+			Next:  does(agent, "reports again when it runs and reaches the API server"),
+			Advice: []string{"look whether the machine is up and its node agent runs and reaches the API server",
+				"if it is gone for good: kubectl delete node " + n.Name}}
 		if lease := resource.Get(l.Read, kinds.Leases, corev1.NamespaceNodeLease, n.Name); lease != nil && lease.Spec.RenewTime != nil {
 			f.Says += fmt.Sprintf(" since %s", lease.Spec.RenewTime.UTC().Format("15:04:05 MST"))
 		}
@@ -53,8 +55,10 @@ func nodeNeverReported(_ *look, n *corev1.Node) *Finding {
 		}
 	}
 	agent := "node agent on " + n.Name
-	return &Finding{Says: "was created and no node agent ever reported for it", Owner: agent, State: Missing, Next: does(agent, "reports when it starts"),
-		Advice: []string{"start the node agent on the machine, with this node's name: kloop node", "or delete the node: kubectl delete node " + n.Name}}
+	return &Finding{Says: "was created and no node agent ever reported for it", Owner: agent, State: Missing,
+		Next: does(agent, "reports when it starts"),
+		Advice: []string{"start the node agent on the machine, with this node's name: kloop node",
+			"or delete the node: kubectl delete node " + n.Name}}
 }
 
 func nodeReportsTrouble(_ *look, n *corev1.Node) *Finding {
@@ -64,7 +68,8 @@ func nodeReportsTrouble(_ *look, n *corev1.Node) *Finding {
 		}
 		agent := "node agent on " + n.Name
 		return &Finding{Says: fmt.Sprintf("reports %s: %s", orElse(c.Reason, string(c.Type)), c.Message), Owner: agent, State: Blocked,
-			Waits: on("Field", Ref{kinds.Nodes, "", n.Name}, fmt.Sprintf("status.conditions[%s]", c.Type)), Next: does(agent, "reports again when that is over"), Advice: []string{troubleAdvice(n, &c)}}
+			Waits: on("Field", Ref{kinds.Nodes, "", n.Name}, fmt.Sprintf("status.conditions[%s]", c.Type)), Next: does(agent,
+				"reports again when that is over"), Advice: []string{troubleAdvice(n, &c)}}
 	}
 	return nil
 }
@@ -113,8 +118,9 @@ func podNodeMissing(l *look) *Finding {
 		return nil
 	}
 	r := Ref{kinds.Nodes, "", p.Spec.NodeName}
-	f := &Finding{Says: "is on node " + p.Spec.NodeName + ", which does not exist", Owner: "pod-garbage-collector", State: Waiting, Waits: on("Node", r, ""),
-		Next: does("pod-garbage-collector", "deletes the pod")}
+	f := &Finding{Says: "is on node " + p.Spec.NodeName + ", which does not exist", Owner: "pod-garbage-collector", State: Waiting,
+		Waits: on("Node", r, ""),
+		Next:  does("pod-garbage-collector", "deletes the pod")}
 	return f
 }
 
@@ -125,8 +131,9 @@ func podNodeNotReady(l *look) *Finding {
 		return nil
 	}
 	r := refTo(kinds.Nodes, n)
-	return &Finding{Says: "is on node " + n.Name + ", which is not ready", Owner: agentOf(p), State: Blocked, Waits: on("Node", r, "status.conditions[Ready]"),
-		Next: does("taint-eviction", "deletes the pod when it has tolerated the node's taints for long enough"), Below: []Ref{r}}
+	return &Finding{Says: "is on node " + n.Name + ", which is not ready", Owner: agentOf(p), State: Blocked,
+		Waits: on("Node", r, "status.conditions[Ready]"),
+		Next:  does("taint-eviction", "deletes the pod when it has tolerated the node's taints for long enough"), Below: []Ref{r}}
 }
 
 func nodeReady(n *corev1.Node) bool {

@@ -68,7 +68,8 @@ func agentRefuses(l *look) *Finding {
 	if !ok || r.Fails < 2 || p.Spec.NodeName == "" {
 		return nil
 	}
-	return &Finding{Says: "can't be run: " + lastLine(r.LastErr), Owner: agentOf(p), State: BackingOff, Error: failureOf(r), Next: at(r.Next, agentOf(p), "tries again"),
+	return &Finding{Says: "can't be run: " + lastLine(r.LastErr), Owner: agentOf(p), State: BackingOff, Error: failureOf(r),
+		Next:   at(r.Next, agentOf(p), "tries again"),
 		Advice: []string{"look at the node agent's log on " + p.Spec.NodeName}}
 }
 
@@ -80,8 +81,10 @@ func initRuns(l *look) *Finding {
 		if c.State.Running == nil || sidecar(p, c.Name) {
 			continue
 		}
-		f := &Finding{Says: fmt.Sprintf("waits for its init container %s, which has been running since %s", c.Name, c.State.Running.StartedAt.UTC().Format("15:04:05 MST")), Owner: agentOf(p), State: Progressing,
-			Waits: on("Field", refTo(kinds.Pods, p), fmt.Sprintf("status.initContainerStatuses[%s].state", c.Name)), Next: does(agentOf(p), "starts the next container when %s has ended with success", c.Name)}
+		f := &Finding{Says: fmt.Sprintf("waits for its init container %s, which has been running since %s", c.Name,
+			c.State.Running.StartedAt.UTC().Format("15:04:05 MST")), Owner: agentOf(p), State: Progressing,
+			Waits: on("Field", refTo(kinds.Pods, p), fmt.Sprintf("status.initContainerStatuses[%s].state", c.Name)), Next: does(agentOf(p),
+				"starts the next container when %s has ended with success", c.Name)}
 		if l.Now.Sub(c.State.Running.StartedAt.Time) > slowStart {
 			f.State, f.Advice = Waiting, []string{"see what it waits for: kubectl logs " + p.Name + " -c " + c.Name + " -n " + p.Namespace}
 		}
@@ -103,7 +106,8 @@ func notStarted(l *look) *Finding {
 	if p.Spec.NodeName == "" || p.Status.Phase != corev1.PodPending && p.Status.Phase != "" {
 		return nil
 	}
-	f := &Finding{Says: "was given to node " + p.Spec.NodeName + ", which has not started it", Owner: agentOf(p), State: Progressing, Next: does(agentOf(p), "starts the containers")}
+	f := &Finding{Says: "was given to node " + p.Spec.NodeName + ", which has not started it", Owner: agentOf(p), State: Progressing,
+		Next: does(agentOf(p), "starts the containers")}
 	if e := l.newest(p.UID); e != nil && e.Reason == "Pulling" {
 		f.Says = "waits for an image: node " + p.Spec.NodeName + " has been pulling " + between(e.Message, `"`, `"`) + " since " +
 			told(e).UTC().Format("15:04:05 MST")

@@ -19,19 +19,25 @@ func policyDenies(l *look, text string) *Finding {
 	if f := paramMissing(l, name, quoted(text, "with binding ")); f != nil && strings.Contains(why, "no params found") {
 		return f
 	}
-	return &Finding{Says: "is refused by the policy " + name + ": " + why, Waits: on("Policy", Ref{kinds.ValidatingAdmissionPolicies, "", name}, ""),
-		Next: does(person, "changes the object, or the policy"), Advice: []string{"change what is created to what the policy allows: kubectl describe validatingadmissionpolicy " + name}}
+	return &Finding{Says: "is refused by the policy " + name + ": " + why,
+		Waits:  on("Policy", Ref{kinds.ValidatingAdmissionPolicies, "", name}, ""),
+		Next:   does(person, "changes the object, or the policy"),
+		Advice: []string{"change what is created to what the policy allows: kubectl describe validatingadmissionpolicy " + name}}
 }
 
 // paramMissing: the policy goes by an object that its binding names, and there is none.
 func paramMissing(l *look, policy, binding string) *Finding {
-	p, b := resource.Get(l.Read, kinds.ValidatingAdmissionPolicies, "", policy), resource.Get(l.Read, kinds.ValidatingAdmissionPolicyBindings, "", binding)
+	p, b := resource.Get(l.Read, kinds.ValidatingAdmissionPolicies, "", policy),
+		resource.Get(l.Read, kinds.ValidatingAdmissionPolicyBindings, "", binding)
 	if p == nil || b == nil || p.Spec.ParamKind == nil || b.Spec.ParamRef == nil {
 		return nil
 	}
 	what := strings.ToLower(p.Spec.ParamKind.Kind) + "/" + orElse(b.Spec.ParamRef.Name, "(any with its labels)")
-	return &Finding{Says: "is refused by the policy " + policy + ", which goes by " + what + ": that does not exist", Waits: on("Field", Ref{kinds.ValidatingAdmissionPolicyBindings, "", binding}, "spec.paramRef"),
-		Next: does(person, "creates %s in namespace %s", what, orElse(b.Spec.ParamRef.Namespace, l.obj.GetNamespace())), Advice: []string{"create what validatingadmissionpolicybinding/" + binding + " names, or let it pass what has no parameters: parameterNotFoundAction: Allow"}}
+	return &Finding{Says: "is refused by the policy " + policy + ", which goes by " + what + ": that does not exist",
+		Waits: on("Field", Ref{kinds.ValidatingAdmissionPolicyBindings, "", binding}, "spec.paramRef"),
+		Next:  does(person, "creates %s in namespace %s", what, orElse(b.Spec.ParamRef.Namespace, l.obj.GetNamespace())),
+		Advice: []string{"create what validatingadmissionpolicybinding/" + binding +
+			" names, or let it pass what has no parameters: parameterNotFoundAction: Allow"}}
 }
 
 func podSecurity(l *look, text string) *Finding {
@@ -43,8 +49,11 @@ func podSecurity(l *look, text string) *Finding {
 	if strings.HasPrefix(level, lower) {
 		lower = "privileged"
 	}
-	return &Finding{Says: "can't create pods: they do not meet the level " + level + " of namespace " + r.Name, Waits: on("Policy", r, "metadata.labels[pod-security.kubernetes.io/enforce]"),
-		Next: does(person, "changes the pod template, or the namespace's level"), Advice: []string{"set in the pod template what the error asks for", "or lower the level: kubectl label namespace " + r.Name + " pod-security.kubernetes.io/enforce=" + lower + " --overwrite"}}
+	return &Finding{Says: "can't create pods: they do not meet the level " + level + " of namespace " + r.Name,
+		Waits: on("Policy", r, "metadata.labels[pod-security.kubernetes.io/enforce]"),
+		Next:  does(person, "changes the pod template, or the namespace's level"),
+		Advice: []string{"set in the pod template what the error asks for",
+			"or lower the level: kubectl label namespace " + r.Name + " pod-security.kubernetes.io/enforce=" + lower + " --overwrite"}}
 }
 
 func serviceAccountMissing(l *look, text string) *Finding {
@@ -54,14 +63,17 @@ func serviceAccountMissing(l *look, text string) *Finding {
 	_, name, _ := strings.Cut(between(text, "error looking up service account ", ":"), "/")
 	r := l.namespaced(kinds.ServiceAccounts, name)
 	return &Finding{Says: "can't create pods: the service account " + name + " does not exist", Waits: on("Object", r, ""),
-		Next: does(person, "creates serviceaccount/%s", name), Advice: []string{"kubectl create serviceaccount " + name + " -n " + r.NS, "or name another one in the pod template's serviceAccountName"}}
+		Next: does(person, "creates serviceaccount/%s", name), Advice: []string{"kubectl create serviceaccount " + name + " -n " + r.NS,
+			"or name another one in the pod template's serviceAccountName"}}
 }
 
 func limitRange(l *look, text string) *Finding {
-	if !strings.Contains(text, " per Container is ") && !strings.Contains(text, " per Pod is ") && !strings.Contains(text, " per PersistentVolumeClaim is ") {
+	if !strings.Contains(text, " per Container is ") && !strings.Contains(text, " per Pod is ") && !strings.Contains(text,
+		" per PersistentVolumeClaim is ") {
 		return nil
 	}
-	return &Finding{Says: "is refused by a LimitRange: " + between(text+"\x00", " is forbidden: ", "\x00"), Waits: forName("Policy", "LimitRange"),
+	return &Finding{Says: "is refused by a LimitRange: " + between(text+"\x00", " is forbidden: ", "\x00"),
+		Waits:  forName("Policy", "LimitRange"),
 		Next:   does(person, "changes the requests and limits, or the LimitRange"),
 		Advice: []string{"see what is allowed: kubectl describe limitrange -n " + l.obj.GetNamespace()}}
 }
@@ -71,8 +83,10 @@ func priorityClassMissing(l *look, text string) *Finding {
 	if name == "" {
 		return nil
 	}
-	return &Finding{Says: "can't create pods: the priority class " + name + " does not exist", Waits: on("Object", Ref{kinds.PriorityClasses, "", name}, ""),
-		Next: does(person, "creates priorityclass/%s", name), Advice: []string{"create the PriorityClass, or name another one in the pod template's priorityClassName"}}
+	return &Finding{Says: "can't create pods: the priority class " + name + " does not exist",
+		Waits:  on("Object", Ref{kinds.PriorityClasses, "", name}, ""),
+		Next:   does(person, "creates priorityclass/%s", name),
+		Advice: []string{"create the PriorityClass, or name another one in the pod template's priorityClassName"}}
 }
 
 func runtimeClassMissing(l *look, text string) *Finding {
@@ -80,8 +94,10 @@ func runtimeClassMissing(l *look, text string) *Finding {
 	if name == "" || !strings.Contains(text, "not found") {
 		return nil
 	}
-	return &Finding{Says: "can't create pods: the runtime class " + name + " does not exist", Waits: on("Object", Ref{kinds.RuntimeClasses, "", name}, ""),
-		Next: does(person, "creates runtimeclass/%s", name), Advice: []string{"create the RuntimeClass, or name another one in the pod template's runtimeClassName: kubectl get runtimeclass"}}
+	return &Finding{Says: "can't create pods: the runtime class " + name + " does not exist",
+		Waits:  on("Object", Ref{kinds.RuntimeClasses, "", name}, ""),
+		Next:   does(person, "creates runtimeclass/%s", name),
+		Advice: []string{"create the RuntimeClass, or name another one in the pod template's runtimeClassName: kubectl get runtimeclass"}}
 }
 
 func namespaceLeaving(l *look, text string) *Finding {
@@ -89,7 +105,8 @@ func namespaceLeaving(l *look, text string) *Finding {
 		return nil
 	}
 	r := Ref{kinds.Namespaces, "", l.obj.GetNamespace()}
-	return &Finding{Says: "can't create anything: its namespace is being deleted", Waits: on("Object", r, ""), Next: does("namespace", "deletes it too")}
+	return &Finding{Says: "can't create anything: its namespace is being deleted", Waits: on("Object", r, ""),
+		Next: does("namespace", "deletes it too")}
 }
 
 // notAllowed: the loop's account lacks a right, or a plugin refuses for a reason that no other rule knows.
@@ -98,7 +115,8 @@ func notAllowed(l *look, text string) *Finding {
 		return nil
 	}
 	why := between(text+"\x00", " is forbidden: ", "\x00")
-	f := &Finding{Says: "is refused: " + why, Waits: forName("Policy", "admission"), Next: does(person, "changes what is asked for, or who may ask for it")}
+	f := &Finding{Says: "is refused: " + why, Waits: forName("Policy", "admission"),
+		Next: does(person, "changes what is asked for, or who may ask for it")}
 	if strings.Contains(why, " cannot ") {
 		f.Waits, f.Advice = forName("Policy", "RBAC"), []string{"give the account the right that it lacks by a role and a binding"}
 	}
@@ -110,5 +128,6 @@ func invalid(l *look, text string) *Finding {
 		return nil
 	}
 	why := between(text+"\x00", " is invalid: ", "\x00")
-	return &Finding{Says: "makes objects that are not valid: " + why, Waits: on("Field", refTo(l.kind, l.obj), "spec.template"), Next: does(person, "corrects the template")}
+	return &Finding{Says: "makes objects that are not valid: " + why, Waits: on("Field", refTo(l.kind, l.obj), "spec.template"),
+		Next: does(person, "corrects the template")}
 }

@@ -30,13 +30,16 @@ func probeFails(name string, of func(*corev1.Container) *corev1.Probe) func(l *l
 			return nil
 		}
 		word := strings.ToLower(name)
-		f := &Finding{Says: fmt.Sprintf("is not ready: the %s probe of container %s (%s) has not passed", word, c.Name, target(probe)), State: Waiting,
-			Waits:  on("Field", refTo(kinds.Pods, p), fmt.Sprintf("status.containerStatuses[%s].ready", c.Name)),
-			Next:   does(agentOf(p), "asks again every %d s", max(probe.PeriodSeconds, 1)),
-			Advice: []string{"find out why the application does not answer its probe: kubectl logs " + p.Name + " -c " + c.Name + " -n " + p.Namespace}}
+		f := &Finding{Says: fmt.Sprintf("is not ready: the %s probe of container %s (%s) has not passed", word, c.Name, target(probe)),
+			State: Waiting,
+			Waits: on("Field", refTo(kinds.Pods, p), fmt.Sprintf("status.containerStatuses[%s].ready", c.Name)),
+			Next:  does(agentOf(p), "asks again every %d s", max(probe.PeriodSeconds, 1)),
+			Advice: []string{"find out why the application does not answer its probe: kubectl logs " + p.Name + " -c " + c.Name + " -n " +
+				p.Namespace}}
 		if e := l.warning(p.UID, "Unhealthy"); e != nil && strings.HasPrefix(e.Message, name+" probe") {
 			f.Error = eventFailure(e)
-			f.Says = fmt.Sprintf("is not ready: the %s probe of container %s (%s) fails: %s", word, c.Name, target(probe), lastLine(e.Message[strings.Index(e.Message, ":")+1:]))
+			f.Says = fmt.Sprintf("is not ready: the %s probe of container %s (%s) fails: %s", word, c.Name, target(probe),
+				lastLine(e.Message[strings.Index(e.Message, ":")+1:]))
 		}
 		return f
 	}

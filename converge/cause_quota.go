@@ -16,7 +16,8 @@ func quotaExceeded(l *look, text string) *Finding {
 	}
 	r := l.namespaced(kinds.ResourceQuotas, name)
 	return &Finding{Says: "can't create more: the quota " + name + " is used up (" + quotaSum(text) + ")", Waits: on("Quota", r, "spec.hard"),
-		Next: does(l.owner, "tries again; it succeeds once the quota has room"), Advice: []string{"raise the quota: kubectl edit resourcequota " + name + " -n " + r.NS, "or free some of it: scale something else down"}}
+		Next:   does(l.owner, "tries again; it succeeds once the quota has room"),
+		Advice: []string{"raise the quota: kubectl edit resourcequota " + name + " -n " + r.NS, "or free some of it: scale something else down"}}
 }
 
 // quotaSum is the part of the message that has the figures.
@@ -36,5 +37,6 @@ func quotaNeedsLimits(l *look, text string) *Finding {
 	}
 	r := l.namespaced(kinds.ResourceQuotas, name)
 	return &Finding{Says: "is refused by the quota " + name + ", which wants every pod to say what it needs", Waits: on("Quota", r, ""),
-		Next: does(person, "sets the requests or limits that the quota counts"), Advice: []string{"set them in the pod template, or give the namespace a LimitRange with defaults"}}
+		Next:   does(person, "sets the requests or limits that the quota counts"),
+		Advice: []string{"set them in the pod template, or give the namespace a LimitRange with defaults"}}
 }

@@ -28,7 +28,8 @@ func volumeAway(l *look, p *corev1.Pod, _ string) *Finding {
 			continue
 		}
 		r := Ref{kinds.Nodes, "", node}
-		return &Finding{Says: fmt.Sprintf("can run only on node %s, where its volume %s lies, and that node %s", node, v.Name, why), State: Blocked,
+		return &Finding{Says: fmt.Sprintf("can run only on node %s, where its volume %s lies, and that node %s", node, v.Name, why),
+			State: Blocked,
 			Waits: on("Object", r, ""), Next: does("scheduler", "schedules it when node %s is back", node),
 			Advice: []string{"bring node " + node + " back", "or go on without the data: delete persistentvolumeclaim/" + name + " and the pod"}}
 	}

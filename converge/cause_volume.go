@@ -61,13 +61,15 @@ func mountNeedsObject(l *look, p *corev1.Pod, text string) *Finding {
 	if m == nil {
 		return nil
 	}
-	k := map[string]resource.Kind{"configmap": kinds.ConfigMaps, "secret": kinds.Secrets, "persistentvolumeclaim": kinds.PersistentVolumeClaims,
-		"persistentvolume": kinds.PersistentVolumes, "serviceaccount": kinds.ServiceAccounts}[strings.ToLower(m[1])]
+	k := map[string]resource.Kind{"configmap": kinds.ConfigMaps, "secret": kinds.Secrets,
+		"persistentvolumeclaim": kinds.PersistentVolumeClaims,
+		"persistentvolume":      kinds.PersistentVolumes, "serviceaccount": kinds.ServiceAccounts}[strings.ToLower(m[1])]
 	f := &Finding{Says: "waits for " + strings.ToLower(m[1]) + "/" + m[2] + ", which it mounts and which does not exist", State: Blocked,
 		Waits: on("Object", l.namespaced(k, m[2]), ""), Next: does(agentOf(p), "mounts it and starts the containers when it exists"),
 		Advice: []string{"create " + strings.ToLower(m[1]) + "/" + m[2] + " in namespace " + p.Namespace + ", or correct the volume"}}
 	if k == resource.Kind(kinds.ServiceAccounts) {
-		f.Says, f.Next = "waits for a token of serviceaccount/"+m[2]+", which does not exist any more", does(agentOf(p), "mounts the token and starts the containers when it exists")
+		f.Says, f.Next = "waits for a token of serviceaccount/"+m[2]+", which does not exist any more",
+			does(agentOf(p), "mounts the token and starts the containers when it exists")
 		f.Advice = []string{"kubectl create serviceaccount " + m[2] + " -n " + p.Namespace}
 	}
 	return f
@@ -77,14 +79,16 @@ func mountNeedsObject(l *look, p *corev1.Pod, text string) *Finding {
 func notAttached(l *look, p *corev1.Pod, text string) *Finding {
 	for _, a := range resource.List(l.Read, kinds.VolumeAttachments, "") {
 		v := deref(a.Spec.Source.PersistentVolumeName, "")
-		if a.Spec.NodeName != p.Spec.NodeName || a.Status.Attached || a.DeletionTimestamp != nil || !slices.ContainsFunc(core.ClaimNames(p), func(name string) bool {
-			c := resource.Get(l.Read, kinds.PersistentVolumeClaims, p.Namespace, name)
-			return c != nil && v != "" && c.Spec.VolumeName == v
-		}) {
+		if a.Spec.NodeName != p.Spec.NodeName || a.Status.Attached || a.DeletionTimestamp != nil ||
+			!slices.ContainsFunc(core.ClaimNames(p), func(name string) bool {
+				c := resource.Get(l.Read, kinds.PersistentVolumeClaims, p.Namespace, name)
+				return c != nil && v != "" && c.Spec.VolumeName == v
+			}) {
 			continue
 		}
 		who := "the driver " + a.Spec.Attacher
-		f := &Finding{Says: "waits for its volume " + v + ", which " + who + " is to attach to " + p.Spec.NodeName, Owner: who, State: Waiting, Waits: on("Field", refTo(kinds.VolumeAttachments, a), "status.attached"),
+		f := &Finding{Says: "waits for its volume " + v + ", which " + who + " is to attach to " + p.Spec.NodeName, Owner: who,
+			State: Waiting, Waits: on("Field", refTo(kinds.VolumeAttachments, a), "status.attached"),
 			Next: does(who, "attaches it"), Advice: []string{"read the log of " + who + ": of its csi-attacher"}}
 		_, why, failed := strings.Cut(text, "AttachVolume.Attach failed for volume ")
 		_, why, _ = strings.Cut(why, " : ")
@@ -93,7 +97,8 @@ func notAttached(l *look, p *corev1.Pod, text string) *Finding {
 		}
 		switch {
 		case failed:
-			f.Says, f.State, f.Next = "waits for its volume "+v+", which can't be attached to "+p.Spec.NodeName+": "+why, BackingOff, does(who, "tries again")
+			f.Says, f.State, f.Next = "waits for its volume "+v+", which can't be attached to "+p.Spec.NodeName+": "+why, BackingOff,
+				does(who, "tries again")
 		case l.unwatched(kinds.VolumeAttachments.Info().GR()):
 			f.Says, f.State, f.Next = f.Says+", and it is not connected to this cluster", Missing, does(who, "attaches it when it runs")
 			f.Advice = []string{"install or start the driver " + a.Spec.Attacher + ", its controller with the csi-attacher"}
@@ -105,10 +110,12 @@ func notAttached(l *look, p *corev1.Pod, text string) *Finding {
 
 // attachedElsewhere: a volume that one node at a time can have is still attached to another one.
 func attachedElsewhere(l *look, p *corev1.Pod, text string) *Finding {
-	if !strings.Contains(text, "Multi-Attach error") && !strings.Contains(text, "Waiting for detach for volume") { // the words up to 1.36, and since
+	if !strings.Contains(text, "Multi-Attach error") && !strings.Contains(text,
+		"Waiting for detach for volume") { // the words up to 1.36, and since
 		return nil
 	}
-	f := &Finding{Says: "waits for a volume that is still attached to another node", Owner: "attach-detach", State: Blocked, Waits: forName("Volume", quoted(text, "for volume")),
+	f := &Finding{Says: "waits for a volume that is still attached to another node", Owner: "attach-detach", State: Blocked,
+		Waits:  forName("Volume", quoted(text, "for volume")),
 		Next:   does("attach-detach", "attaches it to %s when the other node has let go of it", p.Spec.NodeName),
 		Advice: []string{"if its old node will not come back, delete that node, or taint it with node.kubernetes.io/out-of-service: the volume is detached then"}}
 	for _, name := range core.ClaimNames(p) {
@@ -121,7 +128,8 @@ func attachedElsewhere(l *look, p *corev1.Pod, text string) *Finding {
 				continue
 			}
 			r := refTo(kinds.Pods, other)
-			f.Says, f.Waits = "waits for the volume of claim "+name+", which pod/"+other.Name+" has on node "+other.Spec.NodeName, on("Object", r, "")
+			f.Says, f.Waits = "waits for the volume of claim "+name+", which pod/"+other.Name+" has on node "+other.Spec.NodeName,
+				on("Object", r, "")
 			f.Advice = append([]string{"let the old pod go first: a Deployment with such a volume needs strategy: {type: Recreate}"}, f.Advice...)
 			if !l.Health(kinds.Pods, other).Converged() {
 				f.Below = []Ref{r}
@@ -140,8 +148,10 @@ func mountNeedsKey(l *look, p *corev1.Pod, text string) *Finding {
 	if m == nil {
 		return nil
 	}
-	f := &Finding{Says: "mounts the key " + m[2] + " of something that does not have it", State: Blocked, Waits: on("Field", refTo(kinds.Pods, p), "spec.volumes"),
-		Next: does(agentOf(p), "mounts it and starts the containers when the key is there"), Advice: []string{"add the key " + m[2] + ", or correct the volume's items"}}
+	f := &Finding{Says: "mounts the key " + m[2] + " of something that does not have it", State: Blocked,
+		Waits:  on("Field", refTo(kinds.Pods, p), "spec.volumes"),
+		Next:   does(agentOf(p), "mounts it and starts the containers when the key is there"),
+		Advice: []string{"add the key " + m[2] + ", or correct the volume's items"}}
 	has := func(items []corev1.KeyToPath) bool {
 		return slices.ContainsFunc(items, func(i corev1.KeyToPath) bool { return i.Key == m[2] })
 	}
@@ -165,8 +175,9 @@ func volumeUnsupported(l *look, p *corev1.Pod, text string) *Finding {
 	if !strings.Contains(text, "not supported") && !strings.Contains(text, "are supported yet") {
 		return nil
 	}
-	return &Finding{Says: "has a volume of a type that the node can't mount: " + text, State: Blocked, Waits: on("Field", refTo(kinds.Pods, p), "spec.volumes"),
-		Next: does(person, "uses another type of volume"), Advice: []string{"docs/differences.md lists the types of volumes that work"}}
+	return &Finding{Says: "has a volume of a type that the node can't mount: " + text, State: Blocked,
+		Waits: on("Field", refTo(kinds.Pods, p), "spec.volumes"),
+		Next:  does(person, "uses another type of volume"), Advice: []string{"docs/differences.md lists the types of volumes that work"}}
 }
 
 func mountFails(l *look, p *corev1.Pod, text string) *Finding {

@@ -178,7 +178,8 @@ func named(k resource.Kind, ns, name string) convergence.Object {
 	if !i.Namespaced {
 		ns = ""
 	}
-	return convergence.Object{APIVersion: i.GVK.GroupVersion().String(), Kind: i.GVK.Kind, Resource: i.GR().String(), Namespace: ns, Name: name}
+	return convergence.Object{APIVersion: i.GVK.GroupVersion().String(), Kind: i.GVK.Kind, Resource: i.GR().String(), Namespace: ns,
+		Name: name}
 }
 
 func ptr[T any](v T) *T { return &v }

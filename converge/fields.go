@@ -21,7 +21,8 @@ func writer(was, is resource.Object, path string) string {
 	for _, m := range is.GetManagedFields() {
 		rank := [3]int64{reaches(m.FieldsV1, steps), 0, 0}
 		if !slices.ContainsFunc(was.GetManagedFields(), func(o metav1.ManagedFieldsEntry) bool {
-			return o.Manager == m.Manager && o.Operation == m.Operation && o.Subresource == m.Subresource && o.Time.Equal(m.Time) && sameFields(o.FieldsV1, m.FieldsV1)
+			return o.Manager == m.Manager && o.Operation == m.Operation && o.Subresource == m.Subresource && o.Time.Equal(m.Time) &&
+				sameFields(o.FieldsV1, m.FieldsV1)
 		}) {
 			rank[1] = 1
 		}
@@ -102,7 +103,8 @@ func diff(was, is any, path string, tell func(path, was, is string)) {
 }
 
 // silent are fields that change with every write, or by themselves.
-var silent = map[string]bool{"metadata.resourceVersion": true, "metadata.managedFields": true, "metadata.generation": true, "status.observedGeneration": true,
+var silent = map[string]bool{"metadata.resourceVersion": true, "metadata.managedFields": true, "metadata.generation": true,
+	"status.observedGeneration":                              true,
 	"metadata.annotations.deployment.kubernetes.io/revision": true}
 
 // keysOf is the keys of two maps.

@@ -95,7 +95,8 @@ func (f *fights) see(c *client.Change, now time.Time) {
 
 // routine says, without taking the objects apart, that a change is of a status that one manager alone writes.
 func routine(was, is resource.Object) bool {
-	if is.GetGeneration() == 0 || is.GetGeneration() != was.GetGeneration() || !maps.Equal(was.GetLabels(), is.GetLabels()) || !maps.Equal(was.GetAnnotations(), is.GetAnnotations()) {
+	if is.GetGeneration() == 0 || is.GetGeneration() != was.GetGeneration() || !maps.Equal(was.GetLabels(), is.GetLabels()) ||
+		!maps.Equal(was.GetAnnotations(), is.GetAnnotations()) {
 		return false
 	}
 	by := ""
@@ -244,8 +245,9 @@ func (f *fights) list(now time.Time) (out []*convergence.Fight) {
 				}
 			}
 			out = append(out, &convergence.Fight{
-				ObjectMeta: metav1.ObjectMeta{Namespace: orElse(s.obj.Namespace, "default"), Name: gapName(s.obj) + ":" + strings.ReplaceAll(path, "/", "~"), CreationTimestamp: metav1.NewTime(b.since)},
-				Object:     s.obj, Field: path, Managers: slices.Sorted(maps.Keys(b.by)), Values: values, Turns: b.turns,
+				ObjectMeta: metav1.ObjectMeta{Namespace: orElse(s.obj.Namespace, "default"),
+					Name: gapName(s.obj) + ":" + strings.ReplaceAll(path, "/", "~"), CreationTimestamp: metav1.NewTime(b.since)},
+				Object: s.obj, Field: path, Managers: slices.Sorted(maps.Keys(b.by)), Values: values, Turns: b.turns,
 				Rate: b.rate(), Since: metav1.NewTime(b.since), Last: metav1.NewTime(b.last)})
 		}
 	}

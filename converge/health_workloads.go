@@ -93,7 +93,8 @@ func replicaSets() workload[*appsv1.ReplicaSet] {
 func replicationControllers() workload[*corev1.ReplicationController] {
 	return copies(func(r *corev1.ReplicationController) (*int32, appsv1.ReplicaSetStatus) {
 		s := &r.Status
-		return r.Spec.Replicas, appsv1.ReplicaSetStatus{Replicas: s.Replicas, ReadyReplicas: s.ReadyReplicas, AvailableReplicas: s.AvailableReplicas, ObservedGeneration: s.ObservedGeneration}
+		return r.Spec.Replicas, appsv1.ReplicaSetStatus{Replicas: s.Replicas, ReadyReplicas: s.ReadyReplicas,
+			AvailableReplicas: s.AvailableReplicas, ObservedGeneration: s.ObservedGeneration}
 	})
 }
 
@@ -107,8 +108,10 @@ func copies[T resource.Object](of func(T) (replicas *int32, status appsv1.Replic
 	return workload[T]{observed: func(obj T) int64 { _, s := of(obj); return s.ObservedGeneration }, rows: []row[T]{
 		{want: wanted, is: less, have: all, what: "pods"},
 		{want: wanted, is: more, have: all, what: "pods, some too many"},
-		{want: wanted, is: less, have: counts("status.readyReplicas", func(s *appsv1.ReplicaSetStatus) int32 { return s.ReadyReplicas }), what: "pods ready"},
-		{want: wanted, is: less, have: counts("status.availableReplicas", func(s *appsv1.ReplicaSetStatus) int32 { return s.AvailableReplicas }), what: "pods available"},
+		{want: wanted, is: less, have: counts("status.readyReplicas", func(s *appsv1.ReplicaSetStatus) int32 { return s.ReadyReplicas }),
+			what: "pods ready"},
+		{want: wanted, is: less, have: counts("status.availableReplicas",
+			func(s *appsv1.ReplicaSetStatus) int32 { return s.AvailableReplicas }), what: "pods available"},
 	}}
 }
 
@@ -128,13 +131,14 @@ func statefulSets() workload[*appsv1.StatefulSet] {
 	rolls := func(s *appsv1.StatefulSet) bool {
 		return s.Spec.UpdateStrategy.Type != appsv1.OnDeleteStatefulSetStrategyType && s.Status.UpdateRevision != s.Status.CurrentRevision
 	}
-	return workload[*appsv1.StatefulSet]{observed: func(s *appsv1.StatefulSet) int64 { return s.Status.ObservedGeneration }, rows: []row[*appsv1.StatefulSet]{
-		{want: wanted, is: less, have: all, what: "pods"},
-		{want: wanted, is: more, have: all, what: "pods"},
-		{want: wanted, is: less, have: ready, what: "pods ready"},
-		{want: wanted, is: less, have: available, what: "pods available"},
-		{want: due, is: less, have: updated, what: "pods of the newest template", only: rolls},
-	}}
+	return workload[*appsv1.StatefulSet]{observed: func(s *appsv1.StatefulSet) int64 { return s.Status.ObservedGeneration },
+		rows: []row[*appsv1.StatefulSet]{
+			{want: wanted, is: less, have: all, what: "pods"},
+			{want: wanted, is: more, have: all, what: "pods"},
+			{want: wanted, is: less, have: ready, what: "pods ready"},
+			{want: wanted, is: less, have: available, what: "pods available"},
+			{want: due, is: less, have: updated, what: "pods of the newest template", only: rolls},
+		}}
 }
 
 func daemonSets() workload[*appsv1.DaemonSet] {
@@ -147,12 +151,13 @@ func daemonSets() workload[*appsv1.DaemonSet] {
 	rolls := func(d *appsv1.DaemonSet) bool {
 		return d.Spec.UpdateStrategy.Type != appsv1.OnDeleteDaemonSetStrategyType
 	}
-	return workload[*appsv1.DaemonSet]{observed: func(d *appsv1.DaemonSet) int64 { return d.Status.ObservedGeneration }, rows: []row[*appsv1.DaemonSet]{
-		{want: wanted, is: less, have: all, what: "pods"},
-		{want: wanted, is: less, have: updated, what: "pods of the newest template", only: rolls},
-		{want: wanted, is: less, have: ready, what: "pods ready"},
-		{want: wanted, is: less, have: available, what: "pods available"},
-	}}
+	return workload[*appsv1.DaemonSet]{observed: func(d *appsv1.DaemonSet) int64 { return d.Status.ObservedGeneration },
+		rows: []row[*appsv1.DaemonSet]{
+			{want: wanted, is: less, have: all, what: "pods"},
+			{want: wanted, is: less, have: updated, what: "pods of the newest template", only: rolls},
+			{want: wanted, is: less, have: ready, what: "pods ready"},
+			{want: wanted, is: less, have: available, what: "pods available"},
+		}}
 }
 
 // jobHealth finds no gap in a job that is at work, nor in one that is suspended: its spec says so.

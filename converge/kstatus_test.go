@@ -41,13 +41,16 @@ func TestKstatusRules(t *testing.T) {
 		return &appsv1.DaemonSet{ObjectMeta: meta("x"), Status: st}
 	}
 	pod := func(phase corev1.PodPhase, ready corev1.ConditionStatus) resource.Object {
-		return &corev1.Pod{ObjectMeta: meta("x"), Spec: corev1.PodSpec{NodeName: "n"}, Status: corev1.PodStatus{Phase: phase, Conditions: []corev1.PodCondition{{Type: corev1.PodReady, Status: ready}}}}
+		return &corev1.Pod{ObjectMeta: meta("x"), Spec: corev1.PodSpec{NodeName: "n"},
+			Status: corev1.PodStatus{Phase: phase, Conditions: []corev1.PodCondition{{Type: corev1.PodReady, Status: ready}}}}
 	}
 	job := func(typ batchv1.JobConditionType) resource.Object {
-		return &batchv1.Job{ObjectMeta: meta("x"), Status: batchv1.JobStatus{Conditions: []batchv1.JobCondition{{Type: typ, Status: corev1.ConditionTrue}}}}
+		return &batchv1.Job{ObjectMeta: meta("x"),
+			Status: batchv1.JobStatus{Conditions: []batchv1.JobCondition{{Type: typ, Status: corev1.ConditionTrue}}}}
 	}
 	definition := func(typ apiextensionsv1.CustomResourceDefinitionConditionType, status apiextensionsv1.ConditionStatus) resource.Object {
-		return &apiextensionsv1.CustomResourceDefinition{ObjectMeta: meta("x"), Status: apiextensionsv1.CustomResourceDefinitionStatus{Conditions: []apiextensionsv1.CustomResourceDefinitionCondition{{Type: typ, Status: status}}}}
+		return &apiextensionsv1.CustomResourceDefinition{ObjectMeta: meta("x"),
+			Status: apiextensionsv1.CustomResourceDefinitionStatus{Conditions: []apiextensionsv1.CustomResourceDefinitionCondition{{Type: typ, Status: status}}}}
 	}
 	gone := pod(corev1.PodRunning, corev1.ConditionTrue)
 	at := meta("x").CreationTimestamp
@@ -58,38 +61,59 @@ func TestKstatusRules(t *testing.T) {
 		says   string // kstatus
 		differ string // why kloop says otherwise; "": it agrees
 	}{
-		"deployment, all available":     {kinds.Deployments, deployment(appsv1.DeploymentStatus{Replicas: 3, UpdatedReplicas: 3, ReadyReplicas: 3, AvailableReplicas: 3, Conditions: condition("Available", "True")}), current, ""},
-		"deployment, old pods left":     {kinds.Deployments, deployment(appsv1.DeploymentStatus{Replicas: 4, UpdatedReplicas: 3, ReadyReplicas: 3, AvailableReplicas: 3}), inProgress, ""},
-		"deployment, few updated":       {kinds.Deployments, deployment(appsv1.DeploymentStatus{Replicas: 3, UpdatedReplicas: 1, ReadyReplicas: 3, AvailableReplicas: 3}), inProgress, ""},
-		"deployment, few available":     {kinds.Deployments, deployment(appsv1.DeploymentStatus{Replicas: 3, UpdatedReplicas: 3, ReadyReplicas: 3, AvailableReplicas: 2}), inProgress, ""},
-		"deployment, deadline exceeded": {kinds.Deployments, deployment(appsv1.DeploymentStatus{Replicas: 3, UpdatedReplicas: 2, Conditions: condition("Progressing", "False")}), failed, ""},
-		"deployment, not observed":      {kinds.Deployments, &appsv1.Deployment{ObjectMeta: meta("x"), Status: appsv1.DeploymentStatus{ObservedGeneration: 1}}, inProgress, ""},
-		"stateful set, all ready":       {kinds.StatefulSets, set(appsv1.StatefulSetStatus{Replicas: 3, ReadyReplicas: 3, AvailableReplicas: 3, CurrentReplicas: 3, UpdatedReplicas: 3}), current, ""},
-		"stateful set, few ready":       {kinds.StatefulSets, set(appsv1.StatefulSetStatus{Replicas: 3, ReadyReplicas: 2}), inProgress, ""},
-		"stateful set, revision behind": {kinds.StatefulSets, set(appsv1.StatefulSetStatus{Replicas: 3, ReadyReplicas: 3, AvailableReplicas: 3, UpdatedReplicas: 1, CurrentRevision: "a", UpdateRevision: "b"}), inProgress, ""},
-		"daemon set, all available":     {kinds.DaemonSets, daemons(appsv1.DaemonSetStatus{DesiredNumberScheduled: 2, CurrentNumberScheduled: 2, UpdatedNumberScheduled: 2, NumberAvailable: 2, NumberReady: 2}), current, ""},
-		"daemon set, few scheduled":     {kinds.DaemonSets, daemons(appsv1.DaemonSetStatus{DesiredNumberScheduled: 2, CurrentNumberScheduled: 1}), inProgress, ""},
-		"daemon set, few updated":       {kinds.DaemonSets, daemons(appsv1.DaemonSetStatus{DesiredNumberScheduled: 2, CurrentNumberScheduled: 2, UpdatedNumberScheduled: 1, NumberAvailable: 2, NumberReady: 2}), inProgress, ""},
-		"pod, ready":                    {kinds.Pods, pod(corev1.PodRunning, corev1.ConditionTrue), current, ""},
-		"pod, running and not ready":    {kinds.Pods, pod(corev1.PodRunning, corev1.ConditionFalse), inProgress, ""},
-		"pod, succeeded":                {kinds.Pods, pod(corev1.PodSucceeded, corev1.ConditionFalse), current, ""},
-		"pod, failed":                   {kinds.Pods, pod(corev1.PodFailed, corev1.ConditionFalse), failed, ""},
-		"pod, being deleted":            {kinds.Pods, gone, leavingNow, ""},
-		"job, complete":                 {kinds.Jobs, job(batchv1.JobComplete), current, ""},
-		"job, failed":                   {kinds.Jobs, job(batchv1.JobFailed), failed, ""},
-		"job, suspended":                {kinds.Jobs, job(batchv1.JobSuspended), inProgress, "that is what its spec says"},
-		"job, at work":                  {kinds.Jobs, &batchv1.Job{ObjectMeta: meta("x"), Status: batchv1.JobStatus{Active: 1, Ready: ptr(int32(1))}}, current, ""},
-		"claim, bound":                  {kinds.PersistentVolumeClaims, &corev1.PersistentVolumeClaim{ObjectMeta: meta("x"), Status: corev1.PersistentVolumeClaimStatus{Phase: corev1.ClaimBound}}, current, ""},
-		"claim, pending":                {kinds.PersistentVolumeClaims, &corev1.PersistentVolumeClaim{ObjectMeta: meta("x"), Status: corev1.PersistentVolumeClaimStatus{Phase: corev1.ClaimPending}}, inProgress, ""},
-		"budget":                        {kinds.PodDisruptionBudgets, &policyv1.PodDisruptionBudget{ObjectMeta: meta("x")}, current, ""},
-		"load balancer without address": {kinds.Services, &corev1.Service{ObjectMeta: meta("x"), Spec: corev1.ServiceSpec{Type: corev1.ServiceTypeLoadBalancer}}, inProgress, ""},
-		"service":                       {kinds.Services, &corev1.Service{ObjectMeta: meta("x"), Spec: corev1.ServiceSpec{Type: corev1.ServiceTypeExternalName}}, current, ""},
-		"service of nothing":            {kinds.Services, &corev1.Service{ObjectMeta: meta("x")}, current, "a service that leads nowhere is stuck"},
-		"service without endpoints":     {kinds.Services, &corev1.Service{ObjectMeta: meta("x"), Spec: corev1.ServiceSpec{Selector: map[string]string{"a": "b"}}}, current, "a service that leads nowhere is stuck"},
-		"definition, established":       {kinds.CustomResourceDefinitions, definition(apiextensionsv1.Established, apiextensionsv1.ConditionTrue), current, ""},
-		"definition, names refused":     {kinds.CustomResourceDefinitions, definition(apiextensionsv1.NamesAccepted, apiextensionsv1.ConditionFalse), failed, ""},
-		"definition, new":               {kinds.CustomResourceDefinitions, definition(apiextensionsv1.Established, apiextensionsv1.ConditionFalse), inProgress, ""},
-		"config map":                    {kinds.ConfigMaps, &corev1.ConfigMap{ObjectMeta: meta("x")}, current, ""},
+		"deployment, all available": {kinds.Deployments, deployment(appsv1.DeploymentStatus{Replicas: 3, UpdatedReplicas: 3,
+			ReadyReplicas: 3, AvailableReplicas: 3, Conditions: condition("Available", "True")}), current, ""},
+		"deployment, old pods left": {kinds.Deployments,
+			deployment(appsv1.DeploymentStatus{Replicas: 4, UpdatedReplicas: 3, ReadyReplicas: 3, AvailableReplicas: 3}), inProgress, ""},
+		"deployment, few updated": {kinds.Deployments,
+			deployment(appsv1.DeploymentStatus{Replicas: 3, UpdatedReplicas: 1, ReadyReplicas: 3, AvailableReplicas: 3}), inProgress, ""},
+		"deployment, few available": {kinds.Deployments,
+			deployment(appsv1.DeploymentStatus{Replicas: 3, UpdatedReplicas: 3, ReadyReplicas: 3, AvailableReplicas: 2}), inProgress, ""},
+		"deployment, deadline exceeded": {kinds.Deployments,
+			deployment(appsv1.DeploymentStatus{Replicas: 3, UpdatedReplicas: 2, Conditions: condition("Progressing", "False")}), failed, ""},
+		"deployment, not observed": {kinds.Deployments, &appsv1.Deployment{ObjectMeta: meta("x"),
+			Status: appsv1.DeploymentStatus{ObservedGeneration: 1}}, inProgress, ""},
+		"stateful set, all ready": {kinds.StatefulSets,
+			set(appsv1.StatefulSetStatus{Replicas: 3, ReadyReplicas: 3, AvailableReplicas: 3, CurrentReplicas: 3, UpdatedReplicas: 3}), current, ""},
+		"stateful set, few ready": {kinds.StatefulSets, set(appsv1.StatefulSetStatus{Replicas: 3, ReadyReplicas: 2}), inProgress, ""},
+		"stateful set, revision behind": {kinds.StatefulSets, set(appsv1.StatefulSetStatus{Replicas: 3, ReadyReplicas: 3,
+			AvailableReplicas: 3, UpdatedReplicas: 1, CurrentRevision: "a", UpdateRevision: "b"}), inProgress, ""},
+		"daemon set, all available": {kinds.DaemonSets, daemons(appsv1.DaemonSetStatus{DesiredNumberScheduled: 2,
+			CurrentNumberScheduled: 2, UpdatedNumberScheduled: 2, NumberAvailable: 2, NumberReady: 2}), current, ""},
+		"daemon set, few scheduled": {kinds.DaemonSets,
+			daemons(appsv1.DaemonSetStatus{DesiredNumberScheduled: 2, CurrentNumberScheduled: 1}), inProgress, ""},
+		"daemon set, few updated": {kinds.DaemonSets, daemons(appsv1.DaemonSetStatus{DesiredNumberScheduled: 2,
+			CurrentNumberScheduled: 2, UpdatedNumberScheduled: 1, NumberAvailable: 2, NumberReady: 2}), inProgress, ""},
+		"pod, ready":                 {kinds.Pods, pod(corev1.PodRunning, corev1.ConditionTrue), current, ""},
+		"pod, running and not ready": {kinds.Pods, pod(corev1.PodRunning, corev1.ConditionFalse), inProgress, ""},
+		"pod, succeeded":             {kinds.Pods, pod(corev1.PodSucceeded, corev1.ConditionFalse), current, ""},
+		"pod, failed":                {kinds.Pods, pod(corev1.PodFailed, corev1.ConditionFalse), failed, ""},
+		"pod, being deleted":         {kinds.Pods, gone, leavingNow, ""},
+		"job, complete":              {kinds.Jobs, job(batchv1.JobComplete), current, ""},
+		"job, failed":                {kinds.Jobs, job(batchv1.JobFailed), failed, ""},
+		"job, suspended":             {kinds.Jobs, job(batchv1.JobSuspended), inProgress, "that is what its spec says"},
+		"job, at work": {kinds.Jobs, &batchv1.Job{ObjectMeta: meta("x"),
+			Status: batchv1.JobStatus{Active: 1, Ready: ptr(int32(1))}}, current, ""},
+		"claim, bound": {kinds.PersistentVolumeClaims, &corev1.PersistentVolumeClaim{ObjectMeta: meta("x"),
+			Status: corev1.PersistentVolumeClaimStatus{Phase: corev1.ClaimBound}}, current, ""},
+		"claim, pending": {kinds.PersistentVolumeClaims, &corev1.PersistentVolumeClaim{ObjectMeta: meta("x"),
+			Status: corev1.PersistentVolumeClaimStatus{Phase: corev1.ClaimPending}}, inProgress, ""},
+		"budget": {kinds.PodDisruptionBudgets, &policyv1.PodDisruptionBudget{ObjectMeta: meta("x")}, current, ""},
+		"load balancer without address": {kinds.Services, &corev1.Service{ObjectMeta: meta("x"),
+			Spec: corev1.ServiceSpec{Type: corev1.ServiceTypeLoadBalancer}}, inProgress, ""},
+		"service": {kinds.Services, &corev1.Service{ObjectMeta: meta("x"),
+			Spec: corev1.ServiceSpec{Type: corev1.ServiceTypeExternalName}}, current, ""},
+		"service of nothing": {kinds.Services, &corev1.Service{ObjectMeta: meta("x")}, current,
+			"a service that leads nowhere is stuck"},
+		"service without endpoints": {kinds.Services, &corev1.Service{ObjectMeta: meta("x"),
+			Spec: corev1.ServiceSpec{Selector: map[string]string{"a": "b"}}}, current, "a service that leads nowhere is stuck"},
+		"definition, established": {kinds.CustomResourceDefinitions,
+			definition(apiextensionsv1.Established, apiextensionsv1.ConditionTrue), current, ""},
+		"definition, names refused": {kinds.CustomResourceDefinitions,
+			definition(apiextensionsv1.NamesAccepted, apiextensionsv1.ConditionFalse), failed, ""},
+		"definition, new": {kinds.CustomResourceDefinitions,
+			definition(apiextensionsv1.Established, apiextensionsv1.ConditionFalse), inProgress, ""},
+		"config map": {kinds.ConfigMaps, &corev1.ConfigMap{ObjectMeta: meta("x")}, current, ""},
 	} {
 		h := empty().Health(tt.kind, tt.obj)
 		if agrees := h.Converged() == (tt.says == current); agrees != (tt.differ == "") {

@@ -12,7 +12,8 @@ import (
 
 // loopOf is a loop's figures as an object of the API.
 func loopOf(s loop.Stats) *convergence.Loop {
-	l := &convergence.Loop{Depth: int64(s.Depth), Running: int64(s.Running), Waiting: int64(s.Waiting), Failing: int64(s.Failing), Keys: int64(s.Keys),
+	l := &convergence.Loop{Depth: int64(s.Depth), Running: int64(s.Running), Waiting: int64(s.Waiting), Failing: int64(s.Failing),
+		Keys:   int64(s.Keys),
 		Oldest: rough(s.Oldest), Rate: fmt.Sprintf("%.1f/s", s.Rate), Done: s.Done, Failed: s.Failed, P99: rough(s.P99),
 		LastSuccess: stamp(s.LastGood), Keeps: s.Keeps, Writes: slices.Clone(s.Writes)}
 	if s.LastErr != "" {

@@ -100,7 +100,8 @@ func (p *Processes) recordsOf(r *convergence.Report) map[string]map[loop.Key]loo
 		if !ok {
 			continue
 		}
-		rec := loop.Record{Key: loop.Key{Kind: k, Namespace: x.Namespace, Name: x.Name}, State: x.State, Running: x.State == "running", Since: x.Since.Time, Fails: int(x.Fails),
+		rec := loop.Record{Key: loop.Key{Kind: k, Namespace: x.Namespace, Name: x.Name}, State: x.State, Running: x.State == "running",
+			Since: x.Since.Time, Fails: int(x.Fails),
 			LastErr: x.Error, FirstFail: x.FirstFail.Time, LastFail: x.LastFail.Time, LastGood: x.LastGood.Time, Next: x.Next.Time, Note: x.Note}
 		if out[x.Loop] == nil {
 			out[x.Loop] = map[loop.Key]loop.Record{}
@@ -201,7 +202,8 @@ func (p *Processes) leases() (list []*coordinationv1.Lease) {
 		return nil
 	}
 	for _, l := range resource.List(p.Read(), kinds.Leases, "") {
-		if l.Namespace != corev1.NamespaceNodeLease && deref(l.Spec.HolderIdentity, "") != "" && l.Labels["apiserver.kubernetes.io/identity"] == "" {
+		if l.Namespace != corev1.NamespaceNodeLease && deref(l.Spec.HolderIdentity, "") != "" &&
+			l.Labels["apiserver.kubernetes.io/identity"] == "" {
 			list = append(list, l)
 		}
 	}
@@ -247,7 +249,8 @@ func (p *Processes) Running() (names map[string]bool, sure bool) {
 	}
 	// Somebody who does not report may run them: upstream's controller manager. It holds the lease then.
 	l := resource.Get(p.Read(), kinds.Leases, ownNamespace, ownLease)
-	return names, l == nil || deref(l.Spec.HolderIdentity, "") == "" || l.Spec.RenewTime == nil || p.now().Sub(l.Spec.RenewTime.Time) > leaseLife(l)
+	return names, l == nil || deref(l.Spec.HolderIdentity, "") == "" || l.Spec.RenewTime == nil ||
+		p.now().Sub(l.Spec.RenewTime.Time) > leaseLife(l)
 }
 
 // Records are those of all loops.
@@ -301,12 +304,15 @@ func ReportOf(e Engine, process, lease string) *convergence.Report {
 	for name, list := range e.Records() {
 		for i := range list {
 			x := &list[i]
-			r.Records = append(r.Records, convergence.Record{Loop: name, Resource: x.Key.Kind.Info().GR().String(), Namespace: x.Key.Namespace, Name: x.Key.Name, State: x.State,
-				Since: micro(x.Since), Fails: int32(x.Fails), Error: cut(x.LastErr), FirstFail: micro(x.FirstFail), LastFail: micro(x.LastFail), LastGood: micro(x.LastGood), Next: micro(x.Next), Note: cut(x.Note)})
+			r.Records = append(r.Records, convergence.Record{Loop: name, Resource: x.Key.Kind.Info().GR().String(),
+				Namespace: x.Key.Namespace, Name: x.Key.Name, State: x.State,
+				Since: micro(x.Since), Fails: int32(x.Fails), Error: cut(x.LastErr), FirstFail: micro(x.FirstFail), LastFail: micro(x.LastFail),
+				LastGood: micro(x.LastGood), Next: micro(x.Next), Note: cut(x.Note)})
 		}
 	}
 	coldsort.Func(r.Records, func(a, b convergence.Record) int {
-		return cmp.Or(-cmp.Compare(a.Fails, b.Fails), -cmp.Compare(len(a.Note), len(b.Note)), cmp.Compare(a.Loop, b.Loop), cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name))
+		return cmp.Or(-cmp.Compare(a.Fails, b.Fails), -cmp.Compare(len(a.Note), len(b.Note)), cmp.Compare(a.Loop, b.Loop),
+			cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name))
 	})
 	r.Records = r.Records[:min(len(r.Records), maxReported)]
 	return r

@@ -25,15 +25,17 @@ func (e engine) Records() map[string][]loop.Record {
 func (e engine) Record(_ string, key loop.Key) (loop.Record, bool) { return e.rec, key == e.rec.Key }
 
 func lease(ns, name, holder string, at time.Time) *coordinationv1.Lease {
-	return &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: name}, Spec: coordinationv1.LeaseSpec{HolderIdentity: &holder,
-		RenewTime: &metav1.MicroTime{Time: at}, LeaseDurationSeconds: ptr(int32(15))}}
+	return &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: name},
+		Spec: coordinationv1.LeaseSpec{HolderIdentity: &holder,
+			RenewTime: &metav1.MicroTime{Time: at}, LeaseDurationSeconds: ptr(int32(15))}}
 }
 
 // What a process reports is known as if its loops ran here, until it is silent for long.
 func TestReports(t *testing.T) {
 	now, set := noon, kinds.NewSet()
 	v := view.New(set)
-	v.Replace(kinds.Leases, 1, []resource.Object{lease("kube-system", "kube-controller-manager", "far-1", now), lease("gone", "widget-operator", "pod-7", now.Add(-time.Hour)),
+	v.Replace(kinds.Leases, 1, []resource.Object{lease("kube-system", "kube-controller-manager", "far-1", now),
+		lease("gone", "widget-operator", "pod-7", now.Add(-time.Hour)),
 		lease("kube-node-lease", "n", "n", now)})
 	p := &Processes{Self: "here", Kinds: set, Now: func() time.Time { return now }, Read: func() resource.Reader { return v.Snapshot() }}
 	key := loop.Key{Kind: kinds.ReplicaSets, Namespace: "a", Name: "web"}

@@ -76,7 +76,8 @@ func refs[T resource.Object](k resource.Kind, list []T) (out []Ref) {
 func situations() []Situation {
 	var all []Situation
 	for _, group := range [][]Situation{
-		devices(), deletions(), refusals(), nodes(), scheduling(), images(), kills(), containers(), volumes(), probes(), flapping(), pods(), budgets(),
+		devices(), deletions(), refusals(), nodes(), scheduling(), images(), kills(), containers(), volumes(), probes(), flapping(),
+		pods(), budgets(),
 		claims(), rollouts(), jobs(), crons(), latents(), balancers(), services(),
 		ingresses(), autoscalers(), certificates(), leases(), extensions(), names(), operators(), anything(),
 	} {

@@ -94,7 +94,8 @@ func (f *family) convert(ctx context.Context, docs []runtime.RawExtension, to sc
 	if err != nil {
 		return nil, err
 	}
-	asked := apiextensionsv1.ConversionReview{TypeMeta: metav1.TypeMeta{APIVersion: apiextensionsv1.GroupName + "/" + version, Kind: "ConversionReview"},
+	asked := apiextensionsv1.ConversionReview{TypeMeta: metav1.TypeMeta{APIVersion: apiextensionsv1.GroupName + "/" + version,
+		Kind: "ConversionReview"},
 		Request: &apiextensionsv1.ConversionRequest{UID: uuid.NewUUID(), DesiredAPIVersion: to.GroupVersion().String(), Objects: docs}}
 	body, err := json.Marshal(asked)
 	if err != nil {

@@ -310,13 +310,16 @@ func TestWarnings(t *testing.T) {
 
 func TestAccept(t *testing.T) {
 	def := func(plural, singular, kind string, short ...string) *apiextensionsv1.CustomResourceDefinition {
-		return &apiextensionsv1.CustomResourceDefinition{ObjectMeta: metav1.ObjectMeta{Name: plural + ".g"}, Spec: apiextensionsv1.CustomResourceDefinitionSpec{Group: "g",
-			Names: apiextensionsv1.CustomResourceDefinitionNames{Plural: plural, Singular: singular, Kind: kind, ListKind: kind + "List", ShortNames: short}}}
+		return &apiextensionsv1.CustomResourceDefinition{ObjectMeta: metav1.ObjectMeta{Name: plural + ".g"},
+			Spec: apiextensionsv1.CustomResourceDefinitionSpec{Group: "g",
+				Names: apiextensionsv1.CustomResourceDefinitionNames{Plural: plural, Singular: singular, Kind: kind, ListKind: kind + "List",
+					ShortNames: short}}}
 	}
 	first := def("as", "a", "A", "x")
 	var names Names
 	first.Status = names.Accept(first, metav1.Now())
-	if !Is(first, apiextensionsv1.Established) || !Is(first, apiextensionsv1.NamesAccepted) || !reflect.DeepEqual(first.Status.AcceptedNames, first.Spec.Names) {
+	if !Is(first, apiextensionsv1.Established) || !Is(first, apiextensionsv1.NamesAccepted) ||
+		!reflect.DeepEqual(first.Status.AcceptedNames, first.Spec.Names) {
 		t.Fatalf("%+v", first.Status)
 	}
 	for _, c := range []struct {
@@ -324,12 +327,14 @@ func TestAccept(t *testing.T) {
 		reason string
 	}{
 		{def("bs", "b", "B"), "NoConflicts"}, {def("bs", "a", "B"), "SingularConflict"}, {def("bs", "b", "A"), "ListKindConflict"},
-		{def("bs", "b", "B", "x"), "ShortNamesConflict"}, {def("bs", "b", "B", "as"), "ShortNamesConflict"}, {def("x", "b", "B"), "PluralConflict"},
+		{def("bs", "b", "B", "x"), "ShortNamesConflict"}, {def("bs", "b", "B", "as"), "ShortNamesConflict"}, {def("x", "b", "B"),
+			"PluralConflict"},
 	} {
 		c.def.Status = names.Accept(c.def, metav1.Now())
 		names.Forget(c.def.Name)
 		free := c.reason == "NoConflicts"
-		if got := find(c.def.Status.Conditions, apiextensionsv1.NamesAccepted); got.Reason != c.reason || Is(c.def, apiextensionsv1.Established) != free {
+		if got := find(c.def.Status.Conditions, apiextensionsv1.NamesAccepted); got.Reason != c.reason ||
+			Is(c.def, apiextensionsv1.Established) != free {
 			t.Errorf("%v: %+v", c.def.Spec.Names, c.def.Status.Conditions)
 		}
 	}
@@ -347,11 +352,13 @@ func TestAccept(t *testing.T) {
 func TestOwnName(t *testing.T) {
 	var names Names
 	def := &apiextensionsv1.CustomResourceDefinition{Spec: apiextensionsv1.CustomResourceDefinitionSpec{Group: "x.example",
-		Names: apiextensionsv1.CustomResourceDefinitionNames{Plural: "as", Singular: "a", Kind: "A", ListKind: "AList", ShortNames: []string{"s"}}}}
+		Names: apiextensionsv1.CustomResourceDefinitionNames{Plural: "as", Singular: "a", Kind: "A", ListKind: "AList",
+			ShortNames: []string{"s"}}}}
 	def.Name = "as.x.example"
 	def.Status = names.Accept(def, metav1.Now())
 	def.Spec.Names.ShortNames = []string{"s", "as"}
-	if def.Status = names.Accept(def, metav1.Now()); find(def.Status.Conditions, apiextensionsv1.NamesAccepted).Reason != "ShortNamesConflict" || len(def.Status.AcceptedNames.ShortNames) != 1 {
+	if def.Status = names.Accept(def, metav1.Now()); find(def.Status.Conditions,
+		apiextensionsv1.NamesAccepted).Reason != "ShortNamesConflict" || len(def.Status.AcceptedNames.ShortNames) != 1 {
 		t.Errorf("%+v", def.Status)
 	}
 }
@@ -359,7 +366,8 @@ func TestOwnName(t *testing.T) {
 func TestInherit(t *testing.T) {
 	k := tabs(t)
 	next := k.def.DeepCopy()
-	Set(&next.Status, apiextensionsv1.CustomResourceDefinitionCondition{Type: apiextensionsv1.Terminating, Status: apiextensionsv1.ConditionTrue}, metav1.Now())
+	Set(&next.Status, apiextensionsv1.CustomResourceDefinitionCondition{Type: apiextensionsv1.Terminating,
+		Status: apiextensionsv1.ConditionTrue}, metav1.Now())
 	next.Spec.Versions[1].Deprecated = false
 	got, err := newKind(SourceOf(next), k, false, nil)
 	if err != nil {

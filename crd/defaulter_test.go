@@ -22,8 +22,9 @@ func TestFillAgreesWithLibrary(t *testing.T) {
 	}
 	f, random := newFiller(s), rand.New(rand.NewPCG(3, 4))
 	for range 500 {
-		obj := map[string]any{"spec": map[string]any{"a": "1", "b": nil, "c": map[string]any{}, "list": []any{map[string]any{}, nil, map[string]any{"p": int64(5)}},
-			"map": map[string]any{"m": map[string]any{}, "n": nil}, "plain": map[string]any{"x": "y"}}}
+		obj := map[string]any{"spec": map[string]any{"a": "1", "b": nil, "c": map[string]any{},
+			"list": []any{map[string]any{}, nil, map[string]any{"p": int64(5)}},
+			"map":  map[string]any{"m": map[string]any{}, "n": nil}, "plain": map[string]any{"x": "y"}}}
 		damage(random, obj["spec"])
 		damage(random, obj["spec"])
 		want := runtime.DeepCopyJSON(obj)

@@ -73,14 +73,16 @@ func (p *fastSchema) values(v *structural.ValueValidation) {
 	if v == nil {
 		return
 	}
-	if len(v.AllOf)+len(v.OneOf) > 0 || v.Not != nil || v.MultipleOf != nil || v.UniqueItems || len(v.AnyOf) > 0 && !(p.intOrString && onlyTypes(v.AnyOf)) {
+	if len(v.AllOf)+len(v.OneOf) > 0 || v.Not != nil || v.MultipleOf != nil || v.UniqueItems ||
+		len(v.AnyOf) > 0 && !(p.intOrString && onlyTypes(v.AnyOf)) {
 		p.hard = true
 	}
 	for _, e := range v.Enum {
 		p.enum = append(p.enum, e.Object)
 	}
 	p.least, p.most, p.openLeast, p.openMost = v.Minimum, v.Maximum, v.ExclusiveMinimum, v.ExclusiveMaximum
-	p.minLen, p.maxLen, p.minItems, p.maxItems, p.minProps, p.maxProps = v.MinLength, v.MaxLength, v.MinItems, v.MaxItems, v.MinProperties, v.MaxProperties
+	p.minLen, p.maxLen, p.minItems, p.maxItems, p.minProps, p.maxProps = v.MinLength, v.MaxLength, v.MinItems, v.MaxItems,
+		v.MinProperties, v.MaxProperties
 	p.required = v.Required
 	if v.Pattern != "" {
 		var err error

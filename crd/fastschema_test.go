@@ -108,7 +108,8 @@ func TestSound(t *testing.T) {
 		{"{type: object, additionalProperties: {type: integer, x-kubernetes-validations: [{rule: self > 1}]}}", "{a: 2}", true, true},
 		{"{type: integer, x-kubernetes-validations: [{rule: self > oldSelf}]}", "1", true, true},
 		{"{type: integer, x-kubernetes-validations: [{rule: '!oldSelf.hasValue()', optionalOldSelf: true}]}", "1", true, true},
-		{"{type: object, x-kubernetes-embedded-resource: true, x-kubernetes-preserve-unknown-fields: true}", "{apiVersion: v1, kind: A, metadata: {name: a}}", false, true},
+		{"{type: object, x-kubernetes-embedded-resource: true, x-kubernetes-preserve-unknown-fields: true}",
+			"{apiVersion: v1, kind: A, metadata: {name: a}}", false, true},
 	} {
 		k := kindOf(t, c.schema)
 		var value any

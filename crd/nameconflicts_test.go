@@ -13,7 +13,8 @@ import (
 func TestNames(t *testing.T) {
 	def := func(name, plural string, rev int) *apiextensionsv1.CustomResourceDefinition {
 		d := &apiextensionsv1.CustomResourceDefinition{Spec: apiextensionsv1.CustomResourceDefinitionSpec{Group: "x.example",
-			Names: apiextensionsv1.CustomResourceDefinitionNames{Plural: plural, Singular: plural + "-one", Kind: plural, ListKind: plural + "List"}}}
+			Names: apiextensionsv1.CustomResourceDefinitionNames{Plural: plural, Singular: plural + "-one", Kind: plural,
+				ListKind: plural + "List"}}}
 		d.Name, d.ResourceVersion = name, strconv.Itoa(rev)
 		return d
 	}

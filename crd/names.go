@@ -27,7 +27,8 @@ func (n *Names) Accept(def *apiextensionsv1.CustomResourceDefinition, now metav1
 	n.reserve(def, have)
 	n.mu.Unlock()
 	have.Categories = want.Categories
-	named := apiextensionsv1.CustomResourceDefinitionCondition{Type: apiextensionsv1.NamesAccepted, Status: apiextensionsv1.ConditionTrue, Reason: "NoConflicts", Message: "no conflicts found"}
+	named := apiextensionsv1.CustomResourceDefinitionCondition{Type: apiextensionsv1.NamesAccepted,
+		Status: apiextensionsv1.ConditionTrue, Reason: "NoConflicts", Message: "no conflicts found"}
 	if c.reason != "" {
 		named.Status, named.Reason, named.Message = apiextensionsv1.ConditionFalse, c.reason, c.message
 	}
@@ -124,7 +125,8 @@ func Set(st *apiextensionsv1.CustomResourceDefinitionStatus, c apiextensionsv1.C
 	*old = c
 }
 
-func find(list []apiextensionsv1.CustomResourceDefinitionCondition, t apiextensionsv1.CustomResourceDefinitionConditionType) *apiextensionsv1.CustomResourceDefinitionCondition {
+func find(list []apiextensionsv1.CustomResourceDefinitionCondition,
+	t apiextensionsv1.CustomResourceDefinitionConditionType) *apiextensionsv1.CustomResourceDefinitionCondition {
 	for i := range list {
 		if list[i].Type == t {
 			return &list[i]

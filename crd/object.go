@@ -33,7 +33,8 @@ func (o *Object) SetManagedFields(list []metav1.ManagedFieldsEntry) {
 	for i := range list {
 		e := &list[i]
 		m := map[string]any{}
-		for _, f := range [...]struct{ name, text string }{{"manager", e.Manager}, {"operation", string(e.Operation)}, {"apiVersion", e.APIVersion},
+		for _, f := range [...]struct{ name, text string }{{"manager", e.Manager}, {"operation", string(e.Operation)},
+			{"apiVersion", e.APIVersion},
 			{"fieldsType", e.FieldsType}, {"subresource", e.Subresource}} {
 			if f.text != "" {
 				m[f.name] = f.text

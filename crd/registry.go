@@ -51,7 +51,8 @@ type served struct {
 }
 
 func (s *served) says(def Source) bool {
-	return s.def.UID == def.UID && Is(s.def.CustomResourceDefinition, apiextensionsv1.Terminating) == Is(def.CustomResourceDefinition, apiextensionsv1.Terminating) &&
+	return s.def.UID == def.UID && Is(s.def.CustomResourceDefinition, apiextensionsv1.Terminating) == Is(def.CustomResourceDefinition,
+		apiextensionsv1.Terminating) &&
 		equality.Semantic.DeepEqual(s.def.Status.AcceptedNames, def.Status.AcceptedNames) && s.def.agrees(def)
 }
 

@@ -51,9 +51,11 @@ func TestStoredMetadata(t *testing.T) {
 			got, want any
 		}{
 			{"resourceVersion", s.GetResourceVersion(), "42"}, {"of the tree", o.GetResourceVersion(), "42"},
-			{"name", s.GetName(), o.GetName()}, {"namespace", s.GetNamespace(), o.GetNamespace()}, {"generateName", s.GetGenerateName(), o.GetGenerateName()},
+			{"name", s.GetName(), o.GetName()}, {"namespace", s.GetNamespace(), o.GetNamespace()}, {"generateName", s.GetGenerateName(),
+				o.GetGenerateName()},
 			{"uid", s.GetUID(), o.GetUID()}, {"selfLink", s.GetSelfLink(), o.GetSelfLink()}, {"generation", s.GetGeneration(), o.GetGeneration()},
-			{"labels", s.GetLabels(), o.GetLabels()}, {"annotations", s.GetAnnotations(), o.GetAnnotations()}, {"finalizers", s.GetFinalizers(), o.GetFinalizers()},
+			{"labels", s.GetLabels(), o.GetLabels()}, {"annotations", s.GetAnnotations(), o.GetAnnotations()}, {"finalizers",
+				s.GetFinalizers(), o.GetFinalizers()},
 			{"owners", s.GetOwnerReferences(), o.GetOwnerReferences()}, {"managedFields", s.GetManagedFields(), o.GetManagedFields()},
 			{"grace", s.GetDeletionGracePeriodSeconds(), o.GetDeletionGracePeriodSeconds()},
 			{"created", s.GetCreationTimestamp().UTC(), o.GetCreationTimestamp().UTC()},

@@ -95,7 +95,8 @@ func parse(msg []byte, room *[maxText]byte) (q query, err error) {
 			name[i] = c + 'a' - 'A'
 		}
 	}
-	q.name, q.typ, q.class, q.end = unsafe.String(unsafe.SliceData(name), len(name)), binary.BigEndian.Uint16(msg[at:]), binary.BigEndian.Uint16(msg[at+2:]), at+4
+	q.name, q.typ, q.class, q.end = unsafe.String(unsafe.SliceData(name), len(name)), binary.BigEndian.Uint16(msg[at:]),
+		binary.BigEndian.Uint16(msg[at+2:]), at+4
 	return q, q.options()
 }
 

@@ -153,7 +153,8 @@ func TestNoAllocations(t *testing.T) {
 	s, _ := synced(t, shop()...)
 	d := newDesk()
 	for _, name := range []string{"web.shop.svc.cluster.local", "db.shop.svc.cluster.local", "no.shop.svc.cluster.local",
-		"www.example.com.shop.svc.cluster.local", "db-0.db.shop.svc.cluster.local", "_http._tcp.web.shop.svc.cluster.local", "10-88-0-1.shop.pod.cluster.local"} {
+		"www.example.com.shop.svc.cluster.local", "db-0.db.shop.svc.cluster.local", "_http._tcp.web.shop.svc.cluster.local",
+		"10-88-0-1.shop.pod.cluster.local"} {
 		typ, most := dnsmessage.TypeA, 0.0
 		if strings.HasPrefix(name, "_") {
 			typ = dnsmessage.TypeSRV

@@ -67,7 +67,8 @@ type Plane struct {
 }
 
 // workloads are the groups that only clusters with pods need. The kinds of v1 stay: upstream can not switch them off either.
-var workloads = []string{"apps/v1", "batch/v1", "autoscaling/v1", "autoscaling/v2", "policy/v1", "storage.k8s.io/v1", "networking.k8s.io/v1",
+var workloads = []string{"apps/v1", "batch/v1", "autoscaling/v1", "autoscaling/v2", "policy/v1", "storage.k8s.io/v1",
+	"networking.k8s.io/v1",
 	"node.k8s.io/v1", "scheduling.k8s.io/v1"}
 
 // errNoStore tells what to import.

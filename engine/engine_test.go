@@ -274,7 +274,10 @@ func TestOutOfReach(t *testing.T) {
 	if _, err := lamps.Create(t.Context(), lampNamed("l", ""), metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	eventually.True(t, "the reason is told", func() bool { return strings.Contains(ready(t, lamps, "l"), "ObserveFailed observe: nobody answers") })
+	eventually.True(t, "the reason is told", func() bool {
+		return strings.Contains(ready(t, lamps, "l"),
+			"ObserveFailed observe: nobody answers")
+	})
 	h.mu.Lock()
 	h.away = false
 	h.mu.Unlock()

@@ -15,7 +15,8 @@ func TestNew(t *testing.T) {
 		{36, map[string]bool{"WatchList": false}, ""},
 		{35, nil, "version 1.35: use 1.36 or 1.37"},
 		{37, map[string]bool{"WatchLists": false}, "unrecognized feature gate: WatchLists"},
-		{37, map[string]bool{"MultiCIDRServiceAllocator": false}, "cannot set feature gate MultiCIDRServiceAllocator to false, feature is locked to true"},
+		{37, map[string]bool{"MultiCIDRServiceAllocator": false},
+			"cannot set feature gate MultiCIDRServiceAllocator to false, feature is locked to true"},
 		{37, map[string]bool{"MultiCIDRServiceAllocator": true}, ""},
 	} {
 		s, err := New(test.minor, test.asked)
@@ -60,7 +61,8 @@ func TestNil(t *testing.T) {
 }
 
 func TestParse(t *testing.T) {
-	for text, want := range map[string]int{"": 37, "1.36": 36, "v1.37": 37, "kube=1.36": 36, "1.35": 0, "kubelet=1.36": 0, "1.36.3": 0, "36": 0} {
+	for text, want := range map[string]int{"": 37, "1.36": 36, "v1.37": 37, "kube=1.36": 36, "1.35": 0, "kubelet=1.36": 0,
+		"1.36.3": 0, "36": 0} {
 		if got, err := Parse(text); got != want || (err == nil) != (want > 0) {
 			t.Errorf("%s: %d, %v", text, got, err)
 		}

@@ -32,7 +32,8 @@ func TestDefaultClassesSaySo(t *testing.T) {
 
 func TestUnavailableWithoutReason(t *testing.T) {
 	a := &apiregistrationv1.APIService{Spec: apiregistrationv1.APIServiceSpec{Service: &apiregistrationv1.ServiceReference{}}}
-	a.Status.Conditions = []apiregistrationv1.APIServiceCondition{{Type: apiregistrationv1.Available, Status: apiregistrationv1.ConditionFalse}}
+	a.Status.Conditions = []apiregistrationv1.APIServiceCondition{{Type: apiregistrationv1.Available,
+		Status: apiregistrationv1.ConditionFalse}}
 	if got := kinds.APIServices.Row(a)[2]; got != "False" {
 		t.Errorf("available: %q", got)
 	}
@@ -90,7 +91,8 @@ func TestDecisionsStay(t *testing.T) {
 		t.Error(errs)
 	}
 	for _, r := range []*certificatesv1.CertificateSigningRequest{decided(), decided(failed)} {
-		if got := said(k.Check("status", settled(k, "status", r, decided(approved), false), decided(approved))); len(got) != 1 || got[0] != "Forbidden status.conditions" {
+		if got := said(k.Check("status", settled(k, "status", r, decided(approved), false), decided(approved))); len(got) != 1 ||
+			got[0] != "Forbidden status.conditions" {
 			t.Errorf("taking a decision back: %v", got)
 		}
 	}

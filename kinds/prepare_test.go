@@ -236,7 +236,8 @@ func TestCertificates(t *testing.T) {
 	approved := r.DeepCopy()
 	approved.Spec.SignerName = "z.example/z"
 	approved.Status.Certificate = cert
-	approved.Status.Conditions = []certificatesv1.CertificateSigningRequestCondition{{Type: certificatesv1.CertificateApproved, Status: corev1.ConditionTrue}}
+	approved.Status.Conditions = []certificatesv1.CertificateSigningRequestCondition{{Type: certificatesv1.CertificateApproved,
+		Status: corev1.ConditionTrue}}
 	approved = settled(k, "approval", approved, r, false)
 	if errs := k.Check("approval", approved, r); len(errs) > 0 {
 		t.Fatal(errs)
@@ -311,7 +312,8 @@ func TestCSINodeShowsNoEmptyStatus(t *testing.T) {
 func TestTimeOfATaint(t *testing.T) {
 	added := metav1.NewTime(time.Now().Add(-time.Hour).Truncate(time.Second))
 	rule := func(effect resourcev1.DeviceTaintEffect, at metav1.Time) *resourcev1.DeviceTaintRule {
-		return &resourcev1.DeviceTaintRule{Spec: resourcev1.DeviceTaintRuleSpec{Taint: resourcev1.DeviceTaint{Key: "k", Effect: effect, TimeAdded: &at}}}
+		return &resourcev1.DeviceTaintRule{Spec: resourcev1.DeviceTaintRuleSpec{Taint: resourcev1.DeviceTaint{Key: "k", Effect: effect,
+			TimeAdded: &at}}}
 	}
 	old := rule(resourcev1.DeviceTaintEffectNoSchedule, added)
 	for _, c := range []struct {
@@ -412,7 +414,8 @@ func TestReservedNames(t *testing.T) {
 			t.Errorf("%s: %d warnings when new, %d when not", c.kind.Info().Plural, n, o)
 		}
 		errs := resource.CheckAs(older, c.kind, c.kind.Info().GVK, "", c.obj, nil)
-		if n := len(resource.WarningsAs(older, c.kind, c.obj, nil)); n != 1 || slices.ContainsFunc(errs, func(e *field.Error) bool { return e.Field == "metadata.name" }) {
+		if n := len(resource.WarningsAs(older, c.kind, c.obj, nil)); n != 1 ||
+			slices.ContainsFunc(errs, func(e *field.Error) bool { return e.Field == "metadata.name" }) {
 			t.Errorf("%s in 1.36: %d warnings, errors %v", c.kind.Info().Plural, n, errs)
 		}
 	}

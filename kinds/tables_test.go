@@ -37,7 +37,8 @@ func TestColumns(t *testing.T) {
 
 func TestFlowSchemasInTheOrderTheyMatch(t *testing.T) {
 	schema := func(name string, precedence int32) resource.Object {
-		return &flowcontrolv1.FlowSchema{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: flowcontrolv1.FlowSchemaSpec{MatchingPrecedence: precedence}}
+		return &flowcontrolv1.FlowSchema{ObjectMeta: metav1.ObjectMeta{Name: name},
+			Spec: flowcontrolv1.FlowSchemaSpec{MatchingPrecedence: precedence}}
 	}
 	list := []resource.Object{schema("a", 9), schema("c", 1), schema("b", 1)}
 	slices.SortFunc(list, resource.RowOrder(kinds.FlowSchemas))

@@ -78,8 +78,10 @@ func TestWarnings(t *testing.T) {
 			[{name: a, containerPort: 81, hostPort: 5}, {containerPort: 81, hostPort: 5, hostIP: 1.1.1.1}, {containerPort: 82, hostIP: 1.1.1.1}]}]}`), 4},
 		{"a port of an init container", pod(`{initContainers: [{name: b, image: i, ports: [{name: a, containerPort: 70}]}],
 			containers: [{name: c, image: i, ports: [{name: a, containerPort: 80}]}]}`), 0},
-		{"values that build on others", pod(`{containers: [{name: c, image: i, env: [{name: A, value: x}, {name: A, value: $(A)y}, {name: A, value: z}]}]}`), 1},
-		{"files in each other's way", pod(`{volumes: [{name: a, configMap: {name: x, items: [{key: k, path: p}, {key: l, path: p/q}, {key: m, path: pq}]}},
+		{"values that build on others",
+			pod(`{containers: [{name: c, image: i, env: [{name: A, value: x}, {name: A, value: $(A)y}, {name: A, value: z}]}]}`), 1},
+		{"files in each other's way",
+			pod(`{volumes: [{name: a, configMap: {name: x, items: [{key: k, path: p}, {key: l, path: p/q}, {key: m, path: pq}]}},
 			{name: b, projected: {sources: [{secret: {name: s, items: [{key: k, path: token}]}}, {serviceAccountToken: {path: token}}, {}]}}]}`), 3},
 		{"volumes that are gone", pod(`{volumes: [{name: a, photonPersistentDisk: {pdID: x}}, {name: b, rbd: {image: x, monitors: [m]}}]}`), 2},
 		{"annotations", map[string]any{"apiVersion": "v1", "kind": "Pod", "metadata": map[string]any{"annotations": map[string]any{
@@ -97,8 +99,9 @@ func TestWarnings(t *testing.T) {
 			"matchLabels": map[string]any{"beta.kubernetes.io/os": "a"}}}, 1},
 		{"runtime class", map[string]any{"apiVersion": "node.k8s.io/v1", "kind": "RuntimeClass", "scheduling": map[string]any{
 			"nodeSelector": map[string]any{"beta.kubernetes.io/os": "a"}}}, 1},
-		{"stateful set", map[string]any{"apiVersion": "apps/v1", "kind": "StatefulSet", "spec": map[string]any{"template": pods, "revisionHistoryLimit": -1,
-			"volumeClaimTemplates": []any{map[string]any{"spec": map[string]any{"resources": map[string]any{"requests": map[string]any{"storage": "1500m"}}}}}}}, 2},
+		{"stateful set", map[string]any{"apiVersion": "apps/v1", "kind": "StatefulSet",
+			"spec": map[string]any{"template": pods, "revisionHistoryLimit": -1,
+				"volumeClaimTemplates": []any{map[string]any{"spec": map[string]any{"resources": map[string]any{"requests": map[string]any{"storage": "1500m"}}}}}}}, 2},
 		{"daemon set", map[string]any{"apiVersion": "apps/v1", "kind": "DaemonSet", "metadata": map[string]any{"name": "a.b"},
 			"spec": map[string]any{"template": pods}}, 0},
 	} {
@@ -115,7 +118,8 @@ func TestWarnings(t *testing.T) {
 // A changed spec is warned of again even if what deserves it was there before.
 func TestWarningsOfChanges(t *testing.T) {
 	set := kinds.NewSet()
-	for kind, n := range map[string]int{"apps/v1 Deployment": 1, "apps/v1 ReplicaSet": 1, "apps/v1 StatefulSet": 1, "v1 ReplicationController": 1} {
+	for kind, n := range map[string]int{"apps/v1 Deployment": 1, "apps/v1 ReplicaSet": 1, "apps/v1 StatefulSet": 1,
+		"v1 ReplicationController": 1} {
 		api, name, _ := strings.Cut(kind, " ")
 		of := map[string]any{"apiVersion": api, "kind": name, "metadata": map[string]any{"name": "a.b"}, "spec": map[string]any{"replicas": 1,
 			"template": map[string]any{"spec": map[string]any{"containers": []any{}, "imagePullSecrets": []any{map[string]any{}}}}}}

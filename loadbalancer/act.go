@@ -45,7 +45,8 @@ func (a *announcer) do(ctx context.Context, name string, d *duty, m move, now ti
 	case answer:
 		d.phase, d.told, d.next, d.rival, d.trouble = answering, 0, now, "", ""
 		a.publish()
-		a.cfg.Log.Info("answering for the address of a load balancer", "address", d.addr, "services", d.lease.Annotations[kinds.AnnouncedServices])
+		a.cfg.Log.Info("answering for the address of a load balancer", "address", d.addr, "services",
+			d.lease.Annotations[kinds.AnnouncedServices])
 	case announce:
 		links, why := a.able(d)
 		if why != "" {

@@ -41,8 +41,8 @@ func (l *lan) serves(m *member, addr string) {
 	}()
 }
 
-// TestDrain: an address moves in order, from node to node and back, while a client connects again and again. No connection fails but the one
-// that is being opened at the very moment: its first packets go to one node, the next to the other.
+// TestDrain: an address moves in order, from node to node and back, while a client connects again and again. No connection fails but
+// the one that is being opened at the very moment: its first packets go to one node, the next to the other.
 func TestDrain(t *testing.T) {
 	l := newLAN(t, 2)
 	n1, n2 := l.nodes[0], l.nodes[1]

@@ -15,7 +15,8 @@ import (
 	"github.com/kloop-dev/kloop/kinds"
 )
 
-var moves = map[move]string{nothing: "nothing", hush: "hush", take: "take", letGo: "let go", confirm: "confirm", ask: "ask", answer: "answer",
+var moves = map[move]string{nothing: "nothing", hush: "hush", take: "take", letGo: "let go", confirm: "confirm", ask: "ask",
+	answer:   "answer",
 	announce: "announce"}
 
 func leaseOf(rev int, holder string, nodes ...string) *coordinationv1.Lease {
@@ -45,7 +46,8 @@ func TestDecide(t *testing.T) {
 		{"a write is under way", leaseOf(1, "", "me"), func(d *duty, _ time.Time) { d.busy = true }, s, "nothing"},
 		{"a write failed", leaseOf(1, "", "me"), func(d *duty, now time.Time) { d.retry = now.Add(2 * s) }, s, "nothing 2s"},
 		{"held by another, never heard", leaseOf(1, "a", "a", "me"), nil, time.Hour, "nothing"},
-		{"held by another, heard", leaseOf(1, "a", "a", "me"), func(d *duty, now time.Time) { d.heard = now }, 900 * time.Millisecond, "nothing 1s"},
+		{"held by another, heard", leaseOf(1, "a", "a", "me"), func(d *duty, now time.Time) { d.heard = now }, 900 * time.Millisecond,
+			"nothing 1s"},
 		{"held by another, silent", leaseOf(1, "a", "a", "me"), func(d *duty, now time.Time) { d.heard = now }, s, "take"},
 		{"held by another, silent, others come first", leaseOf(1, "a", "a", "b", "me"), func(d *duty, now time.Time) { d.heard = now }, s,
 			"nothing 1.15s"},
@@ -56,9 +58,11 @@ func TestDecide(t *testing.T) {
 		{"ours, asked once", leaseOf(1, "me", "me"), func(d *duty, now time.Time) {
 			d.phase, d.asked, d.next = probing, 1, now.Add(probeEvery)
 		}, 0, "nothing 50ms"},
-		{"ours, asked thrice", leaseOf(1, "me", "me"), func(d *duty, now time.Time) { d.phase, d.asked, d.next = probing, probes, now }, 0, "answer"},
+		{"ours, asked thrice", leaseOf(1, "me", "me"), func(d *duty, now time.Time) { d.phase, d.asked, d.next = probing, probes, now },
+			0, "answer"},
 		{"ours, answering", leaseOf(1, "me", "me"), func(d *duty, now time.Time) { d.phase, d.next = answering, now }, 0, "announce"},
-		{"ours, told", leaseOf(1, "me", "me"), func(d *duty, now time.Time) { d.phase, d.told, d.next = answering, tellTimes, now }, 0, "nothing"},
+		{"ours, told", leaseOf(1, "me", "me"), func(d *duty, now time.Time) { d.phase, d.told, d.next = answering, tellTimes, now }, 0,
+			"nothing"},
 		{"ours, no candidate any more, answering", leaseOf(1, "me", "a"), func(d *duty, _ time.Time) { d.phase = answering }, 0, "hush"},
 		{"ours, no candidate any more", leaseOf(1, "me", "a"), nil, 0, "let go"},
 		{"ours, told to yield", leaseOf(1, "me", "me"), func(d *duty, _ time.Time) { d.phase, d.yielded = answering, 2 }, 0, "hush"},
@@ -152,7 +156,8 @@ func TestPackets(t *testing.T) {
 	if got, ok := parseARP(a.bytes(broadcast)); !ok || got != a {
 		t.Errorf("%+v, %v", got, ok)
 	}
-	n := ndpPacket{kind: advertisement, flags: flagSolicited | flagOverride, from: netip.MustParseAddr("fe80::1"), to: netip.MustParseAddr("fe80::2"),
+	n := ndpPacket{kind: advertisement, flags: flagSolicited | flagOverride, from: netip.MustParseAddr("fe80::1"),
+		to:     netip.MustParseAddr("fe80::2"),
 		target: netip.MustParseAddr("fd00::1"), mac: mac}
 	got, ok := parseNDP(n.bytes())
 	if !ok || !bytes.Equal(got.mac, mac) || got.target != n.target || got.flags != n.flags || got.from != n.from || got.kind != n.kind {

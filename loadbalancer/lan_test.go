@@ -130,7 +130,8 @@ func (f *shakyFeed) Next(ctx context.Context) (client.Batch, error) {
 func newAPI(t *testing.T) *client.Local {
 	t.Helper()
 	c := testcluster.Start(t, func(c *testcluster.Config) { c.Admission = admission.Plugins(admission.Config{}) }).Local
-	if _, err := c.Create(t.Context(), kinds.Namespaces, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: kinds.AnnounceSpace}}); err != nil {
+	if _, err := c.Create(t.Context(), kinds.Namespaces,
+		&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: kinds.AnnounceSpace}}); err != nil {
 		t.Fatal(err)
 	}
 	return c

@@ -66,15 +66,16 @@ func TestFence(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFake()
 		creates := 0
-		w := run(t, f, &controller{Writes: writesMaps, Reconcile: func(ctx context.Context, c *loop.Ctx, cm *corev1.ConfigMap) (time.Duration, error) {
-			if cm.Name != "owner" || resource.Get(c, kinds.ConfigMaps, "", "child") != nil {
-				return 0, nil
-			}
-			creates++
-			f.setLag(true)
-			_, err := c.Create(ctx, kinds.ConfigMaps, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "child"}})
-			return time.Millisecond, err // look again at once
-		}})
+		w := run(t, f, &controller{Writes: writesMaps,
+			Reconcile: func(ctx context.Context, c *loop.Ctx, cm *corev1.ConfigMap) (time.Duration, error) {
+				if cm.Name != "owner" || resource.Get(c, kinds.ConfigMaps, "", "child") != nil {
+					return 0, nil
+				}
+				creates++
+				f.setLag(true)
+				_, err := c.Create(ctx, kinds.ConfigMaps, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "child"}})
+				return time.Millisecond, err // look again at once
+			}})
 		f.put("owner")
 		pass(time.Minute)
 		if rec, _ := w.Record("test", key("owner")); rec.State != "fenced" || creates != 1 {
@@ -243,10 +244,11 @@ func TestRest(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFake()
 		runs := 0
-		run(t, f, &controller{Rest: 100 * time.Millisecond, Reconcile: func(context.Context, *loop.Ctx, *corev1.ConfigMap) (time.Duration, error) {
-			runs++
-			return 0, nil
-		}})
+		run(t, f, &controller{Rest: 100 * time.Millisecond,
+			Reconcile: func(context.Context, *loop.Ctx, *corev1.ConfigMap) (time.Duration, error) {
+				runs++
+				return 0, nil
+			}})
 		f.put("a")
 		synctest.Wait()
 		if runs != 1 {

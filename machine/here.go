@@ -40,9 +40,11 @@ func (here) Parts(h cluster.Host) ([]cluster.Part, error) {
 	if !c.NoLocalStorage {
 		storage = filepath.Join(c.NodeDir, storageDir)
 	}
-	return Config{Name: h.Name, Address: h.Address, Second: h.Second, Dir: cmp.Or(c.RootDir, dir), Former: dir, StaticDir: c.StaticDir, Storage: storage,
-		Runtime: runtimeOf(c), Serving: h.Serving, Callers: h.Callers, Client: h.Client, ProxyClient: h.ProxyClient, Events: h.Events, Loops: h.Loops,
-		Beat: h.Beat, Proxy: true, Services: c.ServiceCIDRs, ProxyMode: c.ProxyMode, ProxyScheduler: c.ProxyScheduler, IPVS: c.IPVS,
+	return Config{Name: h.Name, Address: h.Address, Second: h.Second, Dir: cmp.Or(c.RootDir, dir), Former: dir, StaticDir: c.StaticDir,
+		Storage: storage,
+		Runtime: runtimeOf(c), Serving: h.Serving, Callers: h.Callers, Client: h.Client, ProxyClient: h.ProxyClient, Events: h.Events,
+		Loops: h.Loops,
+		Beat:  h.Beat, Proxy: true, Services: c.ServiceCIDRs, ProxyMode: c.ProxyMode, ProxyScheduler: c.ProxyScheduler, IPVS: c.IPVS,
 		NodePortAddresses: c.NodePortAddresses, PodCIDRs: h.PodCIDRs, Network: c.Network, DNS: c.DNS, NoPolicies: c.NoPolicies,
 		Pressure: c.Pressure, Resources: c.NodeResources, Shutdown: c.NodeShutdown, LogQuery: c.NodeLogQuery, Topology: c.NodeTopology,
 		Images: c.NodeImages, Log: c.Log}.parts()

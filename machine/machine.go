@@ -179,7 +179,8 @@ func (n Config) agent(rt *runtime.Runtime) (node.Config, error) {
 	if n.policies != nil {
 		cfg.Policies = n.policies
 	}
-	err := errors.Join(reserve(n.Resources, &cfg), images(n.Images, &cfg, new(runtime.Config)), linger(n.Shutdown, &cfg), place(n.Topology, &cfg))
+	err := errors.Join(reserve(n.Resources, &cfg), images(n.Images, &cfg, new(runtime.Config)), linger(n.Shutdown, &cfg),
+		place(n.Topology, &cfg))
 	if err != nil {
 		return cfg, err
 	}

@@ -103,7 +103,8 @@ func images(n cluster.NodeImages, cfg *node.Config, rt *runtime.Config) (err err
 	}
 	if rt.Registries != nil {
 		for host, c := range rt.Registries.Configs {
-			cfg.Credentials = append(cfg.Credentials, node.Credential{Server: host, User: c.Auth.Username, Password: c.Auth.Password, Both: c.Auth.Auth})
+			cfg.Credentials = append(cfg.Credentials, node.Credential{Server: host, User: c.Auth.Username, Password: c.Auth.Password,
+				Both: c.Auth.Auth})
 		}
 	}
 	if cfg.Providers, err = provider.Open(n.CredentialProviderConfig, n.CredentialProviderBinDir); err != nil {

@@ -37,13 +37,16 @@ func (w world) Each(k resource.Kind, ns string) iter.Seq[resource.Object] {
 }
 
 func node(name string, ready corev1.ConditionStatus) *corev1.Node {
-	return &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name}, Status: corev1.NodeStatus{Conditions: []corev1.NodeCondition{{Type: corev1.NodeReady, Status: ready}}}}
+	return &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name},
+		Status: corev1.NodeStatus{Conditions: []corev1.NodeCondition{{Type: corev1.NodeReady, Status: ready}}}}
 }
 
 func pod(name, node string, containers ...string) *corev1.Pod {
-	p := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: name, UID: "u"}, Spec: corev1.PodSpec{NodeName: node}, Status: corev1.PodStatus{Phase: corev1.PodRunning}}
+	p := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: name, UID: "u"}, Spec: corev1.PodSpec{NodeName: node},
+		Status: corev1.PodStatus{Phase: corev1.PodRunning}}
 	for _, c := range containers {
-		p.Status.ContainerStatuses = append(p.Status.ContainerStatuses, corev1.ContainerStatus{Name: c, State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{}}})
+		p.Status.ContainerStatuses = append(p.Status.ContainerStatuses,
+			corev1.ContainerStatus{Name: c, State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{}}})
 	}
 	return p
 }
@@ -58,7 +61,8 @@ func agent(asked *atomic.Int64, began time.Time) func(context.Context, *corev1.N
 		now := time.Now()
 		total, memory := uint64(now.Sub(began)/2), uint64(1<<20)
 		use := metrics.Use{Start: began, Total: &total, Memory: &memory}
-		return &metrics.Summary{At: now, Node: use, Containers: map[metrics.Container]metrics.Use{{Namespace: "ns", Pod: "a", UID: "u", Name: "c"}: use}}, nil
+		return &metrics.Summary{At: now, Node: use, Containers: map[metrics.Container]metrics.Use{{Namespace: "ns", Pod: "a", UID: "u",
+			Name: "c"}: use}}, nil
 	}
 }
 
@@ -68,7 +72,8 @@ func TestCollector(t *testing.T) {
 			kinds.Nodes: {node("n", corev1.ConditionTrue), node("lost", corev1.ConditionUnknown), node("mute", corev1.ConditionTrue)},
 			kinds.Pods:  {pod("a", "n", "c"), pod("b", "n", "not counted"), pod("c", "mute", "c"), pod("d", "")}}}
 		var asked atomic.Int64
-		c := metrics.New(metrics.Config{Read: func() resource.Reader { return w }, Ask: agent(&asked, time.Now().Add(-time.Hour)), Log: slog.New(slog.DiscardHandler)})
+		c := metrics.New(metrics.Config{Read: func() resource.Reader { return w }, Ask: agent(&asked, time.Now().Add(-time.Hour)),
+			Log: slog.New(slog.DiscardHandler)})
 		ctx, stop := context.WithCancel(t.Context())
 		done := make(chan struct{})
 		go func() { defer close(done); c.Run(ctx) }()
@@ -81,7 +86,8 @@ func TestCollector(t *testing.T) {
 			t.Fatalf("pods: %v, %v", list, err)
 		}
 		got := list[0].(*metricsv1beta1.PodMetrics)
-		if use := got.Containers[0].Usage; got.Name != "a" || use.Cpu().MilliValue() != 500 || use.Memory().Value() != 1<<20 || got.Window.Duration != time.Second {
+		if use := got.Containers[0].Usage; got.Name != "a" || use.Cpu().MilliValue() != 500 || use.Memory().Value() != 1<<20 ||
+			got.Window.Duration != time.Second {
 			t.Errorf("got %v", got)
 		}
 		list, err = c.Objects(ctx, metricskinds.Nodes, "", "n")
@@ -118,7 +124,8 @@ func TestRestartedContainer(t *testing.T) {
 				memory := uint64(1)
 				u := metrics.Use{Start: began[i], Total: &counts[i], Memory: &memory}
 				i++
-				return &metrics.Summary{At: time.Now(), Node: u, Containers: map[metrics.Container]metrics.Use{{Namespace: "ns", Pod: "a", UID: "u", Name: "c"}: u}}, nil
+				return &metrics.Summary{At: time.Now(), Node: u,
+					Containers: map[metrics.Container]metrics.Use{{Namespace: "ns", Pod: "a", UID: "u", Name: "c"}: u}}, nil
 			}})
 		list, err := c.Objects(t.Context(), metricskinds.Pods, "", "")
 		if err != nil || len(list) != 1 {
@@ -132,7 +139,8 @@ func TestRestartedContainer(t *testing.T) {
 
 func TestParse(t *testing.T) {
 	s, err := metrics.Parse([]byte(`{"node":{"cpu":{"usageCoreNanoSeconds":7},"memory":{"workingSetBytes":8}},"pods":[{"podRef":{"name":"p","namespace":"ns","uid":"u"},
-		"containers":[{"name":"c","startTime":"2026-01-01T00:00:00Z","cpu":{"usageNanoCores":5},"memory":{"workingSetBytes":6}}]}]}`), time.Unix(1, 0))
+		"containers":[{"name":"c","startTime":"2026-01-01T00:00:00Z","cpu":{"usageNanoCores":5},"memory":{"workingSetBytes":6}}]}]}`),
+		time.Unix(1, 0))
 	if err != nil {
 		t.Fatal(err)
 	}

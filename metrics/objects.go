@@ -71,7 +71,8 @@ func (p pair) node(n *corev1.Node) *metricsv1beta1.NodeMetrics {
 	if use == nil {
 		return nil
 	}
-	return &metricsv1beta1.NodeMetrics{ObjectMeta: metav1.ObjectMeta{Name: n.Name, Labels: n.Labels, CreationTimestamp: metav1.NewTime(p.last.At)},
+	return &metricsv1beta1.NodeMetrics{ObjectMeta: metav1.ObjectMeta{Name: n.Name, Labels: n.Labels,
+		CreationTimestamp: metav1.NewTime(p.last.At)},
 		Timestamp: metav1.NewTime(p.last.At), Window: metav1.Duration{Duration: window}, Usage: use}
 }
 

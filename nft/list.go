@@ -89,7 +89,8 @@ func (c *Conn) Sets(t Table) (map[string]Set, error) {
 		s := Set{Name: text(find(b, unix.NFTA_SET_NAME)),
 			KeyLen: number(find(b, unix.NFTA_SET_KEY_LEN)), KeyType: number(find(b, unix.NFTA_SET_KEY_TYPE)),
 			DataType: number(find(b, unix.NFTA_SET_DATA_TYPE)), DataLen: number(find(b, unix.NFTA_SET_DATA_LEN)),
-			Learns: flags&unix.NFT_SET_EVAL != 0, Ranges: flags&unix.NFT_SET_INTERVAL != 0, Size: number(find(find(b, unix.NFTA_SET_DESC), unix.NFTA_SET_DESC_SIZE))}
+			Learns: flags&unix.NFT_SET_EVAL != 0, Ranges: flags&unix.NFT_SET_INTERVAL != 0, Size: number(find(find(b, unix.NFTA_SET_DESC),
+				unix.NFTA_SET_DESC_SIZE))}
 		if s.DataType == unix.NFT_DATA_VERDICT {
 			s.Verdicts, s.DataType, s.DataLen = true, 0, 0
 		}

@@ -113,7 +113,8 @@ func preempted(pod *corev1.Pod, others []*corev1.Pod, allocatable corev1.Resourc
 	}
 	worth := map[corev1.PodQOSClass]int{corev1.PodQOSBestEffort: 0, corev1.PodQOSBurstable: 1, corev1.PodQOSGuaranteed: 2}
 	order := slices.SortedFunc(slices.Values(others), func(a, b *corev1.Pod) int {
-		return cmp.Or(cmp.Compare(corev1helpers.PodPriority(a), corev1helpers.PodPriority(b)), cmp.Compare(worth[a.Status.QOSClass], worth[b.Status.QOSClass]))
+		return cmp.Or(cmp.Compare(corev1helpers.PodPriority(a), corev1helpers.PodPriority(b)),
+			cmp.Compare(worth[a.Status.QOSClass], worth[b.Status.QOSClass]))
 	})
 	in := func(p *corev1.Pod) bool { return p.UID != pod.UID }
 	rest := slices.Clone(others)

@@ -46,7 +46,8 @@ const claimWait = 5 * time.Second
 // newHardware takes up what the last agent gave. pods are the node's; who has a pod's status told anew.
 func newHardware(cfg Config, pods func() []*corev1.Pod, who func(types.UID)) *hardware {
 	log := cmp.Or(cfg.Log, slog.Default())
-	h := &hardware{pods: pods, log: log, runtime: cfg.Runtime.Containers, turn: make(chan struct{}, 1), wake: make(chan struct{}, 1), move: make(chan struct{}, 1)}
+	h := &hardware{pods: pods, log: log, runtime: cfg.Runtime.Containers, turn: make(chan struct{}, 1), wake: make(chan struct{}, 1),
+		move: make(chan struct{}, 1)}
 	h.turn <- struct{}{}
 	sys := cmp.Or(cfg.Sys, "/sys")
 	if h.checkpoint, h.broken = topology.Open(cfg.Dir, sys, cfg.Topology, log); h.broken != nil {

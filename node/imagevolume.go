@@ -12,7 +12,8 @@ import (
 
 // imageVolumes has the images there that the container mounts as volumes (KEP-4639), by the names of the volumes. nil: not yet, look
 // again after a while, or when a pull wakes the pod. The runtime mounts them; nothing of them lies in the pod's directory.
-func (st *starter) imageVolumes(ctx context.Context, w world, c *corev1.Container) (list map[string]*cri.ImageSpec, again time.Duration, err error) {
+func (st *starter) imageVolumes(ctx context.Context, w world, c *corev1.Container) (list map[string]*cri.ImageSpec,
+	again time.Duration, err error) {
 	list = map[string]*cri.ImageSpec{}
 	for i := range c.VolumeMounts {
 		src := imageSource(w.pod, c.VolumeMounts[i].Name)

@@ -32,7 +32,8 @@ func (c *common) trouble(ctx context.Context) (text string, network bool) {
 	}
 	var list []string
 	for _, cond := range res.GetStatus().GetConditions() {
-		what := map[string]string{cri.RuntimeReady: "container runtime not ready", cri.NetworkReady: "container runtime network not ready"}[cond.Type]
+		what := map[string]string{cri.RuntimeReady: "container runtime not ready",
+			cri.NetworkReady: "container runtime network not ready"}[cond.Type]
 		if cond.Status || what == "" {
 			continue
 		}

@@ -302,7 +302,8 @@ func (ns *nodeStatus) setConditions(ctx context.Context, st *corev1.NodeStatus) 
 var pressureTexts = map[corev1.NodeConditionType]struct{ pressed, says, calm, fine string }{
 	corev1.NodeMemoryPressure: {"KubeletHasInsufficientMemory", "kubelet has insufficient memory available",
 		"KubeletHasSufficientMemory", "kubelet has sufficient memory available"},
-	corev1.NodeDiskPressure: {"KubeletHasDiskPressure", "kubelet has disk pressure", "KubeletHasNoDiskPressure", "kubelet has no disk pressure"},
+	corev1.NodeDiskPressure: {"KubeletHasDiskPressure", "kubelet has disk pressure", "KubeletHasNoDiskPressure",
+		"kubelet has no disk pressure"},
 	corev1.NodePIDPressure: {"KubeletHasInsufficientPID", "kubelet has insufficient PID available",
 		"KubeletHasSufficientPID", "kubelet has sufficient PID available"},
 }

@@ -136,8 +136,8 @@ type change struct {
 	has  corev1.ResourceRequirements
 }
 
-// update changes the containers of a pod: what shrinks first, and the pod's own limits while they are the larger ones. had is what the
-// pod as a whole was given before.
+// update changes the containers of a pod: what shrinks first, and the pod's own limits while they are the larger ones. had is the share of
+// the pod as a whole before.
 func (z *resizer) update(ctx context.Context, w world, had *corev1.ResourceRequirements, list []change) error {
 	pod := w.pod
 	if err := z.roomyPod(ctx, w, had); err != nil {
@@ -228,7 +228,7 @@ func (z *resizer) roomyPod(ctx context.Context, w world, had *corev1.ResourceReq
 	return nil
 }
 
-// memory is what a container uses, in bytes.
+// memory returns the use of a container, in bytes.
 func (z *resizer) memory(ctx context.Context, c *container) (uint64, error) {
 	st, err := z.cfg.Runtime.Containers.ContainerStats(ctx, &cri.ContainerStatsRequest{ContainerId: c.id})
 	if err != nil {

@@ -126,7 +126,8 @@ func same(t *testing.T, name string, got, want proto.Message) {
 	a, b := strings.Split(render(got), "\n"), strings.Split(render(want), "\n")
 	for i := range a {
 		if i >= len(b) || a[i] != b[i] {
-			t.Errorf("%s differs at line %d:\n%s\nwant:\n%s", name, i, strings.Join(a[i:min(i+9, len(a))], "\n"), strings.Join(b[min(i, len(b)-1):min(i+9, len(b))], "\n"))
+			t.Errorf("%s differs at line %d:\n%s\nwant:\n%s", name, i, strings.Join(a[i:min(i+9, len(a))], "\n"),
+				strings.Join(b[min(i, len(b)-1):min(i+9, len(b))], "\n"))
 			return
 		}
 	}
@@ -198,7 +199,8 @@ func TestCustom(t *testing.T) {
 	if at(doc, "components", "schemas", "com.example.stable.v1.CronTabList", "properties", "items") == nil {
 		t.Error("no list")
 	}
-	if got := at(doc, "paths", "/apis/stable.example.com/v1/namespaces/{namespace}/crontabs/{name}", "patch", "requestBody", "content"); len(got.(object)) != 3 {
+	if got := at(doc, "paths", "/apis/stable.example.com/v1/namespaces/{namespace}/crontabs/{name}", "patch", "requestBody",
+		"content"); len(got.(object)) != 3 {
 		t.Errorf("patches of a custom resource: %v", got)
 	}
 	b, _, err = joined(d.V2JSON())
@@ -241,7 +243,8 @@ func TestIndexFollowsTheSet(t *testing.T) {
 	set := example()
 	d := New(set)
 	was := d.Index()
-	if was["apis/apps/v1"] == "" || was["api/v1"] == "" || was["apis/apps"] == "" || was["apis"] == "" || was["apis/stable.example.com"] != "" {
+	if was["apis/apps/v1"] == "" || was["api/v1"] == "" || was["apis/apps"] == "" || was["apis"] == "" ||
+		was["apis/stable.example.com"] != "" {
 		t.Fatalf("index %v", was)
 	}
 	if !reflect.DeepEqual(d.Index(), was) {

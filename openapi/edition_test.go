@@ -69,11 +69,13 @@ func TestTrim(t *testing.T) {
 	fresh := func() *corev1.Pod {
 		return &corev1.Pod{Spec: corev1.PodSpec{NodeName: "n",
 			EvictionResponders: []corev1.EvictionResponder{{}},
-			Volumes:            []corev1.Volume{{Name: "a"}, {Name: "b", VolumeSource: corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{Mode: &mode}}}}}}
+			Volumes: []corev1.Volume{{Name: "a"},
+				{Name: "b", VolumeSource: corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{Mode: &mode}}}}}}
 	}
 	p := fresh()
 	got := strings.Join(Trim(version(t, 36), p), " ")
-	if got != "spec.volumes[1].emptyDir.mode spec.evictionResponders" || p.Spec.EvictionResponders != nil || p.Spec.Volumes[1].EmptyDir.Mode != nil || p.Spec.NodeName != "n" {
+	if got != "spec.volumes[1].emptyDir.mode spec.evictionResponders" || p.Spec.EvictionResponders != nil ||
+		p.Spec.Volumes[1].EmptyDir.Mode != nil || p.Spec.NodeName != "n" {
 		t.Errorf("%q: %+v", got, p.Spec)
 	}
 	p = fresh()

@@ -30,17 +30,23 @@ type operation struct {
 }
 
 var (
-	mediaTypes  = []string{"application/json", "application/yaml", "application/vnd.kubernetes.protobuf"}
-	watchTypes  = []string{"application/json", "application/yaml", "application/vnd.kubernetes.protobuf", "application/json;stream=watch", "application/vnd.kubernetes.protobuf;stream=watch"}
+	mediaTypes = []string{"application/json", "application/yaml", "application/vnd.kubernetes.protobuf"}
+	watchTypes = []string{"application/json", "application/yaml", "application/vnd.kubernetes.protobuf",
+		"application/json;stream=watch", "application/vnd.kubernetes.protobuf;stream=watch"}
 	customTypes = []string{"application/json", "application/yaml"}
-	patchTypes  = []string{"application/json-patch+json", "application/merge-patch+json", "application/strategic-merge-patch+json", "application/apply-patch+yaml"}
+	patchTypes  = []string{"application/json-patch+json", "application/merge-patch+json", "application/strategic-merge-patch+json",
+		"application/apply-patch+yaml"}
 	customPatch = []string{"application/json-patch+json", "application/merge-patch+json", "application/apply-patch+yaml"}
 
-	listParams   = []string{"allowWatchBookmarks", "continue", "fieldSelector", "labelSelector", "limit", "resourceVersion", "resourceVersionMatch", "sendInitialEvents", "shardSelector", "timeoutSeconds", "watch"}
+	listParams = []string{"allowWatchBookmarks", "continue", "fieldSelector", "labelSelector", "limit", "resourceVersion",
+		"resourceVersionMatch", "sendInitialEvents", "shardSelector", "timeoutSeconds", "watch"}
 	writeParams  = []string{"dryRun", "fieldManager", "fieldValidation"}
 	patchParams  = []string{"dryRun", "fieldManager", "fieldValidation", "force"}
-	deleteParams = []string{"dryRun", "gracePeriodSeconds", "ignoreStoreReadErrorWithClusterBreakingPotential", "orphanDependents", "propagationPolicy"}
-	clearParams  = []string{"continue", "dryRun", "fieldSelector", "gracePeriodSeconds", "ignoreStoreReadErrorWithClusterBreakingPotential", "labelSelector", "limit", "orphanDependents", "propagationPolicy", "resourceVersion", "resourceVersionMatch", "sendInitialEvents", "shardSelector", "timeoutSeconds"}
+	deleteParams = []string{"dryRun", "gracePeriodSeconds", "ignoreStoreReadErrorWithClusterBreakingPotential", "orphanDependents",
+		"propagationPolicy"}
+	clearParams = []string{"continue", "dryRun", "fieldSelector", "gracePeriodSeconds",
+		"ignoreStoreReadErrorWithClusterBreakingPotential", "labelSelector", "limit", "orphanDependents", "propagationPolicy",
+		"resourceVersion", "resourceVersionMatch", "sendInitialEvents", "shardSelector", "timeoutSeconds"}
 )
 
 const (
@@ -108,7 +114,8 @@ func (m *maker) make() []route {
 		m.sub(s, one, named)
 	}
 	if m.info.Namespaced && m.has("list") {
-		m.add(m.prefix+"/"+m.info.Plural, nil, m.read("list", "list"+m.group+m.gvk.Kind+"ForAllNamespaces", "list or watch objects of kind "+m.gvk.Kind,
+		m.add(m.prefix+"/"+m.info.Plural, nil, m.read("list", "list"+m.group+m.gvk.Kind+"ForAllNamespaces",
+			"list or watch objects of kind "+m.gvk.Kind,
 			m.model(listOf(m.info, m.gvk)), m.watchTypes(), withPretty(listParams)))
 	}
 	m.watches(params)
@@ -146,7 +153,8 @@ func (m *maker) collection() (ops []operation) {
 	kind, s := m.gvk.Kind, m.scoped()
 	switch {
 	case m.has("deletecollection") && m.info.Custom:
-		o := m.read("deletecollection", "delete"+m.group+"Collection"+s+kind, "delete collection of "+kind, statusName, customTypes, withPretty(listParams))
+		o := m.read("deletecollection", "delete"+m.group+"Collection"+s+kind, "delete collection of "+kind, statusName, customTypes,
+			withPretty(listParams))
 		o.method = "delete"
 		ops = append(ops, o)
 	case m.has("deletecollection"):
@@ -168,7 +176,8 @@ func (m *maker) single() (ops []operation) {
 	kind, s := m.gvk.Kind, m.scoped()
 	if m.has("delete") {
 		ops = append(ops, operation{method: "delete", action: "delete", id: "delete" + m.group + s + kind, doc: "delete " + article(kind),
-			tag: m.tag, gvk: m.gvk, consumes: m.bodyTypes(), params: withPretty(deleteParams), body: deleteName, bodyOptional: true, produces: m.types(), out: deleted(m),
+			tag: m.tag, gvk: m.gvk, consumes: m.bodyTypes(), params: withPretty(deleteParams), body: deleteName, bodyOptional: true,
+			produces: m.types(), out: deleted(m),
 			codes: []string{"200", "202", "401"}})
 	}
 	if m.has("get") {

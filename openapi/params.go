@@ -30,7 +30,8 @@ var params = map[string]param{
 	"force":           {"boolean", "Apply requests with it take over fields that others own. Must be unset for other patches."},
 
 	"gracePeriodSeconds": {"integer", "Seconds before the object is deleted; 0 is at once. Defaults to what the object asks for."},
-	"ignoreStoreReadErrorWithClusterBreakingPotential": {"boolean", "Delete an object that can't be read from the store, without the usual steps."},
+	"ignoreStoreReadErrorWithClusterBreakingPotential": {"boolean",
+		"Delete an object that can't be read from the store, without the usual steps."},
 	"orphanDependents":  {"boolean", "Deprecated: use propagationPolicy. Whether dependents are orphaned."},
 	"propagationPolicy": {"string", "What happens to dependents: Orphan, Background or Foreground."},
 

@@ -39,7 +39,8 @@ func TestResolved(t *testing.T) {
 		}
 	}
 	// A definition's schema is a type within itself.
-	if s, err := Resolved(nil, schema.GroupVersionKind{Group: "apiextensions.k8s.io", Version: "v1", Kind: "CustomResourceDefinition"}); s == nil || err != nil {
+	if s, err := Resolved(nil, schema.GroupVersionKind{Group: "apiextensions.k8s.io", Version: "v1",
+		Kind: "CustomResourceDefinition"}); s == nil || err != nil {
 		t.Errorf("%v %v", s, err)
 	}
 	if s, err := Resolved(nil, schema.GroupVersionKind{Version: "v1", Kind: "Nothing"}); s != nil || err != nil {

@@ -70,8 +70,9 @@ func (m *maker) connect(s resource.SubInfo, one string, params, query []string, 
 	}
 	ops := func(id string) (ops []operation) {
 		for _, method := range methods {
-			ops = append(ops, operation{method: method, action: "connect", doc: "connect " + upper(method) + " requests to " + s.Name + " of " + m.gvk.Kind,
-				id: "connect" + m.group + title(method) + m.scoped() + m.gvk.Kind + id, tag: m.tag,
+			ops = append(ops, operation{method: method, action: "connect",
+				doc: "connect " + upper(method) + " requests to " + s.Name + " of " + m.gvk.Kind,
+				id:  "connect" + m.group + title(method) + m.scoped() + m.gvk.Kind + id, tag: m.tag,
 				gvk: schema.GroupVersionKind{Version: "v1", Kind: kind}, params: query, produces: []string{"*/*"}, codes: []string{"200", "401"}})
 		}
 		return ops
@@ -90,7 +91,8 @@ func (m *maker) watches(params []string) {
 	kind, s := m.gvk.Kind, m.scoped()
 	base := m.prefix + "/watch"
 	watch := func(action, id string) operation {
-		return m.read(action, id, "watch individual changes of "+kind+". deprecated: use the 'watch' parameter with a list operation instead.", eventName,
+		return m.read(action, id, "watch individual changes of "+kind+
+			". deprecated: use the 'watch' parameter with a list operation instead.", eventName,
 			m.watchTypes(), nil)
 	}
 	query := withPretty(listParams)

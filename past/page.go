@@ -149,7 +149,8 @@ func Span(s history.Span, from time.Time) (notes []string) {
 		notes = append(notes, fmt.Sprintf("nothing is known of before %s", instant(s.Oldest)))
 	}
 	for _, b := range s.Breaks {
-		notes = append(notes, fmt.Sprintf("not all is known from %s to %s: the server did not run, or was behind", instant(b.From), instant(b.To)))
+		notes = append(notes, fmt.Sprintf("not all is known from %s to %s: the server did not run, or was behind", instant(b.From),
+			instant(b.To)))
 	}
 	return notes
 }

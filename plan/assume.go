@@ -78,7 +78,8 @@ func add[T resource.Object](a *assumer, always bool, d *resource.Def[T], obj T) 
 func (a *assumer) namespace(name string) {
 	add(a, false, kinds.Namespaces, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name,
 		Labels: map[string]string{corev1.LabelMetadataName: name}},
-		Spec: corev1.NamespaceSpec{Finalizers: []corev1.FinalizerName{corev1.FinalizerKubernetes}}, Status: corev1.NamespaceStatus{Phase: corev1.NamespaceActive}})
+		Spec:   corev1.NamespaceSpec{Finalizers: []corev1.FinalizerName{corev1.FinalizerKubernetes}},
+		Status: corev1.NamespaceStatus{Phase: corev1.NamespaceActive}})
 }
 
 // roomy is the capacity of a node that the caller might not read.

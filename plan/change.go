@@ -98,7 +98,8 @@ func kindOf(set *resource.Set, word string) (best resource.Kind, err error) {
 	low := strings.ToLower(word)
 	for _, k := range set.All() {
 		i := k.Info()
-		if low != i.Plural && low != i.Singular && low != strings.ToLower(i.GVK.Kind) && low != i.GR().String() && !slices.Contains(i.Short, low) {
+		if low != i.Plural && low != i.Singular && low != strings.ToLower(i.GVK.Kind) && low != i.GR().String() &&
+			!slices.Contains(i.Short, low) {
 			continue
 		}
 		if best == nil || !i.Custom && best.Info().Custom {

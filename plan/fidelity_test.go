@@ -243,7 +243,8 @@ func (tw *town) choose(d *rand.Rand, names []string) {
 	}
 	node := fmt.Sprint("sim-", d.IntN(tw.nodes))
 	image := SetImages(to, map[string]string{"c": "i:2"})
-	tw.change = []Change{Drain(node), Drain(node), LoseNode(node), LoseZone("z1"), Scale(to, int32(d.IntN(10))), Scale(to, int32(20+d.IntN(40))),
+	tw.change = []Change{Drain(node), Drain(node), LoseNode(node), LoseZone("z1"), Scale(to, int32(d.IntN(10))),
+		Scale(to, int32(20+d.IntN(40))),
 		image, image, Delete(to), Delete(Target{"node", "", node})}[d.IntN(10)]
 }
 

@@ -128,7 +128,8 @@ func (h header) within(offset uint32, p netip.Prefix, op expr.CmpOp) []expr.Any 
 	for bit := range p.Bits() {
 		mask[bit/8] |= 1 << (7 - bit%8)
 	}
-	return []expr.Any{h.load(offset), &expr.Bitwise{SourceRegister: 1, DestRegister: 1, Len: h.length, Mask: mask, Xor: make([]byte, h.length)},
+	return []expr.Any{h.load(offset), &expr.Bitwise{SourceRegister: 1, DestRegister: 1, Len: h.length, Mask: mask,
+		Xor: make([]byte, h.length)},
 		&expr.Cmp{Op: op, Register: 1, Data: p.Masked().Addr().AsSlice()}}
 }
 

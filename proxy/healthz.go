@@ -77,7 +77,8 @@ func (h *healthz) answer(w http.ResponseWriter, node bool) {
 		h.since.Store(now.UnixNano())
 	}
 	eligible := h.eligible()
-	body, _ := json.Marshal(map[string]any{"lastUpdated": time.Unix(0, h.since.Load()).String(), "currentTime": now.String(), "nodeEligible": eligible})
+	body, _ := json.Marshal(map[string]any{"lastUpdated": time.Unix(0, h.since.Load()).String(), "currentTime": now.String(),
+		"nodeEligible": eligible})
 	w.Header().Set("Content-Type", "application/json")
 	w.Header().Set("X-Content-Type-Options", "nosniff")
 	if !ok || node && !eligible {

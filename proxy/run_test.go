@@ -100,7 +100,8 @@ func TestRunMends(t *testing.T) {
 	changed.services[key{Namespace: "d", Name: "web"}] = &next
 	changed.ends("web", at("10.1.0.1"))
 	f.batches <- client.Batch{Read: changed, Changes: []client.Change{{Kind: kinds.Services, Old: old, New: &next}}}
-	eventually.True(t, "the new node port does not come", func() bool { _, _, err := askWithin(10*time.Second, "192.0.2.1:30081"); return err == nil })
+	eventually.True(t, "the new node port does not come",
+		func() bool { _, _, err := askWithin(10*time.Second, "192.0.2.1:30081"); return err == nil })
 	if _, _, err := askWithin(10*time.Second, "192.0.2.1:30080"); err == nil {
 		t.Error("the old node port answers")
 	}
@@ -110,8 +111,8 @@ func TestRunMends(t *testing.T) {
 var traffic = flag.Bool("traffic", false, "connect while services change a thousand times, and want no segment sent twice")
 
 // TestNothingIsLost has clients connect while the endpoints of their service, its sort of affinity and other services change all the time,
-// and the proxy starts anew now and then. No connection fails or hangs. Whatever the kernel drops is sent again by the client's TCP, which counts that: when asked for
-// (-traffic), for a machine that is busy enough sends again what only came late.
+// and the proxy starts anew now and then. No connection fails or hangs. Whatever the kernel drops is sent again by the client's TCP,
+// which counts that: when asked for (-traffic), for a machine that is busy enough sends again what only came late.
 func TestNothingIsLost(t *testing.T) {
 	ownNetwork(t, "10.1.0.1", "10.1.0.2", "10.1.0.3", "10.1.0.4")
 	answer(t, "10.1.0.1:8080", "10.1.0.2:8080", "10.1.0.3:8080", "10.1.0.4:8080")

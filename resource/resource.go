@@ -28,8 +28,8 @@ type Object interface {
 // Clone returns a deep copy of obj that its owner may change.
 func Clone[T Object](obj T) T { return obj.DeepCopyObject().(T) }
 
-// Shallow returns a copy of obj whose owner may set fields of it and of its metadata, but must not change what they point to: a typed object
-// shares that with its copy. All others are cloned.
+// Shallow returns a copy of obj whose owner may set fields of it and of its metadata, but must not change what they point to: a typed
+// object shares that with its copy. All others are cloned.
 func Shallow(obj Object) Object {
 	from := reflect.ValueOf(obj)
 	if _, sealed := obj.(Sealed); sealed || from.Kind() != reflect.Pointer || from.Elem().Kind() != reflect.Struct {

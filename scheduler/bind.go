@@ -315,7 +315,8 @@ func (r *runner) evictVictim(ctx context.Context, victim, by *corev1.Pod, node s
 		return nil
 	}
 	if err == nil {
-		r.env.Events.Doing("Preempting").Beside(kinds.Pods, by).Event(kinds.Pods, victim, corev1.EventTypeNormal, "Preempted", "Preempted by pod %s on node %s", by.UID, node)
+		r.env.Events.Doing("Preempting").Beside(kinds.Pods, by).Event(kinds.Pods, victim, corev1.EventTypeNormal, "Preempted",
+			"Preempted by pod %s on node %s", by.UID, node)
 	}
 	return err
 }

@@ -65,7 +65,8 @@ func (d *demand) localDemand() *demand {
 // localSpec keeps the fields that verdicts about a node by itself read, node affinity aside.
 func localSpec(s *corev1.PodSpec) corev1.PodSpec {
 	return corev1.PodSpec{SchedulerName: s.SchedulerName, NodeSelector: s.NodeSelector, Tolerations: s.Tolerations, Overhead: s.Overhead,
-		Priority: s.Priority, Resources: s.Resources, InitContainers: reducedContainers(s.InitContainers), Containers: reducedContainers(s.Containers)}
+		Priority: s.Priority, Resources: s.Resources, InitContainers: reducedContainers(s.InitContainers),
+		Containers: reducedContainers(s.Containers)}
 }
 
 func keyOfReduced(q *corev1.Pod, features ndf.FeatureSet, p *corev1.Pod) string {

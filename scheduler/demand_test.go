@@ -72,7 +72,8 @@ func TestDemandHasEveryField(t *testing.T) {
 	try := func(kind string, typ reflect.Type, set func(p *corev1.Pod, field int)) {
 		for i := range typ.NumField() {
 			name := kind + "." + typ.Field(i).Name
-			plain, changed := pod("p", "app: a", "cpu=1", "initContainers: [{name: i, image: i}]"), pod("p", "app: a", "cpu=1", "initContainers: [{name: i, image: i}]")
+			plain, changed := pod("p", "app: a", "cpu=1", "initContainers: [{name: i, image: i}]"),
+				pod("p", "app: a", "cpu=1", "initContainers: [{name: i, image: i}]")
 			set(changed, i)
 			differ := st.demandOf(plain).key != st.demandOf(changed).key
 			switch why, known := noMatter[name]; {

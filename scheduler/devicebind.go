@@ -130,8 +130,10 @@ func (b *deviceBinder) create(ctx context.Context, wish *resourcev1.ResourceClai
 }
 
 // writeStatus writes into the pod's status which claim serves its extended resources, and how.
-func (b *deviceBinder) writeStatus(ctx context.Context, p *corev1.Pod, claim *resourcev1.ResourceClaim, uses []corev1.ContainerExtendedResourceRequest) error {
-	return b.r.status.write(ctx, p, statusChange{claim: &corev1.PodExtendedResourceClaimStatus{ResourceClaimName: claim.Name, RequestMappings: uses}})
+func (b *deviceBinder) writeStatus(ctx context.Context, p *corev1.Pod, claim *resourcev1.ResourceClaim,
+	uses []corev1.ContainerExtendedResourceRequest) error {
+	return b.r.status.write(ctx, p, statusChange{claim: &corev1.PodExtendedResourceClaimStatus{ResourceClaimName: claim.Name,
+		RequestMappings: uses}})
 }
 
 // withdraw removes a claim for extended resources that nobody will use; it says whether it is gone.
@@ -152,7 +154,8 @@ func (b *deviceBinder) withdraw(ctx context.Context, claim *resourcev1.ResourceC
 				continue
 			}
 		}
-		err = b.r.env.Client.Delete(ctx, kinds.ResourceClaims, claim.Namespace, claim.Name, &metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &claim.UID}})
+		err = b.r.env.Client.Delete(ctx, kinds.ResourceClaims, claim.Namespace, claim.Name,
+			&metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &claim.UID}})
 		if err == nil || apierrors.IsNotFound(err) {
 			return true
 		}
@@ -194,7 +197,8 @@ func (b *deviceBinder) allocatedNow(ctx context.Context, claim *resourcev1.Resou
 // claimTries bounds the tries at a claim that somebody else writes as well.
 const claimTries = 5
 
-func (b *deviceBinder) write(ctx context.Context, claim *resourcev1.ResourceClaim, result *resourcev1.AllocationResult, p *corev1.Pod) (err error) {
+func (b *deviceBinder) write(ctx context.Context, claim *resourcev1.ResourceClaim, result *resourcev1.AllocationResult,
+	p *corev1.Pod) (err error) {
 	for range claimTries {
 		if err = b.r.reserve(ctx, claim, result, p); !apierrors.IsConflict(err) {
 			return err
@@ -235,7 +239,8 @@ func (r *runner) reserve(ctx context.Context, claim *resourcev1.ResourceClaim, r
 			next.Status.Allocation.AllocationTimestamp = &metav1.Time{Time: r.env.Now()}
 		}
 	}
-	next.Status.ReservedFor = append(next.Status.ReservedFor, resourcev1.ResourceClaimConsumerReference{Resource: "pods", Name: p.Name, UID: p.UID})
+	next.Status.ReservedFor = append(next.Status.ReservedFor, resourcev1.ResourceClaimConsumerReference{Resource: "pods", Name: p.Name,
+		UID: p.UID})
 	_, err := client.UpdateStatus(ctx, r.env.Client, kinds.ResourceClaims, next)
 	return err
 }

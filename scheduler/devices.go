@@ -32,7 +32,8 @@ var (
 )
 
 // deviceFeatures are those that are on by default in upstream's 1.37.
-var deviceFeatures = structured.Features{AdminAccess: true, PrioritizedList: true, PartitionableDevices: true, DeviceTaints: true, ConsumableCapacity: true,
+var deviceFeatures = structured.Features{AdminAccess: true, PrioritizedList: true, PartitionableDevices: true, DeviceTaints: true,
+	ConsumableCapacity:      true,
 	FractionalCapacityRange: true, DeviceBindingAndStatus: true}
 
 // selectors bounds the compiled device selectors that are kept.

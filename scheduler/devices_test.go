@@ -30,14 +30,16 @@ func (w *world) gpus(node string, n int) {
 	for i := range n {
 		list += fmt.Sprintf("{name: gpu-%d, attributes: {size: {string: %s}}}, ", i, []string{"small", "large"}[i%2])
 	}
-	made(w, &resourcev1.ResourceSlice{}, `{metadata: {name: %s}, spec: {driver: gpu.example.com, nodeName: %s, pool: {name: %s, resourceSliceCount: 1}, devices: [%s]}}`,
+	made(w, &resourcev1.ResourceSlice{},
+		`{metadata: {name: %s}, spec: {driver: gpu.example.com, nodeName: %s, pool: {name: %s, resourceSliceCount: 1}, devices: [%s]}}`,
 		node, node, node, list)
 }
 
 const gpuClass = `{metadata: {name: gpu}, spec: {selectors: [{cel: {expression: 'device.driver == "gpu.example.com"'}}]}}`
 
 func (w *world) gpuClaim(name, rest string) *resourcev1.ResourceClaim {
-	return made(w, &resourcev1.ResourceClaim{}, `{metadata: {name: %s, namespace: default}, spec: {devices: {requests: [{name: r, exactly: {deviceClassName: gpu %s}}]}}}`, name, rest)
+	return made(w, &resourcev1.ResourceClaim{},
+		`{metadata: {name: %s, namespace: default}, spec: {devices: {requests: [{name: r, exactly: {deviceClassName: gpu %s}}]}}}`, name, rest)
 }
 
 // wanting is a pod that uses a claim.
@@ -62,7 +64,8 @@ func TestDevices(t *testing.T) {
 		t.Errorf("a pod that wants a device is on %s, without any", p.Spec.NodeName)
 	}
 	c := w.now("large")
-	if r := c.Status.Allocation.Devices.Results; len(r) != 1 || r[0].Device != "gpu-1" || c.Status.ReservedFor[0].Name != "a" || len(c.Finalizers) != 1 {
+	if r := c.Status.Allocation.Devices.Results; len(r) != 1 || r[0].Device != "gpu-1" || c.Status.ReservedFor[0].Name != "a" ||
+		len(c.Finalizers) != 1 {
 		t.Errorf("the claim is %+v", c)
 	}
 	w.create(wanting("b", "large")) // shares it
@@ -139,7 +142,8 @@ func TestTaintedDevices(t *testing.T) {
 	made(w, &resourcev1.DeviceClass{}, gpuClass)
 	w.create(node("n1", "", ""))
 	w.gpus("n1", 1)
-	rule := made(w, &resourcev1.DeviceTaintRule{}, `{metadata: {name: broken}, spec: {deviceSelector: {driver: gpu.example.com}, taint: {key: broken, effect: NoSchedule}}}`)
+	rule := made(w, &resourcev1.DeviceTaintRule{},
+		`{metadata: {name: broken}, spec: {deviceSelector: {driver: gpu.example.com}, taint: {key: broken, effect: NoSchedule}}}`)
 	w.gpuClaim("c", "")
 	w.create(wanting("p", "c"))
 	w.until("p", refused)
@@ -177,7 +181,8 @@ func TestDevicesAreSurrendered(t *testing.T) {
 	c := resource.Clone(w.gpuClaim("c", ""))
 	c.Status.Allocation = &resourcev1.AllocationResult{NodeSelector: &corev1.NodeSelector{NodeSelectorTerms: []corev1.NodeSelectorTerm{{MatchFields: []corev1.NodeSelectorRequirement{
 		{Key: "metadata.name", Operator: corev1.NodeSelectorOpIn, Values: []string{"n1"}}}}}},
-		Devices: resourcev1.DeviceAllocationResult{Results: []resourcev1.DeviceRequestAllocationResult{{Request: "r", Driver: "gpu.example.com", Pool: "n1", Device: "gpu-0"}}}}
+		Devices: resourcev1.DeviceAllocationResult{Results: []resourcev1.DeviceRequestAllocationResult{{Request: "r",
+			Driver: "gpu.example.com", Pool: "n1", Device: "gpu-0"}}}}
 	if _, err := client.UpdateStatus(t.Context(), w, kinds.ResourceClaims, c); err != nil {
 		t.Fatal(err)
 	}

@@ -21,7 +21,8 @@ import (
 // waits notes which claims' devices have conditions to be met before the pod is bound: those that are had, and those that will be.
 func (p *devicePlan) waits(have []*resourcev1.ResourceClaim) {
 	conditional := func(a *resourcev1.AllocationResult) bool {
-		return a != nil && slices.ContainsFunc(a.Devices.Results, func(r resourcev1.DeviceRequestAllocationResult) bool { return len(r.BindingConditions) > 0 })
+		return a != nil && slices.ContainsFunc(a.Devices.Results,
+			func(r resourcev1.DeviceRequestAllocationResult) bool { return len(r.BindingConditions) > 0 })
 	}
 	for _, claim := range have {
 		if conditional(claim.Status.Allocation) {
@@ -73,7 +74,8 @@ func (x *deviceInventory) late(claim *resourcev1.ResourceClaim, p *Profile) bool
 
 // await has a decided pod wait until its devices can be used.
 func (b *deviceBinder) await(t *task, node string) {
-	b.r.event(t.pod, "Scheduling", corev1.EventTypeNormal, "BindingConditionsPending", "waiting for binding conditions for device on node "+node)
+	b.r.event(t.pod, "Scheduling", corev1.EventTypeNormal, "BindingConditionsPending",
+		"waiting for binding conditions for device on node "+node)
 	t.bindBy = b.r.env.Now().Add(t.class.profile.deviceBindTime())
 	b.waiting[t] = true
 	b.check()

@@ -23,7 +23,8 @@ import (
 
 // fabric gives a node a device that has to be attached before it can be used.
 func (w *world) fabric(node string) {
-	made(w, &resourcev1.ResourceSlice{}, `{metadata: {name: %s}, spec: {driver: gpu.example.com, nodeName: %s, pool: {name: %s, resourceSliceCount: 1},
+	made(w, &resourcev1.ResourceSlice{},
+		`{metadata: {name: %s}, spec: {driver: gpu.example.com, nodeName: %s, pool: {name: %s, resourceSliceCount: 1},
   devices: [{name: gpu-0, bindingConditions: [attached], bindingFailureConditions: [broken]}]}}`, node, node, node)
 }
 
@@ -76,7 +77,8 @@ func TestDevicesMustBeReady(t *testing.T) {
 	w.says("c", "broken") // it is given back, and tried again
 	failed := func(p *corev1.Pod) bool {
 		c := find(p, corev1.PodScheduled)
-		return c != nil && (strings.Contains(c.Message, "binding failed: reason=Told") || strings.Contains(c.Message, "deallocation of ResourceClaim completed"))
+		return c != nil && (strings.Contains(c.Message, "binding failed: reason=Told") || strings.Contains(c.Message,
+			"deallocation of ResourceClaim completed"))
 	}
 	w.until("p", failed)
 	w.untilClaim("c", func(c *resourcev1.ResourceClaim) bool {
@@ -93,20 +95,24 @@ func TestAlternatives(t *testing.T) {
 	for i, size := range []string{"small", "large", "small"} {
 		name := fmt.Sprintf("n%d", i)
 		w.create(node(name, "", ""))
-		made(w, &resourcev1.ResourceSlice{}, `{metadata: {name: %s}, spec: {driver: gpu.example.com, nodeName: %s, pool: {name: %s, resourceSliceCount: 1}, devices: [{name: d, attributes: {size: {string: %s}}}]}}`,
+		made(w, &resourcev1.ResourceSlice{},
+			`{metadata: {name: %s}, spec: {driver: gpu.example.com, nodeName: %s, pool: {name: %s, resourceSliceCount: 1}, devices: [{name: d, attributes: {size: {string: %s}}}]}}`,
 			name, name, name, size)
 	}
 	const size = `selectors: [{cel: {expression: 'device.attributes["gpu.example.com"].size == "%s"'}}]`
-	made(w, &resourcev1.ResourceClaim{}, `{metadata: {name: c, namespace: default}, spec: {devices: {requests: [{name: r, firstAvailable: [{name: best, deviceClassName: gpu, %s},
+	made(w, &resourcev1.ResourceClaim{},
+		`{metadata: {name: c, namespace: default}, spec: {devices: {requests: [{name: r, firstAvailable: [{name: best, deviceClassName: gpu, %s},
   {name: good, deviceClassName: gpu, %s}]}]}}}`, fmt.Sprintf(size, "large"), fmt.Sprintf(size, "small"))
 	w.create(wanting("p", "c"))
 	w.schedule(t.Context())
 	if p := w.until("p", bound); p.Spec.NodeName != "n1" {
 		t.Errorf("is on %s with %+v", p.Spec.NodeName, w.now("c").Status.Allocation.Devices.Results)
 	}
-	made(w, &resourcev1.ResourceClaim{}, `{metadata: {name: none, namespace: default}, spec: {devices: {requests: [{name: r, exactly: {deviceClassName: nothing}}]}}}`)
+	made(w, &resourcev1.ResourceClaim{},
+		`{metadata: {name: none, namespace: default}, spec: {devices: {requests: [{name: r, exactly: {deviceClassName: nothing}}]}}}`)
 	w.create(wanting("q", "none"))
-	if said := find(w.until("q", refused), corev1.PodScheduled).Message; !strings.Contains(said, "request r: device class nothing does not exist") {
+	if said := find(w.until("q", refused), corev1.PodScheduled).Message; !strings.Contains(said,
+		"request r: device class nothing does not exist") {
 		t.Errorf("told: %s", said)
 	}
 }

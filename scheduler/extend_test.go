@@ -32,7 +32,8 @@ func ext(t *testing.T, allowed string, likes string, e *Extender) *Extender {
 		return list
 	}
 	mux.HandleFunc("/x/filter", func(w http.ResponseWriter, r *http.Request) {
-		out := filterResult{NodeNames: &[]string{}, Nodes: &corev1.NodeList{}, FailedNodes: map[string]string{}, FailedAndUnresolvableNodes: map[string]string{}}
+		out := filterResult{NodeNames: &[]string{}, Nodes: &corev1.NodeList{}, FailedNodes: map[string]string{},
+			FailedAndUnresolvableNodes: map[string]string{}}
 		if allowed == "error" {
 			out.Error = "don't know"
 		}
@@ -93,9 +94,12 @@ func TestExtenders(t *testing.T) {
 		{"rank", []*Extender{ext(t, "", "n3", &Extender{Prioritize: "rank", Weight: 10})}, "", "n3"},
 		{"error", []*Extender{ext(t, "error", "", &Extender{Filter: "filter"})}, "", "don't know"},
 		{"error that does not matter", []*Extender{ext(t, "error", "", &Extender{Filter: "filter", Ignorable: true})}, "", "n1"},
-		{"of a resource nobody wants", []*Extender{ext(t, "", "", &Extender{Filter: "filter", Manages: []Managed{{"example.com/a", true}}})}, "", "n1"},
-		{"of a resource that it looks after", []*Extender{ext(t, "n2", "", &Extender{Filter: "filter", Manages: []Managed{{"example.com/a", true}}})}, "example.com/a=1", "n2"},
-		{"of one that nodes must have", []*Extender{ext(t, "n2", "", &Extender{Filter: "filter", Manages: []Managed{{"example.com/a", false}}})}, "example.com/a=1",
+		{"of a resource nobody wants",
+			[]*Extender{ext(t, "", "", &Extender{Filter: "filter", Manages: []Managed{{"example.com/a", true}}})}, "", "n1"},
+		{"of a resource that it looks after",
+			[]*Extender{ext(t, "n2", "", &Extender{Filter: "filter", Manages: []Managed{{"example.com/a", true}}})}, "example.com/a=1", "n2"},
+		{"of one that nodes must have",
+			[]*Extender{ext(t, "n2", "", &Extender{Filter: "filter", Manages: []Managed{{"example.com/a", false}}})}, "example.com/a=1",
 			"0/3 nodes are available: 3 Insufficient example.com/a."},
 	} {
 		st := site(nodes...)
@@ -111,7 +115,8 @@ func TestExtenders(t *testing.T) {
 func TestExtenderSpares(t *testing.T) {
 	st := site(node("n1", "", ""), node("n2", "", ""))
 	st.read = noObjects{}
-	st.profiles["default-scheduler"] = &Profile{Name: "default-scheduler", Extenders: []*Extender{ext(t, "n2", "", &Extender{Preempt: "spare"})}}
+	st.profiles["default-scheduler"] = &Profile{Name: "default-scheduler",
+		Extenders: []*Extender{ext(t, "n2", "", &Extender{Preempt: "spare"})}}
 	st.add(pod("low", "", "cpu=4", "priority: 1"), "n1")
 	st.add(pod("high", "", "cpu=4", "priority: 5"), "n2")
 	p := st.task(pod("p", "", "cpu=2", "priority: 10"))

@@ -78,7 +78,8 @@ func (d *devices) extendedOn(s *nodeInfo) *extendedClaim {
 	w := d.extended[key]
 	if w == nil {
 		requests, _ := requestsOf(d.class.pod, lacks, d.state.inventory.classFor)
-		w = &extendedClaim{lacks: lacks, claim: &resourcev1.ResourceClaim{ObjectMeta: metav1.ObjectMeta{Namespace: d.class.pod.Namespace, Name: "<extended-resources>"},
+		w = &extendedClaim{lacks: lacks, claim: &resourcev1.ResourceClaim{ObjectMeta: metav1.ObjectMeta{Namespace: d.class.pod.Namespace,
+			Name: "<extended-resources>"},
 			Spec: resourcev1.ResourceClaimSpec{Devices: resourcev1.DeviceClaim{Requests: requests}}}}
 		d.extended[key] = w
 	}
@@ -99,7 +100,8 @@ func (w *extendedClaim) forPod(p *corev1.Pod) *resourcev1.ResourceClaim {
 
 // requestsOf turns what containers ask of some resources into requests for devices, and says which container uses which.
 // Containers that run to their end before others start use the devices of those, and what they need more is asked for once.
-func requestsOf(p *corev1.Pod, names []corev1.ResourceName, class func(corev1.ResourceName) string) (list []resourcev1.DeviceRequest, uses []corev1.ContainerExtendedResourceRequest) {
+func requestsOf(p *corev1.Pod, names []corev1.ResourceName,
+	class func(corev1.ResourceName) string) (list []resourcev1.DeviceRequest, uses []corev1.ContainerExtendedResourceRequest) {
 	slices.Sort(names)
 	all := slices.Concat(p.Spec.InitContainers, p.Spec.Containers)
 	for _, name := range names {
@@ -152,7 +154,8 @@ func passing(p *corev1.Pod, i int) bool {
 }
 
 // requestOf returns a container's request beyond what it may use of others; nil: nothing more.
-func requestOf(i int, c *corev1.Container, name corev1.ResourceName, class string, others []*resourcev1.DeviceRequest) (*resourcev1.DeviceRequest, []corev1.ContainerExtendedResourceRequest) {
+func requestOf(i int, c *corev1.Container, name corev1.ResourceName, class string,
+	others []*resourcev1.DeviceRequest) (*resourcev1.DeviceRequest, []corev1.ContainerExtendedResourceRequest) {
 	q := c.Resources.Requests[name]
 	want := q.Value()
 	if want == 0 {
@@ -185,7 +188,8 @@ func (x *deviceInventory) leftover(t *task) *resourcev1.ResourceClaim {
 		return nil
 	}
 	for obj := range x.st.read.ByOwner(kinds.ResourceClaims, string(t.pod.UID)) {
-		if claim := obj.(*resourcev1.ResourceClaim); claim.Annotations[resourcev1.ExtendedResourceClaimAnnotation] == "true" && metav1.IsControlledBy(claim, t.pod) {
+		if claim := obj.(*resourcev1.ResourceClaim); claim.Annotations[resourcev1.ExtendedResourceClaimAnnotation] == "true" &&
+			metav1.IsControlledBy(claim, t.pod) {
 			return claim
 		}
 	}

@@ -22,7 +22,8 @@ const gpuResource = `{metadata: {name: gpu}, spec: {extendedResourceName: exampl
 // asking is a pod that asks for so many of a resource.
 func asking(name, res string, n int64) *corev1.Pod {
 	p, q := pod(name, "", "", ""), *apiresource.NewQuantity(n, apiresource.DecimalSI)
-	p.Spec.Containers[0].Resources = corev1.ResourceRequirements{Requests: corev1.ResourceList{corev1.ResourceName(res): q}, Limits: corev1.ResourceList{corev1.ResourceName(res): q}}
+	p.Spec.Containers[0].Resources = corev1.ResourceRequirements{Requests: corev1.ResourceList{corev1.ResourceName(res): q},
+		Limits: corev1.ResourceList{corev1.ResourceName(res): q}}
 	return p
 }
 
@@ -49,16 +50,19 @@ func TestExtendedResources(t *testing.T) {
 	made(w, &resourcev1.DeviceClass{}, gpuResource)
 	p := w.until("a", bound)
 	c := w.special()["a"]
-	if p.Spec.NodeName != "n2" || c == nil || len(c.Status.Allocation.Devices.Results) != 2 || c.Status.ReservedFor[0].UID != p.UID || !strings.HasPrefix(c.Name, "a-extended-resources-") {
+	if p.Spec.NodeName != "n2" || c == nil || len(c.Status.Allocation.Devices.Results) != 2 || c.Status.ReservedFor[0].UID != p.UID ||
+		!strings.HasPrefix(c.Name, "a-extended-resources-") {
 		t.Fatalf("on %s with %+v", p.Spec.NodeName, c)
 	}
 	want := corev1.PodExtendedResourceClaimStatus{ResourceClaimName: c.Name, RequestMappings: []corev1.ContainerExtendedResourceRequest{
 		{ContainerName: "c", ResourceName: "example.com/gpu", RequestName: "container-0-request-0"}}}
-	if got := p.Status.ExtendedResourceClaimStatus; got == nil || got.ResourceClaimName != want.ResourceClaimName || !slices.Equal(got.RequestMappings, want.RequestMappings) {
+	if got := p.Status.ExtendedResourceClaimStatus; got == nil || got.ResourceClaimName != want.ResourceClaimName ||
+		!slices.Equal(got.RequestMappings, want.RequestMappings) {
 		t.Errorf("it was told %+v", got)
 	}
 	w.create(asking("b", "example.com/gpu", 2))
-	if said := find(w.until("b", refused), corev1.PodScheduled).Message; !strings.Contains(said, "2 cannot allocate all claims") || !strings.Contains(said, "still not schedulable") {
+	if said := find(w.until("b", refused), corev1.PodScheduled).Message; !strings.Contains(said, "2 cannot allocate all claims") ||
+		!strings.Contains(said, "still not schedulable") {
 		t.Errorf("one is left: %s", said)
 	}
 	w.create(asking("c", "deviceclass.resource.kubernetes.io/gpu", 1)) // by the class's own name
@@ -108,7 +112,8 @@ func TestExtendedClaimLeftBehind(t *testing.T) {
 	w.create(node("n1", "", ""))
 	w.gpus("n1", 1)
 	p := w.create(asking("p", "example.com/gpu", 1)).(*corev1.Pod)
-	old := made(w, &resourcev1.ResourceClaim{}, `{metadata: {name: old, namespace: default, finalizers: [resource.kubernetes.io/delete-protection], annotations: {resource.kubernetes.io/extended-resource-claim: 'true'},
+	old := made(w, &resourcev1.ResourceClaim{},
+		`{metadata: {name: old, namespace: default, finalizers: [resource.kubernetes.io/delete-protection], annotations: {resource.kubernetes.io/extended-resource-claim: 'true'},
   ownerReferences: [{apiVersion: v1, kind: Pod, name: p, uid: %s, controller: true}]}, spec: {devices: {requests: [{name: container-0-request-0, exactly: {deviceClassName: gpu}}]}}}`, p.UID)
 	old = resource.Clone(old)
 	old.Status.Allocation = &resourcev1.AllocationResult{Devices: resourcev1.DeviceAllocationResult{Results: []resourcev1.DeviceRequestAllocationResult{

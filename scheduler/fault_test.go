@@ -168,7 +168,8 @@ func converge(t *testing.T, w *world, r *rand.Rand) {
 			}
 		default:
 			name := fmt.Sprintf("p%d", i)
-			w.create(pod(name, "app: a", "cpu=1", []string{"", "priority: 3", hardSpread("zone", 1)}[r.IntN(3)]+"\nterminationGracePeriodSeconds: 0"))
+			w.create(pod(name, "app: a", "cpu=1",
+				[]string{"", "priority: 3", hardSpread("zone", 1)}[r.IntN(3)]+"\nterminationGracePeriodSeconds: 0"))
 			alive[name] = true
 		}
 		if r.IntN(3) == 0 {

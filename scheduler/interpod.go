@@ -94,7 +94,8 @@ func (x *topologyIndex) termOf(t parsedTerm, repels, hard bool) *existingTerm {
 	k := fmt.Sprint(repels, " ", hard, " ", t.weight, " ", t.topoKey, " ", t.matcher.String())
 	tm := x.termByKey[k]
 	if tm == nil {
-		tm = &existingTerm{matcher: t.matcher, key: k, topo: x.of(t.topoKey), repels: repels, hard: hard, weight: t.weight, per: make([]int32, len(x.st.nodes))}
+		tm = &existingTerm{matcher: t.matcher, key: k, topo: x.of(t.topoKey), repels: repels, hard: hard, weight: t.weight,
+			per: make([]int32, len(x.st.nodes))}
 		x.termByKey[k] = tm
 		x.terms = append(x.terms, tm)
 		x.termEpoch++
@@ -156,7 +157,8 @@ func findExisting(c *podClass) {
 		return
 	}
 	hard, soft := c.profile.hardAffinity(), c.profile == nil || !c.profile.OwnPreferences
-	l.hardWeight, l.termsKnown, l.termEpoch, l.existingAnti, l.existingPreferred = hard, true, st.topo.termEpoch, l.existingAnti[:0], l.existingPreferred[:0]
+	l.hardWeight, l.termsKnown, l.termEpoch, l.existingAnti, l.existingPreferred = hard, true, st.topo.termEpoch, l.existingAnti[:0],
+		l.existingPreferred[:0]
 	for _, tm := range st.topo.terms {
 		switch {
 		case !tm.matches(st.topo, c.pod.Namespace, c.labels):

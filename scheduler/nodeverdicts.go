@@ -59,7 +59,8 @@ func (st *state) verdictsOf(c *podClass) *nodeVerdicts {
 	if o == nil {
 		st.dropVerdicts()
 		p := c.profile.affinity(d.pod)
-		o = &nodeVerdicts{st: st, pod: p, need: c.need, priority: c.priority, named: namedNodes(p), preferred: preferences(p), images: imagesOf(p),
+		o = &nodeVerdicts{st: st, pod: p, need: c.need, priority: c.priority, named: namedNodes(p), preferred: preferences(p),
+			images:   imagesOf(p),
 			required: nodeaffinity.GetRequiredNodeAffinity(p)}
 		o.features, o.noDevices = d.features, !c.profile.on(dynamicResources)
 		c.profile.tuneScores(o)

@@ -70,7 +70,8 @@ func plugins() []plugin {
 	return []plugin{
 		{name: nodeUnschedulable, filter: checkCordon},
 		{name: taintToleration, filter: checkTaints, score: scoreTaints, norm: less, weight: 3},
-		{name: nodeAffinity, preFilter: checkNamed, filter: checkAffinity, skipFilter: anyNode, score: scoreAffinity, skipScore: noPreference, norm: more, weight: 2},
+		{name: nodeAffinity, preFilter: checkNamed, filter: checkAffinity, skipFilter: anyNode, score: scoreAffinity,
+			skipScore: noPreference, norm: more, weight: 2},
 		{name: nodePorts, filter: checkPorts, skipFilter: noPorts},
 		{name: nodeResourcesFit, wakes: deviceClassChanged, filter: checkFit, score: scoreFit, weight: 1},
 		{name: nodeFeatures, filter: checkFeatures, skipFilter: noFeatures},
@@ -80,7 +81,8 @@ func plugins() []plugin {
 			prepare: readSpread, topology: checkSpread, scoreAll: (*cycle).scoreSpread, weight: 2},
 		{name: interPodAffinity, wakes: namespaceChanged | nodeChanged | podChanged,
 			prepare: readAffinity, refresh: findExisting, topology: checkPodAffinity, scoreAll: (*cycle).scorePodAffinity, weight: 2},
-		{name: volumeBinding, wakes: volumeChanged, prepare: readClaims, refresh: refreshVolumes, claims: checkVolumes, scoreAll: (*cycle).scoreVolumes, weight: 1},
+		{name: volumeBinding, wakes: volumeChanged, prepare: readClaims, refresh: refreshVolumes, claims: checkVolumes,
+			scoreAll: (*cycle).scoreVolumes, weight: 1},
 		{name: dynamicResources, wakes: deviceChanged, refresh: refreshDevices, claims: checkDevices, scoreAll: (*cycle).scoreDevices, weight: 1},
 		{name: defaultPreemption},
 		{name: extenders, wakes: roomChanged, unnamed: true}, // who knows what matters to them

@@ -56,7 +56,8 @@ func (p *Profile) Check() error {
 	known := names()
 	for _, name := range append(slices.Clone(p.Off), slices.Collect(maps.Keys(p.Weights))...) {
 		if !known[name] {
-			return fmt.Errorf("scheduler profile %s: there is no plugin %q that can be chosen: use %v", p.Name, name, slices.Sorted(maps.Keys(known)))
+			return fmt.Errorf("scheduler profile %s: there is no plugin %q that can be chosen: use %v", p.Name, name,
+				slices.Sorted(maps.Keys(known)))
 		}
 	}
 	if err := errors.Join(p.Fit.check(), checkShape(p.Space), checkWeights(p.Even)); err != nil {

@@ -129,7 +129,8 @@ func checkSums(t *testing.T, st *state) {
 		for _, x := range s.pods {
 			again.add(x.need, 1)
 		}
-		if !slices.Equal(again.requested, s.requested[:len(again.requested)]) || again.nonZeroCPU != s.nonZeroCPU || len(again.ports) != len(s.ports) {
+		if !slices.Equal(again.requested, s.requested[:len(again.requested)]) || again.nonZeroCPU != s.nonZeroCPU ||
+			len(again.ports) != len(s.ports) {
 			t.Errorf("%s: %v, should be %v", s.name, s.requested, again.requested)
 		}
 	}

@@ -28,7 +28,8 @@ type resourceIndex struct {
 
 func newResourceIndex() *resourceIndex {
 	n := &resourceIndex{index: map[corev1.ResourceName]int{}}
-	for _, name := range []corev1.ResourceName{corev1.ResourceCPU, corev1.ResourceMemory, corev1.ResourceEphemeralStorage, corev1.ResourcePods} {
+	for _, name := range []corev1.ResourceName{corev1.ResourceCPU, corev1.ResourceMemory, corev1.ResourceEphemeralStorage,
+		corev1.ResourcePods} {
 		n.of(name)
 	}
 	return n
@@ -85,7 +86,8 @@ func needOf(p *corev1.Pod, n *resourceIndex) *need {
 	// What the agent reports is asked for only where it may differ: three sums are made of it.
 	opts := podresource.PodResourcesOptions{UseStatusResources: resizing(p)}
 	total := n.vector(podresource.PodRequests(p, opts))
-	opts.NonMissingContainerRequests = corev1.ResourceList{corev1.ResourceCPU: *resource.NewMilliQuantity(defaultCPURequest, resource.DecimalSI),
+	opts.NonMissingContainerRequests = corev1.ResourceList{corev1.ResourceCPU: *resource.NewMilliQuantity(defaultCPURequest,
+		resource.DecimalSI),
 		corev1.ResourceMemory: *resource.NewQuantity(defaultMemoryRequest, resource.BinarySI)}
 	fair := n.vector(podresource.PodRequests(p, opts))
 	out := &need{cpu: total[resCPU], mem: total[resMemory], nonZeroCPU: fair[resCPU], nonZeroMem: fair[resMemory], ports: portsOf(p)}

@@ -112,7 +112,8 @@ func TestPreemptsGently(t *testing.T) {
 		w.create(pod("high", "", "cpu=3", "priority: 10"))
 		synctest.Wait()
 		low, high := resource.Get(w.Read(), kinds.Pods, "default", "low"), resource.Get(w.Read(), kinds.Pods, "default", "high")
-		if c := find(low, corev1.DisruptionTarget); c == nil || c.Status != corev1.ConditionTrue || c.Reason != corev1.PodReasonPreemptionByScheduler ||
+		if c := find(low, corev1.DisruptionTarget); c == nil || c.Status != corev1.ConditionTrue ||
+			c.Reason != corev1.PodReasonPreemptionByScheduler ||
 			c.Message != "default-scheduler: preempting to accommodate a higher priority pod" {
 			t.Errorf("victim's condition %+v", c)
 		}

@@ -58,10 +58,12 @@ func TestStrategies(t *testing.T) {
 		{"most, more than there is", "cpu=9,memory=9Gi", Strategy{Type: mostAllocated}, nil, 100, 75},
 		{"most, of gpus too", "cpu=1,memory=2Gi,example.com/gpu=1", Strategy{Type: mostAllocated, Of: gpu}, nil, (75*3 + 50) / 4, 75},
 		{"gpus that are not asked for", "cpu=1,memory=2Gi", Strategy{Of: gpu}, nil, 50, 75},
-		{"by ratio", "cpu=1,memory=4Gi", Strategy{Type: byRatio, Shape: shape}, nil, 80, 50 + (50+(87-100))/2}, // 100 at half, 60 at three quarters
+		{"by ratio", "cpu=1,memory=4Gi", Strategy{Type: byRatio, Shape: shape}, nil, 80,
+			50 + (50+(87-100))/2}, // 100 at half, 60 at three quarters
 		{"by ratio, before the first point", "cpu=1,memory=2Gi", Strategy{Type: byRatio, Shape: []Point{{60, 3}, {70, 4}}}, nil, 30, 75},
 		{"by ratio, more than there is", "cpu=9,memory=2Gi", Strategy{Type: byRatio, Shape: shape}, nil, 60, 50 + (50+(75-100))/2},
-		{"even with gpus", "cpu=1,memory=2Gi,example.com/gpu=2", Strategy{}, []Weight{{"cpu", 1}, {"memory", 1}, {"example.com/gpu", 1}}, 50, 50 + (50+(76-88))/2},
+		{"even with gpus", "cpu=1,memory=2Gi,example.com/gpu=2", Strategy{}, []Weight{{"cpu", 1}, {"memory", 1}, {"example.com/gpu", 1}},
+			50, 50 + (50+(76-88))/2},
 	} {
 		n := node("n1", "", "")
 		must(yaml.Unmarshal([]byte("{cpu: 4, memory: 8Gi, pods: 10, example.com/gpu: 4}"), &n.Status.Allocatable))

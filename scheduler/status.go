@@ -39,7 +39,8 @@ func (w *statusWriter) set(t *task, reason, text, nominated string) {
 	}
 	t.lastStatus = saying
 	var change statusChange
-	if c := find(p, corev1.PodScheduled); reason != "" && (c == nil || c.Status != corev1.ConditionFalse || c.Reason != reason || c.Message != text) {
+	if c := find(p, corev1.PodScheduled); reason != "" && (c == nil || c.Status != corev1.ConditionFalse || c.Reason != reason ||
+		c.Message != text) {
 		change.condition = condition(p, corev1.PodScheduled, corev1.ConditionFalse, reason, text, w.r.env.Now())
 	}
 	if nominated != p.Status.NominatedNodeName {
@@ -159,10 +160,12 @@ func find(p *corev1.Pod, typ corev1.PodConditionType) *corev1.PodCondition {
 }
 
 // condition makes a pod's condition; the time of its transition moves only with its status.
-func condition(p *corev1.Pod, typ corev1.PodConditionType, status corev1.ConditionStatus, reason, text string, now time.Time) *corev1.PodCondition {
+func condition(p *corev1.Pod, typ corev1.PodConditionType, status corev1.ConditionStatus, reason, text string,
+	now time.Time) *corev1.PodCondition {
 	at := metav1.NewTime(now)
 	if old := find(p, typ); old != nil && old.Status == status {
 		at = old.LastTransitionTime
 	}
-	return &corev1.PodCondition{Type: typ, Status: status, Reason: reason, Message: text, LastTransitionTime: at, ObservedGeneration: p.Generation}
+	return &corev1.PodCondition{Type: typ, Status: status, Reason: reason, Message: text, LastTransitionTime: at,
+		ObservedGeneration: p.Generation}
 }

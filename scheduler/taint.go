@@ -13,7 +13,8 @@ var (
 
 // checkCordon is the plugin NodeUnschedulable.
 func checkCordon(o *nodeVerdicts, s *nodeInfo) *refusal {
-	if s.node.Spec.Unschedulable && !tolerates(o.pod.Spec.Tolerations, &corev1.Taint{Key: corev1.TaintNodeUnschedulable, Effect: corev1.TaintEffectNoSchedule}) {
+	if s.node.Spec.Unschedulable && !tolerates(o.pod.Spec.Tolerations, &corev1.Taint{Key: corev1.TaintNodeUnschedulable,
+		Effect: corev1.TaintEffectNoSchedule}) {
 		return cordoned
 	}
 	return nil
@@ -68,7 +69,8 @@ func toleration(tol *corev1.Toleration, t *corev1.Taint) bool {
 	case corev1.TolerationOpLt, corev1.TolerationOpGt:
 		want, err := strconv.ParseInt(tol.Value, 10, 64)
 		have, err2 := strconv.ParseInt(t.Value, 10, 64)
-		return err == nil && err2 == nil && (tol.Operator == corev1.TolerationOpLt && have < want || tol.Operator == corev1.TolerationOpGt && have > want)
+		return err == nil && err2 == nil && (tol.Operator == corev1.TolerationOpLt && have < want ||
+			tol.Operator == corev1.TolerationOpGt && have > want)
 	}
 	return false
 }

@@ -71,7 +71,8 @@ func (b *volumeBinder) writePlan(ctx context.Context, p *volumePlan, node string
 		if pvc.Annotations[selectedNode] == node {
 			continue
 		}
-		data, err := json.Marshal(map[string]any{"metadata": map[string]any{"uid": pvc.UID, "annotations": map[string]string{selectedNode: node}}})
+		data, err := json.Marshal(map[string]any{"metadata": map[string]any{"uid": pvc.UID,
+			"annotations": map[string]string{selectedNode: node}}})
 		if err != nil {
 			return err
 		}

@@ -26,11 +26,15 @@ const (
 )
 
 var (
-	volumeElsewhere = &refusal{plugin: volumeBinding, reasons: []string{"node(s) didn't match PersistentVolume's node affinity"}, unresolvable: true}
-	noVolumes       = &refusal{plugin: volumeBinding, reasons: []string{"node(s) didn't find available persistent volumes to bind"}, unresolvable: true}
-	inUse           = &refusal{plugin: volumeBinding, reasons: []string{"node(s) unavailable due to PersistentVolumeClaim with ReadWriteOncePod access mode already in-use by another pod"}}
-	otherZone       = &refusal{plugin: volumeBinding, reasons: []string{"node(s) had no available volume zone"}, unresolvable: true}
-	lostVolume      = &refusal{plugin: volumeBinding, reasons: []string{"node(s) unavailable due to one or more pvc(s) bound to non-existent pv(s)"}, unresolvable: true}
+	volumeElsewhere = &refusal{plugin: volumeBinding, reasons: []string{"node(s) didn't match PersistentVolume's node affinity"},
+		unresolvable: true}
+	noVolumes = &refusal{plugin: volumeBinding, reasons: []string{"node(s) didn't find available persistent volumes to bind"},
+		unresolvable: true}
+	inUse = &refusal{plugin: volumeBinding,
+		reasons: []string{"node(s) unavailable due to PersistentVolumeClaim with ReadWriteOncePod access mode already in-use by another pod"}}
+	otherZone  = &refusal{plugin: volumeBinding, reasons: []string{"node(s) had no available volume zone"}, unresolvable: true}
+	lostVolume = &refusal{plugin: volumeBinding,
+		reasons: []string{"node(s) unavailable due to one or more pvc(s) bound to non-existent pv(s)"}, unresolvable: true}
 )
 
 // volumes are the persistent volume claims of a class at one moment, by what has to be done for them.
@@ -146,7 +150,8 @@ func (v *volumes) addBound(pvc *corev1.PersistentVolumeClaim) {
 		v.lost = true
 		return
 	}
-	for _, label := range []string{corev1.LabelTopologyZone, corev1.LabelTopologyRegion, corev1.LabelFailureDomainBetaZone, corev1.LabelFailureDomainBetaRegion} {
+	for _, label := range []string{corev1.LabelTopologyZone, corev1.LabelTopologyRegion, corev1.LabelFailureDomainBetaZone,
+		corev1.LabelFailureDomainBetaRegion} {
 		if x, ok := pv.Labels[label]; ok {
 			v.zones = append(v.zones, volumeZone{label, strings.Split(x, "__")})
 		}

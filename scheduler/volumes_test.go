@@ -65,22 +65,29 @@ func TestVolumes(t *testing.T) {
 	}{
 		{name: "immediate", spec: "storageClassName: now", want: "0/3 nodes are available: pod has unbound immediate PersistentVolumeClaims."},
 		{name: "bound", meta: done, spec: "volumeName: pv", volumes: []string{`{metadata: {name: pv}}`}, want: "n1"},
-		{name: "bound elsewhere", meta: done, spec: "volumeName: pv", volumes: []string{`{metadata: {name: pv}, spec: {` + zoneB + `}}`}, want: "n2"},
-		{name: "bound in a zone", meta: done, spec: "volumeName: pv", volumes: []string{`{metadata: {name: pv, labels: {topology.kubernetes.io/zone: y__b}}}`}, want: "n2"},
+		{name: "bound elsewhere", meta: done, spec: "volumeName: pv", volumes: []string{`{metadata: {name: pv}, spec: {` + zoneB + `}}`},
+			want: "n2"},
+		{name: "bound in a zone", meta: done, spec: "volumeName: pv",
+			volumes: []string{`{metadata: {name: pv, labels: {topology.kubernetes.io/zone: y__b}}}`}, want: "n2"},
 		{name: "bound to nothing", meta: done, spec: "volumeName: pv",
 			want: "0/3 nodes are available: 3 node(s) unavailable due to one or more pvc(s) bound to non-existent pv(s)."},
-		{name: "for one pod, used", meta: done, spec: "volumeName: pv, accessModes: [ReadWriteOncePod]", volumes: []string{`{metadata: {name: pv}}`}, used: true,
+		{name: "for one pod, used", meta: done, spec: "volumeName: pv, accessModes: [ReadWriteOncePod]",
+			volumes: []string{`{metadata: {name: pv}}`}, used: true,
 			want: "0/3 nodes are available: 3 node(s) unavailable due to PersistentVolumeClaim with ReadWriteOncePod access mode " +
 				"already in-use by another pod."},
-		{name: "for one pod, free", meta: done, spec: "volumeName: pv, accessModes: [ReadWriteOncePod]", volumes: []string{`{metadata: {name: pv}}`}, want: "n1"},
+		{name: "for one pod, free", meta: done, spec: "volumeName: pv, accessModes: [ReadWriteOncePod]",
+			volumes: []string{`{metadata: {name: pv}}`}, want: "n1"},
 		{name: "provisioned", spec: "storageClassName: later", want: "n1"},
 		{name: "provisioned in a zone", spec: "storageClassName: there", want: "n2"},
 		{name: "selected", meta: "annotations: {volume.kubernetes.io/selected-node: n3}", spec: "storageClassName: later", want: "n3"},
-		{name: "no volume", spec: "storageClassName: byhand", want: "0/3 nodes are available: 3 node(s) didn't find available persistent volumes to bind."},
+		{name: "no volume", spec: "storageClassName: byhand",
+			want: "0/3 nodes are available: 3 node(s) didn't find available persistent volumes to bind."},
 		{name: "a volume in reach", spec: "storageClassName: byhand", want: "n2", volumes: []string{
 			`{metadata: {name: pv}, spec: {` + strings.Replace(local, "later", "byhand", 1) + `, ` + zoneB + `}, status: {phase: Available}}`}},
-		{name: "a volume of others", spec: "storageClassName: byhand", want: "0/3 nodes are available: 3 node(s) didn't find available persistent volumes to bind.",
-			volumes: []string{`{metadata: {name: pv}, spec: {` + strings.Replace(local, "later", "byhand", 1) + `, claimRef: {namespace: x, name: c}}, status: {phase: Available}}`}},
+		{name: "a volume of others", spec: "storageClassName: byhand",
+			want: "0/3 nodes are available: 3 node(s) didn't find available persistent volumes to bind.",
+			volumes: []string{`{metadata: {name: pv}, spec: {` + strings.Replace(local, "later", "byhand",
+				1) + `, claimRef: {namespace: x, name: c}}, status: {phase: Available}}`}},
 		{name: "as many as the driver attaches", spec: "storageClassName: csi", volumes: []string{}, want: "n2"},
 		{name: "as many as are not detached yet", spec: "storageClassName: two", volumes: []string{csiVolume("a"), csiVolume("b")}, want: "n2"},
 		{name: "which is attached already", meta: done, spec: "volumeName: a", volumes: []string{csiVolume("a"), csiVolume("b")}, want: "n1"},
@@ -88,35 +95,48 @@ func TestVolumes(t *testing.T) {
 		{name: "where most stays free", spec: "storageClassName: free, resources: {requests: {storage: 5Gi}}", want: "n3"},
 		{name: "wherever there is space, before that counted",
 			spec: "storageClassName: free, resources: {requests: {storage: 5Gi}}", want: "n1", minor: 36},
-		{name: "the volume that is filled least", spec: "storageClassName: byhand, resources: {requests: {storage: 1Gi}}", want: "n2", volumes: []string{
-			`{metadata: {name: a}, spec: {capacity: {storage: 2Gi}, storageClassName: byhand, nodeAffinity: {required: {nodeSelectorTerms: [{matchExpressions: [{key: zone, operator: In, values: [a]}]}]}}}, status: {phase: Available}}`,
-			`{metadata: {name: b}, spec: {capacity: {storage: 4Gi}, storageClassName: byhand, ` + zoneB + `}, status: {phase: Available}}`}},
+		{name: "the volume that is filled least", spec: "storageClassName: byhand, resources: {requests: {storage: 1Gi}}", want: "n2",
+			volumes: []string{
+				`{metadata: {name: a}, spec: {capacity: {storage: 2Gi}, storageClassName: byhand, nodeAffinity: {required: {nodeSelectorTerms: [{matchExpressions: [{key: zone, operator: In, values: [a]}]}]}}}, status: {phase: Available}}`,
+				`{metadata: {name: b}, spec: {capacity: {storage: 4Gi}, storageClassName: byhand, ` + zoneB + `}, status: {phase: Available}}`}},
 		{name: "where there is space", spec: "storageClassName: spacious, resources: {requests: {storage: 5Gi}}", want: "n3"},
 		{name: "where there is not", spec: "storageClassName: spacious, resources: {requests: {storage: 50Gi}}",
 			want: "0/3 nodes are available: 3 node(s) did not have enough free storage."},
-		{name: "lost", meta: done, spec: "volumeName: pv}, status: {phase: Lost", want: `0/3 nodes are available: persistentvolumeclaim "c" bound to non-existent persistentvolume "pv".`},
+		{name: "lost", meta: done, spec: "volumeName: pv}, status: {phase: Lost",
+			want: `0/3 nodes are available: persistentvolumeclaim "c" bound to non-existent persistentvolume "pv".`},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			s := shelf{}
-			put(s, kinds.PersistentVolumeClaims, &corev1.PersistentVolumeClaim{}, `{metadata: {namespace: default, name: c, `+test.meta+`}, spec: {`+test.spec+`}}`)
+			put(s, kinds.PersistentVolumeClaims, &corev1.PersistentVolumeClaim{},
+				`{metadata: {namespace: default, name: c, `+test.meta+`}, spec: {`+test.spec+`}}`)
 			for _, v := range test.volumes {
 				put(s, kinds.PersistentVolumes, &corev1.PersistentVolume{}, v)
 			}
 			put(s, kinds.StorageClasses, &storagev1.StorageClass{}, `{metadata: {name: now}, provisioner: x.io/y, volumeBindingMode: Immediate}`)
-			put(s, kinds.StorageClasses, &storagev1.StorageClass{}, `{metadata: {name: later}, provisioner: x.io/y, volumeBindingMode: WaitForFirstConsumer}`)
-			put(s, kinds.StorageClasses, &storagev1.StorageClass{}, `{metadata: {name: there}, provisioner: x.io/y, volumeBindingMode: WaitForFirstConsumer,
+			put(s, kinds.StorageClasses, &storagev1.StorageClass{},
+				`{metadata: {name: later}, provisioner: x.io/y, volumeBindingMode: WaitForFirstConsumer}`)
+			put(s, kinds.StorageClasses, &storagev1.StorageClass{},
+				`{metadata: {name: there}, provisioner: x.io/y, volumeBindingMode: WaitForFirstConsumer,
   allowedTopologies: [{matchLabelExpressions: [{key: zone, values: [b]}]}]}`)
-			put(s, kinds.StorageClasses, &storagev1.StorageClass{}, `{metadata: {name: byhand}, provisioner: kubernetes.io/no-provisioner, volumeBindingMode: WaitForFirstConsumer}`)
-			put(s, kinds.StorageClasses, &storagev1.StorageClass{}, `{metadata: {name: csi}, provisioner: csi.io, volumeBindingMode: WaitForFirstConsumer}`)
-			put(s, kinds.StorageClasses, &storagev1.StorageClass{}, `{metadata: {name: spacious}, provisioner: space.io, volumeBindingMode: WaitForFirstConsumer}`)
-			put(s, kinds.CSINodes, &storagev1.CSINode{}, `{metadata: {name: n1}, spec: {drivers: [{name: csi.io, nodeID: x, allocatable: {count: 0}}, {name: two.io, nodeID: x, allocatable: {count: 2}}]}}`)
+			put(s, kinds.StorageClasses, &storagev1.StorageClass{},
+				`{metadata: {name: byhand}, provisioner: kubernetes.io/no-provisioner, volumeBindingMode: WaitForFirstConsumer}`)
+			put(s, kinds.StorageClasses, &storagev1.StorageClass{},
+				`{metadata: {name: csi}, provisioner: csi.io, volumeBindingMode: WaitForFirstConsumer}`)
+			put(s, kinds.StorageClasses, &storagev1.StorageClass{},
+				`{metadata: {name: spacious}, provisioner: space.io, volumeBindingMode: WaitForFirstConsumer}`)
+			put(s, kinds.CSINodes, &storagev1.CSINode{},
+				`{metadata: {name: n1}, spec: {drivers: [{name: csi.io, nodeID: x, allocatable: {count: 0}}, {name: two.io, nodeID: x, allocatable: {count: 2}}]}}`)
 			put(s, kinds.CSINodes, &storagev1.CSINode{}, `{metadata: {name: n2}, spec: {drivers: [{name: strict.io, nodeID: x}]}}`)
-			put(s, kinds.StorageClasses, &storagev1.StorageClass{}, `{metadata: {name: two}, provisioner: two.io, volumeBindingMode: WaitForFirstConsumer}`)
-			put(s, kinds.StorageClasses, &storagev1.StorageClass{}, `{metadata: {name: strict}, provisioner: strict.io, volumeBindingMode: WaitForFirstConsumer}`)
-			put(s, kinds.StorageClasses, &storagev1.StorageClass{}, `{metadata: {name: free}, provisioner: space.io, volumeBindingMode: WaitForFirstConsumer}`)
+			put(s, kinds.StorageClasses, &storagev1.StorageClass{},
+				`{metadata: {name: two}, provisioner: two.io, volumeBindingMode: WaitForFirstConsumer}`)
+			put(s, kinds.StorageClasses, &storagev1.StorageClass{},
+				`{metadata: {name: strict}, provisioner: strict.io, volumeBindingMode: WaitForFirstConsumer}`)
+			put(s, kinds.StorageClasses, &storagev1.StorageClass{},
+				`{metadata: {name: free}, provisioner: space.io, volumeBindingMode: WaitForFirstConsumer}`)
 			put(s, kinds.CSIDrivers, &storagev1.CSIDriver{}, `{metadata: {name: strict.io}, spec: {preventPodSchedulingIfMissing: true}}`)
 			for _, pv := range []string{"a", "b"} {
-				put(s, kinds.VolumeAttachments, &storagev1.VolumeAttachment{}, `{metadata: {name: `+pv+`}, spec: {attacher: two.io, nodeName: n1, source: {persistentVolumeName: `+pv+`}}}`)
+				put(s, kinds.VolumeAttachments, &storagev1.VolumeAttachment{},
+					`{metadata: {name: `+pv+`}, spec: {attacher: two.io, nodeName: n1, source: {persistentVolumeName: `+pv+`}}}`)
 				put(s, kinds.CSIStorageCapacities, &storagev1.CSIStorageCapacity{},
 					`{metadata: {name: free-`+pv+`, namespace: x}, storageClassName: free, nodeTopology: {matchLabels: {zone: `+pv+`}}, capacity: 20Gi}`)
 			}

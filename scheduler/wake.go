@@ -37,7 +37,8 @@ func (w *waker) byTopology(c *podClass) {
 		if other.waiting.list[0].wakes&podChanged == 0 || !other.ready {
 			continue
 		}
-		if other.topology.countsPodsOf(c) || slices.ContainsFunc(c.terms, func(t *existingTerm) bool { return slices.Contains(other.topology.existingAnti, t) }) {
+		if other.topology.countsPodsOf(c) || slices.ContainsFunc(c.terms,
+			func(t *existingTerm) bool { return slices.Contains(other.topology.existingAnti, t) }) {
 			w.class(other)
 		}
 	}

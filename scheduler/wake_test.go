@@ -60,20 +60,28 @@ func TestWakes(t *testing.T) {
 		spec   string
 		change func(w *world)
 	}{
-		{"node labelled", nil, "nodeSelector: {disk: ssd}", func(w *world) { w.patch(kinds.Nodes, "n1", "", `{"metadata":{"labels":{"disk":"ssd"}}}`) }},
+		{"node labelled", nil, "nodeSelector: {disk: ssd}",
+			func(w *world) { w.patch(kinds.Nodes, "n1", "", `{"metadata":{"labels":{"disk":"ssd"}}}`) }},
 		{"node added", nil, "nodeSelector: {disk: ssd}", func(w *world) { w.create(node("n3", "disk: ssd", "")) }},
-		{"node grown", nil, "overhead: {cpu: 6}", func(w *world) { w.patch(kinds.Nodes, "n1", "status", `{"status":{"allocatable":{"cpu":"8"}}}`) }},
-		{"room made", []*corev1.Pod{pod("x", "", "cpu=3", ""), pod("x2", "", "cpu=3", "")}, "overhead: {cpu: 2}", func(w *world) { w.remove("x") }},
+		{"node grown", nil, "overhead: {cpu: 6}",
+			func(w *world) { w.patch(kinds.Nodes, "n1", "status", `{"status":{"allocatable":{"cpu":"8"}}}`) }},
+		{"room made", []*corev1.Pod{pod("x", "", "cpu=3", ""), pod("x2", "", "cpu=3", "")}, "overhead: {cpu: 2}",
+			func(w *world) { w.remove("x") }},
 		{"pod finished", []*corev1.Pod{pod("x", "", "cpu=3", ""), pod("x2", "", "cpu=3", "")}, "overhead: {cpu: 2}",
 			func(w *world) { w.patch(kinds.Pods, "x", "status", `{"status":{"phase":"Succeeded"}}`) }},
-		{"friend came", nil, affinity("podAffinity", "kubernetes.io/hostname", "app: x"), func(w *world) { w.create(pod("x", "app: x", "", "")) }},
+		{"friend came", nil, affinity("podAffinity", "kubernetes.io/hostname", "app: x"),
+			func(w *world) { w.create(pod("x", "app: x", "", "")) }},
 		{"foe left", []*corev1.Pod{pod("x", "app: x", "", "nodeName: n1"), pod("x2", "app: x", "", "nodeName: n2")},
 			affinity("podAntiAffinity", "kubernetes.io/hostname", "app: x"), func(w *world) { w.remove("x") }},
 		{"foe relabelled", []*corev1.Pod{pod("x", "app: x", "", "nodeName: n1"), pod("x2", "app: x", "", "nodeName: n2")},
-			affinity("podAntiAffinity", "kubernetes.io/hostname", "app: x"), func(w *world) { w.patch(kinds.Pods, "x2", "", `{"metadata":{"labels":{"app":"z"}}}`) }},
+			affinity("podAntiAffinity", "kubernetes.io/hostname", "app: x"), func(w *world) {
+				w.patch(kinds.Pods, "x2", "",
+					`{"metadata":{"labels":{"app":"z"}}}`)
+			}},
 		{"who kept it away left", []*corev1.Pod{pod("x", "", "", "nodeName: n1\n"+affinity("podAntiAffinity", "pool", "app: a"))}, "",
 			func(w *world) { w.remove("x") }},
-		{"balance restored", []*corev1.Pod{pod("x", "app: a", "", "nodeName: n1")}, hardSpread("kubernetes.io/hostname", 1, "nodeAffinityPolicy: Ignore") + "\nnodeSelector: {zone: a}",
+		{"balance restored", []*corev1.Pod{pod("x", "app: a", "", "nodeName: n1")},
+			hardSpread("kubernetes.io/hostname", 1, "nodeAffinityPolicy: Ignore") + "\nnodeSelector: {zone: a}",
 			func(w *world) { w.create(pod("x2", "app: a", "", "nodeName: n2")) }},
 		{"class made known", nil, "volumes: [{name: v, persistentVolumeClaim: {claimName: c}}]", func(w *world) {
 			mode := storagev1.VolumeBindingWaitForFirstConsumer
@@ -84,7 +92,8 @@ func TestWakes(t *testing.T) {
 			if got := c.Annotations[selectedNode]; got == "" {
 				w.Error("no node was selected for the claim")
 			}
-			w.patch(kinds.PersistentVolumeClaims, "c", "", `{"metadata":{"annotations":{"pv.kubernetes.io/bind-completed":"yes"}},"spec":{"volumeName":"pv"}}`)
+			w.patch(kinds.PersistentVolumeClaims, "c", "",
+				`{"metadata":{"annotations":{"pv.kubernetes.io/bind-completed":"yes"}},"spec":{"volumeName":"pv"}}`)
 		}},
 	} {
 		t.Run(test.name, func(t *testing.T) {
@@ -145,7 +154,8 @@ func TestStaticVolume(t *testing.T) {
 		if n := w.node("p"); n != "" {
 			t.Fatalf("bound to %s before its volume", n)
 		}
-		w.patch(kinds.PersistentVolumeClaims, "c", "", `{"metadata":{"annotations":{"pv.kubernetes.io/bind-completed":"yes"}},"spec":{"volumeName":"pv"}}`)
+		w.patch(kinds.PersistentVolumeClaims, "c", "",
+			`{"metadata":{"annotations":{"pv.kubernetes.io/bind-completed":"yes"}},"spec":{"volumeName":"pv"}}`)
 		synctest.Wait()
 		if n := w.node("p"); n != "n2" {
 			t.Fatalf("on %q", n)

@@ -28,7 +28,8 @@ func TestAdminAccess(t *testing.T) {
 	w := start(t, set)
 	ns := create(w, namespaces, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "ns"}})
 	yes := true
-	spec := resourcev1.ResourceClaimSpec{Devices: resourcev1.DeviceClaim{Requests: []resourcev1.DeviceRequest{{Name: "a", Exactly: &resourcev1.ExactDeviceRequest{}},
+	spec := resourcev1.ResourceClaimSpec{Devices: resourcev1.DeviceClaim{Requests: []resourcev1.DeviceRequest{{Name: "a",
+		Exactly: &resourcev1.ExactDeviceRequest{}},
 		{Name: "r", Exactly: &resourcev1.ExactDeviceRequest{AdminAccess: &yes}}}}}
 	claim := func(name string) *resourcev1.ResourceClaim {
 		return &resourcev1.ResourceClaim{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: spec}

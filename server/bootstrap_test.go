@@ -26,9 +26,11 @@ import (
 var (
 	endpointsKind = &resource.Def[*corev1.Endpoints]{GVK: corev1.SchemeGroupVersion.WithKind("Endpoints"), Plural: "endpoints",
 		Storage: "services/endpoints", Namespaced: true}
-	endpointSlices = &resource.Def[*discoveryv1.EndpointSlice]{GVK: discoveryv1.SchemeGroupVersion.WithKind("EndpointSlice"), Plural: "endpointslices",
+	endpointSlices = &resource.Def[*discoveryv1.EndpointSlice]{GVK: discoveryv1.SchemeGroupVersion.WithKind("EndpointSlice"),
+		Plural:     "endpointslices",
 		Namespaced: true}
-	accounts = &resource.Def[*corev1.ServiceAccount]{GVK: corev1.SchemeGroupVersion.WithKind("ServiceAccount"), Plural: "serviceaccounts", Namespaced: true,
+	accounts = &resource.Def[*corev1.ServiceAccount]{GVK: corev1.SchemeGroupVersion.WithKind("ServiceAccount"),
+		Plural: "serviceaccounts", Namespaced: true,
 		Connect: []resource.SubInfo{{Name: "token", Verbs: []string{"create"}}}}
 )
 
@@ -85,7 +87,8 @@ func TestPublish(t *testing.T) {
 func TestRepair(t *testing.T) {
 	w := start(t)
 	a := create(w, services, service("a", corev1.ServiceSpec{Type: corev1.ServiceTypeNodePort, Ports: ports(80, 31000)}))
-	orphan := &networkingv1.IPAddress{ObjectMeta: metav1.ObjectMeta{Name: "10.96.9.9", Labels: map[string]string{networkingv1.LabelManagedBy: "ipallocator.k8s.io"}},
+	orphan := &networkingv1.IPAddress{ObjectMeta: metav1.ObjectMeta{Name: "10.96.9.9",
+		Labels: map[string]string{networkingv1.LabelManagedBy: "ipallocator.k8s.io"}},
 		Spec: networkingv1.IPAddressSpec{ParentRef: &networkingv1.ParentReference{Resource: "services", Namespace: "ns", Name: "gone"}}}
 	create(w, ipAddresses, orphan)
 	if _, _, err := w.delete(ipAddresses, a.Spec.ClusterIP, nil); err != nil {
@@ -153,7 +156,8 @@ func TestMend(t *testing.T) {
 
 type issuer struct{}
 
-func (issuer) Request(_ resource.Reader, sa *corev1.ServiceAccount, tr *authenticationv1.TokenRequest) (*authenticationv1.TokenRequest, error) {
+func (issuer) Request(_ resource.Reader, sa *corev1.ServiceAccount,
+	tr *authenticationv1.TokenRequest) (*authenticationv1.TokenRequest, error) {
 	out := tr.DeepCopy()
 	out.Status.Token = string(sa.UID)
 	return out, nil
@@ -166,7 +170,8 @@ func TestToken(t *testing.T) {
 	if err != nil || out.(*authenticationv1.TokenRequest).Status.Token != string(sa.UID) || out.GetName() != "robot" {
 		t.Errorf("%+v, %v", out, err)
 	}
-	if _, err := w.Call(t.Context(), sub(w.ask(accounts, "none"), "token"), "create", &authenticationv1.TokenRequest{}); reason(err) != "NotFound" {
+	if _, err := w.Call(t.Context(), sub(w.ask(accounts, "none"), "token"), "create",
+		&authenticationv1.TokenRequest{}); reason(err) != "NotFound" {
 		t.Errorf("no account: %v", err)
 	}
 	if _, err := w.Call(t.Context(), sub(w.ask(accounts, "robot"), "token"), "get", nil); reason(err) != "MethodNotAllowed" {
@@ -211,7 +216,8 @@ func serversComeAndGo(t *testing.T) {
 	published("192.0.2.1")
 	leaveB := stay(b, "192.0.2.2:6443")
 	published("192.0.2.1 192.0.2.2")
-	if _, err := a.store.Write(t.Context(), store.Write{Key: "/registry/masterleases/192.0.2.3", Value: []byte("x"), TTL: 15 * time.Second}); err != nil {
+	if _, err := a.store.Write(t.Context(), store.Write{Key: "/registry/masterleases/192.0.2.3", Value: []byte("x"),
+		TTL: 15 * time.Second}); err != nil {
 		t.Fatal(err)
 	}
 	time.Sleep(11 * time.Second) // simulated
@@ -291,9 +297,11 @@ func (f *refusing) Write(ctx context.Context, w store.Write) (int64, error) {
 // The server's own range is said to be ready, once.
 func TestBootstrapRange(t *testing.T) {
 	w := start(t, func(c *testcluster.Config) {
-		c.Kinds.Put(&resource.Def[*networkingv1.ServiceCIDR]{GVK: networkingv1.SchemeGroupVersion.WithKind("ServiceCIDR"), Plural: "servicecidrs", Status: true})
+		c.Kinds.Put(&resource.Def[*networkingv1.ServiceCIDR]{GVK: networkingv1.SchemeGroupVersion.WithKind("ServiceCIDR"),
+			Plural: "servicecidrs", Status: true})
 	})
-	own := &networkingv1.ServiceCIDR{ObjectMeta: metav1.ObjectMeta{Name: "kubernetes"}, Spec: networkingv1.ServiceCIDRSpec{CIDRs: []string{"10.96.0.0/16"}}}
+	own := &networkingv1.ServiceCIDR{ObjectMeta: metav1.ObjectMeta{Name: "kubernetes"},
+		Spec: networkingv1.ServiceCIDRSpec{CIDRs: []string{"10.96.0.0/16"}}}
 	own.SetGroupVersionKind(networkingv1.SchemeGroupVersion.WithKind("ServiceCIDR"))
 	boot := func() error {
 		if err := w.Bootstrap(t.Context(), []resource.Object{own}); err != nil {
@@ -307,10 +315,12 @@ func TestBootstrapRange(t *testing.T) {
 	rev := w.view.Revision()
 	k, _ := w.Kinds.Kind(own.GroupVersionKind())
 	got := w.view.Snapshot().Lookup(k, "", "kubernetes").(*networkingv1.ServiceCIDR)
-	if c := got.Status.Conditions; len(c) != 1 || c[0].Type != "Ready" || c[0].Status != "True" || c[0].Reason != "" || c[0].LastTransitionTime.IsZero() {
+	if c := got.Status.Conditions; len(c) != 1 || c[0].Type != "Ready" || c[0].Status != "True" || c[0].Reason != "" ||
+		c[0].LastTransitionTime.IsZero() {
 		t.Errorf("conditions %+v", c)
 	}
-	if m := got.ManagedFields; len(m) != 2 || m[0].Manager != "kubernetes-service-cidr-controller" || m[0].Operation != "Apply" || m[0].Subresource != "status" {
+	if m := got.ManagedFields; len(m) != 2 || m[0].Manager != "kubernetes-service-cidr-controller" || m[0].Operation != "Apply" ||
+		m[0].Subresource != "status" {
 		t.Errorf("managed fields %+v", m)
 	}
 	if err := boot(); err != nil || w.view.Revision() != rev {

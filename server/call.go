@@ -19,7 +19,8 @@ func (s *Server) Call(ctx context.Context, r *Request, verb string, in resource.
 	}
 	f := s.extension(r.Kind).Calls[r.Sub]
 	if f == nil {
-		return nil, apierrors.NewGenericServerResponse(404, verb, schema.GroupResource{}, "", "the server could not find the requested resource", 0, true)
+		return nil, apierrors.NewGenericServerResponse(404, verb, schema.GroupResource{}, "",
+			"the server could not find the requested resource", 0, true)
 	}
 	if verb != "create" {
 		return nil, NotAllowed(r, verb)

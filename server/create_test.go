@@ -27,7 +27,8 @@ func TestCreateFillsMetadata(t *testing.T) {
 	if !regexp.MustCompile(`^[0-9a-f]{8}-[0-9a-f]{4}-4[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}$`).MatchString(string(got.UID)) {
 		t.Errorf("uid %q", got.UID)
 	}
-	if got.CreationTimestamp.IsZero() || got.ResourceVersion == "" || got.Namespace != "ns" || got.DeletionTimestamp != nil || got.SelfLink != "" {
+	if got.CreationTimestamp.IsZero() || got.ResourceVersion == "" || got.Namespace != "ns" || got.DeletionTimestamp != nil ||
+		got.SelfLink != "" {
 		t.Errorf("metadata %+v", got.ObjectMeta)
 	}
 	if len(got.ManagedFields) != 1 || got.ManagedFields[0].Manager != "tester" || got.ManagedFields[0].Operation != "Update" {
@@ -95,7 +96,8 @@ func TestGenerateName(t *testing.T) {
 	if got := create(w, ipAddresses, address); got.Name != "10.96.0.9" {
 		t.Errorf("an address is called %q", got.Name)
 	}
-	if _, err := w.Create(t.Context(), w.ask(jobs, ""), &corev1.ReplicationController{ObjectMeta: metav1.ObjectMeta{GenerateName: "Bad_"}}); reason(err) != "Invalid FieldValueInvalid metadata.name" {
+	if _, err := w.Create(t.Context(), w.ask(jobs, ""),
+		&corev1.ReplicationController{ObjectMeta: metav1.ObjectMeta{GenerateName: "Bad_"}}); reason(err) != "Invalid FieldValueInvalid metadata.name" {
 		t.Errorf("got %v", err)
 	}
 }
@@ -192,7 +194,8 @@ func TestConnect(t *testing.T) {
 			return nil
 		})
 	})
-	if err := w.Connect(t.Context(), w.ask(pods, "p"), &corev1.PodExecOptions{}); err != nil || seen != corev1.SchemeGroupVersion.WithKind("PodExecOptions") {
+	if err := w.Connect(t.Context(), w.ask(pods, "p"), &corev1.PodExecOptions{}); err != nil ||
+		seen != corev1.SchemeGroupVersion.WithKind("PodExecOptions") {
 		t.Errorf("%v, %v", seen, err)
 	}
 }

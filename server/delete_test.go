@@ -35,7 +35,8 @@ func TestDelete(t *testing.T) {
 			t.Errorf("%+v: %v", opts.Preconditions, err)
 		}
 	}
-	if _, gone, err := w.delete(configMaps, "a", &metav1.DeleteOptions{DryRun: []string{"All"}}); err != nil || !gone || w.get(configMaps, "a") == nil {
+	if _, gone, err := w.delete(configMaps, "a", &metav1.DeleteOptions{DryRun: []string{"All"}}); err != nil || !gone ||
+		w.get(configMaps, "a") == nil {
 		t.Errorf("dry run: %v, %v", gone, err)
 	}
 	if obj, gone, err := w.delete(configMaps, "a", nil); err != nil || !gone || obj.GetUID() != c.UID {
@@ -45,7 +46,8 @@ func TestDelete(t *testing.T) {
 		t.Errorf("again: %v", err)
 	}
 	bad := metav1.DeletionPropagation("Foo")
-	if _, _, err := w.delete(configMaps, "a", &metav1.DeleteOptions{PropagationPolicy: &bad}); reason(err) != "Invalid FieldValueNotSupported propagationPolicy" {
+	if _, _, err := w.delete(configMaps, "a",
+		&metav1.DeleteOptions{PropagationPolicy: &bad}); reason(err) != "Invalid FieldValueNotSupported propagationPolicy" {
 		t.Errorf("bad policy: %v", err)
 	}
 }
@@ -65,7 +67,8 @@ func TestFinalizersHold(t *testing.T) {
 	if _, err := w.merge(configMaps, "a", `{"metadata":{"finalizers":["e.example/x","e.example/y"]}}`); reason(err)[:7] != "Invalid" {
 		t.Errorf("a new finalizer: %v", err)
 	}
-	if got, err := w.merge(configMaps, "a", `{"metadata":{"deletionTimestamp":null},"data":{"k":"v"}}`); err != nil || got.GetDeletionTimestamp() == nil {
+	if got, err := w.merge(configMaps, "a", `{"metadata":{"deletionTimestamp":null},"data":{"k":"v"}}`); err != nil ||
+		got.GetDeletionTimestamp() == nil {
 		t.Errorf("undeleted: %v, %v", got, err)
 	}
 	if _, err := w.Create(t.Context(), w.ask(configMaps, ""), configMap("a")); reason(err) != "AlreadyExists" ||
@@ -126,7 +129,8 @@ func TestPodsAreGivenTime(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if gone != wantGone || *obj.GetDeletionGracePeriodSeconds() != wantGrace || obj.GetDeletionTimestamp().Unix() != wantAt || obj.GetGeneration() != 2 {
+		if gone != wantGone || *obj.GetDeletionGracePeriodSeconds() != wantGrace || obj.GetDeletionTimestamp().Unix() != wantAt ||
+			obj.GetGeneration() != 2 {
 			t.Errorf("%s: gone %v, grace %d, at %d, generation %d", what, gone, *obj.GetDeletionGracePeriodSeconds(),
 				obj.GetDeletionTimestamp().Unix(), obj.GetGeneration())
 		}
@@ -244,7 +248,8 @@ func TestDeleteCollection(t *testing.T) {
 	if err != nil || len(l.Entries) != 50 {
 		t.Fatalf("%v, %v", l, err)
 	}
-	if l, err = w.DeleteCollection(t.Context(), w.ask(configMaps, ""), nil, &metav1.ListOptions{Limit: 10}); err != nil || len(l.Entries) != 10 {
+	if l, err = w.DeleteCollection(t.Context(), w.ask(configMaps, ""), nil, &metav1.ListOptions{Limit: 10}); err != nil ||
+		len(l.Entries) != 10 {
 		t.Fatalf("%v, %v", l, err)
 	}
 	if l, err := w.List(t.Context(), w.ask(configMaps, ""), nil); err != nil || len(l.Entries) != 40 {

@@ -42,7 +42,8 @@ func (s *Server) deleteUnread(ctx context.Context, r *Request) error {
 		return err
 	}
 	i := r.Kind.Info()
-	readable := apierrors.NewConflict(i.GR(), r.Name, errors.New("the object can be read: delete it without ignoreStoreReadErrorWithClusterBreakingPotential"))
+	readable := apierrors.NewConflict(i.GR(), r.Name,
+		errors.New("the object can be read: delete it without ignoreStoreReadErrorWithClusterBreakingPotential"))
 	if snap.Entry(r.Kind, r.Namespace, r.Name) != nil {
 		return readable
 	}

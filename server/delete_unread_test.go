@@ -69,7 +69,8 @@ func TestDeleteUnreadOff(t *testing.T) {
 	w := start(t, func(c *testcluster.Config) { c.Kinds = resource.For(off, nil, c.Kinds.All()...) })
 	create(w, configMaps, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "fine"}})
 	yes := true
-	if _, _, err := w.Delete(t.Context(), w.ask(configMaps, "fine"), &metav1.DeleteOptions{IgnoreStoreReadErrorWithClusterBreakingPotential: &yes}); err != nil {
+	if _, _, err := w.Delete(t.Context(), w.ask(configMaps, "fine"),
+		&metav1.DeleteOptions{IgnoreStoreReadErrorWithClusterBreakingPotential: &yes}); err != nil {
 		t.Error(err)
 	}
 }

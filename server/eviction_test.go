@@ -21,7 +21,8 @@ func (w *world) evict(name string, opts *metav1.DeleteOptions) error {
 // running makes a pod of a node that runs, ready or not.
 func (w *world) running(name string, isReady corev1.ConditionStatus) {
 	w.t.Helper()
-	p := create(w, pods, &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{"app": "x"}}, Spec: corev1.PodSpec{NodeName: "n"}})
+	p := create(w, pods, &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{"app": "x"}},
+		Spec: corev1.PodSpec{NodeName: "n"}})
 	p = resource.Clone(p)
 	p.Status.Phase = corev1.PodRunning
 	p.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodReady, Status: isReady}}
@@ -87,7 +88,8 @@ func TestEvictAsBudgetAllows(t *testing.T) {
 		t.Errorf("budget %+v", b.Status)
 	}
 	err := w.evict("b", nil)
-	if reason(err) != "TooManyRequests DisruptionBudget " || !strings.Contains(err.Error(), "violate") || w.get(pods, "b").GetDeletionTimestamp() != nil {
+	if reason(err) != "TooManyRequests DisruptionBudget " || !strings.Contains(err.Error(), "violate") ||
+		w.get(pods, "b").GetDeletionTimestamp() != nil {
 		t.Errorf("over budget: %v", err)
 	}
 	if err := w.evict("sick", nil); err != nil || w.get(pods, "sick").GetDeletionTimestamp() == nil {

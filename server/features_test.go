@@ -38,7 +38,8 @@ func TestEmulation(t *testing.T) {
 	}{
 		{37, nil, "", "Invalid FieldValueInvalid metadata.ownerReferences[0].apiVersion", true},
 		{36, nil, "", "Invalid FieldValueInvalid metadata.ownerReferences.apiVersion", false},
-		{36, map[string]bool{"WatchList": false}, "Invalid FieldValueForbidden data", "Invalid FieldValueInvalid metadata.ownerReferences.apiVersion FieldValueForbidden data", false},
+		{36, map[string]bool{"WatchList": false}, "Invalid FieldValueForbidden data",
+			"Invalid FieldValueInvalid metadata.ownerReferences.apiVersion FieldValueForbidden data", false},
 	} {
 		on, err := features.New(test.minor, test.asked)
 		if err != nil {

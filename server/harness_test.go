@@ -40,7 +40,8 @@ var (
 			}
 			return nil
 		}}
-	pods = &resource.Def[*corev1.Pod]{GVK: corev1.SchemeGroupVersion.WithKind("Pod"), Plural: "pods", Namespaced: true, Status: true, Generation: true,
+	pods = &resource.Def[*corev1.Pod]{GVK: corev1.SchemeGroupVersion.WithKind("Pod"), Plural: "pods", Namespaced: true, Status: true,
+		Generation: true,
 		Grace: func(p *corev1.Pod, asked *int64) int64 {
 			if p.Spec.NodeName == "" {
 				return 0
@@ -63,9 +64,10 @@ var (
 			n.Spec.Finalizers = old.Spec.Finalizers
 		},
 		Parts: []resource.Part[*corev1.Namespace]{{Name: "finalize", Take: func(n, old *corev1.Namespace) { n.Status = old.Status }}}}
-	deployments = &resource.Def[*appsv1.Deployment]{GVK: appsv1.SchemeGroupVersion.WithKind("Deployment"), Plural: "deployments", Namespaced: true,
-		Quirks: resource.Quirks{StatusResets: []string{"metadata.labels"}},
-		Status: true, Generation: true,
+	deployments = &resource.Def[*appsv1.Deployment]{GVK: appsv1.SchemeGroupVersion.WithKind("Deployment"), Plural: "deployments",
+		Namespaced: true,
+		Quirks:     resource.Quirks{StatusResets: []string{"metadata.labels"}},
+		Status:     true, Generation: true,
 		Default: func(d *appsv1.Deployment) {
 			if d.Spec.Replicas == nil {
 				d.Spec.Replicas = new(int32)
@@ -78,10 +80,12 @@ var (
 			},
 			Set: func(d *appsv1.Deployment, n int32) { d.Spec.Replicas = &n }}}
 	jobs = &resource.Def[*corev1.ReplicationController]{GVK: corev1.SchemeGroupVersion.WithKind("ReplicationController"),
-		Plural: "replicationcontrollers", Storage: "controllers", Namespaced: true, OrphanByDefault: true, Quirks: resource.Quirks{SkipGenerateNameCheck: true}}
+		Plural: "replicationcontrollers", Storage: "controllers", Namespaced: true, OrphanByDefault: true,
+		Quirks: resource.Quirks{SkipGenerateNameCheck: true}}
 	leases = &resource.Def[*coordinationv1.Lease]{GVK: coordinationv1.SchemeGroupVersion.WithKind("Lease"), Plural: "leases", Namespaced: true,
 		CreateOnUpdate: true, Quirks: resource.Quirks{NeedsRevision: true}}
-	services = &resource.Def[*corev1.Service]{GVK: corev1.SchemeGroupVersion.WithKind("Service"), Plural: "services", Storage: "services/specs",
+	services = &resource.Def[*corev1.Service]{GVK: corev1.SchemeGroupVersion.WithKind("Service"), Plural: "services",
+		Storage:    "services/specs",
 		Namespaced: true, Status: true}
 	ipAddresses = &resource.Def[*networkingv1.IPAddress]{GVK: networkingv1.SchemeGroupVersion.WithKind("IPAddress"), Plural: "ipaddresses",
 		Quirks: resource.Quirks{GenerateNameLiteral: true}}
@@ -111,7 +115,8 @@ func start(t testing.TB, edit ...func(*testcluster.Config)) *world {
 
 // ask makes a request for an object of the kind in namespace ns.
 func (w *world) ask(k resource.Kind, name string) *server.Request {
-	r := &server.Request{Kind: k, GVK: k.Info().GVK, Name: name, Agent: "tester/1", Warn: func(text string) { w.warns = append(w.warns, text) }}
+	r := &server.Request{Kind: k, GVK: k.Info().GVK, Name: name, Agent: "tester/1",
+		Warn: func(text string) { w.warns = append(w.warns, text) }}
 	if k.Info().Namespaced {
 		r.Namespace = "ns"
 	}

@@ -49,7 +49,8 @@ func TestListVersions(t *testing.T) {
 		{"", "", 0, "b c d"}, {"", "", 2, "b c"},
 		{"", exact, 0, "Invalid"}, {"", newer, 0, "Invalid"}, {"", "Bogus", 0, "Invalid"},
 		{"0", "", 0, "b c d"}, {"0", "", 2, "b c d"}, {"0", exact, 0, "Invalid"}, {"0", newer, 2, "b c d"},
-		{rv, "", 0, "b c d"}, {rv, "", 2, "a b"}, {rv, exact, 0, "a b c d"}, {rv, exact, 2, "a b"}, {rv, newer, 0, "b c d"}, {rv, newer, 2, "b c"},
+		{rv, "", 0, "b c d"}, {rv, "", 2, "a b"}, {rv, exact, 0, "a b c d"}, {rv, exact, 2, "a b"}, {rv, newer, 0, "b c d"}, {rv,
+			newer, 2, "b c"},
 		{"abc", "", 0, "BadRequest"}, {"abc", exact, 2, "BadRequest"},
 	} {
 		l, err := w.list(configMaps, metav1.ListOptions{ResourceVersion: x.rv, ResourceVersionMatch: x.match, Limit: x.limit})

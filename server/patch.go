@@ -180,7 +180,8 @@ func (p *patching) applied(ctx context.Context, cur *view.Entry) (resource.Objec
 		return nil, err
 	}
 	if later := openapi.Trim(p.s.Kinds.Features(), obj); later != nil {
-		return nil, PlainError(fmt.Sprintf("failed to create typed patch object (%s/%s; %s): .%s: field not declared in schema", p.r.Namespace, p.r.Name, p.r.Spoken(), later[0]))
+		return nil, PlainError(fmt.Sprintf("failed to create typed patch object (%s/%s; %s): .%s: field not declared in schema",
+			p.r.Namespace, p.r.Name, p.r.Spoken(), later[0]))
 	}
 	if err := p.strictYAML(); err != nil {
 		return nil, err

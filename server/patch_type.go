@@ -71,7 +71,8 @@ func (p *patching) typedCustom(doc []byte, gvk schema.GroupVersionKind) error {
 	case !p.decodes(gvk.GroupVersion()):
 		return apply.Unfit(doc, fmt.Errorf("%s is not suitable for converting to %q", gvk, want.GroupVersion()))
 	case gvk.Kind != want.Kind:
-		return apierrors.NewInvalid(gvk.GroupKind(), p.r.Name, field.ErrorList{field.Invalid(field.NewPath("kind"), gvk.Kind, "must be "+want.Kind)})
+		return apierrors.NewInvalid(gvk.GroupKind(), p.r.Name,
+			field.ErrorList{field.Invalid(field.NewPath("kind"), gvk.Kind, "must be "+want.Kind)})
 	}
 	return nil
 }

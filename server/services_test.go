@@ -36,7 +36,8 @@ func TestServiceAddresses(t *testing.T) {
 	w := start(t)
 	got := create(w, services, service("a", corev1.ServiceSpec{})).Spec
 	ip, err := netip.ParseAddr(got.ClusterIP)
-	if err != nil || len(got.ClusterIPs) != 1 || got.ClusterIPs[0] != got.ClusterIP || len(got.IPFamilies) != 1 || got.IPFamilies[0] != "IPv4" ||
+	if err != nil || len(got.ClusterIPs) != 1 || got.ClusterIPs[0] != got.ClusterIP || len(got.IPFamilies) != 1 ||
+		got.IPFamilies[0] != "IPv4" ||
 		*got.IPFamilyPolicy != corev1.IPFamilyPolicySingleStack {
 		t.Fatalf("%+v", got)
 	}
@@ -124,7 +125,8 @@ func TestNodePorts(t *testing.T) {
 		p    []corev1.ServicePort
 		want string
 	}{
-		{ports(80, 31888), "Invalid FieldValueInvalid spec.ports[0].nodePort"}, {ports(80, 29999), "Invalid FieldValueInvalid spec.ports[0].nodePort"},
+		{ports(80, 31888), "Invalid FieldValueInvalid spec.ports[0].nodePort"}, {ports(80, 29999),
+			"Invalid FieldValueInvalid spec.ports[0].nodePort"},
 		{ports(80, 31889, 81, 31889), "Invalid FieldValueInvalid spec.ports[1].nodePort"}, {ports(80, 31889), ""},
 	} {
 		if _, err := nodePort("b", x.p); reason(err) != x.want {
@@ -177,12 +179,14 @@ func TestFailedServiceLeavesNothing(t *testing.T) {
 	w := start(t)
 	create(w, services, service("a", corev1.ServiceSpec{Type: corev1.ServiceTypeNodePort, Ports: ports(80, 31001)}))
 	before := len(must(w.list(ipAddresses, metav1.ListOptions{})).Entries)
-	if _, err := w.Create(t.Context(), w.ask(services, ""), service("a", corev1.ServiceSpec{Type: corev1.ServiceTypeNodePort, Ports: ports(80, 31002)})); reason(err) != "AlreadyExists" {
+	if _, err := w.Create(t.Context(), w.ask(services, ""),
+		service("a", corev1.ServiceSpec{Type: corev1.ServiceTypeNodePort, Ports: ports(80, 31002)})); reason(err) != "AlreadyExists" {
 		t.Fatal(err)
 	}
 	dry := w.ask(services, "")
 	dry.DryRun = true
-	if _, err := w.Create(t.Context(), dry, service("b", corev1.ServiceSpec{Type: corev1.ServiceTypeNodePort, Ports: ports(80, 31002)})); err != nil {
+	if _, err := w.Create(t.Context(), dry, service("b", corev1.ServiceSpec{Type: corev1.ServiceTypeNodePort,
+		Ports: ports(80, 31002)})); err != nil {
 		t.Fatal(err)
 	}
 	if n := len(must(w.list(ipAddresses, metav1.ListOptions{})).Entries); n != before {
@@ -222,7 +226,8 @@ func TestServiceCIDRs(t *testing.T) {
 	if _, err := w.Create(t.Context(), w.ask(services, ""), service("more", corev1.ServiceSpec{})); reason(err)[:13] != "InternalError" {
 		t.Errorf("one too many: %v", err)
 	}
-	create(w, cidrs, &networkingv1.ServiceCIDR{ObjectMeta: metav1.ObjectMeta{Name: "more"}, Spec: networkingv1.ServiceCIDRSpec{CIDRs: []string{"10.1.0.0/24"}}})
+	create(w, cidrs, &networkingv1.ServiceCIDR{ObjectMeta: metav1.ObjectMeta{Name: "more"},
+		Spec: networkingv1.ServiceCIDRSpec{CIDRs: []string{"10.1.0.0/24"}}})
 	if got := create(w, services, service("more", corev1.ServiceSpec{})); !strings.HasPrefix(got.Spec.ClusterIP, "10.1.0.") {
 		t.Errorf("got %s", got.Spec.ClusterIP)
 	}

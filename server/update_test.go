@@ -252,7 +252,8 @@ func TestPatches(t *testing.T) {
 			t.Errorf("%s: got %q (%v), want %q", x.data, text, err, x.want)
 		}
 	}
-	want := []string{`unknown field "bogus"`, `json patch duplicate field "[0].path"`, `line 6: key "l" already set in map`, `line 8: key "m" already set in map`}
+	want := []string{`unknown field "bogus"`, `json patch duplicate field "[0].path"`, `line 6: key "l" already set in map`,
+		`line 8: key "m" already set in map`}
 	if !slices.Equal(w.warns, want) {
 		t.Errorf("warnings %q, want %q", w.warns, want)
 	}
@@ -274,7 +275,8 @@ func TestApply(t *testing.T) {
 	if err != nil || !created || one.Data["k"] != "1" {
 		t.Fatalf("%+v, %v, %v", one, created, err)
 	}
-	if again, created, err := apply("one", head+"data: {k: '1'}", false); err != nil || created || again.ResourceVersion != one.ResourceVersion {
+	if again, created, err := apply("one", head+"data: {k: '1'}", false); err != nil || created ||
+		again.ResourceVersion != one.ResourceVersion {
 		t.Errorf("again: %v, %v, %v", again.ResourceVersion, created, err)
 	}
 	if _, _, err := apply("two", head+"data: {k: '2'}", false); reason(err) != "Conflict FieldManagerConflict .data.k" {
@@ -305,7 +307,8 @@ func TestScale(t *testing.T) {
 		t.Errorf("metadata of an applied scale: %v", err)
 	}
 	sc.Spec.Replicas = 5
-	if out, err = w.Call(t.Context(), sub(w.ask(deployments, "d"), "scale"), "update", sc); err != nil || out.(*autoscalingv1.Scale).Spec.Replicas != 5 {
+	if out, err = w.Call(t.Context(), sub(w.ask(deployments, "d"), "scale"), "update", sc); err != nil ||
+		out.(*autoscalingv1.Scale).Spec.Replicas != 5 {
 		t.Fatalf("%v, %v", out, err)
 	}
 	if _, err := w.Call(t.Context(), sub(w.ask(deployments, "d"), "scale"), "update", stale); reason(err) != "Conflict" {
@@ -319,7 +322,8 @@ func TestScale(t *testing.T) {
 		js, err := e.JSON(t.Context(), e.Kind.Info().GVK)
 		return string(js), err
 	}
-	if js, err := patch(`{"spec":{"replicas":2}}`); err != nil || !strings.Contains(js, `"kind":"Scale"`) || !strings.Contains(js, `"replicas":2`) {
+	if js, err := patch(`{"spec":{"replicas":2}}`); err != nil || !strings.Contains(js, `"kind":"Scale"`) ||
+		!strings.Contains(js, `"replicas":2`) {
 		t.Errorf("%s, %v", js, err)
 	}
 	if _, err := patch(`{"spec":{"replicas":-1}}`); reason(err) != "Invalid FieldValueInvalid spec.replicas" {
@@ -334,10 +338,12 @@ func TestScale(t *testing.T) {
 	if _, err := patch(`{"metadata":{"uid":"x"}}`); reason(err) != "Conflict" || !strings.Contains(err.Error(), `deployments/scale.apps "d"`) {
 		t.Errorf("another uid: %v", err)
 	}
-	if _, _, err := w.Patch(t.Context(), sub(w.ask(deployments, "none"), "scale"), types.MergePatchType, []byte(`{"spec":{"replicas":2}}`), false); reason(err) != "NotFound" || !strings.Contains(err.Error(), "/scale") {
+	if _, _, err := w.Patch(t.Context(), sub(w.ask(deployments, "none"), "scale"), types.MergePatchType,
+		[]byte(`{"spec":{"replicas":2}}`), false); reason(err) != "NotFound" || !strings.Contains(err.Error(), "/scale") {
 		t.Errorf("nothing to scale: %v", err)
 	}
-	if _, err := w.Call(t.Context(), sub(w.ask(deployments, "none"), "scale"), "get", nil); reason(err) != "NotFound" || !strings.Contains(err.Error(), `deployments.apps "none"`) {
+	if _, err := w.Call(t.Context(), sub(w.ask(deployments, "none"), "scale"), "get", nil); reason(err) != "NotFound" ||
+		!strings.Contains(err.Error(), `deployments.apps "none"`) {
 		t.Errorf("no scale to read: %v", err)
 	}
 	if d := w.get(deployments, "d").(*appsv1.Deployment); *d.Spec.Replicas != 2 || d.Generation != 3 {
@@ -353,7 +359,8 @@ func TestBind(t *testing.T) {
 	create(w, pods, &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "p"}})
 	bind := func(node string) error {
 		_, err := w.Call(t.Context(), sub(w.ask(pods, "p"), "binding"), "create", &corev1.Binding{
-			ObjectMeta: metav1.ObjectMeta{Name: "p", Annotations: map[string]string{"a": "b"}}, Target: corev1.ObjectReference{Kind: "Node", Name: node}})
+			ObjectMeta: metav1.ObjectMeta{Name: "p", Annotations: map[string]string{"a": "b"}}, Target: corev1.ObjectReference{Kind: "Node",
+				Name: node}})
 		return err
 	}
 	for _, node := range []string{"", "No_node"} {
@@ -368,7 +375,8 @@ func TestBind(t *testing.T) {
 		t.Errorf("again: %v", err)
 	}
 	p := w.get(pods, "p").(*corev1.Pod)
-	if p.Spec.NodeName != "n1" || p.Generation != 1 || p.Annotations["a"] != "b" || len(p.Status.Conditions) != 1 || p.Status.Conditions[0].Type != corev1.PodScheduled {
+	if p.Spec.NodeName != "n1" || p.Generation != 1 || p.Annotations["a"] != "b" || len(p.Status.Conditions) != 1 ||
+		p.Status.Conditions[0].Type != corev1.PodScheduled {
 		t.Errorf("pod %+v", p)
 	}
 }

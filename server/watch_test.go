@@ -99,10 +99,12 @@ func watchStarts(t *testing.T) {
 		{metav1.ListOptions{}, 3, "[ADDED a ADDED b ADDED c]"},
 		{metav1.ListOptions{ResourceVersion: "0"}, 3, "[ADDED a ADDED b ADDED c]"},
 		{metav1.ListOptions{ResourceVersion: rv}, 1, "[ADDED c]"},
-		{metav1.ListOptions{SendInitialEvents: &yes, ResourceVersionMatch: newer, AllowWatchBookmarks: true}, 4, "[ADDED a ADDED b ADDED c BOOKMARK initial]"},
+		{metav1.ListOptions{SendInitialEvents: &yes, ResourceVersionMatch: newer, AllowWatchBookmarks: true}, 4,
+			"[ADDED a ADDED b ADDED c BOOKMARK initial]"},
 		{metav1.ListOptions{SendInitialEvents: &yes, ResourceVersionMatch: newer, AllowWatchBookmarks: true, ResourceVersion: rv}, 4,
 			"[ADDED a ADDED b ADDED c BOOKMARK initial]"},
-		{metav1.ListOptions{SendInitialEvents: &yes, ResourceVersionMatch: newer, AllowWatchBookmarks: true, LabelSelector: "none=x"}, 1, "[BOOKMARK initial]"},
+		{metav1.ListOptions{SendInitialEvents: &yes, ResourceVersionMatch: newer, AllowWatchBookmarks: true, LabelSelector: "none=x"}, 1,
+			"[BOOKMARK initial]"},
 		{metav1.ListOptions{SendInitialEvents: &no, ResourceVersionMatch: newer, TimeoutSeconds: &second}, 0, "[]"},
 		{metav1.ListOptions{ResourceVersion: "99999999", TimeoutSeconds: &second}, 0, "[]"},
 	} {
@@ -262,7 +264,8 @@ func TestLastBookmark(t *testing.T) {
 
 func TestEntriesAreNotChanged(t *testing.T) {
 	w := start(t)
-	old := create(w, pods, &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "p", Labels: map[string]string{"a": "b"}}, Spec: corev1.PodSpec{NodeName: "n"}})
+	old := create(w, pods, &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "p", Labels: map[string]string{"a": "b"}},
+		Spec: corev1.PodSpec{NodeName: "n"}})
 	copy := resource.Clone(old)
 	if _, err := w.merge(pods, "p", `{"metadata":{"labels":{"a":"c"}}}`); err != nil {
 		t.Fatal(err)

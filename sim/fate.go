@@ -42,8 +42,9 @@ func fateOf(p *corev1.Pod, n *corev1.Node) fate {
 		return "", false
 	}
 	has := func(key string) bool { _, ok := get(key); return ok }
-	f := fate{hold: has(Hold), still: has(Still), unready: has(Unready), pull: length(get(Pull)), init: length(get(Init)), ready: length(get(Ready)),
-		run: length(get(Run)), stop: length(get(Stop))}
+	f := fate{hold: has(Hold), still: has(Still), unready: has(Unready), pull: length(get(Pull)), init: length(get(Init)),
+		ready: length(get(Ready)),
+		run:   length(get(Run)), stop: length(get(Stop))}
 	if v, ok := get(PullError); ok {
 		f.broken = strings.Split(v, ",")
 	}

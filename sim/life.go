@@ -107,7 +107,8 @@ func (l *life) begin() {
 	if len(l.pod.Spec.InitContainers) > 0 {
 		reason = "PodInitializing"
 	}
-	l.st.ContainerStatuses, l.st.InitContainerStatuses = waiting(l.pod.Spec.Containers, reason), waiting(l.pod.Spec.InitContainers, "PodInitializing")
+	l.st.ContainerStatuses, l.st.InitContainerStatuses = waiting(l.pod.Spec.Containers, reason),
+		waiting(l.pod.Spec.InitContainers, "PodInitializing")
 }
 
 // hostIP and hostIPv6 are the addresses of all simulated nodes: of ranges for documentation.
@@ -303,7 +304,8 @@ func (l *life) pulled(c *corev1.Container, at time.Time) bool {
 }
 
 func (l *life) unpulled(c *corev1.Container, s *corev1.ContainerStatus, failing bool) {
-	w := &corev1.ContainerStateWaiting{Reason: "ImagePullBackOff", Message: fmt.Sprintf("Back-off pulling image %q: ErrImagePull: %s", c.Image, unfound)}
+	w := &corev1.ContainerStateWaiting{Reason: "ImagePullBackOff", Message: fmt.Sprintf("Back-off pulling image %q: ErrImagePull: %s",
+		c.Image, unfound)}
 	if failing {
 		w.Reason, w.Message = "ErrImagePull", unfound
 	}
@@ -331,10 +333,12 @@ func (l *life) run(c *corev1.Container, s *corev1.ContainerStatus, present bool)
 		return
 	}
 	if present {
-		l.tell(corev1.EventTypeNormal, c.Name, "Pulled", fmt.Sprintf("Container image %q already present on machine and can be accessed by the pod", c.Image))
+		l.tell(corev1.EventTypeNormal, c.Name, "Pulled",
+			fmt.Sprintf("Container image %q already present on machine and can be accessed by the pod", c.Image))
 	} else {
-		l.tell(corev1.EventTypeNormal, c.Name, "Pulled", fmt.Sprintf("Successfully pulled image %q in %v (%v including waiting). Image size: %d bytes.",
-			c.Image, l.fate.pull, l.fate.pull, imageSize))
+		l.tell(corev1.EventTypeNormal, c.Name, "Pulled",
+			fmt.Sprintf("Successfully pulled image %q in %v (%v including waiting). Image size: %d bytes.",
+				c.Image, l.fate.pull, l.fate.pull, imageSize))
 	}
 	l.tell(corev1.EventTypeNormal, c.Name, "Created", "Created container: "+c.Name)
 	l.tell(corev1.EventTypeNormal, c.Name, "Started", "Started container "+c.Name)
@@ -364,7 +368,8 @@ func (l *life) end(s *corev1.ContainerStatus, exit int32) {
 		began = s.State.Running.StartedAt
 	}
 	s.Ready, s.Started = false, new(false)
-	s.State = corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{ExitCode: exit, Reason: reason, StartedAt: began, FinishedAt: l.now,
+	s.State = corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{ExitCode: exit, Reason: reason, StartedAt: began,
+		FinishedAt:  l.now,
 		ContainerID: s.ContainerID}}
 }
 

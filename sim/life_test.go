@@ -84,9 +84,11 @@ func TestLives(t *testing.T) {
 			want: "0s: Pending, c=ContainerCreating\n4s: Running, c=runs\n6s: Running, c=runs, Ready"},
 		{name: "slow node", node: map[string]string{Pull: "2s", Exit: "3"}, lasts: 5 * time.Second,
 			want: "0s: Pending, c=ContainerCreating\n2s: Running, c=runs, Ready"},
-		{name: "probe", edit: func(p *corev1.Pod) { p.Spec.Containers[0].ReadinessProbe = &corev1.Probe{InitialDelaySeconds: 3} }, lasts: 5 * time.Second,
-			want: "0s: Running, c=runs\n3s: Running, c=runs, Ready"},
-		{name: "gate", edit: func(p *corev1.Pod) { p.Spec.ReadinessGates = []corev1.PodReadinessGate{{ConditionType: "g"}} }, lasts: 5 * time.Second,
+		{name: "probe", edit: func(p *corev1.Pod) { p.Spec.Containers[0].ReadinessProbe = &corev1.Probe{InitialDelaySeconds: 3} },
+			lasts: 5 * time.Second,
+			want:  "0s: Running, c=runs\n3s: Running, c=runs, Ready"},
+		{name: "gate", edit: func(p *corev1.Pod) { p.Spec.ReadinessGates = []corev1.PodReadinessGate{{ConditionType: "g"}} },
+			lasts: 5 * time.Second,
 			change: func(at time.Duration, p *corev1.Pod) {
 				if at >= 2*time.Second && len(p.Status.Conditions) == 3 {
 					p.Status.Conditions = append(p.Status.Conditions, corev1.PodCondition{Type: "g", Status: corev1.ConditionTrue})
@@ -101,12 +103,15 @@ func TestLives(t *testing.T) {
 		{name: "exit later", annotations: "exit=7 run=3s", lasts: 5 * time.Second, want: "0s: Running, c=runs, Ready\n3s: Failed, c=ended 7"},
 		{name: "job", edit: ownedByJob, lasts: 2 * time.Second, want: "0s: Running, c=runs, Ready\n0s: Succeeded, c=ended 0"},
 		{name: "job that goes on", annotations: "keep=", edit: ownedByJob, lasts: 2 * time.Second, want: "0s: Running, c=runs, Ready"},
-		{name: "crash loop", annotations: "crash=1 run=2s", lasts: 50 * time.Second, want: "0s: Running, c=runs, Ready\n2s: Running, c=runs #1, Ready\n" +
-			"4s: Running, c=CrashLoopBackOff #1\n14s: Running, c=runs #2, Ready\n16s: Running, c=CrashLoopBackOff #2\n36s: Running, c=runs #3, Ready\n" +
-			"38s: Running, c=CrashLoopBackOff #3"},
-		{name: "one crash", annotations: "crash=1x1 run=2s", lasts: 9 * time.Second, want: "0s: Running, c=runs, Ready\n2s: Running, c=runs #1, Ready"},
-		{name: "crash for good", annotations: "crash=5", edit: func(p *corev1.Pod) { p.Spec.RestartPolicy = corev1.RestartPolicyNever }, lasts: 2 * time.Second,
-			want: "0s: Running, c=runs, Ready\n0s: Failed, c=ended 5"},
+		{name: "crash loop", annotations: "crash=1 run=2s", lasts: 50 * time.Second,
+			want: "0s: Running, c=runs, Ready\n2s: Running, c=runs #1, Ready\n" +
+				"4s: Running, c=CrashLoopBackOff #1\n14s: Running, c=runs #2, Ready\n16s: Running, c=CrashLoopBackOff #2\n36s: Running, c=runs #3, Ready\n" +
+				"38s: Running, c=CrashLoopBackOff #3"},
+		{name: "one crash", annotations: "crash=1x1 run=2s", lasts: 9 * time.Second,
+			want: "0s: Running, c=runs, Ready\n2s: Running, c=runs #1, Ready"},
+		{name: "crash for good", annotations: "crash=5", edit: func(p *corev1.Pod) { p.Spec.RestartPolicy = corev1.RestartPolicyNever },
+			lasts: 2 * time.Second,
+			want:  "0s: Running, c=runs, Ready\n0s: Failed, c=ended 5"},
 		{name: "job that fails twice", annotations: "crash=1x2 run=1s", edit: func(p *corev1.Pod) {
 			ownedByJob(p)
 			p.Spec.RestartPolicy = corev1.RestartPolicyOnFailure
@@ -127,7 +132,8 @@ func TestLives(t *testing.T) {
 	} {
 		t.Run(x.name, func(t *testing.T) {
 			p := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "p", Annotations: map[string]string{}}, Spec: corev1.PodSpec{
-				RestartPolicy: corev1.RestartPolicyAlways, Containers: []corev1.Container{{Name: "c", Image: "i:1"}}}, Status: corev1.PodStatus{Phase: corev1.PodPending}}
+				RestartPolicy: corev1.RestartPolicyAlways, Containers: []corev1.Container{{Name: "c", Image: "i:1"}}},
+				Status: corev1.PodStatus{Phase: corev1.PodPending}}
 			for _, kv := range strings.Fields(x.annotations) {
 				k, v, _ := strings.Cut(kv, "=")
 				p.Annotations[prefix+k] = v
@@ -161,9 +167,10 @@ func TestSteady(t *testing.T) {
 
 // A pod that is to stay as it is does: it neither starts, nor restarts, nor becomes ready.
 func TestStill(t *testing.T) {
-	p := &corev1.Pod{Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "c", Image: "i"}}}, Status: corev1.PodStatus{Phase: corev1.PodRunning,
-		ContainerStatuses: []corev1.ContainerStatus{{Name: "c", RestartCount: 57,
-			State: corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: "CrashLoopBackOff"}}}}}}
+	p := &corev1.Pod{Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "c", Image: "i"}}},
+		Status: corev1.PodStatus{Phase: corev1.PodRunning,
+			ContainerStatuses: []corev1.ContainerStatus{{Name: "c", RestartCount: 57,
+				State: corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: "CrashLoopBackOff"}}}}}}
 	p.Annotations = map[string]string{Still: "yes"}
 	if got, want := story(p, nil, 20*time.Minute, nil), "0s: Running, c=CrashLoopBackOff #57"; got != want {
 		t.Errorf("%s, want %s", got, want)

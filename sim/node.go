@@ -82,7 +82,8 @@ func running(n *corev1.Node, at time.Time, hosts []string) corev1.NodeStatus {
 		st.Allocatable = st.Capacity.DeepCopy()
 	}
 	st.Phase = corev1.NodeRunning
-	st.NodeInfo = corev1.NodeSystemInfo{Architecture: "amd64", OperatingSystem: "linux", KubeletVersion: "v" + features.Release, OSImage: "kloop simulation",
+	st.NodeInfo = corev1.NodeSystemInfo{Architecture: "amd64", OperatingSystem: "linux", KubeletVersion: "v" + features.Release,
+		OSImage:                 "kloop simulation",
 		ContainerRuntimeVersion: "sim://1", KernelVersion: "6.0", MachineID: n.Name, SystemUUID: string(n.UID), BootID: string(n.UID)}
 	return st
 }

@@ -201,7 +201,8 @@ func (at place) attached(ns, claim string) bool {
 		return true
 	}
 	for _, va := range resource.List(at.read, kinds.VolumeAttachments, "") {
-		if va.Spec.NodeName == at.node.Name && va.Status.Attached && va.Spec.Source.PersistentVolumeName != nil && *va.Spec.Source.PersistentVolumeName == pv.Name {
+		if va.Spec.NodeName == at.node.Name && va.Status.Attached && va.Spec.Source.PersistentVolumeName != nil &&
+			*va.Spec.Source.PersistentVolumeName == pv.Name {
 			return true
 		}
 	}

@@ -54,7 +54,8 @@ func still(t *testing.T, f func(w *world)) {
 		w.run = func(loops ...loop.Loop) {
 			for _, l := range loops {
 				all.Go(func() {
-					if err := l.Run(ctx, loop.Env{Client: w, Log: slog.New(slog.DiscardHandler), Events: events.For("kubelet", ""), Watch: &loop.Watchers{}}); err != nil {
+					if err := l.Run(ctx, loop.Env{Client: w, Log: slog.New(slog.DiscardHandler), Events: events.For("kubelet", ""),
+						Watch: &loop.Watchers{}}); err != nil {
 						t.Errorf("%s: %v", l.LoopName(), err)
 					}
 				})
@@ -115,7 +116,8 @@ func (w *world) told(name, want string) {
 			if e.InvolvedObject.Name != name {
 				continue
 			}
-			if got = append(got, e.Reason+" "+e.Message); e.Reason+" "+e.Message == want && e.Source.Component == "kubelet" && e.Source.Host == "sim-0" {
+			if got = append(got, e.Reason+" "+e.Message); e.Reason+" "+e.Message == want && e.Source.Component == "kubelet" &&
+				e.Source.Host == "sim-0" {
 				return
 			}
 		}
@@ -161,10 +163,12 @@ func (w *world) edit(name, key string) {
 // A pod waits for its claim to be bound, and for the volume to be attached if its driver has that done.
 func TestClaims(t *testing.T) {
 	simulate(t, func(w *world) {
-		w.make(kinds.PersistentVolumeClaims, &corev1.PersistentVolumeClaim{}, `{metadata: {name: data, namespace: ns}, spec: {accessModes: [ReadWriteOnce], volumeName: pv,
+		w.make(kinds.PersistentVolumeClaims, &corev1.PersistentVolumeClaim{},
+			`{metadata: {name: data, namespace: ns}, spec: {accessModes: [ReadWriteOnce], volumeName: pv,
 			resources: {requests: {storage: 1Gi}}}}`)
 		w.make(kinds.CSIDrivers, &storagev1.CSIDriver{}, "metadata: {name: disks}\nspec: {}")
-		w.make(kinds.PersistentVolumes, &corev1.PersistentVolume{}, `{metadata: {name: pv}, spec: {accessModes: [ReadWriteOnce], capacity: {storage: 1Gi}, csi: {driver: disks, volumeHandle: h}}}`)
+		w.make(kinds.PersistentVolumes, &corev1.PersistentVolume{},
+			`{metadata: {name: pv}, spec: {accessModes: [ReadWriteOnce], capacity: {storage: 1Gi}, csi: {driver: disks, volumeHandle: h}}}`)
 		w.pod("p", container+", volumes: [{name: v, persistentVolumeClaim: {claimName: data}}]")
 		w.told("p", "FailedMount Unable to attach or mount volumes: unmounted volumes=[v], unattached volumes=[], failed to process volumes=[v]: error processing PVC ns/data: PVC is not bound")
 		pvc := resource.Clone(resource.Get(w.Read(), kinds.PersistentVolumeClaims, "ns", "data"))
@@ -214,7 +218,8 @@ func TestRefused(t *testing.T) {
 		w.shows("second", "Failed OutOfcpu")
 		w.told("second", "OutOfcpu Pod was rejected: Node didn't have enough resource: cpu, requested: 5000, used: 5000, capacity: 8000")
 		s := resource.Get(w.Read(), kinds.Pods, "ns", "first").Status.ContainerStatuses[0]
-		if !strings.HasPrefix(s.ContainerID, "sim://") || !strings.HasPrefix(s.ImageID, "sim://sha256:") || !s.Ready || s.Started == nil || !*s.Started {
+		if !strings.HasPrefix(s.ContainerID, "sim://") || !strings.HasPrefix(s.ImageID, "sim://sha256:") || !s.Ready ||
+			s.Started == nil || !*s.Started {
 			t.Errorf("status %+v", s)
 		}
 		if err := w.Delete(w.t.Context(), kinds.Pods, "ns", "first", &metav1.DeleteOptions{}); err != nil {

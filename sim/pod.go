@@ -71,8 +71,9 @@ func speak(c *loop.Ctx, p *corev1.Pod, said []saying) {
 	}
 	to := c.Recorder().For("kubelet", p.Spec.NodeName)
 	for _, s := range said {
-		to.Ref(corev1.ObjectReference{Kind: "Pod", APIVersion: "v1", Namespace: p.Namespace, Name: p.Name, UID: p.UID, ResourceVersion: p.ResourceVersion,
-			FieldPath: field(p, s.container)}, s.typ, s.reason, "%s", s.text)
+		to.Ref(corev1.ObjectReference{Kind: "Pod", APIVersion: "v1", Namespace: p.Namespace, Name: p.Name, UID: p.UID,
+			ResourceVersion: p.ResourceVersion,
+			FieldPath:       field(p, s.container)}, s.typ, s.reason, "%s", s.text)
 	}
 }
 

@@ -77,18 +77,23 @@ func TestSayings(t *testing.T) {
 		{name: "liveness", annotations: "probe-fail=liveness", lasts: 3, edit: func(p *corev1.Pod) {
 			p.Spec.Containers[0].LivenessProbe = &corev1.Probe{InitialDelaySeconds: 1, PeriodSeconds: 1, FailureThreshold: 1}
 		}, want: []string{`Normal Pulled Container image "i:1" already present on machine and can be accessed by the pod`,
-			"Normal Created Created container: c", "Normal Started Started container c", "Warning Unhealthy Liveness probe failed: simulated failure",
+			"Normal Created Created container: c", "Normal Started Started container c",
+			"Warning Unhealthy Liveness probe failed: simulated failure",
 			"Normal Killing Container c failed liveness probe, will be restarted",
 			`Normal Pulled Container image "i:1" already present on machine and can be accessed by the pod`,
-			"Normal Created Created container: c", "Normal Started Started container c", "Warning Unhealthy Liveness probe failed: simulated failure",
-			"Normal Killing Container c failed liveness probe, will be restarted", "Warning BackOff Back-off restarting failed container c in pod p_ns(u)"}},
+			"Normal Created Created container: c", "Normal Started Started container c",
+			"Warning Unhealthy Liveness probe failed: simulated failure",
+			"Normal Killing Container c failed liveness probe, will be restarted",
+			"Warning BackOff Back-off restarting failed container c in pod p_ns(u)"}},
 		{name: "deadline", annotations: "", lasts: 4, edit: func(p *corev1.Pod) { p.Spec.ActiveDeadlineSeconds = new(int64(2)) }, want: []string{
 			`Normal Pulled Container image "i:1" already present on machine and can be accessed by the pod`,
 			"Normal Created Created container: c", "Normal Started Started container c",
 			"Normal DeadlineExceeded Pod was active on the node longer than the specified deadline"}},
 	} {
-		p := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "p", UID: "u", Annotations: map[string]string{}}, Spec: corev1.PodSpec{
-			RestartPolicy: corev1.RestartPolicyAlways, Containers: []corev1.Container{{Name: "c", Image: "i:1"}}}, Status: corev1.PodStatus{Phase: corev1.PodPending}}
+		p := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "p", UID: "u", Annotations: map[string]string{}},
+			Spec: corev1.PodSpec{
+				RestartPolicy: corev1.RestartPolicyAlways, Containers: []corev1.Container{{Name: "c", Image: "i:1"}}},
+			Status: corev1.PodStatus{Phase: corev1.PodPending}}
 		for _, kv := range strings.Fields(x.annotations) {
 			k, v, _ := strings.Cut(kv, "=")
 			p.Annotations[prefix+k] = v

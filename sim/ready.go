@@ -66,7 +66,8 @@ func (l *life) gatesOpen() bool {
 }
 
 // condition returns the list with one condition set; its time moves only when its status does.
-func condition(list []corev1.PodCondition, t corev1.PodConditionType, s corev1.ConditionStatus, reason string, now metav1.Time) []corev1.PodCondition {
+func condition(list []corev1.PodCondition, t corev1.PodConditionType, s corev1.ConditionStatus, reason string,
+	now metav1.Time) []corev1.PodCondition {
 	c := corev1.PodCondition{Type: t, Status: s, Reason: reason, LastTransitionTime: now}
 	at := slices.IndexFunc(list, func(o corev1.PodCondition) bool { return o.Type == t })
 	if at < 0 {

@@ -37,7 +37,8 @@ func storageLoop() loop.Loop {
 			if len(answers) == 0 {
 				return 0, nil
 			}
-			data, err := json.Marshal(map[string]any{"metadata": map[string]any{"uid": n.UID, "resourceVersion": n.ResourceVersion, "annotations": answers}})
+			data, err := json.Marshal(map[string]any{"metadata": map[string]any{"uid": n.UID, "resourceVersion": n.ResourceVersion,
+				"annotations": answers}})
 			if err != nil {
 				return 0, err
 			}

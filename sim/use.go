@@ -29,7 +29,8 @@ func Use(read resource.Reader, node string, now time.Time) *metrics.Summary {
 		n := uint64(len(p.Spec.Containers))
 		rate, set := amount(p.Annotations[CPU], apiresource.Nano)/n, amount(p.Annotations[Memory], 0)/n
 		for _, c := range p.Spec.Containers {
-			s.Containers[metrics.Container{Namespace: p.Namespace, Pod: p.Name, UID: string(p.UID), Name: c.Name}] = metrics.Use{Rate: &rate, Memory: &set}
+			s.Containers[metrics.Container{Namespace: p.Namespace, Pod: p.Name, UID: string(p.UID), Name: c.Name}] = metrics.Use{Rate: &rate,
+				Memory: &set}
 		}
 		cpu, memory = cpu+rate*n, memory+set*n
 	}

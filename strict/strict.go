@@ -32,7 +32,8 @@ func Kind(m metav1.TypeMeta, kind string, versions ...string) error {
 	if !strings.Contains(" "+kind+" ", " "+m.Kind+" ") || m.Kind == "" {
 		return fmt.Errorf("kind %q is not %s%s", m.Kind, strings.Join(known, " or "), Meant(m.Kind, known))
 	}
-	return fmt.Errorf("apiVersion %q of a %s is none of %s%s", m.APIVersion, m.Kind, strings.Join(versions, ", "), Meant(m.APIVersion, versions))
+	return fmt.Errorf("apiVersion %q of a %s is none of %s%s", m.APIVersion, m.Kind, strings.Join(versions, ", "),
+		Meant(m.APIVersion, versions))
 }
 
 var unknownField = regexp.MustCompile(`unknown field "(?:[^"]*\.)?([^".]+)"`)

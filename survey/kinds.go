@@ -19,8 +19,10 @@ import (
 
 // builtIn are the kinds that rules look at, the largest first: they take longest.
 func builtIn() []resource.Kind {
-	return []resource.Kind{kinds.Pods, kinds.Events, kinds.ReplicaSets, kinds.EndpointSlices, kinds.CustomResourceDefinitions, kinds.Secrets, kinds.ConfigMaps,
-		kinds.Deployments, kinds.StatefulSets, kinds.DaemonSets, kinds.ReplicationControllers, kinds.Jobs, kinds.CronJobs, kinds.Nodes, kinds.Leases,
+	return []resource.Kind{kinds.Pods, kinds.Events, kinds.ReplicaSets, kinds.EndpointSlices, kinds.CustomResourceDefinitions,
+		kinds.Secrets, kinds.ConfigMaps,
+		kinds.Deployments, kinds.StatefulSets, kinds.DaemonSets, kinds.ReplicationControllers, kinds.Jobs, kinds.CronJobs, kinds.Nodes,
+		kinds.Leases,
 		kinds.Namespaces, kinds.Services, kinds.Ingresses, kinds.IngressClasses, kinds.PersistentVolumeClaims, kinds.PersistentVolumes,
 		kinds.StorageClasses, kinds.VolumeAttachments, kinds.PodDisruptionBudgets, kinds.HorizontalPodAutoscalers, kinds.ResourceQuotas,
 		kinds.ServiceAccounts, kinds.PriorityClasses, kinds.RuntimeClasses, kinds.CertificateSigningRequests, kinds.APIServices,

@@ -190,7 +190,8 @@ func nodeNews(a, b *corev1.Node) string {
 	state := func(n *corev1.Node) string {
 		for _, c := range n.Status.Conditions {
 			if c.Type == corev1.NodeReady {
-				return map[corev1.ConditionStatus]string{corev1.ConditionTrue: "Ready", corev1.ConditionFalse: "NotReady", corev1.ConditionUnknown: "silent"}[c.Status]
+				return map[corev1.ConditionStatus]string{corev1.ConditionTrue: "Ready", corev1.ConditionFalse: "NotReady",
+					corev1.ConditionUnknown: "silent"}[c.Status]
 			}
 		}
 		return ""

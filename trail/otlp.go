@@ -58,7 +58,8 @@ func (e *Exporter) spans(list []Write) (out []span) {
 			sum := sha256.Sum256(binary.BigEndian.AppendUint64([]byte(w.UID), uint64(w.Rev)))
 			s.TraceID = hex.EncodeToString(sum[:16])
 		}
-		for _, a := range []struct{ key, value string }{{"k8s.namespace.name", w.Namespace}, {"k8s.object.name", w.Name}, {"k8s.object.uid", w.UID},
+		for _, a := range []struct{ key, value string }{{"k8s.namespace.name", w.Namespace}, {"k8s.object.name", w.Name},
+			{"k8s.object.uid", w.UID},
 			{"k8s.object.resource", w.Resource}, {"kloop.by", w.By()}, {"kloop.what", w.What}, {"enduser.id", w.User}} {
 			if a.value != "" {
 				s.Attributes = append(s.Attributes, attribute{a.key, map[string]string{"stringValue": a.value}})

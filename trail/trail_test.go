@@ -27,9 +27,11 @@ var noon = time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC)
 
 func TestBrief(t *testing.T) {
 	pod := func(node string, phase corev1.PodPhase, ready corev1.ConditionStatus, waits string) *corev1.Pod {
-		p := &corev1.Pod{Spec: corev1.PodSpec{NodeName: node}, Status: corev1.PodStatus{Phase: phase, Conditions: []corev1.PodCondition{{Type: corev1.PodReady, Status: ready}}}}
+		p := &corev1.Pod{Spec: corev1.PodSpec{NodeName: node}, Status: corev1.PodStatus{Phase: phase,
+			Conditions: []corev1.PodCondition{{Type: corev1.PodReady, Status: ready}}}}
 		if waits != "" {
-			p.Status.ContainerStatuses = []corev1.ContainerStatus{{Name: "c", State: corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: waits}}}}
+			p.Status.ContainerStatuses = []corev1.ContainerStatus{{Name: "c",
+				State: corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: waits}}}}
 		}
 		return p
 	}
@@ -52,7 +54,8 @@ func TestBrief(t *testing.T) {
 		{kinds.Pods, pod("n1", "Running", "True", ""), pod("n1", "Running", "True", ""), "status"},
 		{kinds.Deployments, deployment(3, "i:1", 1), deployment(5, "i:2", 2), "replicas 3 → 5, image i:2"},
 		{kinds.ConfigMaps, finalizers("a", "b"), finalizers("b"), "let go by a"},
-		{kinds.Namespaces, &corev1.Namespace{}, &corev1.Namespace{Status: corev1.NamespaceStatus{Phase: corev1.NamespaceTerminating}}, "Terminating"},
+		{kinds.Namespaces, &corev1.Namespace{}, &corev1.Namespace{Status: corev1.NamespaceStatus{Phase: corev1.NamespaceTerminating}},
+			"Terminating"},
 	} {
 		if got := brief(tt.kind, tt.old, tt.now); got != tt.want {
 			t.Errorf("got %q, want %q", got, tt.want)
@@ -138,7 +141,8 @@ func TestCascade(t *testing.T) {
 }
 
 func note(l *Log, name string, rev int64) {
-	l.Note(&Change{Kind: kinds.ConfigMaps, New: &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: name}}, Rev: rev, User: "jane"})
+	l.Note(&Change{Kind: kinds.ConfigMaps, New: &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: name}},
+		Rev: rev, User: "jane"})
 }
 
 func everything(*Write) bool { return true }
@@ -218,7 +222,8 @@ func TestExport(t *testing.T) {
 		by[s.SpanID] = s
 	}
 	root, bind := by[spanID(3)], by[spanID(8)]
-	if len(by) != 12 || root.Parent != "" || bind.Parent != spanID(6) || bind.TraceID != root.TraceID || len(root.TraceID) != 32 || by[spanID(1)].TraceID == root.TraceID {
+	if len(by) != 12 || root.Parent != "" || bind.Parent != spanID(6) || bind.TraceID != root.TraceID || len(root.TraceID) != 32 ||
+		by[spanID(1)].TraceID == root.TraceID {
 		t.Errorf("spans: %+v, %+v", root, bind)
 	}
 	collector.Config.Handler = http.NotFoundHandler()
@@ -294,7 +299,8 @@ func TestLogSurvivesCrashes(t *testing.T) {
 func TestLogHoldsADay(t *testing.T) {
 	list := web()
 	for i := range list {
-		list[i].UID, list[i].User, list[i].OwnerKind, list[i].OwnerName = strings.Repeat("u", 36), "system:serviceaccount:kube-system:deployment-controller", "ReplicaSet", "web-6bf986c795"
+		list[i].UID, list[i].User, list[i].OwnerKind, list[i].OwnerName = strings.Repeat("u", 36),
+			"system:serviceaccount:kube-system:deployment-controller", "ReplicaSet", "web-6bf986c795"
 	}
 	d := &disk{dir: t.TempDir(), most: defaultMaxDisk}
 	if err := d.write(list); err != nil {

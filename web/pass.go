@@ -35,7 +35,8 @@ type Passage struct {
 // the request's own bearer token instead, and only such requests are to come here.
 func NewPassage(server *url.URL, transport http.RoundTripper, tokens bool) *Passage {
 	p := &Passage{server: server, tokens: tokens, asked: map[[sha256.Size]byte]int{}}
-	p.proxy = &httputil.ReverseProxy{Rewrite: p.rewrite, Transport: transport, FlushInterval: -1, ModifyResponse: bare, ErrorHandler: unreached}
+	p.proxy = &httputil.ReverseProxy{Rewrite: p.rewrite, Transport: transport, FlushInterval: -1, ModifyResponse: bare,
+		ErrorHandler: unreached}
 	return p
 }
 

@@ -2,8 +2,8 @@
 // lends them the rights of a kubeconfig.
 //
 // The page keeps no truth of its own: it lists and watches what the Kubernetes API and the group convergence.kloop.dev tell the caller.
-// It is plain HTML, CSS and modules, packed into the program as they are, and works offline. Names and messages of a cluster are hostile input: they
-// reach the document as text alone, which the policy in every answer enforces (no inline code, trusted types).
+// It is plain HTML, CSS and modules, packed into the program as they are, and works offline. Names and messages of a cluster are
+// hostile input: they reach the document as text alone, which the policy in every answer enforces (no inline code, trusted types).
 package web
 
 import (

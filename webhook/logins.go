@@ -29,7 +29,8 @@ func (l *Logins) Login(host string, port int, t *http.Transport) (http.RoundTrip
 		return t, nil
 	}
 	cfg, err := clientcmd.NewDefaultClientConfig(clientcmdapi.Config{AuthInfos: map[string]*clientcmdapi.AuthInfo{"u": user},
-		Clusters: map[string]*clientcmdapi.Cluster{"c": {Server: "https://" + host}}, Contexts: map[string]*clientcmdapi.Context{"x": {Cluster: "c", AuthInfo: "u"}}, CurrentContext: "x"}, nil).ClientConfig()
+		Clusters: map[string]*clientcmdapi.Cluster{"c": {Server: "https://" + host}},
+		Contexts: map[string]*clientcmdapi.Context{"x": {Cluster: "c", AuthInfo: "u"}}, CurrentContext: "x"}, nil).ClientConfig()
 	if err != nil {
 		return nil, fmt.Errorf("who calls the webhook at %s: %w", host, err)
 	}

@@ -85,7 +85,8 @@ func TestAnswers(t *testing.T) {
 	}))
 	defer hook.Close()
 	c := &Caller{}
-	for path, want := range map[string]string{"/long": "is longer than 100 bytes", "/text": "the server is currently unable to handle the request"} {
+	for path, want := range map[string]string{"/long": "is longer than 100 bytes",
+		"/text": "the server is currently unable to handle the request"} {
 		client, err := c.Client(Target{URL: hook.URL + path, CABundle: bundle(hook)})
 		if err != nil {
 			t.Fatal(err)
@@ -112,12 +113,17 @@ func TestAnswers(t *testing.T) {
 
 func TestEndpoints(t *testing.T) {
 	read := state(t,
-		&corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "s"}, Spec: corev1.ServiceSpec{Ports: []corev1.ServicePort{{Name: "a", Port: 443}, {Name: "b", Port: 80}}}},
-		&corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "far"}, Spec: corev1.ServiceSpec{Type: corev1.ServiceTypeExternalName, ExternalName: "far.example"}},
+		&corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "s"},
+			Spec: corev1.ServiceSpec{Ports: []corev1.ServicePort{{Name: "a", Port: 443}, {Name: "b", Port: 80}}}},
+		&corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "far"},
+			Spec: corev1.ServiceSpec{Type: corev1.ServiceTypeExternalName, ExternalName: "far.example"}},
 		slice("s-1", "s", "a", 8443, "10.0.0.2", "10.0.0.1"), slice("s-2", "s", "a", 9443, "10.0.0.3"), slice("other", "o", "a", 1, "10.0.0.4"),
-		&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "fake", Annotations: map[string]string{"kwok.x-k8s.io/node": "fake"}}}, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "real"}},
-		&corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "sim"}, Spec: corev1.ServiceSpec{Ports: []corev1.ServicePort{{Port: 443}}}},
-		&corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "mixed"}, Spec: corev1.ServiceSpec{Ports: []corev1.ServicePort{{Port: 443}}}},
+		&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "fake", Annotations: map[string]string{"kwok.x-k8s.io/node": "fake"}}},
+		&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "real"}},
+		&corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "sim"},
+			Spec: corev1.ServiceSpec{Ports: []corev1.ServicePort{{Port: 443}}}},
+		&corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "mixed"},
+			Spec: corev1.ServiceSpec{Ports: []corev1.ServicePort{{Port: 443}}}},
 		on("fake", slice("sim-1", "sim", "", 8443, "10.128.0.1")), on("fake", slice("mixed-1", "mixed", "", 8443, "10.128.0.2")),
 		on("real", slice("mixed-2", "mixed", "", 8443, "10.0.0.5")))
 	for _, tt := range []struct {
@@ -155,7 +161,8 @@ func on(node string, s *discoveryv1.EndpointSlice) *discoveryv1.EndpointSlice {
 }
 
 func slice(name, service, port string, number int32, hosts ...string) *discoveryv1.EndpointSlice {
-	s := &discoveryv1.EndpointSlice{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: name, Labels: map[string]string{discoveryv1.LabelServiceName: service}},
+	s := &discoveryv1.EndpointSlice{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: name,
+		Labels: map[string]string{discoveryv1.LabelServiceName: service}},
 		AddressType: discoveryv1.AddressTypeIPv4, Ports: []discoveryv1.EndpointPort{{Name: &port, Port: &number}}}
 	for _, h := range hosts {
 		s.Endpoints = append(s.Endpoints, discoveryv1.Endpoint{Addresses: []string{h}})

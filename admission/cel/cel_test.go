@@ -162,7 +162,8 @@ func TestBudget(t *testing.T) {
 }
 
 func TestMatchConditions(t *testing.T) {
-	yes, no := admissionregistrationv1.MatchCondition{Name: "yes", Expression: "true"}, admissionregistrationv1.MatchCondition{Name: "no", Expression: "object.data.n == '6'"}
+	yes, no := admissionregistrationv1.MatchCondition{Name: "yes", Expression: "true"},
+		admissionregistrationv1.MatchCondition{Name: "no", Expression: "object.data.n == '6'"}
 	wrong := admissionregistrationv1.MatchCondition{Name: "wrong", Expression: "object.spec.x == 1"}
 	ignore := admissionregistrationv1.Ignore
 	for _, c := range []struct {
@@ -240,7 +241,8 @@ func BenchmarkEval(b *testing.B) {
 // What is kept in another form than its type is seen as its type.
 func TestSealedObject(t *testing.T) {
 	def := &apiextensionsv1.CustomResourceDefinition{Spec: apiextensionsv1.CustomResourceDefinitionSpec{Group: "x.example",
-		Versions: []apiextensionsv1.CustomResourceDefinitionVersion{{Name: "v1", Schema: &apiextensionsv1.CustomResourceValidation{OpenAPIV3Schema: &apiextensionsv1.JSONSchemaProps{Type: "object"}}}}}}
+		Versions: []apiextensionsv1.CustomResourceDefinitionVersion{{Name: "v1",
+			Schema: &apiextensionsv1.CustomResourceValidation{OpenAPIV3Schema: &apiextensionsv1.JSONSchemaProps{Type: "object"}}}}}}
 	def.Name = "as.x.example"
 	sealed := kinds.CustomResourceDefinitions.Pack(def, nil, 1)
 	for _, path := range [][]string{{"spec", "group"}, {"metadata", "name"}} {

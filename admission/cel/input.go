@@ -33,7 +33,8 @@ type Input struct {
 
 // NewInput describes a request to a rule that matched it as the given kind and resource. a answers
 // expressions that ask for permissions; nil leaves the name authorizer without a value.
-func NewInput(ctx context.Context, r *admission.Request, kind schema.GroupVersionKind, gvr schema.GroupVersionResource, a auth.Authorizer) (*Input, error) {
+func NewInput(ctx context.Context, r *admission.Request, kind schema.GroupVersionKind, gvr schema.GroupVersionResource,
+	a auth.Authorizer) (*Input, error) {
 	in := &Input{asked: r, request: Describe(r, kind, gvr), values: map[string]ref.Val{}}
 	if a != nil {
 		in.checks = &checks{ask: a, user: r.User}

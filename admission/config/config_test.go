@@ -72,7 +72,8 @@ func TestAdmissionConfigurationRefused(t *testing.T) {
 		{admissionHead + "- {name: EventRateLimit, configuration: {apiVersion: eventratelimit.admission.k8s.io/v1alpha1, kind: Configuration, limits: [{type: Users, qps: 1, burst: 1}]}}", "did you mean User?"},
 		{admissionHead + "- {name: EventRateLimit, configuration: {apiVersion: eventratelimit.admission.k8s.io/v1alpha1, kind: Configuration, limits: [{type: Server Namespace, qps: 1, burst: 1}]}}", "is none of Server"},
 		{admissionHead + "- {name: EventRateLimit, configuration: {apiVersion: eventratelimit.admission.k8s.io/v1alpha1, kind: Configuration, limits: [{type: User, qps: 2, burst: 1}]}}", "burst no less than qps"},
-		{admissionHead + "- {name: ImagePolicyWebhook, configuration: {imagePolicy: {allowTTL: 5000}}}", "allowTTL of 5000: valid values are -1 and 1 to 1800"},
+		{admissionHead + "- {name: ImagePolicyWebhook, configuration: {imagePolicy: {allowTTL: 5000}}}",
+			"allowTTL of 5000: valid values are -1 and 1 to 1800"},
 	} {
 		if _, err := parse([]byte(tt.text), t.TempDir()); err == nil || !strings.Contains(err.Error(), tt.why) {
 			t.Errorf("%s: %v, want %q", tt.text, err, tt.why)

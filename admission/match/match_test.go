@@ -38,7 +38,8 @@ func rule(group, version, resource string, ops ...admissionregistrationv1.Operat
 }
 
 func TestMatch(t *testing.T) {
-	equivalent, namespaced, cluster := admissionregistrationv1.Equivalent, admissionregistrationv1.NamespacedScope, admissionregistrationv1.ClusterScope
+	equivalent, namespaced, cluster := admissionregistrationv1.Equivalent, admissionregistrationv1.NamespacedScope,
+		admissionregistrationv1.ClusterScope
 	pod := func(op admission.Op, sub string) *admission.Request {
 		return &admission.Request{Op: op, Kind: core.Pods, GVK: core.Pods.GVK, Namespace: "ns", Name: "p", Sub: sub,
 			Object: &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{"app": "a"}}}}
@@ -72,24 +73,34 @@ func TestMatch(t *testing.T) {
 		{name: "exact", m: &admissionregistrationv1.MatchResources{ResourceRules: []admissionregistrationv1.NamedRuleWithOperations{rule("", "v1", "pods", admissionregistrationv1.Create)}}, r: create, want: true, version: "v1"},
 		{name: "other operation", m: &admissionregistrationv1.MatchResources{ResourceRules: []admissionregistrationv1.NamedRuleWithOperations{rule("", "v1", "pods", admissionregistrationv1.Delete)}}, r: create},
 		{name: "other name", m: &admissionregistrationv1.MatchResources{ResourceRules: []admissionregistrationv1.NamedRuleWithOperations{named}}, r: create},
-		{name: "subresource not named", m: &admissionregistrationv1.MatchResources{ResourceRules: []admissionregistrationv1.NamedRuleWithOperations{rule("", "v1", "pods", all)}}, r: pod(admission.Update, "status")},
+		{name: "subresource not named",
+			m: &admissionregistrationv1.MatchResources{ResourceRules: []admissionregistrationv1.NamedRuleWithOperations{rule("", "v1",
+				"pods", all)}}, r: pod(admission.Update, "status")},
 		{name: "subresource", m: &admissionregistrationv1.MatchResources{ResourceRules: []admissionregistrationv1.NamedRuleWithOperations{rule("", "v1", "*/status", all)}}, r: pod(admission.Update, "status"), want: true, version: "v1"},
 		{name: "every subresource", m: &admissionregistrationv1.MatchResources{ResourceRules: []admissionregistrationv1.NamedRuleWithOperations{rule("", "v1", "pods/*", all)}}, r: pod(admission.Connect, "exec"), want: true, version: "v1"},
 		{name: "excluded", m: &admissionregistrationv1.MatchResources{ExcludeResourceRules: []admissionregistrationv1.NamedRuleWithOperations{rule("*", "*", "pods", all)}}, r: create},
 		{name: "another version", m: &admissionregistrationv1.MatchResources{ResourceRules: []admissionregistrationv1.NamedRuleWithOperations{rule("autoscaling", "v1", "*", all)}}, r: hpa},
-		{name: "equivalent version", m: &admissionregistrationv1.MatchResources{MatchPolicy: &equivalent, ResourceRules: []admissionregistrationv1.NamedRuleWithOperations{rule("autoscaling", "v1", "*", all)}}, r: hpa, want: true, version: "v1"},
-		{name: "own version first", m: &admissionregistrationv1.MatchResources{MatchPolicy: &equivalent, ResourceRules: []admissionregistrationv1.NamedRuleWithOperations{rule("autoscaling", "*", "*", all)}}, r: hpa, want: true, version: "v2"},
+		{name: "equivalent version", m: &admissionregistrationv1.MatchResources{MatchPolicy: &equivalent,
+			ResourceRules: []admissionregistrationv1.NamedRuleWithOperations{rule("autoscaling", "v1", "*", all)}}, r: hpa, want: true,
+			version: "v1"},
+		{name: "own version first", m: &admissionregistrationv1.MatchResources{MatchPolicy: &equivalent,
+			ResourceRules: []admissionregistrationv1.NamedRuleWithOperations{rule("autoscaling", "*", "*", all)}}, r: hpa, want: true,
+			version: "v2"},
 		{name: "namespaced", m: scoped(namespaced), r: create, want: true, version: "v1"},
 		{name: "not namespaced", m: scoped(namespaced), r: node},
 		{name: "a namespace is not namespaced", m: scoped(namespaced), r: space},
 		{name: "a namespace is of the cluster", m: scoped(cluster), r: space, want: true, version: "v1"},
 		{name: "not of the cluster", m: scoped(cluster), r: create},
-		{name: "namespace selected", m: &admissionregistrationv1.MatchResources{NamespaceSelector: labelled("team", "x")}, r: create, want: true, version: "v1"},
+		{name: "namespace selected", m: &admissionregistrationv1.MatchResources{NamespaceSelector: labelled("team", "x")}, r: create,
+			want: true, version: "v1"},
 		{name: "namespace not selected", m: &admissionregistrationv1.MatchResources{NamespaceSelector: labelled("team", "y")}, r: create},
-		{name: "new namespace selected", m: &admissionregistrationv1.MatchResources{NamespaceSelector: labelled("team", "y")}, r: space, want: true, version: "v1"},
-		{name: "nodes have no namespace", m: &admissionregistrationv1.MatchResources{NamespaceSelector: labelled("team", "y")}, r: node, want: true, version: "v1"},
+		{name: "new namespace selected", m: &admissionregistrationv1.MatchResources{NamespaceSelector: labelled("team", "y")}, r: space,
+			want: true, version: "v1"},
+		{name: "nodes have no namespace", m: &admissionregistrationv1.MatchResources{NamespaceSelector: labelled("team", "y")}, r: node,
+			want: true, version: "v1"},
 		{name: "no such namespace", m: &admissionregistrationv1.MatchResources{NamespaceSelector: labelled("team", "y")}, r: lost, err: true},
-		{name: "object selected", m: &admissionregistrationv1.MatchResources{ObjectSelector: labelled("app", "a")}, r: create, want: true, version: "v1"},
+		{name: "object selected", m: &admissionregistrationv1.MatchResources{ObjectSelector: labelled("app", "a")}, r: create, want: true,
+			version: "v1"},
 		{name: "object not selected", m: &admissionregistrationv1.MatchResources{ObjectSelector: labelled("app", "b")}, r: create},
 		{name: "broken selector", m: &admissionregistrationv1.MatchResources{ObjectSelector: &metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{{Key: "a", Operator: "?"}}}}, r: create, err: true},
 	} {
@@ -99,7 +110,8 @@ func TestMatch(t *testing.T) {
 			t.Errorf("%s: %v %v %v", c.name, as, ok, err)
 		}
 	}
-	if _, _, err := New(&admissionregistrationv1.MatchResources{NamespaceSelector: labelled("a", "b")}).Match(context.Background(), lost); !apierrors.IsNotFound(err) {
+	if _, _, err := New(&admissionregistrationv1.MatchResources{NamespaceSelector: labelled("a", "b")}).Match(context.Background(),
+		lost); !apierrors.IsNotFound(err) {
 		t.Errorf("no such namespace: %v", err)
 	}
 	if _, ok, _ := NewHook(nil, nil, nil, nil).Match(context.Background(), create); ok {

@@ -27,9 +27,12 @@ func TestCheck(t *testing.T) {
 	}{
 		{"fits", deployments + "validations: [{expression: 'object.spec.replicas > 1', messageExpression: \"'has ' + string(object.spec.replicas)\"}]", nil},
 		{"wrong type", deployments + "validations: [{expression: \"object.spec.replicas > '1'\"}]",
-			[]string{"spec.validations[0].expression", "apps/v1, Kind=Deployment: ERROR: <input>:1:22: found no matching overload for '_>_' applied to '(int, string)'"}},
-		{"unknown field", deployments + "validations: [{expression: 'true'}, {expression: 'object.replicas > 1', messageExpression: 'object.nothing'}]",
-			[]string{"spec.validations[1].expression", "undefined field 'replicas'", "spec.validations[1].messageExpression", "undefined field 'nothing'"}},
+			[]string{"spec.validations[0].expression",
+				"apps/v1, Kind=Deployment: ERROR: <input>:1:22: found no matching overload for '_>_' applied to '(int, string)'"}},
+		{"unknown field", deployments +
+			"validations: [{expression: 'true'}, {expression: 'object.replicas > 1', messageExpression: 'object.nothing'}]",
+			[]string{"spec.validations[1].expression", "undefined field 'replicas'", "spec.validations[1].messageExpression",
+				"undefined field 'nothing'"}},
 		{"variables", deployments + "variables: [{name: num, expression: object.spec.replicas}]\nvalidations: [{expression: \"variables.num == 'a'\"}]",
 			[]string{"spec.validations[0].expression", "applied to '(int, string)'"}},
 		{"several types", "matchConstraints: {resourceRules: [{apiGroups: [''], apiVersions: [v1], operations: ['*'], resources: [pods, configmaps]}]}\nvalidations: [{expression: has(object.data)}]",

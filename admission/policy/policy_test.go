@@ -148,22 +148,30 @@ func TestValidate(t *testing.T) {
 		want       string
 	}{
 		{"holds", "validations: [{expression: 'true'}]", nil, ""},
-		{"fails", "validations: [{expression: '!has(object.data)'}]", map[string]string{"a": "b"}, "422 Invalid " + prefix + "failed expression: !has(object.data)"},
+		{"fails", "validations: [{expression: '!has(object.data)'}]", map[string]string{"a": "b"},
+			"422 Invalid " + prefix + "failed expression: !has(object.data)"},
 		{"message", "validations: [{expression: 'false', message: ' nope '}]", nil, "422 Invalid " + prefix + "nope"},
 		{"message expression", "validations: [{expression: 'false', message: nope, messageExpression: \"'not ' + object.metadata.name\"}]", nil, "422 Invalid " + prefix + "not c"},
-		{"message of two lines", "validations: [{expression: 'false', message: nope, messageExpression: \"'a\\\\nb'\"}]", nil, "422 Invalid " + prefix + "nope"},
-		{"broken message", "validations: [{expression: 'false', message: nope, messageExpression: 'object.x'}]", nil, "422 Invalid " + prefix + "nope"},
+		{"message of two lines", "validations: [{expression: 'false', message: nope, messageExpression: \"'a\\\\nb'\"}]", nil,
+			"422 Invalid " + prefix + "nope"},
+		{"broken message", "validations: [{expression: 'false', message: nope, messageExpression: 'object.x'}]", nil,
+			"422 Invalid " + prefix + "nope"},
 		{"reason", "validations: [{expression: 'false', message: nope, reason: Unauthorized}]", nil, "401 Unauthorized " + prefix + "nope"},
-		{"too large", "validations: [{expression: 'false', message: nope, reason: RequestEntityTooLarge}]", nil, "413 RequestEntityTooLarge " + prefix + "nope"},
+		{"too large", "validations: [{expression: 'false', message: nope, reason: RequestEntityTooLarge}]", nil,
+			"413 RequestEntityTooLarge " + prefix + "nope"},
 		{"the first failure", "validations: [{expression: 'true'}, {expression: 'false', message: one}, {expression: 'false', message: two}]", nil, "422 Invalid " + prefix + "one"},
-		{"an error", "validations: [{expression: 'object.x == 1'}]", nil, "422 Invalid " + prefix + "expression 'object.x == 1' resulted in error: no such key: x"},
+		{"an error", "validations: [{expression: 'object.x == 1'}]", nil,
+			"422 Invalid " + prefix + "expression 'object.x == 1' resulted in error: no such key: x"},
 		{"an error, ignored", "failurePolicy: Ignore\nvalidations: [{expression: 'object.x == 1'}]", nil, ""},
-		{"a failure is not ignored", "failurePolicy: Ignore\nvalidations: [{expression: 'false', message: nope}]", nil, "422 Invalid " + prefix + "nope"},
+		{"a failure is not ignored", "failurePolicy: Ignore\nvalidations: [{expression: 'false', message: nope}]", nil,
+			"422 Invalid " + prefix + "nope"},
 		{"does not compile", "validations: [{expression: 'nothing'}]", nil, "422 Invalid " + prefix + "compilation error: compilation failed: "},
 		{"condition unmet", "matchConditions: [{name: a, expression: 'false'}]\nvalidations: [{expression: 'false'}]", nil, ""},
 		{"condition met", "matchConditions: [{name: a, expression: \"request.userInfo.username == 'ann'\"}]\nvalidations: [{expression: 'false', message: nope}]", nil, "422 Invalid " + prefix + "nope"},
-		{"condition fails", "matchConditions: [{name: a, expression: 'object.x'}]\nvalidations: [{expression: 'true'}]", nil, "422 Invalid " + prefix + "compilation error: must evaluate to bool"},
-		{"conditions see no namespace", "matchConditions: [{name: a, expression: 'namespaceObject == null'}]\nvalidations: [{expression: 'namespaceObject != null', message: nope}]", nil, ""},
+		{"condition fails", "matchConditions: [{name: a, expression: 'object.x'}]\nvalidations: [{expression: 'true'}]", nil,
+			"422 Invalid " + prefix + "compilation error: must evaluate to bool"},
+		{"conditions see no namespace",
+			"matchConditions: [{name: a, expression: 'namespaceObject == null'}]\nvalidations: [{expression: 'namespaceObject != null', message: nope}]", nil, ""},
 		{"variables", "variables: [{name: num, expression: 'int(object.data.n)'}, {name: big, expression: 'variables.num > 4'}]\nvalidations: [{expression: '!variables.big', messageExpression: \"string(variables.num) + ' is big'\"}]",
 			map[string]string{"n": "5"}, "422 Invalid " + prefix + "5 is big"},
 		{"namespace", "validations: [{expression: \"namespaceObject.metadata.labels['team'] == 'x'\"}]", nil, ""},
@@ -179,7 +187,8 @@ func TestValidate(t *testing.T) {
 		var status apierrors.APIStatus
 		if s, ok := err.(apierrors.APIStatus); ok {
 			status = s
-			if causes := status.Status().Details.Causes; len(causes) != 1 || !strings.HasPrefix(causes[0].Message, "ValidatingAdmissionPolicy 'p' with binding 'b'") {
+			if causes := status.Status().Details.Causes; len(causes) != 1 ||
+				!strings.HasPrefix(causes[0].Message, "ValidatingAdmissionPolicy 'p' with binding 'b'") {
 				t.Errorf("%s: causes %v", c.name, causes)
 			}
 		}
@@ -200,7 +209,8 @@ func TestActions(t *testing.T) {
 	if !reflect.DeepEqual(w.noted, want) {
 		t.Errorf("noted %q", w.noted)
 	}
-	w = begin(t, validating("validations: [{expression: 'true'}]\nauditAnnotations: [{key: a, valueExpression: 'object.x'}]"), bound("Audit", ""))
+	w = begin(t, validating("validations: [{expression: 'true'}]\nauditAnnotations: [{key: a, valueExpression: 'object.x'}]"),
+		bound("Audit", ""))
 	if err := w.validate(nil); !apierrors.IsInvalid(err) {
 		t.Errorf("an annotation that can't be made: %v", err)
 	}
@@ -209,7 +219,8 @@ func TestActions(t *testing.T) {
 func TestParams(t *testing.T) {
 	spec := validating("paramKind: {apiVersion: v1, kind: ConfigMap}\nvalidations: [{expression: 'params == null || int(object.data.n) <= int(params.data.max)', messageExpression: \"'at most ' + params.data.max\"}]")
 	limit := func(ns, name, max, label string) string {
-		return fmt.Sprintf("{apiVersion: v1, kind: ConfigMap, metadata: {name: %s, namespace: %s, labels: {l: %s}}, data: {max: '%s'}}", name, ns, label, max)
+		return fmt.Sprintf("{apiVersion: v1, kind: ConfigMap, metadata: {name: %s, namespace: %s, labels: {l: %s}}, data: {max: '%s'}}",
+			name, ns, label, max)
 	}
 	both := []string{limit("ns", "low", "3", "a"), limit("ns", "high", "7", "a"), limit("other", "low", "1", "b")}
 	for _, c := range []struct {
@@ -220,7 +231,8 @@ func TestParams(t *testing.T) {
 		{"all that are selected", ", paramRef: {selector: {matchLabels: {l: a}}, parameterNotFoundAction: Deny}", "5", "at most 3"},
 		{"enough for all", ", paramRef: {selector: {matchLabels: {l: a}}, parameterNotFoundAction: Deny}", "3", ""},
 		{"everything", ", paramRef: {selector: {}, parameterNotFoundAction: Deny}", "5", "at most 3"},
-		{"not found, denied", ", paramRef: {name: none, parameterNotFoundAction: Deny}", "9", "failed to configure binding: no params found for policy binding with `Deny` parameterNotFoundAction"},
+		{"not found, denied", ", paramRef: {name: none, parameterNotFoundAction: Deny}", "9",
+			"failed to configure binding: no params found for policy binding with `Deny` parameterNotFoundAction"},
 		{"not found, allowed", ", paramRef: {name: none, parameterNotFoundAction: Allow}", "9", ""},
 		{"no reference", "", "9", ""},
 	} {
@@ -233,7 +245,8 @@ func TestParams(t *testing.T) {
 		"{apiVersion: example.com/v1, kind: None}": "ValidatingAdmissionPolicy 'p' denied request: failed to configure policy: failed to find resource referenced by paramKind: 'example.com/v1, Kind=None'",
 		"{apiVersion: v1, kind: Node}":             "failed to configure binding: paramRef.namespace must not be provided for a cluster-scoped `paramKind`",
 	} {
-		w := begin(t, validating("paramKind: "+kind+"\nvalidations: [{expression: 'true'}]"), bound("Deny", ", paramRef: {name: a, namespace: ns, parameterNotFoundAction: Deny}"))
+		w := begin(t, validating("paramKind: "+kind+"\nvalidations: [{expression: 'true'}]"),
+			bound("Deny", ", paramRef: {name: a, namespace: ns, parameterNotFoundAction: Deny}"))
 		if err := w.validate(nil); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v", kind, err)
 		}
@@ -289,7 +302,8 @@ func TestCompiledOnce(t *testing.T) {
 }
 
 func TestExempt(t *testing.T) {
-	w := begin(t, strings.Replace(validating("validations: [{expression: 'false'}]"), "{apiGroups: [''], apiVersions: [v1], operations: ['*'], resources: [configmaps]}",
+	w := begin(t, strings.Replace(validating("validations: [{expression: 'false'}]"),
+		"{apiGroups: [''], apiVersions: [v1], operations: ['*'], resources: [configmaps]}",
 		"{apiGroups: ['*'], apiVersions: ['*'], operations: ['*'], resources: ['*']}", 1), bound("Deny", ""))
 	k := admissionregistration.ValidatingAdmissionPolicyBindings
 	r := w.request(configMap(nil))
@@ -330,15 +344,20 @@ func TestMutate(t *testing.T) {
 		name, spec, want string // data, labels, annotations
 	}{
 		{"apply", applies("Object{data: {'a': request.userInfo.username}}"), `{"a":"ann","n":"1"} {"app":"a"} null`},
-		{"apply a label", applies("Object{metadata: Object.metadata{labels: {'x': namespaceObject.metadata.name}}}"), `{"n":"1"} {"app":"a","x":"ns"} null`},
+		{"apply a label", applies("Object{metadata: Object.metadata{labels: {'x': namespaceObject.metadata.name}}}"),
+			`{"n":"1"} {"app":"a","x":"ns"} null`},
 		{"patch", patches("[JSONPatch{op: 'add', path: '/metadata/annotations', value: {'a/b': 'c'}}, JSONPatch{op: 'remove', path: '/data/n'}]"), `{} {"app":"a"} {"a/b":"c"}`},
-		{"escaped key", patches("[JSONPatch{op: 'add', path: '/metadata/labels/' + jsonpatch.escapeKey('a/b~c'), value: 'd'}]"), `{"n":"1"} {"a/b~c":"d","app":"a"} null`},
-		{"a failed test changes nothing", patches("[JSONPatch{op: 'test', path: '/data/n', value: '2'}, JSONPatch{op: 'remove', path: '/data/n'}]"), `{"n":"1"} {"app":"a"} null`},
+		{"escaped key", patches("[JSONPatch{op: 'add', path: '/metadata/labels/' + jsonpatch.escapeKey('a/b~c'), value: 'd'}]"),
+			`{"n":"1"} {"a/b~c":"d","app":"a"} null`},
+		{"a failed test changes nothing",
+			patches("[JSONPatch{op: 'test', path: '/data/n', value: '2'}, JSONPatch{op: 'remove', path: '/data/n'}]"), `{"n":"1"} {"app":"a"} null`},
 		{"copied", patches("[JSONPatch{op: 'copy', from: '/data/n', path: '/data/m'}]"), `{"m":"1","n":"1"} {"app":"a"} null`},
 		{"conditions", "matchConditions: [{name: a, expression: 'false'}]\n" + applies("Object{data: {'a': 'b'}}"), `{"n":"1"} {"app":"a"} null`},
-		{"variables", "variables: [{name: v, expression: 'object.data.n + object.data.n'}]\n" + applies("Object{data: {'a': variables.v}}"), `{"a":"11","n":"1"} {"app":"a"} null`},
+		{"variables", "variables: [{name: v, expression: 'object.data.n + object.data.n'}]\n" +
+			applies("Object{data: {'a': variables.v}}"), `{"a":"11","n":"1"} {"app":"a"} null`},
 		{"one after the other", "mutations: [{patchType: ApplyConfiguration, applyConfiguration: {expression: \"Object{data: {'n': '2'}}\"}}, " +
-			"{patchType: ApplyConfiguration, applyConfiguration: {expression: \"Object{data: {'m': object.data.n}}\"}}]", `{"m":"2","n":"2"} {"app":"a"} null`},
+			"{patchType: ApplyConfiguration, applyConfiguration: {expression: \"Object{data: {'m': object.data.n}}\"}}]",
+			`{"m":"2","n":"2"} {"app":"a"} null`},
 	} {
 		got, err := begin(t, mutating("p", c.spec)).mutate(map[string]string{"n": "1"})
 		data, _ := json.Marshal(got.Data)
@@ -354,11 +373,14 @@ func TestMutationErrors(t *testing.T) {
 	const prefix = "policy 'p' with binding 'b-p' denied request: "
 	for _, c := range []struct{ name, spec, want string }{
 		{"wrong type", applies("Object{data: Object.other{}}"), "403 Invalid " + prefix + "type mismatch: unexpected type name"},
-		{"unknown field", applies("Object{nothing: 1}"), "403 Invalid " + prefix + "error applying patch: failed to convert patch object to typed object:"},
-		{"error", applies("Object{data: {'a': object.x}}"), "403 Invalid " + prefix + "expression 'Object{data: {'a': object.x}}' resulted in error: no such key: x"},
+		{"unknown field", applies("Object{nothing: 1}"),
+			"403 Invalid " + prefix + "error applying patch: failed to convert patch object to typed object:"},
+		{"error", applies("Object{data: {'a': object.x}}"),
+			"403 Invalid " + prefix + "expression 'Object{data: {'a': object.x}}' resulted in error: no such key: x"},
 		{"patch misses", patches("[JSONPatch{op: 'remove', path: '/nothing'}]"), "403 Invalid " + prefix + "JSON Patch: "},
 		{"patch of an unknown field", patches("[JSONPatch{op: 'add', path: '/nothing', value: 1}]"), "500 InternalError "},
-		{"no parameters", "paramKind: {apiVersion: v1, kind: None}\n" + applies("Object{}"), `403 Forbidden policy "p" denied request: failed to configure policy: failed to find resource`},
+		{"no parameters", "paramKind: {apiVersion: v1, kind: None}\n" + applies("Object{}"),
+			`403 Forbidden policy "p" denied request: failed to configure policy: failed to find resource`},
 		{"ignored", "failurePolicy: Ignore\n" + applies("Object{data: {'a': object.x}}"), "<nil>"},
 	} {
 		_, err := begin(t, mutating("p", c.spec)).mutate(nil)
@@ -375,13 +397,15 @@ func TestReinvocation(t *testing.T) {
 	}
 	w := begin(t, counts("a", "IfNeeded"), counts("b", "Never"))
 	rounds := 0
-	got, err := w.mutate(nil, admission.Plugin{Name: "rounds", Mutate: func(context.Context, *admission.Request) error { rounds++; return nil }})
+	got, err := w.mutate(nil, admission.Plugin{Name: "rounds",
+		Mutate: func(context.Context, *admission.Request) error { rounds++; return nil }})
 	if err != nil || got.Data["a"] != "xx" || got.Data["b"] != "x" || rounds != 2 {
 		t.Errorf("%v after %d rounds, %v", got.Data, rounds, err)
 	}
 	idle := begin(t, mutating("a", applies("Object{metadata: Object.metadata{labels: {'app': 'a'}}}")))
 	rounds = 0
-	if _, err := idle.mutate(nil, admission.Plugin{Name: "rounds", Mutate: func(context.Context, *admission.Request) error { rounds++; return nil }}); err != nil || rounds != 1 {
+	if _, err := idle.mutate(nil, admission.Plugin{Name: "rounds",
+		Mutate: func(context.Context, *admission.Request) error { rounds++; return nil }}); err != nil || rounds != 1 {
 		t.Errorf("a mutation that changes nothing: %d rounds, %v", rounds, err)
 	}
 }

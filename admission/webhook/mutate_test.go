@@ -38,7 +38,8 @@ func TestPatch(t *testing.T) {
 		}
 	}
 	w.answer("/m", says(`[{"op":"add","path":"/spec/ports/0/port","value":80},{"op":"add","path":"/spec/type","value":"NodePort"}]`))
-	svc := &corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "s"}, Spec: corev1.ServiceSpec{ClusterIP: "None", Ports: []corev1.ServicePort{{Name: "p"}}}}
+	svc := &corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "s"},
+		Spec: corev1.ServiceSpec{ClusterIP: "None", Ports: []corev1.ServicePort{{Name: "p"}}}}
 	if _, err := w.create(svc); !apierrors.IsInvalid(err) {
 		t.Errorf("an invalid outcome: %v", err)
 	}
@@ -68,7 +69,8 @@ func TestPatchOfOthers(t *testing.T) {
 	w.answer("/m", says(`[{"op":"replace","path":"/spec/replicas","value":7}]`))
 	r := w.request(deployment())
 	r.Sub = "scale"
-	e, _, err := w.Update(t.Context(), r, &autoscalingv1.Scale{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "d"}, Spec: autoscalingv1.ScaleSpec{Replicas: 2}})
+	e, _, err := w.Update(t.Context(), r, &autoscalingv1.Scale{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "d"},
+		Spec: autoscalingv1.ScaleSpec{Replicas: 2}})
 	w.must(nil, err)
 	if n := e.Object.(*autoscalingv1.Scale).Spec.Replicas; n != 7 {
 		t.Errorf("scaled to %d", n)
@@ -160,9 +162,11 @@ func TestPatchedType(t *testing.T) {
 	}
 	w.answer("/m", says(`[{"op":"replace","path":"/apiVersion","value":"autoscaling/v1"},{"op":"add","path":"/spec/targetCPUUtilizationPercentage","value":50}]`))
 	obj, err = w.create(&autoscalingv2.HorizontalPodAutoscaler{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "a"},
-		Spec: autoscalingv2.HorizontalPodAutoscalerSpec{MaxReplicas: 3, ScaleTargetRef: autoscalingv2.CrossVersionObjectReference{APIVersion: "apps/v1", Kind: "Deployment", Name: "d"}}})
+		Spec: autoscalingv2.HorizontalPodAutoscalerSpec{MaxReplicas: 3,
+			ScaleTargetRef: autoscalingv2.CrossVersionObjectReference{APIVersion: "apps/v1", Kind: "Deployment", Name: "d"}}})
 	w.must(nil, err)
-	if h := obj.(*autoscalingv2.HorizontalPodAutoscaler); len(h.Spec.Metrics) != 1 || *h.Spec.Metrics[0].Resource.Target.AverageUtilization != 50 {
+	if h := obj.(*autoscalingv2.HorizontalPodAutoscaler); len(h.Spec.Metrics) != 1 ||
+		*h.Spec.Metrics[0].Resource.Target.AverageUtilization != 50 {
 		t.Errorf("in another version: %v", h.Spec)
 	}
 }
@@ -203,7 +207,8 @@ func TestOwners(t *testing.T) {
 	w.answer("/m", says(`[{"op":"replace","path":"/metadata/managedFields/0/fieldsType","value":"Odd"}]`))
 	obj, err := w.create(configMap("a", "k", "v"))
 	w.must(nil, err)
-	if f := obj.GetManagedFields(); len(f) != 1 || f[0].FieldsType != "FieldsV1" || len(w.warns) == 0 || !strings.Contains(w.warns[0], "invalid state after admission") {
+	if f := obj.GetManagedFields(); len(f) != 1 || f[0].FieldsType != "FieldsV1" || len(w.warns) == 0 ||
+		!strings.Contains(w.warns[0], "invalid state after admission") {
 		t.Errorf("%+v, warnings %v", f, w.warns)
 	}
 }

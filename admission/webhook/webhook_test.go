@@ -32,7 +32,8 @@ func TestValidating(t *testing.T) {
 		t.Fatalf("%d calls", len(calls))
 	}
 	q := calls[0]
-	if q.Operation != "CREATE" || q.Kind.Kind != "ConfigMap" || q.Resource.Resource != "configmaps" || q.RequestKind == nil || *q.RequestKind != q.Kind ||
+	if q.Operation != "CREATE" || q.Kind.Kind != "ConfigMap" || q.Resource.Resource != "configmaps" || q.RequestKind == nil ||
+		*q.RequestKind != q.Kind ||
 		q.Namespace != "ns" || q.Name != "a" || q.UserInfo.Username != "jane" || q.DryRun == nil || *q.DryRun || q.UID == "" ||
 		!strings.Contains(string(q.Object.Raw), `"kind":"ConfigMap","apiVersion":"v1"`) || q.OldObject.Raw != nil ||
 		!strings.Contains(string(q.Options.Raw), `"kind":"CreateOptions"`) {
@@ -55,10 +56,12 @@ func TestValidating(t *testing.T) {
 		t.Errorf("delete: %v", err)
 	}
 	calls, _ = w.asked()
-	if q := calls[len(calls)-1]; q.Operation != "DELETE" || q.Object.Raw != nil || !strings.Contains(string(q.OldObject.Raw), `"k":"v"`) || q.Name != "a" {
+	if q := calls[len(calls)-1]; q.Operation != "DELETE" || q.Object.Raw != nil ||
+		!strings.Contains(string(q.OldObject.Raw), `"k":"v"`) || q.Name != "a" {
 		t.Errorf("asked %+v", q)
 	}
-	if _, err := w.DeleteCollection(t.Context(), &server.Request{Kind: kinds.ConfigMaps, GVK: kinds.ConfigMaps.GVK, Namespace: "ns", User: r.User}, nil, nil); err == nil {
+	if _, err := w.DeleteCollection(t.Context(), &server.Request{Kind: kinds.ConfigMaps, GVK: kinds.ConfigMaps.GVK, Namespace: "ns",
+		User: r.User}, nil, nil); err == nil {
 		t.Error("deletecollection passed")
 	}
 }
@@ -90,7 +93,8 @@ func TestDenials(t *testing.T) {
 
 // Which requests a rule is about.
 func TestRules(t *testing.T) {
-	scope := func(s admissionregistrationv1.ScopeType, r admissionregistrationv1.RuleWithOperations) admissionregistrationv1.RuleWithOperations {
+	scope := func(s admissionregistrationv1.ScopeType,
+		r admissionregistrationv1.RuleWithOperations) admissionregistrationv1.RuleWithOperations {
 		r.Scope = &s
 		return r
 	}
@@ -103,7 +107,8 @@ func TestRules(t *testing.T) {
 		{rule(all, "*", "*", "*"), "CUDdnN"},
 		{rule(all, "", "v1", "configmaps"), "CUD"},
 		{rule([]admissionregistrationv1.OperationType{admissionregistrationv1.Create}, "", "v1", "configmaps"), "C"},
-		{rule([]admissionregistrationv1.OperationType{admissionregistrationv1.Update, admissionregistrationv1.Delete}, "*", "*", "configmaps"), "UD"},
+		{rule([]admissionregistrationv1.OperationType{admissionregistrationv1.Update, admissionregistrationv1.Delete}, "*", "*",
+			"configmaps"), "UD"},
 		{rule(all, "apps", "*", "deployments/*"), "dst"},
 		{rule(all, "apps", "v1", "deployments/scale"), "s"},
 		{rule(all, "apps", "v1beta1", "deployments"), ""},
@@ -146,7 +151,8 @@ func (w *world) tour() (seen string) {
 	note("d")
 	r := w.request(d)
 	r.Sub = "scale"
-	_, _, err = w.Update(ctx, r, &autoscalingv1.Scale{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "d"}, Spec: autoscalingv1.ScaleSpec{Replicas: 3}})
+	_, _, err = w.Update(ctx, r, &autoscalingv1.Scale{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "d"},
+		Spec: autoscalingv1.ScaleSpec{Replicas: 3}})
 	w.must(nil, err)
 	note("s")
 	r = w.request(d)
@@ -265,7 +271,8 @@ func TestExempt(t *testing.T) {
 	w.validating("v", nil, "/v")
 	w.mutating("m", nil, "/m")
 	w.validating("v2", nil, "/v")
-	_, _, err := w.Delete(t.Context(), &server.Request{Kind: kinds.ValidatingWebhookConfigurations, GVK: kinds.ValidatingWebhookConfigurations.GVK, Name: "v"}, nil)
+	_, _, err := w.Delete(t.Context(), &server.Request{Kind: kinds.ValidatingWebhookConfigurations,
+		GVK: kinds.ValidatingWebhookConfigurations.GVK, Name: "v"}, nil)
 	w.must(nil, err)
 	if calls, _ := w.asked(); len(calls) > 0 {
 		t.Errorf("asked about %s of %s", calls[0].Operation, calls[0].Resource)
@@ -290,7 +297,8 @@ func TestEquivalent(t *testing.T) {
 		t.Fatalf("asked %v", paths)
 	}
 	q := calls[0]
-	if q.Resource.Group != "events.k8s.io" || q.RequestResource.Group != "" || !strings.Contains(string(q.Object.Raw), `"apiVersion":"events.k8s.io/v1"`) {
+	if q.Resource.Group != "events.k8s.io" || q.RequestResource.Group != "" ||
+		!strings.Contains(string(q.Object.Raw), `"apiVersion":"events.k8s.io/v1"`) {
 		t.Errorf("asked for %v (%v): %s", q.Resource, q.RequestResource, q.Object.Raw)
 	}
 }
@@ -342,7 +350,8 @@ func TestFailures(t *testing.T) {
 			}
 			w.validating("f", edit, path)
 			_, err := w.create(configMap("a"))
-			if !apierrors.IsInternalError(err) || !strings.Contains(err.Error(), `failed calling webhook "`+path[1:]+`.example.com": `) || !strings.Contains(err.Error(), tt.text) {
+			if !apierrors.IsInternalError(err) || !strings.Contains(err.Error(), `failed calling webhook "`+path[1:]+`.example.com": `) ||
+				!strings.Contains(err.Error(), tt.text) {
 				t.Errorf("Fail: %v", err)
 			}
 			if len(w.blocked) != 1 || !strings.HasPrefix(w.blocked[0], "f "+path[1:]+".example.com failed calling") {
@@ -362,7 +371,8 @@ func TestFailures(t *testing.T) {
 
 func (w *world) drop(name string) {
 	w.t.Helper()
-	_, _, err := w.Delete(w.t.Context(), &server.Request{Kind: kinds.ValidatingWebhookConfigurations, GVK: kinds.ValidatingWebhookConfigurations.GVK, Name: name}, nil)
+	_, _, err := w.Delete(w.t.Context(), &server.Request{Kind: kinds.ValidatingWebhookConfigurations,
+		GVK: kinds.ValidatingWebhookConfigurations.GVK, Name: name}, nil)
 	w.must(nil, err)
 }
 
@@ -370,7 +380,8 @@ func (w *world) drop(name string) {
 func TestMatchConditions(t *testing.T) {
 	w := start(t)
 	w.validating("v", func(h *admissionregistrationv1.ValidatingWebhook) {
-		h.MatchConditions = []admissionregistrationv1.MatchCondition{{Name: "a", Expression: "request.operation != 'DELETE' && object.metadata.name != 'skip'"}}
+		h.MatchConditions = []admissionregistrationv1.MatchCondition{{Name: "a",
+			Expression: "request.operation != 'DELETE' && object.metadata.name != 'skip'"}}
 	}, "/v")
 	for name, want := range map[string]int{"skip": 0, "go": 1} {
 		w.must(w.create(configMap(name)))

@@ -56,9 +56,10 @@ func start(t testing.TB) *world {
 	t.Cleanup(w.tls.Close)
 	w.ca = pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: w.tls.Certificate().Raw})
 	caller := &webhook.Caller{Resolve: w.resolve}
-	both := hooks.New(hooks.Config{Mutating: caller, Validating: caller, Blocked: func(_ resource.Kind, cfg resource.Object, name string, err error) {
-		w.blocked = append(w.blocked, cfg.GetName()+" "+name+" "+err.Error())
-	}})
+	both := hooks.New(hooks.Config{Mutating: caller, Validating: caller,
+		Blocked: func(_ resource.Kind, cfg resource.Object, name string, err error) {
+			w.blocked = append(w.blocked, cfg.GetName()+" "+name+" "+err.Error())
+		}})
 	w.chain = admission.Chain{both.Mutating(), both.Validating()}
 	c := testcluster.Start(t, func(c *testcluster.Config) { c.Kinds, c.Admission = w.set, w.chain })
 	w.Server, w.view = c.Server, c.View
@@ -159,8 +160,10 @@ func (w *world) client(path string) admissionregistrationv1.WebhookClientConfig 
 }
 
 // rule matches operations on resources of a group version.
-func rule(ops []admissionregistrationv1.OperationType, group, version string, resources ...string) admissionregistrationv1.RuleWithOperations {
-	return admissionregistrationv1.RuleWithOperations{Operations: ops, Rule: admissionregistrationv1.Rule{APIGroups: []string{group}, APIVersions: []string{version}, Resources: resources}}
+func rule(ops []admissionregistrationv1.OperationType, group, version string,
+	resources ...string) admissionregistrationv1.RuleWithOperations {
+	return admissionregistrationv1.RuleWithOperations{Operations: ops, Rule: admissionregistrationv1.Rule{APIGroups: []string{group},
+		APIVersions: []string{version}, Resources: resources}}
 }
 
 func (w *world) mutating(name string, edit func(h *admissionregistrationv1.MutatingWebhook), paths ...string) {
@@ -168,8 +171,9 @@ func (w *world) mutating(name string, edit func(h *admissionregistrationv1.Mutat
 	cfg := &admissionregistrationv1.MutatingWebhookConfiguration{ObjectMeta: metav1.ObjectMeta{Name: name}}
 	for _, p := range paths {
 		none := admissionregistrationv1.SideEffectClassNone
-		h := admissionregistrationv1.MutatingWebhook{Name: p[1:] + ".example.com", ClientConfig: w.client(p), SideEffects: &none, AdmissionReviewVersions: []string{"v1"},
-			Rules: []admissionregistrationv1.RuleWithOperations{rule([]admissionregistrationv1.OperationType{admissionregistrationv1.OperationAll}, "*", "*", "*/*")}}
+		h := admissionregistrationv1.MutatingWebhook{Name: p[1:] + ".example.com", ClientConfig: w.client(p), SideEffects: &none,
+			AdmissionReviewVersions: []string{"v1"},
+			Rules:                   []admissionregistrationv1.RuleWithOperations{rule([]admissionregistrationv1.OperationType{admissionregistrationv1.OperationAll}, "*", "*", "*/*")}}
 		if edit != nil {
 			edit(&h)
 		}
@@ -183,8 +187,9 @@ func (w *world) validating(name string, edit func(h *admissionregistrationv1.Val
 	cfg := &admissionregistrationv1.ValidatingWebhookConfiguration{ObjectMeta: metav1.ObjectMeta{Name: name}}
 	for _, p := range paths {
 		none := admissionregistrationv1.SideEffectClassNone
-		h := admissionregistrationv1.ValidatingWebhook{Name: p[1:] + ".example.com", ClientConfig: w.client(p), SideEffects: &none, AdmissionReviewVersions: []string{"v1"},
-			Rules: []admissionregistrationv1.RuleWithOperations{rule([]admissionregistrationv1.OperationType{admissionregistrationv1.OperationAll}, "*", "*", "*/*")}}
+		h := admissionregistrationv1.ValidatingWebhook{Name: p[1:] + ".example.com", ClientConfig: w.client(p), SideEffects: &none,
+			AdmissionReviewVersions: []string{"v1"},
+			Rules:                   []admissionregistrationv1.RuleWithOperations{rule([]admissionregistrationv1.OperationType{admissionregistrationv1.OperationAll}, "*", "*", "*/*")}}
 		if edit != nil {
 			edit(&h)
 		}

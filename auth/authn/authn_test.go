@@ -211,7 +211,8 @@ func TestBootstrapTokens(t *testing.T) {
 		{"not for this", "abcdef.0123456789abcdef", func(s *corev1.Secret) { delete(s.Data, "usage-bootstrap-authentication") }, ""},
 		{"expired", "abcdef.0123456789abcdef", func(s *corev1.Secret) { s.Data["expiration"] = []byte("2025-12-31T00:00:00Z") }, ""},
 		{"unclear end", "abcdef.0123456789abcdef", func(s *corev1.Secret) { s.Data["expiration"] = []byte("soon") }, ""},
-		{"in time", "abcdef.0123456789abcdef", func(s *corev1.Secret) { s.Data["expiration"] = []byte("2026-12-31T00:00:00Z") }, "system:bootstrappers"},
+		{"in time", "abcdef.0123456789abcdef", func(s *corev1.Secret) { s.Data["expiration"] = []byte("2026-12-31T00:00:00Z") },
+			"system:bootstrappers"},
 		{"wrong type", "abcdef.0123456789abcdef", func(s *corev1.Secret) { s.Type = corev1.SecretTypeOpaque }, ""},
 	} {
 		t.Run(c.name, func(t *testing.T) {

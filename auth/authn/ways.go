@@ -188,7 +188,8 @@ func saneExtra(extra map[string][]string) error {
 	for key, values := range extra {
 		switch {
 		case len(utilvalidation.IsDomainPrefixedPath(field.NewPath("extra"), key)) > 0 || key != strings.ToLower(key):
-			return errors.New("impersonating the key \"" + key + "\" in extra is not allowed: it must be a path with a domain before it, in lower case")
+			return errors.New("impersonating the key \"" + key +
+				"\" in extra is not allowed: it must be a path with a domain before it, in lower case")
 		case len(values) == 0 || slices.Contains(values, ""):
 			return errors.New("impersonating empty values in extra is not allowed")
 		}

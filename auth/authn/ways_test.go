@@ -23,15 +23,18 @@ func TestConstrainedImpersonation(t *testing.T) {
 	}{
 		"user": {admin, "eve", []string{"impersonate-on:user-info:get /pods/ ns/p", "impersonate:user-info " + kind + "users/ /eve"},
 			"eve [system:authenticated] impersonate:user-info"},
-		"user, not for this": {admin, "eve", []string{"impersonate-on:user-info:list /pods/ ns/p", "impersonate:user-info " + kind + "users/ /eve"},
+		"user, not for this": {admin, "eve", []string{"impersonate-on:user-info:list /pods/ ns/p",
+			"impersonate:user-info " + kind + "users/ /eve"},
 			`cannot impersonate-on:user-info:get resource "pods"`},
 		"not this user": {admin, "eve", []string{"impersonate-on:user-info:get /pods/ ns/p", "impersonate:user-info " + kind + "users/ /bob"},
 			`cannot impersonate:user-info resource "users" in API group "authentication.k8s.io"`},
 		"groups": {admin, "eve,a,b", []string{"impersonate-on:user-info:get /pods/ ns/p", "impersonate:user-info " + kind + "users/ /eve",
-			"impersonate:user-info " + kind + "groups/ /a", "impersonate:user-info " + kind + "groups/ /b"}, "eve [a b system:authenticated] impersonate:user-info"},
+			"impersonate:user-info " + kind + "groups/ /a", "impersonate:user-info " + kind + "groups/ /b"},
+			"eve [a b system:authenticated] impersonate:user-info"},
 		"all groups": {admin, "eve,a,b,c,d", []string{"impersonate-on:user-info:get /pods/ ns/p", "impersonate:user-info " + kind + "users/ /eve",
 			"impersonate:user-info " + kind + "groups/ /*"}, "eve [a b c d system:authenticated] impersonate:user-info"},
-		"never masters": {admin, "eve,system:masters", []string{"impersonate-on:user-info:get /pods/ ns/p", "impersonate:user-info " + kind + "users/ /eve",
+		"never masters": {admin, "eve,system:masters", []string{"impersonate-on:user-info:get /pods/ ns/p",
+			"impersonate:user-info " + kind + "users/ /eve",
 			"impersonate:user-info " + kind + "groups/ /system:masters"}, `"system:masters" is not allowed`},
 		"the plain way behind": {admin, "eve,system:masters", []string{"impersonate /users/ /eve", "impersonate /groups/ /system:masters"},
 			"eve [system:masters system:authenticated] "},
@@ -40,11 +43,14 @@ func TestConstrainedImpersonation(t *testing.T) {
 			"system:serviceaccount:x:y [system:serviceaccounts system:serviceaccounts:x system:authenticated] impersonate:serviceaccount"},
 		"no service account by user": {admin, "system:serviceaccount:x:y", []string{"impersonate-on:user-info:get /pods/ ns/p",
 			"impersonate:user-info " + kind + "users/ /system:serviceaccount:x:y"}, "cannot impersonate-on:serviceaccount:get"},
-		"node": {admin, "system:node:n1", []string{"impersonate-on:arbitrary-node:get /pods/ ns/p", "impersonate:arbitrary-node " + kind + "nodes/ /n1"},
+		"node": {admin, "system:node:n1", []string{"impersonate-on:arbitrary-node:get /pods/ ns/p",
+			"impersonate:arbitrary-node " + kind + "nodes/ /n1"},
 			"system:node:n1 [system:nodes system:authenticated] impersonate:arbitrary-node"},
-		"own node": {agent, "system:node:n1", []string{"impersonate-on:associated-node:get /pods/ ns/p", "impersonate:associated-node " + kind + "nodes/ /*"},
+		"own node": {agent, "system:node:n1", []string{"impersonate-on:associated-node:get /pods/ ns/p",
+			"impersonate:associated-node " + kind + "nodes/ /*"},
 			"system:node:n1 [system:nodes system:authenticated] impersonate:associated-node"},
-		"other node": {agent, "system:node:n2", []string{"impersonate-on:associated-node:get /pods/ ns/p", "impersonate:associated-node " + kind + "nodes/ /*"},
+		"other node": {agent, "system:node:n2", []string{"impersonate-on:associated-node:get /pods/ ns/p",
+			"impersonate:associated-node " + kind + "nodes/ /*"},
 			"cannot impersonate-on:arbitrary-node:get"},
 	} {
 		z := allowing{}
@@ -73,7 +79,8 @@ func TestConstrainedImpersonation(t *testing.T) {
 
 func TestConstrainedExtra(t *testing.T) {
 	z := allowing{"impersonate-on:user-info:get /pods/ /": true, "impersonate:user-info authentication.k8s.io/users/ /eve": true,
-		"impersonate:user-info authentication.k8s.io/userextras/example.com/k /v": true, "impersonate:user-info authentication.k8s.io/userextras/k /v": true}
+		"impersonate:user-info authentication.k8s.io/userextras/example.com/k /v": true,
+		"impersonate:user-info authentication.k8s.io/userextras/k /v":             true}
 	for key, ok := range map[string]bool{"example.com%2fk": true, "k": false, "": false} {
 		h := http.Header{asUser: {"eve"}, asExtra + key: {"v"}}
 		_, _, err := Impersonate(t.Context(), &auth.Attributes{User: &auth.User{Name: "admin"}, Verb: "get", Resource: "pods"}, h, z)

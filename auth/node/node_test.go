@@ -91,10 +91,12 @@ func TestAgents(t *testing.T) {
 		{"get secrets metallb-system/router", ""}, {"get secrets metallb-system/memberlist", "no relationship"},
 		{"get secrets ns/router", "no relationship"}, {"get secrets ns/elsewhere", "no relationship found between node 'n' and this object"},
 		{"get secrets other/by-volume", "no relationship"}, {"list secrets ns/", "No Object name found"},
-		{"list secrets /", "can only read namespaced object of this type"}, {"update secrets ns/by-volume", "can only read resources of this type"},
+		{"list secrets /", "can only read namespaced object of this type"}, {"update secrets ns/by-volume",
+			"can only read resources of this type"},
 		{"get configmaps ns/by-env", ""}, {"get configmaps ns/by-volume", "no relationship"},
 		{"get persistentvolumeclaims ns/claim", ""}, {"patch persistentvolumeclaims/status ns/claim", ""},
-		{"list persistentvolumeclaims ns/claim", "can only get individual resources"}, {"get persistentvolumes /pv", ""}, {"get persistentvolumes /x", "no relationship"},
+		{"list persistentvolumeclaims ns/claim", "can only get individual resources"}, {"get persistentvolumes /pv", ""},
+		{"get persistentvolumes /x", "no relationship"},
 		{"create serviceaccounts/token ns/sa", ""}, {"create serviceaccounts/token ns/other", "no relationship"},
 		{"create serviceaccounts/token ns/stolen", "no relationship"}, {"create serviceaccounts/token ns/", "individual service accounts"},
 		{"get volumeattachments.storage.k8s.io /mine", ""}, {"get volumeattachments.storage.k8s.io /theirs", "no relationship"},
@@ -106,7 +108,8 @@ func TestAgents(t *testing.T) {
 		{"get csinodes.storage.k8s.io /n", ""}, {"get csinodes.storage.k8s.io /m", "same name"},
 		{"get nodes /n", ""}, {"watch nodes /n", ""}, {"get nodes /m", "only its own Node object"}, {"list nodes /", "cannot read all nodes"},
 		{"patch nodes/status /n", ""}, {"create nodes /n", ""}, {"delete nodes /n", "cannot delete"},
-		{"list pods /", "spec.nodeName field selector"}, {"watch pods / spec.nodeName=n", ""}, {"list pods / spec.nodeName=m", "spec.nodeName field selector"},
+		{"list pods /", "spec.nodeName field selector"}, {"watch pods / spec.nodeName=n", ""}, {"list pods / spec.nodeName=m",
+			"spec.nodeName field selector"},
 		{"list pods / spec.nodeName!=n", "spec.nodeName field selector"},
 		{"get pods ns/a", ""}, {"get pods ns/other", "no relationship"}, {"create pods/eviction ns/a", ""}, {"patch pods/status ns/a", ""},
 		{"list resourceslices.resource.k8s.io / spec.nodeName=n", ""}, {"list resourceslices.resource.k8s.io /", "field selector"},
@@ -125,7 +128,8 @@ func TestAgents(t *testing.T) {
 			t.Errorf("%s: denied", x.line)
 		}
 	}
-	for _, u := range []*auth.User{{Name: "system:node:n"}, {Name: "bob", Groups: []string{auth.GroupNodes}}, {Name: "system:node:", Groups: []string{auth.GroupNodes}}} {
+	for _, u := range []*auth.User{{Name: "system:node:n"}, {Name: "bob", Groups: []string{auth.GroupNodes}},
+		{Name: "system:node:", Groups: []string{auth.GroupNodes}}} {
 		if d, _, _ := z.Authorize(context.Background(), ask(u, "get secrets ns/by-volume")); d != auth.NoOpinion {
 			t.Errorf("%s passes for an agent", u.Name)
 		}

@@ -51,18 +51,20 @@ func TestClaimsElsewhere(t *testing.T) {
 		"no endpoint":      {with(at("/good"), "_claim_sources", map[string]any{"src": map[string]any{"JWT": "x"}}), "[]", ""},
 		"no such source":   {with(at("/good"), "_claim_names", map[string]any{"groups": "else"}), "", `the source "else"`},
 		"odd names":        {with(at("/good"), "_claim_names", "groups"), "", "must be objects"},
-		"password":         {with(at("/good"), "_claim_sources", map[string]any{"src": map[string]any{"endpoint": srv.URL + "/good"}}), "", "403"},
-		"no claim":         {at("/none"), "", "holds no claim"},
-		"audience":         {at("/foreign"), "", "audience"},
-		"expired":          {at("/expired"), "", "expired"},
-		"forged":           {at("/forged"), "", "verify token"},
-		"nonsense":         {at("/nonsense"), "", "no token"},
+		"password": {with(at("/good"), "_claim_sources", map[string]any{"src": map[string]any{"endpoint": srv.URL + "/good"}}),
+			"", "403"},
+		"no claim": {at("/none"), "", "holds no claim"},
+		"audience": {at("/foreign"), "", "audience"},
+		"expired":  {at("/expired"), "", "expired"},
+		"forged":   {at("/forged"), "", "verify token"},
+		"nonsense": {at("/nonsense"), "", "no token"},
 	} {
 		u, _, ok, err := s.Token(t.Context(), p.sign("p", k, c.claims), nil)
 		switch {
 		case c.want == "" && (!ok || err != nil || fmt.Sprint(u.Groups) != c.groups):
 			t.Errorf("%s: %+v %v", name, u, err)
-		case c.want != "" && (ok || err == nil || !strings.Contains(err.Error(), "could not expand distributed claims") || !strings.Contains(err.Error(), c.want)):
+		case c.want != "" && (ok || err == nil || !strings.Contains(err.Error(), "could not expand distributed claims") ||
+			!strings.Contains(err.Error(), c.want)):
 			t.Errorf("%s: %v", name, err)
 		}
 	}

@@ -200,12 +200,14 @@ func TestTokens(t *testing.T) {
 			t.Errorf("groups %v", u.Groups)
 		}
 	}
-	none := jwt.NewWithClaims(jwt.SigningMethodNone, jwt.MapClaims{"iss": p.srv.URL, "aud": "kloop", "sub": "joe", "exp": time.Now().Add(time.Hour).Unix()})
+	none := jwt.NewWithClaims(jwt.SigningMethodNone, jwt.MapClaims{"iss": p.srv.URL, "aud": "kloop", "sub": "joe",
+		"exp": time.Now().Add(time.Hour).Unix()})
 	text, _ := none.SignedString(jwt.UnsafeAllowNoneSignatureType)
 	if _, _, ok, err := s.Token(t.Context(), text, nil); ok || err == nil {
 		t.Error("an unsigned token was believed")
 	}
-	shared := jwt.NewWithClaims(jwt.SigningMethodHS256, jwt.MapClaims{"iss": p.srv.URL, "aud": "kloop", "sub": "joe", "exp": time.Now().Add(time.Hour).Unix()})
+	shared := jwt.NewWithClaims(jwt.SigningMethodHS256, jwt.MapClaims{"iss": p.srv.URL, "aud": "kloop", "sub": "joe",
+		"exp": time.Now().Add(time.Hour).Unix()})
 	text, _ = shared.SignedString([]byte("public key as a secret"))
 	if _, _, ok, err := s.Token(t.Context(), text, nil); ok || err == nil {
 		t.Error("a token with a shared secret was believed")
@@ -392,7 +394,8 @@ func TestParseRefuses(t *testing.T) {
 		{issuer(good, name+"  claimValidationRules: [{expression: \"'a'\"}]"), "claimValidationRules"},
 		{issuer(good, name+"  userValidationRules: [{expression: 'claims.a'}]"), "userValidationRules[0]"},
 		{issuer(good, "  claimMappings: {username: {claim: sub, prefix: ''}, extra: [{key: X, valueExpression: claims.a}]}"), "extra[0].key"},
-		{issuer(good, "  claimMappings: {username: {claim: sub, prefix: ''}, extra: [{key: a.k8s.io/x, valueExpression: claims.a}]}"), "reserved"},
+		{issuer(good, "  claimMappings: {username: {claim: sub, prefix: ''}, extra: [{key: a.k8s.io/x, valueExpression: claims.a}]}"),
+			"reserved"},
 	} {
 		if _, err := Parse([]byte(c.text), Options{Taken: []string{"https://taken"}}); err == nil || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%s: %v", c.text, err)
@@ -408,8 +411,10 @@ func TestParseRefuses(t *testing.T) {
 }
 
 func TestOddKeys(t *testing.T) {
-	for _, k := range []webKey{{}, {Type: "RSA"}, {Type: "RSA", N: "AQAB", E: "AA"}, {Type: "EC"}, {Type: "EC", Curve: "P-256", X: "AQ", Y: "AQ"},
-		{Type: "EC", Curve: "P-256", X: strings.Repeat("_", 100)}, {Type: "RSA", Use: "enc", N: "AQAB", E: "AQAB"}, {Type: "RSA", N: "!", E: "!"}} {
+	for _, k := range []webKey{{}, {Type: "RSA"}, {Type: "RSA", N: "AQAB", E: "AA"}, {Type: "EC"},
+		{Type: "EC", Curve: "P-256", X: "AQ", Y: "AQ"},
+		{Type: "EC", Curve: "P-256", X: strings.Repeat("_", 100)}, {Type: "RSA", Use: "enc", N: "AQAB", E: "AQAB"}, {Type: "RSA",
+			N: "!", E: "!"}} {
 		if _, err := k.public(); err == nil {
 			t.Errorf("%s was taken", fmt.Sprint(k))
 		}

@@ -219,7 +219,8 @@ func TestRotating(t *testing.T) {
 	}
 	seen := map[string]bool{}
 	for range 78 {
-		for name, get := range map[string]func() (*tls.Certificate, error){"client": r.Get, "serving": func() (*tls.Certificate, error) { return p.GetCertificate(nil) }} {
+		for name, get := range map[string]func() (*tls.Certificate, error){"client": r.Get,
+			"serving": func() (*tls.Certificate, error) { return p.GetCertificate(nil) }} {
 			c, err := get()
 			if err != nil {
 				t.Fatal(err)

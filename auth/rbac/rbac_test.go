@@ -117,7 +117,8 @@ func TestPaths(t *testing.T) {
 func TestDefaultPolicy(t *testing.T) {
 	z := auth.Chain{Masters{}, over(put(&authtest.Cluster{}, Bootstrap(nil)...))}
 	sa := func(name string) *auth.User {
-		return &auth.User{Name: "system:serviceaccount:kube-system:" + name, Groups: append(auth.ServiceAccountGroups("kube-system"), auth.GroupAuthenticated)}
+		return &auth.User{Name: "system:serviceaccount:kube-system:" + name, Groups: append(auth.ServiceAccountGroups("kube-system"),
+			auth.GroupAuthenticated)}
 	}
 	nobody := &auth.User{Name: auth.Anonymous, Groups: []string{auth.GroupUnauthed}}
 	for _, c := range []struct {
@@ -159,7 +160,8 @@ func TestFollowsChanges(t *testing.T) {
 	check("empty", auth.NoOpinion)
 	put(c, binding("ns", "b", "Role", "r", aliceIs))
 	check("binding", auth.NoOpinion)
-	if _, why, _ := z.Authorize(context.Background(), ask(alice, "get x core ns/a")); why != `RBAC: role.rbac.authorization.k8s.io "r" not found` {
+	if _, why, _ := z.Authorize(context.Background(),
+		ask(alice, "get x core ns/a")); why != `RBAC: role.rbac.authorization.k8s.io "r" not found` {
 		t.Errorf("reason %q", why)
 	}
 	put(c, role("ns", "r", "get configmaps"))
@@ -195,7 +197,8 @@ func TestEscalation(t *testing.T) {
 		}
 		return z.CheckWrite(ctx, z, alice, name, obj, old)
 	}
-	own := role("ns", "r", "get configmaps named probe", "create,get,update,patch roles,rolebindings in rbac.authorization.k8s.io", "get,list pods")
+	own := role("ns", "r", "get configmaps named probe", "create,get,update,patch roles,rolebindings in rbac.authorization.k8s.io",
+		"get,list pods")
 	for _, s := range []struct {
 		name     string
 		obj, old resource.Object
@@ -213,7 +216,8 @@ func TestEscalation(t *testing.T) {
 		{"everything", role("ns", "new", "* * in *"), nil, "Forbidden", `{APIGroups:["*"], Resources:["*"], Verbs:["*"]}`},
 		{"bind own role", binding("ns", "b2", "Role", "r", aliceIs), nil, "", ""},
 		{"bind cluster-admin", binding("ns", "b3", "ClusterRole", "cluster-admin", aliceIs), nil, "Forbidden", ""},
-		{"bind missing role", binding("ns", "b4", "Role", "nope", aliceIs), nil, "NotFound", `rolebindings.rbac.authorization.k8s.io "nope" not found`},
+		{"bind missing role", binding("ns", "b4", "Role", "nope", aliceIs), nil, "NotFound",
+			`rolebindings.rbac.authorization.k8s.io "nope" not found`},
 		{"widen own role", role("ns", "r", "get secrets", "get pods"), own, "Forbidden", ""},
 		{"only what the collector looks after", collected(own), own, "", ""},
 		{"labels of a role that is held", labelled(resource.Clone(own)), own, "", ""},
@@ -226,7 +230,8 @@ func TestEscalation(t *testing.T) {
 	} {
 		t.Run(s.name, func(t *testing.T) {
 			err := try(s.obj, s.old)
-			if s.reason == "" && err != nil || s.reason != "" && (apierrors.ReasonForError(err) != s.reason || !strings.Contains(err.Error(), s.text)) {
+			if s.reason == "" && err != nil || s.reason != "" && (apierrors.ReasonForError(err) != s.reason ||
+				!strings.Contains(err.Error(), s.text)) {
 				t.Errorf("got %v", err)
 			}
 		})

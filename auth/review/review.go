@@ -101,7 +101,8 @@ func (d *Desk) subject(ctx context.Context, r *authorizationv1.SubjectAccessRevi
 	return r, nil
 }
 
-func (d *Desk) local(ctx context.Context, ns string, r *authorizationv1.LocalSubjectAccessReview) (*authorizationv1.LocalSubjectAccessReview, error) {
+func (d *Desk) local(ctx context.Context, ns string,
+	r *authorizationv1.LocalSubjectAccessReview) (*authorizationv1.LocalSubjectAccessReview, error) {
 	if err := invalid(authorization.LocalSubjectAccessReviews.Check("", r, nil)); err != nil {
 		return nil, err
 	}

@@ -94,9 +94,11 @@ func TestAccess(t *testing.T) {
 		{"resource", authorizationv1.SubjectAccessReviewSpec{User: "x", ResourceAttributes: res}, ""},
 		{"path", authorizationv1.SubjectAccessReviewSpec{User: "x", NonResourceAttributes: non}, ""},
 		{"no user", authorizationv1.SubjectAccessReviewSpec{ResourceAttributes: res}, "spec.user"},
-		{"both", authorizationv1.SubjectAccessReviewSpec{User: "x", ResourceAttributes: res, NonResourceAttributes: non}, "spec.nonResourceAttributes"},
+		{"both", authorizationv1.SubjectAccessReviewSpec{User: "x", ResourceAttributes: res, NonResourceAttributes: non},
+			"spec.nonResourceAttributes"},
 		{"neither", authorizationv1.SubjectAccessReviewSpec{User: "x"}, "spec.resourceAttributes"},
-		{"selector", authorizationv1.SubjectAccessReviewSpec{User: "x", ResourceAttributes: bad}, "spec.resourceAttributes.fieldSelector.rawSelector"},
+		{"selector", authorizationv1.SubjectAccessReviewSpec{User: "x", ResourceAttributes: bad},
+			"spec.resourceAttributes.fieldSelector.rawSelector"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			r, err := answer(t, desk(&gate{}), &authorizationv1.SubjectAccessReview{Spec: c.spec})
@@ -127,7 +129,8 @@ func TestSelectors(t *testing.T) {
 			{Key: "spec.nodeName", Operator: "In", Values: []string{"n"}}, {Key: "x", Operator: "NotIn", Values: []string{"y"}},
 			{Key: "z", Operator: "Exists"}}},
 		LabelSelector: &authorizationv1.LabelSelectorAttributes{RawSelector: "a=b"}}
-	if _, err := answer(t, desk(g), &authorizationv1.SelfSubjectAccessReview{Spec: authorizationv1.SelfSubjectAccessReviewSpec{ResourceAttributes: a}}); err != nil {
+	if _, err := answer(t, desk(g),
+		&authorizationv1.SelfSubjectAccessReview{Spec: authorizationv1.SelfSubjectAccessReviewSpec{ResourceAttributes: a}}); err != nil {
 		t.Fatal(err)
 	}
 	if g.asked.FieldSelector != "spec.nodeName=n,x!=y" || g.asked.LabelSelector != "a=b" || g.asked.User.Name != "me" {
@@ -138,7 +141,8 @@ func TestSelectors(t *testing.T) {
 func TestLocalAndSelf(t *testing.T) {
 	d := desk(&gate{})
 	local := &authorizationv1.LocalSubjectAccessReview{ObjectMeta: metav1.ObjectMeta{Namespace: "ns"},
-		Spec: authorizationv1.SubjectAccessReviewSpec{User: "x", ResourceAttributes: &authorizationv1.ResourceAttributes{Namespace: "ns", Verb: "get", Resource: "pods"}}}
+		Spec: authorizationv1.SubjectAccessReviewSpec{User: "x", ResourceAttributes: &authorizationv1.ResourceAttributes{Namespace: "ns",
+			Verb: "get", Resource: "pods"}}}
 	if _, err := answer(t, d, local); err != nil {
 		t.Error(err)
 	}
@@ -153,7 +157,8 @@ func TestLocalAndSelf(t *testing.T) {
 	}
 	rules, err := answer(t, d, &authorizationv1.SelfSubjectRulesReview{ObjectMeta: named,
 		Spec: authorizationv1.SelfSubjectRulesReviewSpec{Namespace: "ns"}})
-	if err != nil || len(rules.Status.ResourceRules) != 1 || len(rules.Status.NonResourceRules) != 1 || rules.Status.EvaluationError != "role is missing" {
+	if err != nil || len(rules.Status.ResourceRules) != 1 || len(rules.Status.NonResourceRules) != 1 ||
+		rules.Status.EvaluationError != "role is missing" {
 		t.Errorf("%+v %v", rules, err)
 	}
 	if rules.Name != "" || rules.Spec.Namespace != "" {
@@ -172,7 +177,8 @@ func TestRulesOfNodes(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if s := out.(*authorizationv1.SelfSubjectRulesReview).Status; !s.Incomplete || s.EvaluationError != "node authorizer does not support user rule resolution" {
+	if s := out.(*authorizationv1.SelfSubjectRulesReview).Status; !s.Incomplete ||
+		s.EvaluationError != "node authorizer does not support user rule resolution" {
 		t.Errorf("%+v", s)
 	}
 }

@@ -212,7 +212,8 @@ func labelsOf(text string) *authorizationv1.LabelSelectorAttributes {
 	list, _ := sel.Requirements()
 	ops := map[selection.Operator]metav1.LabelSelectorOperator{selection.Equals: metav1.LabelSelectorOpIn,
 		selection.DoubleEquals: metav1.LabelSelectorOpIn,
-		selection.In:           metav1.LabelSelectorOpIn, selection.NotEquals: metav1.LabelSelectorOpNotIn, selection.NotIn: metav1.LabelSelectorOpNotIn,
+		selection.In:           metav1.LabelSelectorOpIn, selection.NotEquals: metav1.LabelSelectorOpNotIn,
+		selection.NotIn:  metav1.LabelSelectorOpNotIn,
 		selection.Exists: metav1.LabelSelectorOpExists, selection.DoesNotExist: metav1.LabelSelectorOpDoesNotExist}
 	for _, q := range list {
 		if op, ok := ops[q.Operator()]; ok { // greater and less are not told

@@ -72,7 +72,8 @@ func TestTokens(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		for token, want := range map[string]string{"good": "joe", "audience": "joe", "other audience": "", "unknown": "", "wrong": "error", "forbidden": "error"} {
+		for token, want := range map[string]string{"good": "joe", "audience": "joe", "other audience": "", "unknown": "",
+			"wrong": "error", "forbidden": "error"} {
 			u, granted, ok, err := k.Token(t.Context(), token, []string{"api", "y"})
 			switch {
 			case want == "error" && (ok || err == nil), want == "" && (ok || err != nil), want == "joe" && (!ok || err != nil || u.Name != "joe"):
@@ -106,7 +107,8 @@ func TestAuthorizer(t *testing.T) {
 		return 200, `{"allowed":false,"reason":"no"}`
 	})
 	cfg := Config{Name: "test", Kubeconfig: kubeconfig, Version: "v1", Timeout: time.Minute, AllowedTTL: time.Minute, RefusedTTL: time.Second,
-		Conditions: []string{"has(request.resourceAttributes)", "request.resourceAttributes.namespace != 'kube-system'"}, Now: func() time.Time { return now }}
+		Conditions: []string{"has(request.resourceAttributes)", "request.resourceAttributes.namespace != 'kube-system'"},
+		Now:        func() time.Time { return now }}
 	a, err := NewAuthorizer(cfg)
 	if err != nil {
 		t.Fatal(err)
@@ -137,7 +139,8 @@ func TestAuthorizer(t *testing.T) {
 			t.Errorf("%s in %s: %v %v after %d questions", c.at.User.Name, c.at.Namespace, d, err, s.count()-before)
 		}
 	}
-	if body := s.asked[0]; !strings.Contains(body, `"fieldSelector":{"requirements":[{"key":"spec.nodeName","operator":"In","values":["n"]}]}`) ||
+	if body := s.asked[0]; !strings.Contains(body,
+		`"fieldSelector":{"requirements":[{"key":"spec.nodeName","operator":"In","values":["n"]}]}`) ||
 		!strings.Contains(body, `{"key":"c","operator":"NotIn","values":["x","y"]}`) || !strings.Contains(body, `"groups":["g"]`) {
 		t.Errorf("asked %s", body)
 	}
@@ -155,7 +158,8 @@ func TestAuthorizer(t *testing.T) {
 	if d, _, err := a.Authorize(t.Context(), at("broken", "ns")); d != auth.Deny || err == nil {
 		t.Errorf("%v %v", d, err)
 	}
-	if body := s.asked[len(s.asked)-1]; !strings.Contains(body, `"group":["g"]`) || !strings.Contains(body, "authorization.k8s.io/v1beta1") || strings.Contains(body, `"groups"`) {
+	if body := s.asked[len(s.asked)-1]; !strings.Contains(body, `"group":["g"]`) ||
+		!strings.Contains(body, "authorization.k8s.io/v1beta1") || strings.Contains(body, `"groups"`) {
 		t.Errorf("asked %s", body)
 	}
 	cfg.Conditions = []string{"request.nothing"}

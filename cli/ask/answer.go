@@ -122,7 +122,8 @@ func (a *Asker) surveyed(ctx context.Context, out *Answer) error {
 
 // survey reads the server's objects.
 func (a *Asker) survey(ctx context.Context, out *Answer) (*survey.Survey, error) {
-	if off := a.Unexplained(ctx, apierrors.NewNotFound(convergence.GroupVersion.WithResource("gaps").GroupResource(), "")); out.refused == nil && errors.Is(off, errOff) {
+	if off := a.Unexplained(ctx, apierrors.NewNotFound(convergence.GroupVersion.WithResource("gaps").GroupResource(),
+		"")); out.refused == nil && errors.Is(off, errOff) {
 		out.Notes = append(out.Notes, off.Error()+". Until then this is what its objects tell")
 	}
 	at := a.NS
@@ -222,8 +223,10 @@ func (a *Asker) surveyOne(ctx context.Context, out *Answer, gr schema.GroupResou
 }
 
 // common are the resources that people mean by a bare name, workloads first.
-var common = []string{"deployments.apps", "statefulsets.apps", "daemonsets.apps", "cronjobs.batch", "jobs.batch", "pods", "services", "ingresses.networking.k8s.io",
-	"horizontalpodautoscalers.autoscaling", "persistentvolumeclaims", "replicasets.apps", "poddisruptionbudgets.policy", "nodes", "namespaces", "persistentvolumes"}
+var common = []string{"deployments.apps", "statefulsets.apps", "daemonsets.apps", "cronjobs.batch", "jobs.batch", "pods",
+	"services", "ingresses.networking.k8s.io",
+	"horizontalpodautoscalers.autoscaling", "persistentvolumeclaims", "replicasets.apps", "poddisruptionbudgets.policy", "nodes",
+	"namespaces", "persistentvolumes"}
 
 // Named asks for the object that a bare name means: of several with the name the first that is not what it should be.
 func (a *Asker) Named(ctx context.Context, name string) (*Answer, error) {
@@ -308,5 +311,6 @@ func fightText(f *convergence.Fight) string {
 	if len(f.Managers) == 1 {
 		verb = " sets it back and forth, against itself"
 	}
-	return fmt.Sprintf("%s%s is fought over: field %s\n    %s%s, %s: %s\n", at(f.Object.Namespace), f.Object.Short(), f.Field, who, verb, f.Rate, strings.Join(f.Values, " ⇄ "))
+	return fmt.Sprintf("%s%s is fought over: field %s\n    %s%s, %s: %s\n", at(f.Object.Namespace), f.Object.Short(), f.Field, who,
+		verb, f.Rate, strings.Join(f.Values, " ⇄ "))
 }

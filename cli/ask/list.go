@@ -36,7 +36,8 @@ func (a *Asker) listOf(list []*convergence.Gap) string {
 		}
 		if all[0] == g {
 			oldest := slices.MinFunc(all, func(x, y *convergence.Gap) int { return x.Since.Compare(y.Since.Time) })
-			fmt.Fprintf(&b, "%s%s\n    holds up %d: %s\n    %s, %s, for %s\n", at(waitsIn(g)), rootText(g), len(all), namesOf(all), g.Owner, inWords(g.State), a.since(oldest.Since))
+			fmt.Fprintf(&b, "%s%s\n    holds up %d: %s\n    %s, %s, for %s\n", at(waitsIn(g)), rootText(g), len(all), namesOf(all), g.Owner,
+				inWords(g.State), a.since(oldest.Since))
 		}
 	}
 	return b.String()

@@ -35,7 +35,8 @@ func Lay(out io.Writer, text string) error {
 }
 
 // Colours of states as they stand in a text.
-var colours = map[string]string{"failed": "31", "missing": "31", "blocked": "31", "backing off": "33", "waiting": "33", "progressing": "32", "resting": "36", "latent": "36"}
+var colours = map[string]string{"failed": "31", "missing": "31", "blocked": "31", "backing off": "33", "waiting": "33",
+	"progressing": "32", "resting": "36", "latent": "36"}
 
 // lay lays a text out.
 func (p paper) lay(text string) string {

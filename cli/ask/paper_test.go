@@ -42,12 +42,14 @@ func TestListGroups(t *testing.T) {
 	now := time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC)
 	a := &Asker{Now: func() time.Time { return now }}
 	gap := func(name, on string, age time.Duration) *convergence.Gap {
-		g := &convergence.Gap{Object: convergence.Object{Kind: "Deployment", Namespace: "a", Name: name}, Verdict: "deployment/" + name + " is stuck", Cause: "ConfigMissing",
+		g := &convergence.Gap{Object: convergence.Object{Kind: "Deployment", Namespace: "a", Name: name},
+			Verdict: "deployment/" + name + " is stuck", Cause: "ConfigMissing",
 			Owner: "a person", State: "Blocked", Since: metav1.NewTime(now.Add(-age)), Because: "the secret db does not exist"}
 		g.Waits = &convergence.Wait{Type: "Object", On: &convergence.Object{Kind: "Secret", Resource: "secrets", Namespace: "a", Name: on}}
 		return g
 	}
-	text := a.listOf([]*convergence.Gap{gap("one", "db", time.Minute), gap("two", "db", time.Hour), gap("other", "mail", time.Minute), gap("three", "db", time.Minute)})
+	text := a.listOf([]*convergence.Gap{gap("one", "db", time.Minute), gap("two", "db", time.Hour), gap("other", "mail", time.Minute),
+		gap("three", "db", time.Minute)})
 	want := "a: secret/db is waited for: the secret db does not exist\n    holds up 3: deployment/one, deployment/two, deployment/three\n    a person, blocked, for 60m\n" +
 		"a: deployment/other is stuck\n    a person, blocked, for 60s\n"
 	if text != want {

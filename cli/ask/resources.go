@@ -106,7 +106,8 @@ func (a *Asker) Resolve(ctx context.Context, word string) (*metav1.APIResource, 
 	var best *metav1.APIResource
 	for i := range list {
 		r := &list[i]
-		if low != r.Name && low != r.SingularName && low != strings.ToLower(r.Kind) && low != r.Name+"."+r.Group && !slices.Contains(r.ShortNames, low) {
+		if low != r.Name && low != r.SingularName && low != strings.ToLower(r.Kind) && low != r.Name+"."+r.Group &&
+			!slices.Contains(r.ShortNames, low) {
 			continue
 		}
 		if best == nil || usual(r.Group) && !usual(best.Group) {

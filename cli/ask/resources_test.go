@@ -23,8 +23,10 @@ func TestResolve(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for word, want := range map[string]string{"deploy": "apps/v1 deployments", "Pod": "/v1 pods", "hpa": "autoscaling/v2 horizontalpodautoscalers",
-		"events": "/v1 events", "events.events.k8s.io": "events.k8s.io/v1 events", "node": "/v1 nodes", "crds": "apiextensions.k8s.io/v1 customresourcedefinitions"} {
+	for word, want := range map[string]string{"deploy": "apps/v1 deployments", "Pod": "/v1 pods",
+		"hpa":    "autoscaling/v2 horizontalpodautoscalers",
+		"events": "/v1 events", "events.events.k8s.io": "events.k8s.io/v1 events", "node": "/v1 nodes",
+		"crds": "apiextensions.k8s.io/v1 customresourcedefinitions"} {
 		r, err := a.Resolve(t.Context(), word)
 		if err != nil {
 			t.Errorf("%s: %v", word, err)

@@ -105,7 +105,8 @@ func (a *Asker) treeOf(b *strings.Builder, g *convergence.Gap) {
 }
 
 // wordy are the causes at which a container's last words say more than anything else.
-var wordy = []string{"CrashLoop", "InitCrash", "OutOfMemory", "PodFailed", "ContainerEnded", "EndsAtOnce", "InitRuns", "StartupProbeFails", "LivenessProbeFails", "ReadinessProbeFails"}
+var wordy = []string{"CrashLoop", "InitCrash", "OutOfMemory", "PodFailed", "ContainerEnded", "EndsAtOnce", "InitRuns",
+	"StartupProbeFails", "LivenessProbeFails", "ReadinessProbeFails"}
 
 // tail is the number of last lines of a log that are shown.
 const tail = "5"

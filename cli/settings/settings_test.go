@@ -44,7 +44,8 @@ node: ~
 	}
 	for key, want := range map[string]string{"network.serviceCIDRs": "10.50.0.0/20,fd00::/112", "network.nodePorts": "31000-31099",
 		"tokens.issuer": "https://example.com", "admission.disable": "ServiceAccount,NodeRestriction", "authorization.modes": "RBAC",
-		"featureGates": "WatchList=false", "controllers.run": "*,-deployment-controller", "controllers.nodeMonitorGrace": "8s", "api.anonymous": "false",
+		"featureGates": "WatchList=false", "controllers.run": "*,-deployment-controller", "controllers.nodeMonitorGrace": "8s",
+		"api.anonymous":    "false",
 		"simulation.nodes": "3", "store": "etcd"} {
 		if got := s.find(key).text(); got != want {
 			t.Errorf("%s is %q, want %q", key, got, want)
@@ -105,7 +106,8 @@ func TestOrder(t *testing.T) {
 		t.Fatal(err)
 	}
 	for key, want := range map[string][2]string{"log": {"debug", "flag --log"}, "dataDir": {"/env", "environment KLOOP_DATA_DIR"},
-		"store": {"memory", file + ":5"}, "api.hosts": {"a,b,c", "flag --hosts"}, "api.listen": {":6443", ""}, "api.anonymous": {"false", "flag --anonymous-auth"}} {
+		"store": {"memory", file + ":5"}, "api.hosts": {"a,b,c", "flag --hosts"}, "api.listen": {":6443", ""}, "api.anonymous": {"false",
+			"flag --anonymous-auth"}} {
 		if set := s.find(key); set.text() != want[0] || set.from != want[1] {
 			t.Errorf("%s is %q from %q, want %q", key, set.text(), set.from, want)
 		}
@@ -116,7 +118,8 @@ func TestOrder(t *testing.T) {
 func TestShowIsAFile(t *testing.T) {
 	o := Defaults()
 	s := New(&o)
-	if err := s.read("f", strings.NewReader(header+"log: debug\nfeatureGates: {WatchList: false}\nadmission: {disable: [A, B]}\n")); err != nil {
+	if err := s.read("f", strings.NewReader(header+
+		"log: debug\nfeatureGates: {WatchList: false}\nadmission: {disable: [A, B]}\n")); err != nil {
 		t.Fatal(err)
 	}
 	var shown bytes.Buffer
@@ -138,7 +141,8 @@ func TestShowIsAFile(t *testing.T) {
 // TestEveryFieldIsSet sets every setting to something else and wants another configuration each time: no setting
 // is bound to nothing, or to the field of another.
 func TestEveryFieldIsSet(t *testing.T) {
-	other := map[reflect.Type]string{reflect.TypeFor[number](): "7", reflect.TypeFor[no](): "false", reflect.TypeFor[yes](): "true", reflect.TypeFor[span](): "7s",
+	other := map[reflect.Type]string{reflect.TypeFor[number](): "7", reflect.TypeFor[no](): "false", reflect.TypeFor[yes](): "true",
+		reflect.TypeFor[span]():    "7s",
 		reflect.TypeFor[address](): "10.7.0.1", reflect.TypeFor[addresses](): "10.7.0.1",
 		reflect.TypeFor[prefixes](): "10.7.0.0/16", reflect.TypeFor[ports](): "7-77", reflect.TypeFor[gates](): "A=true",
 		reflect.TypeFor[pairs](): "a=b", reflect.TypeFor[limit](): "7", reflect.TypeFor[file](): "settings_test.go",

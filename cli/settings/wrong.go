@@ -9,8 +9,8 @@ import (
 	"github.com/kloop-dev/kloop/strict"
 )
 
-// Blame says of an error of configuration which settings it is about, and where those came from. check is the one that failed; nil: it can't
-// be asked again.
+// Blame says of an error of configuration which settings it is about, and where those came from. check is the one that failed; nil: it
+// can't be asked again.
 func (s *Sheet) Blame(err error, check func() error) error {
 	var wrong strict.Wrong
 	if !errors.As(err, &wrong) {
@@ -26,7 +26,7 @@ func (s *Sheet) Blame(err error, check func() error) error {
 	return fmt.Errorf("%s: %w", strings.Join(from, ", "), err)
 }
 
-// guilty are where the settings came from without each of which the check would say something else.
+// guilty lists the sources of the settings without each of which the check would say something else.
 func (s *Sheet) guilty(err error, check func() error) (from []string) {
 	for i := range s.list {
 		t := &s.list[i]
@@ -45,7 +45,7 @@ func (s *Sheet) guilty(err error, check func() error) (from []string) {
 	return from
 }
 
-// named are where the settings came from whose values stand in the error: files above all.
+// named lists the sources of the settings whose values stand in the error: files above all.
 func (s *Sheet) named(err error) (from []string) {
 	for i := range s.list {
 		t := &s.list[i]

@@ -72,7 +72,8 @@ func TestDetachRacesMount(t *testing.T) {
 		defer wg.Wait()
 		defer stop()
 		pv := "v"
-		n := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n", Annotations: map[string]string{"volumes.kubernetes.io/controller-managed-attach-detach": "true"}}}
+		n := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n",
+			Annotations: map[string]string{"volumes.kubernetes.io/controller-managed-attach-detach": "true"}}}
 		va := &storagev1.VolumeAttachment{ObjectMeta: metav1.ObjectMeta{Name: "csi-" + fmt.Sprintf("%x",
 			sha256.Sum256([]byte("hd.example.comn")))},
 			Spec: storagev1.VolumeAttachmentSpec{Attacher: "d.example.com", NodeName: "n",

@@ -82,8 +82,9 @@ func TestPlan(t *testing.T) {
 	utc, now := "UTC", at("2026-01-01 10:07:30")
 	job := func(minute string, end batchv1.JobConditionType) *batchv1.Job {
 		when := at("2026-01-01 " + minute + ":00")
-		j := &batchv1.Job{ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprintf("c-%d", when.Unix()/60), UID: types.UID(minute), CreationTimestamp: metav1.NewTime(when),
-			Annotations: map[string]string{batchv1.CronJobScheduledTimestampAnnotation: when.Format(time.RFC3339)}}}
+		j := &batchv1.Job{ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprintf("c-%d", when.Unix()/60), UID: types.UID(minute),
+			CreationTimestamp: metav1.NewTime(when),
+			Annotations:       map[string]string{batchv1.CronJobScheduledTimestampAnnotation: when.Format(time.RFC3339)}}}
 		if end != "" {
 			j.Status.Conditions = []batchv1.JobCondition{{Type: end, Status: corev1.ConditionTrue}}
 		}
@@ -109,24 +110,35 @@ func TestPlan(t *testing.T) {
 		{name: "made, but the status was not stored", last: "10:00", jobs: []*batchv1.Job{job("10:05", "")}, active: 1},
 		{name: "of many missed ones the last", last: "03:00", start: "10:05"},
 		{name: "of very many", last: "01:00", start: "10:05", say: "TooManyMissedTimes"},
-		{name: "one made by hand", policy: batchv1.ForbidConcurrent, last: "10:00", jobs: []*batchv1.Job{byHand}, start: "10:05", say: "UnexpectedJob"},
-		{name: "one that is gone", last: "10:05", edit: func(c *batchv1.CronJob) { c.Status.Active = []corev1.ObjectReference{{UID: "x", Name: "x"}} }, say: "MissingJob"},
+		{name: "one made by hand", policy: batchv1.ForbidConcurrent, last: "10:00", jobs: []*batchv1.Job{byHand}, start: "10:05",
+			say: "UnexpectedJob"},
+		{name: "one that is gone", last: "10:05",
+			edit: func(c *batchv1.CronJob) { c.Status.Active = []corev1.ObjectReference{{UID: "x", Name: "x"}} }, say: "MissingJob"},
 		{name: "too late", last: "10:00", edit: func(c *batchv1.CronJob) { c.Spec.StartingDeadlineSeconds = new(int64(60)) }},
-		{name: "suspended", last: "10:00", edit: func(c *batchv1.CronJob) { c.Spec.Suspend, c.Spec.Schedule = new(true), "TZ=UTC 1 1 1 1 1" }, never: true},
+		{name: "suspended", last: "10:00", edit: func(c *batchv1.CronJob) {
+			c.Spec.Suspend, c.Spec.Schedule = new(true),
+				"TZ=UTC 1 1 1 1 1"
+		}, never: true},
 		{name: "no such zone", edit: func(c *batchv1.CronJob) { c.Spec.TimeZone = new("Nowhere/Land") }, last: "10:00",
 			jobs: []*batchv1.Job{job("10:00", "")}, active: 1, say: "UnknownTimeZone", never: true},
-		{name: "no such schedule", edit: func(c *batchv1.CronJob) { c.Spec.Schedule, c.Spec.FailedJobsHistoryLimit = "x", new(int32) }, last: "10:00",
+		{name: "no such schedule", edit: func(c *batchv1.CronJob) { c.Spec.Schedule, c.Spec.FailedJobsHistoryLimit = "x", new(int32) },
+			last: "10:00",
 			jobs: []*batchv1.Job{job("10:00", "Failed")}, remove: 1, say: "UnparseableSchedule", never: true},
-		{name: "a zone in the schedule", edit: func(c *batchv1.CronJob) { c.Spec.Schedule, c.Spec.TimeZone = "TZ=UTC */5 * * * *", nil }, last: "10:05", say: "UnsupportedSchedule"},
+		{name: "a zone in the schedule", edit: func(c *batchv1.CronJob) { c.Spec.Schedule, c.Spec.TimeZone = "TZ=UTC */5 * * * *", nil },
+			last: "10:05", say: "UnsupportedSchedule"},
 		{name: "a day that never comes", edit: func(c *batchv1.CronJob) { c.Spec.Schedule = "0 0 30 2 *" }, last: "10:00",
 			say: "InvalidSchedule", never: true},
 		{name: "one runs", last: "10:00", jobs: []*batchv1.Job{job("10:00", "")}, start: "10:05", active: 1},
-		{name: "one runs and forbids", policy: batchv1.ForbidConcurrent, last: "10:00", jobs: []*batchv1.Job{job("10:00", "")}, active: 1, say: "JobAlreadyActive"},
-		{name: "one runs and is replaced", policy: batchv1.ReplaceConcurrent, last: "10:00", jobs: []*batchv1.Job{job("10:00", "")}, start: "10:05", remove: 1},
+		{name: "one runs and forbids", policy: batchv1.ForbidConcurrent, last: "10:00", jobs: []*batchv1.Job{job("10:00", "")}, active: 1,
+			say: "JobAlreadyActive"},
+		{name: "one runs and is replaced", policy: batchv1.ReplaceConcurrent, last: "10:00", jobs: []*batchv1.Job{job("10:00", "")},
+			start: "10:05", remove: 1},
 		{name: "history", last: "10:05", edit: func(c *batchv1.CronJob) { c.Spec.SuccessfulJobsHistoryLimit = &three },
-			jobs: []*batchv1.Job{job("09:00", "Complete"), job("09:05", "Complete"), job("09:10", "Complete"), job("09:15", "Complete"), job("09:20", "Complete")}, remove: 2},
+			jobs: []*batchv1.Job{job("09:00", "Complete"), job("09:05", "Complete"), job("09:10", "Complete"), job("09:15", "Complete"),
+				job("09:20", "Complete")}, remove: 2},
 	} {
-		cj := &batchv1.CronJob{ObjectMeta: metav1.ObjectMeta{Name: "c"}, Spec: batchv1.CronJobSpec{Schedule: "*/5 * * * *", TimeZone: &utc, ConcurrencyPolicy: tt.policy}}
+		cj := &batchv1.CronJob{ObjectMeta: metav1.ObjectMeta{Name: "c"}, Spec: batchv1.CronJobSpec{Schedule: "*/5 * * * *",
+			TimeZone: &utc, ConcurrencyPolicy: tt.policy}}
 		cj.Status.LastScheduleTime = &metav1.Time{Time: at("2026-01-01 " + tt.last + ":00")}
 		if tt.edit != nil {
 			tt.edit(cj)
@@ -137,7 +149,8 @@ func TestPlan(t *testing.T) {
 			start = got.start.Format("15:04")
 		}
 		if start != tt.start || len(got.remove) != tt.remove || len(got.status.Active) != tt.active {
-			t.Errorf("%s: start %q, remove %d, active %d; want %q, %d, %d", tt.name, start, len(got.remove), len(got.status.Active), tt.start, tt.remove, tt.active)
+			t.Errorf("%s: start %q, remove %d, active %d; want %q, %d, %d", tt.name, start, len(got.remove), len(got.status.Active),
+				tt.start, tt.remove, tt.active)
 		}
 		var say []string
 		for _, e := range got.events {
@@ -159,14 +172,17 @@ func TestPlan(t *testing.T) {
 func TestWaits(t *testing.T) {
 	minute, yes := int64(60), true
 	last := metav1.NewTime(at("2026-01-01 08:00:00"))
-	cj := &batchv1.CronJob{ObjectMeta: metav1.ObjectMeta{Name: "c", UID: "1"}, Spec: batchv1.CronJobSpec{Schedule: "0 * * * *", TimeZone: new("UTC"), StartingDeadlineSeconds: &minute}, Status: batchv1.CronJobStatus{LastScheduleTime: &last}}
+	cj := &batchv1.CronJob{ObjectMeta: metav1.ObjectMeta{Name: "c", UID: "1"}, Spec: batchv1.CronJobSpec{Schedule: "0 * * * *",
+		TimeZone: new("UTC"), StartingDeadlineSeconds: &minute}, Status: batchv1.CronJobStatus{LastScheduleTime: &last}}
 	if got := plan(cj, nil, at("2026-01-01 10:30:00")).waits; got != "its time of 2026-01-01 10:00 UTC passed more than its startingDeadlineSeconds of 60 ago" {
 		t.Errorf("missed: %q", got)
 	}
 	cj.Spec.StartingDeadlineSeconds, cj.Spec.ConcurrencyPolicy = nil, batchv1.ForbidConcurrent
 	cj.Status.Active = []corev1.ObjectReference{{UID: "8"}}
-	busy := &batchv1.Job{ObjectMeta: metav1.ObjectMeta{Name: "c-8", UID: "8", OwnerReferences: []metav1.OwnerReference{{UID: "1", Controller: &yes}}}}
-	if got := plan(cj, []*batchv1.Job{busy}, at("2026-01-01 10:30:00")).waits; got != "job/c-8 of an earlier time still runs, and its concurrencyPolicy is Forbid" {
+	busy := &batchv1.Job{ObjectMeta: metav1.ObjectMeta{Name: "c-8", UID: "8",
+		OwnerReferences: []metav1.OwnerReference{{UID: "1", Controller: &yes}}}}
+	if got := plan(cj, []*batchv1.Job{busy},
+		at("2026-01-01 10:30:00")).waits; got != "job/c-8 of an earlier time still runs, and its concurrencyPolicy is Forbid" {
 		t.Errorf("forbidden: %q", got)
 	}
 	cj.Spec.Suspend = &yes

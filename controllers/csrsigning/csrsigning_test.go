@@ -20,7 +20,8 @@ type asked struct {
 	life  time.Duration
 }
 
-func (a *asked) SignRequest(_ *x509.CertificateRequest, usage x509.KeyUsage, ext []x509.ExtKeyUsage, life time.Duration, _ time.Time) ([]byte, error) {
+func (a *asked) SignRequest(_ *x509.CertificateRequest, usage x509.KeyUsage, ext []x509.ExtKeyUsage, life time.Duration,
+	_ time.Time) ([]byte, error) {
 	*a = asked{usage, ext, life}
 	return []byte("cert"), nil
 }

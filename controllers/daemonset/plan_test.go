@@ -17,9 +17,11 @@ var now = time.Unix(10000, 0)
 
 // pod makes a pod on a node from "new", "old", with "-" when it is not ready, "x" when it failed.
 func pod(node, what string) *corev1.Pod {
-	p := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: node + what, Labels: map[string]string{revisions.Hash: what[:3]}, CreationTimestamp: metav1.NewTime(now.Add(-time.Hour))},
+	p := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: node + what, Labels: map[string]string{revisions.Hash: what[:3]},
+		CreationTimestamp: metav1.NewTime(now.Add(-time.Hour))},
 		Spec: corev1.PodSpec{NodeName: node}, Status: corev1.PodStatus{Phase: corev1.PodRunning,
-			Conditions: []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionTrue, LastTransitionTime: metav1.NewTime(now.Add(-time.Minute))}}}}
+			Conditions: []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionTrue,
+				LastTransitionTime: metav1.NewTime(now.Add(-time.Minute))}}}}
 	switch what[3:] {
 	case "-":
 		p.Status.Conditions = nil

@@ -124,8 +124,10 @@ schema:
 `
 
 func widgets(t testing.TB, group, stored string, versions ...string) *apiextensionsv1.CustomResourceDefinition {
-	def := &apiextensionsv1.CustomResourceDefinition{ObjectMeta: metav1.ObjectMeta{Name: "widgets." + group}, Spec: apiextensionsv1.CustomResourceDefinitionSpec{
-		Group: group, Scope: apiextensionsv1.NamespaceScoped, Names: apiextensionsv1.CustomResourceDefinitionNames{Plural: "widgets", Kind: "Widget", ShortNames: []string{"wg"}}}}
+	def := &apiextensionsv1.CustomResourceDefinition{ObjectMeta: metav1.ObjectMeta{Name: "widgets." + group},
+		Spec: apiextensionsv1.CustomResourceDefinitionSpec{
+			Group: group, Scope: apiextensionsv1.NamespaceScoped, Names: apiextensionsv1.CustomResourceDefinitionNames{Plural: "widgets",
+				Kind: "Widget", ShortNames: []string{"wg"}}}}
 	for _, name := range versions {
 		var v apiextensionsv1.CustomResourceDefinitionVersion
 		if err := yaml.Unmarshal(fmt.Appendf(nil, versionText, name, name == stored, "of-"+name), &v); err != nil {
@@ -333,7 +335,8 @@ func TestNamesInUse(t *testing.T) {
 		t.Fatal(err)
 	}
 	w.until("its names are free", func(r resource.Reader) bool {
-		return named(r) == apiextensionsv1.ConditionTrue && crd.Is(resource.Get(r, kinds.CustomResourceDefinitions, "", other.Name), apiextensionsv1.Established)
+		return named(r) == apiextensionsv1.ConditionTrue && crd.Is(resource.Get(r, kinds.CustomResourceDefinitions, "", other.Name),
+			apiextensionsv1.Established)
 	})
 }
 
@@ -348,7 +351,8 @@ func TestApply(t *testing.T) {
 		t.Fatal(err)
 	}
 	owners := o.GetManagedFields()
-	if len(owners) != 1 || !strings.Contains(string(owners[0].FieldsV1.Raw), `"f:labels":{"f:a":{}}`) || strings.Contains(string(owners[0].FieldsV1.Raw), "f:replicas") {
+	if len(owners) != 1 || !strings.Contains(string(owners[0].FieldsV1.Raw), `"f:labels":{"f:a":{}}`) ||
+		strings.Contains(string(owners[0].FieldsV1.Raw), "f:replicas") {
 		t.Errorf("owners %v", owners)
 	}
 	if s := spec(o); s["replicas"] != int64(1) || s["inner"].(map[string]any)["x"] != int64(1) {
@@ -360,7 +364,8 @@ func TestStrict(t *testing.T) {
 	w := begin(t)
 	w.define(widgets(t, "a.example", "v1", "v1"))
 	obj, strict := w.object(w.kind("a.example", "v1"), "v1", "w", `{"color":"red","color":"blue","bogus":{"x":1}}`)
-	if got := fmt.Sprint(strict); !strings.Contains(got, `duplicate field "spec.color"`) || !strings.Contains(got, `unknown field "spec.bogus"`) {
+	if got := fmt.Sprint(strict); !strings.Contains(got, `duplicate field "spec.color"`) ||
+		!strings.Contains(got, `unknown field "spec.bogus"`) {
 		t.Errorf("strict errors %v", got)
 	}
 	if _, has := spec(obj)["bogus"]; has {
@@ -409,7 +414,8 @@ func TestChangeEndsWatches(t *testing.T) {
 		k := w.kind("a.example", version)
 		ch, stands := make(chan told, 10), make(chan struct{}, 10)
 		go func() {
-			err := w.Ops.Watch(t.Context(), &server.Request{Kind: k, GVK: k.Info().GVK.GroupKind().WithVersion(version), Namespace: "ns", User: w.User},
+			err := w.Ops.Watch(t.Context(), &server.Request{Kind: k, GVK: k.Info().GVK.GroupKind().WithVersion(version), Namespace: "ns",
+				User: w.User},
 				&metav1.ListOptions{}, func(events []server.Event) error {
 					for _, e := range events {
 						ch <- told{name: e.Entry.Object.GetName()}
@@ -434,7 +440,8 @@ func TestChangeEndsWatches(t *testing.T) {
 		}
 	}
 	change(func(d *apiextensionsv1.CustomResourceDefinition) {
-		d.Spec.Versions[0].Schema.OpenAPIV3Schema.Properties["more"] = apiextensionsv1.JSONSchemaProps{Type: "string", Default: &apiextensionsv1.JSON{Raw: []byte(`"x"`)}}
+		d.Spec.Versions[0].Schema.OpenAPIV3Schema.Properties["more"] = apiextensionsv1.JSONSchemaProps{Type: "string",
+			Default: &apiextensionsv1.JSON{Raw: []byte(`"x"`)}}
 	})
 	for _, ch := range []chan told{first, second} {
 		if got := <-ch; got.name != "ended" || got.err != nil {
@@ -468,7 +475,8 @@ func TestScaleThatNobodySet(t *testing.T) {
 	}
 	k := w.kind("a.example", "v1")
 	for doc, says := range map[string]string{
-		`{"status":{"replicas":1}}`: `the spec replicas field ".spec.replicas" cannot be empty`, `{"spec":{"replicas":-1}}`: "should be a non-negative integer",
+		`{"status":{"replicas":1}}`: `the spec replicas field ".spec.replicas" cannot be empty`,
+		`{"spec":{"replicas":-1}}`:  "should be a non-negative integer",
 	} {
 		_, err := w.Patch(t.Context(), k, "ns", "w", client.Patch{Type: types.MergePatchType, Data: []byte(doc), Sub: "scale"})
 		if err == nil || !strings.Contains(err.Error(), says) {
@@ -476,7 +484,8 @@ func TestScaleThatNobodySet(t *testing.T) {
 		}
 	}
 	r := &server.Request{Kind: k, GVK: k.Info().GVK, Namespace: "ns", Name: "w", Sub: "scale", User: w.User}
-	if _, err := w.Ops.Get(t.Context(), r, &metav1.GetOptions{}); err == nil || !strings.Contains(err.Error(), `the spec replicas field ".spec.replicas" does not exist`) {
+	if _, err := w.Ops.Get(t.Context(), r, &metav1.GetOptions{}); err == nil ||
+		!strings.Contains(err.Error(), `the spec replicas field ".spec.replicas" does not exist`) {
 		t.Errorf("get: %v", err)
 	}
 }

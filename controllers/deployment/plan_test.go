@@ -36,8 +36,9 @@ func sized(t *testing.T, text string, at int32, d *appsv1.Deployment, age int) *
 	if _, err := fmt.Sscanf(text, "%s %d/%d", &name, &size, &available); err != nil {
 		t.Fatal(err)
 	}
-	rs := &appsv1.ReplicaSet{ObjectMeta: metav1.ObjectMeta{Name: name, CreationTimestamp: metav1.NewTime(now.Add(-time.Duration(age) * time.Hour)),
-		Annotations: map[string]string{revisionKey: strconv.Itoa(10 - age)}}, Spec: appsv1.ReplicaSetSpec{Replicas: &size}}
+	rs := &appsv1.ReplicaSet{ObjectMeta: metav1.ObjectMeta{Name: name,
+		CreationTimestamp: metav1.NewTime(now.Add(-time.Duration(age) * time.Hour)),
+		Annotations:       map[string]string{revisionKey: strconv.Itoa(10 - age)}}, Spec: appsv1.ReplicaSetSpec{Replicas: &size}}
 	rs.Status.Replicas, rs.Status.AvailableReplicas = size, available
 	was := d.DeepCopy()
 	was.Spec.Replicas = &at
@@ -196,7 +197,8 @@ func TestTemplateHash(t *testing.T) {
 func TestProgress(t *testing.T) {
 	ten := int32(10)
 	cond := func(reason string, s corev1.ConditionStatus, ago time.Duration) []appsv1.DeploymentCondition {
-		return []appsv1.DeploymentCondition{{Type: appsv1.DeploymentProgressing, Status: s, Reason: reason, LastUpdateTime: metav1.NewTime(now.Add(-ago))}}
+		return []appsv1.DeploymentCondition{{Type: appsv1.DeploymentProgressing, Status: s, Reason: reason,
+			LastUpdateTime: metav1.NewTime(now.Add(-ago))}}
 	}
 	full := appsv1.DeploymentStatus{Replicas: 2, UpdatedReplicas: 2, ReadyReplicas: 2, AvailableReplicas: 2}
 	half := appsv1.DeploymentStatus{Replicas: 3, UpdatedReplicas: 1, ReadyReplicas: 2, AvailableReplicas: 2}
@@ -237,7 +239,8 @@ func TestProgress(t *testing.T) {
 func TestNames(t *testing.T) {
 	long := strings.Repeat("d", 250)
 	for _, tt := range [][2]string{{setName("web", "abc"), "web-abc"}, {setName(long, "abcdefghij"), long[:242] + "-abcdefghij"},
-		{remember("", "1"), "1"}, {remember("1,3", "5"), "1,3,5"}, {remember(strings.Repeat("1234,", 399)+"12345", "67"), strings.Repeat("1234,", 398) + "12345,67"}} {
+		{remember("", "1"), "1"}, {remember("1,3", "5"), "1,3,5"}, {remember(strings.Repeat("1234,", 399)+"12345", "67"),
+			strings.Repeat("1234,", 398) + "12345,67"}} {
 		if tt[0] != tt[1] {
 			t.Errorf("%q, want %q", tt[0], tt[1])
 		}
@@ -248,7 +251,8 @@ func TestFailure(t *testing.T) {
 	d := deploy(1, "1", "0")
 	w := world{d: d, new: sized(t, "n 0/0", 1, d, 0), old: []*appsv1.ReplicaSet{sized(t, "o 1/1", 1, d, 1)}}
 	for _, rs := range w.all() {
-		rs.Status.Conditions = []appsv1.ReplicaSetCondition{{Type: appsv1.ReplicaSetReplicaFailure, Status: corev1.ConditionTrue, Message: rs.Name}}
+		rs.Status.Conditions = []appsv1.ReplicaSetCondition{{Type: appsv1.ReplicaSetReplicaFailure, Status: corev1.ConditionTrue,
+			Message: rs.Name}}
 	}
 	if got := failure(nil, w); len(got) != 1 || got[0].Message != "n" {
 		t.Errorf("%+v, want what the new set says", got)
@@ -277,10 +281,12 @@ func TestGoBack(t *testing.T) {
 			rs.Annotations["mine"] = "of " + rs.Name
 		}
 		next, reason, _ := goBack(w, tt.rev)
-		if _, left := rollbackTo(next); reason != tt.reason || next.Spec.Template.Spec.NodeName != tt.node || left || len(next.Spec.Template.Labels) > 0 {
+		if _, left := rollbackTo(next); reason != tt.reason || next.Spec.Template.Spec.NodeName != tt.node || left ||
+			len(next.Spec.Template.Labels) > 0 {
 			t.Errorf("%s: %s, template of %s, %v", tt.name, reason, next.Spec.Template.Spec.NodeName, next.Annotations)
 		}
-		if back := reason == "DeploymentRollback"; back && (next.Annotations["mine"] != "of "+tt.node || next.Annotations["more"] != "" || next.Annotations[revisionKey] != "9") {
+		if back := reason == "DeploymentRollback"; back && (next.Annotations["mine"] != "of "+tt.node || next.Annotations["more"] != "" ||
+			next.Annotations[revisionKey] != "9") {
 			t.Errorf("%s: %v", tt.name, next.Annotations)
 		}
 	}

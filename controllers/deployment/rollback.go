@@ -50,7 +50,8 @@ func goBack(w world, rev int64) (next *appsv1.Deployment, reason, text string) {
 	}
 	rs := w.all()[at]
 	if sameTemplate(&rs.Spec.Template, &w.d.Spec.Template) {
-		return next, "DeploymentRollbackTemplateUnchanged", fmt.Sprintf("The rollback revision contains the same template as current deployment %q", w.d.Name)
+		return next, "DeploymentRollbackTemplateUnchanged",
+			fmt.Sprintf("The rollback revision contains the same template as current deployment %q", w.d.Name)
 	}
 	next.Spec.Template = *bare(&rs.Spec.Template).DeepCopy()
 	maps.DeleteFunc(next.Annotations, func(k, _ string) bool { return handedDown(k) })

@@ -27,8 +27,10 @@ func TestPlan(t *testing.T) {
 		{"another effect", []resourcev1.DeviceTaint{taint("a", "NoSchedule")}, nil, -1},
 		{"at once", []resourcev1.DeviceTaint{taint("a", "NoExecute")}, nil, 0},
 		{"tolerated", []resourcev1.DeviceTaint{taint("a", "NoExecute")}, []resourcev1.DeviceToleration{tolerate("a", nil)}, -1},
-		{"for a while", []resourcev1.DeviceTaint{taint("a", "NoExecute")}, []resourcev1.DeviceToleration{tolerate("a", seconds(60)), tolerate("a", seconds(30))}, 30 * time.Second},
-		{"one of two", []resourcev1.DeviceTaint{taint("a", "NoExecute"), taint("b", "NoExecute")}, []resourcev1.DeviceToleration{tolerate("a", nil)}, 0},
+		{"for a while", []resourcev1.DeviceTaint{taint("a", "NoExecute")}, []resourcev1.DeviceToleration{tolerate("a", seconds(60)),
+			tolerate("a", seconds(30))}, 30 * time.Second},
+		{"one of two", []resourcev1.DeviceTaint{taint("a", "NoExecute"), taint("b", "NoExecute")},
+			[]resourcev1.DeviceToleration{tolerate("a", nil)}, 0},
 		{"the sooner", []resourcev1.DeviceTaint{taint("a", "NoExecute"), taint("b", "NoExecute")},
 			[]resourcev1.DeviceToleration{tolerate("a", seconds(60)), tolerate("b", seconds(10))}, 10 * time.Second},
 	} {

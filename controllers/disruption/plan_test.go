@@ -41,7 +41,8 @@ func TestPlan(t *testing.T) {
 		{"no pods", nil, count{}, nil, nil, 0, "InsufficientPods", 0},
 		{"unknown", three, count{}, nil, errors.New("x"), 0, "SyncFailed", 0},
 	} {
-		b := &policyv1.PodDisruptionBudget{ObjectMeta: metav1.ObjectMeta{Generation: 4}, Status: policyv1.PodDisruptionBudgetStatus{ObservedGeneration: 3, DisruptedPods: tt.evicted}}
+		b := &policyv1.PodDisruptionBudget{ObjectMeta: metav1.ObjectMeta{Generation: 4},
+			Status: policyv1.PodDisruptionBudgetStatus{ObservedGeneration: 3, DisruptedPods: tt.evicted}}
 		st, again := plan(b, tt.pods, tt.n, tt.failed, now)
 		observed := int64(4)
 		if tt.failed != nil {

@@ -37,10 +37,12 @@ func TestSubsets(t *testing.T) {
 	gone.DeletionTimestamp = &metav1.Time{Time: time.Unix(1, 0)}
 	publish := service(func(s *corev1.Service) { s.Spec.PublishNotReadyAddresses = true })
 	two := service(func(s *corev1.Service) {
-		s.Spec.Ports = append(s.Spec.Ports, corev1.ServicePort{Name: "more", Protocol: corev1.ProtocolTCP, Port: 81, TargetPort: intstr.FromString("more")})
+		s.Spec.Ports = append(s.Spec.Ports, corev1.ServicePort{Name: "more", Protocol: corev1.ProtocolTCP, Port: 81,
+			TargetPort: intstr.FromString("more")})
 	})
 	more := pod(2, 1, true)
-	more.Spec.Containers[0].Ports = append(more.Spec.Containers[0].Ports, corev1.ContainerPort{Name: "more", ContainerPort: 9, Protocol: corev1.ProtocolTCP})
+	more.Spec.Containers[0].Ports = append(more.Spec.Containers[0].Ports, corev1.ContainerPort{Name: "more", ContainerPort: 9,
+		Protocol: corev1.ProtocolTCP})
 	bare := service(func(s *corev1.Service) { s.Spec.Ports = nil })
 	for _, tt := range []struct {
 		name string

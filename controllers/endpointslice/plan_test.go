@@ -136,7 +136,8 @@ func TestEndpoint(t *testing.T) {
 	near := corev1.ServiceTrafficDistributionPreferSameNode
 	e := endpoint(service(func(s *corev1.Service) { s.Spec.TrafficDistribution = &near }),
 		pod(1, func(p *corev1.Pod) { p.Spec.Hostname, p.Spec.Subdomain = "h", "s" }), nil, func(string) string { return "z" })
-	if bare := endpoint(service(func(s *corev1.Service) { s.Spec.TrafficDistribution = &near }), pod(1), nil, noZone); bare.Hints == nil || bare.Hints.ForNodes[0].Name != "n1" || bare.Hints.ForZones != nil {
+	if bare := endpoint(service(func(s *corev1.Service) { s.Spec.TrafficDistribution = &near }), pod(1), nil,
+		noZone); bare.Hints == nil || bare.Hints.ForNodes[0].Name != "n1" || bare.Hints.ForZones != nil {
 		t.Errorf("without a zone: %+v", bare.Hints)
 	}
 	if e.Hints == nil || e.Hints.ForNodes[0].Name != "n1" || e.Hints.ForZones[0].Name != "z" || *e.Hostname != "h" {

@@ -170,7 +170,8 @@ func empty(e *corev1.Endpoints) *discoveryv1.EndpointSlice {
 	const longest = 63 - 6
 	return &discoveryv1.EndpointSlice{ObjectMeta: metav1.ObjectMeta{Namespace: e.Namespace,
 		GenerateName: e.Name[:min(len(e.Name), longest)] + "-",
-		Labels:       labels, Annotations: annotations, OwnerReferences: []metav1.OwnerReference{*metav1.NewControllerRef(e, kinds.Endpoints.GVK)}}}
+		Labels:       labels, Annotations: annotations, OwnerReferences: []metav1.OwnerReference{*metav1.NewControllerRef(e,
+			kinds.Endpoints.GVK)}}}
 }
 
 func endpoint(a *corev1.EndpointAddress, ready bool) discoveryv1.Endpoint {

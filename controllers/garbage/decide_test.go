@@ -23,7 +23,8 @@ func TestDecide(t *testing.T) {
 		{"one lives, one waits", []owner{ref("a", waits, true), ref("b", solid, false)}, blocked{any: true}, todo{drop: []types.UID{"a"}}},
 		{"all are gone", []owner{ref("a", dangles, false)}, blocked{}, todo{remove: metav1.DeletePropagationBackground}},
 		{"the owner waits, nothing below", []owner{ref("a", waits, true)}, blocked{}, todo{remove: metav1.DeletePropagationBackground}},
-		{"the owner waits, dependents below", []owner{ref("a", waits, true)}, blocked{any: true}, todo{remove: metav1.DeletePropagationForeground}},
+		{"the owner waits, dependents below", []owner{ref("a", waits, true)}, blocked{any: true},
+			todo{remove: metav1.DeletePropagationForeground}},
 		{"a circle", []owner{ref("a", waits, true)}, blocked{any: true, leaving: true},
 			todo{remove: metav1.DeletePropagationForeground, free: true}},
 	} {

@@ -55,7 +55,8 @@ func reconcile(ctx context.Context, c *loop.Ctx, g graph, obj resource.Object) e
 		return err
 	}
 	if ref := g.stray(obj); ref != nil {
-		c.Event(k, obj, corev1.EventTypeWarning, "OwnerRefInvalidNamespace", "ownerRef [%s/%s, namespace: %s, name: %s, uid: %s] does not exist in namespace %q",
+		c.Event(k, obj, corev1.EventTypeWarning, "OwnerRefInvalidNamespace",
+			"ownerRef [%s/%s, namespace: %s, name: %s, uid: %s] does not exist in namespace %q",
 			ref.APIVersion, ref.Kind, obj.GetNamespace(), ref.Name, ref.UID, obj.GetNamespace())
 	}
 	var below blocked

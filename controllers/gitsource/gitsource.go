@@ -138,7 +138,8 @@ func (s *syncer) reconcile(ctx context.Context, c *loop.Ctx, obj resource.Object
 }
 
 // pass fetches if it is time, applies and prunes. It returns when to look again, and how it went.
-func (s *syncer) pass(ctx context.Context, c *loop.Ctx, src source, st *state, status *Status) (again time.Duration, reason string, err error) {
+func (s *syncer) pass(ctx context.Context, c *loop.Ctx, src source, st *state, status *Status) (again time.Duration, reason string,
+	err error) {
 	if src.Spec.Suspend {
 		return 0, "Suspended", nil
 	}

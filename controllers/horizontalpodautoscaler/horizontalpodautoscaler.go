@@ -84,7 +84,8 @@ func (a *autoscaler) reconcile(ctx context.Context, c *loop.Ctx, h hpa) (time.Du
 		next := resource.Clone(t.object)
 		t.kind.SetScale(next, n)
 		if err := c.Update(ctx, t.kind, next); err != nil {
-			c.Event(kinds.HorizontalPodAutoscalers, h, corev1.EventTypeWarning, "FailedRescale", "New size: %d; reason: %s; error: %v", n, todo.why, err)
+			c.Event(kinds.HorizontalPodAutoscalers, h, corev1.EventTypeWarning, "FailedRescale", "New size: %d; reason: %s; error: %v", n,
+				todo.why, err)
 			todo.refused(h, err)
 			return 0, errors.Join(fmt.Errorf("scale %s to %d: %w", loop.KeyOf(t.kind, t.object), n, err), writeStatus(ctx, c, h, todo))
 		}

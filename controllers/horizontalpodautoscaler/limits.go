@@ -25,8 +25,9 @@ var (
 	tooFew    = step{0, "TooFewReplicas", "the desired replica count is less than the minimum replica count"}
 	tooFast   = step{0, "ScaleUpLimit", "the desired replica count is increasing faster than the maximum scale rate"}
 	tooSudden = step{0, "ScaleDownLimit", "the desired replica count is decreasing faster than the maximum scale rate"}
-	higher    = step{0, "ScaleDownStabilized", "recent recommendations were higher than current one, applying the highest recent recommendation"}
-	lower     = step{0, "ScaleUpStabilized", "recent recommendations were lower than current one, applying the lowest recent recommendation"}
+	higher    = step{0, "ScaleDownStabilized",
+		"recent recommendations were higher than current one, applying the highest recent recommendation"}
+	lower = step{0, "ScaleUpStabilized", "recent recommendations were lower than current one, applying the lowest recent recommendation"}
 )
 
 func (s step) at(n int32) step { s.n = n; return s }

@@ -32,7 +32,8 @@ type todo struct {
 }
 
 func (t *todo) set(kind autoscalingv2.HorizontalPodAutoscalerConditionType, s corev1.ConditionStatus, reason, text string) {
-	c := autoscalingv2.HorizontalPodAutoscalerCondition{Type: kind, Status: s, Reason: reason, Message: text, LastTransitionTime: metav1.NewTime(t.now)}
+	c := autoscalingv2.HorizontalPodAutoscalerCondition{Type: kind, Status: s, Reason: reason, Message: text,
+		LastTransitionTime: metav1.NewTime(t.now)}
 	list := t.status.Conditions
 	at := slices.IndexFunc(list, func(o autoscalingv2.HorizontalPodAutoscalerCondition) bool { return o.Type == kind })
 	if at < 0 {
@@ -65,12 +66,14 @@ func plan(h hpa, seen sight, past history) (t todo) {
 	if h.Spec.MinReplicas != nil {
 		least = *h.Spec.MinReplicas
 	}
-	t.set(autoscalingv2.AbleToScale, corev1.ConditionTrue, "SucceededGetScale", "the HPA controller was able to get the target's current scale")
+	t.set(autoscalingv2.AbleToScale, corev1.ConditionTrue, "SucceededGetScale",
+		"the HPA controller was able to get the target's current scale")
 	t.status.CurrentReplicas, t.status.CurrentMetrics = current, nil
 	switch {
 	case current == 0 && least != 0:
 		t.status.DesiredReplicas = 0
-		t.set(autoscalingv2.ScalingActive, corev1.ConditionFalse, "ScalingDisabled", "scaling is disabled since the replica count of the target is zero")
+		t.set(autoscalingv2.ScalingActive, corev1.ConditionFalse, "ScalingDisabled",
+			"scaling is disabled since the replica count of the target is zero")
 	case current > h.Spec.MaxReplicas:
 		t.resize(current, h.Spec.MaxReplicas, "Current number of replicas above Spec.MaxReplicas")
 	case current < least:
@@ -89,13 +92,15 @@ func (t *todo) resize(current, n int32, why string) {
 	}
 	t.rescale, t.why = true, why
 	t.status.LastScaleTime = &metav1.Time{Time: t.now}
-	t.set(autoscalingv2.AbleToScale, corev1.ConditionTrue, "SucceededRescale", fmt.Sprintf("the HPA controller was able to update the target scale to %d", n))
+	t.set(autoscalingv2.AbleToScale, corev1.ConditionTrue, "SucceededRescale",
+		fmt.Sprintf("the HPA controller was able to update the target scale to %d", n))
 }
 
 // refused takes back that the target was scaled.
 func (t *todo) refused(h hpa, err error) {
 	t.status.DesiredReplicas, t.status.LastScaleTime = h.Status.DesiredReplicas, h.Status.LastScaleTime
-	t.set(autoscalingv2.AbleToScale, corev1.ConditionFalse, "FailedUpdateScale", fmt.Sprintf("the HPA controller was unable to update the target scale: %v", err))
+	t.set(autoscalingv2.AbleToScale, corev1.ConditionFalse, "FailedUpdateScale",
+		fmt.Sprintf("the HPA controller was unable to update the target scale: %v", err))
 }
 
 // follow goes where the metrics lead, within bounds and as fast as allowed.

@@ -14,7 +14,8 @@ import (
 
 func ago(d time.Duration) time.Time { return noon.Add(-d) }
 
-func rules(window int32, choice autoscalingv2.ScalingPolicySelect, policies ...autoscalingv2.HPAScalingPolicy) *autoscalingv2.HPAScalingRules {
+func rules(window int32, choice autoscalingv2.ScalingPolicySelect,
+	policies ...autoscalingv2.HPAScalingPolicy) *autoscalingv2.HPAScalingRules {
 	return &autoscalingv2.HPAScalingRules{StabilizationWindowSeconds: &window, SelectPolicy: &choice, Policies: policies}
 }
 
@@ -128,20 +129,25 @@ func TestPlan(t *testing.T) {
 		{"switched off", of(0, measured{}), nil, 0, false, "AbleToScale=True:SucceededGetScale ScalingActive=False:ScalingDisabled", 0},
 		{"too large", of(12, measured{}), nil, 10, true, "AbleToScale=True:SucceededRescale", 0},
 		{"too small", of(1, measured{}), nil, 2, true, "AbleToScale=True:SucceededRescale", 0},
-		{"more load", of(4, load(6)), nil, 6, true, "AbleToScale=True:SucceededRescale ScalingActive=True:ValidMetricFound ScalingLimited=False:DesiredWithinRange", 0},
-		{"much more load", of(4, load(50)), nil, 8, true, "AbleToScale=True:SucceededRescale ScalingActive=True:ValidMetricFound ScalingLimited=True:ScaleUpLimit", 0},
-		{"as much load", of(4, load(4)), nil, 4, false, "AbleToScale=True:ReadyForNewScale ScalingActive=True:ValidMetricFound ScalingLimited=False:DesiredWithinRange", 0},
+		{"more load", of(4, load(6)), nil, 6, true,
+			"AbleToScale=True:SucceededRescale ScalingActive=True:ValidMetricFound ScalingLimited=False:DesiredWithinRange", 0},
+		{"much more load", of(4, load(50)), nil, 8, true,
+			"AbleToScale=True:SucceededRescale ScalingActive=True:ValidMetricFound ScalingLimited=True:ScaleUpLimit", 0},
+		{"as much load", of(4, load(4)), nil, 4, false,
+			"AbleToScale=True:ReadyForNewScale ScalingActive=True:ValidMetricFound ScalingLimited=False:DesiredWithinRange", 0},
 		{"less load, lately more", of(4, load(2)), []point{{4, ago(time.Minute)}}, 4, false,
 			"AbleToScale=True:ScaleDownStabilized ScalingActive=True:ValidMetricFound ScalingLimited=False:DesiredWithinRange", 0},
 		{"no metrics", of(4, failed), nil, 0, false, "AbleToScale=True:SucceededGetScale ScalingActive=False:FailedGetResourceMetric", 3},
-		{"half the metrics, more load", of(4, half), nil, 6, true, "AbleToScale=True:SucceededRescale ScalingActive=True:ValidMetricFound ScalingLimited=False:DesiredWithinRange", 1},
+		{"half the metrics, more load", of(4, half), nil, 6, true,
+			"AbleToScale=True:SucceededRescale ScalingActive=True:ValidMetricFound ScalingLimited=False:DesiredWithinRange", 1},
 	} {
 		got := plan(h, tt.sight, history{advice: tt.advice})
 		var say []string
 		for _, c := range got.status.Conditions {
 			say = append(say, string(c.Type)+"="+string(c.Status)+":"+c.Reason)
 		}
-		if got.status.DesiredReplicas != tt.desired || got.rescale != tt.rescale || strings.Join(say, " ") != tt.say || len(got.events) != tt.events {
+		if got.status.DesiredReplicas != tt.desired || got.rescale != tt.rescale || strings.Join(say, " ") != tt.say ||
+			len(got.events) != tt.events {
 			t.Errorf("%s: %d rescale %v %s, events %v", tt.name, got.status.DesiredReplicas, got.rescale, say, got.events)
 		}
 	}

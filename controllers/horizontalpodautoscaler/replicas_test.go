@@ -18,8 +18,9 @@ var noon = time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC)
 // young.
 func pods(what string) (list []*corev1.Pod) {
 	for i, c := range what {
-		p := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: string(rune('a' + i))}, Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "c",
-			Resources: corev1.ResourceRequirements{Requests: corev1.ResourceList{"cpu": apiresource.MustParse("100m")}}}}}}
+		p := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: string(rune('a' + i))},
+			Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "c",
+				Resources: corev1.ResourceRequirements{Requests: corev1.ResourceList{"cpu": apiresource.MustParse("100m")}}}}}}
 		start := noon.Add(-time.Hour)
 		ready, since := corev1.ConditionTrue, start.Add(time.Second)
 		p.Status.Phase = corev1.PodRunning
@@ -102,8 +103,9 @@ func TestRequested(t *testing.T) {
 		}
 		return c
 	}
-	p := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "p"}, Spec: corev1.PodSpec{Containers: []corev1.Container{ask("a", "100m"), ask("b", "50m")},
-		InitContainers: []corev1.Container{ask("once", "1"), ask("side", "10m")}}}
+	p := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "p"},
+		Spec: corev1.PodSpec{Containers: []corev1.Container{ask("a", "100m"), ask("b", "50m")},
+			InitContainers: []corev1.Container{ask("once", "1"), ask("side", "10m")}}}
 	p.Spec.InitContainers[1].RestartPolicy = &always
 	bare := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "q"}, Spec: corev1.PodSpec{Containers: []corev1.Container{ask("a", "")}}}
 	whole := p.DeepCopy()

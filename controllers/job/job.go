@@ -115,7 +115,8 @@ func tell(c *loop.Ctx, j *batchv1.Job, st batchv1.JobStatus) {
 		switch now.Type {
 		case batchv1.JobComplete:
 			if n := j.Spec.Completions; n != nil && st.Succeeded > *n {
-				c.Event(kinds.Jobs, j, corev1.EventTypeWarning, "TooManySucceededPods", "Too many succeeded pods running after completion count reached")
+				c.Event(kinds.Jobs, j, corev1.EventTypeWarning, "TooManySucceededPods",
+					"Too many succeeded pods running after completion count reached")
 			}
 			reason, text = "Completed", "Job completed"
 		case batchv1.JobFailed:

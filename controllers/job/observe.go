@@ -156,7 +156,8 @@ func (w *world) letGo(failed bool) {
 		}
 		w.release = append(w.release, p)
 		action, _ := judge(w.job, p)
-		if failed && action != batchv1.PodFailurePolicyActionIgnore && !slices.Contains(w.uncounted.Failed, p.UID) && (!w.indexed || indexOf(p, w.completions) >= 0) {
+		if failed && action != batchv1.PodFailurePolicyActionIgnore && !slices.Contains(w.uncounted.Failed, p.UID) &&
+			(!w.indexed || indexOf(p, w.completions) >= 0) {
 			w.uncounted.Failed = append(w.uncounted.Failed, p.UID)
 		}
 	}

@@ -300,7 +300,8 @@ func soonest(a, b time.Duration) time.Duration {
 
 func (w *world) condition(t batchv1.JobConditionType, reason, text string) *batchv1.JobCondition {
 	now := metav1.NewTime(w.now)
-	return &batchv1.JobCondition{Type: t, Status: corev1.ConditionTrue, Reason: reason, Message: text, LastProbeTime: now, LastTransitionTime: now}
+	return &batchv1.JobCondition{Type: t, Status: corev1.ConditionTrue, Reason: reason, Message: text, LastProbeTime: now,
+		LastTransitionTime: now}
 }
 
 func suspended(j *batchv1.Job) bool { return j.Spec.Suspend != nil && *j.Spec.Suspend }

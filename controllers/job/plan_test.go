@@ -25,7 +25,8 @@ func TestIndexes(t *testing.T) {
 			t.Errorf("with %d: %q, want %q", i, got, want)
 		}
 	}
-	if got := l.add(3).add(4); got.String() != "0-5" || got.total() != 6 || !got.has(5) || got.has(6) || got.common(parseIndexes("4-9", 10)) != 2 {
+	if got := l.add(3).add(4); got.String() != "0-5" || got.total() != 6 || !got.has(5) || got.has(6) ||
+		got.common(parseIndexes("4-9", 10)) != 2 {
 		t.Errorf("%v", got)
 	}
 }
@@ -90,7 +91,8 @@ func TestPlan(t *testing.T) {
 		{"one success is enough, the rest runs on", func(j *batchv1.Job) {
 			j.Spec.CompletionMode, j.Spec.Completions, j.Spec.Parallelism = nil, nil, new(int32(1))
 		}, []string{"0 Succeeded", "1 Running", "2 Running"}, 0, "", "0", 0},
-		{"a failed job takes all along", func(j *batchv1.Job) { j.Status.Conditions = failed }, []string{"0 Running", "1+ Running"}, 0, "0", "01+", 2},
+		{"a failed job takes all along", func(j *batchv1.Job) { j.Status.Conditions = failed }, []string{"0 Running", "1+ Running"}, 0,
+			"0", "01+", 2},
 		{"also those that are not replaced before they end", func(j *batchv1.Job) {
 			j.Status.Conditions, j.Spec.PodReplacementPolicy = failed, new(batchv1.Failed)
 		}, []string{"0 Running", "1+ Running"}, 0, "0", "01+", 2},
@@ -106,7 +108,8 @@ func TestPlan(t *testing.T) {
 			[]string{"0 Failed"}, 0, "", "0", 1},
 	} {
 		mode := batchv1.IndexedCompletion
-		j := &batchv1.Job{Spec: batchv1.JobSpec{CompletionMode: &mode, Completions: new(int32(3)), Parallelism: new(int32(3)), BackoffLimit: new(int32(6))}}
+		j := &batchv1.Job{Spec: batchv1.JobSpec{CompletionMode: &mode, Completions: new(int32(3)), Parallelism: new(int32(3)),
+			BackoffLimit: new(int32(6))}}
 		if tt.edit != nil {
 			tt.edit(j)
 		}
@@ -124,9 +127,11 @@ func TestPlan(t *testing.T) {
 			}
 			return s
 		}
-		if remove, release := names(got.remove), names(got.release); len(got.create) != tt.create || remove != tt.remove || release != tt.release ||
+		if remove, release := names(got.remove), names(got.release); len(got.create) != tt.create || remove != tt.remove ||
+			release != tt.release ||
 			len(got.status.UncountedTerminatedPods.Failed) != tt.uncounted {
-			t.Errorf("%s: create %d, remove %q, release %q, %d failed", tt.name, len(got.create), remove, release, len(got.status.UncountedTerminatedPods.Failed))
+			t.Errorf("%s: create %d, remove %q, release %q, %d failed", tt.name, len(got.create), remove, release,
+				len(got.status.UncountedTerminatedPods.Failed))
 		}
 	}
 }

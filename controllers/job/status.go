@@ -29,7 +29,8 @@ func (w *world) suspend(st *batchv1.JobStatus, decided bool) {
 	now := metav1.NewTime(w.now)
 	cur := find(st.Conditions, batchv1.JobSuspended)
 	set := func(s corev1.ConditionStatus, reason, text string) {
-		c := batchv1.JobCondition{Type: batchv1.JobSuspended, Status: s, Reason: reason, Message: text, LastProbeTime: now, LastTransitionTime: now}
+		c := batchv1.JobCondition{Type: batchv1.JobSuspended, Status: s, Reason: reason, Message: text, LastProbeTime: now,
+			LastTransitionTime: now}
 		if cur == nil {
 			st.Conditions = append(st.Conditions, c)
 		} else if cur.Status != s {

@@ -44,7 +44,8 @@ type request struct {
 
 // newRequest reads what a service asks for; the error says what is wrong with it.
 func newRequest(s *corev1.Service, space labels.Set) (*request, error) {
-	r := &request{service: s, space: space, v6: families(s), pool: annotation(s, annotationPool), share: annotation(s, annotationShare), ports: portsOf(s)}
+	r := &request{service: s, space: space, v6: families(s), pool: annotation(s, annotationPool),
+		share: annotation(s, annotationShare), ports: portsOf(s)}
 	r.all = s.Spec.IPFamilyPolicy != nil && *s.Spec.IPFamilyPolicy == corev1.IPFamilyPolicyRequireDualStack
 	if localOnly(s) {
 		r.backend = metav1.FormatLabelSelector(&metav1.LabelSelector{MatchLabels: s.Spec.Selector})

@@ -93,7 +93,8 @@ func bySlice(c client.Change, read resource.Reader, wake func(ns, name string)) 
 func byNode(c client.Change, _ resource.Reader, wake func(ns, name string)) {
 	o, _ := c.Old.(*corev1.Node)
 	n, _ := c.New.(*corev1.Node)
-	if o == nil || n == nil || refusal(o) != refusal(n) || o.Annotations[kinds.TakenPortsAnnotation] != n.Annotations[kinds.TakenPortsAnnotation] ||
+	if o == nil || n == nil || refusal(o) != refusal(n) ||
+		o.Annotations[kinds.TakenPortsAnnotation] != n.Annotations[kinds.TakenPortsAnnotation] ||
 		!slices.Equal(o.Status.Addresses, n.Status.Addresses) || !maps.Equal(o.Labels, n.Labels) {
 		wake("", one)
 	}

@@ -66,7 +66,8 @@ func (p *peer) carries(a netip.Addr) bool { return p.Both || p.address.Is4() == 
 // the Secret with the password; nil: there is none.
 func newPeer(name string, spec peerSpec, secret func(name string) *corev1.Secret) *peer {
 	p := &peer{BGPPeer: kinds.BGPPeer{Name: name, Address: spec.PeerAddress, Port: spec.PeerPort, MyAS: cmp.Or(spec.LocalASN, spec.MyASN),
-		PeerAS: spec.PeerASN, Internal: spec.DynamicASN == "internal", Source: spec.SourceAddress, RouterID: spec.RouterID, MultiHop: spec.EBGPMultiHop,
+		PeerAS: spec.PeerASN, Internal: spec.DynamicASN == "internal", Source: spec.SourceAddress, RouterID: spec.RouterID,
+		MultiHop: spec.EBGPMultiHop,
 		Graceful: spec.GracefulRestart, Both: spec.Both, Password: spec.Password}}
 	var err error
 	p.nodes, err = selectors(spec.NodeSelectors)

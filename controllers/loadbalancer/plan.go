@@ -37,7 +37,8 @@ type backends struct {
 func (w *world) sort() {
 	has := func(s *corev1.Service) int { return min(1, len(s.Status.LoadBalancer.Ingress)) }
 	slices.SortFunc(w.services, func(a, b *corev1.Service) int {
-		return cmp.Or(cmp.Compare(has(b), has(a)), a.CreationTimestamp.Compare(b.CreationTimestamp.Time), cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name))
+		return cmp.Or(cmp.Compare(has(b), has(a)), a.CreationTimestamp.Compare(b.CreationTimestamp.Time),
+			cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name))
 	})
 	slices.SortFunc(w.nodes, func(a, b *corev1.Node) int { return cmp.Compare(a.Name, b.Name) })
 }

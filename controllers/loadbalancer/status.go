@@ -107,8 +107,9 @@ func statuses(ctx context.Context, c *loop.Ctx, set *resource.Set, plural string
 
 func makeStatus(ctx context.Context, c *loop.Ctx, k resource.Kind, name string, w announced) error {
 	text, err := json.Marshal(map[string]any{"apiVersion": k.Info().GVK.GroupVersion().String(), "kind": k.Info().GVK.Kind,
-		"metadata": map[string]any{"namespace": kinds.AnnounceSpace, "name": name, "labels": map[string]string{marked: "kloop", "metallb.io/node": w.Node,
-			"metallb.io/service-name": w.ServiceName, "metallb.io/service-namespace": w.ServiceNamespace}}})
+		"metadata": map[string]any{"namespace": kinds.AnnounceSpace, "name": name,
+			"labels": map[string]string{marked: "kloop", "metallb.io/node": w.Node,
+				"metallb.io/service-name": w.ServiceName, "metallb.io/service-namespace": w.ServiceNamespace}}})
 	if err != nil {
 		return err
 	}

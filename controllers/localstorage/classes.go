@@ -69,7 +69,8 @@ func Classes(on bool) *loop.Controller[*storagev1.StorageClass] {
 // class is the class of a name as it is made, nil if the name is none of ours. have are those that there are.
 func class(name string, have []*storagev1.StorageClass) *storagev1.StorageClass {
 	waits, grows, policy := storagev1.VolumeBindingWaitForFirstConsumer, true, corev1.PersistentVolumeReclaimDelete
-	s := &storagev1.StorageClass{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{ours: us}}, Provisioner: localvolume.Provisioner,
+	s := &storagev1.StorageClass{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{ours: us}},
+		Provisioner:       localvolume.Provisioner,
 		VolumeBindingMode: &waits, AllowVolumeExpansion: &grows, ReclaimPolicy: &policy}
 	switch name {
 	case classPath:

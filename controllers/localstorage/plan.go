@@ -126,7 +126,8 @@ func (d *todo) wish(w world, x wish) {
 		return
 	}
 	if w.path == "" {
-		d.refuse = append(d.refuse, refusal{x.claim, "node " + w.name + " offers no local storage: its agent is another's, or has it switched off", true})
+		d.refuse = append(d.refuse, refusal{x.claim,
+			"node " + w.name + " offers no local storage: its agent is another's, or has it switched off", true})
 		return
 	}
 	if x.source != nil && x.source.from.Node != w.name {

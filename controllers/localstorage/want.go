@@ -120,5 +120,6 @@ func persistentVolume(x wish, node *corev1.Node, path string) *corev1.Persistent
 func affinity(node *corev1.Node) *corev1.VolumeNodeAffinity {
 	host := cmp.Or(node.Labels[corev1.LabelHostname], node.Name)
 	return &corev1.VolumeNodeAffinity{Required: &corev1.NodeSelector{NodeSelectorTerms: []corev1.NodeSelectorTerm{{
-		MatchExpressions: []corev1.NodeSelectorRequirement{{Key: corev1.LabelHostname, Operator: corev1.NodeSelectorOpIn, Values: []string{host}}}}}}}
+		MatchExpressions: []corev1.NodeSelectorRequirement{{Key: corev1.LabelHostname, Operator: corev1.NodeSelectorOpIn,
+			Values: []string{host}}}}}}}
 }

@@ -93,7 +93,8 @@ type elsewhere struct {
 // Unlike Kubernetes, a server that does not answer keeps no namespace from being deleted.
 func (e elsewhere) tell(c *loop.Ctx, ns *corev1.Namespace) {
 	if len(e.dead) > 0 {
-		c.Event(kinds.Namespaces, ns, corev1.EventTypeWarning, "DiscoveryFailed", "%s. The namespace is deleted all the same", undiscovered(e.dead))
+		c.Event(kinds.Namespaces, ns, corev1.EventTypeWarning, "DiscoveryFailed", "%s. The namespace is deleted all the same",
+			undiscovered(e.dead))
 	}
 }
 

@@ -65,7 +65,8 @@ func remaining(seen []item, far map[string]int) string {
 
 // undiscovered says in words which groups nobody could be asked about.
 func undiscovered(dead []string) string {
-	return fmt.Sprintf("Discovery failed for some groups, %d failing: unable to retrieve the complete list of server APIs: %s", len(dead), strings.Join(dead, ", "))
+	return fmt.Sprintf("Discovery failed for some groups, %d failing: unable to retrieve the complete list of server APIs: %s",
+		len(dead), strings.Join(dead, ", "))
 }
 
 // finalizers says in words which finalizers hold what is left.
@@ -90,7 +91,8 @@ func finalizers(seen []item) string {
 func conditions(ns *corev1.Namespace, seen []item, far elsewhere, failed error, now time.Time) corev1.NamespaceStatus {
 	st := corev1.NamespaceStatus{Phase: corev1.NamespaceTerminating, Conditions: slices.Clone(ns.Status.Conditions)}
 	set := func(t corev1.NamespaceConditionType, bad bool, reasonBad, reasonGood, msgBad, msgGood string) {
-		c := corev1.NamespaceCondition{Type: t, Status: corev1.ConditionFalse, Reason: reasonGood, Message: msgGood, LastTransitionTime: metav1.NewTime(now)}
+		c := corev1.NamespaceCondition{Type: t, Status: corev1.ConditionFalse, Reason: reasonGood, Message: msgGood,
+			LastTransitionTime: metav1.NewTime(now)}
 		if bad {
 			c.Status, c.Reason, c.Message = corev1.ConditionTrue, reasonBad, msgBad
 		}
@@ -110,11 +112,14 @@ func conditions(ns *corev1.Namespace, seen []item, far elsewhere, failed error, 
 		why = "Failed to delete all resource types, 1 remaining: " + failed.Error()
 	}
 	held := finalizers(seen)
-	set(corev1.NamespaceDeletionDiscoveryFailure, len(far.dead) > 0, "DiscoveryFailed", "ResourcesDiscovered", undiscovered(far.dead), "All resources successfully discovered")
+	set(corev1.NamespaceDeletionDiscoveryFailure, len(far.dead) > 0, "DiscoveryFailed", "ResourcesDiscovered", undiscovered(far.dead),
+		"All resources successfully discovered")
 	set(corev1.NamespaceDeletionGVParsingFailure, false, "", "ParsedGroupVersions", "", "All legacy kube types successfully parsed")
 	set(corev1.NamespaceDeletionContentFailure, failed != nil, "ContentDeletionFailed", "ContentDeleted", why,
 		"All content successfully deleted, may be waiting on finalization")
-	set(corev1.NamespaceContentRemaining, len(seen)+len(far.left) > 0, "SomeResourcesRemain", "ContentRemoved", remaining(seen, far.left), "All content successfully removed")
-	set(corev1.NamespaceFinalizersRemaining, held != "", "SomeFinalizersRemain", "ContentHasNoFinalizers", held, "All content-preserving finalizers finished")
+	set(corev1.NamespaceContentRemaining, len(seen)+len(far.left) > 0, "SomeResourcesRemain", "ContentRemoved",
+		remaining(seen, far.left), "All content successfully removed")
+	set(corev1.NamespaceFinalizersRemaining, held != "", "SomeFinalizersRemain", "ContentHasNoFinalizers", held,
+		"All content-preserving finalizers finished")
 	return st
 }

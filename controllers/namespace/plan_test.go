@@ -21,7 +21,8 @@ func TestPlanTakesPodsFirst(t *testing.T) {
 		seen []item
 		want string
 	}{
-		{"nothing", nil, ""}, {"pods before all else", []item{cm, pod, going}, "p"}, {"they have to be gone", []item{cm, going}, ""}, {"then the rest", []item{cm}, "c"},
+		{"nothing", nil, ""}, {"pods before all else", []item{cm, pod, going}, "p"}, {"they have to be gone", []item{cm, going}, ""},
+		{"then the rest", []item{cm}, "c"},
 	} {
 		got := ""
 		for _, it := range plan(tt.seen) {

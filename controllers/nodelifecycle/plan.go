@@ -29,7 +29,8 @@ const silentReason = "NodeStatusUnknown"
 // unknown is the node's conditions with those that only its agent knows set to Unknown.
 func unknown(n *corev1.Node, now time.Time) []corev1.NodeCondition {
 	list := slices.Clone(n.Status.Conditions)
-	for _, t := range []corev1.NodeConditionType{corev1.NodeReady, corev1.NodeMemoryPressure, corev1.NodeDiskPressure, corev1.NodePIDPressure} {
+	for _, t := range []corev1.NodeConditionType{corev1.NodeReady, corev1.NodeMemoryPressure, corev1.NodeDiskPressure,
+		corev1.NodePIDPressure} {
 		at := slices.IndexFunc(list, func(c corev1.NodeCondition) bool { return c.Type == t })
 		switch {
 		case at < 0:

@@ -174,7 +174,8 @@ func remove(ctx context.Context, c *loop.Ctx, p *corev1.Pod, reason, message str
 	if !ended(p) {
 		status := map[string]any{"phase": corev1.PodFailed}
 		if next := resource.Clone(p); reason != "" && pods.SetDisruption(next, reason, message, c.Now()) {
-			status["conditions"] = slices.DeleteFunc(next.Status.Conditions, func(c corev1.PodCondition) bool { return c.Type != corev1.DisruptionTarget })
+			status["conditions"] = slices.DeleteFunc(next.Status.Conditions,
+				func(c corev1.PodCondition) bool { return c.Type != corev1.DisruptionTarget })
 		}
 		data, err := json.Marshal(map[string]any{"metadata": map[string]any{"uid": p.UID}, "status": status})
 		if err != nil {

@@ -61,8 +61,9 @@ func plan(p *admissionregistrationv1.ValidatingAdmissionPolicy, warnings []admis
 	if len(warnings) > 0 {
 		checked["expressionWarnings"] = warnings
 	}
-	return map[string]any{"apiVersion": "admissionregistration.k8s.io/v1", "kind": "ValidatingAdmissionPolicy", "metadata": map[string]any{"name": p.Name},
-		"status": map[string]any{"observedGeneration": p.Generation, "typeChecking": checked}}
+	return map[string]any{"apiVersion": "admissionregistration.k8s.io/v1", "kind": "ValidatingAdmissionPolicy",
+		"metadata": map[string]any{"name": p.Name},
+		"status":   map[string]any{"observedGeneration": p.Generation, "typeChecking": checked}}
 }
 
 // known holds the schemas of types: the built-in ones, and those of definitions.

@@ -17,8 +17,9 @@ import (
 func TestPlan(t *testing.T) {
 	p := &admissionregistrationv1.ValidatingAdmissionPolicy{ObjectMeta: metav1.ObjectMeta{Name: "p", Generation: 3}}
 	for want, warnings := range map[string][]admissionregistrationv1.ExpressionWarning{
-		`{"observedGeneration":3,"typeChecking":{}}`:                                                             nil,
-		`{"observedGeneration":3,"typeChecking":{"expressionWarnings":[{"fieldRef":"spec","warning":"wrong"}]}}`: {{FieldRef: "spec", Warning: "wrong"}},
+		`{"observedGeneration":3,"typeChecking":{}}`: nil,
+		`{"observedGeneration":3,"typeChecking":{"expressionWarnings":[{"fieldRef":"spec","warning":"wrong"}]}}`: {{FieldRef: "spec",
+			Warning: "wrong"}},
 	} {
 		if got, _ := json.Marshal(plan(p, warnings)["status"]); string(got) != want {
 			t.Errorf("got %s, want %s", got, want)

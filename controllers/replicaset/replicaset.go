@@ -40,7 +40,8 @@ func reconcile(ctx context.Context, c *loop.Ctx, rs *appsv1.ReplicaSet) (again t
 	if err != nil {
 		return 0, err
 	}
-	set := replicas.Set{Object: rs, Kind: kinds.ReplicaSets, Replicas: *rs.Spec.Replicas, MinReady: rs.Spec.MinReadySeconds, Template: &rs.Spec.Template}
+	set := replicas.Set{Object: rs, Kind: kinds.ReplicaSets, Replicas: *rs.Spec.Replicas, MinReady: rs.Spec.MinReadySeconds,
+		Template: &rs.Spec.Template}
 	if len(owned) > int(set.Replicas) {
 		set.Company = siblings(c, rs)
 	}

@@ -16,7 +16,8 @@ func TestStatus(t *testing.T) {
 	n := replicas.Counts{Replicas: 3, FullyLabeled: 2, Ready: 2, Available: 1, Terminating: 1}
 	got := status(rs, n, nil, replicas.Todo{}, now)
 	st := got.Status
-	if st.Replicas != 3 || st.FullyLabeledReplicas != 2 || st.ReadyReplicas != 2 || st.AvailableReplicas != 1 || *st.TerminatingReplicas != 1 || st.ObservedGeneration != 7 {
+	if st.Replicas != 3 || st.FullyLabeledReplicas != 2 || st.ReadyReplicas != 2 || st.AvailableReplicas != 1 ||
+		*st.TerminatingReplicas != 1 || st.ObservedGeneration != 7 {
 		t.Errorf("%+v", st)
 	}
 	if again := status(got, n, nil, replicas.Todo{}, now); again != nil {

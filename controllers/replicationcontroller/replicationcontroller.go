@@ -37,7 +37,8 @@ func reconcile(ctx context.Context, c *loop.Ctx, rc *corev1.ReplicationControlle
 	if rc.Spec.Template == nil || len(rc.Spec.Selector) == 0 {
 		return 0, nil
 	}
-	owned, err := pods.Claim(ctx, c, ownership.Owner[*corev1.Pod]{Object: rc, Kind: kinds.ReplicationControllers, Selector: labels.SelectorFromSet(rc.Spec.Selector)}) // observe
+	owned, err := pods.Claim(ctx, c, ownership.Owner[*corev1.Pod]{Object: rc, Kind: kinds.ReplicationControllers,
+		Selector: labels.SelectorFromSet(rc.Spec.Selector)}) // observe
 	if err != nil {
 		return 0, err
 	}
@@ -54,7 +55,8 @@ func reconcile(ctx context.Context, c *loop.Ctx, rc *corev1.ReplicationControlle
 }
 
 // status returns the object with its new status, or nil when nothing changed.
-func status(rc *corev1.ReplicationController, n replicas.Counts, failure error, t replicas.Todo, now time.Time) *corev1.ReplicationController {
+func status(rc *corev1.ReplicationController, n replicas.Counts, failure error, t replicas.Todo,
+	now time.Time) *corev1.ReplicationController {
 	st := corev1.ReplicationControllerStatus{ObservedGeneration: rc.Generation, Conditions: slices.Clone(rc.Status.Conditions),
 		Replicas: n.Replicas, FullyLabeledReplicas: n.FullyLabeled, ReadyReplicas: n.Ready, AvailableReplicas: n.Available}
 	at := slices.IndexFunc(st.Conditions, func(c corev1.ReplicationControllerCondition) bool {

@@ -79,7 +79,8 @@ func TestChoose(t *testing.T) {
 	going.DeletionTimestamp = &metav1.Time{}
 	other := &resourcev1.ResourceClaim{ObjectMeta: metav1.ObjectMeta{Name: "other"}}
 	byScheduler := func(name string) *resourcev1.ResourceClaim {
-		return &resourcev1.ResourceClaim{ObjectMeta: metav1.ObjectMeta{Name: name, Annotations: map[string]string{resourcev1.ExtendedResourceClaimAnnotation: "true"}}}
+		return &resourcev1.ResourceClaim{ObjectMeta: metav1.ObjectMeta{Name: name,
+			Annotations: map[string]string{resourcev1.ExtendedResourceClaimAnnotation: "true"}}}
 	}
 	for _, tt := range []struct {
 		name  string
@@ -96,8 +97,10 @@ func TestChoose(t *testing.T) {
 		{"told one that is gone", "p-a-0", []*resourcev1.ResourceClaim{claim("p-a-1", "a"), claim("p-a-2", "a")}, "p-a-1 []"},
 		{"told one that is going", "p-a-1", []*resourcev1.ResourceClaim{going, claim("p-a-2", "a")}, "p-a-1 [p-a-2]"},
 		{"one that is going", "", []*resourcev1.ResourceClaim{going}, " []"},
-		{"of the scheduler, the pod knows the last", "x-2", []*resourcev1.ResourceClaim{byScheduler("x-1"), byScheduler("x-2"), claim("p-a-1", "a")}, "p-a-1 [x-1]"},
-		{"of the scheduler, before the pod knows", "p-a-1", []*resourcev1.ResourceClaim{byScheduler("x-1"), byScheduler("x-2"), claim("p-a-1", "a")}, "p-a-1 []"},
+		{"of the scheduler, the pod knows the last", "x-2", []*resourcev1.ResourceClaim{byScheduler("x-1"), byScheduler("x-2"),
+			claim("p-a-1", "a")}, "p-a-1 [x-1]"},
+		{"of the scheduler, before the pod knows", "p-a-1", []*resourcev1.ResourceClaim{byScheduler("x-1"), byScheduler("x-2"),
+			claim("p-a-1", "a")}, "p-a-1 []"},
 		{"of the scheduler, the pod knows one that is gone", "x-0", []*resourcev1.ResourceClaim{byScheduler("x-1")}, " []"},
 		{"not of a template", "p-a-1", []*resourcev1.ResourceClaim{other, claim("p-a-1", "a"), claim("p-b-1", "b")}, "p-a-1 []"},
 	} {

@@ -65,7 +65,8 @@ func name(q *corev1.ResourceQuota) types.NamespacedName {
 
 // credit is the use to write of a quota whose objects add up to sum: not less than what may be on its way. With it come the
 // changes that it accounts for, and how long to wait before it can be said better.
-func (l *ledger) credit(q *corev1.ResourceQuota, sum corev1.ResourceList, now time.Time) (use corev1.ResourceList, seen []change, wait time.Duration) {
+func (l *ledger) credit(q *corev1.ResourceQuota, sum corev1.ResourceList, now time.Time) (use corev1.ResourceList, seen []change,
+	wait time.Duration) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	a := l.account(q)

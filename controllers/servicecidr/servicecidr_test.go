@@ -10,7 +10,8 @@ import (
 
 func TestNeeded(t *testing.T) {
 	cidr := func(uid, text string) *networkingv1.ServiceCIDR {
-		return &networkingv1.ServiceCIDR{ObjectMeta: metav1.ObjectMeta{UID: types.UID(uid)}, Spec: networkingv1.ServiceCIDRSpec{CIDRs: []string{text}}}
+		return &networkingv1.ServiceCIDR{ObjectMeta: metav1.ObjectMeta{UID: types.UID(uid)},
+			Spec: networkingv1.ServiceCIDRSpec{CIDRs: []string{text}}}
 	}
 	r := cidr("r", "10.0.0.0/24")
 	for _, tt := range []struct {

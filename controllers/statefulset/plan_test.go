@@ -21,7 +21,8 @@ var now = time.Unix(10000, 0)
 // pod makes a pod from "0new": its ordinal and its revision, then - when it is not ready, x when it failed, d when it goes.
 func pod(t *testing.T, text string) *corev1.Pod {
 	t.Helper()
-	p := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "s-" + text[:1], Labels: map[string]string{revisions.Hash: text[1:4], appsv1.StatefulSetPodNameLabel: "s-" + text[:1]}},
+	p := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "s-" + text[:1], Labels: map[string]string{revisions.Hash: text[1:4],
+		appsv1.StatefulSetPodNameLabel: "s-" + text[:1]}},
 		Status: corev1.PodStatus{Phase: corev1.PodRunning, Conditions: []corev1.PodCondition{{Type: corev1.PodReady,
 			Status: corev1.ConditionTrue, LastTransitionTime: metav1.NewTime(now.Add(-time.Minute))}}}}
 	switch text[4:] {
@@ -94,7 +95,8 @@ func TestIdentify(t *testing.T) {
 		pods   string
 		want   []int
 	}{{"", "0new 1new", []int{1}}, {"", "0new- 1new", nil}, {appsv1.ParallelPodManagement, "0new- 1new-", []int{1}}} {
-		s := &appsv1.StatefulSet{ObjectMeta: metav1.ObjectMeta{Name: "s"}, Spec: appsv1.StatefulSetSpec{Replicas: new(int32(2)), PodManagementPolicy: tt.policy}}
+		s := &appsv1.StatefulSet{ObjectMeta: metav1.ObjectMeta{Name: "s"}, Spec: appsv1.StatefulSetSpec{Replicas: new(int32(2)),
+			PodManagementPolicy: tt.policy}}
 		var owned []*corev1.Pod
 		for _, text := range strings.Fields(tt.pods) {
 			owned = append(owned, pod(t, text))
@@ -114,12 +116,15 @@ func TestRevisionOf(t *testing.T) {
 		current  int32
 		want     string // revisions of the ordinals 0 to 2
 	}{
-		{"no partition", appsv1.StatefulSetUpdateStrategy{Type: roll, RollingUpdate: &appsv1.RollingUpdateStatefulSetStrategy{Partition: new(int32)}}, 2, "new new new"},
-		{"a partition", appsv1.StatefulSetUpdateStrategy{Type: roll, RollingUpdate: &appsv1.RollingUpdateStatefulSetStrategy{Partition: new(int32(1))}}, 2, "old new new"},
+		{"no partition", appsv1.StatefulSetUpdateStrategy{Type: roll,
+			RollingUpdate: &appsv1.RollingUpdateStatefulSetStrategy{Partition: new(int32)}}, 2, "new new new"},
+		{"a partition", appsv1.StatefulSetUpdateStrategy{Type: roll,
+			RollingUpdate: &appsv1.RollingUpdateStatefulSetStrategy{Partition: new(int32(1))}}, 2, "old new new"},
 		{"nothing said", appsv1.StatefulSetUpdateStrategy{Type: roll}, 2, "old old new"},
 		{"on delete", appsv1.StatefulSetUpdateStrategy{Type: appsv1.OnDeleteStatefulSetStrategyType}, 3, "new new new"},
 	} {
-		s := &appsv1.StatefulSet{Spec: appsv1.StatefulSetSpec{UpdateStrategy: tt.strategy}, Status: appsv1.StatefulSetStatus{CurrentRevision: "old", CurrentReplicas: tt.current}}
+		s := &appsv1.StatefulSet{Spec: appsv1.StatefulSetSpec{UpdateStrategy: tt.strategy},
+			Status: appsv1.StatefulSetStatus{CurrentRevision: "old", CurrentReplicas: tt.current}}
 		w := observe(s, nil, "new", now)
 		if got := w.revisionOf(0) + " " + w.revisionOf(1) + " " + w.revisionOf(2); got != tt.want {
 			t.Errorf("%s: %s, want %s", tt.name, got, tt.want)
@@ -147,7 +152,8 @@ func TestOwners(t *testing.T) {
 		{"another controller", []metav1.OwnerReference{ref("X", "other", true), ref("StatefulSet", "set", false)}, true, remove, keep, "other"},
 	} {
 		a := actor{s: &appsv1.StatefulSet{ObjectMeta: metav1.ObjectMeta{UID: "set"}, Spec: appsv1.StatefulSetSpec{
-			PersistentVolumeClaimRetentionPolicy: &appsv1.StatefulSetPersistentVolumeClaimRetentionPolicy{WhenDeleted: tt.deleted, WhenScaled: tt.down}}}}
+			PersistentVolumeClaimRetentionPolicy: &appsv1.StatefulSetPersistentVolumeClaimRetentionPolicy{WhenDeleted: tt.deleted,
+				WhenScaled: tt.down}}}}
 		var got []string
 		for _, r := range a.owners(tt.have, tt.kept, &corev1.Pod{ObjectMeta: metav1.ObjectMeta{UID: "pod"}}) {
 			got = append(got, string(r.UID))

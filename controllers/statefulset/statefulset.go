@@ -51,7 +51,8 @@ func reconcile(ctx context.Context, c *loop.Ctx, s *appsv1.StatefulSet) (time.Du
 	if n := s.Status.CollisionCount; n != nil {
 		*collisions = *n
 	}
-	owner := revisions.Owner{Object: s, Kind: kinds.StatefulSets, Selector: selector, Template: &s.Spec.Template, Collisions: collisions, Label: "controller.kubernetes.io/hash"}
+	owner := revisions.Owner{Object: s, Kind: kinds.StatefulSets, Selector: selector, Template: &s.Spec.Template,
+		Collisions: collisions, Label: "controller.kubernetes.io/hash"}
 	history, err := revisions.List(ctx, c, owner)
 	if err != nil {
 		return 0, err

@@ -37,7 +37,8 @@ const (
 )
 
 // reasons are upstream's.
-var reasons = map[string]string{running: "StorageVersionMigrationInProgress", succeeded: "StorageVersionMigrationSucceeded", failed: "StorageVersionMigrationFailed"}
+var reasons = map[string]string{running: "StorageVersionMigrationInProgress", succeeded: "StorageVersionMigrationSucceeded",
+	failed: "StorageVersionMigrationFailed"}
 
 // Controller is the loop: wake on a migration.
 var Controller = &loop.Controller[migration]{
@@ -132,10 +133,12 @@ func tell(ctx context.Context, c *loop.Ctx, m migration, condition, message stri
 		}
 	}
 	if condition != running && meta.FindStatusCondition(next.Status.Conditions, running) != nil {
-		meta.SetStatusCondition(&next.Status.Conditions, metav1.Condition{Type: running, Status: metav1.ConditionFalse, Reason: reasons[condition],
+		meta.SetStatusCondition(&next.Status.Conditions, metav1.Condition{Type: running, Status: metav1.ConditionFalse,
+			Reason:             reasons[condition],
 			LastTransitionTime: metav1.NewTime(c.Now())})
 	}
-	meta.SetStatusCondition(&next.Status.Conditions, metav1.Condition{Type: condition, Status: metav1.ConditionTrue, Reason: reasons[condition],
+	meta.SetStatusCondition(&next.Status.Conditions, metav1.Condition{Type: condition, Status: metav1.ConditionTrue,
+		Reason:  reasons[condition],
 		Message: message, LastTransitionTime: metav1.NewTime(c.Now())})
 	return c.UpdateStatus(ctx, kinds.StorageVersionMigrations, next)
 }

@@ -25,7 +25,8 @@ const (
 
 // choose is pure: it finds the volume of a claim. One that waits for its first consumer gets from here only a volume that
 // is meant for it: the scheduler chooses among others.
-func choose(p *corev1.PersistentVolumeClaim, waits bool, get func(string) *corev1.PersistentVolume, all []*corev1.PersistentVolume) (*corev1.PersistentVolume, verdict) {
+func choose(p *corev1.PersistentVolumeClaim, waits bool, get func(string) *corev1.PersistentVolume,
+	all []*corev1.PersistentVolume) (*corev1.PersistentVolume, verdict) {
 	if p.Spec.VolumeName != "" {
 		v, bound := get(p.Spec.VolumeName), p.Annotations[completed] != ""
 		switch {
@@ -116,7 +117,8 @@ func classOf(v *corev1.PersistentVolume) string {
 
 // allows says whether the volume can be used in all the ways that the claim asks for.
 func allows(v *corev1.PersistentVolume, p *corev1.PersistentVolumeClaim) bool {
-	return !slices.ContainsFunc(p.Spec.AccessModes, func(m corev1.PersistentVolumeAccessMode) bool { return !slices.Contains(v.Spec.AccessModes, m) })
+	return !slices.ContainsFunc(p.Spec.AccessModes,
+		func(m corev1.PersistentVolumeAccessMode) bool { return !slices.Contains(v.Spec.AccessModes, m) })
 }
 
 // selects says whether the claim's selector takes the volume.

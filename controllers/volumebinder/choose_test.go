@@ -11,7 +11,8 @@ import (
 )
 
 func volume(name, size string, edit ...func(*corev1.PersistentVolume)) *corev1.PersistentVolume {
-	v := &corev1.PersistentVolume{ObjectMeta: metav1.ObjectMeta{Name: name}, Status: corev1.PersistentVolumeStatus{Phase: corev1.VolumeAvailable},
+	v := &corev1.PersistentVolume{ObjectMeta: metav1.ObjectMeta{Name: name},
+		Status: corev1.PersistentVolumeStatus{Phase: corev1.VolumeAvailable},
 		Spec: corev1.PersistentVolumeSpec{StorageClassName: "c", AccessModes: []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOnce},
 			Capacity: corev1.ResourceList{"storage": apiresource.MustParse(size)}}}
 	for _, e := range edit {
@@ -28,9 +29,10 @@ func claimed(ns, name string, uid types.UID) func(*corev1.PersistentVolume) {
 
 func claim(edit ...func(*corev1.PersistentVolumeClaim)) *corev1.PersistentVolumeClaim {
 	class := "c"
-	p := &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "p", UID: "u"}, Spec: corev1.PersistentVolumeClaimSpec{
-		StorageClassName: &class, AccessModes: []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOnce},
-		Resources: corev1.VolumeResourceRequirements{Requests: corev1.ResourceList{"storage": apiresource.MustParse("2Gi")}}}}
+	p := &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "p", UID: "u"},
+		Spec: corev1.PersistentVolumeClaimSpec{
+			StorageClassName: &class, AccessModes: []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOnce},
+			Resources: corev1.VolumeResourceRequirements{Requests: corev1.ResourceList{"storage": apiresource.MustParse("2Gi")}}}}
 	for _, e := range edit {
 		e(p)
 	}
@@ -54,15 +56,21 @@ func TestChoose(t *testing.T) {
 		v    verdict
 	}{
 		{"none", claim(), nil, "", missing},
-		{"the smallest that is large enough", claim(), []*corev1.PersistentVolume{volume("a", "5Gi"), volume("b", "1Gi"), volume("c", "3Gi")}, "c", bind},
-		{"one that is meant for it", claim(), []*corev1.PersistentVolume{volume("a", "2Gi"), volume("b", "9Gi", claimed("ns", "p", ""))}, "b", bind},
+		{"the smallest that is large enough", claim(), []*corev1.PersistentVolume{volume("a", "5Gi"), volume("b", "1Gi"),
+			volume("c", "3Gi")}, "c", bind},
+		{"one that is meant for it", claim(), []*corev1.PersistentVolume{volume("a", "2Gi"), volume("b", "9Gi", claimed("ns", "p", ""))},
+			"b", bind},
 		{"another's", claim(), []*corev1.PersistentVolume{volume("a", "2Gi", claimed("ns", "q", "x"))}, "", missing},
-		{"another class", claim(), []*corev1.PersistentVolume{volume("a", "2Gi", func(v *corev1.PersistentVolume) { v.Spec.StorageClassName = "" })}, "", missing},
-		{"released", claim(), []*corev1.PersistentVolume{volume("a", "2Gi", func(v *corev1.PersistentVolume) { v.Status.Phase = corev1.VolumeReleased })}, "", missing},
+		{"another class", claim(), []*corev1.PersistentVolume{volume("a", "2Gi",
+			func(v *corev1.PersistentVolume) { v.Spec.StorageClassName = "" })}, "", missing},
+		{"released", claim(), []*corev1.PersistentVolume{volume("a", "2Gi",
+			func(v *corev1.PersistentVolume) { v.Status.Phase = corev1.VolumeReleased })}, "", missing},
 		{"it names one", claim(named("a", false)), []*corev1.PersistentVolume{volume("a", "3Gi")}, "a", bind},
 		{"it names one that is too small", claim(named("a", false)), []*corev1.PersistentVolume{volume("a", "1Gi")}, "a", unfit},
-		{"it names one that is meant for it", claim(named("a", false)), []*corev1.PersistentVolume{volume("a", "1Gi", claimed("ns", "p", ""))}, "a", bind},
-		{"one that is meant for it, of another class", claim(), []*corev1.PersistentVolume{volume("a", "2Gi", claimed("ns", "p", ""), func(v *corev1.PersistentVolume) { v.Spec.StorageClassName = "" })}, "a", bind},
+		{"it names one that is meant for it", claim(named("a", false)),
+			[]*corev1.PersistentVolume{volume("a", "1Gi", claimed("ns", "p", ""))}, "a", bind},
+		{"one that is meant for it, of another class", claim(), []*corev1.PersistentVolume{volume("a", "2Gi", claimed("ns", "p", ""),
+			func(v *corev1.PersistentVolume) { v.Spec.StorageClassName = "" })}, "a", bind},
 		{"that allows less, though larger", claim(), []*corev1.PersistentVolume{volume("a", "2Gi", func(v *corev1.PersistentVolume) {
 			v.Spec.AccessModes = append(v.Spec.AccessModes, corev1.ReadOnlyMany)
 		}), volume("b", "5Gi")}, "b", bind},
@@ -97,7 +105,8 @@ func TestWaits(t *testing.T) {
 	if v, verdict := choose(claim(), true, none, []*corev1.PersistentVolume{volume("a", "2Gi")}); v != nil || verdict != missing {
 		t.Errorf("got %v, %d", v, verdict)
 	}
-	if v, verdict := choose(claim(), true, none, []*corev1.PersistentVolume{volume("a", "2Gi"), volume("b", "2Gi", claimed("ns", "p", "u"))}); verdict != bind || v.Name != "b" {
+	if v, verdict := choose(claim(), true, none, []*corev1.PersistentVolume{volume("a", "2Gi"),
+		volume("b", "2Gi", claimed("ns", "p", "u"))}); verdict != bind || v.Name != "b" {
 		t.Errorf("got %v, %d", v, verdict)
 	}
 }
@@ -121,8 +130,10 @@ func TestReclaim(t *testing.T) {
 	}{
 		{"kept", edit("Retain", "", "/x"), " "},
 		{"somebody else's to delete", edit("Delete", "x.example", ""), " "},
-		{"nobody's to delete", edit("Delete", "", ""), `VolumeFailedDelete error getting deleter volume plugin for volume "a": no deletable volume plugin matched`},
-		{"a directory", edit("Delete", "", "/data/a"), "VolumeFailedDelete host_path deleter only supports /tmp/.+ but received provided /data/a"},
+		{"nobody's to delete", edit("Delete", "", ""),
+			`VolumeFailedDelete error getting deleter volume plugin for volume "a": no deletable volume plugin matched`},
+		{"a directory", edit("Delete", "", "/data/a"),
+			"VolumeFailedDelete host_path deleter only supports /tmp/.+ but received provided /data/a"},
 		{"to be emptied", edit("Recycle", "", "/x"), "VolumeFailedRecycle No recycler plugin found for the volume!"},
 	} {
 		reason, text := reclaim(tt.v)
@@ -142,14 +153,16 @@ func TestPhase(t *testing.T) {
 	}{
 		{"free", volume("a", "1Gi"), nil, corev1.VolumeAvailable, false},
 		{"meant for one", volume("a", "1Gi", claimed("ns", "p", "")), claim(), corev1.VolumeAvailable, false},
-		{"bound", volume("a", "1Gi", claimed("ns", "p", "u")), claim(func(p *corev1.PersistentVolumeClaim) { p.Spec.VolumeName = "a" }), corev1.VolumeBound, false},
+		{"bound", volume("a", "1Gi", claimed("ns", "p", "u")), claim(func(p *corev1.PersistentVolumeClaim) { p.Spec.VolumeName = "a" }),
+			corev1.VolumeBound, false},
 		{"not yet", volume("a", "1Gi", claimed("ns", "p", "u")), claim(), corev1.VolumeAvailable, false},
 		{"its claim is gone", volume("a", "1Gi", claimed("ns", "p", "u")), nil, corev1.VolumeReleased, false},
 		{"its claim was made anew", volume("a", "1Gi", claimed("ns", "p", "old")), claim(), corev1.VolumeReleased, false},
 		{"its claim took another", volume("a", "1Gi", claimed("ns", "p", "u"), func(v *corev1.PersistentVolume) {
 			v.Annotations = map[string]string{byController: "yes"}
 		}), claim(func(p *corev1.PersistentVolumeClaim) { p.Spec.VolumeName = "b" }), corev1.VolumeAvailable, true},
-		{"its claim took another, and it was meant for it", volume("a", "1Gi", claimed("ns", "p", "u")), claim(func(p *corev1.PersistentVolumeClaim) { p.Spec.VolumeName = "b" }), corev1.VolumeAvailable, true},
+		{"its claim took another, and it was meant for it", volume("a", "1Gi", claimed("ns", "p", "u")),
+			claim(func(p *corev1.PersistentVolumeClaim) { p.Spec.VolumeName = "b" }), corev1.VolumeAvailable, true},
 	} {
 		if phase, unbind := phaseOf(tt.v, tt.claim); phase != tt.want || unbind != tt.unbind {
 			t.Errorf("%s: %s, unbind %t", tt.name, phase, unbind)

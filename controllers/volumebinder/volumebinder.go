@@ -39,9 +39,10 @@ const (
 
 // Claims is the loop over claims: wake on a claim, on volumes, and on classes.
 var Claims = &loop.Controller[*corev1.PersistentVolumeClaim]{
-	Name:      "volume-binder",
-	For:       kinds.PersistentVolumeClaims,
-	Wake:      []loop.Wake{{Kind: kinds.PersistentVolumes, Keys: hopeful}, {Kind: kinds.StorageClasses, Keys: classChanged}, {Kind: kinds.Pods, Keys: refused}},
+	Name: "volume-binder",
+	For:  kinds.PersistentVolumeClaims,
+	Wake: []loop.Wake{{Kind: kinds.PersistentVolumes, Keys: hopeful}, {Kind: kinds.StorageClasses, Keys: classChanged},
+		{Kind: kinds.Pods, Keys: refused}},
 	Writes:    []resource.Kind{kinds.PersistentVolumeClaims, kinds.PersistentVolumes},
 	Reconcile: reconcileClaim,
 }
@@ -57,7 +58,10 @@ var Volumes = &loop.Controller[*corev1.PersistentVolume]{
 
 func reconcileClaim(ctx context.Context, c *loop.Ctx, p *corev1.PersistentVolumeClaim) (time.Duration, error) {
 	class := resource.Get(c, kinds.StorageClasses, "", className(p))
-	v, verdict := choose(p, waits(class), func(name string) *corev1.PersistentVolume { return resource.Get(c, kinds.PersistentVolumes, "", name) },
+	v, verdict := choose(p, waits(class), func(name string) *corev1.PersistentVolume {
+		return resource.Get(c, kinds.PersistentVolumes,
+			"", name)
+	},
 		resource.List(c, kinds.PersistentVolumes, "")) // observe, decide
 	if verdict == missing && p.Spec.StorageClassName == nil && p.Annotations[corev1.BetaStorageClassAnnotation] == "" {
 		if name := newestDefault(resource.List(c, kinds.StorageClasses, "")); name != "" {
@@ -71,18 +75,22 @@ func reconcileClaim(ctx context.Context, c *loop.Ctx, p *corev1.PersistentVolume
 		return 0, join(ctx, c, p, v)
 	case lost:
 		if p.Status.Phase != corev1.ClaimLost {
-			c.Event(kinds.PersistentVolumeClaims, p, corev1.EventTypeWarning, "ClaimLost", "Bound claim has lost its PersistentVolume. Data on the volume is lost!")
+			c.Event(kinds.PersistentVolumeClaims, p, corev1.EventTypeWarning, "ClaimLost",
+				"Bound claim has lost its PersistentVolume. Data on the volume is lost!")
 		}
 		return 0, setPhase(ctx, c, p, withoutVolume(p.Status))
 	case misbound:
 		if p.Status.Phase != corev1.ClaimLost {
-			c.Event(kinds.PersistentVolumeClaims, p, corev1.EventTypeWarning, "ClaimMisbound", "Two claims are bound to the same volume, this one is bound incorrectly")
+			c.Event(kinds.PersistentVolumeClaims, p, corev1.EventTypeWarning, "ClaimMisbound",
+				"Two claims are bound to the same volume, this one is bound incorrectly")
 		}
 		return 0, setPhase(ctx, c, p, withoutVolume(p.Status))
 	case unfit:
-		c.Event(kinds.PersistentVolumeClaims, p, corev1.EventTypeWarning, "VolumeMismatch", "Cannot bind to requested volume %q: %s", v.Name, mismatch(v, p))
+		c.Event(kinds.PersistentVolumeClaims, p, corev1.EventTypeWarning, "VolumeMismatch", "Cannot bind to requested volume %q: %s",
+			v.Name, mismatch(v, p))
 	case taken:
-		c.Event(kinds.PersistentVolumeClaims, p, corev1.EventTypeWarning, "FailedBinding", "volume %q already bound to a different claim.", p.Spec.VolumeName)
+		c.Event(kinds.PersistentVolumeClaims, p, corev1.EventTypeWarning, "FailedBinding",
+			"volume %q already bound to a different claim.", p.Spec.VolumeName)
 	case wait:
 	case missing:
 		if p.DeletionTimestamp == nil {
@@ -155,8 +163,9 @@ func provide(ctx context.Context, c *loop.Ctx, p *corev1.PersistentVolumeClaim, 
 	case strings.HasPrefix(class.Provisioner, inTree):
 		return tell(corev1.EventTypeWarning, "ProvisioningFailed", "no volume plugin matched name: "+class.Provisioner)
 	}
-	c.Event(kinds.PersistentVolumeClaims, p, corev1.EventTypeNormal, "ExternalProvisioning", "Waiting for a volume to be created either by the external provisioner '%s' "+
-		"or manually by the system administrator. If volume creation is delayed, please verify that the provisioner is running and correctly registered.", class.Provisioner)
+	c.Event(kinds.PersistentVolumeClaims, p, corev1.EventTypeNormal, "ExternalProvisioning",
+		"Waiting for a volume to be created either by the external provisioner '%s' "+
+			"or manually by the system administrator. If volume creation is delayed, please verify that the provisioner is running and correctly registered.", class.Provisioner)
 	if p.Annotations[provisioner] == class.Provisioner {
 		return nil
 	}

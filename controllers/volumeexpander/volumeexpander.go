@@ -28,7 +28,8 @@ var Controller = &loop.Controller[*corev1.PersistentVolumeClaim]{
 		if v == nil || v.Spec.ClaimRef == nil || v.Spec.ClaimRef.UID != p.UID {
 			return 0, fmt.Errorf("persistent Volume is not bound to PVC being updated : %s/%s", p.Namespace, p.Name)
 		}
-		c.Event(kinds.PersistentVolumeClaims, p, corev1.EventTypeNormal, "ExternalExpanding", "waiting for an external controller to expand this PVC")
+		c.Event(kinds.PersistentVolumeClaims, p, corev1.EventTypeNormal, "ExternalExpanding",
+			"waiting for an external controller to expand this PVC")
 		return 0, nil
 	},
 }

@@ -51,7 +51,8 @@ func TestSees(t *testing.T) {
 		if !strings.Contains(text, "the sea: not within 1s") || !strings.Contains(text, "sand") || time.Since(began) > time.Second+2*lastPause {
 			t.Errorf("after %s: %q", time.Since(began), text)
 		}
-		if text := said(t.Context(), func(t testing.TB) { True(t, "no", func() bool { return false }) }); !strings.Contains(text, "not within 1m0s") {
+		if text := said(t.Context(), func(t testing.TB) { True(t, "no", func() bool { return false }) }); !strings.Contains(text,
+			"not within 1m0s") {
 			t.Errorf("%q", text)
 		}
 		ctx, cancel := context.WithCancel(t.Context())

@@ -295,7 +295,8 @@ func TestInTheClear(t *testing.T) {
 	done := make(chan struct{})
 	go func() { defer close(done); _ = srv.Serve(l) }()
 	t.Cleanup(func() { srv.Close(); s.Close(); <-done })
-	known := &http2.Transport{AllowHTTP: true, DialTLSContext: func(ctx context.Context, network, addr string, _ *tls.Config) (net.Conn, error) {
+	known := &http2.Transport{AllowHTTP: true, DialTLSContext: func(ctx context.Context, network, addr string,
+		_ *tls.Config) (net.Conn, error) {
 		return new(net.Dialer).DialContext(ctx, network, addr)
 	}}
 	defer known.CloseIdleConnections()

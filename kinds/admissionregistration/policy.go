@@ -29,8 +29,10 @@ var ValidatingAdmissionPolicies = &resource.Def[*admissionregistrationv1.Validat
 		return validatingSpec(p.Name, &p.Spec, field.NewPath("spec"))
 	})),
 	Columns: []resource.Column[*admissionregistrationv1.ValidatingAdmissionPolicy]{
-		resource.Col("Validations", "integer", func(p *admissionregistrationv1.ValidatingAdmissionPolicy) any { return int64(len(p.Spec.Validations)) }),
-		resource.Col("ParamKind", "string", func(p *admissionregistrationv1.ValidatingAdmissionPolicy) any { return paramKindText(p.Spec.ParamKind) }),
+		resource.Col("Validations", "integer",
+			func(p *admissionregistrationv1.ValidatingAdmissionPolicy) any { return int64(len(p.Spec.Validations)) }),
+		resource.Col("ParamKind", "string",
+			func(p *admissionregistrationv1.ValidatingAdmissionPolicy) any { return paramKindText(p.Spec.ParamKind) }),
 		resource.Age[*admissionregistrationv1.ValidatingAdmissionPolicy](),
 	},
 }
@@ -50,8 +52,10 @@ var MutatingAdmissionPolicies = &resource.Def[*admissionregistrationv1.MutatingA
 		return mutatingSpec(&p.Spec, field.NewPath("spec"))
 	}),
 	Columns: []resource.Column[*admissionregistrationv1.MutatingAdmissionPolicy]{
-		resource.Col("Mutations", "integer", func(p *admissionregistrationv1.MutatingAdmissionPolicy) any { return int64(len(p.Spec.Mutations)) }),
-		resource.Col("ParamKind", "string", func(p *admissionregistrationv1.MutatingAdmissionPolicy) any { return paramKindText(p.Spec.ParamKind) }),
+		resource.Col("Mutations", "integer",
+			func(p *admissionregistrationv1.MutatingAdmissionPolicy) any { return int64(len(p.Spec.Mutations)) }),
+		resource.Col("ParamKind", "string",
+			func(p *admissionregistrationv1.MutatingAdmissionPolicy) any { return paramKindText(p.Spec.ParamKind) }),
 		resource.Age[*admissionregistrationv1.MutatingAdmissionPolicy](),
 	},
 }

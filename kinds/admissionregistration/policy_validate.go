@@ -62,7 +62,8 @@ func mutatingSpec(s *admissionregistrationv1.MutatingAdmissionPolicySpec, spec *
 }
 
 // policyStart checks what both kinds of policies begin with.
-func policyStart(failure *admissionregistrationv1.FailurePolicyType, kind *admissionregistrationv1.ParamKind, match *admissionregistrationv1.MatchResources, spec *field.Path) (errs field.ErrorList) {
+func policyStart(failure *admissionregistrationv1.FailurePolicyType, kind *admissionregistrationv1.ParamKind,
+	match *admissionregistrationv1.MatchResources, spec *field.Path) (errs field.ErrorList) {
 	if failure == nil {
 		errs = append(errs, field.Required(spec.Child("failurePolicy"), ""))
 	}
@@ -102,7 +103,8 @@ func matchResources(m *admissionregistrationv1.MatchResources, path *field.Path)
 	if m.MatchPolicy == nil {
 		errs = append(errs, field.Required(path.Child("matchPolicy"), ""))
 	}
-	errs = append(errs, rule.AmongPtr(m.MatchPolicy, path.Child("matchPolicy"), admissionregistrationv1.Exact, admissionregistrationv1.Equivalent)...)
+	errs = append(errs, rule.AmongPtr(m.MatchPolicy, path.Child("matchPolicy"), admissionregistrationv1.Exact,
+		admissionregistrationv1.Equivalent)...)
 	if m.NamespaceSelector == nil {
 		errs = append(errs, field.Required(path.Child("namespaceSelector"), ""))
 	}
@@ -237,7 +239,8 @@ func mutation(c *compiler, m admissionregistrationv1.Mutation, path *field.Path)
 		}
 		errs = append(errs, c.expression(m.JSONPatch.Expression, patch.Child("expression"), wantPatch)...)
 	default:
-		errs = append(errs, rule.Among(m.PatchType, path.Child("patchType"), admissionregistrationv1.PatchTypeApplyConfiguration, admissionregistrationv1.PatchTypeJSONPatch)...)
+		errs = append(errs, rule.Among(m.PatchType, path.Child("patchType"), admissionregistrationv1.PatchTypeApplyConfiguration,
+			admissionregistrationv1.PatchTypeJSONPatch)...)
 	}
 	return errs
 }
@@ -249,13 +252,15 @@ func mutable(m *admissionregistrationv1.MatchResources, path *field.Path) (errs 
 	}
 	for _, r := range m.ResourceRules {
 		for _, o := range r.Operations {
-			errs = append(errs, rule.Among(o, path.Child("resourceRules", "operations"), admissionregistrationv1.OperationAll, admissionregistrationv1.Create, admissionregistrationv1.Update, admissionregistrationv1.Connect)...)
+			errs = append(errs, rule.Among(o, path.Child("resourceRules", "operations"), admissionregistrationv1.OperationAll,
+				admissionregistrationv1.Create, admissionregistrationv1.Update, admissionregistrationv1.Connect)...)
 		}
 	}
 	return errs
 }
 
-func binding(policy string, r *admissionregistrationv1.ParamRef, m *admissionregistrationv1.MatchResources, spec *field.Path) (errs field.ErrorList) {
+func binding(policy string, r *admissionregistrationv1.ParamRef, m *admissionregistrationv1.MatchResources,
+	spec *field.Path) (errs field.ErrorList) {
 	errs = append(errs, rule.NeededFormat(policy, spec.Child("policyName"), rule.Subdomain)...)
 	if r != nil {
 		errs = append(errs, paramRef(r, spec.Child("paramRef"))...)
@@ -282,7 +287,8 @@ func paramRef(r *admissionregistrationv1.ParamRef, path *field.Path) (errs field
 	if r.ParameterNotFoundAction == nil || *r.ParameterNotFoundAction == "" {
 		return append(errs, field.Required(path.Child("parameterNotFoundAction"), ""))
 	}
-	return append(errs, rule.Among(*r.ParameterNotFoundAction, path.Child("parameterNotFoundAction"), admissionregistrationv1.AllowAction, admissionregistrationv1.DenyAction)...)
+	return append(errs, rule.Among(*r.ParameterNotFoundAction, path.Child("parameterNotFoundAction"),
+		admissionregistrationv1.AllowAction, admissionregistrationv1.DenyAction)...)
 }
 
 func actions(list []admissionregistrationv1.ValidationAction, path *field.Path) (errs field.ErrorList) {
@@ -290,11 +296,13 @@ func actions(list []admissionregistrationv1.ValidationAction, path *field.Path) 
 		return field.ErrorList{field.Required(path, "at least one validation action is required")}
 	}
 	for i, a := range list {
-		errs = append(errs, rule.Among(a, path.Index(i), admissionregistrationv1.Deny, admissionregistrationv1.Warn, admissionregistrationv1.Audit)...)
+		errs = append(errs, rule.Among(a, path.Index(i), admissionregistrationv1.Deny, admissionregistrationv1.Warn,
+			admissionregistrationv1.Audit)...)
 	}
 	errs = append(errs, rule.Duplicates(list, path.Index)...)
 	if slices.Contains(list, admissionregistrationv1.Deny) && slices.Contains(list, admissionregistrationv1.Warn) {
-		errs = append(errs, field.Invalid(path, list, "must not contain both Deny and Warn (repeating the same validation failure information in the API response and headers serves no purpose)"))
+		errs = append(errs, field.Invalid(path, list,
+			"must not contain both Deny and Warn (repeating the same validation failure information in the API response and headers serves no purpose)"))
 	}
 	return errs
 }

@@ -12,7 +12,8 @@ import (
 // staticSuffix ends the names of what only manifests of the API server may declare.
 const staticSuffix = ".static.k8s.io"
 
-const reservedText = `names ending with "` + staticSuffix + `" are reserved for static manifest-based configurations and cannot be managed via the API`
+const reservedText = `names ending with "` + staticSuffix +
+	`" are reserved for static manifest-based configurations and cannot be managed via the API`
 
 // reserving adds to check that no new object may have such a name. Before there were such manifests it was only warned of,
 // as still when the object changes.

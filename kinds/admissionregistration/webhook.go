@@ -32,7 +32,8 @@ var ValidatingWebhookConfigurations = &resource.Def[*admissionregistrationv1.Val
 	},
 	Gated: reserving(func(c, old *admissionregistrationv1.ValidatingWebhookConfiguration) (errs field.ErrorList) {
 		var names []string
-		unknown := old != nil && slices.ContainsFunc(old.Webhooks, func(w admissionregistrationv1.ValidatingWebhook) bool { return !known(w.AdmissionReviewVersions) })
+		unknown := old != nil && slices.ContainsFunc(old.Webhooks,
+			func(w admissionregistrationv1.ValidatingWebhook) bool { return !known(w.AdmissionReviewVersions) })
 		for i, w := range c.Webhooks {
 			names = append(names, w.Name)
 			errs = append(errs, checkHook(w, unknown, field.NewPath("webhooks").Index(i))...)
@@ -45,7 +46,8 @@ var ValidatingWebhookConfigurations = &resource.Def[*admissionregistrationv1.Val
 		}
 	},
 	Columns: []resource.Column[*admissionregistrationv1.ValidatingWebhookConfiguration]{
-		resource.Col("Webhooks", "integer", func(c *admissionregistrationv1.ValidatingWebhookConfiguration) any { return int64(len(c.Webhooks)) }),
+		resource.Col("Webhooks", "integer",
+			func(c *admissionregistrationv1.ValidatingWebhookConfiguration) any { return int64(len(c.Webhooks)) }),
 		resource.Age[*admissionregistrationv1.ValidatingWebhookConfiguration](),
 	},
 }
@@ -64,7 +66,8 @@ var MutatingWebhookConfigurations = &resource.Def[*admissionregistrationv1.Mutat
 	},
 	Gated: reserving(func(c, old *admissionregistrationv1.MutatingWebhookConfiguration) (errs field.ErrorList) {
 		var names []string
-		unknown := old != nil && slices.ContainsFunc(old.Webhooks, func(w admissionregistrationv1.MutatingWebhook) bool { return !known(w.AdmissionReviewVersions) })
+		unknown := old != nil && slices.ContainsFunc(old.Webhooks,
+			func(w admissionregistrationv1.MutatingWebhook) bool { return !known(w.AdmissionReviewVersions) })
 		for i, w := range c.Webhooks {
 			at := field.NewPath("webhooks").Index(i)
 			names = append(names, w.Name)
@@ -101,8 +104,9 @@ func sameNames(names []string) (errs field.ErrorList) {
 
 // asValidating returns what both kinds of webhooks have in common.
 func asValidating(w admissionregistrationv1.MutatingWebhook) admissionregistrationv1.ValidatingWebhook {
-	return admissionregistrationv1.ValidatingWebhook{Name: w.Name, ClientConfig: w.ClientConfig, Rules: w.Rules, FailurePolicy: w.FailurePolicy,
-		MatchPolicy: w.MatchPolicy, NamespaceSelector: w.NamespaceSelector, ObjectSelector: w.ObjectSelector,
+	return admissionregistrationv1.ValidatingWebhook{Name: w.Name, ClientConfig: w.ClientConfig, Rules: w.Rules,
+		FailurePolicy: w.FailurePolicy,
+		MatchPolicy:   w.MatchPolicy, NamespaceSelector: w.NamespaceSelector, ObjectSelector: w.ObjectSelector,
 		SideEffects: w.SideEffects, TimeoutSeconds: w.TimeoutSeconds, AdmissionReviewVersions: w.AdmissionReviewVersions,
 		MatchConditions: w.MatchConditions}
 }

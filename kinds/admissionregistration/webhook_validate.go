@@ -19,7 +19,8 @@ func checkHook(w admissionregistrationv1.ValidatingWebhook, unknown bool, path *
 	if w.SideEffects == nil {
 		add(field.ErrorList{field.Required(path.Child("sideEffects"), "must specify one of None, NoneOnDryRun")})
 	}
-	add(rule.AmongPtr(w.SideEffects, path.Child("sideEffects"), admissionregistrationv1.SideEffectClassNone, admissionregistrationv1.SideEffectClassNoneOnDryRun))
+	add(rule.AmongPtr(w.SideEffects, path.Child("sideEffects"), admissionregistrationv1.SideEffectClassNone,
+		admissionregistrationv1.SideEffectClassNoneOnDryRun))
 	add(rule.AmongPtr(w.FailurePolicy, path.Child("failurePolicy"), admissionregistrationv1.Fail, admissionregistrationv1.Ignore))
 	add(rule.AmongPtr(w.MatchPolicy, path.Child("matchPolicy"), admissionregistrationv1.Exact, admissionregistrationv1.Equivalent))
 	if w.TimeoutSeconds != nil && (*w.TimeoutSeconds > 30 || *w.TimeoutSeconds < 1) {
@@ -76,12 +77,14 @@ func ruleWithOperations(r admissionregistrationv1.RuleWithOperations, path *fiel
 		errs = append(errs, field.Invalid(ops, r.Operations, "if '*' is present, must not specify other operations"))
 	}
 	for i, o := range r.Operations {
-		errs = append(errs, rule.Among(o, ops.Index(i), admissionregistrationv1.OperationAll, admissionregistrationv1.Create, admissionregistrationv1.Update, admissionregistrationv1.Delete, admissionregistrationv1.Connect)...)
+		errs = append(errs, rule.Among(o, ops.Index(i), admissionregistrationv1.OperationAll, admissionregistrationv1.Create,
+			admissionregistrationv1.Update, admissionregistrationv1.Delete, admissionregistrationv1.Connect)...)
 	}
 	errs = append(errs, wildcards(r.APIGroups, path.Child("apiGroups"), false)...)
 	errs = append(errs, wildcards(r.APIVersions, path.Child("apiVersions"), true)...)
 	errs = append(errs, resources(r.Resources, path.Child("resources"))...)
-	return append(errs, rule.AmongPtr(r.Scope, path.Child("scope"), admissionregistrationv1.ClusterScope, admissionregistrationv1.NamespacedScope, admissionregistrationv1.AllScopes)...)
+	return append(errs, rule.AmongPtr(r.Scope, path.Child("scope"), admissionregistrationv1.ClusterScope,
+		admissionregistrationv1.NamespacedScope, admissionregistrationv1.AllScopes)...)
 }
 
 // wildcards checks a list in which * stands alone.

@@ -113,7 +113,8 @@ func (w *walk) judge(r celCheck, s *props, i int, path *field.Path, at schemaPos
 	}
 	switch {
 	case r.UsesOldSelf && at.noOlder != nil:
-		errs = append(errs, field.Invalid(text, v.Rule, fmt.Sprintf("oldSelf cannot be used on the uncorrelatable portion of the schema within %v", at.noOlder)))
+		errs = append(errs, field.Invalid(text, v.Rule,
+			fmt.Sprintf("oldSelf cannot be used on the uncorrelatable portion of the schema within %v", at.noOlder)))
 	case !r.UsesOldSelf && v.OptionalOldSelf != nil:
 		errs = append(errs, field.Invalid(path.Child("optionalOldSelf"), *v.OptionalOldSelf, "may not be set if oldSelf is not used in rule"))
 	}
@@ -162,7 +163,8 @@ func (b *celCost) total(path *field.Path) (errs field.ErrorList) {
 	for _, e := range b.dear[:min(len(b.dear), maxBlamed)] {
 		errs = append(errs, field.Forbidden(e.path, "contributed to estimated rule cost total exceeding cost limit for entire OpenAPIv3 schema"))
 	}
-	return append(errs, field.Forbidden(path, tooDear("x-kubernetes-validations estimated rule cost total for entire OpenAPIv3 schema", b.sum, maxTotalCost)))
+	return append(errs, field.Forbidden(path, tooDear("x-kubernetes-validations estimated rule cost total for entire OpenAPIv3 schema",
+		b.sum, maxTotalCost)))
 }
 
 // product multiplies without running over.

@@ -21,8 +21,9 @@ func TestColumns(t *testing.T) {
 	c := &apiextensionsv1.CustomResourceDefinition{
 		ObjectMeta: metav1.ObjectMeta{Name: "ws.a.example", CreationTimestamp: metav1.Date(2024, 1, 2, 3, 4, 5, 0, time.UTC)},
 		Spec: apiextensionsv1.CustomResourceDefinitionSpec{Group: "a.example", Scope: apiextensionsv1.NamespaceScoped,
-			Names:    apiextensionsv1.CustomResourceDefinitionNames{Kind: "W", ShortNames: []string{"x", "z"}},
-			Versions: []apiextensionsv1.CustomResourceDefinitionVersion{{Name: "v2", Served: true, Storage: true}, {Name: "v1", Served: true}, {Name: "v0"}}},
+			Names: apiextensionsv1.CustomResourceDefinitionNames{Kind: "W", ShortNames: []string{"x", "z"}},
+			Versions: []apiextensionsv1.CustomResourceDefinitionVersion{{Name: "v2", Served: true, Storage: true},
+				{Name: "v1", Served: true}, {Name: "v0"}}},
 		Status: apiextensionsv1.CustomResourceDefinitionStatus{Conditions: []apiextensionsv1.CustomResourceDefinitionCondition{{Type: apiextensionsv1.Established, Status: apiextensionsv1.ConditionTrue}}},
 	}
 	for _, tc := range []struct {

@@ -19,7 +19,8 @@ func largeDefinition(tb testing.TB) crd {
 			`"count":{"type":"integer","format":"int32","minimum":0}}}`, i, i))
 	}
 	c := &apiextensionsv1.CustomResourceDefinition{}
-	if _, err := codec.UnmarshalJSON(fmt.Appendf(nil, `{"apiVersion":"apiextensions.k8s.io/v1","kind":"CustomResourceDefinition","metadata":{"name":"ds.d.example"},"spec":{"group":"d.example",
+	if _, err := codec.UnmarshalJSON(fmt.Appendf(nil,
+		`{"apiVersion":"apiextensions.k8s.io/v1","kind":"CustomResourceDefinition","metadata":{"name":"ds.d.example"},"spec":{"group":"d.example",
 "scope":"Namespaced","names":{"plural":"ds","singular":"d","kind":"D","listKind":"DList"},"versions":[{"name":"v1","served":true,"storage":true,"subresources":{"status":{}},
 "schema":{"openAPIV3Schema":{"type":"object","properties":{"spec":{"type":"object","x-kubernetes-validations":[{"rule":"self.least <= self.most"}],
 "properties":{"least":{"type":"integer","default":1},"most":{"type":"integer","default":10}}},"more":{"type":"object","properties":{%s}}}}}}]}}`,

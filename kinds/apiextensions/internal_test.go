@@ -22,12 +22,15 @@ patternProperties: {x: {type: string}}, definitions: {z: {type: object, properti
 func TestInternal(t *testing.T) {
 	for name, list := range map[string][]string{
 		"none": {}, "one": {mixed}, "alike": {mixed, mixed}, "unlike": {mixed, plain}, "missing": {mixed, ""}, "all missing": {"", ""},
-		"alike when read": {`{default: {a: 1, b: 2}}`, `{default: {b: 2, a: 1}}`}, "no properties": {`{properties: {}}`}, "no items": {`{items: []}`},
+		"alike when read": {`{default: {a: 1, b: 2}}`, `{default: {b: 2, a: 1}}`}, "no properties": {`{properties: {}}`},
+		"no items": {`{items: []}`},
 	} {
 		t.Run(name, func(t *testing.T) {
-			c := &apiextensionsv1.CustomResourceDefinition{Spec: apiextensionsv1.CustomResourceDefinitionSpec{Group: "g", Names: apiextensionsv1.CustomResourceDefinitionNames{Kind: "K"}}}
+			c := &apiextensionsv1.CustomResourceDefinition{Spec: apiextensionsv1.CustomResourceDefinitionSpec{Group: "g",
+				Names: apiextensionsv1.CustomResourceDefinitionNames{Kind: "K"}}}
 			for i, text := range list {
-				v := apiextensionsv1.CustomResourceDefinitionVersion{Name: fmt.Sprint("v", i), Served: true, Subresources: &apiextensionsv1.CustomResourceSubresources{}}
+				v := apiextensionsv1.CustomResourceDefinitionVersion{Name: fmt.Sprint("v", i), Served: true,
+					Subresources: &apiextensionsv1.CustomResourceSubresources{}}
 				if text != "" {
 					v.Schema = &apiextensionsv1.CustomResourceValidation{OpenAPIV3Schema: &apiextensionsv1.JSONSchemaProps{}}
 					if err := yaml.Unmarshal([]byte(text), v.Schema.OpenAPIV3Schema); err != nil {
@@ -37,7 +40,8 @@ func TestInternal(t *testing.T) {
 				c.Spec.Versions = append(c.Spec.Versions, v)
 			}
 			before, want := c.DeepCopy(), &apiextensions.CustomResourceDefinition{}
-			if err := apiextensionsv1.Convert_v1_CustomResourceDefinition_To_apiextensions_CustomResourceDefinition(c.DeepCopy(), want, nil); err != nil {
+			if err := apiextensionsv1.Convert_v1_CustomResourceDefinition_To_apiextensions_CustomResourceDefinition(c.DeepCopy(), want,
+				nil); err != nil {
 				t.Fatal(err)
 			}
 			got, err := internal(c)

@@ -31,7 +31,8 @@ func sealedOf(t *testing.T, schemas ...string) *Sealed {
 	c.SetGroupVersionKind(CustomResourceDefinitions.GVK)
 	c.Name, c.Annotations = "as.x.example", map[string]string{"said": `{"schema":{}}`}
 	for i, text := range schemas {
-		v := apiextensionsv1.CustomResourceDefinitionVersion{Name: fmt.Sprint("v", i), Served: true, Subresources: &apiextensionsv1.CustomResourceSubresources{Status: &apiextensionsv1.CustomResourceSubresourceStatus{}}}
+		v := apiextensionsv1.CustomResourceDefinitionVersion{Name: fmt.Sprint("v", i), Served: true,
+			Subresources: &apiextensionsv1.CustomResourceSubresources{Status: &apiextensionsv1.CustomResourceSubresourceStatus{}}}
 		if text != "" {
 			v.Schema = &apiextensionsv1.CustomResourceValidation{}
 			if err := yaml.Unmarshal([]byte(`{"openAPIV3Schema": `+text+`}`), v.Schema); err != nil {
@@ -77,12 +78,14 @@ func TestMakeJSON(t *testing.T) {
 	}
 }
 
-var mixedItems = strings.NewReplacer("f: {items: [{type: string}, {type: object, properties: {g: {}}}]}", "f: {items: {items: {type: string}}}", "p: [q], ", "").Replace(mixed)
+var mixedItems = strings.NewReplacer("f: {items: [{type: string}, {type: object, properties: {g: {}}}]}",
+	"f: {items: {items: {type: string}}}", "p: [q], ", "").Replace(mixed)
 
 // strangely is stored with the fields of a schema in another order.
 func strangely(t *testing.T) *Sealed {
 	s := sealedOf(t, "{type: a, format: b}")
-	if s.stored = bytes.Replace(s.stored, []byte("\x2a\x01a\x32\x01b"), []byte("\x32\x01b\x2a\x01a"), 1); s.read().Spec.Versions[0].Schema.OpenAPIV3Schema.Type != "a" {
+	if s.stored = bytes.Replace(s.stored, []byte("\x2a\x01a\x32\x01b"), []byte("\x32\x01b\x2a\x01a"),
+		1); s.read().Spec.Versions[0].Schema.OpenAPIV3Schema.Type != "a" {
 		t.Fatal("it can't be read")
 	}
 	return s

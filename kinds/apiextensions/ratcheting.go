@@ -142,7 +142,8 @@ var hasDefaults = anywhere(func(s props) bool { return s.Default != nil })
 
 // hasExtensions says that a schema uses what only structural ones may.
 var hasExtensions = anywhere(func(s props) bool {
-	return s.XEmbeddedResource || s.XPreserveUnknownFields != nil || s.XIntOrString || len(s.XListMapKeys) > 0 || s.XListType != nil || len(s.XValidations) > 0
+	return s.XEmbeddedResource || s.XPreserveUnknownFields != nil || s.XIntOrString || len(s.XListMapKeys) > 0 || s.XListType != nil ||
+		len(s.XValidations) > 0
 })
 
 func strangeType(s *props) bool { return s.Type != "" && !slices.Contains(schemaTypes, s.Type) }
@@ -202,7 +203,8 @@ func keyRules(s *props, path *field.Path) (errs field.ErrorList) {
 				"this property is in x-kubernetes-list-map-keys, so it must have a default or be a required property"))
 		}
 		if p.Nullable {
-			errs = append(errs, field.Forbidden(at.Child("properties").Key(k).Child("nullable"), "this property is in x-kubernetes-list-map-keys, so it cannot be nullable"))
+			errs = append(errs, field.Forbidden(at.Child("properties").Key(k).Child("nullable"),
+				"this property is in x-kubernetes-list-map-keys, so it cannot be nullable"))
 		}
 	}
 	return errs

@@ -67,8 +67,10 @@ func structured(s *props, l ratcheting, path *field.Path) (*structural.Structura
 }
 
 // rootNames are the fields allowed at the root of a schema when status is a subresource, as its schema is used alone then.
-var rootNames = []string{"Description", "Type", "Format", "Title", "Maximum", "ExclusiveMaximum", "Minimum", "ExclusiveMinimum", "MaxLength", "MinLength",
-	"Pattern", "MaxItems", "MinItems", "UniqueItems", "MultipleOf", "Required", "Items", "Properties", "ExternalDocs", "Example", "XPreserveUnknownFields", "XValidations"}
+var rootNames = []string{"Description", "Type", "Format", "Title", "Maximum", "ExclusiveMaximum", "Minimum", "ExclusiveMinimum",
+	"MaxLength", "MinLength",
+	"Pattern", "MaxItems", "MinItems", "UniqueItems", "MultipleOf", "Required", "Items", "Properties", "ExternalDocs", "Example",
+	"XPreserveUnknownFields", "XValidations"}
 
 func rootFields(s *props, path *field.Path) field.ErrorList {
 	v := reflect.ValueOf(s).Elem()
@@ -76,9 +78,11 @@ func rootFields(s *props, path *field.Path) field.ErrorList {
 		switch name := v.Type().Field(i).Name; {
 		case v.Field(i).IsZero():
 		case name == "Type" && s.Type != "object":
-			return field.ErrorList{field.Invalid(path.Child("type"), s.Type, `only "object" is allowed as the type at the root of the schema if the status subresource is enabled`)}
+			return field.ErrorList{field.Invalid(path.Child("type"), s.Type,
+				`only "object" is allowed as the type at the root of the schema if the status subresource is enabled`)}
 		case !slices.Contains(rootNames, name):
-			return field.ErrorList{field.Invalid(path, *s, fmt.Sprintf("only %v fields are allowed at the root of the schema if the status subresource is enabled", rootNames))}
+			return field.ErrorList{field.Invalid(path, *s,
+				fmt.Sprintf("only %v fields are allowed at the root of the schema if the status subresource is enabled", rootNames))}
 		}
 	}
 	return nil

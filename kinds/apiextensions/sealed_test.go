@@ -14,8 +14,10 @@ import (
 
 // A definition comes out of memory as it went in, and shows all but its schemas without being read.
 func TestSealed(t *testing.T) {
-	c := &apiextensionsv1.CustomResourceDefinition{Spec: apiextensionsv1.CustomResourceDefinitionSpec{Group: "x.example", Versions: []apiextensionsv1.CustomResourceDefinitionVersion{
-		{Name: "v1", Schema: &apiextensionsv1.CustomResourceValidation{OpenAPIV3Schema: &apiextensionsv1.JSONSchemaProps{Type: "object", Default: &apiextensionsv1.JSON{Raw: []byte(`{"a":1}`)}}}}, {Name: "v2"}}}}
+	c := &apiextensionsv1.CustomResourceDefinition{Spec: apiextensionsv1.CustomResourceDefinitionSpec{Group: "x.example",
+		Versions: []apiextensionsv1.CustomResourceDefinitionVersion{
+			{Name: "v1", Schema: &apiextensionsv1.CustomResourceValidation{OpenAPIV3Schema: &apiextensionsv1.JSONSchemaProps{Type: "object",
+				Default: &apiextensionsv1.JSON{Raw: []byte(`{"a":1}`)}}}}, {Name: "v2"}}}}
 	c.Name, c.Labels = "as.x.example", map[string]string{"a": "b"}
 	c.SetGroupVersionKind(CustomResourceDefinitions.GVK)
 	want := c.DeepCopy()
@@ -27,7 +29,8 @@ func TestSealed(t *testing.T) {
 		}
 	}
 	out := resource.Outline[crd](sealed)
-	if v := out.Spec.Versions; v[0].Schema == nil || v[0].Schema.OpenAPIV3Schema != nil || v[1].Schema != nil || out.ResourceVersion != "7" || out.Labels["a"] != "b" {
+	if v := out.Spec.Versions; v[0].Schema == nil || v[0].Schema.OpenAPIV3Schema != nil || v[1].Schema != nil ||
+		out.ResourceVersion != "7" || out.Labels["a"] != "b" {
 		t.Errorf("outline: %v", out)
 	}
 	later := sealed.(*Sealed).Stamped(9)

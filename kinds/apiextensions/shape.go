@@ -259,13 +259,15 @@ func mapRules(s *props, path *field.Path) (errs field.ErrorList) {
 	case s.Items.Schema == nil:
 		return append(errs, field.Invalid(items, s.Items, "must only have a single schema if x-kubernetes-list-type is map"))
 	case s.Items.Schema.Type != "object":
-		return append(errs, field.Invalid(items.Child("type"), s.Items.Schema.Type, "must be object if parent array's x-kubernetes-list-type is map"))
+		return append(errs, field.Invalid(items.Child("type"), s.Items.Schema.Type,
+			"must be object if parent array's x-kubernetes-list-type is map"))
 	}
 	for i, k := range s.XListMapKeys {
 		if p, ok := s.Items.Schema.Properties[k]; !ok {
 			errs = append(errs, field.Invalid(keys, s.XListMapKeys, "entries must all be names of item properties"))
 		} else if p.Type == "array" || p.Type == "object" {
-			errs = append(errs, field.Invalid(items.Child("properties").Key(k).Child("type"), s.Items.Schema.Type, "must be a scalar type if parent array's x-kubernetes-list-type is map"))
+			errs = append(errs, field.Invalid(items.Child("properties").Key(k).Child("type"), s.Items.Schema.Type,
+				"must be a scalar type if parent array's x-kubernetes-list-type is map"))
 		}
 		if slices.Contains(s.XListMapKeys[:i], k) {
 			errs = append(errs, field.Invalid(keys, s.XListMapKeys, "must not contain duplicate entries"))
@@ -275,4 +277,5 @@ func mapRules(s *props, path *field.Path) (errs field.ErrorList) {
 }
 
 // reasons are the error types that a rule may name.
-var reasons = []apiextensions.FieldValueErrorReason{apiextensions.FieldValueDuplicate, apiextensions.FieldValueForbidden, apiextensions.FieldValueInvalid, apiextensions.FieldValueRequired}
+var reasons = []apiextensions.FieldValueErrorReason{apiextensions.FieldValueDuplicate, apiextensions.FieldValueForbidden,
+	apiextensions.FieldValueInvalid, apiextensions.FieldValueRequired}

@@ -101,7 +101,8 @@ func ApprovalOf(c crd) (Approval, string) {
 	const see = "see https://github.com/kubernetes/enhancements/pull/1111"
 	said := c.Annotations[apiextensionsv1.KubeAPIApprovedAnnotation]
 	if said == "" {
-		return ApprovalMissing, fmt.Sprintf("protected groups must have approval annotation %q, %s", apiextensionsv1.KubeAPIApprovedAnnotation, see)
+		return ApprovalMissing, fmt.Sprintf("protected groups must have approval annotation %q, %s",
+			apiextensionsv1.KubeAPIApprovedAnnotation, see)
 	}
 	if strings.HasPrefix(said, "unapproved") {
 		return ApprovalWaived, ""
@@ -185,8 +186,9 @@ func storedVersions(c *definition, path *field.Path) (errs field.ErrorList) {
 	}
 	for i, s := range stored {
 		if at, ok := left[s]; ok && at == i {
-			errs = append(errs, field.Invalid(path.Index(i), s, fmt.Sprintf("missing from spec.versions; %[1]s was previously a storage version, and must remain "+
-				"in spec.versions until a storage migration ensures no data remains persisted in %[1]s and removes %[1]s from status.storedVersions", s)))
+			errs = append(errs, field.Invalid(path.Index(i), s,
+				fmt.Sprintf("missing from spec.versions; %[1]s was previously a storage version, and must remain "+
+					"in spec.versions until a storage migration ensures no data remains persisted in %[1]s and removes %[1]s from status.storedVersions", s)))
 		}
 	}
 	return errs
@@ -214,14 +216,16 @@ func specRules(s *spec, l ratcheting) (errs field.ErrorList) {
 	if s.Version != "" {
 		add(rule.Format(s.Version, path.Child("version"), joined(validation.IsDNS1035Label))...)
 	}
-	for _, f := range []struct{ name, value string }{{"plural", s.Names.Plural}, {"singular", s.Names.Singular}, {"kind", s.Names.Kind}, {"listKind", s.Names.ListKind}} {
+	for _, f := range []struct{ name, value string }{{"plural", s.Names.Plural}, {"singular", s.Names.Singular},
+		{"kind", s.Names.Kind}, {"listKind", s.Names.ListKind}} {
 		if f.value == "" {
 			add(field.Required(path.Child("names", f.name), ""))
 		}
 	}
 	add(names(&s.Names, path.Child("names"))...)
 	add(common(s, l, path)...)
-	if c := s.Conversion; c != nil && c.Strategy != apiextensions.NoneConverter && (s.PreserveUnknownFields == nil || *s.PreserveUnknownFields) {
+	if c := s.Conversion; c != nil && c.Strategy != apiextensions.NoneConverter &&
+		(s.PreserveUnknownFields == nil || *s.PreserveUnknownFields) {
 		add(field.Invalid(path.Child("conversion", "strategy"), c.Strategy, "must be None if spec.preserveUnknownFields is true"))
 	}
 	return append(errs, conversion(s.Conversion, l, path.Child("conversion"))...)

@@ -47,7 +47,8 @@ func versions(s *spec, l ratcheting, top *field.Path) (errs field.ErrorList) {
 			continue
 		}
 		if v.Schema == nil || v.Schema.OpenAPIV3Schema == nil {
-			errs = append(errs, field.Invalid(at.Child("selectableFields"), "", "may only be set when `version.schema.openAPIV3Schema` is not included"))
+			errs = append(errs, field.Invalid(at.Child("selectableFields"), "",
+				"may only be set when `version.schema.openAPIV3Schema` is not included"))
 			continue
 		}
 		errs = append(errs, selectable(v.SelectableFields, v.Schema.OpenAPIV3Schema, l.many[v.Name], at)...)
@@ -199,7 +200,8 @@ func selectable(list []apiextensions.SelectableField, of *props, many bool, top 
 			errs = append(errs, field.Invalid(at, f.JSONPath, "must not point to fields in metadata"))
 		}
 		if found == nil || found.Type != "string" && found.Type != "boolean" && found.Type != "integer" {
-			errs = append(errs, field.Invalid(at, f.JSONPath, "must point to a field of type string, boolean or integer. Enum string fields and strings with formats are allowed."))
+			errs = append(errs, field.Invalid(at, f.JSONPath,
+				"must point to a field of type string, boolean or integer. Enum string fields and strings with formats are allowed."))
 		}
 		if seen.Has(where.String()) {
 			errs = append(errs, field.Duplicate(at, f.JSONPath))

@@ -86,7 +86,8 @@ func validateService(a, _ *apiregistrationv1.APIService) (errs field.ErrorList) 
 func target(s *apiregistrationv1.APIServiceSpec, spec *field.Path) (errs field.ErrorList) {
 	if s.Service == nil {
 		if len(s.CABundle) != 0 {
-			errs = append(errs, field.Invalid(spec.Child("caBundle"), fmt.Sprintf("%d bytes", len(s.CABundle)), "local APIServices may not have a caBundle"))
+			errs = append(errs, field.Invalid(spec.Child("caBundle"), fmt.Sprintf("%d bytes", len(s.CABundle)),
+				"local APIServices may not have a caBundle"))
 		}
 		if s.InsecureSkipTLSVerify {
 			errs = append(errs, field.Invalid(spec.Child("insecureSkipTLSVerify"), true, "local APIServices may not have insecureSkipTLSVerify"))

@@ -51,10 +51,12 @@ func validateLocal(r, _ *authorizationv1.LocalSubjectAccessReview) field.ErrorLi
 	meta.Namespace = ""
 	errs = append(errs, bare(meta, "must be empty except for namespace")...)
 	if r.Spec.ResourceAttributes != nil && r.Spec.ResourceAttributes.Namespace != r.Namespace {
-		errs = append(errs, field.Invalid(spec.Child("resourceAttributes", "namespace"), r.Spec.ResourceAttributes.Namespace, "must match metadata.namespace"))
+		errs = append(errs, field.Invalid(spec.Child("resourceAttributes", "namespace"), r.Spec.ResourceAttributes.Namespace,
+			"must match metadata.namespace"))
 	}
 	if r.Spec.NonResourceAttributes != nil {
-		errs = append(errs, field.Invalid(spec.Child("nonResourceAttributes"), r.Spec.NonResourceAttributes, "disallowed on this kind of request"))
+		errs = append(errs, field.Invalid(spec.Child("nonResourceAttributes"), r.Spec.NonResourceAttributes,
+			"disallowed on this kind of request"))
 	}
 	return errs
 }
@@ -73,7 +75,8 @@ func attributes(r *authorizationv1.ResourceAttributes, n *authorizationv1.NonRes
 	case r != nil && n != nil:
 		errs = append(errs, field.Invalid(spec.Child("nonResourceAttributes"), n, "cannot be specified in combination with resourceAttributes"))
 	case r == nil && n == nil:
-		errs = append(errs, field.Invalid(spec.Child("resourceAttributes"), r, "exactly one of nonResourceAttributes or resourceAttributes must be specified"))
+		errs = append(errs, field.Invalid(spec.Child("resourceAttributes"), r,
+			"exactly one of nonResourceAttributes or resourceAttributes must be specified"))
 	}
 	if r != nil {
 		errs = append(errs, selectors(r, spec.Child("resourceAttributes"))...)

@@ -89,7 +89,8 @@ func fromV1(in *autoscalingv1.HorizontalPodAutoscaler) hpa {
 	}
 	if p := s.CurrentCPUUtilizationPercentage; p != nil && !seen {
 		out.Status.CurrentMetrics = append(out.Status.CurrentMetrics, autoscalingv2.MetricStatus{Type: autoscalingv2.ResourceMetricSourceType,
-			Resource: &autoscalingv2.ResourceMetricStatus{Name: corev1.ResourceCPU, Current: autoscalingv2.MetricValueStatus{AverageUtilization: p}}})
+			Resource: &autoscalingv2.ResourceMetricStatus{Name: corev1.ResourceCPU,
+				Current: autoscalingv2.MetricValueStatus{AverageUtilization: p}}})
 	}
 	out.Status.Conditions = conditionsFromV1(read[[]autoscalingv1.HorizontalPodAutoscalerCondition](kept, conditionsKey))
 	dropKept(&out.Annotations)
@@ -141,7 +142,8 @@ func dropKept(annotations *map[string]string) {
 
 func conditionsToV1(list []autoscalingv2.HorizontalPodAutoscalerCondition) (out []autoscalingv1.HorizontalPodAutoscalerCondition) {
 	for _, c := range list {
-		out = append(out, autoscalingv1.HorizontalPodAutoscalerCondition{Type: autoscalingv1.HorizontalPodAutoscalerConditionType(c.Type), Status: c.Status,
+		out = append(out, autoscalingv1.HorizontalPodAutoscalerCondition{Type: autoscalingv1.HorizontalPodAutoscalerConditionType(c.Type),
+			Status:             c.Status,
 			LastTransitionTime: c.LastTransitionTime, Reason: c.Reason, Message: c.Message, ObservedGeneration: c.ObservedGeneration})
 	}
 	return out
@@ -149,7 +151,8 @@ func conditionsToV1(list []autoscalingv2.HorizontalPodAutoscalerCondition) (out 
 
 func conditionsFromV1(list []autoscalingv1.HorizontalPodAutoscalerCondition) (out []autoscalingv2.HorizontalPodAutoscalerCondition) {
 	for _, c := range list {
-		out = append(out, autoscalingv2.HorizontalPodAutoscalerCondition{Type: autoscalingv2.HorizontalPodAutoscalerConditionType(c.Type), Status: c.Status,
+		out = append(out, autoscalingv2.HorizontalPodAutoscalerCondition{Type: autoscalingv2.HorizontalPodAutoscalerConditionType(c.Type),
+			Status:             c.Status,
 			LastTransitionTime: c.LastTransitionTime, Reason: c.Reason, Message: c.Message, ObservedGeneration: c.ObservedGeneration})
 	}
 	return out
@@ -195,7 +198,8 @@ func (r *scalingRules) hub() *autoscalingv2.HPAScalingRules {
 	if r == nil {
 		return nil
 	}
-	out := &autoscalingv2.HPAScalingRules{StabilizationWindowSeconds: r.StabilizationWindowSeconds, SelectPolicy: r.SelectPolicy, Tolerance: r.Tolerance}
+	out := &autoscalingv2.HPAScalingRules{StabilizationWindowSeconds: r.StabilizationWindowSeconds, SelectPolicy: r.SelectPolicy,
+		Tolerance: r.Tolerance}
 	for _, p := range r.Policies {
 		out.Policies = append(out.Policies, autoscalingv2.HPAScalingPolicy(p))
 	}

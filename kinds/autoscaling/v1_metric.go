@@ -10,7 +10,8 @@ import (
 func metricToV1(m autoscalingv2.MetricSpec) autoscalingv1.MetricSpec {
 	out := autoscalingv1.MetricSpec{Type: autoscalingv1.MetricSourceType(m.Type)}
 	if o := m.Object; o != nil {
-		out.Object = &autoscalingv1.ObjectMetricSource{Target: autoscalingv1.CrossVersionObjectReference(o.DescribedObject), MetricName: o.Metric.Name,
+		out.Object = &autoscalingv1.ObjectMetricSource{Target: autoscalingv1.CrossVersionObjectReference(o.DescribedObject),
+			MetricName:  o.Metric.Name,
 			TargetValue: orZero(o.Target.Value), Selector: o.Metric.Selector, AverageValue: o.Target.AverageValue}
 	}
 	if p := m.Pods; p != nil {
@@ -36,7 +37,8 @@ func metricFromV1(m autoscalingv1.MetricSpec) autoscalingv2.MetricSpec {
 	out := autoscalingv2.MetricSpec{Type: autoscalingv2.MetricSourceType(m.Type)}
 	if o := m.Object; o != nil {
 		out.Object = &autoscalingv2.ObjectMetricSource{DescribedObject: autoscalingv2.CrossVersionObjectReference(o.Target),
-			Metric: autoscalingv2.MetricIdentifier{Name: o.MetricName, Selector: o.Selector}, Target: target(unlessZero(&o.TargetValue), o.AverageValue, nil)}
+			Metric: autoscalingv2.MetricIdentifier{Name: o.MetricName, Selector: o.Selector}, Target: target(unlessZero(&o.TargetValue),
+				o.AverageValue, nil)}
 	}
 	if p := m.Pods; p != nil {
 		out.Pods = &autoscalingv2.PodsMetricSource{Metric: autoscalingv2.MetricIdentifier{Name: p.MetricName, Selector: p.Selector},
@@ -71,7 +73,8 @@ func target(value, average *resource.Quantity, utilization *int32) autoscalingv2
 func statusToV1(m autoscalingv2.MetricStatus) autoscalingv1.MetricStatus {
 	out := autoscalingv1.MetricStatus{Type: autoscalingv1.MetricSourceType(m.Type)}
 	if o := m.Object; o != nil {
-		out.Object = &autoscalingv1.ObjectMetricStatus{Target: autoscalingv1.CrossVersionObjectReference(o.DescribedObject), MetricName: o.Metric.Name,
+		out.Object = &autoscalingv1.ObjectMetricStatus{Target: autoscalingv1.CrossVersionObjectReference(o.DescribedObject),
+			MetricName:   o.Metric.Name,
 			CurrentValue: orZero(o.Current.Value), Selector: o.Metric.Selector, AverageValue: o.Current.AverageValue}
 	}
 	if p := m.Pods; p != nil {
@@ -110,7 +113,8 @@ func statusFromV1(m autoscalingv1.MetricStatus) autoscalingv2.MetricStatus {
 	}
 	if c := m.ContainerResource; c != nil {
 		out.ContainerResource = &autoscalingv2.ContainerResourceMetricStatus{Name: c.Name, Container: c.Container,
-			Current: autoscalingv2.MetricValueStatus{AverageUtilization: c.CurrentAverageUtilization, AverageValue: unlessZero(&c.CurrentAverageValue)}}
+			Current: autoscalingv2.MetricValueStatus{AverageUtilization: c.CurrentAverageUtilization,
+				AverageValue: unlessZero(&c.CurrentAverageValue)}}
 	}
 	if e := m.External; e != nil {
 		out.External = &autoscalingv2.ExternalMetricStatus{Metric: autoscalingv2.MetricIdentifier{Name: e.MetricName, Selector: e.MetricSelector},

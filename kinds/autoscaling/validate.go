@@ -38,7 +38,8 @@ func validateAutoscaler(on *features.Set, h, old hpa) (errs field.ErrorList) {
 		errs = append(errs, field.Invalid(most, s.MaxReplicas, "must be greater than or equal to `minReplicas`"))
 	}
 	errs = append(errs, reference(s.ScaleTargetRef, spec.Child("scaleTargetRef"))...)
-	if old == nil || old.Spec.ScaleTargetRef.APIVersion != s.ScaleTargetRef.APIVersion || old.Spec.ScaleTargetRef.Kind != s.ScaleTargetRef.Kind {
+	if old == nil || old.Spec.ScaleTargetRef.APIVersion != s.ScaleTargetRef.APIVersion ||
+		old.Spec.ScaleTargetRef.Kind != s.ScaleTargetRef.Kind {
 		group := s.ScaleTargetRef.Kind != "ReplicationController" // which alone scales in the core group
 		errs = append(errs, groupVersion(s.ScaleTargetRef, group, spec.Child("scaleTargetRef", "apiVersion"))...)
 	}
@@ -97,8 +98,10 @@ func metricSpec(m autoscalingv2.MetricSpec, tolerant bool, at *field.Path) (errs
 		set   bool
 		check func(*field.Path) field.ErrorList
 	}{
-		{autoscalingv2.ObjectMetricSourceType, "object", m.Object != nil, func(p *field.Path) field.ErrorList { return objectSource(m.Object, tolerant, p) }},
-		{autoscalingv2.ExternalMetricSourceType, "external", m.External != nil, func(p *field.Path) field.ErrorList { return externalSource(m.External, p) }},
+		{autoscalingv2.ObjectMetricSourceType, "object", m.Object != nil,
+			func(p *field.Path) field.ErrorList { return objectSource(m.Object, tolerant, p) }},
+		{autoscalingv2.ExternalMetricSourceType, "external", m.External != nil,
+			func(p *field.Path) field.ErrorList { return externalSource(m.External, p) }},
 		{autoscalingv2.PodsMetricSourceType, "pods", m.Pods != nil, func(p *field.Path) field.ErrorList { return podsSource(m.Pods, p) }},
 		{autoscalingv2.ResourceMetricSourceType, "resource", m.Resource != nil, func(p *field.Path) field.ErrorList {
 			return resourceSource(string(m.Resource.Name), m.Resource.Target, p)
@@ -107,7 +110,8 @@ func metricSpec(m autoscalingv2.MetricSpec, tolerant bool, at *field.Path) (errs
 			return containerSource(m.ContainerResource, p)
 		}},
 	}
-	types := []autoscalingv2.MetricSourceType{autoscalingv2.ContainerResourceMetricSourceType, autoscalingv2.ExternalMetricSourceType, autoscalingv2.ObjectMetricSourceType,
+	types := []autoscalingv2.MetricSourceType{autoscalingv2.ContainerResourceMetricSourceType, autoscalingv2.ExternalMetricSourceType,
+		autoscalingv2.ObjectMetricSourceType,
 		autoscalingv2.PodsMetricSourceType, autoscalingv2.ResourceMetricSourceType}
 	if m.Type == "" {
 		errs = append(errs, field.Required(at.Child("type"), "must specify a metric source type"))
@@ -183,7 +187,8 @@ func resourceTarget(t autoscalingv2.MetricTarget, at *field.Path) field.ErrorLis
 	errs := metricTarget(t, at.Child("target"))
 	switch {
 	case t.AverageUtilization == nil && t.AverageValue == nil:
-		errs = append(errs, field.Required(at.Child("target", "averageUtilization"), "must set either a target raw value or a target utilization"))
+		errs = append(errs, field.Required(at.Child("target", "averageUtilization"),
+			"must set either a target raw value or a target utilization"))
 	case t.AverageUtilization != nil && t.AverageValue != nil:
 		errs = append(errs, field.Forbidden(at.Child("target", "averageValue"), "may not set both a target raw value and a target utilization"))
 	}

@@ -70,7 +70,8 @@ var contrary = []struct {
 }
 
 // announced: a job says that it is going to end, and once its pods are gone, that it did.
-var announced = map[batchv1.JobConditionType]batchv1.JobConditionType{batchv1.JobFailed: batchv1.JobFailureTarget, batchv1.JobComplete: batchv1.JobSuccessCriteriaMet}
+var announced = map[batchv1.JobConditionType]batchv1.JobConditionType{batchv1.JobFailed: batchv1.JobFailureTarget,
+	batchv1.JobComplete: batchv1.JobSuccessCriteriaMet}
 
 // jobConditions checks that conditions fit each other, and that those of the end stay.
 func jobConditions(j, old *batchv1.Job, path *field.Path) (errs field.ErrorList) {

@@ -89,7 +89,8 @@ func warnJob(j, old *batchv1.Job) []string {
 
 func warnJobSpec(name string, s *batchv1.JobSpec, path *field.Path) []string {
 	warnings := template.Warnings(name, &s.Template, path.Child("template"))
-	if value(s.CompletionMode) == batchv1.IndexedCompletion && value(s.Completions) > manyCompletions && value(s.Parallelism) > maxParallelOfMany {
+	if value(s.CompletionMode) == batchv1.IndexedCompletion && value(s.Completions) > manyCompletions &&
+		value(s.Parallelism) > maxParallelOfMany {
 		warnings = append(warnings, "In Indexed Jobs with a number of completions higher than 10^5 and a parallelism higher "+
 			"than 10^4, Kubernetes might not be able to track completedIndexes when a big number of indexes fail")
 	}

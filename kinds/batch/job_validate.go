@@ -55,7 +55,8 @@ func jobName(j *batchv1.Job) field.ErrorList {
 	if len(validation.IsDNS1123Label(host)) == 0 {
 		return nil
 	}
-	return field.ErrorList{field.Invalid(field.NewPath("metadata", "name"), j.Name, "will not able to create pod with invalid DNS label: "+host)}
+	return field.ErrorList{field.Invalid(field.NewPath("metadata", "name"), j.Name,
+		"will not able to create pod with invalid DNS label: "+host)}
 }
 
 // jobSelector checks that the job would find its own pods.
@@ -130,7 +131,8 @@ func validateJobSpec(s, old *batchv1.JobSpec, path *field.Path) (errs field.Erro
 			errs = append(errs, field.TooLong(path.Child("managedBy"), *m, longestManagedBy))
 		}
 	}
-	errs = append(errs, rule.AmongPtr(s.CompletionMode, path.Child("completionMode"), batchv1.NonIndexedCompletion, batchv1.IndexedCompletion)...)
+	errs = append(errs, rule.AmongPtr(s.CompletionMode, path.Child("completionMode"), batchv1.NonIndexedCompletion,
+		batchv1.IndexedCompletion)...)
 	errs = append(errs, indexed(s, path)...)
 	errs = append(errs, failurePolicy(s, path.Child("podFailurePolicy"))...)
 	errs = append(errs, successPolicy(s, path.Child("successPolicy"))...)

@@ -18,7 +18,8 @@ func around(zone *time.Location, from, to int) (times []time.Time) {
 		if end.IsZero() {
 			end = t.AddDate(1, 0, 0)
 		}
-		for _, d := range []time.Duration{-40 * 24 * time.Hour, -7 * 24 * time.Hour, -24 * time.Hour, -90 * time.Minute, -time.Second, 0, time.Hour} {
+		for _, d := range []time.Duration{-40 * 24 * time.Hour, -7 * 24 * time.Hour, -24 * time.Hour, -90 * time.Minute, -time.Second, 0,
+			time.Hour} {
 			times = append(times, end.Add(d))
 		}
 		t = end

@@ -28,7 +28,8 @@ var CertificateSigningRequests = &resource.Def[csr]{
 	Quirks: resource.Quirks{Resets: []string{"spec"}, StatusResets: []string{"status.conditions"}},
 	Name:   rule.PathSegment, Prepare: prepareRequest, Validate: validateRequest,
 	PrepareStatus: takeStatus, ValidateStatus: validateRequestStatus,
-	Parts: []resource.Part[csr]{{Name: "approval", Resets: []string{"spec", "status.certificate"}, Take: takeApproval, Validate: validateApproval}},
+	Parts: []resource.Part[csr]{{Name: "approval", Resets: []string{"spec", "status.certificate"}, Take: takeApproval,
+		Validate: validateApproval}},
 	Columns: []resource.Column[csr]{
 		resource.Age[csr](),
 		resource.Col("SignerName", "string", func(r csr) any { return cell.Or(r.Spec.SignerName, cell.None) }),

@@ -23,10 +23,14 @@ const minExpiration = 600
 // longestSigner is the longest name of a signer: a namespaced resource of a group, and a path.
 const longestSigner = validation.DNS1123SubdomainMaxLength*2 + validation.DNS1123LabelMaxLength + 2
 
-var usages = []certificatesv1.KeyUsage{certificatesv1.UsageSigning, certificatesv1.UsageDigitalSignature, certificatesv1.UsageContentCommitment, certificatesv1.UsageKeyEncipherment,
-	certificatesv1.UsageKeyAgreement, certificatesv1.UsageDataEncipherment, certificatesv1.UsageCertSign, certificatesv1.UsageCRLSign, certificatesv1.UsageEncipherOnly,
-	certificatesv1.UsageDecipherOnly, certificatesv1.UsageAny, certificatesv1.UsageServerAuth, certificatesv1.UsageClientAuth, certificatesv1.UsageCodeSigning,
-	certificatesv1.UsageEmailProtection, certificatesv1.UsageSMIME, certificatesv1.UsageIPsecEndSystem, certificatesv1.UsageIPsecTunnel, certificatesv1.UsageIPsecUser,
+var usages = []certificatesv1.KeyUsage{certificatesv1.UsageSigning, certificatesv1.UsageDigitalSignature,
+	certificatesv1.UsageContentCommitment, certificatesv1.UsageKeyEncipherment,
+	certificatesv1.UsageKeyAgreement, certificatesv1.UsageDataEncipherment, certificatesv1.UsageCertSign, certificatesv1.UsageCRLSign,
+	certificatesv1.UsageEncipherOnly,
+	certificatesv1.UsageDecipherOnly, certificatesv1.UsageAny, certificatesv1.UsageServerAuth, certificatesv1.UsageClientAuth,
+	certificatesv1.UsageCodeSigning,
+	certificatesv1.UsageEmailProtection, certificatesv1.UsageSMIME, certificatesv1.UsageIPsecEndSystem,
+	certificatesv1.UsageIPsecTunnel, certificatesv1.UsageIPsecUser,
 	certificatesv1.UsageTimestamping, certificatesv1.UsageOCSPSigning, certificatesv1.UsageMicrosoftSGC, certificatesv1.UsageNetscapeSGC}
 
 func validateRequest(r, old csr) (errs field.ErrorList) {
@@ -163,7 +167,8 @@ func conditions(r, old csr, unchanged bool) (errs field.ErrorList) {
 		if c.Type == "" {
 			errs = append(errs, field.Required(at.Child("type"), ""))
 		}
-		lasting := c.Type == certificatesv1.CertificateApproved || c.Type == certificatesv1.CertificateDenied || c.Type == certificatesv1.CertificateFailed
+		lasting := c.Type == certificatesv1.CertificateApproved || c.Type == certificatesv1.CertificateDenied ||
+			c.Type == certificatesv1.CertificateFailed
 		if lasting {
 			errs = append(errs, rule.Chosen(c.Status, at.Child("status"), corev1.ConditionTrue)...)
 		} else {
@@ -180,7 +185,8 @@ func conditions(r, old csr, unchanged bool) (errs field.ErrorList) {
 	if old == nil {
 		return errs
 	}
-	for _, t := range []certificatesv1.RequestConditionType{certificatesv1.CertificateApproved, certificatesv1.CertificateDenied, certificatesv1.CertificateFailed} {
+	for _, t := range []certificatesv1.RequestConditionType{certificatesv1.CertificateApproved, certificatesv1.CertificateDenied,
+		certificatesv1.CertificateFailed} {
 		if has(old, t) && !has(r, t) {
 			errs = append(errs, field.Forbidden(path, "updates may not remove a condition of type \""+string(t)+"\""))
 		}

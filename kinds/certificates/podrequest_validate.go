@@ -137,7 +137,8 @@ func validatePodRequestStatus(r, old pcr) (errs field.ErrorList) {
 			continue
 		}
 		if ends++; ends > 1 {
-			errs = append(errs, field.Invalid(at.Child("type"), c.Type, `There may be at most one condition with type "Issued", "Denied", or "Failed"`))
+			errs = append(errs, field.Invalid(at.Child("type"), c.Type,
+				`There may be at most one condition with type "Issued", "Denied", or "Failed"`))
 		}
 		errs = append(errs, rule.Among(c.Status, at.Child("status"), metav1.ConditionTrue)...)
 	}

@@ -46,7 +46,8 @@ func (f *Fight) DeepCopyObject() runtime.Object {
 func (r *Report) DeepCopyObject() runtime.Object {
 	out := *r
 	r.ObjectMeta.DeepCopyInto(&out.ObjectMeta)
-	out.Loops, out.Records, out.Watches, out.Refused = slices.Clone(r.Loops), slices.Clone(r.Records), slices.Clone(r.Watches), slices.Clone(r.Refused)
+	out.Loops, out.Records, out.Watches, out.Refused = slices.Clone(r.Loops), slices.Clone(r.Records), slices.Clone(r.Watches),
+		slices.Clone(r.Refused)
 	for i := range out.Loops {
 		out.Loops[i] = *r.Loops[i].DeepCopyObject().(*Loop)
 	}

@@ -60,19 +60,24 @@ func TestRows(t *testing.T) {
 		{`Service: {spec: {type: LoadBalancer, externalIPs: [2.2.2.2]}, status: {loadBalancer: {ingress: [{hostname: h.example}, {ip: 1.1.1.1}]}}}`,
 			"obj;LoadBalancer;<none>;1.1.1.1,h.example,2.2.2.2;<none>;<unknown>;<none>"},
 		{`Service: {spec: {type: ExternalName, externalName: a.example}}`, "obj;ExternalName;<none>;a.example;<none>;<unknown>;<none>"},
-		{`Endpoints: {subsets: [{addresses: [{ip: 1.1.1.1}, {ip: 1.1.1.2}], ports: [{port: 1}, {port: 2}]}]}`, "obj;1.1.1.1:1,1.1.1.2:1,1.1.1.1:2 + 1 more...;<unknown>"},
+		{`Endpoints: {subsets: [{addresses: [{ip: 1.1.1.1}, {ip: 1.1.1.2}], ports: [{port: 1}, {port: 2}]}]}`,
+			"obj;1.1.1.1:1,1.1.1.2:1,1.1.1.1:2 + 1 more...;<unknown>"},
 		{`Endpoints: {}`, "obj;<none>;<unknown>"},
 		{`Event: {involvedObject: {kind: Pod, name: p}, type: Normal, reason: R, message: ' m ', reportingComponent: c, source: {host: h}}`,
 			"<unknown>;Normal;R;pod/p;;c, h;m;<unknown>;1;obj"},
 		{`ConfigMap: {data: {a: b}, binaryData: {c: eA==}}`, "obj;2;<unknown>"},
 		{`PersistentVolume: {spec: {capacity: {storage: 1Gi}, accessModes: [ReadWriteMany, ReadWriteOnce], persistentVolumeReclaimPolicy: Delete, claimRef: {namespace: a, name: b}, storageClassName: s, volumeMode: Block}, status: {phase: Bound}}`,
 			"obj;1Gi;RWO,RWX;Delete;Bound;a/b;s;<unset>;;<unknown>;Block"},
-		{`PersistentVolumeClaim: {spec: {storageClassName: s, resources: {requests: {storage: 1Gi}}}, status: {phase: Pending}}`, "obj;Pending;;;;s;<unset>;<unknown>;<unset>"},
-		{`PersistentVolumeClaim: {spec: {volumeName: v}, status: {phase: Bound, accessModes: [ReadOnlyMany], capacity: {storage: 1Gi}}}`, "obj;Bound;v;1Gi;ROX;;<unset>;<unknown>;<unset>"},
+		{`PersistentVolumeClaim: {spec: {storageClassName: s, resources: {requests: {storage: 1Gi}}}, status: {phase: Pending}}`,
+			"obj;Pending;;;;s;<unset>;<unknown>;<unset>"},
+		{`PersistentVolumeClaim: {spec: {volumeName: v}, status: {phase: Bound, accessModes: [ReadOnlyMany], capacity: {storage: 1Gi}}}`,
+			"obj;Bound;v;1Gi;ROX;;<unset>;<unknown>;<unset>"},
 		{`ReplicationController: {spec: {replicas: 2, selector: {a: b}, template: {spec: {containers: [{name: c, image: i}]}}}, status: {replicas: 1, readyReplicas: 1}}`,
 			"obj;2;1;1;<unknown>;c;i;a=b"},
-		{`ResourceQuota: {status: {hard: {pods: 3, limits.cpu: 2, cpu: 1}, used: {pods: 1}}}`, "obj;cpu: 0/1, pods: 1/3;limits.cpu: 0/2;<unknown>"},
-		{`PodTemplate: {template: {metadata: {labels: {a: b}}, spec: {containers: [{name: c, image: i}, {name: d, image: j}]}}}`, "obj;c,d;i,j;a=b"},
+		{`ResourceQuota: {status: {hard: {pods: 3, limits.cpu: 2, cpu: 1}, used: {pods: 1}}}`,
+			"obj;cpu: 0/1, pods: 1/3;limits.cpu: 0/2;<unknown>"},
+		{`PodTemplate: {template: {metadata: {labels: {a: b}}, spec: {containers: [{name: c, image: i}, {name: d, image: j}]}}}`,
+			"obj;c,d;i,j;a=b"},
 		{`ComponentStatus: {conditions: [{type: Healthy, status: 'True', message: ok}]}`, "obj;Healthy;ok;"},
 		{`ServiceAccount: {secrets: [{name: s}]}`, "obj;<unknown>"},
 		{`Node: {status: {nodeInfo: {architecture: arm64}}}`,
@@ -103,15 +108,20 @@ func TestPodRow(t *testing.T) {
 		{one, `phase: Failed, reason: Evicted`, "0/1 Evicted 0"},
 		{one, `phase: Running, containerStatuses: [{name: c, ready: true, state: {running: {}}}]`, "1/1 Running 0"},
 		{one, `phase: Running, containerStatuses: [{name: c, ready: false, state: {running: {}}}]`, "0/1 Running 0"},
-		{one, `phase: Running, containerStatuses: [{name: c, restartCount: 3, state: {waiting: {reason: CrashLoopBackOff}}}]`, "0/1 CrashLoopBackOff 3"},
+		{one, `phase: Running, containerStatuses: [{name: c, restartCount: 3, state: {waiting: {reason: CrashLoopBackOff}}}]`,
+			"0/1 CrashLoopBackOff 3"},
 		{one, `phase: Pending, containerStatuses: [{name: c, state: {waiting: {reason: ContainerCreating}}}]`, "0/1 ContainerCreating 0"},
 		{one, `phase: Succeeded, containerStatuses: [{name: c, state: {terminated: {exitCode: 0, reason: Completed}}}]`, "0/1 Completed 0"},
 		{one, `phase: Failed, containerStatuses: [{name: c, state: {terminated: {exitCode: 3}}}]`, "0/1 ExitCode:3 0"},
 		{one, `phase: Failed, containerStatuses: [{name: c, state: {terminated: {signal: 9, exitCode: 137}}}]`, "0/1 Signal:9 0"},
-		{"containers: [{name: c}, {name: d}]", `phase: Running, containerStatuses: [{name: c, state: {terminated: {reason: Completed}}}, {name: d, ready: true, state: {running: {}}}]`, "1/2 NotReady 0"},
-		{"containers: [{name: c}, {name: d}]", `phase: Running, conditions: [{type: Ready, status: 'True'}], containerStatuses: [{name: c, state: {terminated: {reason: Completed}}}, {name: d, ready: true, state: {running: {}}}]`, "1/2 Running 0"},
-		{init2, `phase: Pending, initContainerStatuses: [{name: i, state: {terminated: {exitCode: 0}}}, {name: j, state: {running: {}}}]`, "0/1 Init:1/2 0"},
-		{init2, `phase: Pending, initContainerStatuses: [{name: i, restartCount: 2, state: {waiting: {reason: CrashLoopBackOff}}}]`, "0/1 Init:CrashLoopBackOff 2"},
+		{"containers: [{name: c}, {name: d}]",
+			`phase: Running, containerStatuses: [{name: c, state: {terminated: {reason: Completed}}}, {name: d, ready: true, state: {running: {}}}]`, "1/2 NotReady 0"},
+		{"containers: [{name: c}, {name: d}]",
+			`phase: Running, conditions: [{type: Ready, status: 'True'}], containerStatuses: [{name: c, state: {terminated: {reason: Completed}}}, {name: d, ready: true, state: {running: {}}}]`, "1/2 Running 0"},
+		{init2, `phase: Pending, initContainerStatuses: [{name: i, state: {terminated: {exitCode: 0}}}, {name: j, state: {running: {}}}]`,
+			"0/1 Init:1/2 0"},
+		{init2, `phase: Pending, initContainerStatuses: [{name: i, restartCount: 2, state: {waiting: {reason: CrashLoopBackOff}}}]`,
+			"0/1 Init:CrashLoopBackOff 2"},
 		{init2, `phase: Pending, initContainerStatuses: [{name: i, state: {waiting: {reason: PodInitializing}}}]`, "0/1 Init:0/2 0"},
 		{init2, `phase: Failed, initContainerStatuses: [{name: i, state: {terminated: {exitCode: 1, reason: Error}}}]`, "0/1 Init:Error 0"},
 		{init2, `phase: Failed, initContainerStatuses: [{name: i, state: {terminated: {exitCode: 1}}}]`, "0/1 Init:ExitCode:1 0"},
@@ -134,7 +144,8 @@ func TestPodRowTimes(t *testing.T) {
 	p := &corev1.Pod{}
 	p.Status.Phase = corev1.PodRunning
 	ago := metav1.NewTime(time.Now().Add(-5*time.Minute - time.Second))
-	p.Status.ContainerStatuses = []corev1.ContainerStatus{{RestartCount: 2, LastTerminationState: corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{FinishedAt: ago}}}}
+	p.Status.ContainerStatuses = []corev1.ContainerStatus{{RestartCount: 2,
+		LastTerminationState: corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{FinishedAt: ago}}}}
 	p.Spec.ReadinessGates = []corev1.PodReadinessGate{{ConditionType: "a"}, {ConditionType: "b"}}
 	p.Status.Conditions = []corev1.PodCondition{{Type: "b", Status: corev1.ConditionTrue}}
 	p.Status.PodIPs, p.Status.NominatedNodeName = []corev1.PodIP{{IP: "1.2.3.4"}}, "n"
@@ -154,7 +165,8 @@ func TestPodRowTimes(t *testing.T) {
 // A pod that ended says so in its row's conditions, by which kubectl tells rows apart.
 func TestPodMarks(t *testing.T) {
 	for phase, want := range map[corev1.PodPhase]string{corev1.PodPending: "", corev1.PodRunning: "", corev1.PodUnknown: "",
-		corev1.PodSucceeded: "Completed=True Succeeded: The pod has completed successfully.", corev1.PodFailed: "Completed=True Failed: The pod failed."} {
+		corev1.PodSucceeded: "Completed=True Succeeded: The pod has completed successfully.",
+		corev1.PodFailed:    "Completed=True Failed: The pod failed."} {
 		var got []string
 		for _, c := range resource.Marks(core.Pods, &corev1.Pod{Status: corev1.PodStatus{Phase: phase}}) {
 			got = append(got, fmt.Sprintf("%s=%s %s: %s", c.Type, c.Status, c.Reason, c.Message))

@@ -173,16 +173,23 @@ func TestStored(t *testing.T) {
 		{`Namespace: {metadata: {name: a}, status: {phase: Terminating}}`, "status", `{phase: Active}`},
 		{`Secret: {stringData: {a: b}, data: {a: eA==}}`, "data", `{a: Yg==}`},
 		{`Secret: {}`, "type", `Opaque`},
-		{`Service: {spec: {ports: [{port: 80}]}}`, "spec", `{type: ClusterIP, sessionAffinity: None, internalTrafficPolicy: Cluster, ports: [{port: 80, targetPort: 80, protocol: TCP}]}`},
+		{`Service: {spec: {ports: [{port: 80}]}}`, "spec",
+			`{type: ClusterIP, sessionAffinity: None, internalTrafficPolicy: Cluster, ports: [{port: 80, targetPort: 80, protocol: TCP}]}`},
 		{`Service: {spec: {type: ExternalName, externalName: a}}`, "spec", `{type: ExternalName, externalName: a, sessionAffinity: None}`},
-		{`Service: {spec: {type: LoadBalancer, sessionAffinity: ClientIP, clusterIP: 1.2.3.4}}`, "spec", `{type: LoadBalancer, sessionAffinity: ClientIP, sessionAffinityConfig: {clientIP: {timeoutSeconds: 10800}}, internalTrafficPolicy: Cluster, externalTrafficPolicy: Cluster, allocateLoadBalancerNodePorts: true, clusterIP: 1.2.3.4, clusterIPs: [1.2.3.4]}`},
+		{`Service: {spec: {type: LoadBalancer, sessionAffinity: ClientIP, clusterIP: 1.2.3.4}}`, "spec",
+			`{type: LoadBalancer, sessionAffinity: ClientIP, sessionAffinityConfig: {clientIP: {timeoutSeconds: 10800}}, internalTrafficPolicy: Cluster, externalTrafficPolicy: Cluster, allocateLoadBalancerNodePorts: true, clusterIP: 1.2.3.4, clusterIPs: [1.2.3.4]}`},
 		{`Endpoints: {subsets: [{ports: [{port: 1}]}]}`, "subsets", `[{ports: [{port: 1, protocol: TCP}]}]`},
-		{`Node: {spec: {podCIDR: 10.0.0.0/24, configSource: {}}, status: {capacity: {cpu: 1}}}`, "spec", `{podCIDR: 10.0.0.0/24, podCIDRs: [10.0.0.0/24]}`},
-		{`PersistentVolumeClaim: {spec: {accessModes: [ReadWriteOnce], dataSource: {kind: PersistentVolumeClaim, name: o}}}`, "spec", `{accessModes: [ReadWriteOnce], resources: {}, volumeMode: Filesystem, dataSource: {apiGroup: null, kind: PersistentVolumeClaim, name: o}, dataSourceRef: {apiGroup: null, kind: PersistentVolumeClaim, name: o}}`},
+		{`Node: {spec: {podCIDR: 10.0.0.0/24, configSource: {}}, status: {capacity: {cpu: 1}}}`, "spec",
+			`{podCIDR: 10.0.0.0/24, podCIDRs: [10.0.0.0/24]}`},
+		{`PersistentVolumeClaim: {spec: {accessModes: [ReadWriteOnce], dataSource: {kind: PersistentVolumeClaim, name: o}}}`, "spec",
+			`{accessModes: [ReadWriteOnce], resources: {}, volumeMode: Filesystem, dataSource: {apiGroup: null, kind: PersistentVolumeClaim, name: o}, dataSourceRef: {apiGroup: null, kind: PersistentVolumeClaim, name: o}}`},
 		{`PersistentVolumeClaim: {status: {phase: Bound}}`, "status", `{phase: Pending}`},
-		{`PersistentVolume: {spec: {hostPath: {path: /}}}`, "spec", `{hostPath: {path: /, type: ''}, persistentVolumeReclaimPolicy: Retain, volumeMode: Filesystem}`},
-		{`LimitRange: {spec: {limits: [{type: Container, max: {cpu: 2}, min: {memory: 1Mi}}]}}`, "spec", `{limits: [{type: Container, max: {cpu: '2'}, min: {memory: 1Mi}, default: {cpu: '2'}, defaultRequest: {cpu: '2', memory: 1Mi}}]}`},
-		{`Pod: {status: {phase: Running, podIP: 1.2.3.4}, spec: {containers: [{name: c, image: i}]}}`, "status", `{phase: Pending, qosClass: BestEffort}`},
+		{`PersistentVolume: {spec: {hostPath: {path: /}}}`, "spec",
+			`{hostPath: {path: /, type: ''}, persistentVolumeReclaimPolicy: Retain, volumeMode: Filesystem}`},
+		{`LimitRange: {spec: {limits: [{type: Container, max: {cpu: 2}, min: {memory: 1Mi}}]}}`, "spec",
+			`{limits: [{type: Container, max: {cpu: '2'}, min: {memory: 1Mi}, default: {cpu: '2'}, defaultRequest: {cpu: '2', memory: 1Mi}}]}`},
+		{`Pod: {status: {phase: Running, podIP: 1.2.3.4}, spec: {containers: [{name: c, image: i}]}}`, "status",
+			`{phase: Pending, qosClass: BestEffort}`},
 	} {
 		_, o := create(t, c.given)
 		if got := part(t, o, c.field); !reflect.DeepEqual(got, yamlTree(t, c.want)) {
@@ -202,7 +209,8 @@ func TestStored(t *testing.T) {
 		t.Errorf("status of a volume: %v", s)
 	}
 	_, o = create(t, `ReplicationController: {spec: {template: {metadata: {labels: {a: b}}, spec: {containers: [{name: c, image: i}]}}}}`)
-	if c := o.(*corev1.ReplicationController); c.Spec.Selector["a"] != "b" || c.Labels["a"] != "b" || *c.Spec.Replicas != 1 || c.Spec.Template.Spec.DNSPolicy == "" {
+	if c := o.(*corev1.ReplicationController); c.Spec.Selector["a"] != "b" || c.Labels["a"] != "b" || *c.Spec.Replicas != 1 ||
+		c.Spec.Template.Spec.DNSPolicy == "" {
 		t.Errorf("controller: %v", c)
 	}
 }

@@ -50,7 +50,8 @@ func validateLimitItem(it *corev1.LimitRangeItem, path *field.Path) (errs field.
 	for _, f := range []struct {
 		name string
 		list corev1.ResourceList
-	}{{"max", it.Max}, {"min", it.Min}, {"default", it.Default}, {"defaultRequest", it.DefaultRequest}, {"maxLimitRequestRatio", it.MaxLimitRequestRatio}} {
+	}{{"max", it.Max}, {"min", it.Min}, {"default", it.Default}, {"defaultRequest", it.DefaultRequest}, {"maxLimitRequestRatio",
+		it.MaxLimitRequestRatio}} {
 		if strings.HasPrefix(f.name, "default") && it.Type == corev1.LimitTypePod {
 			if len(f.list) > 0 {
 				errs = append(errs, field.Forbidden(path.Child(f.name), "may not be specified when `type` is 'Pod'"))

@@ -97,7 +97,8 @@ func preparePod(p, old *corev1.Pod) {
 	p.Status = corev1.PodStatus{Phase: corev1.PodPending, QOSClass: podspec.QOS(&p.Spec)}
 	if len(p.Spec.SchedulingGates) > 0 {
 		p.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodScheduled, Status: corev1.ConditionFalse,
-			LastTransitionTime: metav1.Now().Rfc3339Copy(), Reason: corev1.PodReasonSchedulingGated, Message: "Scheduling is blocked due to non-empty scheduling gates"}}
+			LastTransitionTime: metav1.Now().Rfc3339Copy(), Reason: corev1.PodReasonSchedulingGated,
+			Message: "Scheduling is blocked due to non-empty scheduling gates"}}
 	}
 	podspec.MergeMatchLabelKeys(&p.Spec, p.Labels)
 	podspec.ConfineByAnnotation(p.Annotations, &p.Spec)

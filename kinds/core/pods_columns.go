@@ -24,7 +24,8 @@ var podColumns = []resource.Column[*corev1.Pod]{
 
 // podMarks tells kubectl which rows are of pods that ended.
 func podMarks(p *corev1.Pod) []metav1.TableRowCondition {
-	said := map[corev1.PodPhase]string{corev1.PodSucceeded: "The pod has completed successfully.", corev1.PodFailed: "The pod failed."}[p.Status.Phase]
+	said := map[corev1.PodPhase]string{corev1.PodSucceeded: "The pod has completed successfully.",
+		corev1.PodFailed: "The pod failed."}[p.Status.Phase]
 	if said == "" {
 		return nil
 	}

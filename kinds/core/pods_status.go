@@ -31,10 +31,13 @@ func validatePodStatus(p, old *corev1.Pod) (errs field.ErrorList) {
 	add(observed(s.ObservedGeneration, statusPath)...)
 	add(validation.ValidateImmutableField(s.QOSClass, old.Status.QOSClass, statusPath.Child("qosClass"))...)
 	if !allMayRestart(&p.Spec) {
-		add(validateRestarts(s.ContainerStatuses, old.Status.ContainerStatuses, &p.Spec, p.Spec.Containers, statusPath.Child("containerStatuses"))...)
-		add(validateRestarts(s.InitContainerStatuses, old.Status.InitContainerStatuses, &p.Spec, p.Spec.InitContainers, statusPath.Child("initContainerStatuses"))...)
+		add(validateRestarts(s.ContainerStatuses, old.Status.ContainerStatuses, &p.Spec, p.Spec.Containers,
+			statusPath.Child("containerStatuses"))...)
+		add(validateRestarts(s.InitContainerStatuses, old.Status.InitContainerStatuses, &p.Spec, p.Spec.InitContainers,
+			statusPath.Child("initContainerStatuses"))...)
 	}
-	add(validateRestarts(s.EphemeralContainerStatuses, old.Status.EphemeralContainerStatuses, nil, nil, statusPath.Child("ephemeralContainerStatuses"))...)
+	add(validateRestarts(s.EphemeralContainerStatuses, old.Status.EphemeralContainerStatuses, nil, nil,
+		statusPath.Child("ephemeralContainerStatuses"))...)
 	add(validateClaimStatuses(s.ResourceClaimStatuses, p.Spec.ResourceClaims, statusPath.Child("resourceClaimStatuses"))...)
 	add(validateExtended(s.ExtendedResourceClaimStatus, &p.Spec, statusPath.Child("extendedResourceClaimStatus"))...)
 	add(validatePodAddresses(s, &old.Status)...)
@@ -77,7 +80,8 @@ func allMayRestart(s *corev1.PodSpec) bool {
 }
 
 // validateRestarts refuses that a container lives again that may not be restarted. Those without a spec never are.
-func validateRestarts(now, was []corev1.ContainerStatus, s *corev1.PodSpec, list []corev1.Container, path *field.Path) (errs field.ErrorList) {
+func validateRestarts(now, was []corev1.ContainerStatus, s *corev1.PodSpec, list []corev1.Container,
+	path *field.Path) (errs field.ErrorList) {
 	for i := range was {
 		end := was[i].State.Terminated
 		if end == nil || s != nil && mayRestart(s, list, was[i].Name, end.ExitCode) {
@@ -102,7 +106,8 @@ func mayRestart(s *corev1.PodSpec, list []corev1.Container, name string, code in
 	return podspec.Restarts(s.RestartPolicy, &list[i], code)
 }
 
-func validateClaimStatuses(list []corev1.PodResourceClaimStatus, claims []corev1.PodResourceClaim, path *field.Path) (errs field.ErrorList) {
+func validateClaimStatuses(list []corev1.PodResourceClaimStatus, claims []corev1.PodResourceClaim,
+	path *field.Path) (errs field.ErrorList) {
 	seen := sets.New[string]()
 	for i, s := range list {
 		at := path.Index(i).Child("name")
@@ -201,7 +206,8 @@ func validateExtended(e *corev1.PodExtendedResourceClaimStatus, s *corev1.PodSpe
 }
 
 // validateContainerStatuses checks whom containers run as, and the devices that they have.
-func validateContainerStatuses(statuses []corev1.ContainerStatus, s *corev1.PodSpec, list []corev1.Container, path *field.Path) (errs field.ErrorList) {
+func validateContainerStatuses(statuses []corev1.ContainerStatus, s *corev1.PodSpec, list []corev1.Container,
+	path *field.Path) (errs field.ErrorList) {
 	windows := s.OS != nil && s.OS.Name == corev1.Windows
 	for i, c := range statuses {
 		at := path.Index(i)

@@ -116,7 +116,8 @@ func gatesRemoved(list, old []corev1.PodSchedulingGate, path *field.Path) (errs 
 func narrowed(s, old *corev1.PodSpec) (errs field.ErrorList) {
 	for _, key := range slices.Sorted(maps.Keys(old.NodeSelector)) {
 		if v, ok := s.NodeSelector[key]; !ok || v != old.NodeSelector[key] {
-			errs = append(errs, field.Invalid(specPath.Child("nodeSelector"), s.NodeSelector, "only additions to spec.nodeSelector are allowed (no mutations or deletions)"))
+			errs = append(errs, field.Invalid(specPath.Child("nodeSelector"), s.NodeSelector,
+				"only additions to spec.nodeSelector are allowed (no mutations or deletions)"))
 			break
 		}
 	}
@@ -152,7 +153,8 @@ func affinityNarrowed(is, was *corev1.NodeAffinity, path *field.Path) (errs fiel
 	old := was.RequiredDuringSchedulingIgnoredDuringExecution.NodeSelectorTerms
 	if is == nil || is.RequiredDuringSchedulingIgnoredDuringExecution == nil ||
 		len(is.RequiredDuringSchedulingIgnoredDuringExecution.NodeSelectorTerms) != len(old) {
-		return field.ErrorList{field.Invalid(path.Child("nodeSelectorTerms"), is, "no additions/deletions to non-empty NodeSelectorTerms list are allowed")}
+		return field.ErrorList{field.Invalid(path.Child("nodeSelectorTerms"), is,
+			"no additions/deletions to non-empty NodeSelectorTerms list are allowed")}
 	}
 	for i, t := range is.RequiredDuringSchedulingIgnoredDuringExecution.NodeSelectorTerms {
 		empty := len(old[i].MatchExpressions)+len(old[i].MatchFields) == 0 && len(t.MatchExpressions)+len(t.MatchFields) > 0

@@ -61,7 +61,8 @@ func serviceAnnotations(o *corev1.Service) (errs field.ErrorList) {
 	path, a := field.NewPath("metadata", "annotations"), o.Annotations
 	hints, old := a[corev1.DeprecatedAnnotationTopologyAwareHints]
 	if mode, ok := a[corev1.AnnotationTopologyMode]; ok && old && mode != hints {
-		errs = append(errs, field.Invalid(path.Key(corev1.AnnotationTopologyMode), mode, "must match annotations["+corev1.DeprecatedAnnotationTopologyAwareHints+"] when both are specified"))
+		errs = append(errs, field.Invalid(path.Key(corev1.AnnotationTopologyMode), mode,
+			"must match annotations["+corev1.DeprecatedAnnotationTopologyAwareHints+"] when both are specified"))
 	}
 	ranges, ok := a[corev1.AnnotationLoadBalancerSourceRangesKey]
 	if !ok || len(o.Spec.LoadBalancerSourceRanges) > 0 {
@@ -220,7 +221,8 @@ func validateAddresses(s *corev1.ServiceSpec, path *field.Path) (errs field.Erro
 	for i := range min(len(s.ClusterIPs), len(s.IPFamilies)) {
 		is6, f := netutils.IsIPv6String(s.ClusterIPs[i]), s.IPFamilies[i]
 		if f == corev1.IPv4Protocol && is6 || f == corev1.IPv6Protocol && !is6 {
-			errs = append(errs, field.Invalid(path.Index(i), s.ClusterIPs[i], fmt.Sprintf("expected an %s value as indicated by `ipFamilies[%d]`", f, i)))
+			errs = append(errs, field.Invalid(path.Index(i), s.ClusterIPs[i],
+				fmt.Sprintf("expected an %s value as indicated by `ipFamilies[%d]`", f, i)))
 		}
 	}
 	return errs
@@ -314,13 +316,15 @@ func clusterIPsKept(s, old *corev1.ServiceSpec) (errs field.ErrorList) {
 	case len(is) == 1 && len(was) == 2 && (!single || s.IPFamilyPolicy == nil):
 		errs = append(errs, field.Invalid(at, s.IPFamilyPolicy, "must be set to 'SingleStack' when releasing the secondary clusterIP"))
 	case len(is) == 2 && len(was) == 1 && single:
-		errs = append(errs, field.Invalid(at, s.IPFamilyPolicy, "must be set to 'PreferDualStack' or 'RequireDualStack' when adding a secondary clusterIP"))
+		errs = append(errs, field.Invalid(at, s.IPFamilyPolicy,
+			"must be set to 'PreferDualStack' or 'RequireDualStack' when adding a secondary clusterIP"))
 	}
 	return errs
 }
 
 func validateServiceStatus(o, _ *corev1.Service) field.ErrorList {
-	return ValidateBalancerStatus(o.Status.LoadBalancer.Ingress, o.Spec.Type == corev1.ServiceTypeLoadBalancer, statusPath.Child("loadBalancer", "ingress"))
+	return ValidateBalancerStatus(o.Status.LoadBalancer.Ingress, o.Spec.Type == corev1.ServiceTypeLoadBalancer,
+		statusPath.Child("loadBalancer", "ingress"))
 }
 
 // ValidateBalancerStatus checks where a balancer answers.

@@ -66,24 +66,36 @@ func TestUpdates(t *testing.T) {
 		{gated, "", `spec: {schedulingGates: null}`, nil},
 		{gated, "", `spec: {nodeSelector: {c: d}}`, nil},
 		{gated, "", `spec: {nodeSelector: {a: c}}`, []string{"spec.nodeSelector Invalid"}},
-		{gated, "", `spec: {affinity: null}`, []string{"spec.affinity.nodeAffinity.requiredDuringSchedulingIgnoredDuringExecution.nodeSelectorTerms Invalid"}},
+		{gated, "", `spec: {affinity: null}`,
+			[]string{"spec.affinity.nodeAffinity.requiredDuringSchedulingIgnoredDuringExecution.nodeSelectorTerms Invalid"}},
 		{gated, "", `spec: {affinity: {nodeAffinity: {requiredDuringSchedulingIgnoredDuringExecution: {nodeSelectorTerms: [{matchExpressions: [{key: k, operator: Exists}, {key: l, operator: Exists}]}]}}}}`, nil},
 		{aPod, "resize", `spec: {restartPolicy: Always, containers: [{name: c, image: j, resources: {requests: {cpu: 2}}}]}`, nil},
-		{aPod, "resize", `spec: {containers: [{name: c, image: i, resources: {}}]}`, []string{"spec Invalid", "spec.containers[0].resources.requests Forbidden"}},
-		{aPod, "resize", `spec: {containers: [{name: c, image: i, resources: {requests: {cpu: 1, ephemeral-storage: 1}}}]}`, []string{"spec Forbidden"}},
-		{aPod, "resize", `spec: {containers: [{name: d, image: i, resources: {requests: {cpu: 1}}}]}`, []string{"spec.containers[0].name Forbidden"}},
-		{aPod, "resize", `spec: {containers: [{name: c, image: i, resources: {requests: {cpu: 1}}}, {name: d, image: i}]}`, []string{"spec.containers Forbidden"}},
+		{aPod, "resize", `spec: {containers: [{name: c, image: i, resources: {}}]}`,
+			[]string{"spec Invalid", "spec.containers[0].resources.requests Forbidden"}},
+		{aPod, "resize", `spec: {containers: [{name: c, image: i, resources: {requests: {cpu: 1, ephemeral-storage: 1}}}]}`,
+			[]string{"spec Forbidden"}},
+		{aPod, "resize", `spec: {containers: [{name: d, image: i, resources: {requests: {cpu: 1}}}]}`,
+			[]string{"spec.containers[0].name Forbidden"}},
+		{aPod, "resize", `spec: {containers: [{name: c, image: i, resources: {requests: {cpu: 1}}}, {name: d, image: i}]}`,
+			[]string{"spec.containers Forbidden"}},
 		{aPod, "resize", `spec: {containers: [{name: c, image: i, resources: {requests: {cpu: 1}}, resizePolicy: [{resourceName: cpu, restartPolicy: NotRequired}]}]}`, []string{"spec Forbidden"}},
-		{aPod, "", `spec: {containers: [{name: c, image: ''}]}`, []string{"spec Forbidden", "spec.containers[0].image Required", "spec.containers[0].image Required"}},
-		{aPod, "", `spec: {containers: [{name: c, image: ' i', resources: {requests: {cpu: 1}}}]}`, []string{"spec Forbidden", "spec.containers[0].image Invalid", "spec.containers[0].image Invalid"}},
-		{aPod, "", `spec: {tolerations: [{key: a, operator: Exists}, {key: b, operator: Exists, value: x}]}`, []string{"spec.tolerations[1].operator Invalid", "spec.tolerations[1].operator Invalid"}},
-		{aPod, "", `metadata: {annotations: {kubernetes.io/config.mirror: x}}`, []string{"metadata.annotations[kubernetes.io/config.mirror] Forbidden", "metadata.annotations[kubernetes.io/config.mirror] Invalid", "metadata.annotations[kubernetes.io/config.mirror] Invalid"}},
-		{aPod, "status", `metadata: {annotations: {kubernetes.io/config.mirror: x}}`, []string{"metadata.annotations[kubernetes.io/config.mirror] Forbidden", "metadata.annotations[kubernetes.io/config.mirror] Invalid"}},
+		{aPod, "", `spec: {containers: [{name: c, image: ''}]}`, []string{"spec Forbidden", "spec.containers[0].image Required",
+			"spec.containers[0].image Required"}},
+		{aPod, "", `spec: {containers: [{name: c, image: ' i', resources: {requests: {cpu: 1}}}]}`,
+			[]string{"spec Forbidden", "spec.containers[0].image Invalid", "spec.containers[0].image Invalid"}},
+		{aPod, "", `spec: {tolerations: [{key: a, operator: Exists}, {key: b, operator: Exists, value: x}]}`,
+			[]string{"spec.tolerations[1].operator Invalid", "spec.tolerations[1].operator Invalid"}},
+		{aPod, "", `metadata: {annotations: {kubernetes.io/config.mirror: x}}`,
+			[]string{"metadata.annotations[kubernetes.io/config.mirror] Forbidden",
+				"metadata.annotations[kubernetes.io/config.mirror] Invalid", "metadata.annotations[kubernetes.io/config.mirror] Invalid"}},
+		{aPod, "status", `metadata: {annotations: {kubernetes.io/config.mirror: x}}`,
+			[]string{"metadata.annotations[kubernetes.io/config.mirror] Forbidden", "metadata.annotations[kubernetes.io/config.mirror] Invalid"}},
 		{aPod, "ephemeralcontainers", `spec: {restartPolicy: Always, ephemeralContainers: [{name: e, image: i}]}`, nil},
 		{aPod, "status", `status: {qosClass: Guaranteed, podIPs: [{ip: 1.2.3.4}, {ip: 1.2.3.5}], nominatedNodeName: A_b, conditions: [{type: a b}]}`,
 			[]string{"status.conditions[0].Type Invalid", "status.nominatedNodeName Invalid", "status.podIPs Invalid", "status.qosClass Invalid"}},
 
-		{lb, "", `spec: {loadBalancerClass: a/c, healthCheckNodePort: 30002}`, []string{"spec.healthCheckNodePort Forbidden", "spec.loadBalancerClass Invalid"}},
+		{lb, "", `spec: {loadBalancerClass: a/c, healthCheckNodePort: 30002}`, []string{"spec.healthCheckNodePort Forbidden",
+			"spec.loadBalancerClass Invalid"}},
 		{lb, "", `spec: {clusterIP: 10.0.0.2}`, []string{"spec.clusterIPs[0] Invalid"}},
 		{lb, "", `spec: {clusterIP: None}`, []string{"spec.clusterIPs[0] Invalid", "spec.clusterIPs[0] Invalid"}},
 		{lb, "", `spec: {ipFamilies: [IPv6]}`, []string{"spec.clusterIPs[0] Invalid"}},
@@ -91,15 +103,19 @@ func TestUpdates(t *testing.T) {
 		{lb, "", `spec: {type: ClusterIP}`, nil},
 		{lb, "", `spec: {type: ClusterIP, ipFamilies: [IPv6], clusterIP: None, clusterIPs: [None]}`, []string{"spec.clusterIPs[0] Invalid"}},
 		{lb, "", `spec: {type: ExternalName, externalName: a}`, nil},
-		{lb, "status", `status: {loadBalancer: {ingress: [{ip: x}, {hostname: 1.2.3.4}]}}`, []string{"status.loadBalancer.ingress[0].ip Invalid", "status.loadBalancer.ingress[1].hostname Invalid"}},
+		{lb, "status", `status: {loadBalancer: {ingress: [{ip: x}, {hostname: 1.2.3.4}]}}`,
+			[]string{"status.loadBalancer.ingress[0].ip Invalid", "status.loadBalancer.ingress[1].hostname Invalid"}},
 
 		{`ConfigMap: {immutable: true, data: {a: b}}`, "", `data: {a: c}`, []string{"data Forbidden"}},
-		{`ConfigMap: {immutable: true, binaryData: {a: eA==}}`, "", `{immutable: false, binaryData: {a: null}}`, []string{"binaryData Forbidden", "immutable Forbidden"}},
+		{`ConfigMap: {immutable: true, binaryData: {a: eA==}}`, "", `{immutable: false, binaryData: {a: null}}`,
+			[]string{"binaryData Forbidden", "immutable Forbidden"}},
 		{`Secret: {immutable: true, data: {a: eA==}}`, "", `{stringData: {a: yy}}`, []string{"data Forbidden"}},
 		{`Secret: {}`, "", `type: other`, []string{"type Invalid"}},
 
-		{`Node: {spec: {podCIDR: 10.0.0.0/24, providerID: a}}`, "", `spec: {podCIDR: 10.0.1.0/24, providerID: b}`, []string{"spec.podCIDRs Forbidden", "spec.providerID Forbidden"}},
-		{`Node: {}`, "", `spec: {taints: [{key: a, effect: Odd}]}`, []string{"metadata.taints[0].effect NotSupported", "metadata.taints[0].effect NotSupported"}},
+		{`Node: {spec: {podCIDR: 10.0.0.0/24, providerID: a}}`, "", `spec: {podCIDR: 10.0.1.0/24, providerID: b}`,
+			[]string{"spec.podCIDRs Forbidden", "spec.providerID Forbidden"}},
+		{`Node: {}`, "", `spec: {taints: [{key: a, effect: Odd}]}`, []string{"metadata.taints[0].effect NotSupported",
+			"metadata.taints[0].effect NotSupported"}},
 		{`Node: {}`, "status", `status: {capacity: {cpu: -1}}`, []string{"status.allocatable.cpu Invalid", "status.capacity.cpu Invalid"}},
 		{`Node: {}`, "", `spec: {externalID: x}`, []string{"spec.externalID Forbidden"}},
 		{`Namespace: {}`, "status", `status: {phase: Terminating}`, []string{"status.Phase Invalid"}},
@@ -111,11 +127,14 @@ func TestUpdates(t *testing.T) {
 		{aClaim, "", `spec: {resources: {requests: {storage: 3Gi}}}`, []string{"spec Forbidden"}},
 		{aClaim, "", `spec: {accessModes: [ReadOnlyMany]}`, []string{"spec Forbidden"}},
 		{aClaim, "", `spec: {volumeMode: Block}`, []string{"spec Forbidden", "volumeMode Invalid"}},
-		{aClaim, "", `metadata: {annotations: {volume.beta.kubernetes.io/storage-class: x}}`, []string{"metadata.annotations.volume.beta.kubernetes.io/storage-class Invalid"}},
-		{aClaim, "status", `status: {allocatedResources: {cpu: 1}, allocatedResourceStatuses: {storage: Odd}}`, []string{"status.allocatedResourceStatuses NotSupported", "status.allocatedResources NotSupported"}},
+		{aClaim, "", `metadata: {annotations: {volume.beta.kubernetes.io/storage-class: x}}`,
+			[]string{"metadata.annotations.volume.beta.kubernetes.io/storage-class Invalid"}},
+		{aClaim, "status", `status: {allocatedResources: {cpu: 1}, allocatedResourceStatuses: {storage: Odd}}`,
+			[]string{"status.allocatedResourceStatuses NotSupported", "status.allocatedResources NotSupported"}},
 		{aPV, "", `spec: {capacity: {storage: 2Gi}, persistentVolumeReclaimPolicy: Delete}`, nil},
 		{aPV, "", `spec: {hostPath: {path: /tmp/y}}`, []string{"spec.persistentvolumesource Forbidden"}},
-		{`ResourceQuota: {}`, "status", `status: {hard: {bogus: 1}, used: {pods: -1}}`, []string{"status.hard[bogus] Invalid", "status.hard[bogus] Invalid", "status.used[pods] Invalid"}},
+		{`ResourceQuota: {}`, "status", `status: {hard: {bogus: 1}, used: {pods: -1}}`,
+			[]string{"status.hard[bogus] Invalid", "status.hard[bogus] Invalid", "status.used[pods] Invalid"}},
 		{aClaim, "status", `status: {capacity: {storage: -1}}`, []string{"status.capacity[storage] Invalid"}},
 		{aPV, "status", `status: {phase: Odd}`, nil},
 		{aPV, "", `spec: {volumeMode: Block}`, []string{"volumeMode Invalid"}},
@@ -151,8 +170,10 @@ func TestServiceChanges(t *testing.T) {
 	for _, c := range []struct{ patch, want string }{
 		{`spec: {type: ClusterIP}`, `{type: ClusterIP, sessionAffinity: None, internalTrafficPolicy: Cluster, clusterIP: 10.0.0.1, clusterIPs: [10.0.0.1], ipFamilies: [IPv4], ipFamilyPolicy: SingleStack, ports: [{port: 80, targetPort: 80, protocol: TCP}]}`},
 		{`spec: {type: NodePort}`, `{type: NodePort, sessionAffinity: None, internalTrafficPolicy: Cluster, externalTrafficPolicy: Local, clusterIP: 10.0.0.1, clusterIPs: [10.0.0.1], ipFamilies: [IPv4], ipFamilyPolicy: SingleStack, ports: [{port: 80, nodePort: 30000, targetPort: 80, protocol: TCP}]}`},
-		{`spec: {type: ExternalName, externalName: x}`, `{type: ExternalName, externalName: x, sessionAffinity: None, ports: [{port: 80, targetPort: 80, protocol: TCP}]}`},
-		{`spec: {clusterIP: null, clusterIPs: null, healthCheckNodePort: null, ports: [{port: 81}]}`, `{type: LoadBalancer, loadBalancerClass: a/b, sessionAffinity: None, internalTrafficPolicy: Cluster, externalTrafficPolicy: Local, allocateLoadBalancerNodePorts: true, healthCheckNodePort: 30001, clusterIP: 10.0.0.1, clusterIPs: [10.0.0.1], ipFamilies: [IPv4], ipFamilyPolicy: SingleStack, ports: [{port: 81, nodePort: 30000, targetPort: 81, protocol: TCP}]}`},
+		{`spec: {type: ExternalName, externalName: x}`,
+			`{type: ExternalName, externalName: x, sessionAffinity: None, ports: [{port: 80, targetPort: 80, protocol: TCP}]}`},
+		{`spec: {clusterIP: null, clusterIPs: null, healthCheckNodePort: null, ports: [{port: 81}]}`,
+			`{type: LoadBalancer, loadBalancerClass: a/b, sessionAffinity: None, internalTrafficPolicy: Cluster, externalTrafficPolicy: Local, allocateLoadBalancerNodePorts: true, healthCheckNodePort: 30001, clusterIP: 10.0.0.1, clusterIPs: [10.0.0.1], ipFamilies: [IPv4], ipFamilyPolicy: SingleStack, ports: [{port: 81, nodePort: 30000, targetPort: 81, protocol: TCP}]}`},
 	} {
 		k, old := create(t, lb)
 		o := update(t, k, old, "", c.patch)
@@ -170,8 +191,10 @@ func TestPaths(t *testing.T) {
 	if o.Status.Phase != corev1.PodPending {
 		t.Error("an update of the pod changed its status")
 	}
-	o = update(t, k, old, "status", `{metadata: {ownerReferences: []}, spec: {nodeName: nd}, status: {phase: Running, qosClass: null}}`).(*corev1.Pod)
-	if o.Status.Phase != corev1.PodRunning || o.Spec.NodeName != "" || len(o.OwnerReferences) != 1 || o.Status.QOSClass != corev1.PodQOSBurstable {
+	o = update(t, k, old, "status",
+		`{metadata: {ownerReferences: []}, spec: {nodeName: nd}, status: {phase: Running, qosClass: null}}`).(*corev1.Pod)
+	if o.Status.Phase != corev1.PodRunning || o.Spec.NodeName != "" || len(o.OwnerReferences) != 1 ||
+		o.Status.QOSClass != corev1.PodQOSBurstable {
 		t.Errorf("status update: %v", o)
 	}
 	o = update(t, k, old, "ephemeralcontainers", `spec: {restartPolicy: Always, ephemeralContainers: [{name: e, image: i}]}`).(*corev1.Pod)
@@ -196,7 +219,9 @@ func TestPaths(t *testing.T) {
 	if n := update(t, k, ns, "", `spec: {finalizers: []}`).(*corev1.Namespace); len(n.Spec.Finalizers) != 1 {
 		t.Error("an update of the namespace changed its finalizers")
 	}
-	if n := update(t, k, ns, "finalize", `{spec: {finalizers: []}, status: {phase: Terminating}}`).(*corev1.Namespace); len(n.Spec.Finalizers) != 0 || n.Status.Phase != corev1.NamespaceActive {
+	if n := update(t, k, ns, "finalize",
+		`{spec: {finalizers: []}, status: {phase: Terminating}}`).(*corev1.Namespace); len(n.Spec.Finalizers) != 0 ||
+		n.Status.Phase != corev1.NamespaceActive {
 		t.Errorf("finalize: %v", n)
 	}
 }

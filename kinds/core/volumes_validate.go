@@ -30,7 +30,8 @@ func validateNewVolume(v *corev1.PersistentVolume) (errs field.ErrorList) {
 	add(podspec.ValidateAccessModes(s.AccessModes, specPath.Child("accessModes"))...)
 	add(validateCapacity(s.Capacity, specPath.Child("capacity"))...)
 	at := specPath.Child("persistentVolumeReclaimPolicy")
-	add(rule.Chosen(s.PersistentVolumeReclaimPolicy, at, corev1.PersistentVolumeReclaimDelete, corev1.PersistentVolumeReclaimRecycle, corev1.PersistentVolumeReclaimRetain)...)
+	add(rule.Chosen(s.PersistentVolumeReclaimPolicy, at, corev1.PersistentVolumeReclaimDelete, corev1.PersistentVolumeReclaimRecycle,
+		corev1.PersistentVolumeReclaimRetain)...)
 	if s.HostPath != nil && path.Clean(s.HostPath.Path) == "/" && s.PersistentVolumeReclaimPolicy == corev1.PersistentVolumeReclaimRecycle {
 		add(field.Forbidden(at, "may not be 'recycle' for a hostPath mount of '/'"))
 	}
@@ -76,7 +77,8 @@ func validateCapacity(list corev1.ResourceList, path *field.Path) (errs field.Er
 }
 
 // volumeSources are the types of persistent volumes, in the form of those of pods.
-var volumeSources = []podspec.Source{{Field: "HostPath"}, {Field: "GCEPersistentDisk", Inside: "persistentDisk"}, {Field: "AWSElasticBlockStore"},
+var volumeSources = []podspec.Source{{Field: "HostPath"}, {Field: "GCEPersistentDisk", Inside: "persistentDisk"},
+	{Field: "AWSElasticBlockStore"},
 	{Field: "Glusterfs"}, {Field: "Flocker"}, {Field: "NFS"}, {Field: "RBD"}, {Field: "Quobyte"}, {Field: "CephFS", Extra: "cephFS"},
 	{Field: "ISCSI"}, {Field: "Cinder"}, {Field: "FC"}, {Field: "FlexVolume", Beside: true}, {Field: "AzureFile"}, {Field: "VsphereVolume"},
 	{Field: "PhotonPersistentDisk"}, {Field: "PortworxVolume"}, {Field: "AzureDisk"}, {Field: "ScaleIO"}, {Field: "Local"},
@@ -232,7 +234,8 @@ func validateClaimUpdate(c, old *corev1.PersistentVolumeClaim) (errs field.Error
 		is.VolumeAttributesClassName = was.VolumeAttributesClassName
 	}
 	if !rule.Same(is, was) {
-		errs = append(errs, field.Forbidden(specPath, "spec is immutable after creation except resources.requests and volumeAttributesClassName for bound claims"))
+		errs = append(errs, field.Forbidden(specPath,
+			"spec is immutable after creation except resources.requests and volumeAttributesClassName for bound claims"))
 	}
 	have := old.Status.Capacity[corev1.ResourceStorage]
 	if now.Cmp(before) < 0 && now.Cmp(have) <= 0 {
@@ -240,7 +243,8 @@ func validateClaimUpdate(c, old *corev1.PersistentVolumeClaim) (errs field.Error
 	}
 	errs = append(errs, validation.ValidateImmutableField(c.Spec.VolumeMode, old.Spec.VolumeMode, modePath)...)
 	class, at := c.Spec.VolumeAttributesClassName, specPath.Child("volumeAttributesClassName")
-	if !rule.Same(class, old.Spec.VolumeAttributesClassName) && old.Status.CurrentVolumeAttributesClassName != nil && (class == nil || *class == "") {
+	if !rule.Same(class, old.Spec.VolumeAttributesClassName) && old.Status.CurrentVolumeAttributesClassName != nil &&
+		(class == nil || *class == "") {
 		errs = append(errs, field.Forbidden(at, "update to nil is forbidden when status.currentVolumeAttributesClassName is not nil"))
 	}
 	return errs
@@ -259,12 +263,15 @@ func classChange(c, old *corev1.PersistentVolumeClaim, is *corev1.PersistentVolu
 	if now == before || late && annotated && !still {
 		return nil
 	}
-	return field.ErrorList{field.Invalid(field.NewPath("metadata", "annotations", corev1.BetaStorageClassAnnotation), now, validation.FieldImmutableErrorMsg)}
+	return field.ErrorList{field.Invalid(field.NewPath("metadata", "annotations", corev1.BetaStorageClassAnnotation), now,
+		validation.FieldImmutableErrorMsg)}
 }
 
 // resizeStates are the states that a claim may have while it grows.
-var resizeStates = []corev1.ClaimResourceStatus{corev1.PersistentVolumeClaimControllerResizeInProgress, corev1.PersistentVolumeClaimControllerResizeInfeasible,
-	corev1.PersistentVolumeClaimNodeResizePending, corev1.PersistentVolumeClaimNodeResizeInProgress, corev1.PersistentVolumeClaimNodeResizeInfeasible}
+var resizeStates = []corev1.ClaimResourceStatus{corev1.PersistentVolumeClaimControllerResizeInProgress,
+	corev1.PersistentVolumeClaimControllerResizeInfeasible,
+	corev1.PersistentVolumeClaimNodeResizePending, corev1.PersistentVolumeClaimNodeResizeInProgress,
+	corev1.PersistentVolumeClaimNodeResizeInfeasible}
 
 func validateClaimStatus(c, _ *corev1.PersistentVolumeClaim) (errs field.ErrorList) {
 	for _, n := range slices.Sorted(maps.Keys(c.Status.Capacity)) {

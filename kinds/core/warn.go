@@ -81,7 +81,8 @@ func warnService(s, _ *corev1.Service) (list []string) {
 		}
 	}
 	_, hints := s.Annotations[corev1.DeprecatedAnnotationTopologyAwareHints]
-	say(hints, "annotation "+corev1.DeprecatedAnnotationTopologyAwareHints+" is deprecated, please use "+corev1.AnnotationTopologyMode+" instead")
+	say(hints, "annotation "+corev1.DeprecatedAnnotationTopologyAwareHints+" is deprecated, please use "+
+		corev1.AnnotationTopologyMode+" instead")
 	if spec.Type != corev1.ServiceTypeExternalName && !headless(spec) {
 		list = append(list, addressWarnings(spec.ClusterIPs, "clusterIPs")...)
 	}
@@ -134,10 +135,12 @@ func warnServiceAccount(s, old *corev1.ServiceAccount) []string {
 			return nil
 		}
 	}
-	return []string{"metadata.annotations[" + mountableSecrets + "]: deprecated in v1.32+; prefer separate namespaces to isolate access to mounted secrets"}
+	return []string{"metadata.annotations[" + mountableSecrets +
+		"]: deprecated in v1.32+; prefer separate namespaces to isolate access to mounted secrets"}
 }
 
-const classAnnotation = "metadata.annotations[" + corev1.BetaStorageClassAnnotation + `]: deprecated since v1.8; use "storageClassName" attribute instead`
+const classAnnotation = "metadata.annotations[" + corev1.BetaStorageClassAnnotation +
+	`]: deprecated since v1.8; use "storageClassName" attribute instead`
 
 func warnVolume(v, _ *corev1.PersistentVolume) (list []string) {
 	if _, set := v.Annotations[corev1.BetaStorageClassAnnotation]; set {
@@ -148,7 +151,8 @@ func warnVolume(v, _ *corev1.PersistentVolume) (list []string) {
 			"Instead, the recommended approach is to use dynamic provisioning.")
 	}
 	if a := v.Spec.NodeAffinity; a != nil && a.Required != nil {
-		list = append(list, podspec.NodeTermWarnings(a.Required.NodeSelectorTerms, specPath.Child("nodeAffinity", "required", "nodeSelectorTerms"))...)
+		list = append(list, podspec.NodeTermWarnings(a.Required.NodeSelectorTerms,
+			specPath.Child("nodeAffinity", "required", "nodeSelectorTerms"))...)
 	}
 	return append(list, podspec.SourceWarnings(&v.Spec.PersistentVolumeSource, specPath)...)
 }

@@ -25,7 +25,8 @@ const (
 
 func validateSlice(s, old *discoveryv1.EndpointSlice) (errs field.ErrorList) {
 	path := field.NewPath("addressType")
-	errs = append(errs, rule.Chosen(s.AddressType, path, discoveryv1.AddressTypeIPv4, discoveryv1.AddressTypeIPv6, discoveryv1.AddressTypeFQDN)...)
+	errs = append(errs, rule.Chosen(s.AddressType, path, discoveryv1.AddressTypeIPv4, discoveryv1.AddressTypeIPv6,
+		discoveryv1.AddressTypeFQDN)...)
 	if old != nil {
 		errs = append(errs, rule.Frozen(s.AddressType, old.AddressType, path)...)
 	}

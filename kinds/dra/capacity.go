@@ -21,7 +21,8 @@ func policy(c resourcev1.DeviceCapacity, shared bool, path *field.Path) field.Er
 	case !shared:
 		return field.ErrorList{field.Forbidden(path, "allowMultipleAllocations must be true")}
 	case len(p.ValidValues) > 0 && p.ValidRange != nil:
-		return field.ErrorList{field.Forbidden(path, `exactly one policy can be specified, cannot specify "validValues" and "validRange" at the same time`)}
+		return field.ErrorList{field.Forbidden(path,
+			`exactly one policy can be specified, cannot specify "validValues" and "validRange" at the same time`)}
 	case len(p.ValidValues) == 0 && p.ValidRange == nil:
 		return nil
 	case p.Default == nil:
@@ -77,7 +78,8 @@ func valueRange(preset, capacity resource.Quantity, r *resourcev1.CapacityReques
 	larger(one, capacity, "step", "one step is larger than capacity value: %s")
 	reached := func(v resource.Quantity) {
 		if (v.Value()-r.Min.Value())%r.Step.Value() != 0 {
-			errs = append(errs, field.Invalid(path.Child("step"), v.String(), fmt.Sprintf("value is not a multiple of a given step (%s) from (%s)", r.Step, r.Min)))
+			errs = append(errs, field.Invalid(path.Child("step"), v.String(),
+				fmt.Sprintf("value is not a multiple of a given step (%s) from (%s)", r.Step, r.Min)))
 		}
 	}
 	reached(preset)

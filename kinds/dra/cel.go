@@ -27,7 +27,8 @@ func compiles(text string, path *field.Path) field.ErrorList {
 	case r.Error != nil:
 		return field.ErrorList{field.Invalid(path, text, r.Error.Detail)}
 	case r.MaxCost > resourcev1.CELSelectorExpressionMaxCost:
-		return field.ErrorList{field.Forbidden(path, fmt.Sprintf("too complex, exceeds cost limit: %d of %d", r.MaxCost, uint64(resourcev1.CELSelectorExpressionMaxCost)))}
+		return field.ErrorList{field.Forbidden(path, fmt.Sprintf("too complex, exceeds cost limit: %d of %d", r.MaxCost,
+			uint64(resourcev1.CELSelectorExpressionMaxCost)))}
 	}
 	return nil
 }

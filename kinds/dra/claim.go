@@ -21,9 +21,10 @@ func claim(on *features.Set, c *resourcev1.DeviceClaim, path *field.Path) field.
 		func(r resourcev1.DeviceRequest, at *field.Path) field.ErrorList { return request(on, r, at) })
 	errs = append(errs, each(c.Constraints, resourcev1.DeviceConstraintsMaxSize, path.Child("constraints"),
 		func(k resourcev1.DeviceConstraint, at *field.Path) field.ErrorList { return constraint(k, names, at) })...)
-	return append(errs, each(c.Config, resourcev1.DeviceConfigMaxSize, path.Child("config"), func(k resourcev1.DeviceClaimConfiguration, at *field.Path) field.ErrorList {
-		return append(requestNames(k.Requests, names, at.Child("requests")), configuration(k.DeviceConfiguration, at)...)
-	})...)
+	return append(errs, each(c.Config, resourcev1.DeviceConfigMaxSize, path.Child("config"),
+		func(k resourcev1.DeviceClaimConfiguration, at *field.Path) field.ErrorList {
+			return append(requestNames(k.Requests, names, at.Child("requests")), configuration(k.DeviceConfiguration, at)...)
+		})...)
 }
 
 // known returns the names of all requests, and those of their alternatives as request/alternative.
@@ -93,7 +94,8 @@ func wish(w wanted, path *field.Path) (errs field.ErrorList) {
 			errs = append(errs, field.Invalid(path.Child("count"), w.count, "must be greater than zero"))
 		}
 	default:
-		errs = append(errs, rule.Among(w.mode, path.Child("allocationMode"), resourcev1.DeviceAllocationModeAll, resourcev1.DeviceAllocationModeExactCount)...)
+		errs = append(errs, rule.Among(w.mode, path.Child("allocationMode"), resourcev1.DeviceAllocationModeAll,
+			resourcev1.DeviceAllocationModeExactCount)...)
 	}
 	for i, t := range w.tolerations {
 		errs = append(errs, toleration(t, path.Child("tolerations").Index(i))...)
@@ -113,10 +115,12 @@ func toleration(t resourcev1.DeviceToleration, path *field.Path) (errs field.Err
 	case resourcev1.DeviceTolerationOpEqual:
 		errs = append(errs, rule.Format(t.Value, path.Child("value"), validation.IsValidLabelValue)...)
 	default:
-		errs = append(errs, rule.Chosen(t.Operator, path.Child("operator"), resourcev1.DeviceTolerationOpEqual, resourcev1.DeviceTolerationOpExists)...)
+		errs = append(errs, rule.Chosen(t.Operator, path.Child("operator"), resourcev1.DeviceTolerationOpEqual,
+			resourcev1.DeviceTolerationOpExists)...)
 	}
 	if t.Effect != "" {
-		errs = append(errs, rule.Among(t.Effect, path.Child("effect"), resourcev1.DeviceTaintEffectNoSchedule, resourcev1.DeviceTaintEffectNoExecute, resourcev1.DeviceTaintEffectNone)...)
+		errs = append(errs, rule.Among(t.Effect, path.Child("effect"), resourcev1.DeviceTaintEffectNoSchedule,
+			resourcev1.DeviceTaintEffectNoExecute, resourcev1.DeviceTaintEffectNone)...)
 	}
 	return errs
 }
@@ -135,7 +139,8 @@ func constraint(c resourcev1.DeviceConstraint, names map[string]bool, path *fiel
 }
 
 func requestNames(list []string, known map[string]bool, path *field.Path) field.ErrorList {
-	return unlike(list, resourcev1.DeviceRequestsMaxSize, path, itself, func(n string, at *field.Path) field.ErrorList { return requestName(n, known, at) })
+	return unlike(list, resourcev1.DeviceRequestsMaxSize, path, itself,
+		func(n string, at *field.Path) field.ErrorList { return requestName(n, known, at) })
 }
 
 // requestName checks a reference to a request, or to one of its alternatives: request/alternative.
@@ -146,7 +151,8 @@ func requestName(n string, known map[string]bool, path *field.Path) (errs field.
 		}
 	}
 	if !known[n] {
-		errs = append(errs, field.Invalid(path, n, "must be the name of a request in the claim or the name of a request and a subrequest separated by '/'"))
+		errs = append(errs, field.Invalid(path, n,
+			"must be the name of a request in the claim or the name of a request and a subrequest separated by '/'"))
 	}
 	return errs
 }

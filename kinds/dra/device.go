@@ -16,7 +16,8 @@ import (
 func reach(d resourcev1.Device, each bool, path *field.Path) (errs field.ErrorList) {
 	if !each {
 		if d.NodeName != nil || d.NodeSelector != nil || d.AllNodes != nil {
-			errs = append(errs, field.Invalid(path, nil, "`nodeName`, `nodeSelector` and `allNodes` can only be set if `perDeviceNodeSelection` is set to true in the ResourceSlice spec"))
+			errs = append(errs, field.Invalid(path, nil,
+				"`nodeName`, `nodeSelector` and `allNodes` can only be set if `perDeviceNodeSelection` is set to true in the ResourceSlice spec"))
 		}
 		return errs
 	}
@@ -26,7 +27,8 @@ func reach(d resourcev1.Device, each bool, path *field.Path) (errs field.ErrorLi
 	errs = append(errs, someNode(d.NodeName, path.Child("nodeName"))...)
 	errs = append(errs, unsetOrTrue(d.AllNodes, path.Child("allNodes"))...)
 	ways := []bool{d.NodeName != nil && *d.NodeName != "", d.NodeSelector != nil, is(d.AllNodes)}
-	return append(errs, where(ways, path, "exactly one of `nodeName`, `nodeSelector`, or `allNodes` is required when `perDeviceNodeSelection` is set to true in the ResourceSlice spec")...)
+	return append(errs, where(ways, path,
+		"exactly one of `nodeName`, `nodeSelector`, or `allNodes` is required when `perDeviceNodeSelection` is set to true in the ResourceSlice spec")...)
 }
 
 func someNode(name *string, path *field.Path) field.ErrorList {

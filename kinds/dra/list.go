@@ -25,7 +25,8 @@ func each[T any](list []T, most int, path *field.Path, check func(T, *field.Path
 }
 
 // unlike is each for a list whose entries must differ in their keys.
-func unlike[T any, K comparable](list []T, most int, path *field.Path, key func(T) K, check func(T, *field.Path) field.ErrorList) field.ErrorList {
+func unlike[T any, K comparable](list []T, most int, path *field.Path, key func(T) K, check func(T,
+	*field.Path) field.ErrorList) field.ErrorList {
 	errs := each(list, most, path, check)
 	if len(list) > most {
 		return errs

@@ -19,7 +19,8 @@ func validateSlice(s, old *resourcev1.ResourceSlice) (errs field.ErrorList) {
 	}
 	errs = append(errs, driver(d.Driver, spec.Child("driver"))...)
 	errs = append(errs, pool(d.Pool, spec.Child("pool"))...)
-	errs = append(errs, where([]bool{d.NodeName != nil && *d.NodeName != "", d.NodeSelector != nil, is(d.AllNodes), is(d.PerDeviceNodeSelection)}, spec,
+	errs = append(errs, where([]bool{d.NodeName != nil && *d.NodeName != "", d.NodeSelector != nil, is(d.AllNodes),
+		is(d.PerDeviceNodeSelection)}, spec,
 		"exactly one of `nodeName`, `nodeSelector`, `allNodes`, `perDeviceNodeSelection` is required")...)
 	errs = append(errs, someNode(d.NodeName, spec.Child("nodeName"))...)
 	errs = append(errs, oneTerm(d.NodeSelector, spec.Child("nodeSelector"))...)

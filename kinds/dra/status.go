@@ -36,7 +36,8 @@ func validateClaimStatus(on *features.Set, c, old *resourcev1.ResourceClaim) (er
 	case s.Allocation == nil:
 		errs = append(errs, field.Forbidden(reserved, "may not be specified when `allocated` is not set"))
 	case c.DeletionTimestamp != nil && slices.ContainsFunc(s.ReservedFor, added):
-		errs = append(errs, field.Forbidden(reserved, "new entries may not be added while `deallocationRequested` or `deletionTimestamp` are set"))
+		errs = append(errs, field.Forbidden(reserved,
+			"new entries may not be added while `deallocationRequested` or `deletionTimestamp` are set"))
 	}
 	return append(errs, devices(on, s, path.Child("devices"))...)
 }
@@ -158,5 +159,6 @@ func shareID(id string, path *field.Path) field.ErrorList {
 	if uuid.MatchString(id) {
 		return nil
 	}
-	return field.ErrorList{field.Invalid(path, id, "uid must be in RFC 4122 normalized form, `xxxxxxxx-xxxx-xxxx-xxxx-xxxxxxxxxxxx` with lowercase hexadecimal characters")}
+	return field.ErrorList{field.Invalid(path, id,
+		"uid must be in RFC 4122 normalized form, `xxxxxxxx-xxxx-xxxx-xxxx-xxxxxxxxxxxx` with lowercase hexadecimal characters")}
 }

@@ -28,7 +28,8 @@ func validateSchema(s *flowcontrolv1.FlowSchema, spec *field.Path) (errs field.E
 	case p <= 0:
 		errs = append(errs, field.Invalid(precedence, p, "must be a positive value"))
 	case p > flowcontrolv1.FlowSchemaMaxMatchingPrecedence:
-		errs = append(errs, field.Invalid(precedence, p, fmt.Sprintf("must not be greater than %v", flowcontrolv1.FlowSchemaMaxMatchingPrecedence)))
+		errs = append(errs, field.Invalid(precedence, p, fmt.Sprintf("must not be greater than %v",
+			flowcontrolv1.FlowSchemaMaxMatchingPrecedence)))
 	case p == 1 && s.Name != flowcontrolv1.FlowSchemaNameExempt:
 		errs = append(errs, field.Invalid(precedence, p, "only the schema named 'exempt' may have matchingPrecedence 1"))
 	}
@@ -206,7 +207,8 @@ func validateLevel(l *flowcontrolv1.PriorityLevelConfiguration, spec *field.Path
 		}
 	}
 	typ := spec.Child("type")
-	if (l.Name == exempt) != (l.Spec.Type == flowcontrolv1.PriorityLevelEnablementExempt) && (l.Name == exempt || l.Spec.Type == flowcontrolv1.PriorityLevelEnablementExempt) {
+	if (l.Name == exempt) != (l.Spec.Type == flowcontrolv1.PriorityLevelEnablementExempt) &&
+		(l.Name == exempt || l.Spec.Type == flowcontrolv1.PriorityLevelEnablementExempt) {
 		errs = append(errs, field.Invalid(typ, l.Spec.Type, "type must be 'Exempt' if and only if name is 'exempt'"))
 	}
 	switch l.Spec.Type {
@@ -226,7 +228,8 @@ func validateLevel(l *flowcontrolv1.PriorityLevelConfiguration, spec *field.Path
 		}
 		errs = append(errs, limited(l.Spec.Limited, spec.Child("limited"))...)
 	default:
-		errs = append(errs, rule.Chosen(l.Spec.Type, typ, flowcontrolv1.PriorityLevelEnablementExempt, flowcontrolv1.PriorityLevelEnablementLimited)...)
+		errs = append(errs, rule.Chosen(l.Spec.Type, typ, flowcontrolv1.PriorityLevelEnablementExempt,
+			flowcontrolv1.PriorityLevelEnablementLimited)...)
 	}
 	return errs
 }
@@ -276,7 +279,8 @@ func queuing(q *flowcontrolv1.QueuingConfiguration, path *field.Path) (errs fiel
 	case q.HandSize > q.Queues:
 		errs = append(errs, field.Invalid(hand, q.HandSize, fmt.Sprintf("should not be greater than queues (%d)", q.Queues)))
 	case math.Ceil(hashBits(q.Queues, q.HandSize)) > maxHashBits:
-		errs = append(errs, field.Invalid(hand, q.HandSize, fmt.Sprintf("required entropy bits of deckSize %d and handSize %d should not be greater than %d", q.Queues, q.HandSize, maxHashBits)))
+		errs = append(errs, field.Invalid(hand, q.HandSize,
+			fmt.Sprintf("required entropy bits of deckSize %d and handSize %d should not be greater than %d", q.Queues, q.HandSize, maxHashBits)))
 	}
 	return errs
 }

@@ -26,8 +26,9 @@ func TestOrders(t *testing.T) {
 
 func TestBelongs(t *testing.T) {
 	long := DirOf("pvc-1", strings.Repeat("n", 63), strings.Repeat("c", 253))
-	for dir, want := range map[string]bool{"pvc-1_ns_data": true, long: true, "pvc-1": false, "pvc-2_ns_data": false, "pvc-1_/../../etc": false,
-		"pvc-1_..": true, "../pvc-1_x": false, "": false, "pvc-1_a\x00": false, "pvc-1_/x": false} {
+	for dir, want := range map[string]bool{"pvc-1_ns_data": true, long: true, "pvc-1": false, "pvc-2_ns_data": false,
+		"pvc-1_/../../etc": false,
+		"pvc-1_..":         true, "../pvc-1_x": false, "": false, "pvc-1_a\x00": false, "pvc-1_/x": false} {
 		if got := Belongs(dir, "pvc-1"); got != want {
 			t.Errorf("%q: %t", dir, got)
 		}

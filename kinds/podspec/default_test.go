@@ -99,7 +99,8 @@ func TestDefault(t *testing.T) {
 	init := "{name: i, image: 'b:1', imagePullPolicy: IfNotPresent, terminationMessagePath: /dev/termination-log, terminationMessagePolicy: File, resources: "
 	tmpl := &corev1.PodTemplateSpec{Spec: *spec(t, given)}
 	podspec.DefaultTemplate(tmpl)
-	same(t, tmpl.Spec, common+"initContainers: ["+init+"{limits: {cpu: '1'}}}]\ncontainers:\n- ports: [{containerPort: 80, protocol: TCP}]"+container)
+	same(t, tmpl.Spec, common+"initContainers: ["+init+
+		"{limits: {cpu: '1'}}}]\ncontainers:\n- ports: [{containerPort: 80, protocol: TCP}]"+container)
 	s := spec(t, given)
 	podspec.DefaultPod(s)
 	once := s.DeepCopy()
@@ -113,7 +114,8 @@ func TestDefault(t *testing.T) {
 func TestPullPolicy(t *testing.T) {
 	digest := "@sha256:e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855"
 	for image, want := range map[string]corev1.PullPolicy{
-		"nginx": corev1.PullAlways, "nginx:latest": corev1.PullAlways, "nginx:1": corev1.PullIfNotPresent, "r.example:5000/a/b": corev1.PullAlways,
+		"nginx": corev1.PullAlways, "nginx:latest": corev1.PullAlways, "nginx:1": corev1.PullIfNotPresent,
+		"r.example:5000/a/b":   corev1.PullAlways,
 		"r.example:5000/a/b:2": corev1.PullIfNotPresent, "a" + digest: corev1.PullIfNotPresent, "a:latest" + digest: corev1.PullAlways,
 		strings.Repeat("a", 247): corev1.PullAlways, strings.Repeat("a", 248): corev1.PullIfNotPresent,
 		"r.example/" + strings.Repeat("a", 255): corev1.PullAlways, "r.example/" + strings.Repeat("a", 256): corev1.PullIfNotPresent,

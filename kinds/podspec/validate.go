@@ -70,8 +70,10 @@ func (c *checker) check(path *field.Path) (errs field.ErrorList) {
 	add(c.checkInitContainers(path.Child("initContainers")))
 	add(c.checkEphemeralContainers(path.Child("ephemeralContainers")))
 	add(c.checkPodResources(path))
-	add(rule.Chosen(s.RestartPolicy, path.Child("restartPolicy"), corev1.RestartPolicyAlways, corev1.RestartPolicyOnFailure, corev1.RestartPolicyNever))
-	add(rule.Chosen(s.DNSPolicy, path.Child("dnsPolicy"), corev1.DNSClusterFirstWithHostNet, corev1.DNSClusterFirst, corev1.DNSDefault, corev1.DNSNone))
+	add(rule.Chosen(s.RestartPolicy, path.Child("restartPolicy"), corev1.RestartPolicyAlways, corev1.RestartPolicyOnFailure,
+		corev1.RestartPolicyNever))
+	add(rule.Chosen(s.DNSPolicy, path.Child("dnsPolicy"), corev1.DNSClusterFirstWithHostNet, corev1.DNSClusterFirst, corev1.DNSDefault,
+		corev1.DNSNone))
 	add(metavalidation.ValidateLabels(s.NodeSelector, path.Child("nodeSelector")))
 	add(c.checkSecurity(path))
 	add(checkAffinity(s.Affinity, path.Child("affinity")))

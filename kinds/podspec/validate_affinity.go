@@ -225,7 +225,8 @@ func checkSpread(list []corev1.TopologySpreadConstraint, path *field.Path) (errs
 					fmt.Sprintf("can only use minDomains if whenUnsatisfiable=%s, not %s", corev1.DoNotSchedule, c.WhenUnsatisfiable)))
 			}
 		}
-		add(rule.AmongPtr(c.NodeAffinityPolicy, at.Child("nodeAffinityPolicy"), corev1.NodeInclusionPolicyHonor, corev1.NodeInclusionPolicyIgnore)...)
+		add(rule.AmongPtr(c.NodeAffinityPolicy, at.Child("nodeAffinityPolicy"), corev1.NodeInclusionPolicyHonor,
+			corev1.NodeInclusionPolicyIgnore)...)
 		add(rule.AmongPtr(c.NodeTaintsPolicy, at.Child("nodeTaintsPolicy"), corev1.NodeInclusionPolicyHonor, corev1.NodeInclusionPolicyIgnore)...)
 		add(checkKeys(c.MatchLabelKeys, nil, c.LabelSelector, at)...)
 		add(checkSelector(c.LabelSelector, at.Child("labelSelector"))...)
@@ -265,7 +266,8 @@ func ValidateTolerations(list []corev1.Toleration, path *field.Path) (errs field
 			add(field.NotSupported(at.Child("operator"), t.Operator,
 				[]corev1.TolerationOperator{corev1.TolerationOpEqual, corev1.TolerationOpExists, corev1.TolerationOpLt, corev1.TolerationOpGt}))
 		default:
-			add(field.NotSupported(at.Child("operator"), t.Operator, []corev1.TolerationOperator{corev1.TolerationOpEqual, corev1.TolerationOpExists}))
+			add(field.NotSupported(at.Child("operator"), t.Operator, []corev1.TolerationOperator{corev1.TolerationOpEqual,
+				corev1.TolerationOpExists}))
 		}
 		if t.Effect != "" {
 			add(ValidateTaintEffect(t.Effect, at.Child("effect"))...)

@@ -97,7 +97,8 @@ func checkSeccompAnnotations(a map[string]string, path *field.Path) (errs field.
 		}
 		at := path.Child(key)
 		switch v := a[key]; {
-		case v == corev1.SeccompProfileRuntimeDefault, v == corev1.DeprecatedSeccompProfileDockerDefault, v == corev1.SeccompProfileNameUnconfined:
+		case v == corev1.SeccompProfileRuntimeDefault, v == corev1.DeprecatedSeccompProfileDockerDefault,
+			v == corev1.SeccompProfileNameUnconfined:
 		case strings.HasPrefix(v, corev1.SeccompLocalhostProfileNamePrefix):
 			errs = append(errs, checkInnerPath(strings.TrimPrefix(v, corev1.SeccompLocalhostProfileNamePrefix), at)...)
 		default:

@@ -45,7 +45,8 @@ func ValidateStorage(q resource.Quantity, path *field.Path) field.ErrorList {
 	return nil
 }
 
-var accessModes = []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOnce, corev1.ReadOnlyMany, corev1.ReadWriteMany, corev1.ReadWriteOncePod}
+var accessModes = []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOnce, corev1.ReadOnlyMany, corev1.ReadWriteMany,
+	corev1.ReadWriteOncePod}
 
 // ValidateAccessModes checks in what ways storage is to be used.
 func ValidateAccessModes(modes []corev1.PersistentVolumeAccessMode, path *field.Path) (errs field.ErrorList) {

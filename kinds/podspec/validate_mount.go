@@ -50,7 +50,8 @@ func (c *checker) checkMounts(k *corev1.Container, path *field.Path) (errs field
 func checkPropagation(m *corev1.VolumeMount, k *corev1.Container, path *field.Path) (errs field.ErrorList) {
 	if p := m.MountPropagation; p != nil {
 		at := path.Child("mountPropagation")
-		errs = append(errs, rule.Among(*p, at, corev1.MountPropagationBidirectional, corev1.MountPropagationHostToContainer, corev1.MountPropagationNone)...)
+		errs = append(errs, rule.Among(*p, at, corev1.MountPropagationBidirectional, corev1.MountPropagationHostToContainer,
+			corev1.MountPropagationNone)...)
 		privileged := k.SecurityContext != nil && k.SecurityContext.Privileged != nil && *k.SecurityContext.Privileged
 		if *p == corev1.MountPropagationBidirectional && !privileged {
 			errs = append(errs, field.Forbidden(at, "Bidirectional mount propagation is available only to privileged containers"))
@@ -60,7 +61,8 @@ func checkPropagation(m *corev1.VolumeMount, k *corev1.Container, path *field.Pa
 	if r == nil || *r == corev1.RecursiveReadOnlyDisabled {
 		return errs
 	}
-	if bad := rule.Among(*r, at, corev1.RecursiveReadOnlyDisabled, corev1.RecursiveReadOnlyEnabled, corev1.RecursiveReadOnlyIfPossible); len(bad) > 0 {
+	if bad := rule.Among(*r, at, corev1.RecursiveReadOnlyDisabled, corev1.RecursiveReadOnlyEnabled,
+		corev1.RecursiveReadOnlyIfPossible); len(bad) > 0 {
 		return append(errs, bad...)
 	}
 	if !m.ReadOnly {

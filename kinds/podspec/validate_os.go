@@ -19,7 +19,8 @@ func checkOS(s *corev1.PodSpec, path *field.Path) field.ErrorList {
 	}
 	switch s.OS.Name {
 	case corev1.Linux:
-		return append(errs, refuse(path, "windowsOptions", "windows options cannot be set for a linux pod", func(p *corev1.PodSecurityContext) bool { return p.WindowsOptions != nil },
+		return append(errs, refuse(path, "windowsOptions", "windows options cannot be set for a linux pod",
+			func(p *corev1.PodSecurityContext) bool { return p.WindowsOptions != nil },
 			func(c *corev1.SecurityContext) bool { return c.WindowsOptions != nil }, s)...)
 	case corev1.Windows:
 		return append(errs, checkOnWindows(s, path)...)
@@ -30,7 +31,8 @@ func checkOS(s *corev1.PodSpec, path *field.Path) field.ErrorList {
 }
 
 // refuse forbids a field of the security contexts of the pod and of its containers.
-func refuse(path *field.Path, name, says string, inPod func(*corev1.PodSecurityContext) bool, inContainer func(*corev1.SecurityContext) bool,
+func refuse(path *field.Path, name, says string, inPod func(*corev1.PodSecurityContext) bool,
+	inContainer func(*corev1.SecurityContext) bool,
 	s *corev1.PodSpec) (errs field.ErrorList) {
 	if inPod != nil && s.SecurityContext != nil && inPod(s.SecurityContext) {
 		errs = append(errs, field.Forbidden(path.Child("securityContext", name), says))
@@ -75,11 +77,16 @@ var notOnWindows = []struct {
 	pod       func(*corev1.PodSecurityContext) bool
 	container func(*corev1.SecurityContext) bool
 }{
-	{"appArmorProfile", func(p *corev1.PodSecurityContext) bool { return p.AppArmorProfile != nil }, func(c *corev1.SecurityContext) bool { return c.AppArmorProfile != nil }},
-	{"seLinuxOptions", func(p *corev1.PodSecurityContext) bool { return p.SELinuxOptions != nil }, func(c *corev1.SecurityContext) bool { return c.SELinuxOptions != nil }},
-	{"seccompProfile", func(p *corev1.PodSecurityContext) bool { return p.SeccompProfile != nil }, func(c *corev1.SecurityContext) bool { return c.SeccompProfile != nil }},
-	{"runAsUser", func(p *corev1.PodSecurityContext) bool { return p.RunAsUser != nil }, func(c *corev1.SecurityContext) bool { return c.RunAsUser != nil }},
-	{"runAsGroup", func(p *corev1.PodSecurityContext) bool { return p.RunAsGroup != nil }, func(c *corev1.SecurityContext) bool { return c.RunAsGroup != nil }},
+	{"appArmorProfile", func(p *corev1.PodSecurityContext) bool { return p.AppArmorProfile != nil },
+		func(c *corev1.SecurityContext) bool { return c.AppArmorProfile != nil }},
+	{"seLinuxOptions", func(p *corev1.PodSecurityContext) bool { return p.SELinuxOptions != nil },
+		func(c *corev1.SecurityContext) bool { return c.SELinuxOptions != nil }},
+	{"seccompProfile", func(p *corev1.PodSecurityContext) bool { return p.SeccompProfile != nil },
+		func(c *corev1.SecurityContext) bool { return c.SeccompProfile != nil }},
+	{"runAsUser", func(p *corev1.PodSecurityContext) bool { return p.RunAsUser != nil },
+		func(c *corev1.SecurityContext) bool { return c.RunAsUser != nil }},
+	{"runAsGroup", func(p *corev1.PodSecurityContext) bool { return p.RunAsGroup != nil },
+		func(c *corev1.SecurityContext) bool { return c.RunAsGroup != nil }},
 	{"fsGroup", func(p *corev1.PodSecurityContext) bool { return p.FSGroup != nil }, nil},
 	{"fsGroupChangePolicy", func(p *corev1.PodSecurityContext) bool { return p.FSGroupChangePolicy != nil }, nil},
 	{"sysctls", func(p *corev1.PodSecurityContext) bool { return len(p.Sysctls) > 0 }, nil},
@@ -98,7 +105,8 @@ func checkOnWindows(s *corev1.PodSpec, path *field.Path) (errs field.ErrorList) 
 	for _, f := range []struct {
 		name string
 		set  bool
-	}{{"hostUsers", s.HostUsers != nil}, {"hostPID", s.HostPID}, {"hostIPC", s.HostIPC}, {"shareProcessNamespace", s.ShareProcessNamespace != nil}} {
+	}{{"hostUsers", s.HostUsers != nil}, {"hostPID", s.HostPID}, {"hostIPC", s.HostIPC}, {"shareProcessNamespace",
+		s.ShareProcessNamespace != nil}} {
 		if f.set {
 			errs = append(errs, field.Forbidden(path.Child(f.name), says))
 		}
@@ -129,10 +137,12 @@ func checkHostProcess(s *corev1.PodSpec, path *field.Path) (errs field.ErrorList
 		return errs
 	}
 	if without {
-		errs = append(errs, field.Invalid(path, "", "If pod contains any hostProcess containers then all containers must be HostProcess containers"))
+		errs = append(errs, field.Invalid(path, "",
+			"If pod contains any hostProcess containers then all containers must be HostProcess containers"))
 	}
 	if !s.HostNetwork {
-		errs = append(errs, field.Invalid(path.Child("hostNetwork"), s.HostNetwork, "hostNetwork must be true if pod contains any hostProcess containers"))
+		errs = append(errs, field.Invalid(path.Child("hostNetwork"), s.HostNetwork,
+			"hostNetwork must be true if pod contains any hostProcess containers"))
 	}
 	return errs
 }

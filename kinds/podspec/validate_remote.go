@@ -177,7 +177,8 @@ func checkAzureDisk(s *corev1.AzureDiskVolumeSource, path *field.Path) field.Err
 	errs := needs(path, "diskName", s.DiskName, "diskURI", s.DataDiskURI)
 	errs = append(errs, rule.AmongPtr(s.CachingMode, path.Child("cachingMode"), corev1.AzureDataDiskCachingNone,
 		corev1.AzureDataDiskCachingReadOnly, corev1.AzureDataDiskCachingReadWrite)...)
-	errs = append(errs, rule.AmongPtr(s.Kind, path.Child("kind"), corev1.AzureSharedBlobDisk, corev1.AzureDedicatedBlobDisk, corev1.AzureManagedDisk)...)
+	errs = append(errs, rule.AmongPtr(s.Kind, path.Child("kind"), corev1.AzureSharedBlobDisk, corev1.AzureDedicatedBlobDisk,
+		corev1.AzureManagedDisk)...)
 	if s.Kind == nil {
 		return errs
 	}

@@ -118,10 +118,12 @@ func validateRequirements(r *corev1.ResourceRequirements, claims sets.Set[string
 		case limited && !IsOvercommitAllowed(name) && q.Cmp(limit) != 0:
 			errs = append(errs, field.Invalid(requests, q.String(), fmt.Sprintf("must be equal to %s limit of %s", name, limit.String())))
 		case limited && q.Cmp(limit) > 0:
-			errs = append(errs, field.Invalid(requests, q.String(), fmt.Sprintf("must be less than or equal to %s limit of %s", name, limit.String())))
+			errs = append(errs, field.Invalid(requests, q.String(), fmt.Sprintf("must be less than or equal to %s limit of %s", name,
+				limit.String())))
 		}
 	}
-	if hasAny(r, isHugePages) && !hasAny(r, func(n corev1.ResourceName) bool { return n == corev1.ResourceCPU || n == corev1.ResourceMemory }) {
+	if hasAny(r, isHugePages) && !hasAny(r,
+		func(n corev1.ResourceName) bool { return n == corev1.ResourceCPU || n == corev1.ResourceMemory }) {
 		errs = append(errs, field.Forbidden(path, "HugePages require cpu or memory"))
 	}
 	return append(errs, checkClaimNames(r.Claims, claims, path.Child("claims"))...)

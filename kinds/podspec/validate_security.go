@@ -64,7 +64,8 @@ func (c *checker) checkSecurity(path *field.Path) (errs field.ErrorList) {
 		add(checkGroup(&p.SupplementalGroups[i], at.Child("supplementalGroups").Index(i))...)
 	}
 	add(c.checkSysctls(p.Sysctls, at.Child("sysctls"))...)
-	add(rule.AmongPtr(p.FSGroupChangePolicy, at.Child("fsGroupChangePolicy"), corev1.FSGroupChangeOnRootMismatch, corev1.FSGroupChangeAlways)...)
+	add(rule.AmongPtr(p.FSGroupChangePolicy, at.Child("fsGroupChangePolicy"), corev1.FSGroupChangeOnRootMismatch,
+		corev1.FSGroupChangeAlways)...)
 	add(checkSeccomp(p.SeccompProfile, at.Child("seccompProfile"))...)
 	add(checkWindows(p.WindowsOptions, at.Child("windowsOptions"))...)
 	add(checkAppArmor(p.AppArmorProfile, at.Child("appArmorProfile"))...)
@@ -116,7 +117,8 @@ func checkSeccomp(p *corev1.SeccompProfile, path *field.Path) field.ErrorList {
 	if p == nil {
 		return nil
 	}
-	errs := checkType(p.Type, path, "seccompProfile", corev1.SeccompProfileTypeLocalhost, corev1.SeccompProfileTypeRuntimeDefault, corev1.SeccompProfileTypeUnconfined)
+	errs := checkType(p.Type, path, "seccompProfile", corev1.SeccompProfileTypeLocalhost, corev1.SeccompProfileTypeRuntimeDefault,
+		corev1.SeccompProfileTypeUnconfined)
 	at := path.Child("localhostProfile")
 	switch {
 	case p.Type == corev1.SeccompProfileTypeLocalhost && p.LocalhostProfile == nil:
@@ -133,7 +135,8 @@ func checkAppArmor(p *corev1.AppArmorProfile, path *field.Path) field.ErrorList 
 	if p == nil {
 		return nil
 	}
-	errs := checkType(p.Type, path, "appArmorProfile", corev1.AppArmorProfileTypeLocalhost, corev1.AppArmorProfileTypeRuntimeDefault, corev1.AppArmorProfileTypeUnconfined)
+	errs := checkType(p.Type, path, "appArmorProfile", corev1.AppArmorProfileTypeLocalhost, corev1.AppArmorProfileTypeRuntimeDefault,
+		corev1.AppArmorProfileTypeUnconfined)
 	at := path.Child("localhostProfile")
 	switch name := p.LocalhostProfile; {
 	case len(errs) > 0:

@@ -17,7 +17,8 @@ type Source struct {
 }
 
 // podSources are the types of volumes of pods. Some have two names in errors: clients know them so.
-var podSources = []Source{{Field: "EmptyDir"}, {Field: "HostPath"}, {Field: "GitRepo"}, {Field: "GCEPersistentDisk", Inside: "persistentDisk"},
+var podSources = []Source{{Field: "EmptyDir"}, {Field: "HostPath"}, {Field: "GitRepo"},
+	{Field: "GCEPersistentDisk", Inside: "persistentDisk"},
 	{Field: "AWSElasticBlockStore"}, {Field: "Secret"}, {Field: "NFS"}, {Field: "ISCSI"}, {Field: "Glusterfs"}, {Field: "Flocker"},
 	{Field: "PersistentVolumeClaim"}, {Field: "RBD"}, {Field: "Cinder"}, {Field: "CephFS", Extra: "cephFS"}, {Field: "Quobyte"},
 	{Field: "DownwardAPI", Extra: "downwarAPI"}, {Field: "FC"}, {Field: "FlexVolume"}, {Field: "ConfigMap"}, {Field: "AzureFile"},

@@ -45,7 +45,8 @@ const longestInitiator = 64
 func (c *checker) checkVolumeName(v *corev1.Volume, path *field.Path) field.ErrorList {
 	errs := rule.NeededFormat(v.Name, path, rule.Label)
 	if s := v.ISCSI; s != nil && s.InitiatorName != nil && len(v.Name+":"+s.TargetPortal) > longestInitiator {
-		errs = append(errs, field.Invalid(path, v.Name, "Total length of <volume name>:<iscsi.targetPortal> must be under 64 characters if iscsi.initiatorName is specified."))
+		errs = append(errs, field.Invalid(path, v.Name,
+			"Total length of <volume name>:<iscsi.targetPortal> must be under 64 characters if iscsi.initiatorName is specified."))
 	}
 	if v.Ephemeral != nil && v.Name != "" && c.meta != nil && c.meta.Name != "" {
 		claim := c.meta.Name + "-" + v.Name
@@ -167,7 +168,8 @@ func checkHostPath(s *corev1.HostPathVolumeSource, path *field.Path) field.Error
 		return field.ErrorList{field.Required(path.Child("path"), "")}
 	}
 	errs := checkBacksteps(s.Path, path.Child("path"))
-	return append(errs, rule.AmongPtr(s.Type, path.Child("type"), corev1.HostPathUnset, corev1.HostPathDirectoryOrCreate, corev1.HostPathDirectory,
+	return append(errs, rule.AmongPtr(s.Type, path.Child("type"), corev1.HostPathUnset, corev1.HostPathDirectoryOrCreate,
+		corev1.HostPathDirectory,
 		corev1.HostPathFileOrCreate, corev1.HostPathFile, corev1.HostPathSocket, corev1.HostPathCharDev, corev1.HostPathBlockDev)...)
 }
 

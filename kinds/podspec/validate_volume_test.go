@@ -28,7 +28,8 @@ func TestVolumeSources(t *testing.T) {
 		{`azureFile: {}`, []string{"azureFile.secretName Required", "azureFile.shareName Required"}},
 		{`azureDisk: {diskName: dd, diskURI: 'https://x', kind: Managed}`, []string{"azureDisk.diskURI NotSupported"}},
 		{`azureDisk: {diskName: dd, diskURI: x, kind: Dedicated}`, []string{"azureDisk.diskURI NotSupported"}},
-		{`projected: {sources: [{clusterTrustBundle: {name: 'a.b:c:d', path: a}}, {clusterTrustBundle: {name: 'a.b:c:D', path: b}}]}`, []string{"projected.sources[1].clusterTrustBundle.name Invalid"}},
+		{`projected: {sources: [{clusterTrustBundle: {name: 'a.b:c:d', path: a}}, {clusterTrustBundle: {name: 'a.b:c:D', path: b}}]}`,
+			[]string{"projected.sources[1].clusterTrustBundle.name Invalid"}},
 		{`azureDisk: {diskName: dd, diskURI: 'https://x', cachingMode: Odd}`, []string{"azureDisk.cachingMode NotSupported"}},
 		{`vsphereVolume: {}`, []string{"vsphereVolume.volumePath Required"}},
 		{`photonPersistentDisk: {}`, []string{"photonPersistentDisk.pdID Required"}},
@@ -44,8 +45,10 @@ func TestVolumeSources(t *testing.T) {
 		{`persistentVolumeClaim: {claimName: ''}`, []string{"persistentVolumeClaim.claimName Required"}},
 		{`projected: {sources: [{}, {secret: {name: s}, configMap: {name: c}}]}`, []string{"projected.sources[1] Forbidden"}},
 		{`projected: {sources: [{clusterTrustBundle: {path: a}}, {clusterTrustBundle: {name: n1, signerName: s, path: b}}, {clusterTrustBundle: {name: '', labelSelector: {}, path: c}}, {clusterTrustBundle: {signerName: '', path: a}}]}`,
-			[]string{"projected Invalid", "projected.sources[0].clusterTrustBundle Required", "projected.sources[1].clusterTrustBundle Invalid", "projected.sources[2].clusterTrustBundle.labelSelector Invalid",
-				"projected.sources[2].clusterTrustBundle.name Invalid", "projected.sources[2].clusterTrustBundle.name Required", "projected.sources[3].clusterTrustBundle.signerName Required"}},
+			[]string{"projected Invalid", "projected.sources[0].clusterTrustBundle Required",
+				"projected.sources[1].clusterTrustBundle Invalid", "projected.sources[2].clusterTrustBundle.labelSelector Invalid",
+				"projected.sources[2].clusterTrustBundle.name Invalid", "projected.sources[2].clusterTrustBundle.name Required",
+				"projected.sources[3].clusterTrustBundle.signerName Required"}},
 		{`hostPath: {path: /x}, emptyDir: {}`, []string{"hostPath Forbidden"}},
 		{`secret: {secretName: s}, cephfs: {monitors: [m]}, downwardAPI: {}`, []string{"cephFS Forbidden", "downwarAPI Forbidden"}},
 		{`quobyte: {registry: 'a:1,b', volume: vol}`, []string{"quobyte.registry Invalid"}},
@@ -57,7 +60,8 @@ func TestVolumeSources(t *testing.T) {
 			[]string{"ephemeral.volumeClaimTemplate.metadata.labels Invalid", "ephemeral.volumeClaimTemplate.metadata.name Forbidden"}},
 		{`projected: {sources: [{serviceAccountToken: {path: /abs}}]}`, []string{"projected.path Invalid"}},
 		{`projected: {sources: [{podCertificate: {signerName: nope, keyType: DSA, maxExpirationSeconds: 5}}, {podCertificate: {signerName: a.example/b, keyType: ED25519, credentialBundlePath: /x}}]}`,
-			[]string{"projected.sources[0].podCertificate Required", "projected.sources[0].podCertificate.keyType NotSupported", "projected.sources[0].podCertificate.maxExpirationSeconds Invalid",
+			[]string{"projected.sources[0].podCertificate Required", "projected.sources[0].podCertificate.keyType NotSupported",
+				"projected.sources[0].podCertificate.maxExpirationSeconds Invalid",
 				"projected.sources[0].podCertificate.signerName Invalid", "projected.sources[1].podCertificate.credentialBundlePath Invalid"}},
 	} {
 		var want []string
@@ -77,12 +81,14 @@ func TestClaimSpec(t *testing.T) {
 		DataSource:                &corev1.TypedLocalObjectReference{APIGroup: &group, Kind: "Pod"},
 		DataSourceRef:             &corev1.TypedObjectReference{Kind: "PersistentVolumeClaim", Name: "x"},
 		VolumeAttributesClassName: &class}
-	want := []string{"spec Invalid", "spec.dataSource Invalid", "spec.dataSource.name Required", "spec.resources[storage] Required", "spec.volumeAttributesClassName Invalid"}
+	want := []string{"spec Invalid", "spec.dataSource Invalid", "spec.dataSource.name Required", "spec.resources[storage] Required",
+		"spec.volumeAttributesClassName Invalid"}
 	if got := causes(podspec.ValidateClaimSpec(s, field.NewPath("spec"))); !slices.Equal(got, want) {
 		t.Errorf("got %q", got)
 	}
 	s.DataSourceRef.Namespace = &space
-	want = []string{"spec Invalid", "spec.dataSource Invalid", "spec.dataSource.name Required", "spec.dataSourceRef.namespace Invalid", "spec.resources[storage] Required", "spec.volumeAttributesClassName Invalid"}
+	want = []string{"spec Invalid", "spec.dataSource Invalid", "spec.dataSource.name Required", "spec.dataSourceRef.namespace Invalid",
+		"spec.resources[storage] Required", "spec.volumeAttributesClassName Invalid"}
 	if got := causes(podspec.ValidateClaimSpec(s, field.NewPath("spec"))); !slices.Equal(got, want) {
 		t.Errorf("got %q", got)
 	}
@@ -94,17 +100,20 @@ func TestNodeFields(t *testing.T) {
 		{Key: "metadata.name", Operator: corev1.NodeSelectorOpExists},
 		{Key: "metadata.name", Operator: corev1.NodeSelectorOpNotIn, Values: []string{"a", "b"}},
 		{Key: "metadata.name", Operator: corev1.NodeSelectorOpIn, Values: []string{"a"}}}}}}
-	want := []string{"x.nodeSelectorTerms[0].matchFields[0].values[0] Invalid", "x.nodeSelectorTerms[0].matchFields[1].operator Invalid", "x.nodeSelectorTerms[0].matchFields[2].values Required"}
+	want := []string{"x.nodeSelectorTerms[0].matchFields[0].values[0] Invalid",
+		"x.nodeSelectorTerms[0].matchFields[1].operator Invalid", "x.nodeSelectorTerms[0].matchFields[2].values Required"}
 	if got := causes(podspec.ValidateNodeSelector(s, field.NewPath("x"))); !slices.Equal(got, want) {
 		t.Errorf("got %q", got)
 	}
-	if got := causes(podspec.ValidateNodeSelector(&corev1.NodeSelector{}, field.NewPath("x"))); !slices.Equal(got, []string{"x.nodeSelectorTerms Required"}) {
+	if got := causes(podspec.ValidateNodeSelector(&corev1.NodeSelector{}, field.NewPath("x"))); !slices.Equal(got,
+		[]string{"x.nodeSelectorTerms Required"}) {
 		t.Errorf("got %q", got)
 	}
 }
 
 func TestWindowsUser(t *testing.T) {
-	for user, ok := range map[string]bool{"Administrator": true, `dom\user`: true, "": false, `a\b\c`: false, `\b`: false, `a\`: false, "..": false, "a:b": false, "a\x01": false} {
+	for user, ok := range map[string]bool{"Administrator": true, `dom\user`: true, "": false, `a\b\c`: false, `\b`: false, `a\`: false,
+		"..": false, "a:b": false, "a\x01": false} {
 		p := pod(t, "")
 		p.Spec.SecurityContext.WindowsOptions = &corev1.WindowsSecurityContextOptions{RunAsUserName: &user}
 		if got := len(podspec.ValidatePod(p)) == 0; got != ok {
@@ -118,7 +127,8 @@ func TestStopSignal(t *testing.T) {
 		os     corev1.OSName
 		signal corev1.Signal
 		ok     bool
-	}{{corev1.Linux, "SIGUSR1", true}, {corev1.Linux, "SIGRTMIN+15", true}, {corev1.Linux, "SIGRTMIN+16", false}, {corev1.Linux, "TERM", false},
+	}{{corev1.Linux, "SIGUSR1", true}, {corev1.Linux, "SIGRTMIN+15", true}, {corev1.Linux, "SIGRTMIN+16", false}, {corev1.Linux,
+		"TERM", false},
 		{corev1.Windows, "SIGTERM", true}, {corev1.Windows, "SIGUSR1", false}} {
 		p := pod(t, "")
 		p.Spec.OS, p.Spec.SecurityContext = &corev1.PodOS{Name: c.os}, nil
@@ -130,8 +140,10 @@ func TestStopSignal(t *testing.T) {
 }
 
 func TestFileKey(t *testing.T) {
-	got := causes(podspec.ValidatePod(pod(t, inContainer(`env: [{name: A, valueFrom: {fileKeyRef: {key: k, path: ../x, volumeName: A_b}}}, {name: B, valueFrom: {fileKeyRef: {}}}]`))))
-	want := []string{c0("env[0].valueFrom.fileKeyRef.path Invalid"), c0("env[0].valueFrom.fileKeyRef.volumeName Invalid"), c0("env[0].valueFrom.fileKeyRef.volumeName NotFound"),
+	got := causes(podspec.ValidatePod(pod(t,
+		inContainer(`env: [{name: A, valueFrom: {fileKeyRef: {key: k, path: ../x, volumeName: A_b}}}, {name: B, valueFrom: {fileKeyRef: {}}}]`))))
+	want := []string{c0("env[0].valueFrom.fileKeyRef.path Invalid"), c0("env[0].valueFrom.fileKeyRef.volumeName Invalid"),
+		c0("env[0].valueFrom.fileKeyRef.volumeName NotFound"),
 		c0("env[1].valueFrom.fileKeyRef.key Required"), c0("env[1].valueFrom.fileKeyRef.path Required"),
 		c0("env[1].valueFrom.fileKeyRef.volumeName NotFound"), c0("env[1].valueFrom.fileKeyRef.volumeName Required")}
 	if !slices.Equal(got, want) {

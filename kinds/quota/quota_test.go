@@ -41,8 +41,10 @@ func TestUsage(t *testing.T) {
 		Resources: corev1.VolumeResourceRequirements{Requests: amounts("storage", "2.5Gi")}}}
 	devices := &resourcev1.ResourceClaim{Spec: resourcev1.ResourceClaimSpec{Devices: resourcev1.DeviceClaim{Requests: []resourcev1.DeviceRequest{
 		{Exactly: &resourcev1.ExactDeviceRequest{DeviceClassName: "gpu", Count: 2, AllocationMode: resourcev1.DeviceAllocationModeExactCount}},
-		{FirstAvailable: []resourcev1.DeviceSubRequest{{DeviceClassName: "gpu", Count: 1}, {DeviceClassName: "gpu", Count: 3}, {DeviceClassName: "nic", Count: 1}}}}}}}
-	lb := &corev1.Service{Spec: corev1.ServiceSpec{Type: corev1.ServiceTypeLoadBalancer, Ports: []corev1.ServicePort{{Port: 1}, {Port: 2, NodePort: 30000}}}}
+		{FirstAvailable: []resourcev1.DeviceSubRequest{{DeviceClassName: "gpu", Count: 1}, {DeviceClassName: "gpu", Count: 3},
+			{DeviceClassName: "nic", Count: 1}}}}}}}
+	lb := &corev1.Service{Spec: corev1.ServiceSpec{Type: corev1.ServiceTypeLoadBalancer,
+		Ports: []corev1.ServicePort{{Port: 1}, {Port: 2, NodePort: 30000}}}}
 	lean := lb.DeepCopy()
 	lean.Spec.AllocateLoadBalancerNodePorts = &no
 	for _, c := range []struct {
@@ -105,7 +107,8 @@ func TestScopes(t *testing.T) {
 			}
 		}
 	}
-	in := corev1.ScopedResourceSelectorRequirement{ScopeName: corev1.ResourceQuotaScopePriorityClass, Operator: corev1.ScopeSelectorOpIn, Values: []string{"low"}}
+	in := corev1.ScopedResourceSelectorRequirement{ScopeName: corev1.ResourceQuotaScopePriorityClass,
+		Operator: corev1.ScopeSelectorOpIn, Values: []string{"low"}}
 	if InScope(in, urgent) {
 		t.Error("a class that is not in the list")
 	}

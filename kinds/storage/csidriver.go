@@ -25,7 +25,8 @@ var CSIDrivers = &resource.Def[*storagev1.CSIDriver]{
 	Quirks: resource.Quirks{MetaUpdateOnly: true, NeedsRevision: true, DeleteReturnsObject: true},
 	Gated:  resource.Gated[*storagev1.CSIDriver]{Default: defaultMissing, Drop: dropMissing}, Warn: warnDriver,
 	Columns: []resource.Column[*storagev1.CSIDriver]{
-		resource.Col("AttachRequired", "boolean", func(d *storagev1.CSIDriver) any { return d.Spec.AttachRequired == nil || *d.Spec.AttachRequired }),
+		resource.Col("AttachRequired", "boolean",
+			func(d *storagev1.CSIDriver) any { return d.Spec.AttachRequired == nil || *d.Spec.AttachRequired }),
 		resource.Col("PodInfoOnMount", "boolean", func(d *storagev1.CSIDriver) any { return is(d.Spec.PodInfoOnMount) }),
 		resource.Col("StorageCapacity", "boolean", func(d *storagev1.CSIDriver) any { return is(d.Spec.StorageCapacity) }),
 		resource.Col("TokenRequests", "string", func(d *storagev1.CSIDriver) any {
@@ -114,14 +115,16 @@ func validateDriver(d, old *storagev1.CSIDriver) (errs field.ErrorList) {
 	errs = append(errs, rule.AmongPtr(s.FSGroupPolicy, spec.Child("fsGroupPolicy"),
 		storagev1.ReadWriteOnceWithFSTypeFSGroupPolicy, storagev1.FileFSGroupPolicy, storagev1.NoneFSGroupPolicy)...)
 	for _, m := range s.VolumeLifecycleModes {
-		errs = append(errs, rule.Among(m, spec.Child("volumeLifecycleModes"), storagev1.VolumeLifecyclePersistent, storagev1.VolumeLifecycleEphemeral)...)
+		errs = append(errs, rule.Among(m, spec.Child("volumeLifecycleModes"), storagev1.VolumeLifecyclePersistent,
+			storagev1.VolumeLifecycleEphemeral)...)
 	}
 	errs = append(errs, tokens(s.TokenRequests, spec.Child("tokenRequests"))...)
 	if in := s.ServiceAccountTokenInSecrets; in != nil && len(s.TokenRequests) == 0 {
 		errs = append(errs, field.Invalid(spec.Child("serviceAccountTokenInSecrets"), *in,
 			"serviceAccountTokenInSecrets is set but no tokenRequests are specified"))
 	}
-	return append(errs, rule.AtLeastPtr(s.NodeAllocatableUpdatePeriodSeconds, minUpdatePeriod, spec.Child("nodeAllocatableUpdatePeriodSeconds"))...)
+	return append(errs, rule.AtLeastPtr(s.NodeAllocatableUpdatePeriodSeconds, minUpdatePeriod,
+		spec.Child("nodeAllocatableUpdatePeriodSeconds"))...)
 }
 
 func tokens(list []storagev1.TokenRequest, path *field.Path) (errs field.ErrorList) {

@@ -102,7 +102,8 @@ func (d *desk) Get(context.Context, resource.Kind, string, string) (resource.Obj
 	}
 	r := d.last.DeepCopy()
 	if d.deny {
-		r.Status.Conditions = []certificatesv1.CertificateSigningRequestCondition{{Type: certificatesv1.CertificateDenied, Status: corev1.ConditionTrue, Reason: "No", Message: "not you"}}
+		r.Status.Conditions = []certificatesv1.CertificateSigningRequestCondition{{Type: certificatesv1.CertificateDenied,
+			Status: corev1.ConditionTrue, Reason: "No", Message: "not you"}}
 		return r, nil
 	}
 	block, _ := pem.Decode(r.Spec.Request)
@@ -110,8 +111,10 @@ func (d *desk) Get(context.Context, resource.Kind, string, string) (resource.Obj
 	if err != nil {
 		return nil, err
 	}
-	r.Status.Conditions = []certificatesv1.CertificateSigningRequestCondition{{Type: certificatesv1.CertificateApproved, Status: corev1.ConditionTrue}}
-	r.Status.Certificate, err = d.ca.SignRequest(req, x509.KeyUsageDigitalSignature, []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth}, 10*time.Minute, d.clock.Now())
+	r.Status.Conditions = []certificatesv1.CertificateSigningRequestCondition{{Type: certificatesv1.CertificateApproved,
+		Status: corev1.ConditionTrue}}
+	r.Status.Certificate, err = d.ca.SignRequest(req, x509.KeyUsageDigitalSignature, []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth},
+		10*time.Minute, d.clock.Now())
 	return r, err
 }
 
@@ -122,7 +125,8 @@ func setup(t *testing.T) (*desk, *clock, Config) {
 		t.Fatal(err)
 	}
 	c := newClock()
-	return &desk{ca: keys.CA, clock: c}, c, Config{Signer: certificatesv1.KubeAPIServerClientKubeletSignerName, Usage: certificatesv1.UsageClientAuth, Roots: keys.CA.Pool,
+	return &desk{ca: keys.CA, clock: c}, c, Config{Signer: certificatesv1.KubeAPIServerClientKubeletSignerName,
+		Usage: certificatesv1.UsageClientAuth, Roots: keys.CA.Pool,
 		Want: &x509.CertificateRequest{Subject: pkix.Name{CommonName: "system:node:n1", Organization: []string{"system:nodes"}}},
 		File: filepath.Join(t.TempDir(), "client.pem"), Now: c.Now, Sleep: c.sleep}
 }

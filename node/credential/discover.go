@@ -67,7 +67,8 @@ func (d Discovery) Authority(ctx context.Context) ([]byte, error) {
 		}
 	}
 	if !vouched {
-		return nil, fmt.Errorf("the server at %s is of an authority with the key %s, which is not the one that was given", d.Server, KeyHash(certs[0]))
+		return nil, fmt.Errorf("the server at %s is of an authority with the key %s, which is not the one that was given", d.Server,
+			KeyHash(certs[0]))
 	}
 	// The second look shows that the server has a certificate of that authority, which then vouches for all that it tells.
 	again, err := read(ctx, d.Server, &tls.Config{MinVersion: tls.VersionTLS12, RootCAs: pool})

@@ -20,8 +20,9 @@ const patience = 15 * time.Minute
 
 // ask has a request signed, PEM in and out.
 func (c *Credential) ask(ctx context.Context, asker client.Client, request []byte) ([]byte, error) {
-	r := &certificatesv1.CertificateSigningRequest{ObjectMeta: metav1.ObjectMeta{GenerateName: "csr-"}, Spec: certificatesv1.CertificateSigningRequestSpec{
-		SignerName: c.cfg.Signer, Request: request, Usages: []certificatesv1.KeyUsage{certificatesv1.UsageDigitalSignature, c.cfg.Usage}}}
+	r := &certificatesv1.CertificateSigningRequest{ObjectMeta: metav1.ObjectMeta{GenerateName: "csr-"},
+		Spec: certificatesv1.CertificateSigningRequestSpec{
+			SignerName: c.cfg.Signer, Request: request, Usages: []certificatesv1.KeyUsage{certificatesv1.UsageDigitalSignature, c.cfg.Usage}}}
 	if c.cfg.Life > 0 {
 		seconds := int32(c.cfg.Life / time.Second)
 		r.Spec.ExpirationSeconds = &seconds

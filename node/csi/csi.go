@@ -77,7 +77,8 @@ func New(cfg Config) *Mounter {
 	return &Mounter{cfg: cfg, log: cfg.Log, Drivers: &Drivers{books: b, within: cfg.Within, wake: cfg.Wake, of: map[string]*driver{}},
 		layout: layout(cfg.Dir), knowledge: knowledge{locks: map[volumeID]*turn{},
 			wanted: map[volumeID]map[types.UID]bool{}, staged: map[volumeID]bool{},
-			done: map[types.UID]map[string]settled{}, attach: map[volumeID]bool{}, usage: map[types.UID]map[string]Usage{}, bad: map[types.UID]map[string]struct{}{}}}
+			done: map[types.UID]map[string]settled{}, attach: map[volumeID]bool{}, usage: map[types.UID]map[string]Usage{},
+			bad: map[types.UID]map[string]struct{}{}}}
 }
 
 // Open makes the node's CSINode, without which nothing knows of the node's drivers.

@@ -103,7 +103,8 @@ func (m *Mounter) expand(ctx context.Context, j *job, size int64) error {
 	call, stop := m.Drivers.limit(ctx)
 	defer stop()
 	_, err = j.d.node.NodeExpandVolume(call, &csi.NodeExpandVolumeRequest{VolumeId: j.v.handle, VolumePath: j.target,
-		StagingTargetPath: j.staging, CapacityRange: &csi.CapacityRange{RequiredBytes: size}, VolumeCapability: j.capability(j.d), Secrets: secrets})
+		StagingTargetPath: j.staging, CapacityRange: &csi.CapacityRange{RequiredBytes: size}, VolumeCapability: j.capability(j.d),
+		Secrets: secrets})
 	switch status.Code(err) {
 	case codes.OK:
 		return nil

@@ -110,7 +110,8 @@ func (m *Mounter) job(ctx context.Context, r *Request) (*job, error) {
 	stages := j.d.does(csi.NodeServiceCapability_RPC_STAGE_UNSTAGE_VOLUME)
 	switch {
 	case r.PV == nil && (j.about == nil || !slices.Contains(j.about.Spec.VolumeLifecycleModes, storagev1.VolumeLifecycleEphemeral)):
-		return nil, fmt.Errorf("the driver %s takes no volumes that a pod defines itself: its CSIDriver does not name the mode %s", j.v.driver, ephemeral)
+		return nil, fmt.Errorf("the driver %s takes no volumes that a pod defines itself: its CSIDriver does not name the mode %s",
+			j.v.driver, ephemeral)
 	case r.Block:
 		j.target = m.blockDir("publish", r.PV.Name, string(r.Pod.UID))
 		if stages {

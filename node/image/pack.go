@@ -155,7 +155,8 @@ func archive(w io.Writer, s Spec, man blob, blobs ...blob) error {
 }
 
 func writeFile(out *tar.Writer, name string, mode int64, data []byte) error {
-	if err := out.WriteHeader(&tar.Header{Name: name, Mode: mode, Size: int64(len(data)), Typeflag: tar.TypeReg, Format: tar.FormatPAX}); err != nil {
+	if err := out.WriteHeader(&tar.Header{Name: name, Mode: mode, Size: int64(len(data)), Typeflag: tar.TypeReg,
+		Format: tar.FormatPAX}); err != nil {
 		return err
 	}
 	_, err := out.Write(data)

@@ -52,7 +52,8 @@ func (c *conn) close() {
 func (c *conn) greet(ctx context.Context) error {
 	defer c.until(ctx, time.Now().Add(patience))()
 	uid := hex.EncodeToString([]byte(strconv.Itoa(os.Getuid())))
-	for _, step := range []struct{ say, want string }{{"\x00AUTH EXTERNAL " + uid, "OK "}, {"NEGOTIATE_UNIX_FD", "AGREE_UNIX_FD"}, {"BEGIN", ""}} {
+	for _, step := range []struct{ say, want string }{{"\x00AUTH EXTERNAL " + uid, "OK "}, {"NEGOTIATE_UNIX_FD", "AGREE_UNIX_FD"},
+		{"BEGIN", ""}} {
 		if _, err := c.c.Write([]byte(step.say + "\r\n")); err != nil {
 			return err
 		}

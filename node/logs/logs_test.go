@@ -33,7 +33,8 @@ func (f *fake) ContainerStatus(context.Context, *cri.ContainerStatusRequest, ...
 	return &cri.ContainerStatusResponse{Status: &cri.ContainerStatus{LogPath: f.path}}, nil
 }
 
-func (f *fake) ReopenContainerLog(_ context.Context, r *cri.ReopenContainerLogRequest, _ ...grpc.CallOption) (*cri.ReopenContainerLogResponse, error) {
+func (f *fake) ReopenContainerLog(_ context.Context, r *cri.ReopenContainerLogRequest,
+	_ ...grpc.CallOption) (*cri.ReopenContainerLogResponse, error) {
 	if f.refuse != nil {
 		return nil, f.refuse
 	}

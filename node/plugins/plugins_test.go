@@ -30,7 +30,8 @@ func (p *program) GetInfo(context.Context, *registration.InfoRequest) (*registra
 	return p.info, nil
 }
 
-func (p *program) NotifyRegistrationStatus(_ context.Context, s *registration.RegistrationStatus) (*registration.RegistrationStatusResponse, error) {
+func (p *program) NotifyRegistrationStatus(_ context.Context,
+	s *registration.RegistrationStatus) (*registration.RegistrationStatusResponse, error) {
 	p.told <- s
 	return &registration.RegistrationStatusResponse{}, nil
 }

@@ -26,7 +26,8 @@ func TestParse(t *testing.T) {
 		strings.Repeat("memory.available<1,", 1000):   "error: is given twice",
 	} {
 		list, err := Parse(text)
-		if got := fmt.Sprint(list); err == nil && got != want || err != nil && !strings.Contains(err.Error(), strings.TrimPrefix(want, "error: ")) {
+		if got := fmt.Sprint(list); err == nil && got != want || err != nil && !strings.Contains(err.Error(),
+			strings.TrimPrefix(want, "error: ")) {
 			t.Errorf("%q: %s %v, want %s", text, got, err, want)
 		}
 	}
@@ -116,7 +117,9 @@ func TestTransition(t *testing.T) {
 // use is a pod that asked for some memory and uses some.
 func use(name string, priority int32, asked, used int64) Use {
 	p := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: corev1.PodSpec{Priority: &priority,
-		Containers: []corev1.Container{{Name: "c", Resources: corev1.ResourceRequirements{Requests: corev1.ResourceList{corev1.ResourceMemory: *resource.NewQuantity(asked, resource.BinarySI)}}}}}}
+		Containers: []corev1.Container{{Name: "c",
+			Resources: corev1.ResourceRequirements{Requests: corev1.ResourceList{corev1.ResourceMemory: *resource.NewQuantity(asked,
+				resource.BinarySI)}}}}}}
 	return Use{Pod: p, Containers: map[string]map[corev1.ResourceName]int64{"c": {corev1.ResourceMemory: used, "pids": used}}}
 }
 

@@ -116,7 +116,8 @@ func Exceeds(u Use, volumes map[string]int64) string {
 		limited = limited && ok
 	}
 	if sum := u.of(corev1.ResourceEphemeralStorage); limited && sum > all {
-		return fmt.Sprintf("Pod ephemeral local storage usage exceeds the total limit of containers %s. ", resource.NewQuantity(all, resource.BinarySI))
+		return fmt.Sprintf("Pod ephemeral local storage usage exceeds the total limit of containers %s. ",
+			resource.NewQuantity(all, resource.BinarySI))
 	}
 	for i := range p.Spec.Containers {
 		c := &p.Spec.Containers[i]

@@ -127,12 +127,14 @@ func TestTCP(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	p := &corev1.Probe{ProbeHandler: corev1.ProbeHandler{TCPSocket: &corev1.TCPSocketAction{Port: intstr.FromInt(portIn(t, l.Addr().String()))}}, TimeoutSeconds: 600}
+	p := &corev1.Probe{ProbeHandler: corev1.ProbeHandler{TCPSocket: &corev1.TCPSocketAction{Port: intstr.FromInt(portIn(t,
+		l.Addr().String()))}}, TimeoutSeconds: 600}
 	if a, text := probed(&corev1.Container{}, p).ask(t.Context(), &corev1.Pod{}, "127.0.0.1"); a != passed || text != "" {
 		t.Error(a, text)
 	}
 	defer l.Close()
-	if a, text := probed(&corev1.Container{}, p).ask(t.Context(), &corev1.Pod{}, "127.0.0.2"); a != failed || !strings.Contains(text, "refused") {
+	if a, text := probed(&corev1.Container{}, p).ask(t.Context(), &corev1.Pod{}, "127.0.0.2"); a != failed ||
+		!strings.Contains(text, "refused") {
 		t.Error(a, text)
 	}
 }
@@ -160,10 +162,12 @@ func TestGRPC(t *testing.T) {
 		text          string
 	}{
 		{l.Addr().String(), "", passed, ""}, {l.Addr().String(), "down", failed, `service unhealthy (responded with "NOT_SERVING")`},
-		{l.Addr().String(), "stranger", failed, "health rpc probe failed"}, {none.Addr().String(), "", failed, "does not implement the grpc health protocol"},
+		{l.Addr().String(), "stranger", failed, "health rpc probe failed"}, {none.Addr().String(), "", failed,
+			"does not implement the grpc health protocol"},
 		{"127.0.0.2:" + strconv.Itoa(portIn(t, l.Addr().String())), "", failed, "failed to connect service"},
 	} {
-		p := &corev1.Probe{ProbeHandler: corev1.ProbeHandler{GRPC: &corev1.GRPCAction{Port: int32(portIn(t, tt.addr)), Service: &tt.service}}, TimeoutSeconds: 600}
+		p := &corev1.Probe{ProbeHandler: corev1.ProbeHandler{GRPC: &corev1.GRPCAction{Port: int32(portIn(t, tt.addr)),
+			Service: &tt.service}}, TimeoutSeconds: 600}
 		ip, _, _ := net.SplitHostPort(tt.addr)
 		if a, text := probed(&corev1.Container{}, p).ask(t.Context(), &corev1.Pod{}, ip); a != tt.want || !strings.Contains(text, tt.text) {
 			t.Errorf("%s %q: %v %q, want %v %q", tt.addr, tt.service, a, text, tt.want, tt.text)
@@ -178,7 +182,8 @@ func TestGone(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer l.Close()
-	p := &corev1.Probe{ProbeHandler: corev1.ProbeHandler{HTTPGet: &corev1.HTTPGetAction{Port: intstr.FromInt(portIn(t, l.Addr().String()))}}, TimeoutSeconds: 600}
+	p := &corev1.Probe{ProbeHandler: corev1.ProbeHandler{HTTPGet: &corev1.HTTPGetAction{Port: intstr.FromInt(portIn(t,
+		l.Addr().String()))}}, TimeoutSeconds: 600}
 	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 	defer cancel()
 	began := time.Now()

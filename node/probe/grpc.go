@@ -17,7 +17,8 @@ import (
 func askGRPC(ctx context.Context, addr, service string, timeout time.Duration) (answer, string) {
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
-	conn, err := grpc.NewClient("passthrough:///"+addr, grpc.WithUserAgent(userAgent), grpc.WithTransportCredentials(insecure.NewCredentials()),
+	conn, err := grpc.NewClient("passthrough:///"+addr, grpc.WithUserAgent(userAgent),
+		grpc.WithTransportCredentials(insecure.NewCredentials()),
 		grpc.WithContextDialer(func(ctx context.Context, addr string) (net.Conn, error) {
 			return dialer(timeout).DialContext(ctx, "tcp", addr)
 		}))
@@ -29,7 +30,8 @@ func askGRPC(ctx context.Context, addr, service string, timeout time.Duration) (
 	switch status.Code(err) {
 	case codes.OK:
 	case codes.Unimplemented:
-		return failed, fmt.Sprintf("error: this server does not implement the grpc health protocol (grpc.health.v1.Health): %s", status.Convert(err).Message())
+		return failed, fmt.Sprintf("error: this server does not implement the grpc health protocol (grpc.health.v1.Health): %s",
+			status.Convert(err).Message())
 	case codes.DeadlineExceeded:
 		return failed, fmt.Sprintf("timeout: health rpc did not complete within %v", timeout)
 	case codes.Unavailable:

@@ -168,7 +168,8 @@ func TestEager(t *testing.T) {
 		defer s.Close()
 		s.expect(t, 29*time.Second, "-")
 		s.expect(t, 30*time.Second, "sick")
-		if got, want := s.times("up"), []string{"0s", "250ms", "750ms", "1.75s", "3.75s", "7.75s", "10s", "20s", "30s"}; !slices.Equal(got, want) {
+		if got, want := s.times("up"), []string{"0s", "250ms", "750ms", "1.75s", "3.75s", "7.75s", "10s", "20s",
+			"30s"}; !slices.Equal(got, want) {
 			t.Errorf("asked at %v, want %v", got, want)
 		}
 	})
@@ -225,7 +226,8 @@ func TestErrorsDoNotCount(t *testing.T) {
 
 func TestStartup(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		c := &corev1.Container{Name: "c", StartupProbe: command("up", 0, 2, 1, 5), LivenessProbe: command("live", 3, 1, 1, 1), ReadinessProbe: command("ready", 0, 1, 1, 1)}
+		c := &corev1.Container{Name: "c", StartupProbe: command("up", 0, 2, 1, 5), LivenessProbe: command("live", 3, 1, 1, 1),
+			ReadinessProbe: command("ready", 0, 1, 1, 1)}
 		s := newStage(c, map[string]string{"up": "fffp", "live": "p", "ready": "p"}, 0)
 		defer s.Close()
 		s.expect(t, 1700*time.Millisecond, "-")
@@ -258,7 +260,8 @@ func TestStartupFails(t *testing.T) {
 
 func TestSpread(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := newStage(&corev1.Container{Name: "c", ReadinessProbe: command("ready", 5, 1000, 1, 1)}, map[string]string{"ready": "p"}, 24*time.Hour)
+		s := newStage(&corev1.Container{Name: "c", ReadinessProbe: command("ready", 5, 1000, 1, 1)}, map[string]string{"ready": "p"},
+			24*time.Hour)
 		defer s.Close()
 		s.expect(t, 1000*time.Second, "ready")
 		if n := len(s.times("ready")); n == 0 || n > 2 {
@@ -327,9 +330,12 @@ func TestAgentStartsAnew(t *testing.T) {
 		status corev1.ContainerStatus
 		want   Result
 	}{
-		{corev1.ContainerStatus{ContainerID: "containerd://id", Started: &yes, Ready: true, State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{}}}, Result{Started: true, Ready: true}},
-		{corev1.ContainerStatus{ContainerID: "containerd://id", Started: &yes, State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{}}}, Result{Started: true}},
-		{corev1.ContainerStatus{ContainerID: "containerd://old", Started: &yes, Ready: true, State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{}}}, Result{}},
+		{corev1.ContainerStatus{ContainerID: "containerd://id", Started: &yes, Ready: true,
+			State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{}}}, Result{Started: true, Ready: true}},
+		{corev1.ContainerStatus{ContainerID: "containerd://id", Started: &yes,
+			State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{}}}, Result{Started: true}},
+		{corev1.ContainerStatus{ContainerID: "containerd://old", Started: &yes, Ready: true,
+			State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{}}}, Result{}},
 		{corev1.ContainerStatus{ContainerID: "containerd://id", Started: &yes, Ready: true}, Result{}},
 	} {
 		synctest.Test(t, func(t *testing.T) {

@@ -20,7 +20,8 @@ type installer struct {
 
 // installers is the table of them, in the order in which they are looked for.
 var installers = []installer{
-	{"apt-get", []string{"install", "-y", "--no-install-recommends"}, []string{"containerd", "runc", "containernetworking-plugins", "iptables"}},
+	{"apt-get", []string{"install", "-y", "--no-install-recommends"}, []string{"containerd", "runc", "containernetworking-plugins",
+		"iptables"}},
 	{"dnf", []string{"install", "-y"}, []string{"containerd", "runc", "containernetworking-plugins", "iptables-nft"}},
 	{"apk", []string{"add"}, []string{"containerd", "containerd-ctr", "runc", "cni-plugins", "iptables"}},
 	{"pacman", []string{"-S", "--noconfirm", "--needed"}, []string{"containerd", "runc", "cni-plugins", "iptables"}},

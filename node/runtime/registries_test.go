@@ -54,9 +54,10 @@ configs:
 		"docker.io": "server = \"https://registry-1.docker.io\"\n\n[host.\"https://m.test:5000\"]" + can +
 			"  ca = \"/ca.pem\"\n  client = [[\"/c.pem\", \"/k.pem\"]]\n\n[host.\"http://n.test/proxy/v2\"]" + can + "  override_path = true\n" +
 			"\n[host.\"https://o.test\"]" + can,
-		"_default":    "\n[host.\"https://all.test\"]" + can,
-		"own.test":    "server = \"https://own.test\"\n\n[host.\"https://own.test\"]" + can + "  skip_verify = true\n",
-		"m.test:5000": "server = \"https://m.test:5000\"\n\n[host.\"https://m.test:5000\"]" + can + "  ca = \"/ca.pem\"\n  client = [[\"/c.pem\", \"/k.pem\"]]\n",
+		"_default": "\n[host.\"https://all.test\"]" + can,
+		"own.test": "server = \"https://own.test\"\n\n[host.\"https://own.test\"]" + can + "  skip_verify = true\n",
+		"m.test:5000": "server = \"https://m.test:5000\"\n\n[host.\"https://m.test:5000\"]" + can +
+			"  ca = \"/ca.pem\"\n  client = [[\"/c.pem\", \"/k.pem\"]]\n",
 	} {
 		if files[host] != want {
 			t.Errorf("%s:\n%s\nwant\n%s", host, files[host], want)
@@ -88,7 +89,8 @@ configs:
 func registry(t *testing.T) *httptest.Server {
 	t.Helper()
 	var archive bytes.Buffer
-	if err := image.Pack(&archive, image.Spec{Ref: "reg.test/app:1", Files: []image.File{{Path: "/f", Mode: 0o644, Data: []byte("x")}}}); err != nil {
+	if err := image.Pack(&archive, image.Spec{Ref: "reg.test/app:1",
+		Files: []image.File{{Path: "/f", Mode: 0o644, Data: []byte("x")}}}); err != nil {
 		t.Fatal(err)
 	}
 	blobs, tags := map[string][]byte{}, map[string]string{}

@@ -95,7 +95,8 @@ func (x *access) ask(ctx context.Context, u *authenticationv1.UserInfo, verb, su
 	if v, ok := x.recall(key); ok && len(u.Extra) == 0 {
 		return v.ok, nil
 	}
-	review := &authorizationv1.SubjectAccessReview{Spec: authorizationv1.SubjectAccessReviewSpec{User: u.Username, UID: u.UID, Groups: u.Groups,
+	review := &authorizationv1.SubjectAccessReview{Spec: authorizationv1.SubjectAccessReviewSpec{User: u.Username, UID: u.UID,
+		Groups:             u.Groups,
 		ResourceAttributes: &authorizationv1.ResourceAttributes{Verb: verb, Version: "v1", Resource: "nodes", Subresource: sub, Name: x.node}}}
 	for k, list := range u.Extra {
 		if review.Spec.Extra == nil {

@@ -114,7 +114,8 @@ func (f *families) pod(p podStats, spec *corev1.Pod, groups kernelUse, now time.
 			f.family("container_start_time_seconds", "gauge", "Start time of the container since unix epoch in seconds.").sample(of(),
 				float64(c.StartTime.Unix()), metav1.Time{})
 		}
-		f.family("container_last_seen", "gauge", "Last time a container was seen by the exporter").sample(of(), float64(now.Unix()), metav1.Time{})
+		f.family("container_last_seen", "gauge", "Last time a container was seen by the exporter").sample(of(), float64(now.Unix()),
+			metav1.Time{})
 		f.family("container_spec_memory_limit_bytes", "gauge", "Memory limit for the container.").sample(of(),
 			float64(limits.Memory().Value()), metav1.Time{})
 		if cpu := limits.Cpu().MilliValue(); cpu > 0 {

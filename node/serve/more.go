@@ -37,7 +37,8 @@ func (a *api) probeMetrics(w http.ResponseWriter, _ *http.Request) error {
 	if a.cfg.Probes != nil {
 		list := a.cfg.Probes()
 		coldsort.Func(list, func(x, y ProbeCount) int {
-			return cmp.Or(cmp.Compare(x.UID, y.UID), cmp.Compare(x.Container, y.Container), cmp.Compare(x.Kind, y.Kind), cmp.Compare(x.Result, y.Result))
+			return cmp.Or(cmp.Compare(x.UID, y.UID), cmp.Compare(x.Container, y.Container), cmp.Compare(x.Kind, y.Kind),
+				cmp.Compare(x.Result, y.Result))
 		})
 		for _, c := range list {
 			m.sample(fmt.Sprintf("{container=%q,namespace=%q,pod=%q,pod_uid=%q,probe_type=%q,result=%q}", c.Container, c.Namespace, c.Pod, c.UID,

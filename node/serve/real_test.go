@@ -95,7 +95,8 @@ func pack(t *testing.T, dir string) (archive string) {
 		t.Fatal(err)
 	}
 	var b bytes.Buffer
-	err = image.Pack(&b, image.Spec{Ref: "kloop.dev/app:1", Files: []image.File{{Path: "/app", Mode: 0o755, Data: program}}, Entrypoint: []string{"/app"}})
+	err = image.Pack(&b, image.Spec{Ref: "kloop.dev/app:1", Files: []image.File{{Path: "/app", Mode: 0o755, Data: program}},
+		Entrypoint: []string{"/app"}})
 	archive = filepath.Join(dir, "app.tar")
 	if err = errors.Join(err, os.WriteFile(archive, b.Bytes(), 0o600)); err != nil {
 		t.Fatal(err)
@@ -109,7 +110,8 @@ func (r *real) run(t *testing.T, ctx context.Context, dir string) {
 	rt := r.rt.Containers
 	labels := map[string]string{"io.kubernetes.pod.name": "web", "io.kubernetes.pod.namespace": "ns", "io.kubernetes.pod.uid": "u1"}
 	box := &cri.PodSandboxConfig{Metadata: &cri.PodSandboxMetadata{Name: "web", Uid: "u1", Namespace: "ns"}, Labels: labels,
-		LogDirectory: filepath.Join(dir, "logs", "ns_web_u1"), Linux: &cri.LinuxPodSandboxConfig{SecurityContext: &cri.LinuxSandboxSecurityContext{
+		LogDirectory: filepath.Join(dir, "logs", "ns_web_u1"),
+		Linux: &cri.LinuxPodSandboxConfig{SecurityContext: &cri.LinuxSandboxSecurityContext{
 			NamespaceOptions: &cri.NamespaceOption{Network: cri.NamespaceMode_NODE}}}}
 	made, err := rt.RunPodSandbox(ctx, &cri.RunPodSandboxRequest{Config: box})
 	if err != nil {
@@ -200,7 +202,8 @@ func execReal(t *testing.T, n *node) {
 		t.Fatal(err)
 	}
 	var out, errs bytes.Buffer
-	err = ex.StreamWithContext(t.Context(), remotecommand.StreamOptions{Stdin: strings.NewReader("through and through"), Stdout: &out, Stderr: &errs})
+	err = ex.StreamWithContext(t.Context(), remotecommand.StreamOptions{Stdin: strings.NewReader("through and through"), Stdout: &out,
+		Stderr: &errs})
 	var code clientexec.CodeExitError
 	if !errors.As(err, &code) || code.Code != 3 || out.String() != "through and through" || errs.String() != "done" {
 		t.Errorf("%v, %q, %q", err, &out, &errs)
@@ -290,7 +293,8 @@ func forwardReal(t *testing.T, n *node, r *real) {
 func statsReal(t *testing.T, n *node) {
 	_, metrics := call(t, n.server(t), "GET", n.url+"/metrics/resource")
 	for _, want := range []string{"\nnode_cpu_usage_seconds_total ", "\nnode_memory_working_set_bytes ", "resource_scrape_error 0\n",
-		`container_cpu_usage_seconds_total{container="c",namespace="ns",pod="web"} `, `container_memory_working_set_bytes{container="c",namespace="ns",pod="web"} `,
+		`container_cpu_usage_seconds_total{container="c",namespace="ns",pod="web"} `,
+		`container_memory_working_set_bytes{container="c",namespace="ns",pod="web"} `,
 		`container_start_time_seconds{container="c",namespace="ns",pod="web"} 1`, `pod_cpu_usage_seconds_total{namespace="ns",pod="web"} `} {
 		if !strings.Contains(metrics, want) {
 			t.Errorf("metrics lack %q:\n%s", want, metrics)

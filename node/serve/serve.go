@@ -158,7 +158,8 @@ func (a *api) admit(r *http.Request) error {
 func (a *api) caller(r *http.Request) (user *authenticationv1.UserInfo, own bool, err error) {
 	if r.TLS != nil && len(r.TLS.PeerCertificates) > 0 && a.verify(r.TLS.PeerCertificates) {
 		s := r.TLS.PeerCertificates[0].Subject
-		return &authenticationv1.UserInfo{Username: s.CommonName, Groups: append(slices.Clone(s.Organization), "system:authenticated")}, s.CommonName == serverUser, nil
+		return &authenticationv1.UserInfo{Username: s.CommonName, Groups: append(slices.Clone(s.Organization), "system:authenticated")},
+			s.CommonName == serverUser, nil
 	}
 	token := bearer(r)
 	if token == "" || a.access == nil {

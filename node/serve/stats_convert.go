@@ -43,7 +43,8 @@ func memoryOf(m *cri.MemoryUsage) *memoryStats {
 		return nil
 	}
 	return &memoryStats{Time: stamp(m.Timestamp), AvailableBytes: value(m.AvailableBytes), UsageBytes: value(m.UsageBytes),
-		WorkingSetBytes: value(m.WorkingSetBytes), RSSBytes: value(m.RssBytes), PageFaults: value(m.PageFaults), MajorPageFaults: value(m.MajorPageFaults)}
+		WorkingSetBytes: value(m.WorkingSetBytes), RSSBytes: value(m.RssBytes), PageFaults: value(m.PageFaults),
+		MajorPageFaults: value(m.MajorPageFaults)}
 }
 
 func networkOf(n *cri.NetworkUsage) *networkStats {

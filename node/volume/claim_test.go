@@ -37,11 +37,13 @@ func TestClaimKinds(t *testing.T) {
 		{name: "a device as a directory", spec: byClaim + `, containers: [{name: a, volumeMounts: [{name: v, mountPath: /x}]}]}`,
 			pv:  local(dir, &block),
 			err: "volume v has volumeMode Block, but is specified in volumeMounts"},
-		{name: "a directory as a device", spec: byClaim + `, initContainers: [{name: a, volumeDevices: [{name: v, devicePath: /x}]}]}`, pv: local(dir, nil),
+		{name: "a directory as a device", spec: byClaim + `, initContainers: [{name: a, volumeDevices: [{name: v, devicePath: /x}]}]}`,
+			pv:  local(dir, nil),
 			err: "volume v has volumeMode Filesystem, but is specified in volumeDevices"},
 		{name: "an image that is not mounted", spec: byClaim + `}`, pv: local(dir, nil), form: localvolume.Ext4, err: "is not mounted"},
-		{name: "a pod's own", spec: own + `}`, claim: corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{OwnerReferences: []metav1.OwnerReference{
-			{APIVersion: "v1", Kind: "Pod", Name: "web", UID: web, Controller: &yes}}}}, pv: local(dir, nil)},
+		{name: "a pod's own", spec: own + `}`,
+			claim: corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{OwnerReferences: []metav1.OwnerReference{
+				{APIVersion: "v1", Kind: "Pod", Name: "web", UID: web, Controller: &yes}}}}, pv: local(dir, nil)},
 		{name: "another pod's own", spec: own + `}`, pv: local(dir, nil), err: "was not created for pod"},
 	} {
 		c := cluster()

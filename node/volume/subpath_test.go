@@ -19,14 +19,17 @@ func TestSubPath(t *testing.T) {
 	outside := t.TempDir()
 	if err := errors.Join(os.Chmod(base, 0o777), os.MkdirAll(base+"/dir/in", 0o700), os.WriteFile(base+"/file", nil, 0o600),
 		os.Symlink("dir/in", base+"/inner"), os.Symlink("../dir", base+"/dir/up"), os.Symlink(outside, base+"/away"),
-		os.Symlink("../..", base+"/dir/climb"), os.Symlink("nothing", base+"/dangling"), os.Symlink("/proc/self/root", base+"/magic")); err != nil {
+		os.Symlink("../..", base+"/dir/climb"), os.Symlink("nothing", base+"/dangling"), os.Symlink("/proc/self/root",
+			base+"/magic")); err != nil {
 		t.Fatal(err)
 	}
 	for _, tt := range []struct{ sub, want, err string }{
 		{"dir", "dir", ""}, {"file", "file", ""}, {"dir/in/", "dir/in", ""}, {"inner", "dir/in", ""}, {"inner/new", "dir/in/new", ""},
 		{"new/deep/er", "new/deep/er", ""}, {"dir/up/in", "dir/in", ""}, {".", "", ""},
-		{"away", "", "leads out"}, {"away/x", "", "leads out"}, {"dir/climb", "", "leads out"}, {"dir/climb/x", "", "leads out"}, {"magic/etc", "", "leads out"},
-		{"..", "", `without ".."`}, {"dir/../..", "", `without ".."`}, {"/etc", "", "relative"}, {"file/x", "", "not a directory"}, {"dangling", "", "no such file"},
+		{"away", "", "leads out"}, {"away/x", "", "leads out"}, {"dir/climb", "", "leads out"}, {"dir/climb/x", "", "leads out"},
+		{"magic/etc", "", "leads out"},
+		{"..", "", `without ".."`}, {"dir/../..", "", `without ".."`}, {"/etc", "", "relative"}, {"file/x", "", "not a directory"},
+		{"dangling", "", "no such file"},
 	} {
 		got, err := SubPath(base, tt.sub)
 		switch {

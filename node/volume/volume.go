@@ -67,7 +67,8 @@ func New(cfg Config) *Mounter {
 		cfg.Log = slog.Default()
 	}
 	m := &Mounter{cfg: cfg, log: cfg.Log, pods: map[types.UID]*state{}}
-	m.csi = csi.New(csi.Config{Dir: cfg.Dir, Client: cfg.Client, Node: cfg.Node, Events: cfg.Events, Log: cfg.Log, Wake: cfg.Wake, Token: m.driverToken})
+	m.csi = csi.New(csi.Config{Dir: cfg.Dir, Client: cfg.Client, Node: cfg.Node, Events: cfg.Events, Log: cfg.Log, Wake: cfg.Wake,
+		Token: m.driverToken})
 	return m
 }
 

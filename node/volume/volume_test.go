@@ -72,7 +72,8 @@ func (f *fake) Call(_ context.Context, k resource.Kind, ns, name, sub string, in
 }
 
 func cluster() *fake {
-	cm := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "conf"}, Data: map[string]string{"a": "1", "b": "2"}, BinaryData: map[string][]byte{"c": {0, 1}}}
+	cm := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "conf"}, Data: map[string]string{"a": "1", "b": "2"},
+		BinaryData: map[string][]byte{"c": {0, 1}}}
 	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: "pass"}, Data: map[string][]byte{"word": []byte("sesame")}}
 	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n1"}}
 	node.Status.Allocatable = corev1.ResourceList{"cpu": apiresource.MustParse("3500m"), "memory": apiresource.MustParse("4Gi")}
@@ -466,15 +467,20 @@ func TestClaim(t *testing.T) {
 		pv    corev1.PersistentVolumeSpec
 		err   string
 	}{
-		{"hostPath", claim, corev1.PersistentVolumeSpec{ClaimRef: ref, PersistentVolumeSource: corev1.PersistentVolumeSource{HostPath: &corev1.HostPathVolumeSource{Path: dir}}}, ""},
-		{"local", claim, corev1.PersistentVolumeSpec{ClaimRef: ref, PersistentVolumeSource: corev1.PersistentVolumeSource{Local: &corev1.LocalVolumeSource{Path: dir}}}, ""},
-		{"no directory", claim, corev1.PersistentVolumeSpec{ClaimRef: ref, PersistentVolumeSource: corev1.PersistentVolumeSource{Local: &corev1.LocalVolumeSource{Path: "/none"}}}, "look at the local volume"},
-		{"nfs", claim, corev1.PersistentVolumeSpec{ClaimRef: ref, PersistentVolumeSource: corev1.PersistentVolumeSource{NFS: &corev1.NFSVolumeSource{}}}, "only CSI, hostPath and local"},
+		{"hostPath", claim, corev1.PersistentVolumeSpec{ClaimRef: ref,
+			PersistentVolumeSource: corev1.PersistentVolumeSource{HostPath: &corev1.HostPathVolumeSource{Path: dir}}}, ""},
+		{"local", claim, corev1.PersistentVolumeSpec{ClaimRef: ref,
+			PersistentVolumeSource: corev1.PersistentVolumeSource{Local: &corev1.LocalVolumeSource{Path: dir}}}, ""},
+		{"no directory", claim, corev1.PersistentVolumeSpec{ClaimRef: ref,
+			PersistentVolumeSource: corev1.PersistentVolumeSource{Local: &corev1.LocalVolumeSource{Path: "/none"}}}, "look at the local volume"},
+		{"nfs", claim, corev1.PersistentVolumeSpec{ClaimRef: ref,
+			PersistentVolumeSource: corev1.PersistentVolumeSource{NFS: &corev1.NFSVolumeSource{}}}, "only CSI, hostPath and local"},
 		{"pending", pending, corev1.PersistentVolumeSpec{}, "is not bound"},
 		{"another's", claim, corev1.PersistentVolumeSpec{ClaimRef: &corev1.ObjectReference{UID: "c2"}}, "is not bound to claim"},
 	} {
 		c := cluster()
-		c.server["persistentvolumeclaims/ns/data"], c.server["persistentvolumes//pv"] = tt.claim, &corev1.PersistentVolume{ObjectMeta: metav1.ObjectMeta{Name: "pv"}, Spec: tt.pv}
+		c.server["persistentvolumeclaims/ns/data"], c.server["persistentvolumes//pv"] = tt.claim,
+			&corev1.PersistentVolume{ObjectMeta: metav1.ObjectMeta{Name: "pv"}, Spec: tt.pv}
 		paths, err := mounter(t, c).Prepare(t.Context(), pod(t, `{volumes: [{name: v, persistentVolumeClaim: {claimName: data}}]}`))
 		switch {
 		case tt.err == "" && (err != nil || paths["v"] != dir):
@@ -488,7 +494,8 @@ func TestClaim(t *testing.T) {
 func TestOwnTree(t *testing.T) {
 	needRoot(t)
 	dir := t.TempDir()
-	if err := errors.Join(os.MkdirAll(dir+"/a/b", 0o700), os.WriteFile(dir+"/a/b/f", nil, 0o600), os.Symlink("/etc/passwd", dir+"/link")); err != nil {
+	if err := errors.Join(os.MkdirAll(dir+"/a/b", 0o700), os.WriteFile(dir+"/a/b/f", nil, 0o600),
+		os.Symlink("/etc/passwd", dir+"/link")); err != nil {
 		t.Fatal(err)
 	}
 	if err := own(dir, 777); err != nil {

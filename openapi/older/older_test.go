@@ -10,10 +10,12 @@ func TestApply(t *testing.T) {
 	for _, test := range []struct{ newer, older, patch string }{
 		{`{"type":"object","required":["a"],"properties":{"a":{"type":"string"},"b":{"type":"string"}}}`,
 			`{"properties":{"a":{"type":"string"}},"type":"object"}`, `{"properties":{"b":null},"required":null}`},
-		{`{"properties":{"l":{"type":"array","items":{"type":"string"}}}}`, `{"properties":{"l":{"items":{"default":"","type":"string"},"type":"array"}}}`, ``},
+		{`{"properties":{"l":{"type":"array","items":{"type":"string"}}}}`,
+			`{"properties":{"l":{"items":{"default":"","type":"string"},"type":"array"}}}`, ``},
 		{`{"additionalProperties":{"$ref":"#/components/schemas/x.Y"}}`,
 			`{"additionalProperties":{"allOf":[{"$ref":"#/components/schemas/x.Y"}],"default":{}}}`, ``},
-		{`{"items":{"$ref":"#/components/schemas/io.k8s.apimachinery.pkg.apis.meta.v1.Time"}}`, `{"items":{"$ref":"#/components/schemas/io.k8s.apimachinery.pkg.apis.meta.v1.Time"}}`, ``},
+		{`{"items":{"$ref":"#/components/schemas/io.k8s.apimachinery.pkg.apis.meta.v1.Time"}}`,
+			`{"items":{"$ref":"#/components/schemas/io.k8s.apimachinery.pkg.apis.meta.v1.Time"}}`, ``},
 		{`{"a":1}`, `{"a":{"b":2}}`, `{"a":{"b":2}}`},
 	} {
 		from, err := read(json.RawMessage(test.newer))

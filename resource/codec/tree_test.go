@@ -11,8 +11,10 @@ import (
 
 func TestAppendTree(t *testing.T) {
 	for _, v := range []any{
-		nil, true, int64(-5), "", "plain", "é <b> & \" \\ \u2028 \x01 \x7f", string([]byte{0xff}), 1.5, 1e30, float64(1), int32(3), json.Number("7"),
-		map[string]any{}, map[string]any(nil), []any{}, []any(nil), map[string]any{"b": []any{int64(1), nil, "x"}, "a": map[string]any{"z": true, "A": false}, "": "é"},
+		nil, true, int64(-5), "", "plain", "é <b> & \" \\ \u2028 \x01 \x7f", string([]byte{0xff}), 1.5, 1e30, float64(1), int32(3),
+		json.Number("7"),
+		map[string]any{}, map[string]any(nil), []any{}, []any(nil), map[string]any{"b": []any{int64(1), nil, "x"},
+			"a": map[string]any{"z": true, "A": false}, "": "é"},
 		map[string]string{"a": "<"}, strings.Repeat("long ", 100),
 	} {
 		want, err := json.Marshal(v)

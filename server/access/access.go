@@ -42,7 +42,8 @@ func Extensions(s *server.Server, c Config) []server.Extension {
 		return list
 	}
 	for _, plural := range []string{"roles", "clusterroles", "rolebindings", "clusterrolebindings"} {
-		list = append(list, server.Extension{Resource: schema.GroupResource{Group: "rbac.authorization.k8s.io", Resource: plural}, Admit: x.grants})
+		list = append(list, server.Extension{Resource: schema.GroupResource{Group: "rbac.authorization.k8s.io", Resource: plural},
+			Admit: x.grants})
 	}
 	return list
 }
@@ -50,7 +51,8 @@ func Extensions(s *server.Server, c Config) []server.Extension {
 // reviews are the virtual kinds that ask who somebody is or what they may do.
 var reviews = []schema.GroupResource{{Group: "authentication.k8s.io", Resource: "tokenreviews"},
 	{Group: "authentication.k8s.io", Resource: "selfsubjectreviews"}, {Group: "authorization.k8s.io", Resource: "subjectaccessreviews"},
-	{Group: "authorization.k8s.io", Resource: "localsubjectaccessreviews"}, {Group: "authorization.k8s.io", Resource: "selfsubjectaccessreviews"},
+	{Group: "authorization.k8s.io", Resource: "localsubjectaccessreviews"}, {Group: "authorization.k8s.io",
+		Resource: "selfsubjectaccessreviews"},
 	{Group: "authorization.k8s.io", Resource: "selfsubjectrulesreviews"}}
 
 type extension struct {

@@ -41,7 +41,8 @@ func (s extension) token(ctx context.Context, r *server.Request, in resource.Obj
 		return nil, apierrors.NewServiceUnavailable("this server issues no tokens")
 	}
 	if tr.Name != "" && tr.Name != r.Name {
-		return nil, apierrors.NewInvalid(tokenRequests, r.Name, field.ErrorList{field.Invalid(field.NewPath("metadata", "name"), tr.Name, "must match the service account name if specified")})
+		return nil, apierrors.NewInvalid(tokenRequests, r.Name,
+			field.ErrorList{field.Invalid(field.NewPath("metadata", "name"), tr.Name, "must match the service account name if specified")})
 	}
 	snap, err := s.Fresh(ctx)
 	if err != nil {

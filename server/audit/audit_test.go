@@ -60,7 +60,8 @@ rules:
 		{auth.Attributes{Verb: "get", Resource: "pods", Subresource: "exec", Namespace: "a"}, "None"},
 		{auth.Attributes{Verb: "get", Resource: "pods", Subresource: "log", Namespace: "a"}, "Metadata"},
 		{auth.Attributes{Verb: "get", Resource: "nodes", Subresource: "status"}, "Metadata"},
-		{auth.Attributes{Verb: "get", Group: "apps", Resource: "deployments", Subresource: "scale", Name: "web", Namespace: "b"}, "RequestResponse"},
+		{auth.Attributes{Verb: "get", Group: "apps", Resource: "deployments", Subresource: "scale", Name: "web", Namespace: "b"},
+			"RequestResponse"},
 		{auth.Attributes{Verb: "get", Group: "apps", Resource: "deployments", Name: "web", Namespace: "b"}, "RequestResponse"},
 		{auth.Attributes{Verb: "get", Group: "apps", Resource: "deployments", Name: "db", Namespace: "b"}, "None"},
 		{auth.Attributes{Verb: "get", Path: "/healthz/etcd"}, "Metadata"},
@@ -275,7 +276,8 @@ func TestOldFilesAreCompressed(t *testing.T) {
 func TestStdout(t *testing.T) {
 	var out strings.Builder
 	f := &File{Path: "-", Stdout: &out}
-	if err := errors.Join(f.Check(), f.Write(t.Context(), [][]byte{[]byte("{}"), []byte("[]")}), f.Close()); err != nil || out.String() != "{}\n[]\n" {
+	if err := errors.Join(f.Check(), f.Write(t.Context(), [][]byte{[]byte("{}"), []byte("[]")}), f.Close()); err != nil ||
+		out.String() != "{}\n[]\n" {
 		t.Errorf("%q %v", out.String(), err)
 	}
 }

@@ -34,7 +34,8 @@ func ParsePolicy(data []byte) (*Policy, error) {
 		return nil, fmt.Errorf("read the audit policy: %w", err)
 	}
 	if p.Kind != "Policy" || p.APIVersion != auditv1.SchemeGroupVersion.String() {
-		return nil, fmt.Errorf("the audit policy is a %q of %q: write kind Policy, apiVersion %s", p.Kind, p.APIVersion, auditv1.SchemeGroupVersion)
+		return nil, fmt.Errorf("the audit policy is a %q of %q: write kind Policy, apiVersion %s", p.Kind, p.APIVersion,
+			auditv1.SchemeGroupVersion)
 	}
 	if len(p.Rules) == 0 {
 		return nil, errors.New("the audit policy has no rules: nothing would be recorded")

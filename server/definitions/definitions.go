@@ -67,7 +67,8 @@ func (s extension) open(r *server.Request, obj resource.Object) error {
 		return nil
 	}
 	if c.Closing() || s.closing(r.Kind.Info().GR()) {
-		return apierrors.NewForbidden(r.Resource(), obj.GetName(), errors.New("create not allowed while custom resource definition is terminating"))
+		return apierrors.NewForbidden(r.Resource(), obj.GetName(),
+			errors.New("create not allowed while custom resource definition is terminating"))
 	}
 	return nil
 }

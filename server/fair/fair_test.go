@@ -88,13 +88,20 @@ func TestSort(t *testing.T) {
 		{auth.Attributes{User: &auth.User{Groups: []string{auth.GroupUnauthed}}, Verb: "get", Path: "/healthz"}, "probes exempt"},
 		{auth.Attributes{User: &auth.User{Groups: []string{auth.GroupUnauthed}}, Verb: "get", Path: "/readyz/etcd"}, "probes exempt"},
 		{auth.Attributes{User: &auth.User{Groups: []string{auth.GroupUnauthed}}, Verb: "get", Path: "/readyzz"}, "global-default global-default"},
-		{auth.Attributes{User: &auth.User{Groups: []string{auth.GroupNodes, authed}}, Verb: "update", Resource: "nodes", Subresource: "status"}, "system-node-high node-high"},
-		{auth.Attributes{User: &auth.User{Groups: []string{auth.GroupNodes, authed}}, Verb: "update", Group: "coordination.k8s.io", Resource: "leases", Namespace: "kube-node-lease"}, "system-node-high node-high"},
-		{auth.Attributes{User: &auth.User{Groups: []string{auth.GroupNodes, authed}}, Verb: "get", Resource: "pods", Namespace: "a"}, "system-nodes system"},
-		{auth.Attributes{User: &auth.User{Name: "system:kube-scheduler", Groups: []string{authed}}, Verb: "get", Resource: "pods", Namespace: "a"}, "kube-scheduler workload-high"},
-		{auth.Attributes{User: &auth.User{Name: "system:serviceaccount:kube-system:x", Groups: []string{auth.GroupServiceAccount, authed}}, Verb: "get", Resource: "pods"}, "kube-system-service-accounts workload-high"},
-		{auth.Attributes{User: &auth.User{Name: "system:serviceaccount:kube-systemd:x", Groups: []string{auth.GroupServiceAccount, authed}}, Verb: "get", Resource: "pods"}, "service-accounts workload-low"},
-		{auth.Attributes{User: &auth.User{Name: "joe", Groups: []string{authed}}, Verb: "get", Resource: "pods"}, "global-default global-default"},
+		{auth.Attributes{User: &auth.User{Groups: []string{auth.GroupNodes, authed}}, Verb: "update", Resource: "nodes",
+			Subresource: "status"}, "system-node-high node-high"},
+		{auth.Attributes{User: &auth.User{Groups: []string{auth.GroupNodes, authed}}, Verb: "update", Group: "coordination.k8s.io",
+			Resource: "leases", Namespace: "kube-node-lease"}, "system-node-high node-high"},
+		{auth.Attributes{User: &auth.User{Groups: []string{auth.GroupNodes, authed}}, Verb: "get", Resource: "pods", Namespace: "a"},
+			"system-nodes system"},
+		{auth.Attributes{User: &auth.User{Name: "system:kube-scheduler", Groups: []string{authed}}, Verb: "get", Resource: "pods",
+			Namespace: "a"}, "kube-scheduler workload-high"},
+		{auth.Attributes{User: &auth.User{Name: "system:serviceaccount:kube-system:x",
+			Groups: []string{auth.GroupServiceAccount, authed}}, Verb: "get", Resource: "pods"}, "kube-system-service-accounts workload-high"},
+		{auth.Attributes{User: &auth.User{Name: "system:serviceaccount:kube-systemd:x",
+			Groups: []string{auth.GroupServiceAccount, authed}}, Verb: "get", Resource: "pods"}, "service-accounts workload-low"},
+		{auth.Attributes{User: &auth.User{Name: "joe", Groups: []string{authed}}, Verb: "get", Resource: "pods"},
+			"global-default global-default"},
 		{auth.Attributes{User: &auth.User{Name: "odd"}, Verb: "get", Resource: "pods"}, "catch-all catch-all"},
 	} {
 		got := f.Sort(&x.a, time.Now()).flow
@@ -473,7 +480,8 @@ func TestReconfigure(t *testing.T) {
 // TestStorm checks the bounds under random requests.
 func TestStorm(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		f := newFair(30, spec{name: "a", shares: 10, lend: 50, queues: 8, hand: 3, queue: 5}, spec{name: "b", shares: 10}, spec{name: "c", shares: 3, lend: 100, queues: 2, hand: 2, queue: 3})
+		f := newFair(30, spec{name: "a", shares: 10, lend: 50, queues: 8, hand: 3, queue: 5}, spec{name: "b", shares: 10},
+			spec{name: "c", shares: 3, lend: 100, queues: 2, hand: 2, queue: 3})
 		rnd := rand.New(rand.NewPCG(5, 6))
 		var wait sync.WaitGroup
 		for i := range 3000 {

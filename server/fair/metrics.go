@@ -32,7 +32,8 @@ func newCounts(level, schema string) counts {
 		return l
 	}
 	histogram := func(name, help string, buckets []float64, more ...string) prometheus.Histogram {
-		return prometheus.NewHistogram(prometheus.HistogramOpts{Name: subsystem + name, Help: help, Buckets: buckets, ConstLabels: labels(more...)})
+		return prometheus.NewHistogram(prometheus.HistogramOpts{Name: subsystem + name, Help: help, Buckets: buckets,
+			ConstLabels: labels(more...)})
 	}
 	c := counts{inQueue: new(atomic.Int64), seatsInQueue: new(atomic.Int64), rejected: map[Refusal]prometheus.Counter{},
 		dispatched: prometheus.NewCounter(prometheus.CounterOpts{Name: subsystem + "dispatched_requests_total",

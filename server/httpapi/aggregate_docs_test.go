@@ -80,10 +80,13 @@ func aggregating(t *testing.T) (*world, *another, *aggregator.Aggregator) {
 		c.Groups, c.Delegate, c.OpenAPI = agg, agg, agg.Docs(openapi.New(c.Kinds))
 	})
 	for i, name := range []string{"x", "dead"} {
-		w.must("POST", "/apis/apiregistration.k8s.io/v1/apiservices", fmt.Sprintf(`{"metadata":{"name":"v1.%s.example"},"spec":{"group":"%[1]s.example",
+		w.must("POST", "/apis/apiregistration.k8s.io/v1/apiservices",
+			fmt.Sprintf(`{"metadata":{"name":"v1.%s.example"},"spec":{"group":"%[1]s.example",
 			"version":"v1","groupPriorityMinimum":2000,"versionPriority":15,"service":{"namespace":"ns","name":"%[1]s"},"insecureSkipTLSVerify":true}}`, name), 201)
-		w.must("POST", "/api/v1/namespaces/ns/services", fmt.Sprintf(`{"metadata":{"name":%q},"spec":{"clusterIP":"None","ports":[{"port":443}]}}`, name), 201)
-		w.must("POST", "/apis/discovery.k8s.io/v1/namespaces/ns/endpointslices", fmt.Sprintf(`{"metadata":{"name":"%s-1","labels":{"kubernetes.io/service-name":%[1]q}},
+		w.must("POST", "/api/v1/namespaces/ns/services",
+			fmt.Sprintf(`{"metadata":{"name":%q},"spec":{"clusterIP":"None","ports":[{"port":443}]}}`, name), 201)
+		w.must("POST", "/apis/discovery.k8s.io/v1/namespaces/ns/endpointslices",
+			fmt.Sprintf(`{"metadata":{"name":"%s-1","labels":{"kubernetes.io/service-name":%[1]q}},
 			"addressType":"IPv4","ports":[{"port":8443,"name":""}],"endpoints":[{"addresses":["10.9.8.%d"]}]}`, name, 7+i), 201)
 	}
 	return w, a, agg
@@ -108,13 +111,15 @@ func TestAggregatedOpenAPI(t *testing.T) {
 	first := w.must("GET", "/openapi/v2", "", 200)
 	doc := first.tree(t)
 	defs, _ := doc["definitions"].(map[string]any)
-	if at(doc, "paths", "/apis/x.example/v1/things") == nil || at(doc, "paths", "/apis/elsewhere/v1/") != nil || defs["example.Unused"] != nil ||
+	if at(doc, "paths", "/apis/x.example/v1/things") == nil || at(doc, "paths", "/apis/elsewhere/v1/") != nil ||
+		defs["example.Unused"] != nil ||
 		at(doc, "definitions", "example.Thing", "properties", "pod", "$ref") != "#/definitions/io.k8s.api.core.v1.Pod_v2" ||
 		at(doc, "definitions", "io.k8s.api.core.v1.Pod_v2", "description") != "another pod" {
 		t.Errorf("v2: %v", defs["example.Thing"])
 	}
 	w.must("GET", "/openapi/v2", "", 304, "If-None-Match", first.header.Get("ETag"))
-	if got := w.must("GET", "/openapi/v2", "", 200, "Accept", "application/com.github.proto-openapi.spec.v2@v1.0+protobuf"); !strings.Contains(string(got.body), "example.Thing") {
+	if got := w.must("GET", "/openapi/v2", "", 200, "Accept",
+		"application/com.github.proto-openapi.spec.v2@v1.0+protobuf"); !strings.Contains(string(got.body), "example.Thing") {
 		t.Error("the protobuf form lacks the other's types")
 	}
 }
@@ -130,7 +135,8 @@ func TestAggregatedOldOpenAPI(t *testing.T) {
 	}
 	doc := w.must("GET", link, "", 200).tree(t)
 	if doc["openapi"] != "3.0.0" || at(doc, "info", "title") != "x" || at(doc, "paths", "/apis/elsewhere/v1/") != nil ||
-		at(doc, "paths", "/apis/x.example/v1/things", "get", "responses", "200", "content", "application/json", "schema", "$ref") != "#/components/schemas/example.Thing" ||
+		at(doc, "paths", "/apis/x.example/v1/things", "get", "responses", "200", "content", "application/json", "schema",
+			"$ref") != "#/components/schemas/example.Thing" ||
 		at(doc, "components", "schemas", "example.Thing", "properties", "pod", "$ref") != "#/components/schemas/io.k8s.api.core.v1.Pod" {
 		t.Errorf("v3: %v", doc)
 	}

@@ -92,7 +92,8 @@ rules:
 - {level: Metadata, nonResourceURLs: [/panic], omitStages: [RequestReceived]}
 - {level: Metadata, resources: [{group: ""}], omitStages: [RequestReceived]}
 `, func(w *world) {
-		w.must("POST", "/api/v1/namespaces/ns/secrets?x=y", `{"metadata":{"name":"s"},"stringData":{"a":"hidden"}}`, 201, "Impersonate-User", "joe")
+		w.must("POST", "/api/v1/namespaces/ns/secrets?x=y", `{"metadata":{"name":"s"},"stringData":{"a":"hidden"}}`, 201,
+			"Impersonate-User", "joe")
 		w.must("DELETE", "/api/v1/namespaces/ns/secrets/s", "", 403, "Test-User", "eve")
 		w.must("GET", "/api/v1/namespaces/ns/secrets/s", "", 401, "Test-User", "liar", "Authorization", "Bearer x")
 		w.must("POST", "/api/v1/namespaces/ns/configmaps", `{"metadata":{"name":"c"},"data":{"k":"v"}}`, 201)
@@ -135,7 +136,8 @@ rules:
 	if body := string(h.events[4].RequestObject.Raw); !strings.Contains(body, `"k":"v"`) {
 		t.Errorf("request %s", body)
 	}
-	if body := string(h.events[6].ResponseObject.Raw); !strings.HasPrefix(body, `{"kind":"ConfigMapList"`) || !strings.Contains(body, `"k":"v"`) {
+	if body := string(h.events[6].ResponseObject.Raw); !strings.HasPrefix(body, `{"kind":"ConfigMapList"`) ||
+		!strings.Contains(body, `"k":"v"`) {
 		t.Errorf("response %s", body)
 	}
 	if body := string(h.events[8].RequestObject.Raw); body != `{"data":{"k":"w"}}` {

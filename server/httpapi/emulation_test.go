@@ -22,18 +22,21 @@ func TestLaterFields(t *testing.T) {
 	})
 	const pods = "/api/v1/namespaces/ns/pods"
 	body := func(name string) string {
-		return `{"apiVersion":"v1","kind":"Pod","metadata":{"name":"` + name + `"},"spec":{"containers":[{"name":"c","image":"i"}],"volumes":[{"name":"v","emptyDir":{"mode":448}}]}}`
+		return `{"apiVersion":"v1","kind":"Pod","metadata":{"name":"` + name +
+			`"},"spec":{"containers":[{"name":"c","image":"i"}],"volumes":[{"name":"v","emptyDir":{"mode":448}}]}}`
 	}
 	const unknown = `unknown field \"spec.volumes[0].emptyDir.mode\"`
 	if got := string(w.must("POST", pods+"?fieldValidation=Strict", body("a"), 400).body); !strings.Contains(got, unknown) {
 		t.Errorf("strict: %s", got)
 	}
 	made := w.must("POST", pods+"?fieldValidation=Warn", body("a"), 201)
-	if warned := made.header.Get("Warning"); !strings.Contains(warned, "spec.volumes[0].emptyDir.mode") || strings.Contains(string(made.body), "448") {
+	if warned := made.header.Get("Warning"); !strings.Contains(warned, "spec.volumes[0].emptyDir.mode") ||
+		strings.Contains(string(made.body), "448") {
 		t.Errorf("warned %q: %s", warned, made.body)
 	}
 	patch := `{"metadata":{"labels":{"a":"b"}},"spec":{"volumes":[{"name":"v","emptyDir":{"mode":448}}]}}`
-	if got := string(w.must("PATCH", pods+"/a?fieldValidation=Strict", patch, 422, "Content-Type", "application/strategic-merge-patch+json").body); !strings.Contains(got, "emptyDir.mode") {
+	if got := string(w.must("PATCH", pods+"/a?fieldValidation=Strict", patch, 422, "Content-Type",
+		"application/strategic-merge-patch+json").body); !strings.Contains(got, "emptyDir.mode") {
 		t.Errorf("patch: %s", got)
 	}
 	got := string(w.must("PATCH", pods+"/b?fieldManager=m", body("b"), 500, "Content-Type", "application/apply-patch+yaml").body)

@@ -140,7 +140,8 @@ func (p *responder) protoList(l *server.List) error {
 }
 
 // protoItems assembles a list message by hand: every list type has its metadata in field 1 and the items in field 2.
-func (p *responder) protoItems(l *server.List, gvk schema.GroupVersionKind, encode func(context.Context, *view.Entry) ([]byte, error)) error {
+func (p *responder) protoItems(l *server.List, gvk schema.GroupVersionKind, encode func(context.Context, *view.Entry) ([]byte,
+	error)) error {
 	meta := listOf{l}.meta()
 	raw, err := meta.Marshal()
 	if err != nil {

@@ -6,7 +6,8 @@ import (
 	"github.com/kloop-dev/kloop/features"
 )
 
-var enabledDesc = prometheus.NewDesc("kubernetes_feature_enabled", "Whether kloop does what a feature gate says, and the stage of the feature.", []string{"name", "stage"}, nil)
+var enabledDesc = prometheus.NewDesc("kubernetes_feature_enabled",
+	"Whether kloop does what a feature gate says, and the stage of the feature.", []string{"name", "stage"}, nil)
 
 // gauges tells of the feature gates of a cluster: 1 stands for what is done, not for what was asked for.
 type gauges struct{ on *features.Set }

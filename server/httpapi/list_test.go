@@ -56,7 +56,8 @@ func TestEmptyLists(t *testing.T) {
 	if got := w.must("GET", path, "", 200); !strings.Contains(string(got.body), `"items":[]`) {
 		t.Errorf("empty list: %s", got.body)
 	}
-	if list := decoded(t, w.must("GET", path, "", 200, "Accept", codec.Protobuf).body).(*corev1.ConfigMapList); len(list.Items) != 0 || list.ResourceVersion == "" {
+	if list := decoded(t, w.must("GET", path, "", 200, "Accept", codec.Protobuf).body).(*corev1.ConfigMapList); len(list.Items) != 0 ||
+		list.ResourceVersion == "" {
 		t.Errorf("empty protobuf list: %v", list)
 	}
 }
@@ -109,7 +110,8 @@ func TestTables(t *testing.T) {
 	if at(got, "columnDefinitions", 0, "name") != "Name" || at(got, "rows", 0, "cells", 0) != "a" || at(got, "rows", 0, "cells", 1) != 1.0 {
 		t.Errorf("table %v", got)
 	}
-	if o := at(got, "rows", 0, "object"); at(o, "kind") != "PartialObjectMetadata" || at(o, "metadata", "name") != "a" || at(o, "data") != nil {
+	if o := at(got, "rows", 0, "object"); at(o, "kind") != "PartialObjectMetadata" || at(o, "metadata", "name") != "a" ||
+		at(o, "data") != nil {
 		t.Errorf("object of a row %v", o)
 	}
 	got = w.must("GET", path+"/a?includeObject=Object", "", 200, "Accept", table).tree(t)
@@ -122,7 +124,8 @@ func TestTables(t *testing.T) {
 	}
 	w.must("GET", path+"?includeObject=Foo", "", 400, "Accept", table)
 	w.must("GET", path, "", 406, "Accept", "application/vnd.kubernetes.protobuf;as=Table;v=v1;g=meta.k8s.io")
-	if got := w.must("GET", path, "", 200, "Accept", strings.Replace(table, "v=v1", "v=v1beta1", 1)).tree(t); got["apiVersion"] != "meta.k8s.io/v1beta1" {
+	if got := w.must("GET", path, "", 200, "Accept", strings.Replace(table, "v=v1", "v=v1beta1",
+		1)).tree(t); got["apiVersion"] != "meta.k8s.io/v1beta1" {
 		t.Errorf("version of the table %v", got["apiVersion"])
 	}
 }
@@ -183,7 +186,8 @@ func TestWatchMetadata(t *testing.T) {
 	w.must("POST", "/api/v1/namespaces/ns/configmaps", `{"metadata":{"name":"a","annotations":{"x":"\"}{\\"}},"data":{"k":"v"}}`, 201)
 	url := w.serve().URL + "/api/v1/namespaces/ns/configmaps?watch=1"
 	got := events(t, url, "application/json;as=PartialObjectMetadata;v=v1;g=meta.k8s.io", 1)
-	if len(got) != 1 || at(got[0], "object", "kind") != "PartialObjectMetadata" || at(got[0], "object", "metadata", "annotations", "x") != `"}{\` || at(got[0], "object", "data") != nil {
+	if len(got) != 1 || at(got[0], "object", "kind") != "PartialObjectMetadata" || at(got[0], "object", "metadata", "annotations",
+		"x") != `"}{\` || at(got[0], "object", "data") != nil {
 		t.Errorf("events %v", got)
 	}
 	cfg := &rest.Config{Host: strings.TrimSuffix(url, "/api/v1/namespaces/ns/configmaps?watch=1")}

@@ -27,11 +27,13 @@ const aggregated = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDisco
 func TestLegacyDiscovery(t *testing.T) {
 	w := newWorld(t)
 	api := w.must("GET", "/api", "", 200).tree(t)
-	if api["kind"] != "APIVersions" || at(api, "versions", 0) != "v1" || at(api, "serverAddressByClientCIDRs", 0, "clientCIDR") != "0.0.0.0/0" {
+	if api["kind"] != "APIVersions" || at(api, "versions", 0) != "v1" ||
+		at(api, "serverAddressByClientCIDRs", 0, "clientCIDR") != "0.0.0.0/0" {
 		t.Errorf("/api %v", api)
 	}
 	apis := w.must("GET", "/apis", "", 200).tree(t)
-	if at(apis, "groups", 0, "name") != "apiregistration.k8s.io" || at(apis, "groups", 1, "name") != "apps" || at(apis, "groups", 3, "name") != "autoscaling" {
+	if at(apis, "groups", 0, "name") != "apiregistration.k8s.io" || at(apis, "groups", 1, "name") != "apps" ||
+		at(apis, "groups", 3, "name") != "autoscaling" {
 		t.Errorf("order of groups %v", apis)
 	}
 	if at(apis, "groups", 3, "preferredVersion", "version") != "v2" || at(apis, "groups", 3, "versions", 1, "version") != "v1" {
@@ -57,11 +59,13 @@ func TestResources(t *testing.T) {
 	}
 	want := []metav1.APIResource{
 		{Name: "pods", SingularName: "pod", Namespaced: true, Kind: "Pod", ShortNames: []string{"po"}, Categories: []string{"all"},
-			Verbs: metav1.Verbs{"create", "delete", "deletecollection", "get", "list", "patch", "update", "watch"}, StorageVersionHash: "xPOwRZ+Yhw8="},
+			Verbs:              metav1.Verbs{"create", "delete", "deletecollection", "get", "list", "patch", "update", "watch"},
+			StorageVersionHash: "xPOwRZ+Yhw8="},
 		{Name: "pods/eviction", Namespaced: true, Kind: "Eviction", Group: "policy", Version: "v1", Verbs: metav1.Verbs{"create"}},
 		{Name: "pods/log", Namespaced: true, Kind: "Pod", Verbs: metav1.Verbs{"get"}},
 		{Name: "nodes/proxy", Kind: "NodeProxyOptions", Verbs: metav1.Verbs{"create", "delete", "get", "patch", "update"}},
-		{Name: "replicationcontrollers/scale", Namespaced: true, Kind: "Scale", Group: "autoscaling", Version: "v1", Verbs: metav1.Verbs{"get", "patch", "update"}},
+		{Name: "replicationcontrollers/scale", Namespaced: true, Kind: "Scale", Group: "autoscaling", Version: "v1",
+			Verbs: metav1.Verbs{"get", "patch", "update"}},
 		{Name: "bindings", SingularName: "binding", Namespaced: true, Kind: "Binding", Verbs: metav1.Verbs{"create"}},
 	}
 	for _, r := range want {
@@ -131,7 +135,8 @@ func TestAccess(t *testing.T) {
 		code               int
 		message            string
 	}{
-		{"anonymous", "GET", "/api/v1/pods", []string{"Test-User", "nobody"}, 403, `pods is forbidden: User "system:anonymous" cannot list resource "pods" in API group "" at the cluster scope`},
+		{"anonymous", "GET", "/api/v1/pods", []string{"Test-User", "nobody"}, 403,
+			`pods is forbidden: User "system:anonymous" cannot list resource "pods" in API group "" at the cluster scope`},
 		{"liar", "GET", "/healthz", []string{"Test-User", "liar"}, 401, "Unauthorized"},
 		{"in a namespace", "DELETE", "/apis/apps/v1/namespaces/ns/deployments/x", []string{"Test-User", "joe"}, 403,
 			`deployments.apps "x" is forbidden: User "joe" cannot delete resource "deployments" in API group "apps" in the namespace "ns"`},
@@ -140,9 +145,11 @@ func TestAccess(t *testing.T) {
 		{"path", "GET", "/metrics", []string{"Test-User", "joe"}, 403, `forbidden: User "joe" cannot get path "/metrics"`},
 		{"unknown resource", "GET", "/api/v1/foos", []string{"Test-User", "joe"}, 403, ""},
 		{"allowed by name", "GET", "/api/v1/namespaces/ns/configmaps/mine", []string{"Test-User", "reader"}, 404, ""},
-		{"list is more than get", "GET", "/api/v1/namespaces/ns/configmaps?fieldSelector=metadata.name%3Dmine", []string{"Test-User", "reader"}, 403, ""},
+		{"list is more than get", "GET", "/api/v1/namespaces/ns/configmaps?fieldSelector=metadata.name%3Dmine",
+			[]string{"Test-User", "reader"}, 403, ""},
 		{"impersonation", "GET", "/api/v1/namespaces/ns/configmaps/mine", []string{"Impersonate-User", "reader"}, 404, ""},
-		{"no impersonation", "GET", "/api/v1/pods", []string{"Test-User", "reader", "Impersonate-User", "root"}, 403, `pods is forbidden: User "reader" cannot impersonate-on:user-info:list resource "pods" in API group "" at the cluster scope`},
+		{"no impersonation", "GET", "/api/v1/pods", []string{"Test-User", "reader", "Impersonate-User", "root"}, 403,
+			`pods is forbidden: User "reader" cannot impersonate-on:user-info:list resource "pods" in API group "" at the cluster scope`},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -168,7 +175,8 @@ func TestHealth(t *testing.T) {
 		}
 	}
 	broken = errors.New("secret reason")
-	if got := w.must("GET", "/readyz", "", 500); string(got.body) != "[+]ping ok\n[+]log ok\n[-]store failed: reason withheld\n[+]shutdown ok\nreadyz check failed\n" {
+	if got := w.must("GET", "/readyz", "",
+		500); string(got.body) != "[+]ping ok\n[+]log ok\n[-]store failed: reason withheld\n[+]shutdown ok\nreadyz check failed\n" {
 		t.Errorf("%q", got.body)
 	}
 	w.must("GET", "/livez", "", 200)
@@ -317,7 +325,8 @@ func TestSLIs(t *testing.T) {
 	w.must("GET", "/livez/ping", "", 200)
 	w.must("GET", "/livez/", "", 404)
 	got := string(w.must("GET", "/metrics/slis", "", 200).body)
-	for _, line := range []string{`kubernetes_healthcheck{name="ping",type="livez"} 1`, `kubernetes_healthchecks_total{name="ping",status="success",type="livez"} 2`} {
+	for _, line := range []string{`kubernetes_healthcheck{name="ping",type="livez"} 1`,
+		`kubernetes_healthchecks_total{name="ping",status="success",type="livez"} 2`} {
 		if !strings.Contains(got, line) {
 			t.Errorf("%s is missing in %s", line, got)
 		}

@@ -84,7 +84,8 @@ func (a *agent) logs(w http.ResponseWriter, r *http.Request) {
 }
 
 // ExecInContainer implements the agent's executor.
-func (a *agent) ExecInContainer(ctx context.Context, _, _, _ string, cmd []string, in io.Reader, out, errs io.WriteCloser, _ bool, size <-chan agentcommand.TerminalSize, _ time.Duration) error {
+func (a *agent) ExecInContainer(ctx context.Context, _, _, _ string, cmd []string, in io.Reader, out, errs io.WriteCloser, _ bool,
+	size <-chan agentcommand.TerminalSize, _ time.Duration) error {
 	switch cmd[0] {
 	case "cat":
 		_, err := io.Copy(out, in)
@@ -113,8 +114,10 @@ func podWorld(t testing.TB) (*world, *agent) {
 	a := newAgent(t)
 	w := newWorld(t, func(c *httpapi.Config) { c.Nodes = a })
 	w.must("POST", "/api/v1/nodes", `{"metadata":{"name":"n1"}}`, 201)
-	w.must("POST", "/api/v1/namespaces/ns/pods", `{"metadata":{"name":"p"},"spec":{"nodeName":"n1","containers":[{"name":"c","image":"i"}]}}`, 201)
-	w.must("POST", "/api/v1/namespaces/ns/pods", `{"metadata":{"name":"two"},"spec":{"containers":[{"name":"c","image":"i"},{"name":"d","image":"i"}],"initContainers":[{"name":"e","image":"i"}]}}`, 201)
+	w.must("POST", "/api/v1/namespaces/ns/pods",
+		`{"metadata":{"name":"p"},"spec":{"nodeName":"n1","containers":[{"name":"c","image":"i"}]}}`, 201)
+	w.must("POST", "/api/v1/namespaces/ns/pods",
+		`{"metadata":{"name":"two"},"spec":{"containers":[{"name":"c","image":"i"},{"name":"d","image":"i"}],"initContainers":[{"name":"e","image":"i"}]}}`, 201)
 	return w, a
 }
 
@@ -138,7 +141,8 @@ func TestLogs(t *testing.T) {
 		{path + "?tailLines=x", 400, ""},
 		{path + "?tailLines=-1", 422, ""},
 		{path + "?limitBytes=0", 422, ""},
-		{"/api/v1/namespaces/ns/pods/two/log", 400, "a container name must be specified for pod two, choose one of: [c d] or one of the init containers: [e]"},
+		{"/api/v1/namespaces/ns/pods/two/log", 400,
+			"a container name must be specified for pod two, choose one of: [c d] or one of the init containers: [e]"},
 		{"/api/v1/namespaces/ns/pods/none/log", 404, `pods "none" not found`},
 	} {
 		if st := w.must("GET", tt.path, "", tt.code).status(t); tt.message != "" && st.Message != tt.message {
@@ -236,7 +240,8 @@ func TestExec(t *testing.T) {
 	for name, ex := range executors(t, base, "command=size&stdout=true&tty=true&stdin=true") {
 		var out bytes.Buffer
 		in, stop := io.Pipe()
-		err := ex.StreamWithContext(limited(t), remotecommand.StreamOptions{Stdin: in, Stdout: &out, Tty: true, TerminalSizeQueue: &once{w: 80, h: 24}})
+		err := ex.StreamWithContext(limited(t), remotecommand.StreamOptions{Stdin: in, Stdout: &out, Tty: true,
+			TerminalSizeQueue: &once{w: 80, h: 24}})
 		stop.Close()
 		if err != nil || out.String() != "80x24" {
 			t.Errorf("%s: size %q, error %v", name, out.String(), err)
@@ -302,7 +307,8 @@ func TestPortForward(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	dialers := map[string]httpstream.Dialer{"websocket": tunnel, "spdy": spdy.NewDialerForStreaming(up, &http.Client{Transport: rt}, "POST", u)}
+	dialers := map[string]httpstream.Dialer{"websocket": tunnel, "spdy": spdy.NewDialerForStreaming(up, &http.Client{Transport: rt},
+		"POST", u)}
 	for name, d := range dialers {
 		t.Run(name, func(t *testing.T) { forward(t, d) })
 	}
@@ -311,7 +317,8 @@ func TestPortForward(t *testing.T) {
 func forward(t *testing.T, d httpstream.Dialer) {
 	ready := make(chan struct{})
 	ctx, cancel := context.WithCancel(limited(t))
-	fw, err := portforward.NewOnAddressesForStreamingWithContext(ctx, d, []string{"127.0.0.1"}, []string{"0:80"}, ready, io.Discard, io.Discard)
+	fw, err := portforward.NewOnAddressesForStreamingWithContext(ctx, d, []string{"127.0.0.1"}, []string{"0:80"}, ready, io.Discard,
+		io.Discard)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -370,11 +377,13 @@ func TestPodAndServiceProxy(t *testing.T) {
 			return (&net.Dialer{}).DialContext(ctx, network, page.Listener.Addr().String())
 		}
 	})
-	w.must("POST", "/api/v1/namespaces/ns/pods", `{"metadata":{"name":"p"},"spec":{"containers":[{"name":"c","image":"i","ports":[{"containerPort":8080}]}]}}`, 201)
+	w.must("POST", "/api/v1/namespaces/ns/pods",
+		`{"metadata":{"name":"p"},"spec":{"containers":[{"name":"c","image":"i","ports":[{"containerPort":8080}]}]}}`, 201)
 	const pod = "/api/v1/namespaces/ns/pods/"
 	w.must("GET", pod+"p/proxy/a", "", 400)
 	patchIP := func(ip string) {
-		w.must("PATCH", pod+"p/status", `{"status":{"podIP":"`+ip+`","podIPs":[{"ip":"`+ip+`"}]}}`, 200, "Content-Type", "application/merge-patch+json")
+		w.must("PATCH", pod+"p/status", `{"status":{"podIP":"`+ip+`","podIPs":[{"ip":"`+ip+`"}]}}`, 200, "Content-Type",
+			"application/merge-patch+json")
 	}
 	patchIP("127.0.0.1")
 	w.must("GET", pod+"p/proxy/a", "", 400) // not to the server itself
@@ -383,7 +392,8 @@ func TestPodAndServiceProxy(t *testing.T) {
 	if string(got.body) != "PUT /a/b " || dialed[0] != "10.1.2.3:8080" {
 		t.Errorf("body %q by %v", got.body, dialed)
 	}
-	if got := w.must("GET", pod+"http:p:9090/proxy/moved", "", 302); got.header.Get("Location") != "/api/v1/namespaces/ns/pods/http:p:9090/proxy/there" {
+	if got := w.must("GET", pod+"http:p:9090/proxy/moved", "",
+		302); got.header.Get("Location") != "/api/v1/namespaces/ns/pods/http:p:9090/proxy/there" {
 		t.Errorf("redirected to %q", got.header.Get("Location"))
 	}
 	if last := dialed[len(dialed)-1]; last != "10.1.2.3:9090" {
@@ -401,7 +411,8 @@ func TestConnectByGetNeedsCreate(t *testing.T) {
 		c.Authz = everyone{func(a *auth.Attributes) bool { return a.Verb == "get" || creates && a.Verb == "create" }}
 	})
 	w.must("POST", "/api/v1/nodes", `{"metadata":{"name":"n1"}}`, 201)
-	w.must("POST", "/api/v1/namespaces/ns/pods", `{"metadata":{"name":"p"},"spec":{"nodeName":"n1","containers":[{"name":"c","image":"i"}]}}`, 201)
+	w.must("POST", "/api/v1/namespaces/ns/pods",
+		`{"metadata":{"name":"p"},"spec":{"nodeName":"n1","containers":[{"name":"c","image":"i"}]}}`, 201)
 	for _, creates = range []bool{false, true} {
 		for _, sub := range []string{"exec?command=cat", "attach", "portforward?ports=80"} {
 			for _, upgrade := range []string{"websocket", "SPDY/3.1", ""} {
@@ -435,10 +446,13 @@ func TestProxyReachesGlobalAddressesOnly(t *testing.T) {
 	w := newWorld(t, func(c *httpapi.Config) { c.Nodes = a })
 	w.must("POST", "/api/v1/nodes", `{"metadata":{"name":"n1"}}`, 201)
 	w.must("POST", "/api/v1/namespaces/ns/pods", `{"metadata":{"name":"p"},"spec":{"containers":[{"name":"c","image":"i"}]}}`, 201)
-	for _, ip := range []string{"0.0.0.0", "::", "127.0.0.1", "127.1.2.3", "::1", "::ffff:127.0.0.1", "169.254.169.254", "fe80::1", "224.0.0.1", "ff02::1", "255.255.255.255"} {
-		w.do("PATCH", "/api/v1/namespaces/ns/pods/p/status", `{"status":{"podIP":"`+ip+`","podIPs":[{"ip":"`+ip+`"}]}}`, "Content-Type", "application/merge-patch+json")
+	for _, ip := range []string{"0.0.0.0", "::", "127.0.0.1", "127.1.2.3", "::1", "::ffff:127.0.0.1", "169.254.169.254", "fe80::1",
+		"224.0.0.1", "ff02::1", "255.255.255.255"} {
+		w.do("PATCH", "/api/v1/namespaces/ns/pods/p/status", `{"status":{"podIP":"`+ip+`","podIPs":[{"ip":"`+ip+`"}]}}`, "Content-Type",
+			"application/merge-patch+json")
 		for _, name := range []string{"p:" + port, "http:p:" + port, "https:p:" + port} {
-			if got := w.do("GET", "/api/v1/namespaces/ns/pods/"+name+"/proxy/x", ""); got.code != 400 || strings.Contains(string(got.body), "secret") {
+			if got := w.do("GET", "/api/v1/namespaces/ns/pods/"+name+"/proxy/x", ""); got.code != 400 ||
+				strings.Contains(string(got.body), "secret") {
 				t.Errorf("pod at %s as %s: %d %s", ip, name, got.code, got.body)
 			}
 		}
@@ -457,7 +471,8 @@ func TestExecByTheFirstProtocol(t *testing.T) {
 	base := strings.Replace(w.serve().URL, "http", "ws", 1) + "/api/v1/namespaces/ns/pods/p/exec?stdout=true&stderr=true&command="
 	for _, tt := range []struct{ protocol, command, want string }{
 		{"channel.k8s.io", "fail", "\x02failing|\x03command terminated with non-zero exit code: command terminated with exit code 3"},
-		{"base64.channel.k8s.io", "fail", "2ZmFpbGluZw==|3Y29tbWFuZCB0ZXJtaW5hdGVkIHdpdGggbm9uLXplcm8gZXhpdCBjb2RlOiBjb21tYW5kIHRlcm1pbmF0ZWQgd2l0aCBleGl0IGNvZGUgMw=="},
+		{"base64.channel.k8s.io", "fail",
+			"2ZmFpbGluZw==|3Y29tbWFuZCB0ZXJtaW5hdGVkIHdpdGggbm9uLXplcm8gZXhpdCBjb2RlOiBjb21tYW5kIHRlcm1pbmF0ZWQgd2l0aCBleGl0IGNvZGUgMw=="},
 		{"channel.k8s.io", "cat", ""},
 		{"", "cat", ""},
 	} {

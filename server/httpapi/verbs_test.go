@@ -32,19 +32,25 @@ func TestAnswers(t *testing.T) {
 		message                  string
 	}{
 		{"get", "GET", one, "", nil, 200, "", ""},
-		{"name of no key", "GET", coll + "/a%25b", "", nil, 400, metav1.StatusReasonBadRequest, `Name parameter invalid: "a%b": may not contain '%'`},
+		{"name of no key", "GET", coll + "/a%25b", "", nil, 400, metav1.StatusReasonBadRequest,
+			`Name parameter invalid: "a%b": may not contain '%'`},
 		{"trailing slash", "GET", one + "/", "", nil, 200, "", ""},
-		{"double slash", "GET", "/api/v1//namespaces/ns", "", nil, 404, metav1.StatusReasonNotFound, "the server could not find the requested resource"},
+		{"double slash", "GET", "/api/v1//namespaces/ns", "", nil, 404, metav1.StatusReasonNotFound,
+			"the server could not find the requested resource"},
 		{"missing", "GET", coll + "/zz", "", nil, 404, metav1.StatusReasonNotFound, `configmaps "zz" not found`},
-		{"unknown resource", "GET", "/api/v1/foos", "", nil, 404, metav1.StatusReasonNotFound, "the server could not find the requested resource"},
-		{"unknown subresource", "GET", one + "/status", "", nil, 404, metav1.StatusReasonNotFound, "the server could not find the requested resource"},
+		{"unknown resource", "GET", "/api/v1/foos", "", nil, 404, metav1.StatusReasonNotFound,
+			"the server could not find the requested resource"},
+		{"unknown subresource", "GET", one + "/status", "", nil, 404, metav1.StatusReasonNotFound,
+			"the server could not find the requested resource"},
 		{"object without namespace", "GET", "/api/v1/configmaps/a", "", nil, 404, metav1.StatusReasonNotFound, ""},
 		{"namespace too many", "GET", "/api/v1/namespaces/ns/nodes", "", nil, 404, metav1.StatusReasonNotFound, ""},
-		{"delete across namespaces", "DELETE", "/api/v1/configmaps", "", nil, 405, metav1.StatusReasonMethodNotAllowed, "the server does not allow this method on the requested resource"},
+		{"delete across namespaces", "DELETE", "/api/v1/configmaps", "", nil, 405, metav1.StatusReasonMethodNotAllowed,
+			"the server does not allow this method on the requested resource"},
 		{"head", "HEAD", one, "", nil, 405, metav1.StatusReasonMethodNotAllowed, ""},
 		{"trace", "TRACE", one, "", nil, 405, metav1.StatusReasonMethodNotAllowed, ""},
 		{"post to object", "POST", one, cm, nil, 405, metav1.StatusReasonMethodNotAllowed, ""},
-		{"watch of what is not watched", "GET", "/api/v1/componentstatuses?watch=1", "", nil, 405, metav1.StatusReasonMethodNotAllowed, `watch is not supported on resources of kind "componentstatuses"`},
+		{"watch of what is not watched", "GET", "/api/v1/componentstatuses?watch=1", "", nil, 405, metav1.StatusReasonMethodNotAllowed,
+			`watch is not supported on resources of kind "componentstatuses"`},
 		{"bad parameter", "GET", coll + "?limit=x", "", nil, 400, metav1.StatusReasonBadRequest, ""},
 		{"bad timeout", "GET", coll + "?timeout=x", "", nil, 400, metav1.StatusReasonBadRequest,
 			`invalid timeout specified in the request URL - time: invalid duration "x"`},
@@ -54,7 +60,8 @@ func TestAnswers(t *testing.T) {
 			`invalid resource version: resourceVersion: Invalid value: "x": strconv.ParseUint: parsing "x": invalid syntax`},
 		{"bad token", "GET", coll + "?continue=e30&resourceVersion=5", "", nil, 400, metav1.StatusReasonBadRequest,
 			"invalid continue token: continue key is not valid: server does not recognize this encoded version "},
-		{"old watch of another", "GET", "/api/v1/watch/namespaces/ns/configmaps/a?fieldSelector=metadata.name%3Db", "", nil, 400, metav1.StatusReasonBadRequest,
+		{"old watch of another", "GET", "/api/v1/watch/namespaces/ns/configmaps/a?fieldSelector=metadata.name%3Db", "", nil, 400,
+			metav1.StatusReasonBadRequest,
 			"fieldSelector metadata.name doesn't match requested name"},
 		{"old watch by another method", "POST", "/api/v1/watch/namespaces/ns/configmaps", cm, nil, 405, metav1.StatusReasonMethodNotAllowed, ""},
 		{"old watch of what is not watched", "GET", "/api/v1/watch/componentstatuses", "", nil, 404, metav1.StatusReasonNotFound, ""},
@@ -63,38 +70,48 @@ func TestAnswers(t *testing.T) {
 		{"create again", "POST", coll, cm, nil, 409, metav1.StatusReasonAlreadyExists, `configmaps "b" already exists`},
 		{"dry run", "POST", coll + "?dryRun=All", `{"metadata":{"name":"c"}}`, nil, 201, "", ""},
 		{"bad dry run", "POST", coll + "?dryRun=Some", cm, nil, 422, metav1.StatusReasonInvalid, ""},
-		{"media type", "POST", coll, cm, []string{"Content-Type", "application/x-www-form-urlencoded"}, 415, metav1.StatusReasonUnsupportedMediaType,
+		{"media type", "POST", coll, cm, []string{"Content-Type", "application/x-www-form-urlencoded"}, 415,
+			metav1.StatusReasonUnsupportedMediaType,
 			"the body of the request was in an unknown format - accepted media types include: application/json, application/yaml, application/vnd.kubernetes.protobuf"},
 		{"cbor", "POST", coll, cm, []string{"Content-Type", "application/cbor"}, 415, metav1.StatusReasonUnsupportedMediaType, ""},
 		{"charset", "POST", coll, `{"metadata":{"name":"d"}}`, []string{"Content-Type", "application/json; charset=utf-8"}, 201, "", ""},
 		{"yaml", "POST", coll, "metadata: {name: e}\n", []string{"Content-Type", "application/yaml"}, 201, "", ""},
 		{"not json", "POST", coll, "{", nil, 400, metav1.StatusReasonBadRequest, ""},
-		{"number", "POST", coll, "5", nil, 400, metav1.StatusReasonBadRequest, `the object provided is unrecognized (must be of type ConfigMap): ` +
-			`couldn't get version/kind; json parse error: json: cannot unmarshal number into Go value of type struct { ` +
-			`APIVersion string "json:\"apiVersion,omitempty\""; Kind string "json:\"kind,omitempty\"" } (35)`},
-		{"list in yaml", "POST", coll, "- x", []string{"Content-Type", codec.YAML}, 400, metav1.StatusReasonBadRequest, `the object provided is unrecognized ` +
-			`(must be of type ConfigMap): couldn't get version/kind; json parse error: json: cannot unmarshal array into Go value of type struct { ` +
-			`APIVersion string "json:\"apiVersion,omitempty\""; Kind string "json:\"kind,omitempty\"" } (2d2078)`},
+		{"number", "POST", coll, "5", nil, 400, metav1.StatusReasonBadRequest,
+			`the object provided is unrecognized (must be of type ConfigMap): ` +
+				`couldn't get version/kind; json parse error: json: cannot unmarshal number into Go value of type struct { ` +
+				`APIVersion string "json:\"apiVersion,omitempty\""; Kind string "json:\"kind,omitempty\"" } (35)`},
+		{"list in yaml", "POST", coll, "- x", []string{"Content-Type", codec.YAML}, 400, metav1.StatusReasonBadRequest,
+			`the object provided is unrecognized ` +
+				`(must be of type ConfigMap): couldn't get version/kind; json parse error: json: cannot unmarshal array into Go value of type struct { ` +
+				`APIVersion string "json:\"apiVersion,omitempty\""; Kind string "json:\"kind,omitempty\"" } (2d2078)`},
 		{"bad yaml", "POST", coll, "a: [", []string{"Content-Type", codec.YAML}, 400, metav1.StatusReasonBadRequest,
 			"the object provided is unrecognized (must be of type ConfigMap): yaml: line 1: did not find expected node content (613a205b)"},
 		{"bad version", "POST", coll, `{"apiVersion":"a/b/c"}`, nil, 400, metav1.StatusReasonBadRequest, "the object provided is unrecognized " +
 			"(must be of type ConfigMap): unexpected GroupVersion string: a/b/c (7b2261706956657273696f6e223a22612f622f63227d)"},
-		{"garbage protobuf", "POST", coll, "garbage", []string{"Content-Type", codec.Protobuf}, 400, metav1.StatusReasonBadRequest, "the object provided is unrecognized " +
-			"(must be of type ConfigMap): provided data does not appear to be a protobuf message, expected prefix [107 56 115 0] (67617262616765)"},
+		{"garbage protobuf", "POST", coll, "garbage", []string{"Content-Type", codec.Protobuf}, 400, metav1.StatusReasonBadRequest,
+			"the object provided is unrecognized " +
+				"(must be of type ConfigMap): provided data does not appear to be a protobuf message, expected prefix [107 56 115 0] (67617262616765)"},
 		{"no protobuf", "POST", coll, "k8s\x00", []string{"Content-Type", codec.Protobuf}, 400, metav1.StatusReasonBadRequest,
 			"the object provided is unrecognized (must be of type ConfigMap): empty body (6b387300)"},
 
 		{"other kind", "POST", coll, `{"kind":"Secret","apiVersion":"v1","metadata":{"name":"x"}}`, nil, 400, metav1.StatusReasonBadRequest, ""},
-		{"other version", "POST", coll, `{"kind":"ConfigMap","apiVersion":"apps/v1","metadata":{"name":"x"}}`, nil, 400, metav1.StatusReasonBadRequest,
+		{"other version", "POST", coll, `{"kind":"ConfigMap","apiVersion":"apps/v1","metadata":{"name":"x"}}`, nil, 400,
+			metav1.StatusReasonBadRequest,
 			"the API version in the data (apps/v1) does not match the expected API version (v1)"},
-		{"strict", "POST", coll + "?fieldValidation=Strict", `{"metadata":{"name":"x"},"foo":1,"data":{"a":"b","a":"c"}}`, nil, 400, metav1.StatusReasonBadRequest,
+		{"strict", "POST", coll + "?fieldValidation=Strict", `{"metadata":{"name":"x"},"foo":1,"data":{"a":"b","a":"c"}}`, nil, 400,
+			metav1.StatusReasonBadRequest,
 			`strict decoding error: unknown field "foo", duplicate field "data.a"`},
-		{"put other name", "PUT", one, cm, nil, 400, metav1.StatusReasonBadRequest, "the name of the object (b) does not match the name on the URL (a)"},
+		{"put other name", "PUT", one, cm, nil, 400, metav1.StatusReasonBadRequest,
+			"the name of the object (b) does not match the name on the URL (a)"},
 		{"put no name", "PUT", one, "{}", nil, 400, metav1.StatusReasonBadRequest, ""},
 		{"put", "PUT", one, `{"metadata":{"name":"a"},"data":{"k":"2"}}`, nil, 200, "", ""},
 		{"patch", "PATCH", one, `{"data":{"k":"3"}}`, []string{"Content-Type", "application/merge-patch+json"}, 200, "", ""},
-		{"apply creates", "PATCH", coll + "/applied?fieldManager=me", `{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"applied"}}`, []string{"Content-Type", "application/apply-patch+yaml"}, 201, "", ""},
-		{"apply without manager", "PATCH", one, `{}`, []string{"Content-Type", "application/apply-patch+yaml"}, 422, metav1.StatusReasonInvalid, ""},
+		{"apply creates", "PATCH", coll + "/applied?fieldManager=me",
+			`{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"applied"}}`, []string{"Content-Type", "application/apply-patch+yaml"},
+			201, "", ""},
+		{"apply without manager", "PATCH", one, `{}`, []string{"Content-Type", "application/apply-patch+yaml"}, 422,
+			metav1.StatusReasonInvalid, ""},
 		{"patch of json", "PATCH", one, `{}`, nil, 415, metav1.StatusReasonUnsupportedMediaType, ""},
 		{"not acceptable", "GET", one, "", []string{"Accept", "text/html"}, 406, metav1.StatusReasonNotAcceptable, ""},
 		{"cbor wanted", "GET", one, "", []string{"Accept", "application/cbor"}, 406, metav1.StatusReasonNotAcceptable, ""},
@@ -145,7 +162,8 @@ func TestDeletedAnswers(t *testing.T) {
 	w := newWorld(t)
 	w.configMap("a", "v")
 	got := w.must("DELETE", "/api/v1/namespaces/ns/configmaps/a", "", 200).tree(t)
-	if got["kind"] != "Status" || got["status"] != "Success" || at(got, "details", "kind") != "configmaps" || at(got, "details", "uid") == nil || got["code"] != nil {
+	if got["kind"] != "Status" || got["status"] != "Success" || at(got, "details", "kind") != "configmaps" ||
+		at(got, "details", "uid") == nil || got["code"] != nil {
 		t.Errorf("answer to a deletion: %v", got)
 	}
 	w.must("POST", "/api/v1/namespaces/ns/serviceaccounts", `{"metadata":{"name":"a"}}`, 201)
@@ -197,7 +215,8 @@ func TestGzip(t *testing.T) {
 		t.Errorf("decompressed to %d bytes, error %v", len(plain), err)
 	}
 	for name, accept := range map[string]string{"small": "gzip", "big": "deflate"} {
-		if got := w.must("GET", "/api/v1/namespaces/ns/configmaps/"+name, "", 200, "Accept-Encoding", accept); got.header.Get("Content-Encoding") != "" {
+		if got := w.must("GET", "/api/v1/namespaces/ns/configmaps/"+name, "", 200, "Accept-Encoding",
+			accept); got.header.Get("Content-Encoding") != "" {
 			t.Errorf("%s is compressed for %s", name, accept)
 		}
 	}
@@ -241,7 +260,8 @@ func TestScale(t *testing.T) {
 func TestBindingAnswersStatus(t *testing.T) {
 	w := newWorld(t)
 	w.must("POST", "/api/v1/namespaces/ns/pods", `{"metadata":{"name":"p"},"spec":{"containers":[{"name":"c","image":"i"}]}}`, 201)
-	st := w.must("POST", "/api/v1/namespaces/ns/pods/p/binding", `{"apiVersion":"v1","kind":"Binding","metadata":{"name":"p"},"target":{"kind":"Node","name":"n1"}}`, 201).status(t)
+	st := w.must("POST", "/api/v1/namespaces/ns/pods/p/binding",
+		`{"apiVersion":"v1","kind":"Binding","metadata":{"name":"p"},"target":{"kind":"Node","name":"n1"}}`, 201).status(t)
 	if st.Status != metav1.StatusSuccess || st.Code != 201 {
 		t.Errorf("status %+v", st)
 	}
@@ -249,7 +269,8 @@ func TestBindingAnswersStatus(t *testing.T) {
 
 func TestProtobufBody(t *testing.T) {
 	w := newWorld(t)
-	cm := &corev1.ConfigMap{TypeMeta: metav1.TypeMeta{Kind: "ConfigMap", APIVersion: "v1"}, ObjectMeta: metav1.ObjectMeta{Name: "p"}, Data: map[string]string{"a": "b"}}
+	cm := &corev1.ConfigMap{TypeMeta: metav1.TypeMeta{Kind: "ConfigMap", APIVersion: "v1"}, ObjectMeta: metav1.ObjectMeta{Name: "p"},
+		Data: map[string]string{"a": "b"}}
 	body, err := codec.MarshalProto(cm)
 	if err != nil {
 		t.Fatal(err)
@@ -263,7 +284,8 @@ func TestProtobufBody(t *testing.T) {
 
 func TestVersions(t *testing.T) {
 	w := newWorld(t)
-	w.must("POST", "/apis/autoscaling/v1/namespaces/ns/horizontalpodautoscalers", `{"metadata":{"name":"h"},"spec":{"maxReplicas":3,"scaleTargetRef":{"kind":"D","name":"d"}}}`, 201)
+	w.must("POST", "/apis/autoscaling/v1/namespaces/ns/horizontalpodautoscalers",
+		`{"metadata":{"name":"h"},"spec":{"maxReplicas":3,"scaleTargetRef":{"kind":"D","name":"d"}}}`, 201)
 	for _, v := range []string{"v1", "v2"} {
 		got := w.must("GET", "/apis/autoscaling/"+v+"/namespaces/ns/horizontalpodautoscalers/h", "", 200).tree(t)
 		if got["apiVersion"] != "autoscaling/"+v || at(got, "spec", "maxReplicas") != 3.0 {

@@ -186,7 +186,8 @@ func TestWatchList(t *testing.T) {
 		if len(got) != 2 || got[0]["type"] != "ADDED" || got[1]["type"] != "BOOKMARK" {
 			t.Fatalf("events %v", got)
 		}
-		if at(got[1], "object", "metadata", "annotations", "k8s.io/initial-events-end") != "true" || at(got[1], "object", "metadata", "resourceVersion") == nil {
+		if at(got[1], "object", "metadata", "annotations", "k8s.io/initial-events-end") != "true" ||
+			at(got[1], "object", "metadata", "resourceVersion") == nil {
 			t.Errorf("bookmark %v", got[1])
 		}
 	}
@@ -197,7 +198,8 @@ func TestOldWatchPath(t *testing.T) {
 	w.configMap("a", "1")
 	w.configMap("b", "1")
 	base := w.serve().URL
-	for path, want := range map[string]int{"/api/v1/watch/namespaces/ns/configmaps/b?timeoutSeconds=1": 1, "/api/v1/watch/configmaps?timeoutSeconds=1": 2} {
+	for path, want := range map[string]int{"/api/v1/watch/namespaces/ns/configmaps/b?timeoutSeconds=1": 1,
+		"/api/v1/watch/configmaps?timeoutSeconds=1": 2} {
 		if got := events(t, base+path, "", 3); len(got) != want {
 			t.Errorf("%s: %v", path, got)
 		}

@@ -23,7 +23,8 @@ func TestZPages(t *testing.T) {
 		{"/statusz", "", 200, "\napiserver statusz\nWarning: "},
 		{"/statusz", "text/plain", 200, "Emulation version: 1.37\n"},
 		{"/flagz", "*/*", 200, "data-dir=/d\nlog=warn\n"},
-		{"/statusz", "application/json;v=v1beta1;g=config.k8s.io;as=Statusz", 200, `{"kind":"Statusz","apiVersion":"config.k8s.io/v1beta1","metadata":{"name":"apiserver"},"startTime":"`},
+		{"/statusz", "application/json;v=v1beta1;g=config.k8s.io;as=Statusz", 200,
+			`{"kind":"Statusz","apiVersion":"config.k8s.io/v1beta1","metadata":{"name":"apiserver"},"startTime":"`},
 		{"/flagz", "application/json;v=v1alpha1;g=config.k8s.io;as=Flagz", 200,
 			`{"kind":"Flagz","apiVersion":"config.k8s.io/v1alpha1","metadata":{"name":"apiserver"},"flags":{"data-dir":"/d","log":"warn"}}`},
 		{"/flagz", "application/yaml;v=v1beta1;g=config.k8s.io;as=Flagz", 200, "kind: Flagz\n"},
@@ -36,7 +37,8 @@ func TestZPages(t *testing.T) {
 			t.Errorf("%s as %q: %d %s", test.path, test.accept, res.code, res.body)
 		}
 	}
-	if body := string(w.must("GET", "/metrics", "", 200).body); !strings.Contains(body, `kubernetes_feature_enabled{name="WatchList",stage="BETA"} 1`) {
+	if body := string(w.must("GET", "/metrics", "", 200).body); !strings.Contains(body,
+		`kubernetes_feature_enabled{name="WatchList",stage="BETA"} 1`) {
 		t.Error("metrics tell nothing of gates")
 	}
 }
@@ -66,7 +68,8 @@ func TestTraffic(t *testing.T) {
 	w := newWorld(t, func(c *httpapi.Config) {
 		c.Traffic = []health.Check{{Name: "informer-sync", Run: func(context.Context) error { return errors.New("not yet") }}}
 	})
-	for path, code := range map[string]int{"/livez": 200, "/healthz": 200, "/readyz": 500, "/readyz?exclude=informer-sync": 200, "/readyz/informer-sync": 500, "/livez/informer-sync": 404} {
+	for path, code := range map[string]int{"/livez": 200, "/healthz": 200, "/readyz": 500, "/readyz?exclude=informer-sync": 200,
+		"/readyz/informer-sync": 500, "/livez/informer-sync": 404} {
 		w.must("GET", path, "", code)
 	}
 }

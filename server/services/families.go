@@ -81,7 +81,8 @@ func (t *taking) supported() (errs field.ErrorList) {
 	if p := spec.IPFamilyPolicy; p != nil && *p == corev1.IPFamilyPolicyRequireDualStack && len(t.s.ranges) < 2 {
 		errs = append(errs, field.Invalid(specPath.Child("ipFamilyPolicy"), *p, "this cluster is not configured for dual-stack services"))
 	}
-	if p := spec.IPFamilyPolicy; (p == nil || *p == corev1.IPFamilyPolicySingleStack) && (len(spec.IPFamilies) > 1 || len(spec.ClusterIPs) > 1) {
+	if p := spec.IPFamilyPolicy; (p == nil || *p == corev1.IPFamilyPolicySingleStack) &&
+		(len(spec.IPFamilies) > 1 || len(spec.ClusterIPs) > 1) {
 		errs = append(errs, field.Invalid(specPath.Child("ipFamilyPolicy"), p,
 			"must be RequireDualStack or PreferDualStack when multiple families are specified"))
 	}

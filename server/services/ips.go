@@ -203,7 +203,8 @@ func (s *Allocator) address(a netip.Addr, svc *corev1.Service) resource.Object {
 			ManagedFields: []metav1.ManagedFieldsEntry{{Manager: "kube-apiserver", Operation: metav1.ManagedFieldsOperationUpdate,
 				APIVersion: networkingv1.SchemeGroupVersion.String(), Time: &made, FieldsType: "FieldsV1",
 				FieldsV1: &metav1.FieldsV1{Raw: []byte(ownedOfAddress)}}}},
-		Spec: networkingv1.IPAddressSpec{ParentRef: &networkingv1.ParentReference{Resource: "services", Namespace: svc.Namespace, Name: svc.Name}},
+		Spec: networkingv1.IPAddressSpec{ParentRef: &networkingv1.ParentReference{Resource: "services", Namespace: svc.Namespace,
+			Name: svc.Name}},
 	}
 	obj.SetGroupVersionKind(networkingv1.SchemeGroupVersion.WithKind("IPAddress"))
 	return obj

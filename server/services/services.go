@@ -175,9 +175,10 @@ func (t *taking) hopeless(before *corev1.Service) bool {
 	if before != nil {
 		old = before
 	}
-	return slices.ContainsFunc(resource.CheckAs(t.s.core.Kinds.Features(), t.r.Kind, t.r.Kind.Info().GVK, "", t.svc, old), func(e *field.Error) bool {
-		return strings.HasPrefix(e.Field, "spec.clusterIP") || strings.HasPrefix(e.Field, "spec.ipFamil") || e.Field == "spec.type"
-	})
+	return slices.ContainsFunc(resource.CheckAs(t.s.core.Kinds.Features(), t.r.Kind, t.r.Kind.Info().GVK, "", t.svc, old),
+		func(e *field.Error) bool {
+			return strings.HasPrefix(e.Field, "spec.clusterIP") || strings.HasPrefix(e.Field, "spec.ipFamil") || e.Field == "spec.type"
+		})
 }
 
 // clusterIPs are the addresses that are allocated to a service.

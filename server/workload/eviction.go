@@ -166,7 +166,8 @@ func (s extension) decrement(b *policyv1.PodDisruptionBudget, pod string) error 
 	forbid := func(text string) error {
 		err := apierrors.NewForbidden(gr, b.Name, errors.New(text))
 		if s.Kinds.Features().AtLeast(37) {
-			err.ErrStatus.Details.Causes = append(err.ErrStatus.Details.Causes, metav1.StatusCause{Type: policyv1.DisruptionBudgetCause, Message: text})
+			err.ErrStatus.Details.Causes = append(err.ErrStatus.Details.Causes, metav1.StatusCause{Type: policyv1.DisruptionBudgetCause,
+				Message: text})
 		}
 		return err
 	}

@@ -23,7 +23,8 @@ func TestLeasesAreShared(t *testing.T) {
 		keys []want
 	}{
 		{"one hour lives a minute longer", []want{{0, time.Hour, 1}, {59 * time.Second, time.Hour, 1}, {61 * time.Second, time.Hour, 2}}},
-		{"one second lives a second longer", []want{{0, time.Second, 1}, {900 * time.Millisecond, time.Second, 1}, {2 * time.Second, time.Second, 2}}},
+		{"one second lives a second longer", []want{{0, time.Second, 1}, {900 * time.Millisecond, time.Second, 1},
+			{2 * time.Second, time.Second, 2}}},
 		{"parts of seconds are rounded up", []want{{0, 1500 * time.Millisecond, 1}, {0, 2 * time.Second, 1}, {0, 2001 * time.Millisecond, 2}}},
 		{"different lifetimes, different leases", []want{{0, time.Hour, 1}, {0, time.Minute, 2}, {0, time.Hour, 1}, {0, time.Minute, 2}}},
 	}

@@ -189,7 +189,8 @@ func start(ctx context.Context, c Config, seen examined, first []Peer, lg *zap.L
 	if err != nil {
 		return nil, fmt.Errorf("start etcd on %s: %w", c.Dir, err)
 	}
-	m = &member{server: server, kv: v3rpc.NewQuotaKVServer(server), dir: c.Dir, quota: c.Quota, shared: c.shared(), peers: c.Peers != nil, noSync: c.NoSync}
+	m = &member{server: server, kv: v3rpc.NewQuotaKVServer(server), dir: c.Dir, quota: c.Quota, shared: c.shared(),
+		peers: c.Peers != nil, noSync: c.NoSync}
 	server.Start()
 	if err := m.listen(c, lg); err != nil {
 		m.stop()

@@ -55,7 +55,8 @@ func (p *Peers) check() error {
 
 // tls says how members trust each other.
 func (p *Peers) tls() transport.TLSInfo {
-	return transport.TLSInfo{TrustedCAFile: p.CAFile, CertFile: p.CertFile, KeyFile: p.KeyFile, ClientCertAuth: true, AllowedCNs: []string{p.User}}
+	return transport.TLSInfo{TrustedCAFile: p.CAFile, CertFile: p.CertFile, KeyFile: p.KeyFile, ClientCertAuth: true,
+		AllowedCNs: []string{p.User}}
 }
 
 // configure makes the settings of a lone member those of a member of a cluster.

@@ -78,7 +78,8 @@ func (s *Store) greet(ctx context.Context, patience time.Duration, where string)
 			return nil
 		}
 		if ctx.Err() != nil {
-			return fmt.Errorf("connect to etcd at %s: no answer for %v: check the addresses, and the certificates if it is https: %w", where, patience, err)
+			return fmt.Errorf("connect to etcd at %s: no answer for %v: check the addresses, and the certificates if it is https: %w", where,
+				patience, err)
 		}
 		s.log.Info("etcd does not answer yet", "servers", where, "err", err)
 		select {

@@ -27,7 +27,8 @@ func TestRoom(t *testing.T) {
 		left   uint64
 		refuse bool
 		lines  int
-	}{{1 << 40, false, 0}, {keptBack, false, 0}, {keptBack - 1, true, 1}, {0, true, 1}, {keptBack + 1, true, 1}, {keptBack + roomAgain, false, 2},
+	}{{1 << 40, false, 0}, {keptBack, false, 0}, {keptBack - 1, true, 1}, {0, true, 1}, {keptBack + 1, true, 1},
+		{keptBack + roomAgain, false, 2},
 		{1, true, 3}} {
 		left = c.left
 		err := r.take(roomBytes)

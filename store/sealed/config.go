@@ -35,7 +35,8 @@ func Parse(data []byte, dial Dial, resource func(key string) schema.GroupResourc
 		return nil, fmt.Errorf("read the EncryptionConfiguration: %w", withoutSecrets(err))
 	}
 	if c.Kind != "EncryptionConfiguration" || c.APIVersion != "apiserver.config.k8s.io/v1" {
-		return nil, fmt.Errorf("the file is a %q of %q: write kind EncryptionConfiguration, apiVersion apiserver.config.k8s.io/v1", c.Kind, c.APIVersion)
+		return nil, fmt.Errorf("the file is a %q of %q: write kind EncryptionConfiguration, apiVersion apiserver.config.k8s.io/v1",
+			c.Kind, c.APIVersion)
 	}
 	if len(c.Resources) == 0 {
 		return nil, errors.New("resources: at least one entry is needed")

@@ -74,7 +74,8 @@ func newKMS(dial Dial, name, path string, timeout time.Duration, now func() time
 }
 
 func (k *kms) sealer() *sealer {
-	return &sealer{prefix: []byte(string(sealedPrefix) + "kms:v2:" + k.name + ":"), seal: k.seal, open: k.open, fresh: k.fresh, healthy: k.healthy, close: k.conn.Close}
+	return &sealer{prefix: []byte(string(sealedPrefix) + "kms:v2:" + k.name + ":"), seal: k.seal, open: k.open, fresh: k.fresh,
+		healthy: k.healthy, close: k.conn.Close}
 }
 
 // ask calls a method of the plugin.
@@ -129,7 +130,8 @@ func (k *kms) renew(ctx context.Context) error {
 		return err
 	}
 	if fresh.object.keyID != s.keyID {
-		return fmt.Errorf("the plugin %s encrypts with the key %q and says that it uses %q: it is changing keys", k.name, fresh.object.keyID, s.keyID)
+		return fmt.Errorf("the plugin %s encrypts with the key %q and says that it uses %q: it is changing keys", k.name,
+			fresh.object.keyID, s.keyID)
 	}
 	fresh.until = until
 	k.use = fresh

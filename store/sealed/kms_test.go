@@ -75,7 +75,8 @@ func (p *plugin) answer(method string, in []byte) ([]byte, error) {
 	case "Status":
 		return appendBytes(appendBytes(appendBytes(nil, 1, []byte(p.version)), 2, []byte(p.health)), 3, []byte(p.keyID)), nil
 	case "Encrypt":
-		return appendMap(appendBytes(appendBytes(nil, 1, turn(field(1))), 2, []byte(p.keyID)), 3, map[string][]byte{"a.example.com": []byte("note")}), nil
+		return appendMap(appendBytes(appendBytes(nil, 1, turn(field(1))), 2, []byte(p.keyID)), 3,
+			map[string][]byte{"a.example.com": []byte("note")}), nil
 	}
 	note, err := addEntry(nil, field(4))
 	if err != nil || len(note) != 1 || string(note["a.example.com"]) != "note" && string(note[""]) != "" {
@@ -94,7 +95,8 @@ func serve(t *testing.T) (*plugin, string) {
 		t.Fatal(err)
 	}
 	method := func(name string) grpc.MethodDesc {
-		return grpc.MethodDesc{MethodName: name, Handler: func(_ any, _ context.Context, decode func(any) error, _ grpc.UnaryServerInterceptor) (any, error) {
+		return grpc.MethodDesc{MethodName: name, Handler: func(_ any, _ context.Context, decode func(any) error,
+			_ grpc.UnaryServerInterceptor) (any, error) {
 			var in []byte
 			if err := decode(&in); err != nil {
 				return nil, err
@@ -235,7 +237,8 @@ func TestKMSUpstream(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		stored, err := proto.Marshal(&upstream.EncryptedObject{EncryptedData: data, KeyID: p.keyID, EncryptedDEKSource: turn(x.secret), EncryptedDEKSourceType: kind})
+		stored, err := proto.Marshal(&upstream.EncryptedObject{EncryptedData: data, KeyID: p.keyID, EncryptedDEKSource: turn(x.secret),
+			EncryptedDEKSourceType: kind})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -256,7 +259,8 @@ func TestKMSUpstream(t *testing.T) {
 		t.Fatal(err)
 	}
 	if got, _, err := derived.TransformFromStorage(t.Context(), o.EncryptedData, where); err != nil || string(got) != "ours" ||
-		o.EncryptedDEKSourceType != upstream.EncryptedDEKSourceType_HKDF_SHA256_XNONCE_AES_GCM_SEED || string(o.Annotations["a.example.com"]) != "note" {
+		o.EncryptedDEKSourceType != upstream.EncryptedDEKSourceType_HKDF_SHA256_XNONCE_AES_GCM_SEED ||
+		string(o.Annotations["a.example.com"]) != "note" {
 		t.Errorf("%q %v %v", got, err, o)
 	}
 }

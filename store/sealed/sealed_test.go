@@ -126,7 +126,8 @@ func TestDamage(t *testing.T) {
 	if _, err := r.open("/registry/secrets/ns/other", sealed); err == nil {
 		t.Error("a value that was moved to another key was opened")
 	}
-	for _, v := range []string{"k8s:enc:aescbc:v1:k1:", "k8s:enc:aesgcm:v1:k1:", "k8s:enc:secretbox:v1:k1:short", "k8s:enc:", "k8s:enc:kms:v2:x:y"} {
+	for _, v := range []string{"k8s:enc:aescbc:v1:k1:", "k8s:enc:aesgcm:v1:k1:", "k8s:enc:secretbox:v1:k1:short", "k8s:enc:",
+		"k8s:enc:kms:v2:x:y"} {
 		if _, err := rules(t, "secrets: aescbc/k1 aesgcm/k1 secretbox/k1").open(secretKey, []byte(v)); err == nil {
 			t.Errorf("%q was opened", v)
 		}
@@ -258,18 +259,21 @@ func TestParseRefuses(t *testing.T) {
 		"unknown field": {head + "resource: []\n", "unknown field"},
 		"no resources":  {head + "resources: [{resources: [], providers: [{identity: {}}]}]", "resources[0].resources"},
 		"no providers":  {head + "resources: [{resources: [secrets], providers: []}]", "resources[0].providers"},
-		"two at once":   {head + "resources: [{resources: [secrets], providers: [{identity: {}, aesgcm: {keys: [{name: a, secret: " + keyOf('a', 32) + "}]}}]}]", "2 are given"},
-		"none":          {head + "resources: [{resources: [secrets], providers: [{}]}]", "0 are given"},
-		"no keys":       {head + "resources: [{resources: [secrets], providers: [{aescbc: {keys: []}}]}]", "at least one is needed"},
-		"size":          {head + "resources: [{resources: [secrets], providers: [{secretbox: {keys: [{name: a, secret: " + keyOf('a', 16) + "}]}}]}]", "has 16 bytes"},
-		"base64":        {head + "resources: [{resources: [secrets], providers: [{aesgcm: {keys: [{name: a, secret: '!'}]}}]}]", "base64"},
-		"colon":         {head + "resources: [{resources: [secrets], providers: [{aesgcm: {keys: [{name: 'a:b', secret: " + keyOf('a', 32) + "}]}}]}]", "without colons"},
-		"star":          {file("*: identity"), "*.*"},
-		"twice":         {file("secrets: identity", "secrets: identity"), "twice"},
-		"masked":        {file("*.*: identity", "secrets: identity"), "wildcard"},
-		"masked group":  {file("*.: identity", "secrets: identity"), "wildcard"},
-		"case":          {file("Secrets: identity"), "lower case"},
-		"subresource":   {file("pods/status: identity"), "subresource"},
+		"two at once": {head + "resources: [{resources: [secrets], providers: [{identity: {}, aesgcm: {keys: [{name: a, secret: " +
+			keyOf('a', 32) + "}]}}]}]", "2 are given"},
+		"none":    {head + "resources: [{resources: [secrets], providers: [{}]}]", "0 are given"},
+		"no keys": {head + "resources: [{resources: [secrets], providers: [{aescbc: {keys: []}}]}]", "at least one is needed"},
+		"size": {head + "resources: [{resources: [secrets], providers: [{secretbox: {keys: [{name: a, secret: " + keyOf('a',
+			16) + "}]}}]}]", "has 16 bytes"},
+		"base64": {head + "resources: [{resources: [secrets], providers: [{aesgcm: {keys: [{name: a, secret: '!'}]}}]}]", "base64"},
+		"colon": {head + "resources: [{resources: [secrets], providers: [{aesgcm: {keys: [{name: 'a:b', secret: " + keyOf('a',
+			32) + "}]}}]}]", "without colons"},
+		"star":         {file("*: identity"), "*.*"},
+		"twice":        {file("secrets: identity", "secrets: identity"), "twice"},
+		"masked":       {file("*.*: identity", "secrets: identity"), "wildcard"},
+		"masked group": {file("*.: identity", "secrets: identity"), "wildcard"},
+		"case":         {file("Secrets: identity"), "lower case"},
+		"subresource":  {file("pods/status: identity"), "subresource"},
 	} {
 		if _, err := Parse([]byte(c.text), dialPlugin, resourceOf); err == nil || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%s: %v", name, err)

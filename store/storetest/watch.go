@@ -127,7 +127,8 @@ var watches = map[string]func(*probe){
 		r := p.watch("/a", 0)
 		one := p.create("/a", "x")
 		two := p.update("/a", "y", one)
-		before := []*store.KV{nil, {Key: "/a", Value: []byte("x"), CreateRev: one, ModRev: one}, {Key: "/a", Value: []byte("y"), CreateRev: one, ModRev: two}}
+		before := []*store.KV{nil, {Key: "/a", Value: []byte("x"), CreateRev: one, ModRev: one},
+			{Key: "/a", Value: []byte("y"), CreateRev: one, ModRev: two}}
 		for i, e := range r.until(p.delete("/a", two)) {
 			if e.Prev != nil && !equal(e.Prev, before[i]) {
 				p.Errorf("event %d has %v before it, want %v or nothing", i, e.Prev, before[i])

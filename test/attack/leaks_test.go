@@ -41,7 +41,8 @@ func TestNoValueOfASecretLeaks(t *testing.T) {
 	eventually.Within(t, patience, "the fight is known", func() bool {
 		return strings.Contains(v.admin.must(t, http.MethodGet, explained+"/fights", ""), "data.token")
 	})
-	for _, path := range []string{explained + "/fights", explained + "/gaps", explained + "/loops", "/metrics", "/api/v1/events", "/flagz", "/statusz",
+	for _, path := range []string{explained + "/fights", explained + "/gaps", explained + "/loops", "/metrics", "/api/v1/events",
+		"/flagz", "/statusz",
 		"/convergence/trail?resource=secrets&namespace=default&name=s", "/debug/api_priority_and_fairness/dump_requests"} {
 		_, text := v.admin.do(t, http.MethodGet, path, "")
 		leaks(t, path, text)

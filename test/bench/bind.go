@@ -129,7 +129,8 @@ func (b *bench) countBound(ctx context.Context, ns string, n int) (<-chan error,
 	if err != nil {
 		return nil, err
 	}
-	resp, err := c.open(ctx, call{method: "GET", path: "/api/v1/namespaces/" + ns + "/pods?watch=true&resourceVersion=0&fieldSelector=spec.nodeName%3D",
+	resp, err := c.open(ctx, call{method: "GET",
+		path:   "/api/v1/namespaces/" + ns + "/pods?watch=true&resourceVersion=0&fieldSelector=spec.nodeName%3D",
 		accept: "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1"})
 	if err != nil {
 		c.close()

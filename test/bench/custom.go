@@ -134,7 +134,8 @@ func defined(ctx context.Context, b *bench) error {
 	more := fields(100)
 	began, cpu := time.Now(), b.cpu()
 	_, _, err := b.storm(ctx, 16, definitions, func(i int) call {
-		return call{method: "POST", path: definitionsPath, body: fmt.Appendf(nil, definition, fmt.Sprintf("kind%04d", i), fmt.Sprintf("Kind%04d", i), more)}
+		return call{method: "POST", path: definitionsPath, body: fmt.Appendf(nil, definition, fmt.Sprintf("kind%04d", i),
+			fmt.Sprintf("Kind%04d", i), more)}
 	})
 	if err != nil {
 		return err

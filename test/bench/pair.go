@@ -64,7 +64,8 @@ func pairTable(w io.Writer, args string, pairs []pair) {
 		for i, v := range p.values[1] {
 			shares = append(shares, v/cmp.Or(p.values[0][i], v, 1))
 		}
-		fmt.Fprintf(t, "%s\t%s\t%s\t%.1f %%\t%d\n", head(p.name, p.unit)+p.label, number(median(p.values[0])), number(median(p.values[1])), 100*median(shares), len(shares))
+		fmt.Fprintf(t, "%s\t%s\t%s\t%.1f %%\t%d\n", head(p.name, p.unit)+p.label, number(median(p.values[0])),
+			number(median(p.values[1])), 100*median(shares), len(shares))
 	}
 	t.Flush()
 }

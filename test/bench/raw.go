@@ -37,7 +37,8 @@ func (r *raw) run(ctx context.Context, i int) (box string, took time.Duration, e
 		return "", 0, err
 	}
 	c, err := r.Containers.CreateContainer(ctx, &cri.CreateContainerRequest{PodSandboxId: made.PodSandboxId, SandboxConfig: conf,
-		Config: &cri.ContainerConfig{Metadata: &cri.ContainerMetadata{Name: "c"}, Image: &cri.ImageSpec{Image: image.PauseRef}, LogPath: "c/0.log",
+		Config: &cri.ContainerConfig{Metadata: &cri.ContainerMetadata{Name: "c"}, Image: &cri.ImageSpec{Image: image.PauseRef},
+			LogPath: "c/0.log",
 			Linux: &cri.LinuxContainerConfig{SecurityContext: &cri.LinuxContainerSecurityContext{NamespaceOptions: linux.NamespaceOptions,
 				Seccomp: linux.Seccomp}}}})
 	if err != nil {

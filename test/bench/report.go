@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// A yardstick is what a figure is compared with: upstream's on the same two cores, and the goal of kloop.
+// A yardstick is a figure to compare with: upstream's on the same two cores, and the goal of kloop.
 // Zero means there is none.
 type yardstick struct {
 	upstream, target float64

@@ -29,7 +29,8 @@ func TestTable(t *testing.T) {
 	r.add("something else", "", 1, "s")
 	var out bytes.Buffer
 	r.table(&out)
-	for i, want := range []string{"figure", "API ready (ms) (memory) 170 3400 20.0 100 no", "create Pods, 64-way (/s) (etcd) 3700 740 5.00 3000 yes", "something else (s) 1.00"} {
+	for i, want := range []string{"figure", "API ready (ms) (memory) 170 3400 20.0 100 no",
+		"create Pods, 64-way (/s) (etcd) 3700 740 5.00 3000 yes", "something else (s) 1.00"} {
 		if got := strings.Join(strings.Fields(strings.Split(strings.TrimSpace(out.String()), "\n")[i]), " "); !strings.HasPrefix(got, want) {
 			t.Errorf("line %d: got %q, want %q", i, got, want)
 		}

@@ -19,7 +19,8 @@ func (d *Driver) GetInfo(context.Context, *registration.InfoRequest) (*registrat
 }
 
 // NotifyRegistrationStatus takes the answer.
-func (d *Driver) NotifyRegistrationStatus(_ context.Context, s *registration.RegistrationStatus) (*registration.RegistrationStatusResponse, error) {
+func (d *Driver) NotifyRegistrationStatus(_ context.Context,
+	s *registration.RegistrationStatus) (*registration.RegistrationStatusResponse, error) {
 	select {
 	case d.Told <- s:
 	default: // nobody listens

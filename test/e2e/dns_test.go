@@ -18,7 +18,8 @@ func TestNames(t *testing.T) {
 	apply(t, ns, web("web", 1, ""))
 	rolledOut(t, ns, "web")
 	resolv := kubectl(t, "exec", "-n", ns, "client", "--", "cat", "/etc/resolv.conf")
-	if want := fmt.Sprintf("search %s.svc.cluster.local svc.cluster.local cluster.local", ns); !strings.Contains(resolv, want) || !strings.Contains(resolv, "nameserver 10.96.0.10\n") {
+	if want := fmt.Sprintf("search %s.svc.cluster.local svc.cluster.local cluster.local", ns); !strings.Contains(resolv, want) ||
+		!strings.Contains(resolv, "nameserver 10.96.0.10\n") {
 		t.Errorf("resolv.conf:\n%s", resolv)
 	}
 	for _, name := range []string{"web", "web." + ns, "web." + ns + ".svc", "web." + ns + ".svc.cluster.local"} {
@@ -35,7 +36,8 @@ func TestNames(t *testing.T) {
 		out, err := it.try("exec", "-n", ns, "client", "--", "nslookup", "kubernetes.default.svc.cluster.local")
 		return err == nil && strings.Contains(out, api.Spec.ClusterIP), fmt.Sprint(out, err)
 	})
-	if out, err := it.try("exec", "-n", ns, "client", "--", "nslookup", "nowhere."+ns+".svc.cluster.local"); err == nil || !strings.Contains(out, "NXDOMAIN") {
+	if out, err := it.try("exec", "-n", ns, "client", "--", "nslookup", "nowhere."+ns+".svc.cluster.local"); err == nil ||
+		!strings.Contains(out, "NXDOMAIN") {
 		t.Errorf("a name that is not there: %s, %v", out, err)
 	}
 }

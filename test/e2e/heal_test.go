@@ -65,7 +65,8 @@ func TestUnreadyPodGetsNoTraffic(t *testing.T) {
 		out, err := fetch(ns, "client", "web")
 		return err != nil, out
 	})
-	kubectl(t, "exec", "-n", ns, pod, "--", "sh", "-c", "cp /tmp/index.html /usr/share/nginx/html/index.html 2>/dev/null || cat /tmp/index.html > /usr/share/nginx/html/index.html")
+	kubectl(t, "exec", "-n", ns, pod, "--", "sh", "-c",
+		"cp /tmp/index.html /usr/share/nginx/html/index.html 2>/dev/null || cat /tmp/index.html > /usr/share/nginx/html/index.html")
 	eventually(t, "traffic returns", func() (bool, string) {
 		out, err := fetch(ns, "client", "web")
 		return err == nil, fmt.Sprint(out, err)

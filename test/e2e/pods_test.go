@@ -239,7 +239,8 @@ volumeMounts:
 	out := logged(t, ns, "p", "\nhello") // the last line
 	for _, want := range []string{"KEY=one", "PASS=word", "NODE=" + node, "IP=" + p.Status.PodIP, "LABEL=blue", "CPU=500", "MEM=32",
 		"C_other=two", "pass=word",
-		"GREETING=hello one from " + node + " $(KEY)", "MY_SVC_SERVICE_PORT=80", "MY_SVC_SERVICE_HOST=", "KUBERNETES_SERVICE_HOST=", "\nhello one from " + node} {
+		"GREETING=hello one from " + node + " $(KEY)", "MY_SVC_SERVICE_PORT=80", "MY_SVC_SERVICE_HOST=", "KUBERNETES_SERVICE_HOST=",
+		"\nhello one from " + node} {
 		if !strings.Contains(out, want) {
 			t.Errorf("the environment lacks %s:\n%s", want, out)
 		}
@@ -252,7 +253,8 @@ volumeMounts:
 		"cat /conf/sub/file /alone /secret/pass": "oneoneword", "cat /down/cpu": "500", "cat /all/key /all/pass /all/name": "onewordp",
 		"cut -d. -f2 /all/token | wc -l": "1", "hostname": "me", "test -d /host/apt && echo yes": "yes",
 		"touch /empty/x && ls /empty": "x", "touch /secret/x 2>/dev/null || echo ro": "ro", "touch /host/x 2>/dev/null || echo ro": "ro",
-		"grep -c alias.test /etc/hosts": "1", "head -1 /etc/hosts": "# Kubernetes-managed hosts file.", "grep -c me.sub." + ns + ".svc /etc/hosts": "1",
+		"grep -c alias.test /etc/hosts": "1", "head -1 /etc/hosts": "# Kubernetes-managed hosts file.", "grep -c me.sub." + ns +
+			".svc /etc/hosts": "1",
 		"cat /etc/resolv.conf | tr '\\n' ' '": "search a.test nameserver 9.9.9.9 options ndots:3", "stat -Lc %a /conf/sub/file": "400",
 		"test -s /var/run/secrets/kubernetes.io/serviceaccount/token && echo yes": "yes",
 		"grep -c color /down/labels": "1"} {
@@ -310,8 +312,10 @@ volumeMounts: [{name: v, mountPath: /v}]`)+
 		onePod("root", "sleep 3600", "", "securityContext: {runAsNonRoot: true}"))
 	kubectl(t, "wait", "-n", ns, "pod/p", "--for=condition=Ready", "--timeout=240s")
 	for cmd, want := range map[string]string{
-		"id -u; id -g": "1234\n2345", "id -G | grep -c '3456 4567\\|4567 3456'": "1", "touch /x 2>/dev/null || echo ro": "ro", "touch /v/x && stat -c %g /v/x": "3456",
-		"grep -E 'NoNewPrivs|Seccomp:' /proc/self/status | tr -d '\\t\\n '": "NoNewPrivs:1Seccomp:2", "grep CapBnd /proc/self/status | tr -d '\\t'": "CapBnd:0000000000000400"} {
+		"id -u; id -g": "1234\n2345", "id -G | grep -c '3456 4567\\|4567 3456'": "1", "touch /x 2>/dev/null || echo ro": "ro",
+		"touch /v/x && stat -c %g /v/x":                                     "3456",
+		"grep -E 'NoNewPrivs|Seccomp:' /proc/self/status | tr -d '\\t\\n '": "NoNewPrivs:1Seccomp:2",
+		"grep CapBnd /proc/self/status | tr -d '\\t'":                       "CapBnd:0000000000000400"} {
 		out, err := it.try("exec", "-n", ns, "p", "--", "sh", "-c", cmd)
 		if err != nil || out != want {
 			t.Errorf("%s: %q, %v, want %q", cmd, out, err, want)

@@ -59,10 +59,12 @@ spec:
 	none("a stranger")
 	kubectl(t, "label", "-n", ns, "pod/client", "role=friend")
 	all("a friend")
-	text, err := exec.Command(filepath.Join(it.bin, "kloop"), "why", "--kubeconfig", it.kubeconfig, "-n", ns, "--to", "pod/"+list[0].Name+":80",
+	text, err := exec.Command(filepath.Join(it.bin, "kloop"), "why", "--kubeconfig", it.kubeconfig, "-n", ns, "--to",
+		"pod/"+list[0].Name+":80",
 		"pod/client").CombinedOutput()
 	out := string(text)
-	if err != nil || !strings.Contains(out, "may reach pod/"+list[0].Name) || !strings.Contains(out, "NetworkPolicy "+ns+"/friends allows it") {
+	if err != nil || !strings.Contains(out, "may reach pod/"+list[0].Name) ||
+		!strings.Contains(out, "NetworkPolicy "+ns+"/friends allows it") {
 		t.Errorf("kloop why --to: %v\n%s", err, out)
 	}
 	kubectl(t, "label", "-n", ns, "pod/client", "role-")

@@ -69,14 +69,17 @@ func TestLogsExecAttach(t *testing.T) {
 	if out, err := feed("", "exec", "-n", ns, "p", "--", "no-such-command"); err == nil || !strings.Contains(out, "not found") {
 		t.Errorf("exec of nothing: %q, %v", out, err)
 	}
-	tty, err := exec.Command("script", "-qec", fmt.Sprintf("KUBECONFIG=%s %s/kubectl exec -it -n %s p -- sh -c 'test -t 0 && echo is a tty'", it.kubeconfig, it.bin, ns), "/dev/null").CombinedOutput()
+	tty, err := exec.Command("script", "-qec",
+		fmt.Sprintf("KUBECONFIG=%s %s/kubectl exec -it -n %s p -- sh -c 'test -t 0 && echo is a tty'", it.kubeconfig, it.bin,
+			ns), "/dev/null").CombinedOutput()
 	if err != nil || !strings.Contains(string(tty), "is a tty") {
 		t.Errorf("exec -it: %q, %v", tty, err)
 	}
 	kubectl(t, "delete", "pod", "-n", ns, "p")
 	_ = follow.Wait() // it ends with the pod, one way or another
 	text := strings.ReplaceAll(followed.String(), "got hello\n", "")
-	if said := followed.String(); text != "line 1\nline 2\nline 3\nlast\n" || !strings.Contains(said, "line 3\ngot hello\n") || !strings.Contains(said, "got hello\nlast\n") {
+	if said := followed.String(); text != "line 1\nline 2\nline 3\nlast\n" || !strings.Contains(said, "line 3\ngot hello\n") ||
+		!strings.Contains(said, "got hello\nlast\n") {
 		t.Errorf("logs -f: %q", said)
 	}
 }
@@ -182,7 +185,8 @@ endpoints: [{addresses: [10.200.0.1]}]
 		return out == "ping", fmt.Sprint(out, err)
 	})
 	eventually(t, "UDP arrives through the cluster's address", func() (bool, string) {
-		_, err := it.try("exec", "-n", ns, "client", "--", "timeout", "3", "nslookup", "-type=a", "over.udp", clusterIP(ns, "udp")) // its answer is no DNS
+		_, err := it.try("exec", "-n", ns, "client", "--", "timeout", "3", "nslookup", "-type=a", "over.udp",
+			clusterIP(ns, "udp")) // its answer is no DNS
 		return strings.Contains(heard(), "over"), fmt.Sprint(err)
 	})
 	forwarded(t, ns)
@@ -258,7 +262,8 @@ func forwarded(t *testing.T, ns string) {
 func TestDebugContainer(t *testing.T) {
 	ns := space(t)
 	startClient(t, ns)
-	kubectl(t, "debug", "-n", ns, "client", "--image=nginx:1", "-c", "dbg", "--target=client", "--image-pull-policy=IfNotPresent", "--", "sh", "-c", "ps; echo looked; sleep 3600")
+	kubectl(t, "debug", "-n", ns, "client", "--image=nginx:1", "-c", "dbg", "--target=client", "--image-pull-policy=IfNotPresent",
+		"--", "sh", "-c", "ps; echo looked; sleep 3600")
 	out := logged(t, ns, "client", "looked", "-c", "dbg")
 	if !strings.Contains(out, "sleep 3600") {
 		t.Errorf("the debugger does not see the target's processes:\n%s", out)

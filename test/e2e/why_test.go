@@ -41,7 +41,8 @@ func TestWhy(t *testing.T) {
 	apply(t, ns, onePod("crash", "echo no such account; exit 3", "", ""))
 	apply(t, ns, onePod("probed", "sleep 1000", "", "readinessProbe: {exec: {command: [cat, /ready]}, periodSeconds: 1, timeoutSeconds: 60}"))
 	apply(t, ns, strings.Replace(onePod("absent", "true", "", ""), "image: nginx:1", "image: 127.0.0.1:1/none:1", 1))
-	explains(t, ns, "pod/crash", "pod/crash runs and is not ready because it crashes: container c exits with code 3", "CrashLoop", "starts container c again, in ", "log      no such account")
+	explains(t, ns, "pod/crash", "pod/crash runs and is not ready because it crashes: container c exits with code 3", "CrashLoop",
+		"starts container c again, in ", "log      no such account")
 	eventually(t, "kubectl explains by its plugin", func() (bool, string) { // while the container runs there is nothing to explain
 		cmd := exec.Command(filepath.Join(it.bin, "kubectl"), "why", "--kubeconfig", it.kubeconfig, "-n", ns, "pod/crash")
 		cmd.Env = append(os.Environ(), "PATH="+it.bin+":"+os.Getenv("PATH"))

@@ -128,7 +128,8 @@ func clientOf(t *testing.T, cfg *rest.Config) client.Client {
 // eventually waits until f is true, as long as the limit allows.
 func eventually(t *testing.T, what string, f func(ctx context.Context) bool) {
 	t.Helper()
-	err := wait.PollUntilContextTimeout(t.Context(), 20*time.Millisecond, limit, true, func(ctx context.Context) (bool, error) { return f(ctx), nil })
+	err := wait.PollUntilContextTimeout(t.Context(), 20*time.Millisecond, limit, true,
+		func(ctx context.Context) (bool, error) { return f(ctx), nil })
 	if err != nil {
 		t.Fatalf("%s: %v", what, err)
 	}
@@ -151,7 +152,8 @@ func TestPlain(t *testing.T) {
 	if err := c.Create(t.Context(), cm); err != nil {
 		t.Error(err)
 	}
-	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "p"}, Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "c", Image: "i"}}}}
+	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "p"},
+		Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "c", Image: "i"}}}}
 	if err := c.Create(t.Context(), pod); err != nil {
 		t.Errorf("a pod without a service account: %v", err)
 	}
@@ -176,7 +178,8 @@ func users(t *testing.T, env *envtest.Environment) {
 	if err := reader.List(t.Context(), &corev1.SecretList{}); !apierrors.IsForbidden(err) {
 		t.Errorf("a user without roles: %v", err)
 	}
-	bind := &rbacv1.ClusterRoleBinding{ObjectMeta: metav1.ObjectMeta{Name: "readers"}, RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "cluster-admin"},
+	bind := &rbacv1.ClusterRoleBinding{ObjectMeta: metav1.ObjectMeta{Name: "readers"},
+		RoleRef:  rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "cluster-admin"},
 		Subjects: []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: "Group", Name: "readers"}}}
 	if err := admin.Create(t.Context(), bind); err != nil {
 		t.Fatal(err)
@@ -241,7 +244,8 @@ func TestOperator(t *testing.T) {
 func operate(ctx context.Context, t *testing.T, cfg *rest.Config, hooks *envtest.WebhookInstallOptions) (done chan struct{}) {
 	t.Helper()
 	mgr, err := ctrl.NewManager(cfg, ctrl.Options{Metrics: metricsserver.Options{BindAddress: "0"},
-		WebhookServer: webhook.NewServer(webhook.Options{Host: hooks.LocalServingHost, Port: hooks.LocalServingPort, CertDir: hooks.LocalServingCertDir})})
+		WebhookServer: webhook.NewServer(webhook.Options{Host: hooks.LocalServingHost, Port: hooks.LocalServingPort,
+			CertDir: hooks.LocalServingCertDir})})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -321,8 +325,10 @@ func TestControllers(t *testing.T) {
 		t.Fatal(err)
 	}
 	labels := map[string]string{"a": "b"}
-	d := &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: "work", Name: "d"}, Spec: appsv1.DeploymentSpec{Selector: &metav1.LabelSelector{MatchLabels: labels},
-		Template: corev1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{Labels: labels}, Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "c", Image: "i"}}}}}}
+	d := &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: "work", Name: "d"},
+		Spec: appsv1.DeploymentSpec{Selector: &metav1.LabelSelector{MatchLabels: labels},
+			Template: corev1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{Labels: labels},
+				Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "c", Image: "i"}}}}}}
 	if err := c.Create(t.Context(), d); err != nil {
 		t.Fatal(err)
 	}

@@ -43,7 +43,8 @@ func (h *house) all() *room {
 		for p := range r.packages {
 			sum.packages[p] = true
 		}
-		sum.files, sum.funcs, sum.cyclomatic = append(sum.files, r.files...), append(sum.funcs, r.funcs...), append(sum.cyclomatic, r.cyclomatic...)
+		sum.files, sum.funcs, sum.cyclomatic = append(sum.files, r.files...), append(sum.funcs, r.funcs...),
+			append(sum.cyclomatic, r.cyclomatic...)
 		sum.exported, sum.documented = sum.exported+r.exported, sum.documented+r.documented
 		sum.comments, sum.wide, sum.tests = sum.comments+r.comments, sum.wide+r.wide, sum.tests+r.tests
 	}

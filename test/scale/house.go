@@ -53,8 +53,10 @@ func (h *house) open(ctx context.Context) error {
 		}
 	})
 	<-ready
-	srv, _ := extensions.New(server.Config{Kinds: h.set, Store: h.st, View: v, Sole: true, Admission: admission.Plugins(admission.Config{})}, extensions.Config{})
-	h.Local = &client.Local{Ops: srv, View: v, Set: h.set, User: &auth.User{Name: "admin", Groups: []string{auth.GroupMasters}}, Manager: "scale"}
+	srv, _ := extensions.New(server.Config{Kinds: h.set, Store: h.st, View: v, Sole: true,
+		Admission: admission.Plugins(admission.Config{})}, extensions.Config{})
+	h.Local = &client.Local{Ops: srv, View: v, Set: h.set, User: &auth.User{Name: "admin", Groups: []string{auth.GroupMasters}},
+		Manager: "scale"}
 	for _, ns := range []string{"default", "kube-system", corev1.NamespaceNodeLease} {
 		if _, err := h.Create(ctx, kinds.Namespaces, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: ns}}); err != nil {
 			return err
@@ -165,12 +167,15 @@ func nodeOf(i int, now metav1.Time) *corev1.Node {
 	name := fmt.Sprint("sim-", i)
 	has := corev1.ResourceList{corev1.ResourceCPU: apiresource.MustParse("8"), corev1.ResourceMemory: apiresource.MustParse("16Gi"),
 		corev1.ResourcePods: apiresource.MustParse("110")}
-	return &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name, UID: uid(1, i), CreationTimestamp: now, Annotations: map[string]string{sim.Fake: "fake"},
-		Labels: map[string]string{corev1.LabelHostname: name, corev1.LabelOSStable: "linux", corev1.LabelArchStable: "amd64", "beta.kubernetes.io/os": "linux",
+	return &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name, UID: uid(1, i), CreationTimestamp: now,
+		Annotations: map[string]string{sim.Fake: "fake"},
+		Labels: map[string]string{corev1.LabelHostname: name, corev1.LabelOSStable: "linux", corev1.LabelArchStable: "amd64",
+			"beta.kubernetes.io/os":   "linux",
 			"beta.kubernetes.io/arch": "amd64", corev1.LabelTopologyZone: fmt.Sprint("z", i%10)}},
 		Status: corev1.NodeStatus{Capacity: has, Allocatable: has, Phase: corev1.NodeRunning,
 			Addresses: []corev1.NodeAddress{{Type: corev1.NodeInternalIP, Address: "203.0.113.10"}, {Type: corev1.NodeHostName, Address: name}},
-			NodeInfo:  corev1.NodeSystemInfo{Architecture: "amd64", OperatingSystem: "linux", KubeletVersion: "v" + features.Release, OSImage: "kloop simulation"},
+			NodeInfo: corev1.NodeSystemInfo{Architecture: "amd64", OperatingSystem: "linux", KubeletVersion: "v" + features.Release,
+				OSImage: "kloop simulation"},
 			Conditions: []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue, Reason: "KubeletReady", Message: "simulated",
 				LastHeartbeatTime: now, LastTransitionTime: now}}}}
 }
@@ -179,10 +184,12 @@ func setOf(s, n int, now metav1.Time) *appsv1.ReplicaSet {
 	name := fmt.Sprint("set-", s)
 	l := map[string]string{"app": name}
 	replicas := int32(n)
-	return &appsv1.ReplicaSet{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name, UID: uid(2, s), Generation: 1, CreationTimestamp: now},
+	return &appsv1.ReplicaSet{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name, UID: uid(2, s), Generation: 1,
+		CreationTimestamp: now},
 		Spec: appsv1.ReplicaSetSpec{Replicas: &replicas, Selector: &metav1.LabelSelector{MatchLabels: l}, Template: corev1.PodTemplateSpec{
 			ObjectMeta: metav1.ObjectMeta{Labels: l}, Spec: podSpec()}},
-		Status: appsv1.ReplicaSetStatus{Replicas: replicas, FullyLabeledReplicas: replicas, ReadyReplicas: replicas, AvailableReplicas: replicas, ObservedGeneration: 1}}
+		Status: appsv1.ReplicaSetStatus{Replicas: replicas, FullyLabeledReplicas: replicas, ReadyReplicas: replicas,
+			AvailableReplicas: replicas, ObservedGeneration: 1}}
 }
 
 func podSpec() corev1.PodSpec {
@@ -191,18 +198,26 @@ func podSpec() corev1.PodSpec {
 }
 
 func podOf(rs *appsv1.ReplicaSet, i, at int, node string, now metav1.Time) *corev1.Pod {
-	p := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: rs.Namespace, Name: fmt.Sprintf("%s-%05d", rs.Name, i), GenerateName: rs.Name + "-", UID: uid(3, at),
-		CreationTimestamp: now, Labels: rs.Spec.Selector.MatchLabels, OwnerReferences: []metav1.OwnerReference{{APIVersion: "apps/v1", Kind: "ReplicaSet",
+	p := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: rs.Namespace, Name: fmt.Sprintf("%s-%05d", rs.Name, i),
+		GenerateName: rs.Name + "-", UID: uid(3, at),
+		CreationTimestamp: now, Labels: rs.Spec.Selector.MatchLabels, OwnerReferences: []metav1.OwnerReference{{APIVersion: "apps/v1",
+			Kind: "ReplicaSet",
 			Name: rs.Name, UID: rs.UID, Controller: new(true), BlockOwnerDeletion: new(true)}}}, Spec: podSpec()}
 	p.Spec.NodeName, p.Spec.ServiceAccountName = node, "default"
-	p.Spec.Volumes = []corev1.Volume{{Name: "kube-api-access-aaaaa", VolumeSource: corev1.VolumeSource{Projected: &corev1.ProjectedVolumeSource{Sources: []corev1.VolumeProjection{
-		{ServiceAccountToken: &corev1.ServiceAccountTokenProjection{ExpirationSeconds: new(int64(3607)), Path: "token"}},
-		{ConfigMap: &corev1.ConfigMapProjection{LocalObjectReference: corev1.LocalObjectReference{Name: "kube-root-ca.crt"}, Items: []corev1.KeyToPath{{Key: "ca.crt", Path: "ca.crt"}}}}}}}}}
-	p.Spec.Containers[0].VolumeMounts = []corev1.VolumeMount{{Name: "kube-api-access-aaaaa", ReadOnly: true, MountPath: "/var/run/secrets/kubernetes.io/serviceaccount"}}
-	p.Spec.Tolerations = []corev1.Toleration{{Key: corev1.TaintNodeNotReady, Operator: corev1.TolerationOpExists, Effect: corev1.TaintEffectNoExecute, TolerationSeconds: new(int64(300))},
-		{Key: corev1.TaintNodeUnreachable, Operator: corev1.TolerationOpExists, Effect: corev1.TaintEffectNoExecute, TolerationSeconds: new(int64(300))}}
+	p.Spec.Volumes = []corev1.Volume{{Name: "kube-api-access-aaaaa",
+		VolumeSource: corev1.VolumeSource{Projected: &corev1.ProjectedVolumeSource{Sources: []corev1.VolumeProjection{
+			{ServiceAccountToken: &corev1.ServiceAccountTokenProjection{ExpirationSeconds: new(int64(3607)), Path: "token"}},
+			{ConfigMap: &corev1.ConfigMapProjection{LocalObjectReference: corev1.LocalObjectReference{Name: "kube-root-ca.crt"},
+				Items: []corev1.KeyToPath{{Key: "ca.crt", Path: "ca.crt"}}}}}}}}}
+	p.Spec.Containers[0].VolumeMounts = []corev1.VolumeMount{{Name: "kube-api-access-aaaaa", ReadOnly: true,
+		MountPath: "/var/run/secrets/kubernetes.io/serviceaccount"}}
+	p.Spec.Tolerations = []corev1.Toleration{{Key: corev1.TaintNodeNotReady, Operator: corev1.TolerationOpExists,
+		Effect: corev1.TaintEffectNoExecute, TolerationSeconds: new(int64(300))},
+		{Key: corev1.TaintNodeUnreachable, Operator: corev1.TolerationOpExists, Effect: corev1.TaintEffectNoExecute,
+			TolerationSeconds: new(int64(300))}}
 	ip := fmt.Sprintf("10.%d.%d.%d", 128+at>>16, at>>8&255, at&255)
-	p.Status = corev1.PodStatus{Phase: corev1.PodRunning, StartTime: &now, HostIP: "203.0.113.10", PodIP: ip, PodIPs: []corev1.PodIP{{IP: ip}}, QOSClass: corev1.PodQOSBurstable,
+	p.Status = corev1.PodStatus{Phase: corev1.PodRunning, StartTime: &now, HostIP: "203.0.113.10", PodIP: ip,
+		PodIPs: []corev1.PodIP{{IP: ip}}, QOSClass: corev1.PodQOSBurstable,
 		ContainerStatuses: []corev1.ContainerStatus{{Name: "c", Image: "registry.example/app:1", Ready: true, Started: new(true),
 			State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{StartedAt: now}}}}}
 	for _, t := range []corev1.PodConditionType{corev1.PodScheduled, corev1.PodInitialized, corev1.PodReady, corev1.ContainersReady} {

@@ -63,7 +63,8 @@ func run(ctx context.Context, nodes, pods, next int, rest time.Duration) error {
 	if err := h.more(ctx, next); err != nil {
 		return err
 	}
-	say("the next %d pods made, bound and ready in %.2f s, %.2f s of CPU; %s", next, time.Since(began).Seconds(), (cpu() - used).Seconds(), footprint())
+	say("the next %d pods made, bound and ready in %.2f s, %.2f s of CPU; %s", next, time.Since(began).Seconds(),
+		(cpu() - used).Seconds(), footprint())
 	return nil
 }
 

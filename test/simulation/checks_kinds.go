@@ -203,7 +203,8 @@ func (c *checks) replicaSet(m moment, x view.Change) {
 		}
 	}
 	if most := c.limit(ref.UID).most(); grew && total > most {
-		c.w.fail("%s: the sets of deployment %s have %d replicas, more than the %d that it may have with its surge", c.mover, ref.Name, total, most)
+		c.w.fail("%s: the sets of deployment %s have %d replicas, more than the %d that it may have with its surge", c.mover, ref.Name,
+			total, most)
 	}
 }
 
@@ -324,13 +325,16 @@ func (c *checks) job(m moment, x view.Change) {
 		good = int(j.Status.Succeeded)
 	}
 	ends := slices.ContainsFunc(j.Status.Conditions, func(c batchv1.JobCondition) bool { return c.Type == batchv1.JobFailureTarget })
-	if good > len(t.succeeded) || bad > len(t.failed) && !ends || good+bad > len(t.all) { // with a job that fails fail those of its pods that run
-		c.w.fail("job %s counts %d pods as succeeded and %d as failed; %d and %d of %d were", j.Name, good, bad, len(t.succeeded), len(t.failed), len(t.all))
+	if good > len(t.succeeded) || bad > len(t.failed) && !ends ||
+		good+bad > len(t.all) { // with a job that fails fail those of its pods that run
+		c.w.fail("job %s counts %d pods as succeeded and %d as failed; %d and %d of %d were", j.Name, good, bad, len(t.succeeded),
+			len(t.failed), len(t.all))
 	}
 	if was, _ := of[*batchv1.Job](x); was == nil {
 		c.cronRun(m, j)
 	} else if j.Status.Succeeded < was.Status.Succeeded || j.Status.Failed < was.Status.Failed {
-		c.w.fail("job %s counted %d and %d pods, and now %d and %d", j.Name, was.Status.Succeeded, was.Status.Failed, j.Status.Succeeded, j.Status.Failed)
+		c.w.fail("job %s counted %d and %d pods, and now %d and %d", j.Name, was.Status.Succeeded, was.Status.Failed, j.Status.Succeeded,
+			j.Status.Failed)
 	}
 	done := ended(j)
 	if t.done != "" && t.done != done || done == "CompleteFailed" || done == "FailedComplete" {

@@ -108,7 +108,8 @@ func (c *checks) quota(m moment, p *corev1.Pod) {
 			cpu += asks(o)
 		}
 		if mostPods, mostCPU := int64(c.limit(q.UID).most()), int64(c.limit(q.UID+cpuOf).most()); pods > mostPods || cpu > mostCPU {
-			c.w.fail("%s: namespace %s has %d pods that ask for %dm CPU; its quota is %d and %dm", c.mover, p.Namespace, pods, cpu, mostPods, mostCPU)
+			c.w.fail("%s: namespace %s has %d pods that ask for %dm CPU; its quota is %d and %dm", c.mover, p.Namespace, pods, cpu,
+				mostPods, mostCPU)
 		}
 	}
 }
@@ -153,20 +154,23 @@ func (c *checks) budget(x view.Change) {
 		return
 	}
 	if is.Status.DisruptionsAllowed < 0 || is.Status.DisruptionsAllowed > max(0, is.Status.CurrentHealthy-is.Status.DesiredHealthy) {
-		c.w.fail("%s: budget %s lets %d go with %d healthy of %d", c.mover, is.Name, is.Status.DisruptionsAllowed, is.Status.CurrentHealthy, is.Status.DesiredHealthy)
+		c.w.fail("%s: budget %s lets %d go with %d healthy of %d", c.mover, is.Name, is.Status.DisruptionsAllowed,
+			is.Status.CurrentHealthy, is.Status.DesiredHealthy)
 	}
 	if was == nil || c.mover == "disruption" || c.rules.evicted == "" {
 		return
 	}
 	_, known := is.Status.DisruptedPods[c.rules.evicted]
 	if is.Status.DisruptionsAllowed != was.Status.DisruptionsAllowed-1 || !known {
-		c.w.fail("%s: to evict %s, budget %s went from %d to %d", c.mover, c.rules.evicted, is.Name, was.Status.DisruptionsAllowed, is.Status.DisruptionsAllowed)
+		c.w.fail("%s: to evict %s, budget %s went from %d to %d", c.mover, c.rules.evicted, is.Name, was.Status.DisruptionsAllowed,
+			is.Status.DisruptionsAllowed)
 	}
 }
 
 // evicted checks that a pod that was well was charged to its budget before it was evicted.
 func (c *checks) evicted(m moment, was, is *corev1.Pod) {
-	if was == nil || was.Name != c.rules.evicted || c.mover != "user" || was.DeletionTimestamp != nil || is != nil && is.DeletionTimestamp == nil ||
+	if was == nil || was.Name != c.rules.evicted || c.mover != "user" || was.DeletionTimestamp != nil ||
+		is != nil && is.DeletionTimestamp == nil ||
 		!isReady(was) || !active(was) {
 		return
 	}
@@ -183,7 +187,8 @@ func (c *checks) evicted(m moment, was, is *corev1.Pod) {
 
 // preempted checks that nobody has to make room for those who are not more urgent.
 func (c *checks) preempted(was, is *corev1.Pod) {
-	if c.mover == "scheduler" && was != nil && was.Spec.PriorityClassName == urgent && was.DeletionTimestamp == nil && (is == nil || is.DeletionTimestamp != nil) {
+	if c.mover == "scheduler" && was != nil && was.Spec.PriorityClassName == urgent && was.DeletionTimestamp == nil &&
+		(is == nil || is.DeletionTimestamp != nil) {
 		c.w.fail("the scheduler removes pod %s, and none is more urgent", was.Name)
 	}
 }
@@ -258,7 +263,8 @@ func (c *checks) renamed(m moment, x view.Change) {
 		return
 	}
 	for _, s := range was.Status.ResourceClaimStatuses {
-		if s.ResourceClaimName != nil && !claimed(is, *s.ResourceClaimName) && resource.Get(m.snap, kinds.ResourceClaims, was.Namespace, *s.ResourceClaimName) != nil {
+		if s.ResourceClaimName != nil && !claimed(is, *s.ResourceClaimName) && resource.Get(m.snap, kinds.ResourceClaims, was.Namespace,
+			*s.ResourceClaimName) != nil {
 			c.w.fail("%s: pod %s loses its claim %s", c.mover, was.Name, *s.ResourceClaimName)
 		}
 	}
@@ -279,7 +285,8 @@ func (c *checks) condemned(m moment, x view.Change) {
 	if set == nil || set.UID != ref.UID || !shrinks(set) || ordinal(was.Name) < int(*set.Spec.Replicas) {
 		return
 	}
-	if over(was) || set.Status.ObservedGeneration < set.Generation-1 || was.Labels[appsv1.StatefulSetRevisionLabel] != set.Status.UpdateRevision {
+	if over(was) || set.Status.ObservedGeneration < set.Generation-1 ||
+		was.Labels[appsv1.StatefulSetRevisionLabel] != set.Status.UpdateRevision {
 		return // it is replaced, by a loop that does not know yet that its place is to go
 	}
 	claim := resource.Get(m.snap, kinds.PersistentVolumeClaims, was.Namespace, "data-"+was.Name)

@@ -40,7 +40,8 @@ func endState(set *resource.Set, r resource.Reader) string {
 	for _, d := range resource.List(r, kinds.Deployments, "") {
 		s := d.Status
 		add("deployment %s/%s asks for %d of %s, has %d, new %d, ready %d, available %d, seen %t", d.Namespace, d.Name, *d.Spec.Replicas,
-			d.Spec.Template.Spec.Containers[0].Image, s.Replicas, s.UpdatedReplicas, s.ReadyReplicas, s.AvailableReplicas, s.ObservedGeneration == d.Generation)
+			d.Spec.Template.Spec.Containers[0].Image, s.Replicas, s.UpdatedReplicas, s.ReadyReplicas, s.AvailableReplicas,
+			s.ObservedGeneration == d.Generation)
 	}
 	for _, x := range resource.List(r, kinds.ReplicaSets, "") {
 		if *x.Spec.Replicas > 0 || x.Status.Replicas > 0 {
@@ -50,7 +51,8 @@ func endState(set *resource.Set, r resource.Reader) string {
 	}
 	for _, x := range resource.List(r, kinds.StatefulSets, "") {
 		s := x.Status
-		add("statefulset %s/%s asks for %d, has %d, ready %d, new %d, available %d, settled %t", x.Namespace, x.Name, *x.Spec.Replicas, s.Replicas,
+		add("statefulset %s/%s asks for %d, has %d, ready %d, new %d, available %d, settled %t", x.Namespace, x.Name, *x.Spec.Replicas,
+			s.Replicas,
 			s.ReadyReplicas, s.UpdatedReplicas, s.AvailableReplicas, s.CurrentRevision == s.UpdateRevision && s.ObservedGeneration == x.Generation)
 	}
 	for _, x := range resource.List(r, kinds.DaemonSets, "") {
@@ -128,7 +130,8 @@ func jobLines(r resource.Reader) (lines []string) {
 		if j.Status.FailedIndexes != nil {
 			failed = ", failed " + *j.Status.FailedIndexes
 		}
-		lines = append(lines, fmt.Sprintf("job %s/%s %s, %s succeeded, %d active%s", j.Namespace, j.Name, ended(j), good, j.Status.Active, failed))
+		lines = append(lines, fmt.Sprintf("job %s/%s %s, %s succeeded, %d active%s", j.Namespace, j.Name, ended(j), good,
+			j.Status.Active, failed))
 	}
 	return lines
 }
@@ -176,7 +179,8 @@ func serviceLines(r resource.Reader) (lines []string) {
 				old += len(sub.Addresses)
 			}
 		}
-		lines = append(lines, fmt.Sprintf("service %s/%s: %d ready endpoints, %d others, %d of the old kind", s.Namespace, s.Name, len(ready), other, old))
+		lines = append(lines, fmt.Sprintf("service %s/%s: %d ready endpoints, %d others, %d of the old kind", s.Namespace, s.Name,
+			len(ready), other, old))
 	}
 	for _, q := range resource.List(r, kinds.ResourceQuotas, "") {
 		pods := 0
@@ -192,7 +196,8 @@ func serviceLines(r resource.Reader) (lines []string) {
 	}
 	for _, b := range resource.List(r, kinds.PodDisruptionBudgets, "") {
 		s := b.Status
-		lines = append(lines, fmt.Sprintf("budget %s: %d of %d healthy, %d expected, %d may go", b.Name, s.CurrentHealthy, s.DesiredHealthy, s.ExpectedPods, s.DisruptionsAllowed))
+		lines = append(lines, fmt.Sprintf("budget %s: %d of %d healthy, %d expected, %d may go", b.Name, s.CurrentHealthy,
+			s.DesiredHealthy, s.ExpectedPods, s.DisruptionsAllowed))
 	}
 	return lines
 }

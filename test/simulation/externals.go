@@ -53,7 +53,8 @@ type gauge struct{ w *world }
 
 func (w *world) metrics() horizontalpodautoscaler.Source {
 	base := &url.URL{Scheme: "http", Host: "metrics"}
-	c, err := rest.NewRESTClient(base, "", rest.ClientContentConfig{ContentType: "application/json", GroupVersion: schema.GroupVersion{Version: "v1"}}, flowcontrol.NewFakeAlwaysRateLimiter(), &http.Client{Transport: gauge{w}})
+	c, err := rest.NewRESTClient(base, "", rest.ClientContentConfig{ContentType: "application/json",
+		GroupVersion: schema.GroupVersion{Version: "v1"}}, flowcontrol.NewFakeAlwaysRateLimiter(), &http.Client{Transport: gauge{w}})
 	if err != nil {
 		panic(err)
 	}
@@ -75,7 +76,8 @@ func (g gauge) RoundTrip(req *http.Request) (*http.Response, error) {
 		return nil, err
 	}
 	data, err := json.Marshal(map[string]any{"items": g.measure(strings.Split(req.URL.Path, "/")[5], selector)})
-	return &http.Response{StatusCode: http.StatusOK, Header: http.Header{"Content-Type": {"application/json"}}, Body: io.NopCloser(bytes.NewReader(data)), Request: req}, err
+	return &http.Response{StatusCode: http.StatusOK, Header: http.Header{"Content-Type": {"application/json"}},
+		Body: io.NopCloser(bytes.NewReader(data)), Request: req}, err
 }
 
 func (g gauge) measure(namespace string, selector labels.Selector) (items []any) {
@@ -92,7 +94,8 @@ func (g gauge) measure(namespace string, selector labels.Selector) (items []any)
 			continue
 		}
 		of := loadOf(h) * workOfOne * 1000 / int64(len(list))
-		items = append(items, map[string]any{"metadata": map[string]any{"name": p.Name}, "timestamp": g.w.now().UTC().Format(time.RFC3339), "window": "15s",
+		items = append(items, map[string]any{"metadata": map[string]any{"name": p.Name},
+			"timestamp": g.w.now().UTC().Format(time.RFC3339), "window": "15s",
 			"containers": []any{map[string]any{"name": "c", "usage": map[string]string{"cpu": fmt.Sprintf("%du", of)}}}})
 	}
 	return items
@@ -128,7 +131,8 @@ func (w *world) serveHooks() *hooks {
 	h := &hooks{w: w, conns: make(chan net.Conn), done: make(chan struct{})}
 	s := &http.Server{Handler: h, ReadHeaderTimeout: time.Minute}
 	w.all.Go(func() {
-		if err := s.Serve(tls.NewListener(h, &tls.Config{Certificates: []tls.Certificate{hookCert}})); !errors.Is(err, net.ErrClosed) && !errors.Is(err, http.ErrServerClosed) {
+		if err := s.Serve(tls.NewListener(h, &tls.Config{Certificates: []tls.Certificate{hookCert}})); !errors.Is(err, net.ErrClosed) &&
+			!errors.Is(err, http.ErrServerClosed) {
 			w.fail("the webhooks' server: %v", err)
 		}
 	})
@@ -176,7 +180,8 @@ func (h *hooks) ServeHTTP(out http.ResponseWriter, r *http.Request) {
 	}
 	q := review.Request
 	if who := q.UserInfo.Username; who != "admin" {
-		f, err := h.w.steps.ask(r.Context(), h.w.powered, who, "review "+r.URL.Path+" "+q.Name+" "+label("", kinds.ConfigMaps, nameless(q), ""), nil)
+		f, err := h.w.steps.ask(r.Context(), h.w.powered, who, "review "+r.URL.Path+" "+q.Name+" "+label("", kinds.ConfigMaps,
+			nameless(q), ""), nil)
 		if err != nil || f == refuse {
 			http.Error(out, "the webhook does not feel well", http.StatusInternalServerError)
 			return
@@ -203,7 +208,8 @@ func (h *hooks) ServeHTTP(out http.ResponseWriter, r *http.Request) {
 
 // nameless stands for what is reviewed in the order of those that wait.
 func nameless(q *admissionv1.AdmissionRequest) *corev1.ConfigMap {
-	return &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: q.Namespace, GenerateName: "x"}, BinaryData: map[string][]byte{"x": q.Object.Raw}}
+	return &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: q.Namespace, GenerateName: "x"},
+		BinaryData: map[string][]byte{"x": q.Object.Raw}}
 }
 
 // disks is the CSI driver that provides volumes.
@@ -212,7 +218,8 @@ const disks = "disks.proof.dev"
 // provisioner makes the volumes that claims wait for, and removes those that nobody has any more.
 func provisioner() []loop.Loop {
 	return []loop.Loop{
-		&loop.Controller[*corev1.PersistentVolumeClaim]{Name: "provisioner", For: kinds.PersistentVolumeClaims, Writes: []resource.Kind{kinds.PersistentVolumes},
+		&loop.Controller[*corev1.PersistentVolumeClaim]{Name: "provisioner", For: kinds.PersistentVolumeClaims,
+			Writes: []resource.Kind{kinds.PersistentVolumes},
 			Reconcile: func(ctx context.Context, c *loop.Ctx, pvc *corev1.PersistentVolumeClaim) (time.Duration, error) {
 				if pvc.Annotations["volume.kubernetes.io/storage-provisioner"] != disks || pvc.Spec.VolumeName != "" || pvc.DeletionTimestamp != nil ||
 					resource.Get(c, kinds.PersistentVolumes, "", "pvc-"+string(pvc.UID)) != nil {
@@ -221,14 +228,16 @@ func provisioner() []loop.Loop {
 				_, err := c.Create(ctx, kinds.PersistentVolumes, provided(pvc))
 				return 0, err
 			}},
-		&loop.Controller[*corev1.PersistentVolume]{Name: "disposer", For: kinds.PersistentVolumes, Writes: []resource.Kind{kinds.PersistentVolumes},
+		&loop.Controller[*corev1.PersistentVolume]{Name: "disposer", For: kinds.PersistentVolumes,
+			Writes: []resource.Kind{kinds.PersistentVolumes},
 			Reconcile: func(ctx context.Context, c *loop.Ctx, pv *corev1.PersistentVolume) (time.Duration, error) {
 				if pv.Status.Phase != corev1.VolumeReleased || pv.DeletionTimestamp != nil || pv.Spec.CSI == nil {
 					return 0, nil
 				}
 				return 0, c.Delete(ctx, kinds.PersistentVolumes, pv)
 			}},
-		&loop.Controller[*storagev1.VolumeAttachment]{Name: "attacher", For: kinds.VolumeAttachments, Writes: []resource.Kind{kinds.VolumeAttachments},
+		&loop.Controller[*storagev1.VolumeAttachment]{Name: "attacher", For: kinds.VolumeAttachments,
+			Writes: []resource.Kind{kinds.VolumeAttachments},
 			Reconcile: func(ctx context.Context, c *loop.Ctx, va *storagev1.VolumeAttachment) (time.Duration, error) {
 				if va.Status.Attached || va.DeletionTimestamp != nil {
 					return 0, nil
@@ -245,6 +254,8 @@ func provided(pvc *corev1.PersistentVolumeClaim) *corev1.PersistentVolume {
 		Annotations: map[string]string{"pv.kubernetes.io/provisioned-by": disks}}, Spec: corev1.PersistentVolumeSpec{
 		StorageClassName: *pvc.Spec.StorageClassName, AccessModes: pvc.Spec.AccessModes, Capacity: pvc.Spec.Resources.Requests,
 		PersistentVolumeReclaimPolicy: corev1.PersistentVolumeReclaimDelete,
-		ClaimRef:                      &corev1.ObjectReference{APIVersion: "v1", Kind: "PersistentVolumeClaim", Namespace: pvc.Namespace, Name: pvc.Name, UID: pvc.UID},
-		PersistentVolumeSource:        corev1.PersistentVolumeSource{CSI: &corev1.CSIPersistentVolumeSource{Driver: disks, VolumeHandle: string(pvc.UID)}}}}
+		ClaimRef: &corev1.ObjectReference{APIVersion: "v1", Kind: "PersistentVolumeClaim", Namespace: pvc.Namespace,
+			Name: pvc.Name, UID: pvc.UID},
+		PersistentVolumeSource: corev1.PersistentVolumeSource{CSI: &corev1.CSIPersistentVolumeSource{Driver: disks,
+			VolumeHandle: string(pvc.UID)}}}}
 }

@@ -120,7 +120,8 @@ func (c *faultyClient) show(i int) resource.Reader {
 }
 
 // call is one call of the server.
-func (c *faultyClient) call(ctx context.Context, what string, f func(ctx context.Context) (resource.Object, error)) (resource.Object, error) {
+func (c *faultyClient) call(ctx context.Context, what string, f func(ctx context.Context) (resource.Object,
+	error)) (resource.Object, error) {
 	ft, err := c.w.steps.ask(ctx, c.w.powered, c.who, what, nil)
 	if err != nil {
 		return nil, err
@@ -167,7 +168,10 @@ func what(verb string, k resource.Kind, ns, name, sub string) string {
 
 // Get implements client.Client.
 func (c *faultyClient) Get(ctx context.Context, k resource.Kind, ns, name string) (resource.Object, error) {
-	return c.call(ctx, what("get", k, ns, name, ""), func(ctx context.Context) (resource.Object, error) { return c.Local.Get(ctx, k, ns, name) })
+	return c.call(ctx, what("get", k, ns, name, ""), func(ctx context.Context) (resource.Object, error) {
+		return c.Local.Get(ctx, k,
+			ns, name)
+	})
 }
 
 // Create implements client.Client.

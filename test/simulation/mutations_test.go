@@ -41,7 +41,8 @@ func TestMutationsAreCaught(t *testing.T) {
 		{"rolls too fast", &mutation{onUpdate: moreReplicas}, "with its surge", 0},
 		{"rolls without a floor", &mutation{onUpdate: noneOfTheOld}, "may not have fewer", 63},
 		{"counts twice", &mutation{onUpdate: oneMore}, "counts", 0},
-		{"two sets for a template", &mutation{onCreate: anyName, onCreated: forgetRevision, onUpdate: unreported}, "two sets for one template", 0},
+		{"two sets for a template", &mutation{onCreate: anyName, onCreated: forgetRevision, onUpdate: unreported},
+			"two sets for one template", 0},
 		{"collects nothing", &mutation{onRemove: onlyTrying("garbage-collector")}, "outlived", 0},
 		{"collects what lives", &mutation{onVictim: aLivingOne, onRemove: byName("garbage-collector")}, "is collected, and its owner", 0},
 		{"orphans nobody", &mutation{onPatch: keepOwners}, "which it had to see to", 0},
@@ -92,7 +93,8 @@ func forgetRevision(obj resource.Object) resource.Object {
 // unreported keeps a deployment from telling that it made a set: it would wait until that is seen.
 func unreported(c *faultyClient, _ resource.Kind, obj resource.Object) resource.Object {
 	d, ok := obj.(*appsv1.Deployment)
-	if !ok || c.who != "deployment" || !slices.ContainsFunc(d.Status.Conditions, func(c appsv1.DeploymentCondition) bool { return c.Reason == "NewReplicaSetCreated" }) {
+	if !ok || c.who != "deployment" || !slices.ContainsFunc(d.Status.Conditions,
+		func(c appsv1.DeploymentCondition) bool { return c.Reason == "NewReplicaSetCreated" }) {
 		return obj
 	}
 	out := d.DeepCopy()
@@ -240,7 +242,8 @@ func keepOwners(c *faultyClient, _ resource.Kind, p client.Patch) client.Patch {
 }
 
 // updatesOf makes a mutation of the updates of one loop to one kind.
-func updatesOf[T resource.Object](who string, f func(w *world, out T)) func(c *faultyClient, k resource.Kind, obj resource.Object) resource.Object {
+func updatesOf[T resource.Object](who string, f func(w *world, out T)) func(c *faultyClient, k resource.Kind,
+	obj resource.Object) resource.Object {
 	return func(c *faultyClient, _ resource.Kind, obj resource.Object) resource.Object {
 		if x, ok := obj.(T); ok && c.who == who {
 			out := resource.Clone(x)

@@ -25,8 +25,10 @@ const maxReplicas = 4
 func nodeOf(name, zone string) *corev1.Node {
 	has := corev1.ResourceList{corev1.ResourceCPU: apiresource.MustParse("6"), corev1.ResourceMemory: apiresource.MustParse("16Gi"),
 		corev1.ResourcePods: apiresource.MustParse("30")}
-	return &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name, Annotations: map[string]string{sim.Fake: "fake", "volumes.kubernetes.io/controller-managed-attach-detach": "true"},
-		Labels: map[string]string{corev1.LabelHostname: name, corev1.LabelTopologyZone: zone}}, Status: corev1.NodeStatus{Capacity: has, Allocatable: has}}
+	return &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name, Annotations: map[string]string{sim.Fake: "fake",
+		"volumes.kubernetes.io/controller-managed-attach-detach": "true"},
+		Labels: map[string]string{corev1.LabelHostname: name, corev1.LabelTopologyZone: zone}}, Status: corev1.NodeStatus{Capacity: has,
+		Allocatable: has}}
 }
 
 func selecting(app string) *metav1.LabelSelector {
@@ -37,8 +39,9 @@ func selecting(app string) *metav1.LabelSelector {
 func templateOf(d *rand.Rand, app string) corev1.PodTemplateSpec {
 	asks := corev1.ResourceList{corev1.ResourceCPU: *apiresource.NewMilliQuantity(int64(100*(1+d.IntN(5))), apiresource.DecimalSI)}
 	t := corev1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{"app": app}},
-		Spec: corev1.PodSpec{TerminationGracePeriodSeconds: new(int64(1 + d.Int64N(5))), Containers: []corev1.Container{{Name: "c", Image: "image:0",
-			Resources: corev1.ResourceRequirements{Requests: asks}, Ports: []corev1.ContainerPort{{ContainerPort: 80}}}}}}
+		Spec: corev1.PodSpec{TerminationGracePeriodSeconds: new(int64(1 + d.Int64N(5))),
+			Containers: []corev1.Container{{Name: "c", Image: "image:0",
+				Resources: corev1.ResourceRequirements{Requests: asks}, Ports: []corev1.ContainerPort{{ContainerPort: 80}}}}}}
 	t.Annotations = map[string]string{}
 	for _, x := range []struct {
 		key string
@@ -83,8 +86,9 @@ func statefulSetOf(d *rand.Rand, namespace, name string) *appsv1.StatefulSet {
 	}
 	if d.IntN(2) == 0 {
 		x.Spec.VolumeClaimTemplates = []corev1.PersistentVolumeClaim{{ObjectMeta: metav1.ObjectMeta{Name: "data"},
-			Spec: corev1.PersistentVolumeClaimSpec{AccessModes: []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOnce}, StorageClassName: new(name),
-				Resources: corev1.VolumeResourceRequirements{Requests: corev1.ResourceList{corev1.ResourceStorage: apiresource.MustParse("1Gi")}}}}}
+			Spec: corev1.PersistentVolumeClaimSpec{AccessModes: []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOnce},
+				StorageClassName: new(name),
+				Resources:        corev1.VolumeResourceRequirements{Requests: corev1.ResourceList{corev1.ResourceStorage: apiresource.MustParse("1Gi")}}}}}
 	}
 	return x
 }
@@ -92,7 +96,8 @@ func statefulSetOf(d *rand.Rand, namespace, name string) *appsv1.StatefulSet {
 // volumeOf is a disk that only the set's claims can have.
 func volumeOf(name, set string) *corev1.PersistentVolume {
 	return &corev1.PersistentVolume{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: corev1.PersistentVolumeSpec{StorageClassName: set,
-		AccessModes: []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOnce}, Capacity: corev1.ResourceList{corev1.ResourceStorage: apiresource.MustParse("1Gi")},
+		AccessModes:                   []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOnce},
+		Capacity:                      corev1.ResourceList{corev1.ResourceStorage: apiresource.MustParse("1Gi")},
 		PersistentVolumeReclaimPolicy: corev1.PersistentVolumeReclaimRetain,
 		PersistentVolumeSource:        corev1.PersistentVolumeSource{HostPath: &corev1.HostPathVolumeSource{Path: "/data/" + name}}}}
 }
@@ -132,7 +137,8 @@ func jobOf(d *rand.Rand, namespace, name string) *batchv1.Job {
 		fails()
 	case 4:
 		x.Spec.PodFailurePolicy = &batchv1.PodFailurePolicy{Rules: []batchv1.PodFailurePolicyRule{
-			{Action: batchv1.PodFailurePolicyActionIgnore, OnPodConditions: []batchv1.PodFailurePolicyOnPodConditionsPattern{{Type: corev1.DisruptionTarget, Status: corev1.ConditionTrue}}},
+			{Action: batchv1.PodFailurePolicyActionIgnore,
+				OnPodConditions: []batchv1.PodFailurePolicyOnPodConditionsPattern{{Type: corev1.DisruptionTarget, Status: corev1.ConditionTrue}}},
 			{Action: batchv1.PodFailurePolicyActionFailJob, OnExitCodes: &batchv1.PodFailurePolicyOnExitCodesRequirement{
 				Operator: batchv1.PodFailurePolicyOnExitCodesOpIn, Values: []int32{3}}}}}
 		fails()
@@ -150,7 +156,8 @@ func claimingSetOf(d *rand.Rand, namespace, name string) *appsv1.StatefulSet {
 		return []appsv1.PersistentVolumeClaimRetentionPolicyType{appsv1.RetainPersistentVolumeClaimRetentionPolicyType,
 			appsv1.DeletePersistentVolumeClaimRetentionPolicyType}[d.IntN(2)]
 	}
-	x.Spec.PersistentVolumeClaimRetentionPolicy = &appsv1.StatefulSetPersistentVolumeClaimRetentionPolicy{WhenDeleted: keep(), WhenScaled: keep()}
+	x.Spec.PersistentVolumeClaimRetentionPolicy = &appsv1.StatefulSetPersistentVolumeClaimRetentionPolicy{WhenDeleted: keep(),
+		WhenScaled: keep()}
 	x.Spec.VolumeClaimTemplates = []corev1.PersistentVolumeClaim{{ObjectMeta: metav1.ObjectMeta{Name: "data"},
 		Spec: corev1.PersistentVolumeClaimSpec{AccessModes: []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOnce},
 			StorageClassName: new([]string{"immediate", "waitforfirstconsumer"}[d.IntN(2)]),
@@ -179,8 +186,10 @@ func cronJobOf(d *rand.Rand, namespace, name string) *batchv1.CronJob {
 }
 
 func quotaOf(namespace string) *corev1.ResourceQuota {
-	q := &corev1.ResourceQuota{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "quota"}, Spec: corev1.ResourceQuotaSpec{Hard: corev1.ResourceList{}}}
-	for _, r := range []corev1.ResourceName{corev1.ResourcePods, corev1.ResourceRequestsCPU, corev1.ResourceServices, "count/replicasets.apps"} {
+	q := &corev1.ResourceQuota{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "quota"},
+		Spec: corev1.ResourceQuotaSpec{Hard: corev1.ResourceList{}}}
+	for _, r := range []corev1.ResourceName{corev1.ResourcePods, corev1.ResourceRequestsCPU, corev1.ResourceServices,
+		"count/replicasets.apps"} {
 		q.Spec.Hard[r] = apiresource.MustParse("500")
 	}
 	return q

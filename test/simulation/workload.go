@@ -62,7 +62,8 @@ func newWorkload(seed uint64, n int) *workload {
 	}
 	makers := []func(*rand.Rand){p.deploy, p.deploy, p.statefulSet, p.statefulSet, p.daemonSet, p.job, p.job, p.job, p.cronJob, p.space,
 		p.claims, p.replication, p.devices, p.crowd, p.tight, p.define, p.tree}
-	changers := []func(*rand.Rand){p.scale, p.scale, p.rollout, p.rollout, p.rollout, p.kill, p.kill, p.evict, p.cordon, p.taint, p.addNode, p.dropNode,
+	changers := []func(*rand.Rand){p.scale, p.scale, p.rollout, p.rollout, p.rollout, p.kill, p.kill, p.evict, p.cordon, p.taint,
+		p.addNode, p.dropNode,
 		p.remove, p.service, p.budget, p.drain, p.autoscale, p.resize, p.hooks, p.policies, p.tree}
 	if d.IntN(3) == 0 {
 		p.add(d, "quota", func(u *user) error { return u.make1(kinds.ResourceQuotas, quotaOf(ns)) })
@@ -333,7 +334,8 @@ func (p *workload) space(d *rand.Rand) {
 		return u.make1(kinds.Namespaces, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}})
 	})
 	p.add(d, "fill "+name, func(u *user) error {
-		return u.makeAll([]made{{kinds.Deployments, dep}, {kinds.StatefulSets, set}, {kinds.Jobs, job}, {kinds.Services, serviceOf(name, "v", "w")},
+		return u.makeAll([]made{{kinds.Deployments, dep}, {kinds.StatefulSets, set}, {kinds.Jobs, job},
+			{kinds.Services, serviceOf(name, "v", "w")},
 			{kinds.ReplicationControllers, rc}, {kinds.ConfigMaps, held}})
 	})
 	p.add(d, "delete namespace "+name, func(u *user) error {

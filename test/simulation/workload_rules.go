@@ -38,7 +38,8 @@ func (p *workload) hooks(d *rand.Rand) {
 	p.add(d, "webhooks, "+policy, func(u *user) error {
 		return u.makeAll([]made{{kinds.MutatingWebhookConfigurations, mutating}, {kinds.ValidatingWebhookConfigurations, validating}})
 	})
-	bad := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: p.fresh("bad"), Labels: map[string]string{forbiddenKey: "yes"}}}
+	bad := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: p.fresh("bad"),
+		Labels: map[string]string{forbiddenKey: "yes"}}}
 	p.add(d, "try "+bad.Name, func(u *user) error { return u.refused(kinds.ConfigMaps, bad) })
 }
 
@@ -68,14 +69,18 @@ func (p *workload) policies(d *rand.Rand) {
 	}
 	p.model.policed = true
 	most := decode(&corev1.ConfigMap{}, `{metadata: {name: limits, namespace: default}, data: {%s: "%d"}}`, mostKey, mostReplicas)
-	policy := decode(&admissionregistrationv1.ValidatingAdmissionPolicy{}, `{metadata: {name: size}, spec: {paramKind: {apiVersion: v1, kind: ConfigMap}, failurePolicy: Fail,
+	policy := decode(&admissionregistrationv1.ValidatingAdmissionPolicy{},
+		`{metadata: {name: size}, spec: {paramKind: {apiVersion: v1, kind: ConfigMap}, failurePolicy: Fail,
 		matchConstraints: {resourceRules: [{apiGroups: [apps], apiVersions: [v1], operations: [CREATE, UPDATE], resources: [deployments]}]},
-		validations: [{expression: "object.spec.replicas <= int(params.data.%s)", messageExpression: "'more than ' + params.data.%s"}]}}`, mostKey, mostKey)
-	binding := decode(&admissionregistrationv1.ValidatingAdmissionPolicyBinding{}, `{metadata: {name: size}, spec: {policyName: size, validationActions: [Deny],
+		validations: [{expression: "object.spec.replicas <= int(params.data.%s)", messageExpression: "'more than ' + params.data.%s"}]}}`,
+		mostKey, mostKey)
+	binding := decode(&admissionregistrationv1.ValidatingAdmissionPolicyBinding{},
+		`{metadata: {name: size}, spec: {policyName: size, validationActions: [Deny],
 		matchResources: {namespaceSelector: {matchLabels: {kubernetes.io/metadata.name: default}}},
 		paramRef: {name: limits, namespace: default, parameterNotFoundAction: Deny}}}`)
 	p.add(d, "policy", func(u *user) error {
-		return u.makeAll([]made{{kinds.ConfigMaps, most}, {kinds.ValidatingAdmissionPolicies, policy}, {kinds.ValidatingAdmissionPolicyBindings, binding}})
+		return u.makeAll([]made{{kinds.ConfigMaps, most}, {kinds.ValidatingAdmissionPolicies, policy},
+			{kinds.ValidatingAdmissionPolicyBindings, binding}})
 	})
 	greedy := deploymentOf(d, ns, p.fresh("greedy"))
 	*greedy.Spec.Replicas = mostReplicas + 1

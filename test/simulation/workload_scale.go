@@ -32,7 +32,8 @@ func (p *workload) resize(d *rand.Rand) {
 	n := int32(d.IntN(maxReplicas + 1))
 	if app, ok := anyOf(d, p.model.scaled); ok && d.IntN(2) == 0 {
 		p.add(d, fmt.Sprintf("load on %s: %d", app, n), func(u *user) error {
-			return edit(u, kinds.HorizontalPodAutoscalers, ns, app, func(h *autoscalingv2.HorizontalPodAutoscaler) { h.Annotations[loadKey] = fmt.Sprint(n) })
+			return edit(u, kinds.HorizontalPodAutoscalers, ns, app,
+				func(h *autoscalingv2.HorizontalPodAutoscaler) { h.Annotations[loadKey] = fmt.Sprint(n) })
 		})
 		return
 	}
@@ -94,7 +95,8 @@ func (p *workload) drain(d *rand.Rand) {
 
 // evict asks for a pod to go.
 func (u *user) evict(namespace, name string) error {
-	_, err := u.Call(u.ctx, kinds.Pods, namespace, name, "eviction", &policyv1.Eviction{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}})
+	_, err := u.Call(u.ctx, kinds.Pods, namespace, name, "eviction",
+		&policyv1.Eviction{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}})
 	if apierrors.IsNotFound(err) {
 		return nil
 	}
@@ -154,17 +156,20 @@ func (p *workload) devices(d *rand.Rand) {
 		return
 	}
 	p.model.devices = true
-	class := decode(&resourcev1.DeviceClass{}, `{metadata: {name: gpu}, spec: {extendedResourceName: proof.dev/gpu, selectors: [{cel: {expression: 'device.driver == "proof.dev"'}}]}}`)
+	class := decode(&resourcev1.DeviceClass{},
+		`{metadata: {name: gpu}, spec: {extendedResourceName: proof.dev/gpu, selectors: [{cel: {expression: 'device.driver == "proof.dev"'}}]}}`)
 	p.add(d, "devices", func(u *user) error { return u.make1(kinds.DeviceClasses, class) })
 	for i := range 2 {
 		name := p.fresh("gpu-")
 		p.add(nil, "add "+name, func(u *user) error {
-			slice := decode(&resourcev1.ResourceSlice{}, `{metadata: {name: %s}, spec: {driver: proof.dev, nodeName: %s, pool: {name: %s, resourceSliceCount: 1},
+			slice := decode(&resourcev1.ResourceSlice{},
+				`{metadata: {name: %s}, spec: {driver: proof.dev, nodeName: %s, pool: {name: %s, resourceSliceCount: 1},
 				devices: [{name: a}, {name: b}, {name: c}, {name: d}]}}`, name, name, name)
 			return u.makeAll([]made{{kinds.Nodes, nodeOf(name, fmt.Sprint("z", i))}, {kinds.ResourceSlices, slice}})
 		})
 	}
-	template := decode(&resourcev1.ResourceClaimTemplate{}, `{metadata: {name: gpu, namespace: default}, spec: {spec: {devices: {requests: [{name: r, exactly: {deviceClassName: gpu}}]}}}}`)
+	template := decode(&resourcev1.ResourceClaimTemplate{},
+		`{metadata: {name: gpu, namespace: default}, spec: {spec: {devices: {requests: [{name: r, exactly: {deviceClassName: gpu}}]}}}}`)
 	claim := []corev1.PodResourceClaim{{Name: "d", ResourceClaimTemplateName: new("gpu")}}
 	p.add(nil, "claims", func(u *user) error { return u.make1(kinds.ResourceClaimTemplates, template) })
 	name := p.fresh("web")
@@ -177,7 +182,8 @@ func (p *workload) devices(d *rand.Rand) {
 		job.Spec.Template.Spec.ResourceClaims = claim
 		p.add(d, "job "+job.Name+" with devices", func(u *user) error { return u.make1(kinds.Jobs, job) })
 	}
-	rc := decode(&corev1.ReplicationController{}, `{metadata: {name: plain, namespace: default}, spec: {replicas: 2, selector: {app: plain}, template: {metadata: {labels: {app: plain}},
+	rc := decode(&corev1.ReplicationController{},
+		`{metadata: {name: plain, namespace: default}, spec: {replicas: 2, selector: {app: plain}, template: {metadata: {labels: {app: plain}},
 		spec: {containers: [{name: c, image: "image:0", resources: {requests: {cpu: 100m}, limits: {proof.dev/gpu: 1}}}]}}}}`)
 	p.add(nil, "devices as a resource", func(u *user) error { return u.make1(kinds.ReplicationControllers, rc) })
 }

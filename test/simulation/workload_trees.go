@@ -25,11 +25,13 @@ const heldBy = "proof.dev/held"
 
 // leafOf is an object of a tree.
 func leafOf(namespace, name string, owners ...metav1.OwnerReference) *corev1.ConfigMap {
-	return &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name, Labels: map[string]string{treeKey: "yes"}, OwnerReferences: owners}}
+	return &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name, Labels: map[string]string{treeKey: "yes"},
+		OwnerReferences: owners}}
 }
 
 func ownedBy(k resource.Kind, obj resource.Object, blocks bool) metav1.OwnerReference {
-	return metav1.OwnerReference{APIVersion: k.Info().GVK.GroupVersion().String(), Kind: k.Info().GVK.Kind, Name: obj.GetName(), UID: obj.GetUID(), BlockOwnerDeletion: &blocks}
+	return metav1.OwnerReference{APIVersion: k.Info().GVK.GroupVersion().String(), Kind: k.Info().GVK.Kind, Name: obj.GetName(),
+		UID: obj.GetUID(), BlockOwnerDeletion: &blocks}
 }
 
 // tree makes objects that own each other, three deep, one of them with two owners and one held, and removes the root.

@@ -116,8 +116,10 @@ func (w *world) boot() {
 	<-ready
 	fields := apply.NewTracker()
 	caller := w.hooks.caller()
-	rules, asked := policy.New(policy.Config{Kinds: w.set, Authorize: anybody{}}), admissionhooks.New(admissionhooks.Config{Mutating: caller, Validating: caller})
-	srv, alloc := extensions.New(server.Config{Kinds: w.set, Store: slowStore{w.mem, w}, View: v, Sole: true, Now: w.now, Random: w.chance, Fields: fields,
+	rules, asked := policy.New(policy.Config{Kinds: w.set, Authorize: anybody{}}),
+		admissionhooks.New(admissionhooks.Config{Mutating: caller, Validating: caller})
+	srv, alloc := extensions.New(server.Config{Kinds: w.set, Store: slowStore{w.mem, w}, View: v, Sole: true, Now: w.now,
+		Random: w.chance, Fields: fields,
 		Admission: plugins(w.now, w.charge).Before(asked.Mutating(), rules.Validating(), asked.Validating())}, extensions.Config{})
 	w.custom = &crd.Registry{Kinds: w.set, View: v, Fields: fields, Docs: openapi.New(w.set)}
 	if err := definition.Adopt(w.custom, v.Snapshot()); err != nil {
@@ -161,7 +163,8 @@ func (w *world) now() time.Time {
 
 // admin is a client whose calls nothing can go wrong with.
 func (w *world) admin() *client.Local {
-	return &client.Local{Ops: w.srv, View: w.view, Set: w.set, User: &auth.User{Name: "admin", Groups: []string{auth.GroupMasters}}, Manager: "admin"}
+	return &client.Local{Ops: w.srv, View: w.view, Set: w.set, User: &auth.User{Name: "admin", Groups: []string{auth.GroupMasters}},
+		Manager: "admin"}
 }
 
 // client returns the client of the loop called who.
@@ -174,12 +177,14 @@ func (w *world) client(who string, kill context.CancelFunc) *faultyClient {
 
 // found writes what every cluster has.
 func (w *world) found() {
-	if _, err := w.admin().Create(w.ctx, kinds.PriorityClasses, &schedulingv1.PriorityClass{ObjectMeta: metav1.ObjectMeta{Name: urgent}, Value: 1000}); err != nil {
+	if _, err := w.admin().Create(w.ctx, kinds.PriorityClasses,
+		&schedulingv1.PriorityClass{ObjectMeta: metav1.ObjectMeta{Name: urgent}, Value: 1000}); err != nil {
 		w.fail("make priority class %s: %v", urgent, err)
 	}
 	for _, mode := range []storagev1.VolumeBindingMode{storagev1.VolumeBindingImmediate, storagev1.VolumeBindingWaitForFirstConsumer} {
-		class := &storagev1.StorageClass{ObjectMeta: metav1.ObjectMeta{Name: strings.ToLower(string(mode))}, Provisioner: disks, VolumeBindingMode: &mode,
-			ReclaimPolicy: new(corev1.PersistentVolumeReclaimDelete)}
+		class := &storagev1.StorageClass{ObjectMeta: metav1.ObjectMeta{Name: strings.ToLower(string(mode))}, Provisioner: disks,
+			VolumeBindingMode: &mode,
+			ReclaimPolicy:     new(corev1.PersistentVolumeReclaimDelete)}
 		if _, err := w.admin().Create(w.ctx, kinds.StorageClasses, class); err != nil {
 			w.fail("make storage class %s: %v", class.Name, err)
 		}

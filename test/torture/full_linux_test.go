@@ -56,7 +56,8 @@ func (d *disk) fill() (free func()) {
 func load(ctx context.Context, t *testing.T, c *kubernetes.Clientset, name string) {
 	maps := c.CoreV1().ConfigMaps(space)
 	for n := 0; ctx.Err() == nil; n++ {
-		cm := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: name}, Data: map[string]string{"v": fmt.Sprint(n, strings.Repeat("x", 200<<10))}}
+		cm := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: name},
+			Data: map[string]string{"v": fmt.Sprint(n, strings.Repeat("x", 200<<10))}}
 		_, err := maps.Update(ctx, cm, metav1.UpdateOptions{})
 		if apierrors.IsNotFound(err) {
 			_, err = maps.Create(ctx, cm, metav1.CreateOptions{})

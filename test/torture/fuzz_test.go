@@ -66,7 +66,8 @@ func (x *target) ask(method, path, typ string, body []byte) string {
 	if err != nil {
 		return err.Error()
 	}
-	if res.StatusCode == http.StatusInternalServerError && !slices.ContainsFunc(theirs, func(s string) bool { return bytes.Contains(text, []byte(s)) }) {
+	if res.StatusCode == http.StatusInternalServerError && !slices.ContainsFunc(theirs,
+		func(s string) bool { return bytes.Contains(text, []byte(s)) }) {
 		return string(text)
 	}
 	return ""
@@ -151,16 +152,20 @@ func FuzzList(f *testing.F) {
 
 // Rules of any kind are compiled, or refused.
 func FuzzRule(f *testing.F) {
-	for _, r := range []string{"self.x > 1", "self.x.y(z", "has(self.x) && self.x in [1,2]", "self.all(k, self[k] == oldSelf[k])", "", "\x00", "'a'.matches('(((((')",
-		"[1].map(x, [1].map(y, x*y))", "self.x.format('%s')", "optional.of(1).orValue(2)", "ip('1.2.3.4').isLoopback()", "quantity('1Ki').isGreaterThan(quantity('1'))"} {
+	for _, r := range []string{"self.x > 1", "self.x.y(z", "has(self.x) && self.x in [1,2]", "self.all(k, self[k] == oldSelf[k])", "",
+		"\x00", "'a'.matches('(((((')",
+		"[1].map(x, [1].map(y, x*y))", "self.x.format('%s')", "optional.of(1).orValue(2)", "ip('1.2.3.4').isLoopback()",
+		"quantity('1Ki').isGreaterThan(quantity('1'))"} {
 		f.Add(r, "self.x == 1")
 	}
 	f.Fuzz(func(t *testing.T, rule, message string) {
-		crd := map[string]any{"apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition", "metadata": map[string]any{"name": "things.example.com"},
+		crd := map[string]any{"apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
+			"metadata": map[string]any{"name": "things.example.com"},
 			"spec": map[string]any{"group": "example.com", "names": map[string]any{"plural": "things", "kind": "Thing"}, "scope": "Namespaced",
-				"versions": []any{map[string]any{"name": "v1", "served": true, "storage": true, "schema": map[string]any{"openAPIV3Schema": map[string]any{
-					"type": "object", "x-kubernetes-validations": []any{map[string]any{"rule": rule, "messageExpression": message}},
-					"properties": map[string]any{"x": map[string]any{"type": "integer"}}}}}}}}
+				"versions": []any{map[string]any{"name": "v1", "served": true, "storage": true,
+					"schema": map[string]any{"openAPIV3Schema": map[string]any{
+						"type": "object", "x-kubernetes-validations": []any{map[string]any{"rule": rule, "messageExpression": message}},
+						"properties": map[string]any{"x": map[string]any{"type": "integer"}}}}}}}}
 		body, err := json.Marshal(crd)
 		if err != nil {
 			t.Skip()

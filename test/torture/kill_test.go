@@ -43,7 +43,8 @@ func (w *writer) run(ctx context.Context, c *kubernetes.Clientset, r *rand.Rand)
 	maps := c.CoreV1().ConfigMaps(space)
 	for ctx.Err() == nil {
 		w.n++
-		cm := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: w.name, ResourceVersion: w.rev}, Data: map[string]string{"n": strconv.Itoa(w.n)}}
+		cm := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: w.name, ResourceVersion: w.rev},
+			Data: map[string]string{"n": strconv.Itoa(w.n)}}
 		var err error
 		switch {
 		case w.acked == 0:
@@ -229,7 +230,8 @@ func (x *life) watch(ctx context.Context, c *kubernetes.Clientset, enough func(r
 // compare holds the record against what the writers know.
 func (l *record) compare(t *testing.T, c *kubernetes.Clientset, all []*writer) {
 	t.Helper()
-	last, err := c.CoreV1().ConfigMaps(space).Create(t.Context(), &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "last"}}, metav1.CreateOptions{})
+	last, err := c.CoreV1().ConfigMaps(space).Create(t.Context(), &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "last"}},
+		metav1.CreateOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -32,27 +32,42 @@ var (
 
 // Pieces that requests are made of: what is right, what is nearly so, and what is not.
 var (
-	paths = []string{"/api/v1/namespaces/default/configmaps", "/api/v1/namespaces/default/configmaps/victim", "/api/v1/namespaces/default/pods",
-		"/apis/apps/v1/namespaces/default/deployments", "/apis/apps/v1/namespaces/default/deployments/victim/scale", "/api/v1/namespaces/default/services",
-		"/apis/apiextensions.k8s.io/v1/customresourcedefinitions", "/apis/rbac.authorization.k8s.io/v1/clusterroles", "/api/v1/nodes", "/api/v1/namespaces",
-		"/apis/example.com/v1/namespaces/default/things", "/apis/admissionregistration.k8s.io/v1/validatingadmissionpolicies", "/api/v1/namespaces/default/secrets",
-		"/api/v1/namespaces/default/pods/victim/binding", "/api/v1/namespaces/default/pods/victim/eviction", "/api/v1/namespaces/default/serviceaccounts/default/token",
-		"/apis/authorization.k8s.io/v1/selfsubjectaccessreviews", "/apis/batch/v1/namespaces/default/cronjobs", "/apis/autoscaling/v2/namespaces/default/horizontalpodautoscalers",
-		"/api/v1/namespaces/default/pods/victim/log", "/api/v1/namespaces/default/pods/victim/exec", "/openapi/v3", "/openapi/v2", "/apis", "/version", "/kloop/join", "/kloop/members/x"}
+	paths = []string{"/api/v1/namespaces/default/configmaps", "/api/v1/namespaces/default/configmaps/victim",
+		"/api/v1/namespaces/default/pods",
+		"/apis/apps/v1/namespaces/default/deployments", "/apis/apps/v1/namespaces/default/deployments/victim/scale",
+		"/api/v1/namespaces/default/services",
+		"/apis/apiextensions.k8s.io/v1/customresourcedefinitions", "/apis/rbac.authorization.k8s.io/v1/clusterroles", "/api/v1/nodes",
+		"/api/v1/namespaces",
+		"/apis/example.com/v1/namespaces/default/things", "/apis/admissionregistration.k8s.io/v1/validatingadmissionpolicies",
+		"/api/v1/namespaces/default/secrets",
+		"/api/v1/namespaces/default/pods/victim/binding", "/api/v1/namespaces/default/pods/victim/eviction",
+		"/api/v1/namespaces/default/serviceaccounts/default/token",
+		"/apis/authorization.k8s.io/v1/selfsubjectaccessreviews", "/apis/batch/v1/namespaces/default/cronjobs",
+		"/apis/autoscaling/v2/namespaces/default/horizontalpodautoscalers",
+		"/api/v1/namespaces/default/pods/victim/log", "/api/v1/namespaces/default/pods/victim/exec", "/openapi/v3", "/openapi/v2",
+		"/apis", "/version", "/kloop/join", "/kloop/members/x"}
 	methods = []string{"GET", "GET", "GET", "POST", "POST", "PUT", "PATCH", "PATCH", "DELETE", "HEAD", "OPTIONS", "BREW"}
-	types   = []string{"application/json", "application/yaml", "application/vnd.kubernetes.protobuf", "application/cbor", "application/json-patch+json",
-		"application/merge-patch+json", "application/strategic-merge-patch+json", "application/apply-patch+yaml", "text/plain", "", "application/json; charset=\xff", "a/b;q"}
-	accepts = []string{"application/json", "application/vnd.kubernetes.protobuf", "application/json;as=Table;g=meta.k8s.io;v=v1", "application/json;as=Nothing;g=x;v=y",
+	types   = []string{"application/json", "application/yaml", "application/vnd.kubernetes.protobuf", "application/cbor",
+		"application/json-patch+json",
+		"application/merge-patch+json", "application/strategic-merge-patch+json", "application/apply-patch+yaml", "text/plain", "",
+		"application/json; charset=\xff", "a/b;q"}
+	accepts = []string{"application/json", "application/vnd.kubernetes.protobuf", "application/json;as=Table;g=meta.k8s.io;v=v1",
+		"application/json;as=Nothing;g=x;v=y",
 		"*/*", "", ";;;", "application/yaml", "text/html", "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1"}
-	bodies = []string{`{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"victim"},"data":{"k":"v"}}`, `{"kind":"Deployment","apiVersion":"apps/v1","metadata":{"name":"victim"},"spec":{"replicas":1,"selector":{"matchLabels":{"a":"b"}},"template":{"metadata":{"labels":{"a":"b"}},"spec":{"containers":[{"name":"c","image":"i"}]}}}}`,
+	bodies = []string{`{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"victim"},"data":{"k":"v"}}`,
+		`{"kind":"Deployment","apiVersion":"apps/v1","metadata":{"name":"victim"},"spec":{"replicas":1,"selector":{"matchLabels":{"a":"b"}},"template":{"metadata":{"labels":{"a":"b"}},"spec":{"containers":[{"name":"c","image":"i"}]}}}}`,
 		`{"kind":"Pod","apiVersion":"v1","metadata":{"name":"victim"},"spec":{"containers":[{"name":"c","image":"i","resources":{"limits":{"cpu":"1e99"}}}]}}`, `[{"op":"replace","path":"/data/k","value":1},{"op":"remove","path":"/metadata/x/-"}]`,
 		`{"metadata":{"labels":{"$patch":"replace","x":null}},"spec":{"$setElementOrder/containers":[{"name":"c"}],"containers":[{"$patch":"delete","name":"c"}]}}`, "", "null", "[]", "0", `"x"`, "{", "\x00\x01", "k8s\x00\x0a\x04\x0a\x02v1", "k8s\x00", "---\na: &a [*a]\n", "a: b: c", strings.Repeat("[", 20000), `{"metadata":` + strings.Repeat(`{"a":`, 5000) + "1" + strings.Repeat("}", 5001),
 		`{"apiVersion":"apiextensions.k8s.io/v1","kind":"CustomResourceDefinition","metadata":{"name":"things.example.com"},"spec":{"group":"example.com","names":{"plural":"things","kind":"Thing"},"scope":"Namespaced","versions":[{"name":"v1","served":true,"storage":true,"schema":{"openAPIV3Schema":{"type":"object","x-kubernetes-validations":[{"rule":"self.x.y(z"}],"properties":{"x":{"type":"integer"}}}}}]}}`,
 		`{"apiVersion":"admissionregistration.k8s.io/v1","kind":"ValidatingAdmissionPolicy","metadata":{"name":"p"},"spec":{"matchConstraints":{"resourceRules":[{"apiGroups":["*"],"apiVersions":["*"],"operations":["*"],"resources":["nothing"]}]},"validations":[{"expression":"object.all(x, x"}]}}`}
-	queries = []string{"labelSelector", "fieldSelector", "limit", "continue", "resourceVersion", "resourceVersionMatch", "watch", "timeoutSeconds", "dryRun", "fieldManager",
-		"force", "fieldValidation", "propagationPolicy", "gracePeriodSeconds", "sendInitialEvents", "allowWatchBookmarks", "pretty", "timeout", "follow", "tailLines", "command"}
-	values = []string{"", "a", "a=b", "a in (", "!", ",,,", "=", "metadata.name=victim", "status.phase!=x,", "-1", "1", "99999999999999999999", "0", "true", "maybe", "All", "\x00", "%", "Strict",
-		"NotOlderThan", "Exact", "Foreground", "eyJ2IjoibWV0YS5rOHMuaW8vdjEiLCJydiI6LTEsInN0YXJ0IjoiLi4vLi4vIn0", "a notin (b,c),!d,e>5", "1ns", strings.Repeat("x", 5000)}
+	queries = []string{"labelSelector", "fieldSelector", "limit", "continue", "resourceVersion", "resourceVersionMatch", "watch",
+		"timeoutSeconds", "dryRun", "fieldManager",
+		"force", "fieldValidation", "propagationPolicy", "gracePeriodSeconds", "sendInitialEvents", "allowWatchBookmarks", "pretty",
+		"timeout", "follow", "tailLines", "command"}
+	values = []string{"", "a", "a=b", "a in (", "!", ",,,", "=", "metadata.name=victim", "status.phase!=x,", "-1", "1",
+		"99999999999999999999", "0", "true", "maybe", "All", "\x00", "%", "Strict",
+		"NotOlderThan", "Exact", "Foreground", "eyJ2IjoibWV0YS5rOHMuaW8vdjEiLCJydiI6LTEsInN0YXJ0IjoiLi4vLi4vIn0", "a notin (b,c),!d,e>5",
+		"1ns", strings.Repeat("x", 5000)}
 )
 
 // theirs are the mistakes of callers that upstream answers with 500 too, and that clients may know by it.
@@ -75,7 +90,8 @@ func spoil(r *rand.Rand, s string) string {
 		case 1:
 			b = append(b[:i:i], b[min(len(b), i+1+r.IntN(10)):]...)
 		case 2:
-			b = append(b[:i:i], append([]byte(pick(r, []string{"null", "{}", "[]", "-1", `"`, "\xff\xfe", "1e400", "true", "\\u0000"})), b[i:]...)...)
+			b = append(b[:i:i], append([]byte(pick(r, []string{"null", "{}", "[]", "-1", `"`, "\xff\xfe", "1e400", "true", "\\u0000"})),
+				b[i:]...)...)
 		default:
 			b = append(b, b[i:]...)
 		}
@@ -108,7 +124,8 @@ func request(ctx context.Context, r *rand.Rand, host string) *http.Request {
 	if err != nil {
 		return nil
 	}
-	for name, value := range map[string]string{"Content-Type": pick(r, types), "Accept": pick(r, accepts), "Impersonate-User": pick(r, []string{"", "", "", "x"}),
+	for name, value := range map[string]string{"Content-Type": pick(r, types), "Accept": pick(r, accepts),
+		"Impersonate-User":  pick(r, []string{"", "", "", "x"}),
 		"Impersonate-Group": pick(r, []string{"", "", "", "y"}), "Content-Encoding": pick(r, []string{"", "", "gzip"})} {
 		if value != "" {
 			req.Header.Set(name, value)
@@ -213,7 +230,8 @@ func send(ctx context.Context, r *rand.Rand, door *http.Client, host string) (in
 	if err != nil && ctx.Err() != nil {
 		return 0, fmt.Errorf("%s: no end", what)
 	}
-	if res.StatusCode == http.StatusInternalServerError && !slices.ContainsFunc(theirs, func(text string) bool { return bytes.Contains(body, []byte(text)) }) {
+	if res.StatusCode == http.StatusInternalServerError && !slices.ContainsFunc(theirs,
+		func(text string) bool { return bytes.Contains(body, []byte(text)) }) {
 		return res.StatusCode, fmt.Errorf("%s: %.500s", what, body)
 	}
 	st := &metav1.Status{}

@@ -75,7 +75,8 @@ func TestAnyCluster(t *testing.T) {
 		t.Fatal(err)
 	}
 	cfg.QPS = -1
-	w := &world{t, dynamic.NewForConfigOrDie(cfg), restmapper.NewDeferredDiscoveryRESTMapper(cached{discovery.NewDiscoveryClientForConfigOrDie(cfg)}), t.Context(), cfg, ""}
+	w := &world{t, dynamic.NewForConfigOrDie(cfg),
+		restmapper.NewDeferredDiscoveryRESTMapper(cached{discovery.NewDiscoveryClientForConfigOrDie(cfg)}), t.Context(), cfg, ""}
 	w.make(situation{Name: "shop", Given: shop})
 	config := func(user string, groups ...string) string {
 		data, err := c.Kubeconfig(user, groups...)
@@ -100,11 +101,14 @@ func TestAnyCluster(t *testing.T) {
 		code int
 		want []string
 	}{
-		{admin, nil, 3, []string{"uses the claim data, which does not exist", "route/web is not accepted by its parent gw: no listener has its host"}},
-		{viewer, []string{"-n", "shop"}, 3, []string{"uses the claim data, which does not exist", "not seen: apiservices", "you may not list them"}},
+		{admin, nil, 3, []string{"uses the claim data, which does not exist",
+			"route/web is not accepted by its parent gw: no listener has its host"}},
+		{viewer, []string{"-n", "shop"}, 3, []string{"uses the claim data, which does not exist", "not seen: apiservices",
+			"you may not list them"}},
 		{admin, []string{"--as", "viewer", "-n", "shop", "pod/lost"}, 3, []string{"uses the claim data, which does not exist"}},
 		{admin, []string{"-n", "shop", "lost"}, 3, []string{"pod/lost", "uses the claim data"}},
-		{admin, []string{"-n", "shop", "rest"}, 0, []string{"deployment/rest is what it should be: it is scaled to 0", "kubectl scale deployment rest -n shop --replicas=1"}},
+		{admin, []string{"-n", "shop", "rest"}, 0, []string{"deployment/rest is what it should be: it is scaled to 0",
+			"kubectl scale deployment rest -n shop --replicas=1"}},
 		{admin, []string{"-n", "shop", "pod", "gone"}, 1, []string{`there is no pod "gone" in namespace shop`}},
 		{viewer, []string{"-n", "kube-system", "pod/any"}, 1, []string{`cannot get resource "pods"`}},
 		{nobody, []string{"-n", "shop"}, 1, []string{`User "nobody" cannot list resource "pods"`}},
@@ -142,7 +146,8 @@ func TestAnyCluster(t *testing.T) {
 			}
 			out = string(data)
 		}
-		if err := json.Unmarshal([]byte(out), &got); err != nil || code != 3 || got.Kind != "GapList" || len(got.Items) < 2 || got.Items[0].Kind != "Gap" {
+		if err := json.Unmarshal([]byte(out), &got); err != nil || code != 3 || got.Kind != "GapList" || len(got.Items) < 2 ||
+			got.Items[0].Kind != "Gap" {
 			t.Errorf("%s: code %d, %v: %s%s", form, code, err, out, errs)
 		}
 	}

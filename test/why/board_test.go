@@ -75,7 +75,8 @@ func TestWatch(t *testing.T) {
 	expect("the end of the gap", func(e watch.Event, name, _ string) bool {
 		return e.Type == watch.Deleted && name == "deployments.apps:web"
 	})
-	if err := gaps.Namespace(s.Name).Delete(t.Context(), "deployments.apps:web", metav1.DeleteOptions{}); !apierrors.IsMethodNotSupported(err) {
+	if err := gaps.Namespace(s.Name).Delete(t.Context(), "deployments.apps:web",
+		metav1.DeleteOptions{}); !apierrors.IsMethodNotSupported(err) {
 		t.Errorf("delete of a gap: %v", err)
 	}
 }
@@ -83,7 +84,8 @@ func TestWatch(t *testing.T) {
 // Two managers that set a field back and forth are told, and so is one that fights itself.
 func TestFights(t *testing.T) {
 	w := start(t, "")
-	s := situation{Name: "ring", Given: deployment + "---\napiVersion: v1\nkind: ConfigMap\nmetadata: {name: dizzy}\ndata: {turn: left}\n---\napiVersion: v1\nkind: ConfigMap\nmetadata: {name: updated}\ndata: {turn: up}\n---" +
+	s := situation{Name: "ring", Given: deployment +
+		"---\napiVersion: v1\nkind: ConfigMap\nmetadata: {name: dizzy}\ndata: {turn: left}\n---\napiVersion: v1\nkind: ConfigMap\nmetadata: {name: updated}\ndata: {turn: up}\n---" +
 		strings.ReplaceAll(deployment, "name: web", "name: applied")}
 	w.make(s)
 	forced := true
@@ -91,7 +93,8 @@ func TestFights(t *testing.T) {
 		t.Helper()
 		r, _ := w.in(s, "deployments.apps:applied")
 		patch := fmt.Sprintf(`{"apiVersion":"apps/v1","kind":"Deployment","metadata":{"name":"applied"},"spec":{"replicas":%d}}`, n)
-		if _, err := r.Patch(t.Context(), "applied", types.ApplyPatchType, []byte(patch), metav1.PatchOptions{FieldManager: manager, Force: &forced}); err != nil {
+		if _, err := r.Patch(t.Context(), "applied", types.ApplyPatchType, []byte(patch),
+			metav1.PatchOptions{FieldManager: manager, Force: &forced}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -141,7 +144,8 @@ func TestFights(t *testing.T) {
 			slices.Sort(f.Values)
 			got = append(got, fmt.Sprint(f.Object.Short(), " ", f.Field, " ", f.Managers, " ", f.Values))
 		}
-		want := []string{"configmap/dizzy data.turn [dancer] [left right]", "configmap/updated data.turn [one-operator other-operator] [left right]",
+		want := []string{"configmap/dizzy data.turn [dancer] [left right]",
+			"configmap/updated data.turn [one-operator other-operator] [left right]",
 			"deployment/applied spec.replicas [git person] [2 4]", "deployment/web spec.replicas [blue red] [2 4]"}
 		if !slices.Equal(got, want) {
 			return fmt.Errorf("%q", got)

@@ -21,7 +21,8 @@ func (w *world) ask(s situation) (string, error) {
 		w.fatal("%v", err)
 	}
 	var out, errs bytes.Buffer
-	if code := cli.Run(w.t.Context(), strings.NewReader(""), &out, &errs, []string{"kloop", "why", "--kubeconfig", w.config, "-n", s.Name, gr.String(), name}); code != 3 && s.State != converge.Latent {
+	if code := cli.Run(w.t.Context(), strings.NewReader(""), &out, &errs, []string{"kloop", "why", "--kubeconfig", w.config, "-n",
+		s.Name, gr.String(), name}); code != 3 && s.State != converge.Latent {
 		return "", fmt.Errorf("kloop why ends with %d: %s", code, &errs)
 	}
 	text := out.String()

@@ -85,9 +85,11 @@ func cascade(t *testing.T, watched bool, run int) float64 {
 		defer pprof.StopCPUProfile()
 	}
 	before := used()
-	obj := &unstructured.Unstructured{Object: map[string]any{"apiVersion": "apps/v1", "kind": "Deployment", "metadata": map[string]any{"name": "big"}, "spec": map[string]any{
-		"replicas": int64(5000), "selector": map[string]any{"matchLabels": map[string]any{"app": "big"}}, "template": map[string]any{"metadata": map[string]any{"labels": map[string]any{"app": "big"}},
-			"spec": map[string]any{"containers": []any{map[string]any{"name": "app", "image": "x"}}}}}}}
+	obj := &unstructured.Unstructured{Object: map[string]any{"apiVersion": "apps/v1", "kind": "Deployment",
+		"metadata": map[string]any{"name": "big"}, "spec": map[string]any{
+			"replicas": int64(5000), "selector": map[string]any{"matchLabels": map[string]any{"app": "big"}},
+			"template": map[string]any{"metadata": map[string]any{"labels": map[string]any{"app": "big"}},
+				"spec": map[string]any{"containers": []any{map[string]any{"name": "app", "image": "x"}}}}}}}
 	if _, err := deployments.Create(ctx, obj, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}

@@ -43,7 +43,8 @@ func (w *world) silent(s situation, obj *unstructured.Unstructured) {
 	name := convergence.NameOf(m.Resource.GroupResource(), obj.GetName())
 	s.Ask = name
 	w.until("no gap of "+name, func() error {
-		g, err := w.dyn.Resource(convergence.GroupVersion.WithResource("gaps")).Namespace(w.spaceOf(s)).Get(w.t.Context(), name, metav1.GetOptions{})
+		g, err := w.dyn.Resource(convergence.GroupVersion.WithResource("gaps")).Namespace(w.spaceOf(s)).Get(w.t.Context(), name,
+			metav1.GetOptions{})
 		switch {
 		case apierrors.IsNotFound(err):
 			return nil

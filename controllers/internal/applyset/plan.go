@@ -40,7 +40,8 @@ const brake = 10
 
 // plan is pure. lost says whether the source is sure not to describe anything of this origin any more; seen are objects that need no
 // look; surely says that a person has confirmed that many may go.
-func plan(set string, want []named, have map[ID]member, lost func(origin string) bool, seen map[ID]settled, surely bool) (d todo, stopped int) {
+func plan(set string, want []named, have map[ID]member, lost func(origin string) bool, seen map[ID]settled, surely bool) (d todo,
+	stopped int) {
 	wanted := map[ID]string{}
 	coldsort.StableFunc(want, func(a, b named) int { return byRank(a.id, b.id) })
 	for _, w := range want {

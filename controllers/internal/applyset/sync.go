@@ -228,7 +228,8 @@ func (s *Syncer) inhabited(want []named, have map[ID]member) (list []schema.Grou
 }
 
 // keepParent writes the parent if it is not as it should be, and returns it.
-func (s *Syncer) keepParent(ctx context.Context, c *loop.Ctx, have *corev1.ConfigMap, in []schema.GroupKind, done bool) (*corev1.ConfigMap, error) {
+func (s *Syncer) keepParent(ctx context.Context, c *loop.Ctx, have *corev1.ConfigMap, in []schema.GroupKind,
+	done bool) (*corev1.ConfigMap, error) {
 	p := s.Set.parent(have, in)
 	if done {
 		delete(p.Annotations, ConfirmNote)

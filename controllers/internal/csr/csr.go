@@ -29,7 +29,8 @@ func Parse(r *certificatesv1.CertificateSigningRequest) (*x509.CertificateReques
 }
 
 // Condition says whether the request has the condition.
-func Condition(r *certificatesv1.CertificateSigningRequest, t certificatesv1.RequestConditionType) *certificatesv1.CertificateSigningRequestCondition {
+func Condition(r *certificatesv1.CertificateSigningRequest,
+	t certificatesv1.RequestConditionType) *certificatesv1.CertificateSigningRequestCondition {
 	for i := range r.Status.Conditions {
 		if c := &r.Status.Conditions[i]; c.Type == t && c.Status != corev1.ConditionFalse {
 			return c
@@ -40,15 +41,17 @@ func Condition(r *certificatesv1.CertificateSigningRequest, t certificatesv1.Req
 
 // Decided says that somebody has approved or denied the request, or that it is beyond that.
 func Decided(r *certificatesv1.CertificateSigningRequest) bool {
-	return len(r.Status.Certificate) > 0 || Condition(r, certificatesv1.CertificateApproved) != nil || Condition(r, certificatesv1.CertificateDenied) != nil
+	return len(r.Status.Certificate) > 0 || Condition(r, certificatesv1.CertificateApproved) != nil ||
+		Condition(r, certificatesv1.CertificateDenied) != nil
 }
 
 // Approve approves the request; message says why.
 func Approve(ctx context.Context, c *loop.Ctx, r *certificatesv1.CertificateSigningRequest, message string) error {
 	next := resource.Clone(r)
 	now := metav1.NewTime(c.Now())
-	next.Status.Conditions = append(next.Status.Conditions, certificatesv1.CertificateSigningRequestCondition{Type: certificatesv1.CertificateApproved,
-		Status: corev1.ConditionTrue, Reason: "AutoApproved", Message: message, LastUpdateTime: now, LastTransitionTime: now})
+	next.Status.Conditions = append(next.Status.Conditions,
+		certificatesv1.CertificateSigningRequestCondition{Type: certificatesv1.CertificateApproved,
+			Status: corev1.ConditionTrue, Reason: "AutoApproved", Message: message, LastUpdateTime: now, LastTransitionTime: now})
 	_, err := c.Client().Update(ctx, kinds.CertificateSigningRequests, next, "approval")
 	return err
 }

@@ -29,7 +29,8 @@ func pod(name string, edits ...edit) *corev1.Pod {
 
 func ready(ago time.Duration) edit {
 	return func(p *corev1.Pod) {
-		p.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionTrue, LastTransitionTime: metav1.NewTime(now.Add(-ago))}}
+		p.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionTrue,
+			LastTransitionTime: metav1.NewTime(now.Add(-ago))}}
 	}
 }
 func phase(ph corev1.PodPhase) edit { return func(p *corev1.Pod) { p.Status.Phase = ph } }
@@ -65,13 +66,15 @@ func TestPlan(t *testing.T) {
 		{"enough", set(2, 0), []*corev1.Pod{pod("a"), pod("b")}, 0, "", 0},
 		{"ended and going ones do not count", set(2, 0), []*corev1.Pod{pod("a", phase(corev1.PodFailed)), pod("b", deleted), pod("c")}, 1, "", 0},
 		{"refused just now", set(2, 0), []*corev1.Pod{pod("a", refused(0)), pod("b", refused(0))}, 0, "", 2 * time.Second},
-		{"refused for the third time", set(1, 0), []*corev1.Pod{pod("a", refused(9*time.Second)), pod("b", refused(6*time.Second)), pod("c", refused(time.Second))},
+		{"refused for the third time", set(1, 0), []*corev1.Pod{pod("a", refused(9*time.Second)), pod("b", refused(6*time.Second)),
+			pod("c", refused(time.Second))},
 			0, "", 7 * time.Second},
 		{"refused a while ago", set(2, 0), []*corev1.Pod{pod("a", refused(3*time.Second)), pod("b", refused(3*time.Second))}, 2, "", 0},
 		{"refused long ago", set(2, 0), []*corev1.Pod{pod("a", refused(time.Hour)), pod("b", refused(time.Hour))}, 2, "", 0},
 		{"of many that were refused few are tried", set(300, 0), []*corev1.Pod{pod("a", refused(time.Minute))}, fewPods, "", 0},
 		{"one was taken since", set(3, 0), []*corev1.Pod{pod("a", refused(2*time.Second)), pod("b", taken(time.Second))}, 2, "", 0},
-		{"failed, not refused", set(1, 0), []*corev1.Pod{pod("a", refused(0), func(p *corev1.Pod) { p.Status.ContainerStatuses = make([]corev1.ContainerStatus, 1) })}, 1, "", 0},
+		{"failed, not refused", set(1, 0),
+			[]*corev1.Pod{pod("a", refused(0), func(p *corev1.Pod) { p.Status.ContainerStatuses = make([]corev1.ContainerStatus, 1) })}, 1, "", 0},
 		{"deleted set", gone, nil, 0, "", 0},
 		{"unassigned goes first", set(1, 0), []*corev1.Pod{pod("a"), pod("b", node(""))}, 0, "b", 0},
 		{"pending before running", set(1, 0), []*corev1.Pod{pod("a"), pod("b", phase(corev1.PodPending))}, 0, "b", 0},
@@ -100,9 +103,11 @@ func TestPlan(t *testing.T) {
 }
 
 func TestCount(t *testing.T) {
-	owned := []*corev1.Pod{pod("a", ready(time.Hour)), pod("b", ready(time.Second)), pod("c"), pod("d", deleted), pod("e", phase(corev1.PodFailed))}
+	owned := []*corev1.Pod{pod("a", ready(time.Hour)), pod("b", ready(time.Second)), pod("c"), pod("d", deleted),
+		pod("e", phase(corev1.PodFailed))}
 	owned[2].Labels = nil
-	if got, want := Count(set(3, 30), owned, now), (Counts{Replicas: 3, FullyLabeled: 2, Ready: 2, Available: 1, Terminating: 1}); got != want {
+	if got, want := Count(set(3, 30), owned, now),
+		(Counts{Replicas: 3, FullyLabeled: 2, Ready: 2, Available: 1, Terminating: 1}); got != want {
 		t.Errorf("%+v, want %+v", got, want)
 	}
 }

@@ -121,7 +121,8 @@ func create(ctx context.Context, c *loop.Ctx, o Owner, data []byte, number int64
 }
 
 // Trim removes the oldest revisions beyond the limit, but those that are in use; a limit below zero is none.
-func Trim(ctx context.Context, c *loop.Ctx, list []*appsv1.ControllerRevision, limit int32, used func(*appsv1.ControllerRevision) bool) error {
+func Trim(ctx context.Context, c *loop.Ctx, list []*appsv1.ControllerRevision, limit int32,
+	used func(*appsv1.ControllerRevision) bool) error {
 	if limit < 0 {
 		return nil
 	}

@@ -208,7 +208,8 @@ func (m *Manager) inForce(c *v1alpha1.PostgresCluster, s Situation, settled bool
 // report writes what changed into the annotation.
 func (m *Manager) report(ctx context.Context, s Situation, act Act, reason string, quorum *v1alpha1.Quorum) error {
 	l := s.Local
-	r := v1alpha1.Report{Version: m.Server.Version(), SystemID: l.SystemID, Generation: m.read, Restart: l.Restart, Paused: l.Paused, ArchiveBad: l.Archive}
+	r := v1alpha1.Report{Version: m.Server.Version(), SystemID: l.SystemID, Generation: m.read, Restart: l.Restart, Paused: l.Paused,
+		ArchiveBad: l.Archive}
 	switch {
 	case l.Running && l.InRecover:
 		r.Role = v1alpha1.Replica

@@ -88,7 +88,8 @@ func (a *Aggregator) emptyOf(ctx context.Context, svc *apiregistrationv1.APIServ
 }
 
 // call makes a request of this server's own to another and returns the answer, askBytes at most.
-func (a *Aggregator) call(ctx context.Context, svc *apiregistrationv1.APIService, as *auth.User, method, path string, body []byte) ([]byte, error) {
+func (a *Aggregator) call(ctx context.Context, svc *apiregistrationv1.APIService, as *auth.User, method, path string,
+	body []byte) ([]byte, error) {
 	rt, err := a.remote(svc)
 	if err != nil {
 		return nil, err

@@ -203,7 +203,8 @@ func fetchV2(ctx context.Context, svc *apiregistrationv1.APIService, rt *remote,
 var errNoDoc = errors.New("it does not exist")
 
 // fetchDoc gets a document; nil when it is still the one with the tag.
-func fetchDoc(ctx context.Context, svc *apiregistrationv1.APIService, rt *remote, path, tag string) (data []byte, newTag string, err error) {
+func fetchDoc(ctx context.Context, svc *apiregistrationv1.APIService, rt *remote, path, tag string) (data []byte, newTag string,
+	err error) {
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "https://"+hostOf(svc)+path, nil)
 	if err != nil {
 		return nil, "", err

@@ -80,13 +80,15 @@ func (s *Pages) Serve(w http.ResponseWriter, r *http.Request) {
 // status answers /statusz: what this program is and since when it runs.
 func (s *Pages) status(w http.ResponseWriter, r *http.Request) {
 	up := time.Since(s.Began)
-	doc := statusz{Metadata: zMeta{program}, StartTime: metav1.NewTime(s.Began.UTC().Truncate(time.Second)), UptimeSeconds: int64(up.Seconds()), GoVersion: runtime.Version(),
+	doc := statusz{Metadata: zMeta{program}, StartTime: metav1.NewTime(s.Began.UTC().Truncate(time.Second)),
+		UptimeSeconds: int64(up.Seconds()), GoVersion: runtime.Version(),
 		BinaryVersion: strings.TrimPrefix(s.Version, "v"), EmulationVersion: s.Features.String(),
 		Paths: []string{"/flagz", "/healthz", "/livez", "/metrics", "/readyz", "/statusz", "/version"}}
 	s.answer(w, r, "Statusz", func(t metav1.TypeMeta) any { doc.TypeMeta = t; return doc }, func() string {
 		seconds := doc.UptimeSeconds
 		return fmt.Sprintf("Started: %s\nUp: %d hr %02d min %02d sec\nGo version: %s\nBinary version: %s\nEmulation version: %s\nPaths: %s\n",
-			s.Began.UTC().Format(time.UnixDate), seconds/3600, seconds/60%60, seconds%60, doc.GoVersion, doc.BinaryVersion, doc.EmulationVersion, strings.Join(doc.Paths, " "))
+			s.Began.UTC().Format(time.UnixDate), seconds/3600, seconds/60%60, seconds%60, doc.GoVersion, doc.BinaryVersion,
+			doc.EmulationVersion, strings.Join(doc.Paths, " "))
 	})
 }
 
@@ -105,7 +107,8 @@ func (s *Pages) flags(w http.ResponseWriter, r *http.Request) {
 func (s *Pages) answer(w http.ResponseWriter, r *http.Request, kind string, object func(metav1.TypeMeta) any, text func() string) {
 	media, version, ok := zAccept(r.Header.Get("Accept"), kind)
 	if !ok {
-		s.Send.Fail(w, r, reply.Error(http.StatusNotAcceptable, metav1.StatusReasonNotAcceptable, "only the following media types are accepted: %s, text/plain", reply.Served(false)))
+		s.Send.Fail(w, r, reply.Error(http.StatusNotAcceptable, metav1.StatusReasonNotAcceptable,
+			"only the following media types are accepted: %s, text/plain", reply.Served(false)))
 		return
 	}
 	h := w.Header()

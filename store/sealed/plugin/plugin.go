@@ -18,7 +18,8 @@ type Conn struct{ conn *grpc.ClientConn }
 
 // Dial sets up the connection to the plugin of that name at a socket's path. The plugin need not be there yet.
 func Dial(name, path string) (*Conn, error) {
-	conn, err := grpc.NewClient("passthrough:///"+name, grpc.WithTransportCredentials(insecure.NewCredentials()), grpc.WithAuthority("localhost"),
+	conn, err := grpc.NewClient("passthrough:///"+name, grpc.WithTransportCredentials(insecure.NewCredentials()),
+		grpc.WithAuthority("localhost"),
 		grpc.WithContextDialer(func(ctx context.Context, _ string) (net.Conn, error) {
 			return (&net.Dialer{}).DialContext(ctx, "unix", path)
 		}),

@@ -195,7 +195,8 @@ func servers(ctx context.Context, o options) (list []*server, err error) {
 		return nil, err
 	}
 	for _, s := range []*server{
-		{name: "kloop", at: "127.0.0.1:" + ports[0], cmd: command(filepath.Join(o.directory, "ours"), "-kubeconfig", o.kubeconfig, "-port", ports[0])},
+		{name: "kloop", at: "127.0.0.1:" + ports[0], cmd: command(filepath.Join(o.directory, "ours"), "-kubeconfig", o.kubeconfig,
+			"-port", ports[0])},
 		{name: "CoreDNS", at: "127.0.0.1:" + ports[1], cmd: command(filepath.Join(o.directory, "theirs"), "-conf", conf, "-quiet")},
 	} {
 		if err := s.cmd.Start(); err != nil {

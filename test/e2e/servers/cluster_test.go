@@ -59,7 +59,8 @@ func wire(t *testing.T, n int) (list []*machine) {
 	t.Helper()
 	need.BeRoot(t)
 	for i := range n {
-		list = append(list, &machine{t: t, ns: fmt.Sprintf("kloop-srv-%d", i), link: fmt.Sprintf("klsrv%d", i), addr: fmt.Sprintf("10.203.0.%d", i+2),
+		list = append(list, &machine{t: t, ns: fmt.Sprintf("kloop-srv-%d", i), link: fmt.Sprintf("klsrv%d", i),
+			addr: fmt.Sprintf("10.203.0.%d", i+2),
 			name: fmt.Sprint("s", i), dir: filepath.Join(t.TempDir(), fmt.Sprint(i)), program: before(t)})
 	}
 	unwire(list)
@@ -113,7 +114,8 @@ func (m *machine) start() {
 	logfile, err := os.OpenFile(m.dir+".log", os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o644)
 	must(m.t, err)
 	defer logfile.Close()
-	args := append([]string{"--net=/run/netns/" + m.ns, m.program, "up", "--node", "none", "--data-dir", m.dir, "--listen", m.addr + ":6443"}, m.args...)
+	args := append([]string{"--net=/run/netns/" + m.ns, m.program, "up", "--node", "none", "--data-dir", m.dir, "--listen",
+		m.addr + ":6443"}, m.args...)
 	m.cmd = exec.Command("nsenter", args...)
 	m.cmd.Stderr = logfile
 	out, err := m.cmd.StdoutPipe()

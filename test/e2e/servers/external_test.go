@@ -27,7 +27,8 @@ func (e *etcd) start() {
 	must(e.m.t, err)
 	defer logfile.Close()
 	clients, peers := "http://"+e.m.addr+":2379", "http://"+e.m.addr+":2380"
-	e.cmd = exec.Command("nsenter", "--net=/run/netns/"+e.m.ns, "etcd", "--name", e.m.name, "--data-dir", e.m.dir+".etcd", "--initial-cluster", e.cluster,
+	e.cmd = exec.Command("nsenter", "--net=/run/netns/"+e.m.ns, "etcd", "--name", e.m.name, "--data-dir", e.m.dir+".etcd",
+		"--initial-cluster", e.cluster,
 		"--listen-client-urls", clients, "--advertise-client-urls", clients, "--listen-peer-urls", peers, "--initial-advertise-peer-urls", peers)
 	e.cmd.Stdout, e.cmd.Stderr = logfile, logfile
 	must(e.m.t, e.cmd.Start())

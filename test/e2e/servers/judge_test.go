@@ -18,7 +18,8 @@ func TestJudge(t *testing.T) {
 	clock := int64(0)
 	op := func(kind, value, from, got string) {
 		clock += 10
-		o := porcupine.Operation{ClientId: len(h.ops), Input: action{kind: kind, key: "k", value: value, from: from}, Call: clock, Output: got, Return: clock + 5}
+		o := porcupine.Operation{ClientId: len(h.ops), Input: action{kind: kind, key: "k", value: value, from: from}, Call: clock,
+			Output: got, Return: clock + 5}
 		if got == unknown {
 			o.Return = math.MaxInt64
 		}
@@ -48,12 +49,14 @@ func TestJudge(t *testing.T) {
 		t.Error(err)
 	}
 	for what, bad := range map[string]porcupine.Operation{
-		"a read of what was deleted long ago":   {Input: action{kind: "get", key: "k"}, Call: 2001, Return: 2002, Output: "v1"},
-		"a read of what nobody wrote":           {Input: action{kind: "get", key: "k"}, Call: 2001, Return: 2002, Output: "v"},
-		"a write that the watches don't tell":   {Input: action{kind: "put", key: "k", value: "w"}, Call: 1, Return: 2002, Output: done},
-		"a deletion that the watches don't":     {Input: action{kind: "delete", key: "k"}, Call: 1, Return: 2002, Output: done},
-		"a refusal of what could be made":       {Input: action{kind: "create", key: "k", value: "w"}, Call: clock + 10, Return: clock + 11, Output: refused},
-		"a swap of another value than expected": {Input: action{kind: "swap", key: "k", value: "v1+", from: "v0"}, Call: 1, Return: 2002, Output: done},
+		"a read of what was deleted long ago": {Input: action{kind: "get", key: "k"}, Call: 2001, Return: 2002, Output: "v1"},
+		"a read of what nobody wrote":         {Input: action{kind: "get", key: "k"}, Call: 2001, Return: 2002, Output: "v"},
+		"a write that the watches don't tell": {Input: action{kind: "put", key: "k", value: "w"}, Call: 1, Return: 2002, Output: done},
+		"a deletion that the watches don't":   {Input: action{kind: "delete", key: "k"}, Call: 1, Return: 2002, Output: done},
+		"a refusal of what could be made": {Input: action{kind: "create", key: "k", value: "w"}, Call: clock + 10,
+			Return: clock + 11, Output: refused},
+		"a swap of another value than expected": {Input: action{kind: "swap", key: "k", value: "v1+", from: "v0"}, Call: 1, Return: 2002,
+			Output: done},
 	} {
 		worse := history{ops: append(h.ops[:len(h.ops):len(h.ops)], bad), acked: h.acked}
 		if err := worse.check(events); err == nil {

@@ -174,7 +174,8 @@ func mark(t *testing.T, m *machine) (rev int64) {
 func published(t *testing.T, m *machine, n int) {
 	t.Helper()
 	eventually(t, fmt.Sprintf("%d servers are published", n), func(ctx context.Context) (bool, error) {
-		e, err := m.client.CoreV1().Endpoints("default").Get(ctx, "kubernetes", metav1.GetOptions{}) //nolint:staticcheck // what pods' environment comes from
+		e, err := m.client.CoreV1().Endpoints("default").Get(ctx, "kubernetes",
+			metav1.GetOptions{}) //nolint:staticcheck // what pods' environment comes from
 		return err == nil && len(e.Subsets) == 1 && len(e.Subsets[0].Addresses) == n, err
 	})
 }
@@ -215,7 +216,8 @@ func silent(t *testing.T, m *machine) {
 			return err
 		},
 		"create": func(ctx context.Context) error {
-			_, err := m.client.CoreV1().ConfigMaps(space).Create(ctx, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{GenerateName: "x"}}, metav1.CreateOptions{})
+			_, err := m.client.CoreV1().ConfigMaps(space).Create(ctx, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{GenerateName: "x"}},
+				metav1.CreateOptions{})
 			return err
 		},
 	} {
