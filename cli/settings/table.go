@@ -9,7 +9,8 @@ import (
 
 // table binds every setting to its field.
 func table(o *Options) []Setting {
-	return slices.Concat(serving(o), keeping(&o.Config), networking(&o.Config), believing(&o.Config), admitting(&o.Config), working(o), tuning(&o.Config),
+	return slices.Concat(serving(o), keeping(&o.Config), networking(&o.Config), believing(&o.Config), admitting(&o.Config), working(o),
+		tuning(&o.Config),
 		fetching(&o.Config), placing(&o.Config),
 		adding(&o.Config))
 }
