@@ -11,6 +11,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/dynamic"
 
 	"github.com/kloop-dev/kloop/engine"
@@ -76,12 +77,9 @@ func TestFiles(t *testing.T) {
 	}
 	until(t, "the drift is taken back", has("hello\n"))
 
-	u, err := all.Get(t.Context(), "motd", metav1.GetOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	_ = unstructured.SetNestedField(u.Object, "other", "spec", "path")
-	if _, err := all.Update(t.Context(), u, metav1.UpdateOptions{}); err == nil || !strings.Contains(err.Error(), "not renamed") {
+	other := []byte(`{"spec": {"path": "other"}}`)
+	if _, err := all.Patch(t.Context(), "motd", types.MergePatchType, other, metav1.PatchOptions{}); err == nil ||
+		!strings.Contains(err.Error(), "not renamed") {
 		t.Errorf("the rule of the marker does not hold: %v", err)
 	}
 	if err := all.Delete(t.Context(), "motd", metav1.DeleteOptions{}); err != nil {
