@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"fmt"
+	"net"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -165,7 +166,13 @@ users:
 // A cluster that can't start says why, and leaves nothing.
 func TestClusterThatCannotStart(t *testing.T) {
 	d := newDesk(t, filepath.Join(t.TempDir(), "clusters"))
-	d.wants(d.run(1, "create bad --sim-nodes 1 -- --store paper"), "use etcd or memory")
+	d.wants(d.run(2, "create bad --sim-nodes 1 -- --store paper"), "use etcd or memory")
+	taken, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer taken.Close()
+	d.wants(d.run(1, "create bad --sim-nodes 1 -- --pprof "+taken.Addr().String()), "address already in use")
 	d.wants(d.run(0, "list"), "NAME")
 	if _, err := os.Stat(filepath.Join(d.root, "bad")); !os.IsNotExist(err) {
 		t.Errorf("its directory is left: %v", err)
