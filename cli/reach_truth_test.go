@@ -79,7 +79,7 @@ func TestReachIsTheTruth(t *testing.T) {
 	asked, denied := 0, 0
 	for seed := range uint64(3) {
 		s := testpolicy.Random{Rand: rand.New(rand.NewPCG(seed, 4))}.Cluster(3)
-		whole, asker := netpolicy.NewModel(s, nil), snapshotServer(t, s)
+		whole, asker := netpolicy.NewModel(s, nil, nil), snapshotServer(t, s)
 		pods := resource.List(s, kinds.Pods, "")
 		for i, from := range pods {
 			for j, to := range pods {

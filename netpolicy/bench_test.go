@@ -46,9 +46,9 @@ func ptr[T any](v T) *T { return &v }
 // BenchmarkPlan is a whole pass but for the kernel's part, at 1,000 policies and 1,000 pods.
 func BenchmarkPlan(b *testing.B) {
 	s := big()
-	have := NewPlan(NewModel(s, nil), "n0", false).observed()
+	have := NewPlan(NewModel(s, nil, nil), "n0", false).observed()
 	for b.Loop() {
-		if c := Difference(NewPlan(NewModel(s, nil), "n0", false), have); !c.Empty() {
+		if c := Difference(NewPlan(NewModel(s, nil, nil), "n0", false), have); !c.Empty() {
 			b.Fatal(c)
 		}
 	}
@@ -66,9 +66,9 @@ func BenchmarkChange(b *testing.B) {
 		if err != nil {
 			return err
 		}
-		s, was := less, compiled(nil)
+		s, was := less, Compiled(nil)
 		step := func() error {
-			m := newModel(s, nil, was)
+			m := NewModel(s, nil, was)
 			p := NewPlan(m, "n0", false)
 			was = m.compiled
 			c := Difference(p, o)
@@ -92,7 +92,7 @@ func BenchmarkChange(b *testing.B) {
 
 // BenchmarkCold programs all of it into an empty kernel.
 func BenchmarkCold(b *testing.B) {
-	p := NewPlan(NewModel(big(), nil), "n0", false)
+	p := NewPlan(NewModel(big(), nil, nil), "n0", false)
 	in := newSpace(b)
 	in.do(b, func() error {
 		for b.Loop() {

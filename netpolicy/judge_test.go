@@ -97,7 +97,7 @@ func TestJudge(t *testing.T) {
 				s.Policy("shop", "p", spec)
 			}
 			con := Connection{addr(c.from), addr(c.to), c.protocol, c.port}
-			if v := NewModel(s, nil).Judge(con); v.Allowed != c.want {
+			if v := NewModel(s, nil, nil).Judge(con); v.Allowed != c.want {
 				t.Errorf("%v: allowed is %v, want %v: %s", con, v.Allowed, c.want, v.Explain())
 			}
 		})
@@ -111,7 +111,7 @@ func TestPoliciesAddUp(t *testing.T) {
 	port := intstr.FromInt32(80)
 	s.Policy("shop", "web", networkingv1.NetworkPolicySpec{PodSelector: metav1.LabelSelector{MatchLabels: map[string]string{"app": "db"}},
 		Ingress: []networkingv1.NetworkPolicyIngressRule{{Ports: []networkingv1.NetworkPolicyPort{{Port: &port}}}}})
-	m := NewModel(s, nil)
+	m := NewModel(s, nil, nil)
 	v := m.Judge(Connection{addr("10.1.0.1"), addr("10.1.0.2"), corev1.ProtocolTCP, 80})
 	if !v.Allowed || v.Ingress.By != "shop/web" {
 		t.Errorf("port 80: %+v", v)
@@ -128,7 +128,7 @@ func TestUpcoming(t *testing.T) {
 	s.Policy("shop", "deny", networkingv1.NetworkPolicySpec{})
 	p := s.Pod("shop", "zz", "n1", nil)
 	known := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "unseen", UID: "new"}}
-	m := NewModel(s, Upcoming{p.UID: {p, []netip.Addr{addr("10.1.0.8")}}, "new": {known, []netip.Addr{addr("10.1.0.9")}}})
+	m := NewModel(s, Upcoming{p.UID: {p, []netip.Addr{addr("10.1.0.8")}}, "new": {known, []netip.Addr{addr("10.1.0.9")}}}, nil)
 	for _, to := range []string{"10.1.0.8", "10.1.0.9"} {
 		if v := m.Judge(Connection{addr("10.1.0.1"), addr(to), corev1.ProtocolTCP, 80}); v.Allowed {
 			t.Errorf("%s is reached before its policies are in force: %s", to, v.Explain())

@@ -212,7 +212,7 @@ func TestRealPackets(t *testing.T) {
 	compared, denied := 0, 0
 	for seed := range *rounds {
 		t.Run(fmt.Sprint("seed ", seed), func(t *testing.T) {
-			model := NewModel(testpolicy.Random{Rand: rand.New(rand.NewPCG(seed, 4))}.Cluster(nodes), nil)
+			model := NewModel(testpolicy.Random{Rand: rand.New(rand.NewPCG(seed, 4))}.Cluster(nodes), nil, nil)
 			for n, m := range bed {
 				enforce(t, m, fmt.Sprint("n", n), model)
 			}
@@ -284,7 +284,7 @@ func await(t *testing.T, l *listener, what string, why func() string) {
 // TestRepair: what somebody else did to the table is mended, from a chain without its rules to no table at all.
 func TestRepair(t *testing.T) {
 	s := newSpace(t)
-	model := NewModel(testpolicy.Random{Rand: rand.New(rand.NewPCG(3, 4))}.Cluster(1), nil)
+	model := NewModel(testpolicy.Random{Rand: rand.New(rand.NewPCG(3, 4))}.Cluster(1), nil, nil)
 	p := NewPlan(model, "n0", false)
 	m := &machine{space: s}
 	enforce(t, m, "n0", model)

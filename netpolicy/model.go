@@ -25,11 +25,11 @@ type Model struct {
 	namespaces []namespace
 	policies   map[string][]*policy // by namespace, by name
 	nodes      map[string][]netip.Addr
-	compiled   compiled
+	compiled   Compiled
 }
 
-// compiled are policies that were read: the objects never change, and reading them is most of what a model costs.
-type compiled map[*networkingv1.NetworkPolicy]*policy
+// Compiled holds policies that were read: the objects never change, and reading them is most of what a model costs.
+type Compiled map[*networkingv1.NetworkPolicy]*policy
 
 type namespace struct {
 	name   string
@@ -51,11 +51,9 @@ type Sandbox struct {
 	Addrs []netip.Addr
 }
 
-// NewModel reads the cluster. It is pure: the same snapshot gives the same model.
-func NewModel(read resource.Reader, upcoming Upcoming) *Model { return newModel(read, upcoming, nil) }
-
-// newModel is NewModel with what an earlier model has compiled.
-func newModel(read resource.Reader, upcoming Upcoming, was compiled) *Model {
+// NewModel reads the cluster. It is pure: the same snapshot gives the same model. was holds policies that an earlier model has
+// compiled, or nil.
+func NewModel(read resource.Reader, upcoming Upcoming, was Compiled) *Model {
 	c := Cluster{Namespaces: resource.List(read, kinds.Namespaces, ""), Nodes: resource.List(read, kinds.Nodes, ""),
 		Pods: resource.List(read, kinds.Pods, ""), Policies: resource.List(read, kinds.NetworkPolicies, "")}
 	for _, u := range upcoming {
@@ -78,9 +76,9 @@ type Cluster struct {
 // Model reads the objects once, for many questions.
 func (c Cluster) Model() *Model { return c.model(nil, nil) }
 
-func (c Cluster) model(upcoming Upcoming, was compiled) *Model {
+func (c Cluster) model(upcoming Upcoming, was Compiled) *Model {
 	m := &Model{byAddr: map[netip.Addr]*pod{}, byLabel: map[string]map[string][]*pod{}, inSpace: map[string][]*pod{},
-		policies: map[string][]*policy{}, nodes: map[string][]netip.Addr{}, compiled: make(compiled, len(c.Policies))}
+		policies: map[string][]*policy{}, nodes: map[string][]netip.Addr{}, compiled: make(Compiled, len(c.Policies))}
 	for _, n := range c.Namespaces {
 		m.namespaces = append(m.namespaces, namespace{n.Name, n.Labels})
 	}

@@ -88,7 +88,7 @@ func TestPlanIsJudge(t *testing.T) {
 	checked, denied := 0, 0
 	for seed := range uint64(100) {
 		s := testpolicy.Random{Rand: rand.New(rand.NewPCG(seed, 1))}.Cluster(3)
-		m := NewModel(s, nil)
+		m := NewModel(s, nil, nil)
 		for _, v6 := range []bool{false, true} {
 			var plans []*Plan
 			for n := range 3 {
@@ -115,8 +115,8 @@ func TestPlanIsJudge(t *testing.T) {
 // TestDifference: applied to what is observed, the difference makes what is wanted, and nothing is left to do.
 func TestDifference(t *testing.T) {
 	for seed := range uint64(100) {
-		before := NewPlan(NewModel(testpolicy.Random{Rand: rand.New(rand.NewPCG(seed, 2))}.Cluster(1), nil), "n0", false)
-		after := NewPlan(NewModel(testpolicy.Random{Rand: rand.New(rand.NewPCG(seed, 3))}.Cluster(1), nil), "n0", false)
+		before := NewPlan(NewModel(testpolicy.Random{Rand: rand.New(rand.NewPCG(seed, 2))}.Cluster(1), nil, nil), "n0", false)
+		after := NewPlan(NewModel(testpolicy.Random{Rand: rand.New(rand.NewPCG(seed, 3))}.Cluster(1), nil, nil), "n0", false)
 		if c := Difference(after, after.observed()); !c.Empty() {
 			t.Fatalf("seed %d: a plan differs from itself: %+v", seed, c)
 		}
@@ -160,7 +160,7 @@ func apply(o *Observed, p *Plan, c Change) {
 
 // TestBrokenTable: a chain that lost a rule, or no chain that packets pass, is no ground to build on.
 func TestBrokenTable(t *testing.T) {
-	p := NewPlan(NewModel(testpolicy.Random{Rand: rand.New(rand.NewPCG(5, 2))}.Cluster(1), nil), "n0", false)
+	p := NewPlan(NewModel(testpolicy.Random{Rand: rand.New(rand.NewPCG(5, 2))}.Cluster(1), nil, nil), "n0", false)
 	have := p.observed()
 	for name := range have.Chains {
 		have.Chains[name]--
@@ -173,16 +173,16 @@ func TestBrokenTable(t *testing.T) {
 
 // TestCompiledOnce: a model that takes over what an earlier one compiled is that of the objects as they are now, and forgets the others.
 func TestCompiledOnce(t *testing.T) {
-	was := NewModel(testpolicy.Random{Rand: rand.New(rand.NewPCG(7, 2))}.Cluster(1), nil)
+	was := NewModel(testpolicy.Random{Rand: rand.New(rand.NewPCG(7, 2))}.Cluster(1), nil, nil)
 	s := testpolicy.Random{Rand: rand.New(rand.NewPCG(7, 2))}.Cluster(1)
 	for i := range 20 { // objects of another name, of the same name but changed, and those that stay
 		s.Policy("x", fmt.Sprint("p", i), networkingv1.NetworkPolicySpec{})
 	}
-	first := newModel(s, nil, was.compiled)
+	first := NewModel(s, nil, was.compiled)
 	changed := resource.Clone(s[kinds.NetworkPolicies][0].(*networkingv1.NetworkPolicy))
 	changed.Spec = networkingv1.NetworkPolicySpec{PolicyTypes: []networkingv1.PolicyType{networkingv1.PolicyTypeEgress}}
 	s[kinds.NetworkPolicies] = append([]resource.Object{changed}, s[kinds.NetworkPolicies][1:10]...)
-	got, want := newModel(s, nil, first.compiled), NewModel(s, nil)
+	got, want := NewModel(s, nil, first.compiled), NewModel(s, nil, nil)
 	for _, v6 := range []bool{false, true} {
 		if c := Difference(NewPlan(got, "n0", v6), NewPlan(want, "n0", v6).observed()); !c.Empty() {
 			t.Errorf("IPv6 %v: %s", v6, show(c))

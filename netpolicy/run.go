@@ -52,7 +52,7 @@ type state struct {
 	have     [2]Observed // IPv4, IPv6
 	known    bool        // have is up to date
 	whole    bool        // read holds all that policies are judged by, not only whether there are any
-	compiled compiled    // policies of the last pass
+	compiled Compiled    // policies of the last pass
 }
 
 // Run keeps the rules in step until ctx ends, and leaves them: what is isolated stays so while the process restarts. ready is called when
@@ -167,7 +167,7 @@ func (e *Enforcer) pass(s *state) error {
 	}
 	m := &Model{}
 	if anyPolicy(s.read) {
-		m = newModel(s.read, s.upcoming, s.compiled)
+		m = NewModel(s.read, s.upcoming, s.compiled)
 	}
 	s.compiled = m.compiled
 	for i := range s.have {

@@ -94,7 +94,7 @@ func newTestbed(t *testing.T, s testpolicy.Snapshot, nodes int) (list []*machine
 				prefix(addr(fmt.Sprintf("fd01::ffff:%d", n)), 128)))
 		})
 	}
-	m := NewModel(s, nil)
+	m := NewModel(s, nil, nil)
 	for i, p := range m.pods {
 		at := list[int(p.Spec.NodeName[1]-'0')]
 		in := newSpace(t)
