@@ -81,6 +81,13 @@ func TestBorrowedDisk(t *testing.T) {
 	if line := strings.Join(c.command(1), " "); !strings.HasSuffix(line, "--eviction-hard none") {
 		t.Errorf("what the user gave does not come last: %s", line)
 	}
+	if err := checkArgs(c); err != nil {
+		t.Errorf("what the user gave is refused: %v", err)
+	}
+	c.Args = []string{"--config=own.yaml"}
+	if line := strings.Join(c.command(1), " "); strings.Contains(line, "eviction") {
+		t.Errorf("flags win over the user's file: %s", line)
+	}
 	sim := strings.Join((&Cluster{Name: "s", Nodes: 2, Simulated: true}).command(1), " ")
 	if strings.Contains(sim, "eviction") {
 		t.Errorf("simulated nodes have no disk: %s", sim)

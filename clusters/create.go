@@ -95,7 +95,7 @@ func checkArgs(c *Cluster) error {
 	plain.Args, plain.Nodes = nil, max(c.Nodes, 1)
 	for _, a := range c.Args {
 		name, _, _ := strings.Cut("--"+strings.TrimLeft(a, "-"), "=")
-		if strings.HasPrefix(a, "-") && name != "--hosts" && slices.Contains(plain.command(1), name) {
+		if strings.HasPrefix(a, "-") && name != "--hosts" && !slices.Contains(borrowed, name) && slices.Contains(plain.command(1), name) {
 			return fmt.Errorf("%s is set for every cluster by kloop create: leave it away", name)
 		}
 	}

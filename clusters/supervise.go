@@ -12,6 +12,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strconv"
+	"strings"
 	"sync"
 	"syscall"
 	"time"
@@ -124,8 +125,16 @@ func (c *Cluster) rootDir(n int) string { return filepath.Join(c.NodeDir(n), "no
 func (c *Cluster) nodeKubeconfig(n int) string { return filepath.Join(c.NodeDir(n), "node.kubeconfig") }
 
 // borrowed are the flags of nodes whose disk is their user's: how full it is is no matter of the cluster, which neither evicts pods nor
-// takes loaded images away for it, as with kind. What a user gives besides comes later, and counts.
+// takes loaded images away for it, as with kind. A user's own flags come later, and count; a user's file says all of it.
 var borrowed = []string{"--image-gc-high-threshold", "100", "--eviction-hard", "memory.available<100Mi"}
+
+// diskFlags returns the flags about the disk of the server's own node, beside a user's: flags would win over a configuration file.
+func diskFlags(given []string) []string {
+	if slices.ContainsFunc(given, func(a string) bool { return strings.HasPrefix(strings.TrimLeft(a, "-"), "config") }) {
+		return nil
+	}
+	return borrowed
+}
 
 // command is the command line of a node's process.
 func (c *Cluster) command(n int) []string {
@@ -137,7 +146,7 @@ func (c *Cluster) command(n int) []string {
 		return append([]string{"up", "--data-dir", c.NodeDir(1), "--node", "real", "--node-name", c.NodeName(1), "--listen",
 			":" + strconv.Itoa(c.API),
 			"--hosts", c.Address(1).String(), "--root-dir", c.rootDir(1), "--cgroup-root", groupPrefix + c.NodeName(1)},
-			append(slices.Clone(borrowed), c.Args...)...)
+			slices.Concat(diskFlags(c.Args), c.Args)...)
 	}
 	return append([]string{"node", "--data-dir", c.NodeDir(n), "--kubeconfig", c.nodeKubeconfig(n), "--name", c.NodeName(n),
 		"--address", c.Address(n).String(), "--root-dir", c.rootDir(n), "--cgroup-root", groupPrefix + c.NodeName(n)}, borrowed...)
