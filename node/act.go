@@ -92,14 +92,22 @@ func (a *Agent) act(ctx context.Context, c *loop.Ctx, w world, t *todo) (again t
 	return a.startAll(ctx, c, w, box, *t, mounts)
 }
 
-// startAll starts the containers of a plan. Those that have to wait say when to look again; what starts is looked at at once.
+// startAll starts the containers of a plan. Those that have to wait say when to look again; what starts is looked at at once. The cgroup of
+// the pod has room for a container of another size before it starts, and no more than that after.
 func (a *Agent) startAll(ctx context.Context, c *loop.Ctx, w world, box *sandbox, t todo, mounts map[string]string) (time.Duration, error) {
 	again := t.again
 	var errs []error
 	for _, s := range t.start {
+		resized := differ(a.alloc.has(w.pod, s.spec.Name), s.spec.Resources)
+		if resized {
+			errs = append(errs, a.resize.fit(w))
+		}
 		next, err := a.starter.start(ctx, c, w, box, s, mounts)
 		again = soonest(again, next)
 		errs = append(errs, err)
+		if resized {
+			errs = append(errs, a.resize.fit(w))
+		}
 	}
 	if err := errors.Join(errs...); err != nil {
 		return 0, err

@@ -60,6 +60,7 @@ type fakeRuntime struct {
 	pull     func(*cri.PullImageRequest) error    // nil: every pull is good
 	stop     func(ctx context.Context, id string) // what a container's stop takes; nil: nothing
 	boxReqs  map[string]*cri.RunPodSandboxRequest // sandbox → how it was asked for
+	fits     func(quota int64) error              // what the kernel says to a container's quota; nil: nothing
 }
 
 func newFakeRuntime() *fakeRuntime {
@@ -180,6 +181,12 @@ func (f *fakeRuntime) StartContainer(_ context.Context, r *cri.StartContainerReq
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	c := f.list[r.ContainerId]
+	if f.fits != nil {
+		if err := f.fits(f.configs[r.ContainerId].Linux.Resources.CpuQuota); err != nil {
+			c.State, c.ExitCode, c.FinishedAt, c.Reason = cri.ContainerState_CONTAINER_EXITED, 128, time.Now().UnixNano(), "StartError"
+			return nil, err
+		}
+	}
 	c.State, c.StartedAt = cri.ContainerState_CONTAINER_RUNNING, time.Now().UnixNano()
 	return &cri.StartContainerResponse{}, nil
 }
@@ -257,6 +264,11 @@ func (f *fakeRuntime) UpdateContainerResources(_ context.Context, r *cri.UpdateC
 	_ ...opt) (*cri.UpdateContainerResourcesResponse, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
+	if f.fits != nil {
+		if err := f.fits(r.Linux.CpuQuota); err != nil {
+			return nil, err
+		}
+	}
 	f.updates = append(f.updates, r)
 	return &cri.UpdateContainerResourcesResponse{}, nil
 }

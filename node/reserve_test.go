@@ -207,18 +207,24 @@ func TestReservedIsNotGiven(t *testing.T) {
 	})
 }
 
+// cgroups makes two hierarchies of version 1, as far as files go.
+func cgroups(t *testing.T, root string) {
+	t.Helper()
+	for _, h := range []string{"cpu", "memory"} {
+		if err := os.MkdirAll(filepath.Join(root, h), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(filepath.Join(root, h, "cgroup.procs"), nil, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
 // Both groups of classes are there before their pods, and follow them.
 func TestEnforced(t *testing.T) {
 	simulate(t, func(r *rig) {
 		r.stop()
-		for _, h := range []string{"cpu", "memory"} {
-			if err := os.MkdirAll(filepath.Join(r.cfg.CgroupRoot, h), 0o755); err != nil {
-				t.Fatal(err)
-			}
-			if err := os.WriteFile(filepath.Join(r.cfg.CgroupRoot, h, "cgroup.procs"), nil, 0o600); err != nil {
-				t.Fatal(err)
-			}
-		}
+		cgroups(t, r.cfg.CgroupRoot)
 		r.start()
 		shares := func(group string) string {
 			return firstLine(filepath.Join(r.cfg.CgroupRoot, "cpu/kubepods", group, "cpu.shares"))

@@ -118,7 +118,7 @@ func (z *resizer) actuate(ctx context.Context, w world) (restart []kill, err err
 		z.begun(pod)
 	}
 	if len(list) > 0 || whole {
-		err = z.update(ctx, w, had, list)
+		err = z.update(ctx, w, had, list, len(restart) == 0)
 	}
 	z.conclude(pod, len(restart) > 0, err)
 	return restart, err
@@ -137,8 +137,8 @@ type change struct {
 }
 
 // update changes the containers of a pod: what shrinks first, and the pod's own limits while they are the larger ones. had is the share of
-// the pod as a whole before.
-func (z *resizer) update(ctx context.Context, w world, had *corev1.ResourceRequirements, list []change) error {
+// the pod as a whole before. last says that no container has to restart first for the pod to have what it was granted.
+func (z *resizer) update(ctx context.Context, w world, had *corev1.ResourceRequirements, list []change, last bool) error {
 	pod := w.pod
 	if err := z.roomyPod(ctx, w, had); err != nil {
 		return err
@@ -149,7 +149,7 @@ func (z *resizer) update(ctx context.Context, w world, had *corev1.ResourceRequi
 			return err
 		}
 	}
-	if err := z.cgroups.Set(z.cgroup(pod), loosest(podValues(pod), podValues(before(pod, had, list)))); err != nil {
+	if err := z.fit(w); err != nil {
 		return err
 	}
 	for _, ch := range list {
@@ -162,22 +162,31 @@ func (z *resizer) update(ctx context.Context, w world, had *corev1.ResourceRequi
 			return err
 		}
 	}
+	if !last {
+		return z.fit(w)
+	}
 	if err := z.cgroups.Set(z.cgroup(pod), z.terms.pod(pod)); err != nil {
 		return err
 	}
 	return z.alloc.actuatedPod(pod)
 }
 
-// before is the pod as it was before the changes.
-func before(pod *corev1.Pod, had *corev1.ResourceRequirements, list []change) *corev1.Pod {
-	out := pod.DeepCopy()
-	out.Spec.Resources = had
-	for _, ch := range list {
-		if spec := specOf(out, ch.spec.Name); spec != nil {
-			spec.Resources = ch.has
+// fit gives the pod's own cgroup what the pod was granted, and at least what those of its containers have that run: the kernel refuses a
+// container more than its pod.
+func (z *resizer) fit(w world) error {
+	had := w.pod.DeepCopy()
+	had.Spec.Resources = z.alloc.hasPod(w.pod)
+	for _, l := range [][]corev1.Container{had.Spec.InitContainers, had.Spec.Containers} {
+		for i := range l {
+			if c := w.seen.newest(l[i].Name); c != nil && c.running() {
+				l[i].Resources = z.alloc.has(w.pod, l[i].Name)
+			}
 		}
 	}
-	return out
+	want := z.terms.pod(w.pod)
+	l := loosest(want, podValues(had))
+	want.Shares, want.Quota, want.Memory = l.Shares, l.Quota, l.Memory
+	return z.cgroups.Set(z.cgroup(w.pod), want)
 }
 
 // growth orders changes: memory that shrinks, then what stays, then what grows.

@@ -3,6 +3,8 @@ package node
 import (
 	"context"
 	"fmt"
+	"path/filepath"
+	"strconv"
 	"testing"
 	"time"
 
@@ -101,6 +103,54 @@ func TestResizeByRestart(t *testing.T) {
 			t.Errorf("the new container has %v", u)
 		}
 	})
+}
+
+// The pod's own cgroup has room for a container that restarts to be resized before it starts, and no more than that after: the kernel
+// refuses a container more than its pod.
+func TestResizeByRestartFits(t *testing.T) {
+	for _, next := range []int64{50, 400} {
+		t.Run(fmt.Sprintf("to %dm", next), func(t *testing.T) {
+			simulate(t, func(r *rig) {
+				r.stop()
+				cgroups(t, r.cfg.CgroupRoot)
+				r.start()
+				r.pod("p", func(p *corev1.Pod) {
+					asks(p, 100, 64)
+					p.Spec.Containers[0].ResizePolicy = []corev1.ContainerResizePolicy{{ResourceName: corev1.ResourceCPU,
+						RestartPolicy: corev1.RestartContainer}}
+					other := p.Spec.Containers[0].DeepCopy()
+					other.Name, other.ResizePolicy = "b", nil
+					p.Spec.Containers = append(p.Spec.Containers, *other)
+				}, "a")
+				r.reaches("p", corev1.PodRunning)
+				quota := func() int64 {
+					n, _ := strconv.ParseInt(firstLine(filepath.Join(r.cfg.CgroupRoot, "cpu/kubepods/burstable/pod"+string(r.get("p").UID),
+						"cpu.cfs_quota_us")), 10, 64)
+					return n
+				}
+				if quota() != 40000 {
+					t.Fatalf("the pod has %d", quota())
+				}
+				r.rt.mu.Lock()
+				r.rt.fits = func(want int64) error {
+					if has := quota(); want > has {
+						return fmt.Errorf("write %d: invalid argument, the pod has %d", want, has)
+					}
+					return nil
+				}
+				r.rt.mu.Unlock()
+				r.resize("p", next, 64)
+				r.until("a is resized", func() bool { return resized(r.get("p"), fmt.Sprint(next, "m")) })
+				r.rests(5 * time.Second)
+				if n := r.get("p").Status.ContainerStatuses[0].RestartCount; n != 1 {
+					t.Errorf("a restarted %d times", n)
+				}
+				if want := (2*next + 200) * 100; quota() != want {
+					t.Errorf("the pod has %d, want %d", quota(), want)
+				}
+			})
+		})
+	}
 }
 
 // A resize that finds no room waits for it, and until then the pod has what it had.
