@@ -3,7 +3,6 @@ package statefulset
 import (
 	"context"
 	"errors"
-	"fmt"
 	"maps"
 	"slices"
 	"strconv"
@@ -11,7 +10,6 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/kloop-dev/kloop/controllers/internal/pods"
 	"github.com/kloop-dev/kloop/controllers/internal/revisions"
@@ -57,7 +55,7 @@ func (a *actor) create(ctx context.Context, c *loop.Ctx, n int) error {
 	if err != nil {
 		return err
 	}
-	if err = errors.Join(a.going(c, n), a.claims(ctx, c, n, nil)); err == nil {
+	if err = errors.Join(a.going(c, n, p.Name), a.claims(ctx, c, n, p)); err == nil {
 		_, err = c.Create(ctx, kinds.Pods, p)
 	}
 	switch {
@@ -66,6 +64,7 @@ func (a *actor) create(ctx context.Context, c *loop.Ctx, n int) error {
 	case apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause):
 		return nil
 	case apierrors.IsAlreadyExists(err): // somebody else's: nothing to tell, the name may come free
+	case errors.Is(err, errStale):
 	default:
 		a.failed(c, "FailedCreate", "Create Pod %s in StatefulSet %s failed error: %v", p.Name, a.s.Name, err)
 	}
@@ -138,103 +137,4 @@ func (a *actor) newPod(n int) (*corev1.Pod, error) {
 	}
 	p.Spec.Volumes = volumes
 	return p, nil
-}
-
-func (a *actor) claimName(t *corev1.PersistentVolumeClaim, n int) string {
-	return fmt.Sprintf("%s-%s-%d", t.Name, a.s.Name, n)
-}
-
-// claims makes sure that the claims of an ordinal exist and belong to whom the retention policy says.
-func (a *actor) claims(ctx context.Context, c *loop.Ctx, n int, p *corev1.Pod) error {
-	var errs []error
-	for i := range a.s.Spec.VolumeClaimTemplates {
-		t := &a.s.Spec.VolumeClaimTemplates[i]
-		cur := resource.Get(c, kinds.PersistentVolumeClaims, a.s.Namespace, a.claimName(t, n))
-		kept := n >= a.w.first && n < a.w.end
-		switch {
-		case cur == nil && kept:
-			errs = append(errs, a.createClaim(ctx, c, t, n))
-		case cur == nil || cur.DeletionTimestamp != nil:
-		default:
-			refs := a.owners(cur.OwnerReferences, kept, p)
-			if sameOwners(cur.OwnerReferences, refs) {
-				continue
-			}
-			if slices.ContainsFunc(refs, func(r metav1.OwnerReference) bool { return a.foreign(r, p) }) {
-				a.failed(c, "ConflictingController", "PersistentVolumeClaim %s has a conflicting "+
-					"OwnerReference that acts as a managing controller, the retention policy is ignored for this claim", cur.Name)
-			}
-			next := resource.Clone(cur)
-			next.OwnerReferences = refs
-			errs = append(errs, c.Update(ctx, kinds.PersistentVolumeClaims, next))
-		}
-	}
-	return errors.Join(errs...)
-}
-
-// going is the error that a claim of the ordinal is being deleted: a pod would only keep it from going.
-func (a *actor) going(c *loop.Ctx, n int) error {
-	var errs []error
-	for i := range a.s.Spec.VolumeClaimTemplates {
-		claim := a.claimName(&a.s.Spec.VolumeClaimTemplates[i], n)
-		if cur := resource.Get(c, kinds.PersistentVolumeClaims, a.s.Namespace, claim); cur != nil && cur.DeletionTimestamp != nil {
-			errs = append(errs, fmt.Errorf("pvc %s is being deleted", claim))
-		}
-	}
-	return errors.Join(errs...)
-}
-
-func (a *actor) createClaim(ctx context.Context, c *loop.Ctx, t *corev1.PersistentVolumeClaim, n int) error {
-	claim := resource.Clone(t)
-	claim.Namespace, claim.Name = a.s.Namespace, a.claimName(t, n)
-	claim.Labels = maps.Clone(claim.Labels)
-	if claim.Labels == nil {
-		claim.Labels = map[string]string{}
-	}
-	maps.Copy(claim.Labels, a.s.Spec.Selector.MatchLabels)
-	claim.OwnerReferences = a.owners(nil, true, nil)
-	claim.Status = corev1.PersistentVolumeClaimStatus{}
-	_, err := c.Create(ctx, kinds.PersistentVolumeClaims, claim)
-	if apierrors.IsAlreadyExists(err) {
-		return nil
-	}
-	if err != nil {
-		a.failed(c, "FailedCreate", "Create Claim %s for Pod %s-%d in StatefulSet %s failed error: %v", claim.Name, a.s.Name, n, a.s.Name, err)
-		return err
-	}
-	a.did(c, "SuccessfulCreate", "Create Claim %s Pod %s-%d in StatefulSet %s success", claim.Name, a.s.Name, n, a.s.Name)
-	return nil
-}
-
-// owners are the claim's owners under the retention policy: the set, when claims go with it; the pod, when the claim goes
-// with the pod's place in the set; nobody, when it stays, or when somebody else controls it.
-func (a *actor) owners(have []metav1.OwnerReference, kept bool, p *corev1.Pod) []metav1.OwnerReference {
-	bySet, byPod := false, false
-	if r := a.s.Spec.PersistentVolumeClaimRetentionPolicy; r != nil {
-		scaled := r.WhenScaled == appsv1.DeletePersistentVolumeClaimRetentionPolicyType && !kept
-		bySet = r.WhenDeleted == appsv1.DeletePersistentVolumeClaimRetentionPolicyType && !scaled
-		byPod = scaled && p != nil
-	}
-	refs := slices.DeleteFunc(slices.Clone(have), func(r metav1.OwnerReference) bool {
-		return r.UID == a.s.UID || r.Kind == "Pod" && (p != nil && r.UID == p.UID || kept)
-	})
-	if slices.ContainsFunc(refs, func(r metav1.OwnerReference) bool { return a.foreign(r, p) }) {
-		return refs
-	}
-	if bySet {
-		refs = append(refs, *metav1.NewControllerRef(a.s, kinds.StatefulSets.GVK))
-	}
-	if byPod {
-		refs = append(refs, *metav1.NewControllerRef(p, kinds.Pods.GVK))
-	}
-	return refs
-}
-
-// foreign says that the owner is a controller and neither the set nor a pod: it decides alone when the claim goes.
-func (a *actor) foreign(r metav1.OwnerReference, p *corev1.Pod) bool {
-	return r.Controller != nil && *r.Controller && r.UID != a.s.UID && (p == nil || r.UID != p.UID) && r.Kind != "Pod"
-}
-
-func sameOwners(a, b []metav1.OwnerReference) bool {
-	return slices.EqualFunc(a, b, func(x, y metav1.OwnerReference) bool { return x.UID == y.UID })
 }

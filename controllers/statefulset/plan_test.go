@@ -133,9 +133,12 @@ func TestRevisionOf(t *testing.T) {
 }
 
 func TestOwners(t *testing.T) {
-	ref := func(kind, uid string, controller bool) metav1.OwnerReference {
-		return metav1.OwnerReference{Kind: kind, UID: types.UID(uid), Controller: &controller}
+	ref := func(kind, name, uid string, controller bool) metav1.OwnerReference {
+		version := map[string]string{"StatefulSet": "apps/v1", "Pod": "v1"}[kind]
+		return metav1.OwnerReference{APIVersion: version, Kind: kind, Name: name, UID: types.UID(uid), Controller: &controller}
 	}
+	refs := func(list ...metav1.OwnerReference) []metav1.OwnerReference { return list }
+	other, controller := ref("X", "x", "other", false), ref("X", "x", "other", true)
 	keep, remove := appsv1.RetainPersistentVolumeClaimRetentionPolicyType, appsv1.DeletePersistentVolumeClaimRetentionPolicyType
 	for _, tt := range []struct {
 		name          string
@@ -143,23 +146,38 @@ func TestOwners(t *testing.T) {
 		kept          bool
 		deleted, down appsv1.PersistentVolumeClaimRetentionPolicyType
 		want          string
+		same          bool
 	}{
-		{"stays", nil, true, keep, keep, ""},
-		{"goes with the set", nil, true, remove, keep, "set"},
-		{"goes with its place", nil, false, remove, remove, "pod"},
-		{"stays after all", []metav1.OwnerReference{ref("StatefulSet", "set", true)}, true, keep, keep, ""},
-		{"another owner", []metav1.OwnerReference{ref("X", "other", false)}, true, remove, keep, "other set"},
-		{"another controller", []metav1.OwnerReference{ref("X", "other", true), ref("StatefulSet", "set", false)}, true, remove, keep, "other"},
+		{"stays", nil, true, keep, keep, "", true},
+		{"goes with the set", nil, true, remove, keep, "set*", false},
+		{"goes with its place", nil, false, remove, remove, "pod*", false},
+		{"stays after all", refs(ref("StatefulSet", "s", "set", true)), true, keep, keep, "", false},
+		{"is needed again", refs(ref("Pod", "s-0", "pod", true)), true, keep, remove, "", false},
+		{"another owner", refs(other), true, remove, keep, "other set*", false},
+		{"in another order", refs(ref("StatefulSet", "s", "set", true), other), true, remove, keep, "other set*", true},
+		{"no controller", refs(ref("StatefulSet", "s", "set", false)), true, remove, keep, "set*", false},
+		{"another controller", refs(controller, ref("StatefulSet", "s", "set", false)), true, remove, keep, "other*", false},
+		{"another controller of what stays", refs(controller), true, keep, keep, "other*", true},
+		{"an earlier set", refs(ref("StatefulSet", "s", "old", false)), true, remove, keep, "old", true},
+		{"an earlier pod", refs(ref("Pod", "s-0", "old", true)), true, keep, keep, "old*", true},
 	} {
-		a := actor{s: &appsv1.StatefulSet{ObjectMeta: metav1.ObjectMeta{UID: "set"}, Spec: appsv1.StatefulSetSpec{
+		a := actor{s: &appsv1.StatefulSet{ObjectMeta: metav1.ObjectMeta{Name: "s", UID: "set"}, Spec: appsv1.StatefulSetSpec{
 			PersistentVolumeClaimRetentionPolicy: &appsv1.StatefulSetPersistentVolumeClaimRetentionPolicy{WhenDeleted: tt.deleted,
 				WhenScaled: tt.down}}}}
-		var got []string
-		for _, r := range a.owners(tt.have, tt.kept, &corev1.Pod{ObjectMeta: metav1.ObjectMeta{UID: "pod"}}) {
-			got = append(got, string(r.UID))
+		got, _ := a.owners(tt.have, tt.kept, &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "s-0", UID: "pod"}})
+		var list []string
+		for _, r := range got {
+			star := ""
+			if controls(r) {
+				star = "*"
+			}
+			list = append(list, string(r.UID)+star)
 		}
-		if text := strings.Join(got, " "); text != tt.want {
+		if text := strings.Join(list, " "); text != tt.want {
 			t.Errorf("%s: %q, want %q", tt.name, text, tt.want)
+		}
+		if same := sameOwners(tt.have, got); same != tt.same {
+			t.Errorf("%s: nothing to write: %v", tt.name, same)
 		}
 	}
 }

@@ -1,0 +1,141 @@
+package statefulset
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/kloop-dev/kloop/kinds"
+	"github.com/kloop-dev/kloop/loop"
+	"github.com/kloop-dev/kloop/resource"
+)
+
+func (a *actor) claimName(t *corev1.PersistentVolumeClaim, n int) string {
+	return fmt.Sprintf("%s-%s-%d", t.Name, a.s.Name, n)
+}
+
+// claims makes sure that the claims of an ordinal exist and belong to whom the retention policy says.
+func (a *actor) claims(ctx context.Context, c *loop.Ctx, n int, p *corev1.Pod) error {
+	var errs []error
+	for i := range a.s.Spec.VolumeClaimTemplates {
+		t := &a.s.Spec.VolumeClaimTemplates[i]
+		cur := resource.Get(c, kinds.PersistentVolumeClaims, a.s.Namespace, a.claimName(t, n))
+		kept := n >= a.w.first && n < a.w.end
+		switch {
+		case cur == nil && kept:
+			errs = append(errs, a.createClaim(ctx, c, t, n))
+		case cur == nil || cur.DeletionTimestamp != nil:
+		default:
+			refs, conflict := a.owners(cur.OwnerReferences, kept, p)
+			if sameOwners(cur.OwnerReferences, refs) {
+				continue
+			}
+			if conflict {
+				a.failed(c, "ConflictingController", "PersistentVolumeClaim %s has a conflicting "+
+					"OwnerReference that acts as a managing controller, the retention policy is ignored for this claim", cur.Name)
+			}
+			next := resource.Clone(cur)
+			next.OwnerReferences = refs
+			errs = append(errs, c.Update(ctx, kinds.PersistentVolumeClaims, next))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// errStale says that a claim belongs to an earlier pod of the name: the garbage collector is about to delete it.
+var errStale = errors.New("belongs to a pod that is gone: it is deleted first")
+
+// going is the error that a claim of the ordinal is being deleted, or is about to be: a pod would only keep it from going.
+func (a *actor) going(c *loop.Ctx, n int, pod string) error {
+	var errs []error
+	_, scaled := a.policy()
+	for i := range a.s.Spec.VolumeClaimTemplates {
+		claim := a.claimName(&a.s.Spec.VolumeClaimTemplates[i], n)
+		cur := resource.Get(c, kinds.PersistentVolumeClaims, a.s.Namespace, claim)
+		switch {
+		case cur == nil:
+		case cur.DeletionTimestamp != nil:
+			errs = append(errs, fmt.Errorf("pvc %s is being deleted", claim))
+		case scaled && slices.ContainsFunc(cur.OwnerReferences, func(r metav1.OwnerReference) bool { return refers(r, kinds.Pods, pod) }):
+			errs = append(errs, fmt.Errorf("pvc %s %w", claim, errStale))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+func (a *actor) createClaim(ctx context.Context, c *loop.Ctx, t *corev1.PersistentVolumeClaim, n int) error {
+	claim := resource.Clone(t)
+	claim.Namespace, claim.Name = a.s.Namespace, a.claimName(t, n)
+	claim.Labels = maps.Clone(claim.Labels)
+	if claim.Labels == nil {
+		claim.Labels = map[string]string{}
+	}
+	maps.Copy(claim.Labels, a.s.Spec.Selector.MatchLabels)
+	claim.OwnerReferences, _ = a.owners(nil, true, &corev1.Pod{})
+	claim.Status = corev1.PersistentVolumeClaimStatus{}
+	_, err := c.Create(ctx, kinds.PersistentVolumeClaims, claim)
+	if apierrors.IsAlreadyExists(err) {
+		return nil
+	}
+	if err != nil {
+		a.failed(c, "FailedCreate", "Create Claim %s for Pod %s-%d in StatefulSet %s failed error: %v", claim.Name, a.s.Name, n, a.s.Name, err)
+		return err
+	}
+	a.did(c, "SuccessfulCreate", "Create Claim %s Pod %s-%d in StatefulSet %s success", claim.Name, a.s.Name, n, a.s.Name)
+	return nil
+}
+
+// policy says whether claims go with the set, and whether they go when their pod's place in the set does.
+func (a *actor) policy() (deleted, scaled bool) {
+	r := a.s.Spec.PersistentVolumeClaimRetentionPolicy
+	if r == nil {
+		return false, false
+	}
+	remove := appsv1.DeletePersistentVolumeClaimRetentionPolicyType
+	return r.WhenDeleted == remove, r.WhenScaled == remove
+}
+
+// owners are the claim's owners under the retention policy (KEP-1847): the set, when claims go with it; the pod, when the claim goes with
+// the pod's place in the set; neither, when it stays, or when somebody else controls it, a conflict. A claim whose owner is an earlier set or
+// pod of the name is left as it is. A pod that is not there yet has no UID.
+func (a *actor) owners(have []metav1.OwnerReference, kept bool, p *corev1.Pod) (refs []metav1.OwnerReference, conflict bool) {
+	mine := func(r metav1.OwnerReference) bool {
+		return refers(r, kinds.StatefulSets, a.s.Name) || refers(r, kinds.Pods, p.Name)
+	}
+	stale := func(r metav1.OwnerReference) bool { return mine(r) && r.UID != a.s.UID && r.UID != p.UID }
+	if slices.ContainsFunc(have, stale) {
+		return have, false
+	}
+	refs = slices.DeleteFunc(slices.Clone(have), mine)
+	deleted, scaled := a.policy()
+	switch {
+	case (deleted || scaled) && slices.ContainsFunc(refs, controls):
+		return refs, true
+	case scaled && !kept:
+		refs = append(refs, *metav1.NewControllerRef(p, kinds.Pods.GVK))
+	case deleted:
+		refs = append(refs, *metav1.NewControllerRef(a.s, kinds.StatefulSets.GVK))
+	}
+	return refs, false
+}
+
+// refers says that an owner is of the kind and name, now or once.
+func refers(r metav1.OwnerReference, k resource.Kind, name string) bool {
+	return r.Name == name && r.Kind == k.Info().GVK.Kind && r.APIVersion == k.Info().GVK.GroupVersion().String()
+}
+
+func controls(r metav1.OwnerReference) bool { return r.Controller != nil && *r.Controller }
+
+// sameOwners says that two lists have the same owners, in whatever order, and the same of them control.
+func sameOwners(a, b []metav1.OwnerReference) bool {
+	return len(a) == len(b) && !slices.ContainsFunc(a, func(x metav1.OwnerReference) bool {
+		return !slices.ContainsFunc(b, func(y metav1.OwnerReference) bool { return x.UID == y.UID && controls(x) == controls(y) })
+	})
+}
