@@ -45,6 +45,13 @@ func TestServiceRanges(t *testing.T) {
 	if slice.Endpoints[0].Addresses[0] != "10.9.8.7" {
 		t.Errorf("the API is advertised at %v", slice.Endpoints)
 	}
+	var doc struct {
+		Keys string `json:"jwks_uri"`
+	}
+	text := must[[]byte](t)(cs.RESTClient().Get().AbsPath("/.well-known/openid-configuration").DoRaw(t.Context()))
+	if err := json.Unmarshal(text, &doc); err != nil || !strings.HasPrefix(doc.Keys, "https://10.9.8.7:") {
+		t.Errorf("pods find the keys of tokens at %s: %v", doc.Keys, err)
+	}
 	api := must[*corev1.Service](t)(cs.CoreV1().Services("default").Get(t.Context(), "kubernetes", metav1.GetOptions{}))
 	if api.Spec.ClusterIP != "10.50.1.1" {
 		t.Errorf("the API's own service has %s", api.Spec.ClusterIP)

@@ -217,17 +217,19 @@ func TestClaimsStayWhileUsed(t *testing.T) {
 
 func TestVolumesAreBound(t *testing.T) {
 	simulate(t, 1, func(c *cluster) {
-		class, size := "m", corev1.ResourceList{"storage": apiresource.MustParse("1Gi")}
+		class, gold, size := "m", "gold", corev1.ResourceList{"storage": apiresource.MustParse("1Gi")}
 		modes := []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOnce}
 		make1(c, kinds.PersistentVolumes, &corev1.PersistentVolume{ObjectMeta: metav1.ObjectMeta{Name: "v"}, Spec: corev1.PersistentVolumeSpec{
 			StorageClassName: class, AccessModes: modes, Capacity: size, PersistentVolumeReclaimPolicy: corev1.PersistentVolumeReclaimRetain,
-			PersistentVolumeSource: corev1.PersistentVolumeSource{HostPath: &corev1.HostPathVolumeSource{Path: "/x"}}}})
+			VolumeAttributesClassName: &gold, PersistentVolumeSource: corev1.PersistentVolumeSource{
+				CSI: &corev1.CSIPersistentVolumeSource{Driver: "d", VolumeHandle: "x"}}}})
 		make1(c, kinds.PersistentVolumeClaims, &corev1.PersistentVolumeClaim{ObjectMeta: meta("p"), Spec: corev1.PersistentVolumeClaimSpec{
-			StorageClassName: &class, AccessModes: modes, Resources: corev1.VolumeResourceRequirements{Requests: size}}})
+			StorageClassName: &class, VolumeAttributesClassName: &gold, AccessModes: modes,
+			Resources: corev1.VolumeResourceRequirements{Requests: size}}})
 		c.until("both are bound", func(r resource.Reader) bool {
 			p, v := resource.Get(r, kinds.PersistentVolumeClaims, "default", "p"), resource.Get(r, kinds.PersistentVolumes, "", "v")
 			return p.Status.Phase == corev1.ClaimBound && v.Status.Phase == corev1.VolumeBound && p.Spec.VolumeName == "v" &&
-				v.Spec.ClaimRef.UID == p.UID
+				v.Spec.ClaimRef.UID == p.UID && p.Status.CurrentVolumeAttributesClassName != nil && *p.Status.CurrentVolumeAttributesClassName == gold
 		})
 		if err := c.Delete(c.t.Context(), kinds.PersistentVolumeClaims, "default", "p", nil); err != nil {
 			c.t.Fatal(err)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"slices"
 	"time"
 
@@ -103,15 +104,15 @@ func (z *resizer) actuate(ctx context.Context, w world) (restart []kill, err err
 		for i := range l {
 			spec := &l[i]
 			c := w.seen.newest(spec.Name)
-			has := z.alloc.has(pod, spec.Name)
-			if c == nil || !c.running() || !differ(has, spec.Resources) && !(whole && unbounded(spec)) {
+			has, want := effective(had, z.alloc.has(pod, spec.Name)), effective(pod.Spec.Resources, spec.Resources)
+			if c == nil || !c.running() || !differ(has, want) {
 				continue
 			}
-			if mustRestart(spec, has) {
+			if mustRestart(spec, has, want) {
 				restart = append(restart, kill{c: c, spec: spec, why: "Container " + spec.Name + " resize requires restart"})
 				continue
 			}
-			list = append(list, change{spec, c, has})
+			list = append(list, change{spec, c, has, want})
 		}
 	}
 	if len(list)+len(restart) > 0 || whole {
@@ -124,16 +125,30 @@ func (z *resizer) actuate(ctx context.Context, w world) (restart []kill, err err
 	return restart, err
 }
 
-// unbounded says that a container has a limit of the pod as a whole, for want of its own (KEP-2837).
-func unbounded(c *corev1.Container) bool {
-	return slices.ContainsFunc(resizable, func(n corev1.ResourceName) bool { _, own := c.Resources.Limits[n]; return !own })
+// effective are a container's resources with the limits of the pod as a whole in the place of those that it has not (KEP-2837).
+func effective(whole *corev1.ResourceRequirements, own corev1.ResourceRequirements) corev1.ResourceRequirements {
+	if whole == nil {
+		return own
+	}
+	own.Limits = maps.Clone(own.Limits)
+	if own.Limits == nil {
+		own.Limits = corev1.ResourceList{}
+	}
+	for _, n := range resizable {
+		if q, ok := whole.Limits[n]; ok {
+			if _, ok := own.Limits[n]; !ok {
+				own.Limits[n] = q
+			}
+		}
+	}
+	return own
 }
 
 // A change is one container's way from what it has to what it was granted.
 type change struct {
-	spec *corev1.Container
-	c    *container
-	has  corev1.ResourceRequirements
+	spec      *corev1.Container
+	c         *container
+	has, want corev1.ResourceRequirements
 }
 
 // update changes the containers of a pod: what shrinks first, and the pod's own limits while they are the larger ones. had is the share of
@@ -191,12 +206,12 @@ func (z *resizer) fit(w world) error {
 
 // growth orders changes: memory that shrinks, then what stays, then what grows.
 func growth(ch change) int {
-	return ch.spec.Resources.Limits.Memory().Cmp(*ch.has.Limits.Memory())
+	return ch.want.Limits.Memory().Cmp(*ch.has.Limits.Memory())
 }
 
 // roomy refuses to take memory that a container uses: the kernel would kill it.
 func (z *resizer) roomy(ctx context.Context, ch change) error {
-	want := ch.spec.Resources.Limits.Memory().Value()
+	want := ch.want.Limits.Memory().Value()
 	if want == 0 || growth(ch) >= 0 {
 		return nil
 	}
@@ -287,9 +302,9 @@ func differIn(a, b corev1.ResourceRequirements, n corev1.ResourceName) bool {
 }
 
 // mustRestart says that the container wants to be started anew for one of the resources that change.
-func mustRestart(c *corev1.Container, has corev1.ResourceRequirements) bool {
+func mustRestart(c *corev1.Container, has, want corev1.ResourceRequirements) bool {
 	return slices.ContainsFunc(c.ResizePolicy, func(p corev1.ContainerResizePolicy) bool {
-		return p.RestartPolicy == corev1.RestartContainer && differIn(has, c.Resources, p.ResourceName)
+		return p.RestartPolicy == corev1.RestartContainer && differIn(has, want, p.ResourceName)
 	})
 }
 

@@ -237,6 +237,46 @@ func TestResizeWhole(t *testing.T) {
 	})
 }
 
+// A container without a limit of its own restarts for one of the pod as a whole, if it asks for that.
+func TestResizeWholeByRestart(t *testing.T) {
+	simulate(t, func(r *rig) {
+		r.pod("p", func(p *corev1.Pod) {
+			p.Spec.Resources = &corev1.ResourceRequirements{Requests: quantities("cpu", "100m"), Limits: quantities("cpu", "200m", "memory", "64Mi")}
+			p.Spec.Containers[0].ResizePolicy = []corev1.ContainerResizePolicy{{ResourceName: corev1.ResourceCPU,
+				RestartPolicy: corev1.RestartContainer}}
+			bound := p.Spec.Containers[0].DeepCopy()
+			bound.Name, bound.Resources.Limits = "b", quantities("cpu", "50m")
+			p.Spec.Containers = append(p.Spec.Containers, *bound)
+		}, "a")
+		r.reaches("p", corev1.PodRunning)
+		resize := func(cpu, memory string) {
+			next := resource.Clone(r.get("p"))
+			next.Spec.Resources.Limits = quantities("cpu", cpu, "memory", memory)
+			if _, err := r.Update(r.t.Context(), kinds.Pods, next, "resize"); err != nil {
+				t.Fatal(err)
+			}
+			r.until("it is resized", func() bool {
+				p := r.get("p")
+				return condition(p, corev1.PodResizeInProgress) == nil && p.Status.ObservedGeneration == p.Generation &&
+					p.Status.Phase == corev1.PodRunning && p.Status.ContainerStatuses[0].State.Running != nil
+			})
+			r.rests(5 * time.Second)
+		}
+		restarts := func() string {
+			s := r.get("p").Status.ContainerStatuses
+			return fmt.Sprint(s[0].RestartCount, " ", s[1].RestartCount)
+		}
+		resize("400m", "64Mi")
+		if got := restarts(); got != "1 0" || len(r.rt.updates) != 0 || r.rt.newest("a").Linux.Resources.CpuQuota != 40000 {
+			t.Errorf("more CPU: restarts %s, %d updates, %v", got, len(r.rt.updates), r.rt.newest("a").Linux.Resources)
+		}
+		resize("400m", "128Mi")
+		if got := restarts(); got != "1 0" || len(r.rt.updates) != 2 {
+			t.Errorf("more memory: restarts %s, %d updates", got, len(r.rt.updates))
+		}
+	})
+}
+
 // A pod's own cgroup holds what its containers may have together; resources of the pod as a whole bound containers that have none.
 func TestPodValues(t *testing.T) {
 	p := testPod(corev1.RestartPolicyAlways, "", "a", "b")

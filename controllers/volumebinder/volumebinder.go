@@ -140,6 +140,9 @@ func join(ctx context.Context, c *loop.Ctx, p *corev1.PersistentVolumeClaim, v *
 		return c.Update(ctx, kinds.PersistentVolumeClaims, next)
 	}
 	st := *p.Status.DeepCopy()
+	if p.Status.Phase == corev1.ClaimPending { // after that, it is the resizer's to change (KEP-3751)
+		st.CurrentVolumeAttributesClassName = v.Spec.VolumeAttributesClassName
+	}
 	st.Phase, st.AccessModes = corev1.ClaimBound, v.Spec.AccessModes
 	if p.Status.Phase != corev1.ClaimBound || st.Capacity == nil {
 		st.Capacity = v.Spec.Capacity.DeepCopy()

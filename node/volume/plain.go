@@ -18,10 +18,12 @@ func emptyDir(path string, src *corev1.EmptyDirVolumeSource, pod *corev1.Pod) er
 	if err := os.MkdirAll(path, 0o750); err != nil {
 		return fmt.Errorf("make the directory: %w", err)
 	}
+	mode := fs.ModePerm // whatever the umask
 	switch {
 	case src.Medium == corev1.StorageMediumDefault:
 	case src.Medium == corev1.StorageMediumMemory:
-		options := "mode=0777"
+		mode |= fs.ModeSticky // as every new tmpfs
+		options := "mode=1777"
 		if src.SizeLimit != nil && src.SizeLimit.Value() > 0 {
 			options += ",size=" + strconv.FormatInt(src.SizeLimit.Value(), 10)
 		}
@@ -39,7 +41,6 @@ func emptyDir(path string, src *corev1.EmptyDirVolumeSource, pod *corev1.Pod) er
 	default:
 		return fmt.Errorf("emptyDir of medium %q is not supported yet", src.Medium)
 	}
-	mode := fs.ModePerm // whatever the umask
 	if group := fsGroup(pod); group != nil {
 		mode |= fs.ModeSetgid // what is made inside belongs to the group too
 		if err := os.Lchown(path, -1, int(*group)); err != nil {
@@ -54,12 +55,14 @@ func contentDir(path string, v *corev1.Volume) error {
 	if err := os.MkdirAll(path, 0o755); err != nil {
 		return fmt.Errorf("make the directory: %w", err)
 	}
+	mode := fs.ModePerm
 	if v.ConfigMap == nil {
+		mode |= fs.ModeSticky
 		if err := tmpfs(path, "mode=0755"); err != nil {
 			return err
 		}
 	}
-	return os.Chmod(path, 0o777)
+	return os.Chmod(path, mode)
 }
 
 // checkHostPath checks that the path has the volume's type, and makes it where the type allows.

@@ -130,7 +130,7 @@ func walk(at int, sub string, mode fs.FileMode) (fd int, err error) {
 	if err != nil {
 		return -1, err // such as a symlink to nowhere
 	}
-	if err := os.Chmod(fdPath(fd), mode&(fs.ModePerm|fs.ModeSetgid)); err != nil { // whatever the umask
+	if err := os.Chmod(fdPath(fd), mode&(fs.ModePerm|fs.ModeSetgid|fs.ModeSticky)); err != nil { // whatever the umask
 		return -1, errors.Join(err, unix.Close(fd))
 	}
 	return fd, nil

@@ -3,6 +3,7 @@ package volume
 import (
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
@@ -17,7 +18,7 @@ func TestSubPath(t *testing.T) {
 		t.Fatal(err)
 	}
 	outside := t.TempDir()
-	if err := errors.Join(os.Chmod(base, 0o777), os.MkdirAll(base+"/dir/in", 0o700), os.WriteFile(base+"/file", nil, 0o600),
+	if err := errors.Join(os.Chmod(base, 0o777|fs.ModeSetgid|fs.ModeSticky), os.MkdirAll(base+"/dir/in", 0o700), os.WriteFile(base+"/file", nil, 0o600),
 		os.Symlink("dir/in", base+"/inner"), os.Symlink("../dir", base+"/dir/up"), os.Symlink(outside, base+"/away"),
 		os.Symlink("../..", base+"/dir/climb"), os.Symlink("nothing", base+"/dangling"), os.Symlink("/proc/self/root",
 			base+"/magic")); err != nil {
@@ -39,7 +40,7 @@ func TestSubPath(t *testing.T) {
 			t.Errorf("%s: %q, error %v", tt.sub, got, err)
 		}
 	}
-	if info, err := os.Stat(base + "/new/deep"); err != nil || info.Mode().Perm() != 0o777 {
+	if info, err := os.Stat(base + "/new/deep"); err != nil || info.Mode() != fs.ModeDir|0o777|fs.ModeSetgid|fs.ModeSticky {
 		t.Errorf("a made directory: %v %v", info, err)
 	}
 	if entries, _ := os.ReadDir(outside); len(entries) != 0 {

@@ -392,10 +392,12 @@ func TestEmptyDirAndRemove(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, v := range []string{"disk", "mem"} {
-		if info, err := os.Stat(paths[v]); err != nil || info.Mode().Perm() != fs.ModePerm {
+	for v, want := range map[string]fs.FileMode{"disk": fs.ModePerm, "mem": fs.ModePerm | fs.ModeSticky, "s": fs.ModePerm | fs.ModeSticky} {
+		if info, err := os.Stat(paths[v]); err != nil || info.Mode() != want|fs.ModeDir {
 			t.Errorf("%s: %v %v", v, info.Mode(), err)
 		}
+	}
+	for _, v := range []string{"disk", "mem"} {
 		if err := os.WriteFile(paths[v]+"/f", []byte("kept"), 0o600); err != nil {
 			t.Fatal(err)
 		}
