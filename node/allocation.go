@@ -7,6 +7,7 @@ import (
 	"maps"
 	"os"
 	"path/filepath"
+	"slices"
 	"sync"
 
 	corev1 "k8s.io/api/core/v1"
@@ -158,6 +159,21 @@ func (l *allocations) hasPod(pod *corev1.Pod) *corev1.ResourceRequirements {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.load(pod).PodActuated
+}
+
+// inForce is the pod with the resources that its own cgroup and its running containers have, whatever it was granted since.
+func (l *allocations) inForce(w world) *corev1.Pod {
+	out := *w.pod
+	out.Spec.Resources = l.hasPod(w.pod)
+	out.Spec.InitContainers, out.Spec.Containers = slices.Clone(out.Spec.InitContainers), slices.Clone(out.Spec.Containers)
+	for _, list := range [][]corev1.Container{out.Spec.InitContainers, out.Spec.Containers} {
+		for i := range list {
+			if c := w.seen.newest(list[i].Name); c != nil && c.running() {
+				list[i].Resources = l.has(w.pod, list[i].Name)
+			}
+		}
+	}
+	return &out
 }
 
 // keep forgets all pods but those.

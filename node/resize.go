@@ -189,17 +189,8 @@ func (z *resizer) update(ctx context.Context, w world, had *corev1.ResourceRequi
 // fit gives the pod's own cgroup what the pod was granted, and at least what those of its containers have that run: the kernel refuses a
 // container more than its pod.
 func (z *resizer) fit(w world) error {
-	had := w.pod.DeepCopy()
-	had.Spec.Resources = z.alloc.hasPod(w.pod)
-	for _, l := range [][]corev1.Container{had.Spec.InitContainers, had.Spec.Containers} {
-		for i := range l {
-			if c := w.seen.newest(l[i].Name); c != nil && c.running() {
-				l[i].Resources = z.alloc.has(w.pod, l[i].Name)
-			}
-		}
-	}
 	want := z.terms.pod(w.pod)
-	l := loosest(want, podValues(had))
+	l := loosest(want, podValues(z.alloc.inForce(w)))
 	want.Shares, want.Quota, want.Memory = l.Shares, l.Quota, l.Memory
 	return z.cgroups.Set(z.cgroup(w.pod), want)
 }

@@ -10,6 +10,7 @@ import (
 
 	"google.golang.org/grpc"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"github.com/kloop-dev/kloop/kinds"
@@ -235,6 +236,32 @@ func TestResizeWhole(t *testing.T) {
 		r.rt.mu.Unlock()
 		r.until("it is resized", func() bool { return len(r.rt.updates) == 2 && condition(r.get("p"), corev1.PodResizeInProgress) == nil })
 	})
+}
+
+// The status has what a pod has as a whole, also for want of resources of its own: what its cgroup says while it runs, with limits only
+// where every container has one.
+func TestStatusOfWholePod(t *testing.T) {
+	one := corev1.ResourceRequirements{Requests: quantities("cpu", "100m", "memory", "1Gi"), Limits: quantities("cpu", "200m", "memory", "2Gi")}
+	none := corev1.ResourceRequirements{}
+	for _, tt := range []struct {
+		name        string
+		whole       *corev1.ResourceRequirements
+		other       corev1.ResourceRequirements
+		running     bool
+		asks, limit corev1.ResourceList
+	}{
+		{"all bound", nil, one, true, quantities("cpu", "200m", "memory", "2Gi"), quantities("cpu", "400m", "memory", "4Gi")},
+		{"one is not", nil, none, true, one.Requests, nil},
+		{"not yet running", nil, none, false, one.Requests, one.Limits},
+		{"of its own", &corev1.ResourceRequirements{Limits: quantities("cpu", "1")}, none, true, one.Requests, quantities("cpu", "1")},
+	} {
+		p := testPod(corev1.RestartPolicyAlways, "", "a", "b")
+		p.Spec.Resources, p.Spec.Containers[0].Resources, p.Spec.Containers[1].Resources = tt.whole, one, tt.other
+		got := podInUse(p, tt.running)
+		if !equality.Semantic.DeepEqual(got.Requests, tt.asks) || !equality.Semantic.DeepEqual(got.Limits, tt.limit) {
+			t.Errorf("%s: %v", tt.name, got)
+		}
+	}
 }
 
 // A container without a limit of its own restarts for one of the pod as a whole, if it asks for that.

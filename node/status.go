@@ -2,9 +2,11 @@ package node
 
 import (
 	"fmt"
+	"maps"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
+	requests "k8s.io/component-helpers/resource"
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
 
@@ -38,10 +40,33 @@ func (m *statuses) podStatus(w world) corev1.PodStatus {
 	conditions(w, &st)
 	lifeCondition(w, &st)
 	m.alloc.conditions(w, &st)
-	if p := pod.Spec.Resources; p != nil {
-		st.Resources, st.AllocatedResources = &corev1.ResourceRequirements{Requests: p.Requests, Limits: p.Limits}, p.Requests
-	}
+	st.AllocatedResources = requests.PodRequests(pod, requests.PodResourcesOptions{})
+	st.Resources = podInUse(m.alloc.inForce(w), st.Phase == corev1.PodRunning)
 	return st
+}
+
+// podInUse is what a pod has as a whole (KEP-5419): what its own cgroup says while it runs, where only a pod whose containers all have a
+// limit has one; what it is to have before.
+func podInUse(pod *corev1.Pod, running bool) *corev1.ResourceRequirements {
+	opts := requests.PodResourcesOptions{}
+	asks, limits := requests.PodRequests(pod, opts), requests.PodLimits(pod, opts)
+	if !running {
+		return &corev1.ResourceRequirements{Requests: asks, Limits: limits}
+	}
+	out := &corev1.ResourceRequirements{Requests: corev1.ResourceList{}, Limits: corev1.ResourceList{}}
+	if p := pod.Spec.Resources; p != nil {
+		maps.Copy(out.Requests, p.Requests)
+		maps.Copy(out.Limits, p.Limits)
+	}
+	for _, n := range resizable {
+		if q, ok := asks[n]; ok {
+			out.Requests[n] = q
+		}
+		if q, ok := limits[n]; ok && bounded(pod, n) {
+			out.Limits[n] = q
+		}
+	}
+	return out
 }
 
 // settle sets the phase. A pod has not ended while a process of it runs: a sidecar may, after the main containers;

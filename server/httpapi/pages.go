@@ -38,7 +38,7 @@ func (s *surface) page(w http.ResponseWriter, r *http.Request, i *info) {
 	case i.Path == "/metrics":
 		s.meter.serve(w, r)
 	case i.Path == "/metrics/slis":
-		s.health.SLIs.Serve(w, r)
+		s.health.ServeSLIs(w, r)
 	case parts[0] == "openapi" && len(parts) > 1:
 		s.openapi.Serve(w, r, parts[1:])
 	case slices.Contains(issuerPaths, strings.TrimSuffix(i.Path, "/")):

@@ -318,15 +318,18 @@ func TestIssuer(t *testing.T) {
 	}
 }
 
-// Component SLIs tell how the checks went that somebody asked for.
+// Component SLIs tell how the checks went, by whoever asked for them, and by the scrape.
 func TestSLIs(t *testing.T) {
 	w := newWorld(t)
+	if got := string(w.must("GET", "/metrics/slis", "", 200).body); !strings.Contains(got, `kubernetes_healthcheck{name="ping",type="readyz"} 1`) {
+		t.Errorf("nobody asked for a check: %s", got)
+	}
 	w.must("GET", "/livez", "", 200)
 	w.must("GET", "/livez/ping", "", 200)
 	w.must("GET", "/livez/", "", 404)
 	got := string(w.must("GET", "/metrics/slis", "", 200).body)
 	for _, line := range []string{`kubernetes_healthcheck{name="ping",type="livez"} 1`,
-		`kubernetes_healthchecks_total{name="ping",status="success",type="livez"} 2`} {
+		`kubernetes_healthchecks_total{name="ping",status="success",type="livez"} 4`} {
 		if !strings.Contains(got, line) {
 			t.Errorf("%s is missing in %s", line, got)
 		}

@@ -39,5 +39,13 @@ func (s *SLIs) note(endpoint, name string, err error) {
 	s.total.WithLabelValues(name, status, endpoint).Inc()
 }
 
-// Serve answers /metrics/slis.
-func (s *SLIs) Serve(w http.ResponseWriter, r *http.Request) { s.handler.ServeHTTP(w, r) }
+// ServeSLIs answers /metrics/slis. A scrape runs the checks too: where no kubelet and no load balancer asks for them, the page would say
+// nothing.
+func (h *Handler) ServeSLIs(w http.ResponseWriter, r *http.Request) {
+	for _, endpoint := range []string{"healthz", "livez", "readyz"} {
+		for _, c := range h.Checks(endpoint) {
+			_ = h.run(r.Context(), endpoint, c)
+		}
+	}
+	h.SLIs.handler.ServeHTTP(w, r)
+}
