@@ -141,7 +141,7 @@ func (b *building) makeHandler() error {
 		Ops: b.server, Virtual: b.virtualOps, Kinds: b.set, Authn: b.authn(authn.TokenUnion{b.tokens, joinTokens{c.keys}}),
 		Authz: serverAccess{b.authz}, Extra: c.pages(d), Address: c.address, NoAnonymous: true,
 		Before:  pageOf(c),
-		OpenAPI: b.others.Docs(b.docs), Issuer: issuer{b.signer, c.published()}, Nodes: agents{d}, Groups: b.others, Delegate: b.others,
+		OpenAPI: b.others.Docs(b.docs), Issuer: newIssuer(b.signer, c), Nodes: agents{d}, Groups: b.others, Delegate: b.others,
 		Connect: b.server.Connect, Registry: b.metrics, Process: b.ofProcess(),
 		Audit: b.auditor, Fair: b.fair(), Count: b.count, Witness: b.witness(), Trusts: trusts(b.authz),
 		Live: []health.Check{storeAnswers("etcd", b.store)}, Flags: c.cfg.Flags, Relieved: c.cfg.Relieved, Verbosity: c.cfg.Verbosity,

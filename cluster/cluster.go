@@ -249,14 +249,6 @@ func (c *Cluster) advertised() []netip.AddrPort {
 	return []netip.AddrPort{at}
 }
 
-// published is the address of the API for whoever reads it in a document: pods, where they can reach it, or else clients on this machine.
-func (c *Cluster) published() string {
-	if at := c.advertised(); len(at) > 0 {
-		return "https://" + at[0].String()
-	}
-	return c.URL()
-}
-
 // Compact has what is in memory take less of it. It is for when a burst of work is over.
 func (c *Cluster) Compact() { c.door.view.Compact() }
 

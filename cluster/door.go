@@ -201,6 +201,14 @@ type issuer struct {
 	server string
 }
 
+// newIssuer publishes the keys at an address that pods reach, or else at one that clients on this machine do.
+func newIssuer(s *token.Signer, c *Cluster) issuer {
+	if at := c.advertised(); len(at) > 0 {
+		return issuer{s, "https://" + at[0].String()}
+	}
+	return issuer{s, c.URL()}
+}
+
 // Configuration implements httpapi.Issuer.
 func (i issuer) Configuration() ([]byte, error) { return i.signer.Discovery(i.server) }
 

@@ -241,7 +241,8 @@ func TestResizeWhole(t *testing.T) {
 // The status has what a pod has as a whole, also for want of resources of its own: what its cgroup says while it runs, with limits only
 // where every container has one.
 func TestStatusOfWholePod(t *testing.T) {
-	one := corev1.ResourceRequirements{Requests: quantities("cpu", "100m", "memory", "1Gi"), Limits: quantities("cpu", "200m", "memory", "2Gi")}
+	one := corev1.ResourceRequirements{Requests: quantities("cpu", "100m", "memory", "1Gi"),
+		Limits: quantities("cpu", "200m", "memory", "2Gi")}
 	none := corev1.ResourceRequirements{}
 	for _, tt := range []struct {
 		name        string

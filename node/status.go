@@ -45,8 +45,8 @@ func (m *statuses) podStatus(w world) corev1.PodStatus {
 	return st
 }
 
-// podInUse is what a pod has as a whole (KEP-5419): what its own cgroup says while it runs, where only a pod whose containers all have a
-// limit has one; what it is to have before.
+// podInUse are the resources of a pod as a whole (KEP-5419): those of its own cgroup while it runs, which has a limit only if all its
+// containers have one; those that it asks for before.
 func podInUse(pod *corev1.Pod, running bool) *corev1.ResourceRequirements {
 	opts := requests.PodResourcesOptions{}
 	asks, limits := requests.PodRequests(pod, opts), requests.PodLimits(pod, opts)

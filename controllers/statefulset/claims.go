@@ -103,8 +103,8 @@ func (a *actor) policy() (deleted, scaled bool) {
 }
 
 // owners are the claim's owners under the retention policy (KEP-1847): the set, when claims go with it; the pod, when the claim goes with
-// the pod's place in the set; neither, when it stays, or when somebody else controls it, a conflict. A claim whose owner is an earlier set or
-// pod of the name is left as it is. A pod that is not there yet has no UID.
+// the pod's place in the set; neither, when it stays, or when somebody else controls it, a conflict. A claim whose owner is an earlier set
+// or pod of the name is left as it is. A pod that is not there yet has no UID.
 func (a *actor) owners(have []metav1.OwnerReference, kept bool, p *corev1.Pod) (refs []metav1.OwnerReference, conflict bool) {
 	mine := func(r metav1.OwnerReference) bool {
 		return refers(r, kinds.StatefulSets, a.s.Name) || refers(r, kinds.Pods, p.Name)

@@ -18,7 +18,8 @@ func TestSubPath(t *testing.T) {
 		t.Fatal(err)
 	}
 	outside := t.TempDir()
-	if err := errors.Join(os.Chmod(base, 0o777|fs.ModeSetgid|fs.ModeSticky), os.MkdirAll(base+"/dir/in", 0o700), os.WriteFile(base+"/file", nil, 0o600),
+	if err := errors.Join(os.Chmod(base, 0o777|fs.ModeSetgid|fs.ModeSticky), os.MkdirAll(base+"/dir/in", 0o700),
+		os.WriteFile(base+"/file", nil, 0o600),
 		os.Symlink("dir/in", base+"/inner"), os.Symlink("../dir", base+"/dir/up"), os.Symlink(outside, base+"/away"),
 		os.Symlink("../..", base+"/dir/climb"), os.Symlink("nothing", base+"/dangling"), os.Symlink("/proc/self/root",
 			base+"/magic")); err != nil {
