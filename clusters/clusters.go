@@ -36,10 +36,11 @@ type Cluster struct {
 	Args      []string // further arguments of kloop up
 	Created   time.Time
 
-	Index    int       // 0 to 255: no other cluster of the machine has it
-	API      int       // port of the API
-	Keyrings []Keyring // kubeconfigs that know the cluster
-	dir      string    // ROOT/NAME
+	Index    int        // 0 to 255: no other cluster of the machine has it
+	API      int        // port of the API
+	Keyrings []Keyring  // kubeconfigs that know the cluster
+	dir      string     // ROOT/NAME
+	rooms    []*os.File // the supervisor's: mount namespaces of real nodes
 }
 
 // A Keyring is a kubeconfig that a cluster's context was put into.

@@ -6,7 +6,6 @@ import (
 	"net"
 	"net/netip"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"runtime"
 	"strconv"
@@ -163,19 +162,6 @@ func within(ns *os.File, f func() error) error {
 		}
 		return f()
 	})
-}
-
-// spawn starts a process of a node, in the node's namespace. It sees the machine's files and cgroups.
-func spawn(c *Cluster, cmd *exec.Cmd, n int) error {
-	if c.Simulated {
-		return apart(cmd)
-	}
-	ns, err := os.Open(c.namespace(n))
-	if err != nil {
-		return fmt.Errorf("open the node's network: %w", err)
-	}
-	defer ns.Close()
-	return within(ns, func() error { return apart(cmd) })
 }
 
 // wayOut lets nodes reach what the machine reaches: it forwards, and what leaves seems to come from it.

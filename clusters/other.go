@@ -18,6 +18,11 @@ func unused(netip.Prefix) bool { return false }
 func wire(*Cluster) error   { return errLinux }
 func unwire(*Cluster) error { return nil }
 
+const agentRoot = "" // of real nodes
+
+func furnish(*Cluster) error { return errLinux }
+func leave(*Cluster)         {}
+
 // spawn starts the process of a simulated cluster: there is no other.
 func spawn(_ *Cluster, cmd *exec.Cmd, _ int) error { return apart(cmd) }
 

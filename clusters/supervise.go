@@ -31,6 +31,7 @@ func (c *Cluster) Supervise(ctx context.Context, program string, log *slog.Logge
 	}
 	defer func() { err = errors.Join(err, unlock()) }()
 	ctx, stop := context.WithCancel(ctx)
+	defer leave(c)
 	var all sync.WaitGroup
 	defer all.Wait()
 	defer stop()
@@ -40,6 +41,9 @@ func (c *Cluster) Supervise(ctx context.Context, program string, log *slog.Logge
 		}
 		if err := wire(c); err != nil {
 			return fmt.Errorf("make the cluster's network: %w", err)
+		}
+		if err := furnish(c); err != nil {
+			return err
 		}
 	}
 	for _, p := range c.Ports {
@@ -119,7 +123,7 @@ func (c *Cluster) identify(n int) error {
 // has another.
 const groupPrefix = "/kloop-"
 
-// rootDir is the root directory of a node's agent: none but the machine's own node may have /var/lib/kubelet.
+// rootDir is the path of an agent's root directory on the machine. The agent, and what runs on the node, see it as agentRoot.
 func (c *Cluster) rootDir(n int) string { return filepath.Join(c.NodeDir(n), "node") }
 
 func (c *Cluster) nodeKubeconfig(n int) string { return filepath.Join(c.NodeDir(n), "node.kubeconfig") }
@@ -145,11 +149,11 @@ func (c *Cluster) command(n int) []string {
 	case n == 1:
 		return append([]string{"up", "--data-dir", c.NodeDir(1), "--node", "real", "--node-name", c.NodeName(1), "--listen",
 			":" + strconv.Itoa(c.API),
-			"--hosts", c.Address(1).String(), "--root-dir", c.rootDir(1), "--cgroup-root", groupPrefix + c.NodeName(1)},
+			"--hosts", c.Address(1).String(), "--root-dir", agentRoot, "--cgroup-root", groupPrefix + c.NodeName(1)},
 			slices.Concat(diskFlags(c.Args), c.Args)...)
 	}
 	return append([]string{"node", "--data-dir", c.NodeDir(n), "--kubeconfig", c.nodeKubeconfig(n), "--name", c.NodeName(n),
-		"--address", c.Address(n).String(), "--root-dir", c.rootDir(n), "--cgroup-root", groupPrefix + c.NodeName(n)}, borrowed...)
+		"--address", c.Address(n).String(), "--root-dir", agentRoot, "--cgroup-root", groupPrefix + c.NodeName(n)}, borrowed...)
 }
 
 // keep starts a node's process, waits until it is ready, and starts it again whenever it ends, until ctx does.

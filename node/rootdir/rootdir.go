@@ -112,14 +112,20 @@ func Held(dir string) bool {
 	return errors.Is(err, ErrHeld)
 }
 
+// Usual is the kubelet's root directory, and an agent's unless its settings name another.
+const Usual = "/var/lib/kubelet"
+
 // Remove removes what agents and drivers keep in the directory, and the directory if nothing else is in it. Nothing may be mounted there.
+// Usual stays: nodes of named clusters have theirs mounted over it in namespaces of their own, and would lose that with it.
 func Remove(dir string) error {
 	for _, name := range folders {
 		if err := os.RemoveAll(filepath.Join(dir, name)); err != nil {
 			return fmt.Errorf("remove the agent's directory: %w", err)
 		}
 	}
-	_ = os.Remove(dir) // fails if somebody else has files there
+	if dir != Usual {
+		_ = os.Remove(dir) // fails if somebody else has files there
+	}
 	return nil
 }
 
