@@ -40,6 +40,7 @@ type fakeRuntime struct {
 	mu       sync.Mutex
 	name     string                           // of the runtime; "": fake
 	version  string                           // of the runtime; "": 1
+	asked    func()                           // what happens while the version is asked for; nil: nothing
 	events   chan *cri.ContainerEventResponse // nil: it has no stream of them
 	handlers []*cri.RuntimeHandler
 	features *cri.RuntimeFeatures
@@ -76,6 +77,9 @@ func (f *fakeRuntime) next(what string) string {
 }
 
 func (f *fakeRuntime) Version(context.Context, *cri.VersionRequest, ...opt) (*cri.VersionResponse, error) {
+	if f.asked != nil {
+		f.asked()
+	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return &cri.VersionResponse{RuntimeName: cmp.Or(f.name, "fake"), RuntimeVersion: cmp.Or(f.version, "1")}, nil

@@ -173,13 +173,14 @@ func (ns *nodeStatus) renew(ctx context.Context) error {
 
 // writeStatus tells what the node has and how it is. Resources that others put into the status stay.
 func (ns *nodeStatus) writeStatus(ctx context.Context) error {
+	seen := ns.look(ctx)
 	for range 5 {
 		cur, err := ns.node(ctx)
 		if err != nil {
 			return err
 		}
 		next := resource.Clone(cur)
-		ns.fill(ctx, &next.Status)
+		ns.fill(&next.Status, seen)
 		if equality.Semantic.DeepEqual(cur.Status, next.Status) {
 			return nil
 		}
@@ -191,7 +192,25 @@ func (ns *nodeStatus) writeStatus(ctx context.Context) error {
 	return errors.New("write the node's status: it keeps changing")
 }
 
-func (ns *nodeStatus) fill(ctx context.Context, st *corev1.NodeStatus) {
+// A word is the runtime's answer about the node. On a busy machine it takes its time, and others write the Node meanwhile: it is had before
+// the Node is read.
+type word struct {
+	info    corev1.NodeSystemInfo
+	status  *cri.StatusResponse // nil: it did not answer
+	trouble string
+	images  []corev1.ContainerImage
+}
+
+func (ns *nodeStatus) look(ctx context.Context) word {
+	s := word{info: ns.info(ctx), images: ns.imageList(ctx)}
+	s.trouble, _ = ns.trouble(ctx)
+	if res, err := ns.cfg.Runtime.Containers.Status(ctx, &cri.StatusRequest{}); err == nil {
+		s.status = res
+	}
+	return s
+}
+
+func (ns *nodeStatus) fill(st *corev1.NodeStatus, seen word) {
 	if st.Capacity == nil {
 		st.Capacity, st.Allocatable = corev1.ResourceList{}, corev1.ResourceList{}
 	}
@@ -208,17 +227,17 @@ func (ns *nodeStatus) fill(ctx context.Context, st *corev1.NodeStatus) {
 	}
 	st.Addresses = append(st.Addresses, corev1.NodeAddress{Type: corev1.NodeHostName, Address: ns.cfg.Name})
 	st.DaemonEndpoints.KubeletEndpoint.Port = int32(ns.cfg.Port)
-	st.NodeInfo = ns.info(ctx)
+	st.NodeInfo = seen.info
 	st.DeclaredFeatures = declared
-	if res, err := ns.cfg.Runtime.Containers.Status(ctx, &cri.StatusRequest{}); err == nil {
-		st.RuntimeHandlers = handlers(res)
+	if seen.status != nil {
+		st.RuntimeHandlers = handlers(seen.status)
 		st.Features = nil
-		if f := res.GetFeatures(); f != nil {
+		if f := seen.status.GetFeatures(); f != nil {
 			st.Features = &corev1.NodeFeatures{SupplementalGroupsPolicy: new(f.SupplementalGroupsPolicy)}
 		}
 	}
-	ns.setConditions(ctx, st)
-	st.Images = ns.imageList(ctx)
+	ns.setConditions(st, seen.trouble)
+	st.Images = seen.images
 	if ns.cfg.Plugins {
 		st.VolumesInUse = ns.clean.vols.CSI().Fill(st.VolumesInUse)
 	}
@@ -265,9 +284,8 @@ func osName() string {
 }
 
 // setConditions judges the node's health: ready when the runtime and its network are.
-func (ns *nodeStatus) setConditions(ctx context.Context, st *corev1.NodeStatus) {
+func (ns *nodeStatus) setConditions(st *corev1.NodeStatus, trouble string) {
 	ready, why, text := corev1.ConditionTrue, "KubeletReady", "kubelet is posting ready status"
-	trouble, _ := ns.trouble(ctx)
 	if ns.down.Load() {
 		trouble = "node is shutting down"
 	}
