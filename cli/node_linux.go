@@ -116,7 +116,7 @@ func runNode(ctx context.Context, std stdio, n machine.Joined, install bool) err
 	}
 	err = advise(machine.Run(ctx, n, func() {
 		fmt.Fprintf(std.out, "node %s is ready\n", n.Name)
-		tellManager(n.Log)
+		tellManager(ctx, n.Log, runs)
 	}))
 	sayLeft(std, dir)
 	return err

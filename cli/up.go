@@ -13,7 +13,6 @@ import (
 	"github.com/kloop-dev/kloop/cluster"
 	"github.com/kloop-dev/kloop/clusters"
 	"github.com/kloop-dev/kloop/kit/whole"
-	"github.com/kloop-dev/kloop/notify"
 )
 
 // up runs a whole cluster.
@@ -108,19 +107,14 @@ func run(ctx context.Context, std stdio, s *settings.Sheet, o *settings.Options)
 	if err := c.Nodeless(); err != nil {
 		fmt.Fprintf(std.out, "this machine is not a node: %v\n", err)
 	}
-	tellManager(slog.Default())
+	told, stop := context.WithCancel(ctx)
+	tellManager(told, slog.Default(), serves(c))
 	err = c.Wait()
+	stop()
 	if dir := cmp.Or(o.NodeDir, o.DataDir); dir != "" {
 		sayLeft(std, dir)
 	}
 	return advise(err)
-}
-
-// tellManager tells systemd, or who else started this process, that it is ready.
-func tellManager(log *slog.Logger) {
-	if err := notify.Send(notify.Ready); err != nil {
-		log.Warn("the service manager was not told", "err", err)
-	}
 }
 
 // begin starts the cluster that the options ask for.

@@ -17,9 +17,9 @@ func TestGates(t *testing.T) {
 			t.Errorf("%s: %v, want %q", gate, err, why)
 		}
 	}
-	set := map[string]bool{"WatchList": false, "EventedPLEG": true, "KMSv1": true, "CSIVolumeHealth": false, "SystemdWatchdog": true,
+	set := map[string]bool{"WatchList": false, "EventedPLEG": true, "KMSv1": true, "CSIVolumeHealth": false, "ReloadKubeletClientCAFile": true,
 		"KubeletTracing": true, "PodsAPI": false}
-	if got := Idle("", set); !slices.Equal(got, []string{"EventedPLEG", "KMSv1", "KubeletTracing", "SystemdWatchdog"}) {
+	if got := Idle("", set); !slices.Equal(got, []string{"EventedPLEG", "KMSv1", "KubeletTracing", "ReloadKubeletClientCAFile"}) {
 		t.Error(got)
 	}
 	var log bytes.Buffer

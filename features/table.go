@@ -270,7 +270,7 @@ StructuredAuthenticationConfiguration g36+! x37
 *StructuredAuthenticationConfigurationJWKSMetrics b36+
 StructuredAuthorizationConfiguration g36+!
 SupplementalGroupsPolicy g36+!
--SystemdWatchdog g36+!
+*SystemdWatchdog g36+!
 TaintTolerationComparisonOperators a36-
 TokenRequestServiceAccountUIDValidation b36+
 TopologyAwareHints g36+!

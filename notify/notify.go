@@ -9,6 +9,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 )
@@ -17,10 +18,22 @@ import (
 const (
 	Ready    = "READY=1"
 	Stopping = "STOPPING=1"
+	alive    = "WATCHDOG=1"
 )
 
 // variable names the socket.
 const variable = "NOTIFY_SOCKET"
+
+// private are the variables by which systemd speaks to one process. Another that has them speaks for it.
+var private = []string{variable, "WATCHDOG_USEC", "WATCHDOG_PID", "LISTEN_PID", "LISTEN_FDS", "LISTEN_FDNAMES"}
+
+// Environ is this process's environment for one that it starts, without what was said to this one alone.
+func Environ() []string {
+	return slices.DeleteFunc(os.Environ(), func(v string) bool {
+		name, _, _ := strings.Cut(v, "=")
+		return slices.Contains(private, name)
+	})
+}
 
 // Send tells who listens a state. It does nothing when nobody does, and blocks for a second at most.
 func Send(state string) error {
@@ -64,15 +77,7 @@ func Listen() (*Listener, error) {
 }
 
 // Env is the environment of the process that is listened to: the caller's, with the socket.
-func (l *Listener) Env() []string {
-	var env []string
-	for _, v := range os.Environ() {
-		if !strings.HasPrefix(v, variable+"=") {
-			env = append(env, v)
-		}
-	}
-	return append(env, variable+"="+filepath.Join(l.dir, "s"))
-}
+func (l *Listener) Env() []string { return append(Environ(), variable+"="+filepath.Join(l.dir, "s")) }
 
 // Await returns nil when the process says that it is ready. status is called with what it says before; nil: nobody wants to know.
 // It returns the cause of ctx when that ends first.

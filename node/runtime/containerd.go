@@ -16,10 +16,12 @@ import (
 	"time"
 
 	"github.com/kloop-dev/kloop/node/image"
+	"github.com/kloop-dev/kloop/notify"
 )
 
-// startPatience bounds the start of containerd; it takes a fraction of a second.
-const startPatience = 30 * time.Second
+// startPatience bounds the start of containerd. It takes a fraction of a second, and much longer on a slow machine that boots: a limit
+// that is too short would have it start again and again.
+const startPatience = 100 * time.Second
 
 // A Containerd is a containerd of the node's own. Its containers outlive it: their shims run on, and the next
 // containerd on the same directory finds them.
@@ -202,6 +204,8 @@ func (c *Containerd) start() (*exec.Cmd, error) {
 	defer logfile.Close() // the child has its own descriptor
 	cmd := exec.Command("containerd", "--config", filepath.Join(c.cfg.Dir, "containerd.toml"), "--log-level", "warn")
 	cmd.Stdout, cmd.Stderr = logfile, logfile
+	// It would tell systemd that kloop is ready.
+	cmd.Env = notify.Environ()
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // signals to kloop's terminal are not for it
 	if err := cmd.Start(); err != nil {
 		return nil, fmt.Errorf("start containerd: %w", err)

@@ -50,6 +50,9 @@ func Load(ctx context.Context, socket, archive string) (names []string, err erro
 func ctr(ctx context.Context, socket string, args ...string) ([]byte, error) {
 	cmd := exec.CommandContext(ctx, "ctr", append([]string{"--address", socket, "--namespace", "k8s.io"}, args...)...)
 	out, err := cmd.CombinedOutput()
+	if err != nil && ctx.Err() != nil {
+		err = context.Cause(ctx) // it was killed, and this is why
+	}
 	if err != nil {
 		return nil, fmt.Errorf("%w: %s", err, bytes.TrimSpace(out))
 	}

@@ -2,7 +2,9 @@ package runtime
 
 import (
 	"context"
+	"errors"
 	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -52,6 +54,7 @@ func TestContainerd(t *testing.T) {
 	defer os.RemoveAll(dir)
 	cfg := Config{Dir: dir}
 	need.Have(t, need.Containerd, Available(cfg))
+	t.Setenv("NOTIFY_SOCKET", filepath.Join(dir, "systemd"))
 	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
 	defer cancel()
 	c := New(cfg)
@@ -70,6 +73,14 @@ func TestContainerd(t *testing.T) {
 	}
 	defer r.Close()
 	runSandbox(t, ctx, r)
+	pid, err := os.ReadFile(filepath.Join(dir, "run/containerd.pid"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	env, err := os.ReadFile(filepath.Join("/proc", string(pid), "environ"))
+	if err != nil || strings.Contains(string(env), "NOTIFY_SOCKET=") {
+		t.Errorf("containerd speaks to systemd for kloop (%v)", err)
+	}
 	stop()
 	if err := <-done; err != nil {
 		t.Error(err)
@@ -93,5 +104,19 @@ func runSandbox(t *testing.T, ctx context.Context, r *Runtime) {
 	t.Logf("stopped after %v", time.Since(began))
 	if _, err := r.Containers.RemovePodSandbox(ctx, &cri.RemovePodSandboxRequest{PodSandboxId: id}); err != nil {
 		t.Error(err)
+	}
+}
+
+// A command that was killed because of its context says why.
+func TestKilled(t *testing.T) {
+	dir := t.TempDir()
+	if err := os.WriteFile(filepath.Join(dir, "ctr"), []byte("#!/bin/sh\nexec sleep 600\n"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	t.Setenv("PATH", dir+":"+os.Getenv("PATH"))
+	ctx, cancel := context.WithTimeoutCause(t.Context(), time.Millisecond, errors.New("too slow"))
+	defer cancel()
+	if _, err := ctr(ctx, "/none"); err == nil || !strings.Contains(err.Error(), "too slow") {
+		t.Errorf("the error is %v", err)
 	}
 }
