@@ -16,6 +16,7 @@ import (
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
 
+	"github.com/kloop-dev/kloop/forwarding"
 	"github.com/kloop-dev/kloop/node/rootdir"
 	"github.com/kloop-dev/kloop/podnetwork"
 )
@@ -38,6 +39,11 @@ func Reset(dir string, keep bool) (left []string, err error) {
 	}
 	if err := errors.Join(dropTables(), dropNetwork(ranges)); err != nil {
 		return left, err
+	}
+	for _, d := range []string{shims, cniCache} { // made by containerd and the CNI library
+		if os.Remove(d) == nil {
+			_ = os.Remove(filepath.Dir(d)) // others may have something there
+		}
 	}
 	if keep {
 		return left, nil
@@ -109,8 +115,12 @@ func dropNetwork(ranges []*net.IPNet) error {
 			}
 		}
 	}
-	routes, e := netlink.RouteListFiltered(netlink.FAMILY_ALL, &netlink.Route{Protocol: podnetwork.Protocol}, netlink.RT_FILTER_PROTOCOL)
-	err = errors.Join(err, e)
+	return errors.Join(err, dropRoutes(podnetwork.Protocol), dropRoutes(forwarding.RouteProtocol))
+}
+
+// dropRoutes removes those that have a number of kloop's.
+func dropRoutes(protocol netlink.RouteProtocol) error {
+	routes, err := netlink.RouteListFiltered(netlink.FAMILY_ALL, &netlink.Route{Protocol: protocol}, netlink.RT_FILTER_PROTOCOL)
 	for i := range routes {
 		if e := netlink.RouteDel(&routes[i]); e != nil && !errors.Is(e, unix.ESRCH) {
 			err = errors.Join(err, fmt.Errorf("remove the route to %s: %w", routes[i].Dst, e))

@@ -25,6 +25,7 @@ const (
 	cgroups  = "/sys/fs/cgroup"
 	podLogs  = "/var/log/pods"
 	cniCache = "/var/lib/cni/results"
+	shims    = "/run/containerd/s"
 	logLinks = "/var/log/containers"
 )
 
@@ -69,7 +70,7 @@ func shimSockets(dir string) (list []string) {
 		for _, name := range names {
 			text, err := os.ReadFile(name)
 			if path, ok := strings.CutPrefix(strings.TrimSpace(string(text)), "unix://"); err == nil && ok &&
-				strings.HasPrefix(path, "/run/containerd/s/") {
+				strings.HasPrefix(path, shims+"/") {
 				list = append(list, path)
 			}
 		}

@@ -10,6 +10,9 @@ import (
 	"strings"
 )
 
+// RouteProtocol marks the route that the service proxy gives cluster IPs on a machine without a default one.
+const RouteProtocol = 89
+
 // On turns forwarding of one family on, in the network namespace of this thread, and logs it if it was off. A kernel without the family
 // has nothing to forward: that is no error.
 func On(v6 bool, log *slog.Logger) error {

@@ -62,7 +62,8 @@ func prepareKernel(services netip.Prefix, log *slog.Logger) error {
 	if err != nil {
 		return err
 	}
-	if err := netlink.RouteReplace(&netlink.Route{LinkIndex: lo.Attrs().Index, Dst: dst, Scope: netlink.SCOPE_LINK}); err != nil {
+	route := netlink.Route{LinkIndex: lo.Attrs().Index, Dst: dst, Scope: netlink.SCOPE_LINK, Protocol: forwarding.RouteProtocol}
+	if err := netlink.RouteReplace(&route); err != nil {
 		return fmt.Errorf("route the cluster IPs: %w", err)
 	}
 	return nil
