@@ -7,6 +7,7 @@ import (
 	"sync"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 
 	"github.com/kloop-dev/kloop/resource"
 )
@@ -43,21 +44,28 @@ func (t *Tracker) fastUpdate(w *Write, old, obj resource.Object) bool {
 
 // difference says how obj differs from old, and gives a check of whether a set fits the type.
 func (t *Tracker) difference(w *Write, old, obj resource.Object) (diff set, fit func(set) bool, ok bool) {
+	if old == nil {
+		old = w.Kind.New(w.GVK)
+	}
 	if w.Kind.Info().Custom {
-		u, typ, diff, ok := t.custom(w, old, obj)
-		return diff, func(s set) bool { return u.fits(s, typ.TypeRef) }, ok
+		was, ok1 := old.(runtime.Unstructured)
+		is, ok2 := obj.(runtime.Unstructured)
+		if !ok1 || !ok2 {
+			return nil, nil, false
+		}
+		typ := t.types.of(w.GVK)
+		tree := jsonTree{typ.Schema}
+		diff, ok := tree.diffObjects(typ, was.UnstructuredContent(), is.UnstructuredContent())
+		return diff, func(s set) bool { return fits(tree, s, tree.resolve(typ.TypeRef)) }, ok
 	}
 	plan := planOf(w, old, obj)
 	if plan == nil {
 		return nil, nil, false
 	}
-	if old == nil {
-		old = w.Kind.New(w.GVK)
-	}
-	walk := walks.Get().(*walk)
+	walk := newWalk(structTree{})
 	defer walk.done()
-	_, diff = walk.diff(plan, reflect.ValueOf(old), reflect.ValueOf(obj))
-	return diff, func(s set) bool { return fits(s, plan) }, !walk.lost
+	_, diff = walk.diff(place{plan: plan}, goVal(reflect.ValueOf(old)), goVal(reflect.ValueOf(obj)))
+	return diff, func(s set) bool { return fits(structTree{}, s, place{plan: plan}) }, !walk.lost
 }
 
 // planOf returns the plan for the objects, or nil if they are not for the fast path.
@@ -172,30 +180,6 @@ func fieldsOf(s set) *metav1.FieldsV1 {
 	f := &metav1.FieldsV1{}
 	f.SetRawBytes(append(make([]byte, 0, len(*page)), *page...))
 	return f
-}
-
-// fits says whether a set speaks of places that the plan has, and looks into none that are owned as a whole now.
-func fits(s set, n *node) bool {
-	at := 0
-	for i := range s {
-		child := n.elem
-		if n.op == opStruct {
-			for at < len(n.fields) && n.fields[at].text != s[i].step.text {
-				at++
-			}
-			if at == len(n.fields) {
-				return false
-			}
-			child = n.fields[at].node
-		}
-		if child == nil || (s[i].step.text[0] == 'k') != (n.op == opKeyed) || (s[i].step.text[0] == 'v') != (n.op == opSet) {
-			return false
-		}
-		if len(s[i].sub) > 0 && !fits(s[i].sub, child) {
-			return false
-		}
-	}
-	return true
 }
 
 // resetSteps turns a path of names into steps.

@@ -15,7 +15,7 @@ func (t *Tracker) fastCreate(w *Write, doc map[string]any) resource.Object {
 		return nil
 	}
 	typ := t.types.of(w.GVK)
-	if u := (untyped{schema: typ.Schema}); !u.valid(typ.TypeRef, doc) {
+	if tree := (jsonTree{typ.Schema}); !tree.valid(tree.resolve(typ.TypeRef), doc) {
 		return nil
 	}
 	obj := w.Kind.New(w.GVK)

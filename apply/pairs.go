@@ -2,16 +2,16 @@ package apply
 
 import "slices"
 
-// An element is an item of a list with its key. V is the type of values: a reflect.Value, or any.
-type element[V any] struct {
+// An element is an item of a list with its key.
+type element struct {
 	keys  []key
-	v     V
+	v     val
 	index int
 }
 
 // inOrder sorts the items of a list by their keys, and says whether no two have the same: more than one can tell apart.
-func inOrder[V any](list []element[V]) bool {
-	slices.SortFunc(list, func(a, b element[V]) int { return compareKeys(a.keys, b.keys) })
+func inOrder(list []element) bool {
+	slices.SortFunc(list, func(a, b element) int { return compareKeys(a.keys, b.keys) })
 	for i := 1; i < len(list); i++ {
 		if compareKeys(list[i-1].keys, list[i].keys) == 0 {
 			return false
@@ -22,7 +22,7 @@ func inOrder[V any](list []element[V]) bool {
 
 // next takes the first items off two sorted lists that are not both empty: one of each if their keys are the same, else the lesser
 // one. A side that has none keeps its value.
-func next[V any](ls, rs *[]element[V], x, y *V) (keys []key) {
+func next(ls, rs *[]element, x, y *val) (keys []key) {
 	c := 0
 	switch {
 	case len(*ls) == 0:

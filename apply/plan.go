@@ -22,18 +22,6 @@ type node struct {
 	keys   []keyNode   // of keyed lists, by name
 }
 
-// An op says how a value is owned.
-type op uint8
-
-const (
-	opLeaf    op = iota // as a whole: a scalar or an atom
-	opStruct            // field by field
-	opMap               // key by key
-	opSet               // a list of scalars, value by value
-	opKeyed             // a list of structs, by their keys
-	opUnknown           // the library knows
-)
-
 // A fieldNode is a field of a struct.
 type fieldNode struct {
 	name  string

@@ -2,6 +2,7 @@ package apply
 
 import (
 	"cmp"
+	"strconv"
 	"strings"
 )
 
@@ -226,4 +227,41 @@ func (s set) appendItems(b []byte) []byte {
 		b = append(b, '}')
 	}
 	return b
+}
+
+// keyText writes a step to a list item, named by its value or its keys.
+func keyText(value bool, keys []key) string {
+	var b strings.Builder
+	if value {
+		b.WriteString("v:")
+		keys[0].val.write(&b)
+		return b.String()
+	}
+	for i, k := range keys {
+		if i == 0 {
+			b.WriteString("k:{")
+		} else {
+			b.WriteByte(',')
+		}
+		b.WriteString(`\"`)
+		b.WriteString(k.name)
+		b.WriteString(`\":`)
+		k.val.write(&b)
+	}
+	b.WriteByte('}')
+	return b.String()
+}
+
+func (s scalar) write(b *strings.Builder) {
+	switch s.kind {
+	case str:
+		b.WriteString(`\"`)
+		b.WriteString(s.s)
+		b.WriteString(`\"`)
+	case number:
+		var room [20]byte
+		b.Write(strconv.AppendInt(room[:0], s.n, 10))
+	default:
+		b.WriteString(strconv.FormatBool(s.n != 0))
+	}
 }

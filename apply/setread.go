@@ -5,9 +5,9 @@ import "strings"
 // parseSet reads what appendJSON writes. ok is false for anything else that FieldsV1 may be: another order,
 // spaces, escapes in names.
 func parseSet(b []byte) (s set, ok bool) {
-	w := walks.Get().(*walk)
-	defer w.done()
-	p := parser{text: string(b), walk: w}
+	pile := piles.Get().(*pile)
+	defer pile.done()
+	p := parser{text: string(b), pile: pile}
 	if !p.take("{") {
 		return nil, false
 	}
@@ -18,7 +18,7 @@ func parseSet(b []byte) (s set, ok bool) {
 type parser struct {
 	text string
 	at   int
-	walk *walk // for its pile
+	pile *pile
 }
 
 func (p *parser) take(s string) bool {
@@ -37,15 +37,15 @@ func (p *parser) items(depth int) (s set, ok bool) {
 	if p.take("}") {
 		return nil, true
 	}
-	w, mark := p.walk, len(p.walk.pile)
+	mark := p.pile.mark()
 	for depth < maxDepth {
 		it, ok := p.item(depth)
-		if !ok || len(w.pile) > mark && w.pile[len(w.pile)-1].step.compare(&it.step) >= 0 {
+		if !ok || p.pile.mark() > mark && p.pile.items[p.pile.mark()-1].step.compare(&it.step) >= 0 {
 			return nil, false
 		}
-		w.pile = append(w.pile, it)
+		p.pile.add(it)
 		if p.take("}") {
-			return w.made(mark), true
+			return p.pile.take(mark), true
 		}
 		if !p.take(",") {
 			return nil, false

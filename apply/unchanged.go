@@ -60,24 +60,23 @@ func (t *Tracker) claims(w *Write, obj resource.Object, doc map[string]any, writ
 			return nil, false
 		}
 		typ := t.types.of(w.GVK)
-		u := untyped{schema: typ.Schema, write: write}
-		_, set := u.claims(typ.TypeRef, doc, live.UnstructuredContent())
-		for i := range set {
-			if set[i].step.text == "f:metadata" { // nobody owns it as a whole
-				if set[i].marked = 0; len(set[i].sub) == 0 {
-					return slices.Delete(set, i, i+1), !u.lost
-				}
-			}
-		}
-		return set, !u.lost
+		tree := jsonTree{typ.Schema}
+		set, ok := claimsOf(tree, tree.resolve(typ.TypeRef), doc, val{there: true, doc: live.UnstructuredContent()}, write)
+		return unownedMeta(set), ok
 	}
 	plan := planOf(w, nil, obj)
 	if plan == nil {
 		return nil, false
 	}
-	d := docWalk{write: write}
-	_, set := d.value(plan, doc, reflect.ValueOf(obj))
-	return set, !d.lost
+	return claimsOf(structTree{}, place{plan: plan}, doc, goVal(reflect.ValueOf(obj)), write)
+}
+
+func claimsOf(t tree, p place, doc any, live val, write bool) (set, bool) {
+	w := newWalk(t)
+	defer w.done()
+	w.write = write
+	_, set := w.claims(p, doc, live)
+	return set, !w.lost
 }
 
 // withoutOurs takes out what nobody owns: the type and the name. ok is false if the name is another one.
@@ -101,137 +100,4 @@ func withoutOurs(doc map[string]any, old resource.Object) (out map[string]any, o
 		delete(out, "metadata")
 	}
 	return out, true
-}
-
-// A docWalk finds the fields that a decoded patch sets, as long as they have the values of the live object.
-type docWalk struct {
-	lost  bool // a value differs, or something came up that only the library knows
-	write bool // a value that differs is written instead
-}
-
-// value returns what the value v owns: its own place, and what is below it.
-func (d *docWalk) value(n *node, v any, live reflect.Value) (bits, set) {
-	live = deref(live)
-	if d.lost || v == nil || !live.IsValid() || isNull(live) {
-		d.lost = true
-		return 0, nil
-	}
-	switch n.op {
-	case opLeaf:
-		if same(v, live) {
-			return member, nil
-		}
-		d.lost = !d.write
-		return member | changed, nil // the caller writes it
-	case opStruct, opMap:
-		if m, ok := v.(map[string]any); ok {
-			if len(m) == 0 {
-				return member, nil
-			}
-			return 0, d.entries(n, m, live)
-		}
-	case opSet, opKeyed:
-		if l, ok := v.([]any); ok {
-			return 0, d.items(n, l, live)
-		}
-	}
-	d.lost = true
-	return 0, nil
-}
-
-func (d *docWalk) entries(n *node, m map[string]any, live reflect.Value) set {
-	out := make(set, 0, len(m))
-	for _, name := range slices.Sorted(maps.Keys(m)) {
-		it := item{step: step{text: "f:" + name}}
-		if n.op == opMap {
-			if !isPlain(name) {
-				d.lost = true
-			}
-			it.marked, it.sub = d.value(n.elem, m[name], entry(live, name))
-			it.marked |= member
-			if it.marked&changed != 0 {
-				d.assignEntry(live, name, m[name])
-			}
-		} else {
-			at, ok := slices.BinarySearchFunc(n.fields, name, func(f fieldNode, name string) int { return compareAll(f.name, name) })
-			if !ok {
-				d.lost = true
-				return nil
-			}
-			f := &n.fields[at]
-			x := fieldAt(live, f.index)
-			switch {
-			case f.omit == nil || !f.omit(x):
-				if it.marked, it.sub = d.value(f.node, m[name], x); it.marked&changed != 0 {
-					d.assign(x, m[name])
-				}
-			case f.node.op == opLeaf && isZero(m[name], x):
-				it.marked = member // false, 0 or "" is said and not kept
-			default:
-				d.lost = true
-				return nil
-			}
-		}
-		if it.marked != 0 || len(it.sub) > 0 {
-			out = append(out, it)
-		}
-	}
-	return out
-}
-
-// items matches the items of a list with those of the live one, which must stand in the same order.
-func (d *docWalk) items(n *node, l []any, live reflect.Value) set {
-	var w walk
-	have := w.elements(n, live)
-	out, before := make(set, 0, len(l)), -1
-	for _, v := range l {
-		keys := d.keys(n, v)
-		at, ok := slices.BinarySearchFunc(have, keys, func(e element[reflect.Value], keys []key) int { return compareKeys(e.keys, keys) })
-		if d.lost || w.lost || !ok || have[at].index <= before {
-			d.lost = true
-			return nil
-		}
-		before = have[at].index
-		marked, sub := d.value(n.elem, v, have[at].v)
-		if marked&changed != 0 {
-			d.assign(have[at].v, v)
-		}
-		out = append(out, item{step{text: keyText(n.op == opSet, keys), keys: keys}, marked | member, sub})
-	}
-	slices.SortFunc(out, func(a, b item) int { return a.step.compare(&b.step) })
-	return out
-}
-
-func (d *docWalk) keys(n *node, v any) (keys []key) {
-	if n.op == opSet {
-		return []key{{val: d.scalar(v)}}
-	}
-	m, _ := v.(map[string]any)
-	for i := range n.keys {
-		k := &n.keys[i]
-		if x, ok := m[k.name]; ok {
-			keys = append(keys, key{k.name, d.scalar(x)})
-		} else if k.isDef {
-			keys = append(keys, key{k.name, k.def})
-		} else if k.omit == nil {
-			d.lost = true
-		}
-	}
-	if len(keys) == 0 {
-		d.lost = true
-	}
-	return keys
-}
-
-func (d *docWalk) scalar(v any) scalar {
-	switch v := v.(type) {
-	case string:
-		if isPlain(v) {
-			return scalar{kind: str, s: v}
-		}
-	case int64:
-		return scalar{kind: number, n: v}
-	}
-	d.lost = true
-	return scalar{}
 }
