@@ -12,6 +12,7 @@ import (
 
 	"github.com/kloop-dev/kloop/internal/testpolicy"
 	"github.com/kloop-dev/kloop/kinds"
+	"github.com/kloop-dev/kloop/test/netspace"
 )
 
 // big is 1,000 pods in 50 namespaces, 100 of them on this node, and 1,000 policies: each lets one app be reached from two others.
@@ -60,8 +61,8 @@ func BenchmarkChange(b *testing.B) {
 	more := maps.Clone(less)
 	more[kinds.Pods] = slices.Clone(less[kinds.Pods])
 	more.Pod("ns49", "pod99", "n0", map[string]string{"app": "app3"}, "10.1.49.99")
-	in := newSpace(b)
-	in.do(b, func() error {
+	in := netspace.New(b)
+	in.Do(b, func() error {
 		o, err := observe(false)
 		if err != nil {
 			return err
@@ -93,8 +94,8 @@ func BenchmarkChange(b *testing.B) {
 // BenchmarkCold programs all of it into an empty kernel.
 func BenchmarkCold(b *testing.B) {
 	p := NewPlan(NewModel(big(), nil, nil), "n0", false)
-	in := newSpace(b)
-	in.do(b, func() error {
+	in := netspace.New(b)
+	in.Do(b, func() error {
 		for b.Loop() {
 			if err := program(p, Difference(p, Observed{})); err != nil {
 				return err

@@ -20,6 +20,7 @@ import (
 
 	"github.com/kloop-dev/kloop/internal/eventually"
 	"github.com/kloop-dev/kloop/internal/testpolicy"
+	"github.com/kloop-dev/kloop/test/netspace"
 )
 
 // A listener notes all that reaches a pod: every connection that was accepted and every datagram that came.
@@ -41,11 +42,11 @@ func (l *listener) has(what string) bool {
 }
 
 // listen opens the ports of a pod, and notes every connection that comes.
-func (l *listener) listen(t *testing.T, in space, at netip.Addr) {
+func (l *listener) listen(t *testing.T, in netspace.Space, at netip.Addr) {
 	l.listenSCTP(t, in, at)
 	for port := uint16(79); port <= 83; port++ {
 		where := netip.AddrPortFrom(at, port).String()
-		in.do(t, func() error {
+		in.Do(t, func() error {
 			tcp, err := net.Listen("tcp", where)
 			if err != nil {
 				return err
@@ -82,8 +83,8 @@ func raw(a netip.Addr) string {
 }
 
 // listenSCTP notes every first packet of an association that comes.
-func (l *listener) listenSCTP(t *testing.T, in space, at netip.Addr) {
-	in.do(t, func() error {
+func (l *listener) listenSCTP(t *testing.T, in netspace.Space, at netip.Addr) {
+	in.Do(t, func() error {
 		all, err := net.ListenPacket(raw(at), at.String())
 		if err != nil {
 			return err
@@ -111,8 +112,8 @@ func initiation(port uint16) []byte {
 }
 
 // dial sends the first packet of connections from a namespace, and does not wait for an answer.
-func dial(t *testing.T, in space, list []Connection, text string) {
-	in.do(t, func() error {
+func dial(t *testing.T, in netspace.Space, list []Connection, text string) {
+	in.Do(t, func() error {
 		for _, c := range list {
 			if c.Protocol == corev1.ProtocolSCTP {
 				conn, err := net.Dial(raw(c.To), c.To.String())
@@ -160,7 +161,7 @@ func as4(a netip.Addr) (b [4]byte) {
 
 // enforce brings the kernel of a machine to the plan of its node.
 func enforce(t *testing.T, m *machine, node string, model *Model) {
-	m.do(t, func() error {
+	m.Do(t, func() error {
 		for _, v6 := range []bool{false, true} {
 			have, err := observe(v6)
 			if err != nil {
@@ -258,7 +259,7 @@ func round(t *testing.T, bed []*machine, model *Model) (compared, denied int) {
 	for _, m := range bed {
 		for _, a := range slices.SortedFunc(maps.Keys(m.pods), netip.Addr.Compare) {
 			last := Connection{To: a, Protocol: corev1.ProtocolUDP, Port: 79}
-			dial(t, m.space, []Connection{last}, "last ")
+			dial(t, m.Space, []Connection{last}, "last ")
 			gateway := addr(fmt.Sprintf("10.1.255.%d", slices.Index(bed, m)))
 			if a.Is6() {
 				gateway = addr(fmt.Sprintf("fd01::ffff:%d", slices.Index(bed, m)))
@@ -283,10 +284,10 @@ func await(t *testing.T, l *listener, what string, why func() string) {
 
 // TestRepair: what somebody else did to the table is mended, from a chain without its rules to no table at all.
 func TestRepair(t *testing.T) {
-	s := newSpace(t)
+	s := netspace.New(t)
 	model := NewModel(testpolicy.Random{Rand: rand.New(rand.NewPCG(3, 4))}.Cluster(1), nil, nil)
 	p := NewPlan(model, "n0", false)
-	m := &machine{space: s}
+	m := &machine{Space: s}
 	enforce(t, m, "n0", model)
 	for name, harm := range map[string]func(w *writer){
 		"no table":          func(w *writer) { w.c.DelTable(w.t) },
@@ -296,7 +297,7 @@ func TestRepair(t *testing.T) {
 		"a foreign chain":   func(w *writer) { w.c.AddChain(w.named("somebody-elses")) },
 	} {
 		t.Run(name, func(t *testing.T) {
-			s.do(t, func() error {
+			s.Do(t, func() error {
 				w, err := newWriter(p)
 				if err != nil {
 					return err

@@ -12,6 +12,7 @@ import (
 	"github.com/kloop-dev/kloop/client"
 	"github.com/kloop-dev/kloop/internal/eventually"
 	"github.com/kloop-dev/kloop/resource"
+	"github.com/kloop-dev/kloop/test/netspace"
 )
 
 // reading is a client that only reads: each testpolicy.Snapshot sent to it is a change of the cluster.
@@ -32,15 +33,15 @@ func (r reading) Next(ctx context.Context) (client.Batch, error) {
 }
 
 // enforcing runs an enforcer for the node n1 in a network namespace of its own until the test ends.
-func enforcing(t *testing.T, s resource.Reader) (e *Enforcer, in space, change func(resource.Reader)) {
-	in = newSpace(t)
+func enforcing(t *testing.T, s resource.Reader) (e *Enforcer, in netspace.Space, change func(resource.Reader)) {
+	in = netspace.New(t)
 	r := reading{states: make(chan resource.Reader)}
 	e = New(Config{Client: r, Node: "n1"})
 	ctx, stop := context.WithCancel(t.Context())
 	ready := make(chan struct{})
 	t.Cleanup(func() { stop(); <-e.ended })
 	go func() {
-		if err := in.run(func() error { return e.Run(ctx, func() { close(ready) }) }); err != nil {
+		if err := in.Run(func() error { return e.Run(ctx, func() { close(ready) }) }); err != nil {
 			t.Error(err)
 		}
 	}()
@@ -50,8 +51,8 @@ func enforcing(t *testing.T, s resource.Reader) (e *Enforcer, in space, change f
 }
 
 // isolated says whether the kernel isolates an address for ingress.
-func isolated(t *testing.T, in space, a netip.Addr) (yes bool) {
-	in.do(t, func() error {
+func isolated(t *testing.T, in netspace.Space, a netip.Addr) (yes bool) {
+	in.Do(t, func() error {
 		o, err := observe(a.Is6())
 		_, yes = o.Sets[ingressMap].Elements[bytesOf(a)]
 		return err
@@ -84,7 +85,7 @@ func TestAdmit(t *testing.T) {
 func TestFollow(t *testing.T) {
 	_, in, change := enforcing(t, judged())
 	web := addr("10.1.0.1")
-	in.do(t, func() error {
+	in.Do(t, func() error {
 		o, err := observe(false)
 		if o.Hooked {
 			t.Error("there is a table without a policy")
@@ -101,7 +102,7 @@ func TestFollow(t *testing.T) {
 
 // TestLazy: what all nodes run is only asked for once there is a policy, and a pod that starts meanwhile waits for the answer.
 func TestLazy(t *testing.T) {
-	in := newSpace(t)
+	in := netspace.New(t)
 	policies, cluster := reading{states: make(chan resource.Reader)}, reading{states: make(chan resource.Reader)}
 	asked := make(chan struct{})
 	e := New(Config{Client: policies, Node: "n1", Cluster: func(context.Context) (client.Client, error) {
@@ -112,7 +113,7 @@ func TestLazy(t *testing.T) {
 	ready := make(chan struct{})
 	t.Cleanup(func() { stop(); <-e.ended })
 	go func() {
-		if err := in.run(func() error { return e.Run(ctx, func() { close(ready) }) }); err != nil {
+		if err := in.Run(func() error { return e.Run(ctx, func() { close(ready) }) }); err != nil {
 			t.Error(err)
 		}
 	}()

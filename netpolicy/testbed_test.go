@@ -5,91 +5,35 @@ import (
 	"net"
 	"net/netip"
 	"os"
-	"runtime"
 	"testing"
 
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
 
 	"github.com/kloop-dev/kloop/internal/testpolicy"
-	"github.com/kloop-dev/kloop/test/need"
+	"github.com/kloop-dev/kloop/test/netspace"
 )
-
-// A space is a network namespace of a test, by a file descriptor.
-type space int
-
-// newSpace makes a network namespace with its loopback up. It needs root.
-func newSpace(t testing.TB) space {
-	t.Helper()
-	need.BeRoot(t)
-	made := make(chan space)
-	failed := make(chan error, 1)
-	go func() {
-		runtime.LockOSThread() // and never unlocked: the thread ends with the goroutine
-		if err := unix.Unshare(unix.CLONE_NEWNET); err != nil {
-			failed <- err
-			close(made)
-			return
-		}
-		fd, err := unix.Open("/proc/thread-self/ns/net", unix.O_RDONLY|unix.O_CLOEXEC, 0)
-		failed <- err
-		made <- space(fd)
-	}()
-	s, err := <-made, <-failed
-	need.Have(t, need.Root, err)
-	t.Cleanup(func() { unix.Close(int(s)) })
-	s.do(t, func() error {
-		lo, err := netlink.LinkByName("lo")
-		if err != nil {
-			return err
-		}
-		return netlink.LinkSetUp(lo)
-	})
-	return s
-}
-
-// run runs f in the namespace.
-func (s space) run(f func() error) error {
-	done := make(chan error)
-	go func() {
-		runtime.LockOSThread()
-		err := unix.Setns(int(s), unix.CLONE_NEWNET)
-		if err == nil {
-			err = f()
-		}
-		done <- err
-	}()
-	return <-done
-}
-
-// do is run that must not fail.
-func (s space) do(t testing.TB, f func() error) {
-	t.Helper()
-	if err := s.run(f); err != nil {
-		t.Fatal(err)
-	}
-}
 
 // A machine is a node of the testbed with its pods.
 type machine struct {
-	space
+	netspace.Space
 	addrs []netip.Addr // on the LAN: IPv4, IPv6
-	pods  map[netip.Addr]space
+	pods  map[netip.Addr]netspace.Space
 }
 
 // newTestbed makes one machine for each node of the snapshot, on one LAN, and the pods of each on its bridge. A pod reaches those beside it
 // over the bridge and all others by its node, which routes.
 func newTestbed(t *testing.T, s testpolicy.Snapshot, nodes int) (list []*machine) {
-	lan := newSpace(t)
-	lan.do(t, func() error { return bridge("lan") })
+	lan := netspace.New(t)
+	lan.Do(t, func() error { return bridge("lan") })
 	for n := range nodes {
-		m := &machine{space: newSpace(t), pods: map[netip.Addr]space{},
+		m := &machine{Space: netspace.New(t), pods: map[netip.Addr]netspace.Space{},
 			addrs: []netip.Addr{addr(fmt.Sprintf("10.9.0.%d", n+1)), addr(fmt.Sprintf("fd09::%d", n+1))}}
 		list = append(list, m)
-		m.do(t, func() error { return bridge("br0") })
-		m.do(t, routing)
-		wire(t, m.space, "up", lan, fmt.Sprint("n", n), "lan")
-		m.do(t, func() error {
+		m.Do(t, func() error { return bridge("br0") })
+		m.Do(t, routing)
+		wire(t, m.Space, "up", lan, fmt.Sprint("n", n), "lan")
+		m.Do(t, func() error {
 			return join(give("up", prefix(m.addrs[0], 24), prefix(m.addrs[1], 64)), give("br0", prefix(addr(fmt.Sprintf("10.1.255.%d", n)), 32),
 				prefix(addr(fmt.Sprintf("fd01::ffff:%d", n)), 128)))
 		})
@@ -97,11 +41,11 @@ func newTestbed(t *testing.T, s testpolicy.Snapshot, nodes int) (list []*machine
 	m := NewModel(s, nil, nil)
 	for i, p := range m.pods {
 		at := list[int(p.Spec.NodeName[1]-'0')]
-		in := newSpace(t)
-		wire(t, in, "eth0", at.space, fmt.Sprint("p", i), "br0")
-		in.do(t, func() error { return give("eth0", prefix(p.addrs[0], 32), prefix(p.addrs[1], 128)) })
+		in := netspace.New(t)
+		wire(t, in, "eth0", at.Space, fmt.Sprint("p", i), "br0")
+		in.Do(t, func() error { return give("eth0", prefix(p.addrs[0], 32), prefix(p.addrs[1], 128)) })
 		for n, node := range list {
-			node.do(t, func() error { return route(p.addrs, "br0", "up", at == node, at.addrs) })
+			node.Do(t, func() error { return route(p.addrs, "br0", "up", at == node, at.addrs) })
 			_ = n
 		}
 		for _, a := range p.addrs {
@@ -110,7 +54,7 @@ func newTestbed(t *testing.T, s testpolicy.Snapshot, nodes int) (list []*machine
 	}
 	for n, at := range list {
 		for a, in := range at.pods {
-			in.do(t, func() error { return leave(a, at, n) })
+			in.Do(t, func() error { return leave(a, at, n) })
 		}
 	}
 	return list
@@ -170,9 +114,9 @@ func routing() error {
 }
 
 // wire joins two namespaces by a cable; the far end is plugged into a bridge.
-func wire(t *testing.T, a space, name string, b space, far, bridge string) {
+func wire(t *testing.T, a netspace.Space, name string, b netspace.Space, far, bridge string) {
 	t.Helper()
-	b.do(t, func() error {
+	b.Do(t, func() error {
 		v := &netlink.Veth{LinkAttrs: netlink.LinkAttrs{Name: far}, PeerName: name, PeerNamespace: netlink.NsFd(int(a))}
 		if err := netlink.LinkAdd(v); err != nil {
 			return err
@@ -183,7 +127,7 @@ func wire(t *testing.T, a space, name string, b space, far, bridge string) {
 		}
 		return join(netlink.LinkSetMaster(v, br), netlink.LinkSetUp(v))
 	})
-	a.do(t, func() error {
+	a.Do(t, func() error {
 		l, err := netlink.LinkByName(name)
 		if err != nil {
 			return err

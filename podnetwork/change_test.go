@@ -32,11 +32,11 @@ func flow(t *testing.T, from, to *box, port, flows int) *stream {
 	var l net.PacketConn
 	conns := make([]net.Conn, flows)
 	addr := net.JoinHostPort(to.podIP, strconv.Itoa(port))
-	to.pod.do(t, func() (err error) {
+	to.pod.Do(t, func() (err error) {
 		l, err = net.ListenPacket("udp4", addr)
 		return err
 	})
-	from.pod.do(t, func() (err error) {
+	from.pod.Do(t, func() (err error) {
 		for i := range conns {
 			if conns[i], err = net.Dial("udp4", addr); err != nil {
 				return err
@@ -127,12 +127,12 @@ func TestReturns(t *testing.T) {
 		b.client.states <- without
 		eventually.True(t, "the routes to c go", func() bool { return len(routes(t, b)) == 1 })
 	}
-	s.c.do(t, func() error { return give("eth0", "198.51.100.33/24") })
+	s.c.Do(t, func() error { return give("eth0", "198.51.100.33/24") })
 	now := append(without, node("c", "198.51.100.33", "10.88.9.0/24"))
 	s.tell(now)
 	eventually.True(t, "cni0 loses its old address", func() bool {
 		left := -1
-		s.c.do(t, func() error {
+		s.c.Do(t, func() error {
 			l, err := netlink.LinkByName(Bridge)
 			if err != nil {
 				return err
@@ -143,7 +143,7 @@ func TestReturns(t *testing.T) {
 		})
 		return left == 0
 	})
-	s.c.do(t, func() error { return give(Bridge, "10.88.9.1/24") }) // as the bridge plugin does for the next pod
+	s.c.Do(t, func() error { return give(Bridge, "10.88.9.1/24") }) // as the bridge plugin does for the next pod
 	s.c.attach("10.88.9.1", "10.88.9.5", 1450)
 	serve(t, s.c.pod, ":80")
 	eventually.True(t, "the pod of the new range is not reached", func() bool {
@@ -178,7 +178,7 @@ func TestCleanup(t *testing.T) {
 	a := s.a
 	a.stop()
 	names := func() (list []string) {
-		a.do(t, func() error {
+		a.Do(t, func() error {
 			links, err := netlink.LinkList()
 			for _, l := range links {
 				list = append(list, l.Attrs().Name)
@@ -187,7 +187,7 @@ func TestCleanup(t *testing.T) {
 		})
 		return list
 	}
-	clean := func() { a.do(t, func() error { return Cleanup(a.conf, slog.New(slog.DiscardHandler)) }) }
+	clean := func() { a.Do(t, func() error { return Cleanup(a.conf, slog.New(slog.DiscardHandler)) }) }
 	clean()
 	if got := routes(t, a); len(got) != 0 {
 		t.Errorf("routes are left: %v", got)
@@ -198,7 +198,7 @@ func TestCleanup(t *testing.T) {
 	if _, err := os.Stat(a.conf); err == nil {
 		t.Error("the CNI configuration is left")
 	}
-	a.do(t, func() error {
+	a.Do(t, func() error {
 		c, err := nft.Open()
 		if err != nil {
 			return err
@@ -212,7 +212,7 @@ func TestCleanup(t *testing.T) {
 	if err := os.WriteFile(a.conf, nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	a.pod.do(t, func() error {
+	a.pod.Do(t, func() error {
 		l, err := netlink.LinkByName("eth0")
 		if err != nil {
 			return err
@@ -223,7 +223,7 @@ func TestCleanup(t *testing.T) {
 	if list := names(); slices.Contains(list, Bridge) {
 		t.Errorf("the bridge is left without a pod: %v", list)
 	}
-	a.do(t, func() error { return bridge(Bridge) })
+	a.Do(t, func() error { return bridge(Bridge) })
 	clean()
 	if list := names(); !slices.Contains(list, Bridge) {
 		t.Error("the bridge of another program is gone")
@@ -255,7 +255,7 @@ func TestMany(t *testing.T) {
 func TestNoTunnel(t *testing.T) {
 	s := newSite(t, 1500)
 	other := &netlink.Vxlan{LinkAttrs: netlink.LinkAttrs{Name: "other"}, VxlanId: tunnelID, Port: TunnelPort}
-	s.a.do(t, func() error { return netlink.LinkAdd(other) })
+	s.a.Do(t, func() error { return netlink.LinkAdd(other) })
 	s.begin(ModeAuto)
 	serve(t, s.b.pod, ":80")
 	serve(t, s.c.pod, ":80")
@@ -267,7 +267,7 @@ func TestNoTunnel(t *testing.T) {
 		t.Error(err)
 	}
 	eventually.True(t, "no word of the tunnel", func() bool { return strings.Contains(s.a.client.told(), "make the VXLAN link kloop-vx") })
-	s.a.do(t, func() error { return netlink.LinkDel(other) })
+	s.a.Do(t, func() error { return netlink.LinkDel(other) })
 	eventually.True(t, "the pod on c is not reached", func() bool { _, err := ask(s.a.pod, s.c.podIP+":80"); return err == nil })
 	eventually.True(t, "no word that the network is up", func() bool { return strings.Contains(s.a.client.told(), reasonUp) })
 }

@@ -12,6 +12,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/kloop-dev/kloop/internal/eventually"
+	"github.com/kloop-dev/kloop/test/netspace"
 )
 
 // A plot is a cluster's addresses: of its machines and of its pods, of one family or both.
@@ -47,10 +48,10 @@ func everywhere(family string) string {
 }
 
 // lay makes the machines of a plot, two on one link and one behind a router, runs the pod network on each, and gives each a pod.
-func lay(t *testing.T, p plot, mode string) (boxes []*box, router space) {
+func lay(t *testing.T, p plot, mode string) (boxes []*box, router netspace.Space) {
 	t.Helper()
-	router = newSpace(t)
-	router.do(t, func() error {
+	router = netspace.New(t)
+	router.Do(t, func() error {
 		for i, lan := range []string{"lan1", "lan2"} {
 			if err := bridge(lan); err != nil {
 				return err
@@ -72,15 +73,15 @@ func lay(t *testing.T, p plot, mode string) (boxes []*box, router space) {
 	var all nodes
 	for i, name := range []string{"a", "b", "c"} {
 		dir := t.TempDir()
-		b := &box{space: newSpace(t), t: t, name: name, key: filepath.Join(dir, "key"),
+		b := &box{Space: netspace.New(t), t: t, name: name, key: filepath.Join(dir, "key"),
 			conf: filepath.Join(dir, "net.d", "10-kloop.conflist")}
 		lan := []string{"lan1", "lan1", "lan2"}[i]
-		wire(t, b.space, "eth0", router, "to-"+name, lan, 1500)
+		wire(t, b.Space, "eth0", router, "to-"+name, lan, 1500)
 		n := node(name, "")
 		for _, f := range p.machines {
 			ip, length := machineAddr(f, i)
 			gateway, _ := machineAddr(f, map[string]int{"lan1": 9, "lan2": 10}[lan])
-			b.do(t, func() error {
+			b.Do(t, func() error {
 				if err := give("eth0", ip+length); err != nil {
 					return err
 				}
@@ -107,13 +108,13 @@ func lay(t *testing.T, p plot, mode string) (boxes []*box, router space) {
 // populate gives the machine a pod with an address of each family, as the bridge plugin does.
 func (b *box) populate(t *testing.T, p plot, i int) {
 	const mtu = 1420 // what fits into a tunnel of either family
-	b.pod = newSpace(t)
-	b.do(t, func() error { return bridge(Bridge) })
-	wire(t, b.pod, "eth0", b.space, fmt.Sprintf("veth%d", i), Bridge, mtu)
+	b.pod = netspace.New(t)
+	b.Do(t, func() error { return bridge(Bridge) })
+	wire(t, b.pod, "eth0", b.Space, fmt.Sprintf("veth%d", i), Bridge, mtu)
 	for _, f := range p.pods {
 		_, gateway, ip, length := podRange(f, i)
-		b.do(t, func() error { return give(Bridge, gateway+length) })
-		b.pod.do(t, func() error {
+		b.Do(t, func() error { return give(Bridge, gateway+length) })
+		b.pod.Do(t, func() error {
 			if err := give("eth0", ip+length); err != nil {
 				return err
 			}
@@ -138,7 +139,7 @@ func walk(t *testing.T, p plot, mode string) {
 	boxes, router := lay(t, p, mode)
 	for _, b := range boxes {
 		serve(t, b.pod, ":80")
-		serve(t, b.space, ":81")
+		serve(t, b.Space, ":81")
 	}
 	serve(t, router, ":82")
 	for i, from := range boxes {
@@ -151,7 +152,7 @@ func walk(t *testing.T, p plot, mode string) {
 				if seen, err := ask(from.pod, at); err != nil || seen != own {
 					t.Errorf("pod on %s to %s: seen as %q, %v; want %s", from.name, at, seen, err, own)
 				}
-				if seen, err := ask(from.space, at); err != nil {
+				if seen, err := ask(from.Space, at); err != nil {
 					t.Errorf("%s to the pod at %s: seen as %q, %v", from.name, at, seen, err)
 				}
 			}

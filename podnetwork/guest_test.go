@@ -20,6 +20,7 @@ import (
 	"github.com/kloop-dev/kloop/internal/eventually"
 	"github.com/kloop-dev/kloop/kinds"
 	"github.com/kloop-dev/kloop/podnetwork/wireguard"
+	"github.com/kloop-dev/kloop/test/netspace"
 	"github.com/kloop-dev/kloop/test/vm"
 )
 
@@ -54,7 +55,7 @@ func exchange(t *testing.T, boxes []*box, all nodes) nodes {
 // device reads the encrypted link of a machine.
 func (b *box) device(t *testing.T) (d wireguard.Device) {
 	t.Helper()
-	b.do(t, func() error {
+	b.Do(t, func() error {
 		c, err := wireguard.Open()
 		if err != nil {
 			return err
@@ -85,7 +86,7 @@ func TestWireGuard(t *testing.T) {
 	s.begin(ModeWireGuard)
 	for _, b := range s.boxes() {
 		serve(t, b.pod, ":80")
-		serve(t, b.space, ":81")
+		serve(t, b.Space, ":81")
 	}
 	taken := capture(t, s.router)
 	if _, err := ask(s.a.pod, s.b.podIP+":80"); err == nil {
@@ -95,7 +96,7 @@ func TestWireGuard(t *testing.T) {
 	for _, from := range s.boxes() {
 		for _, to := range s.boxes() {
 			reach(t, from, to)
-			if seen, err := ask(from.space, to.podIP+":80"); err != nil {
+			if seen, err := ask(from.Space, to.podIP+":80"); err != nil {
 				t.Errorf("%s to the pod on %s: seen as %q, %v", from.name, to.name, seen, err)
 			}
 		}
@@ -192,7 +193,7 @@ func anotherKey(t *testing.T, s *site, all nodes) nodes {
 
 // mended: somebody takes the link away.
 func mended(t *testing.T, s *site) {
-	s.a.do(t, func() error {
+	s.a.Do(t, func() error {
 		l, err := netlink.LinkByName(Secret)
 		if err != nil {
 			return err
@@ -206,7 +207,7 @@ func mended(t *testing.T, s *site) {
 // moved: c comes back with another range, and at another address.
 func moved(t *testing.T, s *site, all nodes) {
 	const to = "198.51.100.33"
-	s.c.do(t, func() error { return give("eth0", to+"/24") })
+	s.c.Do(t, func() error { return give("eth0", to+"/24") })
 	next := nodes{all[0], all[1], node("c", to, "10.88.7.0/24")}
 	next[2].Annotations = all[2].Annotations
 	s.tell(next)
@@ -252,7 +253,7 @@ func back(t *testing.T, s *site, all nodes) {
 		told := s.a.client.told()
 		return strings.Contains(told, `"`+kinds.WireGuardKey+`":null`) && strings.Contains(told, `"$patch":"delete"`)
 	})
-	s.a.do(t, func() error {
+	s.a.Do(t, func() error {
 		if _, err := netlink.LinkByName(Secret); err == nil {
 			return fmt.Errorf("the link is still there")
 		}
@@ -280,9 +281,9 @@ type wiretap struct {
 }
 
 // capture looks at every packet in a namespace.
-func capture(t *testing.T, in space) *wiretap {
+func capture(t *testing.T, in netspace.Space) *wiretap {
 	w := &wiretap{done: make(chan struct{})}
-	in.do(t, func() (err error) {
+	in.Do(t, func() (err error) {
 		w.fd, err = unix.Socket(unix.AF_PACKET, unix.SOCK_RAW|unix.SOCK_CLOEXEC, int(htons(unix.ETH_P_ALL)))
 		if err != nil {
 			return err

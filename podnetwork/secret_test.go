@@ -16,6 +16,7 @@ import (
 	"github.com/kloop-dev/kloop/internal/eventually"
 	"github.com/kloop-dev/kloop/kinds"
 	"github.com/kloop-dev/kloop/podnetwork/wireguard"
+	"github.com/kloop-dev/kloop/test/netspace"
 )
 
 // keyed is a node that tells a key.
@@ -125,8 +126,8 @@ func TestListen(t *testing.T) {
 
 // TestNoWireGuard: on a kernel without it the Node says what to do, and nothing leaves unencrypted.
 func TestNoWireGuard(t *testing.T) {
-	here := newSpace(t)
-	err := here.run(func() error {
+	here := netspace.New(t)
+	err := here.Run(func() error {
 		w := &netlink.Wireguard{LinkAttrs: netlink.NewLinkAttrs()}
 		w.Name = "probe"
 		return netlink.LinkAdd(w)
@@ -144,8 +145,8 @@ func TestNoWireGuard(t *testing.T) {
 	if got := routes(t, s.a); len(got) != 0 {
 		t.Errorf("routes %v", got)
 	}
-	s.a.do(t, func() error { return via("eth0", "10.88.1.0/24", s.b.addr) }) // by somebody else's route it would work
-	if seen, err := ask(s.a.space, s.b.podIP+":80"); err == nil {
+	s.a.Do(t, func() error { return via("eth0", "10.88.1.0/24", s.b.addr) }) // by somebody else's route it would work
+	if seen, err := ask(s.a.Space, s.b.podIP+":80"); err == nil {
 		t.Errorf("a packet left unencrypted: seen as %s", seen)
 	}
 }

@@ -14,13 +14,14 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/kloop-dev/kloop/internal/eventually"
+	"github.com/kloop-dev/kloop/test/netspace"
 )
 
 // serve answers TCP connections in a namespace with the client's address.
-func serve(t testing.TB, in space, addr string) {
+func serve(t testing.TB, in netspace.Space, addr string) {
 	t.Helper()
 	var l net.Listener
-	in.do(t, func() (err error) {
+	in.Do(t, func() (err error) {
 		l, err = net.Listen("tcp", addr)
 		return err
 	})
@@ -39,8 +40,8 @@ func serve(t testing.TB, in space, addr string) {
 }
 
 // ask connects from a namespace and returns as whom it was seen.
-func ask(from space, addr string) (seen string, err error) {
-	err = from.run(func() error {
+func ask(from netspace.Space, addr string) (seen string, err error) {
+	err = from.Run(func() error {
 		c, err := net.DialTimeout("tcp", addr, 3*time.Second)
 		if err != nil {
 			return err
@@ -64,7 +65,7 @@ func TestSite(t *testing.T) {
 			s.begin(mode)
 			for _, b := range s.boxes() {
 				serve(t, b.pod, ":80")
-				serve(t, b.space, ":81")
+				serve(t, b.Space, ":81")
 			}
 			serve(t, s.router, ":82")
 			for _, from := range s.boxes() {
@@ -72,7 +73,7 @@ func TestSite(t *testing.T) {
 					if seen, err := ask(from.pod, to.podIP+":80"); err != nil || seen != from.podIP {
 						t.Errorf("pod on %s to pod on %s: seen as %q, %v", from.name, to.name, seen, err)
 					}
-					if seen, err := ask(from.space, to.podIP+":80"); err != nil {
+					if seen, err := ask(from.Space, to.podIP+":80"); err != nil {
 						t.Errorf("%s to the pod on %s: seen as %q, %v", from.name, to.name, seen, err)
 					}
 					if _, err := ask(from.pod, to.addr+":81"); err != nil {
@@ -99,7 +100,7 @@ func TestSite(t *testing.T) {
 func routes(t testing.TB, b *box) map[string]string {
 	t.Helper()
 	got := map[string]string{}
-	b.do(t, func() error {
+	b.Do(t, func() error {
 		list, err := netlink.RouteListFiltered(netlink.FAMILY_ALL, &netlink.Route{Protocol: Protocol}, netlink.RT_FILTER_PROTOCOL)
 		for _, r := range list {
 			l, err := netlink.LinkByIndex(r.LinkIndex)
@@ -114,15 +115,15 @@ func routes(t testing.TB, b *box) map[string]string {
 }
 
 // probe sends a UDP packet of so many bytes, headers included, that may not be split, and says whether it arrived.
-func probe(t testing.TB, from, to space, addr string, size int) (arrived bool, err error) {
+func probe(t testing.TB, from, to netspace.Space, addr string, size int) (arrived bool, err error) {
 	t.Helper()
 	var l net.PacketConn
-	to.do(t, func() (err error) {
+	to.Do(t, func() (err error) {
 		l, err = net.ListenPacket("udp4", addr)
 		return err
 	})
 	defer l.Close()
-	err = from.run(func() error {
+	err = from.Run(func() error {
 		c, err := net.Dial("udp4", addr)
 		if err != nil {
 			return err
@@ -174,7 +175,7 @@ func TestPacketSize(t *testing.T) {
 				t.Errorf("a packet of %d bytes: arrived %v, %v", mtu-49, ok, err)
 			}
 			// A machine's own packets have the size of its links, and learn what the tunnel takes.
-			if ok, err := probe(t, s.a.space, s.c.pod, s.c.podIP+":9", mtu-50); !ok || err != nil {
+			if ok, err := probe(t, s.a.Space, s.c.pod, s.c.podIP+":9", mtu-50); !ok || err != nil {
 				t.Errorf("a packet of %d bytes of the machine's: arrived %v, %v", mtu-50, ok, err)
 			}
 		})
@@ -188,7 +189,7 @@ func TestMend(t *testing.T) {
 	serve(t, s.c.pod, ":80")
 	a := s.a
 	foreign := "203.0.113.0/24"
-	a.do(t, func() error { return via("eth0", foreign, "192.0.2.2") })
+	a.Do(t, func() error { return via("eth0", foreign, "192.0.2.2") })
 	tunnel := func(f func(netlink.Link) error) func() error {
 		return func() error {
 			l, err := netlink.LinkByName(Tunnel)
@@ -222,7 +223,7 @@ func TestMend(t *testing.T) {
 		if _, err := ask(a.pod, s.c.podIP+":80"); err != nil {
 			t.Fatalf("before %s: %v", what, err)
 		}
-		a.do(t, harm)
+		a.Do(t, harm)
 		began := time.Now()
 		eventually.True(t, what+": the pod on c is not reached again", func() bool {
 			_, err := ask(a.pod, s.c.podIP+":80")
@@ -230,7 +231,7 @@ func TestMend(t *testing.T) {
 		})
 		t.Logf("%s: mended after %v", what, time.Since(began).Round(time.Millisecond))
 	}
-	a.do(t, func() error {
+	a.Do(t, func() error {
 		_, dst, _ := net.ParseCIDR(foreign)
 		list, err := netlink.RouteListFiltered(netlink.FAMILY_V4, &netlink.Route{Dst: dst}, netlink.RT_FILTER_DST)
 		if err == nil && len(list) != 1 {

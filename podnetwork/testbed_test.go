@@ -7,7 +7,6 @@ import (
 	"net/netip"
 	"os"
 	"path/filepath"
-	"runtime"
 	"strings"
 	"sync"
 	"testing"
@@ -19,63 +18,8 @@ import (
 
 	"github.com/kloop-dev/kloop/client"
 	"github.com/kloop-dev/kloop/resource"
-	"github.com/kloop-dev/kloop/test/need"
+	"github.com/kloop-dev/kloop/test/netspace"
 )
-
-// A space is a network namespace of a test, by a file descriptor.
-type space int
-
-// newSpace makes a network namespace with its loopback up. It needs root.
-func newSpace(t testing.TB) space {
-	t.Helper()
-	need.BeRoot(t)
-	made, failed := make(chan space, 1), make(chan error, 1)
-	go func() {
-		runtime.LockOSThread() // and never unlocked: the thread ends with the goroutine
-		err := unix.Unshare(unix.CLONE_NEWNET)
-		fd := -1
-		if err == nil {
-			fd, err = unix.Open("/proc/thread-self/ns/net", unix.O_RDONLY|unix.O_CLOEXEC, 0)
-		}
-		failed <- err
-		made <- space(fd)
-	}()
-	need.Have(t, need.Root, <-failed)
-	s := <-made
-	t.Cleanup(func() { unix.Close(int(s)) })
-	s.do(t, func() error { return up("lo") })
-	return s
-}
-
-// run runs f in the namespace.
-func (s space) run(f func() error) error {
-	done := make(chan error, 1)
-	go func() {
-		runtime.LockOSThread()
-		err := unix.Setns(int(s), unix.CLONE_NEWNET)
-		if err == nil {
-			err = f()
-		}
-		done <- err
-	}()
-	return <-done
-}
-
-// do is run that must not fail.
-func (s space) do(t testing.TB, f func() error) {
-	t.Helper()
-	if err := s.run(f); err != nil {
-		t.Fatal(err)
-	}
-}
-
-func up(name string) error {
-	l, err := netlink.LinkByName(name)
-	if err != nil {
-		return err
-	}
-	return netlink.LinkSetUp(l)
-}
 
 // bridge makes one. It has an address of its own from the beginning: without, it takes that of its least port.
 func bridge(name string) error {
@@ -83,13 +27,13 @@ func bridge(name string) error {
 	if err := netlink.LinkAdd(b); err != nil {
 		return err
 	}
-	return up(name)
+	return netspace.Up(name)
 }
 
 // wire joins two namespaces by a cable whose far end, if a bridge is named, is plugged into it.
-func wire(t testing.TB, a space, name string, b space, far, into string, mtu int) {
+func wire(t testing.TB, a netspace.Space, name string, b netspace.Space, far, into string, mtu int) {
 	t.Helper()
-	b.do(t, func() error {
+	b.Do(t, func() error {
 		v := &netlink.Veth{LinkAttrs: netlink.LinkAttrs{Name: far, MTU: mtu}, PeerName: name, PeerNamespace: netlink.NsFd(int(a))}
 		if err := netlink.LinkAdd(v); err != nil {
 			return err
@@ -103,9 +47,9 @@ func wire(t testing.TB, a space, name string, b space, far, into string, mtu int
 				return err
 			}
 		}
-		return up(far)
+		return netspace.Up(far)
 	})
-	a.do(t, func() error {
+	a.Do(t, func() error {
 		l, err := netlink.LinkByName(name)
 		if err != nil {
 			return err
@@ -204,14 +148,14 @@ func (r *reading) told() string {
 
 // A box is a machine of the testbed: a namespace in which a pod network runs, and a pod.
 type box struct {
-	space
+	netspace.Space
 	t      testing.TB
 	name   string
 	addr   string // of the machine
 	client *reading
 	conf   string
 	key    string // file
-	pod    space
+	pod    netspace.Space
 	podIP  string
 	stop   func()
 }
@@ -223,7 +167,7 @@ func (b *box) start(mode string, at nodes) {
 	ctx, cancel := context.WithCancel(b.t.Context())
 	ready, done := make(chan struct{}), make(chan error, 1)
 	cfg := Config{Client: b.client, Self: b.client, Node: b.name, Mode: mode, KeyFile: b.key, CNI: CNI{File: b.conf, Dir: "/var/lib/cni"}}
-	go func() { done <- b.run(func() error { return Run(ctx, cfg, func() { close(ready) }) }) }()
+	go func() { done <- b.Run(func() error { return Run(ctx, cfg, func() { close(ready) }) }) }()
 	b.stop = sync.OnceFunc(func() {
 		cancel()
 		if err := <-done; err != nil {
@@ -242,7 +186,7 @@ func (b *box) start(mode string, at nodes) {
 // attach gives the machine a pod at the address, as the bridge plugin does: on cni0, whose address is the range's first.
 func (b *box) attach(gateway, ip string, mtu int) {
 	b.t.Helper()
-	b.do(b.t, func() error {
+	b.Do(b.t, func() error {
 		if _, err := netlink.LinkByName(Bridge); err == nil {
 			return nil
 		}
@@ -258,9 +202,9 @@ func (b *box) attach(gateway, ip string, mtu int) {
 		}
 		return give(Bridge, gateway+"/24")
 	})
-	b.pod, b.podIP = newSpace(b.t), ip
-	wire(b.t, b.pod, "eth0", b.space, "veth"+strings.ReplaceAll(ip, ".", ""), Bridge, mtu)
-	b.pod.do(b.t, func() error {
+	b.pod, b.podIP = netspace.New(b.t), ip
+	wire(b.t, b.pod, "eth0", b.Space, "veth"+strings.ReplaceAll(ip, ".", ""), Bridge, mtu)
+	b.pod.Do(b.t, func() error {
 		if err := give("eth0", ip+"/24"); err != nil {
 			return err
 		}
@@ -271,7 +215,7 @@ func (b *box) attach(gateway, ip string, mtu int) {
 // A site is three machines: a and b on one link, c behind a router.
 type site struct {
 	a, b, c *box
-	router  space
+	router  netspace.Space
 	mtu     int
 }
 
@@ -283,8 +227,8 @@ func (s *site) all() nodes {
 func (s *site) boxes() []*box { return []*box{s.a, s.b, s.c} }
 
 func newSite(t testing.TB, mtu int) *site {
-	s := &site{router: newSpace(t), mtu: mtu}
-	s.router.do(t, func() error {
+	s := &site{router: netspace.New(t), mtu: mtu}
+	s.router.Do(t, func() error {
 		if err := bridge("lan1"); err != nil {
 			return err
 		}
@@ -301,10 +245,10 @@ func newSite(t testing.TB, mtu int) *site {
 	for i, at := range []struct{ name, lan, addr, gateway string }{{"a", "lan1", "192.0.2.1", "192.0.2.254"},
 		{"b", "lan1", "192.0.2.2", "192.0.2.254"}, {"c", "lan2", "198.51.100.3", "198.51.100.254"}} {
 		dir := t.TempDir()
-		b := &box{space: newSpace(t), t: t, name: at.name, addr: at.addr, key: filepath.Join(dir, "key"),
+		b := &box{Space: netspace.New(t), t: t, name: at.name, addr: at.addr, key: filepath.Join(dir, "key"),
 			conf: filepath.Join(dir, "net.d", "10-kloop.conflist")}
-		wire(t, b.space, "eth0", s.router, "to-"+at.name, at.lan, mtu)
-		b.do(t, func() error {
+		wire(t, b.Space, "eth0", s.router, "to-"+at.name, at.lan, mtu)
+		b.Do(t, func() error {
 			if err := give("eth0", at.addr+"/24"); err != nil {
 				return err
 			}
