@@ -79,8 +79,12 @@ type Batch struct {
 
 // A Feed is one reader's place in the stream of changes. It is not safe for concurrent use.
 type Feed interface {
-	// Next waits for changes and returns all that there are, within a bound. It fails only with ctx.
+	// Next waits for changes and returns all that there are, within a bound. It fails only with ctx. A batch is the caller's
+	// to keep, unless it said Reuse.
 	Next(ctx context.Context) (Batch, error)
+	// Reuse says, before the first Next, that the caller is done with the Changes of a batch when it asks for the next one: they
+	// may be overwritten then. A feed that has nothing to gain from it takes no notice.
+	Reuse()
 }
 
 // UpdateStatus is Update of the status subresource with the type kept.

@@ -21,7 +21,7 @@ type feed struct {
 // keptChanges is the number of changes that a feed has room for while it waits: there are as many feeds as loops.
 const keptChanges = 64
 
-// Reuse says that the caller is done with a batch's changes when it asks for the next one.
+// Reuse implements Feed.
 func (f *feed) Reuse() { f.reuse = true }
 
 // NewFeed returns a feed of the changes in a view.

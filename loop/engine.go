@@ -131,9 +131,7 @@ func (ct *Controller[T]) flow() (keeps string, writes []string) {
 // dispatch turns the feed into wakes.
 func (r *runner[T]) dispatch(ctx context.Context) error {
 	feed := r.env.Client.Feed(r.kinds()...)
-	if f, ok := feed.(interface{ Reuse() }); ok {
-		f.Reuse()
-	}
+	feed.Reuse()
 	for {
 		batch, err := feed.Next(ctx)
 		if err != nil {

@@ -186,6 +186,8 @@ func (d *feed) Next(ctx context.Context) (client.Batch, error) {
 	}
 }
 
+func (d *feed) Reuse() {}
+
 // loseFeeds makes the feeds miss what happens in f and start again.
 func (f *fake) loseFeeds(during func()) {
 	f.setLag(true)

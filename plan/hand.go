@@ -129,6 +129,9 @@ func (f *feed) Next(ctx context.Context) (client.Batch, error) {
 	return client.Batch{Read: snap, Reset: true}, nil
 }
 
+// Reuse implements client.Feed: every batch has changes of its own.
+func (f *feed) Reuse() {}
+
 func changesOf(list []view.Change) []client.Change {
 	out := make([]client.Change, len(list))
 	for i, c := range list {

@@ -124,6 +124,8 @@ type reading struct {
 
 func (r *reading) Feed(...resource.Kind) client.Feed { return r }
 
+func (r *reading) Reuse() {}
+
 func (r *reading) Next(ctx context.Context) (client.Batch, error) {
 	select {
 	case s := <-r.states:

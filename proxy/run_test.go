@@ -31,6 +31,8 @@ type fed struct {
 
 func (f *fed) Feed(...resource.Kind) client.Feed { return f }
 
+func (f *fed) Reuse() {}
+
 func (f *fed) Next(ctx context.Context) (client.Batch, error) {
 	select {
 	case b := <-f.batches:

@@ -281,6 +281,9 @@ func (f *feed) Next(ctx context.Context) (client.Batch, error) {
 	return client.Batch{Read: f.c.show(f.at), Changes: told}, nil
 }
 
+// Reuse implements client.Feed: the feed tells some changes twice, so it keeps them.
+func (f *feed) Reuse() {}
+
 func (f *feed) reset() client.Batch {
 	f.at = f.c.w.hist.newest()
 	return client.Batch{Read: f.c.show(f.at), Reset: true}
