@@ -66,3 +66,18 @@ func (f *feed) batch(b view.Batch) Batch {
 	}
 	return out
 }
+
+// Follow hands on a feed's batches until ctx ends, for loops that wait for other things beside.
+func Follow(ctx context.Context, feed Feed, to chan<- Batch) {
+	for {
+		b, err := feed.Next(ctx)
+		if err != nil {
+			return // the context ended
+		}
+		select {
+		case to <- b:
+		case <-ctx.Done():
+			return
+		}
+	}
+}

@@ -65,7 +65,7 @@ func Announce(ctx context.Context, cfg Config) error {
 	}
 	a := &announcer{cfg: cfg, duties: map[string]*duty{}, changed: changed, words: make(chan word, 64), results: make(chan result, atOnce)}
 	batches := make(chan client.Batch)
-	go follow(ctx, cfg.Client.Feed(kinds.Leases), batches)
+	go client.Follow(ctx, cfg.Client.Feed(kinds.Leases), batches)
 	defer a.close()
 	for {
 		var late <-chan time.Time

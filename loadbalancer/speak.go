@@ -58,7 +58,7 @@ func Speak(ctx context.Context, cfg Config) error {
 	})
 	defer s.leave()
 	batches := make(chan client.Batch)
-	go follow(ctx, cfg.Client.Feed(kinds.Leases), batches)
+	go client.Follow(ctx, cfg.Client.Feed(kinds.Leases), batches)
 	for {
 		var late <-chan time.Time
 		if !s.again.IsZero() {

@@ -47,7 +47,7 @@ type Ports struct {
 func (p Ports) Tell(ctx context.Context) error {
 	p.files = cmp.Or(p.files, "/proc/thread-self/net")
 	batches := make(chan client.Batch)
-	go follow(ctx, p.Client.Feed(kinds.Services, kinds.Nodes, kinds.Pods), batches)
+	go client.Follow(ctx, p.Client.Feed(kinds.Services, kinds.Nodes, kinds.Pods), batches)
 	for again := time.Duration(0); ; {
 		var tick <-chan time.Time
 		if again > 0 {
@@ -194,19 +194,4 @@ func sockets(r io.Reader, state string) (list []netip.AddrPort, err error) {
 		}
 	}
 	return list, lines.Err()
-}
-
-// follow hands the feed's batches over until ctx ends.
-func follow(ctx context.Context, feed client.Feed, to chan<- client.Batch) {
-	for {
-		b, err := feed.Next(ctx)
-		if err != nil {
-			return
-		}
-		select {
-		case to <- b:
-		case <-ctx.Done():
-			return
-		}
-	}
 }

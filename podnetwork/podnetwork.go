@@ -106,7 +106,7 @@ func Run(ctx context.Context, cfg Config, ready func()) error {
 // run waits for changes of the Nodes and of the kernel, and makes a pass over all there is.
 func (l *loop) run(ctx context.Context, touched, flushed <-chan struct{}, ready func()) {
 	batches := make(chan client.Batch)
-	go follow(ctx, l.cfg.Client.Feed(kinds.Nodes), batches)
+	go client.Follow(ctx, l.cfg.Client.Feed(kinds.Nodes), batches)
 	tick := time.NewTicker(resync)
 	defer tick.Stop()
 	var read resource.Reader
@@ -220,21 +220,6 @@ func (l *loop) note(notes []string) {
 	}
 	for _, n := range notes {
 		l.said[n] = true
-	}
-}
-
-// follow hands the feed's batches over until ctx ends.
-func follow(ctx context.Context, feed client.Feed, to chan<- client.Batch) {
-	for {
-		b, err := feed.Next(ctx)
-		if err != nil {
-			return
-		}
-		select {
-		case to <- b:
-		case <-ctx.Done():
-			return
-		}
 	}
 }
 

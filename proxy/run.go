@@ -61,7 +61,7 @@ func (l *loop) close() {
 // run waits for changes of the cluster and of the kernel, and acts on all there are.
 func (l *loop) run(ctx context.Context, ready func()) error {
 	batches := make(chan client.Batch)
-	go follow(ctx, l.cfg.Client.Feed(kinds.Services, kinds.EndpointSlices, kinds.ServiceCIDRs, kinds.Nodes), batches)
+	go client.Follow(ctx, l.cfg.Client.Feed(kinds.Services, kinds.EndpointSlices, kinds.ServiceCIDRs, kinds.Nodes), batches)
 	l.tell = startTeller(ctx, &l.cfg)
 	ticks := make(<-chan time.Time)
 	if l.cfg.Mode == ModeIPVS {
@@ -108,21 +108,6 @@ func (l *loop) run(ctx context.Context, ready func()) error {
 		case first:
 			first = false
 			ready()
-		}
-	}
-}
-
-// follow hands the feed's batches over until ctx ends.
-func follow(ctx context.Context, feed client.Feed, to chan<- client.Batch) {
-	for {
-		b, err := feed.Next(ctx)
-		if err != nil {
-			return
-		}
-		select {
-		case to <- b:
-		case <-ctx.Done():
-			return
 		}
 	}
 }

@@ -66,7 +66,7 @@ func (s *Scheduler) Run(ctx context.Context, env loop.Env) error {
 	ctx, stop := context.WithCancel(ctx)
 	r.st.ctx, r.st.time = ctx, env.Now
 	batches := make(chan client.Batch)
-	r.wg.Go(func() { r.listen(ctx, batches) })
+	r.wg.Go(func() { client.Follow(ctx, r.env.Client.Feed(feedKinds()...), batches) })
 	defer r.wg.Wait()
 	defer stop()
 	r.run(ctx, batches)
@@ -109,21 +109,6 @@ func feedKinds() []resource.Kind {
 		kinds.PersistentVolumeClaims, kinds.PersistentVolumes, kinds.StorageClasses,
 		kinds.CSINodes, kinds.CSIDrivers, kinds.CSIStorageCapacities, kinds.VolumeAttachments,
 		kinds.ResourceClaims, kinds.ResourceSlices, kinds.DeviceClasses, kinds.DeviceTaintRules}
-}
-
-func (r *runner) listen(ctx context.Context, out chan<- client.Batch) {
-	feed := r.env.Client.Feed(feedKinds()...)
-	for {
-		b, err := feed.Next(ctx)
-		if err != nil {
-			return // the context ended
-		}
-		select {
-		case out <- b:
-		case <-ctx.Done():
-			return
-		}
-	}
 }
 
 // decisionsPerRound bounds the decisions that are taken before the feed is heard again.
