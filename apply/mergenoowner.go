@@ -18,8 +18,8 @@ import (
 	"github.com/kloop-dev/kloop/resource/codec"
 )
 
-// Overlay merges fields into a copy of live as server-side apply would, but records no owner for them. That is how
-// admission policies change objects (KEP-3962). The fields are of live's version. What is atomic can't be overlaid,
+// Overlay merges fields into a copy of live as server-side apply would, but records no owner for them: admission
+// policies change objects so (KEP-3962). The fields are of live's version. What is atomic can't be overlaid,
 // as all of it that is not named would go. live is not changed.
 func (t *Tracker) Overlay(k resource.Kind, live resource.Object, fields map[string]any) (resource.Object, error) {
 	gvk := live.GetObjectKind().GroupVersionKind()
