@@ -1,6 +1,7 @@
 package main
 
 import (
+	"fmt"
 	"os"
 	"path/filepath"
 	"testing"
@@ -38,5 +39,30 @@ func TestRead(t *testing.T) {
 	}
 	if sum := h.all(); sum.lines() != a.lines()+h.rooms["c"].lines() {
 		t.Errorf("%d lines", sum.lines())
+	}
+}
+
+// TestRepeats: ten lines stand in two functions, with other comments.
+func TestRepeats(t *testing.T) {
+	body := ""
+	for i := range 10 {
+		body += fmt.Sprintf("\tprintln(%d)\n", i)
+	}
+	t.Chdir(t.TempDir())
+	for name, text := range map[string]string{
+		"a.go": "package a\n\nfunc a() {\n" + body + "}\n",
+		"b.go": "package a\n\nfunc b(n int) {\n\tprintln(n)\n\t// A comment.\n" + body + "\tprintln(n)\n}\n",
+		"c.go": "package a\n\nfunc c() {\n\tprintln(0)\n}\n",
+	} {
+		if err := os.WriteFile(name, []byte(text), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	h, err := read(".")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(h.repeats.runs) != 1 || h.repeats.runs["a.go:4 ~ b.go:6"] != 3 {
+		t.Errorf("%v", h.repeats.runs)
 	}
 }

@@ -1,5 +1,5 @@
 // Command house prints the numbers of the code by which reviews of it begin: files, lines and functions by size, cyclomatic
-// complexity, comments, documentation, the broadest receivers and the packages that most others import. scripts/house runs it.
+// complexity, comments, documentation, the broadest receivers, the packages that most others import, and code that stands twice. scripts/house runs it.
 package main
 
 import (
@@ -33,6 +33,11 @@ func main() {
 	top(os.Stdout, "methods of a type", h.methods, 10)
 	top(os.Stdout, "packages of this module that import it", fanIn(h.imports), 10)
 	top(os.Stdout, "packages of this module that it imports", fanOut(h.imports), 10)
+	twice := map[string]int{}
+	for at, n := range h.repeats.runs {
+		twice[at] = n + window - 1
+	}
+	top(os.Stdout, fmt.Sprintf("lines of code that stand twice, %d or more in a row, tests with them: %d runs", window, len(twice)), twice, 10)
 }
 
 // print writes one row.

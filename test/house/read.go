@@ -18,6 +18,7 @@ type house struct {
 	rooms   map[string]*room
 	methods map[string]int             // by package and type
 	imports map[string]map[string]bool // of this module, by package
+	repeats repeats
 }
 
 // A room is a folder at the top, or all of them. Generated files and testdata do not count.
@@ -52,7 +53,8 @@ func (h *house) all() *room {
 }
 
 func read(root string) (*house, error) {
-	h := &house{rooms: map[string]*room{}, methods: map[string]int{}, imports: map[string]map[string]bool{}}
+	h := &house{rooms: map[string]*room{}, methods: map[string]int{}, imports: map[string]map[string]bool{},
+		repeats: repeats{seen: map[string]twin{}, runs: map[string]int{}}}
 	return h, filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {
 		switch name := d.Name(); {
 		case err != nil:
@@ -72,6 +74,7 @@ func read(root string) (*house, error) {
 			return err
 		}
 		h.count(filepath.ToSlash(path), string(text), fset, f)
+		h.repeats.add(filepath.ToSlash(path), string(text), fset, f)
 		return nil
 	})
 }
