@@ -80,6 +80,7 @@ func agreed(std stdio, path string, keep bool) bool {
 // sayLeft tells on the way out what goes on running without kloop, and how to end it.
 func sayLeft(std stdio, dir string) {
 	if n := clusters.RunningPods(dir); n > 0 {
-		fmt.Fprintf(std.out, "pods that go on running: %d; the next start finds them. To end them and remove all: kloop reset --data-dir %s\n", n, dir)
+		fmt.Fprintf(std.out, "pods that go on running: %d; the next start finds them. To end them and remove all: kloop reset --data-dir %s\n",
+			n, dir)
 	}
 }

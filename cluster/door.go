@@ -133,7 +133,8 @@ func (d *frontDoor) keepStore(ctx context.Context, ready func()) error {
 	case <-ctx.Done():
 		return d.store.Close()
 	case <-gone:
-		return errors.Join(errors.New("the member of the store in this server stopped: it was removed from the cluster, or its disk failed"), d.store.Close())
+		return errors.Join(errors.New("the member of the store in this server stopped: it was removed from the cluster, or its disk failed"),
+			d.store.Close())
 	}
 }
 

@@ -27,6 +27,7 @@ func leaseExpired(l *look) *Finding {
 	holder := deref(x.Spec.HolderIdentity, "")
 	return &Finding{Says: "was renewed last " + ago(l.Now.Sub(x.Spec.RenewTime.Time)) + " ago by " + holder +
 		", and nobody else has taken it", Owner: holder, State: Missing, Waits: on("Field", refTo(l.kind, x), "spec.renewTime"),
-		Next:   does("another replica", "takes it: it is free for who stands for election"),
-		Advice: []string{"look whether any replica of the controller runs: who takes part in the election takes an expired lease by itself", "if its replicas run and none takes it, look at their logs, and whether they may update leases in " + x.Namespace}}
+		Next: does("another replica", "takes it: it is free for who stands for election"),
+		Advice: []string{"look whether any replica of the controller runs: who takes part in the election takes an expired lease by itself",
+			"if its replicas run and none takes it, look at their logs, and whether they may update leases in " + x.Namespace}}
 }

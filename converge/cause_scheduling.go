@@ -255,7 +255,8 @@ func insufficient(l *look, p *corev1.Pod, text string) *Finding {
 		f.State, f.Next = Waiting, does("scheduler", "puts the pod on %s when the pods that it preempted there are gone", n)
 	}
 	if deref(p.Spec.PreemptionPolicy, "") == corev1.PreemptNever {
-		f.Advice = append(f.Advice, "or give it a priority class whose preemptionPolicy is not Never: its own keeps it from making room for itself")
+		f.Advice = append(f.Advice,
+			"or give it a priority class whose preemptionPolicy is not Never: its own keeps it from making room for itself")
 	}
 	return f
 }

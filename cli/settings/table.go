@@ -127,7 +127,8 @@ func networking(c *cluster.Config) []Setting {
 			Doc: "nodes enforce NetworkPolicies; without it bring somebody who does, as Calico", value: no{&c.NoPolicies}},
 
 		{Key: "storage.local", Flag: "local-storage", For: Up | Controllers | Node,
-			Doc: "volumes on nodes' disks, below DATA-DIR/storage, and a default StorageClass of them, `local-path`; without it bring another", value: no{&c.NoLocalStorage}},
+			Doc:   "volumes on nodes' disks, below DATA-DIR/storage, and a default StorageClass of them, `local-path`; without it bring another",
+			value: no{&c.NoLocalStorage}},
 		{Key: "storage.snapshots", Flag: "volume-snapshots", For: Up | Controllers,
 			Doc:   "define VolumeSnapshot, its class and content, where they are missing; volumes of the class `local-image` can be copied",
 			value: yes{&c.VolumeSnapshots}},
@@ -275,7 +276,8 @@ func working(o *Options) []Setting {
 func adding(c *cluster.Config) []Setting {
 	return []Setting{
 		{Key: "convergence.enabled", Flag: "convergence", For: Up | Server,
-			Doc: "keep what explains why something has not converged: the API convergence.kloop.dev (`kloop why`, `gaps`, `loops`), and the trail", value: no{&c.NoConvergence}},
+			Doc:   "keep what explains why something has not converged: the API convergence.kloop.dev (`kloop why`, `gaps`, `loops`), and the trail",
+			value: no{&c.NoConvergence}},
 		{Key: "ui.enabled", Flag: "ui", For: Up | Server,
 			Doc: "serve the live page at /ui: static files, which have no rights of their own", value: no{&c.NoPage}},
 		{Key: "trail.off", Flag: "no-trail", For: Up | Server,
