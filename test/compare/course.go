@@ -22,10 +22,11 @@ import (
 // $ns stands for the namespace of the course, and $pod0 for the name of the first of its pods, by age and name.
 type course struct {
 	Name    string
-	Begin   []step   // done at once, before anything is compared
-	Vary    [][]step // one of each is done then
-	Actions []step   // of these some by chance, each compared before the next
-	Also    []string // paths of objects outside the namespace that are compared, too
+	Begin   []step           // done at once, before anything is compared
+	Vary    [][]step         // one of each is done then
+	Actions []step           // of these some by chance, each compared before the next
+	Also    []string         // paths of objects outside the namespace that are compared, too
+	Words   map[string][]any // of a talk: one of each, by chance, in every step, where its texts have %WORD%
 }
 
 // A step is one request, or WAIT and a duration. A patch without a content type is a merge patch.
@@ -33,6 +34,8 @@ type step struct {
 	Do      string // METHOD PATH
 	Body    any
 	Content string
+	Accept  string
+	As      map[string]string // headers
 }
 
 // A played course is one of those that a course can become by chance.
@@ -66,6 +69,7 @@ func (c course) draw(n, length int, seed int64) []played {
 		for range min(length, len(c.Actions)*2) {
 			p.steps = append(p.steps, c.Actions[r.Intn(len(c.Actions))])
 		}
+		p.begin, p.steps = c.filled(p.begin, r), c.filled(p.steps, r)
 		all[i] = p
 	}
 	return all

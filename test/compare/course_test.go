@@ -1,7 +1,9 @@
 package main
 
 import (
+	"encoding/json"
 	"reflect"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -41,6 +43,52 @@ func TestCoursesDrawn(t *testing.T) {
 	}
 	if len(list) < 30 {
 		t.Errorf("only %d courses", len(list))
+	}
+}
+
+// TestTalks: the file can be read, all words are filled in, and the same seed has the same talks.
+func TestTalks(t *testing.T) {
+	list, err := readCourses("talks.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range list {
+		once := c.draw(5, 6, 3)
+		if !reflect.DeepEqual(once, c.draw(5, 6, 3)) {
+			t.Errorf("%s: another talk with the same seed", c.Name)
+		}
+		for _, p := range once {
+			for _, s := range slices.Concat(p.begin, p.steps) {
+				if text := s.Do + string(encode(s)); len(c.Words) > 0 && regexp.MustCompile(`%[a-z]+%`).MatchString(text) {
+					t.Errorf("%s: a word without a value: %s", c.Name, text)
+				}
+			}
+		}
+	}
+}
+
+// TestFill: a word alone becomes its value with its type, in a text its text, and null leaves the field out.
+func TestFill(t *testing.T) {
+	chosen := map[string]any{"%n%": 3, "%no%": nil, "%who%": "one"}
+	tree := map[string]any{"a": "%n%", "b": "%no%", "c": []any{"%no%", "x%n%-%who%"}, "k%n%": true}
+	if got := string(encode(fill(tree, chosen, false))); got != `{"a":3,"c":["x3-one"],"k3":true}` {
+		t.Error(got)
+	}
+}
+
+// TestInOrder: the order of owners and what servers make up are no difference.
+func TestInOrder(t *testing.T) {
+	shown := func(text string) any {
+		a := answer{code: 200, text: text}
+		if err := json.Unmarshal([]byte(text), &a.body); err != nil {
+			t.Fatal(err)
+		}
+		return inOrder(a).body
+	}
+	a := shown(`{"metadata":{"name":"x-b7kzt","managedFields":[{"manager":"b"},{"manager":"a"}]}}`)
+	b := shown(`{"metadata":{"name":"x-qqqqq","managedFields":[{"manager":"a"},{"manager":"b"}]}}`)
+	if !reflect.DeepEqual(a, b) {
+		t.Errorf("%v, %v", a, b)
 	}
 }
 

@@ -30,6 +30,7 @@ type config struct {
 	texts   bool
 	out     string
 	courses string
+	talks   string
 	length  int
 }
 
@@ -43,6 +44,7 @@ func main() {
 	flag.BoolVar(&c.texts, "texts", false, "compare the texts of messages and the order of causes, too")
 	flag.StringVar(&c.out, "out", "", "file for each question that is answered differently")
 	flag.StringVar(&c.courses, "courses", "", "file of courses to play on two clusters with loops and a scheduler, instead of questions")
+	flag.StringVar(&c.talks, "talks", "", "file of talks to have with two servers without loops, instead of questions")
 	flag.IntVar(&c.length, "length", 4, "steps of a course")
 	flag.Parse()
 	log.SetFlags(0)
@@ -76,13 +78,16 @@ func compare(ctx context.Context, c config) error {
 		r.each = bufio.NewWriter(f)
 		defer r.each.Flush()
 	}
-	if c.courses != "" {
+	switch {
+	case c.talks != "":
+		err = talkAll(ctx, pair, c, only, r)
+	case c.courses != "":
 		err = playAll(ctx, pair, c, only, r)
-	} else {
+	default:
 		err = askAll(ctx, pair, c, only, r)
 	}
 	r.print(os.Stdout)
-	fmt.Printf("%d questions, %d answered differently\n", r.asked, r.differ)
+	fmt.Printf("%d questions, %d taken, %d answered differently\n", r.asked, r.taken, r.differ)
 	return cmp.Or(err, ctx.Err())
 }
 

@@ -20,6 +20,7 @@ type report struct {
 
 	mu     sync.Mutex
 	asked  int
+	taken  int // by the first server
 	differ int
 	groups map[group]*found
 }
@@ -37,6 +38,9 @@ func (r *report) add(t trial, a, b answer) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.asked++
+	if a.code < 300 {
+		r.taken++
+	}
 	if len(all) == 0 {
 		return
 	}

@@ -55,6 +55,7 @@ type trial struct {
 	method, path string
 	content      string // type of the body
 	accept       string
+	headers      map[string]string
 	bodyA, bodyB []byte // differ in uid and resourceVersion alone
 }
 
@@ -77,6 +78,9 @@ func (s *server) ask(ctx context.Context, t trial, body []byte) answer {
 	req.Header.Set("Accept", "application/json")
 	if t.accept != "" {
 		req.Header.Set("Accept", t.accept)
+	}
+	for name, v := range t.headers {
+		req.Header.Set(name, v)
 	}
 	resp, err := s.http.Do(req)
 	if err != nil {
