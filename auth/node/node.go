@@ -8,6 +8,7 @@ package node
 import (
 	"context"
 	"fmt"
+	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
@@ -38,7 +39,7 @@ func New(read func() resource.Reader) *Authorizer {
 
 // Authorize implements auth.Authorizer. It never denies: a role may allow what it does not.
 func (z *Authorizer) Authorize(_ context.Context, a *auth.Attributes) (auth.Decision, string, error) {
-	if a.User == nil || !a.User.In(auth.GroupNodes) {
+	if a.User == nil || !strings.HasPrefix(a.User.Name, "system:node:") || !a.User.In(auth.GroupNodes) {
 		return auth.NoOpinion, "", nil
 	}
 	node, ok := a.User.NodeName()

@@ -4,12 +4,14 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/http"
 	"slices"
 	"strings"
 
 	rbacv1 "k8s.io/api/rbac/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/kloop-dev/kloop/auth"
@@ -86,6 +88,10 @@ func (z *Authorizer) checkBinding(ctx context.Context, all auth.Authorizer, u *a
 	}
 	if z.may(ctx, all, u, "bind", target, ns, ref.Name) {
 		return nil
+	}
+	if ref.Kind != "Role" && ref.Kind != "ClusterRole" { // validation comes later
+		return &apierrors.StatusError{ErrStatus: metav1.Status{Status: metav1.StatusFailure,
+			Code: http.StatusInternalServerError, Message: fmt.Sprintf("unsupported role reference kind: %q", ref.Kind)}}
 	}
 	rules, ok := z.roleRules(ns, ref)
 	if !ok {

@@ -68,11 +68,11 @@ func (d *Desk) token(ctx context.Context, r *authenticationv1.TokenReview) (*aut
 	r.Status = authenticationv1.TokenReviewStatus{Authenticated: ok && err == nil}
 	switch {
 	case err != nil:
-		r.Status.Error = err.Error()
+		r.Status.Error = "[invalid bearer token, " + err.Error() + "]"
 	case ok:
 		r.Status.User, r.Status.Audiences = infoOf(authn.Authenticated(u)), granted
 	default:
-		r.Status.Error = "[invalid bearer token]"
+		r.Status.Error = "invalid bearer token"
 	}
 	return r, nil
 }
@@ -125,18 +125,27 @@ func (d *Desk) selfAccess(ctx context.Context, u *auth.User,
 func (d *Desk) judge(ctx context.Context, u *auth.User, res *authorizationv1.ResourceAttributes,
 	non *authorizationv1.NonResourceAttributes) authorizationv1.SubjectAccessReviewStatus {
 	a := &auth.Attributes{User: u}
+	var doubts []string
 	if res != nil {
 		a.Verb, a.Group, a.Version, a.Resource = res.Verb, res.Group, res.Version, res.Resource
 		a.Subresource, a.Namespace, a.Name = res.Subresource, res.Namespace, res.Name
-		a.LabelSelector, a.FieldSelector = labelText(res.LabelSelector), fieldText(res.FieldSelector)
+		var field, label string
+		a.FieldSelector, field = fieldText(res.FieldSelector)
+		a.LabelSelector, label = labelText(res.LabelSelector)
+		for _, d := range [][2]string{{"fieldSelector", field}, {"labelSelector", label}} {
+			if d[1] != "" {
+				doubts = append(doubts, "spec.resourceAttributes."+d[0]+" "+d[1])
+			}
+		}
 	} else {
 		a.Verb, a.Path = non.Verb, non.Path
 	}
 	decision, reason, err := d.Authorize.Authorize(ctx, a)
 	s := authorizationv1.SubjectAccessReviewStatus{Allowed: decision == auth.Allow, Denied: decision == auth.Deny, Reason: reason}
 	if err != nil {
-		s.EvaluationError = err.Error()
+		doubts = append([]string{err.Error()}, doubts...)
 	}
+	s.EvaluationError = strings.Join(doubts, "; ")
 	return s
 }
 

@@ -129,12 +129,26 @@ func TestSelectors(t *testing.T) {
 			{Key: "spec.nodeName", Operator: "In", Values: []string{"n"}}, {Key: "x", Operator: "NotIn", Values: []string{"y"}},
 			{Key: "z", Operator: "Exists"}}},
 		LabelSelector: &authorizationv1.LabelSelectorAttributes{RawSelector: "a=b"}}
-	if _, err := answer(t, desk(g),
-		&authorizationv1.SelfSubjectAccessReview{Spec: authorizationv1.SelfSubjectAccessReviewSpec{ResourceAttributes: a}}); err != nil {
-		t.Fatal(err)
+	ask := func() authorizationv1.SubjectAccessReviewStatus {
+		t.Helper()
+		r, err := answer(t, desk(g),
+			&authorizationv1.SelfSubjectAccessReview{Spec: authorizationv1.SelfSubjectAccessReviewSpec{ResourceAttributes: a}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return r.Status
+	}
+	if got := ask().EvaluationError; got != "spec.resourceAttributes.fieldSelector partially ignored due to parse error" {
+		t.Errorf("a requirement that counts for nothing: %q", got)
 	}
 	if g.asked.FieldSelector != "spec.nodeName=n,x!=y" || g.asked.LabelSelector != "a=b" || g.asked.User.Name != "me" {
 		t.Errorf("%+v", g.asked)
+	}
+	a.FieldSelector.Requirements, a.LabelSelector.RawSelector = a.FieldSelector.Requirements[2:], "a in"
+	want := "spec.resourceAttributes.fieldSelector ignored due to parse error; " +
+		"spec.resourceAttributes.labelSelector ignored due to parse error"
+	if got := ask().EvaluationError; got != want || g.asked.FieldSelector+g.asked.LabelSelector != "" {
+		t.Errorf("selectors that can't be read: %q %+v", got, g.asked)
 	}
 }
 

@@ -8,14 +8,23 @@ import (
 	"k8s.io/apimachinery/pkg/selection"
 )
 
-// fieldText turns field requirements into selector text. What cannot be written so is left out: a selector
-// with less in it selects more, so no authorizer can allow more because of it.
-func fieldText(s *authorizationv1.FieldSelectorAttributes) string {
+// What upstream says of a selector that it can't read, and of one of which it can read a part.
+const (
+	ignored = "ignored due to parse error"
+	partly  = "partially ignored due to parse error"
+)
+
+// fieldText turns field requirements into selector text. What cannot be written so is left out, which doubt says:
+// a selector with less in it selects more, so no authorizer can allow more because of it.
+func fieldText(s *authorizationv1.FieldSelectorAttributes) (text, doubt string) {
 	if s == nil {
-		return ""
+		return "", ""
 	}
 	if s.RawSelector != "" {
-		return s.RawSelector
+		if _, err := fields.ParseSelector(s.RawSelector); err != nil {
+			return "", ignored
+		}
+		return s.RawSelector, ""
 	}
 	var all []fields.Selector
 	for _, r := range s.Requirements {
@@ -27,7 +36,18 @@ func fieldText(s *authorizationv1.FieldSelectorAttributes) string {
 			all = append(all, fields.OneTermNotEqualSelector(r.Key, r.Values[0]))
 		}
 	}
-	return fields.AndSelectors(all...).String()
+	return fields.AndSelectors(all...).String(), doubtful(len(all), len(s.Requirements))
+}
+
+// doubtful says how much of a selector counts.
+func doubtful(read, all int) string {
+	switch read {
+	case all:
+		return ""
+	case 0:
+		return ignored
+	}
+	return partly
 }
 
 var labelOperators = map[metav1.LabelSelectorOperator]selection.Operator{
@@ -36,12 +56,15 @@ var labelOperators = map[metav1.LabelSelectorOperator]selection.Operator{
 }
 
 // labelText is fieldText for labels.
-func labelText(s *authorizationv1.LabelSelectorAttributes) string {
+func labelText(s *authorizationv1.LabelSelectorAttributes) (text, doubt string) {
 	if s == nil {
-		return ""
+		return "", ""
 	}
 	if s.RawSelector != "" {
-		return s.RawSelector
+		if _, err := labels.Parse(s.RawSelector); err != nil {
+			return "", ignored
+		}
+		return s.RawSelector, ""
 	}
 	all := make([]labels.Requirement, 0, len(s.Requirements))
 	for _, r := range s.Requirements {
@@ -49,5 +72,6 @@ func labelText(s *authorizationv1.LabelSelectorAttributes) string {
 			all = append(all, *req)
 		}
 	}
-	return labels.NewSelector().Add(all...).String() // at once: every Add copies and sorts
+	text = labels.NewSelector().Add(all...).String() // at once: every Add copies and sorts
+	return text, doubtful(len(all), len(s.Requirements))
 }
