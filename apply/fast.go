@@ -105,13 +105,20 @@ func wellKept(w *Write, list []metav1.ManagedFieldsEntry) bool {
 			e.Operation != metav1.ManagedFieldsOperationApply && e.Operation != metav1.ManagedFieldsOperationUpdate {
 			return false
 		}
+	}
+	return !Doubled(list)
+}
+
+// Doubled says that an owner holds two entries.
+func Doubled(list []metav1.ManagedFieldsEntry) bool {
+	for i := range list {
 		for j := range i {
-			if sameOwner(e, &list[j]) {
-				return false
+			if sameOwner(&list[i], &list[j]) && list[i].APIVersion == list[j].APIVersion {
+				return true
 			}
 		}
 	}
-	return true
+	return false
 }
 
 func sameOwner(a, b *metav1.ManagedFieldsEntry) bool {

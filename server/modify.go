@@ -10,6 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"github.com/kloop-dev/kloop/admission"
+	"github.com/kloop-dev/kloop/apply"
 	"github.com/kloop-dev/kloop/auth"
 	"github.com/kloop-dev/kloop/resource"
 	"github.com/kloop-dev/kloop/store"
@@ -23,7 +24,7 @@ type change struct {
 	next   func(ctx context.Context, cur *view.Entry) (resource.Object, error)
 	create bool      // a missing object is made
 	owned  bool      // next records the ownership of fields itself
-	uid    types.UID // that the object must have; "" for any
+	uid    types.UID // that an object which would be made must have, so that it is not made; "" for any
 }
 
 // modify performs a change of an object, over again when another writer was faster.
@@ -96,7 +97,7 @@ func inHub(ctx context.Context, cur *view.Entry) (*view.Entry, error) {
 // makeMissing makes the object that a change of a missing object wants, if it may.
 func (s *Server) makeMissing(ctx context.Context, r *Request, c *change) (*view.Entry, error) {
 	switch {
-	case c.uid != "": // upstream asks for the uid before it asks whether there is anything
+	case c.uid != "":
 		return nil, wrongUID(r, c.uid, "")
 	case !c.create:
 		return nil, NotFound(r)
@@ -178,8 +179,12 @@ func otherUID(gr schema.GroupResource, name string, want, have types.UID) error 
 }
 
 // untouched says that an update is none, so that nobody's ownership changes. obj gets the managedFields of
-// old if it came without.
+// old if it came without. A scale takes its replicas from who wrote the whole object, whatever their number; and
+// what one owner holds in two entries, as after an applied scale, becomes one.
 func (s *Server) untouched(r *Request, obj, old resource.Object) bool {
+	if r.Sub == "scale" || apply.Doubled(old.GetManagedFields()) {
+		return false
+	}
 	if obj.GetManagedFields() == nil {
 		obj.SetManagedFields(old.GetManagedFields())
 	}
@@ -192,8 +197,10 @@ func (s *Server) replace(ctx context.Context, r *Request, q *admission.Request, 
 	if errs := s.rules.check(ctx, r, obj, old); len(errs) > 0 {
 		return nil, Invalid(r, obj.GetName(), errs)
 	}
-	for _, text := range resource.WarningsAs(s.Kinds.Features(), k, obj, old) {
-		r.warn(text)
+	if r.Sub == "" || r.Sub == "scale" { // what is wrong with a spec is not told to who writes a status
+		for _, text := range resource.WarningsAs(s.Kinds.Features(), k, obj, old) {
+			r.warn(text)
+		}
 	}
 	q.Object = obj
 	if err := s.validate(ctx, r, q); err != nil {

@@ -29,7 +29,11 @@ func (s *Server) Update(ctx context.Context, r *Request, obj resource.Object) (*
 	if rev, err := parseRevision(hub.GetResourceVersion()); err == nil && rev > 0 {
 		u.rev = formatRevision(rev)
 	}
-	return s.modify(ctx, r, &change{create: r.Kind.Info().CreateOnUpdate && r.Sub == "", next: u.next, uid: hub.GetUID()})
+	c := &change{create: r.Kind.Info().CreateOnUpdate && r.Sub == "", next: u.next}
+	if c.create {
+		c.uid = hub.GetUID()
+	}
+	return s.modify(ctx, r, c)
 }
 
 // A replacement is the object that an update puts in an object's place.

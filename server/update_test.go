@@ -46,7 +46,7 @@ func TestUpdateChecksRevision(t *testing.T) {
 		obj  *corev1.ConfigMap
 		url  string
 		want string
-	}{{other, "a", "Conflict"}, {configMap("b"), "a", "BadRequest"}, {configMap("none"), "none", "NotFound"}, {gone, "none", "Conflict"}} {
+	}{{other, "a", "Conflict"}, {configMap("b"), "a", "BadRequest"}, {configMap("none"), "none", "NotFound"}, {gone, "none", "NotFound"}} {
 		if _, _, err := w.Update(t.Context(), w.ask(configMaps, x.url), x.obj); reason(err) != x.want {
 			t.Errorf("%s at %s: %v", x.obj.Name, x.url, err)
 		}
