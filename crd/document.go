@@ -21,6 +21,13 @@ func (v *version) openAPI() (*spec.Schema, error) {
 	}
 	doc := s.Unfold().ToKubeOpenAPI()
 	complete(doc)
+	var fields []any
+	for _, f := range v.spec.SelectableFields {
+		fields = append(fields, map[string]any{"fieldPath": fieldLabel(f.JSONPath)})
+	}
+	if fields != nil {
+		doc.AddExtension("x-kubernetes-selectable-fields", fields)
+	}
 	return doc, nil
 }
 
@@ -41,7 +48,8 @@ func complete(s *spec.Schema) {
 	}
 	s.SetProperty("apiVersion", *spec.StringProperty().WithDescription("apiVersion defines the versioned schema of this representation of an object."))
 	s.SetProperty("kind", *spec.StringProperty().WithDescription("kind is a string value representing the type of this object."))
-	s.SetProperty("metadata", *spec.RefSchema(objectMeta).WithDescription("Standard object's metadata."))
+	meta := spec.ComposedSchema(*spec.RefSchema(objectMeta)) // what stands beside a reference counts for nothing
+	s.SetProperty("metadata", *meta.WithDescription("Standard object's metadata."))
 	for _, name := range []string{"kind", "apiVersion"} {
 		if !slices.Contains(s.Required, name) {
 			s.Required = append(s.Required, name)

@@ -190,8 +190,18 @@ func listSchema(i *resource.Info, gvk schema.GroupVersionKind) (string, object) 
 	props := typeProps()
 	props["metadata"] = refWith(meta+"ListMeta", "Standard list metadata.")
 	props["items"] = object{"type": "array", "description": "List of " + i.Plural + ".", "items": ref(customName(gvk))}
-	return customName(list), object{"type": "object", "description": list.Kind + " is a list of " + gvk.Kind,
+	out := object{"type": "object", "description": list.Kind + " is a list of " + gvk.Kind,
 		"required": []string{"items"}, "properties": props, gvkExtension: []any{gvkObject(list)}}
+	var fields []any
+	for _, f := range i.Selectable {
+		if !strings.HasPrefix(f, "metadata.") { // all objects can be selected by those
+			fields = append(fields, object{"fieldPath": f})
+		}
+	}
+	if fields != nil {
+		out["x-kubernetes-selectable-fields"] = fields
+	}
+	return customName(list), out
 }
 
 func refWith(name, doc string) object {

@@ -30,7 +30,11 @@ func (p *responder) entry(code int, e *view.Entry) error {
 		if err != nil {
 			return err
 		}
-		return p.shaped(code, e.Kind, obj)
+		k := e.Kind
+		if k.Info().GR() == p.facts.GR() { // as the version that was asked for, which may have columns of its own
+			k = p.kind
+		}
+		return p.shaped(code, k, obj)
 	case p.acc.Format == reply.Proto:
 		raw, err := e.RawProto(ctx, p.out)
 		if err != nil {

@@ -134,7 +134,13 @@ func groupsOf(set *resource.Set, all []resource.Kind) []Group {
 			g = &Group{Name: gv.Group, Priority: priorityOf(gv.Group, custom[gv.Group])}
 			byName[gv.Group] = g
 		}
-		coldsort.Func(list, func(a, b metav1.APIResource) int { return strings.Compare(a.Name, b.Name) })
+		coldsort.StableFunc(list, func(a, b metav1.APIResource) int {
+			if custom[gv.Group] { // below a resource the status comes before the scale
+				a.Name, _, _ = strings.Cut(a.Name, "/")
+				b.Name, _, _ = strings.Cut(b.Name, "/")
+			}
+			return strings.Compare(a.Name, b.Name)
+		})
 		g.Versions = append(g.Versions, Version{Name: gv.Version, Resources: list, custom: custom[gv.Group]})
 	}
 	return ordered(byName)
