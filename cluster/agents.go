@@ -10,6 +10,8 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/kloop-dev/kloop/auth/pki"
 	"github.com/kloop-dev/kloop/kinds"
@@ -28,7 +30,7 @@ type agents struct{ d *frontDoor }
 func (a agents) Endpoint(_ context.Context, node string) (stream.Endpoint, error) {
 	n := resource.Get(a.d.read(), kinds.Nodes, "", node)
 	if n == nil {
-		return stream.Endpoint{}, fmt.Errorf("node %q not found", node)
+		return stream.Endpoint{}, apierrors.NewNotFound(schema.GroupResource{Resource: "pods"}, node) // upstream's words
 	}
 	host := ""
 	for _, addr := range n.Status.Addresses {

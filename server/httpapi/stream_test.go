@@ -429,7 +429,7 @@ func TestConnectByGetNeedsCreate(t *testing.T) {
 			}
 		}
 	}
-	if got := w.do("GET", "/api/v1/namespaces/ns/pods/p/log", "", "Test-User", "reader"); got.code != http.StatusOK {
+	if got := w.do("GET", "/api/v1/namespaces/ns/pods/p/log", "", "Test-User", "reader"); got.code != http.StatusNoContent {
 		t.Errorf("logs: %d %s", got.code, got.body)
 	}
 }

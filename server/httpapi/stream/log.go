@@ -35,8 +35,7 @@ func (c *connection) log() error {
 		return err
 	}
 	if pod.Spec.NodeName == "" { // not scheduled: there is nothing yet
-		c.w.Header().Set("Content-Type", "text/plain")
-		c.w.WriteHeader(http.StatusOK)
+		c.w.WriteHeader(http.StatusNoContent)
 		return nil
 	}
 	loc, rt, err := c.agent(c.r.Context(), pod.Spec.NodeName, "/containerLogs/"+pod.Namespace+"/"+pod.Name+"/"+name, logParams(opts))
