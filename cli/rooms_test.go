@@ -3,15 +3,18 @@ package cli
 import (
 	"bytes"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strconv"
+	"strings"
 	"syscall"
 	"time"
 
 	"github.com/kloop-dev/kloop/clusters"
 )
 
-// rooms wants each node to see its own directory as /var/lib/kubelet, in mounts of its own that a process started anew finds again.
+// rooms wants each node to have its name as host name, and to see its own directory as /var/lib/kubelet, in mounts of its own that a process
+// started anew finds again.
 func (d *desk) rooms(c *clusters.Cluster) {
 	d.t.Helper()
 	seen := map[string]bool{d.mounts(os.Getpid()): true}
@@ -21,6 +24,9 @@ func (d *desk) rooms(c *clusters.Cluster) {
 		there, bad := os.Stat(filepath.Join(c.NodeDir(n), "node/plugins_registry"))
 		if err != nil || bad != nil || !os.SameFile(inside, there) {
 			d.t.Errorf("node %d does not see its directory: %v, %v", n, err, bad)
+		}
+		if name := d.hostname(pid); name != c.NodeName(n) {
+			d.t.Errorf("node %d has the host name %s", n, name)
 		}
 		mounts := d.mounts(pid)
 		if seen[mounts] {
@@ -44,6 +50,16 @@ func (d *desk) mounts(pid int) string {
 		d.t.Fatal(err)
 	}
 	return name
+}
+
+// hostname is the host name that a process sees.
+func (d *desk) hostname(pid int) string {
+	d.t.Helper()
+	out, err := exec.Command("nsenter", "--uts", "--target", strconv.Itoa(pid), "hostname").Output()
+	if err != nil {
+		d.t.Fatal(err)
+	}
+	return strings.TrimSpace(string(out))
 }
 
 // process waits for a process of a node that is not the former one.

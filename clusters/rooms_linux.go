@@ -61,7 +61,8 @@ func leave(c *Cluster) {
 	c.rooms = nil
 }
 
-// spawn starts a process of a node, in the node's namespaces. It sees the machine's files and cgroups.
+// spawn starts a process of a node, in the node's namespaces. Its host name, which pods on the host's network have too, is the node's name.
+// It sees the machine's files and cgroups.
 func spawn(c *Cluster, cmd *exec.Cmd, n int) error {
 	if c.Simulated {
 		return apart(cmd)
@@ -75,8 +76,11 @@ func spawn(c *Cluster, cmd *exec.Cmd, n int) error {
 		return err
 	}
 	return within(ns, func() error {
-		if err := unix.Unshare(unix.CLONE_FS); err != nil {
+		if err := unix.Unshare(unix.CLONE_FS | unix.CLONE_NEWUTS); err != nil {
 			return err
+		}
+		if err := unix.Sethostname([]byte(c.NodeName(n))); err != nil {
+			return fmt.Errorf("name the node's machine: %w", err)
 		}
 		if err := unix.Setns(int(c.rooms[n-1].Fd()), unix.CLONE_NEWNS); err != nil {
 			return fmt.Errorf("enter the node's mounts: %w", err)

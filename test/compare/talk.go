@@ -122,7 +122,7 @@ type talk struct {
 	heard map[*server]*heard
 }
 
-// heard is what a server said before.
+// heard are the answers that a server gave before.
 type heard struct {
 	names    map[string]string // what stands for what
 	revision map[string]string // by uid
