@@ -173,6 +173,7 @@ func TestEmptyDirLimit(t *testing.T) {
 			limit := apiresource.MustParse("16Ki")
 			p.Spec.Volumes = []corev1.Volume{{Name: "work", VolumeSource: corev1.VolumeSource{
 				EmptyDir: &corev1.EmptyDirVolumeSource{SizeLimit: &limit}}}}
+			p.Spec.Containers[0].VolumeMounts = []corev1.VolumeMount{{Name: "work", MountPath: "/work"}}
 		}, "a")
 		r.reaches("p", corev1.PodRunning)
 		r.rests(time.Minute)

@@ -21,6 +21,7 @@ func TestClaimKinds(t *testing.T) {
 			PersistentVolumeSource: corev1.PersistentVolumeSource{Local: &corev1.LocalVolumeSource{Path: path}}}
 	}
 	const byClaim, own = `{volumes: [{name: v, persistentVolumeClaim: {claimName: data}}]`, `{volumes: [{name: v, ephemeral: {}}]`
+	const device = `, containers: [{name: a, volumeDevices: [{name: v, devicePath: /x}]}]}`
 	for _, tt := range []struct {
 		name  string
 		spec  string
@@ -32,8 +33,8 @@ func TestClaimKinds(t *testing.T) {
 		{name: "bound, and its phase follows", spec: byClaim + `}`,
 			claim: corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{bindCompleted: "yes"}}},
 			pv:    local(dir, nil)},
-		{name: "no device", spec: byClaim + `}`, pv: local(dir, &block), err: "is not a block device"},
-		{name: "no device there", spec: byClaim + `}`, pv: local("/none", &block), err: "look at the block volume"},
+		{name: "no device", spec: byClaim + device, pv: local(dir, &block), err: "is not a block device"},
+		{name: "no device there", spec: byClaim + device, pv: local("/none", &block), err: "look at the block volume"},
 		{name: "a device as a directory", spec: byClaim + `, containers: [{name: a, volumeMounts: [{name: v, mountPath: /x}]}]}`,
 			pv:  local(dir, &block),
 			err: "volume v has volumeMode Block, but is specified in volumeMounts"},

@@ -56,6 +56,9 @@ func (m *Mounter) refreshDriven(ctx context.Context, pod *corev1.Pod) (next time
 	next = drivenEvery
 	var errs []error
 	for i := range pod.Spec.Volumes {
+		if !used(pod, pod.Spec.Volumes[i].Name) {
+			continue
+		}
 		r, err := m.request(ctx, pod, &pod.Spec.Volumes[i])
 		if r == nil || err != nil {
 			errs = append(errs, err)

@@ -13,6 +13,7 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -87,7 +88,7 @@ func (m *Mounter) state(uid types.UID) *state {
 	return s
 }
 
-// Prepare makes all volumes of the pod, or finds them made, and returns the host path of each by its name. Content
+// Prepare makes all volumes that containers of the pod use, or finds them made, and returns the host path of each by its name. Content
 // is brought up to date. An error says which volume failed, as the kubelet's events do.
 func (m *Mounter) Prepare(ctx context.Context, pod *corev1.Pod) (map[string]string, error) {
 	if err := checkUID(pod.UID); err != nil {
@@ -99,6 +100,9 @@ func (m *Mounter) Prepare(ctx context.Context, pod *corev1.Pod) (map[string]stri
 	paths := map[string]string{}
 	for i := range pod.Spec.Volumes {
 		v := &pod.Spec.Volumes[i]
+		if !used(pod, v.Name) {
+			continue // as by the kubelet: nobody misses it
+		}
 		began := time.Now()
 		path, err := m.prepare(ctx, pod, v)
 		m.took("volume_mount", pluginName(v), began, err)
@@ -108,6 +112,25 @@ func (m *Mounter) Prepare(ctx context.Context, pod *corev1.Pod) (map[string]stri
 		paths[v.Name] = path
 	}
 	return paths, nil
+}
+
+// used says that a container of the pod has the volume.
+func used(pod *corev1.Pod, volume string) bool {
+	has := func(c *corev1.Container) bool {
+		return slices.ContainsFunc(c.VolumeMounts, func(m corev1.VolumeMount) bool { return m.Name == volume }) ||
+			slices.ContainsFunc(c.VolumeDevices, func(d corev1.VolumeDevice) bool { return d.Name == volume })
+	}
+	for _, list := range [][]corev1.Container{pod.Spec.InitContainers, pod.Spec.Containers} {
+		for i := range list {
+			if has(&list[i]) {
+				return true
+			}
+		}
+	}
+	return slices.ContainsFunc(pod.Spec.EphemeralContainers, func(e corev1.EphemeralContainer) bool {
+		c := corev1.Container(e.EphemeralContainerCommon)
+		return has(&c)
+	})
 }
 
 func (m *Mounter) prepare(ctx context.Context, pod *corev1.Pod, v *corev1.Volume) (path string, err error) {

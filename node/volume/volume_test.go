@@ -89,7 +89,30 @@ func pod(t *testing.T, spec string) *corev1.Pod {
 	if err := yaml.UnmarshalStrict([]byte(spec), &p.Spec); err != nil {
 		t.Fatal(err)
 	}
+	all := corev1.Container{Name: "all"} // has what no other has
+	for _, v := range p.Spec.Volumes {
+		if !used(p, v.Name) {
+			all.VolumeMounts = append(all.VolumeMounts, corev1.VolumeMount{Name: v.Name})
+		}
+	}
+	p.Spec.Containers = append(p.Spec.Containers, all)
 	return p
+}
+
+// TestUnused: a volume that no container has is not made, whatever is the matter with it. A debugging container may have it later.
+func TestUnused(t *testing.T) {
+	p := pod(t, `{volumes: [{name: v, emptyDir: {}}]}`)
+	p.Spec.Volumes = append(p.Spec.Volumes, corev1.Volume{Name: "unused", VolumeSource: corev1.VolumeSource{
+		Secret: &corev1.SecretVolumeSource{SecretName: "none"}}})
+	m := mounter(t, cluster())
+	if paths, err := m.Prepare(t.Context(), p); err != nil || len(paths) != 1 || paths["v"] == "" {
+		t.Errorf("%v, %v", paths, err)
+	}
+	p.Spec.EphemeralContainers = []corev1.EphemeralContainer{{EphemeralContainerCommon: corev1.EphemeralContainerCommon{
+		VolumeMounts: []corev1.VolumeMount{{Name: "unused"}}}}}
+	if _, err := m.Prepare(t.Context(), p); err == nil {
+		t.Error("a missing secret of a debugging container is not told")
+	}
 }
 
 func mounter(t *testing.T, c client.Client) *Mounter {
