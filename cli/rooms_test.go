@@ -13,8 +13,8 @@ import (
 	"github.com/kloop-dev/kloop/clusters"
 )
 
-// rooms wants each node to have its name as host name, and to see its own directory as /var/lib/kubelet, in mounts of its own that a process
-// started anew finds again.
+// rooms wants each node to have its name as host name, and to see its own directory as /var/lib/kubelet, in mounts of its own that a
+// process started anew finds again.
 func (d *desk) rooms(c *clusters.Cluster) {
 	d.t.Helper()
 	seen := map[string]bool{d.mounts(os.Getpid()): true}
