@@ -68,6 +68,10 @@ func (a *archive) file(name string, mode fs.FileMode, body io.Reader, size int64
 	a.entry(path.Clean(name), 0o100000|uint32(mode.Perm()), body, size)
 }
 
+func (a *archive) link(name, to string) {
+	a.entry(name, 0o120777, strings.NewReader(to), int64(len(to)))
+}
+
 func (a *archive) text(name, text string) {
 	a.file(name, 0o644, strings.NewReader(text), int64(len(text)))
 }
@@ -98,7 +102,7 @@ func (a *archive) copy(to, from string) {
 			if err != nil {
 				return err
 			}
-			a.entry(target, 0o120777, strings.NewReader(link), int64(len(link)))
+			a.link(target, link)
 		case info.Mode().IsRegular():
 			f, err := os.Open(name)
 			if err != nil {

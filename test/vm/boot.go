@@ -23,6 +23,7 @@ const qemu = "qemu-system-x86_64"
 type Kernel struct {
 	Image   string // an ELF file: one that must unpack itself takes half a minute, interpreted
 	Modules string // the directory of this kernel's modules
+	Root    string // a directory with the distribution's packages, for guests with systemd
 	Init    string // the compiled program of ./guest; "": it is compiled
 }
 
@@ -31,10 +32,14 @@ type Task struct {
 	Modules []string // files, in the order in which they load
 	Command []string
 	Env     []string
+	Systemd bool // it becomes the first process, and the command a service of it
 }
 
-// TaskPath has the Task in the guest.
-const TaskPath = "/task.json"
+// Paths in the guest.
+const (
+	TaskPath = "/task.json"
+	Init     = "/init" // the program of ./guest
+)
 
 // Boot runs a command in a guest and returns its exit code. The console, the command's output and what the kernel says, goes to
 // the writer. An error says that the guest could not be started, or that it ended without the command's end, as by a panic or
@@ -76,9 +81,9 @@ func Boot(ctx context.Context, k Kernel, c Config, console io.Writer, command ..
 
 // pack writes the archive that the guest's kernel makes its root file system of.
 func pack(ctx context.Context, path string, k Kernel, c Config, command []string) (err error) {
-	first := k.Init
-	if first == "" {
-		if first, err = guest(ctx, filepath.Dir(path)); err != nil {
+	own := k.Init
+	if own == "" {
+		if own, err = guest(ctx, filepath.Dir(path)); err != nil {
 			return err
 		}
 	}
@@ -88,7 +93,11 @@ func pack(ctx context.Context, path string, k Kernel, c Config, command []string
 	}
 	defer func() { err = errors.Join(err, f.Close()) }()
 	a := newArchive(f)
-	task := Task{Command: command, Env: append([]string{"PATH=/usr/sbin:/usr/bin:/sbin:/bin", "HOME=/root", "TMPDIR=/tmp"}, c.Env...)}
+	if c.Systemd {
+		system(a, k)
+	}
+	task := Task{Command: command, Systemd: c.Systemd,
+		Env: append([]string{"PATH=/usr/sbin:/usr/bin:/sbin:/bin", "HOME=/root", "TMPDIR=/tmp"}, c.Env...)}
 	modules, err := closure(k.Modules, c.Modules)
 	if err != nil {
 		return err
@@ -123,7 +132,7 @@ func pack(ctx context.Context, path string, k Kernel, c Config, command []string
 	if err != nil {
 		return err
 	}
-	a.copy("/init", first)
+	a.copy(Init, own)
 	a.text(TaskPath, string(text))
 	// What programs take for granted, runtimes of containers above all.
 	a.text("/etc/passwd", "root:x:0:0:root:/root:/bin/sh\n")

@@ -2,7 +2,8 @@
 
 // Package vm runs a test in a virtual machine: the distribution's kernel in a qemu that interprets every instruction, so that
 // neither /dev/kvm nor a certain kernel of the host is needed. The guest has cgroup version 2 alone, loads modules by name, and may
-// be broken in any way. It has a loopback and no other network, and no disk: all it sees is in memory.
+// be broken in any way. It has a loopback and no other network, and no disk: all it sees is in memory. Its first process is a program of
+// this package's, or systemd on a root of Debian's packages.
 //
 // scripts/vm fetches qemu and the kernel, and runs programs that are no tests.
 package vm
@@ -34,15 +35,16 @@ type Config struct {
 	Files    map[string]string // path in the guest → file or directory of the host
 	Build    map[string]string // path in the guest → Go package that is compiled for it, relative to the test's
 	Memory   int               // MiB; 0: 1024, of which what is copied takes its part
-	Timeout  time.Duration     // from power on to the end of the test; 0: 2 minutes, at most 5
+	Timeout  time.Duration     // from power on to the end of the test; 0: 2 minutes, at most 10
 	Env      []string          // besides KLOOP_MUST, which the guest has from the host
+	Systemd  bool              // a root of the distribution's packages (scripts/vm has their list), the command as a service of systemd
 }
 
 const (
 	inGuest  = "KLOOP_VM_GUEST"
 	testPath = "/kloop.test"
 	laterDir = "/later"
-	limit    = 5 * time.Minute
+	limit    = 10 * time.Minute
 )
 
 // Inside says that this process runs in a guest.
@@ -68,6 +70,9 @@ func Run(t *testing.T, c Config) bool {
 	}
 	kernel, err := Installed()
 	need.Have(t, need.Qemu, err)
+	if c.Systemd {
+		need.Have(t, need.Qemu, kernel.rooted())
+	}
 	dir := t.TempDir()
 	program, err := static(filepath.Join(dir, "test"))
 	if err != nil {
@@ -210,7 +215,7 @@ func Installed() (Kernel, error) {
 		}
 		dir = filepath.Join(cache, "kloop", "vm")
 	}
-	k := Kernel{Image: filepath.Join(dir, "vmlinux"), Modules: filepath.Join(dir, "modules")}
+	k := Kernel{Image: filepath.Join(dir, "vmlinux"), Modules: filepath.Join(dir, "modules"), Root: filepath.Join(dir, "root")}
 	if _, err := os.Stat(k.Image); err != nil {
 		return Kernel{}, fmt.Errorf("no kernel for a guest, run scripts/vm fetch: %w", err)
 	}
@@ -218,4 +223,12 @@ func Installed() (Kernel, error) {
 		return Kernel{}, fmt.Errorf("run scripts/vm fetch: %w", err)
 	}
 	return k, nil
+}
+
+// rooted says whether there is a root file system with systemd.
+func (k Kernel) rooted() error {
+	if _, err := os.Stat(filepath.Join(k.Root, first)); err != nil {
+		return fmt.Errorf("no root with systemd for a guest, run scripts/vm fetch: %w", err)
+	}
+	return nil
 }

@@ -1,7 +1,8 @@
 //go:build linux
 
 // Command guest is the first process (init) of the virtual machines of package vm: it mounts what programs take for granted, loads
-// modules, runs one command, writes the command's exit code to the second serial port, and powers the machine off.
+// modules, runs one command, writes the command's exit code to the second serial port, and powers the machine off. With systemd it
+// becomes that when the modules are there, and is called by it to do the rest.
 package main
 
 import (
@@ -24,10 +25,8 @@ import (
 const broken = 125
 
 func main() {
-	code := broken
-	if err := prepare(); err != nil {
-		fmt.Println("guest:", err)
-	} else if code, err = work(); err != nil {
+	code, err := run()
+	if err != nil {
 		fmt.Println("guest:", err)
 	}
 	if err := report(code); err != nil {
@@ -102,7 +101,8 @@ func prepare() error {
 	return netlink.LinkSetUp(lo)
 }
 
-func work() (code int, err error) {
+// run is the whole life of a guest, or of this program as a service of systemd.
+func run() (code int, err error) {
 	var task vm.Task
 	data, err := os.ReadFile(vm.TaskPath)
 	if err == nil {
@@ -111,11 +111,25 @@ func work() (code int, err error) {
 	if err != nil {
 		return broken, err
 	}
+	if os.Getpid() != 1 {
+		return work(task)
+	}
+	if err := prepare(); err != nil {
+		return broken, err
+	}
 	for _, m := range task.Modules {
 		if err := vm.Insert(m); err != nil {
 			return broken, err
 		}
 	}
+	if !task.Systemd {
+		return work(task)
+	}
+	const systemd = "/lib/systemd/systemd"
+	return broken, fmt.Errorf("become %s: %w", systemd, unix.Exec(systemd, []string{systemd, "--log-level=warning"}, task.Env))
+}
+
+func work(task vm.Task) (code int, err error) {
 	cmd := exec.Command(task.Command[0], task.Command[1:]...)
 	cmd.Stdout, cmd.Stderr, cmd.Env = os.Stdout, os.Stderr, task.Env
 	err = cmd.Run()
