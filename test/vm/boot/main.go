@@ -31,7 +31,7 @@ func main() {
 
 func run() (int, error) {
 	c := vm.Config{Files: map[string]string{}}
-	timeout := flag.Duration("timeout", 2*time.Minute, "from power on to the end, at most 5 minutes")
+	timeout := flag.Duration("timeout", 2*time.Minute, "from power on to the end, at most 10 minutes")
 	flag.IntVar(&c.Memory, "memory", 0, "MiB (default 1024)")
 	list := func(to *[]string) func(string) error {
 		return func(s string) error { *to = append(*to, strings.Split(s, ",")...); return nil }
@@ -69,7 +69,7 @@ func run() (int, error) {
 	c.Programs = append(c.Programs, program)
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
 	defer stop()
-	ctx, cancel := context.WithTimeout(ctx, min(*timeout, 5*time.Minute))
+	ctx, cancel := context.WithTimeout(ctx, min(*timeout, 10*time.Minute))
 	defer cancel()
 	code, err := vm.Boot(ctx, kernel, c, os.Stdout, append([]string{program}, flag.Args()[1:]...)...)
 	if err != nil {
