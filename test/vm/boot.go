@@ -134,7 +134,12 @@ func pack(ctx context.Context, path string, k Kernel, c Config, command []string
 	}
 	a.copy(Init, own)
 	a.text(TaskPath, string(text))
-	// What programs take for granted, runtimes of containers above all.
+	usual(a)
+	return a.close()
+}
+
+// usual has what programs take for granted, runtimes of containers above all.
+func usual(a *archive) {
 	a.text("/etc/passwd", "root:x:0:0:root:/root:/bin/sh\n")
 	a.text("/etc/group", "root:x:0:\n")
 	a.text("/etc/hosts", "127.0.0.1 localhost\n")
@@ -142,7 +147,6 @@ func pack(ctx context.Context, path string, k Kernel, c Config, command []string
 	for _, d := range []string{"/dev", "/proc", "/sys", "/run", "/tmp", "/root", "/mnt", "/var/lib", "/var/log"} {
 		a.dir(d)
 	}
-	return a.close()
 }
 
 // guest compiles the guest's first process.
