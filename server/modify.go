@@ -179,8 +179,8 @@ func otherUID(gr schema.GroupResource, name string, want, have types.UID) error 
 }
 
 // untouched says that an update is none, so that nobody's ownership changes. obj gets the managedFields of
-// old if it came without. A scale takes its replicas from who wrote the whole object, whatever their number; and
-// what one owner holds in two entries, as after an applied scale, becomes one.
+// old if it came without. A write of the scale takes the replicas from their owner, whatever their number; and
+// an owner with two entries, as after an applied scale, gets one.
 func (s *Server) untouched(r *Request, obj, old resource.Object) bool {
 	if r.Sub == "scale" || apply.Doubled(old.GetManagedFields()) {
 		return false
@@ -197,7 +197,7 @@ func (s *Server) replace(ctx context.Context, r *Request, q *admission.Request, 
 	if errs := s.rules.check(ctx, r, obj, old); len(errs) > 0 {
 		return nil, Invalid(r, obj.GetName(), errs)
 	}
-	if r.Sub == "" || r.Sub == "scale" { // what is wrong with a spec is not told to who writes a status
+	if r.Sub == "" || r.Sub == "scale" { // a write of a status gets no warnings of the spec
 		for _, text := range resource.WarningsAs(s.Kinds.Features(), k, obj, old) {
 			r.warn(text)
 		}

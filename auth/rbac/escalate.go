@@ -86,12 +86,12 @@ func (z *Authorizer) checkBinding(ctx context.Context, all auth.Authorizer, u *a
 	if ref.Kind == "Role" {
 		target = "roles"
 	}
-	if z.may(ctx, all, u, "bind", target, ns, ref.Name) {
-		return nil
-	}
 	if ref.Kind != "Role" && ref.Kind != "ClusterRole" { // validation comes later
 		return &apierrors.StatusError{ErrStatus: metav1.Status{Status: metav1.StatusFailure,
 			Code: http.StatusInternalServerError, Message: fmt.Sprintf("unsupported role reference kind: %q", ref.Kind)}}
+	}
+	if z.may(ctx, all, u, "bind", target, ns, ref.Name) {
+		return nil
 	}
 	rules, ok := z.roleRules(ns, ref)
 	if !ok {

@@ -122,7 +122,7 @@ type talk struct {
 	heard map[*server]*heard
 }
 
-// heard are the answers that a server gave before.
+// heard keeps the words of a server for later steps.
 type heard struct {
 	names    map[string]string // what stands for what
 	revision map[string]string // by uid
