@@ -2,8 +2,10 @@ package rbac
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"maps"
+	"net/http"
 	"slices"
 	"strings"
 	"testing"
@@ -235,6 +237,11 @@ func TestEscalation(t *testing.T) {
 				t.Errorf("got %v", err)
 			}
 		})
+	}
+	var st apierrors.APIStatus // what is no role is told by no reason, before validation
+	if err := try(binding("ns", "b7", "Group", "r", aliceIs), nil); !errors.As(err, &st) || st.Status().Code != http.StatusInternalServerError ||
+		err.Error() != `unsupported role reference kind: "Group"` {
+		t.Errorf("bind what is no role: %v", err)
 	}
 	put(c, role("ns", "named", "escalate roles in rbac.authorization.k8s.io named new"), binding("ns", "named", "Role", "named", aliceIs))
 	if err := try(role("ns", "new", "* * in *"), role("ns", "new", "get pods")); err != nil {

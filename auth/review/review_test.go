@@ -75,6 +75,10 @@ func TestTokenReview(t *testing.T) {
 			t.Errorf("user %+v", r.Status.User)
 		}
 	}
+	r, err := answer(t, d, &authenticationv1.TokenReview{Spec: authenticationv1.TokenReviewSpec{Token: "bad"}})
+	if err != nil || r.Status.Error != "invalid bearer token" {
+		t.Errorf("a bad token: %+v, %v", r.Status, err)
+	}
 	if _, err := answer(t, d, &authenticationv1.TokenReview{}); !apierrors.IsBadRequest(err) {
 		t.Errorf("no token: %v", err)
 	}
