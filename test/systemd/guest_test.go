@@ -51,7 +51,7 @@ func inGuest(t *testing.T) bool {
 			need.Have(t, need.Qemu, fmt.Errorf("make bin/kloop: %w", err))
 		}
 	}
-	if !vm.Run(t, vm.Config{Systemd: true, Memory: 4096, Timeout: 10 * time.Minute, Modules: modules,
+	if !vm.Run(t, vm.Config{Systemd: true, Memory: 4096, Timeout: 18 * time.Minute, Modules: modules,
 		Files: map[string]string{fresh: built}, Build: map[string]string{"/root/hog": "../../machine/testdata/hog"}}) {
 		return false
 	}

@@ -35,7 +35,7 @@ type Config struct {
 	Files    map[string]string // path in the guest → file or directory of the host
 	Build    map[string]string // path in the guest → Go package that is compiled for it, relative to the test's
 	Memory   int               // MiB; 0: 1024, of which what is copied takes its part
-	Timeout  time.Duration     // from power on to the end of the test; 0: 2 minutes, at most 10
+	Timeout  time.Duration     // from power on to the end of the test; 0: 2 minutes, at most 18
 	Env      []string          // besides KLOOP_MUST, which the guest has from the host
 	Systemd  bool              // a root of the distribution's packages (scripts/vm has their list), the command as a service of systemd
 }
@@ -44,7 +44,7 @@ const (
 	inGuest  = "KLOOP_VM_GUEST"
 	testPath = "/kloop.test"
 	laterDir = "/later"
-	limit    = 10 * time.Minute
+	limit    = 18 * time.Minute
 )
 
 // Inside says that this process runs in a guest.

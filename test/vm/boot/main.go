@@ -31,7 +31,7 @@ func main() {
 
 func run() (int, error) {
 	c := vm.Config{Files: map[string]string{}}
-	timeout := flag.Duration("timeout", 2*time.Minute, "from power on to the end, at most 10 minutes")
+	timeout := flag.Duration("timeout", 2*time.Minute, "from power on to the end, at most 18 minutes")
 	flag.IntVar(&c.Memory, "memory", 0, "MiB (default 1024)")
 	list := func(to *[]string) func(string) error {
 		return func(s string) error { *to = append(*to, strings.Split(s, ",")...); return nil }
