@@ -239,7 +239,8 @@ func TestEscalation(t *testing.T) {
 		})
 	}
 	var st apierrors.APIStatus // what is no role is told by no reason, before validation
-	if err := try(binding("ns", "b7", "Group", "r", aliceIs), nil); !errors.As(err, &st) || st.Status().Code != http.StatusInternalServerError ||
+	err := try(binding("ns", "b7", "Group", "r", aliceIs), nil)
+	if !errors.As(err, &st) || st.Status().Code != http.StatusInternalServerError ||
 		err.Error() != `unsupported role reference kind: "Group"` {
 		t.Errorf("bind what is no role: %v", err)
 	}
