@@ -217,7 +217,7 @@ func TestNamedClusterOfRealNodes(t *testing.T) {
 	d.wants(d.run(0, "image list"), nodeimage.PauseRef)
 	d.apply(c)
 	d.running(c, 2)
-	d.rooms(c)
+	d.mountNamespaces(c)
 	d.running(c, 2)
 	traces := d.traces(c)
 	if len(traces) < 10 {

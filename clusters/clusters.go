@@ -40,7 +40,7 @@ type Cluster struct {
 	API      int        // port of the API
 	Keyrings []Keyring  // kubeconfigs that know the cluster
 	dir      string     // ROOT/NAME
-	rooms    []*os.File // the supervisor's: mount namespaces of real nodes
+	mountNS  []*os.File // the supervisor's: mount namespaces of real nodes
 }
 
 // A Keyring is a kubeconfig that a cluster's context was put into.

@@ -20,8 +20,8 @@ func unwire(*Cluster) error { return nil }
 
 const agentRoot = "" // of real nodes
 
-func furnish(*Cluster) error { return errLinux }
-func leave(*Cluster)         {}
+func makeMountNamespaces(*Cluster) error { return errLinux }
+func closeMountNamespaces(*Cluster)      {}
 
 // spawn starts the process of a simulated cluster: there is no other.
 func spawn(_ *Cluster, cmd *exec.Cmd, _ int) error { return apart(cmd) }

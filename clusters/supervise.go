@@ -31,7 +31,7 @@ func (c *Cluster) Supervise(ctx context.Context, program string, log *slog.Logge
 	}
 	defer func() { err = errors.Join(err, unlock()) }()
 	ctx, stop := context.WithCancel(ctx)
-	defer leave(c)
+	defer closeMountNamespaces(c)
 	var all sync.WaitGroup
 	defer all.Wait()
 	defer stop()
@@ -42,7 +42,7 @@ func (c *Cluster) Supervise(ctx context.Context, program string, log *slog.Logge
 		if err := wire(c); err != nil {
 			return fmt.Errorf("make the cluster's network: %w", err)
 		}
-		if err := furnish(c); err != nil {
+		if err := makeMountNamespaces(c); err != nil {
 			return err
 		}
 	}

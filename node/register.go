@@ -173,7 +173,7 @@ func (ns *nodeStatus) renew(ctx context.Context) error {
 
 // writeStatus tells what the node has and how it is. Resources that others put into the status stay.
 func (ns *nodeStatus) writeStatus(ctx context.Context) error {
-	seen := ns.look(ctx)
+	seen := ns.askRuntime(ctx)
 	for range 5 {
 		cur, err := ns.node(ctx)
 		if err != nil {
@@ -192,17 +192,17 @@ func (ns *nodeStatus) writeStatus(ctx context.Context) error {
 	return errors.New("write the node's status: it keeps changing")
 }
 
-// A word is the runtime's answer about the node. On a busy machine it takes its time, and others write the Node meanwhile: it is had before
-// the Node is read.
-type word struct {
+// A runtimeAnswer holds the words of the runtime about the node. On a busy machine it takes its time, and others write the Node meanwhile:
+// it is had before the Node is read.
+type runtimeAnswer struct {
 	info    corev1.NodeSystemInfo
 	status  *cri.StatusResponse // nil: it did not answer
 	trouble string
 	images  []corev1.ContainerImage
 }
 
-func (ns *nodeStatus) look(ctx context.Context) word {
-	s := word{info: ns.info(ctx), images: ns.imageList(ctx)}
+func (ns *nodeStatus) askRuntime(ctx context.Context) runtimeAnswer {
+	s := runtimeAnswer{info: ns.info(ctx), images: ns.imageList(ctx)}
 	s.trouble, _ = ns.trouble(ctx)
 	if res, err := ns.cfg.Runtime.Containers.Status(ctx, &cri.StatusRequest{}); err == nil {
 		s.status = res
@@ -210,7 +210,7 @@ func (ns *nodeStatus) look(ctx context.Context) word {
 	return s
 }
 
-func (ns *nodeStatus) fill(st *corev1.NodeStatus, seen word) {
+func (ns *nodeStatus) fill(st *corev1.NodeStatus, seen runtimeAnswer) {
 	if st.Capacity == nil {
 		st.Capacity, st.Allocatable = corev1.ResourceList{}, corev1.ResourceList{}
 	}

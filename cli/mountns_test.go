@@ -13,9 +13,9 @@ import (
 	"github.com/kloop-dev/kloop/clusters"
 )
 
-// rooms wants each node to have its name as host name, and to see its own directory as /var/lib/kubelet, in mounts of its own that a
-// process started anew finds again.
-func (d *desk) rooms(c *clusters.Cluster) {
+// mountNamespaces wants each node to have its name as host name, and to see its own directory as /var/lib/kubelet, in mounts of its own
+// that a process started anew finds again.
+func (d *desk) mountNamespaces(c *clusters.Cluster) {
 	d.t.Helper()
 	seen := map[string]bool{d.mounts(os.Getpid()): true}
 	for n := 1; n <= c.Nodes; n++ {

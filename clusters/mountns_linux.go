@@ -13,9 +13,9 @@ import (
 // agentRoot is the path of the agent's root directory on every node: drivers, device plugins and log shippers know no other.
 const agentRoot = rootdir.Usual
 
-// furnish makes the mount namespaces of the nodes. They live as long as this process keeps them open or a process is in them: a node's
+// makeMountNamespaces makes those of the nodes. They live as long as this process keeps them open or a process is in them: a node's
 // process that is started anew finds what was mounted before.
-func furnish(c *Cluster) error {
+func makeMountNamespaces(c *Cluster) error {
 	if err := os.MkdirAll(agentRoot, 0o750); err != nil {
 		return err
 	}
@@ -23,18 +23,18 @@ func furnish(c *Cluster) error {
 		if err := os.MkdirAll(c.rootDir(n), 0o750); err != nil {
 			return err
 		}
-		room, err := makeRoom(c.rootDir(n))
+		ns, err := newMountNamespace(c.rootDir(n))
 		if err != nil {
 			return fmt.Errorf("make the mounts of node %d: %w", n, err)
 		}
-		c.rooms = append(c.rooms, room)
+		c.mountNS = append(c.mountNS, ns)
 	}
 	return nil
 }
 
-// makeRoom makes a mount namespace in which a directory is the agent's root. What the machine mounts shows there, and nothing that is
+// newMountNamespace makes one in which a directory is the agent's root. What the machine mounts shows there, and nothing that is
 // mounted there shows elsewhere; within, mounts are shared, as on a node of its own.
-func makeRoom(dir string) (room *os.File, err error) {
+func newMountNamespace(dir string) (ns *os.File, err error) {
 	err = thread(func() error {
 		if err := unix.Unshare(unix.CLONE_NEWNS); err != nil {
 			return fmt.Errorf("make a mount namespace: %w", err)
@@ -47,18 +47,18 @@ func makeRoom(dir string) (room *os.File, err error) {
 				return fmt.Errorf("mount %s on %s: %w", m.from, m.to, err)
 			}
 		}
-		room, err = os.Open(fmt.Sprintf("/proc/self/task/%d/ns/mnt", unix.Gettid()))
+		ns, err = os.Open(fmt.Sprintf("/proc/self/task/%d/ns/mnt", unix.Gettid()))
 		return err
 	})
-	return room, err
+	return ns, err
 }
 
-// leave lets go of the nodes' mounts.
-func leave(c *Cluster) {
-	for _, room := range c.rooms {
-		room.Close()
+// closeMountNamespaces lets go of the nodes' mounts.
+func closeMountNamespaces(c *Cluster) {
+	for _, ns := range c.mountNS {
+		ns.Close()
 	}
-	c.rooms = nil
+	c.mountNS = nil
 }
 
 // spawn starts a process of a node, in the node's namespaces. Its host name, which pods on the host's network have too, is the node's name.
@@ -82,7 +82,7 @@ func spawn(c *Cluster, cmd *exec.Cmd, n int) error {
 		if err := unix.Sethostname([]byte(c.NodeName(n))); err != nil {
 			return fmt.Errorf("name the node's machine: %w", err)
 		}
-		if err := unix.Setns(int(c.rooms[n-1].Fd()), unix.CLONE_NEWNS); err != nil {
+		if err := unix.Setns(int(c.mountNS[n-1].Fd()), unix.CLONE_NEWNS); err != nil {
 			return fmt.Errorf("enter the node's mounts: %w", err)
 		}
 		return apart(cmd)
