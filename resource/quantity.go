@@ -6,6 +6,7 @@ import (
 	"reflect"
 	"strconv"
 	"strings"
+	"sync"
 
 	"google.golang.org/protobuf/encoding/protowire"
 	apiresource "k8s.io/apimachinery/pkg/api/resource"
@@ -162,27 +163,26 @@ var quantityType = reflect.TypeFor[apiresource.Quantity]()
 // CheckQuantities refuses a protobuf message of the type that obj points to when a quantity in it is too dear to be read.
 // What is no such message is left to its decoder to refuse.
 func CheckQuantities(message []byte, obj any) error {
-	if !DearQuantity(message) {
-		return nil
+	if t := bare(reflect.TypeOf(obj)); len(quantityFields(t)) > 0 && DearQuantity(message) {
+		return checkMessage(message, t)
 	}
-	return checkMessage(message, reflect.TypeOf(obj))
+	return nil
+}
+
+// HoldsQuantity says whether what obj points to can hold a quantity.
+func HoldsQuantity(obj any) bool { return len(quantityFields(bare(reflect.TypeOf(obj)))) > 0 }
+
+// bare is the type of the message that a field of type t holds.
+func bare(t reflect.Type) reflect.Type {
+	for t != nil && (t.Kind() == reflect.Pointer || t.Kind() == reflect.Slice) {
+		t = t.Elem()
+	}
+	return t
 }
 
 func checkMessage(data []byte, t reflect.Type) error {
-	for t.Kind() == reflect.Pointer || t.Kind() == reflect.Slice {
-		t = t.Elem()
-	}
-	fields := func(n protowire.Number) reflect.Type { return fieldNumber(t, n) }
-	switch {
-	case t == quantityType:
-		fields = func(protowire.Number) reflect.Type { return t }
-	case t.Kind() == reflect.Map:
-		key, value := t.Key(), t.Elem()
-		fields = func(n protowire.Number) reflect.Type { return map[protowire.Number]reflect.Type{1: key, 2: value}[n] }
-	case t.Kind() != reflect.Struct:
-		return nil
-	}
-	for len(data) > 0 {
+	fields := quantityFields(t)
+	for len(data) > 0 && len(fields) > 0 {
 		n, typ, size := protowire.ConsumeTag(data)
 		if size < 0 {
 			return nil
@@ -191,8 +191,7 @@ func checkMessage(data []byte, t reflect.Type) error {
 		if size = protowire.ConsumeFieldValue(n, typ, data); size < 0 {
 			return nil
 		}
-		of := fields(n)
-		if typ == protowire.BytesType && of != nil {
+		if of := fields[n]; typ == protowire.BytesType && of != nil {
 			content, _ := protowire.ConsumeBytes(data)
 			if err := checkField(content, t, of); err != nil {
 				return err
@@ -214,14 +213,57 @@ func checkField(content []byte, t, of reflect.Type) error {
 	return checkMessage(content, of)
 }
 
-// fieldNumber is the type of the field that has a number in its message; nil for none.
-func fieldNumber(t reflect.Type, n protowire.Number) reflect.Type {
-	want := strconv.Itoa(int(n))
-	for i := range t.NumField() {
-		_, rest, _ := strings.Cut(t.Field(i).Tag.Get("protobuf"), ",")
-		if number, _, _ := strings.Cut(rest, ","); number == want {
-			return t.Field(i).Type
+// knownFields caches quantityFields: the message types of the API are few.
+var knownFields sync.Map // reflect.Type -> map[protowire.Number]reflect.Type
+
+// quantityFields are the fields of a message that lead to a quantity, by number. Of a quantity itself it is the text; of an entry of a map
+// it is key and value.
+func quantityFields(t reflect.Type) map[protowire.Number]reflect.Type {
+	if known, ok := knownFields.Load(t); ok {
+		return known.(map[protowire.Number]reflect.Type)
+	}
+	all := map[protowire.Number]reflect.Type{}
+	switch {
+	case t == nil:
+	case t == quantityType:
+		all[1] = t
+	case t.Kind() == reflect.Map:
+		all[1], all[2] = bare(t.Key()), bare(t.Elem())
+	case t.Kind() == reflect.Struct:
+		for i := range t.NumField() {
+			_, rest, _ := strings.Cut(t.Field(i).Tag.Get("protobuf"), ",")
+			text, _, _ := strings.Cut(rest, ",")
+			if n, err := strconv.Atoi(text); err == nil {
+				all[protowire.Number(n)] = bare(t.Field(i).Type)
+			}
 		}
 	}
-	return nil
+	for n, of := range all {
+		if !leadsToQuantity(of, map[reflect.Type]bool{}) {
+			delete(all, n)
+		}
+	}
+	knownFields.Store(t, all)
+	return all
+}
+
+// leadsToQuantity says whether a quantity is somewhere within a type. Types that hold themselves are looked at once.
+func leadsToQuantity(t reflect.Type, seen map[reflect.Type]bool) bool {
+	switch t = bare(t); {
+	case t == nil || seen[t]:
+		return false
+	case t == quantityType:
+		return true
+	case t.Kind() == reflect.Map:
+		return leadsToQuantity(t.Key(), seen) || leadsToQuantity(t.Elem(), seen)
+	case t.Kind() != reflect.Struct:
+		return false
+	}
+	seen[t] = true
+	for i := range t.NumField() {
+		if leadsToQuantity(t.Field(i).Type, seen) {
+			return true
+		}
+	}
+	return false
 }

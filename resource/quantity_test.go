@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	apiresource "k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
@@ -87,6 +88,21 @@ func TestCheckQuantities(t *testing.T) {
 	for _, junk := range []string{"1e99999", "\x0a\xff1e99999", "\x0a\x071e99999", "\x12\x091e99999\x0a\x05"} {
 		if err := CheckQuantities([]byte(junk), &corev1.Pod{}); err != nil {
 			t.Errorf("%q: %v", junk, err)
+		}
+	}
+}
+
+// What holds no quantity is not searched for one, and what holds itself ends.
+func TestHoldsQuantity(t *testing.T) {
+	for _, c := range []struct {
+		obj  any
+		want bool
+	}{
+		{&corev1.Pod{}, true}, {&corev1.ResourceQuota{}, true}, {&corev1.PersistentVolumeClaimList{}, true}, {&corev1.ConfigMap{}, false},
+		{&apiextensionsv1.CustomResourceDefinition{}, false}, {&map[string]any{}, false}, {nil, false},
+	} {
+		if got := HoldsQuantity(c.obj); got != c.want {
+			t.Errorf("%T: %v", c.obj, got)
 		}
 	}
 }

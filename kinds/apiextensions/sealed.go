@@ -111,5 +111,8 @@ func (s *Sealed) DeepCopyObject() runtime.Object { return s.read() }
 // GetObjectKind implements runtime.Object.
 func (s *Sealed) GetObjectKind() runtimeschema.ObjectKind { return s.outline.GetObjectKind() }
 
+// MakeStored implements codec.Maker.
+func (s *Sealed) MakeStored() []byte { return s.stored }
+
 // MarshalJSON implements json.Marshaler.
 func (s *Sealed) MarshalJSON() ([]byte, error) { return s.MakeJSON() }

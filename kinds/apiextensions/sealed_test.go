@@ -23,6 +23,10 @@ func TestSealed(t *testing.T) {
 	want := c.DeepCopy()
 	want.ResourceVersion = "7"
 	sealed := CustomResourceDefinitions.Pack(c, nil, 7)
+	stored, err := codec.Stored(CustomResourceDefinitions, c)
+	if kept, err2 := codec.Stored(CustomResourceDefinitions, sealed); err != nil || err2 != nil || !bytes.Equal(kept, stored) {
+		t.Errorf("stored as %q, want %q (%v, %v)", kept, stored, err2, err)
+	}
 	for what, got := range map[string]resource.Object{"opened": resource.Opened(sealed), "read": resource.Clone(sealed)} {
 		if !equality.Semantic.DeepEqual(got, want) {
 			t.Errorf("%s: %v\nwant %v", what, got, want)

@@ -48,6 +48,8 @@ type Encoded interface {
 type Maker interface {
 	// MakeJSON returns what MarshalJSON of this package would of the open object.
 	MakeJSON() ([]byte, error)
+	// MakeStored returns what Stored of this package would of the open object. It is shared.
+	MakeStored() []byte
 }
 
 // MarshalJSON encodes an object as JSON without a trailing newline. apiVersion and kind come first when the
@@ -158,9 +160,11 @@ func UnmarshalJSON(data []byte, obj any) (strict []error, err error) {
 	if s, ok := obj.(Strict); ok {
 		return s.UnmarshalStrict(data)
 	}
-	if spoiled := resource.SpoilQuantities(data); spoiled != nil {
-		if _, err := kjson.UnmarshalStrict(spoiled, another(obj)); err != nil {
-			return nil, err
+	if resource.HoldsQuantity(obj) {
+		if spoiled := resource.SpoilQuantities(data); spoiled != nil {
+			if _, err := kjson.UnmarshalStrict(spoiled, another(obj)); err != nil {
+				return nil, err
+			}
 		}
 	}
 	return kjson.UnmarshalStrict(data, obj)
@@ -201,6 +205,9 @@ func Stored(k resource.Kind, obj resource.Object) ([]byte, error) { return Appen
 
 // AppendStored appends what Stored returns. For who encodes one object after another.
 func AppendStored(b []byte, k resource.Kind, obj resource.Object) ([]byte, error) {
+	if quick, ok := obj.(Maker); ok {
+		return append(b, quick.MakeStored()...), nil
+	}
 	if obj.GetResourceVersion() != "" {
 		obj = resource.Clone(obj)
 		obj.SetResourceVersion("")
