@@ -17,6 +17,7 @@ import (
 
 	"github.com/kloop-dev/kloop/auth/authn"
 	"github.com/kloop-dev/kloop/cluster"
+	"github.com/kloop-dev/kloop/clusters"
 	"github.com/kloop-dev/kloop/internal/coldsort"
 )
 
@@ -51,6 +52,9 @@ func certs(ctx context.Context, std stdio, args []string) error {
 		return err
 	}
 	defer res.Body.Close()
+	if err := refreshContexts(cfg.Host); err != nil {
+		return fmt.Errorf("the certificates are exchanged, but not in the kubeconfig with the cluster's context: %w", err)
+	}
 	_, err = fmt.Fprintln(std.out, map[string]string{
 		"renew": "all servers show new certificates, and admin.kubeconfig on their machines has a new one",
 		"rotate": "a new authority signs, and the one before is still believed: take new kubeconfigs (kloop kubeconfig, admin.kubeconfig),\n" +
@@ -58,6 +62,21 @@ func certs(ctx context.Context, std stdio, args []string) error {
 		"finish": "the authority of before is believed no more; where several servers keep the store, members believe it until each was started anew",
 	}[words[0]])
 	return err
+}
+
+// refreshContexts puts the new certificates into kubeconfigs when the server is that of a named cluster of this machine.
+func refreshContexts(host string) error {
+	root, err := clusters.Default()
+	if err != nil {
+		return nil // who has no directory of clusters has none of them
+	}
+	list, _ := root.List() // what can't be read is told by kloop list
+	for _, c := range list {
+		if c.Server() == host {
+			return c.Refresh()
+		}
+	}
+	return nil
 }
 
 func listCerts(ctx context.Context, std stdio, fs *flag.FlagSet, door *http.Client, host string) error {

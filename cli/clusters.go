@@ -129,6 +129,9 @@ func startCluster(ctx context.Context, std stdio, c *clusters.Cluster) error {
 	if err := c.Start(ctx, program, func(s string) { fmt.Fprintf(std.err, "%s: %s\n", c.Name, s) }); err != nil {
 		return err
 	}
+	if err := c.Refresh(); err != nil { // a certificate may have been about to expire
+		return err
+	}
 	return awaitNodes(ctx, std, c)
 }
 

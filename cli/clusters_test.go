@@ -120,6 +120,11 @@ func TestNamedClusters(t *testing.T) {
 	d.wants(d.run(1, "stop"), "several clusters")
 	d.wants(d.run(0, "kubeconfig --user jane --data-dir "+filepath.Join(d.root, "b", "1")), fmt.Sprintf("server: \"%s\"", d.server("kloop-b")))
 
+	for _, step := range []string{"rotate", "finish --force"} { // the context goes with the keys, and is not made current
+		d.wants(d.run(0, "certs "+step), "believed")
+		d.wants(d.run(0, "status"), "cluster   kloop-b", "nodes     1 of 1 ready")
+	}
+
 	d.wants(d.run(0, "stop a"), "kloop start a")
 	d.wants(d.run(1, "status a"), "state     stopped: kloop start a")
 	d.wants(d.run(1, "status --context kloop-a"), "state     stopped: kloop start a")

@@ -71,6 +71,27 @@ func (c *Cluster) Merge(path string) error {
 	return c.save()
 }
 
+// Refresh puts the administrator's certificate and the authority of now into the kubeconfigs that have the cluster's context: both may be
+// exchanged while it runs. What else is there stays.
+func (c *Cluster) Refresh() error {
+	own, err := c.Kubeconfig()
+	if err != nil {
+		return err
+	}
+	name := c.Context()
+	for _, k := range c.Keyrings {
+		if _, missing := os.Stat(k.Path); missing != nil {
+			continue
+		}
+		err = errors.Join(err, edit(k.Path, func(cfg *clientcmdapi.Config) {
+			if cfg.Contexts[name] != nil {
+				cfg.Clusters[name], cfg.AuthInfos[name] = own.Clusters[name], own.AuthInfos[name]
+			}
+		}))
+	}
+	return err
+}
+
 // Kubeconfig is an administrator's, as the machine reaches the cluster, with the cluster's own names.
 func (c *Cluster) Kubeconfig() (*clientcmdapi.Config, error) {
 	all, err := clientcmd.LoadFromFile(c.Admin())
