@@ -83,6 +83,16 @@ func (f *figures) forwarded(at netip.AddrPort, err error) {
 	}
 }
 
+// mux has what the server says of itself.
+func (s *server) mux() http.Handler {
+	mux := http.NewServeMux()
+	mux.Handle("/metrics", promhttp.HandlerFor(s.told.registry, promhttp.HandlerOpts{}))
+	ok := func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, "OK") }
+	mux.HandleFunc("/health", ok)
+	mux.HandleFunc("/ready", ok)
+	return mux
+}
+
 // pages serves /metrics, /health and /ready at an address until ctx ends. When the port is taken there are none, and names are answered all
 // the same.
 func (s *server) pages(ctx context.Context, at netip.AddrPort) error {
@@ -92,12 +102,7 @@ func (s *server) pages(ctx context.Context, at netip.AddrPort) error {
 		<-ctx.Done()
 		return nil
 	}
-	mux := http.NewServeMux()
-	mux.Handle("/metrics", promhttp.HandlerFor(s.told.registry, promhttp.HandlerOpts{}))
-	ok := func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, "OK") }
-	mux.HandleFunc("/health", ok)
-	mux.HandleFunc("/ready", ok)
-	h := &http.Server{Handler: mux, ReadTimeout: idle, WriteTimeout: 30 * time.Second, MaxHeaderBytes: 16 << 10}
+	h := &http.Server{Handler: s.mux(), ReadTimeout: idle, WriteTimeout: 30 * time.Second, MaxHeaderBytes: 16 << 10}
 	stop := context.AfterFunc(ctx, func() { _ = h.Close() })
 	defer stop()
 	if err := h.Serve(l); !errors.Is(err, http.ErrServerClosed) {
