@@ -105,7 +105,7 @@ func TestNamedClusters(t *testing.T) {
 		t.Fatal(err)
 	}
 	d.wants(d.run(0, "create a --sim-nodes 3"), "cluster a is ready after", "context kloop-a in "+d.keys)
-	d.wants(d.run(0, "create b --sim-nodes 1 -- --feature-gates=AllAlpha=false"), "1 simulated node,")
+	d.wants(d.run(0, "create b --sim-nodes 1 -- --emulated-version=1.36"), "1 simulated node,")
 	d.wants(d.run(1, "create a --sim-nodes 3"), "exists already: kloop start a")
 	d.wants(d.run(2, "create B --sim-nodes 3"), "can't be a cluster's name")
 	d.wants(d.run(0, "list"), "a      running   3 simulated nodes", "b      running   1 simulated node")
@@ -115,7 +115,7 @@ func TestNamedClusters(t *testing.T) {
 	d.wants(d.run(0, "loops -o yaml"), "  name: deployment")
 	d.wants(d.run(2, "list -o xml"), "neither json nor yaml")
 	d.wants(d.run(0, "status"), "cluster   kloop-b at https://127.0.0.1:", "because   KUBECONFIG="+d.keys, "nodes     1 of 1 ready",
-		"state     running")
+		"state     running", "as        1.36, which it emulates")
 	d.wants(d.run(0, "status --context kloop-a"), "nodes     3 of 3 ready")
 	d.wants(d.run(1, "stop"), "several clusters")
 	d.wants(d.run(0, "kubeconfig --user jane --data-dir "+filepath.Join(d.root, "b", "1")), fmt.Sprintf("server: \"%s\"", d.server("kloop-b")))

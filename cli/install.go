@@ -48,6 +48,8 @@ func install(ctx context.Context, std stdio, args []string) error {
 		err = meant(std, "up", settings.Up, extra)
 	case service.Server:
 		err = meant(std, "server", settings.Server, extra)
+	case service.Node:
+		err = meantForNode(std, extra)
 	}
 	if err != nil {
 		return err

@@ -2,6 +2,7 @@ package cli
 
 import (
 	"context"
+	"flag"
 	"fmt"
 	"net/netip"
 	"os"
@@ -16,66 +17,82 @@ import (
 	"github.com/kloop-dev/kloop/node/runtime"
 )
 
-// nodeCmd makes this machine, or this network namespace, a node of a cluster elsewhere.
-func nodeCmd(ctx context.Context, std stdio, args []string) error {
-	fs := flags(std, "node", "")
-	var n machine.Joined
-	config := fs.String("kubeconfig", "",
+// A nodeCommand holds what kloop node was told.
+type nodeCommand struct {
+	machine.Joined
+	options                    settings.Options
+	sheet                      *settings.Sheet
+	config, dir, pods, address string
+	explain                    bool
+}
+
+// read takes the flags of kloop node and the settings beside them. It changes nothing on the machine.
+func (n *nodeCommand) read(fs *flag.FlagSet, args []string) error {
+	fs.StringVar(&n.config, "kubeconfig", "",
 		"how to reach the server, as system:node:NAME or with a bootstrap token (default: as when it joined)")
 	fs.StringVar(&n.Join.Server, "server", "",
 		"join the cluster of this server, https://host:port; kloop token --node prints this and the next two")
 	fs.StringVar(&n.Join.Token, "token", "", "bootstrap token to join with")
 	fs.Var((*words)(&n.Join.Hashes), "ca-hash", "hash of the public key of the cluster's authority, sha256:HEX")
-	dir := fs.String("data-dir", "/var/lib/kloop-node", "directory of the runtime, volumes and the node's certificate")
-	pods := fs.String("pod-cidr", "",
+	fs.StringVar(&n.dir, "data-dir", "/var/lib/kloop-node", "directory of the runtime, volumes and the node's certificate")
+	fs.StringVar(&n.pods, "pod-cidr", "",
 		"addresses of pods, one range of each family; the Node registers with them (default: the cluster gives the node a range)")
-	address := fs.String("address", "", "address of the node, or one of each family: A,B (default: the first of the machine)")
-	o := settings.Defaults()
-	s := settings.New(&o)
-	file := s.Bind(fs, settings.Node)
+	fs.StringVar(&n.address, "address", "", "address of the node, or one of each family: A,B (default: the first of the machine)")
+	n.options = settings.Defaults()
+	n.sheet = settings.New(&n.options)
+	file := n.sheet.Bind(fs, settings.Node)
 	fs.StringVar(&n.Name, "name", "", "name of the node (default: the host name)")
 	fs.StringVar(&n.Runtime.Socket, "runtime", "", "socket of a running CRI runtime (default: start containerd)")
 	fs.StringVar(&n.StaticDir, "manifests", "", "directory of static pods")
 	fs.IntVar(&n.Port, "port", 10250, "port of the agent's own API")
 	fs.DurationVar(&n.Beat, "heartbeat", 10*time.Second, "how often to tell the server that the node lives; at most a quarter of its grace")
 	fs.BoolVar(&n.Proxy, "proxy", true, "program the cluster's services")
-	explain := fs.Bool("explain", false,
+	fs.BoolVar(&n.explain, "explain", false,
 		"only print what the node would do for the cluster's services and pods; needs --kubeconfig, any user's, and no rights here")
 	if err := parse(fs, args); err != nil {
 		return err
 	}
-	err := fill(s, &o, *file)
+	if err := fill(n.sheet, &n.options, *file); err != nil {
+		return err
+	}
+	joinedBy(&n.Joined, &n.options)
+	if n.Join.Server != "" && (n.Join.Token == "" || len(n.Join.Hashes) == 0) {
+		return misuse("--server needs --token and --ca-hash: kloop token --node prints them on a server's machine")
+	}
+	return nameNode(&n.Joined, n.pods, n.address)
+}
+
+// meantForNode says what in flags for kloop node can't be meant, before they are handed on to it.
+func meantForNode(std stdio, args []string) error {
+	return new(nodeCommand).read(flags(std, "node", ""), args)
+}
+
+// nodeCmd makes this machine, or this network namespace, a node of a cluster elsewhere.
+func nodeCmd(ctx context.Context, std stdio, args []string) error {
+	var n nodeCommand
+	err := n.read(flags(std, "node", ""), args)
 	if err != nil {
 		return err
 	}
-	joinedBy(&n, &o)
-	if n.Log, err = logger(std, o.LogLevel, o.LogFormat); err != nil {
+	if n.Log, err = logger(std, n.options.LogLevel, n.options.LogFormat); err != nil {
 		return err
 	}
-	heed(ctx, std, s)
-	switch {
-	case n.Join.Server != "" && (n.Join.Token == "" || len(n.Join.Hashes) == 0):
-		return misuse("--server needs --token and --ca-hash: kloop token --node prints them on a server's machine")
-	case n.Join.Server != "":
-		*config = ""
-	case *config != "":
-		if n.Rest, err = connection(*config); err != nil {
+	heed(ctx, std, n.sheet)
+	if n.Join.Server == "" && n.config != "" {
+		if n.Rest, err = connection(n.config); err != nil {
 			return err
 		}
 	}
-	if err := nameNode(&n, *pods, *address); err != nil {
-		return err
+	if n.explain {
+		return explainNode(ctx, n.Joined, std)
 	}
-	if *explain {
-		return explainNode(ctx, n, std)
+	n.Keys = filepath.Join(n.dir, "pki")
+	if !n.options.NoLocalStorage {
+		n.Storage = filepath.Join(n.dir, "storage")
 	}
-	n.Keys = filepath.Join(*dir, "pki")
-	if !o.NoLocalStorage {
-		n.Storage = filepath.Join(*dir, "storage")
-	}
-	n.Dir, n.Former = o.RootDir, filepath.Join(*dir, "node")
-	n.Runtime.Dir, n.Runtime.Log = filepath.Join(*dir, "runtime"), n.Log
-	return runNode(ctx, std, n, o.InstallRuntime)
+	n.Dir, n.Former = n.options.RootDir, filepath.Join(n.dir, "node")
+	n.Runtime.Dir, n.Runtime.Log = filepath.Join(n.dir, "runtime"), n.Log
+	return runNode(ctx, std, n.Joined, n.options.InstallRuntime)
 }
 
 // joinedBy gives a node the settings that it shares with a server's own.

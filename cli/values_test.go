@@ -187,6 +187,9 @@ func TestWrongSettings(t *testing.T) {
 		{"create t --sim-nodes 1 -- --stroe memory", "", "did you mean --store?"},
 		{"install --root " + dir + " -- --store paper", "", "flag --store: "},
 		{"install server --root " + dir + " -- --max-requests-inflight=-1", "", "--max-requests-inflight"},
+		{"install node --root " + dir + " -- --poxy=false", "", "did you mean --proxy?"},
+		{"install node --root " + dir + " -- --server https://h:1", "", "--token and --ca-hash"},
+		{"install node --root " + dir + " -- --address 10.0.0.1,10.0.0.2", "", "one of IPv4 and one of IPv6"},
 		{"node --server https://h:1", "", "--token and --ca-hash"},
 	} {
 		t.Run(tt.line+tt.env, func(t *testing.T) {

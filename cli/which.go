@@ -51,14 +51,15 @@ func doorOf(kubeconfig string) (*http.Client, *rest.Config, error) {
 
 // A clusterState holds what kloop status tells.
 type clusterState struct {
-	Cluster string   `json:"cluster"`
-	Server  string   `json:"server"`
-	Because string   `json:"because"`
-	State   string   `json:"state"` // running, stopped, or no answer
-	Version string   `json:"version,omitempty"`
-	Nodes   *counted `json:"nodes,omitempty"` // what the caller may not see is left out
-	Gaps    *int     `json:"gaps,omitempty"`
-	Error   string   `json:"error,omitempty"` // why there is no answer
+	Cluster  string   `json:"cluster"`
+	Server   string   `json:"server"`
+	Because  string   `json:"because"`
+	State    string   `json:"state"` // running, stopped, or no answer
+	Version  string   `json:"version,omitempty"`
+	Emulated string   `json:"emulated,omitempty"` // the version that the server shows to clients, when it is another: 1.36
+	Nodes    *counted `json:"nodes,omitempty"`    // what the caller may not see is left out
+	Gaps     *int     `json:"gaps,omitempty"`
+	Error    string   `json:"error,omitempty"` // why there is no answer
 
 	local string // the name of a cluster of this machine
 }
@@ -162,6 +163,9 @@ func (s *clusterState) ask(ctx context.Context, a *ask.Asker) {
 		return
 	}
 	s.State, s.Version = stateRunning, v.GitVersion
+	if v.EmulationMinor != v.Minor && v.EmulationMinor != "" {
+		s.Emulated = v.EmulationMajor + "." + v.EmulationMinor
+	}
 	if ready, all, err := readyNodes(ctx, a); err == nil {
 		s.Nodes = &counted{ready, all}
 	}
@@ -180,6 +184,9 @@ func (s *clusterState) text(w io.Writer) error {
 	fmt.Fprintf(&b, "cluster   %s at %s\nbecause   %s\n", s.Cluster, s.Server, s.Because)
 	if s.Version != "" {
 		fmt.Fprintf(&b, "version   %s\n", s.Version)
+	}
+	if s.Emulated != "" {
+		fmt.Fprintf(&b, "as        %s, which it emulates\n", s.Emulated)
 	}
 	if s.Nodes != nil {
 		fmt.Fprintf(&b, "nodes     %d of %d ready\n", s.Nodes.Ready, s.Nodes.All)
