@@ -8,6 +8,7 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"unicode"
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/kube-openapi/pkg/validation/spec"
@@ -18,11 +19,12 @@ import (
 
 // builder makes documents from kinds and schemas.
 type builder struct {
-	lib    *edition
-	custom map[schema.GroupVersionKind]*told
-	on     *features.Set
-	texts  map[string]json.RawMessage // of custom resources, as far as they were needed
-	lists  map[string]json.RawMessage // of custom resources
+	lib     *edition
+	custom  map[schema.GroupVersionKind]*told
+	on      *features.Set
+	defined bool                       // all kinds come from definitions: upstream makes their documents apart from all others
+	texts   map[string]json.RawMessage // of custom resources, as far as they were needed
+	lists   map[string]json.RawMessage // of custom resources
 }
 
 // routes returns all routes of a group version.
@@ -61,15 +63,24 @@ func friendly(gv schema.GroupVersion) (id, tag string) {
 	if group == "" {
 		group = "core"
 	}
-	for i, part := range strings.Split(group, ".") {
-		id += title(part)
-		if i == 0 {
-			tag += part
-		} else {
-			tag += title(part)
+	return words(group, true) + title(gv.Version), words(group, false) + "_" + gv.Version
+}
+
+// words makes one word of a name: what no id may hold is left out, and what follows it begins large.
+func words(name string, large bool) string {
+	var b strings.Builder
+	for i, r := range name {
+		switch {
+		case !unicode.IsLetter(r) && r != '_' && (i == 0 || !unicode.IsDigit(r)):
+			large = true
+			continue
+		case large:
+			r = unicode.ToUpper(r)
 		}
+		b.WriteRune(r)
+		large = false
 	}
-	return id + title(gv.Version), tag + "_" + gv.Version
+	return b.String()
 }
 
 func title(s string) string {
@@ -136,7 +147,7 @@ func (b *builder) used(routes []route) map[string]json.RawMessage {
 		for j := range routes[i].ops {
 			o := &routes[i].ops[j]
 			closure(b.find, set, o.out, o.body)
-			if o.action == "list" {
+			if o.action == "list" && !b.defined {
 				closure(b.find, set, eventName) // a list may be a watch
 			}
 		}
@@ -149,23 +160,25 @@ func (b *builder) schemas(gv schema.GroupVersion, routes []route) map[string]jso
 	set := b.used(routes)
 	for _, name := range []string{deleteName, eventName, statusName} {
 		if raw, ok := set[name]; ok {
-			set[name] = narrowed(raw, gv)
+			set[name] = narrowed(raw, func(group, version string) bool {
+				if b.defined { // of all groups but those of upstream's other servers
+					return group != "apiextensions.k8s.io" && group != "apiregistration.k8s.io"
+				}
+				return group == "" && version == "v1" || group == gv.Group && version == gv.Version
+			})
 		}
 	}
 	return set
 }
 
-// narrowed drops the kinds of other groups from a schema's list of kinds.
-func narrowed(raw json.RawMessage, gv schema.GroupVersion) json.RawMessage {
+// narrowed drops the kinds of group versions that do not belong from a schema's list of kinds.
+func narrowed(raw json.RawMessage, belongs func(group, version string) bool) json.RawMessage {
 	var s map[string]json.RawMessage
 	var kinds []map[string]string
 	if json.Unmarshal(raw, &s) != nil || json.Unmarshal(s[gvkExtension], &kinds) != nil {
 		return raw
 	}
-	kinds = slices.DeleteFunc(kinds, func(k map[string]string) bool {
-		core := k["group"] == "" && k["version"] == "v1"
-		return !core && (k["group"] != gv.Group || k["version"] != gv.Version)
-	})
+	kinds = slices.DeleteFunc(kinds, func(k map[string]string) bool { return !belongs(k["group"], k["version"]) })
 	s[gvkExtension], _ = json.Marshal(kinds)
 	out, err := json.Marshal(s)
 	if err != nil {

@@ -3,6 +3,7 @@ package openapi
 import (
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -205,6 +206,7 @@ func (d *Docs) makeV3(path string, write func(object) ([]byte, error)) (doc docu
 		doc.data, err = write(b.pageDocument(page))
 		return doc, err
 	}
+	b.defined = !slices.ContainsFunc(kinds, func(k resource.Kind) bool { return !k.Info().Custom })
 	routes := b.routes(gv, kinds)
 	doc.data, err = write(b.v3Document(routes, b.schemas(gv, routes)))
 	return doc, err

@@ -76,10 +76,13 @@ func (d *Docs) mark(k resource.Kind, i *resource.Info, gvk schema.GroupVersionKi
 	return kindMark{kind: k, told: t, sum: sha512.Sum512_256([]byte(of))}
 }
 
+// edited counts the ways in which documents were made, so that what clients keep of an older one is not taken for the present one.
+const edited = 2
+
 // fingerprint hashes the marks of all kinds in a group version.
 func (d *Docs) fingerprint(gv schema.GroupVersion, kinds []resource.Kind) string {
 	sum := sha512.New()
-	fmt.Fprintln(sum, len(packed), d.set.Features(), gv)
+	fmt.Fprintln(sum, edited, len(packed), d.set.Features(), gv)
 	for _, k := range kinds {
 		m := d.marks[gv.WithKind(kindIn(k.Info(), gv))].sum
 		sum.Write(m[:])

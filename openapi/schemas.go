@@ -12,6 +12,8 @@ import (
 	"weak"
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/kloop-dev/kloop/openapi/older"
 )
 
 //go:embed schemas.json.gz
@@ -55,7 +57,7 @@ func unpack(file []byte, into any) error {
 	if err != nil {
 		return fmt.Errorf("unpack the schemas: %w", err)
 	}
-	if err := json.Unmarshal(raw, into); err != nil {
+	if err := json.Unmarshal(older.Lengthen(raw), into); err != nil {
 		return fmt.Errorf("read the schemas: %w", err)
 	}
 	return nil

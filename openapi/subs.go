@@ -58,6 +58,11 @@ func (m *maker) sub(s resource.SubInfo, one string, params []string) {
 			ops = append(ops, m.patch("patch"+m.group+suffix, "partially update "+about, gvk))
 		}
 	}
+	for i := range ops {
+		if m.info.Custom { // whatever the body is
+			ops[i].gvk = m.gvk
+		}
+	}
 	m.add(one+"/"+s.Name, params, ops...)
 }
 

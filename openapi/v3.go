@@ -2,8 +2,12 @@ package openapi
 
 import (
 	"encoding/json"
+	"slices"
+	"strings"
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/kloop-dev/kloop/internal/coldsort"
 )
 
 // object is a JSON object under construction.
@@ -20,29 +24,48 @@ func (b *builder) v3Document(routes []route, schemas map[string]json.RawMessage)
 	for i := range routes {
 		paths[routes[i].path] = routes[i].v3()
 	}
-	parts := object{"securitySchemes": object{"BearerToken": object{"type": "apiKey", "name": "authorization", "in": "header",
-		"description": "Bearer Token authentication"}}}
+	parts, about := object{}, object{"title": "Kubernetes CRD Swagger", "version": "v0.1.0"}
+	if !b.defined {
+		about = b.info()
+		parts["securitySchemes"] = object{"BearerToken": object{"type": "apiKey", "name": "authorization", "in": "header",
+			"description": "Bearer Token authentication"}}
+	}
 	if len(schemas) > 0 {
 		parts["schemas"] = schemas
 	}
-	return object{"openapi": "3.0.0", "info": b.info(), "paths": paths, "components": parts}
+	return object{"openapi": "3.0.0", "info": about, "paths": paths, "components": parts}
 }
 
 func (r *route) v3() object {
 	item := object{}
-	var shared []any
+	var list []object
 	for _, name := range r.params {
 		p := v3Param(name)
 		p["in"], p["required"] = "path", true
-		shared = append(shared, p)
+		list = append(list, p)
 	}
-	if shared != nil {
-		item["parameters"] = shared
+	shared := r.shared()
+	for _, name := range shared {
+		list = append(list, v3Param(name))
+	}
+	if list != nil {
+		coldsort.StableFunc(list, func(a, b object) int { return strings.Compare(a["name"].(string), b["name"].(string)) })
+		item["parameters"] = list
 	}
 	for i := range r.ops {
-		item[r.ops[i].method] = r.ops[i].v3(r)
+		item[r.ops[i].method] = r.ops[i].v3(shared)
 	}
 	return item
+}
+
+// shared are the query parameters that all operations of a path have: they are told once.
+func (r *route) shared() (list []string) {
+	for _, name := range r.ops[0].params {
+		if !slices.ContainsFunc(r.ops, func(o operation) bool { return !slices.Contains(o.params, name) }) {
+			list = append(list, name)
+		}
+	}
+	return list
 }
 
 func v3Param(name string) object {
@@ -50,12 +73,12 @@ func v3Param(name string) object {
 	return object{"name": name, "in": "query", "description": p.doc, "schema": object{"type": p.typ, "uniqueItems": true}}
 }
 
-func (o *operation) v3(r *route) object {
+func (o *operation) v3(shared []string) object {
 	out := object{"operationId": o.id, "description": o.doc, "tags": []string{o.tag}}
 	o.extend(out)
 	var query []any
 	for _, name := range o.params {
-		if !r.inPath(name) {
+		if !slices.Contains(shared, name) {
 			query = append(query, v3Param(name))
 		}
 	}

@@ -5,6 +5,7 @@ import (
 	"compress/gzip"
 	"encoding/json"
 	"fmt"
+	"io"
 	"os"
 	"regexp"
 
@@ -88,7 +89,11 @@ func read(file string, into *library) error {
 	if err != nil {
 		return fmt.Errorf("open %s: %w", file, err)
 	}
-	if err := json.NewDecoder(zip).Decode(into); err != nil {
+	raw, err := io.ReadAll(zip)
+	if err == nil {
+		err = json.Unmarshal(older.Lengthen(raw), into)
+	}
+	if err != nil {
 		return fmt.Errorf("read %s: %w", file, err)
 	}
 	return nil

@@ -30,6 +30,7 @@ import (
 
 	"github.com/kloop-dev/kloop/apply/schemafile"
 	"github.com/kloop-dev/kloop/openapi/gen/defs"
+	"github.com/kloop-dev/kloop/openapi/older"
 )
 
 const gvkExtension = "x-kubernetes-group-version-kind"
@@ -48,14 +49,20 @@ type artefact struct {
 	V2      models            `json:"v2"` // where the old format differs
 }
 
-// models are written in an order in which those of one name stand together, for they are much alike: what gzip remembers is 32 KiB.
+// models are written in an order in which those of one group, and in it of one name, stand together, for they are much alike: what gzip
+// remembers is 32 KiB.
 type models map[string]*spec.Schema
 
 // MarshalJSON implements json.Marshaler.
 func (m models) MarshalJSON() ([]byte, error) {
 	last := func(name string) string { return name[strings.LastIndexByte(name, '.')+1:] }
+	group := func(name string) string {
+		rest, _ := strings.CutPrefix(name, "io.k8s.api.")
+		own, _, _ := strings.Cut(rest, ".")
+		return own
+	}
 	names := slices.SortedFunc(maps.Keys(m), func(a, b string) int {
-		return cmp.Or(strings.Compare(last(a), last(b)), strings.Compare(a, b))
+		return cmp.Or(strings.Compare(group(a), group(b)), strings.Compare(last(a), last(b)), strings.Compare(a, b))
 	})
 	out := []byte{'{'}
 	for i, name := range names {
@@ -158,8 +165,12 @@ func writeJSON(path string, v any) error {
 	if err != nil {
 		return err
 	}
-	if err := json.NewEncoder(zip).Encode(v); err != nil {
+	raw, err := json.Marshal(v)
+	if err != nil {
 		return fmt.Errorf("encode schemas: %w", err)
+	}
+	if _, err := zip.Write(older.Shorten(raw)); err != nil {
+		return err
 	}
 	if err := zip.Close(); err != nil {
 		return err
