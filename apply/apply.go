@@ -68,7 +68,7 @@ func (t *Tracker) Update(w Write, old, obj resource.Object) error {
 	if w.Now.IsZero() {
 		w.Now = time.Now()
 	}
-	if w.Sub != "scale" && t.fastUpdate(&w, old, obj) {
+	if w.Sub != "scale" && !Strangers(w.Kind, w.GVK, old) && t.fastUpdate(&w, old, obj) {
 		return nil // it leaves times alone where nothing differs
 	}
 	m, err := t.stock(&w)
@@ -102,9 +102,11 @@ func (t *Tracker) Apply(w Write, old resource.Object, patch []byte, force bool) 
 	if err != nil {
 		return nil, err
 	}
-	if obj := t.fastApply(&w, old, doc); obj != nil {
-		KeepTimes(old, obj)
-		return obj, nil
+	if w.Sub == "scale" || !Strangers(w.Kind, w.GVK, old) {
+		if obj := t.fastApply(&w, old, doc); obj != nil {
+			KeepTimes(old, obj)
+			return obj, nil
+		}
 	}
 	m, err := t.stock(&w)
 	if err != nil {

@@ -56,7 +56,7 @@ func (h *history) update(manager, sub, patch string) {
 		obj = resource.Clone(h.obj)
 	}
 	doc, _ := json.Marshal(obj)
-	doc, err := MergePatch(doc, []byte(patch))
+	doc, err := MergePatch(doc, []byte(patch), true)
 	if err != nil {
 		h.t.Fatal(err)
 	}

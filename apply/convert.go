@@ -20,6 +20,7 @@ import (
 type adapter struct {
 	kind  resource.Kind
 	types *types
+	of    schema.GroupVersionKind // in which is written: it does not know strangers
 }
 
 var (
@@ -103,6 +104,9 @@ func (a adapter) proper(in runtime.Object, gvk schema.GroupVersionKind) (resourc
 
 func (a adapter) serves(gvk schema.GroupVersionKind) bool {
 	i := a.kind.Info()
+	if !a.of.Empty() && (gvk.Group == "") != (a.of.Group == "") {
+		return false
+	}
 	if gvk == i.GVK {
 		return true
 	}

@@ -23,7 +23,7 @@ import (
 // as all of it that is not named would go. live is not changed.
 func (t *Tracker) Overlay(k resource.Kind, live resource.Object, fields map[string]any) (resource.Object, error) {
 	gvk := live.GetObjectKind().GroupVersionKind()
-	a := adapter{k, &t.types}
+	a := adapter{kind: k, types: &t.types}
 	over := &unstructured.Unstructured{Object: fields}
 	over.SetGroupVersionKind(gvk)
 	top, err := a.ObjectToTyped(over)

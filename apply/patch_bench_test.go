@@ -18,7 +18,7 @@ func BenchmarkPatch(b *testing.B) {
 	ops := []byte(`[{"op":"add","path":"/metadata/annotations/x","value":"y"}]`)
 	for name, f := range map[string]func() ([]byte, error){
 		"strategic": func() ([]byte, error) { return Strategic(doc, patch, pod) },
-		"merge":     func() ([]byte, error) { return MergePatch(doc, merge) },
+		"merge":     func() ([]byte, error) { return MergePatch(doc, merge, true) },
 		"json":      func() ([]byte, error) { return JSONPatch(doc, ops) },
 	} {
 		b.Run(name, func(b *testing.B) {

@@ -13,7 +13,7 @@ import (
 
 func TestPatches(t *testing.T) {
 	json := func(doc, patch string) ([]byte, error) { return JSONPatch([]byte(doc), []byte(patch)) }
-	merge := func(doc, patch string) ([]byte, error) { return MergePatch([]byte(doc), []byte(patch)) }
+	merge := func(doc, patch string) ([]byte, error) { return MergePatch([]byte(doc), []byte(patch), true) }
 	strategic := func(doc, patch string) ([]byte, error) {
 		return Strategic([]byte(doc), []byte(patch), &appsv1.Deployment{})
 	}

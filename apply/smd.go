@@ -46,7 +46,7 @@ func (t *Tracker) stock(w *Write) (*smd, error) {
 	if s, ok := t.stocks.m.Load(key); ok {
 		return s.(*smd), nil
 	}
-	a := adapter{kind: w.Kind, types: &t.types}
+	a := adapter{kind: w.Kind, types: &t.types, of: w.GVK}
 	if !a.serves(w.GVK) {
 		return nil, fmt.Errorf("track the fields of %s: not served as %s", w.Kind.Info().GR(), w.GVK)
 	}

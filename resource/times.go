@@ -35,11 +35,13 @@ func cut(v reflect.Value) {
 	case reflect.Struct:
 		switch {
 		case v.Type() == timeType && v.CanSet():
-			t := v.Addr().Interface().(*metav1.Time)
-			t.Time = t.Truncate(time.Second)
+			if t := v.Addr().Interface().(*metav1.Time); t.Nanosecond() != 0 { // what is whole may be shared
+				t.Time = t.Truncate(time.Second)
+			}
 		case v.Type() == microType && v.CanSet():
-			t := v.Addr().Interface().(*metav1.MicroTime)
-			t.Time = t.Truncate(time.Microsecond)
+			if t := v.Addr().Interface().(*metav1.MicroTime); t.Nanosecond()%1000 != 0 {
+				t.Time = t.Truncate(time.Microsecond)
+			}
 		default:
 			for i := range v.NumField() {
 				cut(v.Field(i))

@@ -24,6 +24,7 @@ const Retries = 200
 // with *store.ConflictError when another writer was faster.
 func (s *Core) Put(ctx context.Context, k resource.Kind, obj resource.Object, cur *view.Entry, ttl time.Duration) (*view.Entry, error) {
 	obj.SetResourceVersion("")
+	resource.CutTimes(obj)
 	value, err := stored(k, obj, cur)
 	if err != nil {
 		return nil, apierrors.NewInternalError(err)

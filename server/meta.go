@@ -128,7 +128,6 @@ func wipe(obj metav1.Object) {
 // keep restores of an object's metadata what an update can't change.
 func keep(obj, old metav1.Object) {
 	obj.SetGeneration(old.GetGeneration())
-	obj.SetSelfLink("")
 	obj.SetResourceVersion(old.GetResourceVersion())
 	if obj.GetUID() == "" {
 		obj.SetUID(old.GetUID())

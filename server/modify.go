@@ -182,7 +182,7 @@ func otherUID(gr schema.GroupResource, name string, want, have types.UID) error 
 // old if it came without. A write of the scale takes the replicas from their owner, whatever their number; and
 // an owner with two entries, as after an applied scale, gets one.
 func (s *Server) untouched(r *Request, obj, old resource.Object) bool {
-	if r.Sub == "scale" || apply.Doubled(old.GetManagedFields()) {
+	if r.Sub == "scale" || apply.Doubled(old.GetManagedFields()) || apply.Strangers(r.Kind, r.Spoken(), old) {
 		return false
 	}
 	if obj.GetManagedFields() == nil {
@@ -229,7 +229,9 @@ func (s *Server) replace(ctx context.Context, r *Request, q *admission.Request, 
 // settle restores from old what this path may not change, and counts the generation on.
 func (s *Server) settle(r *Request, obj, old resource.Object) {
 	k := r.Kind
-	keep(obj, old)
+	if keep(obj, old); !r.DryRun { // upstream takes it out where it stores
+		obj.SetSelfLink("")
+	}
 	sub := r.Sub
 	if sub == "scale" {
 		sub = ""

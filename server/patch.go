@@ -1,6 +1,7 @@
 package server
 
 import (
+	"bytes"
 	"context"
 	"fmt"
 	"net/http"
@@ -82,6 +83,9 @@ func (p *patching) patched(ctx context.Context, cur *view.Entry) (resource.Objec
 	if err := p.typed(doc); err != nil {
 		return nil, err
 	}
+	if bytes.HasPrefix(doc, []byte("[")) { // a merge patch that is a list
+		return nil, apply.Unfit(doc, kindless(doc))
+	}
 	strict, err := codec.UnmarshalJSON(doc, obj)
 	if err != nil {
 		return nil, p.unfit(doc, p.r.Kind.New(p.r.Spoken()), err)
@@ -113,7 +117,7 @@ func (p *patching) transform(doc []byte, obj resource.Object) ([]byte, error) {
 		}
 		return apply.JSONPatch(doc, p.data)
 	case types.MergePatchType:
-		return apply.MergePatch(doc, p.data)
+		return apply.MergePatch(doc, p.data, p.r.Strict != FieldsIgnore)
 	}
 	return apply.Strategic(doc, p.data, obj)
 }

@@ -51,6 +51,15 @@ func (p *patching) says(doc []byte) (gvk schema.GroupVersionKind, ok bool) {
 	return schema.FromAPIVersionAndKind(got.APIVersion, got.Kind), true
 }
 
+// kindless is the reason why a document that is no object has no kind.
+func kindless(doc []byte) error {
+	var t struct {
+		APIVersion string `json:"apiVersion,omitempty"`
+		Kind       string `json:"kind,omitempty"`
+	}
+	return fmt.Errorf("couldn't get version/kind; json parse error: %w", json.Unmarshal(doc, &t))
+}
+
 // typedBuiltin is typed for a kind that is built in; known says that it exists in the version.
 func (p *patching) typedBuiltin(doc []byte, gvk schema.GroupVersionKind, kind string, known bool) error {
 	if gvk.Kind != "" && gvk.Kind != kind || gvk.Version != "" && !known {
