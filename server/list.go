@@ -58,14 +58,22 @@ func (s *reads) List(ctx context.Context, r *Request, opts *metav1.ListOptions) 
 }
 
 func (s *reads) checkListOptions(opts *metav1.ListOptions, watch bool) error {
+	return CheckListOptions(opts, watch, !s.NoWatchList)
+}
+
+// CheckListOptions says what is wrong with the options of a list or watch; watchList says that a watch may begin with what there is.
+func CheckListOptions(opts *metav1.ListOptions, watch, watchList bool) error {
 	all := internalversion.ListOptions{Watch: watch, ResourceVersion: opts.ResourceVersion,
 		ResourceVersionMatch: opts.ResourceVersionMatch, Continue: opts.Continue, SendInitialEvents: opts.SendInitialEvents}
-	internalversion.SetListOptionsDefaults(&all, !s.NoWatchList) // a watch from the present state is one with initial events
-	errs := ivalidation.ValidateListOptions(&all, !s.NoWatchList)
-	if len(errs) > 0 {
-		return apierrors.NewInvalid(schema.GroupKind{Group: metav1.GroupName, Kind: "ListOptions"}, "", errs)
+	internalversion.SetListOptionsDefaults(&all, watchList) // a watch from the present state is one with initial events
+	errs := ivalidation.ValidateListOptions(&all, watchList)
+	if len(errs) == 0 {
+		return nil
 	}
-	return nil
+	if err := legible(opts); err != nil { // upstream has read the selectors by then
+		return err
+	}
+	return apierrors.NewInvalid(schema.GroupKind{Group: metav1.GroupName, Kind: "ListOptions"}, "", errs)
 }
 
 // listOn goes on where a continue token says.

@@ -51,6 +51,17 @@ func choose(r *Request, opts *metav1.ListOptions) (*choice, error) {
 	return c, nil
 }
 
+// legible says whether the selectors of a request can be read.
+func legible(opts *metav1.ListOptions) error {
+	if _, err := labels.Parse(opts.LabelSelector); err != nil {
+		return apierrors.NewBadRequest(err.Error())
+	}
+	if _, err := fields.ParseSelector(opts.FieldSelector); err != nil {
+		return apierrors.NewBadRequest(err.Error())
+	}
+	return nil
+}
+
 // require adds a requirement in the form that is cheapest to answer.
 func (c *choice) require(q fields.Requirement) {
 	equal := q.Operator == selection.Equals || q.Operator == selection.DoubleEquals

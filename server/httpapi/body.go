@@ -15,6 +15,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/rand"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"github.com/kloop-dev/kloop/openapi"
@@ -81,7 +82,7 @@ func (c *call) decode(f reply.Format, data []byte, obj resource.Object, v server
 	}
 	if got := obj.GetObjectKind().GroupVersionKind(); got != want {
 		if c.facts.Custom {
-			return customKind(doc, got, want, obj.GetName())
+			return customKind(doc, got, want, nameOf(obj))
 		}
 		if _, err := saysKind(doc); err != nil {
 			return unrecognized(want, err, data)
@@ -167,6 +168,14 @@ func customKind(doc []byte, got, want schema.GroupVersionKind, name string) erro
 	}
 	return apierrors.NewInvalid(got.GroupKind(), name,
 		field.ErrorList{field.Invalid(field.NewPath("kind"), got.Kind, "must be "+want.Kind)})
+}
+
+// nameOf is the name of an object, made up if the object asks for that.
+func nameOf(obj resource.Object) string {
+	if base := obj.GetGenerateName(); obj.GetName() == "" && base != "" {
+		return base + rand.String(5)
+	}
+	return obj.GetName()
 }
 
 // saysKind reads what a JSON document claims to be.

@@ -32,16 +32,14 @@ func (c *call) called() bool {
 // code decodes what the subresource takes, calls the front door and answers with what it returns.
 func (c *call) code() error {
 	req := c.request()
-	opts, err := createOptions(c.r)
-	if err != nil {
-		return err
-	}
-	opts.apply(req)
 	in, err := c.input()
 	if err != nil {
 		return err
 	}
-	if err := c.body(req, in, false); err != nil {
+	if err := c.posted(req, in); err != nil {
+		return err
+	}
+	if err := c.storable(); err != nil {
 		return err
 	}
 	out, err := c.ops().Call(c.r.Context(), req, c.info.Verb, in)
@@ -76,7 +74,7 @@ func (c *call) answer(out resource.Object) error {
 	}
 	c.w.audit.Answer(out)
 	if c.acc.As != "" {
-		return c.shaped(http.StatusCreated, c.kind, out)
+		return c.shaped(http.StatusCreated, c.kind, out, nil)
 	}
 	c.send.Object(c.w, c.r, c.acc, http.StatusCreated, out)
 	return nil

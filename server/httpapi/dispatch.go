@@ -37,6 +37,10 @@ func (s *surface) dispatch(w *recorder, r *http.Request, i *info, user *auth.Use
 		s.page(w, r, i)
 		return
 	}
+	if i.Group == "" && !strings.HasPrefix(i.Path, "/api/") { // below /apis every group has a name
+		reply.NotFoundPage(w)
+		return
+	}
 	kind, gvk, ok := s.cfg.Kinds.Resource(i.gvr())
 	if !ok || s.yields(kind, i) {
 		s.unknown(w, r, i)
@@ -100,16 +104,21 @@ func (c *call) route() error {
 	}
 	c.info.Known = true
 	if !slices.Contains(methods, c.r.Method) {
-		if c.facts.Custom && c.info.Verb == "create" && c.info.Name == "" {
-			return c.leaving()
-		}
-		return reply.Generic(http.StatusMethodNotAllowed)
+		return c.noMethod()
 	}
 	connects := c.info.Sub != "" && stream.Serves(c.facts, c.info.Sub)
+	if c.facts.Custom { // upstream warns before it looks any further
+		c.deprecation()
+	}
 	if err := routable(c, connects); err != nil {
 		return err
 	}
-	c.deprecation()
+	if !c.facts.Custom {
+		c.deprecation()
+	}
+	if c.info.Sub != "" && c.info.Name == "" {
+		return c.nameless()
+	}
 	if c.info.Verb == "watch" && !slices.Contains(c.facts.Verbs, "watch") {
 		return apierrors.NewMethodNotSupported(c.gr(), "watch")
 	}
@@ -121,21 +130,17 @@ func (c *call) route() error {
 	}
 	var ok bool
 	c.acc, ok = reply.Negotiate(c.r.Header.Get("Accept"), !c.facts.Custom, c.allows)
-	stream := ok && c.info.Verb == "watch" && c.acc.Format == reply.YAML // which has no form for it
-	if !ok || stream {
-		return reply.NotAcceptable(!c.facts.Custom, stream)
+	if !ok {
+		return reply.NotAcceptable(!c.facts.Custom, false)
 	}
 	c.acc.Pretty = c.acc.Pretty || reply.WantsPretty(c.r)
-	if err := c.storable(); err != nil {
-		return err
-	}
 	return c.perform()
 }
 
 // routable refuses content types that upstream's router has no way for: without a warning, and before the path is looked at.
-// Custom resources and connections are past that router.
+// Custom resources and connections are past that router; the type of a patch comes first with them, too.
 func routable(c *call, connects bool) error {
-	if c.facts.Custom || connects {
+	if connects {
 		return nil
 	}
 	if c.info.Verb == "patch" {
@@ -143,16 +148,18 @@ func routable(c *call, connects bool) error {
 			return err
 		}
 	}
+	if c.facts.Custom {
+		return nil
+	}
 	if !reply.Routable(c.r.Header.Get("Accept"), true) {
 		return reply.Generic(http.StatusNotAcceptable)
 	}
 	return nil
 }
 
-// storable refuses a name in the path that can't be part of a key.
+// storable refuses a name in the path that can't be part of a key, once all else that was sent is well.
 func (c *call) storable() error {
-	switch c.info.Verb {
-	case "get", "create", "update", "patch", "delete":
+	if c.info.Name != "" {
 		if msgs := path.IsValidPathSegmentName(c.info.Name); len(msgs) > 0 {
 			return apierrors.NewBadRequest(fmt.Sprintf("Name parameter invalid: %q: %s", c.info.Name, strings.Join(msgs, ";")))
 		}
@@ -169,13 +176,44 @@ func (c *call) nowhere() error {
 		reply.NotFoundPage(c.w)
 		return nil
 	}
+	c.deprecation()
 	return apierrors.NewNotFound(c.gr(), c.info.Name)
+}
+
+// noMethod answers for a path that is there for other methods. With custom resources it is the verb that is missing, and only
+// reading goes across namespaces.
+func (c *call) noMethod() error {
+	switch i := c.info; {
+	case !c.facts.Custom:
+		return reply.Generic(http.StatusMethodNotAllowed)
+	case c.facts.Namespaced && i.Namespace == "":
+		reply.NotFoundPage(c.w)
+		return nil
+	case i.Verb == "create" && i.Name == "" && i.Sub == "":
+		return c.leaving()
+	}
+	c.deprecation()
+	if c.info.Name == "" && c.info.Sub == "" { // an update or a patch
+		if err := routable(c, false); err != nil {
+			return err
+		}
+		return c.nameless()
+	}
+	return apierrors.NewMethodNotSupported(c.gr(), c.info.Verb)
+}
+
+// nameless refuses a path that leaves the name out.
+func (c *call) nameless() error {
+	if c.facts.Custom && (c.info.Verb == "list" || c.info.Verb == "watch" || c.info.Verb == "deletecollection") {
+		return apierrors.NewMethodNotSupported(c.gr(), c.info.Verb)
+	}
+	return apierrors.NewBadRequest("name must be provided")
 }
 
 // leaving refuses to create what is being undefined.
 func (c *call) leaving() error {
 	req, obj := c.request(), c.kind.New(c.gvk)
-	if err := c.body(req, obj, false); err != nil {
+	if err := c.posted(req, obj); err != nil {
 		return err
 	}
 	return apierrors.NewForbidden(c.gr(), obj.GetName(), errors.New("create not allowed while custom resource definition is terminating"))
@@ -239,7 +277,7 @@ func (c *call) methods() []string {
 func (c *call) served() []string {
 	i := c.info
 	across := c.facts.Namespaced && i.Namespace == ""
-	if across && i.Name != "" || !c.facts.Namespaced && i.Within {
+	if across && (i.Name != "" || i.Sub != "") || !c.facts.Namespaced && i.Within {
 		return nil // an object without its namespace, or one with a namespace too many
 	}
 	verbs := c.facts.Verbs
@@ -255,6 +293,9 @@ func (c *call) served() []string {
 			return anyMethod
 		}
 		return methodsOf(c.sub.Verbs, subMethods)
+	}
+	if i.Name != "" && c.facts.Custom { // an object is created under its own name, whatever the path says
+		return methodsOf(verbs, subMethods)
 	}
 	if i.Name != "" {
 		return methodsOf(verbs, objectMethods)

@@ -34,7 +34,7 @@ func (p *responder) entry(code int, e *view.Entry) error {
 		if k.Info().GR() == p.facts.GR() { // as the version that was asked for, which may have columns of its own
 			k = p.kind
 		}
-		return p.shaped(code, k, obj)
+		return p.shaped(code, k, obj, e.Object)
 	case p.acc.Format == reply.Proto:
 		raw, err := e.RawProto(ctx, p.out)
 		if err != nil {

@@ -39,6 +39,8 @@ var (
 	scalers = &resource.Def[*autoscalingv2.HorizontalPodAutoscaler]{
 		GVK: autoscalingv2.SchemeGroupVersion.WithKind("HorizontalPodAutoscaler"), Plural: "horizontalpodautoscalers",
 		Short: []string{"hpa"}, Categories: []string{"all"}, Namespaced: true, Status: true,
+		Columns: []resource.Column[*autoscalingv2.HorizontalPodAutoscaler]{ // of what the older version has no field for here
+			resource.Col("Min", "integer", func(h *autoscalingv2.HorizontalPodAutoscaler) any { return h.Spec.MinReplicas })},
 		Also: []resource.Version[*autoscalingv2.HorizontalPodAutoscaler]{{
 			GVK: autoscalingv1.SchemeGroupVersion.WithKind("HorizontalPodAutoscaler"),
 			New: func() resource.Object { return &autoscalingv1.HorizontalPodAutoscaler{} },

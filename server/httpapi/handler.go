@@ -72,7 +72,7 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	head := w.Header()
 	head.Set("Audit-Id", auditID(r))
 	head.Set("Cache-Control", "no-cache, private")
-	i, err := parse(r)
+	i := parse(r)
 	defer func() {
 		if p := recover(); p != nil {
 			s.panicked(rec, r, p)
@@ -81,12 +81,11 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		s.witness(r, i, rec)
 		rec.audit.Complete(rec.stream)
 	}()
-	if err == nil && !i.longRunning() {
-		_, err = s.timeout(r)
-	}
-	if err != nil {
-		s.send.Fail(rec, r, err)
-		return
+	if !i.longRunning() {
+		if _, err := s.timeout(r); err != nil {
+			s.send.Fail(rec, r, err)
+			return
+		}
 	}
 	s.admit(rec, r, i, start)
 }

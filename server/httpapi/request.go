@@ -27,6 +27,7 @@ type info struct {
 	Rest        []string // path below a subresource: proxy paths
 	List        metav1.ListOptions
 	User        *auth.User // whom it is made as, once authenticated: the caller, unless impersonating
+	bad         error      // what is wrong with List, if it is only to be told once the caller may list
 	begun       func()     // of a watch: it has told what there was and gives its seats back
 	Known       bool       // what is named exists: strangers must not make labels of metrics
 	LegacyWatch bool       // /api/v1/watch/…
@@ -64,16 +65,16 @@ func (i *info) longRunning() bool {
 //	…/watch/… before the resource: the old way to watch
 //
 // The options of lists are decoded here, as the verb and the name that is authorized depend on them.
-func parse(r *http.Request) (*info, error) {
+func parse(r *http.Request) *info {
 	i := &info{Path: r.URL.Path, Verb: strings.ToLower(r.Method)}
 	parts := split(r.URL.Path)
 	switch {
 	case len(parts) >= 3 && parts[0] == "api":
 		i.Version, parts = parts[1], parts[2:]
-	case len(parts) >= 4 && parts[0] == "apis" && parts[1] != "":
+	case len(parts) >= 4 && parts[0] == "apis":
 		i.Group, i.Version, parts = parts[1], parts[2], parts[3:]
 	default:
-		return i, nil
+		return i
 	}
 	i.Resource = true
 	i.Verb = verbOf(r.Method)
@@ -81,7 +82,8 @@ func parse(r *http.Request) (*info, error) {
 		i.Verb, i.LegacyWatch, parts = "watch", true, parts[1:]
 	}
 	i.path(parts)
-	return i, i.query(r.URL)
+	i.query(r.URL)
+	return i
 }
 
 // path fills namespace, resource, name and subresource.
@@ -105,13 +107,16 @@ func (i *info) path(parts []string) {
 func namespacePart(s string) bool { return s == "status" || s == "finalize" }
 
 // query settles the verbs that depend on parameters.
-func (i *info) query(u *url.URL) error {
+func (i *info) query(u *url.URL) {
 	if i.Name != "" && !i.LegacyWatch || (i.Verb != "get" && i.Verb != "delete" && i.Verb != "watch") {
-		return nil
+		return
 	}
 	if u.RawQuery != "" {
-		if err := decodeQuery(u.Query(), &i.List); err != nil && i.Verb != "delete" {
-			return err
+		q := u.Query()
+		if i.bad = decodeQuery(q, &i.List); i.bad != nil {
+			watch := strings.ToLower(q.Get("watch"))
+			i.List = metav1.ListOptions{Watch: q.Has("watch") && watch != "false" && watch != "0",
+				LabelSelector: q.Get("labelSelector"), FieldSelector: q.Get("fieldSelector")}
 		}
 	}
 	switch {
@@ -124,7 +129,6 @@ func (i *info) query(u *url.URL) error {
 	default:
 		i.Verb = "list"
 	}
-	return nil
 }
 
 // named is the name that is authorized: a list or watch of one name counts as access to it.

@@ -44,9 +44,9 @@ func misfit(format string, args ...any) error {
 	return reply.Error(http.StatusNotAcceptable, metav1.StatusReasonNotAcceptable, format, args...)
 }
 
-// shaped answers with one object in the shape that was asked for.
-func (p *responder) shaped(code int, k resource.Kind, obj resource.Object) error {
-	out, err := p.shape(k, obj, nil)
+// shaped answers with one object in the shape that was asked for. hub is the object as it is stored, nil if it is not at hand.
+func (p *responder) shaped(code int, k resource.Kind, obj, hub resource.Object) error {
+	out, err := p.shape(k, obj, hub, nil)
 	if err != nil {
 		return err
 	}
@@ -55,11 +55,14 @@ func (p *responder) shaped(code int, k resource.Kind, obj resource.Object) error
 }
 
 // shape makes a table or the bare metadata of one object; opts may be given to save reading them again.
-func (p *responder) shape(k resource.Kind, obj resource.Object, opts *metav1.TableOptions) (runtime.Object, error) {
+func (p *responder) shape(k resource.Kind, obj, hub resource.Object, opts *metav1.TableOptions) (runtime.Object, error) {
 	switch p.acc.As {
 	case shapePartial:
 		return p.partial(obj), nil
 	case shapePartials:
+		if p.facts.Custom { // upstream takes every such object for a list, at first
+			return nil, server.PlainError("content is not a list")
+		}
 		return nil, misfit("you requested %s, but the requested object is not a list (%T)", shapePartials, obj)
 	}
 	if opts == nil {
@@ -70,7 +73,7 @@ func (p *responder) shape(k resource.Kind, obj resource.Object, opts *metav1.Tab
 	}
 	t := p.table(k, opts, 1)
 	t.ResourceVersion = obj.GetResourceVersion()
-	return t, p.addRow(t, k, obj, opts, resource.RowsAs(p.features, k, nil))
+	return t, p.addRow(t, k, obj, hub, opts, resource.RowsAs(p.features, k, nil))
 }
 
 // partial is the metadata of an object as an object of its own. It shares memory with obj.
@@ -119,12 +122,15 @@ func (p *responder) table(k resource.Kind, o *metav1.TableOptions, rows int) *me
 	return t
 }
 
-// addRow adds the row of an object of the version that the caller speaks; cells makes what stands in it.
-func (p *responder) addRow(t *metav1.Table, k resource.Kind, obj resource.Object, o *metav1.TableOptions,
+// addRow adds the row of an object of the version that the caller speaks; cells makes what stands in it, of the object as it is
+// stored: another version may not hold everything, or in another order.
+func (p *responder) addRow(t *metav1.Table, k resource.Kind, obj, hub resource.Object, o *metav1.TableOptions,
 	cells func(resource.Object) []any,
 ) error {
-	hub := obj
-	if !p.facts.Custom { // those have columns in every version
+	switch {
+	case p.facts.Custom: // those have columns in every version
+		hub = obj
+	case hub == nil:
 		var err error
 		if hub, err = k.ConvertTo(p.r.Context(), obj, k.Info().GVK); err != nil {
 			return err
@@ -180,7 +186,7 @@ func (p *responder) tableOf(l *server.List) (*metav1.Table, error) {
 		if err != nil {
 			return nil, fmt.Errorf("show %s: %w", e.Object.GetName(), err)
 		}
-		if err := p.addRow(t, p.kind, obj, o, cells); err != nil {
+		if err := p.addRow(t, p.kind, obj, e.Object, o, cells); err != nil {
 			return nil, err
 		}
 	}

@@ -53,6 +53,9 @@ func (c *call) get() error {
 			return err
 		}
 	}
+	if err := c.storable(); err != nil {
+		return err
+	}
 	e, err := c.ops().Get(c.r.Context(), c.request(), &opts)
 	if err != nil {
 		return err
@@ -61,6 +64,9 @@ func (c *call) get() error {
 }
 
 func (c *call) list() error {
+	if c.info.bad != nil {
+		return c.info.bad
+	}
 	l, err := c.ops().List(c.r.Context(), c.request(), &c.info.List)
 	if err != nil {
 		return err
@@ -69,14 +75,9 @@ func (c *call) list() error {
 }
 
 func (c *call) create() error {
-	req := c.request()
-	opts, err := createOptions(c.r)
-	if err != nil {
-		return err
-	}
-	opts.apply(req)
-	obj := c.kind.New(c.gvk)
-	if err := c.body(req, obj, false); err != nil {
+	req, obj := c.request(), c.kind.New(c.gvk)
+	req.Name = ""
+	if err := c.posted(req, obj); err != nil {
 		return err
 	}
 	e, err := c.ops().Create(c.r.Context(), req, obj)
@@ -88,16 +89,14 @@ func (c *call) create() error {
 
 func (c *call) update() error {
 	req := c.request()
-	opts, err := updateOptions(c.r)
-	if err != nil {
-		return err
-	}
-	opts.apply(req)
 	obj, err := c.input()
 	if err != nil {
 		return err
 	}
-	if err := c.body(req, obj, true); err != nil {
+	if err := c.replacing(req, obj); err != nil {
+		return err
+	}
+	if err := c.storable(); err != nil {
 		return err
 	}
 	e, created, err := c.ops().Update(c.r.Context(), req, obj)
@@ -123,14 +122,17 @@ func (c *call) patch() error {
 	if err != nil {
 		return err
 	}
+	data, err := c.s.readBody(c.w, c.r)
+	if err != nil {
+		return err
+	}
 	req := c.request()
 	opts, err := patchOptions(c.r, pt)
 	if err != nil {
 		return err
 	}
 	opts.apply(req)
-	data, err := c.s.readBody(c.w, c.r)
-	if err != nil {
+	if err := c.storable(); err != nil {
 		return err
 	}
 	c.w.audit.Patch(data)
@@ -160,6 +162,9 @@ func (c *call) patchType() (types.PatchType, error) {
 
 func (c *call) delete() error {
 	opts, err := c.deleteOptions()
+	if err == nil {
+		err = c.storable()
+	}
 	if err != nil {
 		return err
 	}
@@ -196,6 +201,9 @@ func (c *call) deleteCollection() error {
 	if err := decodeQuery(c.r.URL.Query(), &c.info.List); err != nil {
 		return err
 	}
+	if err := server.CheckListOptions(&c.info.List, c.info.List.Watch, true); err != nil {
+		return err
+	}
 	opts, err := c.deleteOptions()
 	if err != nil {
 		return err
@@ -224,10 +232,13 @@ func (c *call) deleteOptions() (*metav1.DeleteOptions, error) {
 	if err != nil {
 		return nil, err
 	}
+	if err := invalidOptions("DeleteOptions", validation.ValidateDeleteOptions(opts)); err != nil {
+		return nil, err
+	}
 	if opts.PropagationPolicy == nil && opts.OrphanDependents == nil {
 		c.warn.add(c.facts.Orphaned)
 	}
-	return opts, invalidOptions("DeleteOptions", validation.ValidateDeleteOptions(opts))
+	return opts, nil
 }
 
 // decodeDeleteOptions takes DeleteOptions of any group version, as clients send that of the object.
@@ -262,8 +273,9 @@ func kindIs(kind string, want schema.GroupVersionKind) error {
 	return nil
 }
 
-// body reads and decodes the request body into obj, and for updates holds it to the URL.
-func (c *call) body(req *server.Request, obj resource.Object, named bool) error {
+// posted reads what is to be created, and how. What is wrong is told in upstream's order: the format, the size, the options, the
+// content.
+func (c *call) posted(req *server.Request, obj resource.Object) error {
 	f, err := reply.BodyFormat(c.r, !c.facts.Custom)
 	if err != nil {
 		return err
@@ -272,15 +284,41 @@ func (c *call) body(req *server.Request, obj resource.Object, named bool) error 
 	if err != nil {
 		return err
 	}
+	opts, err := createOptions(c.r)
+	if err != nil {
+		return err
+	}
+	opts.apply(req)
+	return c.body(req, f, data, obj)
+}
+
+// replacing reads what an object is to become, and holds it to the URL. The format is looked at after the options.
+func (c *call) replacing(req *server.Request, obj resource.Object) error {
+	data, err := c.s.readBody(c.w, c.r)
+	if err != nil {
+		return err
+	}
+	opts, err := updateOptions(c.r)
+	if err != nil {
+		return err
+	}
+	opts.apply(req)
+	f, err := reply.BodyFormat(c.r, !c.facts.Custom)
+	if err != nil {
+		return err
+	}
+	if err := c.body(req, f, data, obj); err != nil {
+		return err
+	}
+	return sameName(obj, req.Namespace, req.Name)
+}
+
+// body decodes the body of a request into obj.
+func (c *call) body(req *server.Request, f reply.Format, data []byte, obj resource.Object) error {
 	if err := c.decode(f, data, obj, req.Strict); err != nil {
 		return err
 	}
 	c.w.audit.Object(obj)
-	if named {
-		if err := sameName(obj, req.Namespace, req.Name); err != nil {
-			return err
-		}
-	}
 	if req.Namespace != "" && obj.GetNamespace() == "" {
 		obj.SetNamespace(req.Namespace)
 	}

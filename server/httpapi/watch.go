@@ -28,6 +28,9 @@ const headersAfter = 500 * time.Millisecond
 // watch streams events. Until the first byte an error is an answer of its own, later it is an ERROR event. A
 // revision that is too old is one in any case.
 func (c *call) watch() error {
+	if c.info.bad != nil {
+		return c.info.bad
+	}
 	opts := c.info.List
 	req := c.request()
 	if c.info.Name != "" { // the old path that watches one object
@@ -38,7 +41,7 @@ func (c *call) watch() error {
 	}
 	c.acc.Pretty = false
 	if c.acc.Format == reply.YAML {
-		c.acc.Format = reply.JSON
+		return c.unstreamed(req, &opts)
 	}
 	f, err := c.framer()
 	if err != nil {
@@ -64,6 +67,18 @@ func (c *call) watch() error {
 		return err
 	})
 	return st.end(c.r.Context(), f, err)
+}
+
+// unstreamed refuses a watch in YAML, which has no form for streams, if nothing else is wrong with it.
+func (c *call) unstreamed(req *server.Request, opts *metav1.ListOptions) error {
+	over := int64(-1)
+	opts.TimeoutSeconds = &over
+	refused := reply.NotAcceptable(!c.facts.Custom, true)
+	err := c.ops().Watch(c.r.Context(), req, opts, func([]server.Event) error { return refused })
+	if err == nil || apierrors.IsResourceExpired(err) {
+		return refused
+	}
+	return err
 }
 
 // selectOne confines options to one object. A field selector must name it too.
@@ -288,7 +303,11 @@ func (s *shaper) object(ctx context.Context, e *server.Event) (runtime.Object, e
 	if s.table != nil && e.Entry == nil {
 		return s.mark(obj, e), nil
 	}
-	out, err := s.p.shape(s.p.kind, obj, s.table)
+	var hub resource.Object
+	if e.Entry != nil && e.Entry.Rev == e.Rev { // what is deleted has another revision in it
+		hub = e.Entry.Object
+	}
+	out, err := s.p.shape(s.p.kind, obj, hub, s.table)
 	if s.table != nil && !s.table.NoHeaders {
 		later := *s.table
 		later.NoHeaders = true // the columns are sent once

@@ -1,0 +1,70 @@
+package httpapi_test
+
+import "testing"
+
+// What is wrong with a request is told in upstream's order, and a stranger is told nothing but that.
+func TestOrderOfRefusals(t *testing.T) {
+	w := newWorld(t)
+	const coll, merge = "/api/v1/namespaces/ns/configmaps", "application/merge-patch+json"
+	w.configMap("a", "v")
+	for _, x := range []struct {
+		method, path, typ, accept string
+		code                      int
+	}{
+		{"POST", coll + "?fieldValidation=x", "text/plain", "", 415},
+		{"POST", coll + "?fieldValidation=x", "text/plain", "application/json;as=Table;v=v9;g=meta.k8s.io", 406},
+		{"POST", "/api/v1/namespaces/ns/serviceaccounts/a/token?dryRun=x", "text/plain", "", 415},
+		{"PUT", coll + "/a?fieldValidation=x", "text/plain", "", 422},
+		{"PATCH", coll + "/a?fieldValidation=x", merge, "application/json;as=Table;v=v9;g=meta.k8s.io", 406},
+		{"GET", coll + "?limit=x", "", "text/html", 406},
+		{"GET", coll + "?limit=x", "", "", 400},
+		{"GET", coll + "?watch=x&limit=x", "", "", 400},
+		{"GET", coll + "?watch=1&resourceVersionMatch=Exact", "", "application/yaml", 422},
+		{"GET", coll + "?watch=1", "", "application/yaml", 406},
+		{"GET", coll + "?resourceVersionMatch=Exact&labelSelector=a+b+c", "", "", 400},
+		{"POST", "/api/v1/namespaces/ns/serviceaccounts//token", "", "", 400},
+		{"GET", "/api/v1/namespaces/ns/pods//status", "", "", 400},
+		{"GET", "/api/v1/namespaces/ns/configmaps//status", "", "", 404},
+		{"GET", "/apis//v1/namespaces/ns/configmaps", "", "", 404},
+	} {
+		w.must(x.method, x.path, "{}", x.code, "Content-Type", x.typ, "Accept", x.accept)
+	}
+	w.must("GET", coll+"?limit=x", "", 401, "Test-User", "liar")
+	w.must("GET", coll+"?limit=x", "", 403, "Test-User", "eve")
+	w.must("GET", "/apis//v1/namespaces/ns/configmaps", "", 403, "Test-User", "eve")
+}
+
+// A table is of the object as it is stored: another version may keep less of it.
+func TestTableOfAnotherVersion(t *testing.T) {
+	w := newWorld(t)
+	const hpas, table = "/namespaces/ns/horizontalpodautoscalers", "application/json;as=Table;v=v1;g=meta.k8s.io"
+	w.must("POST", "/apis/autoscaling/v2"+hpas, `{"metadata":{"name":"a"},"spec":{"minReplicas":2,"maxReplicas":3}}`, 201)
+	for _, path := range []string{hpas, hpas + "/a"} {
+		got := w.must("GET", "/apis/autoscaling/v1"+path, "", 200, "Accept", table).tree(t)
+		if at(got, "rows", 0, "cells", 1) != 2.0 {
+			t.Errorf("%s: %v", path, at(got, "rows", 0, "cells"))
+		}
+	}
+}
+
+// Times are of whole seconds once they are stored: what an event says in its other version is no change.
+func TestTimesOfEvents(t *testing.T) {
+	w := newWorld(t)
+	const merge, path = "application/merge-patch+json", "/namespaces/ns/events/e"
+	w.must("POST", "/api/v1/namespaces/ns/events", `{"metadata":{"name":"e"},"involvedObject":{"namespace":"ns"},"count":1}`, 201)
+	w.must("PATCH", "/api/v1"+path, `{"lastTimestamp":"2024-01-02T03:04:05.6Z"}`, 200, "Content-Type", merge)
+	w.must("PATCH", "/apis/events.k8s.io/v1"+path, `{"series":{"count":5,"lastObservedTime":"2024-01-02T03:04:05.000006Z"}}`, 200,
+		"Content-Type", merge)
+}
+
+// A merge patch that is a list takes the place of the object, which then is none; whoever looks at fields says so first.
+func TestMergePatchOfAList(t *testing.T) {
+	w := newWorld(t)
+	w.configMap("a", "v")
+	const one, merge = "/api/v1/namespaces/ns/configmaps/a", "application/merge-patch+json"
+	w.must("PATCH", one, "[]", 400, "Content-Type", merge)
+	st := w.must("PATCH", one+"?fieldValidation=Ignore", "[]", 422, "Content-Type", merge).status(t)
+	if len(st.Details.Causes) != 1 || st.Details.Causes[0].Field != "patch" {
+		t.Errorf("%+v", st)
+	}
+}
