@@ -42,10 +42,14 @@ type Attributes struct {
 	Namespace   string
 	Name        string
 	Path        string // for requests of no resource; then Resource is empty
+	Unnamed     bool   // a question about a resource that names none: Resource is empty all the same
 
 	LabelSelector string // as sent, for list, watch and deletecollection
 	FieldSelector string
 }
+
+// OfPath says that no resource is asked for, but a path.
+func (a *Attributes) OfPath() bool { return a.Resource == "" && !a.Unnamed }
 
 // Decision is an authorizer's answer.
 type Decision int

@@ -58,11 +58,12 @@ var (
 func ask(u *auth.User, line string) *auth.Attributes {
 	w := strings.Fields(line)
 	a := &auth.Attributes{User: u, Verb: w[0]}
-	if strings.HasPrefix(w[1], "/") {
+	if strings.HasPrefix(w[1], "/") && len(w) == 2 {
 		a.Path = w[1]
 		return a
 	}
 	a.Resource, a.Subresource, _ = strings.Cut(w[1], "/")
+	a.Unnamed = a.Resource == ""
 	if len(w) > 2 && w[2] != "core" {
 		a.Group = w[2]
 	}
@@ -87,6 +88,8 @@ func TestRules(t *testing.T) {
 		{"* */scale in apps", []string{"get deployments/scale apps ns/a", "update x/scale apps ns/a"},
 			[]string{"get deployments apps ns/a", "get deployments/status apps ns/a", "get deployments/upscale apps ns/a"}},
 		{"get pods/log", []string{"get pods/log core ns/p"}, []string{"get pods core ns/p", "get pods/exec core ns/p"}},
+		{"get */log", []string{"get /log core ns/p"}, []string{"get /exec core ns/p"}},
+		{"get *", []string{"get /log core ns/p"}, nil},
 	} {
 		z := over(put(&authtest.Cluster{}, role("ns", "r", c.rule), binding("ns", "b", "Role", "r", aliceIs)))
 		for _, line := range c.yes {

@@ -17,7 +17,7 @@ func Allows(r *rbacv1.PolicyRule, a *auth.Attributes) bool {
 	if !has(r.Verbs, a.Verb) {
 		return false
 	}
-	if a.Resource == "" {
+	if a.OfPath() {
 		return slices.ContainsFunc(r.NonResourceURLs, func(u string) bool { return covered(u, a.Path) })
 	}
 	return has(r.APIGroups, a.Group) && hasResource(r.Resources, a.Resource, a.Subresource) &&
@@ -57,8 +57,7 @@ func covered(pattern, path string) bool {
 	if pattern == path || pattern == "*" {
 		return true
 	}
-	prefix, open := strings.CutSuffix(pattern, "*")
-	return open && strings.HasPrefix(path, prefix)
+	return strings.HasSuffix(pattern, "*") && strings.HasPrefix(path, strings.TrimRight(pattern, "*"))
 }
 
 // Bounds of what is compared. The rules of one role may stand for more permissions than memory holds: three lists of 700

@@ -128,7 +128,7 @@ func (d *Desk) judge(ctx context.Context, u *auth.User, res *authorizationv1.Res
 	var doubts []string
 	if res != nil {
 		a.Verb, a.Group, a.Version, a.Resource = res.Verb, res.Group, res.Version, res.Resource
-		a.Subresource, a.Namespace, a.Name = res.Subresource, res.Namespace, res.Name
+		a.Subresource, a.Namespace, a.Name, a.Unnamed = res.Subresource, res.Namespace, res.Name, res.Resource == ""
 		var field, label string
 		a.FieldSelector, field = fieldText(res.FieldSelector)
 		a.LabelSelector, label = labelText(res.LabelSelector)

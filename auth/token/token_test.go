@@ -7,6 +7,7 @@ import (
 	"encoding/base64"
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -219,6 +220,20 @@ func TestVerify(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// Audiences are granted as often as they are wanted.
+func TestDoubledAudiences(t *testing.T) {
+	w := newWorld(t)
+	tr, err := w.ask(authenticationv1.TokenRequestSpec{BoundObjectRef: bound("Pod", "p", "")})
+	if err != nil {
+		t.Fatal(err)
+	}
+	own := w.Audiences()[0]
+	_, granted, _, err := w.Verify(tr.Status.Token, w.read, []string{own, "other", own})
+	if err != nil || !slices.Equal(granted, []string{own, own}) {
+		t.Errorf("%q %v", granted, err)
 	}
 }
 

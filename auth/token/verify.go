@@ -195,9 +195,10 @@ func (c *Claims) user() *auth.User {
 	return u
 }
 
-func intersect(a, b []string) (both []string) {
-	for _, x := range a {
-		if slices.Contains(b, x) {
+// intersect returns those of the wanted audiences that are had, each as often as it is wanted.
+func intersect(had, wanted []string) (both []string) {
+	for _, x := range wanted {
+		if slices.Contains(had, x) {
 			both = append(both, x)
 		}
 	}

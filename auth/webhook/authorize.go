@@ -191,7 +191,7 @@ func (a *Authorizer) review(at *auth.Attributes) *authorizationv1.SubjectAccessR
 			r.Spec.Extra[k] = v
 		}
 	}
-	if at.Resource == "" {
+	if at.OfPath() {
 		r.Spec.NonResourceAttributes = &authorizationv1.NonResourceAttributes{Path: at.Path, Verb: at.Verb}
 		return r
 	}
