@@ -106,6 +106,22 @@ func TestServiceFamilies(t *testing.T) {
 	if len(s.ClusterIPs) != 2 || !strings.HasPrefix(s.ClusterIPs[1], "fd00::") || len(s.IPFamilies) != 2 {
 		t.Errorf("dual: %+v", s)
 	}
+	for _, x := range []struct{ patch, want string }{
+		{`{"spec":{"ipFamilies":["IPv4"]}}`, "Invalid FieldValueInvalid spec.ipFamilyPolicy"},
+		{`{"spec":{"ipFamilies":["IPv4"],"clusterIPs":["` + s.ClusterIP + `"]}}`,
+			"Invalid FieldValueInvalid spec.ipFamilyPolicy FieldValueInvalid spec.ipFamilyPolicy"},
+		{`{"spec":{"ipFamilyPolicy":"SingleStack","ipFamilies":["IPv6","IPv4"]}}`, "Invalid FieldValueInvalid spec.ipFamilyPolicy"},
+		{`{"spec":{"ipFamilyPolicy":null}}`, ""},
+		{`{"spec":{"ipFamilyPolicy":"SingleStack"}}`, ""},
+	} {
+		if _, err := dual.merge(services, "s", x.patch); reason(err) != x.want {
+			t.Errorf("%s: %v, want %s", x.patch, err, x.want)
+		}
+	}
+	s = dual.get(services, "s").(*corev1.Service).Spec
+	if l, err := dual.list(ipAddresses, metav1.ListOptions{}); len(s.ClusterIPs) != 1 || len(s.IPFamilies) != 1 || err != nil || len(l.Entries) != 1 {
+		t.Errorf("single: %+v %v", s, err)
+	}
 }
 
 func TestNodePorts(t *testing.T) {

@@ -113,8 +113,15 @@ func validateRatio(it *corev1.LimitRangeItem, n corev1.ResourceName, path *field
 	}
 	low, hasLow := it.Min[n]
 	high, hasHigh := it.Max[n]
-	if hasLow && hasHigh && low.Sign() > 0 && ratio.AsApproximateFloat64() > high.AsApproximateFloat64()/low.AsApproximateFloat64() {
-		errs = append(errs, field.Invalid(path, ratio.String(), "ratio is greater than max/min"))
+	if !hasLow || !hasHigh {
+		return errs
+	}
+	r, l, h := float64(ratio.Value()), low.Value(), high.Value()
+	if max(ratio.Value(), l, h) < resource.MaxMilliValue {
+		r, l, h = float64(ratio.MilliValue())/1000, low.MilliValue(), high.MilliValue()
+	}
+	if most := float64(h) / float64(l); r > most {
+		errs = append(errs, field.Invalid(path, ratio.String(), fmt.Sprintf("ratio %s is greater than max/min = %f", ratio.String(), most)))
 	}
 	return errs
 }

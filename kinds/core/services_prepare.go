@@ -12,6 +12,10 @@ import (
 // it was allocated, and what the new type has no use for goes, unless they set it anew.
 func prepareService(o, before *corev1.Service) {
 	s := &o.Spec
+	if p := s.InternalTrafficPolicy; s.Type == corev1.ServiceTypeExternalName && p != nil &&
+		(*p == corev1.ServiceInternalTrafficPolicyCluster || *p == corev1.ServiceInternalTrafficPolicyLocal) {
+		s.InternalTrafficPolicy = nil // upstream does not show it
+	}
 	if before == nil {
 		if s.ClusterIP != "" && len(s.ClusterIPs) == 0 {
 			s.ClusterIPs = []string{s.ClusterIP}

@@ -18,32 +18,90 @@ func (t *taking) families(before *corev1.Service) field.ErrorList {
 	if spec.Type == corev1.ServiceTypeExternalName || t.unchangedDual(before) {
 		return nil
 	}
-	for i, ip := range spec.ClusterIPs {
-		if addr, err := netip.ParseAddr(ip); err == nil && i >= len(spec.IPFamilies) {
-			spec.IPFamilies = append(spec.IPFamilies, familyOf(addr))
-		}
+	open := headless(t.svc) && len(spec.Selector) == 0 // its addresses are written by hand
+	if spec.IPFamilyPolicy == nil {
+		spec.IPFamilyPolicy = policyOf(before, open)
 	}
-	if headless(t.svc) && len(spec.Selector) == 0 {
+	if errs := append(t.shrunk(before), t.inferred()...); len(errs) > 0 {
+		return errs
+	}
+	if open {
 		t.anyFamilies()
 		return nil
 	}
 	if errs := t.supported(); len(errs) > 0 {
 		return errs
 	}
-	if spec.IPFamilyPolicy == nil {
-		policy := corev1.IPFamilyPolicySingleStack
-		if len(spec.IPFamilies) == 2 {
-			policy = corev1.IPFamilyPolicyRequireDualStack
-		}
-		spec.IPFamilyPolicy = &policy
-	}
 	if len(spec.IPFamilies) == 0 {
 		spec.IPFamilies = []corev1.IPFamily{t.s.ranges[0].family()}
 	}
-	if len(spec.IPFamilies) == 1 && *spec.IPFamilyPolicy != corev1.IPFamilyPolicySingleStack && len(t.s.ranges) == 2 {
+	if len(spec.IPFamilies) == 1 && !t.single() && len(t.s.ranges) == 2 {
 		spec.IPFamilies = append(spec.IPFamilies, other(spec.IPFamilies[0]))
 	}
 	return nil
+}
+
+// policyOf is the policy of a service that names none: what it was; both families where addresses are written by hand; else one.
+func policyOf(before *corev1.Service, open bool) *corev1.IPFamilyPolicy {
+	policy := corev1.IPFamilyPolicySingleStack
+	switch {
+	case before != nil && before.Spec.IPFamilyPolicy != nil:
+		policy = *before.Spec.IPFamilyPolicy
+	case open:
+		policy = corev1.IPFamilyPolicyRequireDualStack
+	}
+	return &policy
+}
+
+func (t *taking) single() bool { return *t.svc.Spec.IPFamilyPolicy == corev1.IPFamilyPolicySingleStack }
+
+// shrunk lets a service go back to one family. The policy must say so; then lists that were left as they are lose their second entry.
+func (t *taking) shrunk(before *corev1.Service) (errs field.ErrorList) {
+	is, why := &t.svc.Spec, []string(nil)
+	switch {
+	case before == nil:
+	case t.single():
+		if slices.Equal(is.ClusterIPs, before.Spec.ClusterIPs) && len(is.ClusterIPs) > 1 {
+			is.ClusterIPs = is.ClusterIPs[:1:1]
+		}
+		if slices.Equal(is.IPFamilies, before.Spec.IPFamilies) && len(is.IPFamilies) > 1 {
+			is.IPFamilies = is.IPFamilies[:1:1]
+		}
+	default:
+		if n := len(is.ClusterIPs); n > 0 && n < len(before.Spec.ClusterIPs) {
+			why = append(why, "must be 'SingleStack' to release the secondary cluster IP")
+		}
+		if n := len(is.IPFamilies); n > 0 && n < len(before.Spec.IPFamilies) {
+			why = append(why, "must be 'SingleStack' to release the secondary IP family")
+		}
+	}
+	if t.single() && len(is.ClusterIPs) == 2 {
+		why = append(why, "must be 'RequireDualStack' or 'PreferDualStack' when multiple cluster IPs are specified")
+	}
+	if t.single() && len(is.IPFamilies) == 2 {
+		why = append(why, "must be 'RequireDualStack' or 'PreferDualStack' when multiple IP families are specified")
+	}
+	for _, text := range why {
+		errs = append(errs, field.Invalid(specPath.Child("ipFamilyPolicy"), *is.IPFamilyPolicy, text))
+	}
+	return errs
+}
+
+// inferred adds the families of addresses that were asked for.
+func (t *taking) inferred() (errs field.ErrorList) {
+	spec := &t.svc.Spec
+	for i, ip := range spec.ClusterIPs {
+		addr, err := netip.ParseAddr(ip)
+		if err != nil || i < len(spec.IPFamilies) {
+			continue
+		}
+		if f := familyOf(addr); len(t.s.rangesOf(f)) > 0 {
+			spec.IPFamilies = append(spec.IPFamilies, f)
+		} else {
+			errs = append(errs, field.Invalid(specPath.Child("clusterIPs").Index(i), spec.ClusterIPs, string(f)+" is not configured on this cluster"))
+		}
+	}
+	return errs
 }
 
 // unchangedDual says that a service that would like two families keeps what it got, though the cluster may
@@ -67,24 +125,16 @@ func (t *taking) anyFamilies() {
 	if len(spec.IPFamilies) == 0 {
 		spec.IPFamilies = []corev1.IPFamily{t.s.ranges[0].family()}
 	}
-	if len(spec.IPFamilies) == 1 && (spec.IPFamilyPolicy == nil || *spec.IPFamilyPolicy != corev1.IPFamilyPolicySingleStack) {
+	if len(spec.IPFamilies) == 1 && !t.single() {
 		spec.IPFamilies = append(spec.IPFamilies, other(spec.IPFamilies[0]))
-	}
-	if spec.IPFamilyPolicy == nil {
-		policy := corev1.IPFamilyPolicyRequireDualStack
-		spec.IPFamilyPolicy = &policy
 	}
 }
 
+// supported says whether the cluster has what is asked for.
 func (t *taking) supported() (errs field.ErrorList) {
 	spec := &t.svc.Spec
-	if p := spec.IPFamilyPolicy; p != nil && *p == corev1.IPFamilyPolicyRequireDualStack && len(t.s.ranges) < 2 {
-		errs = append(errs, field.Invalid(specPath.Child("ipFamilyPolicy"), *p, "this cluster is not configured for dual-stack services"))
-	}
-	if p := spec.IPFamilyPolicy; (p == nil || *p == corev1.IPFamilyPolicySingleStack) &&
-		(len(spec.IPFamilies) > 1 || len(spec.ClusterIPs) > 1) {
-		errs = append(errs, field.Invalid(specPath.Child("ipFamilyPolicy"), p,
-			"must be RequireDualStack or PreferDualStack when multiple families are specified"))
+	if p := *spec.IPFamilyPolicy; p == corev1.IPFamilyPolicyRequireDualStack && len(t.s.ranges) < 2 {
+		errs = append(errs, field.Invalid(specPath.Child("ipFamilyPolicy"), p, "this cluster is not configured for dual-stack services"))
 	}
 	for i, f := range spec.IPFamilies {
 		if len(t.s.rangesOf(f)) == 0 {

@@ -158,6 +158,9 @@ func (t *taking) undo(ctx context.Context) {
 
 func (t *taking) all(ctx context.Context, before *corev1.Service) error {
 	if t.hopeless(before) {
+		if errs := t.misplaced(); len(errs) > 0 {
+			return server.Invalid(t.r, t.svc.Name, errs)
+		}
 		return nil
 	}
 	if errs := t.families(before); len(errs) > 0 {
@@ -169,6 +172,20 @@ func (t *taking) all(ctx context.Context, before *corev1.Service) error {
 	return t.takePorts(ctx, before)
 }
 
+// misplaced returns what is wrong with the addresses and families by themselves. Upstream allocates before it looks at anything else,
+// so it tells of these alone.
+func (t *taking) misplaced() field.ErrorList {
+	errs := resource.CheckAs(t.s.core.Kinds.Features(), t.r.Kind, t.r.Kind.Info().GVK, "", t.svc, nil)
+	if t.svc.Spec.Type == corev1.ServiceTypeExternalName || slices.ContainsFunc(errs, func(e *field.Error) bool { return !ofAddresses(e) }) {
+		return nil
+	}
+	return errs
+}
+
+func ofAddresses(e *field.Error) bool {
+	return strings.HasPrefix(e.Field, "spec.clusterIP") || strings.HasPrefix(e.Field, "spec.ipFamil")
+}
+
 // hopeless says that validation is going to refuse the addresses or families that were asked for.
 func (t *taking) hopeless(before *corev1.Service) bool {
 	var old resource.Object
@@ -176,9 +193,7 @@ func (t *taking) hopeless(before *corev1.Service) bool {
 		old = before
 	}
 	return slices.ContainsFunc(resource.CheckAs(t.s.core.Kinds.Features(), t.r.Kind, t.r.Kind.Info().GVK, "", t.svc, old),
-		func(e *field.Error) bool {
-			return strings.HasPrefix(e.Field, "spec.clusterIP") || strings.HasPrefix(e.Field, "spec.ipFamil") || e.Field == "spec.type"
-		})
+		func(e *field.Error) bool { return ofAddresses(e) || e.Field == "spec.type" })
 }
 
 // clusterIPs are the addresses that are allocated to a service.
