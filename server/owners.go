@@ -44,9 +44,17 @@ func (s owners) spoken(ctx context.Context, r *Request, obj resource.Object) (re
 	}
 	out, err := r.Kind.ConvertTo(ctx, obj, gvk)
 	if err != nil {
-		return nil, apierrors.NewInternalError(err)
+		return nil, unconverted(r.Kind, err)
 	}
 	return out, nil
+}
+
+// unconverted says that an object is not to be had in a version. Of a custom resource that is a webhook's failure.
+func unconverted(k resource.Kind, err error) error {
+	if k.Info().Custom {
+		return PlainError(err.Error())
+	}
+	return apierrors.NewInternalError(err)
 }
 
 // write describes the request for the bookkeeping of field ownership.

@@ -74,7 +74,7 @@ func (p *patching) check() error {
 func (p *patching) patched(ctx context.Context, cur *view.Entry) (resource.Object, error) {
 	doc, err := cur.JSON(ctx, p.r.Spoken())
 	if err != nil {
-		return nil, apierrors.NewInternalError(err)
+		return nil, unconverted(p.r.Kind, err)
 	}
 	obj := p.r.Kind.New(p.r.Spoken())
 	if doc, err = p.transform(doc, obj); err != nil {
