@@ -6,8 +6,9 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
-	"net/http/pprof"
 	"time"
+
+	"github.com/kloop-dev/kloop/internal/profiles"
 )
 
 // servePprof serves profiles of this process at the address until ctx ends. They are for developers of kloop: the
@@ -18,9 +19,7 @@ func servePprof(ctx context.Context, addr string, log *slog.Logger) error {
 		return fmt.Errorf("listen for profiles: %w", err)
 	}
 	mux := http.NewServeMux()
-	mux.HandleFunc("/debug/pprof/", pprof.Index)
-	mux.HandleFunc("/debug/pprof/profile", pprof.Profile)
-	mux.HandleFunc("/debug/pprof/trace", pprof.Trace)
+	mux.HandleFunc("/debug/pprof/{name...}", func(w http.ResponseWriter, r *http.Request) { profiles.Serve(w, r, r.PathValue("name")) })
 	s := &http.Server{Handler: mux, ReadHeaderTimeout: 10 * time.Second}
 	context.AfterFunc(ctx, func() { s.Close() })
 	go func() {

@@ -4,10 +4,10 @@ import (
 	"encoding/json"
 	"maps"
 	"net/http"
-	"net/http/pprof"
 	"slices"
 	"strings"
 
+	"github.com/kloop-dev/kloop/internal/profiles"
 	"github.com/kloop-dev/kloop/resource/codec"
 	"github.com/kloop-dev/kloop/server/httpapi/aggregator"
 	"github.com/kloop-dev/kloop/server/httpapi/reply"
@@ -48,25 +48,9 @@ func (s *surface) page(w http.ResponseWriter, r *http.Request, i *info) {
 	case i.Path == "/debug/pprof":
 		http.Redirect(w, r, "/debug/pprof/", http.StatusFound)
 	case strings.HasPrefix(i.Path, "/debug/pprof/"):
-		profile(w, r, strings.TrimPrefix(i.Path, "/debug/pprof/"))
+		profiles.Serve(w, r, strings.TrimPrefix(i.Path, "/debug/pprof/"))
 	default:
 		s.extra(w, aggregator.WithUser(r, i.User), i.Path)
-	}
-}
-
-// profile answers what the runtime knows of itself.
-func profile(w http.ResponseWriter, r *http.Request, name string) {
-	switch name {
-	case "cmdline":
-		pprof.Cmdline(w, r)
-	case "profile":
-		pprof.Profile(w, r)
-	case "symbol":
-		pprof.Symbol(w, r)
-	case "trace":
-		pprof.Trace(w, r)
-	default:
-		pprof.Index(w, r)
 	}
 }
 
