@@ -105,26 +105,9 @@ func brief(k resource.Kind, old, now resource.Object) string {
 		say(turn(string(old.(*corev1.Namespace).Status.Phase), string(b.Status.Phase)))
 	}
 	if len(words) == 0 {
-		return part(old, now)
+		return part(k, old, now)
 	}
 	return strings.Join(words, ", ")
-}
-
-// part names the part of the object that changed.
-func part(old, now resource.Object) string {
-	switch {
-	case old.GetGeneration() != now.GetGeneration():
-		return "spec"
-	case len(old.GetFinalizers()) > len(now.GetFinalizers()):
-		return "let go by " + strings.Join(missing(old.GetFinalizers(), now.GetFinalizers()), ", ")
-	case !equality.Semantic.DeepEqual(old.GetLabels(), now.GetLabels()):
-		return "labels"
-	case !equality.Semantic.DeepEqual(old.GetAnnotations(), now.GetAnnotations()):
-		return "annotations"
-	case !equality.Semantic.DeepEqual(old.GetOwnerReferences(), now.GetOwnerReferences()):
-		return "owners"
-	}
-	return "status"
 }
 
 func missing(from, in []string) (list []string) {

@@ -15,8 +15,12 @@ import (
 	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
+	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/kloop-dev/kloop/internal/segments"
 	"github.com/kloop-dev/kloop/kinds"
@@ -43,6 +47,15 @@ func TestBrief(t *testing.T) {
 	finalizers := func(list ...string) *corev1.ConfigMap {
 		return &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Finalizers: list}}
 	}
+	cron := func(generation int64, schedule string, suspend *bool) *batchv1.CronJob {
+		return &batchv1.CronJob{ObjectMeta: metav1.ObjectMeta{Generation: generation}, Spec: batchv1.CronJobSpec{Schedule: schedule, Suspend: suspend}}
+	}
+	widgets := &resource.Def[*unstructured.Unstructured]{GVK: schema.GroupVersionKind{Group: "example.com", Version: "v1", Kind: "Widget"},
+		Plural: "widgets", JSON: true}
+	widget := func(generation int64, size string) *unstructured.Unstructured {
+		return &unstructured.Unstructured{Object: map[string]any{"metadata": map[string]any{"generation": generation},
+			"spec": map[string]any{"size": size, "color": "red"}}}
+	}
 	for _, tt := range []struct {
 		kind     resource.Kind
 		old, now resource.Object
@@ -56,6 +69,15 @@ func TestBrief(t *testing.T) {
 		{kinds.ConfigMaps, finalizers("a", "b"), finalizers("b"), "let go by a"},
 		{kinds.Namespaces, &corev1.Namespace{}, &corev1.Namespace{Status: corev1.NamespaceStatus{Phase: corev1.NamespaceTerminating}},
 			"Terminating"},
+		{kinds.ConfigMaps, &corev1.ConfigMap{Data: map[string]string{"a": "1", "b": "1"}},
+			&corev1.ConfigMap{Data: map[string]string{"a": "2", "c": "1"}}, "data.a, data.b, data.c"},
+		{kinds.Secrets, &corev1.Secret{Data: map[string][]byte{"token": []byte("old")}},
+			&corev1.Secret{Data: map[string][]byte{"token": []byte("new")}}, "data.token"},
+		{kinds.RoleBindings, &rbacv1.RoleBinding{}, &rbacv1.RoleBinding{Subjects: []rbacv1.Subject{{Name: "jane"}}}, "subjects"},
+		{kinds.CronJobs, cron(1, "@daily", nil), cron(2, "@hourly", new(true)), "spec.schedule: @daily → @hourly, spec.suspend: (none) → true"},
+		{kinds.Services, &corev1.Service{}, &corev1.Service{Spec: corev1.ServiceSpec{Selector: map[string]string{"app": "a"}}}, "spec.selector"},
+		{kinds.Services, &corev1.Service{}, &corev1.Service{Status: corev1.ServiceStatus{Conditions: []metav1.Condition{{}}}}, "status"},
+		{widgets, widget(1, "small"), widget(2, "large"), "spec.size"},
 	} {
 		if got := brief(tt.kind, tt.old, tt.now); got != tt.want {
 			t.Errorf("got %q, want %q", got, tt.want)
