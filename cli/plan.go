@@ -83,7 +83,10 @@ func planCmd(ctx context.Context, std stdio, args []string) error {
 	}
 	r, err := plan.Run(ctx, fork, c, plan.Options{For: f.span})
 	if err != nil && len(fork.Unseen) > 0 {
-		return fmt.Errorf("%w; but not all could be read: %s", err, strings.Join(fork.Unseen, "; "))
+		for _, line := range fork.NotSeen() {
+			_ = ask.Lay(std.err, "not seen: "+line+"\n")
+		}
+		return fmt.Errorf("%w; but not all of the cluster could be seen", err)
 	} else if err != nil {
 		return err
 	}
@@ -208,7 +211,10 @@ func (f *planFlags) manifest(std stdio, ns string, definitions bool) (plan.Chang
 
 // tell prints the report and says by the exit code what it comes to.
 func (f *planFlags) tell(std stdio, r *plan.Report) error {
-	write := func() error { return r.Text(std.out) }
+	write := func() error {
+		var text strings.Builder
+		return errors.Join(r.Text(&text), ask.Lay(std.out, text.String()))
+	}
 	if !f.form.Text() {
 		write = func() error { return f.form.Print(std.out, r) }
 	}

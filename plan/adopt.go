@@ -77,6 +77,10 @@ func (f *Fork) sow() (*seed, error) {
 // emulate picks the version whose rules hold in the simulation: the cluster's, or the nearest that kloop can be.
 func (s *seed) emulate(version string) error {
 	minor, told := 0, strings.TrimPrefix(version, "v")
+	if version == "" {
+		told = fmt.Sprintf("1.%d", features.Newest)
+		s.notes = append(s.notes, "the server's version, which you may not ask for; the rules that were applied are those of "+told)
+	}
 	if _, err := fmt.Sscanf(told, "1.%d", &minor); err != nil {
 		return fmt.Errorf("the cluster's version %q is none of Kubernetes", version)
 	}

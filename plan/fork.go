@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"strings"
 	"sync"
 	"time"
 
@@ -50,6 +51,28 @@ func (f *Fork) hide(gr schema.GroupResource, text string) {
 	f.hidden[gr] = true
 	f.Unseen = append(f.Unseen, text)
 }
+
+// NotSeen is Unseen for people: a line for each reason, with all that it holds for.
+func (f *Fork) NotSeen() []string { return gathered(f.Unseen) }
+
+// gathered puts lines that end alike ("nodes: you may not list them") together, where the first of them stands.
+func gathered(list []string) (out []string) {
+	first := -1
+	for _, l := range list {
+		switch what, is := strings.CutSuffix(l, unlisted); {
+		case is && first >= 0:
+			out[first] = strings.TrimSuffix(out[first], unlisted) + ", " + what + unlisted
+			continue
+		case is:
+			first = len(out)
+		}
+		out = append(out, l)
+	}
+	return out
+}
+
+// unlisted ends the line of a kind that may not be read.
+const unlisted = ": you may not list them"
 
 // each yields the objects of one built-in kind.
 func each[T resource.Object](f *Fork, d *resource.Def[T]) func(yield func(T) bool) {

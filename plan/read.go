@@ -95,6 +95,9 @@ type reader struct {
 
 func (r *reader) version(ctx context.Context) error {
 	data, err := r.raw.Get().AbsPath("/version").DoRaw(ctx)
+	if apierrors.IsForbidden(err) {
+		return nil // the newest is taken, which the report tells
+	}
 	if err != nil {
 		return fmt.Errorf("ask %s for its version: %w", r.fork.Server, err)
 	}
@@ -151,10 +154,10 @@ func (r *reader) kind(ctx context.Context, k resource.Kind) (res result) {
 	for _, gvk := range k.Info().Served() {
 		objects, err := r.pages(ctx, k, gvk, "")
 		if apierrors.IsForbidden(err) {
-			res.unseen = k.Info().Plural + ": you may not list them"
+			res.unseen = k.Info().Plural + unlisted
 			if k.Info().Namespaced && r.ns != "" {
 				if objects, err = r.pages(ctx, k, gvk, r.ns); err == nil {
-					res.unseen = k.Info().Plural + " in namespaces other than " + r.ns + ": you may not list them"
+					res.unseen = k.Info().Plural + " in namespaces other than " + r.ns + unlisted
 				}
 			}
 		}

@@ -70,7 +70,10 @@ func TestRead(t *testing.T) {
 	}
 
 	few := fork(t, c, "jane")
-	hold(t, run(t, few, change), "nodes: you may not list them", "secrets: you may not list them", "pods in namespaces other than default")
+	hold(t, run(t, few, change), ", nodes,", ", secrets,", "pods in namespaces other than default", ": you may not list them")
+	if n := len(few.NotSeen()); len(few.Unseen) < 20 || n != 1 {
+		t.Errorf("what may not be listed is told in %d lines, of %q", n, few.Unseen)
+	}
 }
 
 func create(t *testing.T, c *cluster.Cluster, k resource.Kind, obj resource.Object) {
@@ -141,6 +144,20 @@ func TestPages(t *testing.T) {
 	if fmt.Sprint(names) != "[p pb]" || f.Version != "v1.33.1" {
 		t.Errorf("read %v of %s", names, f.Version)
 	}
+}
+
+// A server that keeps its version to itself is planned for all the same, by the newest rules, and the report says so.
+func TestNoVersion(t *testing.T) {
+	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.WriteHeader(map[bool]int{true: http.StatusForbidden, false: http.StatusNotFound}[r.URL.Path == "/version"])
+		_, _ = io.WriteString(w, `{"kind":"Status","apiVersion":"v1","status":"Failure","reason":"Forbidden","code":403}`)
+	}))
+	defer s.Close()
+	f, err := Read(t.Context(), &rest.Config{Host: s.URL}, "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	hold(t, run(t, f, manifest(t, web)), "of a version that you may not ask for", "the server's version, which you may not ask for")
 }
 
 // Answers that are cut off or no lists are errors.

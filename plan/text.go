@@ -1,6 +1,7 @@
 package plan
 
 import (
+	"cmp"
 	"fmt"
 	"io"
 	"strings"
@@ -39,7 +40,8 @@ func (r *Report) Text(out io.Writer) error {
 	var s sheet
 	c := r.Cluster
 	fmt.Fprintf(&s, "%s: %s\n", r.Change, r.Verdict)
-	fmt.Fprintf(&s, "  on a fork of %s (%s) with %s and %s, as it was at %s\n", c.Server, c.Version, plural(c.Nodes, "node"),
+	version := cmp.Or(c.Version, "of a version that you may not ask for")
+	fmt.Fprintf(&s, "  on a fork of %s (%s) with %s and %s, as it was at %s\n", c.Server, version, plural(c.Nodes, "node"),
 		plural(c.Pods, "pod"), c.At.Format("2006-01-02 15:04:05 MST"))
 	if !r.AtRest {
 		fmt.Fprintf(&s, "  not at rest after %s: --for looks further\n", r.Lasts)
@@ -63,7 +65,7 @@ func (r *Report) Text(out io.Writer) error {
 	s.part("WEBHOOKS THAT WOULD BE ASKED (taken to let all pass)", lines(r.Webhooks,
 		func(x Asked) string { return fmt.Sprintf("%s, %d times", x.Webhook, x.Times) }))
 	s.part("TO KNOW", r.Warnings)
-	s.part("NOT KNOWN", r.Unknown)
+	s.part("NOT KNOWN", gathered(r.Unknown))
 	_, err := io.WriteString(out, s.String())
 	return err
 }
