@@ -18,7 +18,8 @@ import (
 type how struct {
 	accept, fields string
 	page           int
-	decode         func(k resource.Kind, data []byte) (page []resource.Object, next string, err error)
+	next           func(data []byte) (token string, err error) // where the page after goes on; "": there is none
+	decode         func(k resource.Kind, data []byte) (page []resource.Object, err error)
 }
 
 // metadataOnly asks for names and labels, and nothing that is in the objects.
@@ -27,54 +28,68 @@ const metadataOnly = codec.Protobuf + ";as=PartialObjectMetadataList;g=meta.k8s.
 func howOf(k resource.Kind) how {
 	switch {
 	case k == resource.Kind(kinds.Secrets) || k == resource.Kind(kinds.ConfigMaps):
-		return how{page: pageSize, accept: metadataOnly, decode: fromProto}
+		return how{page: pageSize, accept: metadataOnly, next: nextOfProto, decode: fromProto}
 	case k == resource.Kind(kinds.Events):
-		return how{page: pageSize, accept: codec.Protobuf, fields: "type=" + corev1.EventTypeWarning, decode: fromProto}
+		return how{page: pageSize, accept: codec.Protobuf, fields: "type=" + corev1.EventTypeWarning, next: nextOfProto, decode: fromProto}
 	case k.Info().Custom:
-		return how{page: pageSize / 4, accept: codec.JSON, decode: fromJSON}
+		return how{page: pageSize / 4, accept: codec.JSON, next: nextOfJSON, decode: fromJSON}
 	}
-	return how{page: pageSize, accept: codec.Protobuf, decode: fromProto}
+	return how{page: pageSize, accept: codec.Protobuf, next: nextOfProto, decode: fromProto}
 }
 
 var errCut = errors.New("the message is cut off")
 
-// fromProto takes a list apart without its type: in all lists of Kubernetes field 1 has the metadata and field 2 the items.
-func fromProto(k resource.Kind, data []byte) (page []resource.Object, next string, err error) {
+// fields yields the parts of a list, without its type: in all lists of Kubernetes field 1 has the metadata and field 2 the items.
+func fields(data []byte, each func(field uint64, body []byte) error) error {
 	_, raw, err := codec.OpenEnvelope(data)
 	if err != nil {
-		return nil, "", err
+		return err
 	}
 	for len(raw) > 0 {
 		tag, n := binary.Uvarint(raw)
 		if n <= 0 || tag&7 != 2 {
-			return nil, "", errCut
+			return errCut
 		}
 		size, m := binary.Uvarint(raw[n:])
 		if m <= 0 || size > uint64(len(raw)-n-m) {
-			return nil, "", errCut
+			return errCut
 		}
-		body := raw[n+m : n+m+int(size)]
+		if err := each(tag>>3, raw[n+m:n+m+int(size)]); err != nil {
+			return err
+		}
 		raw = raw[n+m+int(size):]
-		switch tag >> 3 {
-		case 1:
-			var meta metav1.ListMeta
-			if err := meta.Unmarshal(body); err != nil {
-				return nil, "", err
-			}
-			next = meta.Continue
-		case 2:
-			obj := k.New(k.Info().GVK)
-			p, ok := obj.(codec.Proto)
-			if !ok {
-				return nil, "", codec.ErrNoProtobuf
-			}
-			if err := p.Unmarshal(body); err != nil {
-				return nil, "", err
-			}
-			page = append(page, lighter(obj))
-		}
 	}
-	return page, next, nil
+	return nil
+}
+
+func nextOfProto(data []byte) (token string, err error) {
+	var meta metav1.ListMeta
+	err = fields(data, func(field uint64, body []byte) error {
+		if field == 1 {
+			return meta.Unmarshal(body)
+		}
+		return nil
+	})
+	return meta.Continue, err
+}
+
+func fromProto(k resource.Kind, data []byte) (page []resource.Object, err error) {
+	err = fields(data, func(field uint64, body []byte) error {
+		if field != 2 {
+			return nil
+		}
+		obj := k.New(k.Info().GVK)
+		p, ok := obj.(codec.Proto)
+		if !ok {
+			return codec.ErrNoProtobuf
+		}
+		if err := p.Unmarshal(body); err != nil {
+			return err
+		}
+		page = append(page, lighter(obj))
+		return nil
+	})
+	return page, err
 }
 
 // lighter drops what no explanation is made of: of 10,000 pods it is most of the memory; of Secrets it may repeat values.
@@ -94,20 +109,27 @@ func lighter(obj resource.Object) resource.Object {
 	return obj
 }
 
-func fromJSON(k resource.Kind, data []byte) (page []resource.Object, next string, err error) {
+func nextOfJSON(data []byte) (token string, err error) {
 	var list struct {
-		Metadata metav1.ListMeta   `json:"metadata"`
-		Items    []json.RawMessage `json:"items"`
+		Metadata metav1.ListMeta `json:"metadata"`
+	}
+	err = json.Unmarshal(data, &list)
+	return list.Metadata.Continue, err
+}
+
+func fromJSON(k resource.Kind, data []byte) (page []resource.Object, err error) {
+	var list struct {
+		Items []json.RawMessage `json:"items"`
 	}
 	if err := json.Unmarshal(data, &list); err != nil {
-		return nil, "", err
+		return nil, err
 	}
 	for _, item := range list.Items {
 		obj := k.New(k.Info().GVK)
 		if _, err := codec.UnmarshalJSON(item, obj); err != nil {
-			return nil, "", err
+			return nil, err
 		}
 		page = append(page, obj)
 	}
-	return page, list.Metadata.Continue, nil
+	return page, nil
 }

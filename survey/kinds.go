@@ -42,43 +42,71 @@ type catalog struct {
 	unread []string // groups of which the server did not tell
 }
 
-// catalogOf asks a server what it serves: all who are logged in may read that, as few may the definitions. A server that does not
-// tell all at once, as behind some proxies, is asked group by group.
+// catalogOf asks a server what it serves beside the core group.
 func catalogOf(ctx context.Context, raw rest.Interface) (*catalog, error) {
-	data, err := raw.Get().AbsPath("/apis").SetHeader("Accept", aggregated+",application/json").DoRaw(ctx)
-	if err != nil {
-		return nil, fmt.Errorf("ask what the server serves: %w", Refusal(data, err))
-	}
 	c := &catalog{}
-	var kind metav1.TypeMeta
-	if err = json.Unmarshal(data, &kind); err == nil && kind.Kind != "APIGroupList" {
-		err = json.Unmarshal(data, &c.groups)
-	} else if err == nil {
-		var list metav1.APIGroupList
-		if err = json.Unmarshal(data, &list); err == nil {
-			err = c.each(ctx, raw, list.Groups)
+	return c, c.add(ctx, raw, "/apis")
+}
+
+// Served asks a server for all that it serves, the core group first; of groups whose server does not answer it has nothing.
+func Served(ctx context.Context, raw rest.Interface) ([]apidiscoveryv2.APIGroupDiscovery, error) {
+	c := &catalog{}
+	for _, path := range []string{"/api", "/apis"} {
+		if err := c.add(ctx, raw, path); err != nil {
+			return nil, err
+		}
+	}
+	return c.groups.Items, nil
+}
+
+// add asks for what is served below a path: all who are logged in may read that, as few may the definitions. A server that does not
+// tell all at once, as behind some proxies, is asked group by group.
+func (c *catalog) add(ctx context.Context, raw rest.Interface, path string) error {
+	data, err := raw.Get().AbsPath(path).SetHeader("Accept", aggregated+",application/json").DoRaw(ctx)
+	if err != nil {
+		return fmt.Errorf("ask what the server serves: %w", Refusal(data, err))
+	}
+	var one struct {
+		Kind     string            `json:"kind"`
+		Groups   []metav1.APIGroup `json:"groups"`
+		Versions []string          `json:"versions"` // of the core group
+	}
+	var all apidiscoveryv2.APIGroupDiscoveryList
+	if err = json.Unmarshal(data, &one); err == nil {
+		switch one.Kind {
+		case "APIVersions":
+			core := metav1.APIGroup{}
+			for _, v := range one.Versions {
+				core.Versions = append(core.Versions, metav1.GroupVersionForDiscovery{GroupVersion: v, Version: v})
+			}
+			err = c.each(ctx, raw, path, []metav1.APIGroup{core})
+		case "APIGroupList":
+			err = c.each(ctx, raw, path, one.Groups)
+		default:
+			err = json.Unmarshal(data, &all)
 		}
 	}
 	if err != nil {
-		return nil, fmt.Errorf("read what the server serves: %w", err)
+		return fmt.Errorf("read what the server serves: %w", err)
 	}
-	for i := range c.groups.Items {
-		for _, v := range c.groups.Items[i].Versions {
+	for i := range all.Items {
+		for _, v := range all.Items[i].Versions {
 			if v.Freshness == apidiscoveryv2.DiscoveryFreshnessStale {
-				c.unread = append(c.unread, c.groups.Items[i].Name)
+				c.unread = append(c.unread, all.Items[i].Name)
 			}
 		}
 	}
-	return c, nil
+	c.groups.Items = append(c.groups.Items, all.Items...)
+	return nil
 }
 
 // each asks for every version of every group.
-func (c *catalog) each(ctx context.Context, raw rest.Interface, groups []metav1.APIGroup) error {
+func (c *catalog) each(ctx context.Context, raw rest.Interface, path string, groups []metav1.APIGroup) error {
 	for _, g := range groups[:min(len(groups), maxCustom)] {
 		out := apidiscoveryv2.APIGroupDiscovery{ObjectMeta: metav1.ObjectMeta{Name: g.Name}}
 		for _, v := range g.Versions {
 			var list metav1.APIResourceList
-			data, err := raw.Get().AbsPath("/apis/" + v.GroupVersion).DoRaw(ctx)
+			data, err := raw.Get().AbsPath(path + "/" + v.GroupVersion).DoRaw(ctx)
 			if err == nil {
 				err = json.Unmarshal(data, &list)
 			}
@@ -89,11 +117,15 @@ func (c *catalog) each(ctx context.Context, raw rest.Interface, groups []metav1.
 			one := apidiscoveryv2.APIVersionDiscovery{Version: v.Version}
 			for i := range list.APIResources {
 				r := &list.APIResources[i]
+				if strings.Contains(r.Name, "/") {
+					continue
+				}
 				scope := apidiscoveryv2.ScopeCluster
 				if r.Namespaced {
 					scope = apidiscoveryv2.ScopeNamespace
 				}
 				one.Resources = append(one.Resources, apidiscoveryv2.APIResourceDiscovery{Resource: r.Name, Verbs: r.Verbs, Scope: scope,
+					SingularResource: r.SingularName, ShortNames: r.ShortNames,
 					ResponseKind: &metav1.GroupVersionKind{Group: g.Name, Version: v.Version, Kind: r.Kind}})
 			}
 			out.Versions = append(out.Versions, one)

@@ -140,6 +140,32 @@ func (rel *release) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	http.Error(w, "404 page not found", http.StatusNotFound)
 }
 
+// Who may not ask what the server serves hears of Kubernetes' own kinds, and that others were not looked for.
+func TestNoDiscovery(t *testing.T) {
+	rel := &releases[len(releases)-1]
+	far := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path == "/apis" {
+			w.WriteHeader(http.StatusForbidden)
+			fmt.Fprint(w, `{"kind":"Status","apiVersion":"v1","status":"Failure","reason":"Forbidden","message":"no","code":403}`)
+			return
+		}
+		rel.ServeHTTP(w, r)
+	}))
+	defer far.Close()
+	raw, err := client.Raw(&rest.Config{Host: far.URL, QPS: -1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	s, err := survey.Read(t.Context(), raw, "", time.Now())
+	if err != nil {
+		t.Fatal(err)
+	}
+	list, _ := s.World.Gaps("")
+	if len(list) == 0 || !strings.Contains(strings.Join(s.Unseen, "\n"), "kinds that users defined: you may not ask what the server serves") {
+		t.Errorf("%d gaps; not seen: %q", len(list), s.Unseen)
+	}
+}
+
 // Every release is explained from what it serves: kinds that it does not have are none, and of kinds that it has in versions that are not
 // read nothing is claimed, which is said.
 func TestReleases(t *testing.T) {

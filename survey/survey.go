@@ -60,11 +60,14 @@ type reading struct {
 func Read(ctx context.Context, raw rest.Interface, ns string, now time.Time) (*Survey, error) {
 	set := kinds.NewSet()
 	has, err := catalogOf(ctx, raw)
-	if err != nil {
+	if err != nil && !apierrors.IsForbidden(err) {
 		return nil, err
 	}
 	custom := has.custom(set)
 	r := &reading{raw: raw, has: has, ns: ns, view: view.New(set), unseen: map[schema.GroupResource]string{}, notes: map[string][]string{}}
+	if err != nil { // Kubernetes' own kinds are known all the same
+		r.notes["you may not ask what the server serves"] = []string{"kinds that users defined"}
+	}
 	for _, k := range set.All() {
 		if !k.Info().Virtual {
 			r.unseen[k.Info().GR()] = "" // until it is read
@@ -166,33 +169,61 @@ func (r *reading) read(ctx context.Context, k resource.Kind) {
 // errTooMany says that not all was read.
 var errTooMany = fmt.Errorf("only %d of them were read", maxObjects)
 
-// list reads a kind page by page.
-func (r *reading) list(ctx context.Context, k resource.Kind, ns string) (list []resource.Object, err error) {
-	h := howOf(k)
-	for token, tries := "", 0; ; {
-		req := r.raw.Get().AbsPath(pathOf(k, ns)).Param("limit", strconv.Itoa(h.page)).SetHeader("Accept", h.accept)
-		if h.fields != "" {
-			req.Param("fieldSelector", h.fields)
-		}
-		if token != "" {
-			req.Param("continue", token)
-		}
+// A page is an answer of the server.
+type page struct {
+	data []byte
+	err  error
+}
+
+// page asks for the page of a list that begins at a token.
+func (r *reading) page(ctx context.Context, k resource.Kind, ns, token string, h *how) <-chan page {
+	req := r.raw.Get().AbsPath(pathOf(k, ns)).Param("limit", strconv.Itoa(h.page)).SetHeader("Accept", h.accept)
+	if h.fields != "" {
+		req.Param("fieldSelector", h.fields)
+	}
+	if token != "" {
+		req.Param("continue", token)
+	}
+	answer := make(chan page, 1)
+	go func() {
 		data, err := req.DoRaw(ctx)
-		if apierrors.IsResourceExpired(err) && token != "" && tries == 0 { // it took longer than the server keeps its history: once more
-			list, token, tries = nil, "", 1
+		answer <- page{data, err}
+	}()
+	return answer
+}
+
+// list reads a kind page by page; the server makes the next one while one is taken apart.
+func (r *reading) list(ctx context.Context, k resource.Kind, ns string) (list []resource.Object, err error) {
+	ctx, stop := context.WithCancel(ctx)
+	defer stop()
+	h, again := howOf(k), false
+	for answer, token := r.page(ctx, k, ns, "", &h), ""; ; {
+		got := <-answer
+		if got.err != nil {
+			got.err = Refusal(got.data, got.err)
+		}
+		if apierrors.IsResourceExpired(got.err) && token != "" && !again { // it took longer than the server keeps its history: once more
+			list, token, again = nil, "", true
+			answer = r.page(ctx, k, ns, "", &h)
 			continue
 		}
-		if err != nil {
-			return nil, Refusal(data, err)
+		if got.err != nil {
+			return nil, got.err
 		}
-		page, next, err := h.decode(k, data)
+		if token, err = h.next(got.data); err == nil && token != "" {
+			answer = r.page(ctx, k, ns, token, &h)
+		}
+		var more []resource.Object
+		if err == nil {
+			more, err = h.decode(k, got.data)
+		}
 		if err != nil {
 			return nil, fmt.Errorf("read the list of %s: %w", k.Info().GR(), err)
 		}
-		if list = append(list, page...); next == "" {
+		switch list = append(list, more...); {
+		case token == "":
 			return list, nil
-		}
-		if token = next; len(list) >= maxObjects {
+		case len(list) >= maxObjects:
 			return list, errTooMany
 		}
 	}

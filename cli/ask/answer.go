@@ -1,8 +1,8 @@
 package ask
 
 import (
+	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"strings"
@@ -70,31 +70,6 @@ func (a *Asker) All(ctx context.Context) (*Answer, error) {
 	return out, nil
 }
 
-// foreign says that the server does not explain itself, of one that answered so: it has no such API, or only for others, or who serves it
-// does not answer. It refuses those with few rights before it says that there is no such API; discovery tells everybody.
-func (a *Asker) foreign(ctx context.Context, err error, out *Answer) bool {
-	if !apierrors.IsNotFound(err) && !apierrors.IsForbidden(err) && !apierrors.IsServiceUnavailable(err) {
-		return false
-	}
-	if apierrors.IsNotFound(a.Get(ctx, Explained, &metav1.APIResourceList{})) {
-		return true
-	}
-	if apierrors.IsNotFound(err) {
-		return false
-	}
-	out.refused = err
-	out.Notes = append(out.Notes, "who explains this cluster does not answer: "+err.Error()+". This is what its objects tell")
-	return true
-}
-
-// orRefused returns the outcome of a survey; to a caller who may not make one either, what was refused first.
-func (a *Answer) orRefused(err error) error {
-	if a.refused != nil && (apierrors.IsForbidden(err) || apierrors.IsServiceUnavailable(err)) {
-		return a.refused
-	}
-	return err
-}
-
 // fights are the fields that are fought over where the answer is about.
 func (a *Asker) fights(ctx context.Context) ([]*convergence.Fight, error) {
 	var list struct {
@@ -122,36 +97,57 @@ func (a *Asker) surveyed(ctx context.Context, out *Answer) error {
 
 // survey reads the server's objects.
 func (a *Asker) survey(ctx context.Context, out *Answer) (*survey.Survey, error) {
-	if off := a.Unexplained(ctx, apierrors.NewNotFound(convergence.GroupVersion.WithResource("gaps").GroupResource(),
-		"")); out.refused == nil && errors.Is(off, errOff) {
-		out.Notes = append(out.Notes, off.Error()+". Until then this is what its objects tell")
-	}
-	at := a.NS
-	if at == "" {
-		at = a.Home
-	}
-	s, err := survey.Read(ctx, a.Raw, at, a.Now())
+	s, err := survey.Read(ctx, a.Raw, a.within(), a.Now())
 	if err != nil {
 		return nil, err
+	}
+	if out.refused == nil {
+		out.Notes = append(out.Notes, a.silence(ctx, s.World)...)
 	}
 	out.Unseen = append(out.Unseen, s.Unseen...)
 	return s, nil
 }
 
-// One asks for one object.
+// One asks for one object. Where several groups have a kind of the name it is of the one that kubectl takes, or the first that has such an
+// object, and what else was meant is said.
 func (a *Asker) One(ctx context.Context, kind, name string) (*Answer, error) {
-	r, err := a.Resolve(ctx, kind)
+	list, err := a.meant(ctx, kind)
 	if err != nil {
 		return nil, err
 	}
-	return a.object(ctx, r, name)
+	meant := list[0]
+	for _, r := range list {
+		if len(list) > 1 && !apierrors.IsNotFound(a.Get(ctx, objectPath(r, a.within(), name), &metav1.PartialObjectMetadata{})) {
+			meant = r
+			break
+		}
+	}
+	out, err := a.object(ctx, meant, name)
+	if len(list) == 1 {
+		return out, err
+	}
+	also := "by " + kind + " " + groupResource(meant) + " is meant here; others that have the name:"
+	for _, r := range list {
+		if r != meant {
+			also += " " + groupResource(r) + "/" + name
+		}
+	}
+	if err != nil {
+		return nil, fmt.Errorf("%w (%s)", err, also)
+	}
+	out.Notes = append(out.Notes, also)
+	return out, nil
 }
 
+func groupResource(r *metav1.APIResource) string {
+	return schema.GroupResource{Group: r.Group, Resource: r.Name}.String()
+}
+
+// within is the namespace in which an object is looked for.
+func (a *Asker) within() string { return cmp.Or(a.NS, a.Home) }
+
 func (a *Asker) object(ctx context.Context, r *metav1.APIResource, name string) (*Answer, error) {
-	out, ns, short := newAnswer(), a.NS, strings.ToLower(r.Kind)+"/"+name
-	if ns == "" {
-		ns = a.Home
-	}
+	out, ns, short := newAnswer(), a.within(), strings.ToLower(r.Kind)+"/"+name
 	if !r.Namespaced {
 		ns = "default" // where gaps of objects without a namespace are
 	} else if ns == "" {
@@ -238,10 +234,7 @@ func (a *Asker) Named(ctx context.Context, name string) (*Answer, error) {
 	for i := range list {
 		byName[schema.GroupResource{Group: list[i].Group, Resource: list[i].Name}.String()] = &list[i]
 	}
-	ns := a.NS
-	if ns == "" {
-		ns = a.Home
-	}
+	ns := a.within()
 	var best *Answer
 	var also []string
 	for _, gr := range common {
@@ -296,11 +289,12 @@ func (a *Asker) print(ctx context.Context, std Streams, out *Answer, one bool) e
 		}
 		fmt.Fprintln(std.Err, where+" is what it should be")
 	}
+	beside := paperOf(std.Err)
 	for _, n := range out.Notes {
-		fmt.Fprintln(std.Err, "note: "+n)
+		fmt.Fprint(std.Err, beside.lay("note: "+n+"\n"))
 	}
 	for _, u := range out.Unseen {
-		fmt.Fprintln(std.Err, "not seen: "+u)
+		fmt.Fprint(std.Err, beside.lay("not seen: "+u+"\n"))
 	}
 	return nil
 }

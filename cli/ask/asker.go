@@ -3,16 +3,13 @@
 package ask
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
-	"errors"
 	"flag"
 	"fmt"
-	"strings"
 	"time"
 
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/version"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 
@@ -101,6 +98,9 @@ func (a *Asker) Get(ctx context.Context, path string, into any) error {
 	if err != nil {
 		return Refusal(data, err)
 	}
+	if bytes.HasPrefix(bytes.TrimSpace(data), []byte("<")) {
+		return fmt.Errorf("what answers at %s is no API server but a page for people: log in to what stands before the server", path)
+	}
 	return json.Unmarshal(data, into)
 }
 
@@ -117,22 +117,6 @@ func Within(ns, resource string) string {
 	}
 	return Explained + "/namespaces/" + ns + "/" + resource
 }
-
-// Unexplained says what a failed question means when the server has no API that explains.
-func (a *Asker) Unexplained(ctx context.Context, err error) error {
-	if !apierrors.IsNotFound(err) {
-		return err
-	}
-	var v version.Info
-	if a.Get(ctx, "/version", &v) == nil && strings.Contains(v.GitVersion, "kloop") {
-		return errOff
-	}
-	return errors.New("the server does not explain itself: it is no kloop")
-}
-
-// errOff is the answer of a kloop that was told not to explain.
-var errOff = errors.New("the server explains nothing: it was started with --convergence=false (convergence.enabled: false in its configuration file); " +
-	"start it without, and kloop why answers")
 
 // Namespace is the one that was asked for; "" when none was.
 func (f *Flags) Namespace() string { return f.ns }

@@ -2,7 +2,6 @@ package ask
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"slices"
 	"strings"
@@ -11,28 +10,27 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/rest"
+
+	"github.com/kloop-dev/kloop/kinds"
+	"github.com/kloop-dev/kloop/survey"
 )
 
-// aggregated asks for everything that a server serves in two answers (KEP-3352). client-go's discovery client does it too,
-// and would add the types of all versions that ever were: 10 MB.
-const aggregated = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList"
-
-// resources lists what the server serves, each resource in its preferred version, with Group and Version filled in.
+// resources lists what the server serves, each resource in its preferred version, with Group and Version filled in. To whom may
+// not ask for that it lists Kubernetes' own.
 func resources(ctx context.Context, c rest.Interface) (list []metav1.APIResource, err error) {
-	for _, path := range []string{"/api", "/apis"} {
-		data, err := c.Get().AbsPath(path).SetHeader("Accept", aggregated).DoRaw(ctx)
-		if err != nil {
-			return nil, fmt.Errorf("ask what the server serves: %w", err)
+	groups, err := survey.Served(ctx, c)
+	if apierrors.IsForbidden(err) {
+		for _, k := range kinds.All() {
+			i := k.Info()
+			list = append(list, metav1.APIResource{Name: i.Plural, SingularName: i.Singular, Kind: i.GVK.Kind, Group: i.GVK.Group,
+				Version: i.GVK.Version, ShortNames: i.Short, Verbs: i.Verbs, Namespaced: i.Namespaced})
 		}
-		var groups apidiscoveryv2.APIGroupDiscoveryList
-		if err := json.Unmarshal(data, &groups); err != nil {
-			return nil, fmt.Errorf("read what the server serves: %w", err)
-		}
-		for i := range groups.Items {
-			list = append(list, preferred(&groups.Items[i])...)
-		}
+		return list, nil
 	}
-	return list, nil
+	for i := range groups {
+		list = append(list, preferred(&groups[i])...)
+	}
+	return list, err
 }
 
 // preferred are the resources of a group: versions come in the order of preference, and the first that has one counts.
@@ -96,29 +94,43 @@ func (a *Asker) Nowhere(ctx context.Context, ns string) error {
 	return nil
 }
 
-// Resolve finds the resource that a person means by a word: deploy, pods, CronTab, crontabs.example.com.
+// Resolve finds the resource that a person means by a word: deploy, pods, CronTab, crontabs.example.com. Of several it is the one that
+// kubectl takes.
 func (a *Asker) Resolve(ctx context.Context, word string) (*metav1.APIResource, error) {
+	list, err := a.meant(ctx, word)
+	if err != nil {
+		return nil, err
+	}
+	return list[0], nil
+}
+
+// meant are the resources that a word may mean, the one that kubectl takes first: groups have kinds of the same names.
+func (a *Asker) meant(ctx context.Context, word string) ([]*metav1.APIResource, error) {
 	list, err := resources(ctx, a.Raw)
 	if err != nil {
 		return nil, err
 	}
-	low := strings.ToLower(word)
-	var best *metav1.APIResource
+	name, group, _ := strings.Cut(strings.ToLower(word), ".")
+	var exact, near [2][]*metav1.APIResource // of the groups without a dot, which people mean when they name none, and of others
 	for i := range list {
 		r := &list[i]
-		if low != r.Name && low != r.SingularName && low != strings.ToLower(r.Kind) && low != r.Name+"."+r.Group &&
-			!slices.Contains(r.ShortNames, low) {
+		if name != r.Name && name != r.SingularName && name != strings.ToLower(r.Kind) && !slices.Contains(r.ShortNames, name) {
 			continue
 		}
-		if best == nil || usual(r.Group) && !usual(best.Group) {
-			best = r
+		at := min(strings.Count(r.Group, "."), 1)
+		switch {
+		case group == "" || r.Group == group || r.Version+"."+r.Group == group:
+			exact[at] = append(exact[at], r)
+		case strings.HasPrefix(r.Group, group): // kubectl takes the beginning of a group as well
+			near[at] = append(near[at], r)
 		}
 	}
-	if best != nil {
-		return best, nil
+	found := append(exact[0], exact[1]...)
+	if len(found) == 0 {
+		found = append(near[0], near[1]...)
 	}
-	return nil, fmt.Errorf("the server has no resource %q; kubectl api-resources lists them", word)
+	if len(found) == 0 {
+		return nil, fmt.Errorf("the server has no resource %q; kubectl api-resources lists them", word)
+	}
+	return found, nil
 }
-
-// usual tells the groups whose kinds people mean when they name no group: others have kinds of the same names.
-func usual(group string) bool { return group == "" || !strings.Contains(group, ".") }
