@@ -17,7 +17,8 @@ import (
 // budgets are the ways in which a disruption budget stands in somebody's way.
 func budgets() []Situation {
 	of := []resource.Kind{kinds.PodDisruptionBudgets}
-	return []Situation{{"BudgetsCollide", of, budgetsCollide}, {"EvictionBlocked", of, evictionBlocked}}
+	return []Situation{{"BudgetsCollide", of, budgetsCollide}, {"EvictionBlocked", of, evictionBlocked},
+		{"BudgetNeverAllows", of, budgetNeverAllows}, {"BudgetsCollide", of, budgetsWouldCollide}, {"EvictionBlocked", of, drainWouldWait}}
 }
 
 // drainFor is the time after a refused eviction in which somebody is still thought to want it: a drain tries every 5 s.
@@ -54,7 +55,7 @@ func wantedAway(w *World, b *policyv1.PodDisruptionBudget) (*corev1.Pod, Refusal
 func budgetHealth(w *World, b *policyv1.PodDisruptionBudget) Health {
 	p, r := wantedAway(w, b)
 	if p == nil || b.Status.DisruptionsAllowed > 0 && !SeveralBudgets(r.Message) {
-		return neverAllows(b)
+		return w.wouldKeep(b)
 	}
 	return Health{Says: "keeps pod/" + p.Name + " from being evicted", Want: "pod/" + p.Name + " evicted",
 		Have: fmt.Sprintf("status.disruptionsAllowed=%d", b.Status.DisruptionsAllowed), Since: r.First}

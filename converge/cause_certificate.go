@@ -85,6 +85,7 @@ func notSigned(l *look) *Finding {
 		Waits: forName("Controller", r.Spec.SignerName), Next: does(l.owner, "signs it")}
 	if domain != "kubernetes.io" {
 		f.Owner, f.Next = "the signer "+r.Spec.SignerName, does("the signer "+r.Spec.SignerName, "signs it")
+		l.runsAbroad(f, domain)
 	}
 	return f
 }

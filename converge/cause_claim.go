@@ -252,6 +252,10 @@ func provisioning(l *look, c *corev1.PersistentVolumeClaim) *Finding {
 				" has (mostly ReadWriteOnce), or with another class: " +
 				"kubectl get storageclass"}
 		}
+		return f
+	}
+	if !servedHere(l, class.Provisioner) {
+		l.runsAbroad(f, class.Provisioner)
 	}
 	return f
 }

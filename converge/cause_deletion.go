@@ -311,6 +311,9 @@ func finalizerStuck(l *look) *Finding {
 	f.Owner = who
 	f.Next = does(who, "removes the finalizer when its work is done")
 	f.Advice = []string{"look at the log of " + who}
+	if l.outside() {
+		l.finalizerAbroad(f, name, who)
+	}
 	if !here {
 		f.State, f.Says = Missing, f.Says+", and no controller watches "+l.kind.Info().GR().String()
 		f.Next = does(who, "removes the finalizer when it runs again; it is not connected now")

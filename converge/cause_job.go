@@ -63,6 +63,7 @@ func jobManagedElsewhere(l *look) *Finding {
 	}
 	f := &Finding{Says: "is left to " + who, Owner: who, State: Waiting, Waits: on("Field", refTo(l.kind, j), "spec.managedBy"),
 		Next: does(who, "makes its pods"), Advice: []string{"look at the log of " + who}}
+	l.runsAbroad(f, who)
 	if l.unwatched(l.kind.Info().GR()) {
 		f.Says, f.State = "is left to "+who+", and no controller outside watches jobs", Missing
 		f.Next, f.Advice = does(who, "makes its pods when it runs"),

@@ -25,7 +25,6 @@ func latents() []Situation {
 	hooks := []resource.Kind{kinds.ValidatingWebhookConfigurations, kinds.MutatingWebhookConfigurations}
 	return []Situation{
 		{"NeverDue", []resource.Kind{kinds.CronJobs}, neverDue},
-		{"BudgetNeverAllows", []resource.Kind{kinds.PodDisruptionBudgets}, budgetNeverAllows},
 		{"WebhookDown", hooks, webhookUnserved},
 		{"WebhookAsksForAll", hooks, webhookForAll},
 	}

@@ -90,6 +90,9 @@ func (l *look) operatorDown() *Finding {
 	f := &Finding{Owner: who, State: Missing, Waits: forName("Controller", who), Next: does(who, "takes it up when it runs"),
 		Advice: []string{"look at the controller of " + l.kind.Info().GR().String() + ", and its log: kubectl get pods -A"}}
 	defer l.lastWord(f)
+	if l.halting(who, lease) != "" {
+		return nil
+	}
 	if l.idle(f, who, lease) {
 		return f
 	}
@@ -101,12 +104,26 @@ func (l *look) operatorDown() *Finding {
 	return f
 }
 
+// halting names the workload of a controller that does not run now, and reported on the object since it does not: it gets on with its work
+// now and then, so what it reports counts. It is "" of one that reports no reason.
+func (l *look) halting(who string, lease *coordinationv1.Lease) string {
+	tree, _ := content(l.obj)
+	if !l.outside() || complaintIn(tree).message == "" || complaintIn(tree).have != l.health.Have {
+		return ""
+	}
+	k, obj, off := l.programOf(who, lease)
+	if obj == nil || off || !l.lastWrite(who).After(l.Health(k, obj).Since) {
+		return ""
+	}
+	return ptr(objectOf(k, obj)).Short() + " in namespace " + obj.GetNamespace()
+}
+
 // lastWord adds what the controller said of the object before it went: it may well be the cause.
 func (l *look) lastWord(f *Finding) {
 	tree, _ := content(l.obj)
 	if c := complaintIn(tree); c.message != "" {
 		f.Says += "; what it last said: " + c.message
-		f.Error = textOnly(c.message)
+		f.Error, f.Told = textOnly(c.message), c.message
 	}
 }
 
@@ -248,6 +265,9 @@ func operatorReports(l *look, _ map[string]any) *Finding {
 	if c.message != "" {
 		f.Says += ": " + c.message
 		f.Error = textOnly(c.message)
+	}
+	if name := l.halting(who, l.leaseOf(who)); name != "" {
+		f.Aside = "its controller seems to be " + name + ", which is not ready now"
 	}
 	if c.final {
 		f.State, f.Next = Failed, does(person, "removes what makes it fail; %s does not go on by itself", who)

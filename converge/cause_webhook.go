@@ -24,14 +24,16 @@ func webhookDown(l *look, text string) *Finding {
 	f := &Finding{Says: refusedWrite(l) + ": the webhook " + name + " does not answer and must be asked", Owner: l.owner,
 		Waits: forName("Webhook", name),
 		Next:  does(l.owner, "tries again; it succeeds once the webhook answers"), Advice: hook.advice(name)}
-	if strings.Contains(text, "x509: ") {
+	svc := hook.service(l.Read)
+	silent := hook.ref != nil && (svc == nil && l.Sees(kinds.Services, hook.ref.Namespace) || svc != nil &&
+		!l.Health(kinds.Services, svc).Converged())
+	if strings.Contains(text, "x509: ") && !silent { // what answers for a service that leads nowhere is something else
 		f.Says = refusedWrite(l) + ": the certificate of the webhook " + name + " is not one that its configuration trusts (" +
 			between(text+"\x00", "x509: ", "\x00") + ")"
 		f.Advice = append([]string{"set caBundle in " + orElse(hook.config, "its configuration") +
 			" to the authority of the webhook's certificate; who makes the certificates (cert-manager, the operator) does so"}, f.Advice...)
 		return f
 	}
-	svc := hook.service(l.Read)
 	switch {
 	case svc == nil && hook.ref != nil:
 		f.Below = []Ref{{kinds.Services, hook.ref.Namespace, hook.ref.Name}}

@@ -40,8 +40,9 @@ type World struct {
 	surely   bool                          // and no others run
 	path     []loop.Key                    // the objects whose explanation is being made
 	rules    map[schema.GroupResource][]Situation
-	owners   map[types.UID]bool // controllers, and whether they have a gap
-	until    time.Time          // the first time at which an object whose health was asked for may have a gap without a change
+	owners   map[types.UID]bool         // controllers, and whether they have a gap
+	twins    map[string]map[string]twin // budgets that share a pod, by namespace and name
+	until    time.Time                  // the first time at which an object whose health was asked for may have a gap without a change
 }
 
 // early says that it is too early to speak of a gap, and that it will not be after a time.

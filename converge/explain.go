@@ -182,6 +182,9 @@ func (s *Step) Gap() *convergence.Gap {
 	case g.Because != "":
 		g.Verdict += " because " + g.Because
 	}
+	if s.Told != "" && !strings.Contains(g.Verdict, s.Told) {
+		g.Verdict += "; its controller last said of it: " + s.Told
+	}
 	s.links(g, 1)
 	return g
 }

@@ -2,12 +2,8 @@ package converge
 
 import (
 	"fmt"
-	"slices"
 	"time"
 
-	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
-
-	"github.com/kloop-dev/kloop/kinds"
 	"github.com/kloop-dev/kloop/resource"
 )
 
@@ -32,7 +28,7 @@ func (w *World) customHealth(k resource.Kind, obj resource.Object, tree map[stri
 	if c := complaintIn(tree); c.says != "" {
 		return Health{Says: c.says, Want: c.want, Have: c.have, Since: c.since}
 	}
-	if !has && w.expectsStatus(k) && (w.unwatched(k.Info().GR()) || w.hindered(k, obj)) {
+	if !has && w.Callers != nil && w.hasStatus(k) && (w.unwatched(k.Info().GR()) || w.hindered(k, obj)) {
 		return Health{Says: "has no status", Want: "metadata.generation=" + fmt.Sprint(obj.GetGeneration()), Have: "status missing"}
 	}
 	return Health{}
@@ -42,22 +38,6 @@ func (w *World) customHealth(k resource.Kind, obj resource.Object, tree map[stri
 func (w *World) hindered(k resource.Kind, obj resource.Object) bool {
 	r, ok := w.Callers.refusalFor(k.Info().GR(), obj.GetNamespace(), obj.GetName())
 	return ok && w.Now.Sub(r.Last) < refusedFor
-}
-
-// expectsStatus says that the kind's definition gives its objects a status of their own: somebody means to write it.
-func (w *World) expectsStatus(k resource.Kind) bool {
-	if w.Callers == nil {
-		return false
-	}
-	gr := k.Info().GR()
-	obj := w.Read.Lookup(kinds.CustomResourceDefinitions, "", gr.String())
-	if obj == nil {
-		return false
-	}
-	def := resource.Outline[*apiextensionsv1.CustomResourceDefinition](obj)
-	return slices.ContainsFunc(def.Spec.Versions, func(v apiextensionsv1.CustomResourceDefinitionVersion) bool {
-		return v.Subresources != nil && v.Subresources.Status != nil
-	})
 }
 
 // A custom condition is as much of a condition as all have.

@@ -76,7 +76,7 @@ func (w *World) rest(k resource.Kind, obj resource.Object) (says, advice string)
 func (w *World) Rest(k resource.Kind, obj resource.Object) *convergence.Gap {
 	says, advice := w.rest(k, obj)
 	if says == "" {
-		return nil
+		return w.untold(k, obj)
 	}
 	s := &Step{Object: objectOf(k, obj), Cause: "AtRest", Health: Health{Says: "is what it should be", Since: changed(obj)},
 		Finding: Finding{Says: says, Owner: person, State: Resting, Next: does(person, "changes it, if that is not what is meant")}}

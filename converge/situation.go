@@ -51,6 +51,7 @@ type Finding struct {
 	Below  []Ref // where the cause lies, if not here
 
 	Aside string   // what else matters to the one who waits, of the object itself
+	Told  string   // what the object's own controller last said of it: it may be the cause, whatever is found
 	Also  []string // advice that holds whatever the cause below is
 }
 
