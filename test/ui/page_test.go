@@ -53,15 +53,15 @@ func begin(t *testing.T, cfg cluster.Config) *site {
 		t.Fatal(err)
 	}
 	s := &site{t: t, c: c, cs: cs}
-	s.link = s.ui()
+	s.link = s.ui("kubernetes-admin", "system:masters")
 	s.local, _, _ = strings.Cut(s.link, "/ui/")
 	return s
 }
 
-// ui runs kloop ui until the test ends, and returns the link that it prints.
-func (s *site) ui(args ...string) string {
+// ui runs kloop ui with the rights of a user until the test ends, and returns the link that it prints.
+func (s *site) ui(user string, groups ...string) string {
 	s.t.Helper()
-	config, err := s.c.Kubeconfig("kubernetes-admin", "system:masters")
+	config, err := s.c.Kubeconfig(user, groups...)
 	if err != nil {
 		s.t.Fatal(err)
 	}
@@ -73,7 +73,7 @@ func (s *site) ui(args ...string) string {
 	ctx, stop := context.WithCancel(context.Background())
 	done := make(chan int, 1)
 	go func() {
-		done <- cli.Run(ctx, strings.NewReader(""), in, io.Discard, append([]string{"kloop", "ui", "--kubeconfig", file}, args...))
+		done <- cli.Run(ctx, strings.NewReader(""), in, io.Discard, []string{"kloop", "ui", "--kubeconfig", file})
 		_ = in.Close()
 	}()
 	s.t.Cleanup(func() {

@@ -17,6 +17,16 @@ import (
 	"github.com/kloop-dev/kloop/cluster"
 )
 
+// mayView lets somebody view the namespace default, and nothing else.
+func (s *site) mayView(who rbacv1.Subject) {
+	s.t.Helper()
+	bind := &rbacv1.RoleBinding{ObjectMeta: metav1.ObjectMeta{Name: who.Name},
+		RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "view"}, Subjects: []rbacv1.Subject{who}}
+	if _, err := s.cs.RbacV1().RoleBindings("default").Create(s.t.Context(), bind, metav1.CreateOptions{}); err != nil {
+		s.t.Fatal(err)
+	}
+}
+
 // viewer makes a service account that may view, and returns a token of it.
 func (s *site) viewer(name string) string {
 	s.t.Helper()
@@ -25,12 +35,7 @@ func (s *site) viewer(name string) string {
 	if _, err := at.Create(s.t.Context(), made, metav1.CreateOptions{}); err != nil {
 		s.t.Fatal(err)
 	}
-	bind := &rbacv1.RoleBinding{ObjectMeta: metav1.ObjectMeta{Name: name},
-		RoleRef:  rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "view"},
-		Subjects: []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Namespace: "default", Name: name}}}
-	if _, err := s.cs.RbacV1().RoleBindings("default").Create(s.t.Context(), bind, metav1.CreateOptions{}); err != nil {
-		s.t.Fatal(err)
-	}
+	s.mayView(rbacv1.Subject{Kind: rbacv1.ServiceAccountKind, Namespace: "default", Name: name})
 	got, err := at.CreateToken(s.t.Context(), name, &authenticationv1.TokenRequest{}, metav1.CreateOptions{})
 	if err != nil {
 		s.t.Fatal(err)

@@ -132,7 +132,8 @@ async function begin() {
   const { signal } = life;
   state.local = location.protocol === "http:"; // kloop ui, on the loopback; a server speaks TLS
   if (state.local) {
-    get("/local/about").then((about) => {
+    state.about = get("/local/about");
+    state.about.then((about) => {
       $("server").textContent = about.server + (about.as ? " as " + about.as : "");
     }, (err) => {
       if (err.code !== 401) { state.local = false; return route(); } // a server behind somebody's proxy
@@ -144,6 +145,7 @@ async function begin() {
   let known = "";
   onGaps(() => {
     const n = state.gaps.filter(isStuck).length;
+    if (document.activeElement !== $("namespace")) $("namespace").value = state.ns;
     $("live").textContent = state.trouble ? "not seen" : n ? `${n} open` : "all closed";
     const now = signedOut() ? "out" : state.ready ? "in" : known; // a view is drawn anew when somebody signs in, and not under their hands
     if (now !== known) { known = now; route(); }

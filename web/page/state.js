@@ -9,6 +9,7 @@ export const state = {
   ready: false,
   unseen: [],
   trouble: null,   // why gaps can't be read
+  about: null,     // a promise of what kloop ui knows of itself
 };
 
 const listeners = new Set();
@@ -59,6 +60,15 @@ export function look(ns) {
       state.explains = false;
       survey(ns, sorted, stop.signal);
       return;
+    }
+    if (state.local && err.code === 403 && !ns) { // who may not see all sees the namespace of their kubeconfig, as with kloop why
+      const home = (await state.about?.catch(() => null))?.namespace;
+      if (signal.aborted) return;
+      if (home) {
+        look(home);
+        state.unseen = ["other namespaces than " + home + ": " + err.message];
+        return;
+      }
     }
     state.trouble = err;
     tell();
