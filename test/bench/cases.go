@@ -25,6 +25,7 @@ func measurements() []measurement {
 		{name: "create-pods", run: createPods, args: up},
 		{name: "get", run: get, args: up},
 		{name: "list", run: list, args: up},
+		{name: "why", run: explained, stores: []string{"memory"}, args: []string{"server", "--convergence=false"}},
 		{name: "watch", run: watch, args: up},
 		{name: "watch-agents", run: agents, args: up},
 		{name: "watch-sparse", run: sparse, args: []string{"server"}},

@@ -25,6 +25,7 @@ import (
 // options holds the command line's values.
 type options struct {
 	kubeconfig, kloop, only, stores, profiles string
+	why                                       string
 	pids                                      []int
 	http2                                     bool
 	idle                                      time.Duration
@@ -81,6 +82,7 @@ func parse(args []string) (*options, error) {
 	fs.IntVar(&o.nodes, "sim-nodes", 100, "simulated nodes of own kloops, for deployment and namespace")
 	fs.IntVar(&o.replicas, "replicas", 5000, "replicas of the deployment")
 	fs.IntVar(&o.pods, "pods", 10_000, "how many pods to list")
+	fs.StringVar(&o.why, "why", "bin/why", "the program kubectl-why; scripts/bench makes it")
 	fs.IntVar(&o.watchers, "watchers", 1000, "how many watchers")
 	fs.StringVar(&o.pair, "pair", "", "measure own kloops without and with these arguments in turn, as --convergence=false, and print both")
 	fs.IntVar(&o.pairs, "pairs", 7, "how often each")

@@ -31,6 +31,8 @@ var yardsticks = map[string]yardstick{
 	"GET, server CPU (ms)":                            {0.9, 0.1, false},
 	"LIST of pods, protobuf, warm (ms)":               {190, 20, false},
 	"LIST of pods, JSON, warm (ms)":                   {420, 40, false},
+	"kubectl why, exec to the answer, median (ms)":    {0, 2000, false},
+	"kubectl why, memory (MiB)":                       {0, 200, false},
 	"watch events (/s)":                               {22_000, 200_000, true},
 	"watch, server CPU an event (µs)":                 {47, 0, false},
 	"apply a Deployment, change, 16-way (/s)":         {0, 2000, true},

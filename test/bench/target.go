@@ -21,11 +21,12 @@ import (
 // A target is the server that is measured.
 type target struct {
 	processes
-	cfg   *rest.Config
-	host  string // host:port
-	tls   *tls.Config
-	http2 *http.Client // nil: HTTP/1.1, see conn
-	pprof string       // host:port of the server's profiles; "": none
+	cfg    *rest.Config
+	config string // file of the kubeconfig
+	host   string // host:port
+	tls    *tls.Config
+	http2  *http.Client // nil: HTTP/1.1, see conn
+	pprof  string       // host:port of the server's profiles; "": none
 }
 
 func newTarget(o *options, kubeconfig string, pids []int) (*target, error) {
@@ -33,7 +34,7 @@ func newTarget(o *options, kubeconfig string, pids []int) (*target, error) {
 	if err != nil {
 		return nil, fmt.Errorf("read the kubeconfig: %w", err)
 	}
-	t := &target{processes: pids, cfg: cfg}
+	t := &target{processes: pids, cfg: cfg, config: kubeconfig}
 	u, err := url.Parse(cfg.Host)
 	if err != nil {
 		return nil, err
