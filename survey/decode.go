@@ -1,6 +1,7 @@
 package survey
 
 import (
+	"bytes"
 	"encoding/binary"
 	"encoding/json"
 	"errors"
@@ -39,12 +40,24 @@ func howOf(k resource.Kind) how {
 
 var errCut = errors.New("the message is cut off")
 
-// fields yields the parts of a list, without its type: in all lists of Kubernetes field 1 has the metadata and field 2 the items.
-func fields(data []byte, each func(field uint64, body []byte) error) error {
-	_, raw, err := codec.OpenEnvelope(data)
-	if err != nil {
-		return err
+// opened is the list in an answer. It stays where it is: package codec's copy of a page is megabytes.
+func opened(data []byte) (list []byte, err error) {
+	body, ok := bytes.CutPrefix(data, []byte("k8s\x00"))
+	if !ok {
+		return nil, errors.New("the answer is no protobuf of Kubernetes")
 	}
+	err = fields(body, func(field uint64, part []byte) error {
+		if field == 2 {
+			list = part
+		}
+		return nil
+	})
+	return list, err
+}
+
+// fields yields the parts of a message whose parts are messages or words. In all lists of Kubernetes 1 is the metadata and 2 an item, in
+// an envelope 2 is the list.
+func fields(raw []byte, each func(field uint64, body []byte) error) error {
 	for len(raw) > 0 {
 		tag, n := binary.Uvarint(raw)
 		if n <= 0 || tag&7 != 2 {
@@ -64,7 +77,11 @@ func fields(data []byte, each func(field uint64, body []byte) error) error {
 
 func nextOfProto(data []byte) (token string, err error) {
 	var meta metav1.ListMeta
-	err = fields(data, func(field uint64, body []byte) error {
+	list, err := opened(data)
+	if err != nil {
+		return "", err
+	}
+	err = fields(list, func(field uint64, body []byte) error {
 		if field == 1 {
 			return meta.Unmarshal(body)
 		}
@@ -74,7 +91,11 @@ func nextOfProto(data []byte) (token string, err error) {
 }
 
 func fromProto(k resource.Kind, data []byte) (page []resource.Object, err error) {
-	err = fields(data, func(field uint64, body []byte) error {
+	list, err := opened(data)
+	if err != nil {
+		return nil, err
+	}
+	err = fields(list, func(field uint64, body []byte) error {
 		if field != 2 {
 			return nil
 		}
