@@ -1,6 +1,8 @@
 package cluster
 
 import (
+	"time"
+
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/kloop-dev/kloop/admission"
@@ -37,13 +39,16 @@ type building struct {
 	docs    *openapi.Docs
 }
 
+// pace is the time that lies between two looks of loops and watches at what has changed, in a storm of writes.
+const pace = 2 * time.Millisecond
+
 // newFrontDoor makes the front door, part by part: each may use what those above it made. Nothing runs yet.
 func newFrontDoor(c *Cluster, st store.Store) (*frontDoor, error) {
 	b := &building{frontDoor: &frontDoor{c: c, log: c.cfg.Log, set: kinds.SetFor(c.cfg.on, c.cfg.RuntimeConfig), store: st,
 		fields:  apply.NewTracker(),
 		virtual: map[resource.Kind]server.Operations{}, metrics: prometheus.NewRegistry(), trail: c.newTrail()}}
 	b.certs.frontDoor = b.frontDoor
-	b.view, b.docs, b.caller = view.NewWith(b.set, view.Config{Shed: c.cfg.Shed}), openapi.New(b.set), b.newCaller()
+	b.view, b.docs, b.caller = view.NewWith(b.set, view.Config{Shed: c.cfg.Shed, Pace: pace}), openapi.New(b.set), b.newCaller()
 	for _, makePart := range []func() error{
 		b.makeSigner,     // service account tokens
 		b.makeDialer,     // connections to node agents

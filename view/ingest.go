@@ -51,11 +51,9 @@ func (v *View) finish(rev int64) {
 	v.rev.Store(rev)
 	v.retained.expire()
 	v.startAging()
-	wakes := v.waiters.due(rev)
+	wakes := append(v.waiters.due(rev), v.wake()...)
 	v.mu.Unlock()
-	for _, ch := range wakes {
-		close(ch)
-	}
+	closeAll(wakes)
 }
 
 // apply performs one write and records what it changed. It needs feed and mu.

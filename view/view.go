@@ -31,6 +31,7 @@ type Config struct {
 	Bytes     int64         // how many bytes of replaced objects the history keeps, counted as stored; 32 MiB
 	Encodings int64         // how many bytes of encodings are kept; 64 MiB
 	Offers    int64         // how many bytes of offered values wait for their event; 32 MiB
+	Pace      time.Duration // in a storm of writes cursors are woken no more often than this; 0: at every write
 	Shed      func()        // called when much of the history was dropped; must not block. nil: not called
 	Guard     bool          // hash every object, so that CheckFrozen can find those that were changed; for tests
 }
@@ -97,6 +98,7 @@ func NewWith(set *resource.Set, c Config) *View {
 	v.hidden.reset()
 	v.offers.limit = c.Offers
 	v.history.encoded = v.encoded
+	v.waiters.pace.every = c.Pace
 	return v
 }
 

@@ -1,6 +1,9 @@
 package view
 
-import "slices"
+import (
+	"slices"
+	"time"
+)
 
 // waiters wait for news of a view: calls of Wait for a revision, and cursors for changes. The value is guarded by the view's
 // mu; the channels are closed without it.
@@ -8,6 +11,7 @@ type waiters struct {
 	calls  []*waiting
 	all    chan struct{} // closed at the next change; nil when nobody waits
 	tables []*table      // whose cursors are to be woken
+	pace   pace
 }
 
 // waiting is one call of Wait that had to wait.
@@ -33,8 +37,8 @@ func (w *waiters) touch(t *table) {
 	}
 }
 
-// due takes the channels to close out: for the tables that changed, and for the calls that wait for no more than revision now.
-func (w *waiters) due(now int64) (chs []chan struct{}) {
+// cursors takes out the channels to close for the tables that changed.
+func (w *waiters) cursors() (chs []chan struct{}) {
 	take := func(ch *chan struct{}) {
 		if *ch != nil {
 			chs = append(chs, *ch)
@@ -53,8 +57,13 @@ func (w *waiters) due(now int64) (chs []chan struct{}) {
 		take(&w.all)
 	}
 	w.tables = w.tables[:0]
+	return chs
+}
+
+// due takes out the channels to close for the calls that wait for no more than revision now.
+func (w *waiters) due(now int64) (chs []chan struct{}) {
 	if len(w.calls) == 0 {
-		return chs
+		return nil
 	}
 	w.calls = slices.DeleteFunc(w.calls, func(x *waiting) bool {
 		if !x.reached(now) {
@@ -64,4 +73,68 @@ func (w *waiters) due(now int64) (chs []chan struct{}) {
 		return true
 	})
 	return chs
+}
+
+// A pace bounds how often cursors are woken. In a storm of writes what happens between two wakes lies together, and dozens of readers look
+// at it once. The first wakes of a burst are not put off, so that what follows from a single write follows at once.
+type pace struct {
+	every time.Duration   // 0: whenever something happens
+	spare int             // wakes that are not put off
+	since time.Time       // up to which spare is counted
+	late  []chan struct{} // that wait to be closed; nil: none
+}
+
+// spareWakes is how many wakes there are at once, after a rest.
+const spareWakes = 16
+
+// take returns for how long the wake is put off; 0: it may come.
+func (p *pace) take(now time.Time) time.Duration {
+	if p.every == 0 {
+		return 0
+	}
+	if n := now.Sub(p.since) / p.every; n > 0 {
+		p.spare = int(min(spareWakes, time.Duration(p.spare)+n))
+		p.since = now
+	}
+	if p.spare > 0 {
+		p.spare--
+		return 0
+	}
+	return p.every - now.Sub(p.since)
+}
+
+// wake wakes the cursors that changes have come for, now or in a moment. It needs mu, and returns the channels to close without it.
+func (v *View) wake() []chan struct{} {
+	chs, p := v.waiters.cursors(), &v.waiters.pace
+	switch {
+	case len(chs) == 0:
+		return nil
+	case p.late != nil:
+		p.late = append(p.late, chs...)
+		return nil
+	}
+	wait := p.take(time.Now())
+	if wait == 0 {
+		return chs
+	}
+	p.late = chs
+	time.AfterFunc(wait, v.wakeLate)
+	return nil
+}
+
+// wakeLate wakes the cursors whose wake was put off.
+func (v *View) wakeLate() {
+	v.mu.Lock()
+	p := &v.waiters.pace
+	chs := p.late
+	p.late = nil
+	p.take(time.Now())
+	v.mu.Unlock()
+	closeAll(chs)
+}
+
+func closeAll(chs []chan struct{}) {
+	for _, ch := range chs {
+		close(ch)
+	}
 }
