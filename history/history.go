@@ -87,7 +87,7 @@ func (l *Log) Run(ctx context.Context, v *view.View, ready func()) error {
 	defer tick.Stop()
 	for {
 		for {
-			b, err := c.TryNext()
+			changes, err := c.TryChanges()
 			if errors.Is(err, view.ErrExpired) { // the next chunk begins later than this one ends: readers see that
 				l.flush()
 				now = v.Snapshot()
@@ -98,10 +98,10 @@ func (l *Log) Run(ctx context.Context, v *view.View, ready func()) error {
 			if err != nil {
 				return err
 			}
-			if len(b.Changes) == 0 {
+			if len(changes) == 0 {
 				break
 			}
-			if l.takeAll(b.Changes) {
+			if l.takeAll(changes) {
 				tick.Reset(flushAfter)
 			}
 		}

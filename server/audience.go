@@ -168,20 +168,20 @@ func (a *audience) read() {
 func (a *audience) readOn(first bool) bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	b, err := a.cursor.TryNext()
+	changes, err := a.cursor.TryChanges()
 	switch {
 	case err != nil:
 		a.dismiss() // they go on from where the cursor was
 		a.cursor = a.s.View.CursorAt(a.s.View.Snapshot(), a.of.kind)
 		return false
-	case len(b.Changes) == 0:
+	case len(changes) == 0:
 		if first || !served(a.s.Kinds, a.of.kind, a.of.spoken) {
 			a.dismiss()
 		}
 		return false
 	}
-	for i := range b.Changes {
-		a.concern(&b.Changes[i])
+	for i := range changes {
+		a.concern(&changes[i])
 	}
 	a.deliver()
 	return true

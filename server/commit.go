@@ -94,8 +94,8 @@ func (s *Core) refused(err error, doing string) error {
 	return StoreError(err, doing)
 }
 
-// after returns a snapshot that shows what the conflict told of.
-func (s *Core) after(ctx context.Context, c *store.ConflictError) (*view.Snapshot, error) {
+// after waits until the view shows what the conflict told of.
+func (s *Core) after(ctx context.Context, c *store.ConflictError) error {
 	rev := c.At
 	if c.Current != nil {
 		rev = c.Current.ModRev

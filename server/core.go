@@ -59,44 +59,52 @@ func (s *Core) ack(rev int64) {
 
 // Fresh returns a snapshot that holds every write acknowledged before the call.
 func (s *Core) Fresh(ctx context.Context) (*view.Snapshot, error) {
+	if err := s.catchUp(ctx); err != nil {
+		return nil, err
+	}
+	return s.View.Snapshot(), nil
+}
+
+// catchUp waits until the view holds every write acknowledged before the call.
+func (s *Core) catchUp(ctx context.Context) error {
 	rev := s.acked.Load()
 	if !s.Sole {
 		var err error
 		if rev, err = s.Store.Revision(ctx); err != nil {
-			return nil, StoreError(err, "read the revision")
+			return StoreError(err, "read the revision")
 		}
 	}
 	return s.wait(ctx, rev)
 }
 
-func (s *Core) wait(ctx context.Context, rev int64) (*view.Snapshot, error) {
-	snap, err := s.View.Wait(ctx, rev)
-	if err != nil {
-		return nil, StoreError(err, "wait for the view")
+func (s *Core) wait(ctx context.Context, rev int64) error {
+	if err := s.View.Reach(ctx, rev); err != nil {
+		return StoreError(err, "wait for the view")
 	}
-	return snap, nil
+	return nil
 }
 
 // Live reads one object for plugins that a stale view would mislead.
 func (s *Core) Live(ctx context.Context, k resource.Kind, ns, name string) (resource.Object, error) {
-	snap, err := s.Fresh(ctx)
-	if err != nil {
+	if err := s.catchUp(ctx); err != nil {
 		return nil, err
 	}
-	return snap.Lookup(k, ns, name), nil
+	if e := s.View.Entry(k, ns, name); e != nil {
+		return e.Object, nil
+	}
+	return nil, nil
 }
 
 // Repeat calls f with the object of the request (nil when there is none) until f no longer fails for want of
 // the newest state. Failures of other kinds count only when the state was the newest, but for a write that may have happened
 // all the same: f would take it for another writer's.
 func (s *Core) Repeat(ctx context.Context, r *Request, f func(cur *view.Entry) error) error {
-	snap, err := s.wait(ctx, s.acked.Load())
-	if err != nil {
+	if err := s.wait(ctx, s.acked.Load()); err != nil {
 		return err
 	}
 	sure := s.Sole
 	for try := 0; ; {
-		cur := snap.Entry(r.Kind, r.Scope(), r.Name)
+		cur := s.View.Entry(r.Kind, r.Scope(), r.Name)
 		if cur == nil {
 			if err := s.readable(r); err != nil {
 				return err
@@ -111,13 +119,13 @@ func (s *Core) Repeat(ctx context.Context, r *Request, f func(cur *view.Entry) e
 			if try++; try == Retries {
 				return conflict(r)
 			}
-			if snap, err = s.after(ctx, lost); err != nil {
+			if err := s.after(ctx, lost); err != nil {
 				return err
 			}
 		case sure, Doubtful(err):
 			return err
 		default: // perhaps only because the view is behind
-			if snap, err = s.Fresh(ctx); err != nil {
+			if err := s.catchUp(ctx); err != nil {
 				return err
 			}
 		}

@@ -127,11 +127,13 @@ func (s *Server) insertDry(ctx context.Context, r *Request, obj resource.Object)
 
 // taken says that the name is in use, and whether its owner is on the way out.
 func (s *Server) taken(ctx context.Context, r *Request, obj resource.Object, c *store.ConflictError) error {
-	snap, err := s.after(ctx, c)
-	if err != nil {
+	if err := s.after(ctx, c); err != nil {
 		return exists(r, obj, nil)
 	}
-	return exists(r, obj, snap.Lookup(r.Kind, obj.GetNamespace(), obj.GetName()))
+	if e := s.View.Entry(r.Kind, obj.GetNamespace(), obj.GetName()); e != nil {
+		return exists(r, obj, e.Object)
+	}
+	return exists(r, obj, nil)
 }
 
 func createOptions(r *Request) *metav1.CreateOptions {

@@ -30,11 +30,10 @@ func (s *reads) Get(ctx context.Context, r *Request, opts *metav1.GetOptions) (*
 	if opts != nil {
 		asked = opts.ResourceVersion
 	}
-	snap, err := s.notOlder(ctx, asked)
-	if err != nil {
+	if err := s.attain(ctx, asked); err != nil {
 		return nil, err
 	}
-	e := snap.Entry(r.Kind, r.Scope(), r.Name)
+	e := s.View.Entry(r.Kind, r.Scope(), r.Name)
 	if e == nil {
 		if err := s.readable(r); err != nil {
 			return nil, err
@@ -57,34 +56,42 @@ func (r *Request) Scope() string {
 
 // notOlder returns a snapshot for a resourceVersion that asks for one at least that new.
 func (s *reads) notOlder(ctx context.Context, asked string) (*view.Snapshot, error) {
+	if err := s.attain(ctx, asked); err != nil {
+		return nil, err
+	}
+	return s.View.Snapshot(), nil
+}
+
+// attain waits until the view is as new as a resourceVersion asks for.
+func (s *reads) attain(ctx context.Context, asked string) error {
 	rev, err := parseRevision(asked)
 	switch {
 	case err != nil:
-		return nil, PlainError(badRevision(asked, err))
+		return PlainError(badRevision(asked, err))
 	case asked == "":
-		return s.Fresh(ctx)
+		return s.catchUp(ctx)
 	case rev == 0:
-		return s.View.Snapshot(), nil
+		return nil
 	}
 	return s.reach(ctx, rev)
 }
 
 // reach waits a little while for a revision.
-func (s *reads) reach(ctx context.Context, rev int64) (*view.Snapshot, error) {
-	if snap := s.View.Snapshot(); snap.Rev() >= rev {
-		return snap, nil
+func (s *reads) reach(ctx context.Context, rev int64) error {
+	if s.View.Revision() >= rev {
+		return nil
 	}
-	if _, err := s.Fresh(ctx); err != nil {
-		return nil, err
+	if err := s.catchUp(ctx); err != nil {
+		return err
 	}
 	short, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
-	snap, err := s.View.Wait(short, rev)
+	err := s.View.Reach(short, rev)
 	if err != nil && ctx.Err() == nil && short.Err() != nil {
-		return nil, tooLarge(rev, s.View.Snapshot().Rev())
+		return tooLarge(rev, s.View.Revision())
 	}
 	if err != nil {
-		return nil, StoreError(err, "wait for the view")
+		return StoreError(err, "wait for the view")
 	}
-	return snap, nil
+	return nil
 }

@@ -198,10 +198,10 @@ func (c *choice) absolute(key string) string {
 func (s *reads) listAt(ctx context.Context, c *choice, rev int64, after string, opts *metav1.ListOptions) (*List, error) {
 	snap := s.pages.at(rev)
 	if snap == nil {
-		var err error
-		if snap, err = s.reach(ctx, rev); err != nil {
+		if err := s.reach(ctx, rev); err != nil {
 			return nil, err
 		}
+		snap = s.View.Snapshot()
 	}
 	if snap.Rev() == rev {
 		return s.listSnapshot(ctx, snap, c, after, opts.Limit)

@@ -91,8 +91,7 @@ func (s *MemoryKinds) Change(ctx context.Context, k resource.Kind, put, off []re
 			return fmt.Errorf("take off %s %s: %w", k.Info().Singular, obj.GetName(), err)
 		}
 	}
-	_, err := s.view.Wait(ctx, last)
-	return err
+	return s.view.Reach(ctx, last)
 }
 
 func (s *MemoryKinds) fresh(ctx context.Context, r *Request) error {

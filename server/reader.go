@@ -9,7 +9,7 @@ import (
 )
 
 // newest is the state at its first use, for those who may not need it: a snapshot after every write costs the
-// view copies of what changed.
+// view copies of what changed. A single object is read without one, as it is now.
 type newest struct {
 	view *view.View
 	once sync.Once
@@ -28,7 +28,10 @@ func (n *newest) Revision(k resource.Kind) int64 { return n.read().Revision(k) }
 
 // Lookup implements resource.Reader.
 func (n *newest) Lookup(k resource.Kind, ns, name string) resource.Object {
-	return n.read().Lookup(k, ns, name)
+	if e := n.view.Entry(k, ns, name); e != nil {
+		return e.Object
+	}
+	return nil
 }
 
 // Each implements resource.Reader.

@@ -226,17 +226,17 @@ func nextBookmark(left time.Duration) (pause time.Duration, last bool) {
 // drain tells all changes that are there.
 func (w *watch) drain() error {
 	for {
-		b, err := w.cursor.TryNext()
+		changes, err := w.cursor.TryChanges()
 		if errors.Is(err, view.ErrExpired) {
 			return apierrors.NewResourceExpired("The resourceVersion for the provided watch is too old.")
 		}
 		if err != nil {
 			return StoreError(err, "watch")
 		}
-		if len(b.Changes) == 0 {
+		if len(changes) == 0 {
 			return nil
 		}
-		if events := w.events(b.Changes); len(events) > 0 {
+		if events := w.events(changes); len(events) > 0 {
 			if err := w.f(events); err != nil {
 				return err
 			}

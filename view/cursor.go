@@ -102,6 +102,13 @@ func (c *Cursor) TryNext() (Batch, error) {
 	return b, err
 }
 
+// TryChanges is TryNext for those who need no snapshot, which costs those who write.
+func (c *Cursor) TryChanges() ([]Change, error) {
+	c.v.mu.Lock()
+	defer c.v.mu.Unlock()
+	return c.advance()
+}
+
 // Changed returns a channel that is closed when TryNext may have something to return, for loops that wait for
 // several things. It may close without reason; call TryNext and Changed again.
 func (c *Cursor) Changed() <-chan struct{} {
@@ -139,19 +146,26 @@ func (c *Cursor) read(wait bool) (Batch, <-chan struct{}, error) {
 	v := c.v
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	run, to := c.gather()
-	if c.err != nil {
-		return Batch{}, nil, c.err
-	}
-	c.seq = to
-	if len(run) > 0 {
-		c.after, c.rev = 0, run[len(run)-1].Rev
-		return Batch{Snapshot: v.snapshot(), Changes: run}, nil, nil
-	}
-	if wait {
+	run, err := c.advance()
+	switch {
+	case err != nil:
+		return Batch{}, nil, err
+	case len(run) == 0 && wait:
 		return Batch{}, c.subscribe(), nil
 	}
-	return Batch{Snapshot: v.snapshot()}, nil, nil
+	return Batch{Snapshot: v.snapshot(), Changes: run}, nil, nil
+}
+
+// advance returns what the cursor hands out next, and moves it on. It needs mu.
+func (c *Cursor) advance() ([]Change, error) {
+	run, to := c.gather()
+	if c.err != nil {
+		return nil, c.err
+	}
+	if c.seq = to; len(run) > 0 {
+		c.after, c.rev = 0, run[len(run)-1].Rev
+	}
+	return run, nil
 }
 
 // gather returns what the next read hands out and the position behind it. It needs mu.

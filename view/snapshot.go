@@ -48,6 +48,20 @@ func (s *Snapshot) Entry(k resource.Kind, ns, name string) *Entry {
 	return e
 }
 
+// Entry returns the newest entry of the named object, or nil. Those who read one object need no snapshot, which would have the next
+// write copy what it changes.
+func (v *View) Entry(k resource.Kind, ns, name string) *Entry {
+	if s := v.latest.Load(); s != nil {
+		return s.Entry(k, ns, name)
+	}
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	if i, ok := v.slots[k.Info().GR()]; ok {
+		return v.tables[i].get(ns, name)
+	}
+	return nil
+}
+
 // Entries yields the entries of the kind in the namespace ("" means all) in the order of their storage keys.
 // It starts behind the key `from`, which is relative to the kind's prefix: "name", or "namespace/name" for
 // namespaced kinds, whether it exists or not. "" starts at the first.

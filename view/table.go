@@ -30,6 +30,7 @@ type table struct {
 	changed bool    // the trees are
 	grown   int     // entries that came since all were compacted
 
+	probe   Entry // what is looked for; guarded by mu
 	log     log
 	wake    chan struct{}        // closed at the next change; nil when nobody waits
 	cursors map[*Cursor]struct{} // of several kinds, to be woken at the next change
@@ -87,8 +88,14 @@ func (t *table) freeze() *frozen {
 }
 
 func (t *table) get(ns, name string) *Entry {
-	e, _ := t.objects.Get(&Entry{ns: ns, name: name})
+	e, _ := t.objects.Get(t.at(ns, name))
 	return e
+}
+
+// at is an entry to look for, until the next call.
+func (t *table) at(ns, name string) *Entry {
+	t.probe.ns, t.probe.name = ns, name
+	return &t.probe
 }
 
 // put stores e and returns what it replaced.
@@ -110,7 +117,7 @@ func (t *table) put(e *Entry) *Entry {
 
 // remove returns what it removed, or nil.
 func (t *table) remove(ns, name string) *Entry {
-	old, had := t.objects.Delete(&Entry{ns: ns, name: name})
+	old, had := t.objects.Delete(t.at(ns, name))
 	if had {
 		t.unindex(old)
 		t.moved, t.changed = true, true

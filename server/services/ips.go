@@ -178,7 +178,7 @@ func (t *taking) reserve(ctx context.Context, a netip.Addr) error {
 	if !ok {
 		return apierrors.NewInternalError(errors.New("allocate an address: this server has no IPAddresses"))
 	}
-	if t.s.core.View.Snapshot().Entry(k, "", a.String()) != nil {
+	if t.s.core.View.Entry(k, "", a.String()) != nil {
 		return errTaken
 	}
 	if t.r.DryRun {
