@@ -13,11 +13,12 @@ import (
 const patience = 3 * time.Second
 
 // reads are the operations that change nothing: get, list and watch, from the view or, for the past, from the store. They hold
-// no state but snapshots of lists under way and who watches.
+// no state but snapshots of lists under way, who watches, and what watches begin with.
 type reads struct {
 	*Core
 	pages     pages
 	audiences audiences
+	openings  openings
 }
 
 // Get implements Operations. Without a resourceVersion the answer holds every write acknowledged before the

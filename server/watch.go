@@ -33,6 +33,7 @@ type watch struct {
 	told      int64 // that the caller knows by now
 	f         func([]Event) error
 	offer     func([]Event) bool // f that never blocks; nil: there is none. See Request.Offer
+	share     func(*Part) error  // f for what others are told as well; nil: there is none
 
 	audience *audience
 	woken    chan []Event // it got up, and is to tell this; holds one
@@ -56,18 +57,18 @@ func (s *reads) Watch(ctx context.Context, r *Request, opts *metav1.ListOptions,
 	if err != nil {
 		return err
 	}
-	w := &watch{s: s, choice: c, kind: r.Kind, spoken: r.Spoken(), bookmarks: opts.AllowWatchBookmarks, f: f, offer: r.Offer,
+	w := &watch{s: s, choice: c, kind: r.Kind, spoken: r.Spoken(), bookmarks: opts.AllowWatchBookmarks, f: f, offer: r.Offer, share: r.Share,
 		woken: make(chan []Event, 1)}
 	initial, err := w.start(ctx, opts)
 	if err != nil {
 		return err
 	}
-	w.from = w.told
 	if initial != nil {
 		if err := w.replay(initial, opts.SendInitialEvents != nil && w.bookmarks); err != nil {
 			return err
 		}
 	}
+	w.from = w.told
 	return w.run(ctx, length(opts))
 }
 
@@ -104,8 +105,19 @@ func (w *watch) start(ctx context.Context, opts *metav1.ListOptions) (*view.Snap
 	return snap, nil
 }
 
-// replay tells the state of the snapshot as ADDED events.
+// replay tells the state of the snapshot as ADDED events, or an earlier one and what has changed since.
 func (w *watch) replay(snap *view.Snapshot, end bool) error {
+	if w.share != nil && w.choice.all() {
+		if o, since := w.s.openings.begin(w, snap); o != nil {
+			defer w.s.openings.leave(o)
+			for _, p := range o.parts {
+				if err := w.share(p); err != nil {
+					return err
+				}
+			}
+			return w.conclude(since, w.told, end)
+		}
+	}
 	var events []Event
 	for e := range w.choice.from(snap, "") {
 		if !w.choice.holds(e.Object) {
@@ -119,8 +131,13 @@ func (w *watch) replay(snap *view.Snapshot, end bool) error {
 			events = make([]Event, 0, initialBatch) // f may have kept the others
 		}
 	}
+	return w.conclude(events, snap.Rev(), end)
+}
+
+// conclude tells the last of the initial events.
+func (w *watch) conclude(events []Event, rev int64, end bool) error {
 	if end {
-		events = append(events, Event{Type: Bookmark, Rev: snap.Rev(), Initial: true})
+		events = append(events, Event{Type: Bookmark, Rev: rev, Initial: true})
 	}
 	if len(events) == 0 {
 		return nil

@@ -1,6 +1,7 @@
 package httpapi
 
 import (
+	"bytes"
 	"context"
 	"encoding/binary"
 	"net/http"
@@ -55,6 +56,9 @@ func (c *call) watch() error {
 	st := newWatchStream(c.w, c.s.cfg.WriteStall, f.mediaType())
 	if _, asks := c.batches(); !asks && c.acc.As != shapeTable { // a webhook takes its time, tables carry their columns once
 		req.Offer = st.offers(c.r, f)
+		if c.acc.As == "" {
+			req.Share = func(p *server.Part) error { return st.share(c.r.Context(), f, p) }
+		}
 	}
 	kick := time.AfterFunc(headersAfter, st.start)
 	defer kick.Stop()
@@ -162,6 +166,34 @@ func (st *watchStream) send(ctx context.Context, f framer, events []server.Event
 			}
 			b = b[:0]
 		}
+	}
+	return st.rc.Flush()
+}
+
+// share writes events that others are told as well, from the bytes that were made for all.
+func (st *watchStream) share(ctx context.Context, f framer, p *server.Part) error {
+	b, err := p.As(f.mediaType(), func() ([]byte, error) {
+		bp := reply.Borrow()
+		b, err := (*bp)[:0], error(nil)
+		defer func() { reply.Return(bp, b) }()
+		for i := range p.Events {
+			if b, err = f.frame(ctx, b, &p.Events[i]); err != nil {
+				return nil, err
+			}
+		}
+		return bytes.Clone(b), nil
+	})
+	if b == nil || err != nil {
+		return st.send(ctx, f, p.Events)
+	}
+	st.mu.Lock()
+	defer st.mu.Unlock()
+	st.begin()
+	st.guard.Reset(st.stall)
+	defer st.guard.Stop()
+	if _, err := st.w.Write(b); err != nil {
+		st.broken = true
+		return err
 	}
 	return st.rc.Flush()
 }
