@@ -89,19 +89,16 @@ func (t *Tracker) Update(w Write, old, obj resource.Object) error {
 	return nil
 }
 
-// Apply merges an applied configuration, YAML or JSON, into old and returns the result, with managedFields
+// Apply merges an applied configuration into old and returns the result, with managedFields
 // set, not defaulted, of version w.GVK. old is nil when the object does not exist; it is not changed. When the
 // manager claims fields that others own with another value, the error is a conflict that names them all,
 // unless force takes them over. For the scale subresource the patch is a Scale; old and result are the scaled
 // object. All errors are *apierrors.StatusError. The caller checks name and namespace of the result (CheckName).
-func (t *Tracker) Apply(w Write, old resource.Object, patch []byte, force bool) (resource.Object, error) {
+func (t *Tracker) Apply(w Write, old resource.Object, c *Configuration, force bool) (resource.Object, error) {
 	if w.Now.IsZero() {
 		w.Now = time.Now()
 	}
-	doc, err := decodePatch(patch)
-	if err != nil {
-		return nil, err
-	}
+	doc := c.doc
 	if w.Sub == "scale" || !Strangers(w.Kind, w.GVK, old) {
 		if obj := t.fastApply(&w, old, doc); obj != nil {
 			KeepTimes(old, obj)

@@ -74,7 +74,7 @@ func (h *history) update(manager, sub, patch string) {
 func (h *history) apply(manager, sub, patch string, force bool) error {
 	h.t.Helper()
 	before, _ := json.Marshal(h.obj)
-	out, err := h.tr.Apply(h.write(manager, sub), h.obj, []byte(patch), force)
+	out, err := readAndApply(h.tr, h.write(manager, sub), h.obj, patch, force)
 	if after, _ := json.Marshal(h.obj); string(after) != string(before) {
 		h.t.Errorf("Apply changed the old object:\n%s\n%s", before, after)
 	}
@@ -83,6 +83,14 @@ func (h *history) apply(manager, sub, patch string, force bool) error {
 		h.obj = out
 	}
 	return err
+}
+
+func readAndApply(t *Tracker, w Write, old resource.Object, patch string, force bool) (resource.Object, error) {
+	c, err := Read([]byte(patch))
+	if err != nil {
+		return nil, err
+	}
+	return t.Apply(w, old, c, force)
 }
 
 // owners renders managedFields, one entry a line: manager operation/subresource minute fields.

@@ -144,7 +144,7 @@ func BenchmarkUpdate(b *testing.B) {
 
 func BenchmarkApplyUnchanged(b *testing.B) {
 	tr := NewTracker()
-	obj, err := tr.Apply(hand, nil, []byte(deploymentJSON), false)
+	obj, err := readAndApply(tr, hand, nil, deploymentJSON, false)
 	if err != nil {
 		b.Fatal(err)
 	}
@@ -155,7 +155,7 @@ func BenchmarkApplyUnchanged(b *testing.B) {
 
 func BenchmarkApplyImage(b *testing.B) {
 	tr := NewTracker()
-	old, err := tr.Apply(hand, nil, []byte(deploymentJSON), false)
+	old, err := readAndApply(tr, hand, nil, deploymentJSON, false)
 	if err != nil {
 		b.Fatal(err)
 	}
@@ -174,7 +174,7 @@ func benchApply(b *testing.B, tr *Tracker, old resource.Object, patch string) {
 	b.Run("Deployment", func(b *testing.B) {
 		b.ReportAllocs()
 		for b.Loop() {
-			if _, err := tr.Apply(hand, old, []byte(patch), false); err != nil {
+			if _, err := readAndApply(tr, hand, old, patch, false); err != nil {
 				b.Fatal(err)
 			}
 		}
@@ -186,8 +186,8 @@ func benchApply(b *testing.B, tr *Tracker, old resource.Object, patch string) {
 			b.Fatal(err)
 		}
 		for b.Loop() {
-			doc, _ := decodePatch([]byte(patch))
-			if _, err = m.apply(&hand, old, doc, false); err != nil {
+			c, _ := Read([]byte(patch))
+			if _, err = m.apply(&hand, old, c.doc, false); err != nil {
 				b.Fatal(err)
 			}
 		}

@@ -30,7 +30,7 @@ func TestUntypedConflicts(t *testing.T) {
 			w.Manager = manager
 			doc := fmt.Sprintf(`{"apiVersion":"example.com/v1","kind":"Widget","metadata":{"name":"w","namespace":"ns"},"spec":%s}`, spec)
 			before, _ := json.Marshal(obj)
-			next, err := tr.Apply(w, obj, []byte(doc), false)
+			next, err := readAndApply(tr, w, obj, doc, false)
 			if after, _ := json.Marshal(obj); string(before) != string(after) {
 				t.Errorf("%s: applying as %s changed the object that there was:\n%s\n%s", name, manager, before, after)
 			}

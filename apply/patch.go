@@ -1,8 +1,6 @@
 package apply
 
 import (
-	"bytes"
-	"encoding/json"
 	"fmt"
 	"net/http"
 	"strings"
@@ -15,7 +13,6 @@ import (
 	"k8s.io/apimachinery/pkg/util/strategicpatch"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	kjson "sigs.k8s.io/json"
-	"sigs.k8s.io/yaml"
 
 	"github.com/kloop-dev/kloop/resource"
 	"github.com/kloop-dev/kloop/resource/codec"
@@ -126,19 +123,6 @@ func Duplicates(patch []byte) []error {
 	return strict
 }
 
-// DuplicatesInYAML tells of duplicate keys of an applied configuration in the words of the reader of YAML, though it may be
-// JSON: reading that is cheaper when there are none.
-func DuplicatesInYAML(patch []byte) []error {
-	if startsObject(patch) && len(Duplicates(patch)) == 0 {
-		return nil
-	}
-	_, strict, err := codec.FromYAML(patch)
-	if err != nil {
-		return nil
-	}
-	return strict
-}
-
 // Unfit is the answer when a document does not decode into its type after a patch: a 422 about the patch. It tells the
 // document.
 func Unfit(doc []byte, err error) error {
@@ -180,43 +164,6 @@ func CheckName(obj resource.Object, ns, name string) error {
 		return apierrors.NewBadRequest("the namespace of the provided object does not match the namespace sent on the request")
 	}
 	return nil
-}
-
-// decodePatch reads an applied configuration.
-func decodePatch(patch []byte) (map[string]any, error) {
-	doc := patch
-	if !startsObject(patch) {
-		var err error
-		if doc, _, err = codec.FromYAML(patch); err != nil {
-			return nil, unreadable(patch, err)
-		}
-	}
-	if err := codec.CheckDepth(doc); err != nil {
-		return nil, apierrors.NewBadRequest(fmt.Sprintf("error decoding YAML: %v", err))
-	}
-	var m map[string]any
-	if err := kjson.UnmarshalCaseSensitivePreserveInts(doc, &m); err != nil {
-		return nil, unreadable(patch, err)
-	}
-	if m == nil {
-		m = map[string]any{}
-	}
-	return m, nil
-}
-
-// unreadable says why an applied configuration can't be read, as the reader of YAML has it.
-func unreadable(patch []byte, err error) error {
-	var m map[string]any
-	if yerr := yaml.Unmarshal(patch, &m); yerr != nil {
-		err = yerr
-	}
-	return apierrors.NewBadRequest(fmt.Sprintf("error decoding YAML: %v", err))
-}
-
-// startsObject tells JSON from YAML, which is dearer to read; YAML in flow style passes for neither.
-func startsObject(b []byte) bool {
-	b = bytes.TrimLeft(b, " \t\r\n")
-	return len(b) > 1 && b[0] == '{' && json.Valid(b)
 }
 
 func unprocessable(err error) error {

@@ -86,7 +86,7 @@ func TestCopiesAreBounded(t *testing.T) {
 // What can't be read or does not fit is told in the words that upstream's libraries have for it.
 func TestPatchErrors(t *testing.T) {
 	ops := func(patch string) error { _, err := CheckOperations([]byte(patch)); return err }
-	read := func(patch string) error { _, err := decodePatch([]byte(patch)); return err }
+	read := func(patch string) error { _, err := Read([]byte(patch)); return err }
 	for _, c := range []struct {
 		err  error
 		want string

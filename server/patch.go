@@ -156,12 +156,11 @@ func (p *patching) unfit(doc []byte, empty resource.Object, err error) error {
 }
 
 // strictYAML is strict for applied configurations: unknown fields were refused before.
-func (p *patching) strictYAML() error {
-	if p.r.Strict == FieldsIgnore {
+func (p *patching) strictYAML(twice []error) error {
+	switch {
+	case len(twice) == 0 || p.r.Strict == FieldsIgnore:
 		return nil
-	}
-	twice := apply.DuplicatesInYAML(p.data)
-	if len(twice) > 0 && p.r.Strict == FieldsStrict {
+	case p.r.Strict == FieldsStrict:
 		return apierrors.NewBadRequest(fmt.Sprintf("error strict decoding YAML: %v", twice[0]))
 	}
 	for _, text := range codec.Warnings(twice) {
@@ -179,7 +178,11 @@ func (p *patching) applied(ctx context.Context, cur *view.Entry) (resource.Objec
 			return nil, err
 		}
 	}
-	obj, err := p.s.Fields.Apply(p.s.owners.write(p.r), old, p.data, p.force)
+	given, err := apply.Read(p.data)
+	if err != nil {
+		return nil, err
+	}
+	obj, err := p.s.Fields.Apply(p.s.owners.write(p.r), old, given, p.force)
 	if err != nil {
 		return nil, err
 	}
@@ -187,7 +190,7 @@ func (p *patching) applied(ctx context.Context, cur *view.Entry) (resource.Objec
 		return nil, PlainError(fmt.Sprintf("failed to create typed patch object (%s/%s; %s): .%s: field not declared in schema",
 			p.r.Namespace, p.r.Name, p.r.Spoken(), later[0]))
 	}
-	if err := p.strictYAML(); err != nil {
+	if err := p.strictYAML(given.Twice); err != nil {
 		return nil, err
 	}
 	if err := apply.CheckName(obj, p.r.Scope(), p.r.Name); err != nil {
