@@ -4,7 +4,6 @@ import (
 	"reflect"
 	"slices"
 	"strings"
-	"sync"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -134,7 +133,7 @@ func rebook(w *Write, fits func(set) bool, list []metav1.ManagedFieldsEntry, dif
 	out = make([]metav1.ManagedFieldsEntry, 0, len(list)+1)
 	for i := range list {
 		e := list[i]
-		had, ok := parseSet(rawFields(&e))
+		had, ok := setOf(&e)
 		if !ok || !fits(had) {
 			return nil, false
 		}
@@ -174,19 +173,6 @@ func managerName(s string) string {
 		return "unknown"
 	}
 	return s
-}
-
-// pages are buffers to write field sets in.
-var pages = sync.Pool{New: func() any { b := make([]byte, 0, 4096); return &b }}
-
-// fieldsOf writes a set. Objects keep it for long, so it takes no more room than it needs.
-func fieldsOf(s set) *metav1.FieldsV1 {
-	page := pages.Get().(*[]byte)
-	defer pages.Put(page)
-	*page = s.appendJSON((*page)[:0])
-	f := &metav1.FieldsV1{}
-	f.SetRawBytes(append(make([]byte, 0, len(*page)), *page...))
-	return f
 }
 
 // resetSteps turns a path of names into steps.

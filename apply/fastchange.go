@@ -31,7 +31,7 @@ func (t *Tracker) fastChange(w *Write, old resource.Object, doc map[string]any) 
 	diff := claims.only(changed)
 	out := slices.Clone(list)
 	for i := range out {
-		had, ok := parseSet(rawFields(&out[i]))
+		had, ok := setOf(&out[i])
 		if !ok || !fits(tree, had, root) {
 			return nil
 		}
