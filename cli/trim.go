@@ -19,7 +19,7 @@ const (
 // trim gives memory back to the system when a burst of work is over: left alone, the runtime keeps for the next one
 // as much again as is in use. It costs nothing at rest: the collector itself tells of its work.
 func trim(ctx context.Context) *trimmer {
-	t := &trimmer{free: debug.FreeOSMemory}
+	t := &trimmer{free: debug.FreeOSMemory, gc: gcPace{set: debug.SetGCPercent}}
 	context.AfterFunc(ctx, t.stop)
 	t.watch()
 	return t
@@ -28,6 +28,7 @@ func trim(ctx context.Context) *trimmer {
 // trimmer counts collections.
 type trimmer struct {
 	free func()
+	gc   gcPace
 
 	mu      sync.Mutex
 	tidy    func() // before memory is given back; nil: nothing to do
@@ -55,6 +56,7 @@ func (t *trimmer) collected() {
 
 // cycle notes a collection; false ends the watch.
 func (t *trimmer) cycle(now time.Time) bool {
+	defer t.gc.tune(t.bursts)
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.stopped {
@@ -72,6 +74,13 @@ func (t *trimmer) cycle(now time.Time) bool {
 		t.timer.Reset(calm)
 	}
 	return true
+}
+
+// bursts says that there is a burst.
+func (t *trimmer) bursts() bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.cycles >= burstCycles && !t.stopped
 }
 
 // soon has memory given back although nothing was collected: what made it garbage needed none.
@@ -106,6 +115,7 @@ func (t *trimmer) over() {
 	stopped, tidy := t.stopped, t.tidy
 	t.cycles, t.timer = 0, nil
 	t.mu.Unlock()
+	t.gc.tune(t.bursts)
 	if stopped {
 		return
 	}
@@ -123,6 +133,7 @@ func (t *trimmer) after(f func()) {
 }
 
 func (t *trimmer) stop() {
+	defer t.gc.tune(t.bursts)
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.stopped = true

@@ -74,3 +74,38 @@ func TestTrimWatches(t *testing.T) {
 		}
 	}
 }
+
+// In a burst the heap has more room; at rest, and when the process ends, it has not.
+func TestPace(t *testing.T) {
+	t.Setenv("GOGC", "")
+	synctest.Test(t, func(t *testing.T) {
+		var percent atomic.Int64
+		tr := &trimmer{free: func() {}}
+		tr.gc.set = func(p int) int { return int(percent.Swap(int64(p))) }
+		burst := func() {
+			for range burstCycles {
+				tr.cycle(time.Now())
+				time.Sleep(time.Second)
+			}
+		}
+		if tr.cycle(time.Now()); percent.Load() != 0 {
+			t.Errorf("one collection: %d", percent.Load())
+		}
+		if burst(); percent.Load() <= ownPercent {
+			t.Errorf("a burst: %d", percent.Load())
+		}
+		time.Sleep(calm)
+		if synctest.Wait(); percent.Load() != ownPercent {
+			t.Errorf("when it is over: %d", percent.Load())
+		}
+		burst()
+		if tr.stop(); percent.Load() != ownPercent {
+			t.Errorf("at the end: %d", percent.Load())
+		}
+	})
+	for live, most := range map[uint64]int{0: 900, 16 << 20: 300, 32 << 20: 200, 320 << 20: 110} {
+		if got := roomy(live); got != most {
+			t.Errorf("%d bytes in use: %d, want %d", live, got, most)
+		}
+	}
+}
