@@ -63,6 +63,18 @@ func (s *Core) Pick(n int) int {
 func (s *Core) NewUID() types.UID {
 	var u [16]byte
 	s.random(u[:])
+	return types.UID(uuid(u))
+}
+
+// RandomUUID returns one for what is no object.
+func RandomUUID() string {
+	var u [16]byte
+	randomBytes(u[:])
+	return uuid(u)
+}
+
+// uuid makes a UUID of version 4 of random bytes.
+func uuid(u [16]byte) string {
 	u[6] = u[6]&0x0f | 0x40
 	u[8] = u[8]&0x3f | 0x80
 	var t [36]byte
@@ -72,7 +84,7 @@ func (s *Core) NewUID() types.UID {
 	hex.Encode(t[19:23], u[8:10])
 	hex.Encode(t[24:36], u[10:16])
 	t[8], t[13], t[18], t[23] = '-', '-', '-', '-'
-	return types.UID(t[:])
+	return string(t[:])
 }
 
 // generateName makes a name from a base: cut to leave room, plus five letters.

@@ -65,12 +65,10 @@ func MarshalJSON(obj any) ([]byte, error) {
 		}
 		return doc, nil
 	}
-	var b bytes.Buffer
-	enc := json.NewEncoder(&b)
-	if err := enc.Encode(obj); err != nil {
+	doc, err := json.Marshal(obj)
+	if err != nil {
 		return nil, fmt.Errorf("encode %T as JSON: %w", obj, err)
 	}
-	doc := bytes.TrimSuffix(b.Bytes(), []byte("\n"))
 	if _, ok := obj.(*storagev1.CSINode); ok {
 		doc = withoutStatus(doc)
 	}

@@ -1,7 +1,6 @@
 package httpapi
 
 import (
-	"crypto/rand"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -14,6 +13,7 @@ import (
 
 	"github.com/kloop-dev/kloop/auth"
 	"github.com/kloop-dev/kloop/auth/authn"
+	"github.com/kloop-dev/kloop/server"
 	"github.com/kloop-dev/kloop/server/httpapi/discovery"
 	"github.com/kloop-dev/kloop/server/httpapi/health"
 	"github.com/kloop-dev/kloop/server/httpapi/reply"
@@ -214,8 +214,5 @@ func auditID(r *http.Request) string {
 	if id := r.Header.Get("Audit-ID"); id != "" && len(id) <= 64 {
 		return id
 	}
-	var b [16]byte
-	_, _ = rand.Read(b[:]) // never fails
-	b[6], b[8] = b[6]&0x0f|0x40, b[8]&0x3f|0x80
-	return fmt.Sprintf("%x-%x-%x-%x-%x", b[:4], b[4:6], b[6:8], b[8:10], b[10:])
+	return server.RandomUUID()
 }
