@@ -8,6 +8,8 @@ import (
 
 	"sigs.k8s.io/structured-merge-diff/v6/schema"
 	"sigs.k8s.io/structured-merge-diff/v6/typed"
+
+	"github.com/kloop-dev/kloop/internal/coldsort"
 )
 
 // jsonTree is the tree of custom resources: decoded JSON, along their merge schema.
@@ -217,7 +219,7 @@ func (t jsonTree) docKeys(p place, v any) (keys []key, ok bool) {
 		}
 		keys = append(keys, key{name, s})
 	}
-	slices.SortFunc(keys, func(a, b key) int { return strings.Compare(a.name, b.name) })
+	coldsort.Few(keys, func(a, b key) int { return strings.Compare(a.name, b.name) })
 	return keys, len(keys) > 0
 }
 

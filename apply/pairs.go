@@ -1,6 +1,6 @@
 package apply
 
-import "slices"
+import "github.com/kloop-dev/kloop/internal/coldsort"
 
 // An element is an item of a list with its key.
 type element struct {
@@ -11,7 +11,7 @@ type element struct {
 
 // inOrder sorts the items of a list by their keys, and says whether no two have the same: more than one can tell apart.
 func inOrder(list []element) bool {
-	slices.SortFunc(list, func(a, b element) int { return compareKeys(a.keys, b.keys) })
+	coldsort.Few(list, func(a, b element) int { return compareKeys(a.keys, b.keys) })
 	for i := 1; i < len(list); i++ {
 		if compareKeys(list[i-1].keys, list[i].keys) == 0 {
 			return false

@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/managedfields"
 
+	"github.com/kloop-dev/kloop/internal/coldsort"
 	"github.com/kloop-dev/kloop/resource"
 )
 
@@ -143,7 +144,7 @@ func stamp(t time.Time) metav1.Time { return metav1.NewTime(t.UTC().Truncate(tim
 
 // order sorts entries as upstream does: by operation, second, manager, version, subresource.
 func order(list []metav1.ManagedFieldsEntry) {
-	slices.SortStableFunc(list, func(a, b metav1.ManagedFieldsEntry) int {
+	coldsort.Few(list, func(a, b metav1.ManagedFieldsEntry) int {
 		if c := strings.Compare(string(a.Operation), string(b.Operation)); c != 0 {
 			return c
 		}

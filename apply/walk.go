@@ -2,10 +2,11 @@ package apply
 
 import (
 	"reflect"
-	"slices"
 	"sync"
 
 	"sigs.k8s.io/structured-merge-diff/v6/schema"
+
+	"github.com/kloop-dev/kloop/internal/coldsort"
 )
 
 // A tree is a representation of objects that a walk goes through: Go structs (structTree), or decoded JSON (jsonTree).
@@ -193,6 +194,6 @@ func (p *pile) take(mark int) set {
 // sorted takes it in the order of its steps.
 func (p *pile) sorted(mark int) set {
 	out := p.take(mark)
-	slices.SortFunc(out, func(a, b item) int { return a.step.compare(&b.step) })
+	coldsort.Few(out, func(a, b item) int { return a.step.compare(&b.step) })
 	return out
 }

@@ -24,3 +24,19 @@ func Sorted[E any](seq iter.Seq[E], cmp func(a, b E) int) []E {
 func StableFunc[E any](list []E, cmp func(a, b E) int) {
 	sort.SliceStable(list, func(i, j int) bool { return cmp(list[i], list[j]) < 0 })
 }
+
+// few is up to how many elements are sorted in place.
+const few = 12
+
+// Few is StableFunc for lists of mostly a few elements, which it sorts as quickly as slices.SortStableFunc does.
+func Few[E any](list []E, cmp func(a, b E) int) {
+	if len(list) > few {
+		StableFunc(list, cmp)
+		return
+	}
+	for i := range list {
+		for j := i; j > 0 && cmp(list[j], list[j-1]) < 0; j-- {
+			list[j], list[j-1] = list[j-1], list[j]
+		}
+	}
+}

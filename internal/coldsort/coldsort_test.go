@@ -25,6 +25,12 @@ func TestLikeSlices(t *testing.T) {
 		if !slices.Equal(got, want) {
 			t.Errorf("%v, want %v", got, want)
 		}
+		got, want = slices.Clone(list), slices.Clone(list)
+		Few(got, byKey)
+		slices.SortStableFunc(want, byKey)
+		if !slices.Equal(got, want) {
+			t.Errorf("few: %v, want %v", got, want)
+		}
 		Func(got, whole)
 		slices.SortFunc(want, whole)
 		if !slices.Equal(got, want) {
