@@ -172,14 +172,6 @@ func CheckQuantities(message []byte, obj any) error {
 // HoldsQuantity says whether what obj points to can hold a quantity.
 func HoldsQuantity(obj any) bool { return len(quantityFields(bare(reflect.TypeOf(obj)))) > 0 }
 
-// bare is the type of the message that a field of type t holds.
-func bare(t reflect.Type) reflect.Type {
-	for t != nil && (t.Kind() == reflect.Pointer || t.Kind() == reflect.Slice) {
-		t = t.Elem()
-	}
-	return t
-}
-
 func checkMessage(data []byte, t reflect.Type) error {
 	fields := quantityFields(t)
 	for len(data) > 0 && len(fields) > 0 {
@@ -239,31 +231,10 @@ func quantityFields(t reflect.Type) map[protowire.Number]reflect.Type {
 		}
 	}
 	for n, of := range all {
-		if !leadsToQuantity(of, map[reflect.Type]bool{}) {
+		if !leadsTo(of, quantityType) {
 			delete(all, n)
 		}
 	}
 	knownFields.Store(t, all)
 	return all
-}
-
-// leadsToQuantity says whether a quantity is somewhere within a type. Types that hold themselves are looked at once.
-func leadsToQuantity(t reflect.Type, seen map[reflect.Type]bool) bool {
-	switch t = bare(t); {
-	case t == nil || seen[t]:
-		return false
-	case t == quantityType:
-		return true
-	case t.Kind() == reflect.Map:
-		return leadsToQuantity(t.Key(), seen) || leadsToQuantity(t.Elem(), seen)
-	case t.Kind() != reflect.Struct:
-		return false
-	}
-	seen[t] = true
-	for i := range t.NumField() {
-		if leadsToQuantity(t.Field(i).Type, seen) {
-			return true
-		}
-	}
-	return false
 }

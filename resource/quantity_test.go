@@ -2,6 +2,7 @@ package resource
 
 import (
 	"encoding/json"
+	"reflect"
 	"strings"
 	"testing"
 
@@ -104,5 +105,19 @@ func TestHoldsQuantity(t *testing.T) {
 		if got := HoldsQuantity(c.obj); got != c.want {
 			t.Errorf("%T: %v", c.obj, got)
 		}
+	}
+}
+
+// Types that hold themselves lead to what they hold, and to nothing else.
+func TestLeadsTo(t *testing.T) {
+	type list struct {
+		Next  *list
+		Lists map[string][]list
+		When  []*metav1.Time
+	}
+	schema := reflect.TypeFor[apiextensionsv1.JSONSchemaProps]()
+	if leadsTo(schema, timeType, quantityType) || len(timeFields(schema)) > 0 || len(timeFields(reflect.TypeFor[list]())) != 3 ||
+		leadsTo(reflect.TypeFor[list](), microType) {
+		t.Error("a type leads to what it does not hold, or not to what it does")
 	}
 }
