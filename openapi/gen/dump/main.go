@@ -169,7 +169,12 @@ func writeJSON(path string, v any) error {
 	if err != nil {
 		return fmt.Errorf("encode schemas: %w", err)
 	}
-	if _, err := zip.Write(older.Shorten(raw)); err != nil {
+	for i, text := range older.Short {
+		if text != "" {
+			raw = bytes.ReplaceAll(raw, []byte(text), []byte{byte(i)})
+		}
+	}
+	if _, err := zip.Write(raw); err != nil {
 		return err
 	}
 	if err := zip.Close(); err != nil {
