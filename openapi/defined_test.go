@@ -28,7 +28,8 @@ func TestDefined(t *testing.T) {
 	for _, k := range at(doc, "components", "schemas", deleteName, gvkExtension).([]any) {
 		groups = append(groups, at(k, "group").(string))
 	}
-	if !slices.Contains(groups, "apps") || slices.Contains(groups, "apiextensions.k8s.io") || slices.Contains(groups, "apiregistration.k8s.io") {
+	if !slices.Contains(groups, "apps") || slices.Contains(groups, "apiextensions.k8s.io") ||
+		slices.Contains(groups, "apiregistration.k8s.io") {
 		t.Errorf("options of deletion: %v", groups)
 	}
 	every, all := "/apis/4-my-0.example.com/v1/crontabs", "/apis/4-my-0.example.com/v1/namespaces/{namespace}/crontabs"

@@ -58,7 +58,7 @@ func (r *route) v3() object {
 	return item
 }
 
-// shared are the query parameters that all operations of a path have: they are told once.
+// shared lists the query parameters that all operations of a path have: they stand once.
 func (r *route) shared() (list []string) {
 	for _, name := range r.ops[0].params {
 		if !slices.ContainsFunc(r.ops, func(o operation) bool { return !slices.Contains(o.params, name) }) {

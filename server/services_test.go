@@ -119,7 +119,8 @@ func TestServiceFamilies(t *testing.T) {
 		}
 	}
 	s = dual.get(services, "s").(*corev1.Service).Spec
-	if l, err := dual.list(ipAddresses, metav1.ListOptions{}); len(s.ClusterIPs) != 1 || len(s.IPFamilies) != 1 || err != nil || len(l.Entries) != 1 {
+	l, err := dual.list(ipAddresses, metav1.ListOptions{})
+	if len(s.ClusterIPs) != 1 || len(s.IPFamilies) != 1 || err != nil || len(l.Entries) != 1 {
 		t.Errorf("single: %+v %v", s, err)
 	}
 }

@@ -2,7 +2,7 @@ package httpapi_test
 
 import "testing"
 
-// What is wrong with a request is told in upstream's order, and a stranger is told nothing but that.
+// What is wrong with a request is answered in upstream's order, and a stranger learns nothing but that.
 func TestOrderOfRefusals(t *testing.T) {
 	w := newWorld(t)
 	const coll, merge = "/api/v1/namespaces/ns/configmaps", "application/merge-patch+json"

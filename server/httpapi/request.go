@@ -27,7 +27,7 @@ type info struct {
 	Rest        []string // path below a subresource: proxy paths
 	List        metav1.ListOptions
 	User        *auth.User // whom it is made as, once authenticated: the caller, unless impersonating
-	bad         error      // what is wrong with List, if it is only to be told once the caller may list
+	bad         error      // what is wrong with List, if it counts only once the caller may list
 	begun       func()     // of a watch: it has told what there was and gives its seats back
 	Known       bool       // what is named exists: strangers must not make labels of metrics
 	LegacyWatch bool       // /api/v1/watch/…

@@ -273,7 +273,7 @@ func kindIs(kind string, want schema.GroupVersionKind) error {
 	return nil
 }
 
-// posted reads what is to be created, and how. What is wrong is told in upstream's order: the format, the size, the options, the
+// posted reads what is to be created, and how. The first fault in upstream's order is the answer: the format, the size, the options, the
 // content.
 func (c *call) posted(req *server.Request, obj resource.Object) error {
 	f, err := reply.BodyFormat(c.r, !c.facts.Custom)

@@ -98,7 +98,8 @@ func (t *taking) inferred() (errs field.ErrorList) {
 		if f := familyOf(addr); len(t.s.rangesOf(f)) > 0 {
 			spec.IPFamilies = append(spec.IPFamilies, f)
 		} else {
-			errs = append(errs, field.Invalid(specPath.Child("clusterIPs").Index(i), spec.ClusterIPs, string(f)+" is not configured on this cluster"))
+			at := specPath.Child("clusterIPs").Index(i)
+			errs = append(errs, field.Invalid(at, spec.ClusterIPs, string(f)+" is not configured on this cluster"))
 		}
 	}
 	return errs

@@ -173,7 +173,7 @@ func (t *taking) all(ctx context.Context, before *corev1.Service) error {
 }
 
 // misplaced returns what is wrong with the addresses and families by themselves. Upstream allocates before it looks at anything else,
-// so it tells of these alone.
+// so these errors come alone.
 func (t *taking) misplaced() field.ErrorList {
 	errs := resource.CheckAs(t.s.core.Kinds.Features(), t.r.Kind, t.r.Kind.Info().GVK, "", t.svc, nil)
 	if t.svc.Spec.Type == corev1.ServiceTypeExternalName || slices.ContainsFunc(errs, func(e *field.Error) bool { return !ofAddresses(e) }) {
