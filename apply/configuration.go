@@ -12,7 +12,7 @@ import (
 	"github.com/kloop-dev/kloop/resource/codec"
 )
 
-// A Configuration is what is applied, as it was read. It is good for one Apply, which may make it a part of the object.
+// A Configuration holds an applied configuration. It is good for one Apply, which may make it a part of the object.
 type Configuration struct {
 	Twice []error // keys that it has more than once, in the words of the reader of YAML, though it may be JSON
 

@@ -17,7 +17,8 @@ func TestRead(t *testing.T) {
 		"null":                                  `{} [] <nil>`,
 		deep:                                    `error decoding YAML: exceeded max depth`,
 		strings.ReplaceAll(deep, `"a":`, "a: "): `error decoding YAML: exceeded max depth`,
-		`{"a":1`:                                "error decoding YAML: error converting YAML to JSON: yaml: line 1: did not find expected ',' or '}'",
+		`{"a":1`: "error decoding YAML: error converting YAML to JSON: yaml: line 1: " +
+			"did not find expected ',' or '}'",
 		`{"a":{"b":1,"b":2}}`: `{"a":{"b":2}} [yaml: unmarshal errors:` + "\n" +
 			`  line 1: key "b" already set in map] <nil>`,
 		"a:\n  b: 1\n  b: 2\n": `{"a":{"b":2}} [yaml: unmarshal errors:` + "\n" +

@@ -41,7 +41,7 @@ func (p *gcPace) tune(bursts func() bool) {
 // roomy is the GOGC with which a heap, of which so many bytes are in use, may grow by headroom more.
 func roomy(inUse uint64) int { return ownPercent + int(ownPercent*headroom/max(inUse, headroom/8)) }
 
-// inUse is how much of the heap the last collection found so, about: what it may grow to follows from that and the pace.
+// inUse says about how much of the heap the last collection found so: its next size follows from that and the pace.
 func inUse(percent int) uint64 {
 	var m runtime.MemStats
 	runtime.ReadMemStats(&m)

@@ -20,20 +20,20 @@ const (
 	madeBytes    = 32 << 20        // of all that was made of parts
 )
 
-// An opening is the state of a kind that a watch has begun with. Those that begin soon after it, as hundreds of informers do when this
-// server has been started anew, begin with that state too, and are told then what has changed since. So what is sent of it is
-// made once for all of them.
+// An opening is the state of a kind that a watch has begun with. Those that begin soon after it, as hundreds of informers do after a
+// restart of this server, begin with that state too, and hear then of what has changed since. So what is sent of it is made once for
+// all of them.
 type opening struct {
 	snap  *view.Snapshot
 	parts []*Part
 
 	// Guarded by openings.mu.
-	watches int // that are being told
+	watches int // that hear of it now
 	made    int // bytes that were made of the parts
 	gone    bool
 }
 
-// A Part is a run of initial events that several watches are told.
+// A Part is a run of initial events for several watches.
 type Part struct {
 	Events []Event
 
@@ -43,8 +43,8 @@ type Part struct {
 	asked map[any][]byte // what was made, by key; nil: asked for once
 }
 
-// As returns what the function makes of the events. It is made when the second one asks for it by the key, and shared. nil without an
-// error says that the caller has to do without: nobody else asks, or there is no room.
+// As returns what the function makes of the events. It is made when the second one asks for it by the key, and shared. It returns
+// nil without an error when the caller has to do without: nobody else asks, or there is no room.
 func (p *Part) As(key any, produce func() ([]byte, error)) ([]byte, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -92,8 +92,8 @@ func (all *openings) take(o *opening, n int) {
 	all.made, o.made = all.made+n, o.made+n
 }
 
-// begin returns what the watch can begin with in place of the snapshot, and what has changed since then; nil: nothing. The watch leaves
-// it when it has been told.
+// begin returns what the watch can begin with in place of the snapshot, and what has changed since then; nil: nothing. The watch
+// leaves it when it has heard all.
 func (all *openings) begin(w *watch, snap *view.Snapshot) (*opening, []Event) {
 	if n := snap.Count(w.kind, ""); n < openingFrom || n > openingMost {
 		return nil, nil
@@ -159,8 +159,8 @@ func (all *openings) free(o *opening) {
 	}
 }
 
-// since returns what has changed from a snapshot until now, and puts the cursor there. It reports false, and leaves the cursor, if that is
-// too much or not known.
+// since returns what has changed from a snapshot until now, and puts the cursor there. It reports false, and leaves the cursor, if
+// that is too much or not known.
 func (w *watch) since(snap *view.Snapshot) (events []Event, ok bool) {
 	c := w.s.View.CursorAt(snap, w.kind)
 	for len(events) <= openingSince {

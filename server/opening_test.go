@@ -26,7 +26,8 @@ type beginning struct {
 func (w *world) begin(shares bool) *beginning {
 	w.t.Helper()
 	yes, b := true, &beginning{state: map[string]string{}}
-	opts := metav1.ListOptions{SendInitialEvents: &yes, ResourceVersionMatch: metav1.ResourceVersionMatchNotOlderThan, AllowWatchBookmarks: true}
+	opts := metav1.ListOptions{SendInitialEvents: &yes, ResourceVersionMatch: metav1.ResourceVersionMatchNotOlderThan,
+		AllowWatchBookmarks: true}
 	r := w.ask(configMaps, "")
 	if shares {
 		r.Share = func(p *server.Part) error {
@@ -77,7 +78,8 @@ func beginTogether(t *testing.T) {
 			want[obj.GetName()] = obj.GetLabels()["n"]
 		}
 		if fmt.Sprint(b.state) != fmt.Sprint(want) || b.marked != w.view.Revision() || b.alone != alone {
-			t.Errorf("%d objects of %d up to %d of %d, %d events alone of %d", len(b.state), len(want), b.marked, w.view.Revision(), b.alone, alone)
+			t.Errorf("%d objects of %d up to %d of %d, %d events alone of %d", len(b.state), len(want), b.marked, w.view.Revision(),
+				b.alone, alone)
 		}
 	}
 	first := w.begin(true)
@@ -85,7 +87,8 @@ func beginTogether(t *testing.T) {
 		t.Errorf("%d parts", len(first.parts))
 	}
 	change := func(i int) {
-		if _, err := w.merge(configMaps, fmt.Sprintf("c%03d", i), fmt.Sprintf(`{"metadata":{"labels":{"n":"%d"}}}`, time.Now().UnixNano())); err != nil {
+		label := fmt.Sprintf(`{"metadata":{"labels":{"n":"%d"}}}`, time.Now().UnixNano())
+		if _, err := w.merge(configMaps, fmt.Sprintf("c%03d", i), label); err != nil {
 			t.Fatal(err)
 		}
 		time.Sleep(time.Microsecond)

@@ -65,7 +65,7 @@ type Request struct {
 	// Offer tells the caller of Watch events as its f does, but never blocks: it returns false, and has told nothing, when it
 	// can't tell them at once. It is called by others than the caller of Watch, never beside f. nil: f alone.
 	Offer func(events []Event) bool
-	// Share tells the caller of Watch initial events as its f does, which others are told as well. nil: f alone.
+	// Share tells the caller of Watch initial events as its f does, which others get as well. nil: f alone.
 	Share func(p *Part) error
 
 	direct bool // the server's own write: no admission

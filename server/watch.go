@@ -33,7 +33,7 @@ type watch struct {
 	told      int64 // that the caller knows by now
 	f         func([]Event) error
 	offer     func([]Event) bool // f that never blocks; nil: there is none. See Request.Offer
-	share     func(*Part) error  // f for what others are told as well; nil: there is none
+	share     func(*Part) error  // f for what others get as well; nil: there is none
 
 	audience *audience
 	woken    chan []Event // it got up, and is to tell this; holds one

@@ -84,7 +84,7 @@ type pace struct {
 	late  []chan struct{} // that wait to be closed; nil: none
 }
 
-// spareWakes is how many wakes there are at once, after a rest.
+// spareWakes bounds the wakes that are not put off after a rest.
 const spareWakes = 16
 
 // take returns for how long the wake is put off; 0: it may come.

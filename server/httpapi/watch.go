@@ -170,7 +170,7 @@ func (st *watchStream) send(ctx context.Context, f framer, events []server.Event
 	return st.rc.Flush()
 }
 
-// share writes events that others are told as well, from the bytes that were made for all.
+// share writes events that others get as well, from the bytes that were made for all.
 func (st *watchStream) share(ctx context.Context, f framer, p *server.Part) error {
 	b, err := p.As(f.mediaType(), func() ([]byte, error) {
 		bp := reply.Borrow()

@@ -82,6 +82,9 @@ func (b *bench) live(ctx context.Context) error {
 	if err := errors.Join(b.awaitAccount(ctx, ns), b.awaitCalm(ctx)); err != nil {
 		return err
 	}
+	if err := pause(ctx, 20*time.Second); err != nil { // what others have left is collected
+		return err
+	}
 	before, _ := b.memory()
 	cpu, began := b.cpu(), time.Now()
 	if _, _, err := b.storm(ctx, bindWays, lives, func(i int) call { return podFor(ns, i, "") }); err != nil {
