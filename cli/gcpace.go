@@ -7,8 +7,8 @@ import (
 )
 
 // headroom is by how much more than the runtime has it the heap may grow in a burst before it is collected. A small heap would be
-// collected many times a second, and that is much of what a write costs.
-const headroom = 32 << 20
+// collected many times a second, and that is much of what a write costs. With what stacks take it is about 32 MiB.
+const headroom = 28 << 20
 
 // ownPercent is the runtime's own GOGC: the heap may grow by as much as is in use.
 const ownPercent = 100

@@ -103,7 +103,7 @@ func TestPace(t *testing.T) {
 			t.Errorf("at the end: %d", percent.Load())
 		}
 	})
-	for live, most := range map[uint64]int{0: 900, 16 << 20: 300, 32 << 20: 200, 320 << 20: 110} {
+	for live, most := range map[uint64]int{0: 900, 28 << 20: 200, 56 << 20: 150, 280 << 20: 110} {
 		if got := roomy(live); got != most {
 			t.Errorf("%d bytes in use: %d, want %d", live, got, most)
 		}

@@ -53,6 +53,9 @@ func settleStatus(o, was *Object) {
 
 // CheckName implements resource.Kind.
 func (k *Kind) CheckName(name string, prefix bool) []string {
+	if resource.IsLabel(name) {
+		return nil
+	}
 	return apivalidation.NameIsDNSSubdomain(name, prefix)
 }
 

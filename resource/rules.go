@@ -187,6 +187,9 @@ func (r *rules) checkName(name string, prefix bool) []string {
 	if r.def.Name != nil {
 		return r.def.Name(name, prefix)
 	}
+	if IsLabel(name) {
+		return nil
+	}
 	return apivalidation.NameIsDNSSubdomain(name, prefix)
 }
 

@@ -55,6 +55,9 @@ func IsCountedResource(name corev1.ResourceName) bool {
 
 // ValidateResourceName checks the name of a apiresource.
 func ValidateResourceName(name corev1.ResourceName, path *field.Path) field.ErrorList {
+	if computing.Has(name) {
+		return nil
+	}
 	errs := rule.Says(utilvalidation.IsQualifiedName(string(name)), name, path)
 	if len(errs) == 0 && !strings.Contains(string(name), "/") && !IsStandardResource(name) {
 		errs = append(errs, field.Invalid(path, name, "must be a standard resource type or fully qualified"))

@@ -17,6 +17,8 @@ import (
 	"k8s.io/apimachinery/pkg/util/sets"
 	utilvalidation "k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"github.com/kloop-dev/kloop/resource"
 )
 
 // Fill sets *p to v when it is nil.
@@ -148,10 +150,20 @@ func NeededFormat(v string, path *field.Path, check func(string) []string) field
 }
 
 // Subdomain is the format of most object names.
-func Subdomain(v string) []string { return utilvalidation.IsDNS1123Subdomain(v) }
+func Subdomain(v string) []string {
+	if resource.IsLabel(v) {
+		return nil
+	}
+	return utilvalidation.IsDNS1123Subdomain(v)
+}
 
 // Label is the format of namespace names.
-func Label(v string) []string { return utilvalidation.IsDNS1123Label(v) }
+func Label(v string) []string {
+	if resource.IsLabel(v) {
+		return nil
+	}
+	return utilvalidation.IsDNS1123Label(v)
+}
 
 // PathSegment is the format of names that only have to fit into a URL: those of RBAC.
 func PathSegment(v string, _ bool) []string {
@@ -173,7 +185,12 @@ func noPathSeparators(v string) (says []string) {
 }
 
 // LabelName judges object names that must be DNS labels.
-func LabelName(v string, prefix bool) []string { return validation.NameIsDNSLabel(v, prefix) }
+func LabelName(v string, prefix bool) []string {
+	if resource.IsLabel(v) {
+		return nil
+	}
+	return validation.NameIsDNSLabel(v, prefix)
+}
 
 // Selector checks a label selector as current kinds do.
 func Selector(s *metav1.LabelSelector, path *field.Path) field.ErrorList {
