@@ -48,7 +48,8 @@ func TestBrief(t *testing.T) {
 		return &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Finalizers: list}}
 	}
 	cron := func(generation int64, schedule string, suspend *bool) *batchv1.CronJob {
-		return &batchv1.CronJob{ObjectMeta: metav1.ObjectMeta{Generation: generation}, Spec: batchv1.CronJobSpec{Schedule: schedule, Suspend: suspend}}
+		return &batchv1.CronJob{ObjectMeta: metav1.ObjectMeta{Generation: generation},
+			Spec: batchv1.CronJobSpec{Schedule: schedule, Suspend: suspend}}
 	}
 	widgets := &resource.Def[*unstructured.Unstructured]{GVK: schema.GroupVersionKind{Group: "example.com", Version: "v1", Kind: "Widget"},
 		Plural: "widgets", JSON: true}
@@ -74,7 +75,8 @@ func TestBrief(t *testing.T) {
 		{kinds.Secrets, &corev1.Secret{Data: map[string][]byte{"token": []byte("old")}},
 			&corev1.Secret{Data: map[string][]byte{"token": []byte("new")}}, "data.token"},
 		{kinds.RoleBindings, &rbacv1.RoleBinding{}, &rbacv1.RoleBinding{Subjects: []rbacv1.Subject{{Name: "jane"}}}, "subjects"},
-		{kinds.CronJobs, cron(1, "@daily", nil), cron(2, "@hourly", new(true)), "spec.schedule: @daily → @hourly, spec.suspend: (none) → true"},
+		{kinds.CronJobs, cron(1, "@daily", nil), cron(2, "@hourly", new(true)),
+			"spec.schedule: @daily → @hourly, spec.suspend: (none) → true"},
 		{kinds.Services, &corev1.Service{}, &corev1.Service{Spec: corev1.ServiceSpec{Selector: map[string]string{"app": "a"}}}, "spec.selector"},
 		{kinds.Services, &corev1.Service{}, &corev1.Service{Status: corev1.ServiceStatus{Conditions: []metav1.Condition{{}}}}, "status"},
 		{widgets, widget(1, "small"), widget(2, "large"), "spec.size"},

@@ -14,7 +14,9 @@ import (
 
 // Every profile comes in the form that go tool pprof reads, or as text; what is not there, and a difference, is refused.
 func TestServe(t *testing.T) {
-	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { Serve(w, r, strings.TrimPrefix(r.URL.Path, "/")) }))
+	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		Serve(w, r, strings.TrimPrefix(r.URL.Path, "/"))
+	}))
 	defer s.Close()
 	here := fmt.Sprintf("%#x", reflect.ValueOf(TestServe).Pointer())
 	for _, tt := range []struct {
