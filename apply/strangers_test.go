@@ -19,7 +19,7 @@ func TestTwoGroups(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	out, err := h.tr.Apply(w, old, []byte(`{"apiVersion":"events.k8s.io/v1","kind":"Event","metadata":{"name":"e"},"reason":"r"}`), false)
+	out, err := readAndApply(h.tr, w, old, `{"apiVersion":"events.k8s.io/v1","kind":"Event","metadata":{"name":"e"},"reason":"r"}`, false)
 	if err != nil {
 		t.Fatal(err)
 	}
