@@ -29,7 +29,8 @@ func TestKnownSets(t *testing.T) {
 	}
 	all.Wait()
 	one, _ := parseSet([]byte(text(1)))
-	if fieldsOf(one) != fieldsOf(one) {
+	first, second := fieldsOf(one), fieldsOf(one)
+	if first != second {
 		t.Error("the same set is written twice")
 	}
 	if _, ok := setOf(&metav1.ManagedFieldsEntry{FieldsV1: metav1.NewFieldsV1(`{"f:b":{}, "f:a":{}}`)}); ok {
