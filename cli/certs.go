@@ -70,7 +70,7 @@ func refreshContexts(host string) error {
 	if err != nil {
 		return nil // who has no directory of clusters has none of them
 	}
-	list, _ := root.List() // what can't be read is told by kloop list
+	list, _ := root.List() // kloop list says which can't be read
 	for _, c := range list {
 		if c.Server() == host {
 			return c.Refresh()

@@ -145,7 +145,7 @@ func (c *Cluster) Delete(ctx context.Context, out io.Writer) error {
 	}
 	var err error
 	for _, k := range c.Keyrings {
-		err = errors.Join(err, c.takeOut(k))
+		err = errors.Join(err, k.drop(c.Context()))
 	}
 	if err = errors.Join(err, c.forget()); err != nil {
 		return err

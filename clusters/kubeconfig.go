@@ -110,12 +110,12 @@ func (c *Cluster) Kubeconfig() (*clientcmdapi.Config, error) {
 	return cfg, nil
 }
 
-// takeOut removes the cluster from a kubeconfig. If its context was the current one, the one before is again, if it is still there.
-func (c *Cluster) takeOut(k Keyring) error {
+// drop removes a cluster from the kubeconfig, by the name of its context. If that was the current one, the one before is again, if it is
+// still there.
+func (k Keyring) drop(name string) error {
 	if _, err := os.Stat(k.Path); errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}
-	name := c.Context()
 	return edit(k.Path, func(cfg *clientcmdapi.Config) {
 		delete(cfg.Clusters, name)
 		delete(cfg.AuthInfos, name)

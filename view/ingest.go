@@ -51,7 +51,7 @@ func (v *View) finish(rev int64) {
 	v.rev.Store(rev)
 	v.retained.expire()
 	v.startAging()
-	wakes := append(v.waiters.due(rev), v.wake()...)
+	wakes := append(v.waiters.due(rev), v.waiters.wake(&v.mu)...)
 	v.mu.Unlock()
 	closeAll(wakes)
 }

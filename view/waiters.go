@@ -2,6 +2,7 @@ package view
 
 import (
 	"slices"
+	"sync"
 	"time"
 )
 
@@ -103,9 +104,9 @@ func (p *pace) take(now time.Time) time.Duration {
 	return p.every - now.Sub(p.since)
 }
 
-// wake wakes the cursors that changes have come for, now or in a moment. It needs mu, and returns the channels to close without it.
-func (v *View) wake() []chan struct{} {
-	chs, p := v.waiters.cursors(), &v.waiters.pace
+// wake takes out the channels to close for the tables that changed; what is put off is closed later. It needs mu.
+func (w *waiters) wake(mu sync.Locker) []chan struct{} {
+	chs, p := w.cursors(), &w.pace
 	switch {
 	case len(chs) == 0:
 		return nil
@@ -118,19 +119,15 @@ func (v *View) wake() []chan struct{} {
 		return chs
 	}
 	p.late = chs
-	time.AfterFunc(wait, v.wakeLate)
+	time.AfterFunc(wait, func() {
+		mu.Lock()
+		chs := p.late
+		p.late = nil
+		p.take(time.Now())
+		mu.Unlock()
+		closeAll(chs)
+	})
 	return nil
-}
-
-// wakeLate wakes the cursors whose wake was put off.
-func (v *View) wakeLate() {
-	v.mu.Lock()
-	p := &v.waiters.pace
-	chs := p.late
-	p.late = nil
-	p.take(time.Now())
-	v.mu.Unlock()
-	closeAll(chs)
 }
 
 func closeAll(chs []chan struct{}) {
