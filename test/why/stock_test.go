@@ -89,7 +89,8 @@ func TestStock(t *testing.T) {
 	}
 	w.make(situation{Name: "the-nodes", Given: nodes})
 	list := slices.DeleteFunc(read(t, "situations.yaml"), func(s situation) bool {
-		return s.World != "" && s.World != "storage" || onStock[s.Name] == notMade || *stockOnly != "" && !slices.Contains(strings.Split(*stockOnly, ","), s.Name)
+		return s.World != "" && s.World != "storage" || onStock[s.Name] == notMade ||
+			*stockOnly != "" && !slices.Contains(strings.Split(*stockOnly, ","), s.Name)
 	})
 	turns := make(chan bool, 6)
 	var made sync.WaitGroup
