@@ -15,8 +15,8 @@ type knownSet struct {
 	read   set // nil: nobody has asked for it
 }
 
-// knownSets are those that were written or read last, each in the place that its text hashes to. Objects of one shape have equal sets:
-// they share them, and each is read once.
+// knownSets is a cache that interns field sets: those that were written or read last, each in the place that its text hashes to.
+// Objects of one shape have equal sets: they share them, and each is read once.
 var knownSets [256]atomic.Pointer[knownSet]
 
 // longestKnown bounds the text of a set that is known.

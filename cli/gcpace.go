@@ -2,7 +2,7 @@ package cli
 
 import (
 	"os"
-	"runtime"
+	"runtime/metrics"
 	"sync"
 )
 
@@ -13,7 +13,7 @@ const headroom = 28 << 20
 // ownPercent is the runtime's own GOGC: the heap may grow by as much as is in use.
 const ownPercent = 100
 
-// gcPace sets how often the heap is collected, unless the variable GOGC of the environment says it.
+// gcPace is a pacer for GOGC: it sets how often the heap is collected, unless the variable GOGC of the environment says it.
 type gcPace struct {
 	set func(percent int) int // debug.SetGCPercent; nil: nothing is set
 
@@ -30,7 +30,7 @@ func (p *gcPace) tune(bursts func() bool) {
 	defer p.mu.Unlock()
 	now, percent := max(p.now, ownPercent), ownPercent
 	if bursts() {
-		percent = roomy(inUse(now))
+		percent = roomy(inUse())
 	}
 	if differs := max(percent-now, now-percent); differs > now/8 || differs > 0 && percent == ownPercent {
 		p.now = percent
@@ -41,9 +41,9 @@ func (p *gcPace) tune(bursts func() bool) {
 // roomy is the GOGC with which a heap, of which so many bytes are in use, may grow by headroom more.
 func roomy(inUse uint64) int { return ownPercent + int(ownPercent*headroom/max(inUse, headroom/8)) }
 
-// inUse says about how much of the heap the last collection found so: its next size follows from that and the pace.
-func inUse(percent int) uint64 {
-	var m runtime.MemStats
-	runtime.ReadMemStats(&m)
-	return m.NextGC / uint64(100+percent) * 100
+// inUse counts the bytes of the heap that the last collection found in use. Unlike runtime.ReadMemStats it does not stop the world.
+func inUse() uint64 {
+	live := []metrics.Sample{{Name: "/gc/heap/live:bytes"}}
+	metrics.Read(live)
+	return live[0].Value.Uint64()
 }

@@ -52,6 +52,9 @@ func (w *World) twin(b *policyv1.PodDisruptionBudget) (other string, pod *corev1
 func (w *World) twinsIn(ns string) map[string]twin {
 	found := map[string]twin{}
 	budgets := resource.List(w.Read, kinds.PodDisruptionBudgets, ns)
+	if len(budgets) < 2 {
+		return found
+	}
 	var selectors []labels.Selector
 	for _, b := range budgets {
 		sel, err := metav1.LabelSelectorAsSelector(b.Spec.Selector)
@@ -59,9 +62,6 @@ func (w *World) twinsIn(ns string) map[string]twin {
 			sel = labels.Nothing()
 		}
 		selectors = append(selectors, sel)
-	}
-	if len(budgets) < 2 {
-		return found
 	}
 	for _, p := range resource.List(w.Read, kinds.Pods, ns) {
 		last := -1

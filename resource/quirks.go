@@ -10,6 +10,7 @@ type Quirks struct {
 	GenerateNameLiteral   bool // generateName is the name: there is no other
 	SkipGenerateNameCheck bool // a bad generateName is reported only by the name that was made of it
 	MetaErrorsOnce        bool // a changed uid or the like is reported once; of others both the generic rules and the kind's own tell
+	MetaErrorsAgain       bool // an update has errors of a new object's metadata twice; one of the status those of a changed uid
 	MetaUpdateOnly        bool // an update is held only to the rules that updates have for metadata, not again to those of new objects
 	MetaErrorsLast        bool // a new object's bad metadata is reported only when all else is well
 	KeepsEmpty            bool // is stored as JSON, which tells an empty list from none

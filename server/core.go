@@ -89,10 +89,7 @@ func (s *Core) Live(ctx context.Context, k resource.Kind, ns, name string) (reso
 	if err := s.catchUp(ctx); err != nil {
 		return nil, err
 	}
-	if e := s.View.Entry(k, ns, name); e != nil {
-		return e.Object, nil
-	}
-	return nil, nil
+	return s.View.Entry(k, ns, name).Found(), nil
 }
 
 // Repeat calls f with the object of the request (nil when there is none) until f no longer fails for want of

@@ -130,10 +130,7 @@ func (s *Server) taken(ctx context.Context, r *Request, obj resource.Object, c *
 	if err := s.after(ctx, c); err != nil {
 		return exists(r, obj, nil)
 	}
-	if e := s.View.Entry(r.Kind, obj.GetNamespace(), obj.GetName()); e != nil {
-		return exists(r, obj, e.Object)
-	}
-	return exists(r, obj, nil)
+	return exists(r, obj, s.View.Entry(r.Kind, obj.GetNamespace(), obj.GetName()).Found())
 }
 
 func createOptions(r *Request) *metav1.CreateOptions {

@@ -18,7 +18,7 @@ var metadataPath = field.NewPath("metadata")
 func (s rules) checkMeta(r *Request, obj, old resource.Object) field.ErrorList {
 	whole := s.asTold(r, validation.ValidateObjectMetaAccessor(light(obj), r.Kind.Info().Namespaced, s.nameCheck(r), metadataPath))
 	errs := slices.Clone(whole)
-	volume := r.Kind.Info().Plural == "persistentvolumes"
+	i := r.Kind.Info()
 	if old != nil {
 		// The generic rules for updates want of generateName no more than that it can stand in a path.
 		errs = slices.DeleteFunc(errs, func(e *field.Error) bool { return e.Field == generateNamePath })
@@ -26,15 +26,15 @@ func (s rules) checkMeta(r *Request, obj, old resource.Object) field.ErrorList {
 			errs = append(errs, field.Invalid(metadataPath.Child("generateName"), obj.GetGenerateName(), bad))
 		}
 		fixed := s.asTold(r, validation.ValidateObjectMetaAccessorUpdate(obj, old, metadataPath))
-		if errs = append(errs, fixed...); (!r.Kind.Info().MetaErrorsOnce || volume && r.Sub == "status") && !s.oldMeta(r) {
+		if errs = append(errs, fixed...); (!i.MetaErrorsOnce || i.MetaErrorsAgain && r.Sub == "status") && !s.oldMeta(r) {
 			errs = append(errs, fixed...)
 		}
-		if volume && r.Sub == "" { // whose own rules for updates have those for new objects twice
+		if i.MetaErrorsAgain && r.Sub == "" {
 			errs = append(errs, whole...)
 		}
 	}
 	qualified := s.checkFinalizers(r, obj, old)
-	if i := r.Kind.Info(); old != nil && !i.Custom && !i.MetaUpdateOnly && !s.oldMeta(r) && (r.Sub == "" || i.Plural == signingRequests) {
+	if old != nil && !i.Custom && !i.MetaUpdateOnly && !s.oldMeta(r) && (r.Sub == "" || i.Plural == signingRequests) {
 		errs = append(errs, whole...) // the kinds' own rules for updates begin with those for new objects
 		if !i.MetaErrorsOnce {
 			errs = append(errs, qualified...)

@@ -20,9 +20,9 @@ const (
 	madeBytes    = 32 << 20        // of all that was made of parts
 )
 
-// An opening is the state of a kind that a watch has begun with. Those that begin soon after it, as hundreds of informers do after a
-// restart of this server, begin with that state too, and hear then of what has changed since. So what is sent of it is made once for
-// all of them.
+// An opening is the state of a kind that a watch has begun with: its initial events (sendInitialEvents, WatchList, KEP-3157). Those that
+// begin soon after it, as hundreds of informers do after a restart of this server, begin with that state too, and hear then of what has
+// changed since. So what is sent of it is made once for all of them.
 type opening struct {
 	snap  *view.Snapshot
 	parts []*Part
@@ -95,7 +95,7 @@ func (all *openings) take(o *opening, n int) {
 // begin returns what the watch can begin with in place of the snapshot, and what has changed since then; nil: nothing. The watch
 // leaves it when it has heard all.
 func (all *openings) begin(w *watch, snap *view.Snapshot) (*opening, []Event) {
-	if n := snap.Count(w.kind, ""); n < openingFrom || n > openingMost {
+	if n := snap.Count(w.kind, w.choice.ns); n < openingFrom || n > openingMost {
 		return nil, nil
 	}
 	key := openingKey{w.kind, w.spoken, w.choice.ns}

@@ -25,10 +25,16 @@ type beginning struct {
 // begin watches ConfigMaps, with initial events, until these have ended.
 func (w *world) begin(shares bool) *beginning {
 	w.t.Helper()
+	return w.beginIn("ns", shares)
+}
+
+func (w *world) beginIn(ns string, shares bool) *beginning {
+	w.t.Helper()
 	yes, b := true, &beginning{state: map[string]string{}}
 	opts := metav1.ListOptions{SendInitialEvents: &yes, ResourceVersionMatch: metav1.ResourceVersionMatchNotOlderThan,
 		AllowWatchBookmarks: true}
 	r := w.ask(configMaps, "")
+	r.Namespace = ns
 	if shares {
 		r.Share = func(p *server.Part) error {
 			b.parts = append(b.parts, p)
@@ -138,5 +144,21 @@ func TestPartIsMadeOnce(t *testing.T) {
 	}
 	if got := as("b", nil); got != "b <nil>" || made != 3 {
 		t.Errorf("%q, made %d times", got, made)
+	}
+}
+
+// A namespace with little in it is not worth sharing, however much others have.
+func TestSmallNamespaceBeginsAlone(t *testing.T) {
+	w := start(t)
+	for i := range 600 {
+		create(w, configMaps, configMap(fmt.Sprint("c", i)))
+	}
+	r := w.ask(configMaps, "")
+	r.Namespace = "other"
+	if _, err := w.Create(t.Context(), r, configMap("single")); err != nil {
+		t.Fatal(err)
+	}
+	if b := w.beginIn("other", true); len(b.parts) > 0 || len(b.state) != 1 || b.alone != 2 {
+		t.Errorf("%d parts, %d objects, %d events alone", len(b.parts), len(b.state), b.alone)
 	}
 }

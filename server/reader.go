@@ -28,10 +28,7 @@ func (n *newest) Revision(k resource.Kind) int64 { return n.read().Revision(k) }
 
 // Lookup implements resource.Reader.
 func (n *newest) Lookup(k resource.Kind, ns, name string) resource.Object {
-	if e := n.view.Entry(k, ns, name); e != nil {
-		return e.Object
-	}
-	return nil
+	return n.view.Entry(k, ns, name).Found()
 }
 
 // Each implements resource.Reader.

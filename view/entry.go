@@ -40,6 +40,14 @@ func NewEntry(k resource.Kind, rev int64, obj resource.Object) *Entry {
 	return &Entry{Kind: k, Rev: rev, Object: obj, ns: obj.GetNamespace(), name: obj.GetName()}
 }
 
+// Found is the object of what a lookup returned: nil for no entry.
+func (e *Entry) Found() resource.Object {
+	if e == nil {
+		return nil
+	}
+	return e.Object
+}
+
 // Stored is the number of bytes that the stored value has; 0 when that is not known.
 func (e *Entry) Stored() int { return e.size }
 

@@ -102,10 +102,7 @@ func (s *Snapshot) Count(k resource.Kind, ns string) int {
 
 // Lookup implements resource.Reader.
 func (s *Snapshot) Lookup(k resource.Kind, ns, name string) resource.Object {
-	if e := s.Entry(k, ns, name); e != nil {
-		return e.Object
-	}
-	return nil
+	return s.Entry(k, ns, name).Found()
 }
 
 // startOf returns the place at which a walk through a namespace begins, behind the key from.

@@ -76,8 +76,9 @@ func (w *waiters) due(now int64) (chs []chan struct{}) {
 	return chs
 }
 
-// A pace bounds how often cursors are woken. In a storm of writes what happens between two wakes lies together, and dozens of readers look
-// at it once. The first wakes of a burst are not put off, so that what follows from a single write follows at once.
+// A pace bounds how often cursors are woken, and so coalesces changes. In a storm of writes what happens between two wakes lies together,
+// and dozens of readers look at it once. The first wakes of a burst are not put off, so that what follows from a single write follows at
+// once.
 type pace struct {
 	every time.Duration   // 0: whenever something happens
 	spare int             // wakes that are not put off

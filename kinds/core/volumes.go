@@ -15,7 +15,7 @@ import (
 // PersistentVolumes declares the kind.
 var PersistentVolumes = &resource.Def[*corev1.PersistentVolume]{
 	GVK: gvk("PersistentVolume"), Plural: "persistentvolumes", Short: []string{"pv"}, Status: true,
-	Quirks:  resource.Quirks{DeleteReturnsObject: true, MetaErrorsOnce: true},
+	Quirks:  resource.Quirks{DeleteReturnsObject: true, MetaErrorsOnce: true, MetaErrorsAgain: true},
 	Default: defaultVolume, Prepare: prepareVolume, PrepareStatus: prepareVolumeStatus,
 	Validate: validateVolume, Warn: warnVolume,
 	Columns: []resource.Column[*corev1.PersistentVolume]{

@@ -79,8 +79,8 @@ func (s extension) closing(gr schema.GroupResource) bool {
 	if !ok {
 		return false
 	}
-	def := s.View.Entry(defs, "", gr.String())
-	return def != nil && def.Object.GetDeletionTimestamp() != nil
+	def := s.View.Entry(defs, "", gr.String()).Found()
+	return def != nil && def.GetDeletionTimestamp() != nil
 }
 
 // definitions is the resource that defines kinds; each is named after the resource that it defines.
