@@ -4,6 +4,7 @@ import (
 	"io"
 	"net/http"
 	"os"
+	"slices"
 	"sync"
 	"time"
 
@@ -149,7 +150,7 @@ func (c *conn) data(f *http2.DataFrame) error {
 	}
 	if st == nil || st.ended {
 		c.give(int(size))
-		if st == nil && (c.leaving || c.isLate(f.StreamID)) {
+		if st == nil && (c.leaving || slices.Contains(c.late, f.StreamID)) {
 			return nil // it could not know
 		}
 		return http2.StreamError{StreamID: f.StreamID, Code: http2.ErrCodeStreamClosed}

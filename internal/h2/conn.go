@@ -44,14 +44,14 @@ type conn struct {
 
 	mu       sync.Mutex
 	streams  map[uint32]*stream
-	handlers int      // at work, those of streams that were reset too
-	late     []uint32 // that were reset here last, which the client may not know yet
-	last     uint32   // highest id of a stream that the client has begun
-	leaving  bool     // GOAWAY was sent: streams above goneAt are not answered
-	goneAt   uint32   // the last that is
-	err      error    // why the connection ends
-	unasked  int      // SETTINGS that the client has yet to acknowledge
-	watchdog watcher  // see keep.go
+	handlers int     // at work, those of streams that were reset too
+	late     latest  // that were reset here last, which the client may not know yet
+	last     uint32  // highest id of a stream that the client has begun
+	leaving  bool    // GOAWAY was sent: streams above goneAt are not answered
+	goneAt   uint32  // the last that is
+	err      error   // why the connection ends
+	unasked  int     // SETTINGS that the client has yet to acknowledge
+	watchdog watcher // see keep.go
 
 	window  int64     // bytes that may be sent
 	initial int64     // window of a new stream

@@ -52,9 +52,22 @@ func (w *response) finish() {
 	case last && !fresh:
 		_, _ = st.send(nil, nil, true)
 	}
-	if !st.ended {
+	switch {
+	case st.ended:
+	case st.comes():
+		c.late.add(st.id)
+	default:
 		c.reset(st.id, http2.ErrCodeNo) // the rest of the body isn't wanted
 	}
+}
+
+// smallRest bounds the rest of a body, in bytes, that is dropped as it comes when the request has been answered already.
+const smallRest = 64 << 10
+
+// comes says that the rest of the body that nobody wants is small and under way. Then the stream is not reset: clients may (RFC 9113, 8.1,
+// forbids it), and some do, take that for the failure of a request that has its whole answer, a refusal as a rule. It needs mu.
+func (st *stream) comes() bool {
+	return 0 <= st.left && st.left <= min(smallRest, st.inflow) && !st.body.asked
 }
 
 func (w *response) release() {

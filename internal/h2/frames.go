@@ -161,17 +161,24 @@ func (c *conn) forget(st *stream) {
 // reset ends a stream, which may not be there, and tells the client. It needs mu.
 func (c *conn) reset(id uint32, code http2.ErrCode) {
 	c.frame(http2.FrameRSTStream, 0, id, binary.BigEndian.AppendUint32(nil, uint32(code)))
-	if len(c.late) == lateStreams {
-		c.late = slices.Delete(c.late, 0, 1)
-	}
-	c.late = append(c.late, id)
+	c.late.add(id)
 	if st := c.streams[id]; st != nil {
 		c.drop(st, http2.StreamError{StreamID: id, Code: code})
 	}
 }
 
-// lateStreams bounds the streams that were reset and are remembered.
-const lateStreams = 16
+// lateStreams bounds the streams that are remembered.
+const lateStreams = 64
+
+// latest are the streams that ended here last, reset or answered. What still comes for them is dropped without a word.
+type latest []uint32
+
+func (l *latest) add(id uint32) {
+	if len(*l) == lateStreams {
+		*l = slices.Delete(*l, 0, 1)
+	}
+	*l = append(*l, id)
+}
 
 // settings appends a frame of SETTINGS. It needs mu.
 func (c *conn) settings(all ...http2.Setting) {

@@ -158,6 +158,54 @@ func TestContinue(t *testing.T) {
 	}
 }
 
+// Who is answered before the body has come has a whole answer: the stream is reset only if much of the body is to come, or none at all.
+func TestAnsweredBeforeTheBody(t *testing.T) {
+	both(t, func(t *testing.T, lined bool) {
+		w := serve(t, bounds(), lined, func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusForbidden) })
+		for i, tt := range []struct {
+			head   []string
+			resets bool
+		}{
+			{[]string{"content-length", "2"}, false},
+			{[]string{"content-length", "2", "expect", "100-continue"}, true},
+			{[]string{"content-length", "1000000"}, true},
+			{nil, true},
+		} {
+			r := w.raw()
+			r.ask(1, false, "POST", tt.head...)
+			reset := false
+			note := func(f http2.Frame) {
+				if x, ok := f.(*http2.RSTStreamFrame); ok {
+					if reset = true; x.ErrCode != http2.ErrCodeNo {
+						t.Errorf("%d: reset with %v", i, x.ErrCode)
+					}
+				}
+			}
+			r.await("the answer", func(f http2.Frame) bool {
+				h, ok := f.(*http2.MetaHeadersFrame)
+				return ok && h.StreamEnded()
+			})
+			if !tt.resets {
+				r.must(r.WriteData(1, true, []byte("{}")))
+			}
+			r.must(r.WritePing(false, [8]byte{1}))
+			r.await("the ping's answer", func(f http2.Frame) bool {
+				note(f)
+				p, ok := f.(*http2.PingFrame)
+				return ok && p.IsAck()
+			})
+			if reset != tt.resets {
+				t.Errorf("%d: reset: %v", i, reset)
+			}
+			r.ask(3, true, "GET")
+			r.await("the next answer", func(f http2.Frame) bool {
+				h, ok := f.(*http2.MetaHeadersFrame)
+				return ok && h.StreamID == 3
+			})
+		}
+	})
+}
+
 // A handler that panics breaks its stream, and no other.
 func TestPanic(t *testing.T) {
 	release := make(chan struct{})

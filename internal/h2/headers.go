@@ -11,9 +11,6 @@ import (
 	"golang.org/x/net/http2"
 )
 
-// isLate says that a stream was reset here a moment ago. It needs mu.
-func (c *conn) isLate(id uint32) bool { return slices.Contains(c.late, id) }
-
 // headers begins a stream, or ends its body. It needs mu.
 func (c *conn) headers(f *http2.MetaHeadersFrame) error {
 	id := f.StreamID
@@ -26,7 +23,7 @@ func (c *conn) headers(f *http2.MetaHeadersFrame) error {
 		return st.trailers(f)
 	case id%2 == 0:
 		return http2.ConnectionError(http2.ErrCodeProtocol)
-	case id <= c.last && !c.isLate(id):
+	case id <= c.last && !slices.Contains(c.late, id):
 		return http2.ConnectionError(http2.ErrCodeProtocol)
 	case id <= c.last || c.leaving || c.err != nil:
 		return nil

@@ -148,7 +148,7 @@ func (w *response) begin(p []byte, last bool) {
 	if w.sent || w.st.err != nil {
 		return
 	}
-	w.sent, w.st.body.asked = true, false
+	w.sent = true
 	b := w.block
 	w.block = nil
 	if len(w.buf) > 0 {
