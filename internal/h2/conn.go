@@ -45,7 +45,7 @@ type conn struct {
 	mu       sync.Mutex
 	streams  map[uint32]*stream
 	handlers int     // at work, those of streams that were reset too
-	late     latest  // that were reset here last, which the client may not know yet
+	late     latest  // streams that ended here last, which the client may not know yet
 	last     uint32  // highest id of a stream that the client has begun
 	leaving  bool    // GOAWAY was sent: streams above goneAt are not answered
 	goneAt   uint32  // the last that is
