@@ -32,8 +32,9 @@ func (c course) filled(steps []step, r *rand.Rand) []step {
 		all[i].Body = fill(all[i].Body, chosen, false)
 		all[i].Content, _ = fill(all[i].Content, chosen, false).(string)
 		all[i].Accept, _ = fill(all[i].Accept, chosen, false).(string)
-		as := maps.Clone(all[i].As)
-		for name, v := range as {
+		as := map[string]string{}
+		for name, v := range all[i].As {
+			name, _ = fill(name, chosen, false).(string)
 			as[name], _ = fill(v, chosen, false).(string)
 		}
 		all[i].As = as
