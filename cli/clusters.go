@@ -41,7 +41,7 @@ func create(ctx context.Context, std stdio, args []string) error {
 		}
 		c.Simulated, c.Nodes = true, *sim
 	}
-	if err := meant(std, "up", settings.Up, extra); err != nil {
+	if err := handOn(std, c); err != nil {
 		return err
 	}
 	keys, err := kubeconfigPath(*path)
@@ -70,6 +70,17 @@ func create(ctx context.Context, std stdio, args []string) error {
 	fmt.Fprintf(std.out, "kubectl speaks to it: context %s in %s\n", c.Context(), keys)
 	fmt.Fprintf(std.out, "stop it: kloop stop %s    remove it: kloop delete %s\n", c.Name, c.Name)
 	return nil
+}
+
+// handOn reads the flags of kloop up that a cluster was given, and notes which of them its other nodes have as well.
+func handOn(std stdio, c *clusters.Cluster) error {
+	set, err := meant(std, "up", settings.Up, c.Args)
+	if err != nil || len(c.Args) == 0 {
+		return err
+	}
+	c.NodeArgs = set.Shared(settings.Node)
+	c.From, err = os.Getwd()
+	return err
 }
 
 // cutAt are the words before and behind a word.

@@ -97,6 +97,8 @@ func (d *desk) asker(context string) *ask.Asker {
 	return a
 }
 
+const ownSettings = "apiVersion: kloop.dev/v1alpha1\nkind: Config\nemulatedVersion: \"1.36\"\n"
+
 // Several clusters live side by side, each with its context; a kubeconfig that was there before is the same when they are gone.
 func TestNamedClusters(t *testing.T) {
 	d := newDesk(t, filepath.Join(t.TempDir(), "clusters"))
@@ -105,7 +107,12 @@ func TestNamedClusters(t *testing.T) {
 		t.Fatal(err)
 	}
 	d.wants(d.run(0, "create a --sim-nodes 3"), "cluster a is ready after", "context kloop-a in "+d.keys)
-	d.wants(d.run(0, "create b --sim-nodes 1 -- --emulated-version=1.36"), "1 simulated node,")
+	own := t.TempDir() // the paths of flags begin where the person is
+	if err := os.WriteFile(filepath.Join(own, "own.yaml"), []byte(ownSettings), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	t.Chdir(own)
+	d.wants(d.run(0, "create b --sim-nodes 1 -- --config own.yaml"), "1 simulated node,")
 	d.wants(d.run(1, "create a --sim-nodes 3"), "exists already: kloop start a")
 	d.wants(d.run(2, "create B --sim-nodes 3"), "can't be a cluster's name")
 	d.wants(d.run(0, "list"), "a      running   3 simulated nodes", "b      running   1 simulated node")

@@ -45,9 +45,9 @@ func install(ctx context.Context, std stdio, args []string) error {
 	}
 	switch s.Unit {
 	case service.Cluster:
-		err = meant(std, "up", settings.Up, extra)
+		_, err = meant(std, "up", settings.Up, extra)
 	case service.Server:
-		err = meant(std, "server", settings.Server, extra)
+		_, err = meant(std, "server", settings.Server, extra)
 	case service.Node:
 		err = meantForNode(std, extra)
 	}

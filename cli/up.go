@@ -62,10 +62,9 @@ func fill(s *settings.Sheet, o *settings.Options, file string) error {
 }
 
 // meant says what in flags for another command can't be meant, before they are handed on to it.
-func meant(std stdio, name string, command settings.Commands, args []string) error {
+func meant(std stdio, name string, command settings.Commands, args []string) (*settings.Sheet, error) {
 	o := settings.Defaults()
-	_, err := sheet(flags(std, name, ""), command, &o, args)
-	return err
+	return sheet(flags(std, name, ""), command, &o, args)
 }
 
 // configCmd shows what is set, and by whom.

@@ -34,6 +34,8 @@ type Cluster struct {
 	Simulated bool     // nodes are simulated, in one process
 	Ports     []Port   // of the machine, that lead to nodes
 	Args      []string // further arguments of kloop up
+	NodeArgs  []string // those of them that kloop node has, too: for all nodes but the first
+	From      string   // the directory in which relative paths of the arguments begin; "": the root
 	Created   time.Time
 
 	Index    int        // 0 to 255: no other cluster of the machine has it

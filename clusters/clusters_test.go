@@ -71,22 +71,24 @@ func TestSideBySide(t *testing.T) {
 
 // The disk of a cluster's nodes is their user's: a full one takes no images away and evicts no pods, unless the user says so.
 func TestBorrowedDisk(t *testing.T) {
-	c := &Cluster{Name: "a", Nodes: 2, Args: []string{"--eviction-hard", "none"}}
+	c := &Cluster{Name: "a", Nodes: 2, Args: []string{"--eviction-hard", "none"}, NodeArgs: []string{"--eviction-hard", "none"}}
 	for n := 1; n <= 2; n++ {
 		line := strings.Join(c.command(n), " ")
 		if !strings.Contains(line, "--image-gc-high-threshold 100 --eviction-hard memory.available<100Mi") {
 			t.Errorf("node %d: %s", n, line)
 		}
-	}
-	if line := strings.Join(c.command(1), " "); !strings.HasSuffix(line, "--eviction-hard none") {
-		t.Errorf("what the user gave does not come last: %s", line)
+		if !strings.HasSuffix(line, "--eviction-hard none") {
+			t.Errorf("node %d: what the user gave does not come last: %s", n, line)
+		}
 	}
 	if err := checkArgs(c); err != nil {
 		t.Errorf("what the user gave is refused: %v", err)
 	}
-	c.Args = []string{"--config=own.yaml"}
-	if line := strings.Join(c.command(1), " "); strings.Contains(line, "eviction") {
-		t.Errorf("flags win over the user's file: %s", line)
+	c.Args, c.NodeArgs = []string{"--config=own.yaml"}, []string{"--config=own.yaml"}
+	for n := 1; n <= 2; n++ {
+		if line := strings.Join(c.command(n), " "); strings.Contains(line, "eviction") {
+			t.Errorf("node %d: flags win over the user's file: %s", n, line)
+		}
 	}
 	sim := strings.Join((&Cluster{Name: "s", Nodes: 2, Simulated: true}).command(1), " ")
 	if strings.Contains(sim, "eviction") {

@@ -1,6 +1,7 @@
 package clusters
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -45,7 +46,7 @@ func (c *Cluster) Start(ctx context.Context, program string, status func(string)
 	defer log.Close()
 	cmd := exec.Command(program, "start", "--foreground", c.Name)
 	cmd.Env = append(l.Env(), "KLOOP_CLUSTERS="+filepath.Dir(c.dir))
-	cmd.Dir = "/"
+	cmd.Dir = cmp.Or(c.From, "/")
 	cmd.Stdout, cmd.Stderr = log, log
 	detach(cmd)
 	if err := cmd.Start(); err != nil {

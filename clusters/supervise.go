@@ -132,7 +132,7 @@ func (c *Cluster) nodeKubeconfig(n int) string { return filepath.Join(c.NodeDir(
 // takes loaded images away for it, as with kind. A user's own flags come later, and count; a user's file says all of it.
 var borrowed = []string{"--image-gc-high-threshold", "100", "--eviction-hard", "memory.available<100Mi"}
 
-// diskFlags returns the flags about the disk of the server's own node, beside a user's: flags would win over a configuration file.
+// diskFlags returns the flags about a node's disk, beside a user's: flags would win over a configuration file.
 func diskFlags(given []string) []string {
 	if slices.ContainsFunc(given, func(a string) bool { return strings.HasPrefix(strings.TrimLeft(a, "-"), "config") }) {
 		return nil
@@ -153,7 +153,8 @@ func (c *Cluster) command(n int) []string {
 			slices.Concat(diskFlags(c.Args), c.Args)...)
 	}
 	return append([]string{"node", "--data-dir", c.NodeDir(n), "--kubeconfig", c.nodeKubeconfig(n), "--name", c.NodeName(n),
-		"--address", c.Address(n).String(), "--root-dir", agentRoot, "--cgroup-root", groupPrefix + c.NodeName(n)}, borrowed...)
+		"--address", c.Address(n).String(), "--root-dir", agentRoot, "--cgroup-root", groupPrefix + c.NodeName(n)},
+		slices.Concat(diskFlags(c.NodeArgs), c.NodeArgs)...)
 }
 
 // keep starts a node's process, waits until it is ready, and starts it again whenever it ends, until ctx does.

@@ -20,7 +20,8 @@ func (s *Sheet) Bind(fs *flag.FlagSet, command Commands) (file *string) {
 			fs.Var(flagValue{s, t}, t.Flag, strings.ReplaceAll(t.Doc, "`", ""))
 		}
 	}
-	return fs.String("config", "", "file with settings, see docs/config.md; flags go before it")
+	s.config = fs.String("config", "", "file with settings, see docs/config.md; flags go before it")
+	return s.config
 }
 
 // Fill takes what the file and the environment say, in the order of their authority, after flags were parsed. Its errors are those of who
@@ -46,6 +47,21 @@ func (s *Sheet) fill(file string, lookup func(string) (string, bool)) error {
 		}
 	}
 	return nil
+}
+
+// Shared returns the flags that were given and are another command's as well, --config among them, as arguments for it.
+func (s *Sheet) Shared(command Commands) (args []string) {
+	for _, t := range s.list {
+		for _, text := range s.flagged[t.Key] {
+			if t.For&command != 0 {
+				args = append(args, "--"+t.Flag+"="+text)
+			}
+		}
+	}
+	if s.config != nil && *s.config != "" {
+		args = append(args, "--config="+*s.config)
+	}
+	return args
 }
 
 // flagValue is a setting as a flag. The value given is noted, and has the last word in Fill. Flags of lists and

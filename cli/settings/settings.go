@@ -65,6 +65,7 @@ const (
 type Sheet struct {
 	list    []Setting
 	flagged map[string][]string // values of flags as given, by key
+	config  *string             // value of --config, once a command has it
 
 	// What Fill read, for Again.
 	file   string

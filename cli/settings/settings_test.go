@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"reflect"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -111,6 +112,23 @@ func TestOrder(t *testing.T) {
 		if set := s.find(key); set.text() != want[0] || set.from != want[1] {
 			t.Errorf("%s is %q from %q, want %q", key, set.text(), set.from, want)
 		}
+	}
+}
+
+// TestShared hands on what a cluster's other nodes have, too: the flags of kloop node among those given, in one form, and the file.
+func TestShared(t *testing.T) {
+	o := Defaults()
+	s := New(&o)
+	fs := flag.NewFlagSet("up", flag.ContinueOnError)
+	s.Bind(fs, Up)
+	err := fs.Parse([]string{"--proxy-mode", "ipvs", "--sim-nodes=2", "-dns=false", "--config", "own.yaml",
+		"--dns-upstream=192.0.2.1", "--dns-upstream=192.0.2.2"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := []string{"--dns=false", "--dns-upstream=192.0.2.1", "--dns-upstream=192.0.2.2", "--proxy-mode=ipvs", "--config=own.yaml"}
+	if got := s.Shared(Node); !slices.Equal(got, want) {
+		t.Errorf("handed on: %q, want %q", got, want)
 	}
 }
 
