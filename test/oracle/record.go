@@ -38,56 +38,65 @@ func (n *normalizer) keep(v any, r Record) any {
 	if r.Drop != "" {
 		v = dropMatching(v, regexp.MustCompile(r.Drop))
 	}
+	m, _ := v.(map[string]any)
 	if r.Mode == "keys" {
-		m, _ := v.(map[string]any)
 		keys := []any{}
 		for _, k := range sortedKeys(m) {
 			keys = append(keys, k)
 		}
 		return keys
 	}
-	each := func(f func(any) any) {
-		m, ok := v.(map[string]any)
-		if !ok {
-			return
-		}
-		if l, ok := m["items"].([]any); ok {
-			for i := range l {
-				l[i] = f(l[i])
-			}
-			return
-		}
-		v = f(v)
-	}
-	if m, ok := v.(map[string]any); ok && m["kind"] == "Status" && r.At == "" {
+	if m["kind"] == "Status" && r.At == "" {
 		return v
 	}
+	return n.fields(v, r)
+}
+
+// fields keeps the fields of an object, or of each in a list, that a step records.
+func (n *normalizer) fields(v any, r Record) any {
 	if len(r.Pick) > 0 {
-		each(func(o any) any {
-			picked := map[string]any{}
-			for _, p := range r.Pick {
-				if got := getAll(o, p); len(got) == 1 && !strings.Contains(p, "*") {
-					picked[p] = got[0]
-				} else if len(got) > 0 {
-					picked[p] = got
-				}
-			}
-			return picked
-		})
+		v = each(v, r.pick)
 	}
 	for _, p := range append(append([]string{}, n.s.Omit...), r.Omit...) {
-		each(func(o any) any { return unsetPath(o, parsePath(p)) })
+		v = each(v, func(o any) any { return unsetPath(o, parsePath(p)) })
 	}
 	for _, p := range r.Unordered {
-		if got := getAll(v, p); len(got) > 0 {
-			for _, g := range got {
-				if l, ok := g.([]any); ok {
-					copy(l, n.sorted(l).([]any))
-				}
+		for _, g := range getAll(v, p) {
+			if l, ok := g.([]any); ok {
+				copy(l, n.sorted(l).([]any))
 			}
 		}
 	}
 	return v
+}
+
+// each changes an object, or the items of a list. What is no object stays.
+func each(v any, f func(any) any) any {
+	m, ok := v.(map[string]any)
+	if !ok {
+		return v
+	}
+	l, ok := m["items"].([]any)
+	if !ok {
+		return f(v)
+	}
+	for i := range l {
+		l[i] = f(l[i])
+	}
+	return v
+}
+
+// pick returns what an object has at the paths that are recorded.
+func (r Record) pick(o any) any {
+	picked := map[string]any{}
+	for _, p := range r.Pick {
+		if got := getAll(o, p); len(got) == 1 && !strings.Contains(p, "*") {
+			picked[p] = got[0]
+		} else if len(got) > 0 {
+			picked[p] = got
+		}
+	}
+	return picked
 }
 
 // dropMatching removes list elements and map entries that mention re.
@@ -231,67 +240,65 @@ func pathFacts(v any) any {
 // finish numbers the tokens over the whole transcript and ranks the resource versions.
 func (n *normalizer) finish(steps []any) []any {
 	n.numbering = true
-	var rvs []string
-	seen := map[string]bool{}
-	var collect func(any)
-	collect = func(v any) {
-		switch t := v.(type) {
-		case map[string]any:
-			for _, e := range t {
-				collect(e)
-			}
-		case []any:
-			for _, e := range t {
-				collect(e)
-			}
-		case string:
-			if r, ok := strings.CutPrefix(t, rvMark); ok && !seen[r] {
-				seen[r] = true
-				rvs = append(rvs, r)
-			}
-		}
-	}
-	collect(steps)
-	sort.Slice(rvs, func(i, j int) bool {
-		a, _ := strconv.ParseUint(rvs[i], 10, 64)
-		b, _ := strconv.ParseUint(rvs[j], 10, 64)
+	found := map[string]bool{}
+	marks(steps, found)
+	versions := sortedKeys(found)
+	sort.SliceStable(versions, func(i, j int) bool {
+		a, _ := strconv.ParseUint(versions[i], 10, 64)
+		b, _ := strconv.ParseUint(versions[j], 10, 64)
 		return a < b
 	})
 	rank := map[string]string{}
-	for i, r := range rvs {
+	for i, r := range versions {
 		rank[r] = fmt.Sprintf("<rv-%d>", i+1)
 	}
-	var walk func(any) any
-	walk = func(v any) any {
-		switch t := v.(type) {
-		case map[string]any:
-			out := make(map[string]any, len(t))
-			for _, k := range sortedKeys(t) {
-				out[n.str(k)] = walk(t[k])
-			}
-			return out
-		case []any:
-			out := make([]any, len(t))
-			for i, e := range t {
-				out[i] = walk(e)
-			}
-			return out
-		case string:
-			if r, ok := strings.CutPrefix(t, rvMark); ok {
-				return rank[r]
-			}
-			if p, ok := strings.CutPrefix(t, "\x02port"); ok {
-				return n.token("nodeport", p)
-			}
-			return n.str(t)
-		}
-		return v
-	}
-	out := make([]any, len(steps))
-	for i, s := range steps {
-		out[i] = walk(s)
-	}
+	out, _ := n.replaced(steps, rank).([]any)
 	return out
+}
+
+// marks finds the resource versions in a tree.
+func marks(v any, found map[string]bool) {
+	switch t := v.(type) {
+	case map[string]any:
+		for _, e := range t {
+			marks(e, found)
+		}
+	case []any:
+		for _, e := range t {
+			marks(e, found)
+		}
+	case string:
+		if r, ok := strings.CutPrefix(t, rvMark); ok {
+			found[r] = true
+		}
+	}
+}
+
+// replaced returns the tree with ranks in the place of resource versions, and tokens in that of what the server made up.
+func (n *normalizer) replaced(v any, rank map[string]string) any {
+	switch t := v.(type) {
+	case map[string]any:
+		out := make(map[string]any, len(t))
+		for _, k := range sortedKeys(t) {
+			out[n.str(k)] = n.replaced(t[k], rank)
+		}
+		return out
+	case []any:
+		out := make([]any, len(t))
+		for i, e := range t {
+			out[i] = n.replaced(e, rank)
+		}
+		return out
+	case string:
+		if r, ok := strings.CutPrefix(t, rvMark); ok {
+			return rank[r]
+		}
+		if p, ok := strings.CutPrefix(t, "\x02port"); ok {
+			return n.token("nodeport", p)
+		}
+		return n.str(t)
+	}
+	return v
 }
 
 func sortedKeys[V any](m map[string]V) []string {

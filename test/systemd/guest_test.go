@@ -11,6 +11,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -41,8 +42,8 @@ var modules = []string{"overlay", "veth", "bridge", "br_netfilter", "vxlan", "du
 	"nft_log", "nft_reject_ipv4", "nft_reject_ipv6", "nft_compat", "xt_comment", "xt_mark", "xt_conntrack", "xt_addrtype", "xt_multiport",
 	"xt_MASQUERADE", "xt_nat", "autofs4"}
 
-// inGuest runs the test on a machine with systemd, as root. It returns false on the host.
-func inGuest(t *testing.T) bool {
+// inGuest runs the test on a machine with systemd, as root, whose kernel has further modules. It returns false on the host.
+func inGuest(t *testing.T, further ...string) bool {
 	t.Helper()
 	t.Attr("retry", "never")
 	const built = "../../bin/kloop"
@@ -51,8 +52,9 @@ func inGuest(t *testing.T) bool {
 			need.Have(t, need.Qemu, fmt.Errorf("make bin/kloop: %w", err))
 		}
 	}
-	if !vm.Run(t, vm.Config{Systemd: true, Memory: 4096, Timeout: 18 * time.Minute, Modules: modules,
-		Files: map[string]string{fresh: built}, Build: map[string]string{"/root/hog": "../../machine/testdata/hog"}}) {
+	if !vm.Run(t, vm.Config{Systemd: true, Memory: 4096, Timeout: 18 * time.Minute, Modules: slices.Concat(modules, further),
+		Files: map[string]string{fresh: built},
+		Build: map[string]string{"/root/hog": "../../machine/testdata/hog", "/root/echo": "./testdata/echo"}}) {
 		return false
 	}
 	link, err := netlink.LinkByName("dummy0")
@@ -108,21 +110,29 @@ func install(t *testing.T, flags ...string) node {
 	if err != nil {
 		t.Fatal(err)
 	}
-	program, err := os.ReadFile("/root/hog")
+	archive := pack(t, hogImage, "hog")
+	until(t, "the runtime has the image", func(ctx context.Context) (bool, any) {
+		_, err := try(ctx, kloop, "image", "load", archive)
+		return err == nil, err
+	})
+	return node{cs}
+}
+
+// pack makes an image of one of the programs in /root, and returns the path of its archive.
+func pack(t *testing.T, ref, name string) string {
+	t.Helper()
+	program, err := os.ReadFile("/root/" + name)
 	if err != nil {
 		t.Fatal(err)
 	}
 	var b bytes.Buffer
-	files := []image.File{{Path: "/hog", Mode: 0o755, Data: program}}
-	err = image.Pack(&b, image.Spec{Ref: hogImage, Files: files, Entrypoint: []string{"/hog"}})
-	if err := errors.Join(err, os.WriteFile("/root/hog.tar", b.Bytes(), 0o600)); err != nil {
+	files := []image.File{{Path: "/" + name, Mode: 0o755, Data: program}}
+	err = image.Pack(&b, image.Spec{Ref: ref, Files: files, Entrypoint: []string{"/" + name}})
+	path := "/root/" + name + ".tar"
+	if err := errors.Join(err, os.WriteFile(path, b.Bytes(), 0o600)); err != nil {
 		t.Fatal(err)
 	}
-	until(t, "the runtime has the image", func(ctx context.Context) (bool, any) {
-		_, err := try(ctx, kloop, "image", "load", "/root/hog.tar")
-		return err == nil, err
-	})
-	return node{cs}
+	return path
 }
 
 // until polls, for as long as a slow machine may take.
