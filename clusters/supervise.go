@@ -17,8 +17,6 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/kloop-dev/kloop/auth"
-	"github.com/kloop-dev/kloop/auth/pki"
 	"github.com/kloop-dev/kloop/notify"
 )
 
@@ -95,28 +93,6 @@ func (c *Cluster) keepOthers(ctx context.Context, all *sync.WaitGroup, program s
 	}
 	group.Wait()
 	return errors.Join(errs...)
-}
-
-// identify makes the kubeconfig of a node, if it has none.
-func (c *Cluster) identify(n int) error {
-	path := c.nodeKubeconfig(n)
-	if _, err := os.Stat(path); err == nil {
-		return nil
-	}
-	keys, err := pki.Open(pki.Config{Dir: filepath.Join(c.NodeDir(1), "pki")})
-	if err != nil {
-		return err
-	}
-	name, address := c.NodeName(n), c.Address(n).String()
-	cert, key, err := keys.CA.Issue(pki.Leaf{User: "system:node:" + name, Groups: []string{auth.GroupNodes}, Client: true, Server: true,
-		Hosts: []string{name, "127.0.0.1", address}, Life: 10 * 365 * 24 * time.Hour}, time.Now())
-	if err != nil {
-		return fmt.Errorf("make the identity of node %s: %w", name, err)
-	}
-	if err := os.MkdirAll(c.NodeDir(n), 0o700); err != nil {
-		return err
-	}
-	return replace(path, pki.Kubeconfig(c.Server(), keys.CA.PEM(), cert, key), 0o600)
 }
 
 // groupPrefix begins the names of the cgroups in which nodes have that of their pods: one limit holds all pods of a node, and each node
