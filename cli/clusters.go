@@ -66,10 +66,14 @@ func create(ctx context.Context, std stdio, args []string) error {
 		return fmt.Errorf("cluster %s runs, but its context is nowhere (kloop delete %s removes it; its own kubeconfig is %s): %w",
 			c.Name, c.Name, c.Admin(), err)
 	}
-	fmt.Fprintf(std.out, "cluster %s is ready after %d ms: %s, %s\n", c.Name, time.Since(began).Milliseconds(), nodesOf(c), c.Server())
+	sayCreated(std, c, time.Since(began), keys)
+	return nil
+}
+
+func sayCreated(std stdio, c *clusters.Cluster, took time.Duration, keys string) {
+	fmt.Fprintf(std.out, "cluster %s is ready after %d ms: %s, %s\n", c.Name, took.Milliseconds(), nodesOf(c), c.Server())
 	fmt.Fprintf(std.out, "kubectl speaks to it: context %s in %s\n", c.Context(), keys)
 	fmt.Fprintf(std.out, "stop it: kloop stop %s    remove it: kloop delete %s\n", c.Name, c.Name)
-	return nil
 }
 
 // handOn reads the flags of kloop up that a cluster was given, and notes which of them its other nodes have as well.

@@ -55,15 +55,21 @@ func follow(ctx context.Context, std stdio, args []string) error {
 	}
 	ctx, cancel := context.WithTimeout(ctx, *limit)
 	defer cancel()
-	i := kind.Info()
+	s := &story{out: std.out, form: formOf(fs), kind: kind, ns: a.NS, name: name, limit: *limit, told: map[string]bool{}}
+	return s.follow(ctx, cancel, a)
+}
+
+// follow reads all that the cascade may have, and tells it. It cancels ctx when the server is lost.
+func (s *story) follow(ctx context.Context, cancel context.CancelFunc, a *ask.Asker) error {
+	i := s.kind.Info()
 	of := metav1.APIResource{Group: i.GVK.Group, Version: i.GVK.Version, Name: i.Plural, Kind: i.GVK.Kind, Namespaced: true}
-	if err := a.Missing(ctx, &of, a.NS, name); apierrors.IsForbidden(err) {
+	if err := a.Missing(ctx, &of, s.ns, s.name); apierrors.IsForbidden(err) {
 		return err
 	}
 	watched := append(slices.Clone(followed), kinds.Services, kinds.EndpointSlices)
 	var sources []client.Source
 	for _, k := range watched {
-		sources = append(sources, client.Source{Kind: k, Namespace: a.NS})
+		sources = append(sources, client.Source{Kind: k, Namespace: s.ns})
 	}
 	c, err := client.NewRemote(a.Rest, kinds.NewSet(), "kloop-follow", sources...)
 	if err != nil {
@@ -80,7 +86,6 @@ func follow(ctx context.Context, std stdio, args []string) error {
 	case <-ctx.Done():
 		return fmt.Errorf("reach the server: %w", ctx.Err())
 	}
-	s := &story{out: std.out, form: formOf(fs), kind: kind, ns: a.NS, name: name, limit: *limit, told: map[string]bool{}}
 	return s.tell(ctx, c, c.Feed(watched...))
 }
 

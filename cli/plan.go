@@ -37,10 +37,7 @@ type planFlags struct {
 const planWords = "-f FILE | drain NODE | lose node/zone NAME | scale KIND/NAME --replicas N " +
 	"| set image KIND/NAME CONTAINER=IMAGE… | delete KIND/NAME | upgrade crd -f FILE"
 
-// planCmd tells what would happen. It only reads the API of the cluster: what happens happens in a fork of it.
-func planCmd(ctx context.Context, std stdio, args []string) error {
-	var f planFlags
-	fs := flags(std, "plan", planWords)
+func (f *planFlags) bind(fs *flag.FlagSet) {
 	f.ask.Bind(fs)
 	file := func(name string) error {
 		f.files = append(f.files, name)
@@ -57,6 +54,13 @@ func planCmd(ctx context.Context, std stdio, args []string) error {
 	fs.StringVar(&f.save, "save", "", "write the fork to a file; without a change that is all")
 	fs.StringVar(&f.from, "from", "", "read the fork from a file that --save wrote, in place of a cluster")
 	fs.BoolVar(&f.noOutage, "no-outage", false, "fail also when a workload has no available pod for a time")
+}
+
+// planCmd tells what would happen. It only reads the API of the cluster: what happens happens in a fork of it.
+func planCmd(ctx context.Context, std stdio, args []string) error {
+	var f planFlags
+	fs := flags(std, "plan", planWords)
+	f.bind(fs)
 	words, err := wordsOf(fs, args, 0, 64)
 	if err != nil {
 		return err
@@ -171,17 +175,23 @@ func (f *planFlags) change(std stdio, fs *flag.FlagSet, words []string) (changin
 	case words[0] == "delete" && n == 2:
 		return about(1, plan.Delete), ns, nil
 	case verb == "set image" && n > 3:
-		images := map[string]string{}
-		for _, w := range words[3:] {
-			c, image, ok := strings.Cut(w, "=")
-			if !ok || c == "" || image == "" {
-				return nil, "", misusef("%q: say CONTAINER=IMAGE", w)
-			}
-			images[c] = image
-		}
-		return about(2, func(t plan.Target) plan.Change { return plan.SetImages(t, images) }), ns, nil
+		images, err := imagesByContainer(words[3:])
+		return about(2, func(t plan.Target) plan.Change { return plan.SetImages(t, images) }), ns, err
 	}
 	return nil, "", misused(fs)
+}
+
+// imagesByContainer reads CONTAINER=IMAGE words.
+func imagesByContainer(words []string) (map[string]string, error) {
+	images := map[string]string{}
+	for _, w := range words {
+		c, image, ok := strings.Cut(w, "=")
+		if !ok || c == "" || image == "" {
+			return nil, misusef("%q: say CONTAINER=IMAGE", w)
+		}
+		images[c] = image
+	}
+	return images, nil
 }
 
 // manifest reads what is to be applied.

@@ -30,10 +30,7 @@ func trace(ctx context.Context, std stdio, args []string) error {
 	if err != nil {
 		return err
 	}
-	if len(words) == 1 {
-		words = strings.SplitN(words[0], "/", 2)
-	}
-	if len(words) != 2 {
+	if words = pair(words); len(words) != 2 {
 		return misused(fs)
 	}
 	a, err := f.Connect()
@@ -44,17 +41,8 @@ func trace(ctx context.Context, std stdio, args []string) error {
 	if err != nil {
 		return err
 	}
-	q := url.Values{"resource": {object.Resource}, "namespace": {object.Namespace}, "name": {object.Name}, "since": {since.String()}}
-	if *follow {
-		q.Set("follow", "true")
-	}
-	body, err := a.Raw.Get().RequestURI(trail.Page + "?" + q.Encode()).Stream(ctx)
+	body, err := openTrail(ctx, a, object, *since, *follow)
 	if err != nil {
-		q.Del("follow")
-		data, again := a.Raw.Get().RequestURI(trail.Page + "?" + q.Encode()).DoRaw(ctx) // a stream does not tell why it was refused
-		if again = ask.Refusal(data, again); again != nil {
-			err = again
-		}
 		return noTrail(words, err)
 	}
 	defer func() { _ = body.Close() }()
@@ -90,6 +78,24 @@ func traced(ctx context.Context, a *ask.Asker, kind, name string) (r *metav1.API
 		}
 	}
 	return r, o, nil
+}
+
+// openTrail asks for what was written of an object, one write a line, and with follow for what will be.
+func openTrail(ctx context.Context, a *ask.Asker, object trail.Ref, since time.Duration, follow bool) (io.ReadCloser, error) {
+	q := url.Values{"resource": {object.Resource}, "namespace": {object.Namespace}, "name": {object.Name}, "since": {since.String()}}
+	if follow {
+		q.Set("follow", "true")
+	}
+	body, err := a.Raw.Get().RequestURI(trail.Page + "?" + q.Encode()).Stream(ctx)
+	if err == nil {
+		return body, nil
+	}
+	q.Del("follow")
+	data, again := a.Raw.Get().RequestURI(trail.Page + "?" + q.Encode()).DoRaw(ctx) // a stream does not tell why it was refused
+	if again = ask.Refusal(data, again); again != nil {
+		err = again
+	}
+	return nil, err
 }
 
 // A history holds all that kloop trace knows of an object, for programs: its writes, and those that followed.

@@ -51,10 +51,7 @@ func undo(ctx context.Context, std stdio, args []string) error {
 	if err != nil {
 		return err
 	}
-	mine := func(s *past.Step) bool { return past.ByPerson(s) && (*by == "" || s.By == *by || s.User == *by) }
-	if *by != "" {
-		mine = func(s *past.Step) bool { return s.By == *by || s.User == *by }
-	}
+	mine := stepsOf(*by)
 	if newest {
 		one := past.Newest(out.Steps, mine)
 		if mine = func(s *past.Step) bool { return s == one }; one != nil {
@@ -72,6 +69,14 @@ func undo(ctx context.Context, std stdio, args []string) error {
 		return err
 	}
 	return u.run(ctx, *yes, pasted(append([]string{"kloop", "undo"}, args...)))
+}
+
+// stepsOf tells what a user or program did, or without one what people did, from the rest.
+func stepsOf(by string) func(*past.Step) bool {
+	if by == "" {
+		return past.ByPerson
+	}
+	return func(s *past.Step) bool { return s.By == by || s.User == by }
 }
 
 // undoing is an undo under way.
@@ -118,12 +123,35 @@ func (u *undoing) run(ctx context.Context, yes bool, command string) error {
 	return errors.Join(u.form.Print(out, told), err)
 }
 
+// try has the server try all changes, and makes them if it takes each and may do so.
 func (u *undoing) try(ctx context.Context, yes bool, command string, told *undone) error {
 	if len(u.list) == 0 {
 		fmt.Fprintln(u.std.out, "there is nothing to undo: no person changed what is wanted in that time, or it is as it was")
 		return nil
 	}
-	todo, failed := 0, 0
+	todo, failed := u.rehearse(ctx, told)
+	switch {
+	case failed > 0:
+		return fmt.Errorf("nothing was undone: the server refuses %d of %d changes", failed, todo)
+	case todo == 0:
+		return errors.New("nothing of it can be undone")
+	case !yes:
+		fmt.Fprintf(u.std.out, "\nnothing was changed: the server would take all of it. To do it:\n    %s --yes\n", command)
+		return nil
+	}
+	for i := range u.list {
+		if one := &u.list[i]; one.Action != "" {
+			if err := u.write(ctx, one, false); err != nil && !(one.Action == past.Create && apierrors.IsAlreadyExists(err)) {
+				return fmt.Errorf("undo %s: %w", one.Object.Short(), err)
+			}
+		}
+	}
+	fmt.Fprintf(u.std.out, "\nundone: %d\n", todo)
+	return nil
+}
+
+// rehearse shows all changes and has the server try them; so many are to be made, and so many of them it refuses.
+func (u *undoing) rehearse(ctx context.Context, told *undone) (todo, failed int) {
 	anew := map[string]bool{} // namespaces that are yet to be made
 	for i := range u.list {
 		one := &u.list[i]
@@ -145,24 +173,7 @@ func (u *undoing) try(ctx context.Context, yes bool, command string, told *undon
 			failed++
 		}
 	}
-	switch {
-	case failed > 0:
-		return fmt.Errorf("nothing was undone: the server refuses %d of %d changes", failed, todo)
-	case todo == 0:
-		return errors.New("nothing of it can be undone")
-	case !yes:
-		fmt.Fprintf(u.std.out, "\nnothing was changed: the server would take all of it. To do it:\n    %s --yes\n", command)
-		return nil
-	}
-	for i := range u.list {
-		if one := &u.list[i]; one.Action != "" {
-			if err := u.write(ctx, one, false); err != nil && !(one.Action == past.Create && apierrors.IsAlreadyExists(err)) {
-				return fmt.Errorf("undo %s: %w", one.Object.Short(), err)
-			}
-		}
-	}
-	fmt.Fprintf(u.std.out, "\nundone: %d\n", todo)
-	return nil
+	return todo, failed
 }
 
 // show tells what is done to an object, and what is not.
