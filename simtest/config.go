@@ -13,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/kubernetes/scheme"
@@ -53,6 +54,8 @@ type Config struct {
 
 	Quiet time.Duration // without a write this long, things have settled; 0: 20 s. More for an operator that polls less often
 	Flaps int           // how often an object may return to what it was before, beyond the calm run; 0: 10
+
+	known meta.RESTMapper // what the server has in all runs, without definitions; nil until the first one
 }
 
 var (

@@ -92,20 +92,25 @@ func flatten(v any, at string, f func(at, value string)) {
 	}
 }
 
+// chance lists how values look that chance and time choose. Texts with fewer marks hold none, and most do not.
 var chance = []struct {
-	re *regexp.Regexp
-	is string
+	re    *regexp.Regexp
+	is    string
+	mark  string
+	marks int
 }{
-	{regexp.MustCompile(`[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}`), "UID"},
-	{regexp.MustCompile(`\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?(Z|[+-]\d\d:\d\d)`), "TIME"},
-	{regexp.MustCompile(`\b\d{1,3}\.\d{1,3}\.\d{1,3}\.\d{1,3}\b`), "ADDRESS"},
-	{regexp.MustCompile(`kube-api-access-[a-z0-9]{5}`), "kube-api-access-*"},
+	{regexp.MustCompile(`[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}`), "UID", "-", 4},
+	{regexp.MustCompile(`\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?(Z|[+-]\d\d:\d\d)`), "TIME", ":", 2},
+	{regexp.MustCompile(`\b\d{1,3}\.\d{1,3}\.\d{1,3}\.\d{1,3}\b`), "ADDRESS", ".", 3},
+	{regexp.MustCompile(`kube-api-access-[a-z0-9]{5}`), "kube-api-access-*", "kube-api-access-", 1},
 }
 
 // tidy replaces in a value what chance has chosen.
 func tidy(s string, names map[string]string) string {
 	for _, c := range chance {
-		s = c.re.ReplaceAllString(s, c.is)
+		if strings.Count(s, c.mark) >= c.marks {
+			s = c.re.ReplaceAllString(s, c.is)
+		}
 	}
 	if n, ok := names[strings.Trim(s, `"`)]; ok {
 		return n

@@ -11,7 +11,6 @@ import (
 	"time"
 
 	"k8s.io/client-go/rest"
-	ctrlclient "sigs.k8s.io/controller-runtime/pkg/client"
 )
 
 // outcome is the end of a run and the way there.
@@ -64,7 +63,7 @@ func (c *Config) play(t *testing.T, seed uint64, faults []Fault) (out outcome) {
 // whole is a run from the first object to the verdict.
 func (w *World) whole() {
 	cfg := w.Rest()
-	user, err := ctrlclient.New(cfg, ctrlclient.Options{Scheme: w.c.Scheme})
+	user, err := w.client(cfg)
 	if err != nil {
 		w.run.fail("the user's client: %v", err)
 		return

@@ -89,7 +89,7 @@ func (x *wire) send(r *http.Request, verb, what string) (*http.Response, error) 
 		return nil, err
 	}
 	if verb == "watch" && resp.StatusCode == http.StatusOK {
-		resp.Body = newEvents(x.w, r.Context(), resp.Body, what)
+		resp.Body = newEvents(x.w, r.Context(), resp, what)
 	}
 	return resp, nil
 }

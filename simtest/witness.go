@@ -5,15 +5,18 @@ import (
 	"crypto/sha256"
 	"encoding/json"
 	"fmt"
+	"reflect"
 	"slices"
 	"strings"
 	"sync"
 	"time"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 
 	"github.com/kloop-dev/kloop/resource"
+	"github.com/kloop-dev/kloop/resource/codec"
 	"github.com/kloop-dev/kloop/view"
 )
 
@@ -51,6 +54,32 @@ func loose(k resource.Kind, obj resource.Object) *unstructured.Unstructured {
 	}
 	u.SetGroupVersionKind(k.Info().GVK)
 	return u
+}
+
+// content is a hash of an object without its status and what the server counts.
+func content(k resource.Kind, obj resource.Object) (sum [sha256.Size]byte, ok bool) {
+	var text []byte
+	var err error
+	bare := func(o metav1.Object) {
+		o.SetResourceVersion("")
+		o.SetManagedFields(nil)
+		o.SetGeneration(0)
+	}
+	if obj = resource.Opened(obj); !k.Info().Custom {
+		own := reflect.New(reflect.TypeOf(obj).Elem()) // shares all but the fields that are set
+		own.Elem().Set(reflect.ValueOf(obj).Elem())
+		if status := own.Elem().FieldByName("Status"); status.IsValid() {
+			status.SetZero()
+		}
+		o := own.Interface().(resource.Object)
+		bare(o)
+		text, err = codec.RawProto(o)
+	} else if u := loose(k, obj); u != nil {
+		delete(u.Object, "status")
+		bare(u)
+		text, err = json.Marshal(u.Object)
+	}
+	return sha256.Sum256(text), err == nil && text != nil
 }
 
 // witness sees every change of a run.
@@ -126,19 +155,10 @@ func (s *witness) note(c view.Change) bool {
 	obj := c.New.Object
 	name := fmt.Sprintf("%s %s/%s", plural, obj.GetNamespace(), obj.GetName())
 	s.remember(name + " written")
-	u := loose(c.Kind, obj)
-	if u == nil {
+	sum, ok := content(c.Kind, obj)
+	if !ok {
 		return true
 	}
-	delete(u.Object, "status")
-	u.SetResourceVersion("")
-	u.SetManagedFields(nil)
-	u.SetGeneration(0)
-	text, err := json.Marshal(u.Object)
-	if err != nil {
-		return true
-	}
-	sum := sha256.Sum256(text)
 	past := s.past[name]
 	if at := slices.Index(past, sum); at >= 0 && at < len(past)-1 {
 		s.flaps[name]++

@@ -53,9 +53,7 @@ func (w *World) Rest() *rest.Config {
 	if w.life != nil {
 		rt = &wire{w: w, next: w.tr}
 	}
-	// JSON alone, so that events can be told apart on their way.
-	return &rest.Config{Host: "http://simulation", Transport: rt, QPS: -1,
-		ContentConfig: rest.ContentConfig{ContentType: "application/json", AcceptContentTypes: "application/json"}}
+	return &rest.Config{Host: "http://simulation", Transport: rt, QPS: -1}
 }
 
 // Options returns o changed so that a manager lives in a simulation: it listens nowhere, logs nothing unless
@@ -68,6 +66,9 @@ func (w *World) Options(o ctrl.Options) ctrl.Options {
 	}
 	if o.Logger.GetSink() == nil {
 		o.Logger = ctrl.Log.WithSink(crlog.NullLogSink{})
+	}
+	if o.MapperProvider == nil {
+		o.MapperProvider = w.mapper
 	}
 	if o.GracefulShutdownTimeout == nil {
 		o.GracefulShutdownTimeout = new(5 * time.Second)
