@@ -1,7 +1,6 @@
 package nodelifecycle
 
 import (
-	"cmp"
 	"maps"
 	"slices"
 	"time"
@@ -59,41 +58,49 @@ var scheduleTaints = []struct {
 	{corev1.NodeNetworkUnavailable, corev1.ConditionTrue, corev1.TaintNodeNetworkUnavailable},
 }
 
-// taints is the node's taints with those that follow from its state made to follow. Those of others stay.
-func taints(n *corev1.Node, now time.Time) []corev1.Taint {
-	want := map[string]corev1.TaintEffect{} // of key and effect, see id
-	add := func(key string, e corev1.TaintEffect) { want[id(key, e)] = e }
+// taints is the node's taints with those that follow from its state made to follow. Those of others stay. New ones come in the order of
+// the node's conditions, and those that drive pods out last.
+func taints(n *corev1.Node, now time.Time) (list []corev1.Taint) {
+	want := wanted(n)
 	ours := map[string]bool{id(corev1.TaintNodeUnschedulable, corev1.TaintEffectNoSchedule): true}
 	for _, t := range scheduleTaints {
 		ours[id(t.key, corev1.TaintEffectNoSchedule)] = true
-		if c := find(n, t.condition); c != nil && c.Status == t.status {
-			add(t.key, corev1.TaintEffectNoSchedule)
-			if t.condition == corev1.NodeReady {
-				add(t.key, corev1.TaintEffectNoExecute)
+		ours[id(t.key, corev1.TaintEffectNoExecute)] = t.condition == corev1.NodeReady
+	}
+	for _, t := range n.Spec.Taints {
+		at := slices.IndexFunc(want, func(w corev1.Taint) bool { return w.MatchTaint(&t) })
+		if at >= 0 || !ours[id(t.Key, t.Effect)] {
+			list = append(list, t)
+		}
+		if at >= 0 {
+			want = slices.Delete(want, at, at+1)
+		}
+	}
+	for _, t := range want {
+		t.TimeAdded = &metav1.Time{Time: now}
+		list = append(list, t)
+	}
+	return list
+}
+
+// wanted are the taints that follow from the node's state.
+func wanted(n *corev1.Node) (list []corev1.Taint) {
+	out := ""
+	for _, c := range n.Status.Conditions {
+		for _, t := range scheduleTaints {
+			if t.condition == c.Type && t.status == c.Status {
+				list = append(list, corev1.Taint{Key: t.key, Effect: corev1.TaintEffectNoSchedule})
+				if c.Type == corev1.NodeReady {
+					out = t.key
+				}
 			}
 		}
 	}
-	for _, key := range []string{corev1.TaintNodeNotReady, corev1.TaintNodeUnreachable} {
-		ours[id(key, corev1.TaintEffectNoExecute)] = true
-	}
-	if find(n, corev1.NodeReady) == nil { // it has not reported yet: what it was made with stays
-		delete(ours, id(corev1.TaintNodeNotReady, corev1.TaintEffectNoSchedule))
-	}
 	if n.Spec.Unschedulable {
-		add(corev1.TaintNodeUnschedulable, corev1.TaintEffectNoSchedule)
+		list = append(list, corev1.Taint{Key: corev1.TaintNodeUnschedulable, Effect: corev1.TaintEffectNoSchedule})
 	}
-	var list []corev1.Taint
-	for _, t := range n.Spec.Taints {
-		k := id(t.Key, t.Effect)
-		if _, wanted := want[k]; wanted || !ours[k] {
-			list = append(list, t)
-		}
-		delete(want, k)
-	}
-	effects := func(a, b string) int { return cmp.Or(cmp.Compare(want[b], want[a]), cmp.Compare(a, b)) } // NoExecute last
-	for _, k := range slices.SortedFunc(maps.Keys(want), effects) {
-		e := want[k]
-		list = append(list, corev1.Taint{Key: k[:len(k)-len(e)-1], Effect: e, TimeAdded: &metav1.Time{Time: now}})
+	if out != "" {
+		list = append(list, corev1.Taint{Key: out, Effect: corev1.TaintEffectNoExecute})
 	}
 	return list
 }
