@@ -108,7 +108,10 @@ func (w *world) restartsTooOften() bool {
 		return false
 	}
 	n := int32(0)
-	for _, p := range w.active {
+	for _, p := range w.pods { // those on their way out, too
+		if terminal(p) {
+			continue
+		}
 		for _, s := range slices.Concat(p.Status.InitContainerStatuses, p.Status.ContainerStatuses) {
 			n += s.RestartCount
 		}
@@ -120,10 +123,14 @@ func (w *world) restartsTooOften() bool {
 // overdue is the time for which the job may still be active: 0 when its time is up, -1 when it has no deadline.
 func (w *world) overdue() time.Duration {
 	s := &w.job.Spec
-	if s.ActiveDeadlineSeconds == nil || suspended(w.job) || w.job.Status.StartTime == nil {
+	if s.ActiveDeadlineSeconds == nil || suspended(w.job) {
 		return -1
 	}
-	return max(0, w.job.Status.StartTime.Add(time.Duration(*s.ActiveDeadlineSeconds)*time.Second).Sub(w.now))
+	start := w.now // this pass writes it
+	if at := w.job.Status.StartTime; at != nil {
+		start = at.Time
+	}
+	return max(0, start.Add(time.Duration(*s.ActiveDeadlineSeconds)*time.Second).Sub(w.now))
 }
 
 // deadline is the time to look again because the job's time will be up then.

@@ -135,3 +135,26 @@ func TestPlan(t *testing.T) {
 		}
 	}
 }
+
+// The time of a job that has not begun runs from this pass on, and containers of pods on their way out count as restarted, too.
+func TestLimitsThatAreReachedAtOnce(t *testing.T) {
+	now := time.Unix(10000, 0)
+	job := func(edit func(*batchv1.JobSpec)) *batchv1.Job {
+		j := &batchv1.Job{Spec: batchv1.JobSpec{Completions: new(int32(1)), Parallelism: new(int32(1)), BackoffLimit: new(int32(2))}}
+		edit(&j.Spec)
+		return j
+	}
+	going := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{DeletionTimestamp: &metav1.Time{Time: now}}, Status: corev1.PodStatus{
+		Phase: corev1.PodRunning, ContainerStatuses: []corev1.ContainerStatus{{RestartCount: 2}}}}
+	for want, w := range map[string]*world{
+		batchv1.JobReasonDeadlineExceeded: observe(job(func(s *batchv1.JobSpec) { s.ActiveDeadlineSeconds = new(int64(0)) }), nil, now),
+		batchv1.JobReasonBackoffLimitExceeded: observe(job(func(s *batchv1.JobSpec) {
+			s.Template.Spec.RestartPolicy = corev1.RestartPolicyOnFailure
+		}), []*corev1.Pod{going}, now),
+	} {
+		got := plan(w)
+		if c := find(got.status.Conditions, batchv1.JobFailureTarget); len(got.create) > 0 || c == nil || c.Reason != want {
+			t.Errorf("%s: %d pods made, %v", want, len(got.create), got.status.Conditions)
+		}
+	}
+}
