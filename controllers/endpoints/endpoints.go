@@ -17,6 +17,7 @@ import (
 
 	"github.com/kloop-dev/kloop/client"
 	"github.com/kloop-dev/kloop/controllers/internal/backends"
+	"github.com/kloop-dev/kloop/controllers/internal/pods"
 	"github.com/kloop-dev/kloop/kinds"
 	"github.com/kloop-dev/kloop/loop"
 	"github.com/kloop-dev/kloop/resource"
@@ -48,15 +49,15 @@ func reconcile(ctx context.Context, c *loop.Ctx, s *corev1.Service) (time.Durati
 		return 0, nil
 	}
 	cur := resource.Get(c, kinds.Endpoints, s.Namespace, s.Name)
-	list := backends.Of(c, s)
+	list, ended := backends.Of(c, s)
 	subsets, over := subsets(s, list)
-	next := plan(s, cur, subsets, over, list)
+	next := plan(s, cur, subsets, over, append(list, ended...))
 	switch {
 	case next == nil:
 		return 0, nil
 	case cur != nil:
 		err := c.Update(ctx, kinds.Endpoints, next)
-		if err != nil && !apierrors.IsConflict(err) {
+		if err != nil && !apierrors.IsConflict(err) && !apierrors.IsNotFound(err) {
 			c.Event(kinds.Endpoints, next, corev1.EventTypeWarning, "FailedToUpdateEndpoint", "Failed to update endpoint %s/%s: %v",
 				s.Namespace, s.Name, err)
 		}
@@ -73,7 +74,8 @@ func reconcile(ctx context.Context, c *loop.Ctx, s *corev1.Service) (time.Durati
 	return 0, err
 }
 
-// plan is pure: it returns the object as it should be, or nil when it is so.
+// plan is pure: it returns the object as it should be, or nil when it is so. Pods that have ended are in the list, too:
+// they tell when that was.
 func plan(s *corev1.Service, cur *corev1.Endpoints, subsets []corev1.EndpointSubset, over bool, list []*corev1.Pod) *corev1.Endpoints {
 	next := &corev1.Endpoints{ObjectMeta: metav1.ObjectMeta{Namespace: s.Namespace, Name: s.Name}}
 	if cur != nil {
@@ -92,7 +94,8 @@ func plan(s *corev1.Service, cur *corev1.Endpoints, subsets []corev1.EndpointSub
 	if cur != nil {
 		was, is := places(cur.Subsets), places(subsets)
 		for _, p := range list {
-			if now := is[string(p.UID)]; now != 0 && now != was[string(p.UID)] {
+			now, before := is[string(p.UID)], was[string(p.UID)]
+			if now != before && (now != 0 || before == 1 && !pods.Ready(p)) {
 				changed = append(changed, p)
 			}
 		}

@@ -134,6 +134,10 @@ func TestTrigger(t *testing.T) {
 		p.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodReady, Status: ready, LastTransitionTime: metav1.Unix(at, 0)}}
 		return p
 	}
+	ended := func(p *corev1.Pod) *corev1.Pod {
+		p.Status.Phase, p.Status.PodIP = corev1.PodFailed, ""
+		return p
+	}
 	was := []*corev1.Pod{since(1, corev1.ConditionTrue, 10), since(2, corev1.ConditionTrue, 20), pod(3, 1, false)}
 	for name, test := range map[string]struct {
 		now  []*corev1.Pod
@@ -143,6 +147,7 @@ func TestTrigger(t *testing.T) {
 		"two more": {append([]*corev1.Pod{since(4, corev1.ConditionTrue, 40), since(5, corev1.ConditionTrue, 30)}, was...), "http",
 			"1970-01-01T00:00:30Z"},
 		"one less":        {was[1:], "http", ""},
+		"one ended":       {append([]*corev1.Pod{ended(since(1, corev1.ConditionFalse, 60))}, was[1:]...), "http", "1970-01-01T00:01:00Z"},
 		"another port":    {was, "other", ""},
 		"not ready again": {[]*corev1.Pod{since(1, corev1.ConditionFalse, 50), was[1], was[2]}, "http", "1970-01-01T00:00:50Z"},
 		"never ready":     {append([]*corev1.Pod{pod(6, 1, false)}, was...), "http", ""},

@@ -47,7 +47,8 @@ func reconcile(ctx context.Context, c *loop.Ctx, s *corev1.Service) (time.Durati
 	}
 	have := mine(c, s) // observe
 	before := given(have)
-	want := wanted(s, backends.Of(c, s), func(node string) string {
+	list, ended := backends.Of(c, s)
+	want := wanted(s, list, func(node string) string {
 		if n := resource.Get(c, kinds.Nodes, "", node); n != nil {
 			return n.Labels[corev1.LabelTopologyZone]
 		}
@@ -58,11 +59,11 @@ func reconcile(ctx context.Context, c *loop.Ctx, s *corev1.Service) (time.Durati
 	} else if len(before) > 0 && s.Spec.TrafficDistribution == nil {
 		c.Event(kinds.Services, s, corev1.EventTypeWarning, "TopologyAwareHintsDisabled", "Topology Aware Hints has been disabled")
 	}
-	err := act(ctx, c, plan(s, want, have)) // decide, act
+	err := act(ctx, c, plan(s, want, have, ended)) // decide, act
 	if err != nil && apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause) {
 		return 0, nil
 	}
-	if err != nil && !apierrors.IsConflict(err) {
+	if err != nil && !apierrors.IsConflict(err) && !apierrors.IsNotFound(err) { // somebody else was faster: we look again
 		c.Event(kinds.Services, s, corev1.EventTypeWarning, "FailedToUpdateEndpointSlices",
 			"Error updating Endpoint Slices for Service %s/%s: %v", s.Namespace, s.Name, err)
 	}

@@ -8,6 +8,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/kloop-dev/kloop/controllers/internal/backends"
 	"github.com/kloop-dev/kloop/kinds"
@@ -28,8 +29,8 @@ type draft struct {
 	touched   bool
 }
 
-// plan is pure: same service, same wish, same slices, same answer.
-func plan(s *corev1.Service, want []*group, have []*discoveryv1.EndpointSlice) (t todo) {
+// plan is pure: same service, same wish, same slices, same answer. The pods that have ended tell when that was.
+func plan(s *corev1.Service, want []*group, have []*discoveryv1.EndpointSlice, ended []*corev1.Pod) (t todo) {
 	var spare []*discoveryv1.EndpointSlice // match no group: to be used anew, or removed
 	byGroup := map[string][]*discoveryv1.EndpointSlice{}
 	for _, es := range have {
@@ -62,7 +63,7 @@ func plan(s *corev1.Service, want []*group, have []*discoveryv1.EndpointSlice) (
 			continue
 		}
 		if !looked {
-			changed, looked = news(want, have), true
+			changed, looked = news(want, have, ended), true
 		}
 		if backends.Trigger(&es.ObjectMeta, s, len(have) == 0, changed); d.was == nil {
 			t.create = append(t.create, es)
@@ -75,27 +76,38 @@ func plan(s *corev1.Service, want []*group, have []*discoveryv1.EndpointSlice) (
 }
 
 // news are the pods that no slice tells of, or of which one tells that they are ready and they are not, or the other way.
-func news(want []*group, have []*discoveryv1.EndpointSlice) (changed []*corev1.Pod) {
-	key := func(e *discoveryv1.Endpoint) string {
-		if s := e.Conditions.Serving; s != nil && !*s {
-			return endpointKey(e) + " no"
-		}
-		return endpointKey(e)
-	}
-	told := map[string]bool{}
+func news(want []*group, have []*discoveryv1.EndpointSlice, ended []*corev1.Pod) (changed []*corev1.Pod) {
+	told, served := map[string]bool{}, map[types.UID]bool{}
 	for _, es := range have {
 		for i := range es.Endpoints {
-			told[key(&es.Endpoints[i])] = true
+			e := &es.Endpoints[i]
+			told[endpointKey(e)+serving(e)] = true
+			if e.TargetRef != nil && serving(e) == "" {
+				served[e.TargetRef.UID] = true
+			}
 		}
 	}
 	for _, g := range want {
 		for i := range g.endpoints {
-			if !told[key(&g.endpoints[i])] {
+			if e := &g.endpoints[i]; !told[endpointKey(e)+serving(e)] {
 				changed = append(changed, g.pods[i])
 			}
 		}
 	}
+	for _, p := range ended {
+		if served[p.UID] {
+			changed = append(changed, p)
+		}
+	}
 	return changed
+}
+
+// serving is a mark of endpoints that do not serve.
+func serving(e *discoveryv1.Endpoint) string {
+	if s := e.Conditions.Serving; s != nil && !*s {
+		return " no"
+	}
+	return ""
 }
 
 func groupKey(family discoveryv1.AddressType, ports []discoveryv1.EndpointPort) string {

@@ -96,7 +96,7 @@ func TestPlanFillsSlices(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			var have []*discoveryv1.EndpointSlice
 			for i, st := range steps {
-				todo := plan(s, wanted(s, st.pods, noZone), have)
+				todo := plan(s, wanted(s, st.pods, noZone), have, nil)
 				if len(todo.create) != st.create || len(todo.update) != st.update || len(todo.remove) != st.remove {
 					t.Errorf("step %d: create %d, update %d, remove %d; want %d, %d, %d", i,
 						len(todo.create), len(todo.update), len(todo.remove), st.create, st.update, st.remove)
@@ -169,7 +169,7 @@ func TestSliceObject(t *testing.T) {
 		s.Spec.ClusterIP = corev1.ClusterIPNone
 		s.Spec.IPFamilies = []corev1.IPFamily{"IPv4"}
 	})
-	es := plan(s, wanted(s, some(1), noZone), nil).create[0]
+	es := plan(s, wanted(s, some(1), noZone), nil, nil).create[0]
 	want := map[string]string{"x": "y", "kubernetes.io/service-name": "s", "service.kubernetes.io/headless": "",
 		"endpointslice.kubernetes.io/managed-by": "endpointslice-controller.k8s.io"}
 	for k, v := range want {
@@ -182,7 +182,8 @@ func TestSliceObject(t *testing.T) {
 	}
 }
 
-// A trigger is the first of the pods that became ready, or not, since the last write. Pods that go are none, and neither are ports.
+// A trigger is the first of the pods that became ready, or not, since the last write; a pod that ended is one.
+// Pods that are gone are none, and neither are ports.
 func TestTrigger(t *testing.T) {
 	at := func(seconds int64, status corev1.ConditionStatus) func(*corev1.Pod) {
 		return func(p *corev1.Pod) {
@@ -191,19 +192,21 @@ func TestTrigger(t *testing.T) {
 	}
 	was := some(3)
 	for name, test := range map[string]struct {
-		now  []*corev1.Pod
-		port int32
-		want string
+		now   []*corev1.Pod
+		port  int32
+		ended []*corev1.Pod
+		want  string
 	}{
-		"two more":        {append(some(3), pod(4, at(4000, "True")), pod(5, at(3000, "True"))), 80, "1970-01-01T00:50:00Z"},
-		"one less":        {was[1:], 80, ""},
-		"another port":    {was, 81, ""},
-		"not ready again": {[]*corev1.Pod{was[0], was[1], pod(2, at(5000, "False"))}, 80, "1970-01-01T01:23:20Z"},
+		"two more":        {append(some(3), pod(4, at(4000, "True")), pod(5, at(3000, "True"))), 80, nil, "1970-01-01T00:50:00Z"},
+		"one less":        {was[1:], 80, nil, ""},
+		"one ended":       {was[1:], 80, []*corev1.Pod{pod(0, at(6000, "False")), pod(9, at(5000, "False"))}, "1970-01-01T01:40:00Z"},
+		"another port":    {was, 81, nil, ""},
+		"not ready again": {[]*corev1.Pod{was[0], was[1], pod(2, at(5000, "False"))}, 80, nil, "1970-01-01T01:23:20Z"},
 	} {
 		s := service()
-		have := stored(nil, plan(s, wanted(s, was, noZone), nil))
+		have := stored(nil, plan(s, wanted(s, was, noZone), nil, nil))
 		s.Spec.Ports[0].TargetPort = intstr.FromInt32(8000 + test.port)
-		got := plan(s, wanted(s, test.now, noZone), have).update
+		got := plan(s, wanted(s, test.now, noZone), have, test.ended).update
 		if len(got) != 1 || got[0].Annotations[corev1.EndpointsLastChangeTriggerTime] != test.want {
 			t.Errorf("%s: %+v", name, got)
 		}
@@ -212,9 +215,9 @@ func TestTrigger(t *testing.T) {
 
 func BenchmarkPlan5000(b *testing.B) {
 	s, list := service(), some(5000)
-	have := stored(nil, plan(s, wanted(s, list, noZone), nil))
+	have := stored(nil, plan(s, wanted(s, list, noZone), nil, nil))
 	for b.Loop() {
-		plan(s, wanted(s, list, noZone), have)
+		plan(s, wanted(s, list, noZone), have, nil)
 	}
 }
 

@@ -56,7 +56,7 @@ func reconcile(ctx context.Context, c *loop.Ctx, e *corev1.Endpoints) (time.Dura
 		}
 	}
 	err := act(ctx, c, have, want) // act
-	if err != nil && !apierrors.IsConflict(err) {
+	if err != nil && !apierrors.IsConflict(err) && !apierrors.IsNotFound(err) { // somebody else was faster: we look again
 		c.Event(kinds.Endpoints, e, corev1.EventTypeWarning, "FailedToUpdateEndpointSlices",
 			"Error updating Endpoint Slices for Endpoints %s/%s: %v", e.Namespace, e.Name, err)
 	}

@@ -30,23 +30,27 @@ func Selects(s *corev1.Service) bool {
 func Headless(s *corev1.Service) bool { return s.Spec.ClusterIP == corev1.ClusterIPNone }
 
 // Of returns the pods behind a service that have an address and have not ended, by name. Terminating ones are
-// among them.
-func Of(read resource.Reader, s *corev1.Service) (list []*corev1.Pod) {
+// among them. Those that have ended, and are not ready any more, are in ended.
+func Of(read resource.Reader, s *corev1.Service) (list, ended []*corev1.Pod) {
 	key := slices.Min(slices.Collect(maps.Keys(s.Spec.Selector)))
 	sel := labels.SelectorFromSet(s.Spec.Selector)
 	for obj := range read.ByLabel(kinds.Pods, s.Namespace, key, s.Spec.Selector[key]) {
-		p := obj.(*corev1.Pod)
-		if reachable(p) && (len(s.Spec.Selector) == 1 || sel.Matches(labels.Set(p.Labels))) {
+		switch p := obj.(*corev1.Pod); {
+		case len(s.Spec.Selector) > 1 && !sel.Matches(labels.Set(p.Labels)):
+		case reachable(p):
 			list = append(list, p)
+		case hasEnded(p) && !pods.Ready(p):
+			ended = append(ended, p)
 		}
 	}
-	return list
+	return list, ended
 }
 
 func reachable(p *corev1.Pod) bool {
-	ended := p.Status.Phase == corev1.PodSucceeded || p.Status.Phase == corev1.PodFailed
-	return !ended && (p.Status.PodIP != "" || len(p.Status.PodIPs) > 0)
+	return !hasEnded(p) && (p.Status.PodIP != "" || len(p.Status.PodIPs) > 0)
 }
+
+func hasEnded(p *corev1.Pod) bool { return p.Status.Phase == corev1.PodSucceeded || p.Status.Phase == corev1.PodFailed }
 
 // IPs returns the pod's addresses.
 func IPs(p *corev1.Pod) (list []string) {
