@@ -39,7 +39,6 @@ type Recorder struct {
 	component string // source of the events: "replicaset-controller"
 	host      string
 	action    string // see Doing
-	beside    *corev1.ObjectReference
 	now       func() time.Time
 
 	shared *recorderState
@@ -113,17 +112,6 @@ func (r *Recorder) Doing(action string) *Recorder {
 	return &other
 }
 
-// Beside returns a recorder whose events name another object that has to do with them.
-func (r *Recorder) Beside(k resource.Kind, obj resource.Object) *Recorder {
-	if r == nil {
-		return nil
-	}
-	other := *r
-	ref := referTo(k, obj)
-	other.beside = &ref
-	return &other
-}
-
 func referTo(k resource.Kind, obj resource.Object) corev1.ObjectReference {
 	i := k.Info()
 	return corev1.ObjectReference{Kind: i.GVK.Kind, Namespace: obj.GetNamespace(), Name: obj.GetName(), UID: obj.GetUID(),
@@ -160,7 +148,7 @@ func (r *Recorder) Ref(ref corev1.ObjectReference, typ, reason, format string, a
 	}
 	stamp := metav1.NewTime(now)
 	ev := &corev1.Event{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: fmt.Sprintf("%s.%x", ref.Name, r.shared.moment(now))},
-		InvolvedObject: ref, Related: r.beside, Type: typ, Reason: reason, Message: msg, FirstTimestamp: stamp, LastTimestamp: stamp, Count: 1,
+		InvolvedObject: ref, Type: typ, Reason: reason, Message: msg, FirstTimestamp: stamp, LastTimestamp: stamp, Count: 1,
 		Source: corev1.EventSource{Component: r.component, Host: r.host}, ReportingController: r.component, ReportingInstance: r.host}
 	if r.action != "" {
 		ev.EventTime, ev.Action, ev.ReportingInstance = metav1.NewMicroTime(now), r.action, r.component+"-"+cmp.Or(r.host, "kloop")

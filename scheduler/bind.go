@@ -104,6 +104,9 @@ func (r *runner) announceNode(ctx context.Context, p *corev1.Pod, node string) {
 	}
 }
 
+// preBind tells of a failure before the binding itself.
+const preBind = "running PreBind plugin %q: %w"
+
 func (r *runner) bind(t *task, node string) {
 	p := t.pod
 	b := &corev1.Binding{ObjectMeta: metav1.ObjectMeta{Namespace: p.Namespace, Name: p.Name, UID: p.UID},
@@ -115,6 +118,9 @@ func (r *runner) bind(t *task, node string) {
 	by := t.class.binder()
 	r.writes = append(r.writes, func(ctx context.Context) func() {
 		err := r.call(ctx, p, b, by)
+		if err != nil && by == nil {
+			err = fmt.Errorf("running Bind plugin \"DefaultBinder\": %w", err)
+		}
 		if err == nil {
 			r.event(p, "Binding", corev1.EventTypeNormal, "Scheduled", fmt.Sprintf("Successfully assigned %s/%s to %s", p.Namespace, p.Name, node))
 		}
@@ -315,7 +321,7 @@ func (r *runner) evictVictim(ctx context.Context, victim, by *corev1.Pod, node s
 		return nil
 	}
 	if err == nil {
-		r.env.Events.Doing("Preempting").Beside(kinds.Pods, by).Event(kinds.Pods, victim, corev1.EventTypeNormal, "Preempted",
+		r.env.Events.Doing("Preempting").Event(kinds.Pods, victim, corev1.EventTypeNormal, "Preempted",
 			"Preempted by pod %s on node %s", by.UID, node)
 	}
 	return err

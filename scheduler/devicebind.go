@@ -64,7 +64,7 @@ func (b *deviceBinder) bind(t *task, node string) {
 			case t.gone:
 				b.forget(t)
 			case err != nil:
-				b.r.bindFailed(t, fmt.Errorf("allocating devices: %w", err))
+				b.r.bindFailed(t, fmt.Errorf(preBind, "DynamicResources", err))
 			case len(plan.wait) > 0:
 				b.await(t, node)
 			default:
@@ -111,7 +111,7 @@ func (b *deviceBinder) writePlan(ctx context.Context, plan *devicePlan, p *corev
 			written++
 		}
 		if err != nil {
-			return written, fmt.Errorf("resourceclaim %s: %w", claim.Name, err)
+			return written, err
 		}
 		written++
 	}
@@ -199,24 +199,31 @@ const claimTries = 5
 
 func (b *deviceBinder) write(ctx context.Context, claim *resourcev1.ResourceClaim, result *resourcev1.AllocationResult,
 	p *corev1.Pod) (err error) {
+	what, name := "reservation", claim.Namespace+"/"+claim.Name
+	if result != nil {
+		what = "allocation and reservation"
+	}
 	for range claimTries {
 		if err = b.r.reserve(ctx, claim, result, p); !apierrors.IsConflict(err) {
-			return err
+			break
 		}
 		obj, look := b.r.env.Client.Get(ctx, kinds.ResourceClaims, claim.Namespace, claim.Name)
 		if look != nil {
-			return look
+			return fmt.Errorf("get updated claim %s after conflict: %w", name, look)
 		}
 		now := obj.(*resourcev1.ResourceClaim)
 		if now.UID != claim.UID || now.DeletionTimestamp != nil {
-			return fmt.Errorf("it was replaced or is being deleted")
+			return fmt.Errorf("claim %s got deleted in the meantime", name)
 		}
 		if result != nil && now.Status.Allocation != nil {
-			return fmt.Errorf("it was allocated by somebody else")
+			return fmt.Errorf("claim %s got allocated elsewhere in the meantime", name)
 		}
 		claim = now
 	}
-	return err
+	if err != nil {
+		return fmt.Errorf("add %s to claim %s: %w", what, name, err)
+	}
+	return nil
 }
 
 // reserve writes one claim as it was read: the finalizer that guards the allocation first.

@@ -1,7 +1,7 @@
 package scheduler
 
 import (
-	"errors"
+	"context"
 	"fmt"
 	"slices"
 	"strings"
@@ -54,7 +54,7 @@ func readyDevices(claim *resourcev1.ResourceClaim) (bool, error) {
 		now := claim.Status.Devices[i].Conditions
 		for _, name := range r.BindingFailureConditions {
 			if c := meta.FindStatusCondition(now, name); c != nil && c.Status == "True" {
-				return false, fmt.Errorf("claim %s binding failed: reason=%s, message=%q", claim.Name, c.Reason, c.Message)
+				return false, fmt.Errorf("device binding failed: claim=%s, reason=%s, message=%q", claim.Name, c.Reason, c.Message)
 			}
 		}
 		for _, name := range r.BindingConditions {
@@ -87,7 +87,7 @@ func (b *deviceBinder) check() {
 	for _, t := range inOrder(b.waiting) {
 		ready, err := b.ready(t)
 		if !ready && err == nil && b.r.env.Now().After(t.bindBy) {
-			err = errors.New("device binding timeout")
+			err = fmt.Errorf("device binding timeout: %w", context.DeadlineExceeded)
 		}
 		if !ready && err == nil {
 			continue
@@ -98,7 +98,7 @@ func (b *deviceBinder) check() {
 			continue
 		}
 		b.r.st.inventory.epoch++ // what is late now was not when it was looked at
-		b.r.bindFailed(t, err)
+		b.r.bindFailed(t, fmt.Errorf(preBind, "DynamicResources", err))
 	}
 }
 
@@ -106,11 +106,11 @@ func (b *deviceBinder) ready(t *task) (bool, error) {
 	for _, k := range t.devices.wait {
 		claim := resource.Get(b.r.st.read, kinds.ResourceClaims, k.Namespace, k.Name)
 		if claim == nil {
-			return false, fmt.Errorf("resourceclaim %q not found", k.Name)
+			return false, fmt.Errorf("resourceclaim \"%s/%s\" not found", k.Namespace, k.Name)
 		}
 		ready, err := readyDevices(claim)
 		if err == nil && !ready && b.r.st.inventory.late(claim, t.class.profile) {
-			err = fmt.Errorf("claim %s binding timeout", claim.Name)
+			err = fmt.Errorf("device binding timeout: claim=%s", claim.Name)
 		}
 		if err != nil || !ready {
 			return false, err

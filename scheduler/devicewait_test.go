@@ -77,8 +77,8 @@ func TestDevicesMustBeReady(t *testing.T) {
 	w.says("c", "broken") // it is given back, and tried again
 	failed := func(p *corev1.Pod) bool {
 		c := find(p, corev1.PodScheduled)
-		return c != nil && (strings.Contains(c.Message, "binding failed: reason=Told") || strings.Contains(c.Message,
-			"deallocation of ResourceClaim completed"))
+		return c != nil && (strings.HasPrefix(c.Message, `running PreBind plugin "DynamicResources": device binding failed: claim=`) ||
+			strings.Contains(c.Message, "deallocation of ResourceClaim completed"))
 	}
 	w.until("p", failed)
 	w.untilClaim("c", func(c *resourcev1.ResourceClaim) bool {

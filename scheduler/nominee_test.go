@@ -105,6 +105,10 @@ func TestRoomAfterAFailedBinding(t *testing.T) {
 			done <- New(Config{}).Run(ctx, loop.Env{Client: &clumsy{Client: w.Local, pod: "big"}, Log: slog.New(slog.DiscardHandler)})
 		}()
 		time.Sleep(100 * time.Millisecond) // the first try is over, the next is not due
+		c := find(resource.Get(w.Read(), kinds.Pods, "default", "big"), corev1.PodScheduled)
+		if c == nil || c.Message != `running Bind plugin "DefaultBinder": not now` {
+			t.Errorf("after the failure: %+v", c)
+		}
 		w.create(pod("small", "", "cpu=1", ""))
 		time.Sleep(time.Minute)
 		synctest.Wait()

@@ -139,6 +139,9 @@ func TestPreemptsGently(t *testing.T) {
 		var told []string
 		for _, e := range resource.List(w.Read(), kinds.Events, "default") {
 			told = append(told, e.InvolvedObject.Name+" "+e.Reason+": "+e.Message)
+			if e.Related != nil { // as upstream's of 1.36
+				t.Errorf("%s is told of beside %+v", e.Reason, e.Related)
+			}
 		}
 		slices.Sort(told)
 		want := "low Preempted: Preempted by pod " + string(high.UID) + " on node n1"

@@ -3,7 +3,6 @@ package scheduler
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 
 	corev1 "k8s.io/api/core/v1"
@@ -37,7 +36,7 @@ func (b *volumeBinder) bind(t *task, node string) {
 		err := b.writePlan(ctx, plan, node)
 		return func() {
 			if err != nil {
-				b.r.bindFailed(t, fmt.Errorf("binding volumes: %w", err))
+				b.r.bindFailed(t, fmt.Errorf(preBind, "VolumeBinding", err))
 			} else if !t.gone {
 				t.bindBy = b.r.env.Now().Add(t.class.profile.bindTime())
 				b.waiting[t] = true
@@ -88,38 +87,50 @@ func (b *volumeBinder) writePlan(ctx context.Context, p *volumePlan, node string
 // whose node was refused by the provider.
 func (b *volumeBinder) check() {
 	for _, t := range inOrder(b.waiting) {
-		ready, refused := b.ready(t)
+		ready, err := b.ready(t)
+		if !ready && err == nil && b.r.env.Now().After(t.bindBy) {
+			err = context.DeadlineExceeded
+		}
 		switch {
 		case ready:
 			delete(b.waiting, t)
 			t.plan = nil
 			b.r.devices.bind(t, b.r.st.nodes[t.node].name)
-		case refused:
+		case err != nil:
 			delete(b.waiting, t)
-			b.r.bindFailed(t, errors.New("binding volumes: provisioning failed for the selected node"))
-		case b.r.env.Now().After(t.bindBy):
-			delete(b.waiting, t)
-			b.r.bindFailed(t, errors.New("binding volumes: timed out waiting for the condition"))
+			b.r.bindFailed(t, fmt.Errorf(preBind, "VolumeBinding", fmt.Errorf("binding volumes: %w", err)))
 		}
 	}
 }
 
-func (b *volumeBinder) ready(t *task) (ready, refused bool) {
-	ready = true
+// ready says whether all claims are bound, or why they won't be.
+func (b *volumeBinder) ready(t *task) (bool, error) {
+	what := "binding"
+	if len(t.plan.provision) > 0 {
+		what = "provisioning pvc"
+	}
+	ready := true
 	for _, k := range t.plan.claims {
 		pvc := resource.Get(b.r.st.read, kinds.PersistentVolumeClaims, k.Namespace, k.Name)
 		if pvc == nil {
-			return false, true
+			return false, fmt.Errorf("failed to check %s: persistentvolumeclaims \"%s/%s\" not found", what, k.Namespace, k.Name)
 		}
 		ready = ready && isBound(pvc)
 	}
-	for _, c := range t.plan.provision {
+	if ready {
+		return true, nil
+	}
+	for _, c := range t.plan.provision { // the provider may have taken the node off again
 		pvc := resource.Get(b.r.st.read, kinds.PersistentVolumeClaims, c.Namespace, c.Name)
-		if pvc != nil && !isBound(pvc) && pvc.Annotations[selectedNode] == "" && pvc.ResourceVersion != c.ResourceVersion {
-			refused = true // the provider took the node off again
+		switch {
+		case isBound(pvc) || pvc.Annotations[selectedNode] != "" || pvc.ResourceVersion == c.ResourceVersion:
+		case pvc.Annotations == nil:
+			return false, fmt.Errorf("selectedNode annotation reset for PVC %q", c.Name)
+		default:
+			return false, fmt.Errorf("provisioning failed for PVC %q", c.Name)
 		}
 	}
-	return ready, refused && !ready
+	return false, nil
 }
 
 // forget takes volumes back from a task that did not come to use them.

@@ -1,6 +1,7 @@
 package scheduler
 
 import (
+	"slices"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -121,6 +122,44 @@ func TestWakes(t *testing.T) {
 					t.Errorf("%v passed", time.Since(began))
 				}
 			})
+		})
+	}
+}
+
+// TestFailureBeforeABinding tells what becomes of a decided pod whose claim won't be bound, in upstream's words.
+func TestFailureBeforeABinding(t *testing.T) {
+	for want, change := range map[string]func(w *world){
+		`failed to check provisioning pvc: persistentvolumeclaims "default/c" not found`: func(w *world) {
+			if err := w.Delete(w.Context(), kinds.PersistentVolumeClaims, "default", "c", nil); err != nil {
+				w.Fatal(err)
+			}
+		},
+		`provisioning failed for PVC "c"`: func(w *world) {
+			w.patch(kinds.PersistentVolumeClaims, "c", "",
+				`{"metadata":{"annotations":{"volume.kubernetes.io/selected-node":null,"a":"b"}}}`)
+		},
+		`selectedNode annotation reset for PVC "c"`: func(w *world) {
+			w.patch(kinds.PersistentVolumeClaims, "c", "", `{"metadata":{"annotations":null}}`)
+		},
+		"context deadline exceeded": func(w *world) { time.Sleep(11 * time.Minute) },
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			w := start(t, true)
+			w.create(node("n1", "", ""))
+			mode := storagev1.VolumeBindingWaitForFirstConsumer
+			w.create(&storagev1.StorageClass{ObjectMeta: metav1.ObjectMeta{Name: "later"}, Provisioner: "x.io/y", VolumeBindingMode: &mode})
+			w.claim("c", "later")
+			w.create(pod("p", "", "", "volumes: [{name: v, persistentVolumeClaim: {claimName: c}}]"))
+			synctest.Wait()
+			change(w)
+			synctest.Wait()
+			var told []string
+			for _, e := range resource.List(w.Read(), kinds.Events, "default") {
+				told = append(told, e.Reason+": "+e.Message)
+			}
+			if !slices.Contains(told, `FailedScheduling: running PreBind plugin "VolumeBinding": binding volumes: `+want) {
+				t.Errorf("%s: events %q", want, told)
+			}
 		})
 	}
 }
