@@ -184,13 +184,22 @@ func ofKey(name string, names *strings.Replacer) string {
 	return uidKey.ReplaceAllString(address.ReplaceAllString(names.Replace(name), "IP"), "*")
 }
 
-// eventOf keeps what an event says, whatever it counts and whichever way it was sent.
+// eventOf keeps what an event says and how it was sent, whatever it counts.
 func eventOf(e map[string]any) map[string]any {
 	about, _ := e["involvedObject"].(map[string]any)
 	by := cmp.Or(word(e, "source", "component"), word(e, "reportingComponent"))
 	said := fmt.Sprintf("%s %s/%s %s: %s",
 		word(e, "type"), word(about, "kind"), word(about, "name"), word(e, "reason"), word(e, "message"))
-	return map[string]any{"event": said, "from": by}
+	shape := []string{by, word(e, "reportingComponent"), word(e, "action"), word(about, "apiVersion"), word(about, "fieldPath")}
+	if related, _ := e["related"].(map[string]any); related != nil {
+		shape = append(shape, word(related, "kind")+"/"+word(related, "name"))
+	}
+	for _, field := range []string{"eventTime", "firstTimestamp"} { // one of the two, by the way in which it was sent
+		if e[field] != nil {
+			shape = append(shape, field)
+		}
+	}
+	return map[string]any{"event": said, "from": strings.Join(shape, ",")}
 }
 
 // scenes adds in what the objects of a kind differ: those that are equal go first, the rest is compared in order.
