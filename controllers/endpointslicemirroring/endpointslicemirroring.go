@@ -55,7 +55,7 @@ func reconcile(ctx context.Context, c *loop.Ctx, e *corev1.Endpoints) (time.Dura
 				"A max of %d addresses can be mirrored to EndpointSlices per Endpoints subset. %d addresses were skipped", most, n)
 		}
 	}
-	err := act(ctx, c, have, want) // act
+	err := act(ctx, c, have, want)                                              // act
 	if err != nil && !apierrors.IsConflict(err) && !apierrors.IsNotFound(err) { // somebody else was faster: we look again
 		c.Event(kinds.Endpoints, e, corev1.EventTypeWarning, "FailedToUpdateEndpointSlices",
 			"Error updating Endpoint Slices for Endpoints %s/%s: %v", e.Namespace, e.Name, err)

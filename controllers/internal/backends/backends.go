@@ -50,7 +50,9 @@ func reachable(p *corev1.Pod) bool {
 	return !hasEnded(p) && (p.Status.PodIP != "" || len(p.Status.PodIPs) > 0)
 }
 
-func hasEnded(p *corev1.Pod) bool { return p.Status.Phase == corev1.PodSucceeded || p.Status.Phase == corev1.PodFailed }
+func hasEnded(p *corev1.Pod) bool {
+	return p.Status.Phase == corev1.PodSucceeded || p.Status.Phase == corev1.PodFailed
+}
 
 // IPs returns the pod's addresses.
 func IPs(p *corev1.Pod) (list []string) {
