@@ -19,7 +19,8 @@ var CustomResourceDefinitions = checked(&resource.Def[crd]{
 	Quirks: resource.Quirks{MetaUpdateOnly: true, NeedsRevision: true, KeepsEmpty: true, UnqualifiedFinalizers: true},
 	Short:  []string{"crd", "crds"}, Categories: []string{"api-extensions"}, Generation: true, Status: true,
 	Storage: "apiextensions.k8s.io/customresourcedefinitions",
-	Default: defaultDefinition, Prepare: prepareDefinition, PrepareStatus: prepareStatus, Seal: seal,
+	Default: defaultDefinition, Prepare: resource.Serving(prepareDefinition),
+	PrepareStatus: resource.Serving(prepareStatus), Seal: seal,
 })
 
 func defaultDefinition(c crd) {

@@ -30,7 +30,8 @@ var APIServices = &resource.Def[*apiregistrationv1.APIService]{
 			rule.Fill(&a.Spec.Service.Port, 443)
 		}
 	},
-	Prepare: prepareService, Validate: validateService, ValidateStatus: validateServiceStatus,
+	Prepare: resource.Serving(prepareService), Validate: resource.Serving(validateService),
+	ValidateStatus: resource.Serving(validateServiceStatus),
 	Columns: []resource.Column[*apiregistrationv1.APIService]{
 		resource.Col("Service", "string", func(a *apiregistrationv1.APIService) any {
 			if a.Spec.Service == nil {

@@ -17,7 +17,7 @@ import (
 // ControllerRevisions declares the kind.
 var ControllerRevisions = &resource.Def[*appsv1.ControllerRevision]{
 	GVK: gvk("ControllerRevision"), Plural: "controllerrevisions", Namespaced: true,
-	Validate: validateControllerRevision,
+	Validate: resource.Serving(validateControllerRevision),
 	Columns: []resource.Column[*appsv1.ControllerRevision]{
 		resource.Col("Controller", "string", func(r *appsv1.ControllerRevision) any { return controller(r) }),
 		resource.Col("Revision", "string", func(r *appsv1.ControllerRevision) any { return r.Revision }),

@@ -23,8 +23,9 @@ var DaemonSets = &resource.Def[*appsv1.DaemonSet]{
 	Generation: true, Status: true,
 	Gated:   template.Gated(func(d *appsv1.DaemonSet) *corev1.PodTemplateSpec { return &d.Spec.Template }),
 	Early:   labelled(func(o *appsv1.DaemonSet) map[string]string { return o.Spec.Template.Labels }, "extensions/v1beta1"),
-	Default: defaultDaemonSet, Prepare: prepareDaemonSet, Validate: validateDaemonSet,
-	ValidateStatus: validateDaemonSetStatus,
+	Default: defaultDaemonSet, Prepare: resource.Serving(prepareDaemonSet),
+	Validate:       resource.Serving(validateDaemonSet),
+	ValidateStatus: resource.Serving(validateDaemonSetStatus),
 	Warn:           templateWarnings(false, func(o *appsv1.DaemonSet) (any, *corev1.PodTemplateSpec) { return &o.Spec, &o.Spec.Template }),
 	Columns: append([]resource.Column[*appsv1.DaemonSet]{
 		count("Desired", func(s appsv1.DaemonSetStatus) int32 { return s.DesiredNumberScheduled }),

@@ -30,7 +30,8 @@ var Deployments = &resource.Def[*appsv1.Deployment]{
 	},
 	Gated:   template.Gated(func(d *appsv1.Deployment) *corev1.PodTemplateSpec { return &d.Spec.Template }),
 	Early:   labelled(func(o *appsv1.Deployment) map[string]string { return o.Spec.Template.Labels }, "apps/v1beta1", "extensions/v1beta1"),
-	Default: defaultDeployment, Prepare: prepareDeployment, Validate: validateDeployment, ValidateStatus: validateDeploymentStatus,
+	Default: defaultDeployment, Prepare: resource.Serving(prepareDeployment),
+	Validate: resource.Serving(validateDeployment), ValidateStatus: resource.Serving(validateDeploymentStatus),
 	Warn: templateWarnings(true, func(o *appsv1.Deployment) (any, *corev1.PodTemplateSpec) { return &o.Spec, &o.Spec.Template }),
 	Columns: append([]resource.Column[*appsv1.Deployment]{
 		resource.Col("Ready", "string", func(d *appsv1.Deployment) any {

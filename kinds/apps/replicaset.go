@@ -26,8 +26,9 @@ var ReplicaSets = &resource.Def[*appsv1.ReplicaSet]{
 	},
 	Gated:   template.Gated(func(r *appsv1.ReplicaSet) *corev1.PodTemplateSpec { return &r.Spec.Template }),
 	Early:   labelled(func(o *appsv1.ReplicaSet) map[string]string { return o.Spec.Template.Labels }, "extensions/v1beta1"),
-	Default: defaultReplicaSet, Validate: validateReplicaSet, ValidateStatus: validateReplicaSetStatus,
-	Warn: templateWarnings(true, func(o *appsv1.ReplicaSet) (any, *corev1.PodTemplateSpec) { return &o.Spec, &o.Spec.Template }),
+	Default: defaultReplicaSet, Validate: resource.Serving(validateReplicaSet),
+	ValidateStatus: resource.Serving(validateReplicaSetStatus),
+	Warn:           templateWarnings(true, func(o *appsv1.ReplicaSet) (any, *corev1.PodTemplateSpec) { return &o.Spec, &o.Spec.Template }),
 	Columns: append([]resource.Column[*appsv1.ReplicaSet]{
 		resource.Col("Desired", "integer", func(r *appsv1.ReplicaSet) any { return number(r.Spec.Replicas) }),
 		resource.Col("Current", "integer", func(r *appsv1.ReplicaSet) any { return int64(r.Status.Replicas) }),

@@ -28,11 +28,12 @@ var StatefulSets = &resource.Def[*appsv1.StatefulSet]{
 		},
 		Set: func(s *appsv1.StatefulSet, n int32) { s.Spec.Replicas = &n },
 	},
-	Gated: resource.Gated[*appsv1.StatefulSet]{Default: defaultMaxUnavailable, Drop: dropFromStatefulSet,
-		Validate: validateStatefulSet},
+	Gated: resource.Gated[*appsv1.StatefulSet]{Default: defaultMaxUnavailable,
+		Drop:     resource.Serving(dropFromStatefulSet),
+		Validate: resource.Serving(validateStatefulSet)},
 	Early:   labelled(func(o *appsv1.StatefulSet) map[string]string { return o.Spec.Template.Labels }, "apps/v1beta1"),
-	Default: defaultStatefulSet, ValidateStatus: validateStatefulSetStatus,
-	Warn: warnStatefulSet,
+	Default: defaultStatefulSet, ValidateStatus: resource.Serving(validateStatefulSetStatus),
+	Warn: resource.Serving(warnStatefulSet),
 	Columns: append([]resource.Column[*appsv1.StatefulSet]{
 		resource.Col("Ready", "string", func(s *appsv1.StatefulSet) any {
 			return fmt.Sprintf("%d/%d", s.Status.ReadyReplicas, number(s.Spec.Replicas))

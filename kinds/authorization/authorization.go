@@ -22,7 +22,7 @@ var SubjectAccessReviews = &resource.Def[*authorizationv1.SubjectAccessReview]{
 // LocalSubjectAccessReviews declares the kind: the same, asked within a namespace.
 var LocalSubjectAccessReviews = &resource.Def[*authorizationv1.LocalSubjectAccessReview]{
 	GVK: authorizationv1.SchemeGroupVersion.WithKind("LocalSubjectAccessReview"), Plural: "localsubjectaccessreviews", Virtual: true,
-	Namespaced: true, Validate: validateLocal,
+	Namespaced: true, Validate: resource.Serving(validateLocal),
 }
 
 // SelfSubjectAccessReviews declares the kind: may I do that?

@@ -22,10 +22,10 @@ var HorizontalPodAutoscalers = &resource.Def[hpa]{
 	GVK: autoscalingv2.SchemeGroupVersion.WithKind("HorizontalPodAutoscaler"), Plural: "horizontalpodautoscalers",
 	Quirks: resource.Quirks{MetaUpdateOnly: true},
 	Short:  []string{"hpa"}, Categories: []string{"all"}, Namespaced: true, Status: true,
-	Default: defaultAutoscaler, ValidateStatus: validateAutoscalerStatus,
+	Default: defaultAutoscaler, ValidateStatus: resource.Serving(validateAutoscalerStatus),
 	Gated: resource.Gated[hpa]{
 		Generation: func(on *features.Set) bool { return on.AtLeast(37) },
-		Validate:   validateAutoscaler,
+		Validate:   resource.Serving(validateAutoscaler),
 	},
 	Columns: []resource.Column[hpa]{
 		resource.Col("Reference", "string", func(h hpa) any {

@@ -23,9 +23,9 @@ const longestCronJob = 52
 var CronJobs = &resource.Def[*batchv1.CronJob]{
 	GVK: gvk("CronJob"), Plural: "cronjobs", Short: []string{"cj"}, Categories: all, Namespaced: true,
 	Quirks:     resource.Quirks{MetaUpdateOnly: true},
-	Generation: true, Status: true, Default: defaultCronJob, Validate: validateCronJob,
+	Generation: true, Status: true, Default: defaultCronJob, Validate: resource.Serving(validateCronJob),
 	Gated:   template.Gated(func(c *batchv1.CronJob) *corev1.PodTemplateSpec { return &c.Spec.JobTemplate.Spec.Template }),
-	Prepare: prepareCronJob, Warn: warnCronJob,
+	Prepare: resource.Serving(prepareCronJob), Warn: resource.Serving(warnCronJob),
 	Columns: append([]resource.Column[*batchv1.CronJob]{
 		resource.Col("Schedule", "string", func(c *batchv1.CronJob) any { return c.Spec.Schedule }),
 		resource.Col("Timezone", "string", func(c *batchv1.CronJob) any {

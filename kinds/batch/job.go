@@ -24,9 +24,10 @@ var Jobs = &resource.Def[*batchv1.Job]{
 	Quirks: resource.Quirks{Orphaned: "child pods are preserved by default when jobs are deleted; set propagationPolicy=Background to remove them " +
 		"or set propagationPolicy=Orphan to suppress this warning"},
 	OrphanByDefault: true, // of deletes through batch/v1, for the sake of old clients
-	Default:         defaultJob, Prepare: prepareJob, PrepareStatus: labelsOfTemplate, Validate: validateJob,
+	Default:         defaultJob, Prepare: resource.Serving(prepareJob),
+	PrepareStatus: resource.Serving(labelsOfTemplate), Validate: resource.Serving(validateJob),
 	Gated:          template.Gated(func(j *batchv1.Job) *corev1.PodTemplateSpec { return &j.Spec.Template }),
-	ValidateStatus: validateJobStatus, Warn: warnJob,
+	ValidateStatus: resource.Serving(validateJobStatus), Warn: resource.Serving(warnJob),
 	Columns: append([]resource.Column[*batchv1.Job]{
 		resource.Col("Status", "string", func(j *batchv1.Job) any { return jobState(j) }),
 		resource.Col("Completions", "string", func(j *batchv1.Job) any { return completions(j) }),

@@ -17,8 +17,9 @@ const maxBundle = 1 << 20
 
 // ClusterTrustBundles declares the kind.
 var ClusterTrustBundles = &resource.Def[*certificatesv1.ClusterTrustBundle]{
-	GVK: gvk("ClusterTrustBundle"), Plural: "clustertrustbundles", Name: bundleName, Validate: validateBundle,
-	Quirks: resource.Quirks{NeedsRevision: true},
+	GVK: gvk("ClusterTrustBundle"), Plural: "clustertrustbundles", Name: bundleName,
+	Validate: resource.Serving(validateBundle),
+	Quirks:   resource.Quirks{NeedsRevision: true},
 	Columns: []resource.Column[*certificatesv1.ClusterTrustBundle]{
 		resource.Col("SignerName", "string", func(b *certificatesv1.ClusterTrustBundle) any { return cell.Or(b.Spec.SignerName, cell.None) }),
 	},

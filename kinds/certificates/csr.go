@@ -26,10 +26,12 @@ type csr = *certificatesv1.CertificateSigningRequest
 var CertificateSigningRequests = &resource.Def[csr]{
 	GVK: gvk("CertificateSigningRequest"), Plural: "certificatesigningrequests", Short: []string{"csr"}, Status: true,
 	Quirks: resource.Quirks{Resets: []string{"spec"}, StatusResets: []string{"status.conditions"}},
-	Name:   rule.PathSegment, Prepare: prepareRequest, Validate: validateRequest,
-	PrepareStatus: takeStatus, ValidateStatus: validateRequestStatus,
-	Parts: []resource.Part[csr]{{Name: "approval", Resets: []string{"spec", "status.certificate"}, Take: takeApproval,
-		Validate: validateApproval}},
+	Name:   rule.PathSegment, Prepare: resource.Serving(prepareRequest),
+	Validate:      resource.Serving(validateRequest),
+	PrepareStatus: resource.Serving(takeStatus), ValidateStatus: resource.Serving(validateRequestStatus),
+	Parts: []resource.Part[csr]{{Name: "approval", Resets: []string{"spec", "status.certificate"},
+		Take:     resource.Serving(takeApproval),
+		Validate: resource.Serving(validateApproval)}},
 	Columns: []resource.Column[csr]{
 		resource.Age[csr](),
 		resource.Col("SignerName", "string", func(r csr) any { return cell.Or(r.Spec.SignerName, cell.None) }),

@@ -18,7 +18,8 @@ var PodCertificateRequests = &resource.Def[pcr]{
 	GVK: gvk("PodCertificateRequest"), Plural: "podcertificaterequests", Namespaced: true, Status: true,
 	Quirks:   resource.Quirks{NeedsRevision: true, StatusResets: []string{"metadata"}},
 	Default:  func(r pcr) { rule.Fill(&r.Spec.MaxExpirationSeconds, 86400) },
-	Validate: validatePodRequest, ValidateStatus: validatePodRequestStatus, PrepareStatus: keepConditions,
+	Validate: resource.Serving(validatePodRequest), ValidateStatus: resource.Serving(validatePodRequestStatus),
+	PrepareStatus: resource.Serving(keepConditions),
 	Columns: []resource.Column[pcr]{
 		resource.Col("PodName", "string", func(r pcr) any { return r.Spec.PodName }),
 		resource.Col("ServiceAccountName", "string", func(r pcr) any { return r.Spec.ServiceAccountName }),

@@ -13,7 +13,7 @@ import (
 var Leases = &resource.Def[*coordinationv1.Lease]{
 	GVK: coordinationv1.SchemeGroupVersion.WithKind("Lease"), Plural: "leases", Namespaced: true, CreateOnUpdate: true,
 	Quirks:  resource.Quirks{MetaUpdateOnly: true, NeedsRevision: true, UnqualifiedFinalizers: true},
-	Prepare: prepareLease, Validate: validateLease,
+	Prepare: resource.Serving(prepareLease), Validate: resource.Serving(validateLease),
 	Columns: []resource.Column[*coordinationv1.Lease]{
 		resource.Col("Holder", "string", func(l *coordinationv1.Lease) any {
 			if l.Spec.HolderIdentity == nil {

@@ -10,7 +10,8 @@ import (
 
 // ConfigMaps declares the kind.
 var ConfigMaps = &resource.Def[*corev1.ConfigMap]{
-	GVK: gvk("ConfigMap"), Plural: "configmaps", Short: []string{"cm"}, Namespaced: true, Validate: validateConfigMap,
+	GVK: gvk("ConfigMap"), Plural: "configmaps", Short: []string{"cm"}, Namespaced: true,
+	Validate: resource.Serving(validateConfigMap),
 	Columns: []resource.Column[*corev1.ConfigMap]{
 		resource.Col("Data", "string", func(c *corev1.ConfigMap) any { return int64(len(c.Data) + len(c.BinaryData)) }),
 		resource.Age[*corev1.ConfigMap](),
@@ -19,7 +20,8 @@ var ConfigMaps = &resource.Def[*corev1.ConfigMap]{
 
 // Secrets declares the kind.
 var Secrets = &resource.Def[*corev1.Secret]{
-	GVK: gvk("Secret"), Plural: "secrets", Namespaced: true, Default: defaultSecret, Validate: validateSecret, Warn: warnSecret,
+	GVK: gvk("Secret"), Plural: "secrets", Namespaced: true, Default: defaultSecret,
+	Validate: resource.Serving(validateSecret), Warn: resource.Serving(warnSecret),
 	Select: []resource.Field[*corev1.Secret]{{Label: "type", Value: func(s *corev1.Secret) string { return string(s.Type) }}},
 	Columns: []resource.Column[*corev1.Secret]{
 		resource.Col("Type", "string", func(s *corev1.Secret) any { return string(s.Type) }),
@@ -49,7 +51,7 @@ var ServiceAccounts = &resource.Def[*corev1.ServiceAccount]{
 			a.Secrets[i] = corev1.ObjectReference{Name: s.Name}
 		}
 	},
-	Warn: warnServiceAccount,
+	Warn: resource.Serving(warnServiceAccount),
 	Connect: []resource.SubInfo{{Name: "token", Verbs: doCreate,
 		GVK: schema.GroupVersionKind{Group: "authentication.k8s.io", Version: "v1", Kind: "TokenRequest"}}},
 	Columns: []resource.Column[*corev1.ServiceAccount]{

@@ -20,7 +20,8 @@ var ReplicationControllers = &resource.Def[*corev1.ReplicationController]{
 	Quirks:     resource.Quirks{MetaUpdateOnly: true, SkipGenerateNameCheck: true},
 	Namespaced: true, Storage: "controllers", Generation: true, OrphanByDefault: true, Status: true,
 	Gated:   template.Gated(func(c *corev1.ReplicationController) *corev1.PodTemplateSpec { return c.Spec.Template }),
-	Default: defaultController, Validate: validateController, ValidateStatus: validateControllerStatus, Warn: warnController,
+	Default: defaultController, Validate: resource.Serving(validateController),
+	ValidateStatus: resource.Serving(validateControllerStatus), Warn: resource.Serving(warnController),
 	Scale: &resource.Scaled[*corev1.ReplicationController]{
 		Get: func(c *corev1.ReplicationController) resource.Scale {
 			return resource.Scale{Replicas: wanted(c), Current: c.Status.Replicas,
@@ -81,7 +82,7 @@ var PodTemplates = &resource.Def[*corev1.PodTemplate]{
 	Quirks:   resource.Quirks{MetaUpdateOnly: true, DeleteReturnsObject: true},
 	Default:  func(t *corev1.PodTemplate) { podspec.DefaultTemplate(&t.Template) },
 	Gated:    template.Gated(func(t *corev1.PodTemplate) *corev1.PodTemplateSpec { return &t.Template }),
-	Validate: validatePodTemplate, Warn: warnPodTemplate,
+	Validate: resource.Serving(validatePodTemplate), Warn: resource.Serving(warnPodTemplate),
 	Columns: []resource.Column[*corev1.PodTemplate]{
 		resource.Col("Containers", "string", func(t *corev1.PodTemplate) any { return cell.Names(&t.Template) }),
 		resource.Col("Images", "string", func(t *corev1.PodTemplate) any { return cell.Images(&t.Template) }),

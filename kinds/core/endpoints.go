@@ -17,7 +17,8 @@ var Endpoints = &resource.Def[*corev1.Endpoints]{
 	GVK: gvk("Endpoints"), Plural: "endpoints", Short: []string{"ep"}, Namespaced: true,
 	Storage: "services/endpoints", CreateOnUpdate: true,
 	Deprecated: "v1 Endpoints is deprecated in v1.33+; use discovery.k8s.io/v1 EndpointSlice",
-	Default:    defaultEndpoints, Validate: validateEndpoints, Warn: warnEndpoints,
+	Default:    defaultEndpoints, Validate: resource.Serving(validateEndpoints),
+	Warn: resource.Serving(warnEndpoints),
 	Columns: []resource.Column[*corev1.Endpoints]{
 		resource.Col("Endpoints", "string", func(e *corev1.Endpoints) any { return endpointList(e) }),
 		resource.Age[*corev1.Endpoints](),

@@ -22,7 +22,7 @@ var ResourceQuotas = &resource.Def[*corev1.ResourceQuota]{
 		podspec.RoundResources(q.Status.Hard)
 		podspec.RoundResources(q.Status.Used)
 	},
-	Validate: validateQuota, ValidateStatus: validateQuotaStatus,
+	Validate: resource.Serving(validateQuota), ValidateStatus: resource.Serving(validateQuotaStatus),
 	Columns: []resource.Column[*corev1.ResourceQuota]{
 		resource.Col("Request", "string", func(q *corev1.ResourceQuota) any { return quotaUse(q, false) }),
 		resource.Col("Limit", "string", func(q *corev1.ResourceQuota) any { return quotaUse(q, true) }),
@@ -46,7 +46,7 @@ func quotaUse(q *corev1.ResourceQuota, limits bool) string {
 var LimitRanges = &resource.Def[*corev1.LimitRange]{
 	GVK: gvk("LimitRange"), Plural: "limitranges", Short: []string{"limits"}, Namespaced: true, CreateOnUpdate: true,
 	Quirks:  resource.Quirks{MetaErrorsOnce: true},
-	Default: defaultLimitRange, Validate: validateLimitRange,
+	Default: defaultLimitRange, Validate: resource.Serving(validateLimitRange),
 	Prepare: func(l, old *corev1.LimitRange) {
 		if old == nil {
 			rule.FillZero(&l.Name, string(l.UID)) // of all kinds this one may come without a name

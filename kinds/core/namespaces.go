@@ -13,10 +13,11 @@ import (
 var Namespaces = &resource.Def[*corev1.Namespace]{
 	GVK: gvk("Namespace"), Plural: "namespaces", Short: []string{"ns"}, Status: true,
 	Verbs: []string{"create", "delete", "get", "list", "patch", "update", "watch"},
-	Name:  rule.LabelName, Default: defaultNamespace, Prepare: prepareNamespace,
-	Validate: validateNamespace, ValidateStatus: validateNamespaceStatus,
+	Name:  rule.LabelName, Default: defaultNamespace, Prepare: resource.Serving(prepareNamespace),
+	Validate: resource.Serving(validateNamespace), ValidateStatus: resource.Serving(validateNamespaceStatus),
 	Parts: []resource.Part[*corev1.Namespace]{{Name: "finalize", Verbs: []string{"update"},
-		Resets: []string{"status"}, Take: takeFinalize, Validate: validateFinalize}},
+		Resets: []string{"status"}, Take: resource.Serving(takeFinalize),
+		Validate: resource.Serving(validateFinalize)}},
 	Select: []resource.Field[*corev1.Namespace]{
 		{Label: "status.phase", Value: func(n *corev1.Namespace) string { return string(n.Status.Phase) }},
 	},

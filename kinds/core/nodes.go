@@ -18,8 +18,9 @@ import (
 var Nodes = &resource.Def[*corev1.Node]{
 	GVK: gvk("Node"), Plural: "nodes", Short: []string{"no"}, Storage: "minions",
 	Status: true, KeepStatus: true,
-	Default: defaultNode, Prepare: prepareNode, PrepareStatus: prepareNode,
-	Validate: validateNode, ValidateStatus: validateNodeUpdate, Warn: warnNode,
+	Default: defaultNode, Prepare: resource.Serving(prepareNode), PrepareStatus: resource.Serving(prepareNode),
+	Validate: resource.Serving(validateNode), ValidateStatus: resource.Serving(validateNodeUpdate),
+	Warn:    resource.Serving(warnNode),
 	Connect: []resource.SubInfo{{Name: "proxy", GVK: gvk("NodeProxyOptions"), Verbs: doAll}},
 	Select: []resource.Field[*corev1.Node]{
 		{Label: "spec.unschedulable", Value: func(n *corev1.Node) string { return strconv.FormatBool(n.Spec.Unschedulable) }},

@@ -19,12 +19,15 @@ var Pods = &resource.Def[*corev1.Pod]{
 	Quirks: resource.Quirks{
 		DeleteReturnsObject: true, StatusResets: []string{"metadata.deletionTimestamp", "metadata.ownerReferences"}},
 	Generation: true, Status: true,
-	Gated:   resource.Gated[*corev1.Pod]{Drop: dropFromPod},
-	Default: defaultPod, Prepare: preparePod, PrepareStatus: preparePodStatus, Grace: podGrace,
-	Validate: validatePod, ValidateStatus: validatePodStatus, Warn: warnPod,
+	Gated:   resource.Gated[*corev1.Pod]{Drop: resource.Serving(dropFromPod)},
+	Default: defaultPod, Prepare: resource.Serving(preparePod),
+	PrepareStatus: resource.Serving(preparePodStatus), Grace: podGrace,
+	Validate: resource.Serving(validatePod), ValidateStatus: resource.Serving(validatePodStatus),
+	Warn: resource.Serving(warnPod),
 	Parts: []resource.Part[*corev1.Pod]{
-		{Name: "ephemeralcontainers", Take: takeEphemeralContainers, Validate: validateEphemeralContainers},
-		{Name: "resize", Take: takeResize, Validate: validateResize},
+		{Name: "ephemeralcontainers", Take: resource.Serving(takeEphemeralContainers),
+			Validate: resource.Serving(validateEphemeralContainers)},
+		{Name: "resize", Take: resource.Serving(takeResize), Validate: resource.Serving(validateResize)},
 	},
 	Connect: []resource.SubInfo{
 		{Name: "attach", GVK: gvk("PodAttachOptions"), Verbs: doStream},

@@ -18,8 +18,9 @@ var Services = &resource.Def[*corev1.Service]{
 	GVK: gvk("Service"), Plural: "services", Short: []string{"svc"}, Categories: []string{"all"}, Namespaced: true,
 	Quirks:  resource.Quirks{MetaUpdateOnly: true, DeleteReturnsObject: true},
 	Storage: "services/specs", Name: rule.LabelName, CreateOnUpdate: true, Status: true,
-	Default: defaultService, Prepare: prepareService,
-	Validate: validateService, ValidateStatus: validateServiceStatus, Warn: warnService,
+	Default: defaultService, Prepare: resource.Serving(prepareService),
+	Validate: resource.Serving(validateService), ValidateStatus: resource.Serving(validateServiceStatus),
+	Warn:    resource.Serving(warnService),
 	Connect: []resource.SubInfo{{Name: "proxy", GVK: gvk("ServiceProxyOptions"), Verbs: doAll}},
 	Select: []resource.Field[*corev1.Service]{
 		{Label: "spec.clusterIP", Value: func(s *corev1.Service) string { return s.Spec.ClusterIP }},

@@ -8,7 +8,8 @@ import (
 
 // Bindings declares the kind: the old way to write pods/binding.
 var Bindings = &resource.Def[*corev1.Binding]{
-	GVK: gvk("Binding"), Plural: "bindings", Namespaced: true, Virtual: true, Validate: validateBinding,
+	GVK: gvk("Binding"), Plural: "bindings", Namespaced: true, Virtual: true,
+	Validate: resource.Serving(validateBinding),
 }
 
 // ComponentStatuses declares the kind: what the server knows of its own parts.

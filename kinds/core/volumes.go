@@ -16,8 +16,9 @@ import (
 var PersistentVolumes = &resource.Def[*corev1.PersistentVolume]{
 	GVK: gvk("PersistentVolume"), Plural: "persistentvolumes", Short: []string{"pv"}, Status: true,
 	Quirks:  resource.Quirks{DeleteReturnsObject: true, MetaErrorsOnce: true, MetaErrorsAgain: true},
-	Default: defaultVolume, Prepare: prepareVolume, PrepareStatus: prepareVolumeStatus,
-	Validate: validateVolume, Warn: warnVolume,
+	Default: defaultVolume, Prepare: resource.Serving(prepareVolume),
+	PrepareStatus: resource.Serving(prepareVolumeStatus),
+	Validate:      resource.Serving(validateVolume), Warn: resource.Serving(warnVolume),
 	Columns: []resource.Column[*corev1.PersistentVolume]{
 		resource.Col("Capacity", "string", func(v *corev1.PersistentVolume) any { return storageOf(v.Spec.Capacity) }),
 		resource.Col("Access Modes", "string", func(v *corev1.PersistentVolume) any { return accessModes(v.Spec.AccessModes) }),
@@ -42,8 +43,9 @@ var PersistentVolumes = &resource.Def[*corev1.PersistentVolume]{
 var PersistentVolumeClaims = &resource.Def[*corev1.PersistentVolumeClaim]{
 	GVK: gvk("PersistentVolumeClaim"), Plural: "persistentvolumeclaims", Short: []string{"pvc"}, Namespaced: true, Status: true,
 	Quirks:  resource.Quirks{DeleteReturnsObject: true},
-	Default: defaultClaim, Prepare: prepareClaim,
-	Validate: validateClaim, ValidateStatus: validateClaimStatus, Warn: warnClaim,
+	Default: defaultClaim, Prepare: resource.Serving(prepareClaim),
+	Validate: resource.Serving(validateClaim), ValidateStatus: resource.Serving(validateClaimStatus),
+	Warn: resource.Serving(warnClaim),
 	Columns: []resource.Column[*corev1.PersistentVolumeClaim]{
 		resource.Col("Status", "string", func(c *corev1.PersistentVolumeClaim) any { return phaseOf(c, string(c.Status.Phase)) }),
 		resource.Col("Volume", "string", func(c *corev1.PersistentVolumeClaim) any { return c.Spec.VolumeName }),

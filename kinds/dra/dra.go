@@ -43,7 +43,7 @@ var ResourceClaims = &resource.Def[*resourcev1.ResourceClaim]{
 			}
 			return claim(on, &c.Spec.Devices, field.NewPath("spec", "devices"))
 		}},
-	PrepareStatus: prepareClaimStatus,
+	PrepareStatus: resource.Serving(prepareClaimStatus),
 	Columns: []resource.Column[*resourcev1.ResourceClaim]{
 		resource.Col("State", "string", func(c *resourcev1.ResourceClaim) any { return state(c) }),
 		resource.Age[*resourcev1.ResourceClaim](),
@@ -112,7 +112,7 @@ var DeviceTaintRules = &resource.Def[*resourcev1.DeviceTaintRule]{
 	GVK: gvk("DeviceTaintRule"), Plural: "devicetaintrules", Generation: true, Status: true,
 	Quirks:   resource.Quirks{NeedsRevision: true, DeleteReturnsObject: true, StatusResets: []string{"metadata"}},
 	Default:  func(r *resourcev1.DeviceTaintRule) { defaultTaint(&r.Spec.Taint) },
-	Prepare:  prepareTaintRule,
+	Prepare:  resource.Serving(prepareTaintRule),
 	Validate: resource.Serving(validateTaintRule),
 	ValidateStatus: func(r, _ *resourcev1.DeviceTaintRule) field.ErrorList {
 		path := field.NewPath("status", "conditions")

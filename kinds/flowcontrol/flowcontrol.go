@@ -68,7 +68,7 @@ var PriorityLevelConfigurations = &resource.Def[*flowcontrolv1.PriorityLevelConf
 	GVK: gvk("PriorityLevelConfiguration"), Plural: "prioritylevelconfigurations", Generation: true, Status: true,
 	Quirks:  resource.Quirks{MetaErrorsOnce: true, StatusResets: []string{"metadata"}},
 	Default: defaultLevel,
-	Gated:   resource.Gated[*flowcontrolv1.PriorityLevelConfiguration]{Validate: validateLevelOf},
+	Gated:   resource.Gated[*flowcontrolv1.PriorityLevelConfiguration]{Validate: resource.Serving(validateLevelOf)},
 	ValidateStatus: func(l, _ *flowcontrolv1.PriorityLevelConfiguration) (errs field.ErrorList) {
 		path, seen := field.NewPath("status", "conditions"), map[flowcontrolv1.PriorityLevelConfigurationConditionType]bool{}
 		for i, c := range l.Status.Conditions {

@@ -16,8 +16,9 @@ import (
 
 // IPAddresses declares the kind. The name is the address in its canonical form.
 var IPAddresses = &resource.Def[*networkingv1.IPAddress]{
-	GVK: gvk("IPAddress"), Plural: "ipaddresses", Short: []string{"ip"}, Name: addressName, Validate: validateAddress,
-	Quirks: resource.Quirks{GenerateNameLiteral: true},
+	GVK: gvk("IPAddress"), Plural: "ipaddresses", Short: []string{"ip"}, Name: addressName,
+	Validate: resource.Serving(validateAddress),
+	Quirks:   resource.Quirks{GenerateNameLiteral: true},
 	Columns: []resource.Column[*networkingv1.IPAddress]{
 		resource.Col("ParentRef", "string", func(a *networkingv1.IPAddress) any { return parentText(a.Spec.ParentRef) }),
 		{Cell: resource.Age[*networkingv1.IPAddress]().Cell}, // the age is in the rows, but no column is announced for it
@@ -64,8 +65,9 @@ func validateAddress(a, old *networkingv1.IPAddress) (errs field.ErrorList) {
 
 // ServiceCIDRs declares the kind.
 var ServiceCIDRs = &resource.Def[*networkingv1.ServiceCIDR]{
-	GVK: gvk("ServiceCIDR"), Plural: "servicecidrs", Status: true, Validate: validateServiceCIDR,
-	Quirks: resource.Quirks{MetaUpdateOnly: true, StatusResets: []string{"metadata"}},
+	GVK: gvk("ServiceCIDR"), Plural: "servicecidrs", Status: true,
+	Validate: resource.Serving(validateServiceCIDR),
+	Quirks:   resource.Quirks{MetaUpdateOnly: true, StatusResets: []string{"metadata"}},
 	Columns: []resource.Column[*networkingv1.ServiceCIDR]{
 		resource.Col("CIDRs", "string", func(c *networkingv1.ServiceCIDR) any { return strings.Join(c.Spec.CIDRs, ",") }),
 		resource.Age[*networkingv1.ServiceCIDR](),

@@ -18,7 +18,8 @@ const classAnnotation = "kubernetes.io/ingress.class"
 // Ingresses declares the kind.
 var Ingresses = &resource.Def[*networkingv1.Ingress]{
 	GVK: gvk("Ingress"), Plural: "ingresses", Short: []string{"ing"}, Namespaced: true, Storage: "ingress",
-	Generation: true, Status: true, Validate: validateIngress, ValidateStatus: validateIngressStatus,
+	Generation: true, Status: true, Validate: resource.Serving(validateIngress),
+	ValidateStatus: resource.Serving(validateIngressStatus),
 	Warn: func(i, old *networkingv1.Ingress) []string {
 		if _, set := i.Annotations[classAnnotation]; set && old == nil && i.Spec.IngressClassName == nil {
 			return []string{`annotation "` + classAnnotation + `" is deprecated, please use 'spec.ingressClassName' instead`}

@@ -21,7 +21,7 @@ var IngressClasses = &resource.Def[*networkingv1.IngressClass]{
 			rule.Fill(&c.Spec.Parameters.Scope, networkingv1.IngressClassParametersReferenceScopeCluster)
 		}
 	},
-	Validate: validateClass,
+	Validate: resource.Serving(validateClass),
 	Columns: []resource.Column[*networkingv1.IngressClass]{
 		resource.Name(func(c *networkingv1.IngressClass) any {
 			if c.Annotations[networkingv1.AnnotationIsDefaultIngressClass] == "true" {

@@ -18,7 +18,7 @@ import (
 var NetworkPolicies = &resource.Def[*networkingv1.NetworkPolicy]{
 	GVK: gvk("NetworkPolicy"), Plural: "networkpolicies", Short: []string{"netpol"}, Namespaced: true, Generation: true,
 	Quirks:  resource.Quirks{MetaUpdateOnly: true, EmptyCounts: true},
-	Default: defaultPolicy, Validate: validatePolicy, Warn: warnPolicy,
+	Default: defaultPolicy, Validate: resource.Serving(validatePolicy), Warn: resource.Serving(warnPolicy),
 	Columns: []resource.Column[*networkingv1.NetworkPolicy]{
 		resource.Col("Pod-Selector", "string", func(p *networkingv1.NetworkPolicy) any { return cell.Selector(&p.Spec.PodSelector) }),
 		resource.Age[*networkingv1.NetworkPolicy](),

@@ -14,8 +14,9 @@ import (
 
 // RuntimeClasses declares the kind.
 var RuntimeClasses = &resource.Def[*nodev1.RuntimeClass]{
-	GVK: nodev1.SchemeGroupVersion.WithKind("RuntimeClass"), Plural: "runtimeclasses", CreateOnUpdate: true, Validate: validateClass,
-	Quirks: resource.Quirks{NeedsRevision: true, UnqualifiedFinalizers: true},
+	GVK: nodev1.SchemeGroupVersion.WithKind("RuntimeClass"), Plural: "runtimeclasses", CreateOnUpdate: true,
+	Validate: resource.Serving(validateClass),
+	Quirks:   resource.Quirks{NeedsRevision: true, UnqualifiedFinalizers: true},
 	Default: func(c *nodev1.RuntimeClass) {
 		if c.Overhead != nil {
 			podspec.RoundResources(c.Overhead.PodFixed)

@@ -18,8 +18,9 @@ var PodDisruptionBudgets = &resource.Def[pdb]{
 	GVK: policyv1.SchemeGroupVersion.WithKind("PodDisruptionBudget"), Plural: "poddisruptionbudgets", Short: []string{"pdb"},
 	Quirks: resource.Quirks{MetaUpdateOnly: true,
 		NeedsRevision: true, MetaErrorsOnce: true, MetaErrorsLast: true, UnqualifiedFinalizers: true},
-	Namespaced: true, Name: rule.PathSegment, Generation: true, Status: true, Validate: validateBudget,
-	Gated: resource.Gated[pdb]{ValidateStatus: validateBudgetStatus},
+	Namespaced: true, Name: rule.PathSegment, Generation: true, Status: true,
+	Validate: resource.Serving(validateBudget),
+	Gated:    resource.Gated[pdb]{ValidateStatus: resource.Serving(validateBudgetStatus)},
 	Columns: []resource.Column[pdb]{
 		resource.Col("Min Available", "string", func(p pdb) any { return count(p.Spec.MinAvailable) }),
 		resource.Col("Max Unavailable", "string", func(p pdb) any { return count(p.Spec.MaxUnavailable) }),

@@ -22,7 +22,7 @@ var Roles = &resource.Def[*rbacv1.Role]{
 // ClusterRoles declares the kind.
 var ClusterRoles = &resource.Def[*rbacv1.ClusterRole]{
 	GVK: rbacv1.SchemeGroupVersion.WithKind("ClusterRole"), Plural: "clusterroles", Name: rule.PathSegment,
-	CreateOnUpdate: true, Validate: validateClusterRole,
+	CreateOnUpdate: true, Validate: resource.Serving(validateClusterRole),
 }
 
 func validateClusterRole(r, old *rbacv1.ClusterRole) field.ErrorList {

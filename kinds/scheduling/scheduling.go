@@ -30,7 +30,7 @@ var PriorityClasses = &resource.Def[*schedulingv1.PriorityClass]{
 			c.Generation = 1 // and stays: all that matters is immutable
 		}
 	},
-	Validate: validateClass,
+	Validate: resource.Serving(validateClass),
 	Columns: []resource.Column[*schedulingv1.PriorityClass]{
 		resource.Col("Value", "integer", func(c *schedulingv1.PriorityClass) any { return int64(c.Value) }),
 		resource.Col("Global-Default", "boolean", func(c *schedulingv1.PriorityClass) any { return c.GlobalDefault }),

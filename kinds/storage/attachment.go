@@ -16,7 +16,7 @@ import (
 var VolumeAttachments = &resource.Def[*storagev1.VolumeAttachment]{
 	GVK: gvk("VolumeAttachment"), Plural: "volumeattachments", Status: true,
 	Quirks:   resource.Quirks{NeedsRevision: true, DeleteReturnsObject: true, MetaErrorsOnce: true, StatusResets: []string{"metadata"}},
-	Validate: validateAttachment, ValidateStatus: validateAttachmentStatus,
+	Validate: resource.Serving(validateAttachment), ValidateStatus: resource.Serving(validateAttachmentStatus),
 	Columns: []resource.Column[*storagev1.VolumeAttachment]{
 		{Name: "Attacher", Type: "string", Format: "name", Cell: func(a *storagev1.VolumeAttachment) any { return a.Spec.Attacher }},
 		resource.Col("PV", "string", func(a *storagev1.VolumeAttachment) any { return orDefault(a.Spec.Source.PersistentVolumeName, "") }),

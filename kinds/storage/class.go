@@ -30,7 +30,8 @@ var StorageClasses = &resource.Def[*storagev1.StorageClass]{
 		rule.Fill(&c.ReclaimPolicy, corev1.PersistentVolumeReclaimDelete)
 		rule.Fill(&c.VolumeBindingMode, storagev1.VolumeBindingImmediate)
 	},
-	Validate: validateClass, Warn: warnClass, Among: markDefault,
+	Validate: resource.Serving(validateClass), Warn: resource.Serving(warnClass),
+	Among: resource.Serving(markDefault),
 	Columns: []resource.Column[*storagev1.StorageClass]{
 		resource.Col("Provisioner", "string", func(c *storagev1.StorageClass) any { return c.Provisioner }),
 		resource.Col("ReclaimPolicy", "string", func(c *storagev1.StorageClass) any { return orDefault(c.ReclaimPolicy, "Delete") }),

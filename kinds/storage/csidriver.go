@@ -21,9 +21,11 @@ const (
 
 // CSIDrivers declares the kind.
 var CSIDrivers = &resource.Def[*storagev1.CSIDriver]{
-	GVK: gvk("CSIDriver"), Plural: "csidrivers", Default: defaultDriver, Prepare: prepareDriver, Validate: validateDriver,
+	GVK: gvk("CSIDriver"), Plural: "csidrivers", Default: defaultDriver,
+	Prepare: resource.Serving(prepareDriver), Validate: resource.Serving(validateDriver),
 	Quirks: resource.Quirks{MetaUpdateOnly: true, NeedsRevision: true, DeleteReturnsObject: true},
-	Gated:  resource.Gated[*storagev1.CSIDriver]{Default: defaultMissing, Drop: dropMissing}, Warn: warnDriver,
+	Gated:  resource.Gated[*storagev1.CSIDriver]{Default: defaultMissing, Drop: resource.Serving(dropMissing)},
+	Warn:   resource.Serving(warnDriver),
 	Columns: []resource.Column[*storagev1.CSIDriver]{
 		resource.Col("AttachRequired", "boolean",
 			func(d *storagev1.CSIDriver) any { return d.Spec.AttachRequired == nil || *d.Spec.AttachRequired }),

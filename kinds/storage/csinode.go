@@ -14,8 +14,9 @@ import (
 
 // CSINodes declares the kind.
 var CSINodes = &resource.Def[*storagev1.CSINode]{
-	GVK: gvk("CSINode"), Plural: "csinodes", Prepare: prepareNode, Validate: validateNode,
-	Quirks: resource.Quirks{NeedsRevision: true, DeleteReturnsObject: true, MetaErrorsOnce: true},
+	GVK: gvk("CSINode"), Plural: "csinodes", Prepare: resource.Serving(prepareNode),
+	Validate: resource.Serving(validateNode),
+	Quirks:   resource.Quirks{NeedsRevision: true, DeleteReturnsObject: true, MetaErrorsOnce: true},
 	Columns: []resource.Column[*storagev1.CSINode]{
 		resource.Col("Drivers", "integer", func(n *storagev1.CSINode) any { return int64(len(n.Spec.Drivers)) }),
 		resource.Age[*storagev1.CSINode](),
@@ -81,7 +82,8 @@ func driversKept(list, old []storagev1.CSINodeDriver) (errs field.ErrorList) {
 
 // CSIStorageCapacities declares the kind.
 var CSIStorageCapacities = &resource.Def[*storagev1.CSIStorageCapacity]{
-	GVK: gvk("CSIStorageCapacity"), Plural: "csistoragecapacities", Namespaced: true, Validate: validateCapacity, Warn: warnCapacity,
+	GVK: gvk("CSIStorageCapacity"), Plural: "csistoragecapacities", Namespaced: true,
+	Validate: resource.Serving(validateCapacity), Warn: resource.Serving(warnCapacity),
 	Quirks: resource.Quirks{NeedsRevision: true},
 }
 

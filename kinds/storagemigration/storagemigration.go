@@ -16,7 +16,7 @@ import (
 var StorageVersionMigrations = &resource.Def[*storagemigrationv1.StorageVersionMigration]{
 	GVK: storagemigrationv1.SchemeGroupVersion.WithKind("StorageVersionMigration"), Plural: "storageversionmigrations", Status: true,
 	Quirks:   resource.Quirks{NeedsRevision: true, UnqualifiedFinalizers: true, StatusResets: []string{"metadata"}},
-	Validate: validateMigration, ValidateStatus: validateMigrationStatus,
+	Validate: resource.Serving(validateMigration), ValidateStatus: resource.Serving(validateMigrationStatus),
 	Columns: []resource.Column[*storagemigrationv1.StorageVersionMigration]{
 		resource.Col("Name", "string", func(m *storagemigrationv1.StorageVersionMigration) any { return m.Name }),
 		resource.Col("Resource", "string", func(m *storagemigrationv1.StorageVersionMigration) any {
