@@ -17,7 +17,8 @@ import (
 // budgets are the ways in which a disruption budget stands in somebody's way.
 func budgets() []Situation {
 	of := []resource.Kind{kinds.PodDisruptionBudgets}
-	return []Situation{{"BudgetsCollide", of, budgetsCollide}, {"EvictionBlocked", of, evictionBlocked},
+	return []Situation{{"BudgetNotCounted", of, budgetNotCounted}, {"BudgetsCollide", of, budgetsCollide},
+		{"EvictionBlocked", of, evictionBlocked},
 		{"BudgetNeverAllows", of, budgetNeverAllows}, {"BudgetsCollide", of, budgetsWouldCollide}, {"EvictionBlocked", of, drainWouldWait}}
 }
 
@@ -54,6 +55,10 @@ func wantedAway(w *World, b *policyv1.PodDisruptionBudget) (*corev1.Pod, Refusal
 // budgetHealth finds no gap in a budget that allows no disruption now, unless somebody wants one; but in one that never will.
 func budgetHealth(w *World, b *policyv1.PodDisruptionBudget) Health {
 	p, r := wantedAway(w, b)
+	if c := uncounted(b); c != nil {
+		return Health{Says: "can't count its pods", Want: "status.conditions[DisruptionAllowed]=True",
+			Have: "status.conditions[DisruptionAllowed]=False", Since: c.LastTransitionTime.Time}
+	}
 	if p == nil || b.Status.DisruptionsAllowed > 0 && !SeveralBudgets(r.Message) {
 		return w.wouldKeep(b)
 	}
@@ -101,6 +106,34 @@ func evictionBlocked(l *look) *Finding {
 		if !l.Health(kinds.Pods, p).Converged() {
 			f.Below = append(f.Below, refTo(kinds.Pods, p))
 		}
+	}
+	return f
+}
+
+// uncounted is the condition of a budget whose pods could not be counted; nil: they were.
+func uncounted(b *policyv1.PodDisruptionBudget) *metav1.Condition {
+	for i, c := range b.Status.Conditions {
+		if c.Type == policyv1.DisruptionAllowedCondition && c.Status == metav1.ConditionFalse && c.Reason == policyv1.SyncFailedReason {
+			return &b.Status.Conditions[i]
+		}
+	}
+	return nil
+}
+
+// budgetNotCounted: the controller can't tell how many pods there should be, and so lets none go.
+func budgetNotCounted(l *look) *Finding {
+	b := l.obj.(*policyv1.PodDisruptionBudget)
+	c := uncounted(b)
+	if c == nil {
+		return nil
+	}
+	f := &Finding{Says: "lets none of its pods go, since they can't be counted: " + oneLine(c.Message), State: Blocked, Owner: person,
+		Error: textOnly(c.Message), Waits: on("Field", refTo(l.kind, b), "spec.selector"),
+		Next: does(person, "has it select pods that can be counted")}
+	if strings.Contains(c.Message, "controller") {
+		f.Advice = []string{"pods without a controller can only be counted against minAvailable as a number: kubectl patch pdb " + b.Name +
+			" -n " + b.Namespace + ` --type=merge -p '{"spec":{"maxUnavailable":null,"minAvailable":1}}'`,
+			"or have it select pods of a controller alone: kubectl get pods --show-labels -n " + b.Namespace}
 	}
 	return f
 }

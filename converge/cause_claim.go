@@ -27,6 +27,7 @@ func claims() []Situation {
 	of := []resource.Kind{kinds.PersistentVolumeClaims}
 	return []Situation{
 		{"ClaimLost", of, claim(claimLost)},
+		{"ClaimChanges", of, claim(claimChanges)},
 		{"ClaimGrows", of, claim(claimGrows)},
 		{"VolumeTaken", of, claim(volumeTaken)},
 		{"VolumeMissing", of, claim(volumeMissing)},
@@ -34,6 +35,7 @@ func claims() []Situation {
 		{"VolumeReserved", of, claim(volumeReserved)},
 		{"VolumeUnfit", of, claim(volumeUnfit)},
 		{"StorageClassMissing", of, claim(classMissing)},
+		{"DataSourceMissing", of, claim(dataSourceMissing)},
 		{"WaitForPod", of, claim(waitForPod)},
 		{"ProvisionerMissing", of, claim(provisionerMissing)},
 		{"Provisioning", of, claim(provisioning)},

@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 
+	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -22,6 +23,7 @@ func deletions() []Situation {
 		{"NamespaceAPIServiceDown", []resource.Kind{kinds.Namespaces}, leaving(namespaceBlind)},
 		{"NamespaceNotEmpty", []resource.Kind{kinds.Namespaces}, leaving(namespaceNotEmpty)},
 		{"FinalizerStuck", []resource.Kind{kinds.Namespaces}, leaving(namespaceFinalizer)},
+		{"NamespaceNotEmpty", []resource.Kind{kinds.Namespaces}, leaving(namespaceTold)},
 		{"InstancesRemain", []resource.Kind{kinds.CustomResourceDefinitions}, leaving(instancesRemain)},
 		{"NodeGone", []resource.Kind{kinds.Pods}, leaving(podOnLostNode)},
 		{"ClaimInUse", []resource.Kind{kinds.PersistentVolumeClaims}, leaving(claimInUse)},
@@ -161,7 +163,7 @@ func instancesRemain(l *look) *Finding {
 // podOnLostNode: only its node can say that the pod's containers have ended.
 func podOnLostNode(l *look) *Finding {
 	p := l.obj.(*corev1.Pod)
-	if p.Spec.NodeName == "" || len(p.Finalizers) > 0 {
+	if p.Spec.NodeName == "" || len(p.Finalizers) > 0 && !tracked(p) {
 		return nil
 	}
 	n := resource.Get(l.Read, kinds.Nodes, "", p.Spec.NodeName)
@@ -190,7 +192,7 @@ func podStopping(l *look) *Finding {
 
 func claimInUse(l *look) *Finding {
 	c := l.obj.(*corev1.PersistentVolumeClaim)
-	pods := users(l.World, c)
+	pods := slices.DeleteFunc(users(l.World, c), func(p *corev1.Pod) bool { return p.Spec.NodeName == "" })
 	if own, _ := l.runs("pvc-protection"); !own && len(pods) == 0 { // upstream's loop also waits for pods that have ended
 		pods = l.endedUsers(c)
 	}
@@ -290,8 +292,14 @@ var foreign = map[string]string{"service.kubernetes.io/load-balancer-cleanup": "
 	"external-attacher":                         "the CSI attacher", "snapshot.storage.kubernetes.io": "the CSI snapshotter",
 	"resources-finalizer.argocd.argoproj.io": "Argo CD", "finalizers.fluxcd.io": "Flux"}
 
+// tracked says that nothing holds a pod but its job, which lets it go as soon as it has ended: what keeps it from ending is the news.
+func tracked(p *corev1.Pod) bool {
+	return len(p.Finalizers) == 1 && p.Finalizers[0] == batchv1.JobTrackingFinalizer &&
+		p.Status.Phase != corev1.PodSucceeded && p.Status.Phase != corev1.PodFailed
+}
+
 func finalizerStuck(l *look) *Finding {
-	if len(l.obj.GetFinalizers()) == 0 {
+	if p, is := l.obj.(*corev1.Pod); len(l.obj.GetFinalizers()) == 0 || is && tracked(p) {
 		return nil
 	}
 	name := l.obj.GetFinalizers()[0]
@@ -306,6 +314,12 @@ func finalizerStuck(l *look) *Finding {
 	}
 	if n := len(l.obj.GetFinalizers()); n > 1 {
 		f.Says += andMore(n - 1)
+	}
+	if tree, ok := content(l.obj); ok {
+		f.Told = oneLine(complaintIn(tree).message)
+	}
+	if n, ok := l.obj.(*corev1.Node); ok {
+		f.Aside = keptThere(l.World, n)
 	}
 	who, here := l.finalizes(name)
 	f.Owner = who

@@ -2,6 +2,7 @@ package converge
 
 import (
 	"fmt"
+	"slices"
 
 	corev1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
@@ -128,4 +129,24 @@ func drainWouldWait(l *look) *Finding {
 		}
 	}
 	return f
+}
+
+// keptThere names the budgets that keep pods on a node from which they are to go.
+func keptThere(w *World, n *corev1.Node) string {
+	var kept []string
+	for _, b := range resource.List(w.Read, kinds.PodDisruptionBudgets, "") {
+		if b.Status.DisruptionsAllowed > 0 {
+			continue
+		}
+		for _, p := range guarded(w, b) {
+			if p.Spec.NodeName == n.Name {
+				kept = append(kept, b.Namespace+": pod/"+p.Name+" by poddisruptionbudget/"+b.Name)
+			}
+		}
+	}
+	if len(kept) == 0 {
+		return ""
+	}
+	slices.Sort(kept)
+	return "budgets let none of these pods go: " + list(kept, 3)
 }

@@ -127,6 +127,9 @@ func imagePull(l *look, p *corev1.Pod, c *corev1.ContainerStatus) *Finding {
 	if f.Advice = advice; why != "" {
 		f.Says += ": " + why
 	}
+	if len(p.Spec.ImagePullSecrets) > 0 && strings.HasPrefix(strings.Join(advice, ""), "give the pod an imagePullSecret") {
+		unaccepted(l.World, f, p)
+	}
 	return f
 }
 
@@ -208,4 +211,19 @@ func textOnly(text string) *convergence.Failure {
 		return nil
 	}
 	return &convergence.Failure{Message: text}
+}
+
+// unaccepted tells of a pod that has secrets with credentials, none of which the registry took.
+func unaccepted(w *World, f *Finding, p *corev1.Pod) {
+	var names []string
+	for _, r := range p.Spec.ImagePullSecrets {
+		names = append(names, r.Name)
+		if s := resource.Get(w.Read, kinds.Secrets, p.Namespace, r.Name); s != nil && s.Type == corev1.SecretTypeOpaque {
+			f.Says += "; its imagePullSecret " + r.Name + " is of type Opaque, of which nobody takes credentials"
+			return
+		}
+	}
+	f.Says += ", and those of its imagePullSecrets (" + list(names, 3) + ") do not do"
+	f.Advice[0] = "see whether it is for this registry, by its very name, of type kubernetes.io/dockerconfigjson, and still valid: " +
+		"kubectl describe secret " + names[0] + " -n " + p.Namespace
 }

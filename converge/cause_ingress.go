@@ -85,6 +85,9 @@ func lostBackend(w *World, i *networkingv1.Ingress) (b *networkingv1.IngressServ
 		if s == nil {
 			return b, "no such service"
 		}
+		if s.Spec.Type == corev1.ServiceTypeExternalName && len(s.Spec.Ports) == 0 {
+			continue // a controller goes to the port that is named
+		}
 		if !slices.ContainsFunc(s.Spec.Ports, func(p corev1.ServicePort) bool {
 			return b.Port.Name != "" && p.Name == b.Port.Name || b.Port.Name == "" && p.Port == b.Port.Number
 		}) {

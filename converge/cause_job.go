@@ -25,7 +25,7 @@ func jobs() []Situation {
 func jobGaveUp(l *look) *Finding {
 	j := l.obj.(*batchv1.Job)
 	for _, c := range j.Status.Conditions {
-		if c.Type != batchv1.JobFailed || c.Status != corev1.ConditionTrue {
+		if c.Type != batchv1.JobFailed && c.Type != batchv1.JobFailureTarget || c.Status != corev1.ConditionTrue {
 			continue
 		}
 		f := &Finding{Says: "gave up: " + orElse(c.Message, c.Reason), Owner: person, State: Failed, Error: textOnly(c.Message),
@@ -49,9 +49,24 @@ func jobGaveUp(l *look) *Finding {
 		if why := l.lastFailure(j); why != "" {
 			f.Says += "; " + why
 		}
+		if left := stopping(l.World, j); c.Type == batchv1.JobFailureTarget && len(left) > 0 {
+			f.State, f.Owner = Waiting, "job"
+			f.Says += "; pod/" + left[0].Name + andMore(len(left)-1) + ", which it deleted, has not stopped yet"
+			f.Next = does("job", "says that it failed when its pods have stopped")
+		}
 		return f
 	}
 	return nil
+}
+
+// stopping are the pods of a job that were deleted and are still there.
+func stopping(w *World, j *batchv1.Job) (list []*corev1.Pod) {
+	for _, p := range resource.Owned(w.Read, kinds.Pods, j) {
+		if p.DeletionTimestamp != nil {
+			list = append(list, p)
+		}
+	}
+	return list
 }
 
 // jobManagedElsewhere: its spec leaves it to a controller that is not ours.
@@ -96,6 +111,9 @@ func jobPodsFail(l *look) *Finding {
 		Advice: []string{"read the log of a pod that failed: kubectl logs -l batch.kubernetes.io/job-name=" + j.Name + " -n " + j.Namespace}}
 	if r, ok := l.record(l.owner, l.kind, j); ok {
 		f.Next.At = stamp(r.Next)
+	}
+	if j.Status.Active > 0 && deref(j.Status.Ready, 0) == j.Status.Active {
+		f.State, f.Next = Progressing, does(l.owner, "waits for %s at work", count(int(j.Status.Active), "pod"))
 	}
 	if why := l.lastFailure(j); why != "" {
 		f.Says += "; " + why

@@ -55,6 +55,10 @@ func killedBy(name string, of func(*corev1.Container) *corev1.Probe) func(l *loo
 			f.Advice = append(f.Advice,
 				"if it is slow to start, give it a startupProbe; if it is slow to answer, raise livenessProbe.timeoutSeconds or failureThreshold")
 		}
+		if says, advice := misported(p, c.Name, probe); says != "" && strings.Contains(e.Message, "refused") {
+			f.Says += says
+			f.Advice = append([]string{advice}, f.Advice...)
+		}
 		return f
 	}
 }

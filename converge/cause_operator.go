@@ -15,6 +15,7 @@ import (
 // they do at the front door.
 func operators() []Situation {
 	return []Situation{
+		{"ClassMissing", nil, custom(classNotThere)},
 		{"OperatorMissing", nil, custom(operatorMissing)},
 		{"OperatorRefused", nil, custom(operatorRefused)},
 		{"PartsNotReady", nil, custom(partsNotReady)},

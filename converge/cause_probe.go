@@ -40,6 +40,14 @@ func probeFails(name string, of func(*corev1.Container) *corev1.Probe) func(l *l
 			f.Error = eventFailure(e)
 			f.Says = fmt.Sprintf("is not ready: the %s probe of container %s (%s) fails: %s", word, c.Name, target(probe),
 				lastLine(e.Message[strings.Index(e.Message, ":")+1:]))
+			if slowly(e) {
+				f.Advice = append(f.Advice, fmt.Sprintf("if it is only slow to answer, raise %sProbe.timeoutSeconds, which is %d", word,
+					max(probe.TimeoutSeconds, 1)))
+			}
+		}
+		if says, advice := misported(p, c.Name, probe); says != "" && (f.Error == nil || strings.Contains(f.Error.Message, "refused")) {
+			f.Says += says
+			f.Advice = append([]string{advice}, f.Advice...)
 		}
 		return f
 	}
@@ -85,8 +93,11 @@ func readinessGate(l *look) *Finding {
 		if c != nil && c.Status == corev1.ConditionTrue {
 			continue
 		}
-		who := "who sets the condition " + string(g.ConditionType)
-		return &Finding{Says: "is not ready: its readiness gate " + string(g.ConditionType) + " is not set", Owner: who, State: Blocked,
+		who, says := "who sets the condition "+string(g.ConditionType), " is not set"
+		if c != nil {
+			says = strings.TrimSuffix(" is "+string(c.Status)+": "+orElse(oneLine(c.Message), c.Reason), ": ")
+		}
+		return &Finding{Says: "is not ready: its readiness gate " + string(g.ConditionType) + says, Owner: who, State: Blocked,
 			Waits: on("Field", refTo(kinds.Pods, p), fmt.Sprintf("status.conditions[%s]", g.ConditionType)), Next: does(who, "sets it to True"),
 			Advice: []string{"look whether the controller that sets " + string(g.ConditionType) + " runs"}}
 	}

@@ -20,6 +20,7 @@ func services() []Situation {
 	}
 	of := []resource.Kind{kinds.Services}
 	return []Situation{
+		{"AliasLeadsNowhere", of, service(aliasLeadsNowhere)},
 		{"LoadBalancerMissing", of, service(loadBalancerMissing)},
 		{"NoEndpoints", of, service(noEndpoints)},
 		{"NothingSelected", of, service(nothingSelected)},
@@ -57,6 +58,12 @@ func noEndpoints(l *look, s *corev1.Service) *Finding {
 	if len(s.Spec.Selector) > 0 {
 		return nil
 	}
+	if by, slice := slicesOf(l.World, s); by != "" {
+		return &Finding{Says: "has no selector, and what somebody made for it has other ports: " + by, Owner: person, State: Blocked,
+			Waits:  on("Field", refTo(l.kind, s), "spec.ports"),
+			Next:   does(person, "gives the ports the same names, here or there"),
+			Advice: []string{"kubectl edit endpointslice " + slice + " -n " + s.Namespace}}
+	}
 	return &Finding{Says: "has no selector, and nobody made endpoints for it", Owner: person, State: Blocked,
 		Waits:  on("Field", refTo(l.kind, s), "spec.selector"),
 		Next:   does(person, "gives it a selector, or an EndpointSlice with the label %s=%s", discoveryv1.LabelServiceName, s.Name),
@@ -68,7 +75,11 @@ func nothingSelected(l *look, s *corev1.Service) *Finding {
 		return nil
 	}
 	sel := labels.Set(s.Spec.Selector).String()
-	f := &Finding{Says: "selects no pod: none in namespace " + s.Namespace + " has the labels " + sel, State: Blocked,
+	says := "selects no pod: none in namespace " + s.Namespace + " has the labels " + sel
+	if ended := endedFor(l.World, s); len(ended) > 0 {
+		says = "selects only pods that have ended: " + list(ended, 3)
+	}
+	f := &Finding{Says: says, State: Blocked,
 		Waits:  on("Field", refTo(l.kind, s), "spec.selector"),
 		Next:   does(l.owner, "adds pods with these labels when there are some"),
 		Advice: []string{"compare the selector with the pods' labels: kubectl get pods --show-labels -n " + s.Namespace}}

@@ -110,7 +110,10 @@ func complaintIn(tree map[string]any) complaint {
 			return complaint{says: "has an error", want: "status.error empty", have: "status.error set", message: text}
 		}
 	}
-	return ofShape(tree)
+	if c := ofShape(tree); c.says != "" {
+		return c
+	}
+	return guessed(tree)
 }
 
 // pendingFor is of an object that says that it waits, and for what: one that only waits may well be on its way.

@@ -196,6 +196,9 @@ func (s *Step) because() string {
 	d := s.Deepest()
 	switch {
 	case d != s && d.Says != "":
+		if gone := "was deleted and is still there"; d.Health.Says == gone && s.Health.Says != gone {
+			return d.Object.Short() + " was deleted and " + d.Says
+		}
 		return d.Object.Short() + " " + d.Says
 	case s.Says == s.Health.Says || s.Says == "":
 		return ""

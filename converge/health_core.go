@@ -2,13 +2,10 @@ package converge
 
 import (
 	"fmt"
-	"slices"
 	"strings"
 	"time"
 
-	appsv1 "k8s.io/api/apps/v1"
 	autoscalingv2 "k8s.io/api/autoscaling/v2"
-	batchv1 "k8s.io/api/batch/v1"
 	certificatesv1 "k8s.io/api/certificates/v1"
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
@@ -48,6 +45,9 @@ func podHealth(w *World, p *corev1.Pod) Health {
 	switch {
 	case ready != nil && ready.Status == corev1.ConditionTrue:
 		if h := flaps(w, p); !h.Converged() {
+			return h
+		}
+		if h := resizeHealth(p); !h.Converged() {
 			return h
 		}
 		return debugHealth(p)
@@ -104,7 +104,10 @@ func serviceHealth(w *World, s *corev1.Service) Health {
 	if u := answerer(w, s); u != nil && s.Spec.Type == corev1.ServiceTypeLoadBalancer {
 		return Health{Says: "has an address that is not answered as it should be", Want: "a node that answers for " + u.address, Have: u.text()}
 	}
-	if s.Spec.Type == corev1.ServiceTypeExternalName || !w.Sees(kinds.EndpointSlices, s.Namespace) {
+	if s.Spec.Type == corev1.ServiceTypeExternalName {
+		return aliasHealth(w, s)
+	}
+	if !w.Sees(kinds.EndpointSlices, s.Namespace) {
 		return Health{}
 	}
 	ports, any := openPorts(w, s)
@@ -118,7 +121,7 @@ func serviceHealth(w *World, s *corev1.Service) Health {
 		return Health{Says: "leads nowhere", Want: "spec.ports[" + fmt.Sprint(len(s.Spec.Ports)) + "]", Have: "no selector and no endpoints"}
 	}
 	picked := selected(w, s)
-	if len(picked) == 0 && (asleep(w, s) || w.early(s.CreationTimestamp.Add(grace))) {
+	if len(picked) == 0 && (asleep(w, s) != "" || w.early(s.CreationTimestamp.Add(grace))) {
 		return Health{}
 	}
 	h := Health{Says: "has no endpoint that takes connections", Want: "spec.selector=" + labels.Set(s.Spec.Selector).String(),
@@ -192,22 +195,30 @@ func selected(w *World, s *corev1.Service) (picked []*corev1.Pod) {
 	return picked
 }
 
-// asleep says that the service belongs to a workload that wants no pods, now or any more.
-func asleep(w *World, s *corev1.Service) bool {
+// asleep names the workload of a service that wants no pods, now or any more; "": there is none.
+func asleep(w *World, s *corev1.Service) (name string) {
 	sel := labels.SelectorFromSet(s.Spec.Selector)
-	of := func(t *corev1.PodTemplateSpec) bool { return sel.Matches(labels.Set(t.Labels)) }
-	return slices.ContainsFunc(resource.List(w.Read, kinds.Deployments, s.Namespace),
-		func(d *appsv1.Deployment) bool { return deref(d.Spec.Replicas, 1) == 0 && of(&d.Spec.Template) }) ||
-		slices.ContainsFunc(resource.List(w.Read, kinds.StatefulSets, s.Namespace),
-			func(d *appsv1.StatefulSet) bool { return deref(d.Spec.Replicas, 1) == 0 && of(&d.Spec.Template) }) ||
-		slices.ContainsFunc(resource.List(w.Read, kinds.DaemonSets, s.Namespace), func(d *appsv1.DaemonSet) bool {
-			return d.Status.ObservedGeneration == d.Generation && d.Status.DesiredNumberScheduled == 0 && of(&d.Spec.Template)
-		}) ||
-		slices.ContainsFunc(resource.List(w.Read, kinds.Jobs, s.Namespace), func(j *batchv1.Job) bool {
-			return jobHealth(w, j).Converged() && j.Status.Active == 0 && of(&j.Spec.Template)
-		}) ||
-		slices.ContainsFunc(resource.List(w.Read, kinds.CronJobs, s.Namespace),
-			func(c *batchv1.CronJob) bool { return of(&c.Spec.JobTemplate.Spec.Template) })
+	add := func(k resource.Kind, obj resource.Object, t *corev1.PodTemplateSpec, rests bool) {
+		if name == "" && rests && sel.Matches(labels.Set(t.Labels)) {
+			name = ptr(objectOf(k, obj)).Short()
+		}
+	}
+	for _, d := range resource.List(w.Read, kinds.Deployments, s.Namespace) {
+		add(kinds.Deployments, d, &d.Spec.Template, deref(d.Spec.Replicas, 1) == 0)
+	}
+	for _, d := range resource.List(w.Read, kinds.StatefulSets, s.Namespace) {
+		add(kinds.StatefulSets, d, &d.Spec.Template, deref(d.Spec.Replicas, 1) == 0)
+	}
+	for _, d := range resource.List(w.Read, kinds.DaemonSets, s.Namespace) {
+		add(kinds.DaemonSets, d, &d.Spec.Template, d.Status.ObservedGeneration == d.Generation && d.Status.DesiredNumberScheduled == 0)
+	}
+	for _, j := range resource.List(w.Read, kinds.Jobs, s.Namespace) {
+		add(kinds.Jobs, j, &j.Spec.Template, j.Status.Active == 0 && jobHealth(w, j).Converged())
+	}
+	for _, c := range resource.List(w.Read, kinds.CronJobs, s.Namespace) {
+		add(kinds.CronJobs, c, &c.Spec.JobTemplate.Spec.Template, true)
+	}
+	return name
 }
 
 // claimHealth finds no gap in a claim that waits for its first pod and has none.
@@ -223,6 +234,10 @@ func claimHealth(w *World, c *corev1.PersistentVolumeClaim) Health {
 		}
 		return Health{Says: "has no volume", Want: "status.phase=Bound", Have: "status.phase=" + orElse(string(c.Status.Phase), "Pending"),
 			Since: c.CreationTimestamp.Time}
+	}
+	if m := c.Status.ModifyVolumeStatus; m != nil && m.Status != "" {
+		return Health{Says: "has a volume that is not of its class of attributes", Want: "spec.volumeAttributesClassName=" +
+			m.TargetVolumeAttributesClassName, Have: "status.modifyVolumeStatus.status=" + string(m.Status)}
 	}
 	if have, ok := c.Status.Capacity[corev1.ResourceStorage]; ok && have.Cmp(want) < 0 {
 		return Health{Says: "is smaller than asked for", Want: "spec.resources.requests.storage=" + want.String(),

@@ -2,6 +2,9 @@ package converge
 
 import (
 	"fmt"
+	"maps"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/kloop-dev/kloop/resource"
@@ -24,6 +27,9 @@ func (w *World) customHealth(k resource.Kind, obj resource.Object, tree map[stri
 		if h, is := behind(obj.GetGeneration(), observed); is {
 			return h
 		}
+	}
+	if field, class := w.classless(obj, tree); field != "" {
+		return Health{Says: "is taken up by nobody", Want: field + "=" + class.Name, Have: "no such " + class.Kind.Info().Singular}
 	}
 	if c := complaintIn(tree); c.says != "" {
 		return Health{Says: c.says, Want: c.want, Have: c.have, Since: c.since}
@@ -48,6 +54,14 @@ type customCondition struct {
 
 func conditionsIn(status map[string]any) map[string]customCondition {
 	list, _ := status["conditions"].([]any)
+	byType, _ := status["conditions"].(map[string]any) // some operators have a map
+	for _, typ := range slices.Sorted(maps.Keys(byType)) {
+		if m, ok := byType[typ].(map[string]any); ok && typ != "" {
+			m = maps.Clone(m)
+			m["type"] = strings.ToUpper(typ[:1]) + typ[1:]
+			list = append(list, m)
+		}
+	}
 	out := map[string]customCondition{}
 	for _, item := range list {
 		m, ok := item.(map[string]any)

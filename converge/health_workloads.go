@@ -169,7 +169,7 @@ func jobHealth(w *World, j *batchv1.Job) Health {
 		switch c.Type {
 		case batchv1.JobComplete, batchv1.JobSuspended, batchv1.JobSuccessCriteriaMet:
 			return Health{}
-		case batchv1.JobFailed:
+		case batchv1.JobFailed, batchv1.JobFailureTarget:
 			return Health{Says: "failed", Want: fmt.Sprintf("spec.completions=%d", deref(j.Spec.Completions, 1)),
 				Have: fmt.Sprintf("status.succeeded=%d", j.Status.Succeeded), Since: c.LastTransitionTime.Time}
 		}

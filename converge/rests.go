@@ -39,20 +39,26 @@ func restOf[T resource.Object](f func(w *World, obj T) (says, advice string)) re
 
 // rests is the table of kinds that can rest on purpose.
 var rests = map[schema.GroupResource]rest{
-	{Group: "apps", Resource: "deployments"}:                     restOf(restOfDeployment),
-	{Group: "apps", Resource: "replicasets"}:                     restOf(restOfReplicaSet),
-	{Group: "apps", Resource: "statefulsets"}:                    restOf(restOfStatefulSet),
-	{Group: "apps", Resource: "daemonsets"}:                      restOf(restOfDaemonSet),
-	{Group: "batch", Resource: "jobs"}:                           restOf(restOfJob),
-	{Group: "batch", Resource: "cronjobs"}:                       restOf(restOfCronJob),
-	{Group: "autoscaling", Resource: "horizontalpodautoscalers"}: restOf(restOfAutoscaler),
-	{Group: "policy", Resource: "poddisruptionbudgets"}:          restOf(restOfBudget),
-	{Group: "networking.k8s.io", Resource: "ingresses"}:          restOf(restOfIngress),
-	{Resource: "nodes"}:                                          restOf(restOfNode),
-	{Resource: "pods"}:                                           restOf(restOfPod),
-	{Resource: "services"}:                                       restOf(restOfService),
-	{Resource: "persistentvolumeclaims"}:                         restOf(restOfClaim),
-	{Resource: "persistentvolumes"}:                              restOf(restOfVolume),
+	{Group: "apps", Resource: "deployments"}:                                               restOf(restOfDeployment),
+	{Group: "apps", Resource: "replicasets"}:                                               restOf(restOfReplicaSet),
+	{Group: "apps", Resource: "statefulsets"}:                                              restOf(restOfStatefulSet),
+	{Group: "apps", Resource: "daemonsets"}:                                                restOf(restOfDaemonSet),
+	{Group: "batch", Resource: "jobs"}:                                                     restOf(restOfJob),
+	{Group: "batch", Resource: "cronjobs"}:                                                 restOf(restOfCronJob),
+	{Group: "autoscaling", Resource: "horizontalpodautoscalers"}:                           restOf(restOfAutoscaler),
+	{Group: "policy", Resource: "poddisruptionbudgets"}:                                    restOf(restOfBudget),
+	{Group: "networking.k8s.io", Resource: "ingresses"}:                                    restOf(restOfIngress),
+	{Resource: "nodes"}:                                                                    restOf(restOfNode),
+	{Resource: "pods"}:                                                                     restOf(restOfPod),
+	{Resource: "services"}:                                                                 restOf(restOfService),
+	{Resource: "persistentvolumeclaims"}:                                                   restOf(restOfClaim),
+	{Resource: "persistentvolumes"}:                                                        restOf(restOfVolume),
+	{Resource: "resourcequotas"}:                                                           restOf(restOfQuota),
+	{Group: "rbac.authorization.k8s.io", Resource: "rolebindings"}:                         restOf(restOfBinding),
+	{Group: "rbac.authorization.k8s.io", Resource: "clusterrolebindings"}:                  restOf(restOfClusterBinding),
+	{Group: "admissionregistration.k8s.io", Resource: "validatingadmissionpolicies"}:       restOf(restOfPolicy),
+	{Group: "admissionregistration.k8s.io", Resource: "validatingadmissionpolicybindings"}: restOf(restOfPolicyBinding),
+	{Group: "flowcontrol.apiserver.k8s.io", Resource: "flowschemas"}:                       restOf(restOfFlow),
 }
 
 // Rests says what an object does not do, on purpose; "" when there is nothing to say.
@@ -66,10 +72,26 @@ func (w *World) rest(k resource.Kind, obj resource.Object) (says, advice string)
 	if tree, ok := content(obj); f == nil && ok && obj.GetDeletionTimestamp() == nil {
 		return restOfCustom(k, obj, tree)
 	}
+	if p, is := obj.(*corev1.Pod); is && p.DeletionTimestamp != nil {
+		return restOfLeaving(w, p)
+	}
 	if f == nil || obj.GetDeletionTimestamp() != nil {
 		return "", ""
 	}
 	return f(w, obj)
+}
+
+// restOfLeaving tells of a pod that was deleted and has time left to stop in.
+func restOfLeaving(w *World, p *corev1.Pod) (says, advice string) {
+	if !w.early(p.DeletionTimestamp.Time) {
+		return "", ""
+	}
+	says = fmt.Sprintf("was deleted, and has until %s to stop: %d s in all", p.DeletionTimestamp.UTC().Format("15:04:05 MST"),
+		deref(p.DeletionGracePeriodSeconds, 30))
+	if e := w.warning(p.UID, "FailedPreStopHook", "FailedKillPod"); e != nil {
+		says += "; its node says: " + oneLine(e.Message)
+	}
+	return says, "to have less time for it: kubectl delete pod " + p.Name + " -n " + p.Namespace + " --grace-period=1"
 }
 
 // Rest explains an object that agrees with its spec and rests; nil when it does not.
@@ -119,6 +141,11 @@ func restOfStatefulSet(w *World, s *appsv1.StatefulSet) (string, string) {
 		if rev := p.Labels[appsv1.ControllerRevisionHashLabelKey]; s.Status.UpdateRevision != "" && rev != "" && rev != s.Status.UpdateRevision {
 			old = append(old, p.Name)
 		}
+	}
+	if n := s.Spec.ServiceName; len(old) == 0 && n != "" && w.Sees(kinds.Services, s.Namespace) &&
+		resource.Get(w.Read, kinds.Services, s.Namespace, n) == nil {
+		return "names the service " + n + ", which does not exist: its pods have no names in the DNS",
+			"make it, and have it select the pods: kubectl create service clusterip " + n + " -n " + s.Namespace + " --clusterip=None"
 	}
 	if len(old) == 0 {
 		return "", ""
@@ -203,6 +230,19 @@ func restOfAutoscaler(_ *World, h *autoscalingv2.HorizontalPodAutoscaler) (strin
 				"kubectl scale " + strings.ToLower(t.Kind) + " " + t.Name + " -n " + h.Namespace + " --replicas=1"
 		}
 	}
+	if b := h.Spec.Behavior; b != nil {
+		for _, way := range []struct {
+			name  string
+			rules *autoscalingv2.HPAScalingRules
+		}{{"up", b.ScaleUp}, {"down", b.ScaleDown}} {
+			if way.rules != nil && deref(way.rules.SelectPolicy, "") == autoscalingv2.DisabledPolicySelect {
+				field := map[string]string{"up": "scaleUp", "down": "scaleDown"}[way.name]
+				return "may not scale " + way.name + ": its behavior." + field + ".selectPolicy is Disabled",
+					"kubectl patch hpa " + h.Name + " -n " + h.Namespace +
+						` -p '{"spec":{"behavior":{"` + field + `":{"selectPolicy":"Max"}}}}'`
+			}
+		}
+	}
 	return "", ""
 }
 
@@ -226,9 +266,9 @@ func restOfBudget(w *World, b *policyv1.PodDisruptionBudget) (string, string) {
 	return fmt.Sprintf("lets no pod go: %d of its pods are healthy and %d must be", b.Status.CurrentHealthy, b.Status.DesiredHealthy), ""
 }
 
-func restOfNode(_ *World, n *corev1.Node) (string, string) {
+func restOfNode(w *World, n *corev1.Node) (string, string) {
 	if n.Spec.Unschedulable {
-		return "is cordoned: it gets no new pods", "kubectl uncordon " + n.Name
+		return "is cordoned: it gets no new pods" + bareOn(w, n), "kubectl uncordon " + n.Name
 	}
 	for i := range n.Spec.Taints {
 		if t := &n.Spec.Taints[i]; t.Effect != corev1.TaintEffectPreferNoSchedule && !strings.HasPrefix(t.Key, "node.kubernetes.io/") {
@@ -236,6 +276,22 @@ func restOfNode(_ *World, n *corev1.Node) (string, string) {
 		}
 	}
 	return "", ""
+}
+
+// bareOn names the pods of a node that nobody would make anew: a drain refuses to delete them.
+func bareOn(w *World, n *corev1.Node) string {
+	var bare []string
+	for _, p := range resource.List(w.Read, kinds.Pods, "") {
+		if p.Spec.NodeName == n.Name && len(p.OwnerReferences) == 0 && p.Annotations[corev1.MirrorPodAnnotationKey] == "" &&
+			p.DeletionTimestamp == nil && p.Status.Phase != corev1.PodSucceeded && p.Status.Phase != corev1.PodFailed {
+			bare = append(bare, p.Namespace+": pod/"+p.Name)
+		}
+	}
+	if len(bare) == 0 {
+		return ""
+	}
+	slices.Sort(bare)
+	return "; a drain leaves what no controller would make anew, unless it is told --force: " + list(bare, 3)
 }
 
 func restOfPod(_ *World, p *corev1.Pod) (string, string) {
@@ -249,8 +305,16 @@ func restOfService(w *World, s *corev1.Service) (string, string) {
 	switch {
 	case s.Spec.Type == corev1.ServiceTypeExternalName:
 		return "is but a name for " + s.Spec.ExternalName, ""
-	case len(s.Spec.Selector) > 0 && len(selected(w, s)) == 0 && asleep(w, s):
-		return "leads nowhere as long as the workload behind it runs no pod", ""
+	case len(s.Spec.Selector) > 0 && len(selected(w, s)) == 0:
+		if name := asleep(w, s); name != "" {
+			advice := ""
+			if strings.HasPrefix(name, "deployment/") || strings.HasPrefix(name, "statefulset/") {
+				advice = "kubectl scale " + name + " -n " + s.Namespace + " --replicas=1"
+			}
+			return "leads nowhere as long as " + name + " behind it runs no pod", advice
+		}
+	case len(s.Spec.Selector) > 0:
+		return restOfOpen(w, s)
 	}
 	return "", ""
 }

@@ -78,6 +78,7 @@ func situations() []Situation {
 	var all []Situation
 	for _, group := range [][]Situation{
 		devices(), deletions(), refusals(), nodes(), scheduling(), images(), kills(), containers(), volumes(), probes(), flapping(),
+		resizes(),
 		pods(), budgets(),
 		claims(), rollouts(), jobs(), crons(), latents(), balancers(), services(),
 		ingresses(), autoscalers(), certificates(), leases(), extensions(), names(), operators(), anything(),

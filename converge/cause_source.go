@@ -1,0 +1,102 @@
+package converge
+
+import (
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/kloop-dev/kloop/kinds"
+	"github.com/kloop-dev/kloop/resource"
+)
+
+// dataSourceMissing: the claim is to begin as a copy of something that does not exist, or is not well.
+func dataSourceMissing(l *look, c *corev1.PersistentVolumeClaim) *Finding {
+	kind, group, name, ns := "", "", "", c.Namespace
+	if r := c.Spec.DataSourceRef; r != nil {
+		kind, group, name, ns = r.Kind, deref(r.APIGroup, ""), r.Name, orElse(deref(r.Namespace, ""), ns)
+	} else if r := c.Spec.DataSource; r != nil {
+		kind, group, name = r.Kind, deref(r.APIGroup, ""), r.Name
+	}
+	if name == "" {
+		return nil
+	}
+	k := kindNamed(l.World, group, kind)
+	what := strings.ToLower(kind) + "/" + name
+	f := &Finding{Says: "is to begin as a copy of " + what + ", which does not exist", Owner: person, State: Blocked,
+		Next:   does(person, "creates %s, or makes the claim anew with another dataSource", what),
+		Advice: []string{"see what it names: kubectl describe pvc " + c.Name + " -n " + c.Namespace}}
+	if k == nil {
+		return nil
+	}
+	r := Ref{k, ns, name}
+	f.Waits = on("Object", r, "")
+	obj := l.Read.Lookup(k, ns, name)
+	switch {
+	case obj == nil && l.Sees(k, ns):
+		return f
+	case obj == nil || l.Health(k, obj).Converged():
+		return nil
+	}
+	f.Says, f.State, f.Owner = "is to begin as a copy of "+what+", which is not there yet", Waiting, "the volume's provisioner"
+	f.Next, f.Below = does("the volume's provisioner", "makes the volume when %s is ready", what), []Ref{r}
+	return f
+}
+
+// kindNamed finds a kind by group and name, in whichever version it is known; nil: nobody knows it.
+func kindNamed(w *World, group, name string) resource.Kind {
+	for _, k := range w.Kinds.All() {
+		if gvk := k.Info().GVK; gvk.GroupKind() == (schema.GroupKind{Group: group, Kind: name}) {
+			return k
+		}
+	}
+	return nil
+}
+
+// claimChanges: its volume is to get other attributes, as of IOPS, and does not.
+func claimChanges(l *look, c *corev1.PersistentVolumeClaim) *Finding {
+	m := c.Status.ModifyVolumeStatus
+	if m == nil || m.Status == "" || c.Status.Phase != corev1.ClaimBound {
+		return nil
+	}
+	who, class := "the volume's resizer", m.TargetVolumeAttributesClassName
+	f := &Finding{Says: "is to get the attributes of the class " + class, Owner: who, State: Waiting,
+		Waits: on("Field", refTo(l.kind, c), "status.modifyVolumeStatus.status"), Next: does(who, "changes the volume"),
+		Advice: []string{"see what it says: kubectl describe pvc " + c.Name + " -n " + c.Namespace}}
+	if e := l.warning(c.UID, "VolumeModifyFailed"); e != nil {
+		f.State, f.Error, f.Says = BackingOff, eventFailure(e), f.Says+", and can't: "+oneLine(e.Message)
+	}
+	switch m.Status {
+	case corev1.PersistentVolumeClaimModifyVolumePending:
+		if l.Sees(kinds.VolumeAttributesClasses, "") && resource.Get(l.Read, kinds.VolumeAttributesClasses, "", class) == nil {
+			f.Says, f.State, f.Owner = "names the volume attributes class "+class+", which does not exist", Blocked, person
+			f.Next = does(person, "creates volumeattributesclass/%s, or names another one", class)
+			f.Advice = []string{"those that exist: kubectl get volumeattributesclass"}
+		}
+	case corev1.PersistentVolumeClaimModifyVolumeInfeasible:
+		f.Says += ", which its driver refuses: it has " + orElse(deref(c.Status.CurrentVolumeAttributesClassName, ""), "none") + " now"
+		f.State, f.Owner = Blocked, person
+		f.Next = does(person, "names a class that the driver can do")
+	}
+	return f
+}
+
+// namespaceTold: what is left in the namespace is not to be seen by who asks, and the namespace tells of it.
+func namespaceTold(l *look) *Finding {
+	n := l.obj.(*corev1.Namespace)
+	var told []string
+	for _, typ := range []corev1.NamespaceConditionType{corev1.NamespaceFinalizersRemaining, corev1.NamespaceContentRemaining,
+		corev1.NamespaceDeletionDiscoveryFailure, corev1.NamespaceDeletionContentFailure, corev1.NamespaceDeletionGVParsingFailure} {
+		for _, c := range n.Status.Conditions {
+			if c.Type == typ && c.Status == corev1.ConditionTrue && c.Message != "" {
+				told = append(told, oneLine(c.Message))
+			}
+		}
+	}
+	if len(told) == 0 {
+		return nil
+	}
+	return &Finding{Says: "is not empty, by its own word: " + strings.Join(told, "; "), State: Blocked,
+		Waits: on("Field", refTo(l.kind, n), "status.conditions"), Next: does(l.owner, "finishes when the namespace is empty"),
+		Advice: []string{"see all that it says: kubectl describe namespace " + n.Name}}
+}

@@ -1,0 +1,116 @@
+package converge
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/kloop-dev/kloop/resource"
+)
+
+// What operators write who keep to no convention that is known is read by the words that all of them use for what went wrong.
+
+// wrong are endings of types, reasons and phases that tell of something that went wrong, with what is said then.
+var wrong = []struct{ ending, says string }{
+	{"failed", "failed"}, {"failure", "failed"}, {"error", "has an error"}, {"errored", "has an error"}, {"invalid", "is not valid"},
+	{"blocked", "is blocked"}, {"degraded", "is degraded"}, {"unhealthy", "is not healthy"}, {"unavailable", "is not available"},
+	{"notfound", "names what is not there"}, {"forbidden", "may not do what it wants"}, {"timeout", "takes too long"},
+	{"timedout", "took too long"},
+}
+
+// wrongBy finds what a word says went wrong; "" for one that says that nothing did, as NoError and NotFailed.
+func wrongBy(word string) string {
+	low := strings.ToLower(word)
+	if strings.HasPrefix(word, "No") && !strings.HasPrefix(low, "node") || strings.Contains(word, " ") {
+		return ""
+	}
+	for _, w := range wrong {
+		if strings.HasSuffix(low, w.ending) {
+			return w.says
+		}
+	}
+	return ""
+}
+
+// wellWords are phases that say that all is well, or that somebody is at work.
+var wellWords = []string{"ready", "running", "healthy", "active", "available",
+	"succeeded", "completed", "bound", "ok", "synced", "deployed"}
+
+// guessed finds a complaint by the words that operators use, where no convention tells: by a condition, by the phase, by an error
+// or by a plain no. Of an object that says of itself that it is ready it finds none.
+func guessed(tree map[string]any) complaint {
+	status, _ := tree["status"].(map[string]any)
+	conds := conditionsIn(status)
+	for _, typ := range slices.Sorted(maps.Keys(conds)) {
+		c, says := conds[typ], ""
+		switch {
+		case c.Status == "True":
+			says = wrongBy(typ)
+		case c.Status == "False" && wrongBy(typ) == "" && c.Message != "":
+			says = wrongBy(c.Reason)
+		}
+		if says != "" {
+			return complaint{says: says, want: fmt.Sprintf("status.conditions[%s]=%s", typ, opposite(c.Status)),
+				have: fmt.Sprintf("status.conditions[%s]=%s", typ, c.Status), message: orElse(c.Message, c.Reason), since: c.Since}
+		}
+	}
+	if ready := conds["Ready"]; ready.Status == "True" {
+		return complaint{}
+	}
+	message := ""
+	for _, name := range messageFields {
+		message = orElse(message, text(status, name))
+	}
+	for _, field := range []string{"phase", "state", "status"} {
+		word := text(status, field)
+		if says := wrongBy(word); says != "" {
+			return complaint{says: says, want: "status." + field + " another word", have: "status." + field + "=" + word, message: message}
+		}
+		if slices.Contains(wellWords, strings.ToLower(word)) {
+			return complaint{}
+		}
+	}
+	ready, is := status["ready"].(bool)
+	for _, field := range []string{"lastError", "error", "lastErrorMessage"} {
+		if why := text(status, field); why != "" && !(is && ready) {
+			return complaint{says: "has an error", want: "status." + field + " empty", have: "status." + field + " set", message: why}
+		}
+	}
+	if is && !ready {
+		return complaint{says: "is not ready", want: "status.ready=true", have: "status.ready=false", message: message}
+	}
+	return complaint{}
+}
+
+// classless finds a class that the spec of a custom resource names and that does not exist, as gatewayClassName of the Gateway API: nobody
+// takes such an object up, and nobody says so.
+func (w *World) classless(obj resource.Object, tree map[string]any) (field string, class Ref) {
+	spec, _ := tree["spec"].(map[string]any)
+	for _, field := range slices.Sorted(maps.Keys(spec)) {
+		what, is := strings.CutSuffix(field, "Name")
+		name := text(spec, field)
+		if !is || name == "" || !strings.HasSuffix(what, "Class") {
+			continue
+		}
+		for _, k := range w.Kinds.All() {
+			if i := k.Info(); strings.EqualFold(i.GVK.Kind, what) && !i.Virtual && w.Sees(k) && w.Read.Lookup(k, "", name) == nil &&
+				(!i.Namespaced || w.Read.Lookup(k, obj.GetNamespace(), name) == nil) {
+				return "spec." + field, Ref{k, "", name}
+			}
+		}
+	}
+	return "", Ref{}
+}
+
+func classNotThere(l *look, _ map[string]any) *Finding {
+	tree, _ := content(l.obj)
+	field, class := l.classless(l.obj, tree)
+	if field == "" {
+		return nil
+	}
+	i := class.Kind.Info()
+	return &Finding{Says: "names the " + i.Singular + " " + class.Name + ", which does not exist", Owner: person, State: Blocked,
+		Waits: on("Field", refTo(l.kind, l.obj), field), Next: does(person, "creates %s/%s, or names another one", i.Singular, class.Name),
+		Advice: []string{"those that exist: kubectl get " + i.GR().String()}}
+}

@@ -1,0 +1,169 @@
+package converge
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
+	flowcontrolv1 "k8s.io/api/flowcontrol/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+
+	"github.com/kloop-dev/kloop/kinds"
+	"github.com/kloop-dev/kloop/resource"
+)
+
+// restOfOpen tells of a service that takes connections where it does not, or that may lead to a port at which nobody listens.
+func restOfOpen(w *World, s *corev1.Service) (says, advice string) {
+	for _, port := range s.Spec.Ports {
+		number := port.TargetPort.IntVal
+		if number == 0 || port.TargetPort.StrVal != "" {
+			continue
+		}
+		if has := declared(selected(w, s), port.Protocol); len(has) > 0 && !slices.Contains(has, number) {
+			return fmt.Sprintf("leads to port %d of its pods, which declare %s: connections are refused if nothing listens there", number,
+					list(words(has), 3)),
+				fmt.Sprintf("if %d is meant, correct spec.ports[].targetPort: kubectl edit service %s -n %s", has[0], s.Name, s.Namespace)
+		}
+	}
+	inside := deref(s.Spec.InternalTrafficPolicy, "") == corev1.ServiceInternalTrafficPolicyLocal
+	outside := s.Spec.ExternalTrafficPolicy == corev1.ServiceExternalTrafficPolicyLocal
+	if !inside && !outside {
+		return "", ""
+	}
+	with, without := nodesOf(w, s)
+	if len(with) == 0 || len(without) == 0 {
+		return "", ""
+	}
+	from := "of clients in the cluster"
+	field := "internalTrafficPolicy"
+	if !inside {
+		from, field = "from outside", "externalTrafficPolicy"
+	}
+	return fmt.Sprintf("takes connections %s on %s alone, and drops them on %s: its %s is Local, and its pods run there", from,
+			list(with, 3), list(without, 3), field),
+		"kubectl patch service " + s.Name + " -n " + s.Namespace + ` -p '{"spec":{"` + field + `":"Cluster"}}'`
+}
+
+// declared are the ports of a protocol that the containers of pods declare.
+func declared(pods []*corev1.Pod, protocol corev1.Protocol) (list []int32) {
+	for _, p := range pods {
+		for _, c := range slices.Concat(p.Spec.Containers, p.Spec.InitContainers) {
+			for _, has := range c.Ports {
+				if orElse(string(has.Protocol), "TCP") == orElse(string(protocol), "TCP") && !slices.Contains(list, has.ContainerPort) {
+					list = append(list, has.ContainerPort)
+				}
+			}
+		}
+	}
+	return list
+}
+
+func words[T any](list []T) (out []string) {
+	for _, x := range list {
+		out = append(out, fmt.Sprint(x))
+	}
+	return out
+}
+
+// nodesOf are the nodes on which a service has a ready endpoint, and those on which it has none.
+func nodesOf(w *World, s *corev1.Service) (with, without []string) {
+	on := map[string]bool{}
+	for obj := range w.Read.ByLabel(kinds.EndpointSlices, s.Namespace, discoveryv1.LabelServiceName, s.Name) {
+		for _, ep := range obj.(*discoveryv1.EndpointSlice).Endpoints {
+			on[deref(ep.NodeName, "")] = on[deref(ep.NodeName, "")] || deref(ep.Conditions.Ready, true)
+		}
+	}
+	for _, n := range resource.List(w.Read, kinds.Nodes, "") {
+		if on[n.Name] {
+			with = append(with, n.Name)
+		} else {
+			without = append(without, n.Name)
+		}
+	}
+	return with, without
+}
+
+// restOfQuota tells of what is used up, or more than that: a quota that was lowered takes nothing away.
+func restOfQuota(_ *World, q *corev1.ResourceQuota) (says, advice string) {
+	var full []string
+	for _, name := range slices.Sorted(maps.Keys(q.Status.Hard)) {
+		hard := q.Status.Hard[name]
+		if used, ok := q.Status.Used[name]; ok && used.Cmp(hard) >= 0 && !used.IsZero() {
+			full = append(full, fmt.Sprintf("%s %s of %s", name, used.String(), hard.String()))
+		}
+	}
+	if len(full) == 0 {
+		return "", ""
+	}
+	return "is used up, so that nothing more is let in: " + list(full, 4), "kubectl edit resourcequota " + q.Name + " -n " + q.Namespace
+}
+
+func restOfBinding(w *World, b *rbacv1.RoleBinding) (string, string) {
+	return grants(w, b.Namespace, b.RoleRef, b.Subjects)
+}
+
+func restOfClusterBinding(w *World, b *rbacv1.ClusterRoleBinding) (string, string) {
+	return grants(w, "", b.RoleRef, b.Subjects)
+}
+
+// grants tells of a binding that gives nothing, or to nobody.
+func grants(w *World, ns string, role rbacv1.RoleRef, to []rbacv1.Subject) (says, advice string) {
+	var k resource.Kind = kinds.ClusterRoles
+	if role.Kind == "Role" {
+		k = kinds.Roles
+	} else {
+		ns = ""
+	}
+	if w.Sees(k, ns) && w.Read.Lookup(k, ns, role.Name) == nil {
+		return "gives nothing: it names the " + strings.ToLower(role.Kind) + " " + role.Name + ", which does not exist",
+			strings.TrimSuffix("kubectl get "+k.Info().Plural+" -n "+ns, " -n ")
+	}
+	for _, s := range to {
+		if s.Kind == rbacv1.ServiceAccountKind && w.Sees(kinds.ServiceAccounts, s.Namespace) &&
+			resource.Get(w.Read, kinds.ServiceAccounts, s.Namespace, s.Name) == nil {
+			return "names the service account " + s.Namespace + "/" + s.Name + ", which does not exist",
+				"kubectl get serviceaccounts -n " + s.Namespace
+		}
+	}
+	return "", ""
+}
+
+// restOfPolicyBinding tells of a binding that nobody is held by.
+func restOfPolicyBinding(w *World, b *admissionregistrationv1.ValidatingAdmissionPolicyBinding) (says, advice string) {
+	k := kinds.ValidatingAdmissionPolicies
+	if w.Sees(k, "") && resource.Get(w.Read, k, "", b.Spec.PolicyName) == nil {
+		return "checks nothing: it names the policy " + b.Spec.PolicyName + ", which does not exist", "kubectl get validatingadmissionpolicies"
+	}
+	return "", ""
+}
+
+// restOfFlow tells of a flow schema that is passed over.
+func restOfFlow(_ *World, f *flowcontrolv1.FlowSchema) (says, advice string) {
+	for _, c := range f.Status.Conditions {
+		if c.Type == flowcontrolv1.FlowSchemaConditionDangling && c.Status == flowcontrolv1.ConditionTrue {
+			return "is passed over: it names the priority level " + f.Spec.PriorityLevelConfiguration.Name + ", which does not exist",
+				"kubectl get prioritylevelconfigurations"
+		}
+	}
+	return "", ""
+}
+
+// restOfPolicy tells of a policy that nobody is held to, or whose expressions don't suit what they are about.
+func restOfPolicy(w *World, p *admissionregistrationv1.ValidatingAdmissionPolicy) (says, advice string) {
+	bound := slices.ContainsFunc(resource.List(w.Read, kinds.ValidatingAdmissionPolicyBindings, ""),
+		func(b *admissionregistrationv1.ValidatingAdmissionPolicyBinding) bool {
+			return b.Spec.PolicyName == p.Name
+		})
+	if !bound && w.Sees(kinds.ValidatingAdmissionPolicyBindings, "") {
+		says = "holds nobody to its rules: no validatingadmissionpolicybinding names it"
+	}
+	if t := p.Status.TypeChecking; t != nil && len(t.ExpressionWarnings) > 0 {
+		first := t.ExpressionWarnings[0]
+		says += "; has an expression that does not suit what it is about, " + first.FieldRef + ": " + oneLine(first.Warning)
+	}
+	return strings.TrimPrefix(says, "; "), ""
+}
