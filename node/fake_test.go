@@ -54,6 +54,7 @@ type fakeRuntime struct {
 	updates  []*cri.UpdateContainerResourcesRequest
 	images   map[string]*cri.Image
 	pulls    []*cri.PullImageRequest
+	blind    error                                // what it answers when images are asked for; nil: it tells of them
 	noCNI    bool                                 // no network plugin is configured
 	ip       string                               // of sandboxes that are made now; "": 10.1.0.9
 	ips      map[string]string                    // sandbox → its address
@@ -280,6 +281,9 @@ func (f *fakeRuntime) UpdateContainerResources(_ context.Context, r *cri.UpdateC
 func (f *fakeRuntime) ImageStatus(_ context.Context, r *cri.ImageStatusRequest, _ ...opt) (*cri.ImageStatusResponse, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
+	if f.blind != nil {
+		return nil, f.blind
+	}
 	for name, i := range f.images {
 		if r.Image.Image == name || r.Image.Image == i.Id {
 			return &cri.ImageStatusResponse{Image: i}, nil

@@ -3,6 +3,7 @@ package node
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"os"
@@ -13,6 +14,7 @@ import (
 	"time"
 
 	"github.com/distribution/reference"
+	"google.golang.org/grpc/status"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
@@ -47,16 +49,17 @@ func newPuller(c *common, images cri.ImageServiceClient) *puller {
 		running: map[pauseKey]bool{}, fresh: map[pauseKey]bool{}, refused: map[pauseKey]refusal{}}
 }
 
-// refuse remembers why a container can't start, for its status, and puts the next attempt off: for ten seconds if its configuration
-// lacks something that may come, for longer and longer otherwise.
+// refuse remembers why a container can't start, for its status, and puts the next attempt off: for ten seconds as long as nothing of it
+// ran, since what it lacks may come; for longer and longer if its start failed.
 func (p *puller) refuse(pod *corev1.Pod, name, reason string, err error) (time.Duration, error) {
-	if reason == "CreateContainerConfigError" {
-		p.backoff.flat(pod.UID, "start "+name, time.Now())
-	} else {
+	if reason == "RunContainerError" {
 		p.backoff.failed(pod.UID, "start "+name, time.Now(), 0)
+	} else {
+		p.backoff.flat(pod.UID, "start "+name, time.Now())
 	}
-	p.note(pod.UID, name, reason, err.Error())
-	p.event(pod, name, corev1.EventTypeWarning, "Failed", "Error: %v", err)
+	text := status.Convert(err).Message() // what the runtime says, without the words of its protocol
+	p.note(pod.UID, name, reason, text)
+	p.event(pod, name, corev1.EventTypeWarning, "Failed", "Error: %s", text)
 	left, _ := p.backoff.left(pod.UID, "start "+name, time.Now())
 	return left, nil
 }
@@ -108,11 +111,12 @@ func (p *puller) present(ctx context.Context, image string) (string, error) {
 	return res.GetImage().GetId(), nil
 }
 
-// absentImage is the message for pods whose policy forbids the pull of an image that the node does not have.
-type absentImage struct{ image string }
-
-func (e *absentImage) Error() string {
-	return fmt.Sprintf("Container image %q is not present with pull policy of Never", e.image)
+// unusable tells why an image can't even be asked for: in an event of its own, whose reason it is, and in the container's status.
+func (p *puller) unusable(pod *corev1.Pod, name, reason, event, format string, args ...any) (image string, again time.Duration, err error) {
+	p.event(pod, name, corev1.EventTypeWarning, event, format, args...)
+	again, err = p.refuse(pod, name, reason, errors.New(reason))
+	p.note(pod.UID, name, reason, fmt.Sprintf(format, args...))
+	return "", again, err
 }
 
 // A wanted image is one that a container runs, or that it mounts as a volume.
@@ -134,11 +138,14 @@ func (want wanted) what() string {
 // pull returns the image to run or mount, after fetching it if the policy says so. An empty image means: not yet, look again
 // after a while, or when the pull wakes the pod.
 func (p *puller) pull(ctx context.Context, w world, want wanted) (image string, again time.Duration, err error) {
-	pod := w.pod
+	pod, name := w.pod, want.container
+	if _, err := reference.ParseNormalizedNamed(want.image); err != nil {
+		return p.unusable(pod, name, "InvalidImageName", "InspectFailed",
+			"Failed to apply default image tag %q: couldn't parse image name %[1]q: %v", want.image, err)
+	}
 	have, err := p.present(ctx, want.image)
 	if err != nil {
-		_, err = p.refuse(pod, want.container, "ImageInspectError", err)
-		return "", 0, err
+		return p.unusable(pod, name, "ImageInspectError", "InspectFailed", "Failed to inspect image %q: %v", want.image, err)
 	}
 	fresh := p.isFresh(pod.UID, want.what())
 	usable := have != "" && fresh
@@ -155,8 +162,8 @@ func (p *puller) pull(ctx context.Context, w world, want wanted) (image string, 
 		}
 		return have, 0, nil
 	case want.policy == corev1.PullNever:
-		again, err := p.refuse(pod, want.container, "ErrImageNeverPull", &absentImage{want.image})
-		return "", again, err
+		return p.unusable(pod, name, "ErrImageNeverPull", "ErrImageNeverPull",
+			"Container image %q is not present with pull policy of Never", want.image)
 	}
 	if left, _ := p.backoff.left(pod.UID, "pull "+want.image, w.now); left > 0 {
 		r, _ := p.refusal(pod.UID, want.container)
@@ -166,7 +173,7 @@ func (p *puller) pull(ctx context.Context, w world, want wanted) (image string, 
 		}
 		if r.reason != "ImagePullBackOff" {
 			p.note(pod.UID, want.container, "ImagePullBackOff", text)
-			p.event(pod, want.container, corev1.EventTypeNormal, "BackOff", "%s", text)
+			p.event(pod, want.container, corev1.EventTypeNormal, "BackOff", "Back-off pulling image %q", want.image)
 			p.event(pod, want.container, corev1.EventTypeWarning, "Failed", "Error: ImagePullBackOff")
 		}
 		return "", left, nil

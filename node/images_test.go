@@ -1,0 +1,68 @@
+package node
+
+import (
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
+)
+
+// An image that can't even be asked for is told in status and events in the words of upstream. The container starts soon after it can be
+// had, however long that takes: an image that somebody loads wakes nobody.
+func TestUnusableImages(t *testing.T) {
+	for _, c := range []struct {
+		name, image  string
+		policy       corev1.PullPolicy
+		reason, text string
+		event        string
+		mend         func(f *fakeRuntime)
+	}{
+		{"never", "late:1", corev1.PullNever, "ErrImageNeverPull", `Container image "late:1" is not present with pull policy of Never`,
+			"ErrImageNeverPull", func(f *fakeRuntime) { f.images["late:1"] = &cri.Image{Id: "sha256:late", Uid: &cri.Int64Value{}} }},
+		{"runtime", "img", corev1.PullIfNotPresent, "ImageInspectError", `Failed to inspect image "img"`, "InspectFailed",
+			func(f *fakeRuntime) { f.blind = nil }},
+		{"upper case", "Reg.test/App:1", corev1.PullIfNotPresent, "InvalidImageName",
+			`Failed to apply default image tag "Reg.test/App:1": couldn't parse image name "Reg.test/App:1": invalid reference format`,
+			"InspectFailed", nil},
+		{"an id", strings.Repeat("a1", 32), corev1.PullNever, "InvalidImageName", "Failed to apply default image tag", "InspectFailed", nil},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			simulate(t, func(r *rig) {
+				if c.name == "runtime" {
+					r.rt.mu.Lock()
+					r.rt.blind = errors.New("it is starting")
+					r.rt.mu.Unlock()
+				}
+				r.pod("p", func(p *corev1.Pod) {
+					p.Spec.Containers[0].Image, p.Spec.Containers[0].ImagePullPolicy = c.image, c.policy
+				}, "a")
+				waits := func() bool {
+					list := r.get("p").Status.ContainerStatuses
+					return len(list) > 0 && list[0].State.Waiting != nil && list[0].State.Waiting.Reason == c.reason &&
+						strings.HasPrefix(list[0].State.Waiting.Message, c.text)
+				}
+				r.until("it tells", waits)
+				r.rests(20 * time.Minute)
+				if !waits() {
+					t.Errorf("later it tells %+v", r.get("p").Status.ContainerStatuses)
+				}
+				if events := r.events("p"); !strings.Contains(events, c.event) || !strings.Contains(events, "Failed") {
+					t.Errorf("events: %s", events)
+				}
+				if c.mend == nil {
+					return
+				}
+				r.rt.mu.Lock()
+				c.mend(r.rt)
+				r.rt.mu.Unlock()
+				r.rests(15 * time.Second)
+				if p := r.get("p"); p.Status.Phase != corev1.PodRunning {
+					t.Errorf("15 s after: %+v", p.Status)
+				}
+			})
+		})
+	}
+}
