@@ -54,6 +54,7 @@ type fakeRuntime struct {
 	updates  []*cri.UpdateContainerResourcesRequest
 	images   map[string]*cri.Image
 	pulls    []*cri.PullImageRequest
+	exec     func(*cri.ExecSyncRequest) *cri.ExecSyncResponse
 	blind    error                                // what it answers when images are asked for; nil: it tells of them
 	noCNI    bool                                 // no network plugin is configured
 	ip       string                               // of sandboxes that are made now; "": 10.1.0.9
@@ -263,6 +264,12 @@ func (f *fakeRuntime) ContainerStatus(_ context.Context, r *cri.ContainerStatusR
 		CreatedAt: c.CreatedAt, StartedAt: c.StartedAt,
 		FinishedAt: c.FinishedAt, ExitCode: c.ExitCode, Reason: c.Reason, Image: c.Image, ImageRef: c.ImageRef, Labels: c.Labels,
 		Annotations: c.Annotations}}, nil
+}
+
+func (f *fakeRuntime) ExecSync(_ context.Context, r *cri.ExecSyncRequest, _ ...opt) (*cri.ExecSyncResponse, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.exec(r), nil
 }
 
 func (f *fakeRuntime) UpdateContainerResources(_ context.Context, r *cri.UpdateContainerResourcesRequest,

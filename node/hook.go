@@ -3,19 +3,16 @@ package node
 import (
 	"bytes"
 	"context"
-	"crypto/tls"
 	"errors"
 	"fmt"
 	"io"
-	"net"
 	"net/http"
-	"strconv"
-	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/util/intstr"
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"github.com/kloop-dev/kloop/node/probe"
 )
 
 // hookOutput bounds what is kept of a hook's answer.
@@ -47,50 +44,40 @@ func (sp *stopper) hook(ctx context.Context, pod *corev1.Pod, spec *corev1.Conta
 	return errors.New("the hook says nothing to do")
 }
 
+// hookHTTP calls the hook's server. Any answer is a good one, whatever its status. One that speaks no TLS is called without.
 func (sp *stopper) hookHTTP(ctx context.Context, pod *corev1.Pod, spec *corev1.Container, g *corev1.HTTPGetAction, box *sandbox) error {
-	host := g.Host
-	if host == "" {
-		host = pod.Status.PodIP
-		if box != nil && len(box.ips) > 0 {
-			host = box.ips[0]
-		}
-		if pod.Spec.HostNetwork {
-			host = sp.cfg.Address.String()
-		}
+	ip := pod.Status.PodIP
+	switch {
+	case pod.Spec.HostNetwork:
+		ip = sp.cfg.Address.String()
+	case box != nil && len(box.ips) > 0:
+		ip = box.ips[0]
 	}
-	port := g.Port.IntValue()
-	if g.Port.Type == intstr.String {
-		for _, p := range spec.Ports {
-			if p.Name == g.Port.StrVal {
-				port = int(p.ContainerPort)
-			}
-		}
-	}
-	scheme := strings.ToLower(string(g.Scheme))
-	if scheme == "" {
-		scheme = "http"
-	}
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, scheme+"://"+net.JoinHostPort(host,
-		strconv.Itoa(port))+"/"+strings.TrimPrefix(g.Path, "/"), nil)
+	req, err := probe.Request(ctx, g, spec, ip, "lifecycle")
 	if err != nil {
 		return err
 	}
-	for _, kv := range g.HTTPHeaders {
-		req.Header.Add(kv.Name, kv.Value)
-	}
-	res, err := hookClient.Do(req)
-	if err != nil {
+	err = call(req)
+	if !errors.Is(err, http.ErrSchemeMismatch) {
 		return err
 	}
-	defer res.Body.Close()
-	_, err = io.CopyN(io.Discard, res.Body, hookOutput)
-	if err != nil && !errors.Is(err, io.EOF) {
+	req.URL.Scheme = "http"
+	req.Header.Del("Authorization")
+	if err := call(req); err != nil {
 		return err
 	}
-	if res.StatusCode >= http.StatusBadRequest {
-		return fmt.Errorf("the hook's server answered %s", res.Status)
-	}
+	sp.event(pod, "", corev1.EventTypeWarning, "LifecycleHTTPFallback",
+		"request to HTTPS lifecycle hook %s got HTTP response, retry with HTTP succeeded", req.URL.Host)
 	return nil
+}
+
+func call(req *http.Request) error {
+	res, err := probe.Client(req).Do(req)
+	if err != nil {
+		return err
+	}
+	_, _ = io.CopyN(io.Discard, res.Body, hookOutput) // what it says is nobody's
+	return res.Body.Close()
 }
 
 // Exec runs a command in a container and returns its exit code and output. A timeout of 0 leaves it to ctx.
@@ -103,6 +90,3 @@ func (sp *stopper) Exec(ctx context.Context, id string, cmd []string, timeout ti
 	both := bytes.TrimSpace(append(res.Stdout, res.Stderr...))
 	return int(res.ExitCode), both[:min(len(both), hookOutput)], nil
 }
-
-// hookClient calls the servers of lifecycle hooks, which are the pod's own: their certificates say nothing.
-var hookClient = &http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}, DisableKeepAlives: true}}

@@ -246,7 +246,7 @@ func propagation(m *corev1.VolumeMount) cri.MountPropagation {
 	return cri.MountPropagation_PROPAGATION_PRIVATE
 }
 
-// postStart runs the hook; a container whose hook fails is stopped.
+// postStart runs the hook; a container whose hook fails is stopped. Events do not tell how it failed: that may be secret.
 func (st *starter) postStart(ctx context.Context, pod *corev1.Pod, spec *corev1.Container, id string, box *sandbox) error {
 	if spec.Lifecycle == nil || spec.Lifecycle.PostStart == nil {
 		return nil
@@ -255,6 +255,7 @@ func (st *starter) postStart(ctx context.Context, pod *corev1.Pod, spec *corev1.
 	if err == nil {
 		return nil
 	}
-	st.event(pod, spec.Name, corev1.EventTypeWarning, "FailedPostStartHook", "PostStartHook failed: %v", err)
-	return errors.Join(fmt.Errorf("run the post-start hook of %s: %w", spec.Name, err), st.stop.stopContainer(ctx, id, graceOf(pod, nil)))
+	st.event(pod, spec.Name, corev1.EventTypeWarning, "FailedPostStartHook", "PostStartHook failed")
+	ends := kill{c: &container{id: id, name: spec.Name}, spec: spec, why: "FailedPostStartHook"}
+	return errors.Join(fmt.Errorf("run the post-start hook of %s: %w", spec.Name, err), st.stop.kill(ctx, pod, []kill{ends}))
 }

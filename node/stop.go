@@ -21,30 +21,33 @@ func (sp *stopper) kill(ctx context.Context, pod *corev1.Pod, list []kill) error
 	for i, k := range list {
 		wg.Go(func() {
 			sp.event(pod, k.c.name, corev1.EventTypeNormal, "Killing", "%s", k.why)
-			grace := graceOf(pod, k.grace)
-			errs[i] = sp.stopOne(ctx, pod, k.spec, k.c, grace)
+			errs[i] = sp.stopOne(ctx, pod, k.spec, k.c, graceOf(pod, k.grace), nil)
 		})
 	}
 	wg.Wait()
 	return errors.Join(errs...)
 }
 
-// stopOne runs the container's pre-stop hook and stops it, both within the grace.
-func (sp *stopper) stopOne(ctx context.Context, pod *corev1.Pod, spec *corev1.Container, c *container, grace int64) error {
+// stopOne runs the container's pre-stop hook, waits until those have ended that end before it, and stops it, all within the grace.
+func (sp *stopper) stopOne(ctx context.Context, pod *corev1.Pod, spec *corev1.Container, c *container, grace int64,
+	before []chan struct{}) error {
 	sp.probes.Stop(c.id)
-	left := time.Duration(grace) * time.Second
+	end := time.Now().Add(time.Duration(grace) * time.Second)
+	within, cancel := context.WithDeadline(ctx, end)
 	if spec != nil && spec.Lifecycle != nil && spec.Lifecycle.PreStop != nil && grace > 0 {
-		began := time.Now()
-		hctx, cancel := context.WithTimeout(ctx, left)
-		err := sp.hook(hctx, pod, spec, spec.Lifecycle.PreStop, c.id, nil)
-		cancel()
-		if err != nil {
-			sp.event(pod, spec.Name, corev1.EventTypeWarning, "FailedPreStopHook", "PreStopHook failed: %v", err)
+		if err := sp.hook(within, pod, spec, spec.Lifecycle.PreStop, c.id, nil); err != nil {
+			sp.event(pod, spec.Name, corev1.EventTypeWarning, "FailedPreStopHook", "PreStopHook failed") // why may be secret
 		}
-		left -= time.Since(began)
 	}
+	for _, ended := range before {
+		select {
+		case <-ended:
+		case <-within.Done():
+		}
+	}
+	cancel()
 	const least = 2 * time.Second // even a hook that took all the time leaves this much for a SIGTERM
-	err := sp.stopContainer(ctx, c.id, int64(max(left, least).Round(time.Second)/time.Second))
+	err := sp.stopContainer(ctx, c.id, int64(max(time.Until(end), least).Round(time.Second)/time.Second))
 	if err == nil {
 		sp.probes.End(c.id)
 	}
@@ -59,39 +62,38 @@ func (sp *stopper) stopContainer(ctx context.Context, id string, grace int64) er
 	return nil
 }
 
-// stopContainers stops the pod's containers: the main ones side by side, then the sidecars in reverse order, all
-// within the grace.
+// stopContainers stops the pod's containers: the main ones side by side, then the sidecars in reverse order, all within the grace. All
+// pre-stop hooks run at once.
 func (sp *stopper) stopContainers(ctx context.Context, pod *corev1.Pod, seen sight, grace int64) error {
-	end := time.Now().Add(time.Duration(grace) * time.Second)
-	var main, side []*container
+	turn := func(c *container) int { // main containers have the first
+		i := slices.IndexFunc(pod.Spec.InitContainers, func(s corev1.Container) bool { return s.Name == c.name && sidecar(&s) })
+		if i < 0 {
+			return 0
+		}
+		return len(pod.Spec.InitContainers) - i
+	}
+	var list []*container
+	var ended []chan struct{}
 	for i := range seen.containers {
-		c := &seen.containers[i]
-		switch {
-		case !c.running():
-		case specOf(pod, c.name) != nil && slices.ContainsFunc(pod.Spec.InitContainers,
-			func(s corev1.Container) bool { return s.Name == c.name && sidecar(&s) }):
-			side = append(side, c)
-		default:
-			main = append(main, c)
+		if c := &seen.containers[i]; c.running() {
+			list, ended = append(list, c), append(ended, make(chan struct{}))
 		}
 	}
-	errs := make([]error, len(main))
+	slices.SortStableFunc(list, func(x, y *container) int { return turn(x) - turn(y) })
+	errs := make([]error, len(list))
 	var wg sync.WaitGroup
-	for i, c := range main {
+	for i, c := range list {
+		before := ended[:i]
+		if turn(c) == 0 {
+			before = nil
+		}
 		wg.Go(func() {
+			defer close(ended[i])
 			sp.event(pod, c.name, corev1.EventTypeNormal, "Killing", "Stopping container %s", c.name)
-			errs[i] = sp.stopOne(ctx, pod, specOf(pod, c.name), c, grace)
+			errs[i] = sp.stopOne(ctx, pod, specOf(pod, c.name), c, grace, before)
 		})
 	}
 	wg.Wait()
-	order := func(c *container) int {
-		return slices.IndexFunc(pod.Spec.InitContainers, func(s corev1.Container) bool { return s.Name == c.name })
-	}
-	slices.SortFunc(side, func(x, y *container) int { return order(y) - order(x) })
-	for _, c := range side {
-		sp.event(pod, c.name, corev1.EventTypeNormal, "Killing", "Stopping container %s", c.name)
-		errs = append(errs, sp.stopOne(ctx, pod, specOf(pod, c.name), c, int64(max(time.Until(end), 0)/time.Second)))
-	}
 	return errors.Join(errs...)
 }
 

@@ -1,6 +1,7 @@
 package probe
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -25,8 +26,8 @@ const (
 	failed
 )
 
-// userAgent is the User-Agent of probes; servers tell probes from people by it.
-var userAgent = "kube-probe/" + (*features.Set)(nil).String()
+// agent is the User-Agent of probes and hooks; servers tell them from people by it.
+func agent(purpose string) string { return "kube-" + purpose + "/" + (*features.Set)(nil).String() }
 
 // tries is the number of tries of a probe that could not be run at all.
 const tries = 3
@@ -47,17 +48,13 @@ func (p *prober) askOnce(ctx context.Context, pod *corev1.Pod, ip string) (answe
 	case h.Exec != nil:
 		return p.askExec(ctx, h.Exec, timeout)
 	case h.HTTPGet != nil:
-		port, err := portOf(h.HTTPGet.Port, p.spec)
-		if err != nil {
-			return unknown, err.Error()
-		}
-		return askHTTP(ctx, h.HTTPGet, host(h.HTTPGet.Host, ip), port, timeout)
+		return askHTTP(ctx, h.HTTPGet, p.spec, ip, timeout)
 	case h.TCPSocket != nil:
 		port, err := portOf(h.TCPSocket.Port, p.spec)
 		if err != nil {
 			return unknown, err.Error()
 		}
-		return askTCP(ctx, host(h.TCPSocket.Host, ip), port, timeout)
+		return askTCP(ctx, cmp.Or(h.TCPSocket.Host, ip), port, timeout)
 	case h.GRPC != nil:
 		service := ""
 		if h.GRPC.Service != nil {
@@ -66,13 +63,6 @@ func (p *prober) askOnce(ctx context.Context, pod *corev1.Pod, ip string) (answe
 		return askGRPC(ctx, net.JoinHostPort(ip, strconv.Itoa(int(h.GRPC.Port))), service, timeout)
 	}
 	return unknown, fmt.Sprintf("missing probe handler for %s:%s", pod.Namespace+"/"+pod.Name, p.spec.Name)
-}
-
-func host(wanted, ip string) string {
-	if wanted != "" {
-		return wanted
-	}
-	return ip
 }
 
 // portOf finds the port by number, or by the name that the container gives it.

@@ -43,7 +43,7 @@ func site(w http.ResponseWriter, r *http.Request) {
 	switch r.URL.Path {
 	case "/headers":
 		fmt.Fprintf(w, "%s|%s|%s", r.UserAgent(), r.Header.Get("Accept"), r.Host)
-		if r.UserAgent() != userAgent || r.Header.Get("Accept") != "*/*" || r.Host != "my.host" || r.Header.Get("X-A") != "1" {
+		if r.UserAgent() != agent("probe") || r.Header.Get("Accept") != "*/*" || r.Host != "my.host" || r.Header.Get("X-A") != "1" {
 			w.WriteHeader(http.StatusTeapot)
 		}
 	case "/own":

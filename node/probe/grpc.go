@@ -17,7 +17,7 @@ import (
 func askGRPC(ctx context.Context, addr, service string, timeout time.Duration) (answer, string) {
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
-	conn, err := grpc.NewClient("passthrough:///"+addr, grpc.WithUserAgent(userAgent),
+	conn, err := grpc.NewClient("passthrough:///"+addr, grpc.WithUserAgent(agent("probe")),
 		grpc.WithTransportCredentials(insecure.NewCredentials()),
 		grpc.WithContextDialer(func(ctx context.Context, addr string) (net.Conn, error) {
 			return dialer(timeout).DialContext(ctx, "tcp", addr)

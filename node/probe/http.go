@@ -1,6 +1,7 @@
 package probe
 
 import (
+	"cmp"
 	"context"
 	"crypto/tls"
 	"errors"
@@ -21,14 +22,13 @@ import (
 const bodyLimit = 10 << 10
 
 // askHTTP passes on any status from 200 to 399.
-func askHTTP(ctx context.Context, g *corev1.HTTPGetAction, host string, port int, timeout time.Duration) (answer, string) {
-	req, err := request(ctx, g, host, port)
+func askHTTP(ctx context.Context, g *corev1.HTTPGetAction, c *corev1.Container, ip string, timeout time.Duration) (answer, string) {
+	req, err := Request(ctx, g, c, ip, "probe")
 	if err != nil {
 		return unknown, err.Error()
 	}
-	client := &http.Client{Timeout: timeout, CheckRedirect: stayOn(req.URL.Hostname()), Transport: &http.Transport{
-		TLSClientConfig:   &tls.Config{InsecureSkipVerify: true}, // the container's own: there is no name to verify
-		DisableKeepAlives: true, DisableCompression: true, DialContext: dialer(timeout).DialContext}}
+	client := Client(req)
+	client.Timeout = timeout
 	res, err := client.Do(req)
 	if err != nil {
 		return failed, err.Error()
@@ -46,12 +46,18 @@ func askHTTP(ctx context.Context, g *corev1.HTTPGetAction, host string, port int
 	return failed, fmt.Sprintf("HTTP probe failed with statuscode: %d", res.StatusCode)
 }
 
-func request(ctx context.Context, g *corev1.HTTPGetAction, host string, port int) (*http.Request, error) {
+// Request is what a probe or a lifecycle hook asks of a container, whose address is ip unless it names another. The purpose, probe or
+// lifecycle, is part of its User-Agent.
+func Request(ctx context.Context, g *corev1.HTTPGetAction, c *corev1.Container, ip, purpose string) (*http.Request, error) {
+	port, err := portOf(g.Port, c)
+	if err != nil {
+		return nil, err
+	}
 	u, err := url.Parse(g.Path)
 	if err != nil { // a path that is no URL is taken as it is
 		u = &url.URL{Path: g.Path}
 	}
-	u.Scheme, u.Host = strings.ToLower(string(g.Scheme)), net.JoinHostPort(host, strconv.Itoa(port))
+	u.Scheme, u.Host = strings.ToLower(string(g.Scheme)), net.JoinHostPort(cmp.Or(g.Host, ip), strconv.Itoa(port))
 	if u.Scheme == "" {
 		u.Scheme = "http"
 	}
@@ -66,7 +72,7 @@ func request(ctx context.Context, g *corev1.HTTPGetAction, host string, port int
 		req.Header.Add(h.Name, h.Value)
 	}
 	if _, set := req.Header["User-Agent"]; !set {
-		req.Header.Set("User-Agent", userAgent)
+		req.Header.Set("User-Agent", agent(purpose))
 	}
 	switch accept, set := req.Header["Accept"]; {
 	case !set:
@@ -76,6 +82,13 @@ func request(ctx context.Context, g *corev1.HTTPGetAction, host string, port int
 	}
 	req.Host = req.Header.Get("Host")
 	return req, nil
+}
+
+// Client puts such a request, which follows redirects on its own host alone.
+func Client(req *http.Request) *http.Client {
+	return &http.Client{CheckRedirect: stayOn(req.URL.Hostname()), Transport: &http.Transport{
+		TLSClientConfig:   &tls.Config{InsecureSkipVerify: true}, // the container's own: there is no name to verify
+		DisableKeepAlives: true, DisableCompression: true, DialContext: dialer(0).DialContext}}
 }
 
 // stayOn follows redirects on the same host; one that leads elsewhere is the answer.
