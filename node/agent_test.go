@@ -386,3 +386,42 @@ func TestDeadSandboxesGo(t *testing.T) {
 		}
 	})
 }
+
+// Containers that somebody takes away from the runtime are started again, and their restarts are counted on.
+func TestLostContainers(t *testing.T) {
+	simulate(t, func(r *rig) {
+		always := corev1.ContainerRestartPolicyAlways
+		r.pod("p", func(p *corev1.Pod) {
+			p.Spec.InitContainers = []corev1.Container{{Name: "init", Image: "img", ImagePullPolicy: corev1.PullIfNotPresent},
+				{Name: "side", Image: "img", ImagePullPolicy: corev1.PullIfNotPresent, RestartPolicy: &always}}
+		}, "a")
+		r.until("init runs", func() bool { return r.rt.newest("init") != nil })
+		r.rt.exit("init", 0)
+		r.reaches("p", corev1.PodRunning)
+		restarts := func() (side, a int32) {
+			st := r.get("p").Status
+			return st.InitContainerStatuses[1].RestartCount, st.ContainerStatuses[0].RestartCount
+		}
+		r.rt.exit("a", 1)
+		r.until("it runs again", func() bool { _, a := restarts(); return a == 1 })
+		for n := range int32(3) {
+			r.rt.mu.Lock()
+			for id, c := range r.rt.list {
+				if c.Metadata.Name != "init" {
+					delete(r.rt.list, id)
+				}
+			}
+			r.rt.mu.Unlock()
+			r.until("they run again", func() bool {
+				side, a := restarts()
+				st := r.get("p").Status
+				return side == n+1 && a == n+2 && st.ContainerStatuses[0].State.Running != nil && st.InitContainerStatuses[1].State.Running != nil
+			})
+			r.rests(time.Minute)
+			st := r.get("p").Status
+			if side, a := restarts(); side != n+1 || a != n+2 || st.Phase != corev1.PodRunning || st.InitContainerStatuses[0].RestartCount != 0 {
+				t.Fatalf("later: %+v", st)
+			}
+		}
+	})
+}

@@ -302,7 +302,11 @@ func begin(w world, t *todo, spec *corev1.Container, init bool) {
 		retry(w, t, spec, last, init)
 		return
 	}
-	t.start = append(t.start, start{spec: spec, init: init, try: tries(last)})
+	try := tries(last)
+	if old := previous(w.pod, spec.Name); last == nil && old != nil { // somebody took it away from the runtime
+		try = nextTry(old)
+	}
+	t.start = append(t.start, start{spec: spec, init: init, try: try})
 }
 
 // retry starts an ended container again when its pause is over.

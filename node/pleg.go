@@ -92,7 +92,7 @@ func (p *pleg) relistSoon() {
 
 // relist wakes the pods whose containers changed, and those that the API does not know.
 func (p *pleg) relist(ctx context.Context) {
-	last := map[string]cri.ContainerState{}
+	last := map[string]seenState{}
 	for {
 		began := time.Now()
 		now, err := p.states(ctx)
@@ -101,15 +101,8 @@ func (p *pleg) relist(ctx context.Context) {
 			p.log.Warn("list the containers of the node", "err", err)
 		}
 		if err == nil {
-			for id, s := range now {
-				if was, known := last[id]; !known || was != s.state {
-					p.wake(s.ns, s.pod, "container changed")
-				}
-			}
-			clear(last)
-			for id, s := range now {
-				last[id] = s.state
-			}
+			p.compare(last, now)
+			last = now
 		}
 		pause := relistEvery
 		if p.hears.Load() && err == nil {
@@ -127,6 +120,23 @@ func (p *pleg) relist(ctx context.Context) {
 type seenState struct {
 	ns, pod string
 	state   cri.ContainerState
+}
+
+// ready is the state of sandboxes that serve, beside those of containers.
+const ready = 100 + cri.ContainerState(cri.PodSandboxState_SANDBOX_READY)
+
+// compare wakes the pods of what changed, and of what ran and was taken away.
+func (p *pleg) compare(last, now map[string]seenState) {
+	for id, s := range now {
+		if was, known := last[id]; !known || was.state != s.state {
+			p.wake(s.ns, s.pod, "container changed")
+		}
+	}
+	for id, was := range last {
+		if _, there := now[id]; !there && (was.state == cri.ContainerState_CONTAINER_RUNNING || was.state == ready) {
+			p.wake(was.ns, was.pod, "container lost")
+		}
+	}
 }
 
 // states asks for every container and sandbox of the node.

@@ -127,10 +127,7 @@ func (m *statuses) containerStatus(w world, spec *corev1.Container, init bool) c
 	all := w.seen.of(spec.Name)
 	if len(all) == 0 {
 		s.State.Waiting = m.whyWaiting(w, spec, init)
-		if old := previous(w.pod, spec.Name); old != nil && (old.State.Terminated != nil || old.RestartCount > 0) && finished(w.pod) {
-			return *old // its container is cleaned up; the status is all that is left of it
-		}
-		return s
+		return unseen(w.pod, previous(w.pod, spec.Name), s)
 	}
 	c := all[0]
 	s.RestartCount, s.ContainerID, s.Image, s.ImageID = c.restarts, "containerd://"+c.id, c.image, c.imageRef
@@ -157,6 +154,30 @@ func (m *statuses) containerStatus(w world, spec *corev1.Container, init bool) c
 		m.ended(w, spec, c, &s, init)
 	}
 	return s
+}
+
+// unseen tells of a container that the runtime does not have. If it had it once, somebody took it away: its end and its restarts count.
+func unseen(pod *corev1.Pod, old *corev1.ContainerStatus, s corev1.ContainerStatus) corev1.ContainerStatus {
+	switch {
+	case old == nil:
+		return s
+	case old.State.Terminated != nil || old.RestartCount > 0 && finished(pod):
+		return *old // the status is all that is left of it
+	}
+	s.LastTerminationState, s.RestartCount = old.LastTerminationState, nextTry(old)
+	if old.State.Running != nil {
+		s.LastTerminationState.Terminated = &corev1.ContainerStateTerminated{Reason: "ContainerStatusUnknown", ExitCode: 137,
+			Message: "The container could not be located when the pod was deleted.  The container used to be Running"}
+	}
+	return s
+}
+
+// nextTry is the restart count of the container after the one of the status.
+func nextTry(s *corev1.ContainerStatus) int32 {
+	if s.ContainerID == "" { // it tells of the next one already
+		return s.RestartCount
+	}
+	return s.RestartCount + 1
 }
 
 // ended tells of a container that stopped: as terminated, or as waiting for its next start.
