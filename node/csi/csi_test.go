@@ -13,7 +13,6 @@ import (
 	"google.golang.org/grpc/codes"
 	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
-	apiresource "k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
@@ -257,64 +256,6 @@ func TestWords(t *testing.T) {
 		r.check(r.Unmount(r.ctx, uid))
 	}
 	r.clean()
-}
-
-// TestGrow enlarges a volume when it is mounted and while it is, once, and not what the driver refuses for good.
-func TestGrow(t *testing.T) {
-	r := newRig(t, csidriver.Config{})
-	r.create(kinds.Namespaces, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "ns"}})
-	size := func(s string) corev1.ResourceList {
-		return corev1.ResourceList{corev1.ResourceStorage: apiresource.MustParse(s)}
-	}
-	claim := r.create(kinds.PersistentVolumeClaims, &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "c"},
-		Spec: corev1.PersistentVolumeClaimSpec{AccessModes: []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOnce},
-			Resources: corev1.VolumeResourceRequirements{Requests: size("1Gi")}}}).(*corev1.PersistentVolumeClaim)
-	claim = resource.Clone(claim)
-	claim.Status.Phase, claim.Status.Capacity = corev1.ClaimBound, size("1Gi")
-	claim.Status.Conditions = []corev1.PersistentVolumeClaimCondition{
-		{Type: corev1.PersistentVolumeClaimFileSystemResizePending, Status: "True"}}
-	out, err := r.c.Update(t.Context(), kinds.PersistentVolumeClaims, claim, "status")
-	r.check(err)
-	q := ask("u1", r.volume("pv"), false)
-	q.Claim = out.(*corev1.PersistentVolumeClaim)
-	r.mounts(q)
-	if strings.Contains(calls(r), "Expand") {
-		t.Error("enlarged to what it is")
-	}
-	grow := func(to string) *corev1.PersistentVolumeClaim {
-		q.PV.Spec.Capacity = size(to)
-		for range 2 {
-			got := get(r, kinds.PersistentVolumeClaims, "ns", "c")
-			q.Claim = got
-			_, err := r.Refresh(r.ctx, q)
-			r.check(err)
-		}
-		got := get(r, kinds.PersistentVolumeClaims, "ns", "c")
-		return got
-	}
-	if got := grow("2Gi"); got.Status.Capacity.Storage().String() != "2Gi" || len(got.Status.Conditions) != 0 {
-		t.Errorf("the claim says %v", got.Status)
-	}
-	r.d.Fail(func(rpc string) *csidriver.Fault { return &csidriver.Fault{Code: codes.OutOfRange} })
-	got := grow("3Gi")
-	if got.Status.AllocatedResourceStatuses[corev1.ResourceStorage] != corev1.PersistentVolumeClaimNodeResizeInfeasible {
-		t.Errorf("a refused growth: %v", got.Status)
-	}
-	if n := strings.Count(calls(r), "Expand"); n != 2 {
-		t.Errorf("asked %d times", n)
-	}
-	r.d.Fail(nil)
-	if _, err := r.Refresh(r.ctx, q); err != nil {
-		t.Fatal(err)
-	}
-	if u := r.Usage("u1"); len(u) != 1 || u[0].Volume != "data" || u[0].Claim != "c" || u[0].Used != 300 || u[0].InodesFree != 7 {
-		t.Errorf("used %+v", u)
-	}
-	r.check(r.Unmount(r.ctx, "u1"))
-	r.clean()
-	if u := r.Usage("u1"); len(u) != 0 {
-		t.Errorf("of a pod that is gone: %v", u)
-	}
 }
 
 // TestRepublish publishes again where the driver asks for that; a failure leaves the mount alone.

@@ -12,6 +12,7 @@ import (
 	"google.golang.org/grpc/status"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/kloop-dev/kloop/kinds"
 	"github.com/kloop-dev/kloop/resource"
@@ -73,18 +74,25 @@ func (m *Mounter) recorded(j *job) bool {
 }
 
 // grow has the driver enlarge a published volume to what the PersistentVolume has become, and writes that into the claim. What comes of
-// it stands in events of the claim; the volume can be used as it is.
+// it stands in the claim and its events; the volume can be used as it is. It is the claim's status that says whose turn it is: the
+// resizer's, which hands over with NodeResizePending, or the node's (KEP-1790).
 func (m *Mounter) grow(ctx context.Context, j *job) {
-	if j.Claim == nil || j.ReadOnly || !j.d.does(csi.NodeServiceCapability_RPC_EXPAND_VOLUME) {
+	if j.Claim == nil || j.ReadOnly || !j.d.does(csi.NodeServiceCapability_RPC_EXPAND_VOLUME) || !nodesTurn(&j.Claim.Status) {
 		return
 	}
 	want, have := j.PV.Spec.Capacity[corev1.ResourceStorage], j.Claim.Status.Capacity[corev1.ResourceStorage]
 	if want.Cmp(have) <= 0 || m.refusedGrowth(j, want.Value()) {
 		return
 	}
-	err := m.expand(ctx, j, want.Value())
+	err := m.status(ctx, j, func(s *corev1.PersistentVolumeClaimStatus) {
+		s.AllocatedResourceStatuses[corev1.ResourceStorage] = corev1.PersistentVolumeClaimNodeResizeInProgress
+	})
 	if err == nil {
-		err = m.grown(ctx, j)
+		if err = m.expand(ctx, j, want.Value()); err == nil {
+			err = m.grown(ctx, j)
+		} else if ctx.Err() == nil {
+			err = errors.Join(failed("the driver", err), m.notGrown(ctx, j, err))
+		}
 	}
 	switch {
 	case err == nil:
@@ -93,6 +101,12 @@ func (m *Mounter) grow(ctx context.Context, j *job) {
 		m.event(j, corev1.EventTypeWarning, "VolumeResizeFailed", "NodeExpandVolume failed for volume %q: %v", j.PV.Name, err)
 		m.log.Warn("enlarge a volume", "volume", j.PV.Name, "err", err)
 	}
+}
+
+// nodesTurn says that the resizer has done its part and the node has not.
+func nodesTurn(s *corev1.PersistentVolumeClaimStatus) bool {
+	is := s.AllocatedResourceStatuses[corev1.ResourceStorage]
+	return is == corev1.PersistentVolumeClaimNodeResizePending || is == corev1.PersistentVolumeClaimNodeResizeInProgress
 }
 
 func (m *Mounter) expand(ctx context.Context, j *job, size int64) error {
@@ -105,30 +119,45 @@ func (m *Mounter) expand(ctx context.Context, j *job, size int64) error {
 	_, err = j.d.node.NodeExpandVolume(call, &csi.NodeExpandVolumeRequest{VolumeId: j.v.handle, VolumePath: j.target,
 		StagingTargetPath: j.staging, CapacityRange: &csi.CapacityRange{RequiredBytes: size}, VolumeCapability: j.capability(j.d),
 		Secrets: secrets})
-	switch status.Code(err) {
-	case codes.OK:
+	return err
+}
+
+// notGrown writes into the claim what a driver's refusal means. What it will never do is the resizer's again, which may take the claim's
+// size back; so is what has failed for another size than the claim now asks for.
+func (m *Mounter) notGrown(ctx context.Context, j *job, err error) error {
+	if !final(err) {
 		return nil
-	case codes.OutOfRange, codes.InvalidArgument, codes.NotFound: // it will not do so, ever (KEP-1790)
+	}
+	size := j.PV.Spec.Capacity[corev1.ResourceStorage]
+	infeasible := false
+	switch status.Code(err) {
+	case codes.OutOfRange, codes.InvalidArgument, codes.NotFound:
+		infeasible = true
+	case codes.FailedPrecondition: // not as long as it is in use here
 		m.mu.Lock()
 		if m.bad[j.Pod.UID] == nil {
 			m.bad[j.Pod.UID] = map[string]struct{}{}
 		}
-		m.bad[j.Pod.UID][sizeKey(j, size)] = struct{}{}
+		m.bad[j.Pod.UID][sizeKey(j, size.Value())] = struct{}{}
 		m.mu.Unlock()
-		err = errors.Join(failed("the driver", err), m.status(ctx, j, func(s *corev1.PersistentVolumeClaimStatus) {
-			if s.AllocatedResourceStatuses == nil {
-				s.AllocatedResourceStatuses = map[corev1.ResourceName]corev1.ClaimResourceStatus{}
-			}
-			s.AllocatedResourceStatuses[corev1.ResourceStorage] = corev1.PersistentVolumeClaimNodeResizeInfeasible
-		}))
-		return err
 	}
-	return failed("the driver", err)
+	return m.status(ctx, j, func(s *corev1.PersistentVolumeClaimStatus) {
+		now := corev1.PersistentVolumeClaimCondition{Type: corev1.PersistentVolumeClaimNodeResizeError, Status: corev1.ConditionTrue,
+			LastTransitionTime: metav1.Now(), Message: fmt.Sprintf("failed to expand pvc with %v", err)}
+		i := slices.IndexFunc(s.Conditions, func(c corev1.PersistentVolumeClaimCondition) bool { return c.Type == now.Type })
+		asked := j.Claim.Spec.Resources.Requests[corev1.ResourceStorage]
+		if infeasible || i >= 0 && asked.Cmp(size) != 0 {
+			s.AllocatedResourceStatuses[corev1.ResourceStorage] = corev1.PersistentVolumeClaimNodeResizeInfeasible
+		}
+		if i < 0 {
+			s.Conditions = append(s.Conditions, now)
+		}
+	})
 }
 
 func sizeKey(j *job, size int64) string { return fmt.Sprint(j.PV.Name, " ", size) }
 
-// refusedGrowth says that the driver has refused this size for good.
+// refusedGrowth says that the driver won't enlarge the volume to this size while it is in use here.
 func (m *Mounter) refusedGrowth(j *job, size int64) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -147,13 +176,17 @@ func (m *Mounter) grown(ctx context.Context, j *job) error {
 			s.AllocatedResourceStatuses = nil
 		}
 		s.Conditions = slices.DeleteFunc(s.Conditions, func(c corev1.PersistentVolumeClaimCondition) bool {
-			return c.Type == corev1.PersistentVolumeClaimFileSystemResizePending || c.Type == corev1.PersistentVolumeClaimResizing ||
-				c.Type == corev1.PersistentVolumeClaimNodeResizeError
+			switch c.Type {
+			case corev1.PersistentVolumeClaimFileSystemResizePending, corev1.PersistentVolumeClaimResizing,
+				corev1.PersistentVolumeClaimControllerResizeError, corev1.PersistentVolumeClaimNodeResizeError:
+				return true
+			}
+			return false
 		})
 	})
 }
 
-// status changes the claim's status.
+// status changes the claim's status, as long as it is the node's turn.
 func (m *Mounter) status(ctx context.Context, j *job, change func(*corev1.PersistentVolumeClaimStatus)) error {
 	for range tries {
 		obj, err := m.cfg.Client.Get(ctx, kinds.PersistentVolumeClaims, j.Claim.Namespace, j.Claim.Name)
@@ -161,10 +194,11 @@ func (m *Mounter) status(ctx context.Context, j *job, change func(*corev1.Persis
 			return fmt.Errorf("read the claim: %w", err)
 		}
 		next := resource.Clone(obj.(*corev1.PersistentVolumeClaim))
-		if next.UID != j.Claim.UID {
-			return errors.New("the claim is another one by now")
+		if next.UID != j.Claim.UID || !nodesTurn(&next.Status) {
+			return errors.New("the claim is another one by now, or its growth somebody else's")
 		}
 		change(&next.Status)
+		j.Claim = next
 		if _, err = m.cfg.Client.Update(ctx, kinds.PersistentVolumeClaims, next, "status"); !apierrors.IsConflict(err) {
 			return err
 		}

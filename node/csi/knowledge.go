@@ -19,7 +19,7 @@ type knowledge struct {
 	done   map[types.UID]map[string]settled // pods' volumes that this agent has published
 	attach map[volumeID]bool                // wanted ones that have to be attached
 	usage  map[types.UID]map[string]Usage
-	bad    map[types.UID]map[string]struct{} // growths that were refused: not asked for again with the same sizes
+	bad    map[types.UID]map[string]struct{} // growths that wait until the pod has let go of the volume
 }
 
 // settled is a volume that was published for a pod.
