@@ -10,7 +10,7 @@ import (
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
 
-// An image that can't even be asked for is told in status and events in the words of upstream. The container starts soon after it can be
+// Status and events name an image that can't even be asked for in the words of upstream. The container starts soon after it can be
 // had, however long that takes: an image that somebody loads wakes nobody.
 func TestUnusableImages(t *testing.T) {
 	for _, c := range []struct {

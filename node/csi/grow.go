@@ -123,7 +123,7 @@ func (m *Mounter) expand(ctx context.Context, j *job, size int64) error {
 }
 
 // notGrown writes into the claim what a driver's refusal means. What it will never do is the resizer's again, which may take the claim's
-// size back; so is what has failed for another size than the claim now asks for.
+// size back, and so is a failure at another size than the claim asks for by now.
 func (m *Mounter) notGrown(ctx context.Context, j *job, err error) error {
 	if !final(err) {
 		return nil
@@ -158,10 +158,10 @@ func (m *Mounter) notGrown(ctx context.Context, j *job, err error) error {
 func sizeKey(j *job, size int64) string { return fmt.Sprint(j.PV.Name, " ", size) }
 
 // refusedGrowth says that the driver won't enlarge the volume to this size while it is in use here.
-func (m *Mounter) refusedGrowth(j *job, size int64) bool {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	_, bad := m.bad[j.Pod.UID][sizeKey(j, size)]
+func (k *knowledge) refusedGrowth(j *job, size int64) bool {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	_, bad := k.bad[j.Pod.UID][sizeKey(j, size)]
 	return bad
 }
 

@@ -46,8 +46,8 @@ func askHTTP(ctx context.Context, g *corev1.HTTPGetAction, c *corev1.Container, 
 	return failed, fmt.Sprintf("HTTP probe failed with statuscode: %d", res.StatusCode)
 }
 
-// Request is what a probe or a lifecycle hook asks of a container, whose address is ip unless it names another. The purpose, probe or
-// lifecycle, is part of its User-Agent.
+// Request makes the question of a probe or a lifecycle hook to a container, whose address is ip unless it names another. The
+// purpose, probe or lifecycle, is part of its User-Agent.
 func Request(ctx context.Context, g *corev1.HTTPGetAction, c *corev1.Container, ip, purpose string) (*http.Request, error) {
 	port, err := portOf(g.Port, c)
 	if err != nil {
