@@ -70,7 +70,7 @@ func (a *Agent) act(ctx context.Context, c *loop.Ctx, w world, t *todo) (again t
 	if t.sandbox && !a.networked(ctx, c, w.pod) {
 		return soonest(t.again, networkWait), nil
 	}
-	mounts, ok, err := a.mount(ctx, c, w.pod)
+	mounts, ok, err := a.mount(ctx, c, w)
 	if err != nil {
 		return 0, err
 	}

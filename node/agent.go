@@ -225,7 +225,7 @@ func (a *Agent) Loop() *loop.Controller[*corev1.Pod] {
 	}
 }
 
-// errRemoved says that the pod is gone from the API: there is nothing left to report on.
+// errRemoved says that there is nothing left to report on: the pod is gone from the API, or its end has been told.
 var errRemoved = errors.New("the pod is removed")
 
 func (a *Agent) reconcile(ctx context.Context, c *loop.Ctx, pod *corev1.Pod) (again time.Duration, err error) {

@@ -2,6 +2,8 @@ package node
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"slices"
 	"time"
 
@@ -64,12 +66,21 @@ func driven(p *corev1.Pod) bool {
 	return len(core.ClaimNames(p)) > 0 || slices.ContainsFunc(p.Spec.Volumes, func(v corev1.Volume) bool { return v.CSI != nil })
 }
 
-// mount makes the pod's volumes. ok: they are there; else something has to come first, which is noted for those who ask why.
-func (a *Agent) mount(ctx context.Context, c *loop.Ctx, pod *corev1.Pod) (mounts map[string]string, ok bool, err error) {
-	mounts, err = a.prepare(ctx, pod)
-	if csi.IsWaiting(err) {
+// mount makes the pod's volumes. ok: they are there; else something has to come first, which is noted for those who ask why, or the
+// pod ends because the node has no room for one of them.
+func (a *Agent) mount(ctx context.Context, c *loop.Ctx, w world) (mounts map[string]string, ok bool, err error) {
+	mounts, err = a.prepare(ctx, w.pod)
+	var full *csi.FullError
+	switch {
+	case csi.IsWaiting(err):
 		c.Waiting("%v", err)
 		return nil, false, nil
+	case errors.As(err, &full):
+		err = a.reject(ctx, c, w, &Rejection{"VolumeAttachmentLimitExceeded", fmt.Sprintf("Node has reached its volume attachment limit, "+
+			"rejecting pod. unmounted volumes=[%s], unattached volumes=[%[1]s], failed to process volumes=[]: %v", full.Volume, full)})
+		if err == nil {
+			err = errRemoved // its status tells all
+		}
 	}
 	return mounts, err == nil, err
 }

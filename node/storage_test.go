@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	"google.golang.org/grpc/codes"
 	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
 	apiresource "k8s.io/apimachinery/pkg/api/resource"
@@ -168,5 +169,37 @@ func TestDriverAwayAtTheEnd(t *testing.T) {
 		if list := d.Breaches(); len(list) > 0 {
 			t.Error(list)
 		}
+	})
+}
+
+// TestFullNode ends a pod whose volume finds no room on the node, once, and lets nothing of it start.
+func TestFullNode(t *testing.T) {
+	live(t, func(r *rig) {
+		create(r, kinds.CSIDrivers, &storagev1.CSIDriver{ObjectMeta: metav1.ObjectMeta{Name: "d.csi"},
+			Spec: storagev1.CSIDriverSpec{NodeAllocatableUpdatePeriodSeconds: new(int64(60))}})
+		r.driver()
+		r.claim("c")
+		pv := "pv-c"
+		va := resource.Clone(create(r, kinds.VolumeAttachments, &storagev1.VolumeAttachment{
+			ObjectMeta: metav1.ObjectMeta{Name: csidriver.Attachment("d.csi", "c", "n")},
+			Spec: storagev1.VolumeAttachmentSpec{Attacher: "d.csi", NodeName: "n",
+				Source: storagev1.VolumeAttachmentSource{PersistentVolumeName: &pv}}}))
+		va.Status.AttachError = &storagev1.VolumeError{Message: "no slot is free", ErrorCode: new(int32(codes.ResourceExhausted))}
+		if _, err := r.Update(r.t.Context(), kinds.VolumeAttachments, va, "status"); err != nil {
+			t.Fatal(err)
+		}
+		r.pod("web", uses("c"), "c")
+		p := r.reaches("web", corev1.PodFailed)
+		if p.Status.Reason != "VolumeAttachmentLimitExceeded" || !strings.HasPrefix(p.Status.Message, "Pod was rejected: Node has reached "+
+			"its volume attachment limit, rejecting pod. unmounted volumes=[data], unattached volumes=[data]") ||
+			!strings.HasSuffix(p.Status.Message, "no slot is free") {
+			t.Errorf("%s: %s", p.Status.Reason, p.Status.Message)
+		}
+		if n, boxes := r.rt.count(); n+boxes > 0 {
+			t.Errorf("%d containers, %d sandboxes", n, boxes)
+		}
+		r.until("nothing is in use", func() bool {
+			return len(resource.Get(r.Read(), kinds.Nodes, "", "n").Status.VolumesInUse) == 0
+		})
 	})
 }

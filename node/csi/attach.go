@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"slices"
 
+	"google.golang.org/grpc/codes"
 	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -41,7 +42,10 @@ func (m *Mounter) attached(ctx context.Context, v volumeID) (map[string]string, 
 		return nil, fmt.Errorf("say that the volume is in use: %w", err)
 	}
 	if !slices.ContainsFunc(n.Status.VolumesAttached, func(a corev1.AttachedVolume) bool { return a.Name == v.unique() }) {
-		return nil, m.unattached(ctx, v)
+		if va, err := m.attachment(ctx, v); err == nil && va.Status.AttachError != nil {
+			return nil, refused(va)
+		}
+		return nil, Wait(fmt.Sprintf("volume %s is not attached to this node yet: the attacher of %s has not answered", v.handle, v.driver))
 	}
 	va, err := m.attachment(ctx, v)
 	if err != nil {
@@ -65,18 +69,11 @@ func (m *Mounter) attachment(ctx context.Context, v volumeID) (*storagev1.Volume
 	return va, nil
 }
 
-// unattached says why the Node does not name the volume as attached.
-func (m *Mounter) unattached(ctx context.Context, v volumeID) error {
-	if va, err := m.attachment(ctx, v); err == nil && va.Status.AttachError != nil {
-		return refused(va)
-	}
-	return Wait(fmt.Sprintf("volume %s is not attached to this node yet: the attacher of %s has not answered", v.handle, v.driver))
-}
-
 // refused is the attacher's error.
 func refused(va *storagev1.VolumeAttachment) error {
 	if e := va.Status.AttachError; e != nil {
-		return Wait(fmt.Sprintf("the attacher of %s could not attach the volume: %s", va.Spec.Attacher, e.Message))
+		return &Waiting{text: fmt.Sprintf("the attacher of %s could not attach the volume: %s", va.Spec.Attacher, e.Message),
+			full: e.ErrorCode != nil && codes.Code(*e.ErrorCode) == codes.ResourceExhausted}
 	}
 	return Wait(fmt.Sprintf("the attacher of %s has not attached the volume yet", va.Spec.Attacher))
 }

@@ -74,7 +74,8 @@ func New(cfg Config) *Mounter {
 		cfg.Log = slog.Default()
 	}
 	b := &books{client: cfg.Client, node: cfg.Node, log: cfg.Log}
-	return &Mounter{cfg: cfg, log: cfg.Log, Drivers: &Drivers{books: b, within: cfg.Within, wake: cfg.Wake, of: map[string]*driver{}},
+	return &Mounter{cfg: cfg, log: cfg.Log, Drivers: &Drivers{books: b, within: cfg.Within, wake: cfg.Wake, of: map[string]*driver{},
+		came: make(chan struct{}, 1)},
 		layout: layout(cfg.Dir), knowledge: knowledge{locks: map[volumeID]*turn{},
 			wanted: map[volumeID]map[types.UID]bool{}, staged: map[volumeID]bool{},
 			done: map[types.UID]map[string]settled{}, attach: map[volumeID]bool{}, usage: map[types.UID]map[string]Usage{},
@@ -85,12 +86,23 @@ func New(cfg Config) *Mounter {
 func (m *Mounter) Open(ctx context.Context) error { return m.Drivers.books.open(ctx) }
 
 // A Waiting error says what has to come before a volume can be mounted: nothing failed.
-type Waiting struct{ text string }
+type Waiting struct {
+	text string
+	full bool // the node has as many volumes of the driver as it can have
+}
 
 func (w *Waiting) Error() string { return w.text }
 
+// A FullError says that the node can have no more volumes of a driver: the pod can't run here.
+type FullError struct {
+	Volume string // of the pod
+	why    error
+}
+
+func (e *FullError) Error() string { return e.why.Error() }
+
 // Wait is the error that says what has to come first.
-func Wait(text string) error { return &Waiting{text} }
+func Wait(text string) error { return &Waiting{text: text} }
 
 // IsWaiting says that nothing failed yet.
 func IsWaiting(err error) bool {

@@ -2,6 +2,7 @@ package csi
 
 import (
 	"encoding/json"
+	"errors"
 	"os"
 	"path/filepath"
 	"slices"
@@ -135,6 +136,11 @@ func TestLimits(t *testing.T) {
 		t.Errorf("asked for nothing: wait %v, %v", wait, asked)
 	}
 	d := resource.Clone(get(r, kinds.CSIDrivers, "", r.d.Name))
+	select {
+	case <-r.Drivers.came: // limits are looked at when a driver registers: its time may be shorter than the wait
+	default:
+		t.Error("nobody heard that it came")
+	}
 	every := int64(20)
 	d.Spec.NodeAllocatableUpdatePeriodSeconds = &every
 	_, err := r.c.Update(t.Context(), kinds.CSIDrivers, d, "")
@@ -146,6 +152,46 @@ func TestLimits(t *testing.T) {
 	r.refreshLimits(t.Context(), asked)
 	if most() != 5 {
 		t.Errorf("%d volumes", most())
+	}
+}
+
+// TestFull ends a pod whose volume finds no room on the node, if the driver's limits can change, and learns the limit.
+func TestFull(t *testing.T) {
+	for _, c := range []struct {
+		name  string
+		code  codes.Code
+		every *int64
+		full  bool
+	}{
+		{"full", codes.ResourceExhausted, new(int64(20)), true},
+		{"fixed limits", codes.ResourceExhausted, nil, false},
+		{"other trouble", codes.Internal, new(int64(20)), false},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			r := newRig(t, csidriver.Config{Max: 7})
+			d := get(r, kinds.CSIDrivers, "", r.d.Name)
+			r.check(r.c.Delete(t.Context(), kinds.CSIDrivers, "", d.Name, &metav1.DeleteOptions{})) // whether it attaches can't be changed
+			r.create(kinds.CSIDrivers, &storagev1.CSIDriver{ObjectMeta: metav1.ObjectMeta{Name: r.d.Name},
+				Spec: storagev1.CSIDriverSpec{NodeAllocatableUpdatePeriodSeconds: c.every}})
+			pv := r.volume("pv")
+			va := r.create(kinds.VolumeAttachments, &storagev1.VolumeAttachment{
+				ObjectMeta: metav1.ObjectMeta{Name: attachmentName(volumeID{r.d.Name, "h-pv"}, "n")},
+				Spec: storagev1.VolumeAttachmentSpec{Attacher: r.d.Name, NodeName: "n",
+					Source: storagev1.VolumeAttachmentSource{PersistentVolumeName: &pv.Name}}}).(*storagev1.VolumeAttachment)
+			va = resource.Clone(va)
+			va.Status.AttachError = &storagev1.VolumeError{Message: "no", ErrorCode: new(int32(c.code))}
+			_, err := r.c.Update(t.Context(), kinds.VolumeAttachments, va, "status")
+			r.check(err)
+			r.d.Max = 5
+			_, err = r.Mount(r.ctx, ask("u1", pv, false))
+			var full *FullError
+			if errors.As(err, &full) != c.full || IsWaiting(err) == c.full || c.full && full.Volume != "data" {
+				t.Errorf("%v", err)
+			}
+			if most := *get(r, kinds.CSINodes, "", "n").Spec.Drivers[0].Allocatable.Count; (most == 5) != c.full {
+				t.Errorf("%d volumes", most)
+			}
+		})
 	}
 }
 

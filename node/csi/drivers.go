@@ -41,6 +41,7 @@ type Drivers struct {
 	books  *books
 	within time.Duration // 0: callWithin
 	wake   func()        // a driver came; nil: nobody waits
+	came   chan struct{} // a driver came
 
 	mu sync.Mutex
 	of map[string]*driver
@@ -83,6 +84,10 @@ func (ds *Drivers) Register(ctx context.Context, p plugins.Plugin) error {
 	}
 	if ds.wake != nil {
 		ds.wake()
+	}
+	select {
+	case ds.came <- struct{}{}:
+	default: // they are going to be looked at
 	}
 	return nil
 }

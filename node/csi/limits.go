@@ -2,6 +2,7 @@ package csi
 
 import (
 	"context"
+	"errors"
 	"maps"
 	"math"
 	"slices"
@@ -21,6 +22,7 @@ func (m *Mounter) RefreshLimits(ctx context.Context) {
 		select {
 		case <-ctx.Done():
 			return
+		case <-m.Drivers.came: // its CSIDriver may want less than the wait
 		case <-time.After(wait):
 		}
 	}
@@ -75,4 +77,17 @@ func (ds *Drivers) renew(ctx context.Context, d *driver) error {
 	}
 	next := &driver{name: d.name, id: d.id, topology: d.topology, most: min(info.MaxVolumesPerNode, math.MaxInt32)}
 	return ds.books.enter(ctx, next)
+}
+
+// overfull returns the attacher's refusal of a volume, as one that ends the pod if the node is full and the driver's limits can change
+// (KEP-4876): then it is asked for the limit at once, so that the next pod goes elsewhere.
+func (m *Mounter) overfull(ctx context.Context, j *job, refused error) error {
+	var w *Waiting
+	if !errors.As(refused, &w) || !w.full || j.about == nil || j.about.Spec.NodeAllocatableUpdatePeriodSeconds == nil {
+		return refused
+	}
+	if err := m.Drivers.renew(ctx, j.d); err != nil {
+		m.log.Warn("ask a CSI driver how many volumes the node can have", "driver", j.d.name, "err", err)
+	}
+	return &FullError{j.Name, errors.New(w.text)}
 }

@@ -82,7 +82,7 @@ func (m *Mounter) Mount(ctx context.Context, r *Request) (Mounted, error) {
 	}
 	if j.attaches() {
 		if j.context, err = m.attached(ctx, j.v); err != nil {
-			return Mounted{}, err
+			return Mounted{}, m.overfull(ctx, j, err)
 		}
 	}
 	if err := m.stage(ctx, j); err != nil {
