@@ -43,6 +43,12 @@ func (a *Agent) act(ctx context.Context, c *loop.Ctx, w world, t *todo) (again t
 	if !announced(w) {
 		return time.Millisecond, nil // its status tells first
 	}
+	for _, name := range t.waits {
+		if p := w.pod; a.backoff.announce(p.UID, name) {
+			a.event(p, name, corev1.EventTypeWarning, "BackOff", "Back-off restarting failed container %s in pod %s_%s(%s)",
+				name, p.Name, p.Namespace, p.UID)
+		}
+	}
 	restart, failed := a.resize.actuate(ctx, w)
 	t.kill = append(t.kill, restart...)
 	if err := a.stop.kill(ctx, w.pod, t.kill); err != nil {
@@ -117,6 +123,9 @@ func (a *Agent) startAll(ctx context.Context, c *loop.Ctx, w world, box *sandbox
 
 // sandboxed makes the pod's sandbox, in the place of those that are lost.
 func (a *Agent) sandboxed(ctx context.Context, w world) error {
+	if len(w.seen.sandboxes) > 0 {
+		a.event(w.pod, "", corev1.EventTypeNormal, "SandboxChanged", "Pod sandbox changed, it will be killed and re-created.")
+	}
 	for _, b := range w.seen.sandboxes {
 		if b.lost && b.uid == w.pod.UID { // its containers have been stopped
 			if err := a.boxes.stopSandbox(ctx, b.id); err != nil {

@@ -425,3 +425,41 @@ func TestLostContainers(t *testing.T) {
 		}
 	})
 }
+
+// An event tells of each pause before a restart, once, and of a sandbox that has to be made anew.
+func TestEventsOfRestarts(t *testing.T) {
+	simulate(t, func(r *rig) {
+		p := r.pod("p", nil, "a")
+		r.reaches("p", corev1.PodRunning)
+		told := func(reason, text string) (n int32) {
+			r.rests(time.Second)
+			for _, e := range resource.List(r.Read(), kinds.Events, "d") {
+				if e.Reason == reason && e.Message == text {
+					n += max(e.Count, 1)
+				}
+			}
+			return n
+		}
+		text := "Back-off restarting failed container a in pod p_d(" + string(p.UID) + ")"
+		for n := range int32(4) { // the first restart is at once
+			r.rt.exit("a", 1)
+			r.until("it runs again", func() bool { return r.get("p").Status.ContainerStatuses[0].RestartCount == n+1 })
+			if got := told("BackOff", text); got != n {
+				t.Errorf("after %d restarts told %d times", n+1, got)
+			}
+		}
+		const changed = "Pod sandbox changed, it will be killed and re-created."
+		if told("SandboxChanged", changed) != 0 {
+			t.Error("its sandbox is the first")
+		}
+		for id := range r.rt.boxes {
+			if _, err := r.rt.StopPodSandbox(r.t.Context(), &cri.StopPodSandboxRequest{PodSandboxId: id}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		r.until("there is another", func() bool { _, boxes := r.rt.count(); return boxes == 2 })
+		if told("SandboxChanged", changed) != 1 {
+			t.Error("nothing tells of the new sandbox")
+		}
+	})
+}

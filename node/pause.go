@@ -32,6 +32,7 @@ type pauseKey struct {
 type pause struct {
 	length time.Duration
 	since  time.Time // the failure that it follows
+	told   bool      // an event tells of it
 }
 
 func newPauses() *pauses { return &pauses{of: map[pauseKey]*pause{}} }
@@ -46,7 +47,7 @@ func (p *pauses) failed(uid types.UID, what string, at time.Time, ran time.Durat
 func (p *pauses) flat(uid types.UID, what string, at time.Time) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.of[pauseKey{uid, what}] = &pause{firstPause, at}
+	p.of[pauseKey{uid, what}] = &pause{length: firstPause, since: at}
 }
 
 // ended notes the end of a container: as failed, but the first pause is none.
@@ -66,13 +67,25 @@ func (p *pauses) note(key pauseKey, at time.Time, ran, first, most time.Duration
 	cur := p.of[key]
 	switch {
 	case cur == nil:
-		p.of[key] = &pause{first, at}
+		p.of[key] = &pause{length: first, since: at}
 	case !at.After(cur.since):
 	case ran > forgive:
-		cur.length, cur.since = 0, at
+		*cur = pause{since: at}
 	default:
-		cur.length, cur.since = min(max(cur.length*2, firstPause), most), at
+		*cur = pause{length: min(max(cur.length*2, firstPause), most), since: at}
 	}
+}
+
+// announce says, once for each failure, that an event should tell of the pause after it.
+func (p *pauses) announce(uid types.UID, what string) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	cur := p.of[pauseKey{uid, what}]
+	if cur == nil || cur.told {
+		return false
+	}
+	cur.told = true
+	return true
 }
 
 // left is the rest of the pause; length is its whole.
