@@ -3,7 +3,6 @@ package server
 import (
 	"context"
 	"errors"
-	"math/rand/v2"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -69,15 +68,20 @@ func (s *reads) Watch(ctx context.Context, r *Request, opts *metav1.ListOptions,
 		}
 	}
 	w.from = w.told
-	return w.run(ctx, length(opts))
+	return w.run(ctx, s.length(opts))
 }
 
 // length is the time for which the watch may last: a negative time is over before it begins.
-func length(opts *metav1.ListOptions) time.Duration {
+func (s *Core) length(opts *metav1.ListOptions) time.Duration {
 	if t := opts.TimeoutSeconds; t != nil && *t != 0 {
 		return time.Duration(max(-1, min(*t, int64(24*time.Hour/time.Second)))) * time.Second
 	}
-	return minWatch + rand.N(minWatch)
+	return minWatch + s.upTo(minWatch)
+}
+
+// upTo is less than d by chance.
+func (s *Core) upTo(d time.Duration) time.Duration {
+	return time.Duration(s.Pick(int(d/time.Millisecond))) * time.Millisecond
 }
 
 // start places the cursor. The snapshot holds the initial events; nil when the caller wants none.
@@ -149,7 +153,7 @@ func (w *watch) conclude(events []Event, rev int64, end bool) error {
 func (w *watch) run(ctx context.Context, lasts time.Duration) error {
 	end := time.NewTimer(lasts)
 	defer end.Stop()
-	pause, last := nextBookmark(lasts)
+	pause, last := w.s.nextBookmark(lasts)
 	mark := time.NewTimer(pause)
 	defer mark.Stop()
 	deadline := time.Now().Add(lasts)
@@ -196,7 +200,7 @@ func (w *watch) run(ctx context.Context, lasts time.Duration) error {
 			if err := w.bookmark(last); err != nil {
 				return err
 			}
-			pause, last = nextBookmark(time.Until(deadline))
+			pause, last = w.s.nextBookmark(time.Until(deadline))
 			mark.Reset(pause)
 		}
 	}
@@ -232,8 +236,8 @@ func served(kinds *resource.Set, kind resource.Kind, spoken schema.GroupVersionK
 }
 
 // nextBookmark is the time to send the next one: in about a minute, but once, the last one, shortly before the end.
-func nextBookmark(left time.Duration) (pause time.Duration, last bool) {
-	pause = bookmarkEvery - rand.N(bookmarkEvery/4)
+func (s *Core) nextBookmark(left time.Duration) (pause time.Duration, last bool) {
+	pause = bookmarkEvery - s.upTo(bookmarkEvery/4)
 	if end := left - lastBookmark; end > 0 && end < pause {
 		return end, true
 	}
