@@ -2,9 +2,11 @@ package simtest
 
 import (
 	"context"
+	"hash/fnv"
 	"log/slog"
 	"math/rand/v2"
 	"net/http"
+	"slices"
 	"sync"
 	"time"
 
@@ -38,6 +40,8 @@ type door struct {
 	mem   *memory.Store
 	view  *view.View
 	pipes *pipe.Listener
+	turns *turns
+	seed  uint64
 	stop  context.CancelFunc
 	ctx   context.Context
 	all   sync.WaitGroup
@@ -74,8 +78,10 @@ func (d *door) chance(p []byte) {
 // openDoor starts a cluster. It must be called in a bubble.
 func openDoor(seed uint64, nodes int) (*door, error) {
 	set := kinds.NewSet()
-	d := &door{mem: memory.New(), view: view.New(set), pipes: pipe.Listen(), luck: rand.New(rand.NewPCG(seed, 2))}
+	d := &door{mem: memory.New(), view: view.New(set), pipes: pipe.Listen(), seed: seed, luck: rand.New(rand.NewPCG(seed, 2))}
 	d.ctx, d.stop = context.WithCancel(context.Background())
+	d.turns = newTurns(d.ctx, seed)
+	d.all.Go(d.turns.run)
 	ready := make(chan struct{})
 	d.all.Go(func() { _ = d.view.Follow(d.ctx, d.mem, func() { close(ready) }) })
 	<-ready
@@ -84,7 +90,8 @@ func openDoor(seed uint64, nodes int) (*door, error) {
 		Random: d.chance, Fields: fields,
 		NoWatchList: true, // clients list first, and may be given an older state: what follows from that is to be seen
 		Authorize:   d, Admission: admission.Plugins(admission.Config{Now: d.now})}, extensions.Config{})
-	d.Local = &client.Local{Ops: srv, View: d.view, Set: set, User: admin, Manager: "simtest"}
+	ops := orderly{srv, d.turns, "front door"}
+	d.Local = &client.Local{Ops: ops, View: d.view, Set: set, User: admin, Manager: "simtest"}
 	if err := alloc.Repair(d.ctx); err != nil {
 		return d, err
 	}
@@ -94,10 +101,26 @@ func openDoor(seed uint64, nodes int) (*door, error) {
 		}
 	}
 	d.runLoops(&crd.Registry{Kinds: set, View: d.view, Fields: fields, Docs: docs}, nodes > 0)
-	handler := httpapi.New(httpapi.Config{Ops: srv, Kinds: set, Authn: d, Authz: d, OpenAPI: docs})
+	handler := httpapi.New(httpapi.Config{Ops: ops, Kinds: set, Authn: d, Authz: d, OpenAPI: docs})
 	d.all.Go(func() { _ = handler.Serve(d.ctx, d.pipes, nil) })
 	return d, sim.Nodes(d.ctx, d, nodes)
 }
+
+// pauses returns the dice of one loop.
+func (d *door) pauses(loop string) func(int64) int64 {
+	h := fnv.New64a()
+	_, _ = h.Write([]byte(loop))
+	dice := rand.New(rand.NewPCG(d.seed, h.Sum64()))
+	var mu sync.Mutex
+	return func(n int64) int64 {
+		mu.Lock()
+		defer mu.Unlock()
+		return dice.Int64N(n)
+	}
+}
+
+// pulse is the time between two heartbeats of the nodes: well below the 40 seconds after which one counts as lost, and no more often, as it costs time.
+const pulse = 15 * time.Second
 
 // runLoops starts all loops.
 func (d *door) runLoops(custom *crd.Registry, nodes bool) {
@@ -107,11 +130,15 @@ func (d *door) runLoops(custom *crd.Registry, nodes bool) {
 	}
 	if nodes {
 		list = append(list, sim.Loops()...)
+		heart := sim.Heartbeat(pulse)
+		list = slices.DeleteFunc(list, func(l loop.Loop) bool { return l.LoopName() == heart.LoopName() })
+		list = append(list, heart)
 	}
 	for _, l := range list {
-		d.all.Go(func() {
-			_ = l.Run(d.ctx, loop.Env{Client: d.Local, Log: slog.New(slog.DiscardHandler), Now: d.now})
-		})
+		own := *d.Local
+		own.Ops = orderly{d.Local.Ops.(orderly).Operations, d.turns, l.LoopName()}
+		env := loop.Env{Client: &own, Log: slog.New(slog.DiscardHandler), Now: d.now, Chance: d.pauses(l.LoopName())}
+		d.all.Go(func() { _ = l.Run(d.ctx, env) })
 	}
 }
 

@@ -17,6 +17,7 @@ type events struct {
 	body   io.ReadCloser
 	format *format
 	site   string
+	from   string // what is watched
 	left   []byte // of what is to be read next
 	over   bool   // after left there is no more
 
@@ -29,8 +30,9 @@ type events struct {
 // waiting bounds the events of one watch that the operator has not read yet.
 const waiting = 1 << 14
 
-func newEvents(w *World, ctx context.Context, resp *http.Response, what string) *events {
-	e := &events{w: w, ctx: ctx, body: resp.Body, format: formatOf(resp), site: "event " + what, more: make(chan struct{}, 1)}
+func newEvents(w *World, r *http.Request, resp *http.Response, what string) *events {
+	e := &events{w: w, ctx: r.Context(), body: resp.Body, format: formatOf(resp), site: "event " + what, from: about(r),
+		more: make(chan struct{}, 1)}
 	w.run.lives.Go(e.take)
 	return e
 }
@@ -110,6 +112,7 @@ func (e *events) Close() error { return e.body.Close() }
 
 // pass returns what arrives of an event.
 func (e *events) pass(event []byte) []byte {
+	e.w.door.turns.wait(e.ctx, "hear "+e.from)
 	e.w.run.mu.Lock()
 	cut := time.Now().Before(e.w.run.cut)
 	e.w.run.mu.Unlock()

@@ -2,7 +2,8 @@ package simtest
 
 import (
 	"fmt"
-	"hash/fnv"
+	"math/rand"
+	randv2 "math/rand/v2"
 	"net/http"
 	"runtime"
 	"strings"
@@ -10,6 +11,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	utilrand "k8s.io/apimachinery/pkg/util/rand"
 	"k8s.io/client-go/rest"
 )
 
@@ -24,6 +26,7 @@ type outcome struct {
 	deleted map[string]int
 	flaps   map[string]int
 	recent  []string
+	turns   []taken
 }
 
 // start is the date on which all runs begin.
@@ -39,11 +42,13 @@ func (c *Config) play(t *testing.T, seed uint64, faults []Fault) (out outcome) {
 			out.wrong = append(out.wrong, "goroutines are left when the manager has ended:\n"+leftover())
 		}
 	}()
+	rand.Seed(int64(seed)) //lint:ignore SA1019 the pauses of client-go come from there, and are to be those of the seed
+	utilrand.Seed(int64(seed))
 	synctest.Test(t, func(t *testing.T) {
 		time.Sleep(time.Until(start))
 		d, err := openDoor(seed, c.Nodes)
 		tr := &http.Transport{DialContext: d.pipes.Dial, DisableCompression: true}
-		w := &World{c: c, door: d, tr: tr, run: &run{faults: faults, count: map[string]int{}}}
+		w := &World{c: c, door: d, tr: tr, run: &run{faults: faults, count: map[string]int{}, luck: randv2.New(randv2.NewPCG(seed, 4))}}
 		w.run.seen = newWitness(w)
 		d.all.Go(func() { w.run.seen.watch(d.ctx) })
 		if err != nil {
@@ -92,7 +97,7 @@ const retries = 3 * time.Minute
 
 // judge finds what is wrong when all should be well.
 func (w *World) judge() {
-	synctest.Wait()
+	w.door.turns.settle()
 	if time.Since(w.run.seen.last()) < w.c.Quiet {
 		w.run.fail("it does not come to rest; last were:\n    %s", strings.Join(w.run.seen.recent, "\n    "))
 		return
@@ -125,7 +130,7 @@ func (w *World) restart() {
 // outcome ends the operator and sums the run up.
 func (w *World) outcome() outcome {
 	r := w.run
-	synctest.Wait()
+	w.door.turns.settle()
 	out := outcome{changes: r.seen.changes(), end: ending(w.door.Set, w.door.Read(), w.c.Ignore)}
 	r.mu.Lock()
 	l := r.now
@@ -134,6 +139,9 @@ func (w *World) outcome() outcome {
 		l.die()
 		w.bury(l)
 	}
+	w.door.turns.mu.Lock()
+	out.turns = w.door.turns.taken
+	w.door.turns.mu.Unlock()
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	out.wrong, out.hit, out.places, out.asked = r.wrong, r.hit, r.places, r.asked
@@ -143,13 +151,14 @@ func (w *World) outcome() outcome {
 	return out
 }
 
-// sum is a hash of a run's requests in their order.
-func (o outcome) sum() uint64 {
-	h := fnv.New64a()
-	for _, s := range o.asked {
-		_, _ = fmt.Fprintln(h, s)
+// sameAs says whether two runs went the same way, and the turns that did if not.
+func (o outcome) sameAs(other outcome) (bool, int) {
+	for i := range min(len(o.turns), len(other.turns)) {
+		if o.turns[i] != other.turns[i] {
+			return false, i
+		}
 	}
-	return h.Sum64()
+	return len(o.turns) == len(other.turns), min(len(o.turns), len(other.turns))
 }
 
 // leftover shows the stacks of goroutines that live in bubbles, of ten at most.

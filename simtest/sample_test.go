@@ -2,7 +2,9 @@ package simtest_test
 
 import (
 	"context"
+	"strings"
 	"testing"
+	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -40,6 +42,51 @@ func TestOperator(t *testing.T) {
 			u.Create(site)
 		},
 	})
+}
+
+// again is the sample for tests of simtest itself.
+func again() simtest.Config {
+	site := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "web", Namespace: "default", Labels: map[string]string{"site": "yes"}}}
+	return simtest.Config{
+		Nodes: 2,
+		Start: func(ctx context.Context, w *simtest.World) error {
+			mgr, err := ctrl.NewManager(w.Rest(), w.Options(ctrl.Options{}))
+			if err == nil {
+				err = setUp(mgr)
+			}
+			if err != nil {
+				return err
+			}
+			return mgr.Start(ctx)
+		},
+		Program: func(u *simtest.User) {
+			u.Create(site)
+			u.Settle()
+			simtest.Change(u, site, func(s *corev1.ConfigMap) { s.Data = map[string]string{"replicas": "xxx"} })
+			u.Settle()
+			u.Delete(site)
+			u.Gone(site)
+			u.Create(site)
+		},
+	}
+}
+
+// Nearly all seeds replay to the turn; docs/testing.md says what keeps others from it.
+func TestReplay(t *testing.T) {
+	const seeds = 20
+	if same := simtest.Replay(t, again(), seeds); same < seeds/2 {
+		t.Errorf("%d of %d seeds go the same way twice", same, seeds)
+	}
+}
+
+// An operator that was cut off makes what the garbage collector takes away, until its reflectors hear again.
+func TestStorm(t *testing.T) {
+	cut := func(step int, long time.Duration) simtest.Fault {
+		return simtest.Fault{Kind: simtest.Partition, Site: "step", N: step, For: long}
+	}
+	if wrong := simtest.Play(t, again(), 737, 20, cut(4, 10*time.Second), cut(7, 20*time.Second)); len(wrong) > 0 {
+		t.Error(strings.Join(wrong, "\n"))
+	}
 }
 
 // setUp adds a controller to mgr that keeps a Deployment for each site, with as many replicas as its field has letters.

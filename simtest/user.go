@@ -91,6 +91,7 @@ func (u *User) Wait(d time.Duration) {
 // settle waits until nobody has written for a while and no fault lasts; it gives up after a while.
 func (w *World) settle(quiet time.Duration) {
 	for end := time.Now().Add(longest / 2); time.Now().Before(end); {
+		w.door.turns.settle()
 		w.run.mu.Lock()
 		last := w.run.trouble
 		w.run.mu.Unlock()

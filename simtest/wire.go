@@ -24,20 +24,30 @@ var errDead = errors.New("this life of the operator is over")
 // RoundTrip implements http.RoundTripper.
 func (x *wire) RoundTrip(r *http.Request) (*http.Response, error) {
 	l, run := x.w.life, x.w.run
-	if err := x.reach(l); err != nil {
-		return nil, err
-	}
 	site := siteOf(r)
-	if site == "" {
+	if site == "" && !strings.Contains(r.URL.Path, "/namespaces/") { // it asks what is served, and may hold a lock for which others wait
+		if err := x.reach(l); err != nil {
+			return nil, err
+		}
 		return x.next.RoundTrip(r)
 	}
 	verb, what, _ := strings.Cut(site, " ")
+	if site != "" && !sleep(r.Context(), distance[writes(verb)]) {
+		return nil, r.Context().Err()
+	}
 	if l.exact > 0 {
 		r = x.older(r, verb)
 	}
+	x.w.door.turns.wait(r.Context(), r.Method+" "+about(r))
+	if err := x.reach(l); err != nil {
+		return nil, err
+	}
+	if site == "" {
+		return x.next.RoundTrip(r)
+	}
 	f := run.pass(site)
-	if !sleep(r.Context(), distance[writes(verb)]) {
-		return nil, r.Context().Err()
+	if verb == "watch" {
+		r = x.lasting(r, run.lasts())
 	}
 	if f == nil {
 		return x.send(r, verb, what)
@@ -89,9 +99,28 @@ func (x *wire) send(r *http.Request, verb, what string) (*http.Response, error) 
 		return nil, err
 	}
 	if verb == "watch" && resp.StatusCode == http.StatusOK {
-		resp.Body = newEvents(x.w, r.Context(), resp, what)
+		resp.Body = newEvents(x.w, r, resp, what)
 	}
 	return resp, nil
+}
+
+// timeout is the parameter of a watch that clients choose by chance.
+const timeout = "timeoutSeconds"
+
+// about names what a request is about, without what chance has put into it.
+func about(r *http.Request) string {
+	q := r.URL.Query()
+	q.Del(timeout)
+	return r.URL.Path + "?" + q.Encode()
+}
+
+// lasting has a watch end after so long.
+func (x *wire) lasting(r *http.Request, d time.Duration) *http.Request {
+	r = r.Clone(r.Context())
+	q := r.URL.Query()
+	q.Set(timeout, strconv.Itoa(int(d/time.Second)))
+	r.URL.RawQuery = q.Encode()
+	return r
 }
 
 // older has a list that may be old answered from an old state, and holds a watch back.

@@ -99,8 +99,13 @@ type witness struct {
 // past content that is remembered of each object.
 const keepPast = 8
 
-// mostChanges ends a run in which somebody writes without end.
-const mostChanges = 5000
+// A run ends in which somebody writes without end: mostChanges since the last trouble was over and everybody had a minute, which client-go's
+// reflectors may take, to hear of it. Until then an operator with an old cache and the garbage collector may undo each other's work.
+const (
+	mostChanges = 5000
+	mostEver    = 20 * mostChanges
+	hearing     = time.Minute
+)
 
 // idle are the resources whose changes say nothing about convergence.
 var idle = []string{"events", "leases", "nodes", "ipaddresses", "servicecidrs"}
@@ -112,12 +117,16 @@ func newWitness(w *World) *witness {
 
 // watch takes note until ctx ends.
 func (s *witness) watch(ctx context.Context) {
-	for {
+	for excused := 0; ; {
 		b, err := s.cursor.Next(ctx)
 		if err != nil {
 			return
 		}
-		if n := s.changes(); n > mostChanges {
+		n := s.changes()
+		if s.w.troubled(hearing) {
+			excused = n
+		}
+		if n-excused > mostChanges || n > mostEver {
 			s.mu.Lock()
 			recent := strings.Join(s.recent, "\n    ")
 			s.mu.Unlock()

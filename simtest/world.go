@@ -3,6 +3,7 @@ package simtest
 import (
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"net/http"
 	"sync"
 	"time"
@@ -45,6 +46,7 @@ type run struct {
 	deaths  int
 	lives   sync.WaitGroup
 	seen    *witness
+	luck    *rand.Rand
 }
 
 // Rest returns how to reach the cluster, with whatever goes wrong for this life of the operator. The configuration is the caller's.
@@ -109,8 +111,17 @@ func (r *run) pass(site string) *Fault {
 	return nil
 }
 
+// lasts chooses how long a watch lasts, within the bounds of client-go's reflectors. They would choose by a chance that no seed decides: several
+// at once, in an order that is Go's.
+func (r *run) lasts() time.Duration {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return 5*time.Minute + time.Duration(r.luck.Int64N(int64(5*time.Minute)))
+}
+
 // step is a moment between two things that the user does; some faults come then.
 func (w *World) step() {
+	w.door.turns.wait(w.door.ctx, "step")
 	f := w.run.pass("step")
 	if f == nil {
 		return
@@ -154,6 +165,13 @@ func (w *World) loseNode(f *Fault) {
 			mark("")
 		}
 	})
+}
+
+// troubled says whether some fault lasts, or was over less than so long ago.
+func (w *World) troubled(since time.Duration) bool {
+	w.run.mu.Lock()
+	defer w.run.mu.Unlock()
+	return time.Now().Before(w.run.trouble.Add(since))
 }
 
 // calm ends all that goes wrong.
