@@ -119,7 +119,8 @@ func (d *door) pauses(loop string) func(int64) int64 {
 	}
 }
 
-// pulse is the time between two heartbeats of the nodes: well below the 40 seconds after which one counts as lost, and no less, as it costs.
+// pulse is the time between two heartbeats of the nodes: well below the 40 seconds after which one counts as lost,
+// and no less, as it costs.
 const pulse = 15 * time.Second
 
 // runLoops starts all loops.

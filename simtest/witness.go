@@ -99,8 +99,9 @@ type witness struct {
 // past content that is remembered of each object.
 const keepPast = 8
 
-// A run ends in which somebody writes without end: mostChanges since the last trouble was over and everybody had a minute to hear of it, which
-// client-go's reflectors may take. Until then an operator with an old cache and the garbage collector may undo each other's work.
+// A run ends in which somebody writes without end: mostChanges since the last trouble was over and everybody had a
+// minute to hear of it, which client-go's reflectors may take. Until then an operator with an old cache and the garbage
+// collector may undo each other's work.
 const (
 	mostChanges = 5000
 	mostEver    = 20 * mostChanges

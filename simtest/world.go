@@ -111,7 +111,8 @@ func (r *run) pass(site string) *Fault {
 	return nil
 }
 
-// lasts chooses how long a watch lasts, within the bounds of client-go's reflectors. They would draw several at once, in an order that is Go's.
+// lasts chooses how long a watch lasts, within the bounds of client-go's reflectors. They would draw several at once, in
+// an order that is Go's.
 func (r *run) lasts() time.Duration {
 	r.mu.Lock()
 	defer r.mu.Unlock()
