@@ -17,6 +17,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/kubernetes/scheme"
+	ctrl "sigs.k8s.io/controller-runtime"
 	ctrlclient "sigs.k8s.io/controller-runtime/pkg/client"
 )
 
@@ -82,6 +83,20 @@ func (c *Config) fill() {
 	c.Nodes = min(c.Nodes, 100)
 	if *seedsFlag > 0 {
 		c.Seeds = *seedsFlag
+	}
+}
+
+// Managed returns a Start for a manager with the usual options and whatever setUp adds to it, as main does.
+func Managed(setUp func(ctrl.Manager) error) func(context.Context, *World) error {
+	return func(ctx context.Context, w *World) error {
+		mgr, err := ctrl.NewManager(w.Rest(), w.Options(ctrl.Options{}))
+		if err == nil {
+			err = setUp(mgr)
+		}
+		if err != nil {
+			return err
+		}
+		return mgr.Start(ctx)
 	}
 }
 

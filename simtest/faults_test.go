@@ -50,6 +50,9 @@ func TestSampleOfDocs(t *testing.T) {
 	}
 	_, sample, _ := strings.Cut(string(code), "// The sample of docs/testing.md.\n")
 	sample, _, _ = strings.Cut(sample, "\n}\n")
+	if n := strings.Count(sample, "\n"); n > 20 {
+		t.Errorf("the first test has %d lines, and is to have 20", n)
+	}
 	if !strings.Contains(string(docs), sample) {
 		t.Errorf("docs/testing.md does not show this:\n%s", sample)
 	}
