@@ -1,0 +1,30 @@
+package main
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"testing"
+)
+
+// budget is what a control plane without nodes may weigh, stripped. It only goes down: docs/library.md says what is to come out.
+const budget = 46_100_000
+
+func TestSize(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it links a program")
+	}
+	file := filepath.Join(t.TempDir(), "files")
+	build := exec.CommandContext(t.Context(), "go", "build", "-trimpath", "-ldflags", "-s -w", "-o", file, ".")
+	build.Env = append(os.Environ(), "CGO_ENABLED=0", "GOOS=linux", "GOARCH=amd64")
+	if out, err := build.CombinedOutput(); err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	info, err := os.Stat(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if info.Size() > budget {
+		t.Errorf("the program has %d bytes, and %d are allowed: go list -deps ./examples/files says what it imports", info.Size(), budget)
+	}
+}
