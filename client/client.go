@@ -31,6 +31,7 @@ type Client interface {
 	Create(ctx context.Context, k resource.Kind, obj resource.Object) (resource.Object, error)
 	// Update replaces the object, or only its part that sub names ("status", …). An object that carries a
 	// resourceVersion is replaced only if it is still at that revision.
+	// Of the subresource scale it takes a Scale, and answers with one.
 	Update(ctx context.Context, k resource.Kind, obj resource.Object, sub string) (resource.Object, error)
 	// Patch changes the object.
 	Patch(ctx context.Context, k resource.Kind, ns, name string, p Patch) (resource.Object, error)

@@ -60,7 +60,12 @@ func (l *Local) Create(ctx context.Context, k resource.Kind, obj resource.Object
 
 // Update implements Client.
 func (l *Local) Update(ctx context.Context, k resource.Kind, obj resource.Object, sub string) (resource.Object, error) {
-	e, _, err := l.Ops.Update(ctx, l.request(k, obj.GetNamespace(), obj.GetName(), sub), typedClone(k, obj))
+	if sub == "scale" {
+		obj = resource.Clone(obj)
+	} else {
+		obj = typedClone(k, obj)
+	}
+	e, _, err := l.Ops.Update(ctx, l.request(k, obj.GetNamespace(), obj.GetName(), sub), obj)
 	return object(e, err)
 }
 

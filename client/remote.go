@@ -95,7 +95,11 @@ func (r *Remote) Create(ctx context.Context, k resource.Kind, obj resource.Objec
 
 // Update implements Client.
 func (r *Remote) Update(ctx context.Context, k resource.Kind, obj resource.Object, sub string) (resource.Object, error) {
-	return r.do(ctx, k, http.MethodPut, r.path(k, obj.GetNamespace(), obj.GetName(), sub), nil, obj)
+	path := r.path(k, obj.GetNamespace(), obj.GetName(), sub)
+	if sub == "scale" {
+		return r.exchange(ctx, http.MethodPut, path, obj)
+	}
+	return r.do(ctx, k, http.MethodPut, path, nil, obj)
 }
 
 // Patch implements Client.
@@ -140,17 +144,22 @@ func (r *Remote) Delete(ctx context.Context, k resource.Kind, ns, name string, o
 
 // Call implements Client.
 func (r *Remote) Call(ctx context.Context, k resource.Kind, ns, name, sub string, in resource.Object) (resource.Object, error) {
+	return r.exchange(ctx, http.MethodPost, r.path(k, ns, name, sub), in)
+}
+
+// exchange sends an object that is not of the path's kind and decodes one of its own kind.
+func (r *Remote) exchange(ctx context.Context, method, path string, in resource.Object) (resource.Object, error) {
 	body, err := codec.MarshalJSON(in)
 	if err != nil {
 		return nil, err
 	}
-	data, _, err := r.round(ctx, http.MethodPost, r.path(k, ns, name, sub), nil, codec.JSON, codec.JSON, body)
+	data, _, err := r.round(ctx, method, path, nil, codec.JSON, codec.JSON, body)
 	if err != nil {
 		return nil, err
 	}
 	out := in.DeepCopyObject().(resource.Object)
 	if _, err := codec.UnmarshalJSON(data, out); err != nil {
-		return nil, fmt.Errorf("decode the answer to %s of %s: %w", sub, name, err)
+		return nil, fmt.Errorf("decode the answer to %s %s: %w", method, path, err)
 	}
 	return out, nil
 }

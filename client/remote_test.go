@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	autoscalingv1 "k8s.io/api/autoscaling/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -193,6 +194,29 @@ func TestRemoteWithoutAKind(t *testing.T) {
 	}
 	cancel()
 	<-done
+}
+
+// A scale is sent and read as one, whatever it is of.
+func TestRemoteScale(t *testing.T) {
+	a := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		var in autoscalingv1.Scale
+		if err := json.NewDecoder(r.Body).Decode(&in); err != nil || in.Kind != "Scale" || in.Spec.Replicas != 3 || r.Method != http.MethodPut ||
+			r.URL.Path != "/apis/apps/v1/namespaces/ns/deployments/web/scale" {
+			t.Errorf("%s %s: %+v, %v", r.Method, r.URL, in, err)
+		}
+		w.Header().Set("Content-Type", "application/json")
+		fmt.Fprint(w, `{"apiVersion":"autoscaling/v1","kind":"Scale","metadata":{"resourceVersion":"8"}}`)
+	}))
+	defer a.Close()
+	r, err := client.NewRemote(&rest.Config{Host: a.URL}, kinds.NewSet(), "kube-controller-manager/kloop")
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := &autoscalingv1.Scale{TypeMeta: metav1.TypeMeta{APIVersion: "autoscaling/v1", Kind: "Scale"},
+		ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "web"}, Spec: autoscalingv1.ScaleSpec{Replicas: 3}}
+	if got, err := r.Update(t.Context(), kinds.Deployments, s, "scale"); err != nil || got.GetResourceVersion() != "8" {
+		t.Errorf("%+v, %v", got, err)
+	}
 }
 
 // An apply patch names its field manager: a server refuses one that does not.

@@ -8,6 +8,7 @@ import (
 	"sync"
 	"time"
 
+	autoscalingv1 "k8s.io/api/autoscaling/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -57,6 +58,12 @@ func (c *Ctx) Update(ctx context.Context, k resource.Kind, obj resource.Object) 
 // UpdateStatus replaces the object's status if the object has not changed since it was read.
 func (c *Ctx) UpdateStatus(ctx context.Context, k resource.Kind, obj resource.Object) error {
 	_, err := c.do("status of", k, obj, func() (resource.Object, error) { return c.env.Client.Update(ctx, k, obj, "status") })
+	return err
+}
+
+// UpdateScale has the object that the Scale names scaled, if it has not changed since it was read.
+func (c *Ctx) UpdateScale(ctx context.Context, k resource.Kind, s *autoscalingv1.Scale) error {
+	_, err := c.do("scale of", k, s, func() (resource.Object, error) { return c.env.Client.Update(ctx, k, s, "scale") })
 	return err
 }
 
