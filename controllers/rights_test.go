@@ -40,7 +40,6 @@ var unrightful = map[string]string{
 	"cluster-dns create services/":                        noRole,
 	"cluster-dns update services/":                        noRole,
 	"cluster-dns create endpointslices.discovery.k8s.io/": noRole,
-	"horizontal-pod-autoscaler update deployments.apps/":  "a target is updated, with its revision, where the role allows its scale",
 }
 
 // A rightful client fails the test when a loop writes or gets what the roles of its account do not allow: in process nobody

@@ -3,6 +3,7 @@ package controllers_test
 import (
 	"context"
 	"fmt"
+	"slices"
 	"testing"
 	"time"
 
@@ -255,6 +256,10 @@ func TestAutoscalerKeepsBounds(t *testing.T) {
 		c.until("raised", size(2))
 		edit(c, kinds.Deployments, "default", "web", "", func(d *appsv1.Deployment) { d.Spec.Replicas = new(int32(7)) })
 		c.until("lowered", size(5))
+		web := resource.Get(c.Read(), kinds.Deployments, "default", "web")
+		if !slices.ContainsFunc(web.ManagedFields, func(m metav1.ManagedFieldsEntry) bool { return m.Subresource == "scale" }) {
+			t.Errorf("it was scaled, but not by its scale: %v", web.ManagedFields)
+		}
 	})
 }
 

@@ -13,11 +13,14 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
+	autoscalingv1 "k8s.io/api/autoscaling/v1"
 	autoscalingv2 "k8s.io/api/autoscaling/v2"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
@@ -81,9 +84,7 @@ func (a *autoscaler) reconcile(ctx context.Context, c *loop.Ctx, h hpa) (time.Du
 	a.memory.recommended(key, todo.recommended, seen.now)
 	if todo.rescale {
 		n := todo.status.DesiredReplicas
-		next := resource.Clone(t.object)
-		t.kind.SetScale(next, n)
-		if err := c.Update(ctx, t.kind, next); err != nil {
+		if err := c.UpdateScale(ctx, t.kind, t.resized(n)); err != nil {
 			c.Event(kinds.HorizontalPodAutoscalers, h, corev1.EventTypeWarning, "FailedRescale", "New size: %d; reason: %s; error: %v", n,
 				todo.why, err)
 			todo.refused(h, err)
@@ -111,16 +112,26 @@ type target struct {
 	scale  resource.Scale
 }
 
+// resized is the target's scale with n replicas.
+func (t target) resized(n int32) *autoscalingv1.Scale {
+	return &autoscalingv1.Scale{TypeMeta: metav1.TypeMeta{APIVersion: "autoscaling/v1", Kind: "Scale"},
+		ObjectMeta: metav1.ObjectMeta{Namespace: t.object.GetNamespace(), Name: t.object.GetName(), UID: t.object.GetUID(),
+			ResourceVersion: t.object.GetResourceVersion()}, Spec: autoscalingv1.ScaleSpec{Replicas: n}}
+}
+
 // findTarget reads the target and its scale.
 func findTarget(c *loop.Ctx, h hpa) (t target, err error) {
 	ref := h.Spec.ScaleTargetRef
 	gv, err := schema.ParseGroupVersion(ref.APIVersion)
 	if err != nil {
-		return t, fmt.Errorf("invalid API version in scale target reference: %w", err)
+		return t, err
 	}
 	k, ok := c.Client().Kinds().GroupKind(schema.GroupKind{Group: gv.Group, Kind: ref.Kind})
 	if !ok {
 		return t, fmt.Errorf("no matches for kind %q in group %q", ref.Kind, gv.Group)
+	}
+	if !slices.ContainsFunc(k.Info().Subs, func(sub resource.SubInfo) bool { return sub.Name == "scale" }) {
+		return t, errUnserved
 	}
 	obj := c.Lookup(k, h.Namespace, ref.Name)
 	if obj == nil {
@@ -128,7 +139,7 @@ func findTarget(c *loop.Ctx, h hpa) (t target, err error) {
 	}
 	s, ok := k.ScaleOf(obj)
 	if !ok {
-		return t, fmt.Errorf("%s can't be scaled", k.Info().GR())
+		return t, errUnserved
 	}
 	return target{k, obj, s}, nil
 }
@@ -179,7 +190,7 @@ func rivals(c *loop.Ctx, h hpa, pods []*corev1.Pod) (names []string) {
 		}
 		for _, p := range pods {
 			if sel.Matches(labels.Set(p.Labels)) {
-				names = append(names, other.Name)
+				names = append(names, other.Namespace+"/"+other.Name)
 				break
 			}
 		}

@@ -63,7 +63,7 @@ func (a *autoscaler) measure(ctx context.Context, c *loop.Ctx, h hpa, t target) 
 	}
 	if names := rivals(c, h, q.pods); len(names) > 0 {
 		text := fmt.Sprintf("pods by selector %v are controlled by multiple HPAs: %v", t.scale.Selector,
-			strings.Join(append([]string{h.Name}, names...), ", "))
+			"["+strings.Join(append([]string{h.Namespace + "/" + h.Name}, names...), " ")+"]")
 		m.target, m.err = &fault{"AmbiguousSelector", text}, errors.New(text)
 		return m
 	}
@@ -73,7 +73,7 @@ func (a *autoscaler) measure(ctx context.Context, c *loop.Ctx, h hpa, t target) 
 		if err != nil {
 			failures++
 			if m.partly == nil {
-				m.partly, m.reason, m.value = err, reason, valueOf(spec)
+				m.partly, m.reason, m.value = err, reason, asked(spec)
 			}
 			m.faults = append(m.faults, fault{reason, err.Error()})
 			m.statuses = append(m.statuses, autoscalingv2.MetricStatus{}) // each metric has its place
@@ -105,6 +105,21 @@ func valueOf(s autoscalingv2.MetricSpec) string {
 	}
 	return "object metric value"
 }
+
+// asked is valueOf with what upstream's words for some metrics' failures name beside.
+func asked(s autoscalingv2.MetricSpec) string {
+	switch {
+	case s.External != nil && s.External.Target.AverageValue != nil:
+		return valueOf(s) + ": failed to get " + s.External.Metric.Name + " external metric"
+	case s.External != nil:
+		return valueOf(s) + ": failed to get external metric " + s.External.Metric.Name
+	case s.Object != nil && s.Object.Target.AverageValue != nil:
+		return valueOf(s) + ": failed to get " + s.Object.Metric.Name + " object metric"
+	}
+	return valueOf(s)
+}
+
+var errNobody = errors.New("no pods returned by selector while calculating replica count")
 
 // tolerance is the distance from its target that a metric may have without effect.
 func tolerance(h hpa) band {
@@ -161,18 +176,24 @@ func (q question) resource(ctx context.Context, name corev1.ResourceName, contai
 	if err != nil {
 		return fail(fmt.Errorf("unable to get metrics for resource %s: %w", name, err))
 	}
+	if len(q.pods) == 0 {
+		return fail(errNobody)
+	}
 	s := sortOut(q.pods, values, name == corev1.ResourceCPU, q.c.Now())
-	if container != "" {
-		title += " container resource"
-	} else {
-		title += " resource"
+	format := apiresource.DecimalSI
+	if name == corev1.ResourceMemory {
+		format = apiresource.BinarySI
 	}
 	if want.AverageUtilization == nil {
-		got.text = title
+		got.text = title + " resource"
 		if err := q.plain(s, want, now, got); err != nil {
 			return fail(err)
 		}
+		now.AverageValue.Format = format
 		return nil
+	}
+	if container != "" {
+		title += " container"
 	}
 	if s.requests, err = requested(q.pods, container, name); err != nil {
 		return fail(err)
@@ -180,9 +201,9 @@ func (q question) resource(ctx context.Context, name corev1.ResourceName, contai
 	goal := int64(*want.AverageUtilization)
 	if percent, mean, err := utilization(s); err == nil {
 		p := int32(percent)
-		now.AverageUtilization, now.AverageValue = &p, apiresource.NewMilliQuantity(mean, apiresource.DecimalSI)
+		now.AverageUtilization, now.AverageValue = &p, apiresource.NewMilliQuantity(mean, format)
 	}
-	got.text = title + " utilization (percentage of request)"
+	got.text = title + " resource utilization (percentage of request)"
 	got.replicas, err = wanted(s, q.t.scale.Replicas, q.band,
 		func(s sample) (float64, error) {
 			percent, _, err := utilization(s)
@@ -212,20 +233,20 @@ func (q question) plain(s sample, want autoscalingv2.MetricTarget, now *autoscal
 func (q question) custom(ctx context.Context, m *autoscalingv2.PodsMetricSource, got *answer) error {
 	values, err := q.a.source.Pods(ctx, m.Metric, q.h.Namespace, q.sel)
 	if err != nil {
-		return fmt.Errorf("failed to get pods metric value: unable to get metric %s: %w", m.Metric.Name, err)
+		return fmt.Errorf("unable to get metric %s: %w", m.Metric.Name, err)
+	}
+	if len(q.pods) == 0 {
+		return errNobody
 	}
 	got.text = "pods metric " + m.Metric.Name
-	if err := q.plain(sortOut(q.pods, values, false, q.c.Now()), m.Target, &got.status.Pods.Current, got); err != nil {
-		return fmt.Errorf("failed to get pods metric value: %w", err)
-	}
-	return nil
+	return q.plain(sortOut(q.pods, values, false, q.c.Now()), m.Target, &got.status.Pods.Current, got)
 }
 
 // object answers for a metric of one object.
 func (q question) object(ctx context.Context, m *autoscalingv2.ObjectMetricSource, got *answer) error {
 	gv, err := schema.ParseGroupVersion(m.DescribedObject.APIVersion)
 	if err != nil {
-		return fmt.Errorf("failed to get object metric value: %w", err)
+		return err
 	}
 	resource := strings.ToLower(m.DescribedObject.Kind) + "s" // as upstream's REST mapper guesses for kinds that it doesn't know
 	if k, ok := q.c.Client().Kinds().GroupKind(schema.GroupKind{Group: gv.Group, Kind: m.DescribedObject.Kind}); ok {
@@ -233,10 +254,13 @@ func (q question) object(ctx context.Context, m *autoscalingv2.ObjectMetricSourc
 	}
 	value, err := q.a.source.Object(ctx, m.Metric, q.h.Namespace, resource, m.DescribedObject.Name)
 	if err != nil {
-		return fmt.Errorf("failed to get object metric value: unable to get metric %s: %s on %s %s: %w",
+		return fmt.Errorf("unable to get metric %s: %s on %s %s/%w", // the order is upstream's
 			m.Metric.Name, m.DescribedObject.Kind, q.h.Namespace, m.DescribedObject.Name, err)
 	}
 	got.text = m.DescribedObject.Kind + " metric " + m.Metric.Name
+	if m.Target.AverageValue != nil {
+		got.text = externally(m.Metric)
+	}
 	return q.total(value, m.Target, &got.status.Object.Current, got)
 }
 
@@ -244,10 +268,14 @@ func (q question) object(ctx context.Context, m *autoscalingv2.ObjectMetricSourc
 func (q question) external(ctx context.Context, m *autoscalingv2.ExternalMetricSource, got *answer) error {
 	value, err := q.a.source.External(ctx, m.Metric, q.h.Namespace)
 	if err != nil {
-		return fmt.Errorf("failed to get %s external metric value: %w", m.Metric.Name, err)
+		return fmt.Errorf("unable to get external metric %s/%s/%+v: %w", q.h.Namespace, m.Metric.Name, m.Metric.Selector, err)
 	}
-	got.text = fmt.Sprintf("external metric %s(%+v)", m.Metric.Name, selector(m.Metric))
+	got.text = externally(m.Metric)
 	return q.total(value, m.Target, &got.status.External.Current, got)
+}
+
+func externally(m autoscalingv2.MetricIdentifier) string {
+	return fmt.Sprintf("external metric %s(%+v)", m.Name, m.Selector)
 }
 
 // total answers for one value for all pods: shared among them, or a goal for their sum.
@@ -268,6 +296,8 @@ func (q question) total(value int64, want autoscalingv2.MetricTarget, now *autos
 			got.replicas = ceil(ratio)
 		case q.band.holds(ratio):
 			got.replicas = current
+		case len(q.pods) == 0:
+			return fmt.Errorf("unable to calculate ready pods: %w", errNobody)
 		default:
 			got.replicas = ceil(ratio * float64(readyOf(q.pods)))
 		}

@@ -76,10 +76,12 @@ func requested(pods []*corev1.Pod, container string, name corev1.ResourceName) (
 	out := map[string]int64{}
 	for _, p := range pods {
 		if container == "" && podresource.IsPodLevelRequestsSet(p) {
-			if q, ok := p.Spec.Resources.Requests[name]; ok {
-				out[p.Name] = q.MilliValue()
-				continue
+			q, ok := podresource.PodRequests(p, podresource.PodResourcesOptions{})[name]
+			if !ok {
+				return nil, fmt.Errorf("missing pod-level request for %s in Pod %s", name, p.Name)
 			}
+			out[p.Name] = q.MilliValue()
+			continue
 		}
 		found, total := container == "", int64(0)
 		for _, c := range counted(p) {

@@ -9,6 +9,7 @@ import (
 
 	autoscalingv2 "k8s.io/api/autoscaling/v2"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	apiresource "k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
@@ -73,6 +74,19 @@ const (
 	askFor = 20 * time.Second
 )
 
+// nothingThere is the answer of a server about paths that it doesn't know.
+const nothingThere = "the server could not find the requested resource"
+
+var errUnserved = errors.New(nothingThere)
+
+// unserved has an error about a path that nobody serves say so in other words.
+func unserved(err error, text string) error {
+	if errors.Is(err, errUnserved) {
+		return errors.New(text)
+	}
+	return err
+}
+
 // get reads a JSON answer.
 func (w wire) get(ctx context.Context, into any, path string, query map[string]string) error {
 	ctx, stop := context.WithTimeout(ctx, askFor)
@@ -84,6 +98,9 @@ func (w wire) get(ctx context.Context, into any, path string, query map[string]s
 		}
 	}
 	data, err := r.DoRaw(ctx)
+	if apierrors.IsNotFound(err) && err.Error() == nothingThere {
+		return errUnserved
+	}
 	if err != nil {
 		return err
 	}
@@ -121,7 +138,8 @@ func (w wire) Resource(ctx context.Context, name corev1.ResourceName, ns string,
 	}
 	err := w.get(ctx, &list, resourceAPI+"/namespaces/"+ns+"/pods", map[string]string{"labelSelector": pods.String()})
 	if err != nil {
-		return nil, fmt.Errorf("unable to fetch metrics from resource metrics API: %w", err)
+		return nil, fmt.Errorf("unable to fetch metrics from resource metrics API: %w",
+			unserved(err, nothingThere+" (get pods.metrics.k8s.io)"))
 	}
 	if len(list.Items) == 0 {
 		return nil, errors.New("no metrics returned from resource metrics API")
@@ -186,7 +204,8 @@ func (w wire) custom(ctx context.Context, path string, m autoscalingv2.MetricIde
 	}
 	query := map[string]string{"labelSelector": pods, "metricLabelSelector": selector(m)}
 	if err := w.get(ctx, &list, path, query); err != nil {
-		return nil, fmt.Errorf("unable to fetch metrics from custom metrics API: %w", err)
+		return nil, fmt.Errorf("unable to fetch metrics from custom metrics API: %w",
+			unserved(err, "no custom metrics API (custom.metrics.k8s.io) registered"))
 	}
 	if len(list.Items) == 0 {
 		return nil, errors.New("no metrics returned from custom metrics API")
@@ -202,7 +221,8 @@ func (w wire) External(ctx context.Context, m autoscalingv2.MetricIdentifier, ns
 		} `json:"items"`
 	}
 	if err := w.get(ctx, &list, externalAPI+"/namespaces/"+ns+"/"+m.Name, map[string]string{"labelSelector": selector(m)}); err != nil {
-		return 0, fmt.Errorf("unable to fetch metrics from external metrics API: %w", err)
+		return 0, fmt.Errorf("unable to fetch metrics from external metrics API: %w",
+			unserved(err, nothingThere+" (get "+m.Name+".external.metrics.k8s.io)"))
 	}
 	if len(list.Items) == 0 {
 		return 0, errors.New("no metrics returned from external metrics API")

@@ -1,0 +1,58 @@
+package horizontalpodautoscaler
+
+import (
+	"net/http"
+	"net/http/httptest"
+	"testing"
+
+	autoscalingv2 "k8s.io/api/autoscaling/v2"
+	apiresource "k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/client-go/rest"
+)
+
+// Where nobody serves metrics, conditions and events say so in the words of a kube-controller-manager 1.36.3.
+func TestTextsWithoutMetrics(t *testing.T) {
+	server := httptest.NewServer(http.NotFoundHandler())
+	defer server.Close()
+	client, err := rest.UnversionedRESTClientFor(&rest.Config{Host: server.URL,
+		ContentConfig: rest.ContentConfig{NegotiatedSerializer: scheme.Codecs.WithoutConversion()}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	h := &autoscalingv2.HorizontalPodAutoscaler{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "h"}}
+	q := question{a: &autoscaler{source: REST(client)}, h: h, sel: labels.Everything()}
+	one := apiresource.MustParse("1")
+	m := autoscalingv2.MetricIdentifier{Name: "m"}
+	some := autoscalingv2.MetricIdentifier{Name: "m", Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"a": "b"}}}
+	const fetch, none = "unable to fetch metrics from ", " metrics API: the server could not find the requested resource "
+	const external = ": " + fetch + "external" + none + "(get m.external.metrics.k8s.io)"
+	const selected = "&LabelSelector{MatchLabels:map[string]string{a: b,},MatchExpressions:[]LabelSelectorRequirement{},}"
+	half := autoscalingv2.MetricTarget{AverageUtilization: new(int32(50))}
+	whole, mean := autoscalingv2.MetricTarget{Value: &one}, autoscalingv2.MetricTarget{AverageValue: &one}
+	for _, test := range []struct {
+		spec                autoscalingv2.MetricSpec
+		reason, text, asked string
+	}{
+		{autoscalingv2.MetricSpec{Resource: &autoscalingv2.ResourceMetricSource{Name: "cpu", Target: half}}, "FailedGetResourceMetric",
+			"failed to get cpu utilization: unable to get metrics for resource cpu: " + fetch + "resource" + none + "(get pods.metrics.k8s.io)",
+			"cpu resource metric value"},
+		{autoscalingv2.MetricSpec{External: &autoscalingv2.ExternalMetricSource{Metric: m, Target: whole}}, "FailedGetExternalMetric",
+			"unable to get external metric ns/m/nil" + external, "m external metric value: failed to get external metric m"},
+		{autoscalingv2.MetricSpec{External: &autoscalingv2.ExternalMetricSource{Metric: some, Target: mean}}, "FailedGetExternalMetric",
+			"unable to get external metric ns/m/" + selected + external, "m external metric value: failed to get m external metric"},
+		{autoscalingv2.MetricSpec{Pods: &autoscalingv2.PodsMetricSource{Metric: m, Target: mean}}, "FailedGetPodsMetric",
+			"unable to get metric m: " + fetch + "custom metrics API: no custom metrics API (custom.metrics.k8s.io) registered",
+			"pods metric value"},
+	} {
+		_, reason, err := q.ask(t.Context(), test.spec)
+		if err == nil || err.Error() != test.text || reason != test.reason || asked(test.spec) != test.asked {
+			t.Errorf("%s: %v\n asked for %s", reason, err, asked(test.spec))
+		}
+	}
+	if got := externally(some); got != "external metric m("+selected+")" {
+		t.Errorf("named %q", got)
+	}
+}
