@@ -12,7 +12,7 @@ import (
 // TestCoursesDrawn: the files can be read, and the same seed makes the same courses.
 func TestCoursesDrawn(t *testing.T) {
 	var list []course
-	for _, file := range []string{"courses.yaml", "cluster.yaml"} {
+	for _, file := range []string{"courses.yaml", "cluster.yaml", "loops.yaml"} {
 		more, err := readCourses(file)
 		if err != nil {
 			t.Fatal(err)
