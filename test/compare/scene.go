@@ -129,7 +129,7 @@ func plain(v any, names *strings.Replacer) any {
 			v["managedFields"] = managers(list)
 		}
 		delete(v, "endpoints.kubernetes.io/last-change-trigger-time") // of the last change that both saw together
-		delete(v, "authentication.kubernetes.io/credential-id") // of the certificate with which this server was asked
+		delete(v, "authentication.kubernetes.io/credential-id")       // of the certificate with which this server was asked
 		if _, ok := v["ca.crt"].(string); ok {
 			v["ca.crt"] = "CA"
 		}
