@@ -10,6 +10,7 @@ import (
 
 	"github.com/kloop-dev/kloop/kinds"
 	"github.com/kloop-dev/kloop/resource"
+	"github.com/kloop-dev/kloop/strict"
 )
 
 // autoscalers are the ways in which an autoscaler can't do its work.
@@ -42,9 +43,21 @@ func autoscaler(typ autoscalingv2.HorizontalPodAutoscalerConditionType, see func
 
 func scaleTargetMissing(l *look, h *autoscalingv2.HorizontalPodAutoscaler, reason, text string) *Finding {
 	t := h.Spec.ScaleTargetRef
-	return &Finding{Says: "can't scale " + strings.ToLower(t.Kind) + "/" + t.Name + ": " + text, State: Blocked,
+	f := &Finding{Says: "can't scale " + strings.ToLower(t.Kind) + "/" + t.Name + ": " + text, State: Blocked,
 		Waits: forName("Object", strings.ToLower(t.Kind)+"/"+t.Name),
 		Next:  does(l.owner, "looks again every 15 s"), Advice: []string{"correct spec.scaleTargetRef, or create what it names"}}
+	if k, ok := l.kindOf(schema.FromAPIVersionAndKind(t.APIVersion, t.Kind)); ok && l.Read.Lookup(k, h.Namespace, t.Name) == nil {
+		var names []string
+		for obj := range l.Read.Each(k, h.Namespace) {
+			names = append(names, obj.GetName())
+		}
+		if meant := between(strict.Meant(t.Name, names), "did you mean ", "?"); meant != "" {
+			f.Says += "; there is " + strings.ToLower(t.Kind) + "/" + meant
+			f.Advice = []string{"if " + meant + " is meant: kubectl patch hpa " + h.Name + " -n " + h.Namespace +
+				` -p '{"spec":{"scaleTargetRef":{"name":"` + meant + `"}}}'`}
+		}
+	}
+	return f
 }
 
 // autoscalersCollide: another autoscaler counts the same pods.

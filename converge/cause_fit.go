@@ -1,6 +1,7 @@
 package converge
 
 import (
+	"maps"
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
@@ -67,4 +68,25 @@ func (l *look) size(f *Finding, p *corev1.Pod, name corev1.ResourceName) {
 	f.Says += "; it asks for " + want.String() + ", and the largest node, " + n.Name + ", has " + most.String() +
 		": no node of this size can ever take it"
 	f.Advice = []string{"lower the pod's request of " + string(name) + " to less than " + most.String() + ", or add a larger node"}
+}
+
+// unlabelled says which label of a pod's node selector no node has, and what they have in its place; "": each is had by some node.
+func unlabelled(w *World, p *corev1.Pod) string {
+	for _, key := range slices.Sorted(maps.Keys(p.Spec.NodeSelector)) {
+		want, had, others := p.Spec.NodeSelector[key], false, []string{}
+		for _, n := range kloopresource.List(w.Read, kinds.Nodes, "") {
+			if value, is := n.Labels[key]; is {
+				had, others = had || value == want, append(others, value)
+			}
+		}
+		slices.Sort(others)
+		switch {
+		case had || !w.Sees(kinds.Nodes, ""):
+		case len(others) == 0:
+			return "; no node has the label " + key
+		default:
+			return "; no node has " + key + "=" + want + ": they have " + list(slices.Compact(others), 3)
+		}
+	}
+	return ""
 }

@@ -331,12 +331,16 @@ func unsuitable(what, advice string, marks ...string) func(l *look, p *corev1.Po
 	return func(l *look, p *corev1.Pod, text string) *Finding {
 		for _, m := range marks {
 			if strings.Contains(l.mainReason(p, text), m) {
-				if strings.Contains(text, "missing required label") {
-					advice = "label the nodes with the topologyKey that the constraint names: kubectl get nodes --show-labels"
-				}
-				return &Finding{Says: "fits on no node because of its " + what + ": " + text, State: Blocked,
+				f := &Finding{Says: "fits on no node because of its " + what + ": " + text, State: Blocked,
 					Waits: forName("Node", "that suits its "+what),
 					Next:  does("scheduler", "tries again when a node or pod changes so that it could fit"), Advice: []string{advice}}
+				if strings.Contains(text, "missing required label") {
+					f.Advice[0] = "label the nodes with the topologyKey that the constraint names: kubectl get nodes --show-labels"
+				}
+				if strings.HasPrefix(what, "node selector") {
+					f.Says += unlabelled(l.World, p)
+				}
+				return f
 			}
 		}
 		return nil

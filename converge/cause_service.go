@@ -46,6 +46,13 @@ func loadBalancerMissing(l *look, s *corev1.Service) *Finding {
 			Advice: []string{"a cluster that is no cloud's needs one of its own, such as MetalLB: kubectl get pods -A",
 				"or use type NodePort: kubectl patch service " + s.Name + " -n " + s.Namespace + ` -p '{"spec":{"type":"NodePort"}}'`}}
 	}
+	if class := deref(s.Spec.LoadBalancerClass, ""); class != "" {
+		return &Finding{Says: "is left to who serves its loadBalancerClass " + class + ", and nobody here is known to",
+			Owner: who, State: Missing,
+			Waits: on("Field", refTo(l.kind, s), "status.loadBalancer.ingress"), Next: does(who, "gives it an address when it runs"),
+			Advice: []string{"install or start the controller of the class: kubectl get pods -A",
+				"or make the service anew without spec.loadBalancerClass, so that the cluster's own load balancer takes it"}}
+	}
 	return &Finding{Says: "waits for an address, which nobody gives to services of type LoadBalancer here", Owner: who, State: Missing,
 		Waits: on("Field", refTo(l.kind, s), "status.loadBalancer.ingress"),
 		Next:  does(who, "gives it an address when it runs"),
@@ -146,6 +153,9 @@ func (l *look) makersFor(s *corev1.Service) (list []Ref) {
 func backendsNotReady(l *look, s *corev1.Service) *Finding {
 	var bad []*corev1.Pod
 	for _, p := range selected(l.World, s) {
+		if c := podCondition(p, corev1.PodReady); c != nil && c.Status == corev1.ConditionTrue && portMissing(l, s) != nil {
+			return nil // those that are ready have not its port: the others would be of no use
+		}
 		if !l.Health(kinds.Pods, p).Converged() {
 			bad = append(bad, p)
 		}
