@@ -4,6 +4,8 @@ import (
 	"context"
 	"time"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
 	"github.com/kloop-dev/kloop/converge"
 	"github.com/kloop-dev/kloop/internal/coldsort"
 	"github.com/kloop-dev/kloop/kinds"
@@ -50,7 +52,44 @@ func (w *world) gaps(ctx context.Context) (map[Object]Gap, error) {
 			delete(out.gaps, o)
 		}
 	}
+	foldRuns(w.view.Snapshot(), out.gaps)
 	return out.gaps, nil
+}
+
+// foldRuns has one gap of a cron job in place of those of its jobs, that of the first one: a cron job whose jobs get stuck makes more of
+// them as time goes on, whatever is changed.
+func foldRuns(read resource.Reader, gaps map[Object]Gap) {
+	first := map[Object]Object{} // by cron job
+	for o := range gaps {
+		if o.Kind != "Job" {
+			continue
+		}
+		j := resource.Get(read, kinds.Jobs, o.Namespace, o.Name)
+		if j == nil {
+			continue
+		}
+		if owner := metav1.GetControllerOfNoCopy(j); owner != nil && owner.Kind == "CronJob" {
+			of := Object{owner.Kind, o.Namespace, owner.Name}
+			had, is := first[of]
+			switch {
+			case !is:
+				first[of] = o
+			case o.Name < had.Name:
+				first[of] = o
+				delete(gaps, had)
+			default:
+				delete(gaps, o)
+			}
+		}
+	}
+	for of, o := range first {
+		g := gaps[o]
+		delete(gaps, o)
+		if _, has := gaps[of]; !has {
+			g.Object = of
+			gaps[of] = g
+		}
+	}
 }
 
 // compareGaps tells new gaps from old ones, and those that are closed.
