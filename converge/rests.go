@@ -215,9 +215,15 @@ func restOfJob(_ *World, j *batchv1.Job) (string, string) {
 	return "", ""
 }
 
-func restOfCronJob(_ *World, c *batchv1.CronJob) (string, string) {
+func restOfCronJob(w *World, c *batchv1.CronJob) (string, string) {
 	if deref(c.Spec.Suspend, false) {
 		return "is suspended: it starts no job", "kubectl patch cronjob " + c.Name + " -n " + c.Namespace + ` -p '{"spec":{"suspend":false}}'`
+	}
+	if j := latestJob(w, c); j != nil {
+		if s := w.Explain(kinds.Jobs, j); s != nil {
+			return "starts its jobs when they are due, and the last one does not get done: " + s.Gap().Verdict,
+				"kubectl describe job " + j.Name + " -n " + j.Namespace
+		}
 	}
 	return "", ""
 }
