@@ -217,14 +217,15 @@ func (a *Agent) end(ctx context.Context, c *loop.Ctx, w world, t todo) (again ti
 	a.hardware.free(pod.UID) // before anybody reads of its end: the next pod may have them at once
 	a.probes.StopPod(pod.UID)
 	if t.why != "" && !finished(pod) {
-		return time.Millisecond, a.fail(ctx, c, w, t)
+		return time.Millisecond, reported(a.fail(ctx, c, w, t))
 	}
 	if pod.DeletionTimestamp == nil {
 		return 0, a.vols.Remove(ctx, pod.UID) // what it wrote goes; its containers stay for their logs
 	}
-	// The last words of the containers must reach the status before the containers go.
-	if !finished(pod) && len(w.seen.containers) > 0 && !a.reported(pod, w) {
-		return time.Millisecond, a.report(ctx, c, pod, nil)
+	if !finished(pod) { // its end, and the last words of the containers, must reach the status before these go
+		st := a.status.podStatus(w)
+		terminal(w, &st)
+		return time.Millisecond, reported(a.write(ctx, c, pod, st))
 	}
 	if err := a.clean.clean(ctx, w.seen, pod.UID); err != nil {
 		return 0, err
@@ -234,6 +235,14 @@ func (a *Agent) end(ctx context.Context, c *loop.Ctx, w world, t todo) (again ti
 		return 0, err
 	}
 	return 0, errRemoved
+}
+
+// reported says, after a write of the pod's end, that there is nothing else to report.
+func reported(err error) error {
+	if err != nil {
+		return err
+	}
+	return errRemoved
 }
 
 // gone cleans up after a pod that is no longer in the API: it was removed by force, or while the agent was away.

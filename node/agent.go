@@ -260,7 +260,7 @@ func (a *Agent) reconcile(ctx context.Context, c *loop.Ctx, pod *corev1.Pod) (ag
 	todo := plan(w)                      // decide
 	again, err = a.act(ctx, c, w, &todo) // act
 	if errors.Is(err, errRemoved) {
-		return 0, nil
+		return again, nil
 	}
 	if todo.idle() {
 		return soonest(again, asked), a.tell(ctx, c, pod, w, err)

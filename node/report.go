@@ -33,11 +33,6 @@ func (a *Agent) tell(ctx context.Context, c *loop.Ctx, pod *corev1.Pod, w world,
 	return errors.Join(failed, a.write(ctx, c, pod, a.status.podStatus(w)))
 }
 
-// reported says that the pod's status tells all that the runtime does.
-func (a *Agent) reported(pod *corev1.Pod, w world) bool {
-	return equality.Semantic.DeepEqual(pod.Status, a.status.podStatus(w))
-}
-
 func (a *Agent) write(ctx context.Context, c *loop.Ctx, pod *corev1.Pod, st corev1.PodStatus) error {
 	if equality.Semantic.DeepEqual(pod.Status, st) {
 		return nil
@@ -80,10 +75,8 @@ func (a *Agent) reject(ctx context.Context, c *loop.Ctx, w world, r *Rejection) 
 func (a *Agent) fail(ctx context.Context, c *loop.Ctx, w world, t todo) error {
 	w.pod = resource.Clone(w.pod)
 	st := a.status.podStatus(w)
-	st.Phase, st.Reason, st.Message = corev1.PodFailed, t.why, t.message
-	for _, k := range []corev1.PodConditionType{corev1.ContainersReady, corev1.PodReady} {
-		setCondition(&st, k, false, "PodFailed", "", w.pod.Generation, w.now)
-	}
+	st.Phase, st.Reason, st.Message = corev1.PodPending, t.why, t.message
+	terminal(w, &st)
 	if t.disrupt != "" {
 		setCondition(&st, corev1.DisruptionTarget, true, corev1.PodReasonTerminationByKubelet, t.disrupt, w.pod.Generation, w.now)
 	}

@@ -76,11 +76,8 @@ func (a *Agent) mount(ctx context.Context, c *loop.Ctx, w world) (mounts map[str
 		c.Waiting("%v", err)
 		return nil, false, nil
 	case errors.As(err, &full):
-		err = a.reject(ctx, c, w, &Rejection{"VolumeAttachmentLimitExceeded", fmt.Sprintf("Node has reached its volume attachment limit, "+
-			"rejecting pod. unmounted volumes=[%s], unattached volumes=[%[1]s], failed to process volumes=[]: %v", full.Volume, full)})
-		if err == nil {
-			err = errRemoved // its status tells all
-		}
+		err = reported(a.reject(ctx, c, w, &Rejection{"VolumeAttachmentLimitExceeded", fmt.Sprintf("Node has reached its volume attachment "+
+			"limit, rejecting pod. unmounted volumes=[%s], unattached volumes=[%[1]s], failed to process volumes=[]: %v", full.Volume, full)}))
 	}
 	return mounts, err == nil, err
 }

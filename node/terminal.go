@@ -1,0 +1,41 @@
+package node
+
+import (
+	corev1 "k8s.io/api/core/v1"
+)
+
+// terminal makes a status that of a pod of which nothing runs any more and nothing will: it has failed unless it has ended by itself, and
+// so have its containers, also those that never began, as far as the pod had come. Controllers that replace a pod only when it has ended
+// wait for this, also of a pod that was deleted before it ran.
+func terminal(w world, st *corev1.PodStatus) {
+	if initialized(w.pod, st) {
+		lose(st.ContainerStatuses)
+	}
+	lose(st.InitContainerStatuses[:begun(st.InitContainerStatuses)])
+	if st.Phase != corev1.PodSucceeded && st.Phase != corev1.PodFailed {
+		st.Phase = corev1.PodFailed
+		for _, t := range []corev1.PodConditionType{corev1.ContainersReady, corev1.PodReady} {
+			setCondition(st, t, false, "PodFailed", "", w.pod.Generation, w.now)
+		}
+	}
+}
+
+// lose tells that containers have ended, nobody knows how.
+func lose(list []corev1.ContainerStatus) {
+	for i := range list {
+		if list[i].State.Terminated == nil {
+			list[i].State = corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{Reason: "ContainerStatusUnknown",
+				Message: "The container could not be located when the pod was terminated", ExitCode: 137}}
+		}
+	}
+}
+
+// begun counts the init containers that have been tried, the first in any case: those after them never had their turn.
+func begun(list []corev1.ContainerStatus) int {
+	for i := len(list); i > 0; i-- {
+		if s := &list[i-1]; s.State.Waiting == nil || s.LastTerminationState.Terminated != nil {
+			return i
+		}
+	}
+	return min(len(list), 1)
+}

@@ -1,0 +1,81 @@
+package node
+
+import (
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/kloop-dev/kloop/kinds"
+	"github.com/kloop-dev/kloop/resource"
+)
+
+// The status of a pod that was deleted, or whose time is over, tells of its end, also when it never ran: who waits for that may have a
+// finalizer on it. What had begun is lost, and what had not come to its turn waits.
+func TestEndOfPodsThatNeverRan(t *testing.T) {
+	never := func(c *corev1.Container) { c.Image, c.ImagePullPolicy = "absent:1", corev1.PullNever }
+	for _, c := range []struct {
+		name     string
+		edit     func(p *corev1.Pod)
+		deadline bool
+		lost     []string // containers, in the order of the spec
+		waiting  []string
+	}{
+		{"no image", func(p *corev1.Pod) { never(&p.Spec.Containers[0]) }, false, []string{"a"}, nil},
+		{"no image, for too long", func(p *corev1.Pod) { never(&p.Spec.Containers[0]) }, true, []string{"a"}, nil},
+		{"no image of an init container", func(p *corev1.Pod) {
+			p.Spec.InitContainers = []corev1.Container{{Name: "first"}, {Name: "second", Image: "img", ImagePullPolicy: corev1.PullNever}}
+			never(&p.Spec.InitContainers[0])
+		}, false, []string{"first"}, []string{"second", "a"}},
+		{"no claim", func(p *corev1.Pod) { uses("absent")(p) }, false, []string{"a"}, nil},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			simulate(t, func(r *rig) {
+				r.pod("p", func(p *corev1.Pod) {
+					c.edit(p)
+					p.Finalizers = []string{"example.com/wait"}
+					if c.deadline {
+						p.Spec.ActiveDeadlineSeconds = new(int64(30))
+					}
+				}, "a")
+				r.rests(20 * time.Second)
+				if p := r.get("p"); p.Status.Phase != corev1.PodPending || len(p.Status.ContainerStatuses) != 1 {
+					t.Fatalf("before: %+v", p.Status)
+				}
+				if !c.deadline {
+					if err := r.Delete(r.t.Context(), kinds.Pods, "d", "p", &metav1.DeleteOptions{}); err != nil {
+						t.Fatal(err)
+					}
+				}
+				p := r.reaches("p", corev1.PodFailed)
+				state := map[string]corev1.ContainerState{}
+				for _, s := range append(p.Status.InitContainerStatuses, p.Status.ContainerStatuses...) {
+					state[s.Name] = s.State
+				}
+				for _, name := range c.lost {
+					if end := state[name].Terminated; end == nil || end.Reason != "ContainerStatusUnknown" || end.ExitCode != 137 {
+						t.Errorf("%s: %+v", name, state[name])
+					}
+				}
+				for _, name := range c.waiting {
+					if state[name].Waiting == nil {
+						t.Errorf("%s: %+v", name, state[name])
+					}
+				}
+				if c.deadline {
+					if p.Status.Reason != "DeadlineExceeded" {
+						t.Errorf("%s", p.Status.Reason)
+					}
+					return
+				}
+				next := resource.Clone(p)
+				next.Finalizers = nil
+				if _, err := r.Update(r.t.Context(), kinds.Pods, next, ""); err != nil {
+					t.Fatal(err)
+				}
+				r.until("it is gone", func() bool { return r.get("p") == nil })
+			})
+		})
+	}
+}
