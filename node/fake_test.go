@@ -55,6 +55,7 @@ type fakeRuntime struct {
 	images   map[string]*cri.Image
 	pulls    []*cri.PullImageRequest
 	exec     func(*cri.ExecSyncRequest) *cri.ExecSyncResponse
+	amnesia  bool                                 // containers that are listed can't be found
 	blind    error                                // what it answers when images are asked for; nil: it tells of them
 	noCNI    bool                                 // no network plugin is configured
 	ip       string                               // of sandboxes that are made now; "": 10.1.0.9
@@ -217,8 +218,11 @@ func (f *fakeRuntime) exit(name string, code int32) {
 
 func (f *fakeRuntime) StopContainer(ctx context.Context, r *cri.StopContainerRequest, _ ...opt) (*cri.StopContainerResponse, error) {
 	f.mu.Lock()
-	stop := f.stop
+	stop, lost := f.stop, f.amnesia
 	f.mu.Unlock()
+	if lost {
+		return nil, grpcstatus.Error(codes.NotFound, "no such container")
+	}
 	if stop != nil {
 		stop(ctx, r.ContainerId)
 	}
@@ -233,6 +237,9 @@ func (f *fakeRuntime) StopContainer(ctx context.Context, r *cri.StopContainerReq
 func (f *fakeRuntime) RemoveContainer(_ context.Context, r *cri.RemoveContainerRequest, _ ...opt) (*cri.RemoveContainerResponse, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
+	if f.amnesia {
+		return nil, grpcstatus.Error(codes.NotFound, "no such container")
+	}
 	delete(f.list, r.ContainerId)
 	delete(f.of, r.ContainerId)
 	return &cri.RemoveContainerResponse{}, nil

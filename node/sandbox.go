@@ -8,6 +8,8 @@ import (
 	"strings"
 	"sync"
 
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
 	corev1 "k8s.io/api/core/v1"
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
 
@@ -233,7 +235,7 @@ func selinux(o *corev1.SELinuxOptions) *cri.SELinuxOption {
 
 func (sb *sandboxes) stopSandbox(ctx context.Context, id string) error {
 	_, err := sb.cfg.Runtime.Containers.StopPodSandbox(ctx, &cri.StopPodSandboxRequest{PodSandboxId: id})
-	if err != nil {
+	if err != nil && !absent(err) {
 		return fmt.Errorf("stop sandbox %s: %w", id, err)
 	}
 	sb.stopped.Store(id, true)
@@ -262,7 +264,8 @@ func (sb *sandboxes) removeSandbox(ctx context.Context, id string) error {
 			return err
 		}
 	}
-	if _, err := sb.cfg.Runtime.Containers.RemovePodSandbox(ctx, &cri.RemovePodSandboxRequest{PodSandboxId: id}); err != nil {
+	_, err := sb.cfg.Runtime.Containers.RemovePodSandbox(ctx, &cri.RemovePodSandboxRequest{PodSandboxId: id})
+	if err != nil && !absent(err) {
 		return fmt.Errorf("remove sandbox %s: %w", id, err)
 	}
 	sb.stopped.Delete(id)
@@ -270,8 +273,13 @@ func (sb *sandboxes) removeSandbox(ctx context.Context, id string) error {
 }
 
 func (sb *sandboxes) removeContainer(ctx context.Context, id string) error {
-	if _, err := sb.cfg.Runtime.Containers.RemoveContainer(ctx, &cri.RemoveContainerRequest{ContainerId: id}); err != nil {
+	_, err := sb.cfg.Runtime.Containers.RemoveContainer(ctx, &cri.RemoveContainerRequest{ContainerId: id})
+	if err != nil && !absent(err) {
 		return fmt.Errorf("remove container %s: %w", id, err)
 	}
 	return nil
 }
+
+// absent says that the runtime has no such thing, which is what a stop or a removal wants. A list may still name it: the runtime remembers
+// a container whose own record somebody removed.
+func absent(err error) bool { return status.Code(err) == codes.NotFound }

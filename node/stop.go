@@ -56,7 +56,7 @@ func (sp *stopper) stopOne(ctx context.Context, pod *corev1.Pod, spec *corev1.Co
 
 func (sp *stopper) stopContainer(ctx context.Context, id string, grace int64) error {
 	_, err := sp.cfg.Runtime.Containers.StopContainer(ctx, &cri.StopContainerRequest{ContainerId: id, Timeout: grace})
-	if err != nil {
+	if err != nil && !absent(err) {
 		return fmt.Errorf("stop container %s: %w", id, err)
 	}
 	return nil

@@ -79,3 +79,25 @@ func TestEndOfPodsThatNeverRan(t *testing.T) {
 		})
 	}
 }
+
+// A pod goes although the runtime can't find a container of it that it lists: somebody removed its record.
+func TestForgottenContainer(t *testing.T) {
+	simulate(t, func(r *rig) {
+		r.pod("p", func(p *corev1.Pod) { p.Spec.RestartPolicy = corev1.RestartPolicyNever }, "a")
+		r.reaches("p", corev1.PodRunning)
+		r.rt.exit("a", 137)
+		r.reaches("p", corev1.PodFailed)
+		r.rt.mu.Lock()
+		r.rt.amnesia = true
+		r.rt.mu.Unlock()
+		if err := r.Delete(r.t.Context(), kinds.Pods, "d", "p", &metav1.DeleteOptions{}); err != nil {
+			t.Fatal(err)
+		}
+		r.until("it is gone", func() bool { return r.get("p") == nil })
+		before := r.rt.lists
+		r.rests(10 * time.Minute)
+		if n := r.rt.lists - before; n > 700 { // the relist is once a second
+			t.Errorf("the agent keeps at it: %d lists in ten minutes", n)
+		}
+	})
+}
