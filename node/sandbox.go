@@ -280,6 +280,6 @@ func (sb *sandboxes) removeContainer(ctx context.Context, id string) error {
 	return nil
 }
 
-// absent says that the runtime has no such thing, which is what a stop or a removal wants. A list may still name it: the runtime remembers
+// absent says that the runtime has no such thing, as a stop or a removal wants it. A list may still name it: the runtime remembers
 // a container whose own record somebody removed.
 func absent(err error) bool { return status.Code(err) == codes.NotFound }
