@@ -463,3 +463,29 @@ func TestEventsOfRestarts(t *testing.T) {
 		}
 	})
 }
+
+// All conditions of a pod name the generation that they are of, as soon as the agent has seen it; the one of a pod that no scheduler
+// put here is there too.
+func TestConditionsFollowTheSpec(t *testing.T) {
+	simulate(t, func(r *rig) {
+		r.pod("p", func(p *corev1.Pod) {
+			p.Spec.Containers[0].Image, p.Spec.Containers[0].ImagePullPolicy = "absent:1", corev1.PullNever
+		}, "a")
+		of := func(generation int64) func() bool {
+			return func() bool {
+				seen := map[corev1.PodConditionType]bool{}
+				for _, c := range r.get("p").Status.Conditions {
+					seen[c.Type] = c.ObservedGeneration == generation
+				}
+				return seen[corev1.PodScheduled] && seen[corev1.PodInitialized] && seen[corev1.ContainersReady] && seen[corev1.PodReady]
+			}
+		}
+		r.until("the first", of(1))
+		next := resource.Clone(r.get("p"))
+		next.Spec.Containers[0].Image = "img"
+		if _, err := r.Update(r.t.Context(), kinds.Pods, next, ""); err != nil {
+			t.Fatal(err)
+		}
+		r.until("the second", of(2))
+	})
+}

@@ -53,13 +53,14 @@ func phase(pod *corev1.Pod, st corev1.PodStatus) corev1.PodPhase {
 	return corev1.PodSucceeded
 }
 
-// conditions sets the four conditions that the node owns.
+// conditions sets the conditions that the node owns.
 func conditions(w world, st *corev1.PodStatus) {
 	pod := w.pod
 	box := w.seen.box(pod.UID)
 	set := func(t corev1.PodConditionType, ok bool, reason, message string) {
 		setCondition(st, t, ok, reason, message, pod.Generation, w.now)
 	}
+	set(corev1.PodScheduled, true, "", "") // it is here, whoever put it here
 	set(corev1.PodReadyToStartContainers, box != nil, "", "")
 	if finished := st.Phase == corev1.PodSucceeded || st.Phase == corev1.PodFailed; finished {
 		reason := "PodCompleted"
