@@ -219,6 +219,11 @@ func TestRejections(t *testing.T) {
 			if p.Status.Reason != c.reason || !strings.HasPrefix(p.Status.Message, "Pod was rejected: "+c.message) {
 				t.Errorf("%s: %s: %s", name, p.Status.Reason, p.Status.Message)
 			}
+			for _, s := range p.Status.ContainerStatuses {
+				if s.State.Terminated != nil { // rules for exit codes would judge it
+					t.Errorf("%s: a container that never was has ended: %+v", name, s.State)
+				}
+			}
 			rev := p.ResourceVersion
 			if got := r.events(name); got != c.reason {
 				t.Errorf("%s: events %q", name, got)

@@ -75,8 +75,12 @@ func (a *Agent) reject(ctx context.Context, c *loop.Ctx, w world, r *Rejection) 
 func (a *Agent) fail(ctx context.Context, c *loop.Ctx, w world, t todo) error {
 	w.pod = resource.Clone(w.pod)
 	st := a.status.podStatus(w)
-	st.Phase, st.Reason, st.Message = corev1.PodPending, t.why, t.message
-	terminal(w, &st)
+	st.Reason, st.Message = t.why, t.message
+	if st.Phase = corev1.PodPending; t.stop {
+		terminal(w, &st)
+	} else { // it was not let in: no container of it is lost, and there is no exit code to judge
+		fails(w, &st)
+	}
 	if t.disrupt != "" {
 		setCondition(&st, corev1.DisruptionTarget, true, corev1.PodReasonTerminationByKubelet, t.disrupt, w.pod.Generation, w.now)
 	}
