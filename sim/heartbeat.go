@@ -24,16 +24,13 @@ const LeaseName = nodelifecycle.SimulatedLease
 const beat = 5 * time.Second
 
 // heartbeat renews the shared lease while there are simulated nodes.
-type heartbeat struct{ every time.Duration }
-
-// Heartbeat returns the loop that beats for simulated nodes and beats less often than the one of Loops.
-func Heartbeat(every time.Duration) loop.Loop { return heartbeat{every} }
+type heartbeat struct{}
 
 // LoopName implements loop.Loop.
 func (heartbeat) LoopName() string { return "sim-heartbeat" }
 
 // Run implements loop.Loop. It wakes on nodes, and beats only while there is one to beat for.
-func (h heartbeat) Run(ctx context.Context, env loop.Env) error {
+func (heartbeat) Run(ctx context.Context, env loop.Env) error {
 	feed := env.Client.Feed(kinds.Nodes)
 	for {
 		if _, err := feed.Next(ctx); err != nil {
@@ -46,7 +43,7 @@ func (h heartbeat) Run(ctx context.Context, env loop.Env) error {
 			select {
 			case <-ctx.Done():
 				return nil
-			case <-time.After(h.every):
+			case <-time.After(beat):
 			}
 		}
 	}

@@ -55,7 +55,7 @@ func Loops() []loop.Loop { return LoopsIn() }
 // LoopsIn returns the loops that simulate, with pod addresses of a range, or of one of each family; none means 10.128.0.0/9.
 func LoopsIn(pods ...netip.Prefix) []loop.Loop {
 	ips := inRanges(pods)
-	return []loop.Loop{nodeLoop(ips.hosts()), storageLoop(), podLoop(ips), heartbeat{beat}}
+	return []loop.Loop{nodeLoop(ips.hosts()), storageLoop(), podLoop(ips), heartbeat{}}
 }
 
 // alive says whether a node lives in simulation and is heard.
