@@ -11,6 +11,7 @@ import (
 
 	admissionv1 "k8s.io/api/admission/v1"
 	appsv1 "k8s.io/api/apps/v1"
+	autoscalingv1 "k8s.io/api/autoscaling/v1"
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
@@ -255,7 +256,7 @@ func updatesOf[T resource.Object](who string, f func(w *world, out T)) func(c *f
 }
 
 var (
-	threeTimes = updatesOf("horizontal-pod-autoscaler", func(_ *world, d *appsv1.Deployment) { *d.Spec.Replicas *= 3 })
+	threeTimes = updatesOf("horizontal-pod-autoscaler", func(_ *world, s *autoscalingv1.Scale) { s.Spec.Replicas *= 3 })
 	sameDevice = updatesOf("scheduler", func(_ *world, c *resourcev1.ResourceClaim) {
 		if a := c.Status.Allocation; a != nil {
 			a.Devices.Results[0].Device = "a"
