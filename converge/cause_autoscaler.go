@@ -2,6 +2,7 @@ package converge
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	autoscalingv2 "k8s.io/api/autoscaling/v2"
@@ -46,7 +47,13 @@ func scaleTargetMissing(l *look, h *autoscalingv2.HorizontalPodAutoscaler, reaso
 	f := &Finding{Says: "can't scale " + strings.ToLower(t.Kind) + "/" + t.Name + ": " + text, State: Blocked,
 		Waits: forName("Object", strings.ToLower(t.Kind)+"/"+t.Name),
 		Next:  does(l.owner, "looks again every 15 s"), Advice: []string{"correct spec.scaleTargetRef, or create what it names"}}
-	if k, ok := l.kindOf(schema.FromAPIVersionAndKind(t.APIVersion, t.Kind)); ok && l.Read.Lookup(k, h.Namespace, t.Name) == nil {
+	k, ok := l.kindOf(schema.FromAPIVersionAndKind(t.APIVersion, t.Kind))
+	switch {
+	case ok && strings.Contains(text, "the server could not find the requested resource") && !scales(k): // what 404 of its scale means
+		f.Says = "can't scale " + strings.ToLower(t.Kind) + "/" + t.Name + ": a " + t.Kind + " has no number of replicas"
+		f.Advice = []string{"have spec.scaleTargetRef name what has one, as a Deployment or a StatefulSet: kubectl edit hpa " + h.Name +
+			" -n " + h.Namespace}
+	case ok && l.Read.Lookup(k, h.Namespace, t.Name) == nil:
 		var names []string
 		for obj := range l.Read.Each(k, h.Namespace) {
 			names = append(names, obj.GetName())
@@ -58,6 +65,11 @@ func scaleTargetMissing(l *look, h *autoscalingv2.HorizontalPodAutoscaler, reaso
 		}
 	}
 	return f
+}
+
+// scales says that a kind has the subresource scale.
+func scales(k resource.Kind) bool {
+	return slices.ContainsFunc(k.Info().Subs, func(s resource.SubInfo) bool { return s.Name == "scale" })
 }
 
 // autoscalersCollide: another autoscaler counts the same pods.
