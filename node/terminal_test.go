@@ -94,9 +94,14 @@ func TestForgottenContainer(t *testing.T) {
 			t.Fatal(err)
 		}
 		r.until("it is gone", func() bool { return r.get("p") == nil })
-		before := r.rt.lists
+		lists := func() int {
+			r.rt.mu.Lock()
+			defer r.rt.mu.Unlock()
+			return r.rt.lists
+		}
+		before := lists()
 		r.rests(10 * time.Minute)
-		if n := r.rt.lists - before; n > 700 { // the relist is once a second
+		if n := lists() - before; n > 700 { // the relist is once a second
 			t.Errorf("the agent keeps at it: %d lists in ten minutes", n)
 		}
 	})
