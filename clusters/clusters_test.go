@@ -96,6 +96,16 @@ func TestBorrowedDisk(t *testing.T) {
 	}
 }
 
+// TestWorkDir: a cluster outlives the directory in which it was made.
+func TestWorkDir(t *testing.T) {
+	dir := t.TempDir()
+	for from, want := range map[string]string{"": "/", dir: dir, dir + "/gone": "/"} {
+		if got := workDir(&Cluster{From: from}); got != want {
+			t.Errorf("made in %q, it starts in %q, want %q", from, got, want)
+		}
+	}
+}
+
 // What is in the directory of clusters and is none is said, and hides no other.
 func TestBrokenDescriptions(t *testing.T) {
 	root := Root(t.TempDir())

@@ -1,7 +1,6 @@
 package clusters
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -46,7 +45,7 @@ func (c *Cluster) Start(ctx context.Context, program string, status func(string)
 	defer log.Close()
 	cmd := exec.Command(program, "start", "--foreground", c.Name)
 	cmd.Env = append(l.Env(), "KLOOP_CLUSTERS="+filepath.Dir(c.dir))
-	cmd.Dir = cmp.Or(c.From, "/")
+	cmd.Dir = workDir(c)
 	cmd.Stdout, cmd.Stderr = log, log
 	detach(cmd)
 	if err := cmd.Start(); err != nil {
@@ -62,6 +61,14 @@ func (c *Cluster) Start(ctx context.Context, program string, status func(string)
 		return fmt.Errorf("start cluster %s: %w\n%s", c.Name, err, c.lastWords())
 	}
 	return nil
+}
+
+// workDir returns the directory for relative paths of the arguments. A directory that is gone keeps no cluster from starting.
+func workDir(c *Cluster) string {
+	if info, err := os.Stat(c.From); err == nil && info.IsDir() {
+		return c.From
+	}
+	return "/"
 }
 
 // lastWords returns the ends of the logs, for the person who has to find out why it did not start.

@@ -14,9 +14,10 @@ import (
 	"github.com/kloop-dev/kloop/resource"
 )
 
-// aliasOf is the service of this cluster that a service of type ExternalName is a name for.
+// aliasOf is the service of this cluster that a service of type ExternalName is a name for. Below other domains, as clusterset.local, are
+// services of other clusters.
 func aliasOf(s *corev1.Service) (r Ref, ok bool) {
-	host, _, is := strings.Cut(strings.TrimSuffix(s.Spec.ExternalName, ".")+".", ".svc.")
+	host, is := strings.CutSuffix(strings.TrimSuffix(strings.TrimSuffix(s.Spec.ExternalName, "."), ".cluster.local"), ".svc")
 	name, ns, whole := strings.Cut(host, ".")
 	return Ref{kinds.Services, ns, name}, is && whole && !strings.Contains(ns, ".")
 }
