@@ -39,7 +39,7 @@ func main() {
 	flag.IntVar(&o.services, "services", 1000, "of three endpoints each; every tenth is headless")
 	flag.IntVar(&o.runs, "runs", 5, "turns of each server; the median counts")
 	flag.IntVar(&o.clients, "clients", 16, "sockets that ask, each one question at a time")
-	flag.IntVar(&o.changes, "changes", 300, "of an endpoint, one at a time")
+	flag.IntVar(&o.changes, "changes", 2000, "of an endpoint, one at a time, for each server")
 	flag.DurationVar(&o.asking, "time", 3*time.Second, "of each turn")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
@@ -111,7 +111,8 @@ func run(ctx context.Context, o options) (err error) {
 		s.busy = private(s.cmd.Process.Pid)
 	}
 	list[0].beside = private(copies.Process.Pid)
-	if err := lags(ctx, c, w, o.changes, list); err != nil {
+	end(copies)
+	if err := turns(ctx, c, o, list); err != nil {
 		return err
 	}
 	show(list)

@@ -7,7 +7,9 @@ import (
 	"fmt"
 	"net"
 	"net/netip"
+	"runtime/debug"
 	"sync"
+	"syscall"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -85,9 +87,29 @@ func make1(ctx context.Context, c *kubernetes.Clientset, name string, headless b
 	return err
 }
 
-// lags changes the only endpoint of a headless service again and again. The time counts from the moment in which this program, which
-// watches as the servers do, hears of it, to the first answer with the new address.
-func lags(ctx context.Context, c *kubernetes.Clientset, w *world, changes int, list []*server) error {
+// turns measures the lags of each server in turn, while the other stands still: a change wakes both, and with two processors the tail
+// would be that of who waits for whom.
+func turns(ctx context.Context, c *kubernetes.Clientset, o options, list []*server) error {
+	defer debug.SetGCPercent(debug.SetGCPercent(1000)) // a collection of this program is no lag of theirs
+	rounds := max(1, o.runs)
+	for turn := range rounds {
+		for i := range list {
+			s, other := list[(i+turn)%len(list)], list[(i+turn+1)%len(list)]
+			if err := other.cmd.Process.Signal(syscall.SIGSTOP); err != nil {
+				return err
+			}
+			err := s.behind(ctx, c, max(1, o.changes/rounds))
+			if err := errors.Join(err, other.cmd.Process.Signal(syscall.SIGCONT)); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// behind changes the only endpoint of a headless service again and again. The time counts from the moment in which this program, which
+// watches as the server does, hears of it, to the first answer with the new address.
+func (s *server) behind(ctx context.Context, c *kubernetes.Clientset, changes int) error {
 	slices := c.DiscoveryV1().EndpointSlices(space)
 	sl, err := slices.Get(ctx, "moving", metav1.GetOptions{})
 	if err != nil {
@@ -98,14 +120,19 @@ func lags(ctx context.Context, c *kubernetes.Clientset, w *world, changes int, l
 		return err
 	}
 	defer watch.Stop()
+	conn, err := net.Dial("udp", s.at)
+	if err != nil {
+		return err
+	}
+	defer conn.Close()
 	wrote := make(chan error, 1)
-	for i := range changes {
-		addr := netip.AddrFrom4([4]byte{10, 2, byte(i >> 8), byte(i)})
+	for range changes {
+		addr := next(netip.MustParseAddr(sl.Endpoints[0].Addresses[0]))
 		sl.Endpoints[0].Addresses = []string{addr.String()}
-		next := sl.DeepCopy()
+		changed := sl.DeepCopy()
 		go func() { // the watch may hear of the write before its answer comes
 			var err error
-			sl, err = slices.Update(ctx, next, metav1.UpdateOptions{})
+			sl, err = slices.Update(ctx, changed, metav1.UpdateOptions{})
 			wrote <- err
 		}()
 		select {
@@ -114,8 +141,7 @@ func lags(ctx context.Context, c *kubernetes.Clientset, w *world, changes int, l
 			return ctx.Err()
 		}
 		seen := time.Now()
-		s := list[i%len(list)]
-		if err := s.until(ctx, addr); err != nil {
+		if err := s.until(ctx, conn, addr); err != nil {
 			return err
 		}
 		s.lags = append(s.lags, float64(time.Since(seen))/float64(time.Millisecond))
@@ -126,13 +152,15 @@ func lags(ctx context.Context, c *kubernetes.Clientset, w *world, changes int, l
 	return nil
 }
 
-// until asks until the answer has an address.
-func (s *server) until(ctx context.Context, addr netip.Addr) error {
-	c, err := net.Dial("udp", s.at)
-	if err != nil {
-		return err
+// next is the address behind another, without those that end in 0 or 255.
+func next(a netip.Addr) netip.Addr {
+	for a = a.Next(); a.As4()[3] == 0 || a.As4()[3] == 255; a = a.Next() {
 	}
-	defer c.Close()
+	return a
+}
+
+// until asks until the answer has an address.
+func (s *server) until(ctx context.Context, c net.Conn, addr netip.Addr) error {
 	q, buf := ask("moving."+space+".svc.cluster.local", typeA, 1, 0), make([]byte, 4096)
 	for i := range uint16(60000) {
 		answer, err := put(c, q.msg, i, buf)
