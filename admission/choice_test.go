@@ -9,7 +9,6 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	imagepolicyv1alpha1 "k8s.io/api/imagepolicy/v1alpha1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
@@ -282,15 +281,15 @@ func TestOwnerReferences(t *testing.T) {
 
 func TestImagePolicy(t *testing.T) {
 	now, asked := time.Now(), 0
-	var answer imagepolicyv1alpha1.ImageReviewStatus
+	var answer ImageReviewStatus
 	var broken error
 	policy := &ImagePolicy{Allow: time.Minute, Deny: time.Second, Ask: func(_ context.Context, review, out any) error {
 		asked++
-		if got := review.(*imagepolicyv1alpha1.ImageReview).Spec; len(got.Containers) != 1 || got.Namespace != "ns" ||
+		if got := review.(*ImageReview).Spec; len(got.Containers) != 1 || got.Namespace != "ns" ||
 			got.Annotations["x.image-policy.k8s.io/y"] != "z" || len(got.Annotations) != 1 {
 			t.Error(got)
 		}
-		out.(*imagepolicyv1alpha1.ImageReview).Status = answer
+		out.(*ImageReview).Status = answer
 		return broken
 	}}
 	c := chosen(t, Config{Settings: Settings{Images: policy}, Now: func() time.Time { return now }}, "ImagePolicyWebhook")
@@ -300,21 +299,21 @@ func TestImagePolicy(t *testing.T) {
 		return c.run(&Request{Op: Create, Kind: core.Pods, Object: p})
 	}
 	for _, x := range []struct {
-		status imagepolicyv1alpha1.ImageReviewStatus
+		status ImageReviewStatus
 		err    error
 		open   bool
 		after  time.Duration
 		text   string
 		asked  int
 	}{
-		{imagepolicyv1alpha1.ImageReviewStatus{Reason: "old"}, nil, false, 0,
+		{ImageReviewStatus{Reason: "old"}, nil, false, 0,
 			`pods "p" is forbidden: image policy webhook backend denied one or more images: old`, 1},
-		{imagepolicyv1alpha1.ImageReviewStatus{Allowed: true}, nil, false, 0, "old", 1}, // remembered
-		{imagepolicyv1alpha1.ImageReviewStatus{}, nil, false, time.Minute,
+		{ImageReviewStatus{Allowed: true}, nil, false, 0, "old", 1}, // remembered
+		{ImageReviewStatus{}, nil, false, time.Minute,
 			`pods "p" is forbidden: one or more images rejected by webhook backend`, 2},
-		{imagepolicyv1alpha1.ImageReviewStatus{}, errors.New("no answer"), false, time.Minute, `pods "p" is forbidden: no answer`, 3},
-		{imagepolicyv1alpha1.ImageReviewStatus{}, errors.New("no answer"), true, time.Minute, "", 4},
-		{imagepolicyv1alpha1.ImageReviewStatus{Allowed: true}, nil, false, time.Minute, "", 5},
+		{ImageReviewStatus{}, errors.New("no answer"), false, time.Minute, `pods "p" is forbidden: no answer`, 3},
+		{ImageReviewStatus{}, errors.New("no answer"), true, time.Minute, "", 4},
+		{ImageReviewStatus{Allowed: true}, nil, false, time.Minute, "", 5},
 	} {
 		answer, broken, policy.DefaultAllow = x.status, x.err, x.open
 		now = now.Add(x.after)

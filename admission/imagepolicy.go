@@ -7,7 +7,6 @@ import (
 	"sync"
 	"time"
 
-	imagepolicyv1alpha1 "k8s.io/api/imagepolicy/v1alpha1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
@@ -24,6 +23,33 @@ type ImagePolicy struct {
 	DefaultAllow bool          // when the server can't be asked
 }
 
+// ImageReview is imagepolicy.k8s.io/v1alpha1's, as JSON carries it: the server that judges is asked in no other form.
+type ImageReview struct {
+	metav1.TypeMeta
+	metav1.ObjectMeta `json:"metadata"`
+	Spec              ImageReviewSpec   `json:"spec"`
+	Status            ImageReviewStatus `json:"status"`
+}
+
+// ImageReviewSpec is the question: the images of a pod, and its annotations that are meant for the judge.
+type ImageReviewSpec struct {
+	Containers  []ImageReviewContainer `json:"containers,omitempty"`
+	Annotations map[string]string      `json:"annotations,omitempty"`
+	Namespace   string                 `json:"namespace,omitempty"`
+}
+
+// ImageReviewContainer is a container of the pod.
+type ImageReviewContainer struct {
+	Image string `json:"image,omitempty"`
+}
+
+// ImageReviewStatus is the verdict.
+type ImageReviewStatus struct {
+	Allowed          bool              `json:"allowed"`
+	Reason           string            `json:"reason,omitempty"`
+	AuditAnnotations map[string]string `json:"auditAnnotations,omitempty"`
+}
+
 type images struct {
 	policy *ImagePolicy
 	now    func() time.Time
@@ -33,7 +59,7 @@ type images struct {
 }
 
 type verdict struct {
-	status imagepolicyv1alpha1.ImageReviewStatus
+	status ImageReviewStatus
 	until  time.Time
 }
 
@@ -46,12 +72,12 @@ func (i *images) validate(ctx context.Context, r *Request) error {
 	if i.policy == nil || !ok {
 		return nil
 	}
-	spec := imagepolicyv1alpha1.ImageReviewSpec{Namespace: r.Namespace, Annotations: map[string]string{}}
+	spec := ImageReviewSpec{Namespace: r.Namespace, Annotations: map[string]string{}}
 	for _, c := range pod.Spec.InitContainers {
-		spec.Containers = append(spec.Containers, imagepolicyv1alpha1.ImageReviewContainerSpec{Image: c.Image})
+		spec.Containers = append(spec.Containers, ImageReviewContainer{Image: c.Image})
 	}
 	for _, c := range pod.Spec.Containers {
-		spec.Containers = append(spec.Containers, imagepolicyv1alpha1.ImageReviewContainerSpec{Image: c.Image})
+		spec.Containers = append(spec.Containers, ImageReviewContainer{Image: c.Image})
 	}
 	for k, v := range pod.Annotations {
 		if strings.Contains(k, ".image-policy.k8s.io/") {
@@ -79,7 +105,7 @@ func (i *images) validate(ctx context.Context, r *Request) error {
 }
 
 // judge asks for a verdict, unless one is remembered.
-func (i *images) judge(ctx context.Context, spec imagepolicyv1alpha1.ImageReviewSpec) (s imagepolicyv1alpha1.ImageReviewStatus, err error) {
+func (i *images) judge(ctx context.Context, spec ImageReviewSpec) (s ImageReviewStatus, err error) {
 	key, err := json.Marshal(spec)
 	if err != nil {
 		return s, err
@@ -90,9 +116,8 @@ func (i *images) judge(ctx context.Context, spec imagepolicyv1alpha1.ImageReview
 	if ok && i.now().Before(v.until) {
 		return v.status, nil
 	}
-	review := &imagepolicyv1alpha1.ImageReview{TypeMeta: metav1.TypeMeta{APIVersion: imagepolicyv1alpha1.SchemeGroupVersion.String(),
-		Kind: "ImageReview"}, Spec: spec}
-	answer := &imagepolicyv1alpha1.ImageReview{}
+	review := &ImageReview{TypeMeta: metav1.TypeMeta{APIVersion: "imagepolicy.k8s.io/v1alpha1", Kind: "ImageReview"}, Spec: spec}
+	answer := &ImageReview{}
 	if err := i.policy.Ask(ctx, review, answer); err != nil {
 		return s, err
 	}

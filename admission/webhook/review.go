@@ -8,7 +8,6 @@ import (
 	"net/http"
 
 	admissionv1 "k8s.io/api/admission/v1"
-	admissionv1beta1 "k8s.io/api/admission/v1beta1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -22,6 +21,9 @@ import (
 	"github.com/kloop-dev/kloop/resource/codec"
 )
 
+// beta is the first version of the review. It looks as v1 does, so its package is not linked.
+var beta = schema.GroupVersion{Group: admissionv1.GroupName, Version: "v1beta1"}
+
 // version chooses the version of the review: the first that both sides know.
 func (h *hook) version() (schema.GroupVersion, error) {
 	for _, v := range h.AdmissionReviewVersions {
@@ -29,7 +31,7 @@ func (h *hook) version() (schema.GroupVersion, error) {
 		case "v1":
 			return admissionv1.SchemeGroupVersion, nil
 		case "v1beta1":
-			return admissionv1beta1.SchemeGroupVersion, nil
+			return beta, nil
 		}
 	}
 	return schema.GroupVersion{}, errors.New("webhook does not accept known AdmissionReview versions (v1, v1beta1)")
@@ -109,7 +111,7 @@ func (h *hook) answer(data []byte, asked *admissionv1.AdmissionReview) (*admissi
 	if a == nil {
 		return nil, errors.New("webhook response was absent")
 	}
-	if asked.APIVersion == admissionv1beta1.SchemeGroupVersion.String() { // less was checked then
+	if asked.APIVersion == beta.String() { // less was checked then
 		if a.PatchType = nil; len(a.Patch) > 0 {
 			json := admissionv1.PatchTypeJSONPatch
 			a.PatchType = &json

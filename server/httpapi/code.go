@@ -7,7 +7,6 @@ import (
 	autoscalingv1 "k8s.io/api/autoscaling/v1"
 	corev1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
-	policyv1beta1 "k8s.io/api/policy/v1beta1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
@@ -17,9 +16,9 @@ import (
 
 // bodies make the objects that subresources exchange where it is not the kind's own.
 var bodies = map[schema.GroupVersionKind]func() resource.Object{
-	autoscalingv1.SchemeGroupVersion.WithKind("Scale"):           func() resource.Object { return &autoscalingv1.Scale{} },
-	policyv1.SchemeGroupVersion.WithKind("Eviction"):             func() resource.Object { return &policyv1.Eviction{} },
-	policyv1beta1.SchemeGroupVersion.WithKind("Eviction"):        func() resource.Object { return &policyv1beta1.Eviction{} },
+	autoscalingv1.SchemeGroupVersion.WithKind("Scale"): func() resource.Object { return &autoscalingv1.Scale{} },
+	policyv1.SchemeGroupVersion.WithKind("Eviction"):   func() resource.Object { return &policyv1.Eviction{} },
+	betaEviction: func() resource.Object { return &policyv1.Eviction{} },
 	corev1.SchemeGroupVersion.WithKind("Binding"):                func() resource.Object { return &corev1.Binding{} },
 	authenticationv1.SchemeGroupVersion.WithKind("TokenRequest"): func() resource.Object { return &authenticationv1.TokenRequest{} },
 }
@@ -28,6 +27,9 @@ var bodies = map[schema.GroupVersionKind]func() resource.Object{
 func (c *call) called() bool {
 	return c.info.Verb == "create" && (c.info.Sub != "" || c.facts.Virtual)
 }
+
+// betaEviction looks as v1 does.
+var betaEviction = schema.GroupVersionKind{Group: policyv1.GroupName, Version: "v1beta1", Kind: "Eviction"}
 
 // code decodes what the subresource takes, calls the front door and answers with what it returns.
 func (c *call) code() error {

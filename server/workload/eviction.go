@@ -9,7 +9,6 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
-	policyv1beta1 "k8s.io/api/policy/v1beta1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -46,15 +45,11 @@ func (s extension) evict(ctx context.Context, r *server.Request, in resource.Obj
 }
 
 func evictionOptions(r *server.Request, in resource.Object) (*metav1.DeleteOptions, error) {
-	var opts *metav1.DeleteOptions
-	switch e := in.(type) {
-	case *policyv1.Eviction:
-		opts = e.DeleteOptions
-	case *policyv1beta1.Eviction:
-		opts = e.DeleteOptions
-	default:
+	e, ok := in.(*policyv1.Eviction)
+	if !ok {
 		return nil, apierrors.NewBadRequest(fmt.Sprintf("not a Eviction object: %T", in))
 	}
+	opts := e.DeleteOptions
 	if in.GetName() != r.Name {
 		return nil, apierrors.NewBadRequest("name in URL does not match name in Eviction object")
 	}
