@@ -57,14 +57,19 @@ func balancerRows() map[string]balancerRow {
 	class := "example.com/lb"
 	theirs := service("")
 	theirs.Spec.LoadBalancerClass = &class
+	far := lease("n1", "", time.Hour)
+	far.Annotations[kinds.AnnouncedForeign] = "eth0 10.0.0.5/24"
 	at, told := kinds.AddressCondition, kinds.AnnouncedCondition
 	type world = map[resource.Kind][]resource.Object
 	rows := map[string]balancerRow{
 		"nobody gives addresses": {service(""), nil, "LoadBalancerMissing", Waiting, "whether one runs is not known"},
 		"another class":          {theirs, nil, "LoadBalancerMissing", Waiting, "from example.com/lb"},
 		"MetalLB runs":           {service(""), world{kinds.Deployments: {metalLB}}, "LoadBalancerOfMetalLB", Waiting, "from MetalLB"},
-		"answered":               {service(ip), world{kinds.Nodes: {node}, kinds.Leases: {lease("n1", "", time.Hour)}}, "", "", ""},
-		"being taken over":       {service(ip), world{kinds.Leases: {lease("", "", time.Second)}}, "", "", ""},
+		"answered": {service(ip), world{kinds.Nodes: {node}, kinds.Leases: {lease("n1", "", time.Hour)}}, "", "",
+			"for which node n1 answers ARP"},
+		"in no network of the node": {service(ip), world{kinds.Nodes: {node}, kinds.Leases: {far}}, "", "", "no network of that node holds it " +
+			"(eth0 10.0.0.5/24): clients reach it only where a router sends it to the node"},
+		"being taken over": {service(ip), world{kinds.Leases: {lease("", "", time.Second)}}, "", "", ""},
 		"nobody takes it": {service(ip), world{kinds.Leases: {lease("", "", time.Minute)}}, "LoadBalancerUnanswered",
 			Blocked, "no node has taken " + ip},
 		"its node is gone": {service(ip), world{kinds.Leases: {lease("n2", "", time.Hour)}}, "LoadBalancerUnanswered", Waiting, "n2"},
@@ -89,7 +94,7 @@ func balancerRows() map[string]balancerRow {
 	}
 	for _, c := range []struct{ typ, ip, cause string }{{at, "", "LoadBalancerAddressMissing"}, {told, ip, "LoadBalancerNotAnnounced"}} {
 		r := rows["answered"]
-		r.s, r.w, r.cause, r.state = service(c.ip, c.typ, kinds.LBNoLocalEndpoint), nil, c.cause, Waiting
+		r.s, r.w, r.cause, r.state, r.says = service(c.ip, c.typ, kinds.LBNoLocalEndpoint), nil, c.cause, Waiting, "because"
 		rows["Local without endpoints: "+c.typ] = r
 	}
 	return rows
@@ -110,6 +115,8 @@ func TestBalancers(t *testing.T) {
 			switch {
 			case tt.cause == "" && step != nil && strings.HasPrefix(step.Cause, "LoadBalancer"):
 				t.Errorf("%s: %s", step.Cause, step.Says)
+			case tt.cause == "" && !strings.Contains(w.Rests(kinds.Services, tt.s), tt.says):
+				t.Errorf("says %q of it, want %q", w.Rests(kinds.Services, tt.s), tt.says)
 			case tt.cause != "" && (step == nil || step.Cause != tt.cause || step.State != tt.state || !strings.Contains(step.Says, tt.says)):
 				t.Errorf("%+v, want %s (%s): %s", step, tt.cause, tt.state, tt.says)
 			case tt.cause != "" && (step.Owner == "" || step.Next.What == ""):
@@ -120,7 +127,8 @@ func TestBalancers(t *testing.T) {
 }
 
 // TestUnansweredCauses goes through the 21 reasons for which ARP for a load balancer's address is known to go unanswered: each has a row
-// above, a cause of a service's endpoints, or, where nothing on the nodes shows it, its words in docs/network.md.
+// above, a cause of a service's endpoints, or, where nothing on the nodes shows it, what is told of an address that is answered, and its
+// words in docs/network.md.
 func TestUnansweredCauses(t *testing.T) {
 	page, err := os.ReadFile("../docs/network.md")
 	if err != nil {
@@ -147,11 +155,11 @@ func TestUnansweredCauses(t *testing.T) {
 		{"kube-ipvs0 of others answers on all nodes", "another machine answers", "", "kube-ipvs0 of another proxy"},
 		{"another machine has the address", "another machine answers", "", ""},
 		{"a network that answers for others", "another machine answers", "", "proxy ARP"},
-		{"a hypervisor drops it", "", "", "anti-spoofing of a cloud or hypervisor"},
-		{"broadcasts are filtered", "", "", "access points that filter broadcasts"},
-		{"a router remembers", "", "", "routers with a long memory for ARP"},
-		{"no way to the address", "", "", "addresses that no route leads to"},
-		{"packets die behind an answer", "", "", "packets that a firewall drops behind an answered ARP request"},
+		{"a hypervisor drops it", "answered", "", "anti-spoofing of a cloud or hypervisor"},
+		{"broadcasts are filtered", "answered", "", "access points that filter broadcasts"},
+		{"a router remembers", "answered", "", "routers with a long memory for ARP"},
+		{"no way to the address", "in no network of the node", "", "lies in no network of the node that answers"},
+		{"packets die behind an answer", "answered", "", "packets that a firewall drops behind an answered ARP request"},
 		{"no proxy runs", "nobody takes it", "", "kloop's own proxy runs there"},
 	} {
 		if r := rows[c.row]; c.row != "" && r.s == nil || c.row == "" && c.page == "" {

@@ -89,6 +89,31 @@ func addressUnanswered(l *look) *Finding {
 	return f
 }
 
+// restOfAnswered tells which node answers for the address of a service, and what no node can see of its way to the clients.
+func restOfAnswered(w *World, s *corev1.Service) (says, advice string) {
+	for _, in := range s.Status.LoadBalancer.Ingress {
+		l := resource.Get(w.Read, kinds.Leases, kinds.AnnounceSpace, leaseOf(w, in.IP))
+		if l == nil || deref(l.Spec.HolderIdentity, "") == "" {
+			continue
+		}
+		says = "has the address " + in.IP + ", for which node " + *l.Spec.HolderIdentity + " answers ARP"
+		if strings.Contains(in.IP, ":") {
+			says = strings.TrimSuffix(says, "ARP") + "NDP"
+		}
+		if has := l.Annotations[kinds.AnnouncedForeign]; has != "" {
+			return says + ", but no network of that node holds it (" + has + "): clients reach it " +
+					"only where a router sends it to the node",
+				"ask a client for its way: ip route get " + in.IP + "; an address in the nodes' network, or a BGPAdvertisement, " +
+					"needs no such route"
+		}
+		return says, "where a client gets no answer: arping " + in.IP + " there. Silence: a cloud or hypervisor that drops what is " +
+			"not the machine's own, or an access point that filters broadcasts. Another hardware address: an old memory " +
+			"(ip neigh flush to " + in.IP +
+			"; routers keep theirs for hours). An answer, but no connection: a firewall"
+	}
+	return "", ""
+}
+
 func leaseOf(w *World, address string) string {
 	for obj := range w.Read.ByLabel(kinds.Leases, kinds.AnnounceSpace, kinds.AnnounceLabel, "layer2") {
 		if resource.As[*coordinationv1.Lease](obj).Annotations[kinds.AnnouncedAddress] == address {

@@ -320,9 +320,11 @@ func restOfService(w *World, s *corev1.Service) (string, string) {
 			return "leads nowhere as long as " + name + " behind it runs no pod", advice
 		}
 	case len(s.Spec.Selector) > 0:
-		return restOfOpen(w, s)
+		if says, advice := restOfOpen(w, s); says != "" {
+			return says, advice
+		}
 	}
-	return "", ""
+	return restOfAnswered(w, s)
 }
 
 func restOfClaim(w *World, c *corev1.PersistentVolumeClaim) (string, string) {

@@ -35,6 +35,7 @@ const (
 	AnnouncedCandidates = "kloop.dev/candidates" // JSON: list of Candidate, in the order of preference; none: nobody may answer
 	AnnouncedServices   = "kloop.dev/services"   // NAMESPACE/NAME, separated by commas
 	AnnouncedTrouble    = "kloop.dev/trouble"    // what keeps the holder from answering; absent: nothing
+	AnnouncedForeign    = "kloop.dev/foreign"    // the holder's networks, of which none holds the address; absent: one does
 )
 
 // A Candidate is a node that may answer for an address.

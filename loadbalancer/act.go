@@ -3,6 +3,7 @@ package loadbalancer
 import (
 	"context"
 	"fmt"
+	"maps"
 	"net"
 	"strconv"
 	"time"
@@ -55,9 +56,12 @@ func (a *announcer) do(ctx context.Context, name string, d *duty, m move, now ti
 		}
 		d.told, d.next = d.told+1, now.Add(tellAgain)
 		a.r.announce(d.addr, links)
+		if d.told == tellTimes { // a write delays what comes next
+			d.foreign = foreign(links, d.addr)
+		}
 	case nothing:
 	}
-	if d.phase == answering && d.trouble != d.lease.Annotations[kinds.AnnouncedTrouble] && !now.Before(d.retry) {
+	if d.phase == answering && !now.Before(d.retry) {
 		a.note(ctx, name, d, now, d.trouble)
 	}
 }
@@ -151,17 +155,22 @@ func hold(l *coordinationv1.Lease, node string) {
 		l.Spec.AcquireTime, l.Spec.RenewTime, l.Spec.LeaseTransitions = &now, &now, &turns
 	}
 	delete(l.Annotations, kinds.AnnouncedTrouble)
+	delete(l.Annotations, kinds.AnnouncedForeign)
 }
 
-// note writes into the Lease what keeps the address from being answered; "": nothing does.
-func (a *announcer) note(ctx context.Context, name string, d *duty, now time.Time, text string) {
-	if d.lease.Annotations[kinds.AnnouncedTrouble] == text || d.busy {
+// note writes into the Lease what keeps the address from being answered, "" for nothing, and that it is foreign to this node.
+func (a *announcer) note(ctx context.Context, name string, d *duty, now time.Time, trouble string) {
+	notes := map[string]string{kinds.AnnouncedTrouble: trouble, kinds.AnnouncedForeign: d.foreign}
+	told := true
+	for key, text := range notes {
+		told = told && d.lease.Annotations[key] == text
+	}
+	if told || d.busy {
 		return
 	}
 	a.write(ctx, name, d, now, "note what is wrong", func(l *coordinationv1.Lease) {
-		if l.Annotations[kinds.AnnouncedTrouble] = text; text == "" {
-			delete(l.Annotations, kinds.AnnouncedTrouble)
-		}
+		maps.Copy(l.Annotations, notes)
+		maps.DeleteFunc(l.Annotations, func(_, text string) bool { return text == "" })
 	})
 	d.retry = now.Add(openPause)
 }

@@ -227,3 +227,25 @@ func (l *lan) neighbour(addr string) (mac string) {
 	})
 	return mac
 }
+
+// TestForeignIsNoted: the Lease of an address that lies in no network of its node says so, once the network has been told of it; that
+// of one that does lie there does not.
+func TestForeignIsNoted(t *testing.T) {
+	l := newLAN(t, 1)
+	note := func(ip string) (string, bool) {
+		lease := resource.Get(l.local.Read(), kinds.Leases, kinds.AnnounceSpace, "l2-"+ip)
+		text, noted := lease.Annotations[kinds.AnnouncedForeign]
+		return text, noted
+	}
+	r := l.record(vip)
+	l.lease(vip, l.nodes...)
+	l.lease("192.0.2.9", l.nodes...)
+	eventually.True(t, "the other network's address is noted", func() bool {
+		text, _ := note("192.0.2.9")
+		return text == "eth0 192.168.77.11/24"
+	})
+	l.answers(r, l.nodes[0])
+	if text, noted := note(vip); noted {
+		t.Errorf("%s lies in %q, and is noted as foreign", vip, text)
+	}
+}

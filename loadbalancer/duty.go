@@ -58,6 +58,7 @@ type duty struct {
 	retry   time.Time // not before is there another one
 	rival   string    // hardware address of somebody else who answers; "": nobody known
 	trouble string    // what keeps us from answering
+	foreign string    // our networks, of which none holds the address; "": one does
 }
 
 // learn takes in the Lease as it is now. An older state than the known one says nothing.

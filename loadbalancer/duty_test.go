@@ -213,3 +213,29 @@ func FuzzPackets(f *testing.F) {
 		}
 	})
 }
+
+// TestForeign: an address is foreign to a node when no network of the interfaces on which it is answered holds it.
+func TestForeign(t *testing.T) {
+	on := func(name string, list ...string) (l link) {
+		l.name = name
+		for _, p := range list {
+			l.prefixes = append(l.prefixes, netip.MustParsePrefix(p))
+		}
+		return l
+	}
+	for _, tt := range []struct {
+		addr, want string
+		links      []link
+	}{
+		{"10.0.0.9", "", []link{on("eth0", "10.0.0.5/24")}},
+		{"10.0.1.9", "eth0 10.0.0.5/24", []link{on("eth0", "10.0.0.5/24", "fd00::5/64", "169.254.3.4/16")}},
+		{"10.0.1.9", "", []link{on("eth0", "10.0.0.5/24"), on("eth1", "10.0.1.5/24")}},
+		{"10.0.2.9", "eth0 10.0.0.5/24, eth1 10.0.1.5/24", []link{on("eth0", "10.0.0.5/24"), on("eth1", "10.0.1.5/24")}},
+		{"fd00:1::9", "eth0 fd00::5/64", []link{on("eth0", "10.0.0.5/24", "fe80::1/64", "fd00::5/64")}},
+		{"fd00::9", "none", []link{on("eth0", "10.0.0.5/24", "fe80::1/64")}},
+	} {
+		if got := foreign(tt.links, netip.MustParseAddr(tt.addr)); got != tt.want {
+			t.Errorf("%s: %q, want %q", tt.addr, got, tt.want)
+		}
+	}
+}

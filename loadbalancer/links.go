@@ -94,3 +94,23 @@ func choose(list []link, addr netip.Addr, only []string) (chosen []link, why str
 	}
 	return nil, strings.Join(words, "; ")
 }
+
+// foreign lists the networks of the interfaces on which an address is answered, if none of them holds it: then nobody asks for it
+// there, unless a router sends what is meant for the address to the nodes. "": one does.
+func foreign(chosen []link, addr netip.Addr) string {
+	var words []string
+	for _, l := range chosen {
+		for _, p := range l.prefixes {
+			switch {
+			case p.Contains(addr):
+				return ""
+			case p.Addr().Is4() == addr.Is4() && !p.Addr().IsLinkLocalUnicast():
+				words = append(words, l.name+" "+p.String())
+			}
+		}
+	}
+	if len(words) == 0 {
+		return "none"
+	}
+	return strings.Join(words, ", ")
+}
