@@ -5,6 +5,7 @@ import (
 	"crypto/tls"
 	"errors"
 	"fmt"
+	"io"
 	"net"
 	"net/netip"
 	"os"
@@ -20,6 +21,7 @@ import (
 	"github.com/kloop-dev/kloop/auth/pki"
 	"github.com/kloop-dev/kloop/client"
 	"github.com/kloop-dev/kloop/loop"
+	"github.com/kloop-dev/kloop/store"
 	"github.com/kloop-dev/kloop/strict"
 )
 
@@ -103,34 +105,71 @@ func (c *Cluster) Wait() error {
 // nobody asked.
 func (c *Cluster) Nodeless() error { return c.nodeless }
 
-// parts lists what runs, in the order in which it starts.
-func (c *Cluster) parts(ctx context.Context) ([]part, error) {
+// parts lists what runs, in the order in which it starts. Where it can't be listed, what was opened for it is closed.
+func (c *Cluster) parts(ctx context.Context) (list []part, err error) {
+	var opened []io.Closer
+	defer func() {
+		for i := len(opened) - 1; i >= 0 && err != nil; i-- {
+			err = errors.Join(err, opened[i].Close())
+		}
+	}()
 	listener, err := net.Listen("tcp", c.cfg.Listen)
 	if err != nil {
 		return nil, fmt.Errorf("listen for the API: %w", err)
 	}
+	opened = append(opened, listener)
 	c.address = reachable(listener.Addr().(*net.TCPAddr))
+	st, err := openStore(ctx, c)
+	if err != nil {
+		return nil, err
+	}
+	opened = append(opened, st)
+	if c.door, err = newFrontDoor(c, st); err != nil {
+		return nil, strict.Refuse(err)
+	}
+	list = append(serving(c, listener), occasional(c)...)
+	if !c.cfg.NoLoops {
+		list = append(list, part{"metrics", c.door.measure})
+		loops, err := c.loops() // also when they are elected, so that a wrong configuration fails now
+		if err != nil {
+			return nil, strict.Refuse(err)
+		}
+		if c.storage.together() {
+			loops = []part{c.elected(c.loops)}
+		}
+		list = append(list, loops...)
+	}
+	nodes, err := c.nodes()
+	if err != nil {
+		return nil, err
+	}
+	return append(append(list, nodes...), c.cfg.leave(c.door.handler)), nil // the first to hear of the end
+}
+
+// openStore opens the store, for which it needs the keys and the credentials of the cluster.
+func openStore(ctx context.Context, c *Cluster) (st store.Store, err error) {
 	if err := c.storage.joinKeys(ctx); err != nil {
-		return nil, errors.Join(err, listener.Close())
+		return nil, err
 	}
 	if c.keys, err = c.openKeys(); err != nil {
-		return nil, errors.Join(err, listener.Close())
+		return nil, err
 	}
 	c.storage.keys = c.keys
 	if err = c.credentials(); err != nil {
-		return nil, errors.Join(strict.Refuse(err), listener.Close())
+		return nil, strict.Refuse(err)
 	}
-	st, err := c.storage.openStore(ctx)
-	if err != nil {
-		return nil, errors.Join(err, listener.Close())
+	if st, err = c.storage.openStore(ctx); err != nil {
+		return nil, err
 	}
 	if st, err = c.encrypted(st); err != nil {
-		return nil, errors.Join(strict.Refuse(err), listener.Close())
+		return nil, strict.Refuse(err)
 	}
-	if c.door, err = newFrontDoor(c, st); err != nil {
-		return nil, errors.Join(strict.Refuse(err), listener.Close(), st.Close())
-	}
-	list := []part{
+	return st, nil
+}
+
+// serving are the parts that every API server has.
+func serving(c *Cluster, listener net.Listener) []part {
+	return []part{
 		{"socket", func(ctx context.Context, ready func()) error {
 			ready()
 			<-ctx.Done()
@@ -156,6 +195,10 @@ func (c *Cluster) parts(ctx context.Context) ([]part, error) {
 		{"kubeconfig", c.keepKubeconfig},
 		{"certificates", c.door.certs.keepIssued},
 	}
+}
+
+// occasional are the parts of a server that is one of several, or that keeps snapshots.
+func occasional(c *Cluster) (list []part) {
 	if c.storage.together() {
 		list = append(list, part{"leadership", c.storage.handOver}, part{"presence", c.door.stay})
 		if !c.cfg.NoConvergence {
@@ -165,22 +208,7 @@ func (c *Cluster) parts(ctx context.Context) ([]part, error) {
 	if c.storage.etcd != nil && c.cfg.Snapshots.Every > 0 {
 		list = append(list, part{"snapshots", c.storage.snapshots})
 	}
-	if !c.cfg.NoLoops {
-		list = append(list, part{"metrics", c.door.measure})
-		loops, err := c.loops() // also when they are elected, so that a wrong configuration fails now
-		if err != nil {
-			return nil, errors.Join(strict.Refuse(err), listener.Close(), st.Close())
-		}
-		if c.storage.together() {
-			loops = []part{c.elected(c.loops)}
-		}
-		list = append(list, loops...)
-	}
-	nodes, err := c.nodes()
-	if err != nil {
-		return nil, errors.Join(err, listener.Close(), st.Close())
-	}
-	return append(append(list, nodes...), c.cfg.leave(c.door.handler)), nil // the first to hear of the end
+	return list
 }
 
 // openKeys loads or makes the certificates.
