@@ -63,7 +63,7 @@ func (c *podClass) release() {
 		return
 	}
 	delete(c.st.classes, c.key)
-	delete(c.st.waiting, c)
+	c.st.unwait(c)
 	c.unprepare()
 	for _, t := range c.terms {
 		c.st.topo.dropTerm(t)

@@ -63,7 +63,7 @@ func (q *queue) remove(t *task) {
 	case unschedulable:
 		heap.Remove(&t.class.waiting, t.index)
 		if t.class.waiting.Len() == 0 {
-			delete(t.class.st.waiting, t.class)
+			t.class.st.unwait(t.class)
 		}
 	}
 	t.stage = placed
@@ -74,7 +74,7 @@ func (q *queue) addUnschedulable(t *task, now time.Time) {
 	q.remove(t)
 	t.stage, t.backoffUntil, t.strict, t.unschedulableSince = unschedulable, now.Add(backoffFor(t.attempts)), false, now
 	heap.Push(&t.class.waiting, t)
-	t.class.st.waiting[t.class] = true
+	t.class.st.wait(t.class, t.wakes)
 }
 
 // activate lets an unschedulable task try again, at once or when its backoff is over.

@@ -56,6 +56,7 @@ type state struct {
 	prepared  map[*podClass]bool
 	verdicts  map[string]*nodeVerdicts
 	waiting   map[*podClass]bool // classes with unschedulable pods
+	heeding   map[*podClass]bool // those of them that other pods' labels may help: no others hear of each pod
 	clock     int64
 	nextStart int // after the node chosen last: ties go round
 	scratch   scratch
@@ -65,7 +66,7 @@ type state struct {
 func newState() *state {
 	st := &state{ctx: context.Background(), time: time.Now, resources: newResourceIndex(), byName: map[string]int{}, tasks: map[key]*task{},
 		classes: map[string]*podClass{}, profiles: map[string]*Profile{}, release: version.MustParse((*features.Set)(nil).String()),
-		prepared: map[*podClass]bool{}, verdicts: map[string]*nodeVerdicts{}, waiting: map[*podClass]bool{}}
+		prepared: map[*podClass]bool{}, verdicts: map[string]*nodeVerdicts{}, waiting: map[*podClass]bool{}, heeding: map[*podClass]bool{}}
 	st.topo, st.images, st.volumes, st.inventory = newTopologyIndex(st), newImageIndex(st), newVolumeIndex(st), newDeviceInventory(st)
 	return st
 }

@@ -22,6 +22,20 @@ func (w *waker) class(c *podClass) {
 	}
 }
 
+// wait notes that a pod of the class waits for one of these events.
+func (st *state) wait(c *podClass, wakes event) {
+	st.waiting[c] = true
+	if wakes&podChanged != 0 {
+		st.heeding[c] = true
+	}
+}
+
+// unwait notes that no pod of the class waits any more.
+func (st *state) unwait(c *podClass) {
+	delete(st.waiting, c)
+	delete(st.heeding, c)
+}
+
 // on wakes the classes that one of the events may help.
 func (w *waker) on(e event) {
 	for c := range w.r.st.waiting {
@@ -33,7 +47,7 @@ func (w *waker) on(e event) {
 
 // byTopology wakes the classes for whose topology a pod like c's counts.
 func (w *waker) byTopology(c *podClass) {
-	for other := range w.r.st.waiting {
+	for other := range w.r.st.heeding {
 		if other.waiting.list[0].wakes&podChanged == 0 || !other.ready {
 			continue
 		}
