@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"slices"
+	"sync"
 
 	"github.com/kloop-dev/kloop/resource"
 	"github.com/kloop-dev/kloop/view"
@@ -21,6 +22,9 @@ type feed struct {
 // keptChanges is the number of changes that a feed has room for while it waits: there are as many feeds as loops.
 const keptChanges = 64
 
+// rooms holds what has room for more changes than that, for the feeds that are busy.
+var rooms = sync.Pool{New: func() any { return new([]Change) }}
+
 // Reuse implements Feed.
 func (f *feed) Reuse() { f.reuse = true }
 
@@ -29,9 +33,7 @@ func NewFeed(v *view.View, kinds ...resource.Kind) Feed { return &feed{view: v, 
 
 // Next implements Feed.
 func (f *feed) Next(ctx context.Context) (Batch, error) {
-	if clear(f.last); cap(f.last) > keptChanges { // what was is not held while this waits
-		f.last = nil
-	}
+	f.release()
 	for f.at != nil {
 		b, err := f.at.Next(ctx)
 		if errors.Is(err, view.ErrExpired) {
@@ -50,11 +52,29 @@ func (f *feed) Next(ctx context.Context) (Batch, error) {
 	return Batch{Read: snap, Reset: true}, ctx.Err()
 }
 
-func (f *feed) batch(b view.Batch) Batch {
-	out := Batch{Read: b.Snapshot, Changes: slices.Grow(f.last[:0], len(b.Changes))[:len(b.Changes)]}
-	if f.reuse {
-		f.last = out.Changes
+// release forgets what was handed out: it is not held while the feed waits.
+func (f *feed) release() {
+	if clear(f.last); cap(f.last) > keptChanges {
+		room := f.last
+		f.last = nil
+		rooms.Put(&room)
 	}
+}
+
+// room returns space for n changes.
+func (f *feed) room(n int) []Change {
+	if !f.reuse {
+		return make([]Change, n)
+	}
+	if n > keptChanges && n > cap(f.last) {
+		f.last = *rooms.Get().(*[]Change)
+	}
+	f.last = slices.Grow(f.last[:0], n)[:n]
+	return f.last
+}
+
+func (f *feed) batch(b view.Batch) Batch {
+	out := Batch{Read: b.Snapshot, Changes: f.room(len(b.Changes))}
 	for i, c := range b.Changes {
 		out.Changes[i] = Change{Kind: c.Kind, Rev: c.Rev}
 		if c.Old != nil {

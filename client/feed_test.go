@@ -22,3 +22,26 @@ func TestFeedReuse(t *testing.T) {
 		t.Errorf("%v allocations for a batch", n)
 	}
 }
+
+// A feed that waits holds little, and no objects; what had room for many serves other feeds.
+func TestFeedRelease(t *testing.T) {
+	p := view.NewEntry(kinds.Pods, 1, &corev1.Pod{})
+	many := view.Batch{Changes: make([]view.Change, 2*keptChanges)}
+	for i := range many.Changes {
+		many.Changes[i] = view.Change{Kind: kinds.Pods, Rev: int64(i + 1), New: p}
+	}
+	a, b := &feed{reuse: true}, &feed{reuse: true}
+	of := a.batch(many).Changes
+	a.release()
+	if a.last != nil || of[0].New != nil {
+		t.Errorf("a feed that waits holds room for %d changes, the first of them %v", cap(a.last), of[0])
+	}
+	if got := b.batch(view.Batch{Changes: many.Changes[:3]}).Changes; len(got) != 3 || cap(got) > keptChanges {
+		t.Errorf("few changes got room for %d", cap(got))
+	}
+	for i, c := range b.batch(many).Changes {
+		if c.Rev != int64(i+1) || c.New != p.Object || c.Old != nil {
+			t.Fatalf("change %d is %v", i, c)
+		}
+	}
+}
