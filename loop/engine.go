@@ -87,6 +87,8 @@ type runner[T resource.Object] struct {
 	env Env
 	q   *queue
 	log *slog.Logger
+
+	change *client.Change // that dispatch looks at
 }
 
 // kinds lists what the controller must hear of; none means all.
@@ -132,6 +134,8 @@ func (ct *Controller[T]) flow() (keeps string, writes []string) {
 func (r *runner[T]) dispatch(ctx context.Context) error {
 	feed := r.env.Client.Feed(r.kinds()...)
 	feed.Reuse()
+	wakeKey := func(k Key) { r.q.wake(k, causeOf(r.change)) } // made once: changes are many, and most wake none
+	wake := func(ns, name string) { wakeKey(Key{r.For, ns, name}) }
 	for {
 		batch, err := feed.Next(ctx)
 		if err != nil {
@@ -141,13 +145,15 @@ func (r *runner[T]) dispatch(ctx context.Context) error {
 			r.wakeAll(batch.Read, "start")
 		}
 		for i := range batch.Changes {
-			r.wakeFor(&batch.Changes[i], batch.Read)
+			r.change = &batch.Changes[i]
+			r.wakeFor(r.change, batch.Read, wake, wakeKey)
 		}
+		r.change = nil
 		r.q.caughtUp(batch.Read)
 	}
 }
 
-func (r *runner[T]) wakeFor(c *client.Change, read resource.Reader) {
+func (r *runner[T]) wakeFor(c *client.Change, read resource.Reader, wake func(ns, name string), wakeKey func(Key)) {
 	if r.Lone == "" && (r.For == nil || c.Kind == resource.Kind(r.For)) {
 		if obj := c.Object(); !r.skip(obj) {
 			r.q.wake(KeyOf(c.Kind, obj), causeOf(c))
@@ -157,9 +163,9 @@ func (r *runner[T]) wakeFor(c *client.Change, read resource.Reader) {
 		switch {
 		case w.Kind != nil && w.Kind != c.Kind:
 		case w.KeysOf != nil:
-			w.KeysOf(*c, read, func(k Key) { r.q.wake(k, causeOf(c)) })
+			w.KeysOf(*c, read, wakeKey)
 		default:
-			w.Keys(*c, read, func(ns, name string) { r.q.wake(Key{r.For, ns, name}, causeOf(c)) })
+			w.Keys(*c, read, wake)
 		}
 	}
 }

@@ -37,6 +37,7 @@ var set = applyset.Set{Namespace: metav1.NamespaceSystem, Name: "manifests", Too
 // Controller returns the loop: one key. dir need not exist yet; server tells this machine's files from those of other servers.
 func Controller(dir, server string) *loop.Controller[*corev1.ConfigMap] {
 	d := &directory{path: dir, server: server, sync: applyset.Syncer{Set: set}}
+	id := set.ID()
 	one := func(wake func(ns, name string)) { wake(set.Namespace, set.Name) }
 	return &loop.Controller[*corev1.ConfigMap]{
 		Name:    "manifests",
@@ -46,7 +47,7 @@ func Controller(dir, server string) *loop.Controller[*corev1.ConfigMap] {
 		Workers: 1,
 		Rest:    time.Second,
 		Wake: []loop.Wake{{Keys: func(c client.Change, _ resource.Reader, wake func(ns, name string)) {
-			if c.Object().GetLabels()[applyset.PartOf] == set.ID() {
+			if c.Object().GetLabels()[applyset.PartOf] == id {
 				one(wake)
 			}
 		}}},
