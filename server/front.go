@@ -30,7 +30,7 @@ func New(c Config) *Server {
 // asked is the request as admission plugins see it.
 func (s *Server) asked(r *Request, op admission.Op, obj, old resource.Object, options any) *admission.Request {
 	q := &admission.Request{Op: op, Kind: r.Kind, GVK: r.GVK, Namespace: r.Namespace, Name: r.Name, Sub: r.Sub,
-		Object: obj, Old: old, Options: options, User: r.User, DryRun: r.DryRun, Read: &newest{view: s.View}, Features: s.Kinds.Features(),
+		Object: obj, Old: old, Options: options, User: r.User, DryRun: r.DryRun, Read: newest{s.View}, Features: s.Kinds.Features(),
 		Warn: r.warn, Annotate: r.Annotate, Live: s.Live}
 	if q.Name == "" && obj != nil {
 		q.Name = obj.GetName()

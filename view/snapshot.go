@@ -120,8 +120,11 @@ func startOf(k resource.Kind, ns, from string) *Entry {
 	return at
 }
 
-// Each implements resource.Reader.
+// Each implements resource.Reader. Loops and plugins ask for kinds of which there are none at every change.
 func (s *Snapshot) Each(k resource.Kind, ns string) iter.Seq[resource.Object] {
+	if f := s.of(k); f == nil || f.objects.Len() == 0 {
+		return none
+	}
 	return func(yield func(resource.Object) bool) {
 		for e := range s.Entries(k, ns, "") {
 			if !yield(e.Object) {

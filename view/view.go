@@ -116,6 +116,20 @@ func (v *View) Snapshot() *Snapshot {
 	return v.snapshot()
 }
 
+// SnapshotOf returns a state in which the objects of this kind are the newest, and others may be older. As long as none of the kind
+// has changed it is one that was taken before: who asks for it at every write has no write copy what it changes.
+func SnapshotOf(v *View, k resource.Kind) *Snapshot {
+	if s := v.latest.Load(); s != nil {
+		return s
+	}
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	if i, ok := v.slots[k.Info().GR()]; ok && (i >= len(v.frozen) || v.tables[i].moved) {
+		return v.snapshot()
+	}
+	return &Snapshot{rev: v.rev.Load(), seq: v.seq, slots: v.slots, tables: v.frozen}
+}
+
 // snapshot needs mu.
 func (v *View) snapshot() *Snapshot {
 	if s := v.latest.Load(); s != nil {

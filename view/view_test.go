@@ -223,3 +223,32 @@ func TestCursorTells(t *testing.T) {
 		}
 	})
 }
+
+// The state for one kind has that kind's newest objects, whatever was written since to it or to others.
+func TestSnapshotOf(t *testing.T) {
+	r := start(t, view.Config{})
+	reach := func(rev int64) {
+		if err := r.v.Reach(t.Context(), rev); err != nil {
+			t.Fatal(err)
+		}
+	}
+	count := func(k resource.Kind) int { return view.SnapshotOf(r.v, k).Count(k, "") }
+	if n := count(pods) + count(maps); n != 0 {
+		t.Errorf("%d objects at first", n)
+	}
+	reach(r.put(maps, cm("a", "m", "1")))
+	for i := range 3 {
+		rev := r.put(pods, pod("a", fmt.Sprint("p", i)))
+		reach(rev)
+		if s := view.SnapshotOf(r.v, maps); s.Lookup(maps, "a", "m") == nil || s.Revision(maps) < rev {
+			t.Errorf("at %d, after a pod at %d: %v", s.Revision(maps), rev, s.Lookup(maps, "a", "m"))
+		}
+		if n := count(pods); n != i+1 {
+			t.Errorf("%d pods, want %d", n, i+1)
+		}
+	}
+	reach(r.del(maps, "a", "m"))
+	if o := view.SnapshotOf(r.v, maps).Lookup(maps, "a", "m"); o != nil {
+		t.Errorf("what was deleted is there: %v", o)
+	}
+}
