@@ -10,18 +10,15 @@ import (
 	"github.com/kloop-dev/kloop/node/image"
 )
 
-// The two configuration formats of containerd: version 2 for 1.x, version 4 for 2.x. Both keep everything below
-// one directory, so that several containerds live side by side.
+// The configuration of containerd 1, and of containerd 2, which reads format 3 up to 2.2 and 4 since. All keep everything below one
+// directory, so that several containerds live side by side.
 const (
 	classic = `version = 2
 root = '{dir}/root'
 state = '{dir}/state'
 imports = []
 disabled_plugins = ['io.containerd.snapshotter.v1.btrfs', 'io.containerd.snapshotter.v1.zfs', 'io.containerd.snapshotter.v1.devmapper', 'io.containerd.tracing.processor.v1.otlp', 'io.containerd.internal.v1.tracing']
-[grpc]
-  address = '{dir}/run/containerd.sock'
-[ttrpc]
-  address = '{dir}/run/containerd.sock.ttrpc'
+{servers}
 [plugins.'io.containerd.internal.v1.opt']
   path = '{dir}/opt'
 [plugins.'io.containerd.grpc.v1.cri']
@@ -44,17 +41,12 @@ disabled_plugins = ['io.containerd.snapshotter.v1.btrfs', 'io.containerd.snapsho
     bin_dir = {plugin}
     conf_dir = '{conf}'
 `
-	current = `version = 4
+	current = `version = {format}
 root = '{dir}/root'
 state = '{dir}/state'
 imports = []
 disabled_plugins = ['io.containerd.nri.v1.nri', 'io.containerd.snapshotter.v1.btrfs', 'io.containerd.snapshotter.v1.zfs', 'io.containerd.snapshotter.v1.devmapper', 'io.containerd.snapshotter.v1.blockfile', 'io.containerd.snapshotter.v1.erofs', 'io.containerd.tracing.processor.v1.otlp', 'io.containerd.internal.v1.tracing']
-[plugins.'io.containerd.server.v1.grpc']
-  address = '{dir}/run/containerd.sock'
-[plugins.'io.containerd.server.v1.ttrpc']
-  address = '{dir}/run/containerd.sock.ttrpc'
-[plugins.'io.containerd.shim.v1.manager']
-  socket_dir = '{dir}/run/s'
+{servers}
 [plugins.'io.containerd.internal.v1.opt']
   path = '{dir}/opt'
 [plugins.'io.containerd.cri.v1.images']
@@ -78,21 +70,52 @@ disabled_plugins = ['io.containerd.nri.v1.nri', 'io.containerd.snapshotter.v1.bt
     conf_dir = '{conf}'
     use_internal_loopback = true
 `
+	serversClassic = `[grpc]
+  address = '{dir}/run/containerd.sock'
+[ttrpc]
+  address = '{dir}/run/containerd.sock.ttrpc'`
+	serversCurrent = `[plugins.'io.containerd.server.v1.grpc']
+  address = '{dir}/run/containerd.sock'
+[plugins.'io.containerd.server.v1.ttrpc']
+  address = '{dir}/run/containerd.sock.ttrpc'
+[plugins.'io.containerd.shim.v1.manager']
+  socket_dir = '{dir}/run/s'`
 )
+
+// format is that of the configuration which a containerd reads. It says of itself "containerd github.com/containerd/containerd 1.6.20~ds1 …".
+func format(version string) int {
+	f := strings.Fields(version)
+	if len(f) < 3 {
+		return 2
+	}
+	major, rest, _ := strings.Cut(strings.TrimPrefix(f[2], "v"), ".")
+	minor, _, _ := strings.Cut(rest, ".")
+	switch {
+	case major == "1":
+		return 2
+	case major == "2" && (minor == "0" || minor == "1" || minor == "2"):
+		return 3
+	}
+	return 4
+}
 
 // containerdConfig writes the configuration of a containerd that keeps to c.Dir. plugins are the directories of network plugins; containerd
 // 1 knows the first only.
-func containerdConfig(c Config, plugins []string, modern, limitedOOM bool) ([]byte, error) {
-	t := classic
-	if modern {
+func containerdConfig(c Config, plugins []string, format int, limitedOOM bool) ([]byte, error) {
+	t, servers := classic, serversClassic
+	if format > 2 {
 		t = current
 	}
+	if format > 3 {
+		servers = serversCurrent
+	}
+	t = strings.Replace(t, "{servers}", servers, 1)
 	dir, err := filepath.Abs(c.Dir)
 	if err != nil {
 		return nil, err
 	}
 	c.Dir = dir
-	return []byte(strings.NewReplacer("{dir}", dir, "{conf}", c.CNIDir(), "{plugin}", "'"+plugins[0]+"'",
+	return []byte(strings.NewReplacer("{dir}", dir, "{format}", strconv.Itoa(format), "{conf}", c.CNIDir(), "{plugin}", "'"+plugins[0]+"'",
 		"{plugins}", "'"+strings.Join(plugins, "', '")+"'", "{own-network}", strconv.FormatBool(!c.Foreign), "{pause}", image.PauseRef,
 		"{registries}", c.registries(),
 		"{limited-oom}", strconv.FormatBool(limitedOOM), "{no-apparmor}", strconv.FormatBool(!hasAppArmor())).Replace(t)), nil

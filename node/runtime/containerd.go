@@ -124,7 +124,8 @@ func (c *Containerd) prepare() error {
 	if err != nil {
 		return fmt.Errorf("ask containerd for its version: %w", err)
 	}
-	plugins, err := c.plugins(modern(string(version)))
+	reads := format(string(version))
+	plugins, err := c.plugins(reads > 2)
 	if err != nil {
 		return err
 	}
@@ -133,7 +134,7 @@ func (c *Containerd) prepare() error {
 			return err
 		}
 	}
-	conf, err := containerdConfig(c.cfg, plugins, modern(string(version)), limitedOOM())
+	conf, err := containerdConfig(c.cfg, plugins, reads, limitedOOM())
 	if err != nil {
 		return err
 	}
@@ -169,12 +170,6 @@ func (c *Containerd) plugins(modern bool) ([]string, error) {
 		}
 	}
 	return []string{foreignPlugins}, nil
-}
-
-// modern tells containerd 2 from 1: "containerd github.com/containerd/containerd 1.6.20~ds1 …".
-func modern(version string) bool {
-	f := strings.Fields(version)
-	return len(f) > 2 && !strings.HasPrefix(strings.TrimPrefix(f[2], "v"), "1.")
 }
 
 // limitedOOM says that this process may not lower anybody's OOM score: containerd must not try (it lacks

@@ -17,19 +17,23 @@ import (
 func TestConfigs(t *testing.T) {
 	for _, tt := range []struct {
 		name    string
-		modern  bool
+		format  int
 		version string
 		has     []string
 	}{
-		{"containerd 1", false, "containerd github.com/containerd/containerd 1.6.20~ds1 1.6.20~ds1-1+deb12u1",
+		{"containerd 1", 2, "containerd github.com/containerd/containerd 1.6.20~ds1 1.6.20~ds1-1+deb12u1",
 			[]string{"version = 2", "sandbox_image = 'kloop.dev/pause:1'", "restrict_oom_score_adj = true"}},
-		{"containerd 2", true, "containerd github.com/containerd/containerd/v2 v2.4.2 abc",
-			[]string{"version = 4", "sandbox = 'kloop.dev/pause:1'", "address = '/d/run/containerd.sock'"}},
+		{"containerd 2.0", 3, "containerd github.com/containerd/containerd/v2 2.0.5 abc", []string{"version = 3", "[grpc]"}},
+		{"containerd 2.2", 3, "containerd github.com/containerd/containerd/v2 v2.2.9+unknown",
+			[]string{"version = 3", "sandbox = 'kloop.dev/pause:1'", "[grpc]\n  address = '/d/run/containerd.sock'"}},
+		{"containerd 2.4", 4, "containerd github.com/containerd/containerd/v2 v2.4.2 abc",
+			[]string{"version = 4", "sandbox = 'kloop.dev/pause:1'", "address = '/d/run/containerd.sock'", "socket_dir = '/d/run/s'"}},
+		{"containerd 2.20", 4, "containerd github.com/containerd/containerd/v2 v2.20.0", []string{"version = 4"}},
 	} {
-		if got := modern(tt.version); got != tt.modern {
-			t.Errorf("%s: modern = %v", tt.name, got)
+		if got := format(tt.version); got != tt.format {
+			t.Errorf("%s: format = %v", tt.name, got)
 		}
-		conf, err := containerdConfig(Config{Dir: "/d"}, []string{"/usr/lib/cni"}, tt.modern, true)
+		conf, err := containerdConfig(Config{Dir: "/d"}, []string{"/usr/lib/cni"}, tt.format, true)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -39,7 +43,7 @@ func TestConfigs(t *testing.T) {
 			}
 		}
 	}
-	foreign, err := containerdConfig(Config{Dir: "/d", Foreign: true}, []string{"/opt/cni/bin", "/usr/lib/cni"}, true, true)
+	foreign, err := containerdConfig(Config{Dir: "/d", Foreign: true}, []string{"/opt/cni/bin", "/usr/lib/cni"}, 4, true)
 	if err != nil || !strings.Contains(string(foreign), "bin_dirs = ['/opt/cni/bin', '/usr/lib/cni']\n    conf_dir = '/etc/cni/net.d'") {
 		t.Errorf("another's network: %v\n%s", err, foreign)
 	}
