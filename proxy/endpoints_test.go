@@ -92,6 +92,26 @@ func TestNotProxied(t *testing.T) {
 	}
 }
 
+// TestNotProxiedEndpoints leaves alone endpoints that are not ours.
+func TestNotProxiedEndpoints(t *testing.T) {
+	for label, want := range map[string]bool{"x": true, corev1.IsHeadlessService: false, "service.kubernetes.io/service-proxy-name": false} {
+		w := newWorld()
+		h := smallTown()
+		name := w.service("web", "10.96.0.1")
+		w.ends("web", at("10.1.0.1"))
+		for _, s := range w.slices[name] {
+			s.Labels = map[string]string{discoveryv1.LabelServiceName: name.Name, label: ""}
+		}
+		ends := 0
+		for _, l := range plan(w, name, &h).lists {
+			ends += len(l.ends)
+		}
+		if (ends > 0) != want {
+			t.Errorf("labelled %s: %d endpoints", label, ends)
+		}
+	}
+}
+
 // TestStrands clears flows of UDP only when some may lead astray: conntrack is large.
 func TestStrands(t *testing.T) {
 	w := newWorld()

@@ -75,18 +75,24 @@ func plan(read resource.Reader, name key, h *here) *service {
 	}
 	var own []*discoveryv1.EndpointSlice
 	for obj := range read.ByLabel(kinds.EndpointSlices, name.Namespace, discoveryv1.LabelServiceName, name.Name) {
-		own = append(own, obj.(*discoveryv1.EndpointSlice))
+		if unlabelled(obj.GetLabels()) {
+			own = append(own, obj.(*discoveryv1.EndpointSlice))
+		}
 	}
 	return newService(s, own, h)
 }
 
 // proxied says whether a service has addresses that are ours to serve.
 func proxied(s *corev1.Service) bool {
-	const otherProxy = "service.kubernetes.io/service-proxy-name"
-	_, other := s.Labels[otherProxy]
-	_, headless := s.Labels[corev1.IsHeadlessService]
-	return !other && !headless && s.Spec.Type != corev1.ServiceTypeExternalName &&
+	return unlabelled(s.Labels) && s.Spec.Type != corev1.ServiceTypeExternalName &&
 		s.Spec.ClusterIP != corev1.ClusterIPNone && s.Spec.ClusterIP != ""
+}
+
+// unlabelled says that no label of a service, or of some of its endpoints, takes it from this proxy.
+func unlabelled(labels map[string]string) bool {
+	_, other := labels["service.kubernetes.io/service-proxy-name"]
+	_, headless := labels[corev1.IsHeadlessService]
+	return !other && !headless
 }
 
 func newService(s *corev1.Service, slicesOf []*discoveryv1.EndpointSlice, h *here) *service {
