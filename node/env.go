@@ -15,6 +15,7 @@ import (
 
 	"github.com/kloop-dev/kloop/client"
 	"github.com/kloop-dev/kloop/kinds"
+	"github.com/kloop-dev/kloop/node/volume"
 	"github.com/kloop-dev/kloop/resource"
 )
 
@@ -207,13 +208,12 @@ func (r *resolver) resourceValue(pod *corev1.Pod, c *corev1.Container, ref *core
 	}
 	kind, name, _ := strings.Cut(ref.Resource, ".")
 	res := corev1.ResourceName(name)
-	list := c.Resources.Requests
+	q := c.Resources.Requests[res]
 	if kind == "limits" {
-		list = c.Resources.Limits
-	}
-	q, set := list[res]
-	if !set && kind == "limits" {
-		q = r.allocatable()[res]
+		var set bool
+		if q, set = volume.Limit(pod, c, res); !set {
+			q = r.allocatable()[res]
+		}
 	}
 	divisor := ref.Divisor
 	if divisor.IsZero() {

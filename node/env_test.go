@@ -83,6 +83,14 @@ func TestResourceValue(t *testing.T) {
 			t.Errorf("%s by %q: %q, %v, want %s", c.what, c.by, got, err, c.want)
 		}
 	}
+	p.Spec.Resources = &corev1.ResourceRequirements{Limits: quantities("cpu", "3", "memory", "200Mi")}
+	p.Spec.Containers[1].Resources.Limits = quantities("memory", "0")
+	for of, want := range map[string]string{"": "96 Mi", "b": "200 Mi"} { // what a container has not is its pod's
+		ref := &corev1.ResourceFieldSelector{ContainerName: of, Resource: "limits.memory", Divisor: apiresource.MustParse("1Mi")}
+		if got, err := a.starter.resolver.resourceValue(p, &p.Spec.Containers[0], ref); err != nil || got+" Mi" != want {
+			t.Errorf("of %q in a pod with a limit: %s, %v, want %s", of, got, err, want)
+		}
+	}
 }
 
 func TestResources(t *testing.T) {

@@ -77,19 +77,33 @@ func (f *filling) resourceText(ctx context.Context, ref *corev1.ResourceFieldSel
 		return "", fmt.Errorf("the pod has no container %q", ref.ContainerName)
 	}
 	kind, name, _ := strings.Cut(ref.Resource, ".")
-	res, list := corev1.ResourceName(name), c.Resources.Requests
+	res := corev1.ResourceName(name)
+	q := c.Resources.Requests[res]
 	if kind == "limits" {
-		list = c.Resources.Limits
-	}
-	q, set := list[res]
-	if !set && kind == "limits" && !strings.HasPrefix(name, corev1.ResourceHugePagesPrefix) {
-		node, err := read(ctx, f.m, kinds.Nodes, "", f.m.cfg.Node)
-		if err != nil {
-			return "", err
+		var set bool
+		if q, set = Limit(f.pod, c, res); !set {
+			node, err := read(ctx, f.m, kinds.Nodes, "", f.m.cfg.Node)
+			if err != nil {
+				return "", err
+			}
+			q = node.Status.Allocatable[res]
 		}
-		q = node.Status.Allocatable[res]
 	}
 	return units(res, q, ref.Divisor), nil
+}
+
+// Limit is a container's limit as the downward API shows it: its own, or that of the whole pod. Huge pages are not handed down.
+func Limit(pod *corev1.Pod, c *corev1.Container, res corev1.ResourceName) (q resource.Quantity, set bool) {
+	q, set = c.Resources.Limits[res]
+	switch res {
+	case corev1.ResourceCPU, corev1.ResourceMemory, corev1.ResourceEphemeralStorage:
+	default:
+		return q, true
+	}
+	if whole := pod.Spec.Resources; q.IsZero() && whole != nil {
+		q, set = whole.Limits[res]
+	}
+	return q, set && !q.IsZero()
 }
 
 func units(res corev1.ResourceName, q, divisor resource.Quantity) string {

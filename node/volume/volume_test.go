@@ -167,6 +167,18 @@ func tree(t *testing.T, dir string) map[string]string {
 	return got
 }
 
+// TestLimit shows a container's limit, or its pod's; else the node's stands in, but for huge pages.
+func TestLimit(t *testing.T) {
+	p := pod(t, `{resources: {limits: {cpu: 2, memory: 3Mi}}, containers: [{name: c, resources: {limits: {cpu: 1, memory: 0}}}]}`)
+	for res, want := range map[corev1.ResourceName]string{"cpu": "1 true", "memory": "3Mi true", "ephemeral-storage": "0 false",
+		"hugepages-2Mi": "0 true"} {
+		q, set := Limit(p, &p.Spec.Containers[0], res)
+		if got := fmt.Sprint(q.String(), " ", set); got != want {
+			t.Errorf("%s: %s, want %s", res, got, want)
+		}
+	}
+}
+
 func TestContent(t *testing.T) {
 	needRoot(t)
 	for _, tt := range []struct {
