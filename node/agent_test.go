@@ -18,6 +18,24 @@ import (
 	"github.com/kloop-dev/kloop/resource"
 )
 
+// ended is what the agent counted of containers that ended so.
+func (r *rig) ended(labels ...string) (n float64) {
+	r.t.Helper()
+	families, err := r.agent.meter.Gatherer().Gather()
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	for _, f := range families {
+		for _, m := range f.Metric {
+			is := func(i int) bool { return i < len(m.Label) && m.Label[i].GetValue() == labels[i] }
+			if f.GetName() == "kubelet_terminated_containers_total" && is(0) && is(1) && is(2) {
+				n += m.Counter.GetValue()
+			}
+		}
+	}
+	return n
+}
+
 // What rests causes no write: neither a pod that runs, nor one that waits for its restart, nor one that has ended; also for an agent
 // that starts anew.
 func TestRestingPodsAreNotWritten(t *testing.T) {
@@ -44,6 +62,9 @@ func TestRestingPodsAreNotWritten(t *testing.T) {
 		was := map[string]string{}
 		for _, p := range r.agent.pods() {
 			was[p.Name] = p.ResourceVersion
+		}
+		if n := r.ended("container", "0", "Error"); n != 1 {
+			t.Errorf("%v containers have ended well", n)
 		}
 		check := func(when string) {
 			t.Helper()

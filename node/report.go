@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -49,7 +50,20 @@ func (a *Agent) write(ctx context.Context, c *loop.Ctx, pod *corev1.Pod, st core
 	if err != nil {
 		return fmt.Errorf("write the status of pod %s/%s: %w", pod.Namespace, pod.Name, err)
 	}
+	a.count("init_container", pod.Status.InitContainerStatuses, st.InitContainerStatuses)
+	a.count("container", pod.Status.ContainerStatuses, st.ContainerStatuses)
+	a.count("ephemeral_container", pod.Status.EphemeralContainerStatuses, st.EphemeralContainerStatuses)
 	return nil
+}
+
+// count counts the containers that have ended since the status before.
+func (a *Agent) count(kind string, before, now []corev1.ContainerStatus) {
+	for _, s := range now {
+		was := func(b corev1.ContainerStatus) bool { return b.Name == s.Name && b.State.Terminated != nil }
+		if t := s.State.Terminated; t != nil && !slices.ContainsFunc(before, was) {
+			a.meter.Ended(kind, t.ExitCode, t.Reason)
+		}
+	}
 }
 
 // idle sums the time in which the init containers of a pod ran.

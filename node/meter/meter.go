@@ -2,6 +2,7 @@
 package meter
 
 import (
+	"strconv"
 	"strings"
 	"sync"
 	"time"
@@ -15,11 +16,11 @@ import (
 type Meter struct {
 	registry *prometheus.Registry
 
-	calls, failures, evictions, preemptions, containers, broken *prometheus.CounterVec
-	took, worker, volumes, groups                               *prometheus.HistogramVec
-	relist, interval, start, total, sli                         prometheus.Histogram
-	seen                                                        prometheus.Gauge
-	pods, brokenPods                                            prometheus.Counter
+	calls, failures, evictions, preemptions, containers, broken, ended *prometheus.CounterVec
+	took, worker, volumes, groups                                      *prometheus.HistogramVec
+	relist, interval, start, total, sli                                prometheus.Histogram
+	seen                                                               prometheus.Gauge
+	pods, brokenPods                                                   prometheus.Counter
 
 	mu       sync.Mutex
 	waiting  map[types.UID]time.Time // pods that do not run yet: since when the agent knows them
@@ -52,6 +53,8 @@ func New() *Meter {
 	m.containers = m.counters("kubelet_started_containers_total", "Cumulative number of containers started", "container_type")
 	m.broken = m.counters("kubelet_started_containers_errors_total", "Cumulative number of errors when starting containers",
 		"code", "container_type")
+	m.ended = m.counters("kubelet_terminated_containers_total", "Cumulative number of container terminations.",
+		"container_type", "exit_code", "reason")
 	m.relist = m.time("kubelet_pleg_relist_duration_seconds", "Duration in seconds for relisting pods in PLEG.", prometheus.DefBuckets)
 	m.interval = m.time("kubelet_pleg_relist_interval_seconds", "Interval in seconds between relisting in PLEG.", prometheus.DefBuckets)
 	m.start = m.time("kubelet_pod_start_duration_seconds", "Duration in seconds from kubelet seeing a pod for the first time to the pod "+
@@ -180,6 +183,13 @@ func (m *Meter) Container(kind, code string) {
 		m.containers.WithLabelValues(kind).Inc()
 	default:
 		m.broken.WithLabelValues(code, kind).Inc()
+	}
+}
+
+// Ended counts the end of a container.
+func (m *Meter) Ended(kind string, code int32, reason string) {
+	if m != nil {
+		m.ended.WithLabelValues(kind, strconv.Itoa(int(code)), reason).Inc()
 	}
 }
 
