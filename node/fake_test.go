@@ -43,6 +43,7 @@ type fakeRuntime struct {
 	asked    func()                           // what happens while the version is asked for; nil: nothing
 	events   chan *cri.ContainerEventResponse // nil: it has no stream of them
 	handlers []*cri.RuntimeHandler
+	user     *cri.ContainerUser
 	features *cri.RuntimeFeatures
 	made     int
 	lists    int    // how often sandboxes were asked for
@@ -270,7 +271,7 @@ func (f *fakeRuntime) ContainerStatus(_ context.Context, r *cri.ContainerStatusR
 	return &cri.ContainerStatusResponse{Status: &cri.ContainerStatus{Id: c.Id, Metadata: c.Metadata, State: c.State,
 		CreatedAt: c.CreatedAt, StartedAt: c.StartedAt,
 		FinishedAt: c.FinishedAt, ExitCode: c.ExitCode, Reason: c.Reason, Image: c.Image, ImageRef: c.ImageRef, Labels: c.Labels,
-		Annotations: c.Annotations}}, nil
+		Annotations: c.Annotations, User: f.user}}, nil
 }
 
 func (f *fakeRuntime) ExecSync(_ context.Context, r *cri.ExecSyncRequest, _ ...opt) (*cri.ExecSyncResponse, error) {

@@ -1,6 +1,7 @@
 package node
 
 import (
+	"slices"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
@@ -21,6 +22,7 @@ func TestStrictGroups(t *testing.T) {
 		}
 		r.stop()
 		r.rt.features = &cri.RuntimeFeatures{SupplementalGroupsPolicy: true}
+		r.rt.user = &cri.ContainerUser{Linux: &cri.LinuxContainerUser{Uid: 1, Gid: 2, SupplementalGroups: []int64{2, 7}}}
 		r.start()
 		r.pod("strict", strict, "s")
 		r.reaches("strict", corev1.PodRunning)
@@ -31,6 +33,10 @@ func TestStrictGroups(t *testing.T) {
 			if got := r.rt.newest(name).Linux.SecurityContext.SupplementalGroupsPolicy; got != want {
 				t.Errorf("container %s: %v, want %v", name, got, want)
 			}
+		}
+		u := r.get("strict").Status.ContainerStatuses[0].User
+		if u == nil || u.Linux.UID != 1 || u.Linux.GID != 2 || !slices.Equal(u.Linux.SupplementalGroups, []int64{2, 7}) {
+			t.Errorf("the status tells of the user %v", u)
 		}
 		for _, req := range r.rt.boxReqs {
 			got := req.Config.Linux.SecurityContext.SupplementalGroupsPolicy

@@ -57,6 +57,7 @@ type container struct {
 	hash              string
 	notes             map[string]string
 	log               string
+	user              *cri.LinuxContainerUser // that it began as; nil: the runtime does not tell
 }
 
 func (c *container) running() bool { return c.state == cri.ContainerState_CONTAINER_RUNNING }
@@ -112,7 +113,7 @@ func newContainer(item *cri.Container, st *cri.ContainerStatus) container {
 	c := container{id: item.Id, name: st.Labels[labelContainer], sandbox: item.PodSandboxId, uid: types.UID(st.Labels[labelUID]),
 		state: st.State, made: time.Unix(0, st.CreatedAt), exit: st.ExitCode, reason: st.Reason, message: st.Message,
 		image: st.GetImage().GetImage(), imageRef: st.ImageRef, restarts: int32(restarts), hash: st.Annotations[noteHash],
-		notes: st.Annotations, log: st.LogPath}
+		notes: st.Annotations, log: st.LogPath, user: st.GetUser().GetLinux()}
 	if st.StartedAt > 0 {
 		c.began = time.Unix(0, st.StartedAt)
 	}

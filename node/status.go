@@ -137,6 +137,9 @@ func (m *statuses) containerStatus(w world, spec *corev1.Container, init bool) c
 	has := m.alloc.has(w.pod, spec.Name)
 	s.Resources, s.AllocatedResources = inUse(has, spec, c.running()), spec.Resources.Requests
 	s.VolumeMounts = mountStatuses(spec)
+	if u := c.user; u != nil {
+		s.User = &corev1.ContainerUser{Linux: &corev1.LinuxContainerUser{UID: u.Uid, GID: u.Gid, SupplementalGroups: u.SupplementalGroups}}
+	}
 	if !init {
 		s.AllocatedResourcesStatus = m.allocatedStatus(w.pod, spec)
 	}
