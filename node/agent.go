@@ -215,7 +215,7 @@ func (a *Agent) Loop() *loop.Controller[*corev1.Pod] {
 		Name: "node",
 		For:  kinds.Pods,
 		Wake: []loop.Wake{a.usersOf(kinds.ConfigMaps), a.usersOf(kinds.Secrets), a.usersOf(kinds.ClusterTrustBundles),
-			a.usersOf(kinds.PodCertificateRequests), {Kind: kinds.Nodes, Keys: a.moved}},
+			a.usersOf(kinds.PodCertificateRequests), a.usersOf(kinds.PersistentVolumeClaims), {Kind: kinds.Nodes, Keys: a.moved}},
 		Writes:        []resource.Kind{kinds.Pods},
 		Skip:          func(p *corev1.Pod) bool { return p.Spec.NodeName != a.cfg.Name },
 		Workers:       a.cfg.MaxPods,

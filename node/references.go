@@ -9,6 +9,7 @@ import (
 
 	"github.com/kloop-dev/kloop/client"
 	"github.com/kloop-dev/kloop/kinds"
+	"github.com/kloop-dev/kloop/kinds/core"
 	"github.com/kloop-dev/kloop/loop"
 	"github.com/kloop-dev/kloop/node/volume"
 	"github.com/kloop-dev/kloop/resource"
@@ -31,7 +32,7 @@ func (a *Agent) keepReferences(ctx context.Context) {
 		var list []client.Ref
 		for _, p := range a.pods() {
 			if !finished(p) {
-				list = append(append(list, References(p)...), a.certified(p)...)
+				list = append(append(append(list, References(p)...), a.certified(p)...), claimsOf(p)...)
 			}
 		}
 		a.cfg.Pins.Keep(list)
@@ -41,7 +42,7 @@ func (a *Agent) keepReferences(ctx context.Context) {
 // changed wakes the pods of this node that use an object.
 func (a *Agent) changed(k resource.Kind, obj resource.Object) {
 	for _, p := range a.pods() {
-		if concerns(p, k, obj) {
+		if a.uses(p, k, obj) {
 			a.wake(p.Namespace, p.Name, k.Info().Singular+" changed")
 		}
 	}
@@ -52,11 +53,28 @@ func (a *Agent) changed(k resource.Kind, obj resource.Object) {
 func (a *Agent) usersOf(k resource.Kind) loop.Wake {
 	return loop.Each(k, func(obj resource.Object, read resource.Reader, wake func(ns, name string)) {
 		for _, p := range resource.Where(read, kinds.Pods, "spec.nodeName", a.cfg.Name) {
-			if concerns(p, k, obj) {
+			if a.uses(p, k, obj) {
 				wake(p.Namespace, p.Name)
 			}
 		}
 	})
+}
+
+// uses says that the pod is to be looked at when the object changes: with its volumes, if it is a claim.
+func (a *Agent) uses(p *corev1.Pod, k resource.Kind, obj resource.Object) bool {
+	is := concerns(p, k, obj)
+	if _, claim := obj.(*corev1.PersistentVolumeClaim); claim && is {
+		a.vols.Look(p.UID)
+	}
+	return is
+}
+
+// claimsOf are the pod's claims: to hear of what becomes of them, not to have copies, which may be older than what was just written.
+func claimsOf(p *corev1.Pod) (list []client.Ref) {
+	for _, name := range core.ClaimNames(p) {
+		list = append(list, client.Ref{Kind: kinds.PersistentVolumeClaims, Namespace: p.Namespace, Fields: "metadata.name=" + name})
+	}
+	return list
 }
 
 // concerns says that the pod's containers and volumes may need the object.
@@ -64,6 +82,8 @@ func concerns(p *corev1.Pod, k resource.Kind, obj resource.Object) bool {
 	switch o := obj.(type) {
 	case *certificatesv1.ClusterTrustBundle:
 		return volume.Trusts(p, o)
+	case *corev1.PersistentVolumeClaim:
+		return o.Namespace == p.Namespace && slices.Contains(core.ClaimNames(p), o.Name)
 	case *certificatesv1.PodCertificateRequest:
 		return o.Namespace == p.Namespace && o.Spec.PodUID == p.UID
 	}

@@ -1,6 +1,7 @@
 package node
 
 import (
+	"slices"
 	"testing"
 
 	certificatesv1 "k8s.io/api/certificates/v1"
@@ -54,6 +55,21 @@ func TestBundlesOfSigner(t *testing.T) {
 	}
 	if _, complete := c.bundles("e.f/t"); complete {
 		t.Error("a set that nobody has read is complete")
+	}
+}
+
+// What becomes of a pod's claims wakes it; copies of them are not kept.
+func TestOwnClaims(t *testing.T) {
+	p := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "d", Name: "p"}}
+	uses("c")(p)
+	p.Spec.Volumes = append(p.Spec.Volumes, corev1.Volume{Name: "own", VolumeSource: corev1.VolumeSource{
+		Ephemeral: &corev1.EphemeralVolumeSource{}}})
+	for name, want := range map[string]bool{"c": true, "p-own": true, "other": false} {
+		c := &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Namespace: "d", Name: name}}
+		ref := client.Ref{Kind: kinds.PersistentVolumeClaims, Namespace: "d", Fields: "metadata.name=" + name}
+		if concerns(p, kinds.PersistentVolumeClaims, c) != want || slices.Contains(claimsOf(p), ref) != want {
+			t.Errorf("%s: %v", name, claimsOf(p))
+		}
 	}
 }
 

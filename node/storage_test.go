@@ -137,6 +137,36 @@ func TestDrivenVolume(t *testing.T) {
 	})
 }
 
+// TestGrowthIsSeen enlarges a volume as soon as the claim says so, not with the next look at volumes.
+func TestGrowthIsSeen(t *testing.T) {
+	live(t, func(r *rig) {
+		no := false
+		create(r, kinds.CSIDrivers, &storagev1.CSIDriver{ObjectMeta: metav1.ObjectMeta{Name: "d.csi"},
+			Spec: storagev1.CSIDriverSpec{AttachRequired: &no}})
+		r.driver()
+		r.claim("c")
+		p := r.pod("web", uses("c"), "c")
+		r.reaches("web", corev1.PodRunning)
+		r.until("the volume has been looked at", func() bool { return len(r.agent.vols.CSI().Usage(p.UID)) > 0 })
+		size := corev1.ResourceList{corev1.ResourceStorage: apiresource.MustParse("2Gi")}
+		pv := resource.Clone(resource.Get(r.Read(), kinds.PersistentVolumes, "", "pv-c"))
+		pv.Spec.Capacity = size
+		if _, err := r.Update(t.Context(), kinds.PersistentVolumes, pv, ""); err != nil {
+			t.Fatal(err)
+		}
+		c := resource.Clone(resource.Get(r.Read(), kinds.PersistentVolumeClaims, "d", "c"))
+		c.Status.AllocatedResources = size
+		c.Status.AllocatedResourceStatuses = map[corev1.ResourceName]corev1.ClaimResourceStatus{
+			corev1.ResourceStorage: corev1.PersistentVolumeClaimNodeResizePending}
+		if _, err := r.Update(t.Context(), kinds.PersistentVolumeClaims, c, "status"); err != nil {
+			t.Fatal(err)
+		}
+		r.until("the claim has grown", func() bool {
+			return resource.Get(r.Read(), kinds.PersistentVolumeClaims, "d", "c").Status.Capacity.Storage().String() == "2Gi"
+		})
+	})
+}
+
 // TestDriverAwayAtTheEnd keeps a pod until its volume is unpublished.
 func TestDriverAwayAtTheEnd(t *testing.T) {
 	live(t, func(r *rig) {

@@ -123,9 +123,10 @@ func only(r relation) judge {
 	}
 }
 
+// Unlike Kubernetes, whose agents may get single claims of their pods and no more, ours watch them too.
 func claims(read resource.Reader, node string, a *auth.Attributes) string {
 	if a.Subresource != "status" {
-		return only(claimUsed)(read, node, a)
+		return shared(claimUsed)(read, node, a)
 	}
 	if a.Verb != "get" && a.Verb != "update" && a.Verb != "patch" {
 		return "can only get/update/patch this type"

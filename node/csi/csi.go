@@ -79,7 +79,7 @@ func New(cfg Config) *Mounter {
 		layout: layout(cfg.Dir), knowledge: knowledge{locks: map[volumeID]*turn{},
 			wanted: map[volumeID]map[types.UID]bool{}, staged: map[volumeID]bool{},
 			done: map[types.UID]map[string]settled{}, attach: map[volumeID]bool{}, usage: map[types.UID]map[string]Usage{},
-			bad: map[types.UID]map[string]struct{}{}}}
+			bad: map[types.UID]map[string]struct{}{}, sizes: map[volumeID]int64{}}}
 }
 
 // Open makes the node's CSINode, without which nothing knows of the node's drivers.

@@ -75,32 +75,63 @@ func (m *Mounter) recorded(j *job) bool {
 
 // grow has the driver enlarge a published volume to what the PersistentVolume has become, and writes that into the claim. What comes of
 // it stands in the claim and its events; the volume can be used as it is. It is the claim's status that says whose turn it is: the
-// resizer's, which hands over with NodeResizePending, or the node's (KEP-1790).
+// resizer's, which hands over with NodeResizePending, or the node's (KEP-1790). Where several nodes have the volume, one of them says that
+// it has grown; the others enlarge it too.
 func (m *Mounter) grow(ctx context.Context, j *job) {
-	if j.Claim == nil || j.ReadOnly || !j.d.does(csi.NodeServiceCapability_RPC_EXPAND_VOLUME) || !nodesTurn(&j.Claim.Status) {
+	if j.Claim == nil || j.ReadOnly || !j.d.does(csi.NodeServiceCapability_RPC_EXPAND_VOLUME) {
 		return
 	}
 	want, have := j.PV.Spec.Capacity[corev1.ResourceStorage], j.Claim.Status.Capacity[corev1.ResourceStorage]
-	if want.Cmp(have) <= 0 || m.refusedGrowth(j, want.Value()) {
+	here := m.sizeOf(j.v, have.Value())
+	if m.refusedGrowth(j, want.Value()) {
 		return
 	}
-	err := m.status(ctx, j, func(s *corev1.PersistentVolumeClaimStatus) {
-		s.AllocatedResourceStatuses[corev1.ResourceStorage] = corev1.PersistentVolumeClaimNodeResizeInProgress
-	})
-	if err == nil {
-		if err = m.expand(ctx, j, want.Value()); err == nil {
-			err = m.grown(ctx, j)
-		} else if ctx.Err() == nil {
-			err = errors.Join(failed("the driver", err), m.notGrown(ctx, j, err))
-		}
+	var err error
+	switch is := j.Claim.Status.AllocatedResourceStatuses[corev1.ResourceStorage]; {
+	case nodesTurn(&j.Claim.Status) && want.Cmp(have) > 0:
+		err = m.enlarge(ctx, j, want.Value())
+	case is == "" && want.Cmp(have) == 0 && here < want.Value():
+		err = m.follow(ctx, j, want.Value())
+	default:
+		return
 	}
 	switch {
 	case err == nil:
+		m.sized(j.v, want.Value())
 		m.event(j, corev1.EventTypeNormal, "FileSystemResizeSuccessful", "MountVolume.NodeExpandVolume succeeded for volume %q", j.PV.Name)
 	case ctx.Err() == nil:
 		m.event(j, corev1.EventTypeWarning, "VolumeResizeFailed", "NodeExpandVolume failed for volume %q: %v", j.PV.Name, err)
 		m.log.Warn("enlarge a volume", "volume", j.PV.Name, "err", err)
 	}
+}
+
+// enlarge has the driver do it, and writes into the claim what came of it.
+func (m *Mounter) enlarge(ctx context.Context, j *job, size int64) error {
+	err := m.status(ctx, j, func(s *corev1.PersistentVolumeClaimStatus) {
+		s.AllocatedResourceStatuses[corev1.ResourceStorage] = corev1.PersistentVolumeClaimNodeResizeInProgress
+	})
+	if err != nil {
+		return err
+	}
+	if err = m.expand(ctx, j, size); err == nil {
+		return m.grown(ctx, j)
+	}
+	if ctx.Err() == nil {
+		err = errors.Join(failed("the driver", err), m.notGrown(ctx, j, err))
+	}
+	return err
+}
+
+// follow enlarges here what another node has said to have grown.
+func (m *Mounter) follow(ctx context.Context, j *job, size int64) error {
+	err := m.expand(ctx, j, size)
+	if err == nil {
+		return nil
+	}
+	if status.Code(err) == codes.FailedPrecondition {
+		m.refuseGrowth(j, size)
+	}
+	return failed("the driver", err)
 }
 
 // nodesTurn says that the resizer has done its part and the node has not.
@@ -134,12 +165,7 @@ func (m *Mounter) notGrown(ctx context.Context, j *job, err error) error {
 	case codes.OutOfRange, codes.InvalidArgument, codes.NotFound:
 		infeasible = true
 	case codes.FailedPrecondition: // not as long as it is in use here
-		m.mu.Lock()
-		if m.bad[j.Pod.UID] == nil {
-			m.bad[j.Pod.UID] = map[string]struct{}{}
-		}
-		m.bad[j.Pod.UID][sizeKey(j, size.Value())] = struct{}{}
-		m.mu.Unlock()
+		m.refuseGrowth(j, size.Value())
 	}
 	return m.status(ctx, j, func(s *corev1.PersistentVolumeClaimStatus) {
 		now := corev1.PersistentVolumeClaimCondition{Type: corev1.PersistentVolumeClaimNodeResizeError, Status: corev1.ConditionTrue,
@@ -156,6 +182,31 @@ func (m *Mounter) notGrown(ctx context.Context, j *job, err error) error {
 }
 
 func sizeKey(j *job, size int64) string { return fmt.Sprint(j.PV.Name, " ", size) }
+
+func (k *knowledge) refuseGrowth(j *job, size int64) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if k.bad[j.Pod.UID] == nil {
+		k.bad[j.Pod.UID] = map[string]struct{}{}
+	}
+	k.bad[j.Pod.UID][sizeKey(j, size)] = struct{}{}
+}
+
+// sizeOf is the size that the volume has on this node, as far as known; at first what its claim says.
+func (k *knowledge) sizeOf(v volumeID, said int64) int64 {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if _, known := k.sizes[v]; !known {
+		k.sizes[v] = said
+	}
+	return k.sizes[v]
+}
+
+func (k *knowledge) sized(v volumeID, size int64) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.sizes[v] = size
+}
 
 // refusedGrowth says that the driver won't enlarge the volume to this size while it is in use here.
 func (k *knowledge) refusedGrowth(j *job, size int64) bool {

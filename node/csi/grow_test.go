@@ -9,6 +9,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apiresource "k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/kloop-dev/kloop/kinds"
 	"github.com/kloop-dev/kloop/resource"
@@ -90,6 +91,51 @@ func TestGrow(t *testing.T) {
 	if u := r.Usage("u1"); len(u) != 0 {
 		t.Errorf("of a pod that is gone: %v", u)
 	}
+}
+
+// TestGrowsOnEveryNode enlarges a volume here too after another node has done so and told the claim: once for all of the node's pods, and
+// again after a failure.
+func TestGrowsOnEveryNode(t *testing.T) {
+	r := newRig(t, csidriver.Config{})
+	q := claimed(r)
+	r.mounts(q)
+	asked := func() int { return strings.Count(calls(r), "Expand") }
+	elsewhere := func(to string, looks int) {
+		t.Helper()
+		claim := resource.Clone(get(r, kinds.PersistentVolumeClaims, "ns", "c"))
+		claim.Status.Capacity = gib(to)
+		_, err := r.c.Update(r.Context(), kinds.PersistentVolumeClaims, claim, "status")
+		r.check(err)
+		grows(r, q, to, "", looks)
+	}
+	if elsewhere("1Gi", 2); asked() != 0 {
+		t.Errorf("nothing grew, asked %d times", asked())
+	}
+	if elsewhere("2Gi", 3); asked() != 1 {
+		t.Errorf("it grew elsewhere: asked %d times", asked())
+	}
+	other := *q
+	other.Pod = ask("u2", q.PV, false).Pod
+	r.mounts(&other)
+	if _, err := r.Refresh(r.ctx, &other); err != nil || asked() != 1 {
+		t.Errorf("for another pod: asked %d times, %v", asked(), err)
+	}
+	for _, c := range []struct {
+		code  codes.Code
+		to    string
+		times int
+	}{{codes.Internal, "3Gi", 2}, {codes.FailedPrecondition, "4Gi", 1}} {
+		before := asked()
+		r.d.Fail(func(string) *csidriver.Fault { return &csidriver.Fault{Code: c.code} })
+		if elsewhere(c.to, 2); asked()-before != c.times {
+			t.Errorf("%v: asked %d times", c.code, asked()-before)
+		}
+		r.d.Fail(nil)
+	}
+	for _, uid := range []types.UID{"u1", "u2"} {
+		r.check(r.Unmount(r.ctx, uid))
+	}
+	r.clean()
 }
 
 // TestGrowFails tells the resizer what a driver's error means, and asks again as long as it may help.

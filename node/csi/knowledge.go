@@ -20,6 +20,7 @@ type knowledge struct {
 	attach map[volumeID]bool                // wanted ones that have to be attached
 	usage  map[types.UID]map[string]Usage
 	bad    map[types.UID]map[string]struct{} // growths that wait until the pod has let go of the volume
+	sizes  map[volumeID]int64                // of wanted ones, as far as this agent has enlarged them
 }
 
 // settled is a volume that was published for a pod.
@@ -83,6 +84,7 @@ func (k *knowledge) unwant(uid types.UID) (list []volumeID) {
 			list = append(list, v)
 			if delete(pods, uid); len(pods) == 0 {
 				delete(k.wanted, v)
+				delete(k.sizes, v)
 			}
 		}
 	}

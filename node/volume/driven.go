@@ -7,6 +7,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/kloop-dev/kloop/node/csi"
 )
@@ -41,6 +42,15 @@ func readOnly(pod *corev1.Pod, name string) bool {
 // How often volumes of drivers are looked at that did not say when.
 const drivenEvery = time.Minute
 
+// Look has the volumes of drivers looked at with the next Refresh: something that they depend on has changed.
+func (m *Mounter) Look(uid types.UID) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if s := m.pods[uid]; s != nil {
+		s.look = time.Time{}
+	}
+}
+
 // refreshDriven keeps the volumes of drivers as their objects say. After next it should be called again; 0: the pod has none.
 func (m *Mounter) refreshDriven(ctx context.Context, pod *corev1.Pod) (next time.Duration, err error) {
 	if !m.csi.Has(pod.UID) {
@@ -49,11 +59,14 @@ func (m *Mounter) refreshDriven(ctx context.Context, pod *corev1.Pod) (next time
 	s := m.state(pod.UID)
 	m.mu.Lock()
 	left := time.Until(s.look)
-	m.mu.Unlock()
 	if left > 0 {
+		m.mu.Unlock()
 		return left, nil
 	}
 	next = drivenEvery
+	began := time.Now().Add(next)
+	s.look = began // Look may say otherwise meanwhile
+	m.mu.Unlock()
 	var errs []error
 	for i := range pod.Spec.Volumes {
 		if !used(pod, pod.Spec.Volumes[i].Name) {
@@ -73,7 +86,11 @@ func (m *Mounter) refreshDriven(ctx context.Context, pod *corev1.Pod) (next time
 		}
 	}
 	m.mu.Lock()
-	s.look = time.Now().Add(next)
+	if s.look.Equal(began) {
+		s.look = time.Now().Add(next)
+	} else {
+		next = time.Millisecond
+	}
 	m.mu.Unlock()
 	if err := errors.Join(errs...); err != nil { // the volume is as it was, and the pod runs
 		m.log.Warn("volumes of CSI drivers", "object", "pod/"+pod.Namespace+"/"+pod.Name, "again", next, "err", err)
