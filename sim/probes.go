@@ -130,14 +130,26 @@ func (l *life) deadline() bool {
 	return true
 }
 
-// kill ends all containers and the pod.
+// kill ends all containers and the pod. Those that never began are lost, as far as the pod had come.
 func (l *life) kill() {
-	for _, list := range [][]corev1.ContainerStatus{l.st.InitContainerStatuses, l.st.ContainerStatuses} {
-		for i := range list {
-			if s := &list[i]; s.State.Running != nil {
-				l.end(s, 137)
-			}
+	turn := true
+	end := func(s *corev1.ContainerStatus) {
+		switch {
+		case s.State.Running != nil:
+			l.end(s, 137)
+		case s.State.Terminated == nil && turn:
+			s.State = corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{Reason: "ContainerStatusUnknown",
+				Message: "The container could not be located when the pod was terminated", ExitCode: 137}}
 		}
+	}
+	for i := range l.st.InitContainerStatuses {
+		s := &l.st.InitContainerStatuses[i]
+		t, sides := s.State.Terminated, s.State.Running != nil && i < len(l.pod.Spec.InitContainers) && sidecar(&l.pod.Spec.InitContainers[i])
+		end(s)
+		turn = turn && (sides || t != nil && t.ExitCode == 0)
+	}
+	for i := range l.st.ContainerStatuses {
+		end(&l.st.ContainerStatuses[i])
 	}
 	l.finish(corev1.PodFailed)
 }
