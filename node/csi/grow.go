@@ -89,9 +89,9 @@ func (m *Mounter) grow(ctx context.Context, j *job) {
 	var err error
 	switch is := j.Claim.Status.AllocatedResourceStatuses[corev1.ResourceStorage]; {
 	case nodesTurn(&j.Claim.Status) && want.Cmp(have) > 0:
-		err = m.enlarge(ctx, j, want.Value())
+		err = j.enlarge(ctx, m, want.Value())
 	case is == "" && want.Cmp(have) == 0 && here < want.Value():
-		err = m.follow(ctx, j, want.Value())
+		err = j.follow(ctx, m, want.Value())
 	default:
 		return
 	}
@@ -106,7 +106,7 @@ func (m *Mounter) grow(ctx context.Context, j *job) {
 }
 
 // enlarge has the driver do it, and writes into the claim what came of it.
-func (m *Mounter) enlarge(ctx context.Context, j *job, size int64) error {
+func (j *job) enlarge(ctx context.Context, m *Mounter, size int64) error {
 	err := m.status(ctx, j, func(s *corev1.PersistentVolumeClaimStatus) {
 		s.AllocatedResourceStatuses[corev1.ResourceStorage] = corev1.PersistentVolumeClaimNodeResizeInProgress
 	})
@@ -123,7 +123,7 @@ func (m *Mounter) enlarge(ctx context.Context, j *job, size int64) error {
 }
 
 // follow enlarges here what another node has said to have grown.
-func (m *Mounter) follow(ctx context.Context, j *job, size int64) error {
+func (j *job) follow(ctx context.Context, m *Mounter, size int64) error {
 	err := m.expand(ctx, j, size)
 	if err == nil {
 		return nil

@@ -82,7 +82,8 @@ disabled_plugins = ['io.containerd.nri.v1.nri', 'io.containerd.snapshotter.v1.bt
   socket_dir = '{dir}/run/s'`
 )
 
-// format is that of the configuration which a containerd reads. It says of itself "containerd github.com/containerd/containerd 1.6.20~ds1 …".
+// format is that of the configuration which a containerd reads. It tells its version as
+// "containerd github.com/containerd/containerd 1.6.20~ds1 …".
 func format(version string) int {
 	f := strings.Fields(version)
 	if len(f) < 3 {
