@@ -27,10 +27,13 @@ import (
 )
 
 // fakeClient has the claim "c", which two drivers serve and all pods may use.
-type fakeClient struct{ client.Client }
+type fakeClient struct {
+	client.Client
+	uid string // begins the claim's
+}
 
-func (fakeClient) Get(_ context.Context, _ resource.Kind, ns, name string) (resource.Object, error) {
-	k := &resourcev1.ResourceClaim{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: name, UID: types.UID("uid-" + name)}}
+func (f fakeClient) Get(_ context.Context, _ resource.Kind, ns, name string) (resource.Object, error) {
+	k := &resourcev1.ResourceClaim{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: name, UID: types.UID(f.uid + "uid-" + name)}}
 	k.Status.Allocation = &resourcev1.AllocationResult{}
 	for _, d := range []string{"one", "two"} {
 		k.Status.Allocation.Devices.Results = append(k.Status.Allocation.Devices.Results,
@@ -126,6 +129,28 @@ func TestSharedClaim(t *testing.T) {
 	}
 	if len(c.of) != 0 || c.Held("pod0") {
 		t.Error("something is kept")
+	}
+}
+
+// TestNamesake: a claim is not prepared as long as a former one of its name is, whose devices it may have.
+func TestNamesake(t *testing.T) {
+	c := newClaims(t, t.TempDir(), "1")
+	list := drivers(t, c)
+	if err := c.Prepare(t.Context(), podOf("pod1", "a")); err != nil {
+		t.Fatal(err)
+	}
+	c.cfg.Client = fakeClient{uid: "again-"}
+	pod := podOf("pod2", "a")
+	if err := c.Prepare(t.Context(), pod); err == nil || !strings.Contains(err.Error(), "old ResourceClaim with same name a and different UID") {
+		t.Errorf("the first is prepared: %v", err)
+	}
+	if err := errors.Join(c.Unprepare(t.Context(), "pod1"), c.Prepare(t.Context(), pod)); err != nil {
+		t.Error(err)
+	}
+	for _, d := range list {
+		if got := strings.Join(d.Calls(), ", "); got != "prepare a, unprepare a, prepare a" {
+			t.Errorf("%s was asked %s", d.Name, got)
+		}
 	}
 }
 

@@ -112,6 +112,12 @@ func (c *Claims) enter(pod *corev1.Pod, list map[types.UID]*resourcev1.ResourceC
 	for _, uid := range slices.Sorted(maps.Keys(list)) {
 		k := c.of[uid]
 		if k == nil {
+			for _, old := range c.of { // its devices may be those of the new one
+				if old.Namespace == pod.Namespace && old.Name == list[uid].Name {
+					return nil, fmt.Errorf("old ResourceClaim with same name %s and different UID %s still exists "+
+						"(previous pod force-deleted?!)", old.Name, old.UID)
+				}
+			}
 			k = &claim{UID: uid, Namespace: pod.Namespace, Name: list[uid].Name, Drivers: map[string]*part{}}
 			for _, r := range list[uid].Status.Allocation.Devices.Results {
 				k.Drivers[r.Driver] = &part{}
