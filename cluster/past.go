@@ -219,7 +219,7 @@ func (h *hindsight) shownThen(ctx context.Context, g *convergence.Gap) *converge
 	if !h.sees(ctx, g.Object) {
 		return nil
 	}
-	if m := h.masked(ctx, g); m != nil {
+	if m := h.less(ctx, g); m != nil {
 		return m
 	}
 	return g

@@ -1,6 +1,7 @@
 package cluster
 
 import (
+	"cmp"
 	"context"
 	"slices"
 	"strings"
@@ -10,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/kloop-dev/kloop/auth"
+	"github.com/kloop-dev/kloop/converge"
 	"github.com/kloop-dev/kloop/kinds/convergence"
 	"github.com/kloop-dev/kloop/resource"
 	"github.com/kloop-dev/kloop/server"
@@ -68,11 +70,20 @@ func (s *sight) shown(ctx context.Context, k resource.Kind, e *view.Entry) *view
 		if !s.sees(ctx, x.Object) {
 			return nil
 		}
-		if g := s.masked(ctx, x); g != nil {
+		if g := s.less(ctx, x); g != nil {
 			return view.NewEntry(k, e.Rev, g)
 		}
 	}
 	return e
+}
+
+// less is the gap as the reader may know it; nil: all of it.
+func (s *sight) less(ctx context.Context, g *convergence.Gap) *convergence.Gap {
+	m := s.masked(ctx, g)
+	if u := s.unhinted(ctx, cmp.Or(m, g)); u != nil {
+		return u
+	}
+	return m
 }
 
 // masked is the gap without what lies in other namespaces that the reader may not look into; nil: there is no such thing. What
@@ -130,6 +141,25 @@ func (s *sight) masked(ctx context.Context, g *convergence.Gap) *convergence.Gap
 		next.Verdict = next.Object.Short() + " " + next.Says + " because of " + unseen
 	}
 	next.Advise(next.Advice)
+	return next
+}
+
+// unhinted takes away advice that names an object like the one that is waited for, or a key in it, unless the reader may read all
+// objects of that kind there; nil: nothing has to go.
+func (s *sight) unhinted(ctx context.Context, g *convergence.Gap) *convergence.Gap {
+	kept := slices.DeleteFunc(slices.Clone(g.Advice), func(a string) bool {
+		if !strings.HasPrefix(a, converge.Near) {
+			return false
+		}
+		w := g.Waits
+		return w == nil || w.On == nil || !strings.Contains(a, strings.ToLower(w.On.Kind)+"/") ||
+			!s.sees(ctx, convergence.Object{Resource: w.On.Resource, Namespace: w.On.Namespace})
+	})
+	if len(kept) == len(g.Advice) {
+		return nil
+	}
+	next := resource.Clone(g)
+	next.Advise(kept)
 	return next
 }
 

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/kloop-dev/kloop/auth"
+	"github.com/kloop-dev/kloop/converge"
 	"github.com/kloop-dev/kloop/kinds/convergence"
 )
 
@@ -47,6 +48,27 @@ func TestSightKeepsWhatTheReaderSees(t *testing.T) {
 		}
 		if got != nil && strings.Contains(got.Verdict+got.Because+got.Chain[1].Object.Name, "backend") {
 			t.Errorf("told %+v", got)
+		}
+	}
+}
+
+// What is like the object that is missing, or like a key of it, is for those who may read all objects of that kind.
+func TestSightHidesWhatNobodyNamed(t *testing.T) {
+	waits := convergence.Object{Kind: "Secret", Resource: "secrets", Namespace: "shop", Name: "db"}
+	for _, tt := range []struct {
+		advice string
+		may    within
+		want   bool
+	}{
+		{converge.Near + "secret/db-prod: name it, if that is meant", "shop", true},
+		{converge.Near + "secret/db-prod: name it, if that is meant", "else", false},
+		{converge.Near + "configmap/db: name it, if that is meant", "shop", false},
+		{"create secret/db in namespace shop", "else", true},
+	} {
+		g := &convergence.Gap{Waits: &convergence.Wait{Type: "Object", On: &waits}, Advice: []string{tt.advice}}
+		s := &sight{authorize: tt.may, user: &auth.User{Name: "viewer"}, known: map[convergence.Object]bool{}}
+		if less := s.unhinted(t.Context(), g); (less == nil) != tt.want {
+			t.Errorf("%q for who may read %s: %+v", tt.advice, tt.may, less)
 		}
 	}
 }

@@ -2,10 +2,12 @@ package converge
 
 import (
 	"fmt"
+	"regexp"
 	"strings"
 	"time"
 
 	coordinationv1 "k8s.io/api/coordination/v1"
+	corev1 "k8s.io/api/core/v1"
 
 	"github.com/kloop-dev/kloop/kinds"
 	"github.com/kloop-dev/kloop/resource"
@@ -217,23 +219,30 @@ func operatorRefused(l *look, _ map[string]any) *Finding {
 
 // partsNotReady: what the controller made for the object is not well.
 func partsNotReady(l *look, _ map[string]any) *Finding {
-	var bad []Ref
-	for _, k := range l.Kinds.All() {
-		if k.Info().Virtual {
-			continue
-		}
-		for obj := range l.Read.ByOwner(k, string(l.obj.GetUID())) {
-			if !l.Health(k, obj).Converged() {
-				bad = append(bad, refTo(k, obj))
-			}
-		}
-	}
+	bad := l.partsOf(l.obj, 0)
 	if len(bad) == 0 {
 		return nil
 	}
 	who := l.keeper()
 	return &Finding{Says: "waits for what was made for it", Owner: who, State: Waiting, Waits: on("Object", bad[0], ""),
 		Next: does(who, "goes on when it is"), Below: bad}
+}
+
+// partsOf are those of what was made for an object that are not well. Below one that says nothing of itself lies what was made for that.
+func (l *look) partsOf(owner resource.Object, depth int) (bad []Ref) {
+	for _, k := range l.Kinds.All() {
+		if k.Info().Virtual {
+			continue
+		}
+		for obj := range l.Read.ByOwner(k, string(owner.GetUID())) {
+			if !l.Health(k, obj).Converged() {
+				bad = append(bad, refTo(k, obj))
+			} else if k.Info().Custom && depth < maxDepth {
+				bad = append(bad, l.partsOf(obj, depth+1)...)
+			}
+		}
+	}
+	return bad
 }
 
 func operatorBehind(l *look, status map[string]any) *Finding {
@@ -267,6 +276,16 @@ func operatorReports(l *look, _ map[string]any) *Finding {
 		f.Says += ": " + c.message
 		f.Error = textOnly(c.message)
 	}
+	if e := l.newestWarning(); e != nil && c.message == "" {
+		f.Says += "; its last warning, of " + ago(l.Now.Sub(told(e))) + " ago: " + oneLine(e.Message)
+		f.Error = eventFailure(e)
+	}
+	for _, r := range l.search().besides(tree) {
+		if f.Aside == "" && c.message != "" && !strings.Contains(r.says, oneLine(c.message)) {
+			f.Aside = "it " + r.says
+		}
+	}
+	l.named(f, tree, c.message)
 	if name := l.halting(who, l.leaseOf(who)); name != "" {
 		f.Aside = "its controller seems to be " + name + ", which is not ready now"
 	}
@@ -274,6 +293,46 @@ func operatorReports(l *look, _ map[string]any) *Finding {
 		f.State, f.Next = Failed, does(person, "removes what makes it fail; %s does not go on by itself", who)
 	}
 	return f
+}
+
+// byPerson are words by which a controller says that it can't go on until somebody corrects or makes something.
+var byPerson = regexp.MustCompile(`(?i)not found|n[o']t exist|no such|not permitted|must (be|have|not)|invalid|not supported|unsupported|` +
+	`unknown field|denied|forbidden|unauthorized|authentication|no matching|not match|incorrect|doesn't have|conflict`)
+
+func (l *look) search() *search { return &search{World: l.World, kind: l.kind, obj: l.obj} }
+
+// named adds what the object names that is not there or not well. What its controller speaks of is the cause.
+func (l *look) named(f *Finding, tree map[string]any, message string) {
+	who := f.Owner
+	if byPerson.MatchString(message) {
+		f.Next = does(who, "tries again; what it says is likely for a person to see to")
+	}
+	for _, m := range l.search().mentions(tree) {
+		says, vague := m.says(l.obj.GetNamespace()), !strings.Contains(message, " ")
+		switch {
+		case says != "":
+			f.Says += "; it " + says
+			f.Waits, f.Next = m.wait(), does(person, "makes it, or names another one; %s goes on then", who)
+			if vague || strings.Contains(message, m.Name) {
+				f.State = Blocked
+			}
+			return
+		case (vague || strings.Contains(message, m.Name)) && !l.Health(m.Kind, m.obj).Converged():
+			f.Below, f.Told, f.State = []Ref{m.Ref}, message, Waiting
+			f.Waits, f.Next = m.wait(), does(who, "goes on when that is well")
+			return
+		}
+	}
+}
+
+// newestWarning is the last that was told of the object within an hour; nil: nothing was.
+func (l *look) newestWarning() (best *corev1.Event) {
+	for _, e := range l.events(l.obj.GetUID()) {
+		if l.Now.Sub(told(e)) < time.Hour && told(e).After(changed(l.obj)) && (best == nil || told(best).Before(told(e))) {
+			best = e
+		}
+	}
+	return best
 }
 
 // anything explains an object that no rule knows.

@@ -122,8 +122,12 @@ func (w *World) step(r Ref) *Step {
 		if o.Namespace != "" && len(w.path) > 0 && o.Namespace != w.path[0].Namespace {
 			says += " in namespace " + o.Namespace
 		}
-		return &Step{Object: o, Cause: "NotFound", Health: Health{Says: says}, Finding: Finding{Says: says,
+		s := &Step{Object: o, Cause: "NotFound", Health: Health{Says: says}, Finding: Finding{Says: says,
 			Owner: person, State: Blocked, Waits: on("Object", r, ""), Next: does(person, "creates %s", o.Short())}}
+		if near := w.nearTo(s.Waits); near != "" {
+			s.Advice = []string{near}
+		}
+		return s
 	}
 	return w.Explain(r.Kind, obj)
 }

@@ -43,10 +43,19 @@ func checkTold(t *testing.T, r *states.Row) {
 	if obj == nil {
 		t.Fatalf("no %s", r.Ask)
 	}
-	if got := w.Rests(k, obj); r.Rests == "" && r.Cause == "" && got != "" || !strings.Contains(got, r.Rests) {
+	s := w.Explain(k, obj)
+	rest, got, advice := w.Rest(k, obj), "", []string(nil)
+	if rest != nil && rest.Cause == "AtRest" {
+		got, advice = rest.Because, rest.Advice
+	}
+	if r.Rests == "" && r.Cause == "" && got != "" || !strings.Contains(got, r.Rests) {
 		t.Errorf("it rests: %q, want %q", got, r.Rests)
 	}
-	s := w.Explain(k, obj)
+	for _, a := range r.Advice {
+		if r.Cause == "" && !strings.Contains(strings.Join(advice, "\n"), a) {
+			t.Errorf("the advice %q lacks %q", advice, a)
+		}
+	}
 	if s == nil || r.Cause == "" {
 		if s != nil || r.Cause != "" {
 			t.Fatalf("told %+v, want cause %q", s, r.Cause)

@@ -94,19 +94,31 @@ func restOfLeaving(w *World, p *corev1.Pod) (says, advice string) {
 	return says, "to have less time for it: kubectl delete pod " + p.Name + " -n " + p.Namespace + " --grace-period=1"
 }
 
-// Rest explains an object that agrees with its spec and rests; nil when it does not.
+// Rest explains an object that agrees with its spec and rests, or of which more is to be said; nil when there is nothing.
 func (w *World) Rest(k resource.Kind, obj resource.Object) *convergence.Gap {
 	says, advice := w.rest(k, obj)
+	fine := "is what it should be"
+	if says == "" {
+		fine = "has no gap that is known"
+	}
+	r := (&search{World: w, kind: k, obj: obj}).remarked()
+	says = strings.TrimPrefix(strings.TrimSuffix(says+"; "+r.says, "; "), "; ")
 	if says == "" {
 		return w.untold(k, obj)
 	}
-	s := &Step{Object: objectOf(k, obj), Cause: "AtRest", Health: Health{Says: "is what it should be", Since: changed(obj)},
-		Finding: Finding{Says: says, Owner: person, State: Resting, Next: does(person, "changes it, if that is not what is meant")}}
-	if advice != "" {
-		s.Advice = []string{advice}
+	s := &Step{Object: objectOf(k, obj), Cause: "AtRest", Health: Health{Says: fine, Since: changed(obj)},
+		Finding: Finding{Says: says, Owner: person, State: Resting, Waits: r.wait,
+			Next: does(person, "changes it, if that is not what is meant")}}
+	for _, a := range []string{r.advice, advice} {
+		if a != "" {
+			s.Advice = append(s.Advice, a)
+		}
 	}
 	g := s.Gap()
-	g.Because, g.Verdict = says, s.Object.Short()+" is what it should be: it "+says
+	if r.part != nil {
+		(&Step{Below: []*Step{r.part}}).links(g, 1)
+	}
+	g.Because, g.Verdict = says, s.Object.Short()+" "+fine+": it "+says
 	return g
 }
 

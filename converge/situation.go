@@ -161,6 +161,9 @@ func (l *look) fill(name string, f *Finding) {
 			f.Next.What = "tries again"
 		}
 	}
+	if near := l.nearTo(f.Waits); near != "" {
+		f.Advice = append([]string{near}, f.Advice...)
+	}
 	if l.Callers == nil {
 		f.Advice = abroad(f.Advice)
 	}

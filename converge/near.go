@@ -1,0 +1,90 @@
+package converge
+
+import (
+	"maps"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/kloop-dev/kloop/kinds"
+	"github.com/kloop-dev/kloop/kinds/convergence"
+	"github.com/kloop-dev/kloop/resource"
+	"github.com/kloop-dev/kloop/strict"
+)
+
+// notByName are the kinds whose objects people do not name: one of a name that is like another's is not what was meant.
+var notByName = []resource.Kind{kinds.Pods, kinds.Nodes, kinds.PersistentVolumes, kinds.Jobs, kinds.Leases, kinds.ReplicaSets}
+
+// Near begins an advice that names what nobody asked about: it is for those alone who may read all objects of the kind.
+const Near = "there is "
+
+// maxNear bounds the names that one is compared with.
+const maxNear = 2000
+
+// nearTo advises to name another object, or key, where what is waited for does not exist and one is there whose name is like it.
+func (w *World) nearTo(wait *convergence.Wait) string {
+	if wait == nil || wait.On == nil {
+		return ""
+	}
+	k, ok := w.Kinds.GR(schema.ParseGroupResource(wait.On.Resource))
+	if !ok || slices.Contains(notByName, k) || !w.Sees(k, wait.On.Namespace) {
+		return ""
+	}
+	obj := w.Read.Lookup(k, wait.On.Namespace, wait.On.Name)
+	key, is := strings.CutPrefix(wait.Field, "data.")
+	if obj != nil && !is {
+		return ""
+	}
+	if obj != nil {
+		if meant := likest(key, dataKeys(obj)); meant != "" && meant != key {
+			return Near + "the key " + meant + " in " + wait.On.Short() + ": name it, if that is meant"
+		}
+		return ""
+	}
+	var names []string
+	for other := range w.Read.Each(k, wait.On.Namespace) {
+		if names = append(names, other.GetName()); len(names) == maxNear {
+			break
+		}
+	}
+	if meant := likest(wait.On.Name, names); meant != "" {
+		o := *wait.On
+		o.Name = meant
+		return Near + o.Short() + ": name it, if that is meant"
+	}
+	return ""
+}
+
+func dataKeys(obj resource.Object) []string {
+	switch obj := obj.(type) {
+	case *corev1.Secret:
+		return slices.Sorted(maps.Keys(obj.Data))
+	case *corev1.ConfigMap:
+		return slices.AppendSeq(slices.Sorted(maps.Keys(obj.Data)), maps.Keys(obj.BinaryData))
+	}
+	return nil
+}
+
+// likest is the word that is most like another: by its letters, or since one begins with the other. Of words that differ in their numbers
+// alone none is.
+func likest(word string, known []string) string {
+	known = slices.DeleteFunc(known, func(k string) bool { return strings.Map(noDigit, k) == strings.Map(noDigit, word) })
+	if meant := between(strict.Meant(word, known), "did you mean ", "?"); meant != "" {
+		return meant
+	}
+	for _, k := range known {
+		if len(k) > 2 && len(word) > 2 && (strings.HasPrefix(k, word) || strings.HasPrefix(word, k)) {
+			return k
+		}
+	}
+	return ""
+}
+
+func noDigit(r rune) rune {
+	if r >= '0' && r <= '9' {
+		return -1
+	}
+	return r
+}
