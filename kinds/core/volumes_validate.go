@@ -44,7 +44,7 @@ func validateNewVolume(v *corev1.PersistentVolume) (errs field.ErrorList) {
 	} else if s.Local != nil && firstSource(s) == "Local" {
 		add(field.Required(at, "Local volume requires node affinity"))
 	}
-	add(podspec.OneSource(s.PersistentVolumeSource, volumeSources, specPath, validateOwnSource)...)
+	add(podspec.OneSource(&s.PersistentVolumeSource, volumeSources, specPath, validateOwnSource)...)
 	if s := s.ISCSI; s != nil && s.InitiatorName != nil && len(v.Name+":"+s.TargetPortal) > 64 {
 		add(field.Invalid(specPath.Child("iscsi", "targetportal"), s.TargetPortal, // clients know it so
 			"Total length of <volume name>:<iscsi.targetPortal> must be under 64 characters if iscsi.initiatorName is specified."))

@@ -18,7 +18,7 @@ func (c *checker) checkVolumes(path *field.Path) (errs field.ErrorList) {
 	c.volumes = make(map[string]*corev1.VolumeSource, len(c.spec.Volumes))
 	for i := range c.spec.Volumes {
 		v, at := &c.spec.Volumes[i], path.Index(i)
-		bad := OneSource(v.VolumeSource, podSources, at, checkVolumeSource)
+		bad := OneSource(&v.VolumeSource, podSources, at, checkVolumeSource)
 		if c.meta != nil && v.Image != nil { // a template may leave it to others to name the image
 			bad = append(bad, rule.Needed(v.Image.Reference, at.Child("image", "reference"))...)
 		}
