@@ -33,6 +33,7 @@ type entry struct {
 	notBefore time.Time // not before this: the controller's Rest
 	index     int       // in the heap when waiting
 	fence     map[resource.Kind]int64
+	meanwhile []Cause // what woke it while it ran, the newest
 
 	rec Record
 }
@@ -84,17 +85,31 @@ func (q *queue) wake(key Key, cause Cause) {
 		q.pushCalm(e)
 	case running:
 		e.dirty = true
+		e.meanwhile = keep(e.meanwhile, maxCauses, cause)
 	case waiting:
-		if e.rec.Fails > backoffResetFailures {
-			return // news has not helped lately; its pause runs on
+		if e.rec.Fails > backoffResetFailures && !e.tells(cause) {
+			return // its own writes have not helped lately; its pause runs on
 		}
-		if !e.due.After(e.notBefore) {
-			return // it only rests from its last look
-		}
-		heap.Remove(&q.later, e.index)
-		q.pushCalm(e)
+		q.hasten(e)
 	case queued, fenced:
 	}
+}
+
+// tells says that a key was woken by a change that is not of its own.
+func (e *entry) tells(c Cause) bool { return c.Kind != nil && c.Rev > e.fence[c.Kind] }
+
+// hasten cuts short the pause of a key that waits, but not its rest.
+func (q *queue) hasten(e *entry) {
+	if e.rec.Fails > backoffResetFailures {
+		if at := e.rec.LastFail.Add(newsPause); at.After(e.notBefore) {
+			e.notBefore = at
+		}
+	}
+	if !e.due.After(e.notBefore) {
+		return
+	}
+	heap.Remove(&q.later, e.index)
+	q.pushCalm(e)
 }
 
 // pushCalm makes a key ready once it has rested.
@@ -117,9 +132,12 @@ func (q *queue) known() (list []Key) {
 	return list
 }
 
-// newsCures is after how many failures in a row a change of the world no longer cuts the pause short: a key
-// whose own writes keep waking it must not spin.
-const backoffResetFailures = 3
+// backoffResetFailures is after how many failures in a row a key's own writes no longer cut its pause short, and other changes no more than
+// to newsPause: it must not spin.
+const (
+	backoffResetFailures = 3
+	newsPause            = time.Second
+)
 
 func (q *queue) push(e *entry) {
 	e.state, e.index, e.pushed = queued, -1, q.now()
@@ -171,7 +189,7 @@ func (q *queue) take() (*entry, time.Duration) {
 	if len(q.ready) > 0 || len(q.later) > 0 {
 		q.ring() // another worker may have work, or must take over the timer
 	}
-	e.state, e.dirty = running, false
+	e.state, e.dirty, e.meanwhile = running, false, nil
 	q.rates.waited.add(now.Sub(e.pushed))
 	e.rec.started(now)
 	return e, 0
@@ -245,9 +263,8 @@ func (q *queue) finish(e *entry, o outcome) {
 		o.again = pause(e.rec.Fails, q.luck)
 		e.rec.Next = now.Add(o.again)
 		q.delay(e, e.rec.Next)
-		if e.dirty && e.rec.Fails <= backoffResetFailures {
-			heap.Remove(&q.later, e.index)
-			q.pushCalm(e)
+		if e.dirty && (e.rec.Fails <= backoffResetFailures || slices.ContainsFunc(e.meanwhile, e.tells)) {
+			q.hasten(e)
 		}
 	case e.dirty:
 		q.pushCalm(e)

@@ -42,7 +42,7 @@ func (d *desk) do(words []string) string {
 	command, arg := words[0], strings.Join(words[1:min(2, len(words))], "")
 	switch command {
 	case "wake":
-		d.q.wake(Key{Kind: kinds.Pods, Name: arg}, Cause{Why: "change"})
+		d.q.wake(Key{Kind: kinds.Pods, Name: arg}, cause(words[min(2, len(words)):]))
 	case "take":
 		e, sleep := d.q.take()
 		if e == nil {
@@ -62,6 +62,14 @@ func (d *desk) do(words []string) string {
 		panic("no command " + command)
 	}
 	return ""
+}
+
+// cause is of a change that has a revision, or of none.
+func cause(words []string) Cause {
+	if len(words) == 0 {
+		return Cause{Why: "change"}
+	}
+	return Cause{Why: "change", Kind: kinds.Pods, Rev: int64(span(words[0] + "ns"))}
 }
 
 // result reads how a pass ended.
