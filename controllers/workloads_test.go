@@ -136,6 +136,7 @@ func TestStatefulSet(t *testing.T) {
 				WhenScaled: "Delete"}
 		})
 		c.until("one is left", status(1, 1, 1))
+		c.told("s", "SuccessfulUpdate", "Update Pod s-0 in StatefulSet s successful") // its claim has another owner
 		c.until("the claims of the others go", func(r resource.Reader) bool {
 			for _, p := range resource.List(r, kinds.PersistentVolumeClaims, "default") {
 				if p.DeletionTimestamp == nil && p.Name != "data-s-0" {

@@ -2,7 +2,6 @@ package statefulset
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -11,6 +10,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	utilerrors "k8s.io/apimachinery/pkg/util/errors"
 
 	"github.com/kloop-dev/kloop/kinds"
 	"github.com/kloop-dev/kloop/loop"
@@ -21,53 +21,74 @@ func (a *actor) claimName(t *corev1.PersistentVolumeClaim, n int) string {
 	return fmt.Sprintf("%s-%s-%d", t.Name, a.s.Name, n)
 }
 
-// claims makes sure that the claims of an ordinal exist and belong to whom the retention policy says.
-func (a *actor) claims(ctx context.Context, c *loop.Ctx, n int, p *corev1.Pod) error {
+// claims makes sure that an ordinal has its claims, and that none of them is about to go: a pod would only keep it from going.
+func (a *actor) claims(ctx context.Context, c *loop.Ctx, n int) error {
 	var errs []error
 	for i := range a.s.Spec.VolumeClaimTemplates {
 		t := &a.s.Spec.VolumeClaimTemplates[i]
-		cur := resource.Get(c, kinds.PersistentVolumeClaims, a.s.Namespace, a.claimName(t, n))
-		kept := n >= a.w.first && n < a.w.end
-		switch {
-		case cur == nil && kept:
+		switch cur := a.claim(c, t, n); {
+		case cur == nil:
 			errs = append(errs, a.createClaim(ctx, c, t, n))
-		case cur == nil || cur.DeletionTimestamp != nil:
-		default:
-			refs, conflict := a.owners(cur.OwnerReferences, kept, p)
-			if sameOwners(cur.OwnerReferences, refs) {
-				continue
-			}
-			if conflict {
-				a.failed(c, "ConflictingController", "PersistentVolumeClaim %s has a conflicting "+
-					"OwnerReference that acts as a managing controller, the retention policy is ignored for this claim", cur.Name)
-			}
-			next := resource.Clone(cur)
-			next.OwnerReferences = refs
-			errs = append(errs, c.Update(ctx, kinds.PersistentVolumeClaims, next))
+		case cur.DeletionTimestamp != nil:
+			errs = append(errs, fmt.Errorf("pvc %s is being deleted", cur.Name))
 		}
 	}
-	return errors.Join(errs...)
+	return utilerrors.NewAggregate(errs)
 }
 
-// errStale says that a claim belongs to an earlier pod of the name: the garbage collector is about to delete it.
-var errStale = errors.New("belongs to a pod that is gone: it is deleted first")
+func (a *actor) claim(c *loop.Ctx, t *corev1.PersistentVolumeClaim, n int) *corev1.PersistentVolumeClaim {
+	return resource.Get(c, kinds.PersistentVolumeClaims, a.s.Namespace, a.claimName(t, n))
+}
 
-// going is the error that a claim of the ordinal is being deleted, or is about to be: a pod would only keep it from going.
-func (a *actor) going(c *loop.Ctx, n int, pod string) error {
-	var errs []error
-	_, scaled := a.policy()
+// owned says that the claims of an ordinal belong to whom the retention policy says.
+func (a *actor) owned(c *loop.Ctx, n int, p *corev1.Pod) bool {
 	for i := range a.s.Spec.VolumeClaimTemplates {
-		claim := a.claimName(&a.s.Spec.VolumeClaimTemplates[i], n)
-		cur := resource.Get(c, kinds.PersistentVolumeClaims, a.s.Namespace, claim)
-		switch {
-		case cur == nil:
-		case cur.DeletionTimestamp != nil:
-			errs = append(errs, fmt.Errorf("pvc %s is being deleted", claim))
-		case scaled && slices.ContainsFunc(cur.OwnerReferences, func(r metav1.OwnerReference) bool { return refers(r, kinds.Pods, pod) }):
-			errs = append(errs, fmt.Errorf("pvc %s %w", claim, errStale))
+		if cur := a.claim(c, &a.s.Spec.VolumeClaimTemplates[i], n); cur != nil {
+			if refs, _ := a.owners(cur.OwnerReferences, a.wanted(n), p); !sameOwners(cur.OwnerReferences, refs) {
+				return false
+			}
 		}
 	}
-	return errors.Join(errs...)
+	return true
+}
+
+func (a *actor) wanted(n int) bool { return n >= a.w.first && n < a.w.end }
+
+// own gives the claims of an ordinal the owners that the retention policy says, and tells of those that somebody else has.
+func (a *actor) own(ctx context.Context, c *loop.Ctx, n int, p *corev1.Pod) error {
+	for i := range a.s.Spec.VolumeClaimTemplates {
+		cur := a.claim(c, &a.s.Spec.VolumeClaimTemplates[i], n)
+		if cur == nil {
+			continue
+		}
+		refs, conflict := a.owners(cur.OwnerReferences, a.wanted(n), p)
+		if conflict { // the word is upstream's
+			a.failed(c, "ConflictingController", "PersistentVolumeClaim %s has a conflicting "+
+				"OwnerReference that acts as a manging controller, the retention policy is ignored for this claim", cur.Name)
+		}
+		if sameOwners(cur.OwnerReferences, refs) {
+			continue
+		}
+		next := resource.Clone(cur)
+		next.OwnerReferences = refs
+		if err := c.Update(ctx, kinds.PersistentVolumeClaims, next); err != nil {
+			return fmt.Errorf("could not update claim %s for delete policy ownerRefs: %w", cur.Name, err)
+		}
+	}
+	return nil
+}
+
+// stale is the error that a claim belongs to an earlier pod of the name: the garbage collector is about to delete it.
+func (a *actor) stale(c *loop.Ctx, n int, pod string) error {
+	_, scaled := a.policy()
+	for i := range a.s.Spec.VolumeClaimTemplates {
+		cur := a.claim(c, &a.s.Spec.VolumeClaimTemplates[i], n)
+		earlier := func(r metav1.OwnerReference) bool { return refers(r, kinds.Pods, pod) }
+		if scaled && cur != nil && slices.ContainsFunc(cur.OwnerReferences, earlier) {
+			return fmt.Errorf("pvc %s belongs to a pod that is gone: it is deleted first", cur.Name)
+		}
+	}
+	return nil
 }
 
 func (a *actor) createClaim(ctx context.Context, c *loop.Ctx, t *corev1.PersistentVolumeClaim, n int) error {
@@ -86,7 +107,7 @@ func (a *actor) createClaim(ctx context.Context, c *loop.Ctx, t *corev1.Persiste
 	}
 	if err != nil {
 		a.failed(c, "FailedCreate", "Create Claim %s for Pod %s-%d in StatefulSet %s failed error: %v", claim.Name, a.s.Name, n, a.s.Name, err)
-		return err
+		return fmt.Errorf("failed to create PVC %s: %w", claim.Name, err)
 	}
 	a.did(c, "SuccessfulCreate", "Create Claim %s Pod %s-%d in StatefulSet %s success", claim.Name, a.s.Name, n, a.s.Name)
 	return nil
@@ -110,11 +131,11 @@ func (a *actor) owners(have []metav1.OwnerReference, kept bool, p *corev1.Pod) (
 		return refers(r, kinds.StatefulSets, a.s.Name) || refers(r, kinds.Pods, p.Name)
 	}
 	stale := func(r metav1.OwnerReference) bool { return mine(r) && r.UID != a.s.UID && r.UID != p.UID }
+	deleted, scaled := a.policy()
 	if slices.ContainsFunc(have, stale) {
-		return have, false
+		return have, deleted || scaled
 	}
 	refs = slices.DeleteFunc(slices.Clone(have), mine)
-	deleted, scaled := a.policy()
 	switch {
 	case (deleted || scaled) && slices.ContainsFunc(refs, controls):
 		return refs, true

@@ -42,14 +42,30 @@ func observe(s *appsv1.StatefulSet, owned []*corev1.Pod, update string, now time
 	return w
 }
 
-// A todo is one pass's difference between wish and world.
+// A todo is one pass's difference between wish and world: first the replicas in their order, then the claims of the pods beyond them,
+// then the pods that are to go. What fails leaves the rest for another pass.
 type todo struct {
-	create   []int
-	identify []int // their pods lack the labels of their ordinal
+	replicas []step
+	beyond   []int
 	remove   []*corev1.Pod
 	again    time.Duration
 	note     string
 }
+
+// A step is what is to be done about one replica.
+type step struct {
+	n  int
+	do verb
+}
+
+type verb string
+
+const (
+	create  verb = "create"
+	replace verb = "replace" // it ended
+	await   verb = "await"
+	settle  verb = "settle" // it is as far as it has to be: its labels, its volumes and the owners of its claims are looked at
+)
 
 // plan is pure: same world, same answer. In order, it stops at the first pod that has to be waited for.
 func plan(w *world) (t todo) {
@@ -71,20 +87,19 @@ func (w *world) inOrder() bool {
 // fill makes sure that every ordinal has a pod that runs; it tells whether to go on.
 func (w *world) fill(t *todo) bool {
 	for n := w.first; n < w.end; n++ {
-		p := w.pods[n]
+		p, do := w.pods[n], await
 		switch {
 		case p == nil:
-			t.create = append(t.create, n)
-		case p.DeletionTimestamp != nil:
+			do = create
 		case p.Status.Phase == corev1.PodFailed || p.Status.Phase == corev1.PodSucceeded:
-			t.remove = append(t.remove, p)
-		case w.available(p) || !w.inOrder():
-			if p.Labels[appsv1.StatefulSetPodNameLabel] != p.Name {
-				t.identify = append(t.identify, n)
+			if p.DeletionTimestamp == nil {
+				do = replace
 			}
-			continue
+		case w.available(p) || !w.inOrder():
+			do = settle
 		}
-		if w.inOrder() {
+		t.replicas = append(t.replicas, step{n, do})
+		if do != settle && w.inOrder() {
 			if p != nil {
 				t.note = p.Name
 			}
@@ -97,11 +112,12 @@ func (w *world) fill(t *todo) bool {
 // shrink removes the pods beyond the wanted ones, the highest first; it tells whether to go on.
 func (w *world) shrink(t *todo) bool {
 	extra := slices.DeleteFunc(slices.Sorted(maps.Keys(w.pods)), func(n int) bool { return n >= w.first && n < w.end })
-	sick := slices.IndexFunc(extra, func(n int) bool { return !healthy(w.pods[n]) }) // the lowest may go although it is
+	sick := slices.IndexFunc(extra, func(n int) bool { return !w.available(w.pods[n]) }) // the lowest may go although it is
+	t.beyond = extra
 	for i := len(extra) - 1; i >= 0; i-- {
 		p := w.pods[extra[i]]
 		if p.DeletionTimestamp == nil {
-			if w.inOrder() && i != sick && !healthy(p) {
+			if w.inOrder() && i != sick && !w.available(p) {
 				return false
 			}
 			t.remove = append(t.remove, p)
@@ -123,7 +139,7 @@ func (w *world) roll(t *todo) {
 		case p == nil || p.DeletionTimestamp != nil:
 			room--
 		case p.Labels[revisions.Hash] != w.update:
-			if !slices.Contains(t.remove, p) {
+			if !slices.Contains(t.replicas, step{n, replace}) {
 				t.remove = append(t.remove, p)
 			}
 			room--
@@ -145,7 +161,7 @@ func (w *world) maxUnavailable() int {
 	if r == nil || r.MaxUnavailable == nil {
 		return 1
 	}
-	n, err := intstr.GetScaledValueFromIntOrPercent(r.MaxUnavailable, w.end-w.first, true)
+	n, err := intstr.GetScaledValueFromIntOrPercent(r.MaxUnavailable, w.end-w.first, false)
 	if err != nil {
 		return 1
 	}

@@ -18,7 +18,8 @@ import (
 
 var now = time.Unix(10000, 0)
 
-// pod makes a pod from "0new": its ordinal and its revision, then - when it is not ready, x when it failed, d when it goes.
+// pod makes a pod from "0new": its ordinal and its revision, then - when it is not ready, x when it failed, d when it goes,
+// y when it is ready only now.
 func pod(t *testing.T, text string) *corev1.Pod {
 	t.Helper()
 	p := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "s-" + text[:1], Labels: map[string]string{revisions.Hash: text[1:4],
@@ -30,14 +31,26 @@ func pod(t *testing.T, text string) *corev1.Pod {
 		p.Status.Conditions = nil
 	case "x":
 		p.Status.Phase = corev1.PodFailed
+	case "y":
+		p.Status.Conditions[0].LastTransitionTime = metav1.NewTime(now)
 	case "d":
 		p.DeletionTimestamp = &metav1.Time{Time: now}
 	}
 	return p
 }
 
+func (t todo) those(do verb) (list []int) {
+	for _, one := range t.replicas {
+		if one.do == do {
+			list = append(list, one.n)
+		}
+	}
+	return list
+}
+
 func TestPlan(t *testing.T) {
-	one, two := int32(1), intstr.FromInt32(2)
+	one, two, half := int32(1), intstr.FromInt32(2), intstr.FromString("50%")
+	slow := func(s *appsv1.StatefulSetSpec) { s.MinReadySeconds = 10 }
 	parallel := func(s *appsv1.StatefulSetSpec) { s.PodManagementPolicy = appsv1.ParallelPodManagement }
 	onDelete := func(s *appsv1.StatefulSetSpec) { s.UpdateStrategy.Type = appsv1.OnDeleteStatefulSetStrategyType }
 	rolling := func(r appsv1.RollingUpdateStatefulSetStrategy) func(*appsv1.StatefulSetSpec) {
@@ -61,12 +74,14 @@ func TestPlan(t *testing.T) {
 		{"shrink from the top", 1, nil, "0new 1new 2new", nil, "s-2"},
 		{"shrink waits", 1, nil, "0new 1new 2newd", nil, ""},
 		{"shrink waits for a sick one below", 1, nil, "0new 1new- 2new-", nil, ""},
+		{"shrink waits for one that is ready too short", 1, slow, "0new 1newy 2newy", nil, ""},
 		{"shrink all at once", 1, parallel, "0new 1new- 2new-", nil, "s-2 s-1"},
 		{"update from the top", 3, nil, "0old 1old 2old", nil, "s-2"},
 		{"update waits", 3, nil, "0old 1old 2new-", nil, ""},
 		{"update goes on", 3, nil, "0old 1old 2new", nil, "s-1"},
 		{"update stops at the partition", 3, rolling(appsv1.RollingUpdateStatefulSetStrategy{Partition: &one}), "0old 1new 2new", nil, ""},
 		{"update two", 3, rolling(appsv1.RollingUpdateStatefulSetStrategy{MaxUnavailable: &two}), "0old 1old 2old", nil, "s-2 s-1"},
+		{"half of three, rounded down", 3, rolling(appsv1.RollingUpdateStatefulSetStrategy{MaxUnavailable: &half}), "0old 1old 2old", nil, "s-2"},
 		{"update on delete", 3, onDelete, "0old 1old 2old", nil, ""},
 	} {
 		s := &appsv1.StatefulSet{ObjectMeta: metav1.ObjectMeta{Name: "s"}, Spec: appsv1.StatefulSetSpec{Replicas: &tt.size}}
@@ -79,30 +94,32 @@ func TestPlan(t *testing.T) {
 		}
 		todo := plan(observe(s, owned, "new", now))
 		var removed []string
+		for _, n := range todo.those(replace) {
+			removed = append(removed, fmt.Sprint("s-", n))
+		}
 		for _, p := range todo.remove {
 			removed = append(removed, p.Name)
 		}
-		if !slices.Equal(todo.create, tt.create) || strings.Join(removed, " ") != tt.remove {
-			t.Errorf("%s: create %v, remove %v; want %v, %s", tt.name, todo.create, removed, tt.create, tt.remove)
+		if got := todo.those(create); !slices.Equal(got, tt.create) || strings.Join(removed, " ") != tt.remove {
+			t.Errorf("%s: create %v, remove %v; want %v, %s", tt.name, got, removed, tt.create, tt.remove)
 		}
 	}
 }
 
 // A pod that lost its name, or was adopted without, gets it when its turn comes.
-func TestIdentify(t *testing.T) {
+func TestSettle(t *testing.T) {
 	for _, tt := range []struct {
 		policy appsv1.PodManagementPolicyType
 		pods   string
 		want   []int
-	}{{"", "0new 1new", []int{1}}, {"", "0new- 1new", nil}, {appsv1.ParallelPodManagement, "0new- 1new-", []int{1}}} {
+	}{{"", "0new 1new", []int{0, 1}}, {"", "0new- 1new", nil}, {appsv1.ParallelPodManagement, "0new- 1new-", []int{0, 1}}} {
 		s := &appsv1.StatefulSet{ObjectMeta: metav1.ObjectMeta{Name: "s"}, Spec: appsv1.StatefulSetSpec{Replicas: new(int32(2)),
 			PodManagementPolicy: tt.policy}}
 		var owned []*corev1.Pod
 		for _, text := range strings.Fields(tt.pods) {
 			owned = append(owned, pod(t, text))
 		}
-		delete(owned[1].Labels, appsv1.StatefulSetPodNameLabel)
-		if got := plan(observe(s, owned, "new", now)).identify; !slices.Equal(got, tt.want) {
+		if got := plan(observe(s, owned, "new", now)).those(settle); !slices.Equal(got, tt.want) {
 			t.Errorf("%s %s: %v, want %v", tt.policy, tt.pods, got, tt.want)
 		}
 	}
