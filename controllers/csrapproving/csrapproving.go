@@ -1,6 +1,7 @@
 // Package csrapproving approves the certificate requests of kubelets that are allowed to have them.
 //
-//	reads   CertificateSigningRequest; by a SubjectAccessReview, what its user may do
+//	reads   CertificateSigningRequest; by a SubjectAccessReview, what its user may do, once more when a
+//	        ClusterRole or ClusterRoleBinding changes
 //	writes  CertificateSigningRequest: approval
 //	rule    a kubelet's request for a client certificate is approved when its user may ask for one
 package csrapproving
@@ -20,13 +21,25 @@ import (
 
 // Controller is the loop: wake on a request that nobody has decided.
 var Controller = &loop.Controller[*certificatesv1.CertificateSigningRequest]{
-	Name:   "csr-approving",
-	For:    kinds.CertificateSigningRequests,
-	Writes: []resource.Kind{kinds.CertificateSigningRequests},
-	Skip: func(r *certificatesv1.CertificateSigningRequest) bool {
-		return r.Spec.SignerName != certificatesv1.KubeAPIServerClientKubeletSignerName || csr.Decided(r)
-	},
+	Name:      "csr-approving",
+	For:       kinds.CertificateSigningRequests,
+	Writes:    []resource.Kind{kinds.CertificateSigningRequests},
+	Wake:      []loop.Wake{loop.Each(kinds.ClusterRoles, undecided), loop.Each(kinds.ClusterRoleBindings, undecided)},
+	Skip:      skip,
 	Reconcile: reconcile,
+}
+
+func skip(r *certificatesv1.CertificateSigningRequest) bool {
+	return r.Spec.SignerName != certificatesv1.KubeAPIServerClientKubeletSignerName || csr.Decided(r)
+}
+
+// undecided wakes the requests that wait for somebody who may: a role may come after them.
+func undecided(_ resource.Object, read resource.Reader, wake func(ns, name string)) {
+	for obj := range read.Each(kinds.CertificateSigningRequests, "") {
+		if r := obj.(*certificatesv1.CertificateSigningRequest); !skip(r) {
+			wake("", r.Name)
+		}
+	}
 }
 
 func reconcile(ctx context.Context, c *loop.Ctx, r *certificatesv1.CertificateSigningRequest) (time.Duration, error) {

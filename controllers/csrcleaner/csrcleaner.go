@@ -14,7 +14,6 @@ import (
 
 	certificatesv1 "k8s.io/api/certificates/v1"
 
-	"github.com/kloop-dev/kloop/controllers/internal/csr"
 	"github.com/kloop-dev/kloop/kinds"
 	"github.com/kloop-dev/kloop/loop"
 	"github.com/kloop-dev/kloop/resource"
@@ -31,30 +30,39 @@ var Controller = &loop.Controller[*certificatesv1.CertificateSigningRequest]{
 	For:    kinds.CertificateSigningRequests,
 	Writes: []resource.Kind{kinds.CertificateSigningRequests},
 	Reconcile: func(ctx context.Context, c *loop.Ctx, r *certificatesv1.CertificateSigningRequest) (time.Duration, error) {
-		if left := until(r).Sub(c.Now()); left > 0 {
-			return left, nil
+		at := until(r)
+		if left := at.Sub(c.Now()); left > 0 || at.IsZero() {
+			return max(0, left), nil
 		}
 		return 0, c.Delete(ctx, kinds.CertificateSigningRequests, r)
 	},
 }
 
-// until is the time for which the request is kept.
-func until(r *certificatesv1.CertificateSigningRequest) time.Time {
-	at := r.CreationTimestamp.Add(pendingFor)
-	for _, t := range []certificatesv1.RequestConditionType{certificatesv1.CertificateDenied, certificatesv1.CertificateFailed} {
-		if cond := csr.Condition(r, t); cond != nil {
-			at = cond.LastUpdateTime.Add(decidedFor)
+// until returns when a request has told all that it has to; zero: never. One that somebody began to decide stays until it is decided.
+func until(r *certificatesv1.CertificateSigningRequest) (at time.Time) {
+	by := func(t time.Time) {
+		if at.IsZero() || t.Before(at) {
+			at = t
 		}
 	}
-	if len(r.Status.Certificate) == 0 {
-		return at
+	if len(r.Status.Conditions) == 0 {
+		by(r.CreationTimestamp.Add(pendingFor))
 	}
-	if cond := csr.Condition(r, certificatesv1.CertificateApproved); cond != nil {
-		at = cond.LastUpdateTime.Add(decidedFor)
-	}
-	if block, _ := pem.Decode(r.Status.Certificate); block != nil {
-		if cert, err := x509.ParseCertificate(block.Bytes); err == nil && cert.NotAfter.Before(at) {
-			return cert.NotAfter
+	for _, c := range r.Status.Conditions {
+		switch c.Type {
+		case certificatesv1.CertificateDenied, certificatesv1.CertificateFailed:
+			by(c.LastUpdateTime.Add(decidedFor))
+		case certificatesv1.CertificateApproved:
+			if len(r.Status.Certificate) == 0 {
+				by(c.LastUpdateTime.Add(pendingFor))
+				continue
+			}
+			by(c.LastUpdateTime.Add(decidedFor))
+			if block, _ := pem.Decode(r.Status.Certificate); block != nil {
+				if cert, err := x509.ParseCertificate(block.Bytes); err == nil {
+					by(cert.NotAfter)
+				}
+			}
 		}
 	}
 	return at

@@ -67,7 +67,7 @@ func checks(signer string) func(*x509.CertificateRequest, []certificatesv1.KeyUs
 	switch signer {
 	case certificatesv1.KubeAPIServerClientSignerName:
 		return func(_ *x509.CertificateRequest, u []certificatesv1.KeyUsage) error {
-			return csr.CheckUsages(u, certificatesv1.UsageClientAuth)
+			return csr.CheckUsages(u)
 		}
 	case certificatesv1.KubeAPIServerClientKubeletSignerName:
 		return csr.CheckClient

@@ -2,6 +2,7 @@
 package csr
 
 import (
+	"cmp"
 	"context"
 	"crypto/x509"
 	"encoding/pem"
@@ -56,56 +57,63 @@ func Approve(ctx context.Context, c *loop.Ctx, r *certificatesv1.CertificateSign
 	return err
 }
 
-// CheckClient says what is wrong with the request of a kubelet for its client certificate.
+// CheckClient says in upstream's words what is wrong with the request of a kubelet for its client certificate: the first of its faults.
 func CheckClient(req *x509.CertificateRequest, usages []certificatesv1.KeyUsage) error {
-	if err := checkNode(req); err != nil {
-		return err
-	}
-	if len(req.DNSNames)+len(req.IPAddresses) > 0 {
-		return errors.New("DNS and IP subjectAltNames are not allowed")
-	}
-	return checkNodeUsages(usages, certificatesv1.UsageClientAuth)
+	return cmp.Or(
+		organization(req),
+		fault(len(req.DNSNames) > 0, "DNS subjectAltNames are not allowed"),
+		fault(len(req.EmailAddresses) > 0, "Email subjectAltNames are not allowed"),
+		fault(len(req.IPAddresses) > 0, "IP subjectAltNames are not allowed"),
+		fault(len(req.URIs) > 0, "URI subjectAltNames are not allowed"),
+		nodeName(req),
+		kubeletUsages(usages, certificatesv1.UsageClientAuth))
 }
 
-// CheckServing says what is wrong with the request of a kubelet for its serving certificate.
+// CheckServing says the same of a kubelet's request for its serving certificate.
 func CheckServing(req *x509.CertificateRequest, usages []certificatesv1.KeyUsage) error {
-	if err := checkNode(req); err != nil {
-		return err
-	}
-	if len(req.DNSNames)+len(req.IPAddresses) == 0 {
-		return errors.New("DNS or IP subjectAltName is required")
-	}
-	return checkNodeUsages(usages, certificatesv1.UsageServerAuth)
+	return cmp.Or(
+		organization(req),
+		fault(len(req.DNSNames)+len(req.IPAddresses) == 0, "DNS or IP subjectAltName is required"),
+		fault(len(req.EmailAddresses) > 0, "Email subjectAltNames are not allowed"),
+		fault(len(req.URIs) > 0, "URI subjectAltNames are not allowed"),
+		kubeletUsages(usages, certificatesv1.UsageServerAuth),
+		nodeName(req))
 }
 
-func checkNodeUsages(usages []certificatesv1.KeyUsage, want certificatesv1.KeyUsage) error {
-	if !slices.Contains(usages, certificatesv1.UsageDigitalSignature) {
-		return fmt.Errorf("usage %q is required", certificatesv1.UsageDigitalSignature)
-	}
-	return CheckUsages(usages, want)
-}
-
-func checkNode(req *x509.CertificateRequest) error {
-	switch {
-	case !slices.Equal(req.Subject.Organization, []string{"system:nodes"}):
-		return errors.New("subject organization is not system:nodes")
-	case !strings.HasPrefix(req.Subject.CommonName, "system:node:"):
-		return errors.New("subject common name does not begin with \"system:node:\"")
-	case len(req.EmailAddresses)+len(req.URIs) > 0:
-		return errors.New("email and URI subjectAltNames are not allowed")
+func fault(is bool, text string) error {
+	if is {
+		return errors.New(text)
 	}
 	return nil
 }
 
-// CheckUsages says that the usages are not the wanted one, with what signing and encipherment need.
-func CheckUsages(usages []certificatesv1.KeyUsage, want certificatesv1.KeyUsage) error {
+func organization(req *x509.CertificateRequest) error {
+	return fault(!slices.Equal(req.Subject.Organization, []string{"system:nodes"}), "subject organization is not system:nodes")
+}
+
+func nodeName(req *x509.CertificateRequest) error {
+	return fault(!strings.HasPrefix(req.Subject.CommonName, "system:node:"), "subject common name does not begin with system:node:")
+}
+
+// kubeletUsages are the wanted one and signing, and enciphering of keys or not.
+func kubeletUsages(usages []certificatesv1.KeyUsage, auth certificatesv1.KeyUsage) error {
+	all := []certificatesv1.KeyUsage{auth, certificatesv1.UsageDigitalSignature, certificatesv1.UsageKeyEncipherment}
+	have := slices.Clone(usages)
+	slices.Sort(have)
+	slices.Sort(all)
+	least := slices.DeleteFunc(slices.Clone(all), func(u certificatesv1.KeyUsage) bool { return u == certificatesv1.UsageKeyEncipherment })
+	if have = slices.Compact(have); slices.Equal(have, all) || slices.Equal(have, least) {
+		return nil
+	}
+	return fmt.Errorf("usages did not match %v", all)
+}
+
+// CheckUsages says that the usages are not those of a client: its authentication, with what signing and encipherment need.
+func CheckUsages(usages []certificatesv1.KeyUsage) error {
 	for _, u := range usages {
-		if u != want && u != certificatesv1.UsageDigitalSignature && u != certificatesv1.UsageKeyEncipherment {
-			return fmt.Errorf("usage %q is not allowed", u)
+		if u != certificatesv1.UsageClientAuth && u != certificatesv1.UsageDigitalSignature && u != certificatesv1.UsageKeyEncipherment {
+			return fmt.Errorf("invalid usage for client certificate: %s", u)
 		}
 	}
-	if !slices.Contains(usages, want) {
-		return fmt.Errorf("usage %q is required", want)
-	}
-	return nil
+	return fault(!slices.Contains(usages, certificatesv1.UsageClientAuth), "missing required usage for client certificate: client auth")
 }
