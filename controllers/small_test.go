@@ -44,6 +44,11 @@ func TestStaleDisruption(t *testing.T) {
 			t.Fatalf("taken back too soon: %q", got)
 		}
 		c.until("it is taken back", func(resource.Reader) bool { return said() == corev1.ConditionFalse })
+		for _, cond := range resource.Get(c.Read(), kinds.Pods, "default", "p").Status.Conditions {
+			if cond.Type == corev1.DisruptionTarget && cond.Reason != "" {
+				c.t.Errorf("it still has the reason %s", cond.Reason)
+			}
+		}
 	})
 }
 

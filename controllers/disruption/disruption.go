@@ -108,7 +108,7 @@ func expect(read resource.Reader, set *resource.Set, b *policyv1.PodDisruptionBu
 		limit = b.Spec.MinAvailable
 	}
 	if limit == nil {
-		return count{expected: int32(len(list))}, nil
+		return count{}, nil // none is expected, so none may be disrupted
 	}
 	n.expected = int32(len(list))
 	if b.Spec.MaxUnavailable != nil || limit.Type == intstr.String {
@@ -141,18 +141,19 @@ func wantedScale(read resource.Reader, set *resource.Set, list []*corev1.Pod) (t
 		}
 		seen[ref.UID] = true
 		k, obj := lookup(read, set, p.Namespace, ref)
+		if k == nil {
+			return 0, unmanaged, fmt.Errorf("no matches for kind %q in version %q", ref.Kind, ref.APIVersion)
+		}
 		if obj == nil {
 			return 0, unmanaged, fmt.Errorf("found no controllers for pod %q", p.Name)
 		}
-		// A set that is scaled by another object stands for that.
-		if up := metav1.GetControllerOfNoCopy(obj); up != nil {
-			if uk, uobj := lookup(read, set, p.Namespace, up); uobj != nil {
-				if _, ok := uk.ScaleOf(uobj); ok {
-					if seen[up.UID] {
-						continue
-					}
-					seen[up.UID], k, obj = true, uk, uobj
+		// A ReplicaSet stands for its Deployment; what else scales a set does not count.
+		if up := metav1.GetControllerOfNoCopy(obj); up != nil && k == kinds.ReplicaSets && up.Kind == kinds.Deployments.Info().GVK.Kind {
+			if uk, uobj := lookup(read, set, p.Namespace, up); uobj != nil && uk == kinds.Deployments {
+				if seen[up.UID] {
+					continue
 				}
+				seen[up.UID], k, obj = true, uk, uobj
 			}
 		}
 		s, ok := k.ScaleOf(obj)
@@ -169,13 +170,16 @@ func lookup(read resource.Reader, set *resource.Set, ns string, ref *metav1.Owne
 	if err != nil {
 		return nil, nil
 	}
+	if gv.Group == "extensions" { // where they once were
+		gv.Group = "apps"
+	}
 	k, ok := set.GroupKind(schema.GroupKind{Group: gv.Group, Kind: ref.Kind})
 	if !ok {
 		return nil, nil
 	}
 	obj := read.Lookup(k, ns, ref.Name)
 	if obj == nil || obj.GetUID() != ref.UID {
-		return nil, nil
+		return k, nil
 	}
 	return k, obj
 }

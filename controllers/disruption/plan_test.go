@@ -2,12 +2,20 @@ package disruption
 
 import (
 	"errors"
+	"fmt"
 	"testing"
 	"time"
 
+	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/intstr"
+
+	"github.com/kloop-dev/kloop/kinds"
+	"github.com/kloop-dev/kloop/resource"
+	"github.com/kloop-dev/kloop/view"
 )
 
 func TestPlan(t *testing.T) {
@@ -51,6 +59,44 @@ func TestPlan(t *testing.T) {
 		if st.DisruptionsAllowed != tt.allowed || st.Conditions[0].Reason != tt.reason || again != tt.again ||
 			st.ObservedGeneration != observed || st.Conditions[0].ObservedGeneration != observed {
 			t.Errorf("%s: %d allowed, %s, again %v: %+v", tt.name, st.DisruptionsAllowed, st.Conditions[0].Reason, again, st)
+		}
+	}
+}
+
+// TestExpect counts by what controls the pods: a Deployment for its ReplicaSets, and else the set itself.
+func TestExpect(t *testing.T) {
+	controller := true
+	ref := func(version, kind, name string) []metav1.OwnerReference {
+		return []metav1.OwnerReference{{APIVersion: version, Kind: kind, Name: name, UID: types.UID(name), Controller: &controller}}
+	}
+	half, set := intstr.FromString("50%"), kinds.NewSet()
+	v := view.New(set)
+	v.Replace(kinds.Deployments, 1, []resource.Object{&appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: "a", Name: "d", UID: "d"},
+		Spec: appsv1.DeploymentSpec{Replicas: new(int32(8))}}})
+	replicas := func(name string, owners []metav1.OwnerReference) resource.Object {
+		return &appsv1.ReplicaSet{ObjectMeta: metav1.ObjectMeta{Namespace: "a", Name: name, UID: types.UID(name), OwnerReferences: owners},
+			Spec: appsv1.ReplicaSetSpec{Replicas: new(int32(4))}}
+	}
+	v.Replace(kinds.ReplicaSets, 1, []resource.Object{replicas("of-d", ref("apps/v1", "Deployment", "d")),
+		replicas("of-x", ref("example.com/v1", "Rollout", "x")), replicas("of-none", ref("apps/v1", "Deployment", "none"))})
+	for _, tt := range []struct {
+		limit  *intstr.IntOrString
+		owners []metav1.OwnerReference
+		want   string
+	}{
+		{nil, nil, "0 of 0 <nil>"},
+		{&half, ref("apps/v1", "ReplicaSet", "of-d"), "4 of 8 <nil>"},
+		{&half, ref("extensions/v1beta1", "ReplicaSet", "of-d"), "4 of 8 <nil>"},
+		{&half, ref("apps/v1", "ReplicaSet", "of-x"), "2 of 4 <nil>"},
+		{&half, ref("apps/v1", "ReplicaSet", "of-none"), "2 of 4 <nil>"},
+		{&half, ref("apps/v1", "ReplicaSet", "none"), `0 of 0 found no controllers for pod "p"`},
+		{&half, ref("example.com/v1", "Rollout", "x"), `0 of 0 no matches for kind "Rollout" in version "example.com/v1"`},
+	} {
+		b := &policyv1.PodDisruptionBudget{Spec: policyv1.PodDisruptionBudgetSpec{MinAvailable: tt.limit}}
+		p := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "a", Name: "p", OwnerReferences: tt.owners}}
+		n, err := expect(v.Snapshot(), set, b, []*corev1.Pod{p})
+		if got := fmt.Sprintf("%d of %d %v", n.desired, n.expected, err); got != tt.want {
+			t.Errorf("%v: %s, want %s", tt.owners, got, tt.want)
 		}
 	}
 }

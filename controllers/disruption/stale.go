@@ -28,7 +28,8 @@ var Stale = &loop.Controller[*corev1.Pod]{
 			return left, nil
 		}
 		data, err := json.Marshal(map[string]any{"metadata": map[string]any{"uid": p.UID}, "status": map[string]any{"conditions": []any{
-			corev1.PodCondition{Type: corev1.DisruptionTarget, Status: corev1.ConditionFalse, LastTransitionTime: metav1.NewTime(c.Now())}}}})
+			map[string]any{"type": corev1.DisruptionTarget, "status": corev1.ConditionFalse, "lastTransitionTime": metav1.NewTime(c.Now()),
+				"observedGeneration": p.Generation, "reason": nil, "message": nil}}}})
 		if err != nil {
 			return 0, err
 		}
@@ -46,7 +47,8 @@ func announced(p *corev1.Pod) *corev1.PodCondition {
 		return nil
 	}
 	for i := range p.Status.Conditions {
-		if c := &p.Status.Conditions[i]; c.Type == corev1.DisruptionTarget && c.Status == corev1.ConditionTrue {
+		if c := &p.Status.Conditions[i]; c.Type == corev1.DisruptionTarget && c.Status == corev1.ConditionTrue &&
+			c.Reason != corev1.PodReasonTerminationByKubelet { // which may take as long as it takes
 			return c
 		}
 	}

@@ -17,7 +17,8 @@ func TestPlan(t *testing.T) {
 	}
 	all = append(all, &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "u", DeletionTimestamp: &metav1.Time{Time: time.Unix(1, 0)}}},
 		&corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "runs"}, Spec: corev1.PodSpec{NodeName: "n"}})
-	for most, want := range map[int]string{5: "u", 3: "u43", 0: "u43210"} {
+	all[2].Status = corev1.PodStatus{Phase: corev1.PodFailed, Reason: "Evicted"}
+	for most, want := range map[int]string{5: "u", 3: "u24", 0: "u24310"} {
 		got := ""
 		for _, p := range plan(all, most) {
 			got += p.Name

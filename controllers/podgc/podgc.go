@@ -159,9 +159,17 @@ func plan(all []*corev1.Pod, most int) (todo []*corev1.Pod) {
 		return todo
 	}
 	slices.SortFunc(over, func(a, b *corev1.Pod) int {
-		return cmp.Or(a.CreationTimestamp.Compare(b.CreationTimestamp.Time), cmp.Compare(a.Name, b.Name))
+		return cmp.Or(evicted(a)-evicted(b), a.CreationTimestamp.Compare(b.CreationTimestamp.Time), cmp.Compare(a.Name, b.Name))
 	})
 	return append(todo, over[:len(over)-most]...)
+}
+
+// evicted orders the pods that their node put out first: they tell the least.
+func evicted(p *corev1.Pod) int {
+	if p.Status.Phase == corev1.PodFailed && p.Status.Reason == "Evicted" {
+		return -1
+	}
+	return 0
 }
 
 func ended(p *corev1.Pod) bool {
@@ -172,7 +180,7 @@ func ended(p *corev1.Pod) bool {
 // owner counts it.
 func remove(ctx context.Context, c *loop.Ctx, p *corev1.Pod, reason, message string) error {
 	if !ended(p) {
-		status := map[string]any{"phase": corev1.PodFailed}
+		status := map[string]any{"phase": corev1.PodFailed, "observedGeneration": p.Generation}
 		if next := resource.Clone(p); reason != "" && pods.SetDisruption(next, reason, message, c.Now()) {
 			status["conditions"] = slices.DeleteFunc(next.Status.Conditions,
 				func(c corev1.PodCondition) bool { return c.Type != corev1.DisruptionTarget })

@@ -2,7 +2,6 @@ package pods
 
 import (
 	"context"
-	"slices"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -24,16 +23,18 @@ func Disrupt(ctx context.Context, c *loop.Ctx, p *corev1.Pod, reason, message st
 
 // SetDisruption sets the condition on a pod that the caller may change; it tells whether that was news.
 func SetDisruption(p *corev1.Pod, reason, message string, now time.Time) bool {
-	at := slices.IndexFunc(p.Status.Conditions, func(c corev1.PodCondition) bool { return c.Type == corev1.DisruptionTarget })
-	if at >= 0 && p.Status.Conditions[at].Status == corev1.ConditionTrue {
-		return false
-	}
 	cond := corev1.PodCondition{Type: corev1.DisruptionTarget, Status: corev1.ConditionTrue, Reason: reason, Message: message,
 		ObservedGeneration: p.Generation, LastTransitionTime: metav1.NewTime(now)}
-	if at >= 0 {
-		p.Status.Conditions[at] = cond
-	} else {
-		p.Status.Conditions = append(p.Status.Conditions, cond)
+	for i, was := range p.Status.Conditions {
+		if was.Type != cond.Type {
+			continue
+		}
+		if was.Status == cond.Status { // it is to go for another reason now
+			cond.LastTransitionTime = was.LastTransitionTime
+		}
+		p.Status.Conditions[i] = cond
+		return was != cond
 	}
+	p.Status.Conditions = append(p.Status.Conditions, cond)
 	return true
 }
