@@ -95,6 +95,16 @@ func TestClaimsThatWait(t *testing.T) {
 		class = "other"
 		claim("q", "v")
 		c.told("q", "VolumeMismatch", `Cannot bind to requested volume "v": storageClassName does not match`)
+		block, class := corev1.PersistentVolumeBlock, "late"
+		raw := make1(c, kinds.PersistentVolumeClaims, claimOf("raw", func(p *corev1.PersistentVolumeClaim) {
+			p.Spec.VolumeMode, p.Spec.StorageClassName = &block, &class
+		}))
+		make1(c, kinds.PersistentVolumes, &corev1.PersistentVolume{ObjectMeta: metav1.ObjectMeta{Name: "files"},
+			Spec: corev1.PersistentVolumeSpec{AccessModes: raw.Spec.AccessModes, Capacity: raw.Spec.Resources.Requests, StorageClassName: class,
+				ClaimRef:               &corev1.ObjectReference{Namespace: "default", Name: "raw", UID: raw.UID},
+				PersistentVolumeSource: corev1.PersistentVolumeSource{HostPath: &corev1.HostPathVolumeSource{Path: "/x"}}}})
+		c.told("files", "VolumeMismatch", `Cannot bind PersistentVolume to requested PersistentVolumeClaim "raw" due to incompatible volumeMode.`)
+		c.told("raw", "VolumeMismatch", `Cannot bind PersistentVolume "files" to requested PersistentVolumeClaim due to incompatible volumeMode.`)
 		class = "late"
 		claim("r", "v")
 		c.until("the volume that it asks for is its own", func(r resource.Reader) bool {

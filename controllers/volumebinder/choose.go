@@ -34,12 +34,12 @@ func choose(p *corev1.PersistentVolumeClaim, waits bool, get func(string) *corev
 			return nil, lost
 		case v == nil:
 			return nil, wait
-		case meantFor(v, p), v.Spec.ClaimRef == nil && (bound || mismatch(v, p) == ""):
+		case bound && v.Spec.ClaimRef != nil && v.Spec.ClaimRef.UID != p.UID: // though it has its name
+			return nil, misbound
+		case bound, meantFor(v, p), v.Spec.ClaimRef == nil && mismatch(v, p) == "":
 			return v, bind
 		case v.Spec.ClaimRef == nil:
 			return v, unfit
-		case bound:
-			return nil, misbound
 		}
 		return nil, taken
 	}

@@ -79,6 +79,9 @@ func TestChoose(t *testing.T) {
 		{"it names another's", claim(named("a", false)), []*corev1.PersistentVolume{volume("a", "1Gi", claimed("ns", "q", "x"))}, "", taken},
 		{"its own", claim(named("a", true)), []*corev1.PersistentVolume{volume("a", "1Gi", claimed("ns", "p", "u"))}, "a", bind},
 		{"its own is gone", claim(named("a", true)), nil, "", lost},
+		{"its own was made again for whoever has its name", claim(named("a", true)),
+			[]*corev1.PersistentVolume{volume("a", "2Gi", claimed("ns", "p", ""))}, "", misbound},
+		{"its own was made again for nobody", claim(named("a", true)), []*corev1.PersistentVolume{volume("a", "2Gi")}, "a", bind},
 	} {
 		get := func(name string) *corev1.PersistentVolume {
 			for _, v := range tt.all {

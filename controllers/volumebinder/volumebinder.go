@@ -75,16 +75,20 @@ func reconcileClaim(ctx context.Context, c *loop.Ctx, p *corev1.PersistentVolume
 		return 0, join(ctx, c, p, v)
 	case lost:
 		if p.Status.Phase != corev1.ClaimLost {
+			what := "its"
+			if p.Spec.VolumeName == "" {
+				what = "reference to"
+			}
 			c.Event(kinds.PersistentVolumeClaims, p, corev1.EventTypeWarning, "ClaimLost",
-				"Bound claim has lost its PersistentVolume. Data on the volume is lost!")
+				"Bound claim has lost %s PersistentVolume. Data on the volume is lost!", what)
 		}
-		return 0, setPhase(ctx, c, p, withoutVolume(p.Status))
+		return 0, setPhase(ctx, c, p, withoutVolume(p.Status, corev1.ClaimLost))
 	case misbound:
 		if p.Status.Phase != corev1.ClaimLost {
 			c.Event(kinds.PersistentVolumeClaims, p, corev1.EventTypeWarning, "ClaimMisbound",
 				"Two claims are bound to the same volume, this one is bound incorrectly")
 		}
-		return 0, setPhase(ctx, c, p, withoutVolume(p.Status))
+		return 0, setPhase(ctx, c, p, withoutVolume(p.Status, corev1.ClaimLost))
 	case unfit:
 		c.Event(kinds.PersistentVolumeClaims, p, corev1.EventTypeWarning, "VolumeMismatch", "Cannot bind to requested volume %q: %s",
 			v.Name, mismatch(v, p))
@@ -99,14 +103,12 @@ func reconcileClaim(ctx context.Context, c *loop.Ctx, p *corev1.PersistentVolume
 			}
 		}
 	}
-	st := p.Status
-	st.Phase = corev1.ClaimPending
-	return 0, setPhase(ctx, c, p, st)
+	return 0, setPhase(ctx, c, p, withoutVolume(p.Status, corev1.ClaimPending))
 }
 
-// withoutVolume is the status of a claim that lost its volume. What others say in it, as conditions, stays theirs.
-func withoutVolume(st corev1.PersistentVolumeClaimStatus) corev1.PersistentVolumeClaimStatus {
-	st.Phase, st.AccessModes, st.Capacity, st.CurrentVolumeAttributesClassName = corev1.ClaimLost, nil, nil, nil
+// withoutVolume is the status of a claim that has no volume. What others say in it, as conditions, stays theirs.
+func withoutVolume(st corev1.PersistentVolumeClaimStatus, phase corev1.PersistentVolumeClaimPhase) corev1.PersistentVolumeClaimStatus {
+	st.Phase, st.AccessModes, st.Capacity, st.CurrentVolumeAttributesClassName = phase, nil, nil, nil
 	return st
 }
 
@@ -182,7 +184,8 @@ func provide(ctx context.Context, c *loop.Ctx, p *corev1.PersistentVolumeClaim, 
 func unplaced(read resource.Reader, p *corev1.PersistentVolumeClaim) (typ, reason, text string) {
 	var names []string
 	for _, pod := range resource.List(read, kinds.Pods, p.Namespace) {
-		if pod.Spec.NodeName == "" && slices.Contains(core.ClaimNames(pod), p.Name) {
+		if pod.Spec.NodeName == "" && pod.Status.Phase != corev1.PodSucceeded && pod.Status.Phase != corev1.PodFailed &&
+			slices.Contains(core.ClaimNames(pod), p.Name) {
 			names = append(names, pod.Name)
 		}
 	}
@@ -220,6 +223,13 @@ func reconcileVolume(ctx context.Context, c *loop.Ctx, v *corev1.PersistentVolum
 	}
 	if next := guarded(v); next != nil {
 		return 0, c.Update(ctx, kinds.PersistentVolumes, next) // which wakes it again
+	}
+	if claim != nil && claim.UID == v.Spec.ClaimRef.UID && claim.Spec.VolumeName == "" &&
+		mode(claim.Spec.VolumeMode) != mode(v.Spec.VolumeMode) {
+		c.Event(kinds.PersistentVolumes, v, corev1.EventTypeWarning, "VolumeMismatch",
+			"Cannot bind PersistentVolume to requested PersistentVolumeClaim %q due to incompatible volumeMode.", claim.Name)
+		c.Event(kinds.PersistentVolumeClaims, claim, corev1.EventTypeWarning, "VolumeMismatch",
+			"Cannot bind PersistentVolume %q to requested PersistentVolumeClaim due to incompatible volumeMode.", v.Name)
 	}
 	phase, unbind := phaseOf(v, claim)
 	if unbind {
