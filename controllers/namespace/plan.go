@@ -37,7 +37,7 @@ func survey(read resource.Reader, all []resource.Kind, ns string) (seen []item) 
 // plan says what to delete now: pods first and alone, so that nothing they rely on goes before them
 // (KEP-5080), then everything that is not on its way out already.
 func plan(seen []item) (todo []item) {
-	pods := slices.ContainsFunc(seen, func(it item) bool { return it.kind == resource.Kind(kinds.Pods) })
+	pods := holdsPods(seen)
 	for _, it := range seen {
 		if pods && it.kind != resource.Kind(kinds.Pods) {
 			continue
@@ -47,6 +47,10 @@ func plan(seen []item) (todo []item) {
 		}
 	}
 	return todo
+}
+
+func holdsPods(seen []item) bool {
+	return slices.ContainsFunc(seen, func(it item) bool { return it.kind == resource.Kind(kinds.Pods) })
 }
 
 // remaining says in words what is left: "pods. has 3 resource instances, configmaps. has 1 …".
@@ -110,6 +114,9 @@ func conditions(ns *corev1.Namespace, seen []item, far elsewhere, failed error, 
 	why := ""
 	if failed != nil {
 		why = "Failed to delete all resource types, 1 remaining: " + failed.Error()
+	}
+	if holdsPods(seen) { // as upstream, which looks at the rest when the pods are gone
+		seen, far.left = nil, nil
 	}
 	held := finalizers(seen)
 	set(corev1.NamespaceDeletionDiscoveryFailure, len(far.dead) > 0, "DiscoveryFailed", "ResourcesDiscovered", undiscovered(far.dead),

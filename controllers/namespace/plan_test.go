@@ -57,10 +57,12 @@ func TestConditions(t *testing.T) {
 	if later.Conditions[0].LastTransitionTime != st.Conditions[0].LastTransitionTime {
 		t.Error("a condition that says the same has a new time")
 	}
-	done := conditions(&corev1.Namespace{Status: st}, nil, elsewhere{}, nil, now)
-	for _, c := range done.Conditions {
-		if c.Status != corev1.ConditionFalse {
-			t.Errorf("an empty namespace: %+v", c)
+	pod := item{kinds.Pods, &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "p", Finalizers: []string{"x/y"}}}}
+	for name, seen := range map[string][]item{"an empty namespace": nil, "one with pods": {held, pod}} {
+		for _, c := range conditions(&corev1.Namespace{Status: st}, seen, elsewhere{}, nil, now).Conditions {
+			if c.Status != corev1.ConditionFalse {
+				t.Errorf("%s: %+v", name, c)
+			}
 		}
 	}
 }
