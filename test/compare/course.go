@@ -26,6 +26,7 @@ type course struct {
 	Vary    [][]step         // one of each is done then
 	Actions []step           // of these some by chance, each compared before the next
 	Also    []string         // paths of objects outside the namespace that are compared, too
+	Apart   []string         // regular expressions of differences that are known, and not looked at
 	Words   map[string][]any // of a talk: one of each, by chance, in every step, where its texts have %WORD%
 }
 
@@ -102,7 +103,7 @@ func playAll(ctx context.Context, p *pair, c config, only *regexp.Regexp, r *rep
 	for range c.workers {
 		stages.Go(func() {
 			for one := range work {
-				(&stage{pair: p, kinds: kinds, played: one, report: r}).play(ctx)
+				(&stage{pair: p, kinds: kinds, played: one, report: r, known: map[string]bool{}}).play(ctx)
 			}
 		})
 	}
@@ -128,6 +129,7 @@ type stage struct {
 	pair   *pair
 	kinds  []place
 	report *report
+	known  map[string]bool // differences that were reported: they last
 	played
 }
 
@@ -150,15 +152,13 @@ func (s *stage) play(ctx context.Context) {
 	var told []string
 	for _, one := range s.begin {
 		told = append(told, one.Do)
-		if !s.do(ctx, one, told) {
-			return
-		}
+		s.do(ctx, one, told)
 	}
-	for i := 0; s.compare(ctx, told) && i < len(s.steps); i++ {
+	s.compare(ctx, told)
+	for i := 0; i < len(s.steps) && ctx.Err() == nil; i++ {
 		told = append(told, s.steps[i].String())
-		if !s.do(ctx, s.steps[i], told) {
-			return
-		}
+		s.do(ctx, s.steps[i], told)
+		s.compare(ctx, told)
 	}
 }
 
@@ -173,19 +173,19 @@ func (s *stage) clear(ctx context.Context, on *server) {
 
 func (s step) String() string { return fmt.Sprintf("%s %.200s", s.Do, encode(s.Body)) }
 
-// do puts one step to both servers. It says whether they answered alike.
-func (s *stage) do(ctx context.Context, one step, told []string) bool {
+// do puts one step to both servers, and reports if they do not answer alike.
+func (s *stage) do(ctx context.Context, one step, told []string) {
 	if wait, ok := strings.CutPrefix(one.Do, "WAIT "); ok {
 		rest, err := time.ParseDuration(wait)
+		if err != nil {
+			log.Printf("course %s: %v", s.ns, err)
+		}
 		pause(ctx, rest)
-		return err == nil
+		return
 	}
-	a, b := s.send(ctx, s.pair.a, one), s.send(ctx, s.pair.b, one)
-	if a.code == b.code {
-		return true
+	if a, b := s.send(ctx, s.pair.a, one), s.send(ctx, s.pair.b, one); a.code != b.code {
+		s.report.add(s.about(told), a, b)
 	}
-	s.report.add(s.about(told), a, b)
-	return false
 }
 
 func (s *stage) about(told []string) trial {
@@ -237,8 +237,15 @@ func (s *stage) pods(ctx context.Context, on *server) []string {
 	return names
 }
 
-// compare waits until both servers show the same or one can't wait any longer. It says whether they do.
-func (s *stage) compare(ctx context.Context, told []string) bool {
+// fresh leaves out the differences that the course knows of, and those that it has seen.
+func (s *stage) fresh(all []string) []string {
+	return slices.DeleteFunc(all, func(d string) bool {
+		return s.known[template(d)] || slices.ContainsFunc(s.Apart, func(known string) bool { return regexp.MustCompile(known).MatchString(d) })
+	})
+}
+
+// compare waits until both servers show the same, but for what was known, or one can't wait any longer.
+func (s *stage) compare(ctx context.Context, told []string) {
 	end := time.Now().Add(patient)
 	for {
 		a, b := s.rest(ctx)
@@ -251,11 +258,16 @@ func (s *stage) compare(ctx context.Context, told []string) bool {
 			}
 		}
 		if ctx.Err() != nil {
-			return false
+			return
 		}
+		all, events = s.fresh(all), s.fresh(events)
 		if len(all) == 0 && len(events) == 0 || time.Now().After(end) {
-			s.report.scene(s.about(told), append(all, events...))
-			return len(all) == 0
+			all = append(all, events...)
+			s.report.scene(s.about(told), all)
+			for _, d := range all {
+				s.known[template(d)] = true
+			}
+			return
 		}
 		if len(all) == 0 && time.Until(end) > soon {
 			end = time.Now().Add(soon)
