@@ -12,7 +12,7 @@ import (
 	certificatesv1 "k8s.io/api/certificates/v1"
 )
 
-// TestChecks has the texts that a refused request is told.
+// TestChecks has the texts of refusals.
 func TestChecks(t *testing.T) {
 	fine := x509.CertificateRequest{Subject: pkix.Name{CommonName: "system:node:n", Organization: []string{"system:nodes"}}}
 	with := func(edit func(r *x509.CertificateRequest)) *x509.CertificateRequest {
