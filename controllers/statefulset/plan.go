@@ -52,7 +52,7 @@ type todo struct {
 	note     string
 }
 
-// A step is what is to be done about one replica.
+// A step names a replica and what there is to do about it.
 type step struct {
 	n  int
 	do verb
