@@ -64,6 +64,39 @@ func TestTemplateGeneration(t *testing.T) {
 	if d = settled(kinds.DaemonSets, "", next, d, false); at() != "2" {
 		t.Errorf("the same template is generation %q, want 2", at())
 	}
+	next = d.DeepCopy()
+	next.Annotations = nil
+	if kinds.DaemonSets.SetDefaults(next); next.Annotations[appsv1.DeprecatedTemplateGeneration] != "0" {
+		t.Errorf("who leaves it out sets %v, which is no change", next.Annotations) // and owns it
+	}
+	next.Annotations = nil
+	if d = settled(kinds.DaemonSets, "status", next, d, false); at() != "2" {
+		t.Errorf("after a write of the status it is generation %q, want 2", at())
+	}
+}
+
+// Where a kind looks at no names, what they begin with need not be one itself.
+func TestBeginningsOfNames(t *testing.T) {
+	for _, k := range []resource.Kind{kinds.PodDisruptionBudgets, kinds.CertificateSigningRequests, kinds.Events, kinds.Roles} {
+		says, checked := k.CheckName(".", true), k == resource.Kind(kinds.Roles)
+		if (len(says) > 0) != checked || len(k.CheckName(".", false)) == 0 || len(k.CheckName("a/", true)) == 0 {
+			t.Errorf("%s: %q", k.Info().Plural, says)
+		}
+	}
+}
+
+// A write of a claim's status neither changes nor owns its metadata.
+func TestStatusOfClaims(t *testing.T) {
+	for _, s := range kinds.ResourceClaims.Info().Subs {
+		if s.Name == "status" && !slices.Contains(s.Resets, "metadata") {
+			t.Errorf("owns all but %v", s.Resets)
+		}
+	}
+	old, next := &resourcev1.ResourceClaim{}, &resourcev1.ResourceClaim{}
+	next.Labels = map[string]string{"a": "b"}
+	if got := settled(kinds.ResourceClaims, "status", next, old, false); got.Labels != nil {
+		t.Errorf("labels %v", got.Labels)
+	}
 }
 
 func TestJobSelector(t *testing.T) {

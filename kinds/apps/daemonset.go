@@ -24,6 +24,7 @@ var DaemonSets = &resource.Def[*appsv1.DaemonSet]{
 	Gated:   template.Gated(func(d *appsv1.DaemonSet) *corev1.PodTemplateSpec { return &d.Spec.Template }),
 	Early:   labelled(func(o *appsv1.DaemonSet) map[string]string { return o.Spec.Template.Labels }, "extensions/v1beta1"),
 	Default: defaultDaemonSet, Prepare: resource.Serving(prepareDaemonSet),
+	PrepareStatus:  resource.Serving(func(d, old *appsv1.DaemonSet) { setTemplateGeneration(d, templateGeneration(old)) }),
 	Validate:       resource.Serving(validateDaemonSet),
 	ValidateStatus: resource.Serving(validateDaemonSetStatus),
 	Warn:           templateWarnings(false, func(o *appsv1.DaemonSet) (any, *corev1.PodTemplateSpec) { return &o.Spec, &o.Spec.Template }),
@@ -57,7 +58,7 @@ func defaultDaemonSet(d *appsv1.DaemonSet) {
 	}
 	podspec.DefaultTemplate(&s.Template)
 	if _, set := d.Annotations[appsv1.DeprecatedTemplateGeneration]; !set {
-		setTemplateGeneration(d, 1)
+		setTemplateGeneration(d, 0) // for upstream the field is always there: who leaves the annotation out sets it to what it is not
 	}
 }
 

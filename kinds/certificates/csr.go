@@ -26,7 +26,7 @@ type csr = *certificatesv1.CertificateSigningRequest
 var CertificateSigningRequests = &resource.Def[csr]{
 	GVK: gvk("CertificateSigningRequest"), Plural: "certificatesigningrequests", Short: []string{"csr"}, Status: true,
 	Quirks: resource.Quirks{Resets: []string{"spec"}, StatusResets: []string{"status.conditions"}},
-	Name:   rule.PathSegment, Prepare: resource.Serving(prepareRequest),
+	Name:   rule.Unchecked, Prepare: resource.Serving(prepareRequest),
 	Validate:      resource.Serving(validateRequest),
 	PrepareStatus: resource.Serving(takeStatus), ValidateStatus: resource.Serving(validateRequestStatus),
 	Parts: []resource.Part[csr]{{Name: "approval", Resets: []string{"spec", "status.certificate"},

@@ -31,7 +31,7 @@ var DeviceClasses = &resource.Def[*resourcev1.DeviceClass]{
 // ResourceClaims declares the kind.
 var ResourceClaims = &resource.Def[*resourcev1.ResourceClaim]{
 	GVK: gvk("ResourceClaim"), Plural: "resourceclaims", Namespaced: true, Status: true,
-	Quirks:  resource.Quirks{DeleteReturnsObject: true},
+	Quirks:  resource.Quirks{DeleteReturnsObject: true, StatusResets: []string{"metadata"}},
 	Default: func(c *resourcev1.ResourceClaim) { defaultClaim(&c.Spec, &c.Status) },
 	Prepare: func(c, old *resourcev1.ResourceClaim) {
 		dropAlpha(c, old, old == nil, func(c *resourcev1.ResourceClaim) { dropDerived(&c.Spec) })
@@ -43,17 +43,11 @@ var ResourceClaims = &resource.Def[*resourcev1.ResourceClaim]{
 			}
 			return claim(on, &c.Spec.Devices, field.NewPath("spec", "devices"))
 		}},
-	PrepareStatus: resource.Serving(prepareClaimStatus),
+	PrepareStatus: resource.Serving(forgetDevices),
 	Columns: []resource.Column[*resourcev1.ResourceClaim]{
 		resource.Col("State", "string", func(c *resourcev1.ResourceClaim) any { return state(c) }),
 		resource.Age[*resourcev1.ResourceClaim](),
 	},
-}
-
-// prepareClaimStatus also keeps the metadata, which whoever tries to change it owns all the same: no StatusResets.
-func prepareClaimStatus(c, old *resourcev1.ResourceClaim) {
-	metav1.ResetObjectMetaForStatus(c, old)
-	forgetDevices(c, old)
 }
 
 // ResourceClaimTemplates declares the kind.

@@ -18,7 +18,7 @@ var PodDisruptionBudgets = &resource.Def[pdb]{
 	GVK: policyv1.SchemeGroupVersion.WithKind("PodDisruptionBudget"), Plural: "poddisruptionbudgets", Short: []string{"pdb"},
 	Quirks: resource.Quirks{MetaUpdateOnly: true,
 		NeedsRevision: true, MetaErrorsOnce: true, MetaErrorsLast: true, UnqualifiedFinalizers: true},
-	Namespaced: true, Name: rule.PathSegment, Generation: true, Status: true,
+	Namespaced: true, Name: rule.Unchecked, Generation: true, Status: true,
 	Validate: resource.Serving(validateBudget),
 	Gated:    resource.Gated[pdb]{ValidateStatus: resource.Serving(validateBudgetStatus)},
 	Columns: []resource.Column[pdb]{

@@ -175,6 +175,14 @@ func PathSegment(v string, _ bool) []string {
 	}
 }
 
+// Unchecked is the format of names that no rule of their kind looks at: they, or what they begin with, only have to fit into a URL.
+func Unchecked(v string, prefix bool) []string {
+	if prefix {
+		return noPathSeparators(v)
+	}
+	return PathSegment(v, false)
+}
+
 func noPathSeparators(v string) (says []string) {
 	for _, bad := range []rune{'/', '%'} {
 		if slices.Contains([]rune(v), bad) {
