@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"regexp"
 	"slices"
 
@@ -65,10 +66,26 @@ func (p *patching) typedBuiltin(doc []byte, gvk schema.GroupVersionKind, kind st
 	if gvk.Kind != "" && gvk.Kind != kind || gvk.Version != "" && !known {
 		return apply.Unfit(doc, fmt.Errorf("no kind %q is registered for version %q", gvk.Kind, gvk.GroupVersion()))
 	}
-	if gvk.Version == "" && gvk.Group == "" { // upstream reads the form that it has in memory, in which nothing has its name
+	if gvk.Version == "" && gvk.Group == "" {
+		if err := p.strict(doc, nameless(doc)); err != nil {
+			return err
+		}
 		return apierrors.NewBadRequest(fmt.Sprintf("the name of the object (%s based on URL) was undeterminable: name must be provided", p.r.Name))
 	}
 	return nil
+}
+
+// nameless are the fields of a document that says no version: upstream reads it as the form that it has in memory, in which
+// nothing has its name.
+func nameless(doc []byte) (errs []error) {
+	var fields map[string]json.RawMessage
+	_ = json.Unmarshal(doc, &fields) // it was read before
+	for _, name := range slices.Sorted(maps.Keys(fields)) {
+		if name != "apiVersion" && name != "kind" {
+			errs = append(errs, fmt.Errorf("unknown field %q", name))
+		}
+	}
+	return errs
 }
 
 // typedCustom is typed for a kind that a definition made: any version of it is converted, another kind is an invalid value.

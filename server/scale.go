@@ -91,7 +91,7 @@ func (s *Server) patchScale(ctx context.Context, p *patching, c *change) (*view.
 		}
 		e, _, err := s.modify(ctx, p.r, c)
 		if err != nil {
-			return nil, unscalable(p.r, err)
+			return nil, err
 		}
 		return scaleEntry(p.r, e.Object)
 	}
@@ -162,17 +162,9 @@ func (s *Server) rescale(ctx context.Context, r *Request,
 		return obj, nil
 	}})
 	if err != nil {
-		return nil, unscalable(r, err)
+		return nil, err
 	}
 	return scaleEntry(r, e.Object)
-}
-
-// unscalable names the scale as what was not found, as upstream does where a built-in kind is scaled.
-func unscalable(r *Request, err error) error {
-	if !apierrors.IsNotFound(err) || r.Kind.Info().Custom {
-		return err
-	}
-	return apierrors.NewNotFound(scaleOf(r), r.Name)
 }
 
 // scaleOf is upstream's name for the scale of a kind in some errors.

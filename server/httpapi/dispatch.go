@@ -33,6 +33,10 @@ type call struct {
 
 // dispatch finds the code for an authorized request.
 func (s *surface) dispatch(w *recorder, r *http.Request, i *info, user *auth.User) {
+	if strings.HasPrefix(i.Path, "//") {
+		reply.NotFoundPage(w)
+		return
+	}
 	if !i.Resource {
 		s.page(w, r, i)
 		return

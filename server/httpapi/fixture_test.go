@@ -20,6 +20,7 @@ import (
 	"github.com/kloop-dev/kloop/auth"
 	"github.com/kloop-dev/kloop/internal/testcluster"
 	"github.com/kloop-dev/kloop/kinds/apiregistration"
+	"github.com/kloop-dev/kloop/kinds/batch"
 	"github.com/kloop-dev/kloop/kinds/core"
 	"github.com/kloop-dev/kloop/kinds/discovery"
 	"github.com/kloop-dev/kloop/resource"
@@ -97,7 +98,8 @@ func newWorld(t testing.TB, change ...func(*httpapi.Config)) *world {
 // newWorldOf is newWorld with other bounds of what the view keeps.
 func newWorldOf(t testing.TB, bounds view.Config, change ...func(*httpapi.Config)) *world {
 	t.Helper()
-	set := resource.NewSet(append(core.All(), deployments, scalers, apiregistration.APIServices, discovery.EndpointSlices)...)
+	set := resource.NewSet(append(core.All(), deployments, scalers, apiregistration.APIServices, discovery.EndpointSlices,
+		batch.Jobs)...)
 	c := testcluster.Start(t, func(c *testcluster.Config) {
 		c.Kinds, c.View, c.Authorize = set, view.NewWith(set, bounds), everyone{}
 	})

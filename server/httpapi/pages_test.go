@@ -48,6 +48,14 @@ func TestLegacyDiscovery(t *testing.T) {
 		t.Errorf("/api/v1 is %v %v %v", core["kind"], core["apiVersion"], core["groupVersion"])
 	}
 	w.must("DELETE", "/apis/apps/v1", "", 405)
+	w.must("DELETE", "/apis/apps", "", 200)
+	w.must("HEAD", "/apis/apps/", "", 200)
+	w.must("GET", "//api/v1", "", 404)
+	for path, details := range map[string]bool{"/api": true, "/api/v1": true, "/apis/apps/v1": true, "/apis": false, "/apis/apps": false} {
+		if st := w.must("GET", path, "", 406, "Accept", "text/html").status(t); (st.Details != nil) != details {
+			t.Errorf("%s: %v", path, st)
+		}
+	}
 	w.must("GET", "/api/v2", "", 404)
 }
 
@@ -117,7 +125,7 @@ func TestDiscoveryClient(t *testing.T) {
 		t.Fatal(err)
 	}
 	groups, lists, err := c.ServerGroupsAndResources()
-	if err != nil || len(groups) != 6 || len(lists) != 7 {
+	if err != nil || len(groups) != 7 || len(lists) != 8 {
 		t.Errorf("groups %v, lists %d, error %v", groups, len(lists), err)
 	}
 	if v, err := c.ServerVersion(); err != nil || v.Major != "1" || v.Minor != "37" || !strings.HasPrefix(v.GitVersion, "v1.37.") {

@@ -83,7 +83,7 @@ func TestMethodsOfPages(t *testing.T) {
 		method, path string
 		code         int
 	}{
-		{"POST", "/apis", 200}, {"HEAD", "/apis/", 200}, {"POST", "/api", 405}, {"POST", "/apis/apps", 405}, {"POST", "/apis/apps/v1", 405},
+		{"POST", "/apis", 200}, {"HEAD", "/apis/", 200}, {"POST", "/api", 405}, {"POST", "/apis/apps", 200}, {"POST", "/apis/apps/v1", 405},
 		{"GET", "/openid/v1/jwks/", 200}, {"POST", "/openid/v1/jwks/", 405}, {"GET", "/openid/v1/jwks/x", 404},
 		{"GET", "/.well-known/openid-configuration/", 200},
 	} {

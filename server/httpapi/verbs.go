@@ -163,6 +163,7 @@ func (c *call) patchType() (types.PatchType, error) {
 func (c *call) delete() error {
 	opts, err := c.deleteOptions()
 	if err == nil {
+		warnOfOrphans(c, opts)
 		err = c.storable()
 	}
 	if err != nil {
@@ -211,6 +212,9 @@ func (c *call) deleteCollection() error {
 	req := c.request()
 	req.DryRun = len(opts.DryRun) > 0
 	l, err := c.ops().DeleteCollection(c.r.Context(), req, opts, &c.info.List)
+	if !apierrors.IsBadRequest(err) { // the selectors are read first
+		warnOfOrphans(c, opts)
+	}
 	if err != nil {
 		return err
 	}
@@ -235,10 +239,14 @@ func (c *call) deleteOptions() (*metav1.DeleteOptions, error) {
 	if err := invalidOptions("DeleteOptions", validation.ValidateDeleteOptions(opts)); err != nil {
 		return nil, err
 	}
+	return opts, nil
+}
+
+// warnOfOrphans warns a caller who does not say what is to become of the dependents.
+func warnOfOrphans(c *call, opts *metav1.DeleteOptions) {
 	if opts.PropagationPolicy == nil && opts.OrphanDependents == nil {
 		c.warn.add(c.facts.Orphaned)
 	}
-	return opts, nil
 }
 
 // decodeDeleteOptions takes DeleteOptions of any group version, as clients send that of the object.

@@ -57,9 +57,11 @@ func (h *Handler) Serve(w http.ResponseWriter, r *http.Request, parts []string) 
 		h.undiscovered(w, r, name)
 		return
 	}
-	if r.Method != http.MethodGet && (parts[0] == "api" || !root && h.Builtin(name)) { // upstream's list and custom groups ask for no method
-		h.Send.Fail(w, r, reply.Generic(http.StatusMethodNotAllowed))
-		return
+	if parts[0] == "api" || ver != "" && h.Builtin(name) { // upstream's lists, groups and what is custom ask for no method
+		if code := refused(r); code != 0 {
+			h.Send.Fail(w, r, reply.Generic(code))
+			return
+		}
 	}
 	switch {
 	case root:
@@ -71,6 +73,18 @@ func (h *Handler) Serve(w http.ResponseWriter, r *http.Request, parts []string) 
 	default:
 		h.discovered(w, r, resourceList(schema.GroupVersion{Group: name, Version: ver}, v))
 	}
+}
+
+// refused is the code for a request whose method, or whose media types whatever they are to hold, are not served; else 0.
+func refused(r *http.Request) int {
+	takes := func(typ string) bool { return reply.Takes(r.Header.Get("Accept"), typ) }
+	switch {
+	case r.Method != http.MethodGet:
+		return http.StatusMethodNotAllowed
+	case !takes(codec.JSON) && !takes(codec.YAML) && !takes(codec.Protobuf):
+		return http.StatusNotAcceptable
+	}
+	return 0
 }
 
 // Builtin says that the group has at least one kind that no user defined.

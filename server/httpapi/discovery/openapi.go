@@ -53,7 +53,7 @@ func (s *OpenAPI) Serve(w http.ResponseWriter, r *http.Request, parts []string) 
 func (s *OpenAPI) v2(w http.ResponseWriter, r *http.Request) {
 	proto, ok := wantsProtoDoc(r.Header.Get("Accept"), "v2")
 	if !ok {
-		s.Send.Fail(w, r, reply.Generic(http.StatusNotAcceptable))
+		w.WriteHeader(http.StatusNotAcceptable)
 		return
 	}
 	if r.Header.Get("If-None-Match") != "" && s.unchanged(w, r, s.Docs.V2Hash()) {
@@ -115,7 +115,7 @@ func (s *OpenAPI) index(w http.ResponseWriter, r *http.Request) {
 func (s *OpenAPI) v3(w http.ResponseWriter, r *http.Request, path string) {
 	proto, ok := wantsProtoDoc(r.Header.Get("Accept"), "v3")
 	if !ok {
-		s.Send.Fail(w, r, reply.Generic(http.StatusNotAcceptable))
+		w.WriteHeader(http.StatusNotAcceptable)
 		return
 	}
 	hash, known := s.Docs.Index()[path]

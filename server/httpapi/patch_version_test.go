@@ -1,0 +1,30 @@
+package httpapi_test
+
+import "testing"
+
+// A document without a version has no fields that are known.
+func TestPatchTakesTheVersionAway(t *testing.T) {
+	w := newWorld(t)
+	w.configMap("c", "1")
+	const path, merge = "/api/v1/namespaces/ns/configmaps/c", "application/merge-patch+json"
+	for _, of := range []struct {
+		query     string
+		code, say int
+	}{{"", 400, 2}, {"?fieldValidation=Strict", 422, 0}, {"?fieldValidation=Ignore", 400, 0}} {
+		got := w.must("PATCH", path+of.query, `{"apiVersion":null}`, of.code, "Content-Type", merge)
+		if said := got.header.Values("Warning"); len(said) != of.say {
+			t.Errorf("%q: %q", of.query, said)
+		}
+	}
+}
+
+// Jobs that nobody asked for in words that are understood leave no pods behind.
+func TestNoWarningOfOrphansForWrongSelectors(t *testing.T) {
+	w := newWorld(t)
+	const path = "/apis/batch/v1/namespaces/ns/jobs"
+	for query, say := range map[string]int{"?fieldSelector=spec.bogus%3D1": 0, "?labelSelector=a,,b": 0, "?labelSelector=a%3Db": 1} {
+		if said := w.do("DELETE", path+query, "").header.Values("Warning"); len(said) != say {
+			t.Errorf("%s: %q", query, said)
+		}
+	}
+}
