@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/distribution/reference"
+	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -276,7 +277,8 @@ func (p *puller) fetchNow(ctx context.Context, pod *corev1.Pod, image string) (e
 			return p.pulled.Done(image, cmp.Or(id, res.GetImageRef()), c.from)
 		}
 	}
-	if id, perr := p.present(ctx, image); perr == nil && id == "" {
+	lost := givenUp(err) || status.Code(err) == codes.Unavailable // else what lies there was brought by somebody else
+	if id, perr := p.present(ctx, image); !lost || perr == nil && id == "" {
 		p.pulled.Failed(image)
 	}
 	return err

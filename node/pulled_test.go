@@ -5,7 +5,10 @@ import (
 	"os"
 	"path/filepath"
 	"testing"
+	"time"
 
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
@@ -76,4 +79,29 @@ func TestPrivateImage(t *testing.T) {
 			}
 		}
 	})
+}
+
+// An image that is loaded by hand while a pull of it fails is everybody's. One that may have come by a pull whose answer is lost is not.
+func TestLoadedWhilePulled(t *testing.T) {
+	for code, want := range map[codes.Code]corev1.PodPhase{codes.Unknown: corev1.PodRunning, codes.NotFound: corev1.PodRunning,
+		codes.Unavailable: corev1.PodPending, codes.DeadlineExceeded: corev1.PodPending} {
+		simulate(t, func(r *rig) {
+			r.rt.mu.Lock()
+			r.rt.pull = func(q *cri.PullImageRequest) error {
+				r.rt.images[q.Image.Image] = &cri.Image{Id: "sha256:x", RepoTags: []string{q.Image.Image}, Uid: &cri.Int64Value{}}
+				return status.Error(code, "no such host")
+			}
+			r.rt.mu.Unlock()
+			r.pod("p", func(p *corev1.Pod) { p.Spec.Containers[0].Image = "reg.test/app:1" }, "a")
+			r.until("it was pulled", func() bool {
+				r.rt.mu.Lock()
+				defer r.rt.mu.Unlock()
+				return len(r.rt.pulls) > 0
+			})
+			r.rests(time.Minute)
+			if got := r.get("p").Status.Phase; got != want {
+				t.Errorf("the pull failed with %v: the pod is %s", code, got)
+			}
+		})
+	}
 }
