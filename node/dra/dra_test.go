@@ -141,7 +141,8 @@ func TestNamesake(t *testing.T) {
 	}
 	c.cfg.Client = fakeClient{uid: "again-"}
 	pod := podOf("pod2", "a")
-	if err := c.Prepare(t.Context(), pod); err == nil || !strings.Contains(err.Error(), "old ResourceClaim with same name a and different UID") {
+	err := c.Prepare(t.Context(), pod)
+	if err == nil || !strings.Contains(err.Error(), "old ResourceClaim with same name a and different UID") {
 		t.Errorf("the first is prepared: %v", err)
 	}
 	if err := errors.Join(c.Unprepare(t.Context(), "pod1"), c.Prepare(t.Context(), pod)); err != nil {
