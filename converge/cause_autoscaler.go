@@ -2,9 +2,11 @@ package converge
 
 import (
 	"fmt"
+	"regexp"
 	"slices"
 	"strings"
 
+	appsv1 "k8s.io/api/apps/v1"
 	autoscalingv2 "k8s.io/api/autoscaling/v2"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -131,6 +133,17 @@ func metricsMissing(l *look, h *autoscalingv2.HorizontalPodAutoscaler, reason, t
 		Next: does(l.owner, "asks again every 15 s"),
 		Advice: []string{"look whether node agents tell what pods use, by way of metrics.k8s.io: kubectl top pods -n " + h.Namespace,
 			"a target in percent needs requests in the pod template"}}
+	if m := noContainer.FindStringSubmatch(text); m != nil {
+		f.Says = "is to go by the container " + m[1] + ", which is in no metrics of its pods"
+		f.Waits, f.Next = on("Field", refTo(l.kind, h), "spec.metrics"), does(person, "names a container of the pods in spec.metrics")
+		f.Advice = []string{"kubectl edit hpa " + h.Name + " -n " + h.Namespace}
+		if k, ok := l.kindOf(schema.FromAPIVersionAndKind(h.Spec.ScaleTargetRef.APIVersion, h.Spec.ScaleTargetRef.Kind)); ok {
+			if has := containersOf(l.Read.Lookup(k, h.Namespace, h.Spec.ScaleTargetRef.Name)); len(has) > 0 && !slices.Contains(has, m[1]) {
+				f.Says = "is to go by the container " + m[1] + ", which its target's pod template does not have: it has " + list(has, 4)
+			}
+		}
+		return f
+	}
 	if strings.Contains(text, "missing request") {
 		f.Waits, f.Advice = on("Field", refTo(l.kind, h), "spec.metrics"), []string{"set requests for the resource in the target's pod template"}
 		return f
@@ -158,4 +171,24 @@ func metricsMissing(l *look, h *autoscalingv2.HorizontalPodAutoscaler, reason, t
 		}
 	}
 	return f
+}
+
+// noContainer finds the container that an autoscaler is to go by and that is not there.
+var noContainer = regexp.MustCompile(`container (\S+) not present in metrics`)
+
+// containersOf names the containers of a workload's pod template.
+func containersOf(obj resource.Object) (names []string) {
+	var t *corev1.PodTemplateSpec
+	switch obj := obj.(type) {
+	case *appsv1.Deployment:
+		t = &obj.Spec.Template
+	case *appsv1.StatefulSet:
+		t = &obj.Spec.Template
+	default:
+		return nil
+	}
+	for _, c := range slices.Concat(t.Spec.InitContainers, t.Spec.Containers) {
+		names = append(names, c.Name)
+	}
+	return names
 }

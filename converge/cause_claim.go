@@ -54,6 +54,8 @@ func claimLost(l *look, c *corev1.PersistentVolumeClaim) *Finding {
 		Next:  does(person, "restores the volume, or deletes the claim and makes it anew")}
 }
 
+const lessRoom = "ask for less: the request may be lowered to what the volume has or more, until it has grown"
+
 func claimGrows(l *look, c *corev1.PersistentVolumeClaim) *Finding {
 	if c.Status.Phase != corev1.ClaimBound {
 		return nil
@@ -69,12 +71,18 @@ func claimGrows(l *look, c *corev1.PersistentVolumeClaim) *Finding {
 			return f
 		}
 	}
+	for _, cond := range c.Status.Conditions {
+		if strings.HasSuffix(string(cond.Type), "ResizeError") && cond.Status == corev1.ConditionTrue && cond.Message != "" {
+			f.Says, f.State, f.Error = "can't grow to "+size+": "+cond.Message, BackingOff, textOnly(cond.Message)
+			f.Next, f.Advice = does(f.Owner, "tries again"), []string{lessRoom}
+		}
+	}
 	if e := l.warning(c.UID, "VolumeResizeFailed", "FileSystemResizeFailed"); e != nil {
 		why := between(e.Message+"\x00", "failed: ", "\x00")
 		f.Says, f.State, f.Error = "can't grow to "+size+": "+orElse(why, e.Message), BackingOff, eventFailure(e)
 		f.Next = does(f.Owner, "tries again")
 		f.Advice = []string{"give the storage behind it more room",
-			"or ask for less: the request may be lowered to what the volume has or more, until it has grown"}
+			"or " + lessRoom}
 	}
 	return f
 }
@@ -84,8 +92,16 @@ func volumeTaken(l *look, c *corev1.PersistentVolumeClaim) *Finding {
 		return nil
 	}
 	v := resource.Get(l.Read, kinds.PersistentVolumes, "", c.Spec.VolumeName)
-	if v == nil || v.Spec.ClaimRef == nil || v.Spec.ClaimRef.Namespace == c.Namespace && v.Spec.ClaimRef.Name == c.Name {
+	if v == nil || v.Spec.ClaimRef == nil {
 		return nil
+	}
+	if r := v.Spec.ClaimRef; r.Namespace == c.Namespace && r.Name == c.Name {
+		if r.UID == "" || r.UID == c.UID {
+			return nil
+		}
+		return &Finding{Says: "wants the volume " + v.Name + ", which is kept for a claim of the same name that was deleted", State: Blocked,
+			Waits: on("Object", refTo(kinds.PersistentVolumes, v), "spec.claimRef"), Next: does("volume-binder", "binds it when the volume is free"),
+			Advice: []string{"if what is on it may be used: kubectl patch pv " + v.Name + " -p '{\"spec\":{\"claimRef\":null}}'"}}
 	}
 	other := v.Spec.ClaimRef.Namespace + "/" + v.Spec.ClaimRef.Name
 	return &Finding{Says: "wants the volume " + v.Name + ", which belongs to the claim " + other, State: Blocked,

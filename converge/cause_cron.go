@@ -134,6 +134,11 @@ func runMissed(l *look) *Finding {
 	f := &Finding{Says: "missed it: " + r.Note, State: Waiting, Waits: forName("Time", "spec.schedule"),
 		Next:   at(r.Next, l.owner, "starts the next one when it is due"),
 		Advice: []string{"to run it now: kubectl create job --from=cronjob/" + c.Name + " " + c.Name + "-now -n " + c.Namespace}}
+	if n := c.Spec.StartingDeadlineSeconds; n != nil && *n < 10 {
+		f.Says += fmt.Sprintf("; its startingDeadlineSeconds is %d: with less than 10 a run is easily missed", *n)
+		f.Advice = append([]string{"kubectl patch cronjob " + c.Name + " -n " + c.Namespace + ` -p '{"spec":{"startingDeadlineSeconds":60}}'`},
+			f.Advice...)
+	}
 	if zone := deref(c.Spec.TimeZone, ""); zone != "" && r.Note == noZone+zone {
 		f.Says, f.Owner, f.State, f.Waits = "is never due: "+r.Note, person, Blocked, on("Field", refTo(l.kind, c), "spec.timeZone")
 		f.Next = does(person, "corrects spec.timeZone")

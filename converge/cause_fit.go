@@ -72,21 +72,37 @@ func (l *look) size(f *Finding, p *corev1.Pod, name corev1.ResourceName) {
 
 // unlabelled says which label of a pod's node selector no node has, and what they have in its place; "": each is had by some node.
 func unlabelled(w *World, p *corev1.Pod) string {
+	if !w.Sees(kinds.Nodes, "") {
+		return ""
+	}
 	for _, key := range slices.Sorted(maps.Keys(p.Spec.NodeSelector)) {
-		want, had, others := p.Spec.NodeSelector[key], false, []string{}
-		for _, n := range kloopresource.List(w.Read, kinds.Nodes, "") {
-			if value, is := n.Labels[key]; is {
-				had, others = had || value == want, append(others, value)
-			}
-		}
-		slices.Sort(others)
+		want, others := p.Spec.NodeSelector[key], w.nodeLabels(key)
 		switch {
-		case had || !w.Sees(kinds.Nodes, ""):
+		case slices.Contains(others, want):
 		case len(others) == 0:
 			return "; no node has the label " + key
 		default:
-			return "; no node has " + key + "=" + want + ": they have " + list(slices.Compact(others), 3)
+			return "; no node has " + key + "=" + want + ": they have " + list(others, 3)
 		}
 	}
 	return ""
+}
+
+// nodeLabels are the values that nodes have of a label, sorted. They are gathered once: there may be many nodes, and many pods that ask.
+func (w *World) nodeLabels(key string) []string {
+	if values, is := w.labelled[key]; is {
+		return values
+	}
+	var values []string
+	for _, n := range kloopresource.List(w.Read, kinds.Nodes, "") {
+		if value, is := n.Labels[key]; is {
+			values = append(values, value)
+		}
+	}
+	slices.Sort(values)
+	if w.labelled == nil {
+		w.labelled = map[string][]string{}
+	}
+	w.labelled[key] = slices.Compact(values)
+	return w.labelled[key]
 }

@@ -309,6 +309,9 @@ func (l *look) named(f *Finding, tree map[string]any, message string) {
 	}
 	for _, m := range l.search().mentions(tree) {
 		says, vague := m.says(l.obj.GetNamespace()), !strings.Contains(message, " ")
+		if m.loose && !strings.Contains(message, m.Name) {
+			continue
+		}
 		switch {
 		case says != "":
 			f.Says += "; it " + says

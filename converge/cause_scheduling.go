@@ -253,12 +253,32 @@ func insufficient(l *look, p *corev1.Pod, text string) *Finding {
 	}
 	if n := p.Status.NominatedNodeName; n != "" {
 		f.State, f.Next = Waiting, does("scheduler", "puts the pod on %s when the pods that it preempted there are gone", n)
+		f.Says += l.victims(p, n)
 	}
 	if deref(p.Spec.PreemptionPolicy, "") == corev1.PreemptNever {
 		f.Advice = append(f.Advice,
 			"or give it a priority class whose preemptionPolicy is not Never: its own keeps it from making room for itself")
 	}
 	return f
+}
+
+// victims names the pods of less priority that are stopping on the node that a pod is to get: it waits for them.
+func (l *look) victims(p *corev1.Pod, node string) string {
+	var names []string
+	for _, v := range resource.List(l.Read, kinds.Pods, "") {
+		if v.Spec.NodeName == node && v.DeletionTimestamp != nil && deref(v.Spec.Priority, 0) < deref(p.Spec.Priority, 0) {
+			name := "pod/" + v.Name
+			if v.Namespace != p.Namespace {
+				name = "a pod of another namespace"
+			}
+			names = append(names, name)
+		}
+	}
+	slices.Sort(names)
+	if names = slices.Compact(names); len(names) == 0 {
+		return ""
+	}
+	return "; stopping on " + node + ", with less priority: " + list(names, 3)
 }
 
 // tainted: the nodes that the pod asks for keep it away. Whatever the scheduler's sentence counts, nodes that the pod

@@ -71,7 +71,15 @@ func noEndpoints(l *look, s *corev1.Service) *Finding {
 			Next:   does(person, "gives the ports the same names, here or there"),
 			Advice: []string{"kubectl edit endpointslice " + slice + " -n " + s.Namespace}}
 	}
-	return &Finding{Says: "has no selector, and nobody made endpoints for it", Owner: person, State: Blocked,
+	says := "has no selector, and nobody made endpoints for it"
+	for _, other := range resource.List(l.Read, kinds.EndpointSlices, s.Namespace) {
+		of := other.Labels[discoveryv1.LabelServiceName]
+		if of != "" && likest(of, []string{s.Name}) != "" && resource.Get(l.Read, kinds.Services, s.Namespace, of) == nil {
+			says += "; endpointslice/" + other.Name + " is labelled for a service " + of + ", which does not exist"
+			break
+		}
+	}
+	return &Finding{Says: says, Owner: person, State: Blocked,
 		Waits:  on("Field", refTo(l.kind, s), "spec.selector"),
 		Next:   does(person, "gives it a selector, or an EndpointSlice with the label %s=%s", discoveryv1.LabelServiceName, s.Name),
 		Advice: []string{"give it the labels of the pods that are meant: kubectl set selector service " + s.Name + " app=NAME -n " + s.Namespace}}

@@ -1,6 +1,7 @@
 package converge
 
 import (
+	"regexp"
 	"strings"
 
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
@@ -23,7 +24,7 @@ func webhookDown(l *look, text string) *Finding {
 	hook := findWebhook(l.Read, name)
 	f := &Finding{Says: refusedWrite(l) + ": the webhook " + name + " does not answer and must be asked", Owner: l.owner,
 		Waits: forName("Webhook", name),
-		Next:  does(l.owner, "tries again; it succeeds once the webhook answers"), Advice: hook.advice(name)}
+		Next:  does(l.owner, "tries again; it succeeds once the webhook answers"), Advice: hook.advice(name, text)}
 	svc := hook.service(l.Read)
 	silent := hook.ref != nil && (svc == nil && l.Sees(kinds.Services, hook.ref.Namespace) || svc != nil &&
 		!l.Health(kinds.Services, svc).Converged())
@@ -107,7 +108,14 @@ func (h webhook) service(read resource.Reader) *corev1.Service {
 	return resource.Get(read, kinds.Services, h.ref.Namespace, h.ref.Name)
 }
 
-func (h webhook) advice(name string) []string {
+// calledAt is the address at which the API server asked the webhook of a service.
+var calledAt = regexp.MustCompile(`https://([a-z0-9-]+)\.([a-z0-9-]+)\.svc\b`)
+
+func (h webhook) advice(name, text string) []string {
+	if m := calledAt.FindStringSubmatch(text); h.config == "" && m != nil {
+		return []string{"look at the pods behind service " + m[2] + "/" + m[1] + ", which are to answer: kubectl get pods -n " + m[2],
+			"find the configuration that has the webhook " + name + ": kubectl get validatingwebhookconfigurations,mutatingwebhookconfigurations"}
+	}
 	if h.config == "" {
 		return []string{"find the configuration that has the webhook " + name + " and bring its server back"}
 	}
@@ -118,7 +126,11 @@ func (h webhook) advice(name string) []string {
 	case h.url != "":
 		at = h.url
 	}
-	return []string{"bring " + at + " back",
+	bring := "bring " + at + " back"
+	if h.ref != nil {
+		bring += ": kubectl get pods -n " + h.ref.Namespace
+	}
+	return []string{bring,
 		"or delete " + h.config + " if it is no longer used; failurePolicy: Ignore lets requests pass while it is down"}
 }
 

@@ -111,6 +111,6 @@ func classNotThere(l *look, _ map[string]any) *Finding {
 	}
 	i := class.Kind.Info()
 	return &Finding{Says: "names the " + i.Singular + " " + class.Name + ", which does not exist", Owner: person, State: Blocked,
-		Waits: on("Field", refTo(l.kind, l.obj), field), Next: does(person, "creates %s/%s, or names another one", i.Singular, class.Name),
+		Waits: on("Object", class, ""), Next: does(person, "creates %s/%s, or names another one", i.Singular, class.Name),
 		Advice: []string{"those that exist: kubectl get " + i.GR().String()}}
 }

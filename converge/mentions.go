@@ -20,6 +20,7 @@ type mention struct {
 	Ref
 	field string
 	obj   resource.Object // nil: it does not exist
+	loose bool            // the field may name what is still to be made: it counts where the controller speaks of it
 	part  string          // what is asked of it and it does not have: "the key pasword"; "": nothing
 	data  string          // that key
 	has   []string        // what it has in its place
@@ -45,7 +46,7 @@ func (m *mention) says(ns string) string {
 
 // stems are fields whose names are not those of the kinds that they name.
 var stems = map[string]string{"parent": "Gateway", "backend": "Service", "scaleTarget": "Deployment", "claim": "PersistentVolumeClaim",
-	"volumeClaim": "PersistentVolumeClaim"}
+	"volumeClaim": "PersistentVolumeClaim", "certificate": "Secret"}
 
 // inPlace are fields that hold a reference though their names do not end so, with the field that has the name.
 var inPlace = map[string]string{"configMap": "name", "secret": "secretName", "persistentVolumeClaim": "claimName"}
@@ -85,6 +86,11 @@ func (s *search) walk(path, field string, v any, depth int) {
 		}
 	case string:
 		stem, is := strings.CutSuffix(field, "Name")
+		if n := len(s.found); field == "secretName" {
+			if s.add(path, s.kindsBy(stem, "", "", true), nil, v); len(s.found) > n {
+				s.found[n].loose = true
+			}
+		}
 		if is && (strings.HasSuffix(stem, "Class") && stem != "storageClass" || stem == "serviceAccount" || stem == "persistentVolumeClaim") {
 			s.add(path, s.kindsBy(stem, "", "", true), nil, v)
 		}
@@ -107,8 +113,16 @@ func (s *search) take(path, field string, v map[string]any) bool {
 	case inPlace[field] != "":
 		s.add(path, s.kindsBy(stem, "", "", true), v, orElse(text(v, inPlace[field]), name))
 		return true
-	case name == "" || stem == strings.TrimSuffix(field, "s"):
+	case name == "":
 		return false
+	case stem == strings.TrimSuffix(field, "s"): // as cluster: {name: x}, of the project's own kinds
+		own := slices.DeleteFunc(s.kindsBy(stem, "", "", true), func(k resource.Kind) bool {
+			return !k.Info().Custom || domain(k.Info().GVK.Group) != domain(s.kind.Info().GVK.Group)
+		})
+		if len(v) == 1 {
+			s.add(path, own, v, name)
+		}
+		return len(v) == 1 && len(own) > 0
 	}
 	group, _, versioned := strings.Cut(text(v, "apiVersion"), "/")
 	if !versioned {

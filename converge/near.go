@@ -67,7 +67,7 @@ func dataKeys(obj resource.Object) []string {
 	return nil
 }
 
-// likest is the word that is most like another: by its letters, or since one begins with the other. Of words that differ in their numbers
+// likest is the word that is most like another: by its letters, or since one begins or ends with the other. Of words that differ in their numbers
 // alone none is.
 func likest(word string, known []string) string {
 	known = slices.DeleteFunc(known, func(k string) bool { return strings.Map(noDigit, k) == strings.Map(noDigit, word) })
@@ -75,7 +75,8 @@ func likest(word string, known []string) string {
 		return meant
 	}
 	for _, k := range known {
-		if len(k) > 2 && len(word) > 2 && (strings.HasPrefix(k, word) || strings.HasPrefix(word, k)) {
+		if len(k) > 2 && len(word) > 2 && (strings.HasPrefix(k, word) || strings.HasPrefix(word, k) || strings.HasSuffix(word, k) ||
+			strings.HasSuffix(k, word)) {
 			return k
 		}
 	}

@@ -11,6 +11,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
 	storagev1 "k8s.io/api/storage/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/component-helpers/scheduling/corev1/nodeaffinity"
@@ -52,6 +53,7 @@ var rests = map[schema.GroupResource]rest{
 	{Resource: "pods"}:                                                                     restOf(restOfPod),
 	{Resource: "services"}:                                                                 restOf(restOfService),
 	{Resource: "persistentvolumeclaims"}:                                                   restOf(restOfClaim),
+	{Group: "discovery.k8s.io", Resource: "endpointslices"}:                                restOf(restOfSlice),
 	{Resource: "persistentvolumes"}:                                                        restOf(restOfVolume),
 	{Resource: "resourcequotas"}:                                                           restOf(restOfQuota),
 	{Group: "rbac.authorization.k8s.io", Resource: "rolebindings"}:                         restOf(restOfBinding),
@@ -122,12 +124,18 @@ func (w *World) Rest(k resource.Kind, obj resource.Object) *convergence.Gap {
 	return g
 }
 
-func restOfDeployment(_ *World, d *appsv1.Deployment) (string, string) {
+func restOfDeployment(w *World, d *appsv1.Deployment) (string, string) {
 	switch {
 	case d.Spec.Paused:
 		return "is paused: a change of its template makes no new pods", "kubectl rollout resume deployment " + d.Name + " -n " + d.Namespace
 	case deref(d.Spec.Replicas, 1) == 0:
 		return "is scaled to 0", "kubectl scale deployment " + d.Name + " -n " + d.Namespace + " --replicas=1"
+	}
+	for _, other := range resource.List(w.Read, kinds.Deployments, d.Namespace) {
+		if other.Name != d.Name && equality.Semantic.DeepEqual(d.Spec.Selector, other.Spec.Selector) {
+			return "has the same selector as deployment/" + other.Name + ": services, budgets and autoscalers that go by it take the pods of both",
+				"give each a label of its own; a selector can't be changed, so make one of them anew"
+		}
 	}
 	return "", ""
 }

@@ -167,3 +167,16 @@ func restOfPolicy(w *World, p *admissionregistrationv1.ValidatingAdmissionPolicy
 	}
 	return strings.TrimPrefix(says, "; "), ""
 }
+
+// restOfSlice tells of a slice that somebody made for a service which does not exist.
+func restOfSlice(w *World, s *discoveryv1.EndpointSlice) (says, advice string) {
+	name := s.Labels[discoveryv1.LabelServiceName]
+	switch {
+	case name == "":
+		return "belongs to no service: it has no label " + discoveryv1.LabelServiceName, ""
+	case !w.Sees(kinds.Services, s.Namespace) || resource.Get(w.Read, kinds.Services, s.Namespace, name) != nil:
+		return "", ""
+	}
+	advice = "those that exist: kubectl get services -n " + s.Namespace
+	return "is for service/" + name + ", which does not exist", advice
+}

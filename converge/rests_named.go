@@ -28,7 +28,8 @@ type remark struct {
 }
 
 // templated are the kinds of Kubernetes whose templates name what only matters when pods are made of them.
-var templated = []resource.Kind{kinds.Deployments, kinds.StatefulSets, kinds.DaemonSets, kinds.Jobs, kinds.CronJobs, kinds.NetworkPolicies}
+var templated = []resource.Kind{kinds.Deployments, kinds.StatefulSets, kinds.DaemonSets, kinds.Jobs, kinds.CronJobs, kinds.NetworkPolicies,
+	kinds.ResourceClaims}
 
 // remarked has all remarks about an object in one. It waits for what the first waits for: whether the reader may see into another
 // namespace is asked of that alone.
@@ -61,7 +62,7 @@ func (s *search) remarks() (list []remark) {
 		}
 	}
 	for _, m := range s.mentions(tree) {
-		if says := m.says(s.obj.GetNamespace()); says != "" {
+		if says := m.says(s.obj.GetNamespace()); says != "" && !m.loose {
 			list = append(list, remark{says: says, wait: m.wait(), advice: s.nearTo(m.wait())})
 		}
 	}
