@@ -253,7 +253,7 @@ func insufficient(l *look, p *corev1.Pod, text string) *Finding {
 	}
 	if n := p.Status.NominatedNodeName; n != "" {
 		f.State, f.Next = Waiting, does("scheduler", "puts the pod on %s when the pods that it preempted there are gone", n)
-		f.Says += l.victims(p, n)
+		f.Says += victims(l.World, p, n)
 	}
 	if deref(p.Spec.PreemptionPolicy, "") == corev1.PreemptNever {
 		f.Advice = append(f.Advice,
@@ -263,9 +263,9 @@ func insufficient(l *look, p *corev1.Pod, text string) *Finding {
 }
 
 // victims names the pods of less priority that are stopping on the node that a pod is to get: it waits for them.
-func (l *look) victims(p *corev1.Pod, node string) string {
+func victims(w *World, p *corev1.Pod, node string) string {
 	var names []string
-	for _, v := range resource.List(l.Read, kinds.Pods, "") {
+	for _, v := range resource.List(w.Read, kinds.Pods, "") {
 		if v.Spec.NodeName == node && v.DeletionTimestamp != nil && deref(v.Spec.Priority, 0) < deref(p.Spec.Priority, 0) {
 			name := "pod/" + v.Name
 			if v.Namespace != p.Namespace {
