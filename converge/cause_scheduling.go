@@ -265,8 +265,8 @@ func insufficient(l *look, p *corev1.Pod, text string) *Finding {
 // victims names the pods of less priority that are stopping on the node that a pod is to get: it waits for them.
 func victims(w *World, p *corev1.Pod, node string) string {
 	var names []string
-	for _, v := range resource.List(w.Read, kinds.Pods, "") {
-		if v.Spec.NodeName == node && v.DeletionTimestamp != nil && deref(v.Spec.Priority, 0) < deref(p.Spec.Priority, 0) {
+	for obj := range w.Read.ByField(kinds.Pods, "spec.nodeName", node) {
+		if v := resource.As[*corev1.Pod](obj); v.DeletionTimestamp != nil && deref(v.Spec.Priority, 0) < deref(p.Spec.Priority, 0) {
 			name := "pod/" + v.Name
 			if v.Namespace != p.Namespace {
 				name = "a pod of another namespace"

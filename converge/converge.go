@@ -38,6 +38,7 @@ type World struct {
 	latest   map[types.UID]*corev1.Event   // the newest about each object; made when first asked for
 	running  map[string]bool               // loops; made when first asked for
 	labelled map[string][]string           // values that nodes have of a label; made when first asked for
+	likest   map[Ref]string                // names like those that are waited for; made when first asked for
 	surely   bool                          // and no others run
 	path     []loop.Key                    // the objects whose explanation is being made
 	rules    map[schema.GroupResource][]Situation

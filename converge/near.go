@@ -43,18 +43,32 @@ func (w *World) nearTo(wait *convergence.Wait) string {
 		}
 		return ""
 	}
-	var names []string
-	for other := range w.Read.Each(k, wait.On.Namespace) {
-		if names = append(names, other.GetName()); len(names) == maxNear {
-			break
-		}
-	}
-	if meant := likest(wait.On.Name, names); meant != "" {
+	if meant := w.likeName(k, wait.On.Namespace, wait.On.Name); meant != "" {
 		o := *wait.On
 		o.Name = meant
 		return Near + o.Short() + ": name it, if that is meant"
 	}
 	return ""
+}
+
+// likeName is the name of the object that is called most like another that is not there; "": none is. It is remembered, for many may wait
+// for one.
+func (w *World) likeName(k resource.Kind, ns, name string) (meant string) {
+	at := Ref{k, ns, name}
+	if meant, known := w.likest[at]; known {
+		return meant
+	}
+	var names []string
+	for other := range w.Read.Each(k, ns) {
+		if names = append(names, other.GetName()); len(names) == maxNear {
+			break
+		}
+	}
+	if w.likest == nil {
+		w.likest = map[Ref]string{}
+	}
+	w.likest[at] = likest(name, names)
+	return w.likest[at]
 }
 
 func dataKeys(obj resource.Object) []string {
