@@ -191,7 +191,8 @@ func harmless(u *unstructured.Unstructured) {
 func (w *world) define(gvk schema.GroupVersionKind) {
 	w.t.Helper()
 	plural := strings.ToLower(gvk.Kind) + "s"
-	text := fmt.Sprintf(`{"apiVersion":"apiextensions.k8s.io/v1","kind":"CustomResourceDefinition","metadata":{"name":"%[1]s.%[2]s"},
+	text := fmt.Sprintf(`{"apiVersion":"apiextensions.k8s.io/v1","kind":"CustomResourceDefinition",
+"metadata":{"name":"%[1]s.%[2]s","annotations":{"api-approved.kubernetes.io":"unapproved, for a test"}},
 "spec":{"group":%[2]q,"scope":"Namespaced","names":{"kind":%[3]q,"plural":%[1]q,"singular":%[4]q},
 "versions":[{"name":%[5]q,"served":true,"storage":true,
 "subresources":{"status":{}},"schema":{"openAPIV3Schema":{"type":"object","x-kubernetes-preserve-unknown-fields":true}}}]}}`,
