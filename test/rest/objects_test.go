@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -178,10 +179,15 @@ func (w *world) do(s situation, st step) {
 			if err != nil {
 				return err
 			}
+			var subs []string
 			if st.Sub != "" {
-				return w.replace(r, name, data, st.Sub)
+				subs = []string{st.Sub}
 			}
-			return w.replace(r, name, data)
+			err = w.replace(r, name, data, subs...)
+			if gone := apierrors.IsNotFound(err); gone && slices.ContainsFunc(s.Then, func(t step) bool { return t.Delete == id }) {
+				return nil // all loops run here: what was deleted may have gone by now
+			}
+			return err
 		}
 		obj, err := r.Get(w.ctx, name, metav1.GetOptions{})
 		if err != nil {
