@@ -9,12 +9,16 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
 
 	"golang.org/x/net/dns/dnsmessage"
 )
+
+// taken are the addresses at which tests listen: to sockets that share their port the kernel may give one that others of them have.
+var taken sync.Map
 
 // listenAnywhere listens on a free port of the loopback, the same for UDP and TCP.
 func listenAnywhere(t testing.TB) (*listener, netip.AddrPort) {
@@ -24,10 +28,19 @@ func listenAnywhere(t testing.TB) (*listener, netip.AddrPort) {
 		if errors.Is(err, os.ErrPermission) {
 			t.Fatal(err)
 		}
-		if err == nil {
-			t.Cleanup(l.close)
-			return l, l.udp[0].LocalAddr().(*net.UDPAddr).AddrPort()
+		if err != nil {
+			continue
 		}
+		at := l.udp[0].LocalAddr().(*net.UDPAddr).AddrPort()
+		if _, twice := taken.LoadOrStore(at, true); twice {
+			l.close()
+			continue
+		}
+		t.Cleanup(func() {
+			l.close()
+			taken.Delete(at)
+		})
+		return l, at
 	}
 }
 
