@@ -204,11 +204,8 @@ func (m *mention) ask(v map[string]any) {
 	var has []string
 	part, word := "", ""
 	switch obj := m.obj.(type) {
-	case *corev1.Secret:
-		part, word, has = "the key ", text(v, "key"), slices.Sorted(maps.Keys(obj.Data))
-	case *corev1.ConfigMap:
-		part, word, has = "the key ", text(v, "key"), slices.Sorted(maps.Keys(obj.Data))
-		has = slices.AppendSeq(has, maps.Keys(obj.BinaryData))
+	case *corev1.Secret, *corev1.ConfigMap:
+		part, word, has = "the key ", text(v, "key"), dataKeys(obj)
 	case *corev1.Service:
 		if port, is := v["port"].(int64); is && len(obj.Spec.Ports) > 0 {
 			part, word = "port ", fmt.Sprint(port)
