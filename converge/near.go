@@ -84,7 +84,8 @@ func dataKeys(obj resource.Object) []string {
 // likest is the word that is most like another: by its letters, or since one begins or ends with the other. Of words that differ in
 // their numbers alone none is.
 func likest(word string, known []string) string {
-	known = slices.DeleteFunc(known, func(k string) bool { return strings.Map(noDigit, k) == strings.Map(noDigit, word) })
+	bare := strings.Map(noDigit, word)
+	known = slices.DeleteFunc(known, func(k string) bool { return strings.Map(noDigit, k) == bare })
 	if meant := between(strict.Meant(word, known), "did you mean ", "?"); meant != "" {
 		return meant
 	}

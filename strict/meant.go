@@ -6,8 +6,13 @@ import "strings"
 // is, as "; did you mean X?".
 func Meant(word string, known []string) string {
 	best, least := "", max(2, len(word)/3)+1
+	low := strings.ToLower(word)
 	for _, k := range known {
-		if d := distance(strings.ToLower(word), strings.ToLower(k)); d < least {
+		other := strings.ToLower(k)
+		if len(low)-len(other) >= least || len(other)-len(low) >= least {
+			continue // so many letters at least
+		}
+		if d := distance(low, other); d < least {
 			best, least = k, d
 		}
 	}
