@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"reflect"
 
-	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 
@@ -64,5 +63,5 @@ func sameBut(old, obj resource.Object) bool {
 		v, ok := old.(runtime.Unstructured)
 		return ok && reflect.DeepEqual(u.UnstructuredContent(), v.UnstructuredContent())
 	}
-	return equality.Semantic.DeepEqual(old, obj)
+	return resource.Same(old, obj)
 }

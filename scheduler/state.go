@@ -6,7 +6,6 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/util/version"
 
 	"github.com/kloop-dev/kloop/features"
@@ -162,9 +161,9 @@ func (st *state) setNode(name string, node *corev1.Node) (better bool) {
 
 // sameNode tells whether two states of a node are the same to the scheduler.
 func sameNode(a, b *corev1.Node) bool {
-	return a.Spec.Unschedulable == b.Spec.Unschedulable && equality.Semantic.DeepEqual(a.Labels, b.Labels) &&
-		equality.Semantic.DeepEqual(a.Spec.Taints, b.Spec.Taints) && slices.Equal(a.Status.DeclaredFeatures, b.Status.DeclaredFeatures) &&
-		equality.Semantic.DeepEqual(a.Status.Allocatable, b.Status.Allocatable)
+	return a.Spec.Unschedulable == b.Spec.Unschedulable && resource.Same(a.Labels, b.Labels) &&
+		resource.Same(a.Spec.Taints, b.Spec.Taints) && slices.Equal(a.Status.DeclaredFeatures, b.Status.DeclaredFeatures) &&
+		resource.Same(a.Status.Allocatable, b.Status.Allocatable)
 }
 
 // addPod counts a pod on a node, assumed or bound.

@@ -4,8 +4,6 @@ import (
 	"reflect"
 	"sync"
 
-	"k8s.io/apimachinery/pkg/api/equality"
-
 	"github.com/kloop-dev/kloop/resource"
 )
 
@@ -20,7 +18,7 @@ func respecified(k resource.Kind, obj, old resource.Object) bool {
 	}
 	x, y := reflect.ValueOf(obj).Elem(), reflect.ValueOf(old).Elem()
 	for _, i := range specFieldsOf(x.Type()) {
-		if !equality.Semantic.DeepEqual(x.Field(i).Interface(), y.Field(i).Interface()) ||
+		if !resource.Same(x.Field(i).Addr().Interface(), y.Field(i).Addr().Interface()) ||
 			k.Info().EmptyCounts && holdsEmpty(x.Field(i)) {
 			return true
 		}

@@ -7,7 +7,6 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/kloop-dev/kloop/kinds"
@@ -40,7 +39,7 @@ func podLoop(ips *addresses) loop.Loop {
 			}
 			st, again, said := live(p, fateOf(p, n), metav1.NewTime(c.Now()),
 				place{read: c, node: n, ips: func() []string { return ips.take(c, p) }, hosts: ips.hosts(), mute: !aloud(n, ips)})
-			if !equality.Semantic.DeepEqual(st, &p.Status) {
+			if !resource.Same(st, &p.Status) {
 				next := *p // what is shared is not changed, and the client clones
 				next.Status = *st
 				if err := c.UpdateStatus(ctx, kinds.Pods, &next); err != nil {

@@ -15,7 +15,6 @@ import (
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
@@ -67,7 +66,7 @@ func reconcile(ctx context.Context, c *loop.Ctx, ds *appsv1.DaemonSet) (time.Dur
 	w := observe(ds, current.Labels[revisions.Hash], resource.List(c, kinds.Nodes, ""), owned, c.Now())
 	todo := plan(w)                // decide
 	err = act(ctx, c, ds, w, todo) // act
-	if st := w.status(); !equality.Semantic.DeepEqual(ds.Status, st) {
+	if st := w.status(); !resource.Same(ds.Status, st) {
 		next := resource.Clone(ds)
 		next.Status = st
 		err = errors.Join(err, c.UpdateStatus(ctx, kinds.DaemonSets, next))

@@ -14,7 +14,6 @@ import (
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/rand"
@@ -51,7 +50,7 @@ func split(d *appsv1.Deployment, sets []*appsv1.ReplicaSet) (current *appsv1.Rep
 
 // sameTemplate compares templates without the label that tells sets apart.
 func sameTemplate(a, b *corev1.PodTemplateSpec) bool {
-	return equality.Semantic.DeepEqual(bare(a), bare(b))
+	return resource.Same(bare(a), bare(b))
 }
 
 func bare(t *corev1.PodTemplateSpec) *corev1.PodTemplateSpec {

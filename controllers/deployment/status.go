@@ -8,7 +8,6 @@ import (
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/kloop-dev/kloop/kinds"
@@ -25,7 +24,7 @@ func writeStatus(ctx context.Context, c *loop.Ctx, d *appsv1.Deployment, sets []
 	} else {
 		next.Status.Conditions = available(next.Status.Conditions, d, next.Status, c.Now())
 	}
-	if equality.Semantic.DeepEqual(d.Status, next.Status) {
+	if resource.Same(d.Status, next.Status) {
 		return nil
 	}
 	return c.UpdateStatus(ctx, kinds.Deployments, next)
@@ -177,7 +176,7 @@ func report(ctx context.Context, c *loop.Ctx, d *appsv1.Deployment,
 	}
 	next := resource.Clone(d)
 	next.Status.Conditions = change(next.Status.Conditions)
-	if equality.Semantic.DeepEqual(d.Status, next.Status) {
+	if resource.Same(d.Status, next.Status) {
 		return nil
 	}
 	return c.UpdateStatus(ctx, kinds.Deployments, next)

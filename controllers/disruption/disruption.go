@@ -15,7 +15,6 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
-	"k8s.io/apimachinery/pkg/api/equality"
 	apimeta "k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
@@ -74,7 +73,7 @@ func reconcile(ctx context.Context, c *loop.Ctx, b *policyv1.PodDisruptionBudget
 		}
 	}
 	st, again := plan(b, list, expected, err, c.Now()) // decide
-	if equality.Semantic.DeepEqual(b.Status, st) {
+	if resource.Same(b.Status, st) {
 		return again, nil
 	}
 	next := resource.Clone(b)

@@ -11,7 +11,6 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
@@ -86,7 +85,7 @@ func plan(s *corev1.Service, cur *corev1.Endpoints, subsets []corev1.EndpointSub
 	if over {
 		metav1.SetMetaDataAnnotation(&next.ObjectMeta, corev1.EndpointsOverCapacity, "truncated")
 	}
-	if cur != nil && equality.Semantic.DeepEqual(cur.Subsets, next.Subsets) && equality.Semantic.DeepEqual(cur.Labels, next.Labels) &&
+	if cur != nil && resource.Same(cur.Subsets, next.Subsets) && resource.Same(cur.Labels, next.Labels) &&
 		cur.Annotations[corev1.EndpointsOverCapacity] == next.Annotations[corev1.EndpointsOverCapacity] {
 		return nil
 	}

@@ -14,7 +14,6 @@ import (
 
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
@@ -91,7 +90,7 @@ func act(ctx context.Context, c *loop.Ctx, j *batchv1.Job, t todo) error {
 		made, err = loop.Batch(len(t.create), func(i int) error { return pods.Create(ctx, c, kinds.Jobs, j, newPod(j, t.create[i])) })
 		t.status.Active -= int32(len(t.create) - made)
 	}
-	if !equality.Semantic.DeepEqual(j.Status, t.status) {
+	if !resource.Same(j.Status, t.status) {
 		next := resource.Clone(j)
 		next.Status = t.status
 		if serr := c.UpdateStatus(ctx, kinds.Jobs, next); serr != nil {

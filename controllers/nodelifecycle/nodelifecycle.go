@@ -12,7 +12,6 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/kloop-dev/kloop/client"
@@ -68,7 +67,7 @@ func (w *watch) reconcile(ctx context.Context, c *loop.Ctx, n *corev1.Node) (tim
 	if w.meet(n) {
 		c.Event(kinds.Nodes, n, corev1.EventTypeNormal, "RegisteredNode", "Node %s event: Registered Node %s in Controller", n.Name, n.Name)
 	}
-	if !equality.Semantic.DeepEqual(n.Status.Conditions, next.Status.Conditions) {
+	if !resource.Same(n.Status.Conditions, next.Status.Conditions) {
 		return again, report(ctx, c, n, next) // everything else follows from what is reported: its change wakes us
 	}
 	again = soonest(again, w.brake(c, n, next, time.Now())) // not all at once
@@ -89,7 +88,7 @@ func report(ctx context.Context, c *loop.Ctx, n, next *corev1.Node) error {
 // act writes taints and labels, and the pods' readiness.
 func act(ctx context.Context, c *loop.Ctx, n, next *corev1.Node) error {
 	var errs []error
-	if !equality.Semantic.DeepEqual(n.Spec, next.Spec) || !equality.Semantic.DeepEqual(n.Labels, next.Labels) {
+	if !resource.Same(n.Spec, next.Spec) || !resource.Same(n.Labels, next.Labels) {
 		errs = append(errs, c.Update(ctx, kinds.Nodes, next))
 	}
 	return errors.Join(append(errs, unreadyPods(ctx, c, n))...)

@@ -6,7 +6,6 @@ import (
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/kloop-dev/kloop/controllers/internal/replicas"
@@ -19,7 +18,7 @@ func status(rs *appsv1.ReplicaSet, n replicas.Counts, failure error, t replicas.
 		Replicas: n.Replicas, FullyLabeledReplicas: n.FullyLabeled, ReadyReplicas: n.Ready, AvailableReplicas: n.Available,
 		TerminatingReplicas: &n.Terminating}
 	setFailure(&next, failure, t, now)
-	if equality.Semantic.DeepEqual(rs.Status, next) {
+	if resource.Same(rs.Status, next) {
 		return nil
 	}
 	out := resource.Clone(rs)

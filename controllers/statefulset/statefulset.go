@@ -15,7 +15,6 @@ import (
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
@@ -80,7 +79,7 @@ func reconcile(ctx context.Context, c *loop.Ctx, s *appsv1.StatefulSet) (time.Du
 
 func writeStatus(ctx context.Context, c *loop.Ctx, s *appsv1.StatefulSet, st appsv1.StatefulSetStatus, collisions *int32) error {
 	st.CollisionCount = collisions
-	if equality.Semantic.DeepEqual(s.Status, st) {
+	if resource.Same(s.Status, st) {
 		return nil
 	}
 	next := resource.Clone(s)

@@ -5,7 +5,6 @@ import (
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
 	"k8s.io/apimachinery/pkg/util/validation/field"
@@ -69,7 +68,7 @@ func defaultDeployment(d *appsv1.Deployment) {
 
 // prepareDeployment counts a change of the annotations as one of what is wanted: they are handed down to the sets.
 func prepareDeployment(d, old *appsv1.Deployment) {
-	if old != nil && !equality.Semantic.DeepEqual(d.Annotations, old.Annotations) {
+	if old != nil && !resource.Same(d.Annotations, old.Annotations) {
 		d.Generation = old.Generation + 1
 	}
 }

@@ -7,7 +7,6 @@ import (
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"github.com/kloop-dev/kloop/kinds/podspec"
@@ -94,7 +93,7 @@ func tolerationsAdded(list, old []corev1.Toleration, path *field.Path) field.Err
 	for _, was := range old {
 		if !slices.ContainsFunc(list, func(t corev1.Toleration) bool {
 			t.TolerationSeconds = was.TolerationSeconds
-			return equality.Semantic.DeepEqual(t, was)
+			return rule.Same(t, was)
 		}) {
 			return field.ErrorList{field.Forbidden(path, "existing toleration can not be modified except its tolerationSeconds")}
 		}

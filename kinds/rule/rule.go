@@ -9,7 +9,6 @@ import (
 	"reflect"
 	"slices"
 
-	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/api/validation"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	metavalidation "k8s.io/apimachinery/pkg/apis/meta/v1/validation"
@@ -69,7 +68,7 @@ func plain(v any) (tree any) {
 }
 
 // Same compares like the API does: nil and empty are equal, quantities by value.
-func Same(a, b any) bool { return equality.Semantic.DeepEqual(a, b) }
+func Same(a, b any) bool { return resource.Same(a, b) }
 
 // Needed asks for a value.
 func Needed[T comparable](v T, path *field.Path) field.ErrorList {

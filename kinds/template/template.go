@@ -6,11 +6,11 @@ import (
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"github.com/kloop-dev/kloop/kinds/podspec"
+	"github.com/kloop-dev/kloop/resource"
 )
 
 // Validate checks a template; old is the stored one, nil on create.
@@ -18,7 +18,7 @@ import (
 // Unlike Kubernetes, a template that did not change is not checked again: scaling a workload costs nothing for
 // its pods, and rules that became stricter since do not get in the way.
 func Validate(t, old *corev1.PodTemplateSpec, path *field.Path) field.ErrorList {
-	if old != nil && equality.Semantic.DeepEqual(t, old) {
+	if old != nil && resource.Same(t, old) {
 		return nil
 	}
 	return podspec.ValidateTemplate(t, path)
