@@ -194,6 +194,7 @@ func serving(c *Cluster, listener net.Listener) []part {
 		{"events", c.door.record},
 		{"kubeconfig", c.keepKubeconfig},
 		{"certificates", c.door.certs.keepIssued},
+		ClockPart(c.Loops),
 	}
 }
 

@@ -86,6 +86,7 @@ func (l Loops) lead(ctx context.Context, ca []byte, watchers *loop.Watchers) err
 		copied("copies of what the server holds", remote, remote.Run),
 		copied("copies of what users define", remote, (&definedKinds{remote: remote, log: l.Log}).run),
 		{"events", func(ctx context.Context, ready func()) error { ready(); events.Run(ctx); return nil }},
+		ClockPart(watchers),
 	}
 	raw, err := client.Raw(l.Rest)
 	if err != nil {

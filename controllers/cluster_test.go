@@ -5,6 +5,7 @@ import (
 	"log/slog"
 	"net/netip"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -27,16 +28,28 @@ type cluster struct {
 	*client.Local
 	t     *testing.T
 	loops *loop.Watchers
+	step  atomic.Int64 // by how much the wall clock is wrong
+}
+
+// now is the wall clock, which can be set; the bubble's own goes on as ever.
+func (c *cluster) now() time.Time { return time.Now().Add(time.Duration(c.step.Load())) }
+
+// jump sets the wall clock. The loops hear of it, as from the kernel.
+func (c *cluster) jump(by time.Duration) {
+	c.step.Add(int64(by))
+	c.loops.LookAgain()
 }
 
 // simulate runs f on a cluster of n nodes inside a bubble: its hours take milliseconds.
 func simulate(t *testing.T, n int, f func(c *cluster)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
-		api := testcluster.Start(t, func(c *testcluster.Config) { c.Admission = admission.Plugins(admission.Config{}) })
+		c := &cluster{t: t, loops: &loop.Watchers{}}
+		c.Local = testcluster.Start(t, func(conf *testcluster.Config) {
+			conf.Now, conf.Admission = c.now, admission.Plugins(admission.Config{Now: c.now})
+		}).Local
 		ctx, stop := context.WithCancel(t.Context())
 		var wg sync.WaitGroup
-		c := &cluster{Local: api.Local, t: t, loops: &loop.Watchers{}}
 		for _, ns := range []string{"default", "kube-system", "kube-node-lease"} {
 			make1(c, kinds.Namespaces, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: ns}})
 		}
@@ -44,7 +57,8 @@ func simulate(t *testing.T, n int, f func(c *cluster)) {
 		wg.Go(func() { events.Run(ctx) })
 		run := func(l loop.Loop, component string, own client.Client) {
 			wg.Go(func() {
-				err := l.Run(ctx, loop.Env{Client: own, Log: slog.New(slog.DiscardHandler), Events: events.For(component, ""), Watch: c.loops})
+				err := l.Run(ctx, loop.Env{Client: own, Log: slog.New(slog.DiscardHandler), Events: events.For(component, ""),
+					Now: c.now, Watch: c.loops})
 				if err != nil {
 					t.Errorf("%s: %v", l.LoopName(), err)
 				}

@@ -207,17 +207,23 @@ func (r *runner[T]) wakeAll(read resource.Reader, why string) {
 	}
 }
 
-// resync is a safety net against a lost wake; the loops do not depend on it.
+// resync is a safety net against a lost wake; the loops do not depend on it. When the wall clock was set they do: the queue's waits
+// go by another clock.
 func (r *runner[T]) resync(ctx context.Context) {
 	for {
+		asked := r.env.Watch.asked()
 		timer := time.NewTimer(r.env.Resync + time.Duration(r.env.Chance(int64(r.env.Resync/10)+1)))
+		why := "resync"
 		select {
 		case <-ctx.Done():
 			timer.Stop()
 			return
+		case <-asked:
+			timer.Stop()
+			why = "clock"
 		case <-timer.C:
-			r.wakeAll(r.env.Client.Read(), "resync")
 		}
+		r.wakeAll(r.env.Client.Read(), why)
 	}
 }
 

@@ -24,6 +24,7 @@ type Source interface {
 type Watchers struct {
 	mu    sync.Mutex
 	loops map[string]Source
+	again chan struct{} // closed when all are to look again; nil: nobody waits
 }
 
 // Add makes a loop known by its name until the returned function is called.
@@ -44,6 +45,30 @@ func (w *Watchers) Add(name string, s Source) (remove func()) {
 			delete(w.loops, name)
 		}
 	}
+}
+
+// LookAgain has the running loops of the engine look at all of their keys: somebody set the wall clock, and what they wait for may
+// be due.
+func (w *Watchers) LookAgain() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.again != nil {
+		close(w.again)
+		w.again = nil
+	}
+}
+
+// asked is closed when LookAgain is called next.
+func (w *Watchers) asked() <-chan struct{} {
+	if w == nil {
+		return nil
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.again == nil {
+		w.again = make(chan struct{})
+	}
+	return w.again
 }
 
 // sources returns what there is now: a source is asked without the lock.

@@ -72,7 +72,7 @@ func Run(ctx context.Context, n Joined, ready func()) error {
 	if err != nil {
 		return err
 	}
-	list := []cluster.Part{{Name: "copies", Run: pinned.Run},
+	list := []cluster.Part{{Name: "copies", Run: pinned.Run}, cluster.ClockPart(n.Loops),
 		{Name: "events", Run: func(ctx context.Context, ready func()) error { ready(); n.Events.Run(ctx); return nil }},
 		{Name: "client certificate", Run: func(ctx context.Context, ready func()) error { ready(); return own.Run(ctx) }},
 		{Name: "authorities", Run: func(ctx context.Context, ready func()) error {

@@ -1,0 +1,23 @@
+package wallclock
+
+import (
+	"testing"
+	"time"
+)
+
+// A clock that was set is noticed, one that is a little off is not; each step once.
+func TestDrift(t *testing.T) {
+	var d drift
+	if d.step(time.Now()) || d.step(time.Now()) {
+		t.Error("nobody set the clock")
+	}
+	for _, s := range []struct {
+		wall, steady time.Duration
+		set          bool
+	}{{time.Second, time.Second, false}, {3500 * time.Millisecond, 3 * time.Second, false}, {time.Hour, 4 * time.Second, true},
+		{time.Hour + time.Second, 5 * time.Second, false}, {6 * time.Second, 6 * time.Second, true}} {
+		if got := d.moved(s.wall, s.steady); got != s.set {
+			t.Errorf("the wall clock went on by %v, the steady one by %v: set is %t", s.wall, s.steady, got)
+		}
+	}
+}
