@@ -18,13 +18,16 @@ import (
 // provisionedBy is the annotation by which a claim says who is to make its volume.
 const provisionedBy = "volume.kubernetes.io/storage-provisioner"
 
-// outsiders stand in for the controllers of storage that clusters have beside Kubernetes' own: volumes are made, attached, detached
-// and removed at once.
+// outsiders stand in for the controllers of storage that clusters have beside Kubernetes' own: volumes are made, attached, detached,
+// resized and removed at once.
 func outsiders() []loop.Loop {
 	return []loop.Loop{
 		&loop.Controller[*corev1.PersistentVolumeClaim]{Name: "provisioner", For: kinds.PersistentVolumeClaims,
-			Writes: []resource.Kind{kinds.PersistentVolumes},
+			Writes: []resource.Kind{kinds.PersistentVolumes, kinds.PersistentVolumeClaims},
 			Reconcile: func(ctx context.Context, c *loop.Ctx, pvc *corev1.PersistentVolumeClaim) (time.Duration, error) {
+				if pv := tooSmall(c, pvc); pv != nil {
+					return 0, resized(ctx, c, pvc, pv)
+				}
 				driver := pvc.Annotations[provisionedBy]
 				if driver == "" || pvc.Spec.VolumeName != "" || pvc.DeletionTimestamp != nil || resource.Get(c, kinds.PersistentVolumes, "",
 					volumeName(pvc)) != nil {
@@ -66,6 +69,33 @@ func letGo(ctx context.Context, c *loop.Ctx, k resource.Kind, obj resource.Objec
 	next := resource.Clone(obj)
 	next.SetFinalizers(slices.DeleteFunc(next.GetFinalizers(), driver))
 	return c.Update(ctx, k, next)
+}
+
+// tooSmall is the volume of a claim that asks for more than it has; nil: there is none, or not one of a driver.
+func tooSmall(read resource.Reader, pvc *corev1.PersistentVolumeClaim) *corev1.PersistentVolume {
+	if pvc.Status.Phase != corev1.ClaimBound || pvc.DeletionTimestamp != nil ||
+		pvc.Spec.Resources.Requests.Storage().Cmp(*pvc.Status.Capacity.Storage()) <= 0 {
+		return nil
+	}
+	pv := resource.Get(read, kinds.PersistentVolumes, "", pvc.Spec.VolumeName)
+	if pv == nil || pv.Spec.CSI == nil {
+		return nil
+	}
+	return pv
+}
+
+// resized gives a volume the size that its claim asks for, and then has the claim say so.
+func resized(ctx context.Context, c *loop.Ctx, pvc *corev1.PersistentVolumeClaim, pv *corev1.PersistentVolume) error {
+	if size := pvc.Spec.Resources.Requests[corev1.ResourceStorage]; pv.Spec.Capacity.Storage().Cmp(size) < 0 {
+		next := resource.Clone(pv)
+		next.Spec.Capacity = corev1.ResourceList{corev1.ResourceStorage: size}
+		if err := c.Update(ctx, kinds.PersistentVolumes, next); err != nil {
+			return err
+		}
+	}
+	next := resource.Clone(pvc)
+	next.Status.Capacity = corev1.ResourceList{corev1.ResourceStorage: pvc.Spec.Resources.Requests[corev1.ResourceStorage]}
+	return c.UpdateStatus(ctx, kinds.PersistentVolumeClaims, next)
 }
 
 func volumeName(pvc *corev1.PersistentVolumeClaim) string { return "pvc-" + string(pvc.UID) }

@@ -3,7 +3,9 @@ package plan
 import (
 	"time"
 
+	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/kloop-dev/kloop/kinds"
 	"github.com/kloop-dev/kloop/resource"
@@ -48,7 +50,8 @@ func maxTime(a, b time.Time) time.Time {
 // manyFails is the number of failures in a row after which the next try of a key is nothing to wait for.
 const manyFails = 8
 
-// due is the first time before the horizon at which a loop may act; zero: there is none.
+// due is the first time before the horizon at which a loop may act; zero: there is none. The next run
+// of a cron job does not count when it is as usual.
 func (w *world) due(horizon time.Time) (first time.Time) {
 	read := w.view.Snapshot()
 	for name, records := range w.loops.Records() {
@@ -57,6 +60,8 @@ func (w *world) due(horizon time.Time) (first time.Time) {
 			case r.Next.IsZero() || r.Next.After(horizon) || r.Fails > manyFails || name == "scheduler":
 				continue
 			case r.Next.Sub(r.Since) < quiet: // it only looks
+				continue
+			case name == "cronjob" && w.usual(read, r.Key.Namespace, r.Key.Name):
 				continue
 			case name == "sim-pod":
 				if p := resource.Get(read, kinds.Pods, r.Key.Namespace, r.Key.Name); p == nil || restless(p) {
@@ -69,6 +74,35 @@ func (w *world) due(horizon time.Time) (first time.Time) {
 		}
 	}
 	return first
+}
+
+// routine names the cron job that an object belongs to: its runs come and go for ever; "": it belongs to none. A pod whose job is gone
+// counts as of the cron job "?": it only goes.
+func routine(read resource.Reader, obj resource.Object) string {
+	ref := metav1.GetControllerOfNoCopy(obj)
+	if ref != nil && ref.Kind == "Job" {
+		j := resource.Get(read, kinds.Jobs, obj.GetNamespace(), ref.Name)
+		if j == nil {
+			return "?"
+		}
+		ref = metav1.GetControllerOfNoCopy(j)
+	}
+	switch _, is := obj.(*batchv1.CronJob); {
+	case is:
+		return obj.GetName()
+	case ref != nil && ref.Kind == "CronJob":
+		return ref.Name
+	}
+	return ""
+}
+
+// usual says that what a cron job does is known: nothing has been changed yet, or it has ended well once since.
+func (w *world) usual(read resource.Reader, ns, name string) bool {
+	if w.changed.IsZero() || name == "?" {
+		return true
+	}
+	c := resource.Get(read, kinds.CronJobs, ns, name)
+	return c != nil && c.Status.LastSuccessfulTime != nil && c.Status.LastSuccessfulTime.After(w.changed)
 }
 
 // pending says that a pod waits for a node.

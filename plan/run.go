@@ -91,7 +91,7 @@ func (w *world) play(ctx context.Context, f *Fork, c Change, span time.Duration)
 	}
 	clear(w.asked)
 	track, begun := follow(before), time.Now()
-	w.look, w.news = track.see, begun
+	w.look, w.news, w.changed = track.see, begun, begun
 	a := &author{w: w, end: begun.Add(span)}
 	if err := c.make(ctx, a); err != nil {
 		return nil, err
@@ -196,7 +196,7 @@ func unknown(f *Fork, notes []string) (list []string) {
 		scaled++
 	}
 	if scaled > 0 {
-		list = append(list, fmt.Sprintf("what %s would do: metrics are not known, so sizes stay as they are", plural(scaled,
+		list = append(list, fmt.Sprintf("what %s would do: metrics are not known, so sizes stay as they are within the bounds", plural(scaled,
 			"HorizontalPodAutoscaler")))
 	}
 	for _, gr := range loopsOutside(f) {

@@ -1,6 +1,7 @@
 package plan
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"hash/fnv"
@@ -49,10 +50,11 @@ type world struct {
 	ended func() error // says that nobody waits for the answer any more
 	first *view.Snapshot
 
-	cursor *view.Cursor
-	look   func(view.Batch) // sees every change, in order
-	news   time.Time        // when something last changed that matters
-	steps  int
+	cursor  *view.Cursor
+	look    func(view.Batch) // sees every change, in order
+	news    time.Time        // when something last changed that matters
+	changed time.Time        // when the change began; zero: not yet
+	steps   int
 
 	mu    sync.Mutex
 	luck  *rand.Rand
@@ -149,10 +151,10 @@ func (w *world) admin() *client.Local {
 		Groups: []string{auth.GroupMasters, auth.GroupAuthenticated}}, Manager: "kubectl"}
 }
 
-// idle are loops that do not run: they need keys, metrics or a network that a fork does not have.
+// idle are loops that do not run: they need keys or a network that a fork does not have.
 var idle = []string{"root-ca-publisher", "csr-signing", "csr-approving", "csr-serving-approving", "csr-cleaner", "token-cleaner",
 	"bootstrap-signer",
-	"legacy-serviceaccount-token-cleaner", "horizontal-pod-autoscaler", "cluster-dns", "storage-version-migrator",
+	"legacy-serviceaccount-token-cleaner", "cluster-dns", "storage-version-migrator",
 	"volume-snapshots", "local-storage-classes"} // it would remove the classes of a kloop, as the fork makes no volumes on disks
 
 // run starts the loops.
@@ -271,7 +273,7 @@ func (w *world) observe() {
 		if len(b.Changes) == 0 {
 			return
 		}
-		if slices.ContainsFunc(b.Changes, matters) {
+		if slices.ContainsFunc(b.Changes, w.matters) {
 			w.news = time.Now()
 		}
 		if w.look != nil {
@@ -281,8 +283,14 @@ func (w *world) observe() {
 }
 
 // matters says that a change is no heartbeat, no event, and nothing that a broken pod does again and again.
-func matters(c view.Change) bool {
+// Nor a run of a cron job that goes on as ever.
+func (w *world) matters(c view.Change) bool {
 	if k := c.Kind; k == resource.Kind(kinds.Leases) || k == resource.Kind(kinds.Events) {
+		return false
+	}
+	e := cmp.Or(c.New, c.Old)
+	read := w.view.Snapshot()
+	if of := routine(read, e.Object); of != "" && w.usual(read, e.Object.GetNamespace(), of) {
 		return false
 	}
 	if c.New == nil || c.Old == nil {
