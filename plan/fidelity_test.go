@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/kloop-dev/kloop/kinds"
@@ -18,6 +19,8 @@ import (
 
 var (
 	seedCount = flag.Int("seeds", 14, "how many clusters and changes TestFidelity compares")
+	tries     = flag.Int("tries", 20, "how often TestFidelity does again what came out otherwise")
+	only      = flag.String("only", "", "counties: all seeds are of them")
 	firstSeed = flag.Uint64("seed", 0, "the first of them")
 )
 
@@ -75,12 +78,28 @@ func outcomeOf(read resource.Reader, workloads []Workload, gaps []Gap, evicted [
 		o.workloads[w.Object.String()] = fmt.Sprintf("%d before, %d at least, %d of %d", w.Before, w.Least, w.After, w.Wanted)
 	}
 	for _, p := range resource.List(read, kinds.Pods, "") {
+		if routine(read, p) != "" {
+			continue // how many there are depends on the minute
+		}
 		owner := "itself"
 		if ref := metav1.GetControllerOfNoCopy(p); ref != nil {
 			owner = ref.Kind + "/" + ref.Name
 		}
 		o.pods[fmt.Sprintf("pods of %s, %s, ready %t, node %t, going %t", owner, p.Status.Phase, ready(p),
 			p.Spec.NodeName != "", p.DeletionTimestamp != nil)]++
+	}
+	o.storage(read)
+	for _, j := range resource.List(read, kinds.Jobs, "") {
+		if routine(read, j) != "" {
+			continue
+		}
+		end := ""
+		for _, c := range j.Status.Conditions {
+			if c.Status == corev1.ConditionTrue {
+				end += " " + string(c.Type)
+			}
+		}
+		o.pods["job "+j.Name+":"+end]++
 	}
 	for _, g := range gaps {
 		name := g.Object.String()
@@ -96,6 +115,16 @@ func outcomeOf(read resource.Reader, workloads []Workload, gaps []Gap, evicted [
 		}
 	}
 	return o
+}
+
+// storage counts claims and volumes.
+func (o outcome) storage(read resource.Reader) {
+	for _, pvc := range resource.List(read, kinds.PersistentVolumeClaims, "") {
+		o.pods[fmt.Sprintf("claim %s, %s of %s", pvc.Name, pvc.Status.Phase, pvc.Status.Capacity.Storage())]++
+	}
+	for _, pv := range resource.List(read, kinds.PersistentVolumes, "") {
+		o.pods[fmt.Sprintf("volumes of %s, %s of %s", pv.Spec.StorageClassName, pv.Status.Phase, pv.Spec.Capacity.Storage())]++
+	}
 }
 
 const fidelitySpan = 40 * time.Minute
@@ -150,7 +179,7 @@ func watched(ctx context.Context, w *world, c Change) (out outcome, err error) {
 // last room is decided by who comes first.
 func chance(t *testing.T, f *Fork, c Change, predicted outcome) bool {
 	t.Helper()
-	for range 20 {
+	for range *tries {
 		same := false
 		if err := inWorld(t, f, true, func(ctx context.Context, w *world) error {
 			if err := w.pass(time.Now().Add(20*time.Second), func() bool { return false }); err != nil {
@@ -187,6 +216,7 @@ type town struct {
 	nodes    int
 	manifest strings.Builder
 	change   Change
+	sort     string // of the change, if it has a name
 }
 
 func newTown(seed uint64) *town {
@@ -258,10 +288,12 @@ func TestFidelity(t *testing.T) {
 	for i := range seeds {
 		seed := *firstSeed + uint64(i)
 		tw := newTown(seed)
-		switch seed % 4 {
-		case 1:
+		switch {
+		case *only == "counties" || seed%4 == 2:
+			tw = newCounty(seed)
+		case seed%4 == 1:
 			tw = newCity(seed)
-		case 3:
+		case seed%4 == 3:
 			tw = newVillage(seed)
 		}
 		f, real := really(t, tw.nodes, tw.manifest.String(), tw.change)
@@ -272,9 +304,9 @@ func TestFidelity(t *testing.T) {
 			equal++
 		case chance(t, f, tw.change, foreseen):
 			races++
-			t.Logf("seed %d, %s: chance decides, and so it did:\n%s", seed, tw.change.Text, diff)
+			t.Logf("seed %d, %s %s: chance decides, and so it did:\n%s", seed, tw.sort, tw.change.Text, diff)
 		default:
-			t.Errorf("seed %d, %d nodes, %s:\n%s", seed, tw.nodes, tw.change.Text, diff)
+			t.Errorf("seed %d, %d nodes, %s %s:\n%s", seed, tw.nodes, tw.sort, tw.change.Text, diff)
 		}
 	}
 	t.Logf("%d of %d are as predicted, and %d more when the same is done again", equal, seeds, races)
