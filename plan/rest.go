@@ -61,7 +61,7 @@ func (w *world) due(horizon time.Time) (first time.Time) {
 				continue
 			case r.Next.Sub(r.Since) < quiet: // it only looks
 				continue
-			case name == "cronjob" && w.usual(read, r.Key.Namespace, r.Key.Name):
+			case name == "cronjob" && w.usual(r.Key.Namespace, r.Key.Name):
 				continue
 			case name == "sim-pod":
 				if p := resource.Get(read, kinds.Pods, r.Key.Namespace, r.Key.Name); p == nil || restless(p) {
@@ -96,13 +96,16 @@ func routine(read resource.Reader, obj resource.Object) string {
 	return ""
 }
 
-// usual says that what a cron job does is known: nothing has been changed yet, or it has ended well once since.
-func (w *world) usual(read resource.Reader, ns, name string) bool {
-	if w.changed.IsZero() || name == "?" {
-		return true
+// usual says that what a cron job does is known: nothing has been changed yet, or a run that began since has ended well.
+func (w *world) usual(ns, name string) bool {
+	return w.changed.IsZero() || name == "?" || w.well[ns+"/"+name]
+}
+
+// endedWell takes note of a run that began after the change and has ended well.
+func (w *world) endedWell(obj resource.Object, of string) {
+	if j, ok := obj.(*batchv1.Job); ok && !w.changed.IsZero() && !j.CreationTimestamp.Time.Before(w.changed) && j.Status.Succeeded > 0 {
+		w.well[j.Namespace+"/"+of] = true
 	}
-	c := resource.Get(read, kinds.CronJobs, ns, name)
-	return c != nil && c.Status.LastSuccessfulTime != nil && c.Status.LastSuccessfulTime.After(w.changed)
 }
 
 // pending says that a pod waits for a node.

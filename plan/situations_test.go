@@ -311,7 +311,8 @@ func TestHorizon(t *testing.T) {
 	f := grown(t, 1, "")
 	c := manifest(t,
 		"apiVersion: batch/v1\nkind: CronJob\nmetadata: {name: c}\nspec:\n  schedule: '* * * * *'\n"+
-			"  jobTemplate: {spec: {template: {spec: {restartPolicy: Never, containers: [{name: c, image: a}]}}}}")
+			"  jobTemplate: {spec: {backoffLimit: 0, template: {metadata: {annotations: {sim.kloop.dev/exit: \"3\"}}, "+
+			"spec: {restartPolicy: Never, containers: [{name: c, image: a}]}}}}")
 	r, err := Run(t.Context(), f, c, Options{For: 10 * time.Minute})
 	if err != nil {
 		t.Fatal(err)

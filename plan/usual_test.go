@@ -29,6 +29,10 @@ func TestClaimGrows(t *testing.T) {
 // A cron job that runs every few minutes does not keep a cluster from its rest.
 func TestCronJobIsNoUnrest(t *testing.T) {
 	f := grown(t, 4, web+"\n---\napiVersion: batch/v1\nkind: CronJob\nmetadata: {name: tick}\nspec:\n  schedule: '*/2 * * * *'\n"+
-		"  jobTemplate: {spec: {template: {spec: {restartPolicy: Never, containers: [{name: c, image: i}]}}}}")
+		"  jobTemplate: {spec: {template: {spec: {restartPolicy: Never, containers: "+
+		"[{name: c, image: i, resources: {requests: {cpu: 100m}}}]}}}}")
 	hold(t, run(t, f, Scale(Target{"deploy", "default", "web"}, 5)), "ends well", "!not at rest", "5 of 5 at the end")
+	// a run that ends well and began before the change says nothing of the next ones
+	hold(t, run(t, f, manifest(t, "apiVersion: v1\nkind: LimitRange\nmetadata: {name: most}\n"+
+		"spec: {limits: [{type: Container, max: {cpu: 10m}}]}")), "cronjob/tick")
 }

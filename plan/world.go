@@ -54,6 +54,7 @@ type world struct {
 	look    func(view.Batch) // sees every change, in order
 	news    time.Time        // when something last changed that matters
 	changed time.Time        // when the change began; zero: not yet
+	well    map[string]bool  // cron jobs of which a run that began since has ended well
 	steps   int
 
 	mu    sync.Mutex
@@ -68,7 +69,7 @@ const maxSteps = 20_000_000
 
 // newWorld opens the front door on what the seed has, and starts the loops.
 func newWorld(ctx context.Context, s *seed, luck uint64, order *turns) (*world, error) {
-	w := &world{seed: s, turns: order, set: kinds.SetFor(s.on, nil), luck: rand.New(rand.NewPCG(luck, 2)), asked: map[string]int{},
+	w := &world{seed: s, turns: order, set: kinds.SetFor(s.on, nil), luck: rand.New(rand.NewPCG(luck, 2)), asked: map[string]int{}, well: map[string]bool{},
 		begun: time.Now(), news: time.Now()}
 	mem := memory.New()
 	for _, wr := range s.writes {
@@ -289,9 +290,11 @@ func (w *world) matters(c view.Change) bool {
 		return false
 	}
 	e := cmp.Or(c.New, c.Old)
-	read := w.view.Snapshot()
-	if of := routine(read, e.Object); of != "" && w.usual(read, e.Object.GetNamespace(), of) {
-		return false
+	if of := routine(w.view.Snapshot(), e.Object); of != "" {
+		w.endedWell(e.Object, of)
+		if w.usual(e.Object.GetNamespace(), of) {
+			return false
+		}
 	}
 	if c.New == nil || c.Old == nil {
 		return true
