@@ -69,8 +69,8 @@ const maxSteps = 20_000_000
 
 // newWorld opens the front door on what the seed has, and starts the loops.
 func newWorld(ctx context.Context, s *seed, luck uint64, order *turns) (*world, error) {
-	w := &world{seed: s, turns: order, set: kinds.SetFor(s.on, nil), luck: rand.New(rand.NewPCG(luck, 2)), asked: map[string]int{}, well: map[string]bool{},
-		begun: time.Now(), news: time.Now()}
+	w := &world{seed: s, turns: order, set: kinds.SetFor(s.on, nil), luck: rand.New(rand.NewPCG(luck, 2)), asked: map[string]int{},
+		well: map[string]bool{}, begun: time.Now(), news: time.Now()}
 	mem := memory.New()
 	for _, wr := range s.writes {
 		if _, err := mem.Write(ctx, wr); err != nil {
