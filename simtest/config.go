@@ -63,7 +63,7 @@ var (
 	seedFlag  = flag.Uint64("simtest.seed", 0, "run this seed alone")
 	seedsFlag = flag.Int("simtest.seeds", 0, "how many seeds each simulated test runs; 0: as many as it says")
 	firstFlag = flag.Uint64("simtest.first", 1, "the first of the seeds that are run")
-	loudFlag  = flag.Bool("simtest.v", false, "print the requests of a run with -simtest.seed")
+	loudFlag  = flag.Bool("simtest.v", false, "print how many seeds have passed, and with -simtest.seed the requests of the run")
 )
 
 // longest bounds what Program and each of its waits may take, in simulated time.

@@ -40,6 +40,9 @@ var quiet = sync.OnceFunc(func() {
 // garbage lets a heap grow by so many percent between collections: with Go's own 100 they take a sixth of the time.
 const garbage = 400
 
+// progress is told with -simtest.v each time so many seeds have passed.
+const progress = 50
+
 // search runs without faults, then the seeds until one fails.
 func search(t *testing.T, c Config) (calm outcome, found *Failure) {
 	t.Helper()
@@ -63,6 +66,9 @@ func search(t *testing.T, c Config) (calm outcome, found *Failure) {
 		}
 		if wrong := c.compare(calm, out); len(wrong) > 0 {
 			return calm, c.shrink(t, calm, seed, int(seed-first)+1, faults, out)
+		}
+		if n := seed - first + 1; *loudFlag && n%progress == 0 {
+			t.Logf("%d of %d seeds passed, %d to %d", n, last-first+1, first, seed)
 		}
 	}
 	return calm, nil
