@@ -6,6 +6,7 @@ import (
 	"reflect"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
@@ -42,15 +43,20 @@ type podSecurity struct {
 	defaults api.Policy
 }
 
-func newPodSecurity(c PodSecurity) podSecurity {
+// checks are the library's, of all versions: made once for all servers of a process.
+var checks = sync.OnceValue(func() policy.Evaluator {
 	e, err := policy.NewEvaluator(policy.DefaultChecks(), nil)
 	if err != nil {
 		panic(fmt.Sprintf("the library's own pod security checks are wrong: %v", err))
 	}
+	return e
+})
+
+func newPodSecurity(c PodSecurity) podSecurity {
 	free := api.LevelVersion{Level: api.LevelPrivileged, Version: api.LatestVersion()}
 	// What can't be read counts as the strictest level, as it does of namespaces.
 	defaults, _ := api.PolicyToEvaluate(c.Defaults, api.Policy{Enforce: free, Audit: free, Warn: free})
-	return podSecurity{e, c, defaults}
+	return podSecurity{checks(), c, defaults}
 }
 
 // exempted says that a request is not judged, and notes it.
