@@ -3,6 +3,7 @@ package simtest
 import (
 	"net/http"
 	"slices"
+	"strings"
 	"sync"
 
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -50,6 +51,29 @@ func (m *mapper) ask(group string) error {
 	return nil
 }
 
+// A recall is a mapper that keeps what it found: the search of all groups and versions is most of the work.
+type recall struct {
+	meta.RESTMapper
+
+	mu    sync.Mutex
+	found map[string]*meta.RESTMapping
+}
+
+// RESTMapping implements meta.RESTMapper.
+func (m *recall) RESTMapping(gk schema.GroupKind, versions ...string) (*meta.RESTMapping, error) {
+	key := gk.String() + " " + strings.Join(versions, " ")
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if r := m.found[key]; r != nil {
+		return r, nil
+	}
+	r, err := m.RESTMapper.RESTMapping(gk, versions...)
+	if err == nil {
+		m.found[key] = r
+	}
+	return r, err
+}
+
 // mapper makes the mapper of one life of the operator, or of the user.
 func (w *World) mapper(cfg *rest.Config, h *http.Client) (meta.RESTMapper, error) {
 	lazy, err := apiutil.NewDynamicRESTMapper(cfg, h)
@@ -78,7 +102,7 @@ func (w *World) client(cfg *rest.Config) (ctrlclient.Client, error) {
 		if err != nil {
 			return nil, err
 		}
-		w.c.known = restmapper.NewDiscoveryRESTMapper(groups)
+		w.c.known = &recall{RESTMapper: restmapper.NewDiscoveryRESTMapper(groups), found: map[string]*meta.RESTMapping{}}
 	}
 	m, err := w.mapper(cfg, h)
 	if err != nil {
