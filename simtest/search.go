@@ -40,7 +40,7 @@ var quiet = sync.OnceFunc(func() {
 // garbage lets a heap grow by so many percent between collections: with Go's own 100 they take a sixth of the time.
 const garbage = 400
 
-// progress is how many seeds pass between two lines of -simtest.v.
+// progress counts the seeds between two lines of -simtest.v.
 const progress = 50
 
 // search runs without faults, then the seeds until one fails.
