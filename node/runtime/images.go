@@ -1,7 +1,6 @@
 package runtime
 
 import (
-	"bufio"
 	"bytes"
 	"cmp"
 	"context"
@@ -29,7 +28,11 @@ func Load(ctx context.Context, socket, archive string) (names []string, err erro
 	if err != nil {
 		return nil, err
 	}
-	for _, name := range imported(out) {
+	list, err := ctr(ctx, socket, "images", "list")
+	if err != nil {
+		return nil, fmt.Errorf("list what was imported: %w", err)
+	}
+	for _, name := range imported(out, list) {
 		full, err := FullName(name)
 		if err != nil {
 			return nil, err
@@ -59,17 +62,15 @@ func ctr(ctx context.Context, socket string, args ...string) ([]byte, error) {
 	return out, nil
 }
 
-// imported are the names in what ctr says of an import: "unpacking docker.io/library/app:1 (sha256:…)...done", or a name at the line's
-// beginning in version 2.
-func imported(out []byte) (names []string) {
-	for in := bufio.NewScanner(bytes.NewReader(out)); in.Scan(); {
-		f := strings.Fields(strings.TrimPrefix(in.Text(), "unpacking "))
-		if len(f) == 0 || !strings.HasPrefix(in.Text(), "unpacking ") && (len(f) < 2 || f[1] != "saved") {
+// imported are the names of the images that an import told of, by their digests: version 2 of ctr writes names with spaces for hyphens. list
+// is what ctr lists: a name, a type and a digest in each line. Names without a tag are the runtime's own.
+func imported(out, list []byte) (names []string) {
+	for _, line := range strings.Split(string(list), "\n") {
+		f := strings.Fields(line)
+		if len(f) < 3 || !strings.HasPrefix(f[2], "sha256:") || strings.Contains(f[0], "sha256:") || !bytes.Contains(out, []byte(f[2])) {
 			continue
 		}
-		if !slices.Contains(names, f[0]) {
-			names = append(names, f[0])
-		}
+		names = append(names, f[0])
 	}
 	return names
 }

@@ -49,6 +49,24 @@ func TestConfigs(t *testing.T) {
 	}
 }
 
+// TestImported: names are read from the list, by the digests that an import told; version 2 of ctr writes other names than it gave.
+func TestImported(t *testing.T) {
+	one, two := "sha256:"+strings.Repeat("1", 64), "sha256:"+strings.Repeat("2", 64)
+	const kind = " application/vnd.oci.image.manifest.v1+json "
+	list := "REF TYPE DIGEST SIZE PLATFORMS LABELS\nregistry.example/my-images/an-app:1-2" + kind + one + " 3.0 MiB linux/amd64 -\n" +
+		"registry.example/my-images/an-app@" + one + kind + one + " 3.0 MiB linux/amd64 -\n" + one + kind + one + " 3.0 MiB linux/amd64 -\n" +
+		"other:1" + kind + two + " 1 MiB linux/amd64 -\n"
+	for _, out := range []string{"unpacking registry.example/my-images/an-app:1-2 (" + one + ")...done\n",
+		"registry.example/my images/an app:\tsaved\t\n" + strings.TrimSpace(kind) + " " + one + "\nImporting\telapsed: 0.2 s\ttotal:   0.0 B\n"} {
+		if got := imported([]byte(out), []byte(list)); len(got) != 1 || got[0] != "registry.example/my-images/an-app:1-2" {
+			t.Errorf("%q: %q", out, got)
+		}
+	}
+	if got := imported([]byte("nothing\n"), []byte(list)); len(got) > 0 {
+		t.Errorf("nothing was imported, and it has names: %q", got)
+	}
+}
+
 // TestContainerd runs a real sandbox, in the host's network so that it changes none. It needs root.
 func TestContainerd(t *testing.T) {
 	dir, err := os.MkdirTemp("", "kloop") // short: socket paths have a limit
