@@ -49,7 +49,7 @@ func (m *Mounter) claim(ctx context.Context, pod *corev1.Pod, volume, name strin
 		if err := shown(pv); err != nil {
 			return "", err
 		}
-		return pv.Spec.Local.Path, local(pv.Spec.Local.Path, fsGroup(pod))
+		return m.localPath(ctx, pod, pv)
 	}
 	return "", fmt.Errorf("persistentvolume %q: only CSI, hostPath and local volumes are supported yet", pv.Name)
 }
@@ -159,21 +159,26 @@ func shown(pv *corev1.PersistentVolume) error {
 	return nil
 }
 
-func local(path string, group *int64) error {
+// localPath finds the directory of a local volume, which may be on a device of its own, for the pod's group.
+func (m *Mounter) localPath(ctx context.Context, pod *corev1.Pod, pv *corev1.PersistentVolume) (string, error) {
+	path := pv.Spec.Local.Path
 	info, err := os.Stat(path)
-	if err != nil {
-		return fmt.Errorf("look at the local volume: %w", err)
+	switch {
+	case err != nil:
+		return "", fmt.Errorf("look at the local volume: %w", err)
+	case isHostType(corev1.HostPathBlockDev, info.Mode()):
+		if path, err = m.onDevice(ctx, pod.UID, pv); err != nil {
+			return "", err
+		}
+	case !info.IsDir():
+		return "", fmt.Errorf("local volume %s is neither a directory nor a block device", path)
 	}
-	if !info.IsDir() {
-		return fmt.Errorf("local volume %s: only directories are supported yet", path)
+	if group := fsGroup(pod); group != nil {
+		if err := own(path, *group); err != nil {
+			return "", fmt.Errorf("give the local volume to group %d: %w", *group, err)
+		}
 	}
-	if group == nil {
-		return nil
-	}
-	if err := own(path, *group); err != nil {
-		return fmt.Errorf("give the local volume to group %d: %w", *group, err)
-	}
-	return nil
+	return path, nil
 }
 
 // read finds an object. A missing one is an error in the kubelet's words.

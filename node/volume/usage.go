@@ -59,6 +59,9 @@ func (m *Mounter) claimUsage(ctx context.Context, pod *corev1.Pod, volume, claim
 		}
 		if pv.Spec.Local != nil && (pv.Spec.VolumeMode == nil || *pv.Spec.VolumeMode == corev1.PersistentVolumeFilesystem) {
 			path = pv.Spec.Local.Path
+			if _, err := device(path); err == nil { // its file system is mounted for the pod
+				path = filepath.Join(m.volumesDir(pod.UID), localPlugin, pv.Name)
+			}
 		}
 		m.mu.Lock()
 		s.paths[volume] = path

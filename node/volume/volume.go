@@ -47,6 +47,8 @@ type Mounter struct {
 	log *slog.Logger
 	csi *csi.Mounter
 
+	local sync.Mutex // held while local block devices are formatted, mounted and let go of
+
 	mu   sync.Mutex
 	pods map[types.UID]*state
 }
@@ -243,6 +245,7 @@ func (m *Mounter) Remove(ctx context.Context, uid types.UID) error {
 		func() error { return removeDir(m.pinsDir(uid)) }, // first: they hold volumes
 		func() error { return m.csi.Unmount(ctx, uid) },
 		func() error { return removeDir(m.volumesDir(uid)) },
+		m.letGo,
 		func() error { return removeDir(filepath.Join(m.podDir(uid), "volumeDevices")) },
 	}
 	began := time.Now()

@@ -1,0 +1,203 @@
+package volume
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"golang.org/x/sys/unix"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+)
+
+// localPlugin is the name of local volumes in paths.
+const localPlugin = "kubernetes.io~local-volume"
+
+// toolTime bounds a run of mkfs, fsck or mount.
+const toolTime = 5 * time.Minute
+
+// sharedDir is the directory on which a local block device is mounted, once for all pods that use it.
+//
+//	DIR/plugins/kubernetes.io/local-volume/mounts/PV    its file system
+//	DIR/pods/UID/volumes/kubernetes.io~local-volume/PV  the same for a pod. It is made first and goes first: by it one sees which pods use the volume
+func (m *Mounter) sharedDir(pv string) string {
+	return filepath.Join(m.cfg.Dir, "plugins/kubernetes.io/local-volume/mounts", pv)
+}
+
+// onDevice mounts a local volume that is a block device with a file system.
+func (m *Mounter) onDevice(ctx context.Context, uid types.UID, pv *corev1.PersistentVolume) (string, error) {
+	dir, shared := filepath.Join(m.volumesDir(uid), localPlugin, pv.Name), m.sharedDir(pv.Name)
+	for _, d := range []string{dir, shared} {
+		if err := os.MkdirAll(d, 0o750); err != nil {
+			return "", fmt.Errorf("make the directory: %w", err)
+		}
+	}
+	m.local.Lock()
+	defer m.local.Unlock()
+	if here, err := mountPoint(dir); err != nil || here {
+		return dir, err
+	}
+	if err := os.MkdirAll(shared, 0o750); err != nil { // the last pod may have let go of it meanwhile
+		return "", fmt.Errorf("make the directory: %w", err)
+	}
+	here, err := mountPoint(shared)
+	if err == nil && !here {
+		err = mountDevice(ctx, pv, shared)
+	}
+	if err != nil {
+		return "", err
+	}
+	if err := unix.Mount(shared, dir, "", unix.MS_BIND, ""); err != nil {
+		return "", fmt.Errorf("mount %s for the pod: %w", shared, err)
+	}
+	return dir, nil
+}
+
+// letGo unmounts the local block devices that no pod uses.
+func (m *Mounter) letGo() error {
+	list, err := os.ReadDir(m.sharedDir(""))
+	if errors.Is(err, os.ErrNotExist) || len(list) == 0 {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("look for local volumes: %w", err)
+	}
+	m.local.Lock()
+	defer m.local.Unlock()
+	pods, err := os.ReadDir(filepath.Join(m.cfg.Dir, "pods"))
+	errs := []error{err}
+	used := map[string]bool{}
+	for _, p := range pods {
+		names, err := os.ReadDir(filepath.Join(m.volumesDir(types.UID(p.Name())), localPlugin))
+		if err != nil && !errors.Is(err, os.ErrNotExist) {
+			return fmt.Errorf("look for users of local volumes: %w", err)
+		}
+		for _, n := range names {
+			used[n.Name()] = true
+		}
+	}
+	for _, e := range list {
+		dir := m.sharedDir(e.Name())
+		if used[e.Name()] {
+			continue
+		}
+		if err := unix.Unmount(dir, unix.UMOUNT_NOFOLLOW); err != nil && !errors.Is(err, unix.EINVAL) && !errors.Is(err, unix.ENOENT) {
+			errs = append(errs, fmt.Errorf("unmount %s: %w", dir, err))
+			continue
+		}
+		if err := os.Remove(dir); err != nil && !errors.Is(err, os.ErrNotExist) { // an empty directory
+			errs = append(errs, fmt.Errorf("remove what was mounted on: %w", err))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// mountDevice mounts the file system of a device. It makes one only where the device has nothing that anybody knows, and mends one that
+// was not unmounted.
+func mountDevice(ctx context.Context, pv *corev1.PersistentVolume, dir string) error {
+	device, err := device(pv.Spec.Local.Path)
+	if err != nil {
+		return err
+	}
+	has, err := formatOf(ctx, device)
+	if err != nil {
+		return err
+	}
+	form := has
+	switch want := pv.Spec.Local.FSType; {
+	case want != nil && *want != "":
+		form = *want
+	case has == "":
+		form = "ext4"
+	}
+	switch {
+	case strings.Trim(form, "abcdefghijklmnopqrstuvwxyz0123456789_") != "":
+		return fmt.Errorf("%q is no name of a file system", form)
+	case has != "" && has != form:
+		return fmt.Errorf("failed to mount the volume as %q; %s already contains %s, which is left as it is", form, device, has)
+	case has == "":
+		err = makeOn(ctx, device, form)
+	default:
+		err = check(ctx, device)
+	}
+	if err != nil {
+		return err
+	}
+	options := strings.Join(append([]string{"defaults"}, pv.Spec.MountOptions...), ",")
+	_, _, err = run(ctx, "mount", "-t", form, "-o", options, device, dir)
+	return err
+}
+
+// formatOf tells what is on a device: "" if nothing that blkid knows.
+func formatOf(ctx context.Context, device string) (string, error) {
+	f, err := os.Open(device)
+	if err != nil { // blkid would call it empty
+		return "", fmt.Errorf("look what is on the device: %w", err)
+	}
+	defer f.Close()
+	if _, err := f.Read(make([]byte, 512)); err != nil {
+		return "", fmt.Errorf("look what is on the device: %w", err)
+	}
+	out, code, err := run(ctx, "blkid", "-p", "-s", "TYPE", "-s", "PTTYPE", "-o", "export", device)
+	if code == 2 {
+		return "", nil
+	}
+	if err != nil {
+		return "", fmt.Errorf("look what is on the device: %w", err)
+	}
+	return formatIn(out), nil
+}
+
+// formatIn reads what blkid says. What it knows but is no file system has a name that no file system has.
+func formatIn(out string) string {
+	for line := range strings.Lines(out) {
+		if form, ok := strings.CutPrefix(strings.TrimSpace(line), "TYPE="); ok && form != "" {
+			return form
+		}
+	}
+	return "unknown data, probably partitions"
+}
+
+// makeOn makes a file system on an empty device.
+func makeOn(ctx context.Context, device, form string) error {
+	args := []string{device}
+	switch form {
+	case "ext3", "ext4":
+		args = []string{"-F", "-m0", device}
+	case "xfs":
+		args = []string{"-f", device}
+	}
+	_, _, err := run(ctx, "mkfs."+form, args...)
+	return err
+}
+
+// check mends the file system of a device, as far as that can be done without asking.
+func check(ctx context.Context, device string) error {
+	const left = 4 // by fsck: errors that it could not mend
+	out, code, _ := run(ctx, "fsck", "-a", device)
+	if code == left {
+		return fmt.Errorf("'fsck' found errors on device %s but could not correct them: %s", device, out)
+	}
+	return ctx.Err() // without fsck the mount tells
+}
+
+// run runs a program of the node, and returns what it said and its exit code.
+func run(ctx context.Context, name string, args ...string) (out string, code int, err error) {
+	ctx, stop := context.WithTimeout(ctx, toolTime)
+	defer stop()
+	cmd := exec.CommandContext(ctx, name, args...)
+	text, err := cmd.CombinedOutput()
+	out = strings.TrimSpace(string(text))
+	if cmd.ProcessState != nil {
+		code = cmd.ProcessState.ExitCode()
+	}
+	if err != nil {
+		err = fmt.Errorf("%s: %w: %s", name, err, strings.ReplaceAll(out, "\n", "; "))
+	}
+	return out, code, err
+}

@@ -1,0 +1,179 @@
+package volume
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/kloop-dev/kloop/resource"
+	"github.com/kloop-dev/kloop/test/need"
+)
+
+// loopDevice is a device of 32 MiB that goes with the test.
+func loopDevice(t *testing.T) string {
+	t.Helper()
+	need.BeRoot(t)
+	for _, name := range []string{"losetup", "blkid", "mkfs.ext4", "mkswap"} {
+		if _, err := exec.LookPath(name); err != nil {
+			t.Skip(err)
+		}
+	}
+	if _, err := os.Stat("/dev/loop-control"); err != nil {
+		t.Skip("no loop devices: ", err)
+	}
+	file := filepath.Join(t.TempDir(), "disk")
+	if err := os.WriteFile(file, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Truncate(file, 32<<20); err != nil {
+		t.Fatal(err)
+	}
+	out, err := exec.Command("losetup", "--find", "--show", file).CombinedOutput()
+	if err != nil {
+		t.Fatal(err, string(out))
+	}
+	device := strings.TrimSpace(string(out))
+	t.Cleanup(func() {
+		if out, err := exec.Command("losetup", "--detach", device).CombinedOutput(); err != nil {
+			t.Error(err, string(out))
+		}
+	})
+	return device
+}
+
+// blockRig is a claim of a local volume that is a block device, and a mounter for pods that use it.
+type blockRig struct {
+	t  *testing.T
+	m  *Mounter
+	pv *corev1.PersistentVolume
+}
+
+func newBlockRig(t *testing.T) *blockRig {
+	c := cluster()
+	pvc := &corev1.PersistentVolumeClaim{}
+	pvc.Name, pvc.UID, pvc.Spec.VolumeName, pvc.Status.Phase = "data", "c1", "pv1", corev1.ClaimBound
+	pv := &corev1.PersistentVolume{}
+	pv.Name, pv.Spec.Local = "pv1", &corev1.LocalVolumeSource{Path: loopDevice(t)}
+	pv.Spec.ClaimRef = &corev1.ObjectReference{UID: "c1"}
+	c.server["persistentvolumeclaims/ns/data"], c.server["persistentvolumes//pv1"] = resource.Object(pvc), resource.Object(pv)
+	r := &blockRig{t: t, m: mounter(t, c), pv: pv}
+	t.Cleanup(func() {
+		if err := unmountBelow(r.m.cfg.Dir); err != nil {
+			t.Error(err)
+		}
+	})
+	return r
+}
+
+func (r *blockRig) prepare(uid types.UID) (string, error) {
+	p := pod(r.t, `{volumes: [{name: v, persistentVolumeClaim: {claimName: data}}]}`)
+	p.UID = uid
+	paths, err := r.m.Prepare(r.t.Context(), p)
+	return paths["v"], err
+}
+
+func (r *blockRig) mount(uid types.UID) string {
+	r.t.Helper()
+	path, err := r.prepare(uid)
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	if here, err := mountPoint(path); err != nil || !here {
+		r.t.Fatalf("nothing is mounted on %s: %v", path, err)
+	}
+	return path
+}
+
+func (r *blockRig) remove(uid types.UID) {
+	r.t.Helper()
+	if err := r.m.Remove(r.t.Context(), uid); err != nil {
+		r.t.Fatal(err)
+	}
+}
+
+// TestBlockAsFiles: an empty local device gets a file system, once; pods share it, an agent that starts anew finds it, the last pod lets
+// go of it, and what is on it stays.
+func TestBlockAsFiles(t *testing.T) {
+	r := newBlockRig(t)
+	first := r.mount("u1")
+	if err := os.WriteFile(filepath.Join(first, "f"), []byte("kept"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	anew := *r
+	anew.m = New(Config{Dir: r.m.cfg.Dir, Client: r.m.cfg.Client, Node: "n1"})
+	if again := anew.mount("u1"); again != first {
+		t.Errorf("%s, then %s", first, again)
+	}
+	second := anew.mount("u2")
+	p := pod(t, `{volumes: [{name: v, persistentVolumeClaim: {claimName: data}}]}`)
+	if u := anew.m.Usage(t.Context(), p); len(u) != 1 || u[0].Size == 0 || u[0].Size > 32<<20 {
+		t.Errorf("how full the volume is: %+v", u)
+	}
+	anew.remove("u1")
+	shared := r.m.sharedDir("pv1")
+	if here, err := mountPoint(shared); err != nil || !here {
+		t.Errorf("let go of a volume that is used: %v", err)
+	}
+	if text, err := os.ReadFile(filepath.Join(second, "f")); string(text) != "kept" {
+		t.Errorf("%q, %v", text, err)
+	}
+	anew.remove("u2")
+	if _, err := os.Lstat(shared); !os.IsNotExist(err) {
+		t.Errorf("no pod uses the volume, and it is still mounted: %v", err)
+	}
+	third := anew.mount("u3")
+	if text, err := os.ReadFile(filepath.Join(third, "f")); string(text) != "kept" {
+		t.Errorf("mounted again: %q, %v", text, err)
+	}
+	anew.remove("u3")
+	other := "xfs"
+	r.pv.Spec.Local.FSType = &other
+	if _, err := r.prepare("u4"); err == nil || !strings.Contains(err.Error(), "already contains ext4") {
+		t.Errorf("mounted as xfs: %v", err)
+	}
+	anew.remove("u4")
+	r.pv.Spec.Local.FSType = nil
+	fourth := anew.mount("u5")
+	if text, err := os.ReadFile(filepath.Join(fourth, "f")); string(text) != "kept" {
+		t.Errorf("after a wrong type: %q, %v", text, err)
+	}
+	anew.remove("u5")
+}
+
+// TestBlockOfOthers: a device that has something else on it is never formatted.
+func TestBlockOfOthers(t *testing.T) {
+	r := newBlockRig(t)
+	if out, err := exec.Command("mkswap", r.pv.Spec.Local.Path).CombinedOutput(); err != nil {
+		t.Fatal(err, string(out))
+	}
+	ext4, bad := "ext4", "../x"
+	for _, form := range []*string{nil, &ext4, &bad} {
+		r.pv.Spec.Local.FSType = form
+		if path, err := r.prepare("u1"); err == nil {
+			t.Errorf("mounted on %s", path)
+		}
+		if has, err := formatOf(t.Context(), r.pv.Spec.Local.Path); has != "swap" {
+			t.Errorf("the device has %q, %v", has, err)
+		}
+	}
+	r.remove("u1")
+}
+
+func TestFormatIn(t *testing.T) {
+	for out, want := range map[string]string{
+		"DEVNAME=/dev/loop0\nTYPE=ext4\n":              "ext4",
+		"DEVNAME=/dev/sda\nPTTYPE=dos\n":               "unknown data, probably partitions",
+		"DEVNAME=/dev/sda\nPTTYPE=gpt\nTYPE=xfs\n":     "xfs",
+		"DEVNAME=/dev/sda\nUSAGE=raid\nTYPE=\n":        "unknown data, probably partitions",
+		"DEVNAME=/dev/sda\nTYPE=LVM2_member\nX=TYPE=a": "LVM2_member",
+	} {
+		if got := formatIn(out); got != want {
+			t.Errorf("%q: %q", out, got)
+		}
+	}
+}
