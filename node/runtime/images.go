@@ -62,8 +62,8 @@ func ctr(ctx context.Context, socket string, args ...string) ([]byte, error) {
 	return out, nil
 }
 
-// imported are the names of the images that an import told of, by their digests: version 2 of ctr writes names with spaces for hyphens. Each
-// line of ctr's list has a name, a type and a digest. Names without a tag are the runtime's own.
+// imported are the names of the images that an import told of, by their digests: version 2 of ctr writes names with spaces for hyphens.
+// Each line of ctr's list has a name, a type and a digest. Names without a tag are the runtime's own.
 func imported(out, list []byte) (names []string) {
 	for _, line := range strings.Split(string(list), "\n") {
 		f := strings.Fields(line)

@@ -24,7 +24,9 @@ const toolTime = 5 * time.Minute
 // sharedDir is the directory on which a local block device is mounted, once for all pods that use it.
 //
 //	DIR/plugins/kubernetes.io/local-volume/mounts/PV    its file system
-//	DIR/pods/UID/volumes/kubernetes.io~local-volume/PV  the same for a pod. It is made first and goes first: by it one sees which pods use the volume
+//	DIR/pods/UID/volumes/kubernetes.io~local-volume/PV  the same for a pod
+//
+// A pod's directory is made first and goes first: by it one sees which pods use the volume.
 func (m *Mounter) sharedDir(pv string) string {
 	return filepath.Join(m.cfg.Dir, "plugins/kubernetes.io/local-volume/mounts", pv)
 }
