@@ -55,6 +55,8 @@ func TestAnswers(t *testing.T) {
 		{"bad timeout", "GET", coll + "?timeout=x", "", nil, 400, metav1.StatusReasonBadRequest,
 			`invalid timeout specified in the request URL - time: invalid duration "x"`},
 		{"timeout", "GET", coll + "?timeout=50s", "", nil, 200, "", ""},
+		{"timeout of nothing", "GET", coll + "?timeout=0s", "", nil, 200, "", ""},
+		{"timeout beyond the limit", "GET", coll + "?timeout=5000h", "", nil, 200, "", ""},
 		{"unknown parameter", "GET", coll + "?foo=x", "", nil, 200, "", ""},
 		{"bad revision of a list", "GET", coll + "?resourceVersion=x", "", nil, 400, metav1.StatusReasonBadRequest,
 			`invalid resource version: resourceVersion: Invalid value: "x": strconv.ParseUint: parsing "x": invalid syntax`},
