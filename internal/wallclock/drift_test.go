@@ -8,8 +8,10 @@ import (
 // A clock that was set is noticed, one that is a little off is not; each step once.
 func TestDrift(t *testing.T) {
 	var d drift
-	if d.step(time.Now()) || d.step(time.Now()) {
-		t.Error("nobody set the clock")
+	for range 3 {
+		if d.step(time.Now()) {
+			t.Error("nobody set the clock")
+		}
 	}
 	for _, s := range []struct {
 		wall, steady time.Duration
