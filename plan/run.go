@@ -24,6 +24,7 @@ type Options struct {
 const (
 	usualSpan  = time.Hour
 	longestLet = 20 * time.Minute // that the fork is given to come to rest before the change
+	ripens     = 3 * time.Second  // until a gap is spoken of: a loop that has just looked again may seem to have a new one
 )
 
 // Run tells what follows from a change to a cluster. It returns an error when it can't: the target does not exist, ctx ended, or
@@ -101,6 +102,10 @@ func (w *world) play(ctx context.Context, f *Fork, c Change, span time.Duration)
 	if err := w.pass(a.end, func() bool { atRest = rest.reached(); return atRest }); err != nil {
 		return nil, err
 	}
+	lasted := time.Since(begun)
+	if err := w.pass(time.Now().Add(ripens), func() bool { return false }); err != nil {
+		return nil, err
+	}
 	after := w.view.Snapshot()
 	gapsAfter, err := w.gaps(ctx)
 	if err != nil {
@@ -111,7 +116,7 @@ func (w *world) play(ctx context.Context, f *Fork, c Change, span time.Duration)
 	if atRest {
 		r.Lasts = Duration(max(0, w.news.Sub(begun)))
 	} else {
-		r.Lasts = Duration(time.Since(begun))
+		r.Lasts = Duration(lasted)
 	}
 	r.Gaps, r.Still, r.Closed = compareGaps(gapsBefore, gapsAfter)
 	for i := range r.Gaps {
