@@ -75,11 +75,11 @@ func (c *county) limits() map[string]func() Change {
 				"maxUnavailable: 50%"))
 		},
 		"policy": func() Change {
-			return c.applied("apiVersion: admissionregistration.k8s.io/v1\nkind: ValidatingAdmissionPolicy\nmetadata: {name: no}\nspec:\n"+
+			return c.applied("apiVersion: admissionregistration.k8s.io/v1\nkind: ValidatingAdmissionPolicy\nmetadata: {name: nay}\nspec:\n"+
 				"  matchConstraints: {resourceRules: [{apiGroups: [%s], apiVersions: [v1], "+
 				"operations: [CREATE, UPDATE], resources: [%s]}]}\n"+
 				"  validations: [{expression: '%s'}]\n---\napiVersion: admissionregistration.k8s.io/v1\n"+
-				"kind: ValidatingAdmissionPolicyBinding\nmetadata: {name: no}\nspec: {policyName: no, validationActions: [%s]}\n---\n%s",
+				"kind: ValidatingAdmissionPolicyBinding\nmetadata: {name: nay}\nspec: {policyName: nay, validationActions: [%s]}\n---\n%s",
 				c.pick(`"", apps`, "apps"), c.pick("pods, deployments", "deployments"),
 				c.pick("false", "object.metadata.name.startsWith(\"w\")"), c.pick("Deny", "Warn"), c.again(c.workload()))
 		},
