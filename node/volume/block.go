@@ -72,7 +72,10 @@ func (m *Mounter) letGo() error {
 	m.local.Lock()
 	defer m.local.Unlock()
 	pods, err := os.ReadDir(filepath.Join(m.cfg.Dir, "pods"))
-	errs := []error{err}
+	if err != nil && !errors.Is(err, os.ErrNotExist) {
+		return fmt.Errorf("look for users of local volumes: %w", err)
+	}
+	var errs []error
 	used := map[string]bool{}
 	for _, p := range pods {
 		names, err := os.ReadDir(filepath.Join(m.volumesDir(types.UID(p.Name())), localPlugin))

@@ -164,6 +164,33 @@ func TestBlockOfOthers(t *testing.T) {
 	r.remove("u1")
 }
 
+// TestLetGoOfNothing: who can't see the pods lets go of nothing; without pods what lies there goes.
+func TestLetGoOfNothing(t *testing.T) {
+	m := mounter(t, cluster())
+	shared, pods := m.sharedDir("pv1"), filepath.Join(m.cfg.Dir, "pods")
+	if err := os.MkdirAll(shared, 0o750); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(pods, nil, 0o600); err != nil { // no directory: it can't be read
+		t.Fatal(err)
+	}
+	if err := m.letGo(); err == nil {
+		t.Error("nobody knows who uses the volume")
+	}
+	if _, err := os.Lstat(shared); err != nil {
+		t.Error(err)
+	}
+	if err := os.Remove(pods); err != nil {
+		t.Fatal(err)
+	}
+	if err := m.letGo(); err != nil {
+		t.Error(err)
+	}
+	if _, err := os.Lstat(shared); !os.IsNotExist(err) {
+		t.Error("it is still there: ", err)
+	}
+}
+
 func TestFormatIn(t *testing.T) {
 	for out, want := range map[string]string{
 		"DEVNAME=/dev/loop0\nTYPE=ext4\n":              "ext4",
