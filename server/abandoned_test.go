@@ -47,3 +47,21 @@ func TestAbandonedListEnds(t *testing.T) {
 		cancel()
 	}
 }
+
+// A collection whose client has gone is deleted no further, not even in a dry run, which writes nothing that could fail.
+func TestAbandonedDeletionEnds(t *testing.T) {
+	w := start(t)
+	for i := range 3 {
+		create(w, configMaps, configMap(fmt.Sprintf("c%d", i)))
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	for _, dry := range [][]string{nil, {metav1.DryRunAll}} {
+		if _, err := w.DeleteCollection(ctx, w.ask(configMaps, ""), &metav1.DeleteOptions{DryRun: dry}, nil); err == nil {
+			t.Errorf("dry run %v: a deletion that nobody waits for ends well", dry)
+		}
+	}
+	if l, err := w.List(t.Context(), w.ask(configMaps, ""), nil); err != nil || len(l.Entries) != 3 {
+		t.Errorf("%v, %v, want all three", l, err)
+	}
+}

@@ -49,7 +49,7 @@ func (s *Server) DeleteCollection(ctx context.Context, r *Request, opts *metav1.
 			}
 		})
 	}
-	err = feed(all, &shared, next, fails)
+	err = feed(ctx, all, &shared, next, fails)
 	close(next)
 	wg.Wait()
 	if err == nil && len(fails) > 0 {
@@ -75,9 +75,12 @@ func atOnce(which *metav1.ListOptions) *metav1.ListOptions {
 	return &out
 }
 
-// feed hands the objects of a list out until one fails.
-func feed(all *List, r *Request, next chan<- *Request, fails <-chan error) error {
+// feed hands the objects of a list out until one fails, or nobody waits for the rest.
+func feed(ctx context.Context, all *List, r *Request, next chan<- *Request, fails <-chan error) error {
 	for _, e := range all.Entries {
+		if ctx.Err() != nil {
+			return StoreError(ctx.Err(), "delete "+r.Kind.Info().Plural)
+		}
 		one := *r
 		one.Name, one.Namespace = e.Object.GetName(), e.Object.GetNamespace()
 		select {

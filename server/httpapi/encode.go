@@ -98,6 +98,9 @@ func (p *responder) jsonList(l *server.List) error {
 			return err
 		}
 		for i, e := range l.Entries {
+			if err := p.gone(i); err != nil {
+				return err
+			}
 			doc, err := e.JSONIn(p.r.Context(), p.gvk, room)
 			if err != nil {
 				return err
@@ -166,7 +169,10 @@ func (p *responder) protoItems(l *server.List, gvk schema.GroupVersionKind, enco
 	parts := make([][]byte, 2, 2*len(l.Entries)+3)
 	parts[1] = first
 	tags := make([]byte, 0, 6*len(l.Entries))
-	for _, e := range l.Entries {
+	for i, e := range l.Entries {
+		if err := p.gone(i); err != nil {
+			return err
+		}
 		item, err := encode(p.r.Context(), e)
 		if err != nil {
 			return err

@@ -92,6 +92,9 @@ func (p *responder) streamProto(l *server.List, head []byte) error {
 	sizes := make([]int, len(l.Entries))
 	size := len(head)
 	for i, e := range l.Entries {
+		if err := p.gone(i); err != nil {
+			return err
+		}
 		n, err := p.sizeOf(ctx, e)
 		if err != nil {
 			return err

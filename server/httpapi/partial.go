@@ -137,6 +137,9 @@ func (p *responder) partialList(l *server.List) error {
 			return err
 		}
 		for i, e := range l.Entries {
+			if err := p.gone(i); err != nil {
+				return err
+			}
 			item, err := p.metadataOf(p.r.Context(), e)
 			if err != nil {
 				return err

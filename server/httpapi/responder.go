@@ -7,6 +7,7 @@ import (
 
 	"github.com/kloop-dev/kloop/features"
 	"github.com/kloop-dev/kloop/resource"
+	"github.com/kloop-dev/kloop/server"
 	"github.com/kloop-dev/kloop/server/httpapi/reply"
 )
 
@@ -23,4 +24,15 @@ type responder struct {
 	gvk      schema.GroupVersionKind
 	out      schema.GroupVersionKind // of the bodies: gvk, unless a subresource has its own
 	acc      reply.Accepted          // once it is negotiated
+}
+
+// lookUp is the number of items of a list between two looks at the request.
+const lookUp = 256
+
+// gone is an error when the client has gone: nobody reads what would be made of a list's items from i on.
+func (p *responder) gone(i int) error {
+	if i%lookUp != 0 || p.r.Context().Err() == nil {
+		return nil
+	}
+	return server.StoreError(p.r.Context().Err(), "list "+p.facts.Plural)
 }

@@ -181,7 +181,10 @@ func (p *responder) tableOf(l *server.List) (*metav1.Table, error) {
 		}
 	}
 	cells := resource.RowsAs(p.features, p.kind, all)
-	for _, e := range p.rows(l.Entries) {
+	for i, e := range p.rows(l.Entries) {
+		if err := p.gone(i); err != nil {
+			return nil, err
+		}
 		obj, err := p.kind.ConvertTo(p.r.Context(), e.Object, p.gvk)
 		if err != nil {
 			return nil, fmt.Errorf("show %s: %w", e.Object.GetName(), err)
