@@ -189,6 +189,9 @@ func (a *askers) right() bool {
 	return err == nil && told(a.t, buf[:n]) == "Success\nweb.shop.svc.cluster.local A 10.96.1.1"
 }
 
+// mostWait is how many questions wait for their answers at most: the kernel holds so many for a socket, however slowly the next process starts.
+const mostWait = 200
+
 // begin asks a thousand times a second, until end.
 func (a *askers) begin() {
 	var sent [1 << 16]time.Time
@@ -221,6 +224,10 @@ func (a *askers) begin() {
 			}
 			msg := binary.BigEndian.AppendUint16(nil, uint16(i))
 			a.mu.Lock()
+			if a.asked-a.answered >= mostWait {
+				a.mu.Unlock()
+				continue
+			}
 			sent[uint16(i)] = time.Now()
 			a.asked++
 			a.mu.Unlock()
