@@ -8,6 +8,7 @@ import (
 	"github.com/kloop-dev/kloop/cli/settings"
 	"github.com/kloop-dev/kloop/client"
 	"github.com/kloop-dev/kloop/cluster"
+	"github.com/kloop-dev/kloop/internal/wallclock"
 	"github.com/kloop-dev/kloop/kit/whole"
 )
 
@@ -35,7 +36,8 @@ func controllersCmd(ctx context.Context, std stdio, args []string) error {
 		return err
 	}
 	o.Kit = whole.Kit()
-	return s.Blame(cluster.RunLoops(ctx, cluster.Loops{Rest: rest, Config: o.Config, Log: log, Election: client.Election{
-		Namespace: "kube-system", Name: "kube-controller-manager", Duration: *lease, Renew: *lease / 5,
-		Identity: cluster.Identity()}}), nil)
+	return s.Blame(cluster.RunLoops(ctx, cluster.Loops{Rest: rest, Config: o.Config, Log: log, Clock: wallclock.Watch,
+		Election: client.Election{
+			Namespace: "kube-system", Name: "kube-controller-manager", Duration: *lease, Renew: *lease / 5,
+			Identity: cluster.Identity()}}), nil)
 }

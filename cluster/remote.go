@@ -26,6 +26,10 @@ type Loops struct {
 	Config   Config // of it Kit, Controllers and what says how often they look
 	Log      *slog.Logger
 	Election client.Election // without Client
+
+	// Clock calls set whenever the wall clock was set, until ctx ends, as wallclock.Watch does; nil: nobody hears of it, as in
+	// simulated time.
+	Clock func(ctx context.Context, ready, set func()) error
 }
 
 // RunLoops runs the loops of a whole cluster, the simulation of nodes among them, over HTTP while this replica leads. Which Kubernetes they
@@ -86,7 +90,9 @@ func (l Loops) lead(ctx context.Context, ca []byte, watchers *loop.Watchers) err
 		copied("copies of what the server holds", remote, remote.Run),
 		copied("copies of what users define", remote, (&definedKinds{remote: remote, log: l.Log}).run),
 		{"events", func(ctx context.Context, ready func()) error { ready(); events.Run(ctx); return nil }},
-		ClockPart(watchers),
+	}
+	if l.Clock != nil {
+		list = append(list, clockPart(watchers, l.Clock))
 	}
 	raw, err := client.Raw(l.Rest)
 	if err != nil {
