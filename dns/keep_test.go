@@ -189,7 +189,8 @@ func (a *askers) right() bool {
 	return err == nil && told(a.t, buf[:n]) == "Success\nweb.shop.svc.cluster.local A 10.96.1.1"
 }
 
-// mostWait is how many questions wait for their answers at most: the kernel holds so many for a socket, however slowly the next process starts.
+// mostWait is how many questions wait for their answers at most: the kernel holds so many for a socket, however slowly the next
+// process starts.
 const mostWait = 200
 
 // begin asks a thousand times a second, until end.
