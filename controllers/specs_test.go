@@ -7,7 +7,9 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
+	apiresource "k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/kloop-dev/kloop/kinds"
 	"github.com/kloop-dev/kloop/resource"
@@ -112,6 +114,37 @@ func TestEvictedPodOfAStatefulSet(t *testing.T) {
 		c.until("another one runs", func(r resource.Reader) bool {
 			p := resource.Get(r, kinds.Pods, "default", "s-0")
 			return p != nil && p.UID != first && ready(r, "app", "s") == 1
+		})
+	})
+}
+
+// A claim that somebody deletes while the pod of a StatefulSet waits for it is made anew.
+func TestClaimOfAWaitingPod(t *testing.T) {
+	simulate(t, 0, func(c *cluster) {
+		l := map[string]string{"app": "s"}
+		claim := corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Name: "my-data"}, Spec: corev1.PersistentVolumeClaimSpec{
+			AccessModes:      []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOnce},
+			StorageClassName: new("none"), // nobody makes volumes of it, and there is no node
+			Resources: corev1.VolumeResourceRequirements{Requests: corev1.ResourceList{
+				corev1.ResourceStorage: apiresource.MustParse("1Gi")}}}}
+		make1(c, kinds.StatefulSets, &appsv1.StatefulSet{ObjectMeta: meta("a-b"), Spec: appsv1.StatefulSetSpec{Replicas: new(int32(1)),
+			Selector: &metav1.LabelSelector{MatchLabels: l}, Template: template(l),
+			VolumeClaimTemplates: []corev1.PersistentVolumeClaim{claim}}})
+		var first types.UID
+		c.until("its pod waits for its claim", func(r resource.Reader) bool {
+			pvc := resource.Get(r, kinds.PersistentVolumeClaims, "default", "my-data-a-b-0")
+			if pvc == nil || resource.Get(r, kinds.Pods, "default", "a-b-0") == nil {
+				return false
+			}
+			first = pvc.UID
+			return true
+		})
+		if err := c.Delete(c.t.Context(), kinds.PersistentVolumeClaims, "default", "my-data-a-b-0", nil); err != nil {
+			c.t.Fatal(err)
+		}
+		c.until("there is another claim", func(r resource.Reader) bool {
+			pvc := resource.Get(r, kinds.PersistentVolumeClaims, "default", "my-data-a-b-0")
+			return pvc != nil && pvc.UID != first && pvc.DeletionTimestamp == nil
 		})
 	})
 }

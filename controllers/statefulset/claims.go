@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -12,10 +13,30 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	utilerrors "k8s.io/apimachinery/pkg/util/errors"
 
+	"github.com/kloop-dev/kloop/client"
 	"github.com/kloop-dev/kloop/kinds"
 	"github.com/kloop-dev/kloop/loop"
 	"github.com/kloop-dev/kloop/resource"
 )
+
+// lost wakes the sets that a claim may have belonged to that is gone: a pod may wait for it. Names of templates and of sets may have
+// hyphens, so every set is looked for whose name the claim's may hold.
+var lost = loop.Wake{Kind: kinds.PersistentVolumeClaims, Keys: func(c client.Change, read resource.Reader, wake func(ns, name string)) {
+	if c.New != nil {
+		return
+	}
+	ns, name := c.Old.GetNamespace(), c.Old.GetName()
+	for end := strings.LastIndexByte(name, '-'); ; {
+		at := strings.IndexByte(name, '-')
+		if at < 0 || at >= end {
+			return
+		}
+		name, end = name[at+1:], end-at-1
+		if set := name[:end]; resource.Get(read, kinds.StatefulSets, ns, set) != nil {
+			wake(ns, set)
+		}
+	}
+}}
 
 func (a *actor) claimName(t *corev1.PersistentVolumeClaim, n int) string {
 	return fmt.Sprintf("%s-%s-%d", t.Name, a.s.Name, n)

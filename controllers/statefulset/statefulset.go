@@ -27,11 +27,11 @@ import (
 	"github.com/kloop-dev/kloop/resource"
 )
 
-// Controller is the loop: wake on a StatefulSet, its Pods and revisions, and on Pods that it may adopt.
+// Controller is the loop: wake on a StatefulSet, its Pods and revisions, on Pods that it may adopt, and on claims that are gone.
 var Controller = &loop.Controller[*appsv1.StatefulSet]{
 	Name:      "statefulset",
 	For:       kinds.StatefulSets,
-	Wake:      []loop.Wake{loop.Owner(kinds.Pods), loop.Each(kinds.Pods, adopters), loop.Owner(kinds.ControllerRevisions)},
+	Wake:      []loop.Wake{loop.Owner(kinds.Pods), loop.Each(kinds.Pods, adopters), loop.Owner(kinds.ControllerRevisions), lost},
 	Writes:    []resource.Kind{kinds.Pods, kinds.PersistentVolumeClaims, kinds.ControllerRevisions, kinds.StatefulSets},
 	Reconcile: reconcile,
 }
