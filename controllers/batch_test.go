@@ -61,6 +61,10 @@ func TestJobs(t *testing.T) {
 		{"per-index", "1", func(s *batchv1.JobSpec) {
 			s.Completions, s.CompletionMode, s.BackoffLimitPerIndex, s.Parallelism = new(int32(2)), &indexed, new(int32(1)), new(int32(2))
 		}, batchv1.JobFailed, "FailedIndexes", 0, 4, ""},
+		{"max-failed-indexes", "1", func(s *batchv1.JobSpec) {
+			s.Completions, s.CompletionMode, s.Parallelism = &six, &indexed, new(int32(1))
+			s.BackoffLimitPerIndex, s.MaxFailedIndexes = new(int32), new(int32(1))
+		}, batchv1.JobFailed, "MaxFailedIndexesExceeded", 0, 2, ""},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			simulate(t, 2, func(c *cluster) {

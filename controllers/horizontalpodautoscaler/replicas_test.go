@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	autoscalingv2 "k8s.io/api/autoscaling/v2"
 	corev1 "k8s.io/api/core/v1"
 	apiresource "k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -152,5 +153,31 @@ func TestSumOfContainers(t *testing.T) {
 	}
 	if _, ok := p.sum(corev1.ResourceMemory, ""); ok {
 		t.Error("a memory use that nobody gave")
+	}
+}
+
+// Rules of a direction may say how far off is near enough there; the other keeps a tenth.
+func TestTolerance(t *testing.T) {
+	rules := func(q string) *autoscalingv2.HPAScalingRules {
+		return &autoscalingv2.HPAScalingRules{Tolerance: new(apiresource.MustParse(q))}
+	}
+	for _, tt := range []struct {
+		behavior *autoscalingv2.HorizontalPodAutoscalerBehavior
+		ratio    float64
+		rests    bool
+	}{
+		{nil, 1.09, true}, {nil, 0.91, true}, {nil, 1.11, false}, {nil, 0.89, false},
+		{&autoscalingv2.HorizontalPodAutoscalerBehavior{}, 1.11, false},
+		{&autoscalingv2.HorizontalPodAutoscalerBehavior{ScaleUp: rules("10")}, 9, true},
+		{&autoscalingv2.HorizontalPodAutoscalerBehavior{ScaleUp: rules("10")}, 0.8, false},
+		{&autoscalingv2.HorizontalPodAutoscalerBehavior{ScaleUp: rules("0.01"), ScaleDown: rules("0.99")}, 1.05, false},
+		{&autoscalingv2.HorizontalPodAutoscalerBehavior{ScaleUp: rules("0.01"), ScaleDown: rules("0.99")}, 0.1, true},
+		{&autoscalingv2.HorizontalPodAutoscalerBehavior{ScaleDown: rules("0")}, 0.999, false},
+	} {
+		h := &autoscalingv2.HorizontalPodAutoscaler{}
+		h.Spec.Behavior = tt.behavior
+		if got := tolerance(h).holds(tt.ratio); got != tt.rests {
+			t.Errorf("%+v: %v is near enough: %t", tt.behavior, tt.ratio, got)
+		}
 	}
 }

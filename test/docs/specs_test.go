@@ -39,7 +39,7 @@ func TestSpecs(t *testing.T) {
 }
 
 // untested is how many specs of spec-names.tsv have no row: it only goes down.
-const untested = 52
+const untested = 17
 
 // TestSpecsAreTested holds the table to upstream's list of names: each has a row, and each row a name.
 func TestSpecsAreTested(t *testing.T) {
