@@ -274,8 +274,10 @@ func (w *world) observe() {
 		if len(b.Changes) == 0 {
 			return
 		}
-		if slices.ContainsFunc(b.Changes, w.matters) {
-			w.news = time.Now()
+		for _, c := range b.Changes { // all of them: it takes note of runs that ended well
+			if w.matters(c) {
+				w.news = time.Now()
+			}
 		}
 		if w.look != nil {
 			w.look(b)
