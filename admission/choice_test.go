@@ -70,7 +70,8 @@ func TestChosenPlugins(t *testing.T) {
 	}
 	on := func(key string) *corev1.Pod {
 		return pod(func(p *corev1.Pod) {
-			p.Spec.Affinity = &corev1.Affinity{PodAntiAffinity: &corev1.PodAntiAffinity{RequiredDuringSchedulingIgnoredDuringExecution: []corev1.PodAffinityTerm{{TopologyKey: key}}}}
+			p.Spec.Affinity = &corev1.Affinity{PodAntiAffinity: &corev1.PodAntiAffinity{
+				RequiredDuringSchedulingIgnoredDuringExecution: []corev1.PodAffinityTerm{{TopologyKey: key}}}}
 		})
 	}
 	service := func(ips ...string) *corev1.Service {
@@ -94,7 +95,8 @@ func TestChosenPlugins(t *testing.T) {
 		{"there", "NamespaceExists", Settings{}, Request{Op: Delete, Kind: core.Pods}, ""},
 		{"host", "LimitPodHardAntiAffinityTopology", Settings{}, Request{Op: Create, Kind: core.Pods, Object: on(corev1.LabelHostname)}, ""},
 		{"zone", "LimitPodHardAntiAffinityTopology", Settings{}, Request{Op: Create, Kind: core.Pods, Object: on("zone")},
-			`pods "p" is forbidden: affinity.PodAntiAffinity.RequiredDuringScheduling has TopologyKey zone but only key kubernetes.io/hostname is allowed`},
+			`pods "p" is forbidden: affinity.PodAntiAffinity.RequiredDuringScheduling has TopologyKey zone but only key kubernetes.io/hostname ` +
+				`is allowed`},
 		{"new", "DenyServiceExternalIPs", Settings{}, Request{Op: Create, Kind: core.Services, Object: service("1.2.3.4")},
 			`services "s" is forbidden: Use of external IPs is denied by admission control.`},
 		{"kept", "DenyServiceExternalIPs", Settings{}, Request{Op: Update, Kind: core.Services, Object: service("1.2.3.4"),
@@ -151,7 +153,8 @@ func TestAlwaysPullImages(t *testing.T) {
 	}
 	p.Spec.Containers[0].ImagePullPolicy = corev1.PullNever
 	err := c.Validate(t.Context(), &Request{Op: Create, Kind: core.Pods, Object: p})
-	if err == nil || err.Error() != `pods "p" is forbidden: spec.containers[0].imagePullPolicy: Unsupported value: "Never": supported values: "Always"` {
+	if err == nil ||
+		err.Error() != `pods "p" is forbidden: spec.containers[0].imagePullPolicy: Unsupported value: "Never": supported values: "Always"` {
 		t.Error(err)
 	}
 }
@@ -264,7 +267,8 @@ func TestOwnerReferences(t *testing.T) {
 	}{
 		{"a new object has any owner", nil, Request{Op: Create, Object: owned("u", nil)}, ""},
 		{"but may not hold it up", nil, Request{Op: Create, Object: owned("u", &yes)},
-			`configmaps "c" is forbidden: cannot set blockOwnerDeletion if an ownerReference refers to a resource you can't set finalizers on: , <nil>`},
+			`configmaps "c" is forbidden: cannot set blockOwnerDeletion if an ownerReference refers to a resource you can't set finalizers on: ` +
+				`, <nil>`},
 		{"unless it may", allowing{"update pods/finalizers"}, Request{Op: Create, Object: owned("u", &yes)}, ""},
 		{"an old object", nil, Request{Op: Update, Name: "c", Object: owned("u", nil), Old: owned("", nil)},
 			"cannot set an ownerRef on a resource you can't delete: , <nil>"},

@@ -139,7 +139,8 @@ func TestMirrorPodsNameNoSecrets(t *testing.T) {
 	}
 	for _, v := range []corev1.VolumeSource{
 		{Secret: &corev1.SecretVolumeSource{SecretName: "s"}},
-		{Projected: &corev1.ProjectedVolumeSource{Sources: []corev1.VolumeProjection{{Secret: &corev1.SecretProjection{LocalObjectReference: *ref}}}}},
+		{Projected: &corev1.ProjectedVolumeSource{Sources: []corev1.VolumeProjection{
+			{Secret: &corev1.SecretProjection{LocalObjectReference: *ref}}}}},
 		{CSI: &corev1.CSIVolumeSource{NodePublishSecretRef: ref}}, {AzureFile: &corev1.AzureFileVolumeSource{SecretName: "s"}},
 		{CephFS: &corev1.CephFSVolumeSource{SecretRef: ref}}, {Cinder: &corev1.CinderVolumeSource{SecretRef: ref}},
 		{FlexVolume: &corev1.FlexVolumeSource{SecretRef: ref}}, {RBD: &corev1.RBDVolumeSource{SecretRef: ref}},

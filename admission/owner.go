@@ -58,7 +58,9 @@ func (o ownership) mayBlock(ctx context.Context, r *Request, ref metav1.OwnerRef
 	gvk := schema.FromAPIVersionAndKind(ref.APIVersion, ref.Kind)
 	k, ok := o.kinds.Kind(gvk)
 	if !ok {
-		return r.forbidden("cannot set blockOwnerDeletion in this case because cannot find RESTMapping for APIVersion %s Kind %s: no matches for kind %q in version %q",
+		return r.forbidden(
+			"cannot set blockOwnerDeletion in this case because cannot find RESTMapping for APIVersion %s Kind %s: no matches for kind %q in "+
+				"version %q",
 			ref.APIVersion, ref.Kind, ref.Kind, ref.APIVersion)
 	}
 	a := &auth.Attributes{User: r.User, Verb: "update", Group: gvk.Group, Version: gvk.Version, Resource: k.Info().Plural,

@@ -50,8 +50,9 @@ func TestLimitRanger(t *testing.T) {
 		{"unlimited", amounts("cpu", "1"), nil, "maximum cpu usage per Container is 2. No limit is specified"},
 		{"ratio", amounts("cpu", "200m"), amounts("cpu", "2"),
 			"cpu max limit to request ratio per Container is 4, but provided ratio is 10.000000"},
-		{"nothing", nil, nil, "[minimum cpu usage per Container is 100m. No request is specified, maximum cpu usage per Container is 2. No limit is specified, " +
-			"cpu max limit to request ratio per Container is 4, but no request is specified or request is 0]"},
+		{"nothing", nil, nil,
+			"[minimum cpu usage per Container is 100m. No request is specified, maximum cpu usage per Container is 2. No limit is specified, " +
+				"cpu max limit to request ratio per Container is 4, but no request is specified or request is 0]"},
 	} {
 		t.Run(x.name, func(t *testing.T) {
 			p := simplePod()
@@ -68,7 +69,8 @@ func TestLimitRanger(t *testing.T) {
 			if m, n := res.Requests["memory"], res.Limits["memory"]; m.String() != "128Mi" || n.String() != "256Mi" {
 				t.Errorf("%+v", res)
 			}
-			if got := p.Annotations[limitRangerAnnotation]; got != "LimitRanger plugin set: memory request for container c; memory limit for container c" {
+			if got := p.Annotations[limitRangerAnnotation]; got != "LimitRanger plugin set: memory request for container c; memory limit for "+
+				"container c" {
 				t.Error(got)
 			}
 		})

@@ -203,7 +203,8 @@ func TestServiceAccountSecrets(t *testing.T) {
 	}
 	_, err := admit(c, &Request{Op: Create, Kind: core.Pods, Read: read}, use("other"))
 	refused(t, err, metav1.StatusReasonForbidden,
-		`container c with envVar E referencing secret.secretName="other" is not allowed because service account default does not reference that secret`)
+		`container c with envVar E referencing secret.secretName="other" is not allowed because service account default does not reference `+
+			`that secret`)
 
 	mirror := use("ok")
 	mirror.Annotations = map[string]string{corev1.MirrorPodAnnotationKey: "x"}

@@ -305,7 +305,9 @@ func TestFieldsFromClients(t *testing.T) {
 		{"reset by nothing", `[]`, ""},
 		{"given", `[{"manager":"z","operation":"Update","apiVersion":"v1","fieldsType":"FieldsV1","fieldsV1":{"f:data":{"f:k":{}}}}]`,
 			`z Update/@- {"f:data":{"f:k":{}}}`},
-		{"given with a time", `[{"manager":"z","operation":"Update","apiVersion":"v1","time":"2020-01-01T00:00:30Z","fieldsType":"FieldsV1","fieldsV1":{"f:data":{"f:k":{}}}}]`,
+		{"given with a time",
+			`[{"manager":"z","operation":"Update","apiVersion":"v1","time":"2020-01-01T00:00:30Z","fieldsType":"FieldsV1",` +
+				`"fieldsV1":{"f:data":{"f:k":{}}}}]`,
 			`z Update/@0.5 {"f:data":{"f:k":{}}}`},
 	} {
 		t.Run(c.name, func(t *testing.T) {

@@ -16,13 +16,16 @@ import (
 	"github.com/kloop-dev/kloop/resource"
 )
 
-const podJSON = `{"apiVersion":"v1","kind":"Pod","metadata":{"name":"web-5d4f8c7b9-x2x4z","namespace":"default","generateName":"web-5d4f8c7b9-",
-"labels":{"app":"web","pod-template-hash":"5d4f8c7b9"},"annotations":{"a":"b"},"ownerReferences":[{"apiVersion":"apps/v1","kind":"ReplicaSet",
+const podJSON = `{"apiVersion":"v1","kind":"Pod","metadata":{"name":"web-5d4f8c7b9-x2x4z","namespace":"default",
+"generateName":"web-5d4f8c7b9-",
+"labels":{"app":"web","pod-template-hash":"5d4f8c7b9"},"annotations":{"a":"b"},
+  "ownerReferences":[{"apiVersion":"apps/v1","kind":"ReplicaSet",
 "name":"web-5d4f8c7b9","uid":"8f0b6f0e-7f7a-4d3a-8b57-0a1b2c3d4e5f","controller":true,"blockOwnerDeletion":true}]},
 "spec":{"containers":[{"name":"web","image":"nginx:1.27","ports":[{"name":"http","containerPort":80,"protocol":"TCP"}],
 "env":[{"name":"A","value":"1"},{"name":"B","valueFrom":{"fieldRef":{"apiVersion":"v1","fieldPath":"metadata.name"}}}],
 "resources":{"requests":{"cpu":"100m","memory":"64Mi"},"limits":{"memory":"128Mi"}},"volumeMounts":[{"name":"tmp","mountPath":"/tmp"}],
-"livenessProbe":{"httpGet":{"path":"/","port":80,"scheme":"HTTP"},"timeoutSeconds":1,"periodSeconds":10,"successThreshold":1,"failureThreshold":3},
+"livenessProbe":{"httpGet":{"path":"/","port":80,"scheme":"HTTP"},
+  "timeoutSeconds":1,"periodSeconds":10,"successThreshold":1,"failureThreshold":3},
 "terminationMessagePath":"/dev/termination-log","terminationMessagePolicy":"File","imagePullPolicy":"IfNotPresent"}],
 "volumes":[{"name":"tmp","emptyDir":{}}],"restartPolicy":"Always","terminationGracePeriodSeconds":30,"dnsPolicy":"ClusterFirst",
 "securityContext":{},"schedulerName":"default-scheduler","enableServiceLinks":true}}`
@@ -35,7 +38,8 @@ const podStatusJSON = `{"phase":"Running","hostIP":"10.0.0.1","podIP":"10.1.0.7"
 "state":{"running":{"startedAt":"2026-01-01T00:00:00Z"}},"lastState":{},"started":true}]}`
 
 const deploymentJSON = `{"apiVersion":"apps/v1","kind":"Deployment","metadata":{"name":"web","labels":{"app":"web"}},"spec":{"replicas":3,
-"selector":{"matchLabels":{"app":"web"}},"template":{"metadata":{"labels":{"app":"web"}},"spec":{"containers":[{"name":"web","image":"nginx:1.27",
+"selector":{"matchLabels":{"app":"web"}},"template":{"metadata":{"labels":{"app":"web"}},
+  "spec":{"containers":[{"name":"web","image":"nginx:1.27",
 "ports":[{"containerPort":80,"protocol":"TCP"}],"env":[{"name":"A","value":"1"},{"name":"B","value":"2"}],
 "resources":{"requests":{"cpu":"100m","memory":"64Mi"}}}]}}}}`
 

@@ -45,7 +45,8 @@ const widgetSchema = `{"type":"object","properties":{
   "n":{"type":"integer"},"s":{"type":"string"},"b":{"type":"boolean"},"f":{"type":"number"},
   "set":{"type":"array","x-kubernetes-list-type":"set","items":{"type":"string"}},
   "atoms":{"type":"array","items":{"type":"object","properties":{"a":{"type":"string"}}}},
-  "rows":{"type":"array","x-kubernetes-list-type":"map","x-kubernetes-list-map-keys":["name","kind"],"items":{"type":"object","required":["name"],
+  "rows":{"type":"array","x-kubernetes-list-type":"map","x-kubernetes-list-map-keys":["name","kind"],
+    "items":{"type":"object","required":["name"],
     "properties":{"name":{"type":"string"},"kind":{"type":"string","default":"x"},"v":{"type":"integer"}}}},
   "atom":{"type":"object","x-kubernetes-map-type":"atomic","properties":{"a":{"type":"string"},"b":{"type":"string"}}},
   "free":{"type":"object","x-kubernetes-preserve-unknown-fields":true},
@@ -208,7 +209,8 @@ func TestUntypedNothing(t *testing.T) {
 
 func TestCustomSchema(t *testing.T) {
 	for known, want := range map[bool]string{
-		true:  `{"f:metadata":{"f:labels":{".":{},"f:l":{}}},"f:spec":{".":{},"f:rows":{".":{},"k:{\"kind\":\"x\",\"name\":\"a\"}":{".":{},"f:name":{}}}}}`,
+		true: `{"f:metadata":{"f:labels":{".":{},"f:l":{}}},"f:spec":{".":{},"f:rows":{".":{},"k:{\"kind\":\"x\",\"name\":\"a\"}":{".":{},` +
+			`"f:name":{}}}}}`,
 		false: `{"f:metadata":{"f:labels":{".":{},"f:l":{}}},"f:spec":{".":{},"f:rows":{}}}`,
 	} {
 		h := begin(t, widgets())
@@ -232,7 +234,8 @@ func TestCustomSchema(t *testing.T) {
 	if err := h.tr.SetSchema(widgets().info.GVK, nil); err != nil {
 		t.Fatal(err)
 	}
-	if err := h.apply("c", "", `{"apiVersion":"example.com/v1","kind":"Widget","metadata":{"name":"w"},"spec":{"rows":[{"name":"c"}]}}`, false); err != nil {
+	if err := h.apply("c", "", `{"apiVersion":"example.com/v1","kind":"Widget","metadata":{"name":"w"},"spec":{"rows":[{"name":"c"}]}}`,
+		false); err != nil {
 		t.Fatal(err)
 	}
 	if rows, _, _ = unstructured.NestedSlice(h.obj.(*unstructured.Unstructured).Object, "spec", "rows"); len(rows) != 1 {

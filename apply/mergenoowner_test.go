@@ -27,7 +27,8 @@ func TestOverlay(t *testing.T) {
 		}
 		return out.(*appsv1.Deployment), nil
 	}
-	out, err := overlay(`{"metadata":{"labels":{"x":"y"}},"spec":{"template":{"spec":{"containers":[{"name":"web","image":"other"},{"name":"more"}]}}}}`)
+	out, err := overlay(
+		`{"metadata":{"labels":{"x":"y"}},"spec":{"template":{"spec":{"containers":[{"name":"web","image":"other"},{"name":"more"}]}}}}`)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -39,7 +40,8 @@ func TestOverlay(t *testing.T) {
 		t.Error("the object itself was changed")
 	}
 	for text, want := range map[string]string{
-		`{"spec":{"template":{"spec":{"nodeSelector":{"a":"b"}}}}}`:                "may not mutate atomic arrays, maps or structs: .spec.template.spec.nodeSelector",
+		`{"spec":{"template":{"spec":{"nodeSelector":{"a":"b"}}}}}`: "may not mutate atomic arrays, maps or structs: " +
+			".spec.template.spec.nodeSelector",
 		`{"spec":{"template":{"spec":{"containers":[{"name":"web","args":[]}]}}}}`: ".spec.template.spec.containers[0].args",
 		`{"spec":{"nothing":1}}`:    "field not declared in schema",
 		`{"spec":{"replicas":"x"}}`: "failed to convert patch object",
@@ -65,7 +67,8 @@ func TestOverlayOfACustomResource(t *testing.T) {
 		t.Fatal(err)
 	}
 	got, _ := json.Marshal(out)
-	if want := `{"apiVersion":"example.com/v1","kind":"Widget","metadata":{"name":"w"},"spec":{"n":1,"set":["a","b"]}}`; string(got) != want+"\n" && string(got) != want {
+	if want := `{"apiVersion":"example.com/v1","kind":"Widget","metadata":{"name":"w"},"spec":{"n":1,"set":["a","b"]}}`; string(got) != want+
+		"\n" && string(got) != want {
 		t.Errorf("got %s", got)
 	}
 }

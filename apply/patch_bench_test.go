@@ -13,7 +13,9 @@ func BenchmarkPatch(b *testing.B) {
 		b.Fatal(err)
 	}
 	doc, _ := json.Marshal(pod)
-	patch := []byte(`{"metadata":{"uid":"u"},"status":{"$setElementOrder/conditions":[{"type":"Initialized"},{"type":"Ready"},{"type":"ContainersReady"},{"type":"PodScheduled"}],"conditions":[{"status":"False","type":"Ready"}],"phase":"Failed"}}`)
+	patch := []byte(
+		`{"metadata":{"uid":"u"},"status":{"$setElementOrder/conditions":[{"type":"Initialized"},{"type":"Ready"},{"type":"ContainersReady"},` +
+			`{"type":"PodScheduled"}],"conditions":[{"status":"False","type":"Ready"}],"phase":"Failed"}}`)
 	merge := []byte(`{"metadata":{"annotations":{"x":"y"}}}`)
 	ops := []byte(`[{"op":"add","path":"/metadata/annotations/x","value":"y"}]`)
 	for name, f := range map[string]func() ([]byte, error){

@@ -93,7 +93,9 @@ func TestPatchErrors(t *testing.T) {
 	}{
 		{ops(`{}`), "error decoding patch: json: cannot unmarshal object into Go value of type []handlers.jsonPatchOp"},
 		{ops(`[{"op":1}]`), "error decoding patch: json: cannot unmarshal number into Go struct field jsonPatchOp.op of type string"},
-		{read(`[]`), "error decoding YAML: error unmarshaling JSON: while decoding JSON: json: cannot unmarshal array into Go value of type map[string]interface {}"},
+		{read(`[]`),
+			"error decoding YAML: error unmarshaling JSON: while decoding JSON: json: cannot unmarshal array into Go value of type " +
+				"map[string]interface {}"},
 		{read(`a: [`), "error decoding YAML: error converting YAML to JSON: yaml: line 1: did not find expected node content"},
 		{UnfitStrategic([]byte(`{"spec":{"paused":"x"}}`), []byte(`{"spec":{"paused":"x"}}`), &appsv1.Deployment{}, errors.New("")),
 			` "" is invalid: patch: Invalid value: "map[spec:map[paused:x]]": unrecognized type: bool`},

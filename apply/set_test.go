@@ -8,7 +8,8 @@ import (
 )
 
 const (
-	setA = `{"f:a":{},"f:l":{".":{},"k:{\"name\":\"c\"}":{".":{},"f:name":{},"f:v":{}},"k:{\"name\":\"d\",\"port\":80}":{}},"f:s":{"v:\"x\"":{},"v:2":{}}}`
+	setA = `{"f:a":{},"f:l":{".":{},"k:{\"name\":\"c\"}":{".":{},"f:name":{},"f:v":{}},"k:{\"name\":\"d\",\"port\":80}":{}},` +
+		`"f:s":{"v:\"x\"":{},"v:2":{}}}`
 	setB = `{"f:a":{"f:b":{}},"f:l":{"k:{\"name\":\"c\"}":{"f:v":{}}},"f:z":{}}`
 )
 
@@ -31,7 +32,8 @@ func libraryParse(t *testing.T, text string) *fieldpath.Set {
 }
 
 func TestSetAlgebra(t *testing.T) {
-	a := `{"f:a":{},"f:l":{".":{},"k:{\"name\":\"c\"}":{".":{},"f:name":{},"f:v":{}},"k:{\"name\":\"d\",\"port\":80}":{}},"f:s":{"v:2":{},"v:\"x\"":{}}}`
+	a := `{"f:a":{},"f:l":{".":{},"k:{\"name\":\"c\"}":{".":{},"f:name":{},"f:v":{}},"k:{\"name\":\"d\",\"port\":80}":{}},"f:s":{"v:2":{},` +
+		`"v:\"x\"":{}}}`
 	for _, c := range []struct {
 		name string
 		got  set

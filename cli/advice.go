@@ -19,8 +19,9 @@ import (
 func advise(err error) error {
 	switch {
 	case errors.Is(err, cluster.ErrAgentPort):
-		return fmt.Errorf("%w: this machine is a node already, of kloop or another Kubernetes; stop that one, run without a node (--node none), give "+
-			"kloop node another --port, or make a cluster with a network of its own (kloop create)", err)
+		return fmt.Errorf(
+			"%w: this machine is a node already, of kloop or another Kubernetes; stop that one, run without a node (--node none), give "+
+				"kloop node another --port, or make a cluster with a network of its own (kloop create)", err)
 	case errors.Is(err, syscall.EADDRINUSE):
 		return fmt.Errorf("%w: something else listens there, perhaps another kloop; stop it or choose another address with --listen", err)
 	case errors.Is(err, etcd.ErrInUse):

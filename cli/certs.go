@@ -59,7 +59,8 @@ func certs(ctx context.Context, std stdio, args []string) error {
 		"renew": "all servers show new certificates, and admin.kubeconfig on their machines has a new one",
 		"rotate": "a new authority signs, and the one before is still believed: take new kubeconfigs (kloop kubeconfig, admin.kubeconfig),\n" +
 			"look with kloop certs list who still shows old certificates, then kloop certs finish",
-		"finish": "the authority of before is believed no more; where several servers keep the store, members believe it until each was started anew",
+		"finish": "the authority of before is believed no more; where several servers keep the store, " +
+			"members believe it until each was started anew",
 	}[words[0]])
 	return err
 }

@@ -137,11 +137,14 @@ func quoted(text, bad, quote string) string {
 
 func zshCompletion(w io.Writer, list []spelling) {
 	const bad, quote = "[]:\\", `'\''`
-	fmt.Fprint(w, "#compdef kloop\n# zsh completion of kloop: kloop completion zsh >\"${fpath[1]}/_kloop\"\n_kloop() {\n  if (( CURRENT == 2 )); then\n    local -a list=(\n")
+	fmt.Fprint(w,
+		"#compdef kloop\n# zsh completion of kloop: kloop completion zsh >\"${fpath[1]}/_kloop\"\n_kloop() {\n"+
+			"  if (( CURRENT == 2 )); then\n    local -a list=(\n")
 	for _, s := range list {
 		fmt.Fprintf(w, "      %s\n", quoted(s.name+":"+strings.ReplaceAll(s.about, ":", ","), "", quote))
 	}
-	fmt.Fprint(w, "    )\n    _describe command list\n    return\n  fi\n  local name=$words[2]\n  shift words; (( CURRENT-- ))\n  case $name in\n")
+	fmt.Fprint(w,
+		"    )\n    _describe command list\n    return\n  fi\n  local name=$words[2]\n  shift words; (( CURRENT-- ))\n  case $name in\n")
 	for _, s := range list {
 		fmt.Fprintf(w, "  %s) _arguments", s.name)
 		for _, f := range s.flags {

@@ -78,7 +78,8 @@ func TestFollow(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	const pods = `"selector":{"matchLabels":{"a":"b"}},"template":{"metadata":{"labels":{"a":"b"}},"spec":{"containers":[{"name":"c","image":"x"}]}}`
+	const pods = `"selector":{"matchLabels":{"a":"b"}},"template":{"metadata":{"labels":{"a":"b"}},` +
+		`"spec":{"containers":[{"name":"c","image":"x"}]}}`
 	post("/api/v1/namespaces/default/services", `{"metadata":{"name":"db"},"spec":{"selector":{"a":"b"},"ports":[{"port":80}]}}`)
 	post("/apis/apps/v1/namespaces/default/statefulsets", `{"metadata":{"name":"db"},"spec":{"serviceName":"db","replicas":2,`+pods+`}}`)
 	d.wants(d.run(0, "follow sts/db"), "statefulset/db wants 2 replicas", "  pod/db-1 made by the statefulset loop", "  pod/db-1 ready",

@@ -69,7 +69,8 @@ func TestAPIServerFlags(t *testing.T) {
 
 // TestAPIServerVersion takes the flags of a 1.36, whose gates are known by their names there.
 func TestAPIServerVersion(t *testing.T) {
-	p, err := understood(t, `--etcd-servers=http://127.0.0.1:1 --feature-gates=SidecarContainers=true,kube:WatchList=false --feature-gates=ImageVolume=false
+	p, err := understood(t,
+		`--etcd-servers=http://127.0.0.1:1 --feature-gates=SidecarContainers=true,kube:WatchList=false --feature-gates=ImageVolume=false
 		--emulated-version=kube=1.36 --runtime-config=apps/v1=false,v1`)
 	if err != nil {
 		t.Fatal(err)
@@ -133,7 +134,10 @@ func TestEtcdFlags(t *testing.T) {
 		}
 		return readMember(flags)
 	}
-	m, err := read("--listen-peer-urls=http://127.0.0.1:1 --data-dir=/d --advertise-client-urls=http://127.0.0.1:2 --listen-client-urls=http://127.0.0.1:2 --unsafe-no-fsync=true --snapshot-count 5")
+	m,
+		err := read(
+		"--listen-peer-urls=http://127.0.0.1:1 --data-dir=/d --advertise-client-urls=http://127.0.0.1:2 " +
+			"--listen-client-urls=http://127.0.0.1:2 --unsafe-no-fsync=true --snapshot-count 5")
 	if err != nil {
 		t.Fatal(err)
 	}

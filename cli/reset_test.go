@@ -85,7 +85,8 @@ func TestResetLeavesNothing(t *testing.T) {
 	if err := unix.Unshare(unix.CLONE_NEWNET); err != nil {
 		t.Fatal(err)
 	}
-	script := "ip link set lo up && ip link add outside type bridge && ip addr add 10.99.0.2/24 dev outside && ip link set outside up && ip route add default dev outside"
+	script := "ip link set lo up && ip link add outside type bridge && ip addr add 10.99.0.2/24 dev outside && ip link set outside up && " +
+		"ip route add default dev outside"
 	if out, err := exec.Command("sh", "-c", script).CombinedOutput(); err != nil {
 		t.Fatalf("%v: %s", err, out)
 	}

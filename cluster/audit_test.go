@@ -13,7 +13,9 @@ import (
 // TestAuditLog looks for a request in the log once the cluster has stopped.
 func TestAuditLog(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "audit.log")
-	policy := write(t, "apiVersion: audit.k8s.io/v1\nkind: Policy\nomitStages: [RequestReceived]\nrules: [{level: Metadata, resources: [{group: \"\", resources: [configmaps]}]}]\n")
+	policy := write(t,
+		"apiVersion: audit.k8s.io/v1\nkind: Policy\nomitStages: [RequestReceived]\n"+
+			"rules: [{level: Metadata, resources: [{group: \"\", resources: [configmaps]}]}]\n")
 	c, err := Start(t.Context(), Config{Kit: whole.Kit(), NoLoops: true, Log: slog.New(slog.DiscardHandler),
 		Audit: Audit{PolicyFile: policy, LogPath: path}, Authn: Authn{TokenFile: write(t, "s3cret,ann,1,\"system:masters\"\n")}})
 	if err != nil {

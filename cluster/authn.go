@@ -146,7 +146,9 @@ func (d *frontDoor) configureIssuers(a Authn) error {
 	own := []string{or(d.c.cfg.Issuer, token.Issuer)}
 	if a.ConfigFile != "" {
 		if a.OIDC.IssuerURL != "" {
-			return fmt.Errorf("an authentication configuration (%s) and an OpenID Connect issuer (%s) exclude each other: name the issuer in the file", a.ConfigFile, a.OIDC.IssuerURL)
+			return fmt.Errorf(
+				"an authentication configuration (%s) and an OpenID Connect issuer (%s) exclude each other: name the issuer in the file",
+				a.ConfigFile, a.OIDC.IssuerURL)
 		}
 		return d.c.follow("authentication configuration", a.ConfigFile, func(data []byte) error {
 			c, err := oidc.Parse(data, oidc.Options{Taken: own})

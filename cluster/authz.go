@@ -84,7 +84,8 @@ func (c *Cluster) authorizer(node, roles auth.Authorizer) (auth.Authorizer, erro
 func (c *Cluster) authorizerFile(path string, node, roles auth.Authorizer) (auth.Authorizer, error) {
 	modes := c.cfg.Authorization
 	if len(modes) > 0 && !slices.Equal(modes, defaultModes()) || c.cfg.Authz.WebhookKubeconfig != "" {
-		return nil, fmt.Errorf("an authorization configuration (%s) excludes authorization modes and the webhook of a flag: name them in the file", path)
+		return nil, fmt.Errorf(
+			"an authorization configuration (%s) excludes authorization modes and the webhook of a flag: name them in the file", path)
 	}
 	live := &liveAuthorizer{}
 	err := c.follow("authorization configuration", path, func(data []byte) error {

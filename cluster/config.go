@@ -63,7 +63,8 @@ type Config struct {
 
 	ServiceCIDRs              []netip.Prefix // ranges of cluster IPs, the default family first, one of each at most; none: 10.96.0.0/16
 	NodePortLow, NodePortHigh int32          // 0: 30000 and 32767
-	PodCIDRs                  []netip.Prefix // addresses of pods, one of each family at most; none: 10.88.0.0/16, of simulated nodes' pods 10.128.0.0/9
+	// addresses of pods, one of each family at most; none: 10.88.0.0/16, of simulated nodes' pods 10.128.0.0/9
+	PodCIDRs []netip.Prefix
 
 	Issuer    string   // of service account tokens; "": token.Issuer
 	Audiences []string // that the API takes tokens for; none: the issuer

@@ -240,7 +240,8 @@ func (w *tabs) watchList() {
 // migrate makes v2 the version that is stored: old objects stay readable, and a write stores them anew.
 func (w *tabs) migrate() {
 	t, ctx := w.t, w.t.Context()
-	patch := `[{"op":"replace","path":"/spec/versions/0/storage","value":false},{"op":"replace","path":"/spec/versions/1/storage","value":true}]`
+	patch := `[{"op":"replace","path":"/spec/versions/0/storage","value":false},` +
+		`{"op":"replace","path":"/spec/versions/1/storage","value":true}]`
 	if _, err := w.defs.Patch(ctx, "tabs.conv.example", types.JSONPatchType, []byte(patch), metav1.PatchOptions{}); err != nil {
 		t.Fatal(err)
 	}

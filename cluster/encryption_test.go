@@ -26,7 +26,8 @@ const hidden = "nobody-may-read-this-on-disk"
 
 func encryptionFile(t *testing.T, path, providers string) {
 	t.Helper()
-	text := "kind: EncryptionConfiguration\napiVersion: apiserver.config.k8s.io/v1\nresources:\n- resources: [secrets, configmaps]\n  providers: [" + providers + "]\n"
+	text := "kind: EncryptionConfiguration\napiVersion: apiserver.config.k8s.io/v1\nresources:\n- resources: [secrets, configmaps]\n" +
+		"  providers: [" + providers + "]\n"
 	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
 		t.Fatal(err)
 	}

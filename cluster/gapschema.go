@@ -13,7 +13,8 @@ import (
 
 // aboutGaps holds the texts of `kubectl explain` for the kinds themselves.
 var aboutGaps = map[string]string{
-	"Gap":    "Gap is an object that is not what it should be: what differs, why, whose move it is and what comes next. Gaps are computed; they can't be written.",
+	"Gap": "Gap is an object that is not what it should be: what differs, why, whose move it is and what comes next. " +
+		"Gaps are computed; they can't be written.",
 	"Loop":   "Loop tells how one control loop is doing: its queue, its pace, its errors.",
 	"Report": "Report is what a process tells of the loops that run in it. To create one is to tell; nothing is stored.",
 	"Fight":  "Fight is a field that two managers, or one against itself, set back and forth.",

@@ -83,7 +83,8 @@ func addHosts(ctx context.Context, c client.Client, hosts []string) error {
 	if apierrors.IsNotFound(err) {
 		_, err = c.Create(ctx, kinds.ConfigMaps, &corev1.ConfigMap{Data: map[string]string{csrserving.ServersKey: strings.Join(hosts, "\n")},
 			ObjectMeta: metav1.ObjectMeta{Namespace: metav1.NamespaceSystem, Name: csrserving.ServersName, Annotations: map[string]string{
-				"kubernetes.io/description": "Names and addresses that API servers of this cluster have or had. No node gets a serving certificate for them."}}})
+				"kubernetes.io/description": "Names and addresses that API servers of this cluster have or had. " +
+					"No node gets a serving certificate for them."}}})
 		return err
 	}
 	m, ok := obj.(*corev1.ConfigMap)

@@ -73,8 +73,10 @@ func TestMetricsOfAnother(t *testing.T) {
 	if err := ask(); err != nil {
 		t.Fatalf("our own: %v", err)
 	}
-	err := cs.RESTClient().Post().AbsPath("/apis/apiregistration.k8s.io/v1/apiservices").Body([]byte(`{"apiVersion":"apiregistration.k8s.io/v1","kind":"APIService",
-		"metadata":{"name":"v1beta1.metrics.k8s.io"},"spec":{"group":"metrics.k8s.io","version":"v1beta1","groupPriorityMinimum":100,"versionPriority":100,
+	err := cs.RESTClient().Post().AbsPath("/apis/apiregistration.k8s.io/v1/apiservices").Body(
+		[]byte(`{"apiVersion":"apiregistration.k8s.io/v1","kind":"APIService",
+		"metadata":{"name":"v1beta1.metrics.k8s.io"},"spec":{"group":"metrics.k8s.io","version":"v1beta1","groupPriorityMinimum":100,
+		  "versionPriority":100,
 		"insecureSkipTLSVerify":true,"service":{"namespace":"kube-system","name":"metrics-server"}}}`)).Do(t.Context()).Error()
 	if err != nil {
 		t.Fatal(err)

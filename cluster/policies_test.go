@@ -68,7 +68,8 @@ spec:
   matchConstraints: {resourceRules: [{apiGroups: [shop.example], apiVersions: [v1], operations: [CREATE], resources: [databases]}]}
   mutations:
   - {patchType: ApplyConfiguration, applyConfiguration: {expression: "Object{spec: Object.spec{owner: request.userInfo.username}}"}}
-  - {patchType: JSONPatch, jsonPatch: {expression: "[JSONPatch{op: 'add', path: '/metadata/labels', value: {'marked': namespaceObject.metadata.name}}, JSONPatch{op: 'add', path: '/spec/unknown', value: 1}]"}}
+  - {patchType: JSONPatch, jsonPatch: {expression: "[JSONPatch{op: 'add', path: '/metadata/labels',
+        value: {'marked': namespaceObject.metadata.name}}, JSONPatch{op: 'add', path: '/spec/unknown', value: 1}]"}}
 ---
 apiVersion: admissionregistration.k8s.io/v1
 kind: MutatingAdmissionPolicyBinding
@@ -81,7 +82,8 @@ func definitionOf(plural, kind, properties string) string {
 	return `{apiVersion: apiextensions.k8s.io/v1, kind: CustomResourceDefinition, metadata: {name: ` + plural +
 		`.shop.example}, spec: {group: shop.example, scope: Namespaced,
 names: {plural: ` + plural + `, kind: ` + kind +
-		`}, versions: [{name: v1, served: true, storage: true, schema: {openAPIV3Schema: {type: object, properties: {spec: {type: object, properties: ` + properties + `}}}}}]}}`
+		`}, versions: [{name: v1, served: true, storage: true, schema: {openAPIV3Schema: {type: object, properties: {spec: {type: object, ` +
+		`properties: ` + properties + `}}}}}]}}`
 }
 
 // A shop is a cluster with policies about databases.

@@ -162,7 +162,8 @@ func TestAgentsReport(t *testing.T) {
 		metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	report := `{"apiVersion":"convergence.kloop.dev/v1alpha1","kind":"Report","process":"n1","loops":[{"metadata":{"name":"node"},"done":7},{"metadata":{"name":"replicaset"}}],"records":[`
+	report := `{"apiVersion":"convergence.kloop.dev/v1alpha1","kind":"Report","process":"n1","loops":[{"metadata":{"name":"node"},` +
+		`"done":7},{"metadata":{"name":"replicaset"}}],"records":[`
 	for _, name := range []string{"n1", "n2"} {
 		p := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: name},
 			Spec: corev1.PodSpec{NodeName: name, Containers: []corev1.Container{{Name: "c", Image: "x"}},
@@ -203,7 +204,8 @@ func TestReportsGuarded(t *testing.T) {
 	stranger.Impersonate.UserName = "eve"
 	eve := clientset(t, stranger)
 	ctx := t.Context()
-	report := []byte(`{"apiVersion":"convergence.kloop.dev/v1alpha1","kind":"Report","process":"x","loops":[{"metadata":{"name":"replicaset"}}]}`)
+	report := []byte(
+		`{"apiVersion":"convergence.kloop.dev/v1alpha1","kind":"Report","process":"x","loops":[{"metadata":{"name":"replicaset"}}]}`)
 	post := func(cs *kubernetes.Clientset) error {
 		return cs.RESTClient().Post().AbsPath(explained + "/reports").Body(report).Do(ctx).Error()
 	}

@@ -105,7 +105,9 @@ func leaveBehind(t *testing.T, dir string) map[string]*storedKey {
 	all["/registry/masterleases/192.0.2.77"] = &storedKey{value: here, ttl: time.Hour}
 	all["/registry/ranges/serviceips"] = &storedKey{value: encode(&corev1.RangeAllocation{Range: "10.96.0.0/16", Data: []byte{1}},
 		corev1.SchemeGroupVersion.WithKind("RangeAllocation"))}
-	all["/registry/example.com/things/default/mine"] = &storedKey{value: []byte(`{"apiVersion":"example.com/v1","kind":"Thing","metadata":{"name":"mine","namespace":"default","uid":"u","creationTimestamp":"2001-09-09T01:46:40Z"},"spec":{"x":1}}` + "\n")}
+	all["/registry/example.com/things/default/mine"] = &storedKey{value: []byte(
+		`{"apiVersion":"example.com/v1","kind":"Thing","metadata":{"name":"mine","namespace":"default","uid":"u",` +
+			`"creationTimestamp":"2001-09-09T01:46:40Z"},"spec":{"x":1}}` + "\n")}
 	all["/registry/nobody.knows/this"] = &storedKey{value: []byte("\x01\x02 of another server")}
 	all["/elsewhere/entirely"] = &storedKey{value: []byte("not Kubernetes")}
 	all["/registry/events/default/left-behind"].ttl = time.Hour

@@ -34,7 +34,8 @@ func (t *Together) fill(c Config) error {
 	}
 	switch {
 	case t.PeerListen == "" && (t.PeerURL != "" || t.Name != "" || t.Token != ""):
-		return errors.New("an address, name or token of a member of the store is given, but neither where it listens for others nor whom it joins")
+		return errors.New(
+			"an address, name or token of a member of the store is given, but neither where it listens for others nor whom it joins")
 	case t.PeerListen == "":
 		return nil
 	case c.Store != StoreEtcd || len(c.EtcdServers) > 0:

@@ -71,7 +71,8 @@ type Config struct {
 	LoadBalancer     loadbalancer.Mode              // where Services of type LoadBalancer get their addresses; "": from nodes
 	LocalStorage     bool                           // volumes on nodes' disks, and a default class of them
 	Snapshots        bool                           // the kinds of volume snapshots are defined, where they are missing
-	Pods             []nodeipam.Pool                // ranges that nodes get their pod addresses from, one of each family; none: nodes have their own
+	// ranges that nodes get their pod addresses from, one of each family; none: nodes have their own
+	Pods []nodeipam.Pool
 }
 
 // An Entry is a loop with the names that upstream knows it by.

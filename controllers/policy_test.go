@@ -17,10 +17,11 @@ func TestPolicyStatus(t *testing.T) {
 		p := &admissionregistrationv1.ValidatingAdmissionPolicy{ObjectMeta: metav1.ObjectMeta{Name: "p"},
 			Spec: admissionregistrationv1.ValidatingAdmissionPolicySpec{
 				Validations: []admissionregistrationv1.Validation{{Expression: "object.spec.replicas == 'many'"}},
-				MatchConstraints: &admissionregistrationv1.MatchResources{ResourceRules: []admissionregistrationv1.NamedRuleWithOperations{{RuleWithOperations: admissionregistrationv1.RuleWithOperations{
-					Operations: []admissionregistrationv1.OperationType{admissionregistrationv1.Create},
-					Rule: admissionregistrationv1.Rule{APIGroups: []string{"apps"}, APIVersions: []string{"v1"},
-						Resources: []string{"deployments"}}}}}}}}
+				MatchConstraints: &admissionregistrationv1.MatchResources{
+					ResourceRules: []admissionregistrationv1.NamedRuleWithOperations{{RuleWithOperations: admissionregistrationv1.RuleWithOperations{
+						Operations: []admissionregistrationv1.OperationType{admissionregistrationv1.Create},
+						Rule: admissionregistrationv1.Rule{APIGroups: []string{"apps"}, APIVersions: []string{"v1"},
+							Resources: []string{"deployments"}}}}}}}}
 		make1(c, kinds.ValidatingAdmissionPolicies, p)
 		seen := func(generation int64, warnings int) func(resource.Reader) bool {
 			return func(r resource.Reader) bool {

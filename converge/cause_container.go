@@ -63,9 +63,10 @@ func subPathFails(l *look, p *corev1.Pod, c *corev1.ContainerStatus) *Finding {
 	}
 	return &Finding{Says: "can't start container " + c.Name + ": the subPath that it mounts of volume " + m[1] +
 		" is not there or can't be made", State: BackingOff, Error: textOnly(text),
-		Waits:  on("Field", refTo(kinds.Pods, p), "spec.containers["+c.Name+"].volumeMounts["+m[1]+"].subPath"),
-		Next:   does(agentOf(p), "tries again"),
-		Advice: []string{"look whether the volume may be written and the path leads out of it by a link; of a ConfigMap or Secret it must be a key"}}
+		Waits: on("Field", refTo(kinds.Pods, p), "spec.containers["+c.Name+"].volumeMounts["+m[1]+"].subPath"),
+		Next:  does(agentOf(p), "tries again"),
+		Advice: []string{
+			"look whether the volume may be written and the path leads out of it by a link; of a ConfigMap or Secret it must be a key"}}
 }
 
 // configMissing: the environment comes from something that is not there, or lacks the key.

@@ -29,7 +29,8 @@ func driverMissing(l *look, p *corev1.Pod, text string) *Finding {
 	driver := "the driver " + name
 	return &Finding{Says: "waits for its volume, whose CSI driver " + name + " is not registered on " + node, Owner: driver, State: Missing,
 		Waits: on("Field", Ref{kinds.CSINodes, "", node}, "spec.drivers"), Next: does(driver, "mounts it when it has registered on %s", node),
-		Advice: []string{"install the driver, or see why its DaemonSet has no running pod there: kubectl get pods -A --field-selector spec.nodeName=" + node,
+		Advice: []string{
+			"install the driver, or see why its DaemonSet has no running pod there: kubectl get pods -A --field-selector spec.nodeName=" + node,
 			"its node-driver-registrar must mount /var/lib/kubelet/plugins_registry"}}
 }
 

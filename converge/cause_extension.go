@@ -38,7 +38,8 @@ func apiServiceDown(l *look) *Finding {
 			if c.Message != "" && serves(l, s) {
 				f.Says = "has a server that does not answer the API server, though service " + s.Namespace + "/" + s.Name +
 					" has endpoints: " + oneLine(c.Message)
-				f.Advice = []string{"look at the log of its pods, and whether the API server's machine reaches them (firewall, network policy, hostNetwork)",
+				f.Advice = []string{
+					"look at the log of its pods, and whether the API server's machine reaches them (firewall, network policy, hostNetwork)",
 					"or delete apiservice/" + a.Name + " if the API is no longer used: it holds up the deletion of namespaces"}
 			}
 		}

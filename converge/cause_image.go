@@ -103,7 +103,8 @@ func pullSecretMissing(l *look, p *corev1.Pod, c *corev1.ContainerStatus) *Findi
 		if resource.Get(l.Read, kinds.Secrets, p.Namespace, s.Name) != nil {
 			continue
 		}
-		return &Finding{Says: fmt.Sprintf("can't pull the image %q, and the secret %s, which is to have the credentials for it, does not exist", c.Image, s.Name), State: Blocked,
+		return &Finding{Says: fmt.Sprintf("can't pull the image %q, and the secret %s, which is to have the credentials for it, does not exist",
+			c.Image, s.Name), State: Blocked,
 			Waits: on("Object", l.namespaced(kinds.Secrets, s.Name), ""), Error: textOnly(text), Next: does(agentOf(p),
 				"pulls with the credentials when the secret exists"),
 			Advice: []string{"kubectl create secret docker-registry " + s.Name + " -n " + p.Namespace +

@@ -48,7 +48,8 @@ var sandboxless = []struct{ mark, words, advice string }{
 		"its network has no free address", noAddress},
 	{"no available IPs", "its network has no free address", noAddress}, {"is configured",
 		"the node's runtime has no such handler as its runtime class names",
-		"set the handler up in the runtime of {} (containerd: runtimes.NAME), or have the pod on nodes that have it: scheduling.nodeSelector of the RuntimeClass"},
+		"set the handler up in the runtime of {} (containerd: runtimes.NAME), " +
+			"or have the pod on nodes that have it: scheduling.nodeSelector of the RuntimeClass"},
 	{"Unauthorized", "the network plugin's credentials are not accepted",
 		"restart the network plugin's pod on {}, which writes new ones: kubectl get pods -A --field-selector spec.nodeName={}"},
 	{"failed to find plugin", "the node lacks the program of its network plugin", "install the CNI plugins on {} (/opt/cni/bin)"},

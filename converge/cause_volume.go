@@ -115,9 +115,10 @@ func attachedElsewhere(l *look, p *corev1.Pod, text string) *Finding {
 		return nil
 	}
 	f := &Finding{Says: "waits for a volume that is still attached to another node", Owner: "attach-detach", State: Blocked,
-		Waits:  forName("Volume", quoted(text, "for volume")),
-		Next:   does("attach-detach", "attaches it to %s when the other node has let go of it", p.Spec.NodeName),
-		Advice: []string{"if its old node will not come back, delete that node, or taint it with node.kubernetes.io/out-of-service: the volume is detached then"}}
+		Waits: forName("Volume", quoted(text, "for volume")),
+		Next:  does("attach-detach", "attaches it to %s when the other node has let go of it", p.Spec.NodeName),
+		Advice: []string{
+			"if its old node will not come back, delete that node, or taint it with node.kubernetes.io/out-of-service: the volume is detached then"}}
 	for _, name := range core.ClaimNames(p) {
 		c := resource.Get(l.Read, kinds.PersistentVolumeClaims, p.Namespace, name)
 		if c == nil || f.Waits.Name != "" && c.Spec.VolumeName != f.Waits.Name {

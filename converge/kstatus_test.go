@@ -50,7 +50,8 @@ func TestKstatusRules(t *testing.T) {
 	}
 	definition := func(typ apiextensionsv1.CustomResourceDefinitionConditionType, status apiextensionsv1.ConditionStatus) resource.Object {
 		return &apiextensionsv1.CustomResourceDefinition{ObjectMeta: meta("x"),
-			Status: apiextensionsv1.CustomResourceDefinitionStatus{Conditions: []apiextensionsv1.CustomResourceDefinitionCondition{{Type: typ, Status: status}}}}
+			Status: apiextensionsv1.CustomResourceDefinitionStatus{Conditions: []apiextensionsv1.CustomResourceDefinitionCondition{{Type: typ,
+				Status: status}}}}
 	}
 	gone := pod(corev1.PodRunning, corev1.ConditionTrue)
 	at := meta("x").CreationTimestamp

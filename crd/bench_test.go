@@ -31,7 +31,8 @@ spec:
             type: object
             required: [engine, replicas]
             x-kubernetes-validations:
-            - {rule: self.minReplicas <= self.replicas && self.replicas <= self.maxReplicas, messageExpression: "'not so many replicas of ' + self.engine"}
+            - {rule: self.minReplicas <= self.replicas && self.replicas <= self.maxReplicas,
+                messageExpression: "'not so many replicas of ' + self.engine"}
             - {rule: '!has(self.backup) || self.backup.keep > 0'}
             - {rule: 'self.hosts.all(h, h.port != 22)'}
             - {rule: self.engine == oldSelf.engine, message: engine is immutable}
@@ -53,16 +54,22 @@ spec:
                   type: object
                   required: [name]
                   x-kubernetes-validations: [{rule: "self.name.matches('^[a-z0-9-]+$')"}]
-                  properties: {name: {type: string, maxLength: 63}, address: {type: string, maxLength: 63}, port: {type: integer, default: 80}}
+                  properties: {name: {type: string, maxLength: 63}, address: {type: string, maxLength: 63},
+                    port: {type: integer, default: 80}}
           status: {type: object, x-kubernetes-preserve-unknown-fields: true}
 `
 
 // database is about 1 KiB.
-const database = `{"apiVersion":"example.com/v1","kind":"Database","metadata":{"name":"database-00001","namespace":"ns","uid":"5d1f2c9e-0000-4000-8000-000000000001",
-"creationTimestamp":"2026-01-01T00:00:00Z","generation":1,"labels":{"app":"bench","tier":"data"},"annotations":{"example.com/owner":"team-1"}},"spec":{"engine":"a","replicas":3,
-"size":"10Gi","backup":{"keep":7,"every":"1h"},"labels":{"a":"one","b":"two","c":"three"},"hosts":[{"name":"first","address":"10.0.0.1","port":5432},
-{"name":"second","address":"10.0.0.2","port":5432},{"name":"third","address":"10.0.0.3"}],"text":"0000000000000000000000000000000000000000000000000000000000000000000000000000000000000000
-0000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000"}}`
+const database = `{"apiVersion":"example.com/v1","kind":"Database","metadata":{"name":"database-00001","namespace":"ns",
+"uid":"5d1f2c9e-0000-4000-8000-000000000001",
+"creationTimestamp":"2026-01-01T00:00:00Z","generation":1,"labels":{"app":"bench","tier":"data"},
+  "annotations":{"example.com/owner":"team-1"}},"spec":{"engine":"a","replicas":3,
+"size":"10Gi","backup":{"keep":7,"every":"1h"},"labels":{"a":"one","b":"two","c":"three"},
+  "hosts":[{"name":"first","address":"10.0.0.1","port":5432},
+{"name":"second","address":"10.0.0.2","port":5432},{"name":"third","address":"10.0.0.3"}],
+  "text":"0000000000000000000000000000000000000000000000000000000000000000000000000000000000000000
+0000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000` +
+	`000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000"}}`
 
 func databaseKind(tb testing.TB) *Kind {
 	tb.Helper()

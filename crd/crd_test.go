@@ -253,7 +253,8 @@ func TestConvert(t *testing.T) {
 	if o.GroupVersionKind().Version != "v1" || o.Object["spec"].(map[string]any)["num"] != int64(3) {
 		t.Error("the original changed")
 	}
-	stored, err := k.Decode([]byte(`{"apiVersion":"x.example/v1beta1","kind":"Tab","metadata":{"name":"a","labels":{"ok":"1","bad":2}},"spec":{"color":"red","x":1}}`))
+	stored, err := k.Decode([]byte(
+		`{"apiVersion":"x.example/v1beta1","kind":"Tab","metadata":{"name":"a","labels":{"ok":"1","bad":2}},"spec":{"color":"red","x":1}}`))
 	if err != nil || stored.GetObjectKind().GroupVersionKind().Version != "v1" || stored.GetGeneration() != 1 {
 		t.Errorf("decoded %v, %v", stored, err)
 	}

@@ -12,7 +12,8 @@ import (
 // A defaulter does what the library does, whatever is there.
 func TestFillAgreesWithLibrary(t *testing.T) {
 	k := kindOf(t, `{type: object, properties: {
-		a: {type: string, default: x}, b: {type: string, nullable: true, default: y}, c: {type: object, default: {d: z}, properties: {d: {type: string}, e: {type: integer, default: 3}}},
+		a: {type: string, default: x}, b: {type: string, nullable: true, default: y}, c: {type: object, default: {d: z},
+		  properties: {d: {type: string}, e: {type: integer, default: 3}}},
 		list: {type: array, items: {type: object, default: {p: 1}, properties: {p: {type: integer, default: 80}}}},
 		map: {type: object, additionalProperties: {type: object, default: {q: 2}, properties: {q: {type: integer, default: 9}}}},
 		plain: {type: object, properties: {x: {type: string}}}}}`)

@@ -46,7 +46,8 @@ func complete(s *spec.Schema) {
 	if is, ok := s.Extensions.GetBool("x-kubernetes-embedded-resource"); !ok || !is {
 		return
 	}
-	s.SetProperty("apiVersion", *spec.StringProperty().WithDescription("apiVersion defines the versioned schema of this representation of an object."))
+	s.SetProperty("apiVersion", *spec.StringProperty().WithDescription(
+		"apiVersion defines the versioned schema of this representation of an object."))
 	s.SetProperty("kind", *spec.StringProperty().WithDescription("kind is a string value representing the type of this object."))
 	meta := spec.ComposedSchema(*spec.RefSchema(objectMeta)) // what stands beside a reference counts for nothing
 	s.SetProperty("metadata", *meta.WithDescription("Standard object's metadata."))

@@ -17,8 +17,10 @@ import (
 func kindOf(tb testing.TB, spec string) *Kind {
 	tb.Helper()
 	def := &apiextensionsv1.CustomResourceDefinition{}
-	text := `{metadata: {name: things.example.com}, spec: {group: example.com, scope: Cluster, names: {plural: things, singular: thing, kind: Thing, listKind: ThingList},
-versions: [{name: v1, served: true, storage: true, subresources: {status: {}}, schema: {openAPIV3Schema: {type: object, properties: {spec: ` + spec + `}}}}]}}`
+	text := `{metadata: {name: things.example.com}, spec: {group: example.com, scope: Cluster,
+  names: {plural: things, singular: thing, kind: Thing, listKind: ThingList},
+versions: [{name: v1, served: true, storage: true, subresources: {status: {}},
+  schema: {openAPIV3Schema: {type: object, properties: {spec: ` + spec + `}}}}]}}`
 	if err := yaml.UnmarshalStrict([]byte(text), def); err != nil {
 		tb.Fatal(err)
 	}
@@ -99,8 +101,12 @@ func TestSound(t *testing.T) {
 		{"{type: array, items: {type: string}, maxItems: 2}", "[a, b, c]", false, false},
 		{"{type: array, items: {type: string}, x-kubernetes-list-type: set}", "[a, b]", true, true},
 		{"{type: array, items: {type: string}, x-kubernetes-list-type: set}", "[a, a]", false, false},
-		{"{type: array, x-kubernetes-list-type: map, x-kubernetes-list-map-keys: [k], items: {type: object, required: [k], properties: {k: {type: string}}}}", "[{k: a}, {k: b}]", true, true},
-		{"{type: array, x-kubernetes-list-type: map, x-kubernetes-list-map-keys: [k], items: {type: object, required: [k], properties: {k: {type: string}}}}", "[{k: a}, {k: a}]", false, false},
+		{
+			"{type: array, x-kubernetes-list-type: map, x-kubernetes-list-map-keys: [k], items: {type: object, required: " +
+				"[k], properties: {k: {type: string}}}}", "[{k: a}, {k: b}]", true, true},
+		{
+			"{type: array, x-kubernetes-list-type: map, x-kubernetes-list-map-keys: [k], items: {type: object, required: " +
+				"[k], properties: {k: {type: string}}}}", "[{k: a}, {k: a}]", false, false},
 		{"{type: object, properties: {a: {type: integer}}, x-kubernetes-validations: [{rule: self.a > 1}]}", "{a: 2}", true, true},
 		{"{type: object, properties: {a: {type: integer}}, x-kubernetes-validations: [{rule: self.a > 1}]}", "{a: 1}", false, false},
 		{"{type: object, properties: {a: {type: integer}}, x-kubernetes-validations: [{rule: self.a > 1}]}", "{}", false, false},

@@ -39,8 +39,10 @@ func TestStoredMetadata(t *testing.T) {
 		`{"name":"a","uid":"u"}`,
 		`{"uid":"u"}`,
 		`{"annotations":{"a":"b \"c\" \\"},"name":"a\\","namespace":"ns"}`,
-		`{"annotations":{"q\"q":"}{","z":"<é>\n"},"creationTimestamp":"2026-01-01T00:00:00Z","deletionGracePeriodSeconds":0,"deletionTimestamp":"2026-01-02T00:00:00Z",
-		"finalizers":["a/b","c"],"generateName":"g-","generation":7,"labels":{"x":"y","z":""},"managedFields":[{"apiVersion":"example.com/v1","fieldsType":"FieldsV1",
+		`{"annotations":{"q\"q":"}{","z":"<é>\n"},"creationTimestamp":"2026-01-01T00:00:00Z","deletionGracePeriodSeconds":0,` +
+			`"deletionTimestamp":"2026-01-02T00:00:00Z",
+		"finalizers":["a/b","c"],"generateName":"g-","generation":7,"labels":{"x":"y","z":""},
+		  "managedFields":[{"apiVersion":"example.com/v1","fieldsType":"FieldsV1",
 		"fieldsV1":{"f:spec":{".":{},"f:a":{}}},"manager":"m","operation":"Update","time":"2026-01-01T00:00:00Z"}],"name":"n","namespace":"ns",
 		"ownerReferences":[{"apiVersion":"v1","kind":"A","name":"o","uid":"ou","controller":true}],"selfLink":"s","uid":"u"}`,
 	} {

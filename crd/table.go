@@ -53,7 +53,8 @@ const ageText = "CreationTimestamp is a timestamp representing the server time w
 	"is in UTC.\n\nPopulated by the system. Read-only. Null for lists. More info: " +
 	"https://git.k8s.io/community/contributors/devel/sig-architecture/api-conventions.md#metadata"
 
-const nameText = "Name must be unique within a namespace. Is required when creating resources, although some resources may allow a client " +
+const nameText = "Name must be unique within a namespace. Is required when creating resources, " +
+	"although some resources may allow a client " +
 	"to request the generation of an appropriate name automatically. Name is primarily intended for creation idempotence and configuration " +
 	"definition. Cannot be updated. More info: https://kubernetes.io/docs/concepts/overview/working-with-objects/names#names"
 

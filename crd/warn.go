@@ -32,9 +32,12 @@ func finalizerWarnings(name string) (list []string) {
 	switch {
 	case strings.Contains(name, "/"), name == metav1.FinalizerOrphanDependents, name == metav1.FinalizerDeleteDependents, name == "kubernetes":
 	case strings.Contains(name, "."):
-		list = append(list, fmt.Sprintf("%s: %q: prefer a domain-qualified finalizer name including a path (/) to avoid accidental conflicts with other finalizer writers", at, name))
+		list = append(list, fmt.Sprintf(
+			"%s: %q: prefer a domain-qualified finalizer name including a path (/) to avoid accidental conflicts with other finalizer writers", at,
+			name))
 	default:
-		list = append(list, fmt.Sprintf("%s: %q: prefer a domain-qualified finalizer name to avoid accidental conflicts with other finalizer writers", at, name))
+		list = append(list, fmt.Sprintf(
+			"%s: %q: prefer a domain-qualified finalizer name to avoid accidental conflicts with other finalizer writers", at, name))
 	}
 	return list
 }

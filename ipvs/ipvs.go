@@ -28,6 +28,7 @@ type Key struct {
 	Mark     uint32
 }
 
+// String names the virtual server by its firewall mark, or by address, port and number of the protocol.
 func (k Key) String() string {
 	if k.Mark != 0 {
 		return fmt.Sprintf("mark %#x", k.Mark)

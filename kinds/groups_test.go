@@ -99,8 +99,9 @@ func TestDecisionsStay(t *testing.T) {
 }
 
 func TestScopeOfRulesHasItsDefault(t *testing.T) {
-	p := &admissionregistrationv1.MutatingAdmissionPolicy{Spec: admissionregistrationv1.MutatingAdmissionPolicySpec{MatchConstraints: &admissionregistrationv1.MatchResources{
-		ExcludeResourceRules: []admissionregistrationv1.NamedRuleWithOperations{{}}}}}
+	p := &admissionregistrationv1.MutatingAdmissionPolicy{Spec: admissionregistrationv1.MutatingAdmissionPolicySpec{
+		MatchConstraints: &admissionregistrationv1.MatchResources{
+			ExcludeResourceRules: []admissionregistrationv1.NamedRuleWithOperations{{}}}}}
 	kinds.MutatingAdmissionPolicies.SetDefaults(p)
 	if s := p.Spec.MatchConstraints.ExcludeResourceRules[0].Scope; s == nil || *s != admissionregistrationv1.AllScopes {
 		t.Errorf("scope %v", s)

@@ -70,12 +70,14 @@ func TestWarnings(t *testing.T) {
 		{"nothing to say", pod(`{}`), 0},
 		{"spread over no pods", pod(`{topologySpreadConstraints: [{topologyKey: beta.kubernetes.io/os}]}`), 2},
 		{"near no pods", pod(`{affinity: {podAffinity: {requiredDuringSchedulingIgnoredDuringExecution: [{topologyKey: a}]}, podAntiAffinity:
-			{preferredDuringSchedulingIgnoredDuringExecution: [{weight: 1, podAffinityTerm: {topologyKey: a}}, {weight: 1, podAffinityTerm: {topologyKey: a, labelSelector: {}}}]}}}`), 2},
+			{preferredDuringSchedulingIgnoredDuringExecution: [{weight: 1, podAffinityTerm: {topologyKey: a}},
+			  {weight: 1, podAffinityTerm: {topologyKey: a, labelSelector: {}}}]}}}`), 2},
 		{"a value that no label has", pod(`{affinity: {nodeAffinity: {preferredDuringSchedulingIgnoredDuringExecution: [{weight: 1, preference:
 			{matchExpressions: [{key: a, operator: In, values: [b, -c]}]}}]}}}`), 1},
 		{"twice", pod(`{hostAliases: [{ip: 1.1.1.1}, {ip: 1.1.1.1}], imagePullSecrets: [{name: a}, {name: a}, {}]}`), 3},
 		{"ports", pod(`{containers: [{name: c, image: i, ports: [{name: a, containerPort: 80}, {containerPort: 80}]}, {name: d, image: i, ports:
-			[{name: a, containerPort: 81, hostPort: 5}, {containerPort: 81, hostPort: 5, hostIP: 1.1.1.1}, {containerPort: 82, hostIP: 1.1.1.1}]}]}`), 4},
+			[{name: a, containerPort: 81, hostPort: 5}, {containerPort: 81, hostPort: 5, hostIP: 1.1.1.1},
+			  {containerPort: 82, hostIP: 1.1.1.1}]}]}`), 4},
 		{"a port of an init container", pod(`{initContainers: [{name: b, image: i, ports: [{name: a, containerPort: 70}]}],
 			containers: [{name: c, image: i, ports: [{name: a, containerPort: 80}]}]}`), 0},
 		{"values that build on others",
@@ -86,7 +88,9 @@ func TestWarnings(t *testing.T) {
 		{"volumes that are gone", pod(`{volumes: [{name: a, photonPersistentDisk: {pdID: x}}, {name: b, rbd: {image: x, monitors: [m]}}]}`), 2},
 		{"annotations", map[string]any{"apiVersion": "v1", "kind": "Pod", "metadata": map[string]any{"annotations": map[string]any{
 			"scheduler.alpha.kubernetes.io/critical-pod": "", "seccomp.security.alpha.kubernetes.io/pod": "x"}}, "spec": pods["spec"]}, 2},
-		{"headless", service(`{type: ClusterIP, clusterIP: None, clusterIPs: [None], sessionAffinity: ClientIP, externalIPs: [1.1.1.1], loadBalancerIP: 1.1.1.1}`), 3},
+		{"headless", service(
+			`{type: ClusterIP, clusterIP: None, clusterIPs: [None], sessionAffinity: ClientIP, externalIPs: [1.1.1.1], ` +
+				`loadBalancerIP: 1.1.1.1}`), 3},
 		{"service", service(`{type: ClusterIP, externalIPs: [01.1.1.1], externalName: x, trafficDistribution: PreferClose}`), 4},
 		{"volume", map[string]any{"apiVersion": "v1", "kind": "PersistentVolume", "spec": map[string]any{"rbd": map[string]any{"image": "x"},
 			"nodeAffinity": map[string]any{"required": map[string]any{"nodeSelectorTerms": []any{map[string]any{"matchExpressions": []any{
@@ -101,7 +105,8 @@ func TestWarnings(t *testing.T) {
 			"nodeSelector": map[string]any{"beta.kubernetes.io/os": "a"}}}, 1},
 		{"stateful set", map[string]any{"apiVersion": "apps/v1", "kind": "StatefulSet",
 			"spec": map[string]any{"template": pods, "revisionHistoryLimit": -1,
-				"volumeClaimTemplates": []any{map[string]any{"spec": map[string]any{"resources": map[string]any{"requests": map[string]any{"storage": "1500m"}}}}}}}, 2},
+				"volumeClaimTemplates": []any{map[string]any{"spec": map[string]any{"resources": map[string]any{
+					"requests": map[string]any{"storage": "1500m"}}}}}}}, 2},
 		{"daemon set", map[string]any{"apiVersion": "apps/v1", "kind": "DaemonSet", "metadata": map[string]any{"name": "a.b"},
 			"spec": map[string]any{"template": pods}}, 0},
 	} {

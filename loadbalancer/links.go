@@ -25,7 +25,8 @@ type link struct {
 
 // virtual are names of interfaces that lead to pods and tunnels, or into nothing: nobody out there asks on them. MetalLB leaves out
 // the same.
-var virtual = regexp.MustCompile(`^(docker|cbr|dummy|virbr|lxcbr|veth|lo$|cali|tunl|flannel|kube-ipvs|cni|nodelocaldns|lxc|kloop|cilium|vxlan|wg)`)
+var virtual = regexp.MustCompile(
+	`^(docker|cbr|dummy|virbr|lxcbr|veth|lo$|cali|tunl|flannel|kube-ipvs|cni|nodelocaldns|lxc|kloop|cilium|vxlan|wg)`)
 
 // observeLinks reads the interfaces from the kernel of this network namespace.
 func observeLinks() ([]link, error) {

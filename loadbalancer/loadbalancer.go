@@ -34,7 +34,10 @@
 //	the holder before it        stops because
 //	is gone                     it is gone
 //	sees the API                the Lease names another
-//	sees the nodes, not the API another node tells it to yield; it answers again only when its Lease is confirmed at that revision or a later one
+//	sees the nodes, not the API another node tells it to yield; it answers again only when its Lease is confirmed at that revision or a
+//
+// later one
+//
 //	sees neither                it does not stop, and the new one hears it answer, and waits
 //	stood still (600 ms)        it drops what it is asked until it has confirmed its Lease; nobody takes over before 1 s
 //

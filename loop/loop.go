@@ -44,6 +44,7 @@ func compareKeys(a, b Key) int {
 		cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name))
 }
 
+// String is kind/namespace/name, or kind/name of what has no namespace.
 func (k Key) String() string {
 	s := k.Kind.Info().Singular + "/"
 	if k.Namespace != "" {

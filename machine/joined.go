@@ -203,7 +203,9 @@ func (n *Joined) reach(ctx context.Context) error {
 		return nil
 	}
 	if n.Join.Server == "" {
-		return errors.New("say which cluster to join: --server URL with --token and --ca-hash (kloop token --node prints them on a server's machine), or --kubeconfig FILE")
+		return errors.New(
+			"say which cluster to join: --server URL with --token and --ca-hash (kloop token --node prints them on a server's machine), " +
+				"or --kubeconfig FILE")
 	}
 	ca, err := n.Join.Authority(ctx)
 	if err != nil {
@@ -282,7 +284,9 @@ func (n *Joined) serving(asker client.Client) (*credential.Credential, error) {
 // bootstrap asks for the first client certificate with a bootstrap token.
 func (n *Joined) bootstrap(ctx context.Context, own *credential.Credential) error {
 	if n.Rest.BearerToken == "" && n.Rest.BearerTokenFile == "" {
-		return errors.New("the node has no client certificate and no token to ask for one with: kloop kubeconfig --node NAME makes one, kloop token --node the other")
+		return errors.New(
+			"the node has no client certificate and no token to ask for one with: kloop kubeconfig --node NAME makes one, " +
+				"kloop token --node the other")
 	}
 	remote, err := client.NewRemote(n.Rest, kinds.NewSet(), "kubelet/kloop")
 	if err != nil {

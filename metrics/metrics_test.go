@@ -138,7 +138,8 @@ func TestRestartedContainer(t *testing.T) {
 }
 
 func TestParse(t *testing.T) {
-	s, err := metrics.Parse([]byte(`{"node":{"cpu":{"usageCoreNanoSeconds":7},"memory":{"workingSetBytes":8}},"pods":[{"podRef":{"name":"p","namespace":"ns","uid":"u"},
+	s, err := metrics.Parse([]byte(
+		`{"node":{"cpu":{"usageCoreNanoSeconds":7},"memory":{"workingSetBytes":8}},"pods":[{"podRef":{"name":"p","namespace":"ns","uid":"u"},
 		"containers":[{"name":"c","startTime":"2026-01-01T00:00:00Z","cpu":{"usageNanoCores":5},"memory":{"workingSetBytes":6}}]}]}`),
 		time.Unix(1, 0))
 	if err != nil {

@@ -165,6 +165,7 @@ func (b *planner) rule(d Direction, ns string, r rule, p *pod) (list []Match) {
 	return list
 }
 
+// String shows a rule's match in tests and logs.
 func (m Match) String() string {
 	return fmt.Sprintf("%s %d %d-%d", m.Set, m.Protocol, m.From, m.To)
 }

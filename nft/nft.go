@@ -27,6 +27,7 @@ type Table struct {
 	Name   string
 }
 
+// String names the table in the words of nft's own commands.
 func (t Table) String() string {
 	family := map[byte]string{IPv4: "ip", IPv6: "ip6", INet: "inet"}[t.Family]
 	return fmt.Sprintf("table %s %s", family, t.Name)

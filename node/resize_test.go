@@ -21,7 +21,8 @@ func (f *fakeRuntime) ContainerStats(_ context.Context, r *cri.ContainerStatsReq
 	_ ...grpc.CallOption) (*cri.ContainerStatsResponse, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	return &cri.ContainerStatsResponse{Stats: &cri.ContainerStats{Memory: &cri.MemoryUsage{WorkingSetBytes: &cri.UInt64Value{Value: f.used}}}}, nil
+	return &cri.ContainerStatsResponse{Stats: &cri.ContainerStats{
+		Memory: &cri.MemoryUsage{WorkingSetBytes: &cri.UInt64Value{Value: f.used}}}}, nil
 }
 
 // asks sets the requests of a pod's first container, and twice as much as its limits.

@@ -101,7 +101,8 @@ func resolvConf(pod *corev1.Pod, policy corev1.DNSPolicy, host *cri.DNSConfig, s
 func cutDNS(conf *cri.DNSConfig) (warnings []string) {
 	if len(conf.Servers) > maxServers {
 		conf.Servers = conf.Servers[:maxServers]
-		warnings = append(warnings, fmt.Sprintf("Nameserver limits were exceeded, some nameservers have been omitted, the applied nameserver line is: %s",
+		warnings = append(warnings, fmt.Sprintf(
+			"Nameserver limits were exceeded, some nameservers have been omitted, the applied nameserver line is: %s",
 			strings.Join(conf.Servers, " ")))
 	}
 	keep := min(len(conf.Searches), maxSearch)
@@ -110,7 +111,8 @@ func cutDNS(conf *cri.DNSConfig) (warnings []string) {
 	}
 	if keep < len(conf.Searches) {
 		conf.Searches = conf.Searches[:keep]
-		warnings = append(warnings, fmt.Sprintf("Search Line limits were exceeded, some search paths have been omitted, the applied search line is: %s",
+		warnings = append(warnings, fmt.Sprintf(
+			"Search Line limits were exceeded, some search paths have been omitted, the applied search line is: %s",
 			strings.Join(conf.Searches, " ")))
 	}
 	return warnings

@@ -51,7 +51,8 @@ func TestResolvConf(t *testing.T) {
 			"nameserver 192.0.2.53\nsearch corp.example svc.cluster.local\noptions rotate ndots:5"},
 		{"no doubles", "ClusterFirst", false, &corev1.PodDNSConfig{Nameservers: []string{"10.96.0.10", "1.1.1.1"},
 			Searches: []string{"cluster.local", "b.example"}},
-			"nameserver 10.96.0.10\nnameserver 1.1.1.1\nsearch shop.svc.cluster.local svc.cluster.local cluster.local corp.example b.example\noptions ndots:5"},
+			"nameserver 10.96.0.10\nnameserver 1.1.1.1\nsearch shop.svc.cluster.local svc.cluster.local cluster.local corp.example b.example\n" +
+				"options ndots:5"},
 	} {
 		pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "a"},
 			Spec: corev1.PodSpec{DNSPolicy: corev1.DNSPolicy(tt.policy), HostNetwork: tt.hostNetwork, DNSConfig: tt.more}}

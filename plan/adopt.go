@@ -68,7 +68,8 @@ func (f *Fork) sow() (*seed, error) {
 	}
 	if s.real {
 		s.notes = append(s.notes,
-			fmt.Sprintf("how long containers take: those of workloads that run are taken to become ready as fast as they did, others in %s; all stop in %s",
+			fmt.Sprintf(
+				"how long containers take: those of workloads that run are taken to become ready as fast as they did, others in %s; all stop in %s",
 				usualReady, usualStop))
 	}
 	return s, nil

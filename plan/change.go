@@ -69,6 +69,7 @@ func ParseTarget(text, ns string) (Target, error) {
 	return Target{kind, ns, name}, nil
 }
 
+// String is KIND/NAME, as kubectl takes it.
 func (t Target) String() string { return t.Kind + "/" + t.Name }
 
 // find looks a target up.

@@ -19,6 +19,7 @@ import (
 	"github.com/kloop-dev/kloop/sim"
 )
 
+// String is kind/name, as kubectl prints it.
 func (o Object) String() string { return strings.ToLower(o.Kind) + "/" + o.Name }
 
 func compare(a, b Object) int {

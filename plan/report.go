@@ -139,4 +139,5 @@ func (d *Duration) UnmarshalText(text []byte) error {
 	return err
 }
 
+// String is in tenths of a second: a finer figure would claim to know more than a simulation does.
 func (d Duration) String() string { return time.Duration(d).Round(100 * time.Millisecond).String() }

@@ -25,8 +25,9 @@ func obstacles() (notes []string) {
 				ch.Type != nftables.ChainTypeFilter || strings.HasPrefix(ch.Table.Name, "kloop") {
 				continue
 			}
-			notes = append(notes, fmt.Sprintf("the chain %s of the table %s drops forwarded packets, and so those of pods, unless its rules let them "+
-				"pass: with Docker, iptables -I DOCKER-USER -s RANGE -j ACCEPT, and again with -d, for network.podCIDR", ch.Name, ch.Table.Name))
+			notes = append(notes, fmt.Sprintf(
+				"the chain %s of the table %s drops forwarded packets, and so those of pods, unless its rules let them "+
+					"pass: with Docker, iptables -I DOCKER-USER -s RANGE -j ACCEPT, and again with -d, for network.podCIDR", ch.Name, ch.Table.Name))
 		}
 	}
 	return notes

@@ -59,8 +59,9 @@ func newCensus(read resource.Reader, own string) (c census) {
 		for _, p := range podRanges(n) {
 			problem := over[p]
 			if other, taken := t.overlaps(p); taken && problem == "" {
-				problem = fmt.Sprintf("the pod range %s of node %s overlaps that of node %s, which is older: delete the Node %s and restart its agent, "+
-					"so that it gets another", p, n.Name, other, n.Name)
+				problem = fmt.Sprintf(
+					"the pod range %s of node %s overlaps that of node %s, which is older: delete the Node %s and restart its agent, "+
+						"so that it gets another", p, n.Name, other, n.Name)
 			}
 			switch {
 			case problem == "":
@@ -83,8 +84,9 @@ func newCensus(read resource.Reader, own string) (c census) {
 	coldsort.Func(c.peers, func(a, b machine) int { return strings.Compare(a.name, b.name) })
 	c.pods = t.all(c.own.ranges)
 	if len(c.own.ranges) == 0 {
-		c.trouble = fmt.Sprintf("node %s has no pod range: its spec.podCIDRs is empty. The loop node-ipam fills it, of the range that the server's "+
-			"setting network.podCIDR names, as long as there are addresses left", own)
+		c.trouble = fmt.Sprintf(
+			"node %s has no pod range: its spec.podCIDRs is empty. The loop node-ipam fills it, of the range that the server's "+
+				"setting network.podCIDR names, as long as there are addresses left", own)
 	}
 	return c
 }

@@ -5,7 +5,8 @@ import (
 	"slices"
 )
 
-// leadsTo says whether a value of a type may hold one of other types, at any depth. What an interface holds is not known, and not looked for.
+// leadsTo says whether a value of a type may hold one of other types, at any depth. What an interface holds is not known, and not
+// looked for.
 func leadsTo(t reflect.Type, wanted ...reflect.Type) bool {
 	return leads(t, wanted, map[reflect.Type]bool{})
 }

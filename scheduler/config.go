@@ -96,7 +96,9 @@ func ReadConfig(data []byte, on *features.Set) ([]Profile, error) {
 		return nil, fmt.Errorf("read the scheduler's configuration: %w", err)
 	}
 	if f.Kind != "KubeSchedulerConfiguration" || f.APIVersion != "kubescheduler.config.k8s.io/v1" {
-		return nil, fmt.Errorf("the scheduler's configuration is a %s of %s: it has to be a KubeSchedulerConfiguration of kubescheduler.config.k8s.io/v1", f.Kind, f.APIVersion)
+		return nil, fmt.Errorf(
+			"the scheduler's configuration is a %s of %s: it has to be a KubeSchedulerConfiguration of kubescheduler.config.k8s.io/v1", f.Kind,
+			f.APIVersion)
 	}
 	if len(f.Profiles) == 0 {
 		f.Profiles = []profileFile{{SchedulerName: corev1.DefaultSchedulerName}}

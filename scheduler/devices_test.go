@@ -179,8 +179,9 @@ func TestDevicesAreSurrendered(t *testing.T) {
 	w.gpus("n1", 1)
 	w.gpus("n2", 1)
 	c := resource.Clone(w.gpuClaim("c", ""))
-	c.Status.Allocation = &resourcev1.AllocationResult{NodeSelector: &corev1.NodeSelector{NodeSelectorTerms: []corev1.NodeSelectorTerm{{MatchFields: []corev1.NodeSelectorRequirement{
-		{Key: "metadata.name", Operator: corev1.NodeSelectorOpIn, Values: []string{"n1"}}}}}},
+	c.Status.Allocation = &resourcev1.AllocationResult{NodeSelector: &corev1.NodeSelector{
+		NodeSelectorTerms: []corev1.NodeSelectorTerm{{MatchFields: []corev1.NodeSelectorRequirement{
+			{Key: "metadata.name", Operator: corev1.NodeSelectorOpIn, Values: []string{"n1"}}}}}},
 		Devices: resourcev1.DeviceAllocationResult{Results: []resourcev1.DeviceRequestAllocationResult{{Request: "r",
 			Driver: "gpu.example.com", Pool: "n1", Device: "gpu-0"}}}}
 	if _, err := client.UpdateStatus(t.Context(), w, kinds.ResourceClaims, c); err != nil {

@@ -96,7 +96,8 @@ func TestAlternatives(t *testing.T) {
 		name := fmt.Sprintf("n%d", i)
 		w.create(node(name, "", ""))
 		made(w, &resourcev1.ResourceSlice{},
-			`{metadata: {name: %s}, spec: {driver: gpu.example.com, nodeName: %s, pool: {name: %s, resourceSliceCount: 1}, devices: [{name: d, attributes: {size: {string: %s}}}]}}`,
+			`{metadata: {name: %s}, spec: {driver: gpu.example.com, nodeName: %s, pool: {name: %s, resourceSliceCount: 1}, `+
+				`devices: [{name: d, attributes: {size: {string: %s}}}]}}`,
 			name, name, name, size)
 	}
 	const size = `selectors: [{cel: {expression: 'device.attributes["gpu.example.com"].size == "%s"'}}]`

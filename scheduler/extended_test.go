@@ -17,7 +17,8 @@ import (
 	"github.com/kloop-dev/kloop/resource"
 )
 
-const gpuResource = `{metadata: {name: gpu}, spec: {extendedResourceName: example.com/gpu, selectors: [{cel: {expression: 'device.driver == "gpu.example.com"'}}]}}`
+const gpuResource = `{metadata: {name: gpu}, spec: {extendedResourceName: example.com/gpu, ` +
+	`selectors: [{cel: {expression: 'device.driver == "gpu.example.com"'}}]}}`
 
 // asking is a pod that asks for so many of a resource.
 func asking(name, res string, n int64) *corev1.Pod {
@@ -113,11 +114,14 @@ func TestExtendedClaimLeftBehind(t *testing.T) {
 	w.gpus("n1", 1)
 	p := w.create(asking("p", "example.com/gpu", 1)).(*corev1.Pod)
 	old := made(w, &resourcev1.ResourceClaim{},
-		`{metadata: {name: old, namespace: default, finalizers: [resource.kubernetes.io/delete-protection], annotations: {resource.kubernetes.io/extended-resource-claim: 'true'},
-  ownerReferences: [{apiVersion: v1, kind: Pod, name: p, uid: %s, controller: true}]}, spec: {devices: {requests: [{name: container-0-request-0, exactly: {deviceClassName: gpu}}]}}}`, p.UID)
+		`{metadata: {name: old, namespace: default, finalizers: [resource.kubernetes.io/delete-protection],
+  annotations: {resource.kubernetes.io/extended-resource-claim: 'true'},
+  ownerReferences: [{apiVersion: v1, kind: Pod, name: p, uid: %s, controller: true}]},
+    spec: {devices: {requests: [{name: container-0-request-0, exactly: {deviceClassName: gpu}}]}}}`, p.UID)
 	old = resource.Clone(old)
-	old.Status.Allocation = &resourcev1.AllocationResult{Devices: resourcev1.DeviceAllocationResult{Results: []resourcev1.DeviceRequestAllocationResult{
-		{Request: "container-0-request-0", Driver: "gpu.example.com", Pool: "n1", Device: "gpu-0"}}}}
+	old.Status.Allocation = &resourcev1.AllocationResult{
+		Devices: resourcev1.DeviceAllocationResult{Results: []resourcev1.DeviceRequestAllocationResult{
+			{Request: "container-0-request-0", Driver: "gpu.example.com", Pool: "n1", Device: "gpu-0"}}}}
 	if _, err := client.UpdateStatus(t.Context(), w, kinds.ResourceClaims, old); err != nil {
 		t.Fatal(err)
 	}
@@ -129,8 +133,10 @@ func TestExtendedClaimLeftBehind(t *testing.T) {
 }
 
 func TestRequestsOf(t *testing.T) {
-	const text = `{initContainers: [{name: first, resources: {requests: {cpu: 1, x.io/a: 3}}}, {name: beside, restartPolicy: Always, resources: {requests: {x.io/a: 1}}},
-  {name: second, resources: {requests: {x.io/a: 5}}}], containers: [{name: main, resources: {requests: {cpu: 1, x.io/a: 2, x.io/b: 1}}}, {name: idle}]}`
+	const text = `{initContainers: [{name: first, resources: {requests: {cpu: 1, x.io/a: 3}}},
+  {name: beside, restartPolicy: Always, resources: {requests: {x.io/a: 1}}},
+  {name: second, resources: {requests: {x.io/a: 5}}}], containers: [{name: main, resources: {requests: {cpu: 1, x.io/a: 2,
+    x.io/b: 1}}}, {name: idle}]}`
 	p := &corev1.Pod{}
 	must(yaml.UnmarshalStrict([]byte(text), &p.Spec))
 	list, uses := requestsOf(p, []corev1.ResourceName{"x.io/b", "x.io/a"}, func(corev1.ResourceName) string { return "k" })

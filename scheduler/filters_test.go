@@ -47,7 +47,9 @@ func TestFilters(t *testing.T) {
 		{"affinity by name", labelled, "cpu=9", named("n2"),
 			"0/2 nodes are available: 1 Insufficient cpu, 1 node(s) didn't satisfy plugin(s) [NodeAffinity]."},
 		{"affinity by name fits", labelled, "", named("n2"), "n2"},
-		{"preferred", labelled, "", "affinity: {nodeAffinity: {preferredDuringSchedulingIgnoredDuringExecution: [{weight: 1, preference: {matchExpressions: [{key: zone, operator: In, values: [b]}]}}]}}", "n2"},
+		{"preferred", labelled, "",
+			"affinity: {nodeAffinity: {preferredDuringSchedulingIgnoredDuringExecution: [{weight: 1, preference: {matchExpressions: " +
+				"[{key: zone, operator: In, values: [b]}]}}]}}", "n2"},
 		{"cpu", small, "cpu=5", "", "0/1 nodes are available: 1 Insufficient cpu."},
 		{"cpu and memory", small, "cpu=5,memory=9Gi", "", "0/1 nodes are available: 1 Insufficient cpu, 1 Insufficient memory."},
 		{"unknown resource", small, "example.com/x=1", "", "0/1 nodes are available: 1 Insufficient example.com/x."},
@@ -88,7 +90,8 @@ func required(expr string) string {
 }
 
 func named(name string) string {
-	return "affinity: {nodeAffinity: {requiredDuringSchedulingIgnoredDuringExecution: {nodeSelectorTerms: [{matchFields: [{key: metadata.name, operator: In, values: [" + name + "]}]}]}}}"
+	return "affinity: {nodeAffinity: {requiredDuringSchedulingIgnoredDuringExecution: {nodeSelectorTerms: [{matchFields: " +
+		"[{key: metadata.name, operator: In, values: [" + name + "]}]}]}}}"
 }
 
 func hardSpread(key string, skew int, more ...string) string {
@@ -122,25 +125,35 @@ func TestPodsOnNodes(t *testing.T) {
 		{"others don't count", []there{{"n1", "app: b", ""}}, hardSpread("zone", 1), []string{"n1", "n2", "n3"}},
 		{"skew of two", []there{{"n1", "app: a", ""}}, hardSpread("zone", 2), []string{"n1", "n2", "n3"}},
 		{"too few domains", []there{{"n1", "app: a", ""}, {"n3", "app: a", ""}}, hardSpread("zone", 1, "minDomains: 3"),
-			[]string{"0/4 nodes are available: 1 node(s) didn't match pod topology spread constraints (missing required label), 3 node(s) didn't match pod topology spread constraints."}},
+			[]string{
+				"0/4 nodes are available: 1 node(s) didn't match pod topology spread constraints (missing required label), " +
+					"3 node(s) didn't match pod topology spread constraints."}},
 		{"excluded nodes don't count", []there{{"n1", "app: a", ""}}, hardSpread("zone", 1) + "\nnodeSelector: {zone: a}", []string{"n1", "n2"}},
 		{"excluded nodes count", []there{{"n1", "app: a", ""}}, hardSpread("zone", 1, "nodeAffinityPolicy: Ignore") + "\nnodeSelector: {zone: a}",
-			[]string{"0/4 nodes are available: 2 node(s) didn't match Pod's node affinity/selector, 2 node(s) didn't match pod topology spread constraints."}},
+			[]string{
+				"0/4 nodes are available: 2 node(s) didn't match Pod's node affinity/selector, " +
+					"2 node(s) didn't match pod topology spread constraints."}},
 		{"soft spread", []there{{"n1", "app: a", ""}}, spreadBy("zone", 1, "ScheduleAnyway"), []string{"n3"}},
 		{"label keys", []there{{"n1", "app: a, v: other", ""}}, hardSpread("zone", 1, "matchLabelKeys: [v]"), []string{"n1", "n2", "n3"}},
 		{"near its friend", []there{{"n3", "app: db", ""}}, affinity("podAffinity", "zone", "app: db"), []string{"n3"}},
 		{"near its friend by zone", []there{{"n2", "app: db", ""}}, affinity("podAffinity", "zone", "app: db"), []string{"n1", "n2"}},
 		{"near a friend of both terms", []there{{"n1", "app: db", ""}, {"n3", "app: db, tier: x", ""}},
-			"affinity: {podAffinity: {requiredDuringSchedulingIgnoredDuringExecution: [{topologyKey: zone, labelSelector: {matchLabels: {app: db}}}, {topologyKey: zone, labelSelector: {matchLabels: {tier: x}}}]}}", []string{"n3"}},
+			"affinity: {podAffinity: {requiredDuringSchedulingIgnoredDuringExecution: " +
+				"[{topologyKey: zone, labelSelector: {matchLabels: {app: db}}}, {topologyKey: zone, labelSelector: {matchLabels: {tier: x}}}]}}",
+			[]string{"n3"}},
 		{"terms of different namespaces", []there{{"n1", "app: db", ""}},
-			"affinity: {podAffinity: {requiredDuringSchedulingIgnoredDuringExecution: [{topologyKey: zone, labelSelector: {matchLabels: {app: db}}}, {topologyKey: zone, namespaces: [other], labelSelector: {matchLabels: {app: db}}}]}}",
+			"affinity: {podAffinity: {requiredDuringSchedulingIgnoredDuringExecution: " +
+				"[{topologyKey: zone, labelSelector: {matchLabels: {app: db}}}, {topologyKey: zone, namespaces: " +
+				"[other], labelSelector: {matchLabels: {app: db}}}]}}",
 			[]string{"0/4 nodes are available: 4 node(s) didn't match pod affinity rules."}},
 		{"away by zone", []there{{"n1", "app: x", ""}}, affinity("podAntiAffinity", "zone", "app: x"), []string{"n3", "n4"}},
 		{"kept away by others", []there{{"n1", "app: x", affinity("podAntiAffinity", "zone", "app: a")}}, "", []string{"n3", "n4"}},
 		{"no place", []there{{"n1", "app: x", ""}, {"n3", "app: x", ""},
 			{"n4", "app: y", affinity("podAntiAffinity", "kubernetes.io/hostname", "app: a")}},
 			affinity("podAntiAffinity", "zone", "app: x"),
-			[]string{"0/4 nodes are available: 1 node(s) didn't satisfy existing pods anti-affinity rules, 3 node(s) didn't match pod anti-affinity rules."}},
+			[]string{
+				"0/4 nodes are available: 1 node(s) didn't satisfy existing pods anti-affinity rules, " +
+					"3 node(s) didn't match pod anti-affinity rules."}},
 		{"other namespaces", []there{{"n1", "app: x", ""}}, affinity("podAntiAffinity", "zone", "app: x", "namespaces: [other]"),
 			[]string{"n1", "n2", "n3", "n4"}},
 		{"all namespaces", []there{{"n1", "app: x", ""}}, affinity("podAntiAffinity", "zone", "app: x", "namespaceSelector: {}"),
@@ -148,10 +161,12 @@ func TestPodsOnNodes(t *testing.T) {
 		{"some namespaces", []there{{"n1", "app: x", ""}}, affinity("podAntiAffinity", "zone", "app: x",
 			"namespaceSelector: {matchLabels: {a: b}}"), []string{"n1", "n2", "n3", "n4"}},
 		{"preferred by those there", []there{{"n3", "app: x",
-			"affinity: {podAffinity: {preferredDuringSchedulingIgnoredDuringExecution: [{weight: 9, podAffinityTerm: {topologyKey: zone, labelSelector: {matchLabels: {app: a}}}}]}}"}},
+			"affinity: {podAffinity: {preferredDuringSchedulingIgnoredDuringExecution: " +
+				"[{weight: 9, podAffinityTerm: {topologyKey: zone, labelSelector: {matchLabels: {app: a}}}}]}}"}},
 			"", []string{"n3"}},
 		{"prefers", []there{{"n3", "app: x", ""}},
-			"affinity: {podAntiAffinity: {preferredDuringSchedulingIgnoredDuringExecution: [{weight: 9, podAffinityTerm: {topologyKey: zone, labelSelector: {matchLabels: {app: x}}}}]}}",
+			"affinity: {podAntiAffinity: {preferredDuringSchedulingIgnoredDuringExecution: " +
+				"[{weight: 9, podAffinityTerm: {topologyKey: zone, labelSelector: {matchLabels: {app: x}}}}]}}",
 			[]string{"n1", "n2", "n4"}},
 		{"port taken", []there{{"n1", "", port80}, {"n2", "", port80}, {"n3", "", port80}}, port80, []string{"n4"}},
 		{"port taken everywhere", []there{{"n1", "", port80}, {"n2", "", port80}, {"n3", "", port80}, {"n4", "", port80}}, port80,

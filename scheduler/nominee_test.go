@@ -31,7 +31,9 @@ func TestNominees(t *testing.T) {
 		{"is more important", "", apart, "11", "n1"},
 		{"is kept away", affinity("podAntiAffinity", "kubernetes.io/hostname", "app: a"), "", "5", "n2"},
 		{"of the zone, by its own rule", affinity("podAntiAffinity", "zone", "app: a"), hardSpread("kubernetes.io/hostname", 1), "5", "n2"},
-		{"spreads", "", "topologySpreadConstraints: [{maxSkew: 1, topologyKey: kubernetes.io/hostname, whenUnsatisfiable: DoNotSchedule, labelSelector: {matchExpressions: [{key: app, operator: In, values: [a, x]}]}}]", "5", "n2"},
+		{"spreads", "",
+			"topologySpreadConstraints: [{maxSkew: 1, topologyKey: kubernetes.io/hostname, whenUnsatisfiable: DoNotSchedule, " +
+				"labelSelector: {matchExpressions: [{key: app, operator: In, values: [a, x]}]}}]", "5", "n2"},
 		{"nobody to be near to without it", "", near, "5", "0/2 nodes are available: 2 node(s) didn't match pod affinity rules."},
 	} {
 		t.Run(test.name, func(t *testing.T) {

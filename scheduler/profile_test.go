@@ -20,20 +20,31 @@ func TestReadConfig(t *testing.T) {
 		{"a typo", configHead + "profile: []", "error: unknown field"},
 		{"off", configHead + "profiles: [{schedulerName: x, plugins: {filter: {disabled: [{name: TaintToleration}]}}}]",
 			"x [TaintToleration] map[] 0 spread, "},
-		{"weights", configHead + "profiles: [{schedulerName: x, plugins: {score: {disabled: [{name: ImageLocality}, {name: NodeAffinity}], enabled: [{name: NodeAffinity, weight: 9}]}}}]",
+		{"weights",
+			configHead +
+				"profiles: [{schedulerName: x, plugins: {score: {disabled: [{name: ImageLocality}, {name: NodeAffinity}], enabled: " +
+				"[{name: NodeAffinity, weight: 9}]}}}]",
 			"x [] map[ImageLocality:0 NodeAffinity:9] 0 spread, "},
 		{"no ranking but one", configHead +
 			"profiles: [{plugins: {score: {disabled: [{name: '*'}], enabled: [{name: ImageLocality, weight: 1}]}}}]",
-			"default-scheduler [] map[DynamicResources:0 ImageLocality:1 InterPodAffinity:0 NodeAffinity:0 NodeResourcesBalancedAllocation:0 NodeResourcesFit:0 PodTopologySpread:0 TaintToleration:0 VolumeBinding:0] 0 spread, "},
+			"default-scheduler [] map[DynamicResources:0 ImageLocality:1 InterPodAffinity:0 NodeAffinity:0 NodeResourcesBalancedAllocation:0 " +
+				"NodeResourcesFit:0 PodTopologySpread:0 TaintToleration:0 VolumeBinding:0] 0 spread, "},
 		{"unknown", configHead + "profiles: [{plugins: {filter: {disabled: [{name: Tolerations}]}}}]", `error: no plugin "Tolerations"`},
 		{"twice", configHead + "profiles: [{}, {schedulerName: default-scheduler}]", "error: two scheduler profiles"},
 		{"packed", configHead + "profiles: [{pluginConfig: [{name: NodeResourcesFit, args: {scoringStrategy: {type: MostAllocated}}}]}]",
 			"default-scheduler [] map[] 0 spread, MostAllocated"},
-		{"by ratio", configHead + "profiles: [{pluginConfig: [{name: NodeResourcesFit, args: {scoringStrategy: {type: RequestedToCapacityRatio, resources: [{name: example.com/gpu, weight: 3}], requestedToCapacityRatio: {shape: [{utilization: 0, score: 0}, {utilization: 100, score: 10}]}}}}]}]",
+		{"by ratio",
+			configHead +
+				"profiles: [{pluginConfig: [{name: NodeResourcesFit, args: {scoringStrategy: {type: RequestedToCapacityRatio, resources: " +
+				"[{name: example.com/gpu, weight: 3}], requestedToCapacityRatio: {shape: " +
+				"[{utilization: 0, score: 0}, {utilization: 100, score: 10}]}}}}]}]",
 			"default-scheduler [] map[] 0 spread, RequestedToCapacityRatio"},
-		{"no shape", configHead + "profiles: [{pluginConfig: [{name: NodeResourcesFit, args: {scoringStrategy: {type: RequestedToCapacityRatio}}}]}]", "error: needs a shape"},
+		{"no shape",
+			configHead + "profiles: [{pluginConfig: [{name: NodeResourcesFit, args: {scoringStrategy: {type: RequestedToCapacityRatio}}}]}]",
+			"error: needs a shape"},
 		{"a shape that goes back", configHead +
-			"profiles: [{pluginConfig: [{name: NodeResourcesFit, args: {scoringStrategy: {type: RequestedToCapacityRatio, requestedToCapacityRatio: {shape: [{utilization: 50, score: 0}, {utilization: 50, score: 10}]}}}}]}]", "error: go up in utilization"},
+			"profiles: [{pluginConfig: [{name: NodeResourcesFit, args: {scoringStrategy: {type: RequestedToCapacityRatio, " +
+			"requestedToCapacityRatio: {shape: [{utilization: 50, score: 0}, {utilization: 50, score: 10}]}}}}]}]", "error: go up in utilization"},
 		{"no such strategy", configHead +
 			"profiles: [{pluginConfig: [{name: NodeResourcesFit, args: {scoringStrategy: {type: Random}}}]}]", "error: scoringStrategy Random"},
 		{"a weight of nothing", configHead +
@@ -47,14 +58,20 @@ func TestReadConfig(t *testing.T) {
 		{"binding in no time", configHead + "profiles: [{pluginConfig: [{name: VolumeBinding, args: {bindTimeoutSeconds: -1}}]}]",
 			"error: must not be below 0"},
 		{"a shape of storage that goes back",
-			configHead + "profiles: [{pluginConfig: [{name: VolumeBinding, args: {shape: [{utilization: 50, score: 0}, {utilization: 10, score: 1}]}}]}]", "error: go up in utilization"},
+			configHead +
+				"profiles: [{pluginConfig: [{name: VolumeBinding, args: {shape: [{utilization: 50, score: 0}, {utilization: 10, score: 1}]}}]}]",
+			"error: go up in utilization"},
 		{"devices in no time", configHead +
 			"profiles: [{pluginConfig: [{name: DynamicResources, args: {filterTimeout: 0s, bindingTimeout: 0s}}]}]",
 			"error: bindingTimeout must not be below 1s"},
-		{"spread", configHead + "profiles: [{pluginConfig: [{name: PodTopologySpread, args: {defaultingType: List, defaultConstraints: [{maxSkew: 1, topologyKey: zone, whenUnsatisfiable: DoNotSchedule}]}}]}]",
+		{"spread",
+			configHead +
+				"profiles: [{pluginConfig: [{name: PodTopologySpread, args: {defaultingType: List, defaultConstraints: " +
+				"[{maxSkew: 1, topologyKey: zone, whenUnsatisfiable: DoNotSchedule}]}}]}]",
 			"default-scheduler [] map[] 1 spread, "},
 		{"an extender", configHead +
-			"extenders: [{urlPrefix: 'http://127.0.0.1:1/x', filterVerb: filter, prioritizeVerb: rank, weight: 5, httpTimeout: 3s, managedResources: [{name: example.com/a, ignoredByScheduler: true}]}]",
+			"extenders: [{urlPrefix: 'http://127.0.0.1:1/x', filterVerb: filter, prioritizeVerb: rank, weight: 5, httpTimeout: 3s, " +
+			"managedResources: [{name: example.com/a, ignoredByScheduler: true}]}]",
 			"default-scheduler [] map[] 0 spread, , extender http://127.0.0.1:1/x 5 3s [{example.com/a true}]"},
 		{"an extender nowhere", configHead + "extenders: [{urlPrefix: x}]", "error: has to be a URL"},
 		{"an extender without weight", configHead + "extenders: [{urlPrefix: 'http://127.0.0.1:1', prioritizeVerb: rank}]",
@@ -83,7 +100,9 @@ func TestReadConfig(t *testing.T) {
 // TestProfiles decides one pod as the profiles of several schedulers would.
 func TestProfiles(t *testing.T) {
 	zoneB := &corev1.NodeAffinity{}
-	must(yaml.UnmarshalStrict([]byte(`requiredDuringSchedulingIgnoredDuringExecution: {nodeSelectorTerms: [{matchExpressions: [{key: zone, operator: In, values: [b]}]}]}`), zoneB))
+	must(yaml.UnmarshalStrict([]byte(
+		`requiredDuringSchedulingIgnoredDuringExecution: {nodeSelectorTerms: [{matchExpressions: [{key: zone, operator: In, values: [b]}]}]}`),
+		zoneB))
 	for _, test := range []struct {
 		profile Profile
 		want    string

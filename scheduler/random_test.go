@@ -19,8 +19,10 @@ func TestRemembersRight(t *testing.T) {
 		affinity("podAntiAffinity", "kubernetes.io/hostname", "app: a"), affinity("podAffinity", "zone", "app: a"),
 		affinity("podAntiAffinity", "zone", "app: b", "namespaceSelector: {matchLabels: {team: x}}"),
 		affinity("podAffinity", "zone", "app: a", "namespaceSelector: {matchLabels: {team: x}}"),
-		"affinity: {podAffinity: {preferredDuringSchedulingIgnoredDuringExecution: [{weight: 9, podAffinityTerm: {topologyKey: zone, labelSelector: {matchLabels: {app: b}}}}]}}",
-		"affinity: {nodeAffinity: {preferredDuringSchedulingIgnoredDuringExecution: [{weight: 1, preference: {matchExpressions: [{key: zone, operator: In, values: [b]}]}}]}}"}
+		"affinity: {podAffinity: {preferredDuringSchedulingIgnoredDuringExecution: " +
+			"[{weight: 9, podAffinityTerm: {topologyKey: zone, labelSelector: {matchLabels: {app: b}}}}]}}",
+		"affinity: {nodeAffinity: {preferredDuringSchedulingIgnoredDuringExecution: [{weight: 1, preference: {matchExpressions: " +
+			"[{key: zone, operator: In, values: [b]}]}}]}}"}
 	var samples []*corev1.Pod
 	for i, s := range specs {
 		samples = append(samples, pod("p", "app: "+[]string{"a", "b"}[i%2], []string{"cpu=500m", "cpu=1,memory=1Gi", ""}[i%3], s))

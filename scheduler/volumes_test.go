@@ -97,7 +97,9 @@ func TestVolumes(t *testing.T) {
 			spec: "storageClassName: free, resources: {requests: {storage: 5Gi}}", want: "n1", minor: 36},
 		{name: "the volume that is filled least", spec: "storageClassName: byhand, resources: {requests: {storage: 1Gi}}", want: "n2",
 			volumes: []string{
-				`{metadata: {name: a}, spec: {capacity: {storage: 2Gi}, storageClassName: byhand, nodeAffinity: {required: {nodeSelectorTerms: [{matchExpressions: [{key: zone, operator: In, values: [a]}]}]}}}, status: {phase: Available}}`,
+				`{metadata: {name: a}, spec: {capacity: {storage: 2Gi}, ` +
+					`storageClassName: byhand, nodeAffinity: {required: {nodeSelectorTerms: [{matchExpressions: [{key: zone, operator: In, ` +
+					`values: [a]}]}]}}}, status: {phase: Available}}`,
 				`{metadata: {name: b}, spec: {capacity: {storage: 4Gi}, storageClassName: byhand, ` + zoneB + `}, status: {phase: Available}}`}},
 		{name: "where there is space", spec: "storageClassName: spacious, resources: {requests: {storage: 5Gi}}", want: "n3"},
 		{name: "where there is not", spec: "storageClassName: spacious, resources: {requests: {storage: 50Gi}}",
@@ -125,7 +127,8 @@ func TestVolumes(t *testing.T) {
 			put(s, kinds.StorageClasses, &storagev1.StorageClass{},
 				`{metadata: {name: spacious}, provisioner: space.io, volumeBindingMode: WaitForFirstConsumer}`)
 			put(s, kinds.CSINodes, &storagev1.CSINode{},
-				`{metadata: {name: n1}, spec: {drivers: [{name: csi.io, nodeID: x, allocatable: {count: 0}}, {name: two.io, nodeID: x, allocatable: {count: 2}}]}}`)
+				`{metadata: {name: n1}, spec: {drivers: [{name: csi.io, nodeID: x, allocatable: {count: 0}}, `+
+					`{name: two.io, nodeID: x, allocatable: {count: 2}}]}}`)
 			put(s, kinds.CSINodes, &storagev1.CSINode{}, `{metadata: {name: n2}, spec: {drivers: [{name: strict.io, nodeID: x}]}}`)
 			put(s, kinds.StorageClasses, &storagev1.StorageClass{},
 				`{metadata: {name: two}, provisioner: two.io, volumeBindingMode: WaitForFirstConsumer}`)
@@ -146,7 +149,8 @@ func TestVolumes(t *testing.T) {
 			put(s, kinds.CSIStorageCapacities, &storagev1.CSIStorageCapacity{},
 				`{metadata: {name: a, namespace: x}, storageClassName: spacious, nodeTopology: {matchLabels: {zone: b}}, capacity: 1Gi}`)
 			put(s, kinds.CSIStorageCapacities, &storagev1.CSIStorageCapacity{},
-				`{metadata: {name: b, namespace: x}, storageClassName: spacious, nodeTopology: {matchLabels: {zone: c}}, capacity: 80Gi, maximumVolumeSize: 10Gi}`)
+				`{metadata: {name: b, namespace: x}, storageClassName: spacious, nodeTopology: {matchLabels: {zone: c}}, `+
+					`capacity: 80Gi, maximumVolumeSize: 10Gi}`)
 			st := site(node("n1", "zone: a, topology.kubernetes.io/zone: a", ""), node("n2", "zone: b, topology.kubernetes.io/zone: b", ""),
 				node("n3", "zone: c, topology.kubernetes.io/zone: c", ""))
 			st.read = s

@@ -173,14 +173,17 @@ func TestStaticVolume(t *testing.T) {
 		mode := storagev1.VolumeBindingWaitForFirstConsumer
 		w.create(&storagev1.StorageClass{ObjectMeta: metav1.ObjectMeta{Name: "local"}, Provisioner: byHand, VolumeBindingMode: &mode})
 		pv := &corev1.PersistentVolume{}
-		must(yaml.UnmarshalStrict([]byte(`{metadata: {name: pv}, spec: {capacity: {storage: 1Gi}, accessModes: [ReadWriteOnce], storageClassName: local, volumeMode: Filesystem,
-  persistentVolumeReclaimPolicy: Retain, local: {path: /x}, nodeAffinity: {required: {nodeSelectorTerms: [{matchExpressions: [{key: zone, operator: In, values: [b]}]}]}}}}`), pv))
+		must(yaml.UnmarshalStrict([]byte(
+			`{metadata: {name: pv}, spec: {capacity: {storage: 1Gi}, accessModes: [ReadWriteOnce], storageClassName: local, volumeMode: Filesystem,
+  persistentVolumeReclaimPolicy: Retain, local: {path: /x},
+		nodeAffinity: {required: {nodeSelectorTerms: [{matchExpressions: [{key: zone, operator: In, values: [b]}]}]}}}}`), pv))
 		w.create(pv)
 		w.claim("c", "local")
 		w.create(pod("p", "", "", "volumes: [{name: v, persistentVolumeClaim: {claimName: c}}]"))
 		synctest.Wait()
 		p := resource.Get(w.Read(), kinds.Pods, "default", "p")
-		want := "0/2 nodes are available: 2 node(s) didn't find available persistent volumes to bind. no new claims to deallocate, preemption: 0/2 nodes are available: 2 Preemption is not helpful for scheduling."
+		want := "0/2 nodes are available: 2 node(s) didn't find available persistent volumes to bind. " +
+			"no new claims to deallocate, preemption: 0/2 nodes are available: 2 Preemption is not helpful for scheduling."
 		if c := find(p, corev1.PodScheduled); c == nil || c.Message != want {
 			t.Fatalf("conditions %+v", p.Status.Conditions)
 		}

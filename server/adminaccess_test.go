@@ -50,7 +50,8 @@ func TestAdminAccess(t *testing.T) {
 	labelled = resource.Clone(labelled)
 	labelled.Labels = nil
 	update(w, namespaces, labelled)
-	c.Status.Allocation = &resourcev1.AllocationResult{Devices: resourcev1.DeviceAllocationResult{Results: []resourcev1.DeviceRequestAllocationResult{{Request: "r", AdminAccess: &yes}}}}
+	c.Status.Allocation = &resourcev1.AllocationResult{
+		Devices: resourcev1.DeviceAllocationResult{Results: []resourcev1.DeviceRequestAllocationResult{{Request: "r", AdminAccess: &yes}}}}
 	_, _, err = w.Update(t.Context(), sub(w.ask(claims, "c"), "status"), c)
 	if got, want := reason(err), "Invalid FieldValueForbidden status.allocation.devices.results[0].adminAccess"; got != want {
 		t.Errorf("status: %q, want %q", got, want)

@@ -38,6 +38,7 @@ func (s *Core) extension(k resource.Kind) *Extension {
 	return &s.none
 }
 
+// Time is the time by which the front door stamps, expires and defaults: Now, or the machine's.
 func (s *Core) Time() time.Time {
 	if s.Now != nil {
 		return s.Now()

@@ -147,6 +147,7 @@ func optionsType(kind string) metav1.TypeMeta {
 	return metav1.TypeMeta{APIVersion: "meta.k8s.io/v1", Kind: kind}
 }
 
+// DryRun returns the field dryRun of the options that admission plugins and webhooks see with r.
 func DryRun(r *Request) []string {
 	if r.DryRun {
 		return []string{metav1.DryRunAll}

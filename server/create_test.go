@@ -97,7 +97,8 @@ func TestGenerateName(t *testing.T) {
 		t.Errorf("an address is called %q", got.Name)
 	}
 	if _, err := w.Create(t.Context(), w.ask(jobs, ""),
-		&corev1.ReplicationController{ObjectMeta: metav1.ObjectMeta{GenerateName: "Bad_"}}); reason(err) != "Invalid FieldValueInvalid metadata.name" {
+		&corev1.ReplicationController{ObjectMeta: metav1.ObjectMeta{GenerateName: "Bad_"}}); reason(
+		err) != "Invalid FieldValueInvalid metadata.name" {
 		t.Errorf("got %v", err)
 	}
 }

@@ -50,6 +50,7 @@ func (s *Server) Delete(ctx context.Context, r *Request, opts *metav1.DeleteOpti
 	return e, gone, nil
 }
 
+// CheckDeleteOptions refuses options of a deletion that exclude each other or are out of range, with a 422.
 func CheckDeleteOptions(opts *metav1.DeleteOptions) error {
 	if errs := mvalidation.ValidateDeleteOptions(opts); len(errs) > 0 {
 		return apierrors.NewInvalid(schema.GroupKind{Group: metav1.GroupName, Kind: "DeleteOptions"}, "", errs)

@@ -49,6 +49,7 @@ func Doubtful(err error) bool {
 	return apierrors.IsTimeout(err) || apierrors.IsInternalError(err) || apierrors.IsServiceUnavailable(err)
 }
 
+// NotFound is the 404 of the object that r names.
 func NotFound(r *Request) error {
 	return apierrors.NewNotFound(r.Resource(), r.Name)
 }
@@ -73,6 +74,7 @@ func exists(r *Request, obj resource.Object, current resource.Object) error {
 	return err
 }
 
+// Invalid is the 422 of an object of r's kind, with a cause for each error.
 func Invalid(r *Request, name string, errs field.ErrorList) error {
 	return Refused(r.Kind.Info().GVK.GroupKind(), name, errs)
 }
@@ -92,6 +94,7 @@ func tooLarge(asked, current int64) error {
 	return err
 }
 
+// NotAllowed is the 405 of a verb that r's resource does not have.
 func NotAllowed(r *Request, verb string) error {
 	return apierrors.NewMethodNotSupported(r.Resource(), verb)
 }

@@ -70,7 +70,8 @@ func (p *patching) typedBuiltin(doc []byte, gvk schema.GroupVersionKind, kind st
 		if err := p.strict(doc, nameless(doc)); err != nil {
 			return err
 		}
-		return apierrors.NewBadRequest(fmt.Sprintf("the name of the object (%s based on URL) was undeterminable: name must be provided", p.r.Name))
+		return apierrors.NewBadRequest(fmt.Sprintf("the name of the object (%s based on URL) was undeterminable: name must be provided",
+			p.r.Name))
 	}
 	return nil
 }

@@ -13,7 +13,8 @@ import (
 	"github.com/kloop-dev/kloop/view"
 )
 
-var podRequests = &resource.Def[*certificatesv1.PodCertificateRequest]{GVK: certificatesv1.SchemeGroupVersion.WithKind("PodCertificateRequest"),
+var podRequests = &resource.Def[*certificatesv1.PodCertificateRequest]{
+	GVK:    certificatesv1.SchemeGroupVersion.WithKind("PodCertificateRequest"),
 	Plural: "podcertificaterequests", Namespaced: true, Status: true}
 
 // signerOf may sign for the named signer.

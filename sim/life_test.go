@@ -98,14 +98,17 @@ func TestLives(t *testing.T) {
 			if at > 15*time.Second {
 				delete(p.Annotations, PullError)
 			}
-		}, want: "0s: Pending, c=ErrImagePull\n1s: Pending, c=ImagePullBackOff\n10s: Pending, c=ErrImagePull\n11s: Pending, c=ImagePullBackOff\n30s: Running, c=runs, Ready"},
+		},
+			want: "0s: Pending, c=ErrImagePull\n1s: Pending, c=ImagePullBackOff\n10s: Pending, c=ErrImagePull\n11s: Pending, c=ImagePullBackOff\n" +
+				"30s: Running, c=runs, Ready"},
 		{name: "exit", annotations: "exit=0", lasts: 2 * time.Second, want: "0s: Running, c=runs, Ready\n0s: Succeeded, c=ended 0"},
 		{name: "exit later", annotations: "exit=7 run=3s", lasts: 5 * time.Second, want: "0s: Running, c=runs, Ready\n3s: Failed, c=ended 7"},
 		{name: "job", edit: ownedByJob, lasts: 2 * time.Second, want: "0s: Running, c=runs, Ready\n0s: Succeeded, c=ended 0"},
 		{name: "job that goes on", annotations: "keep=", edit: ownedByJob, lasts: 2 * time.Second, want: "0s: Running, c=runs, Ready"},
 		{name: "crash loop", annotations: "crash=1 run=2s", lasts: 50 * time.Second,
 			want: "0s: Running, c=runs, Ready\n2s: Running, c=runs #1, Ready\n" +
-				"4s: Running, c=CrashLoopBackOff #1\n14s: Running, c=runs #2, Ready\n16s: Running, c=CrashLoopBackOff #2\n36s: Running, c=runs #3, Ready\n" +
+				"4s: Running, c=CrashLoopBackOff #1\n14s: Running, c=runs #2, Ready\n16s: Running, c=CrashLoopBackOff #2\n" +
+				"36s: Running, c=runs #3, Ready\n" +
 				"38s: Running, c=CrashLoopBackOff #3"},
 		{name: "one crash", annotations: "crash=1x1 run=2s", lasts: 9 * time.Second,
 			want: "0s: Running, c=runs, Ready\n2s: Running, c=runs #1, Ready"},

@@ -88,11 +88,15 @@ func (at place) mount(p *corev1.Pod) string {
 		}
 		if claim := claimOf(p, v); claim != "" {
 			if why := at.claim(p.Namespace, claim); why != "" {
-				return fmt.Sprintf("Unable to attach or mount volumes: unmounted volumes=[%s], unattached volumes=[], failed to process volumes=[%s]: error processing PVC %s/%s: %s",
+				return fmt.Sprintf(
+					"Unable to attach or mount volumes: unmounted volumes=[%s], unattached volumes=[], "+
+						"failed to process volumes=[%s]: error processing PVC %s/%s: %s",
 					v.Name, v.Name, p.Namespace, claim, why)
 			}
 			if !at.attached(p.Namespace, claim) {
-				return fmt.Sprintf("Unable to attach or mount volumes: unmounted volumes=[%s], unattached volumes=[%s], failed to process volumes=[]: timed out waiting for the condition",
+				return fmt.Sprintf(
+					"Unable to attach or mount volumes: unmounted volumes=[%s], unattached volumes=[%s], "+
+						"failed to process volumes=[]: timed out waiting for the condition",
 					v.Name, v.Name)
 			}
 		}

@@ -170,13 +170,17 @@ func TestClaims(t *testing.T) {
 		w.make(kinds.PersistentVolumes, &corev1.PersistentVolume{},
 			`{metadata: {name: pv}, spec: {accessModes: [ReadWriteOnce], capacity: {storage: 1Gi}, csi: {driver: disks, volumeHandle: h}}}`)
 		w.pod("p", container+", volumes: [{name: v, persistentVolumeClaim: {claimName: data}}]")
-		w.told("p", "FailedMount Unable to attach or mount volumes: unmounted volumes=[v], unattached volumes=[], failed to process volumes=[v]: error processing PVC ns/data: PVC is not bound")
+		w.told("p",
+			"FailedMount Unable to attach or mount volumes: unmounted volumes=[v], unattached volumes=[], "+
+				"failed to process volumes=[v]: error processing PVC ns/data: PVC is not bound")
 		pvc := resource.Clone(resource.Get(w.Read(), kinds.PersistentVolumeClaims, "ns", "data"))
 		pvc.Status.Phase = corev1.ClaimBound
 		if _, err := w.Update(w.t.Context(), kinds.PersistentVolumeClaims, pvc, "status"); err != nil {
 			w.t.Fatal(err)
 		}
-		w.told("p", "FailedMount Unable to attach or mount volumes: unmounted volumes=[v], unattached volumes=[v], failed to process volumes=[]: timed out waiting for the condition")
+		w.told("p",
+			"FailedMount Unable to attach or mount volumes: unmounted volumes=[v], unattached volumes=[v], "+
+				"failed to process volumes=[]: timed out waiting for the condition")
 		w.shows("p", "Pending ContainerCreating")
 		va := &storagev1.VolumeAttachment{}
 		w.make(kinds.VolumeAttachments, va, "{metadata: {name: a}, spec: {attacher: disks, nodeName: sim-0, source: {persistentVolumeName: pv}}}")

@@ -31,6 +31,7 @@ type ConflictError struct {
 	At      int64 // the store's revision when the condition was checked
 }
 
+// Error says what the store has at the key.
 func (e *ConflictError) Error() string {
 	if e.Current == nil {
 		return fmt.Sprintf("key does not exist (at revision %d)", e.At)

@@ -49,7 +49,9 @@ func bigPod(i int) *corev1.Pod {
 			LastTransitionTime: metav1.Unix(1_700_000_000, 0)})
 	}
 	p.ManagedFields = []metav1.ManagedFieldsEntry{{Manager: "kloop", Operation: "Update", APIVersion: "v1", FieldsType: "FieldsV1",
-		FieldsV1: metav1.NewFieldsV1(`{"f:metadata":{"f:labels":{".":{},"f:app":{},"f:tier":{}}},"f:spec":{"f:containers":{"k:{\"name\":\"app\"}":{".":{},"f:env":{},"f:image":{},"f:name":{}}}}}`)}}
+		FieldsV1: metav1.NewFieldsV1(
+			`{"f:metadata":{"f:labels":{".":{},"f:app":{},"f:tier":{}}},"f:spec":{"f:containers":{"k:{\"name\":\"app\"}":{".":{},"f:env":{},` +
+				`"f:image":{},"f:name":{}}}}}`)}}
 	return p
 }
 

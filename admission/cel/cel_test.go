@@ -97,7 +97,9 @@ func TestConnect(t *testing.T) {
 		t.Fatal(err)
 	}
 	s := NewScope(Declared{})
-	p := s.Compile(`request.kind.kind == 'PodExecOptions' && request.subResource == 'exec' && object.container == 'c' && object.command[0] == 'sh' && oldObject == null`, Bool)
+	p := s.Compile(
+		`request.kind.kind == 'PodExecOptions' && request.subResource == 'exec' && object.container == 'c' && object.command[0] == 'sh' && `+
+			`oldObject == null`, Bool)
 	if v, _, err := in.Run(t.Context(), s, Budget).Eval(p); err != nil || v.Value() != true {
 		t.Errorf("%v %v", v, err)
 	}
@@ -191,7 +193,8 @@ func TestMatchConditions(t *testing.T) {
 func TestChecksAreAskedOnce(t *testing.T) {
 	s, d := NewScope(Declared{Authorizer: true}), &deleter{}
 	run := input(t, d).Run(t.Context(), s, Budget)
-	p := s.Compile(`authorizer.group('').resource('pods').check('get').allowed() || authorizer.group('').resource('pods').check('get').allowed()`, Bool)
+	p := s.Compile(
+		`authorizer.group('').resource('pods').check('get').allowed() || authorizer.group('').resource('pods').check('get').allowed()`, Bool)
 	if _, _, err := run.Eval(p); err != nil || d.asked != 1 {
 		t.Errorf("asked %d times, %v", d.asked, err)
 	}

@@ -13,7 +13,8 @@ const admissionHead = "apiVersion: apiserver.config.k8s.io/v1\nkind: AdmissionCo
 
 func TestAdmissionConfiguration(t *testing.T) {
 	dir := t.TempDir()
-	kubeconfig := `{apiVersion: v1, kind: Config, users: [{name: 'hook.ns.svc', user: {token: exact}}, {name: '*.ns.svc', user: {token: wild}}, {name: '*', user: {token: any}}],
+	kubeconfig := `{apiVersion: v1, kind: Config, users: [{name: 'hook.ns.svc', user: {token: exact}}, {name: '*.ns.svc', user: {token: wild}},
+  {name: '*', user: {token: any}}],
 clusters: [{name: c, cluster: {server: 'https://images:1'}}], contexts: [{name: x, context: {cluster: c}}], current-context: x}`
 	for name, text := range map[string]string{"kubeconfig": kubeconfig, "others": kubeconfig,
 		"selectors": "podNodeSelectorPluginConfig: {clusterDefaultNodeSelector: 'a=b', ns: 'c=d'}"} {
@@ -23,13 +24,16 @@ clusters: [{name: c, cluster: {server: 'https://images:1'}}], contexts: [{name: 
 	}
 	got, err := parse([]byte(admissionHead+`
 - name: PodSecurity
-  configuration: {apiVersion: pod-security.admission.config.k8s.io/v1, kind: PodSecurityConfiguration, defaults: {enforce: baseline, warn-version: v1.30}, exemptions: {usernames: [u], namespaces: [kube-system]}}
+  configuration: {apiVersion: pod-security.admission.config.k8s.io/v1, kind: PodSecurityConfiguration, defaults: {enforce: baseline,
+    warn-version: v1.30}, exemptions: {usernames: [u], namespaces: [kube-system]}}
 - name: ResourceQuota
-  configuration: {apiVersion: apiserver.config.k8s.io/v1, kind: ResourceQuotaConfiguration, limitedResources: [{resource: pods, matchScopes: [{scopeName: PriorityClass, operator: In, values: [high]}]}]}
+  configuration: {apiVersion: apiserver.config.k8s.io/v1, kind: ResourceQuotaConfiguration, limitedResources: [{resource: pods,
+    matchScopes: [{scopeName: PriorityClass, operator: In, values: [high]}]}]}
 - name: EventRateLimit
   configuration: {apiVersion: eventratelimit.admission.k8s.io/v1alpha1, kind: Configuration, limits: [{type: Server, qps: 10, burst: 20}]}
 - name: PodTolerationRestriction
-  configuration: {apiVersion: podtolerationrestriction.admission.k8s.io/v1alpha1, kind: Configuration, default: [{key: a, operator: Exists}]}
+  configuration: {apiVersion: podtolerationrestriction.admission.k8s.io/v1alpha1, kind: Configuration, default: [{key: a,
+    operator: Exists}]}
 - name: PodNodeSelector
   path: selectors
 - name: MutatingAdmissionWebhook
@@ -67,11 +71,21 @@ func TestAdmissionConfigurationRefused(t *testing.T) {
 		{admissionHead + "- {name: PodSecurty}", "did you mean PodSecurity?"},
 		{admissionHead + "- {name: PodSecurity}\n- {name: PodSecurity}", "configured twice"},
 		{admissionHead + "- {name: PodSecurity, path: a, configuration: {}}", "exclude each other"},
-		{admissionHead + "- {name: PodSecurity, configuration: {apiVersion: pod-security.admission.config.k8s.io/v1, kind: PodSecurityConfiguration, defaults: {enforced: baseline}}}", "did you mean enforce?"},
-		{admissionHead + "- {name: PodSecurity, configuration: {apiVersion: pod-security.admission.config.k8s.io/v1, kind: PodSecurityConfiguration, defaults: {enforce: strict}}}", "must be one of"},
-		{admissionHead + "- {name: EventRateLimit, configuration: {apiVersion: eventratelimit.admission.k8s.io/v1alpha1, kind: Configuration, limits: [{type: Users, qps: 1, burst: 1}]}}", "did you mean User?"},
-		{admissionHead + "- {name: EventRateLimit, configuration: {apiVersion: eventratelimit.admission.k8s.io/v1alpha1, kind: Configuration, limits: [{type: Server Namespace, qps: 1, burst: 1}]}}", "is none of Server"},
-		{admissionHead + "- {name: EventRateLimit, configuration: {apiVersion: eventratelimit.admission.k8s.io/v1alpha1, kind: Configuration, limits: [{type: User, qps: 2, burst: 1}]}}", "burst no less than qps"},
+		{admissionHead +
+			"- {name: PodSecurity, configuration: {apiVersion: pod-security.admission.config.k8s.io/v1, kind: PodSecurityConfiguration, " +
+			"defaults: {enforced: baseline}}}", "did you mean enforce?"},
+		{admissionHead +
+			"- {name: PodSecurity, configuration: {apiVersion: pod-security.admission.config.k8s.io/v1, kind: PodSecurityConfiguration, " +
+			"defaults: {enforce: strict}}}", "must be one of"},
+		{admissionHead +
+			"- {name: EventRateLimit, configuration: {apiVersion: eventratelimit.admission.k8s.io/v1alpha1, kind: Configuration, limits: " +
+			"[{type: Users, qps: 1, burst: 1}]}}", "did you mean User?"},
+		{admissionHead +
+			"- {name: EventRateLimit, configuration: {apiVersion: eventratelimit.admission.k8s.io/v1alpha1, kind: Configuration, limits: " +
+			"[{type: Server Namespace, qps: 1, burst: 1}]}}", "is none of Server"},
+		{admissionHead +
+			"- {name: EventRateLimit, configuration: {apiVersion: eventratelimit.admission.k8s.io/v1alpha1, kind: Configuration, limits: " +
+			"[{type: User, qps: 2, burst: 1}]}}", "burst no less than qps"},
 		{admissionHead + "- {name: ImagePolicyWebhook, configuration: {imagePolicy: {allowTTL: 5000}}}",
 			"allowTTL of 5000: valid values are -1 and 1 to 1800"},
 	} {

@@ -70,16 +70,23 @@ func TestMatch(t *testing.T) {
 	}{
 		{name: "nil", r: create, want: true, version: "v1"},
 		{name: "no rules", m: &admissionregistrationv1.MatchResources{}, r: create, want: true, version: "v1"},
-		{name: "exact", m: &admissionregistrationv1.MatchResources{ResourceRules: []admissionregistrationv1.NamedRuleWithOperations{rule("", "v1", "pods", admissionregistrationv1.Create)}}, r: create, want: true, version: "v1"},
-		{name: "other operation", m: &admissionregistrationv1.MatchResources{ResourceRules: []admissionregistrationv1.NamedRuleWithOperations{rule("", "v1", "pods", admissionregistrationv1.Delete)}}, r: create},
-		{name: "other name", m: &admissionregistrationv1.MatchResources{ResourceRules: []admissionregistrationv1.NamedRuleWithOperations{named}}, r: create},
+		{name: "exact", m: &admissionregistrationv1.MatchResources{ResourceRules: []admissionregistrationv1.NamedRuleWithOperations{rule("",
+			"v1", "pods", admissionregistrationv1.Create)}}, r: create, want: true, version: "v1"},
+		{name: "other operation", m: &admissionregistrationv1.MatchResources{
+			ResourceRules: []admissionregistrationv1.NamedRuleWithOperations{rule("", "v1", "pods", admissionregistrationv1.Delete)}}, r: create},
+		{name: "other name", m: &admissionregistrationv1.MatchResources{
+			ResourceRules: []admissionregistrationv1.NamedRuleWithOperations{named}}, r: create},
 		{name: "subresource not named",
 			m: &admissionregistrationv1.MatchResources{ResourceRules: []admissionregistrationv1.NamedRuleWithOperations{rule("", "v1",
 				"pods", all)}}, r: pod(admission.Update, "status")},
-		{name: "subresource", m: &admissionregistrationv1.MatchResources{ResourceRules: []admissionregistrationv1.NamedRuleWithOperations{rule("", "v1", "*/status", all)}}, r: pod(admission.Update, "status"), want: true, version: "v1"},
-		{name: "every subresource", m: &admissionregistrationv1.MatchResources{ResourceRules: []admissionregistrationv1.NamedRuleWithOperations{rule("", "v1", "pods/*", all)}}, r: pod(admission.Connect, "exec"), want: true, version: "v1"},
-		{name: "excluded", m: &admissionregistrationv1.MatchResources{ExcludeResourceRules: []admissionregistrationv1.NamedRuleWithOperations{rule("*", "*", "pods", all)}}, r: create},
-		{name: "another version", m: &admissionregistrationv1.MatchResources{ResourceRules: []admissionregistrationv1.NamedRuleWithOperations{rule("autoscaling", "v1", "*", all)}}, r: hpa},
+		{name: "subresource", m: &admissionregistrationv1.MatchResources{ResourceRules: []admissionregistrationv1.NamedRuleWithOperations{
+			rule("", "v1", "*/status", all)}}, r: pod(admission.Update, "status"), want: true, version: "v1"},
+		{name: "every subresource", m: &admissionregistrationv1.MatchResources{ResourceRules: []admissionregistrationv1.NamedRuleWithOperations{
+			rule("", "v1", "pods/*", all)}}, r: pod(admission.Connect, "exec"), want: true, version: "v1"},
+		{name: "excluded", m: &admissionregistrationv1.MatchResources{
+			ExcludeResourceRules: []admissionregistrationv1.NamedRuleWithOperations{rule("*", "*", "pods", all)}}, r: create},
+		{name: "another version", m: &admissionregistrationv1.MatchResources{
+			ResourceRules: []admissionregistrationv1.NamedRuleWithOperations{rule("autoscaling", "v1", "*", all)}}, r: hpa},
 		{name: "equivalent version", m: &admissionregistrationv1.MatchResources{MatchPolicy: &equivalent,
 			ResourceRules: []admissionregistrationv1.NamedRuleWithOperations{rule("autoscaling", "v1", "*", all)}}, r: hpa, want: true,
 			version: "v1"},
@@ -102,7 +109,10 @@ func TestMatch(t *testing.T) {
 		{name: "object selected", m: &admissionregistrationv1.MatchResources{ObjectSelector: labelled("app", "a")}, r: create, want: true,
 			version: "v1"},
 		{name: "object not selected", m: &admissionregistrationv1.MatchResources{ObjectSelector: labelled("app", "b")}, r: create},
-		{name: "broken selector", m: &admissionregistrationv1.MatchResources{ObjectSelector: &metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{{Key: "a", Operator: "?"}}}}, r: create, err: true},
+		{name: "broken selector", m: &admissionregistrationv1.MatchResources{
+			ObjectSelector: &metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{{Key: "a", Operator: "?"}}}},
+			r:   create,
+			err: true},
 	} {
 		c.r.Read = state{}
 		as, ok, err := New(c.m).Match(context.Background(), c.r)

@@ -20,12 +20,14 @@ func TestCheck(t *testing.T) {
 		_, gvk, ok := set.Resource(gvr)
 		return gvk, ok
 	}}
-	const deployments = "matchConstraints: {resourceRules: [{apiGroups: [apps], apiVersions: [v1], operations: [CREATE], resources: [deployments, deployments/scale]}]}\n"
+	const deployments = "matchConstraints: {resourceRules: [{apiGroups: [apps], apiVersions: [v1], operations: [CREATE], resources: " +
+		"[deployments, deployments/scale]}]}\n"
 	for _, tt := range []struct {
 		name, spec string
 		want       []string // field and part of the text, in turns
 	}{
-		{"fits", deployments + "validations: [{expression: 'object.spec.replicas > 1', messageExpression: \"'has ' + string(object.spec.replicas)\"}]", nil},
+		{"fits", deployments +
+			"validations: [{expression: 'object.spec.replicas > 1', messageExpression: \"'has ' + string(object.spec.replicas)\"}]", nil},
 		{"wrong type", deployments + "validations: [{expression: \"object.spec.replicas > '1'\"}]",
 			[]string{"spec.validations[0].expression",
 				"apps/v1, Kind=Deployment: ERROR: <input>:1:22: found no matching overload for '_>_' applied to '(int, string)'"}},
@@ -33,14 +35,24 @@ func TestCheck(t *testing.T) {
 			"validations: [{expression: 'true'}, {expression: 'object.replicas > 1', messageExpression: 'object.nothing'}]",
 			[]string{"spec.validations[1].expression", "undefined field 'replicas'", "spec.validations[1].messageExpression",
 				"undefined field 'nothing'"}},
-		{"variables", deployments + "variables: [{name: num, expression: object.spec.replicas}]\nvalidations: [{expression: \"variables.num == 'a'\"}]",
+		{"variables",
+			deployments + "variables: [{name: num, expression: object.spec.replicas}]\nvalidations: [{expression: \"variables.num == 'a'\"}]",
 			[]string{"spec.validations[0].expression", "applied to '(int, string)'"}},
-		{"several types", "matchConstraints: {resourceRules: [{apiGroups: [''], apiVersions: [v1], operations: ['*'], resources: [pods, configmaps]}]}\nvalidations: [{expression: has(object.data)}]",
+		{"several types",
+			"matchConstraints: {resourceRules: [{apiGroups: [''], apiVersions: [v1], operations: ['*'], resources: [pods, configmaps]}]}\n" +
+				"validations: [{expression: has(object.data)}]",
 			[]string{"spec.validations[0].expression", "/v1, Kind=Pod: ERROR"}},
-		{"params", deployments + "paramKind: {apiVersion: v1, kind: ConfigMap}\nvalidations: [{expression: 'params.nothing == 1'}, {expression: \"params.data['a'] == 'b'\"}]",
+		{"params",
+			deployments +
+				"paramKind: {apiVersion: v1, kind: ConfigMap}\nvalidations: [{expression: 'params.nothing == 1'}, " +
+				"{expression: \"params.data['a'] == 'b'\"}]",
 			[]string{"spec.validations[0].expression", "undefined field 'nothing'"}},
-		{"anything", "matchConstraints: {resourceRules: [{apiGroups: ['*'], apiVersions: [v1], operations: ['*'], resources: [pods]}]}\nvalidations: [{expression: object.nothing}]", nil},
-		{"nothing known", "matchConstraints: {resourceRules: [{apiGroups: [example.com], apiVersions: [v1], operations: ['*'], resources: [widgets]}]}\nvalidations: [{expression: object.nothing}]", nil},
+		{"anything",
+			"matchConstraints: {resourceRules: [{apiGroups: ['*'], apiVersions: [v1], operations: ['*'], resources: [pods]}]}\n" +
+				"validations: [{expression: object.nothing}]", nil},
+		{"nothing known",
+			"matchConstraints: {resourceRules: [{apiGroups: [example.com], apiVersions: [v1], operations: ['*'], resources: [widgets]}]}\n" +
+				"validations: [{expression: object.nothing}]", nil},
 	} {
 		p := &admissionregistrationv1.ValidatingAdmissionPolicy{}
 		if err := yaml.UnmarshalStrict([]byte(tt.spec), &p.Spec); err != nil {

@@ -120,7 +120,8 @@ func (w *world) validate(data map[string]string) error {
 
 const (
 	aboutConfigMaps = "matchConstraints: {resourceRules: [{apiGroups: [''], apiVersions: [v1], operations: ['*'], resources: [configmaps]}]}"
-	binds           = "{apiVersion: admissionregistration.k8s.io/v1, kind: ValidatingAdmissionPolicyBinding, metadata: {name: b}, spec: {policyName: p, validationActions: [%s]%s}}"
+	binds           = "{apiVersion: admissionregistration.k8s.io/v1, kind: ValidatingAdmissionPolicyBinding, metadata: {name: b}, " +
+		"spec: {policyName: p, validationActions: [%s]%s}}"
 )
 
 func validating(spec string) string {
@@ -151,7 +152,8 @@ func TestValidate(t *testing.T) {
 		{"fails", "validations: [{expression: '!has(object.data)'}]", map[string]string{"a": "b"},
 			"422 Invalid " + prefix + "failed expression: !has(object.data)"},
 		{"message", "validations: [{expression: 'false', message: ' nope '}]", nil, "422 Invalid " + prefix + "nope"},
-		{"message expression", "validations: [{expression: 'false', message: nope, messageExpression: \"'not ' + object.metadata.name\"}]", nil, "422 Invalid " + prefix + "not c"},
+		{"message expression", "validations: [{expression: 'false', message: nope, messageExpression: \"'not ' + object.metadata.name\"}]", nil,
+			"422 Invalid " + prefix + "not c"},
 		{"message of two lines", "validations: [{expression: 'false', message: nope, messageExpression: \"'a\\\\nb'\"}]", nil,
 			"422 Invalid " + prefix + "nope"},
 		{"broken message", "validations: [{expression: 'false', message: nope, messageExpression: 'object.x'}]", nil,
@@ -159,7 +161,8 @@ func TestValidate(t *testing.T) {
 		{"reason", "validations: [{expression: 'false', message: nope, reason: Unauthorized}]", nil, "401 Unauthorized " + prefix + "nope"},
 		{"too large", "validations: [{expression: 'false', message: nope, reason: RequestEntityTooLarge}]", nil,
 			"413 RequestEntityTooLarge " + prefix + "nope"},
-		{"the first failure", "validations: [{expression: 'true'}, {expression: 'false', message: one}, {expression: 'false', message: two}]", nil, "422 Invalid " + prefix + "one"},
+		{"the first failure", "validations: [{expression: 'true'}, {expression: 'false', message: one}, {expression: 'false', message: two}]",
+			nil, "422 Invalid " + prefix + "one"},
 		{"an error", "validations: [{expression: 'object.x == 1'}]", nil,
 			"422 Invalid " + prefix + "expression 'object.x == 1' resulted in error: no such key: x"},
 		{"an error, ignored", "failurePolicy: Ignore\nvalidations: [{expression: 'object.x == 1'}]", nil, ""},
@@ -167,16 +170,25 @@ func TestValidate(t *testing.T) {
 			"422 Invalid " + prefix + "nope"},
 		{"does not compile", "validations: [{expression: 'nothing'}]", nil, "422 Invalid " + prefix + "compilation error: compilation failed: "},
 		{"condition unmet", "matchConditions: [{name: a, expression: 'false'}]\nvalidations: [{expression: 'false'}]", nil, ""},
-		{"condition met", "matchConditions: [{name: a, expression: \"request.userInfo.username == 'ann'\"}]\nvalidations: [{expression: 'false', message: nope}]", nil, "422 Invalid " + prefix + "nope"},
+		{"condition met",
+			"matchConditions: [{name: a, expression: \"request.userInfo.username == 'ann'\"}]\n" +
+				"validations: [{expression: 'false', message: nope}]", nil, "422 Invalid " + prefix + "nope"},
 		{"condition fails", "matchConditions: [{name: a, expression: 'object.x'}]\nvalidations: [{expression: 'true'}]", nil,
 			"422 Invalid " + prefix + "compilation error: must evaluate to bool"},
 		{"conditions see no namespace",
-			"matchConditions: [{name: a, expression: 'namespaceObject == null'}]\nvalidations: [{expression: 'namespaceObject != null', message: nope}]", nil, ""},
-		{"variables", "variables: [{name: num, expression: 'int(object.data.n)'}, {name: big, expression: 'variables.num > 4'}]\nvalidations: [{expression: '!variables.big', messageExpression: \"string(variables.num) + ' is big'\"}]",
+			"matchConditions: [{name: a, expression: 'namespaceObject == null'}]\n" +
+				"validations: [{expression: 'namespaceObject != null', message: nope}]", nil, ""},
+		{"variables",
+			"variables: [{name: num, expression: 'int(object.data.n)'}, {name: big, expression: 'variables.num > 4'}]\n" +
+				"validations: [{expression: '!variables.big', messageExpression: \"string(variables.num) + ' is big'\"}]",
 			map[string]string{"n": "5"}, "422 Invalid " + prefix + "5 is big"},
 		{"namespace", "validations: [{expression: \"namespaceObject.metadata.labels['team'] == 'x'\"}]", nil, ""},
-		{"authorizer", "validations: [{expression: \"authorizer.requestResource.check('delete').allowed() && !authorizer.requestResource.check('get').allowed()\"}]", nil, ""},
-		{"budget", "validations: [{expression: \"[1,2,3,4,5,6,7,8,9,10].all(a, [1,2,3,4,5,6,7,8,9,10].all(b, [1,2,3,4,5,6,7,8,9,10].all(c, [1,2,3,4,5,6,7,8,9,10].all(d, [1,2,3,4,5,6,7,8,9,10].all(e, [1,2,3,4,5,6,7,8,9,10].all(f, a > 0))))))\"}]",
+		{"authorizer",
+			"validations: [{expression: \"authorizer.requestResource.check('delete').allowed() && " +
+				"!authorizer.requestResource.check('get').allowed()\"}]", nil, ""},
+		{"budget",
+			"validations: [{expression: \"[1,2,3,4,5,6,7,8,9,10].all(a, [1,2,3,4,5,6,7,8,9,10].all(b, [1,2,3,4,5,6,7,8,9,10].all(c, " +
+				"[1,2,3,4,5,6,7,8,9,10].all(d, [1,2,3,4,5,6,7,8,9,10].all(e, [1,2,3,4,5,6,7,8,9,10].all(f, a > 0))))))\"}]",
 			nil, "422 Invalid " + prefix + "expression '"},
 	} {
 		w := begin(t, validating(c.spec), bound("Deny", ""))
@@ -196,7 +208,10 @@ func TestValidate(t *testing.T) {
 }
 
 func TestActions(t *testing.T) {
-	w := begin(t, validating("validations: [{expression: 'true'}, {expression: 'false', message: nope}]\nauditAnnotations: [{key: who, valueExpression: 'request.userInfo.username'}, {key: none, valueExpression: 'null'}]"),
+	w := begin(t,
+		validating(
+			"validations: [{expression: 'true'}, {expression: 'false', message: nope}]\n"+
+				"auditAnnotations: [{key: who, valueExpression: 'request.userInfo.username'}, {key: none, valueExpression: 'null'}]"),
 		bound("Warn, Audit", ""))
 	if err := w.validate(nil); err != nil {
 		t.Fatal(err)
@@ -217,7 +232,9 @@ func TestActions(t *testing.T) {
 }
 
 func TestParams(t *testing.T) {
-	spec := validating("paramKind: {apiVersion: v1, kind: ConfigMap}\nvalidations: [{expression: 'params == null || int(object.data.n) <= int(params.data.max)', messageExpression: \"'at most ' + params.data.max\"}]")
+	spec := validating(
+		"paramKind: {apiVersion: v1, kind: ConfigMap}\nvalidations: [{expression: 'params == null || int(object.data.n) <= " +
+			"int(params.data.max)', messageExpression: \"'at most ' + params.data.max\"}]")
 	limit := func(ns, name, max, label string) string {
 		return fmt.Sprintf("{apiVersion: v1, kind: ConfigMap, metadata: {name: %s, namespace: %s, labels: {l: %s}}, data: {max: '%s'}}",
 			name, ns, label, max)
@@ -242,8 +259,10 @@ func TestParams(t *testing.T) {
 		}
 	}
 	for kind, want := range map[string]string{
-		"{apiVersion: example.com/v1, kind: None}": "ValidatingAdmissionPolicy 'p' denied request: failed to configure policy: failed to find resource referenced by paramKind: 'example.com/v1, Kind=None'",
-		"{apiVersion: v1, kind: Node}":             "failed to configure binding: paramRef.namespace must not be provided for a cluster-scoped `paramKind`",
+		"{apiVersion: example.com/v1, kind: None}": "ValidatingAdmissionPolicy 'p' denied request: failed to configure policy: failed to " +
+			"find resource referenced by paramKind: " +
+			"'example.com/v1, Kind=None'",
+		"{apiVersion: v1, kind: Node}": "failed to configure binding: paramRef.namespace must not be provided for a cluster-scoped `paramKind`",
 	} {
 		w := begin(t, validating("paramKind: "+kind+"\nvalidations: [{expression: 'true'}]"),
 			bound("Deny", ", paramRef: {name: a, namespace: ns, parameterNotFoundAction: Deny}"))
@@ -264,7 +283,8 @@ func TestBindings(t *testing.T) {
 		{"in another", ", matchResources: {namespaceSelector: {matchLabels: {team: y}}}", false},
 		{"this object", ", matchResources: {objectSelector: {matchLabels: {app: a}}}", true},
 		{"another", ", matchResources: {objectSelector: {matchLabels: {app: b}}}", false},
-		{"not these", ", matchResources: {excludeResourceRules: [{apiGroups: [''], apiVersions: ['*'], operations: ['*'], resources: ['*']}]}", false},
+		{"not these", ", matchResources: {excludeResourceRules: [{apiGroups: [''], apiVersions: ['*'], operations: ['*'], resources: ['*']}]}",
+			false},
 	} {
 		if err := begin(t, spec, bound("Deny", c.more)).validate(nil); (err != nil) != c.denied {
 			t.Errorf("%s: %v", c.name, err)
@@ -321,7 +341,10 @@ func TestExempt(t *testing.T) {
 func mutating(name, spec string) string {
 	p := strings.Replace(validating(spec), "kind: Validating", "kind: Mutating", 1)
 	p = strings.Replace(p, "name: p", "name: "+name, 1)
-	return p + "\n---\n" + fmt.Sprintf("{apiVersion: admissionregistration.k8s.io/v1, kind: MutatingAdmissionPolicyBinding, metadata: {name: b-%s}, spec: {policyName: %[1]s}}", name)
+	return p + "\n---\n" +
+		fmt.Sprintf(
+			"{apiVersion: admissionregistration.k8s.io/v1, kind: MutatingAdmissionPolicyBinding, metadata: {name: b-%s}, "+
+				"spec: {policyName: %[1]s}}", name)
 }
 
 func (w *world) mutate(data map[string]string, more ...admission.Plugin) (*corev1.ConfigMap, error) {
@@ -346,7 +369,9 @@ func TestMutate(t *testing.T) {
 		{"apply", applies("Object{data: {'a': request.userInfo.username}}"), `{"a":"ann","n":"1"} {"app":"a"} null`},
 		{"apply a label", applies("Object{metadata: Object.metadata{labels: {'x': namespaceObject.metadata.name}}}"),
 			`{"n":"1"} {"app":"a","x":"ns"} null`},
-		{"patch", patches("[JSONPatch{op: 'add', path: '/metadata/annotations', value: {'a/b': 'c'}}, JSONPatch{op: 'remove', path: '/data/n'}]"), `{} {"app":"a"} {"a/b":"c"}`},
+		{"patch", patches(
+			"[JSONPatch{op: 'add', path: '/metadata/annotations', value: {'a/b': 'c'}}, JSONPatch{op: 'remove', path: '/data/n'}]"),
+			`{} {"app":"a"} {"a/b":"c"}`},
 		{"escaped key", patches("[JSONPatch{op: 'add', path: '/metadata/labels/' + jsonpatch.escapeKey('a/b~c'), value: 'd'}]"),
 			`{"n":"1"} {"a/b~c":"d","app":"a"} null`},
 		{"a failed test changes nothing",

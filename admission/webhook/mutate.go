@@ -136,7 +136,8 @@ func (c *asking) patch(ctx context.Context, h *hook, as match.As, answer *admiss
 	case len(ops) == 0:
 		return false, nil
 	case c.r.Object == nil && c.r.Target == nil:
-		return false, apierrors.NewInternalError(fmt.Errorf("admission webhook %q attempted to modify the object, which is not supported for this operation", h.Name))
+		return false, apierrors.NewInternalError(fmt.Errorf(
+			"admission webhook %q attempted to modify the object, which is not supported for this operation", h.Name))
 	case *answer.PatchType != admissionv1.PatchTypeJSONPatch:
 		return false, &failure{h.Name, fmt.Errorf("unsupported patch type %q", *answer.PatchType)}
 	}

@@ -24,7 +24,8 @@ func says(doc string) func(*admissionv1.AdmissionRequest) *admissionv1.Admission
 func TestPatch(t *testing.T) {
 	w := start(t)
 	w.mutating("m", func(h *admissionregistrationv1.MutatingWebhook) {
-		h.Rules = []admissionregistrationv1.RuleWithOperations{rule([]admissionregistrationv1.OperationType{admissionregistrationv1.Create, admissionregistrationv1.Update}, "*", "*", "configmaps", "services", "deployments/scale")}
+		h.Rules = []admissionregistrationv1.RuleWithOperations{rule([]admissionregistrationv1.OperationType{admissionregistrationv1.Create,
+			admissionregistrationv1.Update}, "*", "*", "configmaps", "services", "deployments/scale")}
 	}, "/m")
 	w.answer("/m", says(`[{"op":"add","path":"/data/added","value":"x"}]`))
 	obj, err := w.create(configMap("a", "k", "v"))
@@ -140,7 +141,8 @@ func TestBadPatches(t *testing.T) {
 func TestPatchedType(t *testing.T) {
 	w := start(t)
 	hook := func(h *admissionregistrationv1.MutatingWebhook) {
-		h.Rules = []admissionregistrationv1.RuleWithOperations{rule([]admissionregistrationv1.OperationType{admissionregistrationv1.Create}, "*", "*", "configmaps", "horizontalpodautoscalers")}
+		h.Rules = []admissionregistrationv1.RuleWithOperations{rule([]admissionregistrationv1.OperationType{admissionregistrationv1.Create},
+			"*", "*", "configmaps", "horizontalpodautoscalers")}
 	}
 	w.mutating("m", hook, "/m")
 	for doc, text := range map[string]string{
@@ -160,7 +162,8 @@ func TestPatchedType(t *testing.T) {
 	if c := obj.(*corev1.ConfigMap); c.Data["k"] != "v" || c.Kind != "ConfigMap" {
 		t.Errorf("without its type: %v", c)
 	}
-	w.answer("/m", says(`[{"op":"replace","path":"/apiVersion","value":"autoscaling/v1"},{"op":"add","path":"/spec/targetCPUUtilizationPercentage","value":50}]`))
+	w.answer("/m", says(
+		`[{"op":"replace","path":"/apiVersion","value":"autoscaling/v1"},{"op":"add","path":"/spec/targetCPUUtilizationPercentage","value":50}]`))
 	obj, err = w.create(&autoscalingv2.HorizontalPodAutoscaler{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "a"},
 		Spec: autoscalingv2.HorizontalPodAutoscalerSpec{MaxReplicas: 3,
 			ScaleTargetRef: autoscalingv2.CrossVersionObjectReference{APIVersion: "apps/v1", Kind: "Deployment", Name: "d"}}})

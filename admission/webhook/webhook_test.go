@@ -101,7 +101,8 @@ func TestRules(t *testing.T) {
 	all := []admissionregistrationv1.OperationType{admissionregistrationv1.OperationAll}
 	for _, tt := range []struct {
 		rule admissionregistrationv1.RuleWithOperations
-		want string // of: create cm, update cm, delete cm, create deployment, its scale, its status, create node, create namespace, eviction, exec
+		// of: create cm, update cm, delete cm, create deployment, its scale, its status, create node, create namespace, eviction, exec
+		want string
 	}{
 		{rule(all, "*", "*", "*/*"), "CUDdstnNex"},
 		{rule(all, "*", "*", "*"), "CUDdnN"},
@@ -283,12 +284,14 @@ func TestExempt(t *testing.T) {
 func TestEquivalent(t *testing.T) {
 	w := start(t)
 	w.validating("v", func(h *admissionregistrationv1.ValidatingWebhook) {
-		h.Rules = []admissionregistrationv1.RuleWithOperations{rule([]admissionregistrationv1.OperationType{admissionregistrationv1.Create}, "events.k8s.io", "v1", "events")}
+		h.Rules = []admissionregistrationv1.RuleWithOperations{rule([]admissionregistrationv1.OperationType{admissionregistrationv1.Create},
+			"events.k8s.io", "v1", "events")}
 	}, "/v")
 	exact := admissionregistrationv1.Exact
 	w.validating("x", func(h *admissionregistrationv1.ValidatingWebhook) {
 		h.MatchPolicy = &exact
-		h.Rules = []admissionregistrationv1.RuleWithOperations{rule([]admissionregistrationv1.OperationType{admissionregistrationv1.Create}, "events.k8s.io", "v1", "events")}
+		h.Rules = []admissionregistrationv1.RuleWithOperations{rule([]admissionregistrationv1.OperationType{admissionregistrationv1.Create},
+			"events.k8s.io", "v1", "events")}
 	}, "/exact")
 	w.must(w.create(&corev1.Event{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "e"}, Reason: "r", Type: "Normal",
 		InvolvedObject: corev1.ObjectReference{Namespace: "ns"}}))

@@ -173,7 +173,8 @@ func (w *world) mutating(name string, edit func(h *admissionregistrationv1.Mutat
 		none := admissionregistrationv1.SideEffectClassNone
 		h := admissionregistrationv1.MutatingWebhook{Name: p[1:] + ".example.com", ClientConfig: w.client(p), SideEffects: &none,
 			AdmissionReviewVersions: []string{"v1"},
-			Rules:                   []admissionregistrationv1.RuleWithOperations{rule([]admissionregistrationv1.OperationType{admissionregistrationv1.OperationAll}, "*", "*", "*/*")}}
+			Rules: []admissionregistrationv1.RuleWithOperations{
+				rule([]admissionregistrationv1.OperationType{admissionregistrationv1.OperationAll}, "*", "*", "*/*")}}
 		if edit != nil {
 			edit(&h)
 		}
@@ -189,7 +190,8 @@ func (w *world) validating(name string, edit func(h *admissionregistrationv1.Val
 		none := admissionregistrationv1.SideEffectClassNone
 		h := admissionregistrationv1.ValidatingWebhook{Name: p[1:] + ".example.com", ClientConfig: w.client(p), SideEffects: &none,
 			AdmissionReviewVersions: []string{"v1"},
-			Rules:                   []admissionregistrationv1.RuleWithOperations{rule([]admissionregistrationv1.OperationType{admissionregistrationv1.OperationAll}, "*", "*", "*/*")}}
+			Rules: []admissionregistrationv1.RuleWithOperations{
+				rule([]admissionregistrationv1.OperationType{admissionregistrationv1.OperationAll}, "*", "*", "*/*")}}
 		if edit != nil {
 			edit(&h)
 		}

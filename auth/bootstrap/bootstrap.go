@@ -55,7 +55,8 @@ func priorityClasses() (list []resource.Object) {
 		value      int32
 	}{
 		{"system-node-critical", "Used for system critical pods that must not be moved from their current node.", 2*highestUser + 1000},
-		{"system-cluster-critical", "Used for system critical pods that must run in the cluster, but can be moved to another node if necessary.", 2 * highestUser},
+		{"system-cluster-critical",
+			"Used for system critical pods that must run in the cluster, but can be moved to another node if necessary.", 2 * highestUser},
 	} {
 		list = append(list, &schedulingv1.PriorityClass{ObjectMeta: metav1.ObjectMeta{Name: c.name},
 			TypeMeta: metav1.TypeMeta{APIVersion: "scheduling.k8s.io/v1", Kind: "PriorityClass"},

@@ -150,7 +150,9 @@ func (m *mapping) checkEmail() error {
 		looked = looked || strings.Contains(r.Expression, verified)
 	}
 	if !looked {
-		return errors.New("claimMappings.username.expression: uses claims.email, so claims.email_verified must be used in it, in extra or in a claim validation rule")
+		return errors.New(
+			"claimMappings.username.expression: uses claims.email, so claims.email_verified must be used in it, " +
+				"in extra or in a claim validation rule")
 	}
 	return nil
 }

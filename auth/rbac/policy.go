@@ -87,13 +87,16 @@ var editRules = []string{
 	"impersonate serviceaccounts",
 	"write pods,pods/attach,pods/exec,pods/portforward,pods/proxy",
 	"create pods/eviction",
-	"write configmaps,persistentvolumeclaims,replicationcontrollers,replicationcontrollers/scale,secrets,serviceaccounts,services,services/proxy",
+	"write configmaps,persistentvolumeclaims,replicationcontrollers,replicationcontrollers/scale,secrets,serviceaccounts,services," +
+		"services/proxy",
 	"create serviceaccounts/token",
 	"write events in core,events.k8s.io",
-	"write daemonsets,deployments,deployments/rollback,deployments/scale,replicasets,replicasets/scale,statefulsets,statefulsets/scale in apps",
+	"write daemonsets,deployments,deployments/rollback,deployments/scale,replicasets,replicasets/scale,statefulsets,statefulsets/scale " +
+		"in apps",
 	"write horizontalpodautoscalers in autoscaling",
 	"write cronjobs,jobs in batch",
-	"write daemonsets,deployments,deployments/rollback,deployments/scale,ingresses,networkpolicies,replicasets,replicasets/scale,replicationcontrollers/scale in extensions",
+	"write daemonsets,deployments,deployments/rollback,deployments/scale,ingresses,networkpolicies,replicasets,replicasets/scale," +
+		"replicationcontrollers/scale in extensions",
 	"write poddisruptionbudgets in policy",
 	"write ingresses,networkpolicies in networking.k8s.io",
 	"all leases in coordination.k8s.io",
@@ -101,15 +104,18 @@ var editRules = []string{
 }
 
 var viewRules = []string{
-	"read configmaps,endpoints,persistentvolumeclaims,persistentvolumeclaims/status,pods,replicationcontrollers,replicationcontrollers/scale,serviceaccounts,services,services/status",
+	"read configmaps,endpoints,persistentvolumeclaims,persistentvolumeclaims/status,pods,replicationcontrollers," +
+		"replicationcontrollers/scale,serviceaccounts,services,services/status",
 	"read bindings,limitranges,namespaces/status,pods/log,pods/status,replicationcontrollers/status,resourcequotas,resourcequotas/status",
 	"read namespaces",
 	"read events in core,events.k8s.io",
 	"read endpointslices in discovery.k8s.io",
-	"read controllerrevisions,daemonsets,daemonsets/status,deployments,deployments/scale,deployments/status,replicasets,replicasets/scale,replicasets/status,statefulsets,statefulsets/scale,statefulsets/status in apps",
+	"read controllerrevisions,daemonsets,daemonsets/status,deployments,deployments/scale,deployments/status,replicasets," +
+		"replicasets/scale,replicasets/status,statefulsets,statefulsets/scale,statefulsets/status in apps",
 	"read horizontalpodautoscalers,horizontalpodautoscalers/status in autoscaling",
 	"read cronjobs,cronjobs/status,jobs,jobs/status in batch",
-	"read daemonsets,daemonsets/status,deployments,deployments/scale,deployments/status,ingresses,ingresses/status,networkpolicies,replicasets,replicasets/scale,replicasets/status,replicationcontrollers/scale in extensions",
+	"read daemonsets,daemonsets/status,deployments,deployments/scale,deployments/status,ingresses,ingresses/status,networkpolicies," +
+		"replicasets,replicasets/scale,replicasets/status,replicationcontrollers/scale in extensions",
 	"read poddisruptionbudgets,poddisruptionbudgets/status in policy",
 	"read ingresses,ingresses/status,networkpolicies in networking.k8s.io",
 	"read resourceclaims,resourceclaims/status,resourceclaimtemplates in resource.k8s.io",

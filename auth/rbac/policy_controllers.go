@@ -11,7 +11,9 @@ var controllerPolicy = []spec{
 		"delete,get,list,watch certificatesigningrequests in certificates.k8s.io",
 		"update certificatesigningrequests/approval,certificatesigningrequests/status in certificates.k8s.io",
 		"approve signers in certificates.k8s.io named kubernetes.io/kube-apiserver-client-kubelet",
-		"sign signers in certificates.k8s.io named kubernetes.io/kube-apiserver-client,kubernetes.io/kube-apiserver-client-kubelet,kubernetes.io/kubelet-serving,kubernetes.io/legacy-unknown",
+		"sign signers in certificates.k8s.io named " +
+			"kubernetes.io/kube-apiserver-client,kubernetes.io/kube-apiserver-client-kubelet,kubernetes.io/kubelet-serving," +
+			"kubernetes.io/legacy-unknown",
 		"create subjectaccessreviews in authorization.k8s.io", events}},
 	{name: "clusterrole-aggregation-controller", rules: []string{
 		"escalate,get,list,patch,update,watch clusterroles in rbac.authorization.k8s.io"}},

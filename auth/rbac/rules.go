@@ -68,7 +68,8 @@ const (
 )
 
 // errTooMany says that rules are too many to be compared.
-var errTooMany = errors.New("the rules stand for too many permissions to compare them: split them, or have somebody write them who may escalate")
+var errTooMany = errors.New(
+	"the rules stand for too many permissions to compare them: split them, or have somebody write them who may escalate")
 
 // covers tells whether every permission in wanted is given by held; missing are the smallest rules that are not, the first
 // maxMissing of them. Where it would take too long it says so.

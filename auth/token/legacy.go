@@ -46,8 +46,11 @@ func (c *legacyClaims) user(text string, read resource.Reader, used func(*corev1
 		return nil, errInvalid
 	}
 	if secret.Labels[core.LegacyTokenInvalidSince] != "" {
-		return nil, fmt.Errorf("the token in secret %s/%s for service account %s/%s has been marked invalid: use tokens from the TokenRequest API, or remove the label %s from the secret",
-			c.Namespace, c.SecretName, c.Namespace, c.ServiceAccount, core.LegacyTokenInvalidSince)
+		return nil,
+			fmt.Errorf(
+				"the token in secret %s/%s for service account %s/%s has been marked invalid: use tokens from the TokenRequest API, "+
+					"or remove the label %s from the secret",
+				c.Namespace, c.SecretName, c.Namespace, c.ServiceAccount, core.LegacyTokenInvalidSince)
 	}
 	sa := resource.Get(read, core.ServiceAccounts, c.Namespace, c.ServiceAccount)
 	switch {

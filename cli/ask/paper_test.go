@@ -50,7 +50,8 @@ func TestListGroups(t *testing.T) {
 	}
 	text := a.listOf([]*convergence.Gap{gap("one", "db", time.Minute), gap("two", "db", time.Hour), gap("other", "mail", time.Minute),
 		gap("three", "db", time.Minute)})
-	want := "a: secret/db is waited for: the secret db does not exist\n    holds up 3: deployment/one, deployment/two, deployment/three\n    a person, blocked, for 60m\n" +
+	want := "a: secret/db is waited for: the secret db does not exist\n    holds up 3: deployment/one, deployment/two, deployment/three\n" +
+		"    a person, blocked, for 60m\n" +
 		"a: deployment/other is stuck\n    a person, blocked, for 60s\n"
 	if text != want {
 		t.Errorf("%s", text)

@@ -115,12 +115,14 @@ func networking(c *cluster.Config) []Setting {
 		{Key: "network.serviceCIDRs", Flag: "service-cluster-ip-range", For: Up | Server | Controllers | Node,
 			Doc: "ranges of cluster IPs, the default family first, one of each at most", value: prefixes{&c.ServiceCIDRs}},
 		{Key: "network.podCIDR", Flag: "cluster-cidr", For: Up | Controllers,
-			Doc:   "addresses of pods, one range of each family at most, cut into parts for nodes; default 10.88.0.0/16, of pods on simulated nodes 10.128.0.0/9",
+			Doc: "addresses of pods, one range of each family at most, cut into parts for nodes; " +
+				"default 10.88.0.0/16, of pods on simulated nodes 10.128.0.0/9",
 			value: prefixes{&c.PodCIDRs}},
 		{Key: "network.nodePorts", Flag: "service-node-port-range", For: Up | Server, Doc: "ports of services of type NodePort",
 			value: ports{&c.NodePortLow, &c.NodePortHigh}},
 		{Key: "network.mode", Flag: "network", For: Up | Node,
-			Doc:   "how pods reach other machines: `auto`, plain routes on one link and VXLAN elsewhere; `vxlan`; `routes`; `wireguard`, encrypted; or `none`, where Flannel, Calico or Cilium does it",
+			Doc: "how pods reach other machines: `auto`, plain routes on one link and VXLAN elsewhere; `vxlan`; `routes`; `wireguard`, encrypted; " +
+				"or `none`, where Flannel, Calico or Cilium does it",
 			value: text{&c.Network}},
 
 		{Key: "network.policies", Flag: "network-policies", For: Up | Node,
@@ -312,7 +314,8 @@ func adding(c *cluster.Config) []Setting {
 			Doc:   "at which of the machine's addresses node ports are served: ranges, or `primary`, the default, the addresses of its Node",
 			value: words{&c.NodePortAddresses}},
 		{Key: "loadBalancer.mode", Flag: "load-balancer", For: Up | Controllers,
-			Doc:   "where Services of type LoadBalancer get their addresses: `nodes`, those of nodes; `pools`, MetalLB's IPAddressPools; or `none`, where another program gives them",
+			Doc: "where Services of type LoadBalancer get their addresses: `nodes`, those of nodes; `pools`, MetalLB's IPAddressPools; " +
+				"or `none`, where another program gives them",
 			value: text{(*string)(&c.LoadBalancer)}},
 	}
 }

@@ -61,7 +61,8 @@ func TestBuiltin(t *testing.T) {
 }
 
 func TestObstacle(t *testing.T) {
-	svc := &apiregistrationv1.APIService{Spec: apiregistrationv1.APIServiceSpec{Service: &apiregistrationv1.ServiceReference{Namespace: "ns", Name: "s"}}}
+	svc := &apiregistrationv1.APIService{Spec: apiregistrationv1.APIServiceSpec{Service: &apiregistrationv1.ServiceReference{Namespace: "ns",
+		Name: "s"}}}
 	service := &corev1.Service{Spec: corev1.ServiceSpec{Ports: []corev1.ServicePort{{Name: "https", Port: 443}}}}
 	slice := func(port string, ready bool) []*discoveryv1.EndpointSlice {
 		n := int32(8443)

@@ -174,7 +174,8 @@ func TestWaits(t *testing.T) {
 	last := metav1.NewTime(at("2026-01-01 08:00:00"))
 	cj := &batchv1.CronJob{ObjectMeta: metav1.ObjectMeta{Name: "c", UID: "1"}, Spec: batchv1.CronJobSpec{Schedule: "0 * * * *",
 		TimeZone: new("UTC"), StartingDeadlineSeconds: &minute}, Status: batchv1.CronJobStatus{LastScheduleTime: &last}}
-	if got := plan(cj, nil, at("2026-01-01 10:30:00")).waits; got != "its time of 2026-01-01 10:00 UTC passed more than its startingDeadlineSeconds of 60 ago" {
+	if got := plan(cj, nil,
+		at("2026-01-01 10:30:00")).waits; got != "its time of 2026-01-01 10:00 UTC passed more than its startingDeadlineSeconds of 60 ago" {
 		t.Errorf("missed: %q", got)
 	}
 	cj.Spec.StartingDeadlineSeconds, cj.Spec.ConcurrencyPolicy = nil, batchv1.ForbidConcurrent

@@ -40,8 +40,9 @@ func pin(s *corev1.PodSpec, node string) {
 	if s.Affinity.NodeAffinity == nil {
 		s.Affinity.NodeAffinity = &corev1.NodeAffinity{}
 	}
-	s.Affinity.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution = &corev1.NodeSelector{NodeSelectorTerms: []corev1.NodeSelectorTerm{{
-		MatchFields: []corev1.NodeSelectorRequirement{{Key: nameField, Operator: corev1.NodeSelectorOpIn, Values: []string{node}}}}}}
+	s.Affinity.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution = &corev1.NodeSelector{
+		NodeSelectorTerms: []corev1.NodeSelectorTerm{{
+			MatchFields: []corev1.NodeSelectorRequirement{{Key: nameField, Operator: corev1.NodeSelectorOpIn, Values: []string{node}}}}}}
 }
 
 // nodeOf is the node that a pod runs on, or is pinned to.

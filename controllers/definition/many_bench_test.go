@@ -18,9 +18,12 @@ import (
 )
 
 // large is a definition of 40 KB: a few rules, and many fields with descriptions.
-const large = `{"apiVersion":"apiextensions.k8s.io/v1","kind":"CustomResourceDefinition","metadata":{"name":"kind%[1]ds.many.example"},"spec":{"group":"many.example",
-"scope":"Namespaced","names":{"plural":"kind%[1]ds","singular":"kind%[1]d","kind":"Kind%[1]d"},"versions":[{"name":"v1","served":true,"storage":true,"subresources":{"status":{}},
-"schema":{"openAPIV3Schema":{"type":"object","properties":{"spec":{"type":"object","x-kubernetes-validations":[{"rule":"self.least <= self.most || self.most == %[1]d"}],
+const large = `{"apiVersion":"apiextensions.k8s.io/v1","kind":"CustomResourceDefinition","metadata":{"name":"kind%[1]ds.many.example"},
+"spec":{"group":"many.example",
+"scope":"Namespaced","names":{"plural":"kind%[1]ds","singular":"kind%[1]d","kind":"Kind%[1]d"},
+  "versions":[{"name":"v1","served":true,"storage":true,"subresources":{"status":{}},
+"schema":{"openAPIV3Schema":{"type":"object","properties":{"spec":{"type":"object",
+  "x-kubernetes-validations":[{"rule":"self.least <= self.most || self.most == %[1]d"}],
 "properties":{"least":{"type":"integer","default":1},"most":{"type":"integer","default":10}}},"more":{"type":"object","properties":{%[2]s}},
 "status":{"type":"object","x-kubernetes-preserve-unknown-fields":true}}}}}]}}`
 
@@ -31,8 +34,9 @@ func BenchmarkDefineMany(b *testing.B) {
 	defer stop()
 	var fields []string
 	for i := range 100 {
-		fields = append(fields, fmt.Sprintf(`"field%03d":{"type":"object","description":"%0120d","properties":{"name":{"type":"string","description":"the name of a thing"},`+
-			`"count":{"type":"integer","format":"int32","minimum":0}}}`, i, i))
+		fields = append(fields, fmt.Sprintf(
+			`"field%03d":{"type":"object","description":"%0120d","properties":{"name":{"type":"string","description":"the name of a thing"},`+
+				`"count":{"type":"integer","format":"int32","minimum":0}}}`, i, i))
 	}
 	more, n := strings.Join(fields, ","), 0
 	b.ReportAllocs()

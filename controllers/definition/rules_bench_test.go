@@ -44,7 +44,8 @@ spec:
               hosts:
                 type: array
                 maxItems: 20
-                items: {type: object, required: [name], properties: {name: {type: string, maxLength: 63}, address: {type: string, maxLength: 63}, port: {type: integer, default: 80}}}
+                items: {type: object, required: [name], properties: {name: {type: string, maxLength: 63},
+                  address: {type: string, maxLength: 63}, port: {type: integer, default: 80}}}
 `
 
 // BenchmarkCreateWithRules is the creation of a custom resource of 1 KiB whose kind has rules, from the body to the store.
@@ -60,8 +61,10 @@ func BenchmarkCreateWithRules(b *testing.B) {
 	b.ReportAllocs()
 	for i := 0; b.Loop(); i++ {
 		obj := k.New(k.Info().GVK)
-		body := fmt.Appendf(nil, `{"apiVersion":"a.example/v1","kind":"Widget","metadata":{"name":"w-%d","labels":{"app":"bench"},"annotations":{"a":"b"}},`+
-			`"spec":{"engine":"a","replicas":3,"text":%q,"hosts":[{"name":"a","address":"10.0.0.1"},{"name":"b","address":"10.0.0.2","port":5432}]}}`, i, text)
+		body := fmt.Appendf(nil,
+			`{"apiVersion":"a.example/v1","kind":"Widget","metadata":{"name":"w-%d","labels":{"app":"bench"},"annotations":{"a":"b"}},`+
+				`"spec":{"engine":"a","replicas":3,"text":%q,"hosts":[{"name":"a","address":"10.0.0.1"},`+
+				`{"name":"b","address":"10.0.0.2","port":5432}]}}`, i, text)
 		if _, err := codec.UnmarshalJSON(body, obj); err != nil {
 			b.Fatal(err)
 		}

@@ -123,7 +123,9 @@ func wishes(shares map[string]float64, n int) (wish map[string]float64, why stri
 		left -= int(least)
 	}
 	if left < 0 {
-		return nil, fmt.Sprintf("Unable to allocate minimum required endpoints to each zone without exceeding overload threshold (%d endpoints, %d zones)", n, len(shares))
+		return nil, fmt.Sprintf(
+			"Unable to allocate minimum required endpoints to each zone without exceeding overload threshold (%d endpoints, %d zones)", n,
+			len(shares))
 	}
 	return wish, ""
 }

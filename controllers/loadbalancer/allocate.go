@@ -94,7 +94,8 @@ func (l *ledger) fits(a netip.Addr, r *request) string {
 		case h.share != r.share:
 			return fmt.Sprintf("%s is in use by %s, whose sharing key is another", a, other)
 		case h.backend != r.backend:
-			return fmt.Sprintf("%s is in use by %s, which has other backends: services of externalTrafficPolicy Local share only with the same selector", a, other)
+			return fmt.Sprintf(
+				"%s is in use by %s, which has other backends: services of externalTrafficPolicy Local share only with the same selector", a, other)
 		}
 		for _, p := range r.ports {
 			if slices.Contains(h.ports, p) {

@@ -147,7 +147,8 @@ func TestPlan(t *testing.T) {
 			want: "let go pvc-u"},
 		{name: "deleted before it was released", volume: &volume{made(phase(corev1.VolumeAvailable), going), nil}, want: "remove " + dir},
 		{name: "it is to grow", volume: &volume{made(), claim(bound, asks("2Gi"))}, want: "enlarge pvc-u to 2Gi"},
-		{name: "it has grown", volume: &volume{made(func(v *corev1.PersistentVolume) { v.Spec.Capacity["storage"] = apiresource.MustParse("2Gi") }), claim(bound, asks("2Gi"))},
+		{name: "it has grown", volume: &volume{
+			made(func(v *corev1.PersistentVolume) { v.Spec.Capacity["storage"] = apiresource.MustParse("2Gi") }), claim(bound, asks("2Gi"))},
 			want: "enlarged data to 2Gi"},
 		{name: "an image is to grow", volume: &volume{made(form(localvolume.Ext4)), claim(bound, asks("2Gi"))}, want: "grow " + dir},
 		{name: "an image grows", volume: &volume{made(form(localvolume.Ext4)), claim(bound, asks("2Gi"))}, order: &grow},

@@ -71,8 +71,9 @@ func TestElsewhere(t *testing.T) {
 	far := elsewhere{left: map[string]int{"things.x.example": 2}, dead: []string{"y.example/v1: gone"}}
 	st := conditions(&corev1.Namespace{}, nil, far, nil, time.Unix(100, 0))
 	want := map[corev1.NamespaceConditionType]string{
-		corev1.NamespaceDeletionDiscoveryFailure: "Discovery failed for some groups, 1 failing: unable to retrieve the complete list of server APIs: y.example/v1: gone",
-		corev1.NamespaceContentRemaining:         "Some resources are remaining: things.x.example has 2 resource instances",
+		corev1.NamespaceDeletionDiscoveryFailure: "Discovery failed for some groups, 1 failing: unable to retrieve the complete list of " +
+			"server APIs: y.example/v1: gone",
+		corev1.NamespaceContentRemaining: "Some resources are remaining: things.x.example has 2 resource instances",
 	}
 	for _, c := range st.Conditions {
 		if w := want[c.Type]; (c.Status == corev1.ConditionTrue) != (w != "") || w != "" && c.Message != w {

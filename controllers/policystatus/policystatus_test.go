@@ -35,7 +35,8 @@ spec:
   group: example.com
   scope: Namespaced
   names: {plural: widgets, kind: Widget}
-  versions: [{name: v1, served: true, storage: true, schema: {openAPIV3Schema: {type: object, properties: {spec: {type: object, properties: {max: {type: integer}}}}}}}]
+  versions: [{name: v1, served: true, storage: true, schema: {openAPIV3Schema: {type: object, properties: {spec: {type: object,
+    properties: {max: {type: integer}}}}}}}]
 `), def); err != nil {
 		t.Fatal(err)
 	}

@@ -24,7 +24,8 @@ const (
 	name        = "kube-root-ca.crt"
 	file        = "ca.crt"
 	description = "kubernetes.io/description"
-	about       = "Contains a CA bundle that can be used to verify the kube-apiserver when using internal endpoints such as the internal service IP or kubernetes.default.svc. " +
+	about       = "Contains a CA bundle that can be used to verify the kube-apiserver when using internal endpoints such as the internal " +
+		"service IP or kubernetes.default.svc. " +
 		"No other usage is guaranteed across distributions of Kubernetes clusters."
 )
 

@@ -170,7 +170,8 @@ func provide(ctx context.Context, c *loop.Ctx, p *corev1.PersistentVolumeClaim, 
 	}
 	c.Event(kinds.PersistentVolumeClaims, p, corev1.EventTypeNormal, "ExternalProvisioning",
 		"Waiting for a volume to be created either by the external provisioner '%s' "+
-			"or manually by the system administrator. If volume creation is delayed, please verify that the provisioner is running and correctly registered.", class.Provisioner)
+			"or manually by the system administrator. If volume creation is delayed, "+
+			"please verify that the provisioner is running and correctly registered.", class.Provisioner)
 	if p.Annotations[provisioner] == class.Provisioner {
 		return nil
 	}

@@ -17,7 +17,9 @@ func TestWants(t *testing.T) {
 		{"not bound", "spec: {resources: {requests: {storage: 2Gi}}}\nstatus: {phase: Pending}", false},
 		{"more, and others say something of it", "spec: {resources: {requests: {storage: 2Gi}}}\nstatus: {phase: Bound, " +
 			"capacity: {storage: 1Gi}, conditions: [{type: example.com/Seen, status: 'True'}]}", true},
-		{"begun", "spec: {resources: {requests: {storage: 2Gi}}}\nstatus: {phase: Bound, capacity: {storage: 1Gi}, conditions: [{type: Resizing, status: 'True'}]}", false},
+		{"begun",
+			"spec: {resources: {requests: {storage: 2Gi}}}\nstatus: {phase: Bound, capacity: {storage: 1Gi}, conditions: " +
+				"[{type: Resizing, status: 'True'}]}", false},
 	} {
 		p := &corev1.PersistentVolumeClaim{}
 		if err := yaml.Unmarshal([]byte(tt.claim), p); err != nil {

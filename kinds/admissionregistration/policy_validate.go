@@ -302,7 +302,8 @@ func actions(list []admissionregistrationv1.ValidationAction, path *field.Path) 
 	errs = append(errs, rule.Duplicates(list, path.Index)...)
 	if slices.Contains(list, admissionregistrationv1.Deny) && slices.Contains(list, admissionregistrationv1.Warn) {
 		errs = append(errs, field.Invalid(path, list,
-			"must not contain both Deny and Warn (repeating the same validation failure information in the API response and headers serves no purpose)"))
+			"must not contain both Deny and Warn (repeating the same validation failure information in the API response and headers serves no "+
+				"purpose)"))
 	}
 	return errs
 }

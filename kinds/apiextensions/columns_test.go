@@ -24,7 +24,9 @@ func TestColumns(t *testing.T) {
 			Names: apiextensionsv1.CustomResourceDefinitionNames{Kind: "W", ShortNames: []string{"x", "z"}},
 			Versions: []apiextensionsv1.CustomResourceDefinitionVersion{{Name: "v2", Served: true, Storage: true},
 				{Name: "v1", Served: true}, {Name: "v0"}}},
-		Status: apiextensionsv1.CustomResourceDefinitionStatus{Conditions: []apiextensionsv1.CustomResourceDefinitionCondition{{Type: apiextensionsv1.Established, Status: apiextensionsv1.ConditionTrue}}},
+		Status: apiextensionsv1.CustomResourceDefinitionStatus{
+			Conditions: []apiextensionsv1.CustomResourceDefinitionCondition{{Type: apiextensionsv1.Established,
+				Status: apiextensionsv1.ConditionTrue}}},
 	}
 	for _, tc := range []struct {
 		on   *features.Set

@@ -15,15 +15,19 @@ func largeDefinition(tb testing.TB) crd {
 	tb.Helper()
 	var fields []string
 	for i := range 100 {
-		fields = append(fields, fmt.Sprintf(`"field%03d":{"type":"object","description":"%0120d","properties":{"name":{"type":"string","description":"the name of a thing"},`+
-			`"count":{"type":"integer","format":"int32","minimum":0}}}`, i, i))
+		fields = append(fields, fmt.Sprintf(
+			`"field%03d":{"type":"object","description":"%0120d","properties":{"name":{"type":"string","description":"the name of a thing"},`+
+				`"count":{"type":"integer","format":"int32","minimum":0}}}`, i, i))
 	}
 	c := &apiextensionsv1.CustomResourceDefinition{}
 	if _, err := codec.UnmarshalJSON(fmt.Appendf(nil,
 		`{"apiVersion":"apiextensions.k8s.io/v1","kind":"CustomResourceDefinition","metadata":{"name":"ds.d.example"},"spec":{"group":"d.example",
-"scope":"Namespaced","names":{"plural":"ds","singular":"d","kind":"D","listKind":"DList"},"versions":[{"name":"v1","served":true,"storage":true,"subresources":{"status":{}},
-"schema":{"openAPIV3Schema":{"type":"object","properties":{"spec":{"type":"object","x-kubernetes-validations":[{"rule":"self.least <= self.most"}],
-"properties":{"least":{"type":"integer","default":1},"most":{"type":"integer","default":10}}},"more":{"type":"object","properties":{%s}}}}}}]}}`,
+"scope":"Namespaced","names":{"plural":"ds","singular":"d","kind":"D","listKind":"DList"},
+  "versions":[{"name":"v1","served":true,"storage":true,"subresources":{"status":{}},
+"schema":{"openAPIV3Schema":{"type":"object","properties":{"spec":{"type":"object",
+  "x-kubernetes-validations":[{"rule":"self.least <= self.most"}],
+"properties":{"least":{"type":"integer","default":1},"most":{"type":"integer","default":10}}},
+  "more":{"type":"object","properties":{%s}}}}}}]}}`,
 		strings.Join(fields, ",")), c); err != nil {
 		tb.Fatal(err)
 	}

@@ -12,9 +12,12 @@ import (
 )
 
 const (
-	mixed = `{type: object, description: d, required: [a], x-kubernetes-validations: [{rule: "true"}], oneOf: [{required: [a]}], not: {type: string},
-properties: {a: {type: string, default: x, enum: [x, y]}, b: {type: array, items: {type: object, properties: {c: {type: integer, maximum: 3}}}},
-d: {type: object, additionalProperties: {type: string}}, e: {type: object, additionalProperties: false}, f: {items: [{type: string}, {type: object, properties: {g: {}}}]}},
+	mixed = `{type: object, description: d, required: [a], x-kubernetes-validations: [{rule: "true"}],
+  oneOf: [{required: [a]}], not: {type: string},
+properties: {a: {type: string, default: x, enum: [x, y]}, b: {type: array, items: {type: object, properties: {c: {type: integer,
+  maximum: 3}}}},
+d: {type: object, additionalProperties: {type: string}}, e: {type: object, additionalProperties: false},
+  f: {items: [{type: string}, {type: object, properties: {g: {}}}]}},
 patternProperties: {x: {type: string}}, definitions: {z: {type: object, properties: {y: {}}}}, dependencies: {p: [q], r: {type: string}}}`
 	plain = `{type: object}`
 )
@@ -53,8 +56,11 @@ func TestInternal(t *testing.T) {
 			}
 		})
 	}
-	c := &apiextensionsv1.CustomResourceDefinition{Spec: apiextensionsv1.CustomResourceDefinitionSpec{Versions: []apiextensionsv1.CustomResourceDefinitionVersion{
-		{Schema: &apiextensionsv1.CustomResourceValidation{OpenAPIV3Schema: &apiextensionsv1.JSONSchemaProps{Properties: map[string]apiextensionsv1.JSONSchemaProps{"a": {Default: &apiextensionsv1.JSON{Raw: []byte("{")}}}}}}}}}
+	c := &apiextensionsv1.CustomResourceDefinition{Spec: apiextensionsv1.CustomResourceDefinitionSpec{
+		Versions: []apiextensionsv1.CustomResourceDefinitionVersion{
+			{Schema: &apiextensionsv1.CustomResourceValidation{
+				OpenAPIV3Schema: &apiextensionsv1.JSONSchemaProps{Properties: map[string]apiextensionsv1.JSONSchemaProps{
+					"a": {Default: &apiextensionsv1.JSON{Raw: []byte("{")}}}}}}}}}
 	if _, err := internal(c); err == nil || !strings.Contains(err.Error(), "unexpected") {
 		t.Errorf("a default that is no JSON: %v", err)
 	}

@@ -14,15 +14,23 @@ import (
 )
 
 // everything is a schema with all fields that there are.
-const everything = `{id: i, $schema: s, $ref: r, description: "<d> \u00e9 \"\\ \u2028 & \n", type: object, format: f, title: t, default: {b: "<", a: [1, 2.50, null]}, maximum: 1.5e30,
-exclusiveMaximum: true, minimum: 0, exclusiveMinimum: true, maxLength: 0, minLength: -3, pattern: "^<$", maxItems: 1, minItems: 9007199254740993, uniqueItems: true,
-multipleOf: 0.1, enum: [a, 1, {x: y}, ""], maxProperties: 5, minProperties: 0, required: [b, a, ""], items: {type: array, items: {}}, allOf: [{}, {type: string}],
-oneOf: [{required: [a]}], anyOf: [{not: {}}], not: {type: string}, properties: {b: {properties: {"<": {}}}, a: {properties: {}}, "a.b": {nullable: true}, "": {}},
-additionalProperties: {type: string, additionalProperties: false}, patternProperties: {x: {items: {items: {default: "a<b"}}}}, dependencies: {q: {type: string}, r: {}},
-additionalItems: true, definitions: {y: {}, z: {properties: {y: {default: null}}}}, externalDocs: {description: d, url: "u&v"}, example: false, nullable: true,
-x-kubernetes-preserve-unknown-fields: false, x-kubernetes-embedded-resource: true, x-kubernetes-int-or-string: true, x-kubernetes-list-map-keys: [k],
+const everything = `{id: i, $schema: s, $ref: r, description: "<d> \u00e9 \"\\ \u2028 & \n", type: object,
+  format: f, title: t, default: {b: "<", a: [1, 2.50, null]}, maximum: 1.5e30,
+exclusiveMaximum: true, minimum: 0, exclusiveMinimum: true, maxLength: 0, minLength: -3, pattern: "^<$", maxItems: 1,
+  minItems: 9007199254740993, uniqueItems: true,
+multipleOf: 0.1, enum: [a, 1, {x: y}, ""], maxProperties: 5, minProperties: 0, required: [b, a, ""], items: {type: array, items: {}},
+  allOf: [{}, {type: string}],
+oneOf: [{required: [a]}], anyOf: [{not: {}}], not: {type: string}, properties: {b: {properties: {"<": {}}}, a: {properties: {}},
+  "a.b": {nullable: true}, "": {}},
+additionalProperties: {type: string, additionalProperties: false}, patternProperties: {x: {items: {items: {default: "a<b"}}}},
+  dependencies: {q: {type: string}, r: {}},
+additionalItems: true, definitions: {y: {}, z: {properties: {y: {default: null}}}}, externalDocs: {description: d, url: "u&v"},
+  example: false, nullable: true,
+x-kubernetes-preserve-unknown-fields: false, x-kubernetes-embedded-resource: true, x-kubernetes-int-or-string: true,
+  x-kubernetes-list-map-keys: [k],
 x-kubernetes-list-type: "", x-kubernetes-map-type: granular,
-x-kubernetes-validations: [{rule: "self.a < self.b && true", message: "<m>", messageExpression: e, reason: FieldValueInvalid, fieldPath: .a, optionalOldSelf: false}, {rule: ""}]}`
+x-kubernetes-validations: [{rule: "self.a < self.b && true", message: "<m>", messageExpression: e, reason: FieldValueInvalid,
+  fieldPath: .a, optionalOldSelf: false}, {rule: ""}]}`
 
 // sealedOf seals a definition whose versions have these schemas; "" stands for none.
 func sealedOf(t *testing.T, schemas ...string) *Sealed {

@@ -110,7 +110,8 @@ func ApprovalOf(c crd) (Approval, string) {
 	if u, err := url.ParseRequestURI(said); err == nil && u.Host != "" && u.Scheme != "" {
 		return ApprovalGiven, ""
 	}
-	return ApprovalInvalid, fmt.Sprintf("protected groups must have approval annotation %q with either a URL or a reason starting with \"unapproved\", %s",
+	return ApprovalInvalid, fmt.Sprintf(
+		"protected groups must have approval annotation %q with either a URL or a reason starting with \"unapproved\", %s",
 		apiextensionsv1.KubeAPIApprovedAnnotation, see)
 }
 
@@ -188,7 +189,8 @@ func storedVersions(c *definition, path *field.Path) (errs field.ErrorList) {
 		if at, ok := left[s]; ok && at == i {
 			errs = append(errs, field.Invalid(path.Index(i), s,
 				fmt.Sprintf("missing from spec.versions; %[1]s was previously a storage version, and must remain "+
-					"in spec.versions until a storage migration ensures no data remains persisted in %[1]s and removes %[1]s from status.storedVersions", s)))
+					"in spec.versions until a storage migration ensures no data remains persisted in %[1]s and removes %[1]s from status.storedVersions",
+					s)))
 		}
 	}
 	return errs

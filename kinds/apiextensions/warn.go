@@ -30,7 +30,8 @@ func warnDefinition(on *features.Set, c, old crd) (list []string) {
 	}
 	for _, typ := range slices.Sorted(maps.Keys(is.sets)) {
 		if !was.sets[typ] && on.AtLeast(37) {
-			list = append(list, fmt.Sprintf("x-kubernetes-list-type: set for items of type %q is not supported by server-side apply or CEL validation rules", typ))
+			list = append(list, fmt.Sprintf(
+				"x-kubernetes-list-type: set for items of type %q is not supported by server-side apply or CEL validation rules", typ))
 		}
 	}
 	return list

@@ -21,7 +21,8 @@ spec:
     scaleUp: {stabilizationWindowSeconds: 5, selectPolicy: Max, tolerance: 100m, policies: [{type: Pods, value: 4, periodSeconds: 15}]}
     scaleDown: {selectPolicy: Disabled}
   metrics:
-  - {type: Object, object: {describedObject: {kind: Service, name: s}, metric: {name: m, selector: {matchLabels: {a: b}}}, target: {type: Value, value: 5}}}
+  - {type: Object, object: {describedObject: {kind: Service, name: s}, metric: {name: m, selector: {matchLabels: {a: b}}},
+      target: {type: Value, value: 5}}}
   - {type: Object, object: {describedObject: {kind: Service, name: s}, metric: {name: m}, target: {type: AverageValue, averageValue: 5}}}
   - {type: Pods, pods: {metric: {name: m}, target: {type: AverageValue, averageValue: 100m}}}
   - {type: Resource, resource: {name: memory, target: {type: AverageValue, averageValue: 1Gi}}}
@@ -68,7 +69,8 @@ func TestV1KeepsAll(t *testing.T) {
 	if len(old.Annotations) != 5 {
 		t.Errorf("annotations %v, want one of ours and four kept ones", old.Annotations)
 	}
-	const behavior = `{"ScaleUp":{"StabilizationWindowSeconds":5,"SelectPolicy":"Max","Policies":[{"Type":"Pods","Value":4,"PeriodSeconds":15}],` +
+	const behavior = `{"ScaleUp":{"StabilizationWindowSeconds":5,"SelectPolicy":"Max","Policies":[{"Type":"Pods","Value":4,` +
+		`"PeriodSeconds":15}],` +
 		`"Tolerance":"100m"},"ScaleDown":{"StabilizationWindowSeconds":null,"SelectPolicy":"Disabled","Policies":null,"Tolerance":null}}`
 	if got := old.Annotations[behaviorKey]; got != behavior {
 		t.Errorf("behavior is kept as\n%s\nwant\n%s", got, behavior)

@@ -21,8 +21,10 @@ import (
 // Jobs declares the kind.
 var Jobs = &resource.Def[*batchv1.Job]{
 	GVK: gvk("Job"), Plural: "jobs", Categories: all, Namespaced: true, Generation: true, Status: true,
-	Quirks: resource.Quirks{Orphaned: "child pods are preserved by default when jobs are deleted; set propagationPolicy=Background to remove them " +
-		"or set propagationPolicy=Orphan to suppress this warning"},
+	Quirks: resource.Quirks{
+		Orphaned: "child pods are preserved by default when jobs are deleted; set propagationPolicy=Background to " +
+			"remove them " +
+			"or set propagationPolicy=Orphan to suppress this warning"},
 	OrphanByDefault: true, // of deletes through batch/v1, for the sake of old clients
 	Default:         defaultJob, Prepare: resource.Serving(prepareJob),
 	PrepareStatus: resource.Serving(labelsOfTemplate), Validate: resource.Serving(validateJob),

@@ -21,16 +21,17 @@ type Gap struct {
 	Have    string      `json:"have,omitempty" doc:"The field that says what is, and its value."`
 	Since   metav1.Time `json:"since" doc:"When the difference came about, as far as the object tells."`
 
-	Cause   string   `json:"cause" doc:"The situation at the bottom of it, in one word: ImagePull, QuotaExceeded."`
-	Because string   `json:"because,omitempty" doc:"The cause in words, with the object that it was found at."`
-	Owner   string   `json:"owner" doc:"Whose move it is: a loop, a node agent, a controller outside, or a person."`
-	State   string   `json:"state" doc:"Queued, Running, BackingOff, Waiting, Blocked, Missing, Failed, Progressing, Latent (stuck only once somebody asks for it) or Resting (on purpose; told by name alone)."`
-	Waits   *Wait    `json:"waits,omitempty" doc:"What the owner waits for."`
-	Next    Next     `json:"next" doc:"Who does what next, and when."`
-	Error   *Failure `json:"error,omitempty" doc:"The owner's last error, word for word."`
-	Advice  []string `json:"advice,omitempty" doc:"What a person can do."`
+	Cause   string `json:"cause" doc:"The situation at the bottom of it, in one word: ImagePull, QuotaExceeded."`
+	Because string `json:"because,omitempty" doc:"The cause in words, with the object that it was found at."`
+	Owner   string `json:"owner" doc:"Whose move it is: a loop, a node agent, a controller outside, or a person."`
+	// Latent is stuck only once somebody asks for it; Resting rests on purpose, and shows to who asks for it by name.
+	State  string   `json:"state" doc:"Queued, Running, BackingOff, Waiting, Blocked, Missing, Failed, Progressing, Latent or Resting."`
+	Waits  *Wait    `json:"waits,omitempty" doc:"What the owner waits for."`
+	Next   Next     `json:"next" doc:"Who does what next, and when."`
+	Error  *Failure `json:"error,omitempty" doc:"The owner's last error, word for word."`
+	Advice []string `json:"advice,omitempty" doc:"What a person can do."`
 	// Commands follow from Advice: see Advise.
-	Commands []string `json:"commands,omitempty" doc:"The commands in that advice, as they can be pasted, in its order. Words in capitals stand for what you must fill in."`
+	Commands []string `json:"commands,omitempty" doc:"The commands in that advice, to be pasted. Fill in words in capitals."`
 
 	Chain []Link `json:"chain,omitempty" doc:"The causes below the object, as a tree in the order in which it is read."`
 }

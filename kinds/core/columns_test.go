@@ -18,16 +18,17 @@ import (
 // TestHeaders: columns, those of -o wide in brackets.
 func TestHeaders(t *testing.T) {
 	for kind, want := range map[string]string{
-		"Pod":                   "Name Ready Status Restarts Age [IP] [Node] [Nominated Node] [Readiness Gates]",
-		"Node":                  "Name Status Roles Age Version [Internal-IP] [External-IP] [OS-Image] [Kernel-Version] [Container-Runtime]",
-		"Namespace":             "Name Status Age",
-		"ConfigMap":             "Name Data Age",
-		"Secret":                "Name Type Data Age",
-		"ServiceAccount":        "Name Age",
-		"Service":               "Name Type Cluster-IP External-IP Port(s) Age [Selector]",
-		"Endpoints":             "Name Endpoints Age",
-		"Event":                 "Last Seen Type Reason Object [Subobject] [Source] Message [First Seen] [Count] [Name]",
-		"PersistentVolume":      "Name Capacity Access Modes Reclaim Policy Status Claim StorageClass VolumeAttributesClass Reason Age [VolumeMode]",
+		"Pod":            "Name Ready Status Restarts Age [IP] [Node] [Nominated Node] [Readiness Gates]",
+		"Node":           "Name Status Roles Age Version [Internal-IP] [External-IP] [OS-Image] [Kernel-Version] [Container-Runtime]",
+		"Namespace":      "Name Status Age",
+		"ConfigMap":      "Name Data Age",
+		"Secret":         "Name Type Data Age",
+		"ServiceAccount": "Name Age",
+		"Service":        "Name Type Cluster-IP External-IP Port(s) Age [Selector]",
+		"Endpoints":      "Name Endpoints Age",
+		"Event":          "Last Seen Type Reason Object [Subobject] [Source] Message [First Seen] [Count] [Name]",
+		"PersistentVolume": "Name Capacity Access Modes Reclaim Policy Status Claim StorageClass VolumeAttributesClass Reason Age " +
+			"[VolumeMode]",
 		"PersistentVolumeClaim": "Name Status Volume Capacity Access Modes StorageClass VolumeAttributesClass Age [VolumeMode]",
 		"ReplicationController": "Name Desired Current Ready Age [Containers] [Images] [Selector]",
 		"ResourceQuota":         "Name Request Limit Age",
@@ -51,13 +52,20 @@ func TestHeaders(t *testing.T) {
 
 func TestRows(t *testing.T) {
 	for _, c := range []struct{ given, want string }{
-		{`Node: {metadata: {labels: {node-role.kubernetes.io/b: '', kubernetes.io/role: a}}, spec: {unschedulable: true}, status: {conditions: [{type: Ready, status: Unknown}], nodeInfo: {kubeletVersion: v1, kernelVersion: k, architecture: amd64}, addresses: [{type: InternalIP, address: 10.0.0.1}]}}`,
+		{
+			`Node: {metadata: {labels: {node-role.kubernetes.io/b: '', kubernetes.io/role: a}}, spec: {unschedulable: true}, ` +
+				`status: {conditions: [{type: Ready, status: Unknown}], nodeInfo: {kubeletVersion: v1, kernelVersion: k, architecture: amd64}, ` +
+				`addresses: [{type: InternalIP, address: 10.0.0.1}]}}`,
 			"obj;NotReady,SchedulingDisabled;a,b;<unknown>;v1;10.0.0.1;<none>;<unknown>;k (amd64);<unknown>"},
 		{`Node: {}`, "obj;Unknown;<none>;<unknown>;;<none>;<none>;<unknown>;<unknown>;<unknown>"},
-		{`Service: {spec: {type: NodePort, clusterIPs: [10.0.0.1], ports: [{port: 80, nodePort: 30000, protocol: TCP}, {port: 53, protocol: UDP}], selector: {b: c, a: b}}}`,
+		{
+			`Service: {spec: {type: NodePort, clusterIPs: [10.0.0.1], ports: [{port: 80, nodePort: 30000, protocol: TCP}, ` +
+				`{port: 53, protocol: UDP}], selector: {b: c, a: b}}}`,
 			"obj;NodePort;10.0.0.1;<none>;80:30000/TCP,53/UDP;<unknown>;a=b,b=c"},
 		{`Service: {spec: {type: LoadBalancer}}`, "obj;LoadBalancer;<none>;<pending>;<none>;<unknown>;<none>"},
-		{`Service: {spec: {type: LoadBalancer, externalIPs: [2.2.2.2]}, status: {loadBalancer: {ingress: [{hostname: h.example}, {ip: 1.1.1.1}]}}}`,
+		{
+			`Service: {spec: {type: LoadBalancer, externalIPs: [2.2.2.2]}, status: {loadBalancer: {ingress: [{hostname: h.example}, ` +
+				`{ip: 1.1.1.1}]}}}`,
 			"obj;LoadBalancer;<none>;1.1.1.1,h.example,2.2.2.2;<none>;<unknown>;<none>"},
 		{`Service: {spec: {type: ExternalName, externalName: a.example}}`, "obj;ExternalName;<none>;a.example;<none>;<unknown>;<none>"},
 		{`Endpoints: {subsets: [{addresses: [{ip: 1.1.1.1}, {ip: 1.1.1.2}], ports: [{port: 1}, {port: 2}]}]}`,
@@ -66,13 +74,18 @@ func TestRows(t *testing.T) {
 		{`Event: {involvedObject: {kind: Pod, name: p}, type: Normal, reason: R, message: ' m ', reportingComponent: c, source: {host: h}}`,
 			"<unknown>;Normal;R;pod/p;;c, h;m;<unknown>;1;obj"},
 		{`ConfigMap: {data: {a: b}, binaryData: {c: eA==}}`, "obj;2;<unknown>"},
-		{`PersistentVolume: {spec: {capacity: {storage: 1Gi}, accessModes: [ReadWriteMany, ReadWriteOnce], persistentVolumeReclaimPolicy: Delete, claimRef: {namespace: a, name: b}, storageClassName: s, volumeMode: Block}, status: {phase: Bound}}`,
+		{
+			`PersistentVolume: {spec: {capacity: {storage: 1Gi}, ` +
+				`accessModes: [ReadWriteMany, ReadWriteOnce], persistentVolumeReclaimPolicy: Delete, claimRef: {namespace: a, name: b}, ` +
+				`storageClassName: s, volumeMode: Block}, status: {phase: Bound}}`,
 			"obj;1Gi;RWO,RWX;Delete;Bound;a/b;s;<unset>;;<unknown>;Block"},
 		{`PersistentVolumeClaim: {spec: {storageClassName: s, resources: {requests: {storage: 1Gi}}}, status: {phase: Pending}}`,
 			"obj;Pending;;;;s;<unset>;<unknown>;<unset>"},
 		{`PersistentVolumeClaim: {spec: {volumeName: v}, status: {phase: Bound, accessModes: [ReadOnlyMany], capacity: {storage: 1Gi}}}`,
 			"obj;Bound;v;1Gi;ROX;;<unset>;<unknown>;<unset>"},
-		{`ReplicationController: {spec: {replicas: 2, selector: {a: b}, template: {spec: {containers: [{name: c, image: i}]}}}, status: {replicas: 1, readyReplicas: 1}}`,
+		{
+			`ReplicationController: {spec: {replicas: 2, selector: {a: b}, template: {spec: {containers: [{name: c, image: i}]}}}, ` +
+				`status: {replicas: 1, readyReplicas: 1}}`,
 			"obj;2;1;1;<unknown>;c;i;a=b"},
 		{`ResourceQuota: {status: {hard: {pods: 3, limits.cpu: 2, cpu: 1}, used: {pods: 1}}}`,
 			"obj;cpu: 0/1, pods: 1/3;limits.cpu: 0/2;<unknown>"},
@@ -115,9 +128,12 @@ func TestPodRow(t *testing.T) {
 		{one, `phase: Failed, containerStatuses: [{name: c, state: {terminated: {exitCode: 3}}}]`, "0/1 ExitCode:3 0"},
 		{one, `phase: Failed, containerStatuses: [{name: c, state: {terminated: {signal: 9, exitCode: 137}}}]`, "0/1 Signal:9 0"},
 		{"containers: [{name: c}, {name: d}]",
-			`phase: Running, containerStatuses: [{name: c, state: {terminated: {reason: Completed}}}, {name: d, ready: true, state: {running: {}}}]`, "1/2 NotReady 0"},
+			`phase: Running, containerStatuses: [{name: c, state: {terminated: {reason: Completed}}}, ` +
+				`{name: d, ready: true, state: {running: {}}}]`, "1/2 NotReady 0"},
 		{"containers: [{name: c}, {name: d}]",
-			`phase: Running, conditions: [{type: Ready, status: 'True'}], containerStatuses: [{name: c, state: {terminated: {reason: Completed}}}, {name: d, ready: true, state: {running: {}}}]`, "1/2 Running 0"},
+			`phase: Running, conditions: [{type: Ready, status: 'True'}], ` +
+				`containerStatuses: [{name: c, state: {terminated: {reason: Completed}}}, {name: d, ready: true, state: {running: {}}}]`,
+			"1/2 Running 0"},
 		{init2, `phase: Pending, initContainerStatuses: [{name: i, state: {terminated: {exitCode: 0}}}, {name: j, state: {running: {}}}]`,
 			"0/1 Init:1/2 0"},
 		{init2, `phase: Pending, initContainerStatuses: [{name: i, restartCount: 2, state: {waiting: {reason: CrashLoopBackOff}}}]`,
@@ -125,8 +141,13 @@ func TestPodRow(t *testing.T) {
 		{init2, `phase: Pending, initContainerStatuses: [{name: i, state: {waiting: {reason: PodInitializing}}}]`, "0/1 Init:0/2 0"},
 		{init2, `phase: Failed, initContainerStatuses: [{name: i, state: {terminated: {exitCode: 1, reason: Error}}}]`, "0/1 Init:Error 0"},
 		{init2, `phase: Failed, initContainerStatuses: [{name: i, state: {terminated: {exitCode: 1}}}]`, "0/1 Init:ExitCode:1 0"},
-		{init2, `phase: Pending, initContainerStatuses: [{name: i, restartCount: 5, state: {terminated: {exitCode: 0}}}, {name: j, state: {terminated: {exitCode: 0}}}], containerStatuses: [{name: c, state: {waiting: {reason: PodInitializing}}}]`, "0/1 PodInitializing 0"},
-		{side, `phase: Running, initContainerStatuses: [{name: s, started: true, ready: true, restartCount: 1, state: {running: {}}}], containerStatuses: [{name: c, ready: true, restartCount: 1, state: {running: {}}}]`, "2/2 Running 2"},
+		{init2,
+			`phase: Pending, initContainerStatuses: [{name: i, restartCount: 5, state: {terminated: {exitCode: 0}}}, ` +
+				`{name: j, state: {terminated: {exitCode: 0}}}], containerStatuses: [{name: c, state: {waiting: {reason: PodInitializing}}}]`,
+			"0/1 PodInitializing 0"},
+		{side,
+			`phase: Running, initContainerStatuses: [{name: s, started: true, ready: true, restartCount: 1, state: {running: {}}}], ` +
+				`containerStatuses: [{name: c, ready: true, restartCount: 1, state: {running: {}}}]`, "2/2 Running 2"},
 		{side, `phase: Pending, initContainerStatuses: [{name: s, started: false, state: {running: {}}}]`, "0/2 Init:0/1 0"},
 	} {
 		p := &corev1.Pod{}

@@ -140,7 +140,8 @@ func TestDiscovery(t *testing.T) {
 
 func TestSelectable(t *testing.T) {
 	for kind, want := range map[string]string{
-		"Pod": "metadata.name metadata.namespace spec.nodeName spec.host spec.restartPolicy spec.schedulerName spec.serviceAccountName spec.hostNetwork " +
+		"Pod": "metadata.name metadata.namespace spec.nodeName spec.host spec.restartPolicy spec.schedulerName spec.serviceAccountName " +
+			"spec.hostNetwork " +
 			"status.phase status.podIP status.podIPs status.nominatedNodeName",
 		"Event": "metadata.name metadata.namespace involvedObject.kind involvedObject.namespace involvedObject.name involvedObject.uid " +
 			"involvedObject.apiVersion involvedObject.resourceVersion involvedObject.fieldPath reason reportingComponent source type",
@@ -177,12 +178,15 @@ func TestStored(t *testing.T) {
 			`{type: ClusterIP, sessionAffinity: None, internalTrafficPolicy: Cluster, ports: [{port: 80, targetPort: 80, protocol: TCP}]}`},
 		{`Service: {spec: {type: ExternalName, externalName: a}}`, "spec", `{type: ExternalName, externalName: a, sessionAffinity: None}`},
 		{`Service: {spec: {type: LoadBalancer, sessionAffinity: ClientIP, clusterIP: 1.2.3.4}}`, "spec",
-			`{type: LoadBalancer, sessionAffinity: ClientIP, sessionAffinityConfig: {clientIP: {timeoutSeconds: 10800}}, internalTrafficPolicy: Cluster, externalTrafficPolicy: Cluster, allocateLoadBalancerNodePorts: true, clusterIP: 1.2.3.4, clusterIPs: [1.2.3.4]}`},
+			`{type: LoadBalancer, sessionAffinity: ClientIP, sessionAffinityConfig: {clientIP: {timeoutSeconds: 10800}}, ` +
+				`internalTrafficPolicy: Cluster, externalTrafficPolicy: Cluster, allocateLoadBalancerNodePorts: true, clusterIP: 1.2.3.4, ` +
+				`clusterIPs: [1.2.3.4]}`},
 		{`Endpoints: {subsets: [{ports: [{port: 1}]}]}`, "subsets", `[{ports: [{port: 1, protocol: TCP}]}]`},
 		{`Node: {spec: {podCIDR: 10.0.0.0/24, configSource: {}}, status: {capacity: {cpu: 1}}}`, "spec",
 			`{podCIDR: 10.0.0.0/24, podCIDRs: [10.0.0.0/24]}`},
 		{`PersistentVolumeClaim: {spec: {accessModes: [ReadWriteOnce], dataSource: {kind: PersistentVolumeClaim, name: o}}}`, "spec",
-			`{accessModes: [ReadWriteOnce], resources: {}, volumeMode: Filesystem, dataSource: {apiGroup: null, kind: PersistentVolumeClaim, name: o}, dataSourceRef: {apiGroup: null, kind: PersistentVolumeClaim, name: o}}`},
+			`{accessModes: [ReadWriteOnce], resources: {}, volumeMode: Filesystem, dataSource: {apiGroup: null, kind: PersistentVolumeClaim, ` +
+				`name: o}, dataSourceRef: {apiGroup: null, kind: PersistentVolumeClaim, name: o}}`},
 		{`PersistentVolumeClaim: {status: {phase: Bound}}`, "status", `{phase: Pending}`},
 		{`PersistentVolume: {spec: {hostPath: {path: /}}}`, "spec",
 			`{hostPath: {path: /, type: ''}, persistentVolumeReclaimPolicy: Retain, volumeMode: Filesystem}`},

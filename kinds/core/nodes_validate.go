@@ -84,7 +84,8 @@ func validateDeclared(list []string, path *field.Path) (errs field.ErrorList) {
 				f, utilvalidation.DNS1123SubdomainMaxLength)))
 		case !declaredFeature.MatchString(f):
 			errs = append(errs, field.Invalid(path.Index(i), f, fmt.Sprintf("invalid feature name %q: must start with an UpperCamelCase segment, "+
-				"with subsequent segments separated by '/' (e.g., MyFeature or MyFeature/mySubFeature), and contain only alphanumeric characters and slashes", f)))
+				"with subsequent segments separated by '/' (e.g., MyFeature or MyFeature/mySubFeature), "+
+				"and contain only alphanumeric characters and slashes", f)))
 		}
 		switch {
 		case i == 0 || list[i-1] < f:

@@ -40,11 +40,15 @@ func update(t *testing.T, k resource.Kind, old resource.Object, sub, patch strin
 }
 
 const (
-	aPod   = `Pod: {spec: {restartPolicy: Never, activeDeadlineSeconds: 100, tolerations: [{key: a, operator: Exists}], containers: [{name: c, image: i, resources: {requests: {cpu: 1}}}]}}`
-	gated  = `Pod: {spec: {schedulingGates: [{name: g}], nodeSelector: {a: b}, containers: [{name: c, image: i}], affinity: {nodeAffinity: {requiredDuringSchedulingIgnoredDuringExecution: {nodeSelectorTerms: [{matchExpressions: [{key: k, operator: Exists}]}]}}}}}`
+	aPod = `Pod: {spec: {restartPolicy: Never, activeDeadlineSeconds: 100, tolerations: [{key: a, operator: Exists}], ` +
+		`containers: [{name: c, image: i, resources: {requests: {cpu: 1}}}]}}`
+	gated = `Pod: {spec: {schedulingGates: [{name: g}], nodeSelector: {a: b}, ` +
+		`containers: [{name: c, image: i}], affinity: {nodeAffinity: {requiredDuringSchedulingIgnoredDuringExecution: {nodeSelectorTerms: ` +
+		`[{matchExpressions: [{key: k, operator: Exists}]}]}}}}}`
 	aClaim = `PersistentVolumeClaim: {spec: {accessModes: [ReadWriteOnce], resources: {requests: {storage: 2Gi}}}}`
 	aPV    = `PersistentVolume: {spec: {accessModes: [ReadWriteOnce], capacity: {storage: 1}, hostPath: {path: /tmp/x}}}`
-	lb     = `Service: {spec: {type: LoadBalancer, externalTrafficPolicy: Local, loadBalancerClass: a/b, clusterIP: 10.0.0.1, healthCheckNodePort: 30001, ipFamilies: [IPv4], ipFamilyPolicy: SingleStack, ports: [{port: 80, nodePort: 30000}]}}`
+	lb     = `Service: {spec: {type: LoadBalancer, externalTrafficPolicy: Local, loadBalancerClass: a/b, clusterIP: 10.0.0.1, ` +
+		`healthCheckNodePort: 30001, ipFamilies: [IPv4], ipFamilyPolicy: SingleStack, ports: [{port: 80, nodePort: 30000}]}}`
 )
 
 func TestUpdates(t *testing.T) {
@@ -68,7 +72,9 @@ func TestUpdates(t *testing.T) {
 		{gated, "", `spec: {nodeSelector: {a: c}}`, []string{"spec.nodeSelector Invalid"}},
 		{gated, "", `spec: {affinity: null}`,
 			[]string{"spec.affinity.nodeAffinity.requiredDuringSchedulingIgnoredDuringExecution.nodeSelectorTerms Invalid"}},
-		{gated, "", `spec: {affinity: {nodeAffinity: {requiredDuringSchedulingIgnoredDuringExecution: {nodeSelectorTerms: [{matchExpressions: [{key: k, operator: Exists}, {key: l, operator: Exists}]}]}}}}`, nil},
+		{gated, "",
+			`spec: {affinity: {nodeAffinity: {requiredDuringSchedulingIgnoredDuringExecution: {nodeSelectorTerms: [{matchExpressions: [{key: k, ` +
+				`operator: Exists}, {key: l, operator: Exists}]}]}}}}`, nil},
 		{aPod, "resize", `spec: {restartPolicy: Always, containers: [{name: c, image: j, resources: {requests: {cpu: 2}}}]}`, nil},
 		{aPod, "resize", `spec: {containers: [{name: c, image: i, resources: {}}]}`,
 			[]string{"spec Invalid", "spec.containers[0].resources.requests Forbidden"}},
@@ -78,7 +84,9 @@ func TestUpdates(t *testing.T) {
 			[]string{"spec.containers[0].name Forbidden"}},
 		{aPod, "resize", `spec: {containers: [{name: c, image: i, resources: {requests: {cpu: 1}}}, {name: d, image: i}]}`,
 			[]string{"spec.containers Forbidden"}},
-		{aPod, "resize", `spec: {containers: [{name: c, image: i, resources: {requests: {cpu: 1}}, resizePolicy: [{resourceName: cpu, restartPolicy: NotRequired}]}]}`, []string{"spec Forbidden"}},
+		{aPod, "resize",
+			`spec: {containers: [{name: c, image: i, resources: {requests: {cpu: 1}}, ` +
+				`resizePolicy: [{resourceName: cpu, restartPolicy: NotRequired}]}]}`, []string{"spec Forbidden"}},
 		{aPod, "", `spec: {containers: [{name: c, image: ''}]}`, []string{"spec Forbidden", "spec.containers[0].image Required",
 			"spec.containers[0].image Required"}},
 		{aPod, "", `spec: {containers: [{name: c, image: ' i', resources: {requests: {cpu: 1}}}]}`,
@@ -91,7 +99,8 @@ func TestUpdates(t *testing.T) {
 		{aPod, "status", `metadata: {annotations: {kubernetes.io/config.mirror: x}}`,
 			[]string{"metadata.annotations[kubernetes.io/config.mirror] Forbidden", "metadata.annotations[kubernetes.io/config.mirror] Invalid"}},
 		{aPod, "ephemeralcontainers", `spec: {restartPolicy: Always, ephemeralContainers: [{name: e, image: i}]}`, nil},
-		{aPod, "status", `status: {qosClass: Guaranteed, podIPs: [{ip: 1.2.3.4}, {ip: 1.2.3.5}], nominatedNodeName: A_b, conditions: [{type: a b}]}`,
+		{aPod, "status",
+			`status: {qosClass: Guaranteed, podIPs: [{ip: 1.2.3.4}, {ip: 1.2.3.5}], nominatedNodeName: A_b, conditions: [{type: a b}]}`,
 			[]string{"status.conditions[0].Type Invalid", "status.nominatedNodeName Invalid", "status.podIPs Invalid", "status.qosClass Invalid"}},
 
 		{lb, "", `spec: {loadBalancerClass: a/c, healthCheckNodePort: 30002}`, []string{"spec.healthCheckNodePort Forbidden",
@@ -168,12 +177,19 @@ func TestBoundClaim(t *testing.T) {
 // TestServiceChanges: what becomes of the fields that a writer leaves as they were when the type changes.
 func TestServiceChanges(t *testing.T) {
 	for _, c := range []struct{ patch, want string }{
-		{`spec: {type: ClusterIP}`, `{type: ClusterIP, sessionAffinity: None, internalTrafficPolicy: Cluster, clusterIP: 10.0.0.1, clusterIPs: [10.0.0.1], ipFamilies: [IPv4], ipFamilyPolicy: SingleStack, ports: [{port: 80, targetPort: 80, protocol: TCP}]}`},
-		{`spec: {type: NodePort}`, `{type: NodePort, sessionAffinity: None, internalTrafficPolicy: Cluster, externalTrafficPolicy: Local, clusterIP: 10.0.0.1, clusterIPs: [10.0.0.1], ipFamilies: [IPv4], ipFamilyPolicy: SingleStack, ports: [{port: 80, nodePort: 30000, targetPort: 80, protocol: TCP}]}`},
+		{`spec: {type: ClusterIP}`,
+			`{type: ClusterIP, sessionAffinity: None, internalTrafficPolicy: Cluster, clusterIP: 10.0.0.1, clusterIPs: [10.0.0.1], ` +
+				`ipFamilies: [IPv4], ipFamilyPolicy: SingleStack, ports: [{port: 80, targetPort: 80, protocol: TCP}]}`},
+		{`spec: {type: NodePort}`,
+			`{type: NodePort, sessionAffinity: None, internalTrafficPolicy: Cluster, externalTrafficPolicy: Local, clusterIP: 10.0.0.1, ` +
+				`clusterIPs: [10.0.0.1], ipFamilies: [IPv4], ipFamilyPolicy: SingleStack, ports: [{port: 80, nodePort: 30000, targetPort: 80, ` +
+				`protocol: TCP}]}`},
 		{`spec: {type: ExternalName, externalName: x}`,
 			`{type: ExternalName, externalName: x, sessionAffinity: None, ports: [{port: 80, targetPort: 80, protocol: TCP}]}`},
 		{`spec: {clusterIP: null, clusterIPs: null, healthCheckNodePort: null, ports: [{port: 81}]}`,
-			`{type: LoadBalancer, loadBalancerClass: a/b, sessionAffinity: None, internalTrafficPolicy: Cluster, externalTrafficPolicy: Local, allocateLoadBalancerNodePorts: true, healthCheckNodePort: 30001, clusterIP: 10.0.0.1, clusterIPs: [10.0.0.1], ipFamilies: [IPv4], ipFamilyPolicy: SingleStack, ports: [{port: 81, nodePort: 30000, targetPort: 81, protocol: TCP}]}`},
+			`{type: LoadBalancer, loadBalancerClass: a/b, sessionAffinity: None, internalTrafficPolicy: Cluster, externalTrafficPolicy: Local, ` +
+				`allocateLoadBalancerNodePorts: true, healthCheckNodePort: 30001, clusterIP: 10.0.0.1, clusterIPs: [10.0.0.1], ipFamilies: [IPv4], ` +
+				`ipFamilyPolicy: SingleStack, ports: [{port: 81, nodePort: 30000, targetPort: 81, protocol: TCP}]}`},
 	} {
 		k, old := create(t, lb)
 		o := update(t, k, old, "", c.patch)
@@ -228,15 +244,17 @@ func TestPaths(t *testing.T) {
 
 // TestRestarts: a container that ended for good does not live again.
 func TestRestarts(t *testing.T) {
-	const ended, running = `status: {containerStatuses: [{name: c, state: {terminated: {exitCode: 1}}}]}`, `status: {containerStatuses: [{name: c, state: {running: {}}}]}`
+	const ended, running = `status: {containerStatuses: [{name: c, state: {terminated: {exitCode: 1}}}]}`,
+		`status: {containerStatuses: [{name: c, state: {running: {}}}]}`
 	const one = "containers: [{name: c, image: i}]"
 	for spec, want := range map[string][]string{
 		"restartPolicy: Never, " + one:     {"status.containerStatuses[0].state Forbidden"},
 		"restartPolicy: OnFailure, " + one: {},
 		"restartPolicy: Always, " + one:    {},
-		"restartPolicy: Never, containers: [{name: c, image: i, restartPolicy: Always}]":                                                           {},
-		"restartPolicy: Always, containers: [{name: c, image: i, restartPolicy: Never}]":                                                           {"status.containerStatuses[0].state Forbidden"},
-		"containers: [{name: c, image: i, restartPolicy: Never, restartPolicyRules: [{action: Restart, exitCodes: {operator: In, values: [1]}}]}]": {},
+		"restartPolicy: Never, containers: [{name: c, image: i, restartPolicy: Always}]": {},
+		"restartPolicy: Always, containers: [{name: c, image: i, restartPolicy: Never}]": {"status.containerStatuses[0].state Forbidden"},
+		"containers: [{name: c, image: i, restartPolicy: Never, restartPolicyRules: [{action: Restart, exitCodes: {operator: In, values: " +
+			"[1]}}]}]": {},
 	} {
 		k, o := create(t, `Pod: {spec: {`+spec+`}}`)
 		old := update(t, k, o, "status", ended)

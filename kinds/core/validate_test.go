@@ -33,13 +33,18 @@ var invalid = []struct {
 		[]string{"spec.ports[1] Duplicate", "spec.ports[1].nodePort Duplicate"}},
 	{`Service: {spec: {type: LoadBalancer, ports: [{port: 10250}], loadBalancerSourceRanges: [x], loadBalancerClass: a b}}`,
 		[]string{"spec.LoadBalancerSourceRanges[0] Invalid", "spec.loadBalancerClass Invalid"}},
-	{`Service: {metadata: {annotations: {service.beta.kubernetes.io/load-balancer-source-ranges: '1.2.3.0/24, x', service.kubernetes.io/topology-mode: a, service.kubernetes.io/topology-aware-hints: b}}, spec: {ports: [{port: 1}]}}`,
+	{
+		`Service: {metadata: {annotations: {service.beta.kubernetes.io/load-balancer-source-ranges: '1.2.3.0/24, x', ` +
+			`service.kubernetes.io/topology-mode: a, service.kubernetes.io/topology-aware-hints: b}}, spec: {ports: [{port: 1}]}}`,
 		[]string{"metadata.annotations[service.beta.kubernetes.io/load-balancer-source-ranges] Forbidden",
 			"metadata.annotations[service.beta.kubernetes.io/load-balancer-source-ranges] Invalid",
 			"metadata.annotations[service.kubernetes.io/topology-mode] Invalid"}},
 	{`Namespace: {spec: {finalizers: [bogus]}}`, []string{"spec.finalizers Invalid"}},
 	{`Namespace: {spec: {finalizers: [a b]}}`, []string{"spec.finalizers Invalid", "spec.finalizers Invalid"}},
-	{`Service: {spec: {ports: [{port: 1}], selector: {a b: c}, externalIPs: [x, 127.0.0.1], sessionAffinity: Foo, trafficDistribution: Foo, externalTrafficPolicy: Local, allocateLoadBalancerNodePorts: true}}`,
+	{
+		`Service: {spec: {ports: [{port: 1}], selector: {a b: c}, ` +
+			`externalIPs: [x, 127.0.0.1], sessionAffinity: Foo, trafficDistribution: Foo, externalTrafficPolicy: Local, ` +
+			`allocateLoadBalancerNodePorts: true}}`,
 		[]string{"spec.allocateLoadBalancerNodePorts Forbidden", "spec.externalIPs[0] Invalid", "spec.externalIPs[1] Invalid",
 			"spec.selector Invalid", "spec.sessionAffinity NotSupported", "spec.trafficDistribution NotSupported"}},
 	{`Service: {spec: {ports: [{port: 1}], externalTrafficPolicy: Local, healthCheckNodePort: 30000}}`,
@@ -53,7 +58,9 @@ var invalid = []struct {
 	{`Service: {spec: {ports: [{port: 1}], clusterIP: 10.0.0.1, clusterIPs: [10.0.0.1, 10.0.0.2], ipFamilies: [IPv6]}}`,
 		[]string{"spec.clusterIPs Invalid", "spec.clusterIPs[0] Invalid"}},
 
-	{`Node: {spec: {taints: [{key: a, effect: Foo}, {key: b, effect: NoSchedule}, {key: b, effect: NoSchedule, value: x}], podCIDRs: [x]}, status: {capacity: {cpu: -1}}}`,
+	{
+		`Node: {spec: {taints: [{key: a, effect: Foo}, {key: b, effect: NoSchedule}, {key: b, effect: NoSchedule, value: x}], podCIDRs: [x]}, ` +
+			`status: {capacity: {cpu: -1}}}`,
 		[]string{"metadata.taints[0].effect NotSupported", "metadata.taints[2] Duplicate", "spec.podCIDRs[0] Invalid",
 			"status.allocatable.cpu Invalid", "status.capacity.cpu Invalid"}},
 
@@ -62,7 +69,9 @@ var invalid = []struct {
 			"spec.hard[pods] Invalid", "spec.hard[secrets] Invalid"}},
 	{`ResourceQuota: {spec: {scopes: [Foo, BestEffort, NotBestEffort], hard: {requests.cpu: 1}}}`,
 		[]string{"spec.scopes Invalid", "spec.scopes Invalid", "spec.scopes Invalid"}},
-	{`ResourceQuota: {spec: {scopeSelector: {matchExpressions: [{scopeName: PriorityClass, operator: Foo}, {scopeName: BestEffort, operator: In, values: [a]}, {scopeName: Foo, operator: In}]}}}`,
+	{
+		`ResourceQuota: {spec: {scopeSelector: {matchExpressions: [{scopeName: PriorityClass, operator: Foo}, ` +
+			`{scopeName: BestEffort, operator: In, values: [a]}, {scopeName: Foo, operator: In}]}}}`,
 		[]string{"spec.scopeSelector.matchExpressions.operator Invalid", "spec.scopeSelector.matchExpressions.operator Invalid",
 			"spec.scopeSelector.matchExpressions.scopeName Invalid", "spec.scopeSelector.matchExpressions.values Required"}},
 
@@ -90,7 +99,9 @@ var invalid = []struct {
 
 	{`ReplicationController: {spec: {replicas: -1, minReadySeconds: -1}}`,
 		[]string{"spec.minReadySeconds Invalid", "spec.replicas Invalid", "spec.selector Required", "spec.template Required"}},
-	{`ReplicationController: {spec: {selector: {z: z}, template: {metadata: {labels: {a: b}}, spec: {restartPolicy: Never, containers: [{name: c, image: i}]}}}}`,
+	{
+		`ReplicationController: {spec: {selector: {z: z}, template: {metadata: {labels: {a: b}}, ` +
+			`spec: {restartPolicy: Never, containers: [{name: c, image: i}]}}}}`,
 		[]string{"spec.template.metadata.labels Invalid", "spec.template.spec.restartPolicy NotSupported"}},
 	{`PodTemplate: {template: {spec: {containers: []}}}`, []string{"template.spec.containers Required"}},
 
@@ -100,21 +111,30 @@ var invalid = []struct {
 	{`PersistentVolumeClaim: {spec: {accessModes: [Foo], resources: {requests: {storage: 0}}, volumeMode: Foo}}`,
 		[]string{"spec.accessModes NotSupported", "spec.resources[storage] Invalid", "spec.volumeMode NotSupported"}},
 	{`PersistentVolume: {}`, []string{"spec Required", "spec.accessModes Required", "spec.capacity NotSupported", "spec.capacity Required"}},
-	{`PersistentVolume: {spec: {accessModes: [ReadWriteOncePod, ReadWriteOnce], capacity: {storage: 0}, storageClassName: A_B, persistentVolumeReclaimPolicy: Foo, local: {path: /x}, csi: {volumeHandle: h}}}`,
+	{
+		`PersistentVolume: {spec: {accessModes: [ReadWriteOncePod, ReadWriteOnce], capacity: {storage: 0}, ` +
+			`storageClassName: A_B, persistentVolumeReclaimPolicy: Foo, local: {path: /x}, csi: {volumeHandle: h}}}`,
 		[]string{"spec.accessModes Forbidden", "spec.capacity[storage] Invalid", "spec.csi Forbidden", "spec.nodeAffinity Required",
 			"spec.persistentVolumeReclaimPolicy NotSupported", "spec.storageClassName Invalid"}},
-	{`PersistentVolume: {spec: {accessModes: [ReadWriteOnce], capacity: {storage: 1}, persistentVolumeReclaimPolicy: Recycle, hostPath: {path: /}}}`, []string{"spec.persistentVolumeReclaimPolicy Forbidden"}},
+	{
+		`PersistentVolume: {spec: {accessModes: [ReadWriteOnce], capacity: {storage: 1}, ` +
+			`persistentVolumeReclaimPolicy: Recycle, hostPath: {path: /}}}`, []string{"spec.persistentVolumeReclaimPolicy Forbidden"}},
 	{`PersistentVolume: {spec: {accessModes: [ReadWriteOnce], capacity: {storage: 1}, csi: {nodePublishSecretRef: {}}}}`,
 		[]string{"spec.csi.driver Required", "spec.csi.nodePublishSecretRef.name Required",
 			"spec.csi.nodePublishSecretRef.namespace Required", "spec.csi.volumeHandle Required"}},
 
-	{`PersistentVolume: {spec: {accessModes: [ReadWriteOnce], capacity: {storage: 1}, iscsi: {targetPortal: p, iqn: bad, lun: 0, chapAuthSession: true}}}`, []string{"spec.iscsi.iqn Invalid", "spec.iscsi.secretRef Required"}},
+	{
+		`PersistentVolume: {spec: {accessModes: [ReadWriteOnce], capacity: {storage: 1}, ` +
+			`iscsi: {targetPortal: p, iqn: bad, lun: 0, chapAuthSession: true}}}`,
+		[]string{"spec.iscsi.iqn Invalid", "spec.iscsi.secretRef Required"}},
 	{`PersistentVolume: {spec: {accessModes: [ReadWriteOnce], capacity: {storage: 1}, rbd: {}}}`,
 		[]string{"spec.rbd.image Required", "spec.rbd.monitors Required"}},
 	{`PersistentVolume: {spec: {accessModes: [ReadWriteOnce], capacity: {storage: 1}, local: {path: a/../b}, nodeAffinity: {}}}`,
 		[]string{"spec.local.path Invalid", "spec.nodeAffinity.required Required"}},
 	{`Service: {spec: {ports: [{port: 1}], sessionAffinityConfig: {}, sessionAffinity: ClientIP}}`, nil},
-	{`Pod: {spec: {containers: [{name: c, image: i}], ephemeralContainers: [{name: e, image: i}], schedulingGates: [{name: g}], nodeName: nd}}`,
+	{
+		`Pod: {spec: {containers: [{name: c, image: i}], ephemeralContainers: [{name: e, image: i}], schedulingGates: [{name: g}], ` +
+			`nodeName: nd}}`,
 		[]string{"spec.ephemeralContainers Forbidden", "spec.nodeName Forbidden"}},
 	{`Binding: {target: {kind: Pod}}`, []string{"target.kind NotSupported", "target.name Required"}},
 }
@@ -143,16 +163,18 @@ func TestNames(t *testing.T) {
 
 func TestWarnings(t *testing.T) {
 	for given, want := range map[string]int{
-		`Pod: {metadata: {name: a.b}, spec: {containers: [{name: c, image: i}]}}`:                                                                        1,
-		`Pod: {spec: {containers: [{name: c, image: i}]}}`:                                                                                               0,
-		`ReplicationController: {spec: {template: {spec: {nodeSelector: {beta.kubernetes.io/os: linux}}}}}`:                                              1,
-		`PodTemplate: {template: {spec: {nodeSelector: {beta.kubernetes.io/os: linux}}}}`:                                                                1,
-		`Secret: {type: kubernetes.io/tls, stringData: {tls.crt: a, tls.key: b}}`:                                                                        1,
-		`Service: {spec: {externalIPs: [1.2.3.4], clusterIP: None, sessionAffinity: ClientIP}}`:                                                          2,
-		`Node: {spec: {externalID: x}}`:                                                                                                                  1,
-		`ServiceAccount: {metadata: {annotations: {kubernetes.io/enforce-mountable-secrets: 'true'}}}`:                                                   1,
-		`PersistentVolume: {metadata: {annotations: {volume.beta.kubernetes.io/storage-class: a}}, spec: {persistentVolumeReclaimPolicy: Recycle}}`:      2,
-		`PersistentVolumeClaim: {metadata: {annotations: {volume.beta.kubernetes.io/storage-class: a}}, spec: {resources: {requests: {storage: 100m}}}}`: 2,
+		`Pod: {metadata: {name: a.b}, spec: {containers: [{name: c, image: i}]}}`:                           1,
+		`Pod: {spec: {containers: [{name: c, image: i}]}}`:                                                  0,
+		`ReplicationController: {spec: {template: {spec: {nodeSelector: {beta.kubernetes.io/os: linux}}}}}`: 1,
+		`PodTemplate: {template: {spec: {nodeSelector: {beta.kubernetes.io/os: linux}}}}`:                   1,
+		`Secret: {type: kubernetes.io/tls, stringData: {tls.crt: a, tls.key: b}}`:                           1,
+		`Service: {spec: {externalIPs: [1.2.3.4], clusterIP: None, sessionAffinity: ClientIP}}`:             2,
+		`Node: {spec: {externalID: x}}`:                                                                     1,
+		`ServiceAccount: {metadata: {annotations: {kubernetes.io/enforce-mountable-secrets: 'true'}}}`:      1,
+		`PersistentVolume: {metadata: {annotations: {volume.beta.kubernetes.io/storage-class: a}}, ` +
+			`spec: {persistentVolumeReclaimPolicy: Recycle}}`: 2,
+		`PersistentVolumeClaim: {metadata: {annotations: {volume.beta.kubernetes.io/storage-class: a}}, ` +
+			`spec: {resources: {requests: {storage: 100m}}}}`: 2,
 	} {
 		k, o := create(t, given)
 		if got := k.Warnings(o, nil); len(got) != want {

@@ -28,7 +28,8 @@ func reach(d resourcev1.Device, each bool, path *field.Path) (errs field.ErrorLi
 	errs = append(errs, unsetOrTrue(d.AllNodes, path.Child("allNodes"))...)
 	ways := []bool{d.NodeName != nil && *d.NodeName != "", d.NodeSelector != nil, is(d.AllNodes)}
 	return append(errs, where(ways, path,
-		"exactly one of `nodeName`, `nodeSelector`, or `allNodes` is required when `perDeviceNodeSelection` is set to true in the ResourceSlice spec")...)
+		"exactly one of `nodeName`, `nodeSelector`, or `allNodes` is required when `perDeviceNodeSelection` is set to true in the "+
+			"ResourceSlice spec")...)
 }
 
 func someNode(name *string, path *field.Path) field.ErrorList {

@@ -47,7 +47,8 @@ containers:
 volumes:
 - {name: a}
 - {name: b, secret: {secretName: s}}
-- {name: c, projected: {sources: [{serviceAccountToken: {path: t}}, {downwardAPI: {items: [{path: p, fieldRef: {fieldPath: metadata.name}}]}}]}}
+- {name: c, projected: {sources: [{serviceAccountToken: {path: t}},
+    {downwardAPI: {items: [{path: p, fieldRef: {fieldPath: metadata.name}}]}}]}}
 - {name: d, hostPath: {path: /}}
 - {name: e, ephemeral: {volumeClaimTemplate: {spec: {accessModes: [ReadWriteOnce]}}}}
 - {name: f, iscsi: {targetPortal: p, iqn: q, lun: 0}}
@@ -66,7 +67,8 @@ hostNetwork: true
 volumes:
 - {name: a, emptyDir: {}}
 - {name: b, secret: {secretName: s, defaultMode: 420}}
-- {name: c, projected: {defaultMode: 420, sources: [{serviceAccountToken: {path: t, expirationSeconds: 3600}}, {downwardAPI: {items: [{path: p, fieldRef: {apiVersion: v1, fieldPath: metadata.name}}]}}]}}
+- {name: c, projected: {defaultMode: 420, sources: [{serviceAccountToken: {path: t, expirationSeconds: 3600}},
+    {downwardAPI: {items: [{path: p, fieldRef: {apiVersion: v1, fieldPath: metadata.name}}]}}]}}
 - {name: d, hostPath: {path: /, type: ''}}
 - {name: e, ephemeral: {volumeClaimTemplate: {metadata: {}, spec: {accessModes: [ReadWriteOnce], resources: {}, volumeMode: Filesystem}}}}
 - {name: f, iscsi: {targetPortal: p, iqn: q, lun: 0, iscsiInterface: default}}
@@ -80,7 +82,8 @@ const container = `
   terminationMessagePath: /dev/termination-log
   terminationMessagePolicy: File
   env: [{name: A, valueFrom: {fieldRef: {apiVersion: v1, fieldPath: metadata.name}}}]
-  livenessProbe: {httpGet: {port: 80, path: /, scheme: HTTP}, timeoutSeconds: 1, periodSeconds: 10, successThreshold: 1, failureThreshold: 3}
+  livenessProbe: {httpGet: {port: 80, path: /, scheme: HTTP}, timeoutSeconds: 1, periodSeconds: 10, successThreshold: 1,
+    failureThreshold: 3}
   startupProbe: {grpc: {port: 80, service: ''}, timeoutSeconds: 1, periodSeconds: 3, successThreshold: 1, failureThreshold: 3}
   lifecycle: {preStop: {httpGet: {port: 1, path: /, scheme: HTTP}}}
   resources: {requests: {memory: 512Mi, cpu: 1m}}
@@ -96,7 +99,8 @@ func spec(t *testing.T, text string) *corev1.PodSpec {
 }
 
 func TestDefault(t *testing.T) {
-	init := "{name: i, image: 'b:1', imagePullPolicy: IfNotPresent, terminationMessagePath: /dev/termination-log, terminationMessagePolicy: File, resources: "
+	init := "{name: i, image: 'b:1', imagePullPolicy: IfNotPresent, terminationMessagePath: /dev/termination-log, " +
+		"terminationMessagePolicy: File, resources: "
 	tmpl := &corev1.PodTemplateSpec{Spec: *spec(t, given)}
 	podspec.DefaultTemplate(tmpl)
 	same(t, tmpl.Spec, common+"initContainers: ["+init+
@@ -169,9 +173,12 @@ affinity: {podAffinity: {requiredDuringSchedulingIgnoredDuringExecution: [{topol
 
 func TestPrepareClaim(t *testing.T) {
 	for given, want := range map[string]string{
-		`dataSource: {kind: PersistentVolumeClaim, name: a}`:                  `{resources: {}, dataSource: {apiGroup: null, kind: PersistentVolumeClaim, name: a}, dataSourceRef: {apiGroup: null, kind: PersistentVolumeClaim, name: a}}`,
-		`dataSource: {kind: Pod, name: a}`:                                    `{resources: {}}`,
-		`dataSourceRef: {apiGroup: x.example, kind: Thing, name: a}`:          `{resources: {}, dataSource: {apiGroup: x.example, kind: Thing, name: a}, dataSourceRef: {apiGroup: x.example, kind: Thing, name: a}}`,
+		`dataSource: {kind: PersistentVolumeClaim, name: a}`: `{resources: {}, dataSource: {apiGroup: null, kind: PersistentVolumeClaim, ` +
+			`name: a}, ` +
+			`dataSourceRef: {apiGroup: null, kind: PersistentVolumeClaim, name: a}}`,
+		`dataSource: {kind: Pod, name: a}`: `{resources: {}}`,
+		`dataSourceRef: {apiGroup: x.example, kind: Thing, name: a}`: `{resources: {}, dataSource: {apiGroup: x.example, kind: Thing,` +
+			` name: a}, dataSourceRef: {apiGroup: x.example, kind: Thing, name: a}}`,
 		`dataSourceRef: {kind: PersistentVolumeClaim, name: a, namespace: b}`: `{resources: {}}`,
 	} {
 		s := &corev1.PersistentVolumeClaimSpec{}

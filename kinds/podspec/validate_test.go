@@ -67,10 +67,16 @@ var cases = []struct {
 	{"probe of init", `initContainers: [{name: i, image: i, readinessProbe: {exec: {command: [a]}}}]`,
 		[]string{"spec.initContainers[0].readinessProbe Forbidden"}},
 	{"probe of sidecar", `initContainers: [{name: i, image: i, restartPolicy: Always, readinessProbe: {exec: {command: [a]}}}]`, nil},
-	{"resize of init", `initContainers: [{name: i, image: i, resizePolicy: [{resourceName: cpu, restartPolicy: NotRequired}, {resourceName: memory, restartPolicy: RestartContainer}]}]`,
+	{"resize of init",
+		`initContainers: [{name: i, image: i, resizePolicy: [{resourceName: cpu, restartPolicy: NotRequired}, ` +
+			`{resourceName: memory, restartPolicy: RestartContainer}]}]`,
 		[]string{"spec.initContainers[0].resizePolicy[1].restartPolicy Invalid"}},
-	{"preferred values", `affinity: {nodeAffinity: {preferredDuringSchedulingIgnoredDuringExecution: [{weight: 1, preference: {matchExpressions: [{key: a, operator: In, values: ['b c']}]}}]}}`, nil},
-	{"merged keys", `affinity: {podAffinity: {requiredDuringSchedulingIgnoredDuringExecution: [{topologyKey: z, matchLabelKeys: [a], labelSelector: {matchLabels: {a: b}, matchExpressions: [{key: a, operator: In, values: [b]}]}}]}}`,
+	{"preferred values",
+		`affinity: {nodeAffinity: {preferredDuringSchedulingIgnoredDuringExecution: [{weight: 1, preference: {matchExpressions: [{key: a, ` +
+			`operator: In, values: ['b c']}]}}]}}`, nil},
+	{"merged keys",
+		`affinity: {podAffinity: {requiredDuringSchedulingIgnoredDuringExecution: [{topologyKey: z, matchLabelKeys: [a], ` +
+			`labelSelector: {matchLabels: {a: b}, matchExpressions: [{key: a, operator: In, values: [b]}]}}]}}`,
 		[]string{"spec.affinity.podAffinity.requiredDuringSchedulingIgnoredDuringExecution[0][0] Invalid"}},
 	{"preemption", `preemptionPolicy: ''`, []string{"spec.preemptionPolicy Required"}},
 	{"pod resources", "resources: {limits: {cpu: 1, foo: 1}, claims: []}\n" + inContainer(`resources: {limits: {cpu: 2}}`),
@@ -89,7 +95,9 @@ var cases = []struct {
 		[]string{c0("volumeMounts.recursiveReadOnly NotSupported")}},
 	{"claims twice", "resourceClaims: [{name: a, resourceClaimName: b}]\n" +
 		inContainer(`resources: {claims: [{name: a, request: r}, {name: a}]}`), []string{c0("resources.claims[1] Duplicate")}},
-	{"claim that is made", "volumes: [{name: v, ephemeral: {volumeClaimTemplate: {spec: {accessModes: [ReadWriteOnce], resources: {requests: {storage: 1Gi}}}}}}, {name: w, persistentVolumeClaim: {claimName: p-v}}]",
+	{"claim that is made",
+		"volumes: [{name: v, ephemeral: {volumeClaimTemplate: {spec: {accessModes: " +
+			"[ReadWriteOnce], resources: {requests: {storage: 1Gi}}}}}}, {name: w, persistentVolumeClaim: {claimName: p-v}}]",
 		[]string{"spec.volumes[1].persistentVolumeClaim.claimName Invalid"}},
 	{"dns policy", `dnsPolicy: Wrong`, []string{"spec.dnsPolicy NotSupported"}},
 	{"dns none", `dnsPolicy: None`, []string{"spec.dnsConfig Required"}},
@@ -119,10 +127,17 @@ var cases = []struct {
 	{"env value and source", inContainer(`env: [{name: A, value: x, valueFrom: {fieldRef: {fieldPath: metadata.name}}}]`),
 		[]string{c0("env[0].valueFrom Invalid")}},
 	{"env no source", inContainer(`env: [{name: A, valueFrom: {}}]`), []string{c0("env[0].valueFrom Invalid")}},
-	{"env field", inContainer(`env: [{name: A, valueFrom: {fieldRef: {fieldPath: status.phase}}}, {name: B, valueFrom: {fieldRef: {fieldPath: spec.foo}}}, {name: C, valueFrom: {fieldRef: {fieldPath: "metadata.labels['a b']"}}}, {name: D, valueFrom: {fieldRef: {fieldPath: "metadata.annotations['ok']"}}}]`),
+	{"env field",
+		inContainer(
+			`env: [{name: A, valueFrom: {fieldRef: {fieldPath: status.phase}}}, {name: B, valueFrom: {fieldRef: {fieldPath: spec.foo}}}, ` +
+				`{name: C, valueFrom: {fieldRef: {fieldPath: "metadata.labels['a b']"}}}, ` +
+				`{name: D, valueFrom: {fieldRef: {fieldPath: "metadata.annotations['ok']"}}}]`),
 		[]string{c0("env[0].valueFrom.fieldRef.fieldPath NotSupported"), c0("env[1].valueFrom.fieldRef.fieldPath Invalid"),
 			c0("env[2].valueFrom.fieldRef Invalid")}},
-	{"env amount", inContainer(`env: [{name: A, valueFrom: {resourceFieldRef: {resource: limits.bogus}}}, {name: B, valueFrom: {resourceFieldRef: {resource: limits.cpu, divisor: 3}}}]`),
+	{"env amount",
+		inContainer(
+			`env: [{name: A, valueFrom: {resourceFieldRef: {resource: limits.bogus}}}, ` +
+				`{name: B, valueFrom: {resourceFieldRef: {resource: limits.cpu, divisor: 3}}}]`),
 		[]string{c0("env[0].valueFrom.resourceFieldRef.resource NotSupported"), c0("env[1].valueFrom.resourceFieldRef.divisor Invalid")}},
 	{"env key", inContainer(`env: [{name: A, valueFrom: {secretKeyRef: {key: a b}}}]`),
 		[]string{c0("env[0].valueFrom.secretKeyRef.key Invalid"), c0("env[0].valueFrom.secretKeyRef.name Invalid")}},
@@ -170,7 +185,9 @@ var cases = []struct {
 	{"secret items", `volumes: [{name: v, secret: {secretName: s, items: [{path: ..a}, {key: k, path: /abs}]}}]`,
 		[]string{"spec.volumes[0].secret.items[0].key Required", "spec.volumes[0].secret.items[0].path Invalid",
 			"spec.volumes[0].secret.items[1].path Invalid"}},
-	{"projected clash", `volumes: [{name: v, projected: {sources: [{secret: {name: s, items: [{key: a, path: x}]}}, {configMap: {name: c, items: [{key: b, path: x}]}}]}}]`,
+	{"projected clash",
+		`volumes: [{name: v, projected: {sources: [{secret: {name: s, items: [{key: a, path: x}]}}, ` +
+			`{configMap: {name: c, items: [{key: b, path: x}]}}]}}]`,
 		[]string{"spec.volumes[0].projected Invalid"}},
 	{"token life", `volumes: [{name: v, projected: {sources: [{serviceAccountToken: {path: t, expirationSeconds: 5}}]}}]`,
 		[]string{"spec.volumes[0].projected.sources[0].serviceAccountToken.expirationSeconds Invalid"}},
@@ -187,7 +204,9 @@ var cases = []struct {
 	{"image volume", `volumes: [{name: v, image: {pullPolicy: Foo}}]`, []string{"spec.volumes[0].image.pullPolicy NotSupported",
 		"spec.volumes[0].image.reference Required"}},
 	{"mounts", "volumes: [{name: v, emptyDir: {}}]\n" +
-		inContainer(`volumeMounts: [{name: v, mountPath: /x, subPath: a, subPathExpr: b}, {name: w, mountPath: /x}, {name: v, mountPath: /y, subPath: ../y}]`),
+		inContainer(
+			`volumeMounts: [{name: v, mountPath: /x, subPath: a, subPathExpr: b}, {name: w, mountPath: /x}, `+
+				`{name: v, mountPath: /y, subPath: ../y}]`),
 		[]string{c0("volumeMounts.subPath Invalid"), c0("volumeMounts[0].subPathExpr Invalid"), c0("volumeMounts[1].mountPath Invalid"),
 			c0("volumeMounts[1].name NotFound")}},
 	{"propagation", "volumes: [{name: v, emptyDir: {}}]\n" +
@@ -206,7 +225,8 @@ var cases = []struct {
 		[]string{"spec.securityContext.seccompProfile.localhostProfile Required"}},
 	{"apparmor", inContainer(`securityContext: {appArmorProfile: {type: RuntimeDefault, localhostProfile: x}}`),
 		[]string{c0("securityContext.appArmorProfile.localhostProfile Invalid")}},
-	{"sysctls", "hostNetwork: true\nsecurityContext: {sysctls: [{name: a b, value: '1'}, {name: net.x, value: '1'}, {name: kernel.a}, {name: kernel/a}]}",
+	{"sysctls",
+		"hostNetwork: true\nsecurityContext: {sysctls: [{name: a b, value: '1'}, {name: net.x, value: '1'}, {name: kernel.a}, {name: kernel/a}]}",
 		[]string{"spec.securityContext.sysctls[0].name Invalid", "spec.securityContext.sysctls[1].name Invalid"}},
 	{"proc mount", inContainer(`securityContext: {procMount: Unmasked}`), []string{c0("securityContext.procMount Invalid")}},
 	{"host users", "hostUsers: false\nhostPID: true", []string{"spec.HostPID Forbidden"}},
@@ -218,22 +238,36 @@ var cases = []struct {
 	{"os", `os: {name: plan9}`, []string{"spec.os NotSupported"}},
 	{"host process", `securityContext: {windowsOptions: {hostProcess: true}}`, []string{"spec.hostNetwork Invalid"}},
 
-	{"tolerations", `tolerations: [{key: a, operator: Exists, effect: Never}, {key: a, operator: Exists, value: x}, {key: a, operator: Exists, effect: NoSchedule, tolerationSeconds: 3}, {value: a}]`,
+	{"tolerations",
+		`tolerations: [{key: a, operator: Exists, effect: Never}, {key: a, operator: Exists, value: x}, ` +
+			`{key: a, operator: Exists, effect: NoSchedule, tolerationSeconds: 3}, {value: a}]`,
 		[]string{"spec.tolerations[0].effect NotSupported", "spec.tolerations[1].operator Invalid", "spec.tolerations[2].effect Invalid",
 			"spec.tolerations[3].operator Invalid"}},
-	{"spread", `topologySpreadConstraints: [{maxSkew: 0, topologyKey: z, whenUnsatisfiable: ScheduleAnyway, minDomains: 2}, {maxSkew: 1, topologyKey: z, whenUnsatisfiable: ScheduleAnyway}, {maxSkew: 1, topologyKey: y, whenUnsatisfiable: Perhaps}]`,
+	{"spread",
+		`topologySpreadConstraints: [{maxSkew: 0, topologyKey: z, whenUnsatisfiable: ScheduleAnyway, minDomains: 2}, ` +
+			`{maxSkew: 1, topologyKey: z, whenUnsatisfiable: ScheduleAnyway}, {maxSkew: 1, topologyKey: y, whenUnsatisfiable: Perhaps}]`,
 		[]string{"spec.topologySpreadConstraints[0].maxSkew Invalid", "spec.topologySpreadConstraints[0].minDomains Invalid",
 			"spec.topologySpreadConstraints[0].{topologyKey, whenUnsatisfiable} Duplicate",
 			"spec.topologySpreadConstraints[2].whenUnsatisfiable NotSupported"}},
-	{"spread keys", `topologySpreadConstraints: [{maxSkew: 1, topologyKey: z, whenUnsatisfiable: ScheduleAnyway, matchLabelKeys: [a]}, {maxSkew: 1, topologyKey: y, whenUnsatisfiable: ScheduleAnyway, matchLabelKeys: [a], labelSelector: {matchLabels: {a: b}}}, {maxSkew: 1, topologyKey: x, whenUnsatisfiable: ScheduleAnyway, matchLabelKeys: [a], labelSelector: {matchExpressions: [{key: a, operator: Exists}, {key: a, operator: In, values: [c]}]}}]`,
+	{"spread keys",
+		`topologySpreadConstraints: [{maxSkew: 1, topologyKey: z, whenUnsatisfiable: ScheduleAnyway, matchLabelKeys: [a]}, ` +
+			`{maxSkew: 1, topologyKey: y, whenUnsatisfiable: ScheduleAnyway, matchLabelKeys: [a], labelSelector: {matchLabels: {a: b}}}, ` +
+			`{maxSkew: 1, topologyKey: x, whenUnsatisfiable: ScheduleAnyway, matchLabelKeys: [a], ` +
+			`labelSelector: {matchExpressions: [{key: a, operator: Exists}, {key: a, operator: In, values: [c]}]}}]`,
 		[]string{"spec.topologySpreadConstraints[0].matchLabelKeys Forbidden", "spec.topologySpreadConstraints[2][0] Invalid"}},
-	{"node affinity", `affinity: {nodeAffinity: {requiredDuringSchedulingIgnoredDuringExecution: {nodeSelectorTerms: [{matchExpressions: [{key: a, operator: In}, {key: a, operator: Exists, values: [x]}, {key: a, operator: Near}], matchFields: [{key: a, operator: In, values: [x]}]}]}, preferredDuringSchedulingIgnoredDuringExecution: [{weight: 0, preference: {}}]}}`,
+	{"node affinity",
+		`affinity: {nodeAffinity: {requiredDuringSchedulingIgnoredDuringExecution: {nodeSelectorTerms: [{matchExpressions: [{key: a, ` +
+			`operator: In}, {key: a, operator: Exists, values: [x]}, ` +
+			`{key: a, operator: Near}], matchFields: [{key: a, operator: In, values: [x]}]}]}, ` +
+			`preferredDuringSchedulingIgnoredDuringExecution: [{weight: 0, preference: {}}]}}`,
 		[]string{"spec.affinity.nodeAffinity.preferredDuringSchedulingIgnoredDuringExecution[0].weight Invalid",
 			"spec.affinity.nodeAffinity.requiredDuringSchedulingIgnoredDuringExecution.nodeSelectorTerms[0].matchExpressions[0].values Required",
 			"spec.affinity.nodeAffinity.requiredDuringSchedulingIgnoredDuringExecution.nodeSelectorTerms[0].matchExpressions[1].values Forbidden",
 			"spec.affinity.nodeAffinity.requiredDuringSchedulingIgnoredDuringExecution.nodeSelectorTerms[0].matchExpressions[2].operator Invalid",
 			"spec.affinity.nodeAffinity.requiredDuringSchedulingIgnoredDuringExecution.nodeSelectorTerms[0].matchFields[0].key Invalid"}},
-	{"pod affinity", `affinity: {podAntiAffinity: {preferredDuringSchedulingIgnoredDuringExecution: [{weight: 101, podAffinityTerm: {topologyKey: a, namespaces: [A_b], matchLabelKeys: [k]}}]}}`,
+	{"pod affinity",
+		`affinity: {podAntiAffinity: {preferredDuringSchedulingIgnoredDuringExecution: [{weight: 101, podAffinityTerm: {topologyKey: a, ` +
+			`namespaces: [A_b], matchLabelKeys: [k]}}]}}`,
 		[]string{"spec.affinity.podAntiAffinity.preferredDuringSchedulingIgnoredDuringExecution[0].podAffinityTerm.matchLabelKeys Forbidden",
 			"spec.affinity.podAntiAffinity.preferredDuringSchedulingIgnoredDuringExecution[0].podAffinityTerm.namespace Invalid",
 			"spec.affinity.podAntiAffinity.preferredDuringSchedulingIgnoredDuringExecution[0].weight Invalid"}},
@@ -267,7 +301,8 @@ func TestPodOnly(t *testing.T) {
 
 func TestConfinement(t *testing.T) {
 	const key = "container.apparmor.security.beta.kubernetes.io/"
-	p := pod(t, `containers: [{name: a, image: i}, {name: b, image: i}, {name: c, image: i, securityContext: {appArmorProfile: {type: Unconfined}}}]`)
+	p := pod(t,
+		`containers: [{name: a, image: i}, {name: b, image: i}, {name: c, image: i, securityContext: {appArmorProfile: {type: Unconfined}}}]`)
 	p.Annotations = map[string]string{key + "a": "localhost/x", key + "c": "unconfined"}
 	podspec.ConfineByAnnotation(p.Annotations, &p.Spec)
 	if got := p.Spec.Containers[0].SecurityContext.AppArmorProfile; got.Type != corev1.AppArmorProfileTypeLocalhost ||
@@ -354,7 +389,8 @@ func TestWarnings(t *testing.T) {
 nodeSelector: {beta.kubernetes.io/os: linux}
 terminationGracePeriodSeconds: -1
 volumes: [{name: g, gitRepo: {repository: r}}]
-containers: [{name: c, image: i, env: [{name: A}, {name: A}], resources: {requests: {memory: 100m}}, ports: [{containerPort: 1}, {containerPort: 1}]}]`)
+containers: [{name: c, image: i, env: [{name: A}, {name: A}], resources: {requests: {memory: 100m}}, ports: [{containerPort: 1},
+  {containerPort: 1}]}]`)
 	got := podspec.Warnings(&p.ObjectMeta, &p.Spec, nil)
 	want := []string{
 		`spec.nodeSelector[beta.kubernetes.io/os]: deprecated since v1.14; use "kubernetes.io/os" instead`,

@@ -44,7 +44,9 @@ func TestVolumeSources(t *testing.T) {
 		{`gitRepo: {directory: ../x}`, []string{"gitRepo.directory Invalid", "gitRepo.repository Required"}},
 		{`persistentVolumeClaim: {claimName: ''}`, []string{"persistentVolumeClaim.claimName Required"}},
 		{`projected: {sources: [{}, {secret: {name: s}, configMap: {name: c}}]}`, []string{"projected.sources[1] Forbidden"}},
-		{`projected: {sources: [{clusterTrustBundle: {path: a}}, {clusterTrustBundle: {name: n1, signerName: s, path: b}}, {clusterTrustBundle: {name: '', labelSelector: {}, path: c}}, {clusterTrustBundle: {signerName: '', path: a}}]}`,
+		{
+			`projected: {sources: [{clusterTrustBundle: {path: a}}, {clusterTrustBundle: {name: n1, signerName: s, path: b}}, ` +
+				`{clusterTrustBundle: {name: '', labelSelector: {}, path: c}}, {clusterTrustBundle: {signerName: '', path: a}}]}`,
 			[]string{"projected Invalid", "projected.sources[0].clusterTrustBundle Required",
 				"projected.sources[1].clusterTrustBundle Invalid", "projected.sources[2].clusterTrustBundle.labelSelector Invalid",
 				"projected.sources[2].clusterTrustBundle.name Invalid", "projected.sources[2].clusterTrustBundle.name Required",
@@ -55,11 +57,17 @@ func TestVolumeSources(t *testing.T) {
 		{`flexVolume: {driver: x/y, options: {sub.kubernetes.io/a: b, other: c}}`, []string{"flexVolume.options[sub.kubernetes.io/a] Invalid"}},
 		{`storageos: {volumeName: vol, volumeNamespace: A_b}`, []string{"storageos.volumeNamespace Invalid"}},
 		{`csi: {driver: '', nodePublishSecretRef: {name: A_b}}`, []string{"csi.driver Required", "csi.name Invalid"}},
-		{`iscsi: {targetPortal: 'portal-of-a-rather-long-name-which-leaves-no-room-at-all-for-it:3260', iqn: 'iqn.2001-04.com.example:a', lun: 0, initiatorName: 'iqn.2001-04.com.example:b'}`, []string{"name Invalid"}},
-		{`ephemeral: {volumeClaimTemplate: {metadata: {name: nm, labels: {a b: c}}, spec: {accessModes: [ReadWriteOnce], resources: {requests: {storage: 1Gi}}}}}`,
+		{
+			`iscsi: {targetPortal: 'portal-of-a-rather-long-name-which-leaves-no-room-at-all-for-it:3260', iqn: 'iqn.2001-04.com.example:a', ` +
+				`lun: 0, initiatorName: 'iqn.2001-04.com.example:b'}`, []string{"name Invalid"}},
+		{
+			`ephemeral: {volumeClaimTemplate: {metadata: {name: nm, labels: {a b: c}}, ` +
+				`spec: {accessModes: [ReadWriteOnce], resources: {requests: {storage: 1Gi}}}}}`,
 			[]string{"ephemeral.volumeClaimTemplate.metadata.labels Invalid", "ephemeral.volumeClaimTemplate.metadata.name Forbidden"}},
 		{`projected: {sources: [{serviceAccountToken: {path: /abs}}]}`, []string{"projected.path Invalid"}},
-		{`projected: {sources: [{podCertificate: {signerName: nope, keyType: DSA, maxExpirationSeconds: 5}}, {podCertificate: {signerName: a.example/b, keyType: ED25519, credentialBundlePath: /x}}]}`,
+		{
+			`projected: {sources: [{podCertificate: {signerName: nope, keyType: DSA, maxExpirationSeconds: 5}}, ` +
+				`{podCertificate: {signerName: a.example/b, keyType: ED25519, credentialBundlePath: /x}}]}`,
 			[]string{"projected.sources[0].podCertificate Required", "projected.sources[0].podCertificate.keyType NotSupported",
 				"projected.sources[0].podCertificate.maxExpirationSeconds Invalid",
 				"projected.sources[0].podCertificate.signerName Invalid", "projected.sources[1].podCertificate.credentialBundlePath Invalid"}},

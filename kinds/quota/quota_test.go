@@ -39,10 +39,11 @@ func TestUsage(t *testing.T) {
 	stuck.DeletionTimestamp, stuck.DeletionGracePeriodSeconds = &late, &grace
 	claim := &corev1.PersistentVolumeClaim{Spec: corev1.PersistentVolumeClaimSpec{StorageClassName: &fast,
 		Resources: corev1.VolumeResourceRequirements{Requests: amounts("storage", "2.5Gi")}}}
-	devices := &resourcev1.ResourceClaim{Spec: resourcev1.ResourceClaimSpec{Devices: resourcev1.DeviceClaim{Requests: []resourcev1.DeviceRequest{
-		{Exactly: &resourcev1.ExactDeviceRequest{DeviceClassName: "gpu", Count: 2, AllocationMode: resourcev1.DeviceAllocationModeExactCount}},
-		{FirstAvailable: []resourcev1.DeviceSubRequest{{DeviceClassName: "gpu", Count: 1}, {DeviceClassName: "gpu", Count: 3},
-			{DeviceClassName: "nic", Count: 1}}}}}}}
+	devices := &resourcev1.ResourceClaim{Spec: resourcev1.ResourceClaimSpec{
+		Devices: resourcev1.DeviceClaim{Requests: []resourcev1.DeviceRequest{
+			{Exactly: &resourcev1.ExactDeviceRequest{DeviceClassName: "gpu", Count: 2, AllocationMode: resourcev1.DeviceAllocationModeExactCount}},
+			{FirstAvailable: []resourcev1.DeviceSubRequest{{DeviceClassName: "gpu", Count: 1}, {DeviceClassName: "gpu", Count: 3},
+				{DeviceClassName: "nic", Count: 1}}}}}}}
 	lb := &corev1.Service{Spec: corev1.ServiceSpec{Type: corev1.ServiceTypeLoadBalancer,
 		Ports: []corev1.ServicePort{{Port: 1}, {Port: 2, NodePort: 30000}}}}
 	lean := lb.DeepCopy()
@@ -85,8 +86,9 @@ func TestScopes(t *testing.T) {
 	ten := int64(10)
 	plain, sized, short, urgent, far := pod(nil, nil), pod(amounts("cpu", "1"), nil), pod(nil, nil), pod(nil, nil), pod(nil, nil)
 	short.Spec.ActiveDeadlineSeconds, urgent.Spec.PriorityClassName = &ten, "high"
-	far.Spec.Affinity = &corev1.Affinity{PodAffinity: &corev1.PodAffinity{PreferredDuringSchedulingIgnoredDuringExecution: []corev1.WeightedPodAffinityTerm{
-		{PodAffinityTerm: corev1.PodAffinityTerm{Namespaces: []string{"x"}}}}}}
+	far.Spec.Affinity = &corev1.Affinity{PodAffinity: &corev1.PodAffinity{
+		PreferredDuringSchedulingIgnoredDuringExecution: []corev1.WeightedPodAffinityTerm{
+			{PodAffinityTerm: corev1.PodAffinityTerm{Namespaces: []string{"x"}}}}}}
 	for _, c := range []struct {
 		scope corev1.ResourceQuotaScope
 		yes   []*corev1.Pod

@@ -46,7 +46,10 @@ func (d Discovery) Authority(ctx context.Context) ([]byte, error) {
 	text := info.Data["kubeconfig"]
 	switch signature, ok := info.Data["jws-kubeconfig-"+id]; {
 	case !ok:
-		return nil, fmt.Errorf("the server at %s does not know the bootstrap token %s: it expired, may not sign (usage-bootstrap-signing), or the loop bootstrap-signer does not run", d.Server, id)
+		return nil,
+			fmt.Errorf(
+				"the server at %s does not know the bootstrap token %s: it expired, may not sign (usage-bootstrap-signing), "+
+					"or the loop bootstrap-signer does not run", d.Server, id)
 	case !token.SignedBy(signature, text, id, secret):
 		return nil, fmt.Errorf("the server at %s does not know the secret of the bootstrap token %s", d.Server, id)
 	}

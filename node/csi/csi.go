@@ -91,6 +91,7 @@ type Waiting struct {
 	full bool // the node has as many volumes of the driver as it can have
 }
 
+// Error says what is waited for.
 func (w *Waiting) Error() string { return w.text }
 
 // A FullError says that the node can have no more volumes of a driver: the pod can't run here.
@@ -99,6 +100,7 @@ type FullError struct {
 	why    error
 }
 
+// Error is the driver's own text.
 func (e *FullError) Error() string { return e.why.Error() }
 
 // Wait is the error that says what has to come first.

@@ -60,7 +60,8 @@ func pause(arch string) ([]byte, error) {
 		}
 		return executable(elf.EM_AARCH64, code)
 	}
-	return nil, fmt.Errorf("kloop has no pause image for %s: start a container runtime of your own, with its own, and give its socket to kloop node --runtime", arch)
+	return nil, fmt.Errorf(
+		"kloop has no pause image for %s: start a container runtime of your own, with its own, and give its socket to kloop node --runtime", arch)
 }
 
 // executable wraps machine code into the smallest ELF file that Linux runs: one header, one segment.

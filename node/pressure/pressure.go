@@ -65,6 +65,7 @@ type Threshold struct {
 	ReclaimPercent float64
 }
 
+// String is the threshold as --eviction takes it.
 func (t Threshold) String() string {
 	if t.Percent > 0 {
 		return fmt.Sprintf("%s<%g%%", t.Signal, t.Percent)

@@ -17,7 +17,8 @@ const (
 root = '{dir}/root'
 state = '{dir}/state'
 imports = []
-disabled_plugins = ['io.containerd.snapshotter.v1.btrfs', 'io.containerd.snapshotter.v1.zfs', 'io.containerd.snapshotter.v1.devmapper', 'io.containerd.tracing.processor.v1.otlp', 'io.containerd.internal.v1.tracing']
+disabled_plugins = ['io.containerd.snapshotter.v1.btrfs', 'io.containerd.snapshotter.v1.zfs', 'io.containerd.snapshotter.v1.devmapper',
+  'io.containerd.tracing.processor.v1.otlp', 'io.containerd.internal.v1.tracing']
 {servers}
 [plugins.'io.containerd.internal.v1.opt']
   path = '{dir}/opt'
@@ -45,7 +46,9 @@ disabled_plugins = ['io.containerd.snapshotter.v1.btrfs', 'io.containerd.snapsho
 root = '{dir}/root'
 state = '{dir}/state'
 imports = []
-disabled_plugins = ['io.containerd.nri.v1.nri', 'io.containerd.snapshotter.v1.btrfs', 'io.containerd.snapshotter.v1.zfs', 'io.containerd.snapshotter.v1.devmapper', 'io.containerd.snapshotter.v1.blockfile', 'io.containerd.snapshotter.v1.erofs', 'io.containerd.tracing.processor.v1.otlp', 'io.containerd.internal.v1.tracing']
+disabled_plugins = ['io.containerd.nri.v1.nri', 'io.containerd.snapshotter.v1.btrfs', 'io.containerd.snapshotter.v1.zfs',
+  'io.containerd.snapshotter.v1.devmapper', 'io.containerd.snapshotter.v1.blockfile', 'io.containerd.snapshotter.v1.erofs',
+  'io.containerd.tracing.processor.v1.otlp', 'io.containerd.internal.v1.tracing']
 {servers}
 [plugins.'io.containerd.internal.v1.opt']
   path = '{dir}/opt'

@@ -33,22 +33,23 @@ func sampleLog(t *testing.T, text string) string {
 func TestLogOptions(t *testing.T) {
 	now := time.Date(2026, 1, 2, 3, 4, 10, 0, time.UTC)
 	for query, want := range map[string]string{
-		"":                                    "one\ntwo\nthree\n\nfour five\n",
-		"tailLines=0":                         "",
-		"tailLines=1":                         "four five\n",
-		"tailLines=2":                         "\nfour five\n",
-		"tailLines=100":                       "one\ntwo\nthree\n\nfour five\n",
-		"tailLines=all":                       "one\ntwo\nthree\n\nfour five\n",
-		"limitBytes=5":                        "one\nt",
-		"limitBytes=4":                        "one\n",
-		"tailLines=1&limitBytes=4":            "four",
-		"stream=Stderr":                       "two\n",
-		"stream=Stdout&limitBytes=9":          "one\nthree",
-		"sinceSeconds=2":                      "\n", // the last one's zone is an hour ahead
-		"sinceTime=2026-01-02T03:04:07Z":      "three\n\n",
-		"sinceTime=2026-01-02T03:04:05.5Z":    "two\nthree\n\n",
-		"timestamps=true&tailLines=1":         "2026-01-02T03:04:09.5+01:00 four five\n",
-		"timestamps=1&stream=Stdout&limit=99": "2026-01-02T03:04:05.000000001Z one\n2026-01-02T03:04:07Z three\n2026-01-02T03:04:08Z \n2026-01-02T03:04:09.5+01:00 four five\n",
+		"":                                 "one\ntwo\nthree\n\nfour five\n",
+		"tailLines=0":                      "",
+		"tailLines=1":                      "four five\n",
+		"tailLines=2":                      "\nfour five\n",
+		"tailLines=100":                    "one\ntwo\nthree\n\nfour five\n",
+		"tailLines=all":                    "one\ntwo\nthree\n\nfour five\n",
+		"limitBytes=5":                     "one\nt",
+		"limitBytes=4":                     "one\n",
+		"tailLines=1&limitBytes=4":         "four",
+		"stream=Stderr":                    "two\n",
+		"stream=Stdout&limitBytes=9":       "one\nthree",
+		"sinceSeconds=2":                   "\n", // the last one's zone is an hour ahead
+		"sinceTime=2026-01-02T03:04:07Z":   "three\n\n",
+		"sinceTime=2026-01-02T03:04:05.5Z": "two\nthree\n\n",
+		"timestamps=true&tailLines=1":      "2026-01-02T03:04:09.5+01:00 four five\n",
+		"timestamps=1&stream=Stdout&limit=99": "2026-01-02T03:04:05.000000001Z one\n2026-01-02T03:04:07Z three\n2026-01-02T03:04:08Z \n" +
+			"2026-01-02T03:04:09.5+01:00 four five\n",
 	} {
 		q, err := url.ParseQuery(query)
 		if err != nil {

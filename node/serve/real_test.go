@@ -129,7 +129,8 @@ func (r *real) run(t *testing.T, ctx context.Context, dir string) {
 	c, err := rt.CreateContainer(ctx, &cri.CreateContainerRequest{PodSandboxId: r.box, SandboxConfig: box, Config: &cri.ContainerConfig{
 		Metadata: &cri.ContainerMetadata{Name: "c"}, Image: &cri.ImageSpec{Image: "kloop.dev/app:1"}, LogPath: "c/0.log", Stdin: true,
 		Args: []string{"serve"}, Labels: labels,
-		Linux: &cri.LinuxContainerConfig{SecurityContext: &cri.LinuxContainerSecurityContext{NamespaceOptions: box.Linux.SecurityContext.NamespaceOptions}}}})
+		Linux: &cri.LinuxContainerConfig{SecurityContext: &cri.LinuxContainerSecurityContext{
+			NamespaceOptions: box.Linux.SecurityContext.NamespaceOptions}}}})
 	if err != nil {
 		t.Fatal(err)
 	}

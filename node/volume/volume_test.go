@@ -201,14 +201,17 @@ func TestContent(t *testing.T) {
 			map[string]string{"labels": "644 a=\"q\\\"q\"\napp=\"web\"", "one": "644 web", "notes": `644 note="two\nlines"`,
 				"who/name": "600 web", "cpu": "644 4", "milli": "644 250", "mem": "644 4096", "small": "644 1"}},
 		{"projected", `projected: {defaultMode: 0640, sources: [{configMap: {name: conf, items: [{key: a, path: a}]}},
-			{secret: {name: pass, items: [{key: word, path: sub/word, mode: 0600}]}}, {serviceAccountToken: {path: token, audience: them, expirationSeconds: 600}},
+			{secret: {name: pass, items: [{key: word, path: sub/word, mode: 0600}]}},
+			  {serviceAccountToken: {path: token, audience: them, expirationSeconds: 600}},
 			{downwardAPI: {items: [{path: ns, fieldRef: {fieldPath: metadata.namespace}}]}}]}`,
 			map[string]string{"a": "640 1", "sub/word": "600 sesame", "token": "640 ns/robot/token 1", "ns": "640 ns"}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			c := cluster()
 			m := mounter(t, c)
-			p := pod(t, `{serviceAccountName: robot, containers: [{name: c, resources: {requests: {cpu: 250m, memory: 1Mi}}}], volumes: [{name: v, `+tt.volume+`}]}`)
+			p := pod(t,
+				`{serviceAccountName: robot, containers: [{name: c, resources: {requests: {cpu: 250m, memory: 1Mi}}}], volumes: [{name: v, `+
+					tt.volume+`}]}`)
 			for range 2 { // again changes nothing
 				paths, err := m.Prepare(t.Context(), p)
 				if err != nil {
@@ -239,16 +242,18 @@ func checkToken(t *testing.T, c *fake) {
 func TestErrors(t *testing.T) {
 	needRoot(t)
 	for volume, want := range map[string]string{
-		`configMap: {name: yy}`:                                                             `MountVolume.SetUp failed for volume "x" : configmap "yy" not found`,
-		`secret: {secretName: yy}`:                                                          `secret "yy" not found`,
-		`configMap: {name: conf, items: [{key: k, path: p}]}`:                               "references non-existent config key: k",
-		`secret: {secretName: pass, items: [{key: k, path: p}]}`:                            "references non-existent secret key: k",
-		`projected: {sources: [{configMap: {name: yy}}]}`:                                   `configmap "yy" not found`,
-		`csi: {driver: d}`:                                                                  "driver name d not found in the list of registered CSI drivers",
-		`nfs: {server: s, path: /p}`:                                                        "volumes of type nfs are not supported yet",
-		`ephemeral: {}`:                                                                     `persistentvolumeclaim "web-x" not found`,
-		`persistentVolumeClaim: {claimName: yy}`:                                            `persistentvolumeclaim "yy" not found`,
-		`hostPath: {path: /proc/version, type: Directory}`:                                  "hostPath type check failed: /proc/version is not a directory",
+		`configMap: {name: yy}`:                                  `MountVolume.SetUp failed for volume "x" : configmap "yy" not found`,
+		`secret: {secretName: yy}`:                               `secret "yy" not found`,
+		`configMap: {name: conf, items: [{key: k, path: p}]}`:    "references non-existent config key: k",
+		`secret: {secretName: pass, items: [{key: k, path: p}]}`: "references non-existent secret key: k",
+		`projected: {sources: [{configMap: {name: yy}}]}`:        `configmap "yy" not found`,
+		`csi: {driver: d}`: "driver name d not found in the list of " +
+			"registered CSI drivers",
+		`nfs: {server: s, path: /p}`:             "volumes of type nfs are not supported yet",
+		`ephemeral: {}`:                          `persistentvolumeclaim "web-x" not found`,
+		`persistentVolumeClaim: {claimName: yy}`: `persistentvolumeclaim "yy" not found`,
+		`hostPath: {path: /proc/version, type: Directory}`: "hostPath type check failed: /proc/version is " +
+			"not a directory",
 		`hostPath: {path: /proc, type: File}`:                                               "is not a file",
 		`hostPath: {path: /proc, type: Socket}`:                                             "is not a socket file",
 		`hostPath: {path: /proc, type: CharDevice}`:                                         "is not a character device",
@@ -422,7 +427,9 @@ func TestTokens(t *testing.T) {
 func TestEmptyDirAndRemove(t *testing.T) {
 	needRoot(t)
 	m := mounter(t, cluster())
-	p := pod(t, `{volumes: [{name: disk, emptyDir: {}}, {name: mem, emptyDir: {medium: Memory, sizeLimit: 64Ki}}, {name: s, secret: {secretName: pass}}]}`)
+	p := pod(t,
+		`{volumes: [{name: disk, emptyDir: {}}, {name: mem, emptyDir: {medium: Memory, sizeLimit: 64Ki}}, `+
+			`{name: s, secret: {secretName: pass}}]}`)
 	paths, err := m.Prepare(t.Context(), p)
 	if err != nil {
 		t.Fatal(err)

@@ -41,7 +41,8 @@ rules:
 - {level: None, users: [quiet]}
 - {level: Request, userGroups: [devs], verbs: [create, update]}
 - {level: Metadata, resources: [{group: "", resources: [pods, "pods/log", "*/status"]}], namespaces: [a, ""]}
-- {level: RequestResponse, resources: [{group: apps, resources: ["deployments/*"], resourceNames: [web]}], omitManagedFields: false, omitStages: [Panic]}
+- {level: RequestResponse, resources: [{group: apps, resources: ["deployments/*"], resourceNames: [web]}],
+    omitManagedFields: false, omitStages: [Panic]}
 - {level: Metadata, nonResourceURLs: [/healthz*, /version]}
 - {level: Request, resources: [{group: "*", resources: [things]}]}
 `)

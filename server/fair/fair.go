@@ -61,6 +61,7 @@ func New(c Config) *Fair {
 // A Refusal says why a request was not admitted, in upstream's words: queue-full, concurrency-limit, time-out, cancelled.
 type Refusal string
 
+// Error is the text of the 429.
 func (r Refusal) Error() string { return "the server is too busy for this flow: " + string(r) }
 
 // The refusals.

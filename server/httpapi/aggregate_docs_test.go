@@ -32,14 +32,17 @@ func (a *another) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	case strings.HasPrefix(r.URL.Path, "/openapi/v3") && a.old.Load():
 		http.NotFound(w, r)
 	case r.URL.Path == "/openapi/v3":
-		fmt.Fprint(w, `{"paths":{"apis/x.example/v1":{"serverRelativeURL":"/openapi/v3/apis/x.example/v1?hash=AB"},"apis/other/v1":{"serverRelativeURL":"/x"}}}`)
+		fmt.Fprint(w,
+			`{"paths":{"apis/x.example/v1":{"serverRelativeURL":"/openapi/v3/apis/x.example/v1?hash=AB"},`+
+				`"apis/other/v1":{"serverRelativeURL":"/x"}}}`)
 	case r.URL.Path == "/openapi/v3/apis/x.example/v1" && r.URL.Query().Get("hash") == "AB":
 		a.fetched.Add(1)
 		fmt.Fprint(w, `{"openapi":"3.0.0","info":{"title":"x","version":"1"},"paths":{"/apis/x.example/v1/":{}}}`)
 	case r.URL.Path == "/openapi/v2":
 		w.Header().Set("ETag", `"one"`)
 		fmt.Fprint(w, `{"swagger":"2.0","info":{"title":"x","version":"1"},"paths":{
-			"/apis/x.example/v1/things":{"get":{"produces":["application/json"],"responses":{"200":{"description":"OK","schema":{"$ref":"#/definitions/example.Thing"}}}}},
+			"/apis/x.example/v1/things":{"get":{"produces":["application/json"],
+			  "responses":{"200":{"description":"OK","schema":{"$ref":"#/definitions/example.Thing"}}}}},
 			"/apis/elsewhere/v1/":{"get":{"responses":{"200":{"description":"OK","schema":{"$ref":"#/definitions/example.Unused"}}}}}},
 			"definitions":{"example.Thing":{"type":"object","properties":{"pod":{"$ref":"#/definitions/io.k8s.api.core.v1.Pod"}}},
 			"io.k8s.api.core.v1.Pod":{"type":"object","description":"another pod"},"example.Unused":{"type":"object"}}}`)
@@ -82,7 +85,8 @@ func aggregating(t *testing.T) (*world, *another, *aggregator.Aggregator) {
 	for i, name := range []string{"x", "dead"} {
 		w.must("POST", "/apis/apiregistration.k8s.io/v1/apiservices",
 			fmt.Sprintf(`{"metadata":{"name":"v1.%s.example"},"spec":{"group":"%[1]s.example",
-			"version":"v1","groupPriorityMinimum":2000,"versionPriority":15,"service":{"namespace":"ns","name":"%[1]s"},"insecureSkipTLSVerify":true}}`, name), 201)
+			"version":"v1","groupPriorityMinimum":2000,"versionPriority":15,"service":{"namespace":"ns","name":"%[1]s"},
+			  "insecureSkipTLSVerify":true}}`, name), 201)
 		w.must("POST", "/api/v1/namespaces/ns/services",
 			fmt.Sprintf(`{"metadata":{"name":%q},"spec":{"clusterIP":"None","ports":[{"port":443}]}}`, name), 201)
 		w.must("POST", "/apis/discovery.k8s.io/v1/namespaces/ns/endpointslices",

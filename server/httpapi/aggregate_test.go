@@ -20,7 +20,9 @@ import (
 func TestAggregation(t *testing.T) {
 	other := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.URL.Path == "/apis/x.example/v1" {
-			fmt.Fprint(w, `{"kind":"APIResourceList","groupVersion":"x.example/v1","resources":[{"name":"things","singularName":"thing","namespaced":true,"kind":"Thing","verbs":["get"]}]}`)
+			fmt.Fprint(w,
+				`{"kind":"APIResourceList","groupVersion":"x.example/v1","resources":[{"name":"things","singularName":"thing","namespaced":true,`+
+					`"kind":"Thing","verbs":["get"]}]}`)
 			return
 		}
 		fmt.Fprintf(w, "%s %s for %s %v %q", r.Method, r.URL, r.Header.Get("X-Remote-User"), r.Header["X-Remote-Group"],

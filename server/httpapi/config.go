@@ -37,14 +37,15 @@ type Config struct {
 	// Virtual names who answers for a virtual kind in place of Ops; nil, and a nil answer, mean Ops.
 	Virtual func(resource.Kind) server.Operations
 
-	NoAnonymous bool             // refuse requests without credentials instead of treating them as system:anonymous
-	Version     *version.Info    // nil: DefaultVersion
-	OpenAPI     discovery.Docs   // nil: the documents are not served
-	Issuer      Issuer           // nil: no service account issuer discovery
-	Nodes       stream.Nodes     // nil: log, exec and the like answer 503
-	Dial        stream.DialFunc  // reaches pods and services for the proxy subresources; nil: the host's network, global unicast addresses alone
-	Groups      discovery.Source // aggregated groups that other servers answer; nil: none
-	Delegate    http.Handler     // gets requests that Groups claims; nil: 503
+	NoAnonymous bool           // refuse requests without credentials instead of treating them as system:anonymous
+	Version     *version.Info  // nil: DefaultVersion
+	OpenAPI     discovery.Docs // nil: the documents are not served
+	Issuer      Issuer         // nil: no service account issuer discovery
+	Nodes       stream.Nodes   // nil: log, exec and the like answer 503
+	// reaches pods and services for the proxy subresources; nil: the host's network, global unicast addresses alone
+	Dial     stream.DialFunc
+	Groups   discovery.Source // aggregated groups that other servers answer; nil: none
+	Delegate http.Handler     // gets requests that Groups claims; nil: 503
 	// Trusts says whether a user may tell that a write was made for this (trail.Header); nil: nobody may.
 	Trusts func(ctx context.Context, u *auth.User, c *trail.Cause) bool
 	// Witness sees what clients do; nil: nobody does.

@@ -40,7 +40,8 @@ func TestLaterFields(t *testing.T) {
 		t.Errorf("patch: %s", got)
 	}
 	got := string(w.must("PATCH", pods+"/b?fieldManager=m", body("b"), 500, "Content-Type", "application/apply-patch+yaml").body)
-	if !strings.Contains(got, "failed to create typed patch object (ns/b; /v1, Kind=Pod): .spec.volumes[0].emptyDir.mode: field not declared in schema") {
+	if !strings.Contains(got,
+		"failed to create typed patch object (ns/b; /v1, Kind=Pod): .spec.volumes[0].emptyDir.mode: field not declared in schema") {
 		t.Errorf("apply: %s", got)
 	}
 }

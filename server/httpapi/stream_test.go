@@ -117,7 +117,8 @@ func podWorld(t testing.TB) (*world, *agent) {
 	w.must("POST", "/api/v1/namespaces/ns/pods",
 		`{"metadata":{"name":"p"},"spec":{"nodeName":"n1","containers":[{"name":"c","image":"i"}]}}`, 201)
 	w.must("POST", "/api/v1/namespaces/ns/pods",
-		`{"metadata":{"name":"two"},"spec":{"containers":[{"name":"c","image":"i"},{"name":"d","image":"i"}],"initContainers":[{"name":"e","image":"i"}]}}`, 201)
+		`{"metadata":{"name":"two"},"spec":{"containers":[{"name":"c","image":"i"},`+
+			`{"name":"d","image":"i"}],"initContainers":[{"name":"e","image":"i"}]}}`, 201)
 	return w, a
 }
 

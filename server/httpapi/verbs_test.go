@@ -74,7 +74,8 @@ func TestAnswers(t *testing.T) {
 		{"bad dry run", "POST", coll + "?dryRun=Some", cm, nil, 422, metav1.StatusReasonInvalid, ""},
 		{"media type", "POST", coll, cm, []string{"Content-Type", "application/x-www-form-urlencoded"}, 415,
 			metav1.StatusReasonUnsupportedMediaType,
-			"the body of the request was in an unknown format - accepted media types include: application/json, application/yaml, application/vnd.kubernetes.protobuf"},
+			"the body of the request was in an unknown format - accepted media types include: application/json, application/yaml, " +
+				"application/vnd.kubernetes.protobuf"},
 		{"cbor", "POST", coll, cm, []string{"Content-Type", "application/cbor"}, 415, metav1.StatusReasonUnsupportedMediaType, ""},
 		{"charset", "POST", coll, `{"metadata":{"name":"d"}}`, []string{"Content-Type", "application/json; charset=utf-8"}, 201, "", ""},
 		{"yaml", "POST", coll, "metadata: {name: e}\n", []string{"Content-Type", "application/yaml"}, 201, "", ""},
@@ -85,7 +86,8 @@ func TestAnswers(t *testing.T) {
 				`APIVersion string "json:\"apiVersion,omitempty\""; Kind string "json:\"kind,omitempty\"" } (35)`},
 		{"list in yaml", "POST", coll, "- x", []string{"Content-Type", codec.YAML}, 400, metav1.StatusReasonBadRequest,
 			`the object provided is unrecognized ` +
-				`(must be of type ConfigMap): couldn't get version/kind; json parse error: json: cannot unmarshal array into Go value of type struct { ` +
+				`(must be of type ConfigMap): couldn't get version/kind; json parse error: json: cannot unmarshal array into Go value of type ` +
+				`struct { ` +
 				`APIVersion string "json:\"apiVersion,omitempty\""; Kind string "json:\"kind,omitempty\"" } (2d2078)`},
 		{"bad yaml", "POST", coll, "a: [", []string{"Content-Type", codec.YAML}, 400, metav1.StatusReasonBadRequest,
 			"the object provided is unrecognized (must be of type ConfigMap): yaml: line 1: did not find expected node content (613a205b)"},

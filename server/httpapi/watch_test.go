@@ -180,7 +180,8 @@ func TestWatchAsTable(t *testing.T) {
 func TestWatchList(t *testing.T) {
 	w := newWorld(t)
 	w.configMap("a", "1")
-	url := w.serve().URL + "/api/v1/namespaces/ns/configmaps?watch=1&sendInitialEvents=true&allowWatchBookmarks=true&resourceVersionMatch=NotOlderThan"
+	url := w.serve().URL +
+		"/api/v1/namespaces/ns/configmaps?watch=1&sendInitialEvents=true&allowWatchBookmarks=true&resourceVersionMatch=NotOlderThan"
 	for _, accept := range []string{codec.JSON, "application/json;as=PartialObjectMetadata;v=v1;g=meta.k8s.io"} {
 		got := events(t, url, accept, 2)
 		if len(got) != 2 || got[0]["type"] != "ADDED" || got[1]["type"] != "BOOKMARK" {

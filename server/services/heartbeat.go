@@ -70,7 +70,8 @@ func (s *Allocator) here(ctx context.Context, at netip.AddrPort) error {
 }
 
 func (s *Allocator) sayHere(ctx context.Context, addr netip.Addr) error {
-	e := &corev1.Endpoints{Subsets: []corev1.EndpointSubset{{Addresses: []corev1.EndpointAddress{{IP: addr.String()}}}}} //nolint:staticcheck // upstream's form
+	e := &corev1.Endpoints{Subsets: []corev1.EndpointSubset{{Addresses: []corev1.EndpointAddress{
+		{IP: addr.String()}}}}} //nolint:staticcheck // upstream's form
 	e.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("Endpoints"))
 	value, err := codec.MarshalProto(e)
 	if err != nil {

@@ -138,8 +138,9 @@ func Open(ctx context.Context, c Config) (*Store, error) {
 			return nil, fmt.Errorf("open %s: %w", c.Dir, err)
 		}
 		if seen.members > 1 && c.Peers == nil {
-			return nil, fmt.Errorf("data directory %s belongs to a member of a cluster of %d: start it with the address at which the others reach it, "+
-				"or make a cluster of one of its data with kloop restore", c.Dir, seen.members)
+			return nil, fmt.Errorf(
+				"data directory %s belongs to a member of a cluster of %d: start it with the address at which the others reach it, "+
+					"or make a cluster of one of its data with kloop restore", c.Dir, seen.members)
 		}
 	}
 	m, err := start(ctx, c, seen, first, lg)

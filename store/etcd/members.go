@@ -74,7 +74,9 @@ func (s *Store) Admit(ctx context.Context, name, url string) ([]Peer, error) {
 				return nil, fmt.Errorf("admit %s: replace the member that was at %s: %w", name, url, err)
 			}
 		case p.Name == name:
-			return nil, fmt.Errorf("admit %s: %w: a member of that name is at %s; choose another name, or remove that one first (kloop member remove %s)", name, ErrTaken, p.URL, name)
+			return nil, fmt.Errorf(
+				"admit %s: %w: a member of that name is at %s; choose another name, or remove that one first (kloop member remove %s)", name,
+				ErrTaken, p.URL, name)
 		}
 	}
 	now := time.Now()

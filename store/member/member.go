@@ -99,9 +99,11 @@ type CorruptError struct {
 	Err  error  // how
 }
 
+// Error says which data, and what is wrong with it.
 func (e *CorruptError) Error() string {
 	return fmt.Sprintf("data directory %s is corrupt: %s: %v. It was left as it is. To go on, move it away and restore a snapshot "+
 		"in its place (kloop restore); what was written after the snapshot is lost then", e.Dir, e.Part, e.Err)
 }
 
+// Unwrap returns the error of the reader of the data.
 func (e *CorruptError) Unwrap() error { return e.Err }

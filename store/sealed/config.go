@@ -153,7 +153,10 @@ func kmsOf(at string, c *config.KMSConfiguration, dial Dial) (*sealer, error) {
 	}
 	switch {
 	case c.APIVersion == "" || c.APIVersion == "v1":
-		return nil, fmt.Errorf("%s.apiVersion: version 1 of the plugins' protocol is deprecated and off in Kubernetes: use a plugin of version 2 and say apiVersion: v2", at)
+		return nil,
+			fmt.Errorf(
+				"%s.apiVersion: version 1 of the plugins' protocol is deprecated and off in Kubernetes: use a plugin of version 2 and say "+
+					"apiVersion: v2", at)
 	case c.APIVersion != "v2":
 		return nil, fmt.Errorf("%s.apiVersion: %q: unsupported apiVersion for KMS provider, only v2 is supported", at, c.APIVersion)
 	case c.Name == "" || strings.Contains(c.Name, ":"):
@@ -279,7 +282,8 @@ func (r *Rules) seal(key string, value []byte) ([]byte, error) {
 }
 
 // errNoKey is the error of reading when the configuration holds nothing for the value.
-var errNoKey = errors.New("no provider of the encryption configuration fits the stored value: the key it was written with is not in the file")
+var errNoKey = errors.New(
+	"no provider of the encryption configuration fits the stored value: the key it was written with is not in the file")
 
 func (r *Rules) open(key string, value []byte) ([]byte, error) {
 	if !bytes.HasPrefix(value, sealedPrefix) {

@@ -268,16 +268,18 @@ func TestKMSUpstream(t *testing.T) {
 func TestKMSConfig(t *testing.T) {
 	const head = "kind: EncryptionConfiguration\napiVersion: apiserver.config.k8s.io/v1\nresources: [{resources: [secrets], providers: ["
 	for entry, why := range map[string]string{
-		"{kms: {apiVersion: v2, name: n, endpoint: 'unix:///x'}}":                                                          "",
-		"{kms: {apiVersion: v2, name: n, endpoint: 'unix:///@x', timeout: 5s}}, {identity: {}}":                            "",
-		"{kms: {name: n, endpoint: 'unix:///x'}}":                                                                          "version 1 of the plugins' protocol is deprecated and off",
-		"{kms: {apiVersion: v3, name: n, endpoint: 'unix:///x'}}":                                                          "unsupported apiVersion",
-		"{kms: {apiVersion: v2, name: 'a:b', endpoint: 'unix:///x'}}":                                                      "without colons",
-		"{kms: {apiVersion: v2, name: n, endpoint: 'tcp://x'}}":                                                            "must be a socket",
-		"{kms: {apiVersion: v2, name: n, endpoint: 'unix:///x', timeout: 0s}}":                                             "must be above 0",
-		"{kms: {apiVersion: v2, name: n, endpoint: 'unix:///x', cachesize: 5}}":                                            "not supported in v2",
-		"{kms: {apiVersion: v2, name: n, endpoint: 'unix:///x'}}, {kms: {apiVersion: v2, name: n, endpoint: 'unix:///y'}}": "names must be unique",
-		"{kms: {apiVersion: v2, name: n, endpoint: 'unix:///x'}, identity: {}}":                                            "2 are given",
+		"{kms: {apiVersion: v2, name: n, endpoint: 'unix:///x'}}":                               "",
+		"{kms: {apiVersion: v2, name: n, endpoint: 'unix:///@x', timeout: 5s}}, {identity: {}}": "",
+		"{kms: {name: n, endpoint: 'unix:///x'}}":                                               "protocol is deprecated and off",
+		"{kms: {apiVersion: v3, name: n, endpoint: 'unix:///x'}}":                               "unsupported apiVersion",
+		"{kms: {apiVersion: v2, name: 'a:b', endpoint: 'unix:///x'}}":                           "without colons",
+		"{kms: {apiVersion: v2, name: n, endpoint: 'tcp://x'}}":                                 "must be a socket",
+		"{kms: {apiVersion: v2, name: n, endpoint: 'unix:///x', timeout: 0s}}":                  "must be above 0",
+		"{kms: {apiVersion: v2, name: n, endpoint: 'unix:///x', cachesize: 5}}":                 "not supported in v2",
+		"{kms: {apiVersion: v2, name: n, endpoint: 'unix:///x'}, identity: {}}":                 "2 are given",
+
+		"{kms: {apiVersion: v2, name: n, endpoint: 'unix:///x'}}, " +
+			"{kms: {apiVersion: v2, name: n, endpoint: 'unix:///y'}}": "names must be unique",
 	} {
 		r, err := Parse([]byte(head+entry+"]}]"), dialPlugin, func(string) schema.GroupResource {
 			return schema.GroupResource{Resource: "secrets"}

@@ -33,7 +33,9 @@ func TestNoValueOfASecretLeaks(t *testing.T) {
 	v.admin.must(t, http.MethodPost, secrets, `{"metadata":{"name":"s"},"stringData":{"token":"`+mark+`"}}`)
 	for i := range 24 {
 		value := base64.StdEncoding.EncodeToString(fmt.Appendf(nil, "%s-%d", mark, i%2))
-		body := fmt.Sprintf(`{"data":{"token":%q},"metadata":{"annotations":{"kubectl.kubernetes.io/last-applied-configuration":"{\"data\":\"%s-%d\"}"}}}`, value, mark, i%2)
+		body := fmt.Sprintf(
+			`{"data":{"token":%q},"metadata":{"annotations":{"kubectl.kubernetes.io/last-applied-configuration":"{\"data\":\"%s-%d\"}"}}}`, value,
+			mark, i%2)
 		v.admin.must(t, http.MethodPatch, secrets+"/s?fieldManager=m"+fmt.Sprint(i%2), body, "Content-Type", "application/merge-patch+json")
 	}
 	v.make("/api/v1/namespaces/default/pods", map[string]any{"metadata": named("p"), "spec": map[string]any{"nodeName": "none",

@@ -48,7 +48,8 @@ func agents(ctx context.Context, b *bench) error {
 
 func podOn(path string, i int) call {
 	return call{method: "POST", path: path, body: fmt.Appendf(nil, `{"apiVersion":"v1","kind":"Pod",`+
-		`"metadata":{"name":"on-%d"},"spec":{"nodeName":"bench-agent-%d","schedulerName":"nobody","terminationGracePeriodSeconds":0,"containers":[{"name":"main","image":"registry.example/app:v1"}]}}`, i, i)}
+		`"metadata":{"name":"on-%d"},"spec":{"nodeName":"bench-agent-%d","schedulerName":"nobody","terminationGracePeriodSeconds":0,`+
+		`"containers":[{"name":"main","image":"registry.example/app:v1"}]}}`, i, i)}
 }
 
 // agentsHear returns the server's CPU for one change, in ms, while n agents watch, over connections of their own and HTTP/2.

@@ -32,7 +32,9 @@ func bind(ctx context.Context, b *bench) error {
 		waiting        bool
 	}{
 		{"pods made and bound", "", false},
-		{"waiting pods bound", `"podAffinity":{"requiredDuringSchedulingIgnoredDuringExecution":[{"topologyKey":"kubernetes.io/os","labelSelector":{"matchLabels":{"app":"first"}}}]}`, true},
+		{"waiting pods bound",
+			`"podAffinity":{"requiredDuringSchedulingIgnoredDuringExecution":[{"topologyKey":"kubernetes.io/os",` +
+				`"labelSelector":{"matchLabels":{"app":"first"}}}]}`, true},
 	} {
 		if err := b.boundIn(ctx, k.name, k.affinity, k.waiting); err != nil {
 			return fmt.Errorf("%s: %w", k.name, err)
@@ -90,7 +92,8 @@ func (b *bench) boundIn(ctx context.Context, name, affinity string, waiting bool
 // createHeld makes a pod that simulated nodes don't start.
 func createHeld(ns, app, affinity string, i int) call {
 	return call{method: "POST", path: "/api/v1/namespaces/" + ns + "/pods", body: fmt.Appendf(nil, `{"apiVersion":"v1","kind":"Pod",`+
-		`"metadata":{"name":"pod-%05d","labels":{"app":%q},"annotations":{"sim.kloop.dev/hold":""}},"spec":{"affinity":{%s},"containers":[{"name":"main",`+
+		`"metadata":{"name":"pod-%05d","labels":{"app":%q},"annotations":{"sim.kloop.dev/hold":""}},"spec":{"affinity":{%s},`+
+		`"containers":[{"name":"main",`+
 		`"image":"registry.example/app:v1","ports":[{"containerPort":80}],"env":[{"name":"A","value":"1"},{"name":"B","value":"2"}],`+
 		`"resources":{"requests":{"cpu":"10m","memory":"16Mi"},"limits":{"memory":"64Mi"}}}]}}`, i, app, affinity)}
 }

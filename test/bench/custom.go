@@ -16,18 +16,28 @@ const (
 )
 
 // definition declares a kind with rules, as operators do: types, defaults, a list that is a map, expressions.
-const definition = `{"apiVersion":"apiextensions.k8s.io/v1","kind":"CustomResourceDefinition","metadata":{"name":"%[1]ss.bench.example.com"},"spec":{
-"group":"bench.example.com","scope":"Namespaced","names":{"plural":"%[1]ss","singular":"%[1]s","kind":"%[2]s"},"versions":[{"name":"v1","served":true,"storage":true,
-"subresources":{"status":{}},"schema":{"openAPIV3Schema":{"type":"object","required":["spec"],"properties":{"spec":{"type":"object","required":["engine","replicas"],
-"x-kubernetes-validations":[{"rule":"self.minReplicas <= self.replicas && self.replicas <= self.maxReplicas","messageExpression":"'not so many replicas of ' + self.engine"},
-{"rule":"!has(self.backup) || self.backup.keep > 0"},{"rule":"self.hosts.all(h, h.port != 22)"},{"rule":"self.engine == oldSelf.engine","message":"engine is immutable"}],
-"properties":{"engine":{"type":"string","enum":["a","b"]},"replicas":{"type":"integer","minimum":0,"maximum":100},"minReplicas":{"type":"integer","default":1},
-"maxReplicas":{"type":"integer","default":10},"text":{"type":"string","maxLength":4096},"size":{"type":"string","maxLength":20,"x-kubernetes-validations":[{"rule":"quantity(self).isGreaterThan(quantity('0'))"}]},
+const definition = `{"apiVersion":"apiextensions.k8s.io/v1","kind":"CustomResourceDefinition",
+"metadata":{"name":"%[1]ss.bench.example.com"},
+"spec":{
+"group":"bench.example.com","scope":"Namespaced","names":{"plural":"%[1]ss","singular":"%[1]s","kind":"%[2]s"},
+  "versions":[{"name":"v1","served":true,"storage":true,
+"subresources":{"status":{}},"schema":{"openAPIV3Schema":{"type":"object","required":["spec"],
+  "properties":{"spec":{"type":"object","required":["engine","replicas"],
+"x-kubernetes-validations":[{"rule":"self.minReplicas <= self.replicas && self.replicas <= self.maxReplicas",
+  "messageExpression":"'not so many replicas of ' + self.engine"},
+{"rule":"!has(self.backup) || self.backup.keep > 0"},{"rule":"self.hosts.all(h, h.port != 22)"},
+  {"rule":"self.engine == oldSelf.engine","message":"engine is immutable"}],
+"properties":{"engine":{"type":"string","enum":["a","b"]},"replicas":{"type":"integer","minimum":0,"maximum":100},
+  "minReplicas":{"type":"integer","default":1},
+"maxReplicas":{"type":"integer","default":10},"text":{"type":"string","maxLength":4096},
+  "size":{"type":"string","maxLength":20,"x-kubernetes-validations":[{"rule":"quantity(self).isGreaterThan(quantity('0'))"}]},
 "backup":{"type":"object","properties":{"keep":{"type":"integer"},"every":{"type":"string","maxLength":20}}},
 "labels":{"type":"object","maxProperties":50,"additionalProperties":{"type":"string","maxLength":63}},
-"hosts":{"type":"array","maxItems":20,"x-kubernetes-list-type":"map","x-kubernetes-list-map-keys":["name"],"items":{"type":"object","required":["name"],
+"hosts":{"type":"array","maxItems":20,"x-kubernetes-list-type":"map","x-kubernetes-list-map-keys":["name"],
+  "items":{"type":"object","required":["name"],
 "x-kubernetes-validations":[{"rule":"self.name.matches('^[a-z0-9-]+$')"}],
-"properties":{"name":{"type":"string","maxLength":63},"address":{"type":"string","maxLength":63},"port":{"type":"integer","default":80}}}}}},
+"properties":{"name":{"type":"string","maxLength":63},"address":{"type":"string","maxLength":63},
+  "port":{"type":"integer","default":80}}}}}},
 "more":{"type":"object","properties":{%[3]s}},
 "status":{"type":"object","x-kubernetes-preserve-unknown-fields":true}}}}}]}}`
 
@@ -35,18 +45,21 @@ const definition = `{"apiVersion":"apiextensions.k8s.io/v1","kind":"CustomResour
 func fields(n int) string {
 	var list []string
 	for i := range n {
-		list = append(list, fmt.Sprintf(`"field%03d":{"type":"object","description":"%0120d","properties":{"name":{"type":"string","description":"the name of a thing"},`+
-			`"count":{"type":"integer","format":"int32","minimum":0}}}`, i, i))
+		list = append(list, fmt.Sprintf(
+			`"field%03d":{"type":"object","description":"%0120d","properties":{"name":{"type":"string","description":"the name of a thing"},`+
+				`"count":{"type":"integer","format":"int32","minimum":0}}}`, i, i))
 	}
 	return strings.Join(list, ",")
 }
 
 // customBody is a custom resource of about 1 KiB as it is sent.
 func customBody(i int) string {
-	return fmt.Sprintf(`{"apiVersion":"bench.example.com/v1","kind":"Database","metadata":{"name":"database-%05[1]d","labels":{"app":"bench","tier":"data"},`+
-		`"annotations":{"example.com/owner":"team-%[1]d"}},"spec":{"engine":"a","replicas":3,"size":"10Gi","backup":{"keep":7,"every":"1h"},`+
-		`"labels":{"a":"one","b":"two","c":"three"},"hosts":[{"name":"first-%[1]d","address":"10.0.0.1","port":5432},{"name":"second-%[1]d","address":"10.0.0.2","port":5432},`+
-		`{"name":"third-%[1]d","address":"10.0.0.3"}],"text":"%0400[1]d"}}`, i)
+	return fmt.Sprintf(
+		`{"apiVersion":"bench.example.com/v1","kind":"Database","metadata":{"name":"database-%05[1]d","labels":{"app":"bench","tier":"data"},`+
+			`"annotations":{"example.com/owner":"team-%[1]d"}},"spec":{"engine":"a","replicas":3,"size":"10Gi","backup":{"keep":7,"every":"1h"},`+
+			`"labels":{"a":"one","b":"two","c":"three"},"hosts":[{"name":"first-%[1]d","address":"10.0.0.1","port":5432},`+
+			`{"name":"second-%[1]d","address":"10.0.0.2","port":5432},`+
+			`{"name":"third-%[1]d","address":"10.0.0.3"}],"text":"%0400[1]d"}}`, i)
 }
 
 // define makes a kind and waits until it is served.

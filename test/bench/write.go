@@ -81,8 +81,9 @@ func apply(ctx context.Context, b *bench) error {
 }
 
 func deploymentBody(name string, replicas, image int) string {
-	return fmt.Sprintf(`{"apiVersion":"apps/v1","kind":"Deployment","metadata":{"name":"%[1]s","labels":{"app":"%[1]s"}},"spec":{"replicas":%[2]d,`+
-		`"selector":{"matchLabels":{"app":"%[1]s"}},"template":{"metadata":{"labels":{"app":"%[1]s"}},"spec":{"containers":[{"name":"main",`+
-		`"image":"registry.example/app:v%[3]d","ports":[{"containerPort":80}],"env":[{"name":"A","value":"1"},{"name":"B","value":"2"}],`+
-		`"resources":{"requests":{"cpu":"10m","memory":"16Mi"}}}]}}}}`, name, replicas, image)
+	return fmt.Sprintf(
+		`{"apiVersion":"apps/v1","kind":"Deployment","metadata":{"name":"%[1]s","labels":{"app":"%[1]s"}},"spec":{"replicas":%[2]d,`+
+			`"selector":{"matchLabels":{"app":"%[1]s"}},"template":{"metadata":{"labels":{"app":"%[1]s"}},"spec":{"containers":[{"name":"main",`+
+			`"image":"registry.example/app:v%[3]d","ports":[{"containerPort":80}],"env":[{"name":"A","value":"1"},{"name":"B","value":"2"}],`+
+			`"resources":{"requests":{"cpu":"10m","memory":"16Mi"}}}]}}}}`, name, replicas, image)
 }

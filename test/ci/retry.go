@@ -147,7 +147,8 @@ func readFlickers(path string) (list []flicker, err error) {
 	return list, nil
 }
 
-const flickersHead = `# Tests that failed and passed when they ran alone, on which day, until when that is remembered, and why it was. A test that stands
+const flickersHead = `# Tests that failed and passed when they ran alone, on which day, until when that is remembered, and why it was.
+# A test that stands
 # here and fails again is not tried again: mend it and delete its line. scripts/test adds lines; commit them with the reason.
 `
 

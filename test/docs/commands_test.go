@@ -56,7 +56,8 @@ EOF
 kubectl apply -f crd.yaml
 kubectl set image deployment web nginx=nginx:2
 # 3 is an answer: something is not what it should be.
-line() { at=$1; shift; local code=0; "$@" || code=$?; [ $code = 0 ] || [ $code = 3 ] || { echo "FAILED: $at: exit code $code" >&2; exit 1; }; }
+line() { at=$1; shift; local code=0; "$@" || code=$?; [ $code = 0 ] || [ $code = 3 ] ||
+	{ echo "FAILED: $at: exit code $code" >&2; exit 1; }; }
 `
 
 // Every command that the pages show is run on one cluster, as the table says, or another test runs it, which the table names. Blocks marked

@@ -78,7 +78,8 @@ func TestUnreadyPodGetsNoTraffic(t *testing.T) {
 
 func TestFailingLivenessRestarts(t *testing.T) {
 	ns := space(t)
-	apply(t, ns, web("web", 1, "        livenessProbe: {exec: {command: [test, ! , -e, /tmp/sick]}, periodSeconds: 1, timeoutSeconds: 60, failureThreshold: 2}\n"))
+	apply(t, ns, web("web", 1,
+		"        livenessProbe: {exec: {command: [test, ! , -e, /tmp/sick]}, periodSeconds: 1, timeoutSeconds: 60, failureThreshold: 2}\n"))
 	rolledOut(t, ns, "web")
 	_, _ = it.try("exec", "-n", ns, pods(t, ns, "web")[0].Name, "--", "touch", "/tmp/sick") // it may be stopped before it says that it is done
 	eventually(t, "the container is restarted", func() (bool, string) {

@@ -203,7 +203,8 @@ dnsConfig: {nameservers: [9.9.9.9], searches: [a.test], options: [{name: ndots, 
 volumes:
 - {name: conf, configMap: {name: conf, items: [{key: key, path: sub/file}], defaultMode: 0400}}
 - {name: secret, secret: {secretName: hidden}}
-- {name: down, downwardAPI: {items: [{path: labels, fieldRef: {fieldPath: metadata.labels}}, {path: cpu, resourceFieldRef: {containerName: c, resource: limits.cpu, divisor: 1m}}]}}
+- {name: down, downwardAPI: {items: [{path: labels, fieldRef: {fieldPath: metadata.labels}},
+    {path: cpu, resourceFieldRef: {containerName: c, resource: limits.cpu, divisor: 1m}}]}}
 - name: all
   projected:
     sources:
@@ -307,7 +308,8 @@ func TestSecurityContext(t *testing.T) {
 	apply(t, ns, onePod("p", "sleep 3600", `
 securityContext: {runAsUser: 1234, runAsGroup: 2345, fsGroup: 3456, supplementalGroups: [4567], runAsNonRoot: true}
 volumes: [{name: v, emptyDir: {}}]`, `
-securityContext: {readOnlyRootFilesystem: true, allowPrivilegeEscalation: false, capabilities: {drop: [ALL], add: [NET_BIND_SERVICE]}, seccompProfile: {type: RuntimeDefault}}
+securityContext: {readOnlyRootFilesystem: true, allowPrivilegeEscalation: false, capabilities: {drop: [ALL], add: [NET_BIND_SERVICE]},
+  seccompProfile: {type: RuntimeDefault}}
 volumeMounts: [{name: v, mountPath: /v}]`)+
 		onePod("root", "sleep 3600", "", "securityContext: {runAsNonRoot: true}"))
 	kubectl(t, "wait", "-n", ns, "pod/p", "--for=condition=Ready", "--timeout=240s")
@@ -337,7 +339,8 @@ func TestGracefulEnd(t *testing.T) {
 	}
 	volume := "volumes: [{name: h, hostPath: {path: " + out + "}}]\n"
 	mount := "volumeMounts: [{name: h, mountPath: /h}]\n"
-	hooks := "lifecycle: {postStart: {exec: {command: [sh, -c, 'until [ -e /h/armed ]; do sleep 0.1; done; echo hooked > /h/post']}}, preStop: {exec: {command: [sh, -c, 'echo pre >> /h/polite']}}}\n"
+	hooks := "lifecycle: {postStart: {exec: {command: [sh, -c, 'until [ -e /h/armed ]; do sleep 0.1; done; " +
+		"echo hooked > /h/post']}}, preStop: {exec: {command: [sh, -c, 'echo pre >> /h/polite']}}}\n"
 	polite := onePod("polite", "trap 'echo term >> /h/polite; exit 0' TERM; touch /h/armed; while :; do sleep 0.1; done", volume,
 		mount+hooks)
 	stubborn := onePod("stubborn", "trap '' TERM; while :; do sleep 0.1; done", volume, mount)

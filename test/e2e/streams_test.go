@@ -35,7 +35,10 @@ func feed(in string, args ...string) (string, error) {
 func TestLogsExecAttach(t *testing.T) {
 	ns := space(t)
 	// It answers until it was heard: what comes in may reach it before containerd has the caller listen.
-	apply(t, ns, onePod("p", "for i in 1 2 3; do echo line $i; done; read x; until [ -e /tmp/heard ]; do echo got $x; sleep 0.2; done; echo last; sleep 3600", "", "stdin: true"))
+	apply(t, ns,
+		onePod("p",
+			"for i in 1 2 3; do echo line $i; done; read x; until [ -e /tmp/heard ]; do echo got $x; sleep 0.2; done; echo last; sleep 3600", "",
+			"stdin: true"))
 	kubectl(t, "wait", "-n", ns, "pod/p", "--for=condition=Ready", "--timeout=240s")
 	logged(t, ns, "p", "line 3")
 	if out := kubectl(t, "logs", "-n", ns, "p", "--tail=1"); out != "line 3" {

@@ -36,7 +36,8 @@ func TestTwoNodes(t *testing.T) {
 	join(t)
 	ns := space(t)
 	startClient(t, ns)
-	spread := "      topologySpreadConstraints:\n      - {maxSkew: 1, topologyKey: kubernetes.io/hostname, whenUnsatisfiable: ScheduleAnyway, labelSelector: {matchLabels: {app: web}}}\n"
+	spread := "      topologySpreadConstraints:\n      - {maxSkew: 1, topologyKey: kubernetes.io/hostname, " +
+		"whenUnsatisfiable: ScheduleAnyway, labelSelector: {matchLabels: {app: web}}}\n"
 	apply(t, ns, web("web", 4, spread))
 	rolledOut(t, ns, "web")
 	where := map[string]int{}

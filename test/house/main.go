@@ -1,5 +1,6 @@
 // Command house prints the numbers of the code by which reviews of it begin: files, lines and functions by size, cyclomatic
-// complexity, comments, documentation, the broadest receivers, the packages that most others import, and code that stands twice. scripts/house runs it.
+// complexity, comments, documentation, the broadest receivers, the packages that most others import, and code that stands twice.
+// scripts/house runs it.
 package main
 
 import (

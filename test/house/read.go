@@ -126,7 +126,9 @@ func (h *house) declared(r *room, pkg string, fset *token.FileSet, d ast.Decl) {
 	}
 	switch d := d.(type) {
 	case *ast.FuncDecl:
-		note(d.Name, d.Doc != nil)
+		if d.Recv == nil || ast.IsExported(receiver(d.Recv.List[0].Type)) {
+			note(d.Name, d.Doc != nil)
+		}
 		if d.Recv != nil {
 			h.methods[pkg+"."+receiver(d.Recv.List[0].Type)]++
 		}
@@ -151,6 +153,8 @@ func receiver(x ast.Expr) string {
 	case *ast.StarExpr:
 		return receiver(x.X)
 	case *ast.IndexExpr:
+		return receiver(x.X)
+	case *ast.IndexListExpr:
 		return receiver(x.X)
 	case *ast.Ident:
 		return x.Name

@@ -27,10 +27,14 @@ func (p *workload) hooks(d *rand.Rand) {
 	}
 	p.model.hooked = true
 	policy := []string{"Fail", "Ignore"}[d.IntN(2)]
-	const from = `clientConfig: {url: "https://example.com/%s", caBundle: %s}, sideEffects: None, admissionReviewVersions: [v1], timeoutSeconds: %d, failurePolicy: %s,
+	const from = `clientConfig: {url: "https://example.com/%s", caBundle: %s}, sideEffects: None,
+		admissionReviewVersions: [v1], timeoutSeconds: %d,
+		failurePolicy: %s,
 		namespaceSelector: {matchLabels: {kubernetes.io/metadata.name: default}}`
 	of := func(what, on, operation, policy string) string {
-		return fmt.Sprintf(`{metadata: {name: %s}, webhooks: [{name: %s.proof.dev, %s, rules: [{apiGroups: [""], apiVersions: [v1], operations: [%s], resources: [%s]}]}]}`,
+		return fmt.Sprintf(
+			`{metadata: {name: %s}, webhooks: [{name: %s.proof.dev, %s, rules: [{apiGroups: [""], apiVersions: [v1], operations: [%s], `+
+				`resources: [%s]}]}]}`,
 			what, what, fmt.Sprintf(from, what, hookBundle, 1+d.IntN(10), policy), operation, on)
 	}
 	mutating := decode(&admissionregistrationv1.MutatingWebhookConfiguration{}, "%s", of("mark", "pods", "CREATE", policy))

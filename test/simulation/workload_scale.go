@@ -112,8 +112,10 @@ func (p *workload) crowd(d *rand.Rand) {
 	node.Status.Allocatable = node.Status.Capacity
 	of := func(app, class string, n int) *corev1.ReplicationController {
 		rc := &corev1.ReplicationController{}
-		decode(rc, `{metadata: {name: %s, namespace: default}, spec: {replicas: %d, selector: {app: %s}, template: {metadata: {labels: {app: %s}}, spec: {
-			priorityClassName: "%s", nodeSelector: {kubernetes.io/hostname: %s}, tolerations: [{key: crowd, operator: Exists}], terminationGracePeriodSeconds: 2,
+		decode(rc,
+			`{metadata: {name: %s, namespace: default}, spec: {replicas: %d, selector: {app: %s}, template: {metadata: {labels: {app: %s}}, spec: {
+			priorityClassName: "%s", nodeSelector: {kubernetes.io/hostname: %s},
+			  tolerations: [{key: crowd, operator: Exists}], terminationGracePeriodSeconds: 2,
 			containers: [{name: c, image: "image:0", resources: {requests: {cpu: 500m}}}]}}}}`, app, n, app, app, class, name)
 		return rc
 	}

@@ -147,7 +147,8 @@ func (p *workload) define(d *rand.Rand) {
 func kindOf(plural string) string { return "W" + plural[1:len(plural)-1] }
 
 func versionOf(name string, stored bool) string {
-	return fmt.Sprintf(`{name: %s, served: true, storage: %t, subresources: {status: {}}, schema: {openAPIV3Schema: {type: object, properties: {
+	return fmt.Sprintf(
+		`{name: %s, served: true, storage: %t, subresources: {status: {}}, schema: {openAPIV3Schema: {type: object, properties: {
 		spec: {type: object, properties: {size: {type: integer, default: 1, maximum: 1000}}, x-kubernetes-validations: [{rule: "self.size > 0"}]},
 		status: {type: object, x-kubernetes-preserve-unknown-fields: true}}}}}`, name, stored)
 }

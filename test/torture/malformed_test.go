@@ -55,11 +55,22 @@ var (
 		"application/json;as=Nothing;g=x;v=y",
 		"*/*", "", ";;;", "application/yaml", "text/html", "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1"}
 	bodies = []string{`{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"victim"},"data":{"k":"v"}}`,
-		`{"kind":"Deployment","apiVersion":"apps/v1","metadata":{"name":"victim"},"spec":{"replicas":1,"selector":{"matchLabels":{"a":"b"}},"template":{"metadata":{"labels":{"a":"b"}},"spec":{"containers":[{"name":"c","image":"i"}]}}}}`,
-		`{"kind":"Pod","apiVersion":"v1","metadata":{"name":"victim"},"spec":{"containers":[{"name":"c","image":"i","resources":{"limits":{"cpu":"1e99"}}}]}}`, `[{"op":"replace","path":"/data/k","value":1},{"op":"remove","path":"/metadata/x/-"}]`,
-		`{"metadata":{"labels":{"$patch":"replace","x":null}},"spec":{"$setElementOrder/containers":[{"name":"c"}],"containers":[{"$patch":"delete","name":"c"}]}}`, "", "null", "[]", "0", `"x"`, "{", "\x00\x01", "k8s\x00\x0a\x04\x0a\x02v1", "k8s\x00", "---\na: &a [*a]\n", "a: b: c", strings.Repeat("[", 20000), `{"metadata":` + strings.Repeat(`{"a":`, 5000) + "1" + strings.Repeat("}", 5001),
-		`{"apiVersion":"apiextensions.k8s.io/v1","kind":"CustomResourceDefinition","metadata":{"name":"things.example.com"},"spec":{"group":"example.com","names":{"plural":"things","kind":"Thing"},"scope":"Namespaced","versions":[{"name":"v1","served":true,"storage":true,"schema":{"openAPIV3Schema":{"type":"object","x-kubernetes-validations":[{"rule":"self.x.y(z"}],"properties":{"x":{"type":"integer"}}}}}]}}`,
-		`{"apiVersion":"admissionregistration.k8s.io/v1","kind":"ValidatingAdmissionPolicy","metadata":{"name":"p"},"spec":{"matchConstraints":{"resourceRules":[{"apiGroups":["*"],"apiVersions":["*"],"operations":["*"],"resources":["nothing"]}]},"validations":[{"expression":"object.all(x, x"}]}}`}
+		`{"kind":"Deployment","apiVersion":"apps/v1","metadata":{"name":"victim"},"spec":{"replicas":1,"selector":{"matchLabels":{"a":"b"}},` +
+			`"template":{"metadata":{"labels":{"a":"b"}},"spec":{"containers":[{"name":"c","image":"i"}]}}}}`,
+		`{"kind":"Pod","apiVersion":"v1","metadata":{"name":"victim"},` +
+			`"spec":{"containers":[{"name":"c","image":"i","resources":{"limits":{"cpu":"1e99"}}}]}}`,
+		`[{"op":"replace","path":"/data/k","value":1},{"op":"remove","path":"/metadata/x/-"}]`,
+		`{"metadata":{"labels":{"$patch":"replace","x":null}},` +
+			`"spec":{"$setElementOrder/containers":[{"name":"c"}],"containers":[{"$patch":"delete","name":"c"}]}}`, "", "null", "[]", "0", `"x"`,
+		"{", "\x00\x01", "k8s\x00\x0a\x04\x0a\x02v1", "k8s\x00", "---\na: &a [*a]\n", "a: b: c", strings.Repeat("[", 20000),
+		`{"metadata":` + strings.Repeat(`{"a":`, 5000) + "1" + strings.Repeat("}", 5001),
+		`{"apiVersion":"apiextensions.k8s.io/v1","kind":"CustomResourceDefinition","metadata":{"name":"things.example.com"},` +
+			`"spec":{"group":"example.com","names":{"plural":"things","kind":"Thing"},` +
+			`"scope":"Namespaced","versions":[{"name":"v1","served":true,"storage":true,"schema":{"openAPIV3Schema":{"type":"object",` +
+			`"x-kubernetes-validations":[{"rule":"self.x.y(z"}],"properties":{"x":{"type":"integer"}}}}}]}}`,
+		`{"apiVersion":"admissionregistration.k8s.io/v1","kind":"ValidatingAdmissionPolicy","metadata":{"name":"p"},` +
+			`"spec":{"matchConstraints":{"resourceRules":[{"apiGroups":["*"],"apiVersions":["*"],"operations":["*"],"resources":["nothing"]}]},` +
+			`"validations":[{"expression":"object.all(x, x"}]}}`}
 	queries = []string{"labelSelector", "fieldSelector", "limit", "continue", "resourceVersion", "resourceVersionMatch", "watch",
 		"timeoutSeconds", "dryRun", "fieldManager",
 		"force", "fieldValidation", "propagationPolicy", "gracePeriodSeconds", "sendInitialEvents", "allowWatchBookmarks", "pretty",

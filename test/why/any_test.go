@@ -32,7 +32,8 @@ spec: {volumes: [{name: v, persistentVolumeClaim: {claimName: data}}], container
 apiVersion: apps/v1
 kind: Deployment
 metadata: {name: rest}
-spec: {replicas: 0, selector: {matchLabels: {app: rest}}, template: {metadata: {labels: {app: rest}}, spec: {containers: [{name: app, image: x}]}}}
+spec: {replicas: 0, selector: {matchLabels: {app: rest}}, template: {metadata: {labels: {app: rest}},
+  spec: {containers: [{name: app, image: x}]}}}
 ---
 apiVersion: apiextensions.k8s.io/v1
 kind: CustomResourceDefinition
@@ -42,7 +43,8 @@ spec:
   scope: Namespaced
   names: {kind: Route, plural: routes, singular: route}
   versions:
-  - {name: v1, served: true, storage: true, subresources: {status: {}}, schema: {openAPIV3Schema: {type: object, x-kubernetes-preserve-unknown-fields: true}}}
+  - {name: v1, served: true, storage: true, subresources: {status: {}},
+      schema: {openAPIV3Schema: {type: object, x-kubernetes-preserve-unknown-fields: true}}}
 ---
 apiVersion: any.example.com/v1
 kind: Route

@@ -85,7 +85,8 @@ func TestWatch(t *testing.T) {
 func TestFights(t *testing.T) {
 	w := start(t, "")
 	s := situation{Name: "ring", Given: deployment +
-		"---\napiVersion: v1\nkind: ConfigMap\nmetadata: {name: dizzy}\ndata: {turn: left}\n---\napiVersion: v1\nkind: ConfigMap\nmetadata: {name: updated}\ndata: {turn: up}\n---" +
+		"---\napiVersion: v1\nkind: ConfigMap\nmetadata: {name: dizzy}\ndata: {turn: left}\n---\napiVersion: v1\nkind: ConfigMap\n" +
+		"metadata: {name: updated}\ndata: {turn: up}\n---" +
 		strings.ReplaceAll(deployment, "name: web", "name: applied")}
 	w.make(s)
 	forced := true

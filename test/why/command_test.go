@@ -76,7 +76,9 @@ func (p *page) holds(name, text string) error {
 	p.told[name] = text
 	for _, m := range block.FindAllStringSubmatch(p.text, -1) {
 		if m[1] == name && !p.write && steady(text) != steady(m[3]) {
-			return fmt.Errorf("docs/why.md shows of the situation %s what kloop does not say (KLOOP_WRITE=1 go test ./test/why -run TestSituations rewrites it):\n%s\nit says:\n%s", name, steady(m[3]), steady(text))
+			return fmt.Errorf(
+				"docs/why.md shows of the situation %s what kloop does not say (KLOOP_WRITE=1 go test ./test/why -run TestSituations rewrites "+
+					"it):\n%s\nit says:\n%s", name, steady(m[3]), steady(text))
 		}
 	}
 	return nil
@@ -111,7 +113,9 @@ func (p *page) check(t *testing.T) {
 var (
 	madeUp = regexp.MustCompile(`\b([a-z]+)-[0-9a-f]{7,10}(-[0-9a-z]{5})?\b|\b([a-z]+)-[0-9a-z]{5}\b`)
 	counts = regexp.MustCompile(`\d+`)
-	again  = regexp.MustCompile(`, in (N[hms])+|, now|\(N times since [^)]*\)|\((once|twice|N times)\)|\(and N more like it\)|, for (N[hms])+|(less than a|N) minutes? ago`)
+	again  = regexp.MustCompile(
+		`, in (N[hms])+|, now|\(N times since [^)]*\)|\((once|twice|N times)\)|\(and N more like it\)|, ` +
+			`for (N[hms])+|(less than a|N) minutes? ago`)
 )
 
 // steady is an output without what differs from run to run.

@@ -94,6 +94,7 @@ type ID struct {
 	Namespace, Name string
 }
 
+// String names the object in errors and status.
 func (id ID) String() string {
 	s := strings.ToLower(id.Kind) + "/"
 	if id.Namespace != "" {

@@ -42,6 +42,7 @@ type Error struct {
 	Text   string
 }
 
+// Error is the switch's status and text.
 func (e *Error) Error() string { return fmt.Sprintf("the switch says %d %s", e.Status, e.Text) }
 
 // NotFound says that a resource is not there.

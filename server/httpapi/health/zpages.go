@@ -46,7 +46,8 @@ type flagz struct {
 	Flags           map[string]string `json:"flags,omitempty"`
 }
 
-const zWarning = "Warning: This endpoint is not meant to be machine parseable, has no formatting compatibility guarantees and is for debugging purposes only.\n\n"
+const zWarning = "Warning: This endpoint is not meant to be machine parseable, " +
+	"has no formatting compatibility guarantees and is for debugging purposes only.\n\n"
 
 // Pages answer /statusz and /flagz, as far as feature gates switch them on. They are safe for concurrent use.
 type Pages struct {
