@@ -34,6 +34,8 @@ func aliasHealth(w *World, s *corev1.Service) Health {
 	return Health{}
 }
 
+// aliasLeadsNowhere tells of an ExternalName that no resolver can follow. DNS takes whatever stands there for a name, addresses too,
+// as the docs of ServiceSpec.externalName warn, and a name below the cluster's own domain leads somewhere only while that service exists.
 func aliasLeadsNowhere(l *look, s *corev1.Service) *Finding {
 	if s.Spec.Type != corev1.ServiceTypeExternalName {
 		return nil

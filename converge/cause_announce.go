@@ -114,6 +114,7 @@ func restOfAnswered(w *World, s *corev1.Service) (says, advice string) {
 	return "", ""
 }
 
+// leaseOf finds the Lease by which nodes agree who answers for an address on the link; "" when none does.
 func leaseOf(w *World, address string) string {
 	for obj := range w.Read.ByLabel(kinds.Leases, kinds.AnnounceSpace, kinds.AnnounceLabel, "layer2") {
 		if resource.As[*coordinationv1.Lease](obj).Annotations[kinds.AnnouncedAddress] == address {

@@ -27,6 +27,8 @@ func autoscalers() []Situation {
 	}
 }
 
+// autoscaler is the situation of an autoscaler whose condition typ is False. Reason and message of that condition are all that its loop
+// says of an error: what see makes of them is a Finding, and the message stays below it word for word.
 func autoscaler(typ autoscalingv2.HorizontalPodAutoscalerConditionType, see func(l *look, h *autoscalingv2.HorizontalPodAutoscaler,
 	reason, text string) *Finding) func(l *look) *Finding {
 	return func(l *look) *Finding {
@@ -44,6 +46,8 @@ func autoscaler(typ autoscalingv2.HorizontalPodAutoscalerConditionType, see func
 	}
 }
 
+// scaleTargetMissing is AbleToScale=False. The loop says only what reading the target's scale gave, and a 404 is the answer both to a
+// kind without a scale and to a name that nobody has: which of the two it is, is looked up.
 func scaleTargetMissing(l *look, h *autoscalingv2.HorizontalPodAutoscaler, reason, text string) *Finding {
 	t := h.Spec.ScaleTargetRef
 	f := &Finding{Says: "can't scale " + strings.ToLower(t.Kind) + "/" + t.Name + ": " + text, State: Blocked,
@@ -102,6 +106,7 @@ func wantsMore(h *autoscalingv2.HorizontalPodAutoscaler) *autoscalingv2.Horizont
 	return nil
 }
 
+// autoscalerAtMax is a limit that was set on purpose: a gap all the same, since the metrics ask for more than anybody will make.
 func autoscalerAtMax(l *look) *Finding {
 	h := l.obj.(*autoscalingv2.HorizontalPodAutoscaler)
 	if wantsMore(h) == nil {
@@ -128,6 +133,9 @@ func (l *look) target(h *autoscalingv2.HorizontalPodAutoscaler) []Ref {
 	return []Ref{refTo(k, obj)}
 }
 
+// metricsMissing is ScalingActive=False. One message stands for three APIs of metrics, for requests that pods lack and for pods that are
+// not ready: the text decides. Pods that are ill are named before metrics.k8s.io is blamed, which has no figures of such pods; an
+// APIService that is down lies below whatever else is said.
 func metricsMissing(l *look, h *autoscalingv2.HorizontalPodAutoscaler, reason, text string) *Finding {
 	f := &Finding{Says: "gets no metrics: " + text, State: Blocked, Waits: forName("APIService", "v1beta1.metrics.k8s.io"),
 		Next: does(l.owner, "asks again every 15 s"),

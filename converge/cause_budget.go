@@ -91,6 +91,8 @@ func budgetsCollide(l *look) *Finding {
 	return f
 }
 
+// evictionBlocked is a budget without room at which somebody was refused lately. Without such a refusal it is no gap: a budget that
+// allows nothing just now rests until something is to go. Pods of its own that are ill use up its room, so they lie below.
 func evictionBlocked(l *look) *Finding {
 	b := l.obj.(*policyv1.PodDisruptionBudget)
 	p, r := wantedAway(l.World, b)

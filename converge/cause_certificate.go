@@ -22,6 +22,7 @@ func certificates() []Situation {
 	}
 }
 
+// csrHas finds a condition of a request. One without a status counts as true: v1beta1 had no status.
 func csrHas(r *certificatesv1.CertificateSigningRequest,
 	typ certificatesv1.RequestConditionType) *certificatesv1.CertificateSigningRequestCondition {
 	for i := range r.Status.Conditions {
@@ -51,6 +52,7 @@ func requestDenied(l *look) *Finding {
 		Advice: []string{"ask who denied it; the request goes by itself after an hour"}}
 }
 
+// notApproved waits for a person unless the loop csr-approving takes the request for a kubelet's; what it noted says why it does not.
 func notApproved(l *look) *Finding {
 	r := l.obj.(*certificatesv1.CertificateSigningRequest)
 	if csrHas(r, certificatesv1.CertificateApproved) != nil {
@@ -78,6 +80,8 @@ func signerMissing(l *look) *Finding {
 		Next:  does(who, "signs it when it runs"), Advice: []string{"start the controller that signs for " + r.Spec.SignerName}}
 }
 
+// notSigned tells who is to sign. Signers below kubernetes.io are the cluster's own loop; the domain of any other is the only sign of
+// which program outside is meant.
 func notSigned(l *look) *Finding {
 	r := l.obj.(*certificatesv1.CertificateSigningRequest)
 	domain, _, _ := strings.Cut(r.Spec.SignerName, "/")

@@ -45,6 +45,7 @@ func claims() []Situation {
 	}
 }
 
+// claimLost is a claim whose bound volume was deleted. Nothing binds it again: the binder never takes another volume for data.
 func claimLost(l *look, c *corev1.PersistentVolumeClaim) *Finding {
 	if c.Status.Phase != corev1.ClaimLost {
 		return nil
@@ -56,6 +57,8 @@ func claimLost(l *look, c *corev1.PersistentVolumeClaim) *Finding {
 
 const lessRoom = "ask for less: the request may be lowered to what the volume has or more, until it has grown"
 
+// claimGrows is a bound claim that asks for more than it has. Growth has two halves: the driver's resizer makes the volume larger, the
+// agent the file system when a pod mounts it, and each leaves another trace: a condition, or an event of the resizer.
 func claimGrows(l *look, c *corev1.PersistentVolumeClaim) *Finding {
 	if c.Status.Phase != corev1.ClaimBound {
 		return nil
@@ -87,6 +90,8 @@ func claimGrows(l *look, c *corev1.PersistentVolumeClaim) *Finding {
 	return f
 }
 
+// volumeTaken is a claim that names a volume which is not its own. The same name with another UID is the usual one: a retained volume
+// remembers the claim that was deleted, so that nobody else gets its data by name.
 func volumeTaken(l *look, c *corev1.PersistentVolumeClaim) *Finding {
 	if c.Spec.VolumeName == "" {
 		return nil
@@ -109,6 +114,7 @@ func volumeTaken(l *look, c *corev1.PersistentVolumeClaim) *Finding {
 		Next:  does("volume-binder", "binds it when the volume is free"), Advice: []string{"name another volume, or free this one from " + other}}
 }
 
+// volumeMissing is said only by who sees volumes: they have no namespace, and few may read them.
 func volumeMissing(l *look, c *corev1.PersistentVolumeClaim) *Finding {
 	if c.Spec.VolumeName == "" || resource.Get(l.Read, kinds.PersistentVolumes, "", c.Spec.VolumeName) != nil ||
 		!l.Sees(kinds.PersistentVolumes, "") {

@@ -190,6 +190,8 @@ func podStopping(l *look) *Finding {
 	return f
 }
 
+// claimInUse is the finalizer that keeps a claim while pods use it (KEP 1747). Upstream's loop waits for pods that have ended,
+// too; kloop's for pods on nodes alone.
 func claimInUse(l *look) *Finding {
 	c := l.obj.(*corev1.PersistentVolumeClaim)
 	pods := slices.DeleteFunc(users(l.World, c), func(p *corev1.Pod) bool { return p.Spec.NodeName == "" })
@@ -241,6 +243,7 @@ func volumeAttached(l *look) *Finding {
 	return nil
 }
 
+// volumeInUse is the finalizer that keeps a volume while a claim is bound to it.
 func volumeInUse(l *look) *Finding {
 	v := l.obj.(*corev1.PersistentVolume)
 	if !slices.Contains(v.Finalizers, "kubernetes.io/pv-protection") || v.Spec.ClaimRef == nil || v.Status.Phase != corev1.VolumeBound {
@@ -298,6 +301,8 @@ func tracked(p *corev1.Pod) bool {
 		p.Status.Phase != corev1.PodSucceeded && p.Status.Phase != corev1.PodFailed
 }
 
+// finalizerStuck comes after all situations that know what a finalizer waits for. Whose it is follows from the table known, else from
+// who watches the kind; where nobody does, the advice is to take it away by hand, with what that costs.
 func finalizerStuck(l *look) *Finding {
 	if p, is := l.obj.(*corev1.Pod); len(l.obj.GetFinalizers()) == 0 || is && tracked(p) {
 		return nil

@@ -44,6 +44,7 @@ func deviceClaimMissing(l *look, p *corev1.Pod, _ string) *Finding {
 
 var noDeviceClass = regexp.MustCompile(`device class (\S+) does not exist`)
 
+// deviceClassMissing goes by the scheduler's message: a claim keeps its class by name, and nothing refuses a name that nobody has.
 func deviceClassMissing(_ *look, _ *corev1.Pod, text string) *Finding {
 	m := noDeviceClass.FindStringSubmatch(text)
 	if m == nil {

@@ -20,6 +20,8 @@ func extensions() []Situation {
 	}
 }
 
+// apiServiceDown is Available=False. A service with endpoints that the API server can't reach is another trouble than one without: the
+// network between the API server's machine and pods, not the pods.
 func apiServiceDown(l *look) *Finding {
 	a := l.obj.(*apiregistrationv1.APIService)
 	s := a.Spec.Service
@@ -57,6 +59,7 @@ func serves(l *look, ref *apiregistrationv1.ServiceReference) bool {
 	return any
 }
 
+// namesTaken is NamesAccepted=False: the first definition of a group has the names, by when it was accepted.
 func namesTaken(l *look) *Finding {
 	d := resource.Outline[*apiextensionsv1.CustomResourceDefinition](l.obj)
 	for _, c := range d.Status.Conditions {
@@ -69,6 +72,7 @@ func namesTaken(l *look) *Finding {
 	return nil
 }
 
+// definitionFaulty can come only from a store of before apiextensions/v1, which refuses schemas that are not structural.
 func definitionFaulty(l *look) *Finding {
 	d := resource.Outline[*apiextensionsv1.CustomResourceDefinition](l.obj)
 	for _, c := range d.Status.Conditions {
@@ -100,6 +104,7 @@ func unconverted(w *World, d *apiextensionsv1.CustomResourceDefinition) bool {
 	return s == nil || !serviceHealth(w, s).Converged()
 }
 
+// conversionDown asks for the endpoints of the converter: no condition of a definition tells of it.
 func conversionDown(l *look) *Finding {
 	d := resource.Outline[*apiextensionsv1.CustomResourceDefinition](l.obj)
 	if !unconverted(l.World, d) {

@@ -28,6 +28,7 @@ func restless(w *World, c *corev1.ContainerStatus) bool {
 	return c.RestartCount >= manyRestarts && t != nil && w.Now.Sub(t.FinishedAt.Time) < lately
 }
 
+// flaps finds a container that is up now and is not to be trusted: conditions say Ready, the count of restarts says how long for.
 func flaps(w *World, p *corev1.Pod) Health {
 	for _, c := range slices.Concat(p.Status.InitContainerStatuses, p.Status.ContainerStatuses) {
 		if restless(w, &c) {
@@ -39,6 +40,8 @@ func flaps(w *World, p *corev1.Pod) Health {
 	return Health{}
 }
 
+// keepsRestarting is a gap of a pod that is Ready: CrashLoopBackOff never shows where each run outlasts the ten minutes after which the
+// agent forgets its pauses.
 func keepsRestarting(l *look, p *corev1.Pod, c *corev1.ContainerStatus) *Finding {
 	ready := podCondition(p, corev1.PodReady)
 	if ready == nil || ready.Status != corev1.ConditionTrue || !restless(l.World, c) {

@@ -44,6 +44,7 @@ func preparing(see func(p *corev1.Pod, text string) *Finding) func(l *look) *Fin
 
 var noDriver = regexp.MustCompile(`DRA driver (\S+) is not registered`)
 
+// deviceDriverMissing is the agent's: the scheduler places by ResourceSlices, which outlive a driver that went away.
 func deviceDriverMissing(p *corev1.Pod, text string) *Finding {
 	m := noDriver.FindStringSubmatch(text)
 	if m == nil {

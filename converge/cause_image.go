@@ -65,6 +65,7 @@ func waitsFor(c *corev1.ContainerStatus) (reason, text string) {
 	return c.State.Waiting.Reason, c.State.Waiting.Message
 }
 
+// imageNameInvalid is judged by the agent alone: the API takes any text for an image.
 func imageNameInvalid(l *look, p *corev1.Pod, c *corev1.ContainerStatus) *Finding {
 	reason, text := waitsFor(c)
 	if reason != "InvalidImageName" {
@@ -75,6 +76,7 @@ func imageNameInvalid(l *look, p *corev1.Pod, c *corev1.ContainerStatus) *Findin
 		Error: textOnly(text), Next: does(person, "corrects the image's name"), Advice: []string{"correct the image in the pod's template"}}
 }
 
+// imageNotPresent is imagePullPolicy Never on a node without the image.
 func imageNotPresent(l *look, p *corev1.Pod, c *corev1.ContainerStatus) *Finding {
 	reason, text := waitsFor(c)
 	if reason != "ErrImageNeverPull" {
@@ -115,6 +117,7 @@ func pullSecretMissing(l *look, p *corev1.Pod, c *corev1.ContainerStatus) *Findi
 	return nil
 }
 
+// imagePull takes the runtime's error from the event where there is one: the state of a container that backs off may not repeat it.
 func imagePull(l *look, p *corev1.Pod, c *corev1.ContainerStatus) *Finding {
 	reason, text := waitsFor(c)
 	if !pulling(reason) {
@@ -192,6 +195,7 @@ func whyNoPull(image, text string) (words string, advice []string) {
 	return words, advice
 }
 
+// imageField is the path of the field that names the container's image, to be corrected.
 func imageField(p *corev1.Pod, c *corev1.ContainerStatus) string {
 	for i := range p.Spec.InitContainers {
 		if p.Spec.InitContainers[i].Name == c.Name {

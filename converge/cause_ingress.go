@@ -108,6 +108,7 @@ func downBackends(w *World, i *networkingv1.Ingress) (down []*corev1.Service) {
 	return down
 }
 
+// ingressBackendDown has the services without endpoints below it: the ingress itself is as it should be.
 func ingressBackendDown(l *look) *Finding {
 	down := downBackends(l.World, l.obj.(*networkingv1.Ingress))
 	if len(down) == 0 {
@@ -129,6 +130,7 @@ func lostSecret(w *World, i *networkingv1.Ingress) string {
 	return ""
 }
 
+// ingressBackendMissing is a service or a port of it that is not there. Nothing validates either: they may come later.
 func ingressBackendMissing(l *look) *Finding {
 	i := l.obj.(*networkingv1.Ingress)
 	b, why := lostBackend(l.World, i)
@@ -148,6 +150,7 @@ func ingressBackendMissing(l *look) *Finding {
 		Advice: []string{"an ingress names the service's port, not that of its pods: kubectl get service " + b.Name + " -n " + i.Namespace}}
 }
 
+// ingressSecretMissing is no error to most controllers: they serve a certificate of their own, which browsers refuse.
 func ingressSecretMissing(l *look) *Finding {
 	i := l.obj.(*networkingv1.Ingress)
 	name := lostSecret(l.World, i)
@@ -161,6 +164,8 @@ func ingressSecretMissing(l *look) *Finding {
 			"if cert-manager is to make it, look at its certificate: kubectl get certificate -n " + i.Namespace}}
 }
 
+// ingressClassMissing tells apart an ingress that names no class from one whose class is not there. The default class is filled in when
+// an ingress is made and never later, so that one made too early stays without.
 func ingressClassMissing(l *look) *Finding {
 	i := l.obj.(*networkingv1.Ingress)
 	name := deref(i.Spec.IngressClassName, "")
@@ -181,6 +186,7 @@ func ingressClassMissing(l *look) *Finding {
 	return nil
 }
 
+// ingressControllerMissing goes by watches: no client has asked for changes of ingresses, so that whoever the class names does not run.
 func ingressControllerMissing(l *look) *Finding {
 	i := l.obj.(*networkingv1.Ingress)
 	who := "the ingress controller"

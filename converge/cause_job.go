@@ -22,6 +22,7 @@ func jobs() []Situation {
 	}
 }
 
+// jobGaveUp begins with FailureTarget, which stands while the last pods stop: Failed comes only when none is left (KEP 3939).
 func jobGaveUp(l *look) *Finding {
 	j := l.obj.(*batchv1.Job)
 	for _, c := range j.Status.Conditions {
@@ -100,6 +101,7 @@ func (l *look) lastFailure(j *batchv1.Job) string {
 	return ""
 }
 
+// jobPodsFail is a job that still tries. While as many pods as it may have are ready it makes progress, whatever failed before.
 func jobPodsFail(l *look) *Finding {
 	j := l.obj.(*batchv1.Job)
 	if j.Status.Failed == 0 {
@@ -121,6 +123,7 @@ func jobPodsFail(l *look) *Finding {
 	return f
 }
 
+// jobPodsWait leaves the cause to the pods.
 func jobPodsWait(l *look) *Finding {
 	bad := l.unwell()
 	if len(bad) == 0 {

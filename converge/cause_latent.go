@@ -45,6 +45,7 @@ func never(c *batchv1.CronJob, now time.Time) bool {
 	return err == nil && s.Next(now).IsZero()
 }
 
+// neverDue is a schedule that parses and names no day there is, as 30 February: the API takes it, and nothing ever happens.
 func neverDue(l *look) *Finding {
 	c := l.obj.(*batchv1.CronJob)
 	if !never(c, l.Now) {
@@ -82,6 +83,7 @@ func neverAllows(b *policyv1.PodDisruptionBudget) Health {
 	return Health{Says: "lets none of its pods go, ever", Want: "status.disruptionsAllowed>0", Have: "spec." + field}
 }
 
+// budgetNeverAllows is latent: all is well until somebody drains a node. Where somebody does, evictionBlocked speaks in its place.
 func budgetNeverAllows(l *look) *Finding {
 	b := l.obj.(*policyv1.PodDisruptionBudget)
 	if p, _ := wantedAway(l.World, b); p != nil || neverAllows(b).Converged() {
@@ -163,6 +165,7 @@ func (h hook) down(w *World) bool {
 	return s == nil && w.Sees(kinds.Services, h.ref.Namespace) || s != nil && !serviceHealth(w, s).Converged()
 }
 
+// webhookUnserved is said of the configuration, before any object is refused: with failurePolicy Fail all that it matches will be.
 func webhookUnserved(l *look) *Finding {
 	for _, h := range hooksOf(l.obj) {
 		if !h.closed || !h.down(l.World) {
@@ -178,6 +181,7 @@ func webhookUnserved(l *look) *Finding {
 	return nil
 }
 
+// webhookForAll is latent: a webhook that must agree to everything also stands between its own server and being started again.
 func webhookForAll(l *look) *Finding {
 	for _, h := range hooksOf(l.obj) {
 		if h.closed && h.all {

@@ -22,6 +22,7 @@ func leaseHealth(w *World, l *coordinationv1.Lease) Health {
 		Since: l.Spec.RenewTime.Add(leaseLife(l))}
 }
 
+// leaseExpired is a lease of an election past renewTime and leaseDurationSeconds that no other candidate took: none runs, or none may.
 func leaseExpired(l *look) *Finding {
 	x := l.obj.(*coordinationv1.Lease)
 	holder := deref(x.Spec.HolderIdentity, "")

@@ -26,6 +26,8 @@ func node(see func(l *look, n *corev1.Node) *Finding) func(l *look) *Finding {
 	return func(l *look) *Finding { return see(l, l.obj.(*corev1.Node)) }
 }
 
+// nodeSilent is Ready=Unknown, which the loop node-lifecycle writes in the agent's place: the time of the last sign is the Lease's, since
+// the conditions' own heartbeats come minutes apart.
 func nodeSilent(l *look, n *corev1.Node) *Finding {
 	for _, c := range n.Status.Conditions {
 		if c.Type != corev1.NodeReady || c.Status != corev1.ConditionUnknown || c.Reason == neverUpdated {
@@ -48,6 +50,7 @@ func nodeSilent(l *look, n *corev1.Node) *Finding {
 // neverUpdated is the node lifecycle's reason for a node that no agent ever spoke for.
 const neverUpdated = "NodeStatusNeverUpdated"
 
+// nodeNeverReported is a Node that somebody made by hand, or a cloud for a machine whose agent did not start.
 func nodeNeverReported(_ *look, n *corev1.Node) *Finding {
 	for _, c := range n.Status.Conditions {
 		if c.Type == corev1.NodeReady && c.Reason != neverUpdated {
@@ -61,6 +64,7 @@ func nodeNeverReported(_ *look, n *corev1.Node) *Finding {
 			"or delete the node: kubectl delete node " + n.Name}}
 }
 
+// nodeReportsTrouble is a condition of the agent's own: False for Ready, True for each kind of pressure.
 func nodeReportsTrouble(_ *look, n *corev1.Node) *Finding {
 	for _, c := range n.Status.Conditions {
 		if !badFor(&c) {
@@ -112,6 +116,7 @@ func troubleAdvice(n *corev1.Node, c *corev1.NodeCondition) string {
 	return "look at the node agent's log and the container runtime on " + n.Name
 }
 
+// podNodeMissing waits for the collector of pods, which makes sure for a while that the node is gone.
 func podNodeMissing(l *look) *Finding {
 	p := l.obj.(*corev1.Pod)
 	if p.Spec.NodeName == "" || resource.Get(l.Read, kinds.Nodes, "", p.Spec.NodeName) != nil || !l.Sees(kinds.Nodes, "") {
@@ -124,6 +129,7 @@ func podNodeMissing(l *look) *Finding {
 	return f
 }
 
+// podNodeNotReady comes before what the pod's containers say: their states are the last that the node told, and may be long past.
 func podNodeNotReady(l *look) *Finding {
 	p := l.obj.(*corev1.Pod)
 	n := resource.Get(l.Read, kinds.Nodes, "", p.Spec.NodeName)

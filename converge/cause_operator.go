@@ -245,6 +245,8 @@ func (l *look) partsOf(owner resource.Object, depth int) (bad []Ref) {
 	return bad
 }
 
+// operatorBehind goes by status.observedGeneration, by convention of the API the last spec that the controller looked at. Some write -1
+// before they begin; a complaint of theirs then says more.
 func operatorBehind(l *look, status map[string]any) *Finding {
 	observed, ok := status["observedGeneration"].(int64)
 	if tree, _ := content(l.obj); !ok || observed < 0 && complaintIn(tree).says != "" || observed >= l.obj.GetGeneration() {

@@ -23,6 +23,7 @@ func pods() []Situation {
 	}
 }
 
+// sandboxFails goes by the event: no field of a pod says that its sandbox could not be made.
 func sandboxFails(l *look) *Finding {
 	p := l.obj.(*corev1.Pod)
 	e := l.warning(p.UID, "FailedCreatePodSandBox")
@@ -124,6 +125,7 @@ func notStarted(l *look) *Finding {
 // slowStart is after how long a pod that has not started is no longer one that merely takes its time.
 const slowStart = 30e9
 
+// notReady is the last of a running pod's situations: readiness gates, and what no probe explains.
 func notReady(l *look) *Finding {
 	p := l.obj.(*corev1.Pod)
 	if p.Status.Phase != corev1.PodRunning || p.DeletionTimestamp != nil {

@@ -7,6 +7,7 @@ import (
 	"github.com/kloop-dev/kloop/resource"
 )
 
+// policyDenies knows a policy's refusal by its text alone: the Status has no field for the policy. Mutating policies say it in other words.
 func policyDenies(l *look, text string) *Finding {
 	name := quoted(text, "ValidatingAdmissionPolicy ")
 	if name == "" && strings.Contains(text, "denied request: ") {
@@ -40,6 +41,7 @@ func paramMissing(l *look, policy, binding string) *Finding {
 			" names, or let it pass what has no parameters: parameterNotFoundAction: Allow"}}
 }
 
+// podSecurity is the level that the namespace enforces. The error lists each field that breaks it, so the advice need not.
 func podSecurity(l *look, text string) *Finding {
 	level := quoted(text, "violates PodSecurity ")
 	if level == "" {
@@ -56,6 +58,7 @@ func podSecurity(l *look, text string) *Finding {
 			"or lower the level: kubectl label namespace " + r.Name + " pod-security.kubernetes.io/enforce=" + lower + " --overwrite"}}
 }
 
+// serviceAccountMissing: pods are refused for it, their workloads are not.
 func serviceAccountMissing(l *look, text string) *Finding {
 	if !strings.Contains(text, "error looking up service account") {
 		return nil
@@ -67,6 +70,7 @@ func serviceAccountMissing(l *look, text string) *Finding {
 			"or name another one in the pod template's serviceAccountName"}}
 }
 
+// limitRange knows the errors of the plugin by what each says of a bound; the name of the LimitRange is in none of them.
 func limitRange(l *look, text string) *Finding {
 	if !strings.Contains(text, " per Container is ") && !strings.Contains(text, " per Pod is ") && !strings.Contains(text,
 		" per PersistentVolumeClaim is ") {
@@ -78,6 +82,7 @@ func limitRange(l *look, text string) *Finding {
 		Advice: []string{"see what is allowed: kubectl describe limitrange -n " + l.obj.GetNamespace()}}
 }
 
+// priorityClassMissing: pods are refused for it, their workloads are not.
 func priorityClassMissing(l *look, text string) *Finding {
 	name := between(text, "no PriorityClass with name ", " was found")
 	if name == "" {
@@ -89,6 +94,7 @@ func priorityClassMissing(l *look, text string) *Finding {
 		Advice: []string{"create the PriorityClass, or name another one in the pod template's priorityClassName"}}
 }
 
+// runtimeClassMissing: pods are refused for it, their workloads are not.
 func runtimeClassMissing(l *look, text string) *Finding {
 	name := quoted(text, "pod rejected: RuntimeClass ")
 	if name == "" || !strings.Contains(text, "not found") {
@@ -123,6 +129,7 @@ func notAllowed(l *look, text string) *Finding {
 	return f
 }
 
+// invalid is a template that passed as part of its workload and does not as a pod: fields together, or rules of a newer server.
 func invalid(l *look, text string) *Finding {
 	if !strings.Contains(text, " is invalid: ") {
 		return nil

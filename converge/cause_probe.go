@@ -20,6 +20,8 @@ func probes() []Situation {
 	}
 }
 
+// probeFails makes the situation of one sort of probe: a container runs and the probe has not passed. What the program answered stands in
+// the agent's event alone. Where no container port is the one that is asked, that is the likely reason.
 func probeFails(name string, of func(*corev1.Container) *corev1.Probe) func(l *look, p *corev1.Pod, c *corev1.ContainerStatus) *Finding {
 	return func(l *look, p *corev1.Pod, c *corev1.ContainerStatus) *Finding {
 		if c.Ready || c.State.Running == nil || name == "Readiness" && !deref(c.Started, true) {

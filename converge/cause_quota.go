@@ -9,6 +9,7 @@ func (l *look) namespaced(k resource.Kind, name string) Ref {
 	return Ref{k, l.obj.GetNamespace(), name}
 }
 
+// quotaExceeded has the sums of the refusal, not of the quota's status, which may have moved on since.
 func quotaExceeded(l *look, text string) *Finding {
 	name := between(text, "exceeded quota: ", ",")
 	if name == "" {
@@ -30,6 +31,7 @@ func quotaSum(text string) string {
 	return text
 }
 
+// quotaNeedsLimits is a quota of limits or requests in whose namespace a pod without them has no place.
 func quotaNeedsLimits(l *look, text string) *Finding {
 	name := between(text, "failed quota: ", ":")
 	if name == "" {
