@@ -19,17 +19,18 @@ import (
 
 // Check implements resource.Kind: it validates by the schema and the rules of the version that is spoken.
 func (k *Kind) Check(sub string, obj, old resource.Object) field.ErrorList {
-	return k.CheckWarn(nil, sub, obj, old, func(string) {})
+	return k.CheckWarn(context.Background(), nil, sub, obj, old, func(string) {})
 }
 
 // CheckWarn is Check as the version has it in which on is on, the newest if it is nil. It also warns: of what is invalid, was so
-// before, and is let through therefore.
-func (k *Kind) CheckWarn(on *features.Set, sub string, obj, old resource.Object, warn func(text string)) field.ErrorList {
+// before, and is let through therefore. When ctx ends it gives up.
+func (k *Kind) CheckWarn(ctx context.Context, on *features.Set, sub string, obj, old resource.Object,
+	warn func(text string)) field.ErrorList {
 	r, err := k.at.rules()
 	if err != nil {
 		return field.ErrorList{field.InternalError(nil, err)}
 	}
-	c := &checking{at: k.at, old36: on != nil && !on.AtLeast(37), ctx: warning.WithWarningRecorder(context.Background(), recorder(warn))}
+	c := &checking{at: k.at, old36: on != nil && !on.AtLeast(37), ctx: warning.WithWarningRecorder(ctx, recorder(warn))}
 	if c.obj, err = k.tree(obj); err != nil {
 		return field.ErrorList{field.InternalError(nil, err)}
 	}
@@ -40,6 +41,9 @@ func (k *Kind) CheckWarn(on *features.Set, sub string, obj, old resource.Object,
 	}
 	if c.sound(r, sub) {
 		return nil
+	}
+	if err := ctx.Err(); err != nil {
+		return field.ErrorList{field.InternalError(nil, err)}
 	}
 	if c.libraryValidator, err = r.stock(); err != nil {
 		return field.ErrorList{field.InternalError(nil, err)}

@@ -107,7 +107,7 @@ func (t *fastRules) holds(ctx context.Context, v, old any, budget *int64) bool {
 	if t == nil || v == nil {
 		return true
 	}
-	if t.hard || !t.hold(ctx, v, old, budget) {
+	if t.hard || ctx.Err() != nil || !t.hold(ctx, v, old, budget) {
 		return false
 	}
 	switch x := v.(type) {

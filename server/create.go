@@ -86,7 +86,7 @@ func (s *Server) insert(ctx context.Context, r *Request, obj resource.Object, tr
 func (s *Server) finishInsert(ctx context.Context, r *Request, q *admission.Request, obj resource.Object) (*view.Entry, error) {
 	k := r.Kind
 	if errs := s.rules.check(ctx, r, obj, nil); len(errs) > 0 {
-		return nil, Invalid(r, obj.GetName(), errs)
+		return nil, refusal(ctx, r, obj, errs)
 	}
 	for _, text := range resource.WarningsAs(s.Kinds.Features(), k, obj, nil) {
 		r.warn(text)

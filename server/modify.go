@@ -195,7 +195,7 @@ func (s *Server) untouched(r *Request, obj, old resource.Object) bool {
 func (s *Server) replace(ctx context.Context, r *Request, q *admission.Request, obj resource.Object, cur *view.Entry) (*view.Entry, error) {
 	k, old := r.Kind, q.Old
 	if errs := s.rules.check(ctx, r, obj, old); len(errs) > 0 {
-		return nil, Invalid(r, obj.GetName(), errs)
+		return nil, refusal(ctx, r, obj, errs)
 	}
 	if r.Sub == "" || r.Sub == "scale" { // a write of a status gets no warnings of the spec
 		for _, text := range resource.WarningsAs(s.Kinds.Features(), k, obj, old) {

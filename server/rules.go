@@ -14,8 +14,8 @@ import (
 type custom interface {
 	// Declaration stands for the spec and the names of the definition: another one has another.
 	Declaration() any
-	// CheckWarn is Check as the version that is emulated has it, which may also warn.
-	CheckWarn(on *features.Set, sub string, obj, old resource.Object, warn func(text string)) field.ErrorList
+	// CheckWarn is Check as the version that is emulated has it, which may also warn. It ends when ctx does.
+	CheckWarn(ctx context.Context, on *features.Set, sub string, obj, old resource.Object, warn func(text string)) field.ErrorList
 }
 
 // rules are the validation of objects: of their metadata, by the rules of their kind, and by those of its extension.
@@ -24,7 +24,7 @@ type rules struct{ *Core }
 // check holds an object to all rules; old is nil for a new one. The old events, and some other kinds, tell of the metadata of a new
 // object only when all else is well.
 func (s rules) check(ctx context.Context, r *Request, obj, old resource.Object) field.ErrorList {
-	errs := s.checkKind(r, obj, old)
+	errs := s.checkKind(ctx, r, obj, old)
 	if last := old == nil && (s.oldMeta(r) || r.Kind.Info().MetaErrorsLast); !last || len(errs) == 0 {
 		errs = append(s.checkMeta(r, obj, old), errs...)
 	}
@@ -35,14 +35,22 @@ func (s rules) check(ctx context.Context, r *Request, obj, old resource.Object) 
 }
 
 // checkKind holds an object to the rules of its kind; old is nil for a new one.
-func (s rules) checkKind(r *Request, obj, old resource.Object) field.ErrorList {
+func (s rules) checkKind(ctx context.Context, r *Request, obj, old resource.Object) field.ErrorList {
 	if c, ok := r.Kind.(custom); ok {
-		return c.CheckWarn(s.Kinds.Features(), r.Sub, obj, old, r.warn)
+		return c.CheckWarn(ctx, s.Kinds.Features(), r.Sub, obj, old, r.warn)
 	}
 	if old == nil {
 		return resource.CheckAs(s.Kinds.Features(), r.Kind, r.Spoken(), "", obj, nil)
 	}
 	return resource.CheckAs(s.Kinds.Features(), r.Kind, r.GVK, r.Sub, obj, old)
+}
+
+// refusal is the answer to an object that breaks rules, or whose rules nobody waited for.
+func refusal(ctx context.Context, r *Request, obj resource.Object, errs field.ErrorList) error {
+	if err := ctx.Err(); err != nil {
+		return StoreError(err, "validate "+r.Kind.Info().Plural)
+	}
+	return Invalid(r, obj.GetName(), errs)
 }
 
 // toldOnce leaves out errors that say the same again: since 1.37 upstream does so, for the kinds whose rules are declared.

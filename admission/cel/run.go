@@ -38,10 +38,13 @@ func (in *Input) Run(ctx context.Context, s *Scope, budget int64) *Run {
 // Left is the rest of the budget.
 func (r *Run) Left() int64 { return r.left }
 
-// Eval evaluates an expression. fatal says that the error ends the run: the budget is spent.
+// Eval evaluates an expression. fatal says that the error ends the run: the budget is spent, or nobody waits for it any more.
 func (r *Run) Eval(p *Program) (v ref.Val, fatal bool, err error) {
 	if p.err != nil {
 		return nil, false, fault(apiservercel.ErrorTypeInvalid, p.err, "compilation error: %v", p.err)
+	}
+	if err := r.ctx.Err(); err != nil {
+		return nil, true, err
 	}
 	v, details, err := p.run.ContextEval(r.ctx, r)
 	lazy := r.lazy

@@ -1,6 +1,7 @@
 package policy
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -75,7 +76,7 @@ func (p *Policies) mutate(ctx context.Context, r *admission.Request) error {
 	}
 	// All are matched before the first changes anything.
 	for _, u := range uses {
-		if err := c.change(ctx, u); err != nil {
+		if err := cmp.Or(c.change(ctx, u), ended(ctx)); err != nil {
 			return err
 		}
 	}

@@ -8,7 +8,10 @@
 package policy
 
 import (
+	"cmp"
 	"context"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
 	"github.com/kloop-dev/kloop/admission"
 	"github.com/kloop-dev/kloop/auth"
@@ -102,11 +105,19 @@ func (p *Policies) each(ctx context.Context, r *admission.Request, rules []*rule
 				failed(refusal{one, b, wrap("failed to configure binding", err)})
 			case !ok || len(u.params) == 0:
 			default:
-				if err := f(u); err != nil {
+				if err := cmp.Or(f(u), ended(ctx)); err != nil {
 					return err
 				}
 			}
 		}
+	}
+	return nil
+}
+
+// ended is the answer to a request that nobody waits for any more: what was evaluated until then is no verdict.
+func ended(ctx context.Context) error {
+	if err := ctx.Err(); err != nil {
+		return apierrors.NewTimeoutError("evaluate policies: "+err.Error(), 0)
 	}
 	return nil
 }
