@@ -16,6 +16,7 @@ import (
 	"github.com/kloop-dev/kloop/admission"
 	"github.com/kloop-dev/kloop/client"
 	"github.com/kloop-dev/kloop/controllers"
+	"github.com/kloop-dev/kloop/controllers/horizontalpodautoscaler"
 	"github.com/kloop-dev/kloop/internal/testcluster"
 	"github.com/kloop-dev/kloop/kinds"
 	"github.com/kloop-dev/kloop/loop"
@@ -29,6 +30,7 @@ type cluster struct {
 	t     *testing.T
 	loops *loop.Watchers
 	step  atomic.Int64 // by how much the wall clock is wrong
+	queue atomic.Int64 // what external.metrics.k8s.io tells of the metric "queue"; below 0 nobody serves metrics
 }
 
 // now is the wall clock, which can be set; the bubble's own goes on as ever.
@@ -45,6 +47,7 @@ func simulate(t *testing.T, n int, f func(c *cluster)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		c := &cluster{t: t, loops: &loop.Watchers{}}
+		c.queue.Store(-1)
 		c.Local = testcluster.Start(t, func(conf *testcluster.Config) {
 			conf.Now, conf.Admission = c.now, admission.Plugins(admission.Config{Now: c.now})
 		}).Local
@@ -65,7 +68,7 @@ func simulate(t *testing.T, n int, f func(c *cluster)) {
 			})
 		}
 		for _, e := range controllers.All(controllers.Config{Kinds: c.Set, RootCA: []byte("ca"), NodeGrace: 8 * time.Second,
-			DNS: []netip.Addr{netip.MustParseAddr("10.96.0.10")}}) {
+			Metrics: horizontalpodautoscaler.REST(c.metrics()), DNS: []netip.Addr{netip.MustParseAddr("10.96.0.10")}}) {
 			run(e.Loop, e.Component, rightfully(t, c, e.LoopName(), e.Account))
 		}
 		for _, l := range sim.Loops() {
