@@ -32,14 +32,22 @@ import (
 	"github.com/kloop-dev/kloop/server/httpapi/stream"
 )
 
-// agent is a node agent whose containers know the commands cat, fail and size, and whose pods echo on port 80.
+// agent is a node agent whose containers know the commands cat, fail, size and idle, and whose pods echo on port 80.
 type agent struct {
 	*httptest.Server
 	asked chan string
+	dial  func(ctx context.Context, network, addr string) (net.Conn, error) // nil: as usual
 }
 
 func newAgent(t testing.TB) *agent {
 	a := &agent{asked: make(chan string, 10)}
+	a.Server = httptest.NewTLSServer(a.mux(time.Minute))
+	t.Cleanup(a.Close)
+	return a
+}
+
+// mux answers as an agent does; its streams may be idle for a while.
+func (a *agent) mux(idle time.Duration) http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("/containerLogs/ns/p/c", a.logs)
 	mux.HandleFunc("/exec/ns/p/c", func(w http.ResponseWriter, r *http.Request) {
@@ -48,15 +56,13 @@ func newAgent(t testing.TB) *agent {
 			http.Error(w, err.Error(), http.StatusBadRequest)
 			return
 		}
-		agentcommand.ServeExec(w, r, a, "p", "", "c", r.URL.Query()["command"], opts, time.Minute, time.Minute, []string{"v4.channel.k8s.io"})
+		agentcommand.ServeExec(w, r, a, "p", "", "c", r.URL.Query()["command"], opts, idle, time.Minute, []string{"v4.channel.k8s.io"})
 	})
 	mux.HandleFunc("/portForward/ns/p", func(w http.ResponseWriter, r *http.Request) {
-		agentforward.ServePortForward(w, r, a, "p", "", &agentforward.V4Options{}, time.Minute, time.Minute, []string{"portforward.k8s.io"})
+		agentforward.ServePortForward(w, r, a, "p", "", &agentforward.V4Options{}, idle, time.Minute, []string{"portforward.k8s.io"})
 	})
 	mux.HandleFunc("/stats/", func(w http.ResponseWriter, r *http.Request) { fmt.Fprint(w, "stats of "+r.URL.Path) })
-	a.Server = httptest.NewTLSServer(mux)
-	t.Cleanup(a.Close)
-	return a
+	return mux
 }
 
 // Endpoint implements stream.Nodes.
@@ -66,7 +72,11 @@ func (a *agent) Endpoint(_ context.Context, node string) (stream.Endpoint, error
 	}
 	tr := a.Client().Transport.(*http.Transport).Clone()
 	tr.ForceAttemptHTTP2 = false
-	tr.TLSClientConfig.NextProtos = []string{"http/1.1"}
+	if a.dial != nil {
+		tr.DialContext = a.dial
+	} else {
+		tr.TLSClientConfig.NextProtos = []string{"http/1.1"}
+	}
 	return stream.Endpoint{URL: a.URL, Transport: tr}, nil
 }
 
@@ -89,6 +99,10 @@ func (a *agent) ExecInContainer(ctx context.Context, _, _, _ string, cmd []strin
 	switch cmd[0] {
 	case "cat":
 		_, err := io.Copy(out, in)
+		return err
+	case "idle":
+		time.Sleep(4 * time.Hour)
+		_, err := io.WriteString(out, "awake")
 		return err
 	case "size":
 		s := <-size
@@ -113,13 +127,18 @@ func (a *agent) PortForward(_ context.Context, _, _ string, port int32, stream i
 func podWorld(t testing.TB) (*world, *agent) {
 	a := newAgent(t)
 	w := newWorld(t, func(c *httpapi.Config) { c.Nodes = a })
+	w.runsPods()
+	return w, a
+}
+
+// runsPods gives the world a node and two pods.
+func (w *world) runsPods() {
 	w.must("POST", "/api/v1/nodes", `{"metadata":{"name":"n1"}}`, 201)
 	w.must("POST", "/api/v1/namespaces/ns/pods",
 		`{"metadata":{"name":"p"},"spec":{"nodeName":"n1","containers":[{"name":"c","image":"i"}]}}`, 201)
 	w.must("POST", "/api/v1/namespaces/ns/pods",
 		`{"metadata":{"name":"two"},"spec":{"containers":[{"name":"c","image":"i"},`+
 			`{"name":"d","image":"i"}],"initContainers":[{"name":"e","image":"i"}]}}`, 201)
-	return w, a
 }
 
 func TestLogs(t *testing.T) {

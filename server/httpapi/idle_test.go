@@ -1,0 +1,98 @@
+package httpapi_test
+
+import (
+	"context"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/gorilla/websocket"
+	"google.golang.org/grpc/test/bufconn"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/streaming/pkg/httpstream"
+	"k8s.io/streaming/pkg/httpstream/spdy"
+
+	"github.com/kloop-dev/kloop/server/httpapi"
+)
+
+// quietly has the world served with the bounds that the server has, in simulated time, and returns what dials it.
+func quietly(t *testing.T) func(context.Context, string, string) (net.Conn, error) {
+	at := [2]*bufconn.Listener{bufconn.Listen(1 << 20), bufconn.Listen(1 << 20)}
+	dial := func(i int) func(context.Context, string, string) (net.Conn, error) {
+		return func(ctx context.Context, _, _ string) (net.Conn, error) { return at[i].DialContext(ctx) }
+	}
+	a := &agent{asked: make(chan string, 10)}
+	a.Server = httptest.NewUnstartedServer(a.mux(5 * time.Hour))
+	a.Listener.Close()
+	a.Listener = at[0]
+	a.Start()
+	a.URL = "http://agent"
+	a.dial = dial(0)
+	w := newWorld(t, func(c *httpapi.Config) { c.Nodes = a })
+	w.runsPods()
+	ctx, stop := context.WithCancel(t.Context())
+	done := make(chan error, 1)
+	go func() { done <- w.handler.Serve(ctx, at[1], nil) }()
+	t.Cleanup(func() {
+		stop()
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+		a.Close()
+	})
+	return dial(1)
+}
+
+// A command that says nothing for hours is not cut off, by either protocol: bounds of idle connections are not for streams.
+func TestExecMayBeIdle(t *testing.T) {
+	const path = "/api/v1/namespaces/ns/pods/p/exec?command=idle&stdout=true&stderr=false"
+	t.Run("websocket", func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
+			d := websocket.Dialer{NetDialContext: quietly(t), Subprotocols: []string{"v5.channel.k8s.io"}}
+			conn, _, err := d.DialContext(t.Context(), "ws://api"+path, nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer conn.Close()
+			_, got, err := conn.ReadMessage()
+			if err != nil || string(got) != "\x01awake" {
+				t.Errorf("%q, %v", got, err)
+			}
+		})
+	})
+	t.Run("spdy", func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
+			up, err := spdy.NewRoundTripperWithConfig(spdy.RoundTripperConfig{UpgradeTransport: &http.Transport{DialContext: quietly(t)}})
+			if err != nil {
+				t.Fatal(err)
+			}
+			r, err := http.NewRequestWithContext(t.Context(), "POST", "http://api"+path, nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			r.Header.Set(httpstream.HeaderProtocolVersion, "v4.channel.k8s.io")
+			res, err := up.RoundTrip(r)
+			if err != nil {
+				t.Fatal(err)
+			}
+			conn, err := up.NewConnection(res)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer conn.Close()
+			var out httpstream.Stream
+			for _, kind := range []string{corev1.StreamTypeError, corev1.StreamTypeStdout} {
+				if out, err = conn.CreateStream(http.Header{http.CanonicalHeaderKey(corev1.StreamType): {kind}}); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if got, err := io.ReadAll(out); err != nil || string(got) != "awake" {
+				t.Errorf("%q, %v", got, err)
+			}
+		})
+	})
+}
