@@ -22,11 +22,14 @@ import (
 )
 
 // feed runs kubectl with the text on its standard input.
-func feed(in string, args ...string) (string, error) {
+func feed(in string, args ...string) (string, error) { return feedIn(nil, in, args...) }
+
+// feedIn is feed with more in the environment.
+func feedIn(env []string, in string, args ...string) (string, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, filepath.Join(it.bin, "kubectl"), args...)
-	cmd.Env = append(os.Environ(), "KUBECONFIG="+it.kubeconfig)
+	cmd.Env = append(append(os.Environ(), "KUBECONFIG="+it.kubeconfig), env...)
 	cmd.Stdin = strings.NewReader(in)
 	out, err := cmd.CombinedOutput()
 	return string(out), err

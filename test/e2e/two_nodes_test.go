@@ -35,7 +35,8 @@ func join(t *testing.T) {
 func TestTwoNodes(t *testing.T) {
 	join(t)
 	ns := space(t)
-	startClient(t, ns)
+	apply(t, ns, clientPod+"  nodeName: "+nodes[1].name+"\n") // it outlives the agent
+	kubectl(t, "wait", "-n", ns, "pod/client", "--for=condition=Ready", "--timeout=240s")
 	spread := "      topologySpreadConstraints:\n      - {maxSkew: 1, topologyKey: kubernetes.io/hostname, " +
 		"whenUnsatisfiable: ScheduleAnyway, labelSelector: {matchLabels: {app: web}}}\n"
 	apply(t, ns, web("web", 4, spread))
@@ -82,7 +83,7 @@ func TestTwoNodes(t *testing.T) {
 	})
 	t.Logf("its pods were replaced after %v", time.Since(lost).Round(100*time.Millisecond))
 
-	// The node comes back and gets rid of what was replaced.
+	// The node comes back and gets rid of what was replaced. Its proxy, which was killed with it, leads to what there is now.
 	if err := it.startAgent(); err != nil {
 		t.Fatal(err)
 	}
@@ -93,6 +94,14 @@ func TestTwoNodes(t *testing.T) {
 			return false, err.Error()
 		}
 		return len(list.Items) == 4, fmt.Sprintf("%d pods", len(list.Items))
+	})
+	clear(met)
+	eventually(t, "the service leads from node two to all pods", func() (bool, string) {
+		out, err := fetch(ns, "client", "web")
+		if err == nil {
+			met[strings.TrimSpace(out)] = true
+		}
+		return len(met) == 4, fmt.Sprint(met, err)
 	})
 }
 
