@@ -123,3 +123,40 @@ func TestEvictTellsOfBrokenBudget(t *testing.T) {
 		t.Errorf("with %d disrupted pods: %v", len(b.Status.DisruptedPods), err)
 	}
 }
+
+// Whether a pod that is not ready may be evicted is up to the budget's policy, and with the default one to how its other pods are. Ready
+// ones may go as long as the budget has room.
+func TestEvictUnreadyPods(t *testing.T) {
+	for _, tt := range []struct {
+		policy      policyv1.UnhealthyPodEvictionPolicyType
+		healthy     int32
+		sick, ready bool
+	}{
+		{"", 2, true, false}, {"", 1, false, false}, {"", 3, true, true},
+		{policyv1.IfHealthyBudget, 2, true, false}, {policyv1.IfHealthyBudget, 1, false, false}, {policyv1.IfHealthyBudget, 3, true, true},
+		{policyv1.AlwaysAllow, 2, true, false}, {policyv1.AlwaysAllow, 1, true, false}, {policyv1.AlwaysAllow, 3, true, true},
+	} {
+		w := start(t)
+		w.running("sick", corev1.ConditionFalse)
+		w.running("sound", corev1.ConditionTrue)
+		b := resource.Clone(w.budget("b", policyv1.PodDisruptionBudgetStatus{ObservedGeneration: 1, CurrentHealthy: tt.healthy,
+			DesiredHealthy: 2, DisruptionsAllowed: max(0, tt.healthy-2)}))
+		if b.Spec.UnhealthyPodEvictionPolicy = &tt.policy; tt.policy == "" {
+			b.Spec.UnhealthyPodEvictionPolicy = nil
+		}
+		if _, _, err := w.Update(t.Context(), w.ask(budgets, "b"), b); err != nil {
+			t.Fatal(err)
+		}
+		b = resource.Clone(w.get(budgets, "b").(*policyv1.PodDisruptionBudget))
+		b.Status.ObservedGeneration = b.Generation
+		if _, _, err := w.Update(t.Context(), sub(w.ask(budgets, "b"), "status"), b); err != nil {
+			t.Fatal(err)
+		}
+		if err := w.evict("sick", nil); (err == nil) != tt.sick {
+			t.Errorf("%q, %d healthy, not ready: %v", tt.policy, tt.healthy, err)
+		}
+		if err := w.evict("sound", nil); (err == nil) != tt.ready {
+			t.Errorf("%q, %d healthy, ready: %v", tt.policy, tt.healthy, err)
+		}
+	}
+}
