@@ -4,6 +4,7 @@ package e2e
 
 import (
 	"fmt"
+	"os"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -50,6 +51,11 @@ func TestInCluster(t *testing.T) {
 	kubectl(t, "cp", filepath.Join(it.bin, "kubectl"), ns+"/client:/tmp/kubectl")
 	if out, err := feed(ownConfig, "exec", "-i", "-n", ns, "client", "--", "sh", "-c", "cat > /tmp/own"); err != nil {
 		t.Fatal(out, err)
+	}
+	back := filepath.Join(t.TempDir(), "own")
+	kubectl(t, "cp", ns+"/client:/tmp/own", back)
+	if text, err := os.ReadFile(back); err != nil || string(text) != ownConfig {
+		t.Errorf("a file copied out of the pod: %q, %v", text, err)
 	}
 	kubectl(t, "create", "clusterrolebinding", ns, "--clusterrole=view", "--serviceaccount="+ns+":default")
 	t.Cleanup(func() {

@@ -254,14 +254,28 @@ func forwarded(t *testing.T, ns string) {
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
-	defer func() { _ = cmd.Process.Kill(); _ = cmd.Wait() }()
+	ended := make(chan error, 1)
+	defer func() { _ = cmd.Process.Kill(); <-ended }()
 	port := 0
-	if _, err := fmt.Fscanf(said, "Forwarding from 127.0.0.1:%d", &port); err != nil {
+	_, err = fmt.Fscanf(said, "Forwarding from 127.0.0.1:%d", &port)
+	go func() { ended <- cmd.Wait() }()
+	if err != nil {
 		t.Fatalf("the forwarded port is not told: %v", err)
 	}
 	eventually(t, "the forwarded port answers", func() (bool, string) {
 		out, err := get(fmt.Sprintf("http://127.0.0.1:%d/", port))
 		return err == nil && out == "200 OK", fmt.Sprint(out, err)
+	})
+	kubectl(t, "delete", "pod", "-n", ns, "web")
+	eventually(t, "forwarding ends with the pod", func() (bool, string) {
+		_, err := get(fmt.Sprintf("http://127.0.0.1:%d/", port)) // it takes a connection to notice
+		select {
+		case err := <-ended:
+			ended <- err
+			return err != nil, fmt.Sprint(err)
+		default:
+			return false, fmt.Sprint(err)
+		}
 	})
 }
 

@@ -3,6 +3,7 @@
 package e2e
 
 import (
+	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -83,6 +84,13 @@ func TestRunAndAttach(t *testing.T) {
 	var all sync.WaitGroup
 	defer kubectl(t, "delete", "pod", "-n", ns, "open", "--grace-period=1")
 	defer all.Wait()
+	all.Go(func() { // one that fails tells its caller
+		_, err := feedIn(nil, "abc", "run", "fails", "-n", ns, "--image=nginx:1", "--restart=Never", "--pod-running-timeout=4m", "-i", "--rm",
+			"--command", "--", "sh", "-c", "cat && exit 42")
+		if exit := (*exec.ExitError)(nil); !errors.As(err, &exit) || exit.ExitCode() != 42 {
+			t.Errorf("run's exit code: %v", err)
+		}
+	})
 	for _, tt := range []struct{ name, websockets, args, says, not string }{
 		{"both", "true", "--stdin", "read:value\nabcd1234closed", "Error"},
 		{"spdy", "false", "--stdin", "read:value\nabcd1234closed", "Error"},
