@@ -80,8 +80,6 @@ func (a *archive) keep(ctx context.Context, ready func()) error {
 // A hindsight limits one reader of the past.
 type hindsight struct {
 	*sight
-	authorize auth.Authorizer
-	user      *auth.User
 }
 
 func (a *archive) sight(r *http.Request) *hindsight {
@@ -89,7 +87,7 @@ func (a *archive) sight(r *http.Request) *hindsight {
 	if u == nil { // nobody sees nothing
 		u = &auth.User{}
 	}
-	return &hindsight{&sight{authorize: a.authorize, user: u, known: map[convergence.Object]bool{}}, a.authorize, u}
+	return &hindsight{newSight(a.authorize, u)}
 }
 
 // Sees implements past.Reader.
@@ -180,7 +178,10 @@ func (a *archive) gaps(w http.ResponseWriter, r *http.Request) {
 		Notes []string           `json:"notes,omitempty"`
 	}{[]*convergence.Gap{}, notes}
 	for _, g := range list {
-		if g = who.shownThen(r.Context(), g); g != nil {
+		who.spaces[g.Namespace] = true
+	}
+	for _, g := range list {
+		if g = who.shownThen(r.Context(), world, g); g != nil {
 			converge.Foreign(g)
 			out.Items = append(out.Items, g)
 		}
@@ -211,16 +212,10 @@ func (a *archive) gap(ctx context.Context, world *converge.World, who *hindsight
 	return nil, apierrors.NewBadRequest("resource: there is none named " + q.Get("resource"))
 }
 
-// shownThen masks a gap for the reader; nil: it may not see it.
-func (h *hindsight) shownThen(ctx context.Context, g *convergence.Gap) *convergence.Gap {
+// shownThen is a gap as the reader may see it; nil: it may not.
+func (h *hindsight) shownThen(ctx context.Context, world *converge.World, g *convergence.Gap) *convergence.Gap {
 	if h.user.In(auth.GroupMasters) {
 		return g
 	}
-	if !h.sees(ctx, g.Object) {
-		return nil
-	}
-	if m := h.less(ctx, g); m != nil {
-		return m
-	}
-	return g
+	return h.retold(ctx, world, g)
 }

@@ -4,8 +4,6 @@ import (
 	"cmp"
 	"context"
 	"slices"
-	"strings"
-	"unicode"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -18,201 +16,171 @@ import (
 	"github.com/kloop-dev/kloop/view"
 )
 
-// unseen stands in the place of what the reader may not get.
-const unseen = "something that you may not see"
-
-// A sight holds the gaps and fights of a cluster that one reader may see: those of objects that it may get. It is for one
-// request; nil sees everything.
+// A sight limits gaps and fights to what one reader may get by other requests: who may read gaps need not be allowed to read the objects
+// that they name. A gap is explained again from what the reader may see. It is made for one request, and remembers what
+// was allowed.
 type sight struct {
 	authorize auth.Authorizer
 	user      *auth.User
 	known     map[convergence.Object]bool
+	spaces    map[string]bool // the namespaces of the gaps
+	veil      *veil           // nil until there is a gap
+
+	hid bool // something was not told
 }
 
-func (o *lookout) sight(r *server.Request) *sight {
+// sight is the reader's; nil: it sees all.
+func (o *lookout) sight(ctx context.Context, r *server.Request) *sight {
 	ofOthers := r.Kind == resource.Kind(convergence.Gaps) || r.Kind == resource.Kind(convergence.Fights)
 	if r.User == nil || r.User.In(auth.GroupMasters) || !ofOthers {
 		return nil
 	}
-	return &sight{authorize: o.authorize, user: r.User, known: map[convergence.Object]bool{}}
-}
-
-// sees says that the reader may get the object: all objects of its kind in the namespace, or this one by name.
-func (s *sight) sees(ctx context.Context, o convergence.Object) bool {
-	for _, name := range []string{"", o.Name} {
-		key := convergence.Object{Resource: o.Resource, Namespace: o.Namespace, Name: name}
-		may, ok := s.known[key]
-		if !ok {
-			gr := schema.ParseGroupResource(o.Resource)
-			d, _, err := s.authorize.Authorize(ctx, &auth.Attributes{User: s.user, Verb: "get", Group: gr.Group, Version: "*",
-				Resource: gr.Resource, Namespace: o.Namespace, Name: name})
-			may = err == nil && d == auth.Allow
-			s.known[key] = may
-		}
-		if may {
-			return true
-		}
+	s := newSight(o.authorize, r.User)
+	if s.may(ctx, convergence.Object{Resource: "*.*"}) {
+		return nil
 	}
-	return false
+	return s
 }
 
-// shown is an entry as the reader may see it; nil: not at all.
-func (s *sight) shown(ctx context.Context, k resource.Kind, e *view.Entry) *view.Entry {
+func newSight(authorize auth.Authorizer, u *auth.User) *sight {
+	return &sight{authorize: authorize, user: u, known: map[convergence.Object]bool{}, spaces: map[string]bool{}}
+}
+
+// may says that the reader may get an object; without a name all of the kind, in the namespace if there is one.
+func (s *sight) may(ctx context.Context, o convergence.Object) bool {
+	key := convergence.Object{Resource: o.Resource, Namespace: o.Namespace, Name: o.Name}
+	may, ok := s.known[key]
+	if !ok {
+		gr := schema.ParseGroupResource(o.Resource)
+		d, _, err := s.authorize.Authorize(ctx, &auth.Attributes{User: s.user, Verb: "get", Group: gr.Group, Version: "*",
+			Resource: gr.Resource, Namespace: o.Namespace, Name: o.Name})
+		may = err == nil && d == auth.Allow
+		s.known[key] = may
+	}
+	return may
+}
+
+// sees says that the reader may get the object: by the right to all objects of its kind there, which is asked for once, or to that one.
+func (s *sight) sees(ctx context.Context, o convergence.Object) bool {
+	all := convergence.Object{Resource: o.Resource, Namespace: o.Namespace}
+	return s.may(ctx, all) || o.Name != "" && s.may(ctx, o)
+}
+
+// shown is an entry as the reader may see it; nil when it may not.
+func (s *sight) shown(ctx context.Context, all *converge.World, k resource.Kind, e *view.Entry) *view.Entry {
 	if s == nil || e == nil {
 		return e
 	}
 	switch x := e.Object.(type) {
 	case *convergence.Fight:
 		if !s.sees(ctx, x.Object) {
+			s.hid = true
 			return nil
 		}
 	case *convergence.Gap:
-		if !s.sees(ctx, x.Object) {
+		g := s.retold(ctx, all, x)
+		if g == nil {
 			return nil
 		}
-		if g := s.less(ctx, x); g != nil {
-			return view.NewEntry(k, e.Rev, g)
-		}
+		return view.NewEntry(k, e.Rev, g)
 	}
 	return e
 }
 
-// less is the gap as the reader may know it; nil: all of it.
-func (s *sight) less(ctx context.Context, g *convergence.Gap) *convergence.Gap {
-	m := s.masked(ctx, g)
-	if u := s.unhinted(ctx, cmp.Or(m, g)); u != nil {
-		return u
+// retold is a gap as the reader may see it; nil when it may not.
+func (s *sight) retold(ctx context.Context, all *converge.World, g *convergence.Gap) *convergence.Gap {
+	f := (*convergence.Gap)(nil)
+	if s.sees(ctx, g.Object) {
+		f = s.world(ctx, all, g.Object.Namespace).Veiled(g)
 	}
-	return m
+	s.hid = s.hid || f == nil || converge.Partial(f)
+	return f
 }
 
-// masked is the gap without what lies in other namespaces that the reader may not look into; nil: there is no such thing. What
-// is in its own namespace, or in none, is named by the object itself, which the reader sees.
-func (s *sight) masked(ctx context.Context, g *convergence.Gap) *convergence.Gap {
-	near := func(o convergence.Object) bool { return o.Namespace == "" || o.Namespace == g.Object.Namespace }
-	open := map[string]bool{g.Object.Name: true} // names that the reader sees anyhow: a node's Lease has that of the node
-	for i := range g.Chain {
-		if o := g.Chain[i].Object; near(o) {
-			open[o.Name] = true
-		}
-	}
-	var secret []string
-	hide := func(o convergence.Object) bool {
-		if near(o) || s.sees(ctx, o) {
-			return false
-		}
-		if secret = append(secret, o.Namespace); !open[o.Name] {
-			secret = append(secret, o.Name)
-		}
-		return true
-	}
-	next := resource.Clone(g)
-	for i := range next.Chain {
-		if l := &next.Chain[i]; hide(l.Object) {
-			*l = convergence.Link{Depth: l.Depth, Object: convergence.Object{Name: unseen}, Cause: l.Cause, State: l.State, Others: l.Others}
-		}
-	}
-	if w := next.Waits; w != nil && w.On != nil && hide(*w.On) {
-		next.Waits = &convergence.Wait{Type: w.Type, Name: unseen}
-	}
-	if len(secret) == 0 {
-		return nil
-	}
-	texts := []*string{&next.Verdict, &next.Says, &next.Detail, &next.Want, &next.Have, &next.Because, &next.Owner,
-		&next.Next.Who, &next.Next.What}
-	for i := range next.Advice {
-		texts = append(texts, &next.Advice[i])
-	}
-	for i := range next.Chain {
-		texts = append(texts, &next.Chain[i].Says, &next.Chain[i].Owner)
-		if f := next.Chain[i].Error; f != nil {
-			texts = append(texts, &f.Message)
-		}
-	}
-	if next.Error != nil {
-		texts = append(texts, &next.Error.Message)
-	}
-	for _, t := range texts {
-		if slices.ContainsFunc(secret, func(name string) bool { return mentions(*t, name) }) {
-			*t = unseen
-		}
-	}
-	if next.Verdict == unseen && next.Says != unseen {
-		next.Verdict = next.Object.Short() + " " + next.Says + " because of " + unseen
-	}
-	next.Advise(next.Advice)
-	return next
-}
-
-// unhinted takes away advice that names an object like the one that is waited for, or a key in it, unless the reader may read all
-// objects of that kind there; nil: nothing has to go.
-func (s *sight) unhinted(ctx context.Context, g *convergence.Gap) *convergence.Gap {
-	kept := slices.DeleteFunc(slices.Clone(g.Advice), func(a string) bool {
-		if !strings.HasPrefix(a, converge.Near) {
-			return false
-		}
-		w := g.Waits
-		return w == nil || w.On == nil || !strings.Contains(a, strings.ToLower(w.On.Kind)+"/") ||
-			!s.sees(ctx, convergence.Object{Resource: w.On.Resource, Namespace: w.On.Namespace})
-	})
-	if len(kept) == len(g.Advice) {
-		return nil
-	}
-	next := resource.Clone(g)
-	next.Advise(kept)
-	return next
-}
-
-// mentions says that a name stands in a text as a word.
-func mentions(text, name string) bool {
-	inside := func(r rune) bool { return unicode.IsLetter(r) || unicode.IsDigit(r) || r == '-' }
-	for rest := text; ; {
-		before, after, ok := strings.Cut(rest, name)
-		if !ok || name == "" {
-			return false
-		}
-		last, first := []rune(before), []rune(after)
-		if (len(last) == 0 || !inside(last[len(last)-1])) && (len(first) == 0 || !inside(first[0])) {
-			return true
-		}
-		rest = after
-	}
-}
-
-// List implements server.Operations: what the reader may not know is left out.
+// List implements server.Operations.
 func (o *lookout) List(ctx context.Context, r *server.Request, opts *metav1.ListOptions) (*server.List, error) {
 	l, err := o.MemoryKinds.List(ctx, r, opts)
-	s := o.sight(r)
+	s := o.sight(ctx, r)
 	if err != nil || s == nil {
 		return l, err
 	}
 	out := &server.List{Revision: l.Revision, Continue: l.Continue} // how many remain would count what is left out
+	all, below := o.board.World(), map[string]bool{}
 	for _, e := range l.Entries {
-		if e = s.shown(ctx, r.Kind, e); e != nil {
-			out.Entries = append(out.Entries, e)
+		s.spaces[e.Object.GetNamespace()] = true
+	}
+	for _, e := range l.Entries {
+		if at := s.shown(ctx, all, r.Kind, e); at != nil {
+			out.Entries = append(out.Entries, at)
+		} else if g, ok := e.Object.(*convergence.Gap); ok && len(g.Chain) > 0 {
+			below[g.Object.Namespace] = true
 		}
+	}
+	if opts.LabelSelector+opts.FieldSelector+opts.Continue == "" && l.Continue == "" {
+		s.addBelow(ctx, all, r.Kind, out, below)
+	}
+	if s.hid && r.Warn != nil {
+		r.Warn("some of what is not what it should be, or its cause, is not told: you may not read it")
 	}
 	return out, nil
 }
 
-// Watch implements server.Operations: what the reader may not know does not happen.
+// addBelow adds the gaps that one tells which the reader may not see, of those namespaces.
+func (s *sight) addBelow(ctx context.Context, all *converge.World, k resource.Kind, out *server.List, in map[string]bool) {
+	has := map[convergenceKey]bool{}
+	for _, e := range out.Entries {
+		has[convergenceKey{e.Object.GetNamespace(), e.Object.GetName()}] = true
+	}
+	for ns := range in {
+		list, _ := s.world(ctx, all, ns).Gaps(ns)
+		for _, g := range list {
+			of, ok := all.Kinds.GR(schema.ParseGroupResource(g.Object.Resource))
+			if has[convergenceKey{g.Namespace, g.Name}] || !ok {
+				continue
+			}
+			if obj := all.Read.Lookup(of, g.Object.Namespace, g.Object.Name); obj != nil {
+				if step := all.Explain(of, obj); step != nil {
+					out.Entries = append(out.Entries, view.NewEntry(k, 0, s.retold(ctx, all, step.Gap())))
+				}
+			}
+		}
+	}
+	slices.SortStableFunc(out.Entries, func(a, b *view.Entry) int {
+		return cmp.Or(cmp.Compare(a.Object.GetNamespace(), b.Object.GetNamespace()), cmp.Compare(a.Object.GetName(), b.Object.GetName()))
+	})
+}
+
+// Watch implements server.Operations. What the reader may not see when it changes is not told then, and may be told later.
 func (o *lookout) Watch(ctx context.Context, r *server.Request, opts *metav1.ListOptions, f func([]server.Event) error) error {
-	if o.sight(r) == nil {
+	if o.sight(ctx, r) == nil {
 		return o.MemoryKinds.Watch(ctx, r, opts, f)
 	}
 	q := *r
 	q.Offer = nil // it would tell all
 	return o.MemoryKinds.Watch(ctx, &q, opts, func(batch []server.Event) error {
-		s := o.sight(r) // anew: rights change
+		s := o.sight(ctx, r) // anew: rights change
+		if s == nil {
+			return f(batch)
+		}
 		var out []server.Event
+		all := o.board.World()
 		for _, e := range batch {
-			if e.Entry != nil {
-				if e.Entry = s.shown(ctx, r.Kind, e.Entry); e.Entry == nil {
-					continue
-				}
+			if g, gone := goneGap(e); gone && s.sees(ctx, g.Object) {
+				e.Entry = view.NewEntry(r.Kind, e.Entry.Rev, &convergence.Gap{ObjectMeta: g.ObjectMeta, Object: g.Object, Since: g.Since})
+			} else if e.Entry = s.shown(ctx, all, r.Kind, e.Entry); e.Entry == nil && e.Type != server.Bookmark {
+				continue
 			}
 			out = append(out, e)
 		}
 		return f(out)
 	})
+}
+
+// goneGap is the gap of which an event says that it is over: its object may be gone.
+func goneGap(e server.Event) (*convergence.Gap, bool) {
+	if e.Type != server.Deleted || e.Entry == nil {
+		return nil, false
+	}
+	g, ok := e.Entry.Object.(*convergence.Gap)
+	return g, ok
 }

@@ -45,7 +45,7 @@ func wantedAway(w *World, b *policyv1.PodDisruptionBudget) (*corev1.Pod, Refusal
 		return nil, Refusal{}
 	}
 	for _, p := range guarded(w, b) {
-		if r, ok := w.Callers.evicting(p.Namespace, p.Name); ok && w.Now.Sub(r.Last) < drainFor {
+		if r, ok := w.Callers.evicting(p.Namespace, p.Name); ok && w.Now.Sub(r.Last) < drainFor && w.tells(r.Message) {
 			return p, r
 		}
 	}

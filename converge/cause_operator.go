@@ -199,7 +199,7 @@ const refusedFor = 10 * time.Minute
 
 // operatorRefused: the controller is there, and the API server refuses what it asks for.
 func operatorRefused(l *look, _ map[string]any) *Finding {
-	r, ok := l.Callers.refusalFor(l.kind.Info().GR(), l.obj.GetNamespace(), l.obj.GetName())
+	r, ok := l.denied(l.kind.Info().GR(), l.obj)
 	if !ok || l.Now.Sub(r.Last) > refusedFor {
 		return nil
 	}

@@ -33,6 +33,7 @@ type World struct {
 	Now     time.Time
 	// Unseen are the kinds that could not be read, and in which namespace alone they could; "": in none. What lies outside may exist.
 	Unseen map[schema.GroupResource]string
+	Veil   Veil // limits the words, and Read, to what one reader may see; nil: there is no such reader
 
 	warnings map[types.UID][]*corev1.Event // by object; made when first asked for
 	latest   map[types.UID]*corev1.Event   // the newest about each object; made when first asked for
@@ -80,7 +81,10 @@ func (w *World) situations(k resource.Kind) []Situation {
 // Sees says that the objects of a kind, or those in a namespace, are known: one that is not among them does not exist.
 func (w *World) Sees(k resource.Kind, ns ...string) bool {
 	only, partly := w.Unseen[k.Info().GR()]
-	return !partly || only != "" && slices.Contains(ns, only)
+	if partly && (only == "" || !slices.Contains(ns, only)) {
+		return false
+	}
+	return w.Veil == nil || slices.ContainsFunc(append(ns, ""), func(in string) bool { return w.Veil.Sees(k, in, "") })
 }
 
 // unwatched says that no controller outside watches a resource, where that is known.
@@ -104,7 +108,13 @@ func (w *World) record(name string, k resource.Kind, obj resource.Object) (loop.
 	if w.Loops == nil || name == "" {
 		return loop.Record{}, false
 	}
-	return w.Loops.Record(name, loop.KeyOf(k, obj))
+	r, ok := w.Loops.Record(name, loop.KeyOf(k, obj))
+	for _, text := range []*string{&r.LastErr, &r.Note} {
+		if !w.tells(*text) {
+			*text = Hidden
+		}
+	}
+	return r, ok
 }
 
 // events returns the warnings about an object, of any age.

@@ -42,7 +42,7 @@ func (w *World) customHealth(k resource.Kind, obj resource.Object, tree map[stri
 
 // hindered says that the controller of the object was refused something lately.
 func (w *World) hindered(k resource.Kind, obj resource.Object) bool {
-	r, ok := w.Callers.refusalFor(k.Info().GR(), obj.GetNamespace(), obj.GetName())
+	r, ok := w.denied(k.Info().GR(), obj)
 	return ok && w.Now.Sub(r.Last) < refusedFor
 }
 

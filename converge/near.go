@@ -17,9 +17,6 @@ import (
 // notByName are the kinds whose objects people do not name: one of a name that is like another's is not what was meant.
 var notByName = []resource.Kind{kinds.Pods, kinds.Nodes, kinds.PersistentVolumes, kinds.Jobs, kinds.Leases, kinds.ReplicaSets}
 
-// Near begins an advice that names what nobody asked about: it is for those alone who may read all objects of the kind.
-const Near = "there is "
-
 // maxNear bounds the names that one is compared with.
 const maxNear = 2000
 
@@ -39,14 +36,14 @@ func (w *World) nearTo(wait *convergence.Wait) string {
 	}
 	if obj != nil {
 		if meant := likest(key, dataKeys(obj)); meant != "" && meant != key {
-			return Near + "the key " + meant + " in " + wait.On.Short() + ": name it, if that is meant"
+			return "there is the key " + meant + " in " + wait.On.Short() + ": name it, if that is meant"
 		}
 		return ""
 	}
 	if meant := w.likeName(k, wait.On.Namespace, wait.On.Name); meant != "" {
 		o := *wait.On
 		o.Name = meant
-		return Near + o.Short() + ": name it, if that is meant"
+		return "there is " + o.Short() + ": name it, if that is meant"
 	}
 	return ""
 }

@@ -167,7 +167,8 @@ func (s *search) selectsNone(path, word, ns string, want labels.Set) remark {
 			}
 			for key, value := range want {
 				if near.advice == "" && has[key] != "" && likest(value, []string{has[key]}) != "" {
-					near.advice = Near + key + "=" + has[key] + " at " + ptr(objectOf(one, other)).Short() + ": correct " + path + ", if that is meant"
+					near.advice = "there is " + key + "=" + has[key] + " at " +
+						ptr(objectOf(one, other)).Short() + ": correct " + path + ", if that is meant"
 					near.wait = on("Object", refTo(one, other), "")
 				}
 			}

@@ -62,7 +62,7 @@ func (a *Asker) All(ctx context.Context) (*Answer, error) {
 	if err != nil {
 		return nil, err
 	}
-	out.Items = append(out.Items, list.Items...)
+	out.Items, out.Unseen = append(out.Items, list.Items...), append(out.Unseen, a.heard.take()...)
 	converge.Sort(out.Items)
 	if out.Fights, err = a.fights(ctx); err != nil {
 		out.Unseen = append(out.Unseen, "fights: "+err.Error())

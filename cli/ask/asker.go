@@ -8,8 +8,12 @@ import (
 	"encoding/json"
 	"flag"
 	"fmt"
+	"net/http"
+	"slices"
+	"sync"
 	"time"
 
+	"k8s.io/apimachinery/pkg/util/net"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 
@@ -26,6 +30,8 @@ type Asker struct {
 	Now  func() time.Time
 
 	Context string // names the answer among several; "": there is one
+
+	heard *warnings
 }
 
 // Flags are those of the commands that only ask.
@@ -85,11 +91,48 @@ func New(cfg *rest.Config, ns string) (*Asker, error) {
 	cfg = rest.CopyConfig(cfg)
 	cfg.UserAgent = "kloop-why"
 	cfg.QPS, cfg.Burst = 200, 400 // a survey lists page after page, and no more than a few at once
-	raw, err := client.Raw(cfg)
+	heard, own := &warnings{}, rest.CopyConfig(cfg)
+	own.Wrap(func(next http.RoundTripper) http.RoundTripper { heard.next = next; return heard })
+	raw, err := client.Raw(own)
 	if err != nil {
 		return nil, err
 	}
-	return &Asker{Rest: cfg, Raw: raw, NS: ns, Now: time.Now}, nil
+	return &Asker{Rest: cfg, Raw: raw, NS: ns, Now: time.Now, heard: heard}, nil
+}
+
+// Warnings collects the words of a server beside its answers. A server that explains itself warns of what it does not tell.
+type warnings struct {
+	next http.RoundTripper
+	mu   sync.Mutex
+	list []string
+}
+
+// RoundTrip implements http.RoundTripper: answers that are taken as they are have no other place for warnings.
+func (w *warnings) RoundTrip(r *http.Request) (*http.Response, error) {
+	answer, err := w.next.RoundTrip(r)
+	if err != nil {
+		return answer, err
+	}
+	told, _ := net.ParseWarningHeaders(answer.Header.Values("Warning"))
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for _, t := range told {
+		if !slices.Contains(w.list, t.Text) {
+			w.list = append(w.list, t.Text)
+		}
+	}
+	return answer, nil
+}
+
+// take are the warnings since the last time.
+func (w *warnings) take() (list []string) {
+	if w == nil {
+		return nil
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	list, w.list = w.list, nil
+	return list
 }
 
 // Get decodes what is at a path.

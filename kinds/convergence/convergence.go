@@ -107,7 +107,7 @@ func wideName[T resource.Object](name func(T) string) resource.Column[T] {
 }
 
 // Short names the object the way people type it: deployment/web.
-func (o Object) Short() string { return strings.ToLower(o.Kind) + "/" + o.Name }
+func (o Object) Short() string { return strings.TrimPrefix(strings.ToLower(o.Kind)+"/"+o.Name, "/") }
 
 // NameOf is the name of the gap of an object of the resource ("deployments.apps").
 func NameOf(gr schema.GroupResource, name string) string { return gr.String() + ":" + name }
