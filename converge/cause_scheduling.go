@@ -73,13 +73,16 @@ func scheduling() []Situation {
 	}
 }
 
+// nothingFound ends messages of schedulers, upstream's too: what they say when preemption was not even tried. It is of no pod or claim.
+const nothingFound = ". not found"
+
 // verdictOn returns the scheduler's last message about a pod; "" when it has said nothing.
 func (l *look) verdictOn(p *corev1.Pod) string {
 	if r, ok := l.record("scheduler", l.kind, p); ok && (r.Note != "" || r.LastErr != "") {
-		return orElse(r.LastErr, r.Note)
+		return strings.TrimSuffix(orElse(r.LastErr, r.Note), nothingFound)
 	}
 	if c := podCondition(p, corev1.PodScheduled); c != nil && c.Status == corev1.ConditionFalse {
-		return c.Message
+		return strings.TrimSuffix(c.Message, nothingFound)
 	}
 	return ""
 }

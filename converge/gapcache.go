@@ -270,7 +270,19 @@ func (b *GapCache) judge(w *World, key loop.Key, old entry) (e entry, gap *conve
 // ripe says that a gap is worth telling: it is there for a while, or something is in its way.
 func (w *World) ripe(s *Step) bool {
 	d := s.Deepest()
-	return d.State == Failed || d.State == Missing || w.Now.Sub(s.Health.Since) >= young
+	return d.State == Failed || d.State == Missing || w.Now.Sub(s.since()) >= young
+}
+
+// since is the oldest time that anything of the explanation tells: a cron job is looked at anew each time that it is due, and what holds up
+// its job is as old as before.
+func (s *Step) since() time.Time {
+	at := s.Health.Since
+	for _, b := range s.Below {
+		if t := b.since(); !t.IsZero() && t.Before(at) {
+			at = t
+		}
+	}
+	return at
 }
 
 // toldByOwner says that the controller of the object has a gap of its own, whose causes lead to this one.

@@ -69,3 +69,21 @@ func TestRipens(t *testing.T) {
 		t.Errorf("gaps of %v alone", got)
 	}
 }
+
+// A cron job that may not start its next job is looked at anew whenever it is due; what its last one waits for is as old as before.
+func TestRipeByTheOldest(t *testing.T) {
+	w := &World{Now: time.Now()}
+	young := Health{Says: "did not start a job that was due", Since: w.Now}
+	for _, tt := range []struct {
+		below []*Step
+		want  bool
+	}{
+		{nil, false},
+		{[]*Step{{Health: Health{Since: w.Now.Add(-time.Hour)}}}, true},
+		{[]*Step{{}}, false}, // of what does not exist nobody knows since when
+	} {
+		if got := w.ripe(&Step{Health: young, Below: tt.below}); got != tt.want {
+			t.Errorf("above %+v it is ripe: %v", tt.below, got)
+		}
+	}
+}
