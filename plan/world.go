@@ -13,6 +13,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/kloop-dev/kloop/admission"
 	"github.com/kloop-dev/kloop/admission/policy"
@@ -292,7 +293,11 @@ func (w *world) matters(c view.Change) bool {
 		return false
 	}
 	e := cmp.Or(c.New, c.Old)
-	if of := routine(w.view.Snapshot(), e.Object); of != "" {
+	var read resource.Reader // of pods of jobs alone: a snapshot for every change is dear
+	if ref := metav1.GetControllerOfNoCopy(e.Object); ref != nil && ref.Kind == "Job" {
+		read = w.view.Snapshot()
+	}
+	if of := routine(read, e.Object); of != "" {
 		w.endedWell(e.Object, of)
 		if w.usual(e.Object.GetNamespace(), of) {
 			return false
