@@ -55,6 +55,7 @@ var rests = map[schema.GroupResource]rest{
 	{Resource: "persistentvolumeclaims"}:                                                   restOf(restOfClaim),
 	{Group: "discovery.k8s.io", Resource: "endpointslices"}:                                restOf(restOfSlice),
 	{Resource: "persistentvolumes"}:                                                        restOf(restOfVolume),
+	{Resource: "serviceaccounts"}:                                                          restOf(restOfAccount),
 	{Resource: "resourcequotas"}:                                                           restOf(restOfQuota),
 	{Group: "rbac.authorization.k8s.io", Resource: "rolebindings"}:                         restOf(restOfBinding),
 	{Group: "rbac.authorization.k8s.io", Resource: "clusterrolebindings"}:                  restOf(restOfClusterBinding),
@@ -222,10 +223,14 @@ func asked(p *corev1.Pod) string {
 	return "its node affinity"
 }
 
-func restOfJob(_ *World, j *batchv1.Job) (string, string) {
+func restOfJob(w *World, j *batchv1.Job) (string, string) {
 	switch {
 	case deref(j.Spec.Suspend, false):
 		if queue := j.Labels["kueue.x-k8s.io/queue-name"]; queue != "" {
+			k := kindNamed(w, "kueue.x-k8s.io", "LocalQueue")
+			if k != nil && w.Sees(k, j.Namespace) && w.Read.Lookup(k, j.Namespace, queue) == nil {
+				return "is suspended: it names the queue " + queue + " of Kueue, which does not exist", "kubectl get localqueues -n " + j.Namespace
+			}
 			return "is suspended: Kueue starts it when its queue " + queue + " has room for it", "kubectl get workloads -n " + j.Namespace
 		}
 		return "is suspended", "kubectl patch job " + j.Name + " -n " + j.Namespace + ` -p '{"spec":{"suspend":false}}'`

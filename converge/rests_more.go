@@ -102,6 +102,17 @@ func restOfQuota(_ *World, q *corev1.ResourceQuota) (says, advice string) {
 	return "is used up, so that nothing more is let in: " + list(full, 4), "kubectl edit resourcequota " + q.Name + " -n " + q.Namespace
 }
 
+// restOfAccount tells of secrets for the pull of images that are not there: its pods are made all the same, and pull without.
+func restOfAccount(w *World, a *corev1.ServiceAccount) (says, advice string) {
+	for _, s := range a.ImagePullSecrets {
+		if s.Name != "" && w.Sees(kinds.Secrets, a.Namespace) && resource.Get(w.Read, kinds.Secrets, a.Namespace, s.Name) == nil {
+			return "names secret/" + s.Name + " in imagePullSecrets, which does not exist: its pods pull images without",
+				"kubectl get secrets -n " + a.Namespace
+		}
+	}
+	return "", ""
+}
+
 func restOfBinding(w *World, b *rbacv1.RoleBinding) (string, string) {
 	return grants(w, b.Namespace, b.RoleRef, b.Subjects)
 }
