@@ -107,7 +107,7 @@ func (c *call) route() error {
 		return c.nowhere()
 	}
 	c.info.Known = true
-	if !slices.Contains(methods, c.r.Method) {
+	if c.info.Verb == "proxy" || !slices.Contains(methods, c.r.Method) {
 		return c.noMethod()
 	}
 	connects := c.info.Sub != "" && stream.Serves(c.facts, c.info.Sub)
@@ -197,7 +197,7 @@ func (c *call) noMethod() error {
 		return c.leaving()
 	}
 	c.deprecation()
-	if c.info.Name == "" && c.info.Sub == "" { // an update or a patch
+	if c.info.Name == "" && c.info.Sub == "" && c.info.Verb != "proxy" { // an update or a patch
 		if err := routable(c, false); err != nil {
 			return err
 		}
@@ -285,7 +285,13 @@ func (c *call) served() []string {
 		return nil // an object without its namespace, or one with a namespace too many
 	}
 	verbs := c.facts.Verbs
-	if i.LegacyWatch && !c.facts.Custom { // what is built in has these paths for reading only
+	if i.Verb == "proxy" && !c.facts.Custom {
+		return nil
+	}
+	if i.LegacyWatch && !c.facts.Custom { // what is built in has these paths for reading only, and not for what is below objects
+		if i.Sub != "" {
+			return nil
+		}
 		return methodsOf(verbs, []method{{"watch", http.MethodGet}})
 	}
 	if i.Sub != "" {

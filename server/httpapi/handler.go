@@ -81,6 +81,10 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		s.witness(r, i, rec)
 		rec.audit.Complete(rec.stream)
 	}()
+	if i.lost {
+		reply.Lost(rec, r)
+		return
+	}
 	if !i.longRunning() {
 		if _, err := s.timeout(r); err != nil {
 			s.send.Fail(rec, r, err)
@@ -186,7 +190,9 @@ func attributes(i *info, user *auth.User) *auth.Attributes {
 	a.Path = ""
 	a.Group, a.Version, a.Resource, a.Subresource = i.Group, i.Version, i.Res, i.Sub
 	a.Namespace, a.Name = i.Namespace, i.named()
-	a.LabelSelector, a.FieldSelector = i.List.LabelSelector, i.List.FieldSelector
+	if !i.LegacyWatch {
+		a.LabelSelector, a.FieldSelector = i.List.LabelSelector, i.List.FieldSelector
+	}
 	return a
 }
 

@@ -26,12 +26,21 @@ func TestOrderOfRefusals(t *testing.T) {
 		{"GET", "/api/v1/namespaces/ns/pods//status", "", "", 400},
 		{"GET", "/api/v1/namespaces/ns/configmaps//status", "", "", 404},
 		{"GET", "/apis//v1/namespaces/ns/configmaps", "", "", 404},
+		{"GET", "/api/v1/proxy", "", "", 500},
+		{"POST", "/apis/apps/v1/watch/", "", "", 500},
+		{"GET", "/api/v1/proxy/namespaces/ns/pods/a/x", "", "", 404},
+		{"GET", "/api/v1/proxy/x", "", "", 404},
 	} {
 		w.must(x.method, x.path, "{}", x.code, "Content-Type", x.typ, "Accept", x.accept)
 	}
 	w.must("GET", coll+"?limit=x", "", 401, "Test-User", "liar")
 	w.must("GET", coll+"?limit=x", "", 403, "Test-User", "eve")
 	w.must("GET", "/apis//v1/namespaces/ns/configmaps", "", 403, "Test-User", "eve")
+	w.must("GET", "/api/v1/watch", "", 500, "Test-User", "liar")
+	got := w.must("GET", "/api/v1/proxy/namespaces/ns/pods/a/x", "", 403, "Test-User", "eve").tree(t)
+	if at(got, "details", "kind") != "pods" || at(got, "details", "name") != "a" {
+		t.Errorf("a proxy is refused as %v", at(got, "details"))
+	}
 }
 
 // A table is of the object as it is stored: another version may keep less of it.

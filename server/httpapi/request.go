@@ -5,6 +5,7 @@ import (
 	"net/url"
 	"strings"
 
+	"k8s.io/apimachinery/pkg/api/validation/path"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -31,6 +32,7 @@ type info struct {
 	begun       func()     // of a watch: it has told what there was and gives its seats back
 	Known       bool       // what is named exists: strangers must not make labels of metrics
 	LegacyWatch bool       // /api/v1/watch/…
+	lost        bool       // watch or proxy of nothing: upstream makes nothing of such a path
 }
 
 func (i *info) gv() schema.GroupVersion {
@@ -62,7 +64,7 @@ func (i *info) longRunning() bool {
 //
 //	/api/{version}/[namespaces/{ns}/]{resource}[/{name}[/{sub}]]
 //	/apis/{group}/{version}/…the same
-//	…/watch/… before the resource: the old way to watch
+//	…/watch/… before the resource: the old way to watch; …/proxy/…: an older one to connect, which nothing serves any more
 //
 // The options of lists are decoded here, as the verb and the name that is authorized depend on them.
 func parse(r *http.Request) *info {
@@ -78,8 +80,12 @@ func parse(r *http.Request) *info {
 	}
 	i.Resource = true
 	i.Verb = verbOf(r.Method)
-	if parts[0] == "watch" && len(parts) > 1 {
-		i.Verb, i.LegacyWatch, parts = "watch", true, parts[1:]
+	if first := parts[0]; first == "watch" || first == "proxy" {
+		if len(parts) == 1 {
+			i.lost = true
+			return i
+		}
+		i.Verb, i.LegacyWatch, parts = first, first == "watch", parts[1:]
 	}
 	i.path(parts)
 	i.query(r.URL)
@@ -98,7 +104,7 @@ func (i *info) path(parts []string) {
 	if len(parts) > 1 {
 		i.Name = parts[1]
 	}
-	if len(parts) > 2 {
+	if len(parts) > 2 && i.Verb != "proxy" {
 		i.Sub, i.Rest = parts[2], parts[3:]
 	}
 }
@@ -131,13 +137,14 @@ func (i *info) query(u *url.URL) {
 	}
 }
 
-// named is the name that is authorized: a list or watch of one name counts as access to it.
+// named is the name that is authorized: a list or watch of one name counts as access to it. The deletion of a collection does not,
+// nor does what can't be read, nor the old way to watch.
 func (i *info) named() string {
-	if i.Name != "" || i.List.FieldSelector == "" {
+	if i.Name != "" || i.List.FieldSelector == "" || i.bad != nil || i.LegacyWatch || i.Verb == "deletecollection" {
 		return i.Name
 	}
 	if sel, err := fields.ParseSelector(i.List.FieldSelector); err == nil {
-		if name, ok := sel.RequiresExactMatch("metadata.name"); ok {
+		if name, ok := sel.RequiresExactMatch("metadata.name"); ok && len(path.IsValidPathSegmentName(name)) == 0 {
 			return name
 		}
 	}

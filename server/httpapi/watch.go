@@ -33,6 +33,13 @@ func (c *call) watch() error {
 		return c.info.bad
 	}
 	opts := c.info.List
+	if c.info.LegacyWatch { // its options are those of a list, and it has no word for where the present state ends
+		if err := server.CheckListOptions(&opts, false, true); err != nil {
+			return err
+		}
+		opts.Continue, opts.ResourceVersionMatch = "", ""
+		opts.AllowWatchBookmarks = opts.AllowWatchBookmarks && opts.ResourceVersion != "" && opts.ResourceVersion != "0"
+	}
 	req := c.request()
 	if c.info.Name != "" { // the old path that watches one object
 		if err := selectOne(&opts, c.info.Name); err != nil {

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net/http"
 	"strconv"
+	"strings"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -84,3 +85,13 @@ func (s Sender) Fail(w http.ResponseWriter, r *http.Request, err error) {
 
 // NotFoundPage answers paths that are no part of the API.
 func NotFoundPage(w http.ResponseWriter) { http.Error(w, "404 page not found", http.StatusNotFound) }
+
+// Lost answers a path that upstream can't take apart, before it looks at anything else.
+func Lost(w http.ResponseWriter, r *http.Request) {
+	text := fmt.Sprintf("Internal Server Error: %q: failed to create RequestInfo: unable to determine kind and namespace from url, %v",
+		r.RequestURI, r.URL)
+	http.Error(w, tame.Replace(text), http.StatusInternalServerError)
+}
+
+// tame keeps a path from being read as markup.
+var tame = strings.NewReplacer("&", "&amp;", "<", "&lt;", ">", "&gt;")
