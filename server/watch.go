@@ -63,7 +63,8 @@ func (s *reads) Watch(ctx context.Context, r *Request, opts *metav1.ListOptions,
 		return err
 	}
 	if initial != nil {
-		if err := w.replay(initial, opts.SendInitialEvents != nil && w.bookmarks); err != nil {
+		end := opts.SendInitialEvents != nil || !s.NoWatchList // a watch from the present state is one with initial events
+		if err := w.replay(initial, end && w.bookmarks); err != nil {
 			return err
 		}
 	}
