@@ -2,6 +2,7 @@ package server
 
 import (
 	"context"
+	"slices"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
@@ -34,6 +35,12 @@ func (s owners) track(ctx context.Context, r *Request, old, obj resource.Object)
 		obj.SetManagedFields(spoken.GetManagedFields())
 	}
 	return nil
+}
+
+// Own has the server itself own what it changed in an object, as where upstream's is a client of itself.
+func (s *Core) Own(ctx context.Context, r *Request, old, obj resource.Object) error {
+	obj.SetManagedFields(slices.Clone(old.GetManagedFields()))
+	return owners{s}.track(ctx, r, old, obj)
 }
 
 // spoken is the object in the version that the caller speaks. It may share memory with obj.

@@ -69,7 +69,7 @@ func evictionOptions(r *server.Request, in resource.Object) (*metav1.DeleteOptio
 		opts.DryRun = asked
 	}
 	r.DryRun = slices.Contains(opts.DryRun, metav1.DryRunAll)
-	return opts, server.CheckDeleteOptions(opts)
+	return opts, nil
 }
 
 func (s extension) evictOnce(ctx context.Context, r *server.Request, opts *metav1.DeleteOptions) error {
@@ -125,8 +125,16 @@ func (s extension) charge(ctx context.Context, r *server.Request, read resource.
 	if !ready(pod) && spares(budget) {
 		return true, nil
 	}
-	b := &server.Request{Kind: k, GVK: k.Info().GVK, Namespace: budget.Namespace, Name: budget.Name, DryRun: r.DryRun}
-	_, err = s.Edit(ctx, b, func(obj resource.Object) error { return s.decrement(obj.(*policyv1.PodDisruptionBudget), pod.Name) })
+	b := &server.Request{Kind: k, GVK: k.Info().GVK, Namespace: budget.Namespace, Name: budget.Name, Sub: "status", Manager: "kube-apiserver",
+		DryRun: r.DryRun}
+	_, err = s.Edit(ctx, b, func(obj resource.Object) error {
+		b1 := obj.(*policyv1.PodDisruptionBudget)
+		before := *b1
+		if err := s.decrement(b1, pod.Name); err != nil {
+			return err
+		}
+		return s.Own(ctx, b, &before, b1)
+	})
 	return false, err
 }
 
@@ -180,7 +188,7 @@ func (s extension) decrement(b *policyv1.PodDisruptionBudget, pod string) error 
 	st.Conditions, st.DisruptedPods = slices.Clone(st.Conditions), maps.Clone(st.DisruptedPods)
 	if st.DisruptionsAllowed--; st.DisruptionsAllowed == 0 {
 		meta.SetStatusCondition(&st.Conditions, metav1.Condition{Type: policyv1.DisruptionAllowedCondition, Status: metav1.ConditionFalse,
-			Reason: policyv1.InsufficientPodsReason, ObservedGeneration: b.Generation})
+			Reason: policyv1.InsufficientPodsReason, ObservedGeneration: st.ObservedGeneration})
 	}
 	if st.DisruptedPods == nil {
 		st.DisruptedPods = map[string]metav1.Time{}
