@@ -81,8 +81,12 @@ func (s *Server) deleteOnce(ctx context.Context, r *Request, opts *metav1.Delete
 	case x.Graceful:
 		return s.deleteGracefully(ctx, r, opts, obj, cur)
 	}
+	held := len(obj.GetFinalizers()) > 0
 	obj.SetFinalizers(s.Collected(r.Kind, obj, opts))
 	if len(obj.GetFinalizers()) == 0 {
+		if held && r.DryRun { // as upstream, which has not read the object again
+			return view.NewEntry(r.Kind, 0, r.Kind.New(r.Kind.Info().GVK)), false, nil
+		}
 		return s.DeleteNow(ctx, r, cur)
 	}
 	s.mark(obj)
