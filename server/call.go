@@ -84,9 +84,18 @@ func (s *Server) AdmitCall(ctx context.Context, r *Request, in resource.Object) 
 			return err
 		}
 	}
-	q := s.asked(r, admission.Create, in, nil, createOptions(r))
-	if err := s.Admission.Mutate(ctx, q); err != nil {
+	if err := s.MutateCall(ctx, r, in); err != nil {
 		return err
 	}
-	return s.Admission.Validate(ctx, q)
+	return s.ValidateCall(ctx, r, in)
+}
+
+// MutateCall runs the half of admission that comes before anything is looked at.
+func (s *Server) MutateCall(ctx context.Context, r *Request, in resource.Object) error {
+	return s.Admission.Mutate(ctx, s.asked(r, admission.Create, in, nil, createOptions(r)))
+}
+
+// ValidateCall runs the other half.
+func (s *Server) ValidateCall(ctx context.Context, r *Request, in resource.Object) error {
+	return s.Admission.Validate(ctx, s.asked(r, admission.Create, in, nil, createOptions(r)))
 }

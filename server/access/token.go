@@ -40,6 +40,9 @@ func (s extension) token(ctx context.Context, r *server.Request, in resource.Obj
 	if s.cfg.Tokens == nil {
 		return nil, apierrors.NewServiceUnavailable("this server issues no tokens")
 	}
+	if err := s.MutateCall(ctx, r, tr); err != nil {
+		return nil, err
+	}
 	if tr.Name != "" && tr.Name != r.Name {
 		return nil, apierrors.NewInvalid(tokenRequests, r.Name,
 			field.ErrorList{field.Invalid(field.NewPath("metadata", "name"), tr.Name, "must match the service account name if specified")})
@@ -62,7 +65,7 @@ func (s extension) token(ctx context.Context, r *server.Request, in resource.Obj
 	}
 	tr.Name, tr.Namespace, tr.UID = sa.Name, sa.Namespace, sa.UID
 	tr.CreationTimestamp = s.Stamp()
-	if err := s.AdmitCall(ctx, r, tr); err != nil {
+	if err := s.ValidateCall(ctx, r, tr); err != nil {
 		return nil, err
 	}
 	return answered(s.cfg.Tokens.Request(snap, sa, tr))
