@@ -49,7 +49,7 @@ func validateControllerRevision(r, old *appsv1.ControllerRevision) (errs field.E
 	}
 	errs = append(errs, rule.AtLeast(r.Revision, 0, field.NewPath("revision"))...)
 	if old != nil {
-		errs = append(errs, rule.FrozenJSON(r.Data, old.Data, field.NewPath("data"))...)
+		errs = append(errs, rule.Frozen(r.Data, old.Data, field.NewPath("data"))...)
 	}
 	return errs
 }
