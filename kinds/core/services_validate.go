@@ -2,6 +2,7 @@ package core
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
@@ -32,11 +33,13 @@ func validateService(o, old *corev1.Service) (errs field.ErrorList) {
 		}
 	}
 	add := func(list field.ErrorList) { errs = append(errs, list...) }
+	var was *corev1.ServiceSpec
 	if old != nil {
-		add(validateServiceUpdate(s, &old.Spec))
+		was = &old.Spec
+		add(validateServiceUpdate(s, was))
 	}
 	add(serviceAnnotations(o))
-	add(validateServiceType(s))
+	add(validateServiceType(s, was))
 	add(validateServicePorts(s, specPath.Child("ports")))
 	add(metavalidation.ValidateLabels(s.Selector, specPath.Child("selector")))
 	add(rule.Chosen(s.SessionAffinity, specPath.Child("sessionAffinity"), corev1.ServiceAffinityClientIP, corev1.ServiceAffinityNone))
@@ -81,7 +84,7 @@ func serviceAnnotations(o *corev1.Service) (errs field.ErrorList) {
 	return errs
 }
 
-func validateServiceType(s *corev1.ServiceSpec) (errs field.ErrorList) {
+func validateServiceType(s, old *corev1.ServiceSpec) (errs field.ErrorList) {
 	if len(s.Ports) == 0 && !headless(s) && s.Type != corev1.ServiceTypeExternalName {
 		errs = append(errs, field.Required(specPath.Child("ports"), ""))
 	}
@@ -92,10 +95,12 @@ func validateServiceType(s *corev1.ServiceSpec) (errs field.ErrorList) {
 	if s.Type != corev1.ServiceTypeExternalName {
 		return errs
 	}
+	// An address that is set on the way to this type is shown in the list afterwards: upstream looks at the list alone, before that.
+	followed := old != nil && hasClusterIP(old) && s.ClusterIP != old.ClusterIP && slices.Equal(s.ClusterIPs, []string{s.ClusterIP})
 	for _, f := range []struct {
 		name string
 		set  bool
-	}{{"clusterIPs", len(s.ClusterIPs) > 0}, {"ipFamilies", len(s.IPFamilies) > 0}, {"ipFamilyPolicy", s.IPFamilyPolicy != nil}} {
+	}{{"clusterIPs", len(s.ClusterIPs) > 0 && !followed}, {"ipFamilies", len(s.IPFamilies) > 0}, {"ipFamilyPolicy", s.IPFamilyPolicy != nil}} {
 		if f.set {
 			errs = append(errs, field.Forbidden(specPath.Child(f.name), "may not be set for ExternalName services"))
 		}
