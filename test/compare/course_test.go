@@ -46,11 +46,15 @@ func TestCoursesDrawn(t *testing.T) {
 	}
 }
 
-// TestTalks: the file can be read, all words are filled in, and the same seed has the same talks.
+// TestTalks: the files can be read, all words are filled in, and the same seed has the same talks.
 func TestTalks(t *testing.T) {
-	list, err := readCourses("talks.yaml")
-	if err != nil {
-		t.Fatal(err)
+	var list []course
+	for _, file := range []string{"talks.yaml", "schemas.yaml", "doors.yaml"} {
+		more, err := readCourses(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		list = append(list, more...)
 	}
 	for _, c := range list {
 		once := c.draw(5, 6, 3)
