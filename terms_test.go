@@ -28,14 +28,16 @@ var terms = map[string]string{
 // TestTerms: who knows Kubernetes finds its words in comments of the files that do what they mean.
 func TestTerms(t *testing.T) {
 	for term, path := range terms {
-		text, err := os.ReadFile(path)
-		if err != nil {
-			t.Error(err)
-			continue
-		}
-		said := regexp.MustCompile(`(?i)//.*\b` + regexp.QuoteMeta(term) + `\b`)
-		if !said.Match(text) {
-			t.Errorf("no comment of %s says %q", path, term)
-		}
+		t.Run(term, func(t *testing.T) {
+			text, err := os.ReadFile(path)
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			said := regexp.MustCompile(`(?i)//.*\b` + regexp.QuoteMeta(term) + `\b`)
+			if !said.Match(text) {
+				t.Errorf("no comment of %s says %q", path, term)
+			}
+		})
 	}
 }

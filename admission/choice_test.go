@@ -275,11 +275,13 @@ func TestOwnerReferences(t *testing.T) {
 		{"which one may delete", allowing{"delete configmaps"}, Request{Op: Update, Name: "c", Object: owned("u", nil), Old: owned("", nil)}, ""},
 		{"the same owner", nil, Request{Op: Update, Name: "c", Object: owned("u", &yes), Old: owned("u", &yes)}, ""},
 	} {
-		x.r.Kind = core.ConfigMaps
-		c := chosen(t, Config{Authorize: x.may, Kinds: kinds.NewSet()}, "OwnerReferencesPermissionEnforcement")
-		if got := c.run(&x.r); (got == "") != (x.text == "") || !strings.Contains(got, x.text) {
-			t.Errorf("%s: %q, want %q", x.name, got, x.text)
-		}
+		t.Run(x.name, func(t *testing.T) {
+			x.r.Kind = core.ConfigMaps
+			c := chosen(t, Config{Authorize: x.may, Kinds: kinds.NewSet()}, "OwnerReferencesPermissionEnforcement")
+			if got := c.run(&x.r); (got == "") != (x.text == "") || !strings.Contains(got, x.text) {
+				t.Errorf("%s: %q, want %q", x.name, got, x.text)
+			}
+		})
 	}
 }
 

@@ -140,25 +140,27 @@ func TestPodSecurityExemptions(t *testing.T) {
 		{name: "a namespace", user: "somebody", ns: "free", noted: "namespace"},
 		{name: "a runtime class", user: "somebody", ns: "ns", class: fast, noted: "runtimeClass"},
 	} {
-		chain := Chain{{Name: "PodSecurity",
-			Validate: newPodSecurity(PodSecurity{Defaults: map[string]string{"pod-security.kubernetes.io/enforce": "baseline"},
-				Users: []string{"root"}, Namespaces: []string{"free"}, RuntimeClasses: []string{fast}}).validate}}
-		bad := simplePod()
-		bad.Namespace = c.ns
-		bad.Spec.Containers[0].SecurityContext = &corev1.SecurityContext{Privileged: &yes}
-		if c.class != "" {
-			bad.Spec.RuntimeClassName = &c.class
-		}
-		noted := ""
-		_, err := admit(chain, &Request{Op: Create, Kind: core.Pods, Read: read, User: &auth.User{Name: c.user},
-			Annotate: func(key, value string) {
-				if key == "pod-security.kubernetes.io/exempt" {
-					noted = value
-				}
-			}}, bad)
-		if (err == nil) != (c.noted != "") || noted != c.noted {
-			t.Errorf("%s: %v, noted %q", c.name, err, noted)
-		}
+		t.Run(c.name, func(t *testing.T) {
+			chain := Chain{{Name: "PodSecurity",
+				Validate: newPodSecurity(PodSecurity{Defaults: map[string]string{"pod-security.kubernetes.io/enforce": "baseline"},
+					Users: []string{"root"}, Namespaces: []string{"free"}, RuntimeClasses: []string{fast}}).validate}}
+			bad := simplePod()
+			bad.Namespace = c.ns
+			bad.Spec.Containers[0].SecurityContext = &corev1.SecurityContext{Privileged: &yes}
+			if c.class != "" {
+				bad.Spec.RuntimeClassName = &c.class
+			}
+			noted := ""
+			_, err := admit(chain, &Request{Op: Create, Kind: core.Pods, Read: read, User: &auth.User{Name: c.user},
+				Annotate: func(key, value string) {
+					if key == "pod-security.kubernetes.io/exempt" {
+						noted = value
+					}
+				}}, bad)
+			if (err == nil) != (c.noted != "") || noted != c.noted {
+				t.Errorf("%s: %v, noted %q", c.name, err, noted)
+			}
+		})
 	}
 }
 
@@ -205,14 +207,16 @@ func TestStorage(t *testing.T) {
 		{"cannot", "old", "2Gi", corev1.ClaimBound, "only dynamically provisioned pvc can be resized"},
 		{"no class", "", "2Gi", corev1.ClaimBound, "only dynamically provisioned pvc can be resized"},
 	} {
-		old, next := claim("1Gi"), claim(x.to)
-		old.Spec.StorageClassName, next.Spec.StorageClassName, old.Status.Phase = &x.class, &x.class, x.phase
-		_, err := admit(resize, &Request{Op: Update, Kind: core.PersistentVolumeClaims, Read: read, Old: old}, next)
-		if x.text == "" && err != nil {
-			t.Errorf("%s: %v", x.name, err)
-		} else if x.text != "" {
-			refused(t, err, metav1.StatusReasonForbidden, x.text)
-		}
+		t.Run(x.name, func(t *testing.T) {
+			old, next := claim("1Gi"), claim(x.to)
+			old.Spec.StorageClassName, next.Spec.StorageClassName, old.Status.Phase = &x.class, &x.class, x.phase
+			_, err := admit(resize, &Request{Op: Update, Kind: core.PersistentVolumeClaims, Read: read, Old: old}, next)
+			if x.text == "" && err != nil {
+				t.Errorf("%s: %v", x.name, err)
+			} else if x.text != "" {
+				refused(t, err, metav1.StatusReasonForbidden, x.text)
+			}
+		})
 	}
 }
 

@@ -123,10 +123,12 @@ func TestNamespaceLifecycle(t *testing.T) {
 		t.Errorf("the store was not asked: %v", err)
 	}
 	for name, want := range map[string]bool{"default": true, "kube-system": true, "kube-public": true, "kube-node-lease": false, "x": false} {
-		err := c.Mutate(context.Background(), &Request{Op: Delete, Kind: core.Namespaces, Namespace: name, Name: name, Read: read})
-		if apierrors.IsForbidden(err) != want {
-			t.Errorf("delete %s: %v", name, err)
-		}
+		t.Run(name, func(t *testing.T) {
+			err := c.Mutate(context.Background(), &Request{Op: Delete, Kind: core.Namespaces, Namespace: name, Name: name, Read: read})
+			if apierrors.IsForbidden(err) != want {
+				t.Errorf("delete %s: %v", name, err)
+			}
+		})
 	}
 }
 
@@ -170,12 +172,14 @@ func TestServiceAccountMutation(t *testing.T) {
 			p.Spec.Containers[0].VolumeMounts = []corev1.VolumeMount{{Name: "v", MountPath: tokenPath}}
 		}, 1},
 	} {
-		p := simplePod()
-		x.change(p)
-		if p, err := admit(c, &Request{Op: Create, Kind: core.Pods, Read: read}, p); err != nil || len(p.Spec.Volumes) != 0 ||
-			len(p.Spec.Containers[0].VolumeMounts) != x.mounts {
-			t.Errorf("%s: %v %+v", x.name, err, p.Spec)
-		}
+		t.Run(x.name, func(t *testing.T) {
+			p := simplePod()
+			x.change(p)
+			if p, err := admit(c, &Request{Op: Create, Kind: core.Pods, Read: read}, p); err != nil || len(p.Spec.Volumes) != 0 ||
+				len(p.Spec.Containers[0].VolumeMounts) != x.mounts {
+				t.Errorf("%s: %v %+v", x.name, err, p.Spec)
+			}
+		})
 	}
 	p = simplePod()
 	p.Spec.ServiceAccountName = "none"
@@ -227,16 +231,18 @@ func TestTolerations(t *testing.T) {
 		{"other effect", []corev1.Toleration{{Operator: "Exists", Effect: "NoSchedule"}},
 			[]string{"", "node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable"}},
 	} {
-		p := simplePod()
-		p.Spec.Tolerations = x.have
-		p, _ = admit(c, &Request{Op: Create, Kind: core.Pods}, p)
-		var got []string
-		for _, k := range p.Spec.Tolerations {
-			got = append(got, k.Key)
-		}
-		if !reflect.DeepEqual(got, x.want) {
-			t.Errorf("%s: %v", x.name, got)
-		}
+		t.Run(x.name, func(t *testing.T) {
+			p := simplePod()
+			p.Spec.Tolerations = x.have
+			p, _ = admit(c, &Request{Op: Create, Kind: core.Pods}, p)
+			var got []string
+			for _, k := range p.Spec.Tolerations {
+				got = append(got, k.Key)
+			}
+			if !reflect.DeepEqual(got, x.want) {
+				t.Errorf("%s: %v", x.name, got)
+			}
+		})
 	}
 }
 

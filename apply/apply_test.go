@@ -168,13 +168,15 @@ func TestSetsAndMaps(t *testing.T) {
 		{"b", `"metadata":{"name":"a"},"data":{}`, `{"x":"1"}`, "[]"},
 	}
 	for i, s := range steps {
-		if err := h.apply(s.manager, "", `{"apiVersion":"v1","kind":"ConfigMap",`+s.body+`}`, false); err != nil {
-			t.Fatal(err)
-		}
-		data, _ := json.Marshal(h.obj.(*corev1.ConfigMap).Data)
-		if string(data) != s.data || fmt.Sprint(h.obj.GetFinalizers()) != s.finalizers {
-			t.Errorf("step %d: data %s, finalizers %s", i, data, h.obj.GetFinalizers())
-		}
+		t.Run(s.manager, func(t *testing.T) {
+			if err := h.apply(s.manager, "", `{"apiVersion":"v1","kind":"ConfigMap",`+s.body+`}`, false); err != nil {
+				t.Fatal(err)
+			}
+			data, _ := json.Marshal(h.obj.(*corev1.ConfigMap).Data)
+			if string(data) != s.data || fmt.Sprint(h.obj.GetFinalizers()) != s.finalizers {
+				t.Errorf("step %d: data %s, finalizers %s", i, data, h.obj.GetFinalizers())
+			}
+		})
 	}
 	h.want(`a Apply/@3 {"f:data":{"f:x":{}}}`, `b Apply/@4 {"f:data":{}}`)
 }

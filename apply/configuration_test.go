@@ -24,14 +24,16 @@ func TestRead(t *testing.T) {
 		"a:\n  b: 1\n  b: 2\n": `{"a":{"b":2}} [yaml: unmarshal errors:` + "\n" +
 			`  line 3: key "b" already set in map] <nil>`,
 	} {
-		c, err := Read([]byte(patch))
-		got := fmt.Sprint(err)
-		if err == nil {
-			doc, _ := json.Marshal(c.doc)
-			got = fmt.Sprint(string(doc), " ", c.Twice, " ", err)
-		}
-		if got != want {
-			t.Errorf("%.40q:\ngot  %s\nwant %s", patch, got, want)
-		}
+		t.Run(patch, func(t *testing.T) {
+			c, err := Read([]byte(patch))
+			got := fmt.Sprint(err)
+			if err == nil {
+				doc, _ := json.Marshal(c.doc)
+				got = fmt.Sprint(string(doc), " ", c.Twice, " ", err)
+			}
+			if got != want {
+				t.Errorf("%.40q:\ngot  %s\nwant %s", patch, got, want)
+			}
+		})
 	}
 }

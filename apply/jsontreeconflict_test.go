@@ -23,30 +23,32 @@ func TestUntypedConflicts(t *testing.T) {
 		"port":   {`{"port":5}`, `{"b":true}`, `{"port":"5"}`},
 		"map":    {`{"map":{"k":"v"}}`, `{"map":{"l":"v"}}`, `{"map":{"k":"w"}}`},
 	} {
-		tr := widgetTracker(t, true)
-		w := Write{Kind: widgets(), GVK: widgets().info.GVK}
-		var obj resource.Object
-		apply := func(manager, spec string) (err error) {
-			w.Manager = manager
-			doc := fmt.Sprintf(`{"apiVersion":"example.com/v1","kind":"Widget","metadata":{"name":"w","namespace":"ns"},"spec":%s}`, spec)
-			before, _ := json.Marshal(obj)
-			next, err := readAndApply(tr, w, obj, doc, false)
-			if after, _ := json.Marshal(obj); string(before) != string(after) {
-				t.Errorf("%s: applying as %s changed the object that there was:\n%s\n%s", name, manager, before, after)
+		t.Run(name, func(t *testing.T) {
+			tr := widgetTracker(t, true)
+			w := Write{Kind: widgets(), GVK: widgets().info.GVK}
+			var obj resource.Object
+			apply := func(manager, spec string) (err error) {
+				w.Manager = manager
+				doc := fmt.Sprintf(`{"apiVersion":"example.com/v1","kind":"Widget","metadata":{"name":"w","namespace":"ns"},"spec":%s}`, spec)
+				before, _ := json.Marshal(obj)
+				next, err := readAndApply(tr, w, obj, doc, false)
+				if after, _ := json.Marshal(obj); string(before) != string(after) {
+					t.Errorf("%s: applying as %s changed the object that there was:\n%s\n%s", name, manager, before, after)
+				}
+				if err == nil {
+					obj = next
+				}
+				return err
 			}
-			if err == nil {
-				obj = next
+			if err := apply("one", c.first); err != nil {
+				t.Fatalf("%s: %v", name, err)
 			}
-			return err
-		}
-		if err := apply("one", c.first); err != nil {
-			t.Fatalf("%s: %v", name, err)
-		}
-		if err := apply("two", c.own); err != nil {
-			t.Fatalf("%s: %v", name, err)
-		}
-		if err := apply("two", c.then); !apierrors.IsConflict(err) {
-			t.Errorf("%s: no conflict: %v", name, err)
-		}
+			if err := apply("two", c.own); err != nil {
+				t.Fatalf("%s: %v", name, err)
+			}
+			if err := apply("two", c.then); !apierrors.IsConflict(err) {
+				t.Errorf("%s: no conflict: %v", name, err)
+			}
+		})
 	}
 }

@@ -46,9 +46,11 @@ func TestOverlay(t *testing.T) {
 		`{"spec":{"nothing":1}}`:    "field not declared in schema",
 		`{"spec":{"replicas":"x"}}`: "failed to convert patch object",
 	} {
-		if _, err := overlay(text); err == nil || !strings.Contains(err.Error(), want) {
-			t.Errorf("%s: %v, want %s", text, err, want)
-		}
+		t.Run(text, func(t *testing.T) {
+			if _, err := overlay(text); err == nil || !strings.Contains(err.Error(), want) {
+				t.Errorf("%s: %v, want %s", text, err, want)
+			}
+		})
 	}
 }
 

@@ -47,10 +47,12 @@ func TestSetAlgebra(t *testing.T) {
 		{"without", mustParse(t, a).without([]string{"f:l", `k:{\"name\":\"c\"}`}),
 			libraryParse(t, a).RecursiveDifference(libraryParse(t, `{"f:l":{"k:{\"name\":\"c\"}":{}}}`))},
 	} {
-		want, err := c.want.ToJSON()
-		if got := c.got.appendJSON(nil); err != nil || string(got) != string(want) {
-			t.Errorf("%s: got %s, want %s (%v)", c.name, got, want, err)
-		}
+		t.Run(c.name, func(t *testing.T) {
+			want, err := c.want.ToJSON()
+			if got := c.got.appendJSON(nil); err != nil || string(got) != string(want) {
+				t.Errorf("%s: got %s, want %s (%v)", c.name, got, want, err)
+			}
+		})
 	}
 }
 

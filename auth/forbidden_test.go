@@ -32,10 +32,12 @@ func TestNames(t *testing.T) {
 	for name, want := range map[string]string{"system:serviceaccount:ns:sa": "ns/sa", "system:serviceaccount:ns": "",
 		"system:serviceaccount::sa":   "",
 		"system:serviceaccount:a:b:c": "", "bob": ""} {
-		ns, sa, ok := SplitServiceAccount(name)
-		if ok != (want != "") || ok && (ns+"/"+sa != want || ServiceAccountName(ns, sa) != name) {
-			t.Errorf("%s: %s/%s %v", name, ns, sa, ok)
-		}
+		t.Run(name, func(t *testing.T) {
+			ns, sa, ok := SplitServiceAccount(name)
+			if ok != (want != "") || ok && (ns+"/"+sa != want || ServiceAccountName(ns, sa) != name) {
+				t.Errorf("%s: %s/%s %v", name, ns, sa, ok)
+			}
+		})
 	}
 	nodes := []string{GroupNodes}
 	for _, c := range []struct {

@@ -53,9 +53,11 @@ func TestBackupAndRestore(t *testing.T) {
 		"by kubeconfig":      {"--kubeconfig", filepath.Join(dir, "admin.kubeconfig")},
 	}
 	for name, args := range saved {
-		if out, err := said(t, backup, append(args, filepath.Join(files, name))...); err != nil {
-			t.Fatalf("%s: %v, %s", name, err, out)
-		}
+		t.Run(name, func(t *testing.T) {
+			if out, err := said(t, backup, append(args, filepath.Join(files, name))...); err != nil {
+				t.Fatalf("%s: %v, %s", name, err, out)
+			}
+		})
 	}
 	if err := c.Stop(); err != nil {
 		t.Fatal(err)

@@ -39,10 +39,12 @@ func TestStanding(t *testing.T) {
 		{"pod", &corev1.Pod{Status: corev1.PodStatus{Phase: corev1.PodPending}}, false, "it is Pending and not ready", false},
 		{"failed pod", &corev1.Pod{Status: corev1.PodStatus{Phase: corev1.PodFailed}}, true, "it failed", true},
 	} {
-		done, words, err := standing(tt.obj)
-		if done != tt.done || words != tt.words || (err != nil) != tt.fails {
-			t.Errorf("%s: %v, %q, %v", tt.name, done, words, err)
-		}
+		t.Run(tt.name, func(t *testing.T) {
+			done, words, err := standing(tt.obj)
+			if done != tt.done || words != tt.words || (err != nil) != tt.fails {
+				t.Errorf("%s: %v, %q, %v", tt.name, done, words, err)
+			}
+		})
 	}
 }
 
@@ -50,10 +52,12 @@ func TestWorkload(t *testing.T) {
 	for word, want := range map[string]string{"web": "deployment web", "deploy/web": "deployment web",
 		"deployment.apps/web": "deployment web", "sts/db": "statefulset db",
 		"Jobs/j": "job j", "po/p": "pod p"} {
-		k, name, err := workload(word)
-		if err != nil || k.Info().Singular+" "+name != want {
-			t.Errorf("%s: %v %s %v, want %s", word, k, name, err, want)
-		}
+		t.Run(word, func(t *testing.T) {
+			k, name, err := workload(word)
+			if err != nil || k.Info().Singular+" "+name != want {
+				t.Errorf("%s: %v %s %v, want %s", word, k, name, err, want)
+			}
+		})
 	}
 	if _, _, err := workload("statefulst/db"); err == nil || !strings.Contains(err.Error(), "did you mean statefulset?") {
 		t.Error(err)

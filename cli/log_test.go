@@ -86,14 +86,16 @@ func TestHangup(t *testing.T) {
 		{"log: error\napi: {maxReads: 9}\n", "", slog.LevelError},
 		{"log: info\napi: {maxReads: 9}\n", "api.maxReads", slog.LevelInfo},
 	} {
-		write(tt.file)
-		hangup(t)
-		done := func() bool { return level.Level() == tt.want && strings.Contains(out.String(), tt.says) }
-		for end := time.Now().Add(20 * time.Second); !done() && time.Now().Before(end); {
-			time.Sleep(time.Millisecond)
-		}
-		if !done() {
-			t.Fatalf("%q: level %s, and the log says\n%s", tt.file, level.Level(), &out)
-		}
+		t.Run(tt.file, func(t *testing.T) {
+			write(tt.file)
+			hangup(t)
+			done := func() bool { return level.Level() == tt.want && strings.Contains(out.String(), tt.says) }
+			for end := time.Now().Add(20 * time.Second); !done() && time.Now().Before(end); {
+				time.Sleep(time.Millisecond)
+			}
+			if !done() {
+				t.Fatalf("%q: level %s, and the log says\n%s", tt.file, level.Level(), &out)
+			}
+		})
 	}
 }

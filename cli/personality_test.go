@@ -55,9 +55,11 @@ func TestAPIServerFlags(t *testing.T) {
 		"issuer": {c.Issuer, "https://127.0.0.1:4321/"},
 		"ranges": {c.ServiceCIDRs[0].String(), "10.0.0.0/24"}, "log": {p.o.LogLevel, "info"}, "hosts": {strings.Join(c.Hosts, " "), "h"},
 		"idle": {strings.Join(p.idle, " "), "--allow-privileged=true --feature-gates=Other=true"}} {
-		if got[0] != got[1] {
-			t.Errorf("%s: %q, want %q", what, got[0], got[1])
-		}
+		t.Run(what, func(t *testing.T) {
+			if got[0] != got[1] {
+				t.Errorf("%s: %q, want %q", what, got[0], got[1])
+			}
+		})
 	}
 	if !c.NoLoops || c.SimNodes != 0 || c.Features["WatchList"] || len(c.Features) != 1 {
 		t.Errorf("loops off: %v, %d nodes, gates %v", c.NoLoops, c.SimNodes, c.Features)
@@ -94,9 +96,11 @@ func TestAPIServerRefuses(t *testing.T) {
 		"--etcd-servers=http://x --emulated-version=kube=1.35": `version "1.35" can't be emulated: use 1.36 or 1.37`,
 		"--etcd-servers=http://x --service-node-port-range=x":  "is not a range of ports",
 	} {
-		if _, err := understood(t, line); err == nil || !strings.Contains(err.Error(), want) {
-			t.Errorf("%q: got %v, want %q in it", line, err, want)
-		}
+		t.Run(line, func(t *testing.T) {
+			if _, err := understood(t, line); err == nil || !strings.Contains(err.Error(), want) {
+				t.Errorf("%q: got %v, want %q in it", line, err, want)
+			}
+		})
 	}
 }
 
@@ -151,9 +155,11 @@ func TestEtcdFlags(t *testing.T) {
 		"--cert-file=x":              "in the clear only",
 		"--quota-backend-bytes=much": "--quota-backend-bytes=much",
 	} {
-		if _, err := read(line); err == nil || !strings.Contains(err.Error(), want) {
-			t.Errorf("%s: got %v, want %q in it", line, err, want)
-		}
+		t.Run(line, func(t *testing.T) {
+			if _, err := read(line); err == nil || !strings.Contains(err.Error(), want) {
+				t.Errorf("%s: got %v, want %q in it", line, err, want)
+			}
+		})
 	}
 }
 
@@ -175,9 +181,11 @@ func TestEnvtestFarm(t *testing.T) {
 	}
 	self := filepath.Join(dir, "kloop") // the test's own file goes, as that of go run
 	for name, want := range map[string]string{"kube-apiserver": self, "etcd": self, "kubectl": filepath.Join(bin, "kubectl")} {
-		if got, err := os.Readlink(filepath.Join(dir, name)); err != nil || got != want {
-			t.Errorf("%s leads to %s, %v; want %s", name, got, err, want)
-		}
+		t.Run(name, func(t *testing.T) {
+			if got, err := os.Readlink(filepath.Join(dir, name)); err != nil || got != want {
+				t.Errorf("%s leads to %s, %v; want %s", name, got, err, want)
+			}
+		})
 	}
 	if err := os.Remove(filepath.Join(dir, "etcd")); err != nil {
 		t.Fatal(err)
@@ -201,11 +209,13 @@ func TestSetupEnvtest(t *testing.T) {
 		{"use latest -i --bin-dir " + bin, "Version: " + features.Release, ""},
 		{"use 1.31.0 --bin-dir " + bin + " -p path", want, "1.31.0 was asked for"},
 	} {
-		var out, errs bytes.Buffer
-		code := Run(t.Context(), nil, &out, &errs, append([]string{"/x/setup-envtest"}, strings.Fields(tt.line)...))
-		if code != 0 || !strings.HasPrefix(out.String(), tt.out) || !strings.Contains(errs.String(), tt.says) {
-			t.Errorf("%s: %d, %q, %q", tt.line, code, &out, &errs)
-		}
+		t.Run(tt.line, func(t *testing.T) {
+			var out, errs bytes.Buffer
+			code := Run(t.Context(), nil, &out, &errs, append([]string{"/x/setup-envtest"}, strings.Fields(tt.line)...))
+			if code != 0 || !strings.HasPrefix(out.String(), tt.out) || !strings.Contains(errs.String(), tt.says) {
+				t.Errorf("%s: %d, %q, %q", tt.line, code, &out, &errs)
+			}
+		})
 	}
 	for _, name := range []string{"kube-apiserver", "etcd"} {
 		if info, err := os.Stat(filepath.Join(want, name)); err != nil || info.Mode()&0o111 == 0 {
@@ -222,9 +232,11 @@ func TestSetupEnvtest(t *testing.T) {
 func TestLasting(t *testing.T) {
 	for path, want := range map[string]bool{"/usr/bin/kloop": true, "/tmp/go-build17/b001/exe/kloop": false,
 		"/home/a/.cache/go-build/3f/3f-d/kloop": false, "/home/a/go/bin/kloop": true} {
-		if lasting(path) != want {
-			t.Errorf("%s: %v", path, !want)
-		}
+		t.Run(path, func(t *testing.T) {
+			if lasting(path) != want {
+				t.Errorf("%s: %v", path, !want)
+			}
+		})
 	}
 }
 

@@ -173,16 +173,18 @@ func TestAnswersOfEveryCommand(t *testing.T) {
 	d.run(0, "create t --sim-nodes 1")
 	a := d.asker("kloop-t")
 	for name, cpu := range map[string]string{"web": "1m", "huge": "1000"} {
-		labels := `{"labels":{"a":"` + name + `"}}`
-		doc := `{"apiVersion":"apps/v1","kind":"Deployment","metadata":{"name":"` + name + `"},"spec":{"replicas":1,` +
-			`"selector":{"matchLabels":{"a":"` + name + `"}},"template":{"metadata":` + labels +
-			`,"spec":{"containers":[{"name":"web","image":"a","resources":{"requests":{"cpu":"` +
-			cpu + `"}}}]}}}}`
-		path := "/apis/apps/v1/namespaces/default/deployments"
-		post := a.Raw.Post().AbsPath(path).SetHeader("Content-Type", "application/json").Body([]byte(doc))
-		if data, err := post.DoRaw(t.Context()); err != nil {
-			t.Fatal(ask.Refusal(data, err))
-		}
+		t.Run(name, func(t *testing.T) {
+			labels := `{"labels":{"a":"` + name + `"}}`
+			doc := `{"apiVersion":"apps/v1","kind":"Deployment","metadata":{"name":"` + name + `"},"spec":{"replicas":1,` +
+				`"selector":{"matchLabels":{"a":"` + name + `"}},"template":{"metadata":` + labels +
+				`,"spec":{"containers":[{"name":"web","image":"a","resources":{"requests":{"cpu":"` +
+				cpu + `"}}}]}}}}`
+			path := "/apis/apps/v1/namespaces/default/deployments"
+			post := a.Raw.Post().AbsPath(path).SetHeader("Content-Type", "application/json").Body([]byte(doc))
+			if data, err := post.DoRaw(t.Context()); err != nil {
+				t.Fatal(ask.Refusal(data, err))
+			}
+		})
 	}
 	d.run(0, "follow web")
 	for end := time.Now().Add(time.Minute); ; {
@@ -370,8 +372,10 @@ func TestNothingThere(t *testing.T) {
 		"diff -n none": `there is no namespace "none"`, "undo --since 1h -n none": `there is no namespace "none"`,
 		"why none": "has nothing named", "trace node/none": `there is no node "none"`,
 	} {
-		d.wants(d.run(1, line), want)
-		d.wants(d.run(1, line+" -o json"), want)
+		t.Run(line, func(t *testing.T) {
+			d.wants(d.run(1, line), want)
+			d.wants(d.run(1, line+" -o json"), want)
+		})
 	}
 }
 

@@ -109,13 +109,15 @@ func TestCompletion(t *testing.T) {
 	}
 	for line, want := range map[string]string{"kloop wh": "why", "kloop trace --fol": "--follow", "kloop image lo": "load",
 		"kloop help mem": "member"} {
-		words := strings.Fields(line)
-		script := scripts["bash"] + "\nCOMP_WORDS=(" + line + ") COMP_CWORD=" + string('0'+rune(len(words)-1)) +
-			"; _kloop; echo \"${COMPREPLY[@]}\""
-		out, err := exec.Command("bash", "-c", script).CombinedOutput()
-		if err != nil || !slices.Contains(strings.Fields(string(out)), want) {
-			t.Errorf("%s completes to %q (%v), want %s", line, out, err, want)
-		}
+		t.Run(line, func(t *testing.T) {
+			words := strings.Fields(line)
+			script := scripts["bash"] + "\nCOMP_WORDS=(" + line + ") COMP_CWORD=" + string('0'+rune(len(words)-1)) +
+				"; _kloop; echo \"${COMPREPLY[@]}\""
+			out, err := exec.Command("bash", "-c", script).CombinedOutput()
+			if err != nil || !slices.Contains(strings.Fields(string(out)), want) {
+				t.Errorf("%s completes to %q (%v), want %s", line, out, err, want)
+			}
+		})
 	}
 	if _, errs, code := typed(t, "completion fishe"); code != 2 || !strings.Contains(errs, "did you mean fish?") {
 		t.Errorf("code %d, %q", code, errs)

@@ -291,18 +291,20 @@ func TestRemoteErrors(t *testing.T) {
 	answers := map[string]int{"": 502, "<html>": 503, `{"kind":"Status","status":"Failure","reason":"NotFound","code":404}`: 404,
 		`{"kind":"Status"}`: 500}
 	for body, code := range answers {
-		a := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
-			w.WriteHeader(code)
-			fmt.Fprint(w, body)
-		}))
-		r, err := client.NewRemote(&rest.Config{Host: a.URL}, kinds.NewSet(), "test")
-		if err != nil {
-			t.Fatal(err)
-		}
-		_, err = r.Get(t.Context(), kinds.ConfigMaps, "ns", "a")
-		if st, ok := err.(interface{ Status() metav1.Status }); !ok || int(st.Status().Code) != code {
-			t.Errorf("%d %q: %v", code, body, err)
-		}
-		a.Close()
+		t.Run(body, func(t *testing.T) {
+			a := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+				w.WriteHeader(code)
+				fmt.Fprint(w, body)
+			}))
+			r, err := client.NewRemote(&rest.Config{Host: a.URL}, kinds.NewSet(), "test")
+			if err != nil {
+				t.Fatal(err)
+			}
+			_, err = r.Get(t.Context(), kinds.ConfigMaps, "ns", "a")
+			if st, ok := err.(interface{ Status() metav1.Status }); !ok || int(st.Status().Code) != code {
+				t.Errorf("%d %q: %v", code, body, err)
+			}
+			a.Close()
+		})
 	}
 }

@@ -10,9 +10,11 @@ import (
 func TestGonePlugins(t *testing.T) {
 	for name, why := range map[string]string{"SecurityContextDeny": "removed from Kubernetes in 1.30",
 		"AlwaysPullImage": "did you mean AlwaysPullImages?"} {
-		if _, err := chosen(admission.All(admission.Config{}), []string{name}, nil); err == nil || !strings.Contains(err.Error(), why) {
-			t.Error(name, err)
-		}
+		t.Run(name, func(t *testing.T) {
+			if _, err := chosen(admission.All(admission.Config{}), []string{name}, nil); err == nil || !strings.Contains(err.Error(), why) {
+				t.Error(name, err)
+			}
+		})
 	}
 	on, err := chosen(admission.All(admission.Config{}), []string{"AlwaysPullImages"}, []string{"PodSecurity"})
 	if err != nil {

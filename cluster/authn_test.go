@@ -121,9 +121,11 @@ authorizers:
 		{"hooked", "/api/v1/configmaps", 200},
 		{"hooked", "/api/v1/secrets", 403},
 	} {
-		if code, body := ask(t, c, x.token, x.path); code != x.want {
-			t.Errorf("%q at %s: %d, want %d: %s", x.token, x.path, code, x.want, body)
-		}
+		t.Run(x.token, func(t *testing.T) {
+			if code, body := ask(t, c, x.token, x.path); code != x.want {
+				t.Errorf("%q at %s: %d, want %d: %s", x.token, x.path, code, x.want, body)
+			}
+		})
 	}
 	// The file is changed: the webhook is no longer asked.
 	if err := os.WriteFile(authz,

@@ -65,14 +65,16 @@ func TestChosen(t *testing.T) {
 		{"A", "A", "", "both enabled and disabled"},
 	}
 	for _, tt := range tests {
-		got, err := chosen(all, strings.Fields(tt.on), strings.Fields(tt.off))
-		var list []string
-		for _, p := range got {
-			list = append(list, p.Name)
-		}
-		if (err != nil) != (tt.err != "") || err != nil && !strings.Contains(err.Error(), tt.err) || strings.Join(list, " ") != tt.want {
-			t.Errorf("on %q, off %q: %v, %v", tt.on, tt.off, list, err)
-		}
+		t.Run(tt.on, func(t *testing.T) {
+			got, err := chosen(all, strings.Fields(tt.on), strings.Fields(tt.off))
+			var list []string
+			for _, p := range got {
+				list = append(list, p.Name)
+			}
+			if (err != nil) != (tt.err != "") || err != nil && !strings.Contains(err.Error(), tt.err) || strings.Join(list, " ") != tt.want {
+				t.Errorf("on %q, off %q: %v, %v", tt.on, tt.off, list, err)
+			}
+		})
 	}
 }
 
@@ -118,9 +120,11 @@ func TestConfigRefusesWhatCantBeMeant(t *testing.T) {
 func TestResyncOf(t *testing.T) {
 	cfg := Config{NodeMonitorPeriod: 1, BinderPeriod: 3}
 	for loop, want := range map[string]time.Duration{"node-lifecycle": 1, "volume-binder": 3, "volume-phase": 3, "job": 0} {
-		if got := cfg.resync(loop); got != want {
-			t.Errorf("%s: %d, want %d", loop, got, want)
-		}
+		t.Run(loop, func(t *testing.T) {
+			if got := cfg.resync(loop); got != want {
+				t.Errorf("%s: %d, want %d", loop, got, want)
+			}
+		})
 	}
 	known := map[string]bool{}
 	table, err := whole.Kit().Loops(kit.Cluster{Kinds: kinds.NewSet()})

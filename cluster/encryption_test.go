@@ -108,9 +108,11 @@ func TestEncryptionAtRest(t *testing.T) {
 		"update": func() error { _, err := secrets.Update(ctx, moved, metav1.UpdateOptions{}); return err },
 		"delete": func() error { return secrets.Delete(ctx, "s", metav1.DeleteOptions{}) },
 	} {
-		if err := f(); !apierrors.IsInternalError(err) {
-			t.Errorf("%s of what can't be read: %v", name, err)
-		}
+		t.Run(name, func(t *testing.T) {
+			if err := f(); !apierrors.IsInternalError(err) {
+				t.Errorf("%s of what can't be read: %v", name, err)
+			}
+		})
 	}
 	if _, err := secrets.Create(ctx, &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: "other"}}, metav1.CreateOptions{}); err != nil {
 		t.Errorf("one lost Secret keeps others from being made: %v", err)

@@ -172,9 +172,11 @@ func TestExchangeKeys(t *testing.T) {
 	published(t, clientset(t, fresh), fresh.CAData)
 	trusted(t, clientset(t, towards(fresh, b)), token, mint(clientset(t, fresh)))
 	for name, f := range map[string]func() (int64, int64, error){"old": stop, "fresh": stopFresh} {
-		if done, failed, err := f(); failed > 0 || done < 10 {
-			t.Errorf("%s: of %d writes %d failed: %v", name, done+failed, failed, err)
-		}
+		t.Run(name, func(t *testing.T) {
+			if done, failed, err := f(); failed > 0 || done < 10 {
+				t.Errorf("%s: of %d writes %d failed: %v", name, done+failed, failed, err)
+			}
+		})
 	}
 
 	admin = clientset(t, fresh)

@@ -74,10 +74,12 @@ func TestFollow(t *testing.T) {
 		used    string
 	}{{"one", false, false, "one"}, {"two", true, false, "two"}, {"bad", false, true, "two"}, {"bad", false, false, "two"}, {"three",
 		true, false, "three"}} {
-		put(s.text)
-		if changed, err := c.files[0].look(); changed != s.changed || (err != nil) != s.fails || used != s.used {
-			t.Errorf("%s: changed %v, used %s, %v", s.text, changed, used, err)
-		}
+		t.Run(s.text, func(t *testing.T) {
+			put(s.text)
+			if changed, err := c.files[0].look(); changed != s.changed || (err != nil) != s.fails || used != s.used {
+				t.Errorf("%s: changed %v, used %s, %v", s.text, changed, used, err)
+			}
+		})
 	}
 	if err := os.Remove(path); err != nil {
 		t.Fatal(err)

@@ -12,10 +12,12 @@ func TestGates(t *testing.T) {
 	for gate, why := range map[string]string{"WatchList": "", "EventedPLEG": "",
 		"NativeSidecar": "unrecognized feature gate: NativeSidecar", "WatchLists": "did you mean WatchList?",
 		"MultiCIDRServiceAllocator": "cannot set feature gate MultiCIDRServiceAllocator to false, feature is locked to true"} {
-		_, err := Config{Features: map[string]bool{gate: false}}.withDefaults()
-		if (err == nil) != (why == "") || err != nil && !strings.Contains(err.Error(), why) {
-			t.Errorf("%s: %v, want %q", gate, err, why)
-		}
+		t.Run(gate, func(t *testing.T) {
+			_, err := Config{Features: map[string]bool{gate: false}}.withDefaults()
+			if (err == nil) != (why == "") || err != nil && !strings.Contains(err.Error(), why) {
+				t.Errorf("%s: %v, want %q", gate, err, why)
+			}
+		})
 	}
 	set := map[string]bool{"WatchList": false, "EventedPLEG": true, "KMSv1": true, "CSIVolumeHealth": false, "ReloadKubeletClientCAFile": true,
 		"KubeletTracing": true, "PodsAPI": false}
@@ -31,13 +33,15 @@ func TestGates(t *testing.T) {
 
 func TestVersions(t *testing.T) {
 	for version, why := range map[string]string{"": "", "1.36": "", "kube=1.37": "", "1.35": "can't be emulated: use 1.36 or 1.37"} {
-		c, err := Config{EmulatedVersion: version}.withDefaults()
-		if (err == nil) != (why == "") || err != nil && !strings.Contains(err.Error(), why) {
-			t.Errorf("%q: %v, want %q", version, err, why)
-		}
-		if err == nil && c.on.Emulates() != (version == "1.36") {
-			t.Errorf("%q is %s", version, c.on)
-		}
+		t.Run(version, func(t *testing.T) {
+			c, err := Config{EmulatedVersion: version}.withDefaults()
+			if (err == nil) != (why == "") || err != nil && !strings.Contains(err.Error(), why) {
+				t.Errorf("%q: %v, want %q", version, err, why)
+			}
+			if err == nil && c.on.Emulates() != (version == "1.36") {
+				t.Errorf("%q is %s", version, c.on)
+			}
+		})
 	}
 	if _, err := (Config{RuntimeConfig: map[string]bool{"aps/v1": false}}).withDefaults(); err == nil ||
 		!strings.Contains(err.Error(), "unknown api groups aps/v1") {

@@ -67,14 +67,16 @@ func TestFinishable(t *testing.T) {
 		"a server that was not told":   {func(c *Certs) { c.Authority = old }, "rotate again", "rotate again"},
 		"a server that doesn't answer": {func(c *Certs) { c.Error = "gone" }, "gone", "gone"},
 	} {
-		second := ok
-		second.Server = "b"
-		c.change(&second)
-		for force, want := range map[bool]string{false: c.plain, true: c.forced} {
-			err := finishable([]*Certs{&ok, &second}, present, now, force)
-			if (err == nil) != (want == "") || err != nil && !(strings.Contains(err.Error(), want) && strings.Contains(err.Error(), "server b")) {
-				t.Errorf("%s, force %t: %v", name, force, err)
+		t.Run(name, func(t *testing.T) {
+			second := ok
+			second.Server = "b"
+			c.change(&second)
+			for force, want := range map[bool]string{false: c.plain, true: c.forced} {
+				err := finishable([]*Certs{&ok, &second}, present, now, force)
+				if (err == nil) != (want == "") || err != nil && !(strings.Contains(err.Error(), want) && strings.Contains(err.Error(), "server b")) {
+					t.Errorf("%s, force %t: %v", name, force, err)
+				}
 			}
-		}
+		})
 	}
 }

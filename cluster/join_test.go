@@ -167,16 +167,18 @@ func TestJoinNeedsAToken(t *testing.T) {
 		"expired":            {joinToken(t, dir, time.Nanosecond), "does not take the token"},
 	}
 	for name, tt := range tests {
-		ctx, cancel := context.WithTimeout(t.Context(), patience)
-		c, err := cluster.Start(ctx, cluster.Config{Kit: whole.Kit(), DataDir: t.TempDir(), NoLoops: true, Log: quiet,
-			Together: cluster.Together{PeerListen: "127.0.0.1:0", Name: "two", Join: a.URL(), Token: tt.token}})
-		if err == nil {
-			t.Errorf("%s: joined", name)
-			_ = c.Stop()
-		} else if !strings.Contains(err.Error(), tt.want) {
-			t.Errorf("%s: %v", name, err)
-		}
-		cancel()
+		t.Run(name, func(t *testing.T) {
+			ctx, cancel := context.WithTimeout(t.Context(), patience)
+			c, err := cluster.Start(ctx, cluster.Config{Kit: whole.Kit(), DataDir: t.TempDir(), NoLoops: true, Log: quiet,
+				Together: cluster.Together{PeerListen: "127.0.0.1:0", Name: "two", Join: a.URL(), Token: tt.token}})
+			if err == nil {
+				t.Errorf("%s: joined", name)
+				_ = c.Stop()
+			} else if !strings.Contains(err.Error(), tt.want) {
+				t.Errorf("%s: %v", name, err)
+			}
+			cancel()
+		})
 	}
 	for who, cfg := range namesakes(t, a) {
 		raw := clientset(t, cfg).Discovery().RESTClient()
@@ -268,10 +270,12 @@ func TestServerPagesNeedTheirOwnRight(t *testing.T) {
 		{"who may take copies", saver, "/kloop/snapshot", true}, {"who may take copies", saver, "/kloop/members", false},
 		{"the administrator", admin, "/kloop/snapshot", true}, {"the administrator", admin, "/kloop/members", true},
 	} {
-		err := tt.c.Discovery().RESTClient().Get().AbsPath(tt.path).Do(t.Context()).Error()
-		if (err == nil) != tt.ok || err != nil && !apierrors.IsForbidden(err) {
-			t.Errorf("%s asks for %s: %v", tt.who, tt.path, err)
-		}
+		t.Run(tt.who, func(t *testing.T) {
+			err := tt.c.Discovery().RESTClient().Get().AbsPath(tt.path).Do(t.Context()).Error()
+			if (err == nil) != tt.ok || err != nil && !apierrors.IsForbidden(err) {
+				t.Errorf("%s asks for %s: %v", tt.who, tt.path, err)
+			}
+		})
 	}
 }
 

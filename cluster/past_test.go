@@ -24,18 +24,20 @@ func TestPastTogether(t *testing.T) {
 	cm.Data["k"] = "w"
 	must[*corev1.ConfigMap](t)(at.CoreV1().ConfigMaps("default").Update(t.Context(), cm, metav1.UpdateOptions{}))
 	for user, cs := range map[string]*kubernetes.Clientset{"kubernetes-admin": at, "": from} {
-		q := url.Values{"from": {began.UTC().Format(time.RFC3339Nano)}, "resource": {"configmaps"}, "name": {"told"}}
-		data, err := cs.RESTClient().Get().RequestURI(past.Page + "?" + q.Encode()).DoRaw(t.Context())
-		if err != nil {
-			t.Fatal(err)
-		}
-		var out past.Answer
-		if err := json.Unmarshal(data, &out); err != nil {
-			t.Fatal(err)
-		}
-		if len(out.Steps) != 2 || out.Steps[1].User != user || len(out.Steps[1].Fields) != 1 ||
-			out.Steps[1].Fields[0].Text() != "data.k: v → w" {
-			t.Errorf("it is told as %s", data)
-		}
+		t.Run(user, func(t *testing.T) {
+			q := url.Values{"from": {began.UTC().Format(time.RFC3339Nano)}, "resource": {"configmaps"}, "name": {"told"}}
+			data, err := cs.RESTClient().Get().RequestURI(past.Page + "?" + q.Encode()).DoRaw(t.Context())
+			if err != nil {
+				t.Fatal(err)
+			}
+			var out past.Answer
+			if err := json.Unmarshal(data, &out); err != nil {
+				t.Fatal(err)
+			}
+			if len(out.Steps) != 2 || out.Steps[1].User != user || len(out.Steps[1].Fields) != 1 ||
+				out.Steps[1].Fields[0].Text() != "data.k: v → w" {
+				t.Errorf("it is told as %s", data)
+			}
+		})
 	}
 }

@@ -184,10 +184,12 @@ func TestAgentsReport(t *testing.T) {
 		t.Fatal(err)
 	}
 	for name, want := range map[string]bool{"n1": true, "n2": false} {
-		g := &convergence.Gap{}
-		if err := told(ctx, cs, "/namespaces/"+ns+"/gaps/pods:"+name, g); err != nil || (g.Cause == "AgentRefuses") != want {
-			t.Errorf("pod %s: %s, %v; explained by the agent: want %v", name, g.Cause, err, want)
-		}
+		t.Run(name, func(t *testing.T) {
+			g := &convergence.Gap{}
+			if err := told(ctx, cs, "/namespaces/"+ns+"/gaps/pods:"+name, g); err != nil || (g.Cause == "AgentRefuses") != want {
+				t.Errorf("pod %s: %s, %v; explained by the agent: want %v", name, g.Cause, err, want)
+			}
+		})
 	}
 	if l, err := loopNamed(ctx, cs, "node.n1"); err != nil || l.Leader != "n1" || l.Done != 7 {
 		t.Errorf("the agent's loop is %+v, %v", l, err)

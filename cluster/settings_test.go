@@ -157,15 +157,17 @@ func TestTokenSettings(t *testing.T) {
 func TestAdmissionSettings(t *testing.T) {
 	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "p"}, Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "c", Image: "i"}}}}
 	for off, refused := range map[string]bool{"": true, "ServiceAccount": false} {
-		cfg := cluster.Config{NoLoops: true}
-		if off != "" {
-			cfg.AdmissionOff = []string{off}
-		}
-		cs := clientset(t, config(t, start(t, cfg)))
-		_, err := cs.CoreV1().Pods("default").Create(t.Context(), pod, metav1.CreateOptions{})
-		if apierrors.IsForbidden(err) != refused {
-			t.Errorf("without %q: %v", off, err)
-		}
+		t.Run(off, func(t *testing.T) {
+			cfg := cluster.Config{NoLoops: true}
+			if off != "" {
+				cfg.AdmissionOff = []string{off}
+			}
+			cs := clientset(t, config(t, start(t, cfg)))
+			_, err := cs.CoreV1().Pods("default").Create(t.Context(), pod, metav1.CreateOptions{})
+			if apierrors.IsForbidden(err) != refused {
+				t.Errorf("without %q: %v", off, err)
+			}
+		})
 	}
 }
 
@@ -237,9 +239,11 @@ func TestOwnCertificates(t *testing.T) {
 		t.Fatal(err)
 	}
 	for name, data := range map[string][]byte{"api.crt": cert, "api.key": key} {
-		if err := os.WriteFile(filepath.Join(dir, name), data, 0o600); err != nil {
-			t.Fatal(err)
-		}
+		t.Run(name, func(t *testing.T) {
+			if err := os.WriteFile(filepath.Join(dir, name), data, 0o600); err != nil {
+				t.Fatal(err)
+			}
+		})
 	}
 	c := start(t, cluster.Config{NoLoops: true, ServingCert: filepath.Join(dir, "api.crt"), ServingKey: filepath.Join(dir, "api.key"),
 		ClientCA: filepath.Join(dir, "ca.crt")})
@@ -248,8 +252,10 @@ func TestOwnCertificates(t *testing.T) {
 	}
 	theirs := &rest.Config{Host: c.URL(), TLSClientConfig: rest.TLSClientConfig{CAData: other.CA.PEM(), CertData: cert, KeyData: key}}
 	for whose, cfg := range map[string]*rest.Config{"the other authority's": theirs, "the cluster's own": config(t, c)} {
-		if _, err := clientset(t, cfg).CoreV1().Nodes().List(t.Context(), metav1.ListOptions{}); err != nil {
-			t.Errorf("%s administrator: %v", whose, err)
-		}
+		t.Run(whose, func(t *testing.T) {
+			if _, err := clientset(t, cfg).CoreV1().Nodes().List(t.Context(), metav1.ListOptions{}); err != nil {
+				t.Errorf("%s administrator: %v", whose, err)
+			}
+		})
 	}
 }

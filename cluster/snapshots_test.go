@@ -159,9 +159,11 @@ func TestSnapshots(t *testing.T) {
 		t.Errorf("the content %s has the handle %s, want %s", content, handle, want)
 	}
 	for path, want := range map[string]string{"restoreSize": "1Mi", "creationTime": "1970-01-01T00:00:07Z"} {
-		if got := r.field("volumesnapshots", "default", "before", "status", path); got != want {
-			t.Errorf("%s: %s, want %s", path, got, want)
-		}
+		t.Run(path, func(t *testing.T) {
+			if got := r.field("volumesnapshots", "default", "before", "status", path); got != want {
+				t.Errorf("%s: %s, want %s", path, got, want)
+			}
+		})
 	}
 	r.claim("copy", "before", "")
 	r.until("the copy is bound", func() bool { return r.bound("copy") })

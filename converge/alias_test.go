@@ -11,9 +11,11 @@ func TestAliasOf(t *testing.T) {
 	for name, own := range map[string]bool{"db.prod.svc.cluster.local": true, "db.prod.svc.cluster.local.": true, "db.prod.svc": true,
 		"db.prod.svc.clusterset.local": false, "db.prod.svc.east.example.com": false, "x.db.prod.svc.cluster.local": false,
 		"db.svc": false, "example.com": false} {
-		r, ok := aliasOf(&corev1.Service{Spec: corev1.ServiceSpec{ExternalName: name}})
-		if ok != own || ok && (r.NS != "prod" || r.Name != "db") {
-			t.Errorf("%s is %s/%s of this cluster: %t", name, r.NS, r.Name, ok)
-		}
+		t.Run(name, func(t *testing.T) {
+			r, ok := aliasOf(&corev1.Service{Spec: corev1.ServiceSpec{ExternalName: name}})
+			if ok != own || ok && (r.NS != "prod" || r.Name != "db") {
+				t.Errorf("%s is %s/%s of this cluster: %t", name, r.NS, r.Name, ok)
+			}
+		})
 	}
 }

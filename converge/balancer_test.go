@@ -162,11 +162,13 @@ func TestUnansweredCauses(t *testing.T) {
 		{"packets die behind an answer", "answered", "", "packets that a firewall drops behind an answered ARP request"},
 		{"no proxy runs", "nobody takes it", "", "kloop's own proxy runs there"},
 	} {
-		if r := rows[c.row]; c.row != "" && r.s == nil || c.row == "" && c.page == "" {
-			t.Errorf("%d, %s: no row %q", i+1, c.what, c.row)
-		}
-		if c.cause != "" && !endpoints[c.cause] || !strings.Contains(text, c.page) {
-			t.Errorf("%d, %s: neither the cause %q nor the words %q", i+1, c.what, c.cause, c.page)
-		}
+		t.Run(c.what, func(t *testing.T) {
+			if r := rows[c.row]; c.row != "" && r.s == nil || c.row == "" && c.page == "" {
+				t.Errorf("%d, %s: no row %q", i+1, c.what, c.row)
+			}
+			if c.cause != "" && !endpoints[c.cause] || !strings.Contains(text, c.page) {
+				t.Errorf("%d, %s: neither the cause %q nor the words %q", i+1, c.what, c.cause, c.page)
+			}
+		})
 	}
 }

@@ -85,9 +85,11 @@ func TestHealth(t *testing.T) {
 			&batchv1.Job{ObjectMeta: meta("j"),
 				Status: batchv1.JobStatus{Conditions: []batchv1.JobCondition{{Type: batchv1.JobFailed, Status: corev1.ConditionTrue}}}}, "failed"},
 	} {
-		if got := empty().Health(tt.kind, tt.obj).Says; got != tt.want {
-			t.Errorf("%s: %q, want %q", name, got, tt.want)
-		}
+		t.Run(name, func(t *testing.T) {
+			if got := empty().Health(tt.kind, tt.obj).Says; got != tt.want {
+				t.Errorf("%s: %q, want %q", name, got, tt.want)
+			}
+		})
 	}
 }
 
@@ -108,13 +110,15 @@ func TestCustomHealth(t *testing.T) {
 		"reconciling":    {map[string]any{"conditions": []any{cond("Reconciling", "True")}}, "is being worked on"},
 		"odd conditions": {map[string]any{"conditions": "none", "observedGeneration": "2"}, ""},
 	} {
-		obj := &unstructured.Unstructured{Object: map[string]any{"metadata": map[string]any{"name": "w", "generation": int64(2)}}}
-		if tt.status != nil {
-			obj.Object["status"] = tt.status
-		}
-		if got := empty().Health(widgets, obj).Says; got != tt.want {
-			t.Errorf("%s: %q, want %q", name, got, tt.want)
-		}
+		t.Run(name, func(t *testing.T) {
+			obj := &unstructured.Unstructured{Object: map[string]any{"metadata": map[string]any{"name": "w", "generation": int64(2)}}}
+			if tt.status != nil {
+				obj.Object["status"] = tt.status
+			}
+			if got := empty().Health(widgets, obj).Says; got != tt.want {
+				t.Errorf("%s: %q, want %q", name, got, tt.want)
+			}
+		})
 	}
 }
 
@@ -127,9 +131,11 @@ func TestMainReason(t *testing.T) {
 		"no nodes available to schedule pods":                                             "no nodes available to schedule pods",
 		"0/3 nodes are available: odd":                                                    "0/3 nodes are available: odd",
 	} {
-		if got := mainReason(text); got != want {
-			t.Errorf("%q: %q, want %q", text, got, want)
-		}
+		t.Run(text, func(t *testing.T) {
+			if got := mainReason(text); got != want {
+				t.Errorf("%q: %q, want %q", text, got, want)
+			}
+		})
 	}
 }
 
@@ -146,9 +152,11 @@ func TestPullReason(t *testing.T) {
 		"no match for platform in manifest: not found":                               "there is none for the node's platform",
 		"tls: failed to verify certificate: x509: unknown authority\n":               "the registry's certificate is not trusted",
 	} {
-		if got, _ := whyNoPull("x", text); got != want {
-			t.Errorf("%q: %q, want %q", text, got, want)
-		}
+		t.Run(text, func(t *testing.T) {
+			if got, _ := whyNoPull("x", text); got != want {
+				t.Errorf("%q: %q, want %q", text, got, want)
+			}
+		})
 	}
 }
 

@@ -116,9 +116,11 @@ func TestKstatusRules(t *testing.T) {
 			definition(apiextensionsv1.Established, apiextensionsv1.ConditionFalse), inProgress, ""},
 		"config map": {kinds.ConfigMaps, &corev1.ConfigMap{ObjectMeta: meta("x")}, current, ""},
 	} {
-		h := empty().Health(tt.kind, tt.obj)
-		if agrees := h.Converged() == (tt.says == current); agrees != (tt.differ == "") {
-			t.Errorf("%s: kstatus says %s; kloop says %q", name, tt.says, h.Says)
-		}
+		t.Run(name, func(t *testing.T) {
+			h := empty().Health(tt.kind, tt.obj)
+			if agrees := h.Converged() == (tt.says == current); agrees != (tt.differ == "") {
+				t.Errorf("%s: kstatus says %s; kloop says %q", name, tt.says, h.Says)
+			}
+		})
 	}
 }

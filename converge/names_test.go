@@ -29,18 +29,20 @@ func TestCustomNames(t *testing.T) {
 			"has 1 fault that the cluster DNS leaves out: a.override line 2: kloop's DNS has no template"},
 		{"CoreDNS is there", "template IN A", theirs, ""},
 	} {
-		m := &corev1.ConfigMap{ObjectMeta: in, Data: map[string]string{"a.override": tt.text}}
-		set := kinds.NewSet()
-		v := view.New(set)
-		v.Replace(kinds.Services, 1, []resource.Object{tt.s})
-		v.Replace(kinds.ConfigMaps, 1, []resource.Object{m})
-		step := (&World{Read: v.Snapshot(), Kinds: set, Now: noon}).Explain(kinds.ConfigMaps, m)
-		switch {
-		case tt.says == "" && step != nil:
-			t.Errorf("%s: %+v", tt.name, step)
-		case tt.says != "" && (step == nil || step.Cause != "CoreDNSCustomIgnored" || step.State != Blocked || step.Owner != person ||
-			!strings.Contains(step.Gap().Verdict, tt.says)):
-			t.Errorf("%s: %+v", tt.name, step)
-		}
+		t.Run(tt.name, func(t *testing.T) {
+			m := &corev1.ConfigMap{ObjectMeta: in, Data: map[string]string{"a.override": tt.text}}
+			set := kinds.NewSet()
+			v := view.New(set)
+			v.Replace(kinds.Services, 1, []resource.Object{tt.s})
+			v.Replace(kinds.ConfigMaps, 1, []resource.Object{m})
+			step := (&World{Read: v.Snapshot(), Kinds: set, Now: noon}).Explain(kinds.ConfigMaps, m)
+			switch {
+			case tt.says == "" && step != nil:
+				t.Errorf("%s: %+v", tt.name, step)
+			case tt.says != "" && (step == nil || step.Cause != "CoreDNSCustomIgnored" || step.State != Blocked || step.Owner != person ||
+				!strings.Contains(step.Gap().Verdict, tt.says)):
+				t.Errorf("%s: %+v", tt.name, step)
+			}
+		})
 	}
 }

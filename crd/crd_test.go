@@ -100,10 +100,12 @@ func TestFacts(t *testing.T) {
 	}
 	k := tabs(t)
 	for version, subs := range map[string]int{"v1": 2, "v1beta1": 0, "v2": -1, "v3": -1} {
-		in, ok := k.In(schema.GroupVersionKind{Group: "x.example", Version: version, Kind: "Tab"})
-		if ok != (subs >= 0) || ok && len(in.Info().Subs) != subs {
-			t.Errorf("%s: served %v", version, ok)
-		}
+		t.Run(version, func(t *testing.T) {
+			in, ok := k.In(schema.GroupVersionKind{Group: "x.example", Version: version, Kind: "Tab"})
+			if ok != (subs >= 0) || ok && len(in.Info().Subs) != subs {
+				t.Errorf("%s: served %v", version, ok)
+			}
+		})
 	}
 	none := k.def.DeepCopy()
 	none.Spec.Versions[0].Storage = false
@@ -122,19 +124,21 @@ func TestDecode(t *testing.T) {
 		{`"spec":{"color":null,"num":2}`, `{"spec":{"num":2}}`, ""},
 		{`"spec":{"list":[{"k":"a","z":1}]}`, `{"spec":{"list":[{"k":"a"}]}}`, `unknown field "spec.list[0].z"`},
 	} {
-		o, strict := read(t, tabs(t), "v1", c.doc)
-		var texts []string
-		for _, err := range strict {
-			texts = append(texts, err.Error())
-		}
-		content := o.shallow().Object
-		for _, key := range []string{"apiVersion", "kind", "metadata"} {
-			delete(content, key)
-		}
-		got, err := json.Marshal(content)
-		if err != nil || string(got) != c.want || sorted(texts) != sorted(strings.SplitAfter(c.strict, `" `)) {
-			t.Errorf("%s: %s, %q; want %s, %q", c.doc, got, texts, c.want, c.strict)
-		}
+		t.Run(c.doc, func(t *testing.T) {
+			o, strict := read(t, tabs(t), "v1", c.doc)
+			var texts []string
+			for _, err := range strict {
+				texts = append(texts, err.Error())
+			}
+			content := o.shallow().Object
+			for _, key := range []string{"apiVersion", "kind", "metadata"} {
+				delete(content, key)
+			}
+			got, err := json.Marshal(content)
+			if err != nil || string(got) != c.want || sorted(texts) != sorted(strings.SplitAfter(c.strict, `" `)) {
+				t.Errorf("%s: %s, %q; want %s, %q", c.doc, got, texts, c.want, c.strict)
+			}
+		})
 	}
 	var o Object
 	for _, bad := range []string{`null`, `[]`, `{"metadata":5}`, `{`} {
@@ -176,19 +180,21 @@ func TestCheck(t *testing.T) {
 			"status.num: Invalid value; .status.num: Invalid value; <nil>: Invalid value"},
 		{"replicas", "scale", `"spec":{"color":"red"}`, `"spec":{"color":"red","num":-1}`, ".spec.num: Invalid value"},
 	} {
-		k := tabs(t)
-		obj, _ := read(t, k, "v1", c.obj)
-		var old resource.Object
-		if c.old != "" {
-			old, _ = read(t, k, "v1", c.old)
-		}
-		var got []string
-		for _, err := range k.Check(c.sub, obj, old) {
-			got = append(got, err.Field+": "+err.Type.String())
-		}
-		if s := strings.Join(got, "; "); s != c.want {
-			t.Errorf("%s: %s; want %s", c.name, s, c.want)
-		}
+		t.Run(c.name, func(t *testing.T) {
+			k := tabs(t)
+			obj, _ := read(t, k, "v1", c.obj)
+			var old resource.Object
+			if c.old != "" {
+				old, _ = read(t, k, "v1", c.old)
+			}
+			var got []string
+			for _, err := range k.Check(c.sub, obj, old) {
+				got = append(got, err.Field+": "+err.Type.String())
+			}
+			if s := strings.Join(got, "; "); s != c.want {
+				t.Errorf("%s: %s; want %s", c.name, s, c.want)
+			}
+		})
 	}
 }
 
@@ -226,16 +232,18 @@ func TestSettle(t *testing.T) {
 	}{
 		{"", nil, "blue", nil, ""}, {"", old, "blue", int64(1), ""}, {"status", old, "red", int64(2), ""},
 	} {
-		o := resource.Clone(obj)
-		k.Settle(c.sub, o, c.old)
-		spec := o.Object["spec"].(map[string]any)
-		var n any
-		if st, ok := o.Object["status"].(map[string]any); ok {
-			n = st["num"]
-		}
-		if spec["color"] != c.color || n != c.status {
-			t.Errorf("%q of %v: %v", c.sub, c.old != nil, o.Object)
-		}
+		t.Run(c.sub, func(t *testing.T) {
+			o := resource.Clone(obj)
+			k.Settle(c.sub, o, c.old)
+			spec := o.Object["spec"].(map[string]any)
+			var n any
+			if st, ok := o.Object["status"].(map[string]any); ok {
+				n = st["num"]
+			}
+			if spec["color"] != c.color || n != c.status {
+				t.Errorf("%q of %v: %v", c.sub, c.old != nil, o.Object)
+			}
+		})
 	}
 }
 
@@ -272,9 +280,11 @@ func TestRow(t *testing.T) {
 	for label, want := range map[string]string{
 		"spec.color": "red", "spec.num": "3", "metadata.namespace": "b", "metadata.name": "a", "spec.none": "",
 	} {
-		if got := k.Field(o, label); got != want {
-			t.Errorf("field %s: %q; want %q", label, got, want)
-		}
+		t.Run(label, func(t *testing.T) {
+			if got := k.Field(o, label); got != want {
+				t.Errorf("field %s: %q; want %q", label, got, want)
+			}
+		})
 	}
 	if sc, ok := k.ScaleOf(o); !ok || sc.Replicas != 3 || unscaled(k, o) != "" {
 		t.Errorf("scale %v %v", sc, ok)
@@ -389,11 +399,13 @@ func TestConformance(t *testing.T) {
 		{"x.example", "", ""}, {"a.k8s.io", "", "MissingAnnotation"}, {"a.k8s.io", "unapproved, trial", "UnapprovedAnnotation"},
 		{"a.k8s.io", "https://github.com/x/1", "ApprovedAnnotation"}, {"kubernetes.io", "yes", "InvalidAnnotation"},
 	} {
-		def := &apiextensionsv1.CustomResourceDefinition{Spec: apiextensionsv1.CustomResourceDefinitionSpec{Group: c.group}}
-		def.Annotations = map[string]string{apiextensionsv1.KubeAPIApprovedAnnotation: c.said}
-		if got, _ := conformance(def); got.Reason != c.reason {
-			t.Errorf("%s %q: %+v", c.group, c.said, got)
-		}
+		t.Run(c.group, func(t *testing.T) {
+			def := &apiextensionsv1.CustomResourceDefinition{Spec: apiextensionsv1.CustomResourceDefinitionSpec{Group: c.group}}
+			def.Annotations = map[string]string{apiextensionsv1.KubeAPIApprovedAnnotation: c.said}
+			if got, _ := conformance(def); got.Reason != c.reason {
+				t.Errorf("%s %q: %+v", c.group, c.said, got)
+			}
+		})
 	}
 }
 

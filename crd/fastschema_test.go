@@ -117,15 +117,17 @@ func TestSound(t *testing.T) {
 		{"{type: object, x-kubernetes-embedded-resource: true, x-kubernetes-preserve-unknown-fields: true}",
 			"{apiVersion: v1, kind: A, metadata: {name: a}}", false, true},
 	} {
-		k := kindOf(t, c.schema)
-		var value any
-		if err := yaml.Unmarshal([]byte(c.value), &value); err != nil {
-			t.Fatal(err)
-		}
-		obj := map[string]any{"apiVersion": "example.com/v1", "kind": "Thing", "metadata": map[string]any{"name": "a"}, "spec": asStored(value)}
-		if says := library(t, k, obj, nil); (says == "") != c.valid || sound(t, k, obj, nil) != c.sound {
-			t.Errorf("%s %s: sound %v, library %q", c.schema, c.value, sound(t, k, obj, nil), says)
-		}
+		t.Run(c.schema, func(t *testing.T) {
+			k := kindOf(t, c.schema)
+			var value any
+			if err := yaml.Unmarshal([]byte(c.value), &value); err != nil {
+				t.Fatal(err)
+			}
+			obj := map[string]any{"apiVersion": "example.com/v1", "kind": "Thing", "metadata": map[string]any{"name": "a"}, "spec": asStored(value)}
+			if says := library(t, k, obj, nil); (says == "") != c.valid || sound(t, k, obj, nil) != c.sound {
+				t.Errorf("%s %s: sound %v, library %q", c.schema, c.value, sound(t, k, obj, nil), says)
+			}
+		})
 	}
 }
 

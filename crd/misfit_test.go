@@ -30,12 +30,14 @@ func TestMisfits(t *testing.T) {
 		"last":  {"{type: array, items: {type: integer, not: {enum: [5]}}}", append(list(3000, int64(1)), int64(5)), 1, 1},
 		"sound": {"{type: array, items: {type: integer, not: {enum: [5]}}}", list(3000, int64(1)), 0, 0},
 	} {
-		k := kindOf(t, c.schema)
-		obj := &Object{}
-		obj.Object = map[string]any{"apiVersion": "example.com/v1", "kind": "Thing", "metadata": map[string]any{"name": "n"}, "spec": c.spec}
-		errs := k.Check("", resource.Object(obj), nil)
-		if len(errs) < c.least || len(errs) > c.most {
-			t.Errorf("%s: %d errors, want %d to %d", name, len(errs), c.least, c.most)
-		}
+		t.Run(name, func(t *testing.T) {
+			k := kindOf(t, c.schema)
+			obj := &Object{}
+			obj.Object = map[string]any{"apiVersion": "example.com/v1", "kind": "Thing", "metadata": map[string]any{"name": "n"}, "spec": c.spec}
+			errs := k.Check("", resource.Object(obj), nil)
+			if len(errs) < c.least || len(errs) > c.most {
+				t.Errorf("%s: %d errors, want %d to %d", name, len(errs), c.least, c.most)
+			}
+		})
 	}
 }

@@ -250,9 +250,11 @@ func TestModes(t *testing.T) {
 	h := newHouse()
 	lamps := begin(t, h, nil)
 	for name, mode := range map[string]string{"seen": ModeObserve, "paused": ModePause} {
-		if _, err := lamps.Create(t.Context(), lampNamed(name, mode), metav1.CreateOptions{}); err != nil {
-			t.Fatal(err)
-		}
+		t.Run(name, func(t *testing.T) {
+			if _, err := lamps.Create(t.Context(), lampNamed(name, mode), metav1.CreateOptions{}); err != nil {
+				t.Fatal(err)
+			}
+		})
 	}
 	eventually.True(t, "the drift is told", func() bool { return strings.Contains(ready(t, lamps, "seen"), "False Drift") })
 	if says := ready(t, lamps, "seen"); !strings.Contains(says, "missing: switch") {
@@ -344,9 +346,11 @@ func TestParts(t *testing.T) {
 		"needs Name":                  {Loop[*lamp, int]{Kind: Kind[*lamp]{CRD: []byte(lampCRD)}}},
 		"two loops have the name":     {h.loop(nil), h.loop(nil)},
 	} {
-		if _, err := Start(t.Context(), Config{}, parts...); err == nil || !strings.Contains(err.Error(), want) {
-			t.Errorf("%v, want %q", err, want)
-		}
+		t.Run(want, func(t *testing.T) {
+			if _, err := Start(t.Context(), Config{}, parts...); err == nil || !strings.Contains(err.Error(), want) {
+				t.Errorf("%v, want %q", err, want)
+			}
+		})
 	}
 }
 

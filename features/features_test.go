@@ -63,9 +63,11 @@ func TestNil(t *testing.T) {
 func TestParse(t *testing.T) {
 	for text, want := range map[string]int{"": 37, "1.36": 36, "v1.37": 37, "kube=1.36": 36, "1.35": 0, "kubelet=1.36": 0,
 		"1.36.3": 0, "36": 0} {
-		if got, err := Parse(text); got != want || (err == nil) != (want > 0) {
-			t.Errorf("%s: %d, %v", text, got, err)
-		}
+		t.Run(text, func(t *testing.T) {
+			if got, err := Parse(text); got != want || (err == nil) != (want > 0) {
+				t.Errorf("%s: %d, %v", text, got, err)
+			}
+		})
 	}
 }
 

@@ -52,8 +52,10 @@ func TestClaims(t *testing.T) {
 		}
 	}
 	for name := range placed {
-		if !claimed[name] {
-			t.Errorf("%s has a place and is not claimed", name)
-		}
+		t.Run(name, func(t *testing.T) {
+			if !claimed[name] {
+				t.Errorf("%s has a place and is not claimed", name)
+			}
+		})
 	}
 }

@@ -260,27 +260,29 @@ func TestDamage(t *testing.T) {
 // TestBound writes more than the log may keep, through several lives.
 func TestBound(t *testing.T) {
 	for name, dir := range map[string]string{"disk": t.TempDir(), "memory": ""} {
-		const most = 512 << 10
-		w := newWorld(t)
-		noise := make([]byte, 10_000)
-		dice := rand.NewChaCha8([32]byte{1})
-		for range 3 {
-			f := w.follow(history.Config{Dir: dir, Most: most})
-			for range 60 {
-				_, _ = dice.Read(noise) // never fails
-				f.set(kinds.ConfigMaps, configMap("a", fmt.Sprintf("%x", noise)), false)
-				f.settle()
-				f.log.Flush()
+		t.Run(name, func(t *testing.T) {
+			const most = 512 << 10
+			w := newWorld(t)
+			noise := make([]byte, 10_000)
+			dice := rand.NewChaCha8([32]byte{1})
+			for range 3 {
+				f := w.follow(history.Config{Dir: dir, Most: most})
+				for range 60 {
+					_, _ = dice.Read(noise) // never fails
+					f.set(kinds.ConfigMaps, configMap("a", fmt.Sprintf("%x", noise)), false)
+					f.settle()
+					f.log.Flush()
+				}
+				list, span := f.records()
+				if len(list) == 0 || len(list) == 180 || span.Oldest.IsZero() {
+					t.Errorf("%s: %d records since %v", name, len(list), span.Oldest)
+				}
+				f.stop()
 			}
-			list, span := f.records()
-			if len(list) == 0 || len(list) == 180 || span.Oldest.IsZero() {
-				t.Errorf("%s: %d records since %v", name, len(list), span.Oldest)
+			if size := sizeOf(dir); dir != "" && (size > most+most/4 || size == 0) {
+				t.Errorf("%d bytes in files", size)
 			}
-			f.stop()
-		}
-		if size := sizeOf(dir); dir != "" && (size > most+most/4 || size == 0) {
-			t.Errorf("%d bytes in files", size)
-		}
+		})
 	}
 }
 
@@ -310,30 +312,32 @@ func turn(b []byte) []byte {
 // TestSecrets looks for values of Secrets in the files, and gets them back only where the store encrypts them.
 func TestSecrets(t *testing.T) {
 	for name, cipher := range map[string]history.Cipher{"clear": nil, "encrypted": turner{}} {
-		dir := t.TempDir()
-		f := newWorld(t).follow(history.Config{Dir: dir, Cipher: cipher})
-		f.set(kinds.Secrets, secret("other"), false)
-		f.settle()
-		f.set(kinds.Secrets, secret(marked), false)
-		f.set(kinds.Secrets, secret("third"), false)
-		f.settle()
-		list, _ := f.records()
-		f.stop()
-		files, _ := filepath.Glob(filepath.Join(dir, "*"))
-		for _, name := range files {
-			unpacked := f.unpacked(name)
-			if bytes.Contains(unpacked, []byte(marked)) || len(unpacked) == 0 {
-				t.Errorf("%s: %d bytes of %s have the value in clear", name, len(unpacked), name)
+		t.Run(name, func(t *testing.T) {
+			dir := t.TempDir()
+			f := newWorld(t).follow(history.Config{Dir: dir, Cipher: cipher})
+			f.set(kinds.Secrets, secret("other"), false)
+			f.settle()
+			f.set(kinds.Secrets, secret(marked), false)
+			f.set(kinds.Secrets, secret("third"), false)
+			f.settle()
+			list, _ := f.records()
+			f.stop()
+			files, _ := filepath.Glob(filepath.Join(dir, "*"))
+			for _, name := range files {
+				unpacked := f.unpacked(name)
+				if bytes.Contains(unpacked, []byte(marked)) || len(unpacked) == 0 {
+					t.Errorf("%s: %d bytes of %s have the value in clear", name, len(unpacked), name)
+				}
 			}
-		}
-		obj, err := f.log.Object(kinds.Secrets, &list[len(list)-1])
-		if err != nil {
-			t.Fatal(err)
-		}
-		got := obj.(*corev1.Secret).Data["token"]
-		if whole := string(got) == marked; whole != (cipher != nil) || history.StandIn(got) == whole {
-			t.Errorf("%s: before the last write the value was %q", name, got)
-		}
+			obj, err := f.log.Object(kinds.Secrets, &list[len(list)-1])
+			if err != nil {
+				t.Fatal(err)
+			}
+			got := obj.(*corev1.Secret).Data["token"]
+			if whole := string(got) == marked; whole != (cipher != nil) || history.StandIn(got) == whole {
+				t.Errorf("%s: before the last write the value was %q", name, got)
+			}
+		})
 	}
 }
 

@@ -21,12 +21,14 @@ func TestDefaultClassesSaySo(t *testing.T) {
 	}
 	const ingress, attributes = "ingressclass.kubernetes.io/is-default-class", "volumeattributesclass.alpha.kubernetes.io/is-default-class"
 	for value, want := range map[string]string{"true": "a (default)", "false": "a", "": "a"} {
-		if got := kinds.IngressClasses.Row(&networkingv1.IngressClass{ObjectMeta: marked(ingress, value)})[0]; got != want {
-			t.Errorf("ingress class called %q, want %q", got, want)
-		}
-		if got := kinds.VolumeAttributesClasses.Row(&storagev1.VolumeAttributesClass{ObjectMeta: marked(attributes, value)})[0]; got != want {
-			t.Errorf("class of attributes called %q, want %q", got, want)
-		}
+		t.Run(value, func(t *testing.T) {
+			if got := kinds.IngressClasses.Row(&networkingv1.IngressClass{ObjectMeta: marked(ingress, value)})[0]; got != want {
+				t.Errorf("ingress class called %q, want %q", got, want)
+			}
+			if got := kinds.VolumeAttributesClasses.Row(&storagev1.VolumeAttributesClass{ObjectMeta: marked(attributes, value)})[0]; got != want {
+				t.Errorf("class of attributes called %q, want %q", got, want)
+			}
+		})
 	}
 }
 
@@ -60,15 +62,17 @@ func TestWarningsOfSlices(t *testing.T) {
 		{"addresses of the controller", slice("endpointslice-controller.k8s.io", discoveryv1.AddressTypeIPv6, "FD00::1"), nil, 0},
 		{"addresses that were mirrored", slice("endpointslicemirroring-controller.k8s.io", discoveryv1.AddressTypeIPv6, "FD00::1"), nil, 0},
 	} {
-		var got []string
-		if c.was == nil {
-			got = kinds.EndpointSlices.Warnings(c.now, nil)
-		} else {
-			got = kinds.EndpointSlices.Warnings(c.now, c.was)
-		}
-		if len(got) != c.want {
-			t.Errorf("%s: %q, want %d", c.name, got, c.want)
-		}
+		t.Run(c.name, func(t *testing.T) {
+			var got []string
+			if c.was == nil {
+				got = kinds.EndpointSlices.Warnings(c.now, nil)
+			} else {
+				got = kinds.EndpointSlices.Warnings(c.now, c.was)
+			}
+			if len(got) != c.want {
+				t.Errorf("%s: %q, want %d", c.name, got, c.want)
+			}
+		})
 	}
 }
 

@@ -85,9 +85,11 @@ func TestAPIsCheck(t *testing.T) {
 	for key, bad := range map[string]bool{"api/all": true, "api/ga": false, "v1": false, "apps/v1": false, "aps/v1": true,
 		"events.k8s.io/v1":               false,
 		"convergence.kloop.dev/v1alpha1": false, "internal.apiserver.k8s.io/v1alpha1": false, "batch/v2alpha1": false} {
-		if err := (kinds.APIs{key: false}).Check(); (err != nil) != bad {
-			t.Errorf("%s: %v", key, err)
-		}
+		t.Run(key, func(t *testing.T) {
+			if err := (kinds.APIs{key: false}).Check(); (err != nil) != bad {
+				t.Errorf("%s: %v", key, err)
+			}
+		})
 	}
 }
 

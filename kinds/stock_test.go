@@ -32,22 +32,24 @@ func TestToldByVersion(t *testing.T) {
 				36: {"Invalid spec.devices.requests[0]"},
 				37: {"Invalid spec.devices.requests[0]", "Required spec.devices.requests[0].firstAvailable[0].deviceClassName"}}},
 	} {
-		for minor, want := range c.want {
-			on, err := features.New(minor, nil)
-			if err != nil {
-				t.Fatal(err)
+		t.Run(c.name, func(t *testing.T) {
+			for minor, want := range c.want {
+				on, err := features.New(minor, nil)
+				if err != nil {
+					t.Fatal(err)
+				}
+				set := kinds.SetFor(on, nil)
+				k, _ := set.Kind(c.kind)
+				obj, old := parsed(t, set, c.obj), resource.Object(nil)
+				resource.DefaultsAs(on, k, obj)
+				if c.sub != "" {
+					old = resource.Clone(obj)
+				}
+				if got := said(resource.CheckAs(on, k, c.kind, c.sub, obj, old)); !slices.Equal(got, want) {
+					t.Errorf("%s, 1.%d: %q, want %q", c.name, minor, got, want)
+				}
 			}
-			set := kinds.SetFor(on, nil)
-			k, _ := set.Kind(c.kind)
-			obj, old := parsed(t, set, c.obj), resource.Object(nil)
-			resource.DefaultsAs(on, k, obj)
-			if c.sub != "" {
-				old = resource.Clone(obj)
-			}
-			if got := said(resource.CheckAs(on, k, c.kind, c.sub, obj, old)); !slices.Equal(got, want) {
-				t.Errorf("%s, 1.%d: %q, want %q", c.name, minor, got, want)
-			}
-		}
+		})
 	}
 }
 

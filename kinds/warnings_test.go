@@ -125,17 +125,19 @@ func TestWarningsOfChanges(t *testing.T) {
 	set := kinds.NewSet()
 	for kind, n := range map[string]int{"apps/v1 Deployment": 1, "apps/v1 ReplicaSet": 1, "apps/v1 StatefulSet": 1,
 		"v1 ReplicationController": 1} {
-		api, name, _ := strings.Cut(kind, " ")
-		of := map[string]any{"apiVersion": api, "kind": name, "metadata": map[string]any{"name": "a.b"}, "spec": map[string]any{"replicas": 1,
-			"template": map[string]any{"spec": map[string]any{"containers": []any{}, "imagePullSecrets": []any{map[string]any{}}}}}}
-		k, _ := set.Kind(gvkOf(of))
-		old := decode(t, set, of)
-		if got := k.Warnings(decode(t, set, of), old); len(got) != 0 {
-			t.Errorf("%s: got %q though nothing changed", kind, got)
-		}
-		of["spec"].(map[string]any)["replicas"] = 2
-		if got := k.Warnings(decode(t, set, of), old); len(got) != n {
-			t.Errorf("%s: got %q", kind, got)
-		}
+		t.Run(kind, func(t *testing.T) {
+			api, name, _ := strings.Cut(kind, " ")
+			of := map[string]any{"apiVersion": api, "kind": name, "metadata": map[string]any{"name": "a.b"}, "spec": map[string]any{"replicas": 1,
+				"template": map[string]any{"spec": map[string]any{"containers": []any{}, "imagePullSecrets": []any{map[string]any{}}}}}}
+			k, _ := set.Kind(gvkOf(of))
+			old := decode(t, set, of)
+			if got := k.Warnings(decode(t, set, of), old); len(got) != 0 {
+				t.Errorf("%s: got %q though nothing changed", kind, got)
+			}
+			of["spec"].(map[string]any)["replicas"] = 2
+			if got := k.Warnings(decode(t, set, of), old); len(got) != n {
+				t.Errorf("%s: got %q", kind, got)
+			}
+		})
 	}
 }

@@ -42,13 +42,15 @@ func TestAdmit(t *testing.T) {
 		{"pods", pod(false, ""), []*corev1.Pod{runs, pod(true, ""), pod(true, "")}, "OutOfpods"},
 		{"let in before", pod(true, "", "cpu", "100"), nil, ""},
 	} {
-		got := ""
-		if r := Admit(c.pod, c.node, node, let); r != nil {
-			got = r.Reason
-		}
-		if got != c.want {
-			t.Errorf("%s: %q, want %q", c.name, got, c.want)
-		}
+		t.Run(c.name, func(t *testing.T) {
+			got := ""
+			if r := Admit(c.pod, c.node, node, let); r != nil {
+				got = r.Reason
+			}
+			if got != c.want {
+				t.Errorf("%s: %q, want %q", c.name, got, c.want)
+			}
+		})
 	}
 	r := Admit(pod(false, "", "cpu", "3"), []*corev1.Pod{runs}, node, let)
 	if want := "Node didn't have enough resource: cpu, requested: 3000, used: 1500, capacity: 2000"; r.Message != want {

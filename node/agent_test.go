@@ -367,11 +367,13 @@ func TestFullHostname(t *testing.T) {
 		{"overridden", func(p *corev1.Pod) { p.Spec.Hostname, p.Spec.HostnameOverride = "me", new("host.example.com") }, "host.example.com"},
 		{"too long", func(p *corev1.Pod) { p.Spec.Subdomain, p.Spec.SetHostnameAsFQDN = strings.Repeat("s", 50), &yes }, ""},
 	} {
-		pod := testPod(never, "", "a")
-		c.edit(pod)
-		if got, err := a.boxes.fullHostname(pod); got != c.want || (err != nil) != (c.want == "") {
-			t.Errorf("%s: %q, %v, want %q", c.name, got, err, c.want)
-		}
+		t.Run(c.name, func(t *testing.T) {
+			pod := testPod(never, "", "a")
+			c.edit(pod)
+			if got, err := a.boxes.fullHostname(pod); got != c.want || (err != nil) != (c.want == "") {
+				t.Errorf("%s: %q, %v, want %q", c.name, got, err, c.want)
+			}
+		})
 	}
 }
 

@@ -157,9 +157,11 @@ func TestClaimNeverPreparedHoldsNothingUp(t *testing.T) {
 // TestRuntimeWithoutCDI: a runtime that leaves out CDI devices without a word gets no container that needs one.
 func TestRuntimeWithoutCDI(t *testing.T) {
 	for version, ok := range map[string]bool{"1.6.20~ds1": false, "1.7.0": true, "v2.1.4": true} {
-		if err := knowsCDI(t.Context(), versioned{version: version}); (err == nil) != ok {
-			t.Errorf("%s: %v", version, err)
-		}
+		t.Run(version, func(t *testing.T) {
+			if err := knowsCDI(t.Context(), versioned{version: version}); (err == nil) != ok {
+				t.Errorf("%s: %v", version, err)
+			}
+		})
 	}
 }
 

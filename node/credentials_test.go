@@ -44,23 +44,25 @@ func TestKeyring(t *testing.T) {
 		{"[::1]:5000", "[::1]:5000/app", "[::1]:5000"},
 		{"example.com", "No Image", ""},
 	} {
-		var ring keyring
-		ring.add(pullSecret(strings.Fields(c.servers)...))
-		var got []string
-		for _, k := range ring.lookup(c.image) {
-			a := k.auth
-			user := a.Username
-			if a.Password != "secret" { // the user's name had a colon in it
-				user += ":" + strings.TrimSuffix(a.Password, ":secret")
+		t.Run(c.servers, func(t *testing.T) {
+			var ring keyring
+			ring.add(pullSecret(strings.Fields(c.servers)...))
+			var got []string
+			for _, k := range ring.lookup(c.image) {
+				a := k.auth
+				user := a.Username
+				if a.Password != "secret" { // the user's name had a colon in it
+					user += ":" + strings.TrimSuffix(a.Password, ":secret")
+				}
+				got = append(got, user)
+				if a.ServerAddress != "" {
+					t.Errorf("%s: a server is named, which runtimes take for a URL: %q", c.image, a.ServerAddress)
+				}
 			}
-			got = append(got, user)
-			if a.ServerAddress != "" {
-				t.Errorf("%s: a server is named, which runtimes take for a URL: %q", c.image, a.ServerAddress)
+			if strings.Join(got, " ") != c.want {
+				t.Errorf("%s for %s: %q, want %q", c.servers, c.image, got, c.want)
 			}
-		}
-		if strings.Join(got, " ") != c.want {
-			t.Errorf("%s for %s: %q, want %q", c.servers, c.image, got, c.want)
-		}
+		})
 	}
 }
 

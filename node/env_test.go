@@ -14,9 +14,11 @@ func TestExpand(t *testing.T) {
 		"": "", "plain": "plain", "$(A)": "1", "x$(A)y$(A)": "x1y1", "$(NO)": "$(NO)", "$$(A)": "$(A)", "$$$(A)": "$1", "$": "$", "a$": "a$",
 		"$A": "$A", "$(A": "$(A", "$()": "$()", "$(B)": "$(A)", "$$": "$", "$(A)$": "1$",
 	} {
-		if got := expand(in, env); got != want {
-			t.Errorf("expand %q: %q, want %q", in, got, want)
-		}
+		t.Run(in, func(t *testing.T) {
+			if got := expand(in, env); got != want {
+				t.Errorf("expand %q: %q, want %q", in, got, want)
+			}
+		})
 	}
 }
 
@@ -45,9 +47,11 @@ func TestFieldValue(t *testing.T) {
 		"metadata.labels['l']":        "1",
 		"metadata.annotations['x/y']": "2", "metadata.labels['none']": "", "spec.nodeName": "n", "spec.serviceAccountName": "sa",
 		"status.hostIP": "10.0.0.1", "status.podIP": "10.1.0.9", "status.podIPs": "10.1.0.9,fd00::9"} {
-		if got, err := a.starter.resolver.fieldValue(p, path, box); err != nil || got != want {
-			t.Errorf("%s: %q, %v, want %q", path, got, err, want)
-		}
+		t.Run(path, func(t *testing.T) {
+			if got, err := a.starter.resolver.fieldValue(p, path, box); err != nil || got != want {
+				t.Errorf("%s: %q, %v, want %q", path, got, err, want)
+			}
+		})
 	}
 	if _, err := a.starter.resolver.fieldValue(p, "spec.containers", box); err == nil {
 		t.Error("a field that is not for variables is given")
@@ -75,21 +79,25 @@ func TestResourceValue(t *testing.T) {
 		{"", "limits.cpu", "", "2"}, {"", "limits.cpu", "1m", "1500"}, {"", "requests.cpu", "1m", "250"}, {"", "requests.memory", "1Mi", "64"},
 		{"", "limits.memory", "1Mi", "96"}, {"", "limits.memory", "", "100000000"}, {"b", "requests.cpu", "", "0"},
 	} {
-		ref := &corev1.ResourceFieldSelector{ContainerName: c.of, Resource: c.what}
-		if c.by != "" {
-			ref.Divisor = apiresource.MustParse(c.by)
-		}
-		if got, err := a.starter.resolver.resourceValue(p, &p.Spec.Containers[0], ref); err != nil || got != c.want {
-			t.Errorf("%s by %q: %q, %v, want %s", c.what, c.by, got, err, c.want)
-		}
+		t.Run(c.of, func(t *testing.T) {
+			ref := &corev1.ResourceFieldSelector{ContainerName: c.of, Resource: c.what}
+			if c.by != "" {
+				ref.Divisor = apiresource.MustParse(c.by)
+			}
+			if got, err := a.starter.resolver.resourceValue(p, &p.Spec.Containers[0], ref); err != nil || got != c.want {
+				t.Errorf("%s by %q: %q, %v, want %s", c.what, c.by, got, err, c.want)
+			}
+		})
 	}
 	p.Spec.Resources = &corev1.ResourceRequirements{Limits: quantities("cpu", "3", "memory", "200Mi")}
 	p.Spec.Containers[1].Resources.Limits = quantities("memory", "0")
-	for of, want := range map[string]string{"": "96 Mi", "b": "200 Mi"} { // what a container has not is its pod's
-		ref := &corev1.ResourceFieldSelector{ContainerName: of, Resource: "limits.memory", Divisor: apiresource.MustParse("1Mi")}
-		if got, err := a.starter.resolver.resourceValue(p, &p.Spec.Containers[0], ref); err != nil || got+" Mi" != want {
-			t.Errorf("of %q in a pod with a limit: %s, %v, want %s", of, got, err, want)
-		}
+	for of, want := range map[string]string{"": "96 Mi", "b": "200 Mi"} {
+		t.Run(of, func(t *testing.T) { // what a container has not is its pod's
+			ref := &corev1.ResourceFieldSelector{ContainerName: of, Resource: "limits.memory", Divisor: apiresource.MustParse("1Mi")}
+			if got, err := a.starter.resolver.resourceValue(p, &p.Spec.Containers[0], ref); err != nil || got+" Mi" != want {
+				t.Errorf("of %q in a pod with a limit: %s, %v, want %s", of, got, err, want)
+			}
+		})
 	}
 }
 
@@ -106,16 +114,18 @@ func TestResources(t *testing.T) {
 		{"least", quantities("cpu", "1m"), quantities("cpu", "1m"), 2, 1000, 0},
 		{"most", quantities("cpu", "1000"), nil, 262144, 0, 0},
 	} {
-		p := testPod(never, "", "a")
-		p.Status.QOSClass = corev1.PodQOSBurstable
-		p.Spec.Containers[0].Resources = corev1.ResourceRequirements{Requests: c.requests, Limits: c.limits}
-		r := resources(p, &p.Spec.Containers[0])
-		if r.CpuShares != c.shares || r.CpuQuota != c.quota || r.MemoryLimitInBytes != c.memory || r.MemorySwapLimitInBytes != c.memory {
-			t.Errorf("%s: %+v", c.name, r)
-		}
-		if r.OomScoreAdj < 3 || r.OomScoreAdj > 999 {
-			t.Errorf("%s: oom score %d", c.name, r.OomScoreAdj)
-		}
+		t.Run(c.name, func(t *testing.T) {
+			p := testPod(never, "", "a")
+			p.Status.QOSClass = corev1.PodQOSBurstable
+			p.Spec.Containers[0].Resources = corev1.ResourceRequirements{Requests: c.requests, Limits: c.limits}
+			r := resources(p, &p.Spec.Containers[0])
+			if r.CpuShares != c.shares || r.CpuQuota != c.quota || r.MemoryLimitInBytes != c.memory || r.MemorySwapLimitInBytes != c.memory {
+				t.Errorf("%s: %+v", c.name, r)
+			}
+			if r.OomScoreAdj < 3 || r.OomScoreAdj > 999 {
+				t.Errorf("%s: oom score %d", c.name, r.OomScoreAdj)
+			}
+		})
 	}
 	for name, want := range map[corev1.ResourceName]string{"hugepages-2Mi": "2MB", "hugepages-1Gi": "1GB", "memory": "", "hugepages-": ""} {
 		if got, _ := hugepage(name); got != want {

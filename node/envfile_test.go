@@ -30,13 +30,15 @@ func TestLookUp(t *testing.T) {
 		{text: "A='1'\n\nnonsense\nB='2'", key: "B", wrong: "format at line 3"},
 		{text: "='1'", key: "A", wrong: "at line 1"},
 	} {
-		got, found, err := lookUp(c.text, c.key)
-		switch {
-		case c.wrong == "" && (err != nil || !found || got != c.want):
-			t.Errorf("%q: %q, %v, %v, want %q", c.text, got, found, err, c.want)
-		case c.wrong != "" && (err == nil || !strings.Contains(err.Error(), c.wrong)):
-			t.Errorf("%q: %v, want %q", c.text, err, c.wrong)
-		}
+		t.Run(c.text, func(t *testing.T) {
+			got, found, err := lookUp(c.text, c.key)
+			switch {
+			case c.wrong == "" && (err != nil || !found || got != c.want):
+				t.Errorf("%q: %q, %v, %v, want %q", c.text, got, found, err, c.want)
+			case c.wrong != "" && (err == nil || !strings.Contains(err.Error(), c.wrong)):
+				t.Errorf("%q: %v, want %q", c.text, err, c.wrong)
+			}
+		})
 	}
 	for _, text := range []string{"", "\n", "# A='1'", "B='1'"} {
 		if _, found, err := lookUp(text, "A"); found || err != nil {
@@ -70,9 +72,11 @@ func TestFromFile(t *testing.T) {
 	put(filepath.Join(dir, "large"), "A='"+strings.Repeat("x", envFileMax)+"'")
 	put(filepath.Join(out, "secret"), "A='no'")
 	for link, to := range map[string]string{"out": filepath.Join(out, "secret"), "up": "../../x", "in": "a/b.env", "none": "nowhere"} {
-		if err := os.Symlink(to, filepath.Join(dir, link)); err != nil {
-			t.Fatal(err)
-		}
+		t.Run(link, func(t *testing.T) {
+			if err := os.Symlink(to, filepath.Join(dir, link)); err != nil {
+				t.Fatal(err)
+			}
+		})
 	}
 	if err := syscall.Mkfifo(filepath.Join(dir, "fifo"), 0o600); err != nil {
 		t.Fatal(err)
@@ -91,13 +95,15 @@ func TestFromFile(t *testing.T) {
 		{"v", "fifo", "A", &yes, "", "not a regular file"}, {"v", "a", "A", &yes, "", "not a regular file"},
 		{"v", "large", "A", &yes, "", "larger than"},
 	} {
-		ref := &corev1.FileKeySelector{VolumeName: c.volume, Path: c.path, Key: c.key, Optional: c.optional}
-		got, found, err := fromFile(ref, map[string]string{"v": dir})
-		switch {
-		case c.wrong != "" && (err == nil || !strings.Contains(err.Error(), c.wrong)):
-			t.Errorf("%+v: %v, want %q", c, err, c.wrong)
-		case c.wrong == "" && (err != nil || got != c.want || found != (c.want != "")):
-			t.Errorf("%+v: %q, %v, %v", c, got, found, err)
-		}
+		t.Run(c.volume, func(t *testing.T) {
+			ref := &corev1.FileKeySelector{VolumeName: c.volume, Path: c.path, Key: c.key, Optional: c.optional}
+			got, found, err := fromFile(ref, map[string]string{"v": dir})
+			switch {
+			case c.wrong != "" && (err == nil || !strings.Contains(err.Error(), c.wrong)):
+				t.Errorf("%+v: %v, want %q", c, err, c.wrong)
+			case c.wrong == "" && (err != nil || got != c.want || found != (c.want != "")):
+				t.Errorf("%+v: %q, %v, %v", c, got, found, err)
+			}
+		})
 	}
 }

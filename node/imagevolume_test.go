@@ -119,8 +119,10 @@ func TestPauseImageIsKept(t *testing.T) {
 func TestOlderThan(t *testing.T) {
 	for version, want := range map[string]bool{"1.6.20~ds1": true, "v1.7.28": true, "2.0.5": true, "2.1.0-beta.0": false, "v2.4.2": false,
 		"3.0": false, "unknown": false} {
-		if olderThan(version, 2, 1) != want {
-			t.Errorf("%s is older than 2.1: %v", version, !want)
-		}
+		t.Run(version, func(t *testing.T) {
+			if olderThan(version, 2, 1) != want {
+				t.Errorf("%s is older than 2.1: %v", version, !want)
+			}
+		})
 	}
 }

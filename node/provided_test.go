@@ -29,9 +29,11 @@ func TestProvidedImage(t *testing.T) {
 			"tokenAttributes: {serviceAccountTokenAudience: reg, cacheType: ServiceAccount, " +
 			"requireServiceAccount: true, requiredServiceAccountAnnotationKeys: [role]}}",
 	} {
-		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o755); err != nil {
-			t.Fatal(err)
-		}
+		t.Run(name, func(t *testing.T) {
+			if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o755); err != nil {
+				t.Fatal(err)
+			}
+		})
 	}
 	simulate(t, func(r *rig) {
 		r.stop()

@@ -37,17 +37,21 @@ func TestBundlesOfSigner(t *testing.T) {
 	}
 	var one resource.Object
 	for name, signer := range map[string]string{"e.f:s:1": "e.f/s", "e.f:s:2": "e.f/s", "e.f:t:1": "e.f/t", "plain": ""} {
-		one, err = c.cfg.Client.Create(t.Context(), kinds.ClusterTrustBundles, &certificatesv1.ClusterTrustBundle{
-			ObjectMeta: metav1.ObjectMeta{Name: name},
-			Spec:       certificatesv1.ClusterTrustBundleSpec{SignerName: signer, TrustBundle: string(keys.CA.PEM())}})
-		if err != nil {
-			t.Fatal(err)
-		}
+		t.Run(name, func(t *testing.T) {
+			one, err = c.cfg.Client.Create(t.Context(), kinds.ClusterTrustBundles, &certificatesv1.ClusterTrustBundle{
+				ObjectMeta: metav1.ObjectMeta{Name: name},
+				Spec:       certificatesv1.ClusterTrustBundleSpec{SignerName: signer, TrustBundle: string(keys.CA.PEM())}})
+			if err != nil {
+				t.Fatal(err)
+			}
+		})
 	}
 	for signer, want := range map[string]int{"e.f/s": 2, "e.f/t": 1, "e.f/u": 0} {
-		if list, complete := c.bundles(signer); len(list) != want || !complete {
-			t.Errorf("%s: %d, %v; want %d", signer, len(list), complete, want)
-		}
+		t.Run(signer, func(t *testing.T) {
+			if list, complete := c.bundles(signer); len(list) != want || !complete {
+				t.Errorf("%s: %d, %v; want %d", signer, len(list), complete, want)
+			}
+		})
 	}
 	c.cfg.Pins = pins{bundlesOf("e.f/s"): {one}}
 	if list, complete := c.bundles("e.f/s"); len(list) != 1 || !complete {
@@ -65,11 +69,13 @@ func TestOwnClaims(t *testing.T) {
 	p.Spec.Volumes = append(p.Spec.Volumes, corev1.Volume{Name: "own", VolumeSource: corev1.VolumeSource{
 		Ephemeral: &corev1.EphemeralVolumeSource{}}})
 	for name, want := range map[string]bool{"c": true, "p-own": true, "other": false} {
-		c := &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Namespace: "d", Name: name}}
-		ref := client.Ref{Kind: kinds.PersistentVolumeClaims, Namespace: "d", Fields: "metadata.name=" + name}
-		if concerns(p, kinds.PersistentVolumeClaims, c) != want || slices.Contains(claimsOf(p), ref) != want {
-			t.Errorf("%s: %v", name, claimsOf(p))
-		}
+		t.Run(name, func(t *testing.T) {
+			c := &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Namespace: "d", Name: name}}
+			ref := client.Ref{Kind: kinds.PersistentVolumeClaims, Namespace: "d", Fields: "metadata.name=" + name}
+			if concerns(p, kinds.PersistentVolumeClaims, c) != want || slices.Contains(claimsOf(p), ref) != want {
+				t.Errorf("%s: %v", name, claimsOf(p))
+			}
+		})
 	}
 }
 

@@ -43,28 +43,32 @@ func TestSpare(t *testing.T) {
 		{"too much", Resources{KubeReserved: amounts("cpu=9 memory=9Gi")}, "none",
 			"cpu=0 memory=0 ephemeral-storage=100Gi pods=110 hugepages-2Mi=1Gi"},
 	} {
-		hard, err := pressure.Parse(c.hard)
-		if err != nil {
-			t.Fatal(err)
-		}
-		got := spare(amounts(machine), c.is.reserved(), hard)
-		for name, want := range amounts(c.want) {
-			if q := got[name]; q.Cmp(want) != 0 {
-				t.Errorf("%s: %s is %s, want %s", c.name, name, q.String(), want.String())
+		t.Run(c.name, func(t *testing.T) {
+			hard, err := pressure.Parse(c.hard)
+			if err != nil {
+				t.Fatal(err)
 			}
-		}
+			got := spare(amounts(machine), c.is.reserved(), hard)
+			for name, want := range amounts(c.want) {
+				if q := got[name]; q.Cmp(want) != 0 {
+					t.Errorf("%s: %s is %s, want %s", c.name, name, q.String(), want.String())
+				}
+			}
+		})
 	}
 }
 
 func TestHugePages(t *testing.T) {
 	dir := t.TempDir()
 	for name, n := range map[string]string{"hugepages-2048kB": "512\n", "hugepages-1048576kB": "0\n"} {
-		if err := os.MkdirAll(filepath.Join(dir, name), 0o755); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.WriteFile(filepath.Join(dir, name, "nr_hugepages"), []byte(n), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		t.Run(name, func(t *testing.T) {
+			if err := os.MkdirAll(filepath.Join(dir, name), 0o755); err != nil {
+				t.Fatal(err)
+			}
+			if err := os.WriteFile(filepath.Join(dir, name, "nr_hugepages"), []byte(n), 0o600); err != nil {
+				t.Fatal(err)
+			}
+		})
 	}
 	got := hugePages(dir)
 	if q := got["hugepages-2Mi"]; len(got) != 2 || q.String() != "1Gi" {
@@ -111,15 +115,17 @@ func TestUnifiedMemory(t *testing.T) {
 		{"limit as request", tiered, corev1.PodQOSBurstable, "1Gi", "1Gi", "0", "1073741824", "max", "0"},
 		{"best effort", tiered, corev1.PodQOSBestEffort, "", "", "0", "0", "2147483648", "0"},
 	} {
-		on := terms{Resources: c.node, unified: true, memory: 8 << 30, swap: 1 << 30, allocatable: 4 << 30}
-		p := memoryPod(c.class, c.request, c.limit)
-		got := on.container(p, &p.Spec.Containers[0]).Unified
-		for file, want := range map[string]string{"memory.min": c.minimum, "memory.low": c.low, "memory.high": c.high,
-			"memory.swap.max": c.swap, "memory.oom.group": "1"} {
-			if got[file] != want {
-				t.Errorf("%s: %s is %s, want %s", c.name, file, got[file], want)
+		t.Run(c.name, func(t *testing.T) {
+			on := terms{Resources: c.node, unified: true, memory: 8 << 30, swap: 1 << 30, allocatable: 4 << 30}
+			p := memoryPod(c.class, c.request, c.limit)
+			got := on.container(p, &p.Spec.Containers[0]).Unified
+			for file, want := range map[string]string{"memory.min": c.minimum, "memory.low": c.low, "memory.high": c.high,
+				"memory.swap.max": c.swap, "memory.oom.group": "1"} {
+				if got[file] != want {
+					t.Errorf("%s: %s is %s, want %s", c.name, file, got[file], want)
+				}
 			}
-		}
+		})
 	}
 	old := memoryPod(corev1.PodQOSBurstable, "1Gi", "2Gi")
 	r := terms{Resources: tiered, swap: 1 << 30}.container(old, &old.Spec.Containers[0])

@@ -257,12 +257,14 @@ func TestStatusOfWholePod(t *testing.T) {
 		{"not yet running", nil, none, false, one.Requests, one.Limits},
 		{"of its own", &corev1.ResourceRequirements{Limits: quantities("cpu", "1")}, none, true, one.Requests, quantities("cpu", "1")},
 	} {
-		p := testPod(corev1.RestartPolicyAlways, "", "a", "b")
-		p.Spec.Resources, p.Spec.Containers[0].Resources, p.Spec.Containers[1].Resources = tt.whole, one, tt.other
-		got := podInUse(p, tt.running)
-		if !equality.Semantic.DeepEqual(got.Requests, tt.asks) || !equality.Semantic.DeepEqual(got.Limits, tt.limit) {
-			t.Errorf("%s: %v", tt.name, got)
-		}
+		t.Run(tt.name, func(t *testing.T) {
+			p := testPod(corev1.RestartPolicyAlways, "", "a", "b")
+			p.Spec.Resources, p.Spec.Containers[0].Resources, p.Spec.Containers[1].Resources = tt.whole, one, tt.other
+			got := podInUse(p, tt.running)
+			if !equality.Semantic.DeepEqual(got.Requests, tt.asks) || !equality.Semantic.DeepEqual(got.Limits, tt.limit) {
+				t.Errorf("%s: %v", tt.name, got)
+			}
+		})
 	}
 }
 

@@ -54,12 +54,14 @@ func TestResolvConf(t *testing.T) {
 			"nameserver 10.96.0.10\nnameserver 1.1.1.1\nsearch shop.svc.cluster.local svc.cluster.local cluster.local corp.example b.example\n" +
 				"options ndots:5"},
 	} {
-		pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "a"},
-			Spec: corev1.PodSpec{DNSPolicy: corev1.DNSPolicy(tt.policy), HostNetwork: tt.hostNetwork, DNSConfig: tt.more}}
-		conf := resolvConf(pod, dnsPolicy(pod), host, []netip.Addr{netip.MustParseAddr("10.96.0.10")}, "cluster.local")
-		if got := resolvText(conf); got != tt.want {
-			t.Errorf("%s %s:\n%s\nwant\n%s", tt.policy, tt.name, got, tt.want)
-		}
+		t.Run(tt.name, func(t *testing.T) {
+			pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "a"},
+				Spec: corev1.PodSpec{DNSPolicy: corev1.DNSPolicy(tt.policy), HostNetwork: tt.hostNetwork, DNSConfig: tt.more}}
+			conf := resolvConf(pod, dnsPolicy(pod), host, []netip.Addr{netip.MustParseAddr("10.96.0.10")}, "cluster.local")
+			if got := resolvText(conf); got != tt.want {
+				t.Errorf("%s %s:\n%s\nwant\n%s", tt.policy, tt.name, got, tt.want)
+			}
+		})
 	}
 	if got := resolvText(host); !strings.HasPrefix(got, "nameserver 192.0.2.53\nsearch corp.example svc.cluster.local\n") {
 		t.Errorf("the host's own configuration changed: %s", got)
@@ -100,12 +102,14 @@ func TestHostDNS(t *testing.T) {
 		{stub, filepath.Join(dir, "none"), "nameserver 127.0.0.53\nsearch lan\noptions edns0"},
 		{filepath.Join(dir, "none"), real, ""},
 	} {
-		conf, err := hostDNS(tt.path, tt.behind)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if got := resolvText(conf); got != tt.want {
-			t.Errorf("%s: %q, want %q", tt.path, got, tt.want)
-		}
+		t.Run(tt.path, func(t *testing.T) {
+			conf, err := hostDNS(tt.path, tt.behind)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if got := resolvText(conf); got != tt.want {
+				t.Errorf("%s: %q, want %q", tt.path, got, tt.want)
+			}
+		})
 	}
 }

@@ -149,17 +149,19 @@ func TestLastWords(t *testing.T) {
 		{"log of a success", "", 0, fallback, ""},
 		{"long file", strings.Repeat("x", 5000), 0, nil, strings.Repeat("x", maxWords)},
 	} {
-		path := a.lastWords(pod, "a", 0)
-		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.WriteFile(path, []byte(c.file), 0o600); err != nil {
-			t.Fatal(err)
-		}
-		got := a.status.terminated(pod, &container{name: "a", exit: c.exit, notes: c.notes, log: log}).Message
-		if got != c.want {
-			t.Errorf("%s: %q, want %q", c.name, got, c.want)
-		}
+		t.Run(c.name, func(t *testing.T) {
+			path := a.lastWords(pod, "a", 0)
+			if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+				t.Fatal(err)
+			}
+			if err := os.WriteFile(path, []byte(c.file), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			got := a.status.terminated(pod, &container{name: "a", exit: c.exit, notes: c.notes, log: log}).Message
+			if got != c.want {
+				t.Errorf("%s: %q, want %q", c.name, got, c.want)
+			}
+		})
 	}
 }
 

@@ -65,11 +65,13 @@ func TestWatched(t *testing.T) {
 		{"", "", 0}, {"1000000", "", time.Second}, {"1000000", self, time.Second}, {"1000000", "1", 0}, {"-5", self, 0}, {"0", "", 0},
 		{"x", "", 0}, {"9223372036854775807", "", 0}, {"99999999999999999999", "", 0},
 	} {
-		t.Setenv("WATCHDOG_USEC", tt.us)
-		t.Setenv("WATCHDOG_PID", tt.pid)
-		if got := Watched(); got != tt.want {
-			t.Errorf("%q for %q: %v, want %v", tt.us, tt.pid, got, tt.want)
-		}
+		t.Run(tt.us, func(t *testing.T) {
+			t.Setenv("WATCHDOG_USEC", tt.us)
+			t.Setenv("WATCHDOG_PID", tt.pid)
+			if got := Watched(); got != tt.want {
+				t.Errorf("%q for %q: %v, want %v", tt.us, tt.pid, got, tt.want)
+			}
+		})
 	}
 }
 

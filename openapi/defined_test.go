@@ -35,9 +35,11 @@ func TestDefined(t *testing.T) {
 	every, all := "/apis/4-my-0.example.com/v1/crontabs", "/apis/4-my-0.example.com/v1/namespaces/{namespace}/crontabs"
 	for path, want := range map[string][]string{all + "/{name}": {"name", "namespace", "pretty"}, all: {"namespace", "pretty"},
 		every: slices.Sorted(slices.Values(withPretty(listParams)))} {
-		if got := names(at(doc, "paths", path, "parameters")); !slices.Equal(got, want) {
-			t.Errorf("%s: %v", path, got)
-		}
+		t.Run(path, func(t *testing.T) {
+			if got := names(at(doc, "paths", path, "parameters")); !slices.Equal(got, want) {
+				t.Errorf("%s: %v", path, got)
+			}
+		})
 	}
 	if at(doc, "paths", every, "get", "parameters") != nil {
 		t.Error("the only operation of a path has parameters of its own")

@@ -220,22 +220,24 @@ func TestRootsOfCustomKinds(t *testing.T) {
 	const name, keeps = "com.example.stable.v1.CronTab", "x-kubernetes-preserve-unknown-fields"
 	for text, fields := range map[string]bool{`{"type":"object"}`: true, `{"type":"object","` + keeps + `":true}`: false,
 		`{"type":"object","` + keeps + `":true,"properties":{"spec":{"type":"object"}}}`: false} {
-		d, s := New(example()), &spec.Schema{}
-		if err := s.UnmarshalJSON([]byte(text)); err != nil {
-			t.Fatal(err)
-		}
-		if err := d.AddSchema(tabs.WithKind("CronTab"), s); err != nil {
-			t.Fatal(err)
-		}
-		b, _, err := d.V3(GroupPath(tabs))
-		if at(parse(t, b, err), "components", "schemas", name, "properties", "metadata") == nil {
-			t.Errorf("%s: no metadata", text)
-		}
-		b, _, err = joined(d.V2JSON())
-		old := at(parse(t, b, err), "definitions", name).(object)
-		if old["type"] != "object" || (old["properties"] != nil) != fields || old[keeps] != nil || old[gvkExtension] == nil {
-			t.Errorf("%s: %v", text, old)
-		}
+		t.Run(text, func(t *testing.T) {
+			d, s := New(example()), &spec.Schema{}
+			if err := s.UnmarshalJSON([]byte(text)); err != nil {
+				t.Fatal(err)
+			}
+			if err := d.AddSchema(tabs.WithKind("CronTab"), s); err != nil {
+				t.Fatal(err)
+			}
+			b, _, err := d.V3(GroupPath(tabs))
+			if at(parse(t, b, err), "components", "schemas", name, "properties", "metadata") == nil {
+				t.Errorf("%s: no metadata", text)
+			}
+			b, _, err = joined(d.V2JSON())
+			old := at(parse(t, b, err), "definitions", name).(object)
+			if old["type"] != "object" || (old["properties"] != nil) != fields || old[keeps] != nil || old[gvkExtension] == nil {
+				t.Errorf("%s: %v", text, old)
+			}
+		})
 	}
 }
 
@@ -306,9 +308,11 @@ func TestRoutes(t *testing.T) {
 		"/apis/apps/v1/namespaces/{namespace}/deployments/{name}/scale": "readAppsV1NamespacedDeploymentScale",
 		"/apis/apps/v1/watch/deployments":                               "watchAppsV1DeploymentListForAllNamespaces",
 	} {
-		if got := at(doc, "paths", path, "get", "operationId"); got != id {
-			t.Errorf("%s: %v, want %s", path, got, id)
-		}
+		t.Run(path, func(t *testing.T) {
+			if got := at(doc, "paths", path, "get", "operationId"); got != id {
+				t.Errorf("%s: %v, want %s", path, got, id)
+			}
+		})
 	}
 	if at(doc, "components", "schemas", "io.k8s.api.autoscaling.v1.Scale") == nil {
 		t.Error("no Scale")

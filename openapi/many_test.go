@@ -94,11 +94,13 @@ func TestWholeGrows(t *testing.T) {
 			d.RemoveSchema(member(5).info.GVK)
 		}, 0},
 	} {
-		made = 0
-		step.do()
-		if wholeText(t, d) != fresh() || made != step.want {
-			t.Errorf("%s: %d schemas were read, want %d, or the document differs", step.name, made, step.want)
-		}
+		t.Run(step.name, func(t *testing.T) {
+			made = 0
+			step.do()
+			if wholeText(t, d) != fresh() || made != step.want {
+				t.Errorf("%s: %d schemas were read, want %d, or the document differs", step.name, made, step.want)
+			}
+		})
 	}
 }
 

@@ -52,13 +52,15 @@ func TestFields(t *testing.T) {
 		{"created", "", "spec: {a: 1}", "spec.a: (none) → 1"},
 		{"null", "spec: {a: null}", "spec: {}", ""},
 	} {
-		var got []string
-		for _, f := range Fields(state(t, c.before), state(t, c.after)) {
-			got = append(got, f.Text())
-		}
-		if text := strings.Join(got, "; "); text != c.want {
-			t.Errorf("%s: %s", c.name, text)
-		}
+		t.Run(c.name, func(t *testing.T) {
+			var got []string
+			for _, f := range Fields(state(t, c.before), state(t, c.after)) {
+				got = append(got, f.Text())
+			}
+			if text := strings.Join(got, "; "); text != c.want {
+				t.Errorf("%s: %s", c.name, text)
+			}
+		})
 	}
 }
 
@@ -138,20 +140,22 @@ func TestUndo(t *testing.T) {
 		{"status alone", []Step{did(t, 1, web, "status: {a: 1}", "status: {a: 2}")}, "status: {a: 2}", "nothing"},
 		{"a namespace", []Step{did(t, 1, ns, "metadata: {name: a}", "")}, "", "create [] []"},
 	} {
-		list, err := Undoing(c.steps, ByPerson, func(Object) (map[string]any, error) { return state(t, c.now), nil })
-		if err != nil {
-			t.Fatal(err)
-		}
-		got := "nothing"
-		if len(list) > 0 {
-			u := list[0]
-			if got = fmt.Sprintf("%s %v %v", u.Action, texts(u.Fields), texts(u.Conflicts)); u.Refused != "" {
-				got = "refused: " + u.Refused
+		t.Run(c.name, func(t *testing.T) {
+			list, err := Undoing(c.steps, ByPerson, func(Object) (map[string]any, error) { return state(t, c.now), nil })
+			if err != nil {
+				t.Fatal(err)
 			}
-		}
-		if got != c.want {
-			t.Errorf("%s: %s", c.name, got)
-		}
+			got := "nothing"
+			if len(list) > 0 {
+				u := list[0]
+				if got = fmt.Sprintf("%s %v %v", u.Action, texts(u.Fields), texts(u.Conflicts)); u.Refused != "" {
+					got = "refused: " + u.Refused
+				}
+			}
+			if got != c.want {
+				t.Errorf("%s: %s", c.name, got)
+			}
+		})
 	}
 }
 
@@ -225,10 +229,12 @@ func TestWhen(t *testing.T) {
 	for text, want := range map[string]string{"10m": "2026-05-04T09:50:00Z", "09:30": "2026-05-04T09:30:00Z",
 		"23:00:01":         "2026-05-03T23:00:01Z",
 		"2026-05-01 01:02": "2026-05-01T01:02:00Z", "2026-05-04T12:00:00+05:00": "2026-05-04T07:00:00Z"} {
-		got, err := When(text, now)
-		if err != nil || got.UTC().Format(time.RFC3339) != want {
-			t.Errorf("%s: %v, %v", text, got, err)
-		}
+		t.Run(text, func(t *testing.T) {
+			got, err := When(text, now)
+			if err != nil || got.UTC().Format(time.RFC3339) != want {
+				t.Errorf("%s: %v, %v", text, got, err)
+			}
+		})
 	}
 	for _, text := range []string{"", "soon", "-5m", "0s", "2027-01-01T00:00:00Z", "25:00"} {
 		if got, err := When(text, now); err == nil {

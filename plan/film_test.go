@@ -37,9 +37,11 @@ func TestMoments(t *testing.T) {
 		{"gone", runs, nil, []string{stepGone}},
 		{"nothing of note", runs, runs, nil},
 	} {
-		if got := moments(tt.was, tt.is); !slices.Equal(got, tt.want) {
-			t.Errorf("%s: %v, want %v", tt.name, got, tt.want)
-		}
+		t.Run(tt.name, func(t *testing.T) {
+			if got := moments(tt.was, tt.is); !slices.Equal(got, tt.want) {
+				t.Errorf("%s: %v, want %v", tt.name, got, tt.want)
+			}
+		})
 	}
 }
 

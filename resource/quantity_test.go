@@ -18,12 +18,14 @@ func TestDearQuantity(t *testing.T) {
 		"1e1000": true, "1e-999999999": true, "-.5E+1234": true, " 7e99999 ": true, "x1e12345": true,
 		strings.Repeat("9", 100): false, strings.Repeat("9", 101): true, "0." + strings.Repeat("0", 99): true, "1e5e5e5e55555": false,
 	} {
-		if got := DearQuantity(text); got != want {
-			t.Errorf("%q: %v, want %v", text, got, want)
-		}
-		if _, err := ParseQuantity(text); want && err != apiresource.ErrFormatWrong {
-			t.Errorf("%q is read: %v", text, err)
-		}
+		t.Run(text, func(t *testing.T) {
+			if got := DearQuantity(text); got != want {
+				t.Errorf("%q: %v, want %v", text, got, want)
+			}
+			if _, err := ParseQuantity(text); want && err != apiresource.ErrFormatWrong {
+				t.Errorf("%q is read: %v", text, err)
+			}
+		})
 	}
 }
 
@@ -38,9 +40,11 @@ func TestSpoilQuantities(t *testing.T) {
 		`["a\"1e9999","\\",1e9999]`:              `["a\"!e9999","\\","!"   ]`,
 		`{"1e9999":"2e9999","ok":"1e3","n":1e4}`: `{"!e9999":"!e9999","ok":"1e3","n":1e4}`,
 	} {
-		if got := SpoilQuantities([]byte(doc)); string(got) != want || !json.Valid(got) {
-			t.Errorf("%s became\n%s, want\n%s", doc, got, want)
-		}
+		t.Run(doc, func(t *testing.T) {
+			if got := SpoilQuantities([]byte(doc)); string(got) != want || !json.Valid(got) {
+				t.Errorf("%s became\n%s, want\n%s", doc, got, want)
+			}
+		})
 	}
 	tree := map[string]any{"a": []any{"1e9999", "1"}, "b": map[string]any{"c": "x"}}
 	got := SpoilTree(tree)
@@ -77,14 +81,16 @@ func TestCheckQuantities(t *testing.T) {
 				ValueFrom: &corev1.EnvVarSource{ResourceFieldRef: &corev1.ResourceFieldSelector{Divisor: some}}}}}}
 		},
 	} {
-		harmless := message(edit)
-		if err := CheckQuantities([]byte(harmless), &corev1.Pod{}); err != nil {
-			t.Errorf("%s: %v", name, err)
-		}
-		dear := strings.Replace(harmless, "\x0a\x071234567", "\x0a\x071e77777", 1)
-		if err := CheckQuantities([]byte(dear), &corev1.Pod{}); err == nil || dear == harmless {
-			t.Errorf("%s: a dear quantity is let through", name)
-		}
+		t.Run(name, func(t *testing.T) {
+			harmless := message(edit)
+			if err := CheckQuantities([]byte(harmless), &corev1.Pod{}); err != nil {
+				t.Errorf("%s: %v", name, err)
+			}
+			dear := strings.Replace(harmless, "\x0a\x071234567", "\x0a\x071e77777", 1)
+			if err := CheckQuantities([]byte(dear), &corev1.Pod{}); err == nil || dear == harmless {
+				t.Errorf("%s: a dear quantity is let through", name)
+			}
+		})
 	}
 	for _, junk := range []string{"1e99999", "\x0a\xff1e99999", "\x0a\x071e99999", "\x12\x091e99999\x0a\x05"} {
 		if err := CheckQuantities([]byte(junk), &corev1.Pod{}); err != nil {

@@ -95,9 +95,11 @@ func TestDemandHasEveryField(t *testing.T) {
 		})
 	}
 	for name := range noMatter {
-		if !used[name] {
-			t.Errorf("there is no field %s", name)
-		}
+		t.Run(name, func(t *testing.T) {
+			if !used[name] {
+				t.Errorf("there is no field %s", name)
+			}
+		})
 	}
 }
 

@@ -102,12 +102,14 @@ func TestExtenders(t *testing.T) {
 			[]*Extender{ext(t, "n2", "", &Extender{Filter: "filter", Manages: []Managed{{"example.com/a", false}}})}, "example.com/a=1",
 			"0/3 nodes are available: 3 Insufficient example.com/a."},
 	} {
-		st := site(nodes...)
-		st.read = noObjects{}
-		st.profiles["default-scheduler"] = &Profile{Name: "default-scheduler", Extenders: test.list}
-		if got := st.where(pod("p", "", test.asks, "")); got != test.want {
-			t.Errorf("%s: got %s, want %s", test.name, got, test.want)
-		}
+		t.Run(test.name, func(t *testing.T) {
+			st := site(nodes...)
+			st.read = noObjects{}
+			st.profiles["default-scheduler"] = &Profile{Name: "default-scheduler", Extenders: test.list}
+			if got := st.where(pod("p", "", test.asks, "")); got != test.want {
+				t.Errorf("%s: got %s, want %s", test.name, got, test.want)
+			}
+		})
 	}
 }
 

@@ -79,21 +79,23 @@ func TestReadConfig(t *testing.T) {
 		{"two that bind", configHead +
 			"extenders: [{urlPrefix: 'http://127.0.0.1:1', bindVerb: b}, {urlPrefix: 'http://127.0.0.1:2', bindVerb: b}]", "error: one may"},
 	} {
-		got := ""
-		list, err := ReadConfig([]byte(test.text), nil)
-		if err != nil {
-			got = "error: " + err.Error()
-		}
-		for _, p := range list {
-			got += fmt.Sprintf("%s %v %v %d spread, %s", p.Name, p.Off, p.Weights, len(p.Spread), p.Fit.Type)
-			for _, e := range p.Extenders {
-				got += fmt.Sprintf(", extender %s %d %s %v", e.URL, e.Weight, e.Timeout, e.Manages)
+		t.Run(test.name, func(t *testing.T) {
+			got := ""
+			list, err := ReadConfig([]byte(test.text), nil)
+			if err != nil {
+				got = "error: " + err.Error()
 			}
-		}
-		want, isError := strings.CutPrefix(test.want, "error: ")
-		if isError && (err == nil || !strings.Contains(got, want)) || !isError && got != want {
-			t.Errorf("%s: got %s, want %s", test.name, got, test.want)
-		}
+			for _, p := range list {
+				got += fmt.Sprintf("%s %v %v %d spread, %s", p.Name, p.Off, p.Weights, len(p.Spread), p.Fit.Type)
+				for _, e := range p.Extenders {
+					got += fmt.Sprintf(", extender %s %d %s %v", e.URL, e.Weight, e.Timeout, e.Manages)
+				}
+			}
+			want, isError := strings.CutPrefix(test.want, "error: ")
+			if isError && (err == nil || !strings.Contains(got, want)) || !isError && got != want {
+				t.Errorf("%s: got %s, want %s", test.name, got, test.want)
+			}
+		})
 	}
 }
 

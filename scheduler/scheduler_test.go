@@ -98,9 +98,11 @@ func TestMany(t *testing.T) {
 		count[w.until(fmt.Sprintf("p%d", i), bound).Spec.NodeName]++
 	}
 	for n, c := range count {
-		if c != 9 {
-			t.Errorf("%s has %d pods", n, c)
-		}
+		t.Run(n, func(t *testing.T) {
+			if c != 9 {
+				t.Errorf("%s has %d pods", n, c)
+			}
+		})
 	}
 }
 

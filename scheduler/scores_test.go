@@ -36,11 +36,13 @@ func TestScores(t *testing.T) {
 		{"balanced, cpu only", "cpu=2", scoreBalanced, 50 + 12}, // 3/4 against 1/4: 75, and was 100
 		{"balanced, nothing asked", "", scoreBalanced, 0},
 	} {
-		c := st.task(pod("p-"+test.name[:3], "", test.asks, "")).class
-		c.prepare()
-		if got := test.score(c.verdicts, s); got != test.want {
-			t.Errorf("%s: %d, want %d", test.name, got, test.want)
-		}
+		t.Run(test.name, func(t *testing.T) {
+			c := st.task(pod("p-"+test.name[:3], "", test.asks, "")).class
+			c.prepare()
+			if got := test.score(c.verdicts, s); got != test.want {
+				t.Errorf("%s: %d, want %d", test.name, got, test.want)
+			}
+		})
 	}
 }
 
@@ -65,18 +67,20 @@ func TestStrategies(t *testing.T) {
 		{"even with gpus", "cpu=1,memory=2Gi,example.com/gpu=2", Strategy{}, []Weight{{"cpu", 1}, {"memory", 1}, {"example.com/gpu", 1}},
 			50, 50 + (50+(76-88))/2},
 	} {
-		n := node("n1", "", "")
-		must(yaml.Unmarshal([]byte("{cpu: 4, memory: 8Gi, pods: 10, example.com/gpu: 4}"), &n.Status.Allocatable))
-		st := site(n)
-		st.profiles["own"] = &Profile{Name: "own", Fit: test.strategy, Even: test.even}
-		st.add(pod("there", "", "cpu=1,memory=2Gi,example.com/gpu=2", ""), "n1")
-		p := pod("p", "", test.asks, "")
-		p.Spec.SchedulerName = "own"
-		c := st.task(p).class
-		c.prepare()
-		if fit, same := scoreFit(c.verdicts, st.nodes[0]), scoreBalanced(c.verdicts, st.nodes[0]); fit != test.fit || same != test.same {
-			t.Errorf("%s: %d and %d, want %d and %d", test.name, fit, same, test.fit, test.same)
-		}
+		t.Run(test.name, func(t *testing.T) {
+			n := node("n1", "", "")
+			must(yaml.Unmarshal([]byte("{cpu: 4, memory: 8Gi, pods: 10, example.com/gpu: 4}"), &n.Status.Allocatable))
+			st := site(n)
+			st.profiles["own"] = &Profile{Name: "own", Fit: test.strategy, Even: test.even}
+			st.add(pod("there", "", "cpu=1,memory=2Gi,example.com/gpu=2", ""), "n1")
+			p := pod("p", "", test.asks, "")
+			p.Spec.SchedulerName = "own"
+			c := st.task(p).class
+			c.prepare()
+			if fit, same := scoreFit(c.verdicts, st.nodes[0]), scoreBalanced(c.verdicts, st.nodes[0]); fit != test.fit || same != test.same {
+				t.Errorf("%s: %d and %d, want %d and %d", test.name, fit, same, test.fit, test.same)
+			}
+		})
 	}
 }
 

@@ -175,21 +175,23 @@ func TestVolumes(t *testing.T) {
 func TestLocalStorage(t *testing.T) {
 	for size, want := range map[string]string{"10Gi": "n2", "90Gi": "n3",
 		"200Gi": "0/2 nodes are available: 2 node(s) did not have enough free storage."} {
-		s := shelf{}
-		put(s, kinds.PersistentVolumeClaims, &corev1.PersistentVolumeClaim{},
-			`{metadata: {namespace: default, name: c}, spec: {storageClassName: local, resources: {requests: {storage: `+size+`}}}}`)
-		put(s, kinds.StorageClasses, &storagev1.StorageClass{},
-			`{metadata: {name: local}, provisioner: `+localvolume.Provisioner+`, volumeBindingMode: WaitForFirstConsumer}`)
-		n2, n3 := node("n2", "", ""), node("n3", "", "")
-		n2.Annotations = map[string]string{localvolume.Free: strconv.Itoa(80 << 30)}
-		n3.Annotations = map[string]string{localvolume.Free: strconv.Itoa(100 << 30)}
-		if size == "10Gi" {
-			n3.Annotations[localvolume.Free] = strconv.Itoa(12 << 30) // the other one stays emptier
-		}
-		st := site(n2, n3)
-		st.read = s
-		if got := st.where(pod("p", "", "", "volumes: [{name: v, persistentVolumeClaim: {claimName: c}}]")); got != want {
-			t.Errorf("%s: got %q, want %q", size, got, want)
-		}
+		t.Run(size, func(t *testing.T) {
+			s := shelf{}
+			put(s, kinds.PersistentVolumeClaims, &corev1.PersistentVolumeClaim{},
+				`{metadata: {namespace: default, name: c}, spec: {storageClassName: local, resources: {requests: {storage: `+size+`}}}}`)
+			put(s, kinds.StorageClasses, &storagev1.StorageClass{},
+				`{metadata: {name: local}, provisioner: `+localvolume.Provisioner+`, volumeBindingMode: WaitForFirstConsumer}`)
+			n2, n3 := node("n2", "", ""), node("n3", "", "")
+			n2.Annotations = map[string]string{localvolume.Free: strconv.Itoa(80 << 30)}
+			n3.Annotations = map[string]string{localvolume.Free: strconv.Itoa(100 << 30)}
+			if size == "10Gi" {
+				n3.Annotations[localvolume.Free] = strconv.Itoa(12 << 30) // the other one stays emptier
+			}
+			st := site(n2, n3)
+			st.read = s
+			if got := st.where(pod("p", "", "", "volumes: [{name: v, persistentVolumeClaim: {claimName: c}}]")); got != want {
+				t.Errorf("%s: got %q, want %q", size, got, want)
+			}
+		})
 	}
 }

@@ -143,23 +143,25 @@ func TestFailureBeforeABinding(t *testing.T) {
 		},
 		"context deadline exceeded": func(w *world) { time.Sleep(11 * time.Minute) },
 	} {
-		synctest.Test(t, func(t *testing.T) {
-			w := start(t, true)
-			w.create(node("n1", "", ""))
-			mode := storagev1.VolumeBindingWaitForFirstConsumer
-			w.create(&storagev1.StorageClass{ObjectMeta: metav1.ObjectMeta{Name: "later"}, Provisioner: "x.io/y", VolumeBindingMode: &mode})
-			w.claim("c", "later")
-			w.create(pod("p", "", "", "volumes: [{name: v, persistentVolumeClaim: {claimName: c}}]"))
-			synctest.Wait()
-			change(w)
-			synctest.Wait()
-			var told []string
-			for _, e := range resource.List(w.Read(), kinds.Events, "default") {
-				told = append(told, e.Reason+": "+e.Message)
-			}
-			if !slices.Contains(told, `FailedScheduling: running PreBind plugin "VolumeBinding": binding volumes: `+want) {
-				t.Errorf("%s: events %q", want, told)
-			}
+		t.Run(want, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				w := start(t, true)
+				w.create(node("n1", "", ""))
+				mode := storagev1.VolumeBindingWaitForFirstConsumer
+				w.create(&storagev1.StorageClass{ObjectMeta: metav1.ObjectMeta{Name: "later"}, Provisioner: "x.io/y", VolumeBindingMode: &mode})
+				w.claim("c", "later")
+				w.create(pod("p", "", "", "volumes: [{name: v, persistentVolumeClaim: {claimName: c}}]"))
+				synctest.Wait()
+				change(w)
+				synctest.Wait()
+				var told []string
+				for _, e := range resource.List(w.Read(), kinds.Events, "default") {
+					told = append(told, e.Reason+": "+e.Message)
+				}
+				if !slices.Contains(told, `FailedScheduling: running PreBind plugin "VolumeBinding": binding volumes: `+want) {
+					t.Errorf("%s: events %q", want, told)
+				}
+			})
 		})
 	}
 }

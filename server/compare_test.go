@@ -18,10 +18,12 @@ func TestGenerateNameOfUpdates(t *testing.T) {
 		"Bad_word!": "Invalid FieldValueInvalid metadata.generateName",
 		"a/b":       "Invalid FieldValueInvalid metadata.generateName FieldValueInvalid metadata.generateName",
 	} {
-		obj.SetGenerateName(name)
-		if _, _, err := w.Update(t.Context(), w.ask(configMaps, "a"), obj); reason(err) != want {
-			t.Errorf("%s: %s, want %s", name, reason(err), want)
-		}
+		t.Run(name, func(t *testing.T) {
+			obj.SetGenerateName(name)
+			if _, _, err := w.Update(t.Context(), w.ask(configMaps, "a"), obj); reason(err) != want {
+				t.Errorf("%s: %s, want %s", name, reason(err), want)
+			}
+		})
 	}
 }
 

@@ -91,28 +91,31 @@ func TestLinearizable(t *testing.T) {
 	one := start(t)
 	two, three := pair(t)
 	for name, doors := range map[string][]*world{"one server": {one}, "two servers": {two, three}} {
-		const clients, actions = 6, 60
-		var mu sync.Mutex
-		var history []porcupine.Operation
-		var wg sync.WaitGroup
-		begin := time.Now()
-		for i := range clients {
-			wg.Go(func() {
-				r := rand.New(rand.NewPCG(uint64(i), 1))
-				for n := range actions {
-					a := action{[]string{"read", "read", "write", "write", "create", "delete"}[r.IntN(6)], fmt.Sprintf("%d-%d", i, n)}
-					call := time.Since(begin)
-					got := doors[i%len(doors)].do(a)
-					mu.Lock()
-					history = append(history, porcupine.Operation{ClientId: i, Input: a, Call: int64(call), Output: got, Return: int64(time.Since(begin))})
-					mu.Unlock()
-				}
-			})
-		}
-		wg.Wait()
-		if res := porcupine.CheckOperationsTimeout(register, history, 10*time.Minute); res != porcupine.Ok {
-			t.Errorf("%s: the history of %d operations is %v", name, len(history), res)
-		}
+		t.Run(name, func(t *testing.T) {
+			const clients, actions = 6, 60
+			var mu sync.Mutex
+			var history []porcupine.Operation
+			var wg sync.WaitGroup
+			begin := time.Now()
+			for i := range clients {
+				wg.Go(func() {
+					r := rand.New(rand.NewPCG(uint64(i), 1))
+					for n := range actions {
+						a := action{[]string{"read", "read", "write", "write", "create", "delete"}[r.IntN(6)], fmt.Sprintf("%d-%d", i, n)}
+						call := time.Since(begin)
+						got := doors[i%len(doors)].do(a)
+						mu.Lock()
+						history = append(history, porcupine.Operation{ClientId: i, Input: a, Call: int64(call), Output: got,
+							Return: int64(time.Since(begin))})
+						mu.Unlock()
+					}
+				})
+			}
+			wg.Wait()
+			if res := porcupine.CheckOperationsTimeout(register, history, 10*time.Minute); res != porcupine.Ok {
+				t.Errorf("%s: the history of %d operations is %v", name, len(history), res)
+			}
+		})
 	}
 }
 

@@ -53,14 +53,16 @@ func TestListVersions(t *testing.T) {
 			newer, 2, "b c"},
 		{"abc", "", 0, "BadRequest"}, {"abc", exact, 2, "BadRequest"},
 	} {
-		l, err := w.list(configMaps, metav1.ListOptions{ResourceVersion: x.rv, ResourceVersionMatch: x.match, Limit: x.limit})
-		got, _, _ := strings.Cut(reason(err), " ")
-		if err == nil {
-			got = names(l)
-		}
-		if got != x.want {
-			t.Errorf("rv %q match %q limit %d: got %q (%v), want %q", x.rv, x.match, x.limit, got, err, x.want)
-		}
+		t.Run(x.rv, func(t *testing.T) {
+			l, err := w.list(configMaps, metav1.ListOptions{ResourceVersion: x.rv, ResourceVersionMatch: x.match, Limit: x.limit})
+			got, _, _ := strings.Cut(reason(err), " ")
+			if err == nil {
+				got = names(l)
+			}
+			if got != x.want {
+				t.Errorf("rv %q match %q limit %d: got %q (%v), want %q", x.rv, x.match, x.limit, got, err, x.want)
+			}
+		})
 	}
 }
 
@@ -174,20 +176,22 @@ func TestSelectors(t *testing.T) {
 		{"", "metadata.name=p3,metadata.name=p2", ""}, {"", "metadata.namespace=other", "BadRequest"},
 		{"", "spec.bogus=x", "BadRequest"}, {"", "status.phase=Running", ""}, {"", "spec.nodeName=n1,status.phase=", "p1 p2"},
 	} {
-		l, err := w.list(pods, metav1.ListOptions{LabelSelector: x.labels, FieldSelector: x.fields})
-		got := reason(err)
-		if err == nil {
-			got = names(l)
-		}
-		if x.fields == "metadata.namespace=other" {
-			x.want = "" // another namespace than the request's: nothing
-			if err != nil {
-				x.want = "BadRequest" // the kind of this test does not offer the field
+		t.Run(x.labels, func(t *testing.T) {
+			l, err := w.list(pods, metav1.ListOptions{LabelSelector: x.labels, FieldSelector: x.fields})
+			got := reason(err)
+			if err == nil {
+				got = names(l)
 			}
-		}
-		if got != x.want {
-			t.Errorf("labels %q fields %q: got %q (%v), want %q", x.labels, x.fields, got, err, x.want)
-		}
+			if x.fields == "metadata.namespace=other" {
+				x.want = "" // another namespace than the request's: nothing
+				if err != nil {
+					x.want = "BadRequest" // the kind of this test does not offer the field
+				}
+			}
+			if got != x.want {
+				t.Errorf("labels %q fields %q: got %q (%v), want %q", x.labels, x.fields, got, err, x.want)
+			}
+		})
 	}
 }
 
@@ -258,13 +262,15 @@ func TestFullPagesGoOn(t *testing.T) {
 		{fields: "metadata.name=a"}, {labels: "n=b", past: true, goesOn: true}, {labels: "n=c", past: true},
 		{fields: "metadata.name=a", past: true},
 	} {
-		opts := metav1.ListOptions{Limit: 1, LabelSelector: test.labels, FieldSelector: test.fields}
-		if test.past {
-			opts.ResourceVersion, opts.ResourceVersionMatch = strconv.FormatInt(past.Revision, 10), metav1.ResourceVersionMatchExact
-		}
-		l, err := w.list(configMaps, opts)
-		if err != nil || (l.Continue != "") != test.goesOn || l.Remaining != nil {
-			t.Errorf("%+v: %+v, %v", test, l, err)
-		}
+		t.Run(test.labels, func(t *testing.T) {
+			opts := metav1.ListOptions{Limit: 1, LabelSelector: test.labels, FieldSelector: test.fields}
+			if test.past {
+				opts.ResourceVersion, opts.ResourceVersionMatch = strconv.FormatInt(past.Revision, 10), metav1.ResourceVersionMatchExact
+			}
+			l, err := w.list(configMaps, opts)
+			if err != nil || (l.Continue != "") != test.goesOn || l.Remaining != nil {
+				t.Errorf("%+v: %+v, %v", test, l, err)
+			}
+		})
 	}
 }

@@ -30,8 +30,10 @@ func TestPatchInEarlyVersion(t *testing.T) {
 		{`{"metadata":{"labels":null}}`, ""},
 		{`{"apiVersion":"apps/v1beta1"}`, "b"},
 	} {
-		if got, err := w.merge(kind.Deployments, "d", c.patch); err != nil || got.GetLabels()["a"] != c.label {
-			t.Errorf("%s: %v, %v", c.patch, got, err)
-		}
+		t.Run(c.patch, func(t *testing.T) {
+			if got, err := w.merge(kind.Deployments, "d", c.patch); err != nil || got.GetLabels()["a"] != c.label {
+				t.Errorf("%s: %v, %v", c.patch, got, err)
+			}
+		})
 	}
 }

@@ -57,10 +57,12 @@ func TestServiceAddresses(t *testing.T) {
 		{"10.96.0.0", "Invalid FieldValueInvalid spec.clusterIPs"}, {"10.96.255.255", "Invalid FieldValueInvalid spec.clusterIPs"},
 		{"10.96.0.10", ""},
 	} {
-		_, err := w.Create(t.Context(), w.ask(services, ""), service("b", corev1.ServiceSpec{ClusterIP: x.ip, ClusterIPs: []string{x.ip}}))
-		if reason(err) != x.want {
-			t.Errorf("%s: %v", x.ip, err)
-		}
+		t.Run(x.ip, func(t *testing.T) {
+			_, err := w.Create(t.Context(), w.ask(services, ""), service("b", corev1.ServiceSpec{ClusterIP: x.ip, ClusterIPs: []string{x.ip}}))
+			if reason(err) != x.want {
+				t.Errorf("%s: %v", x.ip, err)
+			}
+		})
 	}
 	if _, _, err := w.delete(services, "a", nil); err != nil || w.get(ipAddresses, got.ClusterIP) != nil {
 		t.Errorf("the address of a deleted service stays: %v", err)
@@ -114,9 +116,11 @@ func TestServiceFamilies(t *testing.T) {
 		{`{"spec":{"ipFamilyPolicy":null}}`, ""},
 		{`{"spec":{"ipFamilyPolicy":"SingleStack"}}`, ""},
 	} {
-		if _, err := dual.merge(services, "s", x.patch); reason(err) != x.want {
-			t.Errorf("%s: %v, want %s", x.patch, err, x.want)
-		}
+		t.Run(x.patch, func(t *testing.T) {
+			if _, err := dual.merge(services, "s", x.patch); reason(err) != x.want {
+				t.Errorf("%s: %v, want %s", x.patch, err, x.want)
+			}
+		})
 	}
 	s = dual.get(services, "s").(*corev1.Service).Spec
 	l, err := dual.list(ipAddresses, metav1.ListOptions{})

@@ -119,17 +119,19 @@ func TestEmptyListsCount(t *testing.T) {
 			s.Ingress[0].From = []networkingv1.NetworkPolicyPeer{}
 		}},
 	} {
-		p := &networkingv1.NetworkPolicy{}
-		p.Spec.Ingress = []networkingv1.NetworkPolicyIngressRule{{}}
-		p.Name = strings.ReplaceAll(c.name, " ", "-")
-		p = create(w, policies, p)
-		for again := range int64(2) { // the store forgets that they were empty: it counts every time
-			p = resource.Clone(p)
-			c.do(&p.Spec)
-			if p = update(w, policies, p); p.Generation != 1+(c.want-1)*(again+1) {
-				t.Errorf("%s: generation %d", c.name, p.Generation)
+		t.Run(c.name, func(t *testing.T) {
+			p := &networkingv1.NetworkPolicy{}
+			p.Spec.Ingress = []networkingv1.NetworkPolicyIngressRule{{}}
+			p.Name = strings.ReplaceAll(c.name, " ", "-")
+			p = create(w, policies, p)
+			for again := range int64(2) { // the store forgets that they were empty: it counts every time
+				p = resource.Clone(p)
+				c.do(&p.Spec)
+				if p = update(w, policies, p); p.Generation != 1+(c.want-1)*(again+1) {
+					t.Errorf("%s: generation %d", c.name, p.Generation)
+				}
 			}
-		}
+		})
 	}
 }
 

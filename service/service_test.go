@@ -97,9 +97,11 @@ func TestInstallUpgradeUninstall(t *testing.T) {
 	unit := have["/etc/systemd/system/kloop.service"]
 	for name, want := range map[string]string{"/usr/local/bin/kloop": "two", "/usr/local/bin/kloop.before": "one",
 		"/usr/local/bin/kubectl-why": "-> kloop", "/etc/kloop/kloop.env": "KLOOP_ARGS=--listen :7443\n"} {
-		if have[name] != want {
-			t.Errorf("%s is %q, want %q", name, have[name], want)
-		}
+		t.Run(name, func(t *testing.T) {
+			if have[name] != want {
+				t.Errorf("%s is %q, want %q", name, have[name], want)
+			}
+		})
 	}
 	if !strings.Contains(unit, "ExecStart=/usr/local/bin/kloop up $KLOOP_ARGS\n") || !strings.Contains(unit, "KillMode=process\n") {
 		t.Errorf("the unit is\n%s", unit)

@@ -32,29 +32,31 @@ func TestHealth(t *testing.T) {
 		{name: "readiness fails later", readiness: probe(0, 10, 2, 1), fail: "liveness, readiness=20s", want: "0 started ready, 30 started"},
 		{name: "what has no probe can't fail one", fail: "liveness,readiness,startup", want: "0 started ready"},
 	} {
-		c := &corev1.Container{Name: "c", StartupProbe: x.startup, ReadinessProbe: x.readiness, LivenessProbe: x.liveness}
-		f := fate{failing: failings(x.fail)}
-		var told []string
-		for at := time.Duration(0); ; {
-			h := f.healthOf(c, at)
-			text := fmt.Sprint(at.Seconds())
-			for _, w := range []struct {
-				yes  bool
-				word string
-			}{{h.started && h.killed == "", " started"}, {h.ready, " ready"}, {h.killed != "", " killed by " + h.killed}} {
-				if w.yes {
-					text += w.word
+		t.Run(x.name, func(t *testing.T) {
+			c := &corev1.Container{Name: "c", StartupProbe: x.startup, ReadinessProbe: x.readiness, LivenessProbe: x.liveness}
+			f := fate{failing: failings(x.fail)}
+			var told []string
+			for at := time.Duration(0); ; {
+				h := f.healthOf(c, at)
+				text := fmt.Sprint(at.Seconds())
+				for _, w := range []struct {
+					yes  bool
+					word string
+				}{{h.started && h.killed == "", " started"}, {h.ready, " ready"}, {h.killed != "", " killed by " + h.killed}} {
+					if w.yes {
+						text += w.word
+					}
 				}
+				told = append(told, text)
+				if h.next == 0 || h.killed != "" {
+					break
+				}
+				at += h.next
 			}
-			told = append(told, text)
-			if h.next == 0 || h.killed != "" {
-				break
+			if got := strings.Join(told, ", "); got != x.want {
+				t.Errorf("%s: %s; want %s", x.name, got, x.want)
 			}
-			at += h.next
-		}
-		if got := strings.Join(told, ", "); got != x.want {
-			t.Errorf("%s: %s; want %s", x.name, got, x.want)
-		}
+		})
 	}
 }
 
@@ -90,31 +92,33 @@ func TestSayings(t *testing.T) {
 			"Normal Created Created container: c", "Normal Started Started container c",
 			"Normal DeadlineExceeded Pod was active on the node longer than the specified deadline"}},
 	} {
-		p := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "p", UID: "u", Annotations: map[string]string{}},
-			Spec: corev1.PodSpec{
-				RestartPolicy: corev1.RestartPolicyAlways, Containers: []corev1.Container{{Name: "c", Image: "i:1"}}},
-			Status: corev1.PodStatus{Phase: corev1.PodPending}}
-		for _, kv := range strings.Fields(x.annotations) {
-			k, v, _ := strings.Cut(kv, "=")
-			p.Annotations[prefix+k] = v
-		}
-		if x.edit != nil {
-			x.edit(p)
-		}
-		var got []string
-		for at := range x.lasts * 2 {
-			now := metav1.NewTime(time.Unix(1000, 0).Add(time.Duration(at) * time.Second / 2))
-			st, _, said := live(p, fateOf(p, nil), now, place{ips: func() []string { return []string{"10.128.0.1"} }})
-			p.Status = *st
-			for _, s := range said {
-				got = append(got, s.typ+" "+s.reason+" "+s.text)
+		t.Run(x.name, func(t *testing.T) {
+			p := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "p", UID: "u", Annotations: map[string]string{}},
+				Spec: corev1.PodSpec{
+					RestartPolicy: corev1.RestartPolicyAlways, Containers: []corev1.Container{{Name: "c", Image: "i:1"}}},
+				Status: corev1.PodStatus{Phase: corev1.PodPending}}
+			for _, kv := range strings.Fields(x.annotations) {
+				k, v, _ := strings.Cut(kv, "=")
+				p.Annotations[prefix+k] = v
 			}
-		}
-		if a, b := strings.Join(got, "\n"), strings.Join(x.want, "\n"); a != b {
-			t.Errorf("%s:\n%s\nwant\n%s", x.name, a, b)
-		}
-		if x.name == "deadline" && (p.Status.Phase != corev1.PodFailed || p.Status.Reason != "DeadlineExceeded") {
-			t.Errorf("after its deadline: %+v", p.Status)
-		}
+			if x.edit != nil {
+				x.edit(p)
+			}
+			var got []string
+			for at := range x.lasts * 2 {
+				now := metav1.NewTime(time.Unix(1000, 0).Add(time.Duration(at) * time.Second / 2))
+				st, _, said := live(p, fateOf(p, nil), now, place{ips: func() []string { return []string{"10.128.0.1"} }})
+				p.Status = *st
+				for _, s := range said {
+					got = append(got, s.typ+" "+s.reason+" "+s.text)
+				}
+			}
+			if a, b := strings.Join(got, "\n"), strings.Join(x.want, "\n"); a != b {
+				t.Errorf("%s:\n%s\nwant\n%s", x.name, a, b)
+			}
+			if x.name == "deadline" && (p.Status.Phase != corev1.PodFailed || p.Status.Reason != "DeadlineExceeded") {
+				t.Errorf("after its deadline: %+v", p.Status)
+			}
+		})
 	}
 }

@@ -33,20 +33,22 @@ func TestFormats(t *testing.T) {
 		{"application/json", []string{`{"type":"ADDED"}` + "\n", `{"type":"BOOKMARK"}` + "\n"}},
 		{codec.Protobuf + ";stream=watch", []string{frame("ADDED"), frame("BOOKMARK")}},
 	} {
-		f := formatOf(&http.Response{Header: http.Header{"Content-Type": {c.mediaType}}})
-		from := bufio.NewReader(strings.NewReader(strings.Join(c.events, "") + "\xff"))
-		for i, want := range c.events {
-			got, err := f.next(from)
-			if err != nil || string(got) != want || f.bookmark(got) != (i == 1) {
-				t.Errorf("%s: event %d is %q, bookmark: %t, %v", c.mediaType, i, got, f.bookmark(got), err)
+		t.Run(c.mediaType, func(t *testing.T) {
+			f := formatOf(&http.Response{Header: http.Header{"Content-Type": {c.mediaType}}})
+			from := bufio.NewReader(strings.NewReader(strings.Join(c.events, "") + "\xff"))
+			for i, want := range c.events {
+				got, err := f.next(from)
+				if err != nil || string(got) != want || f.bookmark(got) != (i == 1) {
+					t.Errorf("%s: event %d is %q, bookmark: %t, %v", c.mediaType, i, got, f.bookmark(got), err)
+				}
 			}
-		}
-		if got, err := f.next(from); err == nil {
-			t.Errorf("%s: half an event is %q", c.mediaType, got)
-		}
-		if !bytes.Contains(f.expired(), []byte("Expired")) {
-			t.Errorf("%s: %q does not say why", c.mediaType, f.expired())
-		}
+			if got, err := f.next(from); err == nil {
+				t.Errorf("%s: half an event is %q", c.mediaType, got)
+			}
+			if !bytes.Contains(f.expired(), []byte("Expired")) {
+				t.Errorf("%s: %q does not say why", c.mediaType, f.expired())
+			}
+		})
 	}
 }
 

@@ -186,16 +186,18 @@ func TestLogOutlivesItsMemory(t *testing.T) {
 		t.Fatal(err)
 	}
 	for name, l := range map[string]*Log{"this one": l, "the next process": New(cfg)} {
-		got, err := l.All(noon.Add(-time.Hour), 100, everything)
-		if err != nil || len(got) != 25 || got[0].Name != "m0" || got[24].Name != "m24" || got[24].User != "jane" {
-			t.Errorf("%s: %d writes, %v", name, len(got), err)
-		}
-		if got, _ := l.All(noon.Add(time.Hour), 100, everything); len(got) != 0 {
-			t.Errorf("%s: %d writes of the future", name, len(got))
-		}
-		if got, _ := l.All(noon, 3, everything); len(got) != 3 || got[2].Name != "m24" {
-			t.Errorf("%s: the newest three: %v", name, got)
-		}
+		t.Run(name, func(t *testing.T) {
+			got, err := l.All(noon.Add(-time.Hour), 100, everything)
+			if err != nil || len(got) != 25 || got[0].Name != "m0" || got[24].Name != "m24" || got[24].User != "jane" {
+				t.Errorf("%s: %d writes, %v", name, len(got), err)
+			}
+			if got, _ := l.All(noon.Add(time.Hour), 100, everything); len(got) != 0 {
+				t.Errorf("%s: %d writes of the future", name, len(got))
+			}
+			if got, _ := l.All(noon, 3, everything); len(got) != 3 || got[2].Name != "m24" {
+				t.Errorf("%s: the newest three: %v", name, got)
+			}
+		})
 	}
 }
 

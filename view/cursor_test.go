@@ -139,9 +139,11 @@ func TestExpiry(t *testing.T) {
 	last := r.wait(r.put(pods, pod("a", "last"))).Rev()
 	for name, c := range map[string]*view.Cursor{"slow": slow, "mixed": mixed, "too old": r.v.Cursor(first, pods),
 		"before all": r.v.Cursor(0, maps)} {
-		if b, err := c.TryNext(); !errors.Is(err, view.ErrExpired) {
-			t.Errorf("%s: %d changes, %v; want ErrExpired", name, len(b.Changes), err)
-		}
+		t.Run(name, func(t *testing.T) {
+			if b, err := c.TryNext(); !errors.Is(err, view.ErrExpired) {
+				t.Errorf("%s: %d changes, %v; want ErrExpired", name, len(b.Changes), err)
+			}
+		})
 	}
 	if b, err := quiet.TryNext(); err != nil || len(b.Changes) != 0 || quiet.Revision() != last {
 		t.Errorf("quiet kind: %d changes, %v, at %d", len(b.Changes), err, quiet.Revision())

@@ -186,24 +186,26 @@ func TestAdopt(t *testing.T) {
 		t.Errorf("broken: %v", r.v.Broken())
 	}
 	for name, c := range map[string]*view.Cursor{"one": one, "all": all} {
-		told := 0
-		for {
-			b, err := c.TryNext()
-			if err != nil {
-				t.Fatal(err)
-			}
-			if len(b.Changes) == 0 {
-				break
-			}
-			for _, x := range b.Changes {
-				if x.Kind == resource.Kind(pods) && x.Old == nil && x.Rev == now.Rev() {
-					told++
+		t.Run(name, func(t *testing.T) {
+			told := 0
+			for {
+				b, err := c.TryNext()
+				if err != nil {
+					t.Fatal(err)
+				}
+				if len(b.Changes) == 0 {
+					break
+				}
+				for _, x := range b.Changes {
+					if x.Kind == resource.Kind(pods) && x.Old == nil && x.Rev == now.Rev() {
+						told++
+					}
 				}
 			}
-		}
-		if told != 2 {
-			t.Errorf("%s: told of %d", name, told)
-		}
+			if told != 2 {
+				t.Errorf("%s: told of %d", name, told)
+			}
+		})
 	}
 	if _, err := r.v.Cursor(old, pods).TryNext(); !errors.Is(err, view.ErrExpired) {
 		t.Errorf("a cursor from before: %v", err)
@@ -419,13 +421,15 @@ func TestNoIndex(t *testing.T) {
 		"objects": func() { snap.ByField(pods, "status.phases", "Running") },
 		"entries": func() { snap.EntriesByField(pods, "status.phases", "Running") },
 	} {
-		func() {
-			defer func() {
-				if text, _ := recover().(string); !strings.Contains(text, "status.phases") {
-					t.Errorf("%s: it says %q", name, text)
-				}
+		t.Run(name, func(t *testing.T) {
+			func() {
+				defer func() {
+					if text, _ := recover().(string); !strings.Contains(text, "status.phases") {
+						t.Errorf("%s: it says %q", name, text)
+					}
+				}()
+				ask()
 			}()
-			ask()
-		}()
+		})
 	}
 }

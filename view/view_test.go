@@ -165,9 +165,11 @@ func TestReads(t *testing.T) {
 	want := map[string]string{"all": "a-b/one a/one a/two b/two ", "a": "a/one a/two ", "u1": "a/one b/two ",
 		"n1": "a-b/one b/two ", "web": "a-b/one a/two b/two ", "web in a": "a/two ", "nodes": "/n1 "}
 	for which, list := range want {
-		if got := names(before, which); got != list {
-			t.Errorf("%s: %q, want %q", which, got, list)
-		}
+		t.Run(which, func(t *testing.T) {
+			if got := names(before, which); got != list {
+				t.Errorf("%s: %q, want %q", which, got, list)
+			}
+		})
 	}
 	r.del(pods, "b", "two")
 	after := r.wait(r.put(pods, pod("a", "one", label("app", "web"), on("n1"))))
@@ -178,9 +180,11 @@ func TestReads(t *testing.T) {
 		t.Errorf("n1, u1 after: %q", got)
 	}
 	for which, list := range want {
-		if got := names(before, which); got != list {
-			t.Errorf("the old snapshot changed: %s: %q, want %q", which, got, list)
-		}
+		t.Run(which, func(t *testing.T) {
+			if got := names(before, which); got != list {
+				t.Errorf("the old snapshot changed: %s: %q, want %q", which, got, list)
+			}
+		})
 	}
 	o := after.Lookup(pods, "a", "one").(*corev1.Pod)
 	if o.Kind != "Pod" || o.APIVersion != "v1" || o.ResourceVersion != strconv.FormatInt(after.Rev(), 10) {

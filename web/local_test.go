@@ -197,14 +197,16 @@ func TestWhatIsPassedOn(t *testing.T) {
 		{path: "/kloop/keys", want: 403},
 		{path: "/local/other", want: 403},
 	} {
-		before := len(u.asked)
-		q := question{method: tt.method, path: tt.path, cookie: c}
-		if tt.upgrade != "" {
-			q.head = map[string]string{"Upgrade": tt.upgrade, "Connection": "Upgrade"}
-		}
-		if res := q.ask(l); res.StatusCode != tt.want || len(u.asked)-before != map[bool]int{true: 1}[tt.want == 200] {
-			t.Errorf("%s %s: %s and %d requests to the server, want %d", tt.method, tt.path, res.Status, len(u.asked)-before, tt.want)
-		}
+		t.Run(tt.method, func(t *testing.T) {
+			before := len(u.asked)
+			q := question{method: tt.method, path: tt.path, cookie: c}
+			if tt.upgrade != "" {
+				q.head = map[string]string{"Upgrade": tt.upgrade, "Connection": "Upgrade"}
+			}
+			if res := q.ask(l); res.StatusCode != tt.want || len(u.asked)-before != map[bool]int{true: 1}[tt.want == 200] {
+				t.Errorf("%s %s: %s and %d requests to the server, want %d", tt.method, tt.path, res.Status, len(u.asked)-before, tt.want)
+			}
+		})
 	}
 }
 

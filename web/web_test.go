@@ -119,9 +119,11 @@ func TestServePage(t *testing.T) {
 		{"GET", "/ui/../web.go", "", 404, "text/plain; charset=utf-8"},
 		{"POST", "/ui/", "", 405, "text/plain; charset=utf-8"},
 	} {
-		res := get(tt.method, tt.path, tt.tag)
-		if res.StatusCode != tt.code || res.Header.Get("Content-Type") != tt.kind {
-			t.Errorf("%s %s: %s, %s", tt.method, tt.path, res.Status, res.Header.Get("Content-Type"))
-		}
+		t.Run(tt.method, func(t *testing.T) {
+			res := get(tt.method, tt.path, tt.tag)
+			if res.StatusCode != tt.code || res.Header.Get("Content-Type") != tt.kind {
+				t.Errorf("%s %s: %s, %s", tt.method, tt.path, res.Status, res.Header.Get("Content-Type"))
+			}
+		})
 	}
 }

@@ -24,9 +24,11 @@ func TestLogins(t *testing.T) {
 		port int
 		want string
 	}{{"hook.ns.svc", 443, "exact"}, {"other.ns.svc", 443, "wild"}, {"x.io", 8443, "port"}, {"x.io", 443, "any"}} {
-		if u := l.user(tt.host, tt.port); u == nil || u.Token != tt.want {
-			t.Errorf("%s:%d: %v, want %s", tt.host, tt.port, u, tt.want)
-		}
+		t.Run(tt.host, func(t *testing.T) {
+			if u := l.user(tt.host, tt.port); u == nil || u.Token != tt.want {
+				t.Errorf("%s:%d: %v, want %s", tt.host, tt.port, u, tt.want)
+			}
+		})
 	}
 	rt, err := l.Login("hook.ns.svc", 443, &http.Transport{})
 	if _, plain := rt.(*http.Transport); err != nil || plain {

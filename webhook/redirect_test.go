@@ -56,12 +56,14 @@ func TestRedirectsAtHome(t *testing.T) {
 	hook := httptest.NewTLSServer(mux)
 	defer hook.Close()
 	for path, want := range map[string]string{"//paint": "review", "/again": ""} {
-		client, err := (&Caller{}).Client(Target{URL: hook.URL + path, CABundle: bundle(hook)})
-		if err != nil {
-			t.Fatal(err)
-		}
-		if got, err := client.Post(t.Context(), []byte("review"), 100); string(got) != want || (err == nil) != (want != "") {
-			t.Errorf("%s: %q, %v", path, got, err)
-		}
+		t.Run(path, func(t *testing.T) {
+			client, err := (&Caller{}).Client(Target{URL: hook.URL + path, CABundle: bundle(hook)})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if got, err := client.Post(t.Context(), []byte("review"), 100); string(got) != want || (err == nil) != (want != "") {
+				t.Errorf("%s: %q, %v", path, got, err)
+			}
+		})
 	}
 }

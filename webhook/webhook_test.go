@@ -87,14 +87,16 @@ func TestAnswers(t *testing.T) {
 	c := &Caller{}
 	for path, want := range map[string]string{"/long": "is longer than 100 bytes",
 		"/text": "the server is currently unable to handle the request"} {
-		client, err := c.Client(Target{URL: hook.URL + path, CABundle: bundle(hook)})
-		if err != nil {
-			t.Fatal(err)
-		}
-		_, err = client.Post(t.Context(), nil, 100)
-		if err == nil || !strings.Contains(err.Error(), want) || apierrors.IsServiceUnavailable(err) != (path == "/text") {
-			t.Errorf("%s: %v", path, err)
-		}
+		t.Run(path, func(t *testing.T) {
+			client, err := c.Client(Target{URL: hook.URL + path, CABundle: bundle(hook)})
+			if err != nil {
+				t.Fatal(err)
+			}
+			_, err = client.Post(t.Context(), nil, 100)
+			if err == nil || !strings.Contains(err.Error(), want) || apierrors.IsServiceUnavailable(err) != (path == "/text") {
+				t.Errorf("%s: %v", path, err)
+			}
+		})
 	}
 	for _, bad := range []Target{{}, {URL: "http://x"}, {URL: "https://"}, {URL: "https://x", CABundle: []byte("no certificate")}} {
 		if _, err := c.Client(bad); err == nil {
@@ -136,14 +138,16 @@ func TestEndpoints(t *testing.T) {
 		{"mixed", 443, "10.0.0.5:8443"}, {"sim", 443, `the pods of service "sim" are on simulated nodes, and nobody answers there: ` +
 			"run what is to be called outside, and name its address in an EndpointSlice of a service without a selector, or its URL"},
 	} {
-		list, err := Endpoints(read, "ns", tt.name, tt.port)
-		got := strings.Join(list, " ")
-		if err != nil {
-			got = err.Error()
-		}
-		if got != tt.want {
-			t.Errorf("%s:%d: %s, want %s", tt.name, tt.port, got, tt.want)
-		}
+		t.Run(tt.name, func(t *testing.T) {
+			list, err := Endpoints(read, "ns", tt.name, tt.port)
+			got := strings.Join(list, " ")
+			if err != nil {
+				got = err.Error()
+			}
+			if got != tt.want {
+				t.Errorf("%s:%d: %s, want %s", tt.name, tt.port, got, tt.want)
+			}
+		})
 	}
 	down := slice("s", "s", "a", 1, "10.0.0.1")
 	down.Endpoints[0].Conditions.Ready = new(bool)

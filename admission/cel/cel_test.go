@@ -113,10 +113,12 @@ func TestCompileErrors(t *testing.T) {
 		`variables.x == 1`:   "undeclared reference to 'variables'",
 		`'text'`:             "must evaluate to bool but got string",
 	} {
-		p := NewScope(Declared{}).Compile(text, Bool)
-		if p.Err() == nil || !strings.Contains(p.Err().Error(), want) {
-			t.Errorf("%s: %v, want %s", text, p.Err(), want)
-		}
+		t.Run(text, func(t *testing.T) {
+			p := NewScope(Declared{}).Compile(text, Bool)
+			if p.Err() == nil || !strings.Contains(p.Err().Error(), want) {
+				t.Errorf("%s: %v, want %s", text, p.Err(), want)
+			}
+		})
 	}
 	p := NewScope(Declared{}).Compile(`1`, StringOrNull)
 	if want := "must evaluate to one of [string null_type] but got int"; p.Err() == nil || p.Err().Error() != want {
@@ -183,10 +185,12 @@ func TestMatchConditions(t *testing.T) {
 		{name: "an error, ignored", list: []admissionregistrationv1.MatchCondition{wrong, yes}, fail: &ignore},
 		{name: "false and an error", list: []admissionregistrationv1.MatchCondition{wrong, no}, unmet: "no"},
 	} {
-		match, unmet, err := NewMatchConditions(c.list, c.fail).Match(t.Context(), input(t, nil))
-		if match != c.match || unmet != c.unmet || (err == nil) != (c.err == "") || err != nil && !strings.Contains(err.Error(), c.err) {
-			t.Errorf("%s: %v %q %v", c.name, match, unmet, err)
-		}
+		t.Run(c.name, func(t *testing.T) {
+			match, unmet, err := NewMatchConditions(c.list, c.fail).Match(t.Context(), input(t, nil))
+			if match != c.match || unmet != c.unmet || (err == nil) != (c.err == "") || err != nil && !strings.Contains(err.Error(), c.err) {
+				t.Errorf("%s: %v %q %v", c.name, match, unmet, err)
+			}
+		})
 	}
 }
 

@@ -18,9 +18,11 @@ func TestAdmissionConfiguration(t *testing.T) {
 clusters: [{name: c, cluster: {server: 'https://images:1'}}], contexts: [{name: x, context: {cluster: c}}], current-context: x}`
 	for name, text := range map[string]string{"kubeconfig": kubeconfig, "others": kubeconfig,
 		"selectors": "podNodeSelectorPluginConfig: {clusterDefaultNodeSelector: 'a=b', ns: 'c=d'}"} {
-		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		t.Run(name, func(t *testing.T) {
+			if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
+				t.Fatal(err)
+			}
+		})
 	}
 	got, err := parse([]byte(admissionHead+`
 - name: PodSecurity
@@ -89,8 +91,10 @@ func TestAdmissionConfigurationRefused(t *testing.T) {
 		{admissionHead + "- {name: ImagePolicyWebhook, configuration: {imagePolicy: {allowTTL: 5000}}}",
 			"allowTTL of 5000: valid values are -1 and 1 to 1800"},
 	} {
-		if _, err := parse([]byte(tt.text), t.TempDir()); err == nil || !strings.Contains(err.Error(), tt.why) {
-			t.Errorf("%s: %v, want %q", tt.text, err, tt.why)
-		}
+		t.Run(tt.text, func(t *testing.T) {
+			if _, err := parse([]byte(tt.text), t.TempDir()); err == nil || !strings.Contains(err.Error(), tt.why) {
+				t.Errorf("%s: %v, want %q", tt.text, err, tt.why)
+			}
+		})
 	}
 }

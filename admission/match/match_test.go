@@ -114,11 +114,13 @@ func TestMatch(t *testing.T) {
 			r:   create,
 			err: true},
 	} {
-		c.r.Read = state{}
-		as, ok, err := New(c.m).Match(context.Background(), c.r)
-		if ok != c.want || (err != nil) != c.err || ok && as.Resource.Version != c.version {
-			t.Errorf("%s: %v %v %v", c.name, as, ok, err)
-		}
+		t.Run(c.name, func(t *testing.T) {
+			c.r.Read = state{}
+			as, ok, err := New(c.m).Match(context.Background(), c.r)
+			if ok != c.want || (err != nil) != c.err || ok && as.Resource.Version != c.version {
+				t.Errorf("%s: %v %v %v", c.name, as, ok, err)
+			}
+		})
 	}
 	if _, _, err := New(&admissionregistrationv1.MatchResources{NamespaceSelector: labelled("a", "b")}).Match(context.Background(),
 		lost); !apierrors.IsNotFound(err) {

@@ -46,20 +46,22 @@ func TestAbandonedPoliciesEnd(t *testing.T) {
 			applies(fmt.Sprintf("Object{data: {'k%d': string(%s)}}", i, asks(i)))))
 	}
 	for what, docs := range map[string][]string{"one policy": single, "many": severally, "mutations": changing} {
-		w := begin(t, docs...)
-		ctx, cancel := context.WithCancel(t.Context())
-		l := &leaving{gone: cancel}
-		w.policies.Authorize = l
-		r := w.request(configMap(nil))
-		var err error
-		if what == "mutations" {
-			err = admission.Chain{w.policies.Mutating()}.Mutate(ctx, r)
-		} else {
-			err = admission.Chain{w.policies.Validating()}.Validate(ctx, r)
-		}
-		if !apierrors.IsTimeout(err) || l.asked > 4 {
-			t.Errorf("%s: %d of %d expressions were evaluated, and the client was gone after 3; %v", what, l.asked, many, err)
-		}
-		cancel()
+		t.Run(what, func(t *testing.T) {
+			w := begin(t, docs...)
+			ctx, cancel := context.WithCancel(t.Context())
+			l := &leaving{gone: cancel}
+			w.policies.Authorize = l
+			r := w.request(configMap(nil))
+			var err error
+			if what == "mutations" {
+				err = admission.Chain{w.policies.Mutating()}.Mutate(ctx, r)
+			} else {
+				err = admission.Chain{w.policies.Validating()}.Validate(ctx, r)
+			}
+			if !apierrors.IsTimeout(err) || l.asked > 4 {
+				t.Errorf("%s: %d of %d expressions were evaluated, and the client was gone after 3; %v", what, l.asked, many, err)
+			}
+			cancel()
+		})
 	}
 }

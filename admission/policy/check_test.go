@@ -54,19 +54,21 @@ func TestCheck(t *testing.T) {
 			"matchConstraints: {resourceRules: [{apiGroups: [example.com], apiVersions: [v1], operations: ['*'], resources: [widgets]}]}\n" +
 				"validations: [{expression: object.nothing}]", nil},
 	} {
-		p := &admissionregistrationv1.ValidatingAdmissionPolicy{}
-		if err := yaml.UnmarshalStrict([]byte(tt.spec), &p.Spec); err != nil {
-			t.Fatal(tt.name, err)
-		}
-		got, err := c.Check(p)
-		if err != nil || len(got)*2 != len(tt.want) {
-			t.Errorf("%s: %v, %v", tt.name, got, err)
-			continue
-		}
-		for i, w := range got {
-			if w.FieldRef != tt.want[2*i] || !strings.Contains(w.Warning, tt.want[2*i+1]) {
-				t.Errorf("%s: %s %q, want %q", tt.name, w.FieldRef, w.Warning, tt.want[2*i:2*i+2])
+		t.Run(tt.name, func(t *testing.T) {
+			p := &admissionregistrationv1.ValidatingAdmissionPolicy{}
+			if err := yaml.UnmarshalStrict([]byte(tt.spec), &p.Spec); err != nil {
+				t.Fatal(tt.name, err)
 			}
-		}
+			got, err := c.Check(p)
+			if err != nil || len(got)*2 != len(tt.want) {
+				t.Errorf("%s: %v, %v", tt.name, got, err)
+				return
+			}
+			for i, w := range got {
+				if w.FieldRef != tt.want[2*i] || !strings.Contains(w.Warning, tt.want[2*i+1]) {
+					t.Errorf("%s: %s %q, want %q", tt.name, w.FieldRef, w.Warning, tt.want[2*i:2*i+2])
+				}
+			}
+		})
 	}
 }

@@ -191,19 +191,21 @@ func TestValidate(t *testing.T) {
 				"[1,2,3,4,5,6,7,8,9,10].all(d, [1,2,3,4,5,6,7,8,9,10].all(e, [1,2,3,4,5,6,7,8,9,10].all(f, a > 0))))))\"}]",
 			nil, "422 Invalid " + prefix + "expression '"},
 	} {
-		w := begin(t, validating(c.spec), bound("Deny", ""))
-		err := w.validate(c.data)
-		if got := said(err); (err == nil) != (c.want == "") || err != nil && !strings.HasPrefix(got, c.want) {
-			t.Errorf("%s: %s, want %s", c.name, got, c.want)
-		}
-		var status apierrors.APIStatus
-		if s, ok := err.(apierrors.APIStatus); ok {
-			status = s
-			if causes := status.Status().Details.Causes; len(causes) != 1 ||
-				!strings.HasPrefix(causes[0].Message, "ValidatingAdmissionPolicy 'p' with binding 'b'") {
-				t.Errorf("%s: causes %v", c.name, causes)
+		t.Run(c.name, func(t *testing.T) {
+			w := begin(t, validating(c.spec), bound("Deny", ""))
+			err := w.validate(c.data)
+			if got := said(err); (err == nil) != (c.want == "") || err != nil && !strings.HasPrefix(got, c.want) {
+				t.Errorf("%s: %s, want %s", c.name, got, c.want)
 			}
-		}
+			var status apierrors.APIStatus
+			if s, ok := err.(apierrors.APIStatus); ok {
+				status = s
+				if causes := status.Status().Details.Causes; len(causes) != 1 ||
+					!strings.HasPrefix(causes[0].Message, "ValidatingAdmissionPolicy 'p' with binding 'b'") {
+					t.Errorf("%s: causes %v", c.name, causes)
+				}
+			}
+		})
 	}
 }
 
@@ -253,10 +255,12 @@ func TestParams(t *testing.T) {
 		{"not found, allowed", ", paramRef: {name: none, parameterNotFoundAction: Allow}", "9", ""},
 		{"no reference", "", "9", ""},
 	} {
-		err := begin(t, append(both, spec, bound("Deny", c.ref))...).validate(map[string]string{"n": c.n})
-		if (err == nil) != (c.want == "") || err != nil && !strings.HasSuffix(err.Error(), "denied request: "+c.want) {
-			t.Errorf("%s: %v", c.name, err)
-		}
+		t.Run(c.name, func(t *testing.T) {
+			err := begin(t, append(both, spec, bound("Deny", c.ref))...).validate(map[string]string{"n": c.n})
+			if (err == nil) != (c.want == "") || err != nil && !strings.HasSuffix(err.Error(), "denied request: "+c.want) {
+				t.Errorf("%s: %v", c.name, err)
+			}
+		})
 	}
 	for kind, want := range map[string]string{
 		"{apiVersion: example.com/v1, kind: None}": "ValidatingAdmissionPolicy 'p' denied request: failed to configure policy: failed to " +
@@ -264,11 +268,13 @@ func TestParams(t *testing.T) {
 			"'example.com/v1, Kind=None'",
 		"{apiVersion: v1, kind: Node}": "failed to configure binding: paramRef.namespace must not be provided for a cluster-scoped `paramKind`",
 	} {
-		w := begin(t, validating("paramKind: "+kind+"\nvalidations: [{expression: 'true'}]"),
-			bound("Deny", ", paramRef: {name: a, namespace: ns, parameterNotFoundAction: Deny}"))
-		if err := w.validate(nil); err == nil || !strings.Contains(err.Error(), want) {
-			t.Errorf("%s: %v", kind, err)
-		}
+		t.Run(kind, func(t *testing.T) {
+			w := begin(t, validating("paramKind: "+kind+"\nvalidations: [{expression: 'true'}]"),
+				bound("Deny", ", paramRef: {name: a, namespace: ns, parameterNotFoundAction: Deny}"))
+			if err := w.validate(nil); err == nil || !strings.Contains(err.Error(), want) {
+				t.Errorf("%s: %v", kind, err)
+			}
+		})
 	}
 }
 
@@ -286,9 +292,11 @@ func TestBindings(t *testing.T) {
 		{"not these", ", matchResources: {excludeResourceRules: [{apiGroups: [''], apiVersions: ['*'], operations: ['*'], resources: ['*']}]}",
 			false},
 	} {
-		if err := begin(t, spec, bound("Deny", c.more)).validate(nil); (err != nil) != c.denied {
-			t.Errorf("%s: %v", c.name, err)
-		}
+		t.Run(c.name, func(t *testing.T) {
+			if err := begin(t, spec, bound("Deny", c.more)).validate(nil); (err != nil) != c.denied {
+				t.Errorf("%s: %v", c.name, err)
+			}
+		})
 	}
 	if err := begin(t, spec).validate(nil); err != nil {
 		t.Errorf("a policy without binding: %v", err)
@@ -384,13 +392,15 @@ func TestMutate(t *testing.T) {
 			"{patchType: ApplyConfiguration, applyConfiguration: {expression: \"Object{data: {'m': object.data.n}}\"}}]",
 			`{"m":"2","n":"2"} {"app":"a"} null`},
 	} {
-		got, err := begin(t, mutating("p", c.spec)).mutate(map[string]string{"n": "1"})
-		data, _ := json.Marshal(got.Data)
-		labels, _ := json.Marshal(got.Labels)
-		notes, _ := json.Marshal(got.Annotations)
-		if text := fmt.Sprintf("%s %s %s", data, labels, notes); err != nil || text != c.want {
-			t.Errorf("%s: %s, want %s, %v", c.name, text, c.want, err)
-		}
+		t.Run(c.name, func(t *testing.T) {
+			got, err := begin(t, mutating("p", c.spec)).mutate(map[string]string{"n": "1"})
+			data, _ := json.Marshal(got.Data)
+			labels, _ := json.Marshal(got.Labels)
+			notes, _ := json.Marshal(got.Annotations)
+			if text := fmt.Sprintf("%s %s %s", data, labels, notes); err != nil || text != c.want {
+				t.Errorf("%s: %s, want %s, %v", c.name, text, c.want, err)
+			}
+		})
 	}
 }
 
@@ -408,10 +418,12 @@ func TestMutationErrors(t *testing.T) {
 			`403 Forbidden policy "p" denied request: failed to configure policy: failed to find resource`},
 		{"ignored", "failurePolicy: Ignore\n" + applies("Object{data: {'a': object.x}}"), "<nil>"},
 	} {
-		_, err := begin(t, mutating("p", c.spec)).mutate(nil)
-		if got := said(err); !strings.HasPrefix(got, c.want) {
-			t.Errorf("%s: %s, want %s", c.name, got, c.want)
-		}
+		t.Run(c.name, func(t *testing.T) {
+			_, err := begin(t, mutating("p", c.spec)).mutate(nil)
+			if got := said(err); !strings.HasPrefix(got, c.want) {
+				t.Errorf("%s: %s, want %s", c.name, got, c.want)
+			}
+		})
 	}
 }
 

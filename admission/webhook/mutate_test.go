@@ -50,10 +50,12 @@ func TestPatch(t *testing.T) {
 		`{}`: "",
 		`[{"op":"add","path":"/data","value":[1]}]`: "",
 	} {
-		w.answer("/m", says(doc))
-		if _, err := w.create(configMap("b", "k", "v")); err == nil || !strings.Contains(err.Error(), text) {
-			t.Errorf("%s: %v", doc, err)
-		}
+		t.Run(doc, func(t *testing.T) {
+			w.answer("/m", says(doc))
+			if _, err := w.create(configMap("b", "k", "v")); err == nil || !strings.Contains(err.Error(), text) {
+				t.Errorf("%s: %v", doc, err)
+			}
+		})
 	}
 	w.answer("/m", says(`[{"op":"replace","path":"/metadata/name","value":"renamed"}]`))
 	if _, _, err := w.Update(t.Context(), w.request(configMap("a")), configMap("a", "new", "v")); err == nil {
@@ -130,10 +132,12 @@ func TestBadPatches(t *testing.T) {
 		"response.patchType but not response.patch": {Allowed: true, PatchType: &kind},
 		`unsupported patch type "Odd"`:              {Allowed: true, PatchType: &odd, Patch: []byte(`[{"op":"remove","path":"/data"}]`)},
 	} {
-		w.answer("/m", func(*admissionv1.AdmissionRequest) *admissionv1.AdmissionResponse { return a.DeepCopy() })
-		if _, err := w.create(configMap("a", "k", "v")); err == nil || !strings.Contains(err.Error(), text) {
-			t.Errorf("want %s: %v", text, err)
-		}
+		t.Run(text, func(t *testing.T) {
+			w.answer("/m", func(*admissionv1.AdmissionRequest) *admissionv1.AdmissionResponse { return a.DeepCopy() })
+			if _, err := w.create(configMap("a", "k", "v")); err == nil || !strings.Contains(err.Error(), text) {
+				t.Errorf("want %s: %v", text, err)
+			}
+		})
 	}
 }
 
@@ -151,10 +155,12 @@ func TestPatchedType(t *testing.T) {
 		`[{"op":"replace","path":"/apiVersion","value":"a.example/v1"}]`: `no kind "ConfigMap" is registered for version "a.example/v1"`,
 		`[{"op":"replace","path":"/kind","value":5}]`:                    "cannot unmarshal",
 	} {
-		w.answer("/m", says(doc))
-		if _, err := w.create(configMap("a")); !apierrors.IsInternalError(err) || !strings.Contains(err.Error(), text) {
-			t.Errorf("%s: %v", doc, err)
-		}
+		t.Run(doc, func(t *testing.T) {
+			w.answer("/m", says(doc))
+			if _, err := w.create(configMap("a")); !apierrors.IsInternalError(err) || !strings.Contains(err.Error(), text) {
+				t.Errorf("%s: %v", doc, err)
+			}
+		})
 	}
 	w.answer("/m", says(`[{"op":"remove","path":"/kind"},{"op":"remove","path":"/apiVersion"},{"op":"add","path":"/data","value":{"k":"v"}}]`))
 	obj, err := w.create(configMap("a"))

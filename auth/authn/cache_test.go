@@ -59,17 +59,21 @@ func TestTokenFile(t *testing.T) {
 		t.Fatal(err)
 	}
 	for token, want := range map[string]string{"t1": "joe/1 []", "t2": "ann/2 [g1 g2]", "t3": "bob/ []"} {
-		u, _, ok, _ := s.Token(t.Context(), token, nil)
-		if !ok || fmt.Sprintf("%s/%s %v", u.Name, u.UID, u.Groups) != want {
-			t.Errorf("%s: %+v", token, u)
-		}
+		t.Run(token, func(t *testing.T) {
+			u, _, ok, _ := s.Token(t.Context(), token, nil)
+			if !ok || fmt.Sprintf("%s/%s %v", u.Name, u.UID, u.Groups) != want {
+				t.Errorf("%s: %+v", token, u)
+			}
+		})
 	}
 	if _, _, ok, _ := s.Token(t.Context(), "", nil); ok {
 		t.Error("an empty token is somebody's")
 	}
 	for text, want := range map[string]string{"a,b": "line 1", "t,u,1\n,x,2": "line 2", "t,u,1\nt,v,2": "twice", "\"": "read the token file"} {
-		if _, err := ReadStatic(strings.NewReader(text)); err == nil || !strings.Contains(err.Error(), want) {
-			t.Errorf("%q: %v", text, err)
-		}
+		t.Run(text, func(t *testing.T) {
+			if _, err := ReadStatic(strings.NewReader(text)); err == nil || !strings.Contains(err.Error(), want) {
+				t.Errorf("%q: %v", text, err)
+			}
+		})
 	}
 }

@@ -53,27 +53,29 @@ func TestConstrainedImpersonation(t *testing.T) {
 			"impersonate:associated-node " + kind + "nodes/ /*"},
 			"cannot impersonate-on:arbitrary-node:get"},
 	} {
-		z := allowing{}
-		for _, p := range c.may {
-			z[p] = true
-		}
-		h := http.Header{}
-		for i, s := range strings.Split(c.as, ",") {
-			if i == 0 {
-				h.Set(asUser, s)
-			} else {
-				h.Add(asGroup, s)
+		t.Run(name, func(t *testing.T) {
+			z := allowing{}
+			for _, p := range c.may {
+				z[p] = true
 			}
-		}
-		a := &auth.Attributes{User: c.by, Verb: "get", Version: "v1", Resource: "pods", Namespace: "ns", Name: "p"}
-		u, constraint, err := Impersonate(t.Context(), a, h, z)
-		got := fmt.Sprint(err)
-		if err == nil {
-			got = fmt.Sprint(u.Name, " ", u.Groups, " ", constraint)
-		}
-		if err == nil && got != c.want || err != nil && !strings.Contains(got, c.want) {
-			t.Errorf("%s: %s", name, got)
-		}
+			h := http.Header{}
+			for i, s := range strings.Split(c.as, ",") {
+				if i == 0 {
+					h.Set(asUser, s)
+				} else {
+					h.Add(asGroup, s)
+				}
+			}
+			a := &auth.Attributes{User: c.by, Verb: "get", Version: "v1", Resource: "pods", Namespace: "ns", Name: "p"}
+			u, constraint, err := Impersonate(t.Context(), a, h, z)
+			got := fmt.Sprint(err)
+			if err == nil {
+				got = fmt.Sprint(u.Name, " ", u.Groups, " ", constraint)
+			}
+			if err == nil && got != c.want || err != nil && !strings.Contains(got, c.want) {
+				t.Errorf("%s: %s", name, got)
+			}
+		})
 	}
 }
 
@@ -82,10 +84,12 @@ func TestConstrainedExtra(t *testing.T) {
 		"impersonate:user-info authentication.k8s.io/userextras/example.com/k /v": true,
 		"impersonate:user-info authentication.k8s.io/userextras/k /v":             true}
 	for key, ok := range map[string]bool{"example.com%2fk": true, "k": false, "": false} {
-		h := http.Header{asUser: {"eve"}, asExtra + key: {"v"}}
-		_, _, err := Impersonate(t.Context(), &auth.Attributes{User: &auth.User{Name: "admin"}, Verb: "get", Resource: "pods"}, h, z)
-		if (err == nil) != ok {
-			t.Errorf("%q: %v", key, err)
-		}
+		t.Run(key, func(t *testing.T) {
+			h := http.Header{asUser: {"eve"}, asExtra + key: {"v"}}
+			_, _, err := Impersonate(t.Context(), &auth.Attributes{User: &auth.User{Name: "admin"}, Verb: "get", Resource: "pods"}, h, z)
+			if (err == nil) != ok {
+				t.Errorf("%q: %v", key, err)
+			}
+		})
 	}
 }

@@ -72,14 +72,16 @@ func TestReconcileFlow(t *testing.T) {
 		generation       int64
 		changes          bool
 	}{{"kept up", "true", 7, true}, {"left alone", "false", 1, false}, {"untouched", "", 1, true}, {"touched", "", 2, false}} {
-		old := want.DeepCopy()
-		old.Spec.MatchingPrecedence, old.Generation = 7, c.generation
-		old.Annotations = map[string]string{}
-		if c.annotation != "" {
-			old.Annotations[autoupdate] = c.annotation
-		}
-		if next, _ := Reconcile(old, want); (next != nil) != c.changes {
-			t.Errorf("%s: %v", c.name, next)
-		}
+		t.Run(c.name, func(t *testing.T) {
+			old := want.DeepCopy()
+			old.Spec.MatchingPrecedence, old.Generation = 7, c.generation
+			old.Annotations = map[string]string{}
+			if c.annotation != "" {
+				old.Annotations[autoupdate] = c.annotation
+			}
+			if next, _ := Reconcile(old, want); (next != nil) != c.changes {
+				t.Errorf("%s: %v", c.name, next)
+			}
+		})
 	}
 }

@@ -118,17 +118,19 @@ func TestAgents(t *testing.T) {
 		{"create events default/", ""}, {"list services /", ""}, {"get runtimeclasses.node.k8s.io /x", ""},
 		{"create subjectaccessreviews.authorization.k8s.io /", ""}, {"delete services ns/x", "-"},
 	} {
-		d, why, err := z.Authorize(context.Background(), ask(agent, x.line))
-		switch {
-		case err != nil:
-			t.Error(err)
-		case (d == auth.Allow) != (x.why == ""):
-			t.Errorf("%s: %v %q", x.line, d, why)
-		case x.why != "" && x.why != "-" && !strings.Contains(why, x.why):
-			t.Errorf("%s: reason %q, want %q", x.line, why, x.why)
-		case d == auth.Deny:
-			t.Errorf("%s: denied", x.line)
-		}
+		t.Run(x.line, func(t *testing.T) {
+			d, why, err := z.Authorize(context.Background(), ask(agent, x.line))
+			switch {
+			case err != nil:
+				t.Error(err)
+			case (d == auth.Allow) != (x.why == ""):
+				t.Errorf("%s: %v %q", x.line, d, why)
+			case x.why != "" && x.why != "-" && !strings.Contains(why, x.why):
+				t.Errorf("%s: reason %q, want %q", x.line, why, x.why)
+			case d == auth.Deny:
+				t.Errorf("%s: denied", x.line)
+			}
+		})
 	}
 	for _, u := range []*auth.User{{Name: "system:node:n"}, {Name: "bob", Groups: []string{auth.GroupNodes}},
 		{Name: "system:node:", Groups: []string{auth.GroupNodes}}} {

@@ -59,14 +59,16 @@ func TestClaimsElsewhere(t *testing.T) {
 		"forged":   {at("/forged"), "", "verify token"},
 		"nonsense": {at("/nonsense"), "", "no token"},
 	} {
-		u, _, ok, err := s.Token(t.Context(), p.sign("p", k, c.claims), nil)
-		switch {
-		case c.want == "" && (!ok || err != nil || fmt.Sprint(u.Groups) != c.groups):
-			t.Errorf("%s: %+v %v", name, u, err)
-		case c.want != "" && (ok || err == nil || !strings.Contains(err.Error(), "could not expand distributed claims") ||
-			!strings.Contains(err.Error(), c.want)):
-			t.Errorf("%s: %v", name, err)
-		}
+		t.Run(name, func(t *testing.T) {
+			u, _, ok, err := s.Token(t.Context(), p.sign("p", k, c.claims), nil)
+			switch {
+			case c.want == "" && (!ok || err != nil || fmt.Sprint(u.Groups) != c.groups):
+				t.Errorf("%s: %+v %v", name, u, err)
+			case c.want != "" && (ok || err == nil || !strings.Contains(err.Error(), "could not expand distributed claims") ||
+				!strings.Contains(err.Error(), c.want)):
+				t.Errorf("%s: %v", name, err)
+			}
+		})
 	}
 	if n := q.fetched(); n != 1 {
 		t.Errorf("the keys were fetched %d times", n)

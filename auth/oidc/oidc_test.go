@@ -189,16 +189,18 @@ func TestTokens(t *testing.T) {
 		"groups":       {p.sign("ec1", ec, map[string]any{"groups": []string{"a", "b"}}), ""},
 		"number group": {p.sign("ec1", ec, map[string]any{"groups": []any{1}}), "groups claim"},
 	} {
-		u, granted, ok, err := s.Token(t.Context(), c.token, []string{"api"})
-		switch {
-		case c.want == "" && (!ok || err != nil || u.Name != "oidc:joe" || len(granted) != 1):
-			t.Errorf("%s: %+v %v %v", name, u, ok, err)
-		case c.want != "" && (ok || err == nil || !strings.Contains(err.Error(), c.want)):
-			t.Errorf("%s: %v", name, err)
-		}
-		if name == "groups" && !reflect.DeepEqual(u.Groups, []string{"g:a", "g:b"}) {
-			t.Errorf("groups %v", u.Groups)
-		}
+		t.Run(name, func(t *testing.T) {
+			u, granted, ok, err := s.Token(t.Context(), c.token, []string{"api"})
+			switch {
+			case c.want == "" && (!ok || err != nil || u.Name != "oidc:joe" || len(granted) != 1):
+				t.Errorf("%s: %+v %v %v", name, u, ok, err)
+			case c.want != "" && (ok || err == nil || !strings.Contains(err.Error(), c.want)):
+				t.Errorf("%s: %v", name, err)
+			}
+			if name == "groups" && !reflect.DeepEqual(u.Groups, []string{"g:a", "g:b"}) {
+				t.Errorf("groups %v", u.Groups)
+			}
+		})
 	}
 	none := jwt.NewWithClaims(jwt.SigningMethodNone, jwt.MapClaims{"iss": p.srv.URL, "aud": "kloop", "sub": "joe",
 		"exp": time.Now().Add(time.Hour).Unix()})
@@ -342,9 +344,11 @@ func TestExpressions(t *testing.T) {
 		"no given name":  {with("given", nil), "evaluat"},
 		"number":         {with("given", 7), "evaluat"},
 	} {
-		if _, _, ok, err := s.Token(t.Context(), c.token, nil); ok || err == nil || !strings.Contains(err.Error(), c.want) {
-			t.Errorf("%s: %v", name, err)
-		}
+		t.Run(name, func(t *testing.T) {
+			if _, _, ok, err := s.Token(t.Context(), c.token, nil); ok || err == nil || !strings.Contains(err.Error(), c.want) {
+				t.Errorf("%s: %v", name, err)
+			}
+		})
 	}
 }
 
@@ -397,9 +401,11 @@ func TestParseRefuses(t *testing.T) {
 		{issuer(good, "  claimMappings: {username: {claim: sub, prefix: ''}, extra: [{key: a.k8s.io/x, valueExpression: claims.a}]}"),
 			"reserved"},
 	} {
-		if _, err := Parse([]byte(c.text), Options{Taken: []string{"https://taken"}}); err == nil || !strings.Contains(err.Error(), c.want) {
-			t.Errorf("%s: %v", c.text, err)
-		}
+		t.Run(c.text, func(t *testing.T) {
+			if _, err := Parse([]byte(c.text), Options{Taken: []string{"https://taken"}}); err == nil || !strings.Contains(err.Error(), c.want) {
+				t.Errorf("%s: %v", c.text, err)
+			}
+		})
 	}
 	if _, err := Parse([]byte(head), Options{Algorithms: []string{"HS256"}}); err == nil {
 		t.Error("a shared secret was accepted")

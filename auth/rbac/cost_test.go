@@ -30,15 +30,17 @@ func TestManyPermissions(t *testing.T) {
 		{"everything", everything, true, true}, {"nothing", nil, false, true}, {"other things", few, false, true},
 		{"in two halves", halves, false, false},
 	} {
-		var before, after runtime.MemStats
-		runtime.ReadMemStats(&before)
-		ok, missing, err := covers(tt.held, wanted)
-		runtime.ReadMemStats(&after)
-		if ok != tt.ok || (err == nil) != tt.known || len(missing) > maxMissing {
-			t.Errorf("%s: %v, %d missing, %v", tt.name, ok, len(missing), err)
-		}
-		if spent := after.TotalAlloc - before.TotalAlloc; spent > 64<<20 {
-			t.Errorf("%s: %d MiB", tt.name, spent>>20)
-		}
+		t.Run(tt.name, func(t *testing.T) {
+			var before, after runtime.MemStats
+			runtime.ReadMemStats(&before)
+			ok, missing, err := covers(tt.held, wanted)
+			runtime.ReadMemStats(&after)
+			if ok != tt.ok || (err == nil) != tt.known || len(missing) > maxMissing {
+				t.Errorf("%s: %v, %d missing, %v", tt.name, ok, len(missing), err)
+			}
+			if spent := after.TotalAlloc - before.TotalAlloc; spent > 64<<20 {
+				t.Errorf("%s: %d MiB", tt.name, spent>>20)
+			}
+		})
 	}
 }

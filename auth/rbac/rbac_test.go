@@ -91,18 +91,20 @@ func TestRules(t *testing.T) {
 		{"get */log", []string{"get /log core ns/p"}, []string{"get /exec core ns/p"}},
 		{"get *", []string{"get /log core ns/p"}, nil},
 	} {
-		z := over(put(&authtest.Cluster{}, role("ns", "r", c.rule), binding("ns", "b", "Role", "r", aliceIs)))
-		for _, line := range c.yes {
-			if d, why, _ := z.Authorize(context.Background(), ask(alice, line)); d != auth.Allow ||
-				why != `RBAC: allowed by RoleBinding "b/ns" of Role "r" to User "alice"` {
-				t.Errorf("%s: %s is refused (%s)", c.rule, line, why)
+		t.Run(c.rule, func(t *testing.T) {
+			z := over(put(&authtest.Cluster{}, role("ns", "r", c.rule), binding("ns", "b", "Role", "r", aliceIs)))
+			for _, line := range c.yes {
+				if d, why, _ := z.Authorize(context.Background(), ask(alice, line)); d != auth.Allow ||
+					why != `RBAC: allowed by RoleBinding "b/ns" of Role "r" to User "alice"` {
+					t.Errorf("%s: %s is refused (%s)", c.rule, line, why)
+				}
 			}
-		}
-		for _, line := range c.non {
-			if d, _, _ := z.Authorize(context.Background(), ask(alice, line)); d != auth.NoOpinion {
-				t.Errorf("%s: %s is allowed", c.rule, line)
+			for _, line := range c.non {
+				if d, _, _ := z.Authorize(context.Background(), ask(alice, line)); d != auth.NoOpinion {
+					t.Errorf("%s: %s is allowed", c.rule, line)
+				}
 			}
-		}
+		})
 	}
 }
 
@@ -112,10 +114,12 @@ func TestPaths(t *testing.T) {
 		want      bool
 	}{{"/healthz", "/healthz", true}, {"/healthz", "/healthz/etcd", false}, {"/api/*", "/api/v1", true}, {"/api/*", "/api", false},
 		{"*", "/x", true}, {"/a*", "/ab/c", true}} {
-		r := parseRule("get url " + c.url)
-		if got := Allows(&r, ask(alice, "get "+c.path)); got != c.want {
-			t.Errorf("%s %s: %v", c.url, c.path, got)
-		}
+		t.Run(c.url, func(t *testing.T) {
+			r := parseRule("get url " + c.url)
+			if got := Allows(&r, ask(alice, "get "+c.path)); got != c.want {
+				t.Errorf("%s %s: %v", c.url, c.path, got)
+			}
+		})
 	}
 }
 

@@ -67,13 +67,15 @@ func TestTokenReview(t *testing.T) {
 		auds  []string
 		ok    bool
 	}{{"good", nil, true}, {"good", []string{"vault"}, false}, {"bad", nil, false}} {
-		r, err := answer(t, d, &authenticationv1.TokenReview{Spec: authenticationv1.TokenReviewSpec{Token: c.token, Audiences: c.auds}})
-		if err != nil || r.Status.Authenticated != c.ok || (r.Status.Error == "") != c.ok || (len(r.Status.Audiences) == 1) != c.ok {
-			t.Errorf("%+v: %+v %v", c, r.Status, err)
-		}
-		if c.ok && (r.Status.User.Username != "eve" || len(r.Status.User.Groups) != 1) {
-			t.Errorf("user %+v", r.Status.User)
-		}
+		t.Run(c.token, func(t *testing.T) {
+			r, err := answer(t, d, &authenticationv1.TokenReview{Spec: authenticationv1.TokenReviewSpec{Token: c.token, Audiences: c.auds}})
+			if err != nil || r.Status.Authenticated != c.ok || (r.Status.Error == "") != c.ok || (len(r.Status.Audiences) == 1) != c.ok {
+				t.Errorf("%+v: %+v %v", c, r.Status, err)
+			}
+			if c.ok && (r.Status.User.Username != "eve" || len(r.Status.User.Groups) != 1) {
+				t.Errorf("user %+v", r.Status.User)
+			}
+		})
 	}
 	r, err := answer(t, d, &authenticationv1.TokenReview{Spec: authenticationv1.TokenReviewSpec{Token: "bad"}})
 	if err != nil || r.Status.Error != "invalid bearer token" {

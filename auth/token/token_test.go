@@ -120,10 +120,12 @@ func TestRequestExtended(t *testing.T) {
 		"for others":      {ExpirationSeconds: &life, BoundObjectRef: ref, Audiences: []string{"vault"}},
 		"not of some pod": {ExpirationSeconds: &life},
 	} {
-		tr, _ = w.ask(spec)
-		if c := part(t, tr.Status.Token, 1); int64(c["exp"].(float64)) != start.Unix()+3607 {
-			t.Errorf("a token %s was extended: %v", what, c["exp"])
-		}
+		t.Run(what, func(t *testing.T) {
+			tr, _ = w.ask(spec)
+			if c := part(t, tr.Status.Token, 1); int64(c["exp"].(float64)) != start.Unix()+3607 {
+				t.Errorf("a token %s was extended: %v", what, c["exp"])
+			}
+		})
 	}
 }
 

@@ -20,9 +20,11 @@ func TestWrap(t *testing.T) {
 		"  you can  kubectl rollout undo deployment web -n default x": {"  you can  kubectl rollout undo deployment web -n default x"},
 		strings.Repeat("x", 40):                                       {strings.Repeat("x", 40)},
 	} {
-		if got := wrap(line, 25); !slices.Equal(got, want) {
-			t.Errorf("%q: %q", line, got)
-		}
+		t.Run(line, func(t *testing.T) {
+			if got := wrap(line, 25); !slices.Equal(got, want) {
+				t.Errorf("%q: %q", line, got)
+			}
+		})
 	}
 }
 

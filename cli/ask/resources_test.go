@@ -27,12 +27,14 @@ func TestResolve(t *testing.T) {
 		"hpa":    "autoscaling/v2 horizontalpodautoscalers",
 		"events": "/v1 events", "events.events.k8s.io": "events.k8s.io/v1 events", "node": "/v1 nodes",
 		"crds": "apiextensions.k8s.io/v1 customresourcedefinitions"} {
-		r, err := a.Resolve(t.Context(), word)
-		if err != nil {
-			t.Errorf("%s: %v", word, err)
-		} else if got := r.Group + "/" + r.Version + " " + r.Name; got != want {
-			t.Errorf("%s is %s, want %s", word, got, want)
-		}
+		t.Run(word, func(t *testing.T) {
+			r, err := a.Resolve(t.Context(), word)
+			if err != nil {
+				t.Errorf("%s: %v", word, err)
+			} else if got := r.Group + "/" + r.Version + " " + r.Name; got != want {
+				t.Errorf("%s is %s, want %s", word, got, want)
+			}
+		})
 	}
 	if _, err := a.Resolve(t.Context(), "nonsense"); err == nil {
 		t.Error("nonsense is a resource")

@@ -99,9 +99,11 @@ func TestWhose(t *testing.T) {
 	gone := apierrors.NewNotFound(schema.GroupResource{Resource: "loops"}, "")
 	for version, want := range map[string]string{stock: "it is no kloop", own: "--convergence=false", "403": "can't be told",
 		page: "can't be told", "{}": "can't be told"} {
-		if err := (fake{"/version": version}).asker(t).Unexplained(t.Context(), gone); !strings.Contains(err.Error(), want) {
-			t.Errorf("%s: %v, want %q", version, err, want)
-		}
+		t.Run(version, func(t *testing.T) {
+			if err := (fake{"/version": version}).asker(t).Unexplained(t.Context(), gone); !strings.Contains(err.Error(), want) {
+				t.Errorf("%s: %v, want %q", version, err, want)
+			}
+		})
 	}
 	if _, err := (fake{Within("", "gaps"): page}).asker(t).All(t.Context()); err == nil || !strings.Contains(err.Error(), "log in") {
 		t.Errorf("a page in place of an answer: %v", err)
@@ -127,21 +129,25 @@ func TestSameNames(t *testing.T) {
 		"clusters.postgresql.cnpg.io": "postgresql.cnpg.io",
 		"cluster.postgresql.cnpg.io":  "postgresql.cnpg.io", "clusters.v1.postgresql.cnpg.io": "postgresql.cnpg.io",
 		"cluster.postgresql": "postgresql.cnpg.io", "pods": "", "pod.v1.": ""} {
-		r, err := a.Resolve(t.Context(), word)
-		if err != nil || r.Group != want {
-			t.Errorf("%s is %+v, %v", word, r, err)
-		}
+		t.Run(word, func(t *testing.T) {
+			r, err := a.Resolve(t.Context(), word)
+			if err != nil || r.Group != want {
+				t.Errorf("%s is %+v, %v", word, r, err)
+			}
+		})
 	}
 	for name, want := range map[string]string{
 		"both": "clusters.cluster.x-k8s.io is meant here; others that have the name: clusters.postgresql.cnpg.io/both",
 		"prod": "clusters.cluster.x-k8s.io is meant", "db": "clusters.postgresql.cnpg.io is meant", "gone": "clusters.postgresql.cnpg.io/gone"} {
-		out, err := a.One(t.Context(), "cluster", name)
-		told := fmt.Sprint(err)
-		if out != nil {
-			told += strings.Join(out.Notes, "\n")
-		}
-		if !strings.Contains(told, want) {
-			t.Errorf("cluster/%s: %s", name, told)
-		}
+		t.Run(name, func(t *testing.T) {
+			out, err := a.One(t.Context(), "cluster", name)
+			told := fmt.Sprint(err)
+			if out != nil {
+				told += strings.Join(out.Notes, "\n")
+			}
+			if !strings.Contains(told, want) {
+				t.Errorf("cluster/%s: %s", name, told)
+			}
+		})
 	}
 }

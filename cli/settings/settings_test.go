@@ -48,9 +48,11 @@ node: ~
 		"featureGates": "WatchList=false", "controllers.run": "*,-deployment-controller", "controllers.nodeMonitorGrace": "8s",
 		"api.anonymous":    "false",
 		"simulation.nodes": "3", "store": "etcd"} {
-		if got := s.find(key).text(); got != want {
-			t.Errorf("%s is %q, want %q", key, got, want)
-		}
+		t.Run(key, func(t *testing.T) {
+			if got := s.find(key).text(); got != want {
+				t.Errorf("%s is %q, want %q", key, got, want)
+			}
+		})
 	}
 	if !o.NoAnonymous || o.NodeMonitorPeriod != time.Second || o.NodePortHigh != 31099 || o.SimNodes != 3 {
 		t.Errorf("options: %+v", o)
@@ -79,10 +81,12 @@ func TestLoadRefuses(t *testing.T) {
 		{header + "a: {{", "f.yaml"},
 	}
 	for _, tt := range tests {
-		o := Defaults()
-		if err := New(&o).read("f.yaml", strings.NewReader(tt.text)); err == nil || !strings.Contains(err.Error(), tt.wants) {
-			t.Errorf("%q:\ngot  %v\nwant %s", tt.text, err, tt.wants)
-		}
+		t.Run(tt.text, func(t *testing.T) {
+			o := Defaults()
+			if err := New(&o).read("f.yaml", strings.NewReader(tt.text)); err == nil || !strings.Contains(err.Error(), tt.wants) {
+				t.Errorf("%q:\ngot  %v\nwant %s", tt.text, err, tt.wants)
+			}
+		})
 	}
 }
 
@@ -109,9 +113,11 @@ func TestOrder(t *testing.T) {
 	for key, want := range map[string][2]string{"log": {"debug", "flag --log"}, "dataDir": {"/env", "environment KLOOP_DATA_DIR"},
 		"store": {"memory", file + ":5"}, "api.hosts": {"a,b,c", "flag --hosts"}, "api.listen": {":6443", ""}, "api.anonymous": {"false",
 			"flag --anonymous-auth"}} {
-		if set := s.find(key); set.text() != want[0] || set.from != want[1] {
-			t.Errorf("%s is %q from %q, want %q", key, set.text(), set.from, want)
-		}
+		t.Run(key, func(t *testing.T) {
+			if set := s.find(key); set.text() != want[0] || set.from != want[1] {
+				t.Errorf("%s is %q from %q, want %q", key, set.text(), set.from, want)
+			}
+		})
 	}
 }
 

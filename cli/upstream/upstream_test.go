@@ -26,14 +26,16 @@ func TestParse(t *testing.T) {
 		{"--secure-port=1 --help", "", ErrHelp.Error()},
 	}
 	for _, tt := range tests {
-		flags, err := APIServer().Parse(strings.Fields(tt.line))
-		var got []string
-		for _, f := range flags {
-			got = append(got, f.Name+"="+f.Value)
-		}
-		if strings.Join(got, " ") != tt.want || (err == nil) != (tt.err == "") || err != nil && !strings.Contains(err.Error(), tt.err) {
-			t.Errorf("%s:\ngot  %v, %v\nwant %s %s", tt.line, got, err, tt.want, tt.err)
-		}
+		t.Run(tt.line, func(t *testing.T) {
+			flags, err := APIServer().Parse(strings.Fields(tt.line))
+			var got []string
+			for _, f := range flags {
+				got = append(got, f.Name+"="+f.Value)
+			}
+			if strings.Join(got, " ") != tt.want || (err == nil) != (tt.err == "") || err != nil && !strings.Contains(err.Error(), tt.err) {
+				t.Errorf("%s:\ngot  %v, %v\nwant %s %s", tt.line, got, err, tt.want, tt.err)
+			}
+		})
 	}
 	if _, err := APIServer().Parse([]string{"-h"}); !errors.Is(err, ErrHelp) {
 		t.Errorf("-h: %v", err)

@@ -32,16 +32,18 @@ func TestPlan(t *testing.T) {
 		{"of a definition", wanted(apps, true), true, true, true, ""},
 		{"of a definition, changed", changed, true, true, true, "update"},
 	} {
-		got := ""
-		switch d := plan(tt.svc, apps, tt.own, tt.fresh, tt.custom); {
-		case d.delete:
-			got = "delete"
-		case d.spec != nil:
-			got = "update"
-		}
-		if got != tt.want {
-			t.Errorf("%s: %q, want %q", tt.name, got, tt.want)
-		}
+		t.Run(tt.name, func(t *testing.T) {
+			got := ""
+			switch d := plan(tt.svc, apps, tt.own, tt.fresh, tt.custom); {
+			case d.delete:
+				got = "delete"
+			case d.spec != nil:
+				got = "update"
+			}
+			if got != tt.want {
+				t.Errorf("%s: %q, want %q", tt.name, got, tt.want)
+			}
+		})
 	}
 }
 
@@ -49,14 +51,16 @@ func TestBuiltin(t *testing.T) {
 	list := builtin(kinds.NewSet())
 	for name, want := range map[string][2]int32{"v1.": {18000, 1}, "v1.apps": {17800, 15}, "v2.autoscaling": {17500, 30},
 		"v1.admissionregistration.k8s.io": {16700, 15}, "v1.apiregistration.k8s.io": {}} {
-		gv, ok := list[name]
-		if !ok != (want[0] == 0) {
-			t.Errorf("%s: listed %v", name, ok)
-			continue
-		}
-		if s := wanted(gv, false).Spec; ok && (s.GroupPriorityMinimum != want[0] || s.VersionPriority != want[1]) {
-			t.Errorf("%s: %+v", name, s)
-		}
+		t.Run(name, func(t *testing.T) {
+			gv, ok := list[name]
+			if !ok != (want[0] == 0) {
+				t.Errorf("%s: listed %v", name, ok)
+				return
+			}
+			if s := wanted(gv, false).Spec; ok && (s.GroupPriorityMinimum != want[0] || s.VersionPriority != want[1]) {
+				t.Errorf("%s: %+v", name, s)
+			}
+		})
 	}
 }
 
@@ -79,16 +83,18 @@ func TestObstacle(t *testing.T) {
 		"MissingEndpoints":  {service, append(slice("https", false), slice("http", true)...)},
 		"":                  {service, slice("https", true)},
 	} {
-		got := ""
-		if c := obstacle(svc, tt.service, tt.behind); c != nil {
-			got = c.Reason
-			if c.Status != apiregistrationv1.ConditionFalse || c.Message == "" {
-				t.Errorf("%+v", c)
+		t.Run(want, func(t *testing.T) {
+			got := ""
+			if c := obstacle(svc, tt.service, tt.behind); c != nil {
+				got = c.Reason
+				if c.Status != apiregistrationv1.ConditionFalse || c.Message == "" {
+					t.Errorf("%+v", c)
+				}
 			}
-		}
-		if got != want {
-			t.Errorf("%q, want %q", got, want)
-		}
+			if got != want {
+				t.Errorf("%q, want %q", got, want)
+			}
+		})
 	}
 	if c := obstacle(svc, &corev1.Service{Spec: corev1.ServiceSpec{Type: corev1.ServiceTypeExternalName}}, nil); c != nil {
 		t.Errorf("an external name: %+v", c)

@@ -70,11 +70,13 @@ func TestPlan(t *testing.T) {
 		{"another's attachment", corev1.Node{}, nil, []*storagev1.VolumeAttachment{foreign}, "0 0 0 0", 0},
 		{"leaving, wanted again", corev1.Node{}, []use{a}, []*storagev1.VolumeAttachment{leaving}, "0 0 0 0", 0},
 	} {
-		tt.node.Name = "n"
-		got := plan(&tt.node, tt.want, tt.have, asked, noon)
-		sum := fmt.Sprint(len(got.attach), len(got.detach), len(got.taken), len(got.attached))
-		if sum != tt.expect || got.again != tt.again {
-			t.Errorf("%s: %s again %v, want %s again %v", tt.name, sum, got.again, tt.expect, tt.again)
-		}
+		t.Run(tt.name, func(t *testing.T) {
+			tt.node.Name = "n"
+			got := plan(&tt.node, tt.want, tt.have, asked, noon)
+			sum := fmt.Sprint(len(got.attach), len(got.detach), len(got.taken), len(got.attached))
+			if sum != tt.expect || got.again != tt.again {
+				t.Errorf("%s: %s again %v, want %s again %v", tt.name, sum, got.again, tt.expect, tt.again)
+			}
+		})
 	}
 }

@@ -104,9 +104,11 @@ func TestPlan(t *testing.T) {
 		{"somebody else's Service", other, nil, two, ips, ""},
 		{"somebody else's Service, switched off", theirs, nil, nil, nil, ""},
 	} {
-		if got := plan(tt.svc, tt.have, tt.ends, tt.ips, "").text(); got != tt.want {
-			t.Errorf("%s: %q, want %q", tt.name, got, tt.want)
-		}
+		t.Run(tt.name, func(t *testing.T) {
+			if got := plan(tt.svc, tt.have, tt.ends, tt.ips, "").text(); got != tt.want {
+				t.Errorf("%s: %q, want %q", tt.name, got, tt.want)
+			}
+		})
 	}
 }
 

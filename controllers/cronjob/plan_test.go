@@ -37,13 +37,15 @@ func TestLatest(t *testing.T) {
 		{"@every 7h", "2026-03-09 12:00:00", "2026-03-10 09:00:00"},
 		{"@hourly", "9999-01-01 00:00:00", "0001-01-01 00:00:00"},
 	} {
-		s, err := parse(cron(tt.expr, &havana))
-		if err != nil {
-			t.Fatal(err)
-		}
-		if got := latest(s, at(tt.after), now); !got.Equal(at(tt.want)) {
-			t.Errorf("%s after %s: %s, want %s", tt.expr, tt.after, got.UTC(), tt.want)
-		}
+		t.Run(tt.expr, func(t *testing.T) {
+			s, err := parse(cron(tt.expr, &havana))
+			if err != nil {
+				t.Fatal(err)
+			}
+			if got := latest(s, at(tt.after), now); !got.Equal(at(tt.want)) {
+				t.Errorf("%s after %s: %s, want %s", tt.expr, tt.after, got.UTC(), tt.want)
+			}
+		})
 	}
 }
 
@@ -62,14 +64,16 @@ func TestNext(t *testing.T) {
 		{"TZ=Asia/Tokyo 0 9 * * *", "2026-01-01 10:15:00", "2026-01-02 00:00:00"},
 		{"0 0 31 2 *", "2026-01-01 00:00:00", "0001-01-01 00:00:00"},
 	} {
-		s, err := parse(cron(tt.expr, &utc))
-		if err != nil {
-			t.Errorf("%s: %v", tt.expr, err)
-			continue
-		}
-		if got := s.Next(at(tt.from)); !got.Equal(at(tt.want)) {
-			t.Errorf("%s after %s: %s, want %s", tt.expr, tt.from, got, tt.want)
-		}
+		t.Run(tt.expr, func(t *testing.T) {
+			s, err := parse(cron(tt.expr, &utc))
+			if err != nil {
+				t.Errorf("%s: %v", tt.expr, err)
+				return
+			}
+			if got := s.Next(at(tt.from)); !got.Equal(at(tt.want)) {
+				t.Errorf("%s after %s: %s, want %s", tt.expr, tt.from, got, tt.want)
+			}
+		})
 	}
 	for _, bad := range []string{"", "* * * *", "60 * * * *", "*/0 * * * *", "x * * * *"} {
 		if _, err := parse(cron(bad, nil)); err == nil {
@@ -137,34 +141,36 @@ func TestPlan(t *testing.T) {
 			jobs: []*batchv1.Job{job("09:00", "Complete"), job("09:05", "Complete"), job("09:10", "Complete"), job("09:15", "Complete"),
 				job("09:20", "Complete")}, remove: 2},
 	} {
-		cj := &batchv1.CronJob{ObjectMeta: metav1.ObjectMeta{Name: "c"}, Spec: batchv1.CronJobSpec{Schedule: "*/5 * * * *",
-			TimeZone: &utc, ConcurrencyPolicy: tt.policy}}
-		cj.Status.LastScheduleTime = &metav1.Time{Time: at("2026-01-01 " + tt.last + ":00")}
-		if tt.edit != nil {
-			tt.edit(cj)
-		}
-		got := plan(cj, tt.jobs, now)
-		start := ""
-		if !got.start.IsZero() {
-			start = got.start.Format("15:04")
-		}
-		if start != tt.start || len(got.remove) != tt.remove || len(got.status.Active) != tt.active {
-			t.Errorf("%s: start %q, remove %d, active %d; want %q, %d, %d", tt.name, start, len(got.remove), len(got.status.Active),
-				tt.start, tt.remove, tt.active)
-		}
-		var say []string
-		for _, e := range got.events {
-			say = append(say, e.reason)
-		}
-		if strings.Join(say, " ") != tt.say {
-			t.Errorf("%s: events %q, want %q", tt.name, say, tt.say)
-		}
-		if last := got.status.LastScheduleTime; strings.Contains(tt.name, "not stored") && !last.Time.Equal(at("2026-01-01 10:05:00")) {
-			t.Errorf("%s: last scheduled %v", tt.name, last)
-		}
-		if want := 2*time.Minute + 30*time.Second + time.Millisecond; (got.again == want) == tt.never {
-			t.Errorf("%s: again in %v, want %v", tt.name, got.again, want)
-		}
+		t.Run(tt.name, func(t *testing.T) {
+			cj := &batchv1.CronJob{ObjectMeta: metav1.ObjectMeta{Name: "c"}, Spec: batchv1.CronJobSpec{Schedule: "*/5 * * * *",
+				TimeZone: &utc, ConcurrencyPolicy: tt.policy}}
+			cj.Status.LastScheduleTime = &metav1.Time{Time: at("2026-01-01 " + tt.last + ":00")}
+			if tt.edit != nil {
+				tt.edit(cj)
+			}
+			got := plan(cj, tt.jobs, now)
+			start := ""
+			if !got.start.IsZero() {
+				start = got.start.Format("15:04")
+			}
+			if start != tt.start || len(got.remove) != tt.remove || len(got.status.Active) != tt.active {
+				t.Errorf("%s: start %q, remove %d, active %d; want %q, %d, %d", tt.name, start, len(got.remove), len(got.status.Active),
+					tt.start, tt.remove, tt.active)
+			}
+			var say []string
+			for _, e := range got.events {
+				say = append(say, e.reason)
+			}
+			if strings.Join(say, " ") != tt.say {
+				t.Errorf("%s: events %q, want %q", tt.name, say, tt.say)
+			}
+			if last := got.status.LastScheduleTime; strings.Contains(tt.name, "not stored") && !last.Time.Equal(at("2026-01-01 10:05:00")) {
+				t.Errorf("%s: last scheduled %v", tt.name, last)
+			}
+			if want := 2*time.Minute + 30*time.Second + time.Millisecond; (got.again == want) == tt.never {
+				t.Errorf("%s: again in %v, want %v", tt.name, got.again, want)
+			}
+		})
 	}
 }
 

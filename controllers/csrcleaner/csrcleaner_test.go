@@ -29,11 +29,13 @@ func TestUntil(t *testing.T) {
 		{"denied", said("Denied"), "", time.Hour + time.Minute},
 		{"failed", said("Approved", "Failed"), "", time.Hour + time.Minute},
 	} {
-		r := &certificatesv1.CertificateSigningRequest{ObjectMeta: metav1.ObjectMeta{CreationTimestamp: metav1.NewTime(made)},
-			Status: certificatesv1.CertificateSigningRequestStatus{Conditions: tt.conditions, Certificate: []byte(tt.cert)}}
-		got := until(r)
-		if got.IsZero() != (tt.want == 0) || !got.IsZero() && !got.Equal(made.Add(tt.want)) {
-			t.Errorf("%s: until %v, want %v after %v", tt.name, got, tt.want, made)
-		}
+		t.Run(tt.name, func(t *testing.T) {
+			r := &certificatesv1.CertificateSigningRequest{ObjectMeta: metav1.ObjectMeta{CreationTimestamp: metav1.NewTime(made)},
+				Status: certificatesv1.CertificateSigningRequestStatus{Conditions: tt.conditions, Certificate: []byte(tt.cert)}}
+			got := until(r)
+			if got.IsZero() != (tt.want == 0) || !got.IsZero() && !got.Equal(made.Add(tt.want)) {
+				t.Errorf("%s: until %v, want %v after %v", tt.name, got, tt.want, made)
+			}
+		})
 	}
 }

@@ -53,17 +53,19 @@ func TestPlan(t *testing.T) {
 			"how the API is reached"},
 		{"a wildcard", "n1", "n1", []string{"*.example"}, nil, node("n1", "*.example"), "how the API is reached"},
 	} {
-		req := &x509.CertificateRequest{Subject: pkix.Name{CommonName: nodePrefix + tt.of}, DNSNames: tt.dns}
-		for _, ip := range tt.ips {
-			req.IPAddresses = append(req.IPAddresses, net.ParseIP(ip))
-		}
-		r := &certificatesv1.CertificateSigningRequest{Spec: certificatesv1.CertificateSigningRequestSpec{Username: nodePrefix + tt.user,
-			Groups: []string{"system:nodes"}}}
-		got := plan(r, req, world{node: tt.own, others: []*corev1.Node{node("n2", "10.0.0.2", "fd00:0::2")},
-			api: []string{"10.0.0.100", "api.example.com", "*.wild.example", "::ffff:10.0.0.101"}, known: true})
-		if (got == "") != (tt.why == "") || !strings.Contains(got, tt.why) {
-			t.Errorf("%s: %q, want %q", tt.name, got, tt.why)
-		}
+		t.Run(tt.name, func(t *testing.T) {
+			req := &x509.CertificateRequest{Subject: pkix.Name{CommonName: nodePrefix + tt.of}, DNSNames: tt.dns}
+			for _, ip := range tt.ips {
+				req.IPAddresses = append(req.IPAddresses, net.ParseIP(ip))
+			}
+			r := &certificatesv1.CertificateSigningRequest{Spec: certificatesv1.CertificateSigningRequestSpec{Username: nodePrefix + tt.user,
+				Groups: []string{"system:nodes"}}}
+			got := plan(r, req, world{node: tt.own, others: []*corev1.Node{node("n2", "10.0.0.2", "fd00:0::2")},
+				api: []string{"10.0.0.100", "api.example.com", "*.wild.example", "::ffff:10.0.0.101"}, known: true})
+			if (got == "") != (tt.why == "") || !strings.Contains(got, tt.why) {
+				t.Errorf("%s: %q, want %q", tt.name, got, tt.why)
+			}
+		})
 	}
 }
 

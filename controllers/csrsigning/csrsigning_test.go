@@ -69,16 +69,18 @@ func TestSign(t *testing.T) {
 		{"a master, the old way", "kubernetes.io/legacy-unknown", request("u", "system:masters"), []certificatesv1.KeyUsage{client}, false},
 		{"not a request", certificatesv1.KubeAPIServerClientSignerName, []byte("x"), []certificatesv1.KeyUsage{client}, false},
 	} {
-		hour := int32(3600)
-		r := &certificatesv1.CertificateSigningRequest{Spec: certificatesv1.CertificateSigningRequestSpec{SignerName: tt.signer,
-			Request: tt.req, Usages: tt.usages, ExpirationSeconds: &hour}}
-		var ca asked
-		cert, refusal, err := sign(&ca, r, time.Unix(1, 0))
-		if err != nil || (len(cert) > 0) != tt.ok || (refusal == nil) != tt.ok {
-			t.Errorf("%s: %q, %v, %v", tt.name, cert, refusal, err)
-		}
-		if tt.ok && (ca.life != time.Hour || len(ca.ext) != 1) {
-			t.Errorf("%s: the authority was asked for %+v", tt.name, ca)
-		}
+		t.Run(tt.name, func(t *testing.T) {
+			hour := int32(3600)
+			r := &certificatesv1.CertificateSigningRequest{Spec: certificatesv1.CertificateSigningRequestSpec{SignerName: tt.signer,
+				Request: tt.req, Usages: tt.usages, ExpirationSeconds: &hour}}
+			var ca asked
+			cert, refusal, err := sign(&ca, r, time.Unix(1, 0))
+			if err != nil || (len(cert) > 0) != tt.ok || (refusal == nil) != tt.ok {
+				t.Errorf("%s: %q, %v, %v", tt.name, cert, refusal, err)
+			}
+			if tt.ok && (ca.life != time.Hour || len(ca.ext) != 1) {
+				t.Errorf("%s: the authority was asked for %+v", tt.name, ca)
+			}
+		})
 	}
 }

@@ -57,34 +57,36 @@ func TestPlan(t *testing.T) {
 		{"surge waits", surge, []string{"old new-", "old new-", "old"}, "", ""},
 		{"surge lands", surge, []string{"old new", "old new-", "old"}, "2 ", "0old "},
 	} {
-		ds := &appsv1.DaemonSet{Spec: appsv1.DaemonSetSpec{UpdateStrategy: appsv1.DaemonSetUpdateStrategy{
-			Type: appsv1.RollingUpdateDaemonSetStrategyType, RollingUpdate: &tt.roll}}}
-		var nodes []*corev1.Node
-		var owned []*corev1.Pod
-		for i, list := range tt.pods {
-			node := fmt.Sprint(i)
-			nodes = append(nodes, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: node}})
-			for len(list) > 0 {
-				var what string
-				n, _ := fmt.Sscan(list, &what)
-				if n == 0 {
-					break
+		t.Run(tt.name, func(t *testing.T) {
+			ds := &appsv1.DaemonSet{Spec: appsv1.DaemonSetSpec{UpdateStrategy: appsv1.DaemonSetUpdateStrategy{
+				Type: appsv1.RollingUpdateDaemonSetStrategyType, RollingUpdate: &tt.roll}}}
+			var nodes []*corev1.Node
+			var owned []*corev1.Pod
+			for i, list := range tt.pods {
+				node := fmt.Sprint(i)
+				nodes = append(nodes, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: node}})
+				for len(list) > 0 {
+					var what string
+					n, _ := fmt.Sscan(list, &what)
+					if n == 0 {
+						break
+					}
+					owned = append(owned, pod(node, what))
+					list = list[min(len(what)+1, len(list)):]
 				}
-				owned = append(owned, pod(node, what))
-				list = list[min(len(what)+1, len(list)):]
 			}
-		}
-		todo := plan(observe(ds, "new", nodes, owned, now))
-		create, remove := "", ""
-		for _, n := range todo.create {
-			create += n + " "
-		}
-		for _, p := range todo.remove {
-			remove += p.Name + " "
-		}
-		if create != tt.create || remove != tt.remove {
-			t.Errorf("%s: create %q, remove %q; want %q, %q", tt.name, create, remove, tt.create, tt.remove)
-		}
+			todo := plan(observe(ds, "new", nodes, owned, now))
+			create, remove := "", ""
+			for _, n := range todo.create {
+				create += n + " "
+			}
+			for _, p := range todo.remove {
+				remove += p.Name + " "
+			}
+			if create != tt.create || remove != tt.remove {
+				t.Errorf("%s: create %q, remove %q; want %q, %q", tt.name, create, remove, tt.create, tt.remove)
+			}
+		})
 	}
 }
 
@@ -104,13 +106,15 @@ func TestNewest(t *testing.T) {
 		hash, generation, annotation string
 		want                         bool
 	}{{"new", "", "", true}, {"old", "", "", false}, {"old", "1", "2", false}, {"old", "2", "2", true}} {
-		w := world{hash: "new", ds: &appsv1.DaemonSet{}}
-		w.ds.Annotations = map[string]string{appsv1.DeprecatedTemplateGeneration: tt.annotation}
-		p := pod("n", tt.hash)
-		p.Labels[generationLabel] = tt.generation
-		if got := w.newest(p); got != tt.want {
-			t.Errorf("%+v: %v", tt, got)
-		}
+		t.Run(tt.hash, func(t *testing.T) {
+			w := world{hash: "new", ds: &appsv1.DaemonSet{}}
+			w.ds.Annotations = map[string]string{appsv1.DeprecatedTemplateGeneration: tt.annotation}
+			p := pod("n", tt.hash)
+			p.Labels[generationLabel] = tt.generation
+			if got := w.newest(p); got != tt.want {
+				t.Errorf("%+v: %v", tt, got)
+			}
+		})
 	}
 }
 
@@ -129,14 +133,16 @@ func TestMeant(t *testing.T) {
 		{"lost", corev1.Taint{Key: corev1.TaintNodeUnreachable, Effect: corev1.TaintEffectNoExecute}, nil, true, true},
 		{"cordoned", corev1.Taint{Key: corev1.TaintNodeUnschedulable, Effect: corev1.TaintEffectNoSchedule}, nil, true, true},
 	} {
-		n := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n", Labels: map[string]string{"a": "b"}}}
-		if tt.taint.Key != "" {
-			n.Spec.Taints = []corev1.Taint{tt.taint}
-		}
-		ds := &appsv1.DaemonSet{}
-		ds.Spec.Template.Spec.NodeSelector = tt.selector
-		if run, stay := meant(ds, n); run != tt.run || stay != tt.stay {
-			t.Errorf("%s: run %t, stay %t", tt.name, run, stay)
-		}
+		t.Run(tt.name, func(t *testing.T) {
+			n := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n", Labels: map[string]string{"a": "b"}}}
+			if tt.taint.Key != "" {
+				n.Spec.Taints = []corev1.Taint{tt.taint}
+			}
+			ds := &appsv1.DaemonSet{}
+			ds.Spec.Template.Spec.NodeSelector = tt.selector
+			if run, stay := meant(ds, n); run != tt.run || stay != tt.stay {
+				t.Errorf("%s: run %t, stay %t", tt.name, run, stay)
+			}
+		})
 	}
 }

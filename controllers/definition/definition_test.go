@@ -227,9 +227,11 @@ func TestLife(t *testing.T) {
 		{"scale", `{"spec":{"replicas":5}}`, ""},
 		{"scale", `{"spec":{"replicas":-5}}`, "should be a non-negative integer"},
 	} {
-		if err := patch(c.sub, c.doc); (err == nil) != (c.says == "") || err != nil && !strings.Contains(err.Error(), c.says) {
-			t.Errorf("%s %s: %v; want %q", c.sub, c.doc, err, c.says)
-		}
+		t.Run(c.sub, func(t *testing.T) {
+			if err := patch(c.sub, c.doc); (err == nil) != (c.says == "") || err != nil && !strings.Contains(err.Error(), c.says) {
+				t.Errorf("%s %s: %v; want %q", c.sub, c.doc, err, c.says)
+			}
+		})
 	}
 	last := w.Read().Lookup(k, "ns", "w")
 	if s := spec(last); s["color"] != "red" || s["replicas"] != int64(5) || last.GetGeneration() != 3 {
@@ -478,10 +480,12 @@ func TestScaleThatNobodySet(t *testing.T) {
 		`{"status":{"replicas":1}}`: `the spec replicas field ".spec.replicas" cannot be empty`,
 		`{"spec":{"replicas":-1}}`:  "should be a non-negative integer",
 	} {
-		_, err := w.Patch(t.Context(), k, "ns", "w", client.Patch{Type: types.MergePatchType, Data: []byte(doc), Sub: "scale"})
-		if err == nil || !strings.Contains(err.Error(), says) {
-			t.Errorf("%s: %v; want %q", doc, err, says)
-		}
+		t.Run(doc, func(t *testing.T) {
+			_, err := w.Patch(t.Context(), k, "ns", "w", client.Patch{Type: types.MergePatchType, Data: []byte(doc), Sub: "scale"})
+			if err == nil || !strings.Contains(err.Error(), says) {
+				t.Errorf("%s: %v; want %q", doc, err, says)
+			}
+		})
 	}
 	r := &server.Request{Kind: k, GVK: k.Info().GVK, Namespace: "ns", Name: "w", Sub: "scale", User: w.User}
 	if _, err := w.Ops.Get(t.Context(), r, &metav1.GetOptions{}); err == nil ||

@@ -104,20 +104,22 @@ func TestStanding(t *testing.T) {
 		{"the old one is about to shrink", "n 2/2", "o 4/4", false, true, "", 2},
 		{"more than it means to keep", "n 2/4", "o 4/4", false, false, "o=2", 2},
 	} {
-		w := world{d: d, new: sized(t, tt.n, 4, d, 1), old: []*appsv1.ReplicaSet{sized(t, tt.o, 4, d, 2)}}
-		for rs, old := range map[*appsv1.ReplicaSet]bool{w.new: tt.nOld, w.old[0]: tt.oOld} {
-			rs.Generation, rs.Status.ObservedGeneration = 2, 2
-			if old {
-				rs.Status.ObservedGeneration = 1
+		t.Run(tt.name, func(t *testing.T) {
+			w := world{d: d, new: sized(t, tt.n, 4, d, 1), old: []*appsv1.ReplicaSet{sized(t, tt.o, 4, d, 2)}}
+			for rs, old := range map[*appsv1.ReplicaSet]bool{w.new: tt.nOld, w.old[0]: tt.oOld} {
+				rs.Generation, rs.Status.ObservedGeneration = 2, 2
+				if old {
+					rs.Status.ObservedGeneration = 1
+				}
 			}
-		}
-		var got []string
-		for _, s := range plan(w, now).scale {
-			got = append(got, fmt.Sprintf("%s=%d", s.set.Name, s.to))
-		}
-		if text := strings.Join(got, " "); text != tt.plan || standing(w.new) != tt.standing {
-			t.Errorf("%s: %q, %d stand; want %q, %d", tt.name, text, standing(w.new), tt.plan, tt.standing)
-		}
+			var got []string
+			for _, s := range plan(w, now).scale {
+				got = append(got, fmt.Sprintf("%s=%d", s.set.Name, s.to))
+			}
+			if text := strings.Join(got, " "); text != tt.plan || standing(w.new) != tt.standing {
+				t.Errorf("%s: %q, %d stand; want %q, %d", tt.name, text, standing(w.new), tt.plan, tt.standing)
+			}
+		})
 	}
 }
 
@@ -225,14 +227,16 @@ func TestProgress(t *testing.T) {
 		{"resumed and done", cond("DeploymentPaused", "Unknown", time.Hour), full, full, false, "True NewReplicaSetAvailable"},
 		{"resumed", cond("DeploymentPaused", "Unknown", time.Hour), half, half, false, "Unknown DeploymentResumed"},
 	} {
-		d := deploy(2, "1", "0")
-		d.Spec.ProgressDeadlineSeconds, d.Spec.Paused = &ten, tt.paused
-		d.Status, tt.is.ObservedGeneration = tt.was, d.Generation
-		d.Status.Conditions = tt.have
-		got := find(conditions(world{d: d, new: sized(t, "n 1/1", 2, d, 1)}, tt.is, now), appsv1.DeploymentProgressing)
-		if text := string(got.Status) + " " + got.Reason; text != tt.want {
-			t.Errorf("%s: %s, want %s", tt.name, text, tt.want)
-		}
+		t.Run(tt.name, func(t *testing.T) {
+			d := deploy(2, "1", "0")
+			d.Spec.ProgressDeadlineSeconds, d.Spec.Paused = &ten, tt.paused
+			d.Status, tt.is.ObservedGeneration = tt.was, d.Generation
+			d.Status.Conditions = tt.have
+			got := find(conditions(world{d: d, new: sized(t, "n 1/1", 2, d, 1)}, tt.is, now), appsv1.DeploymentProgressing)
+			if text := string(got.Status) + " " + got.Reason; text != tt.want {
+				t.Errorf("%s: %s, want %s", tt.name, text, tt.want)
+			}
+		})
 	}
 }
 
@@ -271,24 +275,26 @@ func TestGoBack(t *testing.T) {
 		{"the present one", 9, "DeploymentRollbackTemplateUnchanged", "c"},
 		{"none", 7, "DeploymentRollbackRevisionNotFound", "c"},
 	} {
-		d := deploy(1, "1", "0")
-		d.Annotations = map[string]string{appsv1.DeprecatedRollbackTo: "1", "mine": "new", "more": "x", revisionKey: "9"}
-		d.Spec.Template.Spec.NodeName = "c"
-		w := world{d: d, new: sized(t, "c 1/1", 1, d, 1), old: []*appsv1.ReplicaSet{sized(t, "a 0/0", 1, d, 8), sized(t, "b 0/0", 1, d, 5)}}
-		for _, rs := range w.all() {
-			rs.Spec.Template.Spec.NodeName = rs.Name
-			rs.Spec.Template.Labels = map[string]string{appsv1.DefaultDeploymentUniqueLabelKey: rs.Name}
-			rs.Annotations["mine"] = "of " + rs.Name
-		}
-		next, reason, _ := goBack(w, tt.rev)
-		if _, left := rollbackTo(next); reason != tt.reason || next.Spec.Template.Spec.NodeName != tt.node || left ||
-			len(next.Spec.Template.Labels) > 0 {
-			t.Errorf("%s: %s, template of %s, %v", tt.name, reason, next.Spec.Template.Spec.NodeName, next.Annotations)
-		}
-		if back := reason == "DeploymentRollback"; back && (next.Annotations["mine"] != "of "+tt.node || next.Annotations["more"] != "" ||
-			next.Annotations[revisionKey] != "9") {
-			t.Errorf("%s: %v", tt.name, next.Annotations)
-		}
+		t.Run(tt.name, func(t *testing.T) {
+			d := deploy(1, "1", "0")
+			d.Annotations = map[string]string{appsv1.DeprecatedRollbackTo: "1", "mine": "new", "more": "x", revisionKey: "9"}
+			d.Spec.Template.Spec.NodeName = "c"
+			w := world{d: d, new: sized(t, "c 1/1", 1, d, 1), old: []*appsv1.ReplicaSet{sized(t, "a 0/0", 1, d, 8), sized(t, "b 0/0", 1, d, 5)}}
+			for _, rs := range w.all() {
+				rs.Spec.Template.Spec.NodeName = rs.Name
+				rs.Spec.Template.Labels = map[string]string{appsv1.DefaultDeploymentUniqueLabelKey: rs.Name}
+				rs.Annotations["mine"] = "of " + rs.Name
+			}
+			next, reason, _ := goBack(w, tt.rev)
+			if _, left := rollbackTo(next); reason != tt.reason || next.Spec.Template.Spec.NodeName != tt.node || left ||
+				len(next.Spec.Template.Labels) > 0 {
+				t.Errorf("%s: %s, template of %s, %v", tt.name, reason, next.Spec.Template.Spec.NodeName, next.Annotations)
+			}
+			if back := reason == "DeploymentRollback"; back && (next.Annotations["mine"] != "of "+tt.node || next.Annotations["more"] != "" ||
+				next.Annotations[revisionKey] != "9") {
+				t.Errorf("%s: %v", tt.name, next.Annotations)
+			}
+		})
 	}
 	if got := lastRevision(nil); got != 0 {
 		t.Errorf("without sets the last revision is %d", got)

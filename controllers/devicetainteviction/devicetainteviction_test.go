@@ -34,17 +34,19 @@ func TestPlan(t *testing.T) {
 		{"the sooner", []resourcev1.DeviceTaint{taint("a", "NoExecute"), taint("b", "NoExecute")},
 			[]resourcev1.DeviceToleration{tolerate("a", seconds(60)), tolerate("b", seconds(10))}, 10 * time.Second},
 	} {
-		c := &resourcev1.ResourceClaim{}
-		c.Status.Allocation = &resourcev1.AllocationResult{Devices: resourcev1.DeviceAllocationResult{
-			Results: []resourcev1.DeviceRequestAllocationResult{{Driver: "d", Pool: "p", Device: "x", Tolerations: tt.tolerances}}}}
-		at, _ := plan(c, func(driver, pool, device string) []resourcev1.DeviceTaint {
-			if driver+pool+device != "dpx" {
-				t.Errorf("asked for %s %s %s", driver, pool, device)
+		t.Run(tt.name, func(t *testing.T) {
+			c := &resourcev1.ResourceClaim{}
+			c.Status.Allocation = &resourcev1.AllocationResult{Devices: resourcev1.DeviceAllocationResult{
+				Results: []resourcev1.DeviceRequestAllocationResult{{Driver: "d", Pool: "p", Device: "x", Tolerations: tt.tolerances}}}}
+			at, _ := plan(c, func(driver, pool, device string) []resourcev1.DeviceTaint {
+				if driver+pool+device != "dpx" {
+					t.Errorf("asked for %s %s %s", driver, pool, device)
+				}
+				return tt.taints
+			})
+			if got := at.Sub(noon); at.IsZero() != (tt.want < 0) || !at.IsZero() && got != tt.want {
+				t.Errorf("%s: %v, want %v", tt.name, at, tt.want)
 			}
-			return tt.taints
 		})
-		if got := at.Sub(noon); at.IsZero() != (tt.want < 0) || !at.IsZero() && got != tt.want {
-			t.Errorf("%s: %v, want %v", tt.name, at, tt.want)
-		}
 	}
 }

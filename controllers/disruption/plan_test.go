@@ -49,17 +49,19 @@ func TestPlan(t *testing.T) {
 		{"no pods", nil, count{}, nil, nil, 0, "InsufficientPods", 0},
 		{"unknown", three, count{}, nil, errors.New("x"), 0, "SyncFailed", 0},
 	} {
-		b := &policyv1.PodDisruptionBudget{ObjectMeta: metav1.ObjectMeta{Generation: 4},
-			Status: policyv1.PodDisruptionBudgetStatus{ObservedGeneration: 3, DisruptedPods: tt.evicted}}
-		st, again := plan(b, tt.pods, tt.n, tt.failed, now)
-		observed := int64(4)
-		if tt.failed != nil {
-			observed = 3 // still: the counts are those of then
-		}
-		if st.DisruptionsAllowed != tt.allowed || st.Conditions[0].Reason != tt.reason || again != tt.again ||
-			st.ObservedGeneration != observed || st.Conditions[0].ObservedGeneration != observed {
-			t.Errorf("%s: %d allowed, %s, again %v: %+v", tt.name, st.DisruptionsAllowed, st.Conditions[0].Reason, again, st)
-		}
+		t.Run(tt.name, func(t *testing.T) {
+			b := &policyv1.PodDisruptionBudget{ObjectMeta: metav1.ObjectMeta{Generation: 4},
+				Status: policyv1.PodDisruptionBudgetStatus{ObservedGeneration: 3, DisruptedPods: tt.evicted}}
+			st, again := plan(b, tt.pods, tt.n, tt.failed, now)
+			observed := int64(4)
+			if tt.failed != nil {
+				observed = 3 // still: the counts are those of then
+			}
+			if st.DisruptionsAllowed != tt.allowed || st.Conditions[0].Reason != tt.reason || again != tt.again ||
+				st.ObservedGeneration != observed || st.Conditions[0].ObservedGeneration != observed {
+				t.Errorf("%s: %d allowed, %s, again %v: %+v", tt.name, st.DisruptionsAllowed, st.Conditions[0].Reason, again, st)
+			}
+		})
 	}
 }
 

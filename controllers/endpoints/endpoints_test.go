@@ -58,18 +58,20 @@ func TestSubsets(t *testing.T) {
 		{"ports that all have", two, []*corev1.Pod{more}, "9: 1+0 "},
 		{"no ports", bare, []*corev1.Pod{pod(1, 1, true)}, "0: 1+0 "},
 	} {
-		got := ""
-		list, _ := subsets(tt.s, tt.pods)
-		for _, sub := range list {
-			port := int32(0)
-			if len(sub.Ports) > 0 {
-				port = sub.Ports[0].Port
+		t.Run(tt.name, func(t *testing.T) {
+			got := ""
+			list, _ := subsets(tt.s, tt.pods)
+			for _, sub := range list {
+				port := int32(0)
+				if len(sub.Ports) > 0 {
+					port = sub.Ports[0].Port
+				}
+				got += fmt.Sprintf("%d: %d+%d ", port, len(sub.Addresses), len(sub.NotReadyAddresses))
 			}
-			got += fmt.Sprintf("%d: %d+%d ", port, len(sub.Addresses), len(sub.NotReadyAddresses))
-		}
-		if got != tt.want {
-			t.Errorf("%s: %s, want %s", tt.name, got, tt.want)
-		}
+			if got != tt.want {
+				t.Errorf("%s: %s, want %s", tt.name, got, tt.want)
+			}
+		})
 	}
 }
 
@@ -152,13 +154,15 @@ func TestTrigger(t *testing.T) {
 		"not ready again": {[]*corev1.Pod{since(1, corev1.ConditionFalse, 50), was[1], was[2]}, "http", "1970-01-01T00:00:50Z"},
 		"never ready":     {append([]*corev1.Pod{pod(6, 1, false)}, was...), "http", ""},
 	} {
-		s := service()
-		before, _ := subsets(s, slices.Clone(was))
-		first := plan(s, nil, before, false, was)
-		s.Spec.Ports[0].Name = test.port
-		after, _ := subsets(s, slices.Clone(test.now))
-		if got := plan(s, first, after, false, test.now).Annotations[corev1.EndpointsLastChangeTriggerTime]; got != test.want {
-			t.Errorf("%s: %q", name, got)
-		}
+		t.Run(name, func(t *testing.T) {
+			s := service()
+			before, _ := subsets(s, slices.Clone(was))
+			first := plan(s, nil, before, false, was)
+			s.Spec.Ports[0].Name = test.port
+			after, _ := subsets(s, slices.Clone(test.now))
+			if got := plan(s, first, after, false, test.now).Annotations[corev1.EndpointsLastChangeTriggerTime]; got != test.want {
+				t.Errorf("%s: %q", name, got)
+			}
+		})
 	}
 }

@@ -42,37 +42,39 @@ func TestDivide(t *testing.T) {
 		{"no processors known", "a 4,b", "ab", "Insufficient Node information: allocatable CPU or zone not specified on one or more nodes"},
 		{"no zone", "a 4,b 4", "a-b", "One or more endpoints do not have a zone specified"},
 	} {
-		var nodes []*corev1.Node
-		for _, n := range strings.Split(tt.nodes, ",") {
-			nodes = append(nodes, machine(n))
-		}
-		var list []*corev1.Pod
-		for i, z := range tt.pods {
-			list = append(list, pod(i, func(p *corev1.Pod) { p.Spec.NodeName = string(z) }))
-		}
-		list = append(list, pod(99, func(p *corev1.Pod) { p.Spec.NodeName, p.Status.Conditions = "a", nil })) // not ready: gets none
-		groups := wanted(service(), list, func(node string) string { return strings.Trim(node, "-") })
-		before := map[string]string{}
-		for range 2 { // what was given stays
-			got := divide(groups, shares(nodes), before)
-			if got == "" {
-				count := map[string]int{}
-				for _, e := range groups[0].endpoints {
-					if e.Hints != nil {
-						count[e.Hints.ForZones[0].Name]++
-						if was := before[endpointKey(&e)]; was != "" && was != e.Hints.ForZones[0].Name {
-							t.Errorf("%s: was given to %s, now to %s", tt.name, was, e.Hints.ForZones[0].Name)
+		t.Run(tt.name, func(t *testing.T) {
+			var nodes []*corev1.Node
+			for _, n := range strings.Split(tt.nodes, ",") {
+				nodes = append(nodes, machine(n))
+			}
+			var list []*corev1.Pod
+			for i, z := range tt.pods {
+				list = append(list, pod(i, func(p *corev1.Pod) { p.Spec.NodeName = string(z) }))
+			}
+			list = append(list, pod(99, func(p *corev1.Pod) { p.Spec.NodeName, p.Status.Conditions = "a", nil })) // not ready: gets none
+			groups := wanted(service(), list, func(node string) string { return strings.Trim(node, "-") })
+			before := map[string]string{}
+			for range 2 { // what was given stays
+				got := divide(groups, shares(nodes), before)
+				if got == "" {
+					count := map[string]int{}
+					for _, e := range groups[0].endpoints {
+						if e.Hints != nil {
+							count[e.Hints.ForZones[0].Name]++
+							if was := before[endpointKey(&e)]; was != "" && was != e.Hints.ForZones[0].Name {
+								t.Errorf("%s: was given to %s, now to %s", tt.name, was, e.Hints.ForZones[0].Name)
+							}
+							before[endpointKey(&e)] = e.Hints.ForZones[0].Name
 						}
-						before[endpointKey(&e)] = e.Hints.ForZones[0].Name
 					}
+					got = strings.TrimSuffix(strings.TrimPrefix(fmt.Sprint(count), "map["), "]")
+					got = strings.ReplaceAll(got, ":", ": ")
 				}
-				got = strings.TrimSuffix(strings.TrimPrefix(fmt.Sprint(count), "map["), "]")
-				got = strings.ReplaceAll(got, ":", ": ")
+				if got != tt.want {
+					t.Errorf("%s: %s, want %s", tt.name, got, tt.want)
+				}
 			}
-			if got != tt.want {
-				t.Errorf("%s: %s, want %s", tt.name, got, tt.want)
-			}
-		}
+		})
 	}
 }
 
@@ -81,14 +83,16 @@ func TestAutomatic(t *testing.T) {
 		mode, old string
 		want      bool
 	}{{"Auto", "", true}, {"auto", "", true}, {"Disabled", "", false}, {"", "Auto", true}, {"Auto", "Disabled", false}, {"", "", false}} {
-		s := service()
-		for k, v := range map[string]string{corev1.AnnotationTopologyMode: tt.mode, corev1.DeprecatedAnnotationTopologyAwareHints: tt.old} {
-			if v != "" {
-				metav1.SetMetaDataAnnotation(&s.ObjectMeta, k, v)
+		t.Run(tt.mode, func(t *testing.T) {
+			s := service()
+			for k, v := range map[string]string{corev1.AnnotationTopologyMode: tt.mode, corev1.DeprecatedAnnotationTopologyAwareHints: tt.old} {
+				if v != "" {
+					metav1.SetMetaDataAnnotation(&s.ObjectMeta, k, v)
+				}
 			}
-		}
-		if got := automatic(s); got != tt.want {
-			t.Errorf("%+v: %t", tt, got)
-		}
+			if got := automatic(s); got != tt.want {
+				t.Errorf("%+v: %t", tt, got)
+			}
+		})
 	}
 }

@@ -125,13 +125,15 @@ func TestEndpoint(t *testing.T) {
 		{"terminating", service(), pod(1, deleted), false, true, true},
 		{"published all the same", service(publish), pod(1, unready, deleted), true, false, true},
 	} {
-		e := endpoint(tt.s, tt.p, []string{"10.1.0.2"}, func(string) string { return "z" })
-		if *e.Conditions.Ready != tt.ready || *e.Conditions.Serving != tt.serving || *e.Conditions.Terminating != tt.terminating {
-			t.Errorf("%s: ready %t, serving %t, terminating %t", tt.name, *e.Conditions.Ready, *e.Conditions.Serving, *e.Conditions.Terminating)
-		}
-		if *e.NodeName != "n1" || *e.Zone != "z" || e.TargetRef.Name != "p1" {
-			t.Errorf("%s: %+v", tt.name, e)
-		}
+		t.Run(tt.name, func(t *testing.T) {
+			e := endpoint(tt.s, tt.p, []string{"10.1.0.2"}, func(string) string { return "z" })
+			if *e.Conditions.Ready != tt.ready || *e.Conditions.Serving != tt.serving || *e.Conditions.Terminating != tt.terminating {
+				t.Errorf("%s: ready %t, serving %t, terminating %t", tt.name, *e.Conditions.Ready, *e.Conditions.Serving, *e.Conditions.Terminating)
+			}
+			if *e.NodeName != "n1" || *e.Zone != "z" || e.TargetRef.Name != "p1" {
+				t.Errorf("%s: %+v", tt.name, e)
+			}
+		})
 	}
 	near := corev1.ServiceTrafficDistributionPreferSameNode
 	e := endpoint(service(func(s *corev1.Service) { s.Spec.TrafficDistribution = &near }),
@@ -173,9 +175,11 @@ func TestSliceObject(t *testing.T) {
 	want := map[string]string{"x": "y", "kubernetes.io/service-name": "s", "service.kubernetes.io/headless": "",
 		"endpointslice.kubernetes.io/managed-by": "endpointslice-controller.k8s.io"}
 	for k, v := range want {
-		if have, ok := es.Labels[k]; !ok || have != v {
-			t.Errorf("label %s is %q", k, have)
-		}
+		t.Run(k, func(t *testing.T) {
+			if have, ok := es.Labels[k]; !ok || have != v {
+				t.Errorf("label %s is %q", k, have)
+			}
+		})
 	}
 	if es.GenerateName != "s-" || !metav1.IsControlledBy(es, s) || es.Annotations[corev1.EndpointsLastChangeTriggerTime] == "" {
 		t.Errorf("metadata: %+v", es.ObjectMeta)
@@ -203,13 +207,15 @@ func TestTrigger(t *testing.T) {
 		"another port":    {was, 81, nil, ""},
 		"not ready again": {[]*corev1.Pod{was[0], was[1], pod(2, at(5000, "False"))}, 80, nil, "1970-01-01T01:23:20Z"},
 	} {
-		s := service()
-		have := stored(nil, plan(s, wanted(s, was, noZone), nil, nil))
-		s.Spec.Ports[0].TargetPort = intstr.FromInt32(8000 + test.port)
-		got := plan(s, wanted(s, test.now, noZone), have, test.ended).update
-		if len(got) != 1 || got[0].Annotations[corev1.EndpointsLastChangeTriggerTime] != test.want {
-			t.Errorf("%s: %+v", name, got)
-		}
+		t.Run(name, func(t *testing.T) {
+			s := service()
+			have := stored(nil, plan(s, wanted(s, was, noZone), nil, nil))
+			s.Spec.Ports[0].TargetPort = intstr.FromInt32(8000 + test.port)
+			got := plan(s, wanted(s, test.now, noZone), have, test.ended).update
+			if len(got) != 1 || got[0].Annotations[corev1.EndpointsLastChangeTriggerTime] != test.want {
+				t.Errorf("%s: %+v", name, got)
+			}
+		})
 	}
 }
 

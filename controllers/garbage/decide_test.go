@@ -28,8 +28,10 @@ func TestDecide(t *testing.T) {
 		{"a circle", []owner{ref("a", waits, true)}, blocked{any: true, leaving: true},
 			todo{remove: metav1.DeletePropagationForeground, free: true}},
 	} {
-		if got := decide(tt.owners, tt.dep); !reflect.DeepEqual(got, tt.want) {
-			t.Errorf("%s: %+v, want %+v", tt.name, got, tt.want)
-		}
+		t.Run(tt.name, func(t *testing.T) {
+			if got := decide(tt.owners, tt.dep); !reflect.DeepEqual(got, tt.want) {
+				t.Errorf("%s: %+v, want %+v", tt.name, got, tt.want)
+			}
+		})
 	}
 }

@@ -46,9 +46,11 @@ func TestSteady(t *testing.T) {
 		{"does not shrink while it should grow", slow, 4, 8, []point{{1, ago(30 * time.Second)}}, 4},
 		{"shrinks to the largest of its window", slow, 9, 2, []point{{9, ago(3 * time.Minute)}, {4, ago(time.Minute)}}, 4},
 	} {
-		if got := steady(tt.behavior, tt.current, tt.wish, tt.advice, noon); got.n != tt.want {
-			t.Errorf("%s: %d, want %d", tt.name, got.n, tt.want)
-		}
+		t.Run(tt.name, func(t *testing.T) {
+			if got := steady(tt.behavior, tt.current, tt.wish, tt.advice, noon); got.n != tt.want {
+				t.Errorf("%s: %d, want %d", tt.name, got.n, tt.want)
+			}
+		})
 	}
 }
 
@@ -83,10 +85,12 @@ func TestLimit(t *testing.T) {
 		{"not at all down", up(never), 10, 2, nil, 10, "ScaleDownLimit"},
 		{"down to the least", up(most, policy(byPercent, 100, 60)), 10, 0, nil, 2, "TooFewReplicas"},
 	} {
-		got := limit(tt.behavior, bounds{tt.current, 2, 100}, tt.wish, tt.scales, noon)
-		if got.n != tt.want || got.reason != tt.reason {
-			t.Errorf("%s: %d %s, want %d %s", tt.name, got.n, got.reason, tt.want, tt.reason)
-		}
+		t.Run(tt.name, func(t *testing.T) {
+			got := limit(tt.behavior, bounds{tt.current, 2, 100}, tt.wish, tt.scales, noon)
+			if got.n != tt.want || got.reason != tt.reason {
+				t.Errorf("%s: %d %s, want %d %s", tt.name, got.n, got.reason, tt.want, tt.reason)
+			}
+		})
 	}
 }
 
@@ -100,9 +104,11 @@ func TestValueOf(t *testing.T) {
 		"queue external metric value": {External: &autoscalingv2.ExternalMetricSource{
 			Metric: autoscalingv2.MetricIdentifier{Name: "queue"}}},
 	} {
-		if got := valueOf(spec); got != want {
-			t.Errorf("%q, want %q", got, want)
-		}
+		t.Run(want, func(t *testing.T) {
+			if got := valueOf(spec); got != want {
+				t.Errorf("%q, want %q", got, want)
+			}
+		})
 	}
 }
 
@@ -141,15 +147,17 @@ func TestPlan(t *testing.T) {
 		{"half the metrics, more load", of(4, half), nil, 6, true,
 			"AbleToScale=True:SucceededRescale ScalingActive=True:ValidMetricFound ScalingLimited=False:DesiredWithinRange", 1},
 	} {
-		got := plan(h, tt.sight, history{advice: tt.advice})
-		var say []string
-		for _, c := range got.status.Conditions {
-			say = append(say, string(c.Type)+"="+string(c.Status)+":"+c.Reason)
-		}
-		if got.status.DesiredReplicas != tt.desired || got.rescale != tt.rescale || strings.Join(say, " ") != tt.say ||
-			len(got.events) != tt.events {
-			t.Errorf("%s: %d rescale %v %s, events %v", tt.name, got.status.DesiredReplicas, got.rescale, say, got.events)
-		}
+		t.Run(tt.name, func(t *testing.T) {
+			got := plan(h, tt.sight, history{advice: tt.advice})
+			var say []string
+			for _, c := range got.status.Conditions {
+				say = append(say, string(c.Type)+"="+string(c.Status)+":"+c.Reason)
+			}
+			if got.status.DesiredReplicas != tt.desired || got.rescale != tt.rescale || strings.Join(say, " ") != tt.say ||
+				len(got.events) != tt.events {
+				t.Errorf("%s: %d rescale %v %s, events %v", tt.name, got.status.DesiredReplicas, got.rescale, say, got.events)
+			}
+		})
 	}
 }
 

@@ -79,19 +79,21 @@ func TestWantedByUtilization(t *testing.T) {
 		{"the dead do not count", "rfd", used(100, 900, 900), 1, 2, nil},
 		{"nobody has a value", "rr", used(-1, -1), 2, 0, errNoPods},
 	} {
-		list := pods(tt.pods)
-		s := sortOut(list, tt.use, true, noon)
-		asked, err := requested(list, "", corev1.ResourceCPU)
-		if err != nil {
-			t.Fatal(err)
-		}
-		s.requests = asked
-		got, err := wanted(s, tt.current, band{0.1, 0.1},
-			func(s sample) (float64, error) { p, _, err := utilization(s); return float64(p) / 50, err },
-			func(pod string, _ bool) int64 { return asked[pod] })
-		if got != tt.want || !errors.Is(err, tt.err) {
-			t.Errorf("%s: %d, %v; want %d, %v", tt.name, got, err, tt.want, tt.err)
-		}
+		t.Run(tt.name, func(t *testing.T) {
+			list := pods(tt.pods)
+			s := sortOut(list, tt.use, true, noon)
+			asked, err := requested(list, "", corev1.ResourceCPU)
+			if err != nil {
+				t.Fatal(err)
+			}
+			s.requests = asked
+			got, err := wanted(s, tt.current, band{0.1, 0.1},
+				func(s sample) (float64, error) { p, _, err := utilization(s); return float64(p) / 50, err },
+				func(pod string, _ bool) int64 { return asked[pod] })
+			if got != tt.want || !errors.Is(err, tt.err) {
+				t.Errorf("%s: %d, %v; want %d, %v", tt.name, got, err, tt.want, tt.err)
+			}
+		})
 	}
 }
 
@@ -124,14 +126,16 @@ func TestRequested(t *testing.T) {
 		{"no request", "", bare, 0, "missing request for cpu in container a of Pod q"},
 		{"no such container", "z", p, 0, "container z not found in Pod p"},
 	} {
-		got, err := requested([]*corev1.Pod{tt.pod}, tt.container, corev1.ResourceCPU)
-		if tt.err != "" {
-			if err == nil || err.Error() != tt.err {
-				t.Errorf("%s: %v, want %s", tt.name, err, tt.err)
+		t.Run(tt.name, func(t *testing.T) {
+			got, err := requested([]*corev1.Pod{tt.pod}, tt.container, corev1.ResourceCPU)
+			if tt.err != "" {
+				if err == nil || err.Error() != tt.err {
+					t.Errorf("%s: %v, want %s", tt.name, err, tt.err)
+				}
+			} else if err != nil || got[tt.pod.Name] != tt.want {
+				t.Errorf("%s: %v, %v; want %d", tt.name, got, err, tt.want)
 			}
-		} else if err != nil || got[tt.pod.Name] != tt.want {
-			t.Errorf("%s: %v, %v; want %d", tt.name, got, err, tt.want)
-		}
+		})
 	}
 }
 

@@ -15,9 +15,11 @@ import (
 
 func TestIndexes(t *testing.T) {
 	for in, want := range map[string]string{"": "", "0": "0", "0-2,4": "0-2,4", "0,1": "0,1", "1-9": "1-7", "8": "", "x,3": "3"} {
-		if got := parseIndexes(in, 8).String(); got != want {
-			t.Errorf("%q reads as %q, want %q", in, got, want)
-		}
+		t.Run(in, func(t *testing.T) {
+			if got := parseIndexes(in, 8).String(); got != want {
+				t.Errorf("%q reads as %q, want %q", in, got, want)
+			}
+		})
 	}
 	l := parseIndexes("0-2,5", 10)
 	for i, want := range map[int]string{3: "0-3,5", 4: "0-2,4,5", 7: "0-2,5,7", 1: "0-2,5"} {
@@ -50,9 +52,11 @@ func TestBackoff(t *testing.T) {
 		{"a success between", []*corev1.Pod{fail(time.Minute), pod(corev1.PodSucceeded, 30*time.Second), fail(0)}, 10 * time.Second},
 		{"bounded", []*corev1.Pod{fail(0), fail(0), fail(0), fail(0), fail(0), fail(0), fail(0), fail(0), fail(0)}, mostBackoff},
 	} {
-		if got := backoff(tt.pods, now); got != tt.want {
-			t.Errorf("%s: %v, want %v", tt.name, got, tt.want)
-		}
+		t.Run(tt.name, func(t *testing.T) {
+			if got := backoff(tt.pods, now); got != tt.want {
+				t.Errorf("%s: %v, want %v", tt.name, got, tt.want)
+			}
+		})
 	}
 }
 
@@ -107,32 +111,34 @@ func TestPlan(t *testing.T) {
 		{"when the job is deleted", func(j *batchv1.Job) { perIndex(j); j.DeletionTimestamp = &metav1.Time{Time: now} },
 			[]string{"0 Failed"}, 0, "", "0", 1},
 	} {
-		mode := batchv1.IndexedCompletion
-		j := &batchv1.Job{Spec: batchv1.JobSpec{CompletionMode: &mode, Completions: new(int32(3)), Parallelism: new(int32(3)),
-			BackoffLimit: new(int32(6))}}
-		if tt.edit != nil {
-			tt.edit(j)
-		}
-		var list []*corev1.Pod
-		for _, p := range tt.pods {
-			list = append(list, pod(p))
-		}
-		w := observe(j, list, now)
-		w.closing = strings.Contains(tt.name, "namespace")
-		got := plan(w)
-		names := func(list []*corev1.Pod) (s string) {
-			slices.SortFunc(list, func(a, b *corev1.Pod) int { return strings.Compare(a.Name, b.Name) })
-			for _, p := range list {
-				s += p.Name
+		t.Run(tt.name, func(t *testing.T) {
+			mode := batchv1.IndexedCompletion
+			j := &batchv1.Job{Spec: batchv1.JobSpec{CompletionMode: &mode, Completions: new(int32(3)), Parallelism: new(int32(3)),
+				BackoffLimit: new(int32(6))}}
+			if tt.edit != nil {
+				tt.edit(j)
 			}
-			return s
-		}
-		if remove, release := names(got.remove), names(got.release); len(got.create) != tt.create || remove != tt.remove ||
-			release != tt.release ||
-			len(got.status.UncountedTerminatedPods.Failed) != tt.uncounted {
-			t.Errorf("%s: create %d, remove %q, release %q, %d failed", tt.name, len(got.create), remove, release,
-				len(got.status.UncountedTerminatedPods.Failed))
-		}
+			var list []*corev1.Pod
+			for _, p := range tt.pods {
+				list = append(list, pod(p))
+			}
+			w := observe(j, list, now)
+			w.closing = strings.Contains(tt.name, "namespace")
+			got := plan(w)
+			names := func(list []*corev1.Pod) (s string) {
+				slices.SortFunc(list, func(a, b *corev1.Pod) int { return strings.Compare(a.Name, b.Name) })
+				for _, p := range list {
+					s += p.Name
+				}
+				return s
+			}
+			if remove, release := names(got.remove), names(got.release); len(got.create) != tt.create || remove != tt.remove ||
+				release != tt.release ||
+				len(got.status.UncountedTerminatedPods.Failed) != tt.uncounted {
+				t.Errorf("%s: create %d, remove %q, release %q, %d failed", tt.name, len(got.create), remove, release,
+					len(got.status.UncountedTerminatedPods.Failed))
+			}
+		})
 	}
 }
 
@@ -152,9 +158,11 @@ func TestLimitsThatAreReachedAtOnce(t *testing.T) {
 			s.Template.Spec.RestartPolicy = corev1.RestartPolicyOnFailure
 		}), []*corev1.Pod{going}, now),
 	} {
-		got := plan(w)
-		if c := find(got.status.Conditions, batchv1.JobFailureTarget); len(got.create) > 0 || c == nil || c.Reason != want {
-			t.Errorf("%s: %d pods made, %v", want, len(got.create), got.status.Conditions)
-		}
+		t.Run(want, func(t *testing.T) {
+			got := plan(w)
+			if c := find(got.status.Conditions, batchv1.JobFailureTarget); len(got.create) > 0 || c == nil || c.Reason != want {
+				t.Errorf("%s: %d pods made, %v", want, len(got.create), got.status.Conditions)
+			}
+		})
 	}
 }

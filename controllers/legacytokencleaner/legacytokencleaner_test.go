@@ -31,15 +31,17 @@ func TestPlan(t *testing.T) {
 		{"invalid lately", "", "2026-05-01", long, long, true, false, keep},
 		{"invalid for a year", "", "2025-05-01", long, long, true, false, remove},
 	} {
-		s := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{CreationTimestamp: metav1.NewTime(tt.made), Labels: map[string]string{}}}
-		if tt.used != "" {
-			s.Labels[core.LegacyTokenLastUsed] = tt.used
-		}
-		if tt.invalid != "" {
-			s.Labels[core.LegacyTokenInvalidSince] = tt.invalid
-		}
-		if got := plan(s, tt.began, now, tt.listed, tt.mounted); got != tt.want {
-			t.Errorf("%s: %d, want %d", tt.name, got, tt.want)
-		}
+		t.Run(tt.name, func(t *testing.T) {
+			s := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{CreationTimestamp: metav1.NewTime(tt.made), Labels: map[string]string{}}}
+			if tt.used != "" {
+				s.Labels[core.LegacyTokenLastUsed] = tt.used
+			}
+			if tt.invalid != "" {
+				s.Labels[core.LegacyTokenInvalidSince] = tt.invalid
+			}
+			if got := plan(s, tt.began, now, tt.listed, tt.mounted); got != tt.want {
+				t.Errorf("%s: %d, want %d", tt.name, got, tt.want)
+			}
+		})
 	}
 }

@@ -71,15 +71,17 @@ func TestPeers(t *testing.T) {
 			"localASN is for routers of another"},
 		{"a bad selector", least + "nodeSelectors: [{matchExpressions: [{key: a, operator: Like}]}]", "selector"},
 	} {
-		p := peerOf(t, "tor", tt.spec)
-		text, err := json.Marshal(p.BGPPeer)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if strings.HasPrefix(tt.want, "{") && (string(text) != tt.want || p.broken != "") || !strings.HasPrefix(tt.want, "{") &&
-			!strings.Contains(p.broken, tt.want) {
-			t.Errorf("%s: %s, %q, want %s", tt.name, text, p.broken, tt.want)
-		}
+		t.Run(tt.name, func(t *testing.T) {
+			p := peerOf(t, "tor", tt.spec)
+			text, err := json.Marshal(p.BGPPeer)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if strings.HasPrefix(tt.want, "{") && (string(text) != tt.want || p.broken != "") || !strings.HasPrefix(tt.want, "{") &&
+				!strings.Contains(p.broken, tt.want) {
+				t.Errorf("%s: %s, %q, want %s", tt.name, text, p.broken, tt.want)
+			}
+		})
 	}
 	twice := []*peer{peerOf(t, "b", least), peerOf(t, "a", least), peerOf(t, "c", least+"peerPort: 1790")}
 	only(twice)
@@ -95,10 +97,12 @@ func TestCommunities(t *testing.T) {
 		{"65536:1", "no A:B"}, {"1:2:3", "no A:B"}, {"large:1:2", "no A:B"}, {"odd", "no A:B"}, {"unknown", "no A:B"}, {"1:-1", "no A:B"},
 		{strings.Repeat("1:1,", 60) + "1:1", "more than 60"},
 	} {
-		plain, large, err := communities(strings.Split(tt.words, ","), names)
-		if got := fmt.Sprint(plain, large, err); !strings.Contains(got, tt.want) {
-			t.Errorf("%s: %s, want %s", tt.words, got, tt.want)
-		}
+		t.Run(tt.words, func(t *testing.T) {
+			plain, large, err := communities(strings.Split(tt.words, ","), names)
+			if got := fmt.Sprint(plain, large, err); !strings.Contains(got, tt.want) {
+				t.Errorf("%s: %s, want %s", tt.words, got, tt.want)
+			}
+		})
 	}
 }
 

@@ -164,22 +164,24 @@ func TestPlan(t *testing.T) {
 		{name: "an order to remove what is not the volume's", order: &localvolume.Order{Do: localvolume.Remove,
 			Dir: "pvc-other_x"}, want: "drop pvc-u"},
 	} {
-		w := world{name: "n", node: node, path: "/d", wishes: tt.wishes, orders: map[string]localvolume.Order{}}
-		if tt.gone {
-			w.node, w.path = nil, ""
-		}
-		if tt.silent {
-			w.path = ""
-		}
-		if tt.volume != nil {
-			w.volumes = []volume{*tt.volume}
-		}
-		if tt.order != nil {
-			w.orders["pvc-u"] = *tt.order
-		}
-		if got := text(plan(w)); got != tt.want {
-			t.Errorf("%s: %q, want %q", tt.name, got, tt.want)
-		}
+		t.Run(tt.name, func(t *testing.T) {
+			w := world{name: "n", node: node, path: "/d", wishes: tt.wishes, orders: map[string]localvolume.Order{}}
+			if tt.gone {
+				w.node, w.path = nil, ""
+			}
+			if tt.silent {
+				w.path = ""
+			}
+			if tt.volume != nil {
+				w.volumes = []volume{*tt.volume}
+			}
+			if tt.order != nil {
+				w.orders["pvc-u"] = *tt.order
+			}
+			if got := text(plan(w)); got != tt.want {
+				t.Errorf("%s: %q, want %q", tt.name, got, tt.want)
+			}
+		})
 	}
 }
 

@@ -24,13 +24,15 @@ func TestPlanTakesPodsFirst(t *testing.T) {
 		{"nothing", nil, ""}, {"pods before all else", []item{cm, pod, going}, "p"}, {"they have to be gone", []item{cm, going}, ""},
 		{"then the rest", []item{cm}, "c"},
 	} {
-		got := ""
-		for _, it := range plan(tt.seen) {
-			got += it.obj.GetName()
-		}
-		if got != tt.want {
-			t.Errorf("%s: deletes %q, want %q", tt.name, got, tt.want)
-		}
+		t.Run(tt.name, func(t *testing.T) {
+			got := ""
+			for _, it := range plan(tt.seen) {
+				got += it.obj.GetName()
+			}
+			if got != tt.want {
+				t.Errorf("%s: deletes %q, want %q", tt.name, got, tt.want)
+			}
+		})
 	}
 }
 
@@ -59,11 +61,13 @@ func TestConditions(t *testing.T) {
 	}
 	pod := item{kinds.Pods, &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "p", Finalizers: []string{"x/y"}}}}
 	for name, seen := range map[string][]item{"an empty namespace": nil, "one with pods": {held, pod}} {
-		for _, c := range conditions(&corev1.Namespace{Status: st}, seen, elsewhere{}, nil, now).Conditions {
-			if c.Status != corev1.ConditionFalse {
-				t.Errorf("%s: %+v", name, c)
+		t.Run(name, func(t *testing.T) {
+			for _, c := range conditions(&corev1.Namespace{Status: st}, seen, elsewhere{}, nil, now).Conditions {
+				if c.Status != corev1.ConditionFalse {
+					t.Errorf("%s: %+v", name, c)
+				}
 			}
-		}
+		})
 	}
 }
 

@@ -30,21 +30,23 @@ func TestPlan(t *testing.T) {
 		{"more than all of it", []Pool{v6}, []string{"::/0", ""}, "[]", 1},
 		{"all of it taken by one", []Pool{v4}, []string{"10.0.0.0/8", ""}, "[]", 1},
 	} {
-		var nodes []*corev1.Node
-		for i, have := range tt.nodes {
-			n := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprint(i)}}
-			if have != "" {
-				n.Spec.PodCIDRs = []string{have}
+		t.Run(tt.name, func(t *testing.T) {
+			var nodes []*corev1.Node
+			for i, have := range tt.nodes {
+				n := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprint(i)}}
+				if have != "" {
+					n.Spec.PodCIDRs = []string{have}
+				}
+				nodes = append(nodes, n)
 			}
-			nodes = append(nodes, n)
-		}
-		given, without := plan(nodes, tt.pools)
-		got := [][]string{}
-		for _, n := range given {
-			got = append(got, n.Spec.PodCIDRs)
-		}
-		if fmt.Sprint(got) != tt.want || len(without) != tt.less {
-			t.Errorf("%s: %v, %d without; want %s, %d", tt.name, got, len(without), tt.want, tt.less)
-		}
+			given, without := plan(nodes, tt.pools)
+			got := [][]string{}
+			for _, n := range given {
+				got = append(got, n.Spec.PodCIDRs)
+			}
+			if fmt.Sprint(got) != tt.want || len(without) != tt.less {
+				t.Errorf("%s: %v, %d without; want %s, %d", tt.name, got, len(without), tt.want, tt.less)
+			}
+		})
 	}
 }

@@ -56,13 +56,15 @@ func TestTaintsFollowConditions(t *testing.T) {
 		{"cordoned", cordoned, false, "unschedulable:NoSchedule"},
 		{"uncordoned", node("True", taint(corev1.TaintNodeUnschedulable, corev1.TaintEffectNoSchedule)), false, ""},
 	} {
-		next := plan(tt.node, tt.silent, now)
-		if got := names(next.Spec.Taints); got != tt.want {
-			t.Errorf("%s: taints %q, want %q", tt.name, got, tt.want)
-		}
-		if again := plan(next, tt.silent, now.Add(time.Hour)); fmt.Sprint(again) != fmt.Sprint(next) {
-			t.Errorf("%s: a second look changes %v to %v", tt.name, next, again)
-		}
+		t.Run(tt.name, func(t *testing.T) {
+			next := plan(tt.node, tt.silent, now)
+			if got := names(next.Spec.Taints); got != tt.want {
+				t.Errorf("%s: taints %q, want %q", tt.name, got, tt.want)
+			}
+			if again := plan(next, tt.silent, now.Add(time.Hour)); fmt.Sprint(again) != fmt.Sprint(next) {
+				t.Errorf("%s: a second look changes %v to %v", tt.name, next, again)
+			}
+		})
 	}
 }
 
@@ -141,9 +143,11 @@ func TestBucket(t *testing.T) {
 		{"a", "1", 0, 0}, {"a", "1", time.Second, 0}, {"a", "2", time.Second, 10 * time.Second}, {"b", "3", time.Second, 0},
 		{"a", "2", 11 * time.Second, 0}, {"a", "4", 12 * time.Second, 9 * time.Second},
 	} {
-		if got := w.pass(tt.zone, tt.node, normalPace, now.Add(tt.after)); got != tt.want {
-			t.Errorf("%d: %v, want %v", i, got, tt.want)
-		}
+		t.Run(tt.zone, func(t *testing.T) {
+			if got := w.pass(tt.zone, tt.node, normalPace, now.Add(tt.after)); got != tt.want {
+				t.Errorf("%d: %v, want %v", i, got, tt.want)
+			}
+		})
 	}
 }
 

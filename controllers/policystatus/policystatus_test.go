@@ -21,9 +21,11 @@ func TestPlan(t *testing.T) {
 		`{"observedGeneration":3,"typeChecking":{"expressionWarnings":[{"fieldRef":"spec","warning":"wrong"}]}}`: {{FieldRef: "spec",
 			Warning: "wrong"}},
 	} {
-		if got, _ := json.Marshal(plan(p, warnings)["status"]); string(got) != want {
-			t.Errorf("got %s, want %s", got, want)
-		}
+		t.Run(want, func(t *testing.T) {
+			if got, _ := json.Marshal(plan(p, warnings)["status"]); string(got) != want {
+				t.Errorf("got %s, want %s", got, want)
+			}
+		})
 	}
 }
 

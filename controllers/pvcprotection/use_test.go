@@ -40,14 +40,16 @@ func TestUse(t *testing.T) {
 		{"its own, shut down", owned, ephemeral, stopped, true, false},
 		{"somebody else's of that name", claim, ephemeral, onNode, false, false},
 	} {
-		p := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "p", UID: "u"},
-			Spec: corev1.PodSpec{Volumes: []corev1.Volume{tt.volume}}}
-		tt.edit(p)
-		list := users([]*corev1.Pod{p}, tt.claim)
-		used, held := len(list) > 0 && unfinished(p), len(list) > 0 && holds(p, tt.claim)
-		if used != tt.used || held != tt.holds {
-			t.Errorf("%s: used %t, held %t", tt.name, used, held)
-		}
+		t.Run(tt.name, func(t *testing.T) {
+			p := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "p", UID: "u"},
+				Spec: corev1.PodSpec{Volumes: []corev1.Volume{tt.volume}}}
+			tt.edit(p)
+			list := users([]*corev1.Pod{p}, tt.claim)
+			used, held := len(list) > 0 && unfinished(p), len(list) > 0 && holds(p, tt.claim)
+			if used != tt.used || held != tt.holds {
+				t.Errorf("%s: used %t, held %t", tt.name, used, held)
+			}
+		})
 	}
 }
 

@@ -42,22 +42,24 @@ func TestUse(t *testing.T) {
 		{"being deleted, free", nil, true, true, nil, "0 true false"},
 		{"given a node by another", nil, true, false, []string{"runs"}, "1 false false"},
 	} {
-		c := &resourcev1.ResourceClaim{}
-		c.Status.ReservedFor = tt.users
-		if tt.allocated {
-			c.Status.Allocation = &resourcev1.AllocationResult{}
-		}
-		if tt.going {
-			c.DeletionTimestamp = &metav1.Time{}
-		}
-		var waiting []*corev1.Pod
-		for _, name := range tt.waiting {
-			waiting = append(waiting, pods[name])
-		}
-		got := use(c, func(name string) *corev1.Pod { return pods[name] }, waiting)
-		if text := fmt.Sprint(len(got.users), got.free, got.same); text != tt.want {
-			t.Errorf("%s: %s, want %s", tt.name, text, tt.want)
-		}
+		t.Run(tt.name, func(t *testing.T) {
+			c := &resourcev1.ResourceClaim{}
+			c.Status.ReservedFor = tt.users
+			if tt.allocated {
+				c.Status.Allocation = &resourcev1.AllocationResult{}
+			}
+			if tt.going {
+				c.DeletionTimestamp = &metav1.Time{}
+			}
+			var waiting []*corev1.Pod
+			for _, name := range tt.waiting {
+				waiting = append(waiting, pods[name])
+			}
+			got := use(c, func(name string) *corev1.Pod { return pods[name] }, waiting)
+			if text := fmt.Sprint(len(got.users), got.free, got.same); text != tt.want {
+				t.Errorf("%s: %s, want %s", tt.name, text, tt.want)
+			}
+		})
 	}
 }
 
@@ -104,21 +106,23 @@ func TestChoose(t *testing.T) {
 		{"of the scheduler, the pod knows one that is gone", "x-0", []*resourcev1.ResourceClaim{byScheduler("x-1")}, " []"},
 		{"not of a template", "p-a-1", []*resourcev1.ResourceClaim{other, claim("p-a-1", "a"), claim("p-b-1", "b")}, "p-a-1 []"},
 	} {
-		p := &corev1.Pod{}
-		switch {
-		case strings.HasPrefix(tt.told, "x-"):
-			p.Status.ExtendedResourceClaimStatus = &corev1.PodExtendedResourceClaimStatus{ResourceClaimName: tt.told}
-		case tt.told != "":
-			p.Status.ResourceClaimStatuses = []corev1.PodResourceClaimStatus{{Name: "a", ResourceClaimName: &tt.told}}
-		}
-		made, spare := choose(p, tt.owned)
-		names := []string{}
-		for _, s := range spare {
-			names = append(names, s.Name)
-		}
-		if text := fmt.Sprint(made["a"], " ", names); text != tt.want {
-			t.Errorf("%s: %s, want %s", tt.name, text, tt.want)
-		}
+		t.Run(tt.name, func(t *testing.T) {
+			p := &corev1.Pod{}
+			switch {
+			case strings.HasPrefix(tt.told, "x-"):
+				p.Status.ExtendedResourceClaimStatus = &corev1.PodExtendedResourceClaimStatus{ResourceClaimName: tt.told}
+			case tt.told != "":
+				p.Status.ResourceClaimStatuses = []corev1.PodResourceClaimStatus{{Name: "a", ResourceClaimName: &tt.told}}
+			}
+			made, spare := choose(p, tt.owned)
+			names := []string{}
+			for _, s := range spare {
+				names = append(names, s.Name)
+			}
+			if text := fmt.Sprint(made["a"], " ", names); text != tt.want {
+				t.Errorf("%s: %s, want %s", tt.name, text, tt.want)
+			}
+		})
 	}
 }
 

@@ -34,18 +34,20 @@ func TestPlan(t *testing.T) {
 		{"without the uid", func(s *corev1.Secret) { delete(s.Annotations, corev1.ServiceAccountUIDKey) }, false, "an old one", nil},
 		{"no key to sign with", func(s *corev1.Secret) { s.Data = nil }, false, "", errors.New("no key")},
 	} {
-		s := full()
-		tt.edit(s)
-		next, err := tokens{signer{tt.failed}, []byte("ca")}.plan(s, sa)
-		switch {
-		case !errors.Is(err, tt.failed):
-			t.Errorf("%s: %v", tt.name, err)
-		case err != nil:
-		case (next == nil) != tt.same:
-			t.Errorf("%s: changed to %v", tt.name, next)
-		case next != nil && (string(next.Data["token"]) != tt.token || string(next.Data["ca.crt"]) != "ca" ||
-			string(next.Data["namespace"]) != "ns" || next.Annotations[corev1.ServiceAccountUIDKey] != "1"):
-			t.Errorf("%s: %v %s", tt.name, next.Annotations, next.Data)
-		}
+		t.Run(tt.name, func(t *testing.T) {
+			s := full()
+			tt.edit(s)
+			next, err := tokens{signer{tt.failed}, []byte("ca")}.plan(s, sa)
+			switch {
+			case !errors.Is(err, tt.failed):
+				t.Errorf("%s: %v", tt.name, err)
+			case err != nil:
+			case (next == nil) != tt.same:
+				t.Errorf("%s: changed to %v", tt.name, next)
+			case next != nil && (string(next.Data["token"]) != tt.token || string(next.Data["ca.crt"]) != "ca" ||
+				string(next.Data["namespace"]) != "ns" || next.Annotations[corev1.ServiceAccountUIDKey] != "1"):
+				t.Errorf("%s: %v %s", tt.name, next.Annotations, next.Data)
+			}
+		})
 	}
 }

@@ -26,12 +26,14 @@ func TestNeeded(t *testing.T) {
 		{"inside another too", []*networkingv1.ServiceCIDR{cidr("o", "10.0.0.0/16")}, "10.0.0.7", ""},
 		{"another covers the rest", []*networkingv1.ServiceCIDR{cidr("o", "10.0.1.0/24")}, "10.0.0.7", "10.0.0.7"},
 	} {
-		var list []*networkingv1.IPAddress
-		if tt.address != "" {
-			list = append(list, &networkingv1.IPAddress{ObjectMeta: metav1.ObjectMeta{Name: tt.address}})
-		}
-		if got := needed(r, append(tt.others, r), list); got != tt.want {
-			t.Errorf("%s: %q, want %q", tt.name, got, tt.want)
-		}
+		t.Run(tt.name, func(t *testing.T) {
+			var list []*networkingv1.IPAddress
+			if tt.address != "" {
+				list = append(list, &networkingv1.IPAddress{ObjectMeta: metav1.ObjectMeta{Name: tt.address}})
+			}
+			if got := needed(r, append(tt.others, r), list); got != tt.want {
+				t.Errorf("%s: %q, want %q", tt.name, got, tt.want)
+			}
+		})
 	}
 }

@@ -84,25 +84,27 @@ func TestPlan(t *testing.T) {
 		{"half of three, rounded down", 3, rolling(appsv1.RollingUpdateStatefulSetStrategy{MaxUnavailable: &half}), "0old 1old 2old", nil, "s-2"},
 		{"update on delete", 3, onDelete, "0old 1old 2old", nil, ""},
 	} {
-		s := &appsv1.StatefulSet{ObjectMeta: metav1.ObjectMeta{Name: "s"}, Spec: appsv1.StatefulSetSpec{Replicas: &tt.size}}
-		if tt.edit != nil {
-			tt.edit(&s.Spec)
-		}
-		var owned []*corev1.Pod
-		for _, text := range strings.Fields(tt.pods) {
-			owned = append(owned, pod(t, text))
-		}
-		todo := plan(observe(s, owned, "new", now))
-		var removed []string
-		for _, n := range todo.those(replace) {
-			removed = append(removed, fmt.Sprint("s-", n))
-		}
-		for _, p := range todo.remove {
-			removed = append(removed, p.Name)
-		}
-		if got := todo.those(create); !slices.Equal(got, tt.create) || strings.Join(removed, " ") != tt.remove {
-			t.Errorf("%s: create %v, remove %v; want %v, %s", tt.name, got, removed, tt.create, tt.remove)
-		}
+		t.Run(tt.name, func(t *testing.T) {
+			s := &appsv1.StatefulSet{ObjectMeta: metav1.ObjectMeta{Name: "s"}, Spec: appsv1.StatefulSetSpec{Replicas: &tt.size}}
+			if tt.edit != nil {
+				tt.edit(&s.Spec)
+			}
+			var owned []*corev1.Pod
+			for _, text := range strings.Fields(tt.pods) {
+				owned = append(owned, pod(t, text))
+			}
+			todo := plan(observe(s, owned, "new", now))
+			var removed []string
+			for _, n := range todo.those(replace) {
+				removed = append(removed, fmt.Sprint("s-", n))
+			}
+			for _, p := range todo.remove {
+				removed = append(removed, p.Name)
+			}
+			if got := todo.those(create); !slices.Equal(got, tt.create) || strings.Join(removed, " ") != tt.remove {
+				t.Errorf("%s: create %v, remove %v; want %v, %s", tt.name, got, removed, tt.create, tt.remove)
+			}
+		})
 	}
 }
 
@@ -140,12 +142,14 @@ func TestRevisionOf(t *testing.T) {
 		{"nothing said", appsv1.StatefulSetUpdateStrategy{Type: roll}, 2, "old old new"},
 		{"on delete", appsv1.StatefulSetUpdateStrategy{Type: appsv1.OnDeleteStatefulSetStrategyType}, 3, "new new new"},
 	} {
-		s := &appsv1.StatefulSet{Spec: appsv1.StatefulSetSpec{UpdateStrategy: tt.strategy},
-			Status: appsv1.StatefulSetStatus{CurrentRevision: "old", CurrentReplicas: tt.current}}
-		w := observe(s, nil, "new", now)
-		if got := w.revisionOf(0) + " " + w.revisionOf(1) + " " + w.revisionOf(2); got != tt.want {
-			t.Errorf("%s: %s, want %s", tt.name, got, tt.want)
-		}
+		t.Run(tt.name, func(t *testing.T) {
+			s := &appsv1.StatefulSet{Spec: appsv1.StatefulSetSpec{UpdateStrategy: tt.strategy},
+				Status: appsv1.StatefulSetStatus{CurrentRevision: "old", CurrentReplicas: tt.current}}
+			w := observe(s, nil, "new", now)
+			if got := w.revisionOf(0) + " " + w.revisionOf(1) + " " + w.revisionOf(2); got != tt.want {
+				t.Errorf("%s: %s, want %s", tt.name, got, tt.want)
+			}
+		})
 	}
 }
 
@@ -178,32 +182,36 @@ func TestOwners(t *testing.T) {
 		{"an earlier set", refs(ref("StatefulSet", "s", "old", false)), true, remove, keep, "old", true},
 		{"an earlier pod", refs(ref("Pod", "s-0", "old", true)), true, keep, keep, "old*", true},
 	} {
-		a := actor{s: &appsv1.StatefulSet{ObjectMeta: metav1.ObjectMeta{Name: "s", UID: "set"}, Spec: appsv1.StatefulSetSpec{
-			PersistentVolumeClaimRetentionPolicy: &appsv1.StatefulSetPersistentVolumeClaimRetentionPolicy{WhenDeleted: tt.deleted,
-				WhenScaled: tt.down}}}}
-		got, _ := a.owners(tt.have, tt.kept, &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "s-0", UID: "pod"}})
-		var list []string
-		for _, r := range got {
-			star := ""
-			if controls(r) {
-				star = "*"
+		t.Run(tt.name, func(t *testing.T) {
+			a := actor{s: &appsv1.StatefulSet{ObjectMeta: metav1.ObjectMeta{Name: "s", UID: "set"}, Spec: appsv1.StatefulSetSpec{
+				PersistentVolumeClaimRetentionPolicy: &appsv1.StatefulSetPersistentVolumeClaimRetentionPolicy{WhenDeleted: tt.deleted,
+					WhenScaled: tt.down}}}}
+			got, _ := a.owners(tt.have, tt.kept, &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "s-0", UID: "pod"}})
+			var list []string
+			for _, r := range got {
+				star := ""
+				if controls(r) {
+					star = "*"
+				}
+				list = append(list, string(r.UID)+star)
 			}
-			list = append(list, string(r.UID)+star)
-		}
-		if text := strings.Join(list, " "); text != tt.want {
-			t.Errorf("%s: %q, want %q", tt.name, text, tt.want)
-		}
-		if same := sameOwners(tt.have, got); same != tt.same {
-			t.Errorf("%s: nothing to write: %v", tt.name, same)
-		}
+			if text := strings.Join(list, " "); text != tt.want {
+				t.Errorf("%s: %q, want %q", tt.name, text, tt.want)
+			}
+			if same := sameOwners(tt.have, got); same != tt.same {
+				t.Errorf("%s: nothing to write: %v", tt.name, same)
+			}
+		})
 	}
 }
 
 func TestOrdinal(t *testing.T) {
 	s := &appsv1.StatefulSet{ObjectMeta: metav1.ObjectMeta{Name: "s"}}
 	for name, want := range map[string]int{"s-0": 0, "s-12": 12, "s-01": -1, "s-": -1, "t-1": -1, "s-x": -1, "s--1": -1} {
-		if got := ordinal(s, &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: name}}); got != want {
-			t.Errorf("%s: %s", name, fmt.Sprint(got))
-		}
+		t.Run(name, func(t *testing.T) {
+			if got := ordinal(s, &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: name}}); got != want {
+				t.Errorf("%s: %s", name, fmt.Sprint(got))
+			}
+		})
 	}
 }

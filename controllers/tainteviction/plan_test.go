@@ -47,20 +47,22 @@ func TestPlan(t *testing.T) {
 		{"another value", []corev1.Taint{{Key: "k", Value: "1", Effect: corev1.TaintEffectNoExecute}},
 			[]corev1.Toleration{{Key: "k", Value: "2"}}, nil, "remove", 0},
 	} {
-		p := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{UID: "u"}, Spec: corev1.PodSpec{Tolerations: tt.tols}}
-		todo := plan(tt.taints, []*corev1.Pod{p}, tt.was, now)
-		got := "stay"
-		switch {
-		case len(todo.remove) > 0:
-			got = "remove"
-		case len(todo.spared) > 0:
-			got = "spared"
-		case len(todo.since) > 0:
-			got = "wait"
-		}
-		if got != tt.want || todo.again != tt.again {
-			t.Errorf("%s: %s for %v, want %s for %v", tt.name, got, todo.again, tt.want, tt.again)
-		}
+		t.Run(tt.name, func(t *testing.T) {
+			p := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{UID: "u"}, Spec: corev1.PodSpec{Tolerations: tt.tols}}
+			todo := plan(tt.taints, []*corev1.Pod{p}, tt.was, now)
+			got := "stay"
+			switch {
+			case len(todo.remove) > 0:
+				got = "remove"
+			case len(todo.spared) > 0:
+				got = "spared"
+			case len(todo.since) > 0:
+				got = "wait"
+			}
+			if got != tt.want || todo.again != tt.again {
+				t.Errorf("%s: %s for %v, want %s for %v", tt.name, got, todo.again, tt.want, tt.again)
+			}
+		})
 	}
 	gone := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{UID: "u", DeletionTimestamp: &metav1.Time{Time: now}}}
 	if todo := plan(plain, []*corev1.Pod{gone}, nil, now); len(todo.remove)+len(todo.since) > 0 {

@@ -24,15 +24,17 @@ func TestPlan(t *testing.T) {
 		{"huge", 100_000, "300", 300, 1},
 		{"nonsense", 5, "soon", 0, 5},
 	} {
-		nodes := make([]*corev1.Node, tt.nodes)
-		for i := range nodes {
-			nodes[i] = &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: strconv.Itoa(i)}}
-			if i > 0 {
-				nodes[i].Annotations = map[string]string{corev1.ObjectTTLAnnotationKey: tt.have}
+		t.Run(tt.name, func(t *testing.T) {
+			nodes := make([]*corev1.Node, tt.nodes)
+			for i := range nodes {
+				nodes[i] = &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: strconv.Itoa(i)}}
+				if i > 0 {
+					nodes[i].Annotations = map[string]string{corev1.ObjectTTLAnnotationKey: tt.have}
+				}
 			}
-		}
-		if got, wrong := plan(nodes); got != tt.want || len(wrong) != tt.change {
-			t.Errorf("%s: %d s and %d to change, want %d and %d", tt.name, got, len(wrong), tt.want, tt.change)
-		}
+			if got, wrong := plan(nodes); got != tt.want || len(wrong) != tt.change {
+				t.Errorf("%s: %d s and %d to change, want %d and %d", tt.name, got, len(wrong), tt.want, tt.change)
+			}
+		})
 	}
 }

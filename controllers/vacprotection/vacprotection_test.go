@@ -24,8 +24,10 @@ func TestClasses(t *testing.T) {
 			ModifyVolumeStatus: &corev1.ModifyVolumeStatus{TargetVolumeAttributesClassName: "gold"}}}, []string{"gold"}},
 		{"a pod", &corev1.Pod{}, nil},
 	} {
-		if got := classes(tt.obj); !slices.Equal(got, tt.want) {
-			t.Errorf("%s: %v, want %v", tt.name, got, tt.want)
-		}
+		t.Run(tt.name, func(t *testing.T) {
+			if got := classes(tt.obj); !slices.Equal(got, tt.want) {
+				t.Errorf("%s: %v, want %v", tt.name, got, tt.want)
+			}
+		})
 	}
 }

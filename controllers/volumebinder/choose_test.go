@@ -83,22 +83,24 @@ func TestChoose(t *testing.T) {
 			[]*corev1.PersistentVolume{volume("a", "2Gi", claimed("ns", "p", ""))}, "", misbound},
 		{"its own was made again for nobody", claim(named("a", true)), []*corev1.PersistentVolume{volume("a", "2Gi")}, "a", bind},
 	} {
-		get := func(name string) *corev1.PersistentVolume {
-			for _, v := range tt.all {
-				if v.Name == name {
-					return v
+		t.Run(tt.name, func(t *testing.T) {
+			get := func(name string) *corev1.PersistentVolume {
+				for _, v := range tt.all {
+					if v.Name == name {
+						return v
+					}
 				}
+				return nil
 			}
-			return nil
-		}
-		v, verdict := choose(tt.p, false, get, tt.all)
-		name := ""
-		if v != nil {
-			name = v.Name
-		}
-		if name != tt.want || verdict != tt.v {
-			t.Errorf("%s: %q, %d; want %q, %d", tt.name, name, verdict, tt.want, tt.v)
-		}
+			v, verdict := choose(tt.p, false, get, tt.all)
+			name := ""
+			if v != nil {
+				name = v.Name
+			}
+			if name != tt.want || verdict != tt.v {
+				t.Errorf("%s: %q, %d; want %q, %d", tt.name, name, verdict, tt.want, tt.v)
+			}
+		})
 	}
 }
 
@@ -139,10 +141,12 @@ func TestReclaim(t *testing.T) {
 			"VolumeFailedDelete host_path deleter only supports /tmp/.+ but received provided /data/a"},
 		{"to be emptied", edit("Recycle", "", "/x"), "VolumeFailedRecycle No recycler plugin found for the volume!"},
 	} {
-		reason, text := reclaim(tt.v)
-		if got := reason + " " + text; got != tt.want {
-			t.Errorf("%s: %s, want %s", tt.name, got, tt.want)
-		}
+		t.Run(tt.name, func(t *testing.T) {
+			reason, text := reclaim(tt.v)
+			if got := reason + " " + text; got != tt.want {
+				t.Errorf("%s: %s, want %s", tt.name, got, tt.want)
+			}
+		})
 	}
 }
 
@@ -167,9 +171,11 @@ func TestPhase(t *testing.T) {
 		{"its claim took another, and it was meant for it", volume("a", "1Gi", claimed("ns", "p", "u")),
 			claim(func(p *corev1.PersistentVolumeClaim) { p.Spec.VolumeName = "b" }), corev1.VolumeAvailable, true},
 	} {
-		if phase, unbind := phaseOf(tt.v, tt.claim); phase != tt.want || unbind != tt.unbind {
-			t.Errorf("%s: %s, unbind %t", tt.name, phase, unbind)
-		}
+		t.Run(tt.name, func(t *testing.T) {
+			if phase, unbind := phaseOf(tt.v, tt.claim); phase != tt.want || unbind != tt.unbind {
+				t.Errorf("%s: %s, unbind %t", tt.name, phase, unbind)
+			}
+		})
 	}
 }
 
@@ -192,19 +198,21 @@ func TestGuarded(t *testing.T) {
 		{"a driver's", "x.example", corev1.PersistentVolumeReclaimDelete, false, []string{externalFinalizer}, "-"},
 		{"somebody's", "", corev1.PersistentVolumeReclaimDelete, false, nil, "-"},
 	} {
-		v := volume("v", "1Gi", func(v *corev1.PersistentVolume) {
-			v.Annotations, v.Finalizers = map[string]string{provisionedBy: tt.by}, tt.have
-			v.Spec.PersistentVolumeReclaimPolicy = tt.policy
-			if tt.gone {
-				v.DeletionTimestamp = &metav1.Time{}
+		t.Run(tt.name, func(t *testing.T) {
+			v := volume("v", "1Gi", func(v *corev1.PersistentVolume) {
+				v.Annotations, v.Finalizers = map[string]string{provisionedBy: tt.by}, tt.have
+				v.Spec.PersistentVolumeReclaimPolicy = tt.policy
+				if tt.gone {
+					v.DeletionTimestamp = &metav1.Time{}
+				}
+			})
+			got := "-"
+			if next := guarded(v); next != nil {
+				got = fmt.Sprint(next.Finalizers)
+			}
+			if got != tt.want {
+				t.Errorf("%s: %s, want %s", tt.name, got, tt.want)
 			}
 		})
-		got := "-"
-		if next := guarded(v); next != nil {
-			got = fmt.Sprint(next.Finalizers)
-		}
-		if got != tt.want {
-			t.Errorf("%s: %s, want %s", tt.name, got, tt.want)
-		}
 	}
 }

@@ -21,12 +21,14 @@ func TestWants(t *testing.T) {
 			"spec: {resources: {requests: {storage: 2Gi}}}\nstatus: {phase: Bound, capacity: {storage: 1Gi}, conditions: " +
 				"[{type: Resizing, status: 'True'}]}", false},
 	} {
-		p := &corev1.PersistentVolumeClaim{}
-		if err := yaml.Unmarshal([]byte(tt.claim), p); err != nil {
-			t.Fatal(err)
-		}
-		if got := wants(p); got != tt.want {
-			t.Errorf("%s: %t", tt.name, got)
-		}
+		t.Run(tt.name, func(t *testing.T) {
+			p := &corev1.PersistentVolumeClaim{}
+			if err := yaml.Unmarshal([]byte(tt.claim), p); err != nil {
+				t.Fatal(err)
+			}
+			if got := wants(p); got != tt.want {
+				t.Errorf("%s: %t", tt.name, got)
+			}
+		})
 	}
 }

@@ -114,10 +114,12 @@ func TestRefs(t *testing.T) {
 		`{"1/1/56": {"name": "1/1/56"}, "1/1/55": {"name": "1/1/55"}}`:     "1/1/55 1/1/56",
 		`null`: "", `{}`: "", `7`: "",
 	} {
-		var r aoscx.Ref
-		if err := r.UnmarshalJSON([]byte(text)); err != nil || strings.Join(r, " ") != want {
-			t.Errorf("%s is %q, %v; want %q", text, r, err, want)
-		}
+		t.Run(text, func(t *testing.T) {
+			var r aoscx.Ref
+			if err := r.UnmarshalJSON([]byte(text)); err != nil || strings.Join(r, " ") != want {
+				t.Errorf("%s is %q, %v; want %q", text, r, err, want)
+			}
+		})
 	}
 }
 

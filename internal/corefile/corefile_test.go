@@ -76,16 +76,18 @@ func TestParse(t *testing.T) {
 		{"another key", map[string]string{"Corefile": ". {\n}"}, Custom{},
 			"Corefile: the key ends neither in .override nor in .server, and no hosts directive names it"},
 	} {
-		got, faults := Parse(tt.data)
-		if !reflect.DeepEqual(got, tt.want) {
-			t.Errorf("%s:\n%+v, want\n%+v", tt.name, got, tt.want)
-		}
-		if text := lines(faults); text != tt.faults {
-			t.Errorf("%s:\n%s\nwant\n%s", tt.name, text, tt.faults)
-		}
-		if again, err := Read(got.Text()); err != nil || !reflect.DeepEqual(again, got) {
-			t.Errorf("%s: %+v comes back from its text, %v", tt.name, again, err)
-		}
+		t.Run(tt.name, func(t *testing.T) {
+			got, faults := Parse(tt.data)
+			if !reflect.DeepEqual(got, tt.want) {
+				t.Errorf("%s:\n%+v, want\n%+v", tt.name, got, tt.want)
+			}
+			if text := lines(faults); text != tt.faults {
+				t.Errorf("%s:\n%s\nwant\n%s", tt.name, text, tt.faults)
+			}
+			if again, err := Read(got.Text()); err != nil || !reflect.DeepEqual(again, got) {
+				t.Errorf("%s: %+v comes back from its text, %v", tt.name, again, err)
+			}
+		})
 	}
 }
 

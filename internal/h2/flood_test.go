@@ -29,14 +29,16 @@ func TestRequestsThatMakeNoSense(t *testing.T) {
 		"no length":               {"content-length", "three"},
 		"two lengths":             {"content-length", "0", "content-length", "0"},
 	} {
-		r := w.raw()
-		r.ask(1, true, "GET", h...)
-		t.Log(name)
-		r.reset(1, http2.ErrCodeProtocol)
-		r.ask(3, true, "GET") // the connection goes on
-		r.await(name, func(f http2.Frame) bool {
-			x, ok := f.(*http2.MetaHeadersFrame)
-			return ok && x.StreamID == 3 && x.PseudoValue("status") == "200"
+		t.Run(name, func(t *testing.T) {
+			r := w.raw()
+			r.ask(1, true, "GET", h...)
+			t.Log(name)
+			r.reset(1, http2.ErrCodeProtocol)
+			r.ask(3, true, "GET") // the connection goes on
+			r.await(name, func(f http2.Frame) bool {
+				x, ok := f.(*http2.MetaHeadersFrame)
+				return ok && x.StreamID == 3 && x.PseudoValue("status") == "200"
+			})
 		})
 	}
 }

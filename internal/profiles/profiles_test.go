@@ -29,17 +29,19 @@ func TestServe(t *testing.T) {
 		{"/heap", 200, ""}, {"/allocs", 200, ""}, {"/mutex", 200, ""}, {"/profile?seconds=0.01", 200, ""},
 		{"/trace?seconds=0.01", 200, "go 1."}, {"/nothing", 404, "no such profile"}, {"/heap?seconds=1", 400, "-base"},
 	} {
-		res, err := http.Get(s.URL + tt.path)
-		if err != nil {
-			t.Fatal(err)
-		}
-		body, err := io.ReadAll(res.Body)
-		res.Body.Close()
-		if err != nil || res.StatusCode != tt.code || !strings.Contains(string(body), tt.says) {
-			t.Errorf("%s: %d, %v: %.200q", tt.path, res.StatusCode, err, body)
-		}
-		if _, err := gzip.NewReader(bytes.NewReader(body)); tt.says == "" && err != nil {
-			t.Errorf("%s is no profile: %v", tt.path, err)
-		}
+		t.Run(tt.path, func(t *testing.T) {
+			res, err := http.Get(s.URL + tt.path)
+			if err != nil {
+				t.Fatal(err)
+			}
+			body, err := io.ReadAll(res.Body)
+			res.Body.Close()
+			if err != nil || res.StatusCode != tt.code || !strings.Contains(string(body), tt.says) {
+				t.Errorf("%s: %d, %v: %.200q", tt.path, res.StatusCode, err, body)
+			}
+			if _, err := gzip.NewReader(bytes.NewReader(body)); tt.says == "" && err != nil {
+				t.Errorf("%s is no profile: %v", tt.path, err)
+			}
+		})
 	}
 }

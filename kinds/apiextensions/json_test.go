@@ -68,21 +68,23 @@ func TestMakeJSON(t *testing.T) {
 		"large":               {seal(largeDefinition(t), nil, 3).(*Sealed), true},
 		"stored in a new way": {strangely(t), false},
 	} {
-		want, err := codec.MarshalJSON(test.s.read())
-		if err != nil {
-			t.Fatal(err)
-		}
-		got, err := test.s.MakeJSON()
-		if err != nil || !bytes.Equal(got, want) {
-			t.Errorf("%s: %v\n%s\nwant\n%s", name, err, got, want)
-		}
-		outline, err := codec.MarshalJSON(test.s.outline)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if quick := withSchemas(outline, test.s.stored) != nil; quick != test.quick {
-			t.Errorf("%s: made quickly: %v", name, quick)
-		}
+		t.Run(name, func(t *testing.T) {
+			want, err := codec.MarshalJSON(test.s.read())
+			if err != nil {
+				t.Fatal(err)
+			}
+			got, err := test.s.MakeJSON()
+			if err != nil || !bytes.Equal(got, want) {
+				t.Errorf("%s: %v\n%s\nwant\n%s", name, err, got, want)
+			}
+			outline, err := codec.MarshalJSON(test.s.outline)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if quick := withSchemas(outline, test.s.stored) != nil; quick != test.quick {
+				t.Errorf("%s: made quickly: %v", name, quick)
+			}
+		})
 	}
 }
 

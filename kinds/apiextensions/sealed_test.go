@@ -28,9 +28,11 @@ func TestSealed(t *testing.T) {
 		t.Errorf("stored as %q, want %q (%v, %v)", kept, stored, err2, err)
 	}
 	for what, got := range map[string]resource.Object{"opened": resource.Opened(sealed), "read": resource.Clone(sealed)} {
-		if !equality.Semantic.DeepEqual(got, want) {
-			t.Errorf("%s: %v\nwant %v", what, got, want)
-		}
+		t.Run(what, func(t *testing.T) {
+			if !equality.Semantic.DeepEqual(got, want) {
+				t.Errorf("%s: %v\nwant %v", what, got, want)
+			}
+		})
 	}
 	out := resource.Outline[crd](sealed)
 	if v := out.Spec.Versions; v[0].Schema == nil || v[0].Schema.OpenAPIV3Schema != nil || v[1].Schema != nil ||
@@ -83,9 +85,11 @@ func TestWarnOfTheSameVersions(t *testing.T) {
 		old  crd
 		want int
 	}{"new": {nil, 1}, "the very same": {&same, 0}, "the same": {c.DeepCopy(), 0}, "new in an old one": {other, 1}} {
-		if got := warnDefinition(nil, c, test.old); len(got) != test.want {
-			t.Errorf("%s: %q", name, got)
-		}
+		t.Run(name, func(t *testing.T) {
+			if got := warnDefinition(nil, c, test.old); len(got) != test.want {
+				t.Errorf("%s: %q", name, got)
+			}
+		})
 	}
 }
 

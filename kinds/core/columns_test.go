@@ -36,17 +36,19 @@ func TestHeaders(t *testing.T) {
 		"PodTemplate":           "Name Containers Images Pod Labels",
 		"ComponentStatus":       "Name Status Message Error",
 	} {
-		var got []string
-		for _, c := range kindOf(t, kind).Header() {
-			name := c.Name
-			if c.Priority > 0 {
-				name = "[" + name + "]"
+		t.Run(kind, func(t *testing.T) {
+			var got []string
+			for _, c := range kindOf(t, kind).Header() {
+				name := c.Name
+				if c.Priority > 0 {
+					name = "[" + name + "]"
+				}
+				got = append(got, name)
 			}
-			got = append(got, name)
-		}
-		if s := strings.Join(got, " "); s != want {
-			t.Errorf("%s: got %s", kind, s)
-		}
+			if s := strings.Join(got, " "); s != want {
+				t.Errorf("%s: got %s", kind, s)
+			}
+		})
 	}
 }
 
@@ -96,10 +98,12 @@ func TestRows(t *testing.T) {
 		{`Node: {status: {nodeInfo: {architecture: arm64}}}`,
 			"obj;Unknown;<none>;<unknown>;;<none>;<none>;<unknown>;<unknown> (arm64);<unknown>"},
 	} {
-		k, o := parse(t, c.given)
-		if got := line(k, o); got != c.want {
-			t.Errorf("%s\ngot  %s\nwant %s", c.given, got, c.want)
-		}
+		t.Run(c.given, func(t *testing.T) {
+			k, o := parse(t, c.given)
+			if got := line(k, o); got != c.want {
+				t.Errorf("%s\ngot  %s\nwant %s", c.given, got, c.want)
+			}
+		})
 	}
 }
 
@@ -150,14 +154,16 @@ func TestPodRow(t *testing.T) {
 				`containerStatuses: [{name: c, ready: true, restartCount: 1, state: {running: {}}}]`, "2/2 Running 2"},
 		{side, `phase: Pending, initContainerStatuses: [{name: s, started: false, state: {running: {}}}]`, "0/2 Init:0/1 0"},
 	} {
-		p := &corev1.Pod{}
-		if err := yaml.UnmarshalStrict([]byte("spec: {"+c.spec+"}\nstatus: {"+c.status+"}"), p); err != nil {
-			t.Fatal(c.status, err)
-		}
-		row := core.Pods.Row(p)
-		if got := fmt.Sprint(row[1], " ", row[2], " ", row[3]); got != c.want {
-			t.Errorf("%s\ngot  %s\nwant %s", c.status, got, c.want)
-		}
+		t.Run(c.spec, func(t *testing.T) {
+			p := &corev1.Pod{}
+			if err := yaml.UnmarshalStrict([]byte("spec: {"+c.spec+"}\nstatus: {"+c.status+"}"), p); err != nil {
+				t.Fatal(c.status, err)
+			}
+			row := core.Pods.Row(p)
+			if got := fmt.Sprint(row[1], " ", row[2], " ", row[3]); got != c.want {
+				t.Errorf("%s\ngot  %s\nwant %s", c.status, got, c.want)
+			}
+		})
 	}
 }
 

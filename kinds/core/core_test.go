@@ -150,17 +150,21 @@ func TestSelectable(t *testing.T) {
 		"ReplicationController": "metadata.name metadata.namespace status.replicas",
 		"ConfigMap":             "metadata.name metadata.namespace",
 	} {
-		if got := strings.Join(kindOf(t, kind).Info().Selectable, " "); got != want {
-			t.Errorf("%s: got %s", kind, got)
-		}
+		t.Run(kind, func(t *testing.T) {
+			if got := strings.Join(kindOf(t, kind).Info().Selectable, " "); got != want {
+				t.Errorf("%s: got %s", kind, got)
+			}
+		})
 	}
 	_, o := create(t, `Pod: {spec: {nodeName: nd, containers: [{name: c, image: i}]}}`)
 	for label, want := range map[string]string{
 		"spec.nodeName": "nd", "spec.hostNetwork": "false", "status.phase": "Pending", "none": "",
 	} {
-		if got := core.Pods.Field(o, label); got != want {
-			t.Errorf("field %s of a pod: %q; want %q", label, got, want)
-		}
+		t.Run(label, func(t *testing.T) {
+			if got := core.Pods.Field(o, label); got != want {
+				t.Errorf("field %s of a pod: %q; want %q", label, got, want)
+			}
+		})
 	}
 	if got := core.Pods.Info().Indexed; !slices.Equal(got, []string{"spec.nodeName"}) {
 		t.Errorf("indexed: %v", got)
@@ -195,10 +199,12 @@ func TestStored(t *testing.T) {
 		{`Pod: {status: {phase: Running, podIP: 1.2.3.4}, spec: {containers: [{name: c, image: i}]}}`, "status",
 			`{phase: Pending, qosClass: BestEffort}`},
 	} {
-		_, o := create(t, c.given)
-		if got := part(t, o, c.field); !reflect.DeepEqual(got, yamlTree(t, c.want)) {
-			t.Errorf("%s\ngot  %v\nwant %v", c.given, got, c.want)
-		}
+		t.Run(c.given, func(t *testing.T) {
+			_, o := create(t, c.given)
+			if got := part(t, o, c.field); !reflect.DeepEqual(got, yamlTree(t, c.want)) {
+				t.Errorf("%s\ngot  %v\nwant %v", c.given, got, c.want)
+			}
+		})
 	}
 	_, o := create(t, `Node: {status: {capacity: {cpu: 1}}}`)
 	if n := o.(*corev1.Node); n.Status.Allocatable.Cpu().String() != "1" {

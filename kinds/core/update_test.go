@@ -150,11 +150,13 @@ func TestUpdates(t *testing.T) {
 		{`ReplicationController: {spec: {selector: {a: b}}}`, "status", `status: {replicas: 1, readyReplicas: 2, availableReplicas: 3}`,
 			[]string{"status.availableReplicas Invalid", "status.availableReplicas Invalid", "status.readyReplicas Invalid"}},
 	} {
-		k, old := create(t, c.old)
-		o := update(t, k, old, c.sub, c.patch)
-		if got := causes(k.Check(c.sub, o, old)); !slices.Equal(got, c.want) {
-			t.Errorf("%s %s\ngot  %q\nwant %q", c.old, c.patch, got, c.want)
-		}
+		t.Run(c.old, func(t *testing.T) {
+			k, old := create(t, c.old)
+			o := update(t, k, old, c.sub, c.patch)
+			if got := causes(k.Check(c.sub, o, old)); !slices.Equal(got, c.want) {
+				t.Errorf("%s %s\ngot  %q\nwant %q", c.old, c.patch, got, c.want)
+			}
+		})
 	}
 }
 
@@ -164,10 +166,12 @@ func TestBoundClaim(t *testing.T) {
 	old = update(t, k, old, "status", `status: {phase: Bound, capacity: {storage: 1Gi}}`)
 	old = update(t, k, old, "", `spec: {volumeName: v}`)
 	for size, want := range map[string][]string{"3Gi": nil, "1536Mi": nil, "1Gi": {"spec.resources.requests.storage Forbidden"}} {
-		o := update(t, k, old, "", `spec: {resources: {requests: {storage: `+size+`}}}`)
-		if got := causes(k.Check("", o, old)); !slices.Equal(got, want) {
-			t.Errorf("%s: got %q", size, got)
-		}
+		t.Run(size, func(t *testing.T) {
+			o := update(t, k, old, "", `spec: {resources: {requests: {storage: `+size+`}}}`)
+			if got := causes(k.Check("", o, old)); !slices.Equal(got, want) {
+				t.Errorf("%s: got %q", size, got)
+			}
+		})
 	}
 	if got := causes(k.Check("", update(t, k, old, "", `spec: {volumeName: w}`), old)); !slices.Equal(got, []string{"spec Forbidden"}) {
 		t.Errorf("bound twice: %q", got)
@@ -191,11 +195,13 @@ func TestServiceChanges(t *testing.T) {
 				`allocateLoadBalancerNodePorts: true, healthCheckNodePort: 30001, clusterIP: 10.0.0.1, clusterIPs: [10.0.0.1], ipFamilies: [IPv4], ` +
 				`ipFamilyPolicy: SingleStack, ports: [{port: 81, nodePort: 30000, targetPort: 81, protocol: TCP}]}`},
 	} {
-		k, old := create(t, lb)
-		o := update(t, k, old, "", c.patch)
-		if got := part(t, o, "spec"); !reflect.DeepEqual(got, yamlTree(t, c.want)) {
-			t.Errorf("%s\ngot  %v\nwant %v", c.patch, got, c.want)
-		}
+		t.Run(c.patch, func(t *testing.T) {
+			k, old := create(t, lb)
+			o := update(t, k, old, "", c.patch)
+			if got := part(t, o, "spec"); !reflect.DeepEqual(got, yamlTree(t, c.want)) {
+				t.Errorf("%s\ngot  %v\nwant %v", c.patch, got, c.want)
+			}
+		})
 	}
 }
 
@@ -256,11 +262,13 @@ func TestRestarts(t *testing.T) {
 		"containers: [{name: c, image: i, restartPolicy: Never, restartPolicyRules: [{action: Restart, exitCodes: {operator: In, values: " +
 			"[1]}}]}]": {},
 	} {
-		k, o := create(t, `Pod: {spec: {`+spec+`}}`)
-		old := update(t, k, o, "status", ended)
-		if got := causes(k.Check("status", update(t, k, old, "status", running), old)); !slices.Equal(got, want) {
-			t.Errorf("%s: got %q", spec, got)
-		}
+		t.Run(spec, func(t *testing.T) {
+			k, o := create(t, `Pod: {spec: {`+spec+`}}`)
+			old := update(t, k, o, "status", ended)
+			if got := causes(k.Check("status", update(t, k, old, "status", running), old)); !slices.Equal(got, want) {
+				t.Errorf("%s: got %q", spec, got)
+			}
+		})
 	}
 }
 
@@ -291,11 +299,13 @@ func TestGrace(t *testing.T) {
 		{`nodeName: nd`, `phase: Succeeded`, &five, 0},
 		{`nodeName: nd`, `phase: Failed`, nil, 0},
 	} {
-		k, o := parse(t, `Pod: {spec: {`+c.spec+`}, status: {`+c.status+`}}`)
-		k.SetDefaults(o)
-		if got := k.GraceOf(o, c.asked); got != c.want {
-			t.Errorf("%s %s: got %d, want %d", c.spec, c.status, got, c.want)
-		}
+		t.Run(c.spec, func(t *testing.T) {
+			k, o := parse(t, `Pod: {spec: {`+c.spec+`}, status: {`+c.status+`}}`)
+			k.SetDefaults(o)
+			if got := k.GraceOf(o, c.asked); got != c.want {
+				t.Errorf("%s %s: got %d, want %d", c.spec, c.status, got, c.want)
+			}
+		})
 	}
 	if core.ConfigMaps.GraceOf(&corev1.ConfigMap{}, &five) != 0 {
 		t.Error("config maps go at once")

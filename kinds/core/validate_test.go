@@ -141,10 +141,12 @@ var invalid = []struct {
 
 func TestValidate(t *testing.T) {
 	for _, c := range invalid {
-		k, o := create(t, c.given)
-		if got := causes(k.Check("", o, nil)); !slices.Equal(got, slices.Sorted(slices.Values(c.want))) {
-			t.Errorf("%s\ngot  %q\nwant %q", c.given, got, c.want)
-		}
+		t.Run(c.given, func(t *testing.T) {
+			k, o := create(t, c.given)
+			if got := causes(k.Check("", o, nil)); !slices.Equal(got, slices.Sorted(slices.Values(c.want))) {
+				t.Errorf("%s\ngot  %q\nwant %q", c.given, got, c.want)
+			}
+		})
 	}
 }
 
@@ -155,9 +157,11 @@ func TestNames(t *testing.T) {
 	}{{"Pod", "a.b", true}, {"Pod", "A", false}, {"Namespace", "a.b", false}, {"Service", "1a", true}, {"Service", "a.b", false},
 		{"Service", "a1", true},
 		{"Event", "A_b", true}, {"Event", "a/b", false}, {"Node", "a.b", true}} {
-		if ok := len(kindOf(t, c.kind).CheckName(c.name, false)) == 0; ok != c.ok {
-			t.Errorf("%s %s: %v", c.kind, c.name, ok)
-		}
+		t.Run(c.name, func(t *testing.T) {
+			if ok := len(kindOf(t, c.kind).CheckName(c.name, false)) == 0; ok != c.ok {
+				t.Errorf("%s %s: %v", c.kind, c.name, ok)
+			}
+		})
 	}
 }
 
@@ -176,12 +180,14 @@ func TestWarnings(t *testing.T) {
 		`PersistentVolumeClaim: {metadata: {annotations: {volume.beta.kubernetes.io/storage-class: a}}, ` +
 			`spec: {resources: {requests: {storage: 100m}}}}`: 2,
 	} {
-		k, o := create(t, given)
-		if got := k.Warnings(o, nil); len(got) != want {
-			t.Errorf("%s: got %q", given, got)
-		}
-		if got := k.Warnings(o, o); k == kindOf(t, "Pod") && len(got) != 0 {
-			t.Errorf("an update of a pod warns: %q", got)
-		}
+		t.Run(given, func(t *testing.T) {
+			k, o := create(t, given)
+			if got := k.Warnings(o, nil); len(got) != want {
+				t.Errorf("%s: got %q", given, got)
+			}
+			if got := k.Warnings(o, o); k == kindOf(t, "Pod") && len(got) != 0 {
+				t.Errorf("an update of a pod warns: %q", got)
+			}
+		})
 	}
 }

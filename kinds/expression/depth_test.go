@@ -11,8 +11,10 @@ func TestTooDeep(t *testing.T) {
 		"": false, "self.x > 1": false, nested(40): false, nested(41): true, `"` + nested(50) + `"`: false, `'\'` + nested(50) + `'`: false,
 		strings.Repeat("[1].map(x, ", 41): true, strings.Repeat("(1)", 50): false, strings.Repeat("{'a':", 41): true, "'": false, `"\`: false,
 	} {
-		if got := TooDeep(text) != ""; got != deep {
-			t.Errorf("%.40s: %v", text, got)
-		}
+		t.Run(text, func(t *testing.T) {
+			if got := TooDeep(text) != ""; got != deep {
+				t.Errorf("%.40s: %v", text, got)
+			}
+		})
 	}
 }

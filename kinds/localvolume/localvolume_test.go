@@ -29,9 +29,11 @@ func TestBelongs(t *testing.T) {
 	for dir, want := range map[string]bool{"pvc-1_ns_data": true, long: true, "pvc-1": false, "pvc-2_ns_data": false,
 		"pvc-1_/../../etc": false,
 		"pvc-1_..":         true, "../pvc-1_x": false, "": false, "pvc-1_a\x00": false, "pvc-1_/x": false} {
-		if got := Belongs(dir, "pvc-1"); got != want {
-			t.Errorf("%q: %t", dir, got)
-		}
+		t.Run(dir, func(t *testing.T) {
+			if got := Belongs(dir, "pvc-1"); got != want {
+				t.Errorf("%q: %t", dir, got)
+			}
+		})
 	}
 	if Belongs("_x", "") || Belongs(".trash_x", ".trash") {
 		t.Error("a volume without a name, or with a hidden one, has no directory")

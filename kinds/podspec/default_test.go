@@ -125,10 +125,12 @@ func TestPullPolicy(t *testing.T) {
 		"r.example/" + strings.Repeat("a", 255): corev1.PullAlways, "r.example/" + strings.Repeat("a", 256): corev1.PullIfNotPresent,
 		"": corev1.PullIfNotPresent, "Upper": corev1.PullIfNotPresent, "a b": corev1.PullIfNotPresent, "localhost/x": corev1.PullAlways,
 	} {
-		s := &corev1.PodSpec{Containers: []corev1.Container{{Image: image}}}
-		if podspec.Default(s); s.Containers[0].ImagePullPolicy != want {
-			t.Errorf("%q: got %s, want %s", image, s.Containers[0].ImagePullPolicy, want)
-		}
+		t.Run(image, func(t *testing.T) {
+			s := &corev1.PodSpec{Containers: []corev1.Container{{Image: image}}}
+			if podspec.Default(s); s.Containers[0].ImagePullPolicy != want {
+				t.Errorf("%q: got %s, want %s", image, s.Containers[0].ImagePullPolicy, want)
+			}
+		})
 	}
 }
 
@@ -153,11 +155,13 @@ func TestQOS(t *testing.T) {
 		{"resources: {limits: {cpu: 1, memory: 1}}\n" + inContainer("resources: {}"), corev1.PodQOSGuaranteed},
 		{"resources: {}\n" + inContainer("resources: {limits: {cpu: 0}}"), corev1.PodQOSBestEffort},
 	} {
-		s := spec(t, c.spec)
-		podspec.DefaultPod(s)
-		if got := podspec.QOS(s); got != c.want {
-			t.Errorf("%s: got %s, want %s", c.spec, got, c.want)
-		}
+		t.Run(c.spec, func(t *testing.T) {
+			s := spec(t, c.spec)
+			podspec.DefaultPod(s)
+			if got := podspec.QOS(s); got != c.want {
+				t.Errorf("%s: got %s, want %s", c.spec, got, c.want)
+			}
+		})
 	}
 }
 
@@ -181,12 +185,14 @@ func TestPrepareClaim(t *testing.T) {
 			` name: a}, dataSourceRef: {apiGroup: x.example, kind: Thing, name: a}}`,
 		`dataSourceRef: {kind: PersistentVolumeClaim, name: a, namespace: b}`: `{resources: {}}`,
 	} {
-		s := &corev1.PersistentVolumeClaimSpec{}
-		if err := yaml.UnmarshalStrict([]byte(given), s); err != nil {
-			t.Fatal(err)
-		}
-		podspec.PrepareClaim(s, nil)
-		same(t, s, want)
+		t.Run(given, func(t *testing.T) {
+			s := &corev1.PersistentVolumeClaimSpec{}
+			if err := yaml.UnmarshalStrict([]byte(given), s); err != nil {
+				t.Fatal(err)
+			}
+			podspec.PrepareClaim(s, nil)
+			same(t, s, want)
+		})
 	}
 }
 

@@ -35,14 +35,16 @@ func TestDropDisabled(t *testing.T) {
 		{"projections", `volumes: [{name: p, projected: {sources: [{clusterTrustBundle: {path: t}}, {podCertificate: {signerName: a.b/c}}]}}]`,
 			`volumes: [{name: p, projected: {sources: [{}, {}]}}]`},
 	} {
-		with, without := spec(t, c.with), spec(t, c.without)
-		got := with.DeepCopy()
-		if DropDisabled(old, got, with); !reflect.DeepEqual(got, with) {
-			t.Errorf("%s: what is stored is gone", c.name)
-		}
-		if DropDisabled(old, got, nil); !reflect.DeepEqual(got, without) {
-			t.Errorf("%s: got %+v, want %+v", c.name, got, without)
-		}
+		t.Run(c.name, func(t *testing.T) {
+			with, without := spec(t, c.with), spec(t, c.without)
+			got := with.DeepCopy()
+			if DropDisabled(old, got, with); !reflect.DeepEqual(got, with) {
+				t.Errorf("%s: what is stored is gone", c.name)
+			}
+			if DropDisabled(old, got, nil); !reflect.DeepEqual(got, without) {
+				t.Errorf("%s: got %+v, want %+v", c.name, got, without)
+			}
+		})
 	}
 }
 

@@ -332,11 +332,13 @@ func TestAnnotationsAgree(t *testing.T) {
 		{seccomp, "localhost/q", "seccompProfile: " + local, "seccompProfile.localhostProfile"},
 		{seccomp, "unconfined", "seccompProfile: " + local, "seccompProfile.type"},
 	} {
-		s := spec(t, inContainer("securityContext: {"+c.context+"}"))
-		got := causes(podspec.AnnotationsAgree(map[string]string{c.key: c.value}, s, field.NewPath("spec")))
-		if c.want == "" && len(got) > 0 || c.want != "" && !slices.Equal(got, []string{c0("securityContext." + c.want + " Forbidden")}) {
-			t.Errorf("%s=%s: got %q, want %s", c.key, c.value, got, c.want)
-		}
+		t.Run(c.key, func(t *testing.T) {
+			s := spec(t, inContainer("securityContext: {"+c.context+"}"))
+			got := causes(podspec.AnnotationsAgree(map[string]string{c.key: c.value}, s, field.NewPath("spec")))
+			if c.want == "" && len(got) > 0 || c.want != "" && !slices.Equal(got, []string{c0("securityContext." + c.want + " Forbidden")}) {
+				t.Errorf("%s=%s: got %q, want %s", c.key, c.value, got, c.want)
+			}
+		})
 	}
 }
 

@@ -72,14 +72,16 @@ func TestVolumeSources(t *testing.T) {
 				"projected.sources[0].podCertificate.maxExpirationSeconds Invalid",
 				"projected.sources[0].podCertificate.signerName Invalid", "projected.sources[1].podCertificate.credentialBundlePath Invalid"}},
 	} {
-		var want []string
-		for _, w := range c.want {
-			want = append(want, "spec.volumes[0]."+w)
-		}
-		got := causes(podspec.ValidatePod(pod(t, "volumes: [{name: v, "+c.source+"}]")))
-		if !slices.Equal(got, want) {
-			t.Errorf("%s\ngot  %q\nwant %q", c.source, got, want)
-		}
+		t.Run(c.source, func(t *testing.T) {
+			var want []string
+			for _, w := range c.want {
+				want = append(want, "spec.volumes[0]."+w)
+			}
+			got := causes(podspec.ValidatePod(pod(t, "volumes: [{name: v, "+c.source+"}]")))
+			if !slices.Equal(got, want) {
+				t.Errorf("%s\ngot  %q\nwant %q", c.source, got, want)
+			}
+		})
 	}
 }
 
@@ -122,11 +124,13 @@ func TestNodeFields(t *testing.T) {
 func TestWindowsUser(t *testing.T) {
 	for user, ok := range map[string]bool{"Administrator": true, `dom\user`: true, "": false, `a\b\c`: false, `\b`: false, `a\`: false,
 		"..": false, "a:b": false, "a\x01": false} {
-		p := pod(t, "")
-		p.Spec.SecurityContext.WindowsOptions = &corev1.WindowsSecurityContextOptions{RunAsUserName: &user}
-		if got := len(podspec.ValidatePod(p)) == 0; got != ok {
-			t.Errorf("%q: %v", user, got)
-		}
+		t.Run(user, func(t *testing.T) {
+			p := pod(t, "")
+			p.Spec.SecurityContext.WindowsOptions = &corev1.WindowsSecurityContextOptions{RunAsUserName: &user}
+			if got := len(podspec.ValidatePod(p)) == 0; got != ok {
+				t.Errorf("%q: %v", user, got)
+			}
+		})
 	}
 }
 

@@ -88,9 +88,11 @@ func TestRemoveDepthFirst(t *testing.T) {
 	}
 	for dir, want := range map[string]bool{"cpu/kubepods/besteffort/podu": false, "memory/kubepods/podu": false,
 		"cpu/kubepods/podother": true} {
-		if _, err := os.Stat(filepath.Join(root, dir)); (err == nil) != want {
-			t.Errorf("%s is there: %v, want %v", dir, err == nil, want)
-		}
+		t.Run(dir, func(t *testing.T) {
+			if _, err := os.Stat(filepath.Join(root, dir)); (err == nil) != want {
+				t.Errorf("%s is there: %v, want %v", dir, err == nil, want)
+			}
+		})
 	}
 	if err := tree.Remove("u"); err != nil {
 		t.Errorf("removed twice: %v", err)
@@ -133,19 +135,21 @@ func TestMachine(t *testing.T) {
 	}
 	for controller, files := range map[string]map[string]string{"memory": {"memory.limit_in_bytes": "67108864", "memory.max": "67108864"},
 		"pids": {"pids.max": "77"}, "cpu": {"cpu.shares": "512", "cpu.cfs_quota_us": "50000", "cpu.max": "50000 100000"}} {
-		dir := tree.of[controller]
-		if tree.Unified() {
-			dir = tree.unified
-		}
-		for file, want := range files {
-			got, err := os.ReadFile(filepath.Join(dir, pod, file))
-			if err == nil && strings.TrimSpace(string(got)) != want {
-				t.Errorf("%s is %s, want %s", file, got, want)
+		t.Run(controller, func(t *testing.T) {
+			dir := tree.of[controller]
+			if tree.Unified() {
+				dir = tree.unified
 			}
-		}
-		if entries, err := os.ReadDir(filepath.Join(dir, pod)); dir != "" && (err != nil || len(entries) == 0) {
-			t.Errorf("%s: %v, %v", controller, entries, err)
-		}
+			for file, want := range files {
+				got, err := os.ReadFile(filepath.Join(dir, pod, file))
+				if err == nil && strings.TrimSpace(string(got)) != want {
+					t.Errorf("%s is %s, want %s", file, got, want)
+				}
+			}
+			if entries, err := os.ReadDir(filepath.Join(dir, pod)); dir != "" && (err != nil || len(entries) == 0) {
+				t.Errorf("%s: %v, %v", controller, entries, err)
+			}
+		})
 	}
 	if err := tree.Remove("u"); err != nil {
 		t.Error(err)

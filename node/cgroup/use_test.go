@@ -45,15 +45,17 @@ func TestUse(t *testing.T) {
 	want := Use{Pid: 77, Disks: map[string]Disk{"259:9999": {Reads: 3, Writes: 4, ReadBytes: 1, WriteBytes: 2}},
 		Counts: map[string]uint64{"nr_periods": 4, "nr_throttled": 2, "throttled_ns": 3000, "cache": 10, "mapped": 5, "swap": 7, "failures": 6}}
 	for name, root := range map[string]string{"version 2": v2, "version 1": v1} {
-		own, below := Open(root, Pods).Use(corev1.PodQOSBurstable, "u")
-		if got := below["c1"]; !reflect.DeepEqual(got, want) {
-			t.Errorf("%s: %+v\nwant %+v", name, got, want)
-		}
-		if own.Pid != 77 {
-			t.Errorf("%s: the pod has no process: %+v", name, own)
-		}
-		if _, below := Open(root, Pods).Use(corev1.PodQOSGuaranteed, "u"); len(below) != 0 {
-			t.Errorf("%s: a pod that is not there has containers", name)
-		}
+		t.Run(name, func(t *testing.T) {
+			own, below := Open(root, Pods).Use(corev1.PodQOSBurstable, "u")
+			if got := below["c1"]; !reflect.DeepEqual(got, want) {
+				t.Errorf("%s: %+v\nwant %+v", name, got, want)
+			}
+			if own.Pid != 77 {
+				t.Errorf("%s: the pod has no process: %+v", name, own)
+			}
+			if _, below := Open(root, Pods).Use(corev1.PodQOSGuaranteed, "u"); len(below) != 0 {
+				t.Errorf("%s: a pod that is not there has containers", name)
+			}
+		})
 	}
 }

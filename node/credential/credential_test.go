@@ -275,16 +275,18 @@ func TestAdopt(t *testing.T) {
 		{"for servers", d.ca, pki.Leaf{User: "system:node:n1", Server: true}, false},
 		{"of another authority", other.CA, pki.Leaf{User: "system:node:n1", Client: true}, false},
 	} {
-		r, err := tt.ca.Rotating(tt.leaf, clock.Now)
-		if err != nil {
-			t.Fatal(err)
-		}
-		pair, err := r.Get()
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := New(cfg).Adopt(pair); (err == nil) != tt.good {
-			t.Errorf("%s: %v", tt.name, err)
-		}
+		t.Run(tt.name, func(t *testing.T) {
+			r, err := tt.ca.Rotating(tt.leaf, clock.Now)
+			if err != nil {
+				t.Fatal(err)
+			}
+			pair, err := r.Get()
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := New(cfg).Adopt(pair); (err == nil) != tt.good {
+				t.Errorf("%s: %v", tt.name, err)
+			}
+		})
 	}
 }

@@ -356,12 +356,14 @@ func TestGroup(t *testing.T) {
 		{"file", &file, "", ro, false, true},
 		{"a device", &file, "", corev1.ReadWriteOnce, true, false},
 	} {
-		pv := &corev1.PersistentVolume{Spec: corev1.PersistentVolumeSpec{AccessModes: []corev1.PersistentVolumeAccessMode{tt.mode},
-			PersistentVolumeSource: corev1.PersistentVolumeSource{CSI: &corev1.CSIPersistentVolumeSource{FSType: tt.fsType}}}}
-		j := &job{Request: &Request{PV: pv, Group: &group, Block: tt.block}, d: &driver{},
-			about: &storagev1.CSIDriver{Spec: storagev1.CSIDriverSpec{FSGroupPolicy: tt.policy}}}
-		if got := j.owns(); got != tt.want {
-			t.Errorf("%s: %v", tt.name, got)
-		}
+		t.Run(tt.name, func(t *testing.T) {
+			pv := &corev1.PersistentVolume{Spec: corev1.PersistentVolumeSpec{AccessModes: []corev1.PersistentVolumeAccessMode{tt.mode},
+				PersistentVolumeSource: corev1.PersistentVolumeSource{CSI: &corev1.CSIPersistentVolumeSource{FSType: tt.fsType}}}}
+			j := &job{Request: &Request{PV: pv, Group: &group, Block: tt.block}, d: &driver{},
+				about: &storagev1.CSIDriver{Spec: storagev1.CSIDriverSpec{FSGroupPolicy: tt.policy}}}
+			if got := j.owns(); got != tt.want {
+				t.Errorf("%s: %v", tt.name, got)
+			}
+		})
 	}
 }

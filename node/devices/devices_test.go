@@ -254,11 +254,13 @@ func TestRegistration(t *testing.T) {
 		{"v1beta1", "../x.sock", gpu, `the endpoint "../x.sock" is not the name of a socket`},
 		{"v1beta1", "", gpu, `the endpoint "" is not the name of a socket`},
 	} {
-		err := deviceplugin.Register(t.Context(), r.cfg.dir(), &pluginv1.RegisterRequest{Version: c.version, Endpoint: c.endpoint,
-			ResourceName: c.name})
-		if err == nil || !strings.Contains(err.Error(), c.want) {
-			t.Errorf("%+v: got %v", c, err)
-		}
+		t.Run(c.name, func(t *testing.T) {
+			err := deviceplugin.Register(t.Context(), r.cfg.dir(), &pluginv1.RegisterRequest{Version: c.version, Endpoint: c.endpoint,
+				ResourceName: c.name})
+			if err == nil || !strings.Contains(err.Error(), c.want) {
+				t.Errorf("%+v: got %v", c, err)
+			}
+		})
 	}
 	if c, _ := r.Resources(); len(c) != 0 {
 		t.Errorf("what was refused is counted: %v", c)
@@ -275,9 +277,11 @@ func TestInitContainersShareTheirDevices(t *testing.T) {
 		t.Fatal(err)
 	}
 	for name, want := range map[string]string{"i:1": "a,b", "s:1": "a", "i:2": "b,c", "m1": "b", "m2": "c"} {
-		if got := r.ids("u", name); got != want {
-			t.Errorf("%s has %s, want %s", name, got, want)
-		}
+		t.Run(name, func(t *testing.T) {
+			if got := r.ids("u", name); got != want {
+				t.Errorf("%s has %s, want %s", name, got, want)
+			}
+		})
 	}
 	if err := r.admit(pod("v", map[string]int64{"m.": 1}, "m.")); err != nil || r.ids("v", "m.") != "d" {
 		t.Errorf("another pod has %s: %v", r.ids("v", "m."), err)

@@ -125,17 +125,19 @@ func unpack(t *testing.T, data []byte) map[string][]byte {
 // The pause program is there for every processor that nodes are built for, and says what to do for others.
 func TestPausePrograms(t *testing.T) {
 	for arch, machine := range map[string]elf.Machine{"amd64": elf.EM_X86_64, "arm64": elf.EM_AARCH64} {
-		program, err := pause(arch)
-		if err != nil {
-			t.Fatal(err)
-		}
-		f, err := elf.NewFile(bytes.NewReader(program))
-		if err != nil || f.Machine != machine || f.Entry < f.Progs[0].Vaddr || f.Entry >= f.Progs[0].Vaddr+f.Progs[0].Filesz {
-			t.Errorf("%s: %+v, %v", arch, f, err)
-		}
-		if arch == "arm64" {
-			emulate(t, "qemu-aarch64-static", program)
-		}
+		t.Run(arch, func(t *testing.T) {
+			program, err := pause(arch)
+			if err != nil {
+				t.Fatal(err)
+			}
+			f, err := elf.NewFile(bytes.NewReader(program))
+			if err != nil || f.Machine != machine || f.Entry < f.Progs[0].Vaddr || f.Entry >= f.Progs[0].Vaddr+f.Progs[0].Filesz {
+				t.Errorf("%s: %+v, %v", arch, f, err)
+			}
+			if arch == "arm64" {
+				emulate(t, "qemu-aarch64-static", program)
+			}
+		})
 	}
 	if _, err := pause("riscv64"); err == nil || !strings.Contains(err.Error(), "--runtime") {
 		t.Errorf("riscv64: %v", err)

@@ -106,9 +106,11 @@ func TestSnapshotOrders(t *testing.T) {
 		"no such snapshot":               {Do: localvolume.Copy, Dir: snap, Form: localvolume.Ext4},
 		"knows no order":                 {Do: "sing", Dir: snap, Form: localvolume.Ext4},
 	} {
-		if err := a.do(t.Context(), snapshotOf+"snapcontent-1", &o); err == nil || !strings.Contains(err.Error(), text) {
-			t.Errorf("%+v: %v, want %q", o, err, text)
-		}
+		t.Run(text, func(t *testing.T) {
+			if err := a.do(t.Context(), snapshotOf+"snapcontent-1", &o); err == nil || !strings.Contains(err.Error(), text) {
+				t.Errorf("%+v: %v, want %q", o, err, text)
+			}
+		})
 	}
 	o := localvolume.Order{Do: localvolume.Make, Dir: dir, Form: localvolume.Ext4, Size: 1 << 20, From: "../../etc/passwd"}
 	if err := a.do(t.Context(), "pvc-1", &o); err == nil || !strings.Contains(err.Error(), "is not a snapshot") {

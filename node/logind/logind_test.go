@@ -191,12 +191,14 @@ func TestLogind(t *testing.T) {
 		word string
 		want bool
 	}{{"Off", true}, {"On", false}} {
-		if _, err := other.call(t.Context(), manager.named(c.word)); err != nil {
-			t.Fatal(err)
-		}
-		if down, err := l.Next(t.Context()); err != nil || down != c.want {
-			t.Errorf("%s: %v, %v", c.word, down, err)
-		}
+		t.Run(c.word, func(t *testing.T) {
+			if _, err := other.call(t.Context(), manager.named(c.word)); err != nil {
+				t.Fatal(err)
+			}
+			if down, err := l.Next(t.Context()); err != nil || down != c.want {
+				t.Errorf("%s: %v, %v", c.word, down, err)
+			}
+		})
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
 	defer cancel()

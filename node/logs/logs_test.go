@@ -140,9 +140,11 @@ func TestCrash(t *testing.T) {
 	f, cfg := setup(t)
 	f.write(t, "large enough")
 	for name, text := range map[string]string{".20260101-000000": "old", ".20260101-000000.gz": "half", ".20260101-000000.tmp": "half"} {
-		if err := os.WriteFile(f.path+name, []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		t.Run(name, func(t *testing.T) {
+			if err := os.WriteFile(f.path+name, []byte(text), 0o600); err != nil {
+				t.Fatal(err)
+			}
+		})
 	}
 	if err := Rotate(t.Context(), cfg); err != nil {
 		t.Fatal(err)

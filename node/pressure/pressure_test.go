@@ -25,11 +25,13 @@ func TestParse(t *testing.T) {
 		"pid.available<1,pid.available<2":             "error: is given twice",
 		strings.Repeat("memory.available<1,", 1000):   "error: is given twice",
 	} {
-		list, err := Parse(text)
-		if got := fmt.Sprint(list); err == nil && got != want || err != nil && !strings.Contains(err.Error(),
-			strings.TrimPrefix(want, "error: ")) {
-			t.Errorf("%q: %s %v, want %s", text, got, err, want)
-		}
+		t.Run(text, func(t *testing.T) {
+			list, err := Parse(text)
+			if got := fmt.Sprint(list); err == nil && got != want || err != nil && !strings.Contains(err.Error(),
+				strings.TrimPrefix(want, "error: ")) {
+				t.Errorf("%q: %s %v, want %s", text, got, err, want)
+			}
+		})
 	}
 	if list, err := Parse(Default); err != nil || len(list) != 5 {
 		t.Errorf("the default: %v %v", list, err)
@@ -88,16 +90,18 @@ func TestSoft(t *testing.T) {
 		"memory.available=x":           {"memory.available<1", "", "", "memory.available=x"},
 		"as memory.available=1m30s, n": {"", "memory.available<1", "memory.available=-1m", ""},
 	} {
-		one := func(pair string) map[string]string {
-			k, v, ok := strings.Cut(pair, "=")
-			if !ok {
-				return nil
+		t.Run(want, func(t *testing.T) {
+			one := func(pair string) map[string]string {
+				k, v, ok := strings.Cut(pair, "=")
+				if !ok {
+					return nil
+				}
+				return map[string]string{k: v}
 			}
-			return map[string]string{k: v}
-		}
-		if _, err := ParseAll(bad[0], bad[1], one(bad[2]), one(bad[3])); err == nil || !strings.Contains(err.Error(), want) {
-			t.Errorf("%v: %v, want %q", bad, err, want)
-		}
+			if _, err := ParseAll(bad[0], bad[1], one(bad[2]), one(bad[3])); err == nil || !strings.Contains(err.Error(), want) {
+				t.Errorf("%v: %v, want %q", bad, err, want)
+			}
+		})
 	}
 }
 

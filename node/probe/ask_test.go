@@ -166,12 +166,14 @@ func TestGRPC(t *testing.T) {
 			"does not implement the grpc health protocol"},
 		{"127.0.0.2:" + strconv.Itoa(portIn(t, l.Addr().String())), "", failed, "failed to connect service"},
 	} {
-		p := &corev1.Probe{ProbeHandler: corev1.ProbeHandler{GRPC: &corev1.GRPCAction{Port: int32(portIn(t, tt.addr)),
-			Service: &tt.service}}, TimeoutSeconds: 600}
-		ip, _, _ := net.SplitHostPort(tt.addr)
-		if a, text := probed(&corev1.Container{}, p).ask(t.Context(), &corev1.Pod{}, ip); a != tt.want || !strings.Contains(text, tt.text) {
-			t.Errorf("%s %q: %v %q, want %v %q", tt.addr, tt.service, a, text, tt.want, tt.text)
-		}
+		t.Run(tt.addr, func(t *testing.T) {
+			p := &corev1.Probe{ProbeHandler: corev1.ProbeHandler{GRPC: &corev1.GRPCAction{Port: int32(portIn(t, tt.addr)),
+				Service: &tt.service}}, TimeoutSeconds: 600}
+			ip, _, _ := net.SplitHostPort(tt.addr)
+			if a, text := probed(&corev1.Container{}, p).ask(t.Context(), &corev1.Pod{}, ip); a != tt.want || !strings.Contains(text, tt.text) {
+				t.Errorf("%s %q: %v %q, want %v %q", tt.addr, tt.service, a, text, tt.want, tt.text)
+			}
+		})
 	}
 }
 

@@ -180,8 +180,10 @@ func TestNewPolicy(t *testing.T) {
 		{NeverVerifyAllowlistedImages, "nginx", true}, {NeverVerifyAllowlistedImages, "docker.io/library/nginx:1", true},
 		{NeverVerifyAllowlistedImages, "docker.io/*/nginx", true}, {NeverVerifyAllowlistedImages, "/*", true},
 	} {
-		if p, err := NewPolicy(c.name, strings.Fields(c.allowed)); (err != nil) != c.bad || err == nil && p.Name == "" {
-			t.Errorf("%s, %s: %+v, %v", c.name, c.allowed, p, err)
-		}
+		t.Run(c.name, func(t *testing.T) {
+			if p, err := NewPolicy(c.name, strings.Fields(c.allowed)); (err != nil) != c.bad || err == nil && p.Name == "" {
+				t.Errorf("%s, %s: %+v, %v", c.name, c.allowed, p, err)
+			}
+		})
 	}
 }

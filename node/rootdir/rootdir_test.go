@@ -233,10 +233,12 @@ func TestRead(t *testing.T) {
 		{"/var/lib/kubelet", false, "/var/lib/kubelet/pods/a b"}, {"/var/lib", false, "/var/lib/kubelet/pods/a b"}, {"/etc", true, ""},
 		{"/var/libs", true, ""}, {"/var/lib/kubelet/pods/a b/c", true, ""},
 	} {
-		shared, below := read(table, tt.dir)
-		if shared != tt.shared || strings.Join(below, ",") != tt.below {
-			t.Errorf("%s: %v %q", tt.dir, shared, below)
-		}
+		t.Run(tt.dir, func(t *testing.T) {
+			shared, below := read(table, tt.dir)
+			if shared != tt.shared || strings.Join(below, ",") != tt.below {
+				t.Errorf("%s: %v %q", tt.dir, shared, below)
+			}
+		})
 	}
 	if shared, _ := read(table+"5 2 0:8 / /var/lib rw shared:9 - tmpfs tmpfs rw\n", "/var/lib/kubelet"); !shared {
 		t.Error("the mount on top decides")

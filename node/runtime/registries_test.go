@@ -59,9 +59,11 @@ configs:
 		"m.test:5000": "server = \"https://m.test:5000\"\n\n[host.\"https://m.test:5000\"]" + can +
 			"  ca = \"/ca.pem\"\n  client = [[\"/c.pem\", \"/k.pem\"]]\n",
 	} {
-		if files[host] != want {
-			t.Errorf("%s:\n%s\nwant\n%s", host, files[host], want)
-		}
+		t.Run(host, func(t *testing.T) {
+			if files[host] != want {
+				t.Errorf("%s:\n%s\nwant\n%s", host, files[host], want)
+			}
+		})
 	}
 	if len(files) != 4 {
 		t.Errorf("%d files", len(files))
@@ -76,9 +78,11 @@ configs:
 		"configs: {a.test: {tls: {cert_file: /c}}}":               "needs its key",
 		"mirrors: {a.test: {endpoint: [\"https://x\\n[evil]\"]}}": "no address",
 	} {
-		if _, err := readRegistries(t, text); err == nil || !strings.Contains(err.Error(), want) {
-			t.Errorf("%s: %v, want %q", text, err, want)
-		}
+		t.Run(text, func(t *testing.T) {
+			if _, err := readRegistries(t, text); err == nil || !strings.Contains(err.Error(), want) {
+				t.Errorf("%s: %v, want %q", text, err, want)
+			}
+		})
 	}
 	if r, err := ReadRegistries(""); r != nil || err != nil {
 		t.Error(r, err)
@@ -205,8 +209,10 @@ func TestSuits(t *testing.T) {
 		"systemd": {driver{res: of(cri.CgroupDriver_SYSTEMD)}, false}, "cgroupfs": {driver{res: of(cri.CgroupDriver_CGROUPFS)}, true},
 		"silent": {driver{res: &cri.RuntimeConfigResponse{}}, true}, "old": {driver{err: errors.New("unknown method RuntimeConfig")}, true},
 	} {
-		if err := (&Runtime{Containers: c.d}).Suits(t.Context()); (err == nil) != c.good {
-			t.Errorf("%s: %v", name, err)
-		}
+		t.Run(name, func(t *testing.T) {
+			if err := (&Runtime{Containers: c.d}).Suits(t.Context()); (err == nil) != c.good {
+				t.Errorf("%s: %v", name, err)
+			}
+		})
 	}
 }

@@ -30,18 +30,20 @@ func TestConfigs(t *testing.T) {
 			[]string{"version = 4", "sandbox = 'kloop.dev/pause:1'", "address = '/d/run/containerd.sock'", "socket_dir = '/d/run/s'"}},
 		{"containerd 2.20", 4, "containerd github.com/containerd/containerd/v2 v2.20.0", []string{"version = 4"}},
 	} {
-		if got := format(tt.version); got != tt.format {
-			t.Errorf("%s: format = %v", tt.name, got)
-		}
-		conf, err := containerdConfig(Config{Dir: "/d"}, []string{"/usr/lib/cni"}, tt.format, true)
-		if err != nil {
-			t.Fatal(err)
-		}
-		for _, want := range tt.has {
-			if !strings.Contains(string(conf), want) {
-				t.Errorf("%s: the configuration lacks %q", tt.name, want)
+		t.Run(tt.name, func(t *testing.T) {
+			if got := format(tt.version); got != tt.format {
+				t.Errorf("%s: format = %v", tt.name, got)
 			}
-		}
+			conf, err := containerdConfig(Config{Dir: "/d"}, []string{"/usr/lib/cni"}, tt.format, true)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, want := range tt.has {
+				if !strings.Contains(string(conf), want) {
+					t.Errorf("%s: the configuration lacks %q", tt.name, want)
+				}
+			}
+		})
 	}
 	foreign, err := containerdConfig(Config{Dir: "/d", Foreign: true}, []string{"/opt/cni/bin", "/usr/lib/cni"}, 4, true)
 	if err != nil || !strings.Contains(string(foreign), "bin_dirs = ['/opt/cni/bin', '/usr/lib/cni']\n    conf_dir = '/etc/cni/net.d'") {

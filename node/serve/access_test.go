@@ -70,20 +70,22 @@ func TestTokens(t *testing.T) {
 		{"Bearer namesake", "POST /run/a/b/c", false, 403, []string{"who is namesake",
 			"may kube-apiserver-kubelet-client create nodes/n1/proxy"}},
 	} {
-		v.asked, v.down = nil, tt.down
-		var method, path string
-		if _, err := fmt.Sscan(tt.request, &method, &path); err != nil {
-			t.Fatal(err)
-		}
-		req, err := http.NewRequestWithContext(t.Context(), method, path, nil)
-		if err != nil {
-			t.Fatal(err)
-		}
-		req.Header.Set("Authorization", tt.token)
-		rec := httptest.NewRecorder()
-		h.ServeHTTP(rec, req)
-		if rec.Code != tt.code || !slices.Equal(v.asked, tt.asked) {
-			t.Errorf("%q %s: %d, asked %q; want %d, %q", tt.token, tt.request, rec.Code, v.asked, tt.code, tt.asked)
-		}
+		t.Run(tt.token, func(t *testing.T) {
+			v.asked, v.down = nil, tt.down
+			var method, path string
+			if _, err := fmt.Sscan(tt.request, &method, &path); err != nil {
+				t.Fatal(err)
+			}
+			req, err := http.NewRequestWithContext(t.Context(), method, path, nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			req.Header.Set("Authorization", tt.token)
+			rec := httptest.NewRecorder()
+			h.ServeHTTP(rec, req)
+			if rec.Code != tt.code || !slices.Equal(v.asked, tt.asked) {
+				t.Errorf("%q %s: %d, asked %q; want %d, %q", tt.token, tt.request, rec.Code, v.asked, tt.code, tt.asked)
+			}
+		})
 	}
 }

@@ -135,19 +135,21 @@ func TestOperations(t *testing.T) {
 	for method, want := range map[string]string{"RunPodSandbox": "run_podsandbox", "ListPodSandbox": "list_podsandbox",
 		"PodSandboxStatus": "podsandbox_status", "StartContainer": "start_container", "UpdateContainerResources": "update_container",
 		"ExecSync": "exec_sync", "PullImage": "pull_image", "Version": "version"} {
-		m.Call("/runtime.v1.RuntimeService/"+method, 0, nil)
-		got, err := m.Gatherer().Gather()
-		if err != nil {
-			t.Fatal(err)
-		}
-		found := false
-		for _, f := range got {
-			for _, s := range f.Metric {
-				found = found || len(s.Label) == 1 && s.Label[0].GetValue() == want
+		t.Run(method, func(t *testing.T) {
+			m.Call("/runtime.v1.RuntimeService/"+method, 0, nil)
+			got, err := m.Gatherer().Gather()
+			if err != nil {
+				t.Fatal(err)
 			}
-		}
-		if !found {
-			t.Errorf("%s is not counted as %s", method, want)
-		}
+			found := false
+			for _, f := range got {
+				for _, s := range f.Metric {
+					found = found || len(s.Label) == 1 && s.Label[0].GetValue() == want
+				}
+			}
+			if !found {
+				t.Errorf("%s is not counted as %s", method, want)
+			}
+		})
 	}
 }

@@ -51,17 +51,19 @@ func TestLogOptions(t *testing.T) {
 		"timestamps=1&stream=Stdout&limit=99": "2026-01-02T03:04:05.000000001Z one\n2026-01-02T03:04:07Z three\n2026-01-02T03:04:08Z \n" +
 			"2026-01-02T03:04:09.5+01:00 four five\n",
 	} {
-		q, err := url.ParseQuery(query)
-		if err != nil {
-			t.Fatal(err)
-		}
-		o, err := readWish(q, now)
-		if err != nil {
-			t.Fatal(query, err)
-		}
-		if got := readLog(t, sampleLog(t, sample), o); got != want {
-			t.Errorf("%s: %q, want %q", query, got, want)
-		}
+		t.Run(query, func(t *testing.T) {
+			q, err := url.ParseQuery(query)
+			if err != nil {
+				t.Fatal(err)
+			}
+			o, err := readWish(q, now)
+			if err != nil {
+				t.Fatal(query, err)
+			}
+			if got := readLog(t, sampleLog(t, sample), o); got != want {
+				t.Errorf("%s: %q, want %q", query, got, want)
+			}
+		})
 	}
 	for _, query := range []string{"tailLines=-1", "tailLines=x", "limitBytes=1e3", "sinceSeconds=a", "sinceTime=yesterday", "stream=stdin"} {
 		q, _ := url.ParseQuery(query)

@@ -14,12 +14,14 @@ func TestNodeLogs(t *testing.T) {
 	dir, outside := t.TempDir(), filepath.Join(t.TempDir(), "secret")
 	for path, text := range map[string]string{filepath.Join(dir, "syslog"): "one\ntwo\nthree\n", filepath.Join(dir, "app/app.log"): "hello\n",
 		outside: "a secret\n"} {
-		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		t.Run(path, func(t *testing.T) {
+			if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+				t.Fatal(err)
+			}
+			if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+				t.Fatal(err)
+			}
+		})
 	}
 	if err := os.Symlink(outside, filepath.Join(dir, "link")); err != nil {
 		t.Fatal(err)
@@ -47,19 +49,21 @@ func TestNodeLogs(t *testing.T) {
 		{"/logs/?query=a&pattern=(", false, 400, "pattern"}, {"/logs/?query=a&sinceTime=now", false, 400, "no time"},
 		{"/logs/?query=a&boot=1", false, 400, "boot"}, {"/logs/?query=syslog", true, 403, "node.enableSystemLogQuery"},
 	} {
-		a := &api{cfg: Config{SystemLogs: dir, SystemLogQuery: !c.off, journalctl: program}}
-		u, err := url.Parse(c.path)
-		if err != nil {
-			t.Fatal(err)
-		}
-		rec := httptest.NewRecorder()
-		if err := a.nodeLogs(rec, &http.Request{Method: "GET", URL: u, Header: http.Header{}}); err != nil {
-			fail(rec, err)
-		}
-		body := rec.Body.String()
-		if rec.Code != c.code || !strings.Contains(body, c.want) || strings.Contains(body, "a secret") {
-			t.Errorf("%s: %d %q, want %d %q", c.path, rec.Code, body, c.code, c.want)
-		}
+		t.Run(c.path, func(t *testing.T) {
+			a := &api{cfg: Config{SystemLogs: dir, SystemLogQuery: !c.off, journalctl: program}}
+			u, err := url.Parse(c.path)
+			if err != nil {
+				t.Fatal(err)
+			}
+			rec := httptest.NewRecorder()
+			if err := a.nodeLogs(rec, &http.Request{Method: "GET", URL: u, Header: http.Header{}}); err != nil {
+				fail(rec, err)
+			}
+			body := rec.Body.String()
+			if rec.Code != c.code || !strings.Contains(body, c.want) || strings.Contains(body, "a secret") {
+				t.Errorf("%s: %d %q, want %d %q", c.path, rec.Code, body, c.code, c.want)
+			}
+		})
 	}
 	rec := httptest.NewRecorder()
 	a := &api{}

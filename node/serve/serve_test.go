@@ -218,17 +218,19 @@ func TestCallers(t *testing.T) {
 		{"nobody", n.transport(t, nil, nil), 401}, {"another cluster's server", issue(stranger, serverUser), 401},
 		{"another cluster's master", issue(stranger, "root", "system:masters"), 401}, {"a server's certificate", serving(), 401},
 	} {
-		for _, path := range []string{"/pods", "/healthz", "/exec/ns/web/c", "/none"} {
-			want := tt.code
-			if path == "/exec/ns/web/c" && want == 200 {
-				want = 400 // no streams asked for
-			} else if path == "/none" && want == 200 {
-				want = 404
+		t.Run(tt.who, func(t *testing.T) {
+			for _, path := range []string{"/pods", "/healthz", "/exec/ns/web/c", "/none"} {
+				want := tt.code
+				if path == "/exec/ns/web/c" && want == 200 {
+					want = 400 // no streams asked for
+				} else if path == "/none" && want == 200 {
+					want = 404
+				}
+				if code, body := call(t, tt.tr, "GET", n.url+path); code != want {
+					t.Errorf("%s gets %s: %d %s, want %d", tt.who, path, code, body, want)
+				}
 			}
-			if code, body := call(t, tt.tr, "GET", n.url+path); code != want {
-				t.Errorf("%s gets %s: %d %s, want %d", tt.who, path, code, body, want)
-			}
-		}
+		})
 	}
 }
 
@@ -266,10 +268,12 @@ func TestAnswers(t *testing.T) {
 		{"GET /pods", 200, `"kind":"PodList"`}, {"GET /pods", 200, `"uid":"u1"`},
 		{"GET /healthz", 200, "ok"},
 	} {
-		method, path, _ := strings.Cut(tt.path, " ")
-		if code, body := call(t, tr, method, n.url+path); code != tt.code || !strings.Contains(body, tt.body) {
-			t.Errorf("%s: %d %q, want %d %q", tt.path, code, body, tt.code, tt.body)
-		}
+		t.Run(tt.path, func(t *testing.T) {
+			method, path, _ := strings.Cut(tt.path, " ")
+			if code, body := call(t, tr, method, n.url+path); code != tt.code || !strings.Contains(body, tt.body) {
+				t.Errorf("%s: %d %q, want %d %q", tt.path, code, body, tt.code, tt.body)
+			}
+		})
 	}
 }
 

@@ -98,14 +98,16 @@ func TestTakeCPUs(t *testing.T) {
 		{"spread whole cores", "0-15", 12, CPUOptions{DistributeCPUsAcrossNUMA: true, FullPCPUsOnly: true}, "0-2,4-6,8-10,12-14"},
 		{"no need to spread", "0-15", 4, CPUOptions{DistributeCPUsAcrossNUMA: true}, "0-1,8-9"},
 	} {
-		free, err := cpuset.Parse(c.free)
-		if err != nil {
-			t.Fatal(err)
-		}
-		got, err := two.TakeCPUs(free, c.n, c.o)
-		if err != nil || got.String() != c.want {
-			t.Errorf("%s: %d of %s: %s, %v; want %s", c.name, c.n, c.free, got, err, c.want)
-		}
+		t.Run(c.name, func(t *testing.T) {
+			free, err := cpuset.Parse(c.free)
+			if err != nil {
+				t.Fatal(err)
+			}
+			got, err := two.TakeCPUs(free, c.n, c.o)
+			if err != nil || got.String() != c.want {
+				t.Errorf("%s: %d of %s: %s, %v; want %s", c.name, c.n, c.free, got, err, c.want)
+			}
+		})
 	}
 	if _, err := two.TakeCPUs(cpuset.New(1, 2), 3, CPUOptions{}); err == nil || !strings.Contains(err.Error(), "not enough cpus available") {
 		t.Errorf("more than there is: %v", err)
@@ -189,19 +191,21 @@ func TestMerge(t *testing.T) {
 		{"impossible", []Hints{h(), h(n1, true)}, "1", "!", "!"},
 		{"crowded", []Hints{h(all, false), h(n1, true, all, false)}, "any", "!", "!"},
 	} {
-		for p, want := range map[Policy]string{BestEffort: c.best, Restricted: c.restricted, SingleNUMA: c.single, None: "any"} {
-			on, err := p.Merge(all, c.requests)
-			got := "any"
-			switch {
-			case err != nil:
-				got = "!"
-			case on != 0:
-				got = strings.Trim(fmt.Sprint(on.Nodes()), "[]")
+		t.Run(c.name, func(t *testing.T) {
+			for p, want := range map[Policy]string{BestEffort: c.best, Restricted: c.restricted, SingleNUMA: c.single, None: "any"} {
+				on, err := p.Merge(all, c.requests)
+				got := "any"
+				switch {
+				case err != nil:
+					got = "!"
+				case on != 0:
+					got = strings.Trim(fmt.Sprint(on.Nodes()), "[]")
+				}
+				if got != want {
+					t.Errorf("%s, %s: %s, want %s", c.name, p, got, want)
+				}
 			}
-			if got != want {
-				t.Errorf("%s, %s: %s, want %s", c.name, p, got, want)
-			}
-		}
+		})
 	}
 }
 
@@ -385,9 +389,11 @@ func TestBadSettingsAndFiles(t *testing.T) {
 		`reserved CPUs "0-": `:   {StaticCPUs: true, ReservedCPUs: "0-"},
 		`reserved CPUs "1--2": `: {StaticCPUs: true, ReservedCPUs: "1--2"},
 	} {
-		if _, err := Open(t.TempDir(), sys, s, slog.New(slog.DiscardHandler)); err == nil || !strings.Contains(err.Error(), want) {
-			t.Errorf("%+v: %v, want %s", s, err, want)
-		}
+		t.Run(want, func(t *testing.T) {
+			if _, err := Open(t.TempDir(), sys, s, slog.New(slog.DiscardHandler)); err == nil || !strings.Contains(err.Error(), want) {
+				t.Errorf("%+v: %v, want %s", s, err, want)
+			}
+		})
 	}
 	for _, text := range []string{"", "{", "[]", `{"entries":{"u":{"c":"x"}}}`, `{"entries":{"u":{"c":"99999999999"}}}`, "null"} {
 		dir := t.TempDir()
@@ -464,9 +470,11 @@ func TestPreferClosest(t *testing.T) {
 	}
 	dir := sysfs(t, m)
 	for path, text := range map[string]string{"online": "0-3", "node0/distance": "10 30 30 11", "node3/distance": "11 30 30"} {
-		if err := os.WriteFile(filepath.Join(dir, "devices/system/node", path), []byte(text+"\n"), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		t.Run(path, func(t *testing.T) {
+			if err := os.WriteFile(filepath.Join(dir, "devices/system/node", path), []byte(text+"\n"), 0o600); err != nil {
+				t.Fatal(err)
+			}
+		})
 	}
 	if got, err := Read(dir); err != nil || got.Far[0][3] != 11 || got.Far[0][1] != 30 || got.Far[3] != nil || got.Far[1] != nil {
 		t.Errorf("%v, %v", got.Far, err)

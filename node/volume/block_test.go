@@ -199,8 +199,10 @@ func TestFormatIn(t *testing.T) {
 		"DEVNAME=/dev/sda\nUSAGE=raid\nTYPE=\n":        "unknown data, probably partitions",
 		"DEVNAME=/dev/sda\nTYPE=LVM2_member\nX=TYPE=a": "LVM2_member",
 	} {
-		if got := formatIn(out); got != want {
-			t.Errorf("%q: %q", out, got)
-		}
+		t.Run(out, func(t *testing.T) {
+			if got := formatIn(out); got != want {
+				t.Errorf("%q: %q", out, got)
+			}
+		})
 	}
 }

@@ -47,24 +47,26 @@ func TestClaimKinds(t *testing.T) {
 				{APIVersion: "v1", Kind: "Pod", Name: "web", UID: web, Controller: &yes}}}}, pv: local(dir, nil)},
 		{name: "another pod's own", spec: own + `}`, pv: local(dir, nil), err: "was not created for pod"},
 	} {
-		c := cluster()
-		tt.claim.UID, tt.claim.Spec.VolumeName = "c1", "pv"
-		if tt.claim.Annotations[bindCompleted] == "" {
-			tt.claim.Status.Phase = corev1.ClaimBound
-		}
-		pv := &corev1.PersistentVolume{ObjectMeta: metav1.ObjectMeta{Name: "pv",
-			Annotations: map[string]string{localvolume.Form: tt.form}}, Spec: tt.pv}
-		c.server["persistentvolumeclaims/ns/data"], c.server["persistentvolumeclaims/ns/web-v"] = &tt.claim, &tt.claim
-		c.server["persistentvolumes//pv"] = pv
-		p := pod(t, tt.spec)
-		p.UID = web
-		paths, err := mounter(t, c).Prepare(t.Context(), p)
-		switch {
-		case tt.err == "" && (err != nil || paths["v"] != filepath.Clean(dir)):
-			t.Errorf("%s: %v %v", tt.name, paths, err)
-		case tt.err != "" && (err == nil || !strings.Contains(err.Error(), tt.err)):
-			t.Errorf("%s: error %v, want %q", tt.name, err, tt.err)
-		}
+		t.Run(tt.name, func(t *testing.T) {
+			c := cluster()
+			tt.claim.UID, tt.claim.Spec.VolumeName = "c1", "pv"
+			if tt.claim.Annotations[bindCompleted] == "" {
+				tt.claim.Status.Phase = corev1.ClaimBound
+			}
+			pv := &corev1.PersistentVolume{ObjectMeta: metav1.ObjectMeta{Name: "pv",
+				Annotations: map[string]string{localvolume.Form: tt.form}}, Spec: tt.pv}
+			c.server["persistentvolumeclaims/ns/data"], c.server["persistentvolumeclaims/ns/web-v"] = &tt.claim, &tt.claim
+			c.server["persistentvolumes//pv"] = pv
+			p := pod(t, tt.spec)
+			p.UID = web
+			paths, err := mounter(t, c).Prepare(t.Context(), p)
+			switch {
+			case tt.err == "" && (err != nil || paths["v"] != filepath.Clean(dir)):
+				t.Errorf("%s: %v %v", tt.name, paths, err)
+			case tt.err != "" && (err == nil || !strings.Contains(err.Error(), tt.err)):
+				t.Errorf("%s: error %v, want %q", tt.name, err, tt.err)
+			}
+		})
 	}
 }
 
@@ -83,10 +85,12 @@ func TestReachable(t *testing.T) {
 	m := mounter(t, c)
 	p := pod(t, `{volumes: [{name: v, persistentVolumeClaim: {claimName: data}}]}`)
 	for _, step := range []struct{ host, err string }{{"b", "NodeAffinity check failed"}, {"a", ""}, {"b", ""}} {
-		node.Labels = map[string]string{"host": step.host}
-		_, err := m.Prepare(t.Context(), p)
-		if (err == nil) != (step.err == "") || err != nil && !strings.Contains(err.Error(), step.err) {
-			t.Errorf("on %s: %v", step.host, err)
-		}
+		t.Run(step.host, func(t *testing.T) {
+			node.Labels = map[string]string{"host": step.host}
+			_, err := m.Prepare(t.Context(), p)
+			if (err == nil) != (step.err == "") || err != nil && !strings.Contains(err.Error(), step.err) {
+				t.Errorf("on %s: %v", step.host, err)
+			}
+		})
 	}
 }

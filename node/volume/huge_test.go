@@ -30,10 +30,12 @@ func TestHugePageSize(t *testing.T) {
 		{"HugePages-1e999999999", `containers: [{name: c, ` + two + `}]`, 0, "HugePages-1e9"},
 		{"HugePages-x", `containers: [{name: c, ` + two + `}]`, 0, "HugePages-x"},
 	} {
-		got, err := hugePages(corev1.StorageMedium(tt.medium), pod(t, `{`+tt.spec+`}`))
-		if got != tt.want || (err == nil) != (tt.err == "") || err != nil && !strings.Contains(err.Error(), tt.err) {
-			t.Errorf("%s, %s: %d, %v", tt.medium, tt.spec, got, err)
-		}
+		t.Run(tt.medium, func(t *testing.T) {
+			got, err := hugePages(corev1.StorageMedium(tt.medium), pod(t, `{`+tt.spec+`}`))
+			if got != tt.want || (err == nil) != (tt.err == "") || err != nil && !strings.Contains(err.Error(), tt.err) {
+				t.Errorf("%s, %s: %d, %v", tt.medium, tt.spec, got, err)
+			}
+		})
 	}
 }
 

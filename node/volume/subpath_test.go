@@ -33,13 +33,15 @@ func TestSubPath(t *testing.T) {
 		{"..", "", `without ".."`}, {"dir/../..", "", `without ".."`}, {"/etc", "", "relative"}, {"file/x", "", "not a directory"},
 		{"dangling", "", "no such file"},
 	} {
-		got, err := SubPath(base, tt.sub)
-		switch {
-		case tt.err != "" && (err == nil || !strings.Contains(err.Error(), tt.err)):
-			t.Errorf("%s: %q, error %v, want %q", tt.sub, got, err, tt.err)
-		case tt.err == "" && (err != nil || got != filepath.Join(base, tt.want)):
-			t.Errorf("%s: %q, error %v", tt.sub, got, err)
-		}
+		t.Run(tt.sub, func(t *testing.T) {
+			got, err := SubPath(base, tt.sub)
+			switch {
+			case tt.err != "" && (err == nil || !strings.Contains(err.Error(), tt.err)):
+				t.Errorf("%s: %q, error %v, want %q", tt.sub, got, err, tt.err)
+			case tt.err == "" && (err != nil || got != filepath.Join(base, tt.want)):
+				t.Errorf("%s: %q, error %v", tt.sub, got, err)
+			}
+		})
 	}
 	if info, err := os.Stat(base + "/new/deep"); err != nil || info.Mode() != fs.ModeDir|0o777|fs.ModeSetgid|fs.ModeSticky {
 		t.Errorf("a made directory: %v %v", info, err)

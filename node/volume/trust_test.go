@@ -61,22 +61,24 @@ func TestTrustBundles(t *testing.T) {
 		{"signerName: e.f/s, path: p, optional: true", "", ""},
 		{"signerName: e.f/other, labelSelector: {}, path: p", "", "matched zero ClusterTrustBundles"},
 	} {
-		p := pod(t, "volumes: [{name: v, projected: {sources: [{clusterTrustBundle: {"+row.src+"}}]}}]")
-		f := &filling{m: m, pod: p, files: map[string]file{}}
-		err := f.fill(t.Context(), &p.Spec.Volumes[0])
-		if row.err != "" {
-			if err == nil || !strings.Contains(err.Error(), row.err) {
-				t.Errorf("%s: %v, want %s", row.src, err, row.err)
+		t.Run(row.src, func(t *testing.T) {
+			p := pod(t, "volumes: [{name: v, projected: {sources: [{clusterTrustBundle: {"+row.src+"}}]}}]")
+			f := &filling{m: m, pod: p, files: map[string]file{}}
+			err := f.fill(t.Context(), &p.Spec.Volumes[0])
+			if row.err != "" {
+				if err == nil || !strings.Contains(err.Error(), row.err) {
+					t.Errorf("%s: %v, want %s", row.src, err, row.err)
+				}
+				return
 			}
-			continue
-		}
-		var want string
-		for _, r := range row.want {
-			want += block(string(r))
-		}
-		if got, there := f.files["p"]; err != nil || !there || string(got.data) != want || got.mode != 0o644 {
-			t.Errorf("%s: %v %v %q, want %q", row.src, err, got.mode, got.data, want)
-		}
+			var want string
+			for _, r := range row.want {
+				want += block(string(r))
+			}
+			if got, there := f.files["p"]; err != nil || !there || string(got.data) != want || got.mode != 0o644 {
+				t.Errorf("%s: %v %v %q, want %q", row.src, err, got.mode, got.data, want)
+			}
+		})
 	}
 	complete = false
 	p := pod(t, "volumes: [{name: v, projected: {sources: ["+
@@ -222,18 +224,20 @@ func TestPodCertificateLost(t *testing.T) {
 // A refusal holds for the pod's life.
 func TestPodCertificateRefused(t *testing.T) {
 	for typ, want := range map[string]string{"Denied": "permanently denied", "Failed": "permanently failed"} {
-		c, look := certified(t, both)
-		_, _, _ = look()
-		c.asks[0].Status.Conditions = []metav1.Condition{{Type: typ, Status: "True", Reason: "UnsupportedKeyType", Message: "use another"}}
-		for range 2 {
-			if _, _, err := look(); err == nil ||
-				!strings.Contains(err.Error(), want+`: reason="UnsupportedKeyType" message="use another"`) {
-				t.Errorf("%s: %v", typ, err)
+		t.Run(typ, func(t *testing.T) {
+			c, look := certified(t, both)
+			_, _, _ = look()
+			c.asks[0].Status.Conditions = []metav1.Condition{{Type: typ, Status: "True", Reason: "UnsupportedKeyType", Message: "use another"}}
+			for range 2 {
+				if _, _, err := look(); err == nil ||
+					!strings.Contains(err.Error(), want+`: reason="UnsupportedKeyType" message="use another"`) {
+					t.Errorf("%s: %v", typ, err)
+				}
 			}
-		}
-		if len(c.asks) != 1 {
-			t.Errorf("%s: asked %d times", typ, len(c.asks))
-		}
+			if len(c.asks) != 1 {
+				t.Errorf("%s: asked %d times", typ, len(c.asks))
+			}
+		})
 	}
 }
 
@@ -256,25 +260,27 @@ func TestPodCertificateKept(t *testing.T) {
 		asks        int
 	}{{"credentialBundlePath: both", keyed, 0}, {"keyPath: k, certificateChainPath: c", keyed, 0}, {"keyPath: k", keyed, 1},
 		{"keyPath: k, certificateChainPath: c", string(other), 1}, {"keyPath: k, certificateChainPath: c", "", 1}} {
-		c, _ := certified(t, both)
-		p := pod(t, "serviceAccountName: sa\nvolumes: [{name: v, projected: {sources: ["+
-			"{podCertificate: {signerName: e.f/s, keyType: ED25519, "+row.source+"}}]}}]")
-		f := &filling{m: New(Config{Dir: t.TempDir(), Client: c, Node: "n1"}), pod: p, path: t.TempDir(), files: map[string]file{}}
-		write := func(name, text string) {
-			if err := os.MkdirAll(filepath.Join(f.path, dataLink), 0o700); err != nil {
-				t.Fatal(err)
+		t.Run(row.source, func(t *testing.T) {
+			c, _ := certified(t, both)
+			p := pod(t, "serviceAccountName: sa\nvolumes: [{name: v, projected: {sources: ["+
+				"{podCertificate: {signerName: e.f/s, keyType: ED25519, "+row.source+"}}]}}]")
+			f := &filling{m: New(Config{Dir: t.TempDir(), Client: c, Node: "n1"}), pod: p, path: t.TempDir(), files: map[string]file{}}
+			write := func(name, text string) {
+				if err := os.MkdirAll(filepath.Join(f.path, dataLink), 0o700); err != nil {
+					t.Fatal(err)
+				}
+				if err := os.WriteFile(filepath.Join(f.path, dataLink, name), []byte(text), 0o600); err != nil {
+					t.Fatal(err)
+				}
 			}
-			if err := os.WriteFile(filepath.Join(f.path, dataLink, name), []byte(text), 0o600); err != nil {
-				t.Fatal(err)
+			write("k", row.key)
+			write("c", string(files["c"].data))
+			write("both", row.key+string(files["c"].data))
+			err := f.fill(t.Context(), &p.Spec.Volumes[0])
+			if len(c.asks) != row.asks || (err == nil) != (row.asks == 0) {
+				t.Errorf("%s: %d requests, %v", row.source, len(c.asks), err)
 			}
-		}
-		write("k", row.key)
-		write("c", string(files["c"].data))
-		write("both", row.key+string(files["c"].data))
-		err := f.fill(t.Context(), &p.Spec.Volumes[0])
-		if len(c.asks) != row.asks || (err == nil) != (row.asks == 0) {
-			t.Errorf("%s: %d requests, %v", row.source, len(c.asks), err)
-		}
+		})
 	}
 }
 
@@ -287,14 +293,16 @@ func TestKeys(t *testing.T) {
 		"ECDSAP521": func(k any) bool { e, ok := k.(*ecdsa.PublicKey); return ok && e.Curve == elliptic.P521() },
 		"ED25519":   func(k any) bool { _, ok := k.(ed25519.PublicKey); return ok },
 	} {
-		key, proof, err := newKey(kind)
-		if err != nil {
-			t.Fatal(kind, err)
-		}
-		req, err := x509.ParseCertificateRequest(proof)
-		if b, _ := pem.Decode(key); err != nil || req.CheckSignature() != nil || !fits(req.PublicKey) || b == nil || b.Type != "PRIVATE KEY" {
-			t.Errorf("%s: %v", kind, err)
-		}
+		t.Run(kind, func(t *testing.T) {
+			key, proof, err := newKey(kind)
+			if err != nil {
+				t.Fatal(kind, err)
+			}
+			req, err := x509.ParseCertificateRequest(proof)
+			if b, _ := pem.Decode(key); err != nil || req.CheckSignature() != nil || !fits(req.PublicKey) || b == nil || b.Type != "PRIVATE KEY" {
+				t.Errorf("%s: %v", kind, err)
+			}
+		})
 	}
 	if _, _, err := newKey("DSA"); err == nil {
 		t.Error("a key of an unknown type")

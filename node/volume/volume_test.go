@@ -266,11 +266,13 @@ func TestErrors(t *testing.T) {
 		`downwardAPI: {items: [{path: "a/../../p", fieldRef: {fieldPath: metadata.name}}]}`: `can't be a file of a volume`,
 		`downwardAPI: {items: [{path: "/p", fieldRef: {fieldPath: metadata.name}}]}`:        `can't be a file of a volume`,
 	} {
-		m := mounter(t, cluster())
-		_, err := m.Prepare(t.Context(), pod(t, `{volumes: [{name: x, `+volume+`}]}`))
-		if err == nil || !strings.Contains(err.Error(), want) || !strings.Contains(err.Error(), `volume "x"`) {
-			t.Errorf("%s: error %v, want %q", volume, err, want)
-		}
+		t.Run(volume, func(t *testing.T) {
+			m := mounter(t, cluster())
+			_, err := m.Prepare(t.Context(), pod(t, `{volumes: [{name: x, `+volume+`}]}`))
+			if err == nil || !strings.Contains(err.Error(), want) || !strings.Contains(err.Error(), `volume "x"`) {
+				t.Errorf("%s: error %v, want %q", volume, err, want)
+			}
+		})
 	}
 }
 
@@ -292,18 +294,20 @@ func TestOwnership(t *testing.T) {
 		paths["p"]:                  "-rwxrwxrwx 0 4321 setgid",
 		paths["c"] + "/" + "..data": "-rwxr-xr-x 0 4321 setgid",
 	} {
-		info, err := os.Stat(path)
-		if err != nil {
-			t.Fatal(err)
-		}
-		gid, uid := owner(info)
-		got := fmt.Sprintf("%v %d %d", info.Mode().Perm(), uid, gid)
-		if info.Mode()&fs.ModeSetgid != 0 {
-			got += " setgid"
-		}
-		if got != want {
-			t.Errorf("%s: %s, want %s", path, got, want)
-		}
+		t.Run(path, func(t *testing.T) {
+			info, err := os.Stat(path)
+			if err != nil {
+				t.Fatal(err)
+			}
+			gid, uid := owner(info)
+			got := fmt.Sprintf("%v %d %d", info.Mode().Perm(), uid, gid)
+			if info.Mode()&fs.ModeSetgid != 0 {
+				got += " setgid"
+			}
+			if got != want {
+				t.Errorf("%s: %s, want %s", path, got, want)
+			}
+		})
 	}
 }
 
@@ -435,9 +439,11 @@ func TestEmptyDirAndRemove(t *testing.T) {
 		t.Fatal(err)
 	}
 	for v, want := range map[string]fs.FileMode{"disk": fs.ModePerm, "mem": fs.ModePerm | fs.ModeSticky, "s": fs.ModePerm | fs.ModeSticky} {
-		if info, err := os.Stat(paths[v]); err != nil || info.Mode() != want|fs.ModeDir {
-			t.Errorf("%s: %v %v", v, info.Mode(), err)
-		}
+		t.Run(v, func(t *testing.T) {
+			if info, err := os.Stat(paths[v]); err != nil || info.Mode() != want|fs.ModeDir {
+				t.Errorf("%s: %v %v", v, info.Mode(), err)
+			}
+		})
 	}
 	for _, v := range []string{"disk", "mem"} {
 		if err := os.WriteFile(paths[v]+"/f", []byte("kept"), 0o600); err != nil {
@@ -522,16 +528,18 @@ func TestClaim(t *testing.T) {
 		{"pending", pending, corev1.PersistentVolumeSpec{}, "is not bound"},
 		{"another's", claim, corev1.PersistentVolumeSpec{ClaimRef: &corev1.ObjectReference{UID: "c2"}}, "is not bound to claim"},
 	} {
-		c := cluster()
-		c.server["persistentvolumeclaims/ns/data"], c.server["persistentvolumes//pv"] = tt.claim,
-			&corev1.PersistentVolume{ObjectMeta: metav1.ObjectMeta{Name: "pv"}, Spec: tt.pv}
-		paths, err := mounter(t, c).Prepare(t.Context(), pod(t, `{volumes: [{name: v, persistentVolumeClaim: {claimName: data}}]}`))
-		switch {
-		case tt.err == "" && (err != nil || paths["v"] != dir):
-			t.Errorf("%s: %v %v", tt.name, paths, err)
-		case tt.err != "" && (err == nil || !strings.Contains(err.Error(), tt.err)):
-			t.Errorf("%s: error %v, want %q", tt.name, err, tt.err)
-		}
+		t.Run(tt.name, func(t *testing.T) {
+			c := cluster()
+			c.server["persistentvolumeclaims/ns/data"], c.server["persistentvolumes//pv"] = tt.claim,
+				&corev1.PersistentVolume{ObjectMeta: metav1.ObjectMeta{Name: "pv"}, Spec: tt.pv}
+			paths, err := mounter(t, c).Prepare(t.Context(), pod(t, `{volumes: [{name: v, persistentVolumeClaim: {claimName: data}}]}`))
+			switch {
+			case tt.err == "" && (err != nil || paths["v"] != dir):
+				t.Errorf("%s: %v %v", tt.name, paths, err)
+			case tt.err != "" && (err == nil || !strings.Contains(err.Error(), tt.err)):
+				t.Errorf("%s: error %v, want %q", tt.name, err, tt.err)
+			}
+		})
 	}
 }
 
@@ -546,13 +554,15 @@ func TestOwnTree(t *testing.T) {
 		t.Fatal(err)
 	}
 	for path, want := range map[string]fs.FileMode{"": 0o775, "a": 0o770, "a/b": 0o770, "a/b/f": 0o660} {
-		info, err := os.Stat(filepath.Join(dir, path))
-		if err != nil {
-			t.Fatal(err)
-		}
-		if gid, _ := owner(info); gid != 777 || info.Mode().Perm() != want {
-			t.Errorf("%q: %v of %d", path, info.Mode(), gid)
-		}
+		t.Run(path, func(t *testing.T) {
+			info, err := os.Stat(filepath.Join(dir, path))
+			if err != nil {
+				t.Fatal(err)
+			}
+			if gid, _ := owner(info); gid != 777 || info.Mode().Perm() != want {
+				t.Errorf("%q: %v of %d", path, info.Mode(), gid)
+			}
+		})
 	}
 	if info, _ := os.Stat("/etc/passwd"); info.Mode().Perm()&0o020 != 0 {
 		t.Error("followed a symlink out of the volume")

@@ -18,28 +18,30 @@ func TestApply(t *testing.T) {
 			`{"items":{"$ref":"#/components/schemas/io.k8s.apimachinery.pkg.apis.meta.v1.Time"}}`, ``},
 		{`{"a":1}`, `{"a":{"b":2}}`, `{"a":{"b":2}}`},
 	} {
-		from, err := read(json.RawMessage(test.newer))
-		if err != nil {
-			t.Fatal(err)
-		}
-		to, err := read(json.RawMessage(test.older))
-		if err != nil {
-			t.Fatal(err)
-		}
-		var patch json.RawMessage
-		Fill(from)
-		if d := Diff(from, to); d != nil {
-			if patch, err = json.Marshal(d); err != nil {
+		t.Run(test.newer, func(t *testing.T) {
+			from, err := read(json.RawMessage(test.newer))
+			if err != nil {
 				t.Fatal(err)
 			}
-		}
-		if string(patch) != test.patch {
-			t.Errorf("%s: patch %s", test.newer, patch)
-		}
-		got, ok, err := Apply(json.RawMessage(test.newer), patch)
-		if err != nil || !ok || string(got) != test.older {
-			t.Errorf("%s: %s, %v, %v", test.newer, got, ok, err)
-		}
+			to, err := read(json.RawMessage(test.older))
+			if err != nil {
+				t.Fatal(err)
+			}
+			var patch json.RawMessage
+			Fill(from)
+			if d := Diff(from, to); d != nil {
+				if patch, err = json.Marshal(d); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if string(patch) != test.patch {
+				t.Errorf("%s: patch %s", test.newer, patch)
+			}
+			got, ok, err := Apply(json.RawMessage(test.newer), patch)
+			if err != nil || !ok || string(got) != test.older {
+				t.Errorf("%s: %s, %v, %v", test.newer, got, ok, err)
+			}
+		})
 	}
 	if _, ok, err := Apply(json.RawMessage(`{}`), json.RawMessage(`null`)); ok || err != nil {
 		t.Error("a schema that is gone is there", err)

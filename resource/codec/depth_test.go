@@ -12,12 +12,14 @@ func TestCheckDepth(t *testing.T) {
 		`"` + strings.Repeat("[", 300) + `"`: true, `"\"` + strings.Repeat("{", 300) + `"`: true, `["\\",` + nested(256) + "]": false,
 		strings.Repeat("[],", 1000): true, strings.Repeat("]", 1000) + nested(3): true, `"`: true, `"\`: true,
 	} {
-		if err := CheckDepth([]byte(doc)); (err == nil) != ok {
-			t.Errorf("%.40q: %v", doc, err)
-		}
-		var v any
-		if _, err := UnmarshalJSON([]byte(doc), &v); !ok && err == nil {
-			t.Errorf("%.40q is decoded", doc)
-		}
+		t.Run(doc, func(t *testing.T) {
+			if err := CheckDepth([]byte(doc)); (err == nil) != ok {
+				t.Errorf("%.40q: %v", doc, err)
+			}
+			var v any
+			if _, err := UnmarshalJSON([]byte(doc), &v); !ok && err == nil {
+				t.Errorf("%.40q is decoded", doc)
+			}
+		})
 	}
 }

@@ -93,9 +93,11 @@ func TestPolicyRefuses(t *testing.T) {
 		"apiVersion: audit.k8s.io/v1\nkind: Policy\nrules: [{level: None, resources: [{resourceNames: [a]}]}]":      "resources are needed",
 		"apiVersion: audit.k8s.io/v1\nkind: Policy\nomitStages: [x]\nrules: [{level: None}]":                        "omitStages[0]",
 	} {
-		if _, err := ParsePolicy([]byte(text)); err == nil || !strings.Contains(err.Error(), want) {
-			t.Errorf("%q: %v", text, err)
-		}
+		t.Run(text, func(t *testing.T) {
+			if _, err := ParsePolicy([]byte(text)); err == nil || !strings.Contains(err.Error(), want) {
+				t.Errorf("%q: %v", text, err)
+			}
+		})
 	}
 }
 

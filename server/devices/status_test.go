@@ -72,20 +72,22 @@ func TestStatusRights(t *testing.T) {
 		{"take back without the right", agent, nil, func(c *resourcev1.ResourceClaim) { allocate(c); tell(c) }, forget, noDriver},
 		{"nothing new", person, nil, func(c *resourcev1.ResourceClaim) { allocate(c); tell(c) }, func(*resourcev1.ResourceClaim) {}, ""},
 	} {
-		for _, off := range []bool{false, true} {
-			w, claim := start(t, tt.rights, off, tt.from)
-			next := resource.Clone(claim)
-			tt.edit(next)
-			_, _, err := w.Server.Update(t.Context(), &server.Request{User: tt.who, Kind: kinds.ResourceClaims,
-				GVK:       kinds.ResourceClaims.Info().GVK,
-				Namespace: "ns", Name: "c", Sub: "status"}, next)
-			switch {
-			case (tt.want == "" || off) && err != nil:
-				t.Errorf("%s, off %t: %v", tt.name, off, err)
-			case tt.want != "" && !off && (!apierrors.IsInvalid(err) || !strings.Contains(err.Error(), tt.want)):
-				t.Errorf("%s: %v, want %s", tt.name, err, tt.want)
+		t.Run(tt.name, func(t *testing.T) {
+			for _, off := range []bool{false, true} {
+				w, claim := start(t, tt.rights, off, tt.from)
+				next := resource.Clone(claim)
+				tt.edit(next)
+				_, _, err := w.Server.Update(t.Context(), &server.Request{User: tt.who, Kind: kinds.ResourceClaims,
+					GVK:       kinds.ResourceClaims.Info().GVK,
+					Namespace: "ns", Name: "c", Sub: "status"}, next)
+				switch {
+				case (tt.want == "" || off) && err != nil:
+					t.Errorf("%s, off %t: %v", tt.name, off, err)
+				case tt.want != "" && !off && (!apierrors.IsInvalid(err) || !strings.Contains(err.Error(), tt.want)):
+					t.Errorf("%s: %v, want %s", tt.name, err, tt.want)
+				}
 			}
-		}
+		})
 	}
 }
 

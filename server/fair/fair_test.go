@@ -110,9 +110,11 @@ func TestSort(t *testing.T) {
 		}
 	}
 	for name, want := range map[string]int{"exempt": 0, "catch-all": 13, "system": 74, "global-default": 49, "workload-low": 245} {
-		if got := f.levels[name].nominal; got != want {
-			t.Errorf("level %s has %d seats, want %d", name, got, want)
-		}
+		t.Run(name, func(t *testing.T) {
+			if got := f.levels[name].nominal; got != want {
+				t.Errorf("level %s has %d seats, want %d", name, got, want)
+			}
+		})
 	}
 }
 

@@ -171,10 +171,12 @@ func partialDecode(t testing.TB, f string, body []byte, into runtime.Object) run
 func TestPretty(t *testing.T) {
 	w := newWorld(t)
 	for query, want := range map[string]bool{"": false, "?pretty=true": true, "?pretty=0": false} {
-		got := w.must("GET", "/api/v1/namespaces/ns"+query, "", 200)
-		if is := strings.Contains(string(got.body), "\n  \"kind\""); is != want {
-			t.Errorf("%q: pretty %v, want %v", query, is, want)
-		}
+		t.Run(query, func(t *testing.T) {
+			got := w.must("GET", "/api/v1/namespaces/ns"+query, "", 200)
+			if is := strings.Contains(string(got.body), "\n  \"kind\""); is != want {
+				t.Errorf("%q: pretty %v, want %v", query, is, want)
+			}
+		})
 	}
 	if got := w.must("GET", "/api/v1/namespaces/ns", "", 200, "User-Agent", "curl/8.0"); !strings.Contains(string(got.body), "\n  ") {
 		t.Error("curl gets no pretty answer")

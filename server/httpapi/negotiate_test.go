@@ -16,9 +16,11 @@ func TestNegotiateWithoutProtobuf(t *testing.T) {
 		"application/vnd.kubernetes.protobuf;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1,application/*": reply.Proto,
 		"application/vnd.kubernetes.protobuf;as=Table;g=meta.k8s.io;v=v1":                                   -1,
 	} {
-		acc, ok := reply.Negotiate(header, false, c.allows)
-		if ok != (want >= 0) || ok && acc.Format != want {
-			t.Errorf("%s: %v, %v", header, acc, ok)
-		}
+		t.Run(header, func(t *testing.T) {
+			acc, ok := reply.Negotiate(header, false, c.allows)
+			if ok != (want >= 0) || ok && acc.Format != want {
+				t.Errorf("%s: %v, %v", header, acc, ok)
+			}
+		})
 	}
 }

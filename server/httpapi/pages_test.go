@@ -52,9 +52,11 @@ func TestLegacyDiscovery(t *testing.T) {
 	w.must("HEAD", "/apis/apps/", "", 200)
 	w.must("GET", "//api/v1", "", 404)
 	for path, details := range map[string]bool{"/api": true, "/api/v1": true, "/apis/apps/v1": true, "/apis": false, "/apis/apps": false} {
-		if st := w.must("GET", path, "", 406, "Accept", "text/html").status(t); (st.Details != nil) != details {
-			t.Errorf("%s: %v", path, st)
-		}
+		t.Run(path, func(t *testing.T) {
+			if st := w.must("GET", path, "", 406, "Accept", "text/html").status(t); (st.Details != nil) != details {
+				t.Errorf("%s: %v", path, st)
+			}
+		})
 	}
 	w.must("GET", "/api/v2", "", 404)
 }
@@ -178,9 +180,11 @@ func TestHealth(t *testing.T) {
 		"/readyz/store?verbose": "ok", "/readyz?verbose": "[+]ping ok\n[+]log ok\n[+]store ok\n[+]shutdown ok\nreadyz check passed\n",
 		"/livez?verbose&exclude=x&exclude=b": "[+]ping ok\n[+]log ok\n[+]loopback-serving-certificate ok\n" +
 			"warn: some health checks cannot be excluded: no matches for \"b\",\"x\"\nlivez check passed\n"} {
-		if got := w.must("GET", path, "", 200); string(got.body) != want || got.header.Get("Content-Type") != "text/plain; charset=utf-8" {
-			t.Errorf("%s: %q %v", path, got.body, got.header)
-		}
+		t.Run(path, func(t *testing.T) {
+			if got := w.must("GET", path, "", 200); string(got.body) != want || got.header.Get("Content-Type") != "text/plain; charset=utf-8" {
+				t.Errorf("%s: %q %v", path, got.body, got.header)
+			}
+		})
 	}
 	broken = errors.New("secret reason")
 	if got := w.must("GET", "/readyz", "",
@@ -255,11 +259,13 @@ func (unmade) V3(string) ([]byte, string, error) { return nil, "", errors.New("m
 func TestKnownDocumentsAreNotMade(t *testing.T) {
 	w := newWorld(t, func(c *httpapi.Config) { c.OpenAPI = unmade{} })
 	for path, hash := range map[string]string{"/openapi/v2": "H", "/openapi/v3/api/v1": "H1"} {
-		got := w.must("GET", path, "", 304, "If-None-Match", `"`+hash+`"`)
-		if got.header.Get("ETag") != `"`+hash+`"` || got.header.Get("Vary") != "Accept" {
-			t.Errorf("%s: %v", path, got.header)
-		}
-		w.must("GET", path, "", 500, "If-None-Match", `"older"`)
+		t.Run(path, func(t *testing.T) {
+			got := w.must("GET", path, "", 304, "If-None-Match", `"`+hash+`"`)
+			if got.header.Get("ETag") != `"`+hash+`"` || got.header.Get("Vary") != "Accept" {
+				t.Errorf("%s: %v", path, got.header)
+			}
+			w.must("GET", path, "", 500, "If-None-Match", `"older"`)
+		})
 	}
 }
 
@@ -322,7 +328,9 @@ func TestIssuer(t *testing.T) {
 		{"GET", "/openid/v1/jwks", "application/json, */*", 200}, {"GET", "/openid/v1/jwks", "application/jwk-set+json;q=0.5", 200},
 		{"GET", "/.well-known/openid-configuration", "application/json", 200}, {"GET", "/.well-known/openid-configuration", "text/html", 406},
 	} {
-		w.must(x.method, x.path, "", x.code, "Accept", x.accept)
+		t.Run(x.method, func(t *testing.T) {
+			w.must(x.method, x.path, "", x.code, "Accept", x.accept)
+		})
 	}
 }
 

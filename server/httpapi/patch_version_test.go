@@ -11,10 +11,12 @@ func TestPatchTakesTheVersionAway(t *testing.T) {
 		query     string
 		code, say int
 	}{{"", 400, 2}, {"?fieldValidation=Strict", 422, 0}, {"?fieldValidation=Ignore", 400, 0}} {
-		got := w.must("PATCH", path+of.query, `{"apiVersion":null}`, of.code, "Content-Type", merge)
-		if said := got.header.Values("Warning"); len(said) != of.say {
-			t.Errorf("%q: %q", of.query, said)
-		}
+		t.Run(of.query, func(t *testing.T) {
+			got := w.must("PATCH", path+of.query, `{"apiVersion":null}`, of.code, "Content-Type", merge)
+			if said := got.header.Values("Warning"); len(said) != of.say {
+				t.Errorf("%q: %q", of.query, said)
+			}
+		})
 	}
 }
 
@@ -23,8 +25,10 @@ func TestNoWarningOfOrphansForWrongSelectors(t *testing.T) {
 	w := newWorld(t)
 	const path = "/apis/batch/v1/namespaces/ns/jobs"
 	for query, say := range map[string]int{"?fieldSelector=spec.bogus%3D1": 0, "?labelSelector=a,,b": 0, "?labelSelector=a%3Db": 1} {
-		if said := w.do("DELETE", path+query, "").header.Values("Warning"); len(said) != say {
-			t.Errorf("%s: %q", query, said)
-		}
+		t.Run(query, func(t *testing.T) {
+			if said := w.do("DELETE", path+query, "").header.Values("Warning"); len(said) != say {
+				t.Errorf("%s: %q", query, said)
+			}
+		})
 	}
 }

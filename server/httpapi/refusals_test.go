@@ -31,7 +31,9 @@ func TestOrderOfRefusals(t *testing.T) {
 		{"GET", "/api/v1/proxy/namespaces/ns/pods/a/x", "", "", 404},
 		{"GET", "/api/v1/proxy/x", "", "", 404},
 	} {
-		w.must(x.method, x.path, "{}", x.code, "Content-Type", x.typ, "Accept", x.accept)
+		t.Run(x.method, func(t *testing.T) {
+			w.must(x.method, x.path, "{}", x.code, "Content-Type", x.typ, "Accept", x.accept)
+		})
 	}
 	w.must("GET", coll+"?limit=x", "", 401, "Test-User", "liar")
 	w.must("GET", coll+"?limit=x", "", 403, "Test-User", "eve")

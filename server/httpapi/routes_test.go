@@ -27,10 +27,12 @@ func TestNoWarningOfWhatIsNotRouted(t *testing.T) {
 		{"POST", endpoints, "Content-Type", "text/plain", 415, true},
 		{"PATCH", "/api/v1/namespaces/%2e%2e", "Content-Type", "application/json", 415, false},
 	} {
-		got := w.must(x.method, x.path, "{}", x.code, x.header, x.value)
-		if warned := got.header.Get("Warning") != ""; warned != x.warned {
-			t.Errorf("%s %s as %s: warned %v", x.method, x.path, x.value, warned)
-		}
+		t.Run(x.method, func(t *testing.T) {
+			got := w.must(x.method, x.path, "{}", x.code, x.header, x.value)
+			if warned := got.header.Get("Warning") != ""; warned != x.warned {
+				t.Errorf("%s %s as %s: warned %v", x.method, x.path, x.value, warned)
+			}
+		})
 	}
 }
 
@@ -48,10 +50,12 @@ func TestNoTablesOfAnswers(t *testing.T) {
 		{"/api/v1/namespaces/ns/pods/p/eviction", `{"apiVersion":"policy/v1","kind":"Eviction","metadata":{"name":"p"}}`},
 		{"/api/v1/namespaces/ns/serviceaccounts/a/token", `{}`},
 	} {
-		w.must("POST", x.path, x.body, 406, "Accept", table)
-		if got := w.do("POST", x.path, x.body, "Accept", table+",application/json"); got.code == 406 {
-			t.Errorf("%s: %s", x.path, got.body)
-		}
+		t.Run(x.path, func(t *testing.T) {
+			w.must("POST", x.path, x.body, 406, "Accept", table)
+			if got := w.do("POST", x.path, x.body, "Accept", table+",application/json"); got.code == 406 {
+				t.Errorf("%s: %s", x.path, got.body)
+			}
+		})
 	}
 	w.must("GET", "/api/v1/componentstatuses", "", 200, "Accept", table)
 }
@@ -70,9 +74,11 @@ func TestPreconditionNames(t *testing.T) {
 	w.must("POST", "/api/v1/namespaces/ns/configmaps", `{"metadata":{"name":"a"}}`, 201)
 	const other = `{"preconditions":{"uid":"00000000-0000-0000-0000-000000000000"}}`
 	for path, kind := range map[string]string{"/api/v1/namespaces/ns": "namespaces", "/api/v1/namespaces/ns/configmaps/a": "ConfigMap"} {
-		if st := w.must("DELETE", path, other, 409).status(t); st.Details.Kind != kind {
-			t.Errorf("%s: %+v", path, st.Details)
-		}
+		t.Run(path, func(t *testing.T) {
+			if st := w.must("DELETE", path, other, 409).status(t); st.Details.Kind != kind {
+				t.Errorf("%s: %+v", path, st.Details)
+			}
+		})
 	}
 }
 
@@ -102,15 +108,17 @@ func TestOrderOfChecks(t *testing.T) {
 		"healthz": "ping log loopback-serving-certificate etcd begun kms-providers",
 		"readyz":  "ping log etcd etcd-readiness informer-sync begun kms-providers shutdown",
 	} {
-		var got []string
-		for line := range strings.Lines(string(w.must("GET", "/"+endpoint+"?verbose", "", 200).body)) {
-			if name, ok := strings.CutPrefix(line, "[+]"); ok {
-				got = append(got, strings.TrimSuffix(name, " ok\n"))
+		t.Run(endpoint, func(t *testing.T) {
+			var got []string
+			for line := range strings.Lines(string(w.must("GET", "/"+endpoint+"?verbose", "", 200).body)) {
+				if name, ok := strings.CutPrefix(line, "[+]"); ok {
+					got = append(got, strings.TrimSuffix(name, " ok\n"))
+				}
 			}
-		}
-		if strings.Join(got, " ") != want {
-			t.Errorf("%s: %v", endpoint, got)
-		}
+			if strings.Join(got, " ") != want {
+				t.Errorf("%s: %v", endpoint, got)
+			}
+		})
 	}
 	w.must("GET", "/livez/loopback-serving-certificate", "", 200)
 	w.must("GET", "/readyz/loopback-serving-certificate", "", 404)

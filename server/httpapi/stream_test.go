@@ -165,9 +165,11 @@ func TestLogs(t *testing.T) {
 			"a container name must be specified for pod two, choose one of: [c d] or one of the init containers: [e]"},
 		{"/api/v1/namespaces/ns/pods/none/log", 404, `pods "none" not found`},
 	} {
-		if st := w.must("GET", tt.path, "", tt.code).status(t); tt.message != "" && st.Message != tt.message {
-			t.Errorf("%s: %q", tt.path, st.Message)
-		}
+		t.Run(tt.path, func(t *testing.T) {
+			if st := w.must("GET", tt.path, "", tt.code).status(t); tt.message != "" && st.Message != tt.message {
+				t.Errorf("%s: %q", tt.path, st.Message)
+			}
+		})
 	}
 	if got := w.must("GET", "/api/v1/namespaces/ns/pods/two/log?container=d", "", 204); len(got.body) != 0 {
 		t.Errorf("log of a pod without node: %q", got.body)
@@ -289,9 +291,11 @@ func TestExecRefused(t *testing.T) {
 		"/api/v1/namespaces/ns/pods/p/exec?container=nonesuch": "container nonesuch is not valid for pod p",
 		"/api/v1/namespaces/ns/pods/two/portforward":           "pod two does not have a host assigned",
 	} {
-		if st := w.must("POST", path, "", 400, upgrade...).status(t); st.Message != message {
-			t.Errorf("%s: %q", path, st.Message)
-		}
+		t.Run(path, func(t *testing.T) {
+			if st := w.must("POST", path, "", 400, upgrade...).status(t); st.Message != message {
+				t.Errorf("%s: %q", path, st.Message)
+			}
+		})
 	}
 }
 
@@ -306,9 +310,11 @@ func TestConnectAdmission(t *testing.T) {
 		"none/exec?command=ls": "*v1.PodExecOptions of none", "none/attach": "*v1.PodAttachOptions of none",
 		"none/portforward?ports=80": "*v1.PodPortForwardOptions of none", "https:none:80/proxy": "*v1.PodProxyOptions of https:none:80",
 	} {
-		if st := w.must("POST", "/api/v1/namespaces/ns/pods/"+path, "", 400).status(t); st.Message != message {
-			t.Errorf("%s: %q", path, st.Message)
-		}
+		t.Run(path, func(t *testing.T) {
+			if st := w.must("POST", "/api/v1/namespaces/ns/pods/"+path, "", 400).status(t); st.Message != message {
+				t.Errorf("%s: %q", path, st.Message)
+			}
+		})
 	}
 }
 
@@ -496,27 +502,29 @@ func TestExecByTheFirstProtocol(t *testing.T) {
 		{"channel.k8s.io", "cat", ""},
 		{"", "cat", ""},
 	} {
-		d := websocket.Dialer{}
-		if tt.protocol != "" {
-			d.Subprotocols = []string{tt.protocol}
-		}
-		conn, _, err := d.DialContext(limited(t), base+tt.command, nil)
-		if err != nil {
-			t.Fatal(err)
-		}
-		var got []string
-		for {
-			_, b, err := conn.ReadMessage()
+		t.Run(tt.protocol, func(t *testing.T) {
+			d := websocket.Dialer{}
+			if tt.protocol != "" {
+				d.Subprotocols = []string{tt.protocol}
+			}
+			conn, _, err := d.DialContext(limited(t), base+tt.command, nil)
 			if err != nil {
-				break
+				t.Fatal(err)
 			}
-			if len(b) > 1 { // empty ones only open a channel
-				got = append(got, string(b))
+			var got []string
+			for {
+				_, b, err := conn.ReadMessage()
+				if err != nil {
+					break
+				}
+				if len(b) > 1 { // empty ones only open a channel
+					got = append(got, string(b))
+				}
 			}
-		}
-		conn.Close()
-		if strings.Join(got, "|") != tt.want {
-			t.Errorf("%q %s: %q, want %q", tt.protocol, tt.command, strings.Join(got, "|"), tt.want)
-		}
+			conn.Close()
+			if strings.Join(got, "|") != tt.want {
+				t.Errorf("%q %s: %q, want %q", tt.protocol, tt.command, strings.Join(got, "|"), tt.want)
+			}
+		})
 	}
 }

@@ -219,10 +219,12 @@ func TestGzip(t *testing.T) {
 		t.Errorf("decompressed to %d bytes, error %v", len(plain), err)
 	}
 	for name, accept := range map[string]string{"small": "gzip", "big": "deflate"} {
-		if got := w.must("GET", "/api/v1/namespaces/ns/configmaps/"+name, "", 200, "Accept-Encoding",
-			accept); got.header.Get("Content-Encoding") != "" {
-			t.Errorf("%s is compressed for %s", name, accept)
-		}
+		t.Run(name, func(t *testing.T) {
+			if got := w.must("GET", "/api/v1/namespaces/ns/configmaps/"+name, "", 200, "Accept-Encoding",
+				accept); got.header.Get("Content-Encoding") != "" {
+				t.Errorf("%s is compressed for %s", name, accept)
+			}
+		})
 	}
 }
 
@@ -232,13 +234,15 @@ func TestNoGzipForNeighbours(t *testing.T) {
 		w.configMap(fmt.Sprint("big", i), strings.Repeat("x", 500000))
 	}
 	for remote, want := range map[string]string{"127.0.0.1:1": "", "[::1]:1": "", "10.0.0.1:1": "", "10.0.0.2:1": "gzip", "what": "gzip"} {
-		r := httptest.NewRequest("GET", "/api/v1/namespaces/ns/configmaps", nil)
-		r = r.WithContext(context.WithValue(r.Context(), http.LocalAddrContextKey, &net.TCPAddr{IP: net.IPv4(10, 0, 0, 1), Port: 6443}))
-		r.RemoteAddr = remote
-		r.Header.Set("Accept-Encoding", "gzip")
-		if got := w.send(r, ""); got.header.Get("Content-Encoding") != want || got.code != 200 {
-			t.Errorf("from %s: code %d, encoding %q, want %q", remote, got.code, got.header.Get("Content-Encoding"), want)
-		}
+		t.Run(remote, func(t *testing.T) {
+			r := httptest.NewRequest("GET", "/api/v1/namespaces/ns/configmaps", nil)
+			r = r.WithContext(context.WithValue(r.Context(), http.LocalAddrContextKey, &net.TCPAddr{IP: net.IPv4(10, 0, 0, 1), Port: 6443}))
+			r.RemoteAddr = remote
+			r.Header.Set("Accept-Encoding", "gzip")
+			if got := w.send(r, ""); got.header.Get("Content-Encoding") != want || got.code != 200 {
+				t.Errorf("from %s: code %d, encoding %q, want %q", remote, got.code, got.header.Get("Content-Encoding"), want)
+			}
+		})
 	}
 }
 

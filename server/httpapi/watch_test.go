@@ -108,20 +108,22 @@ func TestWatchErrors(t *testing.T) {
 		{"timeoutSeconds=1", "application/xml", 406, "NotAcceptable"},
 		{"sendInitialEvents=true", "", 422, "resourceVersionMatch"},
 	} {
-		req, err := http.NewRequestWithContext(limited(t), "GET", srv.URL+"/api/v1/configmaps?watch=true&"+tt.query, nil)
-		if err != nil {
-			t.Fatal(err)
-		}
-		req.Header.Set("Accept", tt.accept)
-		resp, err := http.DefaultClient.Do(req)
-		if err != nil {
-			t.Fatal(err)
-		}
-		line, _ := bufio.NewReader(resp.Body).ReadString('\n')
-		resp.Body.Close()
-		if resp.StatusCode != tt.code || !strings.Contains(line, tt.in) {
-			t.Errorf("%s: %d %s", tt.query, resp.StatusCode, line)
-		}
+		t.Run(tt.query, func(t *testing.T) {
+			req, err := http.NewRequestWithContext(limited(t), "GET", srv.URL+"/api/v1/configmaps?watch=true&"+tt.query, nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			req.Header.Set("Accept", tt.accept)
+			resp, err := http.DefaultClient.Do(req)
+			if err != nil {
+				t.Fatal(err)
+			}
+			line, _ := bufio.NewReader(resp.Body).ReadString('\n')
+			resp.Body.Close()
+			if resp.StatusCode != tt.code || !strings.Contains(line, tt.in) {
+				t.Errorf("%s: %d %s", tt.query, resp.StatusCode, line)
+			}
+		})
 	}
 }
 
@@ -201,9 +203,11 @@ func TestOldWatchPath(t *testing.T) {
 	base := w.serve().URL
 	for path, want := range map[string]int{"/api/v1/watch/namespaces/ns/configmaps/b?timeoutSeconds=1": 1,
 		"/api/v1/watch/configmaps?timeoutSeconds=1": 2} {
-		if got := events(t, base+path, "", 3); len(got) != want {
-			t.Errorf("%s: %v", path, got)
-		}
+		t.Run(path, func(t *testing.T) {
+			if got := events(t, base+path, "", 3); len(got) != want {
+				t.Errorf("%s: %v", path, got)
+			}
+		})
 	}
 }
 

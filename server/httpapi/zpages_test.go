@@ -32,10 +32,12 @@ func TestZPages(t *testing.T) {
 		{"/statusz", "application/json", 406, ""},
 		{"/statusz", "application/json, text/plain", 200, "apiserver statusz"},
 	} {
-		res := w.do("GET", test.path, "", "Accept", test.accept)
-		if res.code != test.code || !strings.Contains(string(res.body), test.want) {
-			t.Errorf("%s as %q: %d %s", test.path, test.accept, res.code, res.body)
-		}
+		t.Run(test.path, func(t *testing.T) {
+			res := w.do("GET", test.path, "", "Accept", test.accept)
+			if res.code != test.code || !strings.Contains(string(res.body), test.want) {
+				t.Errorf("%s as %q: %d %s", test.path, test.accept, res.code, res.body)
+			}
+		})
 	}
 	if body := string(w.must("GET", "/metrics", "", 200).body); !strings.Contains(body,
 		`kubernetes_feature_enabled{name="WatchList",stage="BETA"} 1`) {

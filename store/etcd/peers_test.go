@@ -255,10 +255,12 @@ func TestNoQuorum(t *testing.T) {
 			return err
 		},
 	} {
-		calls.Go(func() {
-			if err := call(); !errors.Is(err, store.ErrUnavailable) && !errors.Is(err, context.DeadlineExceeded) {
-				t.Errorf("%s: %v", what, err)
-			}
+		t.Run(what, func(t *testing.T) {
+			calls.Go(func() {
+				if err := call(); !errors.Is(err, store.ErrUnavailable) && !errors.Is(err, context.DeadlineExceeded) {
+					t.Errorf("%s: %v", what, err)
+				}
+			})
 		})
 	}
 	calls.Wait()

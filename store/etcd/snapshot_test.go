@@ -82,13 +82,15 @@ func TestBrokenSnapshotIsRefused(t *testing.T) {
 	for name, data := range map[string][]byte{
 		"empty": {}, "cut off": good[:len(good)-600], "flipped bit": flipped, "text": bytes.Repeat([]byte("not a database. "), 1024),
 	} {
-		to := filepath.Join(t.TempDir(), "restored")
-		if err := etcd.Restore(file(t, data), to); err == nil {
-			t.Errorf("%s: restored", name)
-		}
-		if left, _ := filepath.Glob(filepath.Join(to, "*")); len(left) > 0 {
-			t.Errorf("%s: %v is left behind", name, left)
-		}
+		t.Run(name, func(t *testing.T) {
+			to := filepath.Join(t.TempDir(), "restored")
+			if err := etcd.Restore(file(t, data), to); err == nil {
+				t.Errorf("%s: restored", name)
+			}
+			if left, _ := filepath.Glob(filepath.Join(to, "*")); len(left) > 0 {
+				t.Errorf("%s: %v is left behind", name, left)
+			}
+		})
 	}
 }
 

@@ -281,16 +281,18 @@ func TestKMSConfig(t *testing.T) {
 		"{kms: {apiVersion: v2, name: n, endpoint: 'unix:///x'}}, " +
 			"{kms: {apiVersion: v2, name: n, endpoint: 'unix:///y'}}": "names must be unique",
 	} {
-		r, err := Parse([]byte(head+entry+"]}]"), dialPlugin, func(string) schema.GroupResource {
-			return schema.GroupResource{Resource: "secrets"}
-		})
-		if (err == nil) != (why == "") || err != nil && !strings.Contains(err.Error(), why) {
-			t.Errorf("%s: %v, want %q", entry, err, why)
-		}
-		if err == nil {
-			if err := r.Close(); err != nil || !r.Remote() {
-				t.Error(err)
+		t.Run(entry, func(t *testing.T) {
+			r, err := Parse([]byte(head+entry+"]}]"), dialPlugin, func(string) schema.GroupResource {
+				return schema.GroupResource{Resource: "secrets"}
+			})
+			if (err == nil) != (why == "") || err != nil && !strings.Contains(err.Error(), why) {
+				t.Errorf("%s: %v, want %q", entry, err, why)
 			}
-		}
+			if err == nil {
+				if err := r.Close(); err != nil || !r.Remote() {
+					t.Error(err)
+				}
+			}
+		})
 	}
 }

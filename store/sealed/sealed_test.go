@@ -87,25 +87,27 @@ func TestUpstreamReads(t *testing.T) {
 	}
 	for kind, theirs := range map[string]value.Transformer{"aescbc": upstreamaes.NewCBCTransformer(mustBlock(t, secret)),
 		"aesgcm": gcm, "secretbox": upstreambox.NewSecretboxTransformer([32]byte(secret))} {
-		r := rules(t, "secrets: "+kind+"/k1")
-		prefix := []byte("k8s:enc:" + kind + ":v1:k1:")
-		for _, plain := range []string{"", "x", "sixteen bytes 16", strings.Repeat("long ", 1000)} {
-			ours, err := r.seal(secretKey, []byte(plain))
-			if err != nil || !bytes.HasPrefix(ours, prefix) {
-				t.Fatalf("%s: %q %v", kind, ours, err)
+		t.Run(kind, func(t *testing.T) {
+			r := rules(t, "secrets: "+kind+"/k1")
+			prefix := []byte("k8s:enc:" + kind + ":v1:k1:")
+			for _, plain := range []string{"", "x", "sixteen bytes 16", strings.Repeat("long ", 1000)} {
+				ours, err := r.seal(secretKey, []byte(plain))
+				if err != nil || !bytes.HasPrefix(ours, prefix) {
+					t.Fatalf("%s: %q %v", kind, ours, err)
+				}
+				got, stale, err := theirs.TransformFromStorage(context.Background(), ours[len(prefix):], value.DefaultContext(secretKey))
+				if err != nil || stale || string(got) != plain {
+					t.Errorf("%s: upstream reads %q, %v", kind, got, err)
+				}
+				sealed, err := theirs.TransformToStorage(context.Background(), []byte(plain), value.DefaultContext(secretKey))
+				if err != nil {
+					t.Fatal(err)
+				}
+				if back, err := r.open(secretKey, append(bytes.Clone(prefix), sealed...)); err != nil || string(back) != plain {
+					t.Errorf("%s: we read %q, %v", kind, back, err)
+				}
 			}
-			got, stale, err := theirs.TransformFromStorage(context.Background(), ours[len(prefix):], value.DefaultContext(secretKey))
-			if err != nil || stale || string(got) != plain {
-				t.Errorf("%s: upstream reads %q, %v", kind, got, err)
-			}
-			sealed, err := theirs.TransformToStorage(context.Background(), []byte(plain), value.DefaultContext(secretKey))
-			if err != nil {
-				t.Fatal(err)
-			}
-			if back, err := r.open(secretKey, append(bytes.Clone(prefix), sealed...)); err != nil || string(back) != plain {
-				t.Errorf("%s: we read %q, %v", kind, back, err)
-			}
-		}
+		})
 	}
 }
 
@@ -145,10 +147,12 @@ func TestWhichKeysAreSealed(t *testing.T) {
 		"/registry/deployments/ns/core-not-apps":  "k8s:enc:secretbox:v1:k2:",
 		"/registry/secretsandmore/ns/another-one": "k8s:enc:secretbox:v1:k2:",
 	} {
-		got, err := r.seal(key, []byte("v"))
-		if err != nil || !bytes.HasPrefix(got, []byte(want)) || want == "" && string(got) != "v" {
-			t.Errorf("%s: %q %v", key, got, err)
-		}
+		t.Run(key, func(t *testing.T) {
+			got, err := r.seal(key, []byte("v"))
+			if err != nil || !bytes.HasPrefix(got, []byte(want)) || want == "" && string(got) != "v" {
+				t.Errorf("%s: %q %v", key, got, err)
+			}
+		})
 	}
 }
 
@@ -178,20 +182,22 @@ func TestRotation(t *testing.T) {
 		{"secrets: secretbox/k2", false, "k8s:enc:secretbox:v1:k2:"},
 		{"secrets: identity secretbox/k2", true, "password"},
 	} {
-		s.Replace(rules(t, step.entry))
-		if stale, err := s.Stale(ctx, secretKey); err != nil || stale != step.stale {
-			t.Fatalf("%s: stale %v, %v", step.entry, stale, err)
-		}
-		if step.stale {
-			rev = write(secretKey, "password", rev)
-		}
-		raw, _, _ := below.Get(ctx, secretKey)
-		if !bytes.HasPrefix(raw.Value, []byte(step.has)) || step.has != "password" && bytes.Contains(raw.Value, []byte("password")) {
-			t.Errorf("%s: stored %q", step.entry, raw.Value)
-		}
-		if kv, _, err := s.Get(ctx, secretKey); err != nil || kv.Err != nil || string(kv.Value) != "password" {
-			t.Errorf("%s: read %+v, %v", step.entry, kv, err)
-		}
+		t.Run(step.entry, func(t *testing.T) {
+			s.Replace(rules(t, step.entry))
+			if stale, err := s.Stale(ctx, secretKey); err != nil || stale != step.stale {
+				t.Fatalf("%s: stale %v, %v", step.entry, stale, err)
+			}
+			if step.stale {
+				rev = write(secretKey, "password", rev)
+			}
+			raw, _, _ := below.Get(ctx, secretKey)
+			if !bytes.HasPrefix(raw.Value, []byte(step.has)) || step.has != "password" && bytes.Contains(raw.Value, []byte("password")) {
+				t.Errorf("%s: stored %q", step.entry, raw.Value)
+			}
+			if kv, _, err := s.Get(ctx, secretKey); err != nil || kv.Err != nil || string(kv.Value) != "password" {
+				t.Errorf("%s: read %+v, %v", step.entry, kv, err)
+			}
+		})
 	}
 	if stale, err := s.Stale(ctx, "/registry/secrets/ns/missing"); stale || err != nil {
 		t.Error("a missing key is stale", err)
@@ -275,9 +281,11 @@ func TestParseRefuses(t *testing.T) {
 		"case":         {file("Secrets: identity"), "lower case"},
 		"subresource":  {file("pods/status: identity"), "subresource"},
 	} {
-		if _, err := Parse([]byte(c.text), dialPlugin, resourceOf); err == nil || !strings.Contains(err.Error(), c.want) {
-			t.Errorf("%s: %v", name, err)
-		}
+		t.Run(name, func(t *testing.T) {
+			if _, err := Parse([]byte(c.text), dialPlugin, resourceOf); err == nil || !strings.Contains(err.Error(), c.want) {
+				t.Errorf("%s: %v", name, err)
+			}
+		})
 	}
 }
 

@@ -65,9 +65,11 @@ func TestSplit(t *testing.T) {
 		"plain.go": "package x\nfunc f() {}", "go.go": "package x\nfunc g() { go f() }", "group.go": "package x\nfunc h() { group.Go(f) }",
 		"x_test.go": "package x\nfunc TestX() { f() }", "short_test.go": "package x\nfunc TestS() { _ = testing.Short() }",
 	} {
-		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		t.Run(name, func(t *testing.T) {
+			if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
+				t.Fatal(err)
+			}
+		})
 	}
 	for _, tt := range []struct{ path, file, test, want string }{
 		{"kinds", "plain.go", "x_test.go", "plain"},
@@ -79,23 +81,25 @@ func TestSplit(t *testing.T) {
 		{"test/simulation", "go.go", "x_test.go", "plain"}, // in the table unraced
 		{"view", "go.go", "", ""},
 	} {
-		p := goPackage{ImportPath: module + "/" + tt.path, Dir: dir, GoFiles: []string{tt.file}}
-		if tt.test != "" {
-			p.XTestGoFiles = []string{tt.test}
-		}
-		plain, whole, part, err := split([]goPackage{p})
-		if err != nil {
-			t.Fatal(err)
-		}
-		var got []string
-		for i, list := range [][]string{plain, whole, part} {
-			if len(list) > 0 {
-				got = append(got, []string{"plain", "whole", "part"}[i])
+		t.Run(tt.path, func(t *testing.T) {
+			p := goPackage{ImportPath: module + "/" + tt.path, Dir: dir, GoFiles: []string{tt.file}}
+			if tt.test != "" {
+				p.XTestGoFiles = []string{tt.test}
 			}
-		}
-		if have := strings.Join(got, " "); have != tt.want {
-			t.Errorf("%s: runs %s, want %s", tt.path, have, tt.want)
-		}
+			plain, whole, part, err := split([]goPackage{p})
+			if err != nil {
+				t.Fatal(err)
+			}
+			var got []string
+			for i, list := range [][]string{plain, whole, part} {
+				if len(list) > 0 {
+					got = append(got, []string{"plain", "whole", "part"}[i])
+				}
+			}
+			if have := strings.Join(got, " "); have != tt.want {
+				t.Errorf("%s: runs %s, want %s", tt.path, have, tt.want)
+			}
+		})
 	}
 }
 
@@ -109,9 +113,11 @@ func TestAgain(t *testing.T) {
 			"func TestOnce(t *testing.T) { if os.Mkdir(os.Getenv(\"SEEN\"), 0o700) == nil { t.Fatal(\"the first time\") } }\n" +
 			"func TestEach(t *testing.T) { t.Fatal(\"each time\") }\n",
 	} {
-		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		t.Run(name, func(t *testing.T) {
+			if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
+				t.Fatal(err)
+			}
+		})
 	}
 	j := (&job{session: s, out: out}).in(dir, "SEEN="+filepath.Join(dir, "seen"))
 	if err := j.tests(quiet, "."); err != nil || len(s.later) != 2 {

@@ -19,12 +19,14 @@ func TestRead(t *testing.T) {
 		"c/c.go":               "package c\n",
 		"a/testdata/broken.go": "not Go",
 	} {
-		if err := os.MkdirAll(filepath.Dir(name), 0o755); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.WriteFile(name, []byte(text), 0o644); err != nil {
-			t.Fatal(err)
-		}
+		t.Run(name, func(t *testing.T) {
+			if err := os.MkdirAll(filepath.Dir(name), 0o755); err != nil {
+				t.Fatal(err)
+			}
+			if err := os.WriteFile(name, []byte(text), 0o644); err != nil {
+				t.Fatal(err)
+			}
+		})
 	}
 	h, err := read(".")
 	if err != nil {
@@ -54,9 +56,11 @@ func TestRepeats(t *testing.T) {
 		"b.go": "package a\n\nfunc b(n int) {\n\tprintln(n)\n\t// A comment.\n" + body + "\tprintln(n)\n}\n",
 		"c.go": "package a\n\nfunc c() {\n\tprintln(0)\n}\n",
 	} {
-		if err := os.WriteFile(name, []byte(text), 0o644); err != nil {
-			t.Fatal(err)
-		}
+		t.Run(name, func(t *testing.T) {
+			if err := os.WriteFile(name, []byte(text), 0o644); err != nil {
+				t.Fatal(err)
+			}
+		})
 	}
 	h, err := read(".")
 	if err != nil {

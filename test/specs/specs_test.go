@@ -68,8 +68,10 @@ func TestFault(t *testing.T) {
 	for text, bad := range map[string]bool{"- because of the weather": false, "- no": true, "": true, "x": true,
 		"test/specs/specs_test.go TestFault": false, "test/specs/specs_test.go TestGone": true, "none.go TestFault": true,
 		"test/specs/specs_test.go TestFault; test/specs/specs_test.go TestTables": false} {
-		if why := fault(text, map[string]string{}); (why != "") != bad {
-			t.Errorf("%q: %q", text, why)
-		}
+		t.Run(text, func(t *testing.T) {
+			if why := fault(text, map[string]string{}); (why != "") != bad {
+				t.Errorf("%q: %q", text, why)
+			}
+		})
 	}
 }

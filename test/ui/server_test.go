@@ -94,9 +94,11 @@ func TestStaticForAll(t *testing.T) {
 		t.Errorf("/ui/ is answered with %d", code)
 	}
 	for path, want := range map[string]int{"/api/v1/pods": 401, "/ui/../api/v1/pods": 404, "/uix": 401, "/convergence/trail": 401} {
-		if code, _ := get(s.c.URL() + path); code != want {
-			t.Errorf("%s is answered with %d to somebody without a credential", path, code)
-		}
+		t.Run(path, func(t *testing.T) {
+			if code, _ := get(s.c.URL() + path); code != want {
+				t.Errorf("%s is answered with %d to somebody without a credential", path, code)
+			}
+		})
 	}
 	without := begin(t, cluster.Config{NoPage: true, NoAnonymous: true})
 	if code, _ := get(without.c.URL() + "/ui/"); code != 401 {

@@ -118,22 +118,24 @@ func TestAnyCluster(t *testing.T) {
 		{admin, []string{"-n", "shop", "--wait", "--timeout", "1s", "lost"}, 3, []string{"uses the claim data"}},
 		{admin, []string{"-n", "shop", "--wait", "rest"}, 0, nil},
 	} {
-		var all string
-		w.until(strings.Join(tt.args, " "), func() error { // what was just made is nothing to speak of yet
-			out, errs, code := ask(tt.path, tt.args...)
-			if all = out + errs; code != tt.code {
-				return &unexpected{code, all}
-			}
-			for _, part := range tt.want {
-				if !strings.Contains(all, part) {
+		t.Run(tt.path, func(t *testing.T) {
+			var all string
+			w.until(strings.Join(tt.args, " "), func() error { // what was just made is nothing to speak of yet
+				out, errs, code := ask(tt.path, tt.args...)
+				if all = out + errs; code != tt.code {
 					return &unexpected{code, all}
 				}
+				for _, part := range tt.want {
+					if !strings.Contains(all, part) {
+						return &unexpected{code, all}
+					}
+				}
+				return nil
+			})
+			if strings.Contains(all, "marked-value") || strings.Contains(all, "no controller watches") {
+				t.Errorf("%q says what it may not: %s", tt.args, all)
 			}
-			return nil
 		})
-		if strings.Contains(all, "marked-value") || strings.Contains(all, "no controller watches") {
-			t.Errorf("%q says what it may not: %s", tt.args, all)
-		}
 	}
 	for _, form := range []string{"json", "yaml"} {
 		out, errs, code := ask(admin, "-n", "shop", "-o", form)

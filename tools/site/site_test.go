@@ -92,22 +92,24 @@ func TestLinks(t *testing.T) {
 		{"[a](docs/a.md#none)", "README.md: docs/a.md#none: the page has no heading for #none"},
 		{"![p](docs/none.svg)", "README.md: docs/none.svg leads nowhere"},
 	} {
-		files := fstest.MapFS{"docs/README.md": {Data: []byte("# Pages")}, "docs/a.md": {Data: []byte("# A\n\n## Two `words`!\n\ntext")},
-			"main.go": {}, "docs/p.svg": {Data: []byte("<svg/>")}}
-		for _, name := range top {
-			files[name] = &fstest.MapFile{Data: []byte("# " + name)}
-		}
-		files["README.md"] = &fstest.MapFile{Data: []byte(tt.text)}
-		out := t.TempDir()
-		_, err := build(files, out, "https://code/")
-		got := ""
-		if err != nil {
-			got = err.Error()
-		} else {
-			got = read(t, os.DirFS(out), "index.html")
-		}
-		if !strings.Contains(got, tt.want) {
-			t.Errorf("%s: %s, want %s", tt.text, got, tt.want)
-		}
+		t.Run(tt.text, func(t *testing.T) {
+			files := fstest.MapFS{"docs/README.md": {Data: []byte("# Pages")}, "docs/a.md": {Data: []byte("# A\n\n## Two `words`!\n\ntext")},
+				"main.go": {}, "docs/p.svg": {Data: []byte("<svg/>")}}
+			for _, name := range top {
+				files[name] = &fstest.MapFile{Data: []byte("# " + name)}
+			}
+			files["README.md"] = &fstest.MapFile{Data: []byte(tt.text)}
+			out := t.TempDir()
+			_, err := build(files, out, "https://code/")
+			got := ""
+			if err != nil {
+				got = err.Error()
+			} else {
+				got = read(t, os.DirFS(out), "index.html")
+			}
+			if !strings.Contains(got, tt.want) {
+				t.Errorf("%s: %s, want %s", tt.text, got, tt.want)
+			}
+		})
 	}
 }

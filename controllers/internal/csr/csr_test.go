@@ -46,21 +46,23 @@ func TestChecks(t *testing.T) {
 		{"any", "client auth,any", nil, "invalid usage for client certificate: any"},
 		{"any", "digital signature", nil, "missing required usage for client certificate: client auth"},
 	} {
-		var usages []certificatesv1.KeyUsage
-		for u := range strings.SplitSeq(tt.usages, ",") {
-			usages = append(usages, certificatesv1.KeyUsage(u))
-		}
-		var err error
-		switch tt.kind {
-		case "client":
-			err = CheckClient(tt.req, usages)
-		case "serving":
-			err = CheckServing(tt.req, usages)
-		default:
-			err = CheckUsages(usages)
-		}
-		if got := fmt.Sprint(err); got != tt.want {
-			t.Errorf("%s, %s: %s, want %s", tt.kind, tt.usages, got, tt.want)
-		}
+		t.Run(tt.kind, func(t *testing.T) {
+			var usages []certificatesv1.KeyUsage
+			for u := range strings.SplitSeq(tt.usages, ",") {
+				usages = append(usages, certificatesv1.KeyUsage(u))
+			}
+			var err error
+			switch tt.kind {
+			case "client":
+				err = CheckClient(tt.req, usages)
+			case "serving":
+				err = CheckServing(tt.req, usages)
+			default:
+				err = CheckUsages(usages)
+			}
+			if got := fmt.Sprint(err); got != tt.want {
+				t.Errorf("%s, %s: %s, want %s", tt.kind, tt.usages, got, tt.want)
+			}
+		})
 	}
 }

@@ -18,13 +18,15 @@ func TestSetDisruption(t *testing.T) {
 		news   bool
 		since  time.Time
 	}{{"A", then, true, then}, {"A", now, false, then}, {"B", now, true, then}} {
-		if got := SetDisruption(p, tt.reason, "text", tt.at); got != tt.news {
-			t.Errorf("%s at %v: news is %v", tt.reason, tt.at, got)
-		}
-		cond := p.Status.Conditions[0]
-		if len(p.Status.Conditions) != 1 || cond.Reason != tt.reason ||
-			!cond.LastTransitionTime.Time.Equal(tt.since) || cond.ObservedGeneration != 2 {
-			t.Errorf("%s at %v: %+v", tt.reason, tt.at, p.Status.Conditions)
-		}
+		t.Run(tt.reason, func(t *testing.T) {
+			if got := SetDisruption(p, tt.reason, "text", tt.at); got != tt.news {
+				t.Errorf("%s at %v: news is %v", tt.reason, tt.at, got)
+			}
+			cond := p.Status.Conditions[0]
+			if len(p.Status.Conditions) != 1 || cond.Reason != tt.reason ||
+				!cond.LastTransitionTime.Time.Equal(tt.since) || cond.ObservedGeneration != 2 {
+				t.Errorf("%s at %v: %+v", tt.reason, tt.at, p.Status.Conditions)
+			}
+		})
 	}
 }

@@ -91,14 +91,16 @@ func TestPlan(t *testing.T) {
 		{"waits for minReadySeconds", set(1, 30), []*corev1.Pod{pod("a", ready(10*time.Second))}, 0, "", 20 * time.Second},
 		{"many at a time", set(2000, 0), nil, Burst, "", time.Millisecond},
 	} {
-		got := Plan(tt.rs, tt.pods, now)
-		names := ""
-		for _, p := range got.Remove {
-			names += p.Name
-		}
-		if got.Create != tt.create || names != tt.remove || got.Again != tt.again {
-			t.Errorf("%s: create %d, remove %q, again %v; want %d, %q, %v", tt.name, got.Create, names, got.Again, tt.create, tt.remove, tt.again)
-		}
+		t.Run(tt.name, func(t *testing.T) {
+			got := Plan(tt.rs, tt.pods, now)
+			names := ""
+			for _, p := range got.Remove {
+				names += p.Name
+			}
+			if got.Create != tt.create || names != tt.remove || got.Again != tt.again {
+				t.Errorf("%s: create %d, remove %q, again %v; want %d, %q, %v", tt.name, got.Create, names, got.Again, tt.create, tt.remove, tt.again)
+			}
+		})
 	}
 }
 

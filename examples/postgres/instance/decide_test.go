@@ -95,9 +95,11 @@ func TestSettings(t *testing.T) {
 
 func TestParseLSN(t *testing.T) {
 	for text, want := range map[string]uint64{"0/0": 0, "16/B374D848": 0x16B374D848, "FFFFFFFF/FFFFFFFF": 1<<64 - 1} {
-		if got, err := parseLSN(text); err != nil || got != want {
-			t.Errorf("%s is %X, %v, want %X", text, got, err, want)
-		}
+		t.Run(text, func(t *testing.T) {
+			if got, err := parseLSN(text); err != nil || got != want {
+				t.Errorf("%s is %X, %v, want %X", text, got, err, want)
+			}
+		})
 	}
 	for _, text := range []string{"", "1", "x/1", "1/100000000", "1/-1"} {
 		if _, err := parseLSN(text); err == nil {

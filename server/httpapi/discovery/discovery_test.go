@@ -14,8 +14,10 @@ func TestStorageHash(t *testing.T) {
 		"jfWCUB31mvA=": {Group: "apiextensions.k8s.io", Version: "v1", Kind: "CustomResourceDefinition"},
 		"8aSe+NMegvE=": {Group: "apps", Version: "v1", Kind: "Deployment"},
 	} {
-		if got := storageHash(hashed(&resource.Info{GVK: gvk})); got != want {
-			t.Errorf("%s: %s, want %s", gvk, got, want)
-		}
+		t.Run(want, func(t *testing.T) {
+			if got := storageHash(hashed(&resource.Info{GVK: gvk})); got != want {
+				t.Errorf("%s: %s, want %s", gvk, got, want)
+			}
+		})
 	}
 }

@@ -61,10 +61,12 @@ func TestRules(t *testing.T) {
 		"less than or equal to 8": `{"spec":{"replication":{"replicaCount":9}}}`,
 		"Unsupported value":       `{"spec":{"synchronous":"sometimes"}}`,
 	} {
-		err := api.Patch(t.Context(), sample.DeepCopy(), client.RawPatch("application/merge-patch+json", []byte(patch)))
-		if err == nil || !strings.Contains(err.Error(), wrong) {
-			t.Errorf("%s: %v, want that it says %q", patch, err, wrong)
-		}
+		t.Run(wrong, func(t *testing.T) {
+			err := api.Patch(t.Context(), sample.DeepCopy(), client.RawPatch("application/merge-patch+json", []byte(patch)))
+			if err == nil || !strings.Contains(err.Error(), wrong) {
+				t.Errorf("%s: %v, want that it says %q", patch, err, wrong)
+			}
+		})
 	}
 	grown := client.RawPatch("application/merge-patch+json", []byte(`{"spec":{"storageSize":"1Ti","engineVersion":"15.4"}}`))
 	if err := api.Patch(t.Context(), sample.DeepCopy(), grown); err != nil {
@@ -81,8 +83,10 @@ func TestSatisfies(t *testing.T) {
 		have, want string
 		ok         bool
 	}{{"15.20", "15", true}, {"15.20", "15.3", true}, {"15.2", "15.3", false}, {"16.1", "15.3", false}, {"15.3", "15.3", true}} {
-		if Satisfies(tt.have, tt.want) != tt.ok {
-			t.Errorf("%s for %s: %v", tt.have, tt.want, !tt.ok)
-		}
+		t.Run(tt.have, func(t *testing.T) {
+			if Satisfies(tt.have, tt.want) != tt.ok {
+				t.Errorf("%s for %s: %v", tt.have, tt.want, !tt.ok)
+			}
+		})
 	}
 }
