@@ -249,7 +249,7 @@ func TestLastBookmark(t *testing.T) {
 					})
 			}()
 			synctest.Wait()
-			want := []string{"ADDED"}
+			want := []string{"ADDED", "BOOKMARK"} // where the present state ends
 			if busy {
 				create(w, configMaps, configMap("b"))
 				w.Delete(t.Context(), w.ask(configMaps, "b"), nil)
