@@ -162,6 +162,11 @@ func (o *lookout) Watch(ctx context.Context, r *server.Request, opts *metav1.Lis
 		if s == nil {
 			return f(batch)
 		}
+		for _, e := range batch {
+			if e.Entry != nil {
+				s.spaces[e.Entry.Object.GetNamespace()] = true
+			}
+		}
 		var out []server.Event
 		all := o.board.World()
 		for _, e := range batch {
