@@ -166,7 +166,7 @@ func (s *Core) Collected(k resource.Kind, obj resource.Object, opts *metav1.Dele
 }
 
 // mark gives an object the deletionTimestamp of now.
-func (s *Server) mark(obj resource.Object) {
+func (s *Core) mark(obj resource.Object) {
 	now := s.Stamp()
 	if obj.GetDeletionTimestamp() == nil && obj.GetGeneration() > 0 {
 		obj.SetGeneration(obj.GetGeneration() + 1)
