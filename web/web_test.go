@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"regexp"
 	"strings"
@@ -77,7 +78,13 @@ func TestPacked(t *testing.T) {
 		if err := errors.Join(werr, z.Close(), os.WriteFile("page.json.gz", out.Bytes(), 0o644)); err != nil {
 			t.Fatal(err)
 		}
-		packed = out.Bytes()
+		if said, err := exec.Command("../scripts/squeeze", "page.json.gz").CombinedOutput(); err != nil {
+			t.Fatalf("%v: %s", err, said)
+		}
+		packed, err = os.ReadFile("page.json.gz")
+		if err != nil {
+			t.Fatal(err)
+		}
 	}
 	if have, err := unpack(); err != nil || len(have) == 0 || !maps.Equal(have, want) {
 		t.Fatalf("web/page is not what is packed, %v: KLOOP_WRITE=1 go test ./web -run TestPacked", err)

@@ -45,7 +45,11 @@ func generate() error {
 	if err := schemas("GOFLAGS=", "schemas.json.gz", filepath.Join("..", "apply", "schema.bin.gz")); err != nil {
 		return err
 	}
-	return differences("schemas.json.gz", old, "schemas-1.36.json.gz")
+	if err := differences("schemas.json.gz", old, "schemas-1.36.json.gz"); err != nil {
+		return err
+	}
+	return run("GOFLAGS=", filepath.Join("..", "scripts", "squeeze"), "schemas.json.gz", filepath.Join("..", "apply", "schema.bin.gz"),
+		"schemas-1.36.json.gz")
 }
 
 // schemas has the schemas made and written to the files.
@@ -65,10 +69,10 @@ func schemas(env string, files ...string) error {
 	}
 	args := []string{"run", "k8s.io/kube-openapi/cmd/openapi-gen", "--output-dir", defs, "--output-pkg", "defs",
 		"--output-file", "defs.go", "--go-header-file", header, "--report-filename", filepath.Join(defs, "report.txt")}
-	if err := run(env, append(args, pkgs...)...); err != nil {
+	if err := run(env, "go", append(args, pkgs...)...); err != nil {
 		return fmt.Errorf("generate definitions: %w", err)
 	}
-	return run(env, append([]string{"run", "./gen/dump/main.go"}, files...)...)
+	return run(env, "go", append([]string{"run", "./gen/dump/main.go"}, files...)...)
 }
 
 // packages lists all versions of k8s.io/api.
@@ -89,8 +93,8 @@ func packages(env string) ([]string, error) {
 	return list, nil
 }
 
-func run(env string, args ...string) error {
-	cmd := exec.Command("go", args...)
+func run(env, program string, args ...string) error {
+	cmd := exec.Command(program, args...)
 	cmd.Env = append(os.Environ(), env)
 	cmd.Stdout, cmd.Stderr = os.Stdout, os.Stderr
 	return cmd.Run()
