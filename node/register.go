@@ -5,7 +5,6 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"maps"
 	"os"
@@ -20,6 +19,8 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/wait"
+	conflicts "k8s.io/client-go/util/retry"
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"github.com/kloop-dev/kloop/client"
@@ -174,7 +175,7 @@ func (ns *nodeStatus) renew(ctx context.Context) error {
 // writeStatus tells what the node has and how it is. Resources that others put into the status stay.
 func (ns *nodeStatus) writeStatus(ctx context.Context) error {
 	seen := ns.askRuntime(ctx)
-	for range 5 {
+	return conflicts.RetryOnConflict(patient, func() error {
 		cur, err := ns.node(ctx)
 		if err != nil {
 			return err
@@ -185,12 +186,13 @@ func (ns *nodeStatus) writeStatus(ctx context.Context) error {
 			return nil
 		}
 		_, err = ns.cfg.Client.Update(ctx, kinds.Nodes, next, "status")
-		if !apierrors.IsConflict(err) {
-			return err
-		}
-	}
-	return errors.New("write the node's status: it keeps changing")
+		return err
+	})
 }
+
+// patient outlasts all who write a Node when it is new: loops that label, taint and number it, drivers, and the agent's own parts. It is
+// some five seconds; the node does not start without its status.
+var patient = wait.Backoff{Steps: 10, Duration: 5 * time.Millisecond, Factor: 2, Jitter: 0.5}
 
 // A runtimeAnswer holds the words of the runtime about the node. On a busy machine it takes its time, and others write the Node meanwhile:
 // it is had before the Node is read.

@@ -1,15 +1,19 @@
 package node
 
 import (
+	"context"
+	"errors"
 	"fmt"
 	"testing"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/kloop-dev/kloop/client"
 	"github.com/kloop-dev/kloop/kinds"
+	"github.com/kloop-dev/kloop/resource"
 )
 
 // TestBusyStart: others write the Node whenever the runtime is asked. The agent starts all the same.
@@ -31,5 +35,35 @@ func TestBusyStart(t *testing.T) {
 		}
 		r.pod("p", nil, "a")
 		r.reaches("p", corev1.PodRunning)
+	})
+}
+
+// crowded is a client before whom others write the Node, so many times.
+type crowded struct {
+	client.Client
+	others int
+}
+
+func (c *crowded) Update(ctx context.Context, k resource.Kind, obj resource.Object, sub string) (resource.Object, error) {
+	if c.others > 0 && k == resource.Kind(kinds.Nodes) && sub == "status" {
+		c.others--
+		return nil, apierrors.NewConflict(k.Info().GR(), obj.GetName(), errors.New("somebody else was before you"))
+	}
+	return c.Client.Update(ctx, k, obj, sub)
+}
+
+// TestCrowdedStart: half a dozen parts write a Node when it is new. On a busy machine that is more than a few conflicts, and no reason
+// for a node not to start.
+func TestCrowdedStart(t *testing.T) {
+	simulate(t, func(r *rig) {
+		r.stop()
+		c := &crowded{r.cfg.Client, 8}
+		r.cfg.Client = c
+		r.start()
+		r.pod("p", nil, "a")
+		r.reaches("p", corev1.PodRunning)
+		if c.others > 0 {
+			t.Errorf("%d conflicts were not met", c.others)
+		}
 	})
 }
