@@ -9,6 +9,7 @@ import (
 
 	"github.com/kloop-dev/kloop/features"
 	"github.com/kloop-dev/kloop/openapi/older"
+	"github.com/kloop-dev/kloop/openapi/packed"
 )
 
 // The differences between the schemas of the newest version and those of 1.36.
@@ -18,7 +19,7 @@ var packed36 []byte
 
 // differences are read once: they are small.
 var differences = sync.OnceValues(func() (d older.Differences, err error) {
-	err = unpack(packed36, &d)
+	err = packed.Unpack(packed36, &d)
 	return d, err
 })
 

@@ -82,7 +82,7 @@ const edited = 2
 // fingerprint hashes the marks of all kinds in a group version.
 func (d *Docs) fingerprint(gv schema.GroupVersion, kinds []resource.Kind) string {
 	sum := sha512.New()
-	fmt.Fprintln(sum, edited, len(packed), d.set.Features(), gv)
+	fmt.Fprintln(sum, edited, len(newest), d.set.Features(), gv)
 	for _, k := range kinds {
 		m := d.marks[gv.WithKind(kindIn(k.Info(), gv))].sum
 		sum.Write(m[:])

@@ -53,5 +53,5 @@ func (b *builder) pageDocument(r route) object {
 
 // pageMark changes when the document of a page does, which it does with the program only.
 func (d *Docs) pageMark(path string) string {
-	return fmt.Sprintf("%X", sha512.Sum512([]byte(fmt.Sprintln(len(packed), d.set.Features(), path))))
+	return fmt.Sprintf("%X", sha512.Sum512([]byte(fmt.Sprintln(len(newest), d.set.Features(), path))))
 }

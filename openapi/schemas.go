@@ -1,23 +1,19 @@
 package openapi
 
 import (
-	"bytes"
-	"compress/gzip"
 	_ "embed"
 	"encoding/json"
-	"fmt"
-	"io"
 	"strings"
 	"sync"
 	"weak"
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
-	"github.com/kloop-dev/kloop/openapi/older"
+	"github.com/kloop-dev/kloop/openapi/packed"
 )
 
 //go:embed schemas.json.gz
-var packed []byte
+var newest []byte
 
 // library holds the schemas of all built-in types as JSON text, in v3 form: of the newest version, as the file has them.
 type library struct {
@@ -41,26 +37,11 @@ func (s *shelf) open() (*library, error) {
 		return l, nil
 	}
 	l := &library{}
-	if err := unpack(packed, l); err != nil {
+	if err := packed.Unpack(newest, l); err != nil {
 		return nil, err
 	}
 	s.lib = weak.Make(l)
 	return l, nil
-}
-
-func unpack(file []byte, into any) error {
-	zip, err := gzip.NewReader(bytes.NewReader(file))
-	if err != nil {
-		return fmt.Errorf("open the schemas: %w", err)
-	}
-	raw, err := io.ReadAll(zip)
-	if err != nil {
-		return fmt.Errorf("unpack the schemas: %w", err)
-	}
-	if err := json.Unmarshal(older.Lengthen(raw), into); err != nil {
-		return fmt.Errorf("read the schemas: %w", err)
-	}
-	return nil
 }
 
 func kindKey(gvk schema.GroupVersionKind) string {

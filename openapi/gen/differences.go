@@ -1,15 +1,13 @@
 package main
 
 import (
-	"bytes"
-	"compress/gzip"
 	"encoding/json"
 	"fmt"
-	"io"
 	"os"
 	"regexp"
 
 	"github.com/kloop-dev/kloop/openapi/older"
+	"github.com/kloop-dev/kloop/openapi/packed"
 )
 
 // library is the content of a file of schemas.
@@ -38,22 +36,11 @@ func differences(from, to, file string) error {
 	if err != nil {
 		return err
 	}
-	raw, err := json.Marshal(older.Differences{Schemas: schemas, V2: v2})
-	if err != nil {
-		return fmt.Errorf("encode the differences: %w", err)
-	}
-	var b bytes.Buffer
-	zip, err := gzip.NewWriterLevel(&b, gzip.BestCompression)
+	b, err := packed.Pack(older.Differences{Schemas: schemas, V2: v2})
 	if err != nil {
 		return err
 	}
-	if _, err := zip.Write(raw); err != nil {
-		return err
-	}
-	if err := zip.Close(); err != nil {
-		return err
-	}
-	return os.WriteFile(file, b.Bytes(), 0o644)
+	return os.WriteFile(file, b, 0o644)
 }
 
 func patches(newer, old map[string]older.Schema) (map[string]json.RawMessage, error) {
@@ -80,18 +67,9 @@ func patches(newer, old map[string]older.Schema) (map[string]json.RawMessage, er
 }
 
 func read(file string, into *library) error {
-	f, err := os.Open(file)
-	if err != nil {
-		return err
-	}
-	defer f.Close()
-	zip, err := gzip.NewReader(f)
-	if err != nil {
-		return fmt.Errorf("open %s: %w", file, err)
-	}
-	raw, err := io.ReadAll(zip)
+	b, err := os.ReadFile(file)
 	if err == nil {
-		err = json.Unmarshal(older.Lengthen(raw), into)
+		err = packed.Unpack(b, into)
 	}
 	if err != nil {
 		return fmt.Errorf("read %s: %w", file, err)

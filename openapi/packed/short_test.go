@@ -1,4 +1,4 @@
-package older
+package packed
 
 import (
 	"strings"
@@ -13,7 +13,7 @@ func TestLengthen(t *testing.T) {
 			small = strings.ReplaceAll(small, text, string(rune(i)))
 		}
 	}
-	if got := string(Lengthen([]byte(small))); got != doc || len(small) >= len(doc) {
+	if got := string(lengthen([]byte(small))); got != doc || len(small) >= len(doc) {
 		t.Errorf("%q became %q", small, got)
 	}
 }

@@ -5,9 +5,7 @@
 package main
 
 import (
-	"bytes"
 	"cmp"
-	"compress/gzip"
 	"encoding/json"
 	"fmt"
 	"maps"
@@ -30,7 +28,7 @@ import (
 
 	"github.com/kloop-dev/kloop/apply/schemafile"
 	"github.com/kloop-dev/kloop/openapi/gen/defs"
-	"github.com/kloop-dev/kloop/openapi/older"
+	"github.com/kloop-dev/kloop/openapi/packed"
 )
 
 const gvkExtension = "x-kubernetes-group-version-kind"
@@ -160,25 +158,9 @@ func hasMeta(t reflect.Type) bool {
 }
 
 func writeJSON(path string, v any) error {
-	var b bytes.Buffer
-	zip, err := gzip.NewWriterLevel(&b, gzip.BestCompression)
+	b, err := packed.Pack(v)
 	if err != nil {
 		return err
 	}
-	raw, err := json.Marshal(v)
-	if err != nil {
-		return fmt.Errorf("encode schemas: %w", err)
-	}
-	for i, text := range older.Short {
-		if text != "" {
-			raw = bytes.ReplaceAll(raw, []byte(text), []byte{byte(i)})
-		}
-	}
-	if _, err := zip.Write(raw); err != nil {
-		return err
-	}
-	if err := zip.Close(); err != nil {
-		return err
-	}
-	return os.WriteFile(path, b.Bytes(), 0o644)
+	return os.WriteFile(path, b, 0o644)
 }
