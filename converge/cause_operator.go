@@ -279,8 +279,7 @@ func operatorReports(l *look, _ map[string]any) *Finding {
 		f.Error = textOnly(c.message)
 	}
 	if strings.Contains(c.message, "ReferenceGrant") { // of the Gateway API
-		f.Advice = []string{"in the namespace that it refers to, create a referencegrant from namespace " + l.obj.GetNamespace() +
-			"; those that exist: kubectl get referencegrants -A"}
+		f.Advice = []string{"in the namespace that it refers to, create a referencegrant from namespace " + l.obj.GetNamespace()}
 	}
 	if e := l.newestWarning(); e != nil && c.message == "" {
 		f.Says += "; its last warning, of " + ago(l.Now.Sub(told(e))) + " ago: " + oneLine(e.Message)
