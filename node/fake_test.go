@@ -338,6 +338,13 @@ func (f *fakeRuntime) count() (containers, boxes int) {
 	return len(f.list), len(f.boxes)
 }
 
+// updated returns what running containers were given so far.
+func (f *fakeRuntime) updated() []*cri.UpdateContainerResourcesRequest {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return slices.Clone(f.updates)
+}
+
 // newest is the configuration of the last container of the name.
 func (f *fakeRuntime) newest(name string) *cri.ContainerConfig {
 	f.mu.Lock()

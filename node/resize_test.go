@@ -63,10 +63,10 @@ func TestResizeInPlace(t *testing.T) {
 		r.reaches("p", corev1.PodRunning)
 		r.resize("p", 200, 128)
 		r.until("it is resized", func() bool { return resized(r.get("p"), "200m") })
-		if n := len(r.rt.updates); n != 1 {
+		if n := len(r.rt.updated()); n != 1 {
 			t.Fatalf("%d updates, want 1", n)
 		}
-		u := r.rt.updates[0].Linux
+		u := r.rt.updated()[0].Linux
 		if u.CpuShares != 204 || u.CpuQuota != 40000 || u.MemoryLimitInBytes != 256<<20 {
 			t.Errorf("the runtime was given %v", u)
 		}
@@ -81,8 +81,8 @@ func TestResizeInPlace(t *testing.T) {
 		r.stop()
 		r.start()
 		r.rests(time.Minute)
-		if now := r.get("p").ResourceVersion; now != rev || len(r.rt.updates) != 1 {
-			t.Errorf("after a restart of the agent: written %v, %d updates", now != rev, len(r.rt.updates))
+		if now := r.get("p").ResourceVersion; now != rev || len(r.rt.updated()) != 1 {
+			t.Errorf("after a restart of the agent: written %v, %d updates", now != rev, len(r.rt.updated()))
 		}
 	})
 }
@@ -98,8 +98,8 @@ func TestResizeByRestart(t *testing.T) {
 		r.resize("p", 200, 64)
 		r.until("it is resized", func() bool { return resized(r.get("p"), "200m") })
 		p := r.get("p")
-		if s := p.Status.ContainerStatuses[0]; s.RestartCount != 1 || s.State.Running == nil || len(r.rt.updates) != 0 {
-			t.Errorf("%d updates: %+v", len(r.rt.updates), s)
+		if s := p.Status.ContainerStatuses[0]; s.RestartCount != 1 || s.State.Running == nil || len(r.rt.updated()) != 0 {
+			t.Errorf("%d updates: %+v", len(r.rt.updated()), s)
 		}
 		if u := r.rt.newest("a").Linux.Resources; u.CpuShares != 204 {
 			t.Errorf("the new container has %v", u)
@@ -193,13 +193,13 @@ func TestResizeBelowUse(t *testing.T) {
 			c := condition(r.get("p"), corev1.PodResizeInProgress)
 			return c != nil && c.Reason == corev1.PodReasonError
 		})
-		if len(r.rt.updates) != 0 {
-			t.Errorf("the runtime was given %v", r.rt.updates)
+		if len(r.rt.updated()) != 0 {
+			t.Errorf("the runtime was given %v", r.rt.updated())
 		}
 		r.rt.mu.Lock()
 		r.rt.used = 10 << 20
 		r.rt.mu.Unlock()
-		r.until("it is resized", func() bool { return resized(r.get("p"), "100m") && len(r.rt.updates) == 1 })
+		r.until("it is resized", func() bool { return resized(r.get("p"), "100m") && len(r.rt.updated()) == 1 })
 	})
 }
 
@@ -218,8 +218,10 @@ func TestResizeWhole(t *testing.T) {
 			}
 		}
 		resize("400m", "128Mi")
-		r.until("it is resized", func() bool { return len(r.rt.updates) == 1 && condition(r.get("p"), corev1.PodResizeInProgress) == nil })
-		if u := r.rt.updates[0].Linux; u.CpuQuota != 40000 || u.MemoryLimitInBytes != 128<<20 {
+		r.until("it is resized", func() bool {
+			return len(r.rt.updated()) == 1 && condition(r.get("p"), corev1.PodResizeInProgress) == nil
+		})
+		if u := r.rt.updated()[0].Linux; u.CpuQuota != 40000 || u.MemoryLimitInBytes != 128<<20 {
 			t.Errorf("the runtime was given %v", u)
 		}
 		r.rt.mu.Lock()
@@ -235,7 +237,9 @@ func TestResizeWhole(t *testing.T) {
 		r.rt.mu.Lock()
 		r.rt.used = 10 << 20
 		r.rt.mu.Unlock()
-		r.until("it is resized", func() bool { return len(r.rt.updates) == 2 && condition(r.get("p"), corev1.PodResizeInProgress) == nil })
+		r.until("it is resized", func() bool {
+			return len(r.rt.updated()) == 2 && condition(r.get("p"), corev1.PodResizeInProgress) == nil
+		})
 	})
 }
 
@@ -298,12 +302,12 @@ func TestResizeWholeByRestart(t *testing.T) {
 			return fmt.Sprint(s[0].RestartCount, " ", s[1].RestartCount)
 		}
 		resize("400m", "64Mi")
-		if got := restarts(); got != "1 0" || len(r.rt.updates) != 0 || r.rt.newest("a").Linux.Resources.CpuQuota != 40000 {
-			t.Errorf("more CPU: restarts %s, %d updates, %v", got, len(r.rt.updates), r.rt.newest("a").Linux.Resources)
+		if got := restarts(); got != "1 0" || len(r.rt.updated()) != 0 || r.rt.newest("a").Linux.Resources.CpuQuota != 40000 {
+			t.Errorf("more CPU: restarts %s, %d updates, %v", got, len(r.rt.updated()), r.rt.newest("a").Linux.Resources)
 		}
 		resize("400m", "128Mi")
-		if got := restarts(); got != "1 0" || len(r.rt.updates) != 2 {
-			t.Errorf("more memory: restarts %s, %d updates", got, len(r.rt.updates))
+		if got := restarts(); got != "1 0" || len(r.rt.updated()) != 2 {
+			t.Errorf("more memory: restarts %s, %d updates", got, len(r.rt.updated()))
 		}
 	})
 }
