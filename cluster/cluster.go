@@ -198,13 +198,16 @@ func serving(c *Cluster, listener net.Listener) []part {
 	}
 }
 
-// occasional are the parts of a server that is one of several, or that keeps snapshots.
+// occasional are the parts of a server that is one of several, that explains what has not converged, or that keeps snapshots.
 func occasional(c *Cluster) (list []part) {
 	if c.storage.together() {
 		list = append(list, part{"leadership", c.storage.handOver}, part{"presence", c.door.stay})
 		if !c.cfg.NoConvergence {
 			list = append(list, part{"reports", c.door.tellOthers})
 		}
+	}
+	if c.door.unwell != nil {
+		list = append(list, part{"self-check", c.door.unwell.run})
 	}
 	if c.storage.etcd != nil && c.cfg.Snapshots.Every > 0 {
 		list = append(list, part{"snapshots", c.storage.snapshots})

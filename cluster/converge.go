@@ -53,6 +53,8 @@ func (d *frontDoor) serveGaps(docs *openapi.Docs, authz auth.Authorizer) error {
 	callers := &converge.Callers{Others: loops, Ours: func(gr schema.GroupResource) bool {
 		return gr.Group == "metallb.io" && (d.c.cfg.NoLoops || d.c.cfg.LoadBalancer == "pools") // loops elsewhere may have pools
 	}}
+	d.unwell = &selfCheck{door: d}
+	loops.Own = d.unwell.last.Load
 	if far := d.c.elsewhere; far != nil {
 		d.lookout = &lookout{far.shelf, far, callers, loops, authz}
 	} else {

@@ -54,6 +54,7 @@ type frontDoor struct {
 	past    *archive                            // nil: nothing is known of it
 	virtual map[resource.Kind]server.Operations // who answers for kinds that are not stored
 	lookout *lookout                            // nil: nothing is explained
+	unwell  *selfCheck                          // with a lookout
 	custom  *crd.Registry
 	outside outsiders       // who is believed by configuration
 	auditor *audit.Auditor  // nil: nothing is recorded

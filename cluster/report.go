@@ -109,6 +109,7 @@ func (d *frontDoor) report() *convergence.Report {
 	r := converge.ReportOf(d.c.Loops, d.lookout.loops.Self, d.lookout.loops.Lease)
 	d.lookout.callers.Report(r)
 	d.lookout.loops.Relay(r)
+	r.Server = d.unwell.last.Load()
 	return r
 }
 

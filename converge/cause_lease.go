@@ -12,8 +12,11 @@ func leases() []Situation {
 	return []Situation{{"LeaseExpired", []resource.Kind{kinds.Leases}, leaseExpired}}
 }
 
-// leaseHealth finds a gap in a lease that is held and was not renewed in time.
+// leaseHealth finds a gap in a lease that is held and was not renewed in time, or in the server whose lease it is.
 func leaseHealth(w *World, l *coordinationv1.Lease) Health {
+	if s := w.Loops.server(l); s != nil {
+		return serverHealth(s, l)
+	}
 	if deref(l.Spec.HolderIdentity, "") == "" || l.Spec.RenewTime == nil || w.Now.Sub(l.Spec.RenewTime.Time) <= leaseLife(l) {
 		return Health{}
 	}

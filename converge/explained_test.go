@@ -27,6 +27,9 @@ func TestTold(t *testing.T) {
 
 func checkTold(t *testing.T, r *states.Row) {
 	w := worldOf(t, r.Given)
+	if r.Server != nil {
+		w.Loops = &Processes{Own: func() *convergence.Server { return r.Server }}
+	}
 	gr, name, err := convergence.ParseName(r.Ask)
 	if err != nil {
 		t.Fatal(err)
@@ -37,7 +40,7 @@ func checkTold(t *testing.T, r *states.Row) {
 	}
 	ns := ""
 	if k.Info().Namespaced {
-		ns = "a"
+		ns = r.In()
 	}
 	obj := w.Read.Lookup(k, ns, name)
 	if obj == nil {

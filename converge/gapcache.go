@@ -367,6 +367,9 @@ func (b *GapCache) due(w *World) map[loop.Key]bool {
 		keys[key] = true
 	}
 	if b.Loops != nil {
+		for _, key := range b.Loops.unwellKeys() {
+			keys[key] = true
+		}
 		for _, list := range b.Loops.Records() {
 			for _, r := range list {
 				if r.Fails > 1 {

@@ -44,7 +44,8 @@ type Processes struct {
 	Lease string // of the election that this process stands for, NAMESPACE/NAME; "": its loops run here alone
 	Kinds *resource.Set
 	Read  func() resource.Reader
-	Now   func() time.Time // nil: time.Now
+	Now   func() time.Time           // nil: time.Now
+	Own   func() *convergence.Server // what the server of this process lacks; nil, or one that returns nil: nothing is known
 
 	mu     sync.Mutex
 	others map[string]*reported

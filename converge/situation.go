@@ -82,7 +82,7 @@ func situations() []Situation {
 		resizes(),
 		pods(), budgets(),
 		claims(), rollouts(), jobs(), crons(), latents(), balancers(), services(),
-		ingresses(), autoscalers(), certificates(), leases(), extensions(), names(), operators(), anything(),
+		ingresses(), autoscalers(), certificates(), servers(), leases(), extensions(), names(), operators(), anything(),
 	} {
 		all = append(all, group...)
 	}

@@ -10,12 +10,14 @@ import (
 	"strings"
 	"time"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/yaml"
 
 	"github.com/kloop-dev/kloop/kinds"
+	"github.com/kloop-dev/kloop/kinds/convergence"
 	"github.com/kloop-dev/kloop/resource"
 	"github.com/kloop-dev/kloop/resource/codec"
 	"github.com/kloop-dev/kloop/view"
@@ -35,6 +37,16 @@ type Row struct {
 	Next   string   `json:"next"`   // part of what comes next
 	Advice []string `json:"advice"` // each a part of one piece of advice
 	Rests  string   `json:"rests"`  // part of what is said of one that rests on purpose
+
+	Server *convergence.Server `json:"server"` // what the API server tells of itself; its Lease is asked about
+}
+
+// In is the namespace of the object that is asked about, if its kind has namespaces.
+func (r *Row) In() string {
+	if r.Server != nil {
+		return metav1.NamespaceSystem
+	}
+	return Namespace
 }
 
 // Namespace is that of objects that name none.

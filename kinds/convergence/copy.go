@@ -48,6 +48,11 @@ func (r *Report) DeepCopyObject() runtime.Object {
 	r.ObjectMeta.DeepCopyInto(&out.ObjectMeta)
 	out.Loops, out.Records, out.Watches, out.Refused = slices.Clone(r.Loops), slices.Clone(r.Records), slices.Clone(r.Watches),
 		slices.Clone(r.Refused)
+	if r.Server != nil {
+		s := *r.Server
+		s.Silent, s.Ending = slices.Clone(s.Silent), slices.Clone(s.Ending)
+		out.Server = &s
+	}
 	for i := range out.Loops {
 		out.Loops[i] = *r.Loops[i].DeepCopyObject().(*Loop)
 	}

@@ -146,6 +146,7 @@ type Report struct {
 	Records []Record `json:"records,omitempty" doc:"Their keys that are not at rest."`
 	Watches []Watch  `json:"watches,omitempty" doc:"Of a server: the controllers that watch through it."`
 	Refused []Denial `json:"refused,omitempty" doc:"Of a server: writes of controllers that it refused."`
+	Server  *Server  `json:"server,omitempty" doc:"Of a server: what it lacks itself."`
 	Again   int32    `json:"again,omitempty" doc:"In the answer: after how many seconds to tell anew."`
 }
 
@@ -164,6 +165,29 @@ type Record struct {
 	LastGood  WireTime `json:"lastGood,omitzero" doc:"When a look last went well."`
 	Next      WireTime `json:"next,omitzero" doc:"When it is due again."`
 	Note      string   `json:"note,omitempty" doc:"What it waits for."`
+}
+
+// A Server lists the wants of an API server itself.
+type Server struct {
+	Name    string   `json:"name" doc:"Its Lease in kube-system."`
+	Refuses string   `json:"refuses,omitempty" doc:"Why it takes no writes."`
+	Since   WireTime `json:"since,omitzero" doc:"Since when it takes none."`
+	Silent  []Silent `json:"silent,omitempty" doc:"Members of the store that don't answer it."`
+	Ending  []Ending `json:"ending,omitempty" doc:"Certificates that end soon, or have ended."`
+}
+
+// A Silent is a member of the store that does not answer.
+type Silent struct {
+	Name  string   `json:"name" doc:"Its name."`
+	URL   string   `json:"url" doc:"Where it should answer."`
+	Since WireTime `json:"since" doc:"Since when it does not."`
+}
+
+// An Ending is a certificate with little time left.
+type Ending struct {
+	What  string   `json:"what" doc:"What it is for."`
+	Since WireTime `json:"since" doc:"Since when it should be another one."`
+	Until WireTime `json:"until" doc:"How long it is good."`
 }
 
 // WireTime is a time with its parts of a second.

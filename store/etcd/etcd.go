@@ -84,7 +84,7 @@ func (s *Store) Write(ctx context.Context, w store.Write) (int64, error) {
 	}
 	defer s.inflight.Done()
 	if err := s.room.take(len(w.Value)); err != nil {
-		return 0, fmt.Errorf("write %s: %w", w.Key, err)
+		return 0, err
 	}
 	ctx, cancel := s.bound(ctx)
 	defer cancel()

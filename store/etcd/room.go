@@ -63,7 +63,7 @@ func lighten(dir string, log *slog.Logger) {
 	}
 }
 
-// A room watches how much is free where the store lies. It looks when something is written, and never otherwise.
+// A room watches how much is free where the store lies. It looks when something is written, or somebody asks.
 type room struct {
 	free func() (bytes uint64, err error)
 	hold func() error // keeps room for what may not fail; nil: nothing does
@@ -73,7 +73,7 @@ type room struct {
 	at    time.Time // of the last look
 	since int       // bytes written after it
 	left  uint64
-	short bool
+	short time.Time // since then there is too little; zero: there is enough
 }
 
 // newRoom watches the file system that dir is on, and holds some of it for a store that must last.
@@ -98,10 +98,31 @@ func (r *room) take(size int) error {
 	if r.since += size; time.Since(r.at) >= roomEvery || r.since >= roomBytes {
 		r.look()
 	}
-	if !r.short {
+	if r.short.IsZero() {
 		return nil
 	}
-	return fmt.Errorf("%w: the disk has %d MiB left, and the last %d are kept back", store.ErrNoSpace, r.left>>20, keptBack>>20)
+	return fmt.Errorf("%w: %s", store.ErrNoSpace, r.says())
+}
+
+// says tells how much there is. It needs mu.
+func (r *room) says() string {
+	return fmt.Sprintf("the disk has %d MiB left, and the last %d are kept back", r.left>>20, keptBack>>20)
+}
+
+// refuses says why writes are refused, and since when; "": they are not. A nil room refuses none.
+func (r *room) refuses() (why string, since time.Time) {
+	if r == nil {
+		return "", time.Time{}
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if left, err := r.free(); !r.short.IsZero() || err == nil && left < keptBack {
+		r.look()
+	}
+	if r.short.IsZero() {
+		return "", time.Time{}
+	}
+	return r.says(), r.short
 }
 
 func (r *room) look() {
@@ -111,14 +132,14 @@ func (r *room) look() {
 	}
 	r.at, r.since, r.left = time.Now(), 0, left
 	switch {
-	case !r.short && left < keptBack:
-		r.short = true
+	case r.short.IsZero() && left < keptBack:
+		r.short = r.at
 		r.log.Error("the disk of the store is nearly full: writes are refused", "mib", left>>20, "kept", keptBack>>20)
-	case r.short && left >= keptBack+roomAgain:
-		r.short = false
+	case !r.short.IsZero() && left >= keptBack+roomAgain:
+		r.short = time.Time{}
 		r.log.Info("the disk of the store has room again: writes go on", "mib", left>>20)
 	}
-	if !r.short && r.hold != nil {
+	if r.short.IsZero() && r.hold != nil {
 		if err := r.hold(); err != nil {
 			r.log.Debug("reserve room for the database", "err", err) // not every file system can
 		}
@@ -132,8 +153,8 @@ func (r *room) tight() bool {
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.short {
+	if !r.short.IsZero() {
 		r.look()
 	}
-	return r.short
+	return !r.short.IsZero()
 }

@@ -38,6 +38,9 @@ func TestRoom(t *testing.T) {
 		if n := strings.Count(told.String(), "\n"); n != c.lines {
 			t.Errorf("%d: %d lines are logged, want %d", i, n, c.lines)
 		}
+		if why, since := r.refuses(); (why != "") != c.refuse || since.IsZero() == c.refuse {
+			t.Errorf("%d: it says that writes are refused: %q since %s", i, why, since)
+		}
 		if r.tight() != c.refuse {
 			t.Errorf("%d: tight: %v", i, !c.refuse)
 		}
@@ -47,7 +50,7 @@ func TestRoom(t *testing.T) {
 		t.Error("what can't be looked at has room")
 	}
 	var none *room
-	if none.take(1<<40) != nil || none.tight() {
+	if why, _ := none.refuses(); none.take(1<<40) != nil || none.tight() || why != "" {
 		t.Error("a cluster elsewhere has a disk")
 	}
 }

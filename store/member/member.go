@@ -38,6 +38,10 @@ type Member interface {
 	Admit(ctx context.Context, name, url string) ([]Peer, error)
 	// Remove takes a member out of the cluster, by name or ID in hexadecimal. It fails with ErrNoMember if there is none.
 	Remove(ctx context.Context, who string) (Peer, error)
+	// Refuses says why writes are not taken for want of space, and since when this is known; "": they are taken. It looks anew.
+	Refuses() (why string, since time.Time)
+	// Silent lists the other members that do not answer. It takes as long as the slowest of them, five seconds at most.
+	Silent(ctx context.Context) []Peer
 	// HandOver has another member lead, if this one does and there is another: within a second or so, or it says why not.
 	HandOver() error
 	// Gone is closed when the member stopped on its own.

@@ -59,6 +59,9 @@ func advisedFor(t *testing.T, r *states.Row) (all []advised) {
 		t.Fatal(err)
 	}
 	w := converge.World{Read: read, Kinds: set, Now: states.Noon}
+	if r.Server != nil {
+		w.Loops = &converge.Processes{Own: func() *convergence.Server { return r.Server }}
+	}
 	gr, name, err := convergence.ParseName(r.Ask)
 	if err != nil {
 		t.Fatal(err)
@@ -69,7 +72,7 @@ func advisedFor(t *testing.T, r *states.Row) (all []advised) {
 	}
 	ns := ""
 	if k.Info().Namespaced {
-		ns = states.Namespace
+		ns = r.In()
 	}
 	obj := read.Lookup(k, ns, name)
 	if obj == nil {

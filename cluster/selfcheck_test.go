@@ -1,0 +1,70 @@
+package cluster
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/kloop-dev/kloop/store/member"
+)
+
+// Certificates are told of when they should have been exchanged, the one that ends first before the others.
+func TestEnding(t *testing.T) {
+	now := time.Date(2026, 6, 1, 0, 0, 0, 0, time.UTC)
+	const day = 24 * time.Hour
+	of := func(what string, age, left time.Duration) Cert { return Cert{what, now.Add(-age), now.Add(left)} }
+	for _, tt := range []struct {
+		name string
+		list []Cert
+		want string
+	}{
+		{"new", []Cert{of("a", 0, 365*day)}, ""},
+		{"a year, a month left", []Cert{of("a", 334*day, 31*day)}, ""},
+		{"a year, less", []Cert{of("a", 336*day, 29*day)}, "a"},
+		{"ten years, two months left", []Cert{of("a", 3590*day, 60*day)}, ""},
+		{"a week, a day left", []Cert{of("a", 6*day, day)}, ""},
+		{"a week, half a day left", []Cert{of("a", 6*day+12*time.Hour, 12*time.Hour)}, "a"},
+		{"ended", []Cert{of("a", 10*day, 9*day), of("b", 350*day, 15*day), of("c", 366*day, -day)}, "c b"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			got := ""
+			for i, e := range ending(tt.list, now) {
+				if i > 0 {
+					got += " "
+				}
+				got += e.What
+				if e.Since.After(now) {
+					t.Errorf("%s should be another one only at %s", e.What, e.Since)
+				}
+			}
+			if got != tt.want {
+				t.Errorf("%q end, want %q", got, tt.want)
+			}
+		})
+	}
+}
+
+// A member is told of when it is silent twice in a row, with the time of the first.
+func TestSilent(t *testing.T) {
+	s, now := &selfCheck{}, time.Date(2026, 6, 1, 0, 0, 0, 0, time.UTC)
+	one, two := member.Peer{ID: 1, Name: "one", URL: "https://1"}, member.Peer{ID: 2, URL: "https://2"}
+	for i, tt := range []struct {
+		now  []member.Peer
+		want string
+	}{
+		{[]member.Peer{one}, "[]"},
+		{[]member.Peer{two, one}, "[one 0s]"},
+		{[]member.Peer{one, two}, "[one 0s without a name 1m0s]"},
+		{nil, "[]"},
+		{[]member.Peer{one}, "[]"},
+		{[]member.Peer{one}, "[one 4m0s]"},
+	} {
+		var got []string
+		for _, m := range s.hear(tt.now, now.Add(time.Duration(i)*time.Minute)) {
+			got = append(got, m.Name+" "+m.Since.Sub(now).String())
+		}
+		if fmt.Sprint(got) != tt.want {
+			t.Errorf("look %d: %s, want %s", i, got, tt.want)
+		}
+	}
+}

@@ -1,0 +1,143 @@
+package converge
+
+import (
+	"fmt"
+	"strings"
+
+	coordinationv1 "k8s.io/api/coordination/v1"
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/kloop-dev/kloop/kinds"
+	"github.com/kloop-dev/kloop/kinds/convergence"
+	"github.com/kloop-dev/kloop/loop"
+	"github.com/kloop-dev/kloop/resource"
+)
+
+// servers are the ways in which an API server is not well itself. They are gaps of its Lease in kube-system, by which servers show that
+// they live (KEP-1965).
+func servers() []Situation {
+	of := []resource.Kind{kinds.Leases}
+	return []Situation{
+		{"StoreRefusesWrites", of, server(storeRefuses)},
+		{"StoreMemberSilent", of, server(memberSilent)},
+		{"CertificateEnds", of, server(certificateEnds)},
+	}
+}
+
+func server(see func(s *convergence.Server, l *look) *Finding) func(l *look) *Finding {
+	return func(l *look) *Finding {
+		if s := l.Loops.server(l.obj.(*coordinationv1.Lease)); s != nil {
+			return see(s, l)
+		}
+		return nil
+	}
+}
+
+// serverHealth finds a gap in what a server tells of itself: the first of those that servers lists.
+func serverHealth(s *convergence.Server, l *coordinationv1.Lease) (h Health) {
+	switch {
+	case s.Refuses != "":
+		h = Health{Says: "takes no writes", Want: "room for the store", Have: s.Refuses, Since: s.Since.Time}
+	case len(s.Silent) > 0:
+		h = Health{Says: "has lost a member of its store", Want: "all members answer", Have: fmt.Sprintf("%d are silent", len(s.Silent)),
+			Since: s.Silent[0].Since.Time}
+	case len(s.Ending) > 0:
+		c := s.Ending[0]
+		h = Health{Says: "has a certificate that should be another by now", Want: "a new certificate " + c.What,
+			Have: "one that is good until " + c.Until.UTC().Format("2006-01-02T15:04:05Z"), Since: c.Since.Time}
+	}
+	if host := l.Labels[corev1.LabelHostname]; host != "" && h.Says != "" {
+		h.Says = "(the server on " + host + ") " + h.Says
+	}
+	return h
+}
+
+// storeRefuses is a store that keeps the rest of the disk for what was accepted already. Reads and watches go on.
+func storeRefuses(s *convergence.Server, l *look) *Finding {
+	if s.Refuses == "" {
+		return nil
+	}
+	f := &Finding{Says: "has no room: " + s.Refuses + " (reads go on, and no loop gets further)", Owner: person, State: Blocked,
+		Waits: on("Disk", refTo(l.kind, l.obj), ""), Next: does(gateway, "takes writes again by itself as soon as there is room"),
+		Advice: []string{"free room on the disk with the server's data directory, or make it larger"}}
+	if strings.Contains(s.Refuses, "quota") {
+		f.Advice = []string{"delete what is not needed: deletions are taken, and the space comes back within a minute"}
+	}
+	return f
+}
+
+// memberSilent is a member of the store that runs no more, or that the network keeps away. As long as more than half of them answer each
+// other, writes go on.
+func memberSilent(s *convergence.Server, l *look) *Finding {
+	if len(s.Silent) == 0 {
+		return nil
+	}
+	var names []string
+	for _, m := range s.Silent {
+		names = append(names, m.Name+" ("+m.URL+")")
+	}
+	return &Finding{Says: "gets no answer of " + list(names, 3) + ": once half of all members are gone, nothing can be written",
+		Owner: person, State: Missing, Waits: forName("Member", s.Silent[0].Name),
+		Next: does("the member", "catches up by itself when it is reached again"),
+		Advice: []string{"start the server there again, or mend the network between the two machines",
+			"if that machine is gone for good, take its member out, then have another join: kloop member remove NAME"}}
+}
+
+// certificateEnds is a certificate that nobody exchanged in time: those that the authority signs for servers and nodes are exchanged by
+// themselves long before.
+func certificateEnds(s *convergence.Server, l *look) *Finding {
+	if len(s.Ending) == 0 {
+		return nil
+	}
+	var told []string
+	for _, c := range s.Ending {
+		verb, left := " ends in ", c.Until.Sub(l.Now)
+		if left <= 0 {
+			verb, left = " has ended, since ", -left
+		}
+		told = append(told, "the certificate "+c.What+verb+ago(left))
+	}
+	return &Finding{Says: "sees that " + list(told, 3), Owner: person, State: Blocked, Waits: on("Certificate", refTo(l.kind, l.obj), ""),
+		Next: does(person, "puts another certificate in its place; the server reads files anew by itself"),
+		Advice: []string{"see all certificates, and who shows which: kloop certs list",
+			"those of servers are issued anew with: kloop certs renew", "a person gets a new kubeconfig with: kloop kubeconfig"}}
+}
+
+// server returns what the server with the Lease lacks; nil: the Lease is no server's, or the server is well.
+func (p *Processes) server(l *coordinationv1.Lease) *convergence.Server {
+	if l.Namespace != ownNamespace || !strings.HasPrefix(l.Name, "apiserver-") {
+		return nil
+	}
+	for _, s := range p.unwell() {
+		if s.Name == l.Name {
+			return s
+		}
+	}
+	return nil
+}
+
+// unwell are servers that lack something: this one, and those that tell of it.
+func (p *Processes) unwell() (list []*convergence.Server) {
+	if p == nil {
+		return nil
+	}
+	if p.Own != nil {
+		if s := p.Own(); s != nil {
+			list = append(list, s)
+		}
+	}
+	for _, r := range p.told() {
+		if r.Server != nil {
+			list = append(list, r.Server)
+		}
+	}
+	return list
+}
+
+// unwellKeys are the Leases of servers that lack something: the gap cache looks at no others.
+func (p *Processes) unwellKeys() (keys []loop.Key) {
+	for _, s := range p.unwell() {
+		keys = append(keys, loop.Key{Kind: kinds.Leases, Namespace: ownNamespace, Name: s.Name})
+	}
+	return keys
+}
