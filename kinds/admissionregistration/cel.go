@@ -91,6 +91,8 @@ func (c *compiler) variable(name, text string, path *field.Path) field.ErrorList
 	return complaint(r.Error, text, path)
 }
 
+// complaint puts an error of the CEL compiler at the field with the expression. What kind of error it is decides how: an expression that
+// is missing is Required, not Invalid.
 func complaint(err *apiservercel.Error, text string, path *field.Path) field.ErrorList {
 	switch {
 	case err == nil:

@@ -107,6 +107,8 @@ func judgingStatus[T resource.Object](check func(on *features.Set, obj, old T) f
 	return g
 }
 
+// validatingStatus judges what the loop that checks types wrote (KEP-3488): each warning names the expression that it is about by a path
+// in the spec, so the path must be one.
 func validatingStatus(on *features.Set, p, _ *admissionregistrationv1.ValidatingAdmissionPolicy) field.ErrorList {
 	status := field.NewPath("status")
 	errs := rule.Conditions(on, p.Status.Conditions, status.Child("conditions"))
@@ -134,6 +136,8 @@ func paramKindText(k *admissionregistrationv1.ParamKind) string {
 	return k.APIVersion + "/" + k.Kind
 }
 
+// paramRefText is the column PARAMS of a binding. A name without a namespace means the namespace of each object that is judged, hence the
+// star.
 func paramRefText(r *admissionregistrationv1.ParamRef) string {
 	switch {
 	case r == nil:
@@ -148,6 +152,8 @@ func paramRefText(r *admissionregistrationv1.ParamRef) string {
 	return cell.Unset
 }
 
+// defaultMatch fills in that a policy matches objects of all namespaces and labels, and requests by which other versions of a resource
+// are changed: who guards a resource means it in each version.
 func defaultMatch(m *admissionregistrationv1.MatchResources) {
 	if m == nil {
 		return

@@ -27,6 +27,8 @@ var celIdentifier = regexp.MustCompile(`^[_a-zA-Z][_a-zA-Z0-9]*$`)
 var celReserved = []string{"true", "false", "null", "in", "as", "break", "const", "continue", "else", "for", "function",
 	"if", "import", "let", "loop", "package", "namespace", "return", "var", "void", "while"}
 
+// validatingSpec compiles in the order in which expressions may see each other: a match condition sees no variable, a variable only those
+// before it, validations and audit annotations all.
 func validatingSpec(name string, s *admissionregistrationv1.ValidatingAdmissionPolicySpec, spec *field.Path) (errs field.ErrorList) {
 	add := func(list field.ErrorList) { errs = append(errs, list...) }
 	c := newCompiler(s.ParamKind != nil)
@@ -44,6 +46,8 @@ func validatingSpec(name string, s *admissionregistrationv1.ValidatingAdmissionP
 	return append(errs, annotations(c, name, s.AuditAnnotations, spec.Child("auditAnnotations"))...)
 }
 
+// mutatingSpec is validatingSpec for policies that change objects (KEP-3962). A reinvocationPolicy has no default: its author must say
+// whether the policy bears to be run twice.
 func mutatingSpec(s *admissionregistrationv1.MutatingAdmissionPolicySpec, spec *field.Path) (errs field.ErrorList) {
 	add := func(list field.ErrorList) { errs = append(errs, list...) }
 	c := newCompiler(s.ParamKind != nil)
@@ -82,6 +86,7 @@ func policyStart(failure *admissionregistrationv1.FailurePolicyType, kind *admis
 	return errs
 }
 
+// paramKind is checked by form alone: the kind may be defined after the policy that takes its parameters from it.
 func paramKind(k *admissionregistrationv1.ParamKind, path *field.Path) (errs field.ErrorList) {
 	version := path.Child("apiVersion")
 	if k.APIVersion == "" {
@@ -99,6 +104,7 @@ func paramKind(k *admissionregistrationv1.ParamKind, path *field.Path) (errs fie
 	})...)
 }
 
+// matchResources requires the fields that defaultMatch fills in, as upstream: who builds an object past the defaults hears of them.
 func matchResources(m *admissionregistrationv1.MatchResources, path *field.Path) (errs field.ErrorList) {
 	if m.MatchPolicy == nil {
 		errs = append(errs, field.Required(path.Child("matchPolicy"), ""))
@@ -117,6 +123,7 @@ func matchResources(m *admissionregistrationv1.MatchResources, path *field.Path)
 	return append(errs, namedRules(m.ExcludeResourceRules, path.Child("excludeResourceRules"))...)
 }
 
+// namedRules are rules of webhooks that may also name single objects.
 func namedRules(list []admissionregistrationv1.NamedRuleWithOperations, path *field.Path) (errs field.ErrorList) {
 	for i, r := range list {
 		at := path.Index(i)
@@ -154,6 +161,8 @@ func matchConditions(c *compiler, list []admissionregistrationv1.MatchCondition,
 	return errs
 }
 
+// variables become fields of the CEL object `variables`, so a name must be an identifier and no word of the language. Each is known to
+// the compiler from here on.
 func variables(c *compiler, list []admissionregistrationv1.Variable, path *field.Path) (errs field.ErrorList) {
 	for i, v := range list {
 		at := path.Index(i)
@@ -171,6 +180,8 @@ func variables(c *compiler, list []admissionregistrationv1.Variable, path *field
 var reasons = []metav1.StatusReason{metav1.StatusReasonForbidden, metav1.StatusReasonInvalid,
 	metav1.StatusReasonRequestEntityTooLarge}
 
+// validationRule is one rule with what is said when it fails. The message becomes part of a warning header or of a line in the audit log:
+// it has no line breaks.
 func validationRule(c *compiler, v admissionregistrationv1.Validation, path *field.Path) (errs field.ErrorList) {
 	errs = append(errs, c.expression(v.Expression, path.Child("expression"), wantBool)...)
 	text := strings.TrimSpace(v.Message)
@@ -217,6 +228,8 @@ func annotations(c *compiler, policy string, list []admissionregistrationv1.Audi
 	return errs
 }
 
+// mutation has the one expression that its patchType names: an apply configuration is merged as server-side apply does, a JSON patch is
+// carried out step by step.
 func mutation(c *compiler, m admissionregistrationv1.Mutation, path *field.Path) (errs field.ErrorList) {
 	conf, patch := path.Child("applyConfiguration"), path.Child("jsonPatch")
 	switch m.PatchType {
@@ -259,6 +272,8 @@ func mutable(m *admissionregistrationv1.MatchResources, path *field.Path) (errs 
 	return errs
 }
 
+// binding checks the fields that both sorts of bindings share. Policies and parameters need not exist: they may come later, and until
+// then the binding does nothing, or what parameterNotFoundAction says.
 func binding(policy string, r *admissionregistrationv1.ParamRef, m *admissionregistrationv1.MatchResources,
 	spec *field.Path) (errs field.ErrorList) {
 	errs = append(errs, rule.NeededFormat(policy, spec.Child("policyName"), rule.Subdomain)...)
@@ -271,6 +286,8 @@ func binding(policy string, r *admissionregistrationv1.ParamRef, m *admissionreg
 	return errs
 }
 
+// paramRef finds parameters by name or by labels, never both. There is no default for the case that none is found: to let requests pass
+// and to refuse them can both do harm.
 func paramRef(r *admissionregistrationv1.ParamRef, path *field.Path) (errs field.ErrorList) {
 	name, selector := path.Child("name"), path.Child("selector")
 	if r.Name != "" {
@@ -291,6 +308,7 @@ func paramRef(r *admissionregistrationv1.ParamRef, path *field.Path) (errs field
 		admissionregistrationv1.AllowAction, admissionregistrationv1.DenyAction)...)
 }
 
+// actions may be combined, but a refusal that also warns would say the same thing twice to the same client.
 func actions(list []admissionregistrationv1.ValidationAction, path *field.Path) (errs field.ErrorList) {
 	if len(list) == 0 {
 		return field.ErrorList{field.Required(path, "at least one validation action is required")}

@@ -121,6 +121,8 @@ type hook struct {
 	rules               []admissionregistrationv1.RuleWithOperations
 }
 
+// defaultHook fills in what upstream does for v1, the cautious choice each time: a hook that can't be asked refuses, it sees every
+// version of what it guards, and is given ten seconds.
 func defaultHook(h hook) {
 	rule.Fill(h.failure, admissionregistrationv1.Fail)
 	rule.Fill(h.match, admissionregistrationv1.Equivalent)

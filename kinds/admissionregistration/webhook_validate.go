@@ -46,6 +46,8 @@ func clientConfig(c admissionregistrationv1.WebhookClientConfig, path *field.Pat
 	return rule.WebhookService(c.Service.Name, c.Service.Namespace, c.Service.Path, c.Service.Port, path.Child("service"))
 }
 
+// reviewVersions are the forms of AdmissionReview that a webhook understands, the best first. One that kloop speaks must be among them,
+// unless that was so when it was stored (unknown).
 func reviewVersions(list []string, unknown bool, path *field.Path) (errs field.ErrorList) {
 	if len(list) == 0 {
 		return field.ErrorList{field.Required(path, "must specify one of v1, v1beta1")}
@@ -68,6 +70,7 @@ func known(versions []string) bool {
 	return len(versions) == 0 || slices.Contains(versions, "v1") || slices.Contains(versions, "v1beta1")
 }
 
+// ruleWithOperations says which requests are sent to the hook. A star stands alone, or the other words would mean nothing.
 func ruleWithOperations(r admissionregistrationv1.RuleWithOperations, path *field.Path) (errs field.ErrorList) {
 	ops := path.Child("operations")
 	switch {

@@ -175,6 +175,8 @@ func product(a, b uint64) uint64 {
 	return math.MaxUint64
 }
 
+// tooDear words by how much a rule may cost more than it may. The estimate assumes lists and texts of the greatest length that the schema
+// allows: bounds in the schema make a rule cheap (KEP-2876).
 func tooDear(what string, cost, limit uint64) string {
 	factor := fmt.Sprintf("%.1fx", float64(cost)/float64(limit))
 	switch by := float64(cost) / float64(limit); {

@@ -17,6 +17,7 @@ import (
 // reviewVersions are the versions of ConversionReview that are spoken.
 var reviewVersions = []string{"v1", "v1beta1"}
 
+// conversion is strict about what is left over: a webhook's settings under the strategy None were surely meant to be used.
 func conversion(c *apiextensions.CustomResourceConversion, l ratcheting, path *field.Path) (errs field.ErrorList) {
 	if c == nil {
 		return nil
@@ -40,6 +41,8 @@ func conversion(c *apiextensions.CustomResourceConversion, l ratcheting, path *f
 	return append(errs, reviewRules(c.ConversionReviewVersions, l, reviews)...)
 }
 
+// webhook names the program that converts. A broken caBundle would make all objects of the kind unreadable, so it is refused, but for
+// definitions that serve nothing yet or have had a broken one before (l.ca).
 func webhook(c *apiextensions.WebhookClientConfig, l ratcheting, path *field.Path) (errs field.ErrorList) {
 	switch {
 	case (c.URL == nil) == (c.Service == nil):
@@ -63,6 +66,7 @@ func badCertificates(bundle []byte) error {
 	return err
 }
 
+// reviewRules are the forms of ConversionReview that the webhook understands, as reviewVersions of an admission webhook.
 func reviewRules(list []string, l ratcheting, path *field.Path) (errs field.ErrorList) {
 	if len(list) == 0 {
 		return field.ErrorList{field.Required(path, "")}

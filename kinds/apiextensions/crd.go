@@ -23,6 +23,7 @@ var CustomResourceDefinitions = checked(&resource.Def[crd]{
 	PrepareStatus: resource.Serving(prepareStatus), Seal: seal,
 })
 
+// defaultDefinition derives the names that are left out from the kind, as status.acceptedNames will have them.
 func defaultDefinition(c crd) {
 	names := &c.Spec.Names
 	rule.FillZero(&names.Singular, strings.ToLower(names.Kind))

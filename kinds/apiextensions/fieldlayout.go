@@ -53,6 +53,8 @@ var validationLayout = sync.OnceValue(func() *fieldLayout {
 	return layoutOf(reflect.TypeFor[apiextensionsv1.CustomResourceValidation](), map[reflect.Type]*fieldLayout{})
 })
 
+// layoutOf reads the protobuf tags of a Go type once. A type is put into known before its fields are looked at, for schemas contain
+// themselves.
 func layoutOf(t reflect.Type, known map[reflect.Type]*fieldLayout) *fieldLayout {
 	if l := known[t]; l != nil {
 		return l

@@ -64,6 +64,7 @@ func (in *internalConversion) pointed(from *apiextensionsv1.JSONSchemaProps) (*p
 	return &to, err
 }
 
+// schema converts a schema node by node: the library's function gets each node without what lies below it.
 func (in *internalConversion) schema(from apiextensionsv1.JSONSchemaProps) (to props, err error) {
 	in.flat, in.made = from, props{}
 	in.flat.Properties, in.flat.Items, in.flat.AdditionalProperties = nil, nil, nil

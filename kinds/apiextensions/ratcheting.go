@@ -32,6 +32,8 @@ type ratcheting struct {
 // strict is for new definitions. A certificate is only looked at when the definition is established.
 func strict() ratcheting { return ratcheting{ca: true} }
 
+// leewayOf looks what was wrong with the stored definition already: rules that came with later releases must not keep a definition from
+// being changed that was fine when it was made (KEP-4008 is the same idea for objects).
 func leewayOf(c, old *definition) ratcheting {
 	o := &old.Spec
 	l := ratcheting{
@@ -99,6 +101,7 @@ func anywhere(is func(props) bool) func(*props) bool {
 	return func(s *props) bool { return s != nil && somewhere(*s, is) }
 }
 
+// somewhere looks through a schema and all that it holds, the parts that structural schemas may not have too: stored definitions may.
 func somewhere(s props, is func(props) bool) bool {
 	in := func(s *props) bool { return s != nil && somewhere(*s, is) }
 	if is(s) || in(s.Not) {

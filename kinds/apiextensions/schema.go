@@ -23,6 +23,8 @@ func schemaRules(v *apiextensions.CustomResourceValidation, status bool, l ratch
 	return rootRules(v.OpenAPIV3Schema, status, l, name, path.Child("openAPIV3Schema"))
 }
 
+// rootRules checks one version's schema: first that it is structural, which the rules in CEL need to know types by, then node by node,
+// and last what all rules together cost.
 func rootRules(s *props, status bool, l ratcheting, name string, path *field.Path) (errs field.ErrorList) {
 	if status {
 		errs = append(errs, rootFields(s, path)...)
@@ -72,6 +74,7 @@ var rootNames = []string{"Description", "Type", "Format", "Title", "Maximum", "E
 	"Pattern", "MaxItems", "MinItems", "UniqueItems", "MultipleOf", "Required", "Items", "Properties", "ExternalDocs", "Example",
 	"XPreserveUnknownFields", "XValidations"}
 
+// rootFields says which fields a root may have beside a status subresource. The list is upstream's.
 func rootFields(s *props, path *field.Path) field.ErrorList {
 	v := reflect.ValueOf(s).Elem()
 	for i := range v.NumField() {

@@ -71,6 +71,8 @@ func (s *Sealed) Outline() resource.Object { return s.outline }
 // Open implements resource.Sealed. The definition is shared.
 func (s *Sealed) Open() resource.Object { return s.open() }
 
+// open reads the definition from what is stored, or takes the one that somebody still holds: the weak pointer lets it go with its last
+// reader.
 func (s *Sealed) open() crd {
 	s.mu.Lock()
 	defer s.mu.Unlock()

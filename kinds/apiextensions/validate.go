@@ -26,6 +26,8 @@ type (
 	props      = apiextensions.JSONSchemaProps
 )
 
+// validateDefinition works on the internal form, as upstream's rules and the paths in their errors do. An update is held to less than a
+// new definition: see leewayOf.
 func validateDefinition(c, old crd) (errs field.ErrorList) {
 	in, err := internal(c)
 	if err != nil {

@@ -89,6 +89,7 @@ func subresourcesOf(s *spec, v *version) *apiextensions.CustomResourceSubresourc
 	return s.Subresources
 }
 
+// deprecation becomes a Warning header of each answer, which is why it is short and printable.
 func deprecation(v *version) (says []string) {
 	switch {
 	case v.DeprecationWarning == nil:
@@ -112,6 +113,8 @@ func deprecation(v *version) (says []string) {
 	return says
 }
 
+// subresources name by simple paths what /scale reads and writes. They must lie below .spec and .status: the one is written by
+// autoscalers, the other by the controller.
 func subresources(s *apiextensions.CustomResourceSubresources, path *field.Path) (errs field.ErrorList) {
 	if s == nil || s.Scale == nil {
 		return nil
@@ -154,6 +157,7 @@ var (
 	columnFormats = []string{"byte", "date", "date-time", "double", "float", "int32", "int64", "password"}
 )
 
+// printerColumns are printed by kubectl get. Paths are not held to the schema: a column whose field is not there stays empty.
 func printerColumns(list []apiextensions.CustomResourceColumnDefinition, path *field.Path) (errs field.ErrorList) {
 	types, formats := "must be one of "+strings.Join(columnTypes, ","), "must be one of "+strings.Join(columnFormats, ",")
 	for i, c := range list {

@@ -44,6 +44,7 @@ var APIServices = &resource.Def[*apiregistrationv1.APIService]{
 	},
 }
 
+// available is the column AVAILABLE. The reason is shown only of what is not well.
 func available(a *apiregistrationv1.APIService) string {
 	for _, c := range a.Status.Conditions {
 		switch {
@@ -65,6 +66,8 @@ func prepareService(a, old *apiregistrationv1.APIService) {
 	}
 }
 
+// validateService holds the name to the group and version that it registers, so that there is one APIService for each. The priorities
+// decide in which order discovery lists groups, and which version kubectl prefers.
 func validateService(a, _ *apiregistrationv1.APIService) (errs field.ErrorList) {
 	s, spec := &a.Spec, field.NewPath("spec")
 	errs = append(errs, rule.FixedName(a, s.Version+"."+s.Group, rule.PathSegment)...)
@@ -84,6 +87,7 @@ func validateService(a, _ *apiregistrationv1.APIService) (errs field.ErrorList) 
 	return append(errs, target(s, spec)...)
 }
 
+// target is the Service behind the APIService; none: this server answers itself, and there is nobody whose certificate could be checked.
 func target(s *apiregistrationv1.APIServiceSpec, spec *field.Path) (errs field.ErrorList) {
 	if s.Service == nil {
 		if len(s.CABundle) != 0 {

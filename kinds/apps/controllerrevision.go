@@ -38,6 +38,8 @@ func controller(r *appsv1.ControllerRevision) string {
 	return strings.ToLower(schema.GroupKind{Group: gv.Group, Kind: c.Kind}.String()) + "/" + c.Name
 }
 
+// validateControllerRevision keeps the data as it is for ever: DaemonSets and StatefulSets find by comparing it byte for byte whether a
+// template was there before. Revision numbers alone change.
 func validateControllerRevision(r, old *appsv1.ControllerRevision) (errs field.ErrorList) {
 	if data := bytes.TrimSpace(r.Data.Raw); old == nil {
 		switch {

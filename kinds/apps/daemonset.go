@@ -47,6 +47,8 @@ func count(name string, of func(appsv1.DaemonSetStatus) int32) resource.Column[*
 	return resource.Col(name, "integer", func(d *appsv1.DaemonSet) any { return int64(of(d.Status)) })
 }
 
+// defaultDaemonSet has one node at a time lose its pod in an update, and no node have two (KEP-1591): most of what runs on each node
+// holds ports or devices.
 func defaultDaemonSet(d *appsv1.DaemonSet) {
 	s := &d.Spec
 	rule.Fill(&s.RevisionHistoryLimit, 10)
@@ -90,6 +92,7 @@ func templateGeneration(d *appsv1.DaemonSet) int64 {
 	return n
 }
 
+// validateDaemonSet freezes the selector, as all workloads of apps/v1 do: pods that were made for the old one would be nobody's.
 func validateDaemonSet(d, old *appsv1.DaemonSet) (errs field.ErrorList) {
 	s, spec := &d.Spec, field.NewPath("spec")
 	w := workload{kind: "daemonset", selector: s.Selector, template: &s.Template, lenient: true}
@@ -103,6 +106,7 @@ func validateDaemonSet(d, old *appsv1.DaemonSet) (errs field.ErrorList) {
 	return append(errs, rule.AtLeastPtr(s.RevisionHistoryLimit, 0, spec.Child("revisionHistoryLimit"))...)
 }
 
+// daemonSetStrategy needs parameters for RollingUpdate, which defaults give, and ignores those beside OnDelete, as upstream does.
 func daemonSetStrategy(s appsv1.DaemonSetUpdateStrategy, path *field.Path) field.ErrorList {
 	switch s.Type {
 	case appsv1.OnDeleteDaemonSetStrategyType:
@@ -116,6 +120,8 @@ func daemonSetStrategy(s appsv1.DaemonSetUpdateStrategy, path *field.Path) field
 	return rule.Among(s.Type, path, appsv1.RollingUpdateDaemonSetStrategyType, appsv1.OnDeleteDaemonSetStrategyType)
 }
 
+// daemonSetRolling lets exactly one of the two numbers be above zero: either the old pod goes first or the new one comes first
+// (KEP-1591), and with neither nothing could move.
 func daemonSetRolling(r *appsv1.RollingUpdateDaemonSet, path *field.Path) (errs field.ErrorList) {
 	errs = append(errs, countOrPercent(r.MaxUnavailable, path.Child("maxUnavailable"))...)
 	errs = append(errs, countOrPercent(r.MaxSurge, path.Child("maxSurge"))...)
@@ -129,6 +135,7 @@ func daemonSetRolling(r *appsv1.RollingUpdateDaemonSet, path *field.Path) (errs 
 	return errs
 }
 
+// validateDaemonSetStatus lets no counter be negative. collisionCount only grows: it makes names of revisions differ.
 func validateDaemonSetStatus(d, old *appsv1.DaemonSet) (errs field.ErrorList) {
 	s, path := d.Status, field.NewPath("status")
 	errs = nonNegative(path, map[string]int32{"currentNumberScheduled": s.CurrentNumberScheduled,

@@ -52,6 +52,8 @@ func plainSelector(s *metav1.LabelSelector) string {
 	return sel.String()
 }
 
+// defaultDeployment fills in upstream's numbers: a quarter of the pods more and a quarter less during a rollout, ten revisions to go back
+// to, and ten minutes without progress before a rollout counts as failed.
 func defaultDeployment(d *appsv1.Deployment) {
 	s := &d.Spec
 	rule.Fill(&s.Replicas, 1)
@@ -73,6 +75,7 @@ func prepareDeployment(d, old *appsv1.Deployment) {
 	}
 }
 
+// validateDeployment wants the deadline for progress to be longer than minReadySeconds: no pod could become available before it is over.
 func validateDeployment(d, old *appsv1.Deployment) (errs field.ErrorList) {
 	s, spec := &d.Spec, field.NewPath("spec")
 	errs = append(errs, rule.AtLeastPtr(s.Replicas, 0, spec.Child("replicas"))...)
@@ -95,6 +98,8 @@ func validateDeployment(d, old *appsv1.Deployment) (errs field.ErrorList) {
 	return errs
 }
 
+// deploymentStrategy refuses parameters of rolling updates beside Recreate, where they would mean nothing: who changes the type takes
+// them out in the same patch.
 func deploymentStrategy(s appsv1.DeploymentStrategy, path *field.Path) (errs field.ErrorList) {
 	switch s.Type {
 	case appsv1.RecreateDeploymentStrategyType:
@@ -113,6 +118,7 @@ func deploymentStrategy(s appsv1.DeploymentStrategy, path *field.Path) (errs fie
 	return errs
 }
 
+// rolling takes counts and percentages. With both zero no pod could go and none could come.
 func rolling(unavailable, surge *intstr.IntOrString, path *field.Path) (errs field.ErrorList) {
 	errs = append(errs, onlyValid(unavailable, path.Child("maxUnavailable"))...)
 	errs = append(errs, onlyValid(surge, path.Child("maxSurge"))...)
@@ -132,6 +138,8 @@ func onlyValid(v *intstr.IntOrString, path *field.Path) field.ErrorList {
 	return rule.CountOrPercent(*v, path)
 }
 
+// validateDeploymentStatus holds the counters to each other: what is available is ready, and what is ready exists. terminatingReplicas is
+// not among the replicas (KEP-3973).
 func validateDeploymentStatus(d, old *appsv1.Deployment) (errs field.ErrorList) {
 	s, path := d.Status, field.NewPath("status")
 	errs = append(errs, rule.AtLeast(s.ObservedGeneration, 0, path.Child("observedGeneration"))...)

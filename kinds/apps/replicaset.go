@@ -51,6 +51,7 @@ func defaultReplicaSet(r *appsv1.ReplicaSet) {
 	podspec.DefaultTemplate(&r.Spec.Template)
 }
 
+// validateReplicaSet checks the fields that a ReplicaSet shares with a Deployment.
 func validateReplicaSet(r, old *appsv1.ReplicaSet) (errs field.ErrorList) {
 	spec := field.NewPath("spec")
 	errs = append(errs, rule.AtLeastPtr(r.Spec.Replicas, 0, spec.Child("replicas"))...)
@@ -64,6 +65,7 @@ func validateReplicaSet(r, old *appsv1.ReplicaSet) (errs field.ErrorList) {
 	return append(errs, w.validate(spec)...)
 }
 
+// validateReplicaSetStatus holds the counters to each other, as those of a Deployment.
 func validateReplicaSetStatus(r, old *appsv1.ReplicaSet) (errs field.ErrorList) {
 	s, path := r.Status, field.NewPath("status")
 	errs = nonNegative(path, map[string]int32{"replicas": s.Replicas, "fullyLabeledReplicas": s.FullyLabeledReplicas,

@@ -66,6 +66,8 @@ func manyAtOnce(s *appsv1.StatefulSet) bool {
 	return r != nil && r.MaxUnavailable != nil
 }
 
+// defaultStatefulSet keeps claims when the set shrinks or goes (KEP-1847): data is only removed by those who say so. Pods come one after
+// the other unless told otherwise.
 func defaultStatefulSet(set *appsv1.StatefulSet) {
 	s := &set.Spec
 	rule.FillZero(&s.PodManagementPolicy, appsv1.OrderedReadyPodManagement)
@@ -91,6 +93,8 @@ func defaultStatefulSet(set *appsv1.StatefulSet) {
 	}
 }
 
+// validateStatefulSet judges the pod template with the volumes that the claim templates add to it. Claim templates are looked at when the
+// set is made: later they can't change.
 func validateStatefulSet(on *features.Set, set, old *appsv1.StatefulSet) (errs field.ErrorList) {
 	s, spec := &set.Spec, field.NewPath("spec")
 	w := workload{kind: "statefulset", selector: s.Selector, template: withClaims(s), stateful: true}
@@ -189,6 +193,7 @@ func statefulSetUpdate(on *features.Set, set, old *appsv1.StatefulSet, spec *fie
 		"and 'minReadySeconds' are forbidden")}
 }
 
+// statefulSetFixed are fields by which pods and claims that exist already were named and made.
 func statefulSetFixed(s, old *appsv1.StatefulSetSpec, spec *field.Path) (errs field.ErrorList) {
 	claims := slices.Clone(s.VolumeClaimTemplates)
 	for i := range min(len(claims), len(old.VolumeClaimTemplates)) { // which earlier stored ones do not say
@@ -200,6 +205,8 @@ func statefulSetFixed(s, old *appsv1.StatefulSetSpec, spec *field.Path) (errs fi
 	return append(errs, rule.Frozen(s.PodManagementPolicy, old.PodManagementPolicy, spec.Child("podManagementPolicy"))...)
 }
 
+// statefulSetStrategy checks the partition, the ordinal from which on pods get the new template, and how many of them may be away at
+// once.
 func statefulSetStrategy(s appsv1.StatefulSetUpdateStrategy, path *field.Path) (errs field.ErrorList) {
 	rolling := path.Child("rollingUpdate")
 	switch s.Type {

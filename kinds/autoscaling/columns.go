@@ -36,6 +36,7 @@ func targets(specs []autoscalingv2.MetricSpec, statuses []autoscalingv2.MetricSt
 	return text
 }
 
+// metric is the present and the wanted value of one metric, as `kubectl get hpa` prints them: 12%/80%.
 func metric(s autoscalingv2.MetricSpec, now autoscalingv2.MetricStatus) string {
 	var current *autoscalingv2.MetricValueStatus // nil: there is none
 	switch {
@@ -68,6 +69,7 @@ func metric(s autoscalingv2.MetricSpec, now autoscalingv2.MetricStatus) string {
 	return "<unknown type>"
 }
 
+// valueOrAverage marks a target for each pod, "(avg)", for a metric that is one number for all.
 func valueOrAverage(t autoscalingv2.MetricTarget, now *autoscalingv2.MetricValueStatus) string {
 	if now == nil {
 		now = &autoscalingv2.MetricValueStatus{}
@@ -78,6 +80,7 @@ func valueOrAverage(t autoscalingv2.MetricTarget, now *autoscalingv2.MetricValue
 	return quantity(now.Value) + "/" + t.Value.String()
 }
 
+// usage is of a resource: a plain amount, or a percentage of what the pods request.
 func usage(t autoscalingv2.MetricTarget, now *autoscalingv2.MetricValueStatus) string {
 	if t.AverageValue != nil {
 		return average(now) + "/" + t.AverageValue.String()

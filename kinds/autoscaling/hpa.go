@@ -50,6 +50,8 @@ var HorizontalPodAutoscalers = &resource.Def[hpa]{
 	}},
 }
 
+// defaultAutoscaler fills in rules only where behavior is given (KEP-853): without it the loop goes by its own settings. Up: at once, by
+// four pods or to twice as many in 15 seconds, whichever is more. Down: after the loop's time of stabilization.
 func defaultAutoscaler(h hpa) {
 	rule.Fill(&h.Spec.MinReplicas, 1)
 	if len(h.Spec.Metrics) == 0 {
@@ -65,6 +67,7 @@ func defaultAutoscaler(h hpa) {
 	}
 }
 
+// fillRules gives a direction that is there what it leaves out, one field at a time.
 func fillRules(r **autoscalingv2.HPAScalingRules, def autoscalingv2.HPAScalingRules) {
 	rule.Fill(r, def)
 	if (*r).StabilizationWindowSeconds == nil {

@@ -100,6 +100,7 @@ func fromV1(in *autoscalingv1.HorizontalPodAutoscaler) hpa {
 // A keeper writes annotations.
 type keeper struct{ to *map[string]string }
 
+// list keeps in an annotation what the v1 form has no field for, so that a client of v1 which writes back what it read loses nothing.
 func (k keeper) list(key string, v any, n int) {
 	if n == 0 {
 		return
@@ -114,6 +115,7 @@ func (k keeper) list(key string, v any, n int) {
 	(*k.to)[key] = string(b)
 }
 
+// read takes what was kept out of an annotation. A person may have edited it: what can't be read counts as not there, as upstream.
 func read[T any](from map[string]string, key string) (v T) {
 	text, ok := from[key]
 	if !ok {
@@ -129,6 +131,7 @@ func read[T any](from map[string]string, key string) (v T) {
 	return parsed
 }
 
+// dropKept leaves out the annotations that stand for fields. The map that a caller may share is copied first.
 func dropKept(annotations *map[string]string) {
 	m := maps.Clone(*annotations)
 	for _, k := range []string{metricsKey, statusesKey, conditionsKey, behaviorKey} {

@@ -20,6 +20,8 @@ const (
 	maxPeriod        = 1800
 )
 
+// validateAutoscaler lets minReplicas be zero only with the gate (KEP-2021), or where it was so before. The target's apiVersion is
+// checked when it is new: older releases took any.
 func validateAutoscaler(on *features.Set, h, old hpa) (errs field.ErrorList) {
 	s, spec := &h.Spec, field.NewPath("spec")
 	least := int32(1)
@@ -74,6 +76,8 @@ func groupVersion(r autoscalingv2.CrossVersionObjectReference, group bool, at *f
 	return nil
 }
 
+// validateMetrics wants a metric that is not of the pods for a target at zero: without pods nothing else could ever say that some are
+// needed.
 func validateMetrics(s *autoscalingv2.HorizontalPodAutoscalerSpec, old hpa, at *field.Path) (errs field.ErrorList) {
 	wakes := false // from zero
 	tolerant := old != nil && slices.ContainsFunc(old.Spec.Metrics, func(m autoscalingv2.MetricSpec) bool {
@@ -141,6 +145,7 @@ func metricSpec(m autoscalingv2.MetricSpec, tolerant bool, at *field.Path) (errs
 	return errs
 }
 
+// objectSource is a metric of one other object. tolerant: the stored autoscaler has such an apiVersion already, and may keep it.
 func objectSource(s *autoscalingv2.ObjectMetricSource, tolerant bool, at *field.Path) field.ErrorList {
 	errs := reference(s.DescribedObject, at.Child("describedObject"))
 	if !tolerant {
@@ -154,6 +159,7 @@ func objectSource(s *autoscalingv2.ObjectMetricSource, tolerant bool, at *field.
 	return errs
 }
 
+// externalSource is a metric from outside the cluster, compared as a whole or divided among the pods.
 func externalSource(s *autoscalingv2.ExternalMetricSource, at *field.Path) field.ErrorList {
 	errs := identifier(s.Metric, at.Child("metric"))
 	errs = append(errs, metricTarget(s.Target, at.Child("target"))...)
@@ -183,6 +189,7 @@ func resourceSource(name string, t autoscalingv2.MetricTarget, at *field.Path) f
 	return append(errs, resourceTarget(t, at)...)
 }
 
+// resourceTarget is an average for each pod: an amount, or a percentage of the request.
 func resourceTarget(t autoscalingv2.MetricTarget, at *field.Path) field.ErrorList {
 	errs := metricTarget(t, at.Child("target"))
 	switch {
@@ -195,6 +202,7 @@ func resourceTarget(t autoscalingv2.MetricTarget, at *field.Path) field.ErrorLis
 	return errs
 }
 
+// containerSource is a resource of one container alone (KEP-1610), so that a sidecar's idling does not hide that the program is busy.
 func containerSource(s *autoscalingv2.ContainerResourceMetricSource, at *field.Path) field.ErrorList {
 	var errs field.ErrorList
 	if s.Name == "" {
@@ -217,6 +225,7 @@ func identifier(m autoscalingv2.MetricIdentifier, at *field.Path) field.ErrorLis
 	return rule.Format(m.Name, at.Child("name"), path.IsValidPathSegmentName)
 }
 
+// metricTarget checks the numbers that are given. Which of them a source needs, the source says.
 func metricTarget(t autoscalingv2.MetricTarget, at *field.Path) (errs field.ErrorList) {
 	if t.Type == "" {
 		errs = append(errs, field.Required(at.Child("type"), "must specify a metric target type"))
@@ -265,6 +274,7 @@ func scaling(r *autoscalingv2.HPAScalingRules, at *field.Path) (errs field.Error
 	return errs
 }
 
+// scalingPolicyRules bounds a policy's period to half an hour: the loop remembers what it did for so long.
 func scalingPolicyRules(p autoscalingv2.HPAScalingPolicy, at *field.Path) field.ErrorList {
 	errs := rule.Among(p.Type, at.Child("type"), autoscalingv2.PodsScalingPolicy, autoscalingv2.PercentScalingPolicy)
 	if p.Value <= 0 {

@@ -62,6 +62,7 @@ func prepareCronJob(c, old *batchv1.CronJob) {
 	}
 }
 
+// warnCronJob warns of an update only when it changes the spec, or each controller's write would bring the warning again.
 func warnCronJob(c, old *batchv1.CronJob) []string {
 	name, spec := c.Name, &c.Spec.JobTemplate.Spec
 	if old != nil {
@@ -72,6 +73,7 @@ func warnCronJob(c, old *batchv1.CronJob) []string {
 	return warnJobSpec(name, spec, field.NewPath("spec", "jobTemplate", "spec"))
 }
 
+// validateCronJob bounds the name to 52 characters: jobs get eleven more, the time of the run, and a label holds 63.
 func validateCronJob(c, old *batchv1.CronJob) (errs field.ErrorList) {
 	s, spec := &c.Spec, field.NewPath("spec")
 	if old == nil && len(c.Name) > longestCronJob {
@@ -90,6 +92,7 @@ func validateCronJob(c, old *batchv1.CronJob) (errs field.ErrorList) {
 	return append(errs, validateJobTemplate(&s.JobTemplate, was, spec.Child("jobTemplate"))...)
 }
 
+// schedule is checked when it changes: older releases took a zone within it (TZ=…), which lives on in stored objects.
 func schedule(c, old *batchv1.CronJob, spec *field.Path) (errs field.ErrorList) {
 	s, path := &c.Spec, spec.Child("schedule")
 	switch {
@@ -110,6 +113,7 @@ func schedule(c, old *batchv1.CronJob, spec *field.Path) (errs field.ErrorList) 
 	return errs
 }
 
+// timeZone must be named (KEP-3140): "local" would be the zone of whatever machine leads the loops.
 func timeZone(zone string, path *field.Path) (errs field.ErrorList) {
 	if zone == "" {
 		return field.ErrorList{field.Invalid(path, zone, "timeZone must be nil or non-empty string")}
@@ -123,6 +127,7 @@ func timeZone(zone string, path *field.Path) (errs field.ErrorList) {
 	return errs
 }
 
+// validateJobTemplate takes no selector: each run is a job with one of its own.
 func validateJobTemplate(t *batchv1.JobTemplateSpec, old *batchv1.JobSpec, path *field.Path) (errs field.ErrorList) {
 	spec := path.Child("spec")
 	if t.Spec.Selector != nil {

@@ -41,6 +41,7 @@ var Jobs = &resource.Def[*batchv1.Job]{
 		{Label: "status.successful", Value: func(j *batchv1.Job) string { return strconv.Itoa(int(j.Status.Succeeded)) }}},
 }
 
+// jobState is the column STATUS. A job that has ended shows how, also while it is being deleted.
 func jobState(j *batchv1.Job) string {
 	switch {
 	case has(j, batchv1.JobComplete):
@@ -67,6 +68,7 @@ func has(j *batchv1.Job, t batchv1.JobConditionType) bool {
 	return false
 }
 
+// completions is the column COMPLETIONS. Without a number to complete, one success is enough, whatever the parallelism ("0/1 of 3").
 func completions(j *batchv1.Job) string {
 	switch parallel := value(j.Spec.Parallelism); {
 	case j.Spec.Completions != nil:
@@ -77,6 +79,9 @@ func completions(j *batchv1.Job) string {
 	return fmt.Sprintf("%d/1", j.Status.Succeeded)
 }
 
+// defaultJob counts failures for each index where there is a limit for each (KEP-3850), so the limit of the whole job goes out of the
+// way. With a failure policy (KEP-3329) pods are replaced only once they have failed for good: until then it is not known which rule they
+// will match.
 func defaultJob(j *batchv1.Job) {
 	s := &j.Spec
 	if s.Completions == nil && s.Parallelism == nil {

@@ -15,6 +15,7 @@ import (
 	"github.com/kloop-dev/kloop/kinds/rule"
 )
 
+// failurePolicy are rules that decide what a failed pod means for the job (KEP-3329). They name containers of the template.
 func failurePolicy(s *batchv1.JobSpec, path *field.Path) (errs field.ErrorList) {
 	if s.PodFailurePolicy == nil {
 		return nil
@@ -33,6 +34,7 @@ func failurePolicy(s *batchv1.JobSpec, path *field.Path) (errs field.ErrorList) 
 	return errs
 }
 
+// failureRule asks one question: about exit codes, or about conditions of the pod.
 func failureRule(s *batchv1.JobSpec, r batchv1.PodFailurePolicyRule, names sets.Set[string], path *field.Path) (errs field.ErrorList) {
 	switch {
 	case r.Action == "":
@@ -69,6 +71,7 @@ func podCondition(c batchv1.PodFailurePolicyOnPodConditionsPattern, path *field.
 		corev1.ConditionTrue, corev1.ConditionFalse, corev1.ConditionUnknown)...)
 }
 
+// exitCodes are sorted and without repetition. In may not name zero, which is no failure.
 func exitCodes(r *batchv1.PodFailurePolicyOnExitCodesRequirement, names sets.Set[string], path *field.Path) (errs field.ErrorList) {
 	errs = append(errs, rule.Chosen(r.Operator, path.Child("operator"),
 		batchv1.PodFailurePolicyOnExitCodesOpIn, batchv1.PodFailurePolicyOnExitCodesOpNotIn)...)
@@ -95,6 +98,7 @@ func exitCodes(r *batchv1.PodFailurePolicyOnExitCodesRequirement, names sets.Set
 	return errs
 }
 
+// successPolicy ends an indexed job early, when the indexes that matter have succeeded (KEP-3998).
 func successPolicy(s *batchv1.JobSpec, path *field.Path) (errs field.ErrorList) {
 	p := s.SuccessPolicy
 	switch {
@@ -113,6 +117,7 @@ func successPolicy(s *batchv1.JobSpec, path *field.Path) (errs field.ErrorList) 
 	return errs
 }
 
+// successRule names indexes, or how many must succeed, or how many of the ones it names.
 func successRule(s *batchv1.JobSpec, r batchv1.SuccessPolicyRule, path *field.Path) (errs field.ErrorList) {
 	if r.SucceededCount == nil && r.SucceededIndexes == nil {
 		return field.ErrorList{field.Required(path, "at least one of succeededCount or succeededIndexes must be specified")}
@@ -145,6 +150,7 @@ func successRule(s *batchv1.JobSpec, r batchv1.SuccessPolicyRule, path *field.Pa
 // An interval is a range of indexes, both ends included.
 type interval struct{ from, to int32 }
 
+// readInterval reads "3" or "1-5", the form in which status tells of indexes too.
 func readInterval(text string, completions int32) (v interval, err error) {
 	low, high, ranged := strings.Cut(text, "-")
 	ends := []string{low}

@@ -26,6 +26,7 @@ func validateJobStatus(j, old *batchv1.Job) (errs field.ErrorList) {
 	return append(errs, jobIndexes(j, old, path)...)
 }
 
+// uncounted are pods that have ended and whose finalizer is not yet off (KEP-2307): each is counted once, so none may be listed twice.
 func uncounted(u *batchv1.UncountedTerminatedPods, path *field.Path) (errs field.ErrorList) {
 	if u == nil {
 		return nil

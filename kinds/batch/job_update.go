@@ -87,6 +87,7 @@ func warnJob(j, old *batchv1.Job) []string {
 	return warnJobSpec("", &j.Spec, field.NewPath("spec"))
 }
 
+// warnJobSpec warns of jobs so large that completedIndexes could become longer than what is stored.
 func warnJobSpec(name string, s *batchv1.JobSpec, path *field.Path) []string {
 	warnings := template.Warnings(name, &s.Template, path.Child("template"))
 	if value(s.CompletionMode) == batchv1.IndexedCompletion && value(s.Completions) > manyCompletions &&

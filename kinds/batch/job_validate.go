@@ -145,6 +145,8 @@ func validateJobSpec(s, old *batchv1.JobSpec, path *field.Path) (errs field.Erro
 	return append(errs, restart(s, path.Child("template", "spec", "restartPolicy"))...)
 }
 
+// restart is Never or OnFailure: pods of a job must be able to end. With a failure policy it is Never, or the node would restart
+// containers before any rule had seen how they ended.
 func restart(s *batchv1.JobSpec, path *field.Path) field.ErrorList {
 	p := s.Template.Spec.RestartPolicy
 	switch {
@@ -158,6 +160,7 @@ func restart(s *batchv1.JobSpec, path *field.Path) field.ErrorList {
 	return nil
 }
 
+// indexed bounds indexed jobs so that the lists of indexes in status stay small, and more tightly above 100,000 indexes (KEP-3850).
 func indexed(s *batchv1.JobSpec, path *field.Path) (errs field.ErrorList) {
 	if mode := value(s.CompletionMode); mode != batchv1.IndexedCompletion {
 		if s.CompletionMode != nil && mode != batchv1.NonIndexedCompletion {

@@ -56,6 +56,7 @@ func has(r csr, t certificatesv1.RequestConditionType) bool {
 	return false
 }
 
+// state is the column CONDITION: what was decided, and what came of it.
 func state(r csr) string {
 	words := []string{"Pending"}
 	switch {

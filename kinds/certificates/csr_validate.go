@@ -33,6 +33,7 @@ var usages = []certificatesv1.KeyUsage{certificatesv1.UsageSigning, certificates
 	certificatesv1.UsageIPsecTunnel, certificatesv1.UsageIPsecUser,
 	certificatesv1.UsageTimestamping, certificatesv1.UsageOCSPSigning, certificatesv1.UsageMicrosoftSGC, certificatesv1.UsageNetscapeSGC}
 
+// validateRequest is for new requests. Later nothing of the spec can change: who approves must know what is approved.
 func validateRequest(r, old csr) (errs field.ErrorList) {
 	if old != nil {
 		return conditions(r, old, true)
@@ -59,6 +60,7 @@ func validateRequest(r, old csr) (errs field.ErrorList) {
 	return append(errs, conditions(r, nil, false)...)
 }
 
+// parseRequest checks that the request is signed by its own key, which shows that its author has the key.
 func parseRequest(b []byte) error {
 	block, _ := pem.Decode(b)
 	if block == nil || block.Type != "CERTIFICATE REQUEST" {
@@ -109,6 +111,7 @@ func firstBad(dotted string, path *field.Path, check func(string) []string) (err
 // decisions are the conditions by which a request is approved or not.
 var decisions = []certificatesv1.RequestConditionType{certificatesv1.CertificateApproved, certificatesv1.CertificateDenied}
 
+// validateRequestStatus keeps decisions out of /status: they are made at /approval, which is a right of its own.
 func validateRequestStatus(r, old csr) field.ErrorList {
 	errs := conditions(r, old, false)
 	for _, t := range decisions {
@@ -137,6 +140,7 @@ func issued(r, old csr) (errs field.ErrorList) {
 	return errs
 }
 
+// parseCertificates takes nothing but certificates: clients put the text into files as it is.
 func parseCertificates(b []byte) (list []*x509.Certificate, err error) {
 	for block, rest := pem.Decode(b); block != nil; block, rest = pem.Decode(rest) {
 		if block.Type != "CERTIFICATE" {

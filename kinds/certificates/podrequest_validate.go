@@ -31,6 +31,8 @@ const (
 	maxUID           = 128
 )
 
+// validatePodRequest is for certificates of pods (KEP-4317): the node asks for them, and admission has looked whether pod, account and
+// node belong together. kubernetes.io signers give shorter lives.
 func validatePodRequest(r, old pcr) (errs field.ErrorList) {
 	s, spec := &r.Spec, field.NewPath("spec")
 	if old != nil {
@@ -95,6 +97,7 @@ func stub(der []byte, path *field.Path) field.ErrorList {
 	return nil
 }
 
+// acceptable are keys that are strong enough, and no more sorts than a signer can be expected to know.
 func acceptable(key any) error {
 	switch k := key.(type) {
 	case ed25519.PublicKey:

@@ -44,6 +44,7 @@ func validateLease(l, _ *coordinationv1.Lease) (errs field.ErrorList) {
 	return append(errs, preferred(&l.Spec, spec)...)
 }
 
+// preferred belongs to coordinated leader election (KEP-4355): only with a strategy somebody else chooses the holder.
 func preferred(s *coordinationv1.LeaseSpec, spec *field.Path) (errs field.ErrorList) {
 	if s.Strategy != nil {
 		errs = append(errs, rule.Needed(*s.Strategy, spec.Child("strategy"))...)

@@ -20,6 +20,7 @@ var (
 	binaryPath = field.NewPath("binaryData")
 )
 
+// validateConfigMap bounds all values together, not each. What is immutable stays so (KEP-1412): nodes need not watch it then.
 func validateConfigMap(c, old *corev1.ConfigMap) (errs field.ErrorList) {
 	size := 0
 	for _, key := range slices.Sorted(maps.Keys(c.Data)) {
@@ -61,6 +62,7 @@ func frozen(still *bool, same bool) (errs field.ErrorList) {
 	return errs
 }
 
+// validateSecret freezes the type too: programs trust that a Secret of a type has that type's keys.
 func validateSecret(s, old *corev1.Secret) (errs field.ErrorList) {
 	size := 0
 	for _, key := range slices.Sorted(maps.Keys(s.Data)) {
@@ -116,6 +118,7 @@ func validateSecretType(s *corev1.Secret) (errs field.ErrorList) {
 	return errs
 }
 
+// validateJSON checks pull secrets, whose value is never part of an error.
 func validateJSON(s *corev1.Secret, key string) field.ErrorList {
 	data, ok := s.Data[key]
 	if !ok {

@@ -9,6 +9,7 @@ import (
 	"github.com/kloop-dev/kloop/kinds/template"
 )
 
+// validateController differs from a ReplicaSet in that the selector is a plain map, and may be changed.
 func validateController(c, old *corev1.ReplicationController) field.ErrorList {
 	s := &c.Spec
 	errs := rule.AtLeast(s.MinReadySeconds, 0, specPath.Child("minReadySeconds"))

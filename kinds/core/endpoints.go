@@ -33,6 +33,7 @@ func defaultEndpoints(e *corev1.Endpoints) {
 	}
 }
 
+// endpointList is the column ENDPOINTS: the first three and how many more.
 func endpointList(e *corev1.Endpoints) string {
 	if len(e.Subsets) == 0 {
 		return cell.None

@@ -32,6 +32,7 @@ func validateEndpoints(e, old *corev1.Endpoints) (errs field.ErrorList) {
 	return errs
 }
 
+// validateAddress refuses loopback and link-local addresses (reachable): through them a client would reach the node that forwards it.
 func validateAddress(a *corev1.EndpointAddress, path *field.Path) field.ErrorList {
 	errs := validIP(a.IP, path.Child("ip"))
 	if a.Hostname != "" {
@@ -43,6 +44,7 @@ func validateAddress(a *corev1.EndpointAddress, path *field.Path) field.ErrorLis
 	return append(errs, reachable(a.IP, path.Child("ip"))...)
 }
 
+// validateEndpointPort needs a name where there are several, by which a Service finds its own.
 func validateEndpointPort(p *corev1.EndpointPort, named bool, path *field.Path) (errs field.ErrorList) {
 	switch {
 	case p.Name != "":

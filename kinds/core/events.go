@@ -59,6 +59,7 @@ func firstSeen(e *corev1.Event) string {
 	return resource.Since(e.FirstTimestamp)
 }
 
+// lastSeen is the column LAST SEEN, of events of both forms: those of events.k8s.io count in a series (KEP-383).
 func lastSeen(e *corev1.Event) string {
 	switch {
 	case e.Series != nil:

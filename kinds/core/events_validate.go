@@ -35,6 +35,8 @@ func validateEvent(controller string) func(e, _ *corev1.Event) field.ErrorList {
 	}
 }
 
+// validateNewEvent is for events of events.k8s.io/v1, which must say who reports and what was done. Those of the core group are held to
+// nothing of it.
 func validateNewEvent(e *corev1.Event, at *field.Path) (errs field.ErrorList) {
 	errs = append(rule.Needed(e.ReportingController, at), rule.Format(e.ReportingController, at, utilvalidation.IsQualifiedName)...)
 	for _, f := range []struct{ name, v string }{{"reportingInstance", e.ReportingInstance}, {"action", e.Action}, {"reason", e.Reason}} {

@@ -16,6 +16,7 @@ import (
 	"github.com/kloop-dev/kloop/kinds/rule"
 )
 
+// validateLimitRange takes each type once: two items of a type could contradict each other.
 func validateLimitRange(l, _ *corev1.LimitRange) (errs field.ErrorList) {
 	types := sets.New[corev1.LimitType]()
 	for i := range l.Spec.Limits {
@@ -41,6 +42,8 @@ func validateLimitType(t corev1.LimitType, path *field.Path) field.ErrorList {
 	return nil
 }
 
+// validateLimitItem knows no default for whole pods: it is containers that get resources. A claim's limit needs a bound for storage, the
+// only thing that it could bound.
 func validateLimitItem(it *corev1.LimitRangeItem, path *field.Path) (errs field.ErrorList) {
 	named := podspec.ValidateResourceName
 	if it.Type == corev1.LimitTypePod || it.Type == corev1.LimitTypeContainer {
@@ -103,6 +106,8 @@ func validateLimitOrder(it *corev1.LimitRangeItem, n corev1.ResourceName, path *
 	return append(errs, validateRatio(it, n, path.Child("maxLimitRequestRatio").Key(string(n)))...)
 }
 
+// validateRatio bounds limit divided by request. A ratio above max/min could never be reached, so it is taken for a mistake. Upstream
+// compares in thousandths while these fit.
 func validateRatio(it *corev1.LimitRangeItem, n corev1.ResourceName, path *field.Path) (errs field.ErrorList) {
 	ratio, ok := it.MaxLimitRequestRatio[n]
 	if !ok {

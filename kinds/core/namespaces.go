@@ -39,6 +39,8 @@ func defaultNamespace(n *corev1.Namespace) {
 	n.Labels[corev1.LabelMetadataName] = n.Name
 }
 
+// prepareNamespace gives each namespace the finalizer that the namespace loop takes off when all is gone from it. After that only
+// /finalize changes spec.finalizers.
 func prepareNamespace(n, old *corev1.Namespace) {
 	if old != nil {
 		n.Spec.Finalizers = old.Spec.Finalizers

@@ -34,6 +34,7 @@ func finalizerNames(list []corev1.FinalizerName, path func(i int) *field.Path) (
 	return errs
 }
 
+// validateNamespaceStatus ties the phase to deletionTimestamp: no write may claim that a namespace goes, or stays.
 func validateNamespaceStatus(n, _ *corev1.Namespace) field.ErrorList {
 	want, when := corev1.NamespaceActive, "empty"
 	if n.DeletionTimestamp != nil {

@@ -67,6 +67,7 @@ func prepareNode(n, old *corev1.Node) {
 	}
 }
 
+// nodeStatus is the column STATUS: Unknown while no agent has reported.
 func nodeStatus(n *corev1.Node) string {
 	status := "Unknown"
 	for _, c := range n.Status.Conditions {
@@ -89,6 +90,7 @@ const (
 	roleLabel  = "kubernetes.io/role"
 )
 
+// nodeRoles is the column ROLES, read off labels alone: kubernetes has no other notion of a role.
 func nodeRoles(n *corev1.Node) string {
 	roles := map[string]bool{}
 	for k, v := range n.Labels {

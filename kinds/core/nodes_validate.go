@@ -46,6 +46,7 @@ const (
 	avoidAnnotation  = corev1.PreferAvoidPodsAnnotationKey
 )
 
+// nodeAnnotations are two that old releases kept scheduling in, and that upstream still checks.
 func nodeAnnotations(a map[string]string, path *field.Path) (errs field.ErrorList) {
 	var taints []corev1.Taint
 	if text := a[taintsAnnotation]; text != "" {
@@ -105,6 +106,7 @@ func validateAmounts(list corev1.ResourceList, name string) (errs field.ErrorLis
 	return errs
 }
 
+// validateTaints lets a key stand once for each effect.
 func validateTaints(list []corev1.Taint, path *field.Path) (errs field.ErrorList) {
 	type key struct {
 		key    string

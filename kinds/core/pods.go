@@ -93,6 +93,7 @@ func dropFromPod(on *features.Set, p, old *corev1.Pod) {
 	}
 }
 
+// preparePod makes the status of a new pod, whatever the client sent: QoS class, and that gates hold up scheduling (KEP-3521).
 func preparePod(p, old *corev1.Pod) {
 	if old != nil {
 		return

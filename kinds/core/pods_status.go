@@ -106,6 +106,7 @@ func mayRestart(s *corev1.PodSpec, list []corev1.Container, name string, code in
 	return podspec.Restarts(s.RestartPolicy, &list[i], code)
 }
 
+// validateClaimStatuses ties each to a claim of the spec; the loop for claims of templates writes there which one it made.
 func validateClaimStatuses(list []corev1.PodResourceClaimStatus, claims []corev1.PodResourceClaim,
 	path *field.Path) (errs field.ErrorList) {
 	seen := sets.New[string]()
@@ -253,6 +254,7 @@ func asksFor(r *corev1.ResourceRequirements, name string) bool {
 	})
 }
 
+// validateDeviceHealth checks how device plugins and DRA drivers say that devices in use are (KEP-4680).
 func validateDeviceHealth(list []corev1.ResourceHealth, path *field.Path) (errs field.ErrorList) {
 	seen := sets.New[corev1.ResourceID]()
 	for i, d := range list {

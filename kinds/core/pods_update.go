@@ -64,6 +64,7 @@ func undo(s, old *corev1.PodSpec) {
 	}
 }
 
+// imagesOnly says what of containers a plain update may change; resources have a subresource of their own, /resize.
 func imagesOnly(list, old []corev1.Container, path *field.Path) (errs field.ErrorList, stop bool) {
 	if len(list) != len(old) {
 		return field.ErrorList{field.Forbidden(path, "pod updates may not add or remove containers")}, true
@@ -75,6 +76,7 @@ func imagesOnly(list, old []corev1.Container, path *field.Path) (errs field.Erro
 	return errs, false
 }
 
+// deadlineShorter lets activeDeadlineSeconds be set and be shortened: a node may already have acted on what it was.
 func deadlineShorter(is, was *int64, path *field.Path) (errs field.ErrorList, stop bool) {
 	switch {
 	case is == nil && was == nil:
@@ -101,6 +103,7 @@ func tolerationsAdded(list, old []corev1.Toleration, path *field.Path) field.Err
 	return podspec.ValidateTolerations(list, path)
 }
 
+// gatesRemoved lets gates go and none come (KEP-3521): a pod that was free to be placed may be on its way.
 func gatesRemoved(list, old []corev1.PodSchedulingGate, path *field.Path) (errs field.ErrorList) {
 	for i, g := range list {
 		// gates with one name get one error, at the last, as upstream
@@ -144,6 +147,7 @@ func nodeAffinity(s *corev1.PodSpec) *corev1.NodeAffinity {
 	return s.Affinity.NodeAffinity
 }
 
+// affinityNarrowed lets whoever holds a gate rule out nodes, never add some (KEP-3838): the pod's author has said where it may run.
 func affinityNarrowed(is, was *corev1.NodeAffinity, path *field.Path) (errs field.ErrorList) {
 	if was == nil || was.RequiredDuringSchedulingIgnoredDuringExecution == nil {
 		return nil

@@ -14,6 +14,7 @@ var (
 	annotationsPath = field.NewPath("metadata", "annotations")
 )
 
+// validatePod keeps ephemeral containers out of new pods, and gates away from pods that have a node already.
 func validatePod(p, old *corev1.Pod) field.ErrorList {
 	errs := podspec.ValidatePod(p)
 	if old != nil {
@@ -30,6 +31,8 @@ func validatePod(p, old *corev1.Pod) field.ErrorList {
 	return errs
 }
 
+// validateEphemeralContainers lets some be added and none go or change (KEP-277): what was typed into one should be told truly
+// afterwards. Nobody but the node's file decides on a static pod.
 func validateEphemeralContainers(p, old *corev1.Pod) field.ErrorList {
 	errs := podspec.ValidatePod(p)
 	errs = append(errs, podspec.ValidateAnnotationChange(p.Annotations, old.Annotations, &p.Spec, annotationsPath)...)

@@ -37,6 +37,7 @@ func isQuotaResource(n corev1.ResourceName) bool {
 	return podspec.IsStandardResource(n) && n != corev1.ResourceStorage
 }
 
+// validateQuota freezes the scopes: what is used was counted by them.
 func validateQuota(q, old *corev1.ResourceQuota) field.ErrorList {
 	errs := validateHard(q.Spec.Hard, specPath.Child("hard"))
 	errs = append(errs, validateScopes(q, specPath.Child("scopes"))...)
@@ -57,6 +58,7 @@ func validateQuotaStatus(q, _ *corev1.ResourceQuota) field.ErrorList {
 	return append(validateHard(q.Status.Hard, statusPath.Child("hard")), validateHard(q.Status.Used, statusPath.Child("used"))...)
 }
 
+// validateHard takes standard resources, count/RESOURCE.GROUP and extended ones.
 func validateHard(list corev1.ResourceList, path *field.Path) (errs field.ErrorList) {
 	for _, n := range slices.Sorted(maps.Keys(list)) {
 		at := path.Key(string(n))

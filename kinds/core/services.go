@@ -36,6 +36,8 @@ var Services = &resource.Def[*corev1.Service]{
 	},
 }
 
+// defaultService fills in what proxies need said. It must not fill in what a type does not have: changing the type would be refused for
+// fields that nobody set.
 func defaultService(o *corev1.Service) {
 	s := &o.Spec
 	rule.FillZero(&s.Type, corev1.ServiceTypeClusterIP)
@@ -63,6 +65,7 @@ func defaultService(o *corev1.Service) {
 	}
 }
 
+// defaultAffinity gives session affinity upstream's three hours, and takes its settings away where there is none.
 func defaultAffinity(s *corev1.ServiceSpec) {
 	rule.FillZero(&s.SessionAffinity, corev1.ServiceAffinityNone)
 	switch c := s.SessionAffinityConfig; {
@@ -96,6 +99,7 @@ func clusterIP(s *corev1.Service) string {
 	return cell.None
 }
 
+// externalIP is the column EXTERNAL-IP. "<pending>" is a load balancer that nobody has given an address yet.
 func externalIP(s *corev1.Service) string {
 	ips := slices.Clone(s.Spec.ExternalIPs)
 	switch s.Spec.Type {

@@ -28,6 +28,8 @@ func prepareService(o, before *corev1.Service) {
 	dropUnused(o, before)
 }
 
+// keepAllocated lets clients replace a Service without knowing what was allocated for it: what they leave out stays, as long as the type
+// still has it.
 func keepAllocated(s, old *corev1.ServiceSpec) {
 	if hasClusterIP(s) && hasClusterIP(old) {
 		rule.FillZero(&s.ClusterIP, old.ClusterIP)

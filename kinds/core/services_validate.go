@@ -84,6 +84,7 @@ func serviceAnnotations(o *corev1.Service) (errs field.ErrorList) {
 	return errs
 }
 
+// validateServiceType says what each type must have and may not have. ExternalName is answered by a name alone and has no address.
 func validateServiceType(s, old *corev1.ServiceSpec) (errs field.ErrorList) {
 	if len(s.Ports) == 0 && !headless(s) && s.Type != corev1.ServiceTypeExternalName {
 		errs = append(errs, field.Required(specPath.Child("ports"), ""))
