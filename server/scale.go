@@ -20,8 +20,23 @@ import (
 )
 
 // scales is the kind of scale subresources: entries of it encode themselves like any other.
-var scales = &resource.Def[*autoscalingv1.Scale]{GVK: autoscalingv1.SchemeGroupVersion.WithKind("Scale"), Plural: "scales",
-	Namespaced: true, Virtual: true}
+var scales = scaleKind(func(c []resource.Column[*autoscalingv1.Scale]) { c[0].Format = "" })
+
+// customScales is the same for custom resources, whose tables have other types.
+var customScales = scaleKind(func(c []resource.Column[*autoscalingv1.Scale]) { c[3].Type = "date" })
+
+func scaleKind(set func([]resource.Column[*autoscalingv1.Scale])) *resource.Def[*autoscalingv1.Scale] {
+	type scale = *autoscalingv1.Scale
+	columns := []resource.Column[scale]{
+		resource.Name(func(s scale) any { return s.Name }),
+		resource.Col("Desired", "integer", func(s scale) any { return s.Spec.Replicas }),
+		resource.Col("Available", "integer", func(s scale) any { return s.Status.Replicas }),
+		resource.Age[scale](),
+	}
+	set(columns)
+	return &resource.Def[scale]{GVK: autoscalingv1.SchemeGroupVersion.WithKind("Scale"), Plural: "scales", Namespaced: true,
+		Virtual: true, Columns: columns}
+}
 
 // scaleEntry is the scale subresource as an entry.
 func scaleEntry(r *Request, obj resource.Object) (*view.Entry, error) {
@@ -37,6 +52,9 @@ func scaleEntry(r *Request, obj resource.Object) (*view.Entry, error) {
 		return nil, apierrors.NewInternalError(fmt.Errorf("the spec replicas field %q does not exist", missing))
 	}
 	rev, _ := parseRevision(obj.GetResourceVersion())
+	if r.Kind.Info().Custom {
+		return view.NewEntry(customScales, rev, sc), nil
+	}
 	return view.NewEntry(scales, rev, sc), nil
 }
 

@@ -33,12 +33,27 @@ func (c *call) allows(a reply.Accepted) bool {
 	}
 	switch a.As {
 	case shapeTable:
-		return a.Format != reply.Proto && !c.called() // what code answers has no columns
+		return a.Format != reply.Proto && !c.called() && hasColumns(c.facts, c.info.Sub) // what code answers has no columns
 	case shapePartial, shapePartials:
 		return true
 	}
 	return false
 }
+
+// hasColumns says whether what was asked for can be shown as a table: of what is below objects that is scales, and statuses but
+// for some kinds'.
+func hasColumns(facts *resource.Info, sub string) bool {
+	switch sub {
+	case "", "scale":
+		return true
+	case "status":
+		return facts.Custom || !slices.Contains(bareStatuses, facts.Plural)
+	}
+	return false
+}
+
+var bareStatuses = []string{"apiservices", "customresourcedefinitions", "devicetaintrules", "podgroups", "resourceclaims",
+	"resourcepoolstatusrequests"}
 
 func misfit(format string, args ...any) error {
 	return reply.Error(http.StatusNotAcceptable, metav1.StatusReasonNotAcceptable, format, args...)

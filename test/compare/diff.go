@@ -149,12 +149,15 @@ func settle(v any) {
 	case []any:
 		for i, one := range v {
 			if s, ok := one.(string); ok {
-				v[i] = age.ReplaceAllString(made.ReplaceAllString(s, "*"), "age")
+				v[i] = given.ReplaceAllString(age.ReplaceAllString(made.ReplaceAllString(s, "*"), "age"), "given")
 			}
 			settle(one)
 		}
 	}
 }
+
+// given are addresses and ports that a server chose for a Service, as tables show them.
+var given = regexp.MustCompile(`^10\.96\.\d+\.\d+$|:3[0-2]\d{3}/`)
 
 var age = regexp.MustCompile(`^(\d+[ydhms]){1,3}$|kube-api-access-[a-z0-9]{5}`)
 

@@ -61,12 +61,12 @@ func (d *directing) ofList(s *schema, name string, have []any, path []any) {
 		return append(slices.Clone(path[:len(path)-1]), directive+"/"+name), value
 	}
 	if !isMap {
-		for what, list := range map[string][]any{"delete one": have[:1], "delete what is not there": {"zz"}} {
-			p, v := beside("$deleteFromPrimitiveList", list)
-			d.add(what, p, v)
-		}
+		p, v := beside("$deleteFromPrimitiveList", have[:1])
+		d.add("delete one", p, v)
+		p, v = beside("$deleteFromPrimitiveList", []any{"zz"})
+		d.add("delete what is not there", p, v)
 		d.add("set", path, []any{have[0], "zz"})
-		p, v := beside("$setElementOrder", []any{"zz", have[0]})
+		p, v = beside("$setElementOrder", []any{"zz", have[0]})
 		d.add("order", p, v)
 		return
 	}

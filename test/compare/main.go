@@ -32,6 +32,7 @@ type config struct {
 	courses string
 	talks   string
 	length  int
+	table   bool
 }
 
 func main() {
@@ -46,6 +47,7 @@ func main() {
 	flag.StringVar(&c.courses, "courses", "", "file of courses to play on two clusters with loops and a scheduler, instead of questions")
 	flag.StringVar(&c.talks, "talks", "", "file of talks to have with two servers without loops, instead of questions")
 	flag.IntVar(&c.length, "length", 4, "steps of a course")
+	flag.BoolVar(&c.table, "table", false, "ask for every answer to a question as a table")
 	flag.Parse()
 	log.SetFlags(0)
 	if flag.NArg() != 2 {
@@ -101,11 +103,21 @@ func askAll(ctx context.Context, pair *pair, c config, only *regexp.Regexp, r *r
 	if err := plan.prepare(ctx, seeds); err != nil {
 		return err
 	}
-	ask(ctx, pair, plan.creations(seeds), c.workers, r)
+	ask(ctx, pair, c.shown(plan.creations(seeds)), c.workers, r)
 	kept := plan.store(ctx, seeds)
 	defer plan.clear(context.WithoutCancel(ctx), kept)
-	ask(ctx, pair, plan.changes(ctx, kept), c.workers, r)
+	ask(ctx, pair, c.shown(plan.changes(ctx, kept)), c.workers, r)
 	return nil
+}
+
+// shown asks for tables, if that is wanted: every field that a column shows is changed this way.
+func (c config) shown(trials []trial) []trial {
+	for i := range trials {
+		if c.table {
+			trials[i].accept = "application/json;as=Table;v=v1;g=meta.k8s.io"
+		}
+	}
+	return trials
 }
 
 // ask puts every question to both servers.
