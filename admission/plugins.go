@@ -44,7 +44,7 @@ func Plugins(cfg Config) Chain {
 }
 
 // All returns upstream's plugins in upstream's order; those that are not on by default are Off, but for NodeRestriction. Policies
-// and webhooks have their places between PodTopologyLabels and ResourceQuota: see Before.
+// and webhooks have their places between PodResizeValidator and ResourceQuota: see Before.
 func All(cfg Config) Chain {
 	if cfg.Now == nil {
 		cfg.Now = time.Now
@@ -87,6 +87,8 @@ func All(cfg Config) Chain {
 		{Name: "DefaultIngressClass", Mutate: defaultIngressClass},
 		{Name: "DenyServiceExternalIPs", Off: true, Validate: denyExternalIPs},
 		{Name: "PodTopologyLabels", Mutate: podTopologyLabels},
+		{Name: "NodeDeclaredFeatureValidator", Validate: checkPodFeatures},
+		{Name: "PodResizeValidator", Validate: checkPodResize},
 		// here: MutatingAdmissionPolicy, MutatingAdmissionWebhook, ValidatingAdmissionPolicy, ValidatingAdmissionWebhook
 		{Name: quotaPlugin, Validate: newQuotas(cfg).validate},
 		{Name: "AlwaysDeny", Off: true, Validate: denyAll},

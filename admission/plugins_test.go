@@ -76,7 +76,8 @@ func TestOrder(t *testing.T) {
 		"StorageObjectInUseProtection", "OwnerReferencesPermissionEnforcement", "PersistentVolumeClaimResize", "RuntimeClass",
 		"CertificateApproval",
 		"CertificateSigning", "ClusterTrustBundleAttest", "CertificateSubjectRestriction", "DefaultIngressClass",
-		"DenyServiceExternalIPs", "PodTopologyLabels",
+		"DenyServiceExternalIPs", "PodTopologyLabels", "PodGroupWorkloadExists",
+		"NodeDeclaredFeatureValidator", "JobValidation", "PodResizeValidator",
 		"MutatingAdmissionPolicy", "MutatingAdmissionWebhook", "ValidatingAdmissionPolicy", "ValidatingAdmissionWebhook", "ResourceQuota",
 		"AlwaysDeny"}
 	at := 0

@@ -245,8 +245,9 @@ func (ns *nodeStatus) fill(st *corev1.NodeStatus, seen runtimeAnswer) {
 	}
 }
 
-// declared are the features that pods may need of a node, in order: the scheduler looks for them (KEP-5328).
-var declared = []string{"RestartAllContainersOnContainerExits"}
+// declared are the features that pods may need of a node, in order: the scheduler and admission look for them (KEP-5328).
+var declared = []string{"InPlacePodLevelResourcesVerticalScaling", "InPlacePodVerticalScalingInitContainers",
+	"RestartAllContainersOnContainerExits"}
 
 func (ns *nodeStatus) info(ctx context.Context) corev1.NodeSystemInfo {
 	info := corev1.NodeSystemInfo{Architecture: goruntime.GOARCH, OperatingSystem: "linux", KubeletVersion: version,

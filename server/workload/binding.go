@@ -62,8 +62,9 @@ func (s extension) bindable(b *corev1.Binding) error {
 
 // assign writes the node into the pod.
 func (s extension) assign(pod *corev1.Pod, b *corev1.Binding) error {
+	resource := "pods" // for what the store refuses upstream
 	refuse := func(format string, args ...any) error {
-		return apierrors.NewConflict(schema.GroupResource{Resource: "pods/binding"}, pod.Name, fmt.Errorf(format, args...))
+		return apierrors.NewConflict(schema.GroupResource{Resource: resource}, pod.Name, fmt.Errorf(format, args...))
 	}
 	if b.UID != "" && b.UID != pod.UID {
 		return refuse("Precondition failed: UID in precondition: %v, UID in object meta: %v", b.UID, pod.UID)
@@ -72,6 +73,7 @@ func (s extension) assign(pod *corev1.Pod, b *corev1.Binding) error {
 		return refuse("Precondition failed: ResourceVersion in precondition: %v, ResourceVersion in object meta: %v",
 			b.ResourceVersion, pod.ResourceVersion)
 	}
+	resource = "pods/binding"
 	switch {
 	case pod.DeletionTimestamp != nil:
 		return refuse("pod %s is being deleted, cannot be assigned to a host", pod.Name)
