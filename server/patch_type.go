@@ -52,6 +52,16 @@ func (p *patching) says(doc []byte) (gvk schema.GroupVersionKind, ok bool) {
 	return schema.FromAPIVersionAndKind(got.APIVersion, got.Kind), true
 }
 
+// speaks is the version in which the document is read: a JSON or merge patch of a kind that is built in may have written another one
+// that is served into it.
+func (p *patching) speaks(doc []byte) schema.GroupVersionKind {
+	i := p.r.Kind.Info()
+	if gvk, ok := p.says(doc); ok && !i.Custom && slices.Contains(i.Served(), gvk) {
+		return gvk
+	}
+	return p.r.Spoken()
+}
+
 // kindless is the reason why a document that is no object has no kind.
 func kindless(doc []byte) error {
 	var t struct {
@@ -104,7 +114,7 @@ func (p *patching) typedCustom(doc []byte, gvk schema.GroupVersionKind) error {
 	return nil
 }
 
-// early are versions that once were served; upstream decodes those of built-in kinds to this day.
+// early are versions that once were served; upstream decodes those of built-in kinds to this day, but for those of autoscaling.
 var early = regexp.MustCompile(`^v[0-9]+(alpha|beta)[0-9]+$`)
 
 // decodes says whether objects of the kind exist in the version, served or not.
@@ -117,5 +127,5 @@ func (p *patching) decodes(gv schema.GroupVersion) bool {
 	case i.Custom:
 		return false
 	}
-	return early.MatchString(gv.Version) && (gv.Group == i.GVK.Group || gv.Group == "extensions")
+	return early.MatchString(gv.Version) && i.GVK.Group != "autoscaling" && (gv.Group == i.GVK.Group || gv.Group == "extensions")
 }
