@@ -78,3 +78,17 @@ func TestDefaultClassInTables(t *testing.T) {
 		}
 	}
 }
+
+// A bookmark is shown as a row of an object that holds nothing.
+func TestRowOfNothing(t *testing.T) {
+	for _, k := range kinds.All() {
+		func() {
+			defer func() {
+				if why := recover(); why != nil {
+					t.Errorf("%s: %v", k.Info().Plural, why)
+				}
+			}()
+			k.Row(k.New(k.Info().GVK))
+		}()
+	}
+}

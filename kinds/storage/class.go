@@ -9,7 +9,6 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"github.com/kloop-dev/kloop/features"
-	"github.com/kloop-dev/kloop/kinds/cell"
 	"github.com/kloop-dev/kloop/kinds/podspec"
 	"github.com/kloop-dev/kloop/kinds/rule"
 	"github.com/kloop-dev/kloop/resource"
@@ -35,7 +34,7 @@ var StorageClasses = &resource.Def[*storagev1.StorageClass]{
 	Columns: []resource.Column[*storagev1.StorageClass]{
 		resource.Col("Provisioner", "string", func(c *storagev1.StorageClass) any { return c.Provisioner }),
 		resource.Col("ReclaimPolicy", "string", func(c *storagev1.StorageClass) any { return orDefault(c.ReclaimPolicy, "Delete") }),
-		resource.Col("VolumeBindingMode", "string", func(c *storagev1.StorageClass) any { return orDefault(c.VolumeBindingMode, cell.Unset) }),
+		resource.Col("VolumeBindingMode", "string", func(c *storagev1.StorageClass) any { return orDefault(c.VolumeBindingMode, "Immediate") }),
 		resource.Col("AllowVolumeExpansion", "string", func(c *storagev1.StorageClass) any {
 			return c.AllowVolumeExpansion != nil && *c.AllowVolumeExpansion
 		}),

@@ -339,33 +339,21 @@ func (s *shaper) object(ctx context.Context, e *server.Event) (runtime.Object, e
 	if err != nil || s.p.acc.As == "" {
 		return obj, err
 	}
-	if s.table != nil && e.Entry == nil {
-		return s.mark(obj, e), nil
-	}
 	var hub resource.Object
 	if e.Entry != nil && e.Entry.Rev == e.Rev { // what is deleted has another revision in it
 		hub = e.Entry.Object
 	}
-	out, err := s.p.shape(s.p.kind, obj, hub, s.table)
+	o := s.table
+	if o != nil && e.Initial && o.IncludeObject == metav1.IncludeNone { // the mark is in the object
+		o = &metav1.TableOptions{NoHeaders: o.NoHeaders}
+	}
+	out, err := s.p.shape(s.p.kind, obj, hub, o)
 	if s.table != nil && !s.table.NoHeaders {
 		later := *s.table
 		later.NoHeaders = true // the columns are sent once
 		s.table = &later
 	}
 	return out, err
-}
-
-// mark is a bookmark as a table: no row, as there is no object to make cells of; the one that ends the initial
-// events says so in a row without cells.
-func (s *shaper) mark(obj resource.Object, e *server.Event) *metav1.Table {
-	t := s.p.table(s.p.kind, &metav1.TableOptions{NoHeaders: true}, 1)
-	t.ResourceVersion = obj.GetResourceVersion()
-	if e.Initial {
-		row := metav1.TableRow{Cells: []any{}}
-		row.Object.Object = s.p.partial(obj)
-		t.Rows = append(t.Rows, row)
-	}
-	return t
 }
 
 func (s *shaper) plain(ctx context.Context, e *server.Event) (resource.Object, error) {
