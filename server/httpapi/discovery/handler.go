@@ -114,7 +114,8 @@ func (h *Handler) discovered(w http.ResponseWriter, r *http.Request, doc runtime
 // root answers /api or /apis, in the old form or all groups at once.
 func (h *Handler) root(w http.ResponseWriter, r *http.Request, legacy bool) {
 	acc, ok := reply.Negotiate(r.Header.Get("Accept"), true, func(a reply.Accepted) bool {
-		return a.As == "APIGroupDiscoveryList" && a.Group == "apidiscovery.k8s.io" && a.Version == "v2"
+		return a.As == "APIGroupDiscoveryList" && a.Group == "apidiscovery.k8s.io" && a.Version == "v2" &&
+			r.URL.Path != "/apis/" // upstream's /apis/ knows the old form alone
 	})
 	w.Header().Set("Vary", "Accept")
 	switch {
