@@ -31,7 +31,25 @@ func aliasHealth(w *World, s *corev1.Service) Health {
 	if r, ok := aliasOf(s); ok && w.Sees(kinds.Services, r.NS) && resource.Get(w.Read, kinds.Services, r.NS, r.Name) == nil {
 		return Health{Says: "leads nowhere", Want: want, Have: "no such service"}
 	}
+	if circle(w, s) != "" {
+		return Health{Says: "leads nowhere", Want: want, Have: "a circle of names"}
+	}
 	return Health{}
+}
+
+// circle words the names that lead from a service to itself, or to a circle; "": they lead out.
+func circle(w *World, s *corev1.Service) string {
+	seen := []string{s.Namespace + "/" + s.Name}
+	for s != nil && s.Spec.Type == corev1.ServiceTypeExternalName {
+		r, ok := aliasOf(s)
+		if name := r.NS + "/" + r.Name; ok && slices.Contains(seen, name) {
+			return strings.Join(append(seen, name), " → ")
+		} else if seen = append(seen, name); !ok {
+			return ""
+		}
+		s = resource.Get(w.Read, kinds.Services, r.NS, r.Name)
+	}
+	return ""
 }
 
 // aliasLeadsNowhere tells of an ExternalName that no resolver can follow. DNS takes whatever stands there for a name, addresses too,
@@ -45,7 +63,10 @@ func aliasLeadsNowhere(l *look, s *corev1.Service) *Finding {
 		Next: does(person, "makes a service without a selector, and an EndpointSlice with the address, in its place"),
 		Advice: []string{"an address behind a service is said by an EndpointSlice with the label " + discoveryv1.LabelServiceName + "=" + s.Name +
 			", not by externalName: kubectl edit service " + s.Name + " -n " + s.Namespace}}
-	if r, ok := aliasOf(s); ok {
+	if names := circle(l.World, s); names != "" {
+		f.Says, f.Next = "is a name in a circle of names: "+names, does(person, "has one of them name something else")
+		f.Advice = []string{"kubectl edit service " + s.Name + " -n " + s.Namespace}
+	} else if r, ok := aliasOf(s); ok {
 		f.Says = "is a name for service/" + r.Name + " in namespace " + r.NS + ", which does not exist"
 		f.Next, f.Waits = does(person, "creates that service, or names another one"), on("Object", r, "")
 		f.Advice = []string{"those that exist: kubectl get services -n " + r.NS}
@@ -59,7 +80,7 @@ func slicesOf(w *World, s *corev1.Service) (words, first string) {
 	for obj := range w.Read.ByLabel(kinds.EndpointSlices, s.Namespace, discoveryv1.LabelServiceName, s.Name) {
 		slice := obj.(*discoveryv1.EndpointSlice)
 		for _, p := range slice.Ports {
-			if len(slice.Endpoints) > 0 {
+			if len(slice.Endpoints) > 0 && suits(s, slice) {
 				first = slice.Name
 				theirs = append(theirs, fmt.Sprintf("endpointslice/%s has %q", slice.Name, deref(p.Name, "")))
 			}

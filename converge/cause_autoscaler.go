@@ -148,6 +148,9 @@ func metricsMissing(l *look, h *autoscalingv2.HorizontalPodAutoscaler, reason, t
 		if k, ok := l.kindOf(schema.FromAPIVersionAndKind(h.Spec.ScaleTargetRef.APIVersion, h.Spec.ScaleTargetRef.Kind)); ok {
 			if has := containersOf(l.Read.Lookup(k, h.Namespace, h.Spec.ScaleTargetRef.Name)); len(has) > 0 && !slices.Contains(has, m[1]) {
 				f.Says = "is to go by the container " + m[1] + ", which its target's pod template does not have: it has " + list(has, 4)
+			} else if len(has) > 0 {
+				f.Next = does(l.owner, "goes on when the container runs and its node tells what it uses")
+				f.Advice = []string{"see what is told: kubectl top pods --containers -n " + h.Namespace}
 			}
 		}
 		return f
@@ -173,6 +176,18 @@ func metricsMissing(l *look, h *autoscalingv2.HorizontalPodAutoscaler, reason, t
 		f.Error = textOnly(text)
 		f.Advice = []string{"install metrics-server, which does: it is no part of Kubernetes itself"}
 	}
+	for _, m := range h.Spec.Metrics {
+		if m.Object == nil || !strings.Contains(text, m.Object.Metric.Name) {
+			continue
+		}
+		d := m.Object.DescribedObject
+		if k, ok := l.kindOf(schema.FromAPIVersionAndKind(d.APIVersion, d.Kind)); ok && l.Sees(k, h.Namespace) &&
+			l.Read.Lookup(k, h.Namespace, d.Name) == nil {
+			r := Ref{k, h.Namespace, d.Name}
+			f.Says = "gets no metric " + m.Object.Metric.Name + " of " + strings.ToLower(d.Kind) + "/" + d.Name + ", which does not exist"
+			f.Waits, f.Error, f.Advice = on("Object", r, ""), textOnly(text), []string{"create it, or correct describedObject in spec.metrics"}
+		}
+	}
 	for _, group := range []string{"metrics.k8s.io", "custom.metrics.k8s.io", "external.metrics.k8s.io"} {
 		if a := apiServiceOf(l.Read, group); a != nil && !l.Health(kinds.APIServices, a).Converged() {
 			f.Below = []Ref{refTo(kinds.APIServices, a)}
@@ -186,17 +201,27 @@ var noContainer = regexp.MustCompile(`container (\S+) not present in metrics`)
 
 // containersOf names the containers of a workload's pod template.
 func containersOf(obj resource.Object) (names []string) {
-	var t *corev1.PodTemplateSpec
-	switch obj := obj.(type) {
-	case *appsv1.Deployment:
-		t = &obj.Spec.Template
-	case *appsv1.StatefulSet:
-		t = &obj.Spec.Template
-	default:
-		return nil
-	}
-	for _, c := range slices.Concat(t.Spec.InitContainers, t.Spec.Containers) {
-		names = append(names, c.Name)
+	if t := templateOf(obj); t != nil {
+		for _, c := range slices.Concat(t.Spec.InitContainers, t.Spec.Containers) {
+			names = append(names, c.Name)
+		}
 	}
 	return names
+}
+
+// templateOf is the pod template of a workload; nil: it has none.
+func templateOf(obj resource.Object) *corev1.PodTemplateSpec {
+	switch obj := obj.(type) {
+	case *appsv1.Deployment:
+		return &obj.Spec.Template
+	case *appsv1.StatefulSet:
+		return &obj.Spec.Template
+	case *appsv1.DaemonSet:
+		return &obj.Spec.Template
+	case *appsv1.ReplicaSet:
+		return &obj.Spec.Template
+	case *corev1.ReplicationController:
+		return obj.Spec.Template
+	}
+	return nil
 }

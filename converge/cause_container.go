@@ -119,11 +119,8 @@ func containerRefused(l *look, p *corev1.Pod, c *corev1.ContainerStatus) *Findin
 
 // unstartable words what the runtime says of a container that it can't start, where that is known.
 func (f *Finding) unstartable(container, text string) {
-	for _, r := range unstartable {
-		if strings.Contains(text, r.mark) {
-			f.Says, f.Advice = "can't start container "+container+": "+r.words, []string{r.advice}
-			return
-		}
+	if s, ok := meaning(unstartable, text); ok {
+		f.Says, f.Advice = "can't start container "+container+": "+s.words, []string{s.advice}
 	}
 }
 
@@ -142,7 +139,11 @@ func neverBegan(_ *look, p *corev1.Pod, c *corev1.ContainerStatus) *Finding {
 }
 
 // unstartable words what runtimes say of commands that can't be run.
-var unstartable = []struct{ mark, words, advice string }{
+var unstartable = []saying{
+	{"seccomp profile", "its node does not have the seccomp profile that it names",
+		"put the file below /var/lib/kubelet/seccomp on the node, or use type: RuntimeDefault"},
+	{"apparmor profile not found", "its node has not loaded the AppArmor profile that it names",
+		"load it on the node (apparmor_parser), or use type: RuntimeDefault"},
 	{"Are you trying to mount a directory onto a file", "a volume's directory is mounted over a file of the image, or a file over a directory",
 		"mount a single file of a volume by its key: subPath, with a mountPath that ends in the file's name"},
 	{"no command specified", "neither the image nor the pod says what to run", "give the container a command"},
@@ -152,9 +153,9 @@ var unstartable = []struct{ mark, words, advice string }{
 		"build the image for the node's platform, or have the pod on other nodes: nodeSelector: {kubernetes.io/arch: …}"},
 	{"executable file not found", "the image has no such command",
 		"correct the container's command; what the image has is what it was built with"},
-	{"no such file or directory", "the image has no such command",
+	{"exec*no such file or directory", "the image has no such command",
 		"correct the container's command; what the image has is what it was built with"},
-	{"permission denied", "its command may not be executed",
+	{"exec*permission denied", "its command may not be executed",
 		"let the file be executable in the image, or run the container as a user who may execute it"},
 }
 
@@ -192,8 +193,11 @@ func outOfMemory(l *look, p *corev1.Pod, c *corev1.ContainerStatus) *Finding {
 	advice := "give container " + c.Name +
 		" a memory request that it can live with, so that it gets a node with room: kubectl describe node " +
 		p.Spec.NodeName
-	if q := memoryLimit(p, c.Name); q != "" {
-		limit, advice = "its limit of "+q, "raise the memory limit of container "+c.Name+", or find out why it needs so much"
+	if q, whose := memoryLimit(p, c.Name); q != "" {
+		limit, advice = whose+"limit of "+q, "raise the memory limit of container "+c.Name+", or find out why it needs so much"
+		if whose != "its " {
+			advice = "raise spec.resources.limits.memory of the pod, which all its containers share, or find out which needs so much"
+		}
 	}
 	return &Finding{Says: fmt.Sprintf("crashes: container %s needs more memory than %s and was killed %s", c.Name, limit,
 		times(c.RestartCount)), State: BackingOff,
@@ -202,19 +206,19 @@ func outOfMemory(l *look, p *corev1.Pod, c *corev1.ContainerStatus) *Finding {
 		Error: textOnly("OOMKilled"), Advice: []string{advice}}
 }
 
-// memoryLimit returns the memory limit of a container, or of its pod; "" if there is none.
-func memoryLimit(p *corev1.Pod, name string) string {
+// memoryLimit returns the memory limit of a container, or of its pod, and whose it is; "" if there is none.
+func memoryLimit(p *corev1.Pod, name string) (limit, whose string) {
 	for _, s := range slices.Concat(p.Spec.InitContainers, p.Spec.Containers) {
 		if q, ok := s.Resources.Limits[corev1.ResourceMemory]; ok && s.Name == name {
-			return q.String()
+			return q.String(), "its "
 		}
 	}
 	if r := p.Spec.Resources; r != nil {
 		if q, ok := r.Limits[corev1.ResourceMemory]; ok {
-			return q.String()
+			return q.String(), "its pod's "
 		}
 	}
-	return ""
+	return "", ""
 }
 
 func times(n int32) string {
@@ -277,10 +281,10 @@ func initCrash(l *look, p *corev1.Pod, c *corev1.ContainerStatus) *Finding {
 	if sidecar(p, c.Name) {
 		what = "sidecar"
 	}
-	return &Finding{Says: fmt.Sprintf("does not start: its %s %s %s (%s)", what, c.Name, exit(t), times(max(c.RestartCount, 1))),
+	return advise(l, &Finding{Says: fmt.Sprintf("does not start: its %s %s %s (%s)", what, c.Name, exit(t), times(max(c.RestartCount, 1))),
 		State: BackingOff,
 		Next:  at(again(c), agentOf(p), "starts %s %s again", what, c.Name), Error: textOnly(exit(t)),
-		Advice: []string{"read its log: kubectl logs " + p.Name + " -c " + c.Name + " -n " + p.Namespace}}
+		Advice: []string{"read its log: kubectl logs " + p.Name + " -c " + c.Name + " -n " + p.Namespace}}, p, t)
 }
 
 // endsAtOnce: a container ends, with success, and is started again and again, since a pod of this kind is to run for ever.
@@ -303,9 +307,10 @@ func crashLoop(l *look, p *corev1.Pod, c *corev1.ContainerStatus) *Finding {
 		(c.State.Running != nil || c.RestartCount == 0 || p.Spec.RestartPolicy == corev1.RestartPolicyNever) {
 		return nil
 	}
-	return &Finding{Says: fmt.Sprintf("crashes: container %s %s (%s)", c.Name, exit(t), times(max(c.RestartCount, 1))), State: BackingOff,
+	return advise(l, &Finding{Says: fmt.Sprintf("crashes: container %s %s (%s)", c.Name, exit(t),
+		times(max(c.RestartCount, 1))), State: BackingOff,
 		Next: at(again(c), agentOf(p), "starts container %s again", c.Name), Error: textOnly(exit(t)),
-		Advice: []string{"read its last words: kubectl logs --previous " + p.Name + " -c " + c.Name + " -n " + p.Namespace}}
+		Advice: []string{"read its last words: kubectl logs --previous " + p.Name + " -c " + c.Name + " -n " + p.Namespace}}, p, t)
 }
 
 // helperRuns: what a job's pod was made for is done, and a container beside it does not end.
@@ -371,10 +376,12 @@ func podEvicted(l *look, p *corev1.Pod) *Finding {
 	case p.Status.Reason == "Terminated" && strings.Contains(p.Status.Message, "node shutdown"):
 		says = "was ended because its node " + p.Spec.NodeName + " was shut down"
 	}
-	return &Finding{Says: says, Owner: person,
-		State:  Failed,
-		Next:   does(person, "deletes the pod, or makes it anew"),
-		Advice: []string{"nothing starts a pod without a controller again: let a Deployment or a Job make it"}}
+	f := &Finding{Says: says, Owner: person, State: Failed, Next: does(person, "deletes the pod, or makes it anew")}
+	if s, ok := meaning(gone, p.Status.Message); ok {
+		f.Advice = []string{strings.ReplaceAll(s.advice, "{}", p.Spec.NodeName)}
+	}
+	f.Advice = append(f.Advice, "nothing starts a pod without a controller again: let a Deployment or a Job make it")
+	return f
 }
 
 func podFailed(l *look, p *corev1.Pod) *Finding {

@@ -2,11 +2,13 @@ package converge
 
 import (
 	"fmt"
+	"net/netip"
 	"slices"
 	"strings"
 
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
+	networkingv1 "k8s.io/api/networking/v1"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -29,6 +31,7 @@ func deletions() []Situation {
 		{"ClaimInUse", []resource.Kind{kinds.PersistentVolumeClaims}, leaving(claimInUse)},
 		{"VolumeInUse", []resource.Kind{kinds.PersistentVolumes}, leaving(volumeInUse)},
 		{"VolumeInUse", []resource.Kind{kinds.PersistentVolumes}, leaving(volumeAttached)},
+		{"RangeInUse", []resource.Kind{kinds.ServiceCIDRs}, leaving(rangeInUse)},
 		{"DependentsRemain", nil, leaving(dependentsRemain)},
 		{"FinalizerStuck", nil, leaving(finalizerStuck)},
 		{"PodStopping", []resource.Kind{kinds.Pods}, leaving(podStopping)},
@@ -186,6 +189,7 @@ func podStopping(l *look) *Finding {
 				" --grace-period=0 --force"}}
 	if e := l.warning(p.UID, "FailedKillPod", "FailedPreStopHook"); e != nil {
 		f.Error = eventFailure(e)
+		f.Says += "; its node says: " + oneLine(e.Message)
 	}
 	return f
 }
@@ -254,6 +258,30 @@ func volumeInUse(l *look) *Finding {
 		Next: does("pv-protection", "lets it go when the claim is gone"), Advice: []string{"delete the claim " + r.NS + "/" + r.Name}}
 }
 
+// rangeInUse: addresses of the range are given to services, and no other range has them.
+func rangeInUse(l *look) *Finding {
+	s := l.obj.(*networkingv1.ServiceCIDR)
+	var left []Ref
+	var users []string
+	for _, a := range resource.List(l.Read, kinds.IPAddresses, "") {
+		ip, err := netip.ParseAddr(a.Name)
+		if err == nil && a.Spec.ParentRef != nil && slices.ContainsFunc(s.Spec.CIDRs, func(c string) bool {
+			p, err := netip.ParsePrefix(c)
+			return err == nil && p.Contains(ip)
+		}) {
+			left, users = append(left, refTo(kinds.IPAddresses, a)), append(users, a.Spec.ParentRef.Namespace+"/"+a.Spec.ParentRef.Name)
+		}
+	}
+	if len(left) == 0 {
+		return nil
+	}
+	slices.Sort(users)
+	return &Finding{Says: "has addresses that services have: " + list(users, 3), Owner: "service-cidr", State: Blocked,
+		Waits:  on("Object", left[0], ""),
+		Next:   does("service-cidr", "lets it go when none is left, or another ServiceCIDR has them too"),
+		Advice: []string{"delete these services, or make them anew, so that they get addresses of another range"}}
+}
+
 // dependentsRemain: deletion in the foreground waits for those that block it.
 func dependentsRemain(l *look) *Finding {
 	if !slices.Contains(l.obj.GetFinalizers(), metav1.FinalizerDeleteDependents) {
@@ -314,6 +342,8 @@ func finalizerStuck(l *look) *Finding {
 		f.Next = does(own, "removes the finalizer when its work is done")
 		if runs, sure := l.runs(own); sure && !runs {
 			f.State, f.Says = Missing, f.Says+", and the loop "+own+" does not run here"
+		} else if l.Loops == nil {
+			f.Advice = []string{"look whether the controller manager runs, and at its log: kubectl get pods -A"}
 		}
 		return f
 	}
@@ -322,6 +352,9 @@ func finalizerStuck(l *look) *Finding {
 	}
 	if tree, ok := content(l.obj); ok {
 		f.Told = oneLine(complaintIn(tree).message)
+	}
+	if e := l.newestWarning(); e != nil && f.Told == "" {
+		f.Told, f.Error = oneLine(e.Message), eventFailure(e)
 	}
 	if n, ok := l.obj.(*corev1.Node); ok {
 		f.Aside = keptThere(l.World, n)

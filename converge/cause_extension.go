@@ -1,6 +1,8 @@
 package converge
 
 import (
+	"strings"
+
 	corev1 "k8s.io/api/core/v1"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	apiregistrationv1 "k8s.io/kube-aggregator/pkg/apis/apiregistration/v1"
@@ -43,6 +45,10 @@ func apiServiceDown(l *look) *Finding {
 				f.Advice = []string{
 					"look at the log of its pods, and whether the API server's machine reaches them (firewall, network policy, hostNetwork)",
 					"or delete apiservice/" + a.Name + " if the API is no longer used: it holds up the deletion of namespaces"}
+				if strings.Contains(c.Message, "x509: ") {
+					f.Advice[0] = "let spec.caBundle be of the authority that signed the server's certificate, which names " + s.Name + "." + s.Namespace +
+						".svc: kubectl get apiservice " + a.Name + " -o yaml"
+				}
 			}
 		}
 	}

@@ -62,7 +62,7 @@ func keepsRestarting(l *look, p *corev1.Pod, c *corev1.ContainerStatus) *Finding
 	if t.Reason == "OOMKilled" {
 		f.Says = fmt.Sprintf("had its container %s killed for want of memory and started again %s, last %s ago", c.Name,
 			times(c.RestartCount), ago(l.Now.Sub(t.FinishedAt.Time)))
-		if q := memoryLimit(p, c.Name); q != "" {
+		if q, _ := memoryLimit(p, c.Name); q != "" {
 			f.Advice = append(f.Advice, "raise the memory limit of container "+c.Name+", which is "+q)
 		}
 	}

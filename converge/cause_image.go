@@ -123,13 +123,13 @@ func imagePull(l *look, p *corev1.Pod, c *corev1.ContainerStatus) *Finding {
 	if !pulling(reason) {
 		return nil
 	}
-	f := &Finding{Says: fmt.Sprintf("can't pull the image %q", c.Image), State: BackingOff,
-		Waits: on("Field", refTo(kinds.Pods, p), imageField(p, c)),
-		Next:  does(agentOf(p), "tries to pull it again, at pauses of up to 5 minutes"), Error: textOnly(text)}
+	image, field := pulled(p, c, text)
+	f := &Finding{Says: fmt.Sprintf("can't pull the image %q", image), State: BackingOff, Waits: on("Field", refTo(kinds.Pods, p), field),
+		Next: does(agentOf(p), "tries to pull it again, at pauses of up to 5 minutes"), Error: textOnly(text)}
 	if e := l.warning(p.UID, "Failed"); e != nil && strings.Contains(e.Message, "Failed to pull image") {
 		f.Error = eventFailure(e)
 	}
-	why, advice := whyNoPull(c.Image, text+errorText(f.Error))
+	why, advice := whyNoPull(image, text+"\n"+errorText(f.Error))
 	if f.Advice = advice; why != "" {
 		f.Says += ": " + why
 	}
@@ -188,11 +188,25 @@ func whyNoPull(image, text string) (words string, advice []string) {
 			break
 		}
 	}
+	if _, told, ok := strings.Cut(text, `pull and unpack image "`); ok && words == "" { // the runtime's own words
+		_, told, _ = strings.Cut(told, `": `)
+		words, _, _ = strings.Cut(told, "\n")
+	}
 	advice = slices.Clone(advice)
 	for i := range advice {
 		advice[i] = strings.ReplaceAll(advice[i], "{}", image)
 	}
 	return words, advice
+}
+
+// pulled is the image that does not come, and the field that names it: the container's own, or one that is mounted as a volume.
+func pulled(p *corev1.Pod, c *corev1.ContainerStatus, text string) (image, field string) {
+	for _, v := range p.Spec.Volumes {
+		if v.Image != nil && strings.Contains(text, `"`+v.Image.Reference+`"`) {
+			return v.Image.Reference, "spec.volumes[" + v.Name + "].image.reference"
+		}
+	}
+	return c.Image, imageField(p, c)
 }
 
 // imageField is the path of the field that names the container's image, to be corrected.

@@ -312,6 +312,11 @@ func (l *look) named(f *Finding, tree map[string]any, message string) {
 	if byPerson.MatchString(message) {
 		f.Next = does(who, "tries again; what it says is likely for a person to see to")
 	}
+	if strings.Contains(message, "is immutable") {
+		f.Advice = append([]string{"delete what can't be changed, so that it is made anew; " +
+			"what it has is lost, so look first whether that may be"}, f.Advice...)
+	}
+	defer spokenOf(l, f, message)
 	for _, m := range l.search().mentions(tree) {
 		says, vague := m.says(l.obj.GetNamespace()), !strings.Contains(message, " ")
 		if m.loose && !strings.Contains(message, m.Name) {
@@ -329,6 +334,33 @@ func (l *look) named(f *Finding, tree map[string]any, message string) {
 			f.Below, f.Told, f.State = []Ref{m.Ref}, message, Waiting
 			f.Waits, f.Next = m.wait(), does(who, "goes on when that is well")
 			return
+		}
+	}
+}
+
+// spoken finds an object in a controller's words: HelmChart 'a/web', Job/a/web, Secret "web".
+var spoken = regexp.MustCompile(`\b([A-Z][A-Za-z]+)[ /]['"]?(?:([a-z0-9-]+)/)?([a-z0-9][a-z0-9.-]*[a-z0-9])`)
+
+// spokenOf looks at the objects that a controller speaks of by kind and name: one that is not well is the cause.
+func spokenOf(l *look, f *Finding, message string) {
+	if len(f.Below) > 0 {
+		return
+	}
+	for _, m := range spoken.FindAllStringSubmatch(message, maxLooks) {
+		ns := orElse(m[2], l.obj.GetNamespace())
+		for _, k := range l.search().kindsBy(m[1], "", "", true) {
+			obj := l.Read.Lookup(k, ns, m[3])
+			switch {
+			case obj == nil || obj.GetUID() == l.obj.GetUID():
+				continue
+			case strings.Contains(message, "is immutable"):
+				f.Advice[0] += ": kubectl delete " + k.Info().GR().String() + " " + m[3] + " -n " + ns
+				return
+			case !l.Health(k, obj).Converged():
+				f.Below, f.Told, f.State = []Ref{refTo(k, obj)}, message, Waiting
+				f.Waits, f.Next = on("Object", refTo(k, obj), ""), does(f.Owner, "goes on when that is well")
+				return
+			}
 		}
 	}
 }

@@ -33,18 +33,14 @@ func sandboxFails(l *look) *Finding {
 	text := oneLine(strings.TrimPrefix(e.Message, "Failed to create pod sandbox: "))
 	f := &Finding{Says: "can't get its sandbox: " + text, Owner: agentOf(p), State: BackingOff, Error: eventFailure(e),
 		Next: does(agentOf(p), "tries again"), Advice: []string{"look at the container runtime and the network plugins on " + p.Spec.NodeName}}
-	for _, r := range sandboxless {
-		if strings.Contains(text, r.mark) {
-			f.Says = "can't get its sandbox: " + r.words + ": " + text
-			f.Advice = []string{strings.ReplaceAll(r.advice, "{}", p.Spec.NodeName)}
-			break
-		}
+	if s, ok := meaning(sandboxless, text); ok {
+		f.Says, f.Advice = "can't get its sandbox: "+s.words+": "+text, []string{strings.ReplaceAll(s.advice, "{}", p.Spec.NodeName)}
 	}
 	return f
 }
 
 // sandboxless words what runtimes and network plugins say, and what helps; the first that fits counts.
-var sandboxless = []struct{ mark, words, advice string }{
+var sandboxless = []saying{
 	{"failed to assign an IP address", "its network has no free address", noAddress}, {"no IP addresses available",
 		"its network has no free address", noAddress},
 	{"no available IPs", "its network has no free address", noAddress}, {"is configured",

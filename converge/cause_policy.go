@@ -123,6 +123,11 @@ func notAllowed(l *look, text string) *Finding {
 	why := between(text+"\x00", " is forbidden: ", "\x00")
 	f := &Finding{Says: "is refused: " + why, Waits: forName("Policy", "admission"),
 		Next: does(person, "changes what is asked for, or who may ask for it")}
+	if scopes := between(why+"\x00", "insufficient quota to match these scopes: ", "\x00"); scopes != "" {
+		f.Says += ": pods of this scope need a quota that is for it, and the namespace has none"
+		f.Advice = []string{"create a ResourceQuota in namespace " + l.obj.GetNamespace() + " with that " +
+			"spec.scopeSelector, as other namespaces may have: kubectl get resourcequotas -A"}
+	}
 	if strings.Contains(why, " cannot ") {
 		f.Waits, f.Advice = forName("Policy", "RBAC"), []string{"give the account the right that it lacks by a role and a binding"}
 	}

@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	appsv1 "k8s.io/api/apps/v1"
+	autoscalingv2 "k8s.io/api/autoscaling/v2"
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 
@@ -65,6 +66,12 @@ func (l *look) refusal() *convergence.Failure {
 		for _, c := range obj.Status.Conditions {
 			if c.Type == appsv1.ReplicaSetReplicaFailure && c.Status == corev1.ConditionTrue {
 				return &convergence.Failure{Message: c.Message, First: stamp(c.LastTransitionTime.Time), Last: stamp(c.LastTransitionTime.Time)}
+			}
+		}
+	case *autoscalingv2.HorizontalPodAutoscaler:
+		for _, c := range obj.Status.Conditions {
+			if c.Type == autoscalingv2.AbleToScale && c.Status == corev1.ConditionFalse && c.Reason == "FailedUpdateScale" {
+				return textOnly(c.Message)
 			}
 		}
 	case *appsv1.StatefulSet, *appsv1.DaemonSet, *corev1.ReplicationController, *batchv1.Job, *batchv1.CronJob:

@@ -3,7 +3,6 @@ package converge
 import (
 	"fmt"
 	"slices"
-	"strings"
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -119,29 +118,6 @@ func (l *look) unwell() (list []*corev1.Pod) {
 		}
 	}
 	return list
-}
-
-// podsRejected: pod after pod is made and refused by the node that it is for, since its template names a node that it does not fit.
-func podsRejected(l *look) *Finding {
-	var last *corev1.Pod
-	n := 0
-	for _, p := range resource.Owned(l.Read, kinds.Pods, l.obj) {
-		if p.Status.Phase != corev1.PodFailed || p.Status.Reason == "" || len(p.Status.ContainerStatuses) > 0 || p.Spec.NodeName == "" {
-			continue
-		}
-		if n++; last == nil || last.CreationTimestamp.Before(&p.CreationTimestamp) {
-			last = p
-		}
-	}
-	if last == nil || len(l.unwell()) > 0 {
-		return nil
-	}
-	why := strings.TrimPrefix(strings.TrimSpace(last.Status.Message), "Pod was rejected: ")
-	return &Finding{Says: fmt.Sprintf("makes pod after pod, and node %s refuses each (%d so far): %s: %s", last.Spec.NodeName, n,
-		last.Status.Reason, why), Owner: person, State: Blocked, Error: textOnly(last.Status.Message),
-		Waits: on("Field", refTo(l.kind, l.obj), "spec.template.spec.nodeName"), Next: does(person, "corrects the pod template"),
-		Advice: []string{"leave nodeName out of the pod template: then the scheduler chooses a node that the pod fits",
-			"or lower what the template asks for to what the node has: kubectl describe node " + last.Spec.NodeName}}
 }
 
 func podsNotReady(l *look) *Finding {

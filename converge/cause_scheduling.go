@@ -29,7 +29,14 @@ func scheduling() []Situation {
 			if f == nil {
 				return nil
 			}
-			f.Owner = orElse(f.Owner, "scheduler")
+			who := "scheduler"
+			if name := p.Spec.SchedulerName; name != "" && name != corev1.DefaultSchedulerName {
+				who += " " + name
+			}
+			f.Owner, f.Next.Who = orElse(f.Owner, who), strings.Replace(f.Next.Who, "scheduler", who, 1)
+			if e := l.scaled(p.UID); e != nil && f.Aside == "" {
+				f.Aside = "the autoscaler of nodes says: " + oneLine(e.Message)
+			}
 			if f.Error == nil && said != "" {
 				f.Error = textOnly(said)
 			}
@@ -64,10 +71,8 @@ func scheduling() []Situation {
 		{"PodAffinityMismatch", of, pod(unsuitable("pod affinity",
 			"add a node, or prefer in place of require: preferredDuringSchedulingIgnoredDuringExecution", "pod affinity rules",
 			"anti-affinity rules"))},
-		{"SpreadMismatch", of, pod(unsuitable("topology spread constraints",
-			"add a node where there are fewest of its pods, raise maxSkew, or let the constraint be soft: whenUnsatisfiable: ScheduleAnyway",
-			"topology spread constraints"))},
-		{"PortTaken", of, pod(unsuitable("host port", "leave hostPort out, or have as many nodes as pods", "free ports"))},
+		{"SpreadMismatch", of, pod(spreadMismatch)},
+		{"PortTaken", of, pod(portTaken)},
 		{"Unschedulable", of, pod(unschedulable)},
 		{"NotScheduled", of, pod(notScheduled)},
 	}
@@ -98,6 +103,9 @@ func gated(l *look, p *corev1.Pod, _ string) *Finding {
 	f := &Finding{Says: "is held back by the scheduling gate " + list(names, 3), Owner: "who set the gate " + names[0], State: Blocked,
 		Waits: &convergence.Wait{Type: "Field", Name: names[0], On: ptr(l.object()), Field: "spec.schedulingGates"}}
 	f.Next = does(f.Owner, "removes the gate when the pod may be scheduled")
+	if told := queued(l.World, p); told != "" {
+		f.Says += "; its Workload says: " + told
+	}
 	f.Advice = []string{"look whether the controller that sets " + names[0] + " runs",
 		"or take the gate away: kubectl edit pod " + p.Name + " -n " + p.Namespace}
 	return f
@@ -332,15 +340,27 @@ func tainted(l *look, p *corev1.Pod, text string) *Finding {
 		Waits: forName("Node", "without the taint "+taint),
 		Next:  does("scheduler", "tries again when a node loses its taint or another one joins"), Below: ill,
 		Advice: []string{"give the pod a toleration, or take the taint away: kubectl taint nodes " + names[0] + " " + taint + "-"}}
-	if strings.HasPrefix(taint, uninitialized) {
-		f.Advice = []string{"look whether the cloud's controller manager runs: it takes the taint away when it has looked at the node",
-			"without one, do not start node agents with --cloud-provider=external"}
+	if s, ok := meaning(taints, taint); ok {
+		f.Advice = strings.Split(s.advice, "\n")
 	}
 	return f
 }
 
-// uninitialized is the taint of a node that the cloud's controller manager has not looked at yet.
-const uninitialized = "node.cloudprovider.kubernetes.io/uninitialized"
+// taints are those that programs give and take: taking one away by hand is of no use.
+var taints = []saying{
+	{"node.cloudprovider.kubernetes.io/uninitialized", "",
+		"look whether the cloud's controller manager runs: it takes the taint away when it has looked at the node\n" +
+			"without one, do not start node agents with --cloud-provider=external"},
+	{"ToBeDeletedByClusterAutoscaler", "", leavingNode}, {"karpenter.sh/disrupted", "", leavingNode}, {"karpenter.sh/unregistered", "",
+		"it is a new node, which Karpenter has not registered yet: kubectl get nodeclaims"},
+	{"node.kubernetes.io/*pressure", "", illNode}, {"node.kubernetes.io/not-ready", "", illNode},
+	{"node.kubernetes.io/unreachable", "", illNode}, {"node.kubernetes.io/network-unavailable", "", illNode},
+}
+
+const (
+	leavingNode = "the node is about to be removed: another one has to take its place"
+	illNode     = "see what the node lacks; the taint goes when it has it: kubectl describe nodes"
+)
 
 func tolerates(o *corev1.Toleration, t *corev1.Taint) bool {
 	if o.Effect != "" && o.Effect != t.Effect || o.Key != "" && o.Key != t.Key {
@@ -357,11 +377,11 @@ func unsuitable(what, advice string, marks ...string) func(l *look, p *corev1.Po
 				f := &Finding{Says: "fits on no node because of its " + what + ": " + text, State: Blocked,
 					Waits: forName("Node", "that suits its "+what),
 					Next:  does("scheduler", "tries again when a node or pod changes so that it could fit"), Advice: []string{advice}}
-				if strings.Contains(text, "missing required label") {
-					f.Advice[0] = "label the nodes with the topologyKey that the constraint names: kubectl get nodes --show-labels"
-				}
 				if strings.HasPrefix(what, "node selector") {
-					f.Says += unlabelled(l.World, p)
+					off := unlabelled(l.World, p)
+					if f.Says += off; strings.Contains(off, " kubernetes.io/os=") || strings.Contains(off, " kubernetes.io/arch=") {
+						f.Advice = []string{"add a node that has it: this label tells what a node is, so giving it to another does not help"}
+					}
 				}
 				return f
 			}

@@ -72,6 +72,12 @@ func noEndpoints(l *look, s *corev1.Service) *Finding {
 			Advice: []string{"kubectl edit endpointslice " + slice + " -n " + s.Namespace}}
 	}
 	says := "has no selector, and nobody made endpoints for it"
+	for obj := range l.Read.ByLabel(kinds.EndpointSlices, s.Namespace, discoveryv1.LabelServiceName, s.Name) {
+		if slice := obj.(*discoveryv1.EndpointSlice); !suits(s, slice) {
+			says = "has no selector, and what somebody made for it, endpointslice/" + slice.Name + ", has addresses of type " +
+				string(slice.AddressType) + ", while the service has " + list(words(s.Spec.IPFamilies), 2)
+		}
+	}
 	for _, other := range resource.List(l.Read, kinds.EndpointSlices, s.Namespace) {
 		of := other.Labels[discoveryv1.LabelServiceName]
 		if of != "" && likest(of, []string{s.Name}) != "" && resource.Get(l.Read, kinds.Services, s.Namespace, of) == nil {
@@ -181,13 +187,18 @@ func portMissing(l *look, s *corev1.Service) *Finding {
 	open, _ := openPorts(l.World, s)
 	for _, port := range s.Spec.Ports {
 		name := port.TargetPort.StrVal
-		named := l.portsNamed(s)
-		if name == "" || open[port.Name] || slices.Contains(named, name) {
+		if name == "" || open[port.Name] {
 			continue
 		}
 		says := "leads to the port " + name + ", which none of its pods names"
-		if len(named) > 0 {
-			says += "; they name " + list(named, 3)
+		over := orElse(string(port.Protocol), "TCP")
+		if named := l.portsNamed(s, over); slices.Contains(named, name) {
+			continue
+		}
+		if all := l.portsNamed(s, ""); slices.Contains(all, name) {
+			says = "leads to the port " + name + " over " + over + ", and its pods have that name for a port of another protocol"
+		} else if len(all) > 0 {
+			says += "; they name " + list(all, 3)
 		}
 		return &Finding{Says: says, State: Blocked, Waits: on("Field", refTo(l.kind, s), "spec.ports[].targetPort"),
 			Next:   does(l.owner, "adds the pods when they have such a port"),
@@ -196,12 +207,12 @@ func portMissing(l *look, s *corev1.Service) *Finding {
 	return nil
 }
 
-// portsNamed are the names that the pods of a service give to ports.
-func (l *look) portsNamed(s *corev1.Service) (names []string) {
+// portsNamed are the names that the pods of a service give to ports of a protocol; "": of any.
+func (l *look) portsNamed(s *corev1.Service, protocol string) (names []string) {
 	for _, p := range selected(l.World, s) {
 		for _, c := range slices.Concat(p.Spec.InitContainers, p.Spec.Containers) {
 			for _, has := range c.Ports {
-				if has.Name != "" && !slices.Contains(names, has.Name) {
+				if has.Name != "" && !slices.Contains(names, has.Name) && (protocol == "" || protocol == orElse(string(has.Protocol), "TCP")) {
 					names = append(names, has.Name)
 				}
 			}

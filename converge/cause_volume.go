@@ -54,7 +54,8 @@ func mount(see func(l *look, p *corev1.Pod, text string) *Finding) func(l *look)
 	}
 }
 
-var lacking = regexp.MustCompile(`(?i)(configmap|secret|persistentvolumeclaim|persistentvolume|serviceaccount)s? "?([^" ]+)"? not found`)
+var lacking = regexp.MustCompile(`(?i)(configmap|secret|persistentvolumeclaim|persistentvolume|serviceaccount|clustertrustbundle)s?` +
+	`(?:\.[a-z.0-9]+)? "?([^" ]+)"? not found`)
 
 func mountNeedsObject(l *look, p *corev1.Pod, text string) *Finding {
 	m := lacking.FindStringSubmatch(text)
@@ -63,10 +64,16 @@ func mountNeedsObject(l *look, p *corev1.Pod, text string) *Finding {
 	}
 	k := map[string]resource.Kind{"configmap": kinds.ConfigMaps, "secret": kinds.Secrets,
 		"persistentvolumeclaim": kinds.PersistentVolumeClaims,
-		"persistentvolume":      kinds.PersistentVolumes, "serviceaccount": kinds.ServiceAccounts}[strings.ToLower(m[1])]
+		"persistentvolume":      kinds.PersistentVolumes, "serviceaccount": kinds.ServiceAccounts,
+		"clustertrustbundle": kinds.ClusterTrustBundles}[strings.ToLower(m[1])]
+	r := l.namespaced(k, m[2])
+	where := " in namespace " + p.Namespace
+	if !k.Info().Namespaced {
+		r.NS, where = "", ""
+	}
 	f := &Finding{Says: "waits for " + strings.ToLower(m[1]) + "/" + m[2] + ", which it mounts and which does not exist", State: Blocked,
-		Waits: on("Object", l.namespaced(k, m[2]), ""), Next: does(agentOf(p), "mounts it and starts the containers when it exists"),
-		Advice: []string{"create " + strings.ToLower(m[1]) + "/" + m[2] + " in namespace " + p.Namespace + ", or correct the volume"}}
+		Waits: on("Object", r, ""), Next: does(agentOf(p), "mounts it and starts the containers when it exists"),
+		Advice: []string{"create " + strings.ToLower(m[1]) + "/" + m[2] + where + ", or correct the volume"}}
 	if k == resource.Kind(kinds.ServiceAccounts) {
 		f.Says, f.Next = "waits for a token of serviceaccount/"+m[2]+", which does not exist any more",
 			does(agentOf(p), "mounts the token and starts the containers when it exists")
@@ -184,11 +191,13 @@ func volumeUnsupported(l *look, p *corev1.Pod, text string) *Finding {
 func mountFails(l *look, p *corev1.Pod, text string) *Finding {
 	says, advice := whyNoMount(text)
 	return &Finding{Says: "can't mount its volumes: " + says, State: BackingOff, Next: does(agentOf(p), "tries again"),
-		Advice: []string{advice}}
+		Advice: []string{strings.ReplaceAll(advice, "{}", p.Spec.NodeName)}}
 }
 
 // unmountable words what mount says, and what helps; the first that fits counts.
-var unmountable = []struct{ mark, words, advice string }{
+var unmountable = []saying{
+	{"failed to sync *cache", "its node has not got what it mounts from the API server yet",
+		"it passes mostly; if not, look at the node agent's log on {}, and whether that node reaches the API server"},
 	{"/sbin/mount.<type> helper program", "the node lacks the program that mounts this type",
 		"install it on the node: nfs-common or nfs-utils for NFS, cifs-utils for CIFS"},
 	{"no such host", "the name of the server is not known on the node",
@@ -215,10 +224,8 @@ func whyNoMount(text string) (words, advice string) {
 		head, _, _ := strings.Cut(text, "\n")
 		line = oneLine(head) + ": " + oneLine(out)
 	}
-	for _, r := range unmountable {
-		if strings.Contains(text, r.mark) {
-			return r.words + ": " + line, r.advice
-		}
+	if s, ok := meaning(unmountable, text); ok {
+		return s.words + ": " + line, s.advice
 	}
 	return line, "look at the volume's path or server, and at the node agent's log"
 }

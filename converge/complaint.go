@@ -158,7 +158,7 @@ func ofConditions(status map[string]any, path string) complaint {
 	for _, typ := range slices.Sorted(maps.Keys(conds)) { // an Application of Argo CD has conditions that are there or not
 		if c := conds[typ]; c.Status == "" && strings.HasSuffix(typ, "Error") {
 			return complaint{says: "has an error", want: fmt.Sprintf("no %s.conditions[%s]", path, typ),
-				have: fmt.Sprintf("%s.conditions[%s]", path, typ), message: c.Message, since: c.Since}
+				have: fmt.Sprintf("%s.conditions[%s]", path, typ), message: strings.TrimSuffix(c.Message+" "+unsynced(status), " "), since: c.Since}
 		}
 	}
 	return complaint{}

@@ -13,13 +13,20 @@ func (b badCondition) is(c customCondition) bool {
 	return c.Status == b.value && (b.reason == "" || b.reason == c.Reason)
 }
 
-// another finds the condition that one which sums others up points at.
-var another = regexp.MustCompile(`^([A-Z]\w+)=(False|Unknown)`)
+// another finds the conditions that one which sums others up points at.
+var another = regexp.MustCompile(`(?:^|, )([A-Z]\w+)=(False|Unknown)`)
 
 // telling is the message of a condition or, where that only points at other conditions, theirs.
 func telling(conds map[string]customCondition, c customCondition) string {
-	if m := another.FindStringSubmatch(c.Message); m != nil && conds[m[1]].Message != "" {
-		return conds[m[1]].Message
+	first := ""
+	for _, m := range another.FindAllStringSubmatch(c.Message, -1) {
+		o := conds[m[1]]
+		if first = orElse(first, o.Message); wrongBy(o.Reason) != "" && o.Message != "" {
+			return o.Message
+		}
+	}
+	if first != "" {
+		return first
 	}
 	if c.Message != "" && c.Status != "Unknown" {
 		return c.Message
@@ -51,6 +58,9 @@ func hint(status map[string]any) string {
 			return fmt.Sprint(d["message"])
 		}
 	}
+	if m := unsynced(status); m != "" {
+		return m
+	}
 	parts, _ := status["resources"].([]any) // what an Application of Argo CD is made of
 	for _, item := range parts {
 		part, _ := item.(map[string]any)
@@ -63,6 +73,19 @@ func hint(status map[string]any) string {
 	for _, typ := range slices.Sorted(maps.Keys(conds)) {
 		if c := conds[typ]; c.Status == "False" && strings.Contains(c.Message, " ") {
 			return c.Message
+		}
+	}
+	return ""
+}
+
+// unsynced finds the first object that Argo CD could not bring in step, and why.
+func unsynced(status map[string]any) string {
+	done, _ := status["operationState"].(map[string]any)
+	result, _ := done["syncResult"].(map[string]any)
+	parts, _ := result["resources"].([]any)
+	for _, item := range parts {
+		if part, _ := item.(map[string]any); text(part, "status") == "SyncFailed" {
+			return strings.ToLower(text(part, "kind")) + "/" + text(part, "name") + ": " + text(part, "message")
 		}
 	}
 	return ""

@@ -11,6 +11,7 @@ package converge
 
 import (
 	"slices"
+	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -37,6 +38,7 @@ type World struct {
 
 	warnings map[types.UID][]*corev1.Event // by object; made when first asked for
 	latest   map[types.UID]*corev1.Event   // the newest about each object; made when first asked for
+	scaling  map[types.UID]*corev1.Event   // the newest of an autoscaler of nodes about each pod; made with latest
 	running  map[string]bool               // loops; made when first asked for
 	labelled map[string][]string           // values that nodes have of a label; made when first asked for
 	likest   map[Ref]string                // names like those that are waited for; made when first asked for
@@ -133,14 +135,27 @@ func (w *World) events(uid types.UID) []*corev1.Event {
 // newest returns what was last told of an object, warning or not.
 func (w *World) newest(uid types.UID) *corev1.Event {
 	if w.latest == nil {
-		w.latest = map[types.UID]*corev1.Event{}
+		w.latest, w.scaling = map[types.UID]*corev1.Event{}, map[types.UID]*corev1.Event{}
+		keep := func(in map[types.UID]*corev1.Event, e *corev1.Event) {
+			if best := in[e.InvolvedObject.UID]; best == nil || told(best).Before(told(e)) {
+				in[e.InvolvedObject.UID] = e
+			}
+		}
 		for _, e := range resource.List(w.Read, kinds.Events, "") {
-			if best := w.latest[e.InvolvedObject.UID]; best == nil || told(best).Before(told(e)) {
-				w.latest[e.InvolvedObject.UID] = e
+			keep(w.latest, e)
+			if strings.HasSuffix(e.Reason, "TriggerScaleUp") || e.Reason == "TriggeredScaleUp" ||
+				orElse(e.Source.Component, e.ReportingController) == "karpenter" {
+				keep(w.scaling, e)
 			}
 		}
 	}
 	return w.latest[uid]
+}
+
+// scaled returns what an autoscaler of nodes last told of a pod.
+func (w *World) scaled(uid types.UID) *corev1.Event {
+	w.newest(uid)
+	return w.scaling[uid]
 }
 
 // warning returns the newest warning about an object for one of the reasons.

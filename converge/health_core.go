@@ -2,6 +2,7 @@ package converge
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -139,8 +140,8 @@ func openPorts(w *World, s *corev1.Service) (names map[string]bool, any bool) {
 	names = map[string]bool{}
 	for obj := range w.Read.ByLabel(kinds.EndpointSlices, s.Namespace, discoveryv1.LabelServiceName, s.Name) {
 		slice := obj.(*discoveryv1.EndpointSlice)
-		if len(slice.Ports) == 0 && len(s.Spec.Ports) > 0 {
-			continue // its pods have none of the service's ports
+		if len(slice.Ports) == 0 && len(s.Spec.Ports) > 0 || !suits(s, slice) {
+			continue // its pods have none of the service's ports, or no address that goes with its own
 		}
 		for _, ep := range slice.Endpoints {
 			if !deref(ep.Conditions.Ready, true) {
@@ -156,10 +157,15 @@ func openPorts(w *World, s *corev1.Service) (names map[string]bool, any bool) {
 	return names, any
 }
 
+// suits says that the addresses of a slice are of a family that the service has: others are led to by nobody.
+func suits(s *corev1.Service, slice *discoveryv1.EndpointSlice) bool {
+	return len(s.Spec.IPFamilies) == 0 || slices.Contains(s.Spec.IPFamilies, corev1.IPFamily(slice.AddressType))
+}
+
 // hasEndpoints says that somebody made endpoints for a service, ready or not.
 func hasEndpoints(w *World, s *corev1.Service) bool {
 	for obj := range w.Read.ByLabel(kinds.EndpointSlices, s.Namespace, discoveryv1.LabelServiceName, s.Name) {
-		if len(obj.(*discoveryv1.EndpointSlice).Endpoints) > 0 {
+		if slice := obj.(*discoveryv1.EndpointSlice); len(slice.Endpoints) > 0 && suits(s, slice) {
 			return true
 		}
 	}

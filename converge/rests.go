@@ -187,6 +187,13 @@ func restOfDaemonSet(w *World, d *appsv1.DaemonSet) (string, string) {
 		return fmt.Sprintf("has %s of an older template: its updateStrategy is OnDelete, so each gets the newer one when somebody deletes it",
 			count(int(d.Status.DesiredNumberScheduled-d.Status.UpdatedNumberScheduled), "pod")), ""
 	}
+	if r := d.Spec.UpdateStrategy.RollingUpdate; r != nil && r.MaxSurge != nil && r.MaxSurge.String() != "0" {
+		for _, p := range resource.Owned(w.Read, kinds.Pods, d) {
+			if s := w.Explain(kinds.Pods, p); s != nil {
+				return "keeps the older pod of a node until the newer one is ready (maxSurge), and one is not: " + s.Gap().Verdict, ""
+			}
+		}
+	}
 	tpl := &corev1.Pod{Spec: d.Spec.Template.Spec}
 	want := nodeaffinity.GetRequiredNodeAffinity(tpl)
 	nodes := resource.List(w.Read, kinds.Nodes, "")
@@ -231,9 +238,17 @@ func restOfJob(w *World, j *batchv1.Job) (string, string) {
 			if k != nil && w.Sees(k, j.Namespace) && w.Read.Lookup(k, j.Namespace, queue) == nil {
 				return "is suspended: it names the queue " + queue + " of Kueue, which does not exist", "kubectl get localqueues -n " + j.Namespace
 			}
-			return "is suspended: Kueue starts it when its queue " + queue + " has room for it", "kubectl get workloads -n " + j.Namespace
+			says := "is suspended: Kueue starts it when its queue " + queue + " has room for it"
+			if told := queued(w, j); told != "" {
+				says += "; its Workload says: " + told
+			}
+			return says, "kubectl get workloads -n " + j.Namespace
 		}
 		return "is suspended", "kubectl patch job " + j.Name + " -n " + j.Namespace + ` -p '{"spec":{"suspend":false}}'`
+	case slices.ContainsFunc(j.Status.Conditions, func(c batchv1.JobCondition) bool { return c.Type == batchv1.JobSuccessCriteriaMet }) &&
+		j.Status.CompletionTime == nil:
+		return fmt.Sprintf("has met its success policy, and is complete when its other pods have stopped (%d are stopping)",
+			deref(j.Status.Terminating, 0)), "kubectl get pods -n " + j.Namespace + " -l batch.kubernetes.io/job-name=" + j.Name
 	case j.Status.CompletionTime == nil && deref(j.Spec.Parallelism, 1) == 0:
 		return "starts no pod: its parallelism is 0", "kubectl patch job " + j.Name + " -n " + j.Namespace + ` -p '{"spec":{"parallelism":1}}'`
 	}

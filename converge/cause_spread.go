@@ -1,0 +1,86 @@
+package converge
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/kloop-dev/kloop/kinds"
+	"github.com/kloop-dev/kloop/resource"
+)
+
+// spreadMismatch tells which constraint can't be met whatever pods there are: by a label that no node has, or by too few domains.
+func spreadMismatch(l *look, p *corev1.Pod, text string) *Finding {
+	f := unsuitable("topology spread constraints",
+		"add a node where there are fewest of its pods, raise maxSkew, or let the constraint be soft: whenUnsatisfiable: ScheduleAnyway",
+		"topology spread constraints")(l, p, text)
+	if f == nil || !l.Sees(kinds.Nodes, "") {
+		return f
+	}
+	for _, c := range p.Spec.TopologySpreadConstraints {
+		domains := l.nodeLabels(c.TopologyKey)
+		least := int(deref(c.MinDomains, 1))
+		switch {
+		case c.WhenUnsatisfiable != corev1.DoNotSchedule || len(domains) >= least:
+			continue
+		case len(domains) == 0:
+			f.Says += "; no node has the label " + c.TopologyKey
+			f.Advice = []string{"label the nodes with " + c.TopologyKey + ", or correct the constraint: kubectl get nodes --show-labels"}
+		default:
+			f.Says += fmt.Sprintf("; it wants %d domains of %s (minDomains), and the nodes are in %d: %s", least, c.TopologyKey, len(domains),
+				list(domains, 3))
+			f.Advice = []string{fmt.Sprintf("add a node with another %s, or lower minDomains to %d", c.TopologyKey, len(domains))}
+		}
+		return f
+	}
+	if strings.Contains(text, "missing required label") {
+		f.Advice[0] = "label the nodes with the topologyKey that the constraint names: kubectl get nodes --show-labels"
+	}
+	return f
+}
+
+// hostPorts are the ports of its node that a pod takes, with their protocols.
+func hostPorts(p *corev1.Pod) (ports []string) {
+	for _, c := range slices.Concat(p.Spec.InitContainers, p.Spec.Containers) {
+		for _, port := range c.Ports {
+			if number := port.HostPort; number != 0 {
+				ports = append(ports, fmt.Sprintf("%d/%s", number, orElse(string(port.Protocol), "TCP")))
+			}
+		}
+	}
+	return ports
+}
+
+// portTaken names who has the port. A daemon set that starts the new pod of a node before the old one is gone gets in its own way.
+func portTaken(l *look, p *corev1.Pod, text string) *Finding {
+	f := unsuitable("host port", "leave hostPort out, or have as many nodes as pods", "free ports")(l, p, text)
+	if f == nil {
+		return nil
+	}
+	want := hostPorts(p)
+	owner := metav1.GetControllerOfNoCopy(p)
+	for _, other := range resource.List(l.Read, kinds.Pods, "") {
+		if other.Spec.NodeName == "" || other.Status.Phase == corev1.PodSucceeded || other.Status.Phase == corev1.PodFailed {
+			continue
+		}
+		i := slices.IndexFunc(hostPorts(other), func(port string) bool { return slices.Contains(want, port) })
+		if i < 0 {
+			continue
+		}
+		who := "a pod of another namespace"
+		if other.Namespace == p.Namespace {
+			who = "pod/" + other.Name
+		}
+		f.Says += "; " + who + " has port " + hostPorts(other)[i] + " on " + other.Spec.NodeName
+		if by := metav1.GetControllerOfNoCopy(other); owner != nil && by != nil && owner.UID == by.UID && owner.Kind == "DaemonSet" {
+			f.Says += ", and is to go only when this one runs (maxSurge)"
+			f.Advice = []string{"kubectl patch daemonset " + owner.Name + " -n " + p.Namespace +
+				` -p '{"spec":{"updateStrategy":{"rollingUpdate":{"maxSurge":0,"maxUnavailable":1}}}}'`}
+		}
+		return f
+	}
+	return f
+}

@@ -1,0 +1,128 @@
+package converge
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	networkingv1 "k8s.io/api/networking/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+
+	"github.com/kloop-dev/kloop/kinds"
+	"github.com/kloop-dev/kloop/resource"
+)
+
+// A saying pairs words of a runtime, a node agent or a program with what they mean, and what helps. Both parts of a mark with a * count,
+// in their order.
+type saying struct{ mark, words, advice string }
+
+// meaning is the first of a table that a text fits.
+func meaning(table []saying, text string) (s saying, ok bool) {
+	i := slices.IndexFunc(table, func(s saying) bool {
+		head, tail, _ := strings.Cut(s.mark, "*")
+		_, rest, is := strings.Cut(text, head)
+		return is && strings.Contains(rest, tail)
+	})
+	if i < 0 {
+		return s, false
+	}
+	return table[i], true
+}
+
+// lastWords are those of programs that have to do with their cluster, and what helps.
+var lastWords = []saying{
+	{"ead-only file system", "", "mount an emptyDir where it writes, or leave securityContext.readOnlyRootFilesystem out"},
+	{"serviceaccount/token*no such file", "", "let the pod have a token of its service account: automountServiceAccountToken: true"},
+	{"ddress already in use", "", "give it another port: of the node with hostNetwork, else one that no other container of the pod has"},
+	{"is forbidden: User \"system:serviceaccount:", "", "give its service account that right; what it has: kubectl auth can-i --list --as={}"},
+	{"lookup *i/o timeout", "", dnsSilent}, {"emporary failure in name resolution", "", dnsSilent},
+	{"lookup *no such host", "", "correct the name that it looks up, or create the service: kubectl get services -A"},
+	{"no space left on device", "", "enlarge the volume that it writes to, or make room on it"},
+	{"onnection refused", "", "look whether what it connects to runs: kubectl get endpointslices -A"},
+	{"ermission denied", "", "have what it opens belong to its user: securityContext.fsGroup for volumes, runAsUser for files of the image"},
+}
+
+const dnsSilent = "look whether the cluster's DNS runs, and whether network policies let the pod reach it: kubectl get networkpolicies -A"
+
+// advise adds to what is advised for a container that crashes what its last words are known to need.
+func advise(l *look, f *Finding, p *corev1.Pod, t *corev1.ContainerStateTerminated) *Finding {
+	s, ok := meaning(lastWords, lastLine(t.Message))
+	if !ok {
+		return f
+	}
+	who := "system:serviceaccount:" + between(t.Message, `"system:serviceaccount:`, `"`) + " -n " + p.Namespace
+	f.Advice = append(f.Advice, strings.ReplaceAll(s.advice, "{}", who))
+	if strings.Contains(t.Message, "i/o timeout") || s.advice == dnsSilent {
+		if names := fences(l.World, p); len(names) > 0 {
+			f.Aside = "what it may connect to is limited by " + list(names, 3)
+		}
+	}
+	return f
+}
+
+// fences are the network policies that limit what a pod may connect to.
+func fences(w *World, p *corev1.Pod) (names []string) {
+	for _, n := range resource.List(w.Read, kinds.NetworkPolicies, p.Namespace) {
+		sel, err := metav1.LabelSelectorAsSelector(&n.Spec.PodSelector)
+		if err == nil && sel.Matches(labels.Set(p.Labels)) && slices.Contains(n.Spec.PolicyTypes, networkingv1.PolicyTypeEgress) {
+			names = append(names, "networkpolicy/"+n.Name)
+		}
+	}
+	slices.Sort(names)
+	return names
+}
+
+// gone words what node agents say of pods that they end or refuse.
+var gone = []saying{
+	{"EmptyDir volume*exceeds the limit", "", "raise sizeLimit of that emptyDir, or have less written to it"},
+	{"local storage usage exceeds", "", lessWritten}, {"exceeded its local ephemeral storage limit", "", lessWritten},
+	{"low on resource: ", "", "request what it uses: of pods on a node that runs short, those that use more than they request go first"},
+	{"forbidden sysctl", "", "leave it out of securityContext.sysctls, or let nodes allow it: kubelet --allowed-unsafe-sysctls"},
+	{"Predicate NodeAffinity", "", "the labels of node {} do not fit the pod (any more): kubectl get node {} --show-labels"},
+	{"enough resource", "", "lower what it asks for to what the node has: kubectl describe node {}"},
+	{"Preempted in order to admit critical pod", "", "give it a priority class that keeps it, or the node more room for what is critical"},
+}
+
+const lessWritten = "raise its limit of ephemeral-storage, or have less written beside its volumes: logs count too"
+
+// lost are the pods of a workload that nodes refused or ended, and how many there are.
+func lost(l *look) (last *corev1.Pod, n int) {
+	for _, p := range resource.Owned(l.Read, kinds.Pods, l.obj) {
+		if p.Status.Phase != corev1.PodFailed || p.Status.Reason == "" || p.Spec.NodeName == "" {
+			continue
+		}
+		if n++; last == nil || last.CreationTimestamp.Before(&p.CreationTimestamp) {
+			last = p
+		}
+	}
+	return last, n
+}
+
+// podsRejected: pod after pod is made, and refused or ended by its node. Of pods that are not ready only such count against that as
+// had time to be.
+func podsRejected(l *look) *Finding {
+	last, n := lost(l)
+	if last == nil || n < 2 && len(last.Status.ContainerStatuses) > 0 || slices.ContainsFunc(l.unwell(), func(p *corev1.Pod) bool {
+		return l.Now.Sub(l.Health(kinds.Pods, p).Since) > slowStart
+	}) {
+		return nil
+	}
+	why, refused := strings.CutPrefix(strings.TrimSpace(last.Status.Message), "Pod was rejected: ")
+	what := "ends"
+	if refused || len(last.Status.ContainerStatuses) == 0 && last.Status.Reason != "Evicted" {
+		what = "refuses"
+	}
+	f := &Finding{Says: fmt.Sprintf("makes pod after pod, and node %s %s each (%d so far): %s: %s", last.Spec.NodeName, what, n,
+		last.Status.Reason, why), Owner: person, State: Blocked, Error: textOnly(last.Status.Message),
+		Waits: on("Field", refTo(l.kind, l.obj), "spec.template"), Next: does(person, "corrects the pod template")}
+	if s, ok := meaning(gone, last.Status.Message); ok {
+		f.Advice = []string{strings.ReplaceAll(s.advice, "{}", last.Spec.NodeName)}
+	}
+	if t := templateOf(l.obj); t != nil && t.Spec.NodeName != "" {
+		f.Waits = on("Field", refTo(l.kind, l.obj), "spec.template.spec.nodeName")
+		f.Advice = append([]string{"leave nodeName out of the pod template: then the scheduler chooses a node that the pod fits"}, f.Advice...)
+	}
+	return f
+}
