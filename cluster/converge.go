@@ -147,8 +147,10 @@ func (o *lookout) Get(ctx context.Context, r *server.Request, opts *metav1.GetOp
 	if err != nil {
 		return nil, err
 	}
-	if e = o.sight(ctx, r).shown(ctx, o.board.World(), r.Kind, e); e == nil {
-		return nil, apierrors.NewNotFound(r.Kind.Info().GR(), r.Name)
+	if s := o.sight(ctx, r); s != nil {
+		if e = s.shown(ctx, o.board.World(), r.Kind, e); e == nil {
+			return nil, apierrors.NewNotFound(r.Kind.Info().GR(), r.Name)
+		}
 	}
 	return e, nil
 }

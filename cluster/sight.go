@@ -140,7 +140,10 @@ func (s *sight) addBelow(ctx context.Context, all *converge.World, k resource.Ki
 			}
 			if obj := all.Read.Lookup(of, g.Object.Namespace, g.Object.Name); obj != nil {
 				if step := all.Explain(of, obj); step != nil {
-					out.Entries = append(out.Entries, view.NewEntry(k, 0, s.retold(ctx, all, step.Gap())))
+					if told := s.retold(ctx, all, step.Gap()); told != nil {
+						told.Alike(g.Others)
+						out.Entries = append(out.Entries, view.NewEntry(k, 0, told))
+					}
 				}
 			}
 		}

@@ -5,12 +5,18 @@ import (
 	"slices"
 	"strings"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
 	"github.com/kloop-dev/kloop/kinds/convergence"
 )
 
 // Gaps explains all objects in the namespace that are not what they should be, "" in all and those of no namespace, the worst
-// first: what a GapCache shows, computed once. It holds at most maxGaps; more says that there are more.
+// first: what a GapCache shows, computed once. It holds at most maxGaps; more says that there are more. Of objects of one controller
+// that are alike the first has a gap, which counts the others.
 func (w *World) Gaps(ns string) (list []*convergence.Gap, more bool) {
+	like := map[likeness]*convergence.Gap{}
+	others := map[*convergence.Gap]int32{}
 	for _, k := range w.Kinds.All() {
 		if k.Info().Virtual || noise[k.Info().GR()] || ns != "" && !k.Info().Namespaced {
 			continue
@@ -23,15 +29,33 @@ func (w *World) Gaps(ns string) (list []*convergence.Gap, more bool) {
 			if s == nil || !w.ripe(s) {
 				continue
 			}
+			g := s.Gap()
+			if ref := metav1.GetControllerOfNoCopy(obj); ref != nil {
+				key := likeness{ref.UID, g.Cause, g.State}
+				if first := like[key]; first != nil {
+					others[first]++
+					continue
+				}
+				like[key] = g
+			}
 			if len(list) == maxGaps {
 				more = true
 				continue
 			}
-			list = append(list, s.Gap())
+			list = append(list, g)
 		}
+	}
+	for g, n := range others {
+		g.Alike(n)
 	}
 	Sort(list)
 	return list, more
+}
+
+// A likeness groups objects whose controller has no gap, or is not seen: those that are alike stand in one row.
+type likeness struct {
+	controller   types.UID
+	cause, state string
 }
 
 // Sort puts gaps in the order in which a person should read them: what is stuck for good before what may move by itself, and of

@@ -46,6 +46,9 @@ func (w *World) Veiled(g *convergence.Gap) *convergence.Gap {
 		} else if rest := w.Rest(k, obj); rest != nil && g.State == Resting {
 			f = rest
 		}
+		if w.Veil.Sees(k, g.Object.Namespace, "") {
+			f.Alike(g.Others)
+		}
 	}
 	f.ObjectMeta = g.ObjectMeta
 	if w.outside() {

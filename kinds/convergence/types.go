@@ -1,6 +1,7 @@
 package convergence
 
 import (
+	"fmt"
 	"regexp"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -33,6 +34,8 @@ type Gap struct {
 	// Commands follow from Advice: see Advise.
 	Commands []string `json:"commands,omitempty" doc:"The commands in that advice, to be pasted. Fill in words in capitals."`
 
+	Others int32 `json:"others,omitempty" doc:"How many more of the same controller are in that situation, and left out of the list."`
+
 	Chain []Link `json:"chain,omitempty" doc:"The causes below the object, as a tree in the order in which it is read."`
 }
 
@@ -46,6 +49,14 @@ func (g *Gap) Advise(list []string) {
 		if m := command.FindStringSubmatch(a); m != nil {
 			g.Commands = append(g.Commands, m[1])
 		}
+	}
+}
+
+// Alike has the gap stand for n more like it.
+func (g *Gap) Alike(n int32) {
+	if g.Others = n; n > 0 {
+		words := fmt.Sprintf(" (and %d more like it)", n)
+		g.Verdict, g.Because = g.Verdict+words, g.Because+words
 	}
 }
 
