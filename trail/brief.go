@@ -36,11 +36,12 @@ func (c *Change) write() (w Write, ok bool) {
 	case c.Old == nil:
 		w.Verb, w.What = Created, born(c.Kind, obj)
 	case c.New == nil:
-		w.Verb = Deleted
+		w.Verb, w.What = Deleted, c.collected()
 	case c.Old.GetDeletionTimestamp() == nil && c.New.GetDeletionTimestamp() != nil:
 		w.Verb = Marked
+		w.What = c.collected()
 		if f := c.New.GetFinalizers(); len(f) > 0 {
-			w.What = "held by " + strings.Join(f, ", ")
+			w.What = strings.TrimPrefix(w.What+"; held by "+strings.Join(f, ", "), "; ")
 		}
 	default:
 		w.Verb, w.What = Changed, brief(c.Kind, c.Old, c.New)
@@ -49,6 +50,21 @@ func (c *Change) write() (w Write, ok bool) {
 		}
 	}
 	return w, true
+}
+
+// ofOwners ends what is said of an object that garbage collection takes.
+const ofOwners = ", gone or going"
+
+// collected says why garbage collection takes an object: none of its owners stays.
+func (c *Change) collected() string {
+	if c.Cause == nil || c.Cause.Loop != "garbage-collector" || c.Old.GetDeletionTimestamp() != nil {
+		return ""
+	}
+	var names []string
+	for _, o := range c.Old.GetOwnerReferences() {
+		names = append(names, strings.ToLower(o.Kind)+"/"+o.Name)
+	}
+	return "belongs to " + strings.Join(names, ", ") + ofOwners
 }
 
 // born is worth saying of a new object.

@@ -169,6 +169,9 @@ func alike(what string) string {
 	if strings.HasPrefix(what, "bound to ") {
 		return "bound"
 	}
+	if strings.HasSuffix(what, ofOwners) {
+		return "belongs to others" + ofOwners
+	}
 	return what
 }
 

@@ -87,6 +87,42 @@ func TestBrief(t *testing.T) {
 	}
 }
 
+// TestCollected tells why garbage collection took an object: by whom it was owned. What others delete, and what was leaving already, has
+// other reasons.
+func TestCollected(t *testing.T) {
+	owned := func(leaving bool, finalizers ...string) *corev1.Pod {
+		p := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "web-1-a", Namespace: "ns", Finalizers: finalizers,
+			OwnerReferences: []metav1.OwnerReference{{Kind: "ReplicaSet", Name: "web-1"}, {Kind: "Widget", Name: "w"}}}}
+		if leaving {
+			p.DeletionTimestamp = new(metav1.Now())
+		}
+		return p
+	}
+	collector, other := &Cause{Loop: "garbage-collector"}, &Cause{Loop: "replicaset"}
+	const why = "belongs to replicaset/web-1, widget/w, gone or going"
+	for _, tt := range []struct {
+		old, now *corev1.Pod
+		cause    *Cause
+		want     string
+	}{
+		{owned(false), nil, collector, "Deleted " + why},
+		{owned(false), owned(true), collector, "Marked " + why},
+		{owned(false, "f"), owned(true, "f"), collector, "Marked " + why + "; held by f"},
+		{owned(true), nil, collector, "Deleted "},
+		{owned(false), nil, other, "Deleted "},
+		{owned(false), nil, nil, "Deleted "},
+	} {
+		c := &Change{Kind: kinds.Pods, Old: tt.old, Cause: tt.cause}
+		if tt.now != nil {
+			c.New = tt.now
+		}
+		w, _ := c.write()
+		if got := map[string]string{Deleted: "Deleted", Marked: "Marked"}[w.Verb] + " " + w.What; got != tt.want {
+			t.Errorf("got %q, want %q", got, tt.want)
+		}
+	}
+}
+
 // web is the trail of a Deployment that was scaled: the request, what its loops made of it, and a pod of another one.
 func web() []Write {
 	at := func(rev int64, resource, name, verb, what string, cause *Cause) Write {
