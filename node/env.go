@@ -280,6 +280,16 @@ func joinHostPort(ip, port string) string {
 
 // expand replaces $(NAME) by the variable's value; unknown names stay, $$ is a dollar.
 func expand(s string, env []corev1.EnvVar) string {
+	return expandBy(s, func(name string) (string, bool) {
+		at := slices.IndexFunc(env, func(e corev1.EnvVar) bool { return e.Name == name })
+		if at < 0 {
+			return "", false
+		}
+		return env[at].Value, true
+	})
+}
+
+func expandBy(s string, value func(name string) (string, bool)) string {
 	if !strings.Contains(s, "$") {
 		return s
 	}
@@ -294,23 +304,42 @@ func expand(s string, env []corev1.EnvVar) string {
 			b.WriteByte('$')
 			i++
 		case '(':
-			end := strings.IndexByte(s[i:], ')')
-			at := -1
+			end, v, known := strings.IndexByte(s[i:], ')'), "", false
 			if end > 0 {
-				name := s[i+2 : i+end]
-				at = slices.IndexFunc(env, func(e corev1.EnvVar) bool { return e.Name == name })
+				v, known = value(s[i+2 : i+end])
 			}
-			if at < 0 {
+			if !known {
 				b.WriteByte('$')
 				continue
 			}
-			b.WriteString(env[at].Value)
+			b.WriteString(v)
 			i += end
 		default:
 			b.WriteByte('$')
 		}
 	}
 	return b.String()
+}
+
+// subPath is the part of a volume that is mounted. A variable in it that is missing or empty is a mistake: what remains would be another
+// part, or the whole volume.
+func subPath(m *corev1.VolumeMount, env []corev1.EnvVar) (string, error) {
+	if m.SubPathExpr == "" {
+		return m.SubPath, nil
+	}
+	missing := map[string]bool{}
+	sub := expandBy(m.SubPathExpr, func(name string) (string, bool) {
+		ref := "$(" + name + ")"
+		v := expand(ref, env)
+		if v == "" || v == ref {
+			missing[name] = true
+		}
+		return v, true
+	})
+	if len(missing) > 0 {
+		return "", fmt.Errorf("mount %s: missing value for %s", m.Name, strings.Join(slices.Sorted(maps.Keys(missing)), ", "))
+	}
+	return sub, nil
 }
 
 func expandAll(list []string, env []corev1.EnvVar) (out []string) {

@@ -3,9 +3,13 @@ package node
 import (
 	"reflect"
 	"testing"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	apiresource "k8s.io/apimachinery/pkg/api/resource"
+
+	"github.com/kloop-dev/kloop/kinds"
+	"github.com/kloop-dev/kloop/test/need"
 )
 
 func TestExpand(t *testing.T) {
@@ -20,6 +24,53 @@ func TestExpand(t *testing.T) {
 			}
 		})
 	}
+}
+
+// A container never gets another part of its volume than was meant because a variable is missing.
+func TestSubPathExpr(t *testing.T) {
+	for _, c := range []struct{ expr, want string }{ // "!": an error
+		{"a/$(A)", "a/1"}, {"$$(A)", "$(A)"}, {"$(A", "$(A"}, {"$(NO)", "!mount v: missing value for NO"},
+		{"$(A)/$(E)/$(NO)$(E)", "!mount v: missing value for E, NO"},
+	} {
+		m := &corev1.VolumeMount{Name: "v", SubPath: "no", SubPathExpr: c.expr}
+		got, err := subPath(m, []corev1.EnvVar{{Name: "A", Value: "1"}, {Name: "E"}})
+		if err != nil {
+			got = "!" + err.Error()
+		}
+		if got != c.want {
+			t.Errorf("%s: %q, want %q", c.expr, got, c.want)
+		}
+	}
+}
+
+// A container starts when its sub-path can be used at last.
+func TestSubPathLater(t *testing.T) {
+	need.BeRoot(t)
+	simulate(t, func(r *rig) {
+		note := func(path string) func(p *corev1.Pod) {
+			return func(p *corev1.Pod) { p.Annotations = map[string]string{"sub": path} }
+		}
+		r.pod("p", func(p *corev1.Pod) {
+			p.Spec.Volumes = []corev1.Volume{{Name: "v", VolumeSource: corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{}}}}
+			p.Spec.Containers[0].Env = []corev1.EnvVar{{Name: "SUB", ValueFrom: &corev1.EnvVarSource{
+				FieldRef: &corev1.ObjectFieldSelector{FieldPath: "metadata.annotations['sub']"}}}}
+			p.Spec.Containers[0].VolumeMounts = []corev1.VolumeMount{{Name: "v", MountPath: "/v", SubPathExpr: "$(SUB)"}}
+		}, "a")
+		for _, path := range []string{"", "/tmp", ".."} {
+			r.edit("p", note(path))
+			r.rests(time.Minute)
+			s := r.get("p").Status.ContainerStatuses
+			if len(s) != 1 || s[0].State.Waiting == nil || s[0].State.Waiting.Reason != "CreateContainerConfigError" {
+				t.Errorf("%q: %+v", path, s)
+			}
+		}
+		r.edit("p", note("mine"))
+		r.reaches("p", corev1.PodRunning)
+		if err := r.Delete(r.t.Context(), kinds.Pods, "d", "p", nil); err != nil {
+			t.Fatal(err)
+		}
+		r.until("it is gone", func() bool { return r.get("p") == nil })
+	})
 }
 
 func TestServiceVars(t *testing.T) {
@@ -46,7 +97,7 @@ func TestFieldValue(t *testing.T) {
 	for path, want := range map[string]string{"metadata.name": "p", "metadata.namespace": "d", "metadata.uid": "u",
 		"metadata.labels['l']":        "1",
 		"metadata.annotations['x/y']": "2", "metadata.labels['none']": "", "spec.nodeName": "n", "spec.serviceAccountName": "sa",
-		"status.hostIP": "10.0.0.1", "status.podIP": "10.1.0.9", "status.podIPs": "10.1.0.9,fd00::9"} {
+		"status.hostIP": "10.0.0.1", "status.hostIPs": "10.0.0.1", "status.podIP": "10.1.0.9", "status.podIPs": "10.1.0.9,fd00::9"} {
 		t.Run(path, func(t *testing.T) {
 			if got, err := a.starter.resolver.fieldValue(p, path, box); err != nil || got != want {
 				t.Errorf("%s: %q, %v, want %q", path, got, err, want)

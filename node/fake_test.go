@@ -18,6 +18,7 @@ import (
 	"google.golang.org/grpc/codes"
 	grpcstatus "google.golang.org/grpc/status"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
 
@@ -452,6 +453,20 @@ func (r *rig) pod(name string, edit func(p *corev1.Pod), containers ...string) *
 }
 
 func (r *rig) get(name string) *corev1.Pod { return resource.Get(r.Read(), kinds.Pods, "d", name) }
+
+// edit writes the pod, also while the agent does.
+func (r *rig) edit(name string, change func(p *corev1.Pod)) {
+	r.t.Helper()
+	r.until("pod "+name+" is written", func() bool {
+		p := resource.Clone(r.get(name))
+		change(p)
+		_, err := r.Update(r.t.Context(), kinds.Pods, p, "")
+		if err != nil && !apierrors.IsConflict(err) {
+			r.t.Fatal(err)
+		}
+		return err == nil
+	})
+}
 
 // until waits until ok holds: ten minutes of simulated time, or 30 s.
 func (r *rig) until(what string, ok func() bool) {

@@ -65,11 +65,7 @@ func olderThan(version string, major, minor int) bool {
 }
 
 // imageMount mounts an image, or a part of it. Nobody can write there, whatever the mount says.
-func imageMount(m *corev1.VolumeMount, image *cri.ImageSpec, env []corev1.EnvVar) *cri.Mount {
-	sub := m.SubPath
-	if m.SubPathExpr != "" {
-		sub = expand(m.SubPathExpr, env)
-	}
+func imageMount(m *corev1.VolumeMount, image *cri.ImageSpec, sub string) *cri.Mount {
 	return &cri.Mount{ContainerPath: m.MountPath, Image: image, ImageSubPath: sub, Readonly: true, Propagation: propagation(m),
 		RecursiveReadOnly: m.RecursiveReadOnly != nil && *m.RecursiveReadOnly == corev1.RecursiveReadOnlyEnabled}
 }

@@ -180,17 +180,17 @@ func (st *starter) mounts(pod *corev1.Pod, s start, env []corev1.EnvVar, volumes
 	for i := range spec.VolumeMounts {
 		m := &spec.VolumeMounts[i]
 		etcHosts = etcHosts || m.MountPath == "/etc/hosts"
+		sub, err := subPath(m, env)
+		if err != nil {
+			return nil, err
+		}
 		if image := s.images[m.Name]; image != nil {
-			list = append(list, imageMount(m, image, env))
+			list = append(list, imageMount(m, image, sub))
 			continue
 		}
 		host, ok := volumes[m.Name]
 		if !ok {
 			return nil, fmt.Errorf("mount %s: the pod has no such volume", m.Name)
-		}
-		sub := m.SubPath
-		if m.SubPathExpr != "" {
-			sub = expand(m.SubPathExpr, env)
 		}
 		if sub != "" {
 			if host, err = st.vols.Pin(pod.UID, spec.Name, i, host, sub); err != nil {
