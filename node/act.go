@@ -17,7 +17,7 @@ func (a *Agent) world(c *loop.Ctx, pod *corev1.Pod, seen sight) world {
 	now := c.Now()
 	for i := range seen.containers { // the pauses follow from what the runtime tells
 		if k := &seen.containers[i]; k.ended() {
-			a.backoff.ended(pod.UID, k.name, k.done, k.done.Sub(k.began), k.restarts)
+			a.backoff.ended(pod.UID, k)
 		}
 	}
 	return world{pod: a.alloc.granted(pod), seen: seen, now: now, evict: a.evict.get(pod.UID),
@@ -30,6 +30,9 @@ func (a *Agent) world(c *loop.Ctx, pod *corev1.Pod, seen sight) world {
 			return probed{started: r.Started, ready: r.Ready, sick: r.Sick, why: r.Why, grace: r.Grace}
 		},
 		wait: func(name string, k *container) time.Duration {
+			if k.hash != hashOf(specOf(pod, name)) { // its image may be what was wrong
+				return 0
+			}
 			left, _ := a.backoff.left(pod.UID, name, now)
 			return left
 		}}

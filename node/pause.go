@@ -33,6 +33,7 @@ type pause struct {
 	length time.Duration
 	since  time.Time // the failure that it follows
 	told   bool      // an event tells of it
+	hash   string    // of the container that failed
 }
 
 func newPauses() *pauses { return &pauses{of: map[pauseKey]*pause{}} }
@@ -40,6 +41,8 @@ func newPauses() *pauses { return &pauses{of: map[pauseKey]*pause{}} }
 // failed notes a failure at the time; a failure that was noted before changes nothing. ran is the time that the
 // attempt lasted.
 func (p *pauses) failed(uid types.UID, what string, at time.Time, ran time.Duration) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
 	p.note(pauseKey{uid, what}, at, ran, firstPause, lastPause)
 }
 
@@ -50,20 +53,29 @@ func (p *pauses) flat(uid types.UID, what string, at time.Time) {
 	p.of[pauseKey{uid, what}] = &pause{length: firstPause, since: at}
 }
 
-// ended notes the end of a container: as failed, but the first pause is none.
+// ended notes the end of a container: as failed, but the first pause is none. One with another image than the one before it starts over.
 //
 // Unlike Kubernetes, an agent that starts anew goes on with the pause that so many restarts have led to.
-func (p *pauses) ended(uid types.UID, name string, at time.Time, ran time.Duration, restarts int32) {
-	first, most := time.Duration(0), cmp.Or(p.restart, lastPause)
-	if restarts > 0 && ran <= forgive {
-		first = min(firstPause<<min(restarts-1, 10), most)
+func (p *pauses) ended(uid types.UID, c *container) {
+	ran, first, most := c.done.Sub(c.began), time.Duration(0), cmp.Or(p.restart, lastPause)
+	if c.restarts > 0 && ran <= forgive {
+		first = min(firstPause<<min(c.restarts-1, 10), most)
 	}
-	p.note(pauseKey{uid, name}, at, ran, first, most)
-}
-
-func (p *pauses) note(key pauseKey, at time.Time, ran, first, most time.Duration) {
+	key := pauseKey{uid, c.name}
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	if cur := p.of[key]; cur != nil && cur.hash != c.hash {
+		if c.done.After(cur.since) {
+			*cur = pause{since: c.done, hash: c.hash}
+		}
+		return
+	}
+	p.note(key, c.done, ran, first, most)
+	p.of[key].hash = c.hash
+}
+
+// note notes a failure. p is locked.
+func (p *pauses) note(key pauseKey, at time.Time, ran, first, most time.Duration) {
 	cur := p.of[key]
 	switch {
 	case cur == nil:
