@@ -2,6 +2,7 @@ package node
 
 import (
 	"context"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"net/url"
@@ -12,6 +13,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
 
@@ -23,7 +25,7 @@ import (
 func TestHooksByHTTP(t *testing.T) {
 	var mu sync.Mutex
 	var asked []string
-	web := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	handler := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		mu.Lock()
 		defer mu.Unlock()
 		agent, _, _ := strings.Cut(r.UserAgent(), "/")
@@ -34,12 +36,15 @@ func TestHooksByHTTP(t *testing.T) {
 		case "/broken":
 			w.WriteHeader(http.StatusInternalServerError)
 		}
-	}))
+	})
+	web, secure := httptest.NewServer(handler), httptest.NewTLSServer(handler)
 	defer web.Close()
+	defer secure.Close()
 	u, err := url.Parse(web.URL)
 	if err != nil {
 		t.Fatal(err)
 	}
+	tls := secure.Listener.Addr().(*net.TCPAddr).Port
 	port, err := strconv.Atoi(u.Port())
 	if err != nil {
 		t.Fatal(err)
@@ -57,6 +62,8 @@ func TestHooksByHTTP(t *testing.T) {
 			{"broken", corev1.HTTPGetAction{Path: "/broken"}, "kube-lifecycle|" + u.Host + "|/broken||", true},
 			{"away", corev1.HTTPGetAction{Path: "/away"}, "kube-lifecycle|" + u.Host + "|/away||", true},
 			{"no-tls", corev1.HTTPGetAction{Path: "/s", Scheme: corev1.URISchemeHTTPS, HTTPHeaders: secret}, "kube-lifecycle|my.host|/s||", true},
+			{"tls", corev1.HTTPGetAction{Path: "/t", Scheme: corev1.URISchemeHTTPS, Port: intstr.FromInt(tls), HTTPHeaders: secret},
+				"kube-lifecycle|my.host|/t||Bearer x", true},
 			{"no-such-port", corev1.HTTPGetAction{Path: "/", Port: intstr.FromString("none")}, "", false},
 		} {
 			g := c.get
@@ -144,4 +151,49 @@ func TestSidecarsEndLast(t *testing.T) {
 			t.Errorf("they ended: %s", got)
 		}
 	})
+}
+
+// A hook that sleeps takes its time, and no more than is left of the grace, also when somebody shortens that. A container that has ended
+// is not waited for.
+func TestSleepingHooks(t *testing.T) {
+	for _, c := range []struct {
+		name         string
+		sleep, grace int64
+		sooner       int64 // the grace of a second deletion, 10 s later; 0: none
+		ends         bool  // the container ended by itself
+		want         string
+	}{
+		{"in time", 50, 100, 0, false, "50s"}, {"too long", 50, 30, 0, false, "30s"}, {"zero", 0, 30, 0, false, "0s"},
+		{"shortened", 50, 100, 5, false, "11s"}, // its five seconds are over: the least that there is
+		{"ended", 50, 100, 0, true, "0s"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			simulate(t, func(r *rig) {
+				r.pod("p", func(p *corev1.Pod) {
+					p.Spec.RestartPolicy, p.Spec.TerminationGracePeriodSeconds = never, new(int64(100))
+					p.Spec.Containers[0].Lifecycle = &corev1.Lifecycle{PreStop: &corev1.LifecycleHandler{Sleep: &corev1.SleepAction{Seconds: c.sleep}}}
+				}, "a")
+				r.reaches("p", corev1.PodRunning)
+				if c.ends {
+					r.rt.exit("a", 0)
+					r.reaches("p", corev1.PodSucceeded)
+				}
+				remove := func(grace *int64) {
+					if err := r.Delete(r.t.Context(), kinds.Pods, "d", "p", &metav1.DeleteOptions{GracePeriodSeconds: grace}); err != nil {
+						t.Fatal(err)
+					}
+				}
+				began := time.Now()
+				remove(&c.grace)
+				if c.sooner > 0 {
+					r.rests(10 * time.Second)
+					remove(&c.sooner)
+				}
+				r.until("it is gone", func() bool { return r.get("p") == nil })
+				if took := time.Since(began).Truncate(time.Second).String(); took != c.want {
+					t.Errorf("it took %s, want %s", took, c.want)
+				}
+			})
+		})
+	}
 }

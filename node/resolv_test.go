@@ -113,3 +113,40 @@ func TestHostDNS(t *testing.T) {
 		})
 	}
 }
+
+// The hosts file has the pod's addresses and names, or is the machine's on its network; what the pod adds stands in both.
+func TestHostsFile(t *testing.T) {
+	own, err := os.ReadFile("/etc/hosts")
+	if err != nil {
+		t.Fatal(err)
+	}
+	st := testAgent(t).starter
+	pod := testPod(never, "", "a")
+	pod.Spec.Hostname, pod.Spec.Subdomain = "me", "sub"
+	pod.Spec.HostAliases = []corev1.HostAlias{{IP: "10.9.9.9", Hostnames: []string{"a.test", "b.test"}},
+		{IP: "fd00::9", Hostnames: []string{"c.test"}}}
+	box := &sandbox{ips: []string{"10.1.0.9", "fd00::1"}}
+	if err := os.MkdirAll(st.podDir(pod.UID), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	for _, host := range []bool{false, true} {
+		pod.Spec.HostNetwork = host
+		path, err := st.hostsFile(pod, box)
+		if err != nil {
+			t.Fatal(err)
+		}
+		text, err := os.ReadFile(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		begins, ends := "# Kubernetes-managed hosts file.\n127.0.0.1\tlocalhost\n", "10.1.0.9\tme.sub.d.svc.cluster.local\tme\n"+
+			"fd00::1\tme.sub.d.svc.cluster.local\tme\n"
+		if host {
+			begins, ends = "# Kubernetes-managed hosts file (host network).\n"+string(own), ""
+		}
+		ends += "\n# Entries added by HostAliases.\n10.9.9.9\ta.test\tb.test\nfd00::9\tc.test\n"
+		if got := string(text); !strings.HasPrefix(got, begins) || !strings.HasSuffix(got, ends) {
+			t.Errorf("on the host's network: %t: %s", host, got)
+		}
+	}
+}

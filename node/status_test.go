@@ -89,6 +89,14 @@ func TestPodStatus(t *testing.T) {
 		{planCase{name: "gate", seen: "box a:run", edit: func(p *corev1.Pod) {
 			p.Spec.ReadinessGates = []corev1.PodReadinessGate{{ConditionType: "x"}}
 		}}, "", "Running SIC a!:Running"},
+		{planCase{name: "gate that is open", seen: "box a:run", edit: func(p *corev1.Pod) {
+			p.Spec.ReadinessGates = []corev1.PodReadinessGate{{ConditionType: "x"}}
+			p.Status.Conditions = []corev1.PodCondition{{Type: "x", Status: corev1.ConditionTrue}}
+		}}, "", "Running SICR a!:Running"},
+		{planCase{name: "gate that is shut", seen: "box a:run", edit: func(p *corev1.Pod) {
+			p.Spec.ReadinessGates = []corev1.PodReadinessGate{{ConditionType: "x"}, {ConditionType: "y"}}
+			p.Status.Conditions = []corev1.PodCondition{{Type: "x", Status: corev1.ConditionTrue}, {Type: "y", Status: corev1.ConditionFalse}}
+		}}, "", "Running SIC a!:Running"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			a, w := testAgent(t), c.world()
