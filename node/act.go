@@ -137,7 +137,7 @@ func (a *Agent) sandboxed(ctx context.Context, w world) error {
 		}
 	}
 	err := a.boxes.runSandbox(ctx, w)
-	a.meter.Sandbox(err)
+	a.meter.Sandbox(w.pod.Spec.HostUsers != nil && !*w.pod.Spec.HostUsers, err)
 	if err != nil {
 		return err
 	}

@@ -94,6 +94,10 @@ func TestPlanOfRestartRules(t *testing.T) {
 			edit: ruled("a", own, "all:42"), want: "stop done"}, "a#1:0 b#1:0"},
 		{planCase{name: "all: by an init container", policy: never, init: "i j", seen: "box i:0 j:7", edit: ruled("j", own, "all:7"),
 			want: "init-start:i#1"}, ""},
+		{planCase{name: "all: by a sidecar", policy: never, init: "s+ i", seen: "box s:7 i:0 a:run",
+			edit: ruled("s", corev1.ContainerRestartPolicyAlways, "all:7"), want: "kill:a"}, ""},
+		{planCase{name: "all: by a sidecar, then it first", policy: never, init: "s+ i", seen: "box s:7 i:0 a:143",
+			edit: ruled("s", corev1.ContainerRestartPolicyAlways, "all:7"), want: "init-start:s#1"}, ""},
 		{planCase{name: "all: ephemeral ones are left alone", policy: never, seen: "box a:42 dbg:run", want: "start:a#1",
 			edit: func(p *corev1.Pod) { debugged(p); ruled("a", own, "all:42")(p) }}, ""},
 	} {

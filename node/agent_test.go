@@ -18,8 +18,8 @@ import (
 	"github.com/kloop-dev/kloop/resource"
 )
 
-// ended is what the agent counted of containers that ended so.
-func (r *rig) ended(labels ...string) (n float64) {
+// counted is the sum of a counter's series that begin with the labels.
+func (r *rig) counted(name string, labels ...string) (n float64) {
 	r.t.Helper()
 	families, err := r.agent.meter.Gatherer().Gather()
 	if err != nil {
@@ -27,8 +27,11 @@ func (r *rig) ended(labels ...string) (n float64) {
 	}
 	for _, f := range families {
 		for _, m := range f.Metric {
-			is := func(i int) bool { return i < len(m.Label) && m.Label[i].GetValue() == labels[i] }
-			if f.GetName() == "kubelet_terminated_containers_total" && is(0) && is(1) && is(2) {
+			ok := f.GetName() == name
+			for i, want := range labels {
+				ok = ok && i < len(m.Label) && m.Label[i].GetValue() == want
+			}
+			if ok {
 				n += m.Counter.GetValue()
 			}
 		}
@@ -63,7 +66,7 @@ func TestRestingPodsAreNotWritten(t *testing.T) {
 		for _, p := range r.agent.pods() {
 			was[p.Name] = p.ResourceVersion
 		}
-		if n := r.ended("container", "0", "Error"); n != 1 {
+		if n := r.counted("kubelet_terminated_containers_total", "container", "0", "Error"); n != 1 {
 			t.Errorf("%v containers have ended well", n)
 		}
 		check := func(when string) {

@@ -54,6 +54,7 @@ type fakeRuntime struct {
 	of       map[string]string // container → sandbox
 	configs  map[string]*cri.ContainerConfig
 	updates  []*cri.UpdateContainerResourcesRequest
+	stops    []*cri.StopContainerRequest
 	images   map[string]*cri.Image
 	pulls    []*cri.PullImageRequest
 	exec     func(*cri.ExecSyncRequest) *cri.ExecSyncResponse
@@ -220,6 +221,7 @@ func (f *fakeRuntime) exit(name string, code int32) {
 
 func (f *fakeRuntime) StopContainer(ctx context.Context, r *cri.StopContainerRequest, _ ...opt) (*cri.StopContainerResponse, error) {
 	f.mu.Lock()
+	f.stops = append(f.stops, r)
 	stop, lost := f.stop, f.amnesia
 	f.mu.Unlock()
 	if lost {

@@ -31,7 +31,7 @@ func forbiddenSysctl(pod *corev1.Pod, allowed []string) *Rejection {
 		return &Rejection{"SysctlForbidden", "forbidden sysctl: " + fmt.Sprintf(format, name)}
 	}
 	for _, s := range pod.Spec.SecurityContext.Sysctls {
-		name := strings.ReplaceAll(s.Name, "/", ".") // both are ways to write one
+		name := dotted(s.Name)
 		switch {
 		case !slices.Contains(safeSysctls, name) && !allowedSysctl(name, allowed):
 			return no("%q not allowlisted", s.Name)
@@ -42,6 +42,14 @@ func forbiddenSysctl(pod *corev1.Pod, allowed []string) *Rejection {
 		}
 	}
 	return nil
+}
+
+// dotted is the parameter's name with dots between its parts. Who wrote the first slash means slashes, and a dot is part of a name.
+func dotted(name string) string {
+	if i := strings.IndexAny(name, "./"); i < 0 || name[i] == '.' {
+		return name
+	}
+	return strings.NewReplacer("/", ".", ".", "/").Replace(name)
 }
 
 // ownSysctl says that each pod has the parameter for itself.

@@ -161,7 +161,7 @@ func sysctls(pod *corev1.Pod) map[string]string {
 	}
 	m := map[string]string{}
 	for _, s := range pod.Spec.SecurityContext.Sysctls {
-		m[s.Name] = s.Value
+		m[dotted(s.Name)] = s.Value
 	}
 	return m
 }

@@ -30,6 +30,11 @@ func (r *rig) users(container string) (first uint32, mounted []uint32) {
 	return o.Uids[0].HostId, mounted
 }
 
+// startedOwn is what the agent counted of sandboxes with users of their own.
+func (r *rig) startedOwn() (began, failed float64) {
+	return r.counted("kubelet_started_user_namespaced_pods_total"), r.counted("kubelet_started_user_namespaced_pods_errors_total")
+}
+
 // Pods with users of their own share no ids, with each other or the machine; an agent that starts anew remembers.
 func TestOwnUsers(t *testing.T) {
 	simulate(t, func(r *rig) {
@@ -82,6 +87,9 @@ func TestOwnUsers(t *testing.T) {
 		if o := r.rt.newest("h").Linux.SecurityContext.NamespaceOptions.UsernsOptions; o != nil {
 			t.Errorf("of a pod with the machine's users: %v", o)
 		}
+		if began, failed := r.startedOwn(); began != 2 || failed != 0 { // since the agent started anew: c and d
+			t.Errorf("counted: %v, failed %v", began, failed)
+		}
 	})
 }
 
@@ -93,6 +101,9 @@ func TestOwnUsersRefused(t *testing.T) {
 		r.rests(time.Minute)
 		if containers, boxes := r.rt.count(); containers+boxes > 0 {
 			t.Error("it runs")
+		}
+		if began, failed := r.startedOwn(); began == 0 || began != failed {
+			t.Errorf("counted: %v, failed %v", began, failed)
 		}
 	})
 }

@@ -20,7 +20,7 @@ type Meter struct {
 	took, worker, volumes, groups                                      *prometheus.HistogramVec
 	relist, interval, start, total, sli                                prometheus.Histogram
 	seen                                                               prometheus.Gauge
-	pods, brokenPods                                                   prometheus.Counter
+	pods, brokenPods, own, brokenOwn                                   prometheus.Counter
 
 	mu       sync.Mutex
 	waiting  map[types.UID]time.Time // pods that do not run yet: since when the agent knows them
@@ -65,11 +65,19 @@ func New() *Meter {
 		"containers", startBuckets)
 	m.seen = prometheus.NewGauge(prometheus.GaugeOpts{Name: "kubelet_pleg_last_seen_seconds",
 		Help: "Timestamp in seconds when PLEG was last seen active."})
-	m.pods = prometheus.NewCounter(prometheus.CounterOpts{Name: "kubelet_started_pods_total", Help: "Cumulative number of pods started"})
-	m.brokenPods = prometheus.NewCounter(prometheus.CounterOpts{Name: "kubelet_started_pods_errors_total",
-		Help: "Cumulative number of errors when starting pods"})
-	m.registry.MustRegister(m.seen, m.pods, m.brokenPods)
+	m.registry.MustRegister(m.seen)
+	m.pods = m.counter("kubelet_started_pods_total", "Cumulative number of pods started")
+	m.brokenPods = m.counter("kubelet_started_pods_errors_total", "Cumulative number of errors when starting pods")
+	m.own = m.counter("kubelet_started_user_namespaced_pods_total", "Cumulative number of pods with user namespaces started.")
+	m.brokenOwn = m.counter("kubelet_started_user_namespaced_pods_errors_total",
+		"Cumulative number of errors when starting pods with user namespaces.")
 	return m
+}
+
+func (m *Meter) counter(name, help string) prometheus.Counter {
+	c := prometheus.NewCounter(prometheus.CounterOpts{Name: name, Help: help})
+	m.registry.MustRegister(c)
+	return c
 }
 
 func (m *Meter) counters(name, help string, labels ...string) *prometheus.CounterVec {
@@ -193,14 +201,22 @@ func (m *Meter) Ended(kind string, code int32, reason string) {
 	}
 }
 
-// Sandbox counts the start of a pod's sandbox.
-func (m *Meter) Sandbox(err error) {
+// Sandbox counts the start of a pod's sandbox; own says that it has users of its own.
+func (m *Meter) Sandbox(own bool, err error) {
+	if m == nil {
+		return
+	}
+	if own {
+		m.own.Inc() // whatever comes of it
+	}
 	switch {
-	case m == nil:
-	case err != nil:
-		m.brokenPods.Inc()
-	default:
+	case err == nil:
 		m.pods.Inc()
+	case own:
+		m.brokenOwn.Inc()
+		fallthrough
+	default:
+		m.brokenPods.Inc()
 	}
 }
 
