@@ -237,6 +237,8 @@ func TestRejections(t *testing.T) {
 				"Predicate NodeAffinity failed: node(s) didn't match Pod's node affinity/selector"},
 			"os": {func(p *corev1.Pod) { p.Labels = map[string]string{corev1.LabelOSStable: "windows"} }, "PodOSSelectorNodeLabelDoesNotMatch",
 				"Failed to admit pod as the `kubernetes.io/os` label doesn't match node label"},
+			"own-os": {func(p *corev1.Pod) { p.Spec.OS = &corev1.PodOS{Name: corev1.Windows} }, "PodOSNotSupported",
+				"Failed to admit pod as the OS field doesn't match node OS"},
 		} {
 			r.pod(name, c.edit, "a")
 			p := r.reaches(name, corev1.PodFailed)
@@ -261,7 +263,7 @@ func TestRejections(t *testing.T) {
 			t.Errorf("%d containers, want 1", n)
 		}
 		list := resource.List(r.Read(), kinds.Pods, "d")
-		if len(list) != 6 {
+		if len(list) != 7 {
 			t.Errorf("%d pods", len(list))
 		}
 	})

@@ -63,6 +63,13 @@ func (l *allocations) granted(pod *corev1.Pod) *corev1.Pod {
 	return out
 }
 
+// waits says that a resize of the pod waits for room.
+func (l *allocations) waits(pod *corev1.Pod) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return pod.DeletionTimestamp == nil && !finished(pod) && l.load(pod).deferred != ""
+}
+
 // load returns the pod's allocation: from memory, from disk, or a new one that grants what the spec says. l is locked.
 func (l *allocations) load(pod *corev1.Pod) *allocation {
 	if a := l.of[pod.UID]; a != nil {

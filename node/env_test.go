@@ -2,6 +2,8 @@ package node
 
 import (
 	"reflect"
+	"strconv"
+	"strings"
 	"testing"
 	"time"
 
@@ -9,6 +11,7 @@ import (
 	apiresource "k8s.io/apimachinery/pkg/api/resource"
 
 	"github.com/kloop-dev/kloop/kinds"
+	"github.com/kloop-dev/kloop/resource"
 	"github.com/kloop-dev/kloop/test/need"
 )
 
@@ -150,6 +153,25 @@ func TestResourceValue(t *testing.T) {
 			}
 		})
 	}
+}
+
+// A limit that is not set counts as what the node has to give, but for huge pages.
+func TestLimitOfTheNode(t *testing.T) {
+	simulate(t, func(r *rig) {
+		p := testPod(never, "", "a", "b")
+		p.Spec.Containers[0].Resources.Limits = quantities("hugepages-2Mi", "4Mi")
+		r.until("the node is there", func() bool { return resource.Get(r.Read(), kinds.Nodes, "", "n") != nil })
+		all := r.agent.allocatable()
+		for what, want := range map[string]int64{"a limits.hugepages-2Mi": 4 << 20, "b limits.hugepages-2Mi": 0,
+			"b limits.memory": all.Memory().Value(), "b limits.cpu": (all.Cpu().MilliValue() + 999) / 1000} {
+			of, name, _ := strings.Cut(what, " ")
+			ref := &corev1.ResourceFieldSelector{ContainerName: of, Resource: name}
+			got, err := r.agent.starter.resolver.resourceValue(p, &p.Spec.Containers[0], ref)
+			if err != nil || got != strconv.FormatInt(want, 10) {
+				t.Errorf("%s: %s, %v, want %d", what, got, err, want)
+			}
+		}
+	})
 }
 
 func TestResources(t *testing.T) {

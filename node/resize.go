@@ -1,15 +1,18 @@
 package node
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
 	"maps"
+	"math"
 	"slices"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
+	corev1helpers "k8s.io/component-helpers/scheduling/corev1"
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"github.com/kloop-dev/kloop/internal/coldsort"
@@ -40,13 +43,14 @@ func (z *resizer) grant(pod *corev1.Pod) (again time.Duration, err error) {
 		z.infeasible(pod, why)
 		return 0, nil
 	}
-	var others []*corev1.Pod
-	for _, p := range z.pods() {
-		if p.UID != pod.UID && !finished(p) && p.Status.StartTime != nil {
-			others = append(others, z.alloc.granted(p))
+	pods := z.pods()
+	r := z.room(pod, pods)
+	for _, p := range pods {
+		if r == nil && z.alloc.waits(p) && turn(p, pod) < 0 && z.room(p, pods) == nil {
+			z.wake(p.Namespace, p.Name, "room for its resize") // it goes first
+			return time.Second, nil
 		}
 	}
-	r := Admit(pod, others, z.allocatable(), func(p *corev1.Pod) bool { return p.UID != pod.UID })
 	z.alloc.mu.Lock()
 	defer z.alloc.mu.Unlock()
 	if r != nil {
@@ -60,6 +64,36 @@ func (z *resizer) grant(pod *corev1.Pod) (again time.Duration, err error) {
 	a.deferred, a.failed, a.running = "", "", true
 	z.event(pod, "", corev1.EventTypeNormal, "ResizeStarted", "Pod resize started: %s", summary(pod, ""))
 	return 0, z.alloc.save(pod.UID)
+}
+
+// room says why the pod can't have what its spec asks for beside the others' grants; nil: it can.
+func (z *resizer) room(pod *corev1.Pod, pods []*corev1.Pod) *Rejection {
+	var others []*corev1.Pod
+	for _, p := range pods {
+		if p.UID != pod.UID && !finished(p) && p.Status.StartTime != nil {
+			others = append(others, z.alloc.granted(p))
+		}
+	}
+	return Admit(pod, others, z.allocatable(), func(p *corev1.Pod) bool { return p.UID != pod.UID })
+}
+
+// turn orders pods that wait for room: by priority, then the guaranteed ones, then by the time that they wait.
+func turn(a, b *corev1.Pod) int {
+	key := func(p *corev1.Pod) (worth int, since int64) {
+		since = math.MaxInt64
+		if p.Status.QOSClass == corev1.PodQOSGuaranteed {
+			worth = 1
+		}
+		for _, c := range p.Status.Conditions {
+			if c.Type == corev1.PodResizePending {
+				since = c.LastTransitionTime.Unix()
+			}
+		}
+		return worth, since
+	}
+	wa, sa := key(a)
+	wb, sb := key(b)
+	return cmp.Or(cmp.Compare(corev1helpers.PodPriority(b), corev1helpers.PodPriority(a)), cmp.Compare(wb, wa), cmp.Compare(sa, sb))
 }
 
 // infeasible notes that the pod can't be resized here at all, and says so once.
