@@ -164,6 +164,23 @@ func TestPodSecurityExemptions(t *testing.T) {
 	}
 }
 
+// TestPodSecurityOwnUsers: root of a pod with users of its own is nobody on the machine.
+func TestPodSecurityOwnUsers(t *testing.T) {
+	chain := Chain{{Name: "PodSecurity",
+		Validate: newPodSecurity(PodSecurity{Defaults: map[string]string{"pod-security.kubernetes.io/enforce": "restricted"}}).validate}}
+	for _, own := range []bool{false, true} {
+		p := simplePod()
+		p.Spec.Containers[0].SecurityContext = &corev1.SecurityContext{AllowPrivilegeEscalation: new(bool),
+			Capabilities: &corev1.Capabilities{Drop: []corev1.Capability{"ALL"}}, SeccompProfile: &corev1.SeccompProfile{Type: "RuntimeDefault"}}
+		host := !own
+		p.Spec.HostUsers = &host
+		_, err := admit(chain, &Request{Op: Create, Kind: core.Pods, Read: authtest.Of(core.Namespaces, namespace("ns"))}, p)
+		if (err == nil) != own {
+			t.Errorf("own users %t: %v", own, err)
+		}
+	}
+}
+
 func TestStorage(t *testing.T) {
 	class := func(name string, age int, def, grows bool) *storagev1.StorageClass {
 		c := &storagev1.StorageClass{ObjectMeta: metav1.ObjectMeta{Name: name, CreationTimestamp: metav1.Unix(int64(age), 0)},

@@ -11,6 +11,7 @@ var invalid = []struct {
 }{
 	{`ConfigMap: {data: {'..': c, 'a b': c, a: b}, binaryData: {a: eA==}}`, []string{"data[..] Invalid", "data[a b] Invalid",
 		"data[a] Invalid"}},
+	{`ConfigMap: {data: {'': c}}`, []string{"data[] Invalid"}}, {`Secret: {stringData: {'': c}}`, []string{"data[] Invalid"}},
 	{`Secret: {type: kubernetes.io/basic-auth}`, []string{"data[password] Required", "data[username] Required"}},
 	{`Secret: {type: kubernetes.io/basic-auth, stringData: {username: a}}`, nil},
 	{`Secret: {type: kubernetes.io/dockerconfigjson}`, []string{"data[.dockerconfigjson] Required"}},

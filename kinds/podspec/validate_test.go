@@ -108,6 +108,8 @@ var cases = []struct {
 		[]string{"spec.hostname Invalid", "spec.nodeName Invalid", "spec.priorityClassName Invalid", "spec.subdomain Invalid"}},
 	{"deadline", `activeDeadlineSeconds: 0`, []string{"spec.activeDeadlineSeconds Invalid"}},
 	{"hostname override", "hostnameOverride: a.b\nhostNetwork: true", []string{"spec.hostnameOverride Forbidden"}},
+	{"hostname override and full name", "hostnameOverride: a.b\nsetHostnameAsFQDN: true", []string{"spec.hostnameOverride Forbidden"}},
+	{"hostname override that is no name", "hostnameOverride: Not_A_Name", []string{"spec.hostnameOverride Invalid"}},
 	{"host alias", `hostAliases: [{ip: x, hostnames: [A_b]}]`, []string{"spec.hostAliases[0].hostnames[0] Invalid",
 		"spec.hostAliases[0].ip Invalid"}},
 	{"gates", "readinessGates: [{conditionType: a b}]\nschedulingGates: [{name: a}, {name: a}, {name: b c}]",
@@ -124,6 +126,7 @@ var cases = []struct {
 		[]string{c0("ports[0].hostPort Invalid")}},
 
 	{"env name", inContainer(`env: [{name: a=b, value: x}, {value: x}]`), []string{c0("env[0].name Invalid"), c0("env[1].name Required")}},
+	{"env name of any letters", inContainer(`env: [{name: " !\"#$%&'()*+,-./09:;<>?@AZ[\\]^_{|}~az"}]`), nil},
 	{"env value and source", inContainer(`env: [{name: A, value: x, valueFrom: {fieldRef: {fieldPath: metadata.name}}}]`),
 		[]string{c0("env[0].valueFrom Invalid")}},
 	{"env no source", inContainer(`env: [{name: A, valueFrom: {}}]`), []string{c0("env[0].valueFrom Invalid")}},
