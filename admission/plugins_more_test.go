@@ -57,6 +57,14 @@ func TestLimitRanger(t *testing.T) {
 		t.Run(x.name, func(t *testing.T) {
 			p := simplePod()
 			p.Spec.Containers[0].Resources = corev1.ResourceRequirements{Requests: x.requests, Limits: x.limits}
+			old := simplePod()
+			old.Spec.Containers[0].Resources = corev1.ResourceRequirements{Requests: amounts("cpu", "1"), Limits: amounts("cpu", "1")}
+			for sub, want := range map[string]bool{"resize": x.text != "", "": false} { // an update of anything else is none of it
+				_, err := admit(c, &Request{Op: Update, Sub: sub, Kind: core.Pods, Read: read, Old: old}, p.DeepCopy())
+				if (err != nil) != want {
+					t.Errorf("update of %q: %v", sub, err)
+				}
+			}
 			p, err := admit(c, &Request{Op: Create, Kind: core.Pods, Read: read}, p)
 			if x.text != "" {
 				refused(t, err, metav1.StatusReasonForbidden, x.text)

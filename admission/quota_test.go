@@ -221,6 +221,30 @@ func TestQuotaUpdate(t *testing.T) {
 	}
 }
 
+// A pod that grows while it runs is charged for what it grows by.
+func TestQuotaResize(t *testing.T) {
+	for _, c := range []struct{ cpu, memory, text string }{
+		{"300m", "300Mi", ""}, {"500m", "500Mi", ""}, {"200m", "200Mi", ""},
+		{"501m", "200Mi", "exceeded quota: q, requested: cpu=201m, used: cpu=800m, limited: cpu=1"},
+		{"300m", "501Mi", "exceeded quota: q, requested: memory=201Mi, used: memory=800Mi, limited: memory=1000Mi"},
+		{"501m", "501Mi", "exceeded quota: q, requested: cpu=201m,memory=201Mi"},
+	} {
+		q := limits("q", amounts("cpu", "1", "memory", "1000Mi"), amounts("cpu", "800m", "memory", "800Mi"))
+		l := newLedger(q)
+		old, next := simplePod(), simplePod()
+		old.ResourceVersion = "1"
+		old.Spec.Containers[0].Resources.Requests = amounts("cpu", "300m", "memory", "300Mi")
+		next.Spec.Containers[0].Resources.Requests = amounts("cpu", c.cpu, "memory", c.memory)
+		_, err := admit(quotaChain(l), &Request{Op: Update, Sub: "resize", Kind: core.Pods, Old: old, Live: l.live,
+			Read: authtest.Of(core.ResourceQuotas, q)}, next)
+		if c.text != "" {
+			refused(t, err, metav1.StatusReasonForbidden, c.text)
+		} else if err != nil {
+			t.Errorf("to %s and %s: %v", c.cpu, c.memory, err)
+		}
+	}
+}
+
 // TestQuotaRace lets somebody else charge between reading and writing, and delete the quota.
 func TestQuotaRace(t *testing.T) {
 	q := limits("q", amounts("pods", "2"), amounts("pods", "0"))

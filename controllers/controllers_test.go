@@ -1,6 +1,7 @@
 package controllers_test
 
 import (
+	"slices"
 	"testing"
 
 	appsv1 "k8s.io/api/apps/v1"
@@ -105,6 +106,11 @@ func TestNodeFallsSilent(t *testing.T) {
 		c.until("the pod with little patience is evicted", func(r resource.Reader) bool {
 			return resource.Get(r, kinds.Pods, "default", "short").DeletionTimestamp != nil
 		})
+		if l := resource.Get(c.Read(), kinds.Pods, "default", "short").Status.Conditions; !slices.ContainsFunc(l, func(c corev1.PodCondition) bool {
+			return c.Type == corev1.DisruptionTarget && c.Status == corev1.ConditionTrue && c.Reason == "DeletionByTaintManager"
+		}) {
+			c.t.Errorf("its conditions: %v", l)
+		}
 		if p := resource.Get(c.Read(), kinds.Pods, "default", "forever"); p.DeletionTimestamp != nil {
 			c.t.Error("the pod that tolerates everything is evicted")
 		}

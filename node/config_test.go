@@ -28,6 +28,11 @@ func TestContainerConfig(t *testing.T) {
 			c[1].Args = []string{"x", "$(A)$(B)$$(A)"}
 			c[2].Command = []string{"/bin/$(A)"}
 			c[3].Command, c[3].Args = c[2].Command, c[1].Args
+			c[0].VolumeMounts = []corev1.VolumeMount{{Name: "v", MountPath: "/own"},
+				{Name: "v", MountPath: "/in", MountPropagation: new(corev1.MountPropagationHostToContainer)},
+				{Name: "v", MountPath: "/none", MountPropagation: new(corev1.MountPropagationNone)}}
+			c[2].SecurityContext = &corev1.SecurityContext{Privileged: new(true)}
+			c[2].VolumeMounts = []corev1.VolumeMount{{Name: "v", MountPath: "/both", MountPropagation: new(corev1.MountPropagationBidirectional)}}
 			c[3].TerminationMessagePath, c[3].VolumeMounts = "/dev/words", []corev1.VolumeMount{{Name: "v", MountPath: "/etc/hosts"}}
 		}, "none", "args", "command", "both")
 		r.reaches("p", corev1.PodRunning)
@@ -43,6 +48,11 @@ func TestContainerConfig(t *testing.T) {
 					t.Errorf("%s: twice: %v", name, m)
 				}
 				at[m.ContainerPath] = m
+				want := map[string]cri.MountPropagation{"/in": cri.MountPropagation_PROPAGATION_HOST_TO_CONTAINER,
+					"/both": cri.MountPropagation_PROPAGATION_BIDIRECTIONAL}[m.ContainerPath]
+				if m.Propagation != want {
+					t.Errorf("%s: %s: mounts are propagated as %v", name, m.ContainerPath, m.Propagation)
+				}
 			}
 			words, hosts := "/dev/termination-log", "/etc/hosts"
 			if name == "both" {

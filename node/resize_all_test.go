@@ -146,6 +146,40 @@ func TestResizeOfEach(t *testing.T) {
 	}
 }
 
+// Several containers of a pod change at once, some up and some down; one gets limits that it never had.
+func TestResizeOfMany(t *testing.T) {
+	simulate(t, func(r *rig) {
+		was := []corev1.ResourceRequirements{four(20, 40, 20, 40), four(50, 60, 50, 60), four(20, 0, 20, 0), four(10, 20, 10, 20)}
+		will := []corev1.ResourceRequirements{four(30, 60, 40, 80), four(20, 30, 20, 30), four(40, 60, 40, 60), was[3]}
+		r.pod("p", func(p *corev1.Pod) {
+			for i := range was {
+				p.Spec.Containers[i].Resources = was[i]
+			}
+		}, "up", "down", "new", "same")
+		r.reaches("p", corev1.PodRunning)
+		next := resource.Clone(r.get("p"))
+		for i := range will {
+			next.Spec.Containers[i].Resources = will[i]
+		}
+		if _, err := r.Update(r.t.Context(), kinds.Pods, next, "resize"); err != nil {
+			t.Fatal(err)
+		}
+		r.until("all are resized", func() bool {
+			p := r.get("p")
+			for i, s := range p.Status.ContainerStatuses {
+				if s.RestartCount > 0 || s.Resources == nil || !equality.Semantic.DeepEqual(s.Resources.Limits, will[i].Limits) ||
+					!equality.Semantic.DeepEqual(s.AllocatedResources, will[i].Requests) {
+					return false
+				}
+			}
+			return condition(p, corev1.PodResizeInProgress) == nil
+		})
+		if n := len(r.rt.updated()); n != 3 {
+			t.Errorf("%d updates, want one for each that changes", n)
+		}
+	})
+}
+
 // Of resizes that wait for room that of the highest priority goes first, then one of a guaranteed pod, then the one that has waited
 // longest.
 func TestResizesTakeTurns(t *testing.T) {

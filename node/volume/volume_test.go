@@ -315,7 +315,11 @@ func TestRefresh(t *testing.T) {
 	needRoot(t)
 	c := cluster()
 	m := mounter(t, c)
-	p := pod(t, `{volumes: [{name: v, configMap: {name: conf}}, {name: o, configMap: {name: later, optional: true}}]}`)
+	p := pod(t, `{volumes: [{name: v, configMap: {name: conf}}, {name: o, configMap: {name: later, optional: true}},
+		{name: s, secret: {secretName: pass}}, {name: so, secret: {secretName: later, optional: true}}, {name: p, projected: {sources: [
+		{configMap: {name: conf, items: [{key: a, path: ca}]}}, {secret: {name: pass}}, {configMap: {name: later, optional: true}},
+		{downwardAPI: {items: [{path: l, fieldRef: {fieldPath: "metadata.labels['app']"}}]}}]}},
+		{name: d, downwardAPI: {items: [{path: note, fieldRef: {fieldPath: "metadata.annotations['note']"}}]}}]}`)
 	if next, err := m.Refresh(t.Context(), p); next != 0 || err != nil {
 		t.Fatalf("before Prepare: %v, %v", next, err)
 	}
@@ -341,7 +345,16 @@ func TestRefresh(t *testing.T) {
 	defer held.Close()
 	c.seen["configmaps/ns/conf"] = &corev1.ConfigMap{Data: map[string]string{"a": "new", "d": "4"}}
 	c.seen["configmaps/ns/later"] = &corev1.ConfigMap{Data: map[string]string{"x": "y"}}
+	c.server["secrets/ns/pass"] = &corev1.Secret{Data: map[string][]byte{"word": []byte("open")}}
+	c.server["secrets/ns/later"] = &corev1.Secret{Data: map[string][]byte{"z": []byte("w")}}
+	p.Labels, p.Annotations = map[string]string{"app": "shop"}, map[string]string{"note": "mine"}
 	refresh()
+	for v, want := range map[string]map[string]string{"s": {"word": "644 open"}, "so": {"z": "644 w"},
+		"p": {"ca": "644 new", "word": "644 open", "x": "644 y", "l": "644 shop"}, "d": {"note": "644 mine"}} {
+		if got := tree(t, paths[v]); !maps.Equal(got, want) {
+			t.Errorf("volume %s after the change: %q, want %q", v, got, want)
+		}
+	}
 	want := map[string]string{"a": "644 new", "d": "644 4"}
 	if got := tree(t, paths["v"]); !maps.Equal(got, want) {
 		t.Errorf("after the change: %q", got)
