@@ -56,8 +56,6 @@ func container(see func(l *look, p *corev1.Pod, c *corev1.ContainerStatus) *Find
 }
 
 // waitsFor is the reason and the text for which a container waits; empty when it does not.
-//
-//go:noinline
 func waitsFor(c *corev1.ContainerStatus) (reason, text string) {
 	if c.State.Waiting == nil {
 		return "", ""
@@ -227,8 +225,6 @@ func errorText(f *convergence.Failure) string {
 }
 
 // textOnly is an error of which no more than the text is known.
-//
-//go:noinline
 func textOnly(text string) *convergence.Failure {
 	if text == "" {
 		return nil

@@ -97,8 +97,6 @@ func eventFailure(e *corev1.Event) *convergence.Failure {
 }
 
 // between cuts out what stands between two texts; "" when they are not there.
-//
-//go:noinline
 func between(s, from, to string) string {
 	_, rest, ok := strings.Cut(s, from)
 	if !ok {

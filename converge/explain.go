@@ -229,7 +229,6 @@ func (s *Step) links(g *convergence.Gap, depth int32) {
 	}
 }
 
-//go:noinline
 func orElse(s, other string) string {
 	if s == "" {
 		return other
@@ -238,8 +237,6 @@ func orElse(s, other string) string {
 }
 
 // count words a number of things: 1 pod, 2 pods.
-//
-//go:noinline
 func count(n int, what string) string {
 	if n == 1 {
 		return "1 " + what

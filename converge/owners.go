@@ -27,8 +27,6 @@ var controllerOf = map[schema.GroupResource]string{
 func ownerOf(k resource.Kind) string { return controllerOf[k.Info().GR()] }
 
 // agentOf is whose move it is once a pod has a node.
-//
-//go:noinline
 func agentOf(p *corev1.Pod) string {
 	if p.Spec.NodeName == "" {
 		return "scheduler"

@@ -61,7 +61,6 @@ type Ref struct {
 	NS, Name string
 }
 
-//go:noinline
 func refTo(k resource.Kind, obj resource.Object) Ref {
 	return Ref{k, obj.GetNamespace(), obj.GetName()}
 }
@@ -89,24 +88,16 @@ func situations() []Situation {
 	return all
 }
 
-// The small functions below, and those like them, are called hundreds of times by the rules: inlined they weigh 40 KB more.
-
 // on waits for an object, or a field of it.
-//
-//go:noinline
 func on(typ string, r Ref, field string) *convergence.Wait {
 	o := named(r.Kind, r.NS, r.Name)
 	return &convergence.Wait{Type: typ, On: &o, Field: field}
 }
 
 // forName waits for something that is no object.
-//
-//go:noinline
 func forName(typ, name string) *convergence.Wait { return &convergence.Wait{Type: typ, Name: name} }
 
 // does names who makes the next move as soon as something changes.
-//
-//go:noinline
 func does(who, format string, args ...any) convergence.Next {
 	return convergence.Next{Who: who, What: fmt.Sprintf(format, args...)}
 }
@@ -118,7 +109,6 @@ func at(when time.Time, who, format string, args ...any) convergence.Next {
 	return n
 }
 
-//go:noinline
 func stamp(t time.Time) *metav1.Time {
 	if t.IsZero() {
 		return nil
