@@ -36,6 +36,7 @@ func apiServiceDown(l *look) *Finding {
 		Advice: []string{"bring the pods behind the service back, or delete apiservice/" + a.Name +
 			" if the API is no longer used: it holds up the deletion of namespaces"}, Below: []Ref{r}}
 	f.Next = does(f.Owner, "answers again when it runs")
+	f.sleeper(l.World, resource.Get(l.Read, kinds.Services, s.Namespace, s.Name))
 	for _, c := range a.Status.Conditions {
 		if c.Type == apiregistrationv1.Available && c.Status != apiregistrationv1.ConditionTrue {
 			f.Error = textOnly(c.Message)
@@ -53,6 +54,17 @@ func apiServiceDown(l *look) *Finding {
 		}
 	}
 	return f
+}
+
+// sleeper tells of a service that nobody answers for because who would is scaled to 0: that is no gap of the service.
+func (f *Finding) sleeper(w *World, s *corev1.Service) {
+	if s == nil {
+		return
+	}
+	if rests, wake := restOfService(w, s); wake != "" && strings.HasPrefix(rests, "leads nowhere") {
+		f.Says += "; service/" + s.Name + " " + rests
+		f.Advice = append([]string{wake}, f.Advice...)
+	}
 }
 
 // serves says that the service of an APIService leads somewhere.
@@ -107,7 +119,11 @@ func unconverted(w *World, d *apiextensionsv1.CustomResourceDefinition) bool {
 		return false
 	}
 	s := resource.Get(w.Read, kinds.Services, ref.Namespace, ref.Name)
-	return s == nil || !serviceHealth(w, s).Converged()
+	if s == nil {
+		return true
+	}
+	rests, _ := restOfService(w, s)
+	return !serviceHealth(w, s).Converged() || strings.HasPrefix(rests, "leads nowhere")
 }
 
 // conversionDown asks for the endpoints of the converter: no condition of a definition tells of it.
@@ -129,6 +145,7 @@ func conversionDown(l *look) *Finding {
 		Advice: []string{"bring the pods behind the service back",
 			"objects can be read and deleted as " + stored + " meanwhile, the version that they are stored in"}, Below: []Ref{r}}
 	f.Next = does(f.Owner, "answers again when it runs")
+	f.sleeper(l.World, resource.Get(l.Read, kinds.Services, ref.Namespace, ref.Name))
 	return f
 }
 

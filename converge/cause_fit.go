@@ -58,7 +58,7 @@ func (l *look) largest(p *corev1.Pod, name corev1.ResourceName) (best *corev1.No
 func (l *look) size(f *Finding, p *corev1.Pod, name corev1.ResourceName) {
 	want := asksFor(p, name)
 	n, most := l.largest(p, name)
-	if n == nil || want.IsZero() || p.Spec.Overhead != nil || p.Spec.Resources != nil {
+	if n == nil || want.IsZero() || most.IsZero() || p.Spec.Overhead != nil || p.Spec.Resources != nil {
 		return
 	}
 	if want.Cmp(most) <= 0 {

@@ -42,6 +42,13 @@ func nodeSilent(l *look, n *corev1.Node) *Finding {
 		if lease := resource.Get(l.Read, kinds.Leases, corev1.NamespaceNodeLease, n.Name); lease != nil && lease.Spec.RenewTime != nil {
 			f.Says += fmt.Sprintf(" since %s", lease.Spec.RenewTime.UTC().Format("15:04:05 MST"))
 		}
+		for _, r := range resource.List(l.Read, kinds.CertificateSigningRequests, "") {
+			if r.Spec.Username == "system:node:"+n.Name && len(r.Status.Conditions) == 0 {
+				f.Aside = "it asks for a certificate, which nobody has approved: certificatesigningrequest/" + r.Name
+				f.Advice = append([]string{"kubectl certificate approve " + r.Name}, f.Advice...)
+				break
+			}
+		}
 		return f
 	}
 	return nil

@@ -302,7 +302,8 @@ func operatorReports(l *look, _ map[string]any) *Finding {
 
 // byPerson are words by which a controller says that it can't go on until somebody corrects or makes something.
 var byPerson = regexp.MustCompile(`(?i)not found|n[o']t exist|no such|not permitted|must (be|have|not)|invalid|not supported|unsupported|` +
-	`unknown field|denied|forbidden|unauthorized|authentication|no matching|not match|incorrect|doesn't have|conflict`)
+	`aborted|insufficient|not enough|unknown field|denied|forbidden|unauthorized|authentication|no matching|not match|incorrect|` +
+	`doesn't have|conflict`)
 
 func (l *look) search() *search { return &search{World: l.World, kind: l.kind, obj: l.obj} }
 
@@ -338,17 +339,18 @@ func (l *look) named(f *Finding, tree map[string]any, message string) {
 	}
 }
 
-// spoken finds an object in a controller's words: HelmChart 'a/web', Job/a/web, Secret "web".
-var spoken = regexp.MustCompile(`\b([A-Z][A-Za-z]+)[ /]['"]?(?:([a-z0-9-]+)/)?([a-z0-9][a-z0-9.-]*[a-z0-9])`)
+// spoken finds an object in a controller's words: HelmChart 'a/web', Job/a/web, Secret "web", Pods resource web.
+var spoken = regexp.MustCompile(`\b([A-Z][A-Za-z]+)(?: resource)?[ /]['"]?(?:([a-z0-9-]+)/)?([a-z0-9][a-z0-9.-]*[a-z0-9])`)
 
 // spokenOf looks at the objects that a controller speaks of by kind and name: one that is not well is the cause.
 func spokenOf(l *look, f *Finding, message string) {
 	if len(f.Below) > 0 {
 		return
 	}
+	defer beside(l, f)
 	for _, m := range spoken.FindAllStringSubmatch(message, maxLooks) {
 		ns := orElse(m[2], l.obj.GetNamespace())
-		for _, k := range l.search().kindsBy(m[1], "", "", true) {
+		for _, k := range append(l.search().kindsBy(m[1], "", "", true), l.search().kindsBy(strings.TrimSuffix(m[1], "s"), "", "", true)...) {
 			obj := l.Read.Lookup(k, ns, m[3])
 			switch {
 			case obj == nil || obj.GetUID() == l.obj.GetUID():
@@ -362,6 +364,32 @@ func spokenOf(l *look, f *Finding, message string) {
 				return
 			}
 		}
+	}
+}
+
+// beside tells of what else may be the cause: a workload that the operator brought about, by the label that it gives, and is not well, or
+// an object that is named.
+func beside(l *look, f *Finding) {
+	tree, _ := content(l.obj)
+	var bad []Ref
+	for _, m := range l.search().mentions(tree) {
+		if m.obj != nil && !l.Health(m.Kind, m.obj).Converged() {
+			bad = append(bad, m.Ref)
+		}
+	}
+	for _, k := range templated {
+		for obj := range l.Read.ByLabel(k, l.obj.GetNamespace(), l.kind.Info().GVK.Group+"/name", l.obj.GetName()) {
+			if !l.Health(k, obj).Converged() {
+				bad = append(bad, refTo(k, obj))
+			}
+		}
+	}
+	if len(bad) == 0 || len(f.Below) > 0 || f.Aside != "" {
+		return
+	}
+	o := named(bad[0].Kind, bad[0].NS, bad[0].Name)
+	if s := l.Explain(bad[0].Kind, l.Read.Lookup(bad[0].Kind, bad[0].NS, bad[0].Name)); s != nil && !strings.Contains(f.Says, o.Short()) {
+		f.Aside = "what it has to do with is not well: " + s.Gap().Verdict
 	}
 }
 

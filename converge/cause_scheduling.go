@@ -29,14 +29,7 @@ func scheduling() []Situation {
 			if f == nil {
 				return nil
 			}
-			who := "scheduler"
-			if name := p.Spec.SchedulerName; name != "" && name != corev1.DefaultSchedulerName {
-				who += " " + name
-			}
-			f.Owner, f.Next.Who = orElse(f.Owner, who), strings.Replace(f.Next.Who, "scheduler", who, 1)
-			if e := l.scaled(p.UID); e != nil && f.Aside == "" {
-				f.Aside = "the autoscaler of nodes says: " + oneLine(e.Message)
-			}
+			f.byScheduler(l.World, p)
 			if f.Error == nil && said != "" {
 				f.Error = textOnly(said)
 			}
@@ -52,6 +45,7 @@ func scheduling() []Situation {
 		{"ClaimTaken", of, pod(claimTaken)},
 		{"ClaimPending", of, pod(claimPending)},
 		{"VolumeAway", of, pod(volumeAway)},
+		{"VolumesApart", of, pod(volumesApart)},
 		{"VolumeLimit", of, pod(unsuitable("volumes, of which a node takes only so many",
 			"remove pods with such volumes from the node, or add a node; see how many one takes: kubectl describe csinode",
 			"exceed max volume count"))},
@@ -75,6 +69,18 @@ func scheduling() []Situation {
 		{"PortTaken", of, pod(portTaken)},
 		{"Unschedulable", of, pod(unschedulable)},
 		{"NotScheduled", of, pod(notScheduled)},
+	}
+}
+
+// byScheduler has the pod's own scheduler make the next move, and tells what an autoscaler of nodes says.
+func (f *Finding) byScheduler(w *World, p *corev1.Pod) {
+	who := "scheduler"
+	if name := p.Spec.SchedulerName; name != "" && name != corev1.DefaultSchedulerName {
+		who += " " + name
+	}
+	f.Owner, f.Next.Who = orElse(f.Owner, who), strings.Replace(f.Next.Who, "scheduler", who, 1)
+	if e := w.scaled(p.UID); e != nil && f.Aside == "" {
+		f.Aside = "the autoscaler of nodes says: " + oneLine(e.Message)
 	}
 }
 

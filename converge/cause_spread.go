@@ -6,9 +6,12 @@ import (
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
+	resourcev1 "k8s.io/api/resource/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/component-helpers/scheduling/corev1/nodeaffinity"
 
 	"github.com/kloop-dev/kloop/kinds"
+	"github.com/kloop-dev/kloop/kinds/core"
 	"github.com/kloop-dev/kloop/resource"
 )
 
@@ -83,4 +86,50 @@ func portTaken(l *look, p *corev1.Pod, text string) *Finding {
 		return f
 	}
 	return f
+}
+
+// volumesApart: each of the pod's volumes can be used from some nodes, and all of them from none.
+func volumesApart(l *look, p *corev1.Pod, text string) *Finding {
+	if !strings.Contains(text, "volume node affinity conflict") && !strings.Contains(text, "PersistentVolume's node affinity") {
+		return nil
+	}
+	left := resource.List(l.Read, kinds.Nodes, "")
+	var has []string
+	for _, name := range core.ClaimNames(p) {
+		v := volumeOfClaim(l, p.Namespace, name)
+		if v == nil || v.Spec.NodeAffinity == nil || v.Spec.NodeAffinity.Required == nil {
+			continue
+		}
+		want, err := nodeaffinity.NewNodeSelector(v.Spec.NodeAffinity.Required)
+		if err != nil {
+			continue
+		}
+		off := func(n *corev1.Node) bool { return !want.Match(n) }
+		if len(left) > 0 && slices.ContainsFunc(resource.List(l.Read, kinds.Nodes, ""), func(n *corev1.Node) bool { return !off(n) }) {
+			has, left = append(has, name), slices.DeleteFunc(left, off)
+		}
+	}
+	if len(has) < 2 || len(left) > 0 {
+		return nil
+	}
+	return &Finding{Says: "uses volumes that no node reaches together, those of the claims " + list(has, 4), State: Blocked,
+		Waits: forName("Node", "that reaches all its volumes"), Next: does(person, "makes claims whose volumes lie in one place"),
+		Advice: []string{"copy what one of them has to a new claim; volumes of a class of volumeBindingMode WaitForFirstConsumer " +
+			"come to lie together when one pod uses them from the start"}}
+}
+
+// restOfDevices tells of a claim that has no devices yet, and of the pod that waits for them.
+func restOfDevices(w *World, c *resourcev1.ResourceClaim) (says, advice string) {
+	if c.Status.Allocation != nil {
+		return "", ""
+	}
+	says = "gets its devices when a pod that uses it is placed"
+	for _, p := range resource.List(w.Read, kinds.Pods, c.Namespace) {
+		for _, r := range p.Spec.ResourceClaims {
+			if s := w.Explain(kinds.Pods, p); deref(r.ResourceClaimName, "") == c.Name && s != nil {
+				return says + "; " + s.Gap().Verdict, "kubectl get resourceslices"
+			}
+		}
+	}
+	return says, ""
 }

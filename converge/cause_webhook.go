@@ -45,6 +45,7 @@ func webhookDown(l *look, text string) *Finding {
 			"to get out of it now, delete it, and create it again when its pods are ready: kubectl delete " + hook.config}
 	case svc != nil:
 		f.Below = []Ref{refTo(kinds.Services, svc)}
+		f.sleeper(l.World, svc)
 	}
 	return f
 }

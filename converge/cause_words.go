@@ -31,24 +31,25 @@ func meaning(table []saying, text string) (s saying, ok bool) {
 	return table[i], true
 }
 
-// lastWords are those of programs that have to do with their cluster, and what helps.
+// lastWords are those of programs that have to do with their cluster, in lower case, and what helps.
 var lastWords = []saying{
-	{"ead-only file system", "", "mount an emptyDir where it writes, or leave securityContext.readOnlyRootFilesystem out"},
+	{"read-only file system", "", "mount an emptyDir where it writes, or leave securityContext.readOnlyRootFilesystem out"},
 	{"serviceaccount/token*no such file", "", "let the pod have a token of its service account: automountServiceAccountToken: true"},
-	{"ddress already in use", "", "give it another port: of the node with hostNetwork, else one that no other container of the pod has"},
-	{"is forbidden: User \"system:serviceaccount:", "", "give its service account that right; what it has: kubectl auth can-i --list --as={}"},
-	{"lookup *i/o timeout", "", dnsSilent}, {"emporary failure in name resolution", "", dnsSilent},
+	{"address already in use", "", "give it another port: of the node with hostNetwork, else one that no other container of the pod has"},
+	{"is forbidden: user \"system:serviceaccount:", "", "give its service account that right; what it has: kubectl auth can-i --list --as={}"},
+	{"lookup *i/o timeout", "", dnsSilent}, {"temporary failure in name resolution", "", dnsSilent},
 	{"lookup *no such host", "", "correct the name that it looks up, or create the service: kubectl get services -A"},
 	{"no space left on device", "", "enlarge the volume that it writes to, or make room on it"},
-	{"onnection refused", "", "look whether what it connects to runs: kubectl get endpointslices -A"},
-	{"ermission denied", "", "have what it opens belong to its user: securityContext.fsGroup for volumes, runAsUser for files of the image"},
+	{"connection refused", "", "look whether what it connects to runs: kubectl get endpointslices -A"},
+	{"permission denied (publickey", "", "give it the SSH key that the server knows, from a Secret"},
+	{"permission denied", "", "have what it opens belong to its user: securityContext.fsGroup for volumes, runAsUser for files of the image"},
 }
 
 const dnsSilent = "look whether the cluster's DNS runs, and whether network policies let the pod reach it: kubectl get networkpolicies -A"
 
 // advise adds to what is advised for a container that crashes what its last words are known to need.
 func advise(l *look, f *Finding, p *corev1.Pod, t *corev1.ContainerStateTerminated) *Finding {
-	s, ok := meaning(lastWords, lastLine(t.Message))
+	s, ok := meaning(lastWords, strings.ToLower(lastLine(t.Message)))
 	if !ok {
 		return f
 	}

@@ -75,6 +75,9 @@ func checkTold(t *testing.T, r *states.Row) {
 		r.Next) || r.Silent != "" && strings.Contains(g.Verdict+next, r.Silent) {
 		t.Errorf("says %q, next %q", g.Verdict, next)
 	}
+	if !strings.Contains(g.Detail, r.Detail) {
+		t.Errorf("the detail %q lacks %q", g.Detail, r.Detail)
+	}
 	for _, a := range r.Advice {
 		if !strings.Contains(strings.Join(g.Advice, "\n"), a) {
 			t.Errorf("the advice %q lacks %q", g.Advice, a)

@@ -54,6 +54,7 @@ var rests = map[schema.GroupResource]rest{
 	{Resource: "services"}:                                                                 restOf(restOfService),
 	{Resource: "persistentvolumeclaims"}:                                                   restOf(restOfClaim),
 	{Group: "discovery.k8s.io", Resource: "endpointslices"}:                                restOf(restOfSlice),
+	{Group: "resource.k8s.io", Resource: "resourceclaims"}:                                 restOf(restOfDevices),
 	{Resource: "persistentvolumes"}:                                                        restOf(restOfVolume),
 	{Resource: "serviceaccounts"}:                                                          restOf(restOfAccount),
 	{Resource: "resourcequotas"}:                                                           restOf(restOfQuota),

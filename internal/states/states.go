@@ -33,6 +33,7 @@ type Row struct {
 	Owner  string   `json:"owner"`
 	State  string   `json:"state"`
 	Says   string   `json:"says"`   // part of the verdict
+	Detail string   `json:"detail"` // part of what else matters
 	Silent string   `json:"silent"` // no part of the verdict, nor of what comes next
 	Next   string   `json:"next"`   // part of what comes next
 	Advice []string `json:"advice"` // each a part of one piece of advice
