@@ -259,6 +259,20 @@ func TestIngressClass(t *testing.T) {
 	if got, _ := admit(c, &Request{Op: Create, Kind: networking.Ingresses, Read: read}, in); got.Spec.IngressClassName != nil {
 		t.Error("the annotation did not win")
 	}
+	in.Annotations = nil
+	class := func(name string, age int) *networkingv1.IngressClass {
+		d := def.DeepCopy()
+		d.Name, d.CreationTimestamp = name, metav1.Unix(int64(1000-age), 0)
+		return d
+	}
+	for want, list := range map[string][]*networkingv1.IngressClass{"": nil, "new": {class("a", 5), class("new", 1), class("z", 9)},
+		"low": {class("mid", 5), class("low", 5), class("z", 9)}} {
+		read := authtest.Of(networking.IngressClasses, list...)
+		got, _ := admit(c, &Request{Op: Create, Kind: networking.Ingresses, Read: read}, in.DeepCopy())
+		if name := got.Spec.IngressClassName; (name == nil) != (want == "") || name != nil && *name != want {
+			t.Errorf("of %d default classes %v, want %q", len(list), name, want)
+		}
+	}
 }
 
 func TestRuntimeClass(t *testing.T) {

@@ -295,6 +295,33 @@ func TestMirroring(t *testing.T) {
 	})
 }
 
+// A pod that was evicted is nobody's endpoint, though it was ready and has an address.
+func TestEvictedPodIsNoEndpoint(t *testing.T) {
+	simulate(t, 1, func(c *cluster) {
+		make1(c, kinds.Services, &corev1.Service{ObjectMeta: meta("web"), Spec: corev1.ServiceSpec{Selector: map[string]string{"app": "web"},
+			Ports: []corev1.ServicePort{{Port: 80}}}})
+		p := &corev1.Pod{ObjectMeta: meta("p"), Spec: template(nil).Spec}
+		p.Labels = map[string]string{"app": "web"}
+		make1(c, kinds.Pods, p)
+		ends := func(n int) func(r resource.Reader) bool {
+			return func(r resource.Reader) bool {
+				got := 0
+				for _, s := range resource.List(r, kinds.EndpointSlices, "default") {
+					got += len(s.Endpoints)
+				}
+				e := resource.Get(r, kinds.Endpoints, "default", "web")
+				return got == n && e != nil && len(e.Subsets) == n
+			}
+		}
+		c.until("it is an endpoint", ends(1))
+		edit(c, kinds.Pods, "default", "p", "status", func(p *corev1.Pod) { p.Status.Phase, p.Status.Reason = corev1.PodFailed, "Evicted" })
+		c.until("it is none", ends(0))
+		if p := resource.Get(c.Read(), kinds.Pods, "default", "p"); p == nil || p.Status.PodIP == "" {
+			c.t.Errorf("%+v", p)
+		}
+	})
+}
+
 func TestQuotaUsage(t *testing.T) {
 	simulate(t, 1, func(c *cluster) {
 		make1(c, kinds.Pods, &corev1.Pod{ObjectMeta: meta("before"), Spec: template(nil).Spec})

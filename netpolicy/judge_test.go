@@ -49,6 +49,15 @@ func TestJudge(t *testing.T) {
 		{"podSelector is of the own namespace", "{podSelector: {}, ingress: [{from: [{podSelector: {}}]}]}", prom, db, "TCP", 80, false},
 		{"namespaceSelector",
 			"{podSelector: {}, ingress: [{from: [{namespaceSelector: {matchLabels: {team: ops}}}]}]}", prom, db, "TCP", 80, true},
+		{"namespaces by an expression", "{podSelector: {}, ingress: [{from: [{namespaceSelector: " +
+			"{matchExpressions: [{key: team, operator: In, values: [ops, dev]}]}}]}]}", prom, db, "TCP", 80, true},
+		{"all namespaces but for some", "{podSelector: {}, ingress: [{from: [{namespaceSelector: " +
+			"{matchExpressions: [{key: team, operator: NotIn, values: [ops]}]}}]}]}", prom, db, "TCP", 80, false},
+		{"pods by an expression", "{podSelector: {matchExpressions: [{key: app, operator: Exists}]}, ingress: [{from: [{podSelector: " +
+			"{matchExpressions: [{key: app, operator: NotIn, values: [db]}]}}]}]}", web, db, "TCP", 80, true},
+		{"one of two peers is enough",
+			"{podSelector: {}, ingress: [{from: [{namespaceSelector: {matchLabels: {team: ops}}}, {podSelector: {}}]}]}", prom, db, "TCP", 80, true},
+		{"both directions in one policy", "{podSelector: {}, policyTypes: [Ingress, Egress], ingress: [{}]}", db, prom, "TCP", 80, false},
 		{"both selectors must match",
 			"{podSelector: {}, ingress: [{from: [{namespaceSelector: {}, podSelector: {matchLabels: {app: web}}}]}]}", prom, db, "TCP", 80, false},
 		{"an empty rule allows all", "{podSelector: {}, ingress: [{}]}", outside, db, "SCTP", 9, true},

@@ -68,6 +68,23 @@ func TestContainerConfig(t *testing.T) {
 	})
 }
 
+// On the machine's network a pod has the machine's host name, whatever it says.
+func TestHostnameOfHost(t *testing.T) {
+	simulate(t, func(r *rig) {
+		for name, host := range map[string]bool{"own": false, "host": true} {
+			r.pod(name, func(p *corev1.Pod) { p.Spec.Hostname, p.Spec.HostNetwork = "me", host }, "a")
+			r.reaches(name, corev1.PodRunning)
+		}
+		r.rt.mu.Lock()
+		defer r.rt.mu.Unlock()
+		for _, b := range r.rt.boxReqs {
+			if own := b.Config.Metadata.Name == "own"; own != (b.Config.Hostname == "me") || !own && b.Config.Hostname != "" {
+				t.Errorf("%s: %q", b.Config.Metadata.Name, b.Config.Hostname)
+			}
+		}
+	})
+}
+
 // A node's lease is the node's, and renewed often; the node itself is written only when there is something new, or every few minutes.
 func TestLease(t *testing.T) {
 	simulate(t, func(r *rig) {

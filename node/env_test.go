@@ -159,10 +159,11 @@ func TestResourceValue(t *testing.T) {
 func TestLimitOfTheNode(t *testing.T) {
 	simulate(t, func(r *rig) {
 		p := testPod(never, "", "a", "b")
-		p.Spec.Containers[0].Resources.Limits = quantities("hugepages-2Mi", "4Mi")
+		p.Spec.Containers[0].Resources.Limits = quantities("hugepages-2Mi", "4Mi", "ephemeral-storage", "64Mi")
 		r.until("the node is there", func() bool { return resource.Get(r.Read(), kinds.Nodes, "", "n") != nil })
 		all := r.agent.allocatable()
 		for what, want := range map[string]int64{"a limits.hugepages-2Mi": 4 << 20, "b limits.hugepages-2Mi": 0,
+			"a limits.ephemeral-storage": 64 << 20, "b limits.ephemeral-storage": all.StorageEphemeral().Value(),
 			"b limits.memory": all.Memory().Value(), "b limits.cpu": (all.Cpu().MilliValue() + 999) / 1000} {
 			of, name, _ := strings.Cut(what, " ")
 			ref := &corev1.ResourceFieldSelector{ContainerName: of, Resource: name}

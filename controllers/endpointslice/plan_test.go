@@ -154,8 +154,21 @@ func TestWantedGroups(t *testing.T) {
 			p.Spec.Containers = []corev1.Container{{Ports: []corev1.ContainerPort{{Name: "web", ContainerPort: n, Protocol: corev1.ProtocolTCP}}}}
 		}
 	}
-	got := wanted(named, []*corev1.Pod{pod(1, web(1)), pod(2, web(2)), pod(3, web(1)), pod(4)}, noZone)
-	if len(got) != 3 || len(got[0].endpoints) != 2 || *got[0].ports[0].Port != 1 || *got[1].ports[0].Port != 2 || len(got[2].ports) != 0 {
+	side := func(always bool) func(*corev1.Pod) { // a port of an init container; that of a sidecar counts
+		return func(p *corev1.Pod) {
+			web(2)(p)
+			p.Spec.InitContainers, p.Spec.Containers = p.Spec.Containers, nil
+			if always {
+				p.Spec.InitContainers[0].RestartPolicy = new(corev1.ContainerRestartPolicyAlways)
+			}
+		}
+	}
+	got := wanted(named, []*corev1.Pod{pod(1, web(1)), pod(2, web(2)), pod(3, web(1)), pod(4), pod(5, side(true)), pod(6, side(false))},
+		noZone)
+	if len(got) != 3 || len(got[1].endpoints) != 2 {
+		t.Fatalf("named ports: %d groups: %+v", len(got), got)
+	}
+	if len(got[0].endpoints) != 2 || *got[0].ports[0].Port != 1 || *got[1].ports[0].Port != 2 || len(got[2].ports) != 0 {
 		t.Errorf("named ports: %d groups: %+v", len(got), got)
 	}
 	dual := service(func(s *corev1.Service) { s.Spec.IPFamilies = []corev1.IPFamily{"IPv4", "IPv6"} })

@@ -101,7 +101,7 @@ var cases = []struct {
 		[]string{"spec.volumes[1].persistentVolumeClaim.claimName Invalid"}},
 	{"dns policy", `dnsPolicy: Wrong`, []string{"spec.dnsPolicy NotSupported"}},
 	{"dns none", `dnsPolicy: None`, []string{"spec.dnsConfig Required"}},
-	{"dns config", `dnsConfig: {nameservers: [x], searches: ['a b', 'a_b.'], options: [{value: '1'}]}`,
+	{"dns config", `dnsConfig: {nameservers: [x], searches: ['a b', 'a_b.', '.'], options: [{value: '1'}]}`,
 		[]string{"spec.dnsConfig.nameservers[0] Invalid", "spec.dnsConfig.options[0] Required", "spec.dnsConfig.searches[0] Invalid"}},
 	{"node selector", `nodeSelector: {a b: c}`, []string{"spec.nodeSelector Invalid"}},
 	{"names", "nodeName: Bad_Node\nhostname: a.b\nsubdomain: a.b\npriorityClassName: A_B",
