@@ -162,7 +162,14 @@ func (s *Core) Collected(k resource.Kind, obj resource.Object, opts *metav1.Dele
 	if foreground {
 		list = append(list, metav1.FinalizerDeleteDependents)
 	}
+	if within(old, list) && within(list, old) { // in the order that they have
+		return old
+	}
 	return list
+}
+
+func within(some, all []string) bool {
+	return !slices.ContainsFunc(some, func(f string) bool { return !slices.Contains(all, f) })
 }
 
 // mark gives an object the deletionTimestamp of now.

@@ -92,6 +92,7 @@ func (s *Server) updateScale(ctx context.Context, r *Request, obj resource.Objec
 }
 
 // patchScale implements Patch of the scale subresource.
+// Unlike Kubernetes, an applied scale of a custom resource may change something.
 func (s *Server) patchScale(ctx context.Context, p *patching, c *change) (*view.Entry, error) {
 	if c.owned {
 		apply := c.next
