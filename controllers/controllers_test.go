@@ -106,7 +106,8 @@ func TestNodeFallsSilent(t *testing.T) {
 		c.until("the pod with little patience is evicted", func(r resource.Reader) bool {
 			return resource.Get(r, kinds.Pods, "default", "short").DeletionTimestamp != nil
 		})
-		if l := resource.Get(c.Read(), kinds.Pods, "default", "short").Status.Conditions; !slices.ContainsFunc(l, func(c corev1.PodCondition) bool {
+		l := resource.Get(c.Read(), kinds.Pods, "default", "short").Status.Conditions
+		if !slices.ContainsFunc(l, func(c corev1.PodCondition) bool {
 			return c.Type == corev1.DisruptionTarget && c.Status == corev1.ConditionTrue && c.Reason == "DeletionByTaintManager"
 		}) {
 			c.t.Errorf("its conditions: %v", l)
