@@ -3,6 +3,7 @@ package converge
 import (
 	"maps"
 	"slices"
+	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
@@ -58,7 +59,8 @@ func (l *look) largest(p *corev1.Pod, name corev1.ResourceName) (best *corev1.No
 func (l *look) size(f *Finding, p *corev1.Pod, name corev1.ResourceName) {
 	want := asksFor(p, name)
 	n, most := l.largest(p, name)
-	if n == nil || want.IsZero() || most.IsZero() || p.Spec.Overhead != nil || p.Spec.Resources != nil {
+	unknown := most.IsZero() && strings.Contains(string(name), "/") // no node ever had such: another rule speaks of it
+	if n == nil || want.IsZero() || unknown || p.Spec.Overhead != nil || p.Spec.Resources != nil {
 		return
 	}
 	if want.Cmp(most) <= 0 {
