@@ -92,6 +92,9 @@ func (d *keyDesk) certificates(w http.ResponseWriter, r *http.Request) {
 	reply(w, []*Certs{d.ownCerts()})
 }
 
+// stillBelieved stands behind the name of an authority that signs no more.
+const stillBelieved = " before, still believed"
+
 // ownCerts tells of this server.
 func (d *keyDesk) ownCerts() *Certs {
 	c := d.c
@@ -108,7 +111,7 @@ func (d *keyDesk) ownCerts() *Certs {
 			if cert.Equal(a.Cert()) {
 				add(a.name, cert)
 			} else {
-				add(a.name+" before, still believed", cert)
+				add(a.name+stillBelieved, cert)
 			}
 		}
 	}
@@ -280,20 +283,14 @@ func (d *keyDesk) keepIssued(ctx context.Context, ready func()) error {
 
 // eachLife calls renew whenever issuedLife is over, also if the machine slept meanwhile, or the clock was set back.
 func eachLife(ctx context.Context, renew func()) {
-	t := time.NewTicker(time.Hour)
-	defer t.Stop()
-	for last := wall(); ; {
-		select {
-		case <-ctx.Done():
-			return
-		case <-t.C:
-		}
+	last := wall()
+	every(ctx, time.Hour, func() {
 		if age := wall().Sub(last); age < issuedLife && age >= 0 {
-			continue
+			return
 		}
 		last = wall()
 		renew()
-	}
+	})
 }
 
 // wall is the time without the running clock, which stands still while a machine sleeps.

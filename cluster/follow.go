@@ -72,14 +72,7 @@ func (c *Cluster) keepFiles(ctx context.Context, ready func()) error {
 		<-ctx.Done()
 		return nil
 	}
-	t := time.NewTicker(lookEvery)
-	defer t.Stop()
-	for {
-		select {
-		case <-ctx.Done():
-			return nil
-		case <-t.C:
-		}
+	every(ctx, lookEvery, func() {
 		for _, f := range c.files {
 			switch changed, err := f.look(); {
 			case err != nil:
@@ -88,5 +81,6 @@ func (c *Cluster) keepFiles(ctx context.Context, ready func()) error {
 				c.cfg.Log.Info("a file changed and is used", "file", f.what, "path", strings.Join(f.paths, ", "))
 			}
 		}
-	}
+	})
+	return nil
 }

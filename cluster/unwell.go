@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"os"
+	"strings"
 	"sync/atomic"
 	"time"
 
@@ -32,16 +33,8 @@ type selfCheck struct {
 // run looks every five seconds until ctx ends.
 func (s *selfCheck) run(ctx context.Context, ready func()) error {
 	ready()
-	t := time.NewTicker(checkEvery)
-	defer t.Stop()
-	for {
-		select {
-		case <-ctx.Done():
-			return nil
-		case <-t.C:
-		}
-		s.last.Store(s.look(ctx, time.Now()))
-	}
+	every(ctx, checkEvery, func() { s.last.Store(s.look(ctx, time.Now())) })
+	return nil
 }
 
 func (s *selfCheck) look(ctx context.Context, now time.Time) *convergence.Server {
@@ -79,12 +72,13 @@ func (s *selfCheck) hear(now []member.Peer, at time.Time) (list []convergence.Si
 func (s *selfCheck) certs() (list []Cert) {
 	own := s.door.certs.ownCerts()
 	for _, c := range own.Certificates {
-		if c.What == "authority" || c.What == "authority of the front proxy" {
+		if strings.HasSuffix(c.What, stillBelieved) {
+			continue // it is on its way out
+		}
+		if !strings.HasPrefix(c.What, "of ") {
 			c.What = "of the " + c.What
 		}
-		if c.What[0] == 'o' { // none of an authority that is on its way out
-			list = append(list, c)
-		}
+		list = append(list, c)
 	}
 	if s.door.c.storage.etcd != nil && !s.door.c.storage.etcd.Sole() {
 		if data, err := os.ReadFile(s.door.c.storage.peerFiles().cert); err == nil {

@@ -3,6 +3,7 @@ package converge
 import (
 	"fmt"
 	"strings"
+	"time"
 
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -44,7 +45,7 @@ func serverHealth(s *convergence.Server, l *coordinationv1.Lease) (h Health) {
 	case len(s.Ending) > 0:
 		c := s.Ending[0]
 		h = Health{Says: "has a certificate that should be another by now", Want: "a new certificate " + c.What,
-			Have: "one that is good until " + c.Until.UTC().Format("2006-01-02T15:04:05Z"), Since: c.Since.Time}
+			Have: "one that is good until " + c.Until.UTC().Format(time.RFC3339), Since: c.Since.Time}
 	}
 	if host := l.Labels[corev1.LabelHostname]; host != "" && h.Says != "" {
 		h.Says = "(the server on " + host + ") " + h.Says

@@ -280,15 +280,18 @@ func joinHostPort(ip, port string) string {
 
 // expand replaces $(NAME) by the variable's value; unknown names stay, $$ is a dollar.
 func expand(s string, env []corev1.EnvVar) string {
-	return expandBy(s, func(name string) (string, bool) {
-		at := slices.IndexFunc(env, func(e corev1.EnvVar) bool { return e.Name == name })
-		if at < 0 {
-			return "", false
-		}
-		return env[at].Value, true
-	})
+	return expandBy(s, func(name string) (string, bool) { return valueOf(env, name) })
 }
 
+func valueOf(env []corev1.EnvVar, name string) (value string, known bool) {
+	at := slices.IndexFunc(env, func(e corev1.EnvVar) bool { return e.Name == name })
+	if at < 0 {
+		return "", false
+	}
+	return env[at].Value, true
+}
+
+// expandBy is expand with the values from elsewhere.
 func expandBy(s string, value func(name string) (string, bool)) string {
 	if !strings.Contains(s, "$") {
 		return s
@@ -329,9 +332,8 @@ func subPath(m *corev1.VolumeMount, env []corev1.EnvVar) (string, error) {
 	}
 	missing := map[string]bool{}
 	sub := expandBy(m.SubPathExpr, func(name string) (string, bool) {
-		ref := "$(" + name + ")"
-		v := expand(ref, env)
-		if v == "" || v == ref {
+		v, _ := valueOf(env, name)
+		if v == "" {
 			missing[name] = true
 		}
 		return v, true

@@ -10,6 +10,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	mvalidation "k8s.io/apimachinery/pkg/apis/meta/v1/validation"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/sets"
 
 	"github.com/kloop-dev/kloop/admission"
 	"github.com/kloop-dev/kloop/resource"
@@ -162,14 +163,10 @@ func (s *Core) Collected(k resource.Kind, obj resource.Object, opts *metav1.Dele
 	if foreground {
 		list = append(list, metav1.FinalizerDeleteDependents)
 	}
-	if within(old, list) && within(list, old) { // in the order that they have
+	if sets.New(old...).Equal(sets.New(list...)) { // in the order that they have
 		return old
 	}
 	return list
-}
-
-func within(some, all []string) bool {
-	return !slices.ContainsFunc(some, func(f string) bool { return !slices.Contains(all, f) })
 }
 
 // mark gives an object the deletionTimestamp of now.

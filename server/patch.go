@@ -86,13 +86,14 @@ func (p *patching) patched(ctx context.Context, cur *view.Entry) (resource.Objec
 	if bytes.HasPrefix(doc, []byte("[")) { // a merge patch that is a list
 		return nil, apply.Unfit(doc, kindless(doc))
 	}
-	obj = p.r.Kind.New(p.speaks(doc))
+	gvk := p.speaks(doc)
+	obj = p.r.Kind.New(gvk)
 	strict, err := codec.UnmarshalJSON(doc, obj)
 	if err != nil {
 		return nil, p.unfit(doc, p.r.Kind.New(p.r.Spoken()), err)
 	}
 	if !p.r.Kind.Info().Custom { // a patch may have written something else there
-		obj.GetObjectKind().SetGroupVersionKind(p.speaks(doc))
+		obj.GetObjectKind().SetGroupVersionKind(gvk)
 	}
 	for _, path := range openapi.Trim(p.s.Kinds.Features(), obj) {
 		strict = append(strict, fmt.Errorf("unknown field %q", path))

@@ -62,25 +62,24 @@ func (s extension) bindable(b *corev1.Binding) error {
 
 // assign writes the node into the pod.
 func (s extension) assign(pod *corev1.Pod, b *corev1.Binding) error {
-	resource := "pods" // for what the store refuses upstream
-	refuse := func(format string, args ...any) error {
+	refuse := func(resource, format string, args ...any) error {
 		return apierrors.NewConflict(schema.GroupResource{Resource: resource}, pod.Name, fmt.Errorf(format, args...))
 	}
+	const stored, bound = "pods", "pods/binding" // preconditions are the store's upstream, the rest is the subresource's
 	if b.UID != "" && b.UID != pod.UID {
-		return refuse("Precondition failed: UID in precondition: %v, UID in object meta: %v", b.UID, pod.UID)
+		return refuse(stored, "Precondition failed: UID in precondition: %v, UID in object meta: %v", b.UID, pod.UID)
 	}
 	if b.ResourceVersion != "" && b.ResourceVersion != pod.ResourceVersion {
-		return refuse("Precondition failed: ResourceVersion in precondition: %v, ResourceVersion in object meta: %v",
+		return refuse(stored, "Precondition failed: ResourceVersion in precondition: %v, ResourceVersion in object meta: %v",
 			b.ResourceVersion, pod.ResourceVersion)
 	}
-	resource = "pods/binding"
 	switch {
 	case pod.DeletionTimestamp != nil:
-		return refuse("pod %s is being deleted, cannot be assigned to a host", pod.Name)
+		return refuse(bound, "pod %s is being deleted, cannot be assigned to a host", pod.Name)
 	case pod.Spec.NodeName != "":
-		return refuse("pod %v is already assigned to node %q", pod.Name, pod.Spec.NodeName)
+		return refuse(bound, "pod %v is already assigned to node %q", pod.Name, pod.Spec.NodeName)
 	case len(pod.Spec.SchedulingGates) > 0:
-		return refuse("pod %v has non-empty .spec.schedulingGates", pod.Name)
+		return refuse(bound, "pod %v has non-empty .spec.schedulingGates", pod.Name)
 	}
 	pod.Spec.NodeName = b.Target.Name
 	pod.Status.NominatedNodeName = "" // the wait that it stood for is over
