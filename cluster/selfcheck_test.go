@@ -68,3 +68,38 @@ func TestSilent(t *testing.T) {
 		}
 	}
 }
+
+// A store is slow when the writes of a minute took a second each and were some, and no longer when they did not.
+func TestSlowness(t *testing.T) {
+	for _, tt := range []struct {
+		name           string
+		writes         int64         // at each look
+		took           time.Duration // each
+		looks, silence int           // with such writes, and without any after them
+		want           string
+	}{
+		{"quick", 100, 2 * time.Millisecond, 13, 0, ""},
+		{"just below", 2, 999 * time.Millisecond, 13, 0, ""},
+		{"slow", 2, 1400 * time.Millisecond, 13, 0, "1.4s for a write, the mean of 24 since 40s"},
+		{"too few", 1, 20 * time.Second, 9, 0, ""},
+		{"slow a while ago", 5, 2 * time.Second, 5, 12, ""},
+		{"slow lately", 5, 2 * time.Second, 13, 9, "2s for a write, the mean of 15 since 1m40s"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			s, now, p, got := &selfCheck{}, time.Date(2026, 6, 1, 0, 0, 0, 0, time.UTC), written{}, ""
+			for i := range tt.looks + tt.silence {
+				if i < tt.looks {
+					p.writes, p.took = p.writes+tt.writes, p.took+time.Duration(tt.writes)*tt.took
+				}
+				got = s.slowness(p, now)
+				now = now.Add(checkEvery)
+			}
+			if got != "" {
+				got += fmt.Sprint(" since ", now.Sub(s.slow))
+			}
+			if got != tt.want {
+				t.Errorf("%q, want %q", got, tt.want)
+			}
+		})
+	}
+}

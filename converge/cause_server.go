@@ -14,50 +14,58 @@ import (
 	"github.com/kloop-dev/kloop/resource"
 )
 
-// servers are the ways in which an API server is not well itself. They are gaps of its Lease in kube-system, by which servers show that
-// they live (KEP-1965).
-func servers() []Situation {
-	of := []resource.Kind{kinds.Leases}
-	return []Situation{
-		{"StoreRefusesWrites", of, server(storeRefuses)},
-		{"StoreMemberSilent", of, server(memberSilent)},
-		{"CertificateEnds", of, server(certificateEnds)},
+// A want is a way in which an API server is not well itself: what it is called, by what it is seen, and why it is so.
+type want struct {
+	cause string
+	seen  func(s *convergence.Server) Health
+	why   func(s *convergence.Server, l *look) *Finding
+}
+
+// wants are all of them, the worst first.
+func wants() []want {
+	return []want{
+		{"StoreRefusesWrites", refusesWrites, storeRefuses},
+		{"StoreMemberSilent", hasLostMember, memberSilent},
+		{"StoreSlow", isSlow, storeSlow},
+		{"CertificateEnds", hasOldCertificate, certificateEnds},
 	}
 }
 
-func server(see func(s *convergence.Server, l *look) *Finding) func(l *look) *Finding {
-	return func(l *look) *Finding {
-		if s := l.Loops.server(l.obj.(*coordinationv1.Lease)); s != nil {
-			return see(s, l)
+// servers are the wants as gaps of the server's Lease in kube-system, by which servers show that they live (KEP-1965).
+func servers() (list []Situation) {
+	for _, n := range wants() {
+		list = append(list, Situation{n.cause, []resource.Kind{kinds.Leases}, func(l *look) *Finding {
+			if s := l.Loops.server(l.obj.(*coordinationv1.Lease)); s != nil && n.seen(s).Says != "" {
+				return n.why(s, l)
+			}
+			return nil
+		}})
+	}
+	return list
+}
+
+// serverHealth is the worst want of a server.
+func serverHealth(s *convergence.Server, l *coordinationv1.Lease) Health {
+	for _, n := range wants() {
+		if h := n.seen(s); h.Says != "" {
+			if host := l.Labels[corev1.LabelHostname]; host != "" {
+				h.Says = "(the server on " + host + ") " + h.Says
+			}
+			return h
 		}
-		return nil
 	}
+	return Health{}
 }
 
-// serverHealth finds a gap in what a server tells of itself: the first of those that servers lists.
-func serverHealth(s *convergence.Server, l *coordinationv1.Lease) (h Health) {
-	switch {
-	case s.Refuses != "":
-		h = Health{Says: "takes no writes", Want: "room for the store", Have: s.Refuses, Since: s.Since.Time}
-	case len(s.Silent) > 0:
-		h = Health{Says: "has lost a member of its store", Want: "all members answer", Have: fmt.Sprintf("%d are silent", len(s.Silent)),
-			Since: s.Silent[0].Since.Time}
-	case len(s.Ending) > 0:
-		c := s.Ending[0]
-		h = Health{Says: "has a certificate that should be another by now", Want: "a new certificate " + c.What,
-			Have: "one that is good until " + c.Until.UTC().Format(time.RFC3339), Since: c.Since.Time}
+func refusesWrites(s *convergence.Server) Health {
+	if s.Refuses == "" {
+		return Health{}
 	}
-	if host := l.Labels[corev1.LabelHostname]; host != "" && h.Says != "" {
-		h.Says = "(the server on " + host + ") " + h.Says
-	}
-	return h
+	return Health{Says: "takes no writes", Want: "room for the store", Have: s.Refuses, Since: s.Since.Time}
 }
 
 // storeRefuses is a store that keeps the rest of the disk for what was accepted already. Reads and watches go on.
 func storeRefuses(s *convergence.Server, l *look) *Finding {
-	if s.Refuses == "" {
-		return nil
-	}
 	f := &Finding{Says: "has no room: " + s.Refuses + " (reads go on, and no loop gets further)", Owner: person, State: Blocked,
 		Waits: on("Disk", refTo(l.kind, l.obj), ""), Next: does(gateway, "takes writes again by itself as soon as there is room"),
 		Advice: []string{"free room on the disk with the server's data directory, or make it larger"}}
@@ -67,12 +75,17 @@ func storeRefuses(s *convergence.Server, l *look) *Finding {
 	return f
 }
 
+func hasLostMember(s *convergence.Server) Health {
+	if len(s.Silent) == 0 {
+		return Health{}
+	}
+	return Health{Says: "has lost a member of its store", Want: "all members answer", Have: fmt.Sprintf("%d are silent", len(s.Silent)),
+		Since: s.Silent[0].Since.Time}
+}
+
 // memberSilent is a member of the store that runs no more, or that the network keeps away. As long as more than half of them answer each
 // other, writes go on.
 func memberSilent(s *convergence.Server, l *look) *Finding {
-	if len(s.Silent) == 0 {
-		return nil
-	}
 	var names []string
 	for _, m := range s.Silent {
 		names = append(names, m.Name+" ("+m.URL+")")
@@ -84,12 +97,35 @@ func memberSilent(s *convergence.Server, l *look) *Finding {
 			"if that machine is gone for good, take its member out, then have another join: kloop member remove NAME"}}
 }
 
+func isSlow(s *convergence.Server) Health {
+	if s.Slow == "" {
+		return Health{}
+	}
+	return Health{Says: "writes slowly", Want: "a write within milliseconds", Have: s.Slow, Since: s.Since.Time}
+}
+
+// storeSlow is a disk that takes long to keep what it was given, or a machine that does not get to it. Every write waits for the disks of
+// more than half of the members.
+func storeSlow(s *convergence.Server, l *look) *Finding {
+	return &Finding{Says: "waits for its disk: " + s.Slow + " (every loop is as slow, and leases that are renewed late are lost)",
+		Owner: person, State: Waiting, Waits: on("Disk", refTo(l.kind, l.obj), ""),
+		Next: does(gateway, "goes on, slowly; this is over when writes take less than a second"),
+		Advice: []string{"see what else writes to that disk, or uses all processors: iostat -x 5, top",
+			"put the server's data directory on a disk that syncs within 10 ms: an SSD, not an SD card or a network's disk"}}
+}
+
+func hasOldCertificate(s *convergence.Server) Health {
+	if len(s.Ending) == 0 {
+		return Health{}
+	}
+	c := s.Ending[0]
+	return Health{Says: "has a certificate that should be another by now", Want: "a new certificate " + c.What,
+		Have: "one that is good until " + c.Until.UTC().Format(time.RFC3339), Since: c.Since.Time}
+}
+
 // certificateEnds is a certificate that nobody exchanged in time: those that the authority signs for servers and nodes are exchanged by
 // themselves long before.
 func certificateEnds(s *convergence.Server, l *look) *Finding {
-	if len(s.Ending) == 0 {
-		return nil
-	}
 	var told []string
 	for _, c := range s.Ending {
 		verb, left := " ends in ", c.Until.Sub(l.Now)

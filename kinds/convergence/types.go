@@ -182,7 +182,8 @@ type Record struct {
 type Server struct {
 	Name    string   `json:"name" doc:"Its Lease in kube-system."`
 	Refuses string   `json:"refuses,omitempty" doc:"Why it takes no writes."`
-	Since   WireTime `json:"since,omitzero" doc:"Since when it takes none."`
+	Slow    string   `json:"slow,omitempty" doc:"How long a write takes, when that is long."`
+	Since   WireTime `json:"since,omitzero" doc:"Since when it takes none, or is slow."`
 	Silent  []Silent `json:"silent,omitempty" doc:"Members of the store that don't answer it."`
 	Ending  []Ending `json:"ending,omitempty" doc:"Certificates that end soon, or have ended."`
 }

@@ -50,6 +50,7 @@ type Store struct {
 	touched   atomic.Bool
 	compacted atomic.Int64 // history before this is gone, or about to be; of a sole member only
 
+	pace     pace                 // of writes
 	progress atomic.Pointer[bool] // whether watches may be asked how far they are complete; nil: not known yet
 	asking   atomic.Bool          // members for their versions
 
@@ -119,10 +120,12 @@ func (s *Store) writeMortal(ctx context.Context, w store.Write) (int64, error) {
 
 // commit writes, with a lease unless it is 0, if the key has the expected revision.
 func (s *Store) commit(ctx context.Context, w store.Write, lease clientv3.LeaseID) (int64, error) {
+	began := time.Now()
 	resp, err := s.fence.transact(ctx, w, lease)
 	if err != nil {
 		return 0, s.explain(ctx, "write "+w.Key, err)
 	}
+	s.pace.note(time.Since(began))
 	s.head.raise(resp.Header.Revision)
 	s.uses()
 	if !resp.Succeeded {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"sync"
+	"sync/atomic"
 	"time"
 )
 
@@ -20,6 +21,19 @@ func (s *Store) Refuses() (why string, since time.Time) {
 		return fmt.Sprintf("the database has reached its quota of %d MiB", s.member.quota>>20), time.Time{}
 	}
 	return "", time.Time{}
+}
+
+// A pace counts writes and the time that they took.
+type pace struct{ writes, took atomic.Int64 }
+
+func (p *pace) note(took time.Duration) {
+	p.writes.Add(1)
+	p.took.Add(int64(took))
+}
+
+// Pace says how many writes were answered since the start, and how long all of them together took.
+func (s *Store) Pace() (writes int64, took time.Duration) {
+	return s.pace.writes.Load(), time.Duration(s.pace.took.Load())
 }
 
 // Silent lists the other members that do not answer. It takes as long as the slowest of them, five seconds at most.

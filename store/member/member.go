@@ -40,6 +40,8 @@ type Member interface {
 	Remove(ctx context.Context, who string) (Peer, error)
 	// Refuses says why writes are not taken for want of space, and since when this is known; "": they are taken. It looks anew.
 	Refuses() (why string, since time.Time)
+	// Pace says how many writes were answered since the start, and how long all of them together took.
+	Pace() (writes int64, took time.Duration)
 	// Silent lists the other members that do not answer. It takes as long as the slowest of them, five seconds at most.
 	Silent(ctx context.Context) []Peer
 	// HandOver has another member lead, if this one does and there is another: within a second or so, or it says why not.
