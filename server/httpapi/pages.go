@@ -17,7 +17,7 @@ import (
 func (s *surface) page(w http.ResponseWriter, r *http.Request, i *info) {
 	parts := split(i.Path)
 	switch {
-	case len(parts) == 0:
+	case len(parts) == 0 || i.Path == "/index.html":
 		s.roots(w)
 	case parts[0] == "api" || parts[0] == "apis":
 		s.discovery.Serve(w, aggregator.WithUser(r, i.User), parts)

@@ -301,10 +301,12 @@ func TestPanics(t *testing.T) {
 
 func TestRootPaths(t *testing.T) {
 	w := newWorld(t)
-	paths, _ := at(w.must("GET", "/", "", 200).tree(t), "paths").([]any)
-	for _, want := range []string{"/api", "/apis/apps/v1", "/readyz/ping", "/version"} {
-		if !slices.Contains(paths, any(want)) {
-			t.Errorf("no %s among %v", want, paths)
+	for _, page := range []string{"/", "/index.html"} {
+		paths, _ := at(w.must("GET", page, "", 200).tree(t), "paths").([]any)
+		for _, want := range []string{"/api", "/apis/apps/v1", "/readyz/ping", "/version"} {
+			if !slices.Contains(paths, any(want)) {
+				t.Errorf("%s: no %s among %v", page, want, paths)
+			}
 		}
 	}
 	if st := w.must("POST", "/version", "{}", 405).status(t); st.Reason != metav1.StatusReasonMethodNotAllowed {
