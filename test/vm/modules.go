@@ -130,7 +130,9 @@ func dependencies(data []byte) (names []string, err error) {
 		}
 		if list, ok := strings.CutPrefix(string(field), "softdep=pre:"); ok {
 			list, _, _ = strings.Cut(list, "post:")
-			names = append(names, strings.Fields(list)...)
+			for name := range strings.FieldsSeq(list) { // an alias of algorithms stands before their names
+				names = append(names, strings.TrimPrefix(name, "crypto-"))
+			}
 		}
 	}
 	return names, nil
