@@ -22,7 +22,7 @@ import (
 // bindCompleted stands on a claim that has its volume: its phase follows. The scheduler goes by it.
 const bindCompleted = "pv.kubernetes.io/bind-completed"
 
-// claim finds the directory behind a claim. Only volumes that are a path of this host can be had.
+// claim finds the directory behind a claim. Volumes of other types than these can't be had.
 func (m *Mounter) claim(ctx context.Context, pod *corev1.Pod, volume, name string) (string, error) {
 	pvc, pv, err := m.bound(ctx, pod, volume, name)
 	if err != nil {
@@ -50,8 +50,10 @@ func (m *Mounter) claim(ctx context.Context, pod *corev1.Pod, volume, name strin
 			return "", err
 		}
 		return m.localPath(ctx, pod, pv)
+	case pv.Spec.NFS != nil:
+		return m.nfs(ctx, pod.UID, pv.Name, pv.Spec.NFS, readOnly(pod, volume), pv.Spec.MountOptions)
 	}
-	return "", fmt.Errorf("persistentvolume %q: only CSI, hostPath and local volumes are supported yet", pv.Name)
+	return "", fmt.Errorf("persistentvolume %q: only CSI, hostPath, local and NFS volumes are supported yet", pv.Name)
 }
 
 // bound finds a claim of the pod, and the volume that it has.

@@ -39,7 +39,7 @@ func memory(sort string, magic uint32, path, options string) error {
 // mounts is long.
 func mountPoint(path string) (bool, error) {
 	var st unix.Statx_t
-	if unix.Statx(unix.AT_FDCWD, path, 0, 0, &st) == nil && st.Attributes_mask&unix.STATX_ATTR_MOUNT_ROOT != 0 {
+	if unix.Statx(unix.AT_FDCWD, path, unix.AT_STATX_DONT_SYNC, 0, &st) == nil && st.Attributes_mask&unix.STATX_ATTR_MOUNT_ROOT != 0 {
 		return st.Attributes&unix.STATX_ATTR_MOUNT_ROOT != 0, nil
 	}
 	path, err := filepath.EvalSymlinks(path) // as the kernel names it
@@ -102,7 +102,11 @@ func unmountBelow(dir string) error {
 		if !strings.HasPrefix(p, dir+"/") {
 			continue
 		}
-		err := unix.Unmount(p, unix.UMOUNT_NOFOLLOW)
+		unmount := func(p string) error { return unix.Unmount(p, unix.UMOUNT_NOFOLLOW) }
+		if strings.Contains(p, "/"+nfsPlugin+"/") {
+			unmount = unmountNFS
+		}
+		err := unmount(p)
 		if errors.Is(err, unix.EBUSY) {
 			err = unix.Unmount(p, unix.MNT_DETACH|unix.UMOUNT_NOFOLLOW)
 		}

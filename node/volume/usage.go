@@ -26,6 +26,11 @@ func (m *Mounter) Usage(ctx context.Context, pod *corev1.Pod) []csi.Usage {
 			if u, ok := m.claimUsage(ctx, pod, v.Name, claim); ok {
 				list = append(list, u)
 			}
+		case v.NFS != nil:
+			if u, ok := m.nfsUsage(filepath.Join(m.volumesDir(pod.UID), nfsPlugin, v.Name)); ok {
+				u.Volume = v.Name
+				list = append(list, u)
+			}
 		case plugin(v) != "":
 			if u, ok := m.ownUsage(pod, v); ok {
 				list = append(list, u)
@@ -57,6 +62,9 @@ func (m *Mounter) claimUsage(ctx context.Context, pod *corev1.Pod, volume, claim
 		if err != nil {
 			return u, false
 		}
+		if pv.Spec.NFS != nil {
+			path = filepath.Join(m.volumesDir(pod.UID), nfsPlugin, pv.Name)
+		}
 		if pv.Spec.Local != nil && (pv.Spec.VolumeMode == nil || *pv.Spec.VolumeMode == corev1.PersistentVolumeFilesystem) {
 			path = pv.Spec.Local.Path
 			if _, err := device(path); err == nil { // its file system is mounted for the pod
@@ -70,7 +78,11 @@ func (m *Mounter) claimUsage(ctx context.Context, pod *corev1.Pod, volume, claim
 	if path == "" {
 		return u, false
 	}
-	u, ok = fileSystem(path)
+	look := fileSystem
+	if filepath.Base(filepath.Dir(path)) == nfsPlugin {
+		look = m.nfsUsage
+	}
+	u, ok = look(path)
 	u.Volume, u.Namespace, u.Claim = volume, pod.Namespace, claim
 	return u, ok
 }

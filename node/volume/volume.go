@@ -49,8 +49,9 @@ type Mounter struct {
 
 	local sync.Mutex // held while local block devices are formatted, mounted and let go of
 
-	mu   sync.Mutex
-	pods map[types.UID]*state
+	mu    sync.Mutex
+	pods  map[types.UID]*state
+	asked map[string]bool // directories of NFS servers that were asked how full they are, and did not answer yet
 }
 
 // state caches facts about a pod's volumes; all of them can be had again.
@@ -69,7 +70,7 @@ func New(cfg Config) *Mounter {
 	if cfg.Log == nil {
 		cfg.Log = slog.Default()
 	}
-	m := &Mounter{cfg: cfg, log: cfg.Log, pods: map[types.UID]*state{}}
+	m := &Mounter{cfg: cfg, log: cfg.Log, pods: map[types.UID]*state{}, asked: map[string]bool{}}
 	m.csi = csi.New(csi.Config{Dir: cfg.Dir, Client: cfg.Client, Node: cfg.Node, Events: cfg.Events, Log: cfg.Log, Wake: cfg.Wake,
 		Token: m.driverToken})
 	return m
@@ -147,6 +148,8 @@ func (m *Mounter) prepare(ctx context.Context, pod *corev1.Pod, v *corev1.Volume
 		return m.claim(ctx, pod, v.Name, pod.Name+"-"+v.Name)
 	case v.CSI != nil:
 		return m.driven(ctx, inline(pod, v))
+	case v.NFS != nil:
+		return m.nfs(ctx, pod.UID, v.Name, v.NFS, false, nil)
 	}
 	name := plugin(v)
 	if name == "" {
@@ -196,8 +199,7 @@ func unsupported(v *corev1.Volume) error {
 	for _, k := range []struct {
 		name string
 		is   bool
-	}{{"nfs", s.NFS != nil},
-		{"iscsi", s.ISCSI != nil}, {"fc", s.FC != nil}, {"flexVolume", s.FlexVolume != nil}, {"rbd", s.RBD != nil},
+	}{{"iscsi", s.ISCSI != nil}, {"fc", s.FC != nil}, {"flexVolume", s.FlexVolume != nil}, {"rbd", s.RBD != nil},
 		{"cephfs", s.CephFS != nil}, {"portworxVolume", s.PortworxVolume != nil}} {
 		if k.is {
 			return fmt.Errorf("volumes of type %s are not supported yet", k.name)
@@ -274,6 +276,8 @@ func pluginName(v *corev1.Volume) string {
 		return "kubernetes.io/csi:" + v.CSI.Driver
 	case v.HostPath != nil:
 		return "kubernetes.io/host-path"
+	case v.NFS != nil:
+		return "kubernetes.io/nfs"
 	case v.Image != nil:
 		return "kubernetes.io/image"
 	}

@@ -249,7 +249,7 @@ func TestErrors(t *testing.T) {
 		`projected: {sources: [{configMap: {name: yy}}]}`:        `configmap "yy" not found`,
 		`csi: {driver: d}`: "driver name d not found in the list of " +
 			"registered CSI drivers",
-		`nfs: {server: s, path: /p}`:             "volumes of type nfs are not supported yet",
+		`fc: {wwids: [x]}`:                       "volumes of type fc are not supported yet",
 		`ephemeral: {}`:                          `persistentvolumeclaim "web-x" not found`,
 		`persistentVolumeClaim: {claimName: yy}`: `persistentvolumeclaim "yy" not found`,
 		`hostPath: {path: /proc/version, type: Directory}`: "hostPath type check failed: /proc/version is " +
@@ -536,8 +536,8 @@ func TestClaim(t *testing.T) {
 			PersistentVolumeSource: corev1.PersistentVolumeSource{Local: &corev1.LocalVolumeSource{Path: dir}}}, ""},
 		{"no directory", claim, corev1.PersistentVolumeSpec{ClaimRef: ref,
 			PersistentVolumeSource: corev1.PersistentVolumeSource{Local: &corev1.LocalVolumeSource{Path: "/none"}}}, "look at the local volume"},
-		{"nfs", claim, corev1.PersistentVolumeSpec{ClaimRef: ref,
-			PersistentVolumeSource: corev1.PersistentVolumeSource{NFS: &corev1.NFSVolumeSource{}}}, "only CSI, hostPath and local"},
+		{"fc", claim, corev1.PersistentVolumeSpec{ClaimRef: ref,
+			PersistentVolumeSource: corev1.PersistentVolumeSource{FC: &corev1.FCVolumeSource{}}}, "only CSI, hostPath, local and NFS"},
 		{"pending", pending, corev1.PersistentVolumeSpec{}, "is not bound"},
 		{"another's", claim, corev1.PersistentVolumeSpec{ClaimRef: &corev1.ObjectReference{UID: "c2"}}, "is not bound to claim"},
 	} {

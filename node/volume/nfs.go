@@ -1,0 +1,95 @@
+package volume
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"golang.org/x/sys/unix"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/kloop-dev/kloop/node/csi"
+)
+
+const (
+	// nfsPlugin is the name of NFS volumes in paths.
+	nfsPlugin = "kubernetes.io~nfs"
+	// A server that is away holds up who asks the kernel for its files. Upstream's agent gives an unmounting a minute, too.
+	nfsUnmount = time.Minute
+	nfsAnswer  = 2 * time.Second
+)
+
+// nfs mounts a directory of an NFS server for a pod, by the node's mount.nfs. The name is the volume's, or that of its PersistentVolume.
+// Its files belong to whom the server says: no group is given them.
+func (m *Mounter) nfs(ctx context.Context, uid types.UID, name string, src *corev1.NFSVolumeSource, readOnly bool,
+	options []string) (string, error) {
+	dir := filepath.Join(m.volumesDir(uid), nfsPlugin, name)
+	if err := os.MkdirAll(dir, 0o750); err != nil {
+		return "", fmt.Errorf("make the directory: %w", err)
+	}
+	if here, err := mountPoint(dir); err != nil || here {
+		return dir, err
+	}
+	server := src.Server
+	if strings.Contains(server, ":") {
+		server = "[" + server + "]" // an address of IPv6
+	}
+	args := []string{"-t", "nfs"}
+	if readOnly || src.ReadOnly {
+		options = append(options[:len(options):len(options)], "ro")
+	}
+	if len(options) > 0 {
+		args = append(args, "-o", strings.Join(options, ","))
+	}
+	if _, _, err := run(ctx, "mount", append(args, server+":"+src.Path, dir)...); err != nil {
+		return "", errors.Join(err, os.Remove(dir))
+	}
+	return dir, nil
+}
+
+// nfsUsage says how full the server's file system is. false: it does not say so within two seconds.
+func (m *Mounter) nfsUsage(dir string) (u csi.Usage, ok bool) {
+	m.mu.Lock()
+	asked := m.asked[dir]
+	m.asked[dir] = true
+	m.mu.Unlock()
+	if asked { // and not answered yet: nobody else need wait for it
+		return u, false
+	}
+	type answer struct {
+		csi.Usage
+		ok bool
+	}
+	got := make(chan answer, 1)
+	go func() {
+		u, ok := fileSystem(dir)
+		m.mu.Lock()
+		delete(m.asked, dir)
+		m.mu.Unlock()
+		got <- answer{u, ok}
+	}()
+	select {
+	case a := <-got:
+		return a.Usage, a.ok
+	case <-time.After(nfsAnswer):
+		return u, false
+	}
+}
+
+// unmountNFS unmounts what lies on a server. One that does not answer within a minute loses what was not written there yet: else the pod
+// could never go.
+func unmountNFS(point string) error {
+	done := make(chan error, 1)
+	go func() { done <- unix.Unmount(point, unix.UMOUNT_NOFOLLOW) }()
+	select {
+	case err := <-done:
+		return err
+	case <-time.After(nfsUnmount):
+		return unix.Unmount(point, unix.MNT_FORCE|unix.MNT_DETACH|unix.UMOUNT_NOFOLLOW)
+	}
+}
