@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
@@ -26,38 +27,66 @@ const toolTime = 5 * time.Minute
 //	DIR/plugins/kubernetes.io/local-volume/mounts/PV    its file system
 //	DIR/pods/UID/volumes/kubernetes.io~local-volume/PV  the same for a pod
 //
-// A pod's directory is made first and goes first: by it one sees which pods use the volume.
+// A pod's directory is made first and goes first, also where the volume is a directory: by it one sees which pods use the volume.
 func (m *Mounter) sharedDir(pv string) string {
 	return filepath.Join(m.cfg.Dir, "plugins/kubernetes.io/local-volume/mounts", pv)
 }
 
-// onDevice mounts a local volume that is a block device with a file system.
-func (m *Mounter) onDevice(ctx context.Context, uid types.UID, pv *corev1.PersistentVolume) (string, error) {
-	dir, shared := filepath.Join(m.volumesDir(uid), localPlugin, pv.Name), m.sharedDir(pv.Name)
-	for _, d := range []string{dir, shared} {
-		if err := os.MkdirAll(d, 0o750); err != nil {
-			return "", fmt.Errorf("make the directory: %w", err)
-		}
-	}
+// take notes that a pod uses a local volume, and has it mounted on the pod's directory. shared: other pods use it, too.
+func (m *Mounter) take(uid types.UID, pv string, mount func(dir string) error) (shared bool, err error) {
 	m.local.Lock()
 	defer m.local.Unlock()
-	if here, err := mountPoint(dir); err != nil || here {
-		return dir, err
+	users, err := m.localUsers()
+	if err != nil {
+		return false, err
 	}
-	if err := os.MkdirAll(shared, 0o750); err != nil { // the last pod may have let go of it meanwhile
-		return "", fmt.Errorf("make the directory: %w", err)
+	dir := filepath.Join(m.volumesDir(uid), localPlugin, pv)
+	if err := os.MkdirAll(dir, 0o750); err != nil {
+		return false, fmt.Errorf("make the directory: %w", err)
+	}
+	return slices.ContainsFunc(users[pv], func(u types.UID) bool { return u != uid }), mount(dir)
+}
+
+// onDevice mounts a local volume that is a block device with a file system.
+func (m *Mounter) onDevice(ctx context.Context, dir string, pv *corev1.PersistentVolume) error {
+	shared := m.sharedDir(pv.Name)
+	if here, err := mountPoint(dir); err != nil || here {
+		return err
+	}
+	if err := os.MkdirAll(shared, 0o750); err != nil {
+		return fmt.Errorf("make the directory: %w", err)
 	}
 	here, err := mountPoint(shared)
 	if err == nil && !here {
 		err = mountDevice(ctx, pv, shared)
 	}
 	if err != nil {
-		return "", err
+		return err
 	}
 	if err := unix.Mount(shared, dir, "", unix.MS_BIND, ""); err != nil {
-		return "", fmt.Errorf("mount %s for the pod: %w", shared, err)
+		return fmt.Errorf("mount %s for the pod: %w", shared, err)
 	}
-	return dir, nil
+	return nil
+}
+
+// localUsers are the pods that use local volumes, by volume.
+func (m *Mounter) localUsers() (map[string][]types.UID, error) {
+	pods, err := os.ReadDir(filepath.Join(m.cfg.Dir, "pods"))
+	if err != nil && !errors.Is(err, os.ErrNotExist) {
+		return nil, fmt.Errorf("look for users of local volumes: %w", err)
+	}
+	users := map[string][]types.UID{}
+	for _, p := range pods {
+		uid := types.UID(p.Name())
+		names, err := os.ReadDir(filepath.Join(m.volumesDir(uid), localPlugin))
+		if err != nil && !errors.Is(err, os.ErrNotExist) {
+			return nil, fmt.Errorf("look for users of local volumes: %w", err)
+		}
+		for _, n := range names {
+			users[n.Name()] = append(users[n.Name()], uid)
+		}
+	}
+	return users, nil
 }
 
 // letGo unmounts the local block devices that no pod uses.
@@ -71,24 +100,14 @@ func (m *Mounter) letGo() error {
 	}
 	m.local.Lock()
 	defer m.local.Unlock()
-	pods, err := os.ReadDir(filepath.Join(m.cfg.Dir, "pods"))
-	if err != nil && !errors.Is(err, os.ErrNotExist) {
-		return fmt.Errorf("look for users of local volumes: %w", err)
+	used, err := m.localUsers()
+	if err != nil {
+		return err
 	}
 	var errs []error
-	used := map[string]bool{}
-	for _, p := range pods {
-		names, err := os.ReadDir(filepath.Join(m.volumesDir(types.UID(p.Name())), localPlugin))
-		if err != nil && !errors.Is(err, os.ErrNotExist) {
-			return fmt.Errorf("look for users of local volumes: %w", err)
-		}
-		for _, n := range names {
-			used[n.Name()] = true
-		}
-	}
 	for _, e := range list {
 		dir := m.sharedDir(e.Name())
-		if used[e.Name()] {
+		if len(used[e.Name()]) > 0 {
 			continue
 		}
 		if err := unix.Unmount(dir, unix.UMOUNT_NOFOLLOW); err != nil && !errors.Is(err, unix.EINVAL) && !errors.Is(err, unix.ENOENT) {

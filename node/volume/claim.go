@@ -49,7 +49,7 @@ func (m *Mounter) claim(ctx context.Context, pod *corev1.Pod, volume, name strin
 		if err := shown(pv); err != nil {
 			return "", err
 		}
-		return m.localPath(ctx, pod, pv)
+		return m.localPath(ctx, pod, volume, pv)
 	case pv.Spec.NFS != nil:
 		return m.nfs(ctx, pod.UID, pv.Name, pv.Spec.NFS, readOnly(pod, volume), pv.Spec.MountOptions)
 	}
@@ -162,25 +162,26 @@ func shown(pv *corev1.PersistentVolume) error {
 }
 
 // localPath finds the directory of a local volume, which may be on a device of its own, for the pod's group.
-func (m *Mounter) localPath(ctx context.Context, pod *corev1.Pod, pv *corev1.PersistentVolume) (string, error) {
+func (m *Mounter) localPath(ctx context.Context, pod *corev1.Pod, volume string, pv *corev1.PersistentVolume) (string, error) {
 	path := pv.Spec.Local.Path
 	info, err := os.Stat(path)
-	switch {
-	case err != nil:
+	if err != nil {
 		return "", fmt.Errorf("look at the local volume: %w", err)
-	case isHostType(corev1.HostPathBlockDev, info.Mode()):
-		if path, err = m.onDevice(ctx, pod.UID, pv); err != nil {
-			return "", err
-		}
-	case !info.IsDir():
+	}
+	block := isHostType(corev1.HostPathBlockDev, info.Mode())
+	if !block && !info.IsDir() {
 		return "", fmt.Errorf("local volume %s is neither a directory nor a block device", path)
 	}
-	if group := fsGroup(pod); group != nil {
-		if err := own(path, *group); err != nil {
-			return "", fmt.Errorf("give the local volume to group %d: %w", *group, err)
+	shared, err := m.take(pod.UID, pv.Name, func(dir string) (err error) {
+		if block {
+			path, err = dir, m.onDevice(ctx, dir, pv)
 		}
+		return err
+	})
+	if err != nil {
+		return "", err
 	}
-	return path, nil
+	return path, m.giveLocal(pod, volume, path, pv, shared)
 }
 
 // read finds an object. A missing one is an error in the kubelet's words.

@@ -18,10 +18,7 @@ func (m *Mounter) driven(ctx context.Context, r *csi.Request) (string, error) {
 	if err != nil || !got.Own {
 		return got.Path, err
 	}
-	if err := own(got.Path, *r.Group); err != nil {
-		return "", fmt.Errorf("give the volume to group %d: %w", *r.Group, err)
-	}
-	return got.Path, nil
+	return got.Path, m.give(r.Pod, r.Name, got.Path)
 }
 
 // inline is a volume that the pod defines itself.

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
-	"path/filepath"
 	"strconv"
 	"strings"
 
@@ -114,51 +113,4 @@ func makeFile(path string) error {
 		return fmt.Errorf("make the file: %w", err)
 	}
 	return f.Close()
-}
-
-// own gives everything below path to the group, as a volume that the pod writes to needs it.
-//
-// Unlike Kubernetes, a tree whose root has the right group and mode is taken as done also where the policy says
-// Always: a walk at every start of a container is too dear.
-func own(path string, group int64) error {
-	const write, dir = 0o660, 0o770 | fs.ModeSetgid
-	info, err := os.Lstat(path)
-	if err != nil {
-		return err
-	}
-	if gid, _ := owner(info); info.Mode()&dir == dir && gid == int(group) {
-		return nil
-	}
-	var dirs []string
-	err = filepath.WalkDir(path, func(p string, d fs.DirEntry, err error) error {
-		if err != nil {
-			return err
-		}
-		if p == path { // the root tells that all is done: last
-			return nil
-		}
-		if err := os.Lchown(p, -1, int(group)); err != nil || d.Type()&fs.ModeSymlink != 0 {
-			return err
-		}
-		if d.IsDir() {
-			dirs = append(dirs, p)
-			return nil
-		}
-		return addMode(p, write)
-	})
-	for _, p := range dirs {
-		err = errors.Join(err, addMode(p, dir))
-	}
-	if err != nil {
-		return err
-	}
-	return errors.Join(os.Lchown(path, -1, int(group)), addMode(path, dir))
-}
-
-func addMode(path string, mode fs.FileMode) error {
-	info, err := os.Lstat(path)
-	if err != nil || info.Mode()&fs.ModeSymlink != 0 {
-		return err
-	}
-	return os.Chmod(path, info.Mode()|mode)
 }

@@ -47,7 +47,7 @@ type Mounter struct {
 	log *slog.Logger
 	csi *csi.Mounter
 
-	local sync.Mutex // held while local block devices are formatted, mounted and let go of
+	local sync.Mutex // held while local volumes are taken, formatted, mounted and let go of
 
 	mu    sync.Mutex
 	pods  map[types.UID]*state
@@ -63,6 +63,7 @@ type state struct {
 	walked  map[string]walked       // what lay in directories
 	look    time.Time               // when drivers' volumes are looked at again
 	certs   map[string]*certificate // by volume and source
+	given   map[string]bool         // volumes that have been given to the pod's group
 }
 
 // New returns a Mounter. It touches nothing.
@@ -85,7 +86,7 @@ func (m *Mounter) state(uid types.UID) *state {
 	s := m.pods[uid]
 	if s == nil {
 		s = &state{written: map[string]string{}, tokens: map[string]*token{}, reached: map[string]bool{},
-			paths: map[string]string{}, walked: map[string]walked{}, certs: map[string]*certificate{}}
+			paths: map[string]string{}, walked: map[string]walked{}, certs: map[string]*certificate{}, given: map[string]bool{}}
 		m.pods[uid] = s
 	}
 	return s

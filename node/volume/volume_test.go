@@ -563,7 +563,7 @@ func TestOwnTree(t *testing.T) {
 		os.Symlink("/etc/passwd", dir+"/link")); err != nil {
 		t.Fatal(err)
 	}
-	if err := own(dir, 777); err != nil {
+	if err := own(dir, 777, true); err != nil {
 		t.Fatal(err)
 	}
 	for path, want := range map[string]fs.FileMode{"": 0o775, "a": 0o770, "a/b": 0o770, "a/b/f": 0o660} {
