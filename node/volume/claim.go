@@ -22,6 +22,9 @@ import (
 // bindCompleted stands on a claim that has its volume: its phase follows. The scheduler goes by it.
 const bindCompleted = "pv.kubernetes.io/bind-completed"
 
+// protected is the finalizer of claims that pods use: one without it may go at any time.
+const protected = "kubernetes.io/pvc-protection"
+
 // claim finds the directory behind a claim. Volumes of other types than these can't be had.
 func (m *Mounter) claim(ctx context.Context, pod *corev1.Pod, volume, name string) (string, error) {
 	pvc, pv, err := m.bound(ctx, pod, volume, name)
@@ -65,6 +68,9 @@ func (m *Mounter) bound(ctx context.Context, pod *corev1.Pod, volume, name strin
 	}
 	if ephemeral(pod, volume) && !metav1.IsControlledBy(pvc, pod) { // else its namesake's data would be shown, and deleted with this pod
 		return nil, nil, fmt.Errorf("PVC %s/%s was not created for pod %s/%s (pod is not owner)", pvc.Namespace, name, pod.Namespace, pod.Name)
+	}
+	if pvc.DeletionTimestamp != nil && !slices.Contains(pvc.Finalizers, protected) && !ran(pod) {
+		return nil, nil, fmt.Errorf("persistentvolumeclaim %q is being deleted", name)
 	}
 	if pvc.Spec.VolumeName == "" || pvc.Status.Phase != corev1.ClaimBound && pvc.Annotations[bindCompleted] == "" {
 		return nil, nil, fmt.Errorf("persistentvolumeclaim %q is not bound", name)

@@ -15,7 +15,7 @@ import (
 // TestClaimKinds has claims to block devices, to volumes of one pod, and to images of local storage.
 func TestClaimKinds(t *testing.T) {
 	dir, block := t.TempDir(), corev1.PersistentVolumeBlock
-	yes, web := true, types.UID("web-uid")
+	yes, web, now := true, types.UID("web-uid"), metav1.Now()
 	local := func(path string, mode *corev1.PersistentVolumeMode) corev1.PersistentVolumeSpec {
 		return corev1.PersistentVolumeSpec{ClaimRef: &corev1.ObjectReference{UID: "c1"}, VolumeMode: mode,
 			PersistentVolumeSource: corev1.PersistentVolumeSource{Local: &corev1.LocalVolumeSource{Path: path}}}
@@ -46,6 +46,10 @@ func TestClaimKinds(t *testing.T) {
 			claim: corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{OwnerReferences: []metav1.OwnerReference{
 				{APIVersion: "v1", Kind: "Pod", Name: "web", UID: web, Controller: &yes}}}}, pv: local(dir, nil)},
 		{name: "another pod's own", spec: own + `}`, pv: local(dir, nil), err: "was not created for pod"},
+		{name: "going, as soon as its pods are", spec: byClaim + `}`, pv: local(dir, nil),
+			claim: corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{DeletionTimestamp: &now, Finalizers: []string{protected}}}},
+		{name: "going", spec: byClaim + `}`, pv: local(dir, nil), err: "is being deleted",
+			claim: corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{DeletionTimestamp: &now, Finalizers: []string{"x/y"}}}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			c := cluster()
