@@ -38,9 +38,11 @@ var (
 
 // Describe implements prometheus.Collector.
 func (f figures) Describe(to chan<- *prometheus.Desc) {
-	for _, d := range []*prometheus.Desc{queueDepth, queueAdds, queueRetries, queueWaited, queueWorked, queueOldest, attempts, attemptsTook,
-		decisionTook, pendingPods, objects, unavailable} {
-		to <- d
+	for _, list := range [][]*prometheus.Desc{{queueDepth, queueAdds, queueRetries, queueWaited, queueWorked, queueOldest, attempts,
+		attemptsTook, decisionTook, pendingPods, objects, unavailable}, volumeDescs} {
+		for _, d := range list {
+			to <- d
+		}
 	}
 }
 
@@ -60,6 +62,9 @@ func (f figures) Collect(to chan<- prometheus.Metric) {
 	}
 	for _, a := range resource.List(resource.Reader(snap), kinds.APIServices, "") {
 		gauge(to, unavailable, truth(lost(a)), a.Name)
+	}
+	for s, n := range volumeCounts(snap) {
+		gauge(to, s.of, n, s.labels[:s.n]...)
 	}
 }
 

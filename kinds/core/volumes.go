@@ -187,3 +187,18 @@ func orUnset[T ~string](p *T) string {
 	}
 	return string(*p)
 }
+
+// VolumePlugin is upstream's name for what mounts a volume, as far as its loops know it.
+func VolumePlugin(v *corev1.PersistentVolume) string {
+	switch s := &v.Spec; {
+	case s.CSI != nil:
+		return "kubernetes.io/csi:" + s.CSI.Driver
+	case s.HostPath != nil:
+		return "kubernetes.io/host-path"
+	case s.Local != nil:
+		return "kubernetes.io/local-volume"
+	case s.NFS != nil:
+		return "kubernetes.io/nfs"
+	}
+	return "N/A"
+}

@@ -1,0 +1,63 @@
+package cluster
+
+import (
+	"github.com/prometheus/client_golang/prometheus"
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/kloop-dev/kloop/kinds"
+	"github.com/kloop-dev/kloop/kinds/core"
+	"github.com/kloop-dev/kloop/resource"
+)
+
+var (
+	volumesInAll   = desc("pv_collector_total_pv_count", "Persistent volumes.", "plugin_name", "volume_mode")
+	volumesBound   = desc("pv_collector_bound_pv_count", "Persistent volumes that claims have.", "storage_class")
+	volumesUnbound = desc("pv_collector_unbound_pv_count", "Persistent volumes that no claim has.", "storage_class")
+	claimsBound    = desc("pv_collector_bound_pvc_count", "Claims that have a volume.", "namespace", "storage_class", "volume_attributes_class")
+	claimsUnbound  = desc("pv_collector_unbound_pvc_count", "Claims that have no volume.", "namespace", "storage_class",
+		"volume_attributes_class")
+	volumeDescs = []*prometheus.Desc{volumesInAll, volumesBound, volumesUnbound, claimsBound, claimsUnbound}
+)
+
+// A volumeSeries is one of the counts: of the figure, by as many labels as that has.
+type volumeSeries struct {
+	of     *prometheus.Desc
+	labels [3]string
+	n      int
+}
+
+// volumeCounts counts claims and volumes as upstream's loop over them does.
+func volumeCounts(read resource.Reader) map[volumeSeries]float64 {
+	counts := map[volumeSeries]float64{}
+	add := func(is bool, yes, no *prometheus.Desc, labels ...string) {
+		s := volumeSeries{of: no, n: len(labels)}
+		if is {
+			s.of = yes
+		}
+		copy(s.labels[:], labels)
+		counts[s]++
+	}
+	for _, v := range resource.List(read, kinds.PersistentVolumes, "") {
+		mode := corev1.PersistentVolumeFilesystem
+		if v.Spec.VolumeMode != nil {
+			mode = *v.Spec.VolumeMode
+		}
+		add(true, volumesInAll, nil, core.VolumePlugin(v), string(mode))
+		add(v.Status.Phase == corev1.VolumeBound, volumesBound, volumesUnbound, v.Spec.StorageClassName)
+	}
+	for _, c := range resource.List(read, kinds.PersistentVolumeClaims, "") {
+		class := text(c.Spec.StorageClassName)
+		if old, ok := c.Annotations[corev1.BetaStorageClassAnnotation]; ok {
+			class = old
+		}
+		add(c.Status.Phase == corev1.ClaimBound, claimsBound, claimsUnbound, c.Namespace, class, text(c.Spec.VolumeAttributesClassName))
+	}
+	return counts
+}
+
+func text(s *string) string {
+	if s == nil {
+		return ""
+	}
+	return *s
+}

@@ -1,0 +1,79 @@
+package cluster
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/yaml"
+
+	"github.com/kloop-dev/kloop/internal/testcluster"
+	"github.com/kloop-dev/kloop/kinds"
+	"github.com/kloop-dev/kloop/resource"
+)
+
+// TestVolumeCounts counts claims and volumes by what they are and whether they have each other.
+func TestVolumeCounts(t *testing.T) {
+	c := testcluster.Start(t)
+	put := func(k resource.Kind, obj resource.Object, text string) {
+		t.Helper()
+		if err := yaml.UnmarshalStrict([]byte(text), obj); err != nil {
+			t.Fatal(err)
+		}
+		made, err := c.Create(t.Context(), k, obj)
+		if err != nil {
+			t.Fatal(err)
+		}
+		obj.SetResourceVersion(made.GetResourceVersion())
+		obj.SetUID(made.GetUID())
+		if _, err := c.Update(t.Context(), k, obj, "status"); err != nil {
+			t.Fatal(err)
+		}
+	}
+	told := func() string {
+		var list []string
+		counts := volumeCounts(c.Read())
+		for s := range maps.Keys(counts) {
+			name := strings.Split(s.of.String(), `"`)[1]
+			list = append(list, fmt.Sprintf("%s %q %v", strings.TrimPrefix(name, "pv_collector_"), s.labels[:s.n], counts[s]))
+		}
+		slices.Sort(list)
+		return strings.Join(list, "\n")
+	}
+	if got := told(); got != "" {
+		t.Errorf("of nothing: %s", got)
+	}
+	if _, err := c.Create(t.Context(), kinds.Namespaces, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "ns"}}); err != nil {
+		t.Fatal(err)
+	}
+	const size, modes = `storage: 1Gi`, `accessModes: [ReadWriteOnce]`
+	for i, v := range []string{`csi: {driver: d.io, volumeHandle: x}, volumeMode: Block`, `csi: {driver: d.io, volumeHandle: z}, storageClassName: fast`,
+		`hostPath: {path: /x}`, `nfs: {path: /x, server: s}`, `fc: {wwids: [a]}`} {
+		phase := []string{"Bound", "Available", "Available", "Released", "Failed"}[i]
+		put(kinds.PersistentVolumes, &corev1.PersistentVolume{}, fmt.Sprintf(`{metadata: {name: v%d}, spec: {%s, %s, capacity: {%s}}, `+
+			`status: {phase: %s}}`, i, v, modes, size, phase))
+	}
+	for i, v := range []string{`storageClassName: fast, volumeAttributesClassName: gold`, `storageClassName: fast`, `storageClassName: ''`} {
+		phase := []string{"Pending", "Bound", "Lost"}[i]
+		put(kinds.PersistentVolumeClaims, &corev1.PersistentVolumeClaim{}, fmt.Sprintf(`{metadata: {namespace: ns, name: c%d}, spec: {%s, %s, `+
+			`resources: {requests: {%s}}}, status: {phase: %s}}`, i, v, modes, size, phase))
+	}
+	want := `bound_pv_count [""] 1
+bound_pvc_count ["ns" "fast" ""] 1
+total_pv_count ["N/A" "Filesystem"] 1
+total_pv_count ["kubernetes.io/csi:d.io" "Block"] 1
+total_pv_count ["kubernetes.io/csi:d.io" "Filesystem"] 1
+total_pv_count ["kubernetes.io/host-path" "Filesystem"] 1
+total_pv_count ["kubernetes.io/nfs" "Filesystem"] 1
+unbound_pv_count [""] 3
+unbound_pv_count ["fast"] 1
+unbound_pvc_count ["ns" "" ""] 1
+unbound_pvc_count ["ns" "fast" "gold"] 1`
+	if got := told(); got != want {
+		t.Errorf("told\n%s\nwant\n%s", got, want)
+	}
+}
