@@ -6,6 +6,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -100,7 +101,12 @@ func (r *blockRig) remove(uid types.UID) {
 // go of it, and what is on it stays.
 func TestBlockAsFiles(t *testing.T) {
 	r := newBlockRig(t)
+	plugins := ""
+	r.m.cfg.Took = func(what, plugin string, _ time.Duration, _ error) { plugins += what + " " + plugin + "\n" }
 	first := r.mount("u1")
+	if plugins != "volume_mount kubernetes.io/local-volume\n" {
+		t.Errorf("told %q", plugins)
+	}
 	if err := os.WriteFile(filepath.Join(first, "f"), []byte("kept"), 0o600); err != nil {
 		t.Fatal(err)
 	}
@@ -188,6 +194,24 @@ func TestLetGoOfNothing(t *testing.T) {
 	}
 	if _, err := os.Lstat(shared); !os.IsNotExist(err) {
 		t.Error("it is still there: ", err)
+	}
+}
+
+// TestBlockAsDevice hands a local device to pods as it is, and tells its size.
+func TestBlockAsDevice(t *testing.T) {
+	r, block := newBlockRig(t), corev1.PersistentVolumeBlock
+	r.pv.Spec.VolumeMode = &block
+	p := pod(t, `{volumes: [{name: v, persistentVolumeClaim: {claimName: data}}], `+
+		`containers: [{name: c, volumeDevices: [{name: v, devicePath: /dev/x}]}]}`)
+	for _, uid := range []types.UID{"u1", "u2"} {
+		p.UID = uid
+		if paths, err := r.m.Prepare(t.Context(), p); err != nil || paths["v"] != r.pv.Spec.Local.Path {
+			t.Errorf("%v, %v", paths, err)
+		}
+		if u := r.m.Usage(t.Context(), p); len(u) != 1 || u[0].Size != 32<<20 || u[0].Used != 0 || u[0].Claim != "data" {
+			t.Errorf("how large the device is: %+v", u)
+		}
+		r.remove(uid)
 	}
 }
 

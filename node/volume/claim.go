@@ -14,6 +14,7 @@ import (
 
 	"github.com/kloop-dev/kloop/client"
 	"github.com/kloop-dev/kloop/kinds"
+	"github.com/kloop-dev/kloop/kinds/core"
 	"github.com/kloop-dev/kloop/kinds/localvolume"
 	"github.com/kloop-dev/kloop/node/csi"
 	"github.com/kloop-dev/kloop/resource"
@@ -31,6 +32,10 @@ func (m *Mounter) claim(ctx context.Context, pod *corev1.Pod, volume, name strin
 	if err != nil {
 		return "", err
 	}
+	s := m.state(pod.UID)
+	m.mu.Lock()
+	s.plugins[volume] = core.VolumePlugin(pv)
+	m.mu.Unlock()
 	block, err := blockMode(pod, volume, pv)
 	if err != nil {
 		return "", err

@@ -2,6 +2,8 @@ package volume
 
 import (
 	"context"
+	"io"
+	"os"
 	"path/filepath"
 	"time"
 
@@ -65,9 +67,10 @@ func (m *Mounter) claimUsage(ctx context.Context, pod *corev1.Pod, volume, claim
 		if pv.Spec.NFS != nil {
 			path = filepath.Join(m.volumesDir(pod.UID), nfsPlugin, pv.Name)
 		}
-		if pv.Spec.Local != nil && (pv.Spec.VolumeMode == nil || *pv.Spec.VolumeMode == corev1.PersistentVolumeFilesystem) {
+		if pv.Spec.Local != nil {
 			path = pv.Spec.Local.Path
-			if _, err := device(path); err == nil { // its file system is mounted for the pod
+			block := pv.Spec.VolumeMode != nil && *pv.Spec.VolumeMode == corev1.PersistentVolumeBlock
+			if _, err := device(path); err == nil && !block { // its file system is mounted for the pod
 				path = filepath.Join(m.volumesDir(pod.UID), localPlugin, pv.Name)
 			}
 		}
@@ -78,11 +81,11 @@ func (m *Mounter) claimUsage(ctx context.Context, pod *corev1.Pod, volume, claim
 	if path == "" {
 		return u, false
 	}
-	look := fileSystem
 	if filepath.Base(filepath.Dir(path)) == nfsPlugin {
-		look = m.nfsUsage
+		u, ok = m.nfsUsage(path)
+	} else if u, ok = deviceSize(path); !ok {
+		u, ok = fileSystem(path)
 	}
-	u, ok = look(path)
 	u.Volume, u.Namespace, u.Claim = volume, pod.Namespace, claim
 	return u, ok
 }
@@ -114,6 +117,21 @@ func (m *Mounter) ownUsage(pod *corev1.Pod, v *corev1.Volume) (u csi.Usage, ok b
 type walked struct {
 	at          time.Time
 	size, files uint64
+}
+
+// deviceSize is the size of a block device: nobody knows what is on it. false: it is none.
+func deviceSize(path string) (u csi.Usage, ok bool) {
+	real, err := device(path)
+	if err != nil {
+		return u, false
+	}
+	f, err := os.Open(real)
+	if err != nil {
+		return u, false
+	}
+	defer f.Close()
+	size, err := f.Seek(0, io.SeekEnd)
+	return csi.Usage{At: time.Now(), Size: uint64(max(size, 0))}, err == nil
 }
 
 func fileSystem(path string) (u csi.Usage, ok bool) {

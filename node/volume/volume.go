@@ -7,6 +7,7 @@
 package volume
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -63,6 +64,7 @@ type state struct {
 	walked  map[string]walked       // what lay in directories
 	look    time.Time               // when drivers' volumes are looked at again
 	certs   map[string]*certificate // by volume and source
+	plugins map[string]string       // what mounts volumes of claims
 	given   map[string]bool         // volumes that have been given to the pod's group
 }
 
@@ -86,7 +88,7 @@ func (m *Mounter) state(uid types.UID) *state {
 	s := m.pods[uid]
 	if s == nil {
 		s = &state{written: map[string]string{}, tokens: map[string]*token{}, reached: map[string]bool{},
-			paths: map[string]string{}, walked: map[string]walked{}, certs: map[string]*certificate{}, given: map[string]bool{}}
+			paths: map[string]string{}, walked: map[string]walked{}, certs: map[string]*certificate{}, given: map[string]bool{}, plugins: map[string]string{}}
 		m.pods[uid] = s
 	}
 	return s
@@ -109,7 +111,7 @@ func (m *Mounter) Prepare(ctx context.Context, pod *corev1.Pod) (map[string]stri
 		}
 		began := time.Now()
 		path, err := m.prepare(ctx, pod, v)
-		m.took("volume_mount", pluginName(v), began, err)
+		m.took("volume_mount", m.pluginName(pod, v), began, err)
 		if err != nil {
 			return nil, fmt.Errorf("MountVolume.SetUp failed for volume %q : %w", v.Name, err)
 		}
@@ -269,7 +271,7 @@ func (m *Mounter) took(what, plugin string, began time.Time, err error) {
 }
 
 // pluginName is the kubelet's name for what makes the volume.
-func pluginName(v *corev1.Volume) string {
+func (m *Mounter) pluginName(pod *corev1.Pod, v *corev1.Volume) string {
 	switch name := plugin(v); {
 	case name != "":
 		return "kubernetes.io/" + name
@@ -282,7 +284,10 @@ func pluginName(v *corev1.Volume) string {
 	case v.Image != nil:
 		return "kubernetes.io/image"
 	}
-	return "kubernetes.io/persistent-claim"
+	s := m.state(pod.UID)
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return cmp.Or(s.plugins[v.Name], "kubernetes.io/persistent-claim")
 }
 
 func (m *Mounter) podDir(uid types.UID) string {

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io/fs"
 	"maps"
+	"net"
 	"os"
 	"path/filepath"
 	"slices"
@@ -13,6 +14,7 @@ import (
 	"testing"
 	"time"
 
+	"golang.org/x/sys/unix"
 	authenticationv1 "k8s.io/api/authentication/v1"
 	certificatesv1 "k8s.io/api/certificates/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -516,6 +518,32 @@ func TestHostPath(t *testing.T) {
 	f, err2 := os.Stat(dir + "/f")
 	if err1 != nil || err2 != nil || !d.IsDir() || !f.Mode().IsRegular() {
 		t.Error(err1, err2)
+	}
+}
+
+// TestHostPathTypes asks for each sort of path as each sort.
+func TestHostPathTypes(t *testing.T) {
+	needRoot(t)
+	dir := t.TempDir()
+	l, err := net.Listen("unix", dir+"/Socket")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	if err := errors.Join(os.Mkdir(dir+"/Directory", 0o700), os.WriteFile(dir+"/File", nil, 0o600),
+		unix.Mknod(dir+"/CharDevice", unix.S_IFCHR|0o600, int(unix.Mkdev(1, 3))),
+		unix.Mknod(dir+"/BlockDevice", unix.S_IFBLK|0o600, int(unix.Mkdev(7, 200)))); err != nil {
+		t.Fatal(err)
+	}
+	sorts := []string{"Directory", "File", "Socket", "CharDevice", "BlockDevice"}
+	for _, is := range append(sorts, "none") {
+		for _, as := range append(sorts, "") {
+			_, err := mounter(t, cluster()).Prepare(t.Context(),
+				pod(t, fmt.Sprintf(`{volumes: [{name: v, hostPath: {path: %s/%s, type: %q}}]}`, dir, is, as)))
+			if good := as == is || as == ""; good != (err == nil) || err != nil && !strings.Contains(err.Error(), "hostPath type check failed") {
+				t.Errorf("%s as %q: %v", is, as, err)
+			}
+		}
 	}
 }
 
