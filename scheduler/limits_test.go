@@ -4,6 +4,7 @@ import (
 	"strings"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
@@ -14,9 +15,11 @@ import (
 )
 
 // drivenClaim makes a claim that is bound to a volume of the driver d.io.
-func (w *world) drivenClaim(name, owner string) {
+func (w *world) drivenClaim(name, owner string) { w.drivenClaimOf(name, owner, "ReadWriteOnce") }
+
+func (w *world) drivenClaimOf(name, owner, mode string) {
 	w.Helper()
-	const size = `accessModes: [ReadWriteOnce]`
+	size := `accessModes: [` + mode + `]`
 	made(w, &corev1.PersistentVolume{}, `{metadata: {name: pv-`+name+`}, spec: {csi: {driver: d.io, volumeHandle: `+name+`}, `+
 		`capacity: {storage: 1Gi}, `+size+`}}`)
 	made(w, &corev1.PersistentVolumeClaim{}, `{metadata: {namespace: default, name: `+name+`, `+owner+`annotations: {`+bindCompleted+`: 'yes'}}, `+
@@ -76,5 +79,42 @@ func TestLimitsAreFollowed(t *testing.T) {
 		place("d", false)
 		w.patch(kinds.CSINodes, "n1", "", `{"spec":{"drivers":[{"name":"d.io","nodeID":"x"}]}}`)
 		place("d", true)
+	})
+}
+
+// TestOnePodsClaimIsTaken has a pod wait for a claim that only one may use, until that has gone, or take it from one of less importance.
+func TestOnePodsClaimIsTaken(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := start(t, true)
+		w.create(node("n1", "", ""))
+		w.create(node("n2", "", ""))
+		w.drivenClaimOf("c", "", "ReadWriteOncePod")
+		const uses = "volumes: [{name: v, persistentVolumeClaim: {claimName: c}}]\npriority: "
+		w.create(pod("first", "", "", uses+"5"))
+		synctest.Wait()
+		w.create(pod("second", "", "", uses+"5"))
+		synctest.Wait()
+		if w.node("first") == "" || w.node("second") != "" {
+			t.Fatalf("on %q and %q", w.node("first"), w.node("second"))
+		}
+		w.create(pod("third", "", "", uses+"9"))
+		synctest.Wait()
+		p := resource.Get(w.Read(), kinds.Pods, "default", "first")
+		if p != nil && p.DeletionTimestamp == nil {
+			t.Fatalf("it keeps the claim: %+v", resource.Get(w.Read(), kinds.Pods, "default", "third").Status)
+		}
+		if p != nil {
+			w.remove("first")
+		}
+		time.Sleep(time.Minute)
+		synctest.Wait()
+		if w.node("third") == "" || w.node("second") != "" {
+			t.Fatalf("then on %q and %q", w.node("third"), w.node("second"))
+		}
+		w.remove("third")
+		synctest.Wait()
+		if w.node("second") == "" {
+			t.Error("nobody has the claim, and it waits")
+		}
 	})
 }

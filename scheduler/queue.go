@@ -12,16 +12,24 @@ const (
 	maxUnschedulable = 5 * time.Minute
 )
 
-// queue is the scheduling queue: the tasks that want a node. Active ones go by priority, then age; those in backoff by when it ends;
-// unschedulable ones wait, with their classes, until a change could help them.
+// queue is the scheduling queue: the tasks that want a node. Active ones go by priority, then age; those in backoff by the second in which
+// it ends, then as active ones; unschedulable ones wait, with their classes, until a change could help them.
 type queue struct {
 	active  taskHeap
-	backoff taskHeap
+	backoff [2]taskHeap // helped by a change, maybe; failed by an error, so not to be tried early
 	seq     int64
 }
 
 func newQueue() *queue {
-	return &queue{active: taskHeap{less: urgent}, backoff: taskHeap{less: backoffEndsFirst}}
+	return &queue{active: taskHeap{less: urgent}, backoff: [2]taskHeap{{less: backoffEndsFirst}, {less: backoffEndsFirst}}}
+}
+
+// backoffOf is where the task backs off.
+func (q *queue) backoffOf(t *task) *taskHeap {
+	if t.strict {
+		return &q.backoff[1]
+	}
+	return &q.backoff[0]
 }
 
 // urgent is the plugin PrioritySort.
@@ -35,11 +43,16 @@ func urgent(a, b *task) bool {
 	return a.seq < b.seq
 }
 
+// window is the unit of backoff: what ends in the same one ends together, so that priorities count (KEP-5142).
+const window = time.Second
+
+func backoffEnd(t *task) time.Time { return t.backoffUntil.Truncate(window) }
+
 func backoffEndsFirst(a, b *task) bool {
-	if !a.backoffUntil.Equal(b.backoffUntil) {
-		return a.backoffUntil.Before(b.backoffUntil)
+	if x, y := backoffEnd(a), backoffEnd(b); !x.Equal(y) {
+		return x.Before(y)
 	}
-	return a.seq < b.seq
+	return urgent(a, b)
 }
 
 // push makes a task active.
@@ -59,7 +72,7 @@ func (q *queue) remove(t *task) {
 	case active:
 		heap.Remove(&q.active, t.index)
 	case inBackoff:
-		heap.Remove(&q.backoff, t.index)
+		heap.Remove(q.backoffOf(t), t.index)
 	case unschedulable:
 		heap.Remove(&t.class.waiting, t.index)
 		if t.class.waiting.Len() == 0 {
@@ -82,32 +95,34 @@ func (q *queue) activate(t *task, now time.Time) {
 	if t.stage != unschedulable {
 		return
 	}
-	if !t.backoffUntil.After(now) {
+	if !backoffEnd(t).After(now) {
 		q.push(t, now)
 		return
 	}
 	q.remove(t)
 	t.stage = inBackoff
-	heap.Push(&q.backoff, t)
+	heap.Push(q.backoffOf(t), t)
 }
 
 // addBackoff makes a task wait after an error; it is not tried before its time.
 func (q *queue) addBackoff(t *task, now time.Time) {
 	q.remove(t)
 	t.stage, t.backoffUntil, t.strict = inBackoff, now.Add(backoffFor(t.attempts)), true
-	heap.Push(&q.backoff, t)
+	heap.Push(q.backoffOf(t), t)
 }
 
 // pop hands out the next task. When none is active, one whose backoff is not over comes early, if a change may have helped it.
 func (q *queue) pop(now time.Time) *task {
-	for q.backoff.Len() > 0 && !q.backoff.list[0].backoffUntil.After(now) {
-		q.push(q.backoff.list[0], now)
+	for i := range q.backoff {
+		for b := &q.backoff[i]; b.Len() > 0 && !backoffEnd(b.list[0]).After(now); {
+			q.push(b.list[0], now)
+		}
 	}
-	if q.active.Len() == 0 {
-		if q.backoff.Len() == 0 || q.backoff.list[0].strict {
+	if early := &q.backoff[0]; q.active.Len() == 0 {
+		if early.Len() == 0 {
 			return nil
 		}
-		q.push(q.backoff.list[0], now)
+		q.push(early.list[0], now)
 	}
 	t := heap.Pop(&q.active).(*task)
 	t.stage = placed
@@ -116,8 +131,10 @@ func (q *queue) pop(now time.Time) *task {
 
 // wait is the time until pop may have something, at most the given one.
 func (q *queue) wait(now time.Time, most time.Duration) time.Duration {
-	if q.backoff.Len() > 0 {
-		most = min(most, max(q.backoff.list[0].backoffUntil.Sub(now), 0))
+	for _, b := range q.backoff {
+		if b.Len() > 0 {
+			most = min(most, max(backoffEnd(b.list[0]).Sub(now), 0))
+		}
 	}
 	return most
 }
