@@ -24,7 +24,8 @@ func (r *rig) claim(name string) {
 	size := corev1.ResourceList{corev1.ResourceStorage: apiresource.MustParse("1Gi")}
 	modes := []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOnce}
 	class := ""
-	pvc := create(r, kinds.PersistentVolumeClaims, &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Namespace: "d", Name: name},
+	pvc := create(r, kinds.PersistentVolumeClaims, &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Namespace: "d", Name: name,
+		Finalizers: []string{"kubernetes.io/pvc-protection"}},
 		Spec: corev1.PersistentVolumeClaimSpec{VolumeName: "pv-" + name, AccessModes: modes, StorageClassName: &class,
 			Resources: corev1.VolumeResourceRequirements{Requests: size}}})
 	create(r, kinds.PersistentVolumes, &corev1.PersistentVolume{ObjectMeta: metav1.ObjectMeta{Name: "pv-" + name},
@@ -118,11 +119,20 @@ func TestDrivenVolume(t *testing.T) {
 		if mount.ContainerPath != "/data" || mount.HostPath != want || d.Published("c") != 1 {
 			t.Errorf("mounted %s at %s", mount.HostPath, mount.ContainerPath)
 		}
+		if err := r.Delete(t.Context(), kinds.PersistentVolumeClaims, "d", "c", &metav1.DeleteOptions{}); err != nil { // its pod has it
+			t.Fatal(err)
+		}
+		if c := resource.Get(r.Read(), kinds.PersistentVolumeClaims, "d", "c"); c == nil || c.DeletionTimestamp == nil {
+			t.Fatalf("the claim is not going: %+v", c)
+		}
 		r.stop()
 		r.start()
 		r.until("the driver registers anew", func() bool { return len(d.Told) >= 2 })
 		if n := len(d.Calls()); d.Published("c") != 1 {
 			t.Errorf("after a restart: %d calls", n)
+		}
+		if got := r.get("web").Status.Phase; got != corev1.PodRunning {
+			t.Errorf("after a restart the pod is %s", got)
 		}
 		if err := r.Delete(t.Context(), kinds.Pods, "d", "web", &metav1.DeleteOptions{}); err != nil {
 			t.Fatal(err)

@@ -39,6 +39,8 @@ func TestUsage(t *testing.T) {
 	stuck.DeletionTimestamp, stuck.DeletionGracePeriodSeconds = &late, &grace
 	claim := &corev1.PersistentVolumeClaim{Spec: corev1.PersistentVolumeClaimSpec{StorageClassName: &fast,
 		Resources: corev1.VolumeResourceRequirements{Requests: amounts("storage", "2.5Gi")}}}
+	once := claim.DeepCopy() // it asked for more once, and may have got it
+	once.Status.AllocatedResources = amounts("storage", "9Gi")
 	devices := &resourcev1.ResourceClaim{Spec: resourcev1.ResourceClaimSpec{
 		Devices: resourcev1.DeviceClaim{Requests: []resourcev1.DeviceRequest{
 			{Exactly: &resourcev1.ExactDeviceRequest{DeviceClassName: "gpu", Count: 2, AllocationMode: resourcev1.DeviceAllocationModeExactCount}},
@@ -64,6 +66,9 @@ func TestUsage(t *testing.T) {
 		{"lean load balancer", "services", lean, "count/services=1,services=1,services.loadbalancers=1,services.nodeports=1"},
 		{"claim", "persistentvolumeclaims", claim, "count/persistentvolumeclaims=1,fast.storageclass.storage.k8s.io/persistentvolumeclaims=1," +
 			"fast.storageclass.storage.k8s.io/requests.storage=2560Mi,persistentvolumeclaims=1,requests.storage=2560Mi"},
+		{"claim whose growth is taken back", "persistentvolumeclaims", once, "count/persistentvolumeclaims=1," +
+			"fast.storageclass.storage.k8s.io/persistentvolumeclaims=1,fast.storageclass.storage.k8s.io/requests.storage=9Gi," +
+			"persistentvolumeclaims=1,requests.storage=9Gi"},
 		{"devices", "resourceclaims.resource.k8s.io", devices,
 			"count/resourceclaims.resource.k8s.io=1,gpu.deviceclass.resource.k8s.io/devices=5,nic.deviceclass.resource.k8s.io/devices=1"},
 	} {

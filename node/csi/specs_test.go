@@ -206,10 +206,15 @@ func TestGrowsWhenMounted(t *testing.T) {
 		block bool
 		away  bool // the pod has it when the agent goes
 		fail  codes.Code
+		never bool // the driver can't do it on nodes: what the resizer did is all
 	}{{name: "at first"}, {name: "after the agent was away", away: true}, {name: "a device", block: true},
-		{name: "it can't", fail: codes.OutOfRange}} {
+		{name: "it can't", fail: codes.OutOfRange}, {name: "not on nodes", never: true}} {
 		t.Run(c.name, func(t *testing.T) {
-			r := newRig(t, csidriver.Config{})
+			can := csidriver.Usual
+			if c.never {
+				can = []csispec.NodeServiceCapability_RPC_Type{csidriver.Stage, csidriver.Stats}
+			}
+			r := newRig(t, csidriver.Config{Can: can})
 			q := claimed(r)
 			q.Block = c.block
 			q.PV.Spec.CSI.NodeExpandSecretRef = &corev1.SecretReference{Namespace: "ns", Name: "grow"}
@@ -237,12 +242,14 @@ func TestGrowsWhenMounted(t *testing.T) {
 				r.mounts(q)
 			}
 			claim := get(r, kinds.PersistentVolumeClaims, "ns", "c")
-			if grown := claim.Status.Capacity.Storage().String() == "3Gi"; grown != (c.fail == 0) || notGrown(claim) == grown {
+			if grown := claim.Status.Capacity.Storage().String() == "3Gi"; grown != (c.fail == 0 && !c.never) || notGrown(claim) != (c.fail != 0) {
 				t.Errorf("the claim says %v", claim.Status)
 			}
 			req, ok := r.d.Request("NodeExpandVolume").(*csispec.NodeExpandVolumeRequest)
-			if !ok || req.StagingTargetPath == "" || req.VolumePath == "" || req.Secrets["k"] != "v" ||
-				(req.VolumeCapability.GetBlock() != nil) != c.block || req.CapacityRange.RequiredBytes != 3<<30 {
+			if ok == c.never {
+				t.Errorf("asked with %v", req)
+			} else if ok && (req.StagingTargetPath == "" || req.VolumePath == "" || req.Secrets["k"] != "v" ||
+				(req.VolumeCapability.GetBlock() != nil) != c.block || req.CapacityRange.RequiredBytes != 3<<30) {
 				t.Errorf("asked with %v", req)
 			}
 			if _, err := r.Refresh(r.ctx, q); err != nil && !errors.Is(err, r.ctx.Err()) {
