@@ -182,3 +182,85 @@ func endOfClaim(c *cluster, policy corev1.PersistentVolumeReclaimPolicy, first, 
 	}
 	c.until("it is gone", func(r resource.Reader) bool { return volume(r) == nil })
 }
+
+// TestVolumesAndClaims has as many of both as it says: each volume has one claim and each claim one volume, as far as there are enough, and
+// what is over gets its own as soon as there is one.
+func TestVolumesAndClaims(t *testing.T) {
+	for _, n := range [][2]int{{2, 4}, {3, 3}, {4, 2}} {
+		t.Run(fmt.Sprintf("%d volumes, %d claims", n[0], n[1]), func(t *testing.T) {
+			simulate(t, 0, func(c *cluster) {
+				for i := range n[0] {
+					drivenVolume(c, fmt.Sprint("v", i), func(v *corev1.PersistentVolume) {
+						v.Spec.PersistentVolumeReclaimPolicy = corev1.PersistentVolumeReclaimRetain
+					})
+				}
+				for i := range n[1] {
+					make1(c, kinds.PersistentVolumeClaims, claimOf(fmt.Sprint("c", i), ofClass))
+				}
+				pairs := func(r resource.Reader) (n int) {
+					for _, p := range resource.List(r, kinds.PersistentVolumeClaims, "default") {
+						v := resource.Get(r, kinds.PersistentVolumes, "", p.Spec.VolumeName)
+						if p.Status.Phase == corev1.ClaimBound && v.Status.Phase == corev1.VolumeBound && v.Spec.ClaimRef.UID == p.UID {
+							n++
+						}
+					}
+					return n
+				}
+				c.until("they have each other", func(r resource.Reader) bool { return pairs(r) == min(n[0], n[1]) })
+				for i := n[0]; i < n[1]; i++ {
+					drivenVolume(c, fmt.Sprint("v", i))
+				}
+				for i := n[1]; i < n[0]; i++ {
+					make1(c, kinds.PersistentVolumeClaims, claimOf(fmt.Sprint("c", i), ofClass))
+				}
+				c.until("all have", func(r resource.Reader) bool { return pairs(r) == max(n[0], n[1]) })
+				if err := c.Delete(c.t.Context(), kinds.PersistentVolumeClaims, "default", "c0", backgroundly()); err != nil {
+					c.t.Fatal(err)
+				}
+				c.until("its volume is released", func(r resource.Reader) bool {
+					return slices.ContainsFunc(resource.List(r, kinds.PersistentVolumes, ""), func(v *corev1.PersistentVolume) bool {
+						return v.Status.Phase == corev1.VolumeReleased && v.Status.LastPhaseTransitionTime != nil
+					})
+				})
+			})
+		})
+	}
+}
+
+// TestDefaultClass gives claims that name no class the default one, when there comes to be one, and none that name "".
+func TestDefaultClass(t *testing.T) {
+	simulate(t, 0, func(c *cluster) {
+		make1(c, kinds.StorageClasses, &storagev1.StorageClass{ObjectMeta: metav1.ObjectMeta{Name: drivenClass}, Provisioner: "d.example.com"})
+		isDefault := func(is string) {
+			edit(c, kinds.StorageClasses, "", drivenClass, "", func(s *storagev1.StorageClass) {
+				if delete(s.Annotations, "storageclass.kubernetes.io/is-default-class"); is != "" {
+					metav1.SetMetaDataAnnotation(&s.ObjectMeta, "storageclass.kubernetes.io/is-default-class", is)
+				}
+			})
+		}
+		class := func(name string) string {
+			p := resource.Get(c.Read(), kinds.PersistentVolumeClaims, "default", name)
+			if p.Spec.StorageClassName == nil {
+				return "unset"
+			}
+			return *p.Spec.StorageClassName
+		}
+		make1(c, kinds.PersistentVolumeClaims, claimOf("none", func(p *corev1.PersistentVolumeClaim) { p.Spec.StorageClassName = new("") }))
+		for i, is := range []string{"false", ""} {
+			name := fmt.Sprint("c", i)
+			isDefault(is)
+			make1(c, kinds.PersistentVolumeClaims, claimOf(name, func(*corev1.PersistentVolumeClaim) {}))
+			time.Sleep(time.Minute)
+			synctest.Wait()
+			if got := class(name); got != "unset" {
+				c.t.Errorf("without a default class the claim has %q", got)
+			}
+			isDefault("true")
+			c.until("it is the default", func(resource.Reader) bool { return class(name) == drivenClass && class("none") == "" })
+			c.until("somebody is asked for a volume", func(r resource.Reader) bool {
+				p := resource.Get(r, kinds.PersistentVolumeClaims, "default", name)
+				return p.Annotations["volume.kubernetes.io/storage-provisioner"] == "d.example.com"
+			})
+		}
+	})
+}
