@@ -62,6 +62,10 @@ func (m *Mounter) giveLocal(pod *corev1.Pod, volume, path string, pv *corev1.Per
 	if group == nil || readOnly(pod, volume) || !m.begin(pod, volume) {
 		return nil
 	}
+	path, err := filepath.EvalSymlinks(path) // the files are not those of a link to them
+	if err != nil {
+		return fmt.Errorf("look at the local volume: %w", err)
+	}
 	if !shared {
 		return m.give(pod, volume, path)
 	}

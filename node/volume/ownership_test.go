@@ -2,6 +2,7 @@ package volume
 
 import (
 	"context"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -26,9 +27,16 @@ type groupRig struct {
 	path string // of the volume
 }
 
-func newGroupRig(t *testing.T) *groupRig {
+func newGroupRig(t *testing.T, linked bool) *groupRig {
 	t.Helper()
 	c, dir := cluster(), t.TempDir()
+	if linked {
+		link := filepath.Join(t.TempDir(), "link")
+		if err := os.Symlink(dir, link); err != nil {
+			t.Fatal(err)
+		}
+		dir = link
+	}
 	c.server["persistentvolumeclaims/ns/data"] = &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{UID: "c1"},
 		Spec:   corev1.PersistentVolumeClaimSpec{VolumeName: "pv"},
 		Status: corev1.PersistentVolumeClaimStatus{Phase: corev1.ClaimBound}}
@@ -71,12 +79,17 @@ func gidOf(t *testing.T, path string) int {
 // TestGroupOfLocal follows the group of a local volume's files through the pods that use it, one after the other and together.
 func TestGroupOfLocal(t *testing.T) {
 	needRoot(t)
+	for _, linked := range []bool{false, true} {
+		t.Run(fmt.Sprint("by a link ", linked), func(t *testing.T) { groupOfLocal(t, newGroupRig(t, linked)) })
+	}
+}
+
+func groupOfLocal(t *testing.T, r *groupRig) {
 	const root, always = "fsGroup: 5, fsGroupChangePolicy: OnRootMismatch", "fsGroup: 5, fsGroupChangePolicy: Always"
 	ran := func(p *corev1.Pod) {
 		p.Status.ContainerStatuses = []corev1.ContainerStatus{{Name: "all", ContainerID: "x"}}
 	}
 	same := func(*corev1.Pod) {}
-	r := newGroupRig(t)
 	for _, s := range []struct {
 		name, security, volume string
 		pod                    types.UID
@@ -126,7 +139,7 @@ func TestGroupOfLocal(t *testing.T) {
 func TestGroupOfOthers(t *testing.T) {
 	needRoot(t)
 	synctest.Test(t, func(t *testing.T) {
-		r, c := newGroupRig(t), testcluster.Start(t)
+		r, c := newGroupRig(t, false), testcluster.Start(t)
 		if _, err := c.Create(t.Context(), kinds.Namespaces, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "ns"}}); err != nil {
 			t.Fatal(err)
 		}
