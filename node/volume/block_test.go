@@ -197,6 +197,30 @@ func TestLetGoOfNothing(t *testing.T) {
 	}
 }
 
+// TestGroupOfDevice gives the files on a local device to the group of the first of the pods that use it together.
+func TestGroupOfDevice(t *testing.T) {
+	r := newBlockRig(t)
+	for _, s := range []struct {
+		uid, gone types.UID
+		group     int64
+		want      int
+	}{{"u1", "", 5, 5}, {"u2", "", 5, 5}, {"u3", "", 7, 5}, {"u4", "u1 u2 u3", 7, 7}} {
+		for _, uid := range strings.Fields(string(s.gone)) {
+			r.remove(types.UID(uid))
+		}
+		p := pod(t, `{volumes: [{name: v, persistentVolumeClaim: {claimName: data}}]}`)
+		p.UID, p.Spec.SecurityContext = s.uid, &corev1.PodSecurityContext{FSGroup: &s.group}
+		paths, err := r.m.Prepare(t.Context(), p)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := gidOf(t, paths["v"]); got != s.want {
+			t.Errorf("%s asks for %d: the root is %d's, want %d", s.uid, s.group, got, s.want)
+		}
+	}
+	r.remove("u4")
+}
+
 // TestBlockAsDevice hands a local device to pods as it is, and tells its size.
 func TestBlockAsDevice(t *testing.T) {
 	r, block := newBlockRig(t), corev1.PersistentVolumeBlock
