@@ -77,6 +77,59 @@ func drivers(t *testing.T, c *Claims) (list []*dradriver.Driver) {
 	return list
 }
 
+// instance starts and registers an instance of a driver.
+func instance(t *testing.T, c *Claims, name, which string) *dradriver.Driver {
+	t.Helper()
+	d := &dradriver.Driver{Root: c.cfg.Dir, Name: name, Instance: which}
+	if err := errors.Join(os.MkdirAll(filepath.Join(c.cfg.Dir, "plugins_registry"), 0o750), d.Start()); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(d.Stop)
+	if err := c.Register(t.Context(), pluginOf(c, name, which)); err != nil {
+		t.Fatal(err)
+	}
+	return d
+}
+
+func pluginOf(c *Claims, name, which string) plugins.Plugin {
+	return plugins.Plugin{Name: name, Endpoint: filepath.Join(c.cfg.Dir, "plugins", name, "dra"+which+".sock"),
+		Versions: []string{"v1.DRAPlugin"}}
+}
+
+// TestUpdateOfADriver asks the newest instance of a driver, and the one before when the newer is gone or does not answer.
+func TestUpdateOfADriver(t *testing.T) {
+	c := newClaims(t, t.TempDir(), "1")
+	instance(t, c, "two", "")
+	old := instance(t, c, "one", "")
+	step := func(pod string, of *dradriver.Driver) {
+		t.Helper()
+		before := len(of.Calls())
+		for range 2 { // that a driver is gone is found out by asking it
+			if err := c.Prepare(t.Context(), podOf(pod, pod)); err == nil {
+				break
+			}
+		}
+		if err := c.Unprepare(t.Context(), types.UID(pod)); err != nil {
+			t.Error(err)
+		}
+		if got := strings.Join(of.Calls()[before:], ", "); got != "prepare "+pod+", unprepare "+pod {
+			t.Errorf("%s: it was asked %q", pod, got)
+		}
+	}
+	step("pod0", old)
+	next := instance(t, c, "one", "-2")
+	step("pod1", next)
+	next.Stop()
+	step("pod2", old)
+	last := instance(t, c, "one", "-3")
+	step("pod3", last)
+	c.Deregister(pluginOf(c, "one", "-3"))
+	step("pod4", old)
+	again := instance(t, c, "one", "-4")
+	c.Deregister(pluginOf(c, "one", ""))
+	step("pod5", again)
+}
+
 func podOf(name string, claims ...string) *corev1.Pod {
 	p := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "d", Name: name, UID: types.UID(name)}}
 	for _, k := range claims {
@@ -229,7 +282,13 @@ func (s *sliceClient) Delete(_ context.Context, _ resource.Kind, _, name string,
 func TestSlicesOfDriversThatAreGone(t *testing.T) {
 	s := &sliceClient{}
 	c := New(Config{Node: "n", Dir: t.TempDir(), Client: s, Log: slog.New(slog.DiscardHandler)})
-	c.drivers["two"] = []*driver{{}}
+	c.cfg.Came = func() {}
+	t.Cleanup(c.close)
+	instance(t, c, "two", "")
+	instance(t, c, "one", "").Stop() // it is registered, and does not answer
+	for !c.drivers["one"][0].broken() {
+		c.drivers["one"][0].conn.WaitForStateChange(t.Context(), c.drivers["one"][0].conn.GetState())
+	}
 	away, now := map[string]time.Time{}, time.Now()
 	for i, want := range []string{"", "", "", "ours"} {
 		if err := c.wipe(t.Context(), away, now.Add(time.Duration(i)*lookEvery)); err != nil {

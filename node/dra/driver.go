@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/connectivity"
 	resourcev1 "k8s.io/api/resource/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	drav1 "k8s.io/kubelet/pkg/apis/dra/v1"
@@ -104,13 +105,26 @@ func (c *Claims) close() {
 	clear(c.drivers)
 }
 
-func (c *Claims) driver(name string) (*driver, error) {
+// driver is the newest instance of a driver that can be reached, or else the newest. reached: it is of the former.
+func (c *Claims) driver(name string) (d *driver, reached bool, err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if list := c.drivers[name]; len(list) > 0 {
-		return list[len(list)-1], nil
+	list := c.drivers[name]
+	if len(list) == 0 {
+		return nil, false, fmt.Errorf("DRA driver %s is not registered", name)
 	}
-	return nil, fmt.Errorf("DRA driver %s is not registered", name)
+	for _, d := range slices.Backward(list) {
+		if !d.broken() {
+			return d, true, nil
+		}
+	}
+	return list[len(list)-1], false, nil
+}
+
+// broken says that nobody answers at the driver's socket. One that nobody has called for a while is called first.
+func (d *driver) broken() bool {
+	d.conn.Connect()
+	return d.conn.GetState() == connectivity.TransientFailure
 }
 
 func (d *driver) prepare(ctx context.Context, q *drav1.NodePrepareResourcesRequest) (*drav1.NodePrepareResourcesResponse, error) {
@@ -153,7 +167,7 @@ func (c *Claims) wipe(ctx context.Context, away map[string]time.Time, now time.T
 		if s.Spec.NodeName == nil || *s.Spec.NodeName != c.cfg.Node {
 			continue
 		}
-		if _, err := c.driver(s.Spec.Driver); err == nil {
+		if _, reached, _ := c.driver(s.Spec.Driver); reached {
 			delete(away, s.Spec.Driver)
 			continue
 		}

@@ -138,7 +138,7 @@ func (c *Claims) enter(pod *corev1.Pod, list map[types.UID]*resourcev1.ResourceC
 
 // prepare asks a driver for all that it has to prepare for a pod.
 func (c *Claims) prepare(ctx context.Context, name string, list []*claim) error {
-	d, err := c.driver(name)
+	d, _, err := c.driver(name)
 	if err != nil {
 		return err
 	}
@@ -246,7 +246,7 @@ func (c *Claims) unprepare(ctx context.Context, name string, k *claim) error {
 	if !asked {
 		return nil
 	}
-	d, err := c.driver(name)
+	d, _, err := c.driver(name)
 	if err != nil {
 		return err
 	}

@@ -28,6 +28,8 @@ type Driver struct {
 	// Devices tells which devices of the driver a claim has; nil: one, named as the claim.
 	Devices func(c *drav1.Claim) []*drav1.Device
 	Beta    bool // it speaks v1beta1 and v1alpha1 of health
+	// Instance tells several of one driver apart, by their sockets.
+	Instance string
 
 	mu      sync.Mutex
 	srv     *grpc.Server
@@ -50,7 +52,7 @@ func (d *Driver) Start() error {
 	}
 	d.srv.RegisterService(&claims, d)
 	d.srv.RegisterService(&health, d)
-	for _, path := range []string{d.endpoint(), filepath.Join(d.Root, "plugins_registry", d.Name+"-reg.sock")} {
+	for _, path := range []string{d.endpoint(), filepath.Join(d.Root, "plugins_registry", d.Name+d.Instance+"-reg.sock")} {
 		if err := errors.Join(os.MkdirAll(filepath.Dir(path), 0o750), os.RemoveAll(path)); err != nil {
 			return err
 		}
@@ -63,7 +65,9 @@ func (d *Driver) Start() error {
 	return nil
 }
 
-func (d *Driver) endpoint() string { return filepath.Join(d.Root, "plugins", d.Name, "dra.sock") }
+func (d *Driver) endpoint() string {
+	return filepath.Join(d.Root, "plugins", d.Name, "dra"+d.Instance+".sock")
+}
 
 // Stop ends the driver; its sockets go.
 func (d *Driver) Stop() { d.srv.Stop() }
