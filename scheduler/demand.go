@@ -1,6 +1,8 @@
 package scheduler
 
 import (
+	"slices"
+
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	ndf "k8s.io/component-helpers/nodedeclaredfeatures"
@@ -42,7 +44,7 @@ func (st *state) demandOf(p *corev1.Pod) demand {
 	if len(s.ResourceClaims) > 0 || len(ephemeral(p)) > 0 {
 		q.Name, q.UID = p.Name, p.UID // claims are made and reserved for one pod
 	}
-	d.key = keyOfReduced(q, d.features, p)
+	d.key = st.keyOf(q, d.features, p)
 	return d
 }
 
@@ -53,13 +55,14 @@ func (d demand) clone() *demand {
 	return &d
 }
 
-// localDemand is the part on which verdicts about a node by itself depend: no other pods, volumes or devices.
-func (d *demand) localDemand() *demand {
-	q := &corev1.Pod{Spec: localSpec(&d.pod.Spec)}
+// localDemand is the part on which verdicts about a node by itself depend: no other pods, volumes or devices. Its pod is memory that
+// the next call uses again.
+func (st *state) localDemand(d *demand) demand {
+	st.local = corev1.Pod{Spec: localSpec(&d.pod.Spec)}
 	if a := affinityOf(d.pod); a != nil {
-		q.Spec.Affinity = &corev1.Affinity{NodeAffinity: a}
+		st.local.Spec.Affinity = &corev1.Affinity{NodeAffinity: a}
 	}
-	return &demand{pod: q, features: d.features, key: keyOfReduced(q, d.features, d.pod)}
+	return demand{pod: &st.local, features: d.features, key: st.keyOf(&st.local, d.features, d.pod)}
 }
 
 // localSpec keeps the fields that verdicts about a node by itself read, node affinity aside.
@@ -69,12 +72,13 @@ func localSpec(s *corev1.PodSpec) corev1.PodSpec {
 		Containers: reducedContainers(s.Containers)}
 }
 
-func keyOfReduced(q *corev1.Pod, features ndf.FeatureSet, p *corev1.Pod) string {
-	data, err := q.Marshal()
-	if err != nil {
+func (st *state) keyOf(q *corev1.Pod, features ndf.FeatureSet, p *corev1.Pod) string {
+	size := q.Size()
+	st.text = slices.Grow(st.text[:0], size)
+	if _, err := q.MarshalToSizedBuffer(st.text[:size]); err != nil {
 		return string(p.UID) // can't be; then it is like no other
 	}
-	return string(data) + "\x00" + features.String()
+	return string(st.text[:size]) + "\x00" + features.String()
 }
 
 func reducedContainers(list []corev1.Container) []corev1.Container {

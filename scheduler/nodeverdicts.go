@@ -54,10 +54,11 @@ var noNode = &refusal{unresolvable: true}
 
 // verdictsOf returns the verdicts for the class's pods.
 func (st *state) verdictsOf(c *podClass) *nodeVerdicts {
-	d := c.localDemand()
+	d := st.localDemand(c.demand)
 	o := st.verdicts[d.key]
 	if o == nil {
 		st.dropVerdicts()
+		d := d.clone()
 		p := c.profile.affinity(d.pod)
 		o = &nodeVerdicts{st: st, pod: p, need: c.need, priority: c.priority, named: namedNodes(p), preferred: preferences(p),
 			images:   imagesOf(p),

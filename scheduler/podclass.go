@@ -108,13 +108,23 @@ func (c *podClass) prepare() {
 	c.ready, c.verdicts = true, c.st.verdictsOf(c)
 	c.extenders = c.extendersFor()
 	c.topology = &topologyTerms{svcEpoch: c.st.svcEpoch}
-	c.plugins = slices.DeleteFunc(c.profile.plugins(), func(p plugin) bool { return p.local() })
+	c.plugins = c.st.beyondNode(c.profile)
 	c.st.prepared[c] = true
 	for _, p := range c.plugins {
 		if p.prepare != nil {
 			p.prepare(c)
 		}
 	}
+}
+
+// beyondNode are the plugins of a profile that look beyond one node.
+func (st *state) beyondNode(p *Profile) []plugin {
+	list, known := st.beyond[p]
+	if !known {
+		list = slices.DeleteFunc(p.plugins(), func(x plugin) bool { return x.local() })
+		st.beyond[p] = list
+	}
+	return list
 }
 
 // refresh brings all that the class remembers up to date.

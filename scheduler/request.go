@@ -83,13 +83,7 @@ type need struct {
 // needOf computes what the pod takes: init containers, sidecars, overhead, requests of the whole pod and a
 // resize on its way included.
 func needOf(p *corev1.Pod, n *resourceIndex) *need {
-	// What the agent reports is asked for only where it may differ: three sums are made of it.
-	opts := podresource.PodResourcesOptions{UseStatusResources: resizing(p)}
-	total := n.vector(podresource.PodRequests(p, opts))
-	opts.NonMissingContainerRequests = corev1.ResourceList{corev1.ResourceCPU: *resource.NewMilliQuantity(defaultCPURequest,
-		resource.DecimalSI),
-		corev1.ResourceMemory: *resource.NewQuantity(defaultMemoryRequest, resource.BinarySI)}
-	fair := n.vector(podresource.PodRequests(p, opts))
+	total, fair := n.requests(p)
 	out := &need{cpu: total[resCPU], mem: total[resMemory], nonZeroCPU: fair[resCPU], nonZeroMem: fair[resMemory], ports: portsOf(p)}
 	for i, a := range total {
 		if a > 0 {
@@ -97,6 +91,46 @@ func needOf(p *corev1.Pod, n *resourceIndex) *need {
 		}
 	}
 	return out
+}
+
+// requests returns what the pod asks for in all, and the same with the defaults for containers that ask for nothing.
+func (n *resourceIndex) requests(p *corev1.Pod) (total, fair []int64) {
+	// What the agent reports is asked for only where it may differ: three sums are made of it.
+	opts := podresource.PodResourcesOptions{UseStatusResources: resizing(p)}
+	if !opts.UseStatusResources && len(p.Spec.InitContainers)+len(p.Spec.Overhead) == 0 && p.Spec.Resources == nil {
+		return n.sums(p.Spec.Containers)
+	}
+	total = n.vector(podresource.PodRequests(p, opts))
+	opts.NonMissingContainerRequests = corev1.ResourceList{corev1.ResourceCPU: *resource.NewMilliQuantity(defaultCPURequest,
+		resource.DecimalSI),
+		corev1.ResourceMemory: *resource.NewQuantity(defaultMemoryRequest, resource.BinarySI)}
+	return total, n.vector(podresource.PodRequests(p, opts))
+}
+
+// sums is requests for a pod that is nothing but its containers, as most are: without the maps that the library makes.
+func (n *resourceIndex) sums(list []corev1.Container) (total, fair []int64) {
+	all, missing := make([]resource.Quantity, len(n.list), len(n.list)+1), [...]int64{resCPU: 0, resMemory: 0}
+	for i := range list {
+		asked := list[i].Resources.Requests
+		for name, q := range asked {
+			k := n.of(name)
+			for len(all) <= k {
+				all = append(all, resource.Quantity{})
+			}
+			all[k].Add(q)
+		}
+		if _, given := asked[corev1.ResourceCPU]; !given {
+			missing[resCPU] += defaultCPURequest
+		}
+		if _, given := asked[corev1.ResourceMemory]; !given {
+			missing[resMemory] += defaultMemoryRequest
+		}
+	}
+	total = make([]int64, len(all))
+	for k := range all {
+		total[k] = amount(n.list[k], all[k])
+	}
+	return total, []int64{resCPU: total[resCPU] + missing[resCPU], resMemory: total[resMemory] + missing[resMemory]}
 }
 
 // add changes the node's sums by a pod's requests, sign times.

@@ -45,6 +45,7 @@ type state struct {
 	volumes   *volumeIndex
 	inventory *deviceInventory
 	profiles  map[string]*Profile
+	beyond    map[*Profile][]plugin
 	release   *version.Version // what pods need of nodes is worked out for it
 	on        *features.Set
 	svcEpoch  int64 // services
@@ -60,12 +61,15 @@ type state struct {
 	nextStart int // after the node chosen last: ties go round
 	scratch   scratch
 	reduced   corev1.Pod // of the newest demand
+	local     corev1.Pod // of the newest local demand
+	text      []byte     // room for the keys of both
 }
 
 func newState() *state {
 	st := &state{ctx: context.Background(), time: time.Now, resources: newResourceIndex(), byName: map[string]int{}, tasks: map[key]*task{},
-		classes: map[string]*podClass{}, profiles: map[string]*Profile{}, release: version.MustParse((*features.Set)(nil).String()),
-		prepared: map[*podClass]bool{}, verdicts: map[string]*nodeVerdicts{}, waiting: map[*podClass]bool{}, heeding: map[*podClass]bool{}}
+		classes: map[string]*podClass{}, profiles: map[string]*Profile{}, beyond: map[*Profile][]plugin{},
+		release: version.MustParse((*features.Set)(nil).String()), prepared: map[*podClass]bool{}, verdicts: map[string]*nodeVerdicts{},
+		waiting: map[*podClass]bool{}, heeding: map[*podClass]bool{}}
 	st.topo, st.images, st.volumes, st.inventory = newTopologyIndex(st), newImageIndex(st), newVolumeIndex(st), newDeviceInventory(st)
 	return st
 }
