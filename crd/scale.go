@@ -47,8 +47,11 @@ func (k *Kind) Unscaled(obj resource.Object) (field string, err error) {
 // ScaleOf implements resource.Kind.
 func (k *Kind) ScaleOf(obj resource.Object) (resource.Scale, bool) {
 	s := k.at.scale()
+	if s == nil { // it would be read for nothing, at every write
+		return resource.Scale{}, false
+	}
 	o, err := k.object(obj)
-	if s == nil || err != nil {
+	if err != nil {
 		return resource.Scale{}, false
 	}
 	want, _, _ := unstructured.NestedInt64(o.Object, steps(s.SpecReplicasPath)...)
