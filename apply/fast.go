@@ -26,7 +26,9 @@ func (t *Tracker) fastUpdate(w *Write, old, obj resource.Object) bool {
 		obj.SetManagedFields(nil) // an object without books stays without
 		return true
 	}
-	diff, fits, ok := t.difference(w, old, obj)
+	scratch := newPile(true) // the difference lasts until the books are written
+	defer scratch.done()
+	diff, fits, ok := t.difference(w, old, obj, scratch)
 	if !ok {
 		return false
 	}
@@ -41,12 +43,12 @@ func (t *Tracker) fastUpdate(w *Write, old, obj resource.Object) bool {
 	return false
 }
 
-// difference says how obj differs from old, and gives a check of whether a set fits the type.
-func (t *Tracker) difference(w *Write, old, obj resource.Object) (diff set, fit func(set) bool, ok bool) {
-	if old == nil {
-		old = w.Kind.New(w.GVK)
-	}
+// difference says how obj differs from old, and gives a check of whether a set fits the type. The set lies in the pile.
+func (t *Tracker) difference(w *Write, old, obj resource.Object, in *pile) (diff set, fit func(set) bool, ok bool) {
 	if w.Kind.Info().Custom {
+		if old == nil {
+			old = w.Kind.New(w.GVK)
+		}
 		was, ok1 := old.(runtime.Unstructured)
 		is, ok2 := obj.(runtime.Unstructured)
 		if !ok1 || !ok2 {
@@ -54,16 +56,19 @@ func (t *Tracker) difference(w *Write, old, obj resource.Object) (diff set, fit 
 		}
 		typ := t.types.of(w.GVK)
 		tree := jsonTree{typ.Schema}
-		diff, ok := tree.diffObjects(typ, was.UnstructuredContent(), is.UnstructuredContent())
+		diff, ok := tree.diffObjects(typ, was.UnstructuredContent(), is.UnstructuredContent(), in)
 		return diff, func(s set) bool { return fits(tree, s, tree.resolve(typ.TypeRef)) }, ok
 	}
 	plan := planOf(w, old, obj)
 	if plan == nil {
 		return nil, nil, false
 	}
-	walk := newWalk(structTree{})
-	defer walk.done()
-	_, diff = walk.diff(place{plan: plan}, goVal(reflect.ValueOf(old)), goVal(reflect.ValueOf(obj)))
+	was := plan.blank
+	if old != nil {
+		was = reflect.ValueOf(old)
+	}
+	walk := &walk{tree: structTree{}, pile: in}
+	_, diff = walk.diff(place{plan: plan}, goVal(was), goVal(reflect.ValueOf(obj)))
 	return diff, func(s set) bool { return fits(structTree{}, s, place{plan: plan}) }, !walk.lost
 }
 
@@ -126,7 +131,10 @@ func sameOwner(a, b *metav1.ManagedFieldsEntry) bool {
 
 // rebook moves what differs to the writer. ok is false when the library has to do it.
 func rebook(w *Write, fits func(set) bool, list []metav1.ManagedFieldsEntry, diff set) (out []metav1.ManagedFieldsEntry, ok bool) {
-	gained := diff.only(changes)
+	gained := diff
+	if diff.holds(removed) {
+		gained = diff.only(changes)
+	}
 	self := metav1.ManagedFieldsEntry{Manager: managerName(w.Manager), Operation: metav1.ManagedFieldsOperationUpdate, Subresource: w.Sub,
 		APIVersion: w.GVK.GroupVersion().String(), FieldsType: "FieldsV1"}
 	updaters := 0

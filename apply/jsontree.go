@@ -280,7 +280,7 @@ func validScalar(t schema.Scalar, v any) (ok bool) {
 }
 
 // diffObjects compares whole custom resources, apart from what nobody owns.
-func (t jsonTree) diffObjects(typ typed.ParseableType, l, r map[string]any) (out set, ok bool) {
+func (t jsonTree) diffObjects(typ typed.ParseableType, l, r map[string]any, in *pile) (out set, ok bool) {
 	root := t.resolve(typ.TypeRef)
 	if root.atom.Map == nil {
 		return nil, false
@@ -288,8 +288,7 @@ func (t jsonTree) diffObjects(typ typed.ParseableType, l, r map[string]any) (out
 	if meta, _ := t.field(root.atom.Map, "metadata"); meta.atom.Map == nil || meta.atom.Map.ElementRelationship == schema.Atomic {
 		return nil, false
 	}
-	w := newWalk(t)
-	defer w.done()
+	w := &walk{tree: t, pile: in}
 	t.fields(w, root, val{there: true, doc: owned(l)}, val{there: true, doc: owned(r)})
 	return unownedMeta(w.pile.take(0)), !w.lost
 }

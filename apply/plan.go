@@ -17,9 +17,10 @@ import (
 type node struct {
 	op     op
 	eq     equal
-	fields []fieldNode // of a struct, by name
-	elem   *node       // of maps and lists
-	keys   []keyNode   // of keyed lists, by name
+	fields []fieldNode   // of a struct, by name
+	elem   *node         // of maps and lists
+	keys   []keyNode     // of keyed lists, by name
+	blank  reflect.Value // of a whole object: a pointer to one without anything
 }
 
 // A fieldNode is a field of a struct.
@@ -73,6 +74,7 @@ func (p *plans) of(t reflect.Type, gvk gvks.GroupVersionKind) *node {
 	}
 	n := *p.made.node(t, typ.TypeRef)
 	p.made.skipMeta(&n)
+	n.blank = reflect.New(t)
 	got, _ := p.m.LoadOrStore(k, &n)
 	return got.(*node)
 }

@@ -155,6 +155,16 @@ func (s set) union(o set) set {
 	return append(append(out, s[i:]...), o[j:]...)
 }
 
+// holds says whether anything is marked with a bit.
+func (s set) holds(bit bits) bool {
+	for i := range s {
+		if s[i].marked&bit != 0 || s[i].sub.holds(bit) {
+			return true
+		}
+	}
+	return false
+}
+
 // only returns what d marks with any of the bits, as a plain set.
 func (s set) only(with bits) set {
 	plain := true

@@ -5,7 +5,7 @@ import "strings"
 // parseSet reads what appendJSON writes. ok is false for anything else that FieldsV1 may be: another order,
 // spaces, escapes in names.
 func parseSet(b []byte) (s set, ok bool) {
-	pile := piles.Get().(*pile)
+	pile := newPile(false)
 	defer pile.done()
 	p := parser{text: string(b), pile: pile}
 	if !p.take("{") {

@@ -67,7 +67,7 @@ type walk struct {
 }
 
 func newWalk(t tree) *walk {
-	return &walk{tree: t, pile: piles.Get().(*pile)}
+	return &walk{tree: t, pile: newPile(false)}
 }
 
 // done ends the use of a walk.
@@ -167,15 +167,39 @@ func fits(t tree, s set, p place) bool {
 }
 
 // A pile holds sets in the making, one upon the other.
-type pile struct{ items []item }
+type pile struct {
+	items []item
+	brief bool   // sets last until the pile is put back, and lie in its room
+	room  []item // where they lie
+}
 
 var piles = sync.Pool{New: func() any { return &pile{} }}
+
+func newPile(brief bool) *pile {
+	p := piles.Get().(*pile)
+	p.brief = brief
+	return p
+}
 
 // done puts the pile back for another.
 func (p *pile) done() {
 	clear(p.items[:cap(p.items)])
-	p.items = p.items[:0]
+	clear(p.room)
+	p.items, p.room = p.items[:0], p.room[:0]
 	piles.Put(p)
+}
+
+// space returns room for n items of a set.
+func (p *pile) space(n int) set {
+	if !p.brief {
+		return make(set, 0, n)
+	}
+	at := len(p.room)
+	if at+n > cap(p.room) { // sets that are there stay where they are
+		p.room, at = make([]item, 0, max(128, n)), 0
+	}
+	p.room = p.room[:at+n]
+	return set(p.room[at : at : at+n])
 }
 
 func (p *pile) mark() int   { return len(p.items) }
@@ -185,7 +209,7 @@ func (p *pile) add(it item) { p.items = append(p.items, it) }
 func (p *pile) take(mark int) set {
 	var out set
 	if len(p.items) > mark {
-		out = append(make(set, 0, len(p.items)-mark), p.items[mark:]...)
+		out = append(p.space(len(p.items)-mark), p.items[mark:]...)
 	}
 	p.items = p.items[:mark]
 	return out
