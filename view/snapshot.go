@@ -3,6 +3,7 @@ package view
 import (
 	"iter"
 	"strings"
+	"sync"
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
@@ -44,9 +45,16 @@ func (s *Snapshot) Entry(k resource.Kind, ns, name string) *Entry {
 	if f == nil {
 		return nil
 	}
-	e, _ := f.objects.Get(&Entry{ns: ns, name: name})
+	at := probes.Get().(*Entry)
+	at.ns, at.name = ns, name
+	e, _ := f.objects.Get(at)
+	at.ns, at.name = "", ""
+	probes.Put(at)
 	return e
 }
+
+// probes are entries to look for.
+var probes = sync.Pool{New: func() any { return new(Entry) }}
 
 // Entry returns the newest entry of the named object, or nil. Those who read one object need no snapshot, which would have the next
 // write copy what it changes.
