@@ -2,9 +2,7 @@
 RELEASE := $(shell sed -n 's/^const Release = "\(.*\)"/\1/p' features/release.go)
 
 export CGO_ENABLED = 0
-# The programs are stripped: what the compiler writes for debuggers, an eighth of its work, would be thrown away by the linker. The rules of
-# package converge call the same small functions a thousand times: inlined they weigh 150 KB more, and are no quicker that one would notice.
-export GOFLAGS := $(GOFLAGS) -gcflags=all=-dwarf=false -gcflags=github.com/kloop-dev/kloop/converge=-l
+export GOFLAGS := $(GOFLAGS) $(shell scripts/goflags)
 export PATH := $(PATH):/usr/local/go/bin # sudo takes it away
 
 .PHONY: build run test check bench lint oracle sim
