@@ -133,6 +133,20 @@ func (l *look) target(h *autoscalingv2.HorizontalPodAutoscaler) []Ref {
 	return []Ref{refTo(k, obj)}
 }
 
+// byAdapter has the advice for a metric that comes from an adapter: there is none, or it does not have the metric.
+func (f *Finding) byAdapter(text string) {
+	for _, kind := range []string{"custom", "external"} {
+		if strings.Contains(text, kind+" metric") {
+			name := "v1beta1." + kind + ".metrics.k8s.io"
+			f.Waits, f.Advice = forName("APIService", name),
+				[]string{"install an adapter that serves " + kind + " metrics (apiservice/" + name + "), or correct spec.metrics"}
+			if strings.Contains(text, "could not find the metric") {
+				f.Advice[0] = "have the adapter that answers for " + name + " make that metric, or correct spec.metrics: kubectl get apiservices"
+			}
+		}
+	}
+}
+
 // metricsMissing is ScalingActive=False. One message stands for three APIs of metrics, for requests that pods lack and for pods that are
 // not ready: the text decides. Pods that are ill are named before metrics.k8s.io is blamed, which has no figures of such pods; an
 // APIService that is down lies below whatever else is said.
@@ -159,17 +173,11 @@ func metricsMissing(l *look, h *autoscalingv2.HorizontalPodAutoscaler, reason, t
 		f.Waits, f.Advice = on("Field", refTo(l.kind, h), "spec.metrics"), []string{"set requests for the resource in the target's pod template"}
 		return f
 	}
-	if bad := l.target(h); bad != nil && strings.Contains(text, "resource metrics API") {
+	if bad := l.target(h); bad != nil && (strings.Contains(text, "resource metrics API") || strings.Contains(text, "might be unready")) {
 		f.Says, f.Below = "gets no metrics of its target's pods, which are not well", bad
 		return f
 	}
-	for _, kind := range []string{"custom", "external"} {
-		if strings.Contains(text, kind+" metric") {
-			name := "v1beta1." + kind + ".metrics.k8s.io"
-			f.Waits, f.Advice = forName("APIService", name),
-				[]string{"install an adapter that serves " + kind + " metrics (apiservice/" + name + "), or correct spec.metrics"}
-		}
-	}
+	f.byAdapter(text)
 	if own, _ := l.runs(l.owner); !own && strings.Contains(text, "could not find the requested resource") && l.Sees(kinds.APIServices, "") &&
 		apiServiceOf(l.Read, "metrics.k8s.io") == nil && strings.Contains(text, "pods.metrics.k8s.io") {
 		f.Says = "gets no metrics: no server serves metrics.k8s.io"

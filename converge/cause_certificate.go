@@ -80,6 +80,10 @@ func signerMissing(l *look) *Finding {
 		Next:  does(who, "signs it when it runs"), Advice: []string{"start the controller that signs for " + r.Spec.SignerName}}
 }
 
+// ownSigners are all that there are below Kubernetes' domain.
+const ownSigners = certificatesv1.KubeAPIServerClientSignerName + " " + certificatesv1.KubeAPIServerClientKubeletSignerName + " " +
+	certificatesv1.KubeletServingSignerName + " kubernetes.io/legacy-unknown "
+
 // notSigned tells who is to sign. Signers below kubernetes.io are the cluster's own loop; the domain of any other is the only sign of
 // which program outside is meant.
 func notSigned(l *look) *Finding {
@@ -87,6 +91,10 @@ func notSigned(l *look) *Finding {
 	domain, _, _ := strings.Cut(r.Spec.SignerName, "/")
 	f := &Finding{Says: "is approved and waits for the signer " + r.Spec.SignerName, State: Waiting,
 		Waits: forName("Controller", r.Spec.SignerName), Next: does(l.owner, "signs it")}
+	if domain == "kubernetes.io" && !strings.Contains(ownSigners, r.Spec.SignerName+" ") {
+		f.Says += ", and nobody is: Kubernetes' own are " + strings.TrimSpace(ownSigners)
+		f.State, f.Next = Blocked, does(person, "makes a request to another signer")
+	}
 	if domain != "kubernetes.io" {
 		f.Owner, f.Next = "the signer "+r.Spec.SignerName, does("the signer "+r.Spec.SignerName, "signs it")
 		l.runsAbroad(f, domain)

@@ -67,6 +67,9 @@ func claimGrows(l *look, c *corev1.PersistentVolumeClaim) *Finding {
 	f := &Finding{Says: "is to grow to " + size + " and nobody makes it grow", Owner: "the volume's resizer", State: Missing,
 		Waits: on("Field", refTo(l.kind, c), "status.capacity.storage"), Next: does("the volume's resizer", "makes the volume grow when it runs"),
 		Advice: []string{"volumes of types without a driver can't grow: make a larger one and copy"}}
+	if v := volumeOfClaim(l, c.Namespace, c.Name); v != nil && v.Spec.CSI != nil {
+		f.Advice = []string{"look whether the csi-resizer of " + v.Spec.CSI.Driver + " runs: kubectl get pods -A"}
+	}
 	for _, cond := range c.Status.Conditions {
 		if cond.Type == corev1.PersistentVolumeClaimFileSystemResizePending {
 			f.Says, f.State, f.Owner = "has grown; its file system grows when a pod uses it", Waiting, "node agent"
@@ -86,6 +89,7 @@ func claimGrows(l *look, c *corev1.PersistentVolumeClaim) *Finding {
 		f.Next = does(f.Owner, "tries again")
 		f.Advice = []string{"give the storage behind it more room",
 			"or " + lessRoom}
+		f.byDriver(e.Message)
 	}
 	return f
 }
@@ -265,6 +269,9 @@ func provisioning(l *look, c *corev1.PersistentVolumeClaim) *Finding {
 		return nil
 	}
 	who := "the provisioner " + class.Provisioner
+	if r := c.Spec.DataSourceRef; r != nil && deref(r.APIGroup, "") != "" && deref(r.APIGroup, "") != "snapshot.storage.k8s.io" {
+		who = "the populator of " + r.Kind + "." + *r.APIGroup // drivers leave such claims alone
+	}
 	f := &Finding{Says: "waits for " + who + " to make its volume", Owner: who, State: Waiting,
 		Waits: forName("Controller", class.Provisioner), Next: does(who, "makes the volume")}
 	if e := l.warning(c.UID, "ProvisioningFailed"); e != nil &&
@@ -276,6 +283,7 @@ func provisioning(l *look, c *corev1.PersistentVolumeClaim) *Finding {
 				" has (mostly ReadWriteOnce), or with another class: " +
 				"kubectl get storageclass"}
 		}
+		f.byDriver(e.Message)
 		return f
 	}
 	if !servedHere(l, class.Provisioner) {
@@ -291,14 +299,26 @@ func noVolume(l *look, c *corev1.PersistentVolumeClaim) *Finding {
 		Next:  does("volume-binder", "binds it when a volume fits"),
 		Advice: []string{"create a persistent volume of at least " + q.String() + " with the claim's access modes",
 			"or make the claim anew with a storage class"}}
-	if name := deref(c.Spec.StorageClassName, ""); name != "" {
+	if name := deref(c.Spec.StorageClassName, ""); name != "" && !l.Sees(kinds.StorageClasses, "") {
+		f.Says = "finds no free volume of class " + name + " that fits; whether the class makes volumes can't be seen"
+	} else if name != "" {
 		f.Says = "finds no free volume of class " + name + " that fits, and the class makes none"
+	} else if c.Spec.StorageClassName == nil {
+		f.Advice = append(f.Advice, "or, if one of the classes is to be the default, give it the annotation "+
+			"storageclass.kubernetes.io/is-default-class=true: kubectl get storageclass")
 	}
 	return f
 }
 
 func reclaimFailed(l *look) *Finding {
 	v := l.obj.(*corev1.PersistentVolume)
+	if e := l.warning(v.UID, "VolumeFailedDelete"); e != nil && v.Status.Phase == corev1.VolumeReleased {
+		f := &Finding{Says: "can't be removed: " + e.Message, State: BackingOff, Error: eventFailure(e),
+			Owner: "the provisioner", Next: does("the provisioner", "tries again"),
+			Advice: []string{"see all that it says: kubectl describe pv " + v.Name}}
+		f.byDriver(e.Message)
+		return f
+	}
 	if v.Status.Phase != corev1.VolumeFailed {
 		return nil
 	}

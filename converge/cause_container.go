@@ -149,6 +149,10 @@ var unstartable = []saying{
 	{"no command specified", "neither the image nor the pod says what to run", "give the container a command"},
 	{"is reserved for", "the runtime still has the container that it made before, and has not let go of its name",
 		"it mends itself mostly; if not, the node's disk or runtime is slow or stuck: restart the runtime on the node"},
+	{"OCI options: stat /dev/*no such file", "its node lacks a device that it asks for",
+		"have it on nodes that have the device, or load the kernel's module for it there"},
+	{"unable to apply caps*not permitted", "it asks for capabilities that its runtime may not give",
+		"leave them out of securityContext.capabilities.add"},
 	{"exec format error", "its program is not made for the node's platform",
 		"build the image for the node's platform, or have the pod on other nodes: nodeSelector: {kubernetes.io/arch: …}"},
 	{"executable file not found", "the image has no such command",
@@ -243,6 +247,9 @@ const lastSignal = 64
 
 // exit words how a container ended.
 func exit(t *corev1.ContainerStateTerminated) string {
+	if t.Reason == "OOMKilled" {
+		return "needs more memory than it may have, and was killed for that"
+	}
 	text := fmt.Sprintf("exits with code %d", t.ExitCode)
 	switch t.ExitCode {
 	case 126:
@@ -364,10 +371,15 @@ func failedPod(see func(l *look, p *corev1.Pod) *Finding) func(l *look) *Finding
 }
 
 func podEvicted(l *look, p *corev1.Pod) *Finding {
-	if p.Status.Reason == "" {
-		return nil
-	}
 	says := fmt.Sprintf("was ended by the node: %s: %s", p.Status.Reason, strings.TrimSpace(p.Status.Message))
+	target := podCondition(p, corev1.DisruptionTarget)
+	if p.Status.Reason == "" || p.Status.Message == "" && target != nil {
+		if target == nil || target.Status != corev1.ConditionTrue {
+			return nil
+		}
+		s, _ := meaning(disruptions, target.Reason)
+		says = "was ended: " + orElse(s.words, target.Reason) + " (" + target.Message + ")"
+	}
 	switch rest, refused := strings.CutPrefix(p.Status.Message, "Pod was rejected: "); {
 	case refused:
 		says = fmt.Sprintf("was refused by its node %s: %s: %s", p.Spec.NodeName, p.Status.Reason, strings.TrimSpace(rest))
@@ -383,6 +395,12 @@ func podEvicted(l *look, p *corev1.Pod) *Finding {
 	f.Advice = append(f.Advice, "nothing starts a pod without a controller again: let a Deployment or a Job make it")
 	return f
 }
+
+// disruptions words the reasons of the condition DisruptionTarget.
+var disruptions = []saying{{"PreemptionByScheduler", "the scheduler made room for a pod of higher priority", ""},
+	{"DeletionByTaintManager", "its node got a taint of effect NoExecute that it does not tolerate", ""},
+	{"EvictionByEvictionAPI", "somebody had it evicted, as a drain does", ""}, {"DeletionByPodGC", "its node is gone", ""},
+	{"TerminationByKubelet", "its node ended it", ""}}
 
 func podFailed(l *look, p *corev1.Pod) *Finding {
 	says := "failed"

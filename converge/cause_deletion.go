@@ -9,6 +9,7 @@ import (
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	networkingv1 "k8s.io/api/networking/v1"
+	storagev1 "k8s.io/api/storage/v1"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -352,6 +353,9 @@ func finalizerStuck(l *look) *Finding {
 	}
 	if tree, ok := content(l.obj); ok {
 		f.Told = oneLine(complaintIn(tree).message)
+	}
+	if a, is := l.obj.(*storagev1.VolumeAttachment); is && a.Status.DetachError != nil {
+		f.Told = oneLine(a.Status.DetachError.Message)
 	}
 	if e := l.newestWarning(); e != nil && f.Told == "" {
 		f.Told, f.Error = oneLine(e.Message), eventFailure(e)

@@ -57,11 +57,55 @@ func driverRefuses(l *look, p *corev1.Pod, text string) *Finding {
 	f := &Finding{Says: says, Owner: driver, State: BackingOff, Waits: forName("Volume", volume),
 		Next:   does(agentOf(p), "asks the driver again"),
 		Advice: []string{"read the log of " + driver + " in its pod on " + p.Spec.NodeName}}
-	if strings.Contains(m[2], "could not correct them") {
-		f.Advice = []string{"what is on the volume is damaged: scale its workload down, attach it by hand and run fsck, or bring back a snapshot"}
-	}
+	f.byDriver(m[2])
 	if m[1] == "DeadlineExceeded" {
 		f.Says = "waits for its volume: " + driver + " on " + p.Spec.NodeName + " does not answer in time"
 	}
+	return f
+}
+
+// driven are words of drivers of storage, in lower case, and what helps.
+var driven = []saying{
+	{"could not correct them", "",
+		"what is on the volume is damaged: scale its workload down, attach it by hand and run fsck, or bring back a snapshot"},
+	{"limitexceeded", "", fullNode}, {"limit*exceeded", "", fullNode}, {"maximum number of", "", fullNode},
+	{"modification rate", "", "wait as long as it says: it tries again by itself"},
+	{"not authorized", "", "give the driver's account that right at the provider of the storage"},
+	{"accessdenied", "", "give the driver's account that right at the provider of the storage"},
+	{"permissiondenied", "", "give the driver's account that right at the provider of the storage"},
+	{"resourceexhausted", "", "make room in the storage behind the driver"},
+	{"less than the size", "", "ask for at least as much as the source has"},
+	{"no topology key found", "", "see whether the driver's pod there runs: kubectl get csinodes"},
+	{"still being used", "", "see who has it still: kubectl get volumeattachments"},
+}
+
+const fullNode = "raise that limit, or have fewer such volumes there: kubectl get volumeattachments"
+
+// byDriver has the advice that goes with a driver's words, in place of what holds for any but where more is to be read.
+func (f *Finding) byDriver(text string) {
+	if s, ok := meaning(driven, strings.ToLower(text)); ok {
+		f.Advice = append([]string{s.advice}, slices.DeleteFunc(f.Advice, func(a string) bool {
+			return !strings.Contains(a, "kubectl describe")
+		})...)
+	}
+}
+
+func attachmentHealth(_ *World, a *storagev1.VolumeAttachment) Health {
+	if e := a.Status.AttachError; e != nil && !a.Status.Attached {
+		return Health{Says: "is not attached", Want: "status.attached=true", Have: "status.attachError set", Since: e.Time.Time}
+	}
+	return Health{}
+}
+
+// attachFails: the driver can't attach a volume to a node.
+func attachFails(l *look) *Finding {
+	a := l.obj.(*storagev1.VolumeAttachment)
+	if a.Status.AttachError == nil {
+		return nil
+	}
+	f := &Finding{Says: "can't be attached to " + a.Spec.NodeName + ": " + a.Status.AttachError.Message, State: BackingOff,
+		Next: does("the driver "+a.Spec.Attacher, "tries again"), Advice: []string{"read the log of the driver " + a.Spec.Attacher}}
+	f.Owner = f.Next.Who
+	f.byDriver(a.Status.AttachError.Message)
 	return f
 }

@@ -7,6 +7,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
+	"k8s.io/component-helpers/scheduling/corev1/nodeaffinity"
 
 	"github.com/kloop-dev/kloop/kinds"
 	kloopresource "github.com/kloop-dev/kloop/resource"
@@ -28,48 +29,73 @@ func asksFor(p *corev1.Pod, name corev1.ResourceName) resource.Quantity {
 		}
 	}
 	if first.Cmp(sum) > 0 {
-		return first
+		sum = first
 	}
+	sum.Add(p.Spec.Overhead[name])
 	return sum
 }
 
-// keptOff says that a node takes no pod like this one, whatever room it has.
-func keptOff(p *corev1.Pod, n *corev1.Node) bool {
-	return n.Spec.Unschedulable || slices.ContainsFunc(n.Spec.Taints, func(t corev1.Taint) bool {
-		return t.Effect != corev1.TaintEffectPreferNoSchedule && !slices.ContainsFunc(p.Spec.Tolerations,
-			func(o corev1.Toleration) bool { return tolerates(&o, &t) })
-	})
+// barrier says what keeps a pod like this one off a node, whatever room it has; "": nothing does.
+func barrier(p *corev1.Pod, n *corev1.Node) string {
+	if n.Spec.Unschedulable {
+		return "is cordoned"
+	}
+	for _, t := range n.Spec.Taints {
+		if t.Effect != corev1.TaintEffectPreferNoSchedule && !slices.ContainsFunc(p.Spec.Tolerations,
+			func(o corev1.Toleration) bool { return tolerates(&o, &t) }) {
+			return "has the taint " + t.ToString()
+		}
+	}
+	if ok, err := nodeaffinity.GetRequiredNodeAffinity(p).Match(n); err != nil || !ok {
+		return "is none that it asks for"
+	}
+	return ""
 }
 
-// largest is the node that can give most of a resource to a pod that it does not keep off; nil when none is known.
-func (l *look) largest(p *corev1.Pod, name corev1.ResourceName) (best *corev1.Node, most resource.Quantity) {
+// largest is the node that can give most of a resource to a pod that it does not keep off; nil when none is known. It says
+// of another, which has as much as the pod wants, what keeps the pod off it.
+func (l *look) largest(p *corev1.Pod, name corev1.ResourceName, want resource.Quantity) (best *corev1.Node, most resource.Quantity,
+	other string) {
 	for _, n := range kloopresource.List(l.Read, kinds.Nodes, "") {
-		if keptOff(p, n) {
+		if off := barrier(p, n); off != "" {
+			if q := n.Status.Allocatable[name]; q.Cmp(want) >= 0 && other == "" {
+				other = n.Name + ", which has " + q.String() + ", " + off
+			}
 			continue
 		}
 		if q := n.Status.Allocatable[name]; best == nil || q.Cmp(most) > 0 {
 			best, most = n, q
 		}
 	}
-	return best, most
+	return best, most, other
 }
 
 // size adds numbers to a pod that fits nowhere for want of a resource: what it asks for, and whether any node, were it empty, could
 // give that.
 func (l *look) size(f *Finding, p *corev1.Pod, name corev1.ResourceName) {
 	want := asksFor(p, name)
-	n, most := l.largest(p, name)
+	n, most, other := l.largest(p, name, want)
 	unknown := most.IsZero() && strings.Contains(string(name), "/") // no node ever had such: another rule speaks of it
-	if n == nil || want.IsZero() || unknown || p.Spec.Overhead != nil || p.Spec.Resources != nil {
+	if n == nil || want.IsZero() || unknown || p.Spec.Resources != nil {
 		return
 	}
 	if want.Cmp(most) <= 0 {
 		f.Says += "; it asks for " + want.String() + ", and node " + n.Name + " would have " + most.String() + " if it were empty"
 		return
 	}
+	f.Advice = []string{"lower the pod's request of " + string(name) + " to less than " + most.String() + ", or add a larger node"}
+	if most.IsZero() {
+		f.Advice = []string{"have a node that has " + string(name) + ", or leave the request out"}
+	}
+	if other != "" {
+		f.Says += "; it asks for " + want.String() + ", and the largest node that takes it, " + n.Name + ", has " + most.String() + "; " + other
+		if node, _, cordoned := strings.Cut(other, ", which has "); cordoned && strings.HasSuffix(other, "is cordoned") {
+			f.Advice = append([]string{"kubectl uncordon " + node}, f.Advice...)
+		}
+		return
+	}
 	f.Says += "; it asks for " + want.String() + ", and the largest node, " + n.Name + ", has " + most.String() +
 		": no node of this size can ever take it"
-	f.Advice = []string{"lower the pod's request of " + string(name) + " to less than " + most.String() + ", or add a larger node"}
 }
 
 // unlabelled says which label of a pod's node selector no node has, and what they have in its place; "": each is had by some node.
@@ -86,6 +112,25 @@ func unlabelled(w *World, p *corev1.Pod) string {
 		default:
 			return "; no node has " + key + "=" + want + ": they have " + list(others, 3)
 		}
+	}
+	if a := p.Spec.Affinity; a != nil && a.NodeAffinity != nil && a.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution != nil {
+		return unmet(w, a.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution.NodeSelectorTerms)
+	}
+	return ""
+}
+
+// unmet says which label of the first term none of the nodes has with a value that it asks for, and what they have.
+func unmet(w *World, terms []corev1.NodeSelectorTerm) string {
+	if len(terms) == 0 {
+		return ""
+	}
+	for i := range terms[0].MatchExpressions {
+		want := &terms[0].MatchExpressions[i]
+		has := w.nodeLabels(want.Key)
+		if want.Operator != corev1.NodeSelectorOpIn || slices.ContainsFunc(has, func(v string) bool { return slices.Contains(want.Values, v) }) {
+			continue
+		}
+		return "; no node has " + want.Key + "=" + list(want.Values, 3) + ": they have " + orElse(list(has, 3), "no such label")
 	}
 	return ""
 }

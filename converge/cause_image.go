@@ -69,7 +69,8 @@ func imageNameInvalid(l *look, p *corev1.Pod, c *corev1.ContainerStatus) *Findin
 	if reason != "InvalidImageName" {
 		return nil
 	}
-	return &Finding{Says: fmt.Sprintf("names an image that no image can have: %q", c.Image), State: Blocked,
+	_, why, _ := strings.Cut(text, "couldn't parse image name: ")
+	return &Finding{Says: strings.TrimSuffix(fmt.Sprintf("names an image that no image can have: %q: %s", c.Image, why), ": "), State: Blocked,
 		Waits: on("Field", refTo(kinds.Pods, p), imageField(p, c)),
 		Error: textOnly(text), Next: does(person, "corrects the image's name"), Advice: []string{"correct the image in the pod's template"}}
 }
@@ -149,6 +150,10 @@ var refusalsToPull = []refusalToPull{
 	{"there is none for the node's platform", []string{"no match for platform", "no matching manifest for"},
 		[]string{"build the image for the node's platform too (docker buildx build --platform …)",
 			"or have the pod on other nodes: nodeSelector: {kubernetes.io/arch: …}"}},
+	{"its name names no registry, and the node's runtime has none to look in", []string{"short-name"},
+		[]string{"name the registry: docker.io/library/{}, say"}},
+	{"the proxy that the node pulls through does not answer", []string{"proxyconnect"},
+		[]string{"look at the proxy, or at HTTPS_PROXY and NO_PROXY of the node's container runtime"}},
 	{"the registry does not have it, or wants credentials", []string{"may require authorization"}, credentials},
 	{"the registry does not have it", []string{"not found", "manifest unknown", "repository does not exist"}, nil},
 	{"the registry wants credentials", []string{"unauthorized", "authorization failed", "denied", "403 forbidden",

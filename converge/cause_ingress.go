@@ -41,7 +41,14 @@ func ingressHealth(w *World, i *networkingv1.Ingress) Health {
 		name) == nil || w.Callers != nil && name == "" && i.Annotations[oldClass] == "" {
 		return h
 	}
-	return partsHealth(w, i)
+	if h := partsHealth(w, i); !h.Converged() {
+		return h
+	}
+	if (&look{World: w, obj: i}).newestWarning() != nil {
+		h.Says = "has no address, and its controller warns"
+		return h
+	}
+	return Health{}
 }
 
 // partsHealth finds a gap in an ingress that names what does not exist.

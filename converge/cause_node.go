@@ -17,9 +17,26 @@ func nodes() []Situation {
 		{"NodeSilent", []resource.Kind{kinds.Nodes}, node(nodeSilent)},
 		{"NodeNeverReported", []resource.Kind{kinds.Nodes}, node(nodeNeverReported)},
 		{"NodeReportsTrouble", []resource.Kind{kinds.Nodes}, node(nodeReportsTrouble)},
+		{"NodeNotTakenUp", []resource.Kind{kinds.Nodes}, node(nodeNotTakenUp)},
 		{"PodNodeMissing", []resource.Kind{kinds.Pods}, podNodeMissing},
 		{"PodNodeNotReady", []resource.Kind{kinds.Pods}, podNodeNotReady},
 	}
+}
+
+// nodeNotTakenUp: a program is to look at a new node before it is used, and has not, or waits for something.
+func nodeNotTakenUp(_ *look, n *corev1.Node) *Finding {
+	t := startupTaint(n)
+	if t == nil {
+		return nil
+	}
+	f := &Finding{Says: "waits until a program takes its taint " + t.ToString() + " away", State: Waiting,
+		Next:   does("the program of "+t.Key, "takes the taint away when the node may be used"),
+		Advice: []string{"look at its pod there: kubectl get pods -A --field-selector spec.nodeName=" + n.Name}}
+	f.Owner = f.Next.Who
+	if s, ok := meaning(taints, t.Key); ok {
+		f.Advice = strings.Split(s.advice, "\n")
+	}
+	return f
 }
 
 func node(see func(l *look, n *corev1.Node) *Finding) func(l *look) *Finding {
@@ -109,6 +126,8 @@ func troubleAdvice(n *corev1.Node, c *corev1.NodeCondition) string {
 	switch {
 	case c.Type == kinds.IPVSUnavailable:
 		return "run the commands of the message on " + n.Name + ", which goes over to IPVS by itself; or take the proxy's mode nftables"
+	case strings.Contains(strings.ToLower(string(c.Type)), "readonly"):
+		return "its disk may be broken: drain it, check the file system, and start the machine anew"
 	case c.Type == corev1.NodeDiskPressure:
 		return "free disk space on " + n.Name + ": images and logs that nobody needs, or give it a larger disk"
 	case c.Type == corev1.NodeMemoryPressure || c.Type == corev1.NodePIDPressure:

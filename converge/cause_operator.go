@@ -1,6 +1,7 @@
 package converge
 
 import (
+	"encoding/json"
 	"fmt"
 	"regexp"
 	"strings"
@@ -275,6 +276,7 @@ func operatorReports(l *look, _ map[string]any) *Finding {
 		Next:   does(who, "goes on with it"),
 		Advice: []string{"read the log of " + who}}
 	if c.message != "" {
+		c.message = plainly(c.message)
 		f.Says += ": " + c.message
 		f.Error = textOnly(c.message)
 	}
@@ -298,6 +300,19 @@ func operatorReports(l *look, _ map[string]any) *Finding {
 		f.State, f.Next = Failed, does(person, "removes what makes it fail; %s does not go on by itself", who)
 	}
 	return f
+}
+
+// plainly takes the message out of an error that comes as JSON.
+func plainly(message string) string {
+	tree := map[string]any{}
+	if strings.HasPrefix(message, "{") && json.Unmarshal([]byte(message), &tree) == nil {
+		for _, name := range messageFields {
+			if m := text(tree, name); m != "" {
+				return m
+			}
+		}
+	}
+	return message
 }
 
 // byPerson are words by which a controller says that it can't go on until somebody corrects or makes something.
@@ -405,7 +420,15 @@ func (l *look) newestWarning() (best *corev1.Event) {
 
 // anything explains an object that no rule knows.
 func anything() []Situation {
-	return []Situation{{"Unknown", nil, func(l *look) *Finding {
+	return []Situation{{"Warned", nil, func(l *look) *Finding {
+		e := l.newestWarning()
+		if e == nil {
+			return nil
+		}
+		who := orElse(orElse(e.Source.Component, e.ReportingController), l.keeper())
+		return &Finding{Says: l.health.Says + ": its last warning, of " + ago(l.Now.Sub(told(e))) + " ago: " + e.Reason + ": " + e.Message,
+			Owner: who, State: BackingOff, Error: eventFailure(e), Next: does(who, "tries again")}
+	}}, {"Unknown", nil, func(l *look) *Finding {
 		return &Finding{Says: l.health.Says}
 	}}}
 }

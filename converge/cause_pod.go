@@ -50,12 +50,16 @@ var sandboxless = []saying{
 	{"Unauthorized", "the network plugin's credentials are not accepted",
 		"restart the network plugin's pod on {}, which writes new ones: kubectl get pods -A --field-selector spec.nodeName={}"},
 	{"failed to find plugin", "the node lacks the program of its network plugin", "install the CNI plugins on {} (/opt/cni/bin)"},
-	{"subnet.env", "the network plugin has not set the node up",
-		"look at the network plugin's pod there: kubectl get pods -A --field-selector spec.nodeName={}"},
-	{"cni plugin not initialized", "the network plugin has not set the node up",
-		"look at the network plugin's pod there: kubectl get pods -A --field-selector spec.nodeName={}"},
+	{"subnet.env", "the network plugin has not set the node up", pluginThere},
+	{"cni plugin not initialized", "the network plugin has not set the node up", pluginThere},
+	{"IDMAP", "the node's kernel or file systems can't do user namespaces",
+		"leave hostUsers: false out, or have it on nodes of Linux 6.3 or newer"},
+	{".sock*no such file", "the agent of the network plugin does not run there", pluginThere},
+	{".sock*refused", "the agent of the network plugin does not run there", pluginThere},
 	{"no space left on device", "the node's disk is full", "free disk space on {}: images and logs that nobody needs"},
 }
+
+const pluginThere = "look at the network plugin's pod there: kubectl get pods -A --field-selector spec.nodeName={}"
 
 const noAddress = "have fewer pods on {}, delete pods that ended, or give the network a larger range"
 

@@ -3,6 +3,7 @@ package converge
 import (
 	"fmt"
 	"strings"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 
@@ -42,10 +43,19 @@ func probeFails(name string, of func(*corev1.Container) *corev1.Probe) func(l *l
 			f.Error = eventFailure(e)
 			f.Says = fmt.Sprintf("is not ready: the %s probe of container %s (%s) fails: %s", word, c.Name, target(probe),
 				lastLine(e.Message[strings.Index(e.Message, ":")+1:]))
+			if s, ok := meaning(answers, e.Message); ok {
+				f.Says += " (" + s.words + ")"
+				f.Advice = append([]string{strings.ReplaceAll(s.advice, "{}", word)}, f.Advice...)
+			}
 			if slowly(e) {
 				f.Advice = append(f.Advice, fmt.Sprintf("if it is only slow to answer, raise %sProbe.timeoutSeconds, which is %d", word,
 					max(probe.TimeoutSeconds, 1)))
 			}
+		}
+		if until := c.State.Running.StartedAt.Add(time.Duration(probe.InitialDelaySeconds+max(probe.PeriodSeconds, 1)*
+			max(probe.FailureThreshold, 1)) * time.Second); name == "Startup" && until.After(l.Now) {
+			f.State, f.Next = Progressing, at(until, agentOf(p), "asks every %d s, and starts the container anew if it has not passed by then",
+				max(probe.PeriodSeconds, 1))
 		}
 		if says, advice := misported(p, c.Name, probe); says != "" && (f.Error == nil || strings.Contains(f.Error.Message, "refused")) {
 			f.Says += says
@@ -53,6 +63,18 @@ func probeFails(name string, of func(*corev1.Container) *corev1.Probe) func(l *l
 		}
 		return f
 	}
+}
+
+// answers words what node agents say of a probe where the program runs, and the probe may be wrong.
+var answers = []saying{
+	{"statuscode: 404", "it runs, and has no such path", "correct {}Probe.httpGet.path"},
+	{"statuscode: 401", "it runs, and wants credentials", "ask for a path that needs none, or give {}Probe.httpGet.httpHeaders"},
+	{"statuscode: 403", "it runs, and wants credentials", "ask for a path that needs none, or give {}Probe.httpGet.httpHeaders"},
+	{"statuscode: 400", "it runs, and perhaps speaks TLS at that port", "if it does: {}Probe.httpGet.scheme: HTTPS"},
+	{"HTTP response to HTTPS client", "it runs, and speaks no TLS at that port", "{}Probe.httpGet.scheme: HTTP"},
+	{"malformed HTTP response", "it runs, and perhaps speaks TLS at that port", "if it does: {}Probe.httpGet.scheme: HTTPS"},
+	{"executable file not found", "the image has no such command", "correct {}Probe.exec.command"},
+	{"exec*no such file or directory", "the image has no such command", "correct {}Probe.exec.command"},
 }
 
 func probeOf(p *corev1.Pod, name string, of func(*corev1.Container) *corev1.Probe) *corev1.Probe {

@@ -3,6 +3,7 @@ package converge
 import (
 	"fmt"
 	"slices"
+	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -204,8 +205,18 @@ func notOldEnough(l *look) *Finding {
 	if least == 0 {
 		return nil
 	}
+	var next time.Time
+	for _, p := range resource.Owned(l.Read, kinds.Pods, l.obj) {
+		c := podCondition(p, corev1.PodReady)
+		if c == nil || c.Status != corev1.ConditionTrue {
+			continue
+		}
+		if old := c.LastTransitionTime.Add(time.Duration(least) * time.Second); old.After(l.Now) && (next.IsZero() || old.Before(next)) {
+			next = old
+		}
+	}
 	return &Finding{Says: fmt.Sprintf("waits until its pods have been ready for %d s", least), State: Progressing,
-		Waits: forName("Time", "spec.minReadySeconds"), Next: does(l.owner, "counts them as available then")}
+		Waits: forName("Time", "spec.minReadySeconds"), Next: at(next, l.owner, "counts them as available then")}
 }
 
 // working: nothing is in the way; the loop has more to do, or its last writes have to be seen.

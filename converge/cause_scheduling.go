@@ -4,6 +4,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
@@ -51,20 +52,20 @@ func scheduling() []Situation {
 			"exceed max volume count"))},
 		{"VolumeElsewhere", of, pod(unsuitable("persistent volume", "look which nodes can use its volume: kubectl describe pv",
 			"PersistentVolume's node affinity", "volume node affinity conflict", "available volume zone", "non-existent pv",
-			"ReadWriteOncePod", "enough free storage"))},
+			"ReadWriteOncePod"))},
+		{"StorageShort", of, pod(unsuitable("claim: by what their drivers tell, none has room for so large a volume",
+			"ask for less, or give the storage more room: kubectl get csistoragecapacities -A", noStorage))},
 		{"DevicesMissing", of, pod(deviceClaimMissing)},
 		{"DeviceTemplateMissing", of, pod(deviceTemplateMissing)},
 		{"DeviceClassMissing", of, pod(deviceClassMissing)},
-		{"DevicesMissing", of, pod(unsuitable("resource claim", "look which devices there are: kubectl get resourceslices", "ResourceClaim",
-			"resourceclaim", "resource claim", "cannot allocate all claims"))},
+		{"DevicesMissing", of, pod(devicesShort)},
 		{"DeviceNowhere", of, pod(deviceNowhere)},
 		{"InsufficientResources", of, pod(insufficient)},
 		{"Tainted", of, pod(tainted)},
 		{"AffinityMismatch", of, pod(unsuitable("node selector or affinity", "correct it, or label nodes: kubectl get nodes --show-labels",
 			"node affinity/selector", "[NodeAffinity]"))},
-		{"PodAffinityMismatch", of, pod(unsuitable("pod affinity",
-			"add a node, or prefer in place of require: preferredDuringSchedulingIgnoredDuringExecution", "pod affinity rules",
-			"anti-affinity rules"))},
+		{"PodAffinityMismatch", of, pod(keptApart)},
+		{"PodAffinityMismatch", of, pod(together)},
 		{"SpreadMismatch", of, pod(spreadMismatch)},
 		{"PortTaken", of, pod(portTaken)},
 		{"Unschedulable", of, pod(unschedulable)},
@@ -78,7 +79,9 @@ func (f *Finding) byScheduler(w *World, p *corev1.Pod) {
 	if name := p.Spec.SchedulerName; name != "" && name != corev1.DefaultSchedulerName {
 		who += " " + name
 	}
-	f.Owner, f.Next.Who = orElse(f.Owner, who), strings.Replace(f.Next.Who, "scheduler", who, 1)
+	if f.Owner = orElse(f.Owner, who); !strings.Contains(f.Next.Who, who) {
+		f.Next.Who = strings.Replace(f.Next.Who, "scheduler", who, 1)
+	}
 	if e := w.scaled(p.UID); e != nil && f.Aside == "" {
 		f.Aside = "the autoscaler of nodes says: " + oneLine(e.Message)
 	}
@@ -181,7 +184,8 @@ func claimPending(l *look, p *corev1.Pod, text string) *Finding {
 			open = append(open, refTo(kinds.PersistentVolumeClaims, c))
 		}
 	}
-	if len(open) == 0 || strings.HasPrefix(l.mainReason(p, text), "Insufficient ") || text != "" && !aboutVolumes(text) && l.allWait(p, open) {
+	if len(open) == 0 || strings.HasPrefix(l.mainReason(p, text), "Insufficient ") || strings.Contains(text, noStorage) ||
+		text != "" && !aboutVolumes(text) && l.allWait(p, open) {
 		return nil
 	}
 	return &Finding{Says: "waits for the volume of claim " + open[0].Name + andMore(len(open)-1), State: Waiting,
@@ -269,8 +273,11 @@ func insufficient(l *look, p *corev1.Pod, text string) *Finding {
 		l.size(f, p, corev1.ResourceName(what))
 	}
 	if n := p.Status.NominatedNodeName; n != "" {
-		f.State, f.Next = Waiting, does("scheduler", "puts the pod on %s when the pods that it preempted there are gone", n)
-		f.Says += victims(l.World, p, n)
+		says, until := victims(l.World, p, n)
+		f.Next = at(until, "scheduler", "puts the pod on %s when the pods that it preempted there are gone", n)
+		if f.State, f.Says = Waiting, f.Says+says; says != "" {
+			f.Advice = nil
+		}
 	}
 	if deref(p.Spec.PreemptionPolicy, "") == corev1.PreemptNever {
 		f.Advice = append(f.Advice,
@@ -279,8 +286,9 @@ func insufficient(l *look, p *corev1.Pod, text string) *Finding {
 	return f
 }
 
-// victims names the pods of less priority that are stopping on the node that a pod is to get: it waits for them.
-func victims(w *World, p *corev1.Pod, node string) string {
+// victims names the pods of less priority that are stopping on the node that a pod is to get: it waits for them, until the last one's
+// time is over.
+func victims(w *World, p *corev1.Pod, node string) (says string, until time.Time) {
 	var names []string
 	for obj := range w.Read.ByField(kinds.Pods, "spec.nodeName", node) {
 		if v := resource.As[*corev1.Pod](obj); v.DeletionTimestamp != nil && deref(v.Spec.Priority, 0) < deref(p.Spec.Priority, 0) {
@@ -288,14 +296,16 @@ func victims(w *World, p *corev1.Pod, node string) string {
 			if v.Namespace != p.Namespace {
 				name = "a pod of another namespace"
 			}
-			names = append(names, name)
+			if names = append(names, name); v.DeletionTimestamp.After(until) {
+				until = v.DeletionTimestamp.Time
+			}
 		}
 	}
 	slices.Sort(names)
 	if names = slices.Compact(names); len(names) == 0 {
-		return ""
+		return "", until
 	}
-	return "; stopping on " + node + ", with less priority: " + list(names, 3)
+	return "; stopping on " + node + ", with less priority: " + list(names, 3), until
 }
 
 // tainted: the nodes that the pod asks for keep it away. Whatever the scheduler's sentence counts, nodes that the pod
@@ -328,7 +338,7 @@ func tainted(l *look, p *corev1.Pod, text string) *Finding {
 			return nil // another reason keeps it from this one
 		}
 		names = append(names, n.Name)
-		if strings.HasPrefix(taint, "node.kubernetes.io/") && !l.Health(kinds.Nodes, n).Converged() {
+		if (strings.HasPrefix(taint, "node.kubernetes.io/") || startupTaint(n) != nil) && !l.Health(kinds.Nodes, n).Converged() {
 			ill = append(ill, refTo(kinds.Nodes, n))
 		}
 	}
@@ -383,6 +393,9 @@ func unsuitable(what, advice string, marks ...string) func(l *look, p *corev1.Po
 				f := &Finding{Says: "fits on no node because of its " + what + ": " + text, State: Blocked,
 					Waits: forName("Node", "that suits its "+what),
 					Next:  does("scheduler", "tries again when a node or pod changes so that it could fit"), Advice: []string{advice}}
+				if strings.HasPrefix(what, "persistent volume") {
+					f.Says += reach(l, p)
+				}
 				if strings.HasPrefix(what, "node selector") {
 					off := unlabelled(l.World, p)
 					if f.Says += off; strings.Contains(off, " kubernetes.io/os=") || strings.Contains(off, " kubernetes.io/arch=") {

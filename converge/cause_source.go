@@ -66,6 +66,12 @@ func claimChanges(l *look, c *corev1.PersistentVolumeClaim) *Finding {
 	if e := l.warning(c.UID, "VolumeModifyFailed"); e != nil {
 		f.State, f.Error, f.Says = BackingOff, eventFailure(e), f.Says+", and can't: "+oneLine(e.Message)
 	}
+	for _, cond := range c.Status.Conditions {
+		if f.Error == nil && cond.Message != "" && strings.HasPrefix(string(cond.Type), "ModifyVolume") ||
+			strings.HasPrefix(string(cond.Type), "ModifyingVolume") {
+			f.Error = textOnly(cond.Message)
+		}
+	}
 	switch m.Status {
 	case corev1.PersistentVolumeClaimModifyVolumePending:
 		if l.Sees(kinds.VolumeAttributesClasses, "") && resource.Get(l.Read, kinds.VolumeAttributesClasses, "", class) == nil {
@@ -77,6 +83,9 @@ func claimChanges(l *look, c *corev1.PersistentVolumeClaim) *Finding {
 		f.Says += ", which its driver refuses: it has " + orElse(deref(c.Status.CurrentVolumeAttributesClassName, ""), "none") + " now"
 		f.State, f.Owner = Blocked, person
 		f.Next = does(person, "names a class that the driver can do")
+		if f.Error != nil && !strings.Contains(f.Says, f.Error.Message) {
+			f.Says += "; it says: " + f.Error.Message
+		}
 	}
 	return f
 }

@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/kloop-dev/kloop/kinds"
 	"github.com/kloop-dev/kloop/kinds/core"
@@ -24,6 +25,7 @@ func volumes() []Situation {
 		{"VolumeUnsupported", of, mount(volumeUnsupported)},
 		{"DriverRefuses", of, mount(driverRefuses)},
 		{"MountFails", of, mount(mountFails)},
+		{"AttachFails", []resource.Kind{kinds.VolumeAttachments}, attachFails},
 	}
 }
 
@@ -138,7 +140,9 @@ func attachedElsewhere(l *look, p *corev1.Pod, text string) *Finding {
 			r := refTo(kinds.Pods, other)
 			f.Says, f.Waits = "waits for the volume of claim "+name+", which pod/"+other.Name+" has on node "+other.Spec.NodeName,
 				on("Object", r, "")
-			f.Advice = append([]string{"let the old pod go first: a Deployment with such a volume needs strategy: {type: Recreate}"}, f.Advice...)
+			if o := metav1.GetControllerOfNoCopy(other); o != nil && o.Kind == "ReplicaSet" {
+				f.Advice = append([]string{"let the old pod go first: a Deployment with such a volume needs strategy: {type: Recreate}"}, f.Advice...)
+			}
 			if !l.Health(kinds.Pods, other).Converged() {
 				f.Below = []Ref{r}
 			}
@@ -208,6 +212,10 @@ var unmountable = []saying{
 		"correct the server's name; nodes do not ask the cluster's DNS: give its address"},
 	{"Connection timed out", "the server does not answer", "look whether the node reaches the server, and a firewall lets it (NFS: TCP 2049)"},
 	{"Connection refused", "nobody listens at the server", "start the service at the server, or correct its address"},
+	{"access denied by server", "the server does not let this node have it",
+		"add the node's address to what the server exports to (NFS: /etc/exports)"},
+	{"type check failed", "what lies at that path of the node is not of the type that is asked for",
+		"correct hostPath.path or its type, or have it on nodes that have the like"},
 	{"Stale file handle", "the server's export was made anew since it was mounted",
 		"delete the pod, so that it is mounted anew: kubectl delete pod"},
 	{"wrong fs type", "what is on the disk is not of the type that is asked for, or is damaged",

@@ -38,12 +38,31 @@ var lastWords = []saying{
 	{"address already in use", "", "give it another port: of the node with hostNetwork, else one that no other container of the pod has"},
 	{"is forbidden: user \"system:serviceaccount:", "", "give its service account that right; what it has: kubectl auth can-i --list --as={}"},
 	{"lookup *i/o timeout", "", dnsSilent}, {"temporary failure in name resolution", "", dnsSilent},
-	{"lookup *no such host", "", "correct the name that it looks up, or create the service: kubectl get services -A"},
+	{"eai_again", "", dnsSilent},
+	{"lookup *try again", "", dnsSilent}, {"server misbehaving", "", dnsSilent}, {"resolv*timed out", "", dnsSilent},
+	{"lookup *no such host", "", dnsUnknown}, {"enotfound", "", dnsUnknown}, {"name or service not known", "", dnsUnknown},
+	{"could not resolve host", "", dnsUnknown}, {"unknownhostexception", "", dnsUnknown}, {"name does not resolve", "", dnsUnknown},
+	{"could not translate host name", "", dnsUnknown},
+	{"outofmemoryerror", "", "raise the program's own limit of memory, and the container's with it (Java: -XX:MaxRAMPercentage)"},
+	{"heap out of memory", "", "raise the program's own limit of memory, and the container's with it (Node: --max-old-space-size)"},
+	{"password authentication failed", "", wrongPassword}, {"access denied for user", "", wrongPassword},
+	{"certificate has expired", "", "have that certificate renewed, and the server take it up: kubectl get certificates -A"},
+	{"certificate signed by unknown authority", "", untrusted}, {"self-signed certificate", "", untrusted},
+	{"self signed certificate", "", untrusted}, {"keyerror: '", "", "give the container what it asks for, in its env"},
+	{"cannot find module", "", incomplete}, {"no module named", "", incomplete}, {"classnotfoundexception", "", incomplete},
+	{"error while loading shared libraries", "", incomplete},
 	{"no space left on device", "", "enlarge the volume that it writes to, or make room on it"},
 	{"connection refused", "", "look whether what it connects to runs: kubectl get endpointslices -A"},
 	{"permission denied (publickey", "", "give it the SSH key that the server knows, from a Secret"},
 	{"permission denied", "", "have what it opens belong to its user: securityContext.fsGroup for volumes, runAsUser for files of the image"},
 }
+
+const (
+	dnsUnknown    = "correct the name that it looks up, or create the service: kubectl get services -A"
+	wrongPassword = "compare the credentials that it has from a Secret with those that the server has"
+	untrusted     = "give the container the certificate of the server's authority, or the server one of an authority that it trusts"
+	incomplete    = "the image lacks a part of the program: build it anew, or correct the command; a volume may lie over it, too"
+)
 
 const dnsSilent = "look whether the cluster's DNS runs, and whether network policies let the pod reach it: kubectl get networkpolicies -A"
 
@@ -55,7 +74,7 @@ func advise(l *look, f *Finding, p *corev1.Pod, t *corev1.ContainerStateTerminat
 	}
 	who := "system:serviceaccount:" + between(t.Message, `"system:serviceaccount:`, `"`) + " -n " + p.Namespace
 	f.Advice = append(f.Advice, strings.ReplaceAll(s.advice, "{}", who))
-	if strings.Contains(t.Message, "i/o timeout") || s.advice == dnsSilent {
+	if strings.Contains(t.Message, "i/o timeout") || s.advice == dnsUnknown || s.advice == dnsSilent {
 		if names := fences(l.World, p); len(names) > 0 {
 			f.Aside = "what it may connect to is limited by " + list(names, 3)
 		}

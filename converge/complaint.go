@@ -3,6 +3,7 @@ package converge
 import (
 	"fmt"
 	"maps"
+	"regexp"
 	"slices"
 	"strings"
 	"time"
@@ -37,11 +38,11 @@ var badConditions = []badCondition{
 	{"Synced", "False", "is not in step with what it stands for", ""}, {"ReconcileError", "True", "can't be brought about", ""},
 	{"ReconcileSuccess", "False", "can't be brought about", ""},
 	{"ReconcileSucceeded", "False", "can't be brought about", ""}, {"Error", "True", "has an error", ""},
-	{"Launched", "False", "was not started", ""}, {"Ready", "False", "is not ready", ""},
-	{"Available", "False", "is not available", ""},
+	{"Launched", "False", "was not started", ""}, {"Available", "False", "is not available", ""}, {"Degraded", "True", "is degraded", ""},
+	{"Ready", "False", "is not ready", ""},
 	{"NotReady", "True", "is not ready", ""}, {"AllReplicasReady", "False", "has replicas that are not ready", ""},
 	{"ClusterAvailable", "False", "is not available", ""}, {"Reconciled", "False", "can't be brought about", ""},
-	{"Healthy", "False", "is not healthy", ""}, {"Degraded", "True", "is degraded", ""}, {"Programmed", "False", "is not in force", ""},
+	{"Healthy", "False", "is not healthy", ""}, {"Programmed", "False", "is not in force", ""},
 	{"Valid", "False", "is not valid", ""},
 	{"ErrorOccurred", "True", "has an error", ""}, {"ResolutionFailed", "True", "can't be resolved", ""}, {"Installed", "False",
 		"is not installed", ""},
@@ -84,7 +85,8 @@ var phaseFields = [][]string{{"phase"}, {"state"}, {"status"}, {"health", "statu
 	{"connectorStatus", "connector", "state"}, {"PostgresClusterStatus"}, {"runStatus", "status"}}
 
 // messageFields are the fields that hold the message of a phase.
-var messageFields = []string{"message", "reason", "error", "failureMessage", "failureReason", "errorMessage", "lastError", "trace"}
+var messageFields = []string{"message", "reason", "error", "failureMessage", "failureReason", "errorMessage", "lastError", "trace",
+	"detail", "validationErrors", "errors"}
 
 // complaintIn finds what a status says is wrong: by a condition, by one of a part of it, by a word, or by an error.
 func complaintIn(tree map[string]any) complaint {
@@ -114,7 +116,41 @@ func complaintIn(tree map[string]any) complaint {
 	if c := ofShape(tree); c.says != "" {
 		return c
 	}
-	return guessed(tree)
+	if c := guessed(tree); c.says != "" {
+		return c
+	}
+	if conditionsIn(status)["Ready"].Status == "True" {
+		return complaint{}
+	}
+	return within(status)
+}
+
+// past are fields in which something stands that was.
+var past = regexp.MustCompile(`(?i)history|last|previous|old|attempt|conditions`)
+
+// within looks for a complaint that has words in the parts of a status, each read as if it were a status of its own.
+func within(status map[string]any) (c complaint) {
+	for _, field := range slices.Sorted(maps.Keys(status)) {
+		parts, several := status[field].([]any)
+		if !several {
+			parts = []any{status[field]}
+		}
+		for i, item := range parts {
+			part, is := item.(map[string]any)
+			if c = complaintIn(map[string]any{"status": part}); !is || c.message == "" || past.MatchString(field) {
+				continue
+			}
+			path := field
+			if several {
+				path += "[" + nameOfPart(part, i) + "]"
+			}
+			c.have, c.want = "status."+path+strings.TrimPrefix(c.have, "status"), "status."+path+strings.TrimPrefix(c.want, "status")
+			c.says, _, _ = strings.Cut(c.says, " by its ")
+			c.says, c.final = c.says+" by its "+path, false
+			return c
+		}
+	}
+	return complaint{}
 }
 
 // pendingFor is of an object that says that it waits, and for what: one that only waits may well be on its way.
@@ -142,6 +178,9 @@ func ofConditions(status map[string]any, path string) complaint {
 		if !ok || !bad.is(c) {
 			continue
 		}
+		if strings.Contains(c.Reason, "Paused") {
+			continue // on purpose
+		}
 		if ready := conds["Ready"]; bad.typ == "Reconciling" && ready.Status == "False" && ready.Message != "" {
 			continue // it tries again: what it says of the last time is the news
 		}
@@ -152,6 +191,9 @@ func ofConditions(status map[string]any, path string) complaint {
 		out := complaint{says: bad.says, want: fmt.Sprintf("%s.conditions[%s]=%s", path, bad.typ, opposite(bad.value)),
 			have:    fmt.Sprintf("%s.conditions[%s]=%s", path, bad.typ, bad.value),
 			message: orElse(c.Message, c.Reason), since: c.Since}
+		if m := text(status, "message"); c.Message == "" && bad.value == "False" && m != "" {
+			out.message = m
+		}
 		out.final = bad.typ == "Stalled" || bad.typ == "Failed" || bad.typ == "Succeeded" && bad.value == "False"
 		return out
 	}
@@ -162,6 +204,21 @@ func ofConditions(status map[string]any, path string) complaint {
 		}
 	}
 	return complaint{}
+}
+
+// messageOf is the message in a status, or the first of several.
+func messageOf(status map[string]any) string {
+	for _, name := range messageFields {
+		if list, _ := status[name].([]any); len(list) > 0 {
+			if m, is := list[0].(string); is {
+				return m
+			}
+		}
+		if m := text(status, name); m != "" {
+			return m
+		}
+	}
+	return ""
 }
 
 func opposite(value string) string {
@@ -179,23 +236,22 @@ func ofPhases(status map[string]any) complaint {
 		}
 		word, _ := at[field[len(field)-1]].(string)
 		bad, ok := badPhases[strings.ToLower(word)]
-		if !ok {
+		if bad.says = orElse(bad.says, wrongBy(word)); !ok && (bad.says == "" || conditionsIn(status)["Ready"].Status == "True") {
 			continue
 		}
 		path := "status." + strings.Join(field, ".")
 		c := complaint{says: bad.says, want: path + " another word", have: path + "=" + word, final: bad.final}
+		if len(field) > 1 {
+			c.message = hint(at)
+		}
 		for _, from := range []map[string]any{at, status} {
-			for _, name := range messageFields {
-				if text, _ := from[name].(string); text != "" && c.message == "" {
-					c.message = text
-				}
-			}
-			if list, _ := from["validationErrors"].([]any); len(list) > 0 && c.message == "" {
-				c.message = fmt.Sprint(list[0])
-			}
+			c.message = orElse(c.message, messageOf(from))
 		}
 		if c.message == "" {
-			c.message = hint(status)
+			c.message = orElse(hint(status), countsOf(status))
+		}
+		if strings.ToLower(word) != bad.says {
+			c.message = orElse(c.message, word)
 		}
 		return c
 	}

@@ -3,6 +3,7 @@ package converge
 import (
 	"fmt"
 	"maps"
+	"regexp"
 	"slices"
 	"strings"
 
@@ -13,7 +14,8 @@ import (
 
 // wrong are endings of types, reasons and phases that tell of something that went wrong, with what is said then.
 var wrong = []struct{ ending, says string }{
-	{"failed", "failed"}, {"failure", "failed"}, {"error", "has an error"}, {"errored", "has an error"}, {"invalid", "is not valid"},
+	{"failed", "failed"}, {"failure", "failed"}, {"error", "has an error"}, {"errored", "has an error"}, {"partial", "is there in part"},
+	{"invalid", "is not valid"},
 	{"blocked", "is blocked"}, {"degraded", "is degraded"}, {"unhealthy", "is not healthy"}, {"unavailable", "is not available"},
 	{"notfound", "names what is not there"}, {"forbidden", "may not do what it wants"}, {"timeout", "takes too long"},
 	{"timedout", "took too long"},
@@ -22,8 +24,14 @@ var wrong = []struct{ ending, says string }{
 // wrongBy finds what a word says went wrong; "" for one that says that nothing did, as NoError and NotFailed.
 func wrongBy(word string) string {
 	low := strings.ToLower(word)
+	if rest, not := strings.CutPrefix(low, "not"); not && slices.Contains(wellWords, rest) {
+		return "is not " + rest
+	}
 	if strings.HasPrefix(word, "No") && !strings.HasPrefix(low, "node") || strings.Contains(word, " ") {
 		return ""
+	}
+	if rest, lacks := strings.CutPrefix(word, "Missing"); lacks && rest != "" {
+		return "lacks something"
 	}
 	for _, w := range wrong {
 		if strings.HasSuffix(low, w.ending) {
@@ -32,6 +40,9 @@ func wrongBy(word string) string {
 	}
 	return ""
 }
+
+// amiss finds words in a message by which nothing else in a status says that something is wrong.
+var amiss = regexp.MustCompile(`(?i)\b(failed to|cannot|can't|unable to|not found|denied|refused|timed out)\b`)
 
 // wellWords are phases that say that all is well, or that somebody is at work.
 var wellWords = []string{"ready", "running", "healthy", "active", "available",
@@ -42,26 +53,27 @@ var wellWords = []string{"ready", "running", "healthy", "active", "available",
 func guessed(tree map[string]any) complaint {
 	status, _ := tree["status"].(map[string]any)
 	conds := conditionsIn(status)
+	well := conds["Ready"].Status == "True"
 	for _, typ := range slices.Sorted(maps.Keys(conds)) {
 		c, says := conds[typ], ""
 		switch {
 		case c.Status == "True":
 			says = wrongBy(typ)
+		case well:
 		case c.Status == "False" && wrongBy(typ) == "" && c.Message != "":
 			says = wrongBy(c.Reason)
+		case c.Status == "Unknown" && (wrongBy(c.Reason) != "" || strings.Contains(strings.ToLower(c.Reason+c.Message), "exceed")):
+			says = "waits"
 		}
 		if says != "" {
 			return complaint{says: says, want: fmt.Sprintf("status.conditions[%s]=%s", typ, opposite(c.Status)),
 				have: fmt.Sprintf("status.conditions[%s]=%s", typ, c.Status), message: orElse(c.Message, c.Reason), since: c.Since}
 		}
 	}
-	if ready := conds["Ready"]; ready.Status == "True" {
+	if well {
 		return complaint{}
 	}
-	message := ""
-	for _, name := range messageFields {
-		message = orElse(message, text(status, name))
-	}
+	message := messageOf(status)
 	for _, field := range []string{"phase", "state", "status"} {
 		word := text(status, field)
 		if says := wrongBy(word); says != "" {
@@ -76,6 +88,14 @@ func guessed(tree map[string]any) complaint {
 		if why := text(status, field); why != "" && !(is && ready) {
 			return complaint{says: "has an error", want: "status." + field + " empty", have: "status." + field + " set", message: why}
 		}
+	}
+	for _, field := range []string{"ready", "available", "healthy"} {
+		if strings.EqualFold(text(status, field), "false") {
+			return complaint{says: "is not " + field, want: "status." + field + "=true", have: "status." + field + "=false", message: message}
+		}
+	}
+	if list, _ := status["errors"].([]any); len(list) > 0 || amiss.MatchString(message) {
+		return complaint{says: "is not well", want: "status without a complaint", have: "status with a message", message: message}
 	}
 	if is && !ready {
 		return complaint{says: "is not ready", want: "status.ready=true", have: "status.ready=false", message: message}

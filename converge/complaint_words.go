@@ -28,6 +28,11 @@ func telling(conds map[string]customCondition, c customCondition) string {
 	if first != "" {
 		return first
 	}
+	for _, typ := range slices.Sorted(maps.Keys(conds)) { // one that gives the same reason may say more
+		if o := conds[typ]; c.Reason != "" && o.Reason == c.Reason && o.Status == c.Status && len(o.Message) > len(c.Message) {
+			return o.Message
+		}
+	}
 	if c.Message != "" && c.Status != "Unknown" {
 		return c.Message
 	}
@@ -51,10 +56,9 @@ func restates(c customCondition) bool {
 
 // hint finds more words for a phase that says too little: of a part of the status, or of a condition.
 func hint(status map[string]any) string {
-	ceph, _ := status["ceph"].(map[string]any)
-	details, _ := ceph["details"].(map[string]any)
+	details, _ := status["details"].(map[string]any) // Ceph's
 	for _, name := range slices.Sorted(maps.Keys(details)) {
-		if d, _ := details[name].(map[string]any); d["severity"] == ceph["health"] && d["message"] != nil {
+		if d, _ := details[name].(map[string]any); d["severity"] == status["health"] && d["message"] != nil {
 			return fmt.Sprint(d["message"])
 		}
 	}
@@ -76,6 +80,18 @@ func hint(status map[string]any) string {
 		}
 	}
 	return ""
+}
+
+// countsOf words the numbers of failures that a status has: errors=3.
+func countsOf(status map[string]any) string {
+	all := ""
+	for _, field := range slices.Sorted(maps.Keys(status)) {
+		low := strings.ToLower(field)
+		if n, _ := status[field].(int64); n > 0 && (strings.HasPrefix(low, "failed") || strings.HasSuffix(low, "errors")) {
+			all += fmt.Sprint(" ", field, "=", n)
+		}
+	}
+	return strings.TrimPrefix(all, " ")
 }
 
 // unsynced finds the first object that Argo CD could not bring in step, and why.
@@ -148,10 +164,17 @@ func ofShape(tree map[string]any) complaint {
 // tooFew is of what keeps a number of copies, as the subresource scale has them, and tells how many of them are ready.
 func tooFew(spec, status map[string]any) complaint {
 	want, ok := spec["replicas"].(int64)
-	have, is := status["readyReplicas"].(int64)
-	if !ok || !is || have >= want {
-		return complaint{}
+	for _, field := range []string{"readyReplicas", "replicas"} {
+		have, is := status[field].(int64)
+		if !ok || !is || have >= want {
+			continue
+		}
+		says := fmt.Sprintf("has %d of %d replicas", have, want)
+		if field == "readyReplicas" {
+			says += " ready"
+		}
+		return complaint{says: says, want: fmt.Sprintf("spec.replicas=%d", want),
+			have: fmt.Sprintf("status.%s=%d", field, have), message: hint(status)}
 	}
-	return complaint{says: fmt.Sprintf("has %d of %d replicas ready", have, want), want: fmt.Sprintf("spec.replicas=%d", want),
-		have: fmt.Sprintf("status.readyReplicas=%d", have)}
+	return complaint{}
 }

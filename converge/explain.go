@@ -186,8 +186,8 @@ func (s *Step) Gap() *convergence.Gap {
 	case g.Because != "":
 		g.Verdict += " because " + g.Because
 	}
-	if s.Told != "" && !strings.Contains(g.Verdict, s.Told) {
-		g.Verdict += "; its controller last said of it: " + s.Told
+	if told := orElse(s.Told, d.Told); told != "" && !strings.Contains(g.Verdict, told) {
+		g.Verdict += "; its controller last said of it: " + told
 	}
 	s.links(g, 1)
 	return g

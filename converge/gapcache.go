@@ -9,11 +9,13 @@ import (
 	"sync"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/kloop-dev/kloop/client"
+	"github.com/kloop-dev/kloop/kinds"
 	"github.com/kloop-dev/kloop/kinds/convergence"
 	"github.com/kloop-dev/kloop/loop"
 	"github.com/kloop-dev/kloop/resource"
@@ -107,7 +109,8 @@ func (b *GapCache) take(batch client.Batch) {
 	for i := range batch.Changes {
 		c := &batch.Changes[i]
 		b.fights.see(c, now)
-		if b.asked.IsZero() || b.all || noise[c.Kind.Info().GR()] {
+		if b.asked.IsZero() || b.all || noise[c.Kind.Info().GR()] && (c.Kind != resource.Kind(kinds.Events) ||
+			resource.As[*corev1.Event](c.Object()).Type != corev1.EventTypeWarning) {
 			continue
 		}
 		if b.dirty == nil {
@@ -120,7 +123,24 @@ func (b *GapCache) take(batch client.Batch) {
 	}
 }
 
-// noise are kinds that change often and never have a gap.
+// warnedOf is the object that an event is about; of no kind if that is not known.
+func warnedOf(w *World, key loop.Key) loop.Key {
+	e := resource.Get(w.Read, kinds.Events, key.Namespace, key.Name)
+	if e == nil {
+		return loop.Key{}
+	}
+	about := e.InvolvedObject
+	k, ok := w.kindOf(schema.FromAPIVersionAndKind(about.APIVersion, about.Kind))
+	if !ok {
+		return loop.Key{}
+	}
+	if !k.Info().Namespaced {
+		about.Namespace = ""
+	}
+	return loop.Key{Kind: k, Namespace: about.Namespace, Name: about.Name}
+}
+
+// noise are kinds that change often and never have a gap; an event that warns may tell of one.
 var noise = map[schema.GroupResource]bool{{Resource: "events"}: true, {Group: "coordination.k8s.io", Resource: "leases"}: true}
 
 // keep looks again every second while somebody watches, and forgets everything when nobody has asked for long.
@@ -356,6 +376,11 @@ func (b *GapCache) due(w *World) map[loop.Key]bool {
 		}
 	}
 	for key := range b.dirty {
+		if key.Kind == resource.Kind(kinds.Events) {
+			if key = warnedOf(w, key); key.Kind == nil {
+				continue
+			}
+		}
 		w.withOwners(key, keys)
 	}
 	b.dirty = nil

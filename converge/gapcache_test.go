@@ -70,6 +70,36 @@ func TestRipens(t *testing.T) {
 	}
 }
 
+// A warning is looked after as a change of what it is about: that may have a gap by nothing else.
+func TestWarnedOf(t *testing.T) {
+	set := kinds.NewSet()
+	v := view.New(set)
+	now := time.Date(2030, 1, 1, 12, 0, 0, 0, time.UTC)
+	meta := metav1.ObjectMeta{Namespace: "default", Name: "v", UID: "v", CreationTimestamp: metav1.NewTime(now.Add(-time.Hour))}
+	volume := &corev1.PersistentVolume{ObjectMeta: meta, Status: corev1.PersistentVolumeStatus{Phase: corev1.VolumeReleased}}
+	volume.Namespace, volume.Spec.PersistentVolumeReclaimPolicy = "", corev1.PersistentVolumeReclaimDelete
+	v.Replace(kinds.PersistentVolumes, 1, []resource.Object{volume})
+	on := shelf{}
+	board := &GapCache{Client: &client.Local{View: v, Set: set}, Store: on, Now: func() time.Time { return now }, kick: make(chan struct{}, 1)}
+	refresh := func() int {
+		if err := board.Refresh(t.Context(), convergence.Gaps); err != nil {
+			t.Fatal(err)
+		}
+		return len(on)
+	}
+	if n := refresh(); n != 0 {
+		t.Fatalf("%d gaps before the warning", n)
+	}
+	e := &corev1.Event{ObjectMeta: meta, Type: corev1.EventTypeWarning, Reason: "VolumeFailedDelete", Message: "in use",
+		LastTimestamp:  metav1.NewTime(now),
+		InvolvedObject: corev1.ObjectReference{APIVersion: "v1", Kind: "PersistentVolume", Name: "v", UID: "v"}}
+	v.Replace(kinds.Events, 2, []resource.Object{e})
+	board.Take(client.Batch{Changes: []client.Change{{Kind: kinds.Events, New: e}}})
+	if n := refresh(); n != 1 {
+		t.Errorf("%d gaps after it", n)
+	}
+}
+
 // A cron job that may not start its next job is looked at anew whenever it is due; what its last one waits for is as old as before.
 func TestRipeByTheOldest(t *testing.T) {
 	w := &World{Now: time.Now()}

@@ -101,6 +101,7 @@ var healths = map[schema.GroupResource]health{
 	{Resource: "services"}:                                                               of(serviceHealth),
 	{Resource: "persistentvolumeclaims"}:                                                 of(claimHealth),
 	{Resource: "persistentvolumes"}:                                                      of(volumeHealth),
+	{Group: "storage.k8s.io", Resource: "volumeattachments"}:                             of(attachmentHealth),
 	{Resource: "nodes"}:                                                                  of(nodeHealth),
 	{Resource: "resourcequotas"}:                                                         of(quotaHealth),
 	{Group: "admissionregistration.k8s.io", Resource: "validatingwebhookconfigurations"}: webhooksHealth,

@@ -275,7 +275,8 @@ func users(w *World, c *corev1.PersistentVolumeClaim) (list []*corev1.Pod) {
 }
 
 func volumeHealth(w *World, v *corev1.PersistentVolume) Health {
-	if why := unremoved(w, v); why != "" {
+	if unremoved(w, v) != "" || v.Status.Phase == corev1.VolumeReleased &&
+		v.Spec.PersistentVolumeReclaimPolicy == corev1.PersistentVolumeReclaimDelete && w.warning(v.UID, "VolumeFailedDelete") != nil {
 		return Health{Says: "is not removed yet", Want: "spec.persistentVolumeReclaimPolicy=Delete", Have: "status.phase=Released"}
 	}
 	if v.Status.Phase == corev1.VolumeFailed {
@@ -285,7 +286,20 @@ func volumeHealth(w *World, v *corev1.PersistentVolume) Health {
 	return Health{}
 }
 
-func nodeHealth(_ *World, n *corev1.Node) Health {
+// startupTaint finds one that a program takes away when a new node may be used, by the end of its key. Of the node's own its conditions
+// tell.
+func startupTaint(n *corev1.Node) *corev1.Taint {
+	for i := range n.Spec.Taints {
+		t := &n.Spec.Taints[i]
+		if t.Effect != corev1.TaintEffectPreferNoSchedule && !strings.HasPrefix(t.Key, "node.kubernetes.io/") &&
+			(strings.HasSuffix(t.Key, "/uninitialized") || strings.HasSuffix(t.Key, "not-ready") || strings.HasSuffix(t.Key, "/unregistered")) {
+			return t
+		}
+	}
+	return nil
+}
+
+func nodeHealth(w *World, n *corev1.Node) Health {
 	for _, c := range n.Status.Conditions {
 		if !badFor(&c) {
 			continue
@@ -301,6 +315,10 @@ func nodeHealth(_ *World, n *corev1.Node) Health {
 	}
 	if len(n.Status.Conditions) == 0 {
 		return Health{Says: "has never reported", Want: "status.conditions[Ready]=True", Have: "status.conditions empty",
+			Since: n.CreationTimestamp.Time}
+	}
+	if t := startupTaint(n); t != nil && !w.early(n.CreationTimestamp.Add(slowStart)) {
+		return Health{Says: "is not taken into use", Want: "no taint " + t.Key, Have: "spec.taints[" + t.Key + "]",
 			Since: n.CreationTimestamp.Time}
 	}
 	return Health{}

@@ -22,6 +22,9 @@ func content(obj resource.Object) (map[string]any, bool) {
 // customHealth judges any object by what operators agree on: observedGeneration, and what its status complains of.
 func (w *World) customHealth(k resource.Kind, obj resource.Object, tree map[string]any) Health {
 	status, has := tree["status"].(map[string]any)
+	if says, _ := leftAlone(k, obj, tree); says != "" {
+		return Health{}
+	}
 	if observed, ok := status["observedGeneration"].(int64); ok && (observed >= 0 ||
 		complaintIn(tree).says == "") { // Flux's -1: it never went well
 		if h, is := behind(obj.GetGeneration(), observed); is {
@@ -36,6 +39,9 @@ func (w *World) customHealth(k resource.Kind, obj resource.Object, tree map[stri
 	}
 	if !has && w.Callers != nil && w.hasStatus(k) && (w.unwatched(k.Info().GR()) || w.hindered(k, obj)) {
 		return Health{Says: "has no status", Want: "metadata.generation=" + fmt.Sprint(obj.GetGeneration()), Have: "status missing"}
+	}
+	if len(status) == 0 && (&look{World: w, obj: obj}).newestWarning() != nil {
+		return Health{Says: "has no status, and its controller warns", Want: "a status", Have: "status empty"}
 	}
 	return Health{}
 }

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
 	autoscalingv2 "k8s.io/api/autoscaling/v2"
@@ -183,6 +184,10 @@ func restOfStatefulSet(w *World, s *appsv1.StatefulSet) (string, string) {
 }
 
 func restOfDaemonSet(w *World, d *appsv1.DaemonSet) (string, string) {
+	if n := d.Status.NumberMisscheduled; n > 0 {
+		return fmt.Sprintf("has %s on nodes where it is not to run (any more): they stay as long as they tolerate the nodes' taints",
+			count(int(n), "pod")), "kubectl get pods -n " + d.Namespace + " -o wide"
+	}
 	if d.Spec.UpdateStrategy.Type == appsv1.OnDeleteDaemonSetStrategyType &&
 		d.Status.UpdatedNumberScheduled < d.Status.DesiredNumberScheduled {
 		return fmt.Sprintf("has %s of an older template: its updateStrategy is OnDelete, so each gets the newer one when somebody deletes it",
@@ -247,7 +252,8 @@ func restOfJob(w *World, j *batchv1.Job) (string, string) {
 		}
 		return "is suspended", "kubectl patch job " + j.Name + " -n " + j.Namespace + ` -p '{"spec":{"suspend":false}}'`
 	case slices.ContainsFunc(j.Status.Conditions, func(c batchv1.JobCondition) bool { return c.Type == batchv1.JobSuccessCriteriaMet }) &&
-		j.Status.CompletionTime == nil:
+		j.Status.CompletionTime == nil && !slices.ContainsFunc(j.Status.Conditions,
+		func(c batchv1.JobCondition) bool { return c.Type == batchv1.JobComplete }):
 		return fmt.Sprintf("has met its success policy, and is complete when its other pods have stopped (%d are stopping)",
 			deref(j.Status.Terminating, 0)), "kubectl get pods -n " + j.Namespace + " -l batch.kubernetes.io/job-name=" + j.Name
 	case j.Status.CompletionTime == nil && deref(j.Spec.Parallelism, 1) == 0:
@@ -260,7 +266,7 @@ func restOfCronJob(w *World, c *batchv1.CronJob) (string, string) {
 	if deref(c.Spec.Suspend, false) {
 		return "is suspended: it starts no job", "kubectl patch cronjob " + c.Name + " -n " + c.Namespace + ` -p '{"spec":{"suspend":false}}'`
 	}
-	if j := latestJob(w, c); j != nil {
+	if j := latestJob(w, c); j != nil && w.Now.Sub(j.CreationTimestamp.Time) > time.Minute {
 		if s := w.Explain(kinds.Jobs, j); s != nil {
 			return "starts its jobs when they are due, and the last one does not get done: " + s.Gap().Verdict,
 				"kubectl describe job " + j.Name + " -n " + j.Namespace
@@ -315,10 +321,13 @@ func restOfBudget(w *World, b *policyv1.PodDisruptionBudget) (string, string) {
 
 func restOfNode(w *World, n *corev1.Node) (string, string) {
 	if n.Spec.Unschedulable {
-		return "is cordoned: it gets no new pods" + bareOn(w, n), "kubectl uncordon " + n.Name
+		return strings.TrimSuffix("is cordoned: it gets no new pods"+bareOn(w, n)+"; "+keptThere(w, n), "; "), "kubectl uncordon " + n.Name
 	}
 	for i := range n.Spec.Taints {
 		if t := &n.Spec.Taints[i]; t.Effect != corev1.TaintEffectPreferNoSchedule && !strings.HasPrefix(t.Key, "node.kubernetes.io/") {
+			if s, ok := meaning(taints, t.Key); ok {
+				return "gets only pods that tolerate its taint " + t.ToString() + ", which a program gave it", s.advice
+			}
 			return "gets only pods that tolerate its taint " + t.ToString(), "kubectl taint nodes " + n.Name + " " + t.ToString() + "-"
 		}
 	}
@@ -370,6 +379,15 @@ func restOfService(w *World, s *corev1.Service) (string, string) {
 
 func restOfClaim(w *World, c *corev1.PersistentVolumeClaim) (string, string) {
 	class := classOf(w, c)
+	if c.Status.Phase == corev1.ClaimBound && len(users(w, c)) == 0 && w.Sees(kinds.Pods, c.Namespace) {
+		for _, s := range resource.List(w.Read, kinds.StatefulSets, c.Namespace) {
+			if pod := "-" + s.Name + "-"; strings.Contains(c.Name, pod) && len(s.Spec.VolumeClaimTemplates) > 0 {
+				return fmt.Sprintf("is kept with what is on it for a pod that statefulset/%s, scaled to %d, does not have", s.Name,
+					deref(s.Spec.Replicas, 1)), "if nobody needs it any more: kubectl delete pvc " + c.Name + " -n " + c.Namespace
+			}
+		}
+		return "has its volume, and no pod uses it now", ""
+	}
 	if c.Status.Phase != corev1.ClaimBound && class != nil && deref(class.VolumeBindingMode,
 		"") == storagev1.VolumeBindingWaitForFirstConsumer && len(users(w, c)) == 0 {
 		return "gets its volume when a pod uses it: the class " + class.Name + " is of volumeBindingMode WaitForFirstConsumer, and no pod does",

@@ -1,6 +1,8 @@
 package converge
 
 import (
+	"fmt"
+	"slices"
 	"strings"
 
 	networkingv1 "k8s.io/api/networking/v1"
@@ -9,28 +11,47 @@ import (
 	"github.com/kloop-dev/kloop/resource"
 )
 
-// restOfCustom tells of an object of a kind that users defined that its controller is to leave it alone, by the words that operators
-// have for it: suspend is Flux', paused is KEDA's, the Cluster API's and Crossplane's, suspended is Argo CD's.
+// halts are fields of a spec, with values, by which operators leave an object alone or stop it: suspend is Flux', paused is KEDA's, the
+// Cluster API's and Crossplane's, suspended is Argo CD's, running and runStrategy are KubeVirt's, status is Tekton's.
+var halts = []string{"suspend=true", "suspended=true", "paused=true", "pause=true", "running=false", "runStrategy=Halted",
+	"status=Cancelled", "status=CancelledRunFinally", "status=StoppedRunFinally", "status=TaskRunCancelled", "status=PipelineRunPending",
+	"desiredState=stopped", "desiredState=paused", "powerState=off"}
+
+// pauses are the ends of annotations by which they do.
+var pauses = []string{"paused", "pause", "paused-replicas", "pause-reconciliation", "reconcile-paused", "suspend", "hibernation"}
+
+// leftAlone says what bids an object's controller leave it alone, or stop it. What its status complains of is of no matter then.
+func leftAlone(k resource.Kind, obj resource.Object, tree map[string]any) (says, advice string) {
+	spec, _ := tree["spec"].(map[string]any)
+	of := k.Info().GR().String() + " " + obj.GetName()
+	if ns := obj.GetNamespace(); ns != "" {
+		of += " -n " + ns
+	}
+	for _, halt := range halts {
+		field, value, _ := strings.Cut(halt, "=")
+		if is := fmt.Sprint(spec[field]); !strings.EqualFold(is, value) {
+			continue
+		}
+		if value == "true" || value == "false" {
+			advice = fmt.Sprintf(`kubectl patch %s --type=merge -p '{"spec":{"%s":%t}}'`, of, field, value == "false")
+		}
+		return "is left alone by its controller, since spec." + field + " is " + value, advice
+	}
+	for mark, value := range obj.GetAnnotations() {
+		if _, end, _ := strings.Cut(mark, "/"); slices.Contains(pauses, end) && value != "false" && value != "off" {
+			return "is left alone by its controller, since it has the annotation " + mark, "kubectl annotate " + of + " " + mark + "-"
+		}
+	}
+	return "", ""
+}
+
+// restOfCustom tells of an object of a kind that users defined that it rests, by the words that operators have for it.
 func restOfCustom(k resource.Kind, obj resource.Object, tree map[string]any) (string, string) {
+	if says, advice := leftAlone(k, obj, tree); says != "" {
+		return says, advice
+	}
 	spec, _ := tree["spec"].(map[string]any)
 	status, _ := tree["status"].(map[string]any)
-	patch := func(field, value string) string {
-		command := "kubectl patch " + k.Info().GR().String() + " " + obj.GetName()
-		if ns := obj.GetNamespace(); ns != "" {
-			command += " -n " + ns
-		}
-		return command + ` --type=merge -p '{"spec":{"` + field + `":` + value + `}}'`
-	}
-	for _, field := range []string{"suspend", "suspended", "paused", "pause"} {
-		if on, _ := spec[field].(bool); on {
-			return "is left alone by its controller, since spec." + field + " is true", patch(field, "false")
-		}
-	}
-	for _, mark := range []string{"crossplane.io/paused", "cluster.x-k8s.io/paused", "autoscaling.keda.sh/paused"} {
-		if value, is := obj.GetAnnotations()[mark]; is && value != "false" {
-			return "is left alone by its controller, since it has the annotation " + mark, ""
-		}
-	}
 	if c, is := conditionsIn(status)["Paused"]; is && c.Status == "True" {
 		return strings.TrimSuffix("is paused: "+c.Message, ": "), ""
 	}

@@ -73,12 +73,27 @@ func (s *search) remarks() (list []remark) {
 		return list
 	}
 	list = append(list, s.besides(tree)...)
+	list = append(list, s.applied(tree)...)
 	if bad := (&look{World: s.World, kind: s.kind, obj: s.obj}).partsOf(s.obj, 0); len(bad) > 0 {
 		if part := s.step(bad[0]); part != nil {
 			list = append(list, remark{says: "has a part that is not well: " + part.Gap().Verdict, wait: on("Object", bad[0], ""), part: part})
 		}
 	}
 	return list
+}
+
+// applied finds among the objects that a status lists, as Argo CD's of what it applied, one that is not well.
+func (s *search) applied(tree map[string]any) []remark {
+	status, _ := tree["status"].(map[string]any)
+	s.found = nil
+	s.walk("status.resources", "resourceRef", status["resources"], 0)
+	for _, m := range s.found {
+		if m.obj != nil && !s.Health(m.Kind, m.obj).Converged() {
+			step := s.step(m.Ref)
+			return []remark{{says: "has a part that is not well: " + step.Gap().Verdict, wait: m.wait(), part: step}}
+		}
+	}
+	return nil
 }
 
 // besides reads what the status says beside that all is well: conditions with words for what went wrong, work that takes long, and the
@@ -98,6 +113,9 @@ func (s *search) besides(tree map[string]any) (list []remark) {
 			says += " since " + ago(s.Now.Sub(c.Since))
 		}
 		list = append(list, remark{says: says + ": " + oneLine(orElse(c.Message, c.Reason))})
+	}
+	if all := countsOf(status); all != "" {
+		list = append(list, remark{says: "counts " + all})
 	}
 	if e := (&look{World: s.World, obj: s.obj}).newestWarning(); e != nil {
 		list = append(list, remark{says: "has a warning of " + ago(s.Now.Sub(told(e))) + " ago, " + e.Reason + ": " + oneLine(e.Message)})

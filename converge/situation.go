@@ -2,6 +2,7 @@ package converge
 
 import (
 	"fmt"
+	"regexp"
 	"strings"
 	"time"
 
@@ -159,6 +160,31 @@ func (l *look) fill(name string, f *Finding) {
 	}
 	if f.Says == "" {
 		f.Says = l.health.Says
+	}
+	f.Says = oneLine(f.Says)
+	f.lookUp()
+}
+
+var (
+	// absent finds an object of a group in anybody's words: ProviderConfig.aws.upbound.io "default" not found.
+	absent = regexp.MustCompile(`\b([A-Za-z]+\.[a-z0-9-]+(?:\.[a-z0-9-]+)+) \\?"([^"\\]+)\\?" not found`)
+	// served finds a service of the cluster in an address that was asked in vain.
+	barred = regexp.MustCompile(`[Uu]ser \\?"?(system:serviceaccount:([a-z0-9-]+):[a-z0-9.-]+)\\?"? cannot`)
+	served = regexp.MustCompile(`https://([a-z0-9-]+)\.([a-z0-9-]+)\.svc`)
+)
+
+// lookUp advises to look for what the words of the finding say is not found.
+func (f *Finding) lookUp() {
+	command := ""
+	if m := absent.FindStringSubmatch(f.Says); m != nil {
+		command = "if it is mistyped, those that exist: kubectl get " + strings.ToLower(m[1]) + " -A"
+	} else if m := served.FindStringSubmatch(f.Says); m != nil {
+		command = "look at the service behind it: kubectl get service,endpointslices -n " + m[2]
+	} else if m := barred.FindStringSubmatch(f.Says); m != nil {
+		command = "give that service account the right; what it has: kubectl auth can-i --list --as=" + m[1] + " -n " + m[2]
+	}
+	if command != "" && !strings.Contains(strings.Join(f.Advice, "\n"), "kubectl get ") {
+		f.Advice = append([]string{command}, f.Advice...)
 	}
 }
 
