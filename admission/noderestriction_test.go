@@ -6,6 +6,7 @@ import (
 	authenticationv1 "k8s.io/api/authentication/v1"
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
+	resourcev1 "k8s.io/api/resource/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
@@ -13,6 +14,7 @@ import (
 	"github.com/kloop-dev/kloop/auth/authtest"
 	"github.com/kloop-dev/kloop/kinds/coordination"
 	"github.com/kloop-dev/kloop/kinds/core"
+	"github.com/kloop-dev/kloop/kinds/dra"
 	"github.com/kloop-dev/kloop/resource"
 )
 
@@ -41,6 +43,10 @@ func TestNodeRestriction(t *testing.T) {
 			Spec: authenticationv1.TokenRequestSpec{Audiences: audiences,
 				BoundObjectRef: &authenticationv1.BoundObjectReference{APIVersion: "v1", Kind: "Pod", Name: pod, UID: types.UID(uid)}}}
 	}
+	slice := func(node *string) *resourcev1.ResourceSlice {
+		return &resourcev1.ResourceSlice{ObjectMeta: metav1.ObjectMeta{Name: "s"},
+			Spec: resourcev1.ResourceSliceSpec{NodeName: node, Driver: "d.example.com"}}
+	}
 	claiming := mine.DeepCopy()
 	claiming.Status.ExtendedResourceClaimStatus = &corev1.PodExtendedResourceClaimStatus{ResourceClaimName: "c"}
 	read := authtest.Of(core.Nodes, self)
@@ -59,6 +65,16 @@ func TestNodeRestriction(t *testing.T) {
 		{"restricted label", Request{Op: Update, Kind: core.Nodes, Old: self},
 			change(func(n *corev1.Node) { n.Labels = map[string]string{"node-restriction.kubernetes.io/z": "y"} }),
 			`nodes "n" is forbidden: is not allowed to modify labels: node-restriction.kubernetes.io/z`},
+		{"devices of its own", Request{Op: Create, Kind: dra.ResourceSlices}, slice(new("n")), ""},
+		{"devices of another", Request{Op: Create, Kind: dra.ResourceSlices}, slice(new("m")),
+			"can only create ResourceSlice with the same NodeName as the requesting node"},
+		{"devices of no node", Request{Op: Create, Kind: dra.ResourceSlices}, slice(nil), "can only create ResourceSlice"},
+		{"change of its devices", Request{Op: Update, Kind: dra.ResourceSlices, Old: slice(new("n"))}, slice(new("n")), ""},
+		{"change of another's devices", Request{Op: Update, Kind: dra.ResourceSlices, Old: slice(new("m"))}, slice(new("m")),
+			"can only update ResourceSlice"},
+		{"end of its devices", Request{Op: Delete, Kind: dra.ResourceSlices, Old: slice(new("n"))}, slice(new("n")), ""},
+		{"end of another's devices", Request{Op: Delete, Kind: dra.ResourceSlices, Old: slice(new("m"))}, slice(new("m")),
+			"can only delete ResourceSlice"},
 		{"restricted label on create", Request{Op: Create, Kind: core.Nodes},
 			change(func(n *corev1.Node) { n.Labels = map[string]string{"foo.k8s.io/z": "y"} }),
 			`node "n" is not allowed to set the following labels: foo.k8s.io/z`},

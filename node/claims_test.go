@@ -173,3 +173,18 @@ type versioned struct {
 func (v versioned) Version(context.Context, *cri.VersionRequest, ...opt) (*cri.VersionResponse, error) {
 	return &cri.VersionResponse{RuntimeName: "containerd", RuntimeVersion: v.version}, nil
 }
+
+// TestForcedPodGivesItsDevicesBack: a pod that is deleted by force has its claim taken back all the same.
+func TestForcedPodGivesItsDevicesBack(t *testing.T) {
+	live(t, func(r *rig) {
+		d := r.claimDriver(false)
+		r.allocated("one")
+		r.pod("a", using("one"), "c")
+		r.reserve("one", "a")
+		r.reaches("a", corev1.PodRunning)
+		if err := r.Delete(t.Context(), kinds.Pods, "d", "a", &metav1.DeleteOptions{GracePeriodSeconds: new(int64)}); err != nil {
+			t.Fatal(err)
+		}
+		r.until("the driver is asked", func() bool { return strings.Join(d.Calls(), ", ") == "prepare one, unprepare one" })
+	})
+}
