@@ -70,6 +70,10 @@ func TestExtendedResources(t *testing.T) {
 	if p := w.until("c", bound); p.Spec.NodeName != "n2" || w.special()["c"] == nil {
 		t.Errorf("on %s", p.Spec.NodeName)
 	}
+	w.create(asking("none", "example.com/gpu", 0))
+	if w.until("none", bound); w.special()["none"] != nil {
+		t.Errorf("a claim of nothing: %+v", w.special()["none"])
+	}
 	n3 := node("n3", "", "")
 	n3.Status.Allocatable["example.com/gpu"] = apiresource.MustParse("2") // a device plugin's
 	w.create(n3)
