@@ -12,6 +12,7 @@ import (
 	"google.golang.org/grpc/status"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	apiresource "k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/kloop-dev/kloop/kinds"
@@ -218,22 +219,25 @@ func (k *knowledge) refusedGrowth(j *job, size int64) bool {
 
 // grown writes the new size into the claim.
 func (m *Mounter) grown(ctx context.Context, j *job) error {
-	return m.status(ctx, j, func(s *corev1.PersistentVolumeClaimStatus) {
-		if s.Capacity == nil {
-			s.Capacity = corev1.ResourceList{}
+	return m.status(ctx, j, func(s *corev1.PersistentVolumeClaimStatus) { Grown(s, j.PV.Spec.Capacity[corev1.ResourceStorage]) })
+}
+
+// Grown says in a claim's status that its volume has a size by now, and that nothing of its growth is left to do.
+func Grown(s *corev1.PersistentVolumeClaimStatus, size apiresource.Quantity) {
+	if s.Capacity == nil {
+		s.Capacity = corev1.ResourceList{}
+	}
+	s.Capacity[corev1.ResourceStorage] = size
+	if delete(s.AllocatedResourceStatuses, corev1.ResourceStorage); len(s.AllocatedResourceStatuses) == 0 {
+		s.AllocatedResourceStatuses = nil
+	}
+	s.Conditions = slices.DeleteFunc(s.Conditions, func(c corev1.PersistentVolumeClaimCondition) bool {
+		switch c.Type {
+		case corev1.PersistentVolumeClaimFileSystemResizePending, corev1.PersistentVolumeClaimResizing,
+			corev1.PersistentVolumeClaimControllerResizeError, corev1.PersistentVolumeClaimNodeResizeError:
+			return true
 		}
-		s.Capacity[corev1.ResourceStorage] = j.PV.Spec.Capacity[corev1.ResourceStorage]
-		if delete(s.AllocatedResourceStatuses, corev1.ResourceStorage); len(s.AllocatedResourceStatuses) == 0 {
-			s.AllocatedResourceStatuses = nil
-		}
-		s.Conditions = slices.DeleteFunc(s.Conditions, func(c corev1.PersistentVolumeClaimCondition) bool {
-			switch c.Type {
-			case corev1.PersistentVolumeClaimFileSystemResizePending, corev1.PersistentVolumeClaimResizing,
-				corev1.PersistentVolumeClaimControllerResizeError, corev1.PersistentVolumeClaimNodeResizeError:
-				return true
-			}
-			return false
-		})
+		return false
 	})
 }
 

@@ -5,7 +5,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"strconv"
 	"strings"
 	"testing"
 
@@ -94,7 +93,7 @@ func TestImage(t *testing.T) {
 func TestImageGrows(t *testing.T) {
 	const mib = 1 << 20
 	a := withLoops(t, localvolume.Ext4)
-	mayResize(t)
+	need.MayResize(t)
 	mk, _ := imageOf(localvolume.Ext4, 16*mib)
 	do(t, a, mk)
 	path := filepath.Join(a.disk.dir, dir)
@@ -116,21 +115,6 @@ func TestImageGrows(t *testing.T) {
 		t.Error(err)
 	}
 	held.Close()
-}
-
-// mayResize skips where root may not enlarge a mounted file system, as in some containers.
-func mayResize(t *testing.T) {
-	t.Helper()
-	text, err := os.ReadFile("/proc/self/status")
-	if err != nil {
-		t.Fatal(err)
-	}
-	_, rest, _ := strings.Cut(string(text), "CapEff:")
-	caps, err := strconv.ParseUint(strings.Fields(rest)[0], 16, 64)
-	if err == nil && caps>>unix.CAP_SYS_RESOURCE&1 == 0 {
-		err = errors.New("no CAP_SYS_RESOURCE")
-	}
-	need.Have(t, need.Resize, err)
 }
 
 // TestImageAfterRestart shows images again that are shown no more, as after a start of the machine, and those that an agent was killed

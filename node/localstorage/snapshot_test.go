@@ -10,6 +10,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/kloop-dev/kloop/kinds/localvolume"
+	"github.com/kloop-dev/kloop/test/need"
 )
 
 const snap = "snapcontent-1_ns_before"
@@ -22,7 +23,7 @@ func snapshotOrder(what, from string) *localvolume.Order {
 func TestSnapshot(t *testing.T) {
 	const mib = 1 << 20
 	a := withLoops(t, localvolume.Ext4)
-	mayResize(t)
+	need.MayResize(t)
 	mk, _ := imageOf(localvolume.Ext4, 32*mib)
 	do(t, a, mk)
 	row := filepath.Join(a.disk.dir, dir, "row")

@@ -50,6 +50,7 @@ func loopDevice(t *testing.T) string {
 // blockRig is a claim of a local volume that is a block device, and a mounter for pods that use it.
 type blockRig struct {
 	t  *testing.T
+	c  *fake
 	m  *Mounter
 	pv *corev1.PersistentVolume
 }
@@ -62,7 +63,7 @@ func newBlockRig(t *testing.T) *blockRig {
 	pv.Name, pv.Spec.Local = "pv1", &corev1.LocalVolumeSource{Path: loopDevice(t)}
 	pv.Spec.ClaimRef = &corev1.ObjectReference{UID: "c1"}
 	c.server["persistentvolumeclaims/ns/data"], c.server["persistentvolumes//pv1"] = resource.Object(pvc), resource.Object(pv)
-	r := &blockRig{t: t, m: mounter(t, c), pv: pv}
+	r := &blockRig{t: t, c: c, m: mounter(t, c), pv: pv}
 	t.Cleanup(func() {
 		if err := unmountBelow(r.m.cfg.Dir); err != nil {
 			t.Error(err)

@@ -44,17 +44,19 @@ func (m *Mounter) Look(uid types.UID) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if s := m.pods[uid]; s != nil {
-		s.look = time.Time{}
+		s.look, s.settled = time.Time{}, false
 	}
 }
 
-// refreshDriven keeps the volumes of drivers as their objects say. After next it should be called again; 0: the pod has none.
+// refreshDriven keeps the volumes of drivers as their objects say, and local ones. After next it should be called again; 0: the pod has
+// none, and nobody waits for a local one to grow.
 func (m *Mounter) refreshDriven(ctx context.Context, pod *corev1.Pod) (next time.Duration, err error) {
-	if !m.csi.Has(pod.UID) {
+	s, driven := m.state(pod.UID), m.csi.Has(pod.UID)
+	m.mu.Lock()
+	if !driven && s.settled {
+		m.mu.Unlock()
 		return 0, nil
 	}
-	s := m.state(pod.UID)
-	m.mu.Lock()
 	left := time.Until(s.look)
 	if left > 0 {
 		m.mu.Unlock()
@@ -62,37 +64,55 @@ func (m *Mounter) refreshDriven(ctx context.Context, pod *corev1.Pod) (next time
 	}
 	next = drivenEvery
 	began := time.Now().Add(next)
-	s.look = began // Look may say otherwise meanwhile
+	s.look, s.settled = began, true // Look may say otherwise meanwhile
 	m.mu.Unlock()
 	var errs []error
 	for i := range pod.Spec.Volumes {
-		if !used(pod, pod.Spec.Volumes[i].Name) {
+		v := &pod.Spec.Volumes[i]
+		if !used(pod, v.Name) {
 			continue
 		}
-		r, err := m.request(ctx, pod, &pod.Spec.Volumes[i])
-		if r == nil || err != nil {
-			errs = append(errs, err)
-			continue
-		}
-		again, err := m.csi.Refresh(ctx, r)
+		again, more, err := m.refreshOne(ctx, pod, v)
 		if err != nil {
-			errs = append(errs, fmt.Errorf("look after volume %q: %w", r.Name, err))
+			errs = append(errs, fmt.Errorf("look after volume %q: %w", v.Name, err))
 		}
 		if again > 0 {
 			next = min(next, again)
 		}
+		if more {
+			m.mu.Lock()
+			s.settled = false
+			m.mu.Unlock()
+		}
 	}
 	m.mu.Lock()
-	if s.look.Equal(began) {
-		s.look = time.Now().Add(next)
-	} else {
+	switch {
+	case !s.look.Equal(began):
 		next = time.Millisecond
+	case !driven && s.settled:
+		next = 0
+	default:
+		s.look = time.Now().Add(next)
 	}
 	m.mu.Unlock()
 	if err := errors.Join(errs...); err != nil { // the volume is as it was, and the pod runs
-		m.log.Warn("volumes of CSI drivers", "object", "pod/"+pod.Namespace+"/"+pod.Name, "again", next, "err", err)
+		m.log.Warn("look after volumes", "object", "pod/"+pod.Namespace+"/"+pod.Name, "again", next, "err", err)
 	}
 	return next, nil
+}
+
+// refreshOne looks after one volume. more: somebody waits for it to grow.
+func (m *Mounter) refreshOne(ctx context.Context, pod *corev1.Pod, v *corev1.Volume) (again time.Duration, more bool, err error) {
+	r, err := m.request(ctx, pod, v)
+	switch {
+	case err != nil:
+		return 0, false, err
+	case r != nil:
+		again, err = m.csi.Refresh(ctx, r)
+	case claimName(pod, v) != "":
+		more, err = m.growLocal(ctx, pod, v)
+	}
+	return again, more, err
 }
 
 // request returns a pod's request to a driver; nil: the volume is none of a driver's.

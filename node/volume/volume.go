@@ -63,6 +63,7 @@ type state struct {
 	paths   map[string]string       // directories of claims on this host; "": none
 	walked  map[string]walked       // what lay in directories
 	look    time.Time               // when drivers' volumes are looked at again
+	settled bool                    // nobody waits for a local volume to grow, as far as known
 	certs   map[string]*certificate // by volume and source
 	plugins map[string]string       // what mounts volumes of claims
 	given   map[string]bool         // volumes that have been given to the pod's group

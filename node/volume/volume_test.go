@@ -56,6 +56,11 @@ func (f *fake) Get(_ context.Context, k resource.Kind, ns, name string) (resourc
 	return nil, apierrors.NewNotFound(k.Info().GR(), name)
 }
 
+func (f *fake) Update(_ context.Context, k resource.Kind, o resource.Object, _ string) (resource.Object, error) {
+	f.server[key(k, o.GetNamespace(), o.GetName())] = o
+	return o, nil
+}
+
 func (f *fake) Call(_ context.Context, k resource.Kind, ns, name, sub string, in resource.Object) (resource.Object, error) {
 	if f.refuse != nil {
 		return nil, f.refuse
