@@ -60,7 +60,7 @@ func Authenticated(u *auth.User) *auth.User {
 		return u
 	}
 	with := *u
-	with.Groups = append(slices.Clone(u.Groups), auth.GroupAuthenticated)
+	with.Groups = slices.Concat(u.Groups, []string{auth.GroupAuthenticated})
 	return &with
 }
 

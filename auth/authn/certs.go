@@ -34,15 +34,19 @@ func (c *Certs) Authenticate(r *http.Request) (*auth.User, bool, error) {
 	}
 	cert := r.TLS.PeerCertificates[0]
 	sum := sha256.Sum256(cert.Raw)
-	if err := c.known.verify(sum, r.TLS.PeerCertificates, c.Roots(), clock(c.Now)); err != nil {
+	k, err := c.known.verify(sum, r.TLS.PeerCertificates, c.Roots(), clock(c.Now))
+	if err != nil {
 		return nil, false, fmt.Errorf("verify the client certificate of %q: %w", cert.Subject.CommonName, err)
 	}
 	if cert.Subject.CommonName == "" {
 		return nil, false, nil
 	}
-	u := &auth.User{Name: cert.Subject.CommonName, Groups: cert.Subject.Organization, UID: uidOf(cert),
+	return k.user, true, nil
+}
+
+func userOf(cert *x509.Certificate, sum [sha256.Size]byte) *auth.User {
+	return &auth.User{Name: cert.Subject.CommonName, Groups: cert.Subject.Organization, UID: uidOf(cert),
 		Extra: map[string][]string{token.ExtraCredential: {"X509SHA256=" + hex.EncodeToString(sum[:])}}}
-	return u, true, nil
 }
 
 // uidOID marks the subject's attribute that holds a user's uid.
@@ -78,6 +82,7 @@ type certCache struct {
 // known is a certificate that was shown.
 type known struct {
 	leaf  *x509.Certificate
+	user  *auth.User        // whom it names; shared, never changed
 	root  *x509.Certificate // the authority that it was believed for
 	until time.Time         // the first end in its chain
 	used  atomic.Int64      // seconds since 1970
@@ -103,14 +108,14 @@ func (c *Certs) Shown() (list []Shown) {
 	return list
 }
 
-func (c *certCache) verify(sum [sha256.Size]byte, chain []*x509.Certificate, roots *x509.CertPool, now time.Time) error {
+func (c *certCache) verify(sum [sha256.Size]byte, chain []*x509.Certificate, roots *x509.CertPool, now time.Time) (*known, error) {
 	c.mu.RLock()
 	k := c.good[sum]
 	same := c.roots == roots
 	c.mu.RUnlock()
 	if k != nil && same && now.Before(k.until) {
 		k.used.Store(now.Unix())
-		return nil
+		return k, nil
 	}
 	opts := x509.VerifyOptions{Roots: roots, Intermediates: x509.NewCertPool(), CurrentTime: now,
 		KeyUsages: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth}}
@@ -119,9 +124,9 @@ func (c *certCache) verify(sum [sha256.Size]byte, chain []*x509.Certificate, roo
 	}
 	chains, err := chain[0].Verify(opts)
 	if err != nil {
-		return err
+		return nil, err
 	}
-	k = &known{leaf: chain[0], until: chain[0].NotAfter}
+	k = &known{leaf: chain[0], user: userOf(chain[0], sum), until: chain[0].NotAfter}
 	for _, v := range chains[0] {
 		if v.NotAfter.Before(k.until) {
 			k.until = v.NotAfter
@@ -130,7 +135,7 @@ func (c *certCache) verify(sum [sha256.Size]byte, chain []*x509.Certificate, roo
 	k.root = shortest(chains)
 	k.used.Store(now.Unix())
 	c.put(sum, k, roots)
-	return nil
+	return k, nil
 }
 
 // shortest is the root of the shortest chain: who is believed for the present authority as well as for the one before it needs the latter
@@ -184,7 +189,7 @@ func (p *Proxy) Authenticate(r *http.Request) (*auth.User, bool, error) {
 		return nil, false, nil
 	}
 	cert := r.TLS.PeerCertificates[0]
-	if p.known.verify(sha256.Sum256(cert.Raw), r.TLS.PeerCertificates, p.Roots(), clock(p.Now)) != nil {
+	if _, err := p.known.verify(sha256.Sum256(cert.Raw), r.TLS.PeerCertificates, p.Roots(), clock(p.Now)); err != nil {
 		return nil, false, nil // somebody else's certificate: it may stand for itself
 	}
 	if len(p.Names) > 0 && !slices.Contains(p.Names, cert.Subject.CommonName) {

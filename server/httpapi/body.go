@@ -38,9 +38,9 @@ func (s *surface) readBody(w http.ResponseWriter, r *http.Request) ([]byte, erro
 	_ = rc.SetReadDeadline(until) // a body must not trickle in for ever
 	defer func() { _ = rc.SetReadDeadline(time.Time{}) }()
 	limit := s.cfg.MaxBody
-	tooLarge := apierrors.NewRequestEntityTooLargeError(fmt.Sprintf("limit is %d", limit))
+	tooLarge := func() error { return apierrors.NewRequestEntityTooLargeError(fmt.Sprintf("limit is %d", limit)) }
 	if r.ContentLength > limit {
-		return nil, tooLarge
+		return nil, tooLarge()
 	}
 	var b bytes.Buffer
 	if r.ContentLength > 0 {
@@ -54,7 +54,7 @@ func (s *surface) readBody(w http.ResponseWriter, r *http.Request) ([]byte, erro
 		return nil, apierrors.NewBadRequest(fmt.Sprintf("read the request body: %v", err))
 	}
 	if int64(b.Len()) > limit {
-		return nil, tooLarge
+		return nil, tooLarge()
 	}
 	return b.Bytes(), nil
 }
