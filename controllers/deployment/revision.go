@@ -50,7 +50,19 @@ func split(d *appsv1.Deployment, sets []*appsv1.ReplicaSet) (current *appsv1.Rep
 
 // sameTemplate compares templates without the label that tells sets apart.
 func sameTemplate(a, b *corev1.PodTemplateSpec) bool {
-	return resource.Same(bare(a), bare(b))
+	x, y := a.ObjectMeta, b.ObjectMeta
+	x.Labels, y.Labels = nil, nil
+	return within(a.Labels, b.Labels) && within(b.Labels, a.Labels) && resource.Same(&x, &y) && resource.Same(&a.Spec, &b.Spec)
+}
+
+// within says that each label is among the others, but for the one that tells sets apart.
+func within(labels, others map[string]string) bool {
+	for k, v := range labels {
+		if w, ok := others[k]; k != appsv1.DefaultDeploymentUniqueLabelKey && (!ok || w != v) {
+			return false
+		}
+	}
+	return true
 }
 
 func bare(t *corev1.PodTemplateSpec) *corev1.PodTemplateSpec {

@@ -17,17 +17,17 @@ import (
 
 // writeStatus stores what was observed, if it is news. w is nil for a deployment that is being deleted.
 func writeStatus(ctx context.Context, c *loop.Ctx, d *appsv1.Deployment, sets []*appsv1.ReplicaSet, w *world) error {
-	next := resource.Clone(d)
+	next := *d // what is shared is not changed, and the client clones
 	next.Status = counts(d, sets)
 	if w != nil {
 		next.Status.Conditions = conditions(*w, next.Status, c.Now())
 	} else {
 		next.Status.Conditions = available(next.Status.Conditions, d, next.Status, c.Now())
 	}
-	if resource.Same(d.Status, next.Status) {
+	if resource.Same(&d.Status, &next.Status) {
 		return nil
 	}
-	return c.UpdateStatus(ctx, kinds.Deployments, next)
+	return c.UpdateStatus(ctx, kinds.Deployments, &next)
 }
 
 // counts sums up the sets.
@@ -174,12 +174,12 @@ func report(ctx context.Context, c *loop.Ctx, d *appsv1.Deployment,
 	if !tracked(d) {
 		return nil
 	}
-	next := resource.Clone(d)
-	next.Status.Conditions = change(next.Status.Conditions)
-	if resource.Same(d.Status, next.Status) {
+	next := *d
+	next.Status.Conditions = change(slices.Clone(d.Status.Conditions))
+	if resource.Same(&d.Status, &next.Status) {
 		return nil
 	}
-	return c.UpdateStatus(ctx, kinds.Deployments, next)
+	return c.UpdateStatus(ctx, kinds.Deployments, &next)
 }
 
 func find(list []appsv1.DeploymentCondition, t appsv1.DeploymentConditionType) *appsv1.DeploymentCondition {
