@@ -30,9 +30,10 @@ type Log struct {
 	cfg Config
 
 	mu      sync.Mutex
-	ring    []Write // the newest; next is the place of the next one
-	texts   texts   // of what is in the ring
-	next    int
+	ring    [][]Write     // the newest, in chunks: a ring that grew would be copied, again and again; see at
+	size    int           // how many there are
+	next    int           // the place of the next one, when the ring is full
+	texts   texts         // of what is in the ring
 	news    chan struct{} // closed when something was noted; nil: nobody waits
 	pending []Write
 	lost    int // that came faster than the disk takes them
@@ -51,7 +52,7 @@ func New(cfg Config) *Log {
 	if cfg.MaxDisk == 0 {
 		cfg.MaxDisk = defaultMaxDisk
 	}
-	l := &Log{cfg: cfg, ring: make([]Write, 0, 64)}
+	l := &Log{cfg: cfg}
 	if cfg.Dir != "" {
 		l.disk = &disk{dir: cfg.Dir, most: cfg.MaxDisk}
 	}
@@ -69,10 +70,14 @@ func (l *Log) Note(c *Change) {
 	defer l.mu.Unlock()
 	l.texts.take(&w)
 	switch {
-	case len(l.ring) < l.cfg.Recent:
-		l.ring = append(l.ring, w)
+	case l.size < l.cfg.Recent:
+		if l.size%ringChunk == 0 {
+			l.ring = append(l.ring, make([]Write, ringChunk))
+		}
+		*l.at(l.size) = w
+		l.size++
 	default:
-		l.ring[l.next] = w
+		*l.at(l.next) = w
 		l.next = (l.next + 1) % l.cfg.Recent
 	}
 	if l.news != nil {
@@ -89,14 +94,20 @@ func (l *Log) Note(c *Change) {
 	l.pending = append(l.pending, w)
 }
 
+// ringChunk is how many writes lie together.
+const ringChunk = 64
+
+// at is the write in a place of the ring.
+func (l *Log) at(i int) *Write { return &l.ring[i/ringChunk][i%ringChunk] }
+
 // Recent returns the writes in memory, oldest first, that the function keeps, and a channel that is closed at the next
 // one.
 func (l *Log) Recent(keep func(*Write) bool) ([]Write, <-chan struct{}) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	var out []Write
-	for i := range l.ring {
-		w := &l.ring[(l.next+i)%len(l.ring)]
+	for i := range l.size {
+		w := l.at((l.next + i) % l.size)
 		if keep(w) {
 			out = append(out, *w)
 		}
@@ -126,10 +137,10 @@ func (l *Log) All(since time.Time, limit int, keep func(*Write) bool) ([]Write, 
 func (l *Log) first() *Write {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if len(l.ring) == 0 {
+	if l.size == 0 {
 		return nil
 	}
-	w := l.ring[l.next%len(l.ring)]
+	w := *l.at(l.next % l.size)
 	return &w
 }
 
