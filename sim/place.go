@@ -61,7 +61,9 @@ func roomy(p *corev1.Pod, all []*corev1.Pod, has corev1.ResourceList) bool {
 // most returns an upper bound of the resources that a pod asks for.
 func most(p *corev1.Pod) (cpu, memory int64) {
 	add := func(list corev1.ResourceList) {
-		cpu, memory = cpu+list.Cpu().MilliValue(), memory+list.Memory().Value()
+		if len(list) > 0 {
+			cpu, memory = cpu+list.Cpu().MilliValue(), memory+list.Memory().Value()
+		}
 	}
 	for i := range p.Spec.Containers {
 		add(p.Spec.Containers[i].Resources.Requests)
