@@ -15,8 +15,8 @@ import (
 
 const softer = "add a node, or prefer in place of require: preferredDuringSchedulingIgnoredDuringExecution"
 
-// meant are the pods, with their nodes, that the first term of a pod's affinity is about, and its selector; "": it is about other
-// namespaces.
+// meant are pods, with their nodes, that the first term of a pod's affinity is about, three at most: as many pods may wait as there are.
+// Its selector comes with them; "": it is about other namespaces.
 func meant(w *World, p *corev1.Pod, terms []corev1.PodAffinityTerm) (want string, pods []string) {
 	if len(terms) == 0 || len(terms[0].Namespaces) > 0 || terms[0].NamespaceSelector != nil {
 		return "", nil
@@ -25,10 +25,20 @@ func meant(w *World, p *corev1.Pod, terms []corev1.PodAffinityTerm) (want string
 	if err != nil {
 		return "", nil
 	}
-	for _, o := range resource.List(w.Read, kinds.Pods, p.Namespace) {
+	those := w.Read.Each(kinds.Pods, p.Namespace)
+	if terms[0].LabelSelector != nil {
+		for key, value := range terms[0].LabelSelector.MatchLabels {
+			those = w.Read.ByLabel(kinds.Pods, p.Namespace, key, value)
+		}
+	}
+	pods = make([]string, 0, 3)
+	for obj := range those {
+		o := resource.As[*corev1.Pod](obj)
 		if o.Spec.NodeName != "" && o.Status.Phase != corev1.PodSucceeded && o.Status.Phase != corev1.PodFailed &&
 			sel.Matches(labels.Set(o.Labels)) {
-			pods = append(pods, "pod/"+o.Name+" on "+o.Spec.NodeName)
+			if pods = append(pods, "pod/"+o.Name+" on "+o.Spec.NodeName); len(pods) == cap(pods) {
+				break
+			}
 		}
 	}
 	slices.Sort(pods)

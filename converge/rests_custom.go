@@ -2,6 +2,7 @@ package converge
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 
@@ -37,7 +38,9 @@ func leftAlone(k resource.Kind, obj resource.Object, tree map[string]any) (says,
 		}
 		return "is left alone by its controller, since spec." + field + " is " + value, advice
 	}
-	for mark, value := range obj.GetAnnotations() {
+	annotations := obj.GetAnnotations()
+	for _, mark := range slices.Sorted(maps.Keys(annotations)) {
+		value := annotations[mark]
 		if _, end, _ := strings.Cut(mark, "/"); slices.Contains(pauses, end) && value != "false" && value != "off" {
 			return "is left alone by its controller, since it has the annotation " + mark, "kubectl annotate " + of + " " + mark + "-"
 		}
