@@ -13,8 +13,9 @@ var (
 	volumesInAll   = desc("pv_collector_total_pv_count", "Persistent volumes.", "plugin_name", "volume_mode")
 	volumesBound   = desc("pv_collector_bound_pv_count", "Persistent volumes that claims have.", "storage_class")
 	volumesUnbound = desc("pv_collector_unbound_pv_count", "Persistent volumes that no claim has.", "storage_class")
-	claimsBound    = desc("pv_collector_bound_pvc_count", "Claims that have a volume.", "namespace", "storage_class", "volume_attributes_class")
-	claimsUnbound  = desc("pv_collector_unbound_pvc_count", "Claims that have no volume.", "namespace", "storage_class",
+	claimsBound    = desc("pv_collector_bound_pvc_count", "Claims that have a volume.", "namespace", "storage_class",
+		"volume_attributes_class")
+	claimsUnbound = desc("pv_collector_unbound_pvc_count", "Claims that have no volume.", "namespace", "storage_class",
 		"volume_attributes_class")
 	volumeDescs = []*prometheus.Desc{volumesInAll, volumesBound, volumesUnbound, claimsBound, claimsUnbound}
 )

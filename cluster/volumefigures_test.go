@@ -51,8 +51,9 @@ func TestVolumeCounts(t *testing.T) {
 		t.Fatal(err)
 	}
 	const size, modes = `storage: 1Gi`, `accessModes: [ReadWriteOnce]`
-	for i, v := range []string{`csi: {driver: d.io, volumeHandle: x}, volumeMode: Block`, `csi: {driver: d.io, volumeHandle: z}, storageClassName: fast`,
-		`hostPath: {path: /x}`, `nfs: {path: /x, server: s}`, `fc: {wwids: [a]}`} {
+	for i, v := range []string{`csi: {driver: d.io, volumeHandle: x}, volumeMode: Block`,
+		`csi: {driver: d.io, volumeHandle: z}, storageClassName: fast`, `hostPath: {path: /x}`,
+		`nfs: {path: /x, server: s}`, `fc: {wwids: [a]}`} {
 		phase := []string{"Bound", "Available", "Available", "Released", "Failed"}[i]
 		put(kinds.PersistentVolumes, &corev1.PersistentVolume{}, fmt.Sprintf(`{metadata: {name: v%d}, spec: {%s, %s, capacity: {%s}}, `+
 			`status: {phase: %s}}`, i, v, modes, size, phase))

@@ -155,7 +155,8 @@ func TestChosenAlternative(t *testing.T) {
 	w.wants("p", `requests: [{name: r, firstAvailable: [{name: best, deviceClassName: gpu, `+fmt.Sprintf(size, "large")+`},
   {name: good, deviceClassName: gpu, `+fmt.Sprintf(size, "small")+`}]}, {name: other, exactly: {deviceClassName: gpu, `+
 		fmt.Sprintf(size, "tiny")+`}}], constraints: [{requests: [r, other], matchAttribute: gpu.example.com/board}],
-  config: [`+fmt.Sprintf(config, "r/best", "best")+`, `+fmt.Sprintf(config, "r/good", "good")+`, `+fmt.Sprintf(config, "other", "other")+`]`)
+  config: [`+fmt.Sprintf(config, "r/best", "best")+`, `+fmt.Sprintf(config, "r/good", "good")+`, `+
+		fmt.Sprintf(config, "other", "other")+`]`)
 	w.until("p", bound)
 	if got := w.got("p"); got != "r/good=b other=c" {
 		t.Errorf("it has %s", got)

@@ -22,8 +22,8 @@ func (w *world) drivenClaimOf(name, owner, mode string) {
 	size := `accessModes: [` + mode + `]`
 	made(w, &corev1.PersistentVolume{}, `{metadata: {name: pv-`+name+`}, spec: {csi: {driver: d.io, volumeHandle: `+name+`}, `+
 		`capacity: {storage: 1Gi}, `+size+`}}`)
-	made(w, &corev1.PersistentVolumeClaim{}, `{metadata: {namespace: default, name: `+name+`, `+owner+`annotations: {`+bindCompleted+`: 'yes'}}, `+
-		`spec: {volumeName: pv-`+name+`, storageClassName: '', resources: {requests: {storage: 1Gi}}, `+size+`}}`)
+	made(w, &corev1.PersistentVolumeClaim{}, `{metadata: {namespace: default, name: `+name+`, `+owner+`annotations: {`+
+		bindCompleted+`: 'yes'}}, spec: {volumeName: pv-`+name+`, storageClassName: '', resources: {requests: {storage: 1Gi}}, `+size+`}}`)
 }
 
 // TestLimitsAreFollowed has pods wait for room among a node's volumes, and come as soon as there is some: when its CSINode has a higher

@@ -24,7 +24,7 @@ func newQueue() *queue {
 	return &queue{active: taskHeap{less: urgent}, backoff: [2]taskHeap{{less: backoffEndsFirst}, {less: backoffEndsFirst}}}
 }
 
-// backoffOf is where the task backs off.
+// backoffOf is the part of the queue in which the task backs off.
 func (q *queue) backoffOf(t *task) *taskHeap {
 	if t.strict {
 		return &q.backoff[1]

@@ -65,8 +65,9 @@ func TestVolumes(t *testing.T) {
 	}{
 		{name: "immediate", spec: "storageClassName: now", want: "0/3 nodes are available: pod has unbound immediate PersistentVolumeClaims."},
 		{name: "bound", meta: done, spec: "volumeName: pv", volumes: []string{`{metadata: {name: pv}}`}, want: "n1"},
-		{name: "going", meta: done + `, deletionTimestamp: "2026-01-01T00:00:00Z"`, spec: "volumeName: pv", volumes: []string{`{metadata: {name: pv}}`},
-			want: `0/3 nodes are available: persistentvolumeclaim "c" is being deleted.`},
+		{name: "going", meta: done + `, deletionTimestamp: "2026-01-01T00:00:00Z"`, spec: "volumeName: pv",
+			volumes: []string{`{metadata: {name: pv}}`},
+			want:    `0/3 nodes are available: persistentvolumeclaim "c" is being deleted.`},
 		{name: "bound elsewhere", meta: done, spec: "volumeName: pv", volumes: []string{`{metadata: {name: pv}, spec: {` + zoneB + `}}`},
 			want: "n2"},
 		{name: "bound in a zone", meta: done, spec: "volumeName: pv",

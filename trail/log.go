@@ -94,7 +94,7 @@ func (l *Log) Note(c *Change) {
 	l.pending = append(l.pending, w)
 }
 
-// ringChunk is how many writes lie together.
+// ringChunk counts the writes that lie together.
 const ringChunk = 64
 
 // at is the write in a place of the ring.

@@ -174,8 +174,8 @@ func TestDescriptionIsFollowed(t *testing.T) {
 	r.clean()
 }
 
-// TestAttachingEnds follows volumes whose driver is told not to attach any more: a pod that waits gets its volume, one that has it keeps it,
-// and the attachment is in use as long as that.
+// TestAttachingEnds follows volumes whose driver is told not to attach any more: a pod that waits gets its volume, one that has it
+// keeps it, and the attachment is in use as long as that.
 func TestAttachingEnds(t *testing.T) {
 	r := newRig(t, csidriver.Config{})
 	no := &storagev1.CSIDriverSpec{AttachRequired: new(bool)}

@@ -24,7 +24,8 @@ func TestVolumeOf(t *testing.T) {
 	}
 }
 
-// TestVolumeFigures tells of claims once, with their names, and counts volumes by their sort: those that are wanted and those that are there.
+// TestVolumeFigures tells of claims once, with their names, and counts volumes by their sort: those that are wanted, and those that are
+// there.
 func TestVolumeFigures(t *testing.T) {
 	usage := map[string][]csi.Usage{"a": {{Volume: "data", Namespace: "ns", Claim: "c", Size: 9, Used: 2, Free: 7, Inodes: 6, InodesUsed: 2,
 		InodesFree: 4}, {Volume: "tmp", Size: 5}}, "b": {{Volume: "data", Namespace: "ns", Claim: "c", Size: 9}},
@@ -57,7 +58,8 @@ func TestVolumeFigures(t *testing.T) {
 		"kubelet_volume_stats_inodes_free" + raw + " 0", "kubelet_volume_stats_inodes_used" + raw + " 0",
 		"kubelet_volume_stats_used_bytes" + raw + " 0", "volume_manager_total_volumes" + claims + `"actual_state_of_world"} 2`,
 		"volume_manager_total_volumes" + claims + `"desired_state_of_world"} 3`,
-		"volume_manager_total_volumes" + dirs + `"actual_state_of_world"} 1`, "volume_manager_total_volumes" + dirs + `"desired_state_of_world"} 1`}
+		"volume_manager_total_volumes" + dirs + `"actual_state_of_world"} 1`,
+		"volume_manager_total_volumes" + dirs + `"desired_state_of_world"} 1`}
 	slices.Sort(want)
 	if !slices.Equal(lines, want) {
 		t.Errorf("told\n%s\nwant\n%s", strings.Join(lines, "\n"), strings.Join(want, "\n"))

@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -22,25 +23,38 @@ const localPlugin = "kubernetes.io~local-volume"
 // toolTime bounds a run of mkfs, fsck or mount.
 const toolTime = 5 * time.Minute
 
-// sharedDir is the directory on which a local block device is mounted, once for all pods that use it.
+// localMounts are the local volumes of a node. Calls for different volumes come one after the other: devices are formatted, mounted and
+// let go of.
+type localMounts struct {
+	dir string // of the agent
+
+	mu sync.Mutex
+}
+
+// shared is the directory on which a local block device is mounted, once for all pods that use it.
 //
 //	DIR/plugins/kubernetes.io/local-volume/mounts/PV    its file system
 //	DIR/pods/UID/volumes/kubernetes.io~local-volume/PV  the same for a pod
 //
 // A pod's directory is made first and goes first, also where the volume is a directory: by it one sees which pods use the volume.
-func (m *Mounter) sharedDir(pv string) string {
-	return filepath.Join(m.cfg.Dir, "plugins/kubernetes.io/local-volume/mounts", pv)
+func (l *localMounts) shared(pv string) string {
+	return filepath.Join(l.dir, "plugins/kubernetes.io/local-volume/mounts", pv)
+}
+
+// ofPod is the directory of a volume in a pod's.
+func (l *localMounts) ofPod(uid, pv string) string {
+	return filepath.Join(l.dir, "pods", uid, "volumes", localPlugin, pv)
 }
 
 // take notes that a pod uses a local volume, and has it mounted on the pod's directory. shared: other pods use it, too.
-func (m *Mounter) take(uid types.UID, pv string, mount func(dir string) error) (shared bool, err error) {
-	m.local.Lock()
-	defer m.local.Unlock()
-	users, err := m.localUsers()
+func (l *localMounts) take(uid types.UID, pv string, mount func(dir string) error) (shared bool, err error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	users, err := l.users()
 	if err != nil {
 		return false, err
 	}
-	dir := filepath.Join(m.volumesDir(uid), localPlugin, pv)
+	dir := l.ofPod(string(uid), pv)
 	if err := os.MkdirAll(dir, 0o750); err != nil {
 		return false, fmt.Errorf("make the directory: %w", err)
 	}
@@ -48,8 +62,8 @@ func (m *Mounter) take(uid types.UID, pv string, mount func(dir string) error) (
 }
 
 // onDevice mounts a local volume that is a block device with a file system.
-func (m *Mounter) onDevice(ctx context.Context, dir string, pv *corev1.PersistentVolume) error {
-	shared := m.sharedDir(pv.Name)
+func (l *localMounts) onDevice(ctx context.Context, dir string, pv *corev1.PersistentVolume) error {
+	shared := l.shared(pv.Name)
 	if here, err := mountPoint(dir); err != nil || here {
 		return err
 	}
@@ -69,44 +83,43 @@ func (m *Mounter) onDevice(ctx context.Context, dir string, pv *corev1.Persisten
 	return nil
 }
 
-// localUsers are the pods that use local volumes, by volume.
-func (m *Mounter) localUsers() (map[string][]types.UID, error) {
-	pods, err := os.ReadDir(filepath.Join(m.cfg.Dir, "pods"))
+// users are the pods that use local volumes, by volume.
+func (l *localMounts) users() (map[string][]types.UID, error) {
+	pods, err := os.ReadDir(filepath.Join(l.dir, "pods"))
 	if err != nil && !errors.Is(err, os.ErrNotExist) {
 		return nil, fmt.Errorf("look for users of local volumes: %w", err)
 	}
 	users := map[string][]types.UID{}
 	for _, p := range pods {
-		uid := types.UID(p.Name())
-		names, err := os.ReadDir(filepath.Join(m.volumesDir(uid), localPlugin))
+		names, err := os.ReadDir(l.ofPod(p.Name(), ""))
 		if err != nil && !errors.Is(err, os.ErrNotExist) {
 			return nil, fmt.Errorf("look for users of local volumes: %w", err)
 		}
 		for _, n := range names {
-			users[n.Name()] = append(users[n.Name()], uid)
+			users[n.Name()] = append(users[n.Name()], types.UID(p.Name()))
 		}
 	}
 	return users, nil
 }
 
 // letGo unmounts the local block devices that no pod uses.
-func (m *Mounter) letGo() error {
-	list, err := os.ReadDir(m.sharedDir(""))
+func (l *localMounts) letGo() error {
+	list, err := os.ReadDir(l.shared(""))
 	if errors.Is(err, os.ErrNotExist) || len(list) == 0 {
 		return nil
 	}
 	if err != nil {
 		return fmt.Errorf("look for local volumes: %w", err)
 	}
-	m.local.Lock()
-	defer m.local.Unlock()
-	used, err := m.localUsers()
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	used, err := l.users()
 	if err != nil {
 		return err
 	}
 	var errs []error
 	for _, e := range list {
-		dir := m.sharedDir(e.Name())
+		dir := l.shared(e.Name())
 		if len(used[e.Name()]) > 0 {
 			continue
 		}

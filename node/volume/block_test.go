@@ -122,7 +122,7 @@ func TestBlockAsFiles(t *testing.T) {
 		t.Errorf("how full the volume is: %+v", u)
 	}
 	anew.remove("u1")
-	shared := r.m.sharedDir("pv1")
+	shared := r.m.local.shared("pv1")
 	if here, err := mountPoint(shared); err != nil || !here {
 		t.Errorf("let go of a volume that is used: %v", err)
 	}
@@ -174,14 +174,14 @@ func TestBlockOfOthers(t *testing.T) {
 // TestLetGoOfNothing: who can't see the pods lets go of nothing; without pods what lies there goes.
 func TestLetGoOfNothing(t *testing.T) {
 	m := mounter(t, cluster())
-	shared, pods := m.sharedDir("pv1"), filepath.Join(m.cfg.Dir, "pods")
+	shared, pods := m.local.shared("pv1"), filepath.Join(m.cfg.Dir, "pods")
 	if err := os.MkdirAll(shared, 0o750); err != nil {
 		t.Fatal(err)
 	}
 	if err := os.WriteFile(pods, nil, 0o600); err != nil { // no directory: it can't be read
 		t.Fatal(err)
 	}
-	if err := m.letGo(); err == nil {
+	if err := m.local.letGo(); err == nil {
 		t.Error("nobody knows who uses the volume")
 	}
 	if _, err := os.Lstat(shared); err != nil {
@@ -190,7 +190,7 @@ func TestLetGoOfNothing(t *testing.T) {
 	if err := os.Remove(pods); err != nil {
 		t.Fatal(err)
 	}
-	if err := m.letGo(); err != nil {
+	if err := m.local.letGo(); err != nil {
 		t.Error(err)
 	}
 	if _, err := os.Lstat(shared); !os.IsNotExist(err) {

@@ -59,7 +59,8 @@ func (m *Mounter) claim(ctx context.Context, pod *corev1.Pod, volume, name strin
 		}
 		return m.localPath(ctx, pod, volume, pv)
 	case pv.Spec.NFS != nil:
-		return m.nfs(ctx, pod.UID, pv.Name, pv.Spec.NFS, readOnly(pod, volume), pv.Spec.MountOptions)
+		dir := filepath.Join(m.volumesDir(pod.UID), nfsPlugin, pv.Name)
+		return m.nfs.mount(ctx, dir, pv.Spec.NFS, readOnly(pod, volume), pv.Spec.MountOptions)
 	}
 	return "", fmt.Errorf("persistentvolume %q: only CSI, hostPath, local and NFS volumes are supported yet", pv.Name)
 }
@@ -183,9 +184,9 @@ func (m *Mounter) localPath(ctx context.Context, pod *corev1.Pod, volume string,
 	if !block && !info.IsDir() {
 		return "", fmt.Errorf("local volume %s is neither a directory nor a block device", path)
 	}
-	shared, err := m.take(pod.UID, pv.Name, func(dir string) (err error) {
+	shared, err := m.local.take(pod.UID, pv.Name, func(dir string) (err error) {
 		if block {
-			path, err = dir, m.onDevice(ctx, dir, pv)
+			path, err = dir, m.local.onDevice(ctx, dir, pv)
 		}
 		return err
 	})

@@ -31,8 +31,8 @@ func (r *blockRig) claim() *corev1.PersistentVolumeClaim {
 	return r.c.server["persistentvolumeclaims/ns/data"].(*corev1.PersistentVolumeClaim)
 }
 
-// TestDeviceGrows follows a local volume whose device somebody makes larger, and says so in the PersistentVolume: a pod has all of it without
-// a restart.
+// TestDeviceGrows follows a local volume whose device somebody makes larger, and says so in the PersistentVolume: a pod has all of it
+// without a restart.
 func TestDeviceGrows(t *testing.T) {
 	r := newBlockRig(t)
 	need.MayResize(t)

@@ -5,13 +5,12 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"path/filepath"
 	"strings"
+	"sync"
 	"time"
 
 	"golang.org/x/sys/unix"
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/kloop-dev/kloop/node/csi"
 )
@@ -24,11 +23,15 @@ const (
 	nfsAnswer  = 2 * time.Second
 )
 
-// nfs mounts a directory of an NFS server for a pod, by the node's mount.nfs. The name is the volume's, or that of its PersistentVolume.
-// Its files belong to whom the server says: no group is given them.
-func (m *Mounter) nfs(ctx context.Context, uid types.UID, name string, src *corev1.NFSVolumeSource, readOnly bool,
-	options []string) (string, error) {
-	dir := filepath.Join(m.volumesDir(uid), nfsPlugin, name)
+// nfsMounts are the directories of NFS servers that are mounted for pods.
+type nfsMounts struct {
+	mu    sync.Mutex
+	asked map[string]bool // how full they are, and the server did not answer yet
+}
+
+// mount mounts a directory of a server for a pod, by the node's mount.nfs. Its files belong to whom the server says: no group is given
+// them.
+func (n *nfsMounts) mount(ctx context.Context, dir string, src *corev1.NFSVolumeSource, readOnly bool, options []string) (string, error) {
 	if err := os.MkdirAll(dir, 0o750); err != nil {
 		return "", fmt.Errorf("make the directory: %w", err)
 	}
@@ -52,12 +55,15 @@ func (m *Mounter) nfs(ctx context.Context, uid types.UID, name string, src *core
 	return dir, nil
 }
 
-// nfsUsage says how full the server's file system is. false: it does not say so within two seconds.
-func (m *Mounter) nfsUsage(dir string) (u csi.Usage, ok bool) {
-	m.mu.Lock()
-	asked := m.asked[dir]
-	m.asked[dir] = true
-	m.mu.Unlock()
+// usage says how full the server's file system is. false: it does not say so within two seconds.
+func (n *nfsMounts) usage(dir string) (u csi.Usage, ok bool) {
+	n.mu.Lock()
+	asked := n.asked[dir]
+	if n.asked == nil {
+		n.asked = map[string]bool{}
+	}
+	n.asked[dir] = true
+	n.mu.Unlock()
 	if asked { // and not answered yet: nobody else need wait for it
 		return u, false
 	}
@@ -68,9 +74,9 @@ func (m *Mounter) nfsUsage(dir string) (u csi.Usage, ok bool) {
 	got := make(chan answer, 1)
 	go func() {
 		u, ok := fileSystem(dir)
-		m.mu.Lock()
-		delete(m.asked, dir)
-		m.mu.Unlock()
+		n.mu.Lock()
+		delete(n.asked, dir)
+		n.mu.Unlock()
 		got <- answer{u, ok}
 	}()
 	select {

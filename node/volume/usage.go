@@ -29,7 +29,7 @@ func (m *Mounter) Usage(ctx context.Context, pod *corev1.Pod) []csi.Usage {
 				list = append(list, u)
 			}
 		case v.NFS != nil:
-			if u, ok := m.nfsUsage(filepath.Join(m.volumesDir(pod.UID), nfsPlugin, v.Name)); ok {
+			if u, ok := m.nfs.usage(filepath.Join(m.volumesDir(pod.UID), nfsPlugin, v.Name)); ok {
 				u.Volume = v.Name
 				list = append(list, u)
 			}
@@ -82,7 +82,7 @@ func (m *Mounter) claimUsage(ctx context.Context, pod *corev1.Pod, volume, claim
 		return u, false
 	}
 	if filepath.Base(filepath.Dir(path)) == nfsPlugin {
-		u, ok = m.nfsUsage(path)
+		u, ok = m.nfs.usage(path)
 	} else if u, ok = deviceSize(path); !ok {
 		u, ok = fileSystem(path)
 	}

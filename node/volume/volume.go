@@ -48,11 +48,11 @@ type Mounter struct {
 	log *slog.Logger
 	csi *csi.Mounter
 
-	local sync.Mutex // held while local volumes are taken, formatted, mounted and let go of
+	local localMounts
+	nfs   nfsMounts
 
-	mu    sync.Mutex
-	pods  map[types.UID]*state
-	asked map[string]bool // directories of NFS servers that were asked how full they are, and did not answer yet
+	mu   sync.Mutex
+	pods map[types.UID]*state
 }
 
 // state caches facts about a pod's volumes; all of them can be had again.
@@ -74,7 +74,7 @@ func New(cfg Config) *Mounter {
 	if cfg.Log == nil {
 		cfg.Log = slog.Default()
 	}
-	m := &Mounter{cfg: cfg, log: cfg.Log, pods: map[types.UID]*state{}, asked: map[string]bool{}}
+	m := &Mounter{cfg: cfg, log: cfg.Log, pods: map[types.UID]*state{}, local: localMounts{dir: cfg.Dir}}
 	m.csi = csi.New(csi.Config{Dir: cfg.Dir, Client: cfg.Client, Node: cfg.Node, Events: cfg.Events, Log: cfg.Log, Wake: cfg.Wake,
 		Token: m.driverToken})
 	return m
@@ -89,7 +89,8 @@ func (m *Mounter) state(uid types.UID) *state {
 	s := m.pods[uid]
 	if s == nil {
 		s = &state{written: map[string]string{}, tokens: map[string]*token{}, reached: map[string]bool{},
-			paths: map[string]string{}, walked: map[string]walked{}, certs: map[string]*certificate{}, given: map[string]bool{}, plugins: map[string]string{}}
+			paths: map[string]string{}, walked: map[string]walked{}, certs: map[string]*certificate{}, given: map[string]bool{},
+			plugins: map[string]string{}}
 		m.pods[uid] = s
 	}
 	return s
@@ -153,7 +154,7 @@ func (m *Mounter) prepare(ctx context.Context, pod *corev1.Pod, v *corev1.Volume
 	case v.CSI != nil:
 		return m.driven(ctx, inline(pod, v))
 	case v.NFS != nil:
-		return m.nfs(ctx, pod.UID, v.Name, v.NFS, false, nil)
+		return m.nfs.mount(ctx, filepath.Join(m.volumesDir(pod.UID), nfsPlugin, v.Name), v.NFS, false, nil)
 	}
 	name := plugin(v)
 	if name == "" {
@@ -251,7 +252,7 @@ func (m *Mounter) Remove(ctx context.Context, uid types.UID) error {
 		func() error { return removeDir(m.pinsDir(uid)) }, // first: they hold volumes
 		func() error { return m.csi.Unmount(ctx, uid) },
 		func() error { return removeDir(m.volumesDir(uid)) },
-		m.letGo,
+		m.local.letGo,
 		func() error { return removeDir(filepath.Join(m.podDir(uid), "volumeDevices")) },
 	}
 	began := time.Now()
