@@ -80,7 +80,8 @@ func (l *look) size(f *Finding, p *corev1.Pod, name corev1.ResourceName) {
 		return
 	}
 	if want.Cmp(most) <= 0 {
-		f.Says += "; it asks for " + want.String() + ", and node " + n.Name + " would have " + most.String() + " if it were empty"
+		f.Says += "; it asks for " + want.String() + ", and node " + n.Name + " would have " + most.String() + " if it were empty" +
+			biggest(l.World, n.Name, p.Namespace, name)
 		return
 	}
 	f.Advice = []string{"lower the pod's request of " + string(name) + " to less than " + most.String() + ", or add a larger node"}
@@ -96,6 +97,29 @@ func (l *look) size(f *Finding, p *corev1.Pod, name corev1.ResourceName) {
 	}
 	f.Says += "; it asks for " + want.String() + ", and the largest node, " + n.Name + ", has " + most.String() +
 		": no node of this size can ever take it"
+}
+
+// biggest says which pod asks for most of a resource on a node; "": none does.
+func biggest(w *World, node, ns string, name corev1.ResourceName) string {
+	who, most := "", resource.Quantity{}
+	for obj := range w.Read.ByField(kinds.Pods, "spec.nodeName", node) {
+		o := kloopresource.As[*corev1.Pod](obj)
+		is := "pod/" + o.Name
+		if o.Namespace != ns {
+			is = "a pod of another namespace"
+		}
+		q := asksFor(o, name)
+		if q.IsZero() || o.Status.Phase == corev1.PodSucceeded || o.Status.Phase == corev1.PodFailed {
+			continue
+		}
+		if more := q.Cmp(most); more > 0 || more == 0 && is < who {
+			who, most = is, q
+		}
+	}
+	if who == "" {
+		return ""
+	}
+	return "; of what is there " + who + " asks for most: " + most.String()
 }
 
 // unlabelled says which label of a pod's node selector no node has, and what they have in its place; "": each is had by some node.
