@@ -20,9 +20,9 @@ func (w *world) drivenClaim(name, owner string) { w.drivenClaimOf(name, owner, "
 func (w *world) drivenClaimOf(name, owner, mode string) {
 	w.Helper()
 	size := `accessModes: [` + mode + `]`
-	made(w, &corev1.PersistentVolume{}, `{metadata: {name: pv-`+name+`}, spec: {csi: {driver: d.io, volumeHandle: `+name+`}, `+
+	made(w, &corev1.PersistentVolume{}, "%s", `{metadata: {name: pv-`+name+`}, spec: {csi: {driver: d.io, volumeHandle: `+name+`}, `+
 		`capacity: {storage: 1Gi}, `+size+`}}`)
-	made(w, &corev1.PersistentVolumeClaim{}, `{metadata: {namespace: default, name: `+name+`, `+owner+`annotations: {`+
+	made(w, &corev1.PersistentVolumeClaim{}, "%s", `{metadata: {namespace: default, name: `+name+`, `+owner+`annotations: {`+
 		bindCompleted+`: 'yes'}}, spec: {volumeName: pv-`+name+`, storageClassName: '', resources: {requests: {storage: 1Gi}}, `+size+`}}`)
 }
 
