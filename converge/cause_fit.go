@@ -35,8 +35,8 @@ func asksFor(p *corev1.Pod, name corev1.ResourceName) resource.Quantity {
 	return sum
 }
 
-// barrier says what keeps a pod like this one off a node, whatever room it has; "": nothing does.
-func barrier(p *corev1.Pod, n *corev1.Node) string {
+// barrier says what keeps a pod that asks for such nodes off one, whatever room it has; "": nothing does.
+func barrier(p *corev1.Pod, asks nodeaffinity.RequiredNodeAffinity, n *corev1.Node) string {
 	if n.Spec.Unschedulable {
 		return "is cordoned"
 	}
@@ -46,7 +46,7 @@ func barrier(p *corev1.Pod, n *corev1.Node) string {
 			return "has the taint " + t.ToString()
 		}
 	}
-	if ok, err := nodeaffinity.GetRequiredNodeAffinity(p).Match(n); err != nil || !ok {
+	if ok, err := asks.Match(n); err != nil || !ok {
 		return "is none that it asks for"
 	}
 	return ""
@@ -56,8 +56,9 @@ func barrier(p *corev1.Pod, n *corev1.Node) string {
 // of another, which has as much as the pod wants, what keeps the pod off it.
 func (l *look) largest(p *corev1.Pod, name corev1.ResourceName, want resource.Quantity) (best *corev1.Node, most resource.Quantity,
 	other string) {
+	asks := nodeaffinity.GetRequiredNodeAffinity(p)
 	for _, n := range kloopresource.List(l.Read, kinds.Nodes, "") {
-		if off := barrier(p, n); off != "" {
+		if off := barrier(p, asks, n); off != "" {
 			if q := n.Status.Allocatable[name]; q.Cmp(want) >= 0 && other == "" {
 				other = n.Name + ", which has " + q.String() + ", " + off
 			}
@@ -99,8 +100,12 @@ func (l *look) size(f *Finding, p *corev1.Pod, name corev1.ResourceName) {
 		": no node of this size can ever take it"
 }
 
-// biggest says which pod asks for most of a resource on a node; "": none does.
-func biggest(w *World, node, ns string, name corev1.ResourceName) string {
+// biggest says which pod asks for most of a resource on a node; "": none does. It is worked out once for all pods of a namespace.
+func biggest(w *World, node, ns string, name corev1.ResourceName) (says string) {
+	key := [3]string{node, ns, string(name)}
+	if says, is := w.heaviest[key]; is {
+		return says
+	}
 	who, most := "", resource.Quantity{}
 	for obj := range w.Read.ByField(kinds.Pods, "spec.nodeName", node) {
 		o := kloopresource.As[*corev1.Pod](obj)
@@ -116,10 +121,14 @@ func biggest(w *World, node, ns string, name corev1.ResourceName) string {
 			who, most = is, q
 		}
 	}
-	if who == "" {
-		return ""
+	if who != "" {
+		says = "; of what is there " + who + " asks for most: " + most.String()
 	}
-	return "; of what is there " + who + " asks for most: " + most.String()
+	if w.heaviest == nil {
+		w.heaviest = map[[3]string]string{}
+	}
+	w.heaviest[key] = says
+	return says
 }
 
 // unlabelled says which label of a pod's node selector no node has, and what they have in its place; "": each is had by some node.

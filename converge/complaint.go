@@ -89,7 +89,12 @@ var messageFields = []string{"message", "reason", "error", "failureMessage", "fa
 	"detail", "validationErrors", "errors"}
 
 // complaintIn finds what a status says is wrong: by a condition, by one of a part of it, by a word, or by an error.
-func complaintIn(tree map[string]any) complaint {
+func complaintIn(tree map[string]any) complaint { return complaintAt(tree, 0) }
+
+// deepest bounds how far down the parts of a status are read: anybody may nest them.
+const deepest = 8
+
+func complaintAt(tree map[string]any, depth int) complaint {
 	status, _ := tree["status"].(map[string]any)
 	if c := ofConditions(status, "status"); c.says != "" {
 		return c
@@ -119,25 +124,31 @@ func complaintIn(tree map[string]any) complaint {
 	if c := guessed(tree); c.says != "" {
 		return c
 	}
-	if conditionsIn(status)["Ready"].Status == "True" {
+	if conditionsIn(status)["Ready"].Status == "True" || depth == deepest {
 		return complaint{}
 	}
-	return within(status)
+	return within(status, depth+1)
 }
 
 // past are fields in which something stands that was.
 var past = regexp.MustCompile(`(?i)history|last|previous|old|attempt|conditions`)
 
 // within looks for a complaint that has words in the parts of a status, each read as if it were a status of its own.
-func within(status map[string]any) (c complaint) {
+func within(status map[string]any, depth int) (c complaint) {
 	for _, field := range slices.Sorted(maps.Keys(status)) {
+		if past.MatchString(field) {
+			continue
+		}
 		parts, several := status[field].([]any)
 		if !several {
 			parts = []any{status[field]}
 		}
 		for i, item := range parts {
 			part, is := item.(map[string]any)
-			if c = complaintIn(map[string]any{"status": part}); !is || c.message == "" || past.MatchString(field) {
+			if !is {
+				continue
+			}
+			if c = complaintAt(map[string]any{"status": part}, depth); c.message == "" {
 				continue
 			}
 			path := field

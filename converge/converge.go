@@ -41,6 +41,7 @@ type World struct {
 	scaling  map[types.UID]*corev1.Event   // the newest of an autoscaler of nodes about each pod; made with latest
 	running  map[string]bool               // loops; made when first asked for
 	labelled map[string][]string           // values that nodes have of a label; made when first asked for
+	heaviest map[[3]string]string          // pods by node, namespace and resource; made when first asked for
 	likest   map[Ref]string                // names like those that are waited for; made when first asked for
 	surely   bool                          // and no others run
 	path     []loop.Key                    // the objects whose explanation is being made
