@@ -34,8 +34,12 @@ func (r *blockRig) claim() *corev1.PersistentVolumeClaim {
 // TestDeviceGrows follows a local volume whose device somebody makes larger, and says so in the PersistentVolume: a pod has all of it
 // without a restart.
 func TestDeviceGrows(t *testing.T) {
-	r := newBlockRig(t)
 	need.MayResize(t)
+	deviceGrows(t)
+}
+
+func deviceGrows(t *testing.T) {
+	r := newBlockRig(t)
 	r.sized("64Mi", "32Mi", "64Mi")
 	path := r.mount("u1")
 	back, err := exec.Command("losetup", "-n", "-O", "BACK-FILE", r.pv.Spec.Local.Path).Output()
