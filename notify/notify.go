@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"syscall"
 	"time"
 )
 
@@ -62,8 +63,10 @@ type Listener struct {
 	conn *net.UnixConn
 }
 
-// Listen makes a socket in a directory of its own that only this user can reach.
+// Listen makes a socket in a directory of its own that only this user can reach. It removes those of processes that were killed while
+// they listened.
 func Listen() (*Listener, error) {
+	sweep()
 	dir, err := os.MkdirTemp("", "kloop-notify")
 	if err != nil {
 		return nil, err
@@ -74,6 +77,18 @@ func Listen() (*Listener, error) {
 		return nil, errors.Join(fmt.Errorf("listen for the state of a process: %w", err), os.RemoveAll(dir))
 	}
 	return &Listener{dir, conn}, nil
+}
+
+// sweep removes the sockets at which nobody listens any more.
+func sweep() {
+	sockets, _ := filepath.Glob(filepath.Join(os.TempDir(), "kloop-notify*", "s")) // the pattern is well formed
+	for _, s := range sockets {
+		if c, err := net.Dial("unixgram", s); err == nil {
+			_ = c.Close()
+		} else if errors.Is(err, syscall.ECONNREFUSED) {
+			_ = os.RemoveAll(filepath.Dir(s)) // another may be at it, too
+		}
+	}
 }
 
 // Env is the environment of the process that is listened to: the caller's, with the socket.

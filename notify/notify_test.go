@@ -50,3 +50,31 @@ func TestAwait(t *testing.T) {
 		t.Errorf("without a socket: %v", err)
 	}
 }
+
+// A process that was killed while it listened leaves its socket, which the next one that listens takes away. Those of others stay.
+func TestSweep(t *testing.T) {
+	t.Setenv("TMPDIR", t.TempDir())
+	listen := func() *Listener {
+		l, err := Listen()
+		if err != nil {
+			t.Fatal(err)
+		}
+		return l
+	}
+	killed, lives := listen(), listen()
+	if err := killed.conn.Close(); err != nil {
+		t.Fatal(err)
+	}
+	last := listen()
+	for _, c := range []struct {
+		of    *Listener
+		there bool
+	}{{killed, false}, {lives, true}, {last, true}} {
+		if _, err := os.Stat(c.of.dir); (err == nil) != c.there {
+			t.Errorf("%s: %v, want it there: %t", c.of.dir, err, c.there)
+		}
+	}
+	if err := errors.Join(lives.Close(), last.Close()); err != nil {
+		t.Error(err)
+	}
+}
