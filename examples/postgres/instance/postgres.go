@@ -110,6 +110,9 @@ func (p *Postgres) start(ctx context.Context) error {
 	if err := os.Remove(p.data("postmaster.pid")); err != nil && !os.IsNotExist(err) { // the volume's lock is ours: it is a dead one's
 		return err
 	}
+	if err := os.Chmod(p.data(), 0o700); err != nil { // a volume that was given to a group is open to it
+		return fmt.Errorf("close the data to others: %w", err)
+	}
 	cmd := exec.Command("postgres", "-D", p.data())
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGQUIT}
 	errs, err := cmd.StderrPipe()

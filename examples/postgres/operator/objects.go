@@ -42,7 +42,9 @@ func podSpec(c *v1alpha1.PostgresCluster, name, program string) corev1.PodSpec {
 	spec := corev1.PodSpec{
 		ServiceAccountName: c.Name, TerminationGracePeriodSeconds: new(int64(60)),
 		SecurityContext: &corev1.PodSecurityContext{RunAsUser: new(int64(user)), RunAsGroup: new(int64(user)), RunAsNonRoot: new(true),
-			FSGroup: new(int64(user)), SeccompProfile: &corev1.SeccompProfile{Type: corev1.SeccompProfileTypeRuntimeDefault}},
+			// The default policy walks a whole database at each start, and opens it to the group, which PostgreSQL refuses.
+			FSGroup: new(int64(user)), FSGroupChangePolicy: new(corev1.FSGroupChangeOnRootMismatch),
+			SeccompProfile: &corev1.SeccompProfile{Type: corev1.SeccompProfileTypeRuntimeDefault}},
 		Containers: []corev1.Container{{
 			Name: "postgres", Image: c.Spec.Image, Args: []string{program, "--cluster", c.Name},
 			Env: []corev1.EnvVar{from("NAMESPACE", "metadata.namespace"), from("POD", "metadata.name"), from("POD_UID", "metadata.uid"),
