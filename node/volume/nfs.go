@@ -49,7 +49,8 @@ func (n *nfsMounts) mount(ctx context.Context, dir string, src *corev1.NFSVolume
 	if len(options) > 0 {
 		args = append(args, "-o", strings.Join(options, ","))
 	}
-	if _, _, err := run(ctx, "mount", append(args, server+":"+src.Path, dir)...); err != nil {
+	args = append(args, "--", server+":"+src.Path, dir) // who makes a pod must not give mount options of its own
+	if _, _, err := run(ctx, "mount", args...); err != nil {
 		return "", errors.Join(err, os.Remove(dir))
 	}
 	return dir, nil

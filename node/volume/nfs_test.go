@@ -24,15 +24,16 @@ func TestNFS(t *testing.T) {
 		pv                    *corev1.NFSVolumeSource
 		want                  string // DIR stands for the directory
 	}{
-		{"inline", `nfs: {server: nfs.example.com, path: /srv}`, "", nil, "-t nfs nfs.example.com:/srv DIR/v"},
-		{"inline, to be read", `nfs: {server: 10.0.0.1, path: /, readOnly: true}`, "", nil, "-t nfs -o ro 10.0.0.1:/ DIR/v"},
-		{"IPv6", `nfs: {server: "fd00::1", path: /srv}`, "", nil, "-t nfs [fd00::1]:/srv DIR/v"},
+		{"inline", `nfs: {server: nfs.example.com, path: /srv}`, "", nil, "-t nfs -- nfs.example.com:/srv DIR/v"},
+		{"inline, to be read", `nfs: {server: 10.0.0.1, path: /, readOnly: true}`, "", nil, "-t nfs -o ro -- 10.0.0.1:/ DIR/v"},
+		{"IPv6", `nfs: {server: "fd00::1", path: /srv}`, "", nil, "-t nfs -- [fd00::1]:/srv DIR/v"},
+		{"a server like an option", `nfs: {server: "-T/srv", path: /x}`, "", nil, "-t nfs -- -T/srv:/x DIR/v"},
 		{"claim", `persistentVolumeClaim: {claimName: data}`, "nfsvers=4.1,hard timeo=600",
-			&corev1.NFSVolumeSource{Server: "s", Path: "/a"}, "-t nfs -o nfsvers=4.1,hard,timeo=600 s:/a DIR/pv"},
+			&corev1.NFSVolumeSource{Server: "s", Path: "/a"}, "-t nfs -o nfsvers=4.1,hard,timeo=600 -- s:/a DIR/pv"},
 		{"claim, to be read by the pod", `persistentVolumeClaim: {claimName: data, readOnly: true}`, "hard",
-			&corev1.NFSVolumeSource{Server: "s", Path: "/a"}, "-t nfs -o hard,ro s:/a DIR/pv"},
+			&corev1.NFSVolumeSource{Server: "s", Path: "/a"}, "-t nfs -o hard,ro -- s:/a DIR/pv"},
 		{"claim, to be read by all", `persistentVolumeClaim: {claimName: data}`, "",
-			&corev1.NFSVolumeSource{Server: "s", Path: "/a", ReadOnly: true}, "-t nfs -o ro s:/a DIR/pv"},
+			&corev1.NFSVolumeSource{Server: "s", Path: "/a", ReadOnly: true}, "-t nfs -o ro -- s:/a DIR/pv"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			c := cluster()
