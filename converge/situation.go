@@ -168,8 +168,9 @@ func (l *look) fill(name string, f *Finding) {
 var (
 	// absent finds an object of a group in anybody's words: ProviderConfig.aws.upbound.io "default" not found.
 	absent = regexp.MustCompile(`\b([A-Za-z]+\.[a-z0-9-]+(?:\.[a-z0-9-]+)+) \\?"([^"\\]+)\\?" not found`)
-	// served finds a service of the cluster in an address that was asked in vain.
+	// barred finds a service account that may not do what it wants.
 	barred = regexp.MustCompile(`[Uu]ser \\?"?(system:serviceaccount:([a-z0-9-]+):[a-z0-9.-]+)\\?"? cannot`)
+	// served finds a service of the cluster in an address that was asked in vain.
 	served = regexp.MustCompile(`https://([a-z0-9-]+)\.([a-z0-9-]+)\.svc`)
 )
 
