@@ -60,9 +60,11 @@ func (s *Signer) Discovery(server string) ([]byte, error) {
 			algs = append(algs, m.Alg())
 		}
 	}
-	return json.Marshal(map[string]any{
-		"issuer": s.cfg.Issuer, "jwks_uri": strings.TrimSuffix(server, "/") + "/openid/v1/jwks",
-		"response_types_supported": []string{"id_token"}, "subject_types_supported": []string{"public"},
-		"id_token_signing_alg_values_supported": algs,
-	})
+	return json.Marshal(struct { // in this order
+		Issuer        string   `json:"issuer"`
+		Keys          string   `json:"jwks_uri"`
+		ResponseTypes []string `json:"response_types_supported"`
+		SubjectTypes  []string `json:"subject_types_supported"`
+		Algorithms    []string `json:"id_token_signing_alg_values_supported"`
+	}{s.cfg.Issuer, strings.TrimSuffix(server, "/") + "/openid/v1/jwks", []string{"id_token"}, []string{"public"}, algs})
 }

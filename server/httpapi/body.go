@@ -62,9 +62,9 @@ func (s *surface) readBody(w http.ResponseWriter, r *http.Request) ([]byte, erro
 // decode turns a body into obj, which comes with the expected apiVersion and kind. What is unknown or
 // duplicate in it is treated as the validation says; a field of a later version is unknown.
 func (c *call) decode(f reply.Format, data []byte, obj resource.Object, v server.FieldValidation) error {
-	want := obj.GetObjectKind().GroupVersionKind()
+	x := expects(c, obj.GetObjectKind().GroupVersionKind())
 	if f == reply.Proto {
-		if err := decodeProto(data, obj, want); err != nil {
+		if err := x.decodeProto(data, obj); err != nil {
 			return err
 		}
 		openapi.Trim(c.features, obj) // unknown fields are passed over there
@@ -73,21 +73,21 @@ func (c *call) decode(f reply.Format, data []byte, obj resource.Object, v server
 	doc, strict, err := data, []error(nil), error(nil)
 	if f == reply.YAML {
 		if doc, strict, err = codec.FromYAML(data); err != nil {
-			return unrecognized(want, bare(err), data)
+			return unrecognized(x.want, bare(err), data)
 		}
 	}
 	more, err := codec.UnmarshalJSON(doc, obj)
 	if err != nil {
-		return undecodable(data, doc, want, err)
+		return x.undecodable(data, doc, err)
 	}
-	if got := obj.GetObjectKind().GroupVersionKind(); got != want {
-		if c.facts.Custom {
-			return customKind(doc, got, want, nameOf(obj))
+	if got := obj.GetObjectKind().GroupVersionKind(); got != x.want {
+		if x.custom {
+			return x.customKind(doc, got, nameOf(obj))
 		}
 		if _, err := saysKind(doc); err != nil {
-			return unrecognized(want, err, data)
+			return unrecognized(x.want, err, data)
 		}
-		if err := settleKind(obj, got, want); err != nil {
+		if err := x.settleKind(obj, got); err != nil {
 			return err
 		}
 	}
@@ -115,59 +115,53 @@ func judge(strict []error, v server.FieldValidation, warn func(string)) error {
 }
 
 // settleKind accepts an empty apiVersion or kind and refuses a wrong one.
-func settleKind(obj resource.Object, got, want schema.GroupVersionKind) error {
+func (x expected) settleKind(obj resource.Object, got schema.GroupVersionKind) error {
 	if got.Kind == "" {
-		got.Kind = want.Kind
+		got.Kind = x.want.Kind
 	}
 	if got.GroupVersion().Empty() {
-		got.Group, got.Version = want.Group, want.Version
+		got.Group, got.Version = x.want.Group, x.want.Version
 	}
-	if got != want {
-		return wrongKind(got, want)
+	if got != x.want && (got != betaEviction || x.want != eviction) {
+		return x.wrongKind(got)
 	}
-	obj.GetObjectKind().SetGroupVersionKind(want)
+	obj.GetObjectKind().SetGroupVersionKind(x.want)
 	return nil
 }
 
-func wrongKind(got, want schema.GroupVersionKind) error {
-	if got.Kind != want.Kind {
-		return apierrors.NewBadRequest(fmt.Sprintf("%s in version %q cannot be handled as a %s: no kind %q is registered for version %q as a %s",
-			got.Kind, got.Version, want.Kind, got.Kind, got.GroupVersion(), want.Kind))
-	}
-	return apierrors.NewBadRequest(fmt.Sprintf("the API version in the data (%s) does not match the expected API version (%s)",
-		got.GroupVersion(), want.GroupVersion()))
-}
-
-func decodeProto(data []byte, obj resource.Object, want schema.GroupVersionKind) error {
+func (x expected) decodeProto(data []byte, obj resource.Object) error {
 	gvk, _, err := codec.OpenEnvelope(data)
 	if err != nil {
-		return unrecognized(want, unopened(data, err), data)
+		return unrecognized(x.want, unopened(data, err), data)
 	}
-	if gvk != want && !gvk.Empty() {
-		if err := settleKind(obj, gvk, want); err != nil {
+	if gvk != x.want && !gvk.Empty() {
+		if err := x.settleKind(obj, gvk); err != nil {
 			return err
 		}
 	}
 	if err := codec.UnmarshalProto(data, obj); err != nil {
-		return handledAs(want, want, bare(err))
+		return handledAs(x.want, x.want, bare(err))
 	}
-	obj.GetObjectKind().SetGroupVersionKind(want)
+	obj.GetObjectKind().SetGroupVersionKind(x.want)
 	return nil
 }
 
 // customKind says what is wrong with the type that a custom resource claims to be of. Other than with built-in
 // kinds it must be told, and a wrong kind is a matter of validation.
-func customKind(doc []byte, got, want schema.GroupVersionKind, name string) error {
+func (x expected) customKind(doc []byte, got schema.GroupVersionKind, name string) error {
+	if got.Kind == "" { // which it is, too, with a version that is none
+		claimed, err := saysKind(doc)
+		if err == nil || claimed.Kind == "" {
+			err = runtime.NewMissingKindErr(string(doc))
+		}
+		return unrecognized(x.want, err, doc)
+	}
 	switch {
-	case got.Kind == "":
-		return unrecognized(want, runtime.NewMissingKindErr(string(doc)), doc)
-	case got.Version == "":
-		return unrecognized(want, runtime.NewMissingVersionErr(string(doc)), doc)
-	case got.GroupVersion() != want.GroupVersion():
-		return wrongKind(got, want)
+	case got.GroupVersion() != x.want.GroupVersion():
+		return x.wrongKind(got)
 	}
 	return apierrors.NewInvalid(got.GroupKind(), name,
-		field.ErrorList{field.Invalid(field.NewPath("kind"), got.Kind, "must be "+want.Kind)})
+		field.ErrorList{field.Invalid(field.NewPath("kind"), got.Kind, "must be "+x.want.Kind)})
 }
 
 // nameOf is the name of an object, made up if the object asks for that.
@@ -214,18 +208,22 @@ func unopened(data []byte, err error) error {
 }
 
 // undecodable explains JSON that does not fit, by the type that it claims to be. doc is data, unless that is YAML.
-func undecodable(data, doc []byte, want schema.GroupVersionKind, err error) error {
+func (x expected) undecodable(data, doc []byte, err error) error {
 	got, bad := saysKind(doc)
 	switch {
 	case bad != nil:
-		return unrecognized(want, bad, data)
+		return unrecognized(x.want, bad, data)
+	case got.Kind == "" && x.custom:
+		return unrecognized(x.want, runtime.NewMissingKindErr(string(doc)), data)
 	case got.Kind == "":
-		return unrecognized(want, err, data)
+		got.Kind = x.want.Kind
+	case x.custom:
+		return handledAs(got, x.want, err)
 	}
-	if got != want && !got.GroupVersion().Empty() {
-		return wrongKind(got, want)
+	if got != x.want && !got.GroupVersion().Empty() {
+		return x.wrongKind(got)
 	}
-	return handledAs(got, want, err)
+	return handledAs(got, x.want, err)
 }
 
 func handledAs(got, want schema.GroupVersionKind, err error) error {
@@ -237,16 +235,20 @@ func unrecognized(want schema.GroupVersionKind, err error, data []byte) error {
 		want.Kind, err, summary(data)))
 }
 
-// summary shows the beginning of a body in hexadecimal.
+// summary shows the beginning of a body, in hexadecimal if it looks like no JSON object.
 func summary(data []byte) string {
 	const shown = 30
 	if len(data) == 0 {
 		return "<empty>"
 	}
+	more := ""
 	if len(data) > shown {
-		return hex.EncodeToString(data[:shown]) + " ..."
+		data, more = data[:shown], " ..."
 	}
-	return hex.EncodeToString(data)
+	if data[0] == '{' {
+		return string(data) + more
+	}
+	return hex.EncodeToString(data) + more
 }
 
 // sameName holds a body to the name and namespace of the URL.

@@ -17,7 +17,7 @@ import (
 // bodies make the objects that subresources exchange where it is not the kind's own.
 var bodies = map[schema.GroupVersionKind]func() resource.Object{
 	autoscalingv1.SchemeGroupVersion.WithKind("Scale"): func() resource.Object { return &autoscalingv1.Scale{} },
-	policyv1.SchemeGroupVersion.WithKind("Eviction"):   func() resource.Object { return &policyv1.Eviction{} },
+	eviction:     func() resource.Object { return &policyv1.Eviction{} },
 	betaEviction: func() resource.Object { return &policyv1.Eviction{} },
 	corev1.SchemeGroupVersion.WithKind("Binding"):                func() resource.Object { return &corev1.Binding{} },
 	authenticationv1.SchemeGroupVersion.WithKind("TokenRequest"): func() resource.Object { return &authenticationv1.TokenRequest{} },
@@ -28,8 +28,11 @@ func (c *call) called() bool {
 	return c.info.Verb == "create" && (c.info.Sub != "" || c.facts.Virtual)
 }
 
-// betaEviction looks as v1 does.
-var betaEviction = schema.GroupVersionKind{Group: policyv1.GroupName, Version: "v1beta1", Kind: "Eviction"}
+// Bodies of an eviction may be of its first version, which looks as v1 does.
+var (
+	eviction     = policyv1.SchemeGroupVersion.WithKind("Eviction")
+	betaEviction = schema.GroupVersionKind{Group: policyv1.GroupName, Version: "v1beta1", Kind: "Eviction"}
+)
 
 // code decodes what the subresource takes, calls the front door and answers with what it returns.
 func (c *call) code() error {

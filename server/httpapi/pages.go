@@ -19,6 +19,8 @@ func (s *surface) page(w http.ResponseWriter, r *http.Request, i *info) {
 	switch {
 	case len(parts) == 0 || i.Path == "/index.html":
 		s.roots(w)
+	case strings.HasPrefix(i.Path, "/apis//"): // below /apis every group has a name
+		reply.NotFoundPage(w)
 	case parts[0] == "api" || parts[0] == "apis":
 		s.discovery.Serve(w, aggregator.WithUser(r, i.User), parts)
 	case i.Path == "/version" || i.Path == "/version/":

@@ -78,7 +78,7 @@ func (p *responder) shape(k resource.Kind, obj, hub resource.Object, opts *metav
 		if p.facts.Custom { // upstream takes every such object for a list, at first
 			return nil, server.PlainError("content is not a list")
 		}
-		return nil, misfit("you requested %s, but the requested object is not a list (%T)", shapePartials, obj)
+		return nil, misfit("you requested %s, but the requested object is not a list (%s)", shapePartials, typeName(p.facts, p.gvk.Kind))
 	}
 	if opts == nil {
 		var err error
@@ -173,7 +173,7 @@ func (p *responder) shapedList(l *server.List) error {
 	case shapePartials:
 		return p.partialList(l)
 	default:
-		err = misfit("you requested %s, but the requested object is a list (%s)", shapePartial, p.facts.ListKind)
+		err = misfit("you requested %s, but the requested object is a list (%s)", shapePartial, typeName(p.facts, p.facts.ListKind))
 	}
 	if err != nil {
 		return err

@@ -7,7 +7,6 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/validation"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/kloop-dev/kloop/resource"
@@ -255,28 +254,27 @@ func decodeDeleteOptions(r *http.Request, data []byte, opts *metav1.DeleteOption
 	if err != nil {
 		return err
 	}
-	want := schema.GroupVersionKind{Version: "v1", Kind: "DeleteOptions"}
 	doc := data
 	switch f {
 	case reply.Proto:
 		if err := codec.UnmarshalProto(data, opts); err != nil {
-			return unrecognized(want, unopened(data, err), data)
+			return apierrors.NewBadRequest(unopened(data, err).Error())
 		}
-		return kindIs(opts.Kind, want)
+		return optionsKind(opts)
 	case reply.YAML:
 		if doc, _, err = codec.FromYAML(data); err != nil {
-			return unrecognized(want, bare(err), data)
+			return apierrors.NewBadRequest(bare(err).Error())
 		}
 	}
-	if _, err := codec.UnmarshalJSON(doc, opts); err != nil {
-		return undecodable(data, doc, want, err)
+	if _, err := saysKind(doc); err != nil {
+		return apierrors.NewBadRequest(err.Error())
 	}
-	return kindIs(opts.Kind, want)
-}
-
-func kindIs(kind string, want schema.GroupVersionKind) error {
-	if kind != "" && kind != want.Kind {
-		return apierrors.NewBadRequest("decoded object cannot be converted to DeleteOptions")
+	_, err = codec.UnmarshalJSON(doc, opts)
+	if other := optionsKind(opts); other != nil {
+		return other
+	}
+	if err != nil {
+		return apierrors.NewBadRequest(err.Error())
 	}
 	return nil
 }

@@ -92,7 +92,7 @@ func TestAnswers(t *testing.T) {
 		{"bad yaml", "POST", coll, "a: [", []string{"Content-Type", codec.YAML}, 400, metav1.StatusReasonBadRequest,
 			"the object provided is unrecognized (must be of type ConfigMap): yaml: line 1: did not find expected node content (613a205b)"},
 		{"bad version", "POST", coll, `{"apiVersion":"a/b/c"}`, nil, 400, metav1.StatusReasonBadRequest, "the object provided is unrecognized " +
-			"(must be of type ConfigMap): unexpected GroupVersion string: a/b/c (7b2261706956657273696f6e223a22612f622f63227d)"},
+			"(must be of type ConfigMap): unexpected GroupVersion string: a/b/c ({\"apiVersion\":\"a/b/c\"})"},
 		{"garbage protobuf", "POST", coll, "garbage", []string{"Content-Type", codec.Protobuf}, 400, metav1.StatusReasonBadRequest,
 			"the object provided is unrecognized " +
 				"(must be of type ConfigMap): provided data does not appear to be a protobuf message, expected prefix [107 56 115 0] (67617262616765)"},
@@ -102,7 +102,8 @@ func TestAnswers(t *testing.T) {
 		{"other kind", "POST", coll, `{"kind":"Secret","apiVersion":"v1","metadata":{"name":"x"}}`, nil, 400, metav1.StatusReasonBadRequest, ""},
 		{"other version", "POST", coll, `{"kind":"ConfigMap","apiVersion":"apps/v1","metadata":{"name":"x"}}`, nil, 400,
 			metav1.StatusReasonBadRequest,
-			"the API version in the data (apps/v1) does not match the expected API version (v1)"},
+			`ConfigMap in version "v1" cannot be handled as a ConfigMap: no kind "ConfigMap" is registered for version "apps/v1" in scheme ` +
+				`"pkg/runtime/scheme.go:111"`},
 		{"strict", "POST", coll + "?fieldValidation=Strict", `{"metadata":{"name":"x"},"foo":1,"data":{"a":"b","a":"c"}}`, nil, 400,
 			metav1.StatusReasonBadRequest,
 			`strict decoding error: unknown field "foo", duplicate field "data.a"`},

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/binary"
+	"errors"
 	"net/http"
 	"strconv"
 	"sync"
@@ -107,6 +108,9 @@ func selectOne(opts *metav1.ListOptions, name string) error {
 	}
 	return nil
 }
+
+// errUntellable ends a watch without a word, as upstream does, when an event can't take the shape that was asked for.
+var errUntellable = errors.New("an event is no list")
 
 // watchStream is the body of a watch. Its lock is held while bytes are written; the timer that starts it and the
 // events share it.
@@ -284,7 +288,7 @@ func (st *watchStream) end(ctx context.Context, f framer, err error) error {
 	st.begin()
 	st.guard.Reset(st.stall)
 	defer st.guard.Stop()
-	if err != nil && !st.broken && ctx.Err() == nil {
+	if err != nil && !errors.Is(err, errUntellable) && !st.broken && ctx.Err() == nil {
 		if frame, ferr := f.failure(reply.StatusOf(err)); ferr == nil {
 			_, _ = st.w.Write(frame)
 			_ = st.rc.Flush()
@@ -335,6 +339,9 @@ func (s *shaper) bare(e *server.Event) bool {
 
 // object is the event's object in the version and shape that the client asked for.
 func (s *shaper) object(ctx context.Context, e *server.Event) (runtime.Object, error) {
+	if s.p.acc.As == shapePartials {
+		return nil, errUntellable
+	}
 	obj, err := s.plain(ctx, e)
 	if err != nil || s.p.acc.As == "" {
 		return obj, err

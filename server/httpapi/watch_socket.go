@@ -2,6 +2,7 @@ package httpapi
 
 import (
 	"context"
+	"errors"
 	"time"
 
 	"github.com/gorilla/websocket"
@@ -40,7 +41,7 @@ func (c *call) watchSocket(req *server.Request, opts *metav1.ListOptions, f fram
 		return nil
 	})
 	switch {
-	case err == nil || ctx.Err() != nil || ws.refused:
+	case err == nil || errors.Is(err, errUntellable) || ctx.Err() != nil || ws.refused:
 		return nil
 	case ws.conn == nil && !apierrors.IsResourceExpired(err) || ws.open() != nil:
 		return err

@@ -118,6 +118,7 @@ func (h *Handler) root(w http.ResponseWriter, r *http.Request, legacy bool) {
 			r.URL.Path != "/apis/" // upstream's /apis/ knows the old form alone
 	})
 	w.Header().Set("Vary", "Accept")
+	acc.Pretty = acc.Pretty || reply.WantsPretty(r)
 	switch {
 	case !ok:
 		h.Send.Fail(w, r, reply.NotAcceptable(true, false))
