@@ -22,6 +22,12 @@ type Quirks struct {
 	// Orphaned is the warning that a deletion gets which does not say what is to become of the dependents.
 	Orphaned string
 
+	// Unselectable refuses a field label that can't be selected by: a format of the label and of the type that was asked for. ""
+	// is the usual one.
+	Unselectable string
+	// Blank is JSON: the fields that even an empty object has, as a bookmark shows it.
+	Blank string
+
 	// Resets are the fields that a write of the object itself can't own, beside the status where that is a subresource. Paths
 	// are joined by dots; * is any element.
 	Resets []string

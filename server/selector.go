@@ -1,6 +1,7 @@
 package server
 
 import (
+	"fmt"
 	"slices"
 	"strings"
 
@@ -44,11 +45,25 @@ func choose(r *Request, opts *metav1.ListOptions) (*choice, error) {
 	for _, q := range sel.Requirements() {
 		label := q.Field
 		if q.Field = hubField(r, label); !slices.Contains(r.Kind.Info().Selectable, q.Field) {
-			return nil, apierrors.NewBadRequest("field label not supported: " + label)
+			return nil, unselectable(r, label)
 		}
 		c.require(q)
 	}
 	return c, nil
+}
+
+// unselectable refuses a field label, in words that depend on whether the kind has labels of its own.
+func unselectable(r *Request, label string) error {
+	i := r.Kind.Info()
+	format := i.Unselectable
+	switch own := len(i.Selectable) > 2 || !slices.Contains(i.Selectable, "metadata.namespace"); {
+	case format != "":
+	case own || i.Custom:
+		format = "field label not supported: %[1]s"
+	default:
+		format = `%[1]q is not a known field selector: only "metadata.name", "metadata.namespace"`
+	}
+	return apierrors.NewBadRequest(fmt.Sprintf(format, label, r.Spoken()))
 }
 
 // legible says whether the selectors of a request can be read.

@@ -19,7 +19,8 @@ import (
 // DaemonSets declares the kind.
 var DaemonSets = &resource.Def[*appsv1.DaemonSet]{
 	GVK: gvk("DaemonSet"), Plural: "daemonsets", Short: []string{"ds"}, Categories: all, Namespaced: true,
-	Quirks:     resource.Quirks{MetaUpdateOnly: true, Hides: appsv1.DeprecatedTemplateGeneration},
+	Quirks: resource.Quirks{MetaUpdateOnly: true, Hides: appsv1.DeprecatedTemplateGeneration,
+		Blank: `{"metadata":{"annotations":{"` + appsv1.DeprecatedTemplateGeneration + `":"0"}}}`},
 	Generation: true, Status: true,
 	Gated:   template.Gated(func(d *appsv1.DaemonSet) *corev1.PodTemplateSpec { return &d.Spec.Template }),
 	Early:   labelled(func(o *appsv1.DaemonSet) map[string]string { return o.Spec.Template.Labels }, "extensions/v1beta1"),

@@ -19,7 +19,8 @@ import (
 // Deployments declares the kind.
 var Deployments = &resource.Def[*appsv1.Deployment]{
 	GVK: gvk("Deployment"), Plural: "deployments", Short: []string{"deploy"}, Categories: all, Namespaced: true,
-	Quirks:     resource.Quirks{MetaUpdateOnly: true, Hides: "deprecated.deployment.rollback.to", StatusResets: []string{"metadata.labels"}},
+	Quirks: resource.Quirks{MetaUpdateOnly: true, Hides: "deprecated.deployment.rollback.to", StatusResets: []string{"metadata.labels"},
+		Blank: `{"spec":{"replicas":0}}`},
 	Generation: true, Status: true,
 	Scale: &resource.Scaled[*appsv1.Deployment]{
 		Get: func(d *appsv1.Deployment) resource.Scale {

@@ -16,7 +16,7 @@ import (
 // ReplicaSets declares the kind.
 var ReplicaSets = &resource.Def[*appsv1.ReplicaSet]{
 	GVK: gvk("ReplicaSet"), Plural: "replicasets", Short: []string{"rs"}, Categories: all, Namespaced: true,
-	Quirks:     resource.Quirks{MetaUpdateOnly: true},
+	Quirks:     resource.Quirks{MetaUpdateOnly: true, Blank: `{"spec":{"replicas":0}}`},
 	Generation: true, Status: true,
 	Scale: &resource.Scaled[*appsv1.ReplicaSet]{
 		Get: func(r *appsv1.ReplicaSet) resource.Scale {

@@ -20,7 +20,7 @@ import (
 // StatefulSets declares the kind.
 var StatefulSets = &resource.Def[*appsv1.StatefulSet]{
 	GVK: gvk("StatefulSet"), Plural: "statefulsets", Short: []string{"sts"}, Categories: all, Namespaced: true,
-	Quirks:     resource.Quirks{MetaUpdateOnly: true},
+	Quirks:     resource.Quirks{MetaUpdateOnly: true, Blank: `{"spec":{"replicas":0}}`},
 	Generation: true, Status: true, Name: rule.LabelName,
 	Scale: &resource.Scaled[*appsv1.StatefulSet]{
 		Get: func(s *appsv1.StatefulSet) resource.Scale {

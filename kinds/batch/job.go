@@ -22,6 +22,7 @@ import (
 var Jobs = &resource.Def[*batchv1.Job]{
 	GVK: gvk("Job"), Plural: "jobs", Categories: all, Namespaced: true, Generation: true, Status: true,
 	Quirks: resource.Quirks{
+		Unselectable: "field label %[1]q not supported for Job",
 		Orphaned: "child pods are preserved by default when jobs are deleted; set propagationPolicy=Background to " +
 			"remove them " +
 			"or set propagationPolicy=Orphan to suppress this warning"},

@@ -34,6 +34,7 @@ import (
 var (
 	deployments = &resource.Def[*appsv1.Deployment]{GVK: appsv1.SchemeGroupVersion.WithKind("Deployment"), Plural: "deployments",
 		Short: []string{"deploy"}, Categories: []string{"all"}, Namespaced: true, Status: true, Generation: true,
+		Quirks: resource.Quirks{Blank: `{"spec":{"replicas":0}}`},
 		Scale: &resource.Scaled[*appsv1.Deployment]{
 			Get: func(d *appsv1.Deployment) resource.Scale { return resource.Scale{Replicas: *d.Spec.Replicas} },
 			Set: func(d *appsv1.Deployment, n int32) { d.Spec.Replicas = &n }}}

@@ -85,6 +85,16 @@ func TestOddShapes(t *testing.T) {
 			t.Errorf("%s: %s", path, st.Message)
 		}
 	}
+	const from = "?watch=1&timeoutSeconds=1&sendInitialEvents=true&resourceVersionMatch=NotOlderThan&allowWatchBookmarks=true"
+	if got := w.must("GET", "/apis/apps/v1/deployments"+from, "", 200); !strings.Contains(string(got.body), `"spec":{"replicas":0,`) {
+		t.Errorf("the bookmark is %s", got.body)
+	}
+	for path, want := range map[string]string{maps: `"zz" is not a known field selector: only "metadata.name", "metadata.namespace"`,
+		"/api/v1/pods": "field label not supported: zz"} {
+		if st := w.must("GET", path+"?fieldSelector=zz=y", "", 400).status(t); st.Message != want {
+			t.Errorf("%s: %s", path, st.Message)
+		}
+	}
 	for _, path := range []string{"/api", "/apis"} {
 		if got := w.must("GET", path, "", 200, "User-Agent", "curl/8"); !strings.HasPrefix(string(got.body), "{\n  ") {
 			t.Errorf("%s: %.40s", path, got.body)

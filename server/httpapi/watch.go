@@ -4,7 +4,9 @@ import (
 	"bytes"
 	"context"
 	"encoding/binary"
+	"encoding/json"
 	"errors"
+	"maps"
 	"net/http"
 	"strconv"
 	"sync"
@@ -373,9 +375,16 @@ func (s *shaper) plain(ctx context.Context, e *server.Event) (resource.Object, e
 		return obj, err
 	}
 	obj := s.p.kind.New(s.p.gvk)
+	if blank := s.p.facts.Blank; blank != "" {
+		if err := json.Unmarshal([]byte(blank), obj); err != nil {
+			return nil, err
+		}
+	}
 	obj.SetResourceVersion(strconv.FormatInt(e.Rev, 10))
 	if e.Initial {
-		obj.SetAnnotations(map[string]string{metav1.InitialEventsAnnotationKey: "true"})
+		marks := map[string]string{metav1.InitialEventsAnnotationKey: "true"}
+		maps.Copy(marks, obj.GetAnnotations())
+		obj.SetAnnotations(marks)
 	}
 	return obj, nil
 }
