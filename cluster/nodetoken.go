@@ -23,10 +23,9 @@ import (
 // joinersGroup is the group of machines that join with a bootstrap token, as kubeadm has it.
 const joinersGroup = "system:bootstrappers:kubeadm:default-node-token"
 
-// nodeBindings let nodes join, renew their certificates, and program services. The first three are kubeadm's.
+// nodeBindings let nodes join and renew their certificates. The first three are kubeadm's.
 func nodeBindings() []resource.Object {
 	const requests = "system:certificates.k8s.io:certificatesigningrequests:"
-	const proxier, network = "system:kloop:node-proxier", "system:kloop:node-network"
 	group := func(name string) rbacv1.Subject {
 		return rbacv1.Subject{APIGroup: rbacv1.GroupName, Kind: rbacv1.GroupKind, Name: name}
 	}
@@ -36,24 +35,9 @@ func nodeBindings() []resource.Object {
 		bind("kubeadm:node-autoapprove-certificate-rotation", requests+"selfnodeclient", group(auth.GroupNodes)),
 		bind("system:kloop:kubelet-serving-approver", "system:certificates.k8s.io:kubelet-serving-approver",
 			rbacv1.Subject{Kind: rbacv1.ServiceAccountKind, Namespace: metav1.NamespaceSystem, Name: "kubelet-serving-approver"}),
-		// Agent and proxy of a node are one process with one certificate. Of what upstream's proxy may read, these are the rules its
-		// nodes may not.
-		&rbacv1.ClusterRole{TypeMeta: metav1.TypeMeta{APIVersion: rbacv1.SchemeGroupVersion.String(), Kind: "ClusterRole"},
-			ObjectMeta: metav1.ObjectMeta{Name: proxier},
-			Rules: []rbacv1.PolicyRule{{Verbs: []string{"list", "watch"}, APIGroups: []string{"discovery.k8s.io"},
-				Resources: []string{"endpointslices"}},
-				{Verbs: []string{"get", "list", "watch"}, APIGroups: []string{"networking.k8s.io"}, Resources: []string{"servicecidrs"}}}},
-		bind(proxier, proxier, group(auth.GroupNodes)),
 		// Agents that are kubelets ask whether the server may do what it asks of them.
 		bind("system:kloop:kubelet-api-admin", "system:kubelet-api-admin",
 			rbacv1.Subject{APIGroup: rbacv1.GroupName, Kind: rbacv1.UserKind, Name: agentUser}),
-		// The other loops of a node: names, the pod network, and network policies, which are judged by the pods of all nodes.
-		&rbacv1.ClusterRole{TypeMeta: metav1.TypeMeta{APIVersion: rbacv1.SchemeGroupVersion.String(), Kind: "ClusterRole"},
-			ObjectMeta: metav1.ObjectMeta{Name: network},
-			Rules: []rbacv1.PolicyRule{{Verbs: []string{"list", "watch"}, APIGroups: []string{""},
-				Resources: []string{"namespaces", "nodes", "pods"}},
-				{Verbs: []string{"list", "watch"}, APIGroups: []string{"networking.k8s.io"}, Resources: []string{"networkpolicies"}}}},
-		bind(network, network, group(auth.GroupNodes)),
 		// Whom they are to trust: it may change while they run.
 		&rbacv1.Role{TypeMeta: metav1.TypeMeta{APIVersion: rbacv1.SchemeGroupVersion.String(), Kind: "Role"},
 			ObjectMeta: authorityMeta(),

@@ -28,13 +28,25 @@ import (
 
 // An Authorizer decides for members of system:nodes and has no opinion on others. Safe for concurrent use.
 type Authorizer struct {
-	read  func() resource.Reader
-	rules []rbacv1.PolicyRule
+	read    func() resource.Reader
+	rules   []rbacv1.PolicyRule
+	network []rbacv1.PolicyRule // go before what is subdivided
+}
+
+// networkRules allow what the proxy, the cluster DNS and the network of a node read. Unlike Kubernetes, where each has an identity of
+// its own, they are one process with the agent and share its certificate. Routes and policies follow from the pods of all nodes.
+func networkRules() []rbacv1.PolicyRule {
+	list, get := []string{"list", "watch"}, []string{"get", "list", "watch"}
+	return []rbacv1.PolicyRule{
+		{Verbs: list, APIGroups: []string{""}, Resources: []string{"namespaces", "nodes", "pods"}},
+		{Verbs: list, APIGroups: []string{"discovery.k8s.io"}, Resources: []string{"endpointslices"}},
+		{Verbs: list, APIGroups: []string{"networking.k8s.io"}, Resources: []string{"networkpolicies"}},
+		{Verbs: get, APIGroups: []string{"networking.k8s.io"}, Resources: []string{"servicecidrs"}}}
 }
 
 // New returns an authorizer; read gives the newest state.
 func New(read func() resource.Reader) *Authorizer {
-	return &Authorizer{read: read, rules: rbac.NodeRules()}
+	return &Authorizer{read: read, rules: rbac.NodeRules(), network: networkRules()}
 }
 
 // Authorize implements auth.Authorizer. It never denies: a role may allow what it does not.
@@ -46,6 +58,9 @@ func (z *Authorizer) Authorize(_ context.Context, a *auth.Attributes) (auth.Deci
 	if !ok {
 		return auth.NoOpinion, fmt.Sprintf("unknown node for user %q", a.User.Name), nil
 	}
+	if allowed(z.network, a) {
+		return auth.Allow, "", nil
+	}
 	if a.Resource != "" {
 		if judge := subdivided[a.Group+"/"+a.Resource]; judge != nil {
 			if why := judge(z.read(), node, a); why != "" {
@@ -54,12 +69,19 @@ func (z *Authorizer) Authorize(_ context.Context, a *auth.Attributes) (auth.Deci
 			return auth.Allow, "", nil
 		}
 	}
-	for i := range z.rules {
-		if rbac.Allows(&z.rules[i], a) {
-			return auth.Allow, "", nil
-		}
+	if allowed(z.rules, a) {
+		return auth.Allow, "", nil
 	}
 	return auth.NoOpinion, "", nil
+}
+
+func allowed(rules []rbacv1.PolicyRule, a *auth.Attributes) bool {
+	for i := range rules {
+		if rbac.Allows(&rules[i], a) {
+			return true
+		}
+	}
+	return false
 }
 
 // A judge says why the agent of the node may not do what it asks for; "" means that it may.
@@ -152,11 +174,6 @@ func pods(read resource.Reader, node string, a *auth.Attributes) string {
 		switch a.Verb {
 		case "get":
 			return related(read, node, a, podOn)
-		case "list", "watch":
-			if selects(a, "spec.nodeName", node) || a.Name != "" && podOn(read, node, a.Namespace, a.Name) {
-				return ""
-			}
-			return "can only list/watch pods with spec.nodeName field selector"
 		case "create", "delete": // NodeRestriction says which
 			return ""
 		}
@@ -178,7 +195,7 @@ func nodes(_ resource.Reader, node string, a *auth.Attributes) string {
 		return ""
 	case a.Subresource == "status" && (a.Verb == "update" || a.Verb == "patch"):
 		return ""
-	case a.Subresource != "" || a.Verb != "get" && a.Verb != "list" && a.Verb != "watch":
+	case a.Subresource != "" || a.Verb != "get":
 		return fmt.Sprintf("cannot %s this subresource or resource", a.Verb)
 	case a.Name == node:
 		return ""

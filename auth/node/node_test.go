@@ -108,11 +108,12 @@ func TestAgents(t *testing.T) {
 		{"create leases.coordination.k8s.io metallb-system/", "can only access leases in"},
 		{"get leases.coordination.k8s.io kube-system/n", "can only access leases in"},
 		{"get csinodes.storage.k8s.io /n", ""}, {"get csinodes.storage.k8s.io /m", "same name"},
-		{"get nodes /n", ""}, {"watch nodes /n", ""}, {"get nodes /m", "only its own Node object"}, {"list nodes /", "cannot read all nodes"},
+		{"get nodes /n", ""}, {"watch nodes /n", ""}, {"get nodes /m", "only its own Node object"}, {"list nodes /", ""},
+		{"watch networkpolicies.networking.k8s.io /", ""}, {"list endpointslices.discovery.k8s.io /", ""},
+		{"get servicecidrs.networking.k8s.io /x", ""}, {"get endpointslices.discovery.k8s.io ns/x", "-"}, {"get namespaces /x", "-"},
 		{"patch nodes/status /n", ""}, {"create nodes /n", ""}, {"delete nodes /n", "cannot delete"},
-		{"list pods /", "spec.nodeName field selector"}, {"watch pods / spec.nodeName=n", ""}, {"list pods / spec.nodeName=m",
-			"spec.nodeName field selector"},
-		{"list pods / spec.nodeName!=n", "spec.nodeName field selector"},
+		{"list pods /", ""}, {"watch pods / spec.nodeName=n", ""}, {"list pods / spec.nodeName=m", ""},
+		{"deletecollection pods /", "cannot deletecollection"},
 		{"get pods ns/a", ""}, {"get pods ns/other", "no relationship"}, {"create pods/eviction ns/a", ""}, {"patch pods/status ns/a", ""},
 		{"list resourceslices.resource.k8s.io / spec.nodeName=n", ""}, {"list resourceslices.resource.k8s.io /", "field selector"},
 		{"create events default/", ""}, {"list services /", ""}, {"get runtimeclasses.node.k8s.io /x", ""},
@@ -136,6 +137,9 @@ func TestAgents(t *testing.T) {
 		{Name: "system:node:", Groups: []string{auth.GroupNodes}}} {
 		if d, _, _ := z.Authorize(context.Background(), ask(u, "get secrets ns/by-volume")); d != auth.NoOpinion {
 			t.Errorf("%s passes for an agent", u.Name)
+		}
+		if d, _, _ := z.Authorize(context.Background(), ask(u, "list pods /")); d != auth.NoOpinion {
+			t.Errorf("%s reads the pods of all nodes", u.Name)
 		}
 	}
 }
