@@ -8,6 +8,7 @@ import (
 	storagev1 "k8s.io/api/storage/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/kloop-dev/kloop/kinds/core"
 	"github.com/kloop-dev/kloop/kinds/storage"
 	"github.com/kloop-dev/kloop/resource"
 )
@@ -97,20 +98,10 @@ func checkResize(_ context.Context, r *Request) error {
 }
 
 func resizable(read resource.Reader, claim, old *corev1.PersistentVolumeClaim) bool {
-	name := classNameOf(claim)
-	if name == "" || name != classNameOf(old) {
+	name := core.ClaimClass(claim)
+	if name == "" || name != core.ClaimClass(old) {
 		return false
 	}
 	c := resource.Get(read, storage.StorageClasses, "", name)
 	return c != nil && c.AllowVolumeExpansion != nil && *c.AllowVolumeExpansion
-}
-
-func classNameOf(claim *corev1.PersistentVolumeClaim) string {
-	if name, ok := claim.Annotations[corev1.BetaStorageClassAnnotation]; ok {
-		return name
-	}
-	if claim.Spec.StorageClassName != nil {
-		return *claim.Spec.StorageClassName
-	}
-	return ""
 }

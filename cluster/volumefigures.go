@@ -47,18 +47,11 @@ func volumeCounts(read resource.Reader) map[volumeSeries]float64 {
 		add(v.Status.Phase == corev1.VolumeBound, volumesBound, volumesUnbound, v.Spec.StorageClassName)
 	}
 	for _, c := range resource.List(read, kinds.PersistentVolumeClaims, "") {
-		class := text(c.Spec.StorageClassName)
-		if old, ok := c.Annotations[corev1.BetaStorageClassAnnotation]; ok {
-			class = old
+		attributes := ""
+		if name := c.Spec.VolumeAttributesClassName; name != nil {
+			attributes = *name
 		}
-		add(c.Status.Phase == corev1.ClaimBound, claimsBound, claimsUnbound, c.Namespace, class, text(c.Spec.VolumeAttributesClassName))
+		add(c.Status.Phase == corev1.ClaimBound, claimsBound, claimsUnbound, c.Namespace, core.ClaimClass(c), attributes)
 	}
 	return counts
-}
-
-func text(s *string) string {
-	if s == nil {
-		return ""
-	}
-	return *s
 }

@@ -253,7 +253,7 @@ func claimHealth(w *World, c *corev1.PersistentVolumeClaim) Health {
 }
 
 func classOf(w *World, c *corev1.PersistentVolumeClaim) *storagev1.StorageClass {
-	if name := deref(c.Spec.StorageClassName, ""); name != "" {
+	if name := core.ClaimClass(c); name != "" {
 		return resource.Get(w.Read, kinds.StorageClasses, "", name)
 	}
 	return nil

@@ -37,7 +37,7 @@ func (x *volumeIndex) attachmentOf(ns, claim string) (attachment, bool) {
 			return attachment{pv.Spec.CSI.Driver, pv.Spec.CSI.VolumeHandle}, true
 		}
 	}
-	sc := resource.Get(x.st.read, kinds.StorageClasses, "", storageClass(pvc))
+	sc := resource.Get(x.st.read, kinds.StorageClasses, "", core.ClaimClass(pvc))
 	if sc == nil || sc.Provisioner == byHand {
 		return attachment{}, false
 	}

@@ -22,7 +22,6 @@ const (
 	boundByLoop   = "pv.kubernetes.io/bound-by-controller"
 	selectedNode  = "volume.kubernetes.io/selected-node"
 	byHand        = "kubernetes.io/no-provisioner"
-	betaClass     = "volume.beta.kubernetes.io/storage-class"
 )
 
 var (
@@ -167,7 +166,7 @@ func (v *volumes) addBound(pvc *corev1.PersistentVolumeClaim) {
 
 // addWaiting notes a claim that waits for its first pod; false: it should have been bound already.
 func (v *volumes) addWaiting(pvc *corev1.PersistentVolumeClaim) bool {
-	name := storageClass(pvc)
+	name := core.ClaimClass(pvc)
 	sc := resource.Get(v.state.read, kinds.StorageClasses, "", name)
 	if name == "" || sc == nil || sc.VolumeBindingMode == nil || *sc.VolumeBindingMode != storagev1.VolumeBindingWaitForFirstConsumer {
 		return false
@@ -200,16 +199,6 @@ func (v *volumes) addWaiting(pvc *corev1.PersistentVolumeClaim) bool {
 	return true
 }
 
-func storageClass(pvc *corev1.PersistentVolumeClaim) string {
-	if name, ok := pvc.Annotations[betaClass]; ok {
-		return name
-	}
-	if pvc.Spec.StorageClassName != nil {
-		return *pvc.Spec.StorageClassName
-	}
-	return ""
-}
-
 // couldBe tells whether a volume suits a claim, nodes aside.
 func (x *volumeIndex) couldBe(pv *corev1.PersistentVolume, pvc *corev1.PersistentVolumeClaim, sel labels.Selector) bool {
 	have, want := pv.Spec.Capacity[corev1.ResourceStorage], pvc.Spec.Resources.Requests[corev1.ResourceStorage]
@@ -223,16 +212,12 @@ func (x *volumeIndex) couldBe(pv *corev1.PersistentVolume, pvc *corev1.Persisten
 	if ref := pv.Spec.ClaimRef; ref != nil {
 		return ref.Namespace == own.Namespace && ref.Name == own.Name && (ref.UID == "" || ref.UID == pvc.UID)
 	}
-	class := pv.Spec.StorageClassName
-	if name, ok := pv.Annotations[betaClass]; ok {
-		class = name
-	}
 	for _, m := range pvc.Spec.AccessModes {
 		if !slices.Contains(pv.Spec.AccessModes, m) {
 			return false
 		}
 	}
-	return pv.Status.Phase == corev1.VolumeAvailable && class == storageClass(pvc) && sel.Matches(labels.Set(pv.Labels))
+	return pv.Status.Phase == corev1.VolumeAvailable && core.VolumeClass(pv) == core.ClaimClass(pvc) && sel.Matches(labels.Set(pv.Labels))
 }
 
 func volumeMode(m *corev1.PersistentVolumeMode) corev1.PersistentVolumeMode {

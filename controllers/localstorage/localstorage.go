@@ -107,11 +107,7 @@ func nodeOf(p *corev1.PersistentVolumeClaim) string {
 }
 
 func classOf(read resource.Reader, p *corev1.PersistentVolumeClaim) *storagev1.StorageClass {
-	name, old := p.Annotations[corev1.BetaStorageClassAnnotation]
-	if !old && p.Spec.StorageClassName != nil {
-		name = *p.Spec.StorageClassName
-	}
-	return resource.Get(read, kinds.StorageClasses, "", name)
+	return resource.Get(read, kinds.StorageClasses, "", core.ClaimClass(p))
 }
 
 // claimOf is the claim that the volume names, if it is that very one.
@@ -198,7 +194,7 @@ func refuse(ctx context.Context, c *loop.Ctx, d todo) error {
 	for _, r := range d.refuse {
 		c.Event(kinds.PersistentVolumeClaims, r.claim, corev1.EventTypeWarning, "ProvisioningFailed",
 			"failed to provision volume with StorageClass %q: %s",
-			className(r.claim), r.why)
+			core.ClaimClass(r.claim), r.why)
 		if !r.move {
 			continue
 		}
@@ -212,13 +208,6 @@ func refuse(ctx context.Context, c *loop.Ctx, d todo) error {
 		}
 	}
 	return nil
-}
-
-func className(p *corev1.PersistentVolumeClaim) string {
-	if p.Spec.StorageClassName == nil {
-		return p.Annotations[corev1.BetaStorageClassAnnotation]
-	}
-	return *p.Spec.StorageClassName
 }
 
 func create(ctx context.Context, c *loop.Ctx, x wish, n *corev1.Node) error {
@@ -328,7 +317,7 @@ func ofVolume(obj resource.Object, _ resource.Reader, wake func(ns, name string)
 // ofClass wakes the nodes of the claims that wait for a volume of the class.
 func ofClass(obj resource.Object, read resource.Reader, wake func(ns, name string)) {
 	for o := range read.Each(kinds.PersistentVolumeClaims, "") {
-		if p := o.(*corev1.PersistentVolumeClaim); nodeOf(p) != "" && className(p) == obj.GetName() {
+		if p := o.(*corev1.PersistentVolumeClaim); nodeOf(p) != "" && core.ClaimClass(p) == obj.GetName() {
 			wake("", nodeOf(p))
 		}
 	}

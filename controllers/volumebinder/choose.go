@@ -8,6 +8,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
+
+	"github.com/kloop-dev/kloop/kinds/core"
 )
 
 // A verdict is the decision about a claim.
@@ -89,7 +91,7 @@ func mismatch(v *corev1.PersistentVolume, p *corev1.PersistentVolumeClaim) strin
 		return fmt.Sprintf("the volume is marked for deletion %q", v.Name)
 	case size.Cmp(want) < 0:
 		return "requested PV is too small"
-	case classOf(v) != className(p):
+	case core.VolumeClass(v) != core.ClaimClass(p):
 		return "storageClassName does not match"
 	case deref(v.Spec.VolumeAttributesClassName) != deref(p.Spec.VolumeAttributesClassName):
 		return "volumeAttributesClassName does not match"
@@ -106,13 +108,6 @@ func deref(s *string) string {
 		return ""
 	}
 	return *s
-}
-
-func classOf(v *corev1.PersistentVolume) string {
-	if old, ok := v.Annotations[corev1.BetaStorageClassAnnotation]; ok {
-		return old
-	}
-	return v.Spec.StorageClassName
 }
 
 // allows says whether the volume can be used in all the ways that the claim asks for.
@@ -134,16 +129,6 @@ func selects(p *corev1.PersistentVolumeClaim, v *corev1.PersistentVolume) bool {
 func meantFor(v *corev1.PersistentVolume, p *corev1.PersistentVolumeClaim) bool {
 	ref := v.Spec.ClaimRef
 	return ref != nil && ref.Namespace == p.Namespace && ref.Name == p.Name && (ref.UID == "" || ref.UID == p.UID)
-}
-
-func className(p *corev1.PersistentVolumeClaim) string {
-	if old, ok := p.Annotations[corev1.BetaStorageClassAnnotation]; ok {
-		return old
-	}
-	if p.Spec.StorageClassName == nil {
-		return ""
-	}
-	return *p.Spec.StorageClassName
 }
 
 func mode(m *corev1.PersistentVolumeMode) corev1.PersistentVolumeMode {

@@ -57,7 +57,7 @@ var Volumes = &loop.Controller[*corev1.PersistentVolume]{
 }
 
 func reconcileClaim(ctx context.Context, c *loop.Ctx, p *corev1.PersistentVolumeClaim) (time.Duration, error) {
-	class := resource.Get(c, kinds.StorageClasses, "", className(p))
+	class := resource.Get(c, kinds.StorageClasses, "", core.ClaimClass(p))
 	v, verdict := choose(p, waits(class), func(name string) *corev1.PersistentVolume {
 		return resource.Get(c, kinds.PersistentVolumes,
 			"", name)
@@ -158,7 +158,7 @@ func provide(ctx context.Context, c *loop.Ctx, p *corev1.PersistentVolumeClaim, 
 		c.Event(kinds.PersistentVolumeClaims, p, typ, reason, "%s", text)
 		return nil
 	}
-	switch name := className(p); {
+	switch name := core.ClaimClass(p); {
 	case name == "":
 		return tell(corev1.EventTypeNormal, "FailedBinding", "no persistent volumes available for this claim and no storage class is set")
 	case class == nil:

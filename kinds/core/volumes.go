@@ -28,7 +28,7 @@ var PersistentVolumes = &resource.Def[*corev1.PersistentVolume]{
 		resource.Col("Status", "string", func(v *corev1.PersistentVolume) any { return phaseOf(v, string(v.Status.Phase)) }),
 		resource.Col("Claim", "string", func(v *corev1.PersistentVolume) any { return claimOf(v) }),
 		resource.Col("StorageClass", "string", func(v *corev1.PersistentVolume) any {
-			return storageClass(v, v.Spec.StorageClassName)
+			return VolumeClass(v)
 		}),
 		resource.Col("VolumeAttributesClass", "string", func(v *corev1.PersistentVolume) any {
 			return orUnset(v.Spec.VolumeAttributesClassName)
@@ -61,7 +61,7 @@ var PersistentVolumeClaims = &resource.Def[*corev1.PersistentVolumeClaim]{
 			}
 			return accessModes(c.Status.AccessModes)
 		}),
-		resource.Col("StorageClass", "string", func(c *corev1.PersistentVolumeClaim) any { return claimClass(c) }),
+		resource.Col("StorageClass", "string", func(c *corev1.PersistentVolumeClaim) any { return ClaimClass(c) }),
 		resource.Col("VolumeAttributesClass", "string", func(c *corev1.PersistentVolumeClaim) any {
 			return orUnset(c.Spec.VolumeAttributesClassName)
 		}),
@@ -165,20 +165,23 @@ func claimOf(v *corev1.PersistentVolume) string {
 	return ""
 }
 
-// storageClass is the class of a volume or claim; the annotation of old times decides.
-func storageClass(o metav1.Object, class string) string {
-	if c, ok := o.GetAnnotations()[corev1.BetaStorageClassAnnotation]; ok {
-		return c
-	}
-	return class
-}
-
-func claimClass(c *corev1.PersistentVolumeClaim) string {
+// ClaimClass is the name of a claim's StorageClass, "" for none. The annotation of old times goes before the field.
+func ClaimClass(c *corev1.PersistentVolumeClaim) string {
 	class := ""
 	if c.Spec.StorageClassName != nil {
 		class = *c.Spec.StorageClassName
 	}
 	return storageClass(c, class)
+}
+
+// VolumeClass is the name of a volume's StorageClass, "" for none. The annotation of old times goes before the field.
+func VolumeClass(v *corev1.PersistentVolume) string { return storageClass(v, v.Spec.StorageClassName) }
+
+func storageClass(o metav1.Object, class string) string {
+	if c, ok := o.GetAnnotations()[corev1.BetaStorageClassAnnotation]; ok {
+		return c
+	}
+	return class
 }
 
 func orUnset[T ~string](p *T) string {

@@ -14,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
+	"github.com/kloop-dev/kloop/kinds/core"
 	kloop "github.com/kloop-dev/kloop/resource"
 )
 
@@ -104,12 +105,7 @@ func addService(use corev1.ResourceList, s *corev1.Service) {
 const storageSuffix = ".storageclass.storage.k8s.io/"
 
 func addClaim(use corev1.ResourceList, c *corev1.PersistentVolumeClaim) {
-	class := ""
-	if name, ok := c.Annotations[corev1.BetaStorageClassAnnotation]; ok {
-		class = name
-	} else if c.Spec.StorageClassName != nil {
-		class = *c.Spec.StorageClassName
-	}
+	class := core.ClaimClass(c)
 	add := func(name corev1.ResourceName, q resource.Quantity) {
 		use[name] = q
 		if class != "" {
