@@ -11,6 +11,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/kloop-dev/kloop/kinds"
+	"github.com/kloop-dev/kloop/loop"
 	"github.com/kloop-dev/kloop/resource"
 )
 
@@ -402,9 +403,10 @@ func beside(l *look, f *Finding) {
 	if len(bad) == 0 || len(f.Below) > 0 || f.Aside != "" {
 		return
 	}
-	o := named(bad[0].Kind, bad[0].NS, bad[0].Name)
-	if s := l.Explain(bad[0].Kind, l.Read.Lookup(bad[0].Kind, bad[0].NS, bad[0].Name)); s != nil && !strings.Contains(f.Says, o.Short()) {
-		f.Aside = "what it has to do with is not well: " + s.Gap().Verdict
+	for _, s := range l.below(loop.KeyOf(l.kind, l.obj), bad[:1]) { // by the path: two that name each other have no end
+		if !strings.Contains(f.Says, s.Object.Short()) {
+			f.Aside = "what it has to do with is not well: " + s.Gap().Verdict
+		}
 	}
 }
 
