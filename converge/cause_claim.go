@@ -89,7 +89,6 @@ func claimGrows(l *look, c *corev1.PersistentVolumeClaim) *Finding {
 		f.Next = does(f.Owner, "tries again")
 		f.Advice = []string{"give the storage behind it more room",
 			"or " + lessRoom}
-		f.byDriver(e.Message)
 	}
 	return f
 }
@@ -268,7 +267,8 @@ func provisioning(l *look, c *corev1.PersistentVolumeClaim) *Finding {
 	if class == nil || class.Provisioner == "kubernetes.io/no-provisioner" {
 		return nil
 	}
-	who := "the provisioner " + class.Provisioner
+	name := orElse(c.Annotations["volume.kubernetes.io/storage-provisioner"], class.Provisioner) // the driver that stands in for an old name
+	who := "the provisioner " + name
 	if r := c.Spec.DataSourceRef; r != nil && deref(r.APIGroup, "") != "" && deref(r.APIGroup, "") != "snapshot.storage.k8s.io" {
 		who = "the populator of " + r.Kind + "." + *r.APIGroup // drivers leave such claims alone
 	}
@@ -283,11 +283,14 @@ func provisioning(l *look, c *corev1.PersistentVolumeClaim) *Finding {
 				" has (mostly ReadWriteOnce), or with another class: " +
 				"kubectl get storageclass"}
 		}
-		f.byDriver(e.Message)
 		return f
 	}
-	if !servedHere(l, class.Provisioner) {
-		l.runsAbroad(f, class.Provisioner)
+	if !servedHere(l, name) {
+		l.runsAbroad(f, name)
+	}
+	if strings.Contains(name, "csi") && l.Sees(kinds.CSIDrivers, "") && resource.Get(l.Read, kinds.CSIDrivers, "", name) == nil {
+		f.Says, f.State = "waits for its volume from "+who+", which is not installed: there is no csidriver "+name, Missing
+		f.Advice = []string{"install the driver " + name + "; those that are there: kubectl get csidrivers"}
 	}
 	return f
 }
@@ -316,7 +319,6 @@ func reclaimFailed(l *look) *Finding {
 		f := &Finding{Says: "can't be removed: " + e.Message, State: BackingOff, Error: eventFailure(e),
 			Owner: "the provisioner", Next: does("the provisioner", "tries again"),
 			Advice: []string{"see all that it says: kubectl describe pv " + v.Name}}
-		f.byDriver(e.Message)
 		return f
 	}
 	if v.Status.Phase != corev1.VolumeFailed {

@@ -140,6 +140,9 @@ func neverBegan(_ *look, p *corev1.Pod, c *corev1.ContainerStatus) *Finding {
 
 // unstartable words what runtimes say of commands that can't be run.
 var unstartable = []saying{
+	{"Cwd must be an absolute path", "its workingDir is no absolute path", "correct workingDir of the container: it begins with /"},
+	{"nvidia-container-cli", "the node's NVIDIA driver can't be used",
+		"run nvidia-smi on the node: load the driver anew, or start the node anew if driver and library differ"},
 	{"seccomp profile", "its node does not have the seccomp profile that it names",
 		"put the file below /var/lib/kubelet/seccomp on the node, or use type: RuntimeDefault"},
 	{"apparmor profile not found", "its node has not loaded the AppArmor profile that it names",

@@ -2,6 +2,7 @@ package converge
 
 import (
 	"fmt"
+	"maps"
 	"net/netip"
 	"slices"
 	"strings"
@@ -191,6 +192,9 @@ func podStopping(l *look) *Finding {
 	if e := l.warning(p.UID, "FailedKillPod", "FailedPreStopHook"); e != nil {
 		f.Error = eventFailure(e)
 		f.Says += "; its node says: " + oneLine(e.Message)
+		if s, ok := meaning(sandboxless, e.Message); ok {
+			f.Advice = append([]string{strings.ReplaceAll(s.advice, "{}", p.Spec.NodeName)}, f.Advice...)
+		}
 	}
 	return f
 }
@@ -330,6 +334,18 @@ func tracked(p *corev1.Pod) bool {
 		p.Status.Phase != corev1.PodSucceeded && p.Status.Phase != corev1.PodFailed
 }
 
+// held finds what the status of an object that has to go says against that.
+func held(tree map[string]any) string {
+	status, _ := tree["status"].(map[string]any)
+	conds := conditionsIn(status)
+	for _, typ := range slices.Sorted(maps.Keys(conds)) {
+		if c := conds[typ]; plight(typ, c) && faulty.MatchString(c.Message) {
+			return c.Message
+		}
+	}
+	return complaintIn(tree).message
+}
+
 // finalizerStuck comes after all situations that know what a finalizer waits for. Whose it is follows from the table known, else from
 // who watches the kind; where nobody does, the advice is to take it away by hand, with what that costs.
 func finalizerStuck(l *look) *Finding {
@@ -352,7 +368,7 @@ func finalizerStuck(l *look) *Finding {
 		f.Says += andMore(n - 1)
 	}
 	if tree, ok := content(l.obj); ok {
-		f.Told = oneLine(complaintIn(tree).message)
+		f.Told = oneLine(held(tree))
 	}
 	if a, is := l.obj.(*storagev1.VolumeAttachment); is && a.Status.DetachError != nil {
 		f.Told = oneLine(a.Status.DetachError.Message)

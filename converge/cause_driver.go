@@ -57,36 +57,76 @@ func driverRefuses(l *look, p *corev1.Pod, text string) *Finding {
 	f := &Finding{Says: says, Owner: driver, State: BackingOff, Waits: forName("Volume", volume),
 		Next:   does(agentOf(p), "asks the driver again"),
 		Advice: []string{"read the log of " + driver + " in its pod on " + p.Spec.NodeName}}
-	f.byDriver(m[2])
+	if s, ok := meaning(unmountable, m[2]); ok {
+		f.Advice = append([]string{s.advice}, f.Advice...)
+	}
+	f.Below = behindDriver(l, driver, text)
 	if m[1] == "DeadlineExceeded" {
 		f.Says = "waits for its volume: " + driver + " on " + p.Spec.NodeName + " does not answer in time"
 	}
 	return f
 }
 
-// driven are words of drivers of storage, in lower case, and what helps.
-var driven = []saying{
+// overheard are words of drivers, clouds, operators and the programs they run, in lower case, and what helps.
+var overheard = []saying{
 	{"could not correct them", "",
 		"what is on the volume is damaged: scale its workload down, attach it by hand and run fsck, or bring back a snapshot"},
-	{"limitexceeded", "", fullNode}, {"limit*exceeded", "", fullNode}, {"maximum number of", "", fullNode},
+	{"volume*limitexceeded", "", fullNode}, {"volume*maximum number of", "", fullNode}, {"attach*limit*exceeded", "", fullNode},
 	{"modification rate", "", "wait as long as it says: it tries again by itself"},
-	{"not authorized", "", "give the driver's account that right at the provider of the storage"},
-	{"accessdenied", "", "give the driver's account that right at the provider of the storage"},
-	{"permissiondenied", "", "give the driver's account that right at the provider of the storage"},
+	{"operation with the given volume", "", "an earlier try hangs in the driver: look whether the storage behind it answers, " +
+		"then start the driver's pod on the node anew"},
+	{"is sealed", "", "unseal it: vault operator unseal"},
+	{"http-01", "", "look whether that name leads here from outside, to an ingress that serves the solver: kubectl get ingress,services -A"},
+	{"dns-01", "", "look whether the record is at the name servers of the zone (dig TXT), and the solver's account may write there"},
+	{"no matches for kind", "", "install what brings that kind, its CRD or the operator; those that are there: kubectl api-resources"},
+	{"crd is not present", "", "install that CRD, or the operator that brings it: kubectl get crds"},
+	{"no hostnames match", "", "correct the hostnames here, or the hostname of the parent's listener"},
+	{"default snapshot class", "", "name one in volumeSnapshotClassName, or let one be the default by the annotation " +
+		"snapshot.storage.kubernetes.io/is-default-class=true"},
+	{"at least one subnet", "", "tag the subnets kubernetes.io/role/elb=1 (inside: internal-elb), or name them in the annotation"},
+	{"no available ips", "", "free an address, or give the pool more"},
+	{"expected \"nodeport\"", "", "make the service of type NodePort, or have its pods addressed: annotation cloud.google.com/neg"},
+	{"security context constraint", "", "let the pod's user and rights be those of its namespace, or give its service account another " +
+		"SecurityContextConstraints"},
+	{"not registered with", "", "look at the machine's own log, whether it reaches the API server and may join: kubectl get csr"},
+	{"taint*still exists", "", "the program that is to take that taint away has not: look at its pod there: kubectl get pods -A -o wide"},
+	{"minavailable", "", "make room for all of them at once, or lower how many must start together: a gang starts as a whole"},
+	{"autoscaler*max node group size", "", "let the group of nodes grow larger"},
+	{"ratelimit", "", limited}, {"rate limit", "", limited}, {"too many requests", "", limited}, {"limitexceeded", "", limited},
+	{"limit*exceeded", "", limited}, {"insufficient*quota", "", limited}, {"maximum number of", "", limited},
+	{"accessdenied", "", noRight}, {"access denied", "", noRight}, {"not authorized", "", noRight}, {"permissiondenied", "", noRight},
+	{"permission denied", "", noRight}, {"unauthorized", "", noRight}, {"authentication required", "", noRight},
+	{"authentication fail", "", noRight}, {"credentials", "", noRight},
+	{"error 403", "", noRight}, {"code: 403", "", noRight}, {"status code 403", "", noRight},
+	{"pools that match", "", "make such a pool, or give the service the labels that a pool selects"},
+	{"too long: must have at most 262144", "", "have it applied by the server, which keeps no copy in an annotation: " +
+		"kubectl apply --server-side (Argo CD: ServerSideApply=true)"},
+	{"got 404", "", "correct that address: nothing is there"}, {"nosuchbucket", "", "correct the bucket's name, or make it"},
+	{"insufficient storage", "", "make room in the storage behind it, or add disks to it"}, {"available, but requires", "",
+		"make room on that disk, or add one"},
 	{"resourceexhausted", "", "make room in the storage behind the driver"},
 	{"less than the size", "", "ask for at least as much as the source has"},
 	{"no topology key found", "", "see whether the driver's pod there runs: kubectl get csinodes"},
 	{"still being used", "", "see who has it still: kubectl get volumeattachments"},
 }
 
-const fullNode = "raise that limit, or have fewer such volumes there: kubectl get volumeattachments"
+const (
+	fullNode = "raise that limit, or have fewer such volumes there: kubectl get volumeattachments"
+	noRight  = "give the account that it works with that right at the other side, or correct its credentials"
+	limited  = "wait, or have that limit raised"
+)
 
-// byDriver has the advice that goes with a driver's words, in place of what holds for any but where more is to be read.
-func (f *Finding) byDriver(text string) {
-	if s, ok := meaning(driven, strings.ToLower(text)); ok {
-		f.Advice = append([]string{s.advice}, slices.DeleteFunc(f.Advice, func(a string) bool {
-			return !strings.Contains(a, "kubectl describe")
-		})...)
+// vague begins advice that holds for anything that fails.
+var vague = []string{"read ", "look at the node agent", "look at the volume's path", "look at the container", "see all that",
+	"give the storage behind", "check the command", "see to what it says"}
+
+// byWords puts before vague advice what the words of the finding are known to need.
+func (f *Finding) byWords() {
+	if len(f.Advice) > 0 && !slices.ContainsFunc(vague, func(v string) bool { return strings.HasPrefix(f.Advice[0], v) }) {
+		return
+	}
+	if s, ok := meaning(overheard, strings.ToLower(f.Says+" "+f.Aside)); ok && !strings.Contains(f.Says, "exits with code") {
+		f.Advice = append([]string{s.advice}, f.Advice...)
 	}
 }
 
@@ -106,6 +146,22 @@ func attachFails(l *look) *Finding {
 	f := &Finding{Says: "can't be attached to " + a.Spec.NodeName + ": " + a.Status.AttachError.Message, State: BackingOff,
 		Next: does("the driver "+a.Spec.Attacher, "tries again"), Advice: []string{"read the log of the driver " + a.Spec.Attacher}}
 	f.Owner = f.Next.Who
-	f.byDriver(a.Status.AttachError.Message)
 	return f
+}
+
+// behindDriver finds the driver's own object of a volume, as Longhorn's Volume, that is not well: a kind of the driver's project whose
+// object is named in its words.
+func behindDriver(l *look, driver, text string) []Ref {
+	project := domain(strings.TrimPrefix(driver, "the driver "))
+	for _, k := range l.Kinds.All() {
+		if !k.Info().Custom || domain(k.Info().GVK.Group) != project || !strings.HasSuffix(k.Info().GVK.Kind, "Volume") {
+			continue
+		}
+		for obj := range l.Read.Each(k, "") {
+			if strings.Contains(text, " "+obj.GetName()+" ") && !l.Health(k, obj).Converged() {
+				return []Ref{refTo(k, obj)}
+			}
+		}
+	}
+	return nil
 }

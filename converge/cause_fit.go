@@ -76,7 +76,7 @@ func (l *look) largest(p *corev1.Pod, name corev1.ResourceName, want resource.Qu
 func (l *look) size(f *Finding, p *corev1.Pod, name corev1.ResourceName) {
 	want := asksFor(p, name)
 	n, most, other := l.largest(p, name, want)
-	unknown := most.IsZero() && strings.Contains(string(name), "/") // no node ever had such: another rule speaks of it
+	unknown := most.IsZero() && other == "" && strings.Contains(string(name), "/") // no node ever had such: another rule speaks of it
 	if n == nil || want.IsZero() || unknown || p.Spec.Resources != nil {
 		return
 	}
@@ -93,6 +93,8 @@ func (l *look) size(f *Finding, p *corev1.Pod, name corev1.ResourceName) {
 		f.Says += "; it asks for " + want.String() + ", and the largest node that takes it, " + n.Name + ", has " + most.String() + "; " + other
 		if node, _, cordoned := strings.Cut(other, ", which has "); cordoned && strings.HasSuffix(other, "is cordoned") {
 			f.Advice = append([]string{"kubectl uncordon " + node}, f.Advice...)
+		} else if _, taint, is := strings.Cut(other, "has the taint "); is {
+			f.Advice = append([]string{"give the pod a toleration of " + taint + ", if it is meant for that node"}, f.Advice...)
 		}
 		return
 	}

@@ -89,7 +89,7 @@ func jobManagedElsewhere(l *look) *Finding {
 }
 
 // lastFailure words how one of the job's pods failed.
-func (l *look) lastFailure(j *batchv1.Job) string {
+func (l *look) lastFailure(j resource.Object) string {
 	for _, p := range resource.Owned(l.Read, kinds.Pods, j) {
 		for i := range p.Status.ContainerStatuses {
 			c := &p.Status.ContainerStatuses[i]

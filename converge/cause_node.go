@@ -89,15 +89,19 @@ func nodeNeverReported(_ *look, n *corev1.Node) *Finding {
 }
 
 // nodeReportsTrouble is a condition of the agent's own: False for Ready, True for each kind of pressure.
-func nodeReportsTrouble(_ *look, n *corev1.Node) *Finding {
+func nodeReportsTrouble(l *look, n *corev1.Node) *Finding {
 	for _, c := range n.Status.Conditions {
 		if !badFor(&c) {
 			continue
 		}
 		agent := "node agent on " + n.Name
-		return &Finding{Says: fmt.Sprintf("reports %s: %s", orElse(c.Reason, string(c.Type)), c.Message), Owner: agent, State: Blocked,
+		f := &Finding{Says: fmt.Sprintf("reports %s: %s", orElse(c.Reason, string(c.Type)), c.Message), Owner: agent, State: Blocked,
 			Waits: on("Field", Ref{kinds.Nodes, "", n.Name}, fmt.Sprintf("status.conditions[%s]", c.Type)), Next: does(agent,
 				"reports again when that is over"), Advice: []string{troubleAdvice(n, &c)}}
+		if strings.Contains(strings.ToLower(c.Message), "network") {
+			f.Below = servants(l.World, n.Name)
+		}
+		return f
 	}
 	return nil
 }
@@ -128,6 +132,8 @@ func troubleAdvice(n *corev1.Node, c *corev1.NodeCondition) string {
 		return "run the commands of the message on " + n.Name + ", which goes over to IPVS by itself; or take the proxy's mode nftables"
 	case strings.Contains(strings.ToLower(string(c.Type)), "readonly"):
 		return "its disk may be broken: drain it, check the file system, and start the machine anew"
+	case strings.Contains(string(c.Type), "Deadlock") || strings.Contains(string(c.Type), "Kernel"):
+		return "drain it, and start the machine anew; what the kernel says: dmesg on " + n.Name
 	case c.Type == corev1.NodeDiskPressure:
 		return "free disk space on " + n.Name + ": images and logs that nobody needs, or give it a larger disk"
 	case c.Type == corev1.NodeMemoryPressure || c.Type == corev1.NodePIDPressure:
@@ -159,13 +165,20 @@ func podNodeMissing(l *look) *Finding {
 func podNodeNotReady(l *look) *Finding {
 	p := l.obj.(*corev1.Pod)
 	n := resource.Get(l.Read, kinds.Nodes, "", p.Spec.NodeName)
-	if p.Spec.NodeName == "" || n == nil || l.Health(kinds.Nodes, n).Converged() || nodeReady(n) {
+	if p.Spec.NodeName == "" || n == nil || l.Health(kinds.Nodes, n).Converged() || nodeReady(n) || p.Spec.HostNetwork && !unheard(n) {
 		return nil
 	}
 	r := refTo(kinds.Nodes, n)
 	return &Finding{Says: "is on node " + n.Name + ", which is not ready", Owner: agentOf(p), State: Blocked,
 		Waits: on("Node", r, "status.conditions[Ready]"),
 		Next:  does("taint-eviction", "deletes the pod when it has tolerated the node's taints for long enough"), Below: []Ref{r}}
+}
+
+// unheard says that a node's agent tells nothing any more: what is known of its pods may be long past.
+func unheard(n *corev1.Node) bool {
+	return slices.ContainsFunc(n.Status.Conditions, func(c corev1.NodeCondition) bool {
+		return c.Type == corev1.NodeReady && c.Status == corev1.ConditionUnknown
+	})
 }
 
 func nodeReady(n *corev1.Node) bool {

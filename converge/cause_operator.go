@@ -1,7 +1,6 @@
 package converge
 
 import (
-	"encoding/json"
 	"fmt"
 	"regexp"
 	"strings"
@@ -20,6 +19,7 @@ import (
 func operators() []Situation {
 	return []Situation{
 		{"ClassMissing", nil, custom(classNotThere)},
+		{"RoutePortMissing", nil, custom(portNotThere)},
 		{"OperatorMissing", nil, custom(operatorMissing)},
 		{"OperatorRefused", nil, custom(operatorRefused)},
 		{"PartsNotReady", nil, custom(partsNotReady)},
@@ -135,6 +135,9 @@ func (l *look) lastWord(f *Finding) {
 // programOf is the workload that a controller seems to run in, if it does not run: it has the controller's name, or that of the pod
 // that held its lease.
 func (l *look) programOf(who string, lease *coordinationv1.Lease) (k resource.Kind, found resource.Object, off bool) {
+	if k, found, off = projectDown(l.World, l.kind); found != nil {
+		return k, found, off
+	}
 	holder := ""
 	if lease != nil {
 		holder = deref(lease.Spec.HolderIdentity, "")
@@ -221,7 +224,8 @@ func operatorRefused(l *look, _ map[string]any) *Finding {
 
 // partsNotReady: what the controller made for the object is not well.
 func partsNotReady(l *look, _ map[string]any) *Finding {
-	bad := l.partsOf(l.obj, 0)
+	tree, _ := content(l.obj)
+	bad := append(l.partsOf(l.obj, 0), l.search().applied(tree)...)
 	if len(bad) == 0 {
 		return nil
 	}
@@ -284,7 +288,7 @@ func operatorReports(l *look, _ map[string]any) *Finding {
 	if strings.Contains(c.message, "ReferenceGrant") { // of the Gateway API
 		f.Advice = []string{"in the namespace that it refers to, create a referencegrant from namespace " + l.obj.GetNamespace()}
 	}
-	if e := l.newestWarning(); e != nil && c.message == "" {
+	if e := l.newestWarning(); e != nil && !faulty.MatchString(c.message) {
 		f.Says += "; its last warning, of " + ago(l.Now.Sub(told(e))) + " ago: " + oneLine(e.Message)
 		f.Error = eventFailure(e)
 	}
@@ -294,39 +298,27 @@ func operatorReports(l *look, _ map[string]any) *Finding {
 		}
 	}
 	l.named(f, tree, c.message)
+	if len(f.Below) == 0 && !faulty.MatchString(c.message) {
+		f.Says += untaken(l)
+	}
 	if name := l.halting(who, l.leaseOf(who)); name != "" {
 		f.Aside = "its controller seems to be " + name + ", which is not ready now"
 	}
 	if c.final {
+		if why := l.lastFailure(l.obj); why != "" && len(f.Below) == 0 {
+			f.Says += "; " + why
+		}
 		f.State, f.Next = Failed, does(person, "removes what makes it fail; %s does not go on by itself", who)
 	}
 	return f
 }
-
-// plainly takes the message out of an error that comes as JSON.
-func plainly(message string) string {
-	tree := map[string]any{}
-	if strings.HasPrefix(message, "{") && json.Unmarshal([]byte(message), &tree) == nil {
-		for _, name := range messageFields {
-			if m := text(tree, name); m != "" {
-				return m
-			}
-		}
-	}
-	return message
-}
-
-// byPerson are words by which a controller says that it can't go on until somebody corrects or makes something.
-var byPerson = regexp.MustCompile(`(?i)not found|n[o']t exist|no such|not permitted|must (be|have|not)|invalid|not supported|unsupported|` +
-	`aborted|insufficient|not enough|unknown field|denied|forbidden|unauthorized|authentication|no matching|not match|incorrect|` +
-	`doesn't have|conflict`)
 
 func (l *look) search() *search { return &search{World: l.World, kind: l.kind, obj: l.obj} }
 
 // named adds what the object names that is not there or not well. What its controller speaks of is the cause.
 func (l *look) named(f *Finding, tree map[string]any, message string) {
 	who := f.Owner
-	if byPerson.MatchString(message) {
+	if message != "" && (faulty.MatchString(message) || !passing.MatchString(message)) {
 		f.Next = does(who, "tries again; what it says is likely for a person to see to")
 	}
 	if strings.Contains(message, "is immutable") {
@@ -335,7 +327,7 @@ func (l *look) named(f *Finding, tree map[string]any, message string) {
 	}
 	defer spokenOf(l, f, message)
 	for _, m := range l.search().mentions(tree) {
-		says, vague := m.says(l.obj.GetNamespace()), !strings.Contains(message, " ")
+		says, vague := m.says(l.obj.GetNamespace()), !strings.Contains(message, " ") || m.spokenOf(message)
 		if m.loose && !strings.Contains(message, m.Name) {
 			continue
 		}
@@ -353,6 +345,13 @@ func (l *look) named(f *Finding, tree map[string]any, message string) {
 			return
 		}
 	}
+}
+
+// spokenOf says that words speak of what is mentioned by its kind or the field's name: "Source artifact not found" of sourceRef.
+func (m *mention) spokenOf(message string) bool {
+	low := strings.ToLower(message)
+	stem := strings.ToLower(strings.TrimSuffix(strings.TrimSuffix(m.field[strings.LastIndex(m.field, ".")+1:], "s"), "Ref"))
+	return len(stem) > 4 && strings.Contains(low, stem) || strings.Contains(low, strings.ToLower(m.Kind.Info().GVK.Kind))
 }
 
 // spoken finds an object in a controller's words: HelmChart 'a/web', Job/a/web, Secret "web", Pods resource web.
@@ -428,8 +427,12 @@ func anything() []Situation {
 			return nil
 		}
 		who := orElse(orElse(e.Source.Component, e.ReportingController), l.keeper())
-		return &Finding{Says: l.health.Says + ": its last warning, of " + ago(l.Now.Sub(told(e))) + " ago: " + e.Reason + ": " + e.Message,
+		f := &Finding{Says: l.health.Says + ": its last warning, of " + ago(l.Now.Sub(told(e))) + " ago: " + e.Reason + ": " + e.Message,
 			Owner: who, State: BackingOff, Error: eventFailure(e), Next: does(who, "tries again")}
+		if tree, custom := content(l.obj); custom {
+			l.named(f, tree, e.Message)
+		}
+		return f
 	}}, {"Unknown", nil, func(l *look) *Finding {
 		return &Finding{Says: l.health.Says}
 	}}}

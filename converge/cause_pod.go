@@ -2,10 +2,12 @@ package converge
 
 import (
 	"fmt"
+	"regexp"
 	"slices"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/kloop-dev/kloop/kinds"
 	"github.com/kloop-dev/kloop/resource"
@@ -35,12 +37,17 @@ func sandboxFails(l *look) *Finding {
 		Next: does(agentOf(p), "tries again"), Advice: []string{"look at the container runtime and the network plugins on " + p.Spec.NodeName}}
 	if s, ok := meaning(sandboxless, text); ok {
 		f.Says, f.Advice = "can't get its sandbox: "+s.words+": "+text, []string{strings.ReplaceAll(s.advice, "{}", p.Spec.NodeName)}
+		f.Below = servants(l.World, p.Spec.NodeName)
 	}
 	return f
 }
 
 // sandboxless words what runtimes and network plugins say, and what helps; the first that fits counts.
 var sandboxless = []saying{
+	{"cgroupsPath", "the node agent and the runtime have different cgroup drivers",
+		"have both on {} use systemd's: kubelet cgroupDriver: systemd, containerd SystemdCgroup = true; then start both anew"},
+	{"network-attachment-definition", "a network that it asks for in its annotations is not defined",
+		"make that NetworkAttachmentDefinition in the pod's namespace, or correct the annotation k8s.v1.cni.cncf.io/networks"},
 	{"failed to assign an IP address", "its network has no free address", noAddress}, {"no IP addresses available",
 		"its network has no free address", noAddress},
 	{"no available IPs", "its network has no free address", noAddress}, {"is configured",
@@ -49,7 +56,9 @@ var sandboxless = []saying{
 			"or have the pod on nodes that have it: scheduling.nodeSelector of the RuntimeClass"},
 	{"Unauthorized", "the network plugin's credentials are not accepted",
 		"restart the network plugin's pod on {}, which writes new ones: kubectl get pods -A --field-selector spec.nodeName={}"},
-	{"failed to find plugin", "the node lacks the program of its network plugin", "install the CNI plugins on {} (/opt/cni/bin)"},
+	{"failed to find plugin", "the node lacks the program of its network plugin",
+		"have what brings that plugin run on {}, a DaemonSet mostly, or install it there (/opt/cni/bin): " +
+			"kubectl get pods -A --field-selector spec.nodeName={}"},
 	{"subnet.env", "the network plugin has not set the node up", pluginThere},
 	{"cni plugin not initialized", "the network plugin has not set the node up", pluginThere},
 	{"IDMAP", "the node's kernel or file systems can't do user namespaces",
@@ -62,6 +71,18 @@ var sandboxless = []saying{
 const pluginThere = "look at the network plugin's pod there: kubectl get pods -A --field-selector spec.nodeName={}"
 
 const noAddress = "have fewer pods on {}, delete pods that ended, or give the network a larger range"
+
+// servants are the pods of DaemonSets in the network of a node that are not well: its network plugin is one of them.
+func servants(w *World, node string) (bad []Ref) {
+	for obj := range w.Read.ByField(kinds.Pods, "spec.nodeName", node) {
+		p := resource.As[*corev1.Pod](obj)
+		ref := metav1.GetControllerOfNoCopy(p)
+		if ref != nil && ref.Kind == "DaemonSet" && p.Spec.HostNetwork && !w.Health(kinds.Pods, p).Converged() {
+			bad = append(bad, refTo(kinds.Pods, p))
+		}
+	}
+	return bad
+}
 
 // agentRefuses: the agent of a node in this process failed at the pod in its last look.
 func agentRefuses(l *look) *Finding {
@@ -89,10 +110,31 @@ func initRuns(l *look) *Finding {
 				"starts the next container when %s has ended with success", c.Name)}
 		if l.Now.Sub(c.State.Running.StartedAt.Time) > slowStart {
 			f.State, f.Advice = Waiting, []string{"see what it waits for: kubectl logs " + p.Name + " -c " + c.Name + " -n " + p.Namespace}
+			f.Below = awaited(l.World, p, c.Name)
 		}
 		return f
 	}
 	return nil
+}
+
+// inCluster finds services in the words of a command.
+var inCluster = regexp.MustCompile(`\b([a-z0-9-]+)\.([a-z0-9-]+)\.svc\b`)
+
+// awaited are the services that the command of an init container speaks of, and that are not there or lead nowhere.
+func awaited(w *World, p *corev1.Pod, container string) (bad []Ref) {
+	for i := range p.Spec.InitContainers {
+		c := &p.Spec.InitContainers[i]
+		if c.Name != container {
+			continue
+		}
+		for _, m := range inCluster.FindAllStringSubmatch(strings.Join(slices.Concat(c.Command, c.Args), " "), maxBranches) {
+			s := resource.Get(w.Read, kinds.Services, m[2], m[1])
+			if w.Sees(kinds.Services, m[2]) && (s == nil || !w.Health(kinds.Services, s).Converged()) {
+				bad = append(bad, Ref{kinds.Services, m[2], m[1]})
+			}
+		}
+	}
+	return bad
 }
 
 // sidecar says that an init container is one that runs beside the others.

@@ -121,9 +121,13 @@ func readinessGate(l *look) *Finding {
 		if c != nil {
 			says = strings.TrimSuffix(" is "+string(c.Status)+": "+orElse(oneLine(c.Message), c.Reason), ": ")
 		}
+		advice := "look whether the controller that sets " + string(g.ConditionType) + " runs"
+		if c != nil && c.Message != "" {
+			advice = "see to what it says; who asks from outside may ask another path or port than the pod's own probe"
+		}
 		return &Finding{Says: "is not ready: its readiness gate " + string(g.ConditionType) + says, Owner: who, State: Blocked,
 			Waits: on("Field", refTo(kinds.Pods, p), fmt.Sprintf("status.conditions[%s]", g.ConditionType)), Next: does(who, "sets it to True"),
-			Advice: []string{"look whether the controller that sets " + string(g.ConditionType) + " runs"}}
+			Advice: []string{advice}}
 	}
 	return nil
 }

@@ -84,6 +84,16 @@ func (f *Finding) byScheduler(w *World, p *corev1.Pod) {
 	}
 	if e := w.scaled(p.UID); e != nil && f.Aside == "" {
 		f.Aside = "the autoscaler of nodes says: " + oneLine(e.Message)
+		if s, ok := meaning(overheard, strings.ToLower(f.Aside)); ok {
+			f.Also = append(f.Also, s.advice)
+		}
+	}
+	if gang := p.Annotations["scheduling.k8s.io/group-name"]; gang != "" && len(f.Below) == 0 {
+		for _, k := range w.Kinds.All() {
+			if obj := w.Read.Lookup(k, p.Namespace, gang); k.Info().GVK.Kind == "PodGroup" && obj != nil && !w.Health(k, obj).Converged() {
+				f.Below = []Ref{refTo(k, obj)}
+			}
+		}
 	}
 }
 

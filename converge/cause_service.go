@@ -34,8 +34,17 @@ func loadBalancerMissing(l *look, s *corev1.Service) *Finding {
 		return nil
 	}
 	who := orElse(deref(s.Spec.LoadBalancerClass, ""), "the load balancer controller")
-	if e := l.warning(s.UID, "SyncLoadBalancerFailed", "AllocationFailed", "LoadBalancerMixedProtocolNotSupported"); e != nil {
-		return &Finding{Says: "gets no address: " + oneLine(e.Message), Owner: who, State: BackingOff, Error: eventFailure(e),
+	why, e := "", l.newestWarning()
+	if e != nil {
+		why = e.Message
+	}
+	for _, c := range s.Status.Conditions {
+		if c.Status == "False" && l.owner != "load-balancer" {
+			why = orElse(c.Message, why)
+		}
+	}
+	if why != "" {
+		return &Finding{Says: "gets no address: " + oneLine(why), Owner: who, State: BackingOff, Error: textOnly(why),
 			Waits:  on("Field", refTo(l.kind, s), "status.loadBalancer.ingress"),
 			Next:   does(who, "tries again"),
 			Advice: []string{"see all that it says: kubectl describe service " + s.Name + " -n " + s.Namespace}}

@@ -128,6 +128,14 @@ func attachedElsewhere(l *look, p *corev1.Pod, text string) *Finding {
 		Next:  does("attach-detach", "attaches it to %s when the other node has let go of it", p.Spec.NodeName),
 		Advice: []string{
 			"if its old node will not come back, delete that node, or taint it with node.kubernetes.io/out-of-service: the volume is detached then"}}
+	for _, a := range resource.List(l.Read, kinds.VolumeAttachments, "") {
+		if e := a.Status.DetachError; e != nil && deref(a.Spec.Source.PersistentVolumeName, "") == f.Waits.Name {
+			f.Says = "waits for its volume, which can't be detached from " + a.Spec.NodeName + ": " + oneLine(e.Message)
+			f.Advice = append([]string{"if that node is gone for good, let the cluster forget that it has the volume: " +
+				`kubectl patch volumeattachment ` + a.Name + ` --type=merge -p '{"metadata":{"finalizers":null}}'`}, f.Advice...)
+			return f
+		}
+	}
 	for _, name := range core.ClaimNames(p) {
 		c := resource.Get(l.Read, kinds.PersistentVolumeClaims, p.Namespace, name)
 		if c == nil || f.Waits.Name != "" && c.Spec.VolumeName != f.Waits.Name {
@@ -200,6 +208,10 @@ func mountFails(l *look, p *corev1.Pod, text string) *Finding {
 
 // unmountable words what mount says, and what helps; the first that fits counts.
 var unmountable = []saying{
+	{"container not found", "one of them asks for resources of a container that the pod does not have",
+		"correct resourceFieldRef.containerName in that volume's downwardAPI"},
+	{"timed out waiting for external-attacher", "the driver that is to attach one does not answer",
+		"look at its csi-attacher, in the pod of the driver's controller: kubectl get pods -A"},
 	{"failed to sync *cache", "its node has not got what it mounts from the API server yet",
 		"it passes mostly; if not, look at the node agent's log on {}, and whether that node reaches the API server"},
 	{"/sbin/mount.<type> helper program", "the node lacks the program that mounts this type",

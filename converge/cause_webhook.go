@@ -33,6 +33,11 @@ func webhookDown(l *look, text string) *Finding {
 			between(text+"\x00", "x509: ", "\x00") + ")"
 		f.Advice = append([]string{"set caBundle in " + orElse(hook.config, "its configuration") +
 			" to the authority of the webhook's certificate; who makes the certificates (cert-manager, the operator) does so"}, f.Advice...)
+		if strings.Contains(text, "has expired or is not yet valid") {
+			f.Says = refusedWrite(l) + ": the certificate of the webhook " + name + " has expired, or a clock is wrong (" +
+				between(text+"\x00", "x509: ", "\x00") + ")"
+			f.Advice[0] = "have that certificate renewed, then start the pods that serve it anew: kubectl get certificates -A"
+		}
 		return f
 	}
 	switch {

@@ -33,6 +33,11 @@ func meaning(table []saying, text string) (s saying, ok bool) {
 
 // lastWords are those of programs that have to do with their cluster, in lower case, and what helps.
 var lastWords = []saying{
+	{"exec format error", "",
+		"build the image for the node's platform, or have the pod on other nodes: nodeSelector: {kubernetes.io/arch: …}"},
+	{"plugin/loop", "", "let the DNS forward to a server outside: the node's resolv.conf names one that asks the cluster's DNS again " +
+		"(kubelet --resolv-conf, or forward in the Corefile)"},
+	{"vm.max_map_count", "", "on the node: sysctl -w vm.max_map_count=262144, and a file in /etc/sysctl.d for the next start"},
 	{"read-only file system", "", "mount an emptyDir where it writes, or leave securityContext.readOnlyRootFilesystem out"},
 	{"serviceaccount/token*no such file", "", "let the pod have a token of its service account: automountServiceAccountToken: true"},
 	{"address already in use", "", "give it another port: of the node with hostNetwork, else one that no other container of the pod has"},
@@ -53,6 +58,10 @@ var lastWords = []saying{
 	{"error while loading shared libraries", "", incomplete},
 	{"no space left on device", "", "enlarge the volume that it writes to, or make room on it"},
 	{"connection refused", "", "look whether what it connects to runs: kubectl get endpointslices -A"},
+	{"/proc/sys/*permission denied", "", "set that on the node itself (sysctl), and have the program leave it alone"},
+	{"too many open files", "", "raise the limits of the node: sysctl -w fs.inotify.max_user_instances=1024, and ulimits of its runtime"},
+	{"unknown flag", "", wrongArgs}, {"unknown command", "", wrongArgs}, {"flag provided but not defined", "", wrongArgs},
+	{"unrecognized arguments", "", wrongArgs}, {"invalid option", "", wrongArgs}, {"(403)", "", noRight}, {"accessdenied", "", noRight},
 	{"permission denied (publickey", "", "give it the SSH key that the server knows, from a Secret"},
 	{"permission denied", "", "have what it opens belong to its user: securityContext.fsGroup for volumes, runAsUser for files of the image"},
 }
@@ -61,6 +70,7 @@ const (
 	dnsUnknown    = "correct the name that it looks up, or create the service: kubectl get services -A"
 	wrongPassword = "compare the credentials that it has from a Secret with those that the server has"
 	untrusted     = "give the container the certificate of the server's authority, or the server one of an authority that it trusts"
+	wrongArgs     = "correct the container's args: this version of the program does not know that one"
 	incomplete    = "the image lacks a part of the program: build it anew, or correct the command; a volume may lie over it, too"
 )
 

@@ -54,7 +54,8 @@ var badConditions = []badCondition{
 	{"Accepted", "Unknown", "waits to be accepted", ""},
 	{"Programmed", "Unknown", "waits to be put in force", ""},
 	{"Issuing", "False", "can't be renewed", "Failed"}, {"Succeeded", "Unknown", "waits to start", "Pending"},
-	{"MountPropagation", "False", "can't hand on its mounts", ""}, {"Healthy", "Unknown", "is not known to be healthy", ""},
+	{"MountPropagation", "False", "can't hand on its mounts", ""}, {"Schedulable", "False", "takes nothing more", ""},
+	{"Healthy", "Unknown", "is not known to be healthy", ""},
 }
 
 // badPhases are the words by which a phase or a state says that something is wrong; final ones do not change by themselves.
@@ -89,7 +90,17 @@ var messageFields = []string{"message", "reason", "error", "failureMessage", "fa
 	"detail", "validationErrors", "errors"}
 
 // complaintIn finds what a status says is wrong: by a condition, by one of a part of it, by a word, or by an error.
-func complaintIn(tree map[string]any) complaint { return complaintAt(tree, 0) }
+func complaintIn(tree map[string]any) complaint {
+	c := complaintAt(tree, 0)
+	if c.says == "" || faulty.MatchString(c.message) && strings.Contains(c.message, " ") {
+		return c
+	}
+	status, _ := tree["status"].(map[string]any)
+	if part := within(status, deepest-3, older); part.says != "" && !strings.Contains(c.says, " by its ") && part.message != c.message {
+		c.message = strings.TrimPrefix(c.message+"; it "+part.says+": "+part.message, "; it ") // it says too little of the whole
+	}
+	return c
+}
 
 // deepest bounds how far down the parts of a status are read: anybody may nest them.
 const deepest = 8
@@ -124,17 +135,20 @@ func complaintAt(tree map[string]any, depth int) complaint {
 	if c := guessed(tree); c.says != "" {
 		return c
 	}
-	if conditionsIn(status)["Ready"].Status == "True" || depth == deepest {
+	if saysWell(status) || depth == deepest {
 		return complaint{}
 	}
-	return within(status, depth+1)
+	return within(status, depth+1, past)
 }
 
-// past are fields in which something stands that was.
-var past = regexp.MustCompile(`(?i)history|last|previous|old|attempt|conditions`)
+// past are fields in which something stands that was; older are those of them that count even for an object that is not well.
+var (
+	past  = regexp.MustCompile(`(?i)history|last|previous|old|attempt|conditions`)
+	older = regexp.MustCompile(`(?i)history|previous|old|attempt|conditions`)
+)
 
 // within looks for a complaint that has words in the parts of a status, each read as if it were a status of its own.
-func within(status map[string]any, depth int) (c complaint) {
+func within(status map[string]any, depth int, past *regexp.Regexp) (c complaint) {
 	for _, field := range slices.Sorted(maps.Keys(status)) {
 		if past.MatchString(field) {
 			continue
@@ -202,7 +216,7 @@ func ofConditions(status map[string]any, path string) complaint {
 		out := complaint{says: bad.says, want: fmt.Sprintf("%s.conditions[%s]=%s", path, bad.typ, opposite(bad.value)),
 			have:    fmt.Sprintf("%s.conditions[%s]=%s", path, bad.typ, bad.value),
 			message: orElse(c.Message, c.Reason), since: c.Since}
-		if m := text(status, "message"); c.Message == "" && bad.value == "False" && m != "" {
+		if m := text(status, "message"); bad.value == "False" && m != "" && strings.Contains(m, c.Message) {
 			out.message = m
 		}
 		out.final = bad.typ == "Stalled" || bad.typ == "Failed" || bad.typ == "Succeeded" && bad.value == "False"
@@ -221,7 +235,8 @@ func ofConditions(status map[string]any, path string) complaint {
 func messageOf(status map[string]any) string {
 	for _, name := range messageFields {
 		if list, _ := status[name].([]any); len(list) > 0 {
-			if m, is := list[0].(string); is {
+			first, _ := list[0].(map[string]any)
+			if m := orElse(text(map[string]any{"": list[0]}, ""), text(first, "message")); m != "" {
 				return m
 			}
 		}
@@ -229,8 +244,17 @@ func messageOf(status map[string]any) string {
 			return m
 		}
 	}
+	for _, name := range slices.Sorted(maps.Keys(status)) { // as lastSyncError
+		more, _ := status[name].(map[string]any)
+		if m := orElse(text(status, name), text(more, "message")); m != "" && wrongWords.MatchString(name) {
+			return m
+		}
+	}
 	return ""
 }
+
+// wrongWords are parts of the names of fields that say what went wrong.
+var wrongWords = regexp.MustCompile(`Error|Failure|Message$`)
 
 func opposite(value string) string {
 	if value == "True" {
@@ -239,8 +263,17 @@ func opposite(value string) string {
 	return "True"
 }
 
+// wordy finds fields of a status that hold a word about the whole by their names, as syncStatus, healthStatus and lifecycleState.
+var wordy = regexp.MustCompile(`^[a-z]\w*(Status|State|Phase|Health)$`)
+
 func ofPhases(status map[string]any) complaint {
-	for _, field := range phaseFields {
+	fields := phaseFields
+	for _, name := range slices.Sorted(maps.Keys(status)) {
+		if wordy.MatchString(name) && (!past.MatchString(name) || name == "lastObservedState") {
+			fields = append(slices.Clip(fields), []string{name})
+		}
+	}
+	for i, field := range fields {
 		at := status
 		for _, step := range field[:len(field)-1] {
 			at, _ = at[step].(map[string]any)
@@ -251,7 +284,7 @@ func ofPhases(status map[string]any) complaint {
 			continue
 		}
 		path := "status." + strings.Join(field, ".")
-		c := complaint{says: bad.says, want: path + " another word", have: path + "=" + word, final: bad.final}
+		c := complaint{says: bad.says, want: path + " another word", have: path + "=" + word, final: bad.final && i < len(phaseFields)}
 		if len(field) > 1 {
 			c.message = hint(at)
 		}
@@ -273,6 +306,14 @@ func ofPhases(status map[string]any) complaint {
 func ofParts(status map[string]any) complaint {
 	for _, field := range slices.Sorted(maps.Keys(status)) {
 		list, _ := status[field].([]any)
+		byName, _ := status[field].(map[string]any)
+		for _, name := range slices.Sorted(maps.Keys(byName)) { // as Longhorn has its disks
+			if part, is := byName[name].(map[string]any); is && part["conditions"] != nil {
+				part = maps.Clone(part)
+				part["name"] = name
+				list = append(list, part)
+			}
+		}
 		for i, item := range list {
 			part, _ := item.(map[string]any)
 			name := nameOfPart(part, i)

@@ -15,6 +15,8 @@ import (
 // wrong are endings of types, reasons and phases that tell of something that went wrong, with what is said then.
 var wrong = []struct{ ending, says string }{
 	{"failed", "failed"}, {"failure", "failed"}, {"error", "has an error"}, {"errored", "has an error"}, {"partial", "is there in part"},
+	{"errors", "has an error"}, {"failing", "fails"}, {"terminal", "has an error"}, {"recoverable", "has an error"},
+	{"conflict", "is in conflict with another one"}, {"unschedulable", "fits nowhere"}, {"failedload", "can't load what it is to serve"},
 	{"invalid", "is not valid"},
 	{"blocked", "is blocked"}, {"degraded", "is degraded"}, {"unhealthy", "is not healthy"}, {"unavailable", "is not available"},
 	{"notfound", "names what is not there"}, {"forbidden", "may not do what it wants"}, {"timeout", "takes too long"},
@@ -33,6 +35,9 @@ func wrongBy(word string) string {
 	if rest, lacks := strings.CutPrefix(word, "Missing"); lacks && rest != "" {
 		return "lacks something"
 	}
+	if strings.HasPrefix(word, "Invalid") {
+		return "is not valid"
+	}
 	for _, w := range wrong {
 		if strings.HasSuffix(low, w.ending) {
 			return w.says
@@ -46,7 +51,7 @@ var amiss = regexp.MustCompile(`(?i)\b(failed to|cannot|can't|unable to|not foun
 
 // wellWords are phases that say that all is well, or that somebody is at work.
 var wellWords = []string{"ready", "running", "healthy", "active", "available",
-	"succeeded", "completed", "bound", "ok", "synced", "deployed"}
+	"succeeded", "completed", "bound", "ok", "synced", "deployed", "present", "green", "valid", "attached"}
 
 // guessed finds a complaint by the words that operators use, where no convention tells: by a condition, by the phase, by an error
 // or by a plain no. Of an object that says of itself that it is ready it finds none.
@@ -61,7 +66,9 @@ func guessed(tree map[string]any) complaint {
 			says = wrongBy(typ)
 		case well:
 		case c.Status == "False" && wrongBy(typ) == "" && c.Message != "":
-			says = wrongBy(c.Reason)
+			if says = wrongBy(c.Reason); says == "" && amiss.MatchString(c.Message) && !saysWell(status) {
+				says = "is not well"
+			}
 		case c.Status == "Unknown" && (wrongBy(c.Reason) != "" || strings.Contains(strings.ToLower(c.Reason+c.Message), "exceed")):
 			says = "waits"
 		}
@@ -121,6 +128,19 @@ func (w *World) classless(obj resource.Object, tree map[string]any) (field strin
 		}
 	}
 	return "", Ref{}
+}
+
+// portNotThere: a route names a port that its service does not have.
+func portNotThere(l *look, _ map[string]any) *Finding {
+	tree, _ := content(l.obj)
+	for _, m := range l.search().mentions(tree) {
+		if strings.HasPrefix(m.part, "port ") {
+			return &Finding{Says: m.says(l.obj.GetNamespace()), Owner: person, State: Blocked, Waits: m.wait(),
+				Next: does(person, "corrects the port here or there"), Advice: []string{"a route names the service's port, not that of its pods: " +
+					"kubectl get service " + m.Name + " -n " + m.NS}}
+		}
+	}
+	return nil
 }
 
 func classNotThere(l *look, _ map[string]any) *Finding {

@@ -16,6 +16,24 @@ func (b badCondition) is(c customCondition) bool {
 // another finds the conditions that one which sums others up points at.
 var another = regexp.MustCompile(`(?:^|, )([A-Z]\w+)=(False|Unknown)`)
 
+// faulty finds words by which a controller says that it can't go on until somebody corrects or makes something.
+var faulty = regexp.MustCompile(`(?i)not found|n[o']t (exist|find)|no such|not permitted|must (be|have|not)|invalid|not supported|` +
+	`unsupported|unschedulable|aborted|insufficient|not enough|unknown field|denied|forbidden|unauthorized|authentication|no matching|` +
+	`not match|incorrect|doesn't have|conflict|missing|refused|` +
+	`timed out|cannot|can't|unable|failed|failure|unrecoverable|error|exceeded|no compatible|unexpected|crash|too long|overlap`)
+
+// passing finds words by which a controller says that it is at work, or waits for what somebody else is at.
+var passing = regexp.MustCompile(`(?i)\b(wait|waiting|progress|creating|being|pending|retry|retrying|starting|working|provisioning|` +
+	`deleting|unready|issuing|not yet)\b`)
+
+// plight says that a condition tells of something that is wrong.
+func plight(typ string, c customCondition) bool {
+	bad := wrongBy(typ) != "" || typ != "Reconciling" && slices.ContainsFunc(badConditions, func(b badCondition) bool {
+		return b.typ == typ && b.value == "True"
+	})
+	return c.Status == "True" && bad || c.Status == "False" && !bad
+}
+
 // telling is the message of a condition or, where that only points at other conditions, theirs.
 func telling(conds map[string]customCondition, c customCondition) string {
 	first := ""
@@ -30,6 +48,19 @@ func telling(conds map[string]customCondition, c customCondition) string {
 	}
 	for _, typ := range slices.Sorted(maps.Keys(conds)) { // one that gives the same reason may say more
 		if o := conds[typ]; c.Reason != "" && o.Reason == c.Reason && o.Status == c.Status && len(o.Message) > len(c.Message) {
+			return o.Message
+		}
+	}
+	if !faulty.MatchString(c.Message) || strings.Contains(c.Message, "attempt") { // another one may say what it is
+		for _, typ := range slices.Sorted(maps.Keys(conds)) {
+			o := conds[typ]
+			if !plight(typ, o) || o.Message == c.Message || strings.Contains(c.Message, o.Message) ||
+				c.Message != "" && !faulty.MatchString(o.Message) {
+				continue
+			}
+			if faulty.MatchString(c.Message) {
+				return c.Message + ": " + o.Message
+			}
 			return o.Message
 		}
 	}

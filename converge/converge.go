@@ -14,6 +14,7 @@ import (
 	"strings"
 	"time"
 
+	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
@@ -46,9 +47,11 @@ type World struct {
 	surely   bool                          // and no others run
 	path     []loop.Key                    // the objects whose explanation is being made
 	rules    map[schema.GroupResource][]Situation
-	owners   map[types.UID]bool         // controllers, and whether they have a gap
-	twins    map[string]map[string]twin // budgets that share a pod, by namespace and name
-	until    time.Time                  // the first time at which an object whose health was asked for may have a gap without a change
+	owners   map[types.UID]bool            // controllers, and whether they have a gap
+	twins    map[string]map[string]twin    // budgets that share a pod, by namespace and name
+	down     map[string]*appsv1.Deployment // that do not run, by the project whose program each seems to be; made when first asked for
+	within   bool                          // it judges an object by its parts: these are not judged by theirs
+	until    time.Time                     // the first time at which an object whose health was asked for may have a gap without a change
 }
 
 // early says that it is too early to speak of a gap, and that it will not be after a time.

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/kloop-dev/kloop/kinds"
 	"github.com/kloop-dev/kloop/resource"
 )
 
@@ -34,16 +35,82 @@ func (w *World) customHealth(k resource.Kind, obj resource.Object, tree map[stri
 	if field, class := w.classless(obj, tree); field != "" {
 		return Health{Says: "is taken up by nobody", Want: field + "=" + class.Name, Have: "no such " + class.Kind.Info().Singular}
 	}
+	if strings.HasSuffix(k.Info().GVK.Kind, "Route") && strings.HasPrefix(k.Info().GVK.Group, "gateway.") { // not all controllers say so
+		for _, m := range (&search{World: w, kind: k, obj: obj}).mentions(tree) {
+			if strings.HasPrefix(m.part, "port ") {
+				return Health{Says: "leads to a port that is not there", Want: m.field + " of a port that is there", Have: "no such port"}
+			}
+		}
+	}
 	if c := complaintIn(tree); c.says != "" {
 		return Health{Says: c.says, Want: c.want, Have: c.have, Since: c.since}
 	}
 	if !has && w.Callers != nil && w.hasStatus(k) && (w.unwatched(k.Info().GR()) || w.hindered(k, obj)) {
 		return Health{Says: "has no status", Want: "metadata.generation=" + fmt.Sprint(obj.GetGeneration()), Have: "status missing"}
 	}
-	if len(status) == 0 && (&look{World: w, obj: obj}).newestWarning() != nil {
-		return Health{Says: "has no status, and its controller warns", Want: "a status", Have: "status empty"}
+	if _, down, _ := projectDown(w, k); !has && down != nil {
+		return Health{Says: "has no status", Want: "a status", Have: "no status", Since: w.Health(kinds.Deployments, down).Since}
+	}
+	if !speaks(status) && (&look{World: w, obj: obj}).newestWarning() != nil {
+		says := "has no status, and its controller warns"
+		if len(status) > 0 {
+			says = "has a status that does not say how it is, and its controller warns"
+		}
+		return Health{Says: says, Want: "a status", Have: "status empty"}
+	}
+	done, _ := status["operationState"].(map[string]any)
+	if has && (!saysWell(status) || text(done, "phase") == "Running" || text(status, "phase") == "Running") {
+		return partsSay(w, k, obj, tree)
 	}
 	return Health{}
+}
+
+// speaks says that a status says anything of how its object is.
+func speaks(status map[string]any) bool {
+	for field, v := range status {
+		_, word := v.(string)
+		if field == "conditions" || field == "ready" || word && (field == "phase" || field == "state" || field == "status" || field == "health") {
+			return true
+		}
+	}
+	return false
+}
+
+// saysWell says that a status says that all is well with the whole, by a condition or a word.
+func saysWell(status map[string]any) bool {
+	for typ, c := range conditionsIn(status) {
+		if c.Status == "True" && slices.Contains(wellWords, strings.ToLower(typ)) {
+			return true
+		}
+	}
+	for _, field := range phaseFields {
+		at := status
+		for _, step := range field[:len(field)-1] {
+			at, _ = at[step].(map[string]any)
+		}
+		if word := text(at, field[len(field)-1]); word != "" {
+			return slices.Contains(wellWords, strings.ToLower(word))
+		}
+	}
+	return false
+}
+
+// partsSay judges an object whose status has no word on the whole by what was made for it, or is listed there: what is not well for long.
+func partsSay(w *World, k resource.Kind, obj resource.Object, tree map[string]any) (h Health) {
+	if w.within {
+		return h // asked as a part itself
+	}
+	w.within = true
+	defer func() { w.within = false }()
+	l := &look{World: w, kind: k, obj: obj}
+	for _, r := range append(l.partsOf(obj, 0), l.search().applied(tree)...) {
+		part := w.Health(r.Kind, w.Read.Lookup(r.Kind, r.NS, r.Name))
+		if !part.Converged() && !part.Fine && w.Now.Sub(part.Since) > slowStart {
+			return Health{Says: "has a part that is not well", Want: "all parts well", Have: r.Kind.Info().Singular + "/" + r.Name + " is not",
+				Since: part.Since}
+		}
+	}
+	return h
 }
 
 // hindered says that the controller of the object was refused something lately.

@@ -65,7 +65,15 @@ type search struct {
 // mentions are the objects that a spec names, in the order of its fields.
 func (s *search) mentions(tree map[string]any) []mention {
 	s.walk("spec", "", tree["spec"], 0)
-	return s.found
+	status, _ := tree["status"].(map[string]any)
+	for _, field := range slices.Sorted(maps.Keys(status)) { // as boundVolumeSnapshotContentName
+		if stem, is := strings.CutSuffix(field, "Name"); is {
+			s.add("status."+field, s.kindsBy(stem, "", "", false), nil, text(status, field))
+		}
+	}
+	return slices.DeleteFunc(s.found, func(m mention) bool { // who names it there makes it, or has taken it away
+		return m.obj == nil && strings.HasPrefix(m.field, "status.")
+	})
 }
 
 func (s *search) walk(path, field string, v any, depth int) {
@@ -101,7 +109,9 @@ func (s *search) walk(path, field string, v any, depth int) {
 func (s *search) take(path, field string, v map[string]any) bool {
 	low := strings.ToLower(field)
 	optional, _ := v["optional"].(bool)
-	if optional || slices.ContainsFunc(made, func(part string) bool { return strings.Contains(low, part) && low != "scaletargetref" }) {
+	kind := text(v, "kind") // autoscalers aim at what is there
+	aims := low == "scaletargetref" || strings.HasSuffix(low, "targetref") && kind != "" && kind != "Secret"
+	if optional || !aims && slices.ContainsFunc(made, func(part string) bool { return strings.Contains(low, part) }) {
 		return true
 	}
 	name := text(v, "name")
@@ -128,7 +138,7 @@ func (s *search) take(path, field string, v map[string]any) bool {
 	if !versioned {
 		group = orElse(text(v, "group"), text(v, "apiGroup"))
 	}
-	if kind := text(v, "kind"); kind != "" {
+	if kind != "" {
 		s.add(path, s.kindsBy(kind, group, text(v, "apiVersion"), true), v, name)
 		return true
 	}

@@ -73,8 +73,7 @@ func (s *search) remarks() (list []remark) {
 		return list
 	}
 	list = append(list, s.besides(tree)...)
-	list = append(list, s.applied(tree)...)
-	if bad := (&look{World: s.World, kind: s.kind, obj: s.obj}).partsOf(s.obj, 0); len(bad) > 0 {
+	if bad := append(s.applied(tree), (&look{World: s.World, kind: s.kind, obj: s.obj}).partsOf(s.obj, 0)...); len(bad) > 0 {
 		if part := s.step(bad[0]); part != nil {
 			list = append(list, remark{says: "has a part that is not well: " + part.Gap().Verdict, wait: on("Object", bad[0], ""), part: part})
 		}
@@ -83,17 +82,32 @@ func (s *search) remarks() (list []remark) {
 }
 
 // applied finds among the objects that a status lists, as Argo CD's of what it applied, one that is not well.
-func (s *search) applied(tree map[string]any) []remark {
+func (s *search) applied(tree map[string]any) (bad []Ref) {
 	status, _ := tree["status"].(map[string]any)
 	s.found = nil
 	s.walk("status.resources", "resourceRef", status["resources"], 0)
 	for _, m := range s.found {
 		if m.obj != nil && !s.Health(m.Kind, m.obj).Converged() {
-			step := s.step(m.Ref)
-			return []remark{{says: "has a part that is not well: " + step.Gap().Verdict, wait: m.wait(), part: step}}
+			bad = append(bad, m.Ref)
 		}
 	}
-	return nil
+	done, _ := status["operationState"].(map[string]any)
+	for _, m := range spoken.FindAllStringSubmatch(text(done, "message"), maxBranches) { // what a sync waits for
+		for _, k := range s.kindsBy(m[1], "", "", true) {
+			ns := orElse(m[2], orElse(destination(tree), s.obj.GetNamespace()))
+			if obj := s.Read.Lookup(k, ns, m[3]); obj != nil && !s.Health(k, obj).Converged() {
+				bad = append(bad, Ref{k, ns, m[3]})
+			}
+		}
+	}
+	return bad
+}
+
+// destination is the namespace that an application of Argo CD goes to.
+func destination(tree map[string]any) string {
+	spec, _ := tree["spec"].(map[string]any)
+	to, _ := spec["destination"].(map[string]any)
+	return text(to, "namespace")
 }
 
 // besides reads what the status says beside that all is well: conditions with words for what went wrong, work that takes long, and the
@@ -105,7 +119,7 @@ func (s *search) besides(tree map[string]any) (list []remark) {
 		c := conds[typ]
 		late := !c.Since.IsZero() && s.Now.Sub(c.Since) > 10*time.Minute
 		busy := c.Status == "True" && (typ == "Progressing" || typ == "Reconciling") && late && strings.HasPrefix(c.Reason, "Wait")
-		if !busy && (c.Status != "False" || wrongBy(typ) != "" || !byPerson.MatchString(c.Message) && !sentences.MatchString(c.Message)) {
+		if !busy && (c.Status != "False" || wrongBy(typ) != "" || !faulty.MatchString(c.Message)) {
 			continue
 		}
 		says := fmt.Sprintf("says %s=%s of itself", typ, c.Status)

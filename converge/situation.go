@@ -163,15 +163,16 @@ func (l *look) fill(name string, f *Finding) {
 	}
 	f.Says = oneLine(f.Says)
 	f.lookUp()
+	f.byWords()
 }
 
 var (
 	// absent finds an object of a group in anybody's words: ProviderConfig.aws.upbound.io "default" not found.
-	absent = regexp.MustCompile(`\b([A-Za-z]+\.[a-z0-9-]+(?:\.[a-z0-9-]+)+) \\?"([^"\\]+)\\?" not found`)
+	absent = regexp.MustCompile(`(?:^|[^\w-])([A-Za-z-]+\.[a-z0-9-]+(?:\.[a-z0-9-]+)+) \\?"([^"\\]+)\\?" not found`)
 	// barred finds a service account that may not do what it wants.
 	barred = regexp.MustCompile(`[Uu]ser \\?"?(system:serviceaccount:([a-z0-9-]+):[a-z0-9.-]+)\\?"? cannot`)
 	// served finds a service of the cluster in an address that was asked in vain.
-	served = regexp.MustCompile(`https://([a-z0-9-]+)\.([a-z0-9-]+)\.svc`)
+	served = regexp.MustCompile(`https://([a-z0-9-]+)\.([a-z0-9-]+)\.svc[.:/].+`)
 )
 
 // lookUp advises to look for what the words of the finding say is not found.
