@@ -12,6 +12,9 @@ type NodeResources struct {
 	// CgroupRoot is the cgroup in which that of all pods is, as /kloop; agents that share a machine have one each. "": the topmost.
 	CgroupRoot string
 
+	// CgroupDriver makes the cgroups: cgroupfs, by agent and runtime, or systemd. "": as the runtime has it.
+	CgroupDriver string
+
 	// MaxContainerRestartPeriod is the longest pause of a crash loop, from a second to five minutes; 0: five minutes.
 	MaxContainerRestartPeriod time.Duration
 

@@ -61,6 +61,8 @@ var sandboxless = []saying{
 			"kubectl get pods -A --field-selector spec.nodeName={}"},
 	{"subnet.env", "the network plugin has not set the node up", pluginThere},
 	{"cni plugin not initialized", "the network plugin has not set the node up", pluginThere},
+	{"expected cgroupsPath to be of format", "the node's agent makes cgroups by cgroupfs, and its runtime by systemd",
+		"set node.cgroupDriver: systemd for {}, or SystemdCgroup = false in its runtime's configuration, and start it again"},
 	{"IDMAP", "the node's kernel or file systems can't do user namespaces",
 		"leave hostUsers: false out, or have it on nodes of Linux 6.3 or newer"},
 	{".sock*no such file", "the agent of the network plugin does not run there", pluginThere},

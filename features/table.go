@@ -140,7 +140,7 @@ JobPodReplacementPolicy g36+! x37
 JobSuccessPolicy g36+! x37
 KMSv1 d36-
 KubeletAllocatedPodsEndpoint a37-
--KubeletCgroupDriverFromCRI g36+!
+*KubeletCgroupDriverFromCRI g36+!
 KubeletCrashLoopBackOffMax b36+
 KubeletEnsureSecretPulledImages b36+
 KubeletFineGrainedAuthz g36+!

@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"net"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -24,6 +25,7 @@ import (
 	"github.com/kloop-dev/kloop/node/cgroup"
 	"github.com/kloop-dev/kloop/node/image"
 	"github.com/kloop-dev/kloop/node/runtime"
+	"github.com/kloop-dev/kloop/node/systemd"
 	"github.com/kloop-dev/kloop/test/need"
 	"github.com/kloop-dev/kloop/test/vm"
 )
@@ -48,7 +50,7 @@ func TestVersion2(t *testing.T) {
 	}) {
 		return
 	}
-	n := startNode(t)
+	n := startNode(t, "")
 	r := corev1.ResourceRequirements{Requests: list("100m", "32Mi"), Limits: list("200m", "64Mi")}
 	sure := corev1.ResourceRequirements{Requests: list("100m", "40Mi"), Limits: list("100m", "40Mi")}
 	for name, p := range map[string]struct {
@@ -63,10 +65,60 @@ func TestVersion2(t *testing.T) {
 	t.Run("removal", n.removal)
 }
 
-// guestNode is a cluster of one node that this process runs.
-type guestNode struct{ *kubernetes.Clientset }
+// TestSystemdDriver has systemd make the cgroups of a node's pods, on a machine that it runs: of each class of service, with the limits,
+// also after a resize, and none is left. The runtime tells that it goes by systemd.
+func TestSystemdDriver(t *testing.T) {
+	if !vm.Run(t, vm.Config{Systemd: true, Memory: 4096, Timeout: 8 * time.Minute, Modules: network,
+		Build: map[string]string{"/hog": "./testdata/hog"}}) {
+		return
+	}
+	n := startNode(t, runtime.Systemd)
+	n.create(t, "limits", "16", corev1.ResourceRequirements{Requests: list("100m", "32Mi"), Limits: list("200m", "64Mi")})
+	n.create(t, "kept", "8", corev1.ResourceRequirements{Requests: list("100m", "40Mi"), Limits: list("100m", "40Mi")})
+	n.create(t, "free", "8", corev1.ResourceRequirements{})
+	t.Run("limits and resize", n.limits)
+	t.Run("kept memory", n.kept)
+	t.Run("best effort", func(t *testing.T) {
+		dir := n.groupOf(n.wait(t, "free", running))
+		if !strings.HasPrefix(filepath.Base(dir), "kubepods-besteffort-pod") {
+			t.Errorf("it is in %s", dir)
+		}
+		holds(t, dir, map[string]string{"memory.max": "max", "cpu.max": "max 100000", "cpu.weight": "1", "pids.max": "200"})
+	})
+	t.Run("what the runtime tells", func(t *testing.T) {
+		rt, err := runtime.Connect(t.Context(), n.socket)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer rt.Close()
+		if driver, err := rt.CgroupDriver(t.Context(), ""); err != nil || driver != runtime.Systemd {
+			t.Errorf("it tells %q, %v", driver, err)
+		}
+		if _, err := rt.CgroupDriver(t.Context(), runtime.Cgroupfs); err == nil {
+			t.Error("another driver than the runtime's is accepted")
+		}
+	})
+	t.Run("after systemd read its files", func(t *testing.T) { // it writes again what it knows
+		if out, err := exec.CommandContext(t.Context(), "systemctl", "daemon-reload").CombinedOutput(); err != nil {
+			t.Fatalf("%v %s", err, out)
+		}
+		holds(t, n.groupOf(n.wait(t, "kept", running)), map[string]string{"memory.min": "41943040", "memory.max": "41943040"})
+	})
+	t.Run("removal", n.removal)
+	out, err := exec.CommandContext(t.Context(), "systemctl", "list-units", "--all", "--plain", "--no-legend", "kubepods*").Output()
+	if text := string(out); err != nil || strings.Contains(text, "-pod") || !strings.Contains(text, "kubepods-burstable.slice") {
+		t.Errorf("systemd has %s, %v", text, err)
+	}
+}
 
-func startNode(t *testing.T) guestNode {
+// guestNode is a cluster of one node that this process runs.
+type guestNode struct {
+	*kubernetes.Clientset
+	tree   *cgroup.Tree
+	socket string
+}
+
+func startNode(t *testing.T, driver string) guestNode {
 	t.Helper()
 	const dir, address = "/var/lib/kloop", "10.99.0.1"
 	link, err := netlink.LinkByName("dummy0")
@@ -81,7 +133,8 @@ func startNode(t *testing.T) guestNode {
 		Store: cluster.StoreMemory, Node: cluster.NodeReal, Machine: Here, NodeDir: dir, NodeName: "guest", Listen: address + ":6443",
 		Log:       slog.New(slog.NewTextHandler(os.Stdout, &slog.HandlerOptions{Level: slog.LevelWarn})),
 		ProxyMode: cluster.ProxyNone, NoPolicies: true, NoLocalStorage: true, DNS: cluster.ClusterDNS{Off: true},
-		NodeResources: cluster.NodeResources{PodPidsLimit: 200, MemoryReservationPolicy: "TieredReservation", MemoryThrottlingFactor: "0.9"},
+		NodeResources: cluster.NodeResources{PodPidsLimit: 200, MemoryReservationPolicy: "TieredReservation", MemoryThrottlingFactor: "0.9",
+			CgroupDriver: driver},
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -114,7 +167,11 @@ func startNode(t *testing.T) guestNode {
 		_, err := runtime.Load(ctx, socket, "/hog.tar")
 		return err == nil, err
 	})
-	return guestNode{cs}
+	n := guestNode{cs, cgroup.Open(cgroup.Root, cgroup.Pods), socket}
+	if driver == runtime.Systemd {
+		n.tree.By(systemd.NewSlices(systemd.Socket))
+	}
+	return n
 }
 
 // until polls, for as long as a slow machine may take.
@@ -155,8 +212,8 @@ func list(cpu, memory string) corev1.ResourceList {
 	return corev1.ResourceList{corev1.ResourceCPU: apiresource.MustParse(cpu), corev1.ResourceMemory: apiresource.MustParse(memory)}
 }
 
-func groupOf(pod *corev1.Pod) string {
-	return filepath.Join(cgroup.Root, cgroup.Open(cgroup.Root, "kubepods").Pod(pod.Status.QOSClass, pod.UID))
+func (n guestNode) groupOf(pod *corev1.Pod) string {
+	return filepath.Join(cgroup.Root, n.tree.Pod(pod.Status.QOSClass, pod.UID))
 }
 
 // holds compares files of a cgroup.
@@ -171,19 +228,21 @@ func holds(t *testing.T, dir string, want map[string]string) {
 }
 
 // containerGroup is the cgroup of a pod's one container, which the runtime made: it is told from the pause's by its limit.
-func containerGroup(t *testing.T, pod *corev1.Pod) string {
-	t.Helper()
+func (n guestNode) containerGroup(pod *corev1.Pod) string {
 	id := strings.TrimPrefix(pod.Status.ContainerStatuses[0].ContainerID, "containerd://")
-	return filepath.Join(groupOf(pod), id)
+	if n.tree.Parent("/a/b") == "b" { // systemd's
+		id = "cri-containerd-" + id + ".scope"
+	}
+	return filepath.Join(n.groupOf(pod), id)
 }
 
 func (n guestNode) limits(t *testing.T) {
 	pod := n.wait(t, "limits", running)
-	holds(t, groupOf(pod), map[string]string{"memory.max": "67108864", "cpu.max": "20000 100000", "pids.max": "200",
+	holds(t, n.groupOf(pod), map[string]string{"memory.max": "67108864", "cpu.max": "20000 100000", "pids.max": "200",
 		"memory.low": "33554432", "memory.min": "0"})
-	holds(t, containerGroup(t, pod), map[string]string{"memory.max": "67108864", "cpu.max": "20000 100000", "memory.oom.group": "1",
+	holds(t, n.containerGroup(pod), map[string]string{"memory.max": "67108864", "cpu.max": "20000 100000", "memory.oom.group": "1",
 		"memory.low": "33554432", "memory.high": "63750144"})
-	holds(t, filepath.Dir(groupOf(pod)), map[string]string{"memory.low": "33554432"})
+	holds(t, filepath.Dir(n.groupOf(pod)), map[string]string{"memory.low": "33554432"})
 
 	pod.Spec.Containers[0].Resources = corev1.ResourceRequirements{Requests: list("200m", "48Mi"), Limits: list("400m", "96Mi")}
 	pods := n.CoreV1().Pods("default")
@@ -195,8 +254,8 @@ func (n guestNode) limits(t *testing.T) {
 		}
 		return err == nil, err
 	})
-	holds(t, groupOf(pod), map[string]string{"memory.max": "100663296", "cpu.max": "40000 100000"})
-	holds(t, containerGroup(t, pod), map[string]string{"memory.max": "100663296", "cpu.max": "40000 100000"})
+	holds(t, n.groupOf(pod), map[string]string{"memory.max": "100663296", "cpu.max": "40000 100000"})
+	holds(t, n.containerGroup(pod), map[string]string{"memory.max": "100663296", "cpu.max": "40000 100000"})
 	until(t, "the status has the new limits", func(ctx context.Context) (bool, any) {
 		now, err := pods.Get(ctx, pod.Name, metav1.GetOptions{})
 		if err != nil {
@@ -210,9 +269,9 @@ func (n guestNode) limits(t *testing.T) {
 // kept looks at what the kernel keeps for a Guaranteed pod, and for all pods together.
 func (n guestNode) kept(t *testing.T) {
 	pod := n.wait(t, "kept", running)
-	holds(t, groupOf(pod), map[string]string{"memory.min": "41943040", "memory.max": "41943040", "memory.high": "max"})
-	holds(t, containerGroup(t, pod), map[string]string{"memory.min": "41943040"})
-	holds(t, filepath.Join(cgroup.Root, "kubepods"), map[string]string{"memory.min": "41943040"})
+	holds(t, n.groupOf(pod), map[string]string{"memory.min": "41943040", "memory.max": "41943040", "memory.high": "max"})
+	holds(t, n.containerGroup(pod), map[string]string{"memory.min": "41943040"})
+	holds(t, filepath.Join(cgroup.Root, n.tree.Pods()), map[string]string{"memory.min": "41943040"})
 }
 
 func (n guestNode) outOfMemory(t *testing.T) {
@@ -235,7 +294,7 @@ func (n guestNode) removal(t *testing.T) {
 	}
 	for _, p := range all.Items {
 		until(t, "the cgroup of "+p.Name+" went", func(context.Context) (bool, any) {
-			_, err := os.Stat(groupOf(&p))
+			_, err := os.Stat(n.groupOf(&p))
 			return errors.Is(err, os.ErrNotExist), err
 		})
 	}

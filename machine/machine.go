@@ -13,6 +13,7 @@ import (
 	"log/slog"
 	"net"
 	"net/netip"
+	"os"
 	"path/filepath"
 	"strconv"
 	"time"
@@ -113,7 +114,7 @@ func (n Config) parts() ([]cluster.Part, error) {
 	if !n.NoPolicies {
 		n.policies = netpolicy.New(netpolicy.Config{Client: n.ProxyClient, Cluster: n.whole, Node: n.Name, Log: n.Log})
 	}
-	n.Runtime.Foreign = n.Network == cluster.NetworkNone
+	n.Runtime.Foreign, n.Runtime.SystemdCgroup = n.Network == cluster.NetworkNone, n.Resources.CgroupDriver == runtime.Systemd
 	if err := images(n.Images, &node.Config{}, &n.Runtime); err != nil {
 		return nil, err
 	}
@@ -142,7 +143,8 @@ func (n Config) runAgent(ctx context.Context, ready func(), socket string, l net
 		return err
 	}
 	defer rt.Close()
-	if err := rt.Suits(ctx); err != nil {
+	driver, err := rt.CgroupDriver(ctx, n.Resources.CgroupDriver)
+	if err != nil {
 		return err
 	}
 	dir, release, err := rootdir.Open(n.Dir, n.Former, n.log())
@@ -155,6 +157,9 @@ func (n Config) runAgent(ctx context.Context, ready func(), socket string, l net
 	if err != nil {
 		return err
 	}
+	if cfg.SystemdCgroup = driver == runtime.Systemd; cfg.SystemdCgroup && !systemdRuns() {
+		return errors.New("cgroupDriver systemd: systemd does not run this machine; set the runtime to cgroupfs, and node.cgroupDriver too")
+	}
 	agent := node.New(cfg)
 	served := make(chan error, 1)
 	sctx, stop := context.WithCancel(ctx)
@@ -166,6 +171,12 @@ func (n Config) runAgent(ctx context.Context, ready func(), socket string, l net
 	err = agent.Run(ctx, loop.Env{Client: n.Client, Log: n.Log, Events: n.Events, Watch: n.Loops, Trail: true})
 	stop()
 	return errors.Join(err, <-served)
+}
+
+// systemdRuns says whether systemd is the machine's first process.
+func systemdRuns() bool {
+	_, err := os.Stat("/run/systemd/system")
+	return err == nil
 }
 
 // agent configures the node's agent.

@@ -37,6 +37,9 @@ func reserve(n cluster.NodeResources, cfg *node.Config) (err error) {
 	if root := n.CgroupRoot; root != "" && (!path.IsAbs(root) || path.Clean(root) != root) {
 		return fmt.Errorf("cgroupRoot %q: want the path of a cgroup, as /kloop", root)
 	}
+	if _, err := either("cgroupDriver", n.CgroupDriver, runtime.Cgroupfs, runtime.Systemd); err != nil {
+		return err
+	}
 	cfg.CgroupDir = strings.TrimPrefix(path.Join(n.CgroupRoot, cgroup.Pods), "/")
 	if p := n.MaxContainerRestartPeriod; p != 0 && (p < time.Second || p > 5*time.Minute) {
 		return fmt.Errorf("maxContainerRestartPeriod %s: want a time from 1s to 5m", p)

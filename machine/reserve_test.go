@@ -42,6 +42,7 @@ func TestNodeResources(t *testing.T) {
 		"want None or":           {MemoryReservationPolicy: "All"},
 		"\"kloop\": want the":    {CgroupRoot: "kloop"},
 		"\"/a/../b\": want the":  {CgroupRoot: "/a/../b"},
+		"cgroupfs or systemd":    {CgroupDriver: "systemctl"},
 		"at most 1":              {MemoryThrottlingFactor: "1.1"},
 		"\"NaN\": want":          {MemoryThrottlingFactor: "NaN"},
 		"maxPods -1":             {MaxPods: -1},

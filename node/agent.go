@@ -35,6 +35,7 @@ import (
 	"github.com/kloop-dev/kloop/node/provider"
 	"github.com/kloop-dev/kloop/node/pullrecord"
 	"github.com/kloop-dev/kloop/node/runtime"
+	"github.com/kloop-dev/kloop/node/systemd"
 	"github.com/kloop-dev/kloop/node/topology"
 	"github.com/kloop-dev/kloop/node/volume"
 	"github.com/kloop-dev/kloop/resource"
@@ -54,7 +55,8 @@ type Config struct {
 	StaticDir string // manifests of static pods; "": none
 	CgroupDir string // parent cgroup of all pods; "": kubepods
 	// CgroupRoot is the mount point of cgroups; "": /sys/fs/cgroup.
-	CgroupRoot string
+	CgroupRoot    string
+	SystemdCgroup bool // systemd makes the cgroups
 
 	Address  netip.Addr     // of the node
 	Second   netip.Addr     // of the node in the other family; zero: none
@@ -164,6 +166,9 @@ func New(cfg Config) *Agent {
 	}
 	shared := &common{cfg: cfg, log: cfg.Log.With("node", cfg.Name), backoff: newPauses(), wakes: loop.NewExternalWakes(), tasks: &tasks{},
 		cgroups: cgroup.Open(cmp.Or(cfg.CgroupRoot, cgroup.Root), cfg.CgroupDir)}
+	if cfg.SystemdCgroup {
+		shared.cgroups.By(systemd.NewSlices(systemd.Socket))
+	}
 	shared.pulled = pullrecord.Open(filepath.Join(cfg.Dir, "image_manager"), cfg.Verification)
 	shared.backoff.restart = cfg.MaxRestartPause
 	shared.meter = meter.New()

@@ -20,7 +20,8 @@ func (a *Agent) configuration() map[string]any {
 	hard, soft, grace, reclaim := thresholdTexts(c.Eviction)
 	m := map[string]any{"kind": "KubeletConfiguration", "apiVersion": "kubelet.config.k8s.io/v1beta1",
 		"port": c.Port, "maxPods": c.MaxPods, "clusterDomain": c.Domain, "staticPodPath": c.StaticDir, "podLogsDir": c.LogDir,
-		"cgroupDriver": "cgroupfs", "cgroupRoot": path.Dir("/" + c.CgroupDir), "cgroupsPerQOS": true, "enforceNodeAllocatable": []string{"pods"},
+		"cgroupDriver": either(c.SystemdCgroup, "systemd", "cgroupfs"), "cgroupRoot": path.Dir("/" + c.CgroupDir),
+		"cgroupsPerQOS": true, "enforceNodeAllocatable": []string{"pods"},
 		"failSwapOn": false, "failCgroupV1": false,
 		"memorySwap":              map[string]string{"swapBehavior": either(c.Resources.LimitedSwap, "LimitedSwap", "NoSwap")},
 		"memoryReservationPolicy": either(c.Resources.TieredReservation, "TieredReservation", "None"),

@@ -84,7 +84,7 @@ func (sb *sandboxes) sandboxConfig(pod *corev1.Pod, try uint32) (*cri.PodSandbox
 		PortMappings: portMappings(pod),
 		Labels:       sb.podLabels(pod),
 		Annotations:  pod.Annotations,
-		Linux: &cri.LinuxPodSandboxConfig{CgroupParent: sb.cgroup(pod), SecurityContext: security,
+		Linux: &cri.LinuxPodSandboxConfig{CgroupParent: sb.cgroups.Parent(sb.cgroup(pod)), SecurityContext: security,
 			Sysctls: sysctls(pod)},
 	}
 	if pod.Spec.HostNetwork {

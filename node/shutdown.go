@@ -14,7 +14,7 @@ import (
 	corev1helpers "k8s.io/component-helpers/scheduling/corev1"
 
 	"github.com/kloop-dev/kloop/internal/coldsort"
-	"github.com/kloop-dev/kloop/node/logind"
+	"github.com/kloop-dev/kloop/node/systemd"
 )
 
 // A ShutdownGrace is the time that pods have to end when the machine shuts down: those of the priority and above, up to the next one.
@@ -33,7 +33,7 @@ type logins interface {
 
 // connectLogind reaches the machine's logind.
 func connectLogind(ctx context.Context) (logins, error) {
-	l, err := logind.Connect(ctx, logind.Socket)
+	l, err := systemd.Connect(ctx, systemd.Socket)
 	if err != nil {
 		return nil, err
 	}

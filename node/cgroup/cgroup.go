@@ -3,8 +3,8 @@
 //
 //	/kubepods[/burstable|/besteffort]/pod<UID>[/<container>]
 //
-// The names are those of the kubelet's cgroupfs driver. Version 1 (a hierarchy for each controller) and version 2 (one for all) are
-// both written; which one a machine has is seen by its files.
+// The names are those of the kubelet's cgroupfs driver; where systemd makes the groups, those of its systemd driver. Version 1 (a
+// hierarchy for each controller) and version 2 (one for all) are both written; which one a machine has is seen by its files.
 package cgroup
 
 import (
@@ -14,6 +14,7 @@ import (
 	"maps"
 	"math"
 	"os"
+	"path"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -37,6 +38,7 @@ type Tree struct {
 	name    string            // of the group of all pods: kubepods, or a path that ends so
 	unified string            // version 2: where the one hierarchy is mounted; "": version 1
 	of      map[string]string // version 1: controller → where its hierarchy is mounted
+	slices  Slices            // of systemd, which makes the groups; nil: they are made by hand
 
 	// Observe hears how long it took to create, update or destroy a group; nil: nobody asks.
 	Observe func(what string, took time.Duration)
@@ -76,22 +78,24 @@ func Open(root, name string) *Tree {
 func (t *Tree) Unified() bool { return t.unified != "" }
 
 // Pods is the group of all pods.
-func (t *Tree) Pods() string { return "/" + t.name }
+func (t *Tree) Pods() string { return t.group() }
 
 // Class is the group of all pods of a class of service. Guaranteed ones have none of their own.
-func (t *Tree) Class(c corev1.PodQOSClass) string {
-	switch c {
-	case corev1.PodQOSBurstable:
-		return t.Pods() + "/burstable"
-	case corev1.PodQOSBestEffort:
-		return t.Pods() + "/besteffort"
-	}
-	return t.Pods()
-}
+func (t *Tree) Class(c corev1.PodQOSClass) string { return t.group(class(c)...) }
 
 // Pod is the pod's group, the parent of its containers'.
 func (t *Tree) Pod(c corev1.PodQOSClass, uid types.UID) string {
-	return t.Class(c) + "/pod" + string(uid)
+	return t.group(append(class(c), "pod"+string(uid))...)
+}
+
+func class(c corev1.PodQOSClass) []string {
+	switch c {
+	case corev1.PodQOSBurstable:
+		return []string{"burstable"}
+	case corev1.PodQOSBestEffort:
+		return []string{"besteffort"}
+	}
+	return nil
 }
 
 // Values are the limits of a group. What is nil stays as it is.
@@ -116,6 +120,11 @@ func (t *Tree) Set(group string, v Values) error {
 		what = "update"
 	}
 	defer t.observe(what)()
+	if t.slices != nil {
+		if err := t.slices.Set(path.Base(group), t.properties(v)); err != nil {
+			return err
+		}
+	}
 	if t.Unified() {
 		return t.setUnified(group, v)
 	}
@@ -248,7 +257,7 @@ func (t *Tree) Remove(uid types.UID) error {
 	var errs []error
 	for _, root := range t.roots() {
 		for _, class := range []corev1.PodQOSClass{corev1.PodQOSGuaranteed, corev1.PodQOSBurstable, corev1.PodQOSBestEffort} {
-			errs = append(errs, removeGroup(filepath.Join(root, t.Pod(class, uid))))
+			errs = append(errs, t.end(root, t.Pod(class, uid)))
 		}
 	}
 	return errors.Join(errs...)
@@ -267,10 +276,9 @@ func (t *Tree) roots() (list []string) {
 	return list
 }
 
-// removeGroup removes a group and those below it, the deepest first.
-func removeGroup(top string) error {
-	var dirs []string
-	err := filepath.WalkDir(top, func(path string, e fs.DirEntry, err error) error {
+// below lists a group and those below it, the deepest last.
+func below(top string) (dirs []string, err error) {
+	err = filepath.WalkDir(top, func(path string, e fs.DirEntry, err error) error {
 		switch {
 		case errors.Is(err, fs.ErrNotExist): // it went meanwhile
 			return nil
@@ -282,7 +290,16 @@ func removeGroup(top string) error {
 		return nil
 	})
 	if err != nil {
-		return fmt.Errorf("look through cgroup %s: %w", top, err)
+		return nil, fmt.Errorf("look through cgroup %s: %w", top, err)
+	}
+	return dirs, nil
+}
+
+// removeGroup removes a group and those below it, the deepest first.
+func removeGroup(top string) error {
+	dirs, err := below(top)
+	if err != nil {
+		return err
 	}
 	slices.Reverse(dirs)
 	for _, d := range dirs {

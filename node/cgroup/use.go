@@ -35,7 +35,7 @@ func (t *Tree) Use(class corev1.PodQOSClass, uid types.UID) (pod Use, below map[
 	for _, e := range entries {
 		if e.IsDir() {
 			u := t.use(filepath.Join(group, e.Name()))
-			below[e.Name()] = u
+			below[container(e.Name())] = u
 			if pod.Pid == 0 {
 				pod.Pid = u.Pid
 			}

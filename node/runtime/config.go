@@ -36,7 +36,7 @@ disabled_plugins = ['io.containerd.snapshotter.v1.btrfs', 'io.containerd.snapsho
     [plugins.'io.containerd.grpc.v1.cri'.containerd.runtimes.runc]
       runtime_type = 'io.containerd.runc.v2'
       [plugins.'io.containerd.grpc.v1.cri'.containerd.runtimes.runc.options]
-        SystemdCgroup = false
+        SystemdCgroup = {systemd}
         Root = '{dir}/state/runc'
   [plugins.'io.containerd.grpc.v1.cri'.cni]
     bin_dir = {plugin}
@@ -66,7 +66,7 @@ disabled_plugins = ['io.containerd.nri.v1.nri', 'io.containerd.snapshotter.v1.bt
     runtime_type = 'io.containerd.runc.v2'
     sandboxer = 'podsandbox'
     [plugins.'io.containerd.cri.v1.runtime'.containerd.runtimes.runc.options]
-      SystemdCgroup = false
+      SystemdCgroup = {systemd}
       Root = '{dir}/state/runc'
   [plugins.'io.containerd.cri.v1.runtime'.cni]
     bin_dirs = [{plugins}]
@@ -121,6 +121,6 @@ func containerdConfig(c Config, plugins []string, format int, limitedOOM bool) (
 	c.Dir = dir
 	return []byte(strings.NewReplacer("{dir}", dir, "{format}", strconv.Itoa(format), "{conf}", c.CNIDir(), "{plugin}", "'"+plugins[0]+"'",
 		"{plugins}", "'"+strings.Join(plugins, "', '")+"'", "{own-network}", strconv.FormatBool(!c.Foreign), "{pause}", image.PauseRef,
-		"{registries}", c.registries(),
+		"{registries}", c.registries(), "{systemd}", strconv.FormatBool(c.SystemdCgroup),
 		"{limited-oom}", strconv.FormatBool(limitedOOM), "{no-apparmor}", strconv.FormatBool(!hasAppArmor())).Replace(t)), nil
 }

@@ -17,7 +17,6 @@ import (
 	"testing"
 	"time"
 
-	"google.golang.org/grpc"
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"github.com/kloop-dev/kloop/node/image"
@@ -183,36 +182,5 @@ func TestMirror(t *testing.T) {
 	pull.Auth = &cri.AuthConfig{Username: "u", Password: "secret"}
 	if _, err := rt.Images.PullImage(ctx, pull); err != nil {
 		t.Error(err)
-	}
-}
-
-// driver is a runtime that tells which cgroup driver it has, or does not.
-type driver struct {
-	cri.RuntimeServiceClient
-	res *cri.RuntimeConfigResponse
-	err error
-}
-
-func (d driver) RuntimeConfig(context.Context, *cri.RuntimeConfigRequest, ...grpc.CallOption) (*cri.RuntimeConfigResponse, error) {
-	return d.res, d.err
-}
-
-// A runtime whose cgroups are systemd's is refused before it has a pod; one that does not tell is taken.
-func TestSuits(t *testing.T) {
-	of := func(d cri.CgroupDriver) *cri.RuntimeConfigResponse {
-		return &cri.RuntimeConfigResponse{Linux: &cri.LinuxRuntimeConfiguration{CgroupDriver: d}}
-	}
-	for name, c := range map[string]struct {
-		d    driver
-		good bool
-	}{
-		"systemd": {driver{res: of(cri.CgroupDriver_SYSTEMD)}, false}, "cgroupfs": {driver{res: of(cri.CgroupDriver_CGROUPFS)}, true},
-		"silent": {driver{res: &cri.RuntimeConfigResponse{}}, true}, "old": {driver{err: errors.New("unknown method RuntimeConfig")}, true},
-	} {
-		t.Run(name, func(t *testing.T) {
-			if err := (&Runtime{Containers: c.d}).Suits(t.Context()); (err == nil) != c.good {
-				t.Errorf("%s: %v", name, err)
-			}
-		})
 	}
 }

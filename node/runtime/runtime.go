@@ -4,7 +4,9 @@
 package runtime
 
 import (
+	"cmp"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -28,6 +30,8 @@ type Config struct {
 	Dir     string // everything that the own containerd keeps: images, state, sockets, networks
 	Foreign bool   // the pod network is somebody else's: CNI configuration and plugins lie in the standard directories
 	Log     *slog.Logger
+
+	SystemdCgroup bool // systemd makes the containers' cgroups
 
 	Registries *Registries // where images come from; nil: as the files in hostsDir say, or from where their names say
 }
@@ -155,15 +159,46 @@ func (r *Runtime) awake(ctx context.Context) error {
 	}
 }
 
-// Suits says why pods of kloop can't have their cgroups in this runtime: kloop makes them itself, and systemd would take them away. A
-// runtime that does not tell (containerd 1) is taken as it is.
-func (r *Runtime) Suits(ctx context.Context) error {
-	res, err := r.Containers.RuntimeConfig(ctx, &cri.RuntimeConfigRequest{})
-	if err == nil && res.GetLinux() != nil && res.Linux.CgroupDriver == cri.CgroupDriver_SYSTEMD {
-		return fmt.Errorf("the runtime at %s makes cgroups by systemd, kloop by cgroupfs: set SystemdCgroup = false in its configuration "+
-			"(cgroup_manager = \"cgroupfs\" in CRI-O's)", r.socket)
+// Who makes cgroups.
+const (
+	Cgroupfs = "cgroupfs" // whoever needs them
+	Systemd  = "systemd"
+)
+
+// CgroupDriver says who makes the cgroups of a node, by the setting and by what its runtime tells (KubeletCgroupDriverFromCRI): the two
+// must agree, since a runtime that goes by systemd takes no other's, and systemd takes them away. ask is the setting; "": as the
+// runtime has it, and cgroupfs where that does not tell.
+func (r *Runtime) CgroupDriver(ctx context.Context, ask string) (string, error) {
+	told := r.toldDriver(ctx)
+	if ask == "" || told == "" || ask == told {
+		return cmp.Or(ask, told, Cgroupfs), nil
 	}
-	return nil
+	return "", fmt.Errorf("the runtime at %s makes cgroups by %s, and node.cgroupDriver is %s: leave that out, or set SystemdCgroup = %t "+
+		"in the runtime's configuration (cgroup_manager = %q in CRI-O's)", r.socket, told, ask, ask == Systemd, ask)
+}
+
+// toldDriver is the runtime's driver of cgroups. It tells that in an answer of its own, or, as containerd 1, in its configuration.
+func (r *Runtime) toldDriver(ctx context.Context) string {
+	if res, err := r.Containers.RuntimeConfig(ctx, &cri.RuntimeConfigRequest{}); err == nil && res.GetLinux() != nil {
+		return strings.ToLower(res.Linux.CgroupDriver.String())
+	}
+	var c struct {
+		Containerd struct {
+			DefaultRuntimeName string
+			Runtimes           map[string]struct{ Options struct{ SystemdCgroup *bool } }
+		}
+	}
+	res, err := r.Containers.Status(ctx, &cri.StatusRequest{Verbose: true})
+	if err != nil || json.Unmarshal([]byte(res.Info["config"]), &c) != nil {
+		return ""
+	}
+	switch by := c.Containerd.Runtimes[c.Containerd.DefaultRuntimeName].Options.SystemdCgroup; {
+	case by == nil:
+		return ""
+	case *by:
+		return Systemd
+	}
+	return Cgroupfs
 }
 
 // Close closes the connection; containers run on.

@@ -1,4 +1,4 @@
-package logind
+package systemd
 
 import (
 	"bytes"
@@ -93,6 +93,11 @@ func (c *conn) until(ctx context.Context, at time.Time) (done func()) {
 	return func() { stop() }
 }
 
+// A refusal is an answer that says no.
+type refusal struct{ member, name, text string }
+
+func (r *refusal) Error() string { return r.member + ": " + r.name + ": " + r.text }
+
 // call sends a call and returns its answer. Signals that come before it are kept.
 func (c *conn) call(ctx context.Context, m message, args ...any) (message, error) {
 	defer c.until(ctx, time.Now().Add(patience))()
@@ -113,7 +118,7 @@ func (c *conn) call(ctx context.Context, m message, args ...any) (message, error
 		case answer.reply != m.serial:
 		case answer.kind == failure:
 			text, _ := answer.first().(string)
-			return m, fmt.Errorf("%s: %s: %s", m.member, answer.failed, text)
+			return m, &refusal{m.member, answer.failed, text}
 		default:
 			return answer, nil
 		}

@@ -1,4 +1,4 @@
-package logind
+package systemd
 
 import (
 	"bytes"

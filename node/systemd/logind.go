@@ -1,6 +1,7 @@
-// Package logind holds back the shutdown of the machine, and tells of it: by the inhibitor locks of systemd-logind, over D-Bus
-// (https://systemd.io/INHIBITOR_LOCKS). It speaks the little of D-Bus that this takes; a library for all of it weighs 370 KB.
-package logind
+// Package systemd asks systemd for two things over D-Bus: systemd-logind to hold back the shutdown of the machine, by its inhibitor locks
+// (https://systemd.io/INHIBITOR_LOCKS), and systemd itself for slices, which are groups of processes. It speaks the little of D-Bus that
+// this takes; a library for all of it weighs 370 KB.
+package systemd
 
 import (
 	"context"
@@ -80,9 +81,8 @@ func (l *Logind) Allow(ctx context.Context, d time.Duration) error {
 	if err := os.WriteFile(filepath.Join(l.DropIns, "99-kloop.conf"), []byte(text), 0o644); err != nil {
 		return fmt.Errorf("configure logind: %w", err)
 	}
-	systemd := message{path: "/org/freedesktop/systemd1", iface: "org.freedesktop.systemd1.Manager", dest: "org.freedesktop.systemd1"}
 	const hangup = int32(1)
-	if _, err := l.c.call(ctx, systemd.named("KillUnit"), "systemd-logind.service", "all", hangup); err != nil {
+	if _, err := l.c.call(ctx, first.named("KillUnit"), "systemd-logind.service", "all", hangup); err != nil {
 		return fmt.Errorf("have logind read its configuration: %w", err)
 	}
 	for range 50 { // it reads it soon

@@ -1,4 +1,4 @@
-package logind
+package systemd
 
 import (
 	"encoding/binary"
@@ -64,21 +64,56 @@ func (w *writer) field(code byte, kind byte, text string, n uint32) {
 	}
 }
 
-// bytes lays the message out. Arguments are strings, int32s and uint32s.
+// put writes a value, and returns the signature of its type.
+func (w *writer) put(v any) string {
+	switch v := v.(type) {
+	case string:
+		w.text(v)
+		return "s"
+	case int32:
+		w.number(uint32(v))
+		return "i"
+	case uint32:
+		w.number(v)
+		return "u"
+	case bool:
+		w.number(map[bool]uint32{true: 1}[v])
+		return "b"
+	case uint64:
+		w.align(8)
+		w.b = binary.LittleEndian.AppendUint64(w.b, v)
+		return "t"
+	case []Property:
+		w.properties(v)
+		return "a(sv)"
+	case noUnits:
+		w.number(0)
+		w.align(8) // of the structures that are not there
+		return "a(sa(sv))"
+	}
+	panic("a type of D-Bus that is not known here")
+}
+
+// properties writes an array of names with variants. The length leaves out what aligns its first element.
+func (w *writer) properties(list []Property) {
+	w.number(0)
+	at := len(w.b)
+	w.align(8)
+	begin := len(w.b)
+	for _, p := range list {
+		w.align(8)
+		w.text(p.Name)
+		w.b = append(w.b, 1, new(writer).put(p.Value)[0], 0)
+		w.put(p.Value)
+	}
+	binary.LittleEndian.PutUint32(w.b[at-4:], uint32(len(w.b)-begin))
+}
+
+// bytes lays the message out. Arguments are of the types that put knows.
 func (m message) bytes(args ...any) []byte {
 	var body writer
 	for _, a := range args {
-		switch a := a.(type) {
-		case string:
-			m.signature += "s"
-			body.text(a)
-		case int32:
-			m.signature += "i"
-			body.number(uint32(a))
-		case uint32:
-			m.signature += "u"
-			body.number(a)
-		}
+		m.signature += body.put(a)
 	}
 	if m.body != nil { // laid out already, with its signature
 		body.b = m.body
