@@ -53,7 +53,7 @@ func pageOf(c *Cluster) func(w http.ResponseWriter, r *http.Request) bool {
 		case r.URL.Path+"/" == web.Root, strings.HasPrefix(r.URL.Path, web.Root):
 			web.ServePage(w, r)
 		case c.elsewhere != nil && passes(r):
-			c.elsewhere.pass.ServeHTTP(w, r)
+			c.elsewhere.ServeHTTP(w, r)
 		default:
 			return false
 		}

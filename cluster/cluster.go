@@ -36,7 +36,7 @@ type Cluster struct {
 
 	storage *storage
 
-	elsewhere *elsewhere     // nil: what is explained is this cluster
+	elsewhere far            // nil: what is explained is this cluster
 	name      string         // that it stands for election with
 	Loops     *loop.Watchers // why keys are not at rest
 
@@ -62,7 +62,7 @@ func Start(ctx context.Context, cfg Config) (*Cluster, error) {
 	c := &Cluster{cfg: cfg, storage: &storage{cfg: cfg}, name: Identity(), Loops: &loop.Watchers{}, done: make(chan struct{})}
 	ctx, c.stop = context.WithCancel(ctx)
 	if cfg.Explains != nil {
-		if c.elsewhere, err = newElsewhere(*cfg.Explains, cfg.Log); err != nil {
+		if c.elsewhere, err = cfg.Explains.open(cfg.Log); err != nil {
 			c.stop()
 			return nil, err
 		}

@@ -114,7 +114,7 @@ type Config struct {
 	NoConvergence bool // explain nothing, and remember nothing for it: no group convergence.kloop.dev, and no trail
 
 	// Explains is another cluster, which this server explains in place of its own: it serves that cluster as an aggregated API.
-	Explains *Elsewhere
+	Explains Other
 
 	NoPage bool // serve no page at /ui
 

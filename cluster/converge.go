@@ -56,9 +56,10 @@ func (d *frontDoor) serveGaps(docs *openapi.Docs, authz auth.Authorizer) error {
 	d.unwell = &selfCheck{door: d}
 	loops.Own = d.unwell.last.Load
 	if far := d.c.elsewhere; far != nil {
-		d.lookout = &lookout{far.shelf, far, callers, loops, authz}
+		d.lookout = &lookout{far.gaps(), far, callers, loops, authz}
 	} else {
-		cache := &converge.GapCache{Client: d.local(nodesUser, "kloop"), Loops: loops, Callers: callers, Log: d.log}
+		cache := &converge.GapCache{Client: d.local(nodesUser, "kloop"), Loops: loops, Callers: callers, Log: d.log,
+			Rules: d.c.cfg.Kit.Explain}
 		shelf := server.NewMemoryKinds(cache.Refresh, convergence.All()...)
 		cache.Store = shelf
 		d.lookout = &lookout{shelf, cache, callers, loops, authz}

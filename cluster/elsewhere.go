@@ -41,6 +41,21 @@ type Elsewhere struct {
 	Every time.Duration // at least between two looks; 0: 15 s
 }
 
+// An Other is a cluster that is not this server's own, as an *Elsewhere. Programs that name none do not link what reads one.
+type Other interface {
+	open(log *slog.Logger) (far, error)
+}
+
+// far is an Other that is read.
+type far interface {
+	board
+	authn.Tokens
+	auth.Authenticator
+	http.Handler // answers with the rights of the caller
+	authorizer() (auth.Authorizer, error)
+	gaps() *server.MemoryKinds
+}
+
 // What bounds how often a cluster elsewhere is asked.
 const (
 	usualEvery = 15 * time.Second
@@ -50,9 +65,9 @@ const (
 
 // elsewhere keeps what has not converged in another cluster.
 type elsewhere struct {
-	rest   *rest.Config
-	raw    rest.Interface
-	pass   *web.Passage // with the rights of the caller
+	rest *rest.Config
+	raw  rest.Interface
+	*web.Passage
 	every  time.Duration
 	log    *slog.Logger
 	tokens *webhook.Tokens
@@ -69,7 +84,7 @@ type elsewhere struct {
 
 type convergenceKey struct{ ns, name string }
 
-func newElsewhere(cfg Elsewhere, log *slog.Logger) (*elsewhere, error) {
+func (cfg *Elsewhere) open(log *slog.Logger) (far, error) {
 	raw, err := client.Raw(cfg.Rest)
 	if err != nil {
 		return nil, err
@@ -78,13 +93,15 @@ func newElsewhere(cfg Elsewhere, log *slog.Logger) (*elsewhere, error) {
 	if e.tokens, err = webhook.TokensOf(cfg.Rest); err != nil {
 		return nil, err
 	}
-	if e.pass, err = passage(cfg.Rest); err != nil {
+	if e.Passage, err = passage(cfg.Rest); err != nil {
 		return nil, err
 	}
 	e.shelf = server.NewMemoryKinds(e.Refresh, convergence.All()...)
 	e.fights = &converge.GapCache{Store: e.shelf, Log: log}
 	return e, nil
 }
+
+func (e *elsewhere) gaps() *server.MemoryKinds { return e.shelf }
 
 // passage leads to the cluster, for those who bring a token of it: no certificate or token of this server's own goes along.
 func passage(cfg *rest.Config) (*web.Passage, error) {
@@ -198,7 +215,7 @@ func (e *elsewhere) World() *converge.World {
 	if e.now == nil {
 		return &converge.World{Read: e.shelf.Read(), Kinds: resource.NewSet(), Now: time.Now()}
 	}
-	return &converge.World{Read: e.now.Read, Kinds: e.now.Kinds, Now: time.Now(), Unseen: e.now.Unseen}
+	return &converge.World{Read: e.now.Read, Kinds: e.now.Kinds, Now: time.Now(), Rules: e.now.Rules, Unseen: e.now.Unseen}
 }
 
 // Refresh implements board. Gaps are as old as the last look; before the first it fails.

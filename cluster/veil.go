@@ -34,7 +34,8 @@ func (s *sight) world(ctx context.Context, all *converge.World, home string) *co
 	}
 	if v := s.veil; v.world == nil || !v.spaces[home] {
 		v.spaces[home] = true // and what a world remembers is of fewer
-		v.world = &converge.World{Read: v, Kinds: all.Kinds, Loops: all.Loops, Callers: all.Callers, Now: all.Now, Unseen: all.Unseen, Veil: v}
+		v.world = &converge.World{Read: v, Kinds: all.Kinds, Loops: all.Loops, Callers: all.Callers, Now: all.Now, Rules: all.Rules,
+			Unseen: all.Unseen, Veil: v}
 	}
 	s.veil.home = home
 	return s.veil.world

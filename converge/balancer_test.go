@@ -110,7 +110,7 @@ func TestBalancers(t *testing.T) {
 				v.Replace(k, 1, list)
 			}
 			v.Replace(kinds.Services, 1, []resource.Object{tt.s})
-			w := &World{Read: v.Snapshot(), Kinds: set, Now: noon}
+			w := &World{Read: v.Snapshot(), Kinds: set, Now: noon, Rules: All()}
 			step := w.Explain(kinds.Services, tt.s)
 			switch {
 			case tt.cause == "" && step != nil && strings.HasPrefix(step.Cause, "LoadBalancer"):

@@ -55,7 +55,8 @@ func pods10k(b *testing.B, step int) (*GapCache, *corev1.Pod) {
 	v.Replace(kinds.Pods, 1, list)
 	v.Replace(kinds.Nodes, 1, []resource.Object{&corev1.Node{ObjectMeta: meta("n"),
 		Status: corev1.NodeStatus{Conditions: []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue}}}}})
-	return &GapCache{Client: &client.Local{View: v, Set: set}, Store: wall{}, kick: make(chan struct{}, 1)}, list[1].(*corev1.Pod)
+	return &GapCache{Client: &client.Local{View: v, Set: set}, Store: wall{},
+		Rules: All(), kick: make(chan struct{}, 1)}, list[1].(*corev1.Pod)
 }
 
 // BenchmarkTake is what every change costs while nobody asks.

@@ -22,12 +22,13 @@ const Latent = "Latent"
 
 // latents have what will stand in the way, and nobody notices until it does.
 func latents() []Situation {
-	hooks := []resource.Kind{kinds.ValidatingWebhookConfigurations, kinds.MutatingWebhookConfigurations}
-	return []Situation{
-		{"NeverDue", []resource.Kind{kinds.CronJobs}, neverDue},
-		{"WebhookDown", hooks, webhookUnserved},
-		{"WebhookAsksForAll", hooks, webhookForAll},
-	}
+	return append([]Situation{{"NeverDue", []resource.Kind{kinds.CronJobs}, neverDue}}, hooks()...)
+}
+
+// hooks are those of webhooks.
+func hooks() []Situation {
+	of := []resource.Kind{kinds.ValidatingWebhookConfigurations, kinds.MutatingWebhookConfigurations}
+	return []Situation{{"WebhookDown", of, webhookUnserved}, {"WebhookAsksForAll", of, webhookForAll}}
 }
 
 // never says that a cron job has a schedule that no day has: the 30th of February. One that has run has had its day.

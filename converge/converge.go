@@ -6,7 +6,7 @@
 // that an object is not what it should be; a Situation says why; Explain follows the causes down to the object where
 // they end. A GapCache keeps the explanations of all objects up to date while somebody wants them.
 //
-// To add a situation: one rule in a file cause_*.go, its line in situations, and its row in test/why.
+// To add a situation: one rule in a file cause_*.go, its line there (a new list: its name in rules.go), and its row in test/why.
 package converge
 
 import (
@@ -33,6 +33,7 @@ type World struct {
 	Loops   *Processes // nil: nothing is known
 	Callers *Callers   // nil: nothing is known
 	Now     time.Time
+	Rules   Rules
 	// Unseen are the kinds that could not be read, and in which namespace alone they could; "": in none. What lies outside may exist.
 	Unseen map[schema.GroupResource]string
 	Veil   Veil // limits the words, and Read, to what one reader may see; nil: there is no such reader
@@ -72,7 +73,7 @@ func (w *World) situations(k resource.Kind) []Situation {
 		return list
 	}
 	var list []Situation
-	for _, s := range situations() {
+	for _, s := range w.Rules.situations {
 		if s.Of == nil || slices.ContainsFunc(s.Of, func(o resource.Kind) bool { return o.Info().GR() == gr }) {
 			list = append(list, s)
 		}

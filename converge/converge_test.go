@@ -27,7 +27,7 @@ var noon = states.Noon
 // empty is a world without objects.
 func empty() *World {
 	set := kinds.NewSet()
-	return &World{Read: view.New(set).Snapshot(), Kinds: set, Now: noon}
+	return &World{Read: view.New(set).Snapshot(), Kinds: set, Now: noon, Rules: All()}
 }
 
 func meta(name string) metav1.ObjectMeta {

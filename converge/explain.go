@@ -55,7 +55,7 @@ func (l *look) troubled() *Step {
 	}
 	l.health = Health{Says: "is not what the loop " + l.owner + " wants to make of it", Since: r.FirstFail}
 	s := &Step{Object: l.object(), Health: l.health, Cause: "LoopFails"}
-	for _, sit := range refusals() {
+	for _, sit := range l.Rules.refusals {
 		if f := sit.See(l); f != nil {
 			s.Cause, s.Finding = sit.Name, *f
 			break

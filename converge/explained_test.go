@@ -96,5 +96,5 @@ func worldOf(t *testing.T, text string) *World {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return &World{Read: read, Kinds: set, Now: states.Noon}
+	return &World{Read: read, Kinds: set, Now: states.Noon, Rules: All()}
 }

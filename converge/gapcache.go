@@ -47,6 +47,7 @@ type GapCache struct {
 	Loops   *Processes
 	Callers *Callers
 	Store   Store
+	Rules   Rules
 	Now     func() time.Time // nil: time.Now
 	Log     *slog.Logger     // nil: the default logger
 
@@ -228,7 +229,7 @@ func (b *GapCache) Refresh(ctx context.Context, k resource.Kind) error {
 
 // World returns what explanations are made of, as it is now.
 func (b *GapCache) World() *World {
-	return &World{Read: b.Client.Read(), Kinds: b.Client.Kinds(), Loops: b.Loops, Callers: b.Callers, Now: b.now()}
+	return &World{Read: b.Client.Read(), Kinds: b.Client.Kinds(), Loops: b.Loops, Callers: b.Callers, Now: b.now(), Rules: b.Rules}
 }
 
 // pass looks at what may have changed and puts the difference into the store.

@@ -49,7 +49,8 @@ func TestRipens(t *testing.T) {
 	v.Replace(kinds.ConfigMaps, 1, []resource.Object{leaving})
 	v.Replace(kinds.Services, 1, []resource.Object{selecting, bare})
 	on := shelf{}
-	board := &GapCache{Client: &client.Local{View: v, Set: set}, Store: on, Now: func() time.Time { return now }, kick: make(chan struct{}, 1)}
+	board := &GapCache{Client: &client.Local{View: v, Set: set}, Store: on,
+		Rules: All(), Now: func() time.Time { return now }, kick: make(chan struct{}, 1)}
 	gone, leave := context.WithCancel(t.Context())
 	leave() // who asked first does not wait for the answer
 	for _, ctx := range []context.Context{gone, t.Context()} {
@@ -80,7 +81,8 @@ func TestWarnedOf(t *testing.T) {
 	volume.Namespace, volume.Spec.PersistentVolumeReclaimPolicy = "", corev1.PersistentVolumeReclaimDelete
 	v.Replace(kinds.PersistentVolumes, 1, []resource.Object{volume})
 	on := shelf{}
-	board := &GapCache{Client: &client.Local{View: v, Set: set}, Store: on, Now: func() time.Time { return now }, kick: make(chan struct{}, 1)}
+	board := &GapCache{Client: &client.Local{View: v, Set: set}, Store: on,
+		Rules: All(), Now: func() time.Time { return now }, kick: make(chan struct{}, 1)}
 	refresh := func() int {
 		if err := board.Refresh(t.Context(), convergence.Gaps); err != nil {
 			t.Fatal(err)

@@ -5,7 +5,6 @@ import (
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/kloop-dev/kloop/resource"
 )
@@ -30,7 +29,7 @@ func (w *World) Health(k resource.Kind, obj resource.Object) Health {
 	if at := obj.GetDeletionTimestamp(); at != nil {
 		return w.leaving(obj, at.Time)
 	}
-	if f, ok := healths[k.Info().GR()]; ok {
+	if f, ok := w.Rules.healths[k.Info().GR()]; ok {
 		h := f(w, obj)
 		if !h.Converged() && h.Since.IsZero() {
 			h.Since = changed(obj)
@@ -78,34 +77,6 @@ func of[T resource.Object](f func(w *World, obj T) Health) health {
 		}
 		return f(w, t)
 	}
-}
-
-// healths is the table of kinds with rules of their own.
-var healths = map[schema.GroupResource]health{
-	{Group: "apps", Resource: "deployments"}:                                             of(deployments().health),
-	{Group: "apps", Resource: "replicasets"}:                                             of(replicaSets().health),
-	{Group: "apps", Resource: "statefulsets"}:                                            of(statefulSets().health),
-	{Group: "apps", Resource: "daemonsets"}:                                              of(daemonSets().health),
-	{Group: "batch", Resource: "jobs"}:                                                   of(jobHealth),
-	{Group: "batch", Resource: "cronjobs"}:                                               of(cronJobHealth),
-	{Group: "policy", Resource: "poddisruptionbudgets"}:                                  of(budgetHealth),
-	{Group: "networking.k8s.io", Resource: "ingresses"}:                                  of(ingressHealth),
-	{Group: "autoscaling", Resource: "horizontalpodautoscalers"}:                         of(autoscalerHealth),
-	{Group: "certificates.k8s.io", Resource: "certificatesigningrequests"}:               of(csrHealth),
-	{Group: "coordination.k8s.io", Resource: "leases"}:                                   of(leaseHealth),
-	{Group: "apiregistration.k8s.io", Resource: "apiservices"}:                           of(apiServiceHealth),
-	{Group: "apiextensions.k8s.io", Resource: "customresourcedefinitions"}:               of(definitionHealth),
-	{Resource: "replicationcontrollers"}:                                                 of(replicationControllers().health),
-	{Resource: "pods"}:                                                                   of(podHealth),
-	{Resource: "configmaps"}:                                                             of(configMapHealth),
-	{Resource: "services"}:                                                               of(serviceHealth),
-	{Resource: "persistentvolumeclaims"}:                                                 of(claimHealth),
-	{Resource: "persistentvolumes"}:                                                      of(volumeHealth),
-	{Group: "storage.k8s.io", Resource: "volumeattachments"}:                             of(attachmentHealth),
-	{Resource: "nodes"}:                                                                  of(nodeHealth),
-	{Resource: "resourcequotas"}:                                                         of(quotaHealth),
-	{Group: "admissionregistration.k8s.io", Resource: "validatingwebhookconfigurations"}: webhooksHealth,
-	{Group: "admissionregistration.k8s.io", Resource: "mutatingwebhookconfigurations"}:   webhooksHealth,
 }
 
 // behind says that a controller has not looked at the newest spec.

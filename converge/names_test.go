@@ -35,7 +35,7 @@ func TestCustomNames(t *testing.T) {
 			v := view.New(set)
 			v.Replace(kinds.Services, 1, []resource.Object{tt.s})
 			v.Replace(kinds.ConfigMaps, 1, []resource.Object{m})
-			step := (&World{Read: v.Snapshot(), Kinds: set, Now: noon}).Explain(kinds.ConfigMaps, m)
+			step := (&World{Read: v.Snapshot(), Kinds: set, Now: noon, Rules: All()}).Explain(kinds.ConfigMaps, m)
 			switch {
 			case tt.says == "" && step != nil:
 				t.Errorf("%s: %+v", tt.name, step)

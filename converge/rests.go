@@ -14,7 +14,6 @@ import (
 	storagev1 "k8s.io/api/storage/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/labels"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/component-helpers/scheduling/corev1/nodeaffinity"
 
 	"github.com/kloop-dev/kloop/kinds"
@@ -39,33 +38,6 @@ func restOf[T resource.Object](f func(w *World, obj T) (says, advice string)) re
 	}
 }
 
-// rests is the table of kinds that can rest on purpose.
-var rests = map[schema.GroupResource]rest{
-	{Group: "apps", Resource: "deployments"}:                                               restOf(restOfDeployment),
-	{Group: "apps", Resource: "replicasets"}:                                               restOf(restOfReplicaSet),
-	{Group: "apps", Resource: "statefulsets"}:                                              restOf(restOfStatefulSet),
-	{Group: "apps", Resource: "daemonsets"}:                                                restOf(restOfDaemonSet),
-	{Group: "batch", Resource: "jobs"}:                                                     restOf(restOfJob),
-	{Group: "batch", Resource: "cronjobs"}:                                                 restOf(restOfCronJob),
-	{Group: "autoscaling", Resource: "horizontalpodautoscalers"}:                           restOf(restOfAutoscaler),
-	{Group: "policy", Resource: "poddisruptionbudgets"}:                                    restOf(restOfBudget),
-	{Group: "networking.k8s.io", Resource: "ingresses"}:                                    restOf(restOfIngress),
-	{Resource: "nodes"}:                                                                    restOf(restOfNode),
-	{Resource: "pods"}:                                                                     restOf(restOfPod),
-	{Resource: "services"}:                                                                 restOf(restOfService),
-	{Resource: "persistentvolumeclaims"}:                                                   restOf(restOfClaim),
-	{Group: "discovery.k8s.io", Resource: "endpointslices"}:                                restOf(restOfSlice),
-	{Group: "resource.k8s.io", Resource: "resourceclaims"}:                                 restOf(restOfDevices),
-	{Resource: "persistentvolumes"}:                                                        restOf(restOfVolume),
-	{Resource: "serviceaccounts"}:                                                          restOf(restOfAccount),
-	{Resource: "resourcequotas"}:                                                           restOf(restOfQuota),
-	{Group: "rbac.authorization.k8s.io", Resource: "rolebindings"}:                         restOf(restOfBinding),
-	{Group: "rbac.authorization.k8s.io", Resource: "clusterrolebindings"}:                  restOf(restOfClusterBinding),
-	{Group: "admissionregistration.k8s.io", Resource: "validatingadmissionpolicies"}:       restOf(restOfPolicy),
-	{Group: "admissionregistration.k8s.io", Resource: "validatingadmissionpolicybindings"}: restOf(restOfPolicyBinding),
-	{Group: "flowcontrol.apiserver.k8s.io", Resource: "flowschemas"}:                       restOf(restOfFlow),
-}
-
 // Rests says what an object does not do, on purpose; "" when there is nothing to say.
 func (w *World) Rests(k resource.Kind, obj resource.Object) string {
 	says, _ := w.rest(k, obj)
@@ -73,7 +45,7 @@ func (w *World) Rests(k resource.Kind, obj resource.Object) string {
 }
 
 func (w *World) rest(k resource.Kind, obj resource.Object) (says, advice string) {
-	f := rests[k.Info().GR()]
+	f := w.Rules.rests[k.Info().GR()]
 	if tree, ok := content(obj); f == nil && ok && obj.GetDeletionTimestamp() == nil {
 		return restOfCustom(k, obj, tree)
 	}

@@ -74,21 +74,6 @@ func refs[T resource.Object](k resource.Kind, list []T) (out []Ref) {
 	return out
 }
 
-// situations is the table, the most telling first: of several that hold for an object, the first is shown.
-func situations() []Situation {
-	var all []Situation
-	for _, group := range [][]Situation{
-		devices(), deletions(), refusals(), nodes(), scheduling(), images(), kills(), containers(), volumes(), probes(), flapping(),
-		resizes(),
-		pods(), budgets(),
-		claims(), rollouts(), jobs(), crons(), latents(), balancers(), services(),
-		ingresses(), autoscalers(), certificates(), servers(), leases(), extensions(), names(), operators(), anything(),
-	} {
-		all = append(all, group...)
-	}
-	return all
-}
-
 // on waits for an object, or a field of it.
 func on(typ string, r Ref, field string) *convergence.Wait {
 	o := named(r.Kind, r.NS, r.Name)

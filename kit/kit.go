@@ -15,6 +15,7 @@ import (
 	"github.com/kloop-dev/kloop/admission"
 	"github.com/kloop-dev/kloop/client"
 	"github.com/kloop-dev/kloop/controllers/namespace"
+	"github.com/kloop-dev/kloop/converge"
 	"github.com/kloop-dev/kloop/loop"
 	"github.com/kloop-dev/kloop/metrics"
 	"github.com/kloop-dev/kloop/resource"
@@ -32,7 +33,8 @@ type Kit struct {
 	Etcd    member.Opener
 	// Admission are plugins of the program's own; they come last.
 	Admission admission.Chain
-	KMS       sealed.Dial // plugins that keep the keys of encryption at rest
+	Explain   converge.Rules // for what is not as it should be
+	KMS       sealed.Dial    // plugins that keep the keys of encryption at rest
 }
 
 // An Entry is a loop with the names that upstream knows it by.

@@ -10,6 +10,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/kloop-dev/kloop/converge"
 	"github.com/kloop-dev/kloop/history"
 	"github.com/kloop-dev/kloop/internal/coldsort"
 	"github.com/kloop-dev/kloop/resource"
@@ -34,6 +35,7 @@ type Desk struct {
 	Writes func(ctx context.Context, since time.Time) (list []trail.Write, notes []string)
 	Reader func(r *http.Request) Reader
 	Now    func() time.Time
+	Rules  converge.Rules // of what was stuck
 
 	once  sync.Once
 	seats chan struct{}

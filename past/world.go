@@ -67,7 +67,7 @@ func (d *Desk) World(ctx context.Context, at time.Time) (*converge.World, []stri
 		}
 		v.Replace(k, max(now.Rev(), 1), list)
 	}
-	return &converge.World{Read: v.Snapshot(), Kinds: d.Kinds, Now: at}, notes, nil
+	return &converge.World{Read: v.Snapshot(), Kinds: d.Kinds, Now: at, Rules: d.Rules}, notes, nil
 }
 
 // younger says that an object came later, of the kinds of which the log does not say so.

@@ -33,8 +33,9 @@ func (w *wall) Change(_ context.Context, _ resource.Kind, put, _ []resource.Obje
 // gaps explains what is not what it should be now.
 func (w *world) gaps(ctx context.Context) (map[Object]Gap, error) {
 	out := &wall{gaps: map[Object]Gap{}}
-	b := &converge.GapCache{Client: w.admin(), Store: out, Loops: &converge.Processes{Here: &w.loops, Kinds: w.set, Read: w.admin().Read,
-		Now: time.Now}}
+	b := &converge.GapCache{Rules: converge.All(), Client: w.admin(), Store: out,
+		Loops: &converge.Processes{Here: &w.loops, Kinds: w.set, Read: w.admin().Read,
+			Now: time.Now}}
 	if err := b.Refresh(ctx, convergence.Gaps); err != nil {
 		return nil, err
 	}

@@ -98,7 +98,8 @@ func Read(ctx context.Context, raw rest.Interface, ns string, now time.Time) (*S
 			r.notes["the server behind this group does not answer"] = append(r.notes["the server behind this group does not answer"], g)
 		}
 	}
-	return &Survey{World: &converge.World{Read: r.view.Snapshot(), Kinds: set, Now: now, Unseen: r.unseen}, Unseen: r.words()}, nil
+	return &Survey{World: &converge.World{Read: r.view.Snapshot(), Kinds: set, Now: now, Rules: converge.All(),
+		Unseen: r.unseen}, Unseen: r.words()}, nil
 }
 
 // words tells what could not be read, a line for every reason.

@@ -13,6 +13,7 @@ import (
 	"github.com/kloop-dev/kloop/controllers/loadbalancer"
 	"github.com/kloop-dev/kloop/controllers/manifests"
 	"github.com/kloop-dev/kloop/controllers/nodeipam"
+	"github.com/kloop-dev/kloop/converge"
 	"github.com/kloop-dev/kloop/kinds"
 	"github.com/kloop-dev/kloop/kit"
 	"github.com/kloop-dev/kloop/resource/codec"
@@ -25,7 +26,7 @@ import (
 
 // Kit returns all there is.
 func Kit() kit.Kit {
-	return kit.Kit{Loops: loops, Sources: sources, Etcd: etcd.Opener{}, KMS: dial,
+	return kit.Kit{Loops: loops, Sources: sources, Etcd: etcd.Opener{}, KMS: dial, Explain: converge.All(),
 		Nodes: &kit.Simulation{Make: sim.Nodes, Loops: sim.LoopsIn, Use: sim.Use}}
 }
 

@@ -58,7 +58,7 @@ func advisedFor(t *testing.T, r *states.Row) (all []advised) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	w := converge.World{Read: read, Kinds: set, Now: states.Noon}
+	w := converge.World{Read: read, Kinds: set, Now: states.Noon, Rules: converge.All()}
 	if r.Server != nil {
 		w.Loops = &converge.Processes{Own: func() *convergence.Server { return r.Server }}
 	}
