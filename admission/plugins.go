@@ -38,6 +38,17 @@ type Settings struct {
 	Images        *ImagePolicy // nil: there is no server that judges images
 }
 
+// complete returns it with what is meant where nothing is said.
+func (cfg Config) complete() Config {
+	if cfg.Now == nil {
+		cfg.Now = time.Now
+	}
+	if cfg.Suffix == nil {
+		cfg.Suffix = func() string { return rand.String(5) }
+	}
+	return cfg
+}
+
 // Plugins returns the plugins that are on by default.
 func Plugins(cfg Config) Chain {
 	return slices.DeleteFunc(All(cfg), func(p Plugin) bool { return p.Off })
@@ -46,12 +57,7 @@ func Plugins(cfg Config) Chain {
 // All returns upstream's plugins in upstream's order; those that are not on by default are Off, but for NodeRestriction. Policies
 // and webhooks have their places between PodResizeValidator and ResourceQuota: see Before.
 func All(cfg Config) Chain {
-	if cfg.Now == nil {
-		cfg.Now = time.Now
-	}
-	if cfg.Suffix == nil {
-		cfg.Suffix = func() string { return rand.String(5) }
-	}
+	cfg = cfg.complete()
 	sign, node := signers{cfg.Authorize}, nodeRestriction{cfg.Authorize}
 	selectors, owners := nodeSelectors(cfg.NodeSelectors), ownership{cfg.Authorize, cfg.Kinds}
 	return Chain{

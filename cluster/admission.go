@@ -27,7 +27,7 @@ func (d *frontDoor) admission(authz auth.Authorizer) (admission.Chain, error) {
 	own := func() client.Client { // the server is not there yet
 		return d.local(&auth.User{Name: "system:apiserver", Groups: []string{auth.GroupMasters}}, "kube-apiserver")
 	}
-	builtin := admission.All(admission.Config{Authorize: authz, Settings: told.Settings, Kinds: d.set,
+	builtin := d.c.cfg.Kit.Plugins(admission.Config{Authorize: authz, Settings: told.Settings, Kinds: d.set,
 		Charge: func(ctx context.Context, q *corev1.ResourceQuota) (*corev1.ResourceQuota, error) {
 			return client.UpdateStatus(ctx, own(), kinds.ResourceQuotas, q) // the quota plugin's compare-and-swap
 		},

@@ -131,7 +131,7 @@ func (c Config) checkNames() error {
 		return nil
 	}
 	set := kinds.SetFor(c.on, c.RuntimeConfig)
-	plugins := admission.All(admission.Config{Kinds: set})
+	plugins := c.Kit.Plugins(admission.Config{Kinds: set})
 	for _, name := range []string{policy.Mutating, policy.Validating, admissionhooks.MutatingName, admissionhooks.ValidatingName} {
 		plugins = append(plugins, admission.Plugin{Name: name})
 	}

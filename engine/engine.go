@@ -95,7 +95,7 @@ func Start(ctx context.Context, cfg Config, parts ...Part) (*Plane, error) {
 	ctx, stop := context.WithCancel(ctx)
 	c, err := cluster.Start(ctx, cluster.Config{DataDir: cfg.DataDir, Listen: cfg.Listen, Kubeconfig: cfg.Kubeconfig, Log: cfg.Log,
 		Kit: kit.Kit{Loops: general, Etcd: cfg.Store, Admission: admission.Chain{foretell(runners)},
-			Explain: converge.General()}, RuntimeConfig: off, NoLocalStorage: true})
+			Explain: converge.General(), Plugins: admission.General}, RuntimeConfig: off, NoLocalStorage: true})
 	if err != nil {
 		stop()
 		return nil, err

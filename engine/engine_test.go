@@ -14,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/rest"
 
 	"github.com/kloop-dev/kloop/engine/disk"
 	"github.com/kloop-dev/kloop/internal/eventually"
@@ -311,6 +312,38 @@ func TestGap(t *testing.T) {
 		told := fmt.Sprint(list.Items)
 		return strings.Contains(told, "nobody answers") && !strings.Contains(told, "no controller watches")
 	})
+}
+
+// TestNoPods: what only a server with nodes can do is told to be out of reach, and nothing of it is linked.
+func TestNoPods(t *testing.T) {
+	p, err := Start(t.Context(), Config{Log: slog.New(slog.DiscardHandler)}, newHouse().loop(nil))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() {
+		if err := p.Stop(); err != nil {
+			t.Error(err)
+		}
+	}()
+	cfg, err := p.Rest()
+	if err != nil {
+		t.Fatal(err)
+	}
+	web, err := rest.HTTPClientFor(cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for path, want := range map[string]int{"/api/v1/namespaces/default/pods/x/log": 503, "/api/v1/namespaces/default/services/x/proxy/": 503,
+		"/debug/pprof/": 404, "/healthz": 200} {
+		r, err := web.Get(p.URL() + path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		r.Body.Close()
+		if r.StatusCode != want {
+			t.Errorf("%s: %d, want %d", path, r.StatusCode, want)
+		}
+	}
 }
 
 // TestRestart: a plane with a directory finds its objects again, and its loops see at once what went on without them.

@@ -6,6 +6,7 @@ package kit
 import (
 	"context"
 	"crypto/x509"
+	"net/http"
 	"net/netip"
 	"time"
 
@@ -19,6 +20,7 @@ import (
 	"github.com/kloop-dev/kloop/loop"
 	"github.com/kloop-dev/kloop/metrics"
 	"github.com/kloop-dev/kloop/resource"
+	"github.com/kloop-dev/kloop/server/httpapi/stream"
 	"github.com/kloop-dev/kloop/store/member"
 	"github.com/kloop-dev/kloop/store/sealed"
 )
@@ -31,10 +33,14 @@ type Kit struct {
 	Sources func(Sources) []Source
 	Nodes   *Simulation
 	Etcd    member.Opener
+	// Plugins returns the built-in plugins of admission: admission.All, or fewer.
+	Plugins func(admission.Config) admission.Chain
 	// Admission are plugins of the program's own; they come last.
 	Admission admission.Chain
-	Explain   converge.Rules // for what is not as it should be
-	KMS       sealed.Dial    // plugins that keep the keys of encryption at rest
+	Streams   func(stream.Config) stream.Server                         // into pods, and to nodes and services: stream.New
+	Profiles  func(w http.ResponseWriter, r *http.Request, name string) // of the process
+	Explain   converge.Rules                                            // for what is not as it should be
+	KMS       sealed.Dial                                               // plugins that keep the keys of encryption at rest
 }
 
 // An Entry is a loop with the names that upstream knows it by.

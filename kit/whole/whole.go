@@ -6,6 +6,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/kloop-dev/kloop/admission"
 	"github.com/kloop-dev/kloop/client"
 	"github.com/kloop-dev/kloop/controllers"
 	"github.com/kloop-dev/kloop/controllers/gitsource"
@@ -14,10 +15,12 @@ import (
 	"github.com/kloop-dev/kloop/controllers/manifests"
 	"github.com/kloop-dev/kloop/controllers/nodeipam"
 	"github.com/kloop-dev/kloop/converge"
+	"github.com/kloop-dev/kloop/internal/profiles"
 	"github.com/kloop-dev/kloop/kinds"
 	"github.com/kloop-dev/kloop/kit"
 	"github.com/kloop-dev/kloop/resource/codec"
 	"github.com/kloop-dev/kloop/scheduler"
+	"github.com/kloop-dev/kloop/server/httpapi/stream"
 	"github.com/kloop-dev/kloop/sim"
 	"github.com/kloop-dev/kloop/store/etcd"
 	"github.com/kloop-dev/kloop/store/sealed"
@@ -26,7 +29,8 @@ import (
 
 // Kit returns all there is.
 func Kit() kit.Kit {
-	return kit.Kit{Loops: loops, Sources: sources, Etcd: etcd.Opener{}, KMS: dial, Explain: converge.All(),
+	return kit.Kit{Loops: loops, Sources: sources, Etcd: etcd.Opener{}, KMS: dial, Explain: converge.All(), Plugins: admission.All,
+		Streams: stream.New, Profiles: profiles.Serve,
 		Nodes: &kit.Simulation{Make: sim.Nodes, Loops: sim.LoopsIn, Use: sim.Use}}
 }
 

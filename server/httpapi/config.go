@@ -41,7 +41,9 @@ type Config struct {
 	Version     *version.Info  // nil: DefaultVersion
 	OpenAPI     discovery.Docs // nil: the documents are not served
 	Issuer      Issuer         // nil: no service account issuer discovery
-	Nodes       stream.Nodes   // nil: log, exec and the like answer 503
+	// Streams makes what connects clients with nodes, pods and services: stream.New; nil: such requests answer 503.
+	Streams func(stream.Config) stream.Server
+	Nodes   stream.Nodes // nil: log, exec and the like answer 503
 	// reaches pods and services for the proxy subresources; nil: the host's network, global unicast addresses alone
 	Dial     stream.DialFunc
 	Groups   discovery.Source // aggregated groups that other servers answer; nil: none
@@ -69,6 +71,9 @@ type Config struct {
 
 	Fair  *fair.Fair                                           // shares the server among callers; nil: 600 seats for all of them together
 	Count func(gvr schema.GroupVersionResource, ns string) int // about how many objects a list shows; nil: few
+
+	// Profiles answers for /debug/pprof/NAME; nil: there is no such page.
+	Profiles func(w http.ResponseWriter, r *http.Request, name string)
 
 	Verbosity func(n int) // sets how much is logged, as klog counts (PUT /debug/flags/v); nil: there is no such page
 

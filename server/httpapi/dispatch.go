@@ -231,6 +231,9 @@ func (c *call) connect() error {
 	if err := c.mayConnect(); err != nil {
 		return err
 	}
+	if c.s.connections == nil {
+		return apierrors.NewServiceUnavailable("this API server reaches no pods, nodes and services")
+	}
 	req := c.request()
 	err := c.s.connections.Serve(c.w, c.r, req)
 	c.info.Name = req.Name

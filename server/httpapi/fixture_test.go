@@ -18,6 +18,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/kloop-dev/kloop/auth"
+	"github.com/kloop-dev/kloop/internal/profiles"
 	"github.com/kloop-dev/kloop/internal/testcluster"
 	"github.com/kloop-dev/kloop/kinds/apiregistration"
 	"github.com/kloop-dev/kloop/kinds/batch"
@@ -27,6 +28,7 @@ import (
 	"github.com/kloop-dev/kloop/server"
 	"github.com/kloop-dev/kloop/server/httpapi"
 	"github.com/kloop-dev/kloop/server/httpapi/aggregator"
+	"github.com/kloop-dev/kloop/server/httpapi/stream"
 	"github.com/kloop-dev/kloop/view"
 )
 
@@ -105,7 +107,7 @@ func newWorldOf(t testing.TB, bounds view.Config, change ...func(*httpapi.Config
 		c.Kinds, c.View, c.Authorize = set, view.NewWith(set, bounds), everyone{}
 	})
 	ops, v := c.Server, c.View
-	cfg := httpapi.Config{Ops: ops, Kinds: set, Authn: everyone{}, Authz: everyone{}}
+	cfg := httpapi.Config{Streams: stream.New, Profiles: profiles.Serve, Ops: ops, Kinds: set, Authn: everyone{}, Authz: everyone{}}
 	for _, f := range change {
 		f(&cfg)
 	}

@@ -33,7 +33,7 @@ type surface struct {
 	openapi     discovery.OpenAPI
 	health      health.Handler
 	self        health.Pages
-	connections *stream.Handler
+	connections stream.Server // nil: none are made
 }
 
 // Handler is the HTTP surface. It is safe for concurrent use.
@@ -48,8 +48,10 @@ func New(cfg Config) *Handler {
 	s.health = health.Handler{Live: cfg.Live, Traffic: cfg.Traffic, Begun: cfg.Begun, Ready: cfg.Ready, Closing: s.streams.leaving,
 		SLIs: health.NewSLIs()}
 	s.self = health.Pages{Version: cfg.Version.GitVersion, Features: cfg.Kinds.Features(), Flags: cfg.Flags, Began: time.Now(), Send: s.send}
-	s.connections = stream.New(stream.Config{Ops: cfg.Ops, Kinds: cfg.Kinds, Nodes: cfg.Nodes, Dial: cfg.Dial, Connect: cfg.Connect,
-		WriteStall: cfg.WriteStall, Send: s.send})
+	if cfg.Streams != nil {
+		s.connections = cfg.Streams(stream.Config{Ops: cfg.Ops, Kinds: cfg.Kinds, Nodes: cfg.Nodes, Dial: cfg.Dial, Connect: cfg.Connect,
+			WriteStall: cfg.WriteStall, Send: s.send})
+	}
 	s.meter = newMeter(&cfg, &s.under)
 	cfg.Registry.MustRegister(cfg.Fair, gauges{cfg.Kinds.Features()})
 	return &Handler{s: s}
@@ -58,7 +60,9 @@ func New(cfg Config) *Handler {
 // Close ends all streams (watches, logs, proxied connections); new requests are refused. It may be called twice.
 func (h *Handler) Close() {
 	h.s.streams.close()
-	h.s.connections.Close()
+	if h.s.connections != nil {
+		h.s.connections.Close()
+	}
 }
 
 // ServeHTTP implements http.Handler.

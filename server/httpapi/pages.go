@@ -7,7 +7,6 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/kloop-dev/kloop/internal/profiles"
 	"github.com/kloop-dev/kloop/resource/codec"
 	"github.com/kloop-dev/kloop/server/httpapi/aggregator"
 	"github.com/kloop-dev/kloop/server/httpapi/reply"
@@ -47,10 +46,10 @@ func (s *surface) page(w http.ResponseWriter, r *http.Request, i *info) {
 		s.issuer(w, r, strings.TrimSuffix(i.Path, "/"))
 	case i.Path == debugFlags || strings.HasPrefix(i.Path, debugFlags+"/"):
 		s.flags(w, r, i.Path)
-	case i.Path == "/debug/pprof":
+	case s.cfg.Profiles != nil && i.Path == "/debug/pprof":
 		http.Redirect(w, r, "/debug/pprof/", http.StatusFound)
-	case strings.HasPrefix(i.Path, "/debug/pprof/"):
-		profiles.Serve(w, r, strings.TrimPrefix(i.Path, "/debug/pprof/"))
+	case s.cfg.Profiles != nil && strings.HasPrefix(i.Path, "/debug/pprof/"):
+		s.cfg.Profiles(w, r, strings.TrimPrefix(i.Path, "/debug/pprof/"))
 	default:
 		s.extra(w, aggregator.WithUser(r, i.User), i.Path)
 	}

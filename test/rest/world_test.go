@@ -39,6 +39,7 @@ import (
 	"github.com/kloop-dev/kloop/openapi"
 	"github.com/kloop-dev/kloop/scheduler"
 	"github.com/kloop-dev/kloop/server/httpapi"
+	"github.com/kloop-dev/kloop/server/httpapi/stream"
 	"github.com/kloop-dev/kloop/sim"
 )
 
@@ -95,7 +96,8 @@ func open(t *testing.T, on *features.Set) *world {
 		}
 	}
 	lis := pipe.Listen()
-	handler := httpapi.New(httpapi.Config{Ops: w.api.Server, Kinds: set, Authn: everybody{}, Authz: everybody{}, OpenAPI: docs})
+	handler := httpapi.New(httpapi.Config{Streams: stream.New, Ops: w.api.Server, Kinds: set,
+		Authn: everybody{}, Authz: everybody{}, OpenAPI: docs})
 	w.wg.Go(func() { _ = handler.Serve(w.ctx, lis, nil) })
 	tr := &http.Transport{DialContext: lis.Dial, DisableCompression: true}
 	w.cfg = &rest.Config{Host: "http://cluster", Transport: tr, QPS: -1}

@@ -44,6 +44,12 @@ type Config struct {
 	Send       reply.Sender
 }
 
+// A Server connects clients: New makes one.
+type Server interface {
+	Serve(w http.ResponseWriter, r *http.Request, req *server.Request) error
+	Close()
+}
+
 // A Handler connects clients. It is safe for concurrent use.
 type Handler struct {
 	cfg   Config
@@ -51,7 +57,7 @@ type Handler struct {
 }
 
 // New returns a handler. It starts nothing.
-func New(cfg Config) *Handler {
+func New(cfg Config) Server {
 	if cfg.Dial == nil {
 		cfg.Dial = dialGlobal
 	}
