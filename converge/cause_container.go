@@ -149,6 +149,8 @@ var unstartable = []saying{
 		"load it on the node (apparmor_parser), or use type: RuntimeDefault"},
 	{"Are you trying to mount a directory onto a file", "a volume's directory is mounted over a file of the image, or a file over a directory",
 		"mount a single file of a volume by its key: subPath, with a mountPath that ends in the file's name"},
+	{"to rootfs*not a directory", "a volume's directory is mounted over a file of the image, or a file over a directory",
+		"mount a single file of a volume by its key: subPath, with a mountPath that ends in the file's name"},
 	{"no command specified", "neither the image nor the pod says what to run", "give the container a command"},
 	{"is reserved for", "the runtime still has the container that it made before, and has not let go of its name",
 		"it mends itself mostly; if not, the node's disk or runtime is slow or stuck: restart the runtime on the node"},

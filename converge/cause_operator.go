@@ -288,7 +288,7 @@ func operatorReports(l *look, _ map[string]any) *Finding {
 	if strings.Contains(c.message, "ReferenceGrant") { // of the Gateway API
 		f.Advice = []string{"in the namespace that it refers to, create a referencegrant from namespace " + l.obj.GetNamespace()}
 	}
-	if e := l.newestWarning(); e != nil && !faulty.MatchString(c.message) {
+	if e := l.newestWarning(); e != nil && (!faulty.MatchString(c.message) || !strings.ContainsAny(c.message, `:"'/`)) {
 		f.Says += "; its last warning, of " + ago(l.Now.Sub(told(e))) + " ago: " + oneLine(e.Message)
 		f.Error = eventFailure(e)
 	}
@@ -399,7 +399,14 @@ func beside(l *look, f *Finding) {
 			}
 		}
 	}
-	if len(bad) == 0 || len(f.Below) > 0 || f.Aside != "" {
+	if len(bad) == 0 || len(f.Below) > 0 {
+		return
+	}
+	if late := strings.Contains(f.Says, "deadline") || strings.Contains(f.Says, "timed out"); late && !bad[0].Kind.Info().Custom {
+		f.Below, f.Told, f.Aside = bad, errorText(f.Error), ""
+		return
+	}
+	if f.Aside != "" {
 		return
 	}
 	for _, s := range l.below(loop.KeyOf(l.kind, l.obj), bad[:1]) { // by the path: two that name each other have no end

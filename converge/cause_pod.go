@@ -59,6 +59,7 @@ var sandboxless = []saying{
 	{"failed to find plugin", "the node lacks the program of its network plugin",
 		"have what brings that plugin run on {}, a DaemonSet mostly, or install it there (/opt/cni/bin): " +
 			"kubectl get pods -A --field-selector spec.nodeName={}"},
+	{"calico/nodename", "the network plugin has not set the node up", pluginThere},
 	{"subnet.env", "the network plugin has not set the node up", pluginThere},
 	{"cni plugin not initialized", "the network plugin has not set the node up", pluginThere},
 	{"expected cgroupsPath to be of format", "the node's agent makes cgroups by cgroupfs, and its runtime by systemd",

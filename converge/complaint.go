@@ -73,15 +73,15 @@ var badPhases = map[string]struct {
 	"crashloopbackoff":   {"crashes again and again", false},
 	"errorunschedulable": {"fits on no node", false}, "errimagepull": {"can't pull its image", false},
 	"imagepullbackoff": {"can't pull its image", false},
-	"notready":         {"is not ready", false}, "health_warn": {"has a warning", false}, "yellow": {"has copies that are not in place",
-		false},
+	"notready":         {"is not ready", false}, "health_warn": {"has a warning", false}, "warning": {"has a warning", false},
+	"yellow":           {"has copies that are not in place", false},
 	"requiresapproval": {"waits for somebody to approve it", false},
 	"errorpvcnotfound": {"uses a claim that does not exist", false}, "datavolumeerror": {"has a data volume that failed", false},
 }
 
 // phaseFields are the fields in which operators say a word about the whole: most, then Argo CD, Elastic, Rook, KubeVirt, Longhorn, Spark,
 // Strimzi's connectors, Zalando's PostgreSQL, Terraform's workspaces.
-var phaseFields = [][]string{{"phase"}, {"state"}, {"status"}, {"health", "status"}, {"health"}, {"operationState", "phase"},
+var phaseFields = [][]string{{"phase"}, {"state"}, {"status"}, {"operationState", "phase"}, {"health", "status"}, {"health"},
 	{"ceph", "health"}, {"printableStatus"}, {"robustness"}, {"applicationState", "state"},
 	{"connectorStatus", "connector", "state"}, {"PostgresClusterStatus"}, {"runStatus", "status"}}
 

@@ -16,7 +16,8 @@ import (
 var wrong = []struct{ ending, says string }{
 	{"failed", "failed"}, {"failure", "failed"}, {"error", "has an error"}, {"errored", "has an error"}, {"partial", "is there in part"},
 	{"errors", "has an error"}, {"failing", "fails"}, {"terminal", "has an error"}, {"recoverable", "has an error"},
-	{"conflict", "is in conflict with another one"}, {"unschedulable", "fits nowhere"}, {"failedload", "can't load what it is to serve"},
+	{"denied", "was denied"}, {"rejected", "was rejected"}, {"conflict", "is in conflict with another one"},
+	{"unschedulable", "fits nowhere"}, {"failedload", "can't load what it is to serve"},
 	{"invalid", "is not valid"},
 	{"blocked", "is blocked"}, {"degraded", "is degraded"}, {"unhealthy", "is not healthy"}, {"unavailable", "is not available"},
 	{"notfound", "names what is not there"}, {"forbidden", "may not do what it wants"}, {"timeout", "takes too long"},
@@ -91,6 +92,9 @@ func guessed(tree map[string]any) complaint {
 		}
 	}
 	ready, is := status["ready"].(bool)
+	if gone, _ := status["failed"].(bool); gone {
+		return complaint{says: "failed", want: "status.failed=false", have: "status.failed=true", message: message}
+	}
 	for _, field := range []string{"lastError", "error", "lastErrorMessage"} {
 		if why := text(status, field); why != "" && !(is && ready) {
 			return complaint{says: "has an error", want: "status." + field + " empty", have: "status." + field + " set", message: why}

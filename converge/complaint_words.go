@@ -51,6 +51,9 @@ func telling(conds map[string]customCondition, c customCondition) string {
 			return o.Message
 		}
 	}
+	if o := conds[c.Reason]; plight(c.Reason, o) && o.Message != "" { // the reason is another condition
+		return o.Message
+	}
 	if !faulty.MatchString(c.Message) || strings.Contains(c.Message, "attempt") { // another one may say what it is
 		for _, typ := range slices.Sorted(maps.Keys(conds)) {
 			o := conds[typ]

@@ -84,6 +84,9 @@ func saysWell(status map[string]any) bool {
 		}
 	}
 	for _, field := range phaseFields {
+		if field[0] == "operationState" { // a word on what was done last
+			continue
+		}
 		at := status
 		for _, step := range field[:len(field)-1] {
 			at, _ = at[step].(map[string]any)
