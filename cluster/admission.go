@@ -2,6 +2,7 @@ package cluster
 
 import (
 	"context"
+	"errors"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -17,9 +18,15 @@ import (
 	"github.com/kloop-dev/kloop/webhook"
 )
 
+// errNoAdmission is of programs that were not given kit.Kit.Plugins.
+var errNoAdmission = errors.New("this program has no plugins of admission (cluster.Config.Kit)")
+
 // admission are the plugins that are on: the built-in ones, and before the last of them those that do what users say, in
 // upstream's order: policies, then webhooks; first those that change requests.
 func (d *frontDoor) admission(authz auth.Authorizer) (admission.Chain, error) {
+	if d.c.cfg.Kit.Plugins == nil {
+		return nil, errNoAdmission
+	}
 	told, err := config.Read(d.c.cfg.AdmissionConfig)
 	if err != nil {
 		return nil, err

@@ -131,6 +131,9 @@ func (c Config) checkNames() error {
 		return nil
 	}
 	set := kinds.SetFor(c.on, c.RuntimeConfig)
+	if c.Kit.Plugins == nil {
+		return errNoAdmission
+	}
 	plugins := c.Kit.Plugins(admission.Config{Kinds: set})
 	for _, name := range []string{policy.Mutating, policy.Validating, admissionhooks.MutatingName, admissionhooks.ValidatingName} {
 		plugins = append(plugins, admission.Plugin{Name: name})

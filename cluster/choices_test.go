@@ -106,6 +106,8 @@ func TestConfigRefusesWhatCantBeMeant(t *testing.T) {
 		{Config{IPVS: IPVS{LooseARP: true}}, "mode ipvs"},
 		{Config{ProxyMode: ProxyNone, ProxyScheduler: "rr"}, "needs its mode ipvs"},
 		{Config{ProxyScheduler: "rr"}, "needs its mode ipvs"},
+		{Config{EncryptionConfig: "x"}, "encrypts nothing"},
+		{Config{AdmissionOn: []string{"AlwaysDeny"}}, "no plugins of admission"},
 	}
 	for _, tt := range tests {
 		if _, err := tt.cfg.withDefaults(); err == nil || !strings.Contains(err.Error(), tt.err) {

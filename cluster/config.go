@@ -246,6 +246,8 @@ func (c *Config) refuse() error {
 		return errors.New("this program has no simulated nodes (cluster.Config.Kit)")
 	case c.GitSources && c.Kit.Sources == nil:
 		return errors.New("this program reads no Git sources (cluster.Config.Kit)")
+	case c.EncryptionConfig != "" && c.Kit.Sealed == nil:
+		return errors.New("this program encrypts nothing at rest (cluster.Config.Kit)")
 	case c.Store == StoreEtcd && c.Kit.Etcd == nil:
 		return errors.New("this program has no store that outlives it (cluster.Config.Kit): keep all in memory")
 	}

@@ -8,9 +8,9 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/kloop-dev/kloop/kinds"
+	"github.com/kloop-dev/kloop/kit"
 	"github.com/kloop-dev/kloop/server/httpapi/health"
 	"github.com/kloop-dev/kloop/store"
-	"github.com/kloop-dev/kloop/store/sealed"
 )
 
 // encrypted puts encryption at rest before the store, if the configuration asks for it. With an error the store is
@@ -20,23 +20,19 @@ func (c *Cluster) encrypted(st store.Store) (store.Store, error) {
 		return st, nil
 	}
 	builtin := kinds.NewSet()
-	var s *sealed.Store
-	err := c.follow("encryption configuration", c.cfg.EncryptionConfig, func(data []byte) error {
-		rules, err := sealed.Parse(data, c.cfg.Kit.KMS, func(key string) schema.GroupResource {
-			if k, _, _, ok := builtin.ByKey(key); ok {
-				return k.Info().GR()
-			}
-			return customKey(key)
-		})
-		switch {
-		case err != nil:
-			return err
-		case s == nil:
-			s = sealed.New(st, rules)
-		default:
-			s.Replace(rules)
+	var s kit.Sealed
+	of := func(key string) schema.GroupResource {
+		if k, _, _, ok := builtin.ByKey(key); ok {
+			return k.Info().GR()
 		}
-		return nil
+		return customKey(key)
+	}
+	err := c.follow("encryption configuration", c.cfg.EncryptionConfig, func(data []byte) (err error) {
+		if s == nil {
+			s, err = c.cfg.Kit.Sealed(st, data, of)
+			return err
+		}
+		return s.Configure(data)
 	})
 	if err != nil {
 		return nil, errors.Join(err, st.Close())
@@ -53,7 +49,7 @@ func customKey(key string) (gr schema.GroupResource) {
 
 // stale is called by the front door before it leaves out a write that changes nothing.
 func stale(st store.Store) func(context.Context, string) (bool, error) {
-	if s, ok := st.(*sealed.Store); ok {
+	if s, ok := st.(kit.Sealed); ok {
 		return s.Stale
 	}
 	return nil
@@ -61,7 +57,7 @@ func stale(st store.Store) func(context.Context, string) (bool, error) {
 
 // keyChecks tell whether the keys that plugins have can be had.
 func keyChecks(st store.Store) []health.Check {
-	s, ok := st.(*sealed.Store)
+	s, ok := st.(kit.Sealed)
 	if !ok || !s.Remote() {
 		return nil
 	}

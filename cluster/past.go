@@ -21,10 +21,10 @@ import (
 	"github.com/kloop-dev/kloop/converge"
 	"github.com/kloop-dev/kloop/history"
 	"github.com/kloop-dev/kloop/kinds/convergence"
+	"github.com/kloop-dev/kloop/kit"
 	"github.com/kloop-dev/kloop/past"
 	"github.com/kloop-dev/kloop/resource"
 	"github.com/kloop-dev/kloop/server/httpapi/aggregator"
-	"github.com/kloop-dev/kloop/store/sealed"
 	"github.com/kloop-dev/kloop/trail"
 )
 
@@ -39,7 +39,7 @@ func (b *building) makePast() error {
 	if b.c.cfg.DataDir != "" {
 		cfg.Dir = filepath.Join(b.c.cfg.DataDir, "history")
 	}
-	if s, ok := d.store.(*sealed.Store); ok {
+	if s, ok := d.store.(kit.Sealed); ok {
 		cfg.Cipher = s
 	}
 	a := &archive{frontDoor: d, authorize: b.authz}

@@ -11,18 +11,20 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/rest"
 
 	"github.com/kloop-dev/kloop/admission"
 	"github.com/kloop-dev/kloop/client"
 	"github.com/kloop-dev/kloop/controllers/namespace"
 	"github.com/kloop-dev/kloop/converge"
+	"github.com/kloop-dev/kloop/history"
 	"github.com/kloop-dev/kloop/loop"
 	"github.com/kloop-dev/kloop/metrics"
 	"github.com/kloop-dev/kloop/resource"
 	"github.com/kloop-dev/kloop/server/httpapi/stream"
+	"github.com/kloop-dev/kloop/store"
 	"github.com/kloop-dev/kloop/store/member"
-	"github.com/kloop-dev/kloop/store/sealed"
 )
 
 // A Kit holds the parts of a program. It can't do what is nil, and says so when the configuration asks for it.
@@ -40,7 +42,18 @@ type Kit struct {
 	Streams   func(stream.Config) stream.Server                         // into pods, and to nodes and services: stream.New
 	Profiles  func(w http.ResponseWriter, r *http.Request, name string) // of the process
 	Explain   converge.Rules                                            // for what is not as it should be
-	KMS       sealed.Dial                                               // plugins that keep the keys of encryption at rest
+	// Sealed makes a store that encrypts what lies in another one, by an EncryptionConfiguration; of says which resource a key is of.
+	Sealed func(below store.Store, data []byte, of func(key string) schema.GroupResource) (Sealed, error)
+}
+
+// A Sealed is a store whose values are encrypted in the one below.
+type Sealed interface {
+	store.Store
+	history.Cipher
+	Configure(data []byte) error                         // by another EncryptionConfiguration
+	Stale(ctx context.Context, key string) (bool, error) // the value is not as it would be written now
+	Remote() bool                                        // plugins have keys
+	Healthy(ctx context.Context) error
 }
 
 // An Entry is a loop with the names that upstream knows it by.

@@ -4,6 +4,7 @@ package whole
 import (
 	"context"
 
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/kloop-dev/kloop/admission"
@@ -22,6 +23,7 @@ import (
 	"github.com/kloop-dev/kloop/scheduler"
 	"github.com/kloop-dev/kloop/server/httpapi/stream"
 	"github.com/kloop-dev/kloop/sim"
+	"github.com/kloop-dev/kloop/store"
 	"github.com/kloop-dev/kloop/store/etcd"
 	"github.com/kloop-dev/kloop/store/sealed"
 	"github.com/kloop-dev/kloop/store/sealed/plugin"
@@ -29,7 +31,7 @@ import (
 
 // Kit returns all there is.
 func Kit() kit.Kit {
-	return kit.Kit{Loops: loops, Sources: sources, Etcd: etcd.Opener{}, KMS: dial, Explain: converge.All(), Plugins: admission.All,
+	return kit.Kit{Loops: loops, Sources: sources, Etcd: etcd.Opener{}, Sealed: seal, Explain: converge.All(), Plugins: admission.All,
 		Streams: stream.New, Profiles: profiles.Serve,
 		Nodes: &kit.Simulation{Make: sim.Nodes, Loops: sim.LoopsIn, Use: sim.Use}}
 }
@@ -91,6 +93,15 @@ func defineGitSources(ctx context.Context, cl client.Client) error {
 	patch := client.Patch{Type: types.ApplyPatchType, Data: data, Force: true}
 	_, err = cl.Patch(ctx, kinds.CustomResourceDefinitions, "", def.GetName(), patch)
 	return err
+}
+
+// seal makes a store that encrypts, with plugins that keep keys.
+func seal(below store.Store, data []byte, of func(key string) schema.GroupResource) (kit.Sealed, error) {
+	s, err := sealed.Open(below, data, dial, of)
+	if err != nil {
+		return nil, err
+	}
+	return s, nil
 }
 
 func dial(name, path string) (sealed.Conn, error) { return plugin.Dial(name, path) }

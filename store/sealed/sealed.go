@@ -17,6 +17,8 @@ import (
 	"sync"
 	"sync/atomic"
 
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
 	"github.com/kloop-dev/kloop/store"
 )
 
@@ -24,6 +26,7 @@ import (
 type Store struct {
 	store.Store
 	rules atomic.Pointer[Rules]
+	parse func(data []byte) (*Rules, error)
 
 	mu      sync.Mutex
 	changed chan struct{} // closed when the rules change
@@ -36,6 +39,26 @@ func New(below store.Store, r *Rules) *Store {
 	s := &Store{Store: below, changed: make(chan struct{})}
 	s.rules.Store(r)
 	return s
+}
+
+// Open is New with the rules of an EncryptionConfiguration; of says which resource a key is of. Configure takes another one.
+func Open(below store.Store, data []byte, dial Dial, of func(key string) schema.GroupResource) (*Store, error) {
+	r, err := Parse(data, dial, of)
+	if err != nil {
+		return nil, err
+	}
+	s := New(below, r)
+	s.parse = func(data []byte) (*Rules, error) { return Parse(data, dial, of) }
+	return s, nil
+}
+
+// Configure makes the rules of another EncryptionConfiguration hold, as Replace.
+func (s *Store) Configure(data []byte) error {
+	r, err := s.parse(data)
+	if err == nil {
+		s.Replace(r)
+	}
+	return err
 }
 
 // Replace makes other rules hold. Watches under way end with store.ErrCompacted, so that watchers read all again:
