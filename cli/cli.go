@@ -34,6 +34,9 @@ var errStopped = errors.New("stopped before it was ready")
 // Main runs the command that args name, or the program whose name kloop was called by, and returns the exit code: 0, 1 for a failure,
 // 2 for wrong usage, wrong settings among it.
 func Main(args []string) int {
+	if code, ok := first(args); ok {
+		return code
+	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	apply.BoundCopies()

@@ -32,7 +32,13 @@ func (here) Check(c cluster.Config) error {
 		place(c.NodeTopology, &cfg))
 }
 
-func (here) Fit(c cluster.Config) error { return runtime.Available(runtimeOf(c)) }
+func (here) Fit(c cluster.Config) error {
+	own := runtimeOf(c)
+	if err := runtime.Available(own); err != nil {
+		return err
+	}
+	return layered(own.Dir)
+}
 
 func (here) Parts(h cluster.Host) ([]cluster.Part, error) {
 	c, storage := h.Config, ""

@@ -158,6 +158,9 @@ func huge(v Values, file, none string) (list []setting) {
 
 func (t *Tree) setUnified(group string, v Values) error {
 	dir := t.unified
+	if err := evacuate(dir); err != nil {
+		return err
+	}
 	for part := range strings.SplitSeq(strings.Trim(group, "/"), "/") {
 		if err := delegate(dir); err != nil {
 			return err
@@ -201,6 +204,27 @@ func delegate(dir string) error {
 	for _, c := range strings.Fields(string(have)) {
 		if slices.Contains([]string{"cpu", "cpuset", "hugetlb", "io", "memory", "pids"}, c) && !slices.Contains(strings.Fields(string(on)), c) {
 			if err := put(dir, "cgroup.subtree_control", "+"+c); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// evacuate moves the processes of the topmost group into one below it, where that is a container's and not the machine's: as long as it has
+// any, it hands no controllers on, and after the first few of them no process could be moved.
+func evacuate(dir string) error {
+	if _, err := os.Stat(filepath.Join(dir, "cgroup.type")); err != nil {
+		return nil // the machine's has none
+	}
+	for range 10 { // those that start meanwhile too
+		text, err := os.ReadFile(filepath.Join(dir, "cgroup.procs"))
+		if err != nil || len(text) == 0 {
+			return err
+		}
+		for _, pid := range strings.Fields(string(text)) {
+			err := put(filepath.Join(dir, "init"), "cgroup.procs", pid)
+			if err != nil && !errors.Is(err, unix.ESRCH) { // it has ended
 				return err
 			}
 		}

@@ -74,6 +74,7 @@ func TestUnified(t *testing.T) {
 			t.Errorf("4 MiB where 4 may be: %v", err)
 		}
 	})
+	t.Run("in a container", evacuated)
 	t.Run("CPU, resize and removal", func(t *testing.T) { resize(t, tree) })
 }
 
@@ -103,6 +104,29 @@ func values(t *testing.T, tree *Tree) {
 		"memory.low": "0", "memory.high": "max", "cpu.weight": strconv.FormatUint(Weight(1024), 10)} {
 		if got := pod.read(file); got != want {
 			t.Errorf("without limits, %s is %q, want %q", file, got, want)
+		}
+	}
+}
+
+// evacuated has the groups of pods below one that has a process, as a container's topmost has.
+func evacuated(t *testing.T) {
+	box := filepath.Join(Root, "container")
+	if err := errors.Join(delegate(Root), os.Mkdir(box, 0o755)); err != nil {
+		t.Fatal(err)
+	}
+	cmd := testPod{dir: Root}.start("spin") // in box
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _, _ = cmd.Process.Kill(), cmd.Wait() }()
+	pid := strconv.Itoa(cmd.Process.Pid)
+	tree := Open(box, Pods)
+	if err := tree.Set(tree.Pod(corev1.PodQOSBurstable, "u"), Values{Memory: new(64 * mib)}); err != nil {
+		t.Fatal(err)
+	}
+	for file, want := range map[string]string{"kubepods/burstable/podu/memory.max": "67108864", "init/cgroup.procs": pid} {
+		if got := (testPod{dir: box}).read(file); got != want {
+			t.Errorf("%s is %q, want %q", file, got, want)
 		}
 	}
 }
