@@ -4,13 +4,15 @@ import (
 	"errors"
 	"os"
 	"os/signal"
+	"slices"
 	"syscall"
 )
 
 // first does the work of a container's first process, where that is kloop: it runs itself once more, passes signals on, and takes leave
-// of every process that ends. Those of pods, whose parents ended, are its children and nobody else's.
+// of every process that ends. Those of pods, whose parents ended, are its children and nobody else's. Only commands that may run pods
+// need it: the others would take the memory of two processes.
 func first(args []string) (code int, ok bool) {
-	if os.Getpid() != 1 {
+	if os.Getpid() != 1 || !slices.Contains(args, "up") && !slices.Contains(args, "node") {
 		return 0, false
 	}
 	signals := make(chan os.Signal, 64)
