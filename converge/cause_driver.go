@@ -89,7 +89,7 @@ var overheard = []saying{
 	{"security context constraint", "", "let the pod's user and rights be those of its namespace, or give its service account another " +
 		"SecurityContextConstraints"},
 	{"not registered with", "", "look at the machine's own log, whether it reaches the API server and may join: kubectl get csr"},
-	{"taint*still exists", "", "the program that is to take that taint away has not: look at its pod there: kubectl get pods -A -o wide"},
+	{"taint*still exists", "", "the program that is to take that taint away has not: look at its pod on that node"},
 	{"minavailable", "", "make room for all of them at once, or lower how many must start together: a gang starts as a whole"},
 	{"autoscaler*max node group size", "", "let the group of nodes grow larger"},
 	{"ratelimit", "", limited}, {"rate limit exceeded", "", limited}, {"too many requests", "", limited}, {"limitexceeded", "", limited},
@@ -99,8 +99,8 @@ var overheard = []saying{
 	{"authentication fail", "", noRight}, {"credentials", "", noRight},
 	{"error 403", "", noRight}, {"code: 403", "", noRight}, {"status code 403", "", noRight},
 	{"pools that match", "", "make such a pool, or give the service the labels that a pool selects"},
-	{"too long: must have at most 262144", "", "have it applied by the server, which keeps no copy in an annotation: " +
-		"kubectl apply --server-side (Argo CD: ServerSideApply=true)"},
+	{"too long: must have at most 262144", "", "have it applied by the server (--server-side), which keeps no copy in an annotation; " +
+		"in Argo CD by the sync option ServerSideApply=true"},
 	{"got 404", "", "correct that address: nothing is there"}, {"nosuchbucket", "", "correct the bucket's name, or make it"},
 	{"insufficient storage", "", "make room in the storage behind it, or add disks to it"}, {"available, but requires", "",
 		"make room on that disk, or add one"},
