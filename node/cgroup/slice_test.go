@@ -12,9 +12,8 @@ import (
 	"github.com/kloop-dev/kloop/node/systemd"
 )
 
-// manager is a systemd: it makes the groups of its slices below a root.
+// manager is a systemd that keeps what it was told of its slices.
 type manager struct {
-	root  string
 	of    map[string]map[string]any
 	fails error
 }
