@@ -108,7 +108,7 @@ func partsSay(w *World, k resource.Kind, obj resource.Object, tree map[string]an
 	l := &look{World: w, kind: k, obj: obj}
 	for _, r := range append(l.partsOf(obj, 0), l.search().applied(tree)...) {
 		part := w.Health(r.Kind, w.Read.Lookup(r.Kind, r.NS, r.Name))
-		if !part.Converged() && !part.Fine && w.Now.Sub(part.Since) > slowStart {
+		if !part.Converged() && !part.Fine && !w.early(part.Since.Add(slowStart)) {
 			return Health{Says: "has a part that is not well", Want: "all parts well", Have: r.Kind.Info().Singular + "/" + r.Name + " is not",
 				Since: part.Since}
 		}
