@@ -78,6 +78,22 @@ func TestVerdicts(t *testing.T) {
 	}
 }
 
+// What a test complained of first stands in the table of steps: it is all that is seen of a run far away.
+func TestComplaintIsTold(t *testing.T) {
+	r := newReport(io.Discard)
+	err := r.read(strings.NewReader(lines(t,
+		event{Action: "output", Test: "TestIt/part", Output: "--- FAIL: TestIt/part (0.1s)\n"},
+		event{Action: "output", Test: "TestIt/part", Output: "        it_test.go:12: got\t1\n"},
+		event{Action: "output", Test: "TestIt/part", Output: "        it_test.go:13: and more\n"},
+		event{Action: "fail", Test: "TestIt/part"}, event{Action: "fail", Test: "TestIt"}, event{Action: "fail"})))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := r.failures[0].told("one of many"); len(r.failures) != 1 || got != "proxy.TestIt (one of many): it_test.go:12: got 1" {
+		t.Errorf("told %q of %d failures", got, len(r.failures))
+	}
+}
+
 func TestManyFailuresAreNoAccident(t *testing.T) {
 	if got := (failure{pkg: pkg, test: "TestIt"}).verdict(nil, time.Now(), most+1); got == "" {
 		t.Error("a test is tried again although many failed")

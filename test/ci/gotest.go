@@ -23,6 +23,7 @@ type event struct {
 type failure struct {
 	pkg, test string
 	final     string // why it is not run again; empty if it may be
+	said      string // the first complaint of the test, or of a part of it
 }
 
 // A report collects what go test says.
@@ -117,21 +118,44 @@ func (r *report) ended(e event, key string) {
 }
 
 func (r *report) failed(e event, key string) {
+	said := ""
 	for _, line := range r.pending[key] {
 		if !strings.HasPrefix(line, "=== ") {
 			fmt.Fprint(r.out, line)
 		}
+		if said == "" {
+			said = complaint(line)
+		}
 	}
 	delete(r.pending, key)
 	if e.Test != "" {
-		if f := (failure{pkg: e.Package, test: top(e.Test)}); !slices.Contains(r.failures, f) {
-			r.failures = append(r.failures, f)
-		}
+		r.remember(failure{pkg: e.Package, test: top(e.Test), said: said})
 		return
 	}
 	r.unended(e.Package)
 	fmt.Fprintf(r.out, "FAIL  %-40s %7.1f s\n", short(e.Package), e.Elapsed)
 	r.settle(e)
+}
+
+// remember adds a failure once, however many parts of its test failed.
+func (r *report) remember(f failure) {
+	i := slices.IndexFunc(r.failures, func(other failure) bool { return other.pkg == f.pkg && other.test == f.test })
+	if i < 0 {
+		r.failures = append(r.failures, f)
+	} else if r.failures[i].said == "" {
+		r.failures[i].said = f.said
+	}
+}
+
+var complaintLine = regexp.MustCompile(`^\s+(\w+\.go:\d+: .*)`)
+
+// complaint is what a test said with t.Error or t.Fatal, cut to a line that a table of steps has room for; empty for other lines.
+func complaint(line string) string {
+	found := complaintLine.FindStringSubmatch(line)
+	if found == nil {
+		return ""
+	}
+	return fmt.Sprintf("%.300s", strings.Join(strings.Fields(found[1]), " "))
 }
 
 // unended prints what the tests said that had not ended when their package did: it hung, or was killed.

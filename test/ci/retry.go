@@ -52,7 +52,7 @@ func (j *job) tests(flags []string, packages ...string) error {
 	var later []retry
 	for _, f := range r.failures {
 		if why := f.verdict(known, j.now(), len(r.failures)); why != "" {
-			lost = append(lost, fmt.Sprintf("%s.%s (%s)", short(f.pkg), f.test, why))
+			lost = append(lost, f.told(why))
 		} else {
 			later = append(later, retry{j, flags, f})
 		}
@@ -62,6 +62,15 @@ func (j *job) tests(flags []string, packages ...string) error {
 	}
 	j.later = append(j.later, later...)
 	return nil
+}
+
+// told is a failure in one line: which test, why it is final, and what it said.
+func (f failure) told(why string) string {
+	line := fmt.Sprintf("%s.%s (%s)", short(f.pkg), f.test, why)
+	if f.said != "" {
+		line += ": " + f.said
+	}
+	return line
 }
 
 // A retry is a failed test that is run once more, as it was run before.
@@ -107,10 +116,11 @@ func (r retry) run(out io.Writer) error {
 		return err
 	}
 	if len(report.failures) > 0 {
-		return fmt.Errorf("%s failed twice", name)
+		return errors.New(report.failures[0].told("failed twice"))
 	}
-	j.flickered = append(j.flickered, name)
-	return addFlicker(j.flickers, flicker{name, j.now(), j.now().Add(memory), "not looked into yet"}, j.now())
+	reason := strings.TrimSuffix("not looked into yet: "+f.said, ": ")
+	j.flickered = append(j.flickered, fmt.Sprintf("%s (%s)", name, reason))
+	return addFlicker(j.flickers, flicker{name, j.now(), j.now().Add(memory), reason}, j.now())
 }
 
 const memory = 30 * 24 * time.Hour // how long a test that failed once is remembered

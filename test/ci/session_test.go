@@ -123,7 +123,7 @@ func TestAgain(t *testing.T) {
 	if err := j.tests(quiet, "."); err != nil || len(s.later) != 2 {
 		t.Fatalf("%v, to be tried again %v\n%s", err, s.later, out)
 	}
-	if err := j.again(); err == nil || err.Error() != "again.TestEach failed twice" {
+	if err := j.again(); err == nil || err.Error() != "again.TestEach (failed twice): x_test.go:4: each time" {
 		t.Errorf("%v, want that TestEach failed twice\n%s", err, out)
 	}
 	if known, err := readFlickers(s.flickers); err != nil || len(known) != 1 || known[0].test != "again.TestOnce" {
