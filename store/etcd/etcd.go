@@ -71,7 +71,7 @@ func newStore(client *clientv3.Client, m *member, log *slog.Logger) *Store {
 	s := &Store{client: client, member: m, log: log, full: make(chan struct{}, 1), warm: make(chan struct{}, 1)}
 	s.ctx, s.cancel = context.WithCancel(context.Background())
 	s.leases.grant = s.grant
-	s.fence.client, s.fence.member = client, m
+	s.fence.kv, s.fence.member, s.fence.peers, s.fence.newest = client, m, m, s.head.now
 	if m != nil {
 		s.room = newRoom(m.dir, !m.noSync, log)
 	}

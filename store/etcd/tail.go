@@ -81,7 +81,7 @@ func (s *Store) follow(ctx context.Context, prefix string, after int64, f func(s
 		if err := s.enter(ctx); err != nil {
 			return fmt.Errorf("watch %s: %w", prefix, err)
 		}
-		batch, err := s.member.read(prefix, after, newest)
+		batch, err := s.member.changes(prefix, after, newest)
 		s.inflight.Done()
 		if err != nil {
 			return fmt.Errorf("watch %s: %w", prefix, err)
@@ -98,9 +98,9 @@ func (s *Store) follow(ctx context.Context, prefix string, after int64, f func(s
 	return nil
 }
 
-// read returns the changes of the revisions after `after` up to newest, or as many of the first of them as
+// changes returns those of the revisions after `after` up to newest, or as many of the first of them as
 // make a batch.
-func (m *member) read(prefix string, after, newest int64) (store.Batch, error) {
+func (m *member) changes(prefix string, after, newest int64) (store.Batch, error) {
 	newest = min(newest, after+maxRevisions)
 	batch, size := store.Batch{Rev: newest}, 0
 	tx := m.lockDatabase()

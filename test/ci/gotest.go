@@ -149,7 +149,7 @@ func (r *report) remember(f failure) {
 
 var complaintLine = regexp.MustCompile(`^\s+(\w+\.go:\d+: .*)`)
 
-// complaint is what a test said with t.Error or t.Fatal, cut to a line that a table of steps has room for; empty for other lines.
+// complaint returns the words of t.Error or t.Fatal, cut to what a table of steps has room for; none for other lines.
 func complaint(line string) string {
 	found := complaintLine.FindStringSubmatch(line)
 	if found == nil {
