@@ -43,6 +43,7 @@ type family struct {
 	hub   *version                                  // the one that is stored
 	views map[string]*Kind
 	says  *declaration
+	since int64 // revision of the definition that first said what this one says of objects
 
 	caller *webhook.Caller // of the conversion webhook; nil: there is nobody to call it
 	mu     sync.Mutex
@@ -66,6 +67,9 @@ func NewKind(def *apiextensionsv1.CustomResourceDefinition) (resource.Kind, erro
 // objects then need not be read again. was may be nil.
 func newKind(def Source, was *Kind, same bool, caller *webhook.Caller) (resource.Kind, error) {
 	f := &family{def: def.CustomResourceDefinition, views: map[string]*Kind{}, caller: caller, says: &declaration{}}
+	if f.since = revisionOf(f.def); same {
+		f.since = was.since
+	}
 	if same && equality.Semantic.DeepEqual(was.def.Status.AcceptedNames, def.Status.AcceptedNames) {
 		f.says = was.says
 	}

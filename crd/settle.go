@@ -15,6 +15,9 @@ func (k *Kind) SetDefaults(obj resource.Object) {
 	}
 }
 
+// Since implements resource.Redefined.
+func (k *Kind) Since() int64 { return k.since }
+
 // Settle implements resource.Kind.
 func (k *Kind) Settle(sub string, obj, old resource.Object) {
 	o, err := k.object(obj)

@@ -217,6 +217,11 @@ type Versioned interface {
 	In(gvk schema.GroupVersionKind) (k Kind, ok bool)
 }
 
+// Redefined is implemented by kinds of which objects may be stored that lack a default, or have a field that is pruned, by now.
+type Redefined interface {
+	Since() int64 // objects of this revision and later were written by the rules of today; 0: all
+}
+
 // In returns the kind as it is served in a version.
 func In(k Kind, gvk schema.GroupVersionKind) (Kind, bool) {
 	if v, ok := k.(Versioned); ok {

@@ -209,7 +209,7 @@ func (s *Server) replace(ctx context.Context, r *Request, q *admission.Request, 
 	if s.released(k, obj, old) {
 		return s.release(ctx, r, obj, cur)
 	}
-	if same(k, obj, cur.Object) && (r.DryRun || !r.outdated && !s.stale(ctx, cur)) {
+	if same(k, obj, cur.Object) && (r.DryRun || !r.outdated && !s.stale(ctx, cur, obj)) {
 		return cur, nil
 	}
 	if r.DryRun {

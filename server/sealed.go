@@ -1,11 +1,13 @@
 package server
 
 import (
+	"bytes"
 	"context"
 	"log/slog"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
+	"github.com/kloop-dev/kloop/resource"
 	"github.com/kloop-dev/kloop/view"
 )
 
@@ -27,16 +29,32 @@ func (s *Core) readable(r *Request) error {
 	return apierrors.NewInternalError(err)
 }
 
-// stale tells whether the object is stored in a form that a write would replace, as after the key of the encryption at
-// rest changed. A write that changes nothing is then done all the same. If nobody can say, it is not.
-func (s *Core) stale(ctx context.Context, e *view.Entry) bool {
-	if s.Stale == nil {
-		return false
-	}
+// stale tells whether the object, which a write leaves as it is, is stored in a form that the write would replace, as after the key of
+// the encryption at rest changed or a definition got a default. It is then done all the same. If nobody can say, it is not.
+func (s *Core) stale(ctx context.Context, e *view.Entry, obj resource.Object) bool {
 	key := e.Kind.Info().Key(e.Object.GetNamespace(), e.Object.GetName())
-	old, err := s.Stale(ctx, key)
+	old, err := s.redefined(ctx, key, e, obj)
+	if !old && err == nil && s.Stale != nil {
+		old, err = s.Stale(ctx, key)
+	}
 	if err != nil {
 		slog.Warn("look at the stored form", "key", key, "err", err)
 	}
 	return old && err == nil
+}
+
+// redefined tells whether an object is stored otherwise than its definition has it now: with fewer defaults, or fields that are pruned.
+func (s *Core) redefined(ctx context.Context, key string, e *view.Entry, obj resource.Object) (bool, error) {
+	k, ok := e.Kind.(resource.Redefined)
+	if !ok || e.Rev >= k.Since() {
+		return false, nil
+	}
+	kv, _, err := s.Store.Get(ctx, key)
+	if err != nil || kv == nil || kv.ModRev != e.Rev {
+		return false, err
+	}
+	next := obj.DeepCopyObject().(resource.Object)
+	next.SetResourceVersion("")
+	value, err := stored(e.Kind, next, e)
+	return err == nil && !bytes.Equal(value, kv.Value), err
 }
