@@ -12,7 +12,7 @@ import (
 // A complaint has what the status of a custom resource says is wrong with it. The zero value is none.
 type complaint struct {
 	says, want, have string
-	message          string // the controller's own words
+	message, reason  string // the controller's own words
 	since            time.Time
 	final            bool // the controller does not go on by itself
 }
@@ -203,7 +203,7 @@ func ofConditions(status map[string]any, path string) complaint {
 		if !ok || !bad.is(c) {
 			continue
 		}
-		if strings.Contains(c.Reason, "Paused") {
+		if strings.Contains(c.Reason, "Paused") || c.Reason == "NoTraffic" { // as Knative has it of what is scaled to 0
 			continue // on purpose
 		}
 		if ready := conds["Ready"]; bad.typ == "Reconciling" && ready.Status == "False" && ready.Message != "" {
@@ -215,7 +215,7 @@ func ofConditions(status map[string]any, path string) complaint {
 		}
 		out := complaint{says: bad.says, want: fmt.Sprintf("%s.conditions[%s]=%s", path, bad.typ, opposite(bad.value)),
 			have:    fmt.Sprintf("%s.conditions[%s]=%s", path, bad.typ, bad.value),
-			message: orElse(c.Message, c.Reason), since: c.Since}
+			message: orElse(c.Message, c.Reason), reason: c.Reason, since: c.since()}
 		if m := text(status, "message"); bad.value == "False" && m != "" && strings.Contains(m, c.Message) {
 			out.message = m
 		}
@@ -225,7 +225,7 @@ func ofConditions(status map[string]any, path string) complaint {
 	for _, typ := range slices.Sorted(maps.Keys(conds)) { // an Application of Argo CD has conditions that are there or not
 		if c := conds[typ]; c.Status == "" && strings.HasSuffix(typ, "Error") {
 			return complaint{says: "has an error", want: fmt.Sprintf("no %s.conditions[%s]", path, typ),
-				have: fmt.Sprintf("%s.conditions[%s]", path, typ), message: strings.TrimSuffix(c.Message+" "+unsynced(status), " "), since: c.Since}
+				have: fmt.Sprintf("%s.conditions[%s]", path, typ), message: strings.TrimSuffix(c.Message+" "+unsynced(status), " "), since: c.since()}
 		}
 	}
 	return complaint{}
@@ -316,6 +316,9 @@ func ofParts(status map[string]any) complaint {
 		}
 		for i, item := range list {
 			part, _ := item.(map[string]any)
+			if part["conditions"] == nil {
+				continue
+			}
 			name := nameOfPart(part, i)
 			if c := ofConditions(part, fmt.Sprintf("status.%s[%s]", field, name)); c.says != "" {
 				c.says += " by its " + strings.TrimSuffix(field, "s") + " " + name

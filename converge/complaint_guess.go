@@ -54,10 +54,16 @@ var amiss = regexp.MustCompile(`(?i)\b(failed to|cannot|can't|unable to|not foun
 var wellWords = []string{"ready", "running", "healthy", "active", "available",
 	"succeeded", "completed", "bound", "ok", "synced", "deployed", "present", "green", "valid", "attached"}
 
+// idle are phases that say that nothing is to be done.
+var idle = []string{"idle", "paused", "suspended", "standby", "hibernated"}
+
 // guessed finds a complaint by the words that operators use, where no convention tells: by a condition, by the phase, by an error
 // or by a plain no. Of an object that says of itself that it is ready it finds none.
 func guessed(tree map[string]any) complaint {
 	status, _ := tree["status"].(map[string]any)
+	if slices.Contains(idle, strings.ToLower(text(status, "phase")+text(status, "state"))) {
+		return complaint{}
+	}
 	conds := conditionsIn(status)
 	well := conds["Ready"].Status == "True"
 	for _, typ := range slices.Sorted(maps.Keys(conds)) {
@@ -75,7 +81,7 @@ func guessed(tree map[string]any) complaint {
 		}
 		if says != "" {
 			return complaint{says: says, want: fmt.Sprintf("status.conditions[%s]=%s", typ, opposite(c.Status)),
-				have: fmt.Sprintf("status.conditions[%s]=%s", typ, c.Status), message: orElse(c.Message, c.Reason), since: c.Since}
+				have: fmt.Sprintf("status.conditions[%s]=%s", typ, c.Status), message: orElse(c.Message, c.Reason), since: c.since()}
 		}
 	}
 	if well {

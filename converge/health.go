@@ -37,11 +37,7 @@ func (w *World) Health(k resource.Kind, obj resource.Object) Health {
 		return h
 	}
 	if tree, ok := content(obj); ok {
-		h := w.customHealth(k, obj, tree)
-		if !h.Converged() && h.Since.IsZero() {
-			h.Since = changed(obj)
-		}
-		return h
+		return customOnce(w, k, obj, tree)
 	}
 	return Health{}
 }

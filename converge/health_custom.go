@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/kloop-dev/kloop/kinds"
+	"github.com/kloop-dev/kloop/loop"
 	"github.com/kloop-dev/kloop/resource"
 )
 
@@ -63,6 +64,38 @@ func (w *World) customHealth(k resource.Kind, obj resource.Object, tree map[stri
 		return partsSay(w, k, obj, tree)
 	}
 	return Health{}
+}
+
+// A judged is the health of an object, and the time at which it may be another without a change.
+type judged struct {
+	health Health
+	until  time.Time
+}
+
+// customOnce works out a custom object's health once: all that it is a part of ask for it.
+func customOnce(w *World, k resource.Kind, obj resource.Object, tree map[string]any) Health {
+	list := &w.judged
+	if w.within {
+		list = &w.asPart
+	}
+	key := loop.KeyOf(k, obj)
+	j, known := (*list)[key]
+	if !known {
+		before := w.until
+		w.until = time.Time{}
+		if j.health = w.customHealth(k, obj, tree); !j.health.Converged() && j.health.Since.IsZero() {
+			j.health.Since = changed(obj)
+		}
+		j.until, w.until = w.until, before
+		if *list == nil {
+			*list = map[loop.Key]judged{}
+		}
+		(*list)[key] = j
+	}
+	if !j.until.IsZero() {
+		w.early(j.until)
+	}
+	return j.health
 }
 
 // speaks says that a status says anything of how its object is.
@@ -125,7 +158,13 @@ func (w *World) hindered(k resource.Kind, obj resource.Object) bool {
 // A custom condition is as much of a condition as all have.
 type customCondition struct {
 	Status, Reason, Message string
-	Since                   time.Time
+	at                      string
+}
+
+// since says since when it holds; zero: that is not known.
+func (c customCondition) since() time.Time {
+	t, _ := time.Parse(time.RFC3339, c.at)
+	return t
 }
 
 func conditionsIn(status map[string]any) map[string]customCondition {
@@ -138,7 +177,10 @@ func conditionsIn(status map[string]any) map[string]customCondition {
 			list = append(list, m)
 		}
 	}
-	out := map[string]customCondition{}
+	if len(list) == 0 {
+		return nil
+	}
+	out := make(map[string]customCondition, len(list))
 	for _, item := range list {
 		m, ok := item.(map[string]any)
 		if !ok {
@@ -151,7 +193,7 @@ func conditionsIn(status map[string]any) map[string]customCondition {
 				c.Message = fmt.Sprint(part["message"])
 			}
 		}
-		c.Since, _ = time.Parse(time.RFC3339, text("lastTransitionTime"))
+		c.at = text("lastTransitionTime")
 		out[text("type")] = c
 	}
 	return out

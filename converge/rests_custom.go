@@ -45,6 +45,14 @@ func leftAlone(k resource.Kind, obj resource.Object, tree map[string]any) (says,
 			return "is left alone by its controller, since it has the annotation " + mark, "kubectl annotate " + of + " " + mark + "-"
 		}
 	}
+	status, _ := tree["status"].(map[string]any)
+	list, _ := status["conditions"].([]any)
+	for _, item := range list {
+		c, _ := item.(map[string]any)
+		if typ := text(c, "type"); (typ == "Paused" || typ == "Ignored") && text(c, "status") == "True" {
+			return strings.TrimSuffix("is "+strings.ToLower(typ)+": "+text(c, "message"), ": "), ""
+		}
+	}
 	return "", ""
 }
 
@@ -55,9 +63,6 @@ func restOfCustom(k resource.Kind, obj resource.Object, tree map[string]any) (st
 	}
 	spec, _ := tree["spec"].(map[string]any)
 	status, _ := tree["status"].(map[string]any)
-	if c, is := conditionsIn(status)["Paused"]; is && c.Status == "True" {
-		return strings.TrimSuffix("is paused: "+c.Message, ": "), ""
-	}
 	sync, _ := status["sync"].(map[string]any)
 	policy, _ := spec["syncPolicy"].(map[string]any)
 	done, _ := status["operationState"].(map[string]any)

@@ -117,14 +117,14 @@ func (s *search) besides(tree map[string]any) (list []remark) {
 	conds := conditionsIn(status)
 	for _, typ := range slices.Sorted(maps.Keys(conds)) {
 		c := conds[typ]
-		late := !c.Since.IsZero() && s.Now.Sub(c.Since) > 10*time.Minute
+		late := !c.since().IsZero() && s.Now.Sub(c.since()) > 10*time.Minute
 		busy := c.Status == "True" && (typ == "Progressing" || typ == "Reconciling") && late && strings.HasPrefix(c.Reason, "Wait")
 		if !busy && (c.Status != "False" || wrongBy(typ) != "" || !faulty.MatchString(c.Message)) {
 			continue
 		}
 		says := fmt.Sprintf("says %s=%s of itself", typ, c.Status)
-		if !c.Since.IsZero() {
-			says += " since " + ago(s.Now.Sub(c.Since))
+		if !c.since().IsZero() {
+			says += " since " + ago(s.Now.Sub(c.since()))
 		}
 		list = append(list, remark{says: says + ": " + oneLine(orElse(c.Message, c.Reason))})
 	}
