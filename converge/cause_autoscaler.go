@@ -171,6 +171,14 @@ func metricsMissing(l *look, h *autoscalingv2.HorizontalPodAutoscaler, reason, t
 	}
 	if strings.Contains(text, "missing request") {
 		f.Waits, f.Advice = on("Field", refTo(l.kind, h), "spec.metrics"), []string{"set requests for the resource in the target's pod template"}
+		k, ok := l.kindOf(schema.FromAPIVersionAndKind(h.Spec.ScaleTargetRef.APIVersion, h.Spec.ScaleTargetRef.Kind))
+		if m := unasked.FindStringSubmatch(text); m != nil && ok {
+			if has := containersOf(l.Read.Lookup(k, h.Namespace, h.Spec.ScaleTargetRef.Name)); len(has) > 0 && !slices.Contains(has, m[1]) {
+				f.Says += "; the pod template does not have that container: a webhook adds it"
+				f.Advice = []string{"have its webhook give it requests, as by the annotations sidecar.istio.io/proxyCPU or " +
+					"config.linkerd.io/proxy-cpu-request, or go by one container: type ContainerResource in spec.metrics"}
+			}
+		}
 		return f
 	}
 	if bad := l.target(h); bad != nil && (strings.Contains(text, "resource metrics API") || strings.Contains(text, "might be unready")) {
@@ -206,6 +214,9 @@ func metricsMissing(l *look, h *autoscalingv2.HorizontalPodAutoscaler, reason, t
 
 // noContainer finds the container that an autoscaler is to go by and that is not there.
 var noContainer = regexp.MustCompile(`container (\S+) not present in metrics`)
+
+// unasked finds the container without requests.
+var unasked = regexp.MustCompile(`missing request for \S+ (?:in|on) container (\S+) `)
 
 // containersOf names the containers of a workload's pod template.
 func containersOf(obj resource.Object) (names []string) {

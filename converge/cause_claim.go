@@ -74,6 +74,10 @@ func claimGrows(l *look, c *corev1.PersistentVolumeClaim) *Finding {
 		if cond.Type == corev1.PersistentVolumeClaimFileSystemResizePending {
 			f.Says, f.State, f.Owner = "has grown; its file system grows when a pod uses it", Waiting, "node agent"
 			f.Next, f.Advice = does("node agent", "makes the file system grow when a pod mounts it"), nil
+			if users := l.endedUsers(c); len(users) > 0 && l.Now.Sub(cond.LastTransitionTime.Time) > slowStart {
+				f.Says = "has grown, and its file system has not while pod/" + users[0].Name + " has it"
+				f.Advice = []string{"if that goes on, start the pod anew: kubectl delete pod " + users[0].Name + " -n " + c.Namespace}
+			}
 			return f
 		}
 	}

@@ -275,8 +275,14 @@ func exit(t *corev1.ContainerStateTerminated) string {
 	return text
 }
 
+// lastLine is the last that says that something is wrong, or the last of all.
 func lastLine(s string) string {
 	lines := strings.Split(strings.TrimSpace(s), "\n")
+	for _, line := range slices.Backward(lines) {
+		if faulty.MatchString(line) {
+			return line
+		}
+	}
 	return lines[len(lines)-1]
 }
 

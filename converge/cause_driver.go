@@ -92,6 +92,37 @@ var overheard = []saying{
 	{"taint*still exists", "", "the program that is to take that taint away has not: look at its pod on that node"},
 	{"minavailable", "", "make room for all of them at once, or lower how many must start together: a gang starts as a whole"},
 	{"autoscaler*max node group size", "", "let the group of nodes grow larger"},
+	{"autoscaler*does not have known values", "", "have a pool of nodes give that label, or leave it out of what the pod asks of nodes"},
+	{"another operation (install", "", "an operation was broken off: helm history {} shows which, helm rollback {} takes it back"},
+	{"in the kafka cluster configuration", "", "let that Kafka have it: spec.kafka.authorization, or the listener's authentication"},
+	{"tags not fulfilled", "", "give nodes or disks those tags, or have the volume ask for others (nodeSelector, diskSelector)"},
+	{"not scheduled, code", "", "its copies fit on no disks: make room there, add nodes, or have fewer copies"},
+	{"not allowed in config", "", "ask for an address that a pool has, or let a pool have that one"},
+	{"failed to resolve image", "", "it is a controller that looks the tag up: name the image by its digest, let the controller reach " +
+		"and trust that registry, or have it leave it alone (registries-skipping-tag-resolving in Knative's config-deployment)"},
+	{"no available host", "", "register a host that is free, or let one go"},
+	{"repository not initialized", "", "what was in the bucket is gone: delete its backuprepository, so that it is made anew"},
+	{"not enough disk space", "", "enlarge its storage in the spec, if its class lets volumes grow; else make room on it"},
+	{"no repository definition", "", "let Argo CD know that repository: argocd repo add URL --type helm --name NAME"},
+	{"insecure global_id", "", "when all clients are new enough, in the toolbox: " +
+		"ceph config set mon auth_allow_insecure_global_id_reclaim false"},
+	{"status.ceph.health", "", "ask in the toolbox what it is and what helps: ceph health detail"},
+	{"no compatible composition", "", "make a composition for that kind, or give one the labels that compositionSelector asks for"},
+	{"scratch space", "", "let the importer have a class that makes volumes: spec.config.scratchSpaceStorageClass of the CDI"},
+	{"notallowedbylisteners", "", "have a listener of the parent allow it: allowedRoutes (kinds, namespaces)"},
+	{"nomatchinglistenerhostname", "", "correct the hostnames here, or the hostname of the parent's listener"},
+	{"nomatchingparent", "", "name a listener that the parent has (sectionName, port)"},
+	{"autoscaler*no instance type", "", "let a pool of nodes have types of machines that have all that, or ask for less"},
+	{"bundle unpacking failed", "", "delete the job that failed in the catalog's namespace, then the install plan and the " +
+		"subscription, and make that anew"},
+	{"mon quorum", "", "see whether the monitors reach each other, and remove what an older cluster left in dataDirHostPath on the nodes"},
+	{"selector did not match any", "", "give what it is to find the tags of its selector, or correct the selector"},
+	{"no key could decrypt", "", "seal it anew for this cluster, by the name and in the namespace that it has here: kubeseal"},
+	{"exists and is not managed", "", "delete what is there, or let it be taken over by the annotation that its controller has for that"},
+	{"assessed failed", "", "look at the analysis run and what it measured, and let the rollout be tried again when that is well"},
+	{"package dependencies", "", "install the packages that it names, in versions that fit"},
+	{"secret does not exist", "", "correct the name in remoteRef, or make it at the provider"},
+	{"dial tcp*i/o timeout", "", "look whether its controller's pod reaches that address: routes, firewalls, network policies"},
 	{"ratelimit", "", limited}, {"rate limit exceeded", "", limited}, {"too many requests", "", limited}, {"limitexceeded", "", limited},
 	{"limit exceeded", "", limited}, {"insufficient*quota", "", limited}, {"maximum number of", "", limited},
 	{"accessdenied", "", noRight}, {"access denied", "", noRight}, {"not authorized", "", noRight}, {"permissiondenied", "", noRight},
@@ -120,14 +151,32 @@ const (
 var vague = []string{"read ", "look at the node agent", "look at the volume's path", "look at the container", "see all that",
 	"give the storage behind", "check the command", "see to what it says"}
 
-// byWords puts before vague advice what the words of the finding are known to need.
-func (f *Finding) byWords() {
+// unfit finds words by which a controller says that it can't do what a spec asks for, as it stands there.
+var unfit = regexp.MustCompile(`(?i)(not |un)supported|\bis invalid|invalid (value|spec)|should be|must (be|have|not)\b|unknown field|` +
+	`required value|(error|unable|failed to) pars|correct \w+ specification`)
+
+// byWords puts before vague advice what the words of the finding, or the field and the reason that they come with, are known to need.
+func byWords(l *look, f *Finding) {
 	if len(f.Advice) > 0 && !slices.ContainsFunc(vague, func(v string) bool { return strings.HasPrefix(f.Advice[0], v) }) {
 		return
 	}
-	if s, ok := meaning(overheard, strings.ToLower(f.Says+" "+f.Aside)); ok && !strings.Contains(f.Says, "exits with code") {
-		f.Advice = append([]string{s.advice}, f.Advice...)
+	text := f.Says + " " + f.Aside
+	s, ok := meaning(overheard, strings.ToLower(text+" "+f.words))
+	if !ok && f.words != "" {
+		s, ok = meaning(lastWords, strings.ToLower(text))
 	}
+	switch {
+	case strings.Contains(f.Says, "exits with code"):
+	case ok:
+		f.Advice = append([]string{strings.ReplaceAll(s.advice, "{}", called(l))}, f.Advice...)
+	case f.words != "" && unfit.MatchString(text):
+		f.Advice = append([]string{"correct it: kubectl edit " + l.kind.Info().GR().String() + " " + called(l)}, f.Advice...)
+	}
+}
+
+// called is the object as a command names it.
+func called(l *look) string {
+	return strings.TrimSuffix(l.obj.GetName()+" -n "+l.obj.GetNamespace(), " -n ")
 }
 
 func attachmentHealth(_ *World, a *storagev1.VolumeAttachment) Health {

@@ -277,7 +277,8 @@ func operatorReports(l *look, _ map[string]any) *Finding {
 	}
 	c := complaintIn(tree)
 	field, _, _ := strings.Cut(c.have, "=")
-	f := &Finding{Says: l.health.Says, Owner: who, State: Waiting, Waits: on("Field", refTo(l.kind, l.obj), field),
+	f := &Finding{Says: l.health.Says, words: c.have + " " + c.reason, Owner: who, State: Waiting,
+		Waits:  on("Field", refTo(l.kind, l.obj), field),
 		Next:   does(who, "goes on with it"),
 		Advice: []string{"read the log of " + who}}
 	if c.message != "" {
@@ -285,19 +286,21 @@ func operatorReports(l *look, _ map[string]any) *Finding {
 		f.Says += ": " + c.message
 		f.Error = textOnly(c.message)
 	}
+	said := c.message
 	if strings.Contains(c.message, "ReferenceGrant") { // of the Gateway API
 		f.Advice = []string{"in the namespace that it refers to, create a referencegrant from namespace " + l.obj.GetNamespace()}
 	}
 	if e := l.newestWarning(); e != nil && (!faulty.MatchString(c.message) || !strings.ContainsAny(c.message, `:"'/`)) {
 		f.Says += "; its last warning, of " + ago(l.Now.Sub(told(e))) + " ago: " + oneLine(e.Message)
 		f.Error = eventFailure(e)
+		said += " " + e.Message
 	}
 	for _, r := range l.search().besides(tree) {
 		if f.Aside == "" && c.message != "" && !strings.Contains(r.says, oneLine(c.message)) {
 			f.Aside = "it " + r.says
 		}
 	}
-	l.named(f, tree, c.message)
+	l.named(f, tree, said)
 	if len(f.Below) == 0 && !faulty.MatchString(c.message) {
 		f.Says += untaken(l)
 	}
@@ -363,6 +366,7 @@ func spokenOf(l *look, f *Finding, message string) {
 		return
 	}
 	defer beside(l, f)
+	defer lackOf(l, f, message)
 	for _, m := range spoken.FindAllStringSubmatch(message, maxLooks) {
 		ns := orElse(m[2], l.obj.GetNamespace())
 		for _, k := range append(l.search().kindsBy(m[1], "", "", true), l.search().kindsBy(strings.TrimSuffix(m[1], "s"), "", "", true)...) {

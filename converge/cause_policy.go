@@ -3,6 +3,9 @@ package converge
 import (
 	"strings"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
 	"github.com/kloop-dev/kloop/kinds"
 	"github.com/kloop-dev/kloop/resource"
 )
@@ -140,6 +143,33 @@ func invalid(l *look, text string) *Finding {
 		return nil
 	}
 	why := between(text+"\x00", " is invalid: ", "\x00")
-	return &Finding{Says: "makes objects that are not valid: " + why, Waits: on("Field", refTo(l.kind, l.obj), "spec.template"),
+	f := &Finding{Says: "makes objects that are not valid: " + why, Waits: on("Field", refTo(l.kind, l.obj), "spec.template"),
 		Next: does(person, "corrects the template")}
+	if by := maker(l); by != nil {
+		f.Next = does(person, "corrects %s, by which the template is made", by.object().Short())
+		f.Advice = []string{"kubectl edit " + by.kind.Info().GR().String() + " " + called(by)}
+	}
+	return f
+}
+
+// maker is the object of a kind that users defined that an object is made for, by controllers one above the other; nil: there is none.
+func maker(l *look) (by *look) {
+	obj := l.obj
+	for range maxDepth {
+		ref := metav1.GetControllerOfNoCopy(obj)
+		if ref == nil {
+			break
+		}
+		k, ok := l.kindOf(schema.FromAPIVersionAndKind(ref.APIVersion, ref.Kind))
+		if !ok || !k.Info().Namespaced {
+			break
+		}
+		if obj = l.Read.Lookup(k, l.obj.GetNamespace(), ref.Name); obj == nil {
+			break
+		}
+		if k.Info().Custom {
+			by = &look{World: l.World, kind: k, obj: obj}
+		}
+	}
+	return by
 }

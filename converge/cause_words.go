@@ -63,6 +63,11 @@ var lastWords = []saying{
 	{"unknown flag", "", wrongArgs}, {"unknown command", "", wrongArgs}, {"flag provided but not defined", "", wrongArgs},
 	{"unrecognized arguments", "", wrongArgs}, {"invalid option", "", wrongArgs}, {"(403)", "", noRight}, {"accessdenied", "", noRight},
 	{"permission denied (publickey", "", "give it the SSH key that the server knows, from a Secret"},
+	{"must be root", "", "let it run as root (runAsUser: 0), with the capabilities NET_ADMIN and NET_RAW, or have the mesh's CNI " +
+		"plugin do it"},
+	{"safe_to_bootstrap", "", "on the member that went last, set safe_to_bootstrap: 1 in grastate.dat, or let its operator recover " +
+		"the cluster"},
+	{"common ancestor", "", "its data went another way than the primary's: delete the pod and its claims, so that they are copied anew"},
 	{"permission denied", "", "have what it opens belong to its user: securityContext.fsGroup for volumes, runAsUser for files of the image"},
 }
 

@@ -99,8 +99,29 @@ func (s *search) walk(path, field string, v any, depth int) {
 				s.found[n].loose = true
 			}
 		}
+		if n := len(s.found); n == 0 || s.found[n-1].field != path {
+			s.byKind(path, stem, v)
+		}
 		if is && (strings.HasSuffix(stem, "Class") && stem != "storageClass" || stem == "serviceAccount" || stem == "persistentVolumeClaim") {
 			s.add(path, s.kindsBy(stem, "", "", true), nil, v)
+		}
+	}
+}
+
+// byKind notes an object of the project's own that a field names by the end of its kind: storageLocation, queueName.
+func (s *search) byKind(path, stem, name string) {
+	for _, k := range s.Kinds.All() {
+		i := k.Info()
+		if len(stem) < 5 || !i.Custom || !strings.HasSuffix(strings.ToLower(i.GVK.Kind), strings.ToLower(stem)) ||
+			domain(i.GVK.Group) != domain(s.kind.Info().GVK.Group) {
+			continue
+		}
+		ns := ""
+		if i.Namespaced {
+			ns = s.obj.GetNamespace()
+		}
+		if obj := s.Read.Lookup(k, ns, name); obj != nil && obj.GetUID() != s.obj.GetUID() {
+			s.found = append(s.found, mention{Ref: Ref{k, ns, name}, field: path, obj: obj, loose: true})
 		}
 	}
 }

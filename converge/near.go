@@ -1,7 +1,9 @@
 package converge
 
 import (
+	"fmt"
 	"maps"
+	"regexp"
 	"slices"
 	"strings"
 
@@ -100,4 +102,25 @@ func noDigit(r rune) rune {
 		return -1
 	}
 	return r
+}
+
+// saidGone finds what a controller says is not there, by kind and name: secret "db" not found, LocalQueue q doesn't exist.
+var saidGone = regexp.MustCompile(`\b([A-Za-z]+)(?: resource)? [\\"'\x60]*(?:([a-z0-9-]+)/)?([a-z0-9][a-z0-9.-]*[a-z0-9])[\\"'\x60]* ` +
+	`(?:could )?(?:not (?:be )?found|does(?: not|n't) exist)`)
+
+// lackOf has a person make what the spec names and the controller says is not there, if that is so.
+func lackOf(l *look, f *Finding, message string) {
+	m, tree := saidGone.FindStringSubmatch(message), map[string]any(nil)
+	if tree, _ = content(l.obj); m == nil || len(f.Below) > 0 || f.State == Blocked || !strings.Contains(fmt.Sprint(tree["spec"]), m[3]) {
+		return
+	}
+	ns := orElse(m[2], l.obj.GetNamespace())
+	for _, k := range append(l.search().kindsBy(m[1], "", "", true), l.search().kindsBy(strings.TrimSuffix(m[1], "s"), "", "", true)...) {
+		if ns == "" && k.Info().Namespaced || !l.Sees(k, ns) || l.Read.Lookup(k, ns, m[3]) != nil {
+			return
+		}
+		f.Waits, f.State = on("Object", Ref{k, ns, m[3]}, ""), Blocked
+		f.Next = does(person, "makes %s, or names another one; %s goes on then", f.Waits.On.Short(), f.Owner)
+		return
+	}
 }

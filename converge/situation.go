@@ -54,6 +54,7 @@ type Finding struct {
 	Aside string   // what else matters to the one who waits, of the object itself
 	Told  string   // what the object's own controller last said of it: it may be the cause, whatever is found
 	Also  []string // advice that holds whatever the cause below is
+	words string   // the field and the reason that the controller's words stand by
 }
 
 // A Ref names an object that may not exist.
@@ -148,7 +149,7 @@ func (l *look) fill(name string, f *Finding) {
 	}
 	f.Says = oneLine(f.Says)
 	f.lookUp()
-	f.byWords()
+	byWords(l, f)
 }
 
 var (
@@ -165,7 +166,7 @@ func (f *Finding) lookUp() {
 	command := ""
 	if m := absent.FindStringSubmatch(f.Says); m != nil {
 		command = "if it is mistyped, those that exist: kubectl get " + strings.ToLower(m[1]) + " -A"
-	} else if m := served.FindStringSubmatch(f.Says); m != nil {
+	} else if m := served.FindStringSubmatch(f.Says); m != nil && !strings.Contains(f.Says, "x509: ") {
 		command = "look at the service behind it: kubectl get service,endpointslices -n " + m[2]
 	} else if m := barred.FindStringSubmatch(f.Says); m != nil {
 		command = "give that service account the right; what it has: kubectl auth can-i --list --as=" + m[1] + " -n " + m[2]
