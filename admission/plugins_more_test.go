@@ -353,16 +353,24 @@ func TestCertificates(t *testing.T) {
 
 	old := request("example.com/s")
 	for _, c := range []struct {
+		name string
 		gate signerGate
 		ok   bool
-	}{{signerGate{"approve", "example.com/s"}, true}, {signerGate{"approve", "example.com/*"}, true},
-		{signerGate{"approve", "example.com/t"}, false}, {signerGate{"sign", "example.com/s"}, false}} {
-		_, err := admit(signerPlugin(t, c.gate, "CertificateApproval"), &Request{Op: Update, Kind: csrs, Sub: "approval", Old: old}, old)
-		if c.ok && err != nil {
-			t.Errorf("%v: %v", c.gate, err)
-		} else if !c.ok {
-			refused(t, err, metav1.StatusReasonForbidden, `user not permitted to approve requests with signerName "example.com/s"`)
-		}
+	}{
+		{"approves this signer", signerGate{"approve", "example.com/s"}, true},
+		{"approves all signers of the domain",
+			signerGate{"approve", "example.com/*"}, true},
+		{"approves another signer", signerGate{"approve", "example.com/t"}, false},
+		{"may only sign", signerGate{"sign", "example.com/s"}, false},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			_, err := admit(signerPlugin(t, c.gate, "CertificateApproval"), &Request{Op: Update, Kind: csrs, Sub: "approval", Old: old}, old)
+			if c.ok && err != nil {
+				t.Errorf("%v: %v", c.gate, err)
+			} else if !c.ok {
+				refused(t, err, metav1.StatusReasonForbidden, `user not permitted to approve requests with signerName "example.com/s"`)
+			}
+		})
 	}
 	issued := old.DeepCopy()
 	issued.Status.Certificate = []byte("x")

@@ -21,35 +21,38 @@ func TestPodResizeOnNode(t *testing.T) {
 	authtest.Put(read, core.Nodes, windows)
 	authtest.Put(read, core.Nodes, able)
 	for _, c := range []struct {
+		name           string
 		node, cpu, sub string
 		whole          bool
 		cause          metav1.CauseType
 		refused        bool
 	}{
-		{node: "small", cpu: "900m", sub: "resize"},
-		{node: "small", cpu: "2", sub: "resize", refused: true, cause: "NodeCapacity"},
-		{node: "small", cpu: "2"},
-		{node: "", cpu: "2", sub: "resize"},
-		{node: "gone", cpu: "500m", sub: "resize", refused: true},
-		{node: "windows", cpu: "500m", sub: "resize", refused: true, cause: "UnsupportedPlatform"},
-		{node: "small", cpu: "500m", sub: "resize", whole: true, refused: true},
-		{node: "able", cpu: "500m", sub: "resize", whole: true},
+		{name: "fits its node", node: "small", cpu: "900m", sub: "resize"},
+		{name: "larger than its node", node: "small", cpu: "2", sub: "resize", refused: true, cause: "NodeCapacity"},
+		{name: "not a resize", node: "small", cpu: "2"},
+		{name: "on no node yet", node: "", cpu: "2", sub: "resize"},
+		{name: "on a node that is gone", node: "gone", cpu: "500m", sub: "resize", refused: true},
+		{name: "on a node whose system can't", node: "windows", cpu: "500m", sub: "resize", refused: true, cause: "UnsupportedPlatform"},
+		{name: "of the whole pod on a node that can't", node: "small", cpu: "500m", sub: "resize", whole: true, refused: true},
+		{name: "of the whole pod on a node that can", node: "able", cpu: "500m", sub: "resize", whole: true},
 	} {
-		old := simplePod()
-		old.Spec.NodeName = c.node
-		pod := old.DeepCopy()
-		pod.Spec.Containers[0].Resources.Requests = amounts("cpu", c.cpu)
-		if c.whole {
-			pod.Spec.Resources = &corev1.ResourceRequirements{Requests: amounts("cpu", c.cpu)}
-		}
-		var err error
-		for _, name := range []string{"NodeDeclaredFeatureValidator", "PodResizeValidator"} {
-			if _, is := admit(plugin(t, name), &Request{Op: Update, Kind: core.Pods, Sub: c.sub, Old: old, Read: read}, pod); is != nil {
-				err = is
+		t.Run(c.name, func(t *testing.T) {
+			old := simplePod()
+			old.Spec.NodeName = c.node
+			pod := old.DeepCopy()
+			pod.Spec.Containers[0].Resources.Requests = amounts("cpu", c.cpu)
+			if c.whole {
+				pod.Spec.Resources = &corev1.ResourceRequirements{Requests: amounts("cpu", c.cpu)}
 			}
-		}
-		if apierrors.IsForbidden(err) != c.refused || c.cause != "" && !apierrors.HasStatusCause(err, c.cause) {
-			t.Errorf("%+v: %v", c, err)
-		}
+			var err error
+			for _, name := range []string{"NodeDeclaredFeatureValidator", "PodResizeValidator"} {
+				if _, is := admit(plugin(t, name), &Request{Op: Update, Kind: core.Pods, Sub: c.sub, Old: old, Read: read}, pod); is != nil {
+					err = is
+				}
+			}
+			if apierrors.IsForbidden(err) != c.refused || c.cause != "" && !apierrors.HasStatusCause(err, c.cause) {
+				t.Errorf("%+v: %v", c, err)
+			}
+		})
 	}
 }

@@ -88,22 +88,29 @@ func TestPatchErrors(t *testing.T) {
 	ops := func(patch string) error { _, err := CheckOperations([]byte(patch)); return err }
 	read := func(patch string) error { _, err := Read([]byte(patch)); return err }
 	for _, c := range []struct {
+		name string
 		err  error
 		want string
 	}{
-		{ops(`{}`), "error decoding patch: json: cannot unmarshal object into Go value of type []handlers.jsonPatchOp"},
-		{ops(`[{"op":1}]`), "error decoding patch: json: cannot unmarshal number into Go struct field jsonPatchOp.op of type string"},
-		{read(`[]`),
+		{"not a list of operations",
+			ops(`{}`), "error decoding patch: json: cannot unmarshal object into Go value of type []handlers.jsonPatchOp"},
+		{"an operation that is no word",
+			ops(`[{"op":1}]`), "error decoding patch: json: cannot unmarshal number into Go struct field jsonPatchOp.op of type string"},
+		{"a list for an object", read(`[]`),
 			"error decoding YAML: error unmarshaling JSON: while decoding JSON: json: cannot unmarshal array into Go value of type " +
 				"map[string]interface {}"},
-		{read(`a: [`), "error decoding YAML: error converting YAML to JSON: yaml: line 1: did not find expected node content"},
-		{UnfitStrategic([]byte(`{"spec":{"paused":"x"}}`), []byte(`{"spec":{"paused":"x"}}`), &appsv1.Deployment{}, errors.New("")),
+		{"no YAML", read(`a: [`), "error decoding YAML: error converting YAML to JSON: yaml: line 1: did not find expected node content"},
+		{"a word for a boolean",
+			UnfitStrategic([]byte(`{"spec":{"paused":"x"}}`), []byte(`{"spec":{"paused":"x"}}`), &appsv1.Deployment{}, errors.New("")),
 			` "" is invalid: patch: Invalid value: "map[spec:map[paused:x]]": unrecognized type: bool`},
-		{UnfitStrategic([]byte(`{"a":1}`), nil, nil, errors.New("odd")), ` "" is invalid: patch: Invalid value: "map[a:1]": odd`},
+		{"a fault without a type",
+			UnfitStrategic([]byte(`{"a":1}`), nil, nil, errors.New("odd")), ` "" is invalid: patch: Invalid value: "map[a:1]": odd`},
 	} {
-		if c.err == nil || c.err.Error() != c.want {
-			t.Errorf("got\n%v, want\n%v", c.err, c.want)
-		}
+		t.Run(c.name, func(t *testing.T) {
+			if c.err == nil || c.err.Error() != c.want {
+				t.Errorf("got\n%v, want\n%v", c.err, c.want)
+			}
+		})
 	}
 	strict, err := CheckOperations([]byte(`[{"op":"add","op":"add","path":"/a","value":1,"more":2}]`))
 	if got := fmt.Sprint(strict, err); got != `[json patch duplicate field "[0].op" json patch unknown field "[0].more"] <nil>` {

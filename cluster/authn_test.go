@@ -149,37 +149,44 @@ func TestWhoAndWhatRefused(t *testing.T) {
 		return Authz{ConfigFile: write(t, head+"authorizers: [{type: Webhook, name: w, webhook: {"+fields+"}}]\n")}
 	}
 	for _, x := range []struct {
+		name string
 		cfg  Config
 		want string
 	}{
-		{Config{Authn: Authn{TokenFile: "/missing"}}, "token file"},
-		{Config{Authn: Authn{TokenFile: write(t, "a,b\n")}}, "line 1"},
-		{Config{Authn: Authn{ConfigFile: write(t, "kind: Pod\n")}}, "AuthenticationConfiguration"},
-		{Config{Authn: Authn{ConfigFile: write(t, ""), OIDC: OIDC{IssuerURL: "https://x", ClientID: "c"}}}, "exclude each other"},
-		{Config{Authn: Authn{OIDC: OIDC{IssuerURL: "https://x"}}}, "client id"},
-		{Config{Authn: Authn{OIDC: OIDC{IssuerURL: "http://x", ClientID: "c"}}}, "https://"},
-		{Config{Authn: Authn{WebhookKubeconfig: "/missing"}}, "kubeconfig"},
-		{Config{Authorization: []string{"Webhook"}}, "needs the kubeconfig"},
-		{Config{Authorization: []string{"RBAC"}, Authz: Authz{ConfigFile: write(t, head)}}, "excludes"},
-		{Config{Authz: Authz{ConfigFile: write(t, head)}}, "at least one"},
-		{Config{Authz: Authz{ConfigFile: write(t, head+"authorizers: [{type: ABAC, name: a}]\n")}}, "ABAC"},
-		{Config{Authz: Authz{ConfigFile: write(t, head+"authorizers: [{type: RBAC, name: a}, {type: RBAC, name: b}]\n")}}, "twice"},
-		{Config{Authz: Authz{ConfigFile: write(t, head+"authorizers: [{type: Webhook, name: a}]\n")}}, "webhook: is needed"},
-		{Config{Authz: hooked("timeout: 0s")}, "webhook.timeout"},
-		{Config{Authz: hooked("timeout: 3s")}, "failurePolicy"},
-		{Config{Authz: hooked("timeout: 3s, failurePolicy: Deny")}, "connectionInfo"},
-		{Config{Authz: hooked("timeout: 3s, failurePolicy: Deny, matchConditions: [{expression: 'true'}]")}, "must be v1"},
-		{Config{Audit: Audit{PolicyFile: "/missing", LogPath: "-"}}, "audit policy"},
-		{Config{EncryptionConfig: write(t, "kind: Pod\n")}, "EncryptionConfiguration"},
+		{"token file that is missing", Config{Authn: Authn{TokenFile: "/missing"}}, "token file"},
+		{"token file with a short line", Config{Authn: Authn{TokenFile: write(t, "a,b\n")}}, "line 1"},
+		{"authentication file of another kind", Config{Authn: Authn{ConfigFile: write(t, "kind: Pod\n")}}, "AuthenticationConfiguration"},
+		{"authentication file beside flags",
+			Config{Authn: Authn{ConfigFile: write(t, ""), OIDC: OIDC{IssuerURL: "https://x", ClientID: "c"}}}, "exclude each other"},
+		{"issuer without a client", Config{Authn: Authn{OIDC: OIDC{IssuerURL: "https://x"}}}, "client id"},
+		{"issuer over plain HTTP", Config{Authn: Authn{OIDC: OIDC{IssuerURL: "http://x", ClientID: "c"}}}, "https://"},
+		{"webhook's kubeconfig that is missing", Config{Authn: Authn{WebhookKubeconfig: "/missing"}}, "kubeconfig"},
+		{"webhook mode without its kubeconfig", Config{Authorization: []string{"Webhook"}}, "needs the kubeconfig"},
+		{"modes beside a file", Config{Authorization: []string{"RBAC"}, Authz: Authz{ConfigFile: write(t, head)}}, "excludes"},
+		{"no authorizer", Config{Authz: Authz{ConfigFile: write(t, head)}}, "at least one"},
+		{"unknown authorizer", Config{Authz: Authz{ConfigFile: write(t, head+"authorizers: [{type: ABAC, name: a}]\n")}}, "ABAC"},
+		{"RBAC twice",
+			Config{Authz: Authz{ConfigFile: write(t, head+"authorizers: [{type: RBAC, name: a}, {type: RBAC, name: b}]\n")}}, "twice"},
+		{"webhook without settings",
+			Config{Authz: Authz{ConfigFile: write(t, head+"authorizers: [{type: Webhook, name: a}]\n")}}, "webhook: is needed"},
+		{"webhook without a time limit", Config{Authz: hooked("timeout: 0s")}, "webhook.timeout"},
+		{"webhook without a failure policy", Config{Authz: hooked("timeout: 3s")}, "failurePolicy"},
+		{"webhook without a connection", Config{Authz: hooked("timeout: 3s, failurePolicy: Deny")}, "connectionInfo"},
+		{"condition without a version",
+			Config{Authz: hooked("timeout: 3s, failurePolicy: Deny, matchConditions: [{expression: 'true'}]")}, "must be v1"},
+		{"audit policy that is missing", Config{Audit: Audit{PolicyFile: "/missing", LogPath: "-"}}, "audit policy"},
+		{"encryption file of another kind", Config{EncryptionConfig: write(t, "kind: Pod\n")}, "EncryptionConfiguration"},
 	} {
-		x.cfg.NoLoops, x.cfg.Log = true, slog.New(slog.DiscardHandler)
-		x.cfg.Kit = whole.Kit()
-		c, err := Start(t.Context(), x.cfg)
-		if err == nil {
-			_ = c.Stop()
-		}
-		if err == nil || !strings.Contains(err.Error(), x.want) {
-			t.Errorf("want %q, got %v", x.want, err)
-		}
+		t.Run(x.name, func(t *testing.T) {
+			x.cfg.NoLoops, x.cfg.Log = true, slog.New(slog.DiscardHandler)
+			x.cfg.Kit = whole.Kit()
+			c, err := Start(t.Context(), x.cfg)
+			if err == nil {
+				_ = c.Stop()
+			}
+			if err == nil || !strings.Contains(err.Error(), x.want) {
+				t.Errorf("want %q, got %v", x.want, err)
+			}
+		})
 	}
 }

@@ -82,37 +82,46 @@ func TestChosen(t *testing.T) {
 func TestConfigRefusesWhatCantBeMeant(t *testing.T) {
 	prefix := netip.MustParsePrefix
 	tests := []struct {
-		cfg Config
-		err string
+		name string
+		cfg  Config
+		err  string
 	}{
-		{Config{ServiceCIDRs: []netip.Prefix{prefix("10.0.0.0/30")}}, "too small"},
-		{Config{ServiceCIDRs: []netip.Prefix{prefix("10.0.0.0/24"), prefix("10.1.0.0/24")}}, "one of IPv4"},
-		{Config{NodePortLow: 40000, NodePortHigh: 39999}, "the lower port first"},
-		{Config{PodCIDRs: []netip.Prefix{prefix("10.0.0.0/25")}}, "/8 to /24"},
-		{Config{PodCIDRs: []netip.Prefix{prefix("fd00::/64")}}, "no addresses of the family of 10.96.0.0/16"},
-		{Config{PodCIDRs: []netip.Prefix{prefix("10.0.0.0/16"), prefix("10.1.0.0/16")}}, "one of IPv4 and one of IPv6"},
-		{Config{PodCIDRs: []netip.Prefix{prefix("10.0.0.0/16"), prefix("fd00::/56")}, NodeCIDRs: true, NodeCIDRBits: 24}, "say how long"},
-		{Config{PodCIDRs: []netip.Prefix{prefix("10.0.0.0/16"), prefix("fd00::/40")}, NodeCIDRs: true}, "/64 of the pod range fd00::/40"},
-		{Config{Authorization: []string{"RBAK"}}, "did you mean RBAC?"},
-		{Config{Authorization: []string{"RBAC", "RBAC"}}, "twice"},
-		{Config{Features: map[string]bool{"WatchLists": true}}, "did you mean WatchList?"},
-		{Config{NodeMonitorPeriod: time.Microsecond}, "100ms or more"},
-		{Config{NodeMonitorGrace: -time.Second}, "negative"},
-		{Config{ServingCert: "x"}, "needs its key"},
-		{Config{ProxyMode: "iptables"}, "use nftables"},
-		{Config{ProxyMode: ProxyIPVS, ProxyScheduler: "lcc"}, "wlc"},
-		{Config{ProxyMode: ProxyIPVS, IPVS: IPVS{UDPTimeout: -1}}, "negative"},
-		{Config{ProxyMode: ProxyIPVS, Features: map[string]bool{"KubeProxyIPVS": false}}, "feature gate"},
-		{Config{IPVS: IPVS{LooseARP: true}}, "mode ipvs"},
-		{Config{ProxyMode: ProxyNone, ProxyScheduler: "rr"}, "needs its mode ipvs"},
-		{Config{ProxyScheduler: "rr"}, "needs its mode ipvs"},
-		{Config{EncryptionConfig: "x"}, "encrypts nothing"},
-		{Config{AdmissionOn: []string{"AlwaysDeny"}}, "no plugins of admission"},
+		{"service range too small", Config{ServiceCIDRs: []netip.Prefix{prefix("10.0.0.0/30")}}, "too small"},
+		{"two service ranges of a family",
+			Config{ServiceCIDRs: []netip.Prefix{prefix("10.0.0.0/24"), prefix("10.1.0.0/24")}}, "one of IPv4"},
+		{"node ports upside down", Config{NodePortLow: 40000, NodePortHigh: 39999}, "the lower port first"},
+		{"pod range too small", Config{PodCIDRs: []netip.Prefix{prefix("10.0.0.0/25")}}, "/8 to /24"},
+		{"pods and services of two families",
+			Config{PodCIDRs: []netip.Prefix{prefix("fd00::/64")}}, "no addresses of the family of 10.96.0.0/16"},
+		{"two pod ranges of a family",
+			Config{PodCIDRs: []netip.Prefix{prefix("10.0.0.0/16"), prefix("10.1.0.0/16")}}, "one of IPv4 and one of IPv6"},
+		{"one length for nodes of two families",
+			Config{PodCIDRs: []netip.Prefix{prefix("10.0.0.0/16"), prefix("fd00::/56")}, NodeCIDRs: true, NodeCIDRBits: 24}, "say how long"},
+		{"pod range with too many shares",
+			Config{PodCIDRs: []netip.Prefix{prefix("10.0.0.0/16"), prefix("fd00::/40")}, NodeCIDRs: true}, "/64 of the pod range fd00::/40"},
+		{"unknown authorization mode", Config{Authorization: []string{"RBAK"}}, "did you mean RBAC?"},
+		{"authorization mode twice", Config{Authorization: []string{"RBAC", "RBAC"}}, "twice"},
+		{"unknown feature", Config{Features: map[string]bool{"WatchLists": true}}, "did you mean WatchList?"},
+		{"node monitor too fast", Config{NodeMonitorPeriod: time.Microsecond}, "100ms or more"},
+		{"negative grace", Config{NodeMonitorGrace: -time.Second}, "negative"},
+		{"certificate without its key", Config{ServingCert: "x"}, "needs its key"},
+		{"proxy mode of old", Config{ProxyMode: "iptables"}, "use nftables"},
+		{"unknown scheduler of IPVS", Config{ProxyMode: ProxyIPVS, ProxyScheduler: "lcc"}, "wlc"},
+		{"negative timeout of IPVS", Config{ProxyMode: ProxyIPVS, IPVS: IPVS{UDPTimeout: -1}}, "negative"},
+		{"IPVS with its feature gate off",
+			Config{ProxyMode: ProxyIPVS, Features: map[string]bool{"KubeProxyIPVS": false}}, "feature gate"},
+		{"IPVS settings in another mode", Config{IPVS: IPVS{LooseARP: true}}, "mode ipvs"},
+		{"scheduler without a proxy", Config{ProxyMode: ProxyNone, ProxyScheduler: "rr"}, "needs its mode ipvs"},
+		{"scheduler without IPVS", Config{ProxyScheduler: "rr"}, "needs its mode ipvs"},
+		{"encryption without a store on disk", Config{EncryptionConfig: "x"}, "encrypts nothing"},
+		{"unknown admission plugin", Config{AdmissionOn: []string{"AlwaysDeny"}}, "no plugins of admission"},
 	}
 	for _, tt := range tests {
-		if _, err := tt.cfg.withDefaults(); err == nil || !strings.Contains(err.Error(), tt.err) {
-			t.Errorf("%+v: got %v, want %q in it", tt.cfg, err, tt.err)
-		}
+		t.Run(tt.name, func(t *testing.T) {
+			if _, err := tt.cfg.withDefaults(); err == nil || !strings.Contains(err.Error(), tt.err) {
+				t.Errorf("%+v: got %v, want %q in it", tt.cfg, err, tt.err)
+			}
+		})
 	}
 	if _, err := (Config{}).withDefaults(); err != nil {
 		t.Errorf("the zero value: %v", err)

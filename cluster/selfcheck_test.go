@@ -49,22 +49,23 @@ func TestSilent(t *testing.T) {
 	s, now := &selfCheck{}, time.Date(2026, 6, 1, 0, 0, 0, 0, time.UTC)
 	one, two := member.Peer{ID: 1, Name: "one", URL: "https://1"}, member.Peer{ID: 2, URL: "https://2"}
 	for i, tt := range []struct {
+		name string
 		now  []member.Peer
 		want string
 	}{
-		{[]member.Peer{one}, "[]"},
-		{[]member.Peer{two, one}, "[one 0s]"},
-		{[]member.Peer{one, two}, "[one 0s without a name 1m0s]"},
-		{nil, "[]"},
-		{[]member.Peer{one}, "[]"},
-		{[]member.Peer{one}, "[one 4m0s]"},
+		{"silent once", []member.Peer{one}, "[]"},
+		{"a second one once", []member.Peer{two, one}, "[one 0s]"},
+		{"both twice", []member.Peer{one, two}, "[one 0s without a name 1m0s]"},
+		{"all answer", nil, "[]"},
+		{"silent once more", []member.Peer{one}, "[]"},
+		{"silent twice since then", []member.Peer{one}, "[one 4m0s]"},
 	} {
 		var got []string
 		for _, m := range s.hear(tt.now, now.Add(time.Duration(i)*time.Minute)) {
 			got = append(got, m.Name+" "+m.Since.Sub(now).String())
 		}
 		if fmt.Sprint(got) != tt.want {
-			t.Errorf("look %d: %s, want %s", i, got, tt.want)
+			t.Errorf("%s: look %d: %s, want %s", tt.name, i, got, tt.want)
 		}
 	}
 }

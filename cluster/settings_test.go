@@ -173,33 +173,36 @@ func TestAdmissionSettings(t *testing.T) {
 
 func TestAuthorizationModes(t *testing.T) {
 	tests := []struct {
+		name        string
 		modes       []string
 		user, agent bool // may list nodes, may get its own
 	}{
-		{nil, false, true},
-		{[]string{cluster.ModeRBAC}, false, false},
-		{[]string{cluster.ModeAlwaysAllow}, true, true},
-		{[]string{cluster.ModeAlwaysDeny}, false, false},
-		{[]string{cluster.ModeNode, cluster.ModeAlwaysAllow}, true, true},
+		{"the default", nil, false, true},
+		{"RBAC alone", []string{cluster.ModeRBAC}, false, false},
+		{"all allowed", []string{cluster.ModeAlwaysAllow}, true, true},
+		{"all denied", []string{cluster.ModeAlwaysDeny}, false, false},
+		{"the node authorizer before all allowed", []string{cluster.ModeNode, cluster.ModeAlwaysAllow}, true, true},
 	}
 	for _, tt := range tests {
-		c := start(t, cluster.Config{NoLoops: true, Authorization: tt.modes})
-		as := func(name string, groups ...string) error {
-			cfg := config(t, c)
-			cfg.Impersonate = rest.ImpersonationConfig{UserName: name, Groups: append(groups, "system:authenticated")}
-			if len(groups) > 0 {
-				_, err := clientset(t, cfg).CoreV1().Nodes().Get(t.Context(), "n", metav1.GetOptions{})
+		t.Run(tt.name, func(t *testing.T) {
+			c := start(t, cluster.Config{NoLoops: true, Authorization: tt.modes})
+			as := func(name string, groups ...string) error {
+				cfg := config(t, c)
+				cfg.Impersonate = rest.ImpersonationConfig{UserName: name, Groups: append(groups, "system:authenticated")}
+				if len(groups) > 0 {
+					_, err := clientset(t, cfg).CoreV1().Nodes().Get(t.Context(), "n", metav1.GetOptions{})
+					return err
+				}
+				_, err := clientset(t, cfg).CoreV1().Nodes().List(t.Context(), metav1.ListOptions{})
 				return err
 			}
-			_, err := clientset(t, cfg).CoreV1().Nodes().List(t.Context(), metav1.ListOptions{})
-			return err
-		}
-		if err := as("somebody"); apierrors.IsForbidden(err) == tt.user {
-			t.Errorf("%v: a user: %v", tt.modes, err)
-		}
-		if err := as("system:node:n", "system:nodes"); apierrors.IsForbidden(err) == tt.agent {
-			t.Errorf("%v: a node: %v", tt.modes, err)
-		}
+			if err := as("somebody"); apierrors.IsForbidden(err) == tt.user {
+				t.Errorf("%v: a user: %v", tt.modes, err)
+			}
+			if err := as("system:node:n", "system:nodes"); apierrors.IsForbidden(err) == tt.agent {
+				t.Errorf("%v: a node: %v", tt.modes, err)
+			}
+		})
 	}
 }
 

@@ -107,15 +107,18 @@ func TestRipeByTheOldest(t *testing.T) {
 	w := &World{Now: time.Now()}
 	young := Health{Says: "did not start a job that was due", Since: w.Now}
 	for _, tt := range []struct {
+		name  string
 		below []*Step
 		want  bool
 	}{
-		{nil, false},
-		{[]*Step{{Health: Health{Since: w.Now.Add(-time.Hour)}}}, true},
-		{[]*Step{{}}, false}, // of what does not exist nobody knows since when
+		{"nothing below", nil, false},
+		{"an old cause below", []*Step{{Health: Health{Since: w.Now.Add(-time.Hour)}}}, true},
+		{"a cause that does not exist", []*Step{{}}, false}, // of what does not exist nobody knows since when
 	} {
-		if got := w.ripe(&Step{Health: young, Below: tt.below}); got != tt.want {
-			t.Errorf("above %+v it is ripe: %v", tt.below, got)
-		}
+		t.Run(tt.name, func(t *testing.T) {
+			if got := w.ripe(&Step{Health: young, Below: tt.below}); got != tt.want {
+				t.Errorf("above %+v it is ripe: %v", tt.below, got)
+			}
+		})
 	}
 }

@@ -334,20 +334,33 @@ func TestAccept(t *testing.T) {
 		t.Fatalf("%+v", first.Status)
 	}
 	for _, c := range []struct {
+		name   string
 		def    *apiextensionsv1.CustomResourceDefinition
 		reason string
 	}{
-		{def("bs", "b", "B"), "NoConflicts"}, {def("bs", "a", "B"), "SingularConflict"}, {def("bs", "b", "A"), "ListKindConflict"},
-		{def("bs", "b", "B", "x"), "ShortNamesConflict"}, {def("bs", "b", "B", "as"), "ShortNamesConflict"}, {def("x", "b", "B"),
+		{"all free",
+			def("bs", "b", "B"), "NoConflicts"},
+		{"singular taken",
+			def("bs", "a", "B"), "SingularConflict"},
+		{"kind taken",
+			def("bs", "b", "A"), "ListKindConflict"},
+		{"short name taken",
+			def("bs", "b", "B", "x"), "ShortNamesConflict"},
+		{"short name that is a plural",
+			def("bs", "b", "B", "as"), "ShortNamesConflict"},
+		{"plural taken",
+			def("x", "b", "B"),
 			"PluralConflict"},
 	} {
-		c.def.Status = names.Accept(c.def, metav1.Now())
-		names.Forget(c.def.Name)
-		free := c.reason == "NoConflicts"
-		if got := find(c.def.Status.Conditions, apiextensionsv1.NamesAccepted); got.Reason != c.reason ||
-			Is(c.def, apiextensionsv1.Established) != free {
-			t.Errorf("%v: %+v", c.def.Spec.Names, c.def.Status.Conditions)
-		}
+		t.Run(c.name, func(t *testing.T) {
+			c.def.Status = names.Accept(c.def, metav1.Now())
+			names.Forget(c.def.Name)
+			free := c.reason == "NoConflicts"
+			if got := find(c.def.Status.Conditions, apiextensionsv1.NamesAccepted); got.Reason != c.reason ||
+				Is(c.def, apiextensionsv1.Established) != free {
+				t.Errorf("%v: %+v", c.def.Spec.Names, c.def.Status.Conditions)
+			}
+		})
 	}
 	// An established definition stays so when it asks for a name that is taken.
 	other := def("cs", "c", "C")

@@ -7,30 +7,33 @@ import (
 
 func TestNew(t *testing.T) {
 	for _, test := range []struct {
+		name  string
 		minor int
 		asked map[string]bool
 		err   string
 	}{
-		{37, nil, ""},
-		{36, map[string]bool{"WatchList": false}, ""},
-		{35, nil, "version 1.35: use 1.36 or 1.37"},
-		{37, map[string]bool{"WatchLists": false}, "unrecognized feature gate: WatchLists"},
-		{37, map[string]bool{"MultiCIDRServiceAllocator": false},
+		{"the newest", 37, nil, ""},
+		{"the oldest with a gate off", 36, map[string]bool{"WatchList": false}, ""},
+		{"too old", 35, nil, "version 1.35: use 1.36 or 1.37"},
+		{"unknown gate", 37, map[string]bool{"WatchLists": false}, "unrecognized feature gate: WatchLists"},
+		{"locked gate off", 37, map[string]bool{"MultiCIDRServiceAllocator": false},
 			"cannot set feature gate MultiCIDRServiceAllocator to false, feature is locked to true"},
-		{37, map[string]bool{"MultiCIDRServiceAllocator": true}, ""},
+		{"locked gate as it is", 37, map[string]bool{"MultiCIDRServiceAllocator": true}, ""},
 	} {
-		s, err := New(test.minor, test.asked)
-		if err != nil || test.err != "" {
-			if err == nil || err.Error() != test.err {
-				t.Errorf("1.%d %v: %v, want %q", test.minor, test.asked, err, test.err)
+		t.Run(test.name, func(t *testing.T) {
+			s, err := New(test.minor, test.asked)
+			if err != nil || test.err != "" {
+				if err == nil || err.Error() != test.err {
+					t.Errorf("1.%d %v: %v, want %q", test.minor, test.asked, err, test.err)
+				}
+				return
 			}
-			continue
-		}
-		for gate, on := range test.asked {
-			if s.On(gate) != on {
-				t.Errorf("%s is not %t", gate, on)
+			for gate, on := range test.asked {
+				if s.On(gate) != on {
+					t.Errorf("%s is not %t", gate, on)
+				}
 			}
-		}
+		})
 	}
 }
 

@@ -213,26 +213,29 @@ func TestMissingDriver(t *testing.T) {
 		return &storagev1.CSIDriver{Spec: storagev1.CSIDriverSpec{PreventPodSchedulingIfMissing: prevent}}
 	}
 	for _, c := range []struct {
+		name      string
 		on        *features.Set
 		sent, old *storagev1.CSIDriver
 		want      *bool
 	}{
-		{nil, driver(nil), nil, new(false)},
-		{nil, driver(new(true)), driver(nil), new(true)},
-		{older, driver(nil), nil, nil},
-		{older, driver(new(true)), nil, nil},
-		{older, driver(new(true)), driver(nil), nil},
-		{older, driver(new(true)), driver(new(false)), new(true)},
+		{"default", nil, driver(nil), nil, new(false)},
+		{"changed", nil, driver(new(true)), driver(nil), new(true)},
+		{"no default in 1.36", older, driver(nil), nil, nil},
+		{"dropped in 1.36", older, driver(new(true)), nil, nil},
+		{"dropped from an update in 1.36", older, driver(new(true)), driver(nil), nil},
+		{"kept in 1.36 once it is set", older, driver(new(true)), driver(new(false)), new(true)},
 	} {
-		obj, old := resource.Object(c.sent), resource.Object(nil)
-		if c.old != nil {
-			old = c.old
-		}
-		resource.DefaultsAs(c.on, kinds.CSIDrivers, obj)
-		resource.SettleAs(c.on, kinds.CSIDrivers, "", obj, old)
-		if got := c.sent.Spec.PreventPodSchedulingIfMissing; (got == nil) != (c.want == nil) || got != nil && *got != *c.want {
-			t.Errorf("1.%d: %v, want %v", c.on.Minor(), got, c.want)
-		}
+		t.Run(c.name, func(t *testing.T) {
+			obj, old := resource.Object(c.sent), resource.Object(nil)
+			if c.old != nil {
+				old = c.old
+			}
+			resource.DefaultsAs(c.on, kinds.CSIDrivers, obj)
+			resource.SettleAs(c.on, kinds.CSIDrivers, "", obj, old)
+			if got := c.sent.Spec.PreventPodSchedulingIfMissing; (got == nil) != (c.want == nil) || got != nil && *got != *c.want {
+				t.Errorf("1.%d: %v, want %v", c.on.Minor(), got, c.want)
+			}
+		})
 	}
 }
 
@@ -350,17 +353,20 @@ func TestTimeOfATaint(t *testing.T) {
 	}
 	old := rule(resourcev1.DeviceTaintEffectNoSchedule, added)
 	for _, c := range []struct {
+		name string
 		now  *resourcev1.DeviceTaintRule
 		kept bool
 	}{
-		{rule(resourcev1.DeviceTaintEffectNoSchedule, added), true},
-		{rule(resourcev1.DeviceTaintEffectNoExecute, added), false},
-		{rule(resourcev1.DeviceTaintEffectNoExecute, metav1.NewTime(added.Add(-time.Hour))), true},
+		{"unchanged", rule(resourcev1.DeviceTaintEffectNoSchedule, added), true},
+		{"another effect", rule(resourcev1.DeviceTaintEffectNoExecute, added), false},
+		{"another effect and time", rule(resourcev1.DeviceTaintEffectNoExecute, metav1.NewTime(added.Add(-time.Hour))), true},
 	} {
-		was := *c.now.Spec.Taint.TimeAdded
-		if got := settled(kinds.DeviceTaintRules, "", c.now, old, false); got.Spec.Taint.TimeAdded.Equal(&was) != c.kept {
-			t.Errorf("%s was added at %s", got.Spec.Taint.Effect, got.Spec.Taint.TimeAdded)
-		}
+		t.Run(c.name, func(t *testing.T) {
+			was := *c.now.Spec.Taint.TimeAdded
+			if got := settled(kinds.DeviceTaintRules, "", c.now, old, false); got.Spec.Taint.TimeAdded.Equal(&was) != c.kept {
+				t.Errorf("%s was added at %s", got.Spec.Taint.Effect, got.Spec.Taint.TimeAdded)
+			}
+		})
 	}
 }
 
@@ -432,25 +438,27 @@ func TestReservedNames(t *testing.T) {
 		{kinds.ValidatingAdmissionPolicyBindings, &admissionregistrationv1.ValidatingAdmissionPolicyBinding{ObjectMeta: meta}},
 		{kinds.MutatingAdmissionPolicyBindings, &admissionregistrationv1.MutatingAdmissionPolicyBinding{ObjectMeta: meta}},
 	} {
-		refused := func(old resource.Object) (n int) {
-			for _, err := range c.kind.Check("", c.obj, old) {
-				if err.Field == "metadata.name" {
-					n++
+		t.Run(c.kind.Info().Plural, func(t *testing.T) {
+			refused := func(old resource.Object) (n int) {
+				for _, err := range c.kind.Check("", c.obj, old) {
+					if err.Field == "metadata.name" {
+						n++
+					}
 				}
+				return n
 			}
-			return n
-		}
-		if refused(nil) != 1 || refused(c.obj) != 0 {
-			t.Errorf("%s: refused %d when new, %d when not", c.kind.Info().Plural, refused(nil), refused(c.obj))
-		}
-		if n, o := len(c.kind.Warnings(c.obj, nil)), len(c.kind.Warnings(c.obj, c.obj)); n != 0 || o != 1 {
-			t.Errorf("%s: %d warnings when new, %d when not", c.kind.Info().Plural, n, o)
-		}
-		errs := resource.CheckAs(older, c.kind, c.kind.Info().GVK, "", c.obj, nil)
-		if n := len(resource.WarningsAs(older, c.kind, c.obj, nil)); n != 1 ||
-			slices.ContainsFunc(errs, func(e *field.Error) bool { return e.Field == "metadata.name" }) {
-			t.Errorf("%s in 1.36: %d warnings, errors %v", c.kind.Info().Plural, n, errs)
-		}
+			if refused(nil) != 1 || refused(c.obj) != 0 {
+				t.Errorf("%s: refused %d when new, %d when not", c.kind.Info().Plural, refused(nil), refused(c.obj))
+			}
+			if n, o := len(c.kind.Warnings(c.obj, nil)), len(c.kind.Warnings(c.obj, c.obj)); n != 0 || o != 1 {
+				t.Errorf("%s: %d warnings when new, %d when not", c.kind.Info().Plural, n, o)
+			}
+			errs := resource.CheckAs(older, c.kind, c.kind.Info().GVK, "", c.obj, nil)
+			if n := len(resource.WarningsAs(older, c.kind, c.obj, nil)); n != 1 ||
+				slices.ContainsFunc(errs, func(e *field.Error) bool { return e.Field == "metadata.name" }) {
+				t.Errorf("%s in 1.36: %d warnings, errors %v", c.kind.Info().Plural, n, errs)
+			}
+		})
 	}
 }
 

@@ -24,36 +24,39 @@ func TestServed(t *testing.T) {
 	deployments, pods := gvr("apps", "v1", "deployments"), gvr("", "v1", "pods")
 	migrations := gvr("storagemigration.k8s.io", "v1", "storageversionmigrations")
 	for _, test := range []struct {
+		name string
 		on   *features.Set
 		apis kinds.APIs
 		gvr  schema.GroupVersionResource
 		want bool
 	}{
-		{nil, nil, migrations, true},
-		{older, nil, migrations, false},
-		{older, kinds.APIs{"storagemigration.k8s.io/v1": true}, migrations, false},
-		{older, nil, gvr("resource.k8s.io", "v1", "devicetaintrules"), false},
-		{older, nil, gvr("resource.k8s.io", "v1", "resourceclaims"), true},
-		{nil, kinds.APIs{"api/all": false, "v1": true}, deployments, false},
-		{nil, kinds.APIs{"api/all": false, "v1": true}, pods, true},
-		{nil, kinds.APIs{"api/all": true, "api/ga": false}, deployments, false},
-		{nil, kinds.APIs{"api/beta": false}, deployments, true},
-		{nil, kinds.APIs{"apps/v1": false}, deployments, false},
-		{nil, kinds.APIs{"apps/v1": false, "apps/v1/deployments": true}, deployments, true},
-		{nil, kinds.APIs{"apps/v1/deployments": false}, deployments, false},
-		{nil, kinds.APIs{"apps/v1/deployments": false}, gvr("apps", "v1", "statefulsets"), true},
+		{"by default", nil, nil, migrations, true},
+		{"newer than the version", older, nil, migrations, false},
+		{"newer than the version, though its group is on", older, kinds.APIs{"storagemigration.k8s.io/v1": true}, migrations, false},
+		{"another newer kind", older, nil, gvr("resource.k8s.io", "v1", "devicetaintrules"), false},
+		{"as old as the version", older, nil, gvr("resource.k8s.io", "v1", "resourceclaims"), true},
+		{"all off, another group on", nil, kinds.APIs{"api/all": false, "v1": true}, deployments, false},
+		{"all off, its version on", nil, kinds.APIs{"api/all": false, "v1": true}, pods, true},
+		{"stable versions off", nil, kinds.APIs{"api/all": true, "api/ga": false}, deployments, false},
+		{"beta versions off", nil, kinds.APIs{"api/beta": false}, deployments, true},
+		{"group's version off", nil, kinds.APIs{"apps/v1": false}, deployments, false},
+		{"kind on in a version that is off", nil, kinds.APIs{"apps/v1": false, "apps/v1/deployments": true}, deployments, true},
+		{"kind off", nil, kinds.APIs{"apps/v1/deployments": false}, deployments, false},
+		{"its neighbour off", nil, kinds.APIs{"apps/v1/deployments": false}, gvr("apps", "v1", "statefulsets"), true},
 	} {
-		set := kinds.SetFor(test.on, test.apis)
-		if _, _, got := set.Resource(test.gvr); got != test.want {
-			t.Errorf("%s %v: %s served: %t", test.on, test.apis, test.gvr, got)
-		}
-		k, ok := set.GR(test.gvr.GroupResource())
-		if !ok {
-			t.Fatalf("%s is not in the set", test.gvr)
-		}
-		if got := len(set.Served(k)) > 0; got != test.want {
-			t.Errorf("%s %v: versions of %s: %v", test.on, test.apis, test.gvr, set.Served(k))
-		}
+		t.Run(test.name, func(t *testing.T) {
+			set := kinds.SetFor(test.on, test.apis)
+			if _, _, got := set.Resource(test.gvr); got != test.want {
+				t.Errorf("%s %v: %s served: %t", test.on, test.apis, test.gvr, got)
+			}
+			k, ok := set.GR(test.gvr.GroupResource())
+			if !ok {
+				t.Fatalf("%s is not in the set", test.gvr)
+			}
+			if got := len(set.Served(k)) > 0; got != test.want {
+				t.Errorf("%s %v: versions of %s: %v", test.on, test.apis, test.gvr, set.Served(k))
+			}
+		})
 	}
 }
 

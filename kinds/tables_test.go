@@ -25,13 +25,15 @@ func TestColumns(t *testing.T) {
 		{kinds.PodCertificateRequests, "Name/name PodName/ ServiceAccountName/ NodeName/ SignerName/ State/ UnverifiedUserAnnotations/"},
 		{kinds.DeviceTaintRules, "Name/name Key/ Value/ Effect/ TimeAdded/ Age/"},
 	} {
-		var columns []string
-		for _, h := range c.kind.Header() {
-			columns = append(columns, h.Name+"/"+h.Format)
-		}
-		if got := strings.Join(columns, " "); got != c.want {
-			t.Errorf("%s: columns %s, want %s", c.kind.Info().Plural, got, c.want)
-		}
+		t.Run(c.kind.Info().Plural, func(t *testing.T) {
+			var columns []string
+			for _, h := range c.kind.Header() {
+				columns = append(columns, h.Name+"/"+h.Format)
+			}
+			if got := strings.Join(columns, " "); got != c.want {
+				t.Errorf("%s: columns %s, want %s", c.kind.Info().Plural, got, c.want)
+			}
+		})
 	}
 }
 

@@ -67,12 +67,19 @@ func TestSweep(t *testing.T) {
 	}
 	last := listen()
 	for _, c := range []struct {
+		name  string
 		of    *Listener
 		there bool
-	}{{killed, false}, {lives, true}, {last, true}} {
-		if _, err := os.Stat(c.of.dir); (err == nil) != c.there {
-			t.Errorf("%s: %v, want it there: %t", c.of.dir, err, c.there)
-		}
+	}{
+		{"killed", killed, false},
+		{"alive", lives, true},
+		{"the last", last, true},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			if _, err := os.Stat(c.of.dir); (err == nil) != c.there {
+				t.Errorf("%s: %v, want it there: %t", c.of.dir, err, c.there)
+			}
+		})
 	}
 	if err := errors.Join(lives.Close(), last.Close()); err != nil {
 		t.Error(err)

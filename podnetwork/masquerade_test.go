@@ -37,21 +37,24 @@ func show(list []nft.Element) string {
 
 func TestElements(t *testing.T) {
 	for _, c := range []struct {
+		name string
 		list []netip.Prefix
 		want string
 	}{
-		{prefixes("10.88.0.0/16"), "10.88.0.0-10.89.0.0 "},
-		{prefixes("10.88.0.0/16", "10.89.0.0/16", "10.91.0.0/24"), "10.88.0.0-10.90.0.0 10.91.0.0-10.91.1.0 "},
-		{prefixes("10.1.2.3/32"), "10.1.2.3-10.1.2.4 "},
-		{prefixes("255.255.0.0/16"), "255.255.0.0"},
-		{prefixes("0.0.0.0/0"), "0.0.0.0"},
-		{prefixes("10.255.255.0/25"), "10.255.255.0-10.255.255.128 "},
-		{prefixes("fd88::/64", "fd88:0:0:1::/64", "fd89::/64"), "fd88::-fd88:0:0:2:: fd89::-fd89:0:0:1:: "},
-		{prefixes("ffff::/16"), "ffff::"},
+		{"one range", prefixes("10.88.0.0/16"), "10.88.0.0-10.89.0.0 "},
+		{"ranges side by side", prefixes("10.88.0.0/16", "10.89.0.0/16", "10.91.0.0/24"), "10.88.0.0-10.90.0.0 10.91.0.0-10.91.1.0 "},
+		{"one address", prefixes("10.1.2.3/32"), "10.1.2.3-10.1.2.4 "},
+		{"up to the last address", prefixes("255.255.0.0/16"), "255.255.0.0"},
+		{"all addresses", prefixes("0.0.0.0/0"), "0.0.0.0"},
+		{"half a network", prefixes("10.255.255.0/25"), "10.255.255.0-10.255.255.128 "},
+		{"IPv6", prefixes("fd88::/64", "fd88:0:0:1::/64", "fd89::/64"), "fd88::-fd88:0:0:2:: fd89::-fd89:0:0:1:: "},
+		{"IPv6 up to the last address", prefixes("ffff::/16"), "ffff::"},
 	} {
-		if got := show(elements(c.list)); got != c.want {
-			t.Errorf("%v: %q, want %q", c.list, got, c.want)
-		}
+		t.Run(c.name, func(t *testing.T) {
+			if got := show(elements(c.list)); got != c.want {
+				t.Errorf("%v: %q, want %q", c.list, got, c.want)
+			}
+		})
 	}
 }
 

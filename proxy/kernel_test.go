@@ -137,11 +137,16 @@ func TestCleanup(t *testing.T) {
 	for range 2 { // with and without something to clean
 		must(t, Cleanup())
 		for _, tt := range []struct {
+			name  string
 			table nft.Table
 			want  bool
-		}{{newLayout(false).table(), false}, {newLayout(true).table(), false}, {other, true}} {
+		}{
+			{"IPv4's", newLayout(false).table(), false},
+			{"IPv6's", newLayout(true).table(), false},
+			{"somebody else's", other, true},
+		} {
 			if there, err := l.conn.Exists(tt.table); err != nil || there != tt.want {
-				t.Errorf("%s is there: %v, %v", tt.table, there, err)
+				t.Errorf("%s: %s is there: %v, %v", tt.name, tt.table, there, err)
 			}
 		}
 	}

@@ -102,15 +102,27 @@ func TestCheckQuantities(t *testing.T) {
 // What holds no quantity is not searched for one, and what holds itself ends.
 func TestHoldsQuantity(t *testing.T) {
 	for _, c := range []struct {
+		name string
 		obj  any
 		want bool
 	}{
-		{&corev1.Pod{}, true}, {&corev1.ResourceQuota{}, true}, {&corev1.PersistentVolumeClaimList{}, true}, {&corev1.ConfigMap{}, false},
-		{&apiextensionsv1.CustomResourceDefinition{}, false}, {&map[string]any{}, false}, {nil, false},
+		{"pod",
+			&corev1.Pod{}, true},
+		{"quota",
+			&corev1.ResourceQuota{}, true},
+		{"list of claims",
+			&corev1.PersistentVolumeClaimList{}, true},
+		{"config map",
+			&corev1.ConfigMap{}, false},
+		{"definition", &apiextensionsv1.CustomResourceDefinition{}, false},
+		{"tree", &map[string]any{}, false},
+		{"nothing", nil, false},
 	} {
-		if got := HoldsQuantity(c.obj); got != c.want {
-			t.Errorf("%T: %v", c.obj, got)
-		}
+		t.Run(c.name, func(t *testing.T) {
+			if got := HoldsQuantity(c.obj); got != c.want {
+				t.Errorf("%T: %v", c.obj, got)
+			}
+		})
 	}
 }
 

@@ -189,24 +189,27 @@ const port80 = "initContainers: [{name: s, image: i, restartPolicy: Always, port
 
 func TestPorts(t *testing.T) {
 	for _, test := range []struct {
+		name string
 		a, b port
 		want bool
 	}{
-		{port{"", "TCP", 80}, port{"", "TCP", 80}, true},
-		{port{"", "TCP", 80}, port{"", "UDP", 80}, false},
-		{port{"", "TCP", 80}, port{"", "TCP", 81}, false},
-		{port{"10.0.0.1", "TCP", 80}, port{"10.0.0.2", "TCP", 80}, false},
-		{port{"10.0.0.1", "TCP", 80}, port{"", "TCP", 80}, true},
-		{port{"", "TCP", 80}, port{"10.0.0.1", "TCP", 80}, true},
+		{"the same port", port{"", "TCP", 80}, port{"", "TCP", 80}, true},
+		{"another protocol", port{"", "TCP", 80}, port{"", "UDP", 80}, false},
+		{"another port", port{"", "TCP", 80}, port{"", "TCP", 81}, false},
+		{"another address", port{"10.0.0.1", "TCP", 80}, port{"10.0.0.2", "TCP", 80}, false},
+		{"all addresses after one", port{"10.0.0.1", "TCP", 80}, port{"", "TCP", 80}, true},
+		{"one address after all", port{"", "TCP", 80}, port{"10.0.0.1", "TCP", 80}, true},
 	} {
-		s := newNodeInfo("n")
-		s.takePort(test.a, 1)
-		if got := checkPorts(&nodeVerdicts{need: &need{ports: []port{test.b}}}, s) != nil; got != test.want {
-			t.Errorf("%v, then %v: %v", test.a, test.b, got)
-		}
-		s.takePort(test.a, -1)
-		if len(s.ports) != 0 {
-			t.Errorf("%v stays", test.a)
-		}
+		t.Run(test.name, func(t *testing.T) {
+			s := newNodeInfo("n")
+			s.takePort(test.a, 1)
+			if got := checkPorts(&nodeVerdicts{need: &need{ports: []port{test.b}}}, s) != nil; got != test.want {
+				t.Errorf("%v, then %v: %v", test.a, test.b, got)
+			}
+			s.takePort(test.a, -1)
+			if len(s.ports) != 0 {
+				t.Errorf("%v stays", test.a)
+			}
+		})
 	}
 }

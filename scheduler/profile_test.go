@@ -106,29 +106,34 @@ func TestProfiles(t *testing.T) {
 		`requiredDuringSchedulingIgnoredDuringExecution: {nodeSelectorTerms: [{matchExpressions: [{key: zone, operator: In, values: [b]}]}]}`),
 		zoneB))
 	for _, test := range []struct {
+		name    string
 		profile Profile
 		want    string
 	}{
-		{Profile{}, "empty"},
-		{Profile{Fit: Strategy{Type: mostAllocated}, Weights: map[string]int64{"NodeResourcesBalancedAllocation": 0}}, "used"},
-		{Profile{Off: []string{"TaintToleration"}, Weights: map[string]int64{"NodeResourcesFit": 100}}, "tainted"},
-		{Profile{Affinity: zoneB}, "used"},
+		{"the default", Profile{}, "empty"},
+		{"most allocated first",
+			Profile{Fit: Strategy{Type: mostAllocated}, Weights: map[string]int64{"NodeResourcesBalancedAllocation": 0}}, "used"},
+		{"taints do not matter",
+			Profile{Off: []string{"TaintToleration"}, Weights: map[string]int64{"NodeResourcesFit": 100}}, "tainted"},
+		{"affinity of the profile", Profile{Affinity: zoneB}, "used"},
 	} {
-		test.profile.Name = "own"
-		if err := test.profile.Check(); err != nil {
-			t.Fatal(err)
-		}
-		st := site(node("used", "zone: b", ""), node("empty", "zone: a", ""))
-		big := node("tainted", "zone: a", "spec: {taints: [{key: k, effect: NoSchedule}]}")
-		must(yaml.Unmarshal([]byte(`{cpu: 64, memory: 128Gi, pods: 10}`), &big.Status.Allocatable))
-		st.setNode(big.Name, big)
-		st.profiles["own"] = &test.profile
-		st.add(pod("there", "", "cpu=1,memory=2Gi", ""), "used")
-		p := pod("p", "", "cpu=1,memory=2Gi", "")
-		p.Spec.SchedulerName = "own"
-		if got := st.where(p); got != test.want {
-			t.Errorf("%+v: %s, want %s", test.profile, got, test.want)
-		}
+		t.Run(test.name, func(t *testing.T) {
+			test.profile.Name = "own"
+			if err := test.profile.Check(); err != nil {
+				t.Fatal(err)
+			}
+			st := site(node("used", "zone: b", ""), node("empty", "zone: a", ""))
+			big := node("tainted", "zone: a", "spec: {taints: [{key: k, effect: NoSchedule}]}")
+			must(yaml.Unmarshal([]byte(`{cpu: 64, memory: 128Gi, pods: 10}`), &big.Status.Allocatable))
+			st.setNode(big.Name, big)
+			st.profiles["own"] = &test.profile
+			st.add(pod("there", "", "cpu=1,memory=2Gi", ""), "used")
+			p := pod("p", "", "cpu=1,memory=2Gi", "")
+			p.Spec.SchedulerName = "own"
+			if got := st.where(p); got != test.want {
+				t.Errorf("%+v: %s, want %s", test.profile, got, test.want)
+			}
+		})
 	}
 }
 

@@ -93,36 +93,47 @@ func TestImageScore(t *testing.T) {
 		return st
 	}
 	for _, test := range []struct {
+		name       string
 		size, want int64
-	}{{1048576, 0}, {2097152000, 100}, {1048576000, (500 - 23) * 100 / (1000 - 23)}} { // one node of two holds it
-		st := with(test.size)
-		task := st.task(pod("p", "", "", ""))
-		st.refresh(task.class)
-		if got := scoreImages(task.class.verdicts, st.nodes[0]); got != test.want {
-			t.Errorf("%d bytes: %d, want %d", test.size, got, test.want)
-		}
-		if got := scoreImages(task.class.verdicts, st.nodes[1]); got != 0 {
-			t.Errorf("without: %d", got)
-		}
+	}{
+		{"too small to matter", 1048576, 0},
+		{"the largest that matters",
+			2097152000, 100},
+		{"half of the largest", 1048576000, (500 - 23) * 100 / (1000 - 23)},
+	} {
+		t.Run(test.name, func(t *testing.T) { // one node of two holds it
+			st := with(test.size)
+			task := st.task(pod("p", "", "", ""))
+			st.refresh(task.class)
+			if got := scoreImages(task.class.verdicts, st.nodes[0]); got != test.want {
+				t.Errorf("%d bytes: %d, want %d", test.size, got, test.want)
+			}
+			if got := scoreImages(task.class.verdicts, st.nodes[1]); got != 0 {
+				t.Errorf("without: %d", got)
+			}
+		})
 	}
 }
 
 func TestProportion(t *testing.T) {
 	for _, test := range []struct {
+		name string
 		raw  []int64
 		less bool
 		want []int64
 	}{
-		{[]int64{0, 1, 4}, false, []int64{0, 50, 200}},
-		{[]int64{0, 1, 4}, true, []int64{200, 150, 0}},
-		{[]int64{0, 0, 0}, true, []int64{200, 200, 200}},
+		{"more is better", []int64{0, 1, 4}, false, []int64{0, 50, 200}},
+		{"less is better", []int64{0, 1, 4}, true, []int64{200, 150, 0}},
+		{"all the same", []int64{0, 0, 0}, true, []int64{200, 200, 200}},
 	} {
-		total := make([]int64, 3)
-		normalize(test.raw, []int32{0, 1, 2}, total, 2, test.less)
-		for i := range total {
-			if total[i] != test.want[i] {
-				t.Errorf("%v, less %v: %v", test.raw, test.less, total)
+		t.Run(test.name, func(t *testing.T) {
+			total := make([]int64, 3)
+			normalize(test.raw, []int32{0, 1, 2}, total, 2, test.less)
+			for i := range total {
+				if total[i] != test.want[i] {
+					t.Errorf("%v, less %v: %v", test.raw, test.less, total)
+				}
 			}
-		}
+		})
 	}
 }

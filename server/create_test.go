@@ -63,23 +63,27 @@ func TestCreateRefusals(t *testing.T) {
 	orphan := configMap("b")
 	orphan.OwnerReferences = []metav1.OwnerReference{{APIVersion: "a/b/c", Kind: "Pod", Name: "p"}}
 	for _, x := range []struct {
+		name string
 		obj  *corev1.ConfigMap
 		want string
 	}{
-		{configMap("taken"), "AlreadyExists"},
-		{configMap("Bad_Name"), "Invalid FieldValueInvalid metadata.name"},
-		{configMap(""), "Invalid FieldValueRequired metadata.name"},
-		{configMap("b", "bad", "x"), "Invalid FieldValueInvalid data[bad]"},
-		{long, "Invalid FieldValueInvalid metadata.labels"},
-		{owned, "Invalid FieldValueInvalid metadata.finalizers FieldValueInvalid metadata.finalizers[0]"},
-		{orphan, "Invalid FieldValueInvalid metadata.ownerReferences[0].apiVersion FieldValueRequired metadata.ownerReferences[0].uid"},
-		{elsewhere, "BadRequest"},
-		{versioned, "500"},
-		{known, "Invalid FieldValueInvalid data[bad]"}, // what is wrong with it counts first
+		{"taken", configMap("taken"), "AlreadyExists"},
+		{"no DNS name", configMap("Bad_Name"), "Invalid FieldValueInvalid metadata.name"},
+		{"no name", configMap(""), "Invalid FieldValueRequired metadata.name"},
+		{"the kind's own rule", configMap("b", "bad", "x"), "Invalid FieldValueInvalid data[bad]"},
+		{"labels", long, "Invalid FieldValueInvalid metadata.labels"},
+		{"finalizers", owned, "Invalid FieldValueInvalid metadata.finalizers FieldValueInvalid metadata.finalizers[0]"},
+		{"owner",
+			orphan, "Invalid FieldValueInvalid metadata.ownerReferences[0].apiVersion FieldValueRequired metadata.ownerReferences[0].uid"},
+		{"another namespace", elsewhere, "BadRequest"},
+		{"with a revision", versioned, "500"},
+		{"taken and wrong", known, "Invalid FieldValueInvalid data[bad]"}, // what is wrong with it counts first
 	} {
-		if _, err := w.Create(t.Context(), w.ask(configMaps, ""), x.obj); reason(err) != x.want {
-			t.Errorf("%s: got %q (%v), want %q", x.obj.Name, reason(err), err, x.want)
-		}
+		t.Run(x.name, func(t *testing.T) {
+			if _, err := w.Create(t.Context(), w.ask(configMaps, ""), x.obj); reason(err) != x.want {
+				t.Errorf("%s: got %q (%v), want %q", x.obj.Name, reason(err), err, x.want)
+			}
+		})
 	}
 }
 
@@ -170,17 +174,20 @@ func TestBudgetsTellOfMetadataLast(t *testing.T) {
 		c.View = view.NewWith(c.Kinds, view.Config{})
 	})
 	for _, c := range []struct {
+		name  string
 		least *intstr.IntOrString
 		want  string
 	}{
-		{nil, "Invalid FieldValueRequired spec"},
-		{new(intstr.FromInt32(1)), "Invalid FieldValueInvalid metadata.labels"},
+		{"spec and labels", nil, "Invalid FieldValueRequired spec"},
+		{"labels alone", new(intstr.FromInt32(1)), "Invalid FieldValueInvalid metadata.labels"},
 	} {
-		b := &policyv1.PodDisruptionBudget{ObjectMeta: metav1.ObjectMeta{Name: "b", Labels: map[string]string{"a b": ""}},
-			Spec: policyv1.PodDisruptionBudgetSpec{MinAvailable: c.least}}
-		if _, err := w.Create(t.Context(), w.ask(strict, ""), b); reason(err) != c.want {
-			t.Errorf("%q, want %q", reason(err), c.want)
-		}
+		t.Run(c.name, func(t *testing.T) {
+			b := &policyv1.PodDisruptionBudget{ObjectMeta: metav1.ObjectMeta{Name: "b", Labels: map[string]string{"a b": ""}},
+				Spec: policyv1.PodDisruptionBudgetSpec{MinAvailable: c.least}}
+			if _, err := w.Create(t.Context(), w.ask(strict, ""), b); reason(err) != c.want {
+				t.Errorf("%q, want %q", reason(err), c.want)
+			}
+		})
 	}
 }
 

@@ -88,34 +88,38 @@ func TestPropagation(t *testing.T) {
 	yes, no := true, false
 	orphan, foreground, background := metav1.DeletePropagationOrphan, metav1.DeletePropagationForeground, metav1.DeletePropagationBackground
 	for i, x := range []struct {
+		name string
 		kind resource.Kind
 		has  []string
 		opts metav1.DeleteOptions
 		want []string
 	}{
-		{configMaps, nil, metav1.DeleteOptions{}, nil},
-		{configMaps, nil, metav1.DeleteOptions{PropagationPolicy: &orphan}, []string{"orphan"}},
-		{configMaps, nil, metav1.DeleteOptions{PropagationPolicy: &foreground}, []string{"foregroundDeletion"}},
-		{configMaps, []string{"a/b", "orphan"}, metav1.DeleteOptions{PropagationPolicy: &background}, []string{"a/b"}},
-		{configMaps, []string{"orphan"}, metav1.DeleteOptions{}, []string{"orphan"}},
-		{configMaps, nil, metav1.DeleteOptions{OrphanDependents: &yes}, []string{"orphan"}},
-		{jobs, nil, metav1.DeleteOptions{}, []string{"orphan"}},
-		{jobs, nil, metav1.DeleteOptions{OrphanDependents: &no}, nil},
-		{jobs, nil, metav1.DeleteOptions{PropagationPolicy: &background}, nil},
-		{jobs, []string{"foregroundDeletion"}, metav1.DeleteOptions{}, []string{"foregroundDeletion"}},
+		{"by default", configMaps, nil, metav1.DeleteOptions{}, nil},
+		{"orphan", configMaps, nil, metav1.DeleteOptions{PropagationPolicy: &orphan}, []string{"orphan"}},
+		{"foreground", configMaps, nil, metav1.DeleteOptions{PropagationPolicy: &foreground}, []string{"foregroundDeletion"}},
+		{"background takes away orphan",
+			configMaps, []string{"a/b", "orphan"}, metav1.DeleteOptions{PropagationPolicy: &background}, []string{"a/b"}},
+		{"orphan there already", configMaps, []string{"orphan"}, metav1.DeleteOptions{}, []string{"orphan"}},
+		{"orphan in old words", configMaps, nil, metav1.DeleteOptions{OrphanDependents: &yes}, []string{"orphan"}},
+		{"kind that orphans by default", jobs, nil, metav1.DeleteOptions{}, []string{"orphan"}},
+		{"such a kind, told not to", jobs, nil, metav1.DeleteOptions{OrphanDependents: &no}, nil},
+		{"such a kind in the background", jobs, nil, metav1.DeleteOptions{PropagationPolicy: &background}, nil},
+		{"such a kind, foreground already", jobs, []string{"foregroundDeletion"}, metav1.DeleteOptions{}, []string{"foregroundDeletion"}},
 	} {
-		name := fmt.Sprint("x", i)
-		obj := x.kind.New(x.kind.Info().GVK)
-		obj.SetName(name)
-		obj.SetFinalizers(x.has)
-		create(w, x.kind, obj)
-		got, gone, err := w.delete(x.kind, name, &x.opts)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if gone != (x.want == nil) || !gone && !slices.Equal(got.GetFinalizers(), x.want) {
-			t.Errorf("%d: gone %v, finalizers %v, want %v", i, gone, got.GetFinalizers(), x.want)
-		}
+		t.Run(x.name, func(t *testing.T) {
+			name := fmt.Sprint("x", i)
+			obj := x.kind.New(x.kind.Info().GVK)
+			obj.SetName(name)
+			obj.SetFinalizers(x.has)
+			create(w, x.kind, obj)
+			got, gone, err := w.delete(x.kind, name, &x.opts)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if gone != (x.want == nil) || !gone && !slices.Equal(got.GetFinalizers(), x.want) {
+				t.Errorf("%d: gone %v, finalizers %v, want %v", i, gone, got.GetFinalizers(), x.want)
+			}
+		})
 	}
 }
 

@@ -74,32 +74,39 @@ func TestServiceFamilies(t *testing.T) {
 	policy := func(p corev1.IPFamilyPolicy) *corev1.IPFamilyPolicy { return &p }
 	none := []string{"None"}
 	for i, x := range []struct {
+		name string
 		spec corev1.ServiceSpec
 		want string
 	}{
-		{corev1.ServiceSpec{ClusterIP: "None", ClusterIPs: none}, "[None] [IPv4 IPv6] RequireDualStack"},
-		{corev1.ServiceSpec{ClusterIP: "None", ClusterIPs: none, Selector: map[string]string{"a": "b"}}, "[None] [IPv4] SingleStack"},
-		{corev1.ServiceSpec{Type: corev1.ServiceTypeExternalName, ExternalName: "a.b"}, "[] [] "},
-		{corev1.ServiceSpec{IPFamilyPolicy: policy(corev1.IPFamilyPolicyPreferDualStack)}, "[ip] [IPv4] PreferDualStack"},
-		{corev1.ServiceSpec{IPFamilyPolicy: policy(corev1.IPFamilyPolicyRequireDualStack)}, "Invalid FieldValueInvalid spec.ipFamilyPolicy"},
-		{corev1.ServiceSpec{IPFamilies: []corev1.IPFamily{"IPv6"}}, "Invalid FieldValueInvalid spec.ipFamilies[0]"},
+		{"headless without a selector", corev1.ServiceSpec{ClusterIP: "None", ClusterIPs: none}, "[None] [IPv4 IPv6] RequireDualStack"},
+		{"headless",
+			corev1.ServiceSpec{ClusterIP: "None", ClusterIPs: none, Selector: map[string]string{"a": "b"}}, "[None] [IPv4] SingleStack"},
+		{"external name", corev1.ServiceSpec{Type: corev1.ServiceTypeExternalName, ExternalName: "a.b"}, "[] [] "},
+		{"prefers two families",
+			corev1.ServiceSpec{IPFamilyPolicy: policy(corev1.IPFamilyPolicyPreferDualStack)}, "[ip] [IPv4] PreferDualStack"},
+		{"requires two families",
+			corev1.ServiceSpec{IPFamilyPolicy: policy(corev1.IPFamilyPolicyRequireDualStack)}, "Invalid FieldValueInvalid spec.ipFamilyPolicy"},
+		{"family that is not there",
+			corev1.ServiceSpec{IPFamilies: []corev1.IPFamily{"IPv6"}}, "Invalid FieldValueInvalid spec.ipFamilies[0]"},
 	} {
-		e, err := w.Create(t.Context(), w.ask(services, ""), service(fmt.Sprint("s", i), x.spec))
-		got := reason(err)
-		if err == nil {
-			s := e.Object.(*corev1.Service).Spec
-			p := ""
-			if s.IPFamilyPolicy != nil {
-				p = string(*s.IPFamilyPolicy)
+		t.Run(x.name, func(t *testing.T) {
+			e, err := w.Create(t.Context(), w.ask(services, ""), service(fmt.Sprint("s", i), x.spec))
+			got := reason(err)
+			if err == nil {
+				s := e.Object.(*corev1.Service).Spec
+				p := ""
+				if s.IPFamilyPolicy != nil {
+					p = string(*s.IPFamilyPolicy)
+				}
+				got = strings.ReplaceAll(fmt.Sprint(s.ClusterIPs, " ", s.IPFamilies, " ", p), s.ClusterIP, "ip")
+				if s.ClusterIP == "None" || s.ClusterIP == "" {
+					got = fmt.Sprint(s.ClusterIPs, " ", s.IPFamilies, " ", p)
+				}
 			}
-			got = strings.ReplaceAll(fmt.Sprint(s.ClusterIPs, " ", s.IPFamilies, " ", p), s.ClusterIP, "ip")
-			if s.ClusterIP == "None" || s.ClusterIP == "" {
-				got = fmt.Sprint(s.ClusterIPs, " ", s.IPFamilies, " ", p)
+			if got != x.want {
+				t.Errorf("%+v: got %q (%v), want %q", x.spec, got, err, x.want)
 			}
-		}
-		if got != x.want {
-			t.Errorf("%+v: got %q (%v), want %q", x.spec, got, err, x.want)
-		}
+		})
 	}
 	dual := start(t, func(c *testcluster.Config) {
 		c.Extensions.Network.Services = []netip.Prefix{netip.MustParsePrefix("10.96.0.0/16"), netip.MustParsePrefix("fd00::/108")}
@@ -143,16 +150,21 @@ func TestNodePorts(t *testing.T) {
 		t.Fatalf("%+v, %v", a, err)
 	}
 	for _, x := range []struct {
+		name string
 		p    []corev1.ServicePort
 		want string
 	}{
-		{ports(80, 31888), "Invalid FieldValueInvalid spec.ports[0].nodePort"}, {ports(80, 29999),
+		{"taken", ports(80, 31888), "Invalid FieldValueInvalid spec.ports[0].nodePort"},
+		{"below the range", ports(80, 29999),
 			"Invalid FieldValueInvalid spec.ports[0].nodePort"},
-		{ports(80, 31889, 81, 31889), "Invalid FieldValueInvalid spec.ports[1].nodePort"}, {ports(80, 31889), ""},
+		{"twice in one service", ports(80, 31889, 81, 31889), "Invalid FieldValueInvalid spec.ports[1].nodePort"},
+		{"free", ports(80, 31889), ""},
 	} {
-		if _, err := nodePort("b", x.p); reason(err) != x.want {
-			t.Errorf("%v: %v", x.p, err)
-		}
+		t.Run(x.name, func(t *testing.T) {
+			if _, err := nodePort("b", x.p); reason(err) != x.want {
+				t.Errorf("%v: %v", x.p, err)
+			}
+		})
 	}
 	udp := ports(53, 0, 53, 0)
 	udp[1].Protocol = corev1.ProtocolUDP

@@ -31,15 +31,17 @@ func TestStatusAndMetadata(t *testing.T) {
 		{deployments, &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Name: "x"}}, false, true},
 		{attachments, &storagev1.VolumeAttachment{ObjectMeta: metav1.ObjectMeta{Name: "x"}}, false, false},
 	} {
-		obj := resource.Clone(create(w, c.kind, c.obj))
-		obj.SetLabels(map[string]string{"new": "1"})
-		obj.SetAnnotations(map[string]string{"new": "1"})
-		e, _, err := w.Update(t.Context(), sub(w.ask(c.kind, "x"), "status"), obj)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if got := e.Object; (got.GetLabels() != nil) != c.labels || (got.GetAnnotations() != nil) != c.annotations {
-			t.Errorf("%s: labels %v, annotations %v", c.kind.Info().Plural, got.GetLabels(), got.GetAnnotations())
-		}
+		t.Run(c.kind.Info().Plural, func(t *testing.T) {
+			obj := resource.Clone(create(w, c.kind, c.obj))
+			obj.SetLabels(map[string]string{"new": "1"})
+			obj.SetAnnotations(map[string]string{"new": "1"})
+			e, _, err := w.Update(t.Context(), sub(w.ask(c.kind, "x"), "status"), obj)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if got := e.Object; (got.GetLabels() != nil) != c.labels || (got.GetAnnotations() != nil) != c.annotations {
+				t.Errorf("%s: labels %v, annotations %v", c.kind.Info().Plural, got.GetLabels(), got.GetAnnotations())
+			}
+		})
 	}
 }

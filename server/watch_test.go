@@ -92,39 +92,47 @@ func watchStarts(t *testing.T) {
 	yes, no, second := true, false, int64(1)
 	const newer = metav1.ResourceVersionMatchNotOlderThan
 	for _, x := range []struct {
+		name string
 		opts metav1.ListOptions
 		n    int
 		want string
 	}{
-		{metav1.ListOptions{}, 3, "[ADDED a ADDED b ADDED c]"},
-		{metav1.ListOptions{ResourceVersion: "0"}, 3, "[ADDED a ADDED b ADDED c]"},
-		{metav1.ListOptions{ResourceVersion: rv}, 1, "[ADDED c]"},
-		{metav1.ListOptions{SendInitialEvents: &yes, ResourceVersionMatch: newer, AllowWatchBookmarks: true}, 4,
+		{"from now", metav1.ListOptions{}, 3, "[ADDED a ADDED b ADDED c]"},
+		{"from any revision", metav1.ListOptions{ResourceVersion: "0"}, 3, "[ADDED a ADDED b ADDED c]"},
+		{"from a revision", metav1.ListOptions{ResourceVersion: rv}, 1, "[ADDED c]"},
+		{"with initial events", metav1.ListOptions{SendInitialEvents: &yes, ResourceVersionMatch: newer, AllowWatchBookmarks: true}, 4,
 			"[ADDED a ADDED b ADDED c BOOKMARK initial]"},
-		{metav1.ListOptions{SendInitialEvents: &yes, ResourceVersionMatch: newer, AllowWatchBookmarks: true, ResourceVersion: rv}, 4,
+		{"with initial events from a revision",
+			metav1.ListOptions{SendInitialEvents: &yes, ResourceVersionMatch: newer, AllowWatchBookmarks: true, ResourceVersion: rv}, 4,
 			"[ADDED a ADDED b ADDED c BOOKMARK initial]"},
-		{metav1.ListOptions{SendInitialEvents: &yes, ResourceVersionMatch: newer, AllowWatchBookmarks: true, LabelSelector: "none=x"}, 1,
+		{"with initial events, none of which fit",
+			metav1.ListOptions{SendInitialEvents: &yes, ResourceVersionMatch: newer, AllowWatchBookmarks: true, LabelSelector: "none=x"}, 1,
 			"[BOOKMARK initial]"},
-		{metav1.ListOptions{SendInitialEvents: &no, ResourceVersionMatch: newer, TimeoutSeconds: &second}, 0, "[]"},
-		{metav1.ListOptions{ResourceVersion: "99999999", TimeoutSeconds: &second}, 0, "[]"},
+		{"without initial events",
+			metav1.ListOptions{SendInitialEvents: &no, ResourceVersionMatch: newer, TimeoutSeconds: &second}, 0, "[]"},
+		{"from the future", metav1.ListOptions{ResourceVersion: "99999999", TimeoutSeconds: &second}, 0, "[]"},
 	} {
 		if got, err := w.watch(x.n, x.opts); err != nil || fmt.Sprint(got) != x.want {
-			t.Errorf("%+v: %v, %v; want %s", x.opts, got, err, x.want)
+			t.Errorf("%s: %+v: %v, %v; want %s", x.name, x.opts, got, err, x.want)
 		}
 	}
 	for _, x := range []struct {
+		name string
 		opts metav1.ListOptions
 		want string
 	}{
-		{metav1.ListOptions{Continue: "x"}, "Invalid FieldValueForbidden resourceVersionMatch"},
-		{metav1.ListOptions{Continue: "x", ResourceVersion: "0"}, "Invalid FieldValueForbidden resourceVersionMatch"},
-		{metav1.ListOptions{SendInitialEvents: &yes}, "Invalid FieldValueForbidden resourceVersionMatch"},
-		{metav1.ListOptions{ResourceVersionMatch: newer}, "Invalid FieldValueForbidden resourceVersionMatch"},
-		{metav1.ListOptions{ResourceVersion: "abc"}, "500"},
-		{metav1.ListOptions{FieldSelector: "a.b=c"}, "BadRequest"},
+		{"continue", metav1.ListOptions{Continue: "x"}, "Invalid FieldValueForbidden resourceVersionMatch"},
+		{"continue from any revision",
+			metav1.ListOptions{Continue: "x", ResourceVersion: "0"}, "Invalid FieldValueForbidden resourceVersionMatch"},
+		{"initial events without a match",
+			metav1.ListOptions{SendInitialEvents: &yes}, "Invalid FieldValueForbidden resourceVersionMatch"},
+		{"a match without initial events",
+			metav1.ListOptions{ResourceVersionMatch: newer}, "Invalid FieldValueForbidden resourceVersionMatch"},
+		{"revision that is no number", metav1.ListOptions{ResourceVersion: "abc"}, "500"},
+		{"unknown field", metav1.ListOptions{FieldSelector: "a.b=c"}, "BadRequest"},
 	} {
 		if _, err := w.watch(1, x.opts); reason(err) != x.want {
-			t.Errorf("%+v: %v, want %s", x.opts, err, x.want)
+			t.Errorf("%s: %+v: %v, want %s", x.name, x.opts, err, x.want)
 		}
 	}
 }

@@ -175,21 +175,24 @@ func TestKilledBeforeItRan(t *testing.T) {
 	waits := corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: "PodInitializing"}}
 	runs := corev1.ContainerState{Running: &corev1.ContainerStateRunning{}}
 	for _, x := range []struct {
+		name       string
 		side, init corev1.ContainerState
 		want       string
 	}{
-		{waits, waits, "Failed, side=ended 137, init=PodInitializing, c=PodInitializing"},
-		{runs, waits, "Failed, side=ended 137, init=ended 137, c=PodInitializing"},
-		{runs, runs, "Failed, side=ended 137, init=ended 137, c=PodInitializing"},
-		{runs, ended, "Failed, side=ended 137, init=ended 0, c=ended 137"},
+		{"before the sidecar ran", waits, waits, "Failed, side=ended 137, init=PodInitializing, c=PodInitializing"},
+		{"before the init container ran", runs, waits, "Failed, side=ended 137, init=ended 137, c=PodInitializing"},
+		{"while it ran", runs, runs, "Failed, side=ended 137, init=ended 137, c=PodInitializing"},
+		{"after it ran", runs, ended, "Failed, side=ended 137, init=ended 0, c=ended 137"},
 	} {
-		p := &corev1.Pod{Spec: corev1.PodSpec{InitContainers: []corev1.Container{{Name: "side", RestartPolicy: &always}, {Name: "init"}}},
-			Status: corev1.PodStatus{Phase: corev1.PodPending,
-				InitContainerStatuses: []corev1.ContainerStatus{{Name: "side", State: x.side}, {Name: "init", State: x.init}},
-				ContainerStatuses:     []corev1.ContainerStatus{{Name: "c", State: waits}}}}
-		if got := tell(killed(p, metav1.NewTime(time.Unix(1000, 0)))); got != x.want {
-			t.Errorf("%s, want %s", got, x.want)
-		}
+		t.Run(x.name, func(t *testing.T) {
+			p := &corev1.Pod{Spec: corev1.PodSpec{InitContainers: []corev1.Container{{Name: "side", RestartPolicy: &always}, {Name: "init"}}},
+				Status: corev1.PodStatus{Phase: corev1.PodPending,
+					InitContainerStatuses: []corev1.ContainerStatus{{Name: "side", State: x.side}, {Name: "init", State: x.init}},
+					ContainerStatuses:     []corev1.ContainerStatus{{Name: "c", State: waits}}}}
+			if got := tell(killed(p, metav1.NewTime(time.Unix(1000, 0)))); got != x.want {
+				t.Errorf("%s, want %s", got, x.want)
+			}
+		})
 	}
 }
 

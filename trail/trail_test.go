@@ -58,32 +58,40 @@ func TestBrief(t *testing.T) {
 			"spec": map[string]any{"size": size, "color": "red"}}}
 	}
 	for _, tt := range []struct {
+		name     string
 		kind     resource.Kind
 		old, now resource.Object
 		want     string
 	}{
-		{kinds.Pods, pod("", "Pending", "False", ""), pod("n1", "Pending", "False", ""), "bound to n1"},
-		{kinds.Pods, pod("n1", "Pending", "False", ""), pod("n1", "Running", "True", ""), "Running, Ready"},
-		{kinds.Pods, pod("n1", "Running", "True", ""), pod("n1", "Running", "False", "CrashLoopBackOff"), "no longer Ready, c CrashLoopBackOff"},
-		{kinds.Pods, pod("n1", "Running", "True", ""), pod("n1", "Running", "True", ""), "status"},
-		{kinds.Deployments, deployment(3, "i:1", 1), deployment(5, "i:2", 2), "replicas 3 → 5, image i:2"},
-		{kinds.ConfigMaps, finalizers("a", "b"), finalizers("b"), "let go by a"},
-		{kinds.Namespaces, &corev1.Namespace{}, &corev1.Namespace{Status: corev1.NamespaceStatus{Phase: corev1.NamespaceTerminating}},
+		{"bound", kinds.Pods, pod("", "Pending", "False", ""), pod("n1", "Pending", "False", ""), "bound to n1"},
+		{"running", kinds.Pods, pod("n1", "Pending", "False", ""), pod("n1", "Running", "True", ""), "Running, Ready"},
+		{"container that crashes",
+			kinds.Pods, pod("n1", "Running", "True", ""), pod("n1", "Running", "False", "CrashLoopBackOff"), "no longer Ready, c CrashLoopBackOff"},
+		{"nothing to speak of", kinds.Pods, pod("n1", "Running", "True", ""), pod("n1", "Running", "True", ""), "status"},
+		{"scaled and rolled", kinds.Deployments, deployment(3, "i:1", 1), deployment(5, "i:2", 2), "replicas 3 → 5, image i:2"},
+		{"finalizer gone", kinds.ConfigMaps, finalizers("a", "b"), finalizers("b"), "let go by a"},
+		{"namespace terminates",
+			kinds.Namespaces, &corev1.Namespace{}, &corev1.Namespace{Status: corev1.NamespaceStatus{Phase: corev1.NamespaceTerminating}},
 			"Terminating"},
-		{kinds.ConfigMaps, &corev1.ConfigMap{Data: map[string]string{"a": "1", "b": "1"}},
+		{"data", kinds.ConfigMaps, &corev1.ConfigMap{Data: map[string]string{"a": "1", "b": "1"}},
 			&corev1.ConfigMap{Data: map[string]string{"a": "2", "c": "1"}}, "data.a, data.b, data.c"},
-		{kinds.Secrets, &corev1.Secret{Data: map[string][]byte{"token": []byte("old")}},
+		{"secret's data by name alone", kinds.Secrets, &corev1.Secret{Data: map[string][]byte{"token": []byte("old")}},
 			&corev1.Secret{Data: map[string][]byte{"token": []byte("new")}}, "data.token"},
-		{kinds.RoleBindings, &rbacv1.RoleBinding{}, &rbacv1.RoleBinding{Subjects: []rbacv1.Subject{{Name: "jane"}}}, "subjects"},
-		{kinds.CronJobs, cron(1, "@daily", nil), cron(2, "@hourly", new(true)),
+		{"subjects",
+			kinds.RoleBindings, &rbacv1.RoleBinding{}, &rbacv1.RoleBinding{Subjects: []rbacv1.Subject{{Name: "jane"}}}, "subjects"},
+		{"spec of a cron job", kinds.CronJobs, cron(1, "@daily", nil), cron(2, "@hourly", new(true)),
 			"spec.schedule: @daily → @hourly, spec.suspend: (none) → true"},
-		{kinds.Services, &corev1.Service{}, &corev1.Service{Spec: corev1.ServiceSpec{Selector: map[string]string{"app": "a"}}}, "spec.selector"},
-		{kinds.Services, &corev1.Service{}, &corev1.Service{Status: corev1.ServiceStatus{Conditions: []metav1.Condition{{}}}}, "status"},
-		{widgets, widget(1, "small"), widget(2, "large"), "spec.size"},
+		{"selector",
+			kinds.Services, &corev1.Service{}, &corev1.Service{Spec: corev1.ServiceSpec{Selector: map[string]string{"app": "a"}}}, "spec.selector"},
+		{"conditions",
+			kinds.Services, &corev1.Service{}, &corev1.Service{Status: corev1.ServiceStatus{Conditions: []metav1.Condition{{}}}}, "status"},
+		{"custom resource", widgets, widget(1, "small"), widget(2, "large"), "spec.size"},
 	} {
-		if got := brief(tt.kind, tt.old, tt.now); got != tt.want {
-			t.Errorf("got %q, want %q", got, tt.want)
-		}
+		t.Run(tt.name, func(t *testing.T) {
+			if got := brief(tt.kind, tt.old, tt.now); got != tt.want {
+				t.Errorf("got %q, want %q", got, tt.want)
+			}
+		})
 	}
 }
 
@@ -101,25 +109,28 @@ func TestCollected(t *testing.T) {
 	collector, other := &Cause{Loop: "garbage-collector"}, &Cause{Loop: "replicaset"}
 	const why = "belongs to replicaset/web-1, widget/w, gone or going"
 	for _, tt := range []struct {
+		name     string
 		old, now *corev1.Pod
 		cause    *Cause
 		want     string
 	}{
-		{owned(false), nil, collector, "Deleted " + why},
-		{owned(false), owned(true), collector, "Marked " + why},
-		{owned(false, "f"), owned(true, "f"), collector, "Marked " + why + "; held by f"},
-		{owned(true), nil, collector, "Deleted "},
-		{owned(false), nil, other, "Deleted "},
-		{owned(false), nil, nil, "Deleted "},
+		{"collected", owned(false), nil, collector, "Deleted " + why},
+		{"marked", owned(false), owned(true), collector, "Marked " + why},
+		{"held by a finalizer", owned(false, "f"), owned(true, "f"), collector, "Marked " + why + "; held by f"},
+		{"marked already", owned(true), nil, collector, "Deleted "},
+		{"by somebody else", owned(false), nil, other, "Deleted "},
+		{"without a cause", owned(false), nil, nil, "Deleted "},
 	} {
-		c := &Change{Kind: kinds.Pods, Old: tt.old, Cause: tt.cause}
-		if tt.now != nil {
-			c.New = tt.now
-		}
-		w, _ := c.write()
-		if got := map[string]string{Deleted: "Deleted", Marked: "Marked"}[w.Verb] + " " + w.What; got != tt.want {
-			t.Errorf("got %q, want %q", got, tt.want)
-		}
+		t.Run(tt.name, func(t *testing.T) {
+			c := &Change{Kind: kinds.Pods, Old: tt.old, Cause: tt.cause}
+			if tt.now != nil {
+				c.New = tt.now
+			}
+			w, _ := c.write()
+			if got := map[string]string{Deleted: "Deleted", Marked: "Marked"}[w.Verb] + " " + w.What; got != tt.want {
+				t.Errorf("got %q, want %q", got, tt.want)
+			}
+		})
 	}
 }
 

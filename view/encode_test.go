@@ -56,37 +56,39 @@ func TestEncodings(t *testing.T) {
 		{scalers, scalers.Also[0].GVK, s.Entry(scalers, "a", "h")},
 		{scalers, scalers.Also[1].GVK, s.Entry(scalers, "a", "h")},
 	} {
-		obj, err := c.k.ConvertTo(t.Context(), c.e.Object, c.gvk)
-		if err != nil {
-			t.Fatal(err)
-		}
-		fresh, _ := codec.MarshalJSON(obj)
-		got, err := c.e.JSON(t.Context(), c.gvk)
-		if err != nil || string(got) != string(fresh) {
-			t.Errorf("JSON of %s: %v\n%s, want\n%s", c.gvk, err, got, fresh)
-		}
-		if again, _ := c.e.JSON(t.Context(), c.gvk); &again[0] != &got[0] {
-			t.Errorf("JSON of %s was made twice", c.gvk)
-		}
-		open, rest, err := c.e.ItemJSON(t.Context(), c.gvk)
-		if err != nil || strings.Contains(string(rest), `"apiVersion":"`+c.gvk.GroupVersion().String()) {
-			t.Errorf("item of %s: %s%s, %v", c.gvk, open, rest, err)
-		}
-		var item, whole map[string]any
-		if err := json.Unmarshal(append(append([]byte{}, open...), rest...), &item); err != nil {
-			t.Errorf("item of %s: %s%s: %v", c.gvk, open, rest, err)
-		}
-		_ = json.Unmarshal(fresh, &whole)
-		delete(whole, "kind")
-		delete(whole, "apiVersion")
-		if fmt.Sprint(item) != fmt.Sprint(whole) {
-			t.Errorf("item of %s: %v, want %v", c.gvk, item, whole)
-		}
-		want, _ := codec.RawProto(obj)
-		raw, err := c.e.RawProto(t.Context(), c.gvk)
-		if err != nil || string(raw) != string(want) {
-			t.Errorf("protobuf of %s: %v", c.gvk, err)
-		}
+		t.Run(c.gvk.String(), func(t *testing.T) {
+			obj, err := c.k.ConvertTo(t.Context(), c.e.Object, c.gvk)
+			if err != nil {
+				t.Fatal(err)
+			}
+			fresh, _ := codec.MarshalJSON(obj)
+			got, err := c.e.JSON(t.Context(), c.gvk)
+			if err != nil || string(got) != string(fresh) {
+				t.Errorf("JSON of %s: %v\n%s, want\n%s", c.gvk, err, got, fresh)
+			}
+			if again, _ := c.e.JSON(t.Context(), c.gvk); &again[0] != &got[0] {
+				t.Errorf("JSON of %s was made twice", c.gvk)
+			}
+			open, rest, err := c.e.ItemJSON(t.Context(), c.gvk)
+			if err != nil || strings.Contains(string(rest), `"apiVersion":"`+c.gvk.GroupVersion().String()) {
+				t.Errorf("item of %s: %s%s, %v", c.gvk, open, rest, err)
+			}
+			var item, whole map[string]any
+			if err := json.Unmarshal(append(append([]byte{}, open...), rest...), &item); err != nil {
+				t.Errorf("item of %s: %s%s: %v", c.gvk, open, rest, err)
+			}
+			_ = json.Unmarshal(fresh, &whole)
+			delete(whole, "kind")
+			delete(whole, "apiVersion")
+			if fmt.Sprint(item) != fmt.Sprint(whole) {
+				t.Errorf("item of %s: %v, want %v", c.gvk, item, whole)
+			}
+			want, _ := codec.RawProto(obj)
+			raw, err := c.e.RawProto(t.Context(), c.gvk)
+			if err != nil || string(raw) != string(want) {
+				t.Errorf("protobuf of %s: %v", c.gvk, err)
+			}
+		})
 	}
 	if _, err := s.Entry(pods, "a", "x").JSON(t.Context(), scalers.GVK); err == nil {
 		t.Error("a pod as a scaler")

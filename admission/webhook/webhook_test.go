@@ -71,23 +71,26 @@ func TestDenials(t *testing.T) {
 	w := start(t)
 	w.validating("v", nil, "/v")
 	for _, tt := range []struct {
+		name string
 		said *metav1.Status
 		code int32
 		text string
 	}{
-		{nil, 400, "denied the request without explanation"},
-		{&metav1.Status{Status: "Success", Code: 200}, 400, "without explanation"},
-		{&metav1.Status{Reason: "Why"}, 400, "denied the request: Why"},
-		{&metav1.Status{Message: "m", Code: 403}, 403, "denied the request: m"},
+		{"no status", nil, 400, "denied the request without explanation"},
+		{"a status of success", &metav1.Status{Status: "Success", Code: 200}, 400, "without explanation"},
+		{"a reason alone", &metav1.Status{Reason: "Why"}, 400, "denied the request: Why"},
+		{"a message and a code", &metav1.Status{Message: "m", Code: 403}, 403, "denied the request: m"},
 	} {
-		w.answer("/v", func(*admissionv1.AdmissionRequest) *admissionv1.AdmissionResponse {
-			return &admissionv1.AdmissionResponse{Result: tt.said}
+		t.Run(tt.name, func(t *testing.T) {
+			w.answer("/v", func(*admissionv1.AdmissionRequest) *admissionv1.AdmissionResponse {
+				return &admissionv1.AdmissionResponse{Result: tt.said}
+			})
+			_, err := w.create(configMap("a"))
+			st, ok := err.(apierrors.APIStatus)
+			if !ok || st.Status().Code != tt.code || st.Status().Status != "Failure" || !strings.HasSuffix(st.Status().Message, tt.text) {
+				t.Errorf("%+v: %v", tt.said, err)
+			}
 		})
-		_, err := w.create(configMap("a"))
-		st, ok := err.(apierrors.APIStatus)
-		if !ok || st.Status().Code != tt.code || st.Status().Status != "Failure" || !strings.HasSuffix(st.Status().Message, tt.text) {
-			t.Errorf("%+v: %v", tt.said, err)
-		}
 	}
 }
 
@@ -100,33 +103,37 @@ func TestRules(t *testing.T) {
 	}
 	all := []admissionregistrationv1.OperationType{admissionregistrationv1.OperationAll}
 	for _, tt := range []struct {
+		name string
 		rule admissionregistrationv1.RuleWithOperations
 		// of: create cm, update cm, delete cm, create deployment, its scale, its status, create node, create namespace, eviction, exec
 		want string
 	}{
-		{rule(all, "*", "*", "*/*"), "CUDdstnNex"},
-		{rule(all, "*", "*", "*"), "CUDdnN"},
-		{rule(all, "", "v1", "configmaps"), "CUD"},
-		{rule([]admissionregistrationv1.OperationType{admissionregistrationv1.Create}, "", "v1", "configmaps"), "C"},
-		{rule([]admissionregistrationv1.OperationType{admissionregistrationv1.Update, admissionregistrationv1.Delete}, "*", "*",
-			"configmaps"), "UD"},
-		{rule(all, "apps", "*", "deployments/*"), "dst"},
-		{rule(all, "apps", "v1", "deployments/scale"), "s"},
-		{rule(all, "apps", "v1beta1", "deployments"), ""},
-		{rule(all, "*", "*", "*/status"), "t"},
-		{rule(all, "", "*", "pods/eviction"), "e"},
-		{rule([]admissionregistrationv1.OperationType{admissionregistrationv1.Connect}, "*", "*", "*/*"), "x"},
-		{scope(admissionregistrationv1.ClusterScope, rule(all, "*", "*", "*")), "nN"},
-		{scope(admissionregistrationv1.NamespacedScope, rule(all, "*", "*", "*")), "CUDd"},
-		{scope(admissionregistrationv1.AllScopes, rule(all, "*", "*", "nodes")), "n"},
+		{"everything", rule(all, "*", "*", "*/*"), "CUDdstnNex"},
+		{"everything but subresources", rule(all, "*", "*", "*"), "CUDdnN"},
+		{"one resource", rule(all, "", "v1", "configmaps"), "CUD"},
+		{"one operation", rule([]admissionregistrationv1.OperationType{admissionregistrationv1.Create}, "", "v1", "configmaps"), "C"},
+		{"two operations",
+			rule([]admissionregistrationv1.OperationType{admissionregistrationv1.Update, admissionregistrationv1.Delete}, "*", "*",
+				"configmaps"), "UD"},
+		{"all subresources of one resource", rule(all, "apps", "*", "deployments/*"), "dst"},
+		{"one subresource", rule(all, "apps", "v1", "deployments/scale"), "s"},
+		{"a version that is not asked for", rule(all, "apps", "v1beta1", "deployments"), ""},
+		{"one subresource of all resources", rule(all, "*", "*", "*/status"), "t"},
+		{"evictions", rule(all, "", "*", "pods/eviction"), "e"},
+		{"connections", rule([]admissionregistrationv1.OperationType{admissionregistrationv1.Connect}, "*", "*", "*/*"), "x"},
+		{"cluster scope", scope(admissionregistrationv1.ClusterScope, rule(all, "*", "*", "*")), "nN"},
+		{"namespaced scope", scope(admissionregistrationv1.NamespacedScope, rule(all, "*", "*", "*")), "CUDd"},
+		{"both scopes", scope(admissionregistrationv1.AllScopes, rule(all, "*", "*", "nodes")), "n"},
 	} {
-		w := start(t)
-		w.validating("v", func(h *admissionregistrationv1.ValidatingWebhook) {
-			h.Rules = []admissionregistrationv1.RuleWithOperations{tt.rule}
-		}, "/v")
-		if got := w.tour(); got != tt.want {
-			t.Errorf("%v %v: asked about %q, want %q", tt.rule.Operations, tt.rule.Rule, got, tt.want)
-		}
+		t.Run(tt.name, func(t *testing.T) {
+			w := start(t)
+			w.validating("v", func(h *admissionregistrationv1.ValidatingWebhook) {
+				h.Rules = []admissionregistrationv1.RuleWithOperations{tt.rule}
+			}, "/v")
+			if got := w.tour(); got != tt.want {
+				t.Errorf("%v %v: asked about %q, want %q", tt.rule.Operations, tt.rule.Rule, got, tt.want)
+			}
+		})
 	}
 }
 

@@ -357,13 +357,21 @@ func TestEmail(t *testing.T) {
 	k := p.add("k1")
 	s := p.must("  claimMappings: {username: {claim: email, prefix: ''}}\n", Options{})
 	for _, c := range []struct {
+		name     string
 		verified any
 		ok       bool
-	}{{nil, true}, {true, true}, {false, false}, {"true", false}} {
-		u, _, ok, err := s.Token(t.Context(), p.sign("k1", k, map[string]any{"email": "a@b", "email_verified": c.verified}), nil)
-		if ok != c.ok || ok && u.Name != "a@b" {
-			t.Errorf("%v: %+v %v", c.verified, u, err)
-		}
+	}{
+		{"not said", nil, true},
+		{"verified", true, true},
+		{"not verified", false, false},
+		{"said in words", "true", false},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			u, _, ok, err := s.Token(t.Context(), p.sign("k1", k, map[string]any{"email": "a@b", "email_verified": c.verified}), nil)
+			if ok != c.ok || ok && u.Name != "a@b" {
+				t.Errorf("%v: %+v %v", c.verified, u, err)
+			}
+		})
 	}
 }
 

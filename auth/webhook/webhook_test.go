@@ -118,25 +118,26 @@ func TestAuthorizer(t *testing.T) {
 			LabelSelector: "a=b,c notin (x,y)", FieldSelector: "spec.nodeName=n"}
 	}
 	for _, c := range []struct {
+		name  string
 		at    *auth.Attributes
 		want  auth.Decision
 		fails bool
 		asks  int
 	}{
-		{at("allowed", "ns"), auth.Allow, false, 1},
-		{at("allowed", "ns"), auth.Allow, false, 0},
-		{at("denied", "ns"), auth.Deny, false, 1},
-		{at("nobody", "ns"), auth.NoOpinion, false, 1},
-		{at("allowed", "kube-system"), auth.NoOpinion, false, 0},
-		{&auth.Attributes{User: &auth.User{Name: "allowed"}, Verb: "get", Path: "/x"}, auth.NoOpinion, false, 0},
-		{at("both", "ns"), auth.NoOpinion, true, 1},
-		{at("broken", "ns"), auth.NoOpinion, true, 1},
-		{at("broken", "ns"), auth.NoOpinion, true, 1},
+		{"allowed", at("allowed", "ns"), auth.Allow, false, 1},
+		{"allowed, from the cache", at("allowed", "ns"), auth.Allow, false, 0},
+		{"denied", at("denied", "ns"), auth.Deny, false, 1},
+		{"no opinion", at("nobody", "ns"), auth.NoOpinion, false, 1},
+		{"another namespace", at("allowed", "kube-system"), auth.NoOpinion, false, 0},
+		{"a path", &auth.Attributes{User: &auth.User{Name: "allowed"}, Verb: "get", Path: "/x"}, auth.NoOpinion, false, 0},
+		{"allowed and denied", at("both", "ns"), auth.NoOpinion, true, 1},
+		{"broken", at("broken", "ns"), auth.NoOpinion, true, 1},
+		{"broken again, not from the cache", at("broken", "ns"), auth.NoOpinion, true, 1},
 	} {
 		before := s.count()
 		d, _, err := a.Authorize(t.Context(), c.at)
 		if d != c.want || (err != nil) != c.fails || s.count()-before != c.asks {
-			t.Errorf("%s in %s: %v %v after %d questions", c.at.User.Name, c.at.Namespace, d, err, s.count()-before)
+			t.Errorf("%s: %s in %s: %v %v after %d questions", c.name, c.at.User.Name, c.at.Namespace, d, err, s.count()-before)
 		}
 	}
 	if body := s.asked[0]; !strings.Contains(body,

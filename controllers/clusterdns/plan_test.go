@@ -23,20 +23,23 @@ func node(name, addr, port string, ready corev1.ConditionStatus) *corev1.Node {
 
 func TestEnd(t *testing.T) {
 	for _, tt := range []struct {
+		name string
 		node *corev1.Node
 		want end
 	}{
-		{node("a", "10.0.0.1", "10053", corev1.ConditionTrue), end{"a", "10.0.0.1", "", 10053, true}},
-		{node("a", "10.0.0.1", "10053", corev1.ConditionUnknown), end{"a", "10.0.0.1", "", 10053, false}},
-		{node("a", "fd00::1", "53", corev1.ConditionTrue), end{"a", "", "fd00::1", 53, true}},
-		{node("simulated", "10.0.0.1", "", corev1.ConditionTrue), end{}},
-		{node("a", "10.0.0.1", "70000", corev1.ConditionTrue), end{}},
-		{node("a", "10.0.0.1", "0", corev1.ConditionTrue), end{}},
-		{node("a", "nowhere", "10053", corev1.ConditionTrue), end{"a", "", "", 10053, true}},
+		{"ready", node("a", "10.0.0.1", "10053", corev1.ConditionTrue), end{"a", "10.0.0.1", "", 10053, true}},
+		{"not known to be ready", node("a", "10.0.0.1", "10053", corev1.ConditionUnknown), end{"a", "10.0.0.1", "", 10053, false}},
+		{"IPv6", node("a", "fd00::1", "53", corev1.ConditionTrue), end{"a", "", "fd00::1", 53, true}},
+		{"without a port", node("simulated", "10.0.0.1", "", corev1.ConditionTrue), end{}},
+		{"port too high", node("a", "10.0.0.1", "70000", corev1.ConditionTrue), end{}},
+		{"port zero", node("a", "10.0.0.1", "0", corev1.ConditionTrue), end{}},
+		{"address that is none", node("a", "nowhere", "10053", corev1.ConditionTrue), end{"a", "", "", 10053, true}},
 	} {
-		if got := endOf(tt.node); got != tt.want {
-			t.Errorf("%v: %v, want %v", tt.node.Annotations, got, tt.want)
-		}
+		t.Run(tt.name, func(t *testing.T) {
+			if got := endOf(tt.node); got != tt.want {
+				t.Errorf("%v: %v, want %v", tt.node.Annotations, got, tt.want)
+			}
+		})
 	}
 }
 

@@ -82,23 +82,27 @@ func TestExpect(t *testing.T) {
 	v.Replace(kinds.ReplicaSets, 1, []resource.Object{replicas("of-d", ref("apps/v1", "Deployment", "d")),
 		replicas("of-x", ref("example.com/v1", "Rollout", "x")), replicas("of-none", ref("apps/v1", "Deployment", "none"))})
 	for _, tt := range []struct {
+		name   string
 		limit  *intstr.IntOrString
 		owners []metav1.OwnerReference
 		want   string
 	}{
-		{nil, nil, "0 of 0 <nil>"},
-		{&half, ref("apps/v1", "ReplicaSet", "of-d"), "4 of 8 <nil>"},
-		{&half, ref("extensions/v1beta1", "ReplicaSet", "of-d"), "4 of 8 <nil>"},
-		{&half, ref("apps/v1", "ReplicaSet", "of-x"), "2 of 4 <nil>"},
-		{&half, ref("apps/v1", "ReplicaSet", "of-none"), "2 of 4 <nil>"},
-		{&half, ref("apps/v1", "ReplicaSet", "none"), `0 of 0 found no controllers for pod "p"`},
-		{&half, ref("example.com/v1", "Rollout", "x"), `0 of 0 no matches for kind "Rollout" in version "example.com/v1"`},
+		{"no limit and no owner", nil, nil, "0 of 0 <nil>"},
+		{"ReplicaSet of a Deployment", &half, ref("apps/v1", "ReplicaSet", "of-d"), "4 of 8 <nil>"},
+		{"ReplicaSet in a group of old", &half, ref("extensions/v1beta1", "ReplicaSet", "of-d"), "4 of 8 <nil>"},
+		{"ReplicaSet of another kind", &half, ref("apps/v1", "ReplicaSet", "of-x"), "2 of 4 <nil>"},
+		{"ReplicaSet of nothing that is there", &half, ref("apps/v1", "ReplicaSet", "of-none"), "2 of 4 <nil>"},
+		{"ReplicaSet that is gone", &half, ref("apps/v1", "ReplicaSet", "none"), `0 of 0 found no controllers for pod "p"`},
+		{"owner of an unknown kind",
+			&half, ref("example.com/v1", "Rollout", "x"), `0 of 0 no matches for kind "Rollout" in version "example.com/v1"`},
 	} {
-		b := &policyv1.PodDisruptionBudget{Spec: policyv1.PodDisruptionBudgetSpec{MinAvailable: tt.limit}}
-		p := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "a", Name: "p", OwnerReferences: tt.owners}}
-		n, err := expect(v.Snapshot(), set, b, []*corev1.Pod{p})
-		if got := fmt.Sprintf("%d of %d %v", n.desired, n.expected, err); got != tt.want {
-			t.Errorf("%v: %s, want %s", tt.owners, got, tt.want)
-		}
+		t.Run(tt.name, func(t *testing.T) {
+			b := &policyv1.PodDisruptionBudget{Spec: policyv1.PodDisruptionBudgetSpec{MinAvailable: tt.limit}}
+			p := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "a", Name: "p", OwnerReferences: tt.owners}}
+			n, err := expect(v.Snapshot(), set, b, []*corev1.Pod{p})
+			if got := fmt.Sprintf("%d of %d %v", n.desired, n.expected, err); got != tt.want {
+				t.Errorf("%v: %s, want %s", tt.owners, got, tt.want)
+			}
+		})
 	}
 }

@@ -33,24 +33,30 @@ func TestTextsWithoutMetrics(t *testing.T) {
 	half := autoscalingv2.MetricTarget{AverageUtilization: new(int32(50))}
 	whole, mean := autoscalingv2.MetricTarget{Value: &one}, autoscalingv2.MetricTarget{AverageValue: &one}
 	for _, test := range []struct {
+		name                string
 		spec                autoscalingv2.MetricSpec
 		reason, text, asked string
 	}{
-		{autoscalingv2.MetricSpec{Resource: &autoscalingv2.ResourceMetricSource{Name: "cpu", Target: half}}, "FailedGetResourceMetric",
+		{"resource",
+			autoscalingv2.MetricSpec{Resource: &autoscalingv2.ResourceMetricSource{Name: "cpu", Target: half}}, "FailedGetResourceMetric",
 			"failed to get cpu utilization: unable to get metrics for resource cpu: " + fetch + "resource" + none + "(get pods.metrics.k8s.io)",
 			"cpu resource metric value"},
-		{autoscalingv2.MetricSpec{External: &autoscalingv2.ExternalMetricSource{Metric: m, Target: whole}}, "FailedGetExternalMetric",
+		{"external",
+			autoscalingv2.MetricSpec{External: &autoscalingv2.ExternalMetricSource{Metric: m, Target: whole}}, "FailedGetExternalMetric",
 			"unable to get external metric ns/m/nil" + external, "m external metric value: failed to get external metric m"},
-		{autoscalingv2.MetricSpec{External: &autoscalingv2.ExternalMetricSource{Metric: some, Target: mean}}, "FailedGetExternalMetric",
+		{"external with a selector",
+			autoscalingv2.MetricSpec{External: &autoscalingv2.ExternalMetricSource{Metric: some, Target: mean}}, "FailedGetExternalMetric",
 			"unable to get external metric ns/m/" + selected + external, "m external metric value: failed to get m external metric"},
-		{autoscalingv2.MetricSpec{Pods: &autoscalingv2.PodsMetricSource{Metric: m, Target: mean}}, "FailedGetPodsMetric",
+		{"pods", autoscalingv2.MetricSpec{Pods: &autoscalingv2.PodsMetricSource{Metric: m, Target: mean}}, "FailedGetPodsMetric",
 			"unable to get metric m: " + fetch + "custom metrics API: no custom metrics API (custom.metrics.k8s.io) registered",
 			"pods metric value"},
 	} {
-		_, reason, err := q.ask(t.Context(), test.spec)
-		if err == nil || err.Error() != test.text || reason != test.reason || asked(test.spec) != test.asked {
-			t.Errorf("%s: %v\n asked for %s", reason, err, asked(test.spec))
-		}
+		t.Run(test.name, func(t *testing.T) {
+			_, reason, err := q.ask(t.Context(), test.spec)
+			if err == nil || err.Error() != test.text || reason != test.reason || asked(test.spec) != test.asked {
+				t.Errorf("%s: %v\n asked for %s", reason, err, asked(test.spec))
+			}
+		})
 	}
 	if got := externally(some); got != "external metric m("+selected+")" {
 		t.Errorf("named %q", got)

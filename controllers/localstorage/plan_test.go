@@ -211,22 +211,25 @@ func TestFormOf(t *testing.T) {
 		return &storagev1.StorageClass{Parameters: map[string]string{parameterForm: formImage, parameterFS: fs}}
 	}
 	for _, tt := range []struct {
+		name   string
 		class  *storagev1.StorageClass
 		claim  *corev1.PersistentVolumeClaim
 		want   string
 		refuse bool
 	}{
-		{class(classPath, nil), claim(), localvolume.Directory, false},
-		{class(classPath, nil), claim(asBlock), localvolume.Directory, true},
-		{image(""), claim(), localvolume.Ext4, false},
-		{image("xfs"), claim(), localvolume.XFS, false},
-		{image("ntfs"), claim(), "ntfs", true},
-		{image("directory"), claim(), "directory", true},
-		{image(""), claim(asBlock), localvolume.Block, false},
+		{"directory", class(classPath, nil), claim(), localvolume.Directory, false},
+		{"block from directories", class(classPath, nil), claim(asBlock), localvolume.Directory, true},
+		{"ext4 by default", image(""), claim(), localvolume.Ext4, false},
+		{"xfs", image("xfs"), claim(), localvolume.XFS, false},
+		{"unknown file system", image("ntfs"), claim(), "ntfs", true},
+		{"image of a directory", image("directory"), claim(), "directory", true},
+		{"block from images", image(""), claim(asBlock), localvolume.Block, false},
 	} {
-		if got, why := formOf(tt.class, tt.claim), unfit(wish{claim: tt.claim, class: tt.class}); got != tt.want || (why != "") != tt.refuse {
-			t.Errorf("%s: got %s, refused %q; want %s, %t", tt.class.Name, got, why, tt.want, tt.refuse)
-		}
+		t.Run(tt.name, func(t *testing.T) {
+			if got, why := formOf(tt.class, tt.claim), unfit(wish{claim: tt.claim, class: tt.class}); got != tt.want || (why != "") != tt.refuse {
+				t.Errorf("%s: got %s, refused %q; want %s, %t", tt.class.Name, got, why, tt.want, tt.refuse)
+			}
+		})
 	}
 }
 

@@ -115,21 +115,24 @@ func TestLabels(t *testing.T) {
 
 func TestPace(t *testing.T) {
 	for _, tt := range []struct {
+		name       string
 		h          health
 		everywhere bool
 		want       time.Duration
 	}{
-		{health{5, 1}, false, normalPace},
-		{health{1, 2}, false, normalPace},
-		{health{4, 5}, false, 0},
-		{health{40, 60}, false, slowPace},
-		{health{50, 50}, false, normalPace},
-		{health{0, 10}, false, normalPace},
-		{health{0, 10}, true, 0},
+		{"most are healthy", health{5, 1}, false, normalPace},
+		{"few are unhealthy", health{1, 2}, false, normalPace},
+		{"small zone, most unhealthy", health{4, 5}, false, 0},
+		{"large zone, most unhealthy", health{40, 60}, false, slowPace},
+		{"half are healthy", health{50, 50}, false, normalPace},
+		{"whole zone unhealthy", health{0, 10}, false, normalPace},
+		{"all zones unhealthy", health{0, 10}, true, 0},
 	} {
-		if got := tt.h.pace(tt.everywhere); got != tt.want {
-			t.Errorf("%+v everywhere=%t: %v, want %v", tt.h, tt.everywhere, got, tt.want)
-		}
+		t.Run(tt.name, func(t *testing.T) {
+			if got := tt.h.pace(tt.everywhere); got != tt.want {
+				t.Errorf("%+v everywhere=%t: %v, want %v", tt.h, tt.everywhere, got, tt.want)
+			}
+		})
 	}
 }
 

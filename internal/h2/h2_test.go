@@ -163,13 +163,14 @@ func TestAnsweredBeforeTheBody(t *testing.T) {
 	both(t, func(t *testing.T, lined bool) {
 		w := serve(t, bounds(), lined, func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusForbidden) })
 		for i, tt := range []struct {
+			name   string
 			head   []string
 			resets bool
 		}{
-			{[]string{"content-length", "2"}, false},
-			{[]string{"content-length", "2", "expect", "100-continue"}, true},
-			{[]string{"content-length", "1000000"}, true},
-			{nil, true},
+			{"short body", []string{"content-length", "2"}, false},
+			{"body that waits for 100", []string{"content-length", "2", "expect", "100-continue"}, true},
+			{"long body", []string{"content-length", "1000000"}, true},
+			{"body of unknown length", nil, true},
 		} {
 			r := w.raw()
 			r.ask(1, false, "POST", tt.head...)
@@ -177,7 +178,7 @@ func TestAnsweredBeforeTheBody(t *testing.T) {
 			note := func(f http2.Frame) {
 				if x, ok := f.(*http2.RSTStreamFrame); ok {
 					if reset = true; x.ErrCode != http2.ErrCodeNo {
-						t.Errorf("%d: reset with %v", i, x.ErrCode)
+						t.Errorf("%s: %d: reset with %v", tt.name, i, x.ErrCode)
 					}
 				}
 			}
@@ -195,7 +196,7 @@ func TestAnsweredBeforeTheBody(t *testing.T) {
 				return ok && p.IsAck()
 			})
 			if reset != tt.resets {
-				t.Errorf("%d: reset: %v", i, reset)
+				t.Errorf("%s: %d: reset: %v", tt.name, i, reset)
 			}
 			r.ask(3, true, "GET")
 			r.await("the next answer", func(f http2.Frame) bool {

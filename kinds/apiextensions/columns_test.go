@@ -29,17 +29,20 @@ func TestColumns(t *testing.T) {
 				Status: apiextensionsv1.ConditionTrue}}},
 	}
 	for _, tc := range []struct {
+		name string
 		on   *features.Set
 		want string
 	}{
-		{nil, "[ws.a.example Namespaced v1,v2(storage) 2024-01-02T03:04:05Z a.example W x,z true]"},
-		{old, "[ws.a.example 2024-01-02T03:04:05Z]"},
+		{"today", nil, "[ws.a.example Namespaced v1,v2(storage) 2024-01-02T03:04:05Z a.example W x,z true]"},
+		{"in 1.36", old, "[ws.a.example 2024-01-02T03:04:05Z]"},
 	} {
-		if got := fmt.Sprint(resource.RowsAs(tc.on, CustomResourceDefinitions, nil)(c)); got != tc.want {
-			t.Errorf("%v: %s, want %s", tc.on, got, tc.want)
-		}
-		if h := resource.HeaderAs(tc.on, CustomResourceDefinitions); len(h) != len(resource.RowsAs(tc.on, CustomResourceDefinitions, nil)(c)) {
-			t.Errorf("%d columns", len(h))
-		}
+		t.Run(tc.name, func(t *testing.T) {
+			if got := fmt.Sprint(resource.RowsAs(tc.on, CustomResourceDefinitions, nil)(c)); got != tc.want {
+				t.Errorf("%v: %s, want %s", tc.on, got, tc.want)
+			}
+			if h := resource.HeaderAs(tc.on, CustomResourceDefinitions); len(h) != len(resource.RowsAs(tc.on, CustomResourceDefinitions, nil)(c)) {
+				t.Errorf("%d columns", len(h))
+			}
+		})
 	}
 }

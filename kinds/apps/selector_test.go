@@ -24,14 +24,16 @@ func TestEmptySelector(t *testing.T) {
 		{apps.DaemonSets, &appsv1.DaemonSet{Spec: appsv1.DaemonSetSpec{Selector: none, Template: pod}}, "daemonset"},
 		{apps.StatefulSets, &appsv1.StatefulSet{Spec: appsv1.StatefulSetSpec{Selector: none, Template: pod}}, "statefulset"},
 	} {
-		said := ""
-		for _, err := range tt.kind.Check("", tt.obj, nil) {
-			if err.Field == "spec.selector" {
-				said += err.Detail
+		t.Run(tt.kind.Info().Plural, func(t *testing.T) {
+			said := ""
+			for _, err := range tt.kind.Check("", tt.obj, nil) {
+				if err.Field == "spec.selector" {
+					said += err.Detail
+				}
 			}
-		}
-		if want := "empty selector is invalid for " + tt.want; said != want {
-			t.Errorf("%s: %q, want %q", tt.kind.Info().Plural, said, want)
-		}
+			if want := "empty selector is invalid for " + tt.want; said != want {
+				t.Errorf("%s: %q, want %q", tt.kind.Info().Plural, said, want)
+			}
+		})
 	}
 }

@@ -19,23 +19,27 @@ func TestQuotaScopesSay(t *testing.T) {
 			MatchExpressions: []corev1.ScopedResourceSelectorRequirement{{ScopeName: scope, Operator: op}}}})
 	}
 	for _, c := range []struct {
+		name string
 		q    *corev1.ResourceQuota
 		want string
 	}{
-		{quota(corev1.ResourceQuotaSpec{Scopes: []corev1.ResourceQuotaScope{"Odd"}}),
+		{"unknown scope", quota(corev1.ResourceQuotaSpec{Scopes: []corev1.ResourceQuotaScope{"Odd"}}),
 			`spec.scopes: Invalid value: ["Odd"]: unsupported scope`},
-		{quota(corev1.ResourceQuotaSpec{Scopes: []corev1.ResourceQuotaScope{corev1.ResourceQuotaScopeBestEffort}}),
+		{"scope that does not fit the resource",
+			quota(corev1.ResourceQuotaSpec{Scopes: []corev1.ResourceQuotaScope{corev1.ResourceQuotaScopeBestEffort}}),
 			`spec.scopes: Invalid value: ["BestEffort"]: unsupported scope applied to resource`},
-		{selecting("Odd", corev1.ScopeSelectorOpExists),
+		{"unknown scope in a selector", selecting("Odd", corev1.ScopeSelectorOpExists),
 			`spec.scopeSelector.matchExpressions.scopeName: Invalid value: "Odd": unsupported scope`},
-		{selecting(corev1.ResourceQuotaScopePriorityClass, corev1.ScopeSelectorOpIn),
+		{"selector without values", selecting(corev1.ResourceQuotaScopePriorityClass, corev1.ScopeSelectorOpIn),
 			`for scope selector`},
-		{selecting(corev1.ResourceQuotaScopeTerminating, corev1.ScopeSelectorOpDoesNotExist),
+		{"scope that knows Exists alone", selecting(corev1.ResourceQuotaScopeTerminating, corev1.ScopeSelectorOpDoesNotExist),
 			`"DoesNotExist": must be 'Exists' when scope is any of`},
 	} {
-		errs := ResourceQuotas.Check("", c.q, nil)
-		if len(errs) != 1 || !strings.Contains(errs[0].Error(), c.want) {
-			t.Errorf("%v\nwant %s", errs, c.want)
-		}
+		t.Run(c.name, func(t *testing.T) {
+			errs := ResourceQuotas.Check("", c.q, nil)
+			if len(errs) != 1 || !strings.Contains(errs[0].Error(), c.want) {
+				t.Errorf("%v\nwant %s", errs, c.want)
+			}
+		})
 	}
 }

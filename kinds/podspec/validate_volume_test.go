@@ -136,18 +136,31 @@ func TestWindowsUser(t *testing.T) {
 
 func TestStopSignal(t *testing.T) {
 	for _, c := range []struct {
+		name   string
 		os     corev1.OSName
 		signal corev1.Signal
 		ok     bool
-	}{{corev1.Linux, "SIGUSR1", true}, {corev1.Linux, "SIGRTMIN+15", true}, {corev1.Linux, "SIGRTMIN+16", false}, {corev1.Linux,
-		"TERM", false},
-		{corev1.Windows, "SIGTERM", true}, {corev1.Windows, "SIGUSR1", false}} {
-		p := pod(t, "")
-		p.Spec.OS, p.Spec.SecurityContext = &corev1.PodOS{Name: c.os}, nil
-		p.Spec.Containers[0].Lifecycle = &corev1.Lifecycle{StopSignal: &c.signal}
-		if got := len(podspec.ValidatePod(p)) == 0; got != c.ok {
-			t.Errorf("%s on %s: %v", c.signal, c.os, podspec.ValidatePod(p))
-		}
+	}{
+		{"user's signal",
+			corev1.Linux, "SIGUSR1", true},
+		{"last real-time signal",
+			corev1.Linux, "SIGRTMIN+15", true},
+		{"beyond the real-time signals",
+			corev1.Linux, "SIGRTMIN+16", false},
+		{"without SIG",
+			corev1.Linux,
+			"TERM", false},
+		{"SIGTERM on Windows", corev1.Windows, "SIGTERM", true},
+		{"another on Windows", corev1.Windows, "SIGUSR1", false},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			p := pod(t, "")
+			p.Spec.OS, p.Spec.SecurityContext = &corev1.PodOS{Name: c.os}, nil
+			p.Spec.Containers[0].Lifecycle = &corev1.Lifecycle{StopSignal: &c.signal}
+			if got := len(podspec.ValidatePod(p)) == 0; got != c.ok {
+				t.Errorf("%s on %s: %v", c.signal, c.os, podspec.ValidatePod(p))
+			}
+		})
 	}
 }
 
@@ -166,11 +179,19 @@ func TestFileKey(t *testing.T) {
 func TestTemplateWarnings(t *testing.T) {
 	old := &corev1.PodTemplateSpec{Spec: *spec(t, "imagePullSecrets: [{}]")}
 	for _, c := range []struct {
+		name   string
 		t, old *corev1.PodTemplateSpec
 		want   int
-	}{{nil, nil, 0}, {old, nil, 1}, {old, old.DeepCopy(), 0}, {old, &corev1.PodTemplateSpec{}, 1}} {
-		if got := podspec.TemplateWarnings(c.t, c.old, field.NewPath("template")); len(got) != c.want {
-			t.Errorf("got %q, want %d", got, c.want)
-		}
+	}{
+		{"none", nil, nil, 0},
+		{"new", old, nil, 1},
+		{"unchanged", old, old.DeepCopy(), 0},
+		{"changed", old, &corev1.PodTemplateSpec{}, 1},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			if got := podspec.TemplateWarnings(c.t, c.old, field.NewPath("template")); len(got) != c.want {
+				t.Errorf("got %q, want %d", got, c.want)
+			}
+		})
 	}
 }

@@ -106,13 +106,15 @@ func TestScopes(t *testing.T) {
 		{corev1.ResourceQuotaScopePriorityClass, []*corev1.Pod{urgent}, []*corev1.Pod{plain}},
 		{corev1.ResourceQuotaScopeCrossNamespacePodAffinity, []*corev1.Pod{far}, []*corev1.Pod{plain}},
 	} {
-		q := &corev1.ResourceQuota{Spec: corev1.ResourceQuotaSpec{Hard: amounts("pods", "1"), Scopes: []corev1.ResourceQuotaScope{c.scope}}}
-		gr := schema.GroupResource{Resource: "pods"}
-		for i, p := range append(append([]*corev1.Pod{}, c.yes...), c.non...) {
-			if got := Applies(q, q.Spec.Hard, gr, p); got != (i < len(c.yes)) {
-				t.Errorf("%s, pod %d: %v", c.scope, i, got)
+		t.Run(string(c.scope), func(t *testing.T) {
+			q := &corev1.ResourceQuota{Spec: corev1.ResourceQuotaSpec{Hard: amounts("pods", "1"), Scopes: []corev1.ResourceQuotaScope{c.scope}}}
+			gr := schema.GroupResource{Resource: "pods"}
+			for i, p := range append(append([]*corev1.Pod{}, c.yes...), c.non...) {
+				if got := Applies(q, q.Spec.Hard, gr, p); got != (i < len(c.yes)) {
+					t.Errorf("%s, pod %d: %v", c.scope, i, got)
+				}
 			}
-		}
+		})
 	}
 	in := corev1.ScopedResourceSelectorRequirement{ScopeName: corev1.ResourceQuotaScopePriorityClass,
 		Operator: corev1.ScopeSelectorOpIn, Values: []string{"low"}}

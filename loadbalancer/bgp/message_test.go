@@ -157,12 +157,28 @@ func TestDifference(t *testing.T) {
 
 // TestPace: the lower hold time counts, 0 is forever, and there are at least three signs of life in it.
 func TestPace(t *testing.T) {
-	for _, tt := range []struct{ ours, keep, theirs, hold, beat time.Duration }{
-		{0, 0, 180, 90, 30}, {0, 0, 9, 9, 3}, {30, 5, 90, 30, 5}, {30, 20, 90, 30, 10}, {0, 0, 0, 0, 0}, {-1, 0, 90, 0, 0},
+	for _, tt := range []struct {
+		name                           string
+		ours, keep, theirs, hold, beat time.Duration
+	}{
+		{"nothing said",
+			0, 0, 180, 90, 30},
+		{"theirs is shorter",
+			0, 0, 9, 9, 3},
+		{"ours is shorter, with a beat of its own",
+			30, 5, 90, 30, 5},
+		{"beat slower than a third",
+			30, 20, 90, 30, 10},
+		{"they never hold",
+			0, 0, 0, 0, 0},
+		{"we never hold",
+			-1, 0, 90, 0, 0},
 	} {
-		hold, beat := Peer{Hold: tt.ours * time.Second, Keepalive: tt.keep * time.Second}.pace(tt.theirs * time.Second)
-		if hold != tt.hold*time.Second || beat != tt.beat*time.Second {
-			t.Errorf("%+v: %s, %s", tt, hold, beat)
-		}
+		t.Run(tt.name, func(t *testing.T) {
+			hold, beat := Peer{Hold: tt.ours * time.Second, Keepalive: tt.keep * time.Second}.pace(tt.theirs * time.Second)
+			if hold != tt.hold*time.Second || beat != tt.beat*time.Second {
+				t.Errorf("%+v: %s, %s", tt, hold, beat)
+			}
+		})
 	}
 }

@@ -121,14 +121,18 @@ func TestGrowsOnEveryNode(t *testing.T) {
 		t.Errorf("for another pod: asked %d times, %v", asked(), err)
 	}
 	for _, c := range []struct {
+		name  string
 		code  codes.Code
 		to    string
 		times int
-	}{{codes.Internal, "3Gi", 2}, {codes.FailedPrecondition, "4Gi", 1}} {
+	}{
+		{"fault that passes", codes.Internal, "3Gi", 2},
+		{"volume that must not be in use", codes.FailedPrecondition, "4Gi", 1},
+	} {
 		before := asked()
 		r.d.Fail(func(string) *csidriver.Fault { return &csidriver.Fault{Code: c.code} })
 		if elsewhere(c.to, 2); asked()-before != c.times {
-			t.Errorf("%v: asked %d times", c.code, asked()-before)
+			t.Errorf("%s: %v: asked %d times", c.name, c.code, asked()-before)
 		}
 		r.d.Fail(nil)
 	}

@@ -122,23 +122,27 @@ func TestDescriptionIsFollowed(t *testing.T) {
 	all := &storagev1.CSIDriverSpec{AttachRequired: new(bool), PodInfoOnMount: new(true), TokenRequests: tokens}
 	r := newRig(t, csidriver.Config{})
 	for i, s := range []struct {
+		name   string
 		spec   *storagev1.CSIDriverSpec
 		told   string // of the pod, of tokens in the volume's words, of tokens among the secrets
 		ours   bool   // the agent gives the files to the group
 		fsType string
 	}{
-		{nil, "", true, "ext4"},
-		{&storagev1.CSIDriverSpec{AttachRequired: new(bool), FSGroupPolicy: &usual}, "", true, "ext4"},
-		{&storagev1.CSIDriverSpec{AttachRequired: new(bool), FSGroupPolicy: &none}, "", false, "ext4"},
-		{&storagev1.CSIDriverSpec{AttachRequired: new(bool), FSGroupPolicy: &file, PodInfoOnMount: new(true)}, "pod", true, ""},
-		{&storagev1.CSIDriverSpec{AttachRequired: new(bool), FSGroupPolicy: &none, PodInfoOnMount: new(bool)}, "", false, ""},
-		{&storagev1.CSIDriverSpec{AttachRequired: new(bool), FSGroupPolicy: &usual, TokenRequests: tokens}, "tokens", false, ""},
-		{&storagev1.CSIDriverSpec{AttachRequired: new(bool), FSGroupPolicy: &file, TokenRequests: tokens,
+		{"no description", nil, "", true, "ext4"},
+		{"usual group policy", &storagev1.CSIDriverSpec{AttachRequired: new(bool), FSGroupPolicy: &usual}, "", true, "ext4"},
+		{"no group policy", &storagev1.CSIDriverSpec{AttachRequired: new(bool), FSGroupPolicy: &none}, "", false, "ext4"},
+		{"file group policy, told of the pod",
+			&storagev1.CSIDriverSpec{AttachRequired: new(bool), FSGroupPolicy: &file, PodInfoOnMount: new(true)}, "pod", true, ""},
+		{"not told of the pod",
+			&storagev1.CSIDriverSpec{AttachRequired: new(bool), FSGroupPolicy: &none, PodInfoOnMount: new(bool)}, "", false, ""},
+		{"tokens",
+			&storagev1.CSIDriverSpec{AttachRequired: new(bool), FSGroupPolicy: &usual, TokenRequests: tokens}, "tokens", false, ""},
+		{"tokens among the secrets", &storagev1.CSIDriverSpec{AttachRequired: new(bool), FSGroupPolicy: &file, TokenRequests: tokens,
 			ServiceAccountTokenInSecrets: new(true)}, "secret", true, ""},
-		{&storagev1.CSIDriverSpec{AttachRequired: new(bool), FSGroupPolicy: &usual, TokenRequests: tokens,
+		{"tokens not among the secrets", &storagev1.CSIDriverSpec{AttachRequired: new(bool), FSGroupPolicy: &usual, TokenRequests: tokens,
 			ServiceAccountTokenInSecrets: new(bool)}, "tokens", true, "ext4"},
-		{all, "pod tokens", true, "ext4"},
-		{nil, "", true, "ext4"},
+		{"everything", all, "pod tokens", true, "ext4"},
+		{"the description gone", nil, "", true, "ext4"},
 	} {
 		r.drive(s.spec)
 		pv := r.volume("pv" + string(rune('a'+i)))
@@ -147,7 +151,7 @@ func TestDescriptionIsFollowed(t *testing.T) {
 		q.Group = new(int64(5))
 		if s.spec == nil {
 			if _, err := r.Mount(r.ctx, q); !IsWaiting(err) {
-				t.Fatal(i, err)
+				t.Fatal(s.name, i, err)
 			}
 			r.attach(pv)
 		}
@@ -164,10 +168,10 @@ func TestDescriptionIsFollowed(t *testing.T) {
 			}
 		}
 		if strings.Join(told, " ") != s.told || got.Own != s.ours || req.VolumeContext["a"] != "b" {
-			t.Errorf("%d: told %v, %v, own %t", i, told, req.VolumeContext, got.Own)
+			t.Errorf("%s: %d: told %v, %v, own %t", s.name, i, told, req.VolumeContext, got.Own)
 		}
 		if g := req.VolumeCapability.GetMount().VolumeMountGroup; g != "" {
-			t.Errorf("%d: it can't give files to groups, and is told of %s", i, g)
+			t.Errorf("%s: %d: it can't give files to groups, and is told of %s", s.name, i, g)
 		}
 		r.check(r.Unmount(r.ctx, q.Pod.UID))
 	}

@@ -171,23 +171,26 @@ func TestRefuses(t *testing.T) {
 	}
 	memory, disk := corev1.NodeMemoryPressure, corev1.NodeDiskPressure
 	for _, tt := range []struct {
+		name     string
 		pod      *corev1.Pod
 		critical bool
 		of       []corev1.NodeConditionType
 		want     bool
 	}{
-		{pod(corev1.PodQOSBestEffort), false, nil, false},
-		{pod(corev1.PodQOSBestEffort), false, []corev1.NodeConditionType{memory}, true},
-		{pod(corev1.PodQOSBestEffort, corev1.Toleration{Key: corev1.TaintNodeMemoryPressure, Operator: "Exists"}), false,
+		{"no pressure", pod(corev1.PodQOSBestEffort), false, nil, false},
+		{"best effort under memory pressure", pod(corev1.PodQOSBestEffort), false, []corev1.NodeConditionType{memory}, true},
+		{"tolerated", pod(corev1.PodQOSBestEffort, corev1.Toleration{Key: corev1.TaintNodeMemoryPressure, Operator: "Exists"}), false,
 			[]corev1.NodeConditionType{memory}, false},
-		{pod(corev1.PodQOSBurstable), false, []corev1.NodeConditionType{memory}, false},
-		{pod(corev1.PodQOSGuaranteed), false, []corev1.NodeConditionType{disk}, true},
-		{pod(corev1.PodQOSBurstable), false, []corev1.NodeConditionType{disk, memory}, true},
-		{pod(corev1.PodQOSBestEffort), true, []corev1.NodeConditionType{disk, memory}, false},
+		{"burstable under memory pressure", pod(corev1.PodQOSBurstable), false, []corev1.NodeConditionType{memory}, false},
+		{"guaranteed under disk pressure", pod(corev1.PodQOSGuaranteed), false, []corev1.NodeConditionType{disk}, true},
+		{"burstable under both", pod(corev1.PodQOSBurstable), false, []corev1.NodeConditionType{disk, memory}, true},
+		{"critical", pod(corev1.PodQOSBestEffort), true, []corev1.NodeConditionType{disk, memory}, false},
 	} {
-		if got := Refuses(tt.pod, tt.critical, tt.of); got != tt.want {
-			t.Errorf("%s, critical %v, %v: %v", tt.pod.Status.QOSClass, tt.critical, tt.of, got)
-		}
+		t.Run(tt.name, func(t *testing.T) {
+			if got := Refuses(tt.pod, tt.critical, tt.of); got != tt.want {
+				t.Errorf("%s, critical %v, %v: %v", tt.pod.Status.QOSClass, tt.critical, tt.of, got)
+			}
+		})
 	}
 }
 

@@ -327,32 +327,35 @@ func TestAgentStartsAnew(t *testing.T) {
 	c := &corev1.Container{Name: "c", StartupProbe: command("up", 0, 10, 1, 3), ReadinessProbe: command("ready", 0, 10, 1, 1)}
 	yes := true
 	for _, tt := range []struct {
+		name   string
 		status corev1.ContainerStatus
 		want   Result
 	}{
-		{corev1.ContainerStatus{ContainerID: "containerd://id", Started: &yes, Ready: true,
+		{"ready before", corev1.ContainerStatus{ContainerID: "containerd://id", Started: &yes, Ready: true,
 			State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{}}}, Result{Started: true, Ready: true}},
-		{corev1.ContainerStatus{ContainerID: "containerd://id", Started: &yes,
+		{"started before", corev1.ContainerStatus{ContainerID: "containerd://id", Started: &yes,
 			State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{}}}, Result{Started: true}},
-		{corev1.ContainerStatus{ContainerID: "containerd://old", Started: &yes, Ready: true,
+		{"another container", corev1.ContainerStatus{ContainerID: "containerd://old", Started: &yes, Ready: true,
 			State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{}}}, Result{}},
-		{corev1.ContainerStatus{ContainerID: "containerd://id", Started: &yes, Ready: true}, Result{}},
+		{"not running", corev1.ContainerStatus{ContainerID: "containerd://id", Started: &yes, Ready: true}, Result{}},
 	} {
-		synctest.Test(t, func(t *testing.T) {
-			s := NewSet(&script{says: map[string]string{"up": "f", "ready": "f"}}, func(string, string) {})
-			defer s.Close()
-			pod := &corev1.Pod{Status: corev1.PodStatus{ContainerStatuses: []corev1.ContainerStatus{tt.status}}}
-			s.Sync(pod, c, "id", "", time.Now().Add(-time.Hour))
-			if got := s.Get("id"); got != tt.want {
-				t.Errorf("%+v: %+v, want %+v", tt.status, got, tt.want)
-			}
-			time.Sleep(11 * time.Second)
-			if r := s.Get("id"); r.Ready || r.Sick {
-				t.Errorf("%+v: a period later: %+v", tt.status, r)
-			}
-			if n := len(s.target.(*script).times("up")); tt.want.Started && n > 0 {
-				t.Errorf("asked %d times whether it has started", n)
-			}
+		t.Run(tt.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				s := NewSet(&script{says: map[string]string{"up": "f", "ready": "f"}}, func(string, string) {})
+				defer s.Close()
+				pod := &corev1.Pod{Status: corev1.PodStatus{ContainerStatuses: []corev1.ContainerStatus{tt.status}}}
+				s.Sync(pod, c, "id", "", time.Now().Add(-time.Hour))
+				if got := s.Get("id"); got != tt.want {
+					t.Errorf("%+v: %+v, want %+v", tt.status, got, tt.want)
+				}
+				time.Sleep(11 * time.Second)
+				if r := s.Get("id"); r.Ready || r.Sick {
+					t.Errorf("%+v: a period later: %+v", tt.status, r)
+				}
+				if n := len(s.target.(*script).times("up")); tt.want.Started && n > 0 {
+					t.Errorf("asked %d times whether it has started", n)
+				}
+			})
 		})
 	}
 }

@@ -266,14 +266,25 @@ func TestMemory(t *testing.T) {
 		return strings.Trim(fmt.Sprint(blocks[0].On.Nodes()), "[]")
 	}
 	for i, c := range []struct {
+		name string
 		n    uint64
 		near Mask
 		want string
 	}{
-		{5, 0, "0"}, {5, 0, "1"}, {4, 0, "1"}, {4, 0, "!"}, {3, MaskOf(0), "0"}, {1, MaskOf(0), "1"}, {12, 0, "!"},
+		{"on the first", 5, 0, "0"},
+		{"too large for the rest of it",
+			5, 0, "1"},
+		{"on what is left of the second",
+			4, 0, "1"},
+		{"no room", 4, 0, "!"},
+		{"near the first", 3, MaskOf(0), "0"},
+		{"near the first, which is full",
+			1, MaskOf(0), "1"},
+		{"more than a node has",
+			12, 0, "!"},
 	} {
 		if got := take(c.n, c.near); got != c.want {
-			t.Errorf("%d: %d GiB near %v: on %s, want %s", i, c.n, c.near.Nodes(), got, c.want)
+			t.Errorf("%s: %d: %d GiB near %v: on %s, want %s", c.name, i, c.n, c.near.Nodes(), got, c.want)
 		}
 	}
 	s.Taken = nil
@@ -509,11 +520,20 @@ func TestManyNodes(t *testing.T) {
 	t.Attr("retry", "never")
 	dir := sysfs(t, machine(9, 1, 1, 1))
 	for _, c := range []struct {
+		name string
 		s    Settings
 		good bool
-	}{{Settings{}, true}, {Settings{Policy: BestEffort}, false}, {Settings{Policy: BestEffort, MaxNodes: 9}, true}} {
-		if _, err := Open(t.TempDir(), dir, c.s, slog.New(slog.DiscardHandler)); (err == nil) != c.good {
-			t.Errorf("%+v: %v", c.s, err)
-		}
+	}{
+		{"no policy", Settings{}, true},
+		{"more nodes than the policy bears",
+			Settings{Policy: BestEffort}, false},
+		{"as many as are allowed",
+			Settings{Policy: BestEffort, MaxNodes: 9}, true},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			if _, err := Open(t.TempDir(), dir, c.s, slog.New(slog.DiscardHandler)); (err == nil) != c.good {
+				t.Errorf("%+v: %v", c.s, err)
+			}
+		})
 	}
 }

@@ -202,10 +202,16 @@ func TestLetGoOfNothing(t *testing.T) {
 func TestGroupOfDevice(t *testing.T) {
 	r := newBlockRig(t)
 	for _, s := range []struct {
+		name      string
 		uid, gone types.UID
 		group     int64
 		want      int
-	}{{"u1", "", 5, 5}, {"u2", "", 5, 5}, {"u3", "", 7, 5}, {"u4", "u1 u2 u3", 7, 7}} {
+	}{
+		{"the first", "u1", "", 5, 5},
+		{"the same for a second", "u2", "", 5, 5},
+		{"a third that asks for another", "u3", "", 7, 5},
+		{"after all are gone", "u4", "u1 u2 u3", 7, 7},
+	} {
 		for _, uid := range strings.Fields(string(s.gone)) {
 			r.remove(types.UID(uid))
 		}
@@ -213,10 +219,10 @@ func TestGroupOfDevice(t *testing.T) {
 		p.UID, p.Spec.SecurityContext = s.uid, &corev1.PodSecurityContext{FSGroup: &s.group}
 		paths, err := r.m.Prepare(t.Context(), p)
 		if err != nil {
-			t.Fatal(err)
+			t.Fatal(s.name, err)
 		}
 		if got := gidOf(t, paths["v"]); got != s.want {
-			t.Errorf("%s asks for %d: the root is %d's, want %d", s.uid, s.group, got, s.want)
+			t.Errorf("%s: %s asks for %d: the root is %d's, want %d", s.name, s.uid, s.group, got, s.want)
 		}
 	}
 	r.remove("u4")

@@ -48,34 +48,39 @@ rules:
 `)
 	of := func(name string, groups ...string) *auth.User { return &auth.User{Name: name, Groups: groups} }
 	for _, c := range []struct {
+		name string
 		a    auth.Attributes
 		want auditv1.Level
 	}{
-		{auth.Attributes{User: of("quiet", "devs"), Verb: "create", Resource: "pods"}, "None"},
-		{auth.Attributes{User: of("x", "devs"), Verb: "create", Resource: "anything"}, "Request"},
-		{auth.Attributes{User: of("x", "devs"), Verb: "get", Resource: "anything"}, "None"},
-		{auth.Attributes{Verb: "create", Resource: "anything"}, "None"},
-		{auth.Attributes{Verb: "get", Resource: "pods", Namespace: "a"}, "Metadata"},
-		{auth.Attributes{Verb: "get", Resource: "pods"}, "Metadata"},
-		{auth.Attributes{Verb: "get", Resource: "pods", Namespace: "b"}, "None"},
-		{auth.Attributes{Verb: "get", Resource: "pods", Subresource: "exec", Namespace: "a"}, "None"},
-		{auth.Attributes{Verb: "get", Resource: "pods", Subresource: "log", Namespace: "a"}, "Metadata"},
-		{auth.Attributes{Verb: "get", Resource: "nodes", Subresource: "status"}, "Metadata"},
-		{auth.Attributes{Verb: "get", Group: "apps", Resource: "deployments", Subresource: "scale", Name: "web", Namespace: "b"},
+		{"user", auth.Attributes{User: of("quiet", "devs"), Verb: "create", Resource: "pods"}, "None"},
+		{"group", auth.Attributes{User: of("x", "devs"), Verb: "create", Resource: "anything"}, "Request"},
+		{"group, another verb", auth.Attributes{User: of("x", "devs"), Verb: "get", Resource: "anything"}, "None"},
+		{"nobody", auth.Attributes{Verb: "create", Resource: "anything"}, "None"},
+		{"namespace", auth.Attributes{Verb: "get", Resource: "pods", Namespace: "a"}, "Metadata"},
+		{"all namespaces", auth.Attributes{Verb: "get", Resource: "pods"}, "Metadata"},
+		{"another namespace", auth.Attributes{Verb: "get", Resource: "pods", Namespace: "b"}, "None"},
+		{"subresource left out", auth.Attributes{Verb: "get", Resource: "pods", Subresource: "exec", Namespace: "a"}, "None"},
+		{"subresource", auth.Attributes{Verb: "get", Resource: "pods", Subresource: "log", Namespace: "a"}, "Metadata"},
+		{"subresource of all resources", auth.Attributes{Verb: "get", Resource: "nodes", Subresource: "status"}, "Metadata"},
+		{"subresource of one object",
+			auth.Attributes{Verb: "get", Group: "apps", Resource: "deployments", Subresource: "scale", Name: "web", Namespace: "b"},
 			"RequestResponse"},
-		{auth.Attributes{Verb: "get", Group: "apps", Resource: "deployments", Name: "web", Namespace: "b"}, "RequestResponse"},
-		{auth.Attributes{Verb: "get", Group: "apps", Resource: "deployments", Name: "db", Namespace: "b"}, "None"},
-		{auth.Attributes{Verb: "get", Path: "/healthz/etcd"}, "Metadata"},
-		{auth.Attributes{Verb: "get", Path: "/version/"}, "None"},
-		{auth.Attributes{Verb: "get", Group: "example.com", Resource: "things"}, "Request"},
+		{"one object",
+			auth.Attributes{Verb: "get", Group: "apps", Resource: "deployments", Name: "web", Namespace: "b"}, "RequestResponse"},
+		{"another object", auth.Attributes{Verb: "get", Group: "apps", Resource: "deployments", Name: "db", Namespace: "b"}, "None"},
+		{"path below", auth.Attributes{Verb: "get", Path: "/healthz/etcd"}, "Metadata"},
+		{"another path", auth.Attributes{Verb: "get", Path: "/version/"}, "None"},
+		{"another group", auth.Attributes{Verb: "get", Group: "example.com", Resource: "things"}, "Request"},
 	} {
-		v := p.Judge(&c.a)
-		if v.Level != c.want {
-			t.Errorf("%+v: %s, want %s", c.a, v.Level, c.want)
-		}
-		if want := c.want == "RequestResponse"; v.Level != "None" && (v.NoFields == want || (len(v.Omit) == 2) != want) {
-			t.Errorf("%+v: %+v", c.a, v)
-		}
+		t.Run(c.name, func(t *testing.T) {
+			v := p.Judge(&c.a)
+			if v.Level != c.want {
+				t.Errorf("%+v: %s, want %s", c.a, v.Level, c.want)
+			}
+			if want := c.want == "RequestResponse"; v.Level != "None" && (v.NoFields == want || (len(v.Omit) == 2) != want) {
+				t.Errorf("%+v: %+v", c.a, v)
+			}
+		})
 	}
 }
 
@@ -305,23 +310,32 @@ func TestWebhook(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, c := range []struct {
+		name  string
 		codes []int
 		tries int
 		ok    bool
-	}{{[]int{200}, 1, true}, {[]int{503, 429, 201}, 3, true}, {[]int{400}, 1, false}, {[]int{500, 500, 500, 500}, 4, false}} {
-		for _, code := range c.codes {
-			codes <- code
-		}
-		err := w.Write(t.Context(), [][]byte{[]byte(`{"auditID":"a"}`), []byte(`{"auditID":"b"}`)})
-		if (err == nil) != c.ok || len(bodies) != c.tries {
-			t.Errorf("%v: %v after %d tries", c.codes, err, len(bodies))
-		}
-		for range c.tries {
-			var list auditv1.EventList
-			if err := json.Unmarshal([]byte(<-bodies), &list); err != nil || len(list.Items) != 2 || list.Items[1].AuditID != "b" {
-				t.Errorf("sent %+v %v", list, err)
+	}{
+		{"accepted", []int{200}, 1, true},
+		{"accepted at the third try",
+			[]int{503, 429, 201}, 3, true},
+		{"refused", []int{400}, 1, false},
+		{"given up", []int{500, 500, 500, 500}, 4, false},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			for _, code := range c.codes {
+				codes <- code
 			}
-		}
+			err := w.Write(t.Context(), [][]byte{[]byte(`{"auditID":"a"}`), []byte(`{"auditID":"b"}`)})
+			if (err == nil) != c.ok || len(bodies) != c.tries {
+				t.Errorf("%v: %v after %d tries", c.codes, err, len(bodies))
+			}
+			for range c.tries {
+				var list auditv1.EventList
+				if err := json.Unmarshal([]byte(<-bodies), &list); err != nil || len(list.Items) != 2 || list.Items[1].AuditID != "b" {
+					t.Errorf("sent %+v %v", list, err)
+				}
+			}
+		})
 	}
 	if _, err := NewWebhook(filepath.Join(t.TempDir(), "missing"), 0); err == nil {
 		t.Error("a missing kubeconfig was read")

@@ -81,33 +81,43 @@ func TestSort(t *testing.T) {
 	f := New(Config{Read: func() resource.Reader { return c }})
 	authed := auth.GroupAuthenticated
 	for _, x := range []struct {
+		name string
 		a    auth.Attributes
 		want string
 	}{
-		{auth.Attributes{User: &auth.User{Groups: []string{auth.GroupMasters}}, Verb: "list", Resource: "pods"}, "exempt exempt"},
-		{auth.Attributes{User: &auth.User{Groups: []string{auth.GroupUnauthed}}, Verb: "get", Path: "/healthz"}, "probes exempt"},
-		{auth.Attributes{User: &auth.User{Groups: []string{auth.GroupUnauthed}}, Verb: "get", Path: "/readyz/etcd"}, "probes exempt"},
-		{auth.Attributes{User: &auth.User{Groups: []string{auth.GroupUnauthed}}, Verb: "get", Path: "/readyzz"}, "global-default global-default"},
-		{auth.Attributes{User: &auth.User{Groups: []string{auth.GroupNodes, authed}}, Verb: "update", Resource: "nodes",
+		{"masters",
+			auth.Attributes{User: &auth.User{Groups: []string{auth.GroupMasters}}, Verb: "list", Resource: "pods"}, "exempt exempt"},
+		{"health",
+			auth.Attributes{User: &auth.User{Groups: []string{auth.GroupUnauthed}}, Verb: "get", Path: "/healthz"}, "probes exempt"},
+		{"readiness of a part",
+			auth.Attributes{User: &auth.User{Groups: []string{auth.GroupUnauthed}}, Verb: "get", Path: "/readyz/etcd"}, "probes exempt"},
+		{"path that looks like a probe",
+			auth.Attributes{User: &auth.User{Groups: []string{auth.GroupUnauthed}}, Verb: "get", Path: "/readyzz"}, "global-default global-default"},
+		{"node's status", auth.Attributes{User: &auth.User{Groups: []string{auth.GroupNodes, authed}}, Verb: "update", Resource: "nodes",
 			Subresource: "status"}, "system-node-high node-high"},
-		{auth.Attributes{User: &auth.User{Groups: []string{auth.GroupNodes, authed}}, Verb: "update", Group: "coordination.k8s.io",
-			Resource: "leases", Namespace: "kube-node-lease"}, "system-node-high node-high"},
-		{auth.Attributes{User: &auth.User{Groups: []string{auth.GroupNodes, authed}}, Verb: "get", Resource: "pods", Namespace: "a"},
+		{"node's lease",
+			auth.Attributes{User: &auth.User{Groups: []string{auth.GroupNodes, authed}}, Verb: "update", Group: "coordination.k8s.io",
+				Resource: "leases", Namespace: "kube-node-lease"}, "system-node-high node-high"},
+		{"node's other requests",
+			auth.Attributes{User: &auth.User{Groups: []string{auth.GroupNodes, authed}}, Verb: "get", Resource: "pods", Namespace: "a"},
 			"system-nodes system"},
-		{auth.Attributes{User: &auth.User{Name: "system:kube-scheduler", Groups: []string{authed}}, Verb: "get", Resource: "pods",
-			Namespace: "a"}, "kube-scheduler workload-high"},
-		{auth.Attributes{User: &auth.User{Name: "system:serviceaccount:kube-system:x",
+		{"scheduler",
+			auth.Attributes{User: &auth.User{Name: "system:kube-scheduler", Groups: []string{authed}}, Verb: "get", Resource: "pods",
+				Namespace: "a"}, "kube-scheduler workload-high"},
+		{"service account of the system", auth.Attributes{User: &auth.User{Name: "system:serviceaccount:kube-system:x",
 			Groups: []string{auth.GroupServiceAccount, authed}}, Verb: "get", Resource: "pods"}, "kube-system-service-accounts workload-high"},
-		{auth.Attributes{User: &auth.User{Name: "system:serviceaccount:kube-systemd:x",
+		{"namespace that begins like the system's", auth.Attributes{User: &auth.User{Name: "system:serviceaccount:kube-systemd:x",
 			Groups: []string{auth.GroupServiceAccount, authed}}, Verb: "get", Resource: "pods"}, "service-accounts workload-low"},
-		{auth.Attributes{User: &auth.User{Name: "joe", Groups: []string{authed}}, Verb: "get", Resource: "pods"},
+		{"user", auth.Attributes{User: &auth.User{Name: "joe", Groups: []string{authed}}, Verb: "get", Resource: "pods"},
 			"global-default global-default"},
-		{auth.Attributes{User: &auth.User{Name: "odd"}, Verb: "get", Resource: "pods"}, "catch-all catch-all"},
+		{"user of no group", auth.Attributes{User: &auth.User{Name: "odd"}, Verb: "get", Resource: "pods"}, "catch-all catch-all"},
 	} {
-		got := f.Sort(&x.a, time.Now()).flow
-		if got.schema+" "+got.level.name != x.want {
-			t.Errorf("%+v: %s %s, want %s", x.a, got.schema, got.level.name, x.want)
-		}
+		t.Run(x.name, func(t *testing.T) {
+			got := f.Sort(&x.a, time.Now()).flow
+			if got.schema+" "+got.level.name != x.want {
+				t.Errorf("%+v: %s %s, want %s", x.a, got.schema, got.level.name, x.want)
+			}
+		})
 	}
 	for name, want := range map[string]int{"exempt": 0, "catch-all": 13, "system": 74, "global-default": 49, "workload-low": 245} {
 		t.Run(name, func(t *testing.T) {

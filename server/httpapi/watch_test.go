@@ -67,7 +67,7 @@ func TestWatchEvents(t *testing.T) {
 				e := <-stream.ResultChan()
 				cm, ok := e.Object.(*corev1.ConfigMap)
 				if !ok || e.Type != want.typ || cm.Data["k"] != want.data || cm.ResourceVersion == last {
-					t.Fatalf("event %s %v, want %v", e.Type, e.Object, want)
+					t.Fatalf("event %s %v, want %s of %s", e.Type, e.Object, want.typ, want.data)
 				}
 				last = cm.ResourceVersion
 			}

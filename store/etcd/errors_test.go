@@ -11,22 +11,25 @@ import (
 
 func TestSilent(t *testing.T) {
 	tests := []struct {
+		name string
 		err  error
 		want bool
 	}{
-		{rpctypes.ErrNoLeader, true},
-		{rpctypes.ErrTimeout, true},
-		{rpctypes.ErrCompacted, false},
-		{status.Error(codes.Unavailable, "connection refused"), true},
-		{status.Error(codes.DeadlineExceeded, "context deadline exceeded"), true},
-		{status.Error(codes.Unknown, "context deadline exceeded"), true},
-		{status.Error(codes.Unknown, "bad"), false},
-		{status.Error(codes.Internal, "context deadline exceeded"), false},
-		{errors.New("bad"), false},
+		{"no leader", rpctypes.ErrNoLeader, true},
+		{"timeout", rpctypes.ErrTimeout, true},
+		{"compacted", rpctypes.ErrCompacted, false},
+		{"unavailable", status.Error(codes.Unavailable, "connection refused"), true},
+		{"deadline", status.Error(codes.DeadlineExceeded, "context deadline exceeded"), true},
+		{"deadline in an unknown error", status.Error(codes.Unknown, "context deadline exceeded"), true},
+		{"unknown error", status.Error(codes.Unknown, "bad"), false},
+		{"deadline in an internal error", status.Error(codes.Internal, "context deadline exceeded"), false},
+		{"no error of gRPC", errors.New("bad"), false},
 	}
 	for _, tt := range tests {
-		if got := silent(tt.err); got != tt.want {
-			t.Errorf("%v: silent is %v", tt.err, got)
-		}
+		t.Run(tt.name, func(t *testing.T) {
+			if got := silent(tt.err); got != tt.want {
+				t.Errorf("%v: silent is %v", tt.err, got)
+			}
+		})
 	}
 }

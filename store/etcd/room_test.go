@@ -24,25 +24,33 @@ func TestRoom(t *testing.T) {
 	var told bytes.Buffer
 	r := &room{free: func() (uint64, error) { return left, broken }, log: slog.New(slog.NewTextHandler(&told, nil))}
 	for i, c := range []struct {
+		name   string
 		left   uint64
 		refuse bool
 		lines  int
-	}{{1 << 40, false, 0}, {keptBack, false, 0}, {keptBack - 1, true, 1}, {0, true, 1}, {keptBack + 1, true, 1},
-		{keptBack + roomAgain, false, 2},
-		{1, true, 3}} {
+	}{
+		{"much", 1 << 40, false, 0},
+		{"just enough", keptBack, false, 0},
+		{"one byte too few", keptBack - 1, true, 1},
+		{"none", 0, true, 1},
+		{"one byte more is not yet enough",
+			keptBack + 1, true, 1},
+		{"enough again", keptBack + roomAgain, false, 2},
+		{"nearly none", 1, true, 3},
+	} {
 		left = c.left
 		err := r.take(roomBytes)
 		if errors.Is(err, store.ErrNoSpace) != c.refuse || (err != nil) != c.refuse {
-			t.Errorf("%d: %d bytes: %v", i, c.left, err)
+			t.Errorf("%s: %d: %d bytes: %v", c.name, i, c.left, err)
 		}
 		if n := strings.Count(told.String(), "\n"); n != c.lines {
-			t.Errorf("%d: %d lines are logged, want %d", i, n, c.lines)
+			t.Errorf("%s: %d: %d lines are logged, want %d", c.name, i, n, c.lines)
 		}
 		if why, since := r.refuses(); (why != "") != c.refuse || since.IsZero() == c.refuse {
-			t.Errorf("%d: it says that writes are refused: %q since %s", i, why, since)
+			t.Errorf("%s: %d: it says that writes are refused: %q since %s", c.name, i, why, since)
 		}
 		if r.tight() != c.refuse {
-			t.Errorf("%d: tight: %v", i, !c.refuse)
+			t.Errorf("%s: %d: tight: %v", c.name, i, !c.refuse)
 		}
 	}
 	left, broken = 1<<40, errors.New("no such file system")

@@ -195,19 +195,20 @@ func TestKMSHealth(t *testing.T) {
 	p, path := serve(t)
 	s := open(t, path, time.Now)
 	for _, x := range []struct {
+		name string
 		set  func()
 		text string
 	}{
-		{func() {}, ""},
-		{func() { p.health = "tired" }, `is not well: "tired"`},
-		{func() { p.health, p.version = "ok", "v1" }, `speaks version "v1"`},
-		{func() { p.version, p.keyID = "v2beta1", "" }, "the key's id is empty"},
-		{func() { p.keyID = strings.Repeat("k", maxKeyID+1) }, "expected 1024 at most"},
-		{func() { p.keyID = "k3" }, ""},
+		{"well", func() {}, ""},
+		{"tired", func() { p.health = "tired" }, `is not well: "tired"`},
+		{"another version", func() { p.health, p.version = "ok", "v1" }, `speaks version "v1"`},
+		{"no key id", func() { p.version, p.keyID = "v2beta1", "" }, "the key's id is empty"},
+		{"key id too long", func() { p.keyID = strings.Repeat("k", maxKeyID+1) }, "expected 1024 at most"},
+		{"well again", func() { p.keyID = "k3" }, ""},
 	} {
 		p.set(x.set)
 		if err := s.healthy(t.Context()); (err == nil) != (x.text == "") || err != nil && !strings.Contains(err.Error(), x.text) {
-			t.Errorf("%v, want %q", err, x.text)
+			t.Errorf("%s: %v, want %q", x.name, err, x.text)
 		}
 	}
 }

@@ -46,17 +46,20 @@ func TestMutations(t *testing.T) {
 func TestApply(t *testing.T) {
 	tree := map[string]any{"a": []any{map[string]any{"b": 1}, 2}}
 	for _, c := range []struct {
+		name string
 		m    mutation
 		want string
 	}{
-		{mutation{path: []any{"a", 0, "b"}, value: 3}, `{"a":[{"b":3},2]}`},
-		{mutation{path: []any{"a", 2}, value: 3}, `{"a":[{"b":1},2,3]}`},
-		{mutation{path: []any{"a", 1}, unset: true}, `{"a":[{"b":1}]}`},
-		{mutation{path: []any{"c", "d"}, value: true}, `{"a":[{"b":1},2],"c":{"d":true}}`},
+		{"in a list", mutation{path: []any{"a", 0, "b"}, value: 3}, `{"a":[{"b":3},2]}`},
+		{"at its end", mutation{path: []any{"a", 2}, value: 3}, `{"a":[{"b":1},2,3]}`},
+		{"out of a list", mutation{path: []any{"a", 1}, unset: true}, `{"a":[{"b":1}]}`},
+		{"in an object that was not there", mutation{path: []any{"c", "d"}, value: true}, `{"a":[{"b":1},2],"c":{"d":true}}`},
 	} {
-		if got := string(encode(c.m.apply(tree))); got != c.want {
-			t.Errorf("%v: %s, want %s", c.m, got, c.want)
-		}
+		t.Run(c.name, func(t *testing.T) {
+			if got := string(encode(c.m.apply(tree))); got != c.want {
+				t.Errorf("%v: %s, want %s", c.m, got, c.want)
+			}
+		})
 	}
 	op := mutation{path: []any{"a", 0, "x/y~z"}, value: 1}.operation()
 	if op["path"] != "/a/0/x~1y~0z" || op["op"] != "add" {

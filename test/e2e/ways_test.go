@@ -110,7 +110,7 @@ func TestRunAndAttach(t *testing.T) {
 				t.Errorf("run %s: %q", tt.name, out)
 			}
 			if p := getPod(t, ns, tt.name); tt.name == "open" && p.Status.Phase != "Running" {
-				t.Errorf("the pod whose input is open is %s", p.Status.Phase)
+				t.Errorf("%s: the pod whose input is open is %s", tt.name, p.Status.Phase)
 			}
 		})
 	}

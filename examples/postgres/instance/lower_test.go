@@ -24,20 +24,23 @@ import (
 func TestPending(t *testing.T) {
 	conf := "max_connections = '100'\nMAX_CONNECTIONS = '50'\nmax_worker_processes = '9'\n"
 	for _, tt := range []struct {
+		name             string
 		waiting          []string
 		standby          bool
 		restart, lowered bool
 	}{
-		{nil, false, false, false},
-		{[]string{"max_connections=100"}, false, false, true},
-		{[]string{"max_connections=100"}, true, true, false},
-		{[]string{"max_connections=40"}, false, true, false},
-		{[]string{"max_connections=100", "max_worker_processes=8"}, false, true, false},
-		{[]string{"max_connections=100", "shared_buffers=4096"}, false, true, false},
+		{"nothing waits", nil, false, false, false},
+		{"lowered on a primary", []string{"max_connections=100"}, false, false, true},
+		{"lowered on a standby", []string{"max_connections=100"}, true, true, false},
+		{"raised", []string{"max_connections=40"}, false, true, false},
+		{"one lowered, one raised", []string{"max_connections=100", "max_worker_processes=8"}, false, true, false},
+		{"lowered beside a setting of another sort", []string{"max_connections=100", "shared_buffers=4096"}, false, true, false},
 	} {
-		if restart, lowered := pending(tt.waiting, tt.standby, conf); restart != tt.restart || lowered != tt.lowered {
-			t.Errorf("%v, standby %t: restart %t, lowered %t", tt.waiting, tt.standby, restart, lowered)
-		}
+		t.Run(tt.name, func(t *testing.T) {
+			if restart, lowered := pending(tt.waiting, tt.standby, conf); restart != tt.restart || lowered != tt.lowered {
+				t.Errorf("%v, standby %t: restart %t, lowered %t", tt.waiting, tt.standby, restart, lowered)
+			}
+		})
 	}
 }
 
