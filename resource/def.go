@@ -152,6 +152,9 @@ func infoOf(d *Def[Object]) Info {
 	if d.Namespaced || len(d.Select) == 0 { // upstream refuses it only where a kind has labels of its own
 		i.Selectable = append(i.Selectable, "metadata.namespace")
 	}
+	if len(d.Select) > 0 || d.JSON {
+		i.Unselectable = orDefault(i.Unselectable, OtherField)
+	}
 	for _, f := range d.Select {
 		i.Selectable = append(i.Selectable, f.Label)
 		if f.Index {

@@ -23,7 +23,7 @@ type Quirks struct {
 	Orphaned string
 
 	// Unselectable refuses a field label that can't be selected by: a format of the label and of the type that was asked for. ""
-	// is the usual one.
+	// is that of kinds without labels of their own; kinds that have some get OtherField.
 	Unselectable string
 	// Blank is JSON: the fields that even an empty object has, as a bookmark shows it.
 	Blank string
@@ -34,6 +34,9 @@ type Quirks struct {
 	// StatusResets are those that a write of the status neither changes nor owns: beside spec, metadata or parts of it.
 	StatusResets []string
 }
+
+// OtherField refuses a field label of a kind that has some of its own, or of a custom one.
+const OtherField = "field label not supported: %[1]s"
 
 // restoreMetadata gives obj the parts of old's metadata that the paths name.
 func restoreMetadata(paths []string, obj, old metav1.Object) {

@@ -1,6 +1,7 @@
 package server
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -52,17 +53,9 @@ func choose(r *Request, opts *metav1.ListOptions) (*choice, error) {
 	return c, nil
 }
 
-// unselectable refuses a field label, in words that depend on whether the kind has labels of its own.
+// unselectable refuses a field label in the kind's words.
 func unselectable(r *Request, label string) error {
-	i := r.Kind.Info()
-	format := i.Unselectable
-	switch own := len(i.Selectable) > 2 || !slices.Contains(i.Selectable, "metadata.namespace"); {
-	case format != "":
-	case own || i.Custom:
-		format = "field label not supported: %[1]s"
-	default:
-		format = `%[1]q is not a known field selector: only "metadata.name", "metadata.namespace"`
-	}
+	format := cmp.Or(r.Kind.Info().Unselectable, `%[1]q is not a known field selector: only "metadata.name", "metadata.namespace"`)
 	return apierrors.NewBadRequest(fmt.Sprintf(format, label, r.Spoken()))
 }
 
