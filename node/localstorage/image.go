@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strconv"
 	"strings"
@@ -15,6 +14,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/kloop-dev/kloop/kinds/localvolume"
+	"github.com/kloop-dev/kloop/node/tool"
 	"github.com/kloop-dev/kloop/node/volume"
 )
 
@@ -24,9 +24,6 @@ import (
 //	DIR/.images/VOLUME.ext4   mounted on DIR/VOLUME
 //	DIR/.images/VOLUME.block  DIR/VOLUME → /dev/loopN
 const images = ".images"
-
-// toolTime bounds a run of mkfs or resize2fs.
-const toolTime = 5 * time.Minute
 
 func (d *disk) image(dir, form string) string { return filepath.Join(d.dir, images, dir+"."+form) }
 
@@ -103,21 +100,11 @@ func format(ctx context.Context, path, form string) error {
 	case localvolume.Block:
 		return nil
 	case localvolume.Ext4:
-		return tool(ctx, "mkfs.ext4", "-q", "-F", "-m", "0", "-E", "nodiscard,root_owner=0:0", path)
+		return tool.Do(ctx, "mkfs.ext4", "-q", "-F", "-m", "0", "-E", "nodiscard,root_owner=0:0", path)
 	case localvolume.XFS:
-		return tool(ctx, "mkfs.xfs", "-q", "-f", "-K", path)
+		return tool.Do(ctx, "mkfs.xfs", "-q", "-f", "-K", path)
 	}
 	return fmt.Errorf("this agent makes no images of the form %q", form)
-}
-
-func tool(ctx context.Context, name string, args ...string) error {
-	ctx, stop := context.WithTimeout(ctx, toolTime)
-	defer stop()
-	out, err := exec.CommandContext(ctx, name, args...).CombinedOutput()
-	if err != nil {
-		return fmt.Errorf("%s: %w: %s", name, err, strings.ReplaceAll(strings.TrimSpace(string(out)), "\n", "; "))
-	}
-	return nil
 }
 
 // showAll shows all images: after a start of the machine none is.
@@ -225,9 +212,9 @@ func (d *disk) growImage(ctx context.Context, o localvolume.Order) error {
 	}
 	switch o.Form {
 	case localvolume.Ext4:
-		return tool(ctx, "resize2fs", device)
+		return tool.Do(ctx, "resize2fs", device)
 	case localvolume.XFS:
-		return tool(ctx, "xfs_growfs", filepath.Join(d.dir, o.Dir))
+		return tool.Do(ctx, "xfs_growfs", filepath.Join(d.dir, o.Dir))
 	}
 	return nil
 }

@@ -5,23 +5,20 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
-	"time"
 
 	"golang.org/x/sys/unix"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/kloop-dev/kloop/node/tool"
 )
 
 // localPlugin is the name of local volumes in paths.
 const localPlugin = "kubernetes.io~local-volume"
-
-// toolTime bounds a run of mkfs, fsck or mount.
-const toolTime = 5 * time.Minute
 
 // localMounts are the local volumes of a node. Calls for different volumes come one after the other: devices are formatted, mounted and
 // let go of.
@@ -166,7 +163,7 @@ func mountDevice(ctx context.Context, pv *corev1.PersistentVolume, dir string) e
 		return err
 	}
 	options := strings.Join(append([]string{"defaults"}, pv.Spec.MountOptions...), ",")
-	_, _, err = run(ctx, "mount", "-t", form, "-o", options, device, dir)
+	err = tool.Do(ctx, "mount", "-t", form, "-o", options, device, dir)
 	return err
 }
 
@@ -180,7 +177,7 @@ func formatOf(ctx context.Context, device string) (string, error) {
 	if _, err := f.Read(make([]byte, 512)); err != nil {
 		return "", fmt.Errorf("look what is on the device: %w", err)
 	}
-	out, code, err := run(ctx, "blkid", "-p", "-s", "TYPE", "-s", "PTTYPE", "-o", "export", device)
+	out, code, err := tool.Run(ctx, "blkid", "-p", "-s", "TYPE", "-s", "PTTYPE", "-o", "export", device)
 	if code == 2 {
 		return "", nil
 	}
@@ -209,32 +206,16 @@ func makeOn(ctx context.Context, device, form string) error {
 	case "xfs":
 		args = []string{"-f", device}
 	}
-	_, _, err := run(ctx, "mkfs."+form, args...)
+	err := tool.Do(ctx, "mkfs."+form, args...)
 	return err
 }
 
 // check mends the file system of a device, as far as that can be done without asking.
 func check(ctx context.Context, device string) error {
 	const left = 4 // by fsck: errors that it could not mend
-	out, code, _ := run(ctx, "fsck", "-a", device)
+	out, code, _ := tool.Run(ctx, "fsck", "-a", device)
 	if code == left {
 		return fmt.Errorf("'fsck' found errors on device %s but could not correct them: %s", device, out)
 	}
 	return ctx.Err() // without fsck the mount tells
-}
-
-// run runs a program of the node, and returns what it said and its exit code.
-func run(ctx context.Context, name string, args ...string) (out string, code int, err error) {
-	ctx, stop := context.WithTimeout(ctx, toolTime)
-	defer stop()
-	cmd := exec.CommandContext(ctx, name, args...)
-	text, err := cmd.CombinedOutput()
-	out = strings.TrimSpace(string(text))
-	if cmd.ProcessState != nil {
-		code = cmd.ProcessState.ExitCode()
-	}
-	if err != nil {
-		err = fmt.Errorf("%s: %w: %s", name, err, strings.ReplaceAll(out, "\n", "; "))
-	}
-	return out, code, err
 }

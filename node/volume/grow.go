@@ -11,6 +11,7 @@ import (
 	"github.com/kloop-dev/kloop/kinds"
 	"github.com/kloop-dev/kloop/kinds/localvolume"
 	"github.com/kloop-dev/kloop/node/csi"
+	"github.com/kloop-dev/kloop/node/tool"
 	"github.com/kloop-dev/kloop/resource"
 )
 
@@ -58,16 +59,15 @@ func (m *Mounter) enlarge(ctx context.Context, pod *corev1.Pod, pv *corev1.Persi
 		return err
 	}
 	dir := filepath.Join(m.volumesDir(pod.UID), localPlugin, pv.Name)
-	tool := []string{"resize2fs", device}
+	grow := []string{"resize2fs", device}
 	switch form {
 	case "ext3", "ext4":
 	case "xfs":
-		tool = []string{"xfs_growfs", dir}
+		grow = []string{"xfs_growfs", dir}
 	case "btrfs":
-		tool = []string{"btrfs", "filesystem", "resize", "max", dir}
+		grow = []string{"btrfs", "filesystem", "resize", "max", dir}
 	default:
 		return fmt.Errorf("a file system of type %q can't be enlarged", form)
 	}
-	_, _, err = run(ctx, tool[0], tool[1:]...)
-	return err
+	return tool.Do(ctx, grow[0], grow[1:]...)
 }

@@ -13,6 +13,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/kloop-dev/kloop/node/csi"
+	"github.com/kloop-dev/kloop/node/tool"
 )
 
 const (
@@ -50,7 +51,7 @@ func (n *nfsMounts) mount(ctx context.Context, dir string, src *corev1.NFSVolume
 		args = append(args, "-o", strings.Join(options, ","))
 	}
 	args = append(args, "--", server+":"+src.Path, dir) // who makes a pod must not give mount options of its own
-	if _, _, err := run(ctx, "mount", args...); err != nil {
+	if err := tool.Do(ctx, "mount", args...); err != nil {
 		return "", errors.Join(err, os.Remove(dir))
 	}
 	return dir, nil
