@@ -22,22 +22,15 @@ import (
 
 // deletions are the ways in which objects do not go though they were deleted.
 func deletions() []Situation {
-	return []Situation{
-		{"NamespaceHeld", []resource.Kind{kinds.Namespaces}, leaving(namespaceHeld)},
-		{"NamespaceAPIServiceDown", []resource.Kind{kinds.Namespaces}, leaving(namespaceBlind)},
-		{"NamespaceNotEmpty", []resource.Kind{kinds.Namespaces}, leaving(namespaceNotEmpty)},
-		{"FinalizerStuck", []resource.Kind{kinds.Namespaces}, leaving(namespaceFinalizer)},
-		{"NamespaceNotEmpty", []resource.Kind{kinds.Namespaces}, leaving(namespaceTold)},
-		{"InstancesRemain", []resource.Kind{kinds.CustomResourceDefinitions}, leaving(instancesRemain)},
+	return slices.Concat(containerDeletions(), []Situation{
 		{"NodeGone", []resource.Kind{kinds.Pods}, leaving(podOnLostNode)},
 		{"ClaimInUse", []resource.Kind{kinds.PersistentVolumeClaims}, leaving(claimInUse)},
 		{"VolumeInUse", []resource.Kind{kinds.PersistentVolumes}, leaving(volumeInUse)},
 		{"VolumeInUse", []resource.Kind{kinds.PersistentVolumes}, leaving(volumeAttached)},
 		{"RangeInUse", []resource.Kind{kinds.ServiceCIDRs}, leaving(rangeInUse)},
-		{"DependentsRemain", nil, leaving(dependentsRemain)},
-		{"FinalizerStuck", nil, leaving(finalizerStuck)},
+	}, dependentDeletions(), []Situation{
 		{"PodStopping", []resource.Kind{kinds.Pods}, leaving(podStopping)},
-	}
+	})
 }
 
 // leaving limits a rule to objects that are being deleted.

@@ -1,6 +1,8 @@
 package converge
 
 import (
+	"slices"
+
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/kloop-dev/kloop/kinds"
@@ -31,7 +33,10 @@ func General() Rules {
 }
 
 // generalDeletions are deletions without pods, and what pods have.
-func generalDeletions() []Situation {
+func generalDeletions() []Situation { return slices.Concat(containerDeletions(), dependentDeletions()) }
+
+// containerDeletions are deletions of what holds other objects.
+func containerDeletions() []Situation {
 	return []Situation{
 		{"NamespaceHeld", []resource.Kind{kinds.Namespaces}, leaving(namespaceHeld)},
 		{"NamespaceAPIServiceDown", []resource.Kind{kinds.Namespaces}, leaving(namespaceBlind)},
@@ -39,6 +44,12 @@ func generalDeletions() []Situation {
 		{"FinalizerStuck", []resource.Kind{kinds.Namespaces}, leaving(namespaceFinalizer)},
 		{"NamespaceNotEmpty", []resource.Kind{kinds.Namespaces}, leaving(namespaceTold)},
 		{"InstancesRemain", []resource.Kind{kinds.CustomResourceDefinitions}, leaving(instancesRemain)},
+	}
+}
+
+// dependentDeletions fit any kind, and so come after what says more.
+func dependentDeletions() []Situation {
+	return []Situation{
 		{"DependentsRemain", nil, leaving(dependentsRemain)},
 		{"FinalizerStuck", nil, leaving(finalizerStuck)},
 	}
