@@ -10,6 +10,7 @@ import (
 	"k8s.io/component-helpers/scheduling/corev1/nodeaffinity"
 
 	"github.com/kloop-dev/kloop/kinds"
+	"github.com/kloop-dev/kloop/kinds/podspec"
 	kloopresource "github.com/kloop-dev/kloop/resource"
 )
 
@@ -22,7 +23,7 @@ func asksFor(p *corev1.Pod, name corev1.ResourceName) resource.Quantity {
 	for i := range p.Spec.InitContainers {
 		c := &p.Spec.InitContainers[i]
 		q := c.Resources.Requests[name]
-		if deref(c.RestartPolicy, "") == corev1.ContainerRestartPolicyAlways {
+		if podspec.Sidecar(c) {
 			sum.Add(q)
 		} else if q.Cmp(first) > 0 {
 			first = q

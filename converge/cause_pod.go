@@ -10,6 +10,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/kloop-dev/kloop/kinds"
+	"github.com/kloop-dev/kloop/kinds/podspec"
 	"github.com/kloop-dev/kloop/resource"
 )
 
@@ -143,7 +144,7 @@ func awaited(w *World, p *corev1.Pod, container string) (bad []Ref) {
 // sidecar says that an init container is one that runs beside the others.
 func sidecar(p *corev1.Pod, name string) bool {
 	return slices.ContainsFunc(p.Spec.InitContainers, func(c corev1.Container) bool {
-		return c.Name == name && deref(c.RestartPolicy, "") == corev1.ContainerRestartPolicyAlways
+		return c.Name == name && podspec.Sidecar(&c)
 	})
 }
 

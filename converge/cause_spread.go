@@ -12,6 +12,7 @@ import (
 
 	"github.com/kloop-dev/kloop/kinds"
 	"github.com/kloop-dev/kloop/kinds/core"
+	"github.com/kloop-dev/kloop/kinds/podspec"
 	"github.com/kloop-dev/kloop/resource"
 )
 
@@ -47,12 +48,8 @@ func spreadMismatch(l *look, p *corev1.Pod, text string) *Finding {
 
 // hostPorts are the ports of its node that a pod takes, with their protocols.
 func hostPorts(p *corev1.Pod) (ports []string) {
-	for _, c := range slices.Concat(p.Spec.InitContainers, p.Spec.Containers) {
-		for _, port := range c.Ports {
-			if number := port.HostPort; number != 0 {
-				ports = append(ports, fmt.Sprintf("%d/%s", number, orElse(string(port.Protocol), "TCP")))
-			}
-		}
+	for _, port := range podspec.HostPorts(p) {
+		ports = append(ports, fmt.Sprintf("%d/%s", port.HostPort, orElse(string(port.Protocol), "TCP")))
 	}
 	return ports
 }

@@ -17,7 +17,7 @@ import (
 
 // runsAgain says whether an ended container is started again. An init container that has done its work is not.
 func runsAgain(pod *corev1.Pod, spec *corev1.Container, init bool, exit int32) bool {
-	if init && !sidecar(spec) && exit == 0 {
+	if init && !podspec.Sidecar(spec) && exit == 0 {
 		return false
 	}
 	return podspec.Restarts(pod.Spec.RestartPolicy, spec, exit)

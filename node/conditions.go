@@ -7,12 +7,14 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+
+	"github.com/kloop-dev/kloop/kinds/podspec"
 )
 
 // phase sums up the containers.
 func phase(pod *corev1.Pod, st corev1.PodStatus) corev1.PodPhase {
 	for i, s := range st.InitContainerStatuses {
-		if sidecar(&pod.Spec.InitContainers[i]) {
+		if podspec.Sidecar(&pod.Spec.InitContainers[i]) {
 			continue
 		}
 		end := s.State.Terminated
@@ -108,7 +110,7 @@ func notInitialized(pod *corev1.Pod, st *corev1.PodStatus) string {
 	var names []string
 	for i, s := range st.InitContainerStatuses {
 		switch {
-		case sidecar(&pod.Spec.InitContainers[i]):
+		case podspec.Sidecar(&pod.Spec.InitContainers[i]):
 			if s.Started == nil || !*s.Started {
 				names = append(names, s.Name)
 			}
@@ -124,7 +126,7 @@ func notInitialized(pod *corev1.Pod, st *corev1.PodStatus) string {
 
 func unreadyNames(pod *corev1.Pod, st *corev1.PodStatus) (names []string) {
 	for i, s := range st.InitContainerStatuses {
-		if sidecar(&pod.Spec.InitContainers[i]) && !s.Ready {
+		if podspec.Sidecar(&pod.Spec.InitContainers[i]) && !s.Ready {
 			names = append(names, s.Name)
 		}
 	}

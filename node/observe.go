@@ -7,7 +7,6 @@ import (
 	"strconv"
 	"time"
 
-	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
 
@@ -180,9 +179,4 @@ func (s sight) empty() bool { return len(s.sandboxes) == 0 && len(s.containers) 
 // anyRunning says whether a process of the pod may still run.
 func (s sight) anyRunning() bool {
 	return slices.ContainsFunc(s.containers, func(c container) bool { return c.running() })
-}
-
-// sidecar tells init containers that run along with the pod (KEP-753).
-func sidecar(c *corev1.Container) bool {
-	return c.RestartPolicy != nil && *c.RestartPolicy == corev1.ContainerRestartPolicyAlways
 }

@@ -8,6 +8,8 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"github.com/kloop-dev/kloop/kinds/podspec"
 )
 
 // A world is all that a plan depends on.
@@ -169,7 +171,7 @@ func over(w world) bool {
 	for i := range w.pod.Spec.InitContainers {
 		spec := &w.pod.Spec.InitContainers[i]
 		c := w.newest(spec.Name)
-		if !sidecar(spec) && c != nil && c.ended() && c.exit != 0 && !runsAgain(w.pod, spec, true, c.exit) {
+		if !podspec.Sidecar(spec) && c != nil && c.ended() && c.exit != 0 && !runsAgain(w.pod, spec, true, c.exit) {
 			return true
 		}
 	}
@@ -191,7 +193,7 @@ func planInit(w world, t *todo, box *sandbox) (done bool) {
 	for i := range list {
 		spec := &list[i]
 		c := w.newest(spec.Name)
-		if sidecar(spec) {
+		if podspec.Sidecar(spec) {
 			if !keepUp(w, t, box, spec, true) && !started {
 				return false
 			}

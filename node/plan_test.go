@@ -11,6 +11,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"github.com/kloop-dev/kloop/kinds/podspec"
 )
 
 var noon = time.Date(2026, 5, 1, 12, 0, 0, 0, time.UTC)
@@ -230,7 +232,7 @@ func TestPlanComesToRest(t *testing.T) {
 		}
 		for _, s := range p.start {
 			state := "0"
-			if sidecar(s.spec) {
+			if podspec.Sidecar(s.spec) {
 				state = "run"
 			}
 			w.seen.containers = append(w.seen.containers, testSight(s.spec.Name+":"+state).containers...)

@@ -8,6 +8,8 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/component-helpers/scheduling/corev1/nodeaffinity"
+
+	"github.com/kloop-dev/kloop/kinds/podspec"
 )
 
 // The predicates of a node's admission, beside resources. Each says why this node does not take the pod, or nil. Reasons and messages
@@ -79,35 +81,15 @@ func allowedSysctl(name string, allowed []string) bool {
 
 // takenPort refuses a pod whose ports on the host another pod has.
 func takenPort(pod *corev1.Pod, others []*corev1.Pod) *Rejection {
-	want := hostPorts(pod)
+	want := podspec.HostPorts(pod)
 	for _, o := range others {
-		for _, have := range hostPorts(o) {
+		for _, have := range podspec.HostPorts(o) {
 			if slices.ContainsFunc(want, func(p corev1.ContainerPort) bool { return clash(p, have) }) {
 				return &Rejection{"NodePorts", "Predicate NodePorts failed: node(s) didn't have free ports for the requested pod ports"}
 			}
 		}
 	}
 	return nil
-}
-
-// hostPorts are the ports of the host that the pod's containers take for as long as it runs.
-func hostPorts(pod *corev1.Pod) (list []corev1.ContainerPort) {
-	add := func(c *corev1.Container) {
-		for _, p := range c.Ports {
-			if p.HostPort > 0 {
-				list = append(list, p)
-			}
-		}
-	}
-	for i := range pod.Spec.InitContainers {
-		if c := &pod.Spec.InitContainers[i]; sidecar(c) {
-			add(c)
-		}
-	}
-	for i := range pod.Spec.Containers {
-		add(&pod.Spec.Containers[i])
-	}
-	return list
 }
 
 func clash(a, b corev1.ContainerPort) bool {

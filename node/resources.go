@@ -10,6 +10,7 @@ import (
 	requests "k8s.io/component-helpers/resource"
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
 
+	"github.com/kloop-dev/kloop/kinds/podspec"
 	"github.com/kloop-dev/kloop/node/cgroup"
 )
 
@@ -93,7 +94,7 @@ func oomScore(pod *corev1.Pod, c *corev1.Container) int64 {
 func burstableScore(pod *corev1.Pod, c *corev1.Container, total int64) int64 {
 	lasting, asked, extra := slices.Clone(pod.Spec.Containers), int64(0), int64(0)
 	for _, i := range pod.Spec.InitContainers {
-		if sidecar(&i) {
+		if podspec.Sidecar(&i) {
 			lasting = append(lasting, i)
 		}
 	}
@@ -107,7 +108,7 @@ func burstableScore(pod *corev1.Pod, c *corev1.Container, total int64) int64 {
 		return min(max(1000-1000*(c.Resources.Requests.Memory().Value()+extra)/total, 3), 999)
 	}
 	lowest := score(c)
-	if sidecar(c) && slices.ContainsFunc(pod.Spec.InitContainers, func(i corev1.Container) bool { return i.Name == c.Name }) {
+	if podspec.Sidecar(c) && slices.ContainsFunc(pod.Spec.InitContainers, func(i corev1.Container) bool { return i.Name == c.Name }) {
 		for i := range pod.Spec.Containers {
 			lowest = min(lowest, score(&pod.Spec.Containers[i]))
 		}

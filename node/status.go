@@ -8,6 +8,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	requests "k8s.io/component-helpers/resource"
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"github.com/kloop-dev/kloop/kinds/podspec"
 )
 
 // statuses turn what the runtime shows of a pod into its status in the API.
@@ -150,7 +152,7 @@ func (m *statuses) containerStatus(w world, spec *corev1.Container, init bool) c
 	case c.running():
 		p := w.probed(spec.Name)
 		s.State.Running = &corev1.ContainerStateRunning{StartedAt: seconds(c.began)}
-		*s.Started, s.Ready = p.started, p.started && p.ready && (!init || sidecar(spec))
+		*s.Started, s.Ready = p.started, p.started && p.ready && (!init || podspec.Sidecar(spec))
 	case c.state == cri.ContainerState_CONTAINER_CREATED:
 		s.State.Waiting = &corev1.ContainerStateWaiting{Reason: "ContainerCreating"}
 	default:
@@ -187,7 +189,7 @@ func nextTry(s *corev1.ContainerStatus) int32 {
 func (m *statuses) ended(w world, spec *corev1.Container, c *container, s *corev1.ContainerStatus, init bool) {
 	term := m.terminated(w.pod, c)
 	again := runsAgain(w.pod, spec, init, c.exit)
-	if init && !sidecar(spec) {
+	if init && !podspec.Sidecar(spec) {
 		s.Ready = c.exit == 0
 	}
 	left, length := m.backoff.left(w.pod.UID, spec.Name, w.now)

@@ -12,6 +12,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"github.com/kloop-dev/kloop/kinds/podspec"
 )
 
 // kill stops containers that run and shouldn't, side by side.
@@ -66,7 +68,7 @@ func (sp *stopper) stopContainer(ctx context.Context, id string, grace int64) er
 // pre-stop hooks run at once.
 func (sp *stopper) stopContainers(ctx context.Context, pod *corev1.Pod, seen sight, grace int64) error {
 	turn := func(c *container) int { // main containers have the first
-		i := slices.IndexFunc(pod.Spec.InitContainers, func(s corev1.Container) bool { return s.Name == c.name && sidecar(&s) })
+		i := slices.IndexFunc(pod.Spec.InitContainers, func(s corev1.Container) bool { return s.Name == c.name && podspec.Sidecar(&s) })
 		if i < 0 {
 			return 0
 		}

@@ -1,6 +1,10 @@
 package scheduler
 
-import corev1 "k8s.io/api/core/v1"
+import (
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/kloop-dev/kloop/kinds/podspec"
+)
 
 // A port is a port of the node that a pod takes; ip "" stands for all addresses.
 type port struct {
@@ -29,7 +33,7 @@ func portsOf(p *corev1.Pod) (list []port) {
 		}
 	}
 	for i := range p.Spec.InitContainers {
-		if c := &p.Spec.InitContainers[i]; c.RestartPolicy != nil && *c.RestartPolicy == corev1.ContainerRestartPolicyAlways {
+		if c := &p.Spec.InitContainers[i]; podspec.Sidecar(c) {
 			collect(c)
 		}
 	}

@@ -9,6 +9,8 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/kloop-dev/kloop/kinds/podspec"
 )
 
 // A life is one look at a pod: what its status becomes now, and when it changes next.
@@ -137,7 +139,7 @@ func (l *life) inits() (at time.Time, done bool) {
 			return at, false
 		}
 		switch r := s.State.Running; {
-		case sidecar(c) && r != nil:
+		case podspec.Sidecar(c) && r != nil:
 			if !l.probe(c, s) {
 				l.restart(c, s)
 				return at, false
@@ -161,11 +163,6 @@ func (l *life) inits() (at time.Time, done bool) {
 		at = t.FinishedAt.Time
 	}
 	return at, true
-}
-
-// sidecar says whether an init container stays while the pod runs.
-func sidecar(c *corev1.Container) bool {
-	return c.RestartPolicy != nil && *c.RestartPolicy == corev1.ContainerRestartPolicyAlways
 }
 
 // failedInit has an init container tried again, or the pod fail.

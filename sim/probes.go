@@ -6,6 +6,8 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+
+	"github.com/kloop-dev/kloop/kinds/podspec"
 )
 
 // Probes are not run: they pass, at the times at which a node agent would ask first, but for those that ProbeFail names.
@@ -144,7 +146,8 @@ func (l *life) kill() {
 	}
 	for i := range l.st.InitContainerStatuses {
 		s := &l.st.InitContainerStatuses[i]
-		t, sides := s.State.Terminated, s.State.Running != nil && i < len(l.pod.Spec.InitContainers) && sidecar(&l.pod.Spec.InitContainers[i])
+		t, sides := s.State.Terminated, s.State.Running != nil && i < len(l.pod.Spec.InitContainers) &&
+			podspec.Sidecar(&l.pod.Spec.InitContainers[i])
 		end(s)
 		turn = turn && (sides || t != nil && t.ExitCode == 0)
 	}

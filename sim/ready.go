@@ -5,6 +5,8 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/kloop-dev/kloop/kinds/podspec"
 )
 
 // readiness sets which containers are ready, and the pod's conditions.
@@ -23,7 +25,7 @@ func (l *life) readiness() {
 	for i := range l.st.InitContainerStatuses {
 		s := &l.st.InitContainerStatuses[i]
 		up := s.Ready
-		if i < len(l.pod.Spec.InitContainers) && sidecar(&l.pod.Spec.InitContainers[i]) {
+		if i < len(l.pod.Spec.InitContainers) && podspec.Sidecar(&l.pod.Spec.InitContainers[i]) {
 			up = s.Started != nil && *s.Started
 		}
 		if !up {

@@ -8,6 +8,8 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	podresource "k8s.io/component-helpers/resource"
+
+	"github.com/kloop-dev/kloop/kinds/podspec"
 )
 
 // How young pods count, as upstream's controller manager has it by default.
@@ -106,7 +108,7 @@ func requested(pods []*corev1.Pod, container string, name corev1.ResourceName) (
 func counted(p *corev1.Pod) []corev1.Container {
 	list := p.Spec.Containers
 	for _, c := range p.Spec.InitContainers {
-		if c.RestartPolicy != nil && *c.RestartPolicy == corev1.ContainerRestartPolicyAlways {
+		if podspec.Sidecar(&c) {
 			list = append(list[:len(list):len(list)], c)
 		}
 	}

@@ -23,7 +23,7 @@ var ValidatingAdmissionPolicies = &resource.Def[*admissionregistrationv1.Validat
 		defaultMatch(p.Spec.MatchConstraints)
 	},
 	Gated: judgingStatus(validatingStatus, reserving(func(p, old *admissionregistrationv1.ValidatingAdmissionPolicy) field.ErrorList {
-		if old != nil && rule.Same(p.Spec, old.Spec) {
+		if old != nil && resource.Same(p.Spec, old.Spec) {
 			return nil
 		}
 		return validatingSpec(p.Name, &p.Spec, field.NewPath("spec"))
@@ -46,7 +46,7 @@ var MutatingAdmissionPolicies = &resource.Def[*admissionregistrationv1.MutatingA
 		defaultMatch(p.Spec.MatchConstraints)
 	},
 	Gated: reserving(func(p, old *admissionregistrationv1.MutatingAdmissionPolicy) field.ErrorList {
-		if old != nil && rule.Same(p.Spec, old.Spec) {
+		if old != nil && resource.Same(p.Spec, old.Spec) {
 			return nil
 		}
 		return mutatingSpec(&p.Spec, field.NewPath("spec"))

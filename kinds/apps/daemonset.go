@@ -71,7 +71,7 @@ func prepareDaemonSet(d, old *appsv1.DaemonSet) {
 	generation := int64(1)
 	if old != nil {
 		generation = templateGeneration(old)
-		if !rule.Same(d.Spec.Template, old.Spec.Template) {
+		if !resource.Same(d.Spec.Template, old.Spec.Template) {
 			generation++
 		}
 	}

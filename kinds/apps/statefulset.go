@@ -123,7 +123,7 @@ func validateStatefulSet(on *features.Set, set, old *appsv1.StatefulSet) (errs f
 
 // warnStatefulSet also warns of its claims, and of a limit that is none: it is refused nowhere.
 func warnStatefulSet(set, old *appsv1.StatefulSet) []string {
-	if old != nil && rule.Same(set.Spec, old.Spec) {
+	if old != nil && resource.Same(set.Spec, old.Spec) {
 		return nil
 	}
 	s, spec := &set.Spec, field.NewPath("spec")
@@ -185,7 +185,7 @@ func statefulSetUpdate(on *features.Set, set, old *appsv1.StatefulSet, spec *fie
 	for i := range min(len(merged.VolumeClaimTemplates), len(o.VolumeClaimTemplates)) { // which earlier stored ones do not say
 		merged.VolumeClaimTemplates[i].TypeMeta = o.VolumeClaimTemplates[i].TypeMeta
 	}
-	if rule.Same(merged, o) {
+	if resource.Same(merged, o) {
 		return nil
 	}
 	return field.ErrorList{field.Forbidden(spec, "updates to statefulset spec for fields other than 'replicas', "+

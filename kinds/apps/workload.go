@@ -77,7 +77,7 @@ func templateWarnings[T resource.Object](names bool, of func(T) (spec any, t *co
 		}
 		spec, t := of(obj)
 		if any(old) != nil && !reflect.ValueOf(old).IsNil() {
-			if was, _ := of(old); rule.Same(spec, was) {
+			if was, _ := of(old); resource.Same(spec, was) {
 				return nil
 			}
 			name = ""

@@ -66,7 +66,7 @@ func prepareCronJob(c, old *batchv1.CronJob) {
 func warnCronJob(c, old *batchv1.CronJob) []string {
 	name, spec := c.Name, &c.Spec.JobTemplate.Spec
 	if old != nil {
-		if name = ""; rule.Same(c.Spec, old.Spec) {
+		if name = ""; resource.Same(c.Spec, old.Spec) {
 			return nil
 		}
 	}
@@ -107,7 +107,7 @@ func schedule(c, old *batchv1.CronJob, spec *field.Path) (errs field.ErrorList) 
 				"cannot use TZ or CRON_TZ in schedule, use timeZone field instead"))
 		}
 	}
-	if s.TimeZone != nil && (old == nil || !rule.Same(s.TimeZone, old.Spec.TimeZone)) {
+	if s.TimeZone != nil && (old == nil || !resource.Same(s.TimeZone, old.Spec.TimeZone)) {
 		errs = append(errs, timeZone(*s.TimeZone, spec.Child("timeZone"))...)
 	}
 	return errs

@@ -141,9 +141,9 @@ func prepareJob(j, old *batchv1.Job) {
 	t := &j.Spec.Template
 	labels := map[string]string{legacyUID: string(j.UID), batchv1.ControllerUidLabel: string(j.UID), legacyName: j.Name,
 		batchv1.JobNameLabel: j.Name}
-	maps.Copy(labels, t.Labels)                                   // whose wrong ones are refused later
-	copied := len(j.Labels) == 0 || rule.Same(j.Labels, t.Labels) // by defaulting
-	if copied && len(validation.IsValidLabelValue(j.Name)) == 0 { // else the template's are complaint enough
+	maps.Copy(labels, t.Labels)                                       // whose wrong ones are refused later
+	copied := len(j.Labels) == 0 || resource.Same(j.Labels, t.Labels) // by defaulting
+	if copied && len(validation.IsValidLabelValue(j.Name)) == 0 {     // else the template's are complaint enough
 		j.Labels = maps.Clone(labels)
 	}
 	t.Labels = labels

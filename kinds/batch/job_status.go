@@ -8,6 +8,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"github.com/kloop-dev/kloop/kinds/rule"
+	"github.com/kloop-dev/kloop/resource"
 )
 
 // validateJobStatus checks what only a broken controller would write. Any controller may be the job's: see
@@ -134,7 +135,7 @@ func jobTimes(j, old *batchv1.Job, path *field.Path) (errs field.ErrorList) {
 func jobCounts(j, old *batchv1.Job, path *field.Path) (errs field.ErrorList) {
 	s, o := &j.Status, &old.Status
 	bad := func(name string, v any, says string) { errs = append(errs, field.Invalid(path.Child(name), v, says)) }
-	elastic := value(j.Spec.CompletionMode) == batchv1.IndexedCompletion && rule.Same(j.Spec.Completions, j.Spec.Parallelism)
+	elastic := value(j.Spec.CompletionMode) == batchv1.IndexedCompletion && resource.Same(j.Spec.Completions, j.Spec.Parallelism)
 	if s.Failed < o.Failed {
 		bad("failed", s.Failed, "cannot decrease the failed counter")
 	}
@@ -154,7 +155,8 @@ func jobCounts(j, old *batchv1.Job, path *field.Path) (errs field.ErrorList) {
 	if value(s.Terminating) > 0 && (ends || value(s.Terminating) != value(o.Terminating)) {
 		bad("terminating", *s.Terminating, "terminating>0 is invalid for finished job")
 	}
-	if u := s.UncountedTerminatedPods; u != nil && len(u.Succeeded)+len(u.Failed) > 0 && (ends || !rule.Same(u, o.UncountedTerminatedPods)) {
+	if u := s.UncountedTerminatedPods; u != nil && len(u.Succeeded)+len(u.Failed) > 0 && (ends || !resource.Same(u,
+		o.UncountedTerminatedPods)) {
 		bad("uncountedTerminatedPods", u, "uncountedTerminatedPods needs to be empty for finished job")
 	}
 	return errs
@@ -163,7 +165,7 @@ func jobCounts(j, old *batchv1.Job, path *field.Path) (errs field.ErrorList) {
 // jobIndexes checks the lists of indexes that are done with.
 func jobIndexes(j, old *batchv1.Job, path *field.Path) (errs field.ErrorList) {
 	s, o, all := &j.Status, &old.Status, j.Spec.Completions
-	done, lost := s.CompletedIndexes != o.CompletedIndexes, !rule.Same(s.FailedIndexes, o.FailedIndexes)
+	done, lost := s.CompletedIndexes != o.CompletedIndexes, !resource.Same(s.FailedIndexes, o.FailedIndexes)
 	bad := func(name string, v any, says string) { errs = append(errs, field.Invalid(path.Child(name), v, says)) }
 	check := func(name, list string) {
 		if _, err := parseIndexes(list, *all); err != nil {

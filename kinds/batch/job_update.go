@@ -7,6 +7,7 @@ import (
 
 	"github.com/kloop-dev/kloop/kinds/rule"
 	"github.com/kloop-dev/kloop/kinds/template"
+	"github.com/kloop-dev/kloop/resource"
 )
 
 // validateJobUpdate refuses changes that the controller could not carry out on pods that exist.
@@ -30,7 +31,7 @@ func validateJobUpdate(j, old *batchv1.Job) (errs field.ErrorList) {
 
 // completionsUpdate lets indexed jobs grow and shrink together with their parallelism.
 func completionsUpdate(n, o *batchv1.JobSpec, path *field.Path) field.ErrorList {
-	if rule.Same(n.Completions, o.Completions) {
+	if resource.Same(n.Completions, o.Completions) {
 		return nil
 	}
 	if value(n.CompletionMode) != batchv1.IndexedCompletion {
@@ -81,7 +82,7 @@ func warnJob(j, old *batchv1.Job) []string {
 	switch {
 	case old == nil:
 		return warnJobSpec(j.Name, &j.Spec, field.NewPath("spec"))
-	case rule.Same(j.Spec, old.Spec):
+	case resource.Same(j.Spec, old.Spec):
 		return nil
 	}
 	return warnJobSpec("", &j.Spec, field.NewPath("spec"))

@@ -19,6 +19,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"github.com/kloop-dev/kloop/kinds/rule"
+	"github.com/kloop-dev/kloop/resource"
 )
 
 // The bounds of lifetimes in seconds, of the signing request and of the issued chain in bytes, and of UIDs.
@@ -161,7 +162,7 @@ func validatePodRequestStatus(r, old pcr) (errs field.ErrorList) {
 }
 
 func unchanged(is, must certificatesv1.PodCertificateRequestStatus, path *field.Path, says string) field.ErrorList {
-	if rule.Same(is, must) {
+	if resource.Same(is, must) {
 		return nil
 	}
 	return field.ErrorList{field.Invalid(path, field.OmitValueType{}, says)}

@@ -6,11 +6,12 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"github.com/kloop-dev/kloop/kinds/rule"
+	"github.com/kloop-dev/kloop/resource"
 )
 
 // validateEndpoints does not judge subsets again that stay as they are.
 func validateEndpoints(e, old *corev1.Endpoints) (errs field.ErrorList) {
-	if old != nil && rule.Same(e.Subsets, old.Subsets) {
+	if old != nil && resource.Same(e.Subsets, old.Subsets) {
 		return nil
 	}
 	path := field.NewPath("subsets")

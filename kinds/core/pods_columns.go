@@ -8,6 +8,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/kloop-dev/kloop/kinds/cell"
+	"github.com/kloop-dev/kloop/kinds/podspec"
 	"github.com/kloop-dev/kloop/resource"
 )
 
@@ -153,7 +154,7 @@ func ending(t *corev1.ContainerStateTerminated) string {
 func restartable(p *corev1.Pod) map[string]bool {
 	var side map[string]bool
 	for _, c := range p.Spec.InitContainers {
-		if c.RestartPolicy != nil && *c.RestartPolicy == corev1.ContainerRestartPolicyAlways {
+		if podspec.Sidecar(&c) {
 			if side == nil {
 				side = map[string]bool{}
 			}

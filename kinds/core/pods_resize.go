@@ -10,7 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"github.com/kloop-dev/kloop/kinds/podspec"
-	"github.com/kloop-dev/kloop/kinds/rule"
+	"github.com/kloop-dev/kloop/resource"
 )
 
 // takeResize lets nothing but resources and resize policies change. A pod with other containers is left as it is: it is
@@ -64,7 +64,7 @@ func validateResize(p, old *corev1.Pod) field.ErrorList {
 	for i := range old.Spec.Containers {
 		c, was := &p.Spec.Containers[i], &old.Spec.Containers[i]
 		errs = append(errs, resized(&c.Resources, &was.Resources, "resource", specPath.Child("containers").Index(i).Child("resources"))...)
-		if !rule.Same(otherwise(c, was), *was) {
+		if !resource.Same(otherwise(c, was), *was) {
 			errs = append(errs, field.Forbidden(specPath, "only cpu and memory resources are mutable"))
 		}
 	}
@@ -90,7 +90,7 @@ func podResized(is, was *corev1.ResourceRequirements) (errs field.ErrorList) {
 	default:
 		was = &corev1.ResourceRequirements{}
 	}
-	if !rule.Same(corev1.ResourceRequirements{Limits: rest(is.Limits), Requests: rest(is.Requests), Claims: is.Claims},
+	if !resource.Same(corev1.ResourceRequirements{Limits: rest(is.Limits), Requests: rest(is.Requests), Claims: is.Claims},
 		corev1.ResourceRequirements{Limits: rest(was.Limits), Requests: rest(was.Requests), Claims: was.Claims}) {
 		errs = append(errs, field.Forbidden(specPath, "only cpu and memory resources are mutable at pod-level"))
 	}
@@ -124,12 +124,12 @@ func sameContainers(p, old *corev1.Pod) (errs field.ErrorList) {
 // initResized checks an init container. One that is to start anew for it has no sense: it would run a second time.
 func initResized(c, was *corev1.Container, path *field.Path) field.ErrorList {
 	errs := resized(&c.Resources, &was.Resources, "resource", path.Child("resources"))
-	if !rule.Same(otherwise(c, was), *was) {
+	if !resource.Same(otherwise(c, was), *was) {
 		errs = append(errs, field.Forbidden(path, "only cpu and memory resources for init or sidecar containers are mutable"))
 	}
-	side := c.RestartPolicy != nil && *c.RestartPolicy == corev1.ContainerRestartPolicyAlways
+	side := podspec.Sidecar(c)
 	for _, p := range c.ResizePolicy {
-		if !side && p.RestartPolicy == corev1.RestartContainer && !rule.Same(*c, *was) {
+		if !side && p.RestartPolicy == corev1.RestartContainer && !resource.Same(*c, *was) {
 			errs = append(errs, field.Forbidden(path, "non-sidecar init containers with a resize policy of RestartContainer cannot be resized"))
 		}
 	}

@@ -11,6 +11,7 @@ import (
 
 	"github.com/kloop-dev/kloop/kinds/podspec"
 	"github.com/kloop-dev/kloop/kinds/rule"
+	"github.com/kloop-dev/kloop/resource"
 )
 
 // fixed is the message for a refused change of a pod.
@@ -34,7 +35,7 @@ func validatePodUpdate(p, old *corev1.Pod) field.ErrorList {
 	}
 	errs = append(errs, tolerationsAdded(p.Spec.Tolerations, old.Spec.Tolerations, specPath.Child("tolerations"))...)
 	errs = append(errs, gatesRemoved(p.Spec.SchedulingGates, old.Spec.SchedulingGates, specPath.Child("schedulingGates"))...)
-	if rule.Same(p.Spec, old.Spec) {
+	if resource.Same(p.Spec, old.Spec) {
 		return errs
 	}
 	s := p.Spec.DeepCopy()
@@ -42,7 +43,7 @@ func validatePodUpdate(p, old *corev1.Pod) field.ErrorList {
 	if len(old.Spec.SchedulingGates) > 0 {
 		errs = append(errs, narrowed(s, &old.Spec)...)
 	}
-	if !rule.Same(*s, old.Spec) {
+	if !resource.Same(*s, old.Spec) {
 		errs = append(errs, field.Forbidden(specPath, fixed))
 	}
 	return errs
@@ -95,7 +96,7 @@ func tolerationsAdded(list, old []corev1.Toleration, path *field.Path) field.Err
 	for _, was := range old {
 		if !slices.ContainsFunc(list, func(t corev1.Toleration) bool {
 			t.TolerationSeconds = was.TolerationSeconds
-			return rule.Same(t, was)
+			return resource.Same(t, was)
 		}) {
 			return field.ErrorList{field.Forbidden(path, "existing toleration can not be modified except its tolerationSeconds")}
 		}
@@ -125,7 +126,7 @@ func narrowed(s, old *corev1.PodSpec) (errs field.ErrorList) {
 	}
 	s.NodeSelector = old.NodeSelector
 	is, was := nodeAffinity(s), nodeAffinity(old)
-	if rule.Same(is, was) {
+	if resource.Same(is, was) {
 		return errs
 	}
 	errs = append(errs, affinityNarrowed(is, was, specPath.Child("affinity", "nodeAffinity"))...)
@@ -170,5 +171,5 @@ func affinityNarrowed(is, was *corev1.NodeAffinity, path *field.Path) (errs fiel
 
 // longer says whether list begins with old.
 func longer(list, old []corev1.NodeSelectorRequirement) bool {
-	return len(list) >= len(old) && (len(old) == 0 || rule.Same(list[:len(old)], old))
+	return len(list) >= len(old) && (len(old) == 0 || resource.Same(list[:len(old)], old))
 }

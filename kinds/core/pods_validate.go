@@ -5,7 +5,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"github.com/kloop-dev/kloop/kinds/podspec"
-	"github.com/kloop-dev/kloop/kinds/rule"
+	"github.com/kloop-dev/kloop/resource"
 )
 
 var (
@@ -49,7 +49,7 @@ func validateEphemeralContainers(p, old *corev1.Pod) field.ErrorList {
 		switch is := now[was.Name]; {
 		case is == nil:
 			errs = append(errs, field.Forbidden(path, "existing ephemeral containers \""+was.Name+"\" may not be removed"))
-		case !rule.Same(is, was):
+		case !resource.Same(is, was):
 			errs = append(errs, field.Forbidden(path, "existing ephemeral containers \""+was.Name+"\" may not be changed"))
 		}
 	}

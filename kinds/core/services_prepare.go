@@ -6,6 +6,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/kloop-dev/kloop/kinds/rule"
+	"github.com/kloop-dev/kloop/resource"
 )
 
 // prepareService lets clients that do not know of some fields write a service back: what they left out stays as
@@ -90,7 +91,7 @@ func dropUnused(o, before *corev1.Service) {
 		drop(&s.IPFamilyPolicy, old.IPFamilyPolicy)
 		drop(&s.InternalTrafficPolicy, old.InternalTrafficPolicy)
 	}
-	if hasNodePorts(old) && !hasNodePorts(s) && rule.Same(nodePorts(s), nodePorts(old)) {
+	if hasNodePorts(old) && !hasNodePorts(s) && resource.Same(nodePorts(s), nodePorts(old)) {
 		for i := range s.Ports {
 			s.Ports[i].NodePort = 0
 		}
@@ -109,7 +110,7 @@ func dropUnused(o, before *corev1.Service) {
 }
 
 func drop[T any](field *T, old T) {
-	if rule.Same(*field, old) {
+	if resource.Same(*field, old) {
 		var zero T
 		*field = zero
 	}

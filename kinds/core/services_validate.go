@@ -14,6 +14,7 @@ import (
 
 	"github.com/kloop-dev/kloop/kinds/podspec"
 	"github.com/kloop-dev/kloop/kinds/rule"
+	"github.com/kloop-dev/kloop/resource"
 )
 
 const (
@@ -294,7 +295,7 @@ func validateServiceUpdate(s, old *corev1.ServiceSpec) (errs field.ErrorList) {
 		add(clusterIPsKept(s, old)...)
 	}
 	if s.Type == corev1.ServiceTypeLoadBalancer && old.Type == s.Type {
-		if !rule.Same(s.LoadBalancerClass, old.LoadBalancerClass) {
+		if !resource.Same(s.LoadBalancerClass, old.LoadBalancerClass) {
 			add(field.Invalid(specPath.Child("loadBalancerClass"), s.LoadBalancerClass, "may not change once set"))
 		}
 	}

@@ -13,6 +13,7 @@ import (
 
 	"github.com/kloop-dev/kloop/kinds/podspec"
 	"github.com/kloop-dev/kloop/kinds/rule"
+	"github.com/kloop-dev/kloop/resource"
 )
 
 // validateVolume tells of a change twice what is wrong with the whole, as upstream.
@@ -172,11 +173,11 @@ func validateVolumeUpdate(s, old *corev1.PersistentVolumeSpec) (errs field.Error
 		is.CSI = is.CSI.DeepCopy() // may be added to a volume that was made before expansion was known
 		is.CSI.ControllerExpandSecretRef = nil
 	}
-	if !rule.Same(is, was) {
+	if !resource.Same(is, was) {
 		errs = append(errs, field.Forbidden(specPath.Child("persistentvolumesource"), "spec.persistentvolumesource is immutable after creation"))
 	}
 	errs = append(errs, validation.ValidateImmutableField(s.VolumeMode, old.VolumeMode, modePath)...)
-	if is, was := s.NodeAffinity, old.NodeAffinity; was != nil && !rule.Same(is, newerLabels(was, is)) {
+	if is, was := s.NodeAffinity, old.NodeAffinity; was != nil && !resource.Same(is, newerLabels(was, is)) {
 		errs = append(errs, field.Invalid(field.NewPath("nodeAffinity"), is, "field is immutable, except for updating from beta label to GA"))
 	}
 	if at := specPath.Child("volumeAttributesClassName"); old.VolumeAttributesClassName != nil && s.VolumeAttributesClassName == nil {
@@ -233,7 +234,7 @@ func validateClaimUpdate(c, old *corev1.PersistentVolumeClaim) (errs field.Error
 		}
 		is.VolumeAttributesClassName = was.VolumeAttributesClassName
 	}
-	if !rule.Same(is, was) {
+	if !resource.Same(is, was) {
 		errs = append(errs, field.Forbidden(specPath,
 			"spec is immutable after creation except resources.requests and volumeAttributesClassName for bound claims"))
 	}
@@ -243,7 +244,7 @@ func validateClaimUpdate(c, old *corev1.PersistentVolumeClaim) (errs field.Error
 	}
 	errs = append(errs, validation.ValidateImmutableField(c.Spec.VolumeMode, old.Spec.VolumeMode, modePath)...)
 	class, at := c.Spec.VolumeAttributesClassName, specPath.Child("volumeAttributesClassName")
-	if !rule.Same(class, old.Spec.VolumeAttributesClassName) && old.Status.CurrentVolumeAttributesClassName != nil &&
+	if !resource.Same(class, old.Spec.VolumeAttributesClassName) && old.Status.CurrentVolumeAttributesClassName != nil &&
 		(class == nil || *class == "") {
 		errs = append(errs, field.Forbidden(at, "update to nil is forbidden when status.currentVolumeAttributesClassName is not nil"))
 	}

@@ -12,6 +12,7 @@ import (
 	"github.com/kloop-dev/kloop/kinds/podspec"
 	"github.com/kloop-dev/kloop/kinds/rule"
 	"github.com/kloop-dev/kloop/kinds/template"
+	"github.com/kloop-dev/kloop/resource"
 )
 
 // warnPod warns about new pods only: pods in being are rarely changed by people.
@@ -40,7 +41,7 @@ func warnController(c, old *corev1.ReplicationController) []string {
 	switch {
 	case old == nil:
 		return template.Warnings(c.Name, c.Spec.Template, at)
-	case rule.Same(c.Spec, old.Spec):
+	case resource.Same(c.Spec, old.Spec):
 		return nil
 	}
 	return template.Warnings("", old.Spec.Template, at)

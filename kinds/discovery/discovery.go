@@ -65,12 +65,12 @@ func defaultSlice(s *discoveryv1.EndpointSlice) {
 // prepareSlice counts changes of labels as changes, too: they say whose the slice is. Empty lists are stored as none.
 // The topology of old is not written any more: it goes as soon as the endpoints change.
 func prepareSlice(s, old *discoveryv1.EndpointSlice) {
-	if old == nil || !rule.Same(s.Endpoints, old.Endpoints) {
+	if old == nil || !resource.Same(s.Endpoints, old.Endpoints) {
 		for i := range s.Endpoints {
 			s.Endpoints[i].DeprecatedTopology = nil
 		}
 	}
-	if old != nil && !rule.Same(s.Labels, old.Labels) {
+	if old != nil && !resource.Same(s.Labels, old.Labels) {
 		s.Generation = old.Generation + 1
 	}
 }

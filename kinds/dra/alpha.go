@@ -3,7 +3,6 @@ package dra
 import (
 	resourcev1 "k8s.io/api/resource/v1"
 
-	"github.com/kloop-dev/kloop/kinds/rule"
 	"github.com/kloop-dev/kloop/resource"
 )
 
@@ -12,7 +11,7 @@ import (
 func dropAlpha[T resource.Object](obj, old T, isNew bool, drop func(T)) {
 	if !isNew {
 		c := resource.Clone(old)
-		if drop(c); !rule.Same(c, old) {
+		if drop(c); !resource.Same(c, old) {
 			return
 		}
 	}

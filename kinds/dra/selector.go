@@ -11,7 +11,7 @@ import (
 
 	"github.com/kloop-dev/kloop/features"
 	"github.com/kloop-dev/kloop/kinds/podspec"
-	"github.com/kloop-dev/kloop/kinds/rule"
+	"github.com/kloop-dev/kloop/resource"
 )
 
 // selectors checks that expressions compile, are true or false of a device, and come to an end.
@@ -26,7 +26,7 @@ func selectors(list []resourcev1.DeviceSelector, path *field.Path) field.ErrorLi
 
 func validateClass(on *features.Set, c, old *resourcev1.DeviceClass) (errs field.ErrorList) {
 	spec := field.NewPath("spec")
-	if old == nil || !rule.Same(c.Spec.Selectors, old.Spec.Selectors) {
+	if old == nil || !resource.Same(c.Spec.Selectors, old.Spec.Selectors) {
 		errs = append(errs, selectors(c.Spec.Selectors, spec.Child("selectors"))...)
 	}
 	errs = append(errs, each(c.Spec.Config, resourcev1.DeviceConfigMaxSize, spec.Child("config"),
@@ -35,7 +35,7 @@ func validateClass(on *features.Set, c, old *resourcev1.DeviceClass) (errs field
 		})...)
 	at, n := spec.Child("extendedResourceName"), c.Spec.ExtendedResourceName
 	switch {
-	case n == nil || old != nil && on.AtLeast(37) && rule.Same(n, old.Spec.ExtendedResourceName):
+	case n == nil || old != nil && on.AtLeast(37) && resource.Same(n, old.Spec.ExtendedResourceName):
 	case on.AtLeast(37): // one error for each mistake
 		errs = append(errs, validate.ExtendedResourceName(context.Background(), operation.Operation{}, at, n, nil)...)
 	case !podspec.IsExtendedResource(corev1.ResourceName(*n)):

@@ -8,6 +8,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"github.com/kloop-dev/kloop/kinds/rule"
+	"github.com/kloop-dev/kloop/resource"
 )
 
 func validateSlice(s, old *resourcev1.ResourceSlice) (errs field.ErrorList) {
@@ -104,7 +105,7 @@ func device(d resourcev1.Device, old *resourcev1.Device, path *field.Path) (errs
 		})...)
 	errs = append(errs, counters(d.ConsumesCounters, path.Child("consumesCounters"))...)
 	errs = append(errs, bindingConditions(d.BindingConditions, d.BindingFailureConditions, path)...)
-	if old != nil && rule.Same(d.Taints, old.Taints) {
+	if old != nil && resource.Same(d.Taints, old.Taints) {
 		return errs
 	}
 	return append(errs, each(d.Taints, resourcev1.DeviceTaintsMaxLength, path.Child("taints"), taint)...)

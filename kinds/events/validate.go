@@ -5,6 +5,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"github.com/kloop-dev/kloop/kinds/rule"
+	"github.com/kloop-dev/kloop/resource"
 )
 
 // strict adds to what is demanded of every event what is demanded of those sent as events.k8s.io/v1: they say when it
@@ -53,7 +54,7 @@ func series(s *corev1.EventSeries, path *field.Path) (errs field.ErrorList) {
 }
 
 func frozen(e, old *corev1.Event) (errs field.ErrorList) {
-	if !rule.Same(e.Series, old.Series) {
+	if !resource.Same(e.Series, old.Series) {
 		errs = series(e.Series, field.NewPath("series"))
 	}
 	for _, f := range []struct {

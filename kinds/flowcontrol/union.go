@@ -5,7 +5,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"github.com/kloop-dev/kloop/features"
-	"github.com/kloop-dev/kloop/kinds/rule"
+	"github.com/kloop-dev/kloop/resource"
 )
 
 // validateLevelOf judges a level in a version. Since 1.37 upstream declares which part goes with which type: that says less in words,
@@ -21,7 +21,7 @@ func validateLevelOf(on *features.Set, l, old *flowcontrolv1.PriorityLevelConfig
 			e.Detail = ""
 		}
 	}
-	if old != nil && rule.Same(l.Spec, old.Spec) {
+	if old != nil && resource.Same(l.Spec, old.Spec) {
 		return errs
 	}
 	return append(errs, strays(&l.Spec, spec)...)

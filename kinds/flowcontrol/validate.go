@@ -12,6 +12,7 @@ import (
 	"k8s.io/apiserver/pkg/apis/flowcontrol/bootstrap"
 
 	"github.com/kloop-dev/kloop/kinds/rule"
+	"github.com/kloop-dev/kloop/resource"
 )
 
 // The limits of queues: how many there are, and how many bits of a request's hash dealing hands may take.
@@ -47,7 +48,7 @@ func validateSchema(s *flowcontrolv1.FlowSchema, spec *field.Path) (errs field.E
 		errs = append(errs, rules(r, spec.Child("rules").Index(i))...)
 	}
 	for _, m := range bootstrap.MandatoryFlowSchemas {
-		if m.Name == s.Name && !rule.Same(m.Spec, s.Spec) {
+		if m.Name == s.Name && !resource.Same(m.Spec, s.Spec) {
 			errs = append(errs, field.Invalid(spec, s.Spec, fmt.Sprintf("spec of '%s' must equal the fixed value", s.Name)))
 		}
 	}
@@ -202,7 +203,7 @@ func validateLevel(l *flowcontrolv1.PriorityLevelConfiguration, spec *field.Path
 		if want.Type == flowcontrolv1.PriorityLevelEnablementExempt && l.Spec.Exempt != nil {
 			want.Exempt = l.Spec.Exempt // its shares may be tuned
 		}
-		if m.Name == l.Name && !rule.Same(*want, l.Spec) {
+		if m.Name == l.Name && !resource.Same(*want, l.Spec) {
 			errs = append(errs, field.Invalid(spec, l.Spec, fmt.Sprintf("spec of '%s' must equal the fixed value", l.Name)))
 		}
 	}

@@ -8,6 +8,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"github.com/kloop-dev/kloop/kinds/rule"
+	"github.com/kloop-dev/kloop/resource"
 )
 
 // apparmorOne begins the annotations that said, before there was a field, how a container is confined.
@@ -34,7 +35,7 @@ func ConfineByAnnotation(annotations map[string]string, s *corev1.PodSpec) {
 	everyContainer(s, func(c *corev1.Container) {
 		v, ok := annotations[apparmorOne+c.Name]
 		p := confinement(v)
-		if !ok || p == nil || profileOf(c, s) != nil && rule.Same(profileOf(c, s), p) {
+		if !ok || p == nil || profileOf(c, s) != nil && resource.Same(profileOf(c, s), p) {
 			return
 		}
 		if c.SecurityContext == nil {

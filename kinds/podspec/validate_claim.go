@@ -5,11 +5,12 @@ import (
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/resource"
+	apiresource "k8s.io/apimachinery/pkg/api/resource"
 	utilvalidation "k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"github.com/kloop-dev/kloop/kinds/rule"
+	"github.com/kloop-dev/kloop/resource"
 )
 
 // ValidateClaimSpec checks a claim for storage, of its own or in a template.
@@ -38,7 +39,7 @@ func ValidateClaimSpec(s *corev1.PersistentVolumeClaimSpec, path *field.Path) (e
 }
 
 // ValidateStorage asks for some bytes.
-func ValidateStorage(q resource.Quantity, path *field.Path) field.ErrorList {
+func ValidateStorage(q apiresource.Quantity, path *field.Path) field.ErrorList {
 	if q.Sign() <= 0 {
 		return field.ErrorList{field.Invalid(path, q.String(), "must be greater than zero")}
 	}
@@ -90,7 +91,7 @@ func checkDataSourceRef(s *corev1.PersistentVolumeClaimSpec, path *field.Path) (
 		}
 		return errs
 	}
-	if d := s.DataSource; d != nil && (d.Name != r.Name || d.Kind != r.Kind || !rule.Same(d.APIGroup, r.APIGroup)) {
+	if d := s.DataSource; d != nil && (d.Name != r.Name || d.Kind != r.Kind || !resource.Same(d.APIGroup, r.APIGroup)) {
 		errs = append(errs, field.Invalid(path, path.Child("dataSource"), "must match dataSourceRef"))
 	}
 	return errs

@@ -58,7 +58,7 @@ func (c *checker) checkInitContainers(path *field.Path) (errs field.ErrorList) {
 		}
 		errs = append(errs, restart...)
 		errs = append(errs, checkHostPorts([]corev1.Container{*k}, path)...)
-		if k.RestartPolicy != nil && *k.RestartPolicy == corev1.ContainerRestartPolicyAlways {
+		if Sidecar(k) {
 			errs = append(errs, c.checkLife(k, at)...)
 			continue
 		}

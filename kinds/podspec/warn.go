@@ -10,7 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
-	"github.com/kloop-dev/kloop/kinds/rule"
+	"github.com/kloop-dev/kloop/resource"
 )
 
 // oldLabels are the labels of nodes that have newer names.
@@ -250,7 +250,7 @@ func ClaimWarnings(s *corev1.PersistentVolumeClaimSpec, path *field.Path) []stri
 
 // TemplateWarnings returns the warnings about a pod template, if it changed; old may be nil.
 func TemplateWarnings(t, old *corev1.PodTemplateSpec, path *field.Path) []string {
-	if t == nil || old != nil && rule.Same(t, old) {
+	if t == nil || old != nil && resource.Same(t, old) {
 		return nil
 	}
 	return Warnings(&t.ObjectMeta, &t.Spec, path)

@@ -67,9 +67,6 @@ func plain(v any) (tree any) {
 	return tree
 }
 
-// Same compares like the API does: nil and empty are equal, quantities by value.
-func Same(a, b any) bool { return resource.Same(a, b) }
-
 // Needed asks for a value.
 func Needed[T comparable](v T, path *field.Path) field.ErrorList {
 	var zero T

@@ -125,7 +125,7 @@ func topologies(list []corev1.TopologySelectorTerm, path *field.Path) (errs fiel
 			keys[e.Key] = slices.Sorted(slices.Values(e.Values))
 		}
 		for _, s := range seen {
-			if rule.Same(s, keys) {
+			if resource.Same(s, keys) {
 				errs = append(errs, field.Duplicate(at, ""))
 			}
 		}
@@ -144,7 +144,7 @@ var VolumeAttributesClasses = &resource.Def[*storagev1.VolumeAttributesClass]{
 		if old != nil && c.DriverName != old.DriverName {
 			errs = append(errs, field.Forbidden(field.NewPath("driverName"), "updates to driverName are forbidden."))
 		}
-		if old != nil && !rule.Same(c.Parameters, old.Parameters) {
+		if old != nil && !resource.Same(c.Parameters, old.Parameters) {
 			errs = append(errs, field.Forbidden(field.NewPath("parameters"), "updates to parameters are forbidden."))
 		}
 		return errs

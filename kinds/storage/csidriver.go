@@ -71,7 +71,8 @@ func defaultDriver(d *storagev1.CSIDriver) {
 // warnDriver warns of tokens that reach the driver by a way on which they may be logged.
 func warnDriver(d, old *storagev1.CSIDriver) []string {
 	s := &d.Spec
-	if len(s.TokenRequests) == 0 || s.ServiceAccountTokenInSecrets != nil || old != nil && rule.Same(s.TokenRequests, old.Spec.TokenRequests) {
+	if len(s.TokenRequests) == 0 || s.ServiceAccountTokenInSecrets != nil || old != nil && resource.Same(s.TokenRequests,
+		old.Spec.TokenRequests) {
 		return nil
 	}
 	return []string{"spec.serviceAccountTokenInSecrets is unset; if supported by this CSI driver, set to true to prevent " +
@@ -93,7 +94,7 @@ func dropMissing(on *features.Set, d, old *storagev1.CSIDriver) {
 
 // prepareDriver counts changes; a new driver has no generation.
 func prepareDriver(d, old *storagev1.CSIDriver) {
-	if old != nil && !rule.Same(d.Spec, old.Spec) {
+	if old != nil && !resource.Same(d.Spec, old.Spec) {
 		d.Generation = old.Generation + 1
 	}
 }

@@ -72,7 +72,7 @@ func driversKept(list, old []storagev1.CSINodeDriver) (errs field.ErrorList) {
 			}
 			was := o
 			was.Allocatable = n.Allocatable
-			if !rule.Same(n, was) {
+			if !resource.Same(n, was) {
 				errs = append(errs, field.Invalid(field.NewPath("spec", "drivers"), n.Name, "field is immutable"))
 			}
 		}

@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	pluginv1 "k8s.io/kubelet/pkg/apis/deviceplugin/v1beta1"
 
+	"github.com/kloop-dev/kloop/kinds/podspec"
 	"github.com/kloop-dev/kloop/node/topology"
 )
 
@@ -126,7 +127,7 @@ func (s *Stock) spare(pod *corev1.Pod, c *corev1.Container, name string) (ids []
 		return nil
 	}
 	for i := range pod.Spec.InitContainers {
-		if o := &pod.Spec.InitContainers[i]; o.RestartPolicy != nil && *o.RestartPolicy == corev1.ContainerRestartPolicyAlways {
+		if o := &pod.Spec.InitContainers[i]; podspec.Sidecar(o) {
 			taken = append(taken, has(o)...)
 		} else {
 			ids = append(ids, has(o)...)

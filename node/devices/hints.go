@@ -6,6 +6,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
+	"github.com/kloop-dev/kloop/kinds/podspec"
 	"github.com/kloop-dev/kloop/node/topology"
 )
 
@@ -53,7 +54,7 @@ func (s *Stock) atOnce(pod *corev1.Pod) map[string]int {
 	}
 	stay := func(name string, n int) { lasting[name] += n }
 	for i := range pod.Spec.InitContainers {
-		if c := &pod.Spec.InitContainers[i]; topology.Sidecar(c) {
+		if c := &pod.Spec.InitContainers[i]; podspec.Sidecar(c) {
 			count(c, stay)
 		} else {
 			count(c, func(name string, n int) { first[name] = max(first[name], lasting[name]+n) })

@@ -16,6 +16,8 @@ import (
 	"google.golang.org/grpc/status"
 	corev1 "k8s.io/api/core/v1"
 	podresourcesv1 "k8s.io/kubelet/pkg/apis/podresources/v1"
+
+	"github.com/kloop-dev/kloop/kinds/podspec"
 )
 
 // Config holds what the API answers from. The functions are called from any goroutine.
@@ -95,7 +97,7 @@ func (l *lister) of(p *corev1.Pod) *podresourcesv1.PodResources {
 	res := &podresourcesv1.PodResources{Name: p.Name, Namespace: p.Namespace}
 	for i := range p.Spec.InitContainers {
 		c := &p.Spec.InitContainers[i]
-		if c.RestartPolicy != nil && *c.RestartPolicy == corev1.ContainerRestartPolicyAlways {
+		if podspec.Sidecar(c) {
 			res.Containers = append(res.Containers, l.cfg.Of(p, c))
 		}
 	}

@@ -11,6 +11,7 @@ import (
 	corev1helpers "k8s.io/component-helpers/scheduling/corev1"
 
 	"github.com/kloop-dev/kloop/internal/coldsort"
+	"github.com/kloop-dev/kloop/kinds/podspec"
 )
 
 // A Use counts what a pod uses now.
@@ -35,7 +36,7 @@ func (u Use) request(r corev1.ResourceName) (n int64) {
 		n += amount(u.Pod.Spec.Containers[i].Resources.Requests, r)
 	}
 	for i := range u.Pod.Spec.InitContainers {
-		if c := &u.Pod.Spec.InitContainers[i]; c.RestartPolicy != nil && *c.RestartPolicy == corev1.ContainerRestartPolicyAlways {
+		if c := &u.Pod.Spec.InitContainers[i]; podspec.Sidecar(c) {
 			n += amount(c.Resources.Requests, r)
 		}
 	}

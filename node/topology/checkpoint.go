@@ -17,6 +17,7 @@ import (
 	"k8s.io/utils/cpuset"
 
 	"github.com/kloop-dev/kloop/internal/atomicfile"
+	"github.com/kloop-dev/kloop/kinds/podspec"
 )
 
 // A Checkpoint keeps which containers have which CPUs and memory for themselves, in the state files of the kubelet's CPU and memory
@@ -192,7 +193,7 @@ func (l *Checkpoint) choice(pod *corev1.Pod, c *corev1.Container) Choice {
 	for i := range pod.Spec.InitContainers {
 		switch o := &pod.Spec.InitContainers[i]; {
 		case o.Name == c.Name:
-		case Sidecar(o):
+		case podspec.Sidecar(o):
 			taken = taken.Union(of[o.Name].CPUs)
 		default:
 			ch.Spare.CPUs = ch.Spare.CPUs.Union(of[o.Name].CPUs)
@@ -211,7 +212,7 @@ func (l *Checkpoint) choice(pod *corev1.Pod, c *corev1.Container) Choice {
 func (l *Checkpoint) ask(pod *corev1.Pod, c *corev1.Container) Ask {
 	a := l.base.Settings.AskOf(pod, c)
 	for i := range pod.Spec.InitContainers {
-		if o := &pod.Spec.InitContainers[i]; o.Name == c.Name && !Sidecar(o) {
+		if o := &pod.Spec.InitContainers[i]; o.Name == c.Name && !podspec.Sidecar(o) {
 			a.Memory = nil
 		}
 	}

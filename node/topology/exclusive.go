@@ -6,6 +6,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/cpuset"
+
+	"github.com/kloop-dev/kloop/kinds/podspec"
 )
 
 // Settings say what a node's CPU, memory and topology managers do. The zero value has all CPUs and all memory shared.
@@ -67,7 +69,7 @@ func (s Settings) AskOfPod(pod *corev1.Pod) Ask {
 	}
 	for i := range pod.Spec.InitContainers {
 		a := s.AskOf(pod, &pod.Spec.InitContainers[i])
-		if Sidecar(&pod.Spec.InitContainers[i]) {
+		if podspec.Sidecar(&pod.Spec.InitContainers[i]) {
 			add(&all, a)
 			continue
 		}
@@ -84,11 +86,6 @@ func (s Settings) AskOfPod(pod *corev1.Pod) Ask {
 		all.Memory[kind] = max(all.Memory[kind], n)
 	}
 	return all
-}
-
-// Sidecar tells init containers that run along with the main ones (KEP-753).
-func Sidecar(c *corev1.Container) bool {
-	return c.RestartPolicy != nil && *c.RestartPolicy == corev1.ContainerRestartPolicyAlways
 }
 
 // ErrSMT is why a pod is refused that asks for a part of a core where only whole cores are given.

@@ -18,6 +18,7 @@ import (
 	"github.com/kloop-dev/kloop/client"
 	"github.com/kloop-dev/kloop/controllers/internal/pods"
 	"github.com/kloop-dev/kloop/kinds"
+	"github.com/kloop-dev/kloop/kinds/podspec"
 	"github.com/kloop-dev/kloop/resource"
 )
 
@@ -72,7 +73,7 @@ func Port(p *corev1.Pod, sp *corev1.ServicePort) (n int32, ok bool) {
 	}
 	find := func(list []corev1.Container, sidecars bool) {
 		for i := range list {
-			if ok || sidecars && (list[i].RestartPolicy == nil || *list[i].RestartPolicy != corev1.ContainerRestartPolicyAlways) {
+			if ok || sidecars && !podspec.Sidecar(&list[i]) {
 				continue
 			}
 			for _, cp := range list[i].Ports {
