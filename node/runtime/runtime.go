@@ -73,7 +73,8 @@ func Available(cfg Config) error {
 		return nil
 	}
 	if os.Getuid() != 0 {
-		return errors.New("a node runs containers, and that needs root; run with --sim-nodes N for simulated nodes")
+		return errors.New("a node runs containers, and that needs root: sudo, or rootlesskit as docs/operations.md has it (Without " +
+			"root); --node none runs none, --sim-nodes N simulated ones")
 	}
 	for _, program := range []string{"containerd", "runc", "ctr"} {
 		if _, err := exec.LookPath(program); err != nil {
