@@ -37,6 +37,9 @@ func (here) Fit(c cluster.Config) error {
 	if err := runtime.Available(own); err != nil {
 		return err
 	}
+	if err := rootless(own.Dir); err != nil {
+		return err
+	}
 	return layered(own.Dir)
 }
 

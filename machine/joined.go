@@ -54,6 +54,9 @@ const (
 
 // Run runs a node until ctx ends; ready is called when its agent runs and can be asked.
 func Run(ctx context.Context, n Joined, ready func()) error {
+	if err := rootless(n.Runtime.Dir); err != nil {
+		return err
+	}
 	own, remote, err := n.enrol(ctx)
 	if err != nil {
 		return err

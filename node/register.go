@@ -25,6 +25,7 @@ import (
 
 	"github.com/kloop-dev/kloop/client"
 	"github.com/kloop-dev/kloop/features"
+	"github.com/kloop-dev/kloop/internal/userns"
 	"github.com/kloop-dev/kloop/kinds"
 	"github.com/kloop-dev/kloop/resource"
 )
@@ -253,6 +254,7 @@ func (ns *nodeStatus) info(ctx context.Context) corev1.NodeSystemInfo {
 	info := corev1.NodeSystemInfo{Architecture: goruntime.GOARCH, OperatingSystem: "linux", KubeletVersion: version,
 		MachineID: firstLine("/etc/machine-id"), BootID: firstLine("/proc/sys/kernel/random/boot_id"),
 		SystemUUID: firstLine("/sys/class/dmi/id/product_uuid"), KernelVersion: firstLine("/proc/sys/kernel/osrelease"), OSImage: osName()}
+	info.RunningInUserNamespace = new(userns.Inside())
 	if ns.terms.swap > 0 {
 		info.Swap = &corev1.NodeSwapStatus{Capacity: &ns.terms.swap}
 	}

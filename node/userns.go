@@ -16,6 +16,7 @@ import (
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"github.com/kloop-dev/kloop/internal/atomicfile"
+	"github.com/kloop-dev/kloop/internal/userns"
 )
 
 // Users of pods with a user namespace of their own: so many ids, from where on, and how many such pods there can be. The first range
@@ -57,6 +58,9 @@ func (u *userRanges) file(uid types.UID) string { return filepath.Join(u.podDir(
 func (u *userRanges) options(pod *corev1.Pod) (*cri.UserNamespace, error) {
 	if !ownUsers(pod) {
 		return nil, nil
+	}
+	if userns.Inside() {
+		return nil, errors.New("this node runs without root: it has no ids to give to users of the pod's own (hostUsers: false)")
 	}
 	u.mu.Lock()
 	defer u.mu.Unlock()

@@ -15,6 +15,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/kloop-dev/kloop/internal/userns"
 	"github.com/kloop-dev/kloop/node/image"
 	"github.com/kloop-dev/kloop/notify"
 )
@@ -173,8 +174,11 @@ func (c *Containerd) plugins(modern bool) ([]string, error) {
 }
 
 // limitedOOM says that this process may not lower anybody's OOM score: containerd must not try (it lacks
-// CAP_SYS_RESOURCE in some sandboxes and containers).
+// CAP_SYS_RESOURCE in some sandboxes and containers, and has that of a user namespace alone without root).
 func limitedOOM() bool {
+	if userns.Inside() {
+		return true
+	}
 	const sysResource = 24
 	status, err := os.ReadFile("/proc/self/status")
 	if err != nil {
@@ -273,8 +277,8 @@ func (c *Containerd) stopOther() error {
 	return syscall.Kill(pid, syscall.SIGTERM)
 }
 
-// hasAppArmor says whether the kernel enforces AppArmor profiles.
+// hasAppArmor says whether the kernel enforces AppArmor profiles, and takes ours.
 func hasAppArmor() bool {
 	text, err := os.ReadFile("/sys/module/apparmor/parameters/enabled")
-	return err == nil && strings.HasPrefix(string(text), "Y")
+	return err == nil && strings.HasPrefix(string(text), "Y") && !userns.Inside()
 }
