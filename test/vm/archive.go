@@ -65,7 +65,11 @@ func (a *archive) dir(name string) {
 }
 
 func (a *archive) file(name string, mode fs.FileMode, body io.Reader, size int64) {
-	a.entry(path.Clean(name), 0o100000|uint32(mode.Perm()), body, size)
+	setuid := uint32(0)
+	if mode&fs.ModeSetuid != 0 { // newuidmap
+		setuid = 0o4000
+	}
+	a.entry(path.Clean(name), 0o100000|uint32(mode.Perm())|setuid, body, size)
 }
 
 func (a *archive) link(name, to string) {
