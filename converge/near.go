@@ -115,12 +115,14 @@ func lackOf(l *look, f *Finding, message string) {
 		return
 	}
 	ns := orElse(m[2], l.obj.GetNamespace())
-	for _, k := range append(l.search().kindsBy(m[1], "", "", true), l.search().kindsBy(strings.TrimSuffix(m[1], "s"), "", "", true)...) {
-		if ns == "" && k.Info().Namespaced || !l.Sees(k, ns) || l.Read.Lookup(k, ns, m[3]) != nil {
-			return
-		}
-		f.Waits, f.State = on("Object", Ref{k, ns, m[3]}, ""), Blocked
-		f.Next = does(person, "makes %s, or names another one; %s goes on then", f.Waits.On.Short(), f.Owner)
+	list := append(l.search().kindsBy(m[1], "", "", true), l.search().kindsBy(strings.TrimSuffix(m[1], "s"), "", "", true)...)
+	if len(list) == 0 {
 		return
 	}
+	k := list[0]
+	if ns == "" && k.Info().Namespaced || !l.Sees(k, ns) || l.Read.Lookup(k, ns, m[3]) != nil {
+		return
+	}
+	f.Waits, f.State = on("Object", Ref{k, ns, m[3]}, ""), Blocked
+	f.Next = does(person, "makes %s, or names another one; %s goes on then", f.Waits.On.Short(), f.Owner)
 }
