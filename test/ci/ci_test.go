@@ -78,7 +78,7 @@ func TestVerdicts(t *testing.T) {
 	}
 }
 
-// What a test complained of first stands in the table of steps: it is all that is seen of a run far away.
+// What a test complained of stands in the table of steps: it is all that is seen of a run far away.
 func TestComplaintIsTold(t *testing.T) {
 	r := newReport(io.Discard)
 	err := r.read(strings.NewReader(lines(t,
@@ -89,7 +89,8 @@ func TestComplaintIsTold(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got := r.failures[0].told("one of many"); len(r.failures) != 1 || got != "proxy.TestIt (one of many): it_test.go:12: got 1" {
+	const want = "proxy.TestIt (one of many): it_test.go:12: got 1; it_test.go:13: and more"
+	if got := r.failures[0].told("one of many"); len(r.failures) != 1 || got != want {
 		t.Errorf("told %q of %d failures", got, len(r.failures))
 	}
 }

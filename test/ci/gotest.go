@@ -23,7 +23,7 @@ type event struct {
 type failure struct {
 	pkg, test string
 	final     string // why it is not run again; empty if it may be
-	said      string // the first complaint of the test, or of a part of it
+	said      string // what the test said first, or a part of it: complaints and what it logged look alike
 }
 
 // A report collects what go test says.
@@ -118,18 +118,18 @@ func (r *report) ended(e event, key string) {
 }
 
 func (r *report) failed(e event, key string) {
-	said := ""
+	var said []string
 	for _, line := range r.pending[key] {
 		if !strings.HasPrefix(line, "=== ") {
 			fmt.Fprint(r.out, line)
 		}
-		if said == "" {
-			said = complaint(line)
+		if words := complaint(line); words != "" && len(said) < 10 {
+			said = append(said, words)
 		}
 	}
 	delete(r.pending, key)
 	if e.Test != "" {
-		r.remember(failure{pkg: e.Package, test: top(e.Test), said: said})
+		r.remember(failure{pkg: e.Package, test: top(e.Test), said: strings.Join(said, "; ")})
 		return
 	}
 	r.unended(e.Package)
@@ -149,13 +149,13 @@ func (r *report) remember(f failure) {
 
 var complaintLine = regexp.MustCompile(`^\s+(\w+\.go:\d+: .*)`)
 
-// complaint returns the words of t.Error or t.Fatal, cut to what a table of steps has room for; none for other lines.
+// complaint returns the words of t.Error, t.Fatal or t.Log, cut to what a table of steps has room for; none for other lines.
 func complaint(line string) string {
 	found := complaintLine.FindStringSubmatch(line)
 	if found == nil {
 		return ""
 	}
-	return fmt.Sprintf("%.300s", strings.Join(strings.Fields(found[1]), " "))
+	return fmt.Sprintf("%.150s", strings.Join(strings.Fields(found[1]), " "))
 }
 
 // unended prints what the tests said that had not ended when their package did: it hung, or was killed.

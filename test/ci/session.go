@@ -82,7 +82,7 @@ func (s *session) summary() string {
 	for _, t := range s.times {
 		mark := ""
 		if t.err != nil {
-			mark = "  FAILED: " + strings.ReplaceAll(fmt.Sprintf("%.900v", t.err), "\n", "; ")
+			mark = "  FAILED: " + strings.ReplaceAll(fmt.Sprintf("%.1500v", t.err), "\n", "; ")
 		}
 		fmt.Fprintf(&b, "%-12s %6.0f s%s\n", t.name, t.time.Seconds(), mark)
 	}
