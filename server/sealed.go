@@ -31,9 +31,17 @@ func (s *Core) readable(r *Request) error {
 
 // stale tells whether the object, which a write leaves as it is, is stored in a form that the write would replace, as after the key of
 // the encryption at rest changed or a definition got a default. It is then done all the same. If nobody can say, it is not.
-func (s *Core) stale(ctx context.Context, e *view.Entry, obj resource.Object) bool {
+func (s *Core) stale(ctx context.Context, e *view.Entry, obj resource.Object) (old bool) {
+	k, custom := e.Kind.(resource.Redefined)
+	before := custom && e.Rev < k.Since()
+	if !before && s.Stale == nil {
+		return false
+	}
 	key := e.Kind.Info().Key(e.Object.GetNamespace(), e.Object.GetName())
-	old, err := s.redefined(ctx, key, e, obj)
+	var err error
+	if before {
+		old, err = s.redefined(ctx, key, e, obj)
+	}
 	if !old && err == nil && s.Stale != nil {
 		old, err = s.Stale(ctx, key)
 	}
@@ -43,12 +51,9 @@ func (s *Core) stale(ctx context.Context, e *view.Entry, obj resource.Object) bo
 	return old && err == nil
 }
 
-// redefined tells whether an object is stored otherwise than its definition has it now: with fewer defaults, or fields that are pruned.
+// redefined tells whether an object of before its definition changed is stored otherwise than a write would have it: with fewer defaults,
+// or fields that are pruned.
 func (s *Core) redefined(ctx context.Context, key string, e *view.Entry, obj resource.Object) (bool, error) {
-	k, ok := e.Kind.(resource.Redefined)
-	if !ok || e.Rev >= k.Since() {
-		return false, nil
-	}
 	kv, _, err := s.Store.Get(ctx, key)
 	if err != nil || kv == nil || kv.ModRev != e.Rev {
 		return false, err
