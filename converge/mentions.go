@@ -110,10 +110,13 @@ func (s *search) walk(path, field string, v any, depth int) {
 
 // byKind notes an object of the project's own that a field names by the end of its kind: storageLocation, queueName.
 func (s *search) byKind(path, stem, name string) {
+	if len(stem) < 5 {
+		return
+	}
+	stem = strings.ToLower(stem)
 	for _, k := range s.Kinds.All() {
 		i := k.Info()
-		if len(stem) < 5 || !i.Custom || !strings.HasSuffix(strings.ToLower(i.GVK.Kind), strings.ToLower(stem)) ||
-			domain(i.GVK.Group) != domain(s.kind.Info().GVK.Group) {
+		if !i.Custom || !strings.HasSuffix(strings.ToLower(i.GVK.Kind), stem) || domain(i.GVK.Group) != domain(s.kind.Info().GVK.Group) {
 			continue
 		}
 		ns := ""
