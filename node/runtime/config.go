@@ -41,7 +41,7 @@ disabled_plugins = ['io.containerd.snapshotter.v1.btrfs', 'io.containerd.snapsho
   [plugins.'io.containerd.grpc.v1.cri'.cni]
     bin_dir = {plugin}
     conf_dir = '{conf}'
-`
+{patience}`
 	current = `version = {format}
 root = '{dir}/root'
 state = '{dir}/state'
@@ -72,6 +72,12 @@ disabled_plugins = ['io.containerd.nri.v1.nri', 'io.containerd.snapshotter.v1.bt
     bin_dirs = [{plugins}]
     conf_dir = '{conf}'
     use_internal_loopback = true
+{patience}`
+	// A containerd that starts ends the containers of a shim that does not answer in time, and takes the state of a task that does not for
+	// unknown: its own five and two seconds are less than a busy machine can take.
+	patience = `[timeouts]
+  'io.containerd.timeout.shim.load' = '30s'
+  'io.containerd.timeout.task.state' = '10s'
 `
 	serversClassic = `[grpc]
   address = '{dir}/run/containerd.sock'
@@ -113,7 +119,7 @@ func containerdConfig(c Config, plugins []string, format int, limitedOOM bool) (
 	if format > 3 {
 		servers = serversCurrent
 	}
-	t = strings.Replace(t, "{servers}", servers, 1)
+	t = strings.NewReplacer("{servers}", servers, "{patience}", patience).Replace(t)
 	dir, err := filepath.Abs(c.Dir)
 	if err != nil {
 		return nil, err

@@ -5,7 +5,10 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
+	"sync"
+	"syscall"
 	"testing"
 	"time"
 
@@ -22,12 +25,13 @@ func TestConfigs(t *testing.T) {
 		has     []string
 	}{
 		{"containerd 1", 2, "containerd github.com/containerd/containerd 1.6.20~ds1 1.6.20~ds1-1+deb12u1",
-			[]string{"version = 2", "sandbox_image = 'kloop.dev/pause:1'", "restrict_oom_score_adj = true"}},
+			[]string{"version = 2", "sandbox_image = 'kloop.dev/pause:1'", "restrict_oom_score_adj = true", "shim.load' = '30s'"}},
 		{"containerd 2.0", 3, "containerd github.com/containerd/containerd/v2 2.0.5 abc", []string{"version = 3", "[grpc]"}},
 		{"containerd 2.2", 3, "containerd github.com/containerd/containerd/v2 v2.2.9+unknown",
 			[]string{"version = 3", "sandbox = 'kloop.dev/pause:1'", "[grpc]\n  address = '/d/run/containerd.sock'"}},
 		{"containerd 2.4", 4, "containerd github.com/containerd/containerd/v2 v2.4.2 abc",
-			[]string{"version = 4", "sandbox = 'kloop.dev/pause:1'", "address = '/d/run/containerd.sock'", "socket_dir = '/d/run/s'"}},
+			[]string{"version = 4", "sandbox = 'kloop.dev/pause:1'", "load' = '30s'",
+				"address = '/d/run/containerd.sock'", "socket_dir = '/d/run/s'"}},
 		{"containerd 2.20", 4, "containerd github.com/containerd/containerd/v2 v2.20.0", []string{"version = 4"}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
@@ -81,22 +85,8 @@ func TestContainerd(t *testing.T) {
 	t.Setenv("NOTIFY_SOCKET", filepath.Join(dir, "systemd"))
 	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
 	defer cancel()
-	c := New(cfg)
-	ready, done := make(chan struct{}), make(chan error, 1)
-	run, stop := context.WithCancel(ctx)
-	defer stop()
-	go func() { done <- c.Run(run, func() { close(ready) }) }()
-	select {
-	case <-ready:
-	case err := <-done:
-		t.Fatal(err)
-	}
-	r, err := Connect(ctx, c.Socket())
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer r.Close()
-	runSandbox(t, ctx, r)
+	r, stop := begin(t, ctx, cfg)
+	endSandbox(t, ctx, r, makeSandbox(t, ctx, r))
 	pid, err := os.ReadFile(filepath.Join(dir, "run/containerd.pid"))
 	if err != nil {
 		t.Fatal(err)
@@ -106,12 +96,89 @@ func TestContainerd(t *testing.T) {
 		t.Errorf("containerd speaks to systemd for kloop (%v)", err)
 	}
 	stop()
-	if err := <-done; err != nil {
-		t.Error(err)
-	}
 }
 
-func runSandbox(t *testing.T, ctx context.Context, r *Runtime) {
+// TestSlowShim: on a busy machine a shim may answer late; a containerd that starts then does not end its containers. It needs root.
+func TestSlowShim(t *testing.T) {
+	dir, err := os.MkdirTemp("", "kloop") // short: socket paths have a limit
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer os.RemoveAll(dir)
+	cfg := Config{Dir: dir}
+	need.Have(t, need.Containerd, Available(cfg))
+	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
+	defer cancel()
+	r, stop := begin(t, ctx, cfg)
+	id := makeSandbox(t, ctx, r)
+	stop()
+
+	shim := shimOf(t, id)
+	if err := syscall.Kill(shim, syscall.SIGSTOP); err != nil {
+		t.Fatal(err)
+	}
+	again := time.AfterFunc(8*time.Second, func() { _ = syscall.Kill(shim, syscall.SIGCONT) }) // five are containerd's own limit
+	defer again.Stop()
+	r, stop = begin(t, ctx, cfg)
+	defer stop()
+	got, err := r.Containers.PodSandboxStatus(ctx, &cri.PodSandboxStatusRequest{PodSandboxId: id})
+	if err != nil || got.Status.State != cri.PodSandboxState_SANDBOX_READY || shimOf(t, id) != shim {
+		t.Errorf("the sandbox whose shim was slow is %v (%v)", got, err)
+	}
+	endSandbox(t, ctx, r, id)
+}
+
+// begin starts a containerd and connects with it. The function that it returns ends both.
+func begin(t *testing.T, ctx context.Context, cfg Config) (*Runtime, func()) {
+	t.Helper()
+	c := New(cfg)
+	ready, done := make(chan struct{}), make(chan error, 1)
+	run, cancel := context.WithCancel(ctx)
+	go func() { done <- c.Run(run, func() { close(ready) }) }()
+	select {
+	case <-ready:
+	case err := <-done:
+		cancel()
+		t.Fatal(err)
+	}
+	stop := sync.OnceFunc(func() {
+		cancel()
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+	})
+	t.Cleanup(stop)
+	r, err := Connect(ctx, c.Socket())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { r.Close() })
+	return r, stop
+}
+
+// shimOf is the process of a sandbox's shim.
+func shimOf(t *testing.T, id string) int {
+	t.Helper()
+	list, err := filepath.Glob("/proc/[0-9]*/cmdline")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, path := range list {
+		args, err := os.ReadFile(path)
+		if err != nil || !strings.Contains(string(args), "containerd-shim") || !strings.Contains(string(args), id) {
+			continue
+		}
+		pid, err := strconv.Atoi(strings.Split(path, "/")[2])
+		if err != nil {
+			t.Fatal(err)
+		}
+		return pid
+	}
+	t.Errorf("sandbox %s has no shim", id)
+	return -1
+}
+
+func makeSandbox(t *testing.T, ctx context.Context, r *Runtime) string {
 	t.Helper()
 	sandbox, err := r.Containers.RunPodSandbox(ctx, &cri.RunPodSandboxRequest{Config: &cri.PodSandboxConfig{
 		Metadata: &cri.PodSandboxMetadata{Name: "p", Uid: "u", Namespace: "n"}, LogDirectory: t.TempDir(),
@@ -120,7 +187,11 @@ func runSandbox(t *testing.T, ctx context.Context, r *Runtime) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	id := sandbox.PodSandboxId
+	return sandbox.PodSandboxId
+}
+
+func endSandbox(t *testing.T, ctx context.Context, r *Runtime, id string) {
+	t.Helper()
 	began := time.Now()
 	if _, err := r.Containers.StopPodSandbox(ctx, &cri.StopPodSandboxRequest{PodSandboxId: id}); err != nil {
 		t.Error(err)

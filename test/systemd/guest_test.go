@@ -69,6 +69,8 @@ func inGuest(t *testing.T, further ...string) bool {
 		if t.Failed() {
 			out, _ := exec.Command("journalctl", "--no-pager", "-n", "150", "-o", "cat", "-u", "kloop").CombinedOutput()
 			t.Logf("the service's journal:\n%s", out)
+			told, _ := os.ReadFile(filepath.Join(dataDir, "containerd", "containerd.log"))
+			t.Logf("containerd's log ends:\n%s", told[max(0, len(told)-8<<10):])
 		}
 	})
 	return true
