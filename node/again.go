@@ -79,7 +79,7 @@ func planNextLife(w world, t *todo) (done bool) {
 	done = true
 	for i := range w.seen.containers {
 		c := &w.seen.containers[i]
-		if c.running() && w.former(c) {
+		if c.mayRun() && w.former(c) {
 			done = false // without a spec its hook does not run, and within the pod's grace
 			t.kill = append(t.kill, kill{c: c, why: "Stopping container " + c.name + ": all containers of the pod are restarted"})
 		}

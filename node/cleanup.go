@@ -64,7 +64,7 @@ func (cl *cleaner) remove(ctx context.Context, seen sight) error {
 	for i := range seen.containers {
 		k := &seen.containers[i]
 		uids[k.uid] = true
-		if k.running() {
+		if k.mayRun() {
 			if err := cl.stop.stopContainer(ctx, k.id, 2); err != nil {
 				return err
 			}

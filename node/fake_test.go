@@ -203,7 +203,7 @@ func (f *fakeRuntime) StartContainer(_ context.Context, r *cri.StartContainerReq
 
 // end ends a container that runs. f is locked.
 func (f *fakeRuntime) end(id string, code int32) {
-	if c := f.list[id]; c != nil && c.State == cri.ContainerState_CONTAINER_RUNNING {
+	if c := f.list[id]; c != nil && (c.State == cri.ContainerState_CONTAINER_RUNNING || c.State == cri.ContainerState_CONTAINER_UNKNOWN) {
 		c.State, c.ExitCode, c.FinishedAt, c.Reason = cri.ContainerState_CONTAINER_EXITED, code, time.Now().UnixNano(), "Error"
 	}
 }

@@ -61,9 +61,13 @@ type container struct {
 
 func (c *container) running() bool { return c.state == cri.ContainerState_CONTAINER_RUNNING }
 func (c *container) unborn() bool  { return c.state == cri.ContainerState_CONTAINER_CREATED }
-func (c *container) ended() bool {
-	return c.state == cri.ContainerState_CONTAINER_EXITED || c.state == cri.ContainerState_CONTAINER_UNKNOWN
-}
+func (c *container) ended() bool   { return c.state == cri.ContainerState_CONTAINER_EXITED }
+
+// unsure says that the runtime does not know the container's state, as one that began on a busy machine and got no answer from a shim.
+func (c *container) unsure() bool { return c.state == cri.ContainerState_CONTAINER_UNKNOWN }
+
+// mayRun says that a process of it may run: another must not be started beside it.
+func (c *container) mayRun() bool { return c.running() || c.unsure() }
 
 // observe asks the runtime for everything under a pod's name.
 func (a *Agent) observe(ctx context.Context, ns, name string) (sight, error) {
@@ -178,5 +182,5 @@ func (s sight) empty() bool { return len(s.sandboxes) == 0 && len(s.containers) 
 
 // anyRunning says whether a process of the pod may still run.
 func (s sight) anyRunning() bool {
-	return slices.ContainsFunc(s.containers, func(c container) bool { return c.running() })
+	return slices.ContainsFunc(s.containers, func(c container) bool { return c.mayRun() })
 }

@@ -108,7 +108,7 @@ func worn(w world) (list []*container) {
 	count := map[string]int{}
 	for i := range w.seen.containers {
 		c := &w.seen.containers[i]
-		if count[c.name]++; count[c.name] > 2 && c.ended() {
+		if count[c.name]++; count[c.name] > 2 && (c.ended() || c.unsure()) {
 			list = append(list, c)
 		}
 	}
@@ -156,7 +156,7 @@ func newSandbox(w world, t todo) todo {
 	}
 	t.sandbox = true
 	for i := range w.seen.containers {
-		if c := &w.seen.containers[i]; c.running() {
+		if c := &w.seen.containers[i]; c.mayRun() {
 			t.kill = append(t.kill, kill{c: c, why: "The pod sandbox changed: the container must be stopped and made again."})
 		}
 	}
@@ -178,7 +178,7 @@ func over(w world) bool {
 	for i := range w.pod.Spec.Containers {
 		spec := &w.pod.Spec.Containers[i]
 		c := w.newest(spec.Name)
-		if c == nil || c.running() || runsAgain(w.pod, spec, false, c.exit) {
+		if c == nil || c.mayRun() || runsAgain(w.pod, spec, false, c.exit) {
 			return false
 		}
 	}
@@ -202,6 +202,9 @@ func planInit(w world, t *todo, box *sandbox) (done bool) {
 		switch {
 		case started && c == nil: // it ran before, and has been cleaned up
 		case c != nil && c.ended() && c.exit == 0 && (c.sandbox == box.id || started):
+		case c != nil && c.unsure():
+			t.kill = append(t.kill, lost(c, spec))
+			return false
 		case c == nil || (c.sandbox != box.id && !c.running()):
 			begin(w, t, spec, true)
 			return false
@@ -283,6 +286,8 @@ func keepUp(w world, t *todo, box *sandbox, spec *corev1.Container, init bool) (
 	case c.unborn():
 		t.drop = append(t.drop, c)
 		t.start = append(t.start, start{spec: spec, init: init, try: c.restarts})
+	case c.unsure():
+		t.kill = append(t.kill, lost(c, spec))
 	case c.running() && c.hash != "" && c.hash != hashOf(spec):
 		t.kill = append(t.kill, kill{c: c, spec: spec, why: "Container " + spec.Name + " definition changed, will be restarted"})
 	case c.running():
@@ -295,6 +300,11 @@ func keepUp(w world, t *todo, box *sandbox, spec *corev1.Container, init bool) (
 		retry(w, t, spec, c, init)
 	}
 	return false
+}
+
+// lost stops a container of unknown state: what it ends with then says whether it runs again.
+func lost(c *container, spec *corev1.Container) kill {
+	return kill{c: c, spec: spec, why: "The runtime does not know the state of container " + spec.Name + ": it is stopped before it can run again"}
 }
 
 // begin starts a container that the pod's present life has not had, nor its sandbox. The one whose end began this life keeps its pause.

@@ -7,7 +7,6 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	requests "k8s.io/component-helpers/resource"
-	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"github.com/kloop-dev/kloop/kinds/podspec"
 )
@@ -153,7 +152,9 @@ func (m *statuses) containerStatus(w world, spec *corev1.Container, init bool) c
 		p := w.probed(spec.Name)
 		s.State.Running = &corev1.ContainerStateRunning{StartedAt: seconds(c.began)}
 		*s.Started, s.Ready = p.started, p.started && p.ready && (!init || podspec.Sidecar(spec))
-	case c.state == cri.ContainerState_CONTAINER_CREATED:
+	case c.unsure():
+		s.State.Waiting = &corev1.ContainerStateWaiting{Reason: "ContainerStatusUnknown", Message: "the runtime does not know whether it runs"}
+	case c.unborn():
 		s.State.Waiting = &corev1.ContainerStateWaiting{Reason: "ContainerCreating"}
 	default:
 		m.ended(w, spec, c, &s, init)

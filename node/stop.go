@@ -77,7 +77,7 @@ func (sp *stopper) stopContainers(ctx context.Context, pod *corev1.Pod, seen sig
 	var list []*container
 	var ended []chan struct{}
 	for i := range seen.containers {
-		if c := &seen.containers[i]; c.running() {
+		if c := &seen.containers[i]; c.mayRun() {
 			list, ended = append(list, c), append(ended, make(chan struct{}))
 		}
 	}
