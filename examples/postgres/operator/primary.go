@@ -19,7 +19,7 @@ type Patience struct {
 }
 
 // Usual is the patience outside of tests.
-var Usual = Patience{Silent: 6 * time.Second, Vacant: 5 * time.Second, Ballots: 3 * time.Second}
+var Usual = Patience{Silent: 6 * time.Second, Vacant: 8 * time.Second, Ballots: 3 * time.Second}
 
 // decidePrimary changes status to what it should be: who is to be primary, and for whom commits wait. Whatever it rests on may be old,
 // but status: it is written only if nobody wrote since. What instances report with an epoch does not change while that epoch lasts.
@@ -199,7 +199,7 @@ func elect(w World) (winner string) {
 	for _, name := range slices.Sorted(maps.Keys(w.Pods)) {
 		if w.report(name).Epoch == status.Epoch {
 			voters = append(voters, name)
-		} else if stays(w.Pods[name]) {
+		} else if stays(w.Pods[name]) && !(confirmed(status) && slices.Contains(status.Election.Former, name)) {
 			silent = true
 		}
 	}
@@ -220,6 +220,12 @@ func elect(w World) (winner string) {
 		}
 	}
 	return winner
+}
+
+// confirmed says whether commits waited for standbys. Then the lost primary need not be waited for: what it acknowledged, others have.
+func confirmed(status v1alpha1.PostgresClusterStatus) bool {
+	some := func(q *v1alpha1.Quorum) bool { return q != nil && q.Number > 0 }
+	return some(status.Quorum) && (status.QuorumBefore == nil || some(status.QuorumBefore))
 }
 
 // missing says who must be heard before nothing acknowledged can be lost; empty: enough were.

@@ -80,8 +80,17 @@ func TestElect(t *testing.T) {
 			w.Cluster.Status.QuorumBefore = &v1alpha1.Quorum{Number: 1, Members: []string{"c-1", "c-2", "c-3"}}
 		}), ""},
 		{"nobody waits for standbys", open(reports{"c-2": voice(3, 1, 10)}, func(w *World) { w.Cluster.Status.Quorum = nil }), "c-2"},
-		{"one could still answer", open(reports{"c-2": voice(3, 1, 10), "c-3": voice(3, 1, 20), "c-1": {}},
-			func(w *World) { w.ElectionAge = 0 }), ""},
+		{"one could still answer", open(reports{"c-2": voice(3, 1, 10), "c-3": {}, "c-1": {}}, func(w *World) {
+			w.ElectionAge, w.Cluster.Status.Quorum.Number = 0, 2
+		}), ""},
+		{"the lost one is not waited for", open(reports{"c-2": voice(3, 1, 10), "c-3": voice(3, 1, 20), "c-1": {}},
+			func(w *World) { w.ElectionAge = 0 }), "c-3"},
+		{"the lost one may have acknowledged alone", open(reports{"c-2": voice(3, 1, 10), "c-3": voice(3, 1, 20), "c-1": {}}, func(w *World) {
+			w.ElectionAge, w.Cluster.Status.Quorum = 0, nil
+		}), ""},
+		{"it may have before the quorum changed", open(reports{"c-2": voice(3, 1, 10), "c-3": voice(3, 1, 20), "c-1": {}}, func(w *World) {
+			w.ElectionAge, w.Cluster.Status.QuorumBefore = 0, &v1alpha1.Quorum{Members: []string{"c-1"}}
+		}), ""},
 		{"it had its time", open(reports{"c-2": voice(3, 1, 10), "c-3": voice(3, 1, 20), "c-1": {}}, nil), "c-3"},
 		{"who leaves is no primary, and knows more", open(reports{"c-2": voice(3, 1, 10), "c-3": voice(3, 1, 20)}, func(w *World) {
 			w.Pods["c-3"].DeletionTimestamp = &metav1.Time{}
