@@ -1,6 +1,7 @@
 package systemd
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -38,9 +39,8 @@ func NewSlices(socket string) *Slices { return &Slices{socket: socket} }
 // Set has a slice run and have the properties, until the machine ends. Those that are not named stay as they are.
 func (s *Slices) Set(name string, list []Property) error {
 	list = append(list, accounting...)
-	there := s.active(name)
-	var err error
-	if !there {
+	there, err := s.active(name)
+	if err == nil && !there {
 		_, err = s.do("StartTransientUnit", name, "replace", append(list, made...), noUnits{})
 		if there = refused(err, unitExists); there { // but it does not run
 			_, err = s.do("StartUnit", name, "replace")
@@ -85,27 +85,32 @@ func refused(err error, name string) bool {
 }
 
 // wait waits until a slice runs, or does not.
-func (s *Slices) wait(name string, active bool) error {
+func (s *Slices) wait(name string, want bool) error {
 	const pause = 5 * time.Millisecond
+	var last error
 	for range patience / pause {
-		if s.active(name) == active {
+		is, err := s.active(name)
+		if err == nil && is == want {
 			return nil
 		}
+		last = err // nobody answers while systemd or the bus starts again
 		time.Sleep(pause)
 	}
-	return context.DeadlineExceeded
+	return cmp.Or(last, context.DeadlineExceeded)
 }
 
-// active says whether a slice runs.
-func (s *Slices) active(name string) bool {
+// active says whether a slice runs. A bus that does not tell says neither.
+func (s *Slices) active(name string) (bool, error) {
 	unit, err := s.do("GetUnit", name)
-	path, ok := unit.(string)
-	if err != nil || !ok {
-		return false
+	var state any
+	if path, ok := unit.(string); ok {
+		state, err = s.call(&message{path: path, iface: "org.freedesktop.DBus.Properties", member: "Get", dest: first.dest},
+			"org.freedesktop.systemd1.Unit", "ActiveState")
 	}
-	state, err := s.call(&message{path: path, iface: "org.freedesktop.DBus.Properties", member: "Get", dest: first.dest},
-		"org.freedesktop.systemd1.Unit", "ActiveState")
-	return err == nil && state == "active"
+	if refused(err, noSuchUnit) || refused(err, "org.freedesktop.DBus.Error.UnknownObject") { // it went between the two questions
+		return false, nil
+	}
+	return state == "active", err
 }
 
 // do calls a method of systemd.
