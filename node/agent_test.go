@@ -18,7 +18,7 @@ import (
 	"github.com/kloop-dev/kloop/resource"
 )
 
-// counted is the sum of a counter's series that begin with the labels.
+// counted is the sum of a counter's series, or of what a histogram's have counted, that begin with the labels.
 func (r *rig) counted(name string, labels ...string) (n float64) {
 	r.t.Helper()
 	families, err := r.agent.meter.Gatherer().Gather()
@@ -32,7 +32,7 @@ func (r *rig) counted(name string, labels ...string) (n float64) {
 				ok = ok && i < len(m.Label) && m.Label[i].GetValue() == want
 			}
 			if ok {
-				n += m.Counter.GetValue()
+				n += m.Counter.GetValue() + float64(m.Histogram.GetSampleCount())
 			}
 		}
 	}

@@ -119,6 +119,9 @@ func TestDrivenVolume(t *testing.T) {
 		if mount.ContainerPath != "/data" || mount.HostPath != want || d.Published("c") != 1 {
 			t.Errorf("mounted %s at %s", mount.HostPath, mount.ContainerPath)
 		}
+		if n := r.counted("csi_operations_seconds", "d.csi", "OK", "/csi.v1.Node/NodePublishVolume"); n != 1 {
+			t.Errorf("metrics have %v calls that publish", n)
+		}
 		if err := r.Delete(t.Context(), kinds.PersistentVolumeClaims, "d", "c", &metav1.DeleteOptions{}); err != nil { // its pod has it
 			t.Fatal(err)
 		}

@@ -45,6 +45,8 @@ type Config struct {
 	Token func(ctx context.Context, pod *corev1.Pod, audience string, life int64) (Token, error)
 	// Wake is called when a driver came, or a pod's volume may be had now; nil: nobody waits.
 	Wake func()
+	// Called hears of each call of a driver, with the method's name in gRPC; nil: nobody asks.
+	Called func(driver, method string, took time.Duration, err error)
 	// Within bounds each call of a driver; 0: 2 min.
 	Within time.Duration
 }
@@ -75,7 +77,7 @@ func New(cfg Config) *Mounter {
 	}
 	b := &books{client: cfg.Client, node: cfg.Node, log: cfg.Log}
 	return &Mounter{cfg: cfg, log: cfg.Log, Drivers: &Drivers{books: b, within: cfg.Within, wake: cfg.Wake, of: map[string]*driver{},
-		came: make(chan struct{}, 1)},
+		came: make(chan struct{}, 1), called: cfg.Called},
 		layout: layout(cfg.Dir), knowledge: knowledge{locks: map[volumeID]*turn{},
 			wanted: map[volumeID]map[types.UID]bool{}, staged: map[volumeID]bool{},
 			done: map[types.UID]map[string]settled{}, attach: map[volumeID]bool{}, usage: map[types.UID]map[string]Usage{},

@@ -42,6 +42,7 @@ type Drivers struct {
 	within time.Duration // 0: callWithin
 	wake   func()        // a driver came; nil: nobody waits
 	came   chan struct{} // a driver came
+	called func(driver, method string, took time.Duration, err error)
 
 	mu sync.Mutex
 	of map[string]*driver
@@ -92,9 +93,22 @@ func (ds *Drivers) Register(ctx context.Context, p plugins.Plugin) error {
 	return nil
 }
 
+// timed tells of each call of a driver.
+func (ds *Drivers) timed(driver string) grpc.UnaryClientInterceptor {
+	return func(ctx context.Context, method string, req, reply any, conn *grpc.ClientConn, next grpc.UnaryInvoker,
+		options ...grpc.CallOption) error {
+		began := time.Now()
+		err := next(ctx, method, req, reply, conn, options...)
+		if ds.called != nil {
+			ds.called(driver, method, time.Since(began), err)
+		}
+		return err
+	}
+}
+
 // meet asks a driver what it is.
 func (ds *Drivers) meet(ctx context.Context, p plugins.Plugin, v *version.Version) (*driver, error) {
-	conn, err := plugins.Dial(p.Endpoint)
+	conn, err := plugins.Dial(p.Endpoint, grpc.WithUnaryInterceptor(ds.timed(p.Name)))
 	if err != nil {
 		return nil, err
 	}

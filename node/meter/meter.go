@@ -9,6 +9,7 @@ import (
 	"unicode"
 
 	"github.com/prometheus/client_golang/prometheus"
+	"google.golang.org/grpc/status"
 	"k8s.io/apimachinery/pkg/types"
 )
 
@@ -17,7 +18,7 @@ type Meter struct {
 	registry *prometheus.Registry
 
 	calls, failures, evictions, preemptions, containers, broken, ended *prometheus.CounterVec
-	took, worker, volumes, groups                                      *prometheus.HistogramVec
+	took, worker, volumes, drivers, groups                             *prometheus.HistogramVec
 	relist, interval, start, total, sli                                prometheus.Histogram
 	seen                                                               prometheus.Gauge
 	pods, brokenPods, own, brokenOwn                                   prometheus.Counter
@@ -46,6 +47,8 @@ func New() *Meter {
 		"create, sync, or kill", prometheus.DefBuckets, "operation_type")
 	m.volumes = m.times("storage_operation_duration_seconds", "Storage operation duration", volumeBuckets,
 		"migrated", "operation_name", "status", "volume_plugin")
+	m.drivers = m.times("csi_operations_seconds", "Container Storage Interface operation duration with gRPC error code status total",
+		volumeBuckets, "driver_name", "grpc_status_code", "method_name", "migrated")
 	m.groups = m.times("kubelet_cgroup_manager_duration_seconds", "Duration in seconds for cgroup manager operations. Broken down by method.",
 		prometheus.DefBuckets, "operation_type")
 	m.evictions = m.counters("kubelet_evictions", "Cumulative number of pod evictions by eviction signal", "eviction_signal")
@@ -166,6 +169,13 @@ func (m *Meter) Volume(what, plugin string, took time.Duration, err error) {
 		status = "fail-unknown"
 	}
 	m.volumes.WithLabelValues("false", what, status, plugin).Observe(took.Seconds())
+}
+
+// Driver counts a call of a CSI driver by its method's name in gRPC.
+func (m *Meter) Driver(driver, method string, took time.Duration, err error) {
+	if m != nil {
+		m.drivers.WithLabelValues(driver, status.Code(err).String(), method, "false").Observe(took.Seconds())
+	}
 }
 
 // Evicted counts a pod that has to go because of a signal.

@@ -18,14 +18,14 @@ const maxSocket = 107
 
 // Dial returns a connection to the gRPC server at a socket. It connects when it is used, and again when it was lost, at most 2 s later;
 // calls fail at once while nobody is there. The socket's path may be of any length.
-func Dial(path string) (*grpc.ClientConn, error) {
-	conn, err := grpc.NewClient("passthrough:///"+path,
+func Dial(path string, options ...grpc.DialOption) (*grpc.ClientConn, error) {
+	conn, err := grpc.NewClient("passthrough:///"+path, append(options,
 		grpc.WithTransportCredentials(insecure.NewCredentials()),
 		grpc.WithAuthority("localhost"), // servers in other languages refuse a path there
 		grpc.WithIdleTimeout(0),
 		grpc.WithConnectParams(grpc.ConnectParams{MinConnectTimeout: askWithin,
 			Backoff: backoff.Config{BaseDelay: 100 * time.Millisecond, Multiplier: 2, Jitter: 0.2, MaxDelay: 2 * time.Second}}),
-		grpc.WithContextDialer(func(ctx context.Context, _ string) (net.Conn, error) { return connect(ctx, path) }))
+		grpc.WithContextDialer(func(ctx context.Context, _ string) (net.Conn, error) { return connect(ctx, path) }))...)
 	if err != nil {
 		return nil, fmt.Errorf("dial the plugin at %s: %w", path, err)
 	}

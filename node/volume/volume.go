@@ -39,6 +39,8 @@ type Config struct {
 	Bundles func(signer string) (list []*certificatesv1.ClusterTrustBundle, complete bool)
 	// Took hears of each volume's mounting and unmounting, with its plugin; nil: nobody asks.
 	Took func(what, plugin string, took time.Duration, err error)
+	// Called hears of each call of a CSI driver, with the method's name in gRPC; nil: nobody asks.
+	Called func(driver, method string, took time.Duration, err error)
 }
 
 // A Mounter makes, refreshes and removes volumes. It is safe for concurrent use on different pods; calls for one
@@ -76,7 +78,7 @@ func New(cfg Config) *Mounter {
 	}
 	m := &Mounter{cfg: cfg, log: cfg.Log, pods: map[types.UID]*state{}, local: localMounts{dir: cfg.Dir}}
 	m.csi = csi.New(csi.Config{Dir: cfg.Dir, Client: cfg.Client, Node: cfg.Node, Events: cfg.Events, Log: cfg.Log, Wake: cfg.Wake,
-		Token: m.driverToken})
+		Token: m.driverToken, Called: cfg.Called})
 	return m
 }
 
