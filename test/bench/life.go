@@ -52,7 +52,7 @@ func (b *bench) made(ctx context.Context, name string, n int, q func(ns string, 
 	if err := errors.Join(b.awaitAccount(ctx, ns), b.awaitCalm(ctx)); err != nil {
 		return 0, err
 	}
-	cpu := b.cpu()
+	metered, cpu := b.meter(ctx, name), b.cpu()
 	if _, _, err := b.storm(ctx, bindWays, n, func(i int) call { return q(ns, i) }); err != nil {
 		return 0, err
 	}
@@ -61,6 +61,7 @@ func (b *bench) made(ctx context.Context, name string, n int, q func(ns string, 
 	}
 	each := (b.cpu() - cpu) / float64(n) * 1e3
 	b.figure(name+", server CPU", each, "ms")
+	metered(n)
 	if err := pause(ctx, 45*time.Second); err != nil { // the garbage is collected, the history sheds
 		return 0, err
 	}
@@ -86,7 +87,7 @@ func (b *bench) live(ctx context.Context) error {
 		return err
 	}
 	before, _ := b.memory()
-	cpu, began := b.cpu(), time.Now()
+	metered, cpu, began := b.meter(ctx, "a pod until it runs"), b.cpu(), time.Now()
 	if _, _, err := b.storm(ctx, bindWays, lives, func(i int) call { return podFor(ns, i, "") }); err != nil {
 		return err
 	}
@@ -95,12 +96,13 @@ func (b *bench) live(ctx context.Context) error {
 	}
 	b.figure("pods made until they run", lives/time.Since(began).Seconds(), "/s")
 	up := b.cpu() - cpu
+	metered(lives)
 	if err := pause(ctx, 20*time.Second); err != nil { // the garbage is collected, the history sheds
 		return err
 	}
 	after, _ := b.memory()
 	b.figure("a pod at rest, memory", (after-before)*1024/lives, "KiB")
-	cpu = b.cpu()
+	metered, cpu = b.meter(ctx, "a pod's end"), b.cpu()
 	c, err := b.dial(ctx)
 	if err != nil {
 		return err
@@ -112,6 +114,7 @@ func (b *bench) live(ctx context.Context) error {
 	if err := b.awaitNoPods(ctx, c, ns); err != nil {
 		return err
 	}
+	metered(lives)
 	b.figure("a pod's life, server CPU", (up+b.cpu()-cpu)/lives*1e3, "ms")
 	b.showMemory()
 	return nil

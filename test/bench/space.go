@@ -97,7 +97,7 @@ func (b *bench) storm(ctx context.Context, ways, n int, q func(i int) call) (tim
 
 // measured is storm with figures: the rate under the name, and the server's CPU for one call.
 func (b *bench) measured(ctx context.Context, name string, ways, n int, q func(i int) call) error {
-	cpu, self := b.cpu(), processes{os.Getpid()}
+	metered, cpu, self := b.meter(ctx, name), b.cpu(), processes{os.Getpid()}
 	own := self.cpu()
 	took, span, err := b.storm(ctx, ways, n, q)
 	if err != nil {
@@ -107,6 +107,7 @@ func (b *bench) measured(ctx context.Context, name string, ways, n int, q func(i
 	if len(b.processes) > 0 {
 		b.figure(name+", server CPU", (b.cpu()-cpu)/float64(n)*1000, "ms")
 	}
+	metered(n)
 	fmt.Printf("  this client's own CPU: %s ms a call\n", number((self.cpu()-own)/float64(n)*1000))
 	took.show()
 	b.showMemory()
