@@ -10,9 +10,19 @@ import (
 	"github.com/kloop-dev/kloop/resource"
 )
 
-// BenchmarkWrite is what a kind adds to a create: defaults, Settle and Check.
+// BenchmarkWrite is what a kind adds to a create: defaults, Settle, Check and Warnings.
 func BenchmarkWrite(b *testing.B) {
 	for name, text := range map[string]string{
+		"Pod": `{apiVersion: v1, kind: Pod, metadata: {name: p, namespace: n, labels: {app: a, pod: p}}, spec: {serviceAccountName: default, ` +
+			`containers: [{name: main, image: "registry.example/app:v1", ports: [{containerPort: 80}], ` +
+			`env: [{name: A, value: "1"}, {name: B, value: "2"}], ` +
+			`resources: {requests: {cpu: 10m, memory: 16Mi}, limits: {memory: 64Mi}}, ` +
+			`volumeMounts: [{name: token, readOnly: true, mountPath: /var/run/secrets/kubernetes.io/serviceaccount}]}], ` +
+			`tolerations: [{key: node.kubernetes.io/not-ready, operator: Exists, effect: NoExecute, tolerationSeconds: 300}, ` +
+			`{key: node.kubernetes.io/unreachable, operator: Exists, effect: NoExecute, tolerationSeconds: 300}], ` +
+			`volumes: [{name: token, projected: {sources: [{serviceAccountToken: {path: token, expirationSeconds: 3607}}, ` +
+			`{configMap: {name: kube-root-ca.crt, items: [{key: ca.crt, path: ca.crt}]}}, ` +
+			`{downwardAPI: {items: [{path: namespace, fieldRef: {apiVersion: v1, fieldPath: metadata.namespace}}]}}]}}]}}`,
 		"Deployment": `{apiVersion: apps/v1, kind: Deployment, metadata: {name: d}, spec: {selector: {matchLabels: {a: b}}, ` +
 			`template: {metadata: {labels: {a: b}}, spec: {containers: [{name: c, image: i}]}}}}`,
 		"Job": `{apiVersion: batch/v1, kind: Job, metadata: {name: j}, ` +
@@ -26,7 +36,9 @@ func BenchmarkWrite(b *testing.B) {
 		if err := yaml.Unmarshal([]byte(text), &meta); err != nil {
 			b.Fatal(err)
 		}
-		k, _ := kinds.NewSet().Kind(schema.FromAPIVersionAndKind(meta.APIVersion, meta.Kind))
+		set := kinds.NewSet()
+		on := set.Features()
+		k, _ := set.Kind(schema.FromAPIVersionAndKind(meta.APIVersion, meta.Kind))
 		sent := k.New(k.Info().GVK)
 		if err := yaml.Unmarshal([]byte(text), sent); err != nil {
 			b.Fatal(err)
@@ -37,9 +49,12 @@ func BenchmarkWrite(b *testing.B) {
 				obj := resource.Clone(sent)
 				obj.SetUID("u")
 				k.SetDefaults(obj)
-				k.Settle("", obj, nil)
+				resource.SettleAs(on, k, "", obj, nil)
 				if errs := k.Check("", obj, nil); len(errs) > 0 {
 					b.Fatal(errs)
+				}
+				if says := k.Warnings(obj, nil); len(says) > 0 {
+					b.Fatal(says)
 				}
 			}
 		})

@@ -80,19 +80,20 @@ func since37(name string) func(*features.Set) bool {
 // DropDisabled takes fields of features that are off out of s, unless old, the stored spec or nil, has them too: then it
 // came from a cluster where they were on.
 func DropDisabled(on *features.Set, s, old *corev1.PodSpec) {
-	for _, g := range gated {
-		if g.on(on) {
-			continue
+	used, visit := false, gated[0].visit
+	use := func(func()) { used = true }
+	drop := func(clear func()) {
+		if used = false; old != nil {
+			visit(old, use)
 		}
-		g.visit(s, func(clear func()) {
-			used := false
-			if old != nil {
-				g.visit(old, func(func()) { used = true })
-			}
-			if !used {
-				clear()
-			}
-		})
+		if !used {
+			clear()
+		}
+	}
+	for i := range gated {
+		if visit = gated[i].visit; !gated[i].on(on) {
+			visit(s, drop)
+		}
 	}
 }
 

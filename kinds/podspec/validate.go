@@ -26,13 +26,16 @@ type checker struct {
 func ValidatePod(p *corev1.Pod) field.ErrorList {
 	c := &checker{spec: &p.Spec, meta: &p.ObjectMeta}
 	path := field.NewPath("spec")
-	errs := ValidateAnnotations(p.Annotations, &p.Spec, field.NewPath("metadata", "annotations"))
+	var errs field.ErrorList
+	if len(p.Annotations) > 0 {
+		errs = ValidateAnnotations(p.Annotations, &p.Spec, field.NewPath("metadata", "annotations"))
+	}
 	errs = append(errs, c.check(path)...)
 	if p.Spec.ServiceAccountName == "" {
 		errs = append(errs, refuseTokens(p.Spec.Volumes, path.Child("volumes"))...)
 	}
-	errs = append(errs, validateImages(p.Spec.Containers, path.Child("containers"))...)
-	return append(errs, validateImages(p.Spec.InitContainers, path.Child("initContainers"))...)
+	errs = append(errs, validateImages(p.Spec.Containers, path, "containers")...)
+	return append(errs, validateImages(p.Spec.InitContainers, path, "initContainers")...)
 }
 
 // ValidateTemplate checks a pod template.
@@ -64,25 +67,36 @@ func (c *checker) annotation(key string) (v string, ok bool) {
 func (c *checker) check(path *field.Path) (errs field.ErrorList) {
 	s := c.spec
 	add := func(list field.ErrorList) { errs = append(errs, list...) }
-	add(c.checkVolumes(path.Child("volumes")))
-	add(c.checkClaims(path.Child("resourceClaims")))
+	some := func(n int, name string, check func(*field.Path) field.ErrorList) {
+		if n > 0 { // else even the path would cost something
+			add(check(path.Child(name)))
+		}
+	}
+	some(len(s.Volumes), "volumes", c.checkVolumes)
+	some(len(s.ResourceClaims), "resourceClaims", c.checkClaims)
 	add(c.checkContainers(path.Child("containers")))
-	add(c.checkInitContainers(path.Child("initContainers")))
-	add(c.checkEphemeralContainers(path.Child("ephemeralContainers")))
+	some(len(s.InitContainers), "initContainers", c.checkInitContainers)
+	some(len(s.EphemeralContainers), "ephemeralContainers", c.checkEphemeralContainers)
 	add(c.checkPodResources(path))
 	add(rule.Chosen(s.RestartPolicy, path.Child("restartPolicy"), corev1.RestartPolicyAlways, corev1.RestartPolicyOnFailure,
 		corev1.RestartPolicyNever))
 	add(rule.Chosen(s.DNSPolicy, path.Child("dnsPolicy"), corev1.DNSClusterFirstWithHostNet, corev1.DNSClusterFirst, corev1.DNSDefault,
 		corev1.DNSNone))
-	add(metavalidation.ValidateLabels(s.NodeSelector, path.Child("nodeSelector")))
+	if len(s.NodeSelector) > 0 {
+		add(metavalidation.ValidateLabels(s.NodeSelector, path.Child("nodeSelector")))
+	}
 	add(c.checkSecurity(path))
-	add(checkAffinity(s.Affinity, path.Child("affinity")))
+	if s.Affinity != nil {
+		add(checkAffinity(s.Affinity, path.Child("affinity")))
+	}
 	add(checkDNS(s, path.Child("dnsConfig")))
 	add(checkGates(s, path))
-	add(checkSpread(s.TopologySpreadConstraints, path.Child("topologySpreadConstraints")))
+	if len(s.TopologySpreadConstraints) > 0 {
+		add(checkSpread(s.TopologySpreadConstraints, path.Child("topologySpreadConstraints")))
+	}
 	add(ValidateTolerations(s.Tolerations, path.Child("tolerations")))
 	add(checkNames(s, path))
-	add(checkHostAliases(s.HostAliases, path.Child("hostAliases")))
+	add(checkHostAliases(s.HostAliases, path))
 	if s.Overhead != nil {
 		add(ValidateOverhead(s.Overhead, path.Child("overhead")))
 	}
@@ -135,6 +149,7 @@ func checkHostnameOverride(s *corev1.PodSpec, path *field.Path) (errs field.Erro
 
 func checkHostAliases(list []corev1.HostAlias, path *field.Path) (errs field.ErrorList) {
 	for i, a := range list {
+		path := path.Child("hostAliases")
 		errs = append(errs, utilvalidation.IsValidIPForLegacyField(path.Index(i).Child("ip"), a.IP, true, nil)...)
 		for j, name := range a.Hostnames {
 			errs = append(errs, rule.Format(name, path.Index(i).Child("hostnames").Index(j), rule.Subdomain)...)
@@ -147,6 +162,9 @@ func checkGates(s *corev1.PodSpec, path *field.Path) (errs field.ErrorList) {
 	for i, g := range s.ReadinessGates {
 		at := path.Child("readinessGates").Index(i).Child("conditionType")
 		errs = append(errs, rule.Format(string(g.ConditionType), at, utilvalidation.IsQualifiedName)...)
+	}
+	if len(s.SchedulingGates) == 0 {
+		return errs
 	}
 	seen, path := sets.New[string](), path.Child("schedulingGates")
 	for i, g := range s.SchedulingGates {

@@ -77,13 +77,13 @@ func AnnotationsAgree(a map[string]string, s *corev1.PodSpec, path *field.Path) 
 	if v, ok := a[seccompPod]; ok && s.SecurityContext != nil {
 		errs = append(errs, seccompAgrees(v, s.SecurityContext.SeccompProfile, path.Child("securityContext", "seccompProfile"))...)
 	}
-	eachContainer(s, path, func(c *corev1.Container, at *field.Path) {
+	eachContainer(s, path, func(c *corev1.Container, spot spot) {
 		if v, ok := a[seccompOne+c.Name]; ok && c.SecurityContext != nil {
-			errs = append(errs, seccompAgrees(v, c.SecurityContext.SeccompProfile, at.Child("securityContext", "seccompProfile"))...)
+			errs = append(errs, seccompAgrees(v, c.SecurityContext.SeccompProfile, spot.path().Child("securityContext", "seccompProfile"))...)
 		}
 		windows := s.OS != nil && s.OS.Name == corev1.Windows
 		if v, ok := a[apparmorOne+c.Name]; ok && !windows {
-			errs = append(errs, confinementAgrees(v, profileOf(c, s), at.Child("securityContext", "appArmorProfile"))...)
+			errs = append(errs, confinementAgrees(v, profileOf(c, s), spot.path().Child("securityContext", "appArmorProfile"))...)
 		}
 	})
 	return errs

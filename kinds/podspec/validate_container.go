@@ -89,8 +89,11 @@ func refuseLife(k *corev1.Container, path *field.Path) (errs field.ErrorList) {
 
 // checkRestart checks when a container is to be restarted on its own.
 func checkRestart(k *corev1.Container, path *field.Path) (errs field.ErrorList) {
+	if k.RestartPolicy == nil && len(k.RestartPolicyRules) == 0 {
+		return nil
+	}
 	at := path.Child("restartPolicy")
-	if k.RestartPolicy == nil && len(k.RestartPolicyRules) > 0 {
+	if k.RestartPolicy == nil {
 		errs = append(errs, field.Required(at, "must specify restartPolicy when restart rules are used"))
 	}
 	errs = append(errs, rule.AmongPtr(k.RestartPolicy, at, corev1.ContainerRestartPolicyAlways,
@@ -125,13 +128,21 @@ func (c *checker) checkContainer(k *corev1.Container, path *field.Path) (errs fi
 		corev1.TerminationMessageReadFile, corev1.TerminationMessageFallbackToLogsOnError))
 	add(checkPorts(k.Ports, path.Child("ports")))
 	add(checkEnv(k.Env, path.Child("env")))
-	add(checkEnvFrom(k.EnvFrom, path.Child("envFrom")))
+	if len(k.EnvFrom) > 0 {
+		add(checkEnvFrom(k.EnvFrom, path.Child("envFrom")))
+	}
 	add(c.checkMounts(k, path.Child("volumeMounts")))
-	add(c.checkDevices(k, path.Child("volumeDevices")))
+	if len(k.VolumeDevices) > 0 {
+		add(c.checkDevices(k, path.Child("volumeDevices")))
+	}
 	add(rule.Chosen(k.ImagePullPolicy, path.Child("imagePullPolicy"), corev1.PullAlways, corev1.PullIfNotPresent, corev1.PullNever))
 	add(validateRequirements(&k.Resources, c.claims, path.Child("resources"), ValidateContainerResourceName))
-	add(c.checkResizePolicy(k, path.Child("resizePolicy")))
-	add(c.checkSecurityContext(k.SecurityContext, path.Child("securityContext")))
+	if len(k.ResizePolicy) > 0 {
+		add(c.checkResizePolicy(k, path.Child("resizePolicy")))
+	}
+	if k.SecurityContext != nil {
+		add(c.checkSecurityContext(k.SecurityContext, path.Child("securityContext")))
+	}
 	return errs
 }
 
@@ -167,14 +178,21 @@ func checkPorts(ports []corev1.ContainerPort, path *field.Path) (errs field.Erro
 		if p.ContainerPort == 0 {
 			errs = append(errs, field.Required(at.Child("containerPort"), ""))
 		} else {
-			errs = append(errs, rule.Says(utilvalidation.IsValidPortNum(int(p.ContainerPort)), p.ContainerPort, at.Child("containerPort"))...)
+			errs = append(errs, checkPort(p.ContainerPort, at, "containerPort")...)
 		}
 		if p.HostPort != 0 {
-			errs = append(errs, rule.Says(utilvalidation.IsValidPortNum(int(p.HostPort)), p.HostPort, at.Child("hostPort"))...)
+			errs = append(errs, checkPort(p.HostPort, at, "hostPort")...)
 		}
 		errs = append(errs, rule.Chosen(p.Protocol, at.Child("protocol"), protocols...)...)
 	}
 	return errs
+}
+
+func checkPort(n int32, path *field.Path, name string) field.ErrorList {
+	if says := utilvalidation.IsValidPortNum(int(n)); len(says) > 0 {
+		return rule.Says(says, n, path.Child(name))
+	}
+	return nil
 }
 
 // checkHostPorts finds ports of the host that containers would take from each other.
@@ -205,16 +223,20 @@ func (c *checker) checkHostNetworkPorts(path *field.Path) (errs field.ErrorList)
 }
 
 // validateImages is for pods only: templates in use may have such images.
-func validateImages(list []corev1.Container, path *field.Path) (errs field.ErrorList) {
+func validateImages(list []corev1.Container, spec *field.Path, name string) (errs field.ErrorList) {
 	for i := range list {
-		errs = append(errs, ValidateImage(list[i].Image, path.Index(i).Child("image"))...)
+		if image := list[i].Image; spaced(image) {
+			errs = append(errs, ValidateImage(image, spec.Child(name).Index(i).Child("image"))...)
+		}
 	}
 	return errs
 }
 
+func spaced(image string) bool { return len(image) != len(strings.TrimSpace(image)) }
+
 // ValidateImage refuses spaces around the name of an image.
 func ValidateImage(image string, path *field.Path) field.ErrorList {
-	if len(image) != len(strings.TrimSpace(image)) {
+	if spaced(image) {
 		return field.ErrorList{field.Invalid(path, image, "must not have leading or trailing whitespace")}
 	}
 	return nil

@@ -19,7 +19,11 @@ const (
 
 func checkDNS(s *corev1.PodSpec, path *field.Path) (errs field.ErrorList) {
 	add := func(list ...*field.Error) { errs = append(errs, list...) }
-	d, servers, searches := s.DNSConfig, path.Child("nameservers"), path.Child("searches")
+	d := s.DNSConfig
+	if d == nil && s.DNSPolicy != corev1.DNSNone {
+		return nil
+	}
+	servers, searches := path.Child("nameservers"), path.Child("searches")
 	if s.DNSPolicy == corev1.DNSNone {
 		switch {
 		case d == nil:
@@ -27,9 +31,6 @@ func checkDNS(s *corev1.PodSpec, path *field.Path) (errs field.ErrorList) {
 		case len(d.Nameservers) == 0:
 			return field.ErrorList{field.Required(servers, "must provide at least one DNS nameserver when `dnsPolicy` is None")}
 		}
-	}
-	if d == nil {
-		return errs
 	}
 	if len(d.Nameservers) > maxNameservers {
 		add(field.Invalid(servers, d.Nameservers, "must not have more than 3 nameservers"))

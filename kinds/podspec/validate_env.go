@@ -31,10 +31,9 @@ var (
 
 func checkEnv(vars []corev1.EnvVar, path *field.Path) (errs field.ErrorList) {
 	for i := range vars {
-		at := path.Index(i)
-		errs = append(errs, rule.NeededFormat(vars[i].Name, at.Child("name"), utilvalidation.IsRelaxedEnvVarName)...)
+		errs = append(errs, rule.NeededFormat(vars[i].Name, path.Index(i).Child("name"), utilvalidation.IsRelaxedEnvVarName)...)
 		if vars[i].ValueFrom != nil {
-			errs = append(errs, checkEnvSource(&vars[i], at.Child("valueFrom"))...)
+			errs = append(errs, checkEnvSource(&vars[i], path.Index(i).Child("valueFrom"))...)
 		}
 	}
 	return errs
@@ -90,12 +89,12 @@ func checkFileRef(r *corev1.FileKeySelector, path *field.Path) field.ErrorList {
 
 // checkFileVolumes: files with variables lie in empty directories only, which another container has filled.
 func checkFileVolumes(s *corev1.PodSpec, path *field.Path) (errs field.ErrorList) {
-	eachContainer(s, path, func(c *corev1.Container, path *field.Path) {
+	eachContainer(s, path, func(c *corev1.Container, spot spot) {
 		for i, e := range c.Env {
 			if e.ValueFrom == nil || e.ValueFrom.FileKeyRef == nil {
 				continue
 			}
-			name, at := e.ValueFrom.FileKeyRef.VolumeName, path.Child("env").Index(i).Child("valueFrom", "fileKeyRef", "volumeName")
+			name, at := e.ValueFrom.FileKeyRef.VolumeName, spot.path().Child("env").Index(i).Child("valueFrom", "fileKeyRef", "volumeName")
 			switch k := slices.IndexFunc(s.Volumes, func(v corev1.Volume) bool { return v.Name == name }); {
 			case k < 0:
 				errs = append(errs, field.NotFound(at, name))
@@ -109,6 +108,9 @@ func checkFileVolumes(s *corev1.PodSpec, path *field.Path) (errs field.ErrorList
 
 // checkFieldRef checks a reference to a field of the pod.
 func checkFieldRef(r *corev1.ObjectFieldSelector, allowed sets.Set[string], path *field.Path) field.ErrorList {
+	if r.APIVersion == "v1" && allowed.Has(r.FieldPath) {
+		return nil
+	}
 	at := path.Child("fieldPath")
 	switch {
 	case r.APIVersion == "":

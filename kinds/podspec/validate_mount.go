@@ -57,10 +57,11 @@ func checkPropagation(m *corev1.VolumeMount, k *corev1.Container, path *field.Pa
 			errs = append(errs, field.Forbidden(at, "Bidirectional mount propagation is available only to privileged containers"))
 		}
 	}
-	r, at := m.RecursiveReadOnly, path.Child("recursiveReadOnly")
+	r := m.RecursiveReadOnly
 	if r == nil || *r == corev1.RecursiveReadOnlyDisabled {
 		return errs
 	}
+	at := path.Child("recursiveReadOnly")
 	if bad := rule.Among(*r, at, corev1.RecursiveReadOnlyDisabled, corev1.RecursiveReadOnlyEnabled,
 		corev1.RecursiveReadOnlyIfPossible); len(bad) > 0 {
 		return append(errs, bad...)
@@ -111,7 +112,7 @@ func (c *checker) checkDevices(k *corev1.Container, path *field.Path) (errs fiel
 }
 
 func hasBackstep(p string) bool {
-	return slices.Contains(strings.Split(strings.ReplaceAll(p, `\`, "/"), "/"), "..")
+	return strings.Contains(p, "..") && slices.Contains(strings.Split(strings.ReplaceAll(p, `\`, "/"), "/"), "..")
 }
 
 // checkBacksteps refuses paths that lead upwards anywhere.
@@ -131,7 +132,11 @@ func checkInnerPath(p string, at *field.Path) (errs field.ErrorList) {
 }
 
 // checkVisiblePath asks for a path inside of a volume that does not begin like those that only the node uses.
-func checkVisiblePath(p string, at *field.Path) field.ErrorList {
+func checkVisiblePath(p string, in *field.Path, name string) field.ErrorList {
+	if !path.IsAbs(p) && !strings.Contains(p, "..") {
+		return nil // as a rule
+	}
+	at := in.Child(name)
 	errs := checkInnerPath(p, at)
 	if strings.HasPrefix(p, "..") && !strings.HasPrefix(p, "../") {
 		errs = append(errs, field.Invalid(at, p, "must not start with '..'"))

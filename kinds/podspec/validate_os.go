@@ -37,9 +37,9 @@ func refuse(path *field.Path, name, says string, inPod func(*corev1.PodSecurityC
 	if inPod != nil && s.SecurityContext != nil && inPod(s.SecurityContext) {
 		errs = append(errs, field.Forbidden(path.Child("securityContext", name), says))
 	}
-	eachContainer(s, path, func(c *corev1.Container, at *field.Path) {
+	eachContainer(s, path, func(c *corev1.Container, at spot) {
 		if inContainer != nil && c.SecurityContext != nil && inContainer(c.SecurityContext) {
-			errs = append(errs, field.Forbidden(at.Child("securityContext", name), says))
+			errs = append(errs, field.Forbidden(at.path().Child("securityContext", name), says))
 		}
 	})
 	return errs
@@ -58,16 +58,25 @@ func everyContainer(s *corev1.PodSpec, do func(*corev1.Container)) {
 	}
 }
 
-// eachContainer is everyContainer with the paths.
-func eachContainer(s *corev1.PodSpec, path *field.Path, f func(*corev1.Container, *field.Path)) {
+// A spot says which container of a pod one is. Its path is made when there is something to say of it.
+type spot struct {
+	spec *field.Path
+	list string
+	i    int
+}
+
+func (s spot) path() *field.Path { return s.spec.Child(s.list).Index(s.i) }
+
+// eachContainer is everyContainer with the spots.
+func eachContainer(s *corev1.PodSpec, path *field.Path, f func(*corev1.Container, spot)) {
 	for i := range s.InitContainers {
-		f(&s.InitContainers[i], path.Child("initContainers").Index(i))
+		f(&s.InitContainers[i], spot{path, "initContainers", i})
 	}
 	for i := range s.Containers {
-		f(&s.Containers[i], path.Child("containers").Index(i))
+		f(&s.Containers[i], spot{path, "containers", i})
 	}
 	for i := range s.EphemeralContainers {
-		f((*corev1.Container)(&s.EphemeralContainers[i].EphemeralContainerCommon), path.Child("ephemeralContainers").Index(i))
+		f((*corev1.Container)(&s.EphemeralContainers[i].EphemeralContainerCommon), spot{path, "ephemeralContainers", i})
 	}
 }
 
@@ -122,12 +131,12 @@ func checkHostProcess(s *corev1.PodSpec, path *field.Path) (errs field.ErrorList
 	said := s.SecurityContext != nil && s.SecurityContext.WindowsOptions != nil && s.SecurityContext.WindowsOptions.HostProcess != nil
 	pod := said && *s.SecurityContext.WindowsOptions.HostProcess
 	with, without := false, false
-	eachContainer(s, path, func(c *corev1.Container, at *field.Path) {
+	eachContainer(s, path, func(c *corev1.Container, at spot) {
 		host := pod
 		if c.SecurityContext != nil && c.SecurityContext.WindowsOptions != nil && c.SecurityContext.WindowsOptions.HostProcess != nil {
 			host = *c.SecurityContext.WindowsOptions.HostProcess
 			if said && host != pod {
-				errs = append(errs, field.Invalid(at.Child("securityContext", "windowsOptions", "hostProcess"), host,
+				errs = append(errs, field.Invalid(at.path().Child("securityContext", "windowsOptions", "hostProcess"), host,
 					fmt.Sprintf("pod hostProcess value must be identical if both are specified, was %v", pod)))
 			}
 		}

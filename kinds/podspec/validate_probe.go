@@ -29,20 +29,23 @@ func (c *checker) checkLife(k *corev1.Container, path *field.Path) (errs field.E
 		errs = append(errs, c.checkStopSignal(l.StopSignal, path.Child("lifecycle", "stopSignal"))...)
 	}
 	once := "must be 1"
-	if p, at := k.LivenessProbe, path.Child("livenessProbe"); p != nil {
+	if p := k.LivenessProbe; p != nil {
+		at := path.Child("livenessProbe")
 		errs = append(errs, c.checkProbe(p, at)...)
 		if p.SuccessThreshold != 1 {
 			errs = append(errs, field.Invalid(at.Child("successThreshold"), p.SuccessThreshold, once))
 		}
 	}
-	if p, at := k.ReadinessProbe, path.Child("readinessProbe"); p != nil {
+	if p := k.ReadinessProbe; p != nil {
+		at := path.Child("readinessProbe")
 		errs = append(errs, c.checkProbe(p, at)...)
 		if p.TerminationGracePeriodSeconds != nil {
 			errs = append(errs, field.Invalid(at.Child("terminationGracePeriodSeconds"), *p.TerminationGracePeriodSeconds,
 				"must not be set for readinessProbes"))
 		}
 	}
-	if p, at := k.StartupProbe, path.Child("startupProbe"); p != nil {
+	if p := k.StartupProbe; p != nil {
+		at := path.Child("startupProbe")
 		errs = append(errs, c.checkProbe(p, at)...)
 		if p.SuccessThreshold != 1 {
 			errs = append(errs, field.Invalid(at.Child("successThreshold"), p.SuccessThreshold, once))

@@ -32,8 +32,9 @@ func (p *projection) place(file, name string) {
 
 func checkProjected(sources []corev1.VolumeProjection, path *field.Path) field.ErrorList {
 	p := &projection{path: path, files: sets.New[string]()}
+	list := path.Child("sources")
 	for i := range sources {
-		at := path.Child("sources").Index(i)
+		at := list.Index(i)
 		if n := p.source(&sources[i], at); n > 1 {
 			p.add(field.Forbidden(at, "may not specify more than 1 volume type per source"))
 		}
@@ -82,19 +83,18 @@ func (p *projection) keys(name string, items []corev1.KeyToPath, path *field.Pat
 }
 
 func (p *projection) token(t *corev1.ServiceAccountTokenProjection, path *field.Path) {
-	at := path.Child("expirationSeconds")
 	switch e := t.ExpirationSeconds; {
 	case e == nil:
 	case *e < 600:
-		p.add(field.Invalid(at, *e, "may not specify a duration less than 10 minutes"))
+		p.add(field.Invalid(path.Child("expirationSeconds"), *e, "may not specify a duration less than 10 minutes"))
 	case *e > 1<<32:
-		p.add(field.Invalid(at, *e, "may not specify a duration larger than 2^32 seconds"))
+		p.add(field.Invalid(path.Child("expirationSeconds"), *e, "may not specify a duration larger than 2^32 seconds"))
 	}
 	if t.Path == "" {
 		p.add(field.Required(p.path.Child("path"), ""))
 		return
 	}
-	p.add(checkVisiblePath(t.Path, p.path.Child("path"))...)
+	p.add(checkVisiblePath(t.Path, p.path, "path")...)
 }
 
 func (p *projection) bundle(b *corev1.ClusterTrustBundleProjection, path *field.Path) {
@@ -123,7 +123,7 @@ func (p *projection) bundle(b *corev1.ClusterTrustBundleProjection, path *field.
 		}
 	}
 	p.add(rule.Needed(b.Path, path.Child("path"))...)
-	p.add(checkVisiblePath(b.Path, path.Child("path"))...)
+	p.add(checkVisiblePath(b.Path, path, "path")...)
 	p.place(b.Path, b.Path)
 }
 
@@ -146,7 +146,7 @@ func (p *projection) certificate(c *corev1.PodCertificateProjection, path *field
 	for _, f := range []struct{ name, file string }{{"credentialBundlePath", c.CredentialBundlePath},
 		{"keyPath", c.KeyPath}, {"certificateChainPath", c.CertificateChainPath}} {
 		if f.file != "" {
-			p.add(checkVisiblePath(f.file, path.Child(f.name))...)
+			p.add(checkVisiblePath(f.file, path, f.name)...)
 			p.place(f.file, f.file)
 		}
 	}

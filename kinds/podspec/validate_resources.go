@@ -2,7 +2,6 @@ package podspec
 
 import (
 	"fmt"
-	"maps"
 	"slices"
 	"strings"
 
@@ -129,7 +128,10 @@ func validateRequirements(r *corev1.ResourceRequirements, claims sets.Set[string
 		func(n corev1.ResourceName) bool { return n == corev1.ResourceCPU || n == corev1.ResourceMemory }) {
 		errs = append(errs, field.Forbidden(path, "HugePages require cpu or memory"))
 	}
-	return append(errs, checkClaimNames(r.Claims, claims, path.Child("claims"))...)
+	if len(r.Claims) > 0 {
+		errs = append(errs, checkClaimNames(r.Claims, claims, path.Child("claims"))...)
+	}
+	return errs
 }
 
 func checkAmounts(list corev1.ResourceList, path *field.Path, named nameCheck) (errs field.ErrorList) {
@@ -154,7 +156,12 @@ func checkPages(name corev1.ResourceName, q apiresource.Quantity, path *field.Pa
 }
 
 func sortedNames(list corev1.ResourceList) []corev1.ResourceName {
-	return slices.Sorted(maps.Keys(list))
+	names := make([]corev1.ResourceName, 0, len(list))
+	for n := range list {
+		names = append(names, n)
+	}
+	slices.Sort(names)
+	return names
 }
 
 func hasAny(r *corev1.ResourceRequirements, is func(corev1.ResourceName) bool) bool {
@@ -220,10 +227,12 @@ func validatePodResourceName(name corev1.ResourceName, path *field.Path) field.E
 
 // checkPodResources checks resources given for the pod as a whole against those of its containers.
 func (c *checker) checkPodResources(spec *field.Path) field.ErrorList {
-	r, path := c.spec.Resources, spec.Child("resources")
-	switch {
-	case r == nil:
+	r := c.spec.Resources
+	if r == nil {
 		return nil
+	}
+	path := spec.Child("resources")
+	switch {
 	case c.spec.OS != nil && c.spec.OS.Name == corev1.Windows:
 		return field.ErrorList{field.Forbidden(path, "may not be set for a windows pod")}
 	}

@@ -1,6 +1,7 @@
 package podspec
 
 import (
+	"reflect"
 	"regexp"
 	"strings"
 
@@ -33,7 +34,7 @@ func isFalse(b *bool) bool { return b != nil && !*b }
 
 // checkSecurity checks the security context of the pod and what goes with it.
 func (c *checker) checkSecurity(path *field.Path) (errs field.ErrorList) {
-	s, at := c.spec, path.Child("securityContext")
+	s := c.spec
 	add := func(list ...*field.Error) { errs = append(errs, list...) }
 	if isFalse(s.HostUsers) {
 		for _, f := range []struct {
@@ -44,19 +45,21 @@ func (c *checker) checkSecurity(path *field.Path) (errs field.ErrorList) {
 				add(field.Forbidden(path.Child(f.name), "when `hostUsers` is false"))
 			}
 		}
-		eachContainer(s, path, func(k *corev1.Container, at *field.Path) {
+		eachContainer(s, path, func(k *corev1.Container, at spot) {
 			if len(k.VolumeDevices) > 0 {
-				add(field.Forbidden(at.Child("volumeDevices"), "when `hostUsers` is false"))
+				add(field.Forbidden(at.path().Child("volumeDevices"), "when `hostUsers` is false"))
 			}
 		})
 	}
 	if isTrue(s.ShareProcessNamespace) && s.HostPID {
-		add(field.Invalid(at.Child("shareProcessNamespace"), true, "ShareProcessNamespace and HostPID cannot both be enabled"))
+		add(field.Invalid(path.Child("securityContext", "shareProcessNamespace"), true,
+			"ShareProcessNamespace and HostPID cannot both be enabled"))
 	}
 	p := s.SecurityContext
-	if p == nil {
+	if p == nil || reflect.ValueOf(p).Elem().IsZero() { // defaults leave it empty
 		return errs
 	}
+	at := path.Child("securityContext")
 	add(checkGroup(p.FSGroup, at.Child("fsGroup"))...)
 	add(checkUser(p.RunAsUser, at.Child("runAsUser"))...)
 	add(checkGroup(p.RunAsGroup, at.Child("runAsGroup"))...)

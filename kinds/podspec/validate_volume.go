@@ -73,17 +73,17 @@ func checkVolumeSource(s any, path *field.Path) (errs field.ErrorList) {
 		return errs
 	case *corev1.SecretVolumeSource:
 		errs = rule.Needed(s.SecretName, path.Child("secretName"))
-		errs = append(errs, checkMode(s.DefaultMode, path.Child("defaultMode"))...)
+		errs = append(errs, checkMode(s.DefaultMode, path, "defaultMode")...)
 		return append(errs, checkItems(s.Items, path.Child("items"))...)
 	case *corev1.ConfigMapVolumeSource:
 		errs = rule.Needed(s.Name, path.Child("name"))
-		errs = append(errs, checkMode(s.DefaultMode, path.Child("defaultMode"))...)
+		errs = append(errs, checkMode(s.DefaultMode, path, "defaultMode")...)
 		return append(errs, checkItems(s.Items, path.Child("items"))...)
 	case *corev1.DownwardAPIVolumeSource:
-		errs = checkMode(s.DefaultMode, path.Child("defaultMode"))
+		errs = checkMode(s.DefaultMode, path, "defaultMode")
 		return append(errs, checkFiles(s.Items, path)...)
 	case *corev1.ProjectedVolumeSource:
-		errs = checkMode(s.DefaultMode, path.Child("defaultMode"))
+		errs = checkMode(s.DefaultMode, path, "defaultMode")
 		return append(errs, checkProjected(s.Sources, path)...)
 	case *corev1.EphemeralVolumeSource:
 		if s.VolumeClaimTemplate == nil {
@@ -123,9 +123,9 @@ func checkRefName(r *corev1.LocalObjectReference, path *field.Path) field.ErrorL
 	return rule.Needed(r.Name, path.Child("name"))
 }
 
-func checkMode(mode *int32, path *field.Path) field.ErrorList {
+func checkMode(mode *int32, path *field.Path, name string) field.ErrorList {
 	if mode != nil && (*mode > 0o777 || *mode < 0) {
-		return field.ErrorList{field.Invalid(path, *mode, "must be a number between 0 and 0777 (octal), both inclusive")}
+		return field.ErrorList{field.Invalid(path.Child(name), *mode, "must be a number between 0 and 0777 (octal), both inclusive")}
 	}
 	return nil
 }
@@ -135,8 +135,8 @@ func checkItems(items []corev1.KeyToPath, path *field.Path) (errs field.ErrorLis
 		at := path.Index(i)
 		errs = append(errs, rule.Needed(it.Key, at.Child("key"))...)
 		errs = append(errs, rule.Needed(it.Path, at.Child("path"))...)
-		errs = append(errs, checkVisiblePath(it.Path, at.Child("path"))...)
-		errs = append(errs, checkMode(it.Mode, at.Child("mode"))...)
+		errs = append(errs, checkVisiblePath(it.Path, at, "path")...)
+		errs = append(errs, checkMode(it.Mode, at, "mode")...)
 	}
 	return errs
 }
@@ -146,7 +146,7 @@ func checkFiles(items []corev1.DownwardAPIVolumeFile, path *field.Path) (errs fi
 	for i := range items {
 		it := &items[i]
 		errs = append(errs, rule.Needed(it.Path, path.Child("path"))...)
-		errs = append(errs, checkVisiblePath(it.Path, path.Child("path"))...)
+		errs = append(errs, checkVisiblePath(it.Path, path, "path")...)
 		switch {
 		case it.FieldRef != nil:
 			errs = append(errs, checkFieldRef(it.FieldRef, fileFields, path.Child("fieldRef"))...)
@@ -158,7 +158,7 @@ func checkFiles(items []corev1.DownwardAPIVolumeFile, path *field.Path) (errs fi
 		default:
 			errs = append(errs, field.Required(path, "one of fieldRef and resourceFieldRef is required"))
 		}
-		errs = append(errs, checkMode(it.Mode, path.Child("mode"))...)
+		errs = append(errs, checkMode(it.Mode, path, "mode")...)
 	}
 	return errs
 }

@@ -51,7 +51,9 @@ func Warnings(meta *metav1.ObjectMeta, s *corev1.PodSpec, path *field.Path) []st
 		w.key(c.TopologyKey, at.Child("topologyKey"))
 		w.selector(c.LabelSelector, at)
 	}
-	w.affinity(s.Affinity, spec.Child("affinity"))
+	if s.Affinity != nil {
+		w.affinity(s.Affinity, spec.Child("affinity"))
+	}
 	w.names(s, spec)
 	for i := range s.Volumes {
 		w.volume(&s.Volumes[i].VolumeSource, spec.Child("volumes").Index(i))
@@ -63,7 +65,7 @@ func Warnings(meta *metav1.ObjectMeta, s *corev1.PodSpec, path *field.Path) []st
 	}
 	eachContainer(s, spec, w.container)
 	w.ports(s, spec)
-	w.amounts(s.Overhead, spec.Child("overhead"))
+	w.amounts(s.Overhead, func() *field.Path { return spec.Child("overhead") })
 	return w.list
 }
 
@@ -218,24 +220,24 @@ func (w *warner) names(s *corev1.PodSpec, spec *field.Path) {
 	}
 }
 
-func (w *warner) container(c *corev1.Container, path *field.Path) {
+func (w *warner) container(c *corev1.Container, at spot) {
 	seen := sets.New[string]()
 	for i, e := range c.Env {
 		self := "$(" + e.Name + ")" // a value may build on the one before
 		if seen.Has(e.Name) && (e.ValueFrom != nil || e.Value == self || !strings.Contains(e.Value, self)) {
-			w.warn(path.Child("env").Index(i), "hides previous definition of %q, which may be dropped when using apply", e.Name)
+			w.warn(at.path().Child("env").Index(i), "hides previous definition of %q, which may be dropped when using apply", e.Name)
 		}
 		seen.Insert(e.Name)
 	}
-	w.amounts(c.Resources.Limits, path.Child("resources", "limits"))
-	w.amounts(c.Resources.Requests, path.Child("resources", "requests"))
+	w.amounts(c.Resources.Limits, func() *field.Path { return at.path().Child("resources", "limits") })
+	w.amounts(c.Resources.Requests, func() *field.Path { return at.path().Child("resources", "requests") })
 }
 
 // amounts warns of parts of bytes.
-func (w *warner) amounts(list corev1.ResourceList, path *field.Path) {
+func (w *warner) amounts(list corev1.ResourceList, path func() *field.Path) {
 	for _, n := range []corev1.ResourceName{corev1.ResourceEphemeralStorage, corev1.ResourceMemory, corev1.ResourceStorage} {
 		if q, ok := list[n]; ok && q.MilliValue()%1000 != 0 {
-			w.warn(path.Key(string(n)), "fractional byte value %q is invalid, must be an integer", q.String())
+			w.warn(path().Key(string(n)), "fractional byte value %q is invalid, must be an integer", q.String())
 		}
 	}
 }
@@ -243,8 +245,8 @@ func (w *warner) amounts(list corev1.ResourceList, path *field.Path) {
 // ClaimWarnings returns what will not work as expected in a claim for storage.
 func ClaimWarnings(s *corev1.PersistentVolumeClaimSpec, path *field.Path) []string {
 	w := &warner{}
-	w.amounts(s.Resources.Limits, path.Child("resources", "limits"))
-	w.amounts(s.Resources.Requests, path.Child("resources", "requests"))
+	w.amounts(s.Resources.Limits, func() *field.Path { return path.Child("resources", "limits") })
+	w.amounts(s.Resources.Requests, func() *field.Path { return path.Child("resources", "requests") })
 	return w.list
 }
 

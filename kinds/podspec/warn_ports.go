@@ -18,10 +18,10 @@ func (w *warner) ports(s *corev1.PodSpec, spec *field.Path) {
 		return // most pods have none, and paths cost something
 	}
 	before, names := map[string][]place{}, map[string]*field.Path{}
-	eachContainer(s, spec, func(c *corev1.Container, path *field.Path) {
+	eachContainer(s, spec, func(c *corev1.Container, spot spot) {
 		starts := isInit(s, c) && c.RestartPolicy == nil // and is gone when services look
 		for i, p := range c.Ports {
-			at := path.Child("ports").Index(i)
+			at := spot.path().Child("ports").Index(i)
 			if p.HostIP != "" && p.HostPort == 0 {
 				w.warn(at, "hostIP set without hostPort: %+v", p)
 			}

@@ -59,40 +59,47 @@ func SourceWarnings(s *corev1.PersistentVolumeSource, path *field.Path) []string
 func (w *warner) overlaps(v *corev1.Volume) {
 	switch {
 	case v.ConfigMap != nil:
-		w.collide(fmt.Sprintf("volume %q (ConfigMap %q)", v.Name, v.ConfigMap.Name), nil, keyPaths(v.ConfigMap.Items))
+		w.collide(v, source{"ConfigMap", &v.ConfigMap.Name, keyPaths(v.ConfigMap.Items)}, nil)
 	case v.Secret != nil:
-		w.collide(fmt.Sprintf("volume %q (Secret %q)", v.Name, v.Secret.SecretName), nil, keyPaths(v.Secret.Items))
+		w.collide(v, source{"Secret", &v.Secret.SecretName, keyPaths(v.Secret.Items)}, nil)
 	case v.DownwardAPI != nil:
-		w.collide(fmt.Sprintf("volume %q (DownwardAPI)", v.Name), nil, filePaths(v.DownwardAPI.Items))
+		w.collide(v, source{"DownwardAPI", nil, filePaths(v.DownwardAPI.Items)}, nil)
 	case v.Projected != nil:
 		var all []string
-		for _, s := range v.Projected.Sources {
-			what, paths := projected(&s)
-			if what == "" {
+		for i := range v.Projected.Sources {
+			s := projected(&v.Projected.Sources[i])
+			if s.kind == "" {
 				w.list = append(w.list, fmt.Sprintf("volume %q (Projected) has no sources provided", v.Name))
 			}
-			all = w.collide(fmt.Sprintf("volume %q (Projected %s)", v.Name, what), all, paths)
+			all = w.collide(v, s, all)
 		}
 	}
 }
 
-// projected names a source and the files that it makes, as far as the pod tells.
-func projected(s *corev1.VolumeProjection) (what string, paths []string) {
+// A source names what the files of a volume, or some of them, come from.
+type source struct {
+	kind  string
+	name  *string // nil: none of its own
+	paths []string
+}
+
+// projected tells a source and the files that it makes, as far as the pod says.
+func projected(s *corev1.VolumeProjection) source {
 	switch {
 	case s.ConfigMap != nil:
-		return fmt.Sprintf("ConfigMap %q", s.ConfigMap.Name), keyPaths(s.ConfigMap.Items)
+		return source{"ConfigMap", &s.ConfigMap.Name, keyPaths(s.ConfigMap.Items)}
 	case s.Secret != nil:
-		return fmt.Sprintf("Secret %q", s.Secret.Name), keyPaths(s.Secret.Items)
+		return source{"Secret", &s.Secret.Name, keyPaths(s.Secret.Items)}
 	case s.DownwardAPI != nil:
-		return "DownwardAPI", filePaths(s.DownwardAPI.Items)
+		return source{"DownwardAPI", nil, filePaths(s.DownwardAPI.Items)}
 	case s.ServiceAccountToken != nil:
-		return "ServiceAccountToken", []string{s.ServiceAccountToken.Path}
+		return source{"ServiceAccountToken", nil, []string{s.ServiceAccountToken.Path}}
 	case s.ClusterTrustBundle != nil:
-		return "ClusterTrustBundle", []string{s.ClusterTrustBundle.Path}
+		return source{"ClusterTrustBundle", nil, []string{s.ClusterTrustBundle.Path}}
 	case s.PodCertificate != nil:
-		return "PodCertificate", nil
+		return source{kind: "PodCertificate"}
 	}
-	return "", nil
+	return source{}
 }
 
 func keyPaths(items []corev1.KeyToPath) (paths []string) {
@@ -110,16 +117,28 @@ func filePaths(items []corev1.DownwardAPIVolumeFile) (paths []string) {
 }
 
 // collide warns of paths that are, or lie below, one of the others, and returns all of them.
-func (w *warner) collide(what string, before, paths []string) []string {
-	for _, p := range paths {
+func (w *warner) collide(v *corev1.Volume, s source, before []string) []string {
+	for _, p := range s.paths {
 		p = strings.TrimRight(p, "/")
 		for _, o := range before {
 			if p == o || strings.HasPrefix(p, o+"/") || strings.HasPrefix(o, p+"/") {
-				w.list = append(w.list, fmt.Sprintf("%s: overlapping paths: %q with %q", what, p, o))
+				w.list = append(w.list, fmt.Sprintf("volume %q (%s): overlapping paths: %q with %q", v.Name, s.text(v.Projected != nil), p, o))
 				break
 			}
 		}
 		before = append(before, p)
 	}
 	return before
+}
+
+// text names the source in a warning; it may be one of several of a volume.
+func (s source) text(one bool) string {
+	text := s.kind
+	if s.name != nil {
+		text += fmt.Sprintf(" %q", *s.name)
+	}
+	if one {
+		return "Projected " + text
+	}
+	return text
 }

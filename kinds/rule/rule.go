@@ -134,7 +134,11 @@ func Says(complaints []string, v any, path *field.Path) (errs field.ErrorList) {
 
 // Format applies a format check to a string.
 func Format(v string, path *field.Path, check func(string) []string) field.ErrorList {
-	return Says(check(v), v, path)
+	says := check(v)
+	if len(says) == 0 {
+		return nil // before v is wrapped for an error that there is not
+	}
+	return Says(says, v, path)
 }
 
 // NeededFormat applies a format check to a string and says "required" of an empty one.
