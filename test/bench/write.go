@@ -1,14 +1,18 @@
 package main
 
 import (
+	"bytes"
 	"context"
 	"fmt"
+	"os"
+	"time"
 )
 
 // How many objects the measurements of writes make.
 const (
 	configMaps = 20_000
 	newPods    = 10_000
+	alone      = 1000 // one after another
 	applied    = 4000
 )
 
@@ -18,9 +22,41 @@ func createConfigMaps(ctx context.Context, b *bench) error {
 		return err
 	}
 	defer remove()
-	return b.measured(ctx, "create ConfigMaps", 64, configMaps, func(i int) call {
+	one := func(i int) call {
 		return call{method: "POST", path: "/api/v1/namespaces/" + ns + "/configmaps", body: []byte(configMap(i, 0))}
-	})
+	}
+	if err := b.measured(ctx, "create ConfigMaps", 64, configMaps, one); err != nil {
+		return err
+	}
+	took, _, err := b.storm(ctx, 1, alone, func(i int) call { return one(configMaps + i) })
+	if err != nil {
+		return err
+	}
+	sync, err := syncs()
+	b.figure("create ConfigMaps, one at a time, median", took.at(0.5), "ms")
+	b.figure("write and sync 2 KiB, median", sync.at(0.5), "ms")
+	return err
+}
+
+// syncs measures what the disk takes, where own kloops have their data, to keep what is appended to a file.
+func syncs() (took times, err error) {
+	f, err := os.CreateTemp("", "kloop-bench-sync-")
+	if err != nil {
+		return nil, err
+	}
+	defer os.Remove(f.Name())
+	defer f.Close()
+	for range alone {
+		at := time.Now()
+		if _, err := f.Write(bytes.Repeat([]byte{1}, 2<<10)); err != nil {
+			return nil, err
+		}
+		if err := f.Sync(); err != nil {
+			return nil, err
+		}
+		took = append(took, time.Since(at))
+	}
+	return took, nil
 }
 
 func configMap(i, version int) string {
