@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"os"
+	"syscall"
 	"time"
 )
 
@@ -38,7 +39,8 @@ func createConfigMaps(ctx context.Context, b *bench) error {
 	return err
 }
 
-// syncs measures what the disk takes, where own kloops have their data, to keep what is appended to a file.
+// syncs measures what the disk takes, where own kloops have their data, to keep what is written to a file that has its room already, as
+// etcd's log has.
 func syncs() (took times, err error) {
 	f, err := os.CreateTemp("", "kloop-bench-sync-")
 	if err != nil {
@@ -46,12 +48,19 @@ func syncs() (took times, err error) {
 	}
 	defer os.Remove(f.Name())
 	defer f.Close()
-	for range alone {
+	const size = 2 << 10
+	if _, err := f.Write(make([]byte, alone*size)); err != nil {
+		return nil, err
+	}
+	if err := f.Sync(); err != nil {
+		return nil, err
+	}
+	for i := range alone {
 		at := time.Now()
-		if _, err := f.Write(bytes.Repeat([]byte{1}, 2<<10)); err != nil {
+		if _, err := f.WriteAt(bytes.Repeat([]byte{1}, size), int64(i)*size); err != nil {
 			return nil, err
 		}
-		if err := f.Sync(); err != nil {
+		if err := syscall.Fdatasync(int(f.Fd())); err != nil {
 			return nil, err
 		}
 		took = append(took, time.Since(at))
