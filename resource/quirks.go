@@ -16,6 +16,7 @@ type Quirks struct {
 	KeepsEmpty            bool // is stored as JSON, which tells an empty list from none
 	EmptyCounts           bool // a list or map that is empty, where none was, is a change that the generation counts
 	UnqualifiedFinalizers bool // finalizers need not name a domain
+	StatusUnchecked       bool // a write of the status is held to the generic rules for metadata alone
 
 	// Hides is an annotation that only whole objects show: it stands for a field that the version has no longer.
 	Hides string
@@ -46,6 +47,10 @@ func restoreMetadata(paths []string, obj, old metav1.Object) {
 			metav1.ResetObjectMetaForStatus(obj, old)
 		case "metadata.labels":
 			obj.SetLabels(old.GetLabels())
+		case "metadata.annotations":
+			obj.SetAnnotations(old.GetAnnotations())
+		case "metadata.finalizers":
+			obj.SetFinalizers(old.GetFinalizers())
 		case "metadata.ownerReferences":
 			obj.SetOwnerReferences(old.GetOwnerReferences())
 		}

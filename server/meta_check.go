@@ -26,15 +26,16 @@ func (s rules) checkMeta(r *Request, obj, old resource.Object) field.ErrorList {
 			errs = append(errs, field.Invalid(metadataPath.Child("generateName"), obj.GetGenerateName(), bad))
 		}
 		fixed := s.asTold(r, validation.ValidateObjectMetaAccessorUpdate(obj, old, metadataPath))
-		if errs = append(errs, fixed...); (!i.MetaErrorsOnce || i.MetaErrorsAgain && r.Sub == "status") && !s.oldMeta(r) {
+		once := i.MetaErrorsOnce && (!i.MetaErrorsAgain || r.Sub != "status") || unchecked(r)
+		if errs = append(errs, fixed...); !once && !s.oldMeta(r) {
 			errs = append(errs, fixed...)
-		}
-		if i.MetaErrorsAgain && r.Sub == "" {
-			errs = append(errs, whole...)
 		}
 	}
 	qualified := s.checkFinalizers(r, obj, old)
-	if old != nil && !i.Custom && !i.MetaUpdateOnly && !s.oldMeta(r) && (r.Sub == "" || i.Plural == signingRequests) {
+	if old != nil && i.MetaErrorsAgain && r.Sub == "" {
+		errs = slices.Concat(errs, whole, qualified)
+	}
+	if old != nil && !i.Custom && !i.MetaUpdateOnly && !s.oldMeta(r) && asNew(r) {
 		errs = append(errs, whole...) // the kinds' own rules for updates begin with those for new objects
 		if !i.MetaErrorsOnce {
 			errs = append(errs, qualified...)
@@ -43,8 +44,19 @@ func (s rules) checkMeta(r *Request, obj, old resource.Object) field.ErrorList {
 	return append(errs, qualified...)
 }
 
-// signingRequests are held to all rules whatever part of them is written.
-const signingRequests = "certificatesigningrequests"
+// asNew says that what is written of a kind is held to the rules for new objects, too: of most it is all but their subresources.
+func asNew(r *Request) bool {
+	switch r.Kind.Info().Plural {
+	case "certificatesigningrequests", "volumeattachments":
+		return true
+	case "pods":
+		return r.Sub != "status"
+	}
+	return r.Sub == ""
+}
+
+// unchecked says that the kind has no rules of its own for what is written.
+func unchecked(r *Request) bool { return r.Kind.Info().StatusUnchecked && r.Sub == "status" }
 
 // nameCheck is the rule for names in the version that the caller speaks.
 func (s rules) nameCheck(r *Request) func(name string, prefix bool) []string {
@@ -106,7 +118,7 @@ func (f fieldless) GetManagedFields() []metav1.ManagedFieldsEntry {
 // checkFinalizers demands that the finalizers of built-in kinds name a domain.
 func (s rules) checkFinalizers(r *Request, obj, old resource.Object) (errs field.ErrorList) {
 	switch i := r.Kind.Info(); {
-	case len(obj.GetFinalizers()) == 0, i.Custom, i.UnqualifiedFinalizers, s.oldMeta(r):
+	case len(obj.GetFinalizers()) == 0, i.Custom, i.UnqualifiedFinalizers, unchecked(r), s.oldMeta(r):
 		return nil
 	}
 	for i, f := range obj.GetFinalizers() {

@@ -3,6 +3,7 @@ package server
 import (
 	"testing"
 
+	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/validation/field"
@@ -50,6 +51,8 @@ func TestMetadataAgain(t *testing.T) {
 		{kinds.Pods, "", &corev1.Pod{ObjectMeta: meta}, &corev1.Pod{ObjectMeta: bad}, 4, 2, 2},
 		{kinds.Services, "", &corev1.Service{ObjectMeta: meta}, &corev1.Service{ObjectMeta: bad}, 3, 1, 1},
 		{kinds.LimitRanges, "", &corev1.LimitRange{ObjectMeta: meta}, &corev1.LimitRange{ObjectMeta: bad}, 3, 2, 1},
+		{kinds.CronJobs, "status", &batchv1.CronJob{ObjectMeta: meta}, &batchv1.CronJob{ObjectMeta: bad}, 2, 1, 0},
+		{kinds.PersistentVolumes, "", &corev1.PersistentVolume{ObjectMeta: meta}, &corev1.PersistentVolume{ObjectMeta: bad}, 4, 3, 2},
 		{kinds.Nodes, "status", &corev1.Node{ObjectMeta: meta}, &corev1.Node{ObjectMeta: bad}, 3, 1, 1},
 	} {
 		s := rules{&Core{Config: Config{Kinds: resource.For(on, nil, c.kind)}}}

@@ -103,8 +103,11 @@ func (s *Server) patchScale(ctx context.Context, p *patching, c *change) (*view.
 				err = checkScale(p.r, obj)
 			}
 			if sc := (&autoscalingv1.Scale{}); err == nil && yaml.Unmarshal(p.data, sc) == nil {
-				sc.Name, sc.Namespace, sc.Spec.Replicas = p.r.Name, p.r.Namespace, 0 // all but its metadata is checked
-				err = checkWritten(p.r, sc)
+				if err = placed(p.r, sc); err != nil {
+					return nil, err
+				}
+				sc.Name, sc.Spec.Replicas = p.r.Name, 0 // all but its metadata is checked
+				err = s.rules.checkWritten(p.r, sc)
 			}
 			return obj, err
 		}
@@ -167,7 +170,7 @@ func (s *Server) rescale(ctx context.Context, r *Request,
 		if missing != "" && want.Spec.Replicas == unset {
 			return nil, apierrors.NewBadRequest(fmt.Sprintf("the spec replicas field %q cannot be empty", missing))
 		}
-		if err := checkWritten(r, want); err != nil {
+		if err := s.rules.checkWritten(r, want); err != nil {
 			return nil, err
 		}
 		if err := sameUID(r, want, cur); err != nil {
@@ -203,11 +206,13 @@ func checkScale(r *Request, obj resource.Object) error {
 
 // checkWritten holds a scale to the rules of all objects, too: whoever writes it sees nothing of its metadata again, but hears what is
 // wrong with them.
-func checkWritten(r *Request, sc *autoscalingv1.Scale) error {
+func (s rules) checkWritten(r *Request, sc *autoscalingv1.Scale) error {
 	if r.Kind.Info().Custom { // those have a check of their own
 		return nil
 	}
-	errs := validation.ValidateObjectMeta(&sc.ObjectMeta, true, validation.NameIsDNSSubdomain, metadataPath)
+	meta := sc.ObjectMeta
+	meta.ManagedFields = nil // the object has its own
+	errs := s.asTold(r, validation.ValidateObjectMeta(&meta, true, validation.NameIsDNSSubdomain, metadataPath))
 	for i, f := range sc.Finalizers {
 		if !qualifiedFinalizer(f) {
 			errs = append(errs, unqualified(i, f))

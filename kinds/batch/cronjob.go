@@ -22,7 +22,7 @@ const longestCronJob = 52
 // CronJobs declares the kind.
 var CronJobs = &resource.Def[*batchv1.CronJob]{
 	GVK: gvk("CronJob"), Plural: "cronjobs", Short: []string{"cj"}, Categories: all, Namespaced: true,
-	Quirks:     resource.Quirks{MetaUpdateOnly: true},
+	Quirks:     resource.Quirks{MetaUpdateOnly: true, StatusUnchecked: true},
 	Generation: true, Status: true, Default: defaultCronJob, Validate: resource.Serving(validateCronJob),
 	Gated:   template.Gated(func(c *batchv1.CronJob) *corev1.PodTemplateSpec { return &c.Spec.JobTemplate.Spec.Template }),
 	Prepare: resource.Serving(prepareCronJob), Warn: resource.Serving(warnCronJob),

@@ -5,6 +5,7 @@ import (
 	"cmp"
 
 	flowcontrolv1 "k8s.io/api/flowcontrol/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
@@ -27,9 +28,10 @@ const exempt = flowcontrolv1.PriorityLevelConfigurationNameExempt
 // FlowSchemas declares the kind.
 var FlowSchemas = &resource.Def[*flowcontrolv1.FlowSchema]{
 	GVK: gvk("FlowSchema"), Plural: "flowschemas", Generation: true, Status: true,
-	Quirks:   resource.Quirks{MetaErrorsOnce: true, StatusResets: []string{"metadata"}},
-	Default:  func(s *flowcontrolv1.FlowSchema) { rule.FillZero(&s.Spec.MatchingPrecedence, defaultPrecedence) },
-	Validate: func(s, _ *flowcontrolv1.FlowSchema) field.ErrorList { return validateSchema(s, field.NewPath("spec")) },
+	Quirks:        resource.Quirks{MetaErrorsOnce: true, StatusResets: []string{"metadata"}},
+	Default:       func(s *flowcontrolv1.FlowSchema) { rule.FillZero(&s.Spec.MatchingPrecedence, defaultPrecedence) },
+	Validate:      func(s, _ *flowcontrolv1.FlowSchema) field.ErrorList { return validateSchema(s, field.NewPath("spec")) },
+	PrepareStatus: func(s, old *flowcontrolv1.FlowSchema) { keepMeta(&s.ObjectMeta, old.ObjectMeta) },
 	ValidateStatus: func(s, _ *flowcontrolv1.FlowSchema) (errs field.ErrorList) {
 		path, seen := field.NewPath("status", "conditions"), map[flowcontrolv1.FlowSchemaConditionType]bool{}
 		for i, c := range s.Status.Conditions {
@@ -66,9 +68,10 @@ var FlowSchemas = &resource.Def[*flowcontrolv1.FlowSchema]{
 // PriorityLevelConfigurations declares the kind.
 var PriorityLevelConfigurations = &resource.Def[*flowcontrolv1.PriorityLevelConfiguration]{
 	GVK: gvk("PriorityLevelConfiguration"), Plural: "prioritylevelconfigurations", Generation: true, Status: true,
-	Quirks:  resource.Quirks{MetaErrorsOnce: true, StatusResets: []string{"metadata"}},
-	Default: defaultLevel,
-	Gated:   resource.Gated[*flowcontrolv1.PriorityLevelConfiguration]{Validate: resource.Serving(validateLevelOf)},
+	Quirks:        resource.Quirks{MetaErrorsOnce: true, StatusResets: []string{"metadata"}},
+	Default:       defaultLevel,
+	Gated:         resource.Gated[*flowcontrolv1.PriorityLevelConfiguration]{Validate: resource.Serving(validateLevelOf)},
+	PrepareStatus: func(l, old *flowcontrolv1.PriorityLevelConfiguration) { keepMeta(&l.ObjectMeta, old.ObjectMeta) },
 	ValidateStatus: func(l, _ *flowcontrolv1.PriorityLevelConfiguration) (errs field.ErrorList) {
 		path, seen := field.NewPath("status", "conditions"), map[flowcontrolv1.PriorityLevelConfigurationConditionType]bool{}
 		for i, c := range l.Status.Conditions {
@@ -98,6 +101,12 @@ func queue(name string, of func(*flowcontrolv1.QueuingConfiguration) int32) reso
 		}
 		return int64(of(l.Spec.Limited.LimitResponse.Queuing))
 	})
+}
+
+// keepMeta makes a write of the status leave all of the metadata as it is, but who owns what, and the revision that it asks for.
+func keepMeta(meta *metav1.ObjectMeta, old metav1.ObjectMeta) {
+	old.ManagedFields, old.ResourceVersion = meta.ManagedFields, meta.ResourceVersion
+	*meta = old
 }
 
 func once[T ~string](seen map[T]bool, t T, path *field.Path) (errs field.ErrorList) {
