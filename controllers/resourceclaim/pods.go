@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -134,12 +135,21 @@ func plan(p *corev1.Pod, made map[string]string) (missing []corev1.PodResourceCl
 // fromTemplate is the claim that the template stands for, of the pod's own.
 func fromTemplate(p *corev1.Pod, name string, t *resourcev1.ResourceClaimTemplate) *resourcev1.ResourceClaim {
 	claim := &resourcev1.ResourceClaim{ObjectMeta: *t.Spec.ObjectMeta.DeepCopy(), Spec: *t.Spec.Spec.DeepCopy()}
-	claim.Namespace, claim.GenerateName = p.Namespace, p.Name+"-"+name+"-"
+	claim.Namespace, claim.GenerateName = p.Namespace, prefix(p.Name, name)
 	metav1.SetMetaDataAnnotation(&claim.ObjectMeta, ofTemplate, name)
 	ref := metav1.NewControllerRef(p, corev1.SchemeGroupVersion.WithKind("Pod"))
 	ref.BlockOwnerDeletion = nil // a pod that is deleted in the foreground does not wait for its claims
 	claim.OwnerReferences = append(claim.OwnerReferences, *ref)
 	return claim
+}
+
+// prefix begins the name of a pod's claim. The server would cut a long one at its end, and leave nothing of the claim's part.
+func prefix(pod, claim string) string {
+	const room = 57 // of the 63 of a generated name, without a hyphen and five letters
+	if all := len(pod) + len("-") + len(claim); all > room {
+		pod, claim = strings.TrimRight(pod[:len(pod)*room/all], "."), claim[:len(claim)*room/all] // no label begins with a hyphen
+	}
+	return pod + "-" + claim + "-"
 }
 
 // tell writes the claims' names into the pod's status, unless the pod has changed since: it may have been told others.

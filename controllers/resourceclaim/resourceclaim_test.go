@@ -134,3 +134,21 @@ func TestOwnerOfAClaim(t *testing.T) {
 		t.Errorf("%+v", claim.OwnerReferences)
 	}
 }
+
+// TestPrefix keeps something of both names when they are long.
+func TestPrefix(t *testing.T) {
+	p, c := strings.Repeat("p", 63), strings.Repeat("c", 63)
+	for _, tt := range []struct{ name, pod, claim, want string }{
+		{"short", "pod", "gpu", "pod-gpu-"},
+		{"as long as may be", p[:53], c[:3], p[:53] + "-ccc-"},
+		{"both long", p, c, p[:28] + "-" + c[:28] + "-"},
+		{"cut after a dot", p[:27] + "." + p[:35], c, p[:27] + "-" + c[:28] + "-"},
+		{"a long pod", p, "gpu", p[:53] + "-gp-"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			if got := prefix(tt.pod, tt.claim); got != tt.want {
+				t.Errorf("%q, want %q", got, tt.want)
+			}
+		})
+	}
+}
