@@ -103,8 +103,19 @@ func TestClaimsOfPods(t *testing.T) {
 			if m := r.get("a").Status.ContainerStatuses[0].AllocatedResourcesStatus[0].Resources[0].Message; m == nil || *m != "too hot" {
 				t.Errorf("the driver's words are %v", m)
 			}
-			r.pod("b", using("one"), "cb") // shares the claim
+			r.pod("b", func(p *corev1.Pod) { // shares the claim, already before its containers
+				using("one")(p)
+				p.Spec.InitContainers = []corev1.Container{{Name: "ib", Image: "img", Resources: p.Spec.Containers[0].Resources},
+					{Name: "without", Image: "img"}}
+			}, "cb")
 			r.reserve("one", "b")
+			for _, name := range []string{"ib", "without"} {
+				r.until(name+" runs", func() bool { return r.rt.newest(name) != nil })
+				if got := len(r.rt.newest(name).CDIDevices); (got == 1) != (name == "ib") {
+					t.Errorf("%s gets %d devices", name, got)
+				}
+				r.rt.exit(name, 0)
+			}
 			r.reaches("b", corev1.PodRunning)
 			r.stop()
 			r.start()

@@ -1,6 +1,7 @@
 package node
 
 import (
+	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -45,16 +46,37 @@ func TestPodGoesWithoutItsVolumes(t *testing.T) {
 }
 
 // TestPodGoesWhileTheAgentIsAway deletes pods with volumes of a driver while nobody looks: they are taken down when the agent is back, also
-// if nothing tells of the pod any more but the disk. What was written stays, and a pod that is there keeps its volume.
+// if nothing tells of the pod any more but the disk. What was written stays, and a pod that is there keeps its volume,
+// which it has twice; a static pod goes on.
 func TestPodGoesWhileTheAgentIsAway(t *testing.T) {
 	live(t, func(r *rig) {
 		create(r, kinds.CSIDrivers, &storagev1.CSIDriver{ObjectMeta: metav1.ObjectMeta{Name: "d.csi"},
 			Spec: storagev1.CSIDriverSpec{AttachRequired: new(bool)}})
 		d := r.driver()
+		r.stop()
+		r.cfg.StaticDir = t.TempDir()
+		manifest := `{"apiVersion": "v1", "kind": "Pod", "metadata": {"namespace": "d", "name": "static"},
+			"spec": {"containers": [{"name": "s", "image": "img"}]}}`
+		if err := os.WriteFile(filepath.Join(r.cfg.StaticDir, "static.json"), []byte(manifest), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		r.start()
+		mirror := r.reaches("static-n", corev1.PodRunning).UID
 		dirs := map[string]string{}
 		for _, name := range []string{"ends", "forced", "stays"} {
 			r.claim(name)
-			r.pod(name, uses(name), "c")
+			edit := uses(name)
+			if name == "stays" { // by two volumes
+				edit = func(p *corev1.Pod) {
+					uses(name)(p)
+					again := *p.Spec.Volumes[0].DeepCopy()
+					again.Name = "again"
+					p.Spec.Volumes = append(p.Spec.Volumes, again)
+					p.Spec.Containers[0].VolumeMounts = append(p.Spec.Containers[0].VolumeMounts,
+						corev1.VolumeMount{Name: "again", MountPath: "/again"})
+				}
+			}
+			r.pod(name, edit, "c-"+name)
 			dirs[name] = filepath.Join(r.cfg.Dir, "pods", string(r.reaches(name, corev1.PodRunning).UID))
 		}
 		r.stop()
@@ -68,6 +90,16 @@ func TestPodGoesWhileTheAgentIsAway(t *testing.T) {
 			r.until("the volume of the pod that "+name+" is taken down", func() bool {
 				return r.get(name) == nil && d.Published(name) == 0 && !exists(dirs[name])
 			})
+		}
+		if p := r.reaches("static-n", corev1.PodRunning); p.UID != mirror || p.Status.ContainerStatuses[0].RestartCount != 0 {
+			t.Errorf("the static pod: %+v", p.Status)
+		}
+		at := map[string]string{}
+		for _, m := range r.rt.newest("c-stays").Mounts {
+			at[m.ContainerPath] = m.HostPath
+		}
+		if at["/data"] == "" || at["/again"] == "" {
+			t.Errorf("the pod that has the volume twice: %v", at)
 		}
 		if d.Published("stays") != 1 || r.get("stays").Status.Phase != corev1.PodRunning || len(d.Breaches()) > 0 {
 			t.Errorf("the pod that stays: published %d times, breaches %v", d.Published("stays"), d.Breaches())
