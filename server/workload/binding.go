@@ -27,8 +27,8 @@ func (s extension) bind(ctx context.Context, r *server.Request, in resource.Obje
 		return nil, server.NotFound(r)
 	}
 	one := *r
-	if one.Name == "" {
-		one.Name = b.Name
+	if one.Name == "" { // the older way: what a new object's metadata say that only the server does is passed over
+		one.Name, b.UID = b.Name, ""
 	}
 	if b.Name != one.Name {
 		return nil, apierrors.NewBadRequest("name in URL does not match name in Binding object")

@@ -22,7 +22,7 @@ func (c *connection) log() error {
 	if !routableLog(c.r.Header.Get("Accept")) {
 		return reply.Generic(http.StatusNotAcceptable)
 	}
-	opts, err := logOptions(c.r.URL.Query())
+	opts, err := logOptions(c.r.URL.Query(), c.req.Name, c.h.cfg.Kinds.Features().On("PodLogsQuerySplitStreams"))
 	if err != nil {
 		return err
 	}
@@ -112,8 +112,8 @@ func routableLog(header string) bool {
 	return reply.Routable(header, true)
 }
 
-// logOptions reads PodLogOptions.
-func logOptions(q url.Values) (*corev1.PodLogOptions, error) {
+// logOptions reads PodLogOptions for the pod. split says that they may name one of the two streams.
+func logOptions(q url.Values, pod string, split bool) (*corev1.PodLogOptions, error) {
 	o := &corev1.PodLogOptions{Container: q.Get("container"), Follow: truth(q, "follow"), Previous: truth(q, "previous"),
 		Timestamps: truth(q, "timestamps"), InsecureSkipTLSVerifyBackend: truth(q, "insecureSkipTLSVerifyBackend")}
 	var err error
@@ -132,7 +132,7 @@ func logOptions(q url.Values) (*corev1.PodLogOptions, error) {
 	if s := q.Get("stream"); s != "" {
 		o.Stream = &s
 	}
-	return o, checkLog(o)
+	return o, checkLog(o, pod, split)
 }
 
 func truth(q url.Values, key string) bool {
@@ -152,7 +152,7 @@ func number(q url.Values, key string) (*int64, error) {
 	return &n, nil
 }
 
-func checkLog(o *corev1.PodLogOptions) error {
+func checkLog(o *corev1.PodLogOptions, pod string, split bool) error {
 	var errs field.ErrorList
 	if o.TailLines != nil && *o.TailLines < 0 {
 		errs = append(errs, field.Invalid(field.NewPath("tailLines"), *o.TailLines, "must be greater than or equal to 0"))
@@ -166,7 +166,9 @@ func checkLog(o *corev1.PodLogOptions) error {
 	case o.SinceSeconds != nil && *o.SinceSeconds < 1:
 		errs = append(errs, field.Invalid(field.NewPath("sinceSeconds"), *o.SinceSeconds, "must be greater than 0"))
 	}
-	if o.Stream != nil && *o.Stream != corev1.LogStreamAll {
+	if o.Stream != nil && !split {
+		errs = append(errs, field.Forbidden(field.NewPath("stream"), "may not be specified"))
+	} else if o.Stream != nil && *o.Stream != corev1.LogStreamAll {
 		if *o.Stream != corev1.LogStreamStdout && *o.Stream != corev1.LogStreamStderr {
 			errs = append(errs, field.NotSupported(field.NewPath("stream"), *o.Stream,
 				[]string{corev1.LogStreamAll, corev1.LogStreamStdout, corev1.LogStreamStderr}))
@@ -178,7 +180,7 @@ func checkLog(o *corev1.PodLogOptions) error {
 	if len(errs) == 0 {
 		return nil
 	}
-	return apierrors.NewInvalid(corev1.SchemeGroupVersion.WithKind("PodLogOptions").GroupKind(), "", errs)
+	return apierrors.NewInvalid(corev1.SchemeGroupVersion.WithKind("PodLogOptions").GroupKind(), pod, errs)
 }
 
 // logParams are the options as the agent takes them.
