@@ -304,7 +304,8 @@ func keepUp(w world, t *todo, box *sandbox, spec *corev1.Container, init bool) (
 
 // lost stops a container of unknown state: what it ends with then says whether it runs again.
 func lost(c *container, spec *corev1.Container) kill {
-	return kill{c: c, spec: spec, why: "The runtime does not know the state of container " + spec.Name + ": it is stopped before it can run again"}
+	return kill{c: c, spec: spec,
+		why: "The runtime does not know the state of container " + spec.Name + ": it is stopped before it can run again"}
 }
 
 // begin starts a container that the pod's present life has not had, nor its sandbox. The one whose end began this life keeps its pause.
