@@ -39,7 +39,7 @@ var modules = map[string]string{
 	"k8s.io/client-go":                            "scheme, kubeconfig, and the clients that tests use",
 	"k8s.io/component-helpers":                    "rule covering, node affinity and resource arithmetic",
 	"k8s.io/cri-api":                              "the container runtime's protocol",
-	"k8s.io/cri-streaming":                        "exec and attach on the node",
+	"k8s.io/cri-streaming":                        "a node that answers exec and attach, in tests of the API server",
 	"k8s.io/dynamic-resource-allocation":          "rules of device selectors",
 	"k8s.io/klog/v2":                              "client-go's log, silenced in simulated tests of operators; the binary links it anyway",
 	"k8s.io/kube-aggregator":                      "types of APIService",

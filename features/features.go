@@ -7,7 +7,7 @@
 //   - In the server: s.Kinds.Features().On("WatchList"), s.Kinds.Features().AtLeast(37).
 //   - In a kind's rules: the functions of resource.Gated, a field of its Def, get the Set beside the objects. What a
 //     kind does without any cluster at hand, in tests and in other programs, follows the newest version.
-//   - Whether a kind or version is served at all: the table in package kinds, in since.go.
+//   - Whether a kind or version is served at all: the table in package kinds, in served.go.
 //   - Fields: what older versions do not have follows from the types, and package openapi knows it.
 //
 // A nil *Set is the newest version with its defaults, so that nobody need make one who does not care.

@@ -1,7 +1,7 @@
 // Package resource says what a kind is. A kind is one Def value: names, scope, defaulting, validation,
 // subresources, columns. Routes, storage, discovery, tables, field ownership and tests all follow from it.
 //
-// The package stands at the foot of the ladder: it knows API machinery and nothing of kloop.
+// The package stands at the foot of the ladder: it knows API machinery and which features are on, no kind and no server.
 package resource
 
 import (
