@@ -17,6 +17,13 @@ type Quirks struct {
 	EmptyCounts           bool // a list or map that is empty, where none was, is a change that the generation counts
 	UnqualifiedFinalizers bool // finalizers need not name a domain
 	StatusUnchecked       bool // a write of the status is held to the generic rules for metadata alone
+	PartsAsNew            bool // a write of a subresource but the status is held to the rules of new objects, too
+	StatusAsNew           bool // and a write of the status is
+	ErrorsRepeat          bool // errors of two rules that read alike are both in the answer: of other kinds, since 1.37, one
+	StatusWithoutTable    bool // the status, asked for as a table, is refused
+
+	// Planter is the field manager of those objects that a server makes at its start; "": the server itself.
+	Planter string
 
 	// Hides is an annotation that only whole objects show: it stands for a field that the version has no longer.
 	Hides string

@@ -1,13 +1,12 @@
 package server
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"sync"
 
-	corev1 "k8s.io/api/core/v1"
-	flowcontrolv1 "k8s.io/api/flowcontrol/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
 	"github.com/kloop-dev/kloop/auth/bootstrap"
@@ -18,8 +17,6 @@ import (
 const (
 	serverUser = "system:apiserver"
 	serverName = "kube-apiserver" // as field manager
-	// flowControlName is the field manager of what priority and fairness has from the start.
-	flowControlName = "api-priority-and-fairness-config-producer-v1"
 )
 
 // planters is the number of objects that are written at a time when the server starts, so that they share an fsync.
@@ -31,7 +28,7 @@ func (s *Server) Bootstrap(ctx context.Context, objects []resource.Object) error
 	var rest []resource.Object
 	var first []resource.Object
 	for _, obj := range objects {
-		if _, ok := obj.(*corev1.Namespace); ok {
+		if k, ok := s.Kinds.Kind(obj.GetObjectKind().GroupVersionKind()); ok && s.extension(k).OwnNamespace {
 			first = append(first, obj)
 			continue
 		}
@@ -78,9 +75,7 @@ func (p planter) plant(ctx context.Context, obj resource.Object) error {
 	}
 	r := ServerRequest(k, obj.GetNamespace(), obj.GetName())
 	r.GVK = gvk
-	if gvk.Group == flowcontrolv1.GroupName {
-		r.Manager = flowControlName
-	}
+	r.Manager = cmp.Or(k.Info().Planter, r.Manager)
 	var err error
 	old := p.snap.Lookup(k, r.Scope(), r.Name)
 	if old == nil {

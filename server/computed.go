@@ -2,12 +2,8 @@ package server
 
 import (
 	"context"
-	"slices"
 
-	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/kloop-dev/kloop/resource"
 	"github.com/kloop-dev/kloop/view"
@@ -65,24 +61,4 @@ func (c computing) List(ctx context.Context, r *Request, opts *metav1.ListOption
 // Watch implements Operations.
 func (computing) Watch(_ context.Context, r *Request, _ *metav1.ListOptions, _ func([]Event) error) error {
 	return refuse(r, "watch")
-}
-
-// computed are the kinds of upstream's that can be read though nothing of them is stored.
-var computed = map[schema.GroupResource]Operations{
-	{Resource: "componentstatuses"}: Computed(componentStatuses),
-}
-
-var components = []string{"controller-manager", "etcd-0", "scheduler"}
-
-// componentStatuses tells the health of the parts as upstream names them. They are one process: if this
-// code runs, they run.
-func componentStatuses(_ context.Context, _ resource.Kind, _, name string) (list []resource.Object, err error) {
-	if name != "" && !slices.Contains(components, name) {
-		return nil, apierrors.NewNotFound(schema.GroupResource{Resource: "componentstatus"}, name) // as upstream names it
-	}
-	for _, name := range components {
-		list = append(list, &corev1.ComponentStatus{ObjectMeta: metav1.ObjectMeta{Name: name},
-			Conditions: []corev1.ComponentCondition{{Type: corev1.ComponentHealthy, Status: corev1.ConditionTrue, Message: "ok"}}})
-	}
-	return list, nil
 }

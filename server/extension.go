@@ -46,6 +46,8 @@ type Extension struct {
 	// Doubt follows a deletion of which nobody knows whether it was done.
 	Doubt func()
 
+	// Compute makes the objects of a kind that can be read though nothing of it is stored.
+	Compute Compute
 	// Calls handle POST where it does not store the body, by subresource; "" is a virtual kind itself.
 	Calls map[string]Call
 }

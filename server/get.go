@@ -24,8 +24,8 @@ type reads struct {
 // Get implements Operations. Without a resourceVersion the answer holds every write acknowledged before the
 // call; with one it is at least that new; with "0" it is whatever is at hand.
 func (s *reads) Get(ctx context.Context, r *Request, opts *metav1.GetOptions) (*view.Entry, error) {
-	if c, ok := computed[r.Kind.Info().GR()]; ok {
-		return c.Get(ctx, r, opts)
+	if compute := s.extension(r.Kind).Compute; compute != nil {
+		return Computed(compute).Get(ctx, r, opts)
 	}
 	var asked string
 	if opts != nil {

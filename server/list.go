@@ -21,8 +21,8 @@ func (s *reads) List(ctx context.Context, r *Request, opts *metav1.ListOptions) 
 	if opts == nil {
 		opts = &metav1.ListOptions{}
 	}
-	if c, ok := computed[r.Kind.Info().GR()]; ok {
-		return c.List(ctx, r, opts)
+	if compute := s.extension(r.Kind).Compute; compute != nil {
+		return Computed(compute).List(ctx, r, opts)
 	}
 	if err := s.checkListOptions(opts, false); err != nil {
 		return nil, err

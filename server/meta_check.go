@@ -44,15 +44,16 @@ func (s rules) checkMeta(r *Request, obj, old resource.Object) field.ErrorList {
 	return append(errs, qualified...)
 }
 
-// asNew says that what is written of a kind is held to the rules for new objects, too: of most it is all but their subresources.
+// asNew says that what is written is held to the rules for new objects, too.
 func asNew(r *Request) bool {
-	switch r.Kind.Info().Plural {
-	case "certificatesigningrequests", "volumeattachments":
+	switch i := r.Kind.Info(); r.Sub {
+	case "":
 		return true
-	case "pods":
-		return r.Sub != "status"
+	case "status":
+		return i.StatusAsNew
+	default:
+		return i.PartsAsNew
 	}
-	return r.Sub == ""
 }
 
 // unchecked says that the kind has no rules of its own for what is written.

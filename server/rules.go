@@ -55,9 +55,7 @@ func refusal(ctx context.Context, r *Request, obj resource.Object, errs field.Er
 
 // toldOnce leaves out errors that say the same again: since 1.37 upstream does so, for the kinds whose rules are declared.
 func toldOnce(on *features.Set, r *Request, errs field.ErrorList) field.ErrorList {
-	group := r.Kind.Info().GVK.Group
-	declared := !r.Kind.Info().Custom && group != "apiextensions.k8s.io" && group != "apiregistration.k8s.io"
-	if len(errs) < 2 || !declared || !on.AtLeast(37) {
+	if i := r.Kind.Info(); len(errs) < 2 || i.Custom || i.ErrorsRepeat || !on.AtLeast(37) {
 		return errs
 	}
 	seen := make(map[string]bool, len(errs))

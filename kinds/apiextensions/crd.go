@@ -16,8 +16,9 @@ type crd = *apiextensionsv1.CustomResourceDefinition
 // CustomResourceDefinitions declares the kind.
 var CustomResourceDefinitions = checked(&resource.Def[crd]{
 	GVK: apiextensionsv1.SchemeGroupVersion.WithKind("CustomResourceDefinition"), Plural: "customresourcedefinitions",
-	Quirks: resource.Quirks{MetaUpdateOnly: true, NeedsRevision: true, KeepsEmpty: true, UnqualifiedFinalizers: true},
-	Short:  []string{"crd", "crds"}, Categories: []string{"api-extensions"}, Generation: true, Status: true,
+	Quirks: resource.Quirks{MetaUpdateOnly: true, NeedsRevision: true, KeepsEmpty: true, UnqualifiedFinalizers: true, ErrorsRepeat: true,
+		StatusWithoutTable: true},
+	Short: []string{"crd", "crds"}, Categories: []string{"api-extensions"}, Generation: true, Status: true,
 	Storage: "apiextensions.k8s.io/customresourcedefinitions",
 	Default: defaultDefinition, Prepare: resource.Serving(prepareDefinition),
 	PrepareStatus: resource.Serving(prepareStatus), Seal: seal,

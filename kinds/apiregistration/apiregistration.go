@@ -23,7 +23,7 @@ const (
 // APIServices declares the kind.
 var APIServices = &resource.Def[*apiregistrationv1.APIService]{
 	GVK: apiregistrationv1.SchemeGroupVersion.WithKind("APIService"), Plural: "apiservices", Categories: []string{"api-extensions"},
-	Quirks: resource.Quirks{NeedsRevision: true, KeepsEmpty: true, UnqualifiedFinalizers: true,
+	Quirks: resource.Quirks{NeedsRevision: true, KeepsEmpty: true, UnqualifiedFinalizers: true, ErrorsRepeat: true, StatusWithoutTable: true,
 		StatusResets: []string{"metadata.labels", "metadata.annotations", "metadata.finalizers", "metadata.ownerReferences"}},
 	Storage: "apiregistration.k8s.io/apiservices", Name: rule.PathSegment, Status: true,
 	Default: func(a *apiregistrationv1.APIService) {

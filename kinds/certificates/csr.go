@@ -25,7 +25,7 @@ type csr = *certificatesv1.CertificateSigningRequest
 // to fill in.
 var CertificateSigningRequests = &resource.Def[csr]{
 	GVK: gvk("CertificateSigningRequest"), Plural: "certificatesigningrequests", Short: []string{"csr"}, Status: true,
-	Quirks: resource.Quirks{Resets: []string{"spec"}, StatusResets: []string{"status.conditions"}},
+	Quirks: resource.Quirks{PartsAsNew: true, StatusAsNew: true, Resets: []string{"spec"}, StatusResets: []string{"status.conditions"}},
 	Name:   rule.Unchecked, Prepare: resource.Serving(prepareRequest),
 	Validate:      resource.Serving(validateRequest),
 	PrepareStatus: resource.Serving(takeStatus), ValidateStatus: resource.Serving(validateRequestStatus),

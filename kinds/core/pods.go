@@ -16,7 +16,7 @@ import (
 // Pods declares the kind.
 var Pods = &resource.Def[*corev1.Pod]{
 	GVK: gvk("Pod"), Plural: "pods", Short: []string{"po"}, Categories: []string{"all"}, Namespaced: true,
-	Quirks: resource.Quirks{
+	Quirks: resource.Quirks{PartsAsNew: true,
 		DeleteReturnsObject: true, StatusResets: []string{"metadata.deletionTimestamp", "metadata.ownerReferences"}},
 	Generation: true, Status: true,
 	Gated:   resource.Gated[*corev1.Pod]{Drop: resource.Serving(dropFromPod)},

@@ -31,7 +31,7 @@ var DeviceClasses = &resource.Def[*resourcev1.DeviceClass]{
 // ResourceClaims declares the kind.
 var ResourceClaims = &resource.Def[*resourcev1.ResourceClaim]{
 	GVK: gvk("ResourceClaim"), Plural: "resourceclaims", Namespaced: true, Status: true,
-	Quirks:  resource.Quirks{DeleteReturnsObject: true, StatusResets: []string{"metadata"}},
+	Quirks:  resource.Quirks{DeleteReturnsObject: true, StatusWithoutTable: true, StatusResets: []string{"metadata"}},
 	Default: func(c *resourcev1.ResourceClaim) { defaultClaim(&c.Spec, &c.Status) },
 	Prepare: func(c, old *resourcev1.ResourceClaim) {
 		dropAlpha(c, old, old == nil, func(c *resourcev1.ResourceClaim) { dropDerived(&c.Spec) })
@@ -105,7 +105,7 @@ var ResourceSlices = &resource.Def[*resourcev1.ResourceSlice]{
 // DeviceTaintRules declares the kind.
 var DeviceTaintRules = &resource.Def[*resourcev1.DeviceTaintRule]{
 	GVK: gvk("DeviceTaintRule"), Plural: "devicetaintrules", Generation: true, Status: true,
-	Quirks:   resource.Quirks{NeedsRevision: true, DeleteReturnsObject: true, StatusResets: []string{"metadata"}},
+	Quirks:   resource.Quirks{NeedsRevision: true, DeleteReturnsObject: true, StatusWithoutTable: true, StatusResets: []string{"metadata"}},
 	Default:  func(r *resourcev1.DeviceTaintRule) { defaultTaint(&r.Spec.Taint) },
 	Prepare:  resource.Serving(prepareTaintRule),
 	Validate: resource.Serving(validateTaintRule),

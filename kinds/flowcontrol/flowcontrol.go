@@ -25,10 +25,13 @@ const (
 // exempt names the schema and the level of requests that never wait.
 const exempt = flowcontrolv1.PriorityLevelConfigurationNameExempt
 
+// planter is upstream's field manager of the flow schemas and levels that a cluster begins with.
+const planter = "api-priority-and-fairness-config-producer-v1"
+
 // FlowSchemas declares the kind.
 var FlowSchemas = &resource.Def[*flowcontrolv1.FlowSchema]{
 	GVK: gvk("FlowSchema"), Plural: "flowschemas", Generation: true, Status: true,
-	Quirks:        resource.Quirks{MetaErrorsOnce: true, StatusResets: []string{"metadata"}},
+	Quirks:        resource.Quirks{MetaErrorsOnce: true, StatusResets: []string{"metadata"}, Planter: planter},
 	Default:       func(s *flowcontrolv1.FlowSchema) { rule.FillZero(&s.Spec.MatchingPrecedence, defaultPrecedence) },
 	Validate:      func(s, _ *flowcontrolv1.FlowSchema) field.ErrorList { return validateSchema(s, field.NewPath("spec")) },
 	PrepareStatus: func(s, old *flowcontrolv1.FlowSchema) { keepMeta(&s.ObjectMeta, old.ObjectMeta) },
@@ -68,7 +71,7 @@ var FlowSchemas = &resource.Def[*flowcontrolv1.FlowSchema]{
 // PriorityLevelConfigurations declares the kind.
 var PriorityLevelConfigurations = &resource.Def[*flowcontrolv1.PriorityLevelConfiguration]{
 	GVK: gvk("PriorityLevelConfiguration"), Plural: "prioritylevelconfigurations", Generation: true, Status: true,
-	Quirks:        resource.Quirks{MetaErrorsOnce: true, StatusResets: []string{"metadata"}},
+	Quirks:        resource.Quirks{MetaErrorsOnce: true, StatusResets: []string{"metadata"}, Planter: planter},
 	Default:       defaultLevel,
 	Gated:         resource.Gated[*flowcontrolv1.PriorityLevelConfiguration]{Validate: resource.Serving(validateLevelOf)},
 	PrepareStatus: func(l, old *flowcontrolv1.PriorityLevelConfiguration) { keepMeta(&l.ObjectMeta, old.ObjectMeta) },

@@ -15,7 +15,8 @@ import (
 // VolumeAttachments declares the kind.
 var VolumeAttachments = &resource.Def[*storagev1.VolumeAttachment]{
 	GVK: gvk("VolumeAttachment"), Plural: "volumeattachments", Status: true,
-	Quirks:   resource.Quirks{NeedsRevision: true, DeleteReturnsObject: true, MetaErrorsOnce: true, StatusResets: []string{"metadata"}},
+	Quirks: resource.Quirks{NeedsRevision: true, DeleteReturnsObject: true, MetaErrorsOnce: true, StatusAsNew: true,
+		StatusResets: []string{"metadata"}},
 	Validate: resource.Serving(validateAttachment), ValidateStatus: resource.Serving(validateAttachmentStatus),
 	Columns: []resource.Column[*storagev1.VolumeAttachment]{
 		{Name: "Attacher", Type: "string", Format: "name", Cell: func(a *storagev1.VolumeAttachment) any { return a.Spec.Attacher }},

@@ -22,7 +22,7 @@ type Config struct {
 func New(c server.Config, x Config) (*server.Server, *services.Allocator) {
 	s := server.New(c)
 	a := services.New(s, x.Network)
-	s.Extend(a.Extension(), namespaces.Extension(s.Core), events.Extension())
+	s.Extend(components, a.Extension(), namespaces.Extension(s.Core), events.Extension())
 	s.Extend(definitions.Extensions(s.Core)...)
 	s.Extend(workload.Extensions(s)...)
 	s.Extend(access.Extensions(s, x.Access)...)

@@ -47,13 +47,10 @@ func hasColumns(facts *resource.Info, sub string) bool {
 	case "", "scale":
 		return true
 	case "status":
-		return facts.Custom || !slices.Contains(bareStatuses, facts.Plural)
+		return !facts.StatusWithoutTable
 	}
 	return false
 }
-
-var bareStatuses = []string{"apiservices", "customresourcedefinitions", "devicetaintrules", "podgroups", "resourceclaims",
-	"resourcepoolstatusrequests"}
 
 func misfit(format string, args ...any) error {
 	return reply.Error(http.StatusNotAcceptable, metav1.StatusReasonNotAcceptable, format, args...)
