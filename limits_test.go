@@ -170,8 +170,10 @@ func undocumented(f *ast.File) (list []*ast.Ident) {
 var apiPackage = regexp.MustCompile(
 	`^k8s\.io/(?:api|apiextensions-apiserver/pkg/apis|kube-aggregator/pkg/apis|metrics/pkg/apis|apimachinery/pkg/apis)/([a-z]+)/(v[0-9a-z]+)$`)
 
-// TestAliases gives a package of the API one name in every file: its group and version, such as corev1.
+// TestAliases gives a package of the API one name in every file: its group and version, such as corev1. Any other package has its own
+// name or, where that is taken, one other.
 func TestAliases(t *testing.T) {
+	other := map[string]string{}
 	for _, s := range mustSources(t) {
 		for _, imp := range s.file.Imports {
 			path, err := strconv.Unquote(imp.Path.Value)
@@ -182,6 +184,13 @@ func TestAliases(t *testing.T) {
 			if m != nil && (imp.Name == nil || imp.Name.Name != m[1]+m[2]) {
 				t.Errorf("%s: import %s as %s", s.fset.Position(imp.Pos()), path, m[1]+m[2])
 			}
+			if imp.Name == nil || imp.Name.Name == "_" {
+				continue
+			}
+			if was := other[path]; was != "" && was != imp.Name.Name {
+				t.Errorf("%s: import %s as %s, as elsewhere", s.fset.Position(imp.Pos()), path, was)
+			}
+			other[path] = imp.Name.Name
 		}
 	}
 }

@@ -11,7 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/version"
 	ndf "k8s.io/component-helpers/nodedeclaredfeatures"
 	"k8s.io/component-helpers/nodedeclaredfeatures/types"
-	resourcehelper "k8s.io/component-helpers/resource"
+	podresource "k8s.io/component-helpers/resource"
 
 	"github.com/kloop-dev/kloop/kinds/core"
 	"github.com/kloop-dev/kloop/resource"
@@ -72,7 +72,7 @@ func checkPodResize(_ context.Context, r *Request) error {
 	if system := node.Labels[corev1.LabelOSStable]; system != "" && system != "linux" {
 		return r.because("UnsupportedPlatform", "pod resize is only supported on linux nodes, node %q is %q", node.Name, system)
 	}
-	asked, has := resourcehelper.PodRequests(pod, resourcehelper.PodResourcesOptions{}), node.Status.Allocatable
+	asked, has := podresource.PodRequests(pod, podresource.PodResourcesOptions{}), node.Status.Allocatable
 	var lacks []string
 	if a, b := asked.Cpu(), has.Cpu(); a.Cmp(*b) > 0 {
 		lacks = append(lacks, fmt.Sprintf("cpu, requested: %d, allocatable: %d", a.MilliValue(), b.MilliValue()))

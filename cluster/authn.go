@@ -10,7 +10,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	apiserver "k8s.io/apiserver/pkg/apis/apiserver/v1"
+	apiserverv1 "k8s.io/apiserver/pkg/apis/apiserver/v1"
 
 	"github.com/kloop-dev/kloop/auth"
 	"github.com/kloop-dev/kloop/auth/authn"
@@ -166,7 +166,7 @@ func (d *frontDoor) configureIssuers(a Authn) error {
 	if len(algs) == 0 {
 		algs = []string{"RS256"}
 	}
-	c, err := oidc.New(&apiserver.AuthenticationConfiguration{JWT: []apiserver.JWTAuthenticator{spec}},
+	c, err := oidc.New(&apiserverv1.AuthenticationConfiguration{JWT: []apiserverv1.JWTAuthenticator{spec}},
 		oidc.Options{Taken: own, Algorithms: algs})
 	if err != nil {
 		return fmt.Errorf("the OpenID Connect issuer: %w", err)
@@ -176,11 +176,11 @@ func (d *frontDoor) configureIssuers(a Authn) error {
 }
 
 // spec is the provider in the terms of an AuthenticationConfiguration.
-func (o OIDC) spec() (s apiserver.JWTAuthenticator, err error) {
+func (o OIDC) spec() (s apiserverv1.JWTAuthenticator, err error) {
 	if o.ClientID == "" {
 		return s, fmt.Errorf("the OpenID Connect issuer %s needs a client id, for which its tokens must be", o.IssuerURL)
 	}
-	s.Issuer = apiserver.Issuer{URL: o.IssuerURL, Audiences: []string{o.ClientID}}
+	s.Issuer = apiserverv1.Issuer{URL: o.IssuerURL, Audiences: []string{o.ClientID}}
 	if o.CAFile != "" {
 		ca, err := os.ReadFile(o.CAFile)
 		if err != nil {
@@ -195,12 +195,13 @@ func (o OIDC) spec() (s apiserver.JWTAuthenticator, err error) {
 	case prefix == "" && claim != "email":
 		prefix = o.IssuerURL + "#"
 	}
-	s.ClaimMappings.Username = apiserver.PrefixedClaimOrExpression{Claim: claim, Prefix: &prefix}
+	s.ClaimMappings.Username = apiserverv1.PrefixedClaimOrExpression{Claim: claim, Prefix: &prefix}
 	if o.GroupsClaim != "" {
-		s.ClaimMappings.Groups = apiserver.PrefixedClaimOrExpression{Claim: o.GroupsClaim, Prefix: &o.GroupsPrefix}
+		s.ClaimMappings.Groups = apiserverv1.PrefixedClaimOrExpression{Claim: o.GroupsClaim, Prefix: &o.GroupsPrefix}
 	}
 	for _, name := range names(o.RequiredClaims) {
-		s.ClaimValidationRules = append(s.ClaimValidationRules, apiserver.ClaimValidationRule{Claim: name, RequiredValue: o.RequiredClaims[name]})
+		s.ClaimValidationRules = append(s.ClaimValidationRules,
+			apiserverv1.ClaimValidationRule{Claim: name, RequiredValue: o.RequiredClaims[name]})
 	}
 	return s, nil
 }

@@ -8,7 +8,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	apiserver "k8s.io/apiserver/pkg/apis/apiserver/v1"
+	apiserverv1 "k8s.io/apiserver/pkg/apis/apiserver/v1"
 	"sigs.k8s.io/yaml"
 
 	"github.com/kloop-dev/kloop/auth"
@@ -109,10 +109,10 @@ func (c *Cluster) authorizerFile(path string, node, roles auth.Authorizer) (auth
 }
 
 // A chosenAuthorizer is one entry of the file.
-type chosenAuthorizer apiserver.AuthorizerConfiguration
+type chosenAuthorizer apiserverv1.AuthorizerConfiguration
 
 func parseAuthorizers(data []byte) (list []chosenAuthorizer, err error) {
-	var f apiserver.AuthorizationConfiguration
+	var f apiserverv1.AuthorizationConfiguration
 	if err := yaml.UnmarshalStrict(data, &f); err != nil {
 		return nil, err
 	}
@@ -164,16 +164,16 @@ func (x chosenAuthorizer) build(known map[string]auth.Authorizer) (auth.Authoriz
 	switch {
 	case cfg.Timeout <= 0 || cfg.Timeout > webhookTimeout:
 		return nil, fmt.Errorf("webhook.timeout: %s must be more than 0 and at most %s", cfg.Timeout, webhookTimeout)
-	case w.FailurePolicy != apiserver.FailurePolicyDeny && w.FailurePolicy != apiserver.FailurePolicyNoOpinion:
+	case w.FailurePolicy != apiserverv1.FailurePolicyDeny && w.FailurePolicy != apiserverv1.FailurePolicyNoOpinion:
 		return nil, fmt.Errorf("webhook.failurePolicy: %q: use Deny or NoOpinion", w.FailurePolicy)
 	case len(cfg.Conditions) > 0 && w.MatchConditionSubjectAccessReviewVersion != "v1":
 		return nil, errors.New("webhook.matchConditionSubjectAccessReviewVersion: must be v1")
 	}
-	cfg.DenyOnFailure = w.FailurePolicy == apiserver.FailurePolicyDeny
+	cfg.DenyOnFailure = w.FailurePolicy == apiserverv1.FailurePolicyDeny
 	switch c := w.ConnectionInfo; {
-	case c.Type == apiserver.AuthorizationWebhookConnectionInfoTypeKubeConfigFile && c.KubeConfigFile != nil && *c.KubeConfigFile != "":
+	case c.Type == apiserverv1.AuthorizationWebhookConnectionInfoTypeKubeConfigFile && c.KubeConfigFile != nil && *c.KubeConfigFile != "":
 		cfg.Kubeconfig = *c.KubeConfigFile
-	case c.Type == apiserver.AuthorizationWebhookConnectionInfoTypeInCluster && c.KubeConfigFile == nil:
+	case c.Type == apiserverv1.AuthorizationWebhookConnectionInfoTypeInCluster && c.KubeConfigFile == nil:
 	default:
 		return nil, errors.New("webhook.connectionInfo: write type KubeConfigFile with kubeConfigFile, or type InClusterConfig")
 	}

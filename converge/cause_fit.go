@@ -11,7 +11,7 @@ import (
 
 	"github.com/kloop-dev/kloop/kinds"
 	"github.com/kloop-dev/kloop/kinds/podspec"
-	kloopresource "github.com/kloop-dev/kloop/resource"
+	kloop "github.com/kloop-dev/kloop/resource"
 )
 
 // asksFor returns the amount of a resource that a pod's containers ask for together; init containers run one after the other, before them.
@@ -58,7 +58,7 @@ func barrier(p *corev1.Pod, asks nodeaffinity.RequiredNodeAffinity, n *corev1.No
 func (l *look) largest(p *corev1.Pod, name corev1.ResourceName, want resource.Quantity) (best *corev1.Node, most resource.Quantity,
 	other string) {
 	asks := nodeaffinity.GetRequiredNodeAffinity(p)
-	for _, n := range kloopresource.List(l.Read, kinds.Nodes, "") {
+	for _, n := range kloop.List(l.Read, kinds.Nodes, "") {
 		if off := barrier(p, asks, n); off != "" {
 			if q := n.Status.Allocatable[name]; q.Cmp(want) >= 0 && other == "" {
 				other = n.Name + ", which has " + q.String() + ", " + off
@@ -111,7 +111,7 @@ func biggest(w *World, node, ns string, name corev1.ResourceName) (says string) 
 	}
 	who, most := "", resource.Quantity{}
 	for obj := range w.Read.ByField(kinds.Pods, "spec.nodeName", node) {
-		o := kloopresource.As[*corev1.Pod](obj)
+		o := kloop.As[*corev1.Pod](obj)
 		is := "pod/" + o.Name
 		if o.Namespace != ns {
 			is = "a pod of another namespace"
@@ -177,7 +177,7 @@ func (w *World) nodeLabels(key string) []string {
 		return values
 	}
 	var values []string
-	for _, n := range kloopresource.List(w.Read, kinds.Nodes, "") {
+	for _, n := range kloop.List(w.Read, kinds.Nodes, "") {
 		if value, is := n.Labels[key]; is {
 			values = append(values, value)
 		}

@@ -7,7 +7,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	apiresource "k8s.io/apimachinery/pkg/api/resource"
-	requests "k8s.io/component-helpers/resource"
+	podresource "k8s.io/component-helpers/resource"
 
 	"github.com/kloop-dev/kloop/node/cgroup"
 	"github.com/kloop-dev/kloop/node/pressure"
@@ -105,7 +105,7 @@ type group struct {
 func (t terms) common(pods []*corev1.Pod, spare corev1.ResourceList) []group {
 	var burstableCPU, kept, low int64
 	for _, p := range pods {
-		asks := requests.PodRequests(p, requests.PodResourcesOptions{})
+		asks := podresource.PodRequests(p, podresource.PodResourcesOptions{})
 		switch p.Status.QOSClass {
 		case corev1.PodQOSBurstable:
 			burstableCPU += asks.Cpu().MilliValue()

@@ -7,7 +7,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	apiresource "k8s.io/apimachinery/pkg/api/resource"
-	requests "k8s.io/component-helpers/resource"
+	podresource "k8s.io/component-helpers/resource"
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"github.com/kloop-dev/kloop/kinds/podspec"
@@ -144,8 +144,8 @@ func first[T any](list ...*T) *T {
 // podValues are the limits of the pod's own cgroup: what its containers may have together. A limit is there only if the pod has one, or
 // every container has.
 func podValues(pod *corev1.Pod) cgroup.Values {
-	opts := requests.PodResourcesOptions{}
-	asks, limits := requests.PodRequests(pod, opts), requests.PodLimits(pod, opts)
+	opts := podresource.PodResourcesOptions{}
+	asks, limits := podresource.PodRequests(pod, opts), podresource.PodLimits(pod, opts)
 	none := int64(-1)
 	v := cgroup.Values{Shares: sharesOf(asks.Cpu().MilliValue()), Quota: &none, Memory: &none}
 	if q := limits.Cpu(); bounded(pod, corev1.ResourceCPU) && !q.IsZero() {

@@ -6,7 +6,7 @@ import (
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
-	requests "k8s.io/component-helpers/resource"
+	podresource "k8s.io/component-helpers/resource"
 
 	"github.com/kloop-dev/kloop/kinds/podspec"
 )
@@ -41,7 +41,7 @@ func (m *statuses) podStatus(w world) corev1.PodStatus {
 	conditions(w, &st)
 	lifeCondition(w, &st)
 	m.alloc.conditions(w, &st)
-	st.AllocatedResources = requests.PodRequests(pod, requests.PodResourcesOptions{})
+	st.AllocatedResources = podresource.PodRequests(pod, podresource.PodResourcesOptions{})
 	st.Resources = podInUse(m.alloc.inForce(w), st.Phase == corev1.PodRunning)
 	return st
 }
@@ -49,8 +49,8 @@ func (m *statuses) podStatus(w world) corev1.PodStatus {
 // podInUse are the resources of a pod as a whole (KEP-5419): those of its own cgroup while it runs, which has a limit only if all its
 // containers have one; those that it asks for before.
 func podInUse(pod *corev1.Pod, running bool) *corev1.ResourceRequirements {
-	opts := requests.PodResourcesOptions{}
-	asks, limits := requests.PodRequests(pod, opts), requests.PodLimits(pod, opts)
+	opts := podresource.PodResourcesOptions{}
+	asks, limits := podresource.PodRequests(pod, opts), podresource.PodLimits(pod, opts)
 	if !running {
 		return &corev1.ResourceRequirements{Requests: asks, Limits: limits}
 	}

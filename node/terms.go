@@ -6,7 +6,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
-	requests "k8s.io/component-helpers/resource"
+	podresource "k8s.io/component-helpers/resource"
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"github.com/kloop-dev/kloop/node/cgroup"
@@ -43,8 +43,8 @@ func (t terms) pod(pod *corev1.Pod) cgroup.Values {
 	if t.exclusive != nil && t.exclusive(pod.UID) {
 		v.Quota = new(int64(-1))
 	}
-	opts := requests.PodResourcesOptions{}
-	asks, limits := requests.PodRequests(pod, opts), requests.PodLimits(pod, opts)
+	opts := podresource.PodResourcesOptions{}
+	asks, limits := podresource.PodRequests(pod, opts), podresource.PodLimits(pod, opts)
 	v.Huge = map[string]int64{}
 	for _, size := range t.pages { // of what it does not ask for it gets none
 		v.Huge[hugeName(size)] = 0

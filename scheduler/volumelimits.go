@@ -5,7 +5,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
-	resourceapi "k8s.io/apimachinery/pkg/api/resource"
+	apiresource "k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 
@@ -140,9 +140,9 @@ func (x *volumeIndex) attachments() map[string][]attachment {
 
 // room says whether the driver of a class has storage for a claim where the node is, if it tells at all (KEP-1472), and
 // how much; nil: it does not tell.
-func (w *waitingClaim) room(read resource.Reader, node *corev1.Node) (bool, *resourceapi.Quantity) {
+func (w *waitingClaim) room(read resource.Reader, node *corev1.Node) (bool, *apiresource.Quantity) {
 	if free, told := localvolume.FreeOn(node); told && w.class.Provisioner == localvolume.Provisioner {
-		left, want := resourceapi.NewQuantity(free, resourceapi.BinarySI), w.wants()
+		left, want := apiresource.NewQuantity(free, apiresource.BinarySI), w.wants()
 		return left.Cmp(want) >= 0, left
 	}
 	d := resource.Get(read, kinds.CSIDrivers, "", w.class.Provisioner)
@@ -165,7 +165,7 @@ func (w *waitingClaim) room(read resource.Reader, node *corev1.Node) (bool, *res
 	return false, nil
 }
 
-func (w *waitingClaim) wants() resourceapi.Quantity {
+func (w *waitingClaim) wants() apiresource.Quantity {
 	return w.claim.Spec.Resources.Requests[corev1.ResourceStorage]
 }
 

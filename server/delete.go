@@ -8,7 +8,7 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	mvalidation "k8s.io/apimachinery/pkg/apis/meta/v1/validation"
+	metavalidation "k8s.io/apimachinery/pkg/apis/meta/v1/validation"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/sets"
 
@@ -53,7 +53,7 @@ func (s *Server) Delete(ctx context.Context, r *Request, opts *metav1.DeleteOpti
 
 // CheckDeleteOptions refuses options of a deletion that exclude each other or are out of range, with a 422.
 func CheckDeleteOptions(opts *metav1.DeleteOptions) error {
-	if errs := mvalidation.ValidateDeleteOptions(opts); len(errs) > 0 {
+	if errs := metavalidation.ValidateDeleteOptions(opts); len(errs) > 0 {
 		return apierrors.NewInvalid(schema.GroupKind{Group: metav1.GroupName, Kind: "DeleteOptions"}, "", errs)
 	}
 	return nil

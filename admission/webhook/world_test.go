@@ -17,7 +17,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/kloop-dev/kloop/admission"
-	hooks "github.com/kloop-dev/kloop/admission/webhook"
+	admissionhooks "github.com/kloop-dev/kloop/admission/webhook"
 	"github.com/kloop-dev/kloop/auth"
 	"github.com/kloop-dev/kloop/internal/testcluster"
 	"github.com/kloop-dev/kloop/kinds"
@@ -56,7 +56,7 @@ func start(t testing.TB) *world {
 	t.Cleanup(w.tls.Close)
 	w.ca = pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: w.tls.Certificate().Raw})
 	caller := &webhook.Caller{Resolve: w.resolve}
-	both := hooks.New(hooks.Config{Mutating: caller, Validating: caller,
+	both := admissionhooks.New(admissionhooks.Config{Mutating: caller, Validating: caller,
 		Blocked: func(_ resource.Kind, cfg resource.Object, name string, err error) {
 			w.blocked = append(w.blocked, cfg.GetName()+" "+name+" "+err.Error())
 		}})

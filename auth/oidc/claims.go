@@ -10,7 +10,7 @@ import (
 	"github.com/google/cel-go/common/types"
 	"github.com/google/cel-go/common/types/ref"
 	"github.com/google/cel-go/common/types/traits"
-	config "k8s.io/apiserver/pkg/apis/apiserver/v1"
+	apiserverv1 "k8s.io/apiserver/pkg/apis/apiserver/v1"
 	authcel "k8s.io/apiserver/pkg/authentication/cel"
 
 	"github.com/kloop-dev/kloop/auth"
@@ -18,7 +18,7 @@ import (
 
 // A mapping makes users of claims.
 type mapping struct {
-	spec     *config.JWTAuthenticator
+	spec     *apiserverv1.JWTAuthenticator
 	username authcel.ClaimsMapper // nil: a claim
 	groups   authcel.ClaimsMapper
 	uid      authcel.ClaimsMapper

@@ -12,7 +12,7 @@ import (
 	"time"
 
 	"github.com/golang-jwt/jwt/v5"
-	config "k8s.io/apiserver/pkg/apis/apiserver/v1"
+	apiserverv1 "k8s.io/apiserver/pkg/apis/apiserver/v1"
 	authcel "k8s.io/apiserver/pkg/authentication/cel"
 	"sigs.k8s.io/yaml"
 
@@ -21,8 +21,8 @@ import (
 
 // A Config is a compiled AuthenticationConfiguration.
 type Config struct {
-	Issuers   *Issuers                    // nil: none
-	Anonymous *config.AnonymousAuthConfig // nil: not said
+	Issuers   *Issuers                         // nil: none
+	Anonymous *apiserverv1.AnonymousAuthConfig // nil: not said
 }
 
 // Options hold what a configuration leaves open.
@@ -40,7 +40,7 @@ var algorithms = []string{"RS256", "RS384", "RS512", "ES256", "ES384", "ES512", 
 
 // Parse reads an AuthenticationConfiguration (apiserver.config.k8s.io/v1, or its betas).
 func Parse(data []byte, o Options) (*Config, error) {
-	var c config.AuthenticationConfiguration
+	var c apiserverv1.AuthenticationConfiguration
 	if err := yaml.UnmarshalStrict(data, &c); err != nil {
 		return nil, fmt.Errorf("read the AuthenticationConfiguration: %w", err)
 	}
@@ -53,7 +53,7 @@ func Parse(data []byte, o Options) (*Config, error) {
 }
 
 // New makes issuers of a configuration. Nothing is fetched yet.
-func New(c *config.AuthenticationConfiguration, o Options) (*Config, error) {
+func New(c *apiserverv1.AuthenticationConfiguration, o Options) (*Config, error) {
 	if o.Now == nil {
 		o.Now = time.Now
 	}
@@ -96,7 +96,7 @@ func New(c *config.AuthenticationConfiguration, o Options) (*Config, error) {
 	return out, nil
 }
 
-func newIssuer(spec *config.JWTAuthenticator, compiler authcel.Compiler, o Options) (*issuer, error) {
+func newIssuer(spec *apiserverv1.JWTAuthenticator, compiler authcel.Compiler, o Options) (*issuer, error) {
 	if err := checkIssuer(&spec.Issuer); err != nil {
 		return nil, err
 	}
@@ -127,7 +127,7 @@ func newIssuer(spec *config.JWTAuthenticator, compiler authcel.Compiler, o Optio
 	return i, nil
 }
 
-func checkIssuer(i *config.Issuer) error {
+func checkIssuer(i *apiserverv1.Issuer) error {
 	if err := checkURL(i.URL); err != nil {
 		return fmt.Errorf("issuer.url: %w", err)
 	}
@@ -146,9 +146,9 @@ func checkIssuer(i *config.Issuer) error {
 		return errors.New("issuer.audiences: one is empty")
 	case len(slices.Compact(slices.Sorted(slices.Values(i.Audiences)))) < len(i.Audiences):
 		return errors.New("issuer.audiences: one is named twice")
-	case len(i.Audiences) > 1 && i.AudienceMatchPolicy != config.AudienceMatchPolicyMatchAny:
+	case len(i.Audiences) > 1 && i.AudienceMatchPolicy != apiserverv1.AudienceMatchPolicyMatchAny:
 		return errors.New("issuer.audienceMatchPolicy: must be MatchAny for several audiences")
-	case i.AudienceMatchPolicy != "" && i.AudienceMatchPolicy != config.AudienceMatchPolicyMatchAny:
+	case i.AudienceMatchPolicy != "" && i.AudienceMatchPolicy != apiserverv1.AudienceMatchPolicyMatchAny:
 		return errors.New("issuer.audienceMatchPolicy: must be MatchAny or left out")
 	case i.EgressSelectorType != "":
 		return errors.New("issuer.egressSelectorType: there are no egress selectors; leave it out")

@@ -5,12 +5,12 @@ import (
 	"fmt"
 	"strings"
 
-	config "k8s.io/apiserver/pkg/apis/apiserver/v1"
+	apiserverv1 "k8s.io/apiserver/pkg/apis/apiserver/v1"
 	authcel "k8s.io/apiserver/pkg/authentication/cel"
 )
 
 // newMapping checks and compiles what a configuration says of claims.
-func newMapping(spec *config.JWTAuthenticator, compiler authcel.Compiler) (*mapping, error) {
+func newMapping(spec *apiserverv1.JWTAuthenticator, compiler authcel.Compiler) (*mapping, error) {
 	m := &mapping{spec: spec}
 	c := spec.ClaimMappings
 	var err error

@@ -11,7 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
-	runtimeschema "k8s.io/apimachinery/pkg/runtime/schema"
+	gvks "k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/kloop-dev/kloop/resource"
 	"github.com/kloop-dev/kloop/resource/codec"
@@ -111,7 +111,7 @@ func (s *Sealed) Stamped(rev int64) resource.Object {
 func (s *Sealed) DeepCopyObject() runtime.Object { return s.read() }
 
 // GetObjectKind implements runtime.Object.
-func (s *Sealed) GetObjectKind() runtimeschema.ObjectKind { return s.outline.GetObjectKind() }
+func (s *Sealed) GetObjectKind() gvks.ObjectKind { return s.outline.GetObjectKind() }
 
 // MakeStored implements codec.Maker.
 func (s *Sealed) MakeStored() []byte { return s.stored }

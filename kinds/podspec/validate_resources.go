@@ -10,7 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/sets"
 	utilvalidation "k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
-	componentresource "k8s.io/component-helpers/resource"
+	podresource "k8s.io/component-helpers/resource"
 
 	"github.com/kloop-dev/kloop/kinds/rule"
 	"github.com/kloop-dev/kloop/resource"
@@ -219,8 +219,8 @@ func checkClaimRepeat(c corev1.ResourceClaim, seen sets.Set[corev1.ResourceClaim
 
 func validatePodResourceName(name corev1.ResourceName, path *field.Path) field.ErrorList {
 	errs := ValidateResourceName(name, path)
-	if len(errs) == 0 && !componentresource.IsSupportedPodLevelResource(name) {
-		errs = append(errs, field.NotSupported(path, name, sets.List(componentresource.SupportedPodLevelResources())))
+	if len(errs) == 0 && !podresource.IsSupportedPodLevelResource(name) {
+		errs = append(errs, field.NotSupported(path, name, sets.List(podresource.SupportedPodLevelResources())))
 	}
 	return errs
 }
@@ -240,7 +240,7 @@ func (c *checker) checkPodResources(spec *field.Path) field.ErrorList {
 	if r.Claims != nil {
 		errs = append(errs, field.Forbidden(path.Child("claims"), "claims may not be set for Resources at pod-level"))
 	}
-	sum := componentresource.AggregateContainerRequests(&corev1.Pod{Spec: *c.spec}, componentresource.PodResourcesOptions{})
+	sum := podresource.AggregateContainerRequests(&corev1.Pod{Spec: *c.spec}, podresource.PodResourcesOptions{})
 	for _, name := range sortedNames(r.Requests) {
 		q, need := r.Requests[name], sum[name]
 		if need.Cmp(q) > 0 {
@@ -248,7 +248,7 @@ func (c *checker) checkPodResources(spec *field.Path) field.ErrorList {
 				fmt.Sprintf("must be greater than or equal to aggregate container requests of %s", need.String())))
 		}
 	}
-	limits := componentresource.AggregateContainerLimits(&corev1.Pod{Spec: *c.spec}, componentresource.PodResourcesOptions{})
+	limits := podresource.AggregateContainerLimits(&corev1.Pod{Spec: *c.spec}, podresource.PodResourcesOptions{})
 	for _, name := range sortedNames(r.Limits) {
 		q := r.Limits[name]
 		if l, ok := limits[name]; ok && isHugePages(name) && l.Cmp(q) > 0 {

@@ -8,7 +8,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	resourcehelper "k8s.io/component-helpers/resource"
+	podresource "k8s.io/component-helpers/resource"
 )
 
 const (
@@ -44,8 +44,8 @@ func addPod(use corev1.ResourceList, p *corev1.Pod, now time.Time) {
 	if ended(p, now) {
 		return
 	}
-	opts := resourcehelper.PodResourcesOptions{UseStatusResources: true}
-	maps.Copy(use, compute(resourcehelper.PodRequests(p, opts), resourcehelper.PodLimits(p, opts)))
+	opts := podresource.PodResourcesOptions{UseStatusResources: true}
+	maps.Copy(use, compute(podresource.PodRequests(p, opts), podresource.PodLimits(p, opts)))
 	use[corev1.ResourcePods] = one()
 }
 
@@ -78,12 +78,12 @@ func compute(requests, limits corev1.ResourceList) corev1.ResourceList {
 
 // PodRequests returns what a pod asks for in all.
 func PodRequests(spec *corev1.PodSpec) corev1.ResourceList {
-	return resourcehelper.PodRequests(&corev1.Pod{Spec: *spec}, resourcehelper.PodResourcesOptions{})
+	return podresource.PodRequests(&corev1.Pod{Spec: *spec}, podresource.PodResourcesOptions{})
 }
 
 // PodLimits returns what a pod may use in all.
 func PodLimits(spec *corev1.PodSpec) corev1.ResourceList {
-	return resourcehelper.PodLimits(&corev1.Pod{Spec: *spec}, resourcehelper.PodResourcesOptions{})
+	return podresource.PodLimits(&corev1.Pod{Spec: *spec}, podresource.PodResourcesOptions{})
 }
 
 // demanded are the quotas that every container of a pod must declare something for.
@@ -92,7 +92,7 @@ var demanded = []corev1.ResourceName{corev1.ResourceCPU, corev1.ResourceMemory, 
 
 // Undeclared tells which of the limited resources the pod's containers do not declare; nil if none.
 func Undeclared(p *corev1.Pod, limited []corev1.ResourceName) error {
-	if resourcehelper.IsPodLevelResourcesSet(p) { // containers need not say what the pod says (KEP-2837)
+	if podresource.IsPodLevelResourcesSet(p) { // containers need not say what the pod says (KEP-2837)
 		return nil
 	}
 	missing := map[corev1.ResourceName][]string{}

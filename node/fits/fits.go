@@ -11,7 +11,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	resourcev1 "k8s.io/api/resource/v1"
 	apiresource "k8s.io/apimachinery/pkg/api/resource"
-	requests "k8s.io/component-helpers/resource"
+	podresource "k8s.io/component-helpers/resource"
 
 	"github.com/kloop-dev/kloop/kinds/podspec"
 )
@@ -29,14 +29,14 @@ func Why(pod *corev1.Pod, node []*corev1.Pod, allocatable corev1.ResourceList, l
 			continue
 		}
 		count++
-		for name, q := range requests.PodRequests(p, requests.PodResourcesOptions{}) {
+		for name, q := range podresource.PodRequests(p, podresource.PodResourcesOptions{}) {
 			sum := used[name]
 			sum.Add(q)
 			used[name] = sum
 		}
 	}
 	used[corev1.ResourcePods] = *apiresource.NewQuantity(count, apiresource.DecimalSI)
-	want := requests.PodRequests(pod, requests.PodResourcesOptions{})
+	want := podresource.PodRequests(pod, podresource.PodResourcesOptions{})
 	want[corev1.ResourcePods] = apiresource.MustParse("1")
 	for _, name := range slices.Sorted(maps.Keys(want)) {
 		ask, have := want[name], used[name]

@@ -9,7 +9,7 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/credentials/insecure"
-	health "google.golang.org/grpc/health/grpc_health_v1"
+	healthv1 "google.golang.org/grpc/health/grpc_health_v1"
 	"google.golang.org/grpc/status"
 )
 
@@ -26,7 +26,7 @@ func askGRPC(ctx context.Context, addr, service string, timeout time.Duration) (
 		return failed, err.Error()
 	}
 	defer conn.Close()
-	res, err := health.NewHealthClient(conn).Check(ctx, &health.HealthCheckRequest{Service: service})
+	res, err := healthv1.NewHealthClient(conn).Check(ctx, &healthv1.HealthCheckRequest{Service: service})
 	switch status.Code(err) {
 	case codes.OK:
 	case codes.Unimplemented:
@@ -39,7 +39,7 @@ func askGRPC(ctx context.Context, addr, service string, timeout time.Duration) (
 	default:
 		return failed, fmt.Sprintf("error: health rpc probe failed: %v", err)
 	}
-	if res.GetStatus() != health.HealthCheckResponse_SERVING {
+	if res.GetStatus() != healthv1.HealthCheckResponse_SERVING {
 		return failed, fmt.Sprintf("service unhealthy (responded with %q)", res.GetStatus())
 	}
 	return passed, ""

@@ -11,7 +11,7 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	config "k8s.io/apiserver/pkg/apis/apiserver/v1"
+	apiserverv1 "k8s.io/apiserver/pkg/apis/apiserver/v1"
 	"sigs.k8s.io/yaml"
 )
 
@@ -30,7 +30,7 @@ type rule struct {
 // Parse reads an EncryptionConfiguration (apiserver.config.k8s.io/v1). resource tells what a store's key is an object
 // of, dial connects to plugins; nil: there are none.
 func Parse(data []byte, dial Dial, resource func(key string) schema.GroupResource) (*Rules, error) {
-	var c config.EncryptionConfiguration
+	var c apiserverv1.EncryptionConfiguration
 	if err := yaml.UnmarshalStrict(data, &c); err != nil {
 		return nil, fmt.Errorf("read the EncryptionConfiguration: %w", withoutSecrets(err))
 	}
@@ -101,14 +101,14 @@ func checkPatterns(at string, patterns []string, seen *[]string) error {
 	return nil
 }
 
-func providersOf(at string, list []config.ProviderConfiguration, dial Dial) (out []*sealer, err error) {
+func providersOf(at string, list []apiserverv1.ProviderConfiguration, dial Dial) (out []*sealer, err error) {
 	if len(list) == 0 {
 		return nil, fmt.Errorf("%s.providers: at least one is needed", at)
 	}
 	for i, p := range list {
 		where := fmt.Sprintf("%s.providers[%d]", at, i)
 		n := 0
-		add := func(keys []config.Key, sizes []int, kind string, make func(string, []byte) (*sealer, error)) {
+		add := func(keys []apiserverv1.Key, sizes []int, kind string, make func(string, []byte) (*sealer, error)) {
 			var s []*sealer
 			n++
 			if s, err = sealersOf(where+"."+kind, keys, sizes, make); err == nil {
@@ -145,7 +145,7 @@ func providersOf(at string, list []config.ProviderConfiguration, dial Dial) (out
 }
 
 // kmsOf connects to a key management plugin. It need not be there yet.
-func kmsOf(at string, c *config.KMSConfiguration, dial Dial) (*sealer, error) {
+func kmsOf(at string, c *apiserverv1.KMSConfiguration, dial Dial) (*sealer, error) {
 	path, unix := strings.CutPrefix(c.Endpoint, "unix://")
 	timeout := kmsTimeout
 	if c.Timeout != nil {
@@ -214,7 +214,7 @@ func (r *Rules) each(f func(*sealer)) {
 	}
 }
 
-func sealersOf(at string, keys []config.Key, sizes []int, make func(string, []byte) (*sealer, error)) (out []*sealer, err error) {
+func sealersOf(at string, keys []apiserverv1.Key, sizes []int, make func(string, []byte) (*sealer, error)) (out []*sealer, err error) {
 	if len(keys) == 0 {
 		return nil, fmt.Errorf("%s.keys: at least one is needed", at)
 	}

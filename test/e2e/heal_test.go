@@ -16,7 +16,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/wait"
-	typed "k8s.io/client-go/kubernetes/typed/core/v1"
+	typedcorev1 "k8s.io/client-go/kubernetes/typed/core/v1"
 	"k8s.io/client-go/util/retry"
 )
 
@@ -208,7 +208,7 @@ func TestConflictStorm(t *testing.T) {
 // patient retries about as often as 20 writers can lose against each other.
 var patient = wait.Backoff{Steps: 1000, Duration: 5 * time.Millisecond, Factor: 1, Jitter: 4}
 
-func increment(maps typed.ConfigMapInterface) error {
+func increment(maps typedcorev1.ConfigMapInterface) error {
 	cm, err := maps.Get(context.Background(), "counter", metav1.GetOptions{})
 	if err != nil {
 		return err

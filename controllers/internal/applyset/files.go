@@ -14,7 +14,7 @@ import (
 	"strings"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	utilyaml "k8s.io/apimachinery/pkg/util/yaml"
+	yamlutil "k8s.io/apimachinery/pkg/util/yaml"
 
 	"github.com/kloop-dev/kloop/resource/codec"
 )
@@ -117,7 +117,7 @@ func Read(root fs.FS, l Listing, of string) (r Files, err error) {
 
 // parse reads the documents of one file: all or none.
 func parse(data []byte, origin string) (list []Wish, err error) {
-	docs := utilyaml.NewYAMLReader(bufio.NewReader(bytes.NewReader(data)))
+	docs := yamlutil.NewYAMLReader(bufio.NewReader(bytes.NewReader(data)))
 	for {
 		doc, err := docs.Read()
 		if err != nil {
