@@ -71,7 +71,7 @@ func (t *Tracker) Update(w Write, old, obj resource.Object) error {
 	if w.Sub != "scale" && !Strangers(w.Kind, w.GVK, old) && t.fastUpdate(&w, old, obj) {
 		return nil // it leaves times alone where nothing differs
 	}
-	m, err := t.stock(&w)
+	m, err := t.smdFor(&w)
 	if err != nil {
 		return err
 	}
@@ -105,7 +105,7 @@ func (t *Tracker) Apply(w Write, old resource.Object, c *Configuration, force bo
 			return obj, nil
 		}
 	}
-	m, err := t.stock(&w)
+	m, err := t.smdFor(&w)
 	if err != nil {
 		return nil, internal(err)
 	}

@@ -132,7 +132,7 @@ func BenchmarkUpdate(b *testing.B) {
 		})
 		b.Run(l.name+"/library", func(b *testing.B) {
 			b.ReportAllocs()
-			m, err := tr.stock(&l.w)
+			m, err := tr.smdFor(&l.w)
 			if err != nil {
 				b.Fatal(err)
 			}
@@ -185,7 +185,7 @@ func benchApply(b *testing.B, tr *Tracker, old resource.Object, patch string) {
 	})
 	b.Run("Deployment/library", func(b *testing.B) {
 		b.ReportAllocs()
-		m, err := tr.stock(&hand)
+		m, err := tr.smdFor(&hand)
 		if err != nil {
 			b.Fatal(err)
 		}

@@ -199,7 +199,7 @@ func crossCheck(t *testing.T, tr *Tracker, k *anyKind, seed int64) (fast, total 
 			w.Sub = "status"
 		}
 		stock := resource.Clone(obj)
-		m, err := tr.stock(&w)
+		m, err := tr.smdFor(&w)
 		if err != nil {
 			t.Fatal(err)
 		}

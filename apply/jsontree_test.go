@@ -129,7 +129,7 @@ func TestUntypedIsRight(t *testing.T) {
 					w.Sub = ""
 				}
 				stock := resource.Clone(obj)
-				m, err := tr.stock(&w)
+				m, err := tr.smdFor(&w)
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -168,7 +168,7 @@ func TestUntypedNothing(t *testing.T) {
 			r := rand.New(rand.NewSource(seed))
 			w := Write{Kind: k, GVK: k.info.GVK, Manager: "m", Now: time.Unix(1000, 0)}
 			doc := randomWidget(r)
-			m, err := tr.stock(&w)
+			m, err := tr.smdFor(&w)
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -42,7 +42,7 @@ func (s *smdCache) forget(gk schema.GroupKind) {
 	})
 }
 
-func (t *Tracker) stock(w *Write) (*smd, error) {
+func (t *Tracker) smdFor(w *Write) (*smd, error) {
 	key := smdKey{w.Kind, w.GVK, w.Sub}
 	if s, ok := t.stocks.m.Load(key); ok {
 		return s.(*smd), nil

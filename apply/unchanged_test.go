@@ -49,7 +49,7 @@ func applyAgain(t *testing.T, tr *Tracker, k *anyKind, seed int64) (hits, total 
 	}
 	withoutNulls(doc)
 	w := Write{Kind: k, GVK: k.info.GVK, Manager: "m", Now: time.Unix(1000, 0)}
-	m, err := tr.stock(&w)
+	m, err := tr.smdFor(&w)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -28,7 +28,7 @@ func (s *Server) Call(ctx context.Context, r *Request, verb string, in resource.
 	if in == nil {
 		return nil, apierrors.NewBadRequest("the request needs a body")
 	}
-	if err := placed(r, in); err != nil {
+	if err := checkNamespace(r, in); err != nil {
 		return nil, err
 	}
 	return f(ctx, r, in)
@@ -55,7 +55,7 @@ func (s *Server) callScale(ctx context.Context, r *Request, verb string, in reso
 // Connect asks admission whether a connection may be made to a subresource that streams. opts are the caller's
 // options, *corev1.PodExecOptions and the like; admission may change it.
 func (s *Server) Connect(ctx context.Context, r *Request, opts runtime.Object) error {
-	q := s.asked(r, admission.Connect, nil, nil, nil)
+	q := s.admissionRequest(r, admission.Connect, nil, nil, nil)
 	q.Target = opts
 	opts.GetObjectKind().SetGroupVersionKind(q.Spoken()) // policies see it
 	if err := s.Admission.Mutate(ctx, q); err != nil {
@@ -92,10 +92,10 @@ func (s *Server) AdmitCall(ctx context.Context, r *Request, in resource.Object) 
 
 // MutateCall runs the half of admission that comes before anything is looked at.
 func (s *Server) MutateCall(ctx context.Context, r *Request, in resource.Object) error {
-	return s.Admission.Mutate(ctx, s.asked(r, admission.Create, in, nil, createOptions(r)))
+	return s.Admission.Mutate(ctx, s.admissionRequest(r, admission.Create, in, nil, createOptions(r)))
 }
 
 // ValidateCall runs the other half.
 func (s *Server) ValidateCall(ctx context.Context, r *Request, in resource.Object) error {
-	return s.Admission.Validate(ctx, s.asked(r, admission.Create, in, nil, createOptions(r)))
+	return s.Admission.Validate(ctx, s.admissionRequest(r, admission.Create, in, nil, createOptions(r)))
 }

@@ -37,7 +37,7 @@ func (s *Core) Put(ctx context.Context, k resource.Kind, obj resource.Object, cu
 	s.View.Offer(key, value, obj)
 	rev, err := s.Store.Write(ctx, store.Write{Key: key, Value: value, Expect: expect, TTL: ttl})
 	if err != nil {
-		return nil, s.refused(err, "write "+key)
+		return nil, s.storeFailure(err, "write "+key)
 	}
 	s.ack(rev)
 	c, err := s.View.Written(ctx, k, rev)
@@ -72,7 +72,7 @@ func (s *Core) Remove(ctx context.Context, e *view.Entry) (*view.Entry, error) {
 	key := e.Kind.Info().Key(e.Object.GetNamespace(), e.Object.GetName())
 	rev, err := s.Store.Write(ctx, store.Write{Key: key, Expect: e.Rev})
 	if err != nil {
-		return nil, s.refused(err, "delete "+key)
+		return nil, s.storeFailure(err, "delete "+key)
 	}
 	s.ack(rev)
 	c, err := s.View.Written(ctx, e.Kind, rev)
@@ -85,8 +85,8 @@ func (s *Core) Remove(ctx context.Context, e *view.Entry) (*view.Entry, error) {
 	return nil, StoreError(err, "wait for the deletion of "+key)
 }
 
-// refused leaves conflicts as they are and makes answers of all other errors.
-func (s *Core) refused(err error, doing string) error {
+// storeFailure leaves conflicts as they are and makes answers of all other errors.
+func (s *Core) storeFailure(err error, doing string) error {
 	var c *store.ConflictError
 	if errors.As(err, &c) {
 		return err

@@ -26,7 +26,7 @@ func (s *Server) Create(ctx context.Context, r *Request, obj resource.Object) (*
 		return nil, err
 	}
 	wipe(hub)
-	if err := placed(r, hub); err != nil {
+	if err := checkNamespace(r, hub); err != nil {
 		return nil, err
 	}
 	singleOwners(r, hub)
@@ -56,7 +56,7 @@ func (s *Server) insert(ctx context.Context, r *Request, obj resource.Object, tr
 			return nil, err
 		}
 	}
-	q := s.asked(r, admission.Create, obj, nil, createOptions(r))
+	q := s.admissionRequest(r, admission.Create, obj, nil, createOptions(r))
 	if err := s.mutate(ctx, r, q); err != nil {
 		return nil, err
 	}
@@ -106,7 +106,7 @@ func (s *Server) finishInsert(ctx context.Context, r *Request, q *admission.Requ
 	e, err := s.Put(ctx, k, obj, nil, k.Expiry(obj))
 	var c *store.ConflictError
 	if errors.As(err, &c) {
-		return nil, s.taken(ctx, r, obj, c)
+		return nil, s.alreadyExists(ctx, r, obj, c)
 	}
 	if err == nil {
 		s.note(ctx, r, nil, e.Object, e.Rev)
@@ -125,8 +125,8 @@ func (s *Server) insertDry(ctx context.Context, r *Request, obj resource.Object)
 	return view.NewEntry(r.Kind, 0, obj), nil
 }
 
-// taken says that the name is in use, and whether its owner is on the way out.
-func (s *Server) taken(ctx context.Context, r *Request, obj resource.Object, c *store.ConflictError) error {
+// alreadyExists says that the name is in use, and whether its owner is on the way out.
+func (s *Server) alreadyExists(ctx context.Context, r *Request, obj resource.Object, c *store.ConflictError) error {
 	if err := s.after(ctx, c); err != nil {
 		return exists(r, obj, nil)
 	}

@@ -119,7 +119,7 @@ func (s *Server) admitDelete(ctx context.Context, r *Request, opts *metav1.Delet
 	if len(s.Admission) == 0 || r.direct {
 		return nil
 	}
-	q := s.asked(r, admission.Delete, nil, old, opts)
+	q := s.admissionRequest(r, admission.Delete, nil, old, opts)
 	if r.many { // as upstream: who deletes a collection names no object
 		q.Name = ""
 	}

@@ -27,8 +27,8 @@ func New(c Config) *Server {
 	return &Server{Core: core, reads: &reads{Core: core}, rules: rules{core}, owners: owners{core}}
 }
 
-// asked is the request as admission plugins see it.
-func (s *Server) asked(r *Request, op admission.Op, obj, old resource.Object, options any) *admission.Request {
+// admissionRequest is the request as admission plugins see it.
+func (s *Server) admissionRequest(r *Request, op admission.Op, obj, old resource.Object, options any) *admission.Request {
 	q := &admission.Request{Op: op, Kind: r.Kind, GVK: r.GVK, Namespace: r.Namespace, Name: r.Name, Sub: r.Sub,
 		Object: obj, Old: old, Options: options, User: r.User, DryRun: r.DryRun, Read: newest{s.View}, Features: s.Kinds.Features(),
 		Warn: r.warn, Annotate: r.Annotate, Live: s.Live}

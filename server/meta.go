@@ -104,8 +104,8 @@ func (s *Core) generateName(base string) string {
 	return base + string(suffix[:])
 }
 
-// placed checks that the object agrees with the namespace of the request, or fills it in.
-func placed(r *Request, obj resource.Object) error {
+// checkNamespace checks that the object agrees with the namespace of the request, or fills it in.
+func checkNamespace(r *Request, obj resource.Object) error {
 	want := r.Namespace
 	if !r.Kind.Info().Namespaced {
 		want = ""

@@ -53,7 +53,7 @@ func (s *Server) attempt(ctx context.Context, r *Request, c *change, cur *view.E
 	if err != nil {
 		return nil, false, err
 	}
-	if err := agrees(r, obj, cur); err != nil {
+	if err := checkPreconditions(r, obj, cur); err != nil {
 		return nil, false, err
 	}
 	singleOwners(r, obj)
@@ -63,7 +63,7 @@ func (s *Server) attempt(ctx context.Context, r *Request, c *change, cur *view.E
 			return nil, false, err
 		}
 	}
-	q := s.asked(r, admission.Update, obj, old, updateOptions(r))
+	q := s.admissionRequest(r, admission.Update, obj, old, updateOptions(r))
 	if err := s.mutate(ctx, r, q); err != nil {
 		return nil, false, err
 	}
@@ -140,9 +140,9 @@ func (s *Server) may(ctx context.Context, r *Request, verb string) error {
 	return auth.Forbidden(a, reason)
 }
 
-// agrees checks what the caller knows of the object against what it is.
-func agrees(r *Request, obj resource.Object, cur *view.Entry) error {
-	if err := placed(r, obj); err != nil {
+// checkPreconditions checks what the caller knows of the object against what it is.
+func checkPreconditions(r *Request, obj resource.Object, cur *view.Entry) error {
+	if err := checkNamespace(r, obj); err != nil {
 		return err
 	}
 	rev, err := parseRevision(obj.GetResourceVersion())

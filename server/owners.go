@@ -18,13 +18,13 @@ func (s owners) track(ctx context.Context, r *Request, old, obj resource.Object)
 	if s.Fields == nil {
 		return nil
 	}
-	spoken, err := s.spoken(ctx, r, obj)
+	spoken, err := s.requestVersion(ctx, r, obj)
 	if err != nil {
 		return err
 	}
 	var before resource.Object
 	if old != nil {
-		if before, err = s.spoken(ctx, r, old); err != nil {
+		if before, err = s.requestVersion(ctx, r, old); err != nil {
 			return err
 		}
 	}
@@ -43,8 +43,8 @@ func (s *Core) Own(ctx context.Context, r *Request, old, obj resource.Object) er
 	return owners{s}.track(ctx, r, old, obj)
 }
 
-// spoken is the object in the version that the caller speaks. It may share memory with obj.
-func (s owners) spoken(ctx context.Context, r *Request, obj resource.Object) (resource.Object, error) {
+// requestVersion is the object in the version that the caller speaks. It may share memory with obj.
+func (s owners) requestVersion(ctx context.Context, r *Request, obj resource.Object) (resource.Object, error) {
 	gvk := r.Spoken()
 	if gvk == r.Kind.Info().GVK {
 		return obj, nil

@@ -179,7 +179,7 @@ func (p *patching) applied(ctx context.Context, cur *view.Entry) (resource.Objec
 	var old resource.Object
 	if cur != nil {
 		var err error
-		if old, err = p.s.owners.spoken(ctx, p.r, resource.Opened(cur.Object)); err != nil {
+		if old, err = p.s.owners.requestVersion(ctx, p.r, resource.Opened(cur.Object)); err != nil {
 			return nil, err
 		}
 	}

@@ -82,7 +82,7 @@ func (s *Server) updateScale(ctx context.Context, r *Request, obj resource.Objec
 	if !ok {
 		return nil, apierrors.NewBadRequest(fmt.Sprintf("expected input object type to be Scale, but %T", obj))
 	}
-	if err := placed(r, sc); err != nil {
+	if err := checkNamespace(r, sc); err != nil {
 		return nil, err
 	}
 	if err := named(r, sc); err != nil {
@@ -103,7 +103,7 @@ func (s *Server) patchScale(ctx context.Context, p *patching, c *change) (*view.
 				err = checkScale(p.r, obj)
 			}
 			if sc := (&autoscalingv1.Scale{}); err == nil && yaml.Unmarshal(p.data, sc) == nil {
-				if err = placed(p.r, sc); err != nil {
+				if err = checkNamespace(p.r, sc); err != nil {
 					return nil, err
 				}
 				sc.Name, sc.Spec.Replicas = p.r.Name, 0 // all but its metadata is checked

@@ -14,7 +14,7 @@ func (s *Server) Update(ctx context.Context, r *Request, obj resource.Object) (*
 		e, err := s.updateScale(ctx, r, obj)
 		return e, false, err
 	}
-	if err := placed(r, obj); err != nil {
+	if err := checkNamespace(r, obj); err != nil {
 		return nil, false, err
 	}
 	if err := named(r, obj); err != nil {

@@ -20,7 +20,7 @@ const (
 )
 
 // audit begins the record of a request whose sender is known.
-func (s *surface) audit(w *recorder, r *http.Request, i *info, a *auth.Attributes, start time.Time) {
+func (s *handler) audit(w *recorder, r *http.Request, i *info, a *auth.Attributes, start time.Time) {
 	if s.cfg.Audit == nil {
 		return
 	}
@@ -28,7 +28,7 @@ func (s *surface) audit(w *recorder, r *http.Request, i *info, a *auth.Attribute
 }
 
 // record begins a record; what.User is nil when nobody was authenticated.
-func (s *surface) record(r *http.Request, what *auth.Attributes, start time.Time, id string) *audit.Record {
+func (s *handler) record(r *http.Request, what *auth.Attributes, start time.Time, id string) *audit.Record {
 	rec := s.cfg.Audit.Begin(what)
 	if rec == nil {
 		return nil
@@ -42,7 +42,7 @@ func (s *surface) record(r *http.Request, what *auth.Attributes, start time.Time
 }
 
 // auditStranger records a request with wrong credentials.
-func (s *surface) auditStranger(r *http.Request, i *info, start time.Time, id string) {
+func (s *handler) auditStranger(r *http.Request, i *info, start time.Time, id string) {
 	if s.cfg.Audit == nil {
 		return
 	}

@@ -26,7 +26,7 @@ import (
 )
 
 // readBody reads the whole body, up to the limit. One that is not there when the request's time is up is a 504.
-func (s *surface) readBody(w http.ResponseWriter, r *http.Request) ([]byte, error) {
+func (s *handler) readBody(w http.ResponseWriter, r *http.Request) ([]byte, error) {
 	if r.ContentLength == 0 {
 		return nil, nil
 	}
@@ -61,7 +61,7 @@ func (s *surface) readBody(w http.ResponseWriter, r *http.Request) ([]byte, erro
 
 // decode turns a body into obj, which comes with the expected apiVersion and kind. What is unknown or
 // duplicate in it is treated as the validation says; a field of a later version is unknown.
-func (c *call) decode(f reply.Format, data []byte, obj resource.Object, v server.FieldValidation) error {
+func (c *request) decode(f reply.Format, data []byte, obj resource.Object, v server.FieldValidation) error {
 	x := expects(c, obj.GetObjectKind().GroupVersionKind())
 	if f == reply.Proto {
 		if err := x.decodeProto(data, obj); err != nil {

@@ -24,7 +24,7 @@ var bodies = map[schema.GroupVersionKind]func() resource.Object{
 }
 
 // called says that the answer is code, not data: reviews, binding, eviction, token.
-func (c *call) called() bool {
+func (c *request) called() bool {
 	return c.info.Verb == "create" && (c.info.Sub != "" || c.facts.Virtual)
 }
 
@@ -35,7 +35,7 @@ var (
 )
 
 // code decodes what the subresource takes, calls the front door and answers with what it returns.
-func (c *call) code() error {
+func (c *request) code() error {
 	req := c.request()
 	in, err := c.input()
 	if err != nil {
@@ -55,7 +55,7 @@ func (c *call) code() error {
 }
 
 // input is an empty body of the type that the path takes.
-func (c *call) input() (resource.Object, error) {
+func (c *request) input() (resource.Object, error) {
 	if c.out == c.gvk {
 		return c.kind.New(c.gvk), nil
 	}
@@ -69,7 +69,7 @@ func (c *call) input() (resource.Object, error) {
 }
 
 // answer sends what the call returned; nothing is success.
-func (c *call) answer(out resource.Object) error {
+func (c *request) answer(out resource.Object) error {
 	if out == nil {
 		st := &metav1.Status{Status: metav1.StatusSuccess, Code: http.StatusCreated}
 		reply.FillStatus(st)

@@ -14,7 +14,7 @@ const (
 )
 
 // flags answers /debug/flags: a page that lists the flags that can be changed while the server runs, and the one that there is, v.
-func (s *surface) flags(w http.ResponseWriter, r *http.Request, path string) {
+func (s *handler) flags(w http.ResponseWriter, r *http.Request, path string) {
 	switch {
 	case s.cfg.Verbosity == nil:
 		s.extra(w, r, path)
@@ -28,7 +28,7 @@ func (s *surface) flags(w http.ResponseWriter, r *http.Request, path string) {
 }
 
 // verbosity sets how much is logged; other methods than PUT get upstream's answer.
-func (s *surface) verbosity(w http.ResponseWriter, r *http.Request) {
+func (s *handler) verbosity(w http.ResponseWriter, r *http.Request) {
 	if r.Method != http.MethodPut {
 		plain(w, http.StatusNotAcceptable, "unsupported http method")
 		return

@@ -21,10 +21,10 @@ import (
 )
 
 // call is one request for a resource on its way through a verb.
-type call struct {
+type request struct {
 	responder
 
-	s    *surface
+	s    *handler
 	info *info
 	user *auth.User
 	sub  resource.SubInfo
@@ -32,7 +32,7 @@ type call struct {
 }
 
 // dispatch finds the code for an authorized request.
-func (s *surface) dispatch(w *recorder, r *http.Request, i *info, user *auth.User) {
+func (s *handler) dispatch(w *recorder, r *http.Request, i *info, user *auth.User) {
 	if strings.HasPrefix(i.Path, "//") {
 		reply.NotFoundPage(w)
 		return
@@ -46,24 +46,24 @@ func (s *surface) dispatch(w *recorder, r *http.Request, i *info, user *auth.Use
 		return
 	}
 	kind, gvk, ok := s.cfg.Kinds.Resource(i.gvr())
-	if !ok || s.yields(kind, i) {
+	if !ok || s.delegated(kind, i) {
 		s.unknown(w, r, i)
 		return
 	}
-	c := &call{s: s, info: i, user: user}
+	c := &request{s: s, info: i, user: user}
 	c.responder = responder{send: s.send, features: s.cfg.Kinds.Features(), w: w, r: r, kind: kind, facts: kind.Info(), gvk: gvk, out: gvk}
 	c.warn.h = w.Header()
 	if i.Verb == "watch" {
 		defer c.watched()()
 	}
-	c.because()
+	c.withCause()
 	if err := c.route(); err != nil {
 		s.send.Fail(w, r, err)
 	}
 }
 
-// because takes over what the write was made for, from those whose word counts.
-func (c *call) because() {
+// withCause takes over what the write was made for, from those whose word counts.
+func (c *request) withCause() {
 	text := c.r.Header.Get(trail.Header)
 	if text == "" || c.s.cfg.Trusts == nil || c.r.Method == http.MethodGet {
 		return
@@ -73,14 +73,14 @@ func (c *call) because() {
 	}
 }
 
-// yields says whether somebody else has been installed to answer for a kind that this process would define or compute: a
+// delegated says whether somebody else has been installed to answer for a kind that this process would define or compute: a
 // metrics-server, say.
-func (s *surface) yields(k resource.Kind, i *info) bool {
+func (s *handler) delegated(k resource.Kind, i *info) bool {
 	return k.Info().Custom && s.cfg.Groups != nil && s.cfg.Groups.Claims(i.gv())
 }
 
 // unknown answers for resources that no kind serves: another server's, or nobody's.
-func (s *surface) unknown(w http.ResponseWriter, r *http.Request, i *info) {
+func (s *handler) unknown(w http.ResponseWriter, r *http.Request, i *info) {
 	switch {
 	case s.cfg.Groups != nil && s.cfg.Groups.Claims(i.gv()):
 		s.delegate(w, aggregator.WithUser(r, i.User))
@@ -92,7 +92,7 @@ func (s *surface) unknown(w http.ResponseWriter, r *http.Request, i *info) {
 }
 
 // delegate hands a request, which says who makes it, to whoever answers for other servers' groups.
-func (s *surface) delegate(w http.ResponseWriter, r *http.Request) {
+func (s *handler) delegate(w http.ResponseWriter, r *http.Request) {
 	if s.cfg.Delegate == nil {
 		s.send.Fail(w, r, apierrors.NewServiceUnavailable("the API group is served by another server, which is not connected"))
 		return
@@ -101,10 +101,10 @@ func (s *surface) delegate(w http.ResponseWriter, r *http.Request) {
 }
 
 // route finds the verb's code. A path that exists for other methods only is 405, one that exists for none 404.
-func (c *call) route() error {
+func (c *request) route() error {
 	methods := c.methods()
 	if len(methods) == 0 {
-		return c.nowhere()
+		return c.notFound()
 	}
 	c.info.Known = true
 	if c.info.Verb == "proxy" || !slices.Contains(methods, c.r.Method) {
@@ -143,7 +143,7 @@ func (c *call) route() error {
 
 // routable refuses content types that upstream's router has no way for: without a warning, and before the path is looked at.
 // Custom resources and connections are past that router; the type of a patch comes first with them, too.
-func routable(c *call, connects bool) error {
+func routable(c *request, connects bool) error {
 	if connects {
 		return nil
 	}
@@ -162,7 +162,7 @@ func routable(c *call, connects bool) error {
 }
 
 // storable refuses a name in the path that can't be part of a key, once all else that was sent is well.
-func (c *call) storable() error {
+func (c *request) storable() error {
 	if c.info.Name != "" {
 		if msgs := path.IsValidPathSegmentName(c.info.Name); len(msgs) > 0 {
 			return apierrors.NewBadRequest(fmt.Sprintf("Name parameter invalid: %q: %s", c.info.Name, strings.Join(msgs, ";")))
@@ -171,8 +171,8 @@ func (c *call) storable() error {
 	return nil
 }
 
-// nowhere answers for a path that the kind does not have.
-func (c *call) nowhere() error {
+// notFound answers for a path that the kind does not have.
+func (c *request) notFound() error {
 	switch within := c.info.Namespace != ""; {
 	case !c.facts.Custom:
 		return reply.Generic(http.StatusNotFound)
@@ -186,7 +186,7 @@ func (c *call) nowhere() error {
 
 // noMethod answers for a path that is there for other methods. With custom resources it is the verb that is missing, and only
 // reading goes across namespaces.
-func (c *call) noMethod() error {
+func (c *request) noMethod() error {
 	switch i := c.info; {
 	case !c.facts.Custom:
 		return reply.Generic(http.StatusMethodNotAllowed)
@@ -194,7 +194,7 @@ func (c *call) noMethod() error {
 		reply.NotFoundPage(c.w)
 		return nil
 	case i.Verb == "create" && i.Name == "" && i.Sub == "":
-		return c.leaving()
+		return c.terminating()
 	}
 	c.deprecation()
 	if c.info.Name == "" && c.info.Sub == "" && c.info.Verb != "proxy" { // an update or a patch
@@ -207,15 +207,15 @@ func (c *call) noMethod() error {
 }
 
 // nameless refuses a path that leaves the name out.
-func (c *call) nameless() error {
+func (c *request) nameless() error {
 	if c.facts.Custom && (c.info.Verb == "list" || c.info.Verb == "watch" || c.info.Verb == "deletecollection") {
 		return apierrors.NewMethodNotSupported(c.gr(), c.info.Verb)
 	}
 	return apierrors.NewBadRequest("name must be provided")
 }
 
-// leaving refuses to create what is being undefined.
-func (c *call) leaving() error {
+// terminating refuses to create what is being undefined.
+func (c *request) terminating() error {
 	req, obj := c.request(), c.kind.New(c.gvk)
 	if err := c.posted(req, obj); err != nil {
 		return err
@@ -224,7 +224,7 @@ func (c *call) leaving() error {
 }
 
 // connect hands the connection on to what the subresource stands for.
-func (c *call) connect() error {
+func (c *request) connect() error {
 	open := c.s.meter.streams.WithLabelValues(metricVerb(c.info.Verb), c.info.Res, c.info.Sub)
 	open.Inc()
 	defer open.Dec()
@@ -242,7 +242,7 @@ func (c *call) connect() error {
 
 // mayConnect asks for the right to create as well when a connection into a pod was asked for by GET, as WebSockets are:
 // who may only read must not run commands (upstream's gate AuthorizePodWebsocketUpgradeCreatePermission, on since 1.35).
-func (c *call) mayConnect() error {
+func (c *request) mayConnect() error {
 	switch c.info.Sub {
 	case "exec", "attach", "portforward":
 	default:
@@ -260,7 +260,7 @@ func (c *call) mayConnect() error {
 }
 
 // deprecation warns of the use of what will go away.
-func (c *call) deprecation() {
+func (c *request) deprecation() {
 	c.warn.add(c.facts.Deprecated)
 	if old, ok := c.kind.(interface {
 		Deprecation(schema.GroupVersionKind) string
@@ -270,10 +270,10 @@ func (c *call) deprecation() {
 }
 
 // gr is the resource in the group that the caller named.
-func (c *call) gr() schema.GroupResource { return c.info.gr() }
+func (c *request) gr() schema.GroupResource { return c.info.gr() }
 
 // methods are those that the path is served for. Upstream's custom resources answer HEAD, too.
-func (c *call) methods() []string {
+func (c *request) methods() []string {
 	list := c.served()
 	if c.facts.Custom && slices.Contains(list, http.MethodGet) {
 		list = append(list, http.MethodHead)
@@ -281,7 +281,7 @@ func (c *call) methods() []string {
 	return list
 }
 
-func (c *call) served() []string {
+func (c *request) served() []string {
 	i := c.info
 	across := c.facts.Namespaced && i.Namespace == ""
 	if across && (i.Name != "" || i.Sub != "") || !c.facts.Namespaced && i.Within {
@@ -341,7 +341,7 @@ func methodsOf(verbs []string, table []method) (list []string) {
 }
 
 // request is the call as the front door wants it.
-func (c *call) request() *server.Request {
+func (c *request) request() *server.Request {
 	req := &server.Request{User: c.user, Kind: c.kind, GVK: c.gvk, Namespace: c.namespace(), Name: c.info.Name,
 		Sub: c.info.Sub, Agent: c.r.UserAgent(), Strict: server.FieldsWarn, Warn: c.warn.add}
 	if c.w.audit != nil {
@@ -351,7 +351,7 @@ func (c *call) request() *server.Request {
 }
 
 // ops returns the operations of the kind.
-func (c *call) ops() server.Operations {
+func (c *request) ops() server.Operations {
 	if c.s.cfg.Virtual != nil && c.facts.Virtual {
 		if ops := c.s.cfg.Virtual(c.kind); ops != nil {
 			return ops
@@ -361,7 +361,7 @@ func (c *call) ops() server.Operations {
 }
 
 // namespace is that of the object: the URL of a Namespace names none.
-func (c *call) namespace() string {
+func (c *request) namespace() string {
 	if !c.facts.Namespaced {
 		return ""
 	}

@@ -36,7 +36,7 @@ func (f *inFlight) of(verb string) *atomic.Int64 {
 
 // enter waits for the seats of the request and sets its time limit. A watch has no limit and gives its seats back when
 // it has begun; other streams take none. All streams end when the server does.
-func (s *surface) enter(w *recorder, r *http.Request, i *info, a *auth.Attributes) (context.Context, func(), bool) {
+func (s *handler) enter(w *recorder, r *http.Request, i *info, a *auth.Attributes) (context.Context, func(), bool) {
 	if i.longRunning() {
 		return s.enterStream(w, r, i, a)
 	}
@@ -56,7 +56,7 @@ func (s *surface) enter(w *recorder, r *http.Request, i *info, a *auth.Attribute
 	}, true
 }
 
-func (s *surface) enterStream(w *recorder, r *http.Request, i *info, a *auth.Attributes) (context.Context, func(), bool) {
+func (s *handler) enterStream(w *recorder, r *http.Request, i *info, a *auth.Attributes) (context.Context, func(), bool) {
 	ctx, end, ok := s.streams.join(r.Context())
 	if !ok {
 		s.send.Fail(w, r, apierrors.NewTooManyRequests("too many streams are open, please try again later", 1))
@@ -79,7 +79,7 @@ func (s *surface) enterStream(w *recorder, r *http.Request, i *info, a *auth.Att
 }
 
 // seat takes the seats of a request, or answers that there are none.
-func (s *surface) seat(ctx context.Context, w *recorder, r *http.Request, i *info, a *auth.Attributes) (leave func(), ok bool) {
+func (s *handler) seat(ctx context.Context, w *recorder, r *http.Request, i *info, a *auth.Attributes) (leave func(), ok bool) {
 	sorted := s.cfg.Fair.Sort(a, time.Now())
 	flow, head := sorted.Flow(), w.Header()
 	if flow.SchemaUID != nil && flow.LevelUID != nil {
@@ -98,7 +98,7 @@ func (s *surface) seat(ctx context.Context, w *recorder, r *http.Request, i *inf
 }
 
 // seats is the number of seats that a request is worth: those that read many objects take more, up to most.
-func (s *surface) seats(i *info, most int) int {
+func (s *handler) seats(i *info, most int) int {
 	list := i.Verb == "list"
 	if i.Verb == "watch" {
 		initial := i.List.SendInitialEvents != nil && *i.List.SendInitialEvents
@@ -115,7 +115,7 @@ func (s *surface) seats(i *info, most int) int {
 }
 
 // begun gives the seats of a watch back once its client has what there was at the beginning.
-func (c *call) begun(opts *metav1.ListOptions, events []server.Event) {
+func (c *request) begun(opts *metav1.ListOptions, events []server.Event) {
 	if c.info.begun == nil {
 		return
 	}

@@ -20,8 +20,8 @@ import (
 	"github.com/kloop-dev/kloop/server/httpapi/stream"
 )
 
-// surface is the handler: the configuration and what is derived from it.
-type surface struct {
+// handler is the HTTP surface itself: the configuration, and all that follows from it.
+type handler struct {
 	cfg      Config
 	under    inFlight
 	meter    *meter
@@ -37,12 +37,12 @@ type surface struct {
 }
 
 // Handler is the HTTP surface. It is safe for concurrent use.
-type Handler struct{ s *surface }
+type Handler struct{ s *handler }
 
 // New returns the handler for the configuration. It starts nothing.
 func New(cfg Config) *Handler {
 	cfg.fill()
-	s := &surface{cfg: cfg, streams: streams{relieved: cfg.Relieved}, unlisted: cfg.Fair.Pages(), send: reply.Sender{Stall: cfg.Timeout}}
+	s := &handler{cfg: cfg, streams: streams{relieved: cfg.Relieved}, unlisted: cfg.Fair.Pages(), send: reply.Sender{Stall: cfg.Timeout}}
 	s.discovery = discovery.Handler{Kinds: cfg.Kinds, Others: cfg.Groups, Delegate: s.delegate, Address: cfg.Address, Send: s.send}
 	s.openapi = discovery.OpenAPI{Docs: cfg.OpenAPI, Send: s.send}
 	s.health = health.Handler{Live: cfg.Live, Traffic: cfg.Traffic, Begun: cfg.Begun, Ready: cfg.Ready, Closing: s.streams.leaving,
@@ -99,7 +99,7 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 }
 
 // panicked turns a panic into an answer if there is still one to give.
-func (s *surface) panicked(rec *recorder, r *http.Request, p any) {
+func (s *handler) panicked(rec *recorder, r *http.Request, p any) {
 	rec.audit.Panicked(fmt.Sprint(p))
 	rec.audit = nil // nothing follows
 	if p == http.ErrAbortHandler {
@@ -114,7 +114,7 @@ func (s *surface) panicked(rec *recorder, r *http.Request, p any) {
 }
 
 // admit holds the request to the limits, then finds out who asks and whether it may.
-func (s *surface) admit(w *recorder, r *http.Request, i *info, start time.Time) {
+func (s *handler) admit(w *recorder, r *http.Request, i *info, start time.Time) {
 	if i.Resource && s.streams.closed() {
 		w.Header().Set("Connection", "close")
 		s.send.Fail(w, r, apierrors.NewServiceUnavailable("the server is shutting down"))
@@ -147,7 +147,7 @@ func (s *surface) admit(w *recorder, r *http.Request, i *info, start time.Time) 
 	s.dispatch(w, r, i, as)
 }
 
-func (s *surface) authenticate(w *recorder, r *http.Request, i *info, start time.Time) (*auth.User, bool) {
+func (s *handler) authenticate(w *recorder, r *http.Request, i *info, start time.Time) (*auth.User, bool) {
 	user, ok, err := s.cfg.Authn.Authenticate(r)
 	if err == nil && ok {
 		r.Header.Del("Authorization") // no part further in may see or pass on the secret
@@ -169,7 +169,7 @@ func (s *surface) authenticate(w *recorder, r *http.Request, i *info, start time
 }
 
 // authorize asks whether the user may do what the URL says.
-func (s *surface) authorize(w *recorder, r *http.Request, a *auth.Attributes) bool {
+func (s *handler) authorize(w *recorder, r *http.Request, a *auth.Attributes) bool {
 	d, reason, err := s.cfg.Authz.Authorize(r.Context(), a)
 	if d == auth.Allow {
 		w.audit.Annotate(decisionKey, "allow")
@@ -201,7 +201,7 @@ func attributes(i *info, user *auth.User) *auth.Attributes {
 }
 
 // timeout is the limit of a short request; a client may ask for a shorter one. What is no duration is 400.
-func (s *surface) timeout(r *http.Request) (time.Duration, error) {
+func (s *handler) timeout(r *http.Request) (time.Duration, error) {
 	if !strings.Contains(r.URL.RawQuery, "timeout=") {
 		return s.cfg.Timeout, nil
 	}

@@ -8,7 +8,7 @@ import (
 
 // Custom resources have no protobuf of their own, but their metadata has.
 func TestNegotiateWithoutProtobuf(t *testing.T) {
-	c := &call{}
+	c := &request{}
 	for header, want := range map[string]reply.Format{
 		"application/vnd.kubernetes.protobuf":                                                               -1,
 		"application/vnd.kubernetes.protobuf,application/json":                                              reply.JSON,

@@ -13,7 +13,7 @@ import (
 )
 
 // page answers the paths that are no resources.
-func (s *surface) page(w http.ResponseWriter, r *http.Request, i *info) {
+func (s *handler) page(w http.ResponseWriter, r *http.Request, i *info) {
 	parts := split(i.Path)
 	switch {
 	case len(parts) == 0 || i.Path == "/index.html":
@@ -56,7 +56,7 @@ func (s *surface) page(w http.ResponseWriter, r *http.Request, i *info) {
 }
 
 // extra serves the further paths of the configuration; the longest match wins.
-func (s *surface) extra(w http.ResponseWriter, r *http.Request, path string) {
+func (s *handler) extra(w http.ResponseWriter, r *http.Request, path string) {
 	for {
 		if h, ok := s.cfg.Extra[path]; ok {
 			h.ServeHTTP(w, r)
@@ -76,7 +76,7 @@ func (s *surface) extra(w http.ResponseWriter, r *http.Request, path string) {
 }
 
 // roots lists the paths there are.
-func (s *surface) roots(w http.ResponseWriter) {
+func (s *handler) roots(w http.ResponseWriter) {
 	paths := []string{"/.well-known/openid-configuration", "/api", "/api/v1", "/apis", "/apis/", "/healthz", "/livez",
 		"/metrics", "/metrics/slis", "/openapi/v2", "/openapi/v3", "/openapi/v3/", "/openid/v1/jwks", "/readyz", "/version"}
 	paths = append(paths, s.self.Paths()...)
@@ -110,7 +110,7 @@ func writeIndented(w http.ResponseWriter, v any) {
 var issuerPaths = []string{"/.well-known/openid-configuration", "/openid/v1/jwks"}
 
 // issuer answers the public side of service account tokens.
-func (s *surface) issuer(w http.ResponseWriter, r *http.Request, path string) {
+func (s *handler) issuer(w http.ResponseWriter, r *http.Request, path string) {
 	if s.cfg.Issuer == nil {
 		reply.NotFoundPage(w)
 		return

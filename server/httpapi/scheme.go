@@ -44,7 +44,7 @@ type expected struct {
 	kinds  *resource.Set // that are served here
 }
 
-func expects(c *call, want schema.GroupVersionKind) expected {
+func expects(c *request, want schema.GroupVersionKind) expected {
 	return expected{want: want, custom: c.facts.Custom, group: c.gvk.Group, kinds: c.s.cfg.Kinds}
 }
 

@@ -27,7 +27,7 @@ const (
 )
 
 // allows judges an Accept clause with `as`.
-func (c *call) allows(a reply.Accepted) bool {
+func (c *request) allows(a reply.Accepted) bool {
 	if a.Group != metav1.GroupName || (a.Version != "v1" && a.Version != "v1beta1") {
 		return false
 	}

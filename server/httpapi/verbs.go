@@ -16,7 +16,7 @@ import (
 )
 
 // perform carries out the verb and answers. An error is answered by the caller.
-func (c *call) perform() error {
+func (c *request) perform() error {
 	if c.called() {
 		return c.code()
 	}
@@ -41,7 +41,7 @@ func (c *call) perform() error {
 	return reply.Generic(http.StatusMethodNotAllowed)
 }
 
-func (c *call) get() error {
+func (c *request) get() error {
 	var opts metav1.GetOptions
 	if c.r.URL.RawQuery != "" {
 		q := c.r.URL.Query()
@@ -62,7 +62,7 @@ func (c *call) get() error {
 	return c.entry(http.StatusOK, e)
 }
 
-func (c *call) list() error {
+func (c *request) list() error {
 	if c.info.bad != nil {
 		return c.info.bad
 	}
@@ -73,7 +73,7 @@ func (c *call) list() error {
 	return c.entries(l)
 }
 
-func (c *call) create() error {
+func (c *request) create() error {
 	req, obj := c.request(), c.kind.New(c.gvk)
 	req.Name = ""
 	if err := c.posted(req, obj); err != nil {
@@ -86,7 +86,7 @@ func (c *call) create() error {
 	return c.entry(http.StatusCreated, e)
 }
 
-func (c *call) update() error {
+func (c *request) update() error {
 	req := c.request()
 	obj, err := c.input()
 	if err != nil {
@@ -116,7 +116,7 @@ func okOrCreated(created bool) int {
 var patchTypes = []types.PatchType{types.JSONPatchType, types.MergePatchType, types.StrategicMergePatchType,
 	types.ApplyYAMLPatchType}
 
-func (c *call) patch() error {
+func (c *request) patch() error {
 	pt, err := c.patchType()
 	if err != nil {
 		return err
@@ -142,7 +142,7 @@ func (c *call) patch() error {
 	return c.entry(okOrCreated(created), e)
 }
 
-func (c *call) patchType() (types.PatchType, error) {
+func (c *request) patchType() (types.PatchType, error) {
 	typ, _, err := mime.ParseMediaType(c.r.Header.Get("Content-Type"))
 	if err == nil {
 		for _, pt := range patchTypes {
@@ -159,7 +159,7 @@ func (c *call) patchType() (types.PatchType, error) {
 			"application/merge-patch+json, application/apply-patch+yaml")
 }
 
-func (c *call) delete() error {
+func (c *request) delete() error {
 	opts, err := c.deleteOptions()
 	if err == nil {
 		warnOfOrphans(c, opts)
@@ -197,7 +197,7 @@ func deleteCode(gone bool, o *metav1.DeleteOptions) int {
 	return http.StatusOK
 }
 
-func (c *call) deleteCollection() error {
+func (c *request) deleteCollection() error {
 	if err := decodeQuery(c.r.URL.Query(), &c.info.List); err != nil {
 		return err
 	}
@@ -221,7 +221,7 @@ func (c *call) deleteCollection() error {
 }
 
 // deleteOptions come in the body or, when there is none, as parameters.
-func (c *call) deleteOptions() (*metav1.DeleteOptions, error) {
+func (c *request) deleteOptions() (*metav1.DeleteOptions, error) {
 	opts := &metav1.DeleteOptions{}
 	data, err := c.s.readBody(c.w, c.r)
 	if err != nil {
@@ -242,7 +242,7 @@ func (c *call) deleteOptions() (*metav1.DeleteOptions, error) {
 }
 
 // warnOfOrphans warns a caller who does not say what is to become of the dependents.
-func warnOfOrphans(c *call, opts *metav1.DeleteOptions) {
+func warnOfOrphans(c *request, opts *metav1.DeleteOptions) {
 	if opts.PropagationPolicy == nil && opts.OrphanDependents == nil {
 		c.warn.add(c.facts.Orphaned)
 	}
@@ -281,7 +281,7 @@ func decodeDeleteOptions(r *http.Request, data []byte, opts *metav1.DeleteOption
 
 // posted reads what is to be created, and how. The first fault in upstream's order is the answer: the format, the size, the options, the
 // content.
-func (c *call) posted(req *server.Request, obj resource.Object) error {
+func (c *request) posted(req *server.Request, obj resource.Object) error {
 	f, err := reply.BodyFormat(c.r, !c.facts.Custom)
 	if err != nil {
 		return err
@@ -299,7 +299,7 @@ func (c *call) posted(req *server.Request, obj resource.Object) error {
 }
 
 // replacing reads what an object is to become, and holds it to the URL. The format is looked at after the options.
-func (c *call) replacing(req *server.Request, obj resource.Object) error {
+func (c *request) replacing(req *server.Request, obj resource.Object) error {
 	data, err := c.s.readBody(c.w, c.r)
 	if err != nil {
 		return err
@@ -320,7 +320,7 @@ func (c *call) replacing(req *server.Request, obj resource.Object) error {
 }
 
 // body decodes the body of a request into obj.
-func (c *call) body(req *server.Request, f reply.Format, data []byte, obj resource.Object) error {
+func (c *request) body(req *server.Request, f reply.Format, data []byte, obj resource.Object) error {
 	if err := c.decode(f, data, obj, req.Strict); err != nil {
 		return err
 	}

@@ -31,7 +31,7 @@ const headersAfter = 500 * time.Millisecond
 
 // watch streams events. Until the first byte an error is an answer of its own, later it is an ERROR event. A
 // revision that is too old is one in any case.
-func (c *call) watch() error {
+func (c *request) watch() error {
 	if c.info.bad != nil {
 		return c.info.bad
 	}
@@ -84,7 +84,7 @@ func (c *call) watch() error {
 }
 
 // unstreamed refuses a watch in YAML, which has no form for streams, if nothing else is wrong with it.
-func (c *call) unstreamed(req *server.Request, opts *metav1.ListOptions) error {
+func (c *request) unstreamed(req *server.Request, opts *metav1.ListOptions) error {
 	over := int64(-1)
 	opts.TimeoutSeconds = &over
 	refused := reply.NotAcceptable(!c.facts.Custom, true)

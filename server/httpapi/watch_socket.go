@@ -16,7 +16,7 @@ import (
 
 // watchSocket streams a watch as one WebSocket message per event. A watch that can't begin is an ordinary answer: the
 // connection becomes a WebSocket when the watch stands.
-func (c *call) watchSocket(req *server.Request, opts *metav1.ListOptions, f framer) error {
+func (c *request) watchSocket(req *server.Request, opts *metav1.ListOptions, f framer) error {
 	ctx, cancel := context.WithCancel(c.r.Context())
 	defer cancel()
 	ws := &watchSocket{c: c, cancel: cancel, kind: websocket.TextMessage}
@@ -54,7 +54,7 @@ func (c *call) watchSocket(req *server.Request, opts *metav1.ListOptions, f fram
 
 // A watchSocket is the connection of a watch over WebSocket, once it is one.
 type watchSocket struct {
-	c       *call
+	c       *request
 	cancel  func() // the watch: there is nobody to tell more
 	kind    int    // of messages
 	conn    *websocket.Conn

@@ -26,7 +26,7 @@ type Act struct {
 }
 
 // witness tells of a request that has ended.
-func (s *surface) witness(r *http.Request, i *info, rec *recorder) {
+func (s *handler) witness(r *http.Request, i *info, rec *recorder) {
 	if s.cfg.Witness == nil || i == nil || !i.Resource || i.User == nil {
 		return
 	}
@@ -44,7 +44,7 @@ func (s *surface) witness(r *http.Request, i *info, rec *recorder) {
 }
 
 // watched tells of a watch as long as it lasts.
-func (c *call) watched() (ended func()) {
+func (c *request) watched() (ended func()) {
 	if c.s.cfg.Witness == nil {
 		return func() {}
 	}
