@@ -27,6 +27,9 @@ import (
 	"github.com/kloop-dev/kloop/resource"
 )
 
+// Now asks for another pass as soon as the writes of this one are seen: Requeue, as controller-runtime has it.
+const Now = time.Millisecond
+
 // A Key names one object to reconcile.
 type Key struct {
 	Kind            resource.Kind

@@ -11,6 +11,7 @@ import (
 
 	"github.com/kloop-dev/kloop/controllers/internal/pods"
 	"github.com/kloop-dev/kloop/controllers/internal/revisions"
+	"github.com/kloop-dev/kloop/loop"
 )
 
 // A place is a node and the set's pods there, the oldest first.
@@ -80,7 +81,7 @@ func plan(w *world) (t todo) {
 	}
 	if len(t.create) > burst || len(t.remove) > burst {
 		t.create, t.remove = t.create[:min(burst, len(t.create))], t.remove[:min(burst, len(t.remove))]
-		t.again = time.Millisecond
+		t.again = loop.Now
 	}
 	for _, pl := range w.places {
 		for _, p := range pl.pods {

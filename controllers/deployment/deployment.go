@@ -48,7 +48,7 @@ func reconcile(ctx context.Context, c *loop.Ctx, d *appsv1.Deployment) (again ti
 	}
 	w := look(c, d, sets)
 	if again, err := prepare(ctx, c, &w); again || err != nil {
-		return time.Millisecond, err // go on from the state that holds what was written
+		return loop.Now, err // go on from the state that holds what was written
 	}
 	if rev, wished := rollbackTo(d); wished && !paused(d) {
 		return 0, rollback(ctx, c, w, rev)

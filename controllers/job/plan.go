@@ -9,6 +9,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/kloop-dev/kloop/controllers/internal/pods"
+	"github.com/kloop-dev/kloop/loop"
 )
 
 // A todo is one pass's difference between wish and world.
@@ -56,7 +57,7 @@ func plan(w *world) (t todo) {
 	}
 	t.again = soonest(t.again, w.deadline())
 	if w.more {
-		t.again = time.Millisecond
+		t.again = loop.Now
 	}
 	return t
 }
@@ -162,7 +163,7 @@ func (w *world) manage(t *todo) int {
 		t.create = slices.Repeat([]start{{index: -1}}, n)
 	}
 	if n == burst && t.again == 0 {
-		t.again = time.Millisecond
+		t.again = loop.Now
 	}
 	return len(w.active) + len(t.create)
 }

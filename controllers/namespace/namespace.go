@@ -68,7 +68,7 @@ func reconcile(ctx context.Context, c *loop.Ctx, others Others, ns *corev1.Names
 			return 0, errors.Join(err, serr)
 		}
 		far.tell(c, ns)
-		return time.Millisecond, err // finish on the object as it is now
+		return loop.Now, err // finish on the object as it is now
 	}
 	switch {
 	case err != nil:

@@ -59,7 +59,7 @@ func reconcile(ctx context.Context, c *loop.Ctx, s *appsv1.StatefulSet) (time.Du
 	update, err := revisions.Current(ctx, c, owner, history)
 	if errors.Is(err, revisions.ErrCollision) {
 		*collisions++
-		return time.Millisecond, writeStatus(ctx, c, s, s.Status, collisions)
+		return loop.Now, writeStatus(ctx, c, s, s.Status, collisions)
 	}
 	if apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause) {
 		return 0, nil

@@ -67,7 +67,7 @@ func reconcileClaim(ctx context.Context, c *loop.Ctx, p *corev1.PersistentVolume
 		if name := newestDefault(resource.List(c, kinds.StorageClasses, "")); name != "" {
 			next := resource.Clone(p)
 			next.Spec.StorageClassName = &name
-			return time.Millisecond, c.Update(ctx, kinds.PersistentVolumeClaims, next)
+			return loop.Now, c.Update(ctx, kinds.PersistentVolumeClaims, next)
 		}
 	}
 	switch verdict { // act

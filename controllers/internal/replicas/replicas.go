@@ -46,7 +46,7 @@ func Plan(s Set, owned []*corev1.Pod, now time.Time) (t Todo) {
 		t.Remove = alive[:min(surplus, Burst)]
 	}
 	if n := t.Create + len(t.Remove); n == Burst {
-		t.Again = time.Millisecond
+		t.Again = loop.Now
 	}
 	if wait := soonestAvailable(s, alive, now); wait > 0 && (t.Again == 0 || wait < t.Again) {
 		t.Again = wait
