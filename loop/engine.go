@@ -190,15 +190,15 @@ func (r *runner[T]) wakeAll(read resource.Reader, why string) {
 	if r.For == nil {
 		kinds = r.env.Client.Kinds().All()
 	}
+	if r.Find != nil { // first: passes over other keys may rest on what it learns
+		r.Find(read, func(ns, name string) { r.q.wake(Key{r.For, ns, name}, Cause{Why: why}) })
+	}
 	for _, k := range kinds {
 		for obj := range read.Each(k, "") {
 			if !r.skip(obj) {
 				r.q.wake(KeyOf(k, obj), Cause{Why: why})
 			}
 		}
-	}
-	if r.Find != nil {
-		r.Find(read, func(ns, name string) { r.q.wake(Key{r.For, ns, name}, Cause{Why: why}) })
 	}
 	for _, key := range r.q.known() { // some may have gone while nobody looked
 		if read.Lookup(key.Kind, key.Namespace, key.Name) == nil {

@@ -62,6 +62,31 @@ func TestOneRunPerKey(t *testing.T) {
 	})
 }
 
+// TestFindComesFirst: what Find learns of the cluster is known before a key is reconciled.
+func TestFindComesFirst(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFake()
+		f.put("a")
+		var found atomic.Bool
+		var early, runs atomic.Int32
+		run(t, f, &controller{
+			Find: func(resource.Reader, func(ns, name string)) {
+				time.Sleep(time.Second)
+				found.Store(true)
+			},
+			Reconcile: func(context.Context, *loop.Ctx, *corev1.ConfigMap) (time.Duration, error) {
+				if runs.Add(1); !found.Load() {
+					early.Add(1)
+				}
+				return 0, nil
+			}})
+		pass(time.Minute)
+		if early.Load() > 0 || runs.Load() == 0 {
+			t.Errorf("%d of %d passes were before Find had looked", early.Load(), runs.Load())
+		}
+	})
+}
+
 func TestFence(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFake()

@@ -68,7 +68,8 @@ type Controller[T resource.Object] struct {
 	// first change after a calm is looked at at once. A look that took long rests longer. 0: not at all.
 	Rest time.Duration
 	// Find, if set, names keys whose objects may not exist and that have to be looked at all the same when the loop
-	// starts, and whenever it looks at everything: what depends on an object that went while nobody looked.
+	// starts, and whenever it looks at everything: what depends on an object that went while nobody looked. At the start it returns
+	// before any other key is reconciled.
 	Find func(read resource.Reader, wake func(ns, name string))
 	// Lone, if set, is the name of the one key of a loop that looks at everything in one pass, since two passes at once would give one thing
 	// away twice. Gone is called with it, when the loop starts and whenever Wake names it; objects of For have no keys of their own.
