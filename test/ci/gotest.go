@@ -7,6 +7,7 @@ import (
 	"io"
 	"maps"
 	"os"
+	"os/exec"
 	"regexp"
 	"slices"
 	"strings"
@@ -44,7 +45,7 @@ func newReport(out io.Writer) *report {
 // other steps too: they have all the time that tests leave, and tests have theirs.
 func (j *job) goTest(flags, packages []string) (*report, error) {
 	args := slices.Concat([]string{"test", "-json", "-timeout", "20m", "-toolexec", "nice -n 5"}, flags, packages) // a busy machine is slow
-	cmd := j.command("go", args...)
+	cmd := exec.Command("go", args...)
 	cmd.Dir, cmd.Stderr, cmd.Env = j.dir, j.out, append(os.Environ(), j.env...)
 	if slices.Contains(flags, "-race") {
 		cmd.Env = append(cmd.Env, "CGO_ENABLED=1")

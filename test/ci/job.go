@@ -13,29 +13,19 @@ import (
 // A job is a step that runs. Steps run side by side: each says what it does and fails through its own job.
 type job struct {
 	*session
-	out    io.Writer
-	dir    string   // the module whose tests run
-	env    []string // besides that of this process
-	yields bool     // it gives way to the steps that run beside it
+	out io.Writer
+	dir string   // the module whose tests run
+	env []string // besides that of this process
 }
 
 // in is the job in the folder of another module, with more environment.
 func (j *job) in(dir string, env ...string) *job {
-	return &job{j.session, j.out, dir, append(slices.Clip(j.env), env...), j.yields}
-}
-
-// command is a program with the job's priority. Clusters are timed by what they promise, and ask for little: what keeps the processor busy
-// beside them gets a third of a processor that both want.
-func (j *job) command(name string, args ...string) *exec.Cmd {
-	if j.yields {
-		return exec.Command("nice", slices.Concat([]string{"-n", "3", name}, args)...)
-	}
-	return exec.Command(name, args...)
+	return &job{j.session, j.out, dir, append(slices.Clip(j.env), env...)}
 }
 
 // script runs a program in the folder of this repository.
 func (j *job) script(name string, args ...string) error {
-	cmd := j.command(name, args...)
+	cmd := exec.Command(name, args...)
 	cmd.Stdout, cmd.Stderr, cmd.Env = j.out, j.out, append(os.Environ(), j.env...)
 	if err := cmd.Run(); err != nil {
 		return fmt.Errorf("%s: %w", strings.Join(cmd.Args, " "), err)

@@ -105,7 +105,7 @@ func (j *job) again() error {
 
 func (r retry) run(out io.Writer) error {
 	f, j := r.failure, r.job.in(r.job.dir)
-	j.out, j.yields = out, false // nothing runs beside it
+	j.out = out
 	name, flags := short(f.pkg)+"."+f.test, append(slices.Clone(r.flags), "-count=1")
 	if f.test != "" { // else all tests of a package that did not end
 		flags = append(flags, "-run=^"+f.test+"$")

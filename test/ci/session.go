@@ -61,7 +61,7 @@ func (s *session) do(step step) bool {
 	out := &tagged{to: s.out, mu: &s.mu, tag: step.name + ": "}
 	fmt.Fprintln(out, "begins")
 	start := s.now()
-	err := step.run(&job{session: s, out: out, dir: ".", yields: step.kind == works})
+	err := step.run(&job{session: s, out: out, dir: "."})
 	out.end()
 	if err != nil {
 		fmt.Fprintf(out, "failed: %v\n", err)

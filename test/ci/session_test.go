@@ -130,20 +130,3 @@ func TestAgain(t *testing.T) {
 		t.Errorf("written down: %v %v", known, err)
 	}
 }
-
-// TestYields: what keeps the processor busy gives way to the clusters beside it.
-func TestYields(t *testing.T) {
-	of := map[kind]int{}
-	for _, k := range []kind{works, waits} {
-		s, out := newSession(t)
-		s.do(step{name: "s", kind: k, run: func(j *job) error { return j.in(".").script("nice") }})
-		n := 0
-		if _, err := fmt.Sscanf(out.String(), "s: begins\ns: %d", &n); err != nil {
-			t.Fatalf("%v: %s", err, out)
-		}
-		of[k] = n
-	}
-	if of[works] != of[waits]+3 {
-		t.Errorf("niceness of what works %d, of what waits %d", of[works], of[waits])
-	}
-}
