@@ -84,6 +84,9 @@ func (r *Registry) Serve(defs ...Source) error {
 	if err := r.Kinds.Put(list...); err != nil {
 		return errors.Join(append(errs, fmt.Errorf("serve kinds: %w", err))...)
 	}
+	for _, s := range fresh {
+		r.document(s.kind.(*Kind))
+	}
 	r.View.Wake(list...) // watches of a kind that has changed end
 	if r.known == nil {
 		r.known = map[string]*served{}
@@ -124,6 +127,15 @@ func (r *Registry) prepare(def Source) (*served, error) {
 	return s, r.describe(s, was, k.(*Kind))
 }
 
+// document tells of a kind's schemas once they are in force: clients wait for the document to know that.
+func (r *Registry) document(k *Kind) {
+	for _, v := range k.all {
+		if v.spec.Served || v == k.hub {
+			r.Docs.AddSchemaLater(v.gvk, fmt.Sprintf("%s %d", k.def.UID, k.def.Generation), v.openAPI)
+		}
+	}
+}
+
 // describe tells the schemas of a kind to the parts that need them before objects are read.
 func (r *Registry) describe(s, was *served, k *Kind) error {
 	for _, v := range k.all {
@@ -132,7 +144,6 @@ func (r *Registry) describe(s, was *served, k *Kind) error {
 		}
 		s.gvks = append(s.gvks, v.gvk)
 		r.Fields.SetSchemaLater(v.gvk, v.openAPI)
-		r.Docs.AddSchemaLater(v.gvk, fmt.Sprintf("%s %d", k.def.UID, k.def.Generation), v.openAPI)
 	}
 	if was == nil {
 		return nil
