@@ -154,10 +154,10 @@ func bothFamilies(t *testing.T) {
 
 func datagrams(t *testing.T) { TestUDPFlows(t) }
 
-// associations has both modes lead SCTP to a service's endpoints, from its cluster IP and its node port.
+// associations has both modes lead SCTP to a service's endpoints, from its cluster IPs and its node port.
 func associations(t *testing.T) {
-	ownNetwork(t, "10.1.0.1", "10.1.0.2", "10.1.0.100")
-	for _, a := range []string{"10.1.0.1:8080", "10.1.0.2:8080"} {
+	ownNetwork(t, "10.1.0.1", "10.1.0.2", "10.1.0.100", "fd00::1", "fd00::100")
+	for _, a := range []string{"10.1.0.1:8080", "10.1.0.2:8080", "[fd00::1]:8080"} {
 		l := sctpListener(t, a)
 		go func() {
 			for {
@@ -173,36 +173,47 @@ func associations(t *testing.T) {
 	w := newWorld()
 	w.service("calls", "10.96.0.12", func(s *corev1.Service) {
 		s.Spec.Ports[0].Protocol, s.Spec.Ports[0].NodePort = corev1.ProtocolSCTP, 30080
+		s.Spec.ClusterIPs = append(s.Spec.ClusterIPs, "fd00:96::12")
 	})
-	w.ends("calls", at("10.1.0.1"), at("10.1.0.2"))
+	w.ends("calls", at("10.1.0.1"), at("10.1.0.2"), at("fd00::1"))
 	defer func() { inIPVS = true }()
 	for _, inIPVS = range []bool{true, false} {
-		l := newProxy(t, w, Config{IPVS: IPVS{Scheduler: "rr"}})
+		l := newProxy(t, w, Config{IPVS: IPVS{Scheduler: "rr"}, Services: prefixes([]string{"10.96.0.0/16", "fd00:96::/112"})})
 		l.sync(t, w)
 		l.holds(t)
 		met := map[string]int{}
 		for range 10 {
-			for _, to := range []string{"10.96.0.12:80", "10.1.0.100:30080"} {
-				who, err := askSCTP("10.1.0.100", to)
+			for to, from := range map[string]string{"10.96.0.12:80": "10.1.0.100", "10.1.0.100:30080": "10.1.0.100",
+				"[fd00:96::12]:80": "[fd00::100]"} {
+				who, err := askSCTP(from, to)
 				if err != nil {
 					t.Fatalf("ipvs %v: %s: %v", inIPVS, to, err)
 				}
 				met[who]++
 			}
 		}
-		if met["10.1.0.1:8080"] == 0 || met["10.1.0.2:8080"] == 0 || len(met) != 2 {
+		if met["10.1.0.1:8080"] == 0 || met["10.1.0.2:8080"] == 0 || met["[fd00::1]:8080"] != 10 || len(met) != 3 {
 			t.Errorf("ipvs %v: met %v", inIPVS, met)
 		}
 	}
 }
 
+// socketAddress is an address and a port as system calls take them, and their family.
+func socketAddress(text string) (unix.Sockaddr, int) {
+	a := netip.MustParseAddrPort(text)
+	if a.Addr().Is4() {
+		return &unix.SockaddrInet4{Addr: a.Addr().As4(), Port: int(a.Port())}, unix.AF_INET
+	}
+	return &unix.SockaddrInet6{Addr: a.Addr().As16(), Port: int(a.Port())}, unix.AF_INET6
+}
+
 func sctpSocket(from string, then func(fd int) error) (*os.File, error) {
-	fd, err := unix.Socket(unix.AF_INET, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, unix.IPPROTO_SCTP)
+	own, family := socketAddress(from)
+	fd, err := unix.Socket(family, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, unix.IPPROTO_SCTP)
 	if err != nil {
 		return nil, err
 	}
-	own := netip.MustParseAddrPort(from)
-	if err = unix.Bind(fd, &unix.SockaddrInet4{Addr: own.Addr().As4(), Port: int(own.Port())}); err == nil {
+	if err = unix.Bind(fd, own); err == nil {
 		err = then(fd)
 	}
 	if err != nil {
@@ -232,8 +243,8 @@ func askSCTP(from, to string) (string, error) {
 		if err := unix.SetsockoptTimeval(fd, unix.SOL_SOCKET, unix.SO_RCVTIMEO, &limit); err != nil {
 			return err
 		}
-		there := netip.MustParseAddrPort(to)
-		return unix.Connect(fd, &unix.SockaddrInet4{Addr: there.Addr().As4(), Port: int(there.Port())})
+		there, _ := socketAddress(to)
+		return unix.Connect(fd, there)
 	})
 	if err != nil {
 		return "", err
