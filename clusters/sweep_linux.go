@@ -45,7 +45,7 @@ func Sweep(dir string) (left []string, err error) {
 			return nil, err
 		}
 	}
-	left = dropGroups(pods)
+	left = append(dropGroups(pods), stopSlices(pods)...)
 	for uid := range pods {
 		logs, _ := filepath.Glob(filepath.Join(podLogs, "*_"+uid)) // fails on bad patterns only
 		for _, path := range logs {
@@ -134,7 +134,7 @@ func ours(pid int, dir string, pods map[string]bool) bool {
 	proc := filepath.Join("/proc", strconv.Itoa(pid))
 	if groups, err := os.ReadFile(filepath.Join(proc, "cgroup")); err == nil {
 		for part := range strings.FieldsFuncSeq(string(groups), func(r rune) bool { return r == '/' || r == '\n' }) {
-			if uid, ok := strings.CutPrefix(part, "pod"); ok && pods[uid] {
+			if uid, ok := podOf(part); ok && pods[uid] {
 				return true
 			}
 		}
