@@ -57,7 +57,7 @@ func TestErrorsSayWhatToDo(t *testing.T) {
 func TestNodeTakesNoKubeconfigOfOthers(t *testing.T) {
 	t.Setenv("KUBECONFIG", filepath.Join(t.TempDir(), "admin.kubeconfig"))
 	var out bytes.Buffer
-	err := command1(t.Context(), t, "node --runtime "+filepath.Join(t.TempDir(), "socket")+" --data-dir "+t.TempDir(), &out)
+	err := command1(t.Context(), t, "node --container-runtime-endpoint "+filepath.Join(t.TempDir(), "socket")+" --data-dir "+t.TempDir(), &out)
 	if err == nil || strings.Contains(err.Error(), "read the kubeconfig") {
 		t.Errorf("got %v", err)
 	}

@@ -48,7 +48,11 @@ func (f *nodeFlags) bind(fs *flag.FlagSet) {
 	f.fs = fs
 	fs.StringVar(&f.name, "name", "", "a cluster by name: all its nodes (default: that of the current context)")
 	fs.StringVar(&f.dir, "data-dir", "/var/lib/kloop", "data directory of a node's kloop")
-	fs.StringVar(&f.socket, "runtime", "", "socket of the runtime (default: the one in the data directory)")
+	fs.Func("container-runtime-endpoint", "containerd of the node, unix:///`PATH` (default: the one in the data directory)",
+		func(s string) (err error) {
+			f.socket, err = runtime.SocketOf(s)
+			return err
+		})
 }
 
 // sockets are those of the runtimes of the nodes.
@@ -76,7 +80,8 @@ func (f *nodeFlags) sockets() (list []string, err error) {
 	}
 	for _, socket := range list {
 		if _, err := os.Stat(socket); err != nil {
-			return nil, fmt.Errorf("no runtime is listening at %s: start the node first (kloop up): %w", socket, err)
+			return nil, fmt.Errorf("no runtime is listening at %s: start the node first (kloop up), or name its --container-runtime-endpoint: %w",
+				socket, err)
 		}
 	}
 	return list, nil

@@ -42,7 +42,6 @@ func (n *nodeCommand) read(fs *flag.FlagSet, args []string) error {
 	n.sheet = settings.New(&n.options)
 	file := n.sheet.Bind(fs, settings.Node)
 	fs.StringVar(&n.Name, "name", "", "name of the node (default: the host name)")
-	fs.StringVar(&n.Runtime.Socket, "runtime", "", "socket of a running CRI runtime (default: start containerd)")
 	fs.StringVar(&n.StaticDir, "manifests", "", "directory of static pods")
 	fs.IntVar(&n.Port, "port", 10250, "port of the agent's own API")
 	fs.DurationVar(&n.Beat, "heartbeat", 10*time.Second, "how often to tell the server that the node lives; at most a quarter of its grace")
@@ -91,8 +90,11 @@ func nodeCmd(ctx context.Context, std stdio, args []string) error {
 		n.Storage = filepath.Join(n.dir, "storage")
 	}
 	n.Dir, n.Former = n.options.RootDir, filepath.Join(n.dir, "node")
+	if n.Runtime.Socket, err = runtime.SocketOf(n.options.ContainerRuntimeEndpoint); err != nil {
+		return err
+	}
 	n.Runtime.Dir, n.Runtime.Log = filepath.Join(n.dir, "runtime"), n.Log
-	return runNode(ctx, std, n.Joined, n.options.InstallRuntime)
+	return runNode(ctx, std, n.Joined, n.options.InstallRuntime && n.Runtime.Socket == "")
 }
 
 // joinedBy gives a node the settings that it shares with a server's own.

@@ -18,6 +18,7 @@ import (
 
 	"github.com/kloop-dev/kloop/forwarding"
 	"github.com/kloop-dev/kloop/node/rootdir"
+	"github.com/kloop-dev/kloop/node/runtime"
 	"github.com/kloop-dev/kloop/podnetwork"
 )
 
@@ -31,7 +32,7 @@ func Reset(dir string, keep bool) (left []string, err error) {
 	if err := endClaimed(dir); err != nil {
 		return nil, err
 	}
-	ranges := podRanges(dir)
+	ranges, conf := podRanges(dir)
 	left = dropHostPorts(podsBelow(dir))
 	more, err := Sweep(dir)
 	if left = append(left, more...); err != nil {
@@ -39,6 +40,9 @@ func Reset(dir string, keep bool) (left []string, err error) {
 	}
 	if err := errors.Join(dropTables(), dropNetwork(ranges)); err != nil {
 		return left, err
+	}
+	if err := os.Remove(conf); err != nil && !errors.Is(err, os.ErrNotExist) {
+		return left, fmt.Errorf("remove the CNI configuration: %w", err)
 	}
 	for _, d := range []string{shims, cniCache} { // made by containerd and the CNI library
 		if os.Remove(d) == nil {
@@ -59,11 +63,16 @@ func Reset(dir string, keep bool) (left []string, err error) {
 	return left, nil
 }
 
-// podRanges are the ranges of pods that the nodes of a directory had, by the configuration of their runtimes.
-func podRanges(dir string) (list []*net.IPNet) {
-	text, err := os.ReadFile(filepath.Join(dir, "runtime/cni/conf/10-kloop.conflist"))
+// podRanges are the ranges of pods that the nodes of a directory had, by the configuration of their runtimes, and its file, which for a
+// runtime that is not kloop's lies elsewhere.
+func podRanges(dir string) (list []*net.IPNet, path string) {
+	path = runtime.Config{Dir: filepath.Join(dir, "runtime")}.OwnConfig()
+	text, err := os.ReadFile(path)
 	if err != nil {
-		return nil
+		path = runtime.Config{Socket: "elsewhere"}.OwnConfig()
+		if text, err = os.ReadFile(path); err != nil || !bytes.Contains(text, []byte(dir+"/")) {
+			return nil, ""
+		}
 	}
 	var conf struct {
 		Plugins []struct {
@@ -71,7 +80,7 @@ func podRanges(dir string) (list []*net.IPNet) {
 		}
 	}
 	if json.Unmarshal(text, &conf) != nil {
-		return nil
+		return nil, path
 	}
 	for _, p := range conf.Plugins {
 		for _, set := range p.IPAM.Ranges {
@@ -82,7 +91,7 @@ func podRanges(dir string) (list []*net.IPNet) {
 			}
 		}
 	}
-	return list
+	return list, path
 }
 
 // dropNetwork removes the pods' bridge, if it has an address of the pods' range and nobody else's links, and the links that kloop names.

@@ -21,14 +21,17 @@ const (
 	agentDir   = "node"
 )
 
-// runtimeOf is the runtime that the machine starts.
+// runtimeOf is the runtime that the machine starts, or has.
 func runtimeOf(c cluster.Config) runtime.Config {
-	return runtime.Config{Dir: filepath.Join(c.NodeDir, "runtime"), Foreign: c.Network == cluster.NetworkNone, Log: c.Log}
+	socket, _ := runtime.SocketOf(c.ContainerRuntimeEndpoint) // Check has seen it
+	return runtime.Config{Socket: socket, Dir: filepath.Join(c.NodeDir, "runtime"), Foreign: c.Network == cluster.NetworkNone, Log: c.Log}
 }
 
 func (here) Check(c cluster.Config) error {
 	var cfg node.Config
-	return errors.Join(reserve(c.NodeResources, &cfg), images(c.NodeImages, &cfg, new(runtime.Config)), linger(c.NodeShutdown, &cfg),
+	_, err := runtime.SocketOf(c.ContainerRuntimeEndpoint)
+	rt := runtimeOf(c)
+	return errors.Join(err, reserve(c.NodeResources, &cfg), images(c.NodeImages, &cfg, &rt), linger(c.NodeShutdown, &cfg),
 		place(c.NodeTopology, &cfg))
 }
 

@@ -30,7 +30,7 @@ func nodeLoops(n Config) []nodeLoop {
 			return localstorage.Run(ctx, localstorage.Config{Client: n.Client, Node: n.Name, Dir: n.Storage, Log: n.Log}, ready)
 		}},
 		{"proxy", n.Proxy, n.proxyReads(), n.serveServices},
-		{"pod network", n.Runtime.Socket == "", []client.Source{{Kind: kinds.Nodes}}, n.connectPods},
+		{"pod network", true, []client.Source{{Kind: kinds.Nodes}}, n.connectPods},
 		{"network policies", !n.NoPolicies, []client.Source{{Kind: kinds.NetworkPolicies}}, func(ctx context.Context, ready func()) error {
 			return n.policies.Run(ctx, ready)
 		}},
@@ -78,8 +78,8 @@ func (n Config) announcing() loadbalancer.Config {
 	return loadbalancer.Config{Client: n.Client, Node: n.Name, Address: n.Address, Addresses: n.addresses(), Log: n.log()}
 }
 
-// ownNetwork says that pods' networks are of our making: a runtime that somebody else runs brings its own.
-func (n Config) ownNetwork() bool { return n.Runtime.Socket == "" && n.Network != cluster.NetworkNone }
+// ownNetwork says that pods' networks are of our making.
+func (n Config) ownNetwork() bool { return n.Network != cluster.NetworkNone }
 
 // connectPods makes the pod network of the node, or takes away what was made when another program makes it now.
 func (n Config) connectPods(ctx context.Context, ready func()) error {

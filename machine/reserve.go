@@ -104,6 +104,9 @@ func images(n cluster.NodeImages, cfg *node.Config, rt *runtime.Config) (err err
 	if rt.Registries, err = runtime.ReadRegistries(n.Registries); err != nil {
 		return err
 	}
+	if rt.Registries != nil && rt.Socket != "" {
+		return errors.New("registries are the runtime's own business with containerRuntimeEndpoint: write hosts.toml files for it")
+	}
 	if rt.Registries != nil {
 		for host, c := range rt.Registries.Configs {
 			cfg.Credentials = append(cfg.Credentials, node.Credential{Server: host, User: c.Auth.Username, Password: c.Auth.Password,

@@ -1,6 +1,8 @@
 package machine
 
 import (
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -79,5 +81,18 @@ func TestNodeImages(t *testing.T) {
 		if err := images(bad, &node.Config{}, &rt); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%+v: %v, want %q", bad, err, want)
 		}
+	}
+	file := filepath.Join(t.TempDir(), "registries.yaml")
+	if err := os.WriteFile(file, []byte("mirrors: {}\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	foreign := runtime.Config{Socket: "/run/c.sock"}
+	err := images(cluster.NodeImages{Registries: file}, &node.Config{}, &foreign)
+	if err == nil || !strings.Contains(err.Error(), "hosts.toml") {
+		t.Errorf("registries of another's runtime: %v", err)
+	}
+	_, err = cluster.Start(t.Context(), cluster.Config{Kit: whole.Kit(), Machine: Here, ContainerRuntimeEndpoint: "tcp://127.0.0.1:1"})
+	if err == nil || !strings.Contains(err.Error(), "containerRuntimeEndpoint") {
+		t.Errorf("an endpoint that is none: %v", err)
 	}
 }

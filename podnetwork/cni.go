@@ -30,7 +30,7 @@ func (c CNI) write(ranges []netip.Prefix, mtu int) error {
 		return nil
 	}
 	dir := filepath.Dir(c.File)
-	if err := os.MkdirAll(dir, 0o711); err != nil {
+	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return fmt.Errorf("write the CNI configuration: %w", err)
 	}
 	// containerd 1 takes no notice of files that appear, but of those that are renamed in the directory. It reads no file of this name.

@@ -58,8 +58,24 @@ func (c Config) CNIDir() string {
 	return filepath.Dir(c.OwnConfig())
 }
 
-// OwnConfig is the file of the CNI configuration of kloop's own pod network.
-func (c Config) OwnConfig() string { return filepath.Join(c.Dir, "cni/conf/10-kloop.conflist") }
+// OwnConfig is the file of the CNI configuration of kloop's own pod network. A runtime that runs already looks for it in the standard
+// directory, where the first by name counts: before those that distributions bring with theirs.
+func (c Config) OwnConfig() string {
+	if c.Socket != "" {
+		return filepath.Join(foreignConf, "05-kloop.conflist")
+	}
+	return filepath.Join(c.Dir, "cni/conf/10-kloop.conflist")
+}
+
+// SocketOf is the path of an endpoint as the kubelet takes it: unix:///PATH, or the path alone.
+func SocketOf(endpoint string) (string, error) {
+	path := strings.TrimPrefix(endpoint, "unix://")
+	if path != "" && !filepath.IsAbs(path) {
+		return "", fmt.Errorf("containerRuntimeEndpoint %q: want the socket of a CRI runtime, as unix:///run/containerd/containerd.sock",
+			endpoint)
+	}
+	return path, nil
+}
 
 // IPAMDir holds what the plugin host-local remembers: which addresses are given out.
 func (c Config) IPAMDir() string { return filepath.Join(c.Dir, "cni/ipam") }

@@ -56,6 +56,19 @@ func TestConfigs(t *testing.T) {
 }
 
 // TestImported: names are read from the list, by the digests that an import told; version 2 of ctr writes other names than it gave.
+func TestSocketOf(t *testing.T) {
+	for endpoint, want := range map[string]string{"": "", "unix:///run/c.sock": "/run/c.sock", "/run/c.sock": "/run/c.sock",
+		"tcp://127.0.0.1:1": "error", "npipe:////./pipe/c": "error", "c.sock": "error", "unix://c.sock": "error"} {
+		got, err := SocketOf(endpoint)
+		if err != nil && strings.Contains(err.Error(), "want the socket") {
+			got = "error"
+		}
+		if got != want {
+			t.Errorf("%q: %q, want %q", endpoint, got, want)
+		}
+	}
+}
+
 func TestImported(t *testing.T) {
 	one, two := "sha256:"+strings.Repeat("1", 64), "sha256:"+strings.Repeat("2", 64)
 	const kind = " application/vnd.oci.image.manifest.v1+json "

@@ -69,7 +69,7 @@ func inGuest(t *testing.T, further ...string) bool {
 		if t.Failed() {
 			out, _ := exec.Command("journalctl", "--no-pager", "-n", "150", "-o", "cat", "-u", "kloop").CombinedOutput()
 			t.Logf("the service's journal:\n%s", out)
-			told, _ := os.ReadFile(filepath.Join(dataDir, "containerd", "containerd.log"))
+			told, _ := os.ReadFile(filepath.Join(dataDir, "runtime", "containerd.log"))
 			t.Logf("containerd's log ends:\n%s", told[max(0, len(told)-8<<10):])
 		}
 	})
@@ -102,6 +102,17 @@ type node struct{ *kubernetes.Clientset }
 // install has systemd run the program, and gives the node's runtime an image.
 func install(t *testing.T, flags ...string) node {
 	t.Helper()
+	return installOn(t, "", flags...)
+}
+
+// installOn is install with a runtime that runs already; "": with one of kloop's own.
+func installOn(t *testing.T, endpoint string, flags ...string) node {
+	t.Helper()
+	loads := []string{"image", "load"}
+	if endpoint != "" {
+		at := "--container-runtime-endpoint=" + endpoint
+		flags, loads = append(flags, at), append(loads, at)
+	}
 	args := append([]string{"install", "--", "--listen", address + ":6443", "--node-name", "guest"}, flags...)
 	run(t, fresh, args...)
 	cfg, err := clientcmd.BuildConfigFromFlags("", filepath.Join(dataDir, "admin.kubeconfig"))
@@ -114,7 +125,7 @@ func install(t *testing.T, flags ...string) node {
 	}
 	archive := pack(t, hogImage, "hog")
 	until(t, "the runtime has the image", func(ctx context.Context) (bool, any) {
-		_, err := try(ctx, kloop, "image", "load", archive)
+		_, err := try(ctx, kloop, append(loads, archive)...)
 		return err == nil, err
 	})
 	return node{cs}

@@ -71,6 +71,7 @@ func TestService(t *testing.T) {
 			t.Errorf("kloop took away: %s", line)
 		}
 	}
+	t.Run("on the machine's own containerd", onContainerd)
 }
 
 // another makes a program that does the same and is another.
