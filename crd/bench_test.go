@@ -90,7 +90,7 @@ func newDatabase(tb testing.TB, k *Kind) *Object {
 	if _, err := codec.UnmarshalJSON([]byte(oneLine(database)), o); err != nil {
 		tb.Fatal(err)
 	}
-	k.SetDefaults(o)
+	k.SetDefaults(nil, o)
 	return o.(*Object)
 }
 
@@ -108,7 +108,7 @@ func oneLine(s string) string {
 func BenchmarkCreate(b *testing.B) {
 	k := databaseKind(b)
 	obj, doc := newDatabase(b, k), []byte(oneLine(database))
-	if errs := k.Check("", obj, nil); len(errs) > 0 {
+	if errs := k.Check(nil, nil, "", obj, nil); len(errs) > 0 {
 		b.Fatal(errs)
 	}
 	for _, step := range []struct {
@@ -116,8 +116,8 @@ func BenchmarkCreate(b *testing.B) {
 		run  func()
 	}{
 		{"decode", func() { _, _ = codec.UnmarshalJSON(doc, k.New(k.hub.gvk)) }},
-		{"defaults", func() { k.SetDefaults(obj) }},
-		{"check", func() { k.Check("", obj, nil) }},
+		{"defaults", func() { k.SetDefaults(nil, obj) }},
+		{"check", func() { k.Check(nil, nil, "", obj, nil) }},
 		{"encode", func() { _, _ = codec.Stored(k, obj) }},
 		{"clone", func() { resource.Clone(obj) }},
 	} {

@@ -8,6 +8,7 @@ import (
 	"k8s.io/apiextensions-apiserver/pkg/apiserver/schema/listtype"
 	"k8s.io/apiextensions-apiserver/pkg/apiserver/schema/objectmeta"
 	"k8s.io/apiextensions-apiserver/pkg/apiserver/validation"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	celconfig "k8s.io/apiserver/pkg/apis/cel"
 	"k8s.io/apiserver/pkg/cel/common"
@@ -17,13 +18,12 @@ import (
 	"github.com/kloop-dev/kloop/resource"
 )
 
-// Check implements resource.Kind: it validates by the schema and the rules of the version that is spoken.
-func (k *Kind) Check(sub string, obj, old resource.Object) field.ErrorList {
-	return k.CheckWarn(context.Background(), nil, sub, obj, old, func(string) {})
+// Check implements resource.Kind: it validates by the schema and the rules of the version that k is of.
+func (k *Kind) Check(on *features.Set, _ *schema.GroupVersionKind, sub string, obj, old resource.Object) field.ErrorList {
+	return k.CheckWarn(context.Background(), on, sub, obj, old, func(string) {})
 }
 
-// CheckWarn is Check as the version has it in which on is on, the newest if it is nil. It also warns: of what is invalid, was so
-// before, and is let through therefore. When ctx ends it gives up.
+// CheckWarn is Check that also warns: of what is invalid, was so before, and is let through therefore. When ctx ends it gives up.
 func (k *Kind) CheckWarn(ctx context.Context, on *features.Set, sub string, obj, old resource.Object,
 	warn func(text string)) field.ErrorList {
 	r, err := k.at.rules()

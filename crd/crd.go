@@ -122,7 +122,7 @@ func (f *family) describe(v *version, names apiextensionsv1.CustomResourceDefini
 	group := f.def.Spec.Group
 	i := resource.Info{GVK: f.hub.gvk, Plural: names.Plural, Singular: names.Singular, ListKind: names.ListKind,
 		Short: names.ShortNames, Categories: names.Categories, Namespaced: f.def.Spec.Scope == apiextensionsv1.NamespaceScoped,
-		Verbs: verbs, Prefix: "/registry/" + group + "/" + names.Plural + "/", Custom: true, Generation: true,
+		Verbs: verbs, Prefix: "/registry/" + group + "/" + names.Plural + "/", Custom: true,
 		Quirks: resource.Quirks{Unselectable: resource.OtherField}}
 	for _, other := range f.all {
 		if other != f.hub && other.spec.Served {

@@ -188,7 +188,7 @@ func TestCheck(t *testing.T) {
 				old, _ = read(t, k, "v1", c.old)
 			}
 			var got []string
-			for _, err := range k.Check(c.sub, obj, old) {
+			for _, err := range k.Check(nil, nil, c.sub, obj, old) {
 				got = append(got, err.Field+": "+err.Type.String())
 			}
 			if s := strings.Join(got, "; "); s != c.want {
@@ -219,7 +219,7 @@ func TestTidy(t *testing.T) {
 	}
 }
 
-func TestSettle(t *testing.T) {
+func TestPrepareForWrite(t *testing.T) {
 	k := tabs(t)
 	old, _ := read(t, k, "v1", `"spec":{"color":"red"},"status":{"num":1}`)
 	obj, _ := read(t, k, "v1", `"spec":{"color":"blue"},"status":{"num":2}`)
@@ -234,7 +234,7 @@ func TestSettle(t *testing.T) {
 	} {
 		t.Run(c.sub, func(t *testing.T) {
 			o := resource.Clone(obj)
-			k.Settle(c.sub, o, c.old)
+			k.PrepareForWrite(nil, c.sub, o, c.old)
 			spec := o.Object["spec"].(map[string]any)
 			var n any
 			if st, ok := o.Object["status"].(map[string]any); ok {
@@ -274,7 +274,8 @@ func TestConvert(t *testing.T) {
 func TestRow(t *testing.T) {
 	k := tabs(t)
 	o, _ := read(t, k, "v1", `"spec":{"color":"red","num":3,"list":[{"k":"one"},{"k":"two"}]}`)
-	if got, want := k.Row(o), []any{"a", "red", int64(3), nil, "one"}; !reflect.DeepEqual(got, want) || len(k.Header()) != len(want) {
+	want := []any{"a", "red", int64(3), nil, "one"}
+	if got := k.Rows(nil, nil)(o); !reflect.DeepEqual(got, want) || len(k.Header(nil)) != len(want) {
 		t.Errorf("row %v; want %v", got, want)
 	}
 	for label, want := range map[string]string{
@@ -298,8 +299,8 @@ func TestRow(t *testing.T) {
 		t.Error("an object without replicas is scaled")
 	}
 	beta, _ := k.In(schema.GroupVersionKind{Group: "x.example", Version: "v1beta1", Kind: "Tab"})
-	if h := beta.Header(); len(h) != 2 || h[1].Name != "Age" || beta.Row(o)[1] != nil {
-		t.Errorf("default columns %v, %v", h, beta.Row(o))
+	if h := beta.Header(nil); len(h) != 2 || h[1].Name != "Age" || beta.Rows(nil, nil)(o)[1] != nil {
+		t.Errorf("default columns %v, %v", h, beta.Rows(nil, nil)(o))
 	}
 }
 
@@ -307,10 +308,10 @@ func TestWarnings(t *testing.T) {
 	k := tabs(t)
 	o, _ := read(t, k, "v1", `"spec":{}`)
 	o.SetFinalizers([]string{"a.example/x", "a.example", "plain", "foregroundDeletion"})
-	if got := k.Warnings(o, nil); len(got) != 2 {
+	if got := k.Warnings(nil, o, nil); len(got) != 2 {
 		t.Errorf("warnings %q", got)
 	}
-	if got := k.Warnings(o, o); got != nil {
+	if got := k.Warnings(nil, o, o); got != nil {
 		t.Errorf("warnings of old finalizers: %q", got)
 	}
 	beta := schema.GroupVersionKind{Group: "x.example", Version: "v1beta1", Kind: "Tab"}

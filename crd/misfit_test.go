@@ -34,7 +34,7 @@ func TestMisfits(t *testing.T) {
 			k := kindOf(t, c.schema)
 			obj := &Object{}
 			obj.Object = map[string]any{"apiVersion": "example.com/v1", "kind": "Thing", "metadata": map[string]any{"name": "n"}, "spec": c.spec}
-			errs := k.Check("", resource.Object(obj), nil)
+			errs := k.Check(nil, nil, "", resource.Object(obj), nil)
 			if len(errs) < c.least || len(errs) > c.most {
 				t.Errorf("%s: %d errors, want %d to %d", name, len(errs), c.least, c.most)
 			}

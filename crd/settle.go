@@ -5,11 +5,12 @@ import (
 
 	apivalidation "k8s.io/apimachinery/pkg/api/validation"
 
+	"github.com/kloop-dev/kloop/features"
 	"github.com/kloop-dev/kloop/resource"
 )
 
 // SetDefaults implements resource.Kind.
-func (k *Kind) SetDefaults(obj resource.Object) {
+func (k *Kind) SetDefaults(_ *features.Set, obj resource.Object) {
 	if o, err := k.object(obj); err == nil {
 		k.hub.fill(o.Object)
 	}
@@ -18,8 +19,8 @@ func (k *Kind) SetDefaults(obj resource.Object) {
 // Since implements resource.Redefined.
 func (k *Kind) Since() int64 { return k.since }
 
-// Settle implements resource.Kind.
-func (k *Kind) Settle(sub string, obj, old resource.Object) {
+// PrepareForWrite implements resource.Kind.
+func (k *Kind) PrepareForWrite(_ *features.Set, sub string, obj, old resource.Object) {
 	o, err := k.object(obj)
 	if err != nil {
 		return

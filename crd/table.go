@@ -9,6 +9,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/util/jsonpath"
 
+	"github.com/kloop-dev/kloop/features"
 	"github.com/kloop-dev/kloop/resource"
 )
 
@@ -81,7 +82,7 @@ func (v *version) compileTable() []column {
 }
 
 // Header implements resource.Kind.
-func (k *Kind) Header() []metav1.TableColumnDefinition {
+func (k *Kind) Header(*features.Set) []metav1.TableColumnDefinition {
 	cols := []metav1.TableColumnDefinition{{Name: "Name", Type: "string", Format: "name", Description: nameText}}
 	for _, c := range k.at.table() {
 		cols = append(cols, c.head)
@@ -89,8 +90,10 @@ func (k *Kind) Header() []metav1.TableColumnDefinition {
 	return cols
 }
 
-// Row implements resource.Kind.
-func (k *Kind) Row(obj resource.Object) []any {
+// Rows implements resource.Kind.
+func (k *Kind) Rows(*features.Set, []resource.Object) func(obj resource.Object) []any { return k.row }
+
+func (k *Kind) row(obj resource.Object) []any {
 	row := []any{obj.GetName()}
 	o, err := k.seen(obj)
 	for _, c := range k.at.table() {

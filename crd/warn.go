@@ -10,11 +10,12 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 	kubeversion "k8s.io/apimachinery/pkg/version"
 
+	"github.com/kloop-dev/kloop/features"
 	"github.com/kloop-dev/kloop/resource"
 )
 
 // Warnings implements resource.Kind: it warns of finalizers that others may use too.
-func (k *Kind) Warnings(obj, old resource.Object) (list []string) {
+func (k *Kind) Warnings(_ *features.Set, obj, old resource.Object) (list []string) {
 	names := slices.Compact(slices.Sorted(slices.Values(obj.GetFinalizers())))
 	for _, f := range names {
 		if old == nil || !slices.Contains(old.GetFinalizers(), f) {

@@ -10,7 +10,7 @@ import (
 	"github.com/kloop-dev/kloop/resource"
 )
 
-// BenchmarkWrite is what a kind adds to a create: defaults, Settle, Check and Warnings.
+// BenchmarkWrite is what a kind adds to a create: defaults, PrepareForWrite, Check and Warnings.
 func BenchmarkWrite(b *testing.B) {
 	for name, text := range map[string]string{
 		"Pod": `{apiVersion: v1, kind: Pod, metadata: {name: p, namespace: n, labels: {app: a, pod: p}}, spec: {serviceAccountName: default, ` +
@@ -48,12 +48,12 @@ func BenchmarkWrite(b *testing.B) {
 			for b.Loop() {
 				obj := resource.Clone(sent)
 				obj.SetUID("u")
-				k.SetDefaults(obj)
-				resource.SettleAs(on, k, "", obj, nil)
-				if errs := k.Check("", obj, nil); len(errs) > 0 {
+				k.SetDefaults(nil, obj)
+				k.PrepareForWrite(on, "", obj, nil)
+				if errs := k.Check(nil, nil, "", obj, nil); len(errs) > 0 {
 					b.Fatal(errs)
 				}
-				if says := k.Warnings(obj, nil); len(says) > 0 {
+				if says := k.Warnings(nil, obj, nil); len(says) > 0 {
 					b.Fatal(says)
 				}
 			}

@@ -76,7 +76,7 @@ func TestCells(t *testing.T) {
 			obj.SetCreationTimestamp(metav1.NewTime(time.Now().Add(-time.Hour)))
 			k, _ := set.Kind(obj.GetObjectKind().GroupVersionKind())
 			var got []any
-			b, err := json.Marshal(k.Row(obj))
+			b, err := json.Marshal(k.Rows(nil, nil)(obj))
 			if err == nil {
 				err = json.Unmarshal(b, &got)
 			}

@@ -22,10 +22,11 @@ func TestDefaultClassesSaySo(t *testing.T) {
 	const ingress, attributes = "ingressclass.kubernetes.io/is-default-class", "volumeattributesclass.alpha.kubernetes.io/is-default-class"
 	for value, want := range map[string]string{"true": "a (default)", "false": "a", "": "a"} {
 		t.Run(value, func(t *testing.T) {
-			if got := kinds.IngressClasses.Row(&networkingv1.IngressClass{ObjectMeta: marked(ingress, value)})[0]; got != want {
+			if got := kinds.IngressClasses.Rows(nil, nil)(&networkingv1.IngressClass{ObjectMeta: marked(ingress, value)})[0]; got != want {
 				t.Errorf("ingress class called %q, want %q", got, want)
 			}
-			if got := kinds.VolumeAttributesClasses.Row(&storagev1.VolumeAttributesClass{ObjectMeta: marked(attributes, value)})[0]; got != want {
+			class := &storagev1.VolumeAttributesClass{ObjectMeta: marked(attributes, value)}
+			if got := kinds.VolumeAttributesClasses.Rows(nil, nil)(class)[0]; got != want {
 				t.Errorf("class of attributes called %q, want %q", got, want)
 			}
 		})
@@ -36,11 +37,11 @@ func TestUnavailableWithoutReason(t *testing.T) {
 	a := &apiregistrationv1.APIService{Spec: apiregistrationv1.APIServiceSpec{Service: &apiregistrationv1.ServiceReference{}}}
 	a.Status.Conditions = []apiregistrationv1.APIServiceCondition{{Type: apiregistrationv1.Available,
 		Status: apiregistrationv1.ConditionFalse}}
-	if got := kinds.APIServices.Row(a)[2]; got != "False" {
+	if got := kinds.APIServices.Rows(nil, nil)(a)[2]; got != "False" {
 		t.Errorf("available: %q", got)
 	}
 	a.Status.Conditions[0].Reason = "Gone"
-	if got := kinds.APIServices.Row(a)[2]; got != "False (Gone)" {
+	if got := kinds.APIServices.Rows(nil, nil)(a)[2]; got != "False (Gone)" {
 		t.Errorf("available: %q", got)
 	}
 }
@@ -65,9 +66,9 @@ func TestWarningsOfSlices(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			var got []string
 			if c.was == nil {
-				got = kinds.EndpointSlices.Warnings(c.now, nil)
+				got = kinds.EndpointSlices.Warnings(nil, c.now, nil)
 			} else {
-				got = kinds.EndpointSlices.Warnings(c.now, c.was)
+				got = kinds.EndpointSlices.Warnings(nil, c.now, c.was)
 			}
 			if len(got) != c.want {
 				t.Errorf("%s: %q, want %d", c.name, got, c.want)
@@ -91,11 +92,11 @@ func TestDecisionsStay(t *testing.T) {
 	if got := r.Status.Conditions[1]; got != approved {
 		t.Errorf("the decision became %v", got)
 	}
-	if errs := k.Check("status", r, decided(approved)); len(errs) > 0 {
+	if errs := k.Check(nil, nil, "status", r, decided(approved)); len(errs) > 0 {
 		t.Error(errs)
 	}
 	for _, r := range []*certificatesv1.CertificateSigningRequest{decided(), decided(failed)} {
-		if got := said(k.Check("status", settled(k, "status", r, decided(approved), false), decided(approved))); len(got) != 1 ||
+		if got := said(k.Check(nil, nil, "status", settled(k, "status", r, decided(approved), false), decided(approved))); len(got) != 1 ||
 			got[0] != "Forbidden status.conditions" {
 			t.Errorf("taking a decision back: %v", got)
 		}
@@ -106,7 +107,7 @@ func TestScopeOfRulesHasItsDefault(t *testing.T) {
 	p := &admissionregistrationv1.MutatingAdmissionPolicy{Spec: admissionregistrationv1.MutatingAdmissionPolicySpec{
 		MatchConstraints: &admissionregistrationv1.MatchResources{
 			ExcludeResourceRules: []admissionregistrationv1.NamedRuleWithOperations{{}}}}}
-	kinds.MutatingAdmissionPolicies.SetDefaults(p)
+	kinds.MutatingAdmissionPolicies.SetDefaults(nil, p)
 	if s := p.Spec.MatchConstraints.ExcludeResourceRules[0].Scope; s == nil || *s != admissionregistrationv1.AllScopes {
 		t.Errorf("scope %v", s)
 	}

@@ -116,7 +116,7 @@ func TestCreateOnUpdate(t *testing.T) {
 func TestTables(t *testing.T) {
 	for _, k := range kinds.All() {
 		i := k.Info()
-		header, names := k.Header(), 0
+		header, names := k.Header(nil), 0
 		for _, c := range header {
 			if c.Name == "Name" {
 				names++
@@ -129,7 +129,7 @@ func TestTables(t *testing.T) {
 		if i.Plural == "ipaddresses" {
 			cells++ // the age, which no column announces
 		}
-		if row := k.Row(k.New(i.GVK)); len(row) != cells {
+		if row := k.Rows(nil, nil)(k.New(i.GVK)); len(row) != cells {
 			t.Errorf("%s: %d cells for %d columns", i.Plural, len(row), len(header))
 		}
 	}
@@ -140,24 +140,24 @@ func TestEmptyObjects(t *testing.T) {
 	for _, k := range kinds.All() {
 		i := k.Info()
 		obj := k.New(i.GVK)
-		k.SetDefaults(obj)
+		k.SetDefaults(nil, obj)
 		if i.Virtual {
-			k.Check("", obj, nil)
+			k.Check(nil, nil, "", obj, nil)
 			continue
 		}
 		old := resource.Clone(obj)
-		k.Settle("", obj, nil)
-		k.Check("", obj, nil)
-		k.Settle("", obj, old)
-		k.Check("", obj, old)
-		k.Warnings(obj, nil)
+		k.PrepareForWrite(nil, "", obj, nil)
+		k.Check(nil, nil, "", obj, nil)
+		k.PrepareForWrite(nil, "", obj, old)
+		k.Check(nil, nil, "", obj, old)
+		k.Warnings(nil, obj, nil)
 		for _, label := range k.Info().Selectable {
 			k.Field(obj, label)
 		}
 		for _, s := range i.Subs {
 			if s.Name == "status" || s.Name == "approval" {
-				k.Settle(s.Name, obj, old)
-				k.Check(s.Name, obj, old)
+				k.PrepareForWrite(nil, s.Name, obj, old)
+				k.Check(nil, nil, s.Name, obj, old)
 			}
 		}
 	}

@@ -37,11 +37,11 @@ import (
 // settled returns what would be stored of obj over old.
 func settled[T resource.Object](k resource.Kind, sub string, obj, old T, isNew bool) T {
 	obj.SetUID("u")
-	k.SetDefaults(obj)
+	k.SetDefaults(nil, obj)
 	if isNew {
-		k.Settle(sub, obj, nil)
+		k.PrepareForWrite(nil, sub, obj, nil)
 	} else {
-		k.Settle(sub, obj, old)
+		k.PrepareForWrite(nil, sub, obj, old)
 	}
 	return obj
 }
@@ -66,7 +66,7 @@ func TestTemplateGeneration(t *testing.T) {
 	}
 	next = d.DeepCopy()
 	next.Annotations = nil
-	if kinds.DaemonSets.SetDefaults(next); next.Annotations[appsv1.DeprecatedTemplateGeneration] != "0" {
+	if kinds.DaemonSets.SetDefaults(nil, next); next.Annotations[appsv1.DeprecatedTemplateGeneration] != "0" {
 		t.Errorf("who leaves it out sets %v, which is no change", next.Annotations) // and owns it
 	}
 	next.Annotations = nil
@@ -158,7 +158,7 @@ func TestStoredVersions(t *testing.T) {
 
 func TestLocalServicesAreAvailable(t *testing.T) {
 	a := settled(kinds.APIServices, "", &apiregistrationv1.APIService{}, nil, true)
-	if len(a.Status.Conditions) != 1 || kinds.APIServices.Row(a)[2] != "True" {
+	if len(a.Status.Conditions) != 1 || kinds.APIServices.Rows(nil, nil)(a)[2] != "True" {
 		t.Errorf("conditions %v", a.Status.Conditions)
 	}
 	other := &apiregistrationv1.APIService{Spec: apiregistrationv1.APIServiceSpec{Service: &apiregistrationv1.ServiceReference{}}}
@@ -230,8 +230,8 @@ func TestMissingDriver(t *testing.T) {
 			if c.old != nil {
 				old = c.old
 			}
-			resource.DefaultsAs(c.on, kinds.CSIDrivers, obj)
-			resource.SettleAs(c.on, kinds.CSIDrivers, "", obj, old)
+			kinds.CSIDrivers.SetDefaults(c.on, obj)
+			kinds.CSIDrivers.PrepareForWrite(c.on, "", obj, old)
 			if got := c.sent.Spec.PreventPodSchedulingIfMissing; (got == nil) != (c.want == nil) || got != nil && *got != *c.want {
 				t.Errorf("1.%d: %v, want %v", c.on.Minor(), got, c.want)
 			}
@@ -266,7 +266,7 @@ func TestCertificates(t *testing.T) {
 	k := kinds.CertificateSigningRequests
 	r := settled(k, "", &certificatesv1.CertificateSigningRequest{Spec: certificatesv1.CertificateSigningRequestSpec{Request: csr,
 		SignerName: "a.example/b", Usages: []certificatesv1.KeyUsage{certificatesv1.UsageClientAuth}}}, nil, true)
-	if errs := k.Check("", r, nil); len(errs) > 0 {
+	if errs := k.Check(nil, nil, "", r, nil); len(errs) > 0 {
 		t.Fatal(errs)
 	}
 	approved := r.DeepCopy()
@@ -275,7 +275,7 @@ func TestCertificates(t *testing.T) {
 	approved.Status.Conditions = []certificatesv1.CertificateSigningRequestCondition{{Type: certificatesv1.CertificateApproved,
 		Status: corev1.ConditionTrue}}
 	approved = settled(k, "approval", approved, r, false)
-	if errs := k.Check("approval", approved, r); len(errs) > 0 {
+	if errs := k.Check(nil, nil, "approval", approved, r); len(errs) > 0 {
 		t.Fatal(errs)
 	}
 	if c := approved.Status.Conditions[0]; c.LastUpdateTime.IsZero() || c.LastTransitionTime.IsZero() ||
@@ -285,20 +285,20 @@ func TestCertificates(t *testing.T) {
 	issued := approved.DeepCopy()
 	issued.Status.Certificate = cert
 	issued = settled(k, "status", issued, approved, false)
-	if errs := k.Check("status", issued, approved); len(errs) > 0 {
+	if errs := k.Check(nil, nil, "status", issued, approved); len(errs) > 0 {
 		t.Fatal(errs)
 	}
 	back := issued.DeepCopy()
 	back.Status.Conditions, back.Status.Certificate = nil, append(cert, cert...)
-	if got := said(k.Check("status", back, issued)); len(got) != 2 {
+	if got := said(k.Check(nil, nil, "status", back, issued)); len(got) != 2 {
 		t.Errorf("taking all back: %v", got)
 	}
 	bundle := &certificatesv1.ClusterTrustBundle{Spec: certificatesv1.ClusterTrustBundleSpec{TrustBundle: string(cert)}}
-	if errs := kinds.ClusterTrustBundles.Check("", bundle, nil); len(errs) > 0 {
+	if errs := kinds.ClusterTrustBundles.Check(nil, nil, "", bundle, nil); len(errs) > 0 {
 		t.Error(errs)
 	}
 	bundle.Spec.TrustBundle += bundle.Spec.TrustBundle
-	if errs := kinds.ClusterTrustBundles.Check("", bundle, nil); len(errs) != 1 {
+	if errs := kinds.ClusterTrustBundles.Check(nil, nil, "", bundle, nil); len(errs) != 1 {
 		t.Errorf("the same anchor twice: %v", errs)
 	}
 }
@@ -388,15 +388,15 @@ func TestConditionsOfPodCertificateRequests(t *testing.T) {
 func TestWarningOfTheOldIngressClass(t *testing.T) {
 	class := "a"
 	i := &networkingv1.Ingress{ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{"kubernetes.io/ingress.class": class}}}
-	if got := kinds.Ingresses.Warnings(i, nil); len(got) != 1 {
+	if got := kinds.Ingresses.Warnings(nil, i, nil); len(got) != 1 {
 		t.Errorf("warnings of a new one %q", got)
 	}
-	if got := kinds.Ingresses.Warnings(i, i); len(got) != 0 {
+	if got := kinds.Ingresses.Warnings(nil, i, i); len(got) != 0 {
 		t.Errorf("warnings of a change %q", got)
 	}
 	both := i.DeepCopy()
 	both.Spec.IngressClassName = &class
-	if got := kinds.Ingresses.Warnings(both, nil); len(got) != 0 {
+	if got := kinds.Ingresses.Warnings(nil, both, nil); len(got) != 0 {
 		t.Errorf("warnings of a class named in both ways %q", got)
 	}
 }
@@ -416,7 +416,7 @@ func TestStatusOfDevicesGoesWithThem(t *testing.T) {
 		t.Errorf("devices %v", list)
 	}
 	slice := &resourcev1.ResourceSlice{Spec: resourcev1.ResourceSliceSpec{Driver: "A.example"}}
-	if list := kinds.ResourceSlices.Warnings(slice, slice); len(list) != 1 {
+	if list := kinds.ResourceSlices.Warnings(nil, slice, slice); len(list) != 1 {
 		t.Errorf("warnings of a driver in upper case %q", list)
 	}
 }
@@ -440,7 +440,7 @@ func TestReservedNames(t *testing.T) {
 	} {
 		t.Run(c.kind.Info().Plural, func(t *testing.T) {
 			refused := func(old resource.Object) (n int) {
-				for _, err := range c.kind.Check("", c.obj, old) {
+				for _, err := range c.kind.Check(nil, nil, "", c.obj, old) {
 					if err.Field == "metadata.name" {
 						n++
 					}
@@ -450,11 +450,11 @@ func TestReservedNames(t *testing.T) {
 			if refused(nil) != 1 || refused(c.obj) != 0 {
 				t.Errorf("%s: refused %d when new, %d when not", c.kind.Info().Plural, refused(nil), refused(c.obj))
 			}
-			if n, o := len(c.kind.Warnings(c.obj, nil)), len(c.kind.Warnings(c.obj, c.obj)); n != 0 || o != 1 {
+			if n, o := len(c.kind.Warnings(nil, c.obj, nil)), len(c.kind.Warnings(nil, c.obj, c.obj)); n != 0 || o != 1 {
 				t.Errorf("%s: %d warnings when new, %d when not", c.kind.Info().Plural, n, o)
 			}
-			errs := resource.CheckAs(older, c.kind, c.kind.Info().GVK, "", c.obj, nil)
-			if n := len(resource.WarningsAs(older, c.kind, c.obj, nil)); n != 1 ||
+			errs := c.kind.Check(older, nil, "", c.obj, nil)
+			if n := len(c.kind.Warnings(older, c.obj, nil)); n != 1 ||
 				slices.ContainsFunc(errs, func(e *field.Error) bool { return e.Field == "metadata.name" }) {
 				t.Errorf("%s in 1.36: %d warnings, errors %v", c.kind.Info().Plural, n, errs)
 			}
@@ -478,7 +478,7 @@ func TestObservedGenerations(t *testing.T) {
 		want     int64
 	}{{nil, 0, 3, 3}, {off, 0, 3, 0}, {off, 2, 3, 3}, {nil, 2, 0, 0}} {
 		obj := def(c.now)
-		resource.SettleAs(c.on, kinds.CustomResourceDefinitions, "status", obj, def(c.old))
+		kinds.CustomResourceDefinitions.PrepareForWrite(c.on, "status", obj, def(c.old))
 		if s := obj.Status; s.ObservedGeneration != c.want || s.Conditions[0].ObservedGeneration != c.want {
 			t.Errorf("%d after %d, feature %t: %+v", c.now, c.old, c.on.On("CRDObservedGenerationTracking"), s)
 		}

@@ -100,25 +100,25 @@ func TestRandomObjects(t *testing.T) {
 			}
 			f.Fill(obj)
 			f.Fill(old)
-			k.SetDefaults(obj)
-			k.SetDefaults(old)
+			k.SetDefaults(nil, obj)
+			k.SetDefaults(nil, old)
 			again := resource.Clone(obj)
-			k.SetDefaults(again)
+			k.SetDefaults(nil, again)
 			if !reflect.DeepEqual(obj, again) {
 				t.Errorf("%s: defaulting a second time changed the object", i.Plural)
 			}
-			k.Check("", obj, nil)
-			k.Check("", obj, old)
-			k.Row(obj)
+			k.Check(nil, nil, "", obj, nil)
+			k.Check(nil, nil, "", obj, old)
+			k.Rows(nil, nil)(obj)
 			for _, label := range k.Info().Selectable {
 				k.Field(obj, label)
 			}
-			k.Warnings(obj, old)
-			k.Settle("", resource.Clone(obj), old)
-			k.Settle("", resource.Clone(obj), nil)
+			k.Warnings(nil, obj, old)
+			k.PrepareForWrite(nil, "", resource.Clone(obj), old)
+			k.PrepareForWrite(nil, "", resource.Clone(obj), nil)
 			for _, s := range i.Subs {
 				if s.Name == "status" {
-					k.Check("status", obj, old)
+					k.Check(nil, nil, "status", obj, old)
 				}
 			}
 		}

@@ -41,11 +41,11 @@ func TestToldByVersion(t *testing.T) {
 				set := kinds.SetFor(on, nil)
 				k, _ := set.Kind(c.kind)
 				obj, old := parsed(t, set, c.obj), resource.Object(nil)
-				resource.DefaultsAs(on, k, obj)
+				k.SetDefaults(on, obj)
 				if c.sub != "" {
 					old = resource.Clone(obj)
 				}
-				if got := said(resource.CheckAs(on, k, c.kind, c.sub, obj, old)); !slices.Equal(got, want) {
+				if got := said(k.Check(on, &c.kind, c.sub, obj, old)); !slices.Equal(got, want) {
 					t.Errorf("%s, 1.%d: %q, want %q", c.name, minor, got, want)
 				}
 			}
@@ -64,10 +64,10 @@ func TestTemplateGenerationOfWhatIsOff(t *testing.T) {
 		template: {metadata: {labels: {a: b}}, spec: {os: {name: linux}, containers: [{name: c, image: i`
 	old, obj := parsed(t, set, base+`}]}}}}`), parsed(t, set, base+`, lifecycle: {stopSignal: SIGTERM}}]}}}}`)
 	for _, o := range []resource.Object{old, obj} {
-		resource.DefaultsAs(on, kinds.DaemonSets, o)
+		kinds.DaemonSets.SetDefaults(on, o)
 	}
-	resource.SettleAs(on, kinds.DaemonSets, "", old, nil)
-	resource.SettleAs(on, kinds.DaemonSets, "", obj, old)
+	kinds.DaemonSets.PrepareForWrite(on, "", old, nil)
+	kinds.DaemonSets.PrepareForWrite(on, "", obj, old)
 	if got := obj.GetAnnotations()[appsv1.DeprecatedTemplateGeneration]; got != "1" {
 		t.Errorf("template generation %q", got)
 	}

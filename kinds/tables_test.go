@@ -27,7 +27,7 @@ func TestColumns(t *testing.T) {
 	} {
 		t.Run(c.kind.Info().Plural, func(t *testing.T) {
 			var columns []string
-			for _, h := range c.kind.Header() {
+			for _, h := range c.kind.Header(nil) {
 				columns = append(columns, h.Name+"/"+h.Format)
 			}
 			if got := strings.Join(columns, " "); got != c.want {
@@ -67,7 +67,7 @@ func TestDefaultClassInTables(t *testing.T) {
 			t.Fatal(err)
 		}
 		var got []string
-		cells := resource.RowsAs(on, kinds.StorageClasses, list)
+		cells := kinds.StorageClasses.Rows(on, list)
 		for _, c := range list {
 			got = append(got, cells(c)[0].(string))
 		}
@@ -75,7 +75,7 @@ func TestDefaultClassInTables(t *testing.T) {
 			t.Errorf("1.%d: %s, want %s", minor, s, want)
 		}
 		alone := map[int]string{36: "a (default)", 37: "a"}[minor]
-		if got := resource.RowsAs(on, kinds.StorageClasses, nil)(list[0])[0]; got != alone {
+		if got := kinds.StorageClasses.Rows(on, nil)(list[0])[0]; got != alone {
 			t.Errorf("1.%d: alone %v, want %s", minor, got, alone)
 		}
 	}
@@ -90,7 +90,7 @@ func TestRowOfNothing(t *testing.T) {
 					t.Errorf("%s: %v", k.Info().Plural, why)
 				}
 			}()
-			k.Row(k.New(k.Info().GVK))
+			k.Rows(nil, nil)(k.New(k.Info().GVK))
 		}()
 	}
 }

@@ -5,7 +5,6 @@ import (
 	"strings"
 	"testing"
 
-	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/yaml"
 
 	"github.com/kloop-dev/kloop/features"
@@ -70,10 +69,9 @@ func TestFixedFieldsOfSets(t *testing.T) {
 		set := kinds.SetFor(on, nil)
 		old, obj := parsed(t, set, base), parsed(t, set, strings.Replace(base, "serviceName: a", "serviceName: b", 1))
 		for _, o := range []resource.Object{old, obj} {
-			resource.DefaultsAs(on, kinds.StatefulSets, o)
+			kinds.StatefulSets.SetDefaults(on, o)
 		}
-		gvk := schema.GroupVersionKind{Group: "apps", Version: "v1", Kind: "StatefulSet"}
-		got := said(resource.CheckAs(on, kinds.StatefulSets, gvk, "", obj, old))
+		got := said(kinds.StatefulSets.Check(on, nil, "", obj, old))
 		if !slices.Equal(got, []string{want}) {
 			t.Errorf("1.%d: %q, want %q", minor, got, want)
 		}

@@ -78,16 +78,16 @@ func TestValidation(t *testing.T) {
 // write does what the front door does with an object, as far as its kind is concerned.
 func write(obj, old resource.Object, sub string, as ...schema.GroupVersionKind) (resource.Object, field.ErrorList) {
 	k, _ := kinds.NewSet().Kind(obj.GetObjectKind().GroupVersionKind())
-	k.SetDefaults(obj)
+	k.SetDefaults(nil, obj)
 	if !k.Info().Virtual {
 		obj.SetUID("u-1")
-		k.Settle(sub, obj, old)
+		k.PrepareForWrite(nil, sub, obj, old)
 	}
 	gvk := k.Info().GVK
 	if len(as) > 0 {
 		gvk = as[0]
 	}
-	errs := resource.CheckAs(nil, k, gvk, sub, obj, old)
+	errs := k.Check(nil, &gvk, sub, obj, old)
 	if says := k.CheckName(obj.GetName(), false); len(says) > 0 && obj.GetName() != "" {
 		errs = append(errs, field.Invalid(field.NewPath("metadata", "name"), obj.GetName(), says[0]))
 	}

@@ -29,10 +29,10 @@ func TestRawJSONStaysTheSame(t *testing.T) {
 		return &appsv1.ControllerRevision{Data: runtime.RawExtension{Raw: []byte(data)}}
 	}
 	for to, want := range map[string][2]int{old: {0, 0}, same: {0, 1}, other: {1, 1}} {
-		if errs := kinds.ResourceClaims.Check("", claim(to), claim(old)); len(errs) != want[0] {
+		if errs := kinds.ResourceClaims.Check(nil, nil, "", claim(to), claim(old)); len(errs) != want[0] {
 			t.Errorf("parameters become %s: %v", to, errs)
 		}
-		if errs := kinds.ControllerRevisions.Check("", revision(to), revision(old)); len(errs) != want[1] {
+		if errs := kinds.ControllerRevisions.Check(nil, nil, "", revision(to), revision(old)); len(errs) != want[1] {
 			t.Errorf("data becomes %s: %v", to, errs)
 		}
 	}
@@ -126,7 +126,7 @@ func TestWarnings(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			obj := decode(t, set, c.of)
 			k, _ := set.Kind(gvkOf(c.of))
-			if got := k.Warnings(obj, nil); len(got) != c.want {
+			if got := k.Warnings(nil, obj, nil); len(got) != c.want {
 				t.Errorf("got %q, want %d", got, c.want)
 			}
 		})
@@ -144,11 +144,11 @@ func TestWarningsOfChanges(t *testing.T) {
 				"template": map[string]any{"spec": map[string]any{"containers": []any{}, "imagePullSecrets": []any{map[string]any{}}}}}}
 			k, _ := set.Kind(gvkOf(of))
 			old := decode(t, set, of)
-			if got := k.Warnings(decode(t, set, of), old); len(got) != 0 {
+			if got := k.Warnings(nil, decode(t, set, of), old); len(got) != 0 {
 				t.Errorf("%s: got %q though nothing changed", kind, got)
 			}
 			of["spec"].(map[string]any)["replicas"] = 2
-			if got := k.Warnings(decode(t, set, of), old); len(got) != n {
+			if got := k.Warnings(nil, decode(t, set, of), old); len(got) != n {
 				t.Errorf("%s: got %q", kind, got)
 			}
 		})

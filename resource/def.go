@@ -58,8 +58,8 @@ type Def[T Object] struct {
 	// stored form, or nil. Rows, selectable fields and what depends on them see its outline.
 	Seal func(obj T, stored []byte, rev int64) Object
 
-	Rows  func(a, b T) int                   // the order of a table's rows; nil: that of the list
-	Marks func(T) []metav1.TableRowCondition // what a table says of a row besides its cells; nil: nothing
+	RowOrder func(a, b T) int                   // the order of a table's rows; nil: that of the list
+	Marks    func(T) []metav1.TableRowCondition // what a table says of a row besides its cells; nil: nothing
 	// Among returns what changes the cells of a row once all objects of its table are known; list is nil for one object that is
 	// shown alone, or as an event of a watch. nil: a row depends on its object alone.
 	Among   func(on *features.Set, list []T) func(obj T, cells []any)
@@ -80,7 +80,7 @@ type Gated[T Object] struct {
 	Generation func(on *features.Set) bool
 	// Default fills in what has a default only while a feature is on; it runs after Default of the Def.
 	Default func(on *features.Set, obj T)
-	// Drop takes fields of features that are off out of obj, unless old uses them; it runs last of Settle, for every path.
+	// Drop takes fields of features that are off out of obj, unless old uses them; it runs last of PrepareForWrite, for every path.
 	Drop func(on *features.Set, obj, old T)
 	// Validate and ValidateStatus stand in place of the functions of a Def of these names.
 	Validate       func(on *features.Set, obj, old T) field.ErrorList
@@ -129,7 +129,7 @@ var allVerbs = []string{"create", "delete", "deletecollection", "get", "list", "
 func infoOf(d *Def[Object]) Info {
 	i := Info{GVK: d.GVK, Plural: d.Plural, Singular: d.Singular, ListKind: d.GVK.Kind + "List", Short: d.Short,
 		Categories: d.Categories, Namespaced: d.Namespaced, Verbs: d.Verbs, Virtual: d.Virtual,
-		CreateOnUpdate: d.CreateOnUpdate, Generation: d.Generation, OrphanByDefault: d.OrphanByDefault,
+		CreateOnUpdate: d.CreateOnUpdate, OrphanByDefault: d.OrphanByDefault,
 		Deprecated: d.Deprecated, Custom: d.JSON, Quirks: d.Quirks}
 	if i.Singular == "" {
 		i.Singular = strings.ToLower(d.GVK.Kind)

@@ -31,7 +31,7 @@ func erase[T Object](d *Def[T]) *rules {
 		Parts:          each(d.Parts, erasePart),
 		Scale:          eraseScale(d.Scale),
 		Seal:           seal(d.Seal),
-		Rows:           order(d.Rows),
+		RowOrder:       order(d.RowOrder),
 		Marks:          from(d.Marks),
 		Among:          among(d.Among),
 		Columns:        each(d.Columns, eraseColumn),

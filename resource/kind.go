@@ -31,14 +31,16 @@ func (d *Def[T]) ConvertTo(_ context.Context, obj Object, gvk schema.GroupVersio
 }
 
 // SetDefaults implements Kind.
-func (d *Def[T]) SetDefaults(obj Object) { d.rules().fillIn(nil, obj) }
+func (d *Def[T]) SetDefaults(on *features.Set, obj Object) { d.rules().fillIn(on, obj) }
 
-// Settle implements Kind.
-func (d *Def[T]) Settle(sub string, obj, old Object) { d.rules().settle(nil, sub, obj, old) }
+// PrepareForWrite implements Kind.
+func (d *Def[T]) PrepareForWrite(on *features.Set, sub string, obj, old Object) {
+	d.rules().prepare(on, sub, obj, old)
+}
 
 // Check implements Kind.
-func (d *Def[T]) Check(sub string, obj, old Object) field.ErrorList {
-	return d.rules().check(nil, sub, obj, old)
+func (d *Def[T]) Check(on *features.Set, sent *schema.GroupVersionKind, sub string, obj, old Object) field.ErrorList {
+	return d.rules().check(on, sent, sub, obj, old)
 }
 
 // CheckName implements Kind.
@@ -47,7 +49,9 @@ func (d *Def[T]) CheckName(name string, prefix bool) []string {
 }
 
 // Warnings implements Kind.
-func (d *Def[T]) Warnings(obj, old Object) []string { return d.rules().warn(nil, obj, old) }
+func (d *Def[T]) Warnings(on *features.Set, obj, old Object) []string {
+	return d.rules().warn(on, obj, old)
+}
 
 // GraceOf implements Kind.
 func (d *Def[T]) GraceOf(obj Object, asked *int64) int64 { return d.rules().grace(obj, asked) }
@@ -62,10 +66,12 @@ func (d *Def[T]) ScaleOf(obj Object) (Scale, bool) { return d.rules().scaleOf(ob
 func (d *Def[T]) SetScale(obj Object, replicas int32) { d.rules().def.Scale.Set(obj, replicas) }
 
 // Header implements Kind.
-func (d *Def[T]) Header() []metav1.TableColumnDefinition { return d.rules().header(nil) }
+func (d *Def[T]) Header(on *features.Set) []metav1.TableColumnDefinition { return d.rules().header(on) }
 
-// Row implements Kind.
-func (d *Def[T]) Row(obj Object) []any { return d.rules().rows(nil, nil)(obj) }
+// Rows implements Kind.
+func (d *Def[T]) Rows(on *features.Set, list []Object) func(obj Object) []any {
+	return d.rules().rows(on, list)
+}
 
 // Field implements Kind.
 func (d *Def[T]) Field(obj Object, label string) string { return d.rules().field(obj, label) }
@@ -85,21 +91,6 @@ func EarlyDefaults(k Kind, v schema.GroupVersion, obj Object) {
 	}
 }
 
-// CheckAs is Kind.Check in a cluster where this is on, for an object that was sent in the given version, which may have
-// rules of its own.
-func CheckAs(on *features.Set, k Kind, gvk schema.GroupVersionKind, sub string, obj, old Object) field.ErrorList {
-	r, ok := k.(ruled)
-	if !ok {
-		return k.Check(sub, obj, old)
-	}
-	for _, v := range r.rules().def.Also {
-		if sub == "" && v.GVK == gvk && v.Validate != nil {
-			return v.Validate(obj, old)
-		}
-	}
-	return r.rules().check(on, sub, obj, old)
-}
-
 // Marks returns the conditions of a row of a table, beside its cells: Completed, of a pod that ended. Most kinds have none.
 func Marks(k Kind, obj Object) []metav1.TableRowCondition {
 	if r, ok := k.(ruled); ok && r.rules().def.Marks != nil {
@@ -111,27 +102,10 @@ func Marks(k Kind, obj Object) []metav1.TableRowCondition {
 // RowOrder returns the order of the rows in tables of a kind; nil: that of the list.
 func RowOrder(k Kind) func(a, b Object) int {
 	r, ok := k.(ruled)
-	if !ok || r.rules().def.Rows == nil {
+	if !ok || r.rules().def.RowOrder == nil {
 		return nil
 	}
-	return func(a, b Object) int { return r.rules().def.Rows(outlined(a), outlined(b)) }
-}
-
-// HeaderAs is Kind.Header in a cluster where this is on.
-func HeaderAs(on *features.Set, k Kind) []metav1.TableColumnDefinition {
-	if r, ok := k.(ruled); ok {
-		return r.rules().header(on)
-	}
-	return k.Header()
-}
-
-// RowsAs returns Kind.Row for the objects of a list, in a cluster where this is on. list may be nil for kinds whose rows depend on
-// one object each.
-func RowsAs(on *features.Set, k Kind, list []Object) func(obj Object) []any {
-	if r, ok := k.(ruled); ok {
-		return r.rules().rows(on, list)
-	}
-	return k.Row
+	return func(a, b Object) int { return r.rules().def.RowOrder(outlined(a), outlined(b)) }
 }
 
 // RelatesRows says whether the rows of a kind depend on the whole list.
@@ -140,36 +114,15 @@ func RelatesRows(k Kind) bool {
 	return ok && r.rules().def.Among != nil
 }
 
-// CountsAs says whether metadata.generation counts changes of the kind in a cluster where this is on.
-func CountsAs(on *features.Set, k Kind) bool {
-	if r, ok := k.(ruled); ok && r.rules().def.Gated.Generation != nil {
-		return r.rules().def.Gated.Generation(on)
+// CountsGeneration says whether metadata.generation counts what changes outside metadata and status. Custom resources are counted.
+func CountsGeneration(on *features.Set, k Kind) bool {
+	r, ok := k.(ruled)
+	if !ok {
+		return true
 	}
-	return k.Info().Generation
-}
-
-// DefaultsAs is Kind.SetDefaults in a cluster where this is on.
-func DefaultsAs(on *features.Set, k Kind, obj Object) {
-	if r, ok := k.(ruled); ok {
-		r.rules().fillIn(on, obj)
-		return
+	d := r.rules().def
+	if d.Gated.Generation != nil {
+		return d.Gated.Generation(on)
 	}
-	k.SetDefaults(obj)
-}
-
-// SettleAs is Kind.Settle in a cluster where this is on.
-func SettleAs(on *features.Set, k Kind, sub string, obj, old Object) {
-	if r, ok := k.(ruled); ok {
-		r.rules().settle(on, sub, obj, old)
-		return
-	}
-	k.Settle(sub, obj, old)
-}
-
-// WarningsAs is Kind.Warnings in a cluster where this is on.
-func WarningsAs(on *features.Set, k Kind, obj, old Object) []string {
-	if r, ok := k.(ruled); ok {
-		return r.rules().warn(on, obj, old)
-	}
-	return k.Warnings(obj, old)
+	return d.Generation
 }

@@ -16,6 +16,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"github.com/kloop-dev/kloop/features"
 )
 
 // Object is an API object with metadata. Objects handed out by a Reader are shared and must not be changed:
@@ -122,7 +124,6 @@ type Info struct {
 	Virtual    bool                      // never stored: the server computes the answer
 
 	CreateOnUpdate  bool     // PUT to a missing name creates
-	Generation      bool     // metadata.generation counts changes outside metadata and status
 	OrphanByDefault bool     // deletion leaves dependents unless asked otherwise
 	Deprecated      string   // warning that comes with every answer about the kind; "": none
 	Indexed         []string // field labels that Readers answer by index (see Reader.ByField)
@@ -170,7 +171,8 @@ func (i *Info) Sub(name string) (SubInfo, bool) {
 
 // Kind is a Def with its Go type erased. Built-in kinds are *Def values; custom resources implement the
 // same interface, so the server has one path for both. All methods are safe for concurrent use; objects
-// passed in are of the kind's hub type unless said otherwise, and old is nil on create.
+// passed in are of the kind's hub type unless said otherwise, and old is nil on create. Methods whose answer depends on
+// a cluster's features take which are on, so that nobody gets the newest version's rules by mistake; nil asks for these.
 type Kind interface {
 	Info() *Info
 
@@ -181,17 +183,18 @@ type Kind interface {
 	ConvertTo(ctx context.Context, obj Object, gvk schema.GroupVersionKind) (Object, error)
 
 	// SetDefaults fills unset fields. It runs on what clients send, before admission and again after it.
-	SetDefaults(obj Object)
-	// Settle makes obj what may be stored through the given subresource ("" is the object itself): on
+	SetDefaults(on *features.Set, obj Object)
+	// PrepareForWrite makes obj what may be stored through the given subresource ("" is the object itself): on
 	// update it restores from old all that this path may not change, on create it clears what only the
 	// server or other paths set. It leaves metadata alone, except where the kind has rules of its own.
-	Settle(sub string, obj, old Object)
-	// Check returns every violation of the kind's rules; the generic rules of metadata are not its business.
-	Check(sub string, obj, old Object) field.ErrorList
+	PrepareForWrite(on *features.Set, sub string, obj, old Object)
+	// Check returns every violation of the kind's rules by an object that was sent in the given version, which may have
+	// rules of its own (nil: the hub); the generic rules of metadata are not its business.
+	Check(on *features.Set, sent *schema.GroupVersionKind, sub string, obj, old Object) field.ErrorList
 	// CheckName explains what is wrong with a name; with prefix it judges a generateName.
 	CheckName(name string, prefix bool) []string
 	// Warnings returns the texts of warnings that a write of obj deserves.
-	Warnings(obj, old Object) []string
+	Warnings(on *features.Set, obj, old Object) []string
 	// GraceOf returns for how many seconds a deleted object lingers with a deletionTimestamp for its owner
 	// to clean up, given what the caller asked for (nil: nothing); 0 removes it at once.
 	GraceOf(obj Object, asked *int64) int64
@@ -203,9 +206,11 @@ type Kind interface {
 	// SetScale writes the wanted replicas into obj.
 	SetScale(obj Object, replicas int32)
 
-	// Header returns the table's columns, NAME first; Row the cells of one object, at least as many.
-	Header() []metav1.TableColumnDefinition
-	Row(obj Object) []any
+	// Header returns the table's columns, NAME first.
+	Header(on *features.Set) []metav1.TableColumnDefinition
+	// Rows returns what makes the cells of each object of a list, at least as many as there are columns. list may be nil for kinds
+	// whose rows depend on one object each.
+	Rows(on *features.Set, list []Object) func(obj Object) []any
 	// Field returns the value of a selectable field; "" of one that the kind does not have.
 	Field(obj Object, label string) string
 }

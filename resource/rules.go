@@ -92,7 +92,7 @@ func (r *rules) fillIn(on *features.Set, obj Object) {
 	}
 }
 
-func (r *rules) settle(on *features.Set, sub string, obj, old Object) {
+func (r *rules) prepare(on *features.Set, sub string, obj, old Object) {
 	obj, old = Opened(obj), Opened(old)
 	if !r.def.JSON && !r.def.Virtual && !r.def.Quirks.KeepsEmpty {
 		dropEmpty(obj) // before parts of old go into it, which nobody may change
@@ -113,7 +113,7 @@ func (r *rules) restore(on *features.Set, sub string, obj, old Object) {
 	switch sub {
 	case "":
 		if r.def.Status && (old != nil || !r.def.KeepStatus) {
-			settleStatus(obj, old)
+			resetStatus(obj, old)
 		}
 		if r.def.Prepare != nil {
 			r.drop(on, obj, old)
@@ -135,8 +135,8 @@ func (r *rules) restore(on *features.Set, sub string, obj, old Object) {
 	}
 }
 
-// settleStatus clears the status of a new object and keeps that of an old one.
-func settleStatus(obj, old Object) {
+// resetStatus clears the status of a new object and keeps that of an old one.
+func resetStatus(obj, old Object) {
 	st := reflect.ValueOf(obj).Elem().FieldByName("Status")
 	if !st.IsValid() {
 		return
@@ -160,7 +160,12 @@ func restoreAllBut(obj, old Object, name string) {
 	}
 }
 
-func (r *rules) check(on *features.Set, sub string, obj, old Object) field.ErrorList {
+func (r *rules) check(on *features.Set, sent *schema.GroupVersionKind, sub string, obj, old Object) field.ErrorList {
+	for _, v := range r.def.Also {
+		if sent != nil && *sent == v.GVK && sub == "" && v.Validate != nil {
+			return v.Validate(obj, old)
+		}
+	}
 	check, gated := r.def.Validate, r.def.Gated.Validate
 	switch sub {
 	case "", "scale":

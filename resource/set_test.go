@@ -81,10 +81,10 @@ func TestName(t *testing.T) {
 		}}
 	e := &corev1.Event{Type: "Normal"}
 	e.Name = "x"
-	if h := d.Header(); len(h) != 2 || h[1].Name != "Name" {
+	if h := d.Header(nil); len(h) != 2 || h[1].Name != "Name" {
 		t.Errorf("header %v", h)
 	}
-	if r := d.Row(e); len(r) != 2 || r[1] != "x!" {
+	if r := d.Rows(nil, nil)(e); len(r) != 2 || r[1] != "x!" {
 		t.Errorf("row %v", r)
 	}
 }

@@ -50,7 +50,7 @@ func (s *Server) insert(ctx context.Context, r *Request, obj resource.Object, tr
 			return nil, err
 		}
 	}
-	resource.DefaultsAs(s.Kinds.Features(), k, obj)
+	k.SetDefaults(s.Kinds.Features(), obj)
 	if tracked {
 		if err := s.owners.track(ctx, r, nil, obj); err != nil {
 			return nil, err
@@ -69,11 +69,11 @@ func (s *Server) insert(ctx context.Context, r *Request, obj resource.Object, tr
 			obj.SetName(s.generateName(base))
 		}
 	}
-	resource.DefaultsAs(s.Kinds.Features(), k, obj)
-	if resource.CountsAs(s.Kinds.Features(), k) {
+	k.SetDefaults(s.Kinds.Features(), obj)
+	if resource.CountsGeneration(s.Kinds.Features(), k) {
 		obj.SetGeneration(1)
 	}
-	resource.SettleAs(s.Kinds.Features(), k, "", obj, nil)
+	k.PrepareForWrite(s.Kinds.Features(), "", obj, nil)
 	done, err := s.allocate(ctx, r, obj, nil)
 	if err != nil {
 		return nil, err
@@ -88,7 +88,7 @@ func (s *Server) finishInsert(ctx context.Context, r *Request, q *admission.Requ
 	if errs := s.rules.check(ctx, r, obj, nil); len(errs) > 0 {
 		return nil, refusal(ctx, r, obj, errs)
 	}
-	for _, text := range resource.WarningsAs(s.Kinds.Features(), k, obj, nil) {
+	for _, text := range k.Warnings(s.Kinds.Features(), obj, nil) {
 		r.warn(text)
 	}
 	if q.Object = obj; q.Name == "" {

@@ -57,7 +57,7 @@ func (s *Server) attempt(ctx context.Context, r *Request, c *change, cur *view.E
 		return nil, false, err
 	}
 	singleOwners(r, obj)
-	resource.DefaultsAs(s.Kinds.Features(), r.Kind, obj)
+	r.Kind.SetDefaults(s.Kinds.Features(), obj)
 	if !c.owned && !s.untouched(r, obj, cur.Object) {
 		if err := s.owners.track(ctx, r, old, obj); err != nil {
 			return nil, false, err
@@ -69,7 +69,7 @@ func (s *Server) attempt(ctx context.Context, r *Request, c *change, cur *view.E
 	}
 	obj = q.Object
 	singleOwners(r, obj)
-	resource.DefaultsAs(s.Kinds.Features(), r.Kind, obj)
+	r.Kind.SetDefaults(s.Kinds.Features(), obj)
 	s.settle(r, obj, old)
 	done, err := s.allocate(ctx, r, obj, old)
 	if err != nil {
@@ -198,7 +198,7 @@ func (s *Server) replace(ctx context.Context, r *Request, q *admission.Request, 
 		return nil, refusal(ctx, r, obj, errs)
 	}
 	if r.Sub == "" || r.Sub == "scale" { // a write of a status gets no warnings of the spec
-		for _, text := range resource.WarningsAs(s.Kinds.Features(), k, obj, old) {
+		for _, text := range k.Warnings(s.Kinds.Features(), obj, old) {
 			r.warn(text)
 		}
 	}
@@ -236,8 +236,8 @@ func (s *Server) settle(r *Request, obj, old resource.Object) {
 	if sub == "scale" {
 		sub = ""
 	}
-	resource.SettleAs(s.Kinds.Features(), k, sub, obj, old)
-	if resource.CountsAs(s.Kinds.Features(), k) && sub != "status" && respecified(k, obj, old) {
+	k.PrepareForWrite(s.Kinds.Features(), sub, obj, old)
+	if resource.CountsGeneration(s.Kinds.Features(), k) && sub != "status" && respecified(k, obj, old) {
 		obj.SetGeneration(old.GetGeneration() + 1)
 	}
 }

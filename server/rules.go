@@ -14,7 +14,7 @@ import (
 type custom interface {
 	// Declaration stands for the spec and the names of the definition: another one has another.
 	Declaration() any
-	// CheckWarn is Check as the version that is emulated has it, which may also warn. It ends when ctx does.
+	// CheckWarn is Check, which may also warn. It ends when ctx does.
 	CheckWarn(ctx context.Context, on *features.Set, sub string, obj, old resource.Object, warn func(text string)) field.ErrorList
 }
 
@@ -40,9 +40,10 @@ func (s rules) checkKind(ctx context.Context, r *Request, obj, old resource.Obje
 		return c.CheckWarn(ctx, s.Kinds.Features(), r.Sub, obj, old, r.warn)
 	}
 	if old == nil {
-		return resource.CheckAs(s.Kinds.Features(), r.Kind, r.Spoken(), "", obj, nil)
+		sent := r.Spoken()
+		return r.Kind.Check(s.Kinds.Features(), &sent, "", obj, nil)
 	}
-	return resource.CheckAs(s.Kinds.Features(), r.Kind, r.GVK, r.Sub, obj, old)
+	return r.Kind.Check(s.Kinds.Features(), &r.GVK, r.Sub, obj, old)
 }
 
 // refusal is the answer to an object that breaks rules, or whose rules nobody waited for.

@@ -2,7 +2,7 @@
 // Package server/httpapi puts the wire in front of it; package client lets loops in the same process call it
 // without HTTP. Built-in kinds and custom resources take the same path.
 //
-// The life of a write: authorize (the caller's duty: server/httpapi or client), decode, default, Settle,
+// The life of a write: authorize (the caller's duty: server/httpapi or client), decode, default, PrepareForWrite,
 // admission (mutating), default again, validate, admission (validating), field ownership, store. Every write
 // is a compare-and-swap on the revision that was read; the store's answer decides.
 package server

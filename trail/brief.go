@@ -121,7 +121,7 @@ func brief(k resource.Kind, old, now resource.Object) string {
 		say(turn(string(old.(*corev1.Namespace).Status.Phase), string(b.Status.Phase)))
 	}
 	if len(words) == 0 {
-		return part(k, old, now)
+		return part(old, now)
 	}
 	return strings.Join(words, ", ")
 }

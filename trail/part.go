@@ -18,7 +18,7 @@ const (
 )
 
 // part names what of an object changed: the fields of its spec, or of all beside metadata and status where nobody counts its changes.
-func part(k resource.Kind, old, now resource.Object) string {
+func part(old, now resource.Object) string {
 	switch {
 	case old.GetGeneration() != now.GetGeneration():
 		if list := specs(old, now); len(list) > 0 {
@@ -34,10 +34,8 @@ func part(k resource.Kind, old, now resource.Object) string {
 	case !equality.Semantic.DeepEqual(old.GetOwnerReferences(), now.GetOwnerReferences()):
 		return "owners"
 	}
-	if !k.Info().Generation {
-		if list := beside(old, now); len(list) > 0 {
-			return some(list)
-		}
+	if list := beside(old, now); len(list) > 0 {
+		return some(list)
 	}
 	return "status"
 }

@@ -51,7 +51,7 @@ func Adopt(ctx context.Context, r *admission.Request, before, after resource.Obj
 	}
 	hub, err := r.Kind.ConvertTo(ctx, after, r.Kind.Info().GVK)
 	if err == nil {
-		resource.DefaultsAs(r.Features, r.Kind, hub)
+		r.Kind.SetDefaults(r.Features, hub)
 	}
 	return hub, err
 }

@@ -49,7 +49,7 @@ func (c *changing) mutated(ctx context.Context, r *rule, m mutation, in *cel.Inp
 		next, err = c.overlaid(live, v)
 	}
 	if err == nil && c.r.Kind.Info().GVK == next.GetObjectKind().GroupVersionKind() {
-		resource.DefaultsAs(c.r.Features, c.r.Kind, next)
+		c.r.Kind.SetDefaults(c.r.Features, next)
 	}
 	return next, err
 }

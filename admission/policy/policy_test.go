@@ -95,7 +95,7 @@ func (w *world) add(text string) {
 		if err := yaml.UnmarshalStrict([]byte(doc), obj); err != nil {
 			w.t.Fatal(err)
 		}
-		k.SetDefaults(obj)
+		k.SetDefaults(nil, obj)
 		if k.Info().Namespaced && obj.GetNamespace() == "" {
 			obj.SetNamespace("ns")
 		}

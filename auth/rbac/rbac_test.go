@@ -316,8 +316,8 @@ func TestBootstrapIsWellFormed(t *testing.T) {
 			k = kinds.RoleBindings
 		}
 		was := resource.Clone(o)
-		k.SetDefaults(o)
-		if errs := k.Check("", o, nil); len(errs) > 0 {
+		k.SetDefaults(nil, o)
+		if errs := k.Check(nil, nil, "", o, nil); len(errs) > 0 {
 			t.Errorf("%s: %v", key, errs)
 		}
 		if next, _ := Reconcile(was, o); next != nil {

@@ -13,7 +13,6 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"github.com/kloop-dev/kloop/auth"
 	"github.com/kloop-dev/kloop/auth/authn"
@@ -94,7 +93,7 @@ func infoOf(u *auth.User) authenticationv1.UserInfo {
 }
 
 func (d *Desk) subject(ctx context.Context, r *authorizationv1.SubjectAccessReview) (*authorizationv1.SubjectAccessReview, error) {
-	if err := invalid(authorization.SubjectAccessReviews.Check("", r, nil)); err != nil {
+	if err := invalid(authorization.SubjectAccessReviews, r); err != nil {
 		return nil, err
 	}
 	r.Status = d.judge(ctx, userOf(&r.Spec), r.Spec.ResourceAttributes, r.Spec.NonResourceAttributes)
@@ -103,7 +102,7 @@ func (d *Desk) subject(ctx context.Context, r *authorizationv1.SubjectAccessRevi
 
 func (d *Desk) local(ctx context.Context, ns string,
 	r *authorizationv1.LocalSubjectAccessReview) (*authorizationv1.LocalSubjectAccessReview, error) {
-	if err := invalid(authorization.LocalSubjectAccessReviews.Check("", r, nil)); err != nil {
+	if err := invalid(authorization.LocalSubjectAccessReviews, r); err != nil {
 		return nil, err
 	}
 	if ns != r.Namespace {
@@ -115,7 +114,7 @@ func (d *Desk) local(ctx context.Context, ns string,
 
 func (d *Desk) selfAccess(ctx context.Context, u *auth.User,
 	r *authorizationv1.SelfSubjectAccessReview) (*authorizationv1.SelfSubjectAccessReview, error) {
-	if err := invalid(authorization.SelfSubjectAccessReviews.Check("", r, nil)); err != nil {
+	if err := invalid(authorization.SelfSubjectAccessReviews, r); err != nil {
 		return nil, err
 	}
 	r.Status = d.judge(ctx, u, r.Spec.ResourceAttributes, r.Spec.NonResourceAttributes)
@@ -188,8 +187,9 @@ func (d *Desk) rules(u *auth.User, asked *authorizationv1.SelfSubjectRulesReview
 	return r, nil
 }
 
-// invalid wraps field errors as upstream does for reviews: without a kind.
-func invalid(errs field.ErrorList) error {
+// invalid holds a review to the rules of its kind, none of which a feature changes. Upstream's error has no kind.
+func invalid(k resource.Kind, r resource.Object) error {
+	errs := k.Check(nil, nil, "", r, nil)
 	if len(errs) == 0 {
 		return nil
 	}

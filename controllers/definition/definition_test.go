@@ -237,7 +237,7 @@ func TestLife(t *testing.T) {
 	if s := spec(last); s["color"] != "red" || s["replicas"] != int64(5) || last.GetGeneration() != 3 {
 		t.Errorf("spec %v, generation %d", s, last.GetGeneration())
 	}
-	if row := k.Row(last); len(row) != 2 || row[1] != "red" {
+	if row := k.Rows(nil, nil)(last); len(row) != 2 || row[1] != "red" {
 		t.Errorf("row %v", row)
 	}
 	if err := w.Delete(t.Context(), kinds.CustomResourceDefinitions, "", "widgets.a.example", nil); err != nil {

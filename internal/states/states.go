@@ -142,7 +142,7 @@ func asObject(k resource.Kind, u *unstructured.Unstructured) (resource.Object, e
 	if _, err := codec.UnmarshalJSON(data, obj); err != nil {
 		return nil, fmt.Errorf("read %s/%s: %w", u.GetKind(), u.GetName(), err)
 	}
-	k.SetDefaults(obj)
+	k.SetDefaults(nil, obj)
 	return obj, nil
 }
 

@@ -9,7 +9,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/kloop-dev/kloop/features"
-	"github.com/kloop-dev/kloop/resource"
 )
 
 // TestColumns: definitions have columns of their own since 1.37.
@@ -37,10 +36,10 @@ func TestColumns(t *testing.T) {
 		{"in 1.36", old, "[ws.a.example 2024-01-02T03:04:05Z]"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			if got := fmt.Sprint(resource.RowsAs(tc.on, CustomResourceDefinitions, nil)(c)); got != tc.want {
+			if got := fmt.Sprint(CustomResourceDefinitions.Rows(tc.on, nil)(c)); got != tc.want {
 				t.Errorf("%v: %s, want %s", tc.on, got, tc.want)
 			}
-			if h := resource.HeaderAs(tc.on, CustomResourceDefinitions); len(h) != len(resource.RowsAs(tc.on, CustomResourceDefinitions, nil)(c)) {
+			if h := CustomResourceDefinitions.Header(tc.on); len(h) != len(CustomResourceDefinitions.Rows(tc.on, nil)(c)) {
 				t.Errorf("%d columns", len(h))
 			}
 		})

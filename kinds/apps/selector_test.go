@@ -26,7 +26,7 @@ func TestEmptySelector(t *testing.T) {
 	} {
 		t.Run(tt.kind.Info().Plural, func(t *testing.T) {
 			said := ""
-			for _, err := range tt.kind.Check("", tt.obj, nil) {
+			for _, err := range tt.kind.Check(nil, nil, "", tt.obj, nil) {
 				if err.Field == "spec.selector" {
 					said += err.Detail
 				}

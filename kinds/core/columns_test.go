@@ -38,7 +38,7 @@ func TestHeaders(t *testing.T) {
 	} {
 		t.Run(kind, func(t *testing.T) {
 			var got []string
-			for _, c := range kindOf(t, kind).Header() {
+			for _, c := range kindOf(t, kind).Header(nil) {
 				name := c.Name
 				if c.Priority > 0 {
 					name = "[" + name + "]"
@@ -109,7 +109,7 @@ func TestRows(t *testing.T) {
 
 func line(k resource.Kind, o resource.Object) string {
 	var cells []string
-	for _, c := range k.Row(o) {
+	for _, c := range k.Rows(nil, nil)(o) {
 		cells = append(cells, fmt.Sprint(c))
 	}
 	return strings.Join(cells, ";")
@@ -159,7 +159,7 @@ func TestPodRow(t *testing.T) {
 			if err := yaml.UnmarshalStrict([]byte("spec: {"+c.spec+"}\nstatus: {"+c.status+"}"), p); err != nil {
 				t.Fatal(c.status, err)
 			}
-			row := core.Pods.Row(p)
+			row := core.Pods.Rows(nil, nil)(p)
 			if got := fmt.Sprint(row[1], " ", row[2], " ", row[3]); got != c.want {
 				t.Errorf("%s\ngot  %s\nwant %s", c.status, got, c.want)
 			}
@@ -178,13 +178,13 @@ func TestPodRowTimes(t *testing.T) {
 	p.Status.PodIPs, p.Status.NominatedNodeName = []corev1.PodIP{{IP: "1.2.3.4"}}, "n"
 	now := metav1.Now()
 	p.DeletionTimestamp = &now
-	row := core.Pods.Row(p)
+	row := core.Pods.Rows(nil, nil)(p)
 	want := []any{"", "0/0", "Terminating", "2 (5m1s ago)", "<unknown>", "1.2.3.4", "<none>", "n", "1/2"}
 	if !slices.Equal(row, want) {
 		t.Errorf("got %v", row)
 	}
 	p.Status.Reason = "NodeLost"
-	if got := core.Pods.Row(p)[2]; got != "Unknown" {
+	if got := core.Pods.Rows(nil, nil)(p)[2]; got != "Unknown" {
 		t.Errorf("got %v", got)
 	}
 }

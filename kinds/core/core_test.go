@@ -50,8 +50,8 @@ func parse(t *testing.T, text string) (resource.Kind, resource.Object) {
 func create(t *testing.T, text string) (resource.Kind, resource.Object) {
 	t.Helper()
 	k, o := parse(t, text)
-	k.SetDefaults(o)
-	k.Settle("", o, nil)
+	k.SetDefaults(nil, o)
+	k.PrepareForWrite(nil, "", o, nil)
 	return k, o
 }
 
@@ -246,13 +246,13 @@ func TestTTL(t *testing.T) {
 // TestNegativeGrace: a pod that is to end before it began has a second, and is not warned of it; a template is.
 func TestNegativeGrace(t *testing.T) {
 	p := &corev1.Pod{Spec: corev1.PodSpec{TerminationGracePeriodSeconds: new(int64(-5))}}
-	core.Pods.SetDefaults(p)
-	if got := *p.Spec.TerminationGracePeriodSeconds; got != 1 || len(core.Pods.Warnings(p, nil)) != 0 {
-		t.Errorf("%d, %v", got, core.Pods.Warnings(p, nil))
+	core.Pods.SetDefaults(nil, p)
+	if got := *p.Spec.TerminationGracePeriodSeconds; got != 1 || len(core.Pods.Warnings(nil, p, nil)) != 0 {
+		t.Errorf("%d, %v", got, core.Pods.Warnings(nil, p, nil))
 	}
 	c := &corev1.PodTemplate{Template: corev1.PodTemplateSpec{Spec: corev1.PodSpec{TerminationGracePeriodSeconds: new(int64(-5))}}}
-	core.PodTemplates.SetDefaults(c)
-	if got := *c.Template.Spec.TerminationGracePeriodSeconds; got != -5 || len(core.PodTemplates.Warnings(c, nil)) != 1 {
-		t.Errorf("%d, %v", got, core.PodTemplates.Warnings(c, nil))
+	core.PodTemplates.SetDefaults(nil, c)
+	if got := *c.Template.Spec.TerminationGracePeriodSeconds; got != -5 || len(core.PodTemplates.Warnings(nil, c, nil)) != 1 {
+		t.Errorf("%d, %v", got, core.PodTemplates.Warnings(nil, c, nil))
 	}
 }

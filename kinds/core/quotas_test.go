@@ -36,7 +36,7 @@ func TestQuotaScopesSay(t *testing.T) {
 			`"DoesNotExist": must be 'Exists' when scope is any of`},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			errs := ResourceQuotas.Check("", c.q, nil)
+			errs := ResourceQuotas.Check(nil, nil, "", c.q, nil)
 			if len(errs) != 1 || !strings.Contains(errs[0].Error(), c.want) {
 				t.Errorf("%v\nwant %s", errs, c.want)
 			}

@@ -34,8 +34,8 @@ func update(t *testing.T, k resource.Kind, old resource.Object, sub, patch strin
 	if err := json.Unmarshal(doc, o); err != nil {
 		t.Fatal(err)
 	}
-	k.SetDefaults(o)
-	k.Settle(sub, o, old)
+	k.SetDefaults(nil, o)
+	k.PrepareForWrite(nil, sub, o, old)
 	return o
 }
 
@@ -153,7 +153,7 @@ func TestUpdates(t *testing.T) {
 		t.Run(c.old, func(t *testing.T) {
 			k, old := create(t, c.old)
 			o := update(t, k, old, c.sub, c.patch)
-			if got := causes(k.Check(c.sub, o, old)); !slices.Equal(got, c.want) {
+			if got := causes(k.Check(nil, nil, c.sub, o, old)); !slices.Equal(got, c.want) {
 				t.Errorf("%s %s\ngot  %q\nwant %q", c.old, c.patch, got, c.want)
 			}
 		})
@@ -168,12 +168,13 @@ func TestBoundClaim(t *testing.T) {
 	for size, want := range map[string][]string{"3Gi": nil, "1536Mi": nil, "1Gi": {"spec.resources.requests.storage Forbidden"}} {
 		t.Run(size, func(t *testing.T) {
 			o := update(t, k, old, "", `spec: {resources: {requests: {storage: `+size+`}}}`)
-			if got := causes(k.Check("", o, old)); !slices.Equal(got, want) {
+			if got := causes(k.Check(nil, nil, "", o, old)); !slices.Equal(got, want) {
 				t.Errorf("%s: got %q", size, got)
 			}
 		})
 	}
-	if got := causes(k.Check("", update(t, k, old, "", `spec: {volumeName: w}`), old)); !slices.Equal(got, []string{"spec Forbidden"}) {
+	other := update(t, k, old, "", `spec: {volumeName: w}`)
+	if got := causes(k.Check(nil, nil, "", other, old)); !slices.Equal(got, []string{"spec Forbidden"}) {
 		t.Errorf("bound twice: %q", got)
 	}
 }
@@ -224,7 +225,7 @@ func TestPaths(t *testing.T) {
 		t.Errorf("ephemeral containers: %v", o.Spec)
 	}
 	later := update(t, k, o, "ephemeralcontainers", `spec: {ephemeralContainers: []}`)
-	if got := causes(k.Check("ephemeralcontainers", later, o)); !slices.Equal(got, []string{"spec.ephemeralContainers Forbidden"}) {
+	if got := causes(k.Check(nil, nil, "ephemeralcontainers", later, o)); !slices.Equal(got, []string{"spec.ephemeralContainers Forbidden"}) {
 		t.Errorf("removed: %q", got)
 	}
 	o = update(t, k, old, "resize", `spec: {containers: [{name: c, image: j, resources: {requests: {cpu: 2}}}]}`).(*corev1.Pod)
@@ -265,7 +266,7 @@ func TestRestarts(t *testing.T) {
 		t.Run(spec, func(t *testing.T) {
 			k, o := create(t, `Pod: {spec: {`+spec+`}}`)
 			old := update(t, k, o, "status", ended)
-			if got := causes(k.Check("status", update(t, k, old, "status", running), old)); !slices.Equal(got, want) {
+			if got := causes(k.Check(nil, nil, "status", update(t, k, old, "status", running), old)); !slices.Equal(got, want) {
 				t.Errorf("%s: got %q", spec, got)
 			}
 		})
@@ -301,7 +302,7 @@ func TestGrace(t *testing.T) {
 	} {
 		t.Run(c.spec, func(t *testing.T) {
 			k, o := parse(t, `Pod: {spec: {`+c.spec+`}, status: {`+c.status+`}}`)
-			k.SetDefaults(o)
+			k.SetDefaults(nil, o)
 			if got := k.GraceOf(o, c.asked); got != c.want {
 				t.Errorf("%s %s: got %d, want %d", c.spec, c.status, got, c.want)
 			}

@@ -144,7 +144,7 @@ func TestValidate(t *testing.T) {
 	for _, c := range invalid {
 		t.Run(c.given, func(t *testing.T) {
 			k, o := create(t, c.given)
-			if got := causes(k.Check("", o, nil)); !slices.Equal(got, slices.Sorted(slices.Values(c.want))) {
+			if got := causes(k.Check(nil, nil, "", o, nil)); !slices.Equal(got, slices.Sorted(slices.Values(c.want))) {
 				t.Errorf("%s\ngot  %q\nwant %q", c.given, got, c.want)
 			}
 		})
@@ -183,10 +183,10 @@ func TestWarnings(t *testing.T) {
 	} {
 		t.Run(given, func(t *testing.T) {
 			k, o := create(t, given)
-			if got := k.Warnings(o, nil); len(got) != want {
+			if got := k.Warnings(nil, o, nil); len(got) != want {
 				t.Errorf("%s: got %q", given, got)
 			}
-			if got := k.Warnings(o, o); k == kindOf(t, "Pod") && len(got) != 0 {
+			if got := k.Warnings(nil, o, o); k == kindOf(t, "Pod") && len(got) != 0 {
 				t.Errorf("an update of a pod warns: %q", got)
 			}
 		})

@@ -42,7 +42,7 @@ var FlowSchemas = &resource.Def[*flowcontrolv1.FlowSchema]{
 		}
 		return errs
 	},
-	Rows: func(a, b *flowcontrolv1.FlowSchema) int {
+	RowOrder: func(a, b *flowcontrolv1.FlowSchema) int {
 		return cmp.Or(cmp.Compare(a.Spec.MatchingPrecedence, b.Spec.MatchingPrecedence), cmp.Compare(a.Name, b.Name))
 	},
 	Columns: []resource.Column[*flowcontrolv1.FlowSchema]{

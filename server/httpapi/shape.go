@@ -85,7 +85,7 @@ func (p *responder) shape(k resource.Kind, obj, hub resource.Object, opts *metav
 	}
 	t := p.table(k, opts, 1)
 	t.ResourceVersion = obj.GetResourceVersion()
-	return t, p.addRow(t, k, obj, hub, opts, resource.RowsAs(p.features, k, nil))
+	return t, p.addRow(t, k, obj, hub, opts, k.Rows(p.features, nil))
 }
 
 // partial is the metadata of an object as an object of its own. It shares memory with obj.
@@ -123,7 +123,7 @@ const apiextensions = "apiextensions.k8s.io"
 // table is an empty table with columns.
 func (p *responder) table(k resource.Kind, o *metav1.TableOptions, rows int) *metav1.Table {
 	t := &metav1.Table{TypeMeta: metav1.TypeMeta{Kind: shapeTable, APIVersion: p.acc.APIVersion()}}
-	header := resource.HeaderAs(p.features, k)
+	header := k.Header(p.features)
 	if !o.NoHeaders {
 		t.ColumnDefinitions = header
 	}
@@ -192,7 +192,7 @@ func (p *responder) tableOf(l *server.List) (*metav1.Table, error) {
 			all = append(all, e.Object)
 		}
 	}
-	cells := resource.RowsAs(p.features, p.kind, all)
+	cells := p.kind.Rows(p.features, all)
 	for i, e := range p.rows(l.Entries) {
 		if err := p.gone(i); err != nil {
 			return nil, err

@@ -175,7 +175,7 @@ func (t *taking) all(ctx context.Context, before *corev1.Service) error {
 // misplaced returns what is wrong with the addresses and families by themselves. Upstream allocates before it looks at anything else,
 // so these errors come alone.
 func (t *taking) misplaced() field.ErrorList {
-	errs := resource.CheckAs(t.s.core.Kinds.Features(), t.r.Kind, t.r.Kind.Info().GVK, "", t.svc, nil)
+	errs := t.r.Kind.Check(t.s.core.Kinds.Features(), nil, "", t.svc, nil)
 	if t.svc.Spec.Type == corev1.ServiceTypeExternalName || slices.ContainsFunc(errs, func(e *field.Error) bool { return !ofAddresses(e) }) {
 		return nil
 	}
@@ -192,7 +192,7 @@ func (t *taking) hopeless(before *corev1.Service) bool {
 	if before != nil {
 		old = before
 	}
-	return slices.ContainsFunc(resource.CheckAs(t.s.core.Kinds.Features(), t.r.Kind, t.r.Kind.Info().GVK, "", t.svc, old),
+	return slices.ContainsFunc(t.r.Kind.Check(t.s.core.Kinds.Features(), nil, "", t.svc, old),
 		func(e *field.Error) bool { return ofAddresses(e) || e.Field == "spec.type" })
 }
 

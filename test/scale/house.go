@@ -149,7 +149,7 @@ func (h *house) revision(ctx context.Context) int64 {
 }
 
 func (h *house) put(ctx context.Context, k resource.Kind, obj resource.Object) error {
-	k.SetDefaults(obj)
+	k.SetDefaults(nil, obj)
 	obj.GetObjectKind().SetGroupVersionKind(k.Info().GVK)
 	value, err := codec.Stored(k, obj)
 	if err != nil {

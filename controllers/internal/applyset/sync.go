@@ -112,22 +112,22 @@ func (s *Syncer) resolve(c *loop.Ctx, list []Wish) (want []named, problems []err
 
 // observe finds the members, and what has the name of a wish without being one.
 func (s *Syncer) observe(c *loop.Ctx, want []named, gks []schema.GroupKind) map[ID]member {
-	have := map[ID]member{}
+	have, set := map[ID]member{}, c.Client().Kinds()
 	see := func(k resource.Kind, gk schema.GroupKind, obj resource.Object) {
 		if obj != nil {
 			id := ID{gk, obj.GetNamespace(), obj.GetName()}
-			have[id] = member{id: id, origin: obj.GetAnnotations()[OriginNote], mark: mark(k, obj), set: obj.GetLabels()[PartOf],
+			have[id] = member{id: id, origin: obj.GetAnnotations()[OriginNote], mark: mark(set, k, obj), set: obj.GetLabels()[PartOf],
 				keep: kept(gk, obj), going: obj.GetDeletionTimestamp() != nil, uid: obj.GetUID()}
 		}
 	}
 	for _, w := range want {
-		if k, ok := c.Client().Kinds().GroupKind(w.id.GroupKind); ok {
+		if k, ok := set.GroupKind(w.id.GroupKind); ok {
 			see(k, w.id.GroupKind, c.Lookup(k, w.id.Namespace, w.id.Name))
 		}
 	}
 	searched := map[resource.Kind]bool{}
 	for _, gk := range gks {
-		if k, ok := c.Client().Kinds().GroupKind(gk); ok && !searched[k] {
+		if k, ok := set.GroupKind(gk); ok && !searched[k] {
 			searched[k] = true
 			for obj := range c.ByLabel(k, "", PartOf, s.Set.ID()) {
 				see(k, gk, obj)
@@ -138,8 +138,8 @@ func (s *Syncer) observe(c *loop.Ctx, want []named, gks []schema.GroupKind) map[
 }
 
 // mark changes with what a manifest can say of an object. Status is not part of it, for kinds that count their generations.
-func mark(k resource.Kind, obj resource.Object) string {
-	if k.Info().Generation && obj.GetGeneration() > 0 {
+func mark(set *resource.Set, k resource.Kind, obj resource.Object) string {
+	if resource.CountsGeneration(set.Features(), k) && obj.GetGeneration() > 0 {
 		return fmt.Sprint(obj.GetUID(), obj.GetGeneration(), obj.GetLabels(), obj.GetAnnotations())
 	}
 	return obj.GetResourceVersion()
