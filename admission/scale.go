@@ -9,7 +9,7 @@ import (
 
 // ScaleOf makes the scale subresource of an object; ok is false for kinds without one.
 func ScaleOf(k resource.Kind, obj resource.Object) (sc *autoscalingv1.Scale, ok bool) {
-	v, ok := k.ScaleOf(obj)
+	v, ok := resource.ScaleOf(k, obj)
 	if !ok {
 		return nil, false
 	}

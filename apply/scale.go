@@ -74,13 +74,13 @@ func (t *Tracker) applyScale(w *Write, s *smd, old resource.Object, doc map[stri
 		return nil, CheckName(scale, old.GetNamespace(), old.GetName())
 	}
 	obj := resource.Clone(old)
-	w.Kind.SetScale(obj, scale.Spec.Replicas)
+	w.Kind.Scaled().Set(obj, scale.Spec.Replicas)
 	return obj, parentFields(h, scale, obj)
 }
 
 // scaleOf shows the object as a Scale, with the owners of the replicas as its owners.
 func scaleOf(k resource.Kind, obj resource.Object, h *managedfields.ScaleHandler) (*autoscalingv1.Scale, error) {
-	sc, ok := k.ScaleOf(obj)
+	sc, ok := resource.ScaleOf(k, obj)
 	if !ok {
 		return nil, fmt.Errorf("scale %s: it has no scale", k.Info().GVK.Kind)
 	}

@@ -287,11 +287,11 @@ func TestRow(t *testing.T) {
 			}
 		})
 	}
-	if sc, ok := k.ScaleOf(o); !ok || sc.Replicas != 3 || unscaled(k, o) != "" {
+	if sc, ok := resource.ScaleOf(k, o); !ok || sc.Replicas != 3 || unscaled(k, o) != "" {
 		t.Errorf("scale %v %v", sc, ok)
 	}
-	k.SetScale(o, 8)
-	if sc, _ := k.ScaleOf(o); sc.Replicas != 8 {
+	k.Scaled().Set(o, 8)
+	if sc, _ := resource.ScaleOf(k, o); sc.Replicas != 8 {
 		t.Errorf("scale %v", sc)
 	}
 	bare, _ := read(t, k, "v1", `"spec":{}`)

@@ -44,34 +44,27 @@ func (k *Kind) Unscaled(obj resource.Object) (field string, err error) {
 	return "", nil
 }
 
-// ScaleOf implements resource.Kind.
-func (k *Kind) ScaleOf(obj resource.Object) (resource.Scale, bool) {
+// Scaled implements resource.Kind. What can't be read has no replicas; what can't be written is refused by validation.
+func (k *Kind) Scaled() *resource.Scaled[resource.Object] {
 	s := k.at.scale()
-	if s == nil { // it would be read for nothing, at every write
-		return resource.Scale{}, false
+	if s == nil {
+		return nil
 	}
-	o, err := k.object(obj)
-	if err != nil {
-		return resource.Scale{}, false
-	}
-	want, _, _ := unstructured.NestedInt64(o.Object, steps(s.SpecReplicasPath)...)
-	is, _, _ := unstructured.NestedInt64(o.Object, steps(s.StatusReplicasPath)...)
-	out := resource.Scale{Replicas: int32(want), Current: int32(is)}
-	if s.LabelSelectorPath != nil && *s.LabelSelectorPath != "" {
-		out.Selector, _, _ = unstructured.NestedString(o.Object, steps(*s.LabelSelectorPath)...)
-	}
-	return out, true
-}
-
-// SetScale implements resource.Kind.
-func (k *Kind) SetScale(obj resource.Object, replicas int32) {
-	s := k.at.scale()
-	o, err := k.object(obj)
-	if s == nil || err != nil {
-		return
-	}
-	// It fails where a value that is no object is in the way; validation has refused such objects.
-	_ = unstructured.SetNestedField(o.Object, int64(replicas), steps(s.SpecReplicasPath)...)
+	return &resource.Scaled[resource.Object]{Get: func(obj resource.Object) (out resource.Scale) {
+		if o, err := k.object(obj); err == nil {
+			want, _, _ := unstructured.NestedInt64(o.Object, steps(s.SpecReplicasPath)...)
+			is, _, _ := unstructured.NestedInt64(o.Object, steps(s.StatusReplicasPath)...)
+			out = resource.Scale{Replicas: int32(want), Current: int32(is)}
+			if s.LabelSelectorPath != nil && *s.LabelSelectorPath != "" {
+				out.Selector, _, _ = unstructured.NestedString(o.Object, steps(*s.LabelSelectorPath)...)
+			}
+		}
+		return out
+	}, Set: func(obj resource.Object, replicas int32) {
+		if o, err := k.object(obj); err == nil {
+			_ = unstructured.SetNestedField(o.Object, int64(replicas), steps(s.SpecReplicasPath)...)
+		}
+	}}
 }
 
 // ReplicasPath implements apply.Scalable.

@@ -170,16 +170,16 @@ func TestLocalServicesAreAvailable(t *testing.T) {
 func TestScale(t *testing.T) {
 	d := &appsv1.Deployment{Spec: appsv1.DeploymentSpec{Replicas: new(int32(3)), Selector: &metav1.LabelSelector{
 		MatchLabels: map[string]string{"a": "b"}}}, Status: appsv1.DeploymentStatus{Replicas: 2}}
-	if s, ok := kinds.Deployments.ScaleOf(d); !ok || s != (resource.Scale{Replicas: 3, Current: 2, Selector: "a=b"}) {
+	if s, ok := resource.ScaleOf(kinds.Deployments, d); !ok || s != (resource.Scale{Replicas: 3, Current: 2, Selector: "a=b"}) {
 		t.Errorf("scale %+v", s)
 	}
-	if kinds.Deployments.SetScale(d, 7); *d.Spec.Replicas != 7 {
+	if kinds.Deployments.Scaled().Set(d, 7); *d.Spec.Replicas != 7 {
 		t.Errorf("replicas %d after scaling to 7", *d.Spec.Replicas)
 	}
-	if s, _ := kinds.StatefulSets.ScaleOf(&appsv1.StatefulSet{}); s != (resource.Scale{}) {
+	if s, _ := resource.ScaleOf(kinds.StatefulSets, &appsv1.StatefulSet{}); s != (resource.Scale{}) {
 		t.Errorf("scale of nothing %+v", s)
 	}
-	if s, _ := kinds.ReplicaSets.ScaleOf(&appsv1.ReplicaSet{Spec: appsv1.ReplicaSetSpec{Selector: &metav1.LabelSelector{
+	if s, _ := resource.ScaleOf(kinds.ReplicaSets, &appsv1.ReplicaSet{Spec: appsv1.ReplicaSetSpec{Selector: &metav1.LabelSelector{
 		MatchExpressions: []metav1.LabelSelectorRequirement{{Key: "a", Operator: "Odd"}}}}}); s.Selector != "" {
 		t.Errorf("selector %q of a bad one", s.Selector)
 	}

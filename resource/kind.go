@@ -59,11 +59,8 @@ func (d *Def[T]) GraceOf(obj Object, asked *int64) int64 { return d.rules().grac
 // Expiry implements Kind.
 func (d *Def[T]) Expiry(obj Object) time.Duration { return d.rules().expiry(obj) }
 
-// ScaleOf implements Kind.
-func (d *Def[T]) ScaleOf(obj Object) (Scale, bool) { return d.rules().scaleOf(obj) }
-
-// SetScale implements Kind.
-func (d *Def[T]) SetScale(obj Object, replicas int32) { d.rules().def.Scale.Set(obj, replicas) }
+// Scaled implements Kind.
+func (d *Def[T]) Scaled() *Scaled[Object] { return d.rules().def.Scale }
 
 // Header implements Kind.
 func (d *Def[T]) Header(on *features.Set) []metav1.TableColumnDefinition { return d.rules().header(on) }
@@ -89,6 +86,14 @@ func EarlyDefaults(k Kind, v schema.GroupVersion, obj Object) {
 	if r, ok := k.(ruled); ok && r.rules().def.Early != nil {
 		r.rules().def.Early(v, obj)
 	}
+}
+
+// ScaleOf returns the scale subresource of obj; ok is false for kinds without one.
+func ScaleOf(k Kind, obj Object) (s Scale, ok bool) {
+	if how := k.Scaled(); how != nil {
+		return how.Get(obj), true
+	}
+	return s, false
 }
 
 // Marks returns the conditions of a row of a table, beside its cells: Completed, of a pod that ended. Most kinds have none.

@@ -201,10 +201,8 @@ type Kind interface {
 	// Expiry returns after how long the store forgets the object; 0 means never.
 	Expiry(obj Object) time.Duration
 
-	// ScaleOf returns the scale subresource of obj; ok is false for kinds without one.
-	ScaleOf(obj Object) (s Scale, ok bool)
-	// SetScale writes the wanted replicas into obj.
-	SetScale(obj Object, replicas int32)
+	// Scaled says how the scale subresource is read and written; nil for kinds without one.
+	Scaled() *Scaled[Object]
 
 	// Header returns the table's columns, NAME first.
 	Header(on *features.Set) []metav1.TableColumnDefinition

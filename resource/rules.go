@@ -222,13 +222,6 @@ func (r *rules) expiry(obj Object) time.Duration {
 	return r.def.TTL(outlined(obj))
 }
 
-func (r *rules) scaleOf(obj Object) (Scale, bool) {
-	if r.def.Scale == nil {
-		return Scale{}, false
-	}
-	return r.def.Scale.Get(obj), true
-}
-
 func (r *rules) columns(on *features.Set) []Column[Object] {
 	if r.def.Gated.Columns != nil {
 		if cols := r.def.Gated.Columns(on); cols != nil {

@@ -180,7 +180,7 @@ func (s *Server) rescale(ctx context.Context, r *Request,
 		if want.ResourceVersion != "" {
 			obj.SetResourceVersion(want.ResourceVersion)
 		}
-		r.Kind.SetScale(obj, want.Spec.Replicas)
+		r.Kind.Scaled().Set(obj, want.Spec.Replicas)
 		return obj, nil
 	}})
 	if err != nil {
@@ -197,7 +197,7 @@ func scaleOf(r *Request) schema.GroupResource {
 }
 
 func checkScale(r *Request, obj resource.Object) error {
-	v, ok := r.Kind.ScaleOf(obj)
+	v, ok := resource.ScaleOf(r.Kind, obj)
 	if !ok {
 		return NotFound(r)
 	}

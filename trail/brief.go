@@ -69,7 +69,7 @@ func (c *Change) collected() string {
 
 // born is worth saying of a new object.
 func born(k resource.Kind, obj resource.Object) string {
-	if s, ok := k.ScaleOf(obj); ok {
+	if s, ok := resource.ScaleOf(k, obj); ok {
 		return fmt.Sprintf("%d replicas", s.Replicas)
 	}
 	return ""
@@ -83,8 +83,8 @@ func brief(k resource.Kind, old, now resource.Object) string {
 			words = append(words, text)
 		}
 	}
-	if a, ok := k.ScaleOf(old); ok {
-		if b, _ := k.ScaleOf(now); a.Replicas != b.Replicas {
+	if a, ok := resource.ScaleOf(k, old); ok {
+		if b, _ := resource.ScaleOf(k, now); a.Replicas != b.Replicas {
 			say(fmt.Sprintf("replicas %d → %d", a.Replicas, b.Replicas))
 		}
 	}

@@ -42,7 +42,7 @@ func Seen(ctx context.Context, r *admission.Request, obj resource.Object, kind s
 // overwritten.
 func Adopt(ctx context.Context, r *admission.Request, before, after resource.Object) (resource.Object, error) {
 	if sc, ok := after.(*autoscalingv1.Scale); ok && r.Sub == "scale" {
-		r.Kind.SetScale(r.Object, sc.Spec.Replicas)
+		r.Kind.Scaled().Set(r.Object, sc.Spec.Replicas)
 		return r.Object, nil
 	}
 	if before.GetObjectKind().GroupVersionKind().Kind != r.Kind.Info().GVK.Kind {

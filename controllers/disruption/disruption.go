@@ -155,7 +155,7 @@ func wantedScale(read resource.Reader, set *resource.Set, list []*corev1.Pod) (t
 				seen[up.UID], k, obj = true, uk, uobj
 			}
 		}
-		s, ok := k.ScaleOf(obj)
+		s, ok := resource.ScaleOf(k, obj)
 		if !ok {
 			return 0, unmanaged, fmt.Errorf("%s does not implement the scale subresource", k.Info().GR())
 		}
@@ -251,8 +251,8 @@ func podChanged(c client.Change, read resource.Reader, wake func(ns, name string
 // scaled wakes the budgets of a namespace when something there is scaled, made or removed.
 func scaled(c client.Change, read resource.Reader, wake func(ns, name string)) {
 	if c.Old != nil && c.New != nil {
-		a, _ := c.Kind.ScaleOf(c.Old)
-		b, _ := c.Kind.ScaleOf(c.New)
+		a, _ := resource.ScaleOf(c.Kind, c.Old)
+		b, _ := resource.ScaleOf(c.Kind, c.New)
 		if a.Replicas == b.Replicas {
 			return
 		}

@@ -137,7 +137,7 @@ func findTarget(c *loop.Ctx, h hpa) (t target, err error) {
 	if obj == nil {
 		return t, fmt.Errorf("%s %q not found", k.Info().GR(), ref.Name)
 	}
-	s, ok := k.ScaleOf(obj)
+	s, ok := resource.ScaleOf(k, obj)
 	if !ok {
 		return t, errUnserved
 	}

@@ -228,10 +228,10 @@ func TestStored(t *testing.T) {
 func TestScale(t *testing.T) {
 	k, o := create(t, `ReplicationController: {spec: {replicas: 3, selector: {a: b}}}`)
 	o.(*corev1.ReplicationController).Status.Replicas = 2
-	if s, ok := k.ScaleOf(o); !ok || s != (resource.Scale{Replicas: 3, Current: 2, Selector: "a=b"}) {
+	if s, ok := resource.ScaleOf(k, o); !ok || s != (resource.Scale{Replicas: 3, Current: 2, Selector: "a=b"}) {
 		t.Errorf("got %v", s)
 	}
-	if k.SetScale(o, 5); *o.(*corev1.ReplicationController).Spec.Replicas != 5 {
+	if k.Scaled().Set(o, 5); *o.(*corev1.ReplicationController).Spec.Replicas != 5 {
 		t.Error("not scaled")
 	}
 }
