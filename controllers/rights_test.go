@@ -9,29 +9,10 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/kloop-dev/kloop/auth"
-	"github.com/kloop-dev/kloop/auth/rbac"
 	"github.com/kloop-dev/kloop/client"
-	"github.com/kloop-dev/kloop/kinds"
+	"github.com/kloop-dev/kloop/controllers"
 	"github.com/kloop-dev/kloop/resource"
-	"github.com/kloop-dev/kloop/view"
 )
-
-// bootstrapRoles decides by the roles and bindings that every cluster has from the start.
-var bootstrapRoles = sync.OnceValue(func() *rbac.Authorizer {
-	set := kinds.NewSet()
-	v, byKind := view.New(set), map[resource.Kind][]resource.Object{}
-	for _, obj := range rbac.Bootstrap(set.Features()) {
-		k, ok := set.Kind(obj.GetObjectKind().GroupVersionKind())
-		if !ok {
-			panic(fmt.Sprintf("%T is of no kind", obj))
-		}
-		byKind[k] = append(byKind[k], obj)
-	}
-	for k, list := range byKind {
-		v.Replace(k, 1, list)
-	}
-	return rbac.New(func() resource.Reader { return v.Snapshot() })
-})
 
 const noRole = "a loop of kloop's own: upstream's bootstrap roles have none for it; over HTTP it acts as its kubeconfig says"
 
@@ -56,24 +37,18 @@ type rightful struct {
 
 // rightfully is a client for a loop that acts as an account.
 func rightfully(t *testing.T, c client.Client, loop, account string) client.Client {
-	name := "system:serviceaccount:kube-system:" + account
-	groups := []string{"system:serviceaccounts", "system:serviceaccounts:kube-system", auth.GroupAuthenticated}
-	if account == "kube-controller-manager" || account == "kube-scheduler" {
-		name, groups = "system:"+account, []string{auth.GroupAuthenticated}
-	}
-	return &rightful{Client: c, t: t, loop: loop, user: &auth.User{Name: name, Groups: groups}, told: map[string]bool{}}
+	return &rightful{Client: c, t: t, loop: loop, user: controllers.UserOf(account), told: map[string]bool{}}
 }
 
 func (r *rightful) check(ctx context.Context, verb string, k resource.Kind, ns, name, sub string) {
 	i := k.Info()
-	d, _, err := bootstrapRoles().Authorize(ctx, &auth.Attributes{User: r.user, Verb: verb, Group: i.GVK.Group, Version: i.GVK.Version,
-		Resource: i.Plural, Subresource: sub, Namespace: ns, Name: name})
-	if _, known := unrightful[fmt.Sprintf("%s %s %s/%s", r.loop, verb, i.GR(), sub)]; d == auth.Allow || known {
+	_, known := unrightful[fmt.Sprintf("%s %s %s/%s", r.loop, verb, i.GR(), sub)]
+	if known || controllers.Allowed(ctx, r.user, verb, i, ns, name, sub) {
 		return
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	text := fmt.Sprintf("%s: %s may not %s %s/%s: %v", r.loop, r.user.Name, verb, i.GR(), sub, err)
+	text := fmt.Sprintf("%s: %s may not %s %s/%s", r.loop, r.user.Name, verb, i.GR(), sub)
 	if !r.told[text] {
 		r.told[text] = true
 		r.t.Error(text)

@@ -2,7 +2,7 @@
 //
 //	reads   PodDisruptionBudget, the Pods it selects; the scale of what controls them: Deployment, ReplicaSet, StatefulSet,
 //	        ReplicationController, others by their scale
-//	writes  PodDisruptionBudget: status; Pod: status, a mark of disruption that is out of date
+//	writes  PodDisruptionBudget: status; Pod: status with a mark of disruption that is out of date
 //	rule    status.disruptionsAllowed is the number of healthy pods beyond those that must stay
 package disruption
 

@@ -1,7 +1,7 @@
 // Package garbage removes what has lost its owners, and sees deletions through that wait for dependents.
 //
 //	reads   every kind
-//	writes  every kind: delete; finalizers and ownerReferences
+//	writes  every kind: delete, finalizers, ownerReferences
 //	rule    an object with owners lives as long as one of them; an owner being deleted in the foreground goes after the
 //	        dependents that block it; one being orphaned goes after they have let go of it
 package garbage

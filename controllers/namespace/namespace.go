@@ -1,7 +1,7 @@
 // Package namespace empties namespaces that are being deleted, and then lets them go.
 //
 //	reads   Namespace, every namespaced kind, Pods first
-//	writes  every namespaced kind: delete; Namespace: status, finalizers
+//	writes  every namespaced kind: delete; Namespace: status, finalize
 //	rule    a deleted namespace loses its pods, then all else, then its finalizer; until then its conditions say what remains
 package namespace
 

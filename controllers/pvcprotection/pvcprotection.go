@@ -1,7 +1,7 @@
 // Package pvcprotection keeps claims as long as a pod uses them, and tells since when none does.
 //
 //	reads   PersistentVolumeClaim, Pod
-//	writes  PersistentVolumeClaim: the finalizer kubernetes.io/pvc-protection; status: the condition Unused
+//	writes  PersistentVolumeClaim: the finalizer kubernetes.io/pvc-protection, status with the condition Unused
 //	rule    a claim that is being deleted loses the finalizer once no pod that has a node uses it; others have it, and say whether a pod
 //	        that has not ended uses them
 package pvcprotection

@@ -1,7 +1,7 @@
 // Package volumebinder brings claims and volumes together.
 //
 //	reads   PersistentVolumeClaim, PersistentVolume, StorageClass, the Pods that use a claim
-//	writes  PersistentVolumeClaim, PersistentVolume: each other's name, phase; a finalizer on volumes of provisioners of the tree
+//	writes  PersistentVolumeClaim, PersistentVolume: each other's name, phase, a finalizer on volumes of provisioners of the tree
 //	rule    a claim gets the smallest volume that suits it, or one that is meant for it, the latter alone when it waits for its
 //	        first consumer; both sides name each other; a volume whose claim is gone is released, then what its policy says
 package volumebinder
