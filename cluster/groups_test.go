@@ -71,10 +71,7 @@ func TestGroups(t *testing.T) {
 		_, err := services.Get(ctx, "v2.groups.example", metav1.GetOptions{})
 		return apierrors.IsNotFound(err), nil
 	})
-	dead := &unstructured.Unstructured{Object: map[string]any{"apiVersion": "apiregistration.k8s.io/v1", "kind": "APIService",
-		"metadata": map[string]any{"name": "v1.dead.example"}, "spec": map[string]any{"group": "dead.example", "version": "v1",
-			"groupPriorityMinimum": int64(100), "versionPriority": int64(10), "service": map[string]any{"namespace": "default", "name": "nobody"}}}}
-	if _, err := services.Create(t.Context(), dead, metav1.CreateOptions{}); err != nil {
+	if _, err := services.Create(t.Context(), deadService(), metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	available("v1.dead.example", "ServiceNotFound", "")
@@ -100,6 +97,32 @@ func TestGroups(t *testing.T) {
 		}
 		return told["APIService ServiceNotFound"] && told["Namespace DiscoveryFailed"], nil
 	})
+}
+
+// A server alone, whose loops run elsewhere or nowhere, says itself whether others answer for groups.
+func TestGroupsOfAServerAlone(t *testing.T) {
+	c := start(t, cluster.Config{NoLoops: true})
+	client, err := dynamic.NewForConfig(config(t, c))
+	if err != nil {
+		t.Fatal(err)
+	}
+	services := client.Resource(apiregistrationv1.SchemeGroupVersion.WithResource("apiservices"))
+	if _, err := services.Create(t.Context(), deadService(), metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "the server that is not there is told", func(ctx context.Context) (bool, error) {
+		u, err := services.Get(ctx, "v1.dead.example", metav1.GetOptions{})
+		if err != nil {
+			return false, err
+		}
+		return strings.Contains(fmt.Sprint(u.Object["status"]), "reason:ServiceNotFound"), nil
+	})
+}
+
+func deadService() *unstructured.Unstructured {
+	return &unstructured.Unstructured{Object: map[string]any{"apiVersion": "apiregistration.k8s.io/v1", "kind": "APIService",
+		"metadata": map[string]any{"name": "v1.dead.example"}, "spec": map[string]any{"group": "dead.example", "version": "v1",
+			"groupPriorityMinimum": int64(100), "versionPriority": int64(10), "service": map[string]any{"namespace": "default", "name": "nobody"}}}}
 }
 
 // closing deletes a definition with an object that waits: discovery shows what may still be done, and watches end.
