@@ -51,6 +51,7 @@ func (c Config) check() error {
 		}
 	}
 	refuse((c.ServingCert == "") != (c.ServingKey == ""), "a serving certificate needs its key, and a key its certificate")
+	refuse((c.SigningCert == "") != (c.SigningKey == ""), "the authority that signs requests needs its certificate and its key")
 	refuse(c.TokenKey == "" && len(c.TokenKeys) > 0 && c.DataDir == "" && len(c.EtcdServers) > 0,
 		"keys of service account tokens are given but none that signs")
 	for what, d := range map[string]time.Duration{"node monitor grace": c.NodeMonitorGrace, "node monitor period": c.NodeMonitorPeriod,

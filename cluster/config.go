@@ -89,6 +89,9 @@ type Config struct {
 
 	Relieved func() // called when much of what clients held in memory is let go, many watches; must not block. nil: nobody is
 
+	// Files of the authority that signs certificate requests, for loops away from the server; "": somebody else signs.
+	SigningCert, SigningKey string
+
 	NoLoops     bool     // the front door alone: no controllers, no scheduler
 	Controllers []string // which loops run: "*" is all, "name" one more, "-name" one less; none: all
 	Node        string

@@ -8,9 +8,11 @@ import (
 	"os"
 	"slices"
 	"sync"
+	"time"
 
 	"k8s.io/client-go/rest"
 
+	"github.com/kloop-dev/kloop/auth/pki"
 	"github.com/kloop-dev/kloop/client"
 	"github.com/kloop-dev/kloop/converge"
 	"github.com/kloop-dev/kloop/kinds"
@@ -40,9 +42,15 @@ func RunLoops(ctx context.Context, l Loops) error {
 		return err
 	}
 	set := kinds.NewSet()
-	ca, err := Authority(l.Rest)
-	if err != nil {
+	here := kit.Cluster{}
+	var err error
+	if here.RootCA, err = Authority(l.Rest); err != nil {
 		return err
+	}
+	if l.Config.SigningCert != "" {
+		if here.CA, err = pki.ReadAuthority(l.Config.SigningCert, l.Config.SigningKey, time.Now()); err != nil {
+			return strict.Refuse(err)
+		}
 	}
 	elector, err := client.NewRemote(l.Rest, set, "kloop-controllers/leader-election")
 	if err != nil {
@@ -61,7 +69,7 @@ func RunLoops(ctx context.Context, l Loops) error {
 	defer stop()
 	var failed error
 	l.Election.Run(ctx, func(ctx context.Context) {
-		failed = l.lead(ctx, ca, watchers)
+		failed = l.lead(ctx, here, watchers)
 	})
 	if failed == nil && ctx.Err() == nil {
 		failed = errors.New("leadership was lost")
@@ -69,7 +77,7 @@ func RunLoops(ctx context.Context, l Loops) error {
 	return failed
 }
 
-func (l Loops) lead(ctx context.Context, ca []byte, watchers *loop.Watchers) error {
+func (l Loops) lead(ctx context.Context, here kit.Cluster, watchers *loop.Watchers) error {
 	on, err := client.Features(ctx, l.Rest)
 	if err != nil {
 		return err
@@ -94,11 +102,11 @@ func (l Loops) lead(ctx context.Context, ca []byte, watchers *loop.Watchers) err
 	if l.Clock != nil {
 		list = append(list, clockPart(watchers, l.Clock))
 	}
-	raw, err := client.Raw(l.Rest)
-	if err != nil {
+	here.Kinds = set
+	if here.REST, err = client.Raw(l.Rest); err != nil {
 		return err
 	}
-	table, err := l.Config.table(kit.Cluster{Kinds: set, RootCA: ca, REST: raw})
+	table, err := l.Config.table(here)
 	if err != nil {
 		return strict.Refuse(err)
 	}

@@ -58,6 +58,25 @@ func (d *dir) authority(name, common string, now time.Time) (*signing, error) {
 	return a, nil
 }
 
+// ReadAuthority loads an authority from two files that are there.
+func ReadAuthority(cert, key string, now time.Time) (*Authority, error) {
+	d := &dir{given: map[string][]byte{}}
+	for name, path := range map[string]string{".crt": cert, ".key": key} {
+		data, err := os.ReadFile(path)
+		if err != nil {
+			return nil, fmt.Errorf("read the authority that signs: %w", err)
+		}
+		d.given["ca"+name] = data
+	}
+	s, err := d.authority("ca", "", now)
+	if err != nil {
+		return nil, fmt.Errorf("the authority of %s and %s: %w", cert, key, err)
+	}
+	a := &Authority{}
+	a.now.Store(s)
+	return a, nil
+}
+
 // loaded reads an authority's certificates. The one of the key signs; others are believed. Which stands first does not matter: while they
 // are exchanged a crash may leave the key of before beside certificates of now.
 func (d *dir) loaded(name string, text []byte, key crypto.Signer, now time.Time) (*signing, error) {

@@ -296,3 +296,35 @@ func TestClockJumps(t *testing.T) {
 		}
 	}
 }
+
+// An authority of two files signs; files that don't belong together, or of which one is missing or empty, are refused and not made anew.
+func TestReadAuthority(t *testing.T) {
+	own, other := t.TempDir(), t.TempDir()
+	for _, dir := range []string{own, other} {
+		if _, err := Open(Config{Dir: dir}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	cert, key := filepath.Join(own, "ca.crt"), filepath.Join(own, "ca.key")
+	a, err := ReadAuthority(cert, key, time.Now())
+	if err != nil {
+		t.Fatal(err)
+	}
+	leaf, _, err := a.Issue(Leaf{User: "u", Client: true}, time.Now())
+	if err != nil {
+		t.Fatal(err)
+	}
+	certs, err := ParseCerts(leaf)
+	if err != nil || certs[0].Issuer.CommonName != a.Cert().Subject.CommonName {
+		t.Errorf("signed by %v, %v", certs[0].Issuer, err)
+	}
+	empty := filepath.Join(own, "empty")
+	if err := os.WriteFile(empty, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, pair := range [][2]string{{cert, filepath.Join(other, "ca.key")}, {cert, filepath.Join(own, "none")}, {empty, key}, {cert, empty}} {
+		if _, err := ReadAuthority(pair[0], pair[1], time.Now()); err == nil {
+			t.Errorf("%v are an authority", pair)
+		}
+	}
+}

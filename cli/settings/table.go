@@ -224,6 +224,9 @@ func working(o *Options) []Setting {
 	return []Setting{
 		{Key: "controllers.run", Flag: "controllers", For: Up | Controllers,
 			Doc: "`*` is all, `name` one more, `-name` one less; upstream's names and kloop's own", value: words{&c.Controllers}},
+		{Key: "controllers.signingCertFile", Flag: "cluster-signing-cert-file", For: Controllers,
+			Doc: "authority of the cluster, which signs certificate requests; without it somebody else does", value: file{&c.SigningCert}},
+		{Key: "controllers.signingKeyFile", Flag: "cluster-signing-key-file", For: Controllers, Doc: "its key", value: file{&c.SigningKey}},
 		{Key: "controllers.nodeMonitorGrace", Flag: "node-monitor-grace", For: Up | Controllers,
 			Doc: "silence after which a node is not ready", value: span{&c.NodeMonitorGrace}},
 		{Key: "controllers.nodeMonitorPeriod", Flag: "node-monitor-period", For: Up | Controllers,
