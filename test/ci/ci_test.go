@@ -201,3 +201,14 @@ func TestWorkflow(t *testing.T) {
 		}
 	}
 }
+
+// What is tested again by the names of tests is found in their files.
+func TestTestsOf(t *testing.T) {
+	names, err := testsOf("../e2e/restart_test.go")
+	if err != nil || !slices.Equal(names, []string{"TestCleanRestart"}) {
+		t.Errorf("%v, %v", names, err)
+	}
+	if _, err := testsOf("none_test.go"); err == nil {
+		t.Error("no error for a file that is not there")
+	}
+}

@@ -5,7 +5,9 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
+	"strings"
 )
 
 // A step is one line of the table that is printed at the end.
@@ -92,16 +94,33 @@ func (j *job) bgp() error {
 }
 
 // e2e tests with real containers. What the addresses of a cluster matter to runs with IPv6 alone and with both too; with both the nodes
-// lie behind a router, so that the tunnel carries them.
+// lie behind a router, so that the tunnel carries them. With IPv6 alone the loops and agents are processes apart from the server, over
+// HTTP; what heals is tested that way too.
 func (j *job) e2e() error {
 	if !isRoot() {
 		return j.skip()
 	}
 	tagged := append(once, "-tags=e2e")
 	families := append(slices.Clip(tagged), "-run=TestFamilies|TestTwoNodes|TestNetworkPolicy")
-	return errors.Join(j.tests(tagged, "./test/e2e/..."),
-		j.in(".", "KLOOP_E2E_FAMILIES=6").tests(families, "./test/e2e"),
+	heals, err := testsOf("test/e2e/heal_test.go", "test/e2e/restart_test.go", "test/e2e/apart_test.go")
+	apart := append(slices.Clip(tagged), families[len(families)-1]+"|"+strings.Join(heals, "|"))
+	return errors.Join(err, j.tests(tagged, "./test/e2e/..."),
+		j.in(".", "KLOOP_E2E_FAMILIES=6", "KLOOP_E2E_APART=1").tests(apart, "./test/e2e"),
 		j.in(".", "KLOOP_E2E_FAMILIES=46", "KLOOP_E2E_ROUTED=1").tests(families, "./test/e2e"))
+}
+
+var testName = regexp.MustCompile(`(?m)^func (Test\w+)\(`)
+
+// testsOf are the names of the tests in files.
+func testsOf(files ...string) (names []string, err error) {
+	for _, path := range files {
+		text, wrong := os.ReadFile(path)
+		err = errors.Join(err, wrong)
+		for _, m := range testName.FindAllStringSubmatch(string(text), -1) {
+			names = append(names, m[1])
+		}
+	}
+	return names, err
 }
 
 // cross checks the types of all that runs on other systems: without Linux that is everything but nodes. It takes a tenth of the time of

@@ -53,6 +53,8 @@ type testCluster struct {
 	client     *kubernetes.Clientset
 	server     *exec.Cmd
 	agent      *exec.Cmd // of the second node
+	loops      *exec.Cmd // with the agent of the first node, where they are apart
+	first      *exec.Cmd
 }
 
 // it is the one cluster that all tests share; tests that break it mend it.
@@ -179,6 +181,9 @@ func (c *testCluster) up() error {
 	if c.client, err = kubernetes.NewForConfig(c.rest); err != nil {
 		return err
 	}
+	if err := c.startRest(); err != nil {
+		return err
+	}
 	for _, tar := range []string{"nginx.tar", "nginx2.tar"} {
 		if err := c.load(0, tar); err != nil {
 			return err
@@ -188,33 +193,23 @@ func (c *testCluster) up() error {
 }
 
 func (c *testCluster) load(node int, tar string) error {
-	return sh("%s/kloop image load --data-dir %s %s", c.bin, filepath.Join(c.dir, nodes[node].name), filepath.Join(c.bin, tar))
+	return sh("%s/kloop image load --data-dir %s %s", c.bin, c.home(node), filepath.Join(c.bin, tar))
 }
 
 // start runs a kloop command in a node's namespace and waits until it says that it is ready.
 func (c *testCluster) start(node int, args ...string) (*exec.Cmd, error) {
-	n := nodes[node]
-	dir := filepath.Join(c.dir, n.name)
-	if err := os.MkdirAll(dir, 0o755); err != nil {
-		return nil, err
-	}
-	logfile, err := os.OpenFile(dir+".log", os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o644)
+	out, in, err := os.Pipe()
 	if err != nil {
 		return nil, err
 	}
-	defer logfile.Close()
-	// Not `ip netns exec`: it would hide the cgroups.
-	cmd := exec.Command("nsenter", append([]string{"--net=/run/netns/" + n.ns, filepath.Join(c.bin, "kloop")}, args...)...)
-	cmd.Stderr = logfile
-	out, err := cmd.StdoutPipe()
+	cmd, err := c.spawn(node, args, in)
+	in.Close()
 	if err != nil {
-		return nil, err
-	}
-	if err := cmd.Start(); err != nil {
 		return nil, err
 	}
 	ready := make(chan bool, 1)
 	go func() {
+		defer out.Close()
 		said := false
 		for in := bufio.NewScanner(out); in.Scan(); {
 			if !said && strings.Contains(in.Text(), "is ready") {
@@ -237,6 +232,27 @@ func (c *testCluster) start(node int, args ...string) (*exec.Cmd, error) {
 	}
 }
 
+// spawn runs a kloop command in a node's namespace; its output goes to out, if there is one.
+func (c *testCluster) spawn(node int, args []string, out ...*os.File) (*exec.Cmd, error) {
+	n := nodes[node]
+	dir := filepath.Join(c.dir, n.name)
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return nil, err
+	}
+	logfile, err := os.OpenFile(dir+".log", os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o644)
+	if err != nil {
+		return nil, err
+	}
+	defer logfile.Close()
+	// Not `ip netns exec`: it would hide the cgroups.
+	cmd := exec.Command("nsenter", append([]string{"--net=/run/netns/" + n.ns, filepath.Join(c.bin, "kloop")}, args...)...)
+	cmd.Stderr = logfile
+	if len(out) > 0 {
+		cmd.Stdout = out[0]
+	}
+	return cmd, cmd.Start()
+}
+
 // apiAddress is where the first node's API listens, in the default family.
 func apiAddress() string {
 	if families[0] == '6' {
@@ -246,33 +262,52 @@ func apiAddress() string {
 }
 
 func (c *testCluster) startServer() (err error) {
-	args := []string{"up", "--data-dir", filepath.Join(c.dir, "one"), "--listen", apiAddress(), "--node", "real",
-		"--node-name", nodes[0].name, "--node-monitor-grace", grace.String(), "--log", "debug",
-		"--manifests", filepath.Join(c.dir, "manifests"), "--volume-snapshots",
-		"--root-dir", filepath.Join(c.dir, "one", "node")}
-	var pods, services []string
-	for _, f := range families {
-		pods = append(pods, map[rune]string{'4': "10.88.0.0/16", '6': "fd88::/56"}[f])
-		services = append(services, map[rune]string{'4': "10.96.0.0/16", '6': "fd96::/108"}[f])
+	args := []string{"server", "--data-dir", filepath.Join(c.dir, "one"), "--listen", apiAddress(), "--log", "debug"}
+	if apart {
+		c.server, err = c.start(0, append(args, ranges("", "service-cluster-ip-range")...)...)
+		return err
 	}
-	if families != "4" {
-		args = append(args, "--cluster-cidr", strings.Join(pods, ","), "--service-cluster-ip-range", strings.Join(services, ","))
-	}
-	c.server, err = c.start(0, args...)
+	args = append(args, "--node", "real", "--node-name", nodes[0].name, "--node-monitor-grace", grace.String(),
+		"--manifests", filepath.Join(c.dir, "manifests"), "--volume-snapshots", "--root-dir", filepath.Join(c.dir, "one", "node"))
+	args[0] = "up"
+	c.server, err = c.start(0, append(args, ranges("cluster-cidr", "service-cluster-ip-range")...)...)
 	return err
 }
 
-func (c *testCluster) startAgent(more ...string) error {
-	n := nodes[1]
+// ranges are the flags, by these names, of the addresses of pods and services; those of IPv4 alone need none.
+func ranges(pods, services string) (flags []string) {
+	if families == "4" {
+		return nil
+	}
+	for name, of := range map[string]map[rune]string{
+		pods: {'4': "10.88.0.0/16", '6': "fd88::/56"}, services: {'4': "10.96.0.0/16", '6': "fd96::/108"}} {
+		var list []string
+		for _, f := range families {
+			list = append(list, of[f])
+		}
+		if name != "" {
+			flags = append(flags, "--"+name, strings.Join(list, ","))
+		}
+	}
+	return flags
+}
+
+func (c *testCluster) startAgent(more ...string) (err error) {
+	c.agent, err = c.joinAs(1, more...)
+	return err
+}
+
+// joinAs runs the agent of a node.
+func (c *testCluster) joinAs(node int, more ...string) (*exec.Cmd, error) {
+	n := nodes[node]
 	out, err := exec.Command(filepath.Join(c.bin, "kloop"), "token", "--node", "--data-dir", filepath.Join(c.dir, "one"),
 		"--server", "https://"+apiAddress()).Output()
 	if err != nil {
-		return fmt.Errorf("make a token for the node: %w: %s", err, out)
+		return nil, fmt.Errorf("make a token for the node: %w: %s", err, out)
 	}
 	join := strings.Fields(string(out))[1:] // without the name of the program
-	c.agent, err = c.start(1, slices.Concat(join, []string{"--name", n.name, "--data-dir", filepath.Join(c.dir, n.name),
-		"--heartbeat", "1s", "--log", "debug", "--root-dir", filepath.Join(c.dir, n.name, "node")}, more)...)
-	return err
+	return c.start(node, slices.Concat(join, []string{"--name", n.name, "--data-dir", c.home(node), "--heartbeat", "1s", "--log", "debug",
+		"--root-dir", filepath.Join(c.dir, n.name, "node")}, more)...)
 }
 
 // end stops a process: with TERM and patience, or with KILL.
@@ -303,7 +338,7 @@ func (c *testCluster) down() {
 		_, _ = c.try("delete", "pods", "--all", "-A", "--grace-period=0", "--force", "--wait=false")
 		_, _ = c.try("delete", "deployments", "--all", "-A", "--wait=true", "--timeout=20s")
 	}
-	for _, cmd := range []*exec.Cmd{c.agent, c.server} {
+	for _, cmd := range []*exec.Cmd{c.agent, c.first, c.loops, c.server} {
 		if err := end(cmd, syscall.SIGTERM); err != nil {
 			fmt.Println("stop kloop:", err)
 		}

@@ -21,6 +21,7 @@ import (
 )
 
 func TestDeletedPodIsReplaced(t *testing.T) {
+	t.Parallel()
 	ns := space(t)
 	apply(t, ns, web("web", 2, ""))
 	rolledOut(t, ns, "web")
@@ -35,6 +36,7 @@ func TestDeletedPodIsReplaced(t *testing.T) {
 }
 
 func TestKilledProcessIsRestarted(t *testing.T) {
+	t.Parallel()
 	ns := space(t)
 	apply(t, ns, web("web", 1, ""))
 	rolledOut(t, ns, "web")
@@ -50,6 +52,7 @@ func TestKilledProcessIsRestarted(t *testing.T) {
 }
 
 func TestUnreadyPodGetsNoTraffic(t *testing.T) {
+	t.Parallel()
 	ns := space(t)
 	startClient(t, ns)
 	apply(t, ns, web("web", 1, ""))
@@ -77,6 +80,7 @@ func TestUnreadyPodGetsNoTraffic(t *testing.T) {
 }
 
 func TestFailingLivenessRestarts(t *testing.T) {
+	t.Parallel()
 	ns := space(t)
 	apply(t, ns, web("web", 1,
 		"        livenessProbe: {exec: {command: [test, ! , -e, /tmp/sick]}, periodSeconds: 1, timeoutSeconds: 60, failureThreshold: 2}\n"))
@@ -90,6 +94,7 @@ func TestFailingLivenessRestarts(t *testing.T) {
 
 // TestRollout changes the image under the eyes of a watcher that sees how many pods are ready, undoes and scales.
 func TestRollout(t *testing.T) {
+	t.Parallel()
 	ns := space(t)
 	apply(t, ns, web("web", 3, ""))
 	rolledOut(t, ns, "web")
@@ -153,6 +158,7 @@ func watchFloor(t *testing.T, ns, app string, start int) func() int {
 }
 
 func TestDriftIsCorrected(t *testing.T) {
+	t.Parallel()
 	ns := space(t)
 	apply(t, ns, web("web", 2, ""))
 	rolledOut(t, ns, "web")
@@ -166,6 +172,7 @@ func TestDriftIsCorrected(t *testing.T) {
 }
 
 func TestNamespaceLeavesNothing(t *testing.T) {
+	t.Parallel()
 	ns := "e2e-goes"
 	kubectl(t, "create", "namespace", ns)
 	apply(t, ns, web("web", 2, ""))
@@ -183,6 +190,7 @@ func TestNamespaceLeavesNothing(t *testing.T) {
 
 // TestConflictStorm has 20 writers increment one number 10 times each.
 func TestConflictStorm(t *testing.T) {
+	t.Parallel()
 	ns := space(t)
 	kubectl(t, "create", "configmap", "-n", ns, "counter", "--from-literal=n=0")
 	maps := it.client.CoreV1().ConfigMaps(ns)
@@ -224,6 +232,7 @@ func increment(maps typedcorev1.ConfigMapInterface) error {
 
 // TestHopelessPodHindersNobody runs pods that can never start beside a rollout.
 func TestHopelessPodHindersNobody(t *testing.T) {
+	t.Parallel()
 	ns := space(t)
 	apply(t, ns, strings.ReplaceAll(web("hopeless", 5, ""), "nginx:1", "127.0.0.1:9/none:1"))
 	apply(t, ns, web("web", 2, ""))
