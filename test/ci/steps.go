@@ -41,7 +41,7 @@ var steps = []step{
 	{"lint-fast", []string{"check"}, false, func(j *job) error { return j.script("scripts/lint", "fast") }, works},
 	{"unit-fast", []string{"check"}, false, (*job).unitFast, works},
 
-	{"runtime", all, true, func(j *job) error { return j.asRoot("scripts/runtime", "etcd=etcd-server") }, fetches},
+	{"runtime", all, true, func(j *job) error { return j.asRoot("scripts/runtime", "etcd=etcd-server", "docker-registry") }, fetches},
 	{"vm", all, false, func(j *job) error { return j.asRoot("scripts/vm", "fetch") }, fetches},
 	{"browser", all, false, func(j *job) error { return j.asRoot("scripts/browser") }, fetches},
 	{"shell", all, false, func(j *job) error { return j.script("scripts/lint", "shell") }, fetches},

@@ -20,6 +20,7 @@ const (
 	Browser    = "browser"    // chromium on the path, and axe-core: scripts/browser
 	Qemu       = "qemu"       // qemu and a kernel to run in it: scripts/vm fetch
 	Systemd    = "systemd"    // systemd's tools, which read units; it need not run
+	Registry   = "registry"   // docker-registry, Debian's build of Docker's
 	Resize     = "resize"     // CAP_SYS_RESOURCE, which the growth of a mounted file system takes
 )
 
