@@ -28,7 +28,8 @@ func driverMissing(l *look, p *corev1.Pod, text string) *Finding {
 	}
 	driver := "the driver " + name
 	return &Finding{Says: "waits for its volume, whose CSI driver " + name + " is not registered on " + node, Owner: driver, State: Missing,
-		Waits: on("Field", Ref{kinds.CSINodes, "", node}, "spec.drivers"), Next: does(driver, "mounts it when it has registered on %s", node),
+		Waits: on("Field", Ref{kinds.CSINodes, "", node}, "spec.drivers"), Next: does(driver, "mounts it when it has registered on "+
+			"%s", node),
 		Advice: []string{
 			"install the driver, or see why its DaemonSet has no running pod there: kubectl get pods -A --field-selector spec.nodeName=" + node,
 			"its node-driver-registrar must mount /var/lib/kubelet/plugins_registry"}}
@@ -76,7 +77,8 @@ var overheard = []saying{
 	{"operation with the given volume", "", "an earlier try hangs in the driver: look whether the storage behind it answers, " +
 		"then start the driver's pod on the node anew"},
 	{"is sealed", "", "unseal it: vault operator unseal"},
-	{"http-01", "", "look whether that name leads here from outside, to an ingress that serves the solver: kubectl get ingress,services -A"},
+	{"http-01", "", "look whether that name leads here from outside, to an ingress that serves the solver: kubectl get " +
+		"ingress,services -A"},
 	{"dns-01", "", "look whether the record is at the name servers of the zone (dig TXT), and the solver's account may write there"},
 	{"no matches for kind", "", "install what brings that kind, its CRD or the operator; those that are there: kubectl api-resources"},
 	{"crd is not present", "", "install that CRD, or the operator that brings it: kubectl get crds"},
@@ -123,6 +125,10 @@ var overheard = []saying{
 	{"package dependencies", "", "install the packages that it names, in versions that fit"},
 	{"secret does not exist", "", "correct the name in remoteRef, or make it at the provider"},
 	{"dial tcp*i/o timeout", "", "look whether its controller's pod reaches that address: routes, firewalls, network policies"},
+	{"backofflimitexceeded", "", "see which job that is, and read the logs of its pods: kubectl get jobs,pods -A"},
+	{"incompatible with kubernetes", "", newerChart}, {"certificate signed by unknown authority", "", "let its controller trust " +
+		"that authority, by " +
+		"the field or Secret that it has for it (caBundle, ca.crt), or give the server another certificate"},
 	{"ratelimit", "", limited}, {"rate limit exceeded", "", limited}, {"too many requests", "", limited}, {"limitexceeded", "", limited},
 	{"limit exceeded", "", limited}, {"insufficient*quota", "", limited}, {"maximum number of", "", limited},
 	{"accessdenied", "", noRight}, {"access denied", "", noRight}, {"not authorized", "", noRight}, {"permissiondenied", "", noRight},
@@ -161,16 +167,32 @@ func byWords(l *look, f *Finding) {
 		return
 	}
 	text := f.Says + " " + f.Aside
-	s, ok := meaning(overheard, strings.ToLower(text+" "+f.words))
+	i := l.kind.Info()
+	s, ok := meaning(byGroup, strings.ToLower(i.GVK.Group+"/"+i.GVK.Kind+" "+text+" "+f.words))
+	if !ok {
+		s, ok = meaning(overheard, strings.ToLower(text+" "+f.words))
+	}
 	if !ok && f.words != "" {
 		s, ok = meaning(lastWords, strings.ToLower(text))
 	}
+	field := ""
+	if f.words != "" && len(f.Below) == 0 && f.State != Blocked {
+		field = correctSpoken(l, f)
+	}
 	switch {
 	case strings.Contains(f.Says, "exits with code"):
+		return
 	case ok:
-		f.Advice = append([]string{strings.ReplaceAll(s.advice, "{}", called(l))}, f.Advice...)
-	case f.words != "" && unfit.MatchString(text):
-		f.Advice = append([]string{"correct it: kubectl edit " + l.kind.Info().GR().String() + " " + called(l)}, f.Advice...)
+		ns := "-n " + l.obj.GetNamespace()
+		if l.obj.GetNamespace() == "" {
+			ns = "-A"
+		}
+		f.Advice = append([]string{strings.NewReplacer("{}", called(l), "{ns}", ns).Replace(s.advice)}, f.Advice...)
+	case field == "" && f.words != "" && unfit.MatchString(text):
+		f.Advice = append([]string{"correct it: kubectl edit " + i.GR().String() + " " + called(l)}, f.Advice...)
+	}
+	if field != "" {
+		f.Advice = slices.Insert(f.Advice, len(f.Advice)-1, field)
 	}
 }
 

@@ -90,15 +90,22 @@ func jobManagedElsewhere(l *look) *Finding {
 
 // lastFailure words how one of the job's pods failed.
 func (l *look) lastFailure(j resource.Object) string {
+	says, _ := lastFailed(l, j)
+	return says
+}
+
+// lastFailed is lastFailure, with the command that shows that container's log.
+func lastFailed(l *look, j resource.Object) (says, command string) {
 	for _, p := range resource.Owned(l.Read, kinds.Pods, j) {
 		for i := range p.Status.ContainerStatuses {
 			c := &p.Status.ContainerStatuses[i]
 			if t := died(c); t != nil {
-				return fmt.Sprintf("container %s of pod/%s %s", c.Name, p.Name, exit(t))
+				return fmt.Sprintf("container %s of pod/%s %s", c.Name, p.Name, exit(t)),
+					"kubectl logs " + p.Name + " -c " + c.Name + " -n " + p.Namespace
 			}
 		}
 	}
-	return ""
+	return "", ""
 }
 
 // jobPodsFail is a job that still tries. While as many pods as it may have are ready it makes progress, whatever failed before.

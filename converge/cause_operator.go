@@ -25,6 +25,7 @@ func operators() []Situation {
 		{"PartsNotReady", nil, custom(partsNotReady)},
 		{"OperatorBehind", nil, custom(operatorBehind)},
 		{"OperatorReports", nil, custom(operatorReports)},
+		{"TakesLong", nil, custom(takesLong)},
 	}
 }
 
@@ -264,7 +265,7 @@ func operatorBehind(l *look, status map[string]any) *Finding {
 	}
 	f := &Finding{Says: fmt.Sprintf("was changed, and %s%s has not taken note of that", who, watches), Owner: who, State: Waiting,
 		Waits: on("Field", refTo(l.kind, l.obj), "status.observedGeneration"),
-		Next:  does(who, "looks at the new spec"), Advice: []string{"read the log of " + who + ": it may be busy, or fail"}}
+		Next:  does(who, "looks at the new spec"), Advice: []string{logOf(l, who)}}
 	l.lastWord(f)
 	return f
 }
@@ -280,7 +281,7 @@ func operatorReports(l *look, _ map[string]any) *Finding {
 	f := &Finding{Says: l.health.Says, words: c.have + " " + c.reason, Owner: who, State: Waiting,
 		Waits:  on("Field", refTo(l.kind, l.obj), field),
 		Next:   does(who, "goes on with it"),
-		Advice: []string{"read the log of " + who}}
+		Advice: []string{logOf(l, who)}}
 	if c.message != "" {
 		c.message = plainly(c.message)
 		f.Says += ": " + c.message
@@ -308,8 +309,9 @@ func operatorReports(l *look, _ map[string]any) *Finding {
 		f.Aside = "its controller seems to be " + name + ", which is not ready now"
 	}
 	if c.final {
-		if why := l.lastFailure(l.obj); why != "" && len(f.Below) == 0 {
+		if why, command := lastFailed(l, l.obj); why != "" && len(f.Below) == 0 {
 			f.Says += "; " + why
+			f.Advice = []string{"read what it said: " + command}
 		}
 		f.State, f.Next = Failed, does(person, "removes what makes it fail; %s does not go on by itself", who)
 	}
@@ -329,6 +331,7 @@ func (l *look) named(f *Finding, tree map[string]any, message string) {
 			"what it has is lost, so look first whether that may be"}, f.Advice...)
 	}
 	defer spokenOf(l, f, message)
+	defer outdated(l, f, tree, message)
 	for _, m := range l.search().mentions(tree) {
 		says, vague := m.says(l.obj.GetNamespace()), !strings.Contains(message, " ") || m.spokenOf(message)
 		if m.loose && !strings.Contains(message, m.Name) {
@@ -441,6 +444,7 @@ func anything() []Situation {
 		f := &Finding{Says: l.health.Says + ": its last warning, of " + ago(l.Now.Sub(told(e))) + " ago: " + e.Reason + ": " + e.Message,
 			Owner: who, State: BackingOff, Error: eventFailure(e), Next: does(who, "tries again")}
 		if tree, custom := content(l.obj); custom {
+			f.words, f.Advice = e.Reason, []string{logOf(l, who)}
 			l.named(f, tree, e.Message)
 		}
 		return f

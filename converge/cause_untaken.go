@@ -3,6 +3,7 @@ package converge
 import (
 	"encoding/json"
 	"maps"
+	"regexp"
 	"slices"
 	"strings"
 
@@ -33,6 +34,14 @@ func projectDown(w *World, of resource.Kind) (k resource.Kind, found resource.Ob
 
 // untaken tells of what was made for an object and has no status, though it is there for long: nobody has taken it up.
 func untaken(l *look) string {
+	tree, _ := content(l.obj)
+	for _, m := range l.search().mentions(tree) {
+		if got, custom := content(m.obj); custom && m.obj != nil && got["status"] == nil && l.hasStatus(m.Kind) &&
+			strings.HasPrefix(m.field, "status.") && l.Now.Sub(m.obj.GetCreationTimestamp().Time) > slowStart {
+			return "; " + ptr(objectOf(m.Kind, m.obj)).Short() + ", which it goes by, has no status: nobody seems to have taken it up, as if no " +
+				"controller for " + m.Kind.Info().GR().String() + " ran"
+		}
+	}
 	for _, k := range l.Kinds.All() {
 		if !k.Info().Custom {
 			continue
@@ -65,3 +74,33 @@ func plainly(message string) string {
 	}
 	return message
 }
+
+// hasty finds words by which a controller says that something is not so far yet.
+var hasty = regexp.MustCompile(`(?i)\b(not yet|wait(s|ing)? for|to become|not ready|unready)\b`)
+
+// outdated tells that what is waited for is well by now, or says nothing of how it is.
+func outdated(l *look, f *Finding, tree map[string]any, message string) {
+	if len(f.Below) > 0 || f.State == Blocked || !hasty.MatchString(message) {
+		return
+	}
+	for _, m := range l.search().mentions(tree) {
+		part, custom := content(m.obj)
+		status, _ := part["status"].(map[string]any)
+		if m.obj == nil || m.loose || m.part != "" || !custom && m.Kind != kinds.PersistentVolumeClaims || !l.Health(m.Kind, m.obj).Converged() ||
+			!standsIn(message, m.Name) && !m.spokenOf(message) && !standsIn(message, m.obj.GetAnnotations()[composedAs]) {
+			continue
+		}
+		name := ptr(objectOf(m.Kind, m.obj)).Short()
+		if custom && !speaks(status) {
+			f.Aside = name + " has no word on how it is: who waits for that has to be told not to (Crossplane: readinessChecks)"
+			return
+		}
+		f.Aside = name + " is what it should be by now: what is said may be old"
+		f.Advice = append([]string{"have it looked at again, by a change that means nothing: kubectl annotate " +
+			l.kind.Info().GR().String() + " " + called(l) + " look-again=1 --overwrite"}, f.Advice...)
+		return
+	}
+}
+
+// composedAs is the annotation in which Crossplane keeps the name that its composition has for a part.
+const composedAs = "crossplane.io/composition-resource-name"

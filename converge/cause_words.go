@@ -45,7 +45,7 @@ var lastWords = []saying{
 	{"lookup *i/o timeout", "", dnsSilent}, {"temporary failure in name resolution", "", dnsSilent},
 	{"eai_again", "", dnsSilent},
 	{"lookup *try again", "", dnsSilent}, {"server misbehaving", "", dnsSilent}, {"resolv*timed out", "", dnsSilent},
-	{"lookup *no such host", "", dnsUnknown}, {"enotfound", "", dnsUnknown}, {"name or service not known", "", dnsUnknown},
+	{"lookup *no such host", "", dnsUnknown}, {"getaddrinfo enotfound", "", dnsUnknown}, {"name or service not known", "", dnsUnknown},
 	{"could not resolve host", "", dnsUnknown}, {"unknownhostexception", "", dnsUnknown}, {"name does not resolve", "", dnsUnknown},
 	{"could not translate host name", "", dnsUnknown},
 	{"outofmemoryerror", "", "raise the program's own limit of memory, and the container's with it (Java: -XX:MaxRAMPercentage)"},

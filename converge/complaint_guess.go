@@ -48,7 +48,7 @@ func wrongBy(word string) string {
 }
 
 // amiss finds words in a message by which nothing else in a status says that something is wrong.
-var amiss = regexp.MustCompile(`(?i)\b(failed to|cannot|can't|unable to|not found|denied|refused|timed out)\b`)
+var amiss = regexp.MustCompile(`(?i)\b(failed|cannot|can't|unable to|not found|not present|denied|refused|timed out)\b`)
 
 // wellWords are phases that say that all is well, or that somebody is at work.
 var wellWords = []string{"ready", "running", "healthy", "active", "available",

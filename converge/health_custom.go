@@ -60,10 +60,15 @@ func (w *World) customHealth(k resource.Kind, obj resource.Object, tree map[stri
 		return Health{Says: says, Want: "a status", Have: "status empty"}
 	}
 	done, _ := status["operationState"].(map[string]any)
-	if has && (!saysWell(status) || text(done, "phase") == "Running" || text(status, "phase") == "Running") {
-		return partsSay(w, k, obj, tree)
+	if has && (!saysWell(status) || text(done, "phase") == "Running" || text(status, "phase") == "Running" || fewer(tree)) {
+		if h := partsSay(w, k, obj, tree); !h.Converged() {
+			return h
+		}
 	}
-	return Health{}
+	if h := belied(w, obj, status); !h.Converged() {
+		return h
+	}
+	return lingers(w, obj, status)
 }
 
 // A judged is the health of an object, and the time at which it may be another without a change.

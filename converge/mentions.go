@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/kloop-dev/kloop/kinds/convergence"
 	"github.com/kloop-dev/kloop/resource"
@@ -71,8 +72,15 @@ func (s *search) mentions(tree map[string]any) []mention {
 			s.add("status."+field, s.kindsBy(stem, "", "", false), nil, text(status, field))
 		}
 	}
+	labels := s.obj.GetLabels() // as cluster.x-k8s.io/cluster-name
+	for _, label := range slices.Sorted(maps.Keys(labels)) {
+		group, stem, _ := strings.Cut(label, "/")
+		if stem, is := strings.CutSuffix(stem, "-name"); is && domain(group) == domain(s.kind.Info().GVK.Group) {
+			s.add("metadata.labels."+label, s.kindsBy(stem, "", "", true), nil, labels[label])
+		}
+	}
 	return slices.DeleteFunc(s.found, func(m mention) bool { // who names it there makes it, or has taken it away
-		return m.obj == nil && strings.HasPrefix(m.field, "status.")
+		return m.obj == nil && !strings.HasPrefix(m.field, "spec") || m.obj != nil && m.obj.GetUID() == s.obj.GetUID()
 	})
 }
 
@@ -161,6 +169,10 @@ func (s *search) take(path, field string, v map[string]any) bool {
 	group, _, versioned := strings.Cut(text(v, "apiVersion"), "/")
 	if !versioned {
 		group = orElse(text(v, "group"), text(v, "apiGroup"))
+	}
+	if k, ok := s.Kinds.GR(schema.GroupResource{Group: group, Resource: text(v, "resource")}); ok && kind == "" { // as OpenShift has it
+		s.add(path, []resource.Kind{k}, v, name)
+		return true
 	}
 	if kind != "" {
 		s.add(path, s.kindsBy(kind, group, text(v, "apiVersion"), true), v, name)

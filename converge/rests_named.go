@@ -85,7 +85,9 @@ func (s *search) remarks() (list []remark) {
 func (s *search) applied(tree map[string]any) (bad []Ref) {
 	status, _ := tree["status"].(map[string]any)
 	s.found = nil
-	s.walk("status.resources", "resourceRef", status["resources"], 0)
+	for _, field := range []string{"resources", "childReferences", "relatedObjects"} {
+		s.walk("status."+field, "resourceRef", status[field], 0)
+	}
 	for _, m := range s.found {
 		if m.obj != nil && !s.Health(m.Kind, m.obj).Converged() {
 			bad = append(bad, m.Ref)

@@ -1,0 +1,97 @@
+package converge
+
+import (
+	"regexp"
+	"strings"
+
+	"github.com/kloop-dev/kloop/kinds"
+	"github.com/kloop-dev/kloop/resource"
+)
+
+// programs name the workloads that run the controllers of groups, or of single kinds of them, where names do not tell: by the end of the
+// group or of GROUP/Kind, in lower case and without dashes. The first that fits counts.
+var programs = []saying{
+	{"argoproj.io/Application", "argocdapplicationcontroller", ""}, {"argoproj.io/ApplicationSet", "argocdapplicationsetcontroller", ""},
+	{"argoproj.io/Rollout", "argorollouts", ""}, {"argoproj.io/AnalysisRun", "argorollouts", ""}, {"argoproj.io", "workflowcontroller", ""},
+	{"image.toolkit.fluxcd.io/ImageUpdateAutomation", "imageautomationcontroller", ""},
+	{"image.toolkit.fluxcd.io", "imagereflectorcontroller", ""}, {"fleet.cattle.io/GitRepo", "gitjob", ""},
+	{"kubevirt.io", "virtcontroller", ""}, {"cdi.kubevirt.io", "cdideployment", ""}, {"monitoring.coreos.com", "prometheusoperator", ""},
+	{"acme.cert-manager.io", "certmanager", ""}, {"infrastructure.cluster.x-k8s.io/Docker", "capdcontrollermanager", ""},
+	{"bootstrap.cluster.x-k8s.io", "capikubeadmbootstrapcontrollermanager", ""},
+	{"controlplane.cluster.x-k8s.io", "capikubeadmcontrolplanecontrollermanager", ""}, {"cluster.x-k8s.io", "capicontrollermanager", ""},
+	{"ray.io", "kuberayoperator", ""}, {"cnpg.io", "cnpgcontrollermanager", ""}, {"longhorn.io", "longhornmanager", ""},
+	{"actions.github.com", "gharscontroller", ""}, {"resources.azure.com", "azureserviceoperatorcontrollermanager", ""},
+	{"snapshot.storage.k8s.io", "snapshotcontroller", ""}, {"metal3.io", "baremetaloperator", ""},
+	{"mongodb.com", "mongodbkubernetesoperator", ""}, {"tekton.dev", "tektonpipelinescontroller", ""},
+	{"k8s.elastic.co", "elasticoperator", ""}, {"operators.coreos.com", "catalogoperator", ""}, {"upbound.io", "provider", ""},
+	{"crossplane.io", "crossplane", ""}, {"kueue.x-k8s.io", "kueuecontrollermanager", ""}, {"flagger.app", "flagger", ""},
+	{"batch.volcano.sh", "volcanocontrollers", ""}, {"kyverno.io", "kyvernoadmissioncontroller", ""},
+	{"gatekeeper.sh", "gatekeepercontrollermanager", ""}, {"bitnami.com", "sealedsecretscontroller", ""},
+	{"zalan.do", "postgresoperator", ""}, {"percona.com", "perconaoperator", ""}, {"elbv2.k8s.aws", "awsloadbalancercontroller", ""},
+}
+
+// running are the kinds of workloads that controllers run in.
+var running = []resource.Kind{kinds.Deployments, kinds.StatefulSets, kinds.DaemonSets}
+
+var shortened = strings.NewReplacer("-", "", ".", "")
+
+// generic are words that many programs have in their names.
+var generic = regexp.MustCompile(`^(.{0,3}|cluster|apps|core|operator|operators|config|resources|infrastructure|networking|storage|` +
+	`gateway|example|provider|kubernetes|controller)$`)
+
+// logOf tells how to read what the controller of an object has to say: by its log, where the workload that it seems to run in is seen, and
+// of the object itself.
+func logOf(l *look, who string) string {
+	if k, obj := programAt(l.World, l.kind, who); obj != nil {
+		return "read the log of " + who + ": kubectl logs " + k.Info().Singular + "/" + obj.GetName() + " -n " + obj.GetNamespace() +
+			" --all-containers --tail=100"
+	}
+	return "read the log of " + who + "; all that is told of this one: kubectl describe " + l.kind.Info().GR().String() + " " + called(l)
+}
+
+// programAt is the workload whose name is most like that of a controller: its manager's, or those of its project.
+func programAt(w *World, of resource.Kind, who string) (k resource.Kind, found resource.Object) {
+	i := of.Info()
+	first, _, _ := strings.Cut(i.GVK.Group, ".")
+	project, _, _ := strings.Cut(domain(i.GVK.Group), ".")
+	own := ""
+	for _, p := range programs {
+		if group, kind, _ := strings.Cut(p.mark, "/"); strings.HasSuffix(i.GVK.Group, group) && strings.HasPrefix(i.GVK.Kind, kind) {
+			own = p.words
+			break
+		}
+	}
+	best := 0
+	for _, of := range running {
+		for obj := range w.Read.Each(of, "") {
+			name := shortened.Replace(obj.GetName())
+			if n := sureness(name, own, shortened.Replace(who), shortened.Replace(first), shortened.Replace(project)); n > best {
+				best, k, found = n, of, obj
+			}
+		}
+	}
+	return k, found
+}
+
+// sureness says how sure it is that a workload of a name runs a controller; 0: it is not.
+func sureness(name, own, who, first, project string) int {
+	controls := strings.Contains(name, "controller") || strings.Contains(name, "operator") || strings.Contains(name, "manager")
+	switch {
+	case name == who:
+		return 6
+	case own != "":
+		if name == own {
+			return 5
+		} else if strings.Contains(name, own) {
+			return 4
+		}
+		return 0
+	case !generic.MatchString(first) && controls && strings.HasPrefix(name, first):
+		return 3
+	case !generic.MatchString(project) && name == project:
+		return 3
+	case !generic.MatchString(project) && controls && strings.Contains(name, project):
+		return 2
+	}
+	return 0
+}

@@ -1,0 +1,95 @@
+package converge
+
+import (
+	"maps"
+	"regexp"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/kloop-dev/kloop/resource"
+)
+
+// queues and works are phases of what waits for its turn, and of what somebody is at.
+var (
+	queues = regexp.MustCompile(`(?i)^(new|queued|pending|waiting|scheduling|submitted)$`)
+	works  = regexp.MustCompile(`(?i)^(in-?progress|progressing|provisioning|initializing|creating|starting|restoring|deploying|updating|` +
+		`upgrading|bootstrapping|registering|validating)$`)
+)
+
+// How long an object may say that it waits for its turn, and that it is worked on, until somebody should look. Backups take hours.
+const longQueue, longWork = 30 * time.Minute, 12 * time.Hour
+
+// lingers judges an object that says for long that it waits or is at work. One whose controller warns of it meanwhile is given less time.
+func lingers(w *World, obj resource.Object, status map[string]any) Health {
+	for _, field := range []string{"phase", "state"} {
+		word, limit := text(status, field), longWork
+		switch {
+		case queues.MatchString(word):
+			limit = longQueue
+		case !works.MatchString(word):
+			continue
+		}
+		if (&look{World: w, obj: obj}).newestWarning() != nil {
+			limit = slowStart
+		}
+		if since := begun(obj, status); !w.early(since.Add(limit)) {
+			return Health{Says: "has been in phase " + word + " for " + ago(w.Now.Sub(since)), Want: "status." + field + " another word",
+				Have: "status." + field + "=" + word, Since: since}
+		}
+	}
+	return Health{}
+}
+
+// begun is the newest time of those that a status has for what it does now.
+func begun(obj resource.Object, status map[string]any) time.Time {
+	at := obj.GetCreationTimestamp().Time
+	times := []string{text(status, "lastTransitionTime"), text(status, "startTimestamp"), text(status, "startTime"), text(status, "startedAt")}
+	for _, c := range conditionsIn(status) {
+		times = append(times, c.at)
+	}
+	for _, s := range times {
+		if t, err := time.Parse(time.RFC3339, s); err == nil && t.After(at) {
+			at = t
+		}
+	}
+	return at
+}
+
+// belied judges an object that says that it is well while a part of its status does not, and its controller warns of it: two witnesses.
+func belied(w *World, obj resource.Object, status map[string]any) Health {
+	if !saysWell(status) || (&look{World: w, obj: obj}).newestWarning() == nil {
+		return Health{}
+	}
+	c := within(status, 1, past)
+	return Health{Says: c.says, Want: c.want, Have: c.have, Since: c.since}
+}
+
+// fewer says that a status counts fewer that are ready than there are to be, as readyInstances of instances, whatever it says of the whole.
+func fewer(tree map[string]any) bool {
+	spec, _ := tree["spec"].(map[string]any)
+	status, _ := tree["status"].(map[string]any)
+	for _, field := range slices.Sorted(maps.Keys(status)) {
+		what, is := strings.CutPrefix(field, "ready")
+		have, counts := status[field].(int64)
+		if !is || !counts || what == "" {
+			continue
+		}
+		for _, from := range []map[string]any{spec, status} {
+			if want, is := from[strings.ToLower(what[:1])+what[1:]].(int64); is && have < want {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// takesLong: nothing is known but that it is said for long.
+func takesLong(l *look, status map[string]any) *Finding {
+	if h := lingers(l.World, l.obj, status); h.Converged() || h.Have != l.health.Have || l.newestWarning() != nil {
+		return nil
+	}
+	who := l.keeper()
+	return &Finding{Says: l.health.Says + ": either it takes so long, or nobody is at it any more", words: l.health.Have, Owner: who,
+		State: Waiting, Waits: forName("Controller", who), Next: does(who, "goes on with it, if it is at it"), Advice: []string{logOf(l, who)}}
+}
