@@ -88,6 +88,9 @@ var overheard = []saying{
 	{"at least one subnet", "", "tag the subnets kubernetes.io/role/elb=1 (inside: internal-elb), or name them in the annotation"},
 	{"no available ips", "", "free an address, or give the pool more"},
 	{"expected \"nodeport\"", "", "make the service of type NodePort, or have its pods addressed: annotation cloud.google.com/neg"},
+	{"\" not registered", "", "its node agent has lost sight of that object, as happens while a pod goes: if it stays so, " +
+		"delete the pod, so that it is made anew: kubectl delete pod {}"},
+	{"ensure load balancer*deadline exceeded", "", cloudSilent}, {"ensure load balancer*timeout", "", cloudSilent},
 	{"security context constraint", "", "let the pod's user and rights be those of its namespace, or give its service account another " +
 		"SecurityContextConstraints"},
 	{"not registered with", "", "look at the machine's own log, whether it reaches the API server and may join: kubectl get csr"},
@@ -148,9 +151,10 @@ var overheard = []saying{
 }
 
 const (
-	fullNode = "raise that limit, or have fewer such volumes there: kubectl get volumeattachments"
-	noRight  = "give the account that it works with that right at the other side, or correct its credentials"
-	limited  = "wait, or have that limit raised"
+	fullNode    = "raise that limit, or have fewer such volumes there: kubectl get volumeattachments"
+	cloudSilent = "the cloud does not answer: see its state, and the log of the cloud's controller manager: kubectl get pods -n kube-system"
+	noRight     = "give the account that it works with that right at the other side, or correct its credentials"
+	limited     = "wait, or have that limit raised"
 )
 
 // vague begins advice that holds for anything that fails.

@@ -26,6 +26,16 @@ var byGroup = []saying{
 	{"helm.toolkit.fluxcd.io/*retries", "", retryHelm}, {"helm.toolkit.fluxcd.io/*timed out waiting", "", retryHelm},
 	{"helm.toolkit.fluxcd.io/*deadline exceeded", "", retryHelm},
 	{"kustomize.toolkit.fluxcd.io/*health check failed", "", "see why what it applied is not well: kubectl get pods,events -A"},
+	{"kustomize.toolkit.fluxcd.io/*path not found", "", "correct spec.path: its source has no such directory"},
+	{"kustomize.toolkit.fluxcd.io/*build failed", "", "correct the kustomization.yaml that it names, in its source; " +
+		"kustomize build there says the same"},
+	{"kustomize.toolkit.fluxcd.io/*timeout waiting", "", "see why that is not ready; what never is may be left out, by spec.healthChecks " +
+		"in place of spec.wait: kubectl get events -A"},
+	{"k8s.elastic.co/*unavailable", "", unreached}, {"k8s.elastic.co/*reachable", "", unreached},
+	{"k8s.elastic.co/*volume expansion", "", "ask in volumeClaimTemplates for what its claims have, or let their class grow " +
+		"(allowVolumeExpansion): kubectl get pvc {ns}"},
+	{"argoproj.io/workflow *exceeded quota", "", "raise the quota, or have fewer steps at once (spec.parallelism) and a retryStrategy: " +
+		"kubectl describe resourcequota {ns}"},
 	{"argoproj.io/application *not declared in schema", "", "take that field out of what git has, or bring the CRD or server up to it"},
 	{"argoproj.io/application *progressing", "", "see what is not done: kubectl get applications.argoproj.io {} -o " +
 		"jsonpath='{.status.resources}'"},
@@ -52,6 +62,7 @@ var byGroup = []saying{
 }
 
 const (
+	unreached    = "see whether network policies let the operator reach its service: kubectl get networkpolicies -A"
 	bootsFromNet = "look at the host's console: it has to boot from the network there (DHCP and PXE of the provisioning network)"
 	managed      = "see whether the address in spec.bmc answers from the cluster, and its credentials fit; then the pod of ironic " +
 		"may be restarted"

@@ -2,11 +2,13 @@ package converge
 
 import (
 	"slices"
+	"strings"
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/component-helpers/scheduling/corev1/nodeaffinity"
 
 	"github.com/kloop-dev/kloop/kinds"
 	"github.com/kloop-dev/kloop/kinds/core"
@@ -54,11 +56,51 @@ func keptApart(l *look, p *corev1.Pod, text string) *Finding {
 	if _, pods := meant(l.World, p, p.Spec.Affinity.PodAntiAffinity.RequiredDuringSchedulingIgnoredDuringExecution); len(pods) > 0 {
 		f.Says += "; it must not be beside " + list(pods, 3)
 	}
+	tied(l, p, f, text)
 	if d := deploymentOf(l.World, p); d != nil && d.Spec.Strategy.RollingUpdate != nil {
 		f.Advice = append(f.Advice, "or let an older pod go before a newer one starts: kubectl patch deployment "+d.Name+" -n "+d.Namespace+
 			` -p '{"spec":{"strategy":{"rollingUpdate":{"maxSurge":0,"maxUnavailable":1}}}}'`)
 	}
 	return f
+}
+
+// tied adds what else keeps a pod to few nodes: where its volumes lie, and what it asks of nodes.
+func tied(l *look, p *corev1.Pod, f *Finding, text string) {
+	for _, name := range core.ClaimNames(p) {
+		v := volumeOfClaim(l, p.Namespace, name)
+		if v == nil || !strings.Contains(text, "volume node affinity") || v.Spec.NodeAffinity == nil || v.Spec.NodeAffinity.Required == nil {
+			continue
+		}
+		if fits := nodesFor(l, v.Spec.NodeAffinity.Required); len(fits) > 0 {
+			f.Says += "; the volume of claim " + name + " is to be had on " + list(fits, 3) + " alone"
+			f.Advice = []string{"if what is on it may go, have a volume made elsewhere: kubectl delete pvc " + name + " -n " + p.Namespace +
+				" --wait=false && kubectl delete pod " + p.Name + " -n " + p.Namespace}
+		}
+		return
+	}
+	if strings.Contains(text, "affinity/selector") && asksForNodes(p) {
+		want, fits := nodeaffinity.GetRequiredNodeAffinity(p), []string(nil)
+		for _, n := range resource.List(l.Read, kinds.Nodes, "") {
+			if ok, err := want.Match(n); err == nil && ok {
+				fits = append(fits, n.Name)
+			}
+		}
+		if len(fits) > 0 {
+			f.Says += "; of all nodes it asks for " + list(fits, 3) + " alone"
+			f.Advice = []string{"let more nodes be such as it asks for, by their labels: kubectl get nodes --show-labels", softer}
+		}
+	}
+}
+
+// nodesFor are the nodes that a selector fits.
+func nodesFor(l *look, sel *corev1.NodeSelector) (names []string) {
+	ns, err := nodeaffinity.NewNodeSelector(sel)
+	for _, n := range resource.List(l.Read, kinds.Nodes, "") {
+		if err == nil && ns.Match(n) {
+			names = append(names, n.Name)
+		}
+	}
+	return names
 }
 
 // together: the pod must be beside others, and there are none, or no node beside them has room.

@@ -360,6 +360,13 @@ func (m *mention) spokenOf(message string) bool {
 	return len(stem) > 4 && strings.Contains(low, stem) || strings.Contains(low, strings.ToLower(m.Kind.Info().GVK.Kind))
 }
 
+// meantBy is spokenOf, of whole words, and of a field that names one object alone.
+func (m *mention) meantBy(message string) bool {
+	stem, one := strings.CutSuffix(m.field[strings.LastIndex(m.field, ".")+1:], "Ref")
+	low := strings.ToLower(message)
+	return one && len(stem) > 4 && standsIn(low, strings.ToLower(stem)) || standsIn(low, strings.ToLower(m.Kind.Info().GVK.Kind))
+}
+
 // spoken finds an object in a controller's words: HelmChart 'a/web', Job/a/web, Secret "web", Pods resource web.
 var spoken = regexp.MustCompile(`\b([A-Z][A-Za-z]+)(?: resource)?[ /]['"]?(?:([a-z0-9-]+)/)?([a-z0-9][a-z0-9.-]*[a-z0-9])`)
 

@@ -35,7 +35,8 @@ func sandboxFails(l *look) *Finding {
 	}
 	text := oneLine(strings.TrimPrefix(e.Message, "Failed to create pod sandbox: "))
 	f := &Finding{Says: "can't get its sandbox: " + text, Owner: agentOf(p), State: BackingOff, Error: eventFailure(e),
-		Next: does(agentOf(p), "tries again"), Advice: []string{"look at the container runtime and the network plugins on " + p.Spec.NodeName}}
+		Next: does(agentOf(p), "tries again"), Advice: []string{"look at the container runtime and the network plugins on " + p.Spec.NodeName +
+			": kubectl get pods -A --field-selector spec.nodeName=" + p.Spec.NodeName}}
 	if s, ok := meaning(sandboxless, text); ok {
 		f.Says, f.Advice = "can't get its sandbox: "+s.words+": "+text, []string{strings.ReplaceAll(s.advice, "{}", p.Spec.NodeName)}
 		f.Below = servants(l.World, p.Spec.NodeName)

@@ -131,6 +131,9 @@ func notAllowed(l *look, text string) *Finding {
 		f.Advice = []string{"create a ResourceQuota in namespace " + l.obj.GetNamespace() + " with that " +
 			"spec.scopeSelector, as other namespaces may have: kubectl get resourcequotas -A"}
 	}
+	if len(f.Advice) == 0 {
+		f.Advice = []string{"see to what it says: leave that out of the pod template, or have those who run the cluster allow it"}
+	}
 	if strings.Contains(why, " cannot ") {
 		f.Waits, f.Advice = forName("Policy", "RBAC"), []string{"give the account the right that it lacks by a role and a binding"}
 	}

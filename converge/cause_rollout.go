@@ -224,5 +224,24 @@ func working(l *look) *Finding {
 	if metav1.GetControllerOfNoCopy(l.obj) == nil && l.refusal() != nil {
 		return nil
 	}
+	if f := leaderGone(l, "kube-controller-manager"); f != nil {
+		return f
+	}
 	return &Finding{Says: "is being worked on", State: Progressing, Next: does(l.owner, "goes on")}
+}
+
+// leaderGone tells of a program of the control plane that seems not to run, where only its lease can be seen.
+func leaderGone(l *look, name string) *Finding {
+	lease := resource.Get(l.Read, kinds.Leases, metav1.NamespaceSystem, name)
+	if l.Loops != nil || lease == nil || lease.Spec.RenewTime == nil {
+		return nil
+	}
+	age := l.Now.Sub(lease.Spec.RenewTime.Time)
+	if age < max(leaseLife(lease), time.Minute) {
+		return nil
+	}
+	return &Finding{Says: "waits for " + name + ", which seems not to run: its lease was renewed last " + ago(age) + " ago", Owner: name,
+		State: Missing, Waits: on("Object", refTo(kinds.Leases, lease), "spec.renewTime"),
+		Next:   does(name, "takes it up when it runs"),
+		Advice: []string{"see why its pod does not run, and its log: kubectl get pods -n kube-system -l component=" + name}}
 }

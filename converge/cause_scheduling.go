@@ -194,7 +194,8 @@ func claimPending(l *look, p *corev1.Pod, text string) *Finding {
 			open = append(open, refTo(kinds.PersistentVolumeClaims, c))
 		}
 	}
-	if len(open) == 0 || strings.HasPrefix(l.mainReason(p, text), "Insufficient ") || strings.Contains(text, noStorage) ||
+	full := strings.Contains(text, "max volume count") && l.allWait(p, open)
+	if len(open) == 0 || full || strings.HasPrefix(l.mainReason(p, text), "Insufficient ") || strings.Contains(text, noStorage) ||
 		text != "" && !aboutVolumes(text) && l.allWait(p, open) {
 		return nil
 	}
@@ -428,5 +429,10 @@ func unschedulable(l *look, p *corev1.Pod, text string) *Finding {
 }
 
 func notScheduled(l *look, p *corev1.Pod, _ string) *Finding {
+	if name := orElse(p.Spec.SchedulerName, corev1.DefaultSchedulerName); name == corev1.DefaultSchedulerName {
+		if f := leaderGone(l, "kube-scheduler"); f != nil {
+			return f
+		}
+	}
 	return &Finding{Says: "was not scheduled yet", State: Progressing, Next: does("scheduler", "takes it when its turn comes")}
 }

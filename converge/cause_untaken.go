@@ -87,7 +87,7 @@ func outdated(l *look, f *Finding, tree map[string]any, message string) {
 		part, custom := content(m.obj)
 		status, _ := part["status"].(map[string]any)
 		if m.obj == nil || m.loose || m.part != "" || !custom && m.Kind != kinds.PersistentVolumeClaims || !l.Health(m.Kind, m.obj).Converged() ||
-			!standsIn(message, m.Name) && !m.spokenOf(message) && !standsIn(message, m.obj.GetAnnotations()[composedAs]) {
+			!standsIn(message, m.Name) && !m.meantBy(message) && !standsIn(message, m.obj.GetAnnotations()[composedAs]) {
 			continue
 		}
 		name := ptr(objectOf(m.Kind, m.obj)).Short()

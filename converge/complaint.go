@@ -92,6 +92,7 @@ var messageFields = []string{"message", "reason", "error", "failureMessage", "fa
 // complaintIn finds what a status says is wrong: by a condition, by one of a part of it, by a word, or by an error.
 func complaintIn(tree map[string]any) complaint {
 	c := complaintAt(tree, 0)
+	c.message += ofChild(tree, c.message)
 	if c.says == "" || faulty.MatchString(c.message) && strings.Contains(c.message, " ") {
 		return c
 	}
@@ -100,6 +101,22 @@ func complaintIn(tree map[string]any) complaint {
 		c.message = strings.TrimPrefix(c.message+"; it "+part.says+": "+part.message, "; it ") // it says too little of the whole
 	}
 	return c
+}
+
+// ofChild adds the words of a part of a status that a message names, as "child 'x' errored" does.
+func ofChild(tree map[string]any, message string) string {
+	status, _ := tree["status"].(map[string]any)
+	for _, field := range slices.Sorted(maps.Keys(status)) {
+		parts, _ := status[field].(map[string]any)
+		for _, name := range slices.Sorted(maps.Keys(parts)) {
+			part, _ := parts[name].(map[string]any)
+			if more := text(part, "message"); more != "" && len(name) > 3 && standsIn(message, name) && !strings.Contains(message, more) &&
+				!past.MatchString(field) {
+				return ": " + more
+			}
+		}
+	}
+	return ""
 }
 
 // deepest bounds how far down the parts of a status are read: anybody may nest them.

@@ -14,7 +14,7 @@ import (
 var (
 	queues = regexp.MustCompile(`(?i)^(new|queued|pending|waiting|scheduling|submitted)$`)
 	works  = regexp.MustCompile(`(?i)^(in-?progress|progressing|provisioning|initializing|creating|starting|restoring|deploying|updating|` +
-		`upgrading|bootstrapping|registering|validating)$`)
+		`upgrading|bootstrapping|registering|validating|applyingchanges|reconciling|configuring|installing|resizing|migrating)$`)
 )
 
 // How long an object may say that it waits for its turn, and that it is worked on, until somebody should look. Backups take hours.

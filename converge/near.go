@@ -1,7 +1,6 @@
 package converge
 
 import (
-	"fmt"
 	"maps"
 	"regexp"
 	"slices"
@@ -111,7 +110,7 @@ var saidGone = regexp.MustCompile(`\b([A-Za-z]+)(?: resource)? [\\"'\x60]*(?:([a
 // lackOf has a person make what the spec names and the controller says is not there, if that is so.
 func lackOf(l *look, f *Finding, message string) {
 	m, tree := saidGone.FindStringSubmatch(message), map[string]any(nil)
-	if tree, _ = content(l.obj); m == nil || len(f.Below) > 0 || f.State == Blocked || !strings.Contains(fmt.Sprint(tree["spec"]), m[3]) {
+	if tree, _ = content(l.obj); m == nil || len(f.Below) > 0 || f.State == Blocked || !holds(tree["spec"], m[3]) {
 		return
 	}
 	ns := orElse(m[2], l.obj.GetNamespace())
@@ -125,4 +124,17 @@ func lackOf(l *look, f *Finding, message string) {
 	}
 	f.Waits, f.State = on("Object", Ref{k, ns, m[3]}, ""), Blocked
 	f.Next = does(person, "makes %s, or names another one; %s goes on then", f.Waits.On.Short(), f.Owner)
+}
+
+// holds says that a value in a tree has the text; the names of fields do not count.
+func holds(v any, part string) bool {
+	switch v := v.(type) {
+	case map[string]any:
+		return slices.ContainsFunc(slices.Collect(maps.Values(v)), func(v any) bool { return holds(v, part) })
+	case []any:
+		return slices.ContainsFunc(v, func(v any) bool { return holds(v, part) })
+	case string:
+		return strings.Contains(v, part)
+	}
+	return false
 }
