@@ -76,21 +76,19 @@ func defaultVolume(v *corev1.PersistentVolume) {
 	rule.FillZero(&s.PersistentVolumeReclaimPolicy, corev1.PersistentVolumeReclaimRetain)
 	rule.Fill(&s.VolumeMode, corev1.PersistentVolumeFilesystem)
 	podspec.RoundResources(s.Capacity)
-	switch {
-	case s.HostPath != nil:
+	if s.HostPath != nil {
 		rule.Fill(&s.HostPath.Type, corev1.HostPathUnset)
-	case s.ISCSI != nil:
-		rule.FillZero(&s.ISCSI.ISCSIInterface, "default")
-	case s.RBD != nil:
-		rule.FillZero(&s.RBD.RBDPool, "rbd")
-		rule.FillZero(&s.RBD.RadosUser, "admin")
-		rule.FillZero(&s.RBD.Keyring, "/etc/ceph/keyring")
-	case s.ScaleIO != nil:
-		rule.FillZero(&s.ScaleIO.StorageMode, "ThinProvisioned")
-		rule.FillZero(&s.ScaleIO.FSType, "xfs")
-	case s.AzureDisk != nil:
-		podspec.DefaultAzureDisk(s.AzureDisk)
 	}
+	if s.ISCSI != nil {
+		rule.FillZero(&s.ISCSI.ISCSIInterface, "default")
+	}
+	if r := s.RBD; r != nil {
+		podspec.DefaultRBD(&r.RBDPool, &r.RadosUser, &r.Keyring)
+	}
+	if s.ScaleIO != nil {
+		podspec.DefaultScaleIO(&s.ScaleIO.StorageMode, &s.ScaleIO.FSType)
+	}
+	podspec.DefaultAzureDisk(s.AzureDisk)
 }
 
 func prepareVolume(v, old *corev1.PersistentVolume) {

@@ -14,51 +14,65 @@ const (
 	certificateSeconds int32 = 86400
 )
 
-// defaultVolume completes a volume; one without any source is an empty directory.
+// defaultVolume completes a volume; one without any source is an empty directory. All sources of one with
+// several are completed, before it is refused: answers show what stands in them.
 func defaultVolume(s *corev1.VolumeSource) {
-	switch {
-	case s.Secret != nil:
-		rule.Fill(&s.Secret.DefaultMode, fileMode)
-	case s.ConfigMap != nil:
-		rule.Fill(&s.ConfigMap.DefaultMode, fileMode)
-	case s.DownwardAPI != nil:
-		rule.Fill(&s.DownwardAPI.DefaultMode, fileMode)
-		defaultFiles(s.DownwardAPI.Items)
-	case s.Projected != nil:
-		defaultProjected(s.Projected)
-	case s.HostPath != nil:
-		rule.Fill(&s.HostPath.Type, corev1.HostPathUnset)
-	case s.Ephemeral != nil:
-		if t := s.Ephemeral.VolumeClaimTemplate; t != nil {
-			DefaultClaim(&t.Spec)
-		}
-	case s.Image != nil:
-		rule.FillZero(&s.Image.PullPolicy, pullPolicy(s.Image.Reference))
-	case reflect.ValueOf(*s).IsZero():
+	if reflect.ValueOf(*s).IsZero() {
 		s.EmptyDir = &corev1.EmptyDirVolumeSource{}
-	default:
-		defaultNetworkVolume(s)
+		return
 	}
-}
-
-func defaultNetworkVolume(s *corev1.VolumeSource) {
-	switch {
-	case s.ISCSI != nil:
+	if s.Secret != nil {
+		rule.Fill(&s.Secret.DefaultMode, fileMode)
+	}
+	if s.ConfigMap != nil {
+		rule.Fill(&s.ConfigMap.DefaultMode, fileMode)
+	}
+	if d := s.DownwardAPI; d != nil {
+		rule.Fill(&d.DefaultMode, fileMode)
+		defaultFiles(d.Items)
+	}
+	if s.Projected != nil {
+		defaultProjected(s.Projected)
+	}
+	if s.HostPath != nil {
+		rule.Fill(&s.HostPath.Type, corev1.HostPathUnset)
+	}
+	if s.Ephemeral != nil && s.Ephemeral.VolumeClaimTemplate != nil {
+		DefaultClaim(&s.Ephemeral.VolumeClaimTemplate.Spec)
+	}
+	if s.Image != nil {
+		rule.FillZero(&s.Image.PullPolicy, pullPolicy(s.Image.Reference))
+	}
+	if s.ISCSI != nil {
 		rule.FillZero(&s.ISCSI.ISCSIInterface, "default")
-	case s.RBD != nil:
-		rule.FillZero(&s.RBD.RBDPool, "rbd")
-		rule.FillZero(&s.RBD.RadosUser, "admin")
-		rule.FillZero(&s.RBD.Keyring, "/etc/ceph/keyring")
-	case s.ScaleIO != nil:
-		rule.FillZero(&s.ScaleIO.StorageMode, "ThinProvisioned")
-		rule.FillZero(&s.ScaleIO.FSType, "xfs")
-	case s.AzureDisk != nil:
-		DefaultAzureDisk(s.AzureDisk)
 	}
+	if r := s.RBD; r != nil {
+		DefaultRBD(&r.RBDPool, &r.RadosUser, &r.Keyring)
+	}
+	if s.ScaleIO != nil {
+		DefaultScaleIO(&s.ScaleIO.StorageMode, &s.ScaleIO.FSType)
+	}
+	DefaultAzureDisk(s.AzureDisk)
 }
 
-// DefaultAzureDisk completes a source that pods and persistent volumes share.
+// DefaultRBD completes what the sources of pods and of persistent volumes have in common, as the next two do.
+func DefaultRBD(pool, user, keyring *string) {
+	rule.FillZero(pool, "rbd")
+	rule.FillZero(user, "admin")
+	rule.FillZero(keyring, "/etc/ceph/keyring")
+}
+
+// DefaultScaleIO completes a source's mode and file system.
+func DefaultScaleIO(mode, fsType *string) {
+	rule.FillZero(mode, "ThinProvisioned")
+	rule.FillZero(fsType, "xfs")
+}
+
+// DefaultAzureDisk completes a source, if there is one.
 func DefaultAzureDisk(d *corev1.AzureDiskVolumeSource) {
+	if d == nil {
+		return
+	}
 	rule.Fill(&d.CachingMode, corev1.AzureDataDiskCachingReadWrite)
 	rule.Fill(&d.Kind, corev1.AzureSharedBlobDisk)
 	rule.Fill(&d.FSType, "ext4")

@@ -9,7 +9,7 @@ import (
 )
 
 // Conditions checks conditions of the common type. Since 1.37 a type or a status that is missing is required; before, it was as bad as any
-// other that is none.
+// other that is none, and a type that is there twice was told by its own path.
 func Conditions(on *features.Set, list []metav1.Condition, path *field.Path) field.ErrorList {
 	errs := metavalidation.ValidateConditions(list, path)
 	if on.AtLeast(37) {
@@ -29,9 +29,12 @@ func Conditions(on *features.Set, list []metav1.Condition, path *field.Path) fie
 	for _, e := range errs {
 		if older := missing[e.Field]; older != nil && e.Type == field.ErrorTypeRequired {
 			told = append(told, older...)
-		} else {
-			told = append(told, e)
+			continue
 		}
+		if e.Type == field.ErrorTypeDuplicate {
+			e.Field += ".type"
+		}
+		told = append(told, e)
 	}
 	return told
 }
