@@ -94,7 +94,7 @@ func (s *storage) admit(w http.ResponseWriter, r *http.Request) {
 	if !s.fromNewcomer(w, r) {
 		return
 	}
-	var who newcomer
+	var who joinRequest
 	if err := json.NewDecoder(http.MaxBytesReader(w, r.Body, 4096)).Decode(&who); err != nil || who.Name == "" || who.URL == "" {
 		refuse(w, apierrors.NewBadRequest("name and url of the member are needed"))
 		return

@@ -69,11 +69,11 @@ func (a Authn) check() error {
 	return nil
 }
 
-// outsiders are the authenticators of a configuration that may change.
-type outsiders struct{ now atomic.Pointer[oidc.Config] }
+// extraAuthn are the authenticators of a configuration that may change.
+type extraAuthn struct{ now atomic.Pointer[oidc.Config] }
 
 // Token implements authn.Tokens.
-func (o *outsiders) Token(ctx context.Context, text string, wanted []string) (*auth.User, []string, bool, error) {
+func (o *extraAuthn) Token(ctx context.Context, text string, wanted []string) (*auth.User, []string, bool, error) {
 	if c := o.now.Load(); c != nil && c.Issuers != nil {
 		return c.Issuers.Token(ctx, text, wanted)
 	}
@@ -81,7 +81,7 @@ func (o *outsiders) Token(ctx context.Context, text string, wanted []string) (*a
 }
 
 // anonymous tells whether requests for the path need no credentials.
-func (o *outsiders) anonymous(path string) bool {
+func (o *extraAuthn) anonymous(path string) bool {
 	c := o.now.Load()
 	if c == nil || c.Anonymous == nil {
 		return true

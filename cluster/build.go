@@ -29,8 +29,8 @@ import (
 	"github.com/kloop-dev/kloop/view"
 )
 
-// building is a front door while it is made, with what its parts need of each other only then.
-type building struct {
+// A builder makes a front door, with what its parts need of each other only then.
+type builder struct {
 	*frontDoor
 	roles   *rbac.Authorizer
 	authz   auth.Authorizer
@@ -44,7 +44,7 @@ const pace = 2 * time.Millisecond
 
 // newFrontDoor makes the front door, part by part: each may use what those above it made. Nothing runs yet.
 func newFrontDoor(c *Cluster, st store.Store) (*frontDoor, error) {
-	b := &building{frontDoor: &frontDoor{c: c, log: c.cfg.Log, set: kinds.SetFor(c.cfg.on, c.cfg.RuntimeConfig), store: st,
+	b := &builder{frontDoor: &frontDoor{c: c, log: c.cfg.Log, set: kinds.SetFor(c.cfg.on, c.cfg.RuntimeConfig), store: st,
 		fields:  apply.NewTracker(),
 		virtual: map[resource.Kind]server.Operations{}, metrics: prometheus.NewRegistry(), trail: c.newTrail()}}
 	b.certs.frontDoor = b.frontDoor
@@ -70,7 +70,7 @@ func newFrontDoor(c *Cluster, st store.Store) (*frontDoor, error) {
 	return b.frontDoor, nil
 }
 
-func (b *building) makeSigner() error {
+func (b *builder) makeSigner() error {
 	keys, err := b.c.tokenConfig()
 	if err != nil {
 		return err
@@ -81,33 +81,33 @@ func (b *building) makeSigner() error {
 	return err
 }
 
-func (b *building) makeDialer() (err error) {
+func (b *builder) makeDialer() (err error) {
 	b.dialer, err = newAgentDialer(b.c.keys)
 	return err
 }
 
-func (b *building) makeAuthorizer() (err error) {
+func (b *builder) makeAuthorizer() (err error) {
 	b.roles = rbac.New(b.read)
 	b.authz, err = b.c.authorizer(node.New(b.read), b.roles)
 	return err
 }
 
-func (b *building) makeAdmission() (err error) {
+func (b *builder) makeAdmission() (err error) {
 	b.plugins, err = b.admission(b.authz)
 	return err
 }
 
-func (b *building) makeTokens() (err error) {
+func (b *builder) makeTokens() (err error) {
 	b.tokens, err = b.frontDoor.tokens()
 	return err
 }
 
-func (b *building) makeServer() error {
+func (b *builder) makeServer() error {
 	cfg := b.c.cfg
 	b.server, b.alloc = extensions.New(server.Config{Trail: b.tracked(), Kinds: b.set, Store: b.store, View: b.view,
 		Authorize: b.authz, Fields: b.fields,
 		Admission:   b.plugins,
-		NoWatchList: !cfg.on.On("WatchList"), Sole: !b.c.storage.together(), Stale: stale(b.store),
+		NoWatchList: !cfg.on.On("WatchList"), Sole: !b.c.storage.shared(), Stale: stale(b.store),
 	}, extensions.Config{Network: services.Network{Services: cfg.ServiceCIDRs, PortLow: cfg.NodePortLow, PortHigh: cfg.NodePortHigh},
 		Access: access.Config{Tokens: b.signer, Grants: b.roles,
 			Reviews: &review.Desk{Tokens: b.tokens, Audiences: b.signer.Audiences(), Authorize: b.authz, Rules: b.roles.Rules}}})
@@ -115,7 +115,7 @@ func (b *building) makeServer() error {
 	return nil
 }
 
-func (b *building) makeMetrics() error {
+func (b *builder) makeMetrics() error {
 	b.metrics.MustRegister(figures{b.frontDoor}, issuerFigures{b.frontDoor})
 	if b.c.cfg.NoLoops {
 		return nil
@@ -123,14 +123,14 @@ func (b *building) makeMetrics() error {
 	return b.serveMetrics()
 }
 
-func (b *building) makeGaps() error {
+func (b *builder) makeGaps() error {
 	if b.c.cfg.NoConvergence {
 		return nil
 	}
 	return b.serveGaps(b.docs, b.authz)
 }
 
-func (b *building) makeOthers() error {
+func (b *builder) makeOthers() error {
 	b.custom = &crd.Registry{Kinds: b.set, View: b.view, Fields: b.fields, Docs: b.docs, Webhooks: b.caller}
 	front, err := frontProxy(b.c.keys)
 	if err != nil {
@@ -140,7 +140,7 @@ func (b *building) makeOthers() error {
 	return nil
 }
 
-func (b *building) makeHandler() error {
+func (b *builder) makeHandler() error {
 	c, d := b.c, b.frontDoor
 	b.handler = httpapi.New(httpapi.Config{Streams: c.cfg.Kit.Streams, Profiles: c.cfg.Kit.Profiles,
 		Ops: b.server, Virtual: b.virtualOps, Kinds: b.set, Authn: b.authn(authn.TokenUnion{b.tokens, joinTokens{c.keys}}),

@@ -134,7 +134,7 @@ func (c *Cluster) parts(ctx context.Context) (list []part, err error) {
 		if err != nil {
 			return nil, strict.Refuse(err)
 		}
-		if c.storage.together() {
+		if c.storage.shared() {
 			loops = []part{c.elected(c.loops)}
 		}
 		list = append(list, loops...)
@@ -200,7 +200,7 @@ func serving(c *Cluster, listener net.Listener) []part {
 
 // occasional are the parts of a server that is one of several, that explains what has not converged, or that keeps snapshots.
 func occasional(c *Cluster) (list []part) {
-	if c.storage.together() {
+	if c.storage.shared() {
 		list = append(list, part{"leadership", c.storage.handOver}, part{"presence", c.door.stay})
 		if !c.cfg.NoConvergence {
 			list = append(list, part{"reports", c.door.tellOthers})

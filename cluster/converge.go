@@ -22,8 +22,8 @@ import (
 	"github.com/kloop-dev/kloop/view"
 )
 
-// A lookout explains what has not converged, to those who ask the API for it.
-type lookout struct {
+// An explainer says what has not converged, to those who ask the API for it.
+type explainer struct {
 	*server.MemoryKinds
 	board   board
 	callers *converge.Callers
@@ -47,7 +47,7 @@ func (d *frontDoor) serveGaps(docs *openapi.Docs, authz auth.Authorizer) error {
 		}
 	}
 	loops := &converge.Processes{Here: d.c.Loops, Self: d.c.name, Kinds: d.set, Read: d.read}
-	if d.c.storage.together() && !d.c.cfg.NoLoops {
+	if d.c.storage.shared() && !d.c.cfg.NoLoops {
 		loops.Lease = leaderSpace + "/" + leaderLease
 	}
 	callers := &converge.Callers{Others: loops, Ours: func(gr schema.GroupResource) bool {
@@ -56,16 +56,16 @@ func (d *frontDoor) serveGaps(docs *openapi.Docs, authz auth.Authorizer) error {
 	d.unwell = &selfCheck{door: d}
 	loops.Own = d.unwell.last.Load
 	if far := d.c.elsewhere; far != nil {
-		d.lookout = &lookout{far.gaps(), far, callers, loops, authz}
+		d.explainer = &explainer{far.gaps(), far, callers, loops, authz}
 	} else {
 		cache := &converge.GapCache{Client: d.local(nodesUser, "kloop"), Loops: loops, Callers: callers, Log: d.log,
 			Rules: d.c.cfg.Kit.Explain}
 		shelf := server.NewMemoryKinds(cache.Refresh, convergence.All()...)
 		cache.Store = shelf
-		d.lookout = &lookout{shelf, cache, callers, loops, authz}
+		d.explainer = &explainer{shelf, cache, callers, loops, authz}
 	}
-	d.metrics.MustRegister(gapFigures{d.lookout})
-	return d.serveVirtual(d.lookout, append(convergence.All(), convergence.Reports)...)
+	d.metrics.MustRegister(gapFigures{d.explainer})
+	return d.serveVirtual(d.explainer, append(convergence.All(), convergence.Reports)...)
 }
 
 // explainers lets all who may view a namespace read what has not converged in it.
@@ -113,15 +113,15 @@ func trusts(authz auth.Authorizer) func(ctx context.Context, u *auth.User, c *tr
 
 // witness sees what clients do; nil: nobody does.
 func (d *frontDoor) witness() httpapi.Witness {
-	if d.lookout == nil {
+	if d.explainer == nil {
 		return nil
 	}
-	return d.lookout
+	return d.explainer
 }
 
 // look keeps the explanations.
 func (d *frontDoor) look(ctx context.Context, ready func()) error {
-	if d.lookout == nil {
+	if d.explainer == nil {
 		ready()
 		<-ctx.Done()
 		return nil
@@ -130,15 +130,15 @@ func (d *frontDoor) look(ctx context.Context, ready func()) error {
 	shelf := make(chan error, 1)
 	go func() {
 		defer stop()
-		shelf <- d.lookout.Run(ctx, ready)
+		shelf <- d.explainer.Run(ctx, ready)
 	}()
-	err := d.lookout.board.Run(ctx)
+	err := d.explainer.board.Run(ctx)
 	stop()
 	return errors.Join(err, <-shelf)
 }
 
 // Get implements server.Operations: a gap can be asked for also when a greater one tells it.
-func (o *lookout) Get(ctx context.Context, r *server.Request, opts *metav1.GetOptions) (*view.Entry, error) {
+func (o *explainer) Get(ctx context.Context, r *server.Request, opts *metav1.GetOptions) (*view.Entry, error) {
 	e, err := o.MemoryKinds.Get(ctx, r, opts)
 	if apierrors.IsNotFound(err) && r.Kind == convergence.Gaps {
 		if told := o.explained(r); told != nil {
@@ -157,7 +157,7 @@ func (o *lookout) Get(ctx context.Context, r *server.Request, opts *metav1.GetOp
 }
 
 // explained is the gap that the request names, or what keeps the object at rest, made for it; nil: there is neither.
-func (o *lookout) explained(r *server.Request) *view.Entry {
+func (o *explainer) explained(r *server.Request) *view.Entry {
 	gr, name, err := convergence.ParseName(r.Name)
 	if err != nil {
 		return nil
@@ -188,14 +188,14 @@ func (o *lookout) explained(r *server.Request) *view.Entry {
 // Watching notes that a loop of this process, which the cluster did not start, watches a kind that users define. Without, objects of the
 // kind seem to have no controller. The returned function ends it.
 func Watching(c *Cluster, gr schema.GroupResource, loop string) (ended func()) {
-	if c.door.lookout == nil {
+	if c.door.explainer == nil {
 		return func() {}
 	}
-	return c.door.lookout.callers.Watching(gr, loop)
+	return c.door.explainer.callers.Watching(gr, loop)
 }
 
 // Call implements server.Operations: a report is taken in.
-func (o *lookout) Call(ctx context.Context, r *server.Request, verb string, in resource.Object) (resource.Object, error) {
+func (o *explainer) Call(ctx context.Context, r *server.Request, verb string, in resource.Object) (resource.Object, error) {
 	report, ok := in.(*convergence.Report)
 	if !ok {
 		return o.MemoryKinds.Call(ctx, r, verb, in)
@@ -211,12 +211,12 @@ func (o *lookout) Call(ctx context.Context, r *server.Request, verb string, in r
 }
 
 // Watching implements httpapi.Witness.
-func (o *lookout) Watching(gr schema.GroupResource, agent string) (ended func()) {
+func (o *explainer) Watching(gr schema.GroupResource, agent string) (ended func()) {
 	return o.callers.Watching(gr, agent)
 }
 
 // Refused implements httpapi.Witness. Conflicts and names that do not exist are daily business.
-func (o *lookout) Refused(a httpapi.Act, st *metav1.Status) {
+func (o *explainer) Refused(a httpapi.Act, st *metav1.Status) {
 	switch st.Reason {
 	case metav1.StatusReasonTooManyRequests:
 		if why, of := apierrors.StatusCause(&apierrors.StatusError{ErrStatus: *st}, policyv1.DisruptionBudgetCause); of &&
@@ -234,4 +234,4 @@ func (o *lookout) Refused(a httpapi.Act, st *metav1.Status) {
 }
 
 // Wrote implements httpapi.Witness.
-func (o *lookout) Wrote(a httpapi.Act) { o.callers.Took(a.User, a.Resource, a.Namespace, a.Name) }
+func (o *explainer) Wrote(a httpapi.Act) { o.callers.Took(a.User, a.Resource, a.Namespace, a.Name) }

@@ -36,32 +36,32 @@ import (
 
 // frontDoor is the API server and what it stands on.
 type frontDoor struct {
-	c       *Cluster
-	log     *slog.Logger
-	set     *resource.Set
-	store   store.Store
-	view    *view.View
-	fields  *apply.Tracker
-	signer  *token.Signer
-	server  *server.Server
-	alloc   *services.Allocator
-	handler *httpapi.Handler
-	events  *client.Recorder
-	dialer  *agentDialer // to node agents
-	meter   *metrics.Collector
-	uses    tokenUses
-	trail   *trail.Log                          // nil: none is kept
-	past    *archive                            // nil: nothing is known of it
-	virtual map[resource.Kind]server.Operations // who answers for kinds that are not stored
-	lookout *lookout                            // nil: nothing is explained
-	unwell  *selfCheck                          // with a lookout
-	custom  *crd.Registry
-	outside outsiders       // who is believed by configuration
-	auditor *audit.Auditor  // nil: nothing is recorded
-	caller  *webhook.Caller // of webhooks
-	others  *aggregator.Aggregator
-	metrics *prometheus.Registry
-	certs   keyDesk
+	c         *Cluster
+	log       *slog.Logger
+	set       *resource.Set
+	store     store.Store
+	view      *view.View
+	fields    *apply.Tracker
+	signer    *token.Signer
+	server    *server.Server
+	alloc     *services.Allocator
+	handler   *httpapi.Handler
+	events    *client.Recorder
+	dialer    *agentDialer // to node agents
+	meter     *metrics.Collector
+	uses      tokenUses
+	trail     *trail.Log                          // nil: none is kept
+	past      *archive                            // nil: nothing is known of it
+	virtual   map[resource.Kind]server.Operations // who answers for kinds that are not stored
+	explainer *explainer                          // nil: nothing is explained
+	unwell    *selfCheck                          // with an explainer
+	custom    *crd.Registry
+	outside   extraAuthn      // who is believed by configuration
+	auditor   *audit.Auditor  // nil: nothing is recorded
+	caller    *webhook.Caller // of webhooks
+	others    *aggregator.Aggregator
+	metrics   *prometheus.Registry
+	certs     keyDesk
 }
 
 // A storage is this server's part in the store: the member of etcd, its certificate and snapshots, and how other servers join.
@@ -165,7 +165,7 @@ func (d *frontDoor) bootstrap(ctx context.Context, ready func()) error {
 	if err := d.alloc.TellRanges(ctx, objects); err != nil {
 		return fmt.Errorf("write the bootstrap objects: %w", err)
 	}
-	if at := d.c.advertised(); !d.c.storage.together() || len(at) == 0 { // else stay does
+	if at := d.c.advertised(); !d.c.storage.shared() || len(at) == 0 { // else stay does
 		if err := d.alloc.PublishEndpoints(ctx, at); err != nil {
 			return fmt.Errorf("publish the service kubernetes: %w", err)
 		}

@@ -78,8 +78,8 @@ func Identity() string {
 	return fmt.Sprintf("%s_%d_%x", strings.ToLower(host), os.Getpid(), time.Now().UnixNano())
 }
 
-// together says that other servers may write to the store.
-func (s *storage) together() bool {
+// shared says that other servers may write to the store.
+func (s *storage) shared() bool {
 	return len(s.cfg.EtcdServers) > 0 || s.etcd != nil && !s.etcd.Sole()
 }
 

@@ -119,7 +119,7 @@ func schedulerFigures(to chan<- prometheus.Metric, s *loop.Stats) {
 
 // ofProcess tells of this process, and of the etcd in it if there is one: its library counts for the whole process, and would
 // tell of a member that has no leader where there is no member.
-func (b *building) ofProcess() prometheus.Gatherer {
+func (b *builder) ofProcess() prometheus.Gatherer {
 	if b.c.storage.etcd != nil {
 		return prometheus.DefaultGatherer
 	}

@@ -12,7 +12,7 @@ import (
 )
 
 // gapFigures count what has not converged. Who scrapes them asks, as others do.
-type gapFigures struct{ of *lookout }
+type gapFigures struct{ of *explainer }
 
 var (
 	gapsNow   = desc("kloop_gaps", "Objects that are not what they should be.", "owner", "cause", "state")

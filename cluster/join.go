@@ -44,8 +44,8 @@ const joinPatience = 2 * time.Minute
 // keyFiles lists what a newcomer gets: the files of the cluster's keys by their names.
 type keyFiles map[string][]byte
 
-// newcomer tells who wants to join.
-type newcomer struct {
+// A joinRequest tells who wants to join.
+type joinRequest struct {
 	Name string `json:"name"`
 	URL  string `json:"url"`
 }
@@ -142,7 +142,7 @@ func readKeys(dir string) (keyFiles, error) {
 func (s *storage) joinMembers(url string) func(context.Context) ([]member.Peer, error) {
 	return func(ctx context.Context) ([]member.Peer, error) {
 		var list []member.Peer
-		err := s.askJoin(ctx, joinPath, newcomer{Name: s.cfg.Together.Name, URL: url}, &list)
+		err := s.askJoin(ctx, joinPath, joinRequest{Name: s.cfg.Together.Name, URL: url}, &list)
 		return list, err
 	}
 }

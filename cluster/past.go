@@ -29,7 +29,7 @@ import (
 )
 
 // makePast makes what answers for the past, if writers are remembered.
-func (b *building) makePast() error {
+func (b *builder) makePast() error {
 	d := b.frontDoor
 	if d.trail == nil {
 		return nil

@@ -106,9 +106,9 @@ func (d *frontDoor) tellOthers(ctx context.Context, ready func()) error {
 
 // report holds what this server tells others.
 func (d *frontDoor) report() *convergence.Report {
-	r := converge.ReportOf(d.c.Loops, d.lookout.loops.Self, d.lookout.loops.Lease)
-	d.lookout.callers.Report(r)
-	d.lookout.loops.Relay(r)
+	r := converge.ReportOf(d.c.Loops, d.explainer.loops.Self, d.explainer.loops.Lease)
+	d.explainer.callers.Report(r)
+	d.explainer.loops.Relay(r)
 	r.Server = d.unwell.last.Load()
 	return r
 }

@@ -30,7 +30,7 @@ type sight struct {
 }
 
 // sight is the reader's; nil: it sees all.
-func (o *lookout) sight(ctx context.Context, r *server.Request) *sight {
+func (o *explainer) sight(ctx context.Context, r *server.Request) *sight {
 	ofOthers := r.Kind == resource.Kind(convergence.Gaps) || r.Kind == resource.Kind(convergence.Fights)
 	if r.User == nil || r.User.In(auth.GroupMasters) || !ofOthers {
 		return nil
@@ -98,7 +98,7 @@ func (s *sight) retold(ctx context.Context, all *converge.World, g *convergence.
 }
 
 // List implements server.Operations.
-func (o *lookout) List(ctx context.Context, r *server.Request, opts *metav1.ListOptions) (*server.List, error) {
+func (o *explainer) List(ctx context.Context, r *server.Request, opts *metav1.ListOptions) (*server.List, error) {
 	l, err := o.MemoryKinds.List(ctx, r, opts)
 	s := o.sight(ctx, r)
 	if err != nil || s == nil {
@@ -154,7 +154,7 @@ func (s *sight) addBelow(ctx context.Context, all *converge.World, k resource.Ki
 }
 
 // Watch implements server.Operations. What the reader may not see when it changes is not told then, and may be told later.
-func (o *lookout) Watch(ctx context.Context, r *server.Request, opts *metav1.ListOptions, f func([]server.Event) error) error {
+func (o *explainer) Watch(ctx context.Context, r *server.Request, opts *metav1.ListOptions, f func([]server.Event) error) error {
 	if o.sight(ctx, r) == nil {
 		return o.MemoryKinds.Watch(ctx, r, opts, f)
 	}

@@ -56,9 +56,9 @@ func (c *Cluster) serverName() string {
 
 // health returns a judge of the state as it is now, which says what differs between an object and what it should be.
 func (c *Cluster) health() func(k resource.Kind, obj resource.Object) string {
-	if c.door.lookout == nil {
+	if c.door.explainer == nil {
 		return func(resource.Kind, resource.Object) string { return "" }
 	}
-	now := c.door.lookout.board.World()
+	now := c.door.explainer.board.World()
 	return func(k resource.Kind, obj resource.Object) string { return now.Health(k, obj).Says }
 }

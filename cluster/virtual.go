@@ -37,7 +37,7 @@ func (d *frontDoor) virtualOps(k resource.Kind) server.Operations { return d.vir
 // serveMetrics makes the API metrics.k8s.io: what nodes and pods use, as the nodes' agents tell.
 func (d *frontDoor) serveMetrics() error {
 	d.meter = metrics.New(metrics.Config{Read: d.read, Ask: d.use, Log: d.log})
-	return d.serveVirtual(server.Computed(d.meter.Objects), metricskinds.All()...)
+	return d.serveVirtual(server.ComputedKind(d.meter.Objects), metricskinds.All()...)
 }
 
 // measure keeps what is known of uses fresh while somebody asks.

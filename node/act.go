@@ -13,9 +13,9 @@ import (
 )
 
 // world gathers what the plan needs.
-func (a *Agent) world(c *loop.Ctx, pod *corev1.Pod, seen sight) world {
+func (a *Agent) world(c *loop.Ctx, pod *corev1.Pod, seen runtimeState) world {
 	now := c.Now()
-	for i := range seen.containers { // the pauses follow from what the runtime tells
+	for i := range seen.containers { // the back-offs follow from what the runtime tells
 		if k := &seen.containers[i]; k.ended() {
 			a.backoff.ended(pod.UID, k)
 		}

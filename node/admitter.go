@@ -21,8 +21,8 @@ type admitter struct {
 	evict *evictor
 	alloc *allocations
 
-	mu  sync.Mutex
-	let map[types.UID]bool // pods let in, until their status says so
+	mu       sync.Mutex
+	admitted map[types.UID]bool // pods let in, until their status says so
 }
 
 // rejection says why a new pod can't be let in; nil: it is in. wait: it will be, when pods that give way to it have ended.
@@ -49,7 +49,7 @@ func (m *admitter) rejection(ctx context.Context, w world) (r *Rejection, wait b
 func (m *admitter) in(pod types.UID) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	return m.let[pod]
+	return m.admitted[pod]
 }
 
 // room lets a pod in if there is room for it beside the others.
@@ -57,14 +57,14 @@ func (m *admitter) room(w world) (r *Rejection, wait bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	all := m.pods()
-	maps.DeleteFunc(m.let, func(uid types.UID, _ bool) bool {
+	maps.DeleteFunc(m.admitted, func(uid types.UID, _ bool) bool {
 		return !slices.ContainsFunc(all, func(p *corev1.Pod) bool { return p.UID == uid })
 	})
 	others := slices.DeleteFunc(slices.Clone(all), func(p *corev1.Pod) bool {
-		return p.UID == w.pod.UID || finished(p) || p.Status.StartTime == nil && !m.let[p.UID]
+		return p.UID == w.pod.UID || finished(p) || p.Status.StartTime == nil && !m.admitted[p.UID]
 	})
 	if r, wait = m.judge(w.pod, others); r == nil && !wait {
-		m.let[w.pod.UID] = true
+		m.admitted[w.pod.UID] = true
 	}
 	return r, wait
 }

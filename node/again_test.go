@@ -46,8 +46,8 @@ func ruled(name string, policy corev1.ContainerRestartPolicy, rules string) func
 	}
 }
 
-// later puts containers of a sight into a later life than the first: "ID ID".
-func (s sight) later(ids string) sight {
+// later puts containers of a runtimeState into a later life than the first: "ID ID".
+func (s runtimeState) later(ids string) runtimeState {
 	for i := range s.containers {
 		if strings.Contains(" "+ids+" ", " "+s.containers[i].id+" ") {
 			s.containers[i].notes = map[string]string{noteLife: "1"}

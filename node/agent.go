@@ -7,7 +7,7 @@
 //
 // A pod is a key of an ordinary loop. A reconcile observes the pod's sandbox and containers in the runtime,
 // decides by a pure plan, and acts. Nothing is remembered that the runtime or the API could not tell again, but
-// for pauses between attempts and the last answers of probes; so an agent that restarts goes on, and running
+// for back-offs between attempts and the last answers of probes; so an agent that restarts goes on, and running
 // containers do not notice.
 package node
 
@@ -164,7 +164,7 @@ func New(cfg Config) *Agent {
 	if cfg.left == nil {
 		cfg.left = pressure.Read
 	}
-	shared := &common{cfg: cfg, log: cfg.Log.With("node", cfg.Name), backoff: newPauses(), wakes: loop.NewExternalWakes(), tasks: &tasks{},
+	shared := &common{cfg: cfg, log: cfg.Log.With("node", cfg.Name), backoff: newBackoffs(), wakes: loop.NewExternalWakes(), tasks: &tasks{},
 		cgroups: cgroup.Open(cmp.Or(cfg.CgroupRoot, cgroup.Root), cfg.CgroupDir)}
 	if cfg.SystemdCgroup {
 		shared.cgroups.By(systemd.NewSlices(systemd.Socket))
@@ -192,7 +192,7 @@ func assemble(c *common) *Agent {
 	a.alloc = &allocations{common: c, of: map[types.UID]*allocation{}}
 	a.resize = &resizer{c, a.alloc}
 	a.enforce = &enforcer{common: c, alloc: a.alloc, kick: make(chan struct{}, 1)}
-	a.admit = &admitter{common: c, evict: a.evict, alloc: a.alloc, let: map[types.UID]bool{}}
+	a.admit = &admitter{common: c, evict: a.evict, alloc: a.alloc, admitted: map[types.UID]bool{}}
 	a.vols = volume.New(volume.Config{Dir: c.cfg.Dir, Client: c.cfg.Client, Node: c.cfg.Name, Log: c.log, Events: c.cfg.Events,
 		Wake: a.driverCame, Took: c.meter.Volume, Called: c.meter.Driver, Bundles: c.bundles})
 	a.stop = &stopper{common: c, stopping: map[types.UID]*ending{}}
@@ -274,7 +274,7 @@ func (a *Agent) reconcile(ctx context.Context, c *loop.Ctx, pod *corev1.Pod) (ag
 }
 
 // grant takes up a resize of a pod that runs here. again: ask anew then, if there is no room for it yet.
-func (a *Agent) grant(pod *corev1.Pod, seen sight) (again time.Duration, err error) {
+func (a *Agent) grant(pod *corev1.Pod, seen runtimeState) (again time.Duration, err error) {
 	if seen.empty() || pod.DeletionTimestamp != nil || finished(pod) {
 		return 0, nil
 	}

@@ -51,15 +51,15 @@ func (cl *cleaner) drop(ctx context.Context, pod *corev1.Pod, k *container) erro
 }
 
 // clean removes the pod's containers, sandboxes, volumes and cgroup.
-func (cl *cleaner) clean(ctx context.Context, seen sight, uid types.UID) error {
+func (cl *cleaner) clean(ctx context.Context, seen runtimeState, uid types.UID) error {
 	if err := cl.boxes.removeAll(ctx, seen); err != nil {
 		return err
 	}
 	return cl.removeTraces(ctx, uid)
 }
 
-// remove stops and removes whatever a sight holds, at once.
-func (cl *cleaner) remove(ctx context.Context, seen sight) error {
+// remove stops and removes whatever the runtime has, at once.
+func (cl *cleaner) remove(ctx context.Context, seen runtimeState) error {
 	uids := map[types.UID]bool{}
 	for i := range seen.containers {
 		k := &seen.containers[i]

@@ -30,7 +30,7 @@ type common struct {
 	cfg     Config
 	log     *slog.Logger
 	wakes   *loop.ExternalWakes
-	backoff *pauses
+	backoff *backoffs
 	cgroups *cgroup.Tree
 	tasks   *tasks
 	terms   terms

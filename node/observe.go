@@ -28,8 +28,8 @@ const (
 	noteGrace    = "io.kubernetes.pod.terminationGracePeriod"
 )
 
-// A sight holds what the runtime has under one pod's name: sandboxes and containers, the newest first.
-type sight struct {
+// A runtimeState holds what the runtime has under one pod's name: sandboxes and containers, the newest first.
+type runtimeState struct {
 	sandboxes  []sandbox
 	containers []container
 }
@@ -60,7 +60,7 @@ type container struct {
 }
 
 func (c *container) running() bool { return c.state == cri.ContainerState_CONTAINER_RUNNING }
-func (c *container) unborn() bool  { return c.state == cri.ContainerState_CONTAINER_CREATED }
+func (c *container) created() bool { return c.state == cri.ContainerState_CONTAINER_CREATED }
 func (c *container) ended() bool   { return c.state == cri.ContainerState_CONTAINER_EXITED }
 
 // unsure says that the runtime does not know the container's state, as one that began on a busy machine and got no answer from a shim.
@@ -70,8 +70,8 @@ func (c *container) unsure() bool { return c.state == cri.ContainerState_CONTAIN
 func (c *container) mayRun() bool { return c.running() || c.unsure() }
 
 // observe asks the runtime for everything under a pod's name.
-func (a *Agent) observe(ctx context.Context, ns, name string) (sight, error) {
-	var s sight
+func (a *Agent) observe(ctx context.Context, ns, name string) (runtimeState, error) {
+	var s runtimeState
 	who := podName{ns, name}
 	list, err := a.seen.list(ctx, who)
 	if err != nil {
@@ -127,7 +127,7 @@ func newContainer(item *cri.Container, st *cri.ContainerStatus) container {
 }
 
 // box is the pod's sandbox that serves, or nil.
-func (s sight) box(uid types.UID) *sandbox {
+func (s runtimeState) box(uid types.UID) *sandbox {
 	for i := range s.sandboxes {
 		if s.sandboxes[i].uid == uid && s.sandboxes[i].ready && !s.sandboxes[i].lost {
 			return &s.sandboxes[i]
@@ -137,7 +137,7 @@ func (s sight) box(uid types.UID) *sandbox {
 }
 
 // of returns the containers of one name, the newest first.
-func (s sight) of(name string) (list []*container) {
+func (s runtimeState) of(name string) (list []*container) {
 	for i := range s.containers {
 		if s.containers[i].name == name {
 			list = append(list, &s.containers[i])
@@ -147,7 +147,7 @@ func (s sight) of(name string) (list []*container) {
 }
 
 // newest is the last container of the name, or nil.
-func (s sight) newest(name string) *container {
+func (s runtimeState) newest(name string) *container {
 	if list := s.of(name); len(list) > 0 {
 		return list[0]
 	}
@@ -155,7 +155,7 @@ func (s sight) newest(name string) *container {
 }
 
 // strangers are the parts that belong to another pod of the same name.
-func (s sight) strangers(uid types.UID) (out sight) {
+func (s runtimeState) strangers(uid types.UID) (out runtimeState) {
 	for _, b := range s.sandboxes {
 		if b.uid != uid {
 			out.sandboxes = append(out.sandboxes, b)
@@ -171,16 +171,16 @@ func (s sight) strangers(uid types.UID) (out sight) {
 
 // nextTry is the number of the next sandbox: above that of every one there is, also of those whose set-up failed half way, or the
 // runtime refuses the name.
-func (s sight) nextTry() (n uint32) {
+func (s runtimeState) nextTry() (n uint32) {
 	for i := range s.sandboxes {
 		n = max(n, s.sandboxes[i].try+1)
 	}
 	return n
 }
 
-func (s sight) empty() bool { return len(s.sandboxes) == 0 && len(s.containers) == 0 }
+func (s runtimeState) empty() bool { return len(s.sandboxes) == 0 && len(s.containers) == 0 }
 
 // anyRunning says whether a process of the pod may still run.
-func (s sight) anyRunning() bool {
+func (s runtimeState) anyRunning() bool {
 	return slices.ContainsFunc(s.containers, func(c container) bool { return c.mayRun() })
 }

@@ -15,7 +15,7 @@ import (
 // A world is all that a plan depends on.
 type world struct {
 	pod    *corev1.Pod
-	seen   sight
+	seen   runtimeState
 	now    time.Time
 	evict  *eviction                                            // the node's decision to end the pod; nil: it may run
 	probed func(name string) probed                             // the last answers of a container's probes
@@ -91,7 +91,7 @@ func plan(w world) (t todo) {
 	if box == nil {
 		return newSandbox(w, t)
 	}
-	t.drop, t.boxes = worn(w), spent(w)
+	t.drop, t.boxes = expired(w), spent(w)
 	planEphemeral(w, &t)
 	if planNextLife(w, &t) && planInit(w, &t, box) && !t.done {
 		planMain(w, &t, box)
@@ -102,9 +102,9 @@ func plan(w world) (t todo) {
 	return t
 }
 
-// worn are the containers that nobody asks for any more: of every name the newest stays and the one before it,
+// expired are the containers that nobody asks for any more: of every name the newest stays and the one before it,
 // whose end and log the API can still tell.
-func worn(w world) (list []*container) {
+func expired(w world) (list []*container) {
 	count := map[string]int{}
 	for i := range w.seen.containers {
 		c := &w.seen.containers[i]
@@ -208,7 +208,7 @@ func planInit(w world, t *todo, box *sandbox) (done bool) {
 		case c == nil || (c.sandbox != box.id && !c.running()):
 			begin(w, t, spec, true)
 			return false
-		case c.unborn():
+		case c.created():
 			t.drop = append(t.drop, c)
 			t.start = append(t.start, start{spec: spec, init: true, try: c.restarts})
 			return false
@@ -236,7 +236,7 @@ func planEphemeral(w world, t *todo) {
 		c := w.seen.newest(e.Name)
 		switch {
 		case c == nil:
-		case c.unborn():
+		case c.created():
 			t.drop = append(t.drop, c)
 		default:
 			continue
@@ -283,7 +283,7 @@ func keepUp(w world, t *todo, box *sandbox, spec *corev1.Container, init bool) (
 	switch {
 	case c == nil:
 		begin(w, t, spec, init)
-	case c.unborn():
+	case c.created():
 		t.drop = append(t.drop, c)
 		t.start = append(t.start, start{spec: spec, init: init, try: c.restarts})
 	case c.unsure():

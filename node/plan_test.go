@@ -35,7 +35,7 @@ func testPod(policy corev1.RestartPolicy, init string, names ...string) *corev1.
 
 // testSight reads "box name:run name:3 name:new name#2:run name@old:0": what the runtime has, newest first. A number
 // is an exit code, # a restart count, @ another sandbox.
-func testSight(text string) (s sight) {
+func testSight(text string) (s runtimeState) {
 	for _, word := range strings.Fields(text) {
 		if word == "box" || word == "deadbox" {
 			s.sandboxes = append(s.sandboxes, sandbox{id: "box", uid: "u", ready: word == "box", ips: []string{"10.1.0.9"}})

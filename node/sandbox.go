@@ -243,7 +243,7 @@ func (sb *sandboxes) stopSandbox(ctx context.Context, id string) error {
 }
 
 // removeAll removes containers that have stopped, and sandboxes.
-func (sb *sandboxes) removeAll(ctx context.Context, seen sight) error {
+func (sb *sandboxes) removeAll(ctx context.Context, seen runtimeState) error {
 	for i := range seen.containers {
 		if err := sb.removeContainer(ctx, seen.containers[i].id); err != nil {
 			return err

@@ -154,7 +154,7 @@ func (m *statuses) containerStatus(w world, spec *corev1.Container, init bool) c
 		*s.Started, s.Ready = p.started, p.started && p.ready && (!init || podspec.Sidecar(spec))
 	case c.unsure():
 		s.State.Waiting = &corev1.ContainerStateWaiting{Reason: "ContainerStatusUnknown", Message: "the runtime does not know whether it runs"}
-	case c.unborn():
+	case c.created():
 		s.State.Waiting = &corev1.ContainerStateWaiting{Reason: "ContainerCreating"}
 	default:
 		m.ended(w, spec, c, &s, init)

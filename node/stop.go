@@ -66,7 +66,7 @@ func (sp *stopper) stopContainer(ctx context.Context, id string, grace int64) er
 
 // stopContainers stops the pod's containers: the main ones side by side, then the sidecars in reverse order, all within the grace. All
 // pre-stop hooks run at once.
-func (sp *stopper) stopContainers(ctx context.Context, pod *corev1.Pod, seen sight, grace int64) error {
+func (sp *stopper) stopContainers(ctx context.Context, pod *corev1.Pod, seen runtimeState, grace int64) error {
 	turn := func(c *container) int { // main containers have the first
 		i := slices.IndexFunc(pod.Spec.InitContainers, func(s corev1.Container) bool { return s.Name == c.name && podspec.Sidecar(&s) })
 		if i < 0 {

@@ -41,7 +41,7 @@ func graceOf(pod *corev1.Pod, asked *int64) int64 {
 }
 
 // stopAll begins to stop the pod's containers, or begins anew when there is less time than before.
-func (sp *stopper) stopAll(pod *corev1.Pod, seen sight, grace int64) error {
+func (sp *stopper) stopAll(pod *corev1.Pod, seen runtimeState, grace int64) error {
 	sp.mu.Lock()
 	defer sp.mu.Unlock()
 	if e := sp.stopping[pod.UID]; e != nil {

@@ -13,9 +13,9 @@ import (
 // the name ("" for all). It may return others too. Errors are answers: *apierrors.StatusError or wrapping one.
 type Compute func(ctx context.Context, k resource.Kind, ns, name string) ([]resource.Object, error)
 
-// Computed returns operations for kinds whose objects are computed at every read. They can be got and listed,
+// ComputedKind returns operations for kinds whose objects are computed at every read. They can be got and listed,
 // with selectors; they have no revision, and a watch is refused. See MemoryKinds for kinds that are to be watched.
-func Computed(f Compute) Operations { return computing{Compute: f} }
+func ComputedKind(f Compute) Operations { return computing{Compute: f} }
 
 type computing struct {
 	readOnly

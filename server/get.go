@@ -25,7 +25,7 @@ type reads struct {
 // call; with one it is at least that new; with "0" it is whatever is at hand.
 func (s *reads) Get(ctx context.Context, r *Request, opts *metav1.GetOptions) (*view.Entry, error) {
 	if compute := s.extension(r.Kind).Compute; compute != nil {
-		return Computed(compute).Get(ctx, r, opts)
+		return ComputedKind(compute).Get(ctx, r, opts)
 	}
 	var asked string
 	if opts != nil {

@@ -22,7 +22,7 @@ func (s *reads) List(ctx context.Context, r *Request, opts *metav1.ListOptions) 
 		opts = &metav1.ListOptions{}
 	}
 	if compute := s.extension(r.Kind).Compute; compute != nil {
-		return Computed(compute).List(ctx, r, opts)
+		return ComputedKind(compute).List(ctx, r, opts)
 	}
 	if err := s.checkListOptions(opts, false); err != nil {
 		return nil, err

@@ -86,8 +86,8 @@ func TestShelfRefuses(t *testing.T) {
 	}
 }
 
-func TestComputed(t *testing.T) {
-	ops := server.Computed(func(_ context.Context, _ resource.Kind, ns, _ string) ([]resource.Object, error) {
+func TestComputedKind(t *testing.T) {
+	ops := server.ComputedKind(func(_ context.Context, _ resource.Kind, ns, _ string) ([]resource.Object, error) {
 		if ns == "down" {
 			return nil, apierrors.NewServiceUnavailable("no metrics yet")
 		}

@@ -165,8 +165,8 @@ func TestShowIsAFile(t *testing.T) {
 // TestEveryFieldIsSet sets every setting to something else and wants another configuration each time: no setting
 // is bound to nothing, or to the field of another.
 func TestEveryFieldIsSet(t *testing.T) {
-	other := map[reflect.Type]string{reflect.TypeFor[number](): "7", reflect.TypeFor[no](): "false", reflect.TypeFor[yes](): "true",
-		reflect.TypeFor[span]():    "7s",
+	other := map[reflect.Type]string{reflect.TypeFor[number](): "7", reflect.TypeFor[negated](): "false", reflect.TypeFor[boolean](): "true",
+		reflect.TypeFor[period]():  "7s",
 		reflect.TypeFor[address](): "10.7.0.1", reflect.TypeFor[addresses](): "10.7.0.1",
 		reflect.TypeFor[prefixes](): "10.7.0.0/16", reflect.TypeFor[ports](): "7-77", reflect.TypeFor[gates](): "A=true",
 		reflect.TypeFor[pairs](): "a=b", reflect.TypeFor[limit](): "7", reflect.TypeFor[file](): "settings_test.go",

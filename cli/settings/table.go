@@ -9,7 +9,8 @@ import (
 
 // table binds every setting to its field.
 func table(o *Options) []Setting {
-	return slices.Concat(serving(o), keeping(&o.Config), networking(&o.Config), believing(&o.Config), admitting(&o.Config), working(o),
+	return slices.Concat(serving(o), keeping(&o.Config), networking(&o.Config), authnSettings(&o.Config),
+		admitting(&o.Config), loopSettings(o),
 		tuning(&o.Config),
 		fetching(&o.Config), placing(&o.Config),
 		adding(&o.Config))
@@ -33,7 +34,7 @@ func serving(o *Options) []Setting {
 		{Key: "api.listen", Flag: "listen", For: Up | Server, Doc: "address of the API, host:port; pods can't reach it on the loopback",
 			value: endpoint{&c.Listen}},
 		{Key: "api.hosts", Flag: "hosts", For: Up | Server, Doc: "further names and addresses that the serving certificate is good for",
-			value: words{&c.Hosts}},
+			value: stringList{&c.Hosts}},
 		{Key: "api.advertise", Flag: "advertise-address", For: Up | Server,
 			Doc: "address at which pods reach the API; default: where it listens, or the machine's", value: address{&c.Advertise}},
 		{Key: "api.maxReads", Flag: "max-requests-inflight", For: Up | Server,
@@ -42,14 +43,14 @@ func serving(o *Options) []Setting {
 			value: number{&c.MaxWrites}},
 		{Key: "api.shutdownDelay", Flag: "shutdown-delay-duration", For: Up | Server,
 			Doc:   "how long a server that is told to end serves on, and says so at /readyz, for load balancers to notice; 15s at most",
-			value: span{&c.ShutdownDelay}},
+			value: period{&c.ShutdownDelay}},
 		{Key: "api.certFile", Flag: "tls-cert-file", For: Up | Server,
 			Doc: "serving certificate of your own; without one the cluster's authority issues it", value: file{&c.ServingCert}},
 		{Key: "api.keyFile", Flag: "tls-private-key-file", For: Up | Server, Doc: "its key", value: file{&c.ServingKey}},
 		{Key: "api.clientCAFile", Flag: "client-ca-file", For: Up | Server,
 			Doc: "a further authority whose client certificates are believed", value: file{&c.ClientCA}},
 		{Key: "api.anonymous", Flag: "anonymous-auth", For: Up | Server,
-			Doc: "whether requests without credentials are heard, as `system:anonymous`", value: no{&c.NoAnonymous}},
+			Doc: "whether requests without credentials are heard, as `system:anonymous`", value: negated{&c.NoAnonymous}},
 	}
 }
 
@@ -57,7 +58,7 @@ func serving(o *Options) []Setting {
 func keeping(c *cluster.Config) []Setting {
 	return []Setting{
 		{Key: "etcd.servers", Flag: "etcd-servers", For: Up | Server, Doc: "use these etcd servers instead of the embedded one",
-			value: words{&c.EtcdServers}},
+			value: stringList{&c.EtcdServers}},
 		{Key: "etcd.caFile", Flag: "etcd-cafile", For: Up | Server, Doc: "authority of the etcd servers", value: file{&c.EtcdTLS.CA}},
 		{Key: "etcd.certFile", Flag: "etcd-certfile", For: Up | Server, Doc: "client certificate for the etcd servers",
 			value: file{&c.EtcdTLS.Cert}},
@@ -75,7 +76,7 @@ func keeping(c *cluster.Config) []Setting {
 			value: text{&c.Together.Token}},
 
 		{Key: "snapshots.every", Flag: "snapshot-every", For: Up | Server,
-			Doc: "how often the embedded etcd is saved, if something changed; negative: never", value: span{&c.Snapshots.Every}},
+			Doc: "how often the embedded etcd is saved, if something changed; negative: never", value: period{&c.Snapshots.Every}},
 		{Key: "snapshots.keep", Flag: "snapshot-keep", For: Up | Server, Doc: "how many are kept", value: number{&c.Snapshots.Keep}},
 		{Key: "snapshots.dir", Flag: "snapshot-dir", For: Up | Server, Doc: "where; default: DATA-DIR/snapshots", value: text{&c.Snapshots.Dir}},
 
@@ -93,15 +94,15 @@ func keeping(c *cluster.Config) []Setting {
 		{Key: "audit.logMaxSize", Flag: "audit-log-maxsize", For: Up | Server,
 			Doc: "MiB from which a new log file is begun; default: 100", value: number{&c.Audit.LogMaxSize}},
 		{Key: "audit.logCompress", Flag: "audit-log-compress", For: Up | Server, Doc: "compress old log files (gzip)",
-			value: yes{&c.Audit.LogCompress}},
+			value: boolean{&c.Audit.LogCompress}},
 		{Key: "audit.webhookConfigFile", Flag: "audit-webhook-config-file", For: Up | Server,
 			Doc: "kubeconfig of a server that gets batches of records", value: file{&c.Audit.WebhookKubeconfig}},
 		{Key: "audit.webhookBackoff", Flag: "audit-webhook-initial-backoff", For: Up | Server,
-			Doc: "pause before a batch is sent again; default: 10s", value: span{&c.Audit.WebhookBackoff}},
+			Doc: "pause before a batch is sent again; default: 10s", value: period{&c.Audit.WebhookBackoff}},
 
 		{Key: "tokens.issuer", Flag: "service-account-issuer", For: Up | Server, Doc: "issuer of service account tokens", value: text{&c.Issuer}},
 		{Key: "tokens.audiences", Flag: "api-audiences", For: Up | Server,
-			Doc: "audiences that the API takes tokens for; default: the issuer", value: words{&c.Audiences}},
+			Doc: "audiences that the API takes tokens for; default: the issuer", value: stringList{&c.Audiences}},
 		{Key: "tokens.signingKeyFile", Flag: "service-account-signing-key-file", For: Up | Server,
 			Doc: "key that signs them, ECDSA P-256 or RSA; default: DATA-DIR/pki/sa.key, made when missing", value: file{&c.TokenKey}},
 		{Key: "tokens.keyFiles", Flag: "service-account-key-file", For: Up | Server,
@@ -126,31 +127,32 @@ func networking(c *cluster.Config) []Setting {
 			value: text{&c.Network}},
 
 		{Key: "network.policies", Flag: "network-policies", For: Up | Node,
-			Doc: "nodes enforce NetworkPolicies; without it bring somebody who does, as Calico", value: no{&c.NoPolicies}},
+			Doc: "nodes enforce NetworkPolicies; without it bring somebody who does, as Calico", value: negated{&c.NoPolicies}},
 
 		{Key: "storage.local", Flag: "local-storage", For: Up | Controllers | Node,
 			Doc:   "volumes on nodes' disks, below DATA-DIR/storage, and a default StorageClass of them, `local-path`; without it bring another",
-			value: no{&c.NoLocalStorage}},
+			value: negated{&c.NoLocalStorage}},
 		{Key: "storage.snapshots", Flag: "volume-snapshots", For: Up | Controllers,
 			Doc:   "define VolumeSnapshot, its class and content, where they are missing; volumes of the class `local-image` can be copied",
-			value: yes{&c.VolumeSnapshots}},
+			value: boolean{&c.VolumeSnapshots}},
 
 		{Key: "dns.enabled", Flag: "dns", For: Up | Controllers | Node,
-			Doc: "nodes' agents serve the cluster DNS; without it bring another, as CoreDNS", value: no{&c.DNS.Off}},
+			Doc: "nodes' agents serve the cluster DNS; without it bring another, as CoreDNS", value: negated{&c.DNS.Off}},
 		{Key: "dns.addresses", Flag: "cluster-dns", For: Up | Controllers | Node,
 			Doc:   "cluster IPs of the Service kube-system/kube-dns; default: the tenth of each range of cluster IPs",
 			value: addresses{&c.DNS.Addresses}},
 		{Key: "dns.domain", Flag: "cluster-domain", For: Up | Node,
 			Doc: "domain of the cluster's names; default: cluster.local", value: text{&c.DNS.Domain}},
 		{Key: "dns.upstreams", Flag: "dns-upstream", For: Up | Node,
-			Doc: "name servers for all other names, ADDRESS or ADDRESS:PORT; default: those of /etc/resolv.conf", value: words{&c.DNS.Upstreams}},
+			Doc:   "name servers for all other names, ADDRESS or ADDRESS:PORT; default: those of /etc/resolv.conf",
+			value: stringList{&c.DNS.Upstreams}},
 		{Key: "dns.stubDomains", Flag: "dns-stub-domain", For: Up | Node,
-			Doc: "name servers for the names below a domain, DOMAIN=ADDRESS", value: words{&c.DNS.Stubs}},
+			Doc: "name servers for the names below a domain, DOMAIN=ADDRESS", value: stringList{&c.DNS.Stubs}},
 	}
 }
 
-// believing lists the settings of authentication.
-func believing(c *cluster.Config) []Setting {
+// authnSettings lists the settings of authentication.
+func authnSettings(c *cluster.Config) []Setting {
 	return []Setting{
 		{Key: "authentication.configFile", Flag: "authentication-config", For: Up | Server,
 			Doc: "AuthenticationConfiguration: issuers of tokens, and who may be anonymous", value: file{&c.Authn.ConfigFile}},
@@ -162,7 +164,7 @@ func believing(c *cluster.Config) []Setting {
 			Doc: "version of the TokenReview that it is sent: `v1`, or `v1beta1`, the default", value: choice{&c.Authn.WebhookVersion,
 				"v1 v1beta1"}},
 		{Key: "authentication.webhookTTL", Flag: "authentication-token-webhook-cache-ttl", For: Up | Server,
-			Doc: "how long its good tokens are remembered; default: 2m", value: span{&c.Authn.WebhookTTL}},
+			Doc: "how long its good tokens are remembered; default: 2m", value: period{&c.Authn.WebhookTTL}},
 		{Key: "oidc.issuerURL", Flag: "oidc-issuer-url", For: Up | Server,
 			Doc: "OpenID Connect provider whose tokens are believed, https://", value: text{&c.Authn.OIDC.IssuerURL}},
 		{Key: "oidc.clientID", Flag: "oidc-client-id", For: Up | Server, Doc: "audience that its tokens must be for",
@@ -181,7 +183,7 @@ func believing(c *cluster.Config) []Setting {
 		{Key: "oidc.caFile", Flag: "oidc-ca-file", For: Up | Server, Doc: "authorities of its certificate; default: the machine's",
 			value: file{&c.Authn.OIDC.CAFile}},
 		{Key: "oidc.signingAlgs", Flag: "oidc-signing-algs", For: Up | Server,
-			Doc: "algorithms that its tokens may be signed with; default: RS256", value: words{&c.Authn.OIDC.SigningAlgs}},
+			Doc: "algorithms that its tokens may be signed with; default: RS256", value: stringList{&c.Authn.OIDC.SigningAlgs}},
 	}
 }
 
@@ -189,14 +191,14 @@ func believing(c *cluster.Config) []Setting {
 func admitting(c *cluster.Config) []Setting {
 	return []Setting{
 		{Key: "admission.enable", Flag: "enable-admission-plugins", For: Up | Server, Doc: "plugins beside the default ones",
-			value: words{&c.AdmissionOn}},
+			value: stringList{&c.AdmissionOn}},
 		{Key: "admission.disable", Flag: "disable-admission-plugins", For: Up | Server, Doc: "plugins to leave out",
-			value: words{&c.AdmissionOff}},
+			value: stringList{&c.AdmissionOff}},
 		{Key: "admission.configFile", Flag: "admission-control-config-file", For: Up | Server,
 			Doc: "AdmissionConfiguration: what plugins are told", value: file{&c.AdmissionConfig}},
 		{Key: "authorization.modes", Flag: "authorization-mode", For: Up | Server,
 			Doc:   "who is asked, in order: `Node`, `RBAC`, `Webhook`, `AlwaysAllow`, `AlwaysDeny`; `system:masters` may do everything",
-			value: words{&c.Authorization}},
+			value: stringList{&c.Authorization}},
 		{Key: "authorization.configFile", Flag: "authorization-config", For: Up | Server,
 			Doc: "AuthorizationConfiguration: who is asked, in order, in place of the modes", value: file{&c.Authz.ConfigFile}},
 		{Key: "authorization.webhookConfigFile", Flag: "authorization-webhook-config-file", For: Up | Server,
@@ -205,9 +207,9 @@ func admitting(c *cluster.Config) []Setting {
 			Doc:   "version of the SubjectAccessReview that it is sent: `v1`, or `v1beta1`, the default",
 			value: choice{&c.Authz.WebhookVersion, "v1 v1beta1"}},
 		{Key: "authorization.webhookAllowedTTL", Flag: "authorization-webhook-cache-authorized-ttl", For: Up | Server,
-			Doc: "how long it is remembered that it allowed; default: 5m", value: span{&c.Authz.WebhookAllowedTTL}},
+			Doc: "how long it is remembered that it allowed; default: 5m", value: period{&c.Authz.WebhookAllowedTTL}},
 		{Key: "authorization.webhookRefusedTTL", Flag: "authorization-webhook-cache-unauthorized-ttl", For: Up | Server,
-			Doc: "how long it is remembered that it did not; default: 30s", value: span{&c.Authz.WebhookRefusedTTL}},
+			Doc: "how long it is remembered that it did not; default: 30s", value: period{&c.Authz.WebhookRefusedTTL}},
 		{Key: "emulatedVersion", Flag: "emulated-version", For: Up | Server, Doc: "the Kubernetes whose API this is: `1.36` or `1.37`",
 			value: text{&c.EmulatedVersion}},
 		{Key: "runtimeConfig", Flag: "runtime-config", For: Up | Server,
@@ -218,26 +220,26 @@ func admitting(c *cluster.Config) []Setting {
 	}
 }
 
-// working lists the settings of loops and nodes.
-func working(o *Options) []Setting {
+// loopSettings lists the settings of loops and nodes.
+func loopSettings(o *Options) []Setting {
 	c := &o.Config
 	return []Setting{
 		{Key: "controllers.run", Flag: "controllers", For: Up | Controllers,
-			Doc: "`*` is all, `name` one more, `-name` one less; upstream's names and kloop's own", value: words{&c.Controllers}},
+			Doc: "`*` is all, `name` one more, `-name` one less; upstream's names and kloop's own", value: stringList{&c.Controllers}},
 		{Key: "controllers.signingCertFile", Flag: "cluster-signing-cert-file", For: Controllers,
 			Doc: "authority of the cluster, which signs certificate requests; without it somebody else does", value: file{&c.SigningCert}},
 		{Key: "controllers.signingKeyFile", Flag: "cluster-signing-key-file", For: Controllers, Doc: "its key", value: file{&c.SigningKey}},
 		{Key: "controllers.nodeMonitorGrace", Flag: "node-monitor-grace", For: Up | Controllers,
-			Doc: "silence after which a node is not ready", value: span{&c.NodeMonitorGrace}},
+			Doc: "silence after which a node is not ready", value: period{&c.NodeMonitorGrace}},
 		{Key: "controllers.nodeMonitorPeriod", Flag: "node-monitor-period", For: Up | Controllers,
-			Doc: "look at all nodes this often too; by default whenever something changes or a grace runs out", value: span{&c.NodeMonitorPeriod}},
+			Doc: "look at all nodes this often too; by default whenever something changes or a grace runs out", value: period{&c.NodeMonitorPeriod}},
 		{Key: "controllers.autoscalerPeriod", Flag: "horizontal-pod-autoscaler-sync-period", For: Up | Controllers,
-			Doc: "look at all autoscalers this often too", value: span{&c.AutoscalerPeriod}},
+			Doc: "look at all autoscalers this often too", value: period{&c.AutoscalerPeriod}},
 		{Key: "controllers.volumeBinderPeriod", Flag: "pvclaimbinder-sync-period", For: Up | Controllers,
-			Doc: "look at all volumes and claims this often too; by default whenever something changes", value: span{&c.BinderPeriod}},
+			Doc: "look at all volumes and claims this often too; by default whenever something changes", value: period{&c.BinderPeriod}},
 
 		{Key: "controllers.allocateNodeCIDRs", Flag: "allocate-node-cidrs", For: Up | Controllers,
-			Doc: "give every node a part of the pod range, in spec.podCIDR", value: yes{&c.NodeCIDRs}},
+			Doc: "give every node a part of the pod range, in spec.podCIDR", value: boolean{&c.NodeCIDRs}},
 		{Key: "controllers.nodeCIDRMaskSize", Flag: "node-cidr-mask-size", For: Up | Controllers,
 			Doc: "prefix length of such a part where pods have one family", value: number{&c.NodeCIDRBits}},
 		{Key: "controllers.nodeCIDRMaskSizeIPv4", Flag: "node-cidr-mask-size-ipv4", For: Up | Controllers,
@@ -256,7 +258,7 @@ func working(o *Options) []Setting {
 			value: text{&o.ContainerRuntimeEndpoint}},
 		{Key: "node.installRuntime", Flag: "install-runtime", For: Up | Node,
 			Doc:   "install containerd, runc and the CNI plugins by the machine's package manager, where they are missing",
-			value: yes{&o.InstallRuntime}},
+			value: boolean{&o.InstallRuntime}},
 		{Key: "node.rootDir", Flag: "root-dir", For: Up | Node,
 			Doc:   "the agent's root directory: CSI drivers and device plugins know no other than this; each node of a machine needs its own",
 			value: text{&c.RootDir}},
@@ -272,7 +274,7 @@ func working(o *Options) []Setting {
 			Doc:   "how much more must be left before a threshold is passed: SIGNAL=QUANTITY or PERCENT%",
 			value: pairs{&c.Pressure.EvictionMinimumReclaim}},
 		{Key: "node.evictionPressureTransitionPeriod", Flag: "eviction-pressure-transition-period", For: Up | Node,
-			Doc: "for how long pressure is told after the last crossing; default: 5m", value: span{&c.Pressure.EvictionTransition}},
+			Doc: "for how long pressure is told after the last crossing; default: 5m", value: period{&c.Pressure.EvictionTransition}},
 		{Key: "node.imageGCHigh", Flag: "image-gc-high-threshold", For: Up | Node,
 			Doc: "percent of the disk in use from which images that nobody uses are removed; 100: never", value: number{&c.Pressure.ImageGCHigh}},
 		{Key: "node.imageGCLow", Flag: "image-gc-low-threshold", For: Up | Node,
@@ -285,19 +287,19 @@ func adding(c *cluster.Config) []Setting {
 	return []Setting{
 		{Key: "convergence.enabled", Flag: "convergence", For: Up | Server,
 			Doc:   "keep what explains why something has not converged: the API convergence.kloop.dev (`kloop why`, `gaps`, `loops`), and the trail",
-			value: no{&c.NoConvergence}},
+			value: negated{&c.NoConvergence}},
 		{Key: "ui.enabled", Flag: "ui", For: Up | Server,
-			Doc: "serve the live page at /ui: static files, which have no rights of their own", value: no{&c.NoPage}},
+			Doc: "serve the live page at /ui: static files, which have no rights of their own", value: negated{&c.NoPage}},
 		{Key: "trail.off", Flag: "no-trail", For: Up | Server,
 			Doc:   "do not remember who changed what and because of what, and what it was before (`kloop trace`, `diff`, `undo`)",
-			value: yes{&c.NoTrail}},
+			value: boolean{&c.NoTrail}},
 		{Key: "trail.export", Flag: "trace-export", For: Up | Server,
 			Doc: "where cascades go as OpenTelemetry spans: OTLP over HTTP, as http://collector:4318/v1/traces", value: text{&c.TraceExport}},
 		{Key: "manifests.dir", Flag: "manifests-dir", For: Up,
 			Doc:   "directory whose manifests the cluster applies, and prunes what they lose; default: DATA-DIR/manifests",
 			value: text{&c.ManifestsDir}},
 		{Key: "git.sources", Flag: "git-sources", For: Up,
-			Doc: "serve GitSources: repositories whose manifests the cluster applies; who may make one may do all", value: yes{&c.GitSources}},
+			Doc: "serve GitSources: repositories whose manifests the cluster applies; who may make one may do all", value: boolean{&c.GitSources}},
 		{Key: "git.dir", Flag: "git-dir", For: Up, Doc: "where copies of repositories lie; default: DATA-DIR/git", value: text{&c.GitDir}},
 		{Key: "simulation.nodes", Flag: "sim-nodes", For: Up, Doc: "how many simulated nodes to make", value: number{&c.SimNodes}},
 
@@ -308,17 +310,17 @@ func adding(c *cluster.Config) []Setting {
 			Doc: "how ipvs chooses among endpoints: rr, lc, sh, mh…; default: rr", value: text{&c.ProxyScheduler}},
 		{Key: "proxy.strictARP", Flag: "ipvs-strict-arp", For: Up | Node,
 			Doc: "with ipvs: the kernel answers ARP only for addresses of the interface that is asked, " +
-				"so that only who announces a load balancer's address answers for it", value: no{&c.IPVS.LooseARP}},
+				"so that only who announces a load balancer's address answers for it", value: negated{&c.IPVS.LooseARP}},
 		{Key: "proxy.excludeCIDRs", Flag: "ipvs-exclude-cidrs", For: Up | Node,
 			Doc: "with ipvs: addresses whose virtual servers are somebody else's; all others are kloop's", value: prefixes{&c.IPVS.Exclude}},
 		{Key: "proxy.tcpTimeout", Flag: "ipvs-tcp-timeout", For: Up | Node,
-			Doc: "with ipvs: how long a silent connection is remembered; default: the kernel's", value: span{&c.IPVS.TCPTimeout}},
+			Doc: "with ipvs: how long a silent connection is remembered; default: the kernel's", value: period{&c.IPVS.TCPTimeout}},
 		{Key: "proxy.tcpFinTimeout", Flag: "ipvs-tcpfin-timeout", For: Up | Node,
-			Doc: "the same, once one side has ended it", value: span{&c.IPVS.TCPFinTimeout}},
-		{Key: "proxy.udpTimeout", Flag: "ipvs-udp-timeout", For: Up | Node, Doc: "the same, of UDP", value: span{&c.IPVS.UDPTimeout}},
+			Doc: "the same, once one side has ended it", value: period{&c.IPVS.TCPFinTimeout}},
+		{Key: "proxy.udpTimeout", Flag: "ipvs-udp-timeout", For: Up | Node, Doc: "the same, of UDP", value: period{&c.IPVS.UDPTimeout}},
 		{Key: "proxy.nodePortAddresses", Flag: "nodeport-addresses", For: Up | Node,
 			Doc:   "at which of the machine's addresses node ports are served: ranges, or `primary`, the default, the addresses of its Node",
-			value: words{&c.NodePortAddresses}},
+			value: stringList{&c.NodePortAddresses}},
 		{Key: "loadBalancer.mode", Flag: "load-balancer", For: Up | Controllers,
 			Doc: "where Services of type LoadBalancer get their addresses: `nodes`, those of nodes; `pools`, MetalLB's IPAddressPools; " +
 				"or `none`, where another program gives them",
@@ -344,7 +346,7 @@ func tuning(c *cluster.Config) []Setting {
 		{Key: "node.maxPods", Flag: "max-pods", For: Up | Node, Doc: "how many pods the node takes; 0: 110", value: number{&r.MaxPods}},
 		{Key: "node.allowedUnsafeSysctls", Flag: "allowed-unsafe-sysctls", For: Up | Node,
 			Doc:   "kernel parameters that pods may set beside the safe ones, as net.core.somaxconn or net.ipv4.*",
-			value: words{&r.AllowedUnsafeSysctls}},
+			value: stringList{&r.AllowedUnsafeSysctls}},
 		{Key: "node.containerLogMaxSize", Flag: "container-log-max-size", For: Up | Node,
 			Doc: "how large a container's log gets until a new file is begun; default: 10Mi", value: text{&r.ContainerLogMaxSize}},
 		{Key: "node.containerLogMaxFiles", Flag: "container-log-max-files", For: Up | Node,
@@ -353,7 +355,7 @@ func tuning(c *cluster.Config) []Setting {
 			Doc: "how many processes one pod may have; 0 or -1: any number", value: limit{number{&r.PodPidsLimit}}},
 		{Key: "node.maxContainerRestartPeriod", Flag: "max-container-restart-period", For: Up | Node,
 			Doc:   "the longest pause of a crash loop, from 1s to 5m, as crashLoopBackOff.maxContainerRestartPeriod; default: 5m",
-			value: span{&r.MaxContainerRestartPeriod}},
+			value: period{&r.MaxContainerRestartPeriod}},
 		{Key: "node.swapBehavior", Flag: "swap-behavior", For: Up | Node,
 			Doc:   "`NoSwap`, the default, or `LimitedSwap`: Burstable pods use swap by what they request of memory (cgroup v2)",
 			value: text{&r.SwapBehavior}},
@@ -364,11 +366,11 @@ func tuning(c *cluster.Config) []Setting {
 			Doc:   "share between request and limit from which on memory is slowed down, as 0.9 (cgroup v2)",
 			value: text{&r.MemoryThrottlingFactor}},
 		{Key: "node.enableSystemLogQuery", Flag: "enable-system-log-query", For: Up | Node,
-			Doc: "whether the agent answers questions for the logs of the machine's services", value: yes{&c.NodeLogQuery}},
+			Doc: "whether the agent answers questions for the logs of the machine's services", value: boolean{&c.NodeLogQuery}},
 		{Key: "node.shutdownGracePeriod", Flag: "shutdown-grace-period", For: Up | Node,
-			Doc: "for how long the machine's shutdown waits for pods to end; default: not at all", value: span{&s.GracePeriod}},
+			Doc: "for how long the machine's shutdown waits for pods to end; default: not at all", value: period{&s.GracePeriod}},
 		{Key: "node.shutdownGracePeriodCriticalPods", Flag: "shutdown-grace-period-critical-pods", For: Up | Node,
-			Doc: "how much of that critical pods have, after the others", value: span{&s.GracePeriodCriticalPods}},
+			Doc: "how much of that critical pods have, after the others", value: period{&s.GracePeriodCriticalPods}},
 		{Key: "node.shutdownGracePeriodByPodPriority", Flag: "shutdown-grace-period-by-pod-priority", For: Up | Node,
 			Doc: "in place of both: how long pods of a priority and above have, PRIORITY=DURATION", value: pairs{&s.ByPodPriority}},
 	}
@@ -379,9 +381,9 @@ func fetching(c *cluster.Config) []Setting {
 	i := &c.NodeImages
 	return []Setting{
 		{Key: "node.imageMinimumGCAge", Flag: "minimum-image-ttl-duration", For: Up | Node,
-			Doc: "how long an image is safe after it came; default: 2m", value: span{&i.MinimumGCAge}},
+			Doc: "how long an image is safe after it came; default: 2m", value: period{&i.MinimumGCAge}},
 		{Key: "node.imageMaximumGCAge", Flag: "maximum-image-ttl-duration", For: Up | Node,
-			Doc: "for how long nobody has used an image that goes whatever room there is; default: it does not", value: span{&i.MaximumGCAge}},
+			Doc: "for how long nobody has used an image that goes whatever room there is; default: it does not", value: period{&i.MaximumGCAge}},
 		{Key: "node.maxParallelImagePulls", Flag: "max-parallel-image-pulls", For: Up | Node, Doc: "0: 4", value: number{&i.MaxParallelPulls}},
 		{Key: "node.registries", Flag: "registries", For: Up | Node,
 			Doc:   "file with mirrors, certificates and credentials of registries, as k3s' registries.yaml; default: /etc/containerd/certs.d",
@@ -396,7 +398,7 @@ func fetching(c *cluster.Config) []Setting {
 				"`NeverVerifyAllowlistedImages`, `AlwaysVerify`, `NeverVerify`", value: text{&i.VerificationPolicy}},
 		{Key: "node.preloadedImagesVerificationAllowlist", Flag: "preloaded-images-verification-allowlist", For: Up | Node,
 			Doc:   "names of images that need none with NeverVerifyAllowlistedImages, unless pulled; all below one with /* at the end",
-			value: words{&i.PreloadedAllowlist}},
+			value: stringList{&i.PreloadedAllowlist}},
 	}
 }
 

@@ -63,9 +63,9 @@ func (v files) set(s string) error {
 			return err
 		}
 	}
-	return words(v).set(s)
+	return stringList(v).set(s)
 }
-func (v files) text() string { return words(v).text() }
+func (v files) text() string { return stringList(v).text() }
 func (v files) shape() shape { return list }
 
 // Readable says why a file can't be there to be read; "" is none. Who may read it is for those who do.
@@ -131,21 +131,21 @@ func whole(p *int, s string, least int) error {
 	return nil
 }
 
-type yes struct{ p *bool }
+type boolean struct{ p *bool }
 
-func (v yes) set(s string) (err error) {
+func (v boolean) set(s string) (err error) {
 	if *v.p, err = strconv.ParseBool(s); err != nil {
 		return fmt.Errorf("%q is neither true nor false", s)
 	}
 	return nil
 }
-func (v yes) text() string { return strconv.FormatBool(*v.p) }
-func (v yes) shape() shape { return truth }
+func (v boolean) text() string { return strconv.FormatBool(*v.p) }
+func (v boolean) shape() shape { return truth }
 
-// no is a setting whose field says the opposite.
-type no struct{ p *bool }
+// negated is a setting whose field says the opposite.
+type negated struct{ p *bool }
 
-func (v no) set(s string) error {
+func (v negated) set(s string) error {
 	b, err := strconv.ParseBool(s)
 	if err != nil {
 		return fmt.Errorf("%q is neither true nor false", s)
@@ -153,12 +153,12 @@ func (v no) set(s string) error {
 	*v.p = !b
 	return nil
 }
-func (v no) text() string { return strconv.FormatBool(!*v.p) }
-func (v no) shape() shape { return truth }
+func (v negated) text() string { return strconv.FormatBool(!*v.p) }
+func (v negated) shape() shape { return truth }
 
-type span struct{ p *time.Duration }
+type period struct{ p *time.Duration }
 
-func (v span) set(s string) error {
+func (v period) set(s string) error {
 	if s == "" {
 		*v.p = 0
 		return nil
@@ -171,19 +171,19 @@ func (v span) set(s string) error {
 	return nil
 }
 
-func (v span) text() string {
+func (v period) text() string {
 	if *v.p == 0 {
 		return ""
 	}
 	return v.p.String()
 }
-func (v span) shape() shape { return scalar }
+func (v period) shape() shape { return scalar }
 
-type words struct{ p *[]string }
+type stringList struct{ p *[]string }
 
-func (v words) set(s string) error { *v.p = split(s); return nil }
-func (v words) text() string       { return strings.Join(*v.p, ",") }
-func (v words) shape() shape       { return list }
+func (v stringList) set(s string) error { *v.p = split(s); return nil }
+func (v stringList) text() string       { return strings.Join(*v.p, ",") }
+func (v stringList) shape() shape       { return list }
 
 func split(s string) (out []string) {
 	for part := range strings.SplitSeq(s, ",") {

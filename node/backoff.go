@@ -8,7 +8,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// The pauses before an attempt is made again, as upstream's: ten seconds, doubled to five minutes. A container's
+// The back-offs before an attempt is made again, as upstream's: ten seconds, doubled to five minutes. A container's
 // first restart does not wait, and one that ran for ten minutes starts over.
 const (
 	firstPause = 10 * time.Second
@@ -16,8 +16,8 @@ const (
 	forgive    = 10 * time.Minute
 )
 
-// pauses remembers how long attempts at something are put off. It is bounded by what exists: forget drops a pod's.
-type pauses struct {
+// backoffs remembers how long attempts at something are put off. It is bounded by what exists: forget drops a pod's.
+type backoffs struct {
 	restart time.Duration // the longest pause of a crash loop; 0: lastPause
 
 	mu sync.Mutex
@@ -36,18 +36,18 @@ type pause struct {
 	hash   string    // of the container that failed
 }
 
-func newPauses() *pauses { return &pauses{of: map[pauseKey]*pause{}} }
+func newBackoffs() *backoffs { return &backoffs{of: map[pauseKey]*pause{}} }
 
 // failed notes a failure at the time; a failure that was noted before changes nothing. ran is the time that the
 // attempt lasted.
-func (p *pauses) failed(uid types.UID, what string, at time.Time, ran time.Duration) {
+func (p *backoffs) failed(uid types.UID, what string, at time.Time, ran time.Duration) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.note(pauseKey{uid, what}, at, ran, firstPause, lastPause)
 }
 
 // flat notes a failure that is tried again after the first pause, however often it happens.
-func (p *pauses) flat(uid types.UID, what string, at time.Time) {
+func (p *backoffs) flat(uid types.UID, what string, at time.Time) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.of[pauseKey{uid, what}] = &pause{length: firstPause, since: at}
@@ -56,7 +56,7 @@ func (p *pauses) flat(uid types.UID, what string, at time.Time) {
 // ended notes the end of a container: as failed, but the first pause is none. One with another image than the one before it starts over.
 //
 // Unlike Kubernetes, an agent that starts anew goes on with the pause that so many restarts have led to.
-func (p *pauses) ended(uid types.UID, c *container) {
+func (p *backoffs) ended(uid types.UID, c *container) {
 	ran, first, most := c.done.Sub(c.began), time.Duration(0), cmp.Or(p.restart, lastPause)
 	if c.restarts > 0 && ran <= forgive {
 		first = min(firstPause<<min(c.restarts-1, 10), most)
@@ -75,7 +75,7 @@ func (p *pauses) ended(uid types.UID, c *container) {
 }
 
 // note notes a failure. p is locked.
-func (p *pauses) note(key pauseKey, at time.Time, ran, first, most time.Duration) {
+func (p *backoffs) note(key pauseKey, at time.Time, ran, first, most time.Duration) {
 	cur := p.of[key]
 	switch {
 	case cur == nil:
@@ -89,7 +89,7 @@ func (p *pauses) note(key pauseKey, at time.Time, ran, first, most time.Duration
 }
 
 // announce says, once for each failure, that an event should tell of the pause after it.
-func (p *pauses) announce(uid types.UID, what string) bool {
+func (p *backoffs) announce(uid types.UID, what string) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	cur := p.of[pauseKey{uid, what}]
@@ -101,7 +101,7 @@ func (p *pauses) announce(uid types.UID, what string) bool {
 }
 
 // left is the rest of the pause; length is its whole.
-func (p *pauses) left(uid types.UID, what string, now time.Time) (left, length time.Duration) {
+func (p *backoffs) left(uid types.UID, what string, now time.Time) (left, length time.Duration) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	cur := p.of[pauseKey{uid, what}]
@@ -111,13 +111,13 @@ func (p *pauses) left(uid types.UID, what string, now time.Time) (left, length t
 	return max(0, cur.since.Add(cur.length).Sub(now)), cur.length
 }
 
-func (p *pauses) clear(uid types.UID, what string) {
+func (p *backoffs) clear(uid types.UID, what string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	delete(p.of, pauseKey{uid, what})
 }
 
-func (p *pauses) forget(uid types.UID) {
+func (p *backoffs) forget(uid types.UID) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for key := range p.of {

@@ -14,7 +14,7 @@ func run(name string, end time.Time, ran time.Duration, restarts int32) *contain
 }
 
 func TestPauses(t *testing.T) {
-	p := newPauses()
+	p := newBackoffs()
 	at := noon
 	for i, want := range []time.Duration{0, 10, 20, 40, 80, 160, 300, 300} {
 		at = at.Add(time.Second)
@@ -42,13 +42,13 @@ func TestPauses(t *testing.T) {
 	p.clear("u", "pull x")
 	p.forget("u")
 	if len(p.of) != 0 {
-		t.Errorf("forgotten pauses stay: %v", p.of)
+		t.Errorf("forgotten back-offs stay: %v", p.of)
 	}
 }
 
 // TestShorterPauses has a node on which crash loops go on sooner, and other attempts do not.
 func TestShorterPauses(t *testing.T) {
-	p, at := newPauses(), time.Unix(1000, 0)
+	p, at := newBackoffs(), time.Unix(1000, 0)
 	p.restart = 4 * time.Second
 	for i := range int32(4) {
 		at = at.Add(time.Minute)
