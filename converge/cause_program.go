@@ -61,6 +61,10 @@ func programAt(w *World, of resource.Kind, who string) (k resource.Kind, found r
 			break
 		}
 	}
+	at := i.GVK.Group + "/" + i.GVK.Kind + " " + who
+	if r, known := w.programs[at]; known {
+		return r.Kind, objAt(w, r)
+	}
 	best := 0
 	for _, of := range running {
 		for obj := range w.Read.Each(of, "") {
@@ -70,7 +74,21 @@ func programAt(w *World, of resource.Kind, who string) (k resource.Kind, found r
 			}
 		}
 	}
+	if w.programs == nil {
+		w.programs = map[string]Ref{}
+	}
+	if w.programs[at] = (Ref{}); found != nil {
+		w.programs[at] = refTo(k, found)
+	}
 	return k, found
+}
+
+// objAt is the object that a reference names; nil for one that names none.
+func objAt(w *World, r Ref) resource.Object {
+	if r.Kind == nil {
+		return nil
+	}
+	return w.Read.Lookup(r.Kind, r.NS, r.Name)
 }
 
 // sureness says how sure it is that a workload of a name runs a controller; 0: it is not.

@@ -51,6 +51,7 @@ type World struct {
 	owners   map[types.UID]bool            // controllers, and whether they have a gap
 	twins    map[string]map[string]twin    // budgets that share a pod, by namespace and name
 	down     map[string]*appsv1.Deployment // that do not run, by the project whose program each seems to be; made when first asked for
+	programs map[string]Ref                // workloads in which controllers seem to run, by kind and manager; made when first asked for
 	judged   map[loop.Key]judged           // objects of kinds that users defined
 	asPart   map[loop.Key]judged           // the same, as parts of another
 	within   bool                          // it judges an object by its parts: these are not judged by theirs
