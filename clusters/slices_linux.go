@@ -21,7 +21,7 @@ func podOf(group string) (uid string, ok bool) {
 	return strings.ReplaceAll(name[i+len("-pod"):], "_", "-"), true
 }
 
-// stopSlices has systemd end the slices of pods, and those of all pods that hold no more.
+// stopSlices has systemd end the slices of pods, and those of all pods that held these and no others: an empty one may be another agent's.
 func stopSlices(pods map[string]bool) (left []string) {
 	all := systemd.NewSlices(systemd.Socket)
 	stop := func(path string) {
@@ -29,21 +29,22 @@ func stopSlices(pods map[string]bool) (left []string) {
 			left = append(left, err.Error())
 		}
 	}
-	for _, pattern := range []string{"", "*", "*.slice", "*/*.slice"} { // version 2 and 1, and below a cgroupRoot
+	for _, pattern := range []string{"", "*", "*/*.slice"} { // versions 2 and 1, and below a cgroupRoot
 		tops, _ := filepath.Glob(filepath.Join(cgroups, pattern, "*kubepods.slice")) // fails on bad patterns only
 		for _, top := range tops {
-			others := false
+			ours, others := false, false
 			for _, inner := range []string{"*-pod*.slice", "*.slice/*-pod*.slice"} {
 				list, _ := filepath.Glob(filepath.Join(top, inner))
 				for _, path := range list {
 					if uid, _ := podOf(filepath.Base(path)); pods[uid] {
+						ours = true
 						stop(path)
 					} else {
 						others = true
 					}
 				}
 			}
-			if !others && len(pods) > 0 {
+			if ours && !others {
 				stop(top)
 			}
 		}
