@@ -56,7 +56,9 @@ func (f *faulty) Watch(ctx context.Context, prefix string, after int64, fn func(
 	return err
 }
 
+// fail cuts the watch, once there is one: a feed that is up lists no more, but may not yet watch.
 func (f *faulty) fail(err error) {
+	synctest.Wait()
 	f.works = make(chan struct{})
 	f.broken.Store(&err)
 	f.cut <- struct{}{}
