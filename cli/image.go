@@ -16,6 +16,7 @@ import (
 	"sync"
 	"text/tabwriter"
 
+	"github.com/kloop-dev/kloop/cli/settings"
 	"github.com/kloop-dev/kloop/clusters"
 	nodeimage "github.com/kloop-dev/kloop/node/image"
 	"github.com/kloop-dev/kloop/node/runtime"
@@ -50,7 +51,7 @@ func (f *nodeFlags) bind(fs *flag.FlagSet) {
 	fs.StringVar(&f.dir, "data-dir", "/var/lib/kloop", "data directory of a node's kloop")
 	fs.Func("container-runtime-endpoint", "containerd of the node, unix:///`PATH` (default: the one in the data directory)",
 		func(s string) (err error) {
-			f.socket, err = runtime.SocketOf(s)
+			f.socket, err = settings.Socket(s)
 			return err
 		})
 }

@@ -90,10 +90,7 @@ func nodeCmd(ctx context.Context, std stdio, args []string) error {
 		n.Storage = filepath.Join(n.dir, "storage")
 	}
 	n.Dir, n.Former = n.options.RootDir, filepath.Join(n.dir, "node")
-	if n.Runtime.Socket, err = runtime.SocketOf(n.options.ContainerRuntimeEndpoint); err != nil {
-		return err
-	}
-	n.Runtime.Dir, n.Runtime.Log = filepath.Join(n.dir, "runtime"), n.Log
+	n.Runtime.Socket, n.Runtime.Dir, n.Runtime.Log = n.options.RuntimeSocket, filepath.Join(n.dir, "runtime"), n.Log
 	return runNode(ctx, std, n.Joined, n.options.InstallRuntime && n.Runtime.Socket == "")
 }
 

@@ -136,7 +136,7 @@ func begin(ctx context.Context, std stdio, s *settings.Sheet, o *settings.Option
 	o.Flags, o.Verbosity = settings.New(o).Flags(), verbose
 	o.Machine, o.Kit = thisMachine, whole.Kit()
 	if o.Node != cluster.NodeNone {
-		if err := installRuntime(ctx, std, o.InstallRuntime && o.ContainerRuntimeEndpoint == ""); err != nil {
+		if err := installRuntime(ctx, std, o.InstallRuntime && o.RuntimeSocket == ""); err != nil {
 			return nil, err
 		}
 	}

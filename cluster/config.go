@@ -99,9 +99,9 @@ type Config struct {
 	Machine     Machine // what makes this machine the Node; nil: it can't be one
 	StaticDir   string  // manifests of the own node's static pods; "": none
 	NodeName    string  // "": the host's name
-	// ContainerRuntimeEndpoint is the socket of a CRI runtime that the own node has already, unix:///PATH; "": a containerd is started.
-	ContainerRuntimeEndpoint string
-	NodeDir                  string // runtime and local storage of the own node; "": DataDir
+	// RuntimeSocket is the absolute path of the socket of a CRI runtime that the own node has already; "": a containerd is started.
+	RuntimeSocket string
+	NodeDir       string // runtime and local storage of the own node; "": DataDir
 	// RootDir is the root directory of the own node's agent, as the kubelet's: only /var/lib/kubelet is known to CSI drivers and device
 	// plugins. No two agents share one. "": NodeDir/node.
 	RootDir string

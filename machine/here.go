@@ -3,6 +3,7 @@ package machine
 import (
 	"cmp"
 	"errors"
+	"fmt"
 	"path/filepath"
 
 	"github.com/kloop-dev/kloop/cluster"
@@ -23,13 +24,16 @@ const (
 
 // runtimeOf is the runtime that the machine starts, or has.
 func runtimeOf(c cluster.Config) runtime.Config {
-	socket, _ := runtime.SocketOf(c.ContainerRuntimeEndpoint) // Check has seen it
-	return runtime.Config{Socket: socket, Dir: filepath.Join(c.NodeDir, "runtime"), Foreign: c.Network == cluster.NetworkNone, Log: c.Log}
+	return runtime.Config{Socket: c.RuntimeSocket, Dir: filepath.Join(c.NodeDir, "runtime"), Foreign: c.Network == cluster.NetworkNone,
+		Log: c.Log}
 }
 
 func (here) Check(c cluster.Config) error {
 	var cfg node.Config
-	_, err := runtime.SocketOf(c.ContainerRuntimeEndpoint)
+	var err error
+	if s := c.RuntimeSocket; s != "" && !filepath.IsAbs(s) {
+		err = fmt.Errorf("the runtime's socket %q: want its absolute path", s)
+	}
 	rt := runtimeOf(c)
 	return errors.Join(err, reserve(c.NodeResources, &cfg), images(c.NodeImages, &cfg, &rt), linger(c.NodeShutdown, &cfg),
 		place(c.NodeTopology, &cfg))

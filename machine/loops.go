@@ -2,6 +2,7 @@ package machine
 
 import (
 	"context"
+	"os"
 	"path/filepath"
 
 	"github.com/kloop-dev/kloop/client"
@@ -83,6 +84,11 @@ func (n Config) ownNetwork() bool { return n.Network != cluster.NetworkNone }
 
 // connectPods makes the pod network of the node, or takes away what was made when another program makes it now.
 func (n Config) connectPods(ctx context.Context, ready func()) error {
+	if former := n.Runtime.FormerConfig(); former != "" {
+		if err := os.Remove(former); err != nil {
+			n.log().Warn("another runtime goes on connecting pods by the configuration of this node's former one", "err", err)
+		}
+	}
 	if n.Network == cluster.NetworkNone {
 		if err := podnetwork.Cleanup(n.Runtime.OwnConfig(), n.log()); err != nil {
 			n.log().Warn("another program makes the pod network; parts of ours may be left", "err", err)

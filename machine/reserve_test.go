@@ -91,8 +91,8 @@ func TestNodeImages(t *testing.T) {
 	if err == nil || !strings.Contains(err.Error(), "hosts.toml") {
 		t.Errorf("registries of another's runtime: %v", err)
 	}
-	_, err = cluster.Start(t.Context(), cluster.Config{Kit: whole.Kit(), Machine: Here, ContainerRuntimeEndpoint: "tcp://127.0.0.1:1"})
-	if err == nil || !strings.Contains(err.Error(), "containerRuntimeEndpoint") {
+	_, err = cluster.Start(t.Context(), cluster.Config{Kit: whole.Kit(), Machine: Here, RuntimeSocket: "c.sock"})
+	if err == nil || !strings.Contains(err.Error(), "absolute path") {
 		t.Errorf("an endpoint that is none: %v", err)
 	}
 }

@@ -171,7 +171,7 @@ func TestEveryFieldIsSet(t *testing.T) {
 		reflect.TypeFor[prefixes](): "10.7.0.0/16", reflect.TypeFor[ports](): "7-77", reflect.TypeFor[gates](): "A=true",
 		reflect.TypeFor[pairs](): "a=b", reflect.TypeFor[limit](): "7", reflect.TypeFor[file](): "settings_test.go",
 		reflect.TypeFor[files]():    "settings_test.go",
-		reflect.TypeFor[endpoint](): "h:1"}
+		reflect.TypeFor[endpoint](): "h:1", reflect.TypeFor[socket](): "/run/c.sock"}
 	base := Defaults()
 	flags := map[string]string{}
 	for i, set := range New(&base).list {
@@ -286,5 +286,18 @@ func TestKubeProxyArgs(t *testing.T) {
 	err := New(&o).read("f.yaml", strings.NewReader(header+"kubeproxy: {extra_args: {ipvs-schedule: lc}}"))
 	if err == nil || !strings.Contains(err.Error(), "f.yaml:3: kloop has no argument ipvs-schedule") {
 		t.Error(err)
+	}
+}
+
+func TestSocket(t *testing.T) {
+	for endpoint, want := range map[string]string{"": "", "unix:///run/c.sock": "/run/c.sock", "/run/c.sock": "/run/c.sock",
+		"tcp://127.0.0.1:1": "error", "npipe:////./pipe/c": "error", "c.sock": "error", "unix://c.sock": "error"} {
+		got, err := Socket(endpoint)
+		if err != nil && strings.Contains(err.Error(), "want the socket") {
+			got = "error"
+		}
+		if got != want {
+			t.Errorf("%q: %q, want %q", endpoint, got, want)
+		}
 	}
 }

@@ -255,7 +255,7 @@ func loopSettings(o *Options) []Setting {
 		{Key: "node.manifests", Flag: "manifests", For: Up, Doc: "directory of static pods of this machine's node", value: text{&c.StaticDir}},
 		{Key: "node.containerRuntimeEndpoint", Flag: "container-runtime-endpoint", For: Up | Node,
 			Doc:   "CRI runtime that runs already, as unix:///run/containerd/containerd.sock; default: a containerd of its own",
-			value: text{&o.ContainerRuntimeEndpoint}},
+			value: socket{&o.RuntimeSocket}},
 		{Key: "node.installRuntime", Flag: "install-runtime", For: Up | Node,
 			Doc:   "install containerd, runc and the CNI plugins by the machine's package manager, where they are missing",
 			value: boolean{&o.InstallRuntime}},

@@ -7,6 +7,7 @@ import (
 	"net"
 	"net/netip"
 	"os"
+	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
@@ -40,6 +41,33 @@ func (v choice) set(s string) error {
 }
 func (v choice) text() string { return *v.p }
 func (v choice) shape() shape { return scalar }
+
+// socket is that of a CRI runtime, as the kubelet takes it: unix:///PATH, or the path alone.
+type socket struct{ p *string }
+
+func (v socket) set(s string) (err error) {
+	*v.p, err = Socket(s)
+	return err
+}
+
+func (v socket) text() string {
+	if *v.p == "" {
+		return ""
+	}
+	return unix + *v.p
+}
+func (v socket) shape() shape { return scalar }
+
+const unix = "unix://"
+
+// Socket is the path of a runtime's endpoint; "" is none.
+func Socket(endpoint string) (string, error) {
+	path := strings.TrimPrefix(endpoint, unix)
+	if path != "" && !filepath.IsAbs(path) {
+		return "", fmt.Errorf("%q: want the socket of a CRI runtime, as unix:///run/containerd/containerd.sock", endpoint)
+	}
+	return path, nil
+}
 
 // file is the name of one that must be there.
 type file struct{ p *string }

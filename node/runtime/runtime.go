@@ -4,6 +4,7 @@
 package runtime
 
 import (
+	"bytes"
 	"cmp"
 	"context"
 	"encoding/json"
@@ -44,11 +45,11 @@ func (c Config) registries() string {
 	return filepath.Join(c.Dir, "certs.d")
 }
 
-// Where network plugins that users install look for each other.
-const (
-	foreignConf    = "/etc/cni/net.d"
-	foreignPlugins = "/opt/cni/bin"
-)
+// foreignPlugins is where network plugins that users install look for each other.
+const foreignPlugins = "/opt/cni/bin"
+
+// foreignConf has the CNI configuration of such plugins. A variable for tests.
+var foreignConf = "/etc/cni/net.d"
 
 // CNIDir is the directory of the CNI configuration of a containerd of one's own.
 func (c Config) CNIDir() string {
@@ -67,14 +68,18 @@ func (c Config) OwnConfig() string {
 	return filepath.Join(c.Dir, "cni/conf/10-kloop.conflist")
 }
 
-// SocketOf is the path of an endpoint as the kubelet takes it: unix:///PATH, or the path alone.
-func SocketOf(endpoint string) (string, error) {
-	path := strings.TrimPrefix(endpoint, "unix://")
-	if path != "" && !filepath.IsAbs(path) {
-		return "", fmt.Errorf("containerRuntimeEndpoint %q: want the socket of a CRI runtime, as unix:///run/containerd/containerd.sock",
-			endpoint)
+// FormerConfig is the file that OwnConfig was while the node of this directory had a runtime of the other sort, its own or one that ran
+// already; "": none is left. The other runtime would go on connecting pods by it.
+func (c Config) FormerConfig() string {
+	other := Config{Dir: c.Dir}
+	if c.Socket == "" {
+		other.Socket = "another"
 	}
-	return path, nil
+	text, err := os.ReadFile(other.OwnConfig())
+	if err != nil || !bytes.Contains(text, []byte(c.IPAMDir()+`"`)) {
+		return ""
+	}
+	return other.OwnConfig()
 }
 
 // IPAMDir holds what the plugin host-local remembers: which addresses are given out.

@@ -55,20 +55,36 @@ func TestConfigs(t *testing.T) {
 	}
 }
 
-// TestImported: names are read from the list, by the digests that an import told; version 2 of ctr writes other names than it gave.
-func TestSocketOf(t *testing.T) {
-	for endpoint, want := range map[string]string{"": "", "unix:///run/c.sock": "/run/c.sock", "/run/c.sock": "/run/c.sock",
-		"tcp://127.0.0.1:1": "error", "npipe:////./pipe/c": "error", "c.sock": "error", "unix://c.sock": "error"} {
-		got, err := SocketOf(endpoint)
-		if err != nil && strings.Contains(err.Error(), "want the socket") {
-			got = "error"
+// TestFormerConfig: a node that has another sort of runtime than before knows what it left, and only its own.
+func TestFormerConfig(t *testing.T) {
+	was := foreignConf
+	foreignConf = t.TempDir()
+	t.Cleanup(func() { foreignConf = was })
+	own, given := Config{Dir: t.TempDir()}, Config{Socket: "/run/c.sock"}
+	given.Dir = own.Dir
+	if left := own.FormerConfig() + given.FormerConfig(); left != "" {
+		t.Errorf("of nothing is left %s", left)
+	}
+	for _, c := range []Config{own, given} {
+		text := `{"plugins":[{"ipam":{"dataDir":"` + c.IPAMDir() + `"}}]}`
+		if err := errors.Join(os.MkdirAll(filepath.Dir(c.OwnConfig()), 0o700), os.WriteFile(c.OwnConfig(), []byte(text), 0o600)); err != nil {
+			t.Fatal(err)
 		}
-		if got != want {
-			t.Errorf("%q: %q, want %q", endpoint, got, want)
+	}
+	if got := own.FormerConfig(); got != given.OwnConfig() {
+		t.Errorf("with a runtime of its own again: %q", got)
+	}
+	if got := given.FormerConfig(); got != own.OwnConfig() {
+		t.Errorf("with the machine's: %q", got)
+	}
+	for _, other := range []string{own.Dir + "/more", filepath.Dir(own.Dir)} {
+		if got := (Config{Dir: other}).FormerConfig(); got != "" {
+			t.Errorf("the node of %s takes away %s", other, got)
 		}
 	}
 }
 
+// TestImported: names are read from the list, by the digests that an import told; version 2 of ctr writes other names than it gave.
 func TestImported(t *testing.T) {
 	one, two := "sha256:"+strings.Repeat("1", 64), "sha256:"+strings.Repeat("2", 64)
 	const kind = " application/vnd.oci.image.manifest.v1+json "
