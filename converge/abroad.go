@@ -55,7 +55,7 @@ func (l *look) finalizerAbroad(f *Finding, name, who string) {
 		f.Says += unknowable
 		return
 	}
-	at := ptr(objectOf(k, obj)).Short() + " in namespace " + obj.GetNamespace()
+	at := new(objectOf(k, obj)).Short() + " in namespace " + obj.GetNamespace()
 	f.State, f.Says = Missing, f.Says+", and "+at+", which set it, does not run"
 	if off {
 		f.Says = strings.TrimSuffix(f.Says, "does not run") + "is scaled to 0"

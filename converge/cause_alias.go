@@ -9,6 +9,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
 	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/utils/ptr"
 
 	"github.com/kloop-dev/kloop/kinds"
 	"github.com/kloop-dev/kloop/resource"
@@ -82,7 +83,7 @@ func slicesOf(w *World, s *corev1.Service) (words, first string) {
 		for _, p := range slice.Ports {
 			if len(slice.Endpoints) > 0 && suits(s, slice) {
 				first = slice.Name
-				theirs = append(theirs, fmt.Sprintf("endpointslice/%s has %q", slice.Name, deref(p.Name, "")))
+				theirs = append(theirs, fmt.Sprintf("endpointslice/%s has %q", slice.Name, ptr.Deref(p.Name, "")))
 			}
 		}
 	}

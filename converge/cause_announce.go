@@ -6,6 +6,7 @@ import (
 
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/utils/ptr"
 
 	"github.com/kloop-dev/kloop/kinds"
 	"github.com/kloop-dev/kloop/resource"
@@ -41,7 +42,7 @@ func answerer(w *World, s *corev1.Service) *unanswered {
 			if l.Annotations[kinds.AnnouncedAddress] != in.IP {
 				continue
 			}
-			u := &unanswered{address: in.IP, holder: deref(l.Spec.HolderIdentity, ""), trouble: l.Annotations[kinds.AnnouncedTrouble]}
+			u := &unanswered{address: in.IP, holder: ptr.Deref(l.Spec.HolderIdentity, ""), trouble: l.Annotations[kinds.AnnouncedTrouble]}
 			since := l.CreationTimestamp.Time
 			if l.Spec.AcquireTime != nil {
 				since = l.Spec.AcquireTime.Time
@@ -93,7 +94,7 @@ func addressUnanswered(l *look) *Finding {
 func restOfAnswered(w *World, s *corev1.Service) (says, advice string) {
 	for _, in := range s.Status.LoadBalancer.Ingress {
 		l := resource.Get(w.Read, kinds.Leases, kinds.AnnounceSpace, leaseOf(w, in.IP))
-		if l == nil || deref(l.Spec.HolderIdentity, "") == "" {
+		if l == nil || ptr.Deref(l.Spec.HolderIdentity, "") == "" {
 			continue
 		}
 		says = "has the address " + in.IP + ", for which node " + *l.Spec.HolderIdentity + " answers ARP"

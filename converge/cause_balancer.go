@@ -1,6 +1,8 @@
 package converge
 
 import (
+	"cmp"
+
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
@@ -71,7 +73,7 @@ func balancerFinding(l *look, typ string) *Finding {
 	}
 	f := &Finding{Says: "has no address from outside: " + c.Message, Owner: r.owner, State: r.state,
 		Waits: on("Field", refTo(l.kind, s), "status.conditions["+typ+"]"),
-		Next:  does(orElse(r.owner, l.owner), "changes that; the loop load-balancer acts at once"), Advice: r.advice}
+		Next:  does(cmp.Or(r.owner, l.owner), "changes that; the loop load-balancer acts at once"), Advice: r.advice}
 	if typ == kinds.AnnouncedCondition {
 		f.Says = "has an address for which no node answers: " + c.Message
 	}

@@ -1,6 +1,7 @@
 package converge
 
 import (
+	"cmp"
 	"strings"
 
 	certificatesv1 "k8s.io/api/certificates/v1"
@@ -47,7 +48,7 @@ func requestDenied(l *look) *Finding {
 	if c == nil {
 		return nil
 	}
-	return &Finding{Says: "was denied: " + orElse(c.Message, c.Reason), Owner: person, State: Failed, Error: textOnly(c.Message),
+	return &Finding{Says: "was denied: " + cmp.Or(c.Message, c.Reason), Owner: person, State: Failed, Error: textOnly(c.Message),
 		Next:   does(person, "makes another request, or leaves it at that"),
 		Advice: []string{"ask who denied it; the request goes by itself after an hour"}}
 }

@@ -1,6 +1,7 @@
 package converge
 
 import (
+	"cmp"
 	"slices"
 	"strings"
 
@@ -8,6 +9,7 @@ import (
 	storagev1 "k8s.io/api/storage/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/utils/ptr"
 
 	"github.com/kloop-dev/kloop/kinds"
 	"github.com/kloop-dev/kloop/resource"
@@ -89,7 +91,7 @@ func claimGrows(l *look, c *corev1.PersistentVolumeClaim) *Finding {
 	}
 	if e := l.warning(c.UID, "VolumeResizeFailed", "FileSystemResizeFailed"); e != nil {
 		why := between(e.Message+"\x00", "failed: ", "\x00")
-		f.Says, f.State, f.Error = "can't grow to "+size+": "+orElse(why, e.Message), BackingOff, eventFailure(e)
+		f.Says, f.State, f.Error = "can't grow to "+size+": "+cmp.Or(why, e.Message), BackingOff, eventFailure(e)
 		f.Next = does(f.Owner, "tries again")
 		f.Advice = []string{"give the storage behind it more room",
 			"or " + lessRoom}
@@ -138,7 +140,7 @@ func (l *look) byHandOnly(c *corev1.PersistentVolumeClaim) (list []*corev1.Persi
 		return nil
 	}
 	for _, v := range resource.List(l.Read, kinds.PersistentVolumes, "") {
-		if v.Spec.StorageClassName == deref(c.Spec.StorageClassName, "") && v.DeletionTimestamp == nil {
+		if v.Spec.StorageClassName == ptr.Deref(c.Spec.StorageClassName, "") && v.DeletionTimestamp == nil {
 			list = append(list, v)
 		}
 	}
@@ -156,8 +158,8 @@ func unfitting(v *corev1.PersistentVolume, c *corev1.PersistentVolumeClaim) stri
 			return "does not offer " + string(m)
 		}
 	}
-	if a, b := deref(v.Spec.VolumeMode, corev1.PersistentVolumeFilesystem),
-		deref(c.Spec.VolumeMode, corev1.PersistentVolumeFilesystem); a != b {
+	if a, b := ptr.Deref(v.Spec.VolumeMode, corev1.PersistentVolumeFilesystem),
+		ptr.Deref(c.Spec.VolumeMode, corev1.PersistentVolumeFilesystem); a != b {
 		return "is of mode " + string(a) + ", not " + string(b)
 	}
 	if sel, err := metav1.LabelSelectorAsSelector(c.Spec.Selector); c.Spec.Selector != nil && err == nil &&
@@ -223,7 +225,7 @@ func volumeUnfit(l *look, c *corev1.PersistentVolumeClaim) *Finding {
 }
 
 func classMissing(l *look, c *corev1.PersistentVolumeClaim) *Finding {
-	name := deref(c.Spec.StorageClassName, "")
+	name := ptr.Deref(c.Spec.StorageClassName, "")
 	if name == "" || classOf(l.World, c) != nil || !l.Sees(kinds.StorageClasses, "") {
 		return nil
 	}
@@ -236,7 +238,7 @@ func classMissing(l *look, c *corev1.PersistentVolumeClaim) *Finding {
 
 func waitForPod(l *look, c *corev1.PersistentVolumeClaim) *Finding {
 	class := classOf(l.World, c)
-	if class == nil || deref(class.VolumeBindingMode,
+	if class == nil || ptr.Deref(class.VolumeBindingMode,
 		"") != storagev1.VolumeBindingWaitForFirstConsumer || c.Annotations["volume.kubernetes.io/selected-node"] != "" {
 		return nil
 	}
@@ -271,9 +273,9 @@ func provisioning(l *look, c *corev1.PersistentVolumeClaim) *Finding {
 	if class == nil || class.Provisioner == "kubernetes.io/no-provisioner" {
 		return nil
 	}
-	name := orElse(c.Annotations["volume.kubernetes.io/storage-provisioner"], class.Provisioner) // the driver that stands in for an old name
+	name := cmp.Or(c.Annotations["volume.kubernetes.io/storage-provisioner"], class.Provisioner) // the driver that stands in for an old name
 	who := "the provisioner " + name
-	if r := c.Spec.DataSourceRef; r != nil && deref(r.APIGroup, "") != "" && deref(r.APIGroup, "") != "snapshot.storage.k8s.io" {
+	if r := c.Spec.DataSourceRef; r != nil && ptr.Deref(r.APIGroup, "") != "" && ptr.Deref(r.APIGroup, "") != "snapshot.storage.k8s.io" {
 		who = "the populator of " + r.Kind + "." + *r.APIGroup // drivers leave such claims alone
 	}
 	f := &Finding{Says: "waits for " + who + " to make its volume", Owner: who, State: Waiting,
@@ -306,7 +308,7 @@ func noVolume(l *look, c *corev1.PersistentVolumeClaim) *Finding {
 		Next:  does("volume-binder", "binds it when a volume fits"),
 		Advice: []string{"create a persistent volume of at least " + q.String() + " with the claim's access modes",
 			"or make the claim anew with a storage class"}}
-	if name := deref(c.Spec.StorageClassName, ""); name != "" && !l.Sees(kinds.StorageClasses, "") {
+	if name := ptr.Deref(c.Spec.StorageClassName, ""); name != "" && !l.Sees(kinds.StorageClasses, "") {
 		f.Says = "finds no free volume of class " + name + " that fits; whether the class makes volumes can't be seen"
 	} else if name != "" {
 		f.Says = "finds no free volume of class " + name + " that fits, and the class makes none"
@@ -328,6 +330,6 @@ func reclaimFailed(l *look) *Finding {
 	if v.Status.Phase != corev1.VolumeFailed {
 		return nil
 	}
-	return &Finding{Says: "could not be reclaimed: " + orElse(v.Status.Message, v.Status.Reason), State: Failed, Owner: person,
+	return &Finding{Says: "could not be reclaimed: " + cmp.Or(v.Status.Message, v.Status.Reason), State: Failed, Owner: person,
 		Error: textOnly(v.Status.Message), Next: does(person, "cleans the volume up and deletes it")}
 }

@@ -1,6 +1,7 @@
 package converge
 
 import (
+	"cmp"
 	"fmt"
 	"regexp"
 	"slices"
@@ -389,7 +390,7 @@ func podEvicted(l *look, p *corev1.Pod) *Finding {
 			return nil
 		}
 		s, _ := meaning(disruptions, target.Reason)
-		says = "was ended: " + orElse(s.words, target.Reason) + " (" + target.Message + ")"
+		says = "was ended: " + cmp.Or(s.words, target.Reason) + " (" + target.Message + ")"
 	}
 	switch rest, refused := strings.CutPrefix(p.Status.Message, "Pod was rejected: "); {
 	case refused:

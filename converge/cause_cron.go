@@ -7,6 +7,7 @@ import (
 
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/utils/ptr"
 
 	"github.com/kloop-dev/kloop/kinds"
 	kindsbatch "github.com/kloop-dev/kloop/kinds/batch"
@@ -21,7 +22,7 @@ func crons() []Situation {
 // cronJobHealth finds a gap where the loop says that it does not start a job that is due. One that is suspended is as its
 // spec says.
 func cronJobHealth(w *World, c *batchv1.CronJob) Health {
-	if deref(c.Spec.Suspend, false) {
+	if ptr.Deref(c.Spec.Suspend, false) {
 		return Health{}
 	}
 	if never(c, w.Now) {
@@ -61,7 +62,7 @@ func finishedBadly(j *batchv1.Job) bool {
 // missedBy tells, where the loop itself can't be asked, of a job that was due and was not started, and when the next one is.
 func missedBy(w *World, c *batchv1.CronJob) (next time.Time, note string) {
 	zone := time.UTC
-	if name := deref(c.Spec.TimeZone, ""); name != "" {
+	if name := ptr.Deref(c.Spec.TimeZone, ""); name != "" {
 		in, err := time.LoadLocation(name)
 		if err != nil {
 			return next, noZone + name
@@ -139,7 +140,7 @@ func runMissed(l *look) *Finding {
 		f.Advice = append([]string{"kubectl patch cronjob " + c.Name + " -n " + c.Namespace + ` -p '{"spec":{"startingDeadlineSeconds":60}}'`},
 			f.Advice...)
 	}
-	if zone := deref(c.Spec.TimeZone, ""); zone != "" && r.Note == noZone+zone {
+	if zone := ptr.Deref(c.Spec.TimeZone, ""); zone != "" && r.Note == noZone+zone {
 		f.Says, f.Owner, f.State, f.Waits = "is never due: "+r.Note, person, Blocked, on("Field", refTo(l.kind, c), "spec.timeZone")
 		f.Next = does(person, "corrects spec.timeZone")
 		f.Advice = append([]string{"name a zone of the IANA's list: kubectl patch cronjob " + c.Name + " -n " + c.Namespace +

@@ -1,6 +1,7 @@
 package converge
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"net/netip"
@@ -15,6 +16,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	apiregistrationv1 "k8s.io/kube-aggregator/pkg/apis/apiregistration/v1"
+	"k8s.io/utils/ptr"
 
 	"github.com/kloop-dev/kloop/kinds"
 	"github.com/kloop-dev/kloop/resource"
@@ -120,7 +122,7 @@ func namespaceFinalizer(l *look) *Finding {
 			continue
 		}
 		domain, _, _ := strings.Cut(string(name), "/")
-		who := orElse(foreign[domain], "the controller behind "+domain)
+		who := cmp.Or(foreign[domain], "the controller behind "+domain)
 		return &Finding{Says: "is empty and held by the finalizer " + string(name) + " of its spec", Owner: who, State: Blocked,
 			Waits: on("Field", refTo(l.kind, n), "spec.finalizers"), Next: does(who, "removes the finalizer when its work is done"),
 			Advice: []string{"look whether " + who + " runs, and at its log",
@@ -234,7 +236,7 @@ func volumeAttached(l *look) *Finding {
 		return nil
 	}
 	for _, a := range resource.List(l.Read, kinds.VolumeAttachments, "") {
-		if deref(a.Spec.Source.PersistentVolumeName, "") == l.obj.GetName() {
+		if ptr.Deref(a.Spec.Source.PersistentVolumeName, "") == l.obj.GetName() {
 			who := "the driver " + a.Spec.Attacher
 			return &Finding{Says: "is still attached to node " + a.Spec.NodeName + ", as volumeattachment/" + a.Name + " says", Owner: who,
 				State: Waiting,
@@ -292,7 +294,7 @@ func dependentsRemain(l *look) *Finding {
 		}
 		for obj := range l.Read.ByOwner(k, string(l.obj.GetUID())) {
 			if slices.ContainsFunc(obj.GetOwnerReferences(), func(o metav1.OwnerReference) bool {
-				return o.UID == l.obj.GetUID() && deref(o.BlockOwnerDeletion, false)
+				return o.UID == l.obj.GetUID() && ptr.Deref(o.BlockOwnerDeletion, false)
 			}) {
 				left = append(left, refTo(k, obj))
 			}
@@ -391,7 +393,7 @@ func finalizerStuck(l *look) *Finding {
 // finalizes guesses whose a finalizer is, and whether that controller is connected.
 func (l *look) finalizes(name string) (who string, here bool) {
 	domain, _, _ := strings.Cut(name, "/")
-	who = orElse(foreign[name], orElse(foreign[domain], "the controller behind "+domain))
+	who = cmp.Or(foreign[name], cmp.Or(foreign[domain], "the controller behind "+domain))
 	for _, m := range l.obj.GetManagedFields() {
 		if m.FieldsV1 != nil && !byHand(m.Manager) && m.Manager != "kube-controller-manager" && strings.Contains(string(m.FieldsV1.Raw),
 			`"v:\"`+name+`\""`) {

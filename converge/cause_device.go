@@ -4,6 +4,7 @@ import (
 	"regexp"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/utils/ptr"
 
 	"github.com/kloop-dev/kloop/kinds"
 	"github.com/kloop-dev/kloop/resource"
@@ -15,7 +16,7 @@ func deviceTemplateMissing(l *look, p *corev1.Pod, _ string) *Finding {
 		return nil
 	}
 	for _, c := range p.Spec.ResourceClaims {
-		name := deref(c.ResourceClaimTemplateName, "")
+		name := ptr.Deref(c.ResourceClaimTemplateName, "")
 		if name == "" || resource.Get(l.Read, kinds.ResourceClaimTemplates, p.Namespace, name) != nil {
 			continue
 		}
@@ -30,7 +31,7 @@ func deviceTemplateMissing(l *look, p *corev1.Pod, _ string) *Finding {
 // deviceClaimMissing: the claim of a device is not there. Upstream's scheduler does not try such a pod, and says nothing of it.
 func deviceClaimMissing(l *look, p *corev1.Pod, _ string) *Finding {
 	for _, c := range p.Spec.ResourceClaims {
-		name := deref(c.ResourceClaimName, "")
+		name := ptr.Deref(c.ResourceClaimName, "")
 		if name == "" || !l.Sees(kinds.ResourceClaims, p.Namespace) || resource.Get(l.Read, kinds.ResourceClaims, p.Namespace, name) != nil {
 			continue
 		}

@@ -36,15 +36,19 @@ type twin struct {
 	pod    *corev1.Pod
 }
 
+// twinsByName are the budgets that share a pod, by namespace and name.
+type twinsByName map[string]map[string]twin
+
 // twin is another budget that has a pod of this one, and that pod; "" when there is none.
 func (w *World) twin(b *policyv1.PodDisruptionBudget) (other string, pod *corev1.Pod) {
-	if w.twins == nil {
-		w.twins = map[string]map[string]twin{}
+	twins := Kept[twinsByName](w)
+	if *twins == nil {
+		*twins = twinsByName{}
 	}
-	of, known := w.twins[b.Namespace]
+	of, known := (*twins)[b.Namespace]
 	if !known {
 		of = w.twinsIn(b.Namespace)
-		w.twins[b.Namespace] = of
+		(*twins)[b.Namespace] = of
 	}
 	return of[b.Name].budget, of[b.Name].pod
 }

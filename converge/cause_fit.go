@@ -1,6 +1,7 @@
 package converge
 
 import (
+	"cmp"
 	"maps"
 	"slices"
 	"strings"
@@ -103,10 +104,14 @@ func (l *look) size(f *Finding, p *corev1.Pod, name corev1.ResourceName) {
 		": no node of this size can ever take it"
 }
 
+// heaviestPods are pods by node, namespace and resource.
+type heaviestPods map[[3]string]string
+
 // biggest says which pod asks for most of a resource on a node; "": none does. It is worked out once for all pods of a namespace.
 func biggest(w *World, node, ns string, name corev1.ResourceName) (says string) {
 	key := [3]string{node, ns, string(name)}
-	if says, is := w.heaviest[key]; is {
+	heaviest := Kept[heaviestPods](w)
+	if says, is := (*heaviest)[key]; is {
 		return says
 	}
 	who, most := "", resource.Quantity{}
@@ -127,10 +132,10 @@ func biggest(w *World, node, ns string, name corev1.ResourceName) (says string) 
 	if who != "" {
 		says = "; of what is there " + who + " asks for most: " + most.String()
 	}
-	if w.heaviest == nil {
-		w.heaviest = map[[3]string]string{}
+	if *heaviest == nil {
+		*heaviest = heaviestPods{}
 	}
-	w.heaviest[key] = says
+	(*heaviest)[key] = says
 	return says
 }
 
@@ -166,14 +171,18 @@ func unmet(w *World, terms []corev1.NodeSelectorTerm) string {
 		if want.Operator != corev1.NodeSelectorOpIn || slices.ContainsFunc(has, func(v string) bool { return slices.Contains(want.Values, v) }) {
 			continue
 		}
-		return "; no node has " + want.Key + "=" + list(want.Values, 3) + ": they have " + orElse(list(has, 3), "no such label")
+		return "; no node has " + want.Key + "=" + list(want.Values, 3) + ": they have " + cmp.Or(list(has, 3), "no such label")
 	}
 	return ""
 }
 
+// labelValues are values that nodes have of a label.
+type labelValues map[string][]string
+
 // nodeLabels are the values that nodes have of a label, sorted. They are gathered once: there may be many nodes, and many pods that ask.
 func (w *World) nodeLabels(key string) []string {
-	if values, is := w.labelled[key]; is {
+	labelled := Kept[labelValues](w)
+	if values, is := (*labelled)[key]; is {
 		return values
 	}
 	var values []string
@@ -183,9 +192,9 @@ func (w *World) nodeLabels(key string) []string {
 		}
 	}
 	slices.Sort(values)
-	if w.labelled == nil {
-		w.labelled = map[string][]string{}
+	if *labelled == nil {
+		*labelled = labelValues{}
 	}
-	w.labelled[key] = slices.Compact(values)
-	return w.labelled[key]
+	(*labelled)[key] = slices.Compact(values)
+	return (*labelled)[key]
 }

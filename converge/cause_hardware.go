@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/utils/ptr"
 
 	"github.com/kloop-dev/kloop/kinds"
 	"github.com/kloop-dev/kloop/kinds/podspec"
@@ -114,7 +115,7 @@ func deviceNowhere(l *look, p *corev1.Pod, _ string) *Finding {
 // standsFor says that a device class stands for the resource: no node needs to have it.
 func (l *look) standsFor(name corev1.ResourceName) bool {
 	for _, c := range resource.List(l.Read, kinds.DeviceClasses, "") {
-		if deref(c.Spec.ExtendedResourceName, "") == string(name) {
+		if ptr.Deref(c.Spec.ExtendedResourceName, "") == string(name) {
 			return true
 		}
 	}

@@ -1,6 +1,7 @@
 package converge
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -47,7 +48,7 @@ func container(see func(l *look, p *corev1.Pod, c *corev1.ContainerStatus) *Find
 				continue
 			}
 			if f := see(l, p, c); f != nil {
-				f.Owner = orElse(f.Owner, agentOf(p))
+				f.Owner = cmp.Or(f.Owner, agentOf(p))
 				return f
 			}
 		}

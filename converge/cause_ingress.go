@@ -1,11 +1,13 @@
 package converge
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
 	networkingv1 "k8s.io/api/networking/v1"
+	"k8s.io/utils/ptr"
 
 	"github.com/kloop-dev/kloop/kinds"
 	"github.com/kloop-dev/kloop/resource"
@@ -36,7 +38,7 @@ func ingressHealth(w *World, i *networkingv1.Ingress) Health {
 	if w.unwatched(kinds.Ingresses.Info().GR()) {
 		return h
 	}
-	name := deref(i.Spec.IngressClassName, "")
+	name := ptr.Deref(i.Spec.IngressClassName, "")
 	if name != "" && w.Sees(kinds.IngressClasses, "") && resource.Get(w.Read, kinds.IngressClasses, "",
 		name) == nil || w.Callers != nil && name == "" && i.Annotations[oldClass] == "" {
 		return h
@@ -150,7 +152,7 @@ func ingressBackendMissing(l *look) *Finding {
 			Next:   does(person, "creates service/%s, or names another one", b.Name),
 			Advice: []string{"those that exist: kubectl get services -n " + i.Namespace}}
 	}
-	port := orElse(b.Port.Name, fmt.Sprint(b.Port.Number))
+	port := cmp.Or(b.Port.Name, fmt.Sprint(b.Port.Number))
 	return &Finding{Says: "leads to port " + port + " of service/" + b.Name + ", which has no such port", Owner: person, State: Blocked,
 		Waits:  on("Field", r, "spec.ports"),
 		Next:   does(person, "corrects the port here or there"),
@@ -175,7 +177,7 @@ func ingressSecretMissing(l *look) *Finding {
 // an ingress is made and never later, so that one made too early stays without.
 func ingressClassMissing(l *look) *Finding {
 	i := l.obj.(*networkingv1.Ingress)
-	name := deref(i.Spec.IngressClassName, "")
+	name := ptr.Deref(i.Spec.IngressClassName, "")
 	switch {
 	case name == "" && i.Annotations[oldClass] == "":
 		return &Finding{Says: "names no ingress class, and there was no default one when it was made", Owner: person, State: Blocked,
@@ -197,7 +199,7 @@ func ingressClassMissing(l *look) *Finding {
 func ingressControllerMissing(l *look) *Finding {
 	i := l.obj.(*networkingv1.Ingress)
 	who := "the ingress controller"
-	if c := resource.Get(l.Read, kinds.IngressClasses, "", deref(i.Spec.IngressClassName, i.Annotations[oldClass])); c != nil {
+	if c := resource.Get(l.Read, kinds.IngressClasses, "", ptr.Deref(i.Spec.IngressClassName, i.Annotations[oldClass])); c != nil {
 		who = "the ingress controller " + c.Spec.Controller
 	}
 	if !l.unwatched(l.kind.Info().GR()) {

@@ -1,10 +1,12 @@
 package converge
 
 import (
+	"cmp"
 	"fmt"
 
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/utils/ptr"
 
 	"github.com/kloop-dev/kloop/kinds"
 	"github.com/kloop-dev/kloop/resource"
@@ -29,23 +31,23 @@ func jobGaveUp(l *look) *Finding {
 		if c.Type != batchv1.JobFailed && c.Type != batchv1.JobFailureTarget || c.Status != corev1.ConditionTrue {
 			continue
 		}
-		f := &Finding{Says: "gave up: " + orElse(c.Message, c.Reason), Owner: person, State: Failed, Error: textOnly(c.Message),
+		f := &Finding{Says: "gave up: " + cmp.Or(c.Message, c.Reason), Owner: person, State: Failed, Error: textOnly(c.Message),
 			Next:   does(person, "finds out why its pods fail and makes the job anew"),
 			Advice: []string{"read the log of a pod that failed: kubectl logs -l batch.kubernetes.io/job-name=" + j.Name + " -n " + j.Namespace}}
 		switch c.Reason {
 		case batchv1.JobReasonBackoffLimitExceeded:
 			f.Says = fmt.Sprintf("gave up after %s, which is more than its backoffLimit of %d", count(int(j.Status.Failed), "failed pod"),
-				deref(j.Spec.BackoffLimit, 6))
+				ptr.Deref(j.Spec.BackoffLimit, 6))
 		case batchv1.JobReasonDeadlineExceeded:
-			f.Says = fmt.Sprintf("gave up: it was not done within its activeDeadlineSeconds of %d", deref(j.Spec.ActiveDeadlineSeconds, 0))
+			f.Says = fmt.Sprintf("gave up: it was not done within its activeDeadlineSeconds of %d", ptr.Deref(j.Spec.ActiveDeadlineSeconds, 0))
 		case batchv1.JobReasonPodFailurePolicy:
 			f.Says = "gave up, as its podFailurePolicy says: " + c.Message
 		case batchv1.JobReasonFailedIndexes:
 			f.Says = fmt.Sprintf("gave up on the indexes %s, which failed more often than its backoffLimitPerIndex of %d",
-				deref(j.Status.FailedIndexes, ""), deref(j.Spec.BackoffLimitPerIndex, 0))
+				ptr.Deref(j.Status.FailedIndexes, ""), ptr.Deref(j.Spec.BackoffLimitPerIndex, 0))
 		case batchv1.JobReasonMaxFailedIndexesExceeded:
 			f.Says = fmt.Sprintf("gave up: the indexes %s failed, which is more than its maxFailedIndexes of %d",
-				deref(j.Status.FailedIndexes, ""), deref(j.Spec.MaxFailedIndexes, 0))
+				ptr.Deref(j.Status.FailedIndexes, ""), ptr.Deref(j.Spec.MaxFailedIndexes, 0))
 		}
 		if why := l.lastFailure(j); why != "" {
 			f.Says += "; " + why
@@ -73,7 +75,7 @@ func stopping(w *World, j *batchv1.Job) (list []*corev1.Pod) {
 // jobManagedElsewhere: its spec leaves it to a controller that is not ours.
 func jobManagedElsewhere(l *look) *Finding {
 	j := l.obj.(*batchv1.Job)
-	who := deref(j.Spec.ManagedBy, batchv1.JobControllerName)
+	who := ptr.Deref(j.Spec.ManagedBy, batchv1.JobControllerName)
 	if who == batchv1.JobControllerName {
 		return nil
 	}
@@ -114,14 +116,14 @@ func jobPodsFail(l *look) *Finding {
 	if j.Status.Failed == 0 {
 		return nil
 	}
-	limit := deref(j.Spec.BackoffLimit, 6)
+	limit := ptr.Deref(j.Spec.BackoffLimit, 6)
 	f := &Finding{Says: fmt.Sprintf("has had %s of the %d that it bears", count(int(j.Status.Failed), "failed pod"), limit),
 		State: BackingOff, Next: does(l.owner, "starts another pod after a pause that doubles from 10 s"),
 		Advice: []string{"read the log of a pod that failed: kubectl logs -l batch.kubernetes.io/job-name=" + j.Name + " -n " + j.Namespace}}
 	if r, ok := l.record(l.owner, l.kind, j); ok {
 		f.Next.At = stamp(r.Next)
 	}
-	if j.Status.Active > 0 && deref(j.Status.Ready, 0) == j.Status.Active {
+	if j.Status.Active > 0 && ptr.Deref(j.Status.Ready, 0) == j.Status.Active {
 		f.State, f.Next = Progressing, does(l.owner, "waits for %s at work", count(int(j.Status.Active), "pod"))
 	}
 	if why := l.lastFailure(j); why != "" {

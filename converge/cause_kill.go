@@ -6,6 +6,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/utils/ptr"
 
 	"github.com/kloop-dev/kloop/kinds"
 	"github.com/kloop-dev/kloop/resource"
@@ -89,5 +90,5 @@ func allowed(p *corev1.Probe) int32 {
 
 // maxGrace is the longest time after its probe's last warning a container that is being killed may end.
 func maxGrace(p *corev1.Pod) time.Duration {
-	return time.Duration(deref(p.Spec.TerminationGracePeriodSeconds, 30))*time.Second + time.Minute
+	return time.Duration(ptr.Deref(p.Spec.TerminationGracePeriodSeconds, 30))*time.Second + time.Minute
 }

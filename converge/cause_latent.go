@@ -11,6 +11,7 @@ import (
 	policyv1 "k8s.io/api/policy/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
+	"k8s.io/utils/ptr"
 
 	"github.com/kloop-dev/kloop/kinds"
 	kindsbatch "github.com/kloop-dev/kloop/kinds/batch"
@@ -37,7 +38,7 @@ func never(c *batchv1.CronJob, now time.Time) bool {
 		return false
 	}
 	zone := time.UTC
-	if name := deref(c.Spec.TimeZone, ""); name != "" {
+	if name := ptr.Deref(c.Spec.TimeZone, ""); name != "" {
 		if in, err := time.LoadLocation(name); err == nil {
 			zone = in
 		}
@@ -117,9 +118,9 @@ func hooksOf(obj resource.Object) (list []hook) {
 		narrowed bool, c *admissionregistrationv1.WebhookClientConfig) {
 		all := !narrowed && slices.ContainsFunc(rules, func(r admissionregistrationv1.RuleWithOperations) bool {
 			return slices.Contains(r.APIGroups, "*") && slices.ContainsFunc(r.Resources, func(s string) bool { return s == "*" || s == "*/*" }) &&
-				deref(r.Scope, admissionregistrationv1.AllScopes) == admissionregistrationv1.AllScopes
+				ptr.Deref(r.Scope, admissionregistrationv1.AllScopes) == admissionregistrationv1.AllScopes
 		})
-		list = append(list, hook{name, deref(policy, admissionregistrationv1.Fail) == admissionregistrationv1.Fail, all, c.Service})
+		list = append(list, hook{name, ptr.Deref(policy, admissionregistrationv1.Fail) == admissionregistrationv1.Fail, all, c.Service})
 	}
 	switch c := obj.(type) {
 	case *admissionregistrationv1.ValidatingWebhookConfiguration:
@@ -173,7 +174,7 @@ func webhookUnserved(l *look) *Finding {
 			continue
 		}
 		r := Ref{kinds.Services, h.ref.Namespace, h.ref.Name}
-		name := ptr(objectOf(l.kind, l.obj)).Short()
+		name := new(objectOf(l.kind, l.obj)).Short()
 		return &Finding{Says: "refuses all that the webhook " + h.name + " is to be asked about: nobody answers behind service " + r.NS + "/" +
 			r.Name, Owner: "the server behind " + r.NS + "/" + r.Name, State: Blocked,
 			Waits: on("Object", r, ""), Next: does("the server behind "+r.NS+"/"+r.Name, "answers when it runs"), Below: []Ref{r},
@@ -190,7 +191,7 @@ func webhookForAll(l *look) *Finding {
 				" asked about every object in every namespace: while its server is down nothing can be written, not even what would bring it back",
 				Owner: person, State: Latent,
 				Waits: on("Field", refTo(l.kind, l.obj), "webhooks["+h.name+"].namespaceSelector"), Next: does(person, "narrows it, or lives with it"),
-				Advice: []string{"leave out kube-system and the webhook's own namespace by a namespaceSelector: kubectl edit " + ptr(objectOf(l.kind,
+				Advice: []string{"leave out kube-system and the webhook's own namespace by a namespaceSelector: kubectl edit " + new(objectOf(l.kind,
 					l.obj)).Short(), "or let requests pass while it is down: failurePolicy: Ignore"}}
 		}
 	}

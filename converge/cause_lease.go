@@ -2,6 +2,7 @@ package converge
 
 import (
 	coordinationv1 "k8s.io/api/coordination/v1"
+	"k8s.io/utils/ptr"
 
 	"github.com/kloop-dev/kloop/kinds"
 	"github.com/kloop-dev/kloop/resource"
@@ -17,7 +18,7 @@ func leaseHealth(w *World, l *coordinationv1.Lease) Health {
 	if s := w.Loops.server(l); s != nil {
 		return serverHealth(s, l)
 	}
-	if deref(l.Spec.HolderIdentity, "") == "" || l.Spec.RenewTime == nil || w.Now.Sub(l.Spec.RenewTime.Time) <= leaseLife(l) {
+	if ptr.Deref(l.Spec.HolderIdentity, "") == "" || l.Spec.RenewTime == nil || w.Now.Sub(l.Spec.RenewTime.Time) <= leaseLife(l) {
 		return Health{}
 	}
 	return Health{Says: "is held by somebody who does not renew it", Want: "spec.renewTime within " + leaseLife(l).String(),
@@ -28,7 +29,7 @@ func leaseHealth(w *World, l *coordinationv1.Lease) Health {
 // leaseExpired is a lease of an election past renewTime and leaseDurationSeconds that no other candidate took: none runs, or none may.
 func leaseExpired(l *look) *Finding {
 	x := l.obj.(*coordinationv1.Lease)
-	holder := deref(x.Spec.HolderIdentity, "")
+	holder := ptr.Deref(x.Spec.HolderIdentity, "")
 	return &Finding{Says: "was renewed last " + ago(l.Now.Sub(x.Spec.RenewTime.Time)) + " ago by " + holder +
 		", and nobody else has taken it", Owner: holder, State: Missing, Waits: on("Field", refTo(l.kind, x), "spec.renewTime"),
 		Next: does("another replica", "takes it: it is free for who stands for election"),

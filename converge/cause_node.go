@@ -1,6 +1,7 @@
 package converge
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -95,7 +96,7 @@ func nodeReportsTrouble(l *look, n *corev1.Node) *Finding {
 			continue
 		}
 		agent := "node agent on " + n.Name
-		f := &Finding{Says: fmt.Sprintf("reports %s: %s", orElse(c.Reason, string(c.Type)), c.Message), Owner: agent, State: Blocked,
+		f := &Finding{Says: fmt.Sprintf("reports %s: %s", cmp.Or(c.Reason, string(c.Type)), c.Message), Owner: agent, State: Blocked,
 			Waits: on("Field", Ref{kinds.Nodes, "", n.Name}, fmt.Sprintf("status.conditions[%s]", c.Type)), Next: does(agent,
 				"reports again when that is over"), Advice: []string{troubleAdvice(n, &c)}}
 		if strings.Contains(strings.ToLower(c.Message), "network") {

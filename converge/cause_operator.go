@@ -1,6 +1,7 @@
 package converge
 
 import (
+	"cmp"
 	"fmt"
 	"regexp"
 	"strings"
@@ -8,6 +9,7 @@ import (
 
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/utils/ptr"
 
 	"github.com/kloop-dev/kloop/kinds"
 	"github.com/kloop-dev/kloop/loop"
@@ -76,7 +78,7 @@ func (l *look) idle(f *Finding, who string, lease *coordinationv1.Lease) bool {
 	if obj == nil {
 		return false
 	}
-	name := ptr(objectOf(k, obj)).Short()
+	name := new(objectOf(k, obj)).Short()
 	f.Waits = on("Object", refTo(k, obj), "")
 	if !off {
 		f.Says = "waits for its controller, and " + name + " in namespace " + obj.GetNamespace() + " does not run"
@@ -121,7 +123,7 @@ func (l *look) halting(who string, lease *coordinationv1.Lease) string {
 	if obj == nil || off || !l.lastWrite(who).After(l.Health(k, obj).Since) {
 		return ""
 	}
-	return ptr(objectOf(k, obj)).Short() + " in namespace " + obj.GetNamespace()
+	return new(objectOf(k, obj)).Short() + " in namespace " + obj.GetNamespace()
 }
 
 // lastWord adds what the controller said of the object before it went: it may well be the cause.
@@ -141,17 +143,17 @@ func (l *look) programOf(who string, lease *coordinationv1.Lease) (k resource.Ki
 	}
 	holder := ""
 	if lease != nil {
-		holder = deref(lease.Spec.HolderIdentity, "")
+		holder = ptr.Deref(lease.Spec.HolderIdentity, "")
 	}
 	is := func(name string) bool { return name == who || holder != "" && strings.HasPrefix(holder, name+"-") }
 	for _, d := range resource.List(l.Read, kinds.Deployments, "") {
-		off = deref(d.Spec.Replicas, 1) == 0
+		off = ptr.Deref(d.Spec.Replicas, 1) == 0
 		if is(d.Name) && (off || d.Status.ReadyReplicas == 0 && !l.Health(kinds.Deployments, d).Converged()) {
 			return kinds.Deployments, d, off
 		}
 	}
 	for _, s := range resource.List(l.Read, kinds.StatefulSets, "") {
-		off = deref(s.Spec.Replicas, 1) == 0
+		off = ptr.Deref(s.Spec.Replicas, 1) == 0
 		if is(s.Name) && (off || s.Status.ReadyReplicas == 0 && !l.Health(kinds.StatefulSets, s).Converged()) {
 			return kinds.StatefulSets, s, off
 		}
@@ -190,7 +192,7 @@ func (l *look) leaseOf(who string) *coordinationv1.Lease {
 		if lease.Namespace == "kube-node-lease" || lease.Spec.RenewTime == nil {
 			continue
 		}
-		holder := deref(lease.Spec.HolderIdentity, "")
+		holder := ptr.Deref(lease.Spec.HolderIdentity, "")
 		if strings.Contains(lease.Name, who) || strings.Contains(holder, who) || strings.Contains(lease.Name, group) {
 			if best == nil || lease.Spec.RenewTime.After(best.Spec.RenewTime.Time) {
 				best = lease
@@ -378,7 +380,7 @@ func spokenOf(l *look, f *Finding, message string) {
 	defer beside(l, f)
 	defer lackOf(l, f, message)
 	for _, m := range spoken.FindAllStringSubmatch(message, maxLooks) {
-		ns := orElse(m[2], l.obj.GetNamespace())
+		ns := cmp.Or(m[2], l.obj.GetNamespace())
 		for _, k := range append(l.search().kindsBy(m[1], "", "", true), l.search().kindsBy(strings.TrimSuffix(m[1], "s"), "", "", true)...) {
 			obj := l.Read.Lookup(k, ns, m[3])
 			switch {
@@ -447,7 +449,7 @@ func anything() []Situation {
 		if e == nil {
 			return nil
 		}
-		who := orElse(orElse(e.Source.Component, e.ReportingController), l.keeper())
+		who := cmp.Or(cmp.Or(e.Source.Component, e.ReportingController), l.keeper())
 		f := &Finding{Says: l.health.Says + ": its last warning, of " + ago(l.Now.Sub(told(e))) + " ago: " + e.Reason + ": " + e.Message,
 			Owner: who, State: BackingOff, Error: eventFailure(e), Next: does(who, "tries again")}
 		if tree, custom := content(l.obj); custom {

@@ -1,6 +1,7 @@
 package converge
 
 import (
+	"cmp"
 	"strings"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -36,10 +37,10 @@ func paramMissing(l *look, policy, binding string) *Finding {
 	if p == nil || b == nil || p.Spec.ParamKind == nil || b.Spec.ParamRef == nil {
 		return nil
 	}
-	what := strings.ToLower(p.Spec.ParamKind.Kind) + "/" + orElse(b.Spec.ParamRef.Name, "(any with its labels)")
+	what := strings.ToLower(p.Spec.ParamKind.Kind) + "/" + cmp.Or(b.Spec.ParamRef.Name, "(any with its labels)")
 	return &Finding{Says: "is refused by the policy " + policy + ", which goes by " + what + ": that does not exist",
 		Waits: on("Field", Ref{kinds.ValidatingAdmissionPolicyBindings, "", binding}, "spec.paramRef"),
-		Next:  does(person, "creates %s in namespace %s", what, orElse(b.Spec.ParamRef.Namespace, l.obj.GetNamespace())),
+		Next:  does(person, "creates %s in namespace %s", what, cmp.Or(b.Spec.ParamRef.Namespace, l.obj.GetNamespace())),
 		Advice: []string{"create what validatingadmissionpolicybinding/" + binding +
 			" names, or let it pass what has no parameters: parameterNotFoundAction: Allow"}}
 }

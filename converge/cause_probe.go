@@ -1,11 +1,13 @@
 package converge
 
 import (
+	"cmp"
 	"fmt"
 	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/utils/ptr"
 
 	"github.com/kloop-dev/kloop/kinds"
 	"github.com/kloop-dev/kloop/resource"
@@ -25,11 +27,11 @@ func probes() []Situation {
 // the agent's event alone. Where no container port is the one that is asked, that is the likely reason.
 func probeFails(name string, of func(*corev1.Container) *corev1.Probe) func(l *look, p *corev1.Pod, c *corev1.ContainerStatus) *Finding {
 	return func(l *look, p *corev1.Pod, c *corev1.ContainerStatus) *Finding {
-		if c.Ready || c.State.Running == nil || name == "Readiness" && !deref(c.Started, true) {
+		if c.Ready || c.State.Running == nil || name == "Readiness" && !ptr.Deref(c.Started, true) {
 			return nil
 		}
 		probe := probeOf(p, c.Name, of)
-		if probe == nil || name == "Startup" && deref(c.Started, false) {
+		if probe == nil || name == "Startup" && ptr.Deref(c.Started, false) {
 			return nil
 		}
 		word := strings.ToLower(name)
@@ -95,7 +97,7 @@ func probeOf(p *corev1.Pod, name string, of func(*corev1.Container) *corev1.Prob
 func target(p *corev1.Probe) string {
 	switch {
 	case p.HTTPGet != nil:
-		return fmt.Sprintf("GET %s at port %s", orElse(p.HTTPGet.Path, "/"), p.HTTPGet.Port.String())
+		return fmt.Sprintf("GET %s at port %s", cmp.Or(p.HTTPGet.Path, "/"), p.HTTPGet.Port.String())
 	case p.TCPSocket != nil:
 		return "TCP port " + p.TCPSocket.Port.String()
 	case p.GRPC != nil:
@@ -119,7 +121,7 @@ func readinessGate(l *look) *Finding {
 		}
 		who, says := "who sets the condition "+string(g.ConditionType), " is not set"
 		if c != nil {
-			says = strings.TrimSuffix(" is "+string(c.Status)+": "+orElse(oneLine(c.Message), c.Reason), ": ")
+			says = strings.TrimSuffix(" is "+string(c.Status)+": "+cmp.Or(oneLine(c.Message), c.Reason), ": ")
 		}
 		advice := "look whether the controller that sets " + string(g.ConditionType) + " runs"
 		if c != nil && c.Message != "" {

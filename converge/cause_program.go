@@ -49,6 +49,9 @@ func logOf(l *look, who string) string {
 	return "read the log of " + who + "; all that is told of this one: kubectl describe " + l.kind.Info().GR().String() + " " + called(l)
 }
 
+// programsFound are workloads in which controllers seem to run, by kind and manager.
+type programsFound map[string]Ref
+
 // programAt is the workload whose name is most like that of a controller: its manager's, or those of its project.
 func programAt(w *World, of resource.Kind, who string) (k resource.Kind, found resource.Object) {
 	i := of.Info()
@@ -62,7 +65,8 @@ func programAt(w *World, of resource.Kind, who string) (k resource.Kind, found r
 		}
 	}
 	at := i.GVK.Group + "/" + i.GVK.Kind + " " + who
-	if r, known := w.programs[at]; known {
+	seen := Kept[programsFound](w)
+	if r, known := (*seen)[at]; known {
 		return r.Kind, objAt(w, r)
 	}
 	best := 0
@@ -74,11 +78,11 @@ func programAt(w *World, of resource.Kind, who string) (k resource.Kind, found r
 			}
 		}
 	}
-	if w.programs == nil {
-		w.programs = map[string]Ref{}
+	if *seen == nil {
+		*seen = programsFound{}
 	}
-	if w.programs[at] = (Ref{}); found != nil {
-		w.programs[at] = refTo(k, found)
+	if (*seen)[at] = (Ref{}); found != nil {
+		(*seen)[at] = refTo(k, found)
 	}
 	return k, found
 }

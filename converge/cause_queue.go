@@ -1,6 +1,8 @@
 package converge
 
-import "github.com/kloop-dev/kloop/resource"
+import (
+	"github.com/kloop-dev/kloop/resource"
+)
 
 // queued has the words of Kueue about the Workload that it made for an object, as long as that may not run; "": there are none.
 func queued(w *World, obj resource.Object) string {

@@ -9,6 +9,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
 
 	"github.com/kloop-dev/kloop/kinds"
 	"github.com/kloop-dev/kloop/resource"
@@ -82,12 +83,12 @@ func rolloutStuck(l *look) *Finding {
 		return nil
 	}
 	f := &Finding{Says: fmt.Sprintf("waits for replicaset/%s: %d of %d pods are available", rs.Name, rs.Status.AvailableReplicas,
-		deref(d.Spec.Replicas, 1)), State: Waiting,
+		ptr.Deref(d.Spec.Replicas, 1)), State: Waiting,
 		Waits: on("Object", refTo(kinds.ReplicaSets, rs), "status.availableReplicas"),
 		Next:  does(l.owner, "goes on when more of its pods are available"), Below: []Ref{refTo(kinds.ReplicaSets, rs)}}
 	for _, c := range d.Status.Conditions {
 		if c.Type == appsv1.DeploymentProgressing && c.Reason == "ProgressDeadlineExceeded" {
-			f.Says += fmt.Sprintf("; it has made no progress for longer than its deadline of %d s", deref(d.Spec.ProgressDeadlineSeconds, 600))
+			f.Says += fmt.Sprintf("; it has made no progress for longer than its deadline of %d s", ptr.Deref(d.Spec.ProgressDeadlineSeconds, 600))
 			f.Error = textOnly(c.Message)
 		}
 	}
@@ -100,7 +101,7 @@ func oldPodsRemain(l *look) *Finding {
 	d := l.obj.(*appsv1.Deployment)
 	var left []Ref
 	for _, rs := range resource.Owned(l.Read, kinds.ReplicaSets, d) {
-		if rs.Status.Replicas > deref(rs.Spec.Replicas, 1) {
+		if rs.Status.Replicas > ptr.Deref(rs.Spec.Replicas, 1) {
 			left = append(left, refTo(kinds.ReplicaSets, rs))
 		}
 	}
@@ -156,7 +157,7 @@ func oldPodInTheWay(l *look) *Finding {
 // kept is the ordinal below which pods keep the older template.
 func kept(s *appsv1.StatefulSet) int {
 	if r := s.Spec.UpdateStrategy.RollingUpdate; r != nil {
-		return int(deref(r.Partition, 0))
+		return int(ptr.Deref(r.Partition, 0))
 	}
 	return 0
 }

@@ -1,6 +1,7 @@
 package converge
 
 import (
+	"cmp"
 	"maps"
 	"regexp"
 	"slices"
@@ -19,7 +20,7 @@ var unknownKey = regexp.MustCompile(`(?i)(?:propert(?:y|ies)|unknown field|field
 func spokenField(tree map[string]any, message string) (path, value string) {
 	key := ""
 	if m := unknownKey.FindStringSubmatch(message); m != nil {
-		key = orElse(m[1], m[2])
+		key = cmp.Or(m[1], m[2])
 	}
 	meta, _ := tree["metadata"].(map[string]any)
 	best := 3

@@ -1,6 +1,7 @@
 package converge
 
 import (
+	"cmp"
 	"slices"
 	"strconv"
 	"strings"
@@ -9,6 +10,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
 	"k8s.io/component-helpers/scheduling/corev1/nodeaffinity"
+	"k8s.io/utils/ptr"
 
 	"github.com/kloop-dev/kloop/kinds"
 	"github.com/kloop-dev/kloop/kinds/convergence"
@@ -79,7 +81,7 @@ func (f *Finding) byScheduler(w *World, p *corev1.Pod) {
 	if name := p.Spec.SchedulerName; name != "" && name != corev1.DefaultSchedulerName {
 		who += " " + name
 	}
-	if f.Owner = orElse(f.Owner, who); !strings.Contains(f.Next.Who, who) {
+	if f.Owner = cmp.Or(f.Owner, who); !strings.Contains(f.Next.Who, who) {
 		f.Next.Who = strings.Replace(f.Next.Who, "scheduler", who, 1)
 	}
 	if e := w.scaled(p.UID); e != nil && f.Aside == "" {
@@ -103,7 +105,7 @@ const nothingFound = ". not found"
 // verdictOn returns the scheduler's last message about a pod; "" when it has said nothing.
 func (l *look) verdictOn(p *corev1.Pod) string {
 	if r, ok := l.record("scheduler", l.kind, p); ok && (r.Note != "" || r.LastErr != "") {
-		return strings.TrimSuffix(orElse(r.LastErr, r.Note), nothingFound)
+		return strings.TrimSuffix(cmp.Or(r.LastErr, r.Note), nothingFound)
 	}
 	if c := podCondition(p, corev1.PodScheduled); c != nil && c.Status == corev1.ConditionFalse {
 		return strings.TrimSuffix(c.Message, nothingFound)
@@ -120,7 +122,7 @@ func gated(l *look, p *corev1.Pod, _ string) *Finding {
 		names = append(names, g.Name)
 	}
 	f := &Finding{Says: "is held back by the scheduling gate " + list(names, 3), Owner: "who set the gate " + names[0], State: Blocked,
-		Waits: &convergence.Wait{Type: "Field", Name: names[0], On: ptr(l.object()), Field: "spec.schedulingGates"}}
+		Waits: &convergence.Wait{Type: "Field", Name: names[0], On: new(l.object()), Field: "spec.schedulingGates"}}
 	f.Next = does(f.Owner, "removes the gate when the pod may be scheduled")
 	if told := queued(l.World, p); told != "" {
 		f.Says += "; its Workload says: " + told
@@ -131,7 +133,7 @@ func gated(l *look, p *corev1.Pod, _ string) *Finding {
 }
 
 func schedulerMissing(l *look, p *corev1.Pod, text string) *Finding {
-	name := orElse(p.Spec.SchedulerName, corev1.DefaultSchedulerName)
+	name := cmp.Or(p.Spec.SchedulerName, corev1.DefaultSchedulerName)
 	runs, sure := l.runs("scheduler")
 	if text != "" || name == corev1.DefaultSchedulerName && (runs || !sure) {
 		return nil
@@ -209,7 +211,7 @@ func (l *look) allWait(p *corev1.Pod, open []Ref) bool {
 	return !slices.ContainsFunc(open, func(r Ref) bool {
 		c := resource.Get(l.Read, kinds.PersistentVolumeClaims, r.NS, r.Name)
 		class := classOf(l.World, c)
-		return class == nil || deref(class.VolumeBindingMode, "") != storagev1.VolumeBindingWaitForFirstConsumer || c.DeletionTimestamp != nil
+		return class == nil || ptr.Deref(class.VolumeBindingMode, "") != storagev1.VolumeBindingWaitForFirstConsumer || c.DeletionTimestamp != nil
 	})
 }
 
@@ -290,7 +292,7 @@ func insufficient(l *look, p *corev1.Pod, text string) *Finding {
 			f.Advice = nil
 		}
 	}
-	if deref(p.Spec.PreemptionPolicy, "") == corev1.PreemptNever {
+	if ptr.Deref(p.Spec.PreemptionPolicy, "") == corev1.PreemptNever {
 		f.Advice = append(f.Advice,
 			"or give it a priority class whose preemptionPolicy is not Never: its own keeps it from making room for itself")
 	}
@@ -302,7 +304,7 @@ func insufficient(l *look, p *corev1.Pod, text string) *Finding {
 func victims(w *World, p *corev1.Pod, node string) (says string, until time.Time) {
 	var names []string
 	for obj := range w.Read.ByField(kinds.Pods, "spec.nodeName", node) {
-		if v := resource.As[*corev1.Pod](obj); v.DeletionTimestamp != nil && deref(v.Spec.Priority, 0) < deref(p.Spec.Priority, 0) {
+		if v := resource.As[*corev1.Pod](obj); v.DeletionTimestamp != nil && ptr.Deref(v.Spec.Priority, 0) < ptr.Deref(p.Spec.Priority, 0) {
 			name := "pod/" + v.Name
 			if v.Namespace != p.Namespace {
 				name = "a pod of another namespace"
@@ -429,7 +431,7 @@ func unschedulable(l *look, p *corev1.Pod, text string) *Finding {
 }
 
 func notScheduled(l *look, p *corev1.Pod, _ string) *Finding {
-	if name := orElse(p.Spec.SchedulerName, corev1.DefaultSchedulerName); name == corev1.DefaultSchedulerName {
+	if name := cmp.Or(p.Spec.SchedulerName, corev1.DefaultSchedulerName); name == corev1.DefaultSchedulerName {
 		if f := leaderGone(l, "kube-scheduler"); f != nil {
 			return f
 		}

@@ -1,12 +1,14 @@
 package converge
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
 	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/utils/ptr"
 
 	"github.com/kloop-dev/kloop/kinds"
 	"github.com/kloop-dev/kloop/resource"
@@ -33,14 +35,14 @@ func loadBalancerMissing(l *look, s *corev1.Service) *Finding {
 	if s.Spec.Type != corev1.ServiceTypeLoadBalancer || len(s.Status.LoadBalancer.Ingress) > 0 {
 		return nil
 	}
-	who := orElse(deref(s.Spec.LoadBalancerClass, ""), "the load balancer controller")
+	who := cmp.Or(ptr.Deref(s.Spec.LoadBalancerClass, ""), "the load balancer controller")
 	why, e := "", l.newestWarning()
 	if e != nil {
 		why = e.Message
 	}
 	for _, c := range s.Status.Conditions {
 		if c.Status == "False" && l.owner != "load-balancer" {
-			why = orElse(c.Message, why)
+			why = cmp.Or(c.Message, why)
 		}
 	}
 	if why != "" {
@@ -55,7 +57,7 @@ func loadBalancerMissing(l *look, s *corev1.Service) *Finding {
 			Advice: []string{"a cluster that is no cloud's needs one of its own, such as MetalLB: kubectl get pods -A",
 				"or use type NodePort: kubectl patch service " + s.Name + " -n " + s.Namespace + ` -p '{"spec":{"type":"NodePort"}}'`}}
 	}
-	if class := deref(s.Spec.LoadBalancerClass, ""); class != "" {
+	if class := ptr.Deref(s.Spec.LoadBalancerClass, ""); class != "" {
 		return &Finding{Says: "is left to who serves its loadBalancerClass " + class + ", and nobody here is known to",
 			Owner: who, State: Missing,
 			Waits: on("Field", refTo(l.kind, s), "status.loadBalancer.ingress"), Next: does(who, "gives it an address when it runs"),
@@ -135,7 +137,7 @@ func (l *look) nearly(s *corev1.Service) string {
 			case !is || off != "" || len(s.Spec.Selector) == 1 && strict.Meant(want, []string{got}) == "":
 				return ""
 			default:
-				off = fmt.Sprintf("those of %s have %s=%s", ptr(objectOf(k, obj)).Short(), key, got)
+				off = fmt.Sprintf("those of %s have %s=%s", new(objectOf(k, obj)).Short(), key, got)
 			}
 		}
 		return off
@@ -200,7 +202,7 @@ func portMissing(l *look, s *corev1.Service) *Finding {
 			continue
 		}
 		says := "leads to the port " + name + ", which none of its pods names"
-		over := orElse(string(port.Protocol), "TCP")
+		over := cmp.Or(string(port.Protocol), "TCP")
 		if named := l.portsNamed(s, over); slices.Contains(named, name) {
 			continue
 		}
@@ -221,7 +223,7 @@ func (l *look) portsNamed(s *corev1.Service, protocol string) (names []string) {
 	for _, p := range selected(l.World, s) {
 		for _, c := range slices.Concat(p.Spec.InitContainers, p.Spec.Containers) {
 			for _, has := range c.Ports {
-				if has.Name != "" && !slices.Contains(names, has.Name) && (protocol == "" || protocol == orElse(string(has.Protocol), "TCP")) {
+				if has.Name != "" && !slices.Contains(names, has.Name) && (protocol == "" || protocol == cmp.Or(string(has.Protocol), "TCP")) {
 					names = append(names, has.Name)
 				}
 			}

@@ -1,10 +1,12 @@
 package converge
 
 import (
+	"cmp"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/utils/ptr"
 
 	"github.com/kloop-dev/kloop/kinds"
 	"github.com/kloop-dev/kloop/resource"
@@ -14,9 +16,9 @@ import (
 func dataSourceMissing(l *look, c *corev1.PersistentVolumeClaim) *Finding {
 	kind, group, name, ns := "", "", "", c.Namespace
 	if r := c.Spec.DataSourceRef; r != nil {
-		kind, group, name, ns = r.Kind, deref(r.APIGroup, ""), r.Name, orElse(deref(r.Namespace, ""), ns)
+		kind, group, name, ns = r.Kind, ptr.Deref(r.APIGroup, ""), r.Name, cmp.Or(ptr.Deref(r.Namespace, ""), ns)
 	} else if r := c.Spec.DataSource; r != nil {
-		kind, group, name = r.Kind, deref(r.APIGroup, ""), r.Name
+		kind, group, name = r.Kind, ptr.Deref(r.APIGroup, ""), r.Name
 	}
 	if name == "" {
 		return nil
@@ -80,7 +82,7 @@ func claimChanges(l *look, c *corev1.PersistentVolumeClaim) *Finding {
 			f.Advice = []string{"those that exist: kubectl get volumeattributesclass"}
 		}
 	case corev1.PersistentVolumeClaimModifyVolumeInfeasible:
-		f.Says += ", which its driver refuses: it has " + orElse(deref(c.Status.CurrentVolumeAttributesClassName, ""), "none") + " now"
+		f.Says += ", which its driver refuses: it has " + cmp.Or(ptr.Deref(c.Status.CurrentVolumeAttributesClassName, ""), "none") + " now"
 		f.State, f.Owner = Blocked, person
 		f.Next = does(person, "names a class that the driver can do")
 		if f.Error != nil && !strings.Contains(f.Says, f.Error.Message) {

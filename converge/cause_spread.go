@@ -1,6 +1,7 @@
 package converge
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -9,6 +10,7 @@ import (
 	resourcev1 "k8s.io/api/resource/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/component-helpers/scheduling/corev1/nodeaffinity"
+	"k8s.io/utils/ptr"
 
 	"github.com/kloop-dev/kloop/kinds"
 	"github.com/kloop-dev/kloop/kinds/core"
@@ -26,7 +28,7 @@ func spreadMismatch(l *look, p *corev1.Pod, text string) *Finding {
 	}
 	for _, c := range p.Spec.TopologySpreadConstraints {
 		domains := l.nodeLabels(c.TopologyKey)
-		least := int(deref(c.MinDomains, 1))
+		least := int(ptr.Deref(c.MinDomains, 1))
 		switch {
 		case c.WhenUnsatisfiable != corev1.DoNotSchedule || len(domains) >= least:
 			continue
@@ -49,7 +51,7 @@ func spreadMismatch(l *look, p *corev1.Pod, text string) *Finding {
 // hostPorts are the ports of its node that a pod takes, with their protocols.
 func hostPorts(p *corev1.Pod) (ports []string) {
 	for _, port := range podspec.HostPorts(p) {
-		ports = append(ports, fmt.Sprintf("%d/%s", port.HostPort, orElse(string(port.Protocol), "TCP")))
+		ports = append(ports, fmt.Sprintf("%d/%s", port.HostPort, cmp.Or(string(port.Protocol), "TCP")))
 	}
 	return ports
 }
@@ -123,7 +125,7 @@ func restOfDevices(w *World, c *resourcev1.ResourceClaim) (says, advice string) 
 	says = "gets its devices when a pod that uses it is placed"
 	for _, p := range resource.List(w.Read, kinds.Pods, c.Namespace) {
 		for _, r := range p.Spec.ResourceClaims {
-			if s := w.Explain(kinds.Pods, p); deref(r.ResourceClaimName, "") == c.Name && s != nil {
+			if s := w.Explain(kinds.Pods, p); ptr.Deref(r.ResourceClaimName, "") == c.Name && s != nil {
 				return says + "; " + s.Gap().Verdict, "kubectl get resourceslices"
 			}
 		}

@@ -1,6 +1,7 @@
 package converge
 
 import (
+	"cmp"
 	"encoding/json"
 	"maps"
 	"regexp"
@@ -8,26 +9,31 @@ import (
 	"strings"
 
 	appsv1 "k8s.io/api/apps/v1"
+	"k8s.io/utils/ptr"
 
 	"github.com/kloop-dev/kloop/kinds"
 	"github.com/kloop-dev/kloop/resource"
 )
 
+// downByProject are workloads that do not run, by the project whose program each seems to be.
+type downByProject map[string]*appsv1.Deployment
+
 // projectDown is the workload of the project that a kind is of, by its name, if it does not run: velero of velero.io.
 func projectDown(w *World, of resource.Kind) (k resource.Kind, found resource.Object, off bool) {
 	project, _, _ := strings.Cut(domain(of.Info().GVK.Group), ".")
-	if w.down == nil {
-		w.down = map[string]*appsv1.Deployment{}
+	down := Kept[downByProject](w)
+	if *down == nil {
+		*down = downByProject{}
 		for _, d := range resource.List(w.Read, kinds.Deployments, "") {
 			name, rest, _ := strings.Cut(d.Name, "-controller")
 			name, more, _ := strings.Cut(name, "-operator")
-			if rest+more == "" && d.Status.ReadyReplicas == 0 && (deref(d.Spec.Replicas, 1) == 0 || !w.Health(kinds.Deployments, d).Converged()) {
-				w.down[name] = d
+			if rest+more == "" && d.Status.ReadyReplicas == 0 && (ptr.Deref(d.Spec.Replicas, 1) == 0 || !w.Health(kinds.Deployments, d).Converged()) {
+				(*down)[name] = d
 			}
 		}
 	}
-	if d := w.down[project]; d != nil {
-		return kinds.Deployments, d, deref(d.Spec.Replicas, 1) == 0
+	if d := (*down)[project]; d != nil {
+		return kinds.Deployments, d, ptr.Deref(d.Spec.Replicas, 1) == 0
 	}
 	return nil, nil, false
 }
@@ -38,7 +44,7 @@ func untaken(l *look) string {
 	for _, m := range l.search().mentions(tree) {
 		if got, custom := content(m.obj); custom && m.obj != nil && got["status"] == nil && l.hasStatus(m.Kind) &&
 			strings.HasPrefix(m.field, "status.") && l.Now.Sub(m.obj.GetCreationTimestamp().Time) > slowStart {
-			return "; " + ptr(objectOf(m.Kind, m.obj)).Short() + ", which it goes by, has no status: nobody seems to have taken it up, as if no " +
+			return "; " + new(objectOf(m.Kind, m.obj)).Short() + ", which it goes by, has no status: nobody seems to have taken it up, as if no " +
 				"controller for " + m.Kind.Info().GR().String() + " ran"
 		}
 	}
@@ -48,7 +54,7 @@ func untaken(l *look) string {
 		}
 		for obj := range l.Read.ByOwner(k, string(l.obj.GetUID())) {
 			if tree, _ := content(obj); tree["status"] == nil && l.hasStatus(k) && l.Now.Sub(obj.GetCreationTimestamp().Time) > slowStart {
-				return "; " + ptr(objectOf(k, obj)).Short() + ", which was made for it, has no status: nobody seems to have taken it up, " +
+				return "; " + new(objectOf(k, obj)).Short() + ", which was made for it, has no status: nobody seems to have taken it up, " +
 					"as if no controller for " + k.Info().GR().String() + " ran"
 			}
 		}
@@ -69,7 +75,7 @@ func plainly(message string) string {
 			}
 		}
 		if strings.HasPrefix(message, "{") {
-			message = orElse(messageOf(tree), message)
+			message = cmp.Or(messageOf(tree), message)
 		}
 	}
 	return message
@@ -90,7 +96,7 @@ func outdated(l *look, f *Finding, tree map[string]any, message string) {
 			!standsIn(message, m.Name) && !m.meantBy(message) && !standsIn(message, m.obj.GetAnnotations()[composedAs]) {
 			continue
 		}
-		name := ptr(objectOf(m.Kind, m.obj)).Short()
+		name := new(objectOf(m.Kind, m.obj)).Short()
 		if custom && !speaks(status) {
 			f.Aside = name + " has no word on how it is: who waits for that has to be told not to (Crossplane: readinessChecks)"
 			return

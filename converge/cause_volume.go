@@ -1,12 +1,14 @@
 package converge
 
 import (
+	"cmp"
 	"regexp"
 	"slices"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
 
 	"github.com/kloop-dev/kloop/kinds"
 	"github.com/kloop-dev/kloop/kinds/core"
@@ -50,7 +52,7 @@ func mount(see func(l *look, p *corev1.Pod, text string) *Finding) func(l *look)
 		}
 		f := see(l, p, e.Message)
 		if f != nil {
-			f.Owner, f.Error = orElse(f.Owner, agentOf(p)), eventFailure(e)
+			f.Owner, f.Error = cmp.Or(f.Owner, agentOf(p)), eventFailure(e)
 		}
 		return f
 	}
@@ -87,7 +89,7 @@ func mountNeedsObject(l *look, p *corev1.Pod, text string) *Finding {
 // notAttached: a volume has to be attached to the node by its driver, and is not.
 func notAttached(l *look, p *corev1.Pod, text string) *Finding {
 	for _, a := range resource.List(l.Read, kinds.VolumeAttachments, "") {
-		v := deref(a.Spec.Source.PersistentVolumeName, "")
+		v := ptr.Deref(a.Spec.Source.PersistentVolumeName, "")
 		if a.Spec.NodeName != p.Spec.NodeName || a.Status.Attached || a.DeletionTimestamp != nil ||
 			!slices.ContainsFunc(core.ClaimNames(p), func(name string) bool {
 				c := resource.Get(l.Read, kinds.PersistentVolumeClaims, p.Namespace, name)
@@ -129,7 +131,7 @@ func attachedElsewhere(l *look, p *corev1.Pod, text string) *Finding {
 		Advice: []string{
 			"if its old node will not come back, delete that node, or taint it with node.kubernetes.io/out-of-service: the volume is detached then"}}
 	for _, a := range resource.List(l.Read, kinds.VolumeAttachments, "") {
-		if e := a.Status.DetachError; e != nil && deref(a.Spec.Source.PersistentVolumeName, "") == f.Waits.Name {
+		if e := a.Status.DetachError; e != nil && ptr.Deref(a.Spec.Source.PersistentVolumeName, "") == f.Waits.Name {
 			f.Says = "waits for its volume, which can't be detached from " + a.Spec.NodeName + ": " + oneLine(e.Message)
 			f.Advice = append([]string{"if that node is gone for good, let the cluster forget that it has the volume: " +
 				`kubectl patch volumeattachment ` + a.Name + ` --type=merge -p '{"metadata":{"finalizers":null}}'`}, f.Advice...)

@@ -1,6 +1,7 @@
 package converge
 
 import (
+	"cmp"
 	"regexp"
 	"strings"
 
@@ -9,6 +10,7 @@ import (
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/utils/ptr"
 
 	"github.com/kloop-dev/kloop/kinds"
 	"github.com/kloop-dev/kloop/resource"
@@ -31,7 +33,7 @@ func webhookDown(l *look, text string) *Finding {
 	if strings.Contains(text, "x509: ") && !silent { // what answers for a service that leads nowhere is something else
 		f.Says = refusedWrite(l) + ": the certificate of the webhook " + name + " is not one that its configuration trusts (" +
 			between(text+"\x00", "x509: ", "\x00") + ")"
-		f.Advice = append([]string{"set caBundle in " + orElse(hook.config, "its configuration") +
+		f.Advice = append([]string{"set caBundle in " + cmp.Or(hook.config, "its configuration") +
 			" to the authority of the webhook's certificate; who makes the certificates (cert-manager, the operator) does so"}, f.Advice...)
 		if strings.Contains(text, "has expired or is not yet valid") {
 			f.Says = refusedWrite(l) + ": the certificate of the webhook " + name + " has expired, or a clock is wrong (" +
@@ -95,7 +97,7 @@ func webhookDenies(l *look, text string) *Finding {
 	if config := findWebhook(l.Read, name).config; config != "" {
 		whose = " (" + config + ")"
 	}
-	return &Finding{Says: "is refused by the webhook " + name + ": " + orElse(why, "it gave no reason"), Waits: forName("Webhook", name),
+	return &Finding{Says: "is refused by the webhook " + name + ": " + cmp.Or(why, "it gave no reason"), Waits: forName("Webhook", name),
 		Next:   does(l.owner, "tries again; it succeeds once the webhook agrees"),
 		Advice: []string{"change what it asks for to what the webhook " + name + " accepts, or ask who runs it" + whose}}
 }
@@ -146,14 +148,14 @@ func findWebhook(read resource.Reader, name string) webhook {
 		for i := range c.Webhooks {
 			if c.Webhooks[i].Name == name {
 				return webhook{"validatingwebhookconfiguration/" + c.Name, c.Webhooks[i].ClientConfig.Service,
-					deref(c.Webhooks[i].ClientConfig.URL, "")}
+					ptr.Deref(c.Webhooks[i].ClientConfig.URL, "")}
 			}
 		}
 	}
 	for _, c := range resource.List(read, kinds.MutatingWebhookConfigurations, "") {
 		for i := range c.Webhooks {
 			if c.Webhooks[i].Name == name {
-				return webhook{"mutatingwebhookconfiguration/" + c.Name, c.Webhooks[i].ClientConfig.Service, deref(c.Webhooks[i].ClientConfig.URL, "")}
+				return webhook{"mutatingwebhookconfiguration/" + c.Name, c.Webhooks[i].ClientConfig.Service, ptr.Deref(c.Webhooks[i].ClientConfig.URL, "")}
 			}
 		}
 	}

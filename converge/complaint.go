@@ -1,6 +1,7 @@
 package converge
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"regexp"
@@ -232,7 +233,7 @@ func ofConditions(status map[string]any, path string) complaint {
 		}
 		out := complaint{says: bad.says, want: fmt.Sprintf("%s.conditions[%s]=%s", path, bad.typ, opposite(bad.value)),
 			have:    fmt.Sprintf("%s.conditions[%s]=%s", path, bad.typ, bad.value),
-			message: orElse(c.Message, c.Reason), reason: c.Reason, since: c.since()}
+			message: cmp.Or(c.Message, c.Reason), reason: c.Reason, since: c.since()}
 		if m := text(status, "message"); bad.value == "False" && m != "" && strings.Contains(m, c.Message) {
 			out.message = m
 		}
@@ -253,7 +254,7 @@ func messageOf(status map[string]any) string {
 	for _, name := range messageFields {
 		if list, _ := status[name].([]any); len(list) > 0 {
 			first, _ := list[0].(map[string]any)
-			if m := orElse(text(map[string]any{"": list[0]}, ""), text(first, "message")); m != "" {
+			if m := cmp.Or(text(map[string]any{"": list[0]}, ""), text(first, "message")); m != "" {
 				return m
 			}
 		}
@@ -263,7 +264,7 @@ func messageOf(status map[string]any) string {
 	}
 	for _, name := range slices.Sorted(maps.Keys(status)) { // as lastSyncError
 		more, _ := status[name].(map[string]any)
-		if m := orElse(text(status, name), text(more, "message")); m != "" && wrongWords.MatchString(name) {
+		if m := cmp.Or(text(status, name), text(more, "message")); m != "" && wrongWords.MatchString(name) {
 			return m
 		}
 	}
@@ -297,7 +298,7 @@ func ofPhases(status map[string]any) complaint {
 		}
 		word, _ := at[field[len(field)-1]].(string)
 		bad, ok := badPhases[strings.ToLower(word)]
-		if bad.says = orElse(bad.says, wrongBy(word)); !ok && (bad.says == "" || conditionsIn(status)["Ready"].Status == "True") {
+		if bad.says = cmp.Or(bad.says, wrongBy(word)); !ok && (bad.says == "" || conditionsIn(status)["Ready"].Status == "True") {
 			continue
 		}
 		path := "status." + strings.Join(field, ".")
@@ -306,13 +307,13 @@ func ofPhases(status map[string]any) complaint {
 			c.message = hint(at)
 		}
 		for _, from := range []map[string]any{at, status} {
-			c.message = orElse(c.message, messageOf(from))
+			c.message = cmp.Or(c.message, messageOf(from))
 		}
 		if c.message == "" {
-			c.message = orElse(hint(status), countsOf(status))
+			c.message = cmp.Or(hint(status), countsOf(status))
 		}
 		if strings.ToLower(word) != bad.says {
-			c.message = orElse(c.message, word)
+			c.message = cmp.Or(c.message, word)
 		}
 		return c
 	}

@@ -1,6 +1,7 @@
 package converge
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"regexp"
@@ -81,7 +82,7 @@ func guessed(tree map[string]any) complaint {
 		}
 		if says != "" {
 			return complaint{says: says, want: fmt.Sprintf("status.conditions[%s]=%s", typ, opposite(c.Status)),
-				have: fmt.Sprintf("status.conditions[%s]=%s", typ, c.Status), message: orElse(c.Message, c.Reason), since: c.since()}
+				have: fmt.Sprintf("status.conditions[%s]=%s", typ, c.Status), message: cmp.Or(c.Message, c.Reason), since: c.since()}
 		}
 	}
 	if well {

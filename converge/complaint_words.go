@@ -1,6 +1,7 @@
 package converge
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"regexp"
@@ -39,7 +40,7 @@ func telling(conds map[string]customCondition, c customCondition) string {
 	first := ""
 	for _, m := range another.FindAllStringSubmatch(c.Message, -1) {
 		o := conds[m[1]]
-		if first = orElse(first, o.Message); wrongBy(o.Reason) != "" && o.Message != "" {
+		if first = cmp.Or(first, o.Message); wrongBy(o.Reason) != "" && o.Message != "" {
 			return o.Message
 		}
 	}
@@ -103,7 +104,7 @@ func hint(status map[string]any) string {
 	for _, item := range parts {
 		part, _ := item.(map[string]any)
 		if h, _ := part["health"].(map[string]any); h["status"] == "Degraded" || h["status"] == "Missing" {
-			return strings.TrimSuffix(fmt.Sprintf("%s/%s: %s", strings.ToLower(text(part, "kind")), text(part, "name"), orElse(text(h, "message"),
+			return strings.TrimSuffix(fmt.Sprintf("%s/%s: %s", strings.ToLower(text(part, "kind")), text(part, "name"), cmp.Or(text(h, "message"),
 				strings.ToLower(text(h, "status")))), ": ")
 		}
 	}
@@ -186,7 +187,7 @@ func ofShape(tree map[string]any) complaint {
 			first, _ := parents[0].(map[string]any)
 			return complaint{says: "is taken up by none of its parents", want: "status.parents[" + text(first, "name") + "]",
 				have:    "status.parents empty",
-				message: "no controller says that it serves it for " + orElse(text(first, "name"), "its parent")}
+				message: "no controller says that it serves it for " + cmp.Or(text(first, "name"), "its parent")}
 		}
 	}
 	if ready, is := status["readyToUse"].(bool); is && !ready {

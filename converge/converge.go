@@ -10,11 +10,12 @@
 package converge
 
 import (
+	"cmp"
+	"reflect"
 	"slices"
 	"strings"
 	"time"
 
-	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
@@ -42,20 +43,27 @@ type World struct {
 	latest   map[types.UID]*corev1.Event   // the newest about each object; made when first asked for
 	scaling  map[types.UID]*corev1.Event   // the newest of an autoscaler of nodes about each pod; made with latest
 	running  map[string]bool               // loops; made when first asked for
-	labelled map[string][]string           // values that nodes have of a label; made when first asked for
-	heaviest map[[3]string]string          // pods by node, namespace and resource; made when first asked for
 	likest   map[Ref]string                // names like those that are waited for; made when first asked for
 	surely   bool                          // and no others run
 	path     []loop.Key                    // the objects whose explanation is being made
 	rules    map[schema.GroupResource][]Situation
-	owners   map[types.UID]bool            // controllers, and whether they have a gap
-	twins    map[string]map[string]twin    // budgets that share a pod, by namespace and name
-	down     map[string]*appsv1.Deployment // that do not run, by the project whose program each seems to be; made when first asked for
-	programs map[string]Ref                // workloads in which controllers seem to run, by kind and manager; made when first asked for
-	judged   map[loop.Key]judged           // objects of kinds that users defined
-	asPart   map[loop.Key]judged           // the same, as parts of another
-	within   bool                          // it judges an object by its parts: these are not judged by theirs
-	until    time.Time                     // the first time at which an object whose health was asked for may have a gap without a change
+	owners   map[types.UID]bool   // controllers, and whether they have a gap
+	kept     map[reflect.Type]any // what rules have worked out once: see Kept
+	until    time.Time            // the first time at which an object whose health was asked for may have a gap without a change
+}
+
+// Kept is what rules have worked out once in a world, by its type, of which each of them has one of its own. At first it is empty.
+func Kept[T any](w *World) *T {
+	key := reflect.TypeFor[T]()
+	if v, known := w.kept[key]; known {
+		return v.(*T)
+	}
+	if w.kept == nil {
+		w.kept = map[reflect.Type]any{}
+	}
+	v := new(T)
+	w.kept[key] = v
+	return v
 }
 
 // early says that it is too early to speak of a gap, and that it will not be after a time.
@@ -152,7 +160,7 @@ func (w *World) newest(uid types.UID) *corev1.Event {
 		for _, e := range resource.List(w.Read, kinds.Events, "") {
 			keep(w.latest, e)
 			if strings.HasSuffix(e.Reason, "TriggerScaleUp") || e.Reason == "TriggeredScaleUp" ||
-				orElse(e.Source.Component, e.ReportingController) == "karpenter" {
+				cmp.Or(e.Source.Component, e.ReportingController) == "karpenter" {
 				keep(w.scaling, e)
 			}
 		}
@@ -217,5 +225,3 @@ func named(k resource.Kind, ns, name string) convergence.Object {
 	return convergence.Object{APIVersion: i.GVK.GroupVersion().String(), Kind: i.GVK.Kind, Resource: i.GR().String(), Namespace: ns,
 		Name: name}
 }
-
-func ptr[T any](v T) *T { return &v }

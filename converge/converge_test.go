@@ -52,7 +52,7 @@ func TestHealth(t *testing.T) {
 	stopping := pod(corev1.PodRunning, corev1.ConditionTrue)
 	stopping.DeletionTimestamp = at(20 * time.Second)
 	owned := pod(corev1.PodFailed, "")
-	owned.OwnerReferences = []metav1.OwnerReference{{Controller: ptr(true), Kind: "Job"}}
+	owned.OwnerReferences = []metav1.OwnerReference{{Controller: new(true), Kind: "Job"}}
 	for name, tt := range map[string]struct {
 		kind resource.Kind
 		obj  resource.Object
@@ -78,9 +78,9 @@ func TestHealth(t *testing.T) {
 		"pod failed under a job": {kinds.Pods, owned, ""},
 		"pod stops in its time":  {kinds.Pods, stopping, ""},
 		"pod does not stop":      {kinds.Pods, deleted, "was deleted and is still there"},
-		"job at work": {kinds.Jobs, &batchv1.Job{ObjectMeta: meta("j"), Status: batchv1.JobStatus{Active: 1, Ready: ptr(int32(1))}},
+		"job at work": {kinds.Jobs, &batchv1.Job{ObjectMeta: meta("j"), Status: batchv1.JobStatus{Active: 1, Ready: new(int32(1))}},
 			""},
-		"job suspended": {kinds.Jobs, &batchv1.Job{ObjectMeta: meta("j"), Spec: batchv1.JobSpec{Suspend: ptr(true)}}, ""},
+		"job suspended": {kinds.Jobs, &batchv1.Job{ObjectMeta: meta("j"), Spec: batchv1.JobSpec{Suspend: new(true)}}, ""},
 		"job fails": {kinds.Jobs,
 			&batchv1.Job{ObjectMeta: meta("j"),
 				Status: batchv1.JobStatus{Conditions: []batchv1.JobCondition{{Type: batchv1.JobFailed, Status: corev1.ConditionTrue}}}}, "failed"},

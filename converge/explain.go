@@ -186,7 +186,7 @@ func (s *Step) Gap() *convergence.Gap {
 	case g.Because != "":
 		g.Verdict += " because " + g.Because
 	}
-	if told := orElse(s.Told, d.Told); told != "" && !strings.Contains(g.Verdict, told) {
+	if told := cmp.Or(s.Told, d.Told); told != "" && !strings.Contains(g.Verdict, told) {
 		g.Verdict += "; its controller last said of it: " + told
 	}
 	s.links(g, 1)
@@ -223,17 +223,10 @@ func (s *Step) repeats() (rest string, ok bool) {
 
 func (s *Step) links(g *convergence.Gap, depth int32) {
 	for _, b := range s.Below {
-		g.Chain = append(g.Chain, convergence.Link{Depth: depth, Object: b.Object, Says: orElse(b.Says, b.Health.Says),
+		g.Chain = append(g.Chain, convergence.Link{Depth: depth, Object: b.Object, Says: cmp.Or(b.Says, b.Health.Says),
 			Cause: b.Cause, Owner: b.Owner, State: b.State, Error: b.Error, Others: int32(b.Others)})
 		b.links(g, depth+1)
 	}
-}
-
-func orElse(s, other string) string {
-	if s == "" {
-		return other
-	}
-	return s
 }
 
 // count words a number of things: 1 pod, 2 pods.

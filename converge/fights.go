@@ -245,7 +245,7 @@ func (f *fights) list(now time.Time) (out []*convergence.Fight) {
 				}
 			}
 			out = append(out, &convergence.Fight{
-				ObjectMeta: metav1.ObjectMeta{Namespace: orElse(s.obj.Namespace, "default"),
+				ObjectMeta: metav1.ObjectMeta{Namespace: cmp.Or(s.obj.Namespace, "default"),
 					Name: gapName(s.obj) + ":" + strings.ReplaceAll(path, "/", "~"), CreationTimestamp: metav1.NewTime(b.since)},
 				Object: s.obj, Field: path, Managers: slices.Sorted(maps.Keys(b.by)), Values: values, Turns: b.turns,
 				Rate: b.rate(), Since: metav1.NewTime(b.since), Last: metav1.NewTime(b.last)})

@@ -1,6 +1,7 @@
 package converge
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"hash/maphash"
@@ -262,7 +263,7 @@ func (b *GapCache) judge(w *World, key loop.Key, old entry) (e entry, gap *conve
 	if obj == nil {
 		return entry{}, nil
 	}
-	e = entry{ns: orElse(key.Namespace, "default"), name: convergence.NameOf(key.Kind.Info().GR(), key.Name)}
+	e = entry{ns: cmp.Or(key.Namespace, "default"), name: convergence.NameOf(key.Kind.Info().GR(), key.Name)}
 	if w.toldByOwner(obj) && !w.Health(key.Kind, obj).Converged() {
 		return e, nil
 	}

@@ -6,6 +6,7 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/kloop-dev/kloop/kinds/convergence"
 	"github.com/kloop-dev/kloop/resource"
 )
 
@@ -36,10 +37,18 @@ func (w *World) Health(k resource.Kind, obj resource.Object) Health {
 		}
 		return h
 	}
-	if tree, ok := content(obj); ok {
-		return customOnce(w, k, obj, tree)
+	if tree, ok := content(obj); ok && w.Rules.custom != nil {
+		return w.Rules.custom(w, k, obj, tree)
 	}
 	return Health{}
+}
+
+// Rest explains an object that agrees with its spec and rests on purpose, or of which more is to be said; nil when there is nothing.
+func (w *World) Rest(k resource.Kind, obj resource.Object) *convergence.Gap {
+	if w.Rules.rest == nil {
+		return nil
+	}
+	return w.Rules.rest(w, k, obj)
 }
 
 // grace is the time for which an overdue deletion is no gap yet.
@@ -99,11 +108,4 @@ func changed(obj metav1.Object) time.Time {
 		}
 	}
 	return at
-}
-
-func deref[T any](p *T, or T) T {
-	if p == nil {
-		return or
-	}
-	return *p
 }

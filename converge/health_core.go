@@ -1,6 +1,7 @@
 package converge
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -15,6 +16,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	apiregistrationv1 "k8s.io/kube-aggregator/pkg/apis/apiregistration/v1"
+	"k8s.io/utils/ptr"
 
 	"github.com/kloop-dev/kloop/kinds"
 	"github.com/kloop-dev/kloop/kinds/core"
@@ -144,12 +146,12 @@ func openPorts(w *World, s *corev1.Service) (names map[string]bool, any bool) {
 			continue // its pods have none of the service's ports, or no address that goes with its own
 		}
 		for _, ep := range slice.Endpoints {
-			if !deref(ep.Conditions.Ready, true) {
+			if !ptr.Deref(ep.Conditions.Ready, true) {
 				continue
 			}
 			any = true
 			for _, p := range slice.Ports {
-				names[deref(p.Name, "")] = true
+				names[ptr.Deref(p.Name, "")] = true
 			}
 			break
 		}
@@ -184,7 +186,7 @@ func portsHealth(s *corev1.Service, open map[string]bool) Health {
 }
 
 // portName names a port of a service.
-func portName(p corev1.ServicePort) string { return orElse(p.Name, fmt.Sprint(p.Port)) }
+func portName(p corev1.ServicePort) string { return cmp.Or(p.Name, fmt.Sprint(p.Port)) }
 
 // selected are the pods that a service selects and that are not through.
 func selected(w *World, s *corev1.Service) (picked []*corev1.Pod) {
@@ -206,14 +208,14 @@ func asleep(w *World, s *corev1.Service) (name string) {
 	sel := labels.SelectorFromSet(s.Spec.Selector)
 	add := func(k resource.Kind, obj resource.Object, t *corev1.PodTemplateSpec, rests bool) {
 		if name == "" && rests && sel.Matches(labels.Set(t.Labels)) {
-			name = ptr(objectOf(k, obj)).Short()
+			name = new(objectOf(k, obj)).Short()
 		}
 	}
 	for _, d := range resource.List(w.Read, kinds.Deployments, s.Namespace) {
-		add(kinds.Deployments, d, &d.Spec.Template, deref(d.Spec.Replicas, 1) == 0)
+		add(kinds.Deployments, d, &d.Spec.Template, ptr.Deref(d.Spec.Replicas, 1) == 0)
 	}
 	for _, d := range resource.List(w.Read, kinds.StatefulSets, s.Namespace) {
-		add(kinds.StatefulSets, d, &d.Spec.Template, deref(d.Spec.Replicas, 1) == 0)
+		add(kinds.StatefulSets, d, &d.Spec.Template, ptr.Deref(d.Spec.Replicas, 1) == 0)
 	}
 	for _, d := range resource.List(w.Read, kinds.DaemonSets, s.Namespace) {
 		add(kinds.DaemonSets, d, &d.Spec.Template, d.Status.ObservedGeneration == d.Generation && d.Status.DesiredNumberScheduled == 0)
@@ -234,11 +236,11 @@ func claimHealth(w *World, c *corev1.PersistentVolumeClaim) Health {
 	case c.Status.Phase == corev1.ClaimLost:
 		return Health{Says: "has lost its volume", Want: "spec.volumeName=" + c.Spec.VolumeName, Have: "status.phase=Lost"}
 	case c.Status.Phase != corev1.ClaimBound:
-		if class := classOf(w, c); class != nil && deref(class.VolumeBindingMode,
+		if class := classOf(w, c); class != nil && ptr.Deref(class.VolumeBindingMode,
 			"") == storagev1.VolumeBindingWaitForFirstConsumer && len(users(w, c)) == 0 {
 			return Health{}
 		}
-		return Health{Says: "has no volume", Want: "status.phase=Bound", Have: "status.phase=" + orElse(string(c.Status.Phase), "Pending"),
+		return Health{Says: "has no volume", Want: "status.phase=Bound", Have: "status.phase=" + cmp.Or(string(c.Status.Phase), "Pending"),
 			Since: c.CreationTimestamp.Time}
 	}
 	if m := c.Status.ModifyVolumeStatus; m != nil && m.Status != "" {
@@ -408,7 +410,7 @@ func definitionHealth(w *World, d *apiextensionsv1.CustomResourceDefinition) Hea
 	}
 	if c := state[apiextensionsv1.Established]; c.Status != apiextensionsv1.ConditionTrue {
 		return Health{Says: strings.TrimSuffix("is not served: "+c.Message, ": "), Want: "status.conditions[Established]=True",
-			Have: "status.conditions[Established]=" + orElse(string(c.Status), "missing")}
+			Have: "status.conditions[Established]=" + cmp.Or(string(c.Status), "missing")}
 	}
 	if ref := converter(d); unconverted(w, d) {
 		return Health{Says: "can't be served in all its versions",

@@ -77,11 +77,19 @@ type judged struct {
 	until  time.Time
 }
 
+// judgements are the healths of objects of kinds that users defined.
+type judgements struct {
+	alone  map[loop.Key]judged
+	asPart map[loop.Key]judged // the same, as parts of another
+	within bool                // an object is judged by its parts: these are not judged by theirs
+}
+
 // customOnce works out a custom object's health once: all that it is a part of ask for it.
 func customOnce(w *World, k resource.Kind, obj resource.Object, tree map[string]any) Health {
-	list := &w.judged
-	if w.within {
-		list = &w.asPart
+	all := Kept[judgements](w)
+	list := &all.alone
+	if all.within {
+		list = &all.asPart
 	}
 	key := loop.KeyOf(k, obj)
 	j, known := (*list)[key]
@@ -138,11 +146,12 @@ func saysWell(status map[string]any) bool {
 
 // partsSay judges an object whose status has no word on the whole by what was made for it, or is listed there: what is not well for long.
 func partsSay(w *World, k resource.Kind, obj resource.Object, tree map[string]any) (h Health) {
-	if w.within {
+	all := Kept[judgements](w)
+	if all.within {
 		return h // asked as a part itself
 	}
-	w.within = true
-	defer func() { w.within = false }()
+	all.within = true
+	defer func() { all.within = false }()
 	l := &look{World: w, kind: k, obj: obj}
 	for _, r := range append(l.partsOf(obj, 0), l.search().applied(tree)...) {
 		part := w.Health(r.Kind, w.Read.Lookup(r.Kind, r.NS, r.Name))

@@ -7,6 +7,7 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/utils/ptr"
 
 	"github.com/kloop-dev/kloop/resource"
 )
@@ -61,7 +62,7 @@ func (x workload[T]) health(_ *World, obj T) Health {
 
 func deployments() workload[*appsv1.Deployment] {
 	type of = figure[*appsv1.Deployment]
-	wanted := of{"spec.replicas", func(d *appsv1.Deployment) int32 { return deref(d.Spec.Replicas, 1) }}
+	wanted := of{"spec.replicas", func(d *appsv1.Deployment) int32 { return ptr.Deref(d.Spec.Replicas, 1) }}
 	all := of{"status.replicas", func(d *appsv1.Deployment) int32 { return d.Status.Replicas }}
 	updated := of{"status.updatedReplicas", func(d *appsv1.Deployment) int32 { return d.Status.UpdatedReplicas }}
 	available := of{"status.availableReplicas", func(d *appsv1.Deployment) int32 { return d.Status.AvailableReplicas }}
@@ -103,7 +104,7 @@ func copies[T resource.Object](of func(T) (replicas *int32, status appsv1.Replic
 	counts := func(field string, count func(s *appsv1.ReplicaSetStatus) int32) figure[T] {
 		return figure[T]{field, func(obj T) int32 { _, s := of(obj); return count(&s) }}
 	}
-	wanted := figure[T]{"spec.replicas", func(obj T) int32 { n, _ := of(obj); return deref(n, 1) }}
+	wanted := figure[T]{"spec.replicas", func(obj T) int32 { n, _ := of(obj); return ptr.Deref(n, 1) }}
 	all := counts("status.replicas", func(s *appsv1.ReplicaSetStatus) int32 { return s.Replicas })
 	return workload[T]{observed: func(obj T) int64 { _, s := of(obj); return s.ObservedGeneration }, rows: []row[T]{
 		{want: wanted, is: less, have: all, what: "pods"},
@@ -117,16 +118,16 @@ func copies[T resource.Object](of func(T) (replicas *int32, status appsv1.Replic
 
 func statefulSets() workload[*appsv1.StatefulSet] {
 	type of = figure[*appsv1.StatefulSet]
-	wanted := of{"spec.replicas", func(s *appsv1.StatefulSet) int32 { return deref(s.Spec.Replicas, 1) }}
+	wanted := of{"spec.replicas", func(s *appsv1.StatefulSet) int32 { return ptr.Deref(s.Spec.Replicas, 1) }}
 	all := of{"status.replicas", func(s *appsv1.StatefulSet) int32 { return s.Status.Replicas }}
 	ready := of{"status.readyReplicas", func(s *appsv1.StatefulSet) int32 { return s.Status.ReadyReplicas }}
 	available := of{"status.availableReplicas", func(s *appsv1.StatefulSet) int32 { return s.Status.AvailableReplicas }}
 	updated := of{"status.updatedReplicas", func(s *appsv1.StatefulSet) int32 { return s.Status.UpdatedReplicas }}
 	due := of{"spec.replicas", func(s *appsv1.StatefulSet) int32 { // but for those below the partition
 		if r := s.Spec.UpdateStrategy.RollingUpdate; r != nil {
-			return deref(s.Spec.Replicas, 1) - deref(r.Partition, 0)
+			return ptr.Deref(s.Spec.Replicas, 1) - ptr.Deref(r.Partition, 0)
 		}
-		return deref(s.Spec.Replicas, 1)
+		return ptr.Deref(s.Spec.Replicas, 1)
 	}}
 	rolls := func(s *appsv1.StatefulSet) bool {
 		return s.Spec.UpdateStrategy.Type != appsv1.OnDeleteStatefulSetStrategyType && s.Status.UpdateRevision != s.Status.CurrentRevision
@@ -170,15 +171,15 @@ func jobHealth(w *World, j *batchv1.Job) Health {
 		case batchv1.JobComplete, batchv1.JobSuspended, batchv1.JobSuccessCriteriaMet:
 			return Health{}
 		case batchv1.JobFailed, batchv1.JobFailureTarget:
-			return Health{Says: "failed", Want: fmt.Sprintf("spec.completions=%d", deref(j.Spec.Completions, 1)),
+			return Health{Says: "failed", Want: fmt.Sprintf("spec.completions=%d", ptr.Deref(j.Spec.Completions, 1)),
 				Have: fmt.Sprintf("status.succeeded=%d", j.Status.Succeeded), Since: c.LastTransitionTime.Time}
 		}
 	}
-	if deref(j.Spec.Suspend, false) || deref(j.Spec.Parallelism, 1) == 0 && j.Status.Active == 0 {
+	if ptr.Deref(j.Spec.Suspend, false) || ptr.Deref(j.Spec.Parallelism, 1) == 0 && j.Status.Active == 0 {
 		return Health{}
 	}
-	want := deref(j.Spec.Completions, deref(j.Spec.Parallelism, 1))
-	if j.Status.Active > 0 && j.Status.Failed == 0 && deref(j.Status.Ready, 0) == j.Status.Active {
+	want := ptr.Deref(j.Spec.Completions, ptr.Deref(j.Spec.Parallelism, 1))
+	if j.Status.Active > 0 && j.Status.Failed == 0 && ptr.Deref(j.Status.Ready, 0) == j.Status.Active {
 		return Health{}
 	}
 	return short("spec.completions", want, "status.succeeded", j.Status.Succeeded, "completions")

@@ -94,7 +94,7 @@ func TestKstatusRules(t *testing.T) {
 		"job, failed":                {kinds.Jobs, job(batchv1.JobFailed), failed, ""},
 		"job, suspended":             {kinds.Jobs, job(batchv1.JobSuspended), inProgress, "that is what its spec says"},
 		"job, at work": {kinds.Jobs, &batchv1.Job{ObjectMeta: meta("x"),
-			Status: batchv1.JobStatus{Active: 1, Ready: ptr(int32(1))}}, current, ""},
+			Status: batchv1.JobStatus{Active: 1, Ready: new(int32(1))}}, current, ""},
 		"claim, bound": {kinds.PersistentVolumeClaims, &corev1.PersistentVolumeClaim{ObjectMeta: meta("x"),
 			Status: corev1.PersistentVolumeClaimStatus{Phase: corev1.ClaimBound}}, current, ""},
 		"claim, pending": {kinds.PersistentVolumeClaims, &corev1.PersistentVolumeClaim{ObjectMeta: meta("x"),

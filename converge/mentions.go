@@ -1,6 +1,7 @@
 package converge
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"slices"
@@ -153,7 +154,7 @@ func (s *search) take(path, field string, v map[string]any) bool {
 		s.add(path, []resource.Kind{s.kind}, v, name)
 		return true
 	case inPlace[field] != "":
-		s.add(path, s.kindsBy(stem, "", "", true), v, orElse(text(v, inPlace[field]), name))
+		s.add(path, s.kindsBy(stem, "", "", true), v, cmp.Or(text(v, inPlace[field]), name))
 		return true
 	case name == "":
 		return false
@@ -168,7 +169,7 @@ func (s *search) take(path, field string, v map[string]any) bool {
 	}
 	group, _, versioned := strings.Cut(text(v, "apiVersion"), "/")
 	if !versioned {
-		group = orElse(text(v, "group"), text(v, "apiGroup"))
+		group = cmp.Or(text(v, "group"), text(v, "apiGroup"))
 	}
 	if k, ok := s.Kinds.GR(schema.GroupResource{Group: group, Resource: text(v, "resource")}); ok && kind == "" { // as OpenShift has it
 		s.add(path, []resource.Kind{k}, v, name)
@@ -179,7 +180,7 @@ func (s *search) take(path, field string, v map[string]any) bool {
 		return true
 	}
 	stem = strings.TrimSuffix(stem, "Key")
-	s.add(path, s.kindsBy(orElse(stems[stem], stem), group, "", false), v, name)
+	s.add(path, s.kindsBy(cmp.Or(stems[stem], stem), group, "", false), v, name)
 	return true
 }
 
@@ -222,7 +223,7 @@ func (s *search) add(path string, of []resource.Kind, v map[string]any, name str
 	for _, k := range of {
 		ns := ""
 		if k.Info().Namespaced {
-			if ns = orElse(text(v, "namespace"), s.obj.GetNamespace()); ns == "" {
+			if ns = cmp.Or(text(v, "namespace"), s.obj.GetNamespace()); ns == "" {
 				return
 			}
 		}

@@ -1,6 +1,7 @@
 package converge
 
 import (
+	"cmp"
 	"maps"
 	"regexp"
 	"slices"
@@ -113,7 +114,7 @@ func lackOf(l *look, f *Finding, message string) {
 	if tree, _ = content(l.obj); m == nil || len(f.Below) > 0 || f.State == Blocked || !holds(tree["spec"], m[3]) {
 		return
 	}
-	ns := orElse(m[2], l.obj.GetNamespace())
+	ns := cmp.Or(m[2], l.obj.GetNamespace())
 	list := append(l.search().kindsBy(m[1], "", "", true), l.search().kindsBy(strings.TrimSuffix(m[1], "s"), "", "", true)...)
 	if len(list) == 0 {
 		return

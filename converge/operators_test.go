@@ -1,6 +1,7 @@
 package converge
 
 import (
+	"cmp"
 	"encoding/json"
 	"os"
 	"strings"
@@ -30,9 +31,9 @@ func TestOperators(t *testing.T) {
 	}
 	for _, r := range rows {
 		version, kind, _ := strings.Cut(r.Of, " ")
-		row := states.Row{Ask: strings.ToLower(kind) + "s." + strings.Split(version, "/")[0] + ":x", Says: r.Says, State: orElse(r.State,
+		row := states.Row{Ask: strings.ToLower(kind) + "s." + strings.Split(version, "/")[0] + ":x", Says: r.Says, State: cmp.Or(r.State,
 			Waiting), Rests: r.Rests,
-			Given: "apiVersion: " + version + "\nkind: " + kind + "\nmetadata: {name: x, generation: 1}\nspec: " + orElse(string(r.Spec),
+			Given: "apiVersion: " + version + "\nkind: " + kind + "\nmetadata: {name: x, generation: 1}\nspec: " + cmp.Or(string(r.Spec),
 				"{}") + "\nstatus: " + string(r.Status) + "\n"}
 		if r.Says != "" {
 			row.Cause = "OperatorReports"

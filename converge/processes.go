@@ -11,6 +11,7 @@ import (
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/utils/ptr"
 
 	"github.com/kloop-dev/kloop/internal/coldsort"
 	"github.com/kloop-dev/kloop/kinds"
@@ -178,10 +179,10 @@ func (p *Processes) Rows() (list []*convergence.Loop) {
 	list = append(list, p.agentRows()...)
 	for _, l := range p.leases() {
 		key := l.Namespace + "/" + l.Name
-		if p.follow(list, key, deref(l.Spec.HolderIdentity, "")) {
+		if p.follow(list, key, ptr.Deref(l.Spec.HolderIdentity, "")) {
 			continue
 		}
-		add(elsewhere(l, p.now(), known[l.Name]), deref(l.Spec.HolderIdentity, ""), key)
+		add(elsewhere(l, p.now(), known[l.Name]), ptr.Deref(l.Spec.HolderIdentity, ""), key)
 	}
 	slices.SortFunc(list, func(a, b *convergence.Loop) int { return cmp.Compare(a.Name, b.Name) })
 	return list
@@ -203,7 +204,7 @@ func (p *Processes) leases() (list []*coordinationv1.Lease) {
 		return nil
 	}
 	for _, l := range resource.List(p.Read(), kinds.Leases, "") {
-		if l.Namespace != corev1.NamespaceNodeLease && deref(l.Spec.HolderIdentity, "") != "" &&
+		if l.Namespace != corev1.NamespaceNodeLease && ptr.Deref(l.Spec.HolderIdentity, "") != "" &&
 			l.Labels["apiserver.kubernetes.io/identity"] == "" {
 			list = append(list, l)
 		}
@@ -228,7 +229,7 @@ func elsewhere(l *coordinationv1.Lease, now time.Time, taken bool) *convergence.
 }
 
 func leaseLife(l *coordinationv1.Lease) time.Duration {
-	return time.Duration(deref(l.Spec.LeaseDurationSeconds, 15)) * time.Second
+	return time.Duration(ptr.Deref(l.Spec.LeaseDurationSeconds, 15)) * time.Second
 }
 
 // The lease of upstream's controller manager, which kloop's loops hold too.
@@ -250,7 +251,7 @@ func (p *Processes) Running() (names map[string]bool, sure bool) {
 	}
 	// Somebody who does not report may run them: upstream's controller manager. It holds the lease then.
 	l := resource.Get(p.Read(), kinds.Leases, ownNamespace, ownLease)
-	return names, l == nil || deref(l.Spec.HolderIdentity, "") == "" || l.Spec.RenewTime == nil ||
+	return names, l == nil || ptr.Deref(l.Spec.HolderIdentity, "") == "" || l.Spec.RenewTime == nil ||
 		p.now().Sub(l.Spec.RenewTime.Time) > leaseLife(l)
 }
 

@@ -27,7 +27,7 @@ func (e engine) Record(_ string, key loop.Key) (loop.Record, bool) { return e.re
 func lease(ns, name, holder string, at time.Time) *coordinationv1.Lease {
 	return &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: name},
 		Spec: coordinationv1.LeaseSpec{HolderIdentity: &holder,
-			RenewTime: &metav1.MicroTime{Time: at}, LeaseDurationSeconds: ptr(int32(15))}}
+			RenewTime: &metav1.MicroTime{Time: at}, LeaseDurationSeconds: new(int32(15))}}
 }
 
 // What a process reports is known as if its loops ran here, until it is silent for long.

@@ -14,7 +14,9 @@ import (
 	storagev1 "k8s.io/api/storage/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/component-helpers/scheduling/corev1/nodeaffinity"
+	"k8s.io/utils/ptr"
 
 	"github.com/kloop-dev/kloop/kinds"
 	"github.com/kloop-dev/kloop/kinds/convergence"
@@ -38,14 +40,9 @@ func restOf[T resource.Object](f func(w *World, obj T) (says, advice string)) re
 	}
 }
 
-// Rests says what an object does not do, on purpose; "" when there is nothing to say.
-func (w *World) Rests(k resource.Kind, obj resource.Object) string {
-	says, _ := w.rest(k, obj)
-	return says
-}
-
-func (w *World) rest(k resource.Kind, obj resource.Object) (says, advice string) {
-	f := w.Rules.rests[k.Info().GR()]
+// resting says what an object does not do, on purpose; "" when there is nothing to say.
+func resting(rules map[schema.GroupResource]rest, w *World, k resource.Kind, obj resource.Object) (says, advice string) {
+	f := rules[k.Info().GR()]
 	if tree, ok := content(obj); f == nil && ok && obj.GetDeletionTimestamp() == nil {
 		return restOfCustom(k, obj, tree)
 	}
@@ -64,16 +61,16 @@ func restOfLeaving(w *World, p *corev1.Pod) (says, advice string) {
 		return "", ""
 	}
 	says = fmt.Sprintf("was deleted, and has until %s to stop: %d s in all", p.DeletionTimestamp.UTC().Format("15:04:05 MST"),
-		deref(p.DeletionGracePeriodSeconds, 30))
+		ptr.Deref(p.DeletionGracePeriodSeconds, 30))
 	if e := w.warning(p.UID, "FailedPreStopHook", "FailedKillPod"); e != nil {
 		says += "; its node says: " + oneLine(e.Message)
 	}
 	return says, "to have less time for it: kubectl delete pod " + p.Name + " -n " + p.Namespace + " --grace-period=1"
 }
 
-// Rest explains an object that agrees with its spec and rests, or of which more is to be said; nil when there is nothing.
-func (w *World) Rest(k resource.Kind, obj resource.Object) *convergence.Gap {
-	says, advice := w.rest(k, obj)
+// restExplained explains an object that agrees with its spec and rests, or of which more is to be said; nil when there is nothing.
+func restExplained(rules map[schema.GroupResource]rest, w *World, k resource.Kind, obj resource.Object) *convergence.Gap {
+	says, advice := resting(rules, w, k, obj)
 	fine := "is what it should be"
 	if says == "" {
 		fine = "has no gap that is known"
@@ -103,7 +100,7 @@ func restOfDeployment(w *World, d *appsv1.Deployment) (string, string) {
 	switch {
 	case d.Spec.Paused:
 		return "is paused: a change of its template makes no new pods", "kubectl rollout resume deployment " + d.Name + " -n " + d.Namespace
-	case deref(d.Spec.Replicas, 1) == 0:
+	case ptr.Deref(d.Spec.Replicas, 1) == 0:
 		return "is scaled to 0", "kubectl scale deployment " + d.Name + " -n " + d.Namespace + " --replicas=1"
 	}
 	for _, other := range resource.List(w.Read, kinds.Deployments, d.Namespace) {
@@ -116,7 +113,7 @@ func restOfDeployment(w *World, d *appsv1.Deployment) (string, string) {
 }
 
 func restOfReplicaSet(w *World, r *appsv1.ReplicaSet) (string, string) {
-	if deref(r.Spec.Replicas, 1) != 0 {
+	if ptr.Deref(r.Spec.Replicas, 1) != 0 {
 		return "", ""
 	}
 	for _, o := range r.OwnerReferences {
@@ -128,7 +125,7 @@ func restOfReplicaSet(w *World, r *appsv1.ReplicaSet) (string, string) {
 }
 
 func restOfStatefulSet(w *World, s *appsv1.StatefulSet) (string, string) {
-	if deref(s.Spec.Replicas, 1) == 0 {
+	if ptr.Deref(s.Spec.Replicas, 1) == 0 {
 		return "is scaled to 0", "kubectl scale statefulset " + s.Name + " -n " + s.Namespace + " --replicas=1"
 	}
 	var old []string
@@ -210,7 +207,7 @@ func asked(p *corev1.Pod) string {
 
 func restOfJob(w *World, j *batchv1.Job) (string, string) {
 	switch {
-	case deref(j.Spec.Suspend, false):
+	case ptr.Deref(j.Spec.Suspend, false):
 		if queue := j.Labels["kueue.x-k8s.io/queue-name"]; queue != "" {
 			k := kindNamed(w, "kueue.x-k8s.io", "LocalQueue")
 			if k != nil && w.Sees(k, j.Namespace) && w.Read.Lookup(k, j.Namespace, queue) == nil {
@@ -227,15 +224,15 @@ func restOfJob(w *World, j *batchv1.Job) (string, string) {
 		j.Status.CompletionTime == nil && !slices.ContainsFunc(j.Status.Conditions,
 		func(c batchv1.JobCondition) bool { return c.Type == batchv1.JobComplete }):
 		return fmt.Sprintf("has met its success policy, and is complete when its other pods have stopped (%d are stopping)",
-			deref(j.Status.Terminating, 0)), "kubectl get pods -n " + j.Namespace + " -l batch.kubernetes.io/job-name=" + j.Name
-	case j.Status.CompletionTime == nil && deref(j.Spec.Parallelism, 1) == 0:
+			ptr.Deref(j.Status.Terminating, 0)), "kubectl get pods -n " + j.Namespace + " -l batch.kubernetes.io/job-name=" + j.Name
+	case j.Status.CompletionTime == nil && ptr.Deref(j.Spec.Parallelism, 1) == 0:
 		return "starts no pod: its parallelism is 0", "kubectl patch job " + j.Name + " -n " + j.Namespace + ` -p '{"spec":{"parallelism":1}}'`
 	}
 	return "", ""
 }
 
 func restOfCronJob(w *World, c *batchv1.CronJob) (string, string) {
-	if deref(c.Spec.Suspend, false) {
+	if ptr.Deref(c.Spec.Suspend, false) {
 		return "is suspended: it starts no job", "kubectl patch cronjob " + c.Name + " -n " + c.Namespace + ` -p '{"spec":{"suspend":false}}'`
 	}
 	if j := latestJob(w, c); j != nil && w.Now.Sub(j.CreationTimestamp.Time) > time.Minute {
@@ -260,7 +257,7 @@ func restOfAutoscaler(_ *World, h *autoscalingv2.HorizontalPodAutoscaler) (strin
 			name  string
 			rules *autoscalingv2.HPAScalingRules
 		}{{"up", b.ScaleUp}, {"down", b.ScaleDown}} {
-			if way.rules != nil && deref(way.rules.SelectPolicy, "") == autoscalingv2.DisabledPolicySelect {
+			if way.rules != nil && ptr.Deref(way.rules.SelectPolicy, "") == autoscalingv2.DisabledPolicySelect {
 				field := map[string]string{"up": "scaleUp", "down": "scaleDown"}[way.name]
 				return "may not scale " + way.name + ": its behavior." + field + ".selectPolicy is Disabled",
 					"kubectl patch hpa " + h.Name + " -n " + h.Namespace +
@@ -355,12 +352,12 @@ func restOfClaim(w *World, c *corev1.PersistentVolumeClaim) (string, string) {
 		for _, s := range resource.List(w.Read, kinds.StatefulSets, c.Namespace) {
 			if pod := "-" + s.Name + "-"; strings.Contains(c.Name, pod) && len(s.Spec.VolumeClaimTemplates) > 0 {
 				return fmt.Sprintf("is kept with what is on it for a pod that statefulset/%s, scaled to %d, does not have", s.Name,
-					deref(s.Spec.Replicas, 1)), "if nobody needs it any more: kubectl delete pvc " + c.Name + " -n " + c.Namespace
+					ptr.Deref(s.Spec.Replicas, 1)), "if nobody needs it any more: kubectl delete pvc " + c.Name + " -n " + c.Namespace
 			}
 		}
 		return "has its volume, and no pod uses it now", ""
 	}
-	if c.Status.Phase != corev1.ClaimBound && class != nil && deref(class.VolumeBindingMode,
+	if c.Status.Phase != corev1.ClaimBound && class != nil && ptr.Deref(class.VolumeBindingMode,
 		"") == storagev1.VolumeBindingWaitForFirstConsumer && len(users(w, c)) == 0 {
 		return "gets its volume when a pod uses it: the class " + class.Name + " is of volumeBindingMode WaitForFirstConsumer, and no pod does",
 			""

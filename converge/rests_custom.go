@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	networkingv1 "k8s.io/api/networking/v1"
+	"k8s.io/utils/ptr"
 
 	"github.com/kloop-dev/kloop/kinds"
 	"github.com/kloop-dev/kloop/resource"
@@ -81,7 +82,7 @@ func restOfIngress(w *World, i *networkingv1.Ingress) (string, string) {
 		return "", ""
 	}
 	who := "its controller"
-	if c := resource.Get(w.Read, kinds.IngressClasses, "", deref(i.Spec.IngressClassName, i.Annotations[oldClass])); c != nil {
+	if c := resource.Get(w.Read, kinds.IngressClasses, "", ptr.Deref(i.Spec.IngressClassName, i.Annotations[oldClass])); c != nil {
 		who = "the controller " + c.Spec.Controller
 	}
 	says := "has no address in its status, where " + who + " writes it, though not all controllers do"

@@ -1,6 +1,7 @@
 package converge
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"slices"
@@ -11,6 +12,7 @@ import (
 	discoveryv1 "k8s.io/api/discovery/v1"
 	flowcontrolv1 "k8s.io/api/flowcontrol/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
+	"k8s.io/utils/ptr"
 
 	"github.com/kloop-dev/kloop/kinds"
 	"github.com/kloop-dev/kloop/resource"
@@ -29,7 +31,7 @@ func restOfOpen(w *World, s *corev1.Service) (says, advice string) {
 				fmt.Sprintf("if %d is meant, correct spec.ports[].targetPort: kubectl edit service %s -n %s", has[0], s.Name, s.Namespace)
 		}
 	}
-	inside := deref(s.Spec.InternalTrafficPolicy, "") == corev1.ServiceInternalTrafficPolicyLocal
+	inside := ptr.Deref(s.Spec.InternalTrafficPolicy, "") == corev1.ServiceInternalTrafficPolicyLocal
 	outside := s.Spec.ExternalTrafficPolicy == corev1.ServiceExternalTrafficPolicyLocal
 	if !inside && !outside {
 		return "", ""
@@ -53,7 +55,7 @@ func declared(pods []*corev1.Pod, protocol corev1.Protocol) (list []int32) {
 	for _, p := range pods {
 		for _, c := range slices.Concat(p.Spec.Containers, p.Spec.InitContainers) {
 			for _, has := range c.Ports {
-				if orElse(string(has.Protocol), "TCP") == orElse(string(protocol), "TCP") && !slices.Contains(list, has.ContainerPort) {
+				if cmp.Or(string(has.Protocol), "TCP") == cmp.Or(string(protocol), "TCP") && !slices.Contains(list, has.ContainerPort) {
 					list = append(list, has.ContainerPort)
 				}
 			}
@@ -74,7 +76,7 @@ func nodesOf(w *World, s *corev1.Service) (with, without []string) {
 	on := map[string]bool{}
 	for obj := range w.Read.ByLabel(kinds.EndpointSlices, s.Namespace, discoveryv1.LabelServiceName, s.Name) {
 		for _, ep := range obj.(*discoveryv1.EndpointSlice).Endpoints {
-			on[deref(ep.NodeName, "")] = on[deref(ep.NodeName, "")] || deref(ep.Conditions.Ready, true)
+			on[ptr.Deref(ep.NodeName, "")] = on[ptr.Deref(ep.NodeName, "")] || ptr.Deref(ep.Conditions.Ready, true)
 		}
 	}
 	for _, n := range resource.List(w.Read, kinds.Nodes, "") {

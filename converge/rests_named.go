@@ -96,7 +96,7 @@ func (s *search) applied(tree map[string]any) (bad []Ref) {
 	done, _ := status["operationState"].(map[string]any)
 	for _, m := range spoken.FindAllStringSubmatch(text(done, "message"), maxBranches) { // what a sync waits for
 		for _, k := range s.kindsBy(m[1], "", "", true) {
-			ns := orElse(m[2], orElse(destination(tree), s.obj.GetNamespace()))
+			ns := cmp.Or(m[2], cmp.Or(destination(tree), s.obj.GetNamespace()))
 			if obj := s.Read.Lookup(k, ns, m[3]); obj != nil && !s.Health(k, obj).Converged() {
 				bad = append(bad, Ref{k, ns, m[3]})
 			}
@@ -128,7 +128,7 @@ func (s *search) besides(tree map[string]any) (list []remark) {
 		if !c.since().IsZero() {
 			says += " since " + ago(s.Now.Sub(c.since()))
 		}
-		list = append(list, remark{says: says + ": " + oneLine(orElse(c.Message, c.Reason))})
+		list = append(list, remark{says: says + ": " + oneLine(cmp.Or(c.Message, c.Reason))})
 	}
 	if all := countsOf(status); all != "" {
 		list = append(list, remark{says: "counts " + all})
@@ -202,7 +202,7 @@ func (s *search) selectsNone(path, word, ns string, want labels.Set) remark {
 			for key, value := range want {
 				if near.advice == "" && has[key] != "" && likest(value, []string{has[key]}) != "" {
 					near.advice = "there is " + key + "=" + has[key] + " at " +
-						ptr(objectOf(one, other)).Short() + ": correct " + path + ", if that is meant"
+						new(objectOf(one, other)).Short() + ": correct " + path + ", if that is meant"
 					near.wait = on("Object", refTo(one, other), "")
 				}
 			}

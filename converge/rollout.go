@@ -7,6 +7,7 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
+	"k8s.io/utils/ptr"
 
 	"github.com/kloop-dev/kloop/kinds"
 	"github.com/kloop-dev/kloop/resource"
@@ -50,8 +51,8 @@ func (l *look) halfway(d *appsv1.Deployment, now *appsv1.ReplicaSet, f *Finding)
 // heldBy says which limit of its strategy lets a rollout replace no more pods while those of the new version are not available.
 func heldBy(d *appsv1.Deployment, now *appsv1.ReplicaSet, serve, all int32) string {
 	r := d.Spec.Strategy.RollingUpdate
-	want := deref(d.Spec.Replicas, 1)
-	if r == nil || deref(now.Spec.Replicas, 1) >= want {
+	want := ptr.Deref(d.Spec.Replicas, 1)
+	if r == nil || ptr.Deref(now.Spec.Replicas, 1) >= want {
 		return ""
 	}
 	surge, _ := intstr.GetScaledValueFromIntOrPercent(r.MaxSurge, int(want), true)

@@ -1,6 +1,13 @@
 package converge
 
-import "k8s.io/apimachinery/pkg/runtime/schema"
+import (
+	"slices"
+
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/kloop-dev/kloop/kinds/convergence"
+	"github.com/kloop-dev/kloop/resource"
+)
 
 // Rules are the knowledge of kinds. The zero value knows only what holds for objects of all kinds. A program links the rules
 // that it names: no variable holds them all.
@@ -8,26 +15,30 @@ type Rules struct {
 	situations []Situation // the most telling first: of several that hold for an object, the first is shown
 	refusals   []Situation // those of them that explain an object that is as it should be though its loop fails
 	healths    map[schema.GroupResource]health
-	rests      map[schema.GroupResource]rest
+	// custom judges objects of kinds that users defined, which healths does not have.
+	custom func(w *World, k resource.Kind, obj resource.Object, tree map[string]any) Health
+	// rest explains an object that rests on purpose.
+	rest func(w *World, k resource.Kind, obj resource.Object) *convergence.Gap
 }
 
 // All are the rules of all kinds of Kubernetes, and of what users define.
 func All() Rules {
-	r := Rules{refusals: refusals(), healths: healths(), rests: rests()}
-	for _, group := range [][]Situation{
-		devices(), deletions(), r.refusals, nodes(), scheduling(), images(), kills(), containers(), volumes(), probes(), flapping(),
-		resizes(),
-		pods(), budgets(),
-		claims(), rollouts(), jobs(), crons(), latents(), balancers(), services(),
-		ingresses(), autoscalers(), certificates(), servers(), leases(), extensions(), names(), operators(), anything(),
-	} {
-		r.situations = append(r.situations, group...)
-	}
+	r := Rules{healths: allHealths(), custom: customOnce, rest: allRests}
+	r.situations, r.refusals = allCauses()
 	return r
 }
 
-// healths are those of kinds with rules of their own.
-func healths() map[schema.GroupResource]health {
+// allCauses are the causes of objects of all kinds, the most telling first, and those of them that explain why a loop fails at an object
+// that is as it should be.
+func allCauses() (situations, refused []Situation) {
+	refused = refusals()
+	return slices.Concat(devices(), deletions(), refused, nodes(), scheduling(), images(), kills(), containers(), volumes(), probes(),
+		flapping(), resizes(), pods(), budgets(), claims(), rollouts(), jobs(), crons(), latents(), balancers(), services(), ingresses(),
+		autoscalers(), certificates(), servers(), leases(), extensions(), names(), operators(), anything()), refused
+}
+
+// allHealths are those of kinds with rules of their own.
+func allHealths() map[schema.GroupResource]health {
 	return map[schema.GroupResource]health{
 		{Group: "apps", Resource: "deployments"}:                                             of(deployments().health),
 		{Group: "apps", Resource: "replicasets"}:                                             of(replicaSets().health),
@@ -56,8 +67,13 @@ func healths() map[schema.GroupResource]health {
 	}
 }
 
-// rests are those of kinds that can rest on purpose.
-func rests() map[schema.GroupResource]rest {
+// allRests explains objects of all kinds that rest on purpose.
+func allRests(w *World, k resource.Kind, obj resource.Object) *convergence.Gap {
+	return restExplained(restsOf(), w, k, obj)
+}
+
+// restsOf are those of kinds that can rest on purpose.
+func restsOf() map[schema.GroupResource]rest {
 	return map[schema.GroupResource]rest{
 		{Group: "apps", Resource: "deployments"}:                                               restOf(restOfDeployment),
 		{Group: "apps", Resource: "replicasets"}:                                               restOf(restOfReplicaSet),
