@@ -37,6 +37,10 @@ var never = []ban{{
 		"scheduler trail":                           "what follows from a pod's binding",
 	},
 }, {
+	who:  []string{"converge/words"},
+	what: []string{"converge", "loop", "client", "k8s.io/api"},
+	why:  "it knows texts and trees: what a cluster has beside them is for health and causes",
+}, {
 	who:    []string{"loop"},
 	what:   []string{"server", "store", "view", "apply", "crd", "auth", "openapi", "admission", "webhook", "kinds"},
 	why:    "the engine runs loops over any kind and any client",

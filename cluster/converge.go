@@ -13,6 +13,8 @@ import (
 
 	"github.com/kloop-dev/kloop/auth"
 	"github.com/kloop-dev/kloop/converge"
+	"github.com/kloop-dev/kloop/converge/gaps"
+	"github.com/kloop-dev/kloop/converge/words"
 	"github.com/kloop-dev/kloop/kinds/convergence"
 	"github.com/kloop-dev/kloop/openapi"
 	"github.com/kloop-dev/kloop/resource"
@@ -58,7 +60,7 @@ func (d *frontDoor) serveGaps(docs *openapi.Docs, authz auth.Authorizer) error {
 	if far := d.c.elsewhere; far != nil {
 		d.explainer = &explainer{far.gaps(), far, callers, loops, authz}
 	} else {
-		cache := &converge.GapCache{Client: d.local(nodesUser, "kloop"), Loops: loops, Callers: callers, Log: d.log,
+		cache := &gaps.Cache{Client: d.local(nodesUser, "kloop"), Loops: loops, Callers: callers, Log: d.log,
 			Rules: d.c.cfg.Kit.Explain}
 		shelf := server.NewMemoryKinds(cache.Refresh, convergence.All()...)
 		cache.Store = shelf
@@ -224,7 +226,7 @@ func (o *explainer) Refused(a httpapi.Act, st *metav1.Status) {
 			o.callers.Blocked(a.Namespace, a.Name, a.Agent, why.Message)
 		}
 	case metav1.StatusReasonUnknown: // upstream gives this one no reason
-		if a.Resource.Resource == "pods" && converge.SeveralBudgets(st.Message) {
+		if a.Resource.Resource == "pods" && words.SeveralBudgets(st.Message) {
 			o.callers.Blocked(a.Namespace, a.Name, a.Agent, st.Message)
 		}
 	case metav1.StatusReasonForbidden, metav1.StatusReasonInvalid, metav1.StatusReasonInternalError, metav1.StatusReasonBadRequest:

@@ -27,6 +27,7 @@ import (
 	"github.com/kloop-dev/kloop/auth/webhook"
 	"github.com/kloop-dev/kloop/client"
 	"github.com/kloop-dev/kloop/converge"
+	"github.com/kloop-dev/kloop/converge/gaps"
 	"github.com/kloop-dev/kloop/kinds/convergence"
 	"github.com/kloop-dev/kloop/resource"
 	"github.com/kloop-dev/kloop/server"
@@ -73,7 +74,7 @@ type elsewhere struct {
 	tokens *webhook.Tokens
 	proxy  atomic.Pointer[authn.Proxy] // nil until that cluster has told whom its front proxy's certificates are of
 	shelf  *server.MemoryKinds
-	fights *converge.GapCache // finds what is set back and forth
+	fights *gaps.Cache // finds what is set back and forth
 
 	authority string // that the proxy was made of; of the goroutine that looks
 
@@ -97,7 +98,7 @@ func (cfg *Elsewhere) open(log *slog.Logger) (far, error) {
 		return nil, err
 	}
 	e.shelf = server.NewMemoryKinds(e.Refresh, convergence.All()...)
-	e.fights = &converge.GapCache{Store: e.shelf, Log: log}
+	e.fights = &gaps.Cache{Store: e.shelf, Log: log}
 	return e, nil
 }
 
@@ -185,7 +186,7 @@ func (e *elsewhere) look(ctx context.Context) error {
 
 // publish shows the gaps.
 func (e *elsewhere) publish(ctx context.Context) error {
-	list, _ := e.World().Gaps("")
+	list, _ := gaps.List(e.World(), "")
 	var put, off []resource.Object
 	next := map[convergenceKey]string{}
 	for _, g := range list {

@@ -19,6 +19,7 @@ import (
 	"github.com/kloop-dev/kloop/auth"
 	"github.com/kloop-dev/kloop/client"
 	"github.com/kloop-dev/kloop/converge"
+	"github.com/kloop-dev/kloop/converge/gaps"
 	"github.com/kloop-dev/kloop/history"
 	"github.com/kloop-dev/kloop/kinds/convergence"
 	"github.com/kloop-dev/kloop/kit"
@@ -171,7 +172,7 @@ func (a *archive) gaps(w http.ResponseWriter, r *http.Request) {
 			list = append(list, g)
 		}
 	} else {
-		list, _ = world.Gaps(q.Get("namespace"))
+		list, _ = gaps.List(world, q.Get("namespace"))
 	}
 	out := struct {
 		Items []*convergence.Gap `json:"items"`

@@ -10,6 +10,7 @@ import (
 
 	"github.com/kloop-dev/kloop/auth"
 	"github.com/kloop-dev/kloop/converge"
+	"github.com/kloop-dev/kloop/converge/gaps"
 	"github.com/kloop-dev/kloop/kinds/convergence"
 	"github.com/kloop-dev/kloop/resource"
 	"github.com/kloop-dev/kloop/server"
@@ -132,7 +133,7 @@ func (s *sight) addBelow(ctx context.Context, all *converge.World, k resource.Ki
 		has[convergenceKey{e.Object.GetNamespace(), e.Object.GetName()}] = true
 	}
 	for ns := range in {
-		list, _ := s.world(ctx, all, ns).Gaps(ns)
+		list, _ := gaps.List(s.world(ctx, all, ns), ns)
 		for _, g := range list {
 			of, ok := all.Kinds.GR(schema.ParseGroupResource(g.Object.Resource))
 			if has[convergenceKey{g.Namespace, g.Name}] || !ok {

@@ -1,9 +1,11 @@
-package converge
+package converge_test
 
 import (
 	"strings"
 	"testing"
 
+	"github.com/kloop-dev/kloop/converge"
+	"github.com/kloop-dev/kloop/converge/gaps"
 	"github.com/kloop-dev/kloop/resource"
 )
 
@@ -29,13 +31,13 @@ status: {phase: Ready}
 func TestUntold(t *testing.T) {
 	for _, tt := range []struct {
 		name, text, ask string
-		callers         *Callers
+		callers         *converge.Callers
 		says            string
 	}{
 		{"no status", widgets, "one", nil,
 			"has a status that nobody has written yet, though 1 of 2 widgets have one, so whether it is what it should be is not known"},
 		{"a status", widgets, "two", nil, ""},
-		{"asked of the server itself", widgets, "one", &Callers{}, ""},
+		{"asked of the server itself", widgets, "one", &converge.Callers{}, ""},
 		{"a kind without a status", strings.Replace(widgets, "status: {}", "", 1), "one", nil, ""},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
@@ -46,17 +48,17 @@ func TestUntold(t *testing.T) {
 			switch {
 			case g == nil && tt.says != "":
 				t.Error("nothing is said")
-			case g != nil && (tt.says == "" || !strings.Contains(g.Verdict, tt.says) || g.State != Resting):
+			case g != nil && (tt.says == "" || !strings.Contains(g.Verdict, tt.says) || g.State != converge.Resting):
 				t.Errorf("%s: %s", g.State, g.Verdict)
 			}
-			if list, _ := w.Gaps(""); tt.callers == nil && len(list) > 0 {
+			if list, _ := gaps.List(w, ""); tt.callers == nil && len(list) > 0 {
 				t.Errorf("it is listed: %v", list[0].Verdict)
 			}
 		})
 	}
 }
 
-func customOf(t *testing.T, w *World, name string) (resource.Kind, resource.Object) {
+func customOf(t *testing.T, w *converge.World, name string) (resource.Kind, resource.Object) {
 	t.Helper()
 	for _, k := range w.Kinds.All() {
 		if k.Info().GR().String() == "widgets.example.com" {

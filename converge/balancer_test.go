@@ -1,7 +1,8 @@
-package converge
+package converge_test
 
 import (
 	"os"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -11,6 +12,9 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/kloop-dev/kloop/converge"
+	"github.com/kloop-dev/kloop/converge/rules"
+	"github.com/kloop-dev/kloop/internal/states"
 	"github.com/kloop-dev/kloop/kinds"
 	"github.com/kloop-dev/kloop/resource"
 	"github.com/kloop-dev/kloop/view"
@@ -62,39 +66,43 @@ func balancerRows() map[string]balancerRow {
 	at, told := kinds.AddressCondition, kinds.AnnouncedCondition
 	type world = map[resource.Kind][]resource.Object
 	rows := map[string]balancerRow{
-		"nobody gives addresses": {service(""), nil, "LoadBalancerMissing", Waiting, "whether one runs is not known"},
-		"another class":          {theirs, nil, "LoadBalancerMissing", Waiting, "from example.com/lb"},
-		"MetalLB runs":           {service(""), world{kinds.Deployments: {metalLB}}, "LoadBalancerOfMetalLB", Waiting, "from MetalLB"},
+		"nobody gives addresses": {service(""), nil, "LoadBalancerMissing", converge.Waiting, "whether one runs is not known"},
+		"another class":          {theirs, nil, "LoadBalancerMissing", converge.Waiting, "from example.com/lb"},
+		"MetalLB runs": {service(""), world{kinds.Deployments: {metalLB}}, "LoadBalancerOfMetalLB", converge.Waiting,
+			"from MetalLB"},
 		"answered": {service(ip), world{kinds.Nodes: {node}, kinds.Leases: {lease("n1", "", time.Hour)}}, "", "",
 			"for which node n1 answers ARP"},
-		"in no network of the node": {service(ip), world{kinds.Nodes: {node}, kinds.Leases: {far}}, "", "", "no network of that node holds it " +
-			"(eth0 10.0.0.5/24): clients reach it only where a router sends it to the node"},
+		"in no network of the node": {service(ip), world{kinds.Nodes: {node}, kinds.Leases: {far}}, "", "",
+			"no network of that node holds it " +
+				"(eth0 10.0.0.5/24): clients reach it only where a router sends it to the node"},
 		"being taken over": {service(ip), world{kinds.Leases: {lease("", "", time.Second)}}, "", "", ""},
 		"nobody takes it": {service(ip), world{kinds.Leases: {lease("", "", time.Minute)}}, "LoadBalancerUnanswered",
-			Blocked, "no node has taken " + ip},
-		"its node is gone": {service(ip), world{kinds.Leases: {lease("n2", "", time.Hour)}}, "LoadBalancerUnanswered", Waiting, "n2"},
+			converge.Blocked, "no node has taken " + ip},
+		"its node is gone": {service(ip), world{kinds.Leases: {lease("n2", "", time.Hour)}}, "LoadBalancerUnanswered", converge.Waiting,
+			"n2"},
 		"another machine answers": {service(ip), world{kinds.Nodes: {node}, kinds.Leases: {lease("n1",
-			"the machine 02:00 answers for the address too", time.Hour)}}, "LoadBalancerUnanswered", Blocked, "02:00"},
+			"the machine 02:00 answers for the address too", time.Hour)}}, "LoadBalancerUnanswered", converge.Blocked, "02:00"},
 		"an interface without ARP": {service(ip), world{kinds.Leases: {lease("", "n1 can't answer: eth0 does no ARP", time.Second)}},
-			"LoadBalancerUnanswered", Blocked, "eth0 does no ARP"},
+			"LoadBalancerUnanswered", converge.Blocked, "eth0 does no ARP"},
 		"no packet socket": {service(ip), world{kinds.Leases: {lease("",
-			"n1 can't answer: open a packet socket (this needs CAP_NET_RAW)", 0)}}, "LoadBalancerUnanswered", Blocked, "CAP_NET_RAW"},
+			"n1 can't answer: open a packet socket (this needs CAP_NET_RAW)", 0)}}, "LoadBalancerUnanswered", converge.Blocked,
+			"CAP_NET_RAW"},
 		"endpoints are others' turn": {service(ip, told, kinds.LBNoEndpoint), nil, "", "", ""},
 	}
 	for _, reason := range []string{kinds.LBNoNode, kinds.LBPortsTaken, kinds.LBNoPool, kinds.LBPoolExhausted, kinds.LBRequestRefused} {
 		r := rows["answered"]
-		r.s, r.w, r.cause, r.state, r.says = service("", at, reason), nil, "LoadBalancerAddressMissing", Blocked, "because"
+		r.s, r.w, r.cause, r.state, r.says = service("", at, reason), nil, "LoadBalancerAddressMissing", converge.Blocked, "because"
 		rows["no address: "+reason] = r
 	}
 	for _, reason := range []string{kinds.LBNoNode, kinds.LBNoAdvertisement, kinds.LBSharedSelector, kinds.LBAggregate,
 		kinds.LBNoPeer, kinds.LBNoSession} {
 		r := rows["answered"]
-		r.s, r.w, r.cause, r.state, r.says = service(ip, told, reason), nil, "LoadBalancerNotAnnounced", Blocked, "because"
+		r.s, r.w, r.cause, r.state, r.says = service(ip, told, reason), nil, "LoadBalancerNotAnnounced", converge.Blocked, "because"
 		rows["not announced: "+reason] = r
 	}
 	for _, c := range []struct{ typ, ip, cause string }{{at, "", "LoadBalancerAddressMissing"}, {told, ip, "LoadBalancerNotAnnounced"}} {
 		r := rows["answered"]
-		r.s, r.w, r.cause, r.state, r.says = service(c.ip, c.typ, kinds.LBNoLocalEndpoint), nil, c.cause, Waiting, "because"
+		r.s, r.w, r.cause, r.state, r.says = service(c.ip, c.typ, kinds.LBNoLocalEndpoint), nil, c.cause, converge.Waiting, "because"
 		rows["Local without endpoints: "+c.typ] = r
 	}
 	return rows
@@ -110,14 +118,15 @@ func TestBalancers(t *testing.T) {
 				v.Replace(k, 1, list)
 			}
 			v.Replace(kinds.Services, 1, []resource.Object{tt.s})
-			w := &World{Read: v.Snapshot(), Kinds: set, Now: noon, Rules: All()}
+			w := &converge.World{Read: v.Snapshot(), Kinds: set, Now: noon, Rules: rules.All()}
 			step := w.Explain(kinds.Services, tt.s)
 			switch {
 			case tt.cause == "" && step != nil && strings.HasPrefix(step.Cause, "LoadBalancer"):
 				t.Errorf("%s: %s", step.Cause, step.Says)
 			case tt.cause == "" && !strings.Contains(restText(w, tt.s), tt.says):
 				t.Errorf("says %q of it, want %q", restText(w, tt.s), tt.says)
-			case tt.cause != "" && (step == nil || step.Cause != tt.cause || step.State != tt.state || !strings.Contains(step.Says, tt.says)):
+			case tt.cause != "" && (step == nil || step.Cause != tt.cause || step.State != tt.state ||
+				!strings.Contains(step.Says, tt.says)):
 				t.Errorf("%+v, want %s (%s): %s", step, tt.cause, tt.state, tt.says)
 			case tt.cause != "" && (step.Owner == "" || step.Next.What == ""):
 				t.Errorf("nobody has the next move: %+v", step)
@@ -136,8 +145,10 @@ func TestUnansweredCauses(t *testing.T) {
 	}
 	text, rows := strings.Join(strings.Fields(string(page)), " "), balancerRows()
 	endpoints := map[string]bool{}
-	for _, s := range services() {
-		endpoints[s.Name] = true
+	for _, s := range rules.All().Situations {
+		if slices.Contains(s.Of, resource.Kind(kinds.Services)) && !strings.HasPrefix(s.Name, "LoadBalancer") {
+			endpoints[s.Name] = true
+		}
 	}
 	for i, c := range []struct{ what, row, cause, page string }{
 		{"no pool is for the service", "no address: " + kinds.LBNoPool, "", ""},
@@ -174,9 +185,15 @@ func TestUnansweredCauses(t *testing.T) {
 }
 
 // restText is what is said of a service that rests.
-func restText(w *World, s *corev1.Service) string {
+func restText(w *converge.World, s *corev1.Service) string {
 	if g := w.Rest(kinds.Services, s); g != nil {
 		return g.Because
 	}
 	return ""
+}
+
+var noon = states.Noon
+
+func meta(name string) metav1.ObjectMeta {
+	return metav1.ObjectMeta{Namespace: "a", Name: name, CreationTimestamp: metav1.NewTime(noon.Add(-time.Hour)), Generation: 2}
 }

@@ -33,8 +33,8 @@ func (c *Callers) Blocked(ns, pod, agent, why string) {
 // evict is the verb of a Refusal that is of an eviction.
 const evict = "evict"
 
-// evicting is an eviction of the pod that is refused again and again.
-func (c *Callers) evicting(ns, pod string) (Refusal, bool) {
+// Evicting is an eviction of the pod that is refused again and again.
+func (c *Callers) Evicting(ns, pod string) (Refusal, bool) {
 	if c == nil {
 		return Refusal{}, false
 	}
@@ -69,8 +69,9 @@ type Refusal struct {
 	First, Last                 time.Time
 }
 
-func (r *Refusal) failure() *convergence.Failure {
-	return &convergence.Failure{Message: r.Message, Count: r.Count, First: stamp(r.First), Last: stamp(r.Last)}
+// Failure is the refusal as an error of a gap.
+func (r *Refusal) Failure() *convergence.Failure {
+	return &convergence.Failure{Message: r.Message, Count: r.Count, First: Stamp(r.First), Last: Stamp(r.Last)}
 }
 
 func (c *Callers) now() time.Time {
@@ -82,7 +83,7 @@ func (c *Callers) now() time.Time {
 
 // Watching notes a watch; the returned function ends it.
 func (c *Callers) Watching(gr schema.GroupResource, agent string) (ended func()) {
-	if byHand(agent) || ours(agent) {
+	if ByHand(agent) || ours(agent) {
 		return func() {}
 	}
 	c.mu.Lock()
@@ -139,7 +140,7 @@ func (c *Callers) agents(gr schema.GroupResource) map[string]bool {
 
 // Refused notes a write, or a read of a controller's, that was refused. ns and name are those of the object.
 func (c *Callers) Refused(r Refusal, gr schema.GroupResource, ns, name string) {
-	if byHand(r.Agent) {
+	if ByHand(r.Agent) {
 		return
 	}
 	c.refuse(r, gr, ns, name)
@@ -221,8 +222,9 @@ func (c *Callers) refusals(f func(key refusalKey, r *Refusal)) {
 	for _, p := range c.Others.told() {
 		for i := range p.Refused {
 			d := &p.Refused[i]
-			r := &Refusal{User: d.User, Agent: d.Agent, Verb: d.Verb, Resource: d.Resource, Message: d.Error.Message, Forbidden: d.Forbidden,
-				Count: d.Error.Count}
+			r := &Refusal{User: d.User, Agent: d.Agent, Verb: d.Verb, Resource: d.Resource, Message: d.Error.Message,
+				Forbidden: d.Forbidden,
+				Count:     d.Error.Count}
 			if d.Error.First != nil && d.Error.Last != nil {
 				r.First, r.Last = d.Error.First.Time, d.Error.Last.Time
 			}
@@ -249,7 +251,7 @@ func (c *Callers) Report(to *convergence.Report) {
 	}
 	for key, r := range c.refused {
 		d := convergence.Denial{User: r.User, Agent: r.Agent, Verb: r.Verb, Resource: r.Resource, Namespace: key.ns, Name: key.name,
-			Forbidden: r.Forbidden, Error: *r.failure()}
+			Forbidden: r.Forbidden, Error: *r.Failure()}
 		d.Error.Message = cut(d.Error.Message)
 		to.Refused = append(to.Refused, d)
 	}

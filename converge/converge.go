@@ -4,9 +4,17 @@
 // Everything that is said is derived from what is there: the objects (spec, status, conditions, events), the engine's
 // records of why keys are not at rest, and what the front door saw of those who come over the wire. A Health says
 // that an object is not what it should be; a Situation says why; Explain follows the causes down to the object where
-// they end. A GapCache keeps the explanations of all objects up to date while somebody wants them.
+// they end.
 //
-// To add a situation: one rule in a file cause_*.go, its line there (a new list: its name in rules.go), and its row in test/why.
+// This package has the facts and the way through them; what is known of kinds stands in Rules, which the packages below it fill:
+//
+//	words     what messages and statuses say, as text
+//	mentions  which objects a spec names
+//	health    is an object what it should be?
+//	causes    why not: a rule for each situation
+//	rests     what does nothing on purpose
+//	rules     all of them together
+//	gaps      keeps the explanations of all objects up to date
 package converge
 
 import (
@@ -47,12 +55,11 @@ type World struct {
 	surely   bool                          // and no others run
 	path     []loop.Key                    // the objects whose explanation is being made
 	rules    map[schema.GroupResource][]Situation
-	owners   map[types.UID]bool   // controllers, and whether they have a gap
 	kept     map[reflect.Type]any // what rules have worked out once: see Kept
-	until    time.Time            // the first time at which an object whose health was asked for may have a gap without a change
+	Until    time.Time            // the first time at which an object whose health was asked for may have a gap without a change
 }
 
-// Kept is what rules have worked out once in a world, by its type, of which each of them has one of its own. At first it is empty.
+// Kept returns what a rule has worked out once in a world. A rule finds its own by the type of it; at first it is empty.
 func Kept[T any](w *World) *T {
 	key := reflect.TypeFor[T]()
 	if v, known := w.kept[key]; known {
@@ -66,13 +73,13 @@ func Kept[T any](w *World) *T {
 	return v
 }
 
-// early says that it is too early to speak of a gap, and that it will not be after a time.
-func (w *World) early(after time.Time) bool {
+// Early says that it is too early to speak of a gap, and that it will not be after a time.
+func (w *World) Early(after time.Time) bool {
 	if w.Now.After(after) {
 		return false
 	}
-	if w.until.IsZero() || after.Before(w.until) {
-		w.until = after
+	if w.Until.IsZero() || after.Before(w.Until) {
+		w.Until = after
 	}
 	return true
 }
@@ -84,7 +91,7 @@ func (w *World) situations(k resource.Kind) []Situation {
 		return list
 	}
 	var list []Situation
-	for _, s := range w.Rules.situations {
+	for _, s := range w.Rules.Situations {
 		if s.Of == nil || slices.ContainsFunc(s.Of, func(o resource.Kind) bool { return o.Info().GR() == gr }) {
 			list = append(list, s)
 		}
@@ -105,13 +112,13 @@ func (w *World) Sees(k resource.Kind, ns ...string) bool {
 	return w.Veil == nil || slices.ContainsFunc(append(ns, ""), func(in string) bool { return w.Veil.Sees(k, in, "") })
 }
 
-// unwatched says that no controller outside watches a resource, where that is known.
-func (w *World) unwatched(gr schema.GroupResource) bool {
+// Unwatched says that no controller outside watches a resource, where that is known.
+func (w *World) Unwatched(gr schema.GroupResource) bool {
 	return w.Callers != nil && w.Callers.watchers(gr) == 0 && (w.Callers.Ours == nil || !w.Callers.Ours(gr))
 }
 
-// runs says whether the named loop runs, and whether that is known at all.
-func (w *World) runs(name string) (runs, known bool) {
+// Runs says whether the named loop runs, and whether that is known at all.
+func (w *World) Runs(name string) (runs, known bool) {
 	if w.Loops == nil {
 		return false, false
 	}
@@ -121,22 +128,22 @@ func (w *World) runs(name string) (runs, known bool) {
 	return w.running[name], w.surely
 }
 
-// record returns what a loop noted of an object.
-func (w *World) record(name string, k resource.Kind, obj resource.Object) (loop.Record, bool) {
+// Record returns what a loop noted of an object.
+func (w *World) Record(name string, k resource.Kind, obj resource.Object) (loop.Record, bool) {
 	if w.Loops == nil || name == "" {
 		return loop.Record{}, false
 	}
 	r, ok := w.Loops.Record(name, loop.KeyOf(k, obj))
 	for _, text := range []*string{&r.LastErr, &r.Note} {
-		if !w.tells(*text) {
+		if !w.Tells(*text) {
 			*text = Hidden
 		}
 	}
 	return r, ok
 }
 
-// events returns the warnings about an object, of any age.
-func (w *World) events(uid types.UID) []*corev1.Event {
+// Events returns the warnings about an object, of any age.
+func (w *World) Events(uid types.UID) []*corev1.Event {
 	if w.warnings == nil {
 		w.warnings = map[types.UID][]*corev1.Event{}
 		for _, e := range resource.List(w.Read, kinds.Events, "") {
@@ -148,12 +155,12 @@ func (w *World) events(uid types.UID) []*corev1.Event {
 	return w.warnings[uid]
 }
 
-// newest returns what was last told of an object, warning or not.
-func (w *World) newest(uid types.UID) *corev1.Event {
+// Newest returns what was last told of an object, warning or not.
+func (w *World) Newest(uid types.UID) *corev1.Event {
 	if w.latest == nil {
 		w.latest, w.scaling = map[types.UID]*corev1.Event{}, map[types.UID]*corev1.Event{}
 		keep := func(in map[types.UID]*corev1.Event, e *corev1.Event) {
-			if best := in[e.InvolvedObject.UID]; best == nil || told(best).Before(told(e)) {
+			if best := in[e.InvolvedObject.UID]; best == nil || Told(best).Before(Told(e)) {
 				in[e.InvolvedObject.UID] = e
 			}
 		}
@@ -168,18 +175,18 @@ func (w *World) newest(uid types.UID) *corev1.Event {
 	return w.latest[uid]
 }
 
-// scaled returns what an autoscaler of nodes last told of a pod.
-func (w *World) scaled(uid types.UID) *corev1.Event {
-	w.newest(uid)
+// Scaled returns what an autoscaler of nodes last told of a pod.
+func (w *World) Scaled(uid types.UID) *corev1.Event {
+	w.Newest(uid)
 	return w.scaling[uid]
 }
 
-// warning returns the newest warning about an object for one of the reasons.
-func (w *World) warning(uid types.UID, reasons ...string) *corev1.Event {
+// Warning returns the newest warning about an object for one of the reasons.
+func (w *World) Warning(uid types.UID, reasons ...string) *corev1.Event {
 	var best *corev1.Event
-	for _, e := range w.events(uid) {
+	for _, e := range w.Events(uid) {
 		for _, r := range reasons {
-			if e.Reason == r && (best == nil || told(best).Before(told(e))) {
+			if e.Reason == r && (best == nil || Told(best).Before(Told(e))) {
 				best = e
 			}
 		}
@@ -187,8 +194,8 @@ func (w *World) warning(uid types.UID, reasons ...string) *corev1.Event {
 	return best
 }
 
-// told is the time at which an event was last seen.
-func told(e *corev1.Event) time.Time {
+// Told is the time at which an event was last seen.
+func Told(e *corev1.Event) time.Time {
 	switch {
 	case e.Series != nil:
 		return e.Series.LastObservedTime.Time
@@ -200,24 +207,27 @@ func told(e *corev1.Event) time.Time {
 	return e.CreationTimestamp.Time
 }
 
-// A look is one object under examination.
-type look struct {
+// A Look is one object under examination.
+type Look struct {
 	*World
-	kind   resource.Kind
-	obj    resource.Object
-	health Health
-	owner  string // the loop that keeps objects of this kind converged
+	Kind   resource.Kind
+	Obj    resource.Object
+	Judged Health
+	Owner  string // the loop that keeps objects of this kind converged
 }
 
-func (l *look) object() convergence.Object { return objectOf(l.kind, l.obj) }
+// Object names what is looked at.
+func (l *Look) Object() convergence.Object { return ObjectOf(l.Kind, l.Obj) }
 
-func objectOf(k resource.Kind, obj resource.Object) convergence.Object {
-	o := named(k, obj.GetNamespace(), obj.GetName())
+// ObjectOf names an object in a gap.
+func ObjectOf(k resource.Kind, obj resource.Object) convergence.Object {
+	o := Named(k, obj.GetNamespace(), obj.GetName())
 	o.UID = string(obj.GetUID())
 	return o
 }
 
-func named(k resource.Kind, ns, name string) convergence.Object {
+// Named names an object that may not exist.
+func Named(k resource.Kind, ns, name string) convergence.Object {
 	i := k.Info()
 	if !i.Namespaced {
 		ns = ""

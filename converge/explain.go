@@ -2,7 +2,6 @@ package converge
 
 import (
 	"cmp"
-	"fmt"
 	"slices"
 	"strings"
 
@@ -13,9 +12,9 @@ import (
 
 // What bounds an explanation.
 const (
-	maxDepth    = 6
-	maxBranches = 3  // different causes below one object
-	maxLooks    = 24 // objects looked at below one object
+	MaxDepth    = 6
+	MaxBranches = 3  // different causes below one object
+	MaxLooks    = 24 // objects looked at below one object
 )
 
 // A Step is an object that is not what it should be, why, and what lies below it.
@@ -30,12 +29,12 @@ type Step struct {
 
 // Explain says why an object is not what it should be; nil when it is.
 func (w *World) Explain(k resource.Kind, obj resource.Object) *Step {
-	l := &look{World: w, kind: k, obj: obj, owner: ownerOf(k)}
-	l.health = w.Health(k, obj)
-	if l.health.Converged() {
+	l := &Look{World: w, Kind: k, Obj: obj, Owner: OwnerOf(k)}
+	l.Judged = w.Health(k, obj)
+	if l.Judged.Converged() {
 		return l.troubled()
 	}
-	s := &Step{Object: l.object(), Health: l.health}
+	s := &Step{Object: l.Object(), Health: l.Judged}
 	for _, sit := range w.situations(k) {
 		if f := sit.See(l); f != nil {
 			s.Cause, s.Finding = sit.Name, *f
@@ -43,19 +42,19 @@ func (w *World) Explain(k resource.Kind, obj resource.Object) *Step {
 		}
 	}
 	l.fill(s.Cause, &s.Finding)
-	s.Below = w.below(loop.KeyOf(k, obj), s.Finding.Below)
+	s.Below = w.Below(loop.KeyOf(k, obj), s.Finding.Below)
 	return s
 }
 
 // troubled explains an object that is as it should be, as far as its status tells, though its loop keeps failing at it.
-func (l *look) troubled() *Step {
-	r, ok := l.record(l.owner, l.kind, l.obj)
+func (l *Look) troubled() *Step {
+	r, ok := l.Record(l.Owner, l.Kind, l.Obj)
 	if !ok || r.Fails < 2 {
 		return nil
 	}
-	l.health = Health{Says: "is not what the loop " + l.owner + " wants to make of it", Since: r.FirstFail}
-	s := &Step{Object: l.object(), Health: l.health, Cause: "LoopFails"}
-	for _, sit := range l.Rules.refusals {
+	l.Judged = Health{Says: "is not what the loop " + l.Owner + " wants to make of it", Since: r.FirstFail}
+	s := &Step{Object: l.Object(), Health: l.Judged, Cause: "LoopFails"}
+	for _, sit := range l.Rules.Refusals {
 		if f := sit.See(l); f != nil {
 			s.Cause, s.Finding = sit.Name, *f
 			break
@@ -65,21 +64,21 @@ func (l *look) troubled() *Step {
 	return s
 }
 
-// below explains what a cause lies in, and groups what is alike.
-func (w *World) below(from loop.Key, list []Ref) (steps []*Step) {
-	if len(w.path) >= maxDepth {
+// Below explains what a cause lies in, and groups what is alike.
+func (w *World) Below(from loop.Key, list []Ref) (steps []*Step) {
+	if len(w.path) >= MaxDepth {
 		return nil
 	}
 	w.path = append(w.path, from)
 	defer func() { w.path = w.path[:len(w.path)-1] }()
 	for i, r := range list {
-		if i == maxLooks {
+		if i == MaxLooks {
 			if len(steps) > 0 {
 				steps[0].Others += len(list) - i
 			}
 			break
 		}
-		s := w.step(r)
+		s := w.Step(r)
 		if s == nil {
 			continue
 		}
@@ -90,7 +89,7 @@ func (w *World) below(from loop.Key, list []Ref) (steps []*Step) {
 		steps = append(steps, s)
 	}
 	slices.SortStableFunc(steps, func(a, b *Step) int { return cmp.Compare(rank(a), rank(b)) })
-	return steps[:min(len(steps), maxBranches)]
+	return steps[:min(len(steps), MaxBranches)]
 }
 
 // rank puts what is stuck before what merely takes its time, and what many share before what few do.
@@ -102,8 +101,8 @@ func rank(s *Step) int {
 	return r
 }
 
-// step explains one object of a cause; nil when it is no cause after all.
-func (w *World) step(r Ref) *Step {
+// Step explains one object of a cause; nil when it is no cause after all.
+func (w *World) Step(r Ref) *Step {
 	key := loop.Key{Kind: r.Kind, Namespace: r.NS, Name: r.Name}
 	if !r.Kind.Info().Namespaced {
 		key.Namespace = ""
@@ -113,18 +112,18 @@ func (w *World) step(r Ref) *Step {
 	}
 	obj := w.Read.Lookup(r.Kind, key.Namespace, key.Name)
 	if obj == nil && !w.Sees(r.Kind, key.Namespace) {
-		o, says := named(r.Kind, r.NS, r.Name), "could not be seen: its kind may not be read"
-		return &Step{Object: o, Cause: "NotSeen", Health: Health{Says: says}, Finding: Finding{Says: says, Owner: person, State: Waiting,
-			Waits: on("Object", r, ""), Next: does(person, "asks somebody who may read %s", r.Kind.Info().Plural)}}
+		o, says := Named(r.Kind, r.NS, r.Name), "could not be seen: its kind may not be read"
+		return &Step{Object: o, Cause: "NotSeen", Health: Health{Says: says}, Finding: Finding{Says: says, Owner: Person, State: Waiting,
+			Waits: On("Object", r, ""), Next: Does(Person, "asks somebody who may read %s", r.Kind.Info().Plural)}}
 	}
 	if obj == nil {
-		o, says := named(r.Kind, r.NS, r.Name), "does not exist"
+		o, says := Named(r.Kind, r.NS, r.Name), "does not exist"
 		if o.Namespace != "" && len(w.path) > 0 && o.Namespace != w.path[0].Namespace {
 			says += " in namespace " + o.Namespace
 		}
 		s := &Step{Object: o, Cause: "NotFound", Health: Health{Says: says}, Finding: Finding{Says: says,
-			Owner: person, State: Blocked, Waits: on("Object", r, ""), Next: does(person, "creates %s", o.Short())}}
-		if near := w.nearTo(s.Waits); near != "" {
+			Owner: Person, State: Blocked, Waits: On("Object", r, ""), Next: Does(Person, "creates %s", o.Short())}}
+		if near := w.NearTo(s.Waits); near != "" {
 			s.Advice = []string{near}
 		}
 		return s
@@ -172,7 +171,7 @@ func (s *Step) Gap() *convergence.Gap {
 		g.Detail = strings.TrimPrefix(g.Detail+"; "+s.Aside, "; ")
 	}
 	g.Since.Time = s.Health.Since
-	g.Namespace, g.Name = s.Object.Namespace, gapName(s.Object)
+	g.Namespace, g.Name = s.Object.Namespace, GapName(s.Object)
 	if g.Namespace == "" {
 		g.Namespace = "default"
 	}
@@ -189,11 +188,12 @@ func (s *Step) Gap() *convergence.Gap {
 	if told := cmp.Or(s.Told, d.Told); told != "" && !strings.Contains(g.Verdict, told) {
 		g.Verdict += "; its controller last said of it: " + told
 	}
-	s.links(g, 1)
+	s.Links(g, 1)
 	return g
 }
 
-func gapName(o convergence.Object) string { return o.Resource + ":" + o.Name }
+// GapName is the name of an object's gap.
+func GapName(o convergence.Object) string { return o.Resource + ":" + o.Name }
 
 // because tells the cause in words.
 func (s *Step) because() string {
@@ -221,26 +221,11 @@ func (s *Step) repeats() (rest string, ok bool) {
 	return strings.CutPrefix(s.Says, s.Health.Says+": ")
 }
 
-func (s *Step) links(g *convergence.Gap, depth int32) {
+// Links adds the steps below to the chain of a gap.
+func (s *Step) Links(g *convergence.Gap, depth int32) {
 	for _, b := range s.Below {
 		g.Chain = append(g.Chain, convergence.Link{Depth: depth, Object: b.Object, Says: cmp.Or(b.Says, b.Health.Says),
 			Cause: b.Cause, Owner: b.Owner, State: b.State, Error: b.Error, Others: int32(b.Others)})
-		b.links(g, depth+1)
+		b.Links(g, depth+1)
 	}
-}
-
-// count words a number of things: 1 pod, 2 pods.
-func count(n int, what string) string {
-	if n == 1 {
-		return "1 " + what
-	}
-	return fmt.Sprintf("%d %ss", n, what)
-}
-
-// list words a few names: a, b and 3 more.
-func list(names []string, most int) string {
-	if len(names) > most {
-		return strings.Join(names[:most], ", ") + fmt.Sprintf(" and %d more", len(names)-most)
-	}
-	return strings.Join(names, ", ")
 }

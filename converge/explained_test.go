@@ -1,10 +1,12 @@
-package converge
+package converge_test
 
 import (
 	"encoding/json"
 	"strings"
 	"testing"
 
+	"github.com/kloop-dev/kloop/converge"
+	"github.com/kloop-dev/kloop/converge/rules"
 	"github.com/kloop-dev/kloop/internal/states"
 	"github.com/kloop-dev/kloop/kinds/convergence"
 )
@@ -28,7 +30,7 @@ func TestTold(t *testing.T) {
 func checkTold(t *testing.T, r *states.Row) {
 	w := worldOf(t, r.Given)
 	if r.Server != nil {
-		w.Loops = &Processes{Own: func() *convergence.Server { return r.Server }}
+		w.Loops = &converge.Processes{Own: func() *convergence.Server { return r.Server }}
 	}
 	gr, name, err := convergence.ParseName(r.Ask)
 	if err != nil {
@@ -90,11 +92,11 @@ func checkTold(t *testing.T, r *states.Row) {
 }
 
 // worldOf is a world of the objects of a text, at noon.
-func worldOf(t *testing.T, text string) *World {
+func worldOf(t *testing.T, text string) *converge.World {
 	t.Helper()
 	set, read, err := states.World(text)
 	if err != nil {
 		t.Fatal(err)
 	}
-	return &World{Read: read, Kinds: set, Now: states.Noon, Rules: All()}
+	return &converge.World{Read: read, Kinds: set, Now: states.Noon, Rules: rules.All()}
 }

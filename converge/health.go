@@ -1,11 +1,11 @@
 package converge
 
 import (
-	"fmt"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/kloop-dev/kloop/converge/words"
 	"github.com/kloop-dev/kloop/kinds/convergence"
 	"github.com/kloop-dev/kloop/resource"
 )
@@ -30,77 +30,48 @@ func (w *World) Health(k resource.Kind, obj resource.Object) Health {
 	if at := obj.GetDeletionTimestamp(); at != nil {
 		return w.leaving(obj, at.Time)
 	}
-	if f, ok := w.Rules.healths[k.Info().GR()]; ok {
+	if f, ok := w.Rules.Healths[k.Info().GR()]; ok {
 		h := f(w, obj)
 		if !h.Converged() && h.Since.IsZero() {
-			h.Since = changed(obj)
+			h.Since = Changed(obj)
 		}
 		return h
 	}
-	if tree, ok := content(obj); ok && w.Rules.custom != nil {
-		return w.Rules.custom(w, k, obj, tree)
+	if tree, ok := words.Tree(obj); ok && w.Rules.Custom != nil {
+		return w.Rules.Custom(w, k, obj, tree)
 	}
 	return Health{}
 }
 
 // Rest explains an object that agrees with its spec and rests on purpose, or of which more is to be said; nil when there is nothing.
 func (w *World) Rest(k resource.Kind, obj resource.Object) *convergence.Gap {
-	if w.Rules.rest == nil {
+	if w.Rules.Rest == nil {
 		return nil
 	}
-	return w.Rules.rest(w, k, obj)
+	return w.Rules.Rest(w, k, obj)
 }
 
-// grace is the time for which an overdue deletion is no gap yet.
-const grace = 2 * time.Second
+// Grace is the time for which an overdue deletion is no gap yet.
+const Grace = 2 * time.Second
 
 // leaving judges what is being deleted. A pod's deletionTimestamp lies ahead by its grace period.
 func (w *World) leaving(obj resource.Object, at time.Time) Health {
-	if w.early(at.Add(grace)) {
+	if w.Early(at.Add(Grace)) {
 		return Health{}
 	}
 	h := Health{Says: "was deleted and is still there", Since: at, Want: "metadata.deletionTimestamp=" + at.UTC().Format(time.RFC3339)}
 	h.Have = "the object exists"
 	if f := obj.GetFinalizers(); len(f) > 0 {
-		h.Have = "metadata.finalizers=[" + list(f, 3) + "]"
+		h.Have = "metadata.finalizers=[" + words.List(f, 3) + "]"
 	}
 	return h
 }
 
-// health judges objects of one kind that are not being deleted.
-type health func(w *World, obj resource.Object) Health
+// Judge judges objects of one kind that are not being deleted.
+type Judge func(w *World, obj resource.Object) Health
 
-// of gives a rule its type.
-func of[T resource.Object](f func(w *World, obj T) Health) health {
-	return func(w *World, obj resource.Object) Health {
-		if sealed, ok := obj.(resource.Outlined); ok {
-			obj = sealed.Outline()
-		}
-		t, ok := obj.(T)
-		if !ok {
-			return Health{}
-		}
-		return f(w, t)
-	}
-}
-
-// behind says that a controller has not looked at the newest spec.
-func behind(generation, observed int64) (Health, bool) {
-	if observed >= generation {
-		return Health{}, false
-	}
-	return Health{Says: "has a spec that its controller has not looked at yet", Want: fmt.Sprintf("metadata.generation=%d", generation),
-		Have: fmt.Sprintf("status.observedGeneration=%d", observed)}, true
-}
-
-// short words a shortage: how many of the wanted there are.
-func short(wantField string, want int32, haveField string, have int32, what string) Health {
-	return Health{Says: fmt.Sprintf("has %d of %d %s", have, want, what), Want: fmt.Sprintf("%s=%d", wantField, want),
-		Have: fmt.Sprintf("%s=%d", haveField, have)}
-}
-
-// changed is the time at which somebody last changed what the object should be: the newest write of another part than its status.
-func changed(obj metav1.Object) time.Time {
+// Changed is the time at which somebody last changed what the object should be: the newest write of another part than its status.
+func Changed(obj metav1.Object) time.Time {
 	at := obj.GetCreationTimestamp().Time
 	for _, m := range obj.GetManagedFields() {
 		if m.Subresource == "" && m.Time != nil && m.Time.After(at) {

@@ -3,7 +3,6 @@ package converge
 import (
 	"fmt"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/kloop-dev/kloop/kinds/convergence"
@@ -15,9 +14,9 @@ func loopOf(s loop.Stats) *convergence.Loop {
 	l := &convergence.Loop{Depth: int64(s.Depth), Running: int64(s.Running), Waiting: int64(s.Waiting), Failing: int64(s.Failing),
 		Keys:   int64(s.Keys),
 		Oldest: rough(s.Oldest), Rate: fmt.Sprintf("%.1f/s", s.Rate), Done: s.Done, Failed: s.Failed, P99: rough(s.P99),
-		LastSuccess: stamp(s.LastGood), Keeps: s.Keeps, Writes: slices.Clone(s.Writes)}
+		LastSuccess: Stamp(s.LastGood), Keeps: s.Keeps, Writes: slices.Clone(s.Writes)}
 	if s.LastErr != "" {
-		l.LastError = &convergence.Failure{Message: s.LastErr, Count: s.ErrRow, Last: stamp(s.LastFail)}
+		l.LastError = &convergence.Failure{Message: s.LastErr, Count: s.ErrRow, Last: Stamp(s.LastFail)}
 	}
 	l.Name = s.Name
 	return l
@@ -34,9 +33,4 @@ func rough(d time.Duration) string {
 		return d.Round(100 * time.Microsecond).String()
 	}
 	return d.Round(100 * time.Millisecond).String()
-}
-
-func cutKey(key string) (ns, name string) {
-	ns, name, _ = strings.Cut(key, "/")
-	return ns, name
 }

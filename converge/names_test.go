@@ -1,4 +1,4 @@
-package converge
+package converge_test
 
 import (
 	"strings"
@@ -7,6 +7,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/kloop-dev/kloop/converge"
+	"github.com/kloop-dev/kloop/converge/rules"
 	"github.com/kloop-dev/kloop/kinds"
 	"github.com/kloop-dev/kloop/resource"
 	"github.com/kloop-dev/kloop/view"
@@ -35,11 +37,12 @@ func TestCustomNames(t *testing.T) {
 			v := view.New(set)
 			v.Replace(kinds.Services, 1, []resource.Object{tt.s})
 			v.Replace(kinds.ConfigMaps, 1, []resource.Object{m})
-			step := (&World{Read: v.Snapshot(), Kinds: set, Now: noon, Rules: All()}).Explain(kinds.ConfigMaps, m)
+			step := (&converge.World{Read: v.Snapshot(), Kinds: set, Now: noon, Rules: rules.All()}).Explain(kinds.ConfigMaps, m)
 			switch {
 			case tt.says == "" && step != nil:
 				t.Errorf("%s: %+v", tt.name, step)
-			case tt.says != "" && (step == nil || step.Cause != "CoreDNSCustomIgnored" || step.State != Blocked || step.Owner != person ||
+			case tt.says != "" && (step == nil || step.Cause != "CoreDNSCustomIgnored" || step.State != converge.Blocked ||
+				step.Owner != converge.Person ||
 				!strings.Contains(step.Gap().Verdict, tt.says)):
 				t.Errorf("%s: %+v", tt.name, step)
 			}

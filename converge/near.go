@@ -1,15 +1,14 @@
 package converge
 
 import (
-	"cmp"
 	"maps"
-	"regexp"
 	"slices"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
+	"github.com/kloop-dev/kloop/converge/words"
 	"github.com/kloop-dev/kloop/kinds"
 	"github.com/kloop-dev/kloop/kinds/convergence"
 	"github.com/kloop-dev/kloop/resource"
@@ -22,8 +21,8 @@ var notByName = []resource.Kind{kinds.Pods, kinds.Nodes, kinds.PersistentVolumes
 // maxNear bounds the names that one is compared with.
 const maxNear = 2000
 
-// nearTo advises to name another object, or key, where what is waited for does not exist and one is there whose name is like it.
-func (w *World) nearTo(wait *convergence.Wait) string {
+// NearTo advises to name another object, or key, where what is waited for does not exist and one is there whose name is like it.
+func (w *World) NearTo(wait *convergence.Wait) string {
 	if wait == nil || wait.On == nil {
 		return ""
 	}
@@ -37,7 +36,7 @@ func (w *World) nearTo(wait *convergence.Wait) string {
 		return ""
 	}
 	if obj != nil {
-		if meant := likest(key, dataKeys(obj)); meant != "" && meant != key {
+		if meant := Likest(key, DataKeys(obj)); meant != "" && meant != key {
 			return "there is the key " + meant + " in " + wait.On.Short() + ": name it, if that is meant"
 		}
 		return ""
@@ -66,11 +65,12 @@ func (w *World) likeName(k resource.Kind, ns, name string) (meant string) {
 	if w.likest == nil {
 		w.likest = map[Ref]string{}
 	}
-	w.likest[at] = likest(name, names)
+	w.likest[at] = Likest(name, names)
 	return w.likest[at]
 }
 
-func dataKeys(obj resource.Object) []string {
+// DataKeys are the keys of a Secret or ConfigMap.
+func DataKeys(obj resource.Object) []string {
 	switch obj := obj.(type) {
 	case *corev1.Secret:
 		return slices.Sorted(maps.Keys(obj.Data))
@@ -80,12 +80,12 @@ func dataKeys(obj resource.Object) []string {
 	return nil
 }
 
-// likest is the word that is most like another: by its letters, or since one begins or ends with the other. Of words that differ in
+// Likest is the word that is most like another: by its letters, or since one begins or ends with the other. Of words that differ in
 // their numbers alone none is.
-func likest(word string, known []string) string {
+func Likest(word string, known []string) string {
 	bare := strings.Map(noDigit, word)
 	known = slices.DeleteFunc(known, func(k string) bool { return strings.Map(noDigit, k) == bare })
-	if meant := between(strict.Meant(word, known), "did you mean ", "?"); meant != "" {
+	if meant := words.Between(strict.Meant(word, known), "did you mean ", "?"); meant != "" {
 		return meant
 	}
 	for _, k := range known {
@@ -102,40 +102,4 @@ func noDigit(r rune) rune {
 		return -1
 	}
 	return r
-}
-
-// saidGone finds what a controller says is not there, by kind and name: secret "db" not found, LocalQueue q doesn't exist.
-var saidGone = regexp.MustCompile(`\b([A-Za-z]+)(?: resource)? [\\"'\x60]*(?:([a-z0-9-]+)/)?([a-z0-9][a-z0-9.-]*[a-z0-9])[\\"'\x60]* ` +
-	`(?:could )?(?:not (?:be )?found|does(?: not|n't) exist)`)
-
-// lackOf has a person make what the spec names and the controller says is not there, if that is so.
-func lackOf(l *look, f *Finding, message string) {
-	m, tree := saidGone.FindStringSubmatch(message), map[string]any(nil)
-	if tree, _ = content(l.obj); m == nil || len(f.Below) > 0 || f.State == Blocked || !holds(tree["spec"], m[3]) {
-		return
-	}
-	ns := cmp.Or(m[2], l.obj.GetNamespace())
-	list := append(l.search().kindsBy(m[1], "", "", true), l.search().kindsBy(strings.TrimSuffix(m[1], "s"), "", "", true)...)
-	if len(list) == 0 {
-		return
-	}
-	k := list[0]
-	if ns == "" && k.Info().Namespaced || !l.Sees(k, ns) || l.Read.Lookup(k, ns, m[3]) != nil {
-		return
-	}
-	f.Waits, f.State = on("Object", Ref{k, ns, m[3]}, ""), Blocked
-	f.Next = does(person, "makes %s, or names another one; %s goes on then", f.Waits.On.Short(), f.Owner)
-}
-
-// holds says that a value in a tree has the text; the names of fields do not count.
-func holds(v any, part string) bool {
-	switch v := v.(type) {
-	case map[string]any:
-		return slices.ContainsFunc(slices.Collect(maps.Values(v)), func(v any) bool { return holds(v, part) })
-	case []any:
-		return slices.ContainsFunc(v, func(v any) bool { return holds(v, part) })
-	case string:
-		return strings.Contains(v, part)
-	}
-	return false
 }

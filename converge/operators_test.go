@@ -1,4 +1,4 @@
-package converge
+package converge_test
 
 import (
 	"cmp"
@@ -9,6 +9,7 @@ import (
 
 	"sigs.k8s.io/yaml"
 
+	"github.com/kloop-dev/kloop/converge"
 	"github.com/kloop-dev/kloop/internal/states"
 )
 
@@ -32,7 +33,7 @@ func TestOperators(t *testing.T) {
 	for _, r := range rows {
 		version, kind, _ := strings.Cut(r.Of, " ")
 		row := states.Row{Ask: strings.ToLower(kind) + "s." + strings.Split(version, "/")[0] + ":x", Says: r.Says, State: cmp.Or(r.State,
-			Waiting), Rests: r.Rests,
+			converge.Waiting), Rests: r.Rests,
 			Given: "apiVersion: " + version + "\nkind: " + kind + "\nmetadata: {name: x, generation: 1}\nspec: " + cmp.Or(string(r.Spec),
 				"{}") + "\nstatus: " + string(r.Status) + "\n"}
 		if r.Says != "" {

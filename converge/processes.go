@@ -13,12 +13,39 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/utils/ptr"
 
+	"github.com/kloop-dev/kloop/converge/words"
 	"github.com/kloop-dev/kloop/internal/coldsort"
 	"github.com/kloop-dev/kloop/kinds"
 	"github.com/kloop-dev/kloop/kinds/convergence"
 	"github.com/kloop-dev/kloop/loop"
 	"github.com/kloop-dev/kloop/resource"
 )
+
+// Unwell are servers that lack something: this one, and those that tell of it.
+func (p *Processes) Unwell() (list []*convergence.Server) {
+	if p == nil {
+		return nil
+	}
+	if p.Own != nil {
+		if s := p.Own(); s != nil {
+			list = append(list, s)
+		}
+	}
+	for _, r := range p.told() {
+		if r.Server != nil {
+			list = append(list, r.Server)
+		}
+	}
+	return list
+}
+
+// UnwellKeys are the Leases of servers that lack something: the gap cache looks at no others.
+func (p *Processes) UnwellKeys() (keys []loop.Key) {
+	for _, s := range p.Unwell() {
+		keys = append(keys, loop.Key{Kind: kinds.Leases, Namespace: OwnNamespace, Name: s.Name})
+	}
+	return keys
+}
 
 // An Engine knows the loops of this process; *loop.Watchers does.
 type Engine interface {
@@ -87,7 +114,7 @@ func (p *Processes) Take(r *convergence.Report) *convergence.Report {
 
 // again is after how many seconds the next report is wanted. The caller holds the lock.
 func (p *Processes) again(now time.Time) int32 {
-	if now.Sub(p.wanted) < patience {
+	if now.Sub(p.wanted) < Patience {
 		return oftenSoon
 	}
 	return oftenElse
@@ -104,7 +131,8 @@ func (p *Processes) recordsOf(r *convergence.Report) map[string]map[loop.Key]loo
 		}
 		rec := loop.Record{Key: loop.Key{Kind: k, Namespace: x.Namespace, Name: x.Name}, State: x.State, Running: x.State == "running",
 			Since: x.Since.Time, Fails: int(x.Fails),
-			LastErr: x.Error, FirstFail: x.FirstFail.Time, LastFail: x.LastFail.Time, LastGood: x.LastGood.Time, Next: x.Next.Time, Note: x.Note}
+			LastErr: x.Error, FirstFail: x.FirstFail.Time, LastFail: x.LastFail.Time, LastGood: x.LastGood.Time, Next: x.Next.Time,
+			Note: x.Note}
 		if out[x.Loop] == nil {
 			out[x.Loop] = map[loop.Key]loop.Record{}
 		}
@@ -220,20 +248,24 @@ func elsewhere(l *coordinationv1.Lease, now time.Time, taken bool) *convergence.
 		row.Name += "." + l.Namespace
 	}
 	if at := l.Spec.RenewTime; at != nil {
-		row.LastSuccess = stamp(at.Time)
-		if late := now.Sub(at.Time); late > leaseLife(l) {
-			row.LastError = &convergence.Failure{Message: "its lease was renewed last " + ago(late) + " ago", Last: stamp(at.Time)}
+		row.LastSuccess = Stamp(at.Time)
+		if late := now.Sub(at.Time); late > LeaseLife(l) {
+			row.LastError = &convergence.Failure{Message: "its lease was renewed last " + words.Ago(late) + " ago", Last: Stamp(at.Time)}
 		}
 	}
 	return row
 }
 
-func leaseLife(l *coordinationv1.Lease) time.Duration {
+// LeaseLife is the time after which a lease that nobody renews is free.
+func LeaseLife(l *coordinationv1.Lease) time.Duration {
 	return time.Duration(ptr.Deref(l.Spec.LeaseDurationSeconds, 15)) * time.Second
 }
 
+// Patience is the time for which somebody who asked for gaps or loops is thought to look at them.
+const Patience = 5 * time.Minute
+
 // The lease of upstream's controller manager, which kloop's loops hold too.
-const ownNamespace, ownLease = "kube-system", "kube-controller-manager"
+const OwnNamespace, ownLease = "kube-system", "kube-controller-manager"
 
 // Running are the loops that are known to run, and whether those that are not among them are known not to.
 func (p *Processes) Running() (names map[string]bool, sure bool) {
@@ -250,9 +282,9 @@ func (p *Processes) Running() (names map[string]bool, sure bool) {
 		return names, len(names) > 0
 	}
 	// Somebody who does not report may run them: upstream's controller manager. It holds the lease then.
-	l := resource.Get(p.Read(), kinds.Leases, ownNamespace, ownLease)
+	l := resource.Get(p.Read(), kinds.Leases, OwnNamespace, ownLease)
 	return names, l == nil || ptr.Deref(l.Spec.HolderIdentity, "") == "" || l.Spec.RenewTime == nil ||
-		p.now().Sub(l.Spec.RenewTime.Time) > leaseLife(l)
+		p.now().Sub(l.Spec.RenewTime.Time) > LeaseLife(l)
 }
 
 // Records are those of all loops.
@@ -308,7 +340,8 @@ func ReportOf(e Engine, process, lease string) *convergence.Report {
 			x := &list[i]
 			r.Records = append(r.Records, convergence.Record{Loop: name, Resource: x.Key.Kind.Info().GR().String(),
 				Namespace: x.Key.Namespace, Name: x.Key.Name, State: x.State,
-				Since: micro(x.Since), Fails: int32(x.Fails), Error: cut(x.LastErr), FirstFail: micro(x.FirstFail), LastFail: micro(x.LastFail),
+				Since: micro(x.Since), Fails: int32(x.Fails), Error: cut(x.LastErr), FirstFail: micro(x.FirstFail),
+				LastFail: micro(x.LastFail),
 				LastGood: micro(x.LastGood), Next: micro(x.Next), Note: cut(x.Note)})
 		}
 	}

@@ -9,6 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 	"k8s.io/utils/ptr"
 
+	"github.com/kloop-dev/kloop/converge/words"
 	"github.com/kloop-dev/kloop/kinds"
 	"github.com/kloop-dev/kloop/resource"
 )
@@ -16,9 +17,9 @@ import (
 // revision is the annotation by which `kubectl rollout undo` finds the version before.
 const revision = "deployment.kubernetes.io/revision"
 
-// halfway tells of a rollout that does not get on: whether the version before still serves, which limit holds it, and how to go
+// Halfway tells of a rollout that does not get on: whether the version before still serves, which limit holds it, and how to go
 // back. It tells nothing of a first rollout.
-func (l *look) halfway(d *appsv1.Deployment, now *appsv1.ReplicaSet, f *Finding) {
+func (l *Look) Halfway(d *appsv1.Deployment, now *appsv1.ReplicaSet, f *Finding) {
 	var before *appsv1.ReplicaSet
 	var serve, all int32
 	for _, rs := range resource.Owned(l.Read, kinds.ReplicaSets, d) {
@@ -36,7 +37,7 @@ func (l *look) halfway(d *appsv1.Deployment, now *appsv1.ReplicaSet, f *Finding)
 	}
 	f.Aside = "nothing serves: the version before has no pod left"
 	if serve > 0 {
-		f.Aside = fmt.Sprintf("%s of the version before %s", count(int(serve), "pod"), ifOne(serve, "still serves", "still serve"))
+		f.Aside = fmt.Sprintf("%s of the version before %s", words.Count(int(serve), "pod"), ifOne(serve, "still serves", "still serve"))
 		if why := heldBy(d, now, serve, all); why != "" {
 			f.Aside += ", and " + why
 		}
@@ -99,8 +100,8 @@ func otherImage(now, before *corev1.PodSpec) (image string) {
 	return image
 }
 
-// setHalfway is halfway of a stateful set: its pods of the older template.
-func (l *look) setHalfway(s *appsv1.StatefulSet, f *Finding) {
+// SetHalfway is halfway of a stateful set: its pods of the older template.
+func (l *Look) SetHalfway(s *appsv1.StatefulSet, f *Finding) {
 	if s.Status.UpdateRevision == "" || s.Status.UpdateRevision == s.Status.CurrentRevision || s.Status.UpdatedReplicas == 0 {
 		return
 	}
@@ -111,7 +112,7 @@ func (l *look) setHalfway(s *appsv1.StatefulSet, f *Finding) {
 		}
 	}
 	if f.Aside = "nothing serves: the version before has no pod left"; serve > 0 {
-		f.Aside = fmt.Sprintf("%s of the version before %s", count(int(serve), "pod"), ifOne(serve, "still serves", "still serve"))
+		f.Aside = fmt.Sprintf("%s of the version before %s", words.Count(int(serve), "pod"), ifOne(serve, "still serves", "still serve"))
 	}
 	f.Also = []string{"or go back to the version before, and then delete the pod that is not ready: kubectl rollout undo " +
 		"statefulset/" + s.Name + " -n " + s.Namespace}

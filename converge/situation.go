@@ -8,10 +8,17 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/kloop-dev/kloop/converge/words"
 	"github.com/kloop-dev/kloop/kinds/convergence"
 	"github.com/kloop-dev/kloop/loop"
 	"github.com/kloop-dev/kloop/resource"
 )
+
+// Latent is the state of what is stuck only when somebody asks for it: nothing is wrong yet.
+const Latent = "Latent"
+
+// Resting is the state of an object that does nothing, on purpose: it agrees with its spec. Only who asks for it by name hears of it.
+const Resting = "Resting"
 
 // The states of who owns a gap.
 const (
@@ -27,8 +34,8 @@ const (
 
 // Who makes a move when no loop does.
 const (
-	person  = "a person"
-	gateway = "the API server"
+	Person    = "a person"
+	APIServer = "the API server"
 )
 
 // A Situation is one way in which objects get stuck: a rule that recognizes it.
@@ -36,7 +43,7 @@ type Situation struct {
 	Name string
 	Of   []resource.Kind // whose objects; nil: of any kind
 	// See returns what it found, or nil when this is not the situation. It only looks; it must be quick.
-	See func(l *look) *Finding
+	See func(l *Look) *Finding
 }
 
 // A Finding says why an object is not what it should be. What is left empty is filled in from the situation, the
@@ -54,7 +61,7 @@ type Finding struct {
 	Aside string   // what else matters to the one who waits, of the object itself
 	Told  string   // what the object's own controller last said of it: it may be the cause, whatever is found
 	Also  []string // advice that holds whatever the cause below is
-	words string   // the field and the reason that the controller's words stand by
+	Words string   // the field and the reason that the controller's words stand by
 }
 
 // A Ref names an object that may not exist.
@@ -63,65 +70,67 @@ type Ref struct {
 	NS, Name string
 }
 
-func refTo(k resource.Kind, obj resource.Object) Ref {
+// RefTo refers to an object.
+func RefTo(k resource.Kind, obj resource.Object) Ref {
 	return Ref{k, obj.GetNamespace(), obj.GetName()}
 }
 
-// refs names objects of one kind.
-func refs[T resource.Object](k resource.Kind, list []T) (out []Ref) {
+// Refs names objects of one kind.
+func Refs[T resource.Object](k resource.Kind, list []T) (out []Ref) {
 	for _, obj := range list {
-		out = append(out, refTo(k, obj))
+		out = append(out, RefTo(k, obj))
 	}
 	return out
 }
 
-// on waits for an object, or a field of it.
-func on(typ string, r Ref, field string) *convergence.Wait {
-	o := named(r.Kind, r.NS, r.Name)
+// On waits for an object, or a field of it.
+func On(typ string, r Ref, field string) *convergence.Wait {
+	o := Named(r.Kind, r.NS, r.Name)
 	return &convergence.Wait{Type: typ, On: &o, Field: field}
 }
 
-// forName waits for something that is no object.
-func forName(typ, name string) *convergence.Wait { return &convergence.Wait{Type: typ, Name: name} }
+// ForName waits for something that is no object.
+func ForName(typ, name string) *convergence.Wait { return &convergence.Wait{Type: typ, Name: name} }
 
-// does names who makes the next move as soon as something changes.
-func does(who, format string, args ...any) convergence.Next {
+// Does names who makes the next move as soon as something changes.
+func Does(who, format string, args ...any) convergence.Next {
 	return convergence.Next{Who: who, What: fmt.Sprintf(format, args...)}
 }
 
-// at is does with a time; the zero time is none.
-func at(when time.Time, who, format string, args ...any) convergence.Next {
-	n := does(who, format, args...)
-	n.At = stamp(when)
+// At is does with a time; the zero time is none.
+func At(when time.Time, who, format string, args ...any) convergence.Next {
+	n := Does(who, format, args...)
+	n.At = Stamp(when)
 	return n
 }
 
-func stamp(t time.Time) *metav1.Time {
+// Stamp is a time as the API has it; the zero time is none.
+func Stamp(t time.Time) *metav1.Time {
 	if t.IsZero() {
 		return nil
 	}
 	return &metav1.Time{Time: t.Truncate(time.Second)}
 }
 
-// failureOf is the last error of a loop's record; nil when the last look went well.
-func failureOf(r loop.Record) *convergence.Failure {
+// FailureOf is the last error of a loop's record; nil when the last look went well.
+func FailureOf(r loop.Record) *convergence.Failure {
 	if r.Fails == 0 {
 		return nil
 	}
-	return &convergence.Failure{Message: r.LastErr, Count: int64(r.Fails), First: stamp(r.FirstFail), Last: stamp(r.LastFail)}
+	return &convergence.Failure{Message: r.LastErr, Count: int64(r.Fails), First: Stamp(r.FirstFail), Last: Stamp(r.LastFail)}
 }
 
 // fill completes a finding.
-func (l *look) fill(name string, f *Finding) {
+func (l *Look) fill(name string, f *Finding) {
 	if f.Owner == "" {
-		f.Owner = l.owner
+		f.Owner = l.Owner
 	}
 	if f.Owner == "" {
-		f.Owner = l.keeper()
+		f.Owner = l.Keeper()
 	}
-	r, known := l.record(f.Owner, l.kind, l.obj)
+	r, known := l.Record(f.Owner, l.Kind, l.Obj)
 	if known && f.Error == nil {
-		f.Error = failureOf(r)
+		f.Error = FailureOf(r)
 	}
 	if f.State == "" {
 		f.State = stateOf(r, known)
@@ -130,7 +139,7 @@ func (l *look) fill(name string, f *Finding) {
 		f.Next.Who = f.Owner
 	}
 	if f.Next.At == nil && known && f.Next.Who == f.Owner && f.State == BackingOff {
-		f.Next.At = stamp(r.Next)
+		f.Next.At = Stamp(r.Next)
 	}
 	if f.Next.What == "" {
 		f.Next.What = "looks again when something changes"
@@ -138,16 +147,16 @@ func (l *look) fill(name string, f *Finding) {
 			f.Next.What = "tries again"
 		}
 	}
-	if near := l.nearTo(f.Waits); near != "" {
+	if near := l.NearTo(f.Waits); near != "" {
 		f.Advice = append([]string{near}, f.Advice...)
 	}
 	if l.Callers == nil {
 		f.Advice = abroad(f.Advice)
 	}
 	if f.Says == "" {
-		f.Says = l.health.Says
+		f.Says = l.Judged.Says
 	}
-	f.Says = oneLine(f.Says)
+	f.Says = words.OneLine(f.Says)
 	f.lookUp()
 	byWords(l, f)
 }

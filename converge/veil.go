@@ -1,6 +1,7 @@
 package converge
 
 import (
+	"slices"
 	"strings"
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -8,6 +9,15 @@ import (
 	"github.com/kloop-dev/kloop/kinds/convergence"
 	"github.com/kloop-dev/kloop/resource"
 )
+
+// Foreign makes a gap of a cluster that is no kloop free of advice that only kloop can follow.
+func Foreign(g *convergence.Gap) {
+	list := slices.DeleteFunc(g.Advice, func(a string) bool { return strings.Contains(a, "kloop") })
+	if g.Cause == "NoNodes" {
+		list = []string{"add a node"}
+	}
+	g.Advise(list)
+}
 
 // Hidden stands in the place of what a reader may not see.
 const Hidden = "something that you may not see"
@@ -26,12 +36,13 @@ type Veil interface {
 	Tells(text string) bool
 }
 
-func (w *World) tells(text string) bool { return text == "" || w.Veil == nil || w.Veil.Tells(text) }
+// Tells says that the world's reader may see a text.
+func (w *World) Tells(text string) bool { return text == "" || w.Veil == nil || w.Veil.Tells(text) }
 
-// denied finds what keeps an object's controller from its work, unless that must stay hidden.
-func (w *World) denied(gr schema.GroupResource, obj resource.Object) (Refusal, bool) {
+// Denied finds what keeps an object's controller from its work, unless that must stay hidden.
+func (w *World) Denied(gr schema.GroupResource, obj resource.Object) (Refusal, bool) {
 	r, ok := w.Callers.refusalFor(gr, obj.GetNamespace(), obj.GetName())
-	return r, ok && w.tells(r.User+" "+r.Message)
+	return r, ok && w.Tells(r.User+" "+r.Message)
 }
 
 // Veiled explains the object of a gap again, from what the world's reader may see. Where that leads to another cause, Hidden stands in its
@@ -51,14 +62,14 @@ func (w *World) Veiled(g *convergence.Gap) *convergence.Gap {
 		}
 	}
 	f.ObjectMeta = g.ObjectMeta
-	if w.outside() {
+	if w.Outside() {
 		Foreign(f)
 	}
 	if f.Cause == g.Cause || f.Cause == "NotSeen" {
 		return f
 	}
 	if f.Cause, f.State = g.Cause, g.State; f.Owner != g.Owner {
-		if f.Owner = g.Owner; !w.tells(g.Owner) {
+		if f.Owner = g.Owner; !w.Tells(g.Owner) {
 			f.Owner = Hidden
 		}
 	}

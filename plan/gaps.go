@@ -7,6 +7,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/kloop-dev/kloop/converge"
+	"github.com/kloop-dev/kloop/converge/gaps"
+	"github.com/kloop-dev/kloop/converge/rules"
 	"github.com/kloop-dev/kloop/internal/coldsort"
 	"github.com/kloop-dev/kloop/kinds"
 	"github.com/kloop-dev/kloop/kinds/convergence"
@@ -16,10 +18,10 @@ import (
 // A wall is the store of a cache of gaps.
 type wall struct{ gaps map[Object]Gap }
 
-// Watched implements converge.Store.
+// Watched implements gaps.Store.
 func (*wall) Watched() bool { return false }
 
-// Change implements converge.Store.
+// Change implements gaps.Store.
 func (w *wall) Change(_ context.Context, _ resource.Kind, put, _ []resource.Object) error {
 	for _, obj := range put {
 		if g, ok := obj.(*convergence.Gap); ok {
@@ -33,7 +35,7 @@ func (w *wall) Change(_ context.Context, _ resource.Kind, put, _ []resource.Obje
 // gaps explains what is not what it should be now.
 func (w *world) gaps(ctx context.Context) (map[Object]Gap, error) {
 	out := &wall{gaps: map[Object]Gap{}}
-	b := &converge.GapCache{Rules: converge.All(), Client: w.admin(), Store: out,
+	b := &gaps.Cache{Rules: rules.All(), Client: w.admin(), Store: out,
 		Loops: &converge.Processes{Here: &w.loops, Kinds: w.set, Read: w.admin().Read,
 			Now: time.Now}}
 	if err := b.Refresh(ctx, convergence.Gaps); err != nil {

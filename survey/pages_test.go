@@ -16,6 +16,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/kloop-dev/kloop/client"
+	"github.com/kloop-dev/kloop/converge/gaps"
 	"github.com/kloop-dev/kloop/kinds"
 	"github.com/kloop-dev/kloop/resource"
 	"github.com/kloop-dev/kloop/resource/codec"
@@ -124,7 +125,7 @@ func TestPages(t *testing.T) {
 		if want := 10 + map[bool]int{true: 2}[stale]; c.served != want {
 			t.Errorf("stale %v: %d pages were asked for, not %d", stale, c.served, want)
 		}
-		if list, _ := s.World.Gaps(""); len(list) != 10 {
+		if list, _ := gaps.List(s.World, ""); len(list) != 10 {
 			t.Errorf("stale %v: %d gaps", stale, len(list))
 		}
 	}
@@ -136,7 +137,7 @@ func BenchmarkRead(b *testing.B) {
 	var peak uint64
 	for b.Loop() {
 		s := c.read(b)
-		if list, _ := s.World.Gaps(""); len(list) != 100 {
+		if list, _ := gaps.List(s.World, ""); len(list) != 100 {
 			b.Fatalf("%d gaps", len(list))
 		}
 		var m runtime.MemStats

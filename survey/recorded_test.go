@@ -17,6 +17,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/kloop-dev/kloop/client"
+	"github.com/kloop-dev/kloop/converge/gaps"
 	"github.com/kloop-dev/kloop/kinds"
 	"github.com/kloop-dev/kloop/resource/codec"
 	"github.com/kloop-dev/kloop/survey"
@@ -160,7 +161,7 @@ func TestNoDiscovery(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	list, _ := s.World.Gaps("")
+	list, _ := gaps.List(s.World, "")
 	if len(list) == 0 || !strings.Contains(strings.Join(s.Unseen, "\n"), "kinds that users defined: you may not ask what the server serves") {
 		t.Errorf("%d gaps; not seen: %q", len(list), s.Unseen)
 	}
@@ -187,7 +188,7 @@ func TestReleases(t *testing.T) {
 				}
 				return ""
 			}
-			list, _ := s.World.Gaps("")
+			list, _ := gaps.List(s.World, "")
 			told := ""
 			for _, g := range list {
 				told += g.Verdict + "\n"

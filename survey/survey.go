@@ -21,6 +21,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/kloop-dev/kloop/converge"
+	"github.com/kloop-dev/kloop/converge/rules"
 	"github.com/kloop-dev/kloop/kinds"
 	"github.com/kloop-dev/kloop/resource"
 	"github.com/kloop-dev/kloop/resource/codec"
@@ -98,7 +99,7 @@ func Read(ctx context.Context, raw rest.Interface, ns string, now time.Time) (*S
 			r.notes["the server behind this group does not answer"] = append(r.notes["the server behind this group does not answer"], g)
 		}
 	}
-	return &Survey{World: &converge.World{Read: r.view.Snapshot(), Kinds: set, Now: now, Rules: converge.All(),
+	return &Survey{World: &converge.World{Read: r.view.Snapshot(), Kinds: set, Now: now, Rules: rules.All(),
 		Unseen: r.unseen}, Unseen: r.words()}, nil
 }
 

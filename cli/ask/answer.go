@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/kloop-dev/kloop/converge"
+	"github.com/kloop-dev/kloop/converge/gaps"
 	"github.com/kloop-dev/kloop/kinds/convergence"
 	"github.com/kloop-dev/kloop/survey"
 )
@@ -63,7 +64,7 @@ func (a *Asker) All(ctx context.Context) (*Answer, error) {
 		return nil, err
 	}
 	out.Items, out.Unseen = append(out.Items, list.Items...), append(out.Unseen, a.heard.take()...)
-	converge.Sort(out.Items)
+	gaps.Sort(out.Items)
 	if out.Fights, err = a.fights(ctx); err != nil {
 		out.Unseen = append(out.Unseen, "fights: "+err.Error())
 	}
@@ -85,7 +86,7 @@ func (a *Asker) surveyed(ctx context.Context, out *Answer) error {
 	if err != nil {
 		return err
 	}
-	list, more := s.World.Gaps(a.NS)
+	list, more := gaps.List(s.World, a.NS)
 	for _, g := range list {
 		converge.Foreign(g)
 	}

@@ -15,7 +15,7 @@ import (
 	"github.com/kloop-dev/kloop/controllers/loadbalancer"
 	"github.com/kloop-dev/kloop/controllers/manifests"
 	"github.com/kloop-dev/kloop/controllers/nodeipam"
-	"github.com/kloop-dev/kloop/converge"
+	"github.com/kloop-dev/kloop/converge/rules"
 	"github.com/kloop-dev/kloop/internal/profiles"
 	"github.com/kloop-dev/kloop/kinds"
 	"github.com/kloop-dev/kloop/kit"
@@ -31,7 +31,7 @@ import (
 
 // Kit returns all there is.
 func Kit() kit.Kit {
-	return kit.Kit{Loops: loops, Sources: sources, Etcd: etcd.Opener{}, Sealed: seal, Explain: converge.All(), Plugins: admission.All,
+	return kit.Kit{Loops: loops, Sources: sources, Etcd: etcd.Opener{}, Sealed: seal, Explain: rules.All(), Plugins: admission.All,
 		Streams: stream.New, Profiles: profiles.Serve,
 		Nodes: &kit.Simulation{Make: sim.Nodes, Loops: sim.LoopsIn, Use: sim.Use}}
 }

@@ -21,6 +21,7 @@ import (
 	"github.com/kloop-dev/kloop/cli"
 	"github.com/kloop-dev/kloop/client"
 	"github.com/kloop-dev/kloop/converge"
+	"github.com/kloop-dev/kloop/converge/gaps"
 	"github.com/kloop-dev/kloop/kinds/convergence"
 	"github.com/kloop-dev/kloop/survey"
 )
@@ -140,7 +141,7 @@ func (w *world) outside(cfg *rest.Config, in, who string, may int) (list []*conv
 		}
 		return nil, nil
 	}
-	list, _ = s.World.Gaps("")
+	list, _ = gaps.List(s.World, "")
 	for _, g := range list {
 		converge.Foreign(g)
 	}

@@ -26,6 +26,7 @@ import (
 
 	"github.com/kloop-dev/kloop/cluster"
 	"github.com/kloop-dev/kloop/converge"
+	"github.com/kloop-dev/kloop/converge/rules"
 	"github.com/kloop-dev/kloop/internal/states"
 	"github.com/kloop-dev/kloop/kinds"
 	"github.com/kloop-dev/kloop/kinds/convergence"
@@ -58,7 +59,7 @@ func advisedFor(t *testing.T, r *states.Row) (all []advised) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	w := converge.World{Read: read, Kinds: set, Now: states.Noon, Rules: converge.All()}
+	w := converge.World{Read: read, Kinds: set, Now: states.Noon, Rules: rules.All()}
 	if r.Server != nil {
 		w.Loops = &converge.Processes{Own: func() *convergence.Server { return r.Server }}
 	}
@@ -218,10 +219,15 @@ func (w *world) define(gvk schema.GroupVersionKind) {
 // or its end.
 func written(t *testing.T) (list []string) {
 	t.Helper()
-	files, err := filepath.Glob("../../converge/*.go")
+	files, err := filepath.Glob("../../converge/*/*.go")
+	if err != nil || len(files) < 50 {
+		t.Fatalf("%d files of rules: %v", len(files), err)
+	}
+	own, err := filepath.Glob("../../converge/*.go")
 	if err != nil {
 		t.Fatal(err)
 	}
+	files = append(files, own...)
 	amid := regexp.MustCompile(`[a-z,] (kubectl|kloop) (get|describe|logs|delete|patch|edit|scale|rollout|create|why|node|up|image)\b`)
 	begin := regexp.MustCompile(`(?:^|: )((?:kubectl|kloop) [a-z][^%{]*)`)
 	for _, name := range files {

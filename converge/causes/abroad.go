@@ -1,0 +1,25 @@
+package causes
+
+import (
+	"strings"
+
+	"github.com/kloop-dev/kloop/converge"
+)
+
+// finalizerAbroad adds whether who has to remove a finalizer seems to run, and how to do without them.
+func finalizerAbroad(l *converge.Look, f *converge.Finding, name, who string) {
+	f.Advice = append(f.Advice,
+		"if it will never run again, remove the finalizer by hand; what it was to clean up stays behind: "+without(l, name))
+	k, obj, off := programOf(l, who, nil)
+	if obj == nil {
+		f.Says += converge.Unknowable
+		return
+	}
+	at := new(converge.ObjectOf(k, obj)).Short() + " in namespace " + obj.GetNamespace()
+	f.State, f.Says = converge.Missing, f.Says+", and "+at+", which set it, does not run"
+	if off {
+		f.Says = strings.TrimSuffix(f.Says, "does not run") + "is scaled to 0"
+	} else {
+		f.Below = []converge.Ref{converge.RefTo(k, obj)}
+	}
+}

@@ -1,0 +1,100 @@
+package causes
+
+import (
+	"cmp"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/kloop-dev/kloop/converge"
+	"github.com/kloop-dev/kloop/converge/health"
+	"github.com/kloop-dev/kloop/kinds"
+	"github.com/kloop-dev/kloop/resource"
+)
+
+// balancers are the ways in which a load balancer's address is missing, or answered by nobody. The loop load-balancer writes why in the
+// service's conditions; here it is said whose move it is.
+func balancers() []converge.Situation {
+	of := []resource.Kind{kinds.Services}
+	return []converge.Situation{
+		{Name: "LoadBalancerOfMetalLB", Of: of, See: leftToMetalLB},
+		{Name: "LoadBalancerAddressMissing", Of: of, See: func(l *converge.Look) *converge.Finding {
+			return balancerFinding(l,
+				kinds.AddressCondition)
+		}},
+		{Name: "LoadBalancerNotAnnounced", Of: of, See: func(l *converge.Look) *converge.Finding {
+			return balancerFinding(l,
+				kinds.AnnouncedCondition)
+		}},
+		{Name: "LoadBalancerUnanswered", Of: of, See: addressUnanswered},
+	}
+}
+
+// A remedy says whose move it is for a reason of a condition, and what they can do.
+type remedy struct {
+	state, owner string
+	advice       []string
+}
+
+const excludeLabel = corev1.LabelNodeExcludeBalancers
+
+// remedies stand by the reasons that the loop gives.
+var remedies = map[string]remedy{
+	kinds.LBNoNode: {converge.Blocked, converge.Person, []string{
+		"look whether nodes are ready, and kloop's own proxy runs there: kubectl get nodes",
+		"where a node is to take part, take off the label that kubeadm gives its control planes: kubectl label nodes NODE " +
+			excludeLabel + "-"}},
+	kinds.LBPortsTaken: {converge.Blocked, converge.Person, []string{
+		"use another port, stop the program that has it, or take it from the other service",
+		"with addresses of pools (loadBalancer.mode) services don't share ports"}},
+	kinds.LBNoLocalEndpoint: {converge.Waiting, "", []string{"externalTrafficPolicy Cluster needs no endpoint on the node itself"}},
+	kinds.LBNoPool: {converge.Blocked, converge.Person, []string{"make an IPAddressPool in " + kinds.AnnounceSpace +
+		" that is for this service and has autoAssign, or name one in the annotation metallb.io/address-pool"}},
+	kinds.LBPoolExhausted: {converge.Blocked, converge.Person,
+		[]string{"add addresses to a pool, or let services share one: annotation metallb.io/allow-shared-ip",
+			"their status tells how many are in use: kubectl get ipaddresspools -n " + kinds.AnnounceSpace + " -o yaml"}},
+	kinds.LBRequestRefused: {converge.Blocked, converge.Person,
+		[]string{"correct spec.loadBalancerIP or the annotations metallb.io/loadBalancerIPs and " +
+			"metallb.io/address-pool"}},
+	kinds.LBNoAdvertisement: {converge.Blocked, converge.Person, []string{"make an L2Advertisement or a BGPAdvertisement in " +
+		kinds.AnnounceSpace +
+		" (with an empty spec it is for all pools)"}},
+	kinds.LBSharedSelector: {converge.Blocked, converge.Person,
+		[]string{"take serviceSelectors from the advertisements, or the annotation " +
+			"metallb.io/allow-shared-ip from the service"}},
+	kinds.LBAggregate: {converge.Blocked, converge.Person, []string{
+		"set the BGPAdvertisement's aggregationLength so that aggregates lie within the pool"}},
+	kinds.LBNoPeer: {converge.Blocked, converge.Person, []string{"make a BGPPeer in " + kinds.AnnounceSpace +
+		" for the router of the nodes, or correct it",
+		"or an L2Advertisement, if the address is in the network of the nodes"}},
+	kinds.LBNoSession: {converge.Blocked, converge.Person,
+		[]string{"see each one's condition Ready: kubectl get bgppeers -n " + kinds.AnnounceSpace + " -o yaml",
+			"the router must know the nodes as its neighbours, with their AS number, and take connections to TCP port 179"}},
+}
+
+// balancerFinding tells what a condition says; nil: it is true, or not there.
+func balancerFinding(l *converge.Look, typ string) *converge.Finding {
+	s := l.Obj.(*corev1.Service)
+	if s.Spec.Type != corev1.ServiceTypeLoadBalancer || s.Spec.LoadBalancerClass != nil {
+		return nil
+	}
+	c := health.ServiceCondition(s, typ)
+	if c == nil || c.Status != metav1.ConditionFalse || c.Reason == kinds.LBNoEndpoint { // of endpoints others say more
+		return nil
+	}
+	r := remedies[c.Reason]
+	if r.state == "" {
+		r = remedy{state: converge.Blocked, owner: converge.Person}
+	}
+	f := &converge.Finding{Says: "has no address from outside: " + c.Message, Owner: r.owner, State: r.state,
+		Waits: converge.On("Field", converge.RefTo(l.Kind, s), "status.conditions["+typ+"]"),
+		Next:  converge.Does(cmp.Or(r.owner, l.Owner), "changes that; the loop load-balancer acts at once"), Advice: r.advice}
+	if typ == kinds.AnnouncedCondition {
+		f.Says = "has an address for which no node answers: " + c.Message
+	}
+	if r.owner == "" {
+		f.Owner = "load-balancer"
+		f.Next = converge.Does(f.Owner, "goes on when endpoints serve")
+	}
+	return f
+}

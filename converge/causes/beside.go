@@ -1,0 +1,61 @@
+package causes
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/kloop-dev/kloop/converge"
+	"github.com/kloop-dev/kloop/converge/health"
+	"github.com/kloop-dev/kloop/converge/mentions"
+	"github.com/kloop-dev/kloop/converge/words"
+	"github.com/kloop-dev/kloop/kinds"
+	"github.com/kloop-dev/kloop/kinds/convergence"
+	"github.com/kloop-dev/kloop/resource"
+)
+
+// Of an object with which nothing seems to be wrong, whoever asks for it by name hears what it names or selects that is not there, and
+// what its controller says of it beside that all is well. None of it is a gap: it may be meant so.
+
+// A Remark is such a thing, with what would help.
+type Remark struct {
+	Says   string
+	Wait   *convergence.Wait
+	Advice string
+	Part   *converge.Step // of what was made for it, what is not well
+}
+
+// Templated are the kinds of Kubernetes whose templates name what only matters when pods are made of them.
+var Templated = []resource.Kind{kinds.Deployments, kinds.StatefulSets, kinds.DaemonSets, kinds.Jobs, kinds.CronJobs, kinds.NetworkPolicies,
+	kinds.ResourceClaims}
+
+// Besides reads what the status says beside that all is well: conditions with words for what went wrong, work that takes long, and the
+// last warning.
+func Besides(s *mentions.Search, tree map[string]any) (list []Remark) {
+	status, _ := tree["status"].(map[string]any)
+	conds := words.ConditionsIn(status)
+	for _, typ := range slices.Sorted(maps.Keys(conds)) {
+		c := conds[typ]
+		late := !c.Since().IsZero() && s.Now.Sub(c.Since()) > 10*time.Minute
+		busy := c.Status == "True" && (typ == "Progressing" || typ == "Reconciling") && late && strings.HasPrefix(c.Reason, "Wait")
+		if !busy && (c.Status != "False" || words.WrongBy(typ) != "" || !words.Faulty.MatchString(c.Message)) {
+			continue
+		}
+		says := fmt.Sprintf("says %s=%s of itself", typ, c.Status)
+		if !c.Since().IsZero() {
+			says += " since " + words.Ago(s.Now.Sub(c.Since()))
+		}
+		list = append(list, Remark{Says: says + ": " + words.OneLine(cmp.Or(c.Message, c.Reason))})
+	}
+	if all := words.CountsOf(status); all != "" {
+		list = append(list, Remark{Says: "counts " + all})
+	}
+	if e := health.NewestWarning((&converge.Look{World: s.World, Obj: s.Obj})); e != nil {
+		list = append(list, Remark{Says: "has a warning of " + words.Ago(s.Now.Sub(converge.Told(e))) + " ago, " + e.Reason + ": " +
+			words.OneLine(e.Message)})
+	}
+	return list
+}

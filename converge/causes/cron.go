@@ -1,0 +1,58 @@
+package causes
+
+import (
+	"fmt"
+
+	batchv1 "k8s.io/api/batch/v1"
+	"k8s.io/utils/ptr"
+
+	"github.com/kloop-dev/kloop/converge"
+	"github.com/kloop-dev/kloop/converge/health"
+	"github.com/kloop-dev/kloop/kinds"
+	"github.com/kloop-dev/kloop/resource"
+)
+
+// crons are the ways in which a cron job does not start what is due.
+func crons() []converge.Situation {
+	return []converge.Situation{{Name: "RunMissed", Of: []resource.Kind{kinds.CronJobs}, See: runMissed}}
+}
+
+func runMissed(l *converge.Look) *converge.Finding {
+	c := l.Obj.(*batchv1.CronJob)
+	if j := health.LatestJob(l.World, c); l.Judged.Says == "has a last job that failed" {
+		return &converge.Finding{Says: "waits for nothing: its last job, " + j.Name + ", failed", Owner: converge.Person,
+			State: converge.Failed,
+			Waits: converge.On("Object", converge.RefTo(kinds.Jobs, j), "status.conditions[Complete]"),
+			Next:  converge.Does(l.Owner, "starts the next one when it is due"),
+			Below: []converge.Ref{converge.RefTo(kinds.Jobs, j)}}
+	}
+	r, ok := l.Record(l.Owner, l.Kind, c)
+	if at, note := health.MissedBy(l.World, c); !ok {
+		r.Note, r.Next = note, at
+	}
+	if r.Note == "" {
+		return nil
+	}
+	f := &converge.Finding{Says: "missed it: " + r.Note, State: converge.Waiting, Waits: converge.ForName("Time", "spec.schedule"),
+		Next:   converge.At(r.Next, l.Owner, "starts the next one when it is due"),
+		Advice: []string{"to run it now: kubectl create job --from=cronjob/" + c.Name + " " + c.Name + "-now -n " + c.Namespace}}
+	if n := c.Spec.StartingDeadlineSeconds; n != nil && *n < 10 {
+		f.Says += fmt.Sprintf("; its startingDeadlineSeconds is %d: with less than 10 a run is easily missed", *n)
+		f.Advice = append([]string{"kubectl patch cronjob " + c.Name + " -n " + c.Namespace +
+			` -p '{"spec":{"startingDeadlineSeconds":60}}'`},
+			f.Advice...)
+	}
+	if zone := ptr.Deref(c.Spec.TimeZone, ""); zone != "" && r.Note == health.NoZone+zone {
+		f.Says, f.Owner, f.State, f.Waits = "is never due: "+r.Note, converge.Person, converge.Blocked,
+			converge.On("Field", converge.RefTo(l.Kind, c), "spec.timeZone")
+		f.Next = converge.Does(converge.Person, "corrects spec.timeZone")
+		f.Advice = append([]string{"name a zone of the IANA's list: kubectl patch cronjob " + c.Name + " -n " + c.Namespace +
+			` -p '{"spec":{"timeZone":"Etc/UTC"}}'`}, f.Advice...)
+	}
+	if c.Spec.ConcurrencyPolicy == batchv1.ForbidConcurrent && len(c.Status.Active) > 0 {
+		f.Says, f.Waits = "waits: "+r.Note, converge.On("Object", converge.Ref{Kind: kinds.Jobs, NS: c.Namespace,
+			Name: c.Status.Active[0].Name}, "status.conditions[Complete]")
+		f.Below = []converge.Ref{{Kind: kinds.Jobs, NS: c.Namespace, Name: c.Status.Active[0].Name}}
+	}
+	return f
+}

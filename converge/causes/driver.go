@@ -1,0 +1,105 @@
+package causes
+
+import (
+	"regexp"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	storagev1 "k8s.io/api/storage/v1"
+
+	"github.com/kloop-dev/kloop/converge"
+	"github.com/kloop-dev/kloop/converge/words"
+	"github.com/kloop-dev/kloop/kinds"
+	"github.com/kloop-dev/kloop/kinds/core"
+	"github.com/kloop-dev/kloop/resource"
+)
+
+var unregistered = regexp.MustCompile(`driver name (\S+) not found in the list of registered CSI drivers`)
+
+// driverMissing: a volume is mounted by a CSI driver that has not registered on the pod's node.
+func driverMissing(l *converge.Look, p *corev1.Pod, text string) *converge.Finding {
+	m := unregistered.FindStringSubmatch(text)
+	if m == nil {
+		return nil
+	}
+	name, node := m[1], p.Spec.NodeName
+	if n := resource.Get(l.Read, kinds.CSINodes, "", node); n != nil && slices.ContainsFunc(n.Spec.Drivers,
+		func(d storagev1.CSINodeDriver) bool { return d.Name == name }) {
+		return nil // it has by now
+	}
+	driver := "the driver " + name
+	return &converge.Finding{Says: "waits for its volume, whose CSI driver " + name + " is not registered on " + node, Owner: driver,
+		State: converge.Missing,
+		Waits: converge.On("Field", converge.Ref{Kind: kinds.CSINodes, NS: "", Name: node}, "spec.drivers"),
+		Next: converge.Does(driver, "mounts it when it has registered on "+
+			"%s", node),
+		Advice: []string{
+			"install the driver, or see why its DaemonSet has no running pod there: kubectl get pods -A --field-selector spec.nodeName=" +
+				node,
+			"its node-driver-registrar must mount /var/lib/kubelet/plugins_registry"}}
+}
+
+var answered = regexp.MustCompile(`rpc error: code = (\w+) desc = (.*)`)
+
+// driverRefuses: the CSI driver on the node answers with an error.
+func driverRefuses(l *converge.Look, p *corev1.Pod, text string) *converge.Finding {
+	m := answered.FindStringSubmatch(text)
+	if m == nil {
+		return nil
+	}
+	driver, volume := "the CSI driver", ""
+	for _, claim := range core.ClaimNames(p) {
+		c := resource.Get(l.Read, kinds.PersistentVolumeClaims, p.Namespace, claim)
+		if c == nil {
+			continue
+		}
+		v := resource.Get(l.Read, kinds.PersistentVolumes, "", c.Spec.VolumeName)
+		if v != nil && v.Spec.CSI != nil && (volume == "" || strings.Contains(text, `"`+v.Name+`"`)) {
+			driver, volume = "the driver "+v.Spec.CSI.Driver, v.Name
+		}
+	}
+	says := "waits for its volume: " + driver + " on " + p.Spec.NodeName + " answers " + m[1] + ": " + strings.TrimSpace(m[2])
+	f := &converge.Finding{Says: says, Owner: driver, State: converge.BackingOff, Waits: converge.ForName("Volume", volume),
+		Next:   converge.Does(converge.AgentOf(p), "asks the driver again"),
+		Advice: []string{"read the log of " + driver + " in its pod on " + p.Spec.NodeName}}
+	if s, ok := words.Meaning(unmountable, m[2]); ok {
+		f.Advice = append([]string{s.Advice()}, f.Advice...)
+	}
+	f.Below = behindDriver(l, driver, text)
+	if m[1] == "DeadlineExceeded" {
+		f.Says = "waits for its volume: " + driver + " on " + p.Spec.NodeName + " does not answer in time"
+	}
+	return f
+}
+
+// attachFails: the driver can't attach a volume to a node.
+func attachFails(l *converge.Look) *converge.Finding {
+	a := l.Obj.(*storagev1.VolumeAttachment)
+	if a.Status.AttachError == nil {
+		return nil
+	}
+	f := &converge.Finding{Says: "can't be attached to " + a.Spec.NodeName + ": " + a.Status.AttachError.Message,
+		State:  converge.BackingOff,
+		Next:   converge.Does("the driver "+a.Spec.Attacher, "tries again"),
+		Advice: []string{"read the log of the driver " + a.Spec.Attacher}}
+	f.Owner = f.Next.Who
+	return f
+}
+
+// behindDriver finds the driver's own object of a volume, as Longhorn's Volume, that is not well: a kind of the driver's project whose
+// object is named in its words.
+func behindDriver(l *converge.Look, driver, text string) []converge.Ref {
+	project := words.Domain(strings.TrimPrefix(driver, "the driver "))
+	for _, k := range l.Kinds.All() {
+		if !k.Info().Custom || words.Domain(k.Info().GVK.Group) != project || !strings.HasSuffix(k.Info().GVK.Kind, "Volume") {
+			continue
+		}
+		for obj := range l.Read.Each(k, "") {
+			if strings.Contains(text, " "+obj.GetName()+" ") && !l.Health(k, obj).Converged() {
+				return []converge.Ref{converge.RefTo(k, obj)}
+			}
+		}
+	}
+	return nil
+}

@@ -1,0 +1,139 @@
+package causes
+
+import (
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	apiregistrationv1 "k8s.io/kube-aggregator/pkg/apis/apiregistration/v1"
+
+	"github.com/kloop-dev/kloop/converge"
+	"github.com/kloop-dev/kloop/converge/health"
+	"github.com/kloop-dev/kloop/converge/words"
+	"github.com/kloop-dev/kloop/kinds"
+	"github.com/kloop-dev/kloop/resource"
+)
+
+// extensions are the ways in which what extends the API does not work.
+func extensions() []converge.Situation {
+	return []converge.Situation{
+		{Name: "APIServiceDown", Of: []resource.Kind{kinds.APIServices}, See: apiServiceDown},
+		{Name: "NamesTaken", Of: []resource.Kind{kinds.CustomResourceDefinitions}, See: namesTaken},
+		{Name: "DefinitionFaulty", Of: []resource.Kind{kinds.CustomResourceDefinitions}, See: definitionFaulty},
+		{Name: "ConversionDown", Of: []resource.Kind{kinds.CustomResourceDefinitions}, See: conversionDown},
+		{Name: "QuotaNotCounted", Of: []resource.Kind{kinds.ResourceQuotas}, See: quotaNotCounted},
+	}
+}
+
+// apiServiceDown is Available=False. A service with endpoints that the API server can't reach is another trouble than one without: the
+// network between the API server's machine and pods, not the pods.
+func apiServiceDown(l *converge.Look) *converge.Finding {
+	a := l.Obj.(*apiregistrationv1.APIService)
+	s := a.Spec.Service
+	if s == nil {
+		return nil
+	}
+	r := converge.Ref{Kind: kinds.Services, NS: s.Namespace, Name: s.Name}
+	f := &converge.Finding{Says: "has a server that does not answer: service " + s.Namespace + "/" + s.Name,
+		Owner: "the server behind " + s.Namespace + "/" + s.Name, State: converge.Blocked, Waits: converge.On("Object", r, ""),
+		Advice: []string{"bring the pods behind the service back, or delete apiservice/" + a.Name +
+			" if the API is no longer used: it holds up the deletion of namespaces"}, Below: []converge.Ref{r}}
+	f.Next = converge.Does(f.Owner, "answers again when it runs")
+	sleeper(f, l.World, resource.Get(l.Read, kinds.Services, s.Namespace, s.Name))
+	for _, c := range a.Status.Conditions {
+		if c.Type == apiregistrationv1.Available && c.Status != apiregistrationv1.ConditionTrue {
+			f.Error = textOnly(c.Message)
+			if c.Message != "" && serves(l, s) {
+				f.Says = "has a server that does not answer the API server, though service " + s.Namespace + "/" + s.Name +
+					" has endpoints: " + words.OneLine(c.Message)
+				f.Advice = []string{
+					"look at the log of its pods, and whether the API server's machine reaches them " +
+						"(firewall, network policy, hostNetwork)",
+					"or delete apiservice/" + a.Name + " if the API is no longer used: it holds up the deletion of namespaces"}
+				if strings.Contains(c.Message, "x509: ") {
+					f.Advice[0] = "let spec.caBundle be of the authority that signed the server's certificate, which names " + s.Name +
+						"." + s.Namespace +
+						".svc: kubectl get apiservice " + a.Name + " -o yaml"
+				}
+			}
+		}
+	}
+	return f
+}
+
+// sleeper tells of a service that nobody answers for because who would is scaled to 0: that is no gap of the service.
+func sleeper(f *converge.Finding, w *converge.World, s *corev1.Service) {
+	if s == nil {
+		return
+	}
+	if rests, wake := health.RestOfService(w, s); wake != "" && strings.HasPrefix(rests, "leads nowhere") {
+		f.Says += "; service/" + s.Name + " " + rests
+		f.Advice = append([]string{wake}, f.Advice...)
+	}
+}
+
+// serves says that the service of an APIService leads somewhere.
+func serves(l *converge.Look, ref *apiregistrationv1.ServiceReference) bool {
+	s := resource.Get(l.Read, kinds.Services, ref.Namespace, ref.Name)
+	if s == nil {
+		return false
+	}
+	_, any := health.OpenPorts(l.World, s)
+	return any
+}
+
+// namesTaken is NamesAccepted=False: the first definition of a group has the names, by when it was accepted.
+func namesTaken(l *converge.Look) *converge.Finding {
+	d := resource.Outline[*apiextensionsv1.CustomResourceDefinition](l.Obj)
+	for _, c := range d.Status.Conditions {
+		if c.Type == apiextensionsv1.NamesAccepted && c.Status == apiextensionsv1.ConditionFalse {
+			return &converge.Finding{Says: "has names that another definition of its group has: " + c.Message, State: converge.Blocked,
+				Error: textOnly(c.Message), Waits: converge.On("Field", converge.RefTo(l.Kind, d), "spec.names"),
+				Next:   converge.Does(l.Owner, "serves it when the names are free"),
+				Advice: []string{"choose other names, or delete the other definition"}}
+		}
+	}
+	return nil
+}
+
+// definitionFaulty can come only from a store of before apiextensions/v1, which refuses schemas that are not structural.
+func definitionFaulty(l *converge.Look) *converge.Finding {
+	d := resource.Outline[*apiextensionsv1.CustomResourceDefinition](l.Obj)
+	for _, c := range d.Status.Conditions {
+		if c.Type == apiextensionsv1.NonStructuralSchema && c.Status == apiextensionsv1.ConditionTrue {
+			return &converge.Finding{Says: "has a schema that is not structural: " + c.Message, State: converge.Blocked,
+				Error: textOnly(c.Message),
+				Next:  converge.Does(converge.Person, "corrects the schema")}
+		}
+	}
+	return nil
+}
+
+// conversionDown asks for the endpoints of the converter: no condition of a definition tells of it.
+func conversionDown(l *converge.Look) *converge.Finding {
+	d := resource.Outline[*apiextensionsv1.CustomResourceDefinition](l.Obj)
+	if !health.Unconverted(l.World, d) {
+		return nil
+	}
+	ref := health.Converter(d)
+	r := converge.Ref{Kind: kinds.Services, NS: ref.Namespace, Name: ref.Name}
+	stored := ""
+	for _, v := range d.Spec.Versions {
+		if v.Storage {
+			stored = v.Name
+		}
+	}
+	f := &converge.Finding{Says: "can't convert its objects: nobody answers behind service " + ref.Namespace + "/" + ref.Name,
+		Owner: "the server behind " + ref.Namespace + "/" + ref.Name, State: converge.Blocked, Waits: converge.On("Object", r, ""),
+		Advice: []string{"bring the pods behind the service back",
+			"objects can be read and deleted as " + stored + " meanwhile, the version that they are stored in"}, Below: []converge.Ref{r}}
+	f.Next = converge.Does(f.Owner, "answers again when it runs")
+	sleeper(f, l.World, resource.Get(l.Read, kinds.Services, ref.Namespace, ref.Name))
+	return f
+}
+
+func quotaNotCounted(l *converge.Look) *converge.Finding {
+	q := l.Obj.(*corev1.ResourceQuota)
+	return &converge.Finding{Says: "waits for its use to be counted", Next: converge.Does(l.Owner, "counts what is used"),
+		Waits: converge.On("Field", converge.RefTo(l.Kind, q), "status.hard")}
+}

@@ -1,0 +1,204 @@
+package causes
+
+import (
+	"cmp"
+	"maps"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	"k8s.io/component-helpers/scheduling/corev1/nodeaffinity"
+
+	"github.com/kloop-dev/kloop/converge"
+	"github.com/kloop-dev/kloop/converge/words"
+	"github.com/kloop-dev/kloop/kinds"
+	"github.com/kloop-dev/kloop/kinds/podspec"
+	kloop "github.com/kloop-dev/kloop/resource"
+)
+
+// asksFor returns the amount of a resource that a pod's containers ask for together; init containers run one after the other, before them.
+func asksFor(p *corev1.Pod, name corev1.ResourceName) resource.Quantity {
+	var sum, first resource.Quantity
+	for i := range p.Spec.Containers {
+		sum.Add(p.Spec.Containers[i].Resources.Requests[name])
+	}
+	for i := range p.Spec.InitContainers {
+		c := &p.Spec.InitContainers[i]
+		q := c.Resources.Requests[name]
+		if podspec.Sidecar(c) {
+			sum.Add(q)
+		} else if q.Cmp(first) > 0 {
+			first = q
+		}
+	}
+	if first.Cmp(sum) > 0 {
+		sum = first
+	}
+	sum.Add(p.Spec.Overhead[name])
+	return sum
+}
+
+// barrier says what keeps a pod that asks for such nodes off one, whatever room it has; "": nothing does.
+func barrier(p *corev1.Pod, asks nodeaffinity.RequiredNodeAffinity, n *corev1.Node) string {
+	if n.Spec.Unschedulable {
+		return "is cordoned"
+	}
+	for _, t := range n.Spec.Taints {
+		if t.Effect != corev1.TaintEffectPreferNoSchedule && !slices.ContainsFunc(p.Spec.Tolerations,
+			func(o corev1.Toleration) bool { return Tolerates(&o, &t) }) {
+			return "has the taint " + t.ToString()
+		}
+	}
+	if ok, err := asks.Match(n); err != nil || !ok {
+		return "is none that it asks for"
+	}
+	return ""
+}
+
+// largest is the node that can give most of a resource to a pod that it does not keep off; nil when none is known. It says
+// of another, which has as much as the pod wants, what keeps the pod off it.
+func largest(l *converge.Look, p *corev1.Pod, name corev1.ResourceName, want resource.Quantity) (best *corev1.Node, most resource.Quantity,
+	other string) {
+	asks := nodeaffinity.GetRequiredNodeAffinity(p)
+	for _, n := range kloop.List(l.Read, kinds.Nodes, "") {
+		if off := barrier(p, asks, n); off != "" {
+			if q := n.Status.Allocatable[name]; q.Cmp(want) >= 0 && other == "" {
+				other = n.Name + ", which has " + q.String() + ", " + off
+			}
+			continue
+		}
+		if q := n.Status.Allocatable[name]; best == nil || q.Cmp(most) > 0 {
+			best, most = n, q
+		}
+	}
+	return best, most, other
+}
+
+// size adds numbers to a pod that fits nowhere for want of a resource: what it asks for, and whether any node, were it empty, could
+// give that.
+func size(l *converge.Look, f *converge.Finding, p *corev1.Pod, name corev1.ResourceName) {
+	want := asksFor(p, name)
+	n, most, other := largest(l, p, name, want)
+	unknown := most.IsZero() && other == "" && strings.Contains(string(name), "/") // no node ever had such: another rule speaks of it
+	if n == nil || want.IsZero() || unknown || p.Spec.Resources != nil {
+		return
+	}
+	if want.Cmp(most) <= 0 {
+		f.Says += "; it asks for " + want.String() + ", and node " + n.Name + " would have " + most.String() + " if it were empty" +
+			biggest(l.World, n.Name, p.Namespace, name)
+		return
+	}
+	f.Advice = []string{"lower the pod's request of " + string(name) + " to less than " + most.String() + ", or add a larger node"}
+	if most.IsZero() {
+		f.Advice = []string{"have a node that has " + string(name) + ", or leave the request out"}
+	}
+	if other != "" {
+		f.Says += "; it asks for " + want.String() + ", and the largest node that takes it, " + n.Name + ", has " + most.String() + "; " +
+			other
+		if node, _, cordoned := strings.Cut(other, ", which has "); cordoned && strings.HasSuffix(other, "is cordoned") {
+			f.Advice = append([]string{"kubectl uncordon " + node}, f.Advice...)
+		} else if _, taint, is := strings.Cut(other, "has the taint "); is {
+			f.Advice = append([]string{"give the pod a toleration of " + taint + ", if it is meant for that node"}, f.Advice...)
+		}
+		return
+	}
+	f.Says += "; it asks for " + want.String() + ", and the largest node, " + n.Name + ", has " + most.String() +
+		": no node of this size can ever take it"
+}
+
+// heaviestPods are pods by node, namespace and resource.
+type heaviestPods map[[3]string]string
+
+// biggest says which pod asks for most of a resource on a node; "": none does. It is worked out once for all pods of a namespace.
+func biggest(w *converge.World, node, ns string, name corev1.ResourceName) (says string) {
+	key := [3]string{node, ns, string(name)}
+	heaviest := converge.Kept[heaviestPods](w)
+	if says, is := (*heaviest)[key]; is {
+		return says
+	}
+	who, most := "", resource.Quantity{}
+	for obj := range w.Read.ByField(kinds.Pods, "spec.nodeName", node) {
+		o := kloop.As[*corev1.Pod](obj)
+		is := "pod/" + o.Name
+		if o.Namespace != ns {
+			is = "a pod of another namespace"
+		}
+		q := asksFor(o, name)
+		if q.IsZero() || o.Status.Phase == corev1.PodSucceeded || o.Status.Phase == corev1.PodFailed {
+			continue
+		}
+		if more := q.Cmp(most); more > 0 || more == 0 && is < who {
+			who, most = is, q
+		}
+	}
+	if who != "" {
+		says = "; of what is there " + who + " asks for most: " + most.String()
+	}
+	if *heaviest == nil {
+		*heaviest = heaviestPods{}
+	}
+	(*heaviest)[key] = says
+	return says
+}
+
+// unlabelled says which label of a pod's node selector no node has, and what they have in its place; "": each is had by some node.
+func unlabelled(w *converge.World, p *corev1.Pod) string {
+	if !w.Sees(kinds.Nodes, "") {
+		return ""
+	}
+	for _, key := range slices.Sorted(maps.Keys(p.Spec.NodeSelector)) {
+		want, others := p.Spec.NodeSelector[key], nodeLabels(w, key)
+		switch {
+		case slices.Contains(others, want):
+		case len(others) == 0:
+			return "; no node has the label " + key
+		default:
+			return "; no node has " + key + "=" + want + ": they have " + words.List(others, 3)
+		}
+	}
+	if a := p.Spec.Affinity; a != nil && a.NodeAffinity != nil && a.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution != nil {
+		return unmet(w, a.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution.NodeSelectorTerms)
+	}
+	return ""
+}
+
+// unmet says which label of the first term none of the nodes has with a value that it asks for, and what they have.
+func unmet(w *converge.World, terms []corev1.NodeSelectorTerm) string {
+	if len(terms) == 0 {
+		return ""
+	}
+	for i := range terms[0].MatchExpressions {
+		want := &terms[0].MatchExpressions[i]
+		has := nodeLabels(w, want.Key)
+		if want.Operator != corev1.NodeSelectorOpIn || slices.ContainsFunc(has,
+			func(v string) bool { return slices.Contains(want.Values, v) }) {
+			continue
+		}
+		return "; no node has " + want.Key + "=" + words.List(want.Values, 3) + ": they have " + cmp.Or(words.List(has, 3), "no such label")
+	}
+	return ""
+}
+
+// labelValues are values that nodes have of a label.
+type labelValues map[string][]string
+
+// nodeLabels are the values that nodes have of a label, sorted. They are gathered once: there may be many nodes, and many pods that ask.
+func nodeLabels(w *converge.World, key string) []string {
+	labelled := converge.Kept[labelValues](w)
+	if values, is := (*labelled)[key]; is {
+		return values
+	}
+	var values []string
+	for _, n := range kloop.List(w.Read, kinds.Nodes, "") {
+		if value, is := n.Labels[key]; is {
+			values = append(values, value)
+		}
+	}
+	slices.Sort(values)
+	if *labelled == nil {
+		*labelled = labelValues{}
+	}
+	(*labelled)[key] = slices.Compact(values)
+	return (*labelled)[key]
+}

@@ -1,0 +1,251 @@
+package causes
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/kloop-dev/kloop/converge"
+	"github.com/kloop-dev/kloop/converge/health"
+	"github.com/kloop-dev/kloop/converge/words"
+	"github.com/kloop-dev/kloop/kinds"
+	"github.com/kloop-dev/kloop/kinds/convergence"
+	"github.com/kloop-dev/kloop/resource"
+)
+
+// images are the ways in which a container's image is not there.
+func images() []converge.Situation {
+	of := []resource.Kind{kinds.Pods}
+	return []converge.Situation{
+		{Name: "ImageNameInvalid", Of: of, See: container(imageNameInvalid)},
+		{Name: "ImageNotPresent", Of: of, See: container(imageNotPresent)},
+		{Name: "PullSecretMissing", Of: of, See: container(pullSecretMissing)},
+		{Name: "ImagePull", Of: of, See: container(imagePull)},
+	}
+}
+
+// container asks a rule about every container of a pod that has a node and is not being deleted; of those for debugging
+// about such that do not start.
+func container(see func(l *converge.Look, p *corev1.Pod, c *corev1.ContainerStatus) *converge.Finding) func(
+	l *converge.Look) *converge.Finding {
+	return func(l *converge.Look) *converge.Finding {
+		p := l.Obj.(*corev1.Pod)
+		if p.Spec.NodeName == "" || p.DeletionTimestamp != nil {
+			return nil
+		}
+		for _, statuses := range [][]corev1.ContainerStatus{p.Status.InitContainerStatuses, p.Status.ContainerStatuses} {
+			for i := range statuses {
+				if f := see(l, p, &statuses[i]); f != nil {
+					if f.Owner == "" {
+						f.Owner = converge.AgentOf(p)
+					}
+					return f
+				}
+			}
+		}
+		for i := range p.Status.EphemeralContainerStatuses {
+			c := &p.Status.EphemeralContainerStatuses[i]
+			if c.State.Waiting == nil {
+				continue
+			}
+			if f := see(l, p, c); f != nil {
+				f.Owner = cmp.Or(f.Owner, converge.AgentOf(p))
+				return f
+			}
+		}
+		return nil
+	}
+}
+
+// imageNameInvalid is judged by the agent alone: the API takes any text for an image.
+func imageNameInvalid(l *converge.Look, p *corev1.Pod, c *corev1.ContainerStatus) *converge.Finding {
+	reason, text := health.WaitsFor(c)
+	if reason != "InvalidImageName" {
+		return nil
+	}
+	_, why, _ := strings.Cut(text, "couldn't parse image name: ")
+	return &converge.Finding{Says: strings.TrimSuffix(fmt.Sprintf("names an image that no image can have: %q: %s", c.Image, why), ": "),
+		State: converge.Blocked,
+		Waits: converge.On("Field", converge.RefTo(kinds.Pods, p), imageField(p, c)),
+		Error: textOnly(text), Next: converge.Does(converge.Person, "corrects the image's name"),
+		Advice: []string{"correct the image in the pod's template"}}
+}
+
+// imageNotPresent is imagePullPolicy Never on a node without the image.
+func imageNotPresent(l *converge.Look, p *corev1.Pod, c *corev1.ContainerStatus) *converge.Finding {
+	reason, text := health.WaitsFor(c)
+	if reason != "ErrImageNeverPull" {
+		return nil
+	}
+	return &converge.Finding{Says: fmt.Sprintf("needs the image %q, which node %s does not have, and must not pull it", c.Image,
+		p.Spec.NodeName), State: converge.Blocked,
+		Waits: converge.On("Field", converge.RefTo(kinds.Pods, p), imageField(p, c)), Error: textOnly(text),
+		Next: converge.Does(converge.AgentOf(p),
+			"starts the container when the image is there"),
+		Advice: []string{"load the image into the node's runtime: kloop image load FILE",
+			"or let it be pulled: imagePullPolicy: IfNotPresent"}}
+}
+
+// pulling says that a container waits because its image could not be pulled.
+func pulling(reason string) bool {
+	return reason == "ErrImagePull" || reason == "ImagePullBackOff" || reason == "ImageInspectError" || reason == "RegistryUnavailable" ||
+		reason == "SignatureValidationFailed"
+}
+
+// pullSecretMissing: the secret with the registry's credentials does not exist; the agent pulls without it, in vain.
+func pullSecretMissing(l *converge.Look, p *corev1.Pod, c *corev1.ContainerStatus) *converge.Finding {
+	reason, text := health.WaitsFor(c)
+	if !pulling(reason) || !l.Sees(kinds.Secrets, p.Namespace) {
+		return nil
+	}
+	for _, s := range p.Spec.ImagePullSecrets {
+		if resource.Get(l.Read, kinds.Secrets, p.Namespace, s.Name) != nil {
+			continue
+		}
+		return &converge.Finding{
+			Says: fmt.Sprintf("can't pull the image %q, and the secret %s, which is to have the credentials for it, does not exist",
+				c.Image, s.Name), State: converge.Blocked,
+			Waits: converge.On("Object", namespaced(l, kinds.Secrets, s.Name), ""), Error: textOnly(text),
+			Next: converge.Does(converge.AgentOf(p),
+				"pulls with the credentials when the secret exists"),
+			Advice: []string{"kubectl create secret docker-registry " + s.Name + " -n " + p.Namespace +
+				" --docker-server=REGISTRY " +
+				"--docker-username=USER --docker-password=PASSWORD",
+				"or name another one in imagePullSecrets, of the pod or of its service account"}}
+	}
+	return nil
+}
+
+// imagePull takes the runtime's error from the event where there is one: the state of a container that backs off may not repeat it.
+func imagePull(l *converge.Look, p *corev1.Pod, c *corev1.ContainerStatus) *converge.Finding {
+	reason, text := health.WaitsFor(c)
+	if !pulling(reason) {
+		return nil
+	}
+	image, field := pulled(p, c, text)
+	f := &converge.Finding{Says: fmt.Sprintf("can't pull the image %q", image), State: converge.BackingOff,
+		Waits: converge.On("Field", converge.RefTo(kinds.Pods, p), field),
+		Next:  converge.Does(converge.AgentOf(p), "tries to pull it again, at pauses of up to 5 minutes"), Error: textOnly(text)}
+	if e := l.Warning(p.UID, "Failed"); e != nil && strings.Contains(e.Message, "Failed to pull image") {
+		f.Error = eventFailure(e)
+	}
+	why, advice := whyNoPull(image, text+"\n"+words.ErrorText(f.Error))
+	if f.Advice = advice; why != "" {
+		f.Says += ": " + why
+	}
+	if len(p.Spec.ImagePullSecrets) > 0 && strings.HasPrefix(strings.Join(advice, ""), "give the pod an imagePullSecret") {
+		unaccepted(l.World, f, p)
+	}
+	return f
+}
+
+// A refusalToPull pairs a runtime's words when an image does not come with a short cause and what helps.
+type refusalToPull struct {
+	words  string
+	marks  []string // any of these in lower case
+	advice []string // {} is the image
+}
+
+// refusalsToPull is the table; the first that fits counts.
+var refusalsToPull = []refusalToPull{
+	{"there is none for the node's platform", []string{"no match for platform", "no matching manifest for"},
+		[]string{"build the image for the node's platform too (docker buildx build --platform …)",
+			"or have the pod on other nodes: nodeSelector: {kubernetes.io/arch: …}"}},
+	{"its name names no registry, and the node's runtime has none to look in", []string{"short-name"},
+		[]string{"name the registry: docker.io/library/{}, say"}},
+	{"the proxy that the node pulls through does not answer", []string{"proxyconnect"},
+		[]string{"look at the proxy, or at HTTPS_PROXY and NO_PROXY of the node's container runtime"}},
+	{"the registry does not have it, or wants credentials", []string{"may require authorization"}, credentials},
+	{"the registry does not have it", []string{"not found", "manifest unknown", "repository does not exist"}, nil},
+	{"the registry wants credentials", []string{"unauthorized", "authorization failed", "denied", "403 forbidden",
+		"no basic auth credentials"}, credentials},
+	{"the registry's name is not known", []string{"no such host"}, unreachable},
+	{"the registry does not answer", []string{"connection refused", "i/o timeout", "deadline exceeded"}, unreachable},
+	{"the registry's certificate is not trusted", []string{"x509"},
+		[]string{"have the node's container runtime trust the registry's authority (containerd: certs.d/…/hosts.toml, ca)"}},
+	{"the registry speaks plain HTTP", []string{"http response to https client"},
+		[]string{
+			"allow it in the node's container runtime (containerd: certs.d/…/hosts.toml, http://), or give the registry a certificate"}},
+	{"the registry limits pulls", []string{"toomanyrequests", "too many requests"},
+		[]string{"wait, or pull with credentials, which raises the limit: an imagePullSecret",
+			"or load the image by hand: kloop image load FILE"}},
+	{"the connection broke off", []string{"unexpected eof", "connection reset by peer"}, unreachable},
+	{"it is not signed as the node wants it", []string{"signature"},
+		[]string{"sign the image {}, or change the policy of the node's runtime"}},
+	{"the node's disk is full", []string{"no space left"}, []string{"free disk space on the node: images and logs that nobody needs"}},
+}
+
+var (
+	credentials = []string{"give the pod an imagePullSecret for the registry of {}",
+		"check the image's name: registries answer so for what does not exist, too"}
+	unreachable = []string{"look whether the node reaches the registry of {}", "or load the image by hand: kloop image load FILE"}
+	unnamed     = []string{"check the name and tag of the image {}", "or load the image into the node's runtime: kloop image load FILE"}
+)
+
+// whyNoPull says in a few words why the image did not come, "" when nobody tells, and what helps.
+func whyNoPull(image, text string) (words string, advice []string) {
+	low, advice := strings.ToLower(text), unnamed
+	for _, r := range refusalsToPull {
+		if slices.ContainsFunc(r.marks, func(m string) bool { return strings.Contains(low, m) }) {
+			if words = r.words; r.advice != nil {
+				advice = r.advice
+			}
+			break
+		}
+	}
+	if _, told, ok := strings.Cut(text, `pull and unpack image "`); ok && words == "" { // the runtime's own words
+		_, told, _ = strings.Cut(told, `": `)
+		words, _, _ = strings.Cut(told, "\n")
+	}
+	advice = slices.Clone(advice)
+	for i := range advice {
+		advice[i] = strings.ReplaceAll(advice[i], "{}", image)
+	}
+	return words, advice
+}
+
+// pulled is the image that does not come, and the field that names it: the container's own, or one that is mounted as a volume.
+func pulled(p *corev1.Pod, c *corev1.ContainerStatus, text string) (image, field string) {
+	for _, v := range p.Spec.Volumes {
+		if v.Image != nil && strings.Contains(text, `"`+v.Image.Reference+`"`) {
+			return v.Image.Reference, "spec.volumes[" + v.Name + "].image.reference"
+		}
+	}
+	return c.Image, imageField(p, c)
+}
+
+// imageField is the path of the field that names the container's image, to be corrected.
+func imageField(p *corev1.Pod, c *corev1.ContainerStatus) string {
+	for i := range p.Spec.InitContainers {
+		if p.Spec.InitContainers[i].Name == c.Name {
+			return "spec.initContainers[" + c.Name + "].image"
+		}
+	}
+	return "spec.containers[" + c.Name + "].image"
+}
+
+// textOnly is an error of which no more than the text is known.
+func textOnly(text string) *convergence.Failure {
+	if text == "" {
+		return nil
+	}
+	return &convergence.Failure{Message: text}
+}
+
+// unaccepted tells of a pod that has secrets with credentials, none of which the registry took.
+func unaccepted(w *converge.World, f *converge.Finding, p *corev1.Pod) {
+	var names []string
+	for _, r := range p.Spec.ImagePullSecrets {
+		names = append(names, r.Name)
+		if s := resource.Get(w.Read, kinds.Secrets, p.Namespace, r.Name); s != nil && s.Type == corev1.SecretTypeOpaque {
+			f.Says += "; its imagePullSecret " + r.Name + " is of type Opaque, of which nobody takes credentials"
+			return
+		}
+	}
+	f.Says += ", and those of its imagePullSecrets (" + words.List(names, 3) + ") do not do"
+	f.Advice[0] = "see whether it is for this registry, by its very name, of type kubernetes.io/dockerconfigjson, and still valid: " +
+		"kubectl describe secret " + names[0] + " -n " + p.Namespace
+}

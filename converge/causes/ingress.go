@@ -1,0 +1,116 @@
+package causes
+
+import (
+	"cmp"
+	"fmt"
+
+	networkingv1 "k8s.io/api/networking/v1"
+	"k8s.io/utils/ptr"
+
+	"github.com/kloop-dev/kloop/converge"
+	"github.com/kloop-dev/kloop/converge/health"
+	"github.com/kloop-dev/kloop/kinds"
+	"github.com/kloop-dev/kloop/resource"
+)
+
+// ingresses are the ways in which an ingress leads nowhere.
+func ingresses() []converge.Situation {
+	of := []resource.Kind{kinds.Ingresses}
+	return []converge.Situation{
+		{Name: "IngressClassMissing", Of: of, See: ingressClassMissing},
+		{Name: "IngressControllerMissing", Of: of, See: ingressControllerMissing},
+		{Name: "IngressBackendMissing", Of: of, See: ingressBackendMissing},
+		{Name: "IngressSecretMissing", Of: of, See: ingressSecretMissing},
+		{Name: "IngressBackendDown", Of: of, See: ingressBackendDown},
+	}
+}
+
+// ingressBackendDown has the services without endpoints below it: the ingress itself is as it should be.
+func ingressBackendDown(l *converge.Look) *converge.Finding {
+	down := health.DownBackends(l.World, l.Obj.(*networkingv1.Ingress))
+	if len(down) == 0 {
+		return nil
+	}
+	return &converge.Finding{Says: "leads to service/" + down[0].Name + ", which has no endpoint that takes connections",
+		Owner: "the ingress controller", State: converge.Waiting,
+		Waits: converge.On("Object", converge.RefTo(kinds.Services, down[0]), ""), Next: converge.Does("the ingress controller",
+			"sends requests there when it has"),
+		Below: converge.Refs(kinds.Services, down)}
+}
+
+// ingressBackendMissing is a service or a port of it that is not there. Nothing validates either: they may come later.
+func ingressBackendMissing(l *converge.Look) *converge.Finding {
+	i := l.Obj.(*networkingv1.Ingress)
+	b, why := health.LostBackend(l.World, i)
+	if b == nil || !l.Sees(kinds.Services, i.Namespace) {
+		return nil
+	}
+	r := namespaced(l, kinds.Services, b.Name)
+	if why == "no such service" {
+		return &converge.Finding{Says: "leads to service/" + b.Name + ", which does not exist", Owner: converge.Person,
+			State: converge.Blocked, Waits: converge.On("Object", r, ""),
+			Next:   converge.Does(converge.Person, "creates service/%s, or names another one", b.Name),
+			Advice: []string{"those that exist: kubectl get services -n " + i.Namespace}}
+	}
+	port := cmp.Or(b.Port.Name, fmt.Sprint(b.Port.Number))
+	return &converge.Finding{Says: "leads to port " + port + " of service/" + b.Name + ", which has no such port", Owner: converge.Person,
+		State:  converge.Blocked,
+		Waits:  converge.On("Field", r, "spec.ports"),
+		Next:   converge.Does(converge.Person, "corrects the port here or there"),
+		Advice: []string{"an ingress names the service's port, not that of its pods: kubectl get service " + b.Name + " -n " + i.Namespace}}
+}
+
+// ingressSecretMissing is no error to most controllers: they serve a certificate of their own, which browsers refuse.
+func ingressSecretMissing(l *converge.Look) *converge.Finding {
+	i := l.Obj.(*networkingv1.Ingress)
+	name := health.LostSecret(l.World, i)
+	if name == "" || !l.Sees(kinds.Secrets, i.Namespace) {
+		return nil
+	}
+	return &converge.Finding{Says: "names the secret " + name + " for its certificate, which does not exist", Owner: converge.Person,
+		State: converge.Blocked,
+		Waits: converge.On("Object", namespaced(l, kinds.Secrets, name), ""),
+		Next:  converge.Does(converge.Person, "creates secret/%s, or has it made", name),
+		Advice: []string{"kubectl create secret tls " + name + " -n " + i.Namespace + " --cert=CERT --key=KEY",
+			"if cert-manager is to make it, look at its certificate: kubectl get certificate -n " + i.Namespace}}
+}
+
+// ingressClassMissing tells apart an ingress that names no class from one whose class is not there. The default class is filled in when
+// an ingress is made and never later, so that one made too early stays without.
+func ingressClassMissing(l *converge.Look) *converge.Finding {
+	i := l.Obj.(*networkingv1.Ingress)
+	name := ptr.Deref(i.Spec.IngressClassName, "")
+	switch {
+	case name == "" && i.Annotations[health.OldClass] == "":
+		return &converge.Finding{Says: "names no ingress class, and there was no default one when it was made", Owner: converge.Person,
+			State: converge.Blocked,
+			Waits: converge.On("Field", converge.RefTo(l.Kind, i), "spec.ingressClassName"),
+			Next:  converge.Does(converge.Person, "names a class"),
+			Advice: []string{"set spec.ingressClassName to a class that exists: kubectl get ingressclass",
+				"if there is none, install an ingress controller"}}
+	case name != "" && l.Sees(kinds.IngressClasses, "") && resource.Get(l.Read, kinds.IngressClasses, "", name) == nil:
+		r := converge.Ref{Kind: kinds.IngressClasses, NS: "", Name: name}
+		return &converge.Finding{Says: "names the ingress class " + name + ", which does not exist", Owner: converge.Person,
+			State:  converge.Blocked,
+			Waits:  converge.On("Object", r, ""),
+			Next:   converge.Does(converge.Person, "creates ingressclass/%s, or names another one", name),
+			Advice: []string{"those that exist: kubectl get ingressclass", "install the controller that brings the class " + name}}
+	}
+	return nil
+}
+
+// ingressControllerMissing goes by watches: no client has asked for changes of ingresses, so that whoever the class names does not run.
+func ingressControllerMissing(l *converge.Look) *converge.Finding {
+	i := l.Obj.(*networkingv1.Ingress)
+	who := "the ingress controller"
+	if c := resource.Get(l.Read, kinds.IngressClasses, "", ptr.Deref(i.Spec.IngressClassName, i.Annotations[health.OldClass])); c != nil {
+		who = "the ingress controller " + c.Spec.Controller
+	}
+	if !l.Unwatched(l.Kind.Info().GR()) {
+		return nil
+	}
+	return &converge.Finding{Says: "waits for " + who + ", which is not connected to this cluster", Owner: who, State: converge.Missing,
+		Waits:  converge.ForName("Controller", who),
+		Next:   converge.Does(who, "takes it up when it runs"),
+		Advice: []string{"install or start the ingress controller", "or look why it does not reach the API server: kubectl get pods -A"}}
+}

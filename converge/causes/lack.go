@@ -1,0 +1,49 @@
+package causes
+
+import (
+	"cmp"
+	"maps"
+	"regexp"
+	"slices"
+	"strings"
+
+	"github.com/kloop-dev/kloop/converge"
+	"github.com/kloop-dev/kloop/converge/mentions"
+	"github.com/kloop-dev/kloop/converge/words"
+)
+
+// saidGone finds what a controller says is not there, by kind and name: secret "db" not found, LocalQueue q doesn't exist.
+var saidGone = regexp.MustCompile(`\b([A-Za-z]+)(?: resource)? [\\"'\x60]*(?:([a-z0-9-]+)/)?([a-z0-9][a-z0-9.-]*[a-z0-9])[\\"'\x60]* ` +
+	`(?:could )?(?:not (?:be )?found|does(?: not|n't) exist)`)
+
+// lackOf has a person make what the spec names and the controller says is not there, if that is so.
+func lackOf(l *converge.Look, f *converge.Finding, message string) {
+	m, tree := saidGone.FindStringSubmatch(message), map[string]any(nil)
+	if tree, _ = words.Tree(l.Obj); m == nil || len(f.Below) > 0 || f.State == converge.Blocked || !holds(tree["spec"], m[3]) {
+		return
+	}
+	ns := cmp.Or(m[2], l.Obj.GetNamespace())
+	list := append(mentions.Of(l).KindsBy(m[1], "", "", true), mentions.Of(l).KindsBy(strings.TrimSuffix(m[1], "s"), "", "", true)...)
+	if len(list) == 0 {
+		return
+	}
+	k := list[0]
+	if ns == "" && k.Info().Namespaced || !l.Sees(k, ns) || l.Read.Lookup(k, ns, m[3]) != nil {
+		return
+	}
+	f.Waits, f.State = converge.On("Object", converge.Ref{Kind: k, NS: ns, Name: m[3]}, ""), converge.Blocked
+	f.Next = converge.Does(converge.Person, "makes %s, or names another one; %s goes on then", f.Waits.On.Short(), f.Owner)
+}
+
+// holds says that a value in a tree has the text; the names of fields do not count.
+func holds(v any, part string) bool {
+	switch v := v.(type) {
+	case map[string]any:
+		return slices.ContainsFunc(slices.Collect(maps.Values(v)), func(v any) bool { return holds(v, part) })
+	case []any:
+		return slices.ContainsFunc(v, func(v any) bool { return holds(v, part) })
+	case string:
+		return strings.Contains(v, part)
+	}
+	return false
+}

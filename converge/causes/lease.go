@@ -1,0 +1,28 @@
+package causes
+
+import (
+	coordinationv1 "k8s.io/api/coordination/v1"
+	"k8s.io/utils/ptr"
+
+	"github.com/kloop-dev/kloop/converge"
+	"github.com/kloop-dev/kloop/converge/words"
+	"github.com/kloop-dev/kloop/kinds"
+	"github.com/kloop-dev/kloop/resource"
+)
+
+// leases are the ways in which an election is stuck. They are explained when somebody asks for one: the cache leaves leases out.
+func leases() []converge.Situation {
+	return []converge.Situation{{Name: "LeaseExpired", Of: []resource.Kind{kinds.Leases}, See: leaseExpired}}
+}
+
+// leaseExpired is a lease of an election past renewTime and leaseDurationSeconds that no other candidate took: none runs, or none may.
+func leaseExpired(l *converge.Look) *converge.Finding {
+	x := l.Obj.(*coordinationv1.Lease)
+	holder := ptr.Deref(x.Spec.HolderIdentity, "")
+	return &converge.Finding{Says: "was renewed last " + words.Ago(l.Now.Sub(x.Spec.RenewTime.Time)) + " ago by " + holder +
+		", and nobody else has taken it", Owner: holder, State: converge.Missing, Waits: converge.On("Field", converge.RefTo(l.Kind, x),
+		"spec.renewTime"),
+		Next: converge.Does("another replica", "takes it: it is free for who stands for election"),
+		Advice: []string{"look whether any replica of the controller runs: who takes part in the election takes an expired lease by itself",
+			"if its replicas run and none takes it, look at their logs, and whether they may update leases in " + x.Namespace}}
+}

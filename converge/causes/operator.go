@@ -1,0 +1,426 @@
+package causes
+
+import (
+	"cmp"
+	"fmt"
+	"strings"
+	"time"
+
+	coordinationv1 "k8s.io/api/coordination/v1"
+	"k8s.io/utils/ptr"
+
+	"github.com/kloop-dev/kloop/converge"
+	"github.com/kloop-dev/kloop/converge/health"
+	"github.com/kloop-dev/kloop/converge/mentions"
+	"github.com/kloop-dev/kloop/converge/words"
+	"github.com/kloop-dev/kloop/kinds"
+	"github.com/kloop-dev/kloop/loop"
+	"github.com/kloop-dev/kloop/resource"
+)
+
+// operators are the ways in which custom resources get stuck: their controllers live outside, and are known by what
+// they do at the front door.
+func operators() []converge.Situation {
+	return []converge.Situation{
+		{Name: "ClassMissing", Of: nil, See: custom(health.ClassNotThere)},
+		{Name: "RoutePortMissing", Of: nil, See: custom(health.PortNotThere)},
+		{Name: "OperatorMissing", Of: nil, See: custom(operatorMissing)},
+		{Name: "OperatorRefused", Of: nil, See: custom(operatorRefused)},
+		{Name: "PartsNotReady", Of: nil, See: custom(partsNotReady)},
+		{Name: "OperatorBehind", Of: nil, See: custom(operatorBehind)},
+		{Name: "OperatorReports", Of: nil, See: custom(operatorReports)},
+		{Name: "TakesLong", Of: nil, See: custom(health.TakesLong)},
+	}
+}
+
+// custom limits a rule to kinds that users defined.
+func custom(see func(l *converge.Look, status map[string]any) *converge.Finding) func(l *converge.Look) *converge.Finding {
+	return func(l *converge.Look) *converge.Finding {
+		tree, ok := words.Tree(l.Obj)
+		if !ok || l.Obj.GetDeletionTimestamp() != nil {
+			return nil
+		}
+		status, _ := tree["status"].(map[string]any)
+		return see(l, status)
+	}
+}
+
+// operatorMissing: nobody watches the kind, so nobody will see what is to be done.
+func operatorMissing(l *converge.Look, _ map[string]any) *converge.Finding {
+	gr := l.Kind.Info().GR()
+	if l.Callers == nil {
+		return operatorDown(l)
+	}
+	if !l.Unwatched(gr) {
+		return nil
+	}
+	who := l.Keeper()
+	f := &converge.Finding{Says: "waits for a controller, and no controller watches " + gr.String(), Owner: who, State: converge.Missing,
+		Waits: converge.ForName("Controller", who),
+		Next:  converge.Does(who, "takes it up when it runs and watches %s", gr),
+		Advice: []string{"start the controller of " + gr.String() +
+			", or look at its log, and why it does not reach the API server: kubectl get pods -A"}}
+	if at := lastWrite(l, who); !at.IsZero() {
+		f.Says += fmt.Sprintf("; %s wrote it last %s ago", who, words.Ago(l.Now.Sub(at)))
+	}
+	defer lastWord(l, f)
+	lease := leaseOf(l, who)
+	if idle(l, f, who, lease) {
+		return f
+	}
+	if lease != nil && lease.Spec.RenewTime != nil {
+		f.Says += fmt.Sprintf("; its lease %s/%s was renewed last %s ago", lease.Namespace, lease.Name,
+			words.Ago(l.Now.Sub(lease.Spec.RenewTime.Time)))
+	}
+	return f
+}
+
+// idle tells of the workload that the controller seems to run in, if it does not run.
+func idle(l *converge.Look, f *converge.Finding, who string, lease *coordinationv1.Lease) bool {
+	k, obj, off := programOf(l, who, lease)
+	if obj == nil {
+		return false
+	}
+	name := new(converge.ObjectOf(k, obj)).Short()
+	f.Waits = converge.On("Object", converge.RefTo(k, obj), "")
+	if !off {
+		f.Says = "waits for its controller, and " + name + " in namespace " + obj.GetNamespace() + " does not run"
+		f.Below = []converge.Ref{converge.RefTo(k, obj)}
+		return true
+	}
+	f.Says, f.Owner = "waits for its controller, and "+name+" in namespace "+obj.GetNamespace()+" is scaled to 0", converge.Person
+	f.Next, f.Advice = converge.Does(converge.Person, "scales it up"), []string{"kubectl scale " + name + " -n " + obj.GetNamespace() +
+		" --replicas=1"}
+	return true
+}
+
+// operatorDown tells, where nobody knows who watches what, of a controller that is seen not to run: its workload has no pods, or
+// its lease is old. Of one that is not found it says nothing.
+func operatorDown(l *converge.Look) *converge.Finding {
+	who := l.Keeper()
+	lease := leaseOf(l, who)
+	f := &converge.Finding{Owner: who, State: converge.Missing, Waits: converge.ForName("Controller", who),
+		Next:   converge.Does(who, "takes it up when it runs"),
+		Advice: []string{"look at the controller of " + l.Kind.Info().GR().String() + ", and its log: kubectl get pods -A"}}
+	defer lastWord(l, f)
+	if halting(l, who, lease) != "" {
+		return nil
+	}
+	if idle(l, f, who, lease) {
+		return f
+	}
+	if lease == nil || l.Now.Sub(lease.Spec.RenewTime.Time) < max(converge.LeaseLife(lease), time.Minute) {
+		return nil
+	}
+	f.Says = fmt.Sprintf("waits for its controller, which seems not to run: its lease %s/%s was renewed last %s ago", lease.Namespace,
+		lease.Name, words.Ago(l.Now.Sub(lease.Spec.RenewTime.Time)))
+	return f
+}
+
+// halting names the workload of a controller that does not run now, and reported on the object since it does not: it gets on with its work
+// now and then, so what it reports counts. It is "" of one that reports no reason.
+func halting(l *converge.Look, who string, lease *coordinationv1.Lease) string {
+	tree, _ := words.Tree(l.Obj)
+	if !l.Outside() || words.ComplaintIn(tree).Message == "" || words.ComplaintIn(tree).Have != l.Judged.Have {
+		return ""
+	}
+	k, obj, off := programOf(l, who, lease)
+	if obj == nil || off || !lastWrite(l, who).After(l.Health(k, obj).Since) {
+		return ""
+	}
+	return new(converge.ObjectOf(k, obj)).Short() + " in namespace " + obj.GetNamespace()
+}
+
+// lastWord adds what the controller said of the object before it went: it may well be the cause.
+func lastWord(l *converge.Look, f *converge.Finding) {
+	tree, _ := words.Tree(l.Obj)
+	if c := words.ComplaintIn(tree); c.Message != "" {
+		f.Says += "; what it last said: " + c.Message
+		f.Error, f.Told = textOnly(c.Message), c.Message
+	}
+}
+
+// programOf is the workload that a controller seems to run in, if it does not run: it has the controller's name, or that of the pod
+// that held its lease.
+func programOf(l *converge.Look, who string, lease *coordinationv1.Lease) (k resource.Kind, found resource.Object, off bool) {
+	if k, found, off = health.ProjectDown(l.World, l.Kind); found != nil {
+		return k, found, off
+	}
+	holder := ""
+	if lease != nil {
+		holder = ptr.Deref(lease.Spec.HolderIdentity, "")
+	}
+	is := func(name string) bool { return name == who || holder != "" && strings.HasPrefix(holder, name+"-") }
+	for _, d := range resource.List(l.Read, kinds.Deployments, "") {
+		off = ptr.Deref(d.Spec.Replicas, 1) == 0
+		if is(d.Name) && (off || d.Status.ReadyReplicas == 0 && !l.Health(kinds.Deployments, d).Converged()) {
+			return kinds.Deployments, d, off
+		}
+	}
+	for _, s := range resource.List(l.Read, kinds.StatefulSets, "") {
+		off = ptr.Deref(s.Spec.Replicas, 1) == 0
+		if is(s.Name) && (off || s.Status.ReadyReplicas == 0 && !l.Health(kinds.StatefulSets, s).Converged()) {
+			return kinds.StatefulSets, s, off
+		}
+	}
+	return nil, nil, false
+}
+
+// lastWrite is the time at which the manager last wrote the object.
+func lastWrite(l *converge.Look, manager string) (at time.Time) {
+	for _, m := range l.Obj.GetManagedFields() {
+		if m.Manager == manager && m.Time != nil && m.Time.After(at) {
+			at = m.Time.Time
+		}
+	}
+	return at
+}
+
+// leaseOf finds the lease by which a controller elects its leader: one that has its name, or its holder's.
+func leaseOf(l *converge.Look, who string) *coordinationv1.Lease {
+	group := l.Kind.Info().GVK.Group
+	var best *coordinationv1.Lease
+	for _, lease := range resource.List(l.Read, kinds.Leases, "") {
+		if lease.Namespace == "kube-node-lease" || lease.Spec.RenewTime == nil {
+			continue
+		}
+		holder := ptr.Deref(lease.Spec.HolderIdentity, "")
+		if strings.Contains(lease.Name, who) || strings.Contains(holder, who) || strings.Contains(lease.Name, group) {
+			if best == nil || lease.Spec.RenewTime.After(best.Spec.RenewTime.Time) {
+				best = lease
+			}
+		}
+	}
+	return best
+}
+
+// operatorRefused: the controller is there, and the API server refuses what it asks for.
+func operatorRefused(l *converge.Look, _ map[string]any) *converge.Finding {
+	r, ok := l.Denied(l.Kind.Info().GR(), l.Obj)
+	if !ok || l.Now.Sub(r.Last) > health.RefusedFor {
+		return nil
+	}
+	f := &converge.Finding{Says: "waits for " + r.Agent + ", and " + r.User + " is refused to " + r.Verb + " " + r.Resource + ": " +
+		r.Message,
+		Owner: r.Agent, State: converge.Blocked, Error: r.Failure(),
+		Waits: converge.ForName("Policy", "RBAC"), Next: converge.Does(r.Agent, "tries again"),
+		Advice: []string{"give " + r.User + " the right to " + r.Verb + " " + r.Resource}}
+	if !r.Forbidden {
+		f.Waits, f.Advice = converge.ForName("Policy", "admission"), []string{"change what stands in the way of the controller's write"}
+	}
+	if name := words.Between(r.Message, "exceeded quota: ", ","); name != "" {
+		f.Waits, f.Advice = converge.On("Quota", namespaced(l, kinds.ResourceQuotas, name), "spec.hard"),
+			[]string{"raise the quota: kubectl edit resourcequota " + name + " -n " + l.Obj.GetNamespace()}
+	}
+	return f
+}
+
+// partsNotReady: what the controller made for the object is not well.
+func partsNotReady(l *converge.Look, _ map[string]any) *converge.Finding {
+	tree, _ := words.Tree(l.Obj)
+	bad := append(health.PartsOf(l, l.Obj, 0), health.Applied(mentions.Of(l), tree)...)
+	if len(bad) == 0 {
+		return nil
+	}
+	who := l.Keeper()
+	return &converge.Finding{Says: "waits for what was made for it", Owner: who, State: converge.Waiting,
+		Waits: converge.On("Object", bad[0], ""),
+		Next:  converge.Does(who, "goes on when it is"), Below: bad}
+}
+
+// operatorBehind goes by status.observedGeneration, by convention of the API the last spec that the controller looked at. Some write -1
+// before they begin; a complaint of theirs then says more.
+func operatorBehind(l *converge.Look, status map[string]any) *converge.Finding {
+	observed, ok := status["observedGeneration"].(int64)
+	if tree, _ := words.Tree(l.Obj); !ok || observed < 0 && words.ComplaintIn(tree).Says != "" || observed >= l.Obj.GetGeneration() {
+		return nil
+	}
+	who, watches := l.Keeper(), ", which watches it,"
+	if l.Callers == nil {
+		watches = ""
+	}
+	f := &converge.Finding{Says: fmt.Sprintf("was changed, and %s%s has not taken note of that", who, watches), Owner: who,
+		State: converge.Waiting,
+		Waits: converge.On("Field", converge.RefTo(l.Kind, l.Obj), "status.observedGeneration"),
+		Next:  converge.Does(who, "looks at the new spec"), Advice: []string{health.LogOf(l, who)}}
+	lastWord(l, f)
+	return f
+}
+
+// operatorReports: the controller itself says that it is not done, and why.
+func operatorReports(l *converge.Look, _ map[string]any) *converge.Finding {
+	who, tree := l.Keeper(), map[string]any(nil)
+	if tree, _ = words.Tree(l.Obj); words.ComplaintIn(tree).Have != l.Judged.Have {
+		return nil
+	}
+	c := words.ComplaintIn(tree)
+	field, _, _ := strings.Cut(c.Have, "=")
+	f := &converge.Finding{Says: l.Judged.Says, Words: c.Have + " " + c.Reason, Owner: who, State: converge.Waiting,
+		Waits:  converge.On("Field", converge.RefTo(l.Kind, l.Obj), field),
+		Next:   converge.Does(who, "goes on with it"),
+		Advice: []string{health.LogOf(l, who)}}
+	if c.Message != "" {
+		c.Message = plainly(c.Message)
+		f.Says += ": " + c.Message
+		f.Error = textOnly(c.Message)
+	}
+	said := c.Message
+	if strings.Contains(c.Message, "ReferenceGrant") { // of the Gateway API
+		f.Advice = []string{"in the namespace that it refers to, create a referencegrant from namespace " + l.Obj.GetNamespace()}
+	}
+	if e := health.NewestWarning(l); e != nil && (!words.Faulty.MatchString(c.Message) || !strings.ContainsAny(c.Message, `:"'/`)) {
+		f.Says += "; its last warning, of " + words.Ago(l.Now.Sub(converge.Told(e))) + " ago: " + words.OneLine(e.Message)
+		f.Error = eventFailure(e)
+		said += " " + e.Message
+	}
+	for _, r := range Besides(mentions.Of(l), tree) {
+		if f.Aside == "" && c.Message != "" && !strings.Contains(r.Says, words.OneLine(c.Message)) {
+			f.Aside = "it " + r.Says
+		}
+	}
+	named(l, f, tree, said)
+	if len(f.Below) == 0 && !words.Faulty.MatchString(c.Message) {
+		f.Says += untaken(l)
+	}
+	if name := halting(l, who, leaseOf(l, who)); name != "" {
+		f.Aside = "its controller seems to be " + name + ", which is not ready now"
+	}
+	if c.Final {
+		if why, command := lastFailed(l, l.Obj); why != "" && len(f.Below) == 0 {
+			f.Says += "; " + why
+			f.Advice = []string{"read what it said: " + command}
+		}
+		f.State, f.Next = converge.Failed, converge.Does(converge.Person, "removes what makes it fail; %s does not go on by itself", who)
+	}
+	return f
+}
+
+// named adds what the object names that is not there or not well. What its controller speaks of is the cause.
+func named(l *converge.Look, f *converge.Finding, tree map[string]any, message string) {
+	who := f.Owner
+	if message != "" && (words.Faulty.MatchString(message) || !words.PassingWords.MatchString(message)) {
+		f.Next = converge.Does(who, "tries again; what it says is likely for a person to see to")
+	}
+	if strings.Contains(message, "is immutable") {
+		f.Advice = append([]string{"delete what can't be changed, so that it is made anew; " +
+			"what it has is lost, so look first whether that may be"}, f.Advice...)
+	}
+	defer spokenOf(l, f, message)
+	defer outdated(l, f, tree, message)
+	for _, m := range mentions.Of(l).Mentions(tree) {
+		says, vague := m.Says(l.Obj.GetNamespace()), !strings.Contains(message, " ") || isSpokenOf(&m, message)
+		if m.Loose && !strings.Contains(message, m.Name) {
+			continue
+		}
+		switch {
+		case says != "":
+			f.Says += "; it " + says
+			f.Waits, f.Next = m.Wait(), converge.Does(converge.Person, "makes it, or names another one; %s goes on then", who)
+			if vague || strings.Contains(message, m.Name) {
+				f.State = converge.Blocked
+			}
+			return
+		case (vague || strings.Contains(message, m.Name)) && !l.Health(m.Kind, m.Obj).Converged():
+			f.Below, f.Told, f.State = []converge.Ref{m.Ref}, message, converge.Waiting
+			f.Waits, f.Next = m.Wait(), converge.Does(who, "goes on when that is well")
+			return
+		}
+	}
+}
+
+// isSpokenOf says that words speak of what is mentioned by its kind or the field's name: "Source artifact not found" of sourceRef.
+func isSpokenOf(m *mentions.Mention, message string) bool {
+	low := strings.ToLower(message)
+	stem := strings.ToLower(strings.TrimSuffix(strings.TrimSuffix(m.Field[strings.LastIndex(m.Field, ".")+1:], "s"), "Ref"))
+	return len(stem) > 4 && strings.Contains(low, stem) || strings.Contains(low, strings.ToLower(m.Kind.Info().GVK.Kind))
+}
+
+// meantBy is spokenOf, of whole words, and of a field that names one object alone.
+func meantBy(m *mentions.Mention, message string) bool {
+	stem, one := strings.CutSuffix(m.Field[strings.LastIndex(m.Field, ".")+1:], "Ref")
+	low := strings.ToLower(message)
+	return one && len(stem) > 4 && words.StandsIn(low, strings.ToLower(stem)) ||
+		words.StandsIn(low, strings.ToLower(m.Kind.Info().GVK.Kind))
+}
+
+// spokenOf looks at the objects that a controller speaks of by kind and name: one that is not well is the cause.
+func spokenOf(l *converge.Look, f *converge.Finding, message string) {
+	if len(f.Below) > 0 {
+		return
+	}
+	defer beside(l, f)
+	defer lackOf(l, f, message)
+	for _, m := range health.Spoken.FindAllStringSubmatch(message, converge.MaxLooks) {
+		ns := cmp.Or(m[2], l.Obj.GetNamespace())
+		for _, k := range append(mentions.Of(l).KindsBy(m[1], "", "", true), mentions.Of(l).KindsBy(strings.TrimSuffix(m[1], "s"), "", "",
+			true)...) {
+			obj := l.Read.Lookup(k, ns, m[3])
+			switch {
+			case obj == nil || obj.GetUID() == l.Obj.GetUID():
+				continue
+			case strings.Contains(message, "is immutable"):
+				f.Advice[0] += ": kubectl delete " + k.Info().GR().String() + " " + m[3] + " -n " + ns
+				return
+			case !l.Health(k, obj).Converged():
+				f.Below, f.Told, f.State = []converge.Ref{converge.RefTo(k, obj)}, message, converge.Waiting
+				f.Waits, f.Next = converge.On("Object", converge.RefTo(k, obj), ""), converge.Does(f.Owner, "goes on when that is well")
+				return
+			}
+		}
+	}
+}
+
+// beside tells of what else may be the cause: a workload that the operator brought about, by the label that it gives, and is not well, or
+// an object that is named.
+func beside(l *converge.Look, f *converge.Finding) {
+	tree, _ := words.Tree(l.Obj)
+	var bad []converge.Ref
+	for _, m := range mentions.Of(l).Mentions(tree) {
+		if m.Obj != nil && !l.Health(m.Kind, m.Obj).Converged() {
+			bad = append(bad, m.Ref)
+		}
+	}
+	for _, k := range Templated {
+		for obj := range l.Read.ByLabel(k, l.Obj.GetNamespace(), l.Kind.Info().GVK.Group+"/name", l.Obj.GetName()) {
+			if !l.Health(k, obj).Converged() {
+				bad = append(bad, converge.RefTo(k, obj))
+			}
+		}
+	}
+	if len(bad) == 0 || len(f.Below) > 0 {
+		return
+	}
+	if late := strings.Contains(f.Says, "deadline") || strings.Contains(f.Says, "timed out"); late && !bad[0].Kind.Info().Custom {
+		f.Below, f.Told, f.Aside = bad, words.ErrorText(f.Error), ""
+		return
+	}
+	if f.Aside != "" {
+		return
+	}
+	for _, s := range l.Below(loop.KeyOf(l.Kind, l.Obj), bad[:1]) { // by the path: two that name each other have no end
+		if !strings.Contains(f.Says, s.Object.Short()) {
+			f.Aside = "what it has to do with is not well: " + s.Gap().Verdict
+		}
+	}
+}
+
+// anything explains an object that no rule knows.
+func anything() []converge.Situation {
+	return []converge.Situation{{Name: "Warned", Of: nil, See: func(l *converge.Look) *converge.Finding {
+		e := health.NewestWarning(l)
+		if e == nil {
+			return nil
+		}
+		who := cmp.Or(cmp.Or(e.Source.Component, e.ReportingController), l.Keeper())
+		f := &converge.Finding{Says: l.Judged.Says + ": its last warning, of " + words.Ago(l.Now.Sub(converge.Told(e))) + " ago: " +
+			e.Reason + ": " + e.Message,
+			Owner: who, State: converge.BackingOff, Error: eventFailure(e), Next: converge.Does(who, "tries again")}
+		if tree, custom := words.Tree(l.Obj); custom {
+			f.Words, f.Advice = e.Reason, []string{health.LogOf(l, who)}
+			named(l, f, tree, e.Message)
+		}
+		return f
+	}}, {Name: "Unknown", Of: nil, See: func(l *converge.Look) *converge.Finding {
+		return &converge.Finding{Says: l.Judged.Says}
+	}}}
+}

@@ -1,0 +1,145 @@
+package causes
+
+import (
+	"cmp"
+	"fmt"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/utils/ptr"
+
+	"github.com/kloop-dev/kloop/converge"
+	"github.com/kloop-dev/kloop/converge/health"
+	"github.com/kloop-dev/kloop/converge/words"
+	"github.com/kloop-dev/kloop/kinds"
+	"github.com/kloop-dev/kloop/resource"
+)
+
+// probes are the ways in which a pod runs and is not ready.
+func probes() []converge.Situation {
+	of := []resource.Kind{kinds.Pods}
+	return []converge.Situation{
+		{Name: "StartupProbeFails", Of: of, See: container(probeFails("Startup",
+			func(c *corev1.Container) *corev1.Probe { return c.StartupProbe }))},
+		{Name: "ReadinessProbeFails", Of: of, See: container(probeFails("Readiness",
+			func(c *corev1.Container) *corev1.Probe { return c.ReadinessProbe }))},
+		{Name: "ReadinessGate", Of: of, See: readinessGate},
+	}
+}
+
+// probeFails makes the situation of one sort of probe: a container runs and the probe has not passed. What the program answered stands in
+// the agent's event alone. Where no container port is the one that is asked, that is the likely reason.
+func probeFails(name string, of func(*corev1.Container) *corev1.Probe) func(l *converge.Look, p *corev1.Pod,
+	c *corev1.ContainerStatus) *converge.Finding {
+	return func(l *converge.Look, p *corev1.Pod, c *corev1.ContainerStatus) *converge.Finding {
+		if c.Ready || c.State.Running == nil || name == "Readiness" && !ptr.Deref(c.Started, true) {
+			return nil
+		}
+		probe := probeOf(p, c.Name, of)
+		if probe == nil || name == "Startup" && ptr.Deref(c.Started, false) {
+			return nil
+		}
+		word := strings.ToLower(name)
+		f := &converge.Finding{Says: fmt.Sprintf("is not ready: the %s probe of container %s (%s) has not passed", word, c.Name,
+			target(probe)),
+			State: converge.Waiting,
+			Waits: converge.On("Field", converge.RefTo(kinds.Pods, p), fmt.Sprintf("status.containerStatuses[%s].ready", c.Name)),
+			Next:  converge.Does(converge.AgentOf(p), "asks again every %d s", max(probe.PeriodSeconds, 1)),
+			Advice: []string{"find out why the application does not answer its probe: kubectl logs " + p.Name + " -c " + c.Name + " -n " +
+				p.Namespace}}
+		if e := l.Warning(p.UID, "Unhealthy"); e != nil && strings.HasPrefix(e.Message, name+" probe") {
+			f.Error = eventFailure(e)
+			f.Says = fmt.Sprintf("is not ready: the %s probe of container %s (%s) fails: %s", word, c.Name, target(probe),
+				lastLine(e.Message[strings.Index(e.Message, ":")+1:]))
+			if s, ok := words.Meaning(answers, e.Message); ok {
+				f.Says += " (" + s.Words() + ")"
+				f.Advice = append([]string{strings.ReplaceAll(s.Advice(), "{}", word)}, f.Advice...)
+			}
+			if slowly(e) {
+				f.Advice = append(f.Advice, fmt.Sprintf("if it is only slow to answer, raise %sProbe.timeoutSeconds, which is %d", word,
+					max(probe.TimeoutSeconds, 1)))
+			}
+		}
+		if until := c.State.Running.StartedAt.Add(time.Duration(probe.InitialDelaySeconds+max(probe.PeriodSeconds, 1)*
+			max(probe.FailureThreshold, 1)) * time.Second); name == "Startup" && until.After(l.Now) {
+			f.State, f.Next = converge.Progressing, converge.At(until, converge.AgentOf(p),
+				"asks every %d s, and starts the container anew if it has not passed by then",
+				max(probe.PeriodSeconds, 1))
+		}
+		if says, advice := misported(p, c.Name, probe); says != "" && (f.Error == nil || strings.Contains(f.Error.Message, "refused")) {
+			f.Says += says
+			f.Advice = append([]string{advice}, f.Advice...)
+		}
+		return f
+	}
+}
+
+// answers words what node agents say of a probe where the program runs, and the probe may be wrong.
+var answers = []words.Saying{
+	{"statuscode: 404", "it runs, and has no such path", "correct {}Probe.httpGet.path"},
+	{"statuscode: 401", "it runs, and wants credentials", "ask for a path that needs none, or give {}Probe.httpGet.httpHeaders"},
+	{"statuscode: 403", "it runs, and wants credentials", "ask for a path that needs none, or give {}Probe.httpGet.httpHeaders"},
+	{"statuscode: 400", "it runs, and perhaps speaks TLS at that port", "if it does: {}Probe.httpGet.scheme: HTTPS"},
+	{"HTTP response to HTTPS client", "it runs, and speaks no TLS at that port", "{}Probe.httpGet.scheme: HTTP"},
+	{"malformed HTTP response", "it runs, and perhaps speaks TLS at that port", "if it does: {}Probe.httpGet.scheme: HTTPS"},
+	{"executable file not found", "the image has no such command", "correct {}Probe.exec.command"},
+	{"exec*no such file or directory", "the image has no such command", "correct {}Probe.exec.command"},
+}
+
+func probeOf(p *corev1.Pod, name string, of func(*corev1.Container) *corev1.Probe) *corev1.Probe {
+	for i := range p.Spec.Containers {
+		if p.Spec.Containers[i].Name == name {
+			return of(&p.Spec.Containers[i])
+		}
+	}
+	for i := range p.Spec.InitContainers { // a sidecar is asked too
+		if p.Spec.InitContainers[i].Name == name {
+			return of(&p.Spec.InitContainers[i])
+		}
+	}
+	return nil
+}
+
+// target words what a probe asks.
+func target(p *corev1.Probe) string {
+	switch {
+	case p.HTTPGet != nil:
+		return fmt.Sprintf("GET %s at port %s", cmp.Or(p.HTTPGet.Path, "/"), p.HTTPGet.Port.String())
+	case p.TCPSocket != nil:
+		return "TCP port " + p.TCPSocket.Port.String()
+	case p.GRPC != nil:
+		return fmt.Sprintf("gRPC at port %d", p.GRPC.Port)
+	case p.Exec != nil:
+		return "command " + strings.Join(p.Exec.Command, " ")
+	}
+	return "nothing"
+}
+
+// readinessGate: the containers are ready, and somebody else has to say that the pod is.
+func readinessGate(l *converge.Look) *converge.Finding {
+	p := l.Obj.(*corev1.Pod)
+	if len(p.Spec.ReadinessGates) == 0 || p.DeletionTimestamp != nil || p.Status.Phase != corev1.PodRunning {
+		return nil
+	}
+	for _, g := range p.Spec.ReadinessGates {
+		c := health.PodCondition(p, g.ConditionType)
+		if c != nil && c.Status == corev1.ConditionTrue {
+			continue
+		}
+		who, says := "who sets the condition "+string(g.ConditionType), " is not set"
+		if c != nil {
+			says = strings.TrimSuffix(" is "+string(c.Status)+": "+cmp.Or(words.OneLine(c.Message), c.Reason), ": ")
+		}
+		advice := "look whether the controller that sets " + string(g.ConditionType) + " runs"
+		if c != nil && c.Message != "" {
+			advice = "see to what it says; who asks from outside may ask another path or port than the pod's own probe"
+		}
+		return &converge.Finding{Says: "is not ready: its readiness gate " + string(g.ConditionType) + says, Owner: who,
+			State:  converge.Blocked,
+			Waits:  converge.On("Field", converge.RefTo(kinds.Pods, p), fmt.Sprintf("status.conditions[%s]", g.ConditionType)),
+			Next:   converge.Does(who, "sets it to True"),
+			Advice: []string{advice}}
+	}
+	return nil
+}

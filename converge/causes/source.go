@@ -1,0 +1,119 @@
+package causes
+
+import (
+	"cmp"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/utils/ptr"
+
+	"github.com/kloop-dev/kloop/converge"
+	"github.com/kloop-dev/kloop/converge/words"
+	"github.com/kloop-dev/kloop/kinds"
+	"github.com/kloop-dev/kloop/resource"
+)
+
+// dataSourceMissing: the claim is to begin as a copy of something that does not exist, or is not well.
+func dataSourceMissing(l *converge.Look, c *corev1.PersistentVolumeClaim) *converge.Finding {
+	kind, group, name, ns := "", "", "", c.Namespace
+	if r := c.Spec.DataSourceRef; r != nil {
+		kind, group, name, ns = r.Kind, ptr.Deref(r.APIGroup, ""), r.Name, cmp.Or(ptr.Deref(r.Namespace, ""), ns)
+	} else if r := c.Spec.DataSource; r != nil {
+		kind, group, name = r.Kind, ptr.Deref(r.APIGroup, ""), r.Name
+	}
+	if name == "" {
+		return nil
+	}
+	k := KindNamed(l.World, group, kind)
+	what := strings.ToLower(kind) + "/" + name
+	f := &converge.Finding{Says: "is to begin as a copy of " + what + ", which does not exist", Owner: converge.Person,
+		State:  converge.Blocked,
+		Next:   converge.Does(converge.Person, "creates %s, or makes the claim anew with another dataSource", what),
+		Advice: []string{"see what it names: kubectl describe pvc " + c.Name + " -n " + c.Namespace}}
+	if k == nil {
+		return nil
+	}
+	r := converge.Ref{Kind: k, NS: ns, Name: name}
+	f.Waits = converge.On("Object", r, "")
+	obj := l.Read.Lookup(k, ns, name)
+	switch {
+	case obj == nil && l.Sees(k, ns):
+		return f
+	case obj == nil || l.Health(k, obj).Converged():
+		return nil
+	}
+	f.Says, f.State, f.Owner = "is to begin as a copy of "+what+", which is not there yet", converge.Waiting, "the volume's provisioner"
+	f.Next, f.Below = converge.Does("the volume's provisioner", "makes the volume when %s is ready", what), []converge.Ref{r}
+	return f
+}
+
+// KindNamed finds a kind by group and name, in whichever version it is known; nil: nobody knows it.
+func KindNamed(w *converge.World, group, name string) resource.Kind {
+	for _, k := range w.Kinds.All() {
+		if gvk := k.Info().GVK; gvk.GroupKind() == (schema.GroupKind{Group: group, Kind: name}) {
+			return k
+		}
+	}
+	return nil
+}
+
+// claimChanges: its volume is to get other attributes, as of IOPS, and does not.
+func claimChanges(l *converge.Look, c *corev1.PersistentVolumeClaim) *converge.Finding {
+	m := c.Status.ModifyVolumeStatus
+	if m == nil || m.Status == "" || c.Status.Phase != corev1.ClaimBound {
+		return nil
+	}
+	who, class := "the volume's resizer", m.TargetVolumeAttributesClassName
+	f := &converge.Finding{Says: "is to get the attributes of the class " + class, Owner: who, State: converge.Waiting,
+		Waits:  converge.On("Field", converge.RefTo(l.Kind, c), "status.modifyVolumeStatus.status"),
+		Next:   converge.Does(who, "changes the volume"),
+		Advice: []string{"see what it says: kubectl describe pvc " + c.Name + " -n " + c.Namespace}}
+	if e := l.Warning(c.UID, "VolumeModifyFailed"); e != nil {
+		f.State, f.Error, f.Says = converge.BackingOff, eventFailure(e), f.Says+", and can't: "+words.OneLine(e.Message)
+	}
+	for _, cond := range c.Status.Conditions {
+		if f.Error == nil && cond.Message != "" && strings.HasPrefix(string(cond.Type), "ModifyVolume") ||
+			strings.HasPrefix(string(cond.Type), "ModifyingVolume") {
+			f.Error = textOnly(cond.Message)
+		}
+	}
+	switch m.Status {
+	case corev1.PersistentVolumeClaimModifyVolumePending:
+		if l.Sees(kinds.VolumeAttributesClasses, "") && resource.Get(l.Read, kinds.VolumeAttributesClasses, "", class) == nil {
+			f.Says, f.State, f.Owner = "names the volume attributes class "+class+", which does not exist", converge.Blocked,
+				converge.Person
+			f.Next = converge.Does(converge.Person, "creates volumeattributesclass/%s, or names another one", class)
+			f.Advice = []string{"those that exist: kubectl get volumeattributesclass"}
+		}
+	case corev1.PersistentVolumeClaimModifyVolumeInfeasible:
+		f.Says += ", which its driver refuses: it has " + cmp.Or(ptr.Deref(c.Status.CurrentVolumeAttributesClassName, ""), "none") + " now"
+		f.State, f.Owner = converge.Blocked, converge.Person
+		f.Next = converge.Does(converge.Person, "names a class that the driver can do")
+		if f.Error != nil && !strings.Contains(f.Says, f.Error.Message) {
+			f.Says += "; it says: " + f.Error.Message
+		}
+	}
+	return f
+}
+
+// namespaceTold: what is left in the namespace is not to be seen by who asks, and the namespace tells of it.
+func namespaceTold(l *converge.Look) *converge.Finding {
+	n := l.Obj.(*corev1.Namespace)
+	var told []string
+	for _, typ := range []corev1.NamespaceConditionType{corev1.NamespaceFinalizersRemaining, corev1.NamespaceContentRemaining,
+		corev1.NamespaceDeletionDiscoveryFailure, corev1.NamespaceDeletionContentFailure, corev1.NamespaceDeletionGVParsingFailure} {
+		for _, c := range n.Status.Conditions {
+			if c.Type == typ && c.Status == corev1.ConditionTrue && c.Message != "" {
+				told = append(told, words.OneLine(c.Message))
+			}
+		}
+	}
+	if len(told) == 0 {
+		return nil
+	}
+	return &converge.Finding{Says: "is not empty, by its own word: " + strings.Join(told, "; "), State: converge.Blocked,
+		Waits:  converge.On("Field", converge.RefTo(l.Kind, n), "status.conditions"),
+		Next:   converge.Does(l.Owner, "finishes when the namespace is empty"),
+		Advice: []string{"see all that it says: kubectl describe namespace " + n.Name}}
+}

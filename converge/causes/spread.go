@@ -1,0 +1,139 @@
+package causes
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	resourcev1 "k8s.io/api/resource/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/component-helpers/scheduling/corev1/nodeaffinity"
+	"k8s.io/utils/ptr"
+
+	"github.com/kloop-dev/kloop/converge"
+	"github.com/kloop-dev/kloop/converge/words"
+	"github.com/kloop-dev/kloop/kinds"
+	"github.com/kloop-dev/kloop/kinds/core"
+	"github.com/kloop-dev/kloop/kinds/podspec"
+	"github.com/kloop-dev/kloop/resource"
+)
+
+// spreadMismatch tells which constraint can't be met whatever pods there are: by a label that no node has, or by too few domains.
+func spreadMismatch(l *converge.Look, p *corev1.Pod, text string) *converge.Finding {
+	f := unsuitable("topology spread constraints",
+		"add a node where there are fewest of its pods, raise maxSkew, or let the constraint be soft: whenUnsatisfiable: ScheduleAnyway",
+		"topology spread constraints")(l, p, text)
+	if f == nil || !l.Sees(kinds.Nodes, "") {
+		return f
+	}
+	for _, c := range p.Spec.TopologySpreadConstraints {
+		domains := nodeLabels(l.World, c.TopologyKey)
+		least := int(ptr.Deref(c.MinDomains, 1))
+		switch {
+		case c.WhenUnsatisfiable != corev1.DoNotSchedule || len(domains) >= least:
+			continue
+		case len(domains) == 0:
+			f.Says += "; no node has the label " + c.TopologyKey
+			f.Advice = []string{"label the nodes with " + c.TopologyKey + ", or correct the constraint: kubectl get nodes --show-labels"}
+		default:
+			f.Says += fmt.Sprintf("; it wants %d domains of %s (minDomains), and the nodes are in %d: %s", least, c.TopologyKey,
+				len(domains),
+				words.List(domains, 3))
+			f.Advice = []string{fmt.Sprintf("add a node with another %s, or lower minDomains to %d", c.TopologyKey, len(domains))}
+		}
+		return f
+	}
+	if strings.Contains(text, "missing required label") {
+		f.Advice[0] = "label the nodes with the topologyKey that the constraint names: kubectl get nodes --show-labels"
+	}
+	return f
+}
+
+// hostPorts are the ports of its node that a pod takes, with their protocols.
+func hostPorts(p *corev1.Pod) (ports []string) {
+	for _, port := range podspec.HostPorts(p) {
+		ports = append(ports, fmt.Sprintf("%d/%s", port.HostPort, cmp.Or(string(port.Protocol), "TCP")))
+	}
+	return ports
+}
+
+// portTaken names who has the port. A daemon set that starts the new pod of a node before the old one is gone gets in its own way.
+func portTaken(l *converge.Look, p *corev1.Pod, text string) *converge.Finding {
+	f := unsuitable("host port", "leave hostPort out, or have as many nodes as pods", "free ports")(l, p, text)
+	if f == nil {
+		return nil
+	}
+	want := hostPorts(p)
+	owner := metav1.GetControllerOfNoCopy(p)
+	for _, other := range resource.List(l.Read, kinds.Pods, "") {
+		if other.Spec.NodeName == "" || other.Status.Phase == corev1.PodSucceeded || other.Status.Phase == corev1.PodFailed {
+			continue
+		}
+		i := slices.IndexFunc(hostPorts(other), func(port string) bool { return slices.Contains(want, port) })
+		if i < 0 {
+			continue
+		}
+		who := "a pod of another namespace"
+		if other.Namespace == p.Namespace {
+			who = "pod/" + other.Name
+		}
+		f.Says += "; " + who + " has port " + hostPorts(other)[i] + " on " + other.Spec.NodeName
+		if by := metav1.GetControllerOfNoCopy(other); owner != nil && by != nil && owner.UID == by.UID && owner.Kind == "DaemonSet" {
+			f.Says += ", and is to go only when this one runs (maxSurge)"
+			f.Advice = []string{"kubectl patch daemonset " + owner.Name + " -n " + p.Namespace +
+				` -p '{"spec":{"updateStrategy":{"rollingUpdate":{"maxSurge":0,"maxUnavailable":1}}}}'`}
+		}
+		return f
+	}
+	return f
+}
+
+// volumesApart: each of the pod's volumes can be used from some nodes, and all of them from none.
+func volumesApart(l *converge.Look, p *corev1.Pod, text string) *converge.Finding {
+	if !strings.Contains(text, "volume node affinity conflict") && !strings.Contains(text, "PersistentVolume's node affinity") {
+		return nil
+	}
+	left := resource.List(l.Read, kinds.Nodes, "")
+	var has []string
+	for _, name := range core.ClaimNames(p) {
+		v := volumeOfClaim(l, p.Namespace, name)
+		if v == nil || v.Spec.NodeAffinity == nil || v.Spec.NodeAffinity.Required == nil {
+			continue
+		}
+		want, err := nodeaffinity.NewNodeSelector(v.Spec.NodeAffinity.Required)
+		if err != nil {
+			continue
+		}
+		off := func(n *corev1.Node) bool { return !want.Match(n) }
+		if len(left) > 0 && slices.ContainsFunc(resource.List(l.Read, kinds.Nodes, ""), func(n *corev1.Node) bool { return !off(n) }) {
+			has, left = append(has, name), slices.DeleteFunc(left, off)
+		}
+	}
+	if len(has) < 2 || len(left) > 0 {
+		return nil
+	}
+	return &converge.Finding{Says: "uses volumes that no node reaches together, those of the claims " + words.List(has, 4),
+		State: converge.Blocked,
+		Waits: converge.ForName("Node", "that reaches all its volumes"), Next: converge.Does(converge.Person,
+			"makes claims whose volumes lie in one place"),
+		Advice: []string{"copy what one of them has to a new claim; volumes of a class of volumeBindingMode WaitForFirstConsumer " +
+			"come to lie together when one pod uses them from the start"}}
+}
+
+// RestOfDevices tells of a claim that has no devices yet, and of the pod that waits for them.
+func RestOfDevices(w *converge.World, c *resourcev1.ResourceClaim) (says, advice string) {
+	if c.Status.Allocation != nil {
+		return "", ""
+	}
+	says = "gets its devices when a pod that uses it is placed"
+	for _, p := range resource.List(w.Read, kinds.Pods, c.Namespace) {
+		for _, r := range p.Spec.ResourceClaims {
+			if s := w.Explain(kinds.Pods, p); ptr.Deref(r.ResourceClaimName, "") == c.Name && s != nil {
+				return says + "; " + s.Gap().Verdict, "kubectl get resourceslices"
+			}
+		}
+	}
+	return says, ""
+}

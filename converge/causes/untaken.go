@@ -1,0 +1,93 @@
+package causes
+
+import (
+	"cmp"
+	"encoding/json"
+	"maps"
+	"regexp"
+	"slices"
+	"strings"
+
+	"github.com/kloop-dev/kloop/converge"
+	"github.com/kloop-dev/kloop/converge/health"
+	"github.com/kloop-dev/kloop/converge/mentions"
+	"github.com/kloop-dev/kloop/converge/words"
+	"github.com/kloop-dev/kloop/kinds"
+)
+
+// untaken tells of what was made for an object and has no status, though it is there for long: nobody has taken it up.
+func untaken(l *converge.Look) string {
+	tree, _ := words.Tree(l.Obj)
+	for _, m := range mentions.Of(l).Mentions(tree) {
+		if got, custom := words.Tree(m.Obj); custom && m.Obj != nil && got["status"] == nil && l.HasStatus(m.Kind) &&
+			strings.HasPrefix(m.Field, "status.") && l.Now.Sub(m.Obj.GetCreationTimestamp().Time) > health.SlowStart {
+			return "; " + new(converge.ObjectOf(m.Kind, m.Obj)).Short() +
+				", which it goes by, has no status: nobody seems to have taken it up, as if no " +
+				"controller for " + m.Kind.Info().GR().String() + " ran"
+		}
+	}
+	for _, k := range l.Kinds.All() {
+		if !k.Info().Custom {
+			continue
+		}
+		for obj := range l.Read.ByOwner(k, string(l.Obj.GetUID())) {
+			if tree, _ := words.Tree(obj); tree["status"] == nil && l.HasStatus(k) &&
+				l.Now.Sub(obj.GetCreationTimestamp().Time) > health.SlowStart {
+				return "; " + new(converge.ObjectOf(k, obj)).Short() +
+					", which was made for it, has no status: nobody seems to have taken it up, " +
+					"as if no controller for " + k.Info().GR().String() + " ran"
+			}
+		}
+	}
+	return ""
+}
+
+// plainly takes the message out of an error that comes as JSON.
+func plainly(message string) string {
+	tree := map[string]any{}
+	if strings.HasPrefix(message, "{") && json.Unmarshal([]byte(message), &tree) == nil {
+		for _, name := range slices.Sorted(maps.Keys(tree)) { // as Flink's throwableList: the last is the root
+			list, _ := tree[name].([]any)
+			for _, item := range list {
+				if part, _ := item.(map[string]any); words.MessageOf(part) != "" {
+					message = words.MessageOf(part)
+				}
+			}
+		}
+		if strings.HasPrefix(message, "{") {
+			message = cmp.Or(words.MessageOf(tree), message)
+		}
+	}
+	return message
+}
+
+// hasty finds words by which a controller says that something is not so far yet.
+var hasty = regexp.MustCompile(`(?i)\b(not yet|wait(s|ing)? for|to become|not ready|unready)\b`)
+
+// outdated tells that what is waited for is well by now, or says nothing of how it is.
+func outdated(l *converge.Look, f *converge.Finding, tree map[string]any, message string) {
+	if len(f.Below) > 0 || f.State == converge.Blocked || !hasty.MatchString(message) {
+		return
+	}
+	for _, m := range mentions.Of(l).Mentions(tree) {
+		part, custom := words.Tree(m.Obj)
+		status, _ := part["status"].(map[string]any)
+		if m.Obj == nil || m.Loose || m.Part != "" || !custom && m.Kind != kinds.PersistentVolumeClaims ||
+			!l.Health(m.Kind, m.Obj).Converged() ||
+			!words.StandsIn(message, m.Name) && !meantBy(&m, message) && !words.StandsIn(message, m.Obj.GetAnnotations()[composedAs]) {
+			continue
+		}
+		name := new(converge.ObjectOf(m.Kind, m.Obj)).Short()
+		if custom && !health.Speaks(status) {
+			f.Aside = name + " has no word on how it is: who waits for that has to be told not to (Crossplane: readinessChecks)"
+			return
+		}
+		f.Aside = name + " is what it should be by now: what is said may be old"
+		f.Advice = append([]string{"have it looked at again, by a change that means nothing: kubectl annotate " +
+			l.Kind.Info().GR().String() + " " + converge.Called(l) + " look-again=1 --overwrite"}, f.Advice...)
+		return
+	}
+}
+
+// composedAs is the annotation in which Crossplane keeps the name that its composition has for a part.
+const composedAs = "crossplane.io/composition-resource-name"

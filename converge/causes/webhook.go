@@ -1,0 +1,169 @@
+package causes
+
+import (
+	"cmp"
+	"regexp"
+	"strings"
+
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	appsv1 "k8s.io/api/apps/v1"
+	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/utils/ptr"
+
+	"github.com/kloop-dev/kloop/converge"
+	"github.com/kloop-dev/kloop/converge/words"
+	"github.com/kloop-dev/kloop/kinds"
+	"github.com/kloop-dev/kloop/resource"
+)
+
+// webhookDown: the API server can't reach a webhook that it must ask. Worst is one whose own pods it has to be asked
+// about: it keeps itself down.
+func webhookDown(l *converge.Look, text string) *converge.Finding {
+	name := quoted(text, "failed calling webhook ")
+	if name == "" {
+		return nil
+	}
+	hook := findWebhook(l.Read, name)
+	f := &converge.Finding{Says: refusedWrite(l) + ": the webhook " + name + " does not answer and must be asked", Owner: l.Owner,
+		Waits: converge.ForName("Webhook", name),
+		Next:  converge.Does(l.Owner, "tries again; it succeeds once the webhook answers"), Advice: hook.advice(name, text)}
+	svc := hook.service(l.Read)
+	silent := hook.ref != nil && (svc == nil && l.Sees(kinds.Services, hook.ref.Namespace) || svc != nil &&
+		!l.Health(kinds.Services, svc).Converged())
+	if strings.Contains(text, "x509: ") && !silent { // what answers for a service that leads nowhere is something else
+		f.Says = refusedWrite(l) + ": the certificate of the webhook " + name + " is not one that its configuration trusts (" +
+			words.Between(text+"\x00", "x509: ", "\x00") + ")"
+		f.Advice = append([]string{"set caBundle in " + cmp.Or(hook.config, "its configuration") +
+			" to the authority of the webhook's certificate; who makes the certificates (cert-manager, the operator) does so"}, f.Advice...)
+		if strings.Contains(text, "has expired or is not yet valid") {
+			f.Says = refusedWrite(l) + ": the certificate of the webhook " + name + " has expired, or a clock is wrong (" +
+				words.Between(text+"\x00", "x509: ", "\x00") + ")"
+			f.Advice[0] = "have that certificate renewed, then start the pods that serve it anew: kubectl get certificates -A"
+		}
+		return f
+	}
+	switch {
+	case svc == nil && hook.ref != nil:
+		f.Below = []converge.Ref{{Kind: kinds.Services, NS: hook.ref.Namespace, Name: hook.ref.Name}}
+	case svc != nil && deadlocked(l, svc):
+		f.Says = "can't create its pods: they are those of the webhook " + name + ", which is down and must be asked about them first"
+		f.Next = converge.Does(converge.Person, "breaks the circle")
+		f.Advice = []string{"let the webhook not be asked about its own namespace: add a namespaceSelector or objectSelector to " +
+			hook.config,
+			"to get out of it now, delete it, and create it again when its pods are ready: kubectl delete " + hook.config}
+	case svc != nil:
+		f.Below = []converge.Ref{converge.RefTo(kinds.Services, svc)}
+		sleeper(f, l.World, svc)
+	}
+	return f
+}
+
+// refusedWrite words what a loop's write is that was refused: workloads have nothing written but their pods.
+func refusedWrite(l *converge.Look) string {
+	switch l.Obj.(type) {
+	case *appsv1.ReplicaSet, *appsv1.StatefulSet, *appsv1.DaemonSet, *batchv1.Job, *corev1.ReplicationController:
+		return "can't create pods"
+	case *batchv1.CronJob:
+		return "can't create a job"
+	}
+	return "can't be written"
+}
+
+// deadlocked says that the pods that l can't create are those behind the webhook's service.
+func deadlocked(l *converge.Look, svc *corev1.Service) bool {
+	if svc.Namespace != l.Obj.GetNamespace() || len(svc.Spec.Selector) == 0 {
+		return false
+	}
+	var template labels.Set
+	switch obj := l.Obj.(type) {
+	case *appsv1.ReplicaSet:
+		template = obj.Spec.Template.Labels
+	case *appsv1.Deployment:
+		template = obj.Spec.Template.Labels
+	case *appsv1.StatefulSet:
+		template = obj.Spec.Template.Labels
+	case *appsv1.DaemonSet:
+		template = obj.Spec.Template.Labels
+	}
+	return template != nil && labels.SelectorFromSet(svc.Spec.Selector).Matches(template)
+}
+
+func webhookDenies(l *converge.Look, text string) *converge.Finding {
+	name := quoted(text, "admission webhook ")
+	if name == "" {
+		return nil
+	}
+	why := words.Between(text+"\x00", "denied the request: ", "\x00")
+	whose := ""
+	if config := findWebhook(l.Read, name).config; config != "" {
+		whose = " (" + config + ")"
+	}
+	return &converge.Finding{Says: "is refused by the webhook " + name + ": " + cmp.Or(why, "it gave no reason"),
+		Waits:  converge.ForName("Webhook", name),
+		Next:   converge.Does(l.Owner, "tries again; it succeeds once the webhook agrees"),
+		Advice: []string{"change what it asks for to what the webhook " + name + " accepts, or ask who runs it" + whose}}
+}
+
+// A webhook is one of a configuration.
+type webhook struct {
+	config string // mutatingwebhookconfiguration/x
+	ref    *admissionregistrationv1.ServiceReference
+	url    string
+}
+
+func (h webhook) service(read resource.Reader) *corev1.Service {
+	if h.ref == nil {
+		return nil
+	}
+	return resource.Get(read, kinds.Services, h.ref.Namespace, h.ref.Name)
+}
+
+// calledAt is the address at which the API server asked the webhook of a service.
+var calledAt = regexp.MustCompile(`https://([a-z0-9-]+)\.([a-z0-9-]+)\.svc\b`)
+
+func (h webhook) advice(name, text string) []string {
+	if m := calledAt.FindStringSubmatch(text); h.config == "" && m != nil {
+		return []string{"look at the pods behind service " + m[2] + "/" + m[1] + ", which are to answer: kubectl get pods -n " + m[2],
+			"find the configuration that has the webhook " + name +
+				": kubectl get validatingwebhookconfigurations,mutatingwebhookconfigurations"}
+	}
+	if h.config == "" {
+		return []string{"find the configuration that has the webhook " + name + " and bring its server back"}
+	}
+	at := "its server"
+	switch {
+	case h.ref != nil:
+		at = "the pods behind service " + h.ref.Namespace + "/" + h.ref.Name
+	case h.url != "":
+		at = h.url
+	}
+	bring := "bring " + at + " back"
+	if h.ref != nil {
+		bring += ": kubectl get pods -n " + h.ref.Namespace
+	}
+	return []string{bring,
+		"or delete " + h.config + " if it is no longer used; failurePolicy: Ignore lets requests pass while it is down"}
+}
+
+// findWebhook finds a webhook by name; the zero value when there is none.
+func findWebhook(read resource.Reader, name string) webhook {
+	for _, c := range resource.List(read, kinds.ValidatingWebhookConfigurations, "") {
+		for i := range c.Webhooks {
+			if c.Webhooks[i].Name == name {
+				return webhook{"validatingwebhookconfiguration/" + c.Name, c.Webhooks[i].ClientConfig.Service,
+					ptr.Deref(c.Webhooks[i].ClientConfig.URL, "")}
+			}
+		}
+	}
+	for _, c := range resource.List(read, kinds.MutatingWebhookConfigurations, "") {
+		for i := range c.Webhooks {
+			if c.Webhooks[i].Name == name {
+				return webhook{"mutatingwebhookconfiguration/" + c.Name, c.Webhooks[i].ClientConfig.Service,
+					ptr.Deref(c.Webhooks[i].ClientConfig.URL, "")}
+			}
+		}
+	}
+	return webhook{}
+}

@@ -1,0 +1,101 @@
+package causes
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	networkingv1 "k8s.io/api/networking/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+
+	"github.com/kloop-dev/kloop/converge"
+	"github.com/kloop-dev/kloop/converge/health"
+	"github.com/kloop-dev/kloop/converge/words"
+	"github.com/kloop-dev/kloop/kinds"
+	"github.com/kloop-dev/kloop/resource"
+)
+
+// advise adds to what is advised for a container that crashes what its last words are known to need.
+func advise(l *converge.Look, f *converge.Finding, p *corev1.Pod, t *corev1.ContainerStateTerminated) *converge.Finding {
+	s, ok := words.Meaning(words.LastWords, strings.ToLower(lastLine(t.Message)))
+	if !ok {
+		return f
+	}
+	who := "system:serviceaccount:" + words.Between(t.Message, `"system:serviceaccount:`, `"`) + " -n " + p.Namespace
+	f.Advice = append(f.Advice, strings.ReplaceAll(s.Advice(), "{}", who))
+	if strings.Contains(t.Message, "i/o timeout") || s.Advice() == words.DNSUnknown || s.Advice() == words.DNSSilent {
+		if names := fences(l.World, p); len(names) > 0 {
+			f.Aside = "what it may connect to is limited by " + words.List(names, 3)
+		}
+	}
+	return f
+}
+
+// fences are the network policies that limit what a pod may connect to.
+func fences(w *converge.World, p *corev1.Pod) (names []string) {
+	for _, n := range resource.List(w.Read, kinds.NetworkPolicies, p.Namespace) {
+		sel, err := metav1.LabelSelectorAsSelector(&n.Spec.PodSelector)
+		if err == nil && sel.Matches(labels.Set(p.Labels)) && slices.Contains(n.Spec.PolicyTypes, networkingv1.PolicyTypeEgress) {
+			names = append(names, "networkpolicy/"+n.Name)
+		}
+	}
+	slices.Sort(names)
+	return names
+}
+
+// gone words what node agents say of pods that they end or refuse.
+var gone = []words.Saying{
+	{"EmptyDir volume*exceeds the limit", "", "raise sizeLimit of that emptyDir, or have less written to it"},
+	{"local storage usage exceeds", "", lessWritten}, {"exceeded its local ephemeral storage limit", "", lessWritten},
+	{"low on resource: ", "", "request what it uses: of pods on a node that runs short, those that use more than they request go first"},
+	{"forbidden sysctl", "", "leave it out of securityContext.sysctls, or let nodes allow it: kubelet --allowed-unsafe-sysctls"},
+	{"Predicate NodeAffinity", "", "the labels of node {} do not fit the pod (any more): kubectl get node {} --show-labels"},
+	{"enough resource", "", "lower what it asks for to what the node has: kubectl describe node {}"},
+	{"Preempted in order to admit critical pod", "", "give it a priority class that keeps it, or the node more room for what is critical"},
+}
+
+const lessWritten = "raise its limit of ephemeral-storage, or have less written beside its volumes: logs count too"
+
+// lost are the pods of a workload that nodes refused or ended, and how many there are.
+func lost(l *converge.Look) (last *corev1.Pod, n int) {
+	for _, p := range resource.Owned(l.Read, kinds.Pods, l.Obj) {
+		if p.Status.Phase != corev1.PodFailed || p.Status.Reason == "" || p.Spec.NodeName == "" {
+			continue
+		}
+		if n++; last == nil || last.CreationTimestamp.Before(&p.CreationTimestamp) {
+			last = p
+		}
+	}
+	return last, n
+}
+
+// podsRejected: pod after pod is made, and refused or ended by its node. Of pods that are not ready only such count against that as
+// had time to be.
+func podsRejected(l *converge.Look) *converge.Finding {
+	last, n := lost(l)
+	if last == nil || n < 2 && len(last.Status.ContainerStatuses) > 0 || slices.ContainsFunc(unwell(l), func(p *corev1.Pod) bool {
+		return l.Now.Sub(l.Health(kinds.Pods, p).Since) > health.SlowStart
+	}) {
+		return nil
+	}
+	why, refused := strings.CutPrefix(strings.TrimSpace(last.Status.Message), "Pod was rejected: ")
+	what := "ends"
+	if refused || len(last.Status.ContainerStatuses) == 0 && last.Status.Reason != "Evicted" {
+		what = "refuses"
+	}
+	f := &converge.Finding{Says: fmt.Sprintf("makes pod after pod, and node %s %s each (%d so far): %s: %s", last.Spec.NodeName, what, n,
+		last.Status.Reason, why), Owner: converge.Person, State: converge.Blocked, Error: textOnly(last.Status.Message),
+		Waits: converge.On("Field", converge.RefTo(l.Kind, l.Obj), "spec.template"), Next: converge.Does(converge.Person,
+			"corrects the pod template")}
+	if s, ok := words.Meaning(gone, last.Status.Message); ok {
+		f.Advice = []string{strings.ReplaceAll(s.Advice(), "{}", last.Spec.NodeName)}
+	}
+	if t := templateOf(l.Obj); t != nil && t.Spec.NodeName != "" {
+		f.Waits = converge.On("Field", converge.RefTo(l.Kind, l.Obj), "spec.template.spec.nodeName")
+		f.Advice = append([]string{"leave nodeName out of the pod template: then the scheduler chooses a node that the pod fits"},
+			f.Advice...)
+	}
+	return f
+}

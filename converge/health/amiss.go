@@ -1,0 +1,61 @@
+package health
+
+import (
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/kloop-dev/kloop/converge"
+	"github.com/kloop-dev/kloop/converge/mentions"
+	"github.com/kloop-dev/kloop/converge/words"
+	"github.com/kloop-dev/kloop/resource"
+)
+
+// classless finds a class that the spec of a custom resource names and that does not exist, as gatewayClassName of the Gateway API: nobody
+// takes such an object up, and nobody says so.
+func classless(w *converge.World, obj resource.Object, tree map[string]any) (field string, class converge.Ref) {
+	spec, _ := tree["spec"].(map[string]any)
+	for _, field := range slices.Sorted(maps.Keys(spec)) {
+		what, is := strings.CutSuffix(field, "Name")
+		name := words.String(spec, field)
+		if !is || name == "" || !strings.HasSuffix(what, "Class") {
+			continue
+		}
+		for _, k := range w.Kinds.All() {
+			if i := k.Info(); strings.EqualFold(i.GVK.Kind, what) && !i.Virtual && w.Sees(k) && w.Read.Lookup(k, "", name) == nil &&
+				(!i.Namespaced || w.Read.Lookup(k, obj.GetNamespace(), name) == nil) {
+				return "spec." + field, converge.Ref{Kind: k, NS: "", Name: name}
+			}
+		}
+	}
+	return "", converge.Ref{}
+}
+
+// PortNotThere: a route names a port that its service does not have.
+func PortNotThere(l *converge.Look, _ map[string]any) *converge.Finding {
+	tree, _ := words.Tree(l.Obj)
+	for _, m := range mentions.Of(l).Mentions(tree) {
+		if strings.HasPrefix(m.Part, "port ") {
+			return &converge.Finding{Says: m.Says(l.Obj.GetNamespace()), Owner: converge.Person, State: converge.Blocked, Waits: m.Wait(),
+				Next: converge.Does(converge.Person, "corrects the port here or there"),
+				Advice: []string{"a route names the service's port, not that of its pods: " +
+					"kubectl get service " + m.Name + " -n " + m.NS}}
+		}
+	}
+	return nil
+}
+
+// ClassNotThere: the object names a class that does not exist, so no controller takes it up.
+func ClassNotThere(l *converge.Look, _ map[string]any) *converge.Finding {
+	tree, _ := words.Tree(l.Obj)
+	field, class := classless(l.World, l.Obj, tree)
+	if field == "" {
+		return nil
+	}
+	i := class.Kind.Info()
+	return &converge.Finding{Says: "names the " + i.Singular + " " + class.Name + ", which does not exist", Owner: converge.Person,
+		State: converge.Blocked,
+		Waits: converge.On("Object", class, ""), Next: converge.Does(converge.Person, "creates %s/%s, or names another one", i.Singular,
+			class.Name),
+		Advice: []string{"those that exist: kubectl get " + i.GR().String()}}
+}

@@ -1,0 +1,101 @@
+package health
+
+import (
+	"maps"
+	"regexp"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/kloop-dev/kloop/converge"
+	"github.com/kloop-dev/kloop/converge/words"
+	"github.com/kloop-dev/kloop/resource"
+)
+
+// queues and works are phases of what waits for its turn, and of what somebody is at.
+var (
+	queues = regexp.MustCompile(`(?i)^(new|queued|pending|waiting|scheduling|submitted)$`)
+	works  = regexp.MustCompile(`(?i)^(in-?progress|progressing|provisioning|initializing|creating|starting|restoring|deploying|updating|` +
+		`upgrading|bootstrapping|registering|validating|applyingchanges|reconciling|configuring|installing|resizing|migrating)$`)
+)
+
+// How long an object may say that it waits for its turn, and that it is worked on, until somebody should look. Backups take hours.
+const longQueue, longWork = 30 * time.Minute, 12 * time.Hour
+
+// lingers judges an object that says for long that it waits or is at work. One whose controller warns of it meanwhile is given less time.
+func lingers(w *converge.World, obj resource.Object, status map[string]any) converge.Health {
+	for _, field := range []string{"phase", "state"} {
+		word, limit := words.String(status, field), longWork
+		switch {
+		case queues.MatchString(word):
+			limit = longQueue
+		case !works.MatchString(word):
+			continue
+		}
+		if NewestWarning((&converge.Look{World: w, Obj: obj})) != nil {
+			limit = SlowStart
+		}
+		if since := begun(obj, status); !w.Early(since.Add(limit)) {
+			return converge.Health{Says: "has been in phase " + word + " for " + words.Ago(w.Now.Sub(since)),
+				Want: "status." + field + " another word",
+				Have: "status." + field + "=" + word, Since: since}
+		}
+	}
+	return converge.Health{}
+}
+
+// begun is the newest time of those that a status has for what it does now.
+func begun(obj resource.Object, status map[string]any) time.Time {
+	at := obj.GetCreationTimestamp().Time
+	times := []string{words.String(status, "lastTransitionTime"), words.String(status, "startTimestamp"),
+		words.String(status, "startTime"), words.String(status, "startedAt")}
+	for _, c := range words.ConditionsIn(status) {
+		times = append(times, c.At)
+	}
+	for _, s := range times {
+		if t, err := time.Parse(time.RFC3339, s); err == nil && t.After(at) {
+			at = t
+		}
+	}
+	return at
+}
+
+// belied judges an object that says that it is well while a part of its status does not, and its controller warns of it: two witnesses.
+func belied(w *converge.World, obj resource.Object, status map[string]any) converge.Health {
+	if !words.SaysWell(status) || NewestWarning((&converge.Look{World: w, Obj: obj})) == nil {
+		return converge.Health{}
+	}
+	c := words.WithinStatus(status, 1, words.PastFields)
+	return converge.Health{Says: c.Says, Want: c.Want, Have: c.Have, Since: c.Since}
+}
+
+// fewer says that a status counts fewer that are ready than there are to be, as readyInstances of instances, whatever it says of the whole.
+func fewer(tree map[string]any) bool {
+	spec, _ := tree["spec"].(map[string]any)
+	status, _ := tree["status"].(map[string]any)
+	for _, field := range slices.Sorted(maps.Keys(status)) {
+		what, is := strings.CutPrefix(field, "ready")
+		have, counts := status[field].(int64)
+		if !is || !counts || what == "" {
+			continue
+		}
+		for _, from := range []map[string]any{spec, status} {
+			if want, is := from[strings.ToLower(what[:1])+what[1:]].(int64); is && have < want {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// TakesLong: nothing is known but that it is said for long.
+func TakesLong(l *converge.Look, status map[string]any) *converge.Finding {
+	if h := lingers(l.World, l.Obj, status); h.Converged() || h.Have != l.Judged.Have || NewestWarning(l) != nil {
+		return nil
+	}
+	who := l.Keeper()
+	return &converge.Finding{Says: l.Judged.Says + ": either it takes so long, or nobody is at it any more", Words: l.Judged.Have,
+		Owner: who,
+		State: converge.Waiting, Waits: converge.ForName("Controller", who), Next: converge.Does(who, "goes on with it, if it is at it"),
+		Advice: []string{LogOf(l, who)}}
+}

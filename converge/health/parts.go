@@ -1,0 +1,79 @@
+package health
+
+import (
+	"cmp"
+	"regexp"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/kloop-dev/kloop/converge"
+	"github.com/kloop-dev/kloop/converge/mentions"
+	"github.com/kloop-dev/kloop/converge/words"
+	"github.com/kloop-dev/kloop/resource"
+)
+
+// RefusedFor is the time that a refusal is held against a controller that has not written since.
+const RefusedFor = 10 * time.Minute
+
+// PartsOf are those of what was made for an object that are not well. Below one that says nothing of itself lies what was made for that.
+func PartsOf(l *converge.Look, owner resource.Object, depth int) (bad []converge.Ref) {
+	for _, k := range l.Kinds.All() {
+		if k.Info().Virtual {
+			continue
+		}
+		for obj := range l.Read.ByOwner(k, string(owner.GetUID())) {
+			if !l.Health(k, obj).Converged() {
+				bad = append(bad, converge.RefTo(k, obj))
+			} else if k.Info().Custom && depth < converge.MaxDepth {
+				bad = append(bad, PartsOf(l, obj, depth+1)...)
+			}
+		}
+	}
+	return bad
+}
+
+// Spoken finds an object in a controller's words: HelmChart 'a/web', Job/a/web, Secret "web", Pods resource web.
+var Spoken = regexp.MustCompile(`\b([A-Z][A-Za-z]+)(?: resource)?[ /]['"]?(?:([a-z0-9-]+)/)?([a-z0-9][a-z0-9.-]*[a-z0-9])`)
+
+// NewestWarning is the last that was told of the object within an hour; nil: nothing was.
+func NewestWarning(l *converge.Look) (best *corev1.Event) {
+	for _, e := range l.Events(l.Obj.GetUID()) {
+		if l.Now.Sub(converge.Told(e)) < time.Hour && converge.Told(e).After(converge.Changed(l.Obj)) &&
+			(best == nil || converge.Told(best).Before(converge.Told(e))) {
+			best = e
+		}
+	}
+	return best
+}
+
+// Applied finds among the objects that a status lists, as Argo CD's of what it applied, one that is not well.
+func Applied(s *mentions.Search, tree map[string]any) (bad []converge.Ref) {
+	status, _ := tree["status"].(map[string]any)
+	s.Found = nil
+	for _, field := range []string{"resources", "childReferences", "relatedObjects"} {
+		s.Walk("status."+field, "resourceRef", status[field], 0)
+	}
+	for _, m := range s.Found {
+		if m.Obj != nil && !s.Health(m.Kind, m.Obj).Converged() {
+			bad = append(bad, m.Ref)
+		}
+	}
+	done, _ := status["operationState"].(map[string]any)
+	for _, m := range Spoken.FindAllStringSubmatch(words.String(done, "message"), converge.MaxBranches) { // what a sync waits for
+		for _, k := range s.KindsBy(m[1], "", "", true) {
+			ns := cmp.Or(m[2], cmp.Or(destination(tree), s.Obj.GetNamespace()))
+			if obj := s.Read.Lookup(k, ns, m[3]); obj != nil && !s.Health(k, obj).Converged() {
+				bad = append(bad, converge.Ref{Kind: k, NS: ns, Name: m[3]})
+			}
+		}
+	}
+	return bad
+}
+
+// destination is the namespace that an application of Argo CD goes to.
+func destination(tree map[string]any) string {
+	spec, _ := tree["spec"].(map[string]any)
+	to, _ := spec["destination"].(map[string]any)
+	return words.String(to, "namespace")
+}

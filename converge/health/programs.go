@@ -1,0 +1,149 @@
+package health
+
+import (
+	"regexp"
+	"strings"
+
+	appsv1 "k8s.io/api/apps/v1"
+	"k8s.io/utils/ptr"
+
+	"github.com/kloop-dev/kloop/converge"
+	"github.com/kloop-dev/kloop/converge/words"
+	"github.com/kloop-dev/kloop/kinds"
+	"github.com/kloop-dev/kloop/resource"
+)
+
+// programs name the workloads that run the controllers of groups, or of single kinds of them, where names do not tell: by the end of the
+// group or of GROUP/Kind, in lower case and without dashes. The first that fits counts.
+var programs = []words.Saying{
+	{"argoproj.io/Application", "argocdapplicationcontroller", ""}, {"argoproj.io/ApplicationSet", "argocdapplicationsetcontroller", ""},
+	{"argoproj.io/Rollout", "argorollouts", ""}, {"argoproj.io/AnalysisRun", "argorollouts", ""}, {"argoproj.io", "workflowcontroller", ""},
+	{"image.toolkit.fluxcd.io/ImageUpdateAutomation", "imageautomationcontroller", ""},
+	{"image.toolkit.fluxcd.io", "imagereflectorcontroller", ""}, {"fleet.cattle.io/GitRepo", "gitjob", ""},
+	{"kubevirt.io", "virtcontroller", ""}, {"cdi.kubevirt.io", "cdideployment", ""}, {"monitoring.coreos.com", "prometheusoperator", ""},
+	{"acme.cert-manager.io", "certmanager", ""}, {"infrastructure.cluster.x-k8s.io/Docker", "capdcontrollermanager", ""},
+	{"bootstrap.cluster.x-k8s.io", "capikubeadmbootstrapcontrollermanager", ""},
+	{"controlplane.cluster.x-k8s.io", "capikubeadmcontrolplanecontrollermanager", ""}, {"cluster.x-k8s.io", "capicontrollermanager", ""},
+	{"ray.io", "kuberayoperator", ""}, {"cnpg.io", "cnpgcontrollermanager", ""}, {"longhorn.io", "longhornmanager", ""},
+	{"actions.github.com", "gharscontroller", ""}, {"resources.azure.com", "azureserviceoperatorcontrollermanager", ""},
+	{"snapshot.storage.k8s.io", "snapshotcontroller", ""}, {"metal3.io", "baremetaloperator", ""},
+	{"mongodb.com", "mongodbkubernetesoperator", ""}, {"tekton.dev", "tektonpipelinescontroller", ""},
+	{"k8s.elastic.co", "elasticoperator", ""}, {"operators.coreos.com", "catalogoperator", ""}, {"upbound.io", "provider", ""},
+	{"crossplane.io", "crossplane", ""}, {"kueue.x-k8s.io", "kueuecontrollermanager", ""}, {"flagger.app", "flagger", ""},
+	{"batch.volcano.sh", "volcanocontrollers", ""}, {"kyverno.io", "kyvernoadmissioncontroller", ""},
+	{"gatekeeper.sh", "gatekeepercontrollermanager", ""}, {"bitnami.com", "sealedsecretscontroller", ""},
+	{"zalan.do", "postgresoperator", ""}, {"percona.com", "perconaoperator", ""}, {"elbv2.k8s.aws", "awsloadbalancercontroller", ""},
+}
+
+// running are the kinds of workloads that controllers run in.
+var running = []resource.Kind{kinds.Deployments, kinds.StatefulSets, kinds.DaemonSets}
+
+var shortened = strings.NewReplacer("-", "", ".", "")
+
+// generic are words that many programs have in their names.
+var generic = regexp.MustCompile(`^(.{0,3}|cluster|apps|core|operator|operators|config|resources|infrastructure|networking|storage|` +
+	`gateway|example|provider|kubernetes|controller)$`)
+
+// LogOf tells how to read what the controller of an object has to say: by its log, where the workload that it seems to run in is seen, and
+// of the object itself.
+func LogOf(l *converge.Look, who string) string {
+	if k, obj := programAt(l.World, l.Kind, who); obj != nil {
+		return "read the log of " + who + ": kubectl logs " + k.Info().Singular + "/" + obj.GetName() + " -n " + obj.GetNamespace() +
+			" --all-containers --tail=100"
+	}
+	return "read the log of " + who + "; all that is told of this one: kubectl describe " + l.Kind.Info().GR().String() + " " +
+		converge.Called(l)
+}
+
+// programsFound are workloads in which controllers seem to run, by kind and manager.
+type programsFound map[string]converge.Ref
+
+// programAt is the workload whose name is most like that of a controller: its manager's, or those of its project.
+func programAt(w *converge.World, of resource.Kind, who string) (k resource.Kind, found resource.Object) {
+	i := of.Info()
+	first, _, _ := strings.Cut(i.GVK.Group, ".")
+	project, _, _ := strings.Cut(words.Domain(i.GVK.Group), ".")
+	own := ""
+	for _, p := range programs {
+		if group, kind, _ := strings.Cut(p.Mark(), "/"); strings.HasSuffix(i.GVK.Group, group) && strings.HasPrefix(i.GVK.Kind, kind) {
+			own = p.Words()
+			break
+		}
+	}
+	at := i.GVK.Group + "/" + i.GVK.Kind + " " + who
+	seen := converge.Kept[programsFound](w)
+	if r, known := (*seen)[at]; known {
+		return r.Kind, objAt(w, r)
+	}
+	best := 0
+	for _, of := range running {
+		for obj := range w.Read.Each(of, "") {
+			name := shortened.Replace(obj.GetName())
+			if n := sureness(name, own, shortened.Replace(who), shortened.Replace(first), shortened.Replace(project)); n > best {
+				best, k, found = n, of, obj
+			}
+		}
+	}
+	if *seen == nil {
+		*seen = programsFound{}
+	}
+	if (*seen)[at] = (converge.Ref{}); found != nil {
+		(*seen)[at] = converge.RefTo(k, found)
+	}
+	return k, found
+}
+
+// objAt is the object that a reference names; nil for one that names none.
+func objAt(w *converge.World, r converge.Ref) resource.Object {
+	if r.Kind == nil {
+		return nil
+	}
+	return w.Read.Lookup(r.Kind, r.NS, r.Name)
+}
+
+// sureness says how sure it is that a workload of a name runs a controller; 0: it is not.
+func sureness(name, own, who, first, project string) int {
+	controls := strings.Contains(name, "controller") || strings.Contains(name, "operator") || strings.Contains(name, "manager")
+	switch {
+	case name == who:
+		return 6
+	case own != "":
+		if name == own {
+			return 5
+		} else if strings.Contains(name, own) {
+			return 4
+		}
+		return 0
+	case !generic.MatchString(first) && controls && strings.HasPrefix(name, first):
+		return 3
+	case !generic.MatchString(project) && name == project:
+		return 3
+	case !generic.MatchString(project) && controls && strings.Contains(name, project):
+		return 2
+	}
+	return 0
+}
+
+// downByProject are workloads that do not run, by the project whose program each seems to be.
+type downByProject map[string]*appsv1.Deployment
+
+// ProjectDown is the workload of the project that a kind is of, by its name, if it does not run: velero of velero.io.
+func ProjectDown(w *converge.World, of resource.Kind) (k resource.Kind, found resource.Object, off bool) {
+	project, _, _ := strings.Cut(words.Domain(of.Info().GVK.Group), ".")
+	down := converge.Kept[downByProject](w)
+	if *down == nil {
+		*down = downByProject{}
+		for _, d := range resource.List(w.Read, kinds.Deployments, "") {
+			name, rest, _ := strings.Cut(d.Name, "-controller")
+			name, more, _ := strings.Cut(name, "-operator")
+			if rest+more == "" && d.Status.ReadyReplicas == 0 && (ptr.Deref(d.Spec.Replicas, 1) == 0 ||
+				!w.Health(kinds.Deployments, d).Converged()) {
+				(*down)[name] = d
+			}
+		}
+	}
+	if d := (*down)[project]; d != nil {
+		return kinds.Deployments, d, ptr.Deref(d.Spec.Replicas, 1) == 0
+	}
+	return nil, nil, false
+}

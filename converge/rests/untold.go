@@ -1,0 +1,45 @@
+package rests
+
+import (
+	"fmt"
+
+	"github.com/kloop-dev/kloop/converge"
+	"github.com/kloop-dev/kloop/converge/words"
+	"github.com/kloop-dev/kloop/kinds/convergence"
+	"github.com/kloop-dev/kloop/resource"
+)
+
+// untold explains an object of a kind that users defined whose status nobody ever wrote, though its definition has one: it can't be said
+// to be what it should be. Many kinds have a status that nobody writes, so only a question for the object itself comes to this.
+func untold(w *converge.World, k resource.Kind, obj resource.Object) *convergence.Gap {
+	tree, custom := words.Tree(obj)
+	status, _ := tree["status"].(map[string]any)
+	if !custom || !w.Outside() || len(status) > 0 || obj.GetDeletionTimestamp() != nil || !w.HasStatus(k) {
+		return nil
+	}
+	gr := k.Info().GR().String()
+	says := "has a status that nobody has written yet"
+	told, all := 0, 0
+	for other := range w.Read.Each(k, "") {
+		tree, _ := words.Tree(other)
+		if status, _ := tree["status"].(map[string]any); len(status) > 0 {
+			told++
+		}
+		all++
+	}
+	if told > 0 {
+		says += fmt.Sprintf(", though %d of %s have one", told, words.Count(all, k.Info().Singular))
+	}
+	who := "the controller of " + gr
+	s := &converge.Step{Object: converge.ObjectOf(k, obj), Cause: "NotKnown", Health: converge.Health{Says: says,
+		Since: obj.GetCreationTimestamp().Time},
+		Finding: converge.Finding{Says: says, Owner: who, State: converge.Resting, Waits: converge.On("Field", converge.RefTo(k, obj),
+			"status"),
+			Next:   converge.Does(who, "writes its status, if it runs and writes one"),
+			Advice: []string{"look whether its controller runs, and at its log: kubectl get pods -A"}}}
+	g := s.Gap()
+	g.Verdict = s.Object.Short() + " " + says +
+		", so whether it is what it should be is not known; neither is whether a controller watches " +
+		gr
+	return g
+}

@@ -1,0 +1,69 @@
+package converge
+
+import (
+	"slices"
+	"strings"
+
+	"github.com/kloop-dev/kloop/converge/words"
+)
+
+// byWords puts before vague advice what the words of the finding, or the field and the reason that they come with, are known to need.
+func byWords(l *Look, f *Finding) {
+	if len(f.Advice) > 0 && !slices.ContainsFunc(words.Vague, func(v string) bool { return strings.HasPrefix(f.Advice[0], v) }) {
+		return
+	}
+	text := f.Says + " " + f.Aside
+	i := l.Kind.Info()
+	s, ok := words.Meaning(words.ByGroup, strings.ToLower(i.GVK.Group+"/"+i.GVK.Kind+" "+text+" "+f.Words))
+	if !ok {
+		s, ok = words.Meaning(words.Overheard, strings.ToLower(text+" "+f.Words))
+	}
+	if !ok && f.Words != "" {
+		s, ok = words.Meaning(words.LastWords, strings.ToLower(text))
+	}
+	field := ""
+	if f.Words != "" && len(f.Below) == 0 && f.State != Blocked {
+		field = correctSpoken(l, f)
+	}
+	switch {
+	case strings.Contains(f.Says, "exits with code"):
+		return
+	case ok:
+		ns := "-n " + l.Obj.GetNamespace()
+		if l.Obj.GetNamespace() == "" {
+			ns = "-A"
+		}
+		f.Advice = append([]string{strings.NewReplacer("{}", Called(l), "{ns}", ns).Replace(s.Advice())}, f.Advice...)
+	case field == "" && f.Words != "" && words.Unfit.MatchString(text):
+		f.Advice = append([]string{"correct it: kubectl edit " + i.GR().String() + " " + Called(l)}, f.Advice...)
+	}
+	if field != "" {
+		f.Advice = slices.Insert(f.Advice, len(f.Advice)-1, field)
+	}
+}
+
+// Called is the object as a command names it.
+func Called(l *Look) string {
+	return strings.TrimSuffix(l.Obj.GetName()+" -n "+l.Obj.GetNamespace(), " -n ")
+}
+
+// correctSpoken advises to look at the field of the spec that the words are about: of the object, or of what it was made from.
+func correctSpoken(l *Look, f *Finding) string {
+	tree, _ := words.Tree(l.Obj)
+	message := words.ErrorText(f.Error)
+	if message == "" || !words.Faulty.MatchString(message) && !words.UnknownKey.MatchString(message) {
+		return ""
+	}
+	path, value := words.SpokenField(tree, message)
+	if path == "" {
+		return ""
+	}
+	if value != "" {
+		value = " (" + words.OneLine(value) + ")"
+	}
+	says := "it speaks of " + path + value + "; "
+	if owners := l.Obj.GetOwnerReferences(); len(owners) > 0 {
+		return says + "correct that in what " + strings.ToLower(owners[0].Kind) + "/" + owners[0].Name + " is made from"
+	}
+	return says + "correct it: kubectl edit " + l.Kind.Info().GR().String() + " " + Called(l)
+}

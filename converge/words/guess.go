@@ -1,0 +1,121 @@
+package words
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"regexp"
+	"slices"
+	"strings"
+)
+
+// What operators write who keep to no convention that is known is read by the words that all of them use for what went wrong.
+
+// wrong are endings of types, reasons and phases that tell of something that went wrong, with what is said then.
+var wrong = []struct{ ending, says string }{
+	{"failed", "failed"}, {"failure", "failed"}, {"error", "has an error"}, {"errored", "has an error"}, {"partial", "is there in part"},
+	{"errors", "has an error"}, {"failing", "fails"}, {"terminal", "has an error"}, {"recoverable", "has an error"},
+	{"denied", "was denied"}, {"rejected", "was rejected"}, {"conflict", "is in conflict with another one"},
+	{"unschedulable", "fits nowhere"}, {"failedload", "can't load what it is to serve"},
+	{"invalid", "is not valid"},
+	{"blocked", "is blocked"}, {"degraded", "is degraded"}, {"unhealthy", "is not healthy"}, {"unavailable", "is not available"},
+	{"notfound", "names what is not there"}, {"forbidden", "may not do what it wants"}, {"timeout", "takes too long"},
+	{"timedout", "took too long"},
+}
+
+// WrongBy finds what a word says went wrong; "" for one that says that nothing did, as NoError and NotFailed.
+func WrongBy(word string) string {
+	low := strings.ToLower(word)
+	if rest, not := strings.CutPrefix(low, "not"); not && slices.Contains(wellWords, rest) {
+		return "is not " + rest
+	}
+	if strings.HasPrefix(word, "No") && !strings.HasPrefix(low, "node") || strings.Contains(word, " ") {
+		return ""
+	}
+	if rest, lacks := strings.CutPrefix(word, "Missing"); lacks && rest != "" {
+		return "lacks something"
+	}
+	if strings.HasPrefix(word, "Invalid") {
+		return "is not valid"
+	}
+	for _, w := range wrong {
+		if strings.HasSuffix(low, w.ending) {
+			return w.says
+		}
+	}
+	return ""
+}
+
+// amiss finds words in a message by which nothing else in a status says that something is wrong.
+var amiss = regexp.MustCompile(`(?i)\b(failed|cannot|can't|unable to|not found|not present|denied|refused|timed out)\b`)
+
+// wellWords are phases that say that all is well, or that somebody is at work.
+var wellWords = []string{"ready", "running", "healthy", "active", "available",
+	"succeeded", "completed", "bound", "ok", "synced", "deployed", "present", "green", "valid", "attached"}
+
+// idle are phases that say that nothing is to be done.
+var idle = []string{"idle", "paused", "suspended", "standby", "hibernated"}
+
+// guessed finds a complaint by the words that operators use, where no convention tells: by a condition, by the phase, by an error
+// or by a plain no. Of an object that says of itself that it is ready it finds none.
+func guessed(tree map[string]any) Complaint {
+	status, _ := tree["status"].(map[string]any)
+	if slices.Contains(idle, strings.ToLower(String(status, "phase")+String(status, "state"))) {
+		return Complaint{}
+	}
+	conds := ConditionsIn(status)
+	well := conds["Ready"].Status == "True"
+	for _, typ := range slices.Sorted(maps.Keys(conds)) {
+		c, says := conds[typ], ""
+		switch {
+		case c.Status == "True":
+			says = WrongBy(typ)
+		case well:
+		case c.Status == "False" && WrongBy(typ) == "" && c.Message != "":
+			if says = WrongBy(c.Reason); says == "" && amiss.MatchString(c.Message) && !SaysWell(status) {
+				says = "is not well"
+			}
+		case c.Status == "Unknown" && (WrongBy(c.Reason) != "" || strings.Contains(strings.ToLower(c.Reason+c.Message), "exceed")):
+			says = "waits"
+		}
+		if says != "" {
+			return Complaint{Says: says, Want: fmt.Sprintf("status.conditions[%s]=%s", typ, opposite(c.Status)),
+				Have: fmt.Sprintf("status.conditions[%s]=%s", typ, c.Status), Message: cmp.Or(c.Message, c.Reason), Since: c.Since()}
+		}
+	}
+	if well {
+		return Complaint{}
+	}
+	message := MessageOf(status)
+	for _, field := range []string{"phase", "state", "status"} {
+		word := String(status, field)
+		if says := WrongBy(word); says != "" {
+			return Complaint{Says: says, Want: "status." + field + " another word", Have: "status." + field + "=" + word, Message: message}
+		}
+		if slices.Contains(wellWords, strings.ToLower(word)) {
+			return Complaint{}
+		}
+	}
+	ready, is := status["ready"].(bool)
+	if gone, _ := status["failed"].(bool); gone {
+		return Complaint{Says: "failed", Want: "status.failed=false", Have: "status.failed=true", Message: message}
+	}
+	for _, field := range []string{"lastError", "error", "lastErrorMessage"} {
+		if why := String(status, field); why != "" && !(is && ready) {
+			return Complaint{Says: "has an error", Want: "status." + field + " empty", Have: "status." + field + " set", Message: why}
+		}
+	}
+	for _, field := range []string{"ready", "available", "healthy"} {
+		if strings.EqualFold(String(status, field), "false") {
+			return Complaint{Says: "is not " + field, Want: "status." + field + "=true", Have: "status." + field + "=false",
+				Message: message}
+		}
+	}
+	if list, _ := status["errors"].([]any); len(list) > 0 || amiss.MatchString(message) {
+		return Complaint{Says: "is not well", Want: "status without a complaint", Have: "status with a message", Message: message}
+	}
+	if is && !ready {
+		return Complaint{Says: "is not ready", Want: "status.ready=true", Have: "status.ready=false", Message: message}
+	}
+	return Complaint{}
+}

@@ -1,0 +1,87 @@
+package words
+
+import (
+	"slices"
+	"strings"
+)
+
+// A Saying pairs words of a runtime, a node agent or a program with what they mean, and what helps. Both parts of a mark with a * count,
+// in their order.
+type Saying [3]string
+
+// Mark is the text that it stands for, in lower case; a star stands for any.
+func (s Saying) Mark() string { return s[0] }
+
+// Words explain the mark.
+func (s Saying) Words() string { return s[1] }
+
+// Advice tells what helps.
+func (s Saying) Advice() string { return s[2] }
+
+// Meaning is the first of a table that a text fits.
+func Meaning(table []Saying, text string) (s Saying, ok bool) {
+	i := slices.IndexFunc(table, func(s Saying) bool {
+		head, tail, _ := strings.Cut(s.Mark(), "*")
+		_, rest, is := strings.Cut(text, head)
+		return is && strings.Contains(rest, tail)
+	})
+	if i < 0 {
+		return s, false
+	}
+	return table[i], true
+}
+
+// LastWords are those of programs that have to do with their cluster, in lower case, and what helps.
+var LastWords = []Saying{
+	{"exec format error", "",
+		"build the image for the node's platform, or have the pod on other nodes: nodeSelector: {kubernetes.io/arch: …}"},
+	{"plugin/loop", "", "let the DNS forward to a server outside: the node's resolv.conf names one that asks the cluster's DNS again " +
+		"(kubelet --resolv-conf, or forward in the Corefile)"},
+	{"vm.max_map_count", "", "on the node: sysctl -w vm.max_map_count=262144, and a file in /etc/sysctl.d for the next start"},
+	{"read-only file system", "", "mount an emptyDir where it writes, or leave securityContext.readOnlyRootFilesystem out"},
+	{"serviceaccount/token*no such file", "", "let the pod have a token of its service account: automountServiceAccountToken: true"},
+	{"address already in use", "", "give it another port: of the node with hostNetwork, else one that no other container of the pod has"},
+	{"is forbidden: user \"system:serviceaccount:", "",
+		"give its service account that right; what it has: kubectl auth can-i --list --as={}"},
+	{"lookup *i/o timeout", "", DNSSilent}, {"temporary failure in name resolution", "", DNSSilent},
+	{"eai_again", "", DNSSilent},
+	{"lookup *try again", "", DNSSilent}, {"server misbehaving", "", DNSSilent}, {"resolv*timed out", "", DNSSilent},
+	{"lookup *no such host", "", DNSUnknown}, {"getaddrinfo enotfound", "", DNSUnknown}, {"name or service not known", "", DNSUnknown},
+	{"could not resolve host", "", DNSUnknown}, {"unknownhostexception", "", DNSUnknown}, {"name does not resolve", "", DNSUnknown},
+	{"could not translate host name", "", DNSUnknown},
+	{"outofmemoryerror", "", "raise the program's own limit of memory, and the container's with it (Java: -XX:MaxRAMPercentage)"},
+	{"heap out of memory", "", "raise the program's own limit of memory, and the container's with it (Node: --max-old-space-size)"},
+	{"password authentication failed", "", wrongPassword}, {"access denied for user", "", wrongPassword},
+	{"certificate has expired", "", "have that certificate renewed, and the server take it up: kubectl get certificates -A"},
+	{"certificate signed by unknown authority", "", untrusted}, {"self-signed certificate", "", untrusted},
+	{"self signed certificate", "", untrusted}, {"keyerror: '", "", "give the container what it asks for, in its env"},
+	{"cannot find module", "", incomplete}, {"no module named", "", incomplete}, {"classnotfoundexception", "", incomplete},
+	{"error while loading shared libraries", "", incomplete},
+	{"no space left on device", "", "enlarge the volume that it writes to, or make room on it"},
+	{"connection refused", "", "look whether what it connects to runs: kubectl get endpointslices -A"},
+	{"/proc/sys/*permission denied", "", "set that on the node itself (sysctl), and have the program leave it alone"},
+	{"too many open files", "", "raise the limits of the node: sysctl -w fs.inotify.max_user_instances=1024, and ulimits of its runtime"},
+	{"unknown flag", "", wrongArgs}, {"unknown command", "", wrongArgs}, {"flag provided but not defined", "", wrongArgs},
+	{"unrecognized arguments", "", wrongArgs}, {"invalid option", "", wrongArgs}, {"(403)", "", noRight}, {"accessdenied", "", noRight},
+	{"permission denied (publickey", "", "give it the SSH key that the server knows, from a Secret"},
+	{"must be root", "", "let it run as root (runAsUser: 0), with the capabilities NET_ADMIN and NET_RAW, or have the mesh's CNI " +
+		"plugin do it"},
+	{"safe_to_bootstrap", "", "on the member that went last, set safe_to_bootstrap: 1 in grastate.dat, or let its operator recover " +
+		"the cluster"},
+	{"common ancestor", "", "its data went another way than the primary's: delete the pod and its claims, so that they are copied anew"},
+	{"permission denied", "",
+		"have what it opens belong to its user: securityContext.fsGroup for volumes, runAsUser for files of the image"},
+}
+
+// DNSUnknown is the advice for a name that the cluster's DNS does not know.
+const DNSUnknown = "correct the name that it looks up, or create the service: kubectl get services -A"
+
+const (
+	wrongPassword = "compare the credentials that it has from a Secret with those that the server has"
+	untrusted     = "give the container the certificate of the server's authority, or the server one of an authority that it trusts"
+	wrongArgs     = "correct the container's args: this version of the program does not know that one"
+	incomplete    = "the image lacks a part of the program: build it anew, or correct the command; a volume may lie over it, too"
+)
+
+// DNSSilent is the advice where the cluster's DNS does not answer.
+const DNSSilent = "look whether the cluster's DNS runs, and whether network policies let the pod reach it: kubectl get networkpolicies -A"
