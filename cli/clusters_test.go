@@ -17,6 +17,7 @@ import (
 
 	"github.com/kloop-dev/kloop/cli/ask"
 	"github.com/kloop-dev/kloop/clusters"
+	"github.com/kloop-dev/kloop/internal/eventually"
 	nodeimage "github.com/kloop-dev/kloop/node/image"
 	"github.com/kloop-dev/kloop/node/runtime"
 	"github.com/kloop-dev/kloop/test/need"
@@ -247,9 +248,7 @@ func TestNamedClusterOfRealNodes(t *testing.T) {
 	if err := syscall.Kill(pid, syscall.SIGKILL); err != nil {
 		t.Fatal(err)
 	}
-	for c.Running() {
-		time.Sleep(time.Millisecond) // until the kernel has let go of its lock
-	}
+	eventually.True(t, "the kernel lets go of its lock", func() bool { return !c.Running() })
 	d.run(0, "start "+name)
 	d.running(c, 2)
 	d.run(0, "stop "+name)

@@ -10,9 +10,9 @@ import (
 	"strings"
 	"sync"
 	"testing"
-	"time"
 
 	"github.com/kloop-dev/kloop/cli/settings"
+	"github.com/kloop-dev/kloop/internal/eventually"
 )
 
 // A shared buffer is written by the log and read by the test.
@@ -89,13 +89,10 @@ func TestHangup(t *testing.T) {
 		t.Run(tt.file, func(t *testing.T) {
 			write(tt.file)
 			hangup(t)
-			done := func() bool { return level.Level() == tt.want && strings.Contains(out.String(), tt.says) }
-			for end := time.Now().Add(20 * time.Second); !done() && time.Now().Before(end); {
-				time.Sleep(time.Millisecond)
-			}
-			if !done() {
-				t.Fatalf("%q: level %s, and the log says\n%s", tt.file, level.Level(), &out)
-			}
+			eventually.Sees(t, eventually.Patience, tt.file, func() (bool, string) {
+				said := out.String()
+				return level.Level() == tt.want && strings.Contains(said, tt.says), level.Level().String() + "\n" + said
+			})
 		})
 	}
 }

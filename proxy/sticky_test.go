@@ -9,6 +9,7 @@ import (
 	"golang.org/x/sys/unix"
 	corev1 "k8s.io/api/core/v1"
 
+	"github.com/kloop-dev/kloop/internal/eventually"
 	"github.com/kloop-dev/kloop/nft"
 )
 
@@ -79,9 +80,7 @@ func TestSessionAffinity(t *testing.T) {
 	l.sync(t, w, name)
 	for met := map[string]bool{}; len(met) < 2; {
 		met[meet("10.96.0.12:80")] = true
-		for remembered(t, l) > 0 {
-			time.Sleep(50 * time.Millisecond)
-		}
+		eventually.True(t, "the kernel forgets the client", func() bool { return remembered(t, l) == 0 })
 	}
 }
 

@@ -16,6 +16,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/kloop-dev/kloop/internal/eventually"
 	"github.com/kloop-dev/kloop/test/need"
 )
 
@@ -52,15 +53,14 @@ func bus(t *testing.T) string {
 		_ = cmd.Process.Kill()
 		_ = cmd.Wait()
 	})
-	for range 100 {
-		if c, err := dial(t.Context(), socket); err == nil {
+	eventually.Sees(t, eventually.Patience, "the bus starts", func() (bool, error) {
+		c, err := dial(t.Context(), socket)
+		if err == nil {
 			c.close()
-			return socket
 		}
-		time.Sleep(50 * time.Millisecond)
-	}
-	t.Fatalf("the bus does not start: %s", said.String())
-	return ""
+		return err == nil, err
+	})
+	return socket
 }
 
 // serve puts a logind on the bus, until the test ends.

@@ -15,6 +15,7 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/kloop-dev/kloop/auth/pki"
+	"github.com/kloop-dev/kloop/internal/eventually"
 	"github.com/kloop-dev/kloop/store"
 	"github.com/kloop-dev/kloop/store/etcd"
 	"github.com/kloop-dev/kloop/store/storetest"
@@ -163,16 +164,13 @@ func remove(t *testing.T, s *etcd.Store, who string) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
-	for tried := false; ; tried = true {
+	tried := false
+	eventually.Sees(t, patience, "the cluster takes the member out", func() (bool, error) { // nobody tells when it is well enough
 		_, err := s.Remove(ctx, who)
-		switch {
-		case err == nil, tried && errors.Is(err, etcd.ErrNoMember): // removed by an attempt that was not answered
-			return
-		case ctx.Err() != nil:
-			t.Fatal(err)
-		}
-		time.Sleep(50 * time.Millisecond) // nobody tells when it is
-	}
+		gone := err == nil || tried && errors.Is(err, etcd.ErrNoMember) // removed by an attempt that was not answered
+		tried = true
+		return gone, err
+	})
 }
 
 func TestMembersComeAndGo(t *testing.T) {
