@@ -58,10 +58,39 @@ func TestUntold(t *testing.T) {
 	}
 }
 
+// TestUntoldElsewhere: a controller that is told to keep to other namespaces is the likely reason that nobody writes a status.
+func TestUntoldElsewhere(t *testing.T) {
+	const elsewhere = "is told to watch other namespaces"
+	for told, says := range map[string]string{
+		`env: [{name: WATCH_NAMESPACE, value: "b,c"}]`:  "deployment/widgetry-operator in namespace ops " + elsewhere + " (WATCH_NAMESPACE=b,c)",
+		`env: [{name: WATCH_NAMESPACE, value: "b, a"}]`: "", `env: [{name: WATCH_NAMESPACE}]`: "", `args: ["--watch-namespaces=*"]`: "",
+		`args: ["--watch-namespace=b"]`: elsewhere + " (--watch-namespace=b)", `args: ["--watch-namespaces=b,a"]`: "",
+	} {
+		t.Run(told, func(t *testing.T) {
+			w := worldOf(t, strings.ReplaceAll(widgets, "example.com", "widgetry.dev")+`---
+apiVersion: apps/v1
+kind: Deployment
+metadata: {name: widgetry-operator, namespace: ops}
+spec:
+  selector: {matchLabels: {app: o}}
+  template: {metadata: {labels: {app: o}}, spec: {containers: [{name: o, image: o, `+told+`}]}}
+`)
+			k, obj := customOf(t, w, "one")
+			g := w.Rest(k, obj)
+			if says == "" && strings.Contains(g.Verdict, elsewhere) || !strings.Contains(g.Verdict, says) {
+				t.Error(g.Verdict)
+			}
+			if a := g.Advice[len(g.Advice)-1]; !strings.Contains(a, "kubectl logs deployment/widgetry-operator -n ops") {
+				t.Error(a)
+			}
+		})
+	}
+}
+
 func customOf(t *testing.T, w *converge.World, name string) (resource.Kind, resource.Object) {
 	t.Helper()
 	for _, k := range w.Kinds.All() {
-		if k.Info().GR().String() == "widgets.example.com" {
+		if k.Info().Plural == "widgets" {
 			if obj := w.Read.Lookup(k, "a", name); obj != nil {
 				return k, obj
 			}

@@ -35,7 +35,7 @@ func byWords(l *Look, f *Finding) {
 		}
 		f.Advice = append([]string{strings.NewReplacer("{}", Called(l), "{ns}", ns).Replace(s.Advice())}, f.Advice...)
 	case field == "" && f.Words != "" && words.Unfit.MatchString(text):
-		f.Advice = append([]string{"correct it: kubectl edit " + i.GR().String() + " " + Called(l)}, f.Advice...)
+		f.Advice = append([]string{correcting(l)}, f.Advice...)
 	}
 	if field != "" {
 		f.Advice = slices.Insert(f.Advice, len(f.Advice)-1, field)
@@ -45,6 +45,16 @@ func byWords(l *Look, f *Finding) {
 // Called is the object as a command names it.
 func Called(l *Look) string {
 	return strings.TrimSuffix(l.Obj.GetName()+" -n "+l.Obj.GetNamespace(), " -n ")
+}
+
+// correcting is the step after a spec that can't be done as it stands. What ran to its end does not run again.
+func correcting(l *Look) string {
+	gr := l.Kind.Info().GR().String() + " " + Called(l)
+	tree, _ := words.Tree(l.Obj)
+	if status, _ := tree["status"].(map[string]any); words.String(status, "completionTime") != "" || words.String(status, "finishedAt") != "" {
+		return "correct what it is made from, and make it anew: one that has ended does not run again: kubectl get " + gr + " -o yaml"
+	}
+	return "correct it: kubectl edit " + gr
 }
 
 // correctSpoken advises to look at the field of the spec that the words are about: of the object, or of what it was made from.

@@ -6,7 +6,6 @@ import (
 	"slices"
 	"strings"
 
-	appsv1 "k8s.io/api/apps/v1"
 	autoscalingv2 "k8s.io/api/autoscaling/v2"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -231,27 +230,10 @@ var unasked = regexp.MustCompile(`missing request for \S+ (?:in|on) container (\
 
 // containersOf names the containers of a workload's pod template.
 func containersOf(obj resource.Object) (names []string) {
-	if t := templateOf(obj); t != nil {
+	if t := health.TemplateOf(obj); t != nil {
 		for _, c := range slices.Concat(t.Spec.InitContainers, t.Spec.Containers) {
 			names = append(names, c.Name)
 		}
 	}
 	return names
-}
-
-// templateOf is the pod template of a workload; nil: it has none.
-func templateOf(obj resource.Object) *corev1.PodTemplateSpec {
-	switch obj := obj.(type) {
-	case *appsv1.Deployment:
-		return &obj.Spec.Template
-	case *appsv1.StatefulSet:
-		return &obj.Spec.Template
-	case *appsv1.DaemonSet:
-		return &obj.Spec.Template
-	case *appsv1.ReplicaSet:
-		return &obj.Spec.Template
-	case *corev1.ReplicationController:
-		return obj.Spec.Template
-	}
-	return nil
 }

@@ -305,6 +305,7 @@ func named(l *converge.Look, f *converge.Finding, tree map[string]any, message s
 		f.Advice = append([]string{"delete what can't be changed, so that it is made anew; " +
 			"what it has is lost, so look first whether that may be"}, f.Advice...)
 	}
+	defer selecting(l, f, tree, message)
 	defer spokenOf(l, f, message)
 	defer outdated(l, f, tree, message)
 	for _, m := range mentions.Of(l).Mentions(tree) {
@@ -350,6 +351,14 @@ func spokenOf(l *converge.Look, f *converge.Finding, message string) {
 	}
 	defer beside(l, f)
 	defer lackOf(l, f, message)
+	for _, m := range health.KubeletsPod.FindAllStringSubmatch(message, converge.MaxLooks) {
+		if p := resource.Get(l.Read, kinds.Pods, m[2], m[1]); p != nil && !l.Health(kinds.Pods, p).Converged() {
+			r := converge.RefTo(kinds.Pods, p)
+			f.Below, f.Told, f.State, f.Waits = []converge.Ref{r}, message, converge.Waiting, converge.On("Object", r, "")
+			f.Next = converge.Does(f.Owner, "goes on when that is well")
+			return
+		}
+	}
 	for _, m := range health.Spoken.FindAllStringSubmatch(message, converge.MaxLooks) {
 		ns := cmp.Or(m[2], l.Obj.GetNamespace())
 		for _, k := range append(mentions.Of(l).KindsBy(m[1], "", "", true), mentions.Of(l).KindsBy(strings.TrimSuffix(m[1], "s"), "", "",
@@ -380,14 +389,13 @@ func beside(l *converge.Look, f *converge.Finding) {
 			bad = append(bad, m.Ref)
 		}
 	}
-	for _, k := range Templated {
-		for obj := range l.Read.ByLabel(k, l.Obj.GetNamespace(), l.Kind.Info().GVK.Group+"/name", l.Obj.GetName()) {
-			if !l.Health(k, obj).Converged() {
-				bad = append(bad, converge.RefTo(k, obj))
-			}
-		}
-	}
+	marked := labelled(l)
+	bad = append(bad, marked...)
 	if len(bad) == 0 || len(f.Below) > 0 {
+		return
+	}
+	if f.State == converge.Waiting && len(marked) > 0 && !words.Faulty.MatchString(words.ErrorText(f.Error)) {
+		f.Below, f.Told, f.Aside = marked, words.ErrorText(f.Error), "" // it says no more than that something is not there yet
 		return
 	}
 	if late := strings.Contains(f.Says, "deadline") || strings.Contains(f.Says, "timed out"); late && !bad[0].Kind.Info().Custom {

@@ -48,7 +48,7 @@ func mount(see func(l *converge.Look, p *corev1.Pod, text string) *converge.Find
 		}
 		e := l.Warning(p.UID, "FailedMount", "FailedAttachVolume", "FailedMapVolume")
 		if e == nil {
-			return nil
+			return unmounted(l, see, p)
 		}
 		if other := l.Warning(p.UID, "FailedAttachVolume"); other != nil &&
 			strings.HasPrefix(e.Message, "Unable to attach or mount volumes") {
@@ -60,6 +60,30 @@ func mount(see func(l *converge.Look, p *corev1.Pod, text string) *converge.Find
 		}
 		return f
 	}
+}
+
+// unmounted tells, where the agent's events are gone or were never seen, of a volume that can't be mounted for what it takes is not there.
+func unmounted(l *converge.Look, see func(l *converge.Look, p *corev1.Pod, text string) *converge.Finding,
+	p *corev1.Pod) *converge.Finding {
+	lacks := func(k resource.Kind, name string, optional *bool) bool {
+		return name != "" && !ptr.Deref(optional, false) && l.Sees(k, p.Namespace) && l.Read.Lookup(k, p.Namespace, name) == nil
+	}
+	for _, v := range p.Spec.Volumes {
+		text := ""
+		switch {
+		case v.ConfigMap != nil && lacks(kinds.ConfigMaps, v.ConfigMap.Name, v.ConfigMap.Optional):
+			text = `configmap "` + v.ConfigMap.Name + `" not found`
+		case v.Secret != nil && lacks(kinds.Secrets, v.Secret.SecretName, v.Secret.Optional):
+			text = `secret "` + v.Secret.SecretName + `" not found`
+		default:
+			continue
+		}
+		if f := see(l, p, text); f != nil {
+			f.Owner = cmp.Or(f.Owner, converge.AgentOf(p))
+			return f
+		}
+	}
+	return nil
 }
 
 var lacking = regexp.MustCompile(`(?i)(configmap|secret|persistentvolumeclaim|persistentvolume|serviceaccount|clustertrustbundle)s?` +

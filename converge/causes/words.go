@@ -21,6 +21,9 @@ import (
 func advise(l *converge.Look, f *converge.Finding, p *corev1.Pod, t *corev1.ContainerStateTerminated) *converge.Finding {
 	s, ok := words.Meaning(words.LastWords, strings.ToLower(lastLine(t.Message)))
 	if !ok {
+		s, ok = words.Meaning(words.LastWords, strings.ToLower(t.Message)) // the cause may stand before what it led to, or after its heading
+	}
+	if !ok {
 		return f
 	}
 	who := "system:serviceaccount:" + words.Between(t.Message, `"system:serviceaccount:`, `"`) + " -n " + p.Namespace
@@ -92,7 +95,7 @@ func podsRejected(l *converge.Look) *converge.Finding {
 	if s, ok := words.Meaning(gone, last.Status.Message); ok {
 		f.Advice = []string{strings.ReplaceAll(s.Advice(), "{}", last.Spec.NodeName)}
 	}
-	if t := templateOf(l.Obj); t != nil && t.Spec.NodeName != "" {
+	if t := health.TemplateOf(l.Obj); t != nil && t.Spec.NodeName != "" {
 		f.Waits = converge.On("Field", converge.RefTo(l.Kind, l.Obj), "spec.template.spec.nodeName")
 		f.Advice = append([]string{"leave nodeName out of the pod template: then the scheduler chooses a node that the pod fits"},
 			f.Advice...)

@@ -24,12 +24,13 @@ const longQueue, longWork = 30 * time.Minute, 12 * time.Hour
 
 // lingers judges an object that says for long that it waits or is at work. One whose controller warns of it meanwhile is given less time.
 func lingers(w *converge.World, obj resource.Object, status map[string]any) converge.Health {
-	for _, field := range []string{"phase", "state"} {
+	for _, field := range []string{"phase", "state", "status", "currentState"} {
 		word, limit := words.String(status, field), longWork
+		first, _, _ := strings.Cut(word, " ") // Provisioning initial users
 		switch {
-		case queues.MatchString(word):
+		case queues.MatchString(first):
 			limit = longQueue
-		case !works.MatchString(word):
+		case !works.MatchString(first):
 			continue
 		}
 		if NewestWarning((&converge.Look{World: w, Obj: obj})) != nil {

@@ -10,13 +10,15 @@ import (
 	"github.com/kloop-dev/kloop/converge"
 	"github.com/kloop-dev/kloop/converge/mentions"
 	"github.com/kloop-dev/kloop/converge/words"
+	"github.com/kloop-dev/kloop/kinds"
 	"github.com/kloop-dev/kloop/resource"
 )
 
 // RefusedFor is the time that a refusal is held against a controller that has not written since.
 const RefusedFor = 10 * time.Minute
 
-// PartsOf are those of what was made for an object that are not well. Below one that says nothing of itself lies what was made for that.
+// PartsOf are those of what was made for an object that are not well. Below one that says nothing of itself lies what was made for that;
+// a claim owns what fills it.
 func PartsOf(l *converge.Look, owner resource.Object, depth int) (bad []converge.Ref) {
 	for _, k := range l.Kinds.All() {
 		if k.Info().Virtual {
@@ -25,7 +27,7 @@ func PartsOf(l *converge.Look, owner resource.Object, depth int) (bad []converge
 		for obj := range l.Read.ByOwner(k, string(owner.GetUID())) {
 			if !l.Health(k, obj).Converged() {
 				bad = append(bad, converge.RefTo(k, obj))
-			} else if k.Info().Custom && depth < converge.MaxDepth {
+			} else if (k.Info().Custom || k == resource.Kind(kinds.PersistentVolumeClaims)) && depth < converge.MaxDepth {
 				bad = append(bad, PartsOf(l, obj, depth+1)...)
 			}
 		}
@@ -35,6 +37,9 @@ func PartsOf(l *converge.Look, owner resource.Object, depth int) (bad []converge
 
 // Spoken finds an object in a controller's words: HelmChart 'a/web', Job/a/web, Secret "web", Pods resource web.
 var Spoken = regexp.MustCompile(`\b([A-Z][A-Za-z]+)(?: resource)?[ /]['"]?(?:([a-z0-9-]+)/)?([a-z0-9][a-z0-9.-]*[a-z0-9])`)
+
+// KubeletsPod finds a pod in the words of a kubelet, which others repeat: pod=web-0_default(uid).
+var KubeletsPod = regexp.MustCompile(`\bpod="?([a-z0-9][a-z0-9.-]*)_([a-z0-9-]+)`)
 
 // NewestWarning is the last that was told of the object within an hour; nil: nothing was.
 func NewestWarning(l *converge.Look) (best *corev1.Event) {

@@ -2,9 +2,11 @@ package health
 
 import (
 	"regexp"
+	"slices"
 	"strings"
 
 	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/utils/ptr"
 
 	"github.com/kloop-dev/kloop/converge"
@@ -47,9 +49,8 @@ var generic = regexp.MustCompile(`^(.{0,3}|cluster|apps|core|operator|operators|
 // LogOf tells how to read what the controller of an object has to say: by its log, where the workload that it seems to run in is seen, and
 // of the object itself.
 func LogOf(l *converge.Look, who string) string {
-	if k, obj := programAt(l.World, l.Kind, who); obj != nil {
-		return "read the log of " + who + ": kubectl logs " + k.Info().Singular + "/" + obj.GetName() + " -n " + obj.GetNamespace() +
-			" --all-containers --tail=100"
+	if logs := Program(l, who); logs != "" {
+		return "read the log of " + who + ": " + logs
 	}
 	return "read the log of " + who + "; all that is told of this one: kubectl describe " + l.Kind.Info().GR().String() + " " +
 		converge.Called(l)
@@ -146,4 +147,60 @@ func ProjectDown(w *converge.World, of resource.Kind) (k resource.Kind, found re
 		return kinds.Deployments, d, ptr.Deref(d.Spec.Replicas, 1) == 0
 	}
 	return nil, nil, false
+}
+
+// Program is the command that reads the log of the controller that an object seems to have; "": none is seen.
+func Program(l *converge.Look, who string) (logs string) {
+	k, obj := programAt(l.World, l.Kind, who)
+	if obj == nil {
+		return ""
+	}
+	return "kubectl logs " + k.Info().Singular + "/" + obj.GetName() + " -n " + obj.GetNamespace() + " --all-containers --tail=100"
+}
+
+// watchedOnly finds the namespaces that a controller keeps to: WATCH_NAMESPACE=a,b in its environment, --watch-namespaces=a,b.
+var watchedOnly = regexp.MustCompile(`(?i)^-{0,2}[a-z_-]*watch[a-z]*[_-]namespaces?=([^*]+)$`)
+
+// WatchedElsewhere says that the controller that an object seems to have keeps to namespaces, and that the object's is not among them; "":
+// it is not known to.
+func WatchedElsewhere(l *converge.Look, who string) string {
+	k, obj := programAt(l.World, l.Kind, who)
+	if obj == nil || l.Obj.GetNamespace() == "" {
+		return ""
+	}
+	t := TemplateOf(obj)
+	if t == nil {
+		return ""
+	}
+	for _, c := range t.Spec.Containers {
+		told := slices.Concat(c.Command, c.Args)
+		for _, e := range c.Env {
+			told = append(told, e.Name+"="+e.Value)
+		}
+		for _, s := range told {
+			m := watchedOnly.FindStringSubmatch(s)
+			if m != nil && !slices.Contains(strings.Fields(strings.ReplaceAll(m[1], ",", " ")), l.Obj.GetNamespace()) {
+				return new(converge.ObjectOf(k, obj)).Short() + " in namespace " + obj.GetNamespace() + " is told to watch other namespaces (" +
+					s + ")"
+			}
+		}
+	}
+	return ""
+}
+
+// TemplateOf is the pod template of a workload; nil: it has none.
+func TemplateOf(obj resource.Object) *corev1.PodTemplateSpec {
+	switch obj := obj.(type) {
+	case *appsv1.Deployment:
+		return &obj.Spec.Template
+	case *appsv1.StatefulSet:
+		return &obj.Spec.Template
+	case *appsv1.DaemonSet:
+		return &obj.Spec.Template
+	case *appsv1.ReplicaSet:
+		return &obj.Spec.Template
+	case *corev1.ReplicationController:
+		return obj.Spec.Template
+	}
+	return nil
 }

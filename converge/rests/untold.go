@@ -4,6 +4,7 @@ import (
 	"fmt"
 
 	"github.com/kloop-dev/kloop/converge"
+	"github.com/kloop-dev/kloop/converge/health"
 	"github.com/kloop-dev/kloop/converge/words"
 	"github.com/kloop-dev/kloop/kinds/convergence"
 	"github.com/kloop-dev/kloop/resource"
@@ -31,15 +32,22 @@ func untold(w *converge.World, k resource.Kind, obj resource.Object) *convergenc
 		says += fmt.Sprintf(", though %d of %s have one", told, words.Count(all, k.Info().Singular))
 	}
 	who := "the controller of " + gr
+	l := &converge.Look{World: w, Kind: k, Obj: obj}
 	s := &converge.Step{Object: converge.ObjectOf(k, obj), Cause: "NotKnown", Health: converge.Health{Says: says,
 		Since: obj.GetCreationTimestamp().Time},
 		Finding: converge.Finding{Says: says, Owner: who, State: converge.Resting, Waits: converge.On("Field", converge.RefTo(k, obj),
 			"status"),
 			Next:   converge.Does(who, "writes its status, if it runs and writes one"),
 			Advice: []string{"look whether its controller runs, and at its log: kubectl get pods -A"}}}
+	if logs := health.Program(l, who); logs != "" {
+		s.Advice = []string{"read its log: " + logs}
+	}
+	unknown := ", so whether it is what it should be is not known; neither is whether a controller watches " + gr
+	if elsewhere := health.WatchedElsewhere(l, who); elsewhere != "" {
+		unknown = "; " + elsewhere + ", so whether it is what it should be is not known"
+		s.Advice = append([]string{"have it watch namespace " + obj.GetNamespace() + " too, or make the object where it does"}, s.Advice...)
+	}
 	g := s.Gap()
-	g.Verdict = s.Object.Short() + " " + says +
-		", so whether it is what it should be is not known; neither is whether a controller watches " +
-		gr
+	g.Verdict = s.Object.Short() + " " + says + unknown
 	return g
 }

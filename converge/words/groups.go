@@ -39,8 +39,7 @@ var ByGroup = []Saying{
 	{"argoproj.io/application *not declared in schema", "", "take that field out of what git has, or bring the CRD or server up to it"},
 	{"argoproj.io/application *progressing", "", "see what is not done: kubectl get applications.argoproj.io {} -o " +
 		"jsonpath='{.status.resources}'"},
-	{"kubevirt.io/*/dev/kvm", "", "put it on nodes that can virtualize, or let it be emulated, which is slow: in the kubevirt object, " +
-		"spec.configuration.developerConfiguration.useEmulation: true"},
+	{"kubevirt.io/*/dev/kvm", "", emulated},
 	{"snapshot.storage.k8s.io/*not yet bound", "", "see whether the claim is bound by now; if the snapshot still does not go on, " +
 		"delete it and make " +
 		"it anew: kubectl get pvc {ns}"},
@@ -57,11 +56,27 @@ var ByGroup = []Saying{
 	{"kafka.strimzi.io/*exceeded timeout", "", "see what it waited for: kubectl get pods,services,pvc {ns}"},
 	{"ray.io/*deploying app", "", "what the application lacks belongs in the image, or in runtime_env of serveConfigV2"},
 	{"external-secrets.io/*iam role", "", "give the service account its role: annotation eks.amazonaws.com/role-arn"},
+	{"karpenter.sh/*karpenter.sh/unregistered taint", "", "have its nodes join with that taint, in the user data of the node class: " +
+		"kubelet --register-with-taints=karpenter.sh/unregistered:NoExecute"},
+	{"operators.coreos.com/subscription *no operators found in package", "", "correct spec.name, source and sourceNamespace by what " +
+		"catalogs have: kubectl get packagemanifests -A"},
+	{"operators.coreos.com/subscription *exists and is not referenced", "", "an earlier installation was left behind: delete that " +
+		"clusterserviceversion, so that the subscription makes its own: kubectl get clusterserviceversions.operators.coreos.com {ns}"},
+	{"operators.coreos.com/installplan *requiresapproval", "", "if it is to be installed, approve it: kubectl patch " +
+		"installplans.operators.coreos.com {} --type merge -p '{\"spec\":{\"approved\":true}}'"},
+	{"operators.coreos.com/*installmodetype not supported", "", "let the namespace's operator group select what the operator can watch " +
+		"(spec.targetNamespaces): kubectl get operatorgroups.operators.coreos.com {ns} -o yaml"},
+	{"kubevirt.io/*insufficient devices.kubevirt.io/kvm", "", emulated}, {"kubevirt.io/*syncvmi failed", "",
+		"read what its launcher says: kubectl logs {ns} -c compute -l kubevirt.io=virt-launcher --tail=50"},
+	{"gateway.networking.k8s.io/*is not implemented", "", "another controller than that of its class writes its status too: see " +
+		"which, and have it keep to its own classes: kubectl get gateways.gateway.networking.k8s.io {} -o yaml --show-managed-fields"},
 	{"knative.dev/*401", "", "give the revision's service account the registry's pull secret, then make a new revision: this one " +
 		"is not tried again"},
 }
 
 const (
+	emulated = "put it on nodes that can virtualize, or let it be emulated, which is slow: in the kubevirt object, " +
+		"spec.configuration.developerConfiguration.useEmulation: true"
 	unreached    = "see whether network policies let the operator reach its service: kubectl get networkpolicies -A"
 	bootsFromNet = "look at the host's console: it has to boot from the network there (DHCP and PXE of the provisioning network)"
 	managed      = "see whether the address in spec.bmc answers from the cluster, and its credentials fit; then the pod of ironic " +

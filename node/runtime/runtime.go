@@ -45,7 +45,7 @@ func (c Config) registries() string {
 	return filepath.Join(c.Dir, "certs.d")
 }
 
-// foreignPlugins is where network plugins that users install look for each other.
+// foreignPlugins has the network plugins that users install.
 const foreignPlugins = "/opt/cni/bin"
 
 // foreignConf has the CNI configuration of such plugins. A variable for tests.

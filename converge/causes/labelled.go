@@ -1,0 +1,142 @@
+package causes
+
+import (
+	"fmt"
+	"regexp"
+	"slices"
+	"strings"
+
+	"github.com/kloop-dev/kloop/converge"
+	"github.com/kloop-dev/kloop/converge/words"
+	"github.com/kloop-dev/kloop/kinds"
+	"github.com/kloop-dev/kloop/resource"
+)
+
+// Operators mark by labels what they make where they can't own it, or don't: the Gateway API by gateway.networking.k8s.io/gateway-name
+// (GEP-1762), others by the group, or its end, and the kind, or its end: cnpg.io/cluster, opster.io/opensearch-cluster.
+
+// labelledKinds are those that operators mark so.
+var labelledKinds = []resource.Kind{kinds.Deployments, kinds.StatefulSets, kinds.DaemonSets, kinds.Jobs, kinds.Services}
+
+// A mark is a label that has the name of the object for which something was made, and the one that has its namespace; "" where it lies
+// beside that.
+type mark struct{ name, space string }
+
+// marksOf are the labels that the makers of a kind's parts use.
+func marksOf(i *resource.Info) (list []mark) {
+	parts := strings.Split(strings.ToLower(camel.ReplaceAllString(i.GVK.Kind, "$1-$2")), "-")
+	names := []string{"name", strings.Join(parts, ""), strings.Join(parts, "-"), parts[len(parts)-1]}
+	for _, n := range names[1:] {
+		names = append(names, n+"-name")
+	}
+	for _, group := range []string{i.GVK.Group, words.Domain(i.GVK.Group)} {
+		for _, n := range names {
+			if m := (mark{group + "/" + n, ""}); !slices.Contains(list, m) {
+				list = append(list, m)
+			}
+		}
+	}
+	if i.GVK.Kind == "Gateway" {
+		list = append(list, mark{"gateway.envoyproxy.io/owning-gateway-name", "gateway.envoyproxy.io/owning-gateway-namespace"})
+	}
+	return list
+}
+
+// camel finds where words of a kind meet.
+var camel = regexp.MustCompile(`([a-z0-9])([A-Z])`)
+
+// marksSeen are the labels that anything of the labelled kinds has. They are gathered once many objects ask: one looks faster.
+type marksSeen struct {
+	asked int
+	keys  map[string]bool
+}
+
+// fewAsk objects ask before the labels are gathered.
+const fewAsk = 16
+
+func (s *marksSeen) has(w *converge.World, key string) bool {
+	if s.keys == nil && s.asked > fewAsk {
+		s.keys = map[string]bool{}
+		for _, k := range labelledKinds {
+			for obj := range w.Read.Each(k, "") {
+				for key := range obj.GetLabels() {
+					s.keys[key] = true
+				}
+			}
+		}
+	}
+	return s.keys == nil || s.keys[key]
+}
+
+// labelled are the objects that carry a mark of the object, and are not well.
+func labelled(l *converge.Look) (bad []converge.Ref) {
+	seen := converge.Kept[marksSeen](l.World)
+	seen.asked++
+	for _, m := range marksOf(l.Kind.Info()) {
+		ns := l.Obj.GetNamespace()
+		if !seen.has(l.World, m.name) {
+			continue
+		}
+		if m.space != "" {
+			ns = ""
+		}
+		for _, k := range labelledKinds {
+			for obj := range l.Read.ByLabel(k, ns, m.name, l.Obj.GetName()) {
+				there := obj.GetNamespace() == l.Obj.GetNamespace()
+				if m.space != "" {
+					there = obj.GetLabels()[m.space] == l.Obj.GetNamespace()
+				}
+				if r := converge.RefTo(k, obj); there && !slices.Contains(bad, r) && !l.Health(k, obj).Converged() {
+					bad = append(bad, r)
+				}
+			}
+		}
+	}
+	return bad
+}
+
+// unmatched finds words by which a controller says that a selector of the spec selects nothing.
+var unmatched = regexp.MustCompile(`(?i)match(ed|es|ing)?\b.*selector|selector.*match|no matching|nothing match|none .*match`)
+
+// selecting advises to compare a selector of the spec that selects nothing, as the controller says, with the labels of what it is for.
+func selecting(l *converge.Look, f *converge.Finding, tree map[string]any, message string) {
+	if len(f.Below) > 0 || !unmatched.MatchString(message) {
+		return
+	}
+	spec, _ := tree["spec"].(map[string]any)
+	for field, v := range spec {
+		stem, is := strings.CutSuffix(field, "Selector")
+		selector, _ := v.(map[string]any)
+		want, _ := selector["matchLabels"].(map[string]any)
+		if !is || len(want) == 0 {
+			continue
+		}
+		for _, k := range selectedBy(l, stem, message) {
+			f.Advice = append([]string{fmt.Sprintf("compare spec.%s (%s) with the labels of what it is to select: "+
+				"kubectl get %s -A --show-labels", field, pairsOf(want), k.Info().GR())}, f.Advice...)
+			return
+		}
+	}
+}
+
+// selectedBy are the kinds of the object's own project that a selector may be for: by the words, else by the field's name.
+func selectedBy(l *converge.Look, stem, message string) (list []resource.Kind) {
+	for _, k := range l.Kinds.All() {
+		i := k.Info()
+		if i.Custom && k != l.Kind && words.Domain(i.GVK.Group) == words.Domain(l.Kind.Info().GVK.Group) &&
+			(words.StandsIn(message, i.GVK.Kind) || strings.EqualFold(i.GVK.Kind, stem)) {
+			list = append(list, k)
+		}
+	}
+	return list
+}
+
+// pairsOf writes labels as a command takes them.
+func pairsOf(labels map[string]any) string {
+	var list []string
+	for k, v := range labels {
+		list = append(list, fmt.Sprintf("%s=%v", k, v))
+	}
+	slices.Sort(list)
+	return strings.Join(list, ",")
+}
