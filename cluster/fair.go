@@ -21,8 +21,8 @@ func (d *frontDoor) fair() *fair.Fair {
 // fewObjects are no more work than one, so that nobody need count them.
 const fewObjects = 100
 
-// count is about how many objects a list of the resource shows.
-func (d *frontDoor) count(gvr schema.GroupVersionResource, namespace string) int {
+// count is about how many objects a list of the resource shows, and enough when it shows more.
+func (d *frontDoor) count(gvr schema.GroupVersionResource, namespace string, enough int) int {
 	k, _, ok := d.set.Resource(gvr)
 	if !ok || k.Info().Virtual {
 		return 0
@@ -31,5 +31,5 @@ func (d *frontDoor) count(gvr schema.GroupVersionResource, namespace string) int
 	if all := snap.Count(k, ""); all <= fewObjects || namespace == "" { // known without looking
 		return all
 	}
-	return snap.Count(k, namespace)
+	return snap.CountTo(k, namespace, enough)
 }

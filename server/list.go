@@ -44,7 +44,7 @@ func (s *reads) List(ctx context.Context, r *Request, opts *metav1.ListOptions) 
 	exact := opts.ResourceVersionMatch == metav1.ResourceVersionMatchExact ||
 		opts.ResourceVersionMatch == "" && rev > 0 && opts.Limit > 0
 	if exact {
-		return s.listAt(ctx, c, rev, "", opts)
+		return s.listAt(ctx, c, place{Rev: rev}, opts)
 	}
 	snap, err := s.notOlder(ctx, opts.ResourceVersion)
 	if err != nil {
@@ -54,7 +54,7 @@ func (s *reads) List(ctx context.Context, r *Request, opts *metav1.ListOptions) 
 	if opts.ResourceVersion == "0" {
 		limit = 0 // as upstream's cache does
 	}
-	return s.listSnapshot(ctx, snap, c, "", limit)
+	return s.listSnapshot(ctx, snap, c, place{}, limit)
 }
 
 func (s *reads) checkListOptions(opts *metav1.ListOptions, watch bool) error {
@@ -78,41 +78,41 @@ func CheckListOptions(opts *metav1.ListOptions, watch, watchList bool) error {
 
 // listOn goes on where a continue token says.
 func (s *reads) listOn(ctx context.Context, c *choice, opts *metav1.ListOptions) (*List, error) {
-	rev, after, err := parseToken(opts.Continue)
+	from, err := parseToken(opts.Continue)
 	if err != nil {
 		return nil, err
 	}
 	if opts.ResourceVersion != "" && opts.ResourceVersion != "0" {
 		return nil, apierrors.NewBadRequest("specifying resource version is not allowed when using continue")
 	}
-	after = c.absolute(after)
-	if rev != anyRevision {
-		return s.listAt(ctx, c, rev, after, opts)
+	from.Start = c.absolute(from.Start)
+	if from.Rev != anyRevision {
+		return s.listAt(ctx, c, from, opts)
 	}
 	snap, err := s.Fresh(ctx)
 	if err != nil {
 		return nil, err
 	}
-	return s.listSnapshot(ctx, snap, c, after, opts.Limit)
+	return s.listSnapshot(ctx, snap, c, from, opts.Limit)
 }
 
 // lookUp is the number of objects between two looks at the request: its client may have gone.
 const lookUp = 256
 
-// listSnapshot picks from a snapshot what comes after the key. It ends with ctx: whose client is gone looks at nothing more.
-func (s *reads) listSnapshot(ctx context.Context, snap *view.Snapshot, c *choice, after string, limit int64) (*List, error) {
+// listSnapshot picks from a snapshot what comes behind the place. It ends with ctx: whose client is gone looks at nothing more.
+func (s *reads) listSnapshot(ctx context.Context, snap *view.Snapshot, c *choice, at place, limit int64) (*List, error) {
 	l := &List{Revision: snap.Rev(), Entries: []*view.Entry{}}
 	if limit <= 0 && c.all() { // all that from yields: nothing to look into the objects for
 		if c.ns == "" {
 			l.Entries = make([]*view.Entry, 0, snap.Count(c.kind, ""))
 		}
-		for e := range c.from(snap, after) {
+		for e := range c.from(snap, at.Start) {
 			l.Entries = append(l.Entries, e)
 		}
 		return l, nil
 	}
 	seen := 0
-	for e := range c.from(snap, after) {
+	for e := range c.from(snap, at.Start) {
 		if seen++; seen%lookUp == 0 && ctx.Err() != nil {
 			return nil, StoreError(ctx.Err(), "list "+c.kind.Info().Plural)
 		}
@@ -122,8 +122,8 @@ func (s *reads) listSnapshot(ctx context.Context, snap *view.Snapshot, c *choice
 		if l.Entries = append(l.Entries, e); limit <= 0 || int64(len(l.Entries)) < limit {
 			continue
 		}
-		if left := remaining(snap, c, e); left > 0 {
-			l.Continue = token(l.Revision, c.relative(e))
+		if left := remaining(snap, c, e, at.Left-int64(len(l.Entries))); left > 0 {
+			l.Continue = token(l.Revision, c.relative(e), left)
 			s.pages.keep(snap)
 			if c.all() {
 				l.Remaining = &left
@@ -135,14 +135,17 @@ func (s *reads) listSnapshot(ctx context.Context, snap *view.Snapshot, c *choice
 }
 
 // remaining counts what comes after the last entry of a page. For a choice it says only whether there is anything, chosen or not: as
-// with upstream, nobody looks.
-func remaining(snap *view.Snapshot, c *choice, last *view.Entry) (n int64) {
+// with upstream, nobody looks. Nor is anything counted when the token says how many there are: who forged it misleads himself.
+func remaining(snap *view.Snapshot, c *choice, last *view.Entry, told int64) (n int64) {
 	if c.single() {
 		return 0
 	}
+	known := told > 0 && told < int64(snap.Count(c.kind, ""))
 	for range snap.Entries(c.kind, c.ns, keyOf(last)) {
 		if n++; !c.all() {
 			break
+		} else if known {
+			return told
 		}
 	}
 	return n
@@ -195,7 +198,8 @@ func (c *choice) absolute(key string) string {
 }
 
 // listAt lists at one very revision: the present one from the view, a past one from the store's history.
-func (s *reads) listAt(ctx context.Context, c *choice, rev int64, after string, opts *metav1.ListOptions) (*List, error) {
+func (s *reads) listAt(ctx context.Context, c *choice, at place, opts *metav1.ListOptions) (*List, error) {
+	rev := at.Rev
 	snap := s.pages.at(rev)
 	if snap == nil {
 		if err := s.reach(ctx, rev); err != nil {
@@ -204,16 +208,16 @@ func (s *reads) listAt(ctx context.Context, c *choice, rev int64, after string, 
 		snap = s.View.Snapshot()
 	}
 	if snap.Rev() == rev {
-		return s.listSnapshot(ctx, snap, c, after, opts.Limit)
+		return s.listSnapshot(ctx, snap, c, at, opts.Limit)
 	}
-	l, err := s.listPast(ctx, c, rev, after, opts.Limit)
+	l, err := s.listPast(ctx, c, rev, at.Start, opts.Limit)
 	if err == nil {
 		return l, nil
 	}
 	if errors.Is(err, store.ErrCompacted) && opts.Continue != "" {
 		gone := apierrors.NewResourceExpired(tooOldText)
-		_, key, _ := parseToken(opts.Continue)
-		gone.ErrStatus.ListMeta.Continue = token(anyRevision, key)
+		at, _ := parseToken(opts.Continue)
+		gone.ErrStatus.ListMeta.Continue = token(anyRevision, at.Start, 0)
 		return nil, gone
 	}
 	return nil, StoreError(err, "list the past")
@@ -251,7 +255,7 @@ func (s *reads) listPast(ctx context.Context, c *choice, rev int64, after string
 				continue
 			}
 			if left := int64(len(page.KVs)-i-1) + page.Left; left > 0 && !c.single() {
-				l.Continue = token(rev, c.relative(e))
+				l.Continue = token(rev, c.relative(e), left)
 				if c.all() {
 					l.Remaining = &left
 				}

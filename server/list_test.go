@@ -4,6 +4,7 @@ import (
 	"encoding/base64"
 	"errors"
 	"fmt"
+	"math"
 	"strconv"
 	"strings"
 	"testing"
@@ -158,6 +159,36 @@ func TestBadTokens(t *testing.T) {
 		if _, err := w.list(configMaps, metav1.ListOptions{Continue: token}); reason(err) != "BadRequest" {
 			t.Errorf("%s: %v", text, err)
 		}
+	}
+}
+
+// What is left is counted for the first page alone: later ones take it from the token. What can't be is counted.
+func TestPagesCountOnce(t *testing.T) {
+	w := start(t)
+	for i := range 9 {
+		create(w, configMaps, configMap(fmt.Sprint("c", i)))
+		create(w, pods, &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprint("p", i)}})
+	}
+	l, err := w.list(configMaps, metav1.ListOptions{Limit: 2})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, x := range []struct {
+		name       string
+		left, want int64
+	}{{"as told", 7, 5}, {"told wrongly", 6, 4}, {"untold", 0, 5}, {"negative", -1, 5}, {"least", math.MinInt64, 5},
+		{"fewer than come", 1, 5}, {"more than there are", 12, 5}, {"most", math.MaxInt64, 5}} {
+		t.Run(x.name, func(t *testing.T) {
+			token := base64.RawURLEncoding.EncodeToString(
+				fmt.Appendf(nil, `{"v":"meta.k8s.io/v1","rv":%d,"start":"c1\u0000","left":%d}`, l.Revision, x.left))
+			next, err := w.list(configMaps, metav1.ListOptions{Limit: 2, Continue: token})
+			if err != nil || names(next) != "c2 c3" || next.Remaining == nil || *next.Remaining != x.want {
+				t.Errorf("%v, %v", next, err)
+			}
+		})
+	}
+	if read, err := base64.RawURLEncoding.DecodeString(l.Continue); err != nil || !strings.Contains(string(read), `"left":7`) {
+		t.Errorf("token %s, %v", read, err)
 	}
 }
 

@@ -95,7 +95,7 @@ func (all *openings) take(o *opening, n int) {
 // begin returns what the watch can begin with in place of the snapshot, and what has changed since then; nil: nothing. The watch
 // leaves it when it has heard all.
 func (all *openings) begin(w *watch, snap *view.Snapshot) (*opening, []Event) {
-	if n := snap.Count(w.kind, w.choice.ns); n < openingFrom || n > openingMost {
+	if n := snap.CountTo(w.kind, w.choice.ns, openingMost+1); n < openingFrom || n > openingMost {
 		return nil, nil
 	}
 	key := openingKey{w.kind, w.spoken, w.choice.ns}

@@ -21,22 +21,23 @@ const (
 type place struct {
 	Version string `json:"v"`
 	Rev     int64  `json:"rv"`
-	Start   string `json:"start"` // first key of the next page, without the prefix
+	Start   string `json:"start"`          // first key of the next page, without the prefix
+	Left    int64  `json:"left,omitempty"` // ours: how many objects come, so that not every page counts them anew; 0: nobody counted
 }
 
-// token encodes the place behind the object with the key, relative to the prefix of the list.
-func token(rev int64, key string) string {
-	b, err := json.Marshal(place{Version: pageVersion, Rev: rev, Start: key + "\x00"})
+// token encodes the place behind the object with the key, relative to the prefix of the list, and how many objects come then.
+func token(rev int64, key string, left int64) string {
+	b, err := json.Marshal(place{Version: pageVersion, Rev: rev, Start: key + "\x00", Left: left})
 	if err != nil {
 		return ""
 	}
 	return base64.RawURLEncoding.EncodeToString(b)
 }
 
-// parseToken decodes a continue token. The key is the one after which the next page starts. A token that is none is a 400.
-func parseToken(s string) (rev int64, after string, err error) {
-	bad := func(why any) (int64, string, error) {
-		return 0, "", apierrors.NewBadRequest(fmt.Sprintf("invalid continue token: continue key is not valid: %v", why))
+// parseToken decodes a continue token; Start is then the key after which the next page starts. A token that is none is a 400.
+func parseToken(s string) (place, error) {
+	bad := func(why any) (place, error) {
+		return place{}, apierrors.NewBadRequest(fmt.Sprintf("invalid continue token: continue key is not valid: %v", why))
 	}
 	b, err := base64.RawURLEncoding.DecodeString(s)
 	if err != nil {
@@ -56,7 +57,8 @@ func parseToken(s string) (rev int64, after string, err error) {
 	case path.Clean("/"+strings.TrimPrefix(p.Start, "/")) != "/"+strings.TrimPrefix(p.Start, "/"):
 		return bad(p.Start)
 	}
-	return p.Rev, strings.TrimSuffix(strings.TrimPrefix(p.Start, "/"), "\x00"), nil
+	p.Start = strings.TrimSuffix(strings.TrimPrefix(p.Start, "/"), "\x00")
+	return p, nil
 }
 
 // parseRevision reads a resourceVersion; "" is 0. What the answer to a bad one is depends on who asks.

@@ -153,6 +153,9 @@ func compare(t *rapid.T, s *view.Snapshot, m model) {
 		if n := s.Count(pods, ns); n != len(m.where(in)) {
 			t.Fatalf("count %d in %q, want %d", n, ns, len(m.where(in)))
 		}
+		if n := s.CountTo(pods, ns, 2); n != min(2, len(m.where(in))) {
+			t.Fatalf("count to 2 is %d in %q, want %d", n, ns, min(2, len(m.where(in))))
+		}
 		for _, value := range []string{"", "x", "y", "z"} {
 			check("label", m.where(func(p *corev1.Pod) bool { x, ok := p.Labels["app"]; return ok && x == value && in(p) }),
 				s.ByLabel(pods, ns, "app", value))

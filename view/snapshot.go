@@ -2,6 +2,7 @@ package view
 
 import (
 	"iter"
+	"math"
 	"strings"
 	"sync"
 
@@ -101,8 +102,19 @@ func (s *Snapshot) Count(k resource.Kind, ns string) int {
 	case ns == "":
 		return f.objects.Len()
 	}
+	return s.CountTo(k, ns, math.MaxInt)
+}
+
+// CountTo counts no further than enough: a namespace is counted by looking at each object.
+func (s *Snapshot) CountTo(k resource.Kind, ns string, enough int) int {
+	if ns == "" {
+		return min(s.Count(k, ""), enough)
+	}
 	n := 0
 	for range s.Entries(k, ns, "") {
+		if n == enough {
+			break
+		}
 		n++
 	}
 	return n

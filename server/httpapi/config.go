@@ -69,8 +69,9 @@ type Config struct {
 	// Before answers what is no request of this API, before anyone is asked who they are, and says that it did; nil: there is no such thing.
 	Before func(w http.ResponseWriter, r *http.Request) bool
 
-	Fair  *fair.Fair                                           // shares the server among callers; nil: 600 seats for all of them together
-	Count func(gvr schema.GroupVersionResource, ns string) int // about how many objects a list shows; nil: few
+	Fair *fair.Fair // shares the server among callers; nil: 600 seats for all of them together
+	// Count is about how many objects a list shows; nobody asks by how many they are more than enough. nil: few
+	Count func(gvr schema.GroupVersionResource, ns string, enough int) int
 
 	// Profiles answers for /debug/pprof/NAME; nil: there is no such page.
 	Profiles func(w http.ResponseWriter, r *http.Request, name string)

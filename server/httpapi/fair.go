@@ -107,10 +107,11 @@ func (s *handler) seats(i *info, most int) int {
 	if !list || s.cfg.Count == nil || i.named() != "" {
 		return 1
 	}
-	n := s.cfg.Count(i.gvr(), i.Namespace)
+	enough := most * objectsPerSeat
 	if limit := int(i.List.Limit); limit > 0 && i.List.LabelSelector == "" && i.List.FieldSelector == "" {
-		n = min(n, limit)
+		enough = min(enough, limit)
 	}
+	n := min(enough, s.cfg.Count(i.gvr(), i.Namespace, enough))
 	return max(1, min(most, (n+objectsPerSeat-1)/objectsPerSeat))
 }
 

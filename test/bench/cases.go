@@ -36,6 +36,7 @@ func measurements() []measurement {
 		{name: "definitions", run: defined, args: []string{"server"}},
 		{name: "deployment", run: deployment, stores: both, args: up, sim: true},
 		{name: "life", run: life, args: up, sim: true},
+		{name: "nodes", run: nodes, args: up},
 		{name: "bind", run: bind, args: up, sim: true, nodes: bindNodes},
 		{name: "namespace", run: namespace, args: up},
 		{name: "pods", args: []string{"up", "--node", "real"}, real: true},

@@ -147,8 +147,7 @@ func defined(ctx context.Context, b *bench) error {
 	more := fields(100)
 	began, cpu := time.Now(), b.cpu()
 	_, _, err := b.storm(ctx, 16, definitions, func(i int) call {
-		return call{method: "POST", path: definitionsPath, body: fmt.Appendf(nil, definition, fmt.Sprintf("kind%04d", i),
-			fmt.Sprintf("Kind%04d", i), more)}
+		return declare(i, more)
 	})
 	if err != nil {
 		return err
@@ -165,6 +164,12 @@ func defined(ctx context.Context, b *bench) error {
 	_, after := b.settled(ctx)
 	b.figure("definitions, memory of each", (after-before)/definitions, "MiB")
 	return b.published(ctx)
+}
+
+// declare makes one of the many definitions, with these properties more.
+func declare(i int, more string) call {
+	return call{method: "POST", path: definitionsPath, body: fmt.Appendf(nil, definition, fmt.Sprintf("kind%04d", i),
+		fmt.Sprintf("Kind%04d", i), more)}
 }
 
 // served waits until all definitions are discovered and their objects can be listed.

@@ -30,6 +30,7 @@ type options struct {
 	http2                                     bool
 	idle                                      time.Duration
 	runs, nodes, replicas, pods, watchers     int
+	agents, stormObjects, stormWatches        int
 	pair                                      string
 	pairs, bursts                             int
 	burstOnly                                 bool
@@ -84,6 +85,9 @@ func parse(args []string) (*options, error) {
 	fs.IntVar(&o.pods, "pods", 10_000, "how many pods to list")
 	fs.StringVar(&o.why, "why", "bin/why", "the program kubectl-why; scripts/bench makes it")
 	fs.IntVar(&o.watchers, "watchers", 1000, "how many watchers")
+	fs.IntVar(&o.agents, "agents", 5000, "how many nodes with clients of their own, for nodes")
+	fs.IntVar(&o.stormObjects, "storm-objects", 100_000, "how many objects are made and deleted in a storm")
+	fs.IntVar(&o.stormWatches, "storm-watches", 10_000, "how many watches open and end in a storm")
 	fs.StringVar(&o.pair, "pair", "", "measure own kloops without and with these arguments in turn, as --convergence=false, and print both")
 	fs.IntVar(&o.pairs, "pairs", 7, "how often each")
 	pids := fs.String("pid", "", "the server's processes, with commas between them, for CPU and memory")

@@ -9,15 +9,11 @@ import (
 	"time"
 )
 
-// How large the storms are, and how long a server may take to forget them.
-const (
-	stormWatches = 5000
-	stormObjects = 20_000
-	stormRest    = time.Minute
-)
+// stormRest is how long a server may take to forget a storm.
+const stormRest = time.Minute
 
-// storms measures what is left of the memory that a storm took when it has been over for a minute: watches that open and end, and objects
-// that are made and deleted.
+// storms measures what is left of the memory that a storm took when it has been over for a minute: watches that open and end, definitions
+// and objects that are made and deleted.
 func storms(ctx context.Context, b *bench) error {
 	if len(b.processes) == 0 {
 		return errors.New("the server's processes are not known: say --pid")
@@ -28,17 +24,20 @@ func storms(ctx context.Context, b *bench) error {
 	}
 	defer remove()
 	path := "/api/v1/namespaces/" + ns + "/configmaps"
-	if err := b.forgets(ctx, fmt.Sprintf("%d watches", stormWatches), func() error { return b.openWatches(ctx, path) }); err != nil {
+	if err := b.forgets(ctx, fmt.Sprintf("%d watches", b.stormWatches), func() error { return b.openWatches(ctx, path) }); err != nil {
 		return err
 	}
-	return b.forgets(ctx, fmt.Sprintf("%d objects", stormObjects), func() error {
-		_, _, err := b.storm(ctx, 32, stormObjects, func(i int) call {
+	if err := b.forgets(ctx, fmt.Sprintf("%d definitions", definitions), func() error { return b.defineAndForget(ctx) }); err != nil {
+		return err
+	}
+	return b.forgets(ctx, fmt.Sprintf("%d objects", b.stormObjects), func() error {
+		_, _, err := b.storm(ctx, 32, b.stormObjects, func(i int) call {
 			return call{method: "POST", path: path, body: []byte(configMap(i, 0))}
 		})
 		if err != nil {
 			return err
 		}
-		_, _, err = b.storm(ctx, 32, stormObjects, func(i int) call {
+		_, _, err = b.storm(ctx, 32, b.stormObjects, func(i int) call {
 			return call{method: "DELETE", path: fmt.Sprintf("%s/map-%05d", path, i)}
 		})
 		return err
@@ -63,13 +62,32 @@ func (b *bench) forgets(ctx context.Context, name string, storm func() error) er
 	return nil
 }
 
+// defineAndForget makes definitions, waits until they are served, and deletes them.
+func (b *bench) defineAndForget(ctx context.Context) error {
+	more := fields(100)
+	_, _, err := b.storm(ctx, 16, definitions, func(i int) call { return declare(i, more) })
+	if err != nil {
+		return err
+	}
+	if err := b.served(ctx); err != nil {
+		return err
+	}
+	_, _, err = b.storm(ctx, 16, definitions, func(i int) call {
+		return call{method: "DELETE", path: fmt.Sprintf("%s/kind%04ds.bench.example.com", definitionsPath, i)}
+	})
+	if err != nil {
+		return err
+	}
+	return b.poll(ctx, "GET", fmt.Sprintf("%s/kind%04ds.bench.example.com", definitionsPath, definitions-1), http.StatusNotFound)
+}
+
 // openWatches opens the watches, each on a connection of its own, and ends them when all stand.
 func (b *bench) openWatches(ctx context.Context, path string) error {
 	var open, ended sync.WaitGroup
-	errs := make([]error, stormWatches)
+	errs := make([]error, b.stormWatches)
 	gate, end := make(chan struct{}, 16), make(chan struct{})
-	all, targets := make([]*target, stormWatches), b.targets("h2")
-	for i := range stormWatches {
+	all, targets := make([]*target, b.stormWatches), b.targets("h2")
+	for i := range b.stormWatches {
 		open.Add(1)
 		ended.Go(func() {
 			gate <- struct{}{}
