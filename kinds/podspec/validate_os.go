@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"regexp"
 	"strings"
+	"sync"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/util/validation/field"
@@ -180,7 +181,9 @@ func checkWindows(w *corev1.WindowsSecurityContextOptions, path *field.Path) (er
 // What the domain of a Windows user may be.
 var (
 	netBIOS       = regexp.MustCompile(`^[^\\/:*?"<>|.][^\\/:*?"<>|]{0,14}$`)
-	windowsDomain = regexp.MustCompile(`^[a-zA-Z0-9]([a-zA-Z0-9-]{0,61}[a-zA-Z0-9])?(\.[a-zA-Z0-9]([a-zA-Z0-9-]{0,61}[a-zA-Z0-9])?)*$`)
+	windowsDomain = sync.OnceValue(func() *regexp.Regexp { // large when it is compiled, and seldom asked
+		return regexp.MustCompile(`^[a-zA-Z0-9]([a-zA-Z0-9-]{0,61}[a-zA-Z0-9])?(\.[a-zA-Z0-9]([a-zA-Z0-9-]{0,61}[a-zA-Z0-9])?)*$`)
+	})
 )
 
 func checkWindowsUser(u string, path *field.Path) field.ErrorList {
@@ -202,7 +205,7 @@ func checkWindowsUser(u string, path *field.Path) field.ErrorList {
 		bad  bool
 		says string
 	}{{len(domain) >= 256, "runAsUserName's Domain length must be under 256 characters"},
-		{len(parts) == 2 && !netBIOS.MatchString(domain) && !windowsDomain.MatchString(domain),
+		{len(parts) == 2 && !netBIOS.MatchString(domain) && !windowsDomain().MatchString(domain),
 			"runAsUserName's Domain doesn't match the NetBios nor the DNS format"},
 		{name == "", "runAsUserName's User cannot be empty"},
 		{len(name) > 104, "runAsUserName's User length must not be longer than 104 characters"},

@@ -3,6 +3,7 @@ package podspec
 import (
 	"fmt"
 	"regexp"
+	"sync"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
@@ -61,9 +62,12 @@ func (c *checker) checkHook(h *corev1.LifecycleHandler, path *field.Path) field.
 	return c.checkHandler(handler{exec: h.Exec, http: h.HTTPGet, tcp: h.TCPSocket, sleep: h.Sleep}, path)
 }
 
-var signal = regexp.MustCompile(
-	`^SIG(ABRT|ALRM|BUS|CHLD|CLD|CONT|FPE|HUP|ILL|INT|IO|IOT|KILL|PIPE|POLL|PROF|PWR|QUIT|SEGV|STKFLT|STOP|SYS|` +
-		`TERM|TRAP|TSTP|TTIN|TTOU|URG|USR[12]|VTALRM|WINCH|XCPU|XFSZ|RTMIN(\+([1-9]|1[0-5]))?|RTMAX(-([1-9]|1[0-4]))?)$`)
+// signal is large when it is compiled, and seldom asked.
+var signal = sync.OnceValue(func() *regexp.Regexp {
+	return regexp.MustCompile(
+		`^SIG(ABRT|ALRM|BUS|CHLD|CLD|CONT|FPE|HUP|ILL|INT|IO|IOT|KILL|PIPE|POLL|PROF|PWR|QUIT|SEGV|STKFLT|STOP|SYS|` +
+			`TERM|TRAP|TSTP|TTIN|TTOU|URG|USR[12]|VTALRM|WINCH|XCPU|XFSZ|RTMIN(\+([1-9]|1[0-5]))?|RTMAX(-([1-9]|1[0-4]))?)$`)
+})
 
 func (c *checker) checkStopSignal(s *corev1.Signal, path *field.Path) field.ErrorList {
 	switch {
@@ -73,7 +77,7 @@ func (c *checker) checkStopSignal(s *corev1.Signal, path *field.Path) field.Erro
 		return field.ErrorList{field.Forbidden(path, "may not be set for containers with empty `spec.os.name`")}
 	case c.spec.OS.Name == corev1.Windows:
 		return rule.Among(*s, path, corev1.SIGTERM, corev1.SIGKILL)
-	case !signal.MatchString(string(*s)):
+	case !signal().MatchString(string(*s)):
 		return field.ErrorList{field.NotSupported(path, *s, []corev1.Signal{corev1.SIGTERM, corev1.SIGKILL})}
 	}
 	return nil

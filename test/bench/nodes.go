@@ -120,6 +120,7 @@ func (f *fleet) fill(ctx context.Context, n int) error {
 	if err != nil {
 		return err
 	}
+	remove = sync.OnceFunc(remove)
 	defer remove()
 	if err := b.awaitAccount(ctx, ns); err != nil {
 		return err
@@ -150,17 +151,8 @@ func (f *fleet) fill(ctx context.Context, n int) error {
 	}
 	fmt.Printf("  the clients' own CPU: %s ms a pod\n", number((self.cpu()-own)/float64(pods)*1e3))
 	b.showMemory()
-	_, err = f.bulk(ctx, call{method: "DELETE", path: "/api/v1/namespaces/" + ns + "/pods"})
-	return err
-}
-
-func (f *fleet) bulk(ctx context.Context, q call) (int64, error) {
-	c, err := f.b.dial(ctx)
-	if err != nil {
-		return 0, err
-	}
-	defer c.close()
-	return c.do(ctx, q)
+	remove()
+	return b.poll(ctx, "GET", "/api/v1/namespaces/"+ns, http.StatusNotFound) // so that the next joins are not beside the end of these
 }
 
 // start registers a node and returns when its watches stand. Its work goes on until ctx ends.

@@ -225,6 +225,21 @@ func (p *process) profile(ctx context.Context, o *options, name string) (end fun
 	}
 }
 
+// sampled takes a CPU profile of what comes next, apart from that of the whole measurement; the function that it returns waits for it.
+func (b *bench) sampled(ctx context.Context, name string) (end func()) {
+	if b.pprof == "" {
+		return func() {}
+	}
+	file := filepath.Join(b.profiles, strings.NewReplacer("/", "", " ", "-", ",", "").Replace(name)+".cpu.prof")
+	done := make(chan error, 1)
+	go func() { done <- fetch(ctx, "http://"+b.pprof+"/debug/pprof/profile?seconds=2", file) }()
+	return func() {
+		if err := <-done; err != nil {
+			fmt.Println("  no profile:", err)
+		}
+	}
+}
+
 func fetch(ctx context.Context, url, file string) error {
 	req, err := http.NewRequestWithContext(ctx, "GET", url, nil)
 	if err != nil {

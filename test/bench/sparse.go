@@ -111,6 +111,7 @@ func (b *bench) tell(ctx context.Context, name, protocol string, watch call, cha
 	}
 	open.Wait()
 	resident, _ := b.memory()
+	defer b.sampled(ctx, name)()
 	cpu, took := b.cpu(), times{}
 	for i := range sparseEvents {
 		if _, err := c.do(ctx, change(i)); err != nil {
