@@ -3,6 +3,7 @@ package openapi
 import (
 	"encoding/json"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"sync"
@@ -99,6 +100,8 @@ func (d *Docs) RemoveSchema(gvk schema.GroupVersionKind) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	delete(d.custom, gvk)
+	d.marks = maps.Clone(d.marks) // others may read the old one
+	delete(d.marks, gvk)          // or it would hold the kind, and that its definition, until somebody asks for a document
 	d.groups = groups{}
 }
 

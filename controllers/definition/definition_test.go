@@ -37,9 +37,10 @@ import (
 // A world is a server with the loop on a store in memory.
 type world struct {
 	*client.Local
-	t   testing.TB
-	set *resource.Set
-	err error // of adopting what was there
+	t    testing.TB
+	set  *resource.Set
+	docs *openapi.Docs
+	err  error // of adopting what was there
 }
 
 // start runs a server over a store, as a process does that begins with it.
@@ -50,8 +51,9 @@ func start(t testing.TB, st store.Store) (w *world, stop func()) {
 	v := view.NewWith(set, view.Config{Guard: !bench})
 	fields := apply.NewTracker()
 	ops, _ := extensions.New(server.Config{Kinds: set, Store: st, View: v, Fields: fields, Sole: true}, extensions.Config{})
-	w = &world{Local: &client.Local{Ops: ops, View: v, Set: set, User: &auth.User{Name: "admin"}, Manager: "test"}, t: t, set: set}
-	registry := &crd.Registry{Kinds: set, View: v, Fields: fields, Docs: openapi.New(set)}
+	w = &world{Local: &client.Local{Ops: ops, View: v, Set: set, User: &auth.User{Name: "admin"}, Manager: "test"}, t: t, set: set,
+		docs: openapi.New(set)}
+	registry := &crd.Registry{Kinds: set, View: v, Fields: fields, Docs: w.docs}
 	ctx, cancel := context.WithCancel(context.Background())
 	ready, done := make(chan struct{}), make(chan error, 2)
 	go func() { done <- v.Follow(ctx, st, func() { close(ready) }) }()

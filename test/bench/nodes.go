@@ -37,18 +37,21 @@ func nodes(ctx context.Context, b *bench) error {
 	f := &fleet{b: b, targets: b.targets("h2"), failed: make(chan error, 1)}
 	defer f.ended.Wait()
 	defer stop()
-	for _, n := range []int{b.agents / 5, b.agents * 2 / 5, b.agents} {
+	few := b.agents / 5
+	for _, n := range []int{few, few * 2, b.agents} {
 		if err := f.grow(ctx, n); err != nil {
 			return err
 		}
 		if err := f.rest(ctx, n); err != nil {
 			return err
 		}
-		if err := f.fill(ctx, n); err != nil {
-			return err
+		if n == few {
+			if err := f.fill(ctx, n); err != nil {
+				return err
+			}
 		}
 	}
-	return nil
+	return f.fill(ctx, b.agents)
 }
 
 // A fleet is all agents.

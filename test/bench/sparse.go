@@ -90,11 +90,6 @@ func (b *bench) secret(ctx context.Context, path string) (string, error) {
 func (b *bench) tell(ctx context.Context, name, protocol string, watch call, change func(i int) call) error {
 	ctx, cancel := context.WithTimeout(ctx, pollLimit)
 	defer cancel()
-	c, err := b.dial(ctx)
-	if err != nil {
-		return err
-	}
-	defer c.close()
 	told := &told{watchers: b.watchers, all: make(chan time.Time, sparseEvents)}
 	var open, ended sync.WaitGroup
 	errs := make([]error, b.watchers)
@@ -110,6 +105,11 @@ func (b *bench) tell(ctx context.Context, name, protocol string, watch call, cha
 		})
 	}
 	open.Wait()
+	c, err := b.dial(ctx) // not before: many watches take longer to open than a connection may be idle
+	if err != nil {
+		return err
+	}
+	defer c.close()
 	resident, _ := b.memory()
 	defer b.sampled(ctx, name)()
 	cpu, took := b.cpu(), times{}

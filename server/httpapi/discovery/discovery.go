@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"weak"
 
 	apidiscoveryv2 "k8s.io/api/apidiscovery/v2"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -54,7 +55,7 @@ type Version struct {
 // documents are made of the set's current content.
 type documents struct {
 	mu     sync.Mutex
-	of     []resource.Kind // the content they were made of
+	of     content
 	groups []Group
 	docs   map[string]tagged
 }
@@ -70,8 +71,8 @@ func (d *documents) list(set *resource.Set) []Group {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	all := set.All()
-	if d.groups == nil || !sameKinds(d.of, all) {
-		d.of, d.groups, d.docs = all, groupsOf(set, all), map[string]tagged{}
+	if of := contentOf(all); d.groups == nil || d.of != of {
+		d.of, d.groups, d.docs = of, groupsOf(set, all), map[string]tagged{}
 	}
 	return d.groups
 }
@@ -92,9 +93,15 @@ func (d *documents) put(key string, groups []Group, doc tagged) {
 	}
 }
 
-// sameKinds compares by identity: the set replaces its slice when it changes.
-func sameKinds(a, b []resource.Kind) bool {
-	return len(a) == len(b) && (len(a) == 0 || &a[0] == &b[0])
+// content identifies the kinds of a set at a moment, which replaces its slice when it changes. It keeps none of them: until somebody asks
+// for discovery again, kinds that went would stay with their definitions.
+type content = weak.Pointer[resource.Kind]
+
+func contentOf(all []resource.Kind) (c content) {
+	if len(all) > 0 {
+		c = weak.Make(&all[0])
+	}
+	return c
 }
 
 func builtin(set *resource.Set, group string) bool {
