@@ -2,6 +2,7 @@ package sim
 
 import (
 	"context"
+	"slices"
 	"time"
 
 	coordinationv1 "k8s.io/api/coordination/v1"
@@ -33,8 +34,12 @@ func (heartbeat) LoopName() string { return "sim-heartbeat" }
 func (heartbeat) Run(ctx context.Context, env loop.Env) error {
 	feed := env.Client.Feed(kinds.Nodes)
 	for {
-		if _, err := feed.Next(ctx); err != nil {
+		b, err := feed.Next(ctx)
+		if err != nil {
 			return nil
+		}
+		if !begins(&b) {
+			continue // or each change of a real node would have all of them looked at
 		}
 		for anySimulated(env.Client.Read()) {
 			if err := renew(ctx, env.Client); err != nil && ctx.Err() == nil {
@@ -47,6 +52,14 @@ func (heartbeat) Run(ctx context.Context, env loop.Env) error {
 			}
 		}
 	}
+}
+
+// begins says that there may be simulated nodes where there were none.
+func begins(b *client.Batch) bool {
+	return b.Reset || slices.ContainsFunc(b.Changes, func(c client.Change) bool {
+		n, ok := c.New.(*corev1.Node)
+		return ok && alive(n)
+	})
 }
 
 func anySimulated(read resource.Reader) bool {

@@ -16,6 +16,9 @@ import (
 // onNodes gives every service the addresses of the nodes that have its ports free; of several services that want one port the
 // one that has it keeps it, else the oldest gets it. The service proxies of all nodes catch what goes there.
 func onNodes(w *world) (list []decision) {
+	if len(w.services) == 0 {
+		return nil // nobody asks what listens on each node
+	}
 	taken := map[string]map[port]string{} // by node: the ports, and what has them
 	for _, n := range w.nodes {
 		taken[n.Name] = listening(n)
