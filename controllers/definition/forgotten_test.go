@@ -11,8 +11,8 @@ import (
 	"github.com/kloop-dev/kloop/resource"
 )
 
-// TestForgotten: a kind whose definition is gone is garbage, although nobody has asked for a document since, and with it the definition that
-// it holds: a thousand large ones weigh 40 MB.
+// TestForgotten: a kind whose definition is gone is garbage, although nobody has asked for a document since, and with it the definition
+// that it holds: a thousand large ones weigh 40 MB.
 func TestForgotten(t *testing.T) {
 	w := begin(t)
 	var were []weak.Pointer[crd.Kind]
