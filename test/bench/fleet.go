@@ -13,7 +13,7 @@ import (
 	"time"
 )
 
-// agentWatches are what an agent hears of all the time, beside the pods of its node.
+// agentWatches lists the paths that an agent watches all the time, beside the pods of its node.
 var agentWatches = []string{"/api/v1/nodes?fieldSelector=metadata.name%%3D%s&", "/api/v1/services?", "/apis/storage.k8s.io/v1/csidrivers?",
 	"/apis/node.k8s.io/v1/runtimeclasses?"}
 

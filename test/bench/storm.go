@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// stormRest is how long a server may take to forget a storm.
+// stormRest bounds the time that a server may take to forget a storm.
 const stormRest = time.Minute
 
 // storms measures what is left of the memory that a storm took when it has been over for a minute: watches that open and end, definitions
