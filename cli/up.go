@@ -45,7 +45,15 @@ func sheet(fs *flag.FlagSet, command settings.Commands, o *settings.Options, arg
 	if err := parse(fs, args); err != nil {
 		return nil, err
 	}
-	return s, fill(s, o, *file)
+	if err := fill(s, o, *file); err != nil {
+		return nil, err
+	}
+	check := func() error {
+		c := o.Config
+		c.Kit = whole.Kit()
+		return c.CheckFiles()
+	}
+	return s, s.Blame(check(), check)
 }
 
 // fill takes what was set, and says what of it can't be meant.

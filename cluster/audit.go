@@ -33,13 +33,9 @@ func (c Config) newAuditor() (*audit.Auditor, error) {
 		}
 		return nil, nil
 	}
-	data, err := os.ReadFile(a.PolicyFile)
+	policy, hook, err := a.files()
 	if err != nil {
-		return nil, fmt.Errorf("read the audit policy: %w", err)
-	}
-	policy, err := audit.ParsePolicy(data)
-	if err != nil {
-		return nil, fmt.Errorf("%s: %w", a.PolicyFile, err)
+		return nil, err
 	}
 	cfg := audit.Config{Policy: policy}
 	if a.LogPath != "" {
@@ -54,14 +50,27 @@ func (c Config) newAuditor() (*audit.Auditor, error) {
 		}
 		cfg.Outputs = append(cfg.Outputs, f)
 	}
-	if a.WebhookKubeconfig != "" {
-		w, err := audit.NewWebhook(a.WebhookKubeconfig, a.WebhookBackoff)
-		if err != nil {
-			return nil, err
-		}
-		cfg.Outputs = append(cfg.Outputs, w)
+	if hook != nil {
+		cfg.Outputs = append(cfg.Outputs, hook)
 	}
 	return audit.New(cfg), nil
+}
+
+// files reads the policy and the kubeconfig of the webhook; nil: there is none.
+func (a Audit) files() (policy *audit.Policy, hook *audit.Webhook, err error) {
+	if a.PolicyFile != "" {
+		data, err := os.ReadFile(a.PolicyFile)
+		if err != nil {
+			return nil, nil, fmt.Errorf("read the audit policy: %w", err)
+		}
+		if policy, err = audit.ParsePolicy(data); err != nil {
+			return nil, nil, fmt.Errorf("%s: %w", a.PolicyFile, err)
+		}
+	}
+	if a.WebhookKubeconfig != "" {
+		hook, err = audit.NewWebhook(a.WebhookKubeconfig, a.WebhookBackoff)
+	}
+	return policy, hook, err
 }
 
 // newAuditor sets the auditor and shows its metrics.

@@ -62,9 +62,10 @@ func (a Authn) check() error {
 	case a.WebhookKubeconfig == "" && (a.WebhookVersion != "" || a.WebhookTTL != 0):
 		return errors.New("settings of the authentication webhook need the kubeconfig of its server")
 	}
-	if o.IssuerURL != "" {
-		_, err := o.spec()
-		return err
+	if a.ConfigFile != "" && o.IssuerURL != "" {
+		return fmt.Errorf(
+			"an authentication configuration (%s) and an OpenID Connect issuer (%s) exclude each other: name the issuer in the file",
+			a.ConfigFile, o.IssuerURL)
 	}
 	return nil
 }
@@ -105,32 +106,45 @@ func (d *frontDoor) tokens() (authn.Tokens, error) {
 		return &authn.Cache{Tokens: d.c.elsewhere, TTL: rightsTTL}, nil
 	}
 	if a.TokenFile != "" {
-		f, err := os.Open(a.TokenFile)
+		fixed, err := a.fixed()
 		if err != nil {
-			return nil, fmt.Errorf("read the token file: %w", err)
+			return nil, err
 		}
-		defer f.Close()
-		s, err := authn.ReadStatic(f)
-		if err != nil {
-			return nil, fmt.Errorf("%s: %w", a.TokenFile, err)
-		}
-		all = append(all, s)
+		all = append(all, fixed)
 	}
 	all = append(all, authn.ServiceAccounts{Signer: d.signer, Read: d.read}, authn.Bootstrap{Read: d.read})
 	if a.ConfigFile != "" || a.OIDC.IssuerURL != "" {
-		if err := d.configureIssuers(a); err != nil {
+		if err := d.c.follow(d.c.cfg.issuers(d.outside.now.Store)); err != nil {
 			return nil, err
 		}
 		all = append(all, &authn.Cache{Tokens: &d.outside, TTL: issuedTTL})
 	}
 	if a.WebhookKubeconfig != "" {
-		w, err := webhook.NewTokens(a.WebhookKubeconfig, or(a.WebhookVersion, "v1beta1"))
+		w, err := a.webhook()
 		if err != nil {
 			return nil, err
 		}
 		all = append(all, &authn.Cache{Tokens: w, TTL: or(a.WebhookTTL, webhookTTL)})
 	}
 	return all, nil
+}
+
+// fixed reads the file of fixed tokens.
+func (a Authn) fixed() (fixed authn.Static, err error) {
+	f, err := os.Open(a.TokenFile)
+	if err != nil {
+		return fixed, fmt.Errorf("read the token file: %w", err)
+	}
+	defer f.Close()
+	if fixed, err = authn.ReadStatic(f); err != nil {
+		return fixed, fmt.Errorf("%s: %w", a.TokenFile, err)
+	}
+	return fixed, nil
+}
+
+// webhook reads the kubeconfig of the server that is asked about tokens.
+func (a Authn) webhook() (*webhook.Tokens, error) {
+	return webhook.NewTokens(a.WebhookKubeconfig, or(a.WebhookVersion, "v1beta1"))
 }
 
 func or[T comparable](v, other T) T {
@@ -141,38 +155,33 @@ func or[T comparable](v, other T) T {
 	return v
 }
 
-// configureIssuers reads the file, or what stands in its place.
-func (d *frontDoor) configureIssuers(a Authn) error {
-	own := []string{or(d.c.cfg.Issuer, token.Issuer)}
+// issuers loads the authentication configuration, or what stands in its place.
+func (c Config) issuers(use func(*oidc.Config)) (*followed, error) {
+	a, own := c.Authn, []string{or(c.Issuer, token.Issuer)}
 	if a.ConfigFile != "" {
-		if a.OIDC.IssuerURL != "" {
-			return fmt.Errorf(
-				"an authentication configuration (%s) and an OpenID Connect issuer (%s) exclude each other: name the issuer in the file",
-				a.ConfigFile, a.OIDC.IssuerURL)
-		}
-		return d.c.follow("authentication configuration", a.ConfigFile, func(data []byte) error {
-			c, err := oidc.Parse(data, oidc.Options{Taken: own})
+		return load("authentication configuration", func(data [][]byte) error {
+			made, err := oidc.Parse(data[0], oidc.Options{Taken: own})
 			if err == nil {
-				d.outside.now.Store(c)
+				use(made)
 			}
 			return err
-		})
+		}, a.ConfigFile)
 	}
 	spec, err := a.OIDC.spec()
 	if err != nil {
-		return err
+		return nil, err
 	}
 	algs := a.OIDC.SigningAlgs
 	if len(algs) == 0 {
 		algs = []string{"RS256"}
 	}
-	c, err := oidc.New(&apiserverv1.AuthenticationConfiguration{JWT: []apiserverv1.JWTAuthenticator{spec}},
+	made, err := oidc.New(&apiserverv1.AuthenticationConfiguration{JWT: []apiserverv1.JWTAuthenticator{spec}},
 		oidc.Options{Taken: own, Algorithms: algs})
 	if err != nil {
-		return fmt.Errorf("the OpenID Connect issuer: %w", err)
+		return nil, fmt.Errorf("the OpenID Connect issuer: %w", err)
 	}
-	d.outside.now.Store(c)
-	return nil
+	use(made)
+	return nil, nil
 }
 
 // spec is the provider in the terms of an AuthenticationConfiguration.

@@ -14,6 +14,7 @@ import (
 	"github.com/kloop-dev/kloop/auth"
 	"github.com/kloop-dev/kloop/auth/rbac"
 	"github.com/kloop-dev/kloop/auth/webhook"
+	"github.com/kloop-dev/kloop/strict"
 )
 
 // Authz says what decides about requests, beside Config.Authorization.
@@ -56,11 +57,16 @@ func (c *Cluster) authorizer(node, roles auth.Authorizer) (auth.Authorizer, erro
 	if c.elsewhere != nil {
 		return c.elsewhere.authorizer()
 	}
-	z := c.cfg.Authz
-	if z.ConfigFile != "" {
-		return c.authorizerFile(z.ConfigFile, node, roles)
+	live := &liveAuthorizer{}
+	return live, c.follow(c.cfg.authorizers(node, roles, live.chain.Store))
+}
+
+// authorizers loads the authorization configuration, or makes the chain that the modes ask for.
+func (c Config) authorizers(node, roles auth.Authorizer, use func(*auth.Chain)) (*followed, error) {
+	if c.Authz.ConfigFile != "" {
+		return c.authorizerFile(node, roles, use)
 	}
-	modes := c.cfg.Authorization
+	z, modes := c.Authz, c.Authorization
 	if len(modes) == 0 {
 		modes = defaultModes()
 	}
@@ -78,18 +84,21 @@ func (c *Cluster) authorizer(node, roles auth.Authorizer) (auth.Authorizer, erro
 		}
 	}
 	chain, err := inOrder(modes, map[string]auth.Authorizer{ModeNode: node, ModeRBAC: roles, ModeWebhook: hook})
-	return append(auth.Chain{rbac.Masters{}}, chain...), err
+	if err == nil {
+		chain = append(auth.Chain{rbac.Masters{}}, chain...)
+		use(&chain)
+	}
+	return nil, err
 }
 
-func (c *Cluster) authorizerFile(path string, node, roles auth.Authorizer) (auth.Authorizer, error) {
-	modes := c.cfg.Authorization
-	if len(modes) > 0 && !slices.Equal(modes, defaultModes()) || c.cfg.Authz.WebhookKubeconfig != "" {
+func (c Config) authorizerFile(node, roles auth.Authorizer, use func(*auth.Chain)) (*followed, error) {
+	path, modes := c.Authz.ConfigFile, c.Authorization
+	if len(modes) > 0 && !slices.Equal(modes, defaultModes()) || c.Authz.WebhookKubeconfig != "" {
 		return nil, fmt.Errorf(
 			"an authorization configuration (%s) excludes authorization modes and the webhook of a flag: name them in the file", path)
 	}
-	live := &liveAuthorizer{}
-	err := c.follow("authorization configuration", path, func(data []byte) error {
-		list, err := parseAuthorizers(data)
+	return load("authorization configuration", func(data [][]byte) error {
+		list, err := parseAuthorizers(data[0])
 		if err != nil {
 			return err
 		}
@@ -102,10 +111,9 @@ func (c *Cluster) authorizerFile(path string, node, roles auth.Authorizer) (auth
 			}
 			chain = append(chain, a)
 		}
-		live.chain.Store(&chain)
+		use(&chain)
 		return nil
-	})
-	return live, err
+	}, path)
 }
 
 // A chosenAuthorizer is one entry of the file.
@@ -114,7 +122,7 @@ type chosenAuthorizer apiserverv1.AuthorizerConfiguration
 func parseAuthorizers(data []byte) (list []chosenAuthorizer, err error) {
 	var f apiserverv1.AuthorizationConfiguration
 	if err := yaml.UnmarshalStrict(data, &f); err != nil {
-		return nil, err
+		return nil, strict.Unquoted(err)
 	}
 	switch f.APIVersion {
 	case "apiserver.config.k8s.io/v1", "apiserver.config.k8s.io/v1beta1", "apiserver.config.k8s.io/v1alpha1":

@@ -89,28 +89,40 @@ func chosen(all admission.Chain, on, off []string) (admission.Chain, error) {
 func (c *Cluster) tokenConfig() (token.Config, error) {
 	t := token.Config{Issuer: c.cfg.Issuer, Audiences: c.cfg.Audiences}
 	t.Key, t.Also = c.keys.ServiceAccount()
-	if path := c.cfg.TokenKey; path != "" {
-		data, err := os.ReadFile(path)
-		if err != nil {
-			return t, fmt.Errorf("read the key that signs service account tokens: %w", err)
-		}
-		if t.Key, err = pki.ParseKey(data); err != nil {
-			return t, fmt.Errorf("%s: %w", path, err)
-		}
-		t.Also = nil
+	own, more, err := c.cfg.tokenKeys()
+	if own != nil {
+		t.Key, t.Also = own, nil
 	}
-	for _, path := range c.cfg.TokenKeys {
+	t.Also = append(t.Also, more...)
+	return t, err
+}
+
+// tokenKeys reads the files of keys of service account tokens: the one that signs, nil without a file, and others that are believed.
+func (c Config) tokenKeys() (own crypto.Signer, more []crypto.PublicKey, err error) {
+	if path := c.TokenKey; path != "" {
 		data, err := os.ReadFile(path)
 		if err != nil {
-			return t, fmt.Errorf("read a key of service account tokens: %w", err)
+			return nil, nil, fmt.Errorf("read the key that signs service account tokens: %w", err)
+		}
+		if own, err = pki.ParseKey(data); err == nil {
+			err = token.Signs(own)
+		}
+		if err != nil {
+			return nil, nil, fmt.Errorf("%s: %w", path, err)
+		}
+	}
+	for _, path := range c.TokenKeys {
+		data, err := os.ReadFile(path)
+		if err != nil {
+			return nil, nil, fmt.Errorf("read a key of service account tokens: %w", err)
 		}
 		keys, err := publicKeys(data)
 		if err != nil {
-			return t, fmt.Errorf("%s: %w", path, err)
+			return nil, nil, fmt.Errorf("%s: %w", path, err)
 		}
-		t.Also = append(t.Also, keys...)
+		more = append(more, keys...)
 	}
-	return t, nil
+	return own, more, nil
 }
 
 // publicKeys reads PEM blocks of public keys, private keys and certificates.

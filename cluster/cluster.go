@@ -55,6 +55,9 @@ func Start(ctx context.Context, cfg Config) (*Cluster, error) {
 	if err != nil {
 		return nil, strict.Refuse(err)
 	}
+	if err := cfg.CheckFiles(); err != nil {
+		return nil, err
+	}
 	if err := CheckFormat(cfg.DataDir); cfg.DataDir != "" && err != nil {
 		return nil, err
 	}

@@ -179,8 +179,8 @@ func DefaultServiceCIDRs() []netip.Prefix {
 // EtcdTLS names the files of a client of an external etcd.
 type EtcdTLS struct{ CA, Cert, Key string }
 
-// Check says what in a configuration can't be meant, before anything is made of it: a strict.Wrong. Start finds the same, and what
-// files hold that can't be meant.
+// Check says what in a configuration can't be meant, before anything is made of it: a strict.Wrong. CheckFiles looks into the files that
+// it names; Start does both.
 func (c Config) Check() error {
 	_, err := c.withDefaults()
 	return strict.Refuse(err)

@@ -19,6 +19,18 @@ func (c *Cluster) encrypted(st store.Store) (store.Store, error) {
 	if c.cfg.EncryptionConfig == "" {
 		return st, nil
 	}
+	var s kit.Sealed
+	if err := c.follow(c.cfg.encryptionFile(st, func(made kit.Sealed) { s = made })); err != nil {
+		return nil, errors.Join(err, st.Close())
+	}
+	return s, nil
+}
+
+// encryptionFile loads the encryption configuration, if there is one, and makes the store that follows it of the one below.
+func (c Config) encryptionFile(below store.Store, use func(kit.Sealed)) (*followed, error) {
+	if c.EncryptionConfig == "" {
+		return nil, nil
+	}
 	builtin := kinds.NewSet()
 	var s kit.Sealed
 	of := func(key string) schema.GroupResource {
@@ -27,17 +39,17 @@ func (c *Cluster) encrypted(st store.Store) (store.Store, error) {
 		}
 		return customKey(key)
 	}
-	err := c.follow("encryption configuration", c.cfg.EncryptionConfig, func(data []byte) (err error) {
-		if s == nil {
-			s, err = c.cfg.Kit.Sealed(st, data, of)
-			return err
+	return load("encryption configuration", func(data [][]byte) error {
+		if s != nil {
+			return s.Configure(data[0])
 		}
-		return s.Configure(data)
-	})
-	if err != nil {
-		return nil, errors.Join(err, st.Close())
-	}
-	return s, nil
+		made, err := c.Kit.Sealed(below, data[0], of)
+		if err == nil {
+			s = made
+			use(made)
+		}
+		return err
+	}, c.EncryptionConfig)
 }
 
 // customKey reads the key of a custom resource: /registry/GROUP/RESOURCE/….

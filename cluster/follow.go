@@ -21,24 +21,26 @@ type followed struct {
 	use   func(data [][]byte) error
 }
 
-// follow reads a file and will read it again. What it can't use then is logged, and the content before stays.
-func (c *Cluster) follow(what, path string, use func(data []byte) error) error {
-	return c.followAll(what, func(data [][]byte) error { return use(data[0]) }, path)
-}
-
-// followAll does so with files that belong together.
-func (c *Cluster) followAll(what string, use func(data [][]byte) error, paths ...string) error {
+// load reads files that belong together and hands them on; use says what of them can't be meant.
+func load(what string, use func(data [][]byte) error, paths ...string) (*followed, error) {
 	f := &followed{what: what, paths: paths, use: use}
 	data, err := f.read()
 	if err != nil {
-		return fmt.Errorf("read the %s: %w", what, err)
+		return nil, fmt.Errorf("read the %s: %w", what, err)
 	}
 	if err := use(data); err != nil {
-		return fmt.Errorf("the %s in %s: %w", what, strings.Join(paths, ", "), err)
+		return nil, fmt.Errorf("the %s in %s: %w", what, strings.Join(paths, ", "), err)
 	}
 	f.last = data
-	c.files = append(c.files, f)
-	return nil
+	return f, nil
+}
+
+// follow will read a file again that was loaded, if there is one. What it can't use then is logged, and the content before stays.
+func (c *Cluster) follow(f *followed, err error) error {
+	if err == nil && f != nil {
+		c.files = append(c.files, f)
+	}
+	return err
 }
 
 func (f *followed) read() (data [][]byte, err error) {

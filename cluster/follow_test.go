@@ -21,13 +21,13 @@ func TestFollowTogether(t *testing.T) {
 	put(key, "1")
 	used := ""
 	c := &Cluster{}
-	if err := c.followAll("pair", func(data [][]byte) error {
+	if err := c.follow(load("pair", func(data [][]byte) error {
 		if string(data[0]) != string(data[1]) {
 			return errors.New("they do not belong together")
 		}
 		used = string(data[0])
 		return nil
-	}, cert, key); err != nil {
+	}, cert, key)); err != nil {
 		t.Fatal(err)
 	}
 	put(cert, "2")
@@ -49,22 +49,22 @@ func TestFollow(t *testing.T) {
 		}
 	}
 	used := ""
-	use := func(data []byte) error {
-		if string(data) == "bad" {
+	use := func(data [][]byte) error {
+		if string(data[0]) == "bad" {
 			return errors.New("no good")
 		}
-		used = string(data)
+		used = string(data[0])
 		return nil
 	}
 	c := &Cluster{}
-	if err := c.follow("test", path, use); err == nil {
+	if err := c.follow(load("test", use, path)); err == nil {
 		t.Error("a missing file was read")
 	}
-	if put("bad"); c.follow("test", path, use) == nil {
+	if put("bad"); c.follow(load("test", use, path)) == nil {
 		t.Error("a bad file was used")
 	}
 	put("one")
-	if err := c.follow("test", path, use); err != nil {
+	if err := c.follow(load("test", use, path)); err != nil {
 		t.Fatal(err)
 	}
 	for _, s := range []struct {

@@ -76,28 +76,38 @@ func (t *trust) leaf() *x509.Certificate {
 // credentials reads the files that the configuration names beside the cluster's own keys, and follows them.
 func (c *Cluster) credentials() error {
 	c.cred.own = c.keys
-	if c.cfg.ServingCert != "" {
-		err := c.followAll("serving certificate", func(data [][]byte) error {
-			pair, err := tls.X509KeyPair(data[0], data[1])
-			if err == nil {
-				c.cred.serving.Store(&pair)
-			}
-			return err
-		}, c.cfg.ServingCert, c.cfg.ServingKey)
-		if err != nil {
-			return err
-		}
+	if err := c.follow(c.cfg.servingFiles(c.cred.serving.Store)); err != nil {
+		return err
 	}
-	if c.cfg.ClientCA == "" {
-		return nil
+	return c.follow(c.cfg.clientCAFile(c.cred.clients.Store))
+}
+
+// servingFiles loads the serving certificate of the caller's own and its key, if there is one.
+func (c Config) servingFiles(use func(*tls.Certificate)) (*followed, error) {
+	if c.ServingCert == "" {
+		return nil, nil
 	}
-	return c.follow("authority of client certificates", c.cfg.ClientCA, func(data []byte) error {
-		certs, err := pki.ParseCerts(data)
+	return load("serving certificate", func(data [][]byte) error {
+		pair, err := tls.X509KeyPair(data[0], data[1])
 		if err == nil {
-			c.cred.clients.Store(&authorities{certs, data})
+			use(&pair)
 		}
 		return err
-	})
+	}, c.ServingCert, c.ServingKey)
+}
+
+// clientCAFile loads the further authority of client certificates, if there is one.
+func (c Config) clientCAFile(use func(*authorities)) (*followed, error) {
+	if c.ClientCA == "" {
+		return nil, nil
+	}
+	return load("authority of client certificates", func(data [][]byte) error {
+		certs, err := pki.ParseCerts(data[0])
+		if err == nil {
+			use(&authorities{certs, data[0]})
+		}
+		return err
+	}, c.ClientCA)
 }
 
 // useTokenKeys has the signer use the keys of service account tokens that there are now.

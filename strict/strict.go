@@ -2,6 +2,7 @@
 package strict
 
 import (
+	"errors"
 	"fmt"
 	"reflect"
 	"regexp"
@@ -47,7 +48,17 @@ func Read(text []byte, into any) error {
 	if m := unknownField.FindStringSubmatch(err.Error()); m != nil {
 		return fmt.Errorf("unknown key %q%s", m[1], Meant(m[1], keysOf(reflect.TypeOf(into), nil)))
 	}
-	return err
+	return Unquoted(err)
+}
+
+var quoted = regexp.MustCompile("`[^`]*`|(unknown anchor) '[^']*'")
+
+// Unquoted keeps out of a parser's complaint what it quotes of the values in a file: it may be a secret that begins with an asterisk.
+func Unquoted(err error) error {
+	if err == nil || !quoted.MatchString(err.Error()) {
+		return err
+	}
+	return errors.New(quoted.ReplaceAllString(err.Error(), "$1 (quote what begins with * or !)"))
 }
 
 // keysOf are the names of all fields of a type and of those below.

@@ -8,6 +8,8 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
+
+	"github.com/kloop-dev/kloop/strict"
 )
 
 // Logins say who calls webhooks, by the names of users in a kubeconfig: HOST, HOST:PORT, *.DOMAIN or *.
@@ -17,7 +19,7 @@ type Logins struct{ cfg *clientcmdapi.Config }
 func ReadLogins(file string) (*Logins, error) {
 	cfg, err := clientcmd.LoadFromFile(file)
 	if err != nil {
-		return nil, err
+		return nil, strict.Unquoted(err)
 	}
 	return &Logins{cfg}, nil
 }

@@ -12,6 +12,8 @@ import (
 
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
+
+	"github.com/kloop-dev/kloop/strict"
 )
 
 // Retries says how often a Server is asked that can't answer, and when. The pause grows by half each time.
@@ -34,7 +36,7 @@ type Server struct {
 func Open(what, kubeconfig string, timeout time.Duration, r Retries) (*Server, error) {
 	cfg, err := clientcmd.BuildConfigFromFlags("", kubeconfig)
 	if err != nil {
-		return nil, fmt.Errorf("read the kubeconfig of %s: %w", what, err)
+		return nil, fmt.Errorf("read the kubeconfig of %s: %w", what, strict.Unquoted(err))
 	}
 	return To(what, cfg, "", timeout, r)
 }

@@ -17,6 +17,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/kloop-dev/kloop/kinds/expression"
+	"github.com/kloop-dev/kloop/strict"
 )
 
 // A Config is a compiled AuthenticationConfiguration.
@@ -42,7 +43,7 @@ var algorithms = []string{"RS256", "RS384", "RS512", "ES256", "ES384", "ES512", 
 func Parse(data []byte, o Options) (*Config, error) {
 	var c apiserverv1.AuthenticationConfiguration
 	if err := yaml.UnmarshalStrict(data, &c); err != nil {
-		return nil, fmt.Errorf("read the AuthenticationConfiguration: %w", err)
+		return nil, fmt.Errorf("read the AuthenticationConfiguration: %w", strict.Unquoted(err))
 	}
 	version, ok := strings.CutPrefix(c.APIVersion, "apiserver.config.k8s.io/")
 	if c.Kind != "AuthenticationConfiguration" || !ok || !slices.Contains([]string{"v1", "v1beta1", "v1alpha1"}, version) {

@@ -141,6 +141,12 @@ func (c claims) GetIssuer() (string, error)                   { return c.Issuer,
 func (c claims) GetSubject() (string, error)                  { return c.Subject, nil }
 func (c claims) GetAudience() (jwt.ClaimStrings, error)       { return c.Audience, nil }
 
+// Signs says why a key can't sign tokens.
+func Signs(key crypto.Signer) error {
+	_, err := methodOf(key.Public())
+	return err
+}
+
 func methodOf(pub crypto.PublicKey) (jwt.SigningMethod, error) {
 	switch k := pub.(type) {
 	case *ecdsa.PublicKey:

@@ -5,6 +5,7 @@ import (
 	"flag"
 	"fmt"
 	"io"
+	"net/url"
 	"strings"
 
 	"go.yaml.in/yaml/v3"
@@ -119,11 +120,27 @@ func (s *Sheet) Flags() map[string]string {
 	all := map[string]string{}
 	for i := range s.list {
 		t := &s.list[i]
-		if all[t.Flag] = t.text(); t.Key == "peers.token" && t.text() != "" {
-			all[t.Flag] = "CLASSIFIED"
-		}
+		all[t.Flag] = t.public().text()
 	}
 	return all
+}
+
+// public is the value of a setting as everybody may see it.
+func (t *Setting) public() value {
+	shown := t.text()
+	switch t.Key {
+	case "peers.token":
+		if shown != "" {
+			shown = "CLASSIFIED"
+		}
+	case "trail.export":
+		if u, err := url.Parse(shown); err == nil {
+			shown = u.Redacted()
+		}
+	default:
+		return t.value
+	}
+	return text{&shown}
 }
 
 // An Effect is a setting as it is in effect, for programs.
@@ -139,7 +156,7 @@ func (s *Sheet) Effects() (list []Effect, err error) {
 	for i := range s.list {
 		t := &s.list[i]
 		e := Effect{Key: t.Key, Flag: t.Flag, From: cmp.Or(t.from, "default")}
-		if err := yaml.Unmarshal([]byte(shown(t.value)), &e.Value); err != nil {
+		if err := yaml.Unmarshal([]byte(shown(t.public())), &e.Value); err != nil {
 			return nil, fmt.Errorf("%s: %w", t.Key, err)
 		}
 		list = append(list, e)
@@ -147,7 +164,7 @@ func (s *Sheet) Effects() (list []Effect, err error) {
 	return list, nil
 }
 
-// Show writes the effective settings as a file that Load would take, and behind each where it came from.
+// Show writes the effective settings as a file that Load would take, but for secrets, and behind each where it came from.
 func (s *Sheet) Show(w io.Writer) error {
 	lines := []string{"apiVersion: " + APIVersion, "kind: " + Kind}
 	group := ""
@@ -171,7 +188,7 @@ func (s *Sheet) Show(w io.Writer) error {
 			lines = append(lines, above+":")
 		}
 		group = above
-		lines = append(lines, fmt.Sprintf("%-60s # %s", indent+name+": "+shown(t.value), from))
+		lines = append(lines, fmt.Sprintf("%-60s # %s", indent+name+": "+shown(t.public()), from))
 	}
 	_, err := fmt.Fprintln(w, strings.Join(lines, "\n"))
 	return err

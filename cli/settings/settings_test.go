@@ -3,6 +3,7 @@ package settings
 import (
 	"bytes"
 	"flag"
+	"fmt"
 	"io"
 	"os"
 	"path/filepath"
@@ -298,6 +299,30 @@ func TestSocket(t *testing.T) {
 		}
 		if got != want {
 			t.Errorf("%q: %q, want %q", endpoint, got, want)
+		}
+	}
+}
+
+// What is a secret among the settings is told to nobody, in no form.
+func TestSecretsAreNotShown(t *testing.T) {
+	o := Defaults()
+	s := New(&o)
+	for key, value := range map[string]string{"peers.token": "S3CRET", "trail.export": "http://me:S3CRET@collector:4318/v1/traces"} {
+		if err := s.Set(key, value, "test"); err != nil {
+			t.Fatal(err)
+		}
+	}
+	var out strings.Builder
+	if err := s.Show(&out); err != nil {
+		t.Fatal(err)
+	}
+	effects, err := s.Effects()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, text := range []string{out.String(), fmt.Sprint(effects), fmt.Sprint(s.Flags())} {
+		if strings.Contains(text, "S3CRET") || !strings.Contains(text, "CLASSIFIED") || !strings.Contains(text, "@collector:4318") {
+			t.Errorf("told: %s", text)
 		}
 	}
 }

@@ -13,6 +13,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	apiserverv1 "k8s.io/apiserver/pkg/apis/apiserver/v1"
 	"sigs.k8s.io/yaml"
+
+	"github.com/kloop-dev/kloop/strict"
 )
 
 // Rules say which keys are sealed, and how.
@@ -69,7 +71,7 @@ func Parse(data []byte, dial Dial, resource func(key string) schema.GroupResourc
 // withoutSecrets keeps what follows the first line of a parser's complaint, which may quote the file, out of logs.
 func withoutSecrets(err error) error {
 	first, _, _ := strings.Cut(err.Error(), "\n")
-	return errors.New(first)
+	return strict.Unquoted(errors.New(first))
 }
 
 // checkPatterns refuses what upstream refuses: nothing, what was named before, and what an earlier wildcard covers.
