@@ -16,6 +16,9 @@ const (
 	WireGuardKey      = "kloop.dev/wireguard-key"
 	WireGuardEndpoint = "kloop.dev/wireguard-endpoint"
 
+	// PodNetworkTrouble is the reason of the condition NetworkUnavailable when kloop's own network of pods lacks something.
+	PodNetworkTrouble = "PodNetworkTrouble"
+
 	// SilentPeers is the condition of a Node that gets no answer from others in the encrypted network.
 	SilentPeers = "kloop.dev/PodNetworkPeersSilent"
 

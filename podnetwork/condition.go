@@ -19,7 +19,7 @@ import (
 const (
 	reasonUp      = "KloopIsUp"
 	reasonNoRange = "NoPodCIDR"
-	reasonTrouble = "PodNetworkTrouble"
+	reasonTrouble = kinds.PodNetworkTrouble
 )
 
 // tell writes the condition NetworkUnavailable of the own Node when it says something else. The condition is that of whoever makes the

@@ -3,6 +3,7 @@ package causes
 import (
 	"cmp"
 	"strings"
+	"time"
 
 	certificatesv1 "k8s.io/api/certificates/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -55,7 +56,8 @@ func requestDenied(l *converge.Look) *converge.Finding {
 		Advice: []string{"ask who denied it; the request goes by itself after an hour"}}
 }
 
-// notApproved waits for a person unless the loop csr-approving takes the request for a kubelet's; what it noted says why it does not.
+// notApproved waits for a person unless one of the loops that approve takes the request for a kubelet's; what it noted says why it does
+// not.
 func notApproved(l *converge.Look) *converge.Finding {
 	r := l.Obj.(*certificatesv1.CertificateSigningRequest)
 	if csrHas(r, certificatesv1.CertificateApproved) != nil {
@@ -66,11 +68,30 @@ func notApproved(l *converge.Look) *converge.Finding {
 		Waits: converge.On("Person", converge.RefTo(l.Kind, r), "status.conditions[Approved]"), Next: converge.Does(converge.Person,
 			"approves or denies it"),
 		Advice: []string{"kubectl certificate approve " + r.Name, "or: kubectl certificate deny " + r.Name}}
-	if rec, ok := l.Record("csr-approving", l.Kind, r); ok && rec.Note != "" {
+	approver := "csr-approving"
+	if r.Spec.SignerName == certificatesv1.KubeletServingSignerName {
+		approver = "csr-serving-approving"
+		f.Advice[0] = "if the machine is yours, since who has the certificate is believed to be what it names: " + f.Advice[0]
+	}
+	if rec, ok := l.Record(approver, l.Kind, r); ok && rec.Note != "" {
 		f.Says += "; it is not approved by itself because " + rec.Note
 	}
 	return f
 }
+
+// Unapproved is a node's request for the serving certificate of its agent's API that nobody has decided; nil: there is none.
+func Unapproved(w *converge.World, node string) *certificatesv1.CertificateSigningRequest {
+	for _, r := range resource.List(w.Read, kinds.CertificateSigningRequests, "") {
+		if r.Spec.Username == "system:node:"+node && r.Spec.SignerName == certificatesv1.KubeletServingSignerName &&
+			len(r.Status.Conditions) == 0 && !w.Early(r.CreationTimestamp.Add(slowApproval)) {
+			return r
+		}
+	}
+	return nil
+}
+
+// slowApproval is the time that a loop may take to approve a request.
+const slowApproval = 5 * time.Second
 
 // signerMissing: the signer is none of Kubernetes' own, and nobody who could be it is connected.
 func signerMissing(l *converge.Look) *converge.Finding {

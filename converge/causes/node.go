@@ -130,6 +130,10 @@ func troubleAdvice(n *corev1.Node, c *corev1.NodeCondition) string {
 		return "let UDP port 51820 through between the machines, look whether the other nodes are up: kloop why node/NAME"
 	case c.Type == corev1.NodeNetworkUnavailable && strings.Contains(c.Message, "modprobe"):
 		return "on " + n.Name + ": modprobe wireguard, and a line wireguard in /etc/modules-load.d/kloop.conf for the next start"
+	case c.Reason == kinds.PodNetworkTrouble && strings.Contains(c.Message, "overlaps that of node"):
+		return "give it another pod range: restart its agent after: kubectl delete node " + n.Name
+	case c.Reason == kinds.PodNetworkTrouble:
+		return "see on " + n.Name + " which routes its kernel has (ip route; ip -6 route), and what the agent may not do: docs/network.md"
 	case c.Type == corev1.NodeNetworkUnavailable || strings.Contains(low, "cni") || strings.Contains(low, "network"):
 		return "look whether the network plugin is installed, and at its pod there: kubectl get pods -A --field-selector spec.nodeName=" +
 			n.Name

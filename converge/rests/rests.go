@@ -314,6 +314,10 @@ func restOfNode(w *converge.World, n *corev1.Node) (string, string) {
 			return "gets only pods that tolerate its taint " + t.ToString(), "kubectl taint nodes " + n.Name + " " + t.ToString() + "-"
 		}
 	}
+	if r := causes.Unapproved(w, n.Name); r != nil {
+		return "asks for a serving certificate, which nobody has approved: logs, exec and figures of its pods may not be had until then; " +
+			"csr/" + r.Name + " tells why", "kubectl certificate approve " + r.Name
+	}
 	return "", ""
 }
 
