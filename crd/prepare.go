@@ -1,10 +1,6 @@
 package crd
 
 import (
-	"time"
-
-	apivalidation "k8s.io/apimachinery/pkg/api/validation"
-
 	"github.com/kloop-dev/kloop/features"
 	"github.com/kloop-dev/kloop/resource"
 )
@@ -54,17 +50,3 @@ func settleStatus(o, was *Object) {
 		o.Object["status"] = status
 	}
 }
-
-// CheckName implements resource.Kind.
-func (k *Kind) CheckName(name string, prefix bool) []string {
-	if resource.IsLabel(name) {
-		return nil
-	}
-	return apivalidation.NameIsDNSSubdomain(name, prefix)
-}
-
-// GraceOf implements resource.Kind: custom resources go at once.
-func (k *Kind) GraceOf(resource.Object, *int64) int64 { return 0 }
-
-// Expiry implements resource.Kind: custom resources stay.
-func (k *Kind) Expiry(resource.Object) time.Duration { return 0 }

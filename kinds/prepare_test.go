@@ -78,8 +78,8 @@ func TestTemplateGeneration(t *testing.T) {
 // Where a kind looks at no names, what they begin with need not be one itself.
 func TestBeginningsOfNames(t *testing.T) {
 	for _, k := range []resource.Kind{kinds.PodDisruptionBudgets, kinds.CertificateSigningRequests, kinds.Events, kinds.Roles} {
-		says, checked := k.CheckName(".", true), k == resource.Kind(kinds.Roles)
-		if (len(says) > 0) != checked || len(k.CheckName(".", false)) == 0 || len(k.CheckName("a/", true)) == 0 {
+		says, checked := resource.CheckName(k, ".", true), k == resource.Kind(kinds.Roles)
+		if (len(says) > 0) != checked || len(resource.CheckName(k, ".", false)) == 0 || len(resource.CheckName(k, "a/", true)) == 0 {
 			t.Errorf("%s: %q", k.Info().Plural, says)
 		}
 	}

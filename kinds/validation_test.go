@@ -88,7 +88,7 @@ func write(obj, old resource.Object, sub string, as ...schema.GroupVersionKind) 
 		gvk = as[0]
 	}
 	errs := k.Check(nil, &gvk, sub, obj, old)
-	if says := k.CheckName(obj.GetName(), false); len(says) > 0 && obj.GetName() != "" {
+	if says := resource.CheckName(k, obj.GetName(), false); len(says) > 0 && obj.GetName() != "" {
 		errs = append(errs, field.Invalid(field.NewPath("metadata", "name"), obj.GetName(), says[0]))
 	}
 	return obj, errs

@@ -4,6 +4,7 @@ import (
 	"context"
 	"time"
 
+	apivalidation "k8s.io/apimachinery/pkg/api/validation"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/validation/field"
@@ -43,21 +44,10 @@ func (d *Def[T]) Check(on *features.Set, sent *schema.GroupVersionKind, sub stri
 	return d.rules().check(on, sent, sub, obj, old)
 }
 
-// CheckName implements Kind.
-func (d *Def[T]) CheckName(name string, prefix bool) []string {
-	return d.rules().checkName(name, prefix)
-}
-
 // Warnings implements Kind.
 func (d *Def[T]) Warnings(on *features.Set, obj, old Object) []string {
 	return d.rules().warn(on, obj, old)
 }
-
-// GraceOf implements Kind.
-func (d *Def[T]) GraceOf(obj Object, asked *int64) int64 { return d.rules().grace(obj, asked) }
-
-// Expiry implements Kind.
-func (d *Def[T]) Expiry(obj Object) time.Duration { return d.rules().expiry(obj) }
 
 // Scaled implements Kind.
 func (d *Def[T]) Scaled() *Scaled[Object] { return d.rules().def.Scale }
@@ -86,6 +76,34 @@ func EarlyDefaults(k Kind, v schema.GroupVersion, obj Object) {
 	if r, ok := k.(ruled); ok && r.rules().def.Early != nil {
 		r.rules().def.Early(v, obj)
 	}
+}
+
+// CheckName explains what is wrong with a name for an object of the kind; with prefix it judges a generateName.
+func CheckName(k Kind, name string, prefix bool) []string {
+	if r, ok := k.(ruled); ok && r.rules().def.Name != nil {
+		return r.rules().def.Name(name, prefix)
+	}
+	if IsLabel(name) {
+		return nil
+	}
+	return apivalidation.NameIsDNSSubdomain(name, prefix)
+}
+
+// GraceOf returns for how many seconds a deleted object lingers with a deletionTimestamp for its owner to clean up, given what the caller
+// asked for (nil: nothing); 0 removes it at once, as all objects of kinds that users define.
+func GraceOf(k Kind, obj Object, asked *int64) int64 {
+	if r, ok := k.(ruled); ok && r.rules().def.Grace != nil {
+		return r.rules().def.Grace(outlined(obj), asked)
+	}
+	return 0
+}
+
+// Expiry returns after how long the store forgets the object; 0 means never.
+func Expiry(k Kind, obj Object) time.Duration {
+	if r, ok := k.(ruled); ok && r.rules().def.TTL != nil {
+		return r.rules().def.TTL(outlined(obj))
+	}
+	return 0
 }
 
 // ScaleOf returns the scale subresource of obj; ok is false for kinds without one.

@@ -10,7 +10,6 @@ import (
 	"iter"
 	"reflect"
 	"slices"
-	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -191,16 +190,8 @@ type Kind interface {
 	// Check returns every violation of the kind's rules by an object that was sent in the given version, which may have
 	// rules of its own (nil: the hub); the generic rules of metadata are not its business.
 	Check(on *features.Set, sent *schema.GroupVersionKind, sub string, obj, old Object) field.ErrorList
-	// CheckName explains what is wrong with a name; with prefix it judges a generateName.
-	CheckName(name string, prefix bool) []string
 	// Warnings returns the texts of warnings that a write of obj deserves.
 	Warnings(on *features.Set, obj, old Object) []string
-	// GraceOf returns for how many seconds a deleted object lingers with a deletionTimestamp for its owner
-	// to clean up, given what the caller asked for (nil: nothing); 0 removes it at once.
-	GraceOf(obj Object, asked *int64) int64
-	// Expiry returns after how long the store forgets the object; 0 means never.
-	Expiry(obj Object) time.Duration
-
 	// Scaled says how the scale subresource is read and written; nil for kinds without one.
 	Scaled() *Scaled[Object]
 

@@ -6,7 +6,6 @@ import (
 	"slices"
 	"time"
 
-	apivalidation "k8s.io/apimachinery/pkg/api/validation"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/validation/field"
@@ -188,16 +187,6 @@ func (r *rules) check(on *features.Set, sent *schema.GroupVersionKind, sub strin
 	return check(obj, old)
 }
 
-func (r *rules) checkName(name string, prefix bool) []string {
-	if r.def.Name != nil {
-		return r.def.Name(name, prefix)
-	}
-	if IsLabel(name) {
-		return nil
-	}
-	return apivalidation.NameIsDNSSubdomain(name, prefix)
-}
-
 func (r *rules) warn(on *features.Set, obj, old Object) (list []string) {
 	if r.def.Warn != nil {
 		list = r.def.Warn(obj, old)
@@ -206,20 +195,6 @@ func (r *rules) warn(on *features.Set, obj, old Object) (list []string) {
 		list = append(list, r.def.Gated.Warn(on, obj, old)...)
 	}
 	return list
-}
-
-func (r *rules) grace(obj Object, asked *int64) int64 {
-	if r.def.Grace == nil {
-		return 0
-	}
-	return r.def.Grace(outlined(obj), asked)
-}
-
-func (r *rules) expiry(obj Object) time.Duration {
-	if r.def.TTL == nil {
-		return 0
-	}
-	return r.def.TTL(outlined(obj))
 }
 
 func (r *rules) columns(on *features.Set) []Column[Object] {

@@ -156,7 +156,7 @@ func (s *Core) Overwrite(ctx context.Context, r *Request, obj resource.Object, c
 	if r.DryRun {
 		return view.NewEntry(r.Kind, cur.Rev, obj), nil
 	}
-	e, err := s.Put(ctx, r.Kind, obj, cur, r.Kind.Expiry(obj))
+	e, err := s.Put(ctx, r.Kind, obj, cur, resource.Expiry(r.Kind, obj))
 	if err == nil {
 		s.note(ctx, r, cur.Object, e.Object, e.Rev)
 	}

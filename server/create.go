@@ -103,7 +103,7 @@ func (s *Server) finishInsert(ctx context.Context, r *Request, q *admission.Requ
 	if rev, err := parseRevision(obj.GetResourceVersion()); err == nil && rev != 0 { // what is no revision is passed over
 		return nil, PlainError("resourceVersion should not be set on objects to be created")
 	}
-	e, err := s.Put(ctx, k, obj, nil, k.Expiry(obj))
+	e, err := s.Put(ctx, k, obj, nil, resource.Expiry(k, obj))
 	var c *store.ConflictError
 	if errors.As(err, &c) {
 		return nil, s.alreadyExists(ctx, r, obj, c)

@@ -221,7 +221,7 @@ func (s *Server) deleteGracefully(ctx context.Context, r *Request, opts *metav1.
 func (s *Server) shorten(k resource.Kind, obj resource.Object, asked *int64) (grace int64, changed bool) {
 	was := obj.GetDeletionGracePeriodSeconds()
 	if obj.GetDeletionTimestamp() == nil {
-		grace = k.GraceOf(obj, asked)
+		grace = resource.GraceOf(k, obj, asked)
 		at := metav1.Time{Time: s.Stamp().Add(time.Duration(grace) * time.Second)}
 		obj.SetDeletionTimestamp(&at)
 		obj.SetDeletionGracePeriodSeconds(&grace)

@@ -64,7 +64,7 @@ func (s rules) nameCheck(r *Request) func(name string, prefix bool) []string {
 	if check := s.extension(r.Kind).CheckName; check != nil {
 		return func(name string, prefix bool) []string { return check(r, name, prefix) }
 	}
-	return r.Kind.CheckName
+	return func(name string, prefix bool) []string { return resource.CheckName(r.Kind, name, prefix) }
 }
 
 const generateNamePath = "metadata.generateName"

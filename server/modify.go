@@ -216,7 +216,7 @@ func (s *Server) replace(ctx context.Context, r *Request, q *admission.Request, 
 		obj.SetResourceVersion(old.GetResourceVersion())
 		return view.NewEntry(k, cur.Rev, obj), nil
 	}
-	e, err := s.Put(ctx, k, obj, cur, k.Expiry(obj))
+	e, err := s.Put(ctx, k, obj, cur, resource.Expiry(k, obj))
 	if err == nil {
 		s.note(ctx, r, old, e.Object, e.Rev)
 		if after := s.extension(k).AfterWrite; after != nil {

@@ -238,7 +238,7 @@ func TestScale(t *testing.T) {
 
 func TestTTL(t *testing.T) {
 	_, o := create(t, `Event: {involvedObject: {namespace: ns}}`)
-	if core.Events.Expiry(o) != core.EventLife || core.Pods.Expiry(&corev1.Pod{}) != 0 {
+	if resource.Expiry(core.Events, o) != core.EventLife || resource.Expiry(core.Pods, &corev1.Pod{}) != 0 {
 		t.Error("events, and only events, are forgotten")
 	}
 }

@@ -303,12 +303,12 @@ func TestGrace(t *testing.T) {
 		t.Run(c.spec, func(t *testing.T) {
 			k, o := parse(t, `Pod: {spec: {`+c.spec+`}, status: {`+c.status+`}}`)
 			k.SetDefaults(nil, o)
-			if got := k.GraceOf(o, c.asked); got != c.want {
+			if got := resource.GraceOf(k, o, c.asked); got != c.want {
 				t.Errorf("%s %s: got %d, want %d", c.spec, c.status, got, c.want)
 			}
 		})
 	}
-	if core.ConfigMaps.GraceOf(&corev1.ConfigMap{}, &five) != 0 {
+	if resource.GraceOf(core.ConfigMaps, &corev1.ConfigMap{}, &five) != 0 {
 		t.Error("config maps go at once")
 	}
 }

@@ -3,6 +3,8 @@ package core_test
 import (
 	"slices"
 	"testing"
+
+	"github.com/kloop-dev/kloop/resource"
 )
 
 var invalid = []struct {
@@ -159,7 +161,7 @@ func TestNames(t *testing.T) {
 		{"Service", "a1", true},
 		{"Event", "A_b", true}, {"Event", "a/b", false}, {"Node", "a.b", true}} {
 		t.Run(c.name, func(t *testing.T) {
-			if ok := len(kindOf(t, c.kind).CheckName(c.name, false)) == 0; ok != c.ok {
+			if ok := len(resource.CheckName(kindOf(t, c.kind), c.name, false)) == 0; ok != c.ok {
 				t.Errorf("%s %s: %v", c.kind, c.name, ok)
 			}
 		})

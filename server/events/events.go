@@ -6,6 +6,7 @@ import (
 	eventsv1 "k8s.io/api/events/v1"
 	"k8s.io/apimachinery/pkg/api/validation"
 
+	"github.com/kloop-dev/kloop/resource"
 	"github.com/kloop-dev/kloop/server"
 )
 
@@ -20,5 +21,5 @@ func checkName(r *server.Request, name string, prefix bool) []string {
 	if r.Spoken().Group == eventsv1.GroupName {
 		return validation.NameIsDNSSubdomain(name, prefix)
 	}
-	return r.Kind.CheckName(name, prefix)
+	return resource.CheckName(r.Kind, name, prefix)
 }

@@ -29,7 +29,7 @@ func Claim(ctx context.Context, c *loop.Ctx, o ownership.Owner[*corev1.Pod]) ([]
 func FromTemplate(k resource.Kind, owner resource.Object, t *corev1.PodTemplateSpec) *corev1.Pod {
 	t = t.DeepCopy()
 	prefix := owner.GetName() + "-"
-	if len(k.CheckName(prefix, true)) != 0 {
+	if len(resource.CheckName(k, prefix, true)) != 0 {
 		prefix = owner.GetName()
 	}
 	return &corev1.Pod{
