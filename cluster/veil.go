@@ -3,6 +3,8 @@ package cluster
 import (
 	"context"
 	"iter"
+	"maps"
+	"slices"
 	"strings"
 	"unicode"
 
@@ -108,9 +110,26 @@ func (v *veil) seen(k resource.Kind, all iter.Seq[resource.Object]) iter.Seq[res
 	}
 }
 
-// Each implements resource.Reader.
+// Each implements resource.Reader. Of all namespaces it goes through those alone that the reader may see, however many there are.
 func (v *veil) Each(k resource.Kind, ns string) iter.Seq[resource.Object] {
-	return v.seen(k, v.Reader.Each(k, ns))
+	if ns != "" || v.sees(k, "", "") {
+		return v.seen(k, v.Reader.Each(k, ns))
+	}
+	return func(yield func(resource.Object) bool) {
+		if !k.Info().Namespaced {
+			return
+		}
+		for _, ns := range slices.Sorted(maps.Keys(v.spaces)) {
+			if !v.sees(k, ns, "") {
+				continue
+			}
+			for obj := range v.Reader.Each(k, ns) {
+				if !yield(obj) {
+					return
+				}
+			}
+		}
+	}
 }
 
 // ByOwner implements resource.Reader.
