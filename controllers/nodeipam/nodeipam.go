@@ -14,6 +14,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/kloop-dev/kloop/client"
 	"github.com/kloop-dev/kloop/kinds"
@@ -33,6 +34,7 @@ const one = "pod-ranges"
 
 // Controller returns the loop: wake on a node that comes or goes.
 func Controller(pools []Pool) *loop.Controller[*corev1.Node] {
+	var said told
 	return &loop.Controller[*corev1.Node]{
 		Name:   "node-ipam",
 		For:    kinds.Nodes,
@@ -41,7 +43,7 @@ func Controller(pools []Pool) *loop.Controller[*corev1.Node] {
 		Writes: []resource.Kind{kinds.Nodes},
 		Rest:   10 * time.Millisecond,
 		Gone: func(ctx context.Context, c *loop.Ctx, _ loop.Key) (time.Duration, error) {
-			return 0, reconcile(ctx, c, pools)
+			return 0, reconcile(ctx, c, pools, &said)
 		},
 	}
 }
@@ -52,9 +54,9 @@ func changed(c client.Change, _ resource.Reader, wake func(ns, name string)) {
 	}
 }
 
-func reconcile(ctx context.Context, c *loop.Ctx, pools []Pool) error {
+func reconcile(ctx context.Context, c *loop.Ctx, pools []Pool, said *told) error {
 	given, without := plan(resource.List(c, kinds.Nodes, ""), pools)
-	for _, n := range without {
+	for _, n := range said.news(without) {
 		c.Event(kinds.Nodes, n, corev1.EventTypeNormal, "CIDRNotAvailable", "Node %s status is now: CIDRNotAvailable", n.Name)
 	}
 	if len(without) > 0 {
@@ -67,6 +69,22 @@ func reconcile(ctx context.Context, c *loop.Ctx, pools []Pool) error {
 		return nil
 	})
 	return err
+}
+
+// told are the nodes without a range that have an event which says so: one of each, or every node that joins would cost as many as there
+// are. One worker has it.
+type told map[types.UID]bool
+
+// news are those of the nodes without a range that were not told. Those that have one by now, or are gone, are forgotten.
+func (t *told) news(without []*corev1.Node) (list []*corev1.Node) {
+	still := told{}
+	for _, n := range without {
+		if still[n.UID] = true; !(*t)[n.UID] {
+			list = append(list, n)
+		}
+	}
+	*t = still
+	return list
 }
 
 // plan returns the nodes that get ranges, as they will be, and those for which there are none left.

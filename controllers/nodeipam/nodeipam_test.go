@@ -3,10 +3,12 @@ package nodeipam
 import (
 	"fmt"
 	"net/netip"
+	"strings"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 )
 
 func TestPlan(t *testing.T) {
@@ -46,6 +48,27 @@ func TestPlan(t *testing.T) {
 			}
 			if fmt.Sprint(got) != tt.want || len(without) != tt.less {
 				t.Errorf("%s: %v, %d without; want %s, %d", tt.name, got, len(without), tt.want, tt.less)
+			}
+		})
+	}
+}
+
+// TestTold: a node that gets no range has one event, however often others join; one that had a range meanwhile has another.
+func TestTold(t *testing.T) {
+	var said told
+	for _, pass := range []struct{ name, without, want string }{{"two", "a b", "a b"}, {"again", "a b", ""}, {"one more", "a b c", "c"},
+		{"two got theirs", "b", ""}, {"and lost them", "a b c", "a c"}, {"none", "", ""}} {
+		t.Run(pass.name, func(t *testing.T) {
+			var nodes []*corev1.Node
+			for _, name := range strings.Fields(pass.without) {
+				nodes = append(nodes, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name, UID: types.UID("uid-" + name)}})
+			}
+			var got []string
+			for _, n := range said.news(nodes) {
+				got = append(got, n.Name)
+			}
+			if strings.Join(got, " ") != pass.want {
+				t.Errorf("%v, want %s", got, pass.want)
 			}
 		})
 	}
