@@ -2,9 +2,13 @@ package causes
 
 import (
 	"fmt"
+	"maps"
 	"regexp"
 	"slices"
 	"strings"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/labels"
 
 	"github.com/kloop-dev/kloop/converge"
 	"github.com/kloop-dev/kloop/converge/words"
@@ -104,16 +108,15 @@ func selecting(l *converge.Look, f *converge.Finding, tree map[string]any, messa
 		return
 	}
 	spec, _ := tree["spec"].(map[string]any)
-	for field, v := range spec {
+	for _, field := range slices.Sorted(maps.Keys(spec)) {
 		stem, is := strings.CutSuffix(field, "Selector")
-		selector, _ := v.(map[string]any)
-		want, _ := selector["matchLabels"].(map[string]any)
+		want, _, _ := unstructured.NestedStringMap(spec, field, "matchLabels") // none where they are of another form
 		if !is || len(want) == 0 {
 			continue
 		}
 		for _, k := range selectedBy(l, stem, message) {
 			f.Advice = append([]string{fmt.Sprintf("compare spec.%s (%s) with the labels of what it is to select: "+
-				"kubectl get %s -A --show-labels", field, pairsOf(want), k.Info().GR())}, f.Advice...)
+				"kubectl get %s -A --show-labels", field, labels.Set(want), k.Info().GR())}, f.Advice...)
 			return
 		}
 	}
@@ -129,14 +132,4 @@ func selectedBy(l *converge.Look, stem, message string) (list []resource.Kind) {
 		}
 	}
 	return list
-}
-
-// pairsOf writes labels as a command takes them.
-func pairsOf(labels map[string]any) string {
-	var list []string
-	for k, v := range labels {
-		list = append(list, fmt.Sprintf("%s=%v", k, v))
-	}
-	slices.Sort(list)
-	return strings.Join(list, ",")
 }
