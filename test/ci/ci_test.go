@@ -149,7 +149,7 @@ func TestChoose(t *testing.T) {
 		args []string
 		want string
 	}{
-		{"all", nil, "build runtime vm browser shell kubectl unit race site lint cross images e2e postgres bgp ecosystem oracle"},
+		{"all", nil, "build runtime vm browser shell kubectl unit race site lint cross images e2e postgres bgp ecosystem oracle guests"},
 		{"one lane", []string{"check"}, "build lint-fast unit-fast"},
 		{"two steps in the order of the table", []string{"race", "build"}, "build race"},
 	} {
@@ -210,5 +210,24 @@ func TestTestsOf(t *testing.T) {
 	}
 	if _, err := testsOf("none_test.go"); err == nil {
 		t.Error("no error for a file that is not there")
+	}
+}
+
+// TestEveryPackageRuns: a package with tests is in the lists of unit or race, or has a step of its own.
+func TestEveryPackageRuns(t *testing.T) {
+	t.Chdir("../..")
+	list, err := listPackages()
+	if err != nil {
+		t.Fatal(err)
+	}
+	plain, whole, part, err := split(list)
+	if err != nil {
+		t.Fatal(err)
+	}
+	run := slices.Concat(plain, whole, part, []string{module + "/" + guests})
+	for _, p := range list {
+		if p.tested() && !slices.Contains(run, p.ImportPath) {
+			t.Errorf("no step runs the tests of %s", p.ImportPath)
+		}
 	}
 }

@@ -25,6 +25,9 @@ var unraced = map[string]string{
 	"test/scale":      "measures",
 }
 
+// guests boots machines with systemd, interpreted, whose services have minutes to start: nothing runs beside it. See the step of that name.
+const guests = "test/systemd"
+
 type goPackage struct {
 	ImportPath, Dir                    string
 	GoFiles, TestGoFiles, XTestGoFiles []string
@@ -62,7 +65,7 @@ func quick() (paths []string, err error) {
 // ask testing.Short and do less then, since the detector makes them slow beyond use. These run whole without it besides.
 func split(list []goPackage) (plain, whole, part []string, err error) {
 	for _, p := range list {
-		if !p.tested() {
+		if !p.tested() || short(p.ImportPath) == guests {
 			continue
 		}
 		concurrent, err := p.startsGoroutines()

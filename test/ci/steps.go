@@ -27,6 +27,7 @@ const (
 	fetches             // the network
 	works               // the processor
 	waits               // clusters, which wait for each other
+	alone               // guests: what a machine interpreted does beside others takes ten times as long
 )
 
 const budget = 60 << 20 // bytes of bin/kloop
@@ -58,6 +59,7 @@ var steps = []step{
 	{"bgp", all, false, (*job).bgp, waits},
 	{"ecosystem", all, false, func(j *job) error { return j.asRoot("scripts/ecosystem", "--fast") }, waits},
 	{"oracle", all, false, func(j *job) error { return j.script("scripts/oracle") }, waits},
+	{"guests", all, false, func(j *job) error { return j.tests(once, "./"+guests) }, alone},
 }
 
 // The linter has vetted what is tested, and nobody debugs these programs: both would be half of what a test costs that is compiled anew.

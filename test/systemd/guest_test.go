@@ -91,7 +91,8 @@ func try(ctx context.Context, name string, args ...string) (string, error) {
 	out, err := exec.CommandContext(ctx, name, args...).CombinedOutput()
 	fmt.Printf("# %s %s: %s, %v\n", filepath.Base(name), strings.Join(args, " "), time.Since(start).Round(time.Millisecond), err)
 	if err != nil {
-		return string(out), fmt.Errorf("%s %s: %w\n%s", name, strings.Join(args, " "), err, out)
+		words := strings.Join(strings.Fields(string(out)), " ") // one line, which CI's table shows
+		return string(out), fmt.Errorf("%s %s: %w: %s", name, strings.Join(args, " "), err, words)
 	}
 	return strings.TrimSpace(string(out)), nil
 }
