@@ -58,7 +58,7 @@ func install(ctx context.Context, std stdio, args []string) error {
 		return err
 	}
 	if s.Root == "" {
-		fmt.Fprintf(std.out, "installing %s as the service %s\n", s.Program, s.Unit)
+		fmt.Fprintf(std.out, "installing %s as the service %s; journalctl -fu %[2]s shows how far it is\n", s.Program, s.Unit)
 	}
 	if err := s.Install(ctx); err != nil {
 		return err
