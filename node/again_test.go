@@ -129,7 +129,7 @@ func TestRestartAllContainers(t *testing.T) {
 			p.Spec.InitContainers = []corev1.Container{{Name: "i", Image: "img"}}
 			ruled("a", corev1.ContainerRestartPolicyNever, "all:42")(p)
 		}, "a", "b")
-		r.until("init runs", func() bool { return r.rt.newest("i") != nil })
+		r.until("init runs", func() bool { return r.rt.runs("i") })
 		r.rt.exit("i", 0)
 		r.reaches("p", corev1.PodRunning)
 		feed := r.Feed(kinds.Pods)

@@ -428,7 +428,7 @@ func TestLostContainers(t *testing.T) {
 			p.Spec.InitContainers = []corev1.Container{{Name: "init", Image: "img", ImagePullPolicy: corev1.PullIfNotPresent},
 				{Name: "side", Image: "img", ImagePullPolicy: corev1.PullIfNotPresent, RestartPolicy: &always}}
 		}, "a")
-		r.until("init runs", func() bool { return r.rt.newest("init") != nil })
+		r.until("init runs", func() bool { return r.rt.runs("init") })
 		r.rt.exit("init", 0)
 		r.reaches("p", corev1.PodRunning)
 		restarts := func() (side, a int32) {

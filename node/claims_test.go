@@ -110,7 +110,7 @@ func TestClaimsOfPods(t *testing.T) {
 			}, "cb")
 			r.reserve("one", "b")
 			for _, name := range []string{"ib", "without"} {
-				r.until(name+" runs", func() bool { return r.rt.newest(name) != nil })
+				r.until(name+" runs", func() bool { return r.rt.runs(name) })
 				if got := len(r.rt.newest(name).CDIDevices); (got == 1) != (name == "ib") {
 					t.Errorf("%s gets %d devices", name, got)
 				}

@@ -208,6 +208,18 @@ func (f *fakeRuntime) end(id string, code int32) {
 	}
 }
 
+// runs says that a container of the name does, which exit can end: one that is only made can't.
+func (f *fakeRuntime) runs(name string) bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for _, c := range f.list {
+		if c.Metadata.Name == name && c.State == cri.ContainerState_CONTAINER_RUNNING {
+			return true
+		}
+	}
+	return false
+}
+
 // exit ends the newest container of the name.
 func (f *fakeRuntime) exit(name string, code int32) {
 	f.mu.Lock()

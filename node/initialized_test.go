@@ -24,7 +24,7 @@ func TestInitializedOfAFailedPod(t *testing.T) {
 		const want = "containers with incomplete status: [i k]"
 		for _, phase := range []corev1.PodPhase{corev1.PodPending, corev1.PodFailed} {
 			if phase == corev1.PodFailed {
-				r.until("i runs", func() bool { return r.rt.newest("i") != nil })
+				r.until("i runs", func() bool { return r.rt.runs("i") })
 				r.rt.exit("i", 1)
 			}
 			r.reaches("p", phase)
