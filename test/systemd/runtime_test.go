@@ -12,13 +12,15 @@ import (
 	"github.com/kloop-dev/kloop/node/image"
 )
 
-// onContainerd has kloop use the distribution's containerd, which is a service of its own and makes cgroups by systemd. Pods have kloop's
-// network there; they run on while either of the two is started anew, and containerd runs on when kloop is taken away.
-func onContainerd(t *testing.T) {
-	const (
-		conf    = "/etc/containerd/config.toml"
-		network = "/etc/cni/net.d/05-kloop.conflist"
-		text    = `version = 2
+const (
+	containerd = "unix:///run/containerd/containerd.sock"
+	network    = "/etc/cni/net.d/05-kloop.conflist" // of a node that uses it
+)
+
+// startContainerd starts the distribution's containerd, which is a service of its own and makes cgroups by systemd.
+func startContainerd(t *testing.T) {
+	t.Helper()
+	const text = `version = 2
 [plugins.'io.containerd.grpc.v1.cri']
   sandbox_image = 'kloop.dev/pause:1'
   [plugins.'io.containerd.grpc.v1.cri'.containerd.runtimes.runc]
@@ -28,16 +30,21 @@ func onContainerd(t *testing.T) {
   [plugins.'io.containerd.grpc.v1.cri'.cni]
     bin_dir = '/usr/lib/cni'
 `
-	)
 	var pause bytes.Buffer
-	err := errors.Join(os.MkdirAll("/etc/containerd", 0o755), os.WriteFile(conf, []byte(text), 0o600), image.Pause(&pause),
-		os.WriteFile("/root/pause.tar", pause.Bytes(), 0o600))
+	err := errors.Join(os.MkdirAll("/etc/containerd", 0o755), os.WriteFile("/etc/containerd/config.toml", []byte(text), 0o600),
+		image.Pause(&pause), os.WriteFile("/root/pause.tar", pause.Bytes(), 0o600))
 	if err != nil {
 		t.Fatal(err)
 	}
 	run(t, "systemctl", "start", "containerd")
 	run(t, "ctr", "--namespace", "k8s.io", "images", "import", "/root/pause.tar")
-	n := installOn(t, "unix:///run/containerd/containerd.sock")
+}
+
+// onContainerd has kloop use the distribution's containerd. Pods have kloop's network there; they run on while either of the two is started
+// anew, and containerd runs on when kloop is taken away.
+func onContainerd(t *testing.T) {
+	startContainerd(t)
+	n := installOn(t, containerd)
 	was := n.deploy(t)
 	if _, err := os.Stat(network); err != nil {
 		t.Error(err)
@@ -47,7 +54,7 @@ func onContainerd(t *testing.T) {
 	}
 	for _, service := range []string{"kloop", "containerd"} {
 		run(t, "systemctl", "restart", service)
-		n.untouched(t, was, fresh)
+		n.untouched(t, was, "kloop", fresh)
 	}
 	run(t, kloop, "uninstall")
 	run(t, fresh, "reset", "--yes")

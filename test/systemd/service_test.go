@@ -41,16 +41,16 @@ func TestService(t *testing.T) {
 	// A program that differs takes the place of the first; what is left of it leads back.
 	newer := another(t)
 	run(t, newer, "install")
-	n.untouched(t, was, newer)
+	n.untouched(t, was, "kloop", newer)
 	run(t, kloop+".before", "install")
-	n.untouched(t, was, fresh)
+	n.untouched(t, was, "kloop", fresh)
 
 	// One that can't listen does not become ready.
 	if out, err := try(t.Context(), newer, "install", "--", "--listen", "10.99.0.99:6443"); err == nil ||
 		!strings.Contains(out, "the program before runs again") {
 		t.Errorf("an upgrade that can't start: %v: %s", err, out)
 	}
-	n.untouched(t, was, fresh)
+	n.untouched(t, was, "kloop", fresh)
 	if out := run(t, "journalctl", "--no-pager", "-u", "kloop"); strings.Contains(out, "reception only permitted for main PID") {
 		t.Errorf("others than kloop tell systemd of its state: %s", out)
 	}
@@ -117,10 +117,10 @@ func (n node) trace(t *testing.T) trace {
 	return trace{string(pod.UID), pod.Status.ContainerStatuses[0].ContainerID, list[0]}
 }
 
-// untouched fails if the pod is not the one of before, or if another program serves than the one in a file.
-func (n node) untouched(t *testing.T, was trace, program string) {
+// untouched fails if the pod is not the one of before, or if a service runs another program than the one in a file.
+func (n node) untouched(t *testing.T, was trace, service, program string) {
 	t.Helper()
-	pid := run(t, "systemctl", "show", "-P", "MainPID", "kloop")
+	pid := run(t, "systemctl", "show", "-P", "MainPID", service)
 	runs, err := os.ReadFile("/proc/" + pid + "/exe")
 	if err != nil {
 		t.Fatal(err)
