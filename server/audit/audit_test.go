@@ -281,6 +281,40 @@ func TestOldFilesAreCompressed(t *testing.T) {
 	}
 }
 
+// TestOldFilesCostNoEvent: what can't be renamed or compressed is written to, or stays as it is; no event is lost for it.
+func TestOldFilesCostNoEvent(t *testing.T) {
+	const old = "audit-2026-01-01T00-00-00.000.log"
+	for _, tt := range []struct{ name, blocked, want string }{
+		{"an old file can't be compressed", old + ".gz.part/x", "c\n"},
+		{"a compressed one can't take its place", old + ".gz/x", "c\n"},
+		{"the file was moved away", "", "b\nc\n"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			dir := t.TempDir()
+			path := filepath.Join(dir, "audit.log")
+			f := &File{Path: path, MaxSize: 3, Compress: true}
+			if err := errors.Join(os.WriteFile(filepath.Join(dir, old), []byte("old"), 0o600), os.MkdirAll(filepath.Join(dir, tt.blocked), 0o700),
+				f.Write(t.Context(), [][]byte{[]byte("a")})); err != nil {
+				t.Fatal(err)
+			}
+			if tt.blocked == "" {
+				if err := os.Remove(path); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if err := errors.Join(f.Write(t.Context(), [][]byte{[]byte("b"), []byte("c")}), f.Close()); err != nil {
+				t.Fatal(err)
+			}
+			if text, err := os.ReadFile(path); err != nil || string(text) != tt.want {
+				t.Errorf("the log has %q, %v", text, err)
+			}
+			if text, err := os.ReadFile(filepath.Join(dir, old)); tt.blocked != "" && (err != nil || string(text) != "old") {
+				t.Errorf("the old file has %q, %v", text, err)
+			}
+		})
+	}
+}
+
 func TestStdout(t *testing.T) {
 	var out strings.Builder
 	f := &File{Path: "-", Stdout: &out}

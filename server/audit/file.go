@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"os"
 	"path/filepath"
 	"strings"
@@ -43,7 +44,7 @@ func (f *File) Check() error {
 	return f.open()
 }
 
-// Write implements Output.
+// Write implements Output. What goes wrong with old files is logged, and costs no event: a file that can't be renamed grows on.
 func (f *File) Write(_ context.Context, events [][]byte) error {
 	if f.Path == "-" {
 		out := f.Stdout
@@ -57,20 +58,31 @@ func (f *File) Write(_ context.Context, events [][]byte) error {
 	}
 	for len(events) > 0 {
 		n, bytes := f.fitting(events)
+		if n == 0 {
+			renamed, err := f.rotate()
+			if err != nil {
+				return err
+			}
+			if n, bytes = f.fitting(events); !renamed {
+				n, bytes = len(events), sizeOf(events)
+			}
+		}
 		if err := writeLines(f.file, events[:n]); err != nil {
 			return err
 		}
-		f.size += bytes
-		if events = events[n:]; len(events) > 0 {
-			if err := f.rotate(); err != nil {
-				return err
-			}
-		}
+		f.size, events = f.size+bytes, events[n:]
 	}
 	return nil
 }
 
-// fitting counts the events that go into the present file: at least one into an empty one.
+func sizeOf(events [][]byte) (bytes int64) {
+	for _, e := range events {
+		bytes += int64(len(e)) + 1
+	}
+	return bytes
+}
+
+// fitting counts the events that go into the present file, and their bytes: at least one into an empty one.
 func (f *File) fitting(events [][]byte) (n int, bytes int64) {
 	for _, e := range events {
 		if f.MaxSize > 0 && f.size+bytes > 0 && f.size+bytes+int64(len(e))+1 > f.MaxSize {
@@ -115,22 +127,26 @@ func (f *File) open() error {
 // backupTime is the part of an old file's name that says when it ended.
 const backupTime = "2006-01-02T15-04-05.000"
 
-// rotate begins a new file and removes old ones that are too many or too old.
-func (f *File) rotate() error {
-	if err := f.file.Close(); err != nil {
-		return fmt.Errorf("close the audit log: %w", err)
+// rotate begins a new file and removes old ones that are too many or too old. Without an error there is a file to write to; renamed says
+// that it is a new one.
+func (f *File) rotate() (renamed bool, err error) {
+	if err := f.Close(); err != nil {
+		return false, err
 	}
-	f.file = nil
 	ext := filepath.Ext(f.Path)
 	stem := strings.TrimSuffix(f.Path, ext) + "-"
 	name := stem + f.now().UTC().Format(backupTime) + ext
 	for n := 1; exists(name) || exists(name+packed); n++ { // twice within a millisecond
 		name = stem + f.now().UTC().Add(time.Duration(n)*time.Millisecond).Format(backupTime) + ext
 	}
-	if err := os.Rename(f.Path, name); err != nil {
-		return fmt.Errorf("rotate the audit log: %w", err)
+	untidy := os.Rename(f.Path, name)
+	if renamed = untidy == nil; renamed {
+		untidy = f.prune(stem, ext)
 	}
-	return errors.Join(f.open(), f.prune(stem, ext))
+	if untidy != nil {
+		slog.Warn("old audit logs can't be kept as they are to be", "file", f.Path, "err", untidy)
+	}
+	return renamed, f.open()
 }
 
 func exists(path string) bool {
@@ -195,7 +211,10 @@ func compress(path string) (err error) {
 	if err = errors.Join(err, z.Close(), to.Sync(), to.Close()); err != nil {
 		return errors.Join(fmt.Errorf("compress %s: %w", path, err), os.Remove(half))
 	}
-	return errors.Join(os.Rename(half, path+packed), os.Remove(path))
+	if err := os.Rename(half, path+packed); err != nil {
+		return errors.Join(err, os.Remove(half))
+	}
+	return os.Remove(path)
 }
 
 // Close closes the file.
