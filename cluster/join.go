@@ -22,6 +22,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/kloop-dev/kloop/auth/pki"
+	"github.com/kloop-dev/kloop/internal/atomicfile"
 	"github.com/kloop-dev/kloop/store/member"
 )
 
@@ -96,7 +97,7 @@ func sameCluster(dir string, t Together) error {
 	return nil
 }
 
-// writeKeys puts the files there all at once: a part of them would be completed with keys of nobody.
+// writeKeys puts the files there all at once, durably: a part of them would be completed with keys of nobody.
 func writeKeys(dir string, files keyFiles) error {
 	if err := os.MkdirAll(filepath.Dir(dir), 0o755); err != nil {
 		return err
@@ -110,11 +111,18 @@ func writeKeys(dir string, files keyFiles) error {
 		if name != filepath.Base(name) || name == "." {
 			return fmt.Errorf("the server sent a file named %q", name)
 		}
-		if err := os.WriteFile(filepath.Join(aside, name), data, 0o600); err != nil {
+		if err := atomicfile.Write(filepath.Join(aside, name), data, 0o600); err != nil {
 			return err
 		}
 	}
-	if err := os.Rename(aside, dir); err != nil {
+	err = atomicfile.SyncDir(aside)
+	if err == nil {
+		err = os.Rename(aside, dir)
+	}
+	if err == nil {
+		err = atomicfile.SyncDir(filepath.Dir(dir))
+	}
+	if err != nil {
 		return fmt.Errorf("keep the cluster's keys: %w", err)
 	}
 	return nil

@@ -12,6 +12,8 @@ import (
 	"slices"
 	"sync"
 	"time"
+
+	"github.com/kloop-dev/kloop/internal/atomicfile"
 )
 
 // A dir reads the files of a directory and collects those to write. With an empty path nothing is read or
@@ -213,7 +215,10 @@ func (d *dir) flush() error {
 			return fmt.Errorf("keep the cluster's keys: %w", err)
 		}
 	}
-	return syncDir(d.path)
+	if err := atomicfile.SyncDir(d.path); err != nil {
+		return fmt.Errorf("keep the cluster's keys: %w", err)
+	}
+	return nil
 }
 
 func writeTemp(path string, data []byte) error {
@@ -226,12 +231,4 @@ func writeTemp(path string, data []byte) error {
 		err = f.Sync()
 	}
 	return errors.Join(err, f.Close())
-}
-
-func syncDir(path string) error {
-	f, err := os.Open(path)
-	if err != nil {
-		return fmt.Errorf("keep the cluster's keys: %w", err)
-	}
-	return errors.Join(f.Sync(), f.Close())
 }

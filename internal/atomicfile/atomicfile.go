@@ -28,3 +28,12 @@ func Write(path string, data []byte, perm fs.FileMode) error {
 	}
 	return nil
 }
+
+// SyncDir makes the names in a directory durable: of files that were made, renamed or removed there.
+func SyncDir(path string) error {
+	d, err := os.Open(path)
+	if err != nil {
+		return err
+	}
+	return errors.Join(d.Sync(), d.Close())
+}

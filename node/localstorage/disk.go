@@ -13,6 +13,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/kloop-dev/kloop/internal/atomicfile"
 	"github.com/kloop-dev/kloop/kinds/localvolume"
 	"github.com/kloop-dev/kloop/node/volume"
 )
@@ -72,7 +73,7 @@ func (d *disk) make(ctx context.Context, o localvolume.Order) error {
 	if err != nil {
 		return fmt.Errorf("make the volume: %w", err)
 	}
-	return syncDir(d.dir)
+	return atomicfile.SyncDir(d.dir)
 }
 
 // roomFor says why there is no room.
@@ -103,7 +104,7 @@ func (d *disk) remove(o localvolume.Order) error {
 	if err := os.Rename(path, aside); err != nil {
 		return fmt.Errorf("remove the volume: %w", err)
 	}
-	return syncDir(d.dir)
+	return atomicfile.SyncDir(d.dir)
 }
 
 // unused says why a directory can't be removed: there is something mounted.

@@ -13,6 +13,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/kloop-dev/kloop/internal/atomicfile"
 	"github.com/kloop-dev/kloop/kinds/localvolume"
 	"github.com/kloop-dev/kloop/node/tool"
 	"github.com/kloop-dev/kloop/node/volume"
@@ -56,7 +57,7 @@ func (d *disk) makeImage(ctx context.Context, o localvolume.Order) error {
 			return err
 		}
 	}
-	if err := errors.Join(os.Rename(unready, file), syncDir(filepath.Dir(file)), syncDir(d.dir)); err != nil {
+	if err := errors.Join(os.Rename(unready, file), atomicfile.SyncDir(filepath.Dir(file)), atomicfile.SyncDir(d.dir)); err != nil {
 		return fmt.Errorf("make the image: %w", err)
 	}
 	return d.unfold(ctx, o)
@@ -232,7 +233,7 @@ func (d *disk) removeImage(o localvolume.Order) error {
 	if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return fmt.Errorf("remove the volume: %w", err)
 	}
-	return syncDir(d.dir)
+	return atomicfile.SyncDir(d.dir)
 }
 
 // hide takes the image out of use. Who uses it still is not interrupted: that is an error.

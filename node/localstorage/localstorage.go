@@ -14,8 +14,6 @@ import (
 	"fmt"
 	"log/slog"
 	"maps"
-	"os"
-	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
@@ -266,14 +264,4 @@ func (a *agent) empty(ctx context.Context) {
 		case <-time.After(lookEvery):
 		}
 	}
-}
-
-// sync makes the names in a directory durable.
-func syncDir(dir string) error {
-	f, err := os.Open(filepath.Clean(dir))
-	if err != nil {
-		return err
-	}
-	defer f.Close()
-	return f.Sync()
 }

@@ -15,6 +15,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/kloop-dev/kloop/internal/atomicfile"
 	"github.com/kloop-dev/kloop/kinds/localvolume"
 	"github.com/kloop-dev/kloop/node/volume"
 )
@@ -95,7 +96,7 @@ func (d *disk) copyImage(ctx context.Context, o localvolume.Order, file string) 
 		err = os.Chtimes(unready, now, now)
 	}
 	if err == nil {
-		err = errors.Join(os.Rename(unready, file), syncDir(filepath.Dir(file)), syncDir(d.dir))
+		err = errors.Join(os.Rename(unready, file), atomicfile.SyncDir(filepath.Dir(file)), atomicfile.SyncDir(d.dir))
 	}
 	if err != nil {
 		return errors.Join(fmt.Errorf("copy the volume: %w", err), os.RemoveAll(unready))

@@ -21,6 +21,8 @@ import (
 	"go.etcd.io/raft/v3/raftpb"
 	"go.uber.org/zap"
 	"google.golang.org/protobuf/proto"
+
+	"github.com/kloop-dev/kloop/internal/atomicfile"
 )
 
 const name = "kloop" // of a member that has no peers, and of its cluster
@@ -52,7 +54,7 @@ func found(dir, name string, urls types.URLs, lg *zap.Logger, prepare func(db st
 	if err := os.Rename(datadir.ToMemberDir(base), datadir.ToMemberDir(dir)); err != nil {
 		return fmt.Errorf("finish the data directory: %w", err)
 	}
-	return syncDir(dir)
+	return atomicfile.SyncDir(dir)
 }
 
 func layDown(base, name string, urls types.URLs, lg *zap.Logger, prepare func(db string) error) (err error) {
@@ -78,7 +80,7 @@ func layDown(base, name string, urls types.URLs, lg *zap.Logger, prepare func(db
 	if err := beginLog(base, cluster, member, lg); err != nil {
 		return err
 	}
-	return syncDir(datadir.ToMemberDir(base))
+	return atomicfile.SyncDir(datadir.ToMemberDir(base))
 }
 
 // segment is the size in bytes of the files that make up the log. There are two or three of them, made at
@@ -145,13 +147,4 @@ func beginLog(base string, cluster *membership.RaftCluster, m *membership.Member
 
 func voters(m *membership.Member) *raftpb.ConfState {
 	return &raftpb.ConfState{Voters: []uint64{uint64(m.ID)}}
-}
-
-func syncDir(dir string) error {
-	d, err := os.Open(dir)
-	if err != nil {
-		return err
-	}
-	defer d.Close()
-	return d.Sync()
 }
