@@ -18,6 +18,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
+	"github.com/kloop-dev/kloop/internal/atomicfile"
 	"github.com/kloop-dev/kloop/store/member"
 )
 
@@ -91,7 +92,8 @@ func (s Snapshots) newest() (string, time.Time) {
 	return last, at
 }
 
-// take saves the store under a name of its own, and drops the oldest snapshots beyond those that are kept.
+// take saves the store under a name of its own, and drops the oldest others beyond those that are kept: others may have names of the
+// future, from a time when the clock was wrong.
 func (s Snapshots) take(ctx context.Context, st member.Member, now time.Time) (string, error) {
 	path := filepath.Join(s.Dir, snapshotStart+now.UTC().Format(snapshotTime)+snapshotEnd)
 	if err := SaveSnapshot(path, func(w io.Writer) error { return st.Snapshot(ctx, w) }); err != nil {
@@ -101,7 +103,8 @@ func (s Snapshots) take(ctx context.Context, st member.Member, now time.Time) (s
 	if err != nil {
 		return path, err
 	}
-	for _, old := range list[:max(0, len(list)-s.Keep)] {
+	list = slices.DeleteFunc(list, func(other string) bool { return other == path })
+	for _, old := range list[:max(0, len(list)-(s.Keep-1))] {
 		if err := os.Remove(old); err != nil {
 			return path, fmt.Errorf("drop an old snapshot: %w", err)
 		}
@@ -134,41 +137,51 @@ func SaveSnapshot(path string, write func(io.Writer) error) (err error) {
 	if err = errors.Join(err, f.Close()); err != nil {
 		return fmt.Errorf("save %s: %w", path, err)
 	}
-	if err = os.Rename(f.Name(), path); err != nil {
+	if err = os.Rename(f.Name(), path); err == nil {
+		err = atomicfile.SyncDir(filepath.Dir(path))
+	}
+	if err != nil {
 		return fmt.Errorf("save %s: %w", path, err)
 	}
 	return nil
 }
 
+// saveAgain passes after a snapshot that failed before the next is tried.
+const saveAgain = 10 * time.Minute
+
 // snapshots saves the store from time to time, if something was written since. A server that was off for longer
-// than that saves soon after its start.
+// than that saves soon after its start, but not right then, when there is other work.
 func (s *storage) snapshots(ctx context.Context, ready func()) error {
 	ready()
 	kept := s.cfg.Snapshots
 	_, last := kept.newest()
 	var saved int64 // revision of the last snapshot; 0: unknown
 	for {
-		wait := max(kept.Every-time.Since(last), min(kept.Every, time.Minute)) // not right at the start, when there is other work
+		wait := min(max(kept.Every-time.Since(last), time.Minute), kept.Every) // the last may be of the future, as a clock had it
 		select {
 		case <-ctx.Done():
 			return nil
 		case <-time.After(wait):
 		}
-		last = time.Now()
+		now := time.Now()
 		rev, err := s.etcd.Revision(ctx)
 		if err == nil && rev == saved {
+			last = now
 			continue
 		}
 		var path string
 		if err == nil {
-			path, err = kept.take(ctx, s.etcd, last)
+			path, err = kept.take(ctx, s.etcd, now)
 		}
 		if err != nil {
+			again := min(saveAgain, kept.Every)
+			last = now.Add(again - kept.Every)
 			if ctx.Err() == nil {
-				slog.Warn("save the store", "err", err, "again", kept.Every)
+				slog.Warn("save the store", "err", err, "again", again)
 			}
 			continue
 		}
+		last = now
 		saved = rev
 		slog.Info("saved the store", "file", path, "rev", rev, "took", time.Since(last))
 	}

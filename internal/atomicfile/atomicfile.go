@@ -6,6 +6,7 @@ import (
 	"errors"
 	"io/fs"
 	"os"
+	"runtime"
 )
 
 // Write replaces the file, or makes it, with these permissions. What is new is on disk before it gets the name: on some file systems a
@@ -29,8 +30,12 @@ func Write(path string, data []byte, perm fs.FileMode) error {
 	return nil
 }
 
-// SyncDir makes the names in a directory durable: of files that were made, renamed or removed there.
+// SyncDir makes the names in a directory durable: of files that were made, renamed or removed there. Windows, which does that by itself,
+// has no such call.
 func SyncDir(path string) error {
+	if runtime.GOOS == "windows" {
+		return nil
+	}
 	d, err := os.Open(path)
 	if err != nil {
 		return err
