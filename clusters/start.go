@@ -13,6 +13,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/kloop-dev/kloop/internal/logfile"
 	"github.com/kloop-dev/kloop/notify"
 )
 
@@ -38,7 +39,7 @@ func (c *Cluster) Start(ctx context.Context, program string, status func(string)
 		return err
 	}
 	defer l.Close()
-	log, err := os.OpenFile(c.Log(), os.O_CREATE|os.O_WRONLY|os.O_TRUNC, 0o644)
+	log, err := logfile.Create(c.Log(), 0o644)
 	if err != nil {
 		return fmt.Errorf("open the cluster's log: %w", err)
 	}

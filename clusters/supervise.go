@@ -17,6 +17,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/kloop-dev/kloop/internal/logfile"
 	"github.com/kloop-dev/kloop/notify"
 )
 
@@ -33,6 +34,7 @@ func (c *Cluster) Supervise(ctx context.Context, program string, log *slog.Logge
 	var all sync.WaitGroup
 	defer all.Wait()
 	defer stop()
+	all.Go(func() { logfile.Keep(ctx, c.Log()) })
 	if !c.Simulated {
 		if _, err := Sweep(c.dir); err != nil { // what a supervisor that was killed left
 			return err
@@ -135,11 +137,12 @@ func (c *Cluster) command(n int) []string {
 
 // keep starts a node's process, waits until it is ready, and starts it again whenever it ends, until ctx does.
 func (c *Cluster) keep(ctx context.Context, all *sync.WaitGroup, program string, n int, log *slog.Logger) error {
-	file, err := os.OpenFile(c.NodeLog(n), os.O_CREATE|os.O_WRONLY|os.O_TRUNC, 0o644)
+	file, err := logfile.Create(c.NodeLog(n), 0o644)
 	if err != nil {
 		return fmt.Errorf("open the log of node %d: %w", n, err)
 	}
 	first := make(chan error, 1)
+	all.Go(func() { logfile.Keep(ctx, c.NodeLog(n)) })
 	all.Go(func() {
 		defer file.Close()
 		for failed := 0; ctx.Err() == nil; failed++ {

@@ -12,9 +12,11 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"sync"
 	"syscall"
 	"time"
 
+	"github.com/kloop-dev/kloop/internal/logfile"
 	"github.com/kloop-dev/kloop/internal/userns"
 	"github.com/kloop-dev/kloop/node/image"
 	"github.com/kloop-dev/kloop/notify"
@@ -42,16 +44,29 @@ func New(cfg Config) *Containerd {
 // Socket is the path of its socket.
 func (c *Containerd) Socket() string { return filepath.Join(c.cfg.Dir, "run", "containerd.sock") }
 
+// logPath is the file of what it says.
+func (c *Containerd) logPath() string { return filepath.Join(c.cfg.Dir, "containerd.log") }
+
 // Run starts containerd, loads the pause image, and starts containerd again whenever it ends, until ctx does. ready
 // is called when it first answers. A containerd that a killed kloop left behind on the directory is taken over.
 func (c *Containerd) Run(ctx context.Context, ready func()) error {
 	if err := c.prepare(); err != nil {
 		return err
 	}
+	var log sync.WaitGroup
+	defer log.Wait()
+	ctx, end := context.WithCancel(ctx)
+	defer end()
+	log.Go(func() { logfile.Keep(ctx, c.logPath()) })
 	if c.answers(ctx) {
 		ready()
 		return c.adopt(ctx)
 	}
+	return c.keep(ctx, ready)
+}
+
+// keep is Run where none runs.
+func (c *Containerd) keep(ctx context.Context, ready func()) error {
 	for failed := 0; ; failed++ {
 		began := time.Now()
 		cmd, err := c.start()
@@ -97,7 +112,7 @@ func (c *Containerd) adopt(ctx context.Context) error {
 	if ctx.Err() != nil {
 		return c.stopOther()
 	}
-	return c.Run(ctx, func() {})
+	return c.keep(ctx, func() {})
 }
 
 // answers says whether a containerd listens on the socket.
@@ -196,13 +211,13 @@ func limitedOOM() bool {
 }
 
 func (c *Containerd) start() (*exec.Cmd, error) {
-	logfile, err := os.OpenFile(filepath.Join(c.cfg.Dir, "containerd.log"), os.O_CREATE|os.O_WRONLY|os.O_TRUNC, 0o600)
+	out, err := logfile.Create(c.logPath(), 0o600)
 	if err != nil {
 		return nil, fmt.Errorf("open containerd's log: %w", err)
 	}
-	defer logfile.Close() // the child has its own descriptor
+	defer out.Close() // the child has its own descriptor
 	cmd := exec.Command("containerd", "--config", filepath.Join(c.cfg.Dir, "containerd.toml"), "--log-level", "warn")
-	cmd.Stdout, cmd.Stderr = logfile, logfile
+	cmd.Stdout, cmd.Stderr = out, out
 	// It would tell systemd that kloop is ready.
 	cmd.Env = notify.Environ()
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // signals to kloop's terminal are not for it
@@ -226,7 +241,7 @@ func (c *Containerd) loadPause(ctx context.Context, done <-chan error) error {
 	}()
 	r, err := Connect(ctx, c.Socket())
 	if err != nil {
-		text, _ := os.ReadFile(filepath.Join(c.cfg.Dir, "containerd.log")) // best effort: it says why
+		text, _ := os.ReadFile(c.logPath()) // best effort: it says why
 		return fmt.Errorf("start containerd: %w; its log ends: %s", err, tail(text, 600))
 	}
 	defer r.Close()
