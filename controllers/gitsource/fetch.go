@@ -15,6 +15,8 @@ import (
 	"path/filepath"
 	"strings"
 	"time"
+
+	"github.com/kloop-dev/kloop/internal/family"
 )
 
 // Bounds of one fetch.
@@ -98,11 +100,11 @@ const emptyZip = "PK\x05\x06" + "\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x0
 // git runs one command in the copy and returns what it printed, without the last newline.
 func (r repository) git(ctx context.Context, env []string, args ...string) (string, error) {
 	script := fmt.Sprintf(`ulimit -f %d; exec git "$@"`, maxPack/512) // a repository that is larger ends git, not the disk
-	cmd := exec.CommandContext(ctx, "sh", append([]string{"-c", script, "git"}, args...)...)
+	// Git has others do the fetching.
+	cmd := family.Command(exec.CommandContext(ctx, "sh", append([]string{"-c", script, "git"}, args...)...))
 	cmd.Dir = r.dir
 	cmd.Env = append([]string{"PATH=" + os.Getenv("PATH"), "HOME=" + r.dir, "GIT_DIR=" + r.dir, "LC_ALL=C", "GIT_CONFIG_NOSYSTEM=1",
 		"GIT_CONFIG_GLOBAL=/dev/null", "GIT_TERMINAL_PROMPT=0", "GIT_ALLOW_PROTOCOL=https:http:ssh", "GIT_ADVICE=0"}, env...)
-	cmd.WaitDelay = time.Second
 	out, says := &limited{most: maxArchive}, &limited{most: maxSays}
 	cmd.Stdout, cmd.Stderr = out, says
 	if args[0] == "init" {

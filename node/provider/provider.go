@@ -19,6 +19,8 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/kloop-dev/kloop/internal/family"
 )
 
 // The bounds of a plugin: the kubelet's minute, and bytes of an answer; and how many answers are kept.
@@ -239,9 +241,8 @@ func (g *plugin) run(ctx context.Context, patience time.Duration, req request) (
 		return nil, err
 	}
 	out, complaint := &bounded{room: maxAnswer}, &bounded{room: 1000}
-	cmd := exec.CommandContext(ctx, g.program, g.Args...)
+	cmd := family.Command(exec.CommandContext(ctx, g.program, g.Args...))
 	cmd.Stdin, cmd.Stdout, cmd.Stderr, cmd.Env = bytes.NewReader(in), out, complaint, os.Environ()
-	cmd.WaitDelay = time.Second // a child of its own may hold its output open
 	for _, e := range g.Env {
 		cmd.Env = append(cmd.Env, e.Name+"="+e.Value)
 	}

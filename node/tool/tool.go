@@ -7,6 +7,8 @@ import (
 	"os/exec"
 	"strings"
 	"time"
+
+	"github.com/kloop-dev/kloop/internal/family"
 )
 
 // limit bounds a run. A file system of many terabytes takes minutes to be made or checked.
@@ -16,7 +18,7 @@ const limit = 5 * time.Minute
 func Run(ctx context.Context, name string, args ...string) (out string, code int, err error) {
 	ctx, stop := context.WithTimeout(ctx, limit)
 	defer stop()
-	cmd := exec.CommandContext(ctx, name, args...)
+	cmd := family.Command(exec.CommandContext(ctx, name, args...)) // mount has others do the mounting
 	text, err := cmd.CombinedOutput()
 	out = strings.TrimSpace(string(text))
 	if cmd.ProcessState != nil {
