@@ -251,8 +251,36 @@ func dropEmptyChains(program string) {
 		}
 	}
 	for _, r := range rules {
-		_ = exec.Command("sh", "-c", program+" -w 5 -t nat "+r).Run() // quotes in comments are the shell's; what stays is seen by those who look
+		_ = exec.Command(program, append([]string{"-w", "5", "-t", "nat"}, unquoted(r)...)...).Run() // what stays is seen by those who look
 	}
+}
+
+// unquoted are the arguments in a rule that iptables printed, which quotes those with spaces and escapes within with backslashes.
+func unquoted(rule string) (args []string) {
+	var arg strings.Builder
+	began, quoted := false, false
+	for i := 0; i < len(rule); i++ {
+		switch c := rule[i]; {
+		case c == '"':
+			began, quoted = true, !quoted
+		case c == ' ' && !quoted:
+			if began {
+				args = append(args, arg.String())
+			}
+			arg.Reset()
+			began = false
+		default:
+			if c == '\\' && quoted && i+1 < len(rule) {
+				i++
+			}
+			began = true
+			arg.WriteByte(rule[i])
+		}
+	}
+	if began {
+		args = append(args, arg.String())
+	}
+	return args
 }
 
 // RunningPods counts the pods that go on running below a data directory when kloop has stopped: each has a shim.
