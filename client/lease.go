@@ -2,6 +2,7 @@ package client
 
 import (
 	"context"
+	"errors"
 	"log/slog"
 	"math/rand/v2"
 	"time"
@@ -29,7 +30,7 @@ type Election struct {
 // Run waits to become leader, calls lead with a context that ends when leadership is lost, and returns when lead
 // has returned: after a lost lease the caller must start cold. The lease is released at the end.
 func (e Election) Run(ctx context.Context, lead func(ctx context.Context)) {
-	held := e.acquire(ctx)
+	held, since := e.acquire(ctx)
 	if held == nil {
 		return
 	}
@@ -37,72 +38,104 @@ func (e Election) Run(ctx context.Context, lead func(ctx context.Context)) {
 	leading, stop := context.WithCancel(ctx)
 	done := make(chan struct{})
 	go func() { defer close(done); lead(leading) }()
-	e.hold(leading, held, done)
+	e.hold(leading, held, since, done)
 	stop()
 	<-done
 	e.release()
 }
 
-// acquire tries until it holds the lease; nil means that ctx ended.
-func (e Election) acquire(ctx context.Context) *coordinationv1.Lease {
+// acquire tries until it holds the lease; nil means that ctx ended. since is when the write began that took it: the others may have seen it
+// from then on, however late the answer came.
+func (e Election) acquire(ctx context.Context) (held *coordinationv1.Lease, since time.Time) {
 	var seen string // resourceVersion of the lease as first seen
-	var since time.Time
+	var seenAt time.Time
 	for ctx.Err() == nil {
 		cur, err := e.get(ctx)
+		vacant := apierrors.IsNotFound(err)
 		switch {
-		case apierrors.IsNotFound(err):
-			if l, err := e.write(ctx, nil); err == nil {
-				return l
-			}
+		case vacant:
+			cur = nil
 		case err != nil:
 			slog.Warn("read the lease", "object", "lease/"+e.Name, "err", err)
 		default:
 			if cur.ResourceVersion != seen {
-				seen, since = cur.ResourceVersion, time.Now()
+				seen, seenAt = cur.ResourceVersion, time.Now()
 			}
-			if free(cur) || holder(cur) == e.Identity || time.Since(since) > e.Duration {
-				if l, err := e.write(ctx, cur); err == nil {
-					return l
-				}
+			vacant = free(cur) || holder(cur) == e.Identity || time.Since(seenAt) > e.Duration
+		}
+		if vacant {
+			since = time.Now()
+			if held, err = e.write(ctx, cur); err == nil {
+				return held, since
 			}
 		}
 		sleep(ctx, e.Renew/2+rand.N(e.Renew))
 	}
-	return nil
+	return nil, time.Time{}
 }
 
-// hold renews until the lease is lost: somebody else has it, or Duration less one renewal passed without success.
-func (e Election) hold(ctx context.Context, held *coordinationv1.Lease, done <-chan struct{}) {
-	for last := time.Now(); time.Since(last) < e.Duration-e.Renew; {
+// hold renews until the lease is lost: somebody else has it, or Duration less one renewal passed since last without success; last is when
+// the newest write began that succeeded. No request lasts longer than that: another replica may be about to lead.
+func (e Election) hold(ctx context.Context, held *coordinationv1.Lease, last time.Time, done <-chan struct{}) {
+	for {
+		deadline := last.Add(e.Duration - e.Renew)
+		wait := min(e.Renew, time.Until(deadline))
+		if wait <= 0 {
+			slog.Warn("gave up the lease: it was not renewed in time", "object", "lease/"+e.Name)
+			return
+		}
 		select {
 		case <-ctx.Done():
 			return
 		case <-done:
 			return
-		case <-time.After(e.Renew):
+		case <-time.After(wait):
 		}
-		rctx, cancel := context.WithTimeout(ctx, e.Renew)
 		began := time.Now()
-		l, err := e.write(rctx, held)
+		if !began.Before(deadline) {
+			continue
+		}
+		inTime, cancel := context.WithDeadline(ctx, deadline)
+		l, err := e.renew(inTime, held)
 		cancel()
 		switch {
+		case errors.Is(err, errLost):
+			slog.Warn("lost the lease", "object", "lease/"+e.Name, "err", err)
+			return
 		case err == nil:
 			held, last = l, began
-		case apierrors.IsConflict(err):
-			if cur, gerr := e.get(ctx); gerr == nil {
-				if holder(cur) != e.Identity {
-					slog.Warn("lost the lease", "object", "lease/"+e.Name, "err", err)
-					return
-				}
-				held = cur
-			}
+		case l != nil:
+			held = l
 		default:
 			slog.Warn("renew the lease", "object", "lease/"+e.Name, "err", err)
 		}
 	}
 }
 
+// errLost says that another replica has the lease.
+var errLost = errors.New("another replica has it")
+
+// renew writes the lease. Besides an error it may return the lease as it is, to be renewed next: an earlier renewal was written though its
+// answer was lost.
+func (e Election) renew(ctx context.Context, held *coordinationv1.Lease) (*coordinationv1.Lease, error) {
+	l, err := e.write(ctx, held)
+	if !apierrors.IsConflict(err) {
+		return l, err
+	}
+	cur, gerr := e.get(ctx)
+	switch {
+	case gerr != nil:
+		return nil, gerr
+	case holder(cur) != e.Identity:
+		return nil, errLost
+	}
+	return cur, err
+}
+
+// get reads the lease. No request takes longer than the time between two renewals.
 func (e Election) get(ctx context.Context) (*coordinationv1.Lease, error) {
+	ctx, cancel := context.WithTimeout(ctx, e.Renew)
+	defer cancel()
 	obj, err := e.Client.Get(ctx, kinds.Leases, e.Namespace, e.Name)
 	if err != nil {
 		return nil, err
@@ -112,6 +145,8 @@ func (e Election) get(ctx context.Context) (*coordinationv1.Lease, error) {
 
 // write creates the lease (cur is nil), takes it over or renews it.
 func (e Election) write(ctx context.Context, cur *coordinationv1.Lease) (*coordinationv1.Lease, error) {
+	ctx, cancel := context.WithTimeout(ctx, e.Renew)
+	defer cancel()
 	now, seconds := metav1.NowMicro(), int32(max(1, e.Duration/time.Second))
 	if cur == nil {
 		l := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: e.Namespace, Name: e.Name}}
