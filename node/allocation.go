@@ -2,7 +2,6 @@ package node
 
 import (
 	"encoding/json"
-	"errors"
 	"fmt"
 	"maps"
 	"os"
@@ -124,7 +123,10 @@ func (l *allocations) save(uid types.UID) error {
 	if err := os.MkdirAll(l.podDir(uid), 0o750); err != nil {
 		return fmt.Errorf("keep the pod's allocation: %w", err)
 	}
-	if err := errors.Join(os.WriteFile(tmp, text, 0o600), os.Rename(tmp, l.file(uid))); err != nil {
+	if err = os.WriteFile(tmp, text, 0o600); err == nil { // on a full disk the former one stays
+		err = os.Rename(tmp, l.file(uid))
+	}
+	if err != nil {
 		return fmt.Errorf("keep the pod's allocation: %w", err)
 	}
 	return nil

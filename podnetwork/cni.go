@@ -3,11 +3,12 @@ package podnetwork
 import (
 	"bytes"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"net/netip"
 	"os"
 	"path/filepath"
+
+	"github.com/kloop-dev/kloop/internal/atomicfile"
 )
 
 // A CNI names the files by which the container runtime joins pods to the network.
@@ -33,9 +34,8 @@ func (c CNI) write(ranges []netip.Prefix, mtu int) error {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return fmt.Errorf("write the CNI configuration: %w", err)
 	}
-	// containerd 1 takes no notice of files that appear, but of those that are renamed in the directory. It reads no file of this name.
-	next := c.File + ".next"
-	if err := errors.Join(os.WriteFile(next, text, 0o600), os.Rename(next, c.File)); err != nil {
+	// containerd 1 takes no notice of files that appear, but of those that are renamed in the directory. It reads no file of the name that the new one has before.
+	if err := atomicfile.Write(c.File, text, 0o600); err != nil {
 		return fmt.Errorf("write the CNI configuration: %w", err)
 	}
 	return nil

@@ -47,3 +47,30 @@ func TestCNI(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// TestCNIOnFullDisk: what can't be written leaves the former configuration as it was, by which the runtime goes on.
+func TestCNIOnFullDisk(t *testing.T) {
+	c := CNI{File: filepath.Join(t.TempDir(), "10-kloop.conflist")}
+	one := []netip.Prefix{netip.MustParsePrefix("10.88.3.0/24")}
+	if err := c.write(one, 1450); err != nil {
+		t.Fatal(err)
+	}
+	before, err := os.ReadFile(c.File)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, next := range []string{".new", ".next"} { // whichever name it has before
+		if err := os.Symlink("/dev/full", c.File+next); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := c.write(one, 1400); err == nil {
+		t.Error("a full disk is no error")
+	}
+	if i, err := os.Lstat(c.File); err != nil || !i.Mode().IsRegular() {
+		t.Fatal("what could not be written took its place")
+	}
+	if after, err := os.ReadFile(c.File); err != nil || string(after) != string(before) {
+		t.Errorf("it is now %q, %v", after, err)
+	}
+}
