@@ -21,7 +21,7 @@ type admitter struct {
 	evict *evictor
 	alloc *allocations
 
-	mu       sync.Mutex
+	mu       sync.Mutex         // held while the node's room is judged and given away, to new pods and to those that are resized
 	admitted map[types.UID]bool // pods let in, until their status says so
 }
 

@@ -190,9 +190,9 @@ func assemble(c *common) *Agent {
 	a := &Agent{common: c, seen: seen, evict: &evictor{common: c, of: map[types.UID]*eviction{}}}
 	a.boxes = &sandboxes{common: c, users: &userRanges{common: c}}
 	a.alloc = &allocations{common: c, of: map[types.UID]*allocation{}}
-	a.resize = &resizer{c, a.alloc}
 	a.enforce = &enforcer{common: c, alloc: a.alloc, kick: make(chan struct{}, 1)}
 	a.admit = &admitter{common: c, evict: a.evict, alloc: a.alloc, admitted: map[types.UID]bool{}}
+	a.resize = &resizer{c, a.alloc, a.admit}
 	a.vols = volume.New(volume.Config{Dir: c.cfg.Dir, Client: c.cfg.Client, Node: c.cfg.Name, Log: c.log, Events: c.cfg.Events,
 		Wake: a.driverCame, Took: c.meter.Volume, Called: c.meter.Driver, Bundles: c.bundles})
 	a.stop = &stopper{common: c, stopping: map[types.UID]*ending{}}

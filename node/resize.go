@@ -25,6 +25,7 @@ const deferredEvery = 5 * time.Second
 type resizer struct {
 	*common
 	alloc *allocations
+	admit *admitter
 }
 
 // grant takes up what the pod's spec asks for now, if there is room beside what the others have been granted. again: ask anew then.
@@ -43,6 +44,8 @@ func (z *resizer) grant(pod *corev1.Pod) (again time.Duration, err error) {
 		z.infeasible(pod, why)
 		return 0, nil
 	}
+	z.admit.mu.Lock()
+	defer z.admit.mu.Unlock()
 	pods := z.pods()
 	r := z.room(pod, pods)
 	for _, p := range pods {
@@ -66,11 +69,11 @@ func (z *resizer) grant(pod *corev1.Pod) (again time.Duration, err error) {
 	return 0, z.alloc.save(pod.UID)
 }
 
-// room says why the pod can't have what its spec asks for beside the others' grants; nil: it can.
+// room says why the pod can't have what its spec asks for beside the others' grants; nil: it can. z.admit is locked.
 func (z *resizer) room(pod *corev1.Pod, pods []*corev1.Pod) *Rejection {
 	var others []*corev1.Pod
 	for _, p := range pods {
-		if p.UID != pod.UID && !finished(p) && p.Status.StartTime != nil {
+		if p.UID != pod.UID && !finished(p) && (p.Status.StartTime != nil || z.admit.admitted[p.UID]) {
 			others = append(others, z.alloc.granted(p))
 		}
 	}
