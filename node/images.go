@@ -37,7 +37,7 @@ type puller struct {
 	token  func(ctx context.Context, pod *corev1.Pod, audience string) (string, error) // of the pod's service account, for plugins
 
 	mu      sync.Mutex
-	running map[pauseKey]bool // pulls under way
+	running map[pauseKey]bool // pulls under way; false: of a pod that has been forgotten meanwhile
 	fresh   map[pauseKey]bool // containers whose image was pulled for their next start
 	refused map[pauseKey]refusal
 }
@@ -92,6 +92,11 @@ func (p *puller) forget(uid types.UID) {
 	for key := range p.fresh {
 		if key.pod == uid {
 			delete(p.fresh, key)
+		}
+	}
+	for key := range p.running {
+		if key.pod == uid {
+			p.running[key] = false
 		}
 	}
 }
@@ -193,18 +198,24 @@ func (p *puller) isFresh(uid types.UID, what string) bool {
 func (p *puller) begin(key pauseKey) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.running[key] {
+	if _, under := p.running[key]; under {
 		return false
 	}
 	p.running[key] = true
 	return true
 }
 
+// end notes what came of a pull. Of a pod that has gone meanwhile nothing is kept: nobody would forget it again.
 func (p *puller) end(key pauseKey, container string, good bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	known := p.running[key]
 	delete(p.running, key)
-	if good {
+	switch {
+	case !known:
+		delete(p.refused, pauseKey{key.pod, container})
+		p.backoff.forget(key.pod)
+	case good:
 		p.fresh[key] = true
 		delete(p.refused, pauseKey{key.pod, container})
 	}

@@ -66,3 +66,34 @@ func TestUnusableImages(t *testing.T) {
 		})
 	}
 }
+
+// TestPullOutlivesItsPod: a pull that ends after its pod has gone leaves nothing behind, whether it ended well or not.
+func TestPullOutlivesItsPod(t *testing.T) {
+	for _, c := range []struct {
+		name string
+		err  error
+	}{{"well", nil}, {"badly", errors.New("no such manifest")}} {
+		t.Run(c.name, func(t *testing.T) {
+			simulate(t, func(r *rig) {
+				began, end := make(chan struct{}), make(chan struct{})
+				r.rt.pull = func(*cri.PullImageRequest) error {
+					close(began)
+					r.rt.mu.Unlock() // the runtime does other things meanwhile
+					<-end
+					r.rt.mu.Lock()
+					return c.err
+				}
+				r.pod("p", func(p *corev1.Pod) { p.Spec.Containers[0].Image = "other" }, "a")
+				<-began
+				r.remove("p")
+				r.rests(time.Minute)
+				close(end)
+				r.rests(time.Minute)
+				p := r.agent.starter.images
+				if n := len(p.running) + len(p.fresh) + len(p.refused) + len(p.backoff.of); n != 0 {
+					t.Errorf("%d things are remembered: %v %v %v %v", n, p.running, p.fresh, p.refused, p.backoff.of)
+				}
+			})
+		})
+	}
+}
