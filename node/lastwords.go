@@ -18,7 +18,7 @@ const (
 
 func (m *statuses) terminated(pod *corev1.Pod, c *container) *corev1.ContainerStateTerminated {
 	t := &corev1.ContainerStateTerminated{ExitCode: c.exit, Reason: c.reason, StartedAt: seconds(c.began),
-		FinishedAt: seconds(c.done), ContainerID: "containerd://" + c.id, Message: m.words(pod, c)}
+		FinishedAt: seconds(c.done), ContainerID: m.cfg.Runtime.ContainerID(c.id), Message: m.words(pod, c)}
 	if t.Reason == "" {
 		t.Reason = "Error"
 		if c.exit == 0 {

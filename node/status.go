@@ -127,11 +127,11 @@ func (m *statuses) containerStatus(w world, spec *corev1.Container, init bool) c
 	s := corev1.ContainerStatus{Name: spec.Name, Image: spec.Image, Started: new(bool)}
 	all := w.seen.of(spec.Name)
 	if len(all) == 0 {
-		s.State.Waiting = m.whyWaiting(w, spec, init)
+		s.State.Waiting = m.whyWaiting(w, spec)
 		return unseen(w.pod, previous(w.pod, spec.Name), s)
 	}
 	c := all[0]
-	s.RestartCount, s.ContainerID, s.Image, s.ImageID = c.restarts, "containerd://"+c.id, c.image, c.imageRef
+	s.RestartCount, s.ContainerID, s.Image, s.ImageID = c.restarts, m.cfg.Runtime.ContainerID(c.id), c.image, c.imageRef
 	if s.Image == "" || strings.HasPrefix(s.Image, "sha256:") {
 		s.Image = spec.Image
 	}
@@ -209,23 +209,20 @@ func (m *statuses) ended(w world, spec *corev1.Container, c *container, s *corev
 	}
 	s.LastTerminationState.Terminated = term
 	if left <= 0 {
-		s.State.Waiting = m.whyWaiting(w, spec, init)
+		s.State.Waiting = m.whyWaiting(w, spec)
 		return
 	}
 	s.State.Waiting = &corev1.ContainerStateWaiting{Reason: "CrashLoopBackOff", Message: fmt.Sprintf(
 		"back-off %v restarting failed container=%s pod=%s_%s(%s)", length, spec.Name, w.pod.Name, w.pod.Namespace, w.pod.UID)}
 }
 
-func (m *statuses) whyWaiting(w world, spec *corev1.Container, init bool) *corev1.ContainerStateWaiting {
+func (m *statuses) whyWaiting(w world, spec *corev1.Container) *corev1.ContainerStateWaiting {
 	if r, ok := m.images.refusal(w.pod.UID, spec.Name); ok {
 		return &corev1.ContainerStateWaiting{Reason: r.reason, Message: r.message}
 	}
 	reason := "ContainerCreating"
 	if len(w.pod.Spec.InitContainers) > 0 {
 		reason = "PodInitializing"
-		if init && w.seen.box(w.pod.UID) == nil {
-			reason = "PodInitializing"
-		}
 	}
 	return &corev1.ContainerStateWaiting{Reason: reason}
 }

@@ -135,6 +135,18 @@ func TestStatusDetails(t *testing.T) {
 	}
 }
 
+// TestContainerIDs: those of a runtime that is not containerd bear its name.
+func TestContainerIDs(t *testing.T) {
+	a := testAgent(t)
+	a.cfg.Runtime.Name = "cri-o"
+	w := planCase{seen: "box a:0"}.world()
+	id := w.seen.containers[0].id
+	ended := a.status.podStatus(w).ContainerStatuses[0]
+	if want := "cri-o://" + id; ended.ContainerID != want || ended.State.Terminated == nil || ended.State.Terminated.ContainerID != want {
+		t.Errorf("%q, %+v; want %q", ended.ContainerID, ended.State.Terminated, want)
+	}
+}
+
 func TestLastWords(t *testing.T) {
 	a := testAgent(t)
 	pod := testPod(never, "", "a")

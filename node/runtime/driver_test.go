@@ -65,3 +65,18 @@ func TestCgroupDriver(t *testing.T) {
 		})
 	}
 }
+
+func (d driver) Version(context.Context, *cri.VersionRequest, ...grpc.CallOption) (*cri.VersionResponse, error) {
+	return &cri.VersionResponse{RuntimeName: "cri-o"}, nil
+}
+
+// TestContainerID: a runtime's name for itself stands in the ids of its containers.
+func TestContainerID(t *testing.T) {
+	r := &Runtime{Containers: driver{}}
+	if err := r.awake(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if got := r.ContainerID("x") + " " + (&Runtime{}).ContainerID("y"); got != "cri-o://x containerd://y" {
+		t.Error(got)
+	}
+}

@@ -123,6 +123,7 @@ type Runtime struct {
 	Containers cri.RuntimeServiceClient
 	Images     cri.ImageServiceClient
 	PauseImage string
+	Name       string // as it calls itself; "": containerd
 
 	socket  string
 	conn    *grpc.ClientConn
@@ -169,7 +170,8 @@ func Connect(ctx context.Context, socket string) (*Runtime, error) {
 func (r *Runtime) awake(ctx context.Context) error {
 	const between = 20 * time.Millisecond
 	for {
-		_, err := r.Containers.Version(ctx, &cri.VersionRequest{}, grpc.WaitForReady(true))
+		v, err := r.Containers.Version(ctx, &cri.VersionRequest{}, grpc.WaitForReady(true))
+		r.Name = v.GetRuntimeName()
 		if err == nil || !strings.Contains(status.Convert(err).Message(), "not initialized") {
 			return err
 		}
@@ -180,6 +182,9 @@ func (r *Runtime) awake(ctx context.Context) error {
 		}
 	}
 }
+
+// ContainerID is how statuses name a container of the runtime: NAME://ID.
+func (r *Runtime) ContainerID(id string) string { return cmp.Or(r.Name, "containerd") + "://" + id }
 
 // Who makes cgroups.
 const (
