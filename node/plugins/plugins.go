@@ -86,7 +86,7 @@ func Run(ctx context.Context, cfg Config) error {
 	}
 }
 
-// A watcher knows the sockets that were there when it looked last.
+// A watcher knows the sockets that were there when it looked last, and those that have gone and are not deregistered yet.
 type watcher struct {
 	cfg Config
 	dir string
@@ -103,24 +103,37 @@ type stamp struct {
 // An entry is a socket, and the end of the goroutine that sees to it.
 type entry struct {
 	stamp stamp
+	gone  bool // the socket has gone, or is another one
 	leave context.CancelCauseFunc
 	done  chan struct{}
+}
+
+// over says that nothing is done for the entry's socket any more.
+func (e *entry) over() bool {
+	select {
+	case <-e.done:
+		return true
+	default:
+		return false
+	}
 }
 
 // look compares the sockets that are there with those that are seen to.
 func (w *watcher) look(ctx context.Context) {
 	found := w.scan()
 	for path, e := range w.at {
-		if now, ok := found[path]; !ok || now != e.stamp {
+		now, there := found[path]
+		if !there || now != e.stamp {
+			e.gone = true
 			e.leave(errGone)
 		}
-		if _, ok := found[path]; !ok {
+		if !there && e.over() {
 			delete(w.at, path)
 		}
 	}
 	for path, s := range found {
 		before := w.at[path]
-		if before != nil && before.stamp == s {
+		if before != nil && !before.gone {
 			continue
 		}
 		own, leave := context.WithCancelCause(ctx)

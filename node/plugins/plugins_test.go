@@ -154,6 +154,53 @@ func TestRegister(t *testing.T) {
 	}
 }
 
+// A slow handler takes its time to deregister a plugin.
+type slow struct {
+	*notebook
+	enough chan struct{}
+}
+
+func (s *slow) Deregister(p Plugin) {
+	s.notebook.Deregister(p)
+	<-s.enough
+	s.notes <- "gone " + p.Name
+}
+
+// TestComesAgainSoon has a plugin come back at its socket before the handler is done with the one that went.
+func TestComesAgainSoon(t *testing.T) {
+	dir := t.TempDir()
+	h := &slow{&notebook{notes: make(chan string, 100), refuse: make(chan error)}, make(chan struct{})}
+	w := &watcher{cfg: Config{Handlers: map[string]Handler{CSI: h}, Log: slog.New(slog.DiscardHandler)}, dir: dir, at: map[string]*entry{}}
+	ctx, cancel := context.WithCancel(t.Context())
+	sock := filepath.Join(dir, "d.sock")
+	p := start(t, sock, info(CSI, "d"))
+	w.look(ctx)
+	next(t, h.notes)
+	p.srv.Stop() // which removes the socket
+	w.look(ctx)
+	if got := next(t, h.notes); got != "-d" {
+		t.Fatal(got)
+	}
+	if w.look(ctx); w.at[sock] == nil {
+		t.Error("it is forgotten before it is deregistered: the next one won't wait")
+	}
+	again := start(t, sock, info(CSI, "d"))
+	w.look(ctx)
+	close(h.enough)
+	if a, b := next(t, h.notes), next(t, h.notes); a != "gone d" || b[0] != '+' {
+		t.Errorf("%s, %s", a, b)
+	}
+	again.srv.Stop()
+	w.look(ctx)
+	next(t, h.notes)
+	next(t, h.notes)
+	cancel()
+	w.wg.Wait()
+	if w.look(ctx); len(w.at) != 0 {
+		t.Errorf("%d sockets are remembered that have gone", len(w.at))
+	}
+}
+
 // TestRefuse has plugins refused: by their handler, which is asked again, and by their type.
 func TestRefuse(t *testing.T) {
 	dir, book, _ := begin(t)
