@@ -63,16 +63,17 @@ func Reset(dir string, keep bool) (left []string, err error) {
 	return left, nil
 }
 
-// podRanges are the ranges of pods that the nodes of a directory had, by the configuration of their runtimes, and its file, which for a
-// runtime that is not kloop's lies elsewhere.
+// podRanges are the ranges of pods that the node of a directory had, by the CNI configuration of its runtime, and that file: of the node's
+// own runtime, or of one that was there already.
 func podRanges(dir string) (list []*net.IPNet, path string) {
-	path = runtime.Config{Dir: filepath.Join(dir, "runtime")}.OwnConfig()
+	c := runtime.Config{Dir: filepath.Join(dir, "runtime")}
+	path = c.OwnConfig()
+	if _, err := os.Stat(path); err != nil {
+		path = c.FormerConfig()
+	}
 	text, err := os.ReadFile(path)
 	if err != nil {
-		path = runtime.Config{Socket: "elsewhere"}.OwnConfig()
-		if text, err = os.ReadFile(path); err != nil || !bytes.Contains(text, []byte(dir+"/")) {
-			return nil, ""
-		}
+		return nil, ""
 	}
 	var conf struct {
 		Plugins []struct {
