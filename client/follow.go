@@ -72,6 +72,9 @@ func (r *Remote) follow(ctx context.Context, s Source, to sink, synced func()) {
 	for fails := 0; ctx.Err() == nil; {
 		before := w.rev
 		err := w.run(ctx)
+		if ctx.Err() != nil {
+			return // the error is the end's
+		}
 		if errors.Is(err, errAbsent) {
 			note(s.Kind, nil)
 			w.absent()

@@ -1,9 +1,11 @@
 package client_test
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"fmt"
+	"log/slog"
 	"net/http"
 	"net/http/httptest"
 	"net/url"
@@ -306,5 +308,30 @@ func TestRemoteErrors(t *testing.T) {
 			}
 			a.Close()
 		})
+	}
+}
+
+// TestEndIsQuiet: the end of a watch with its context is nothing to warn of.
+func TestEndIsQuiet(t *testing.T) {
+	var log bytes.Buffer
+	was := slog.Default()
+	slog.SetDefault(slog.New(slog.NewTextHandler(&log, nil)))
+	t.Cleanup(func() { slog.SetDefault(was) })
+	a := serve(t, stream{events: []string{said("ADDED", "a", 3), said("END", "", 5)}}, stream{stay: true})
+	r, err := client.NewRemote(&rest.Config{Host: a.URL}, kinds.NewSet(), "test", client.Source{Kind: kinds.ConfigMaps})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan error, 1)
+	go func() { done <- r.Run(ctx, func() {}) }()
+	<-a.asked
+	<-a.asked // the second one tells of nothing
+	cancel()
+	if err := <-done; err != nil {
+		t.Fatal(err)
+	}
+	if log.Len() > 0 {
+		t.Error(log.String())
 	}
 }
