@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"log/slog"
+	"strings"
 	"sync"
 	"time"
 
@@ -136,7 +137,7 @@ func (r *Recorder) Ref(ref corev1.ObjectReference, typ, reason, format string, a
 		msg = fmt.Sprintf(format, args...)
 	}
 	if len(msg) > maxMessage {
-		msg = msg[:maxMessage-3] + "..."
+		msg = strings.ToValidUTF8(msg[:maxMessage-3], "") + "..."
 	}
 	now := r.now()
 	if !r.shared.allow(ref.UID, now) {

@@ -212,13 +212,18 @@ func (r *runner) failed(t *task, err error) {
 	}
 }
 
-// event tells of a pod, in no more words than an event may have.
+// event tells of a pod.
 func (r *runner) event(p *corev1.Pod, doing, typ, reason, text string) {
+	r.env.Events.Doing(doing).Event(kinds.Pods, p, typ, reason, "%s", shortened(text))
+}
+
+// shortened cuts a text to the bytes that an event may have, with upstream's mark, and cuts no letter in two.
+func shortened(text string) string {
 	const most, cut = 1024, " ..."
-	if len(text) > most {
-		text = text[:most-len(cut)] + cut
+	if len(text) <= most {
+		return text
 	}
-	r.env.Events.Doing(doing).Event(kinds.Pods, p, typ, reason, "%s", text)
+	return strings.ToValidUTF8(text[:most-len(cut)], "") + cut
 }
 
 // handleNoFit puts a task that fits nowhere among the unschedulable, after preemption where that helps, and returns why.
