@@ -107,16 +107,16 @@ func (n Config) parts() ([]cluster.Part, error) {
 	if err := n.settle(); err != nil {
 		return nil, err
 	}
-	l, err := net.Listen("tcp", net.JoinHostPort("", strconv.Itoa(n.Port)))
-	if err != nil {
-		return nil, fmt.Errorf("%w: %w", cluster.ErrAgentPort, err)
-	}
 	if !n.NoPolicies {
 		n.policies = netpolicy.New(netpolicy.Config{Client: n.ProxyClient, Cluster: n.whole, Node: n.Name, Log: n.Log})
 	}
 	n.Runtime.Foreign, n.Runtime.SystemdCgroup = n.Network == cluster.NetworkNone, n.Resources.CgroupDriver == runtime.Systemd
 	if err := images(n.Images, &node.Config{}, &n.Runtime); err != nil {
 		return nil, err
+	}
+	api, err := net.Listen("tcp", net.JoinHostPort("", strconv.Itoa(n.Port))) // last: nobody closes it when something else is wrong
+	if err != nil {
+		return nil, fmt.Errorf("%w: %w", cluster.ErrAgentPort, err)
 	}
 	socket := n.Runtime.Socket
 	var list []cluster.Part
@@ -126,7 +126,7 @@ func (n Config) parts() ([]cluster.Part, error) {
 		list = append(list, cluster.Part{Name: "containerd", Run: own.Run})
 	}
 	list = append(list, cluster.Part{Name: "node", Run: func(ctx context.Context, ready func()) error {
-		return n.runAgent(ctx, ready, socket, l)
+		return n.runAgent(ctx, ready, socket, api)
 	}})
 	for _, l := range nodeLoops(n) {
 		if l.on {
@@ -137,7 +137,7 @@ func (n Config) parts() ([]cluster.Part, error) {
 }
 
 // runAgent runs the node's agent on a runtime until ctx ends.
-func (n Config) runAgent(ctx context.Context, ready func(), socket string, l net.Listener) error {
+func (n Config) runAgent(ctx context.Context, ready func(), socket string, api net.Listener) error {
 	rt, err := runtime.Connect(ctx, socket)
 	if err != nil {
 		return err
@@ -164,7 +164,7 @@ func (n Config) runAgent(ctx context.Context, ready func(), socket string, l net
 	served := make(chan error, 1)
 	sctx, stop := context.WithCancel(ctx)
 	go func() {
-		served <- agent.Serve(sctx, l, serve.Config{Node: n.Name, Client: n.Client, ClientCA: n.Callers,
+		served <- agent.Serve(sctx, api, serve.Config{Node: n.Name, Client: n.Client, ClientCA: n.Callers,
 			SystemLogs: "/var/log", SystemLogQuery: n.LogQuery, Log: n.Log})
 	}()
 	ready()
