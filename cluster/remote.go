@@ -106,27 +106,38 @@ func (l Loops) lead(ctx context.Context, here kit.Cluster, watchers *loop.Watche
 	if here.REST, err = client.Raw(l.Rest); err != nil {
 		return err
 	}
-	table, err := l.Config.table(here)
+	table, err := l.entries(here)
 	if err != nil {
 		return strict.Refuse(err)
 	}
-	if l.Config.Kit.Nodes != nil {
-		for _, s := range l.Config.Kit.Nodes.Loops() {
-			table = append(table, kit.Entry{Loop: s, Component: "kloop-sim"})
-		}
-	}
 	for _, e := range table {
-		own := remote
-		if e.Account == "kube-scheduler" {
-			own = remote.As("kube-scheduler/kloop")
-		}
-		list = append(list, part{e.LoopName(), func(ctx context.Context, ready func()) error {
-			ready()
-			return e.Run(ctx, loop.Env{Client: own, Log: l.Log, Events: events.For(e.Component, ""), Watch: watchers, Trail: true,
-				Resync: l.Config.resync(e.LoopName())})
-		}})
+		list = append(list, l.loopPart(e, remote, loop.Env{Log: l.Log, Events: events, Watch: watchers, Trail: true}))
 	}
 	return RunParts(ctx, l.Log, func() { l.Log.Info("the loops run") }, list...)
+}
+
+// entries are the loops, with those of simulated nodes.
+func (l Loops) entries(here kit.Cluster) ([]kit.Entry, error) {
+	table, err := l.Config.table(here)
+	if err != nil || l.Config.Kit.Nodes == nil {
+		return table, err
+	}
+	for _, s := range l.Config.Kit.Nodes.Loops() {
+		table = append(table, kit.Entry{Loop: s, Component: "kloop-sim"})
+	}
+	return table, nil
+}
+
+// loopPart runs a loop. The scheduler owns the fields that it writes under a name of its own.
+func (l Loops) loopPart(e kit.Entry, remote *client.Remote, env loop.Env) part {
+	if env.Client = remote; e.Account == "kube-scheduler" {
+		env.Client = remote.As("kube-scheduler/kloop")
+	}
+	env.Events, env.Resync = env.Events.For(e.Component, ""), l.Config.resync(e.LoopName())
+	return part{e.LoopName(), func(ctx context.Context, ready func()) error {
+		ready()
+		return e.Run(ctx, env)
+	}}
 }
 
 // Authority is the CA certificate that the kubeconfig trusts; the loops publish it to every namespace.

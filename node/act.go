@@ -44,7 +44,7 @@ func (a *Agent) act(ctx context.Context, c *loop.Ctx, w world, t *todo) (again t
 		return a.end(ctx, c, w, *t)
 	}
 	if !announced(w) {
-		return time.Millisecond, nil // its status tells first
+		return loop.Now, nil // its status tells first
 	}
 	for _, name := range t.waits {
 		if p := w.pod; a.backoff.announce(p.UID, name) {
@@ -52,23 +52,8 @@ func (a *Agent) act(ctx context.Context, c *loop.Ctx, w world, t *todo) (again t
 				name, p.Name, p.Namespace, p.UID)
 		}
 	}
-	restart, failed := a.resize.actuate(ctx, w)
-	t.kill = append(t.kill, restart...)
-	if err := a.stop.kill(ctx, w.pod, t.kill); err != nil {
+	if err := a.takeAway(ctx, w, t); err != nil {
 		return 0, err
-	}
-	if failed != nil {
-		t.again = soonest(t.again, deferredEvery)
-	}
-	for _, k := range t.drop {
-		if err := a.clean.drop(ctx, w.pod, k); err != nil {
-			return 0, err
-		}
-	}
-	for _, id := range t.boxes {
-		if err := a.boxes.removeSandbox(ctx, id); err != nil {
-			return 0, err
-		}
 	}
 	box := w.seen.box(w.pod.UID)
 	if !t.sandbox && len(t.start) == 0 {
@@ -90,15 +75,38 @@ func (a *Agent) act(ctx context.Context, c *loop.Ctx, w world, t *todo) (again t
 		if err := a.sandboxed(ctx, w); err != nil {
 			return 0, err
 		}
-		return time.Millisecond, nil // go on from what the runtime then shows
+		return loop.Now, nil // go on from what the runtime then shows
 	}
 	if err := a.isolate(ctx, w, box); err != nil {
 		return 0, err
 	}
 	if len(t.kill)+len(t.drop)+len(t.boxes) > 0 {
-		t.again = time.Millisecond
+		t.again = loop.Now
 	}
 	return a.startAll(ctx, c, w, box, *t, mounts)
+}
+
+// takeAway resizes what runs, stops and drops containers, those too that have to restart for their resize, and removes sandboxes.
+func (a *Agent) takeAway(ctx context.Context, w world, t *todo) error {
+	restart, failed := a.resize.actuate(ctx, w)
+	t.kill = append(t.kill, restart...)
+	if err := a.stop.kill(ctx, w.pod, t.kill); err != nil {
+		return err
+	}
+	if failed != nil { // its condition tells why
+		t.again = soonest(t.again, deferredEvery)
+	}
+	for _, k := range t.drop {
+		if err := a.clean.drop(ctx, w.pod, k); err != nil {
+			return err
+		}
+	}
+	for _, id := range t.boxes {
+		if err := a.boxes.removeSandbox(ctx, id); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // startAll starts the containers of a plan. Those that have to wait say when to look again; what starts is looked at at once. The cgroup of
@@ -220,7 +228,7 @@ func (a *Agent) end(ctx context.Context, c *loop.Ctx, w world, t todo) (again ti
 	a.hardware.free(pod.UID) // before anybody reads of its end: the next pod may have them at once
 	a.probes.StopPod(pod.UID)
 	if t.why != "" && !finished(pod) {
-		return time.Millisecond, reported(a.fail(ctx, c, w, t))
+		return loop.Now, reported(a.fail(ctx, c, w, t))
 	}
 	if pod.DeletionTimestamp == nil {
 		return 0, a.vols.Remove(ctx, pod.UID) // what it wrote goes; its containers stay for their logs
@@ -228,7 +236,7 @@ func (a *Agent) end(ctx context.Context, c *loop.Ctx, w world, t todo) (again ti
 	if !finished(pod) { // its end, and the last words of the containers, must reach the status before these go
 		st := a.status.podStatus(w)
 		terminal(w, &st)
-		return time.Millisecond, reported(a.write(ctx, c, pod, st))
+		return loop.Now, reported(a.write(ctx, c, pod, st))
 	}
 	if err := a.clean.clean(ctx, w.seen, pod.UID); err != nil {
 		return 0, err

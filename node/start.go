@@ -45,22 +45,15 @@ func (st *starter) start(ctx context.Context, c *loop.Ctx, w world, box *sandbox
 	if err != nil || s.images == nil {
 		return again, err
 	}
-	conf, err := st.containerConfig(ctx, c, pod, box, s, image, mounts)
+	conf, err := st.equipped(ctx, c, pod, box, s, image, mounts)
 	if err != nil {
 		return st.images.refuse(pod, name, "CreateContainerConfigError", err)
 	}
-	given, err := st.hardware.start(ctx, pod, s.spec)
-	if err != nil {
-		return st.images.refuse(pod, name, "CreateContainerConfigError", err)
-	}
-	equip(conf, given)
-	st.hardware.place(pod.UID, name, conf.Linux.Resources)
 	sandboxConf, err := st.boxes.sandboxConfig(pod, box.try)
 	if err != nil {
 		return 0, err
 	}
 	rt := st.cfg.Runtime.Containers
-	mapMounts(conf.Mounts, conf.Linux.SecurityContext.NamespaceOptions.UsernsOptions)
 	made, err := rt.CreateContainer(ctx, &cri.CreateContainerRequest{PodSandboxId: box.id, Config: conf, SandboxConfig: sandboxConf})
 	if err != nil {
 		st.meter.Container(kindOf(pod, name), "CreateContainerError")
@@ -81,7 +74,24 @@ func (st *starter) start(ctx context.Context, c *loop.Ctx, w world, box *sandbox
 	st.event(pod, name, corev1.EventTypeNormal, "Started", "Started container %s", name)
 	st.backoff.clear(pod.UID, "start "+name)
 	st.images.started(pod.UID, name)
-	return time.Millisecond, st.postStart(ctx, pod, s.spec, made.ContainerId, box)
+	return loop.Now, st.postStart(ctx, pod, s.spec, made.ContainerId, box)
+}
+
+// equipped is a container's configuration, with the hardware that it has for itself.
+func (st *starter) equipped(ctx context.Context, c *loop.Ctx, pod *corev1.Pod, box *sandbox, s start, image string,
+	mounts map[string]string) (*cri.ContainerConfig, error) {
+	conf, err := st.containerConfig(ctx, c, pod, box, s, image, mounts)
+	if err != nil {
+		return nil, err
+	}
+	given, err := st.hardware.start(ctx, pod, s.spec)
+	if err != nil {
+		return nil, err
+	}
+	equip(conf, given)
+	st.hardware.place(pod.UID, s.spec.Name, conf.Linux.Resources)
+	mapMounts(conf.Mounts, conf.Linux.SecurityContext.NamespaceOptions.UsernsOptions)
+	return conf, nil
 }
 
 func (st *starter) containerConfig(ctx context.Context, c *loop.Ctx, pod *corev1.Pod, box *sandbox, s start, image string,

@@ -38,13 +38,7 @@ func (c census) equal(o census) bool { return reflect.DeepEqual(c, o) }
 // newCensus is pure. Of two nodes whose ranges overlap the older one has it, as its pods were first.
 func newCensus(read resource.Reader, own string) (c census) {
 	c.own.name = own
-	var nodes []*corev1.Node
-	for obj := range read.Each(kinds.Nodes, "") {
-		nodes = append(nodes, resource.As[*corev1.Node](obj))
-	}
-	slices.SortFunc(nodes, func(a, b *corev1.Node) int {
-		return cmp.Or(a.CreationTimestamp.Compare(b.CreationTimestamp.Time), strings.Compare(a.Name, b.Name))
-	})
+	nodes := byAge(read)
 	addrs := map[netip.Addr]string{}
 	for _, n := range nodes {
 		for _, a := range internal(n) {
@@ -57,12 +51,7 @@ func newCensus(read resource.Reader, own string) (c census) {
 		m := machine{name: n.Name, addrs: internal(n), key: n.Annotations[kinds.WireGuardKey]}
 		m.endpoint = n.Annotations[kinds.WireGuardEndpoint]
 		for _, p := range podRanges(n) {
-			problem := over[p]
-			if other, taken := t.overlaps(p); taken && problem == "" {
-				problem = fmt.Sprintf(
-					"the pod range %s of node %s overlaps that of node %s, which is older: delete the Node %s and restart its agent, "+
-						"so that it gets another", p, n.Name, other, n.Name)
-			}
+			problem := cmp.Or(over[p], t.conflict(p, n.Name))
 			switch {
 			case problem == "":
 				t.take(p, n.Name)
@@ -91,6 +80,17 @@ func newCensus(read resource.Reader, own string) (c census) {
 	return c
 }
 
+// byAge lists the Nodes, the oldest first.
+func byAge(read resource.Reader) (nodes []*corev1.Node) {
+	for obj := range read.Each(kinds.Nodes, "") {
+		nodes = append(nodes, resource.As[*corev1.Node](obj))
+	}
+	slices.SortFunc(nodes, func(a, b *corev1.Node) int {
+		return cmp.Or(a.CreationTimestamp.Compare(b.CreationTimestamp.Time), strings.Compare(a.Name, b.Name))
+	})
+	return nodes
+}
+
 // inside are the ranges that hold an address of a node: a route to them would cut that node off.
 func inside(addrs map[netip.Addr]string, nodes []*corev1.Node) map[netip.Prefix]string {
 	all := map[netip.Prefix]string{}
@@ -112,7 +112,7 @@ func inside(addrs map[netip.Addr]string, nodes []*corev1.Node) map[netip.Prefix]
 	return bad
 }
 
-// podRanges are the node's; what can't be read is left out, for validation has let nothing such in.
+// podRanges are the ranges of the node's pods. Validation lets none in that can't be parsed.
 func podRanges(n *corev1.Node) (list []netip.Prefix) {
 	for _, text := range n.Spec.PodCIDRs {
 		if p, err := netip.ParsePrefix(text); err == nil {
@@ -135,6 +135,16 @@ func internal(n *corev1.Node) (list []netip.Addr) {
 type territory struct {
 	taken map[netip.Prefix]string // range → node
 	above map[netip.Prefix]string // every range around one → one of the nodes in it
+}
+
+// conflict says why a node can't have a range, since an older one has part of it; "": it can.
+func (t *territory) conflict(p netip.Prefix, node string) string {
+	other, taken := t.overlaps(p)
+	if !taken {
+		return ""
+	}
+	return fmt.Sprintf("the pod range %s of node %s overlaps that of node %s, which is older: delete the Node %s and restart its agent, "+
+		"so that it gets another", p, node, other, node)
 }
 
 // overlaps looks at as many prefixes as an address has bits, however many ranges there are.

@@ -57,12 +57,9 @@ var Volumes = &loop.Controller[*corev1.PersistentVolume]{
 }
 
 func reconcileClaim(ctx context.Context, c *loop.Ctx, p *corev1.PersistentVolumeClaim) (time.Duration, error) {
-	class := resource.Get(c, kinds.StorageClasses, "", core.ClaimClass(p))
-	v, verdict := choose(p, waits(class), func(name string) *corev1.PersistentVolume {
-		return resource.Get(c, kinds.PersistentVolumes,
-			"", name)
-	},
-		resource.List(c, kinds.PersistentVolumes, "")) // observe, decide
+	class := resource.Get(c, kinds.StorageClasses, "", core.ClaimClass(p)) // observe
+	named := func(name string) *corev1.PersistentVolume { return resource.Get(c, kinds.PersistentVolumes, "", name) }
+	v, verdict := choose(p, waits(class), named, resource.List(c, kinds.PersistentVolumes, "")) // decide
 	if verdict == missing && p.Spec.StorageClassName == nil && p.Annotations[corev1.BetaStorageClassAnnotation] == "" {
 		if name := newestDefault(resource.List(c, kinds.StorageClasses, "")); name != "" {
 			next := resource.Clone(p)
@@ -73,20 +70,9 @@ func reconcileClaim(ctx context.Context, c *loop.Ctx, p *corev1.PersistentVolume
 	switch verdict { // act
 	case bind:
 		return 0, join(ctx, c, p, v)
-	case lost:
+	case lost, misbound:
 		if p.Status.Phase != corev1.ClaimLost {
-			what := "its"
-			if p.Spec.VolumeName == "" {
-				what = "reference to"
-			}
-			c.Event(kinds.PersistentVolumeClaims, p, corev1.EventTypeWarning, "ClaimLost",
-				"Bound claim has lost %s PersistentVolume. Data on the volume is lost!", what)
-		}
-		return 0, setPhase(ctx, c, p, withoutVolume(p.Status, corev1.ClaimLost))
-	case misbound:
-		if p.Status.Phase != corev1.ClaimLost {
-			c.Event(kinds.PersistentVolumeClaims, p, corev1.EventTypeWarning, "ClaimMisbound",
-				"Two claims are bound to the same volume, this one is bound incorrectly")
+			tellLost(c, p, verdict == misbound)
 		}
 		return 0, setPhase(ctx, c, p, withoutVolume(p.Status, corev1.ClaimLost))
 	case unfit:
@@ -104,6 +90,18 @@ func reconcileClaim(ctx context.Context, c *loop.Ctx, p *corev1.PersistentVolume
 		}
 	}
 	return 0, setPhase(ctx, c, p, withoutVolume(p.Status, corev1.ClaimPending))
+}
+
+// tellLost makes the event of a claim whose volume has gone, or is another claim's.
+func tellLost(c *loop.Ctx, p *corev1.PersistentVolumeClaim, misbound bool) {
+	reason, text := "ClaimLost", "Bound claim has lost its PersistentVolume. Data on the volume is lost!"
+	switch {
+	case misbound:
+		reason, text = "ClaimMisbound", "Two claims are bound to the same volume, this one is bound incorrectly"
+	case p.Spec.VolumeName == "":
+		text = "Bound claim has lost reference to PersistentVolume. Data on the volume is lost!"
+	}
+	c.Event(kinds.PersistentVolumeClaims, p, corev1.EventTypeWarning, reason, "%s", text)
 }
 
 // withoutVolume is the status of a claim that has no volume. What others say in it, as conditions, stays theirs.
