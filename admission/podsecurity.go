@@ -31,7 +31,7 @@ const (
 // say otherwise, and exempts nobody.
 type PodSecurity struct {
 	Defaults map[string]string // as labels of a namespace say it: pod-security.kubernetes.io/enforce and so on
-	// Who and what is not judged.
+	// Pods of these users, namespaces and runtime classes are exempt.
 	Users, Namespaces, RuntimeClasses []string
 }
 

@@ -267,8 +267,8 @@ func (r *reacher) endpoints(ctx context.Context, from *corev1.Pod, t target) (li
 	return list, nil
 }
 
-// endpoint is one of a service's. Who writes endpoints need not say whose an address is: a pod that has it is found. Without an address
-// it is no end.
+// endpoint is one of a service's. Endpoints need not name their pod: the pod that has the address is found. Without an address it is no
+// end.
 func (r *reacher) endpoint(ctx context.Context, from *corev1.Pod, e discoveryv1.Endpoint, pr corev1.Protocol, port uint16) (end, error) {
 	if len(e.Addresses) == 0 {
 		return end{}, nil

@@ -101,7 +101,7 @@ func reporters() []resource.Object {
 	}
 }
 
-// trusts says whether a user may tell what its writes are made for: who may report may, and a node's agent of its pods.
+// trusts says whether a user may tell what its writes are made for: users who may report may, and a node's agent may about its pods.
 func trusts(authz auth.Authorizer) func(ctx context.Context, u *auth.User, c *trail.Cause) bool {
 	return func(ctx context.Context, u *auth.User, c *trail.Cause) bool {
 		if _, node := u.NodeName(); node {

@@ -19,7 +19,7 @@ type ClusterDNS struct {
 	Stubs     []string     // stub domains: DOMAIN=ADDRESS or DOMAIN=ADDRESS:PORT, as often as it has servers
 }
 
-// addresses are those of the cluster DNS. Who switches it off and names none may still have a Service kube-dns, which agents find.
+// addresses are those of the cluster DNS. With DNS switched off and none named, agents look for a Service kube-dns.
 func (d ClusterDNS) addresses(services []netip.Prefix) []netip.Addr {
 	if len(d.Addresses) > 0 || d.Off {
 		return d.Addresses

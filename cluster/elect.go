@@ -19,8 +19,8 @@ const (
 	leaderRenew    = 3 * time.Second
 )
 
-// elected is leader election: it runs the parts on one of the servers that share the store: the one that holds the lease. Who loses it
-// stops its loops, before another one may begin, and stands for election again: its next loops start cold.
+// elected is leader election: it runs the parts on one of the servers that share the store: the one that holds the lease. A server
+// that loses it stops its loops before another one may begin, and stands for election again: its next loops start cold.
 func (c *Cluster) elected(list func() ([]part, error)) part {
 	return part{"loops", func(ctx context.Context, ready func()) error {
 		ready()

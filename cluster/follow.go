@@ -35,7 +35,7 @@ func load(what string, use func(data [][]byte) error, paths ...string) (*followe
 	return f, nil
 }
 
-// follow will read a file again that was loaded, if there is one. What it can't use then is logged, and the content before stays.
+// follow will read a file again that was loaded, if there is one. A new content that can't be used is logged, and the former one stays.
 func (c *Cluster) follow(f *followed, err error) error {
 	if err == nil && f != nil {
 		c.files = append(c.files, f)

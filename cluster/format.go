@@ -57,7 +57,7 @@ func CheckFormat(dir string) error {
 	return nil
 }
 
-// NoteFormat notes that this program works in a data directory. Who calls it has the directory for itself.
+// NoteFormat notes that this program works in a data directory. No other process may be using the directory.
 func NoteFormat(dir string) error {
 	text, err := json.Marshal(formatNote{Format, features.Version()})
 	if err != nil {

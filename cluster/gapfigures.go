@@ -11,7 +11,7 @@ import (
 	"github.com/kloop-dev/kloop/kinds/convergence"
 )
 
-// gapFigures count what has not converged. Who scrapes them asks, as others do.
+// gapFigures count what has not converged. A scrape has the gaps brought up to date, as any other reader has.
 type gapFigures struct{ of *explainer }
 
 var (

@@ -8,7 +8,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// issuerFigures tell when the keys of issuers of tokens were fetched, under upstream's names. Who scrapes them asks.
+// issuerFigures tell when the keys of issuers of tokens were fetched, under upstream's names. They are read when they are scraped.
 type issuerFigures struct{ d *frontDoor }
 
 var (

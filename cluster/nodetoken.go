@@ -38,7 +38,7 @@ func nodeBindings() []resource.Object {
 		// Agents that are kubelets ask whether the server may do what it asks of them.
 		bind("system:kloop:kubelet-api-admin", "system:kubelet-api-admin",
 			rbacv1.Subject{APIGroup: rbacv1.GroupName, Kind: rbacv1.UserKind, Name: agentUser}),
-		// Whom they are to trust: it may change while they run.
+		// The authorities that agents are to trust: they may change while an agent runs.
 		&rbacv1.Role{TypeMeta: metav1.TypeMeta{APIVersion: rbacv1.SchemeGroupVersion.String(), Kind: "Role"},
 			ObjectMeta: authorityMeta(),
 			Rules: []rbacv1.PolicyRule{{Verbs: []string{"get"}, APIGroups: []string{""}, Resources: []string{"configmaps"},

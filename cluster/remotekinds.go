@@ -16,7 +16,7 @@ import (
 	"github.com/kloop-dev/kloop/resource"
 )
 
-// copyLimit is the time that the first copy of a cluster may take. Who leads and can't have one must let others try.
+// copyLimit is the time that the first copy of a cluster may take. A leader that can't get one must let another replica try.
 const copyLimit = 3 * time.Minute
 
 // copied is a part that fills copies. It fails when they are not complete in time.

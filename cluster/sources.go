@@ -11,8 +11,8 @@ import (
 	"github.com/kloop-dev/kloop/resource"
 )
 
-// sources are the loops that apply what lies outside of the cluster: files of this machine, and Git repositories. Who may write
-// the files is root here, and whoever may make a GitSource may do all in the cluster: they act with all rights.
+// sources are the loops that apply what lies outside of the cluster: files of this machine, and Git repositories. They act with
+// all rights: users who may write the files, or make a GitSource, may do everything in the cluster.
 func (c *Cluster) sources() (list []part) {
 	if c.cfg.Kit.Sources == nil {
 		return nil

@@ -15,8 +15,8 @@ const (
 // arpLength is the length of an ARP packet for IPv4 on Ethernet.
 const arpLength = 28
 
-// An arpPacket is one for IPv4 on Ethernet. Who announces an address is sender and target at once; who probes has no sender address
-// (RFC 5227).
+// An arpPacket is one for IPv4 on Ethernet. A node that announces an address is sender and target at once; one that probes
+// has no sender address (RFC 5227).
 type arpPacket struct {
 	op             uint16
 	senderMAC      [6]byte

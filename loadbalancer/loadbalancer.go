@@ -19,17 +19,17 @@
 //
 //   - A free Lease is taken by the first candidate, by compare-and-swap on its revision; each candidate waits 150 ms longer than the
 //     one before. A node that holds one keeps it as long as it may: nothing moves because a better candidate came back.
-//   - The holder sends a heartbeat to the other candidates every 200 ms, over UDP. Who has heard it, and then hears nothing for 1 s,
-//     takes the Lease. Who never heard it does not: perhaps a firewall is in the way. Then the holder is replaced once its Node is not
+//   - The holder sends a heartbeat to the other candidates every 200 ms, over UDP. One that has heard it, and then hears nothing for 1 s,
+//     takes the Lease. One that never heard it does not: perhaps a firewall is in the way. Then the holder is replaced once its Node is not
 //     ready and the controller takes it off the list.
-//   - Who may no longer answer, or can't, or stops in order, stops first and frees the Lease then.
+//   - A holder that may no longer answer, or can't, or is told to stop, stops answering first and then frees the Lease.
 //
 // # Why never two
 //
 // A Lease alone would not do: a holder that is cut off from the API does not see that it lost it, and one that answered only while it
-// can renew would fall silent whenever the API does. So the link is asked too. Who has taken a Lease tells the holder before it, over
-// UDP, to yield, and sends three ARP (or NDP) probes within 150 ms, as RFC 5227 has it for hosts; it answers only when nobody else did.
-// While somebody does, it asks again every second, and says so in the Lease.
+// can renew would fall silent whenever the API does. So the link is asked too. A node that has taken a Lease tells the holder before it,
+// over UDP, to yield, and sends three ARP (or NDP) probes within 150 ms, as RFC 5227 has it for hosts; it answers only when nobody else
+// did. While somebody does, it asks again every second, and says so in the Lease.
 //
 //	the holder before it        stops because
 //	is gone                     it is gone

@@ -83,7 +83,7 @@ func (c *Ctx) Delete(ctx context.Context, k resource.Kind, obj resource.Object) 
 }
 
 // DeleteWith is Delete with options of the caller's. A conflict about a revision that they name is fine as well: the change
-// wakes who has to know.
+// that caused it wakes the key.
 func (c *Ctx) DeleteWith(ctx context.Context, k resource.Kind, obj resource.Object, opts *metav1.DeleteOptions) error {
 	_, err := c.do("delete", k, obj, func() (resource.Object, error) {
 		return nil, c.env.Client.Delete(ctx, k, obj.GetNamespace(), obj.GetName(), opts)

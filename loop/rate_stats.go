@@ -5,11 +5,11 @@ import (
 	"time"
 )
 
-// pace remembers how fast a loop went lately: how long its newest looks took, and how many there were in each
-// ten seconds of the last minute. Its owner guards it.
+// rateStats counts a loop's reconciles: how long the newest took, how many there were in each ten seconds of the last minute, and how they
+// ended. Its owner guards it.
 type rateStats struct {
 	took   [256]time.Duration // a ring of the newest
-	looks  int                // ever
+	looks  int                // reconciles since the start
 	counts [6]int64
 	slot   int64 // the ten seconds that the newest count is of
 
@@ -51,7 +51,7 @@ func (p *rateStats) turn(now time.Time) {
 	p.slot = max(p.slot, slot)
 }
 
-// fill adds what the pace knows to the stats.
+// fill writes the figures into the stats.
 func (p *rateStats) fill(s *Stats, now time.Time) {
 	p.turn(now)
 	var sum int64

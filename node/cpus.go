@@ -96,8 +96,8 @@ func (h *hardware) cpus(pod types.UID, container string) cpuset.CPUSet {
 	return h.checkpoint.Shared()
 }
 
-// place writes into a new container's resources on which CPUs it runs, and on which NUMA nodes its memory lies. Who has CPUs for itself
-// needs no quota of their time: it would only be slowed down.
+// place writes into a new container's resources on which CPUs it runs, and on which NUMA nodes its memory lies. A container that has CPUs
+// for itself gets no quota: it would only be slowed down.
 func (h *hardware) place(pod types.UID, container string, r *cri.LinuxContainerResources) {
 	set := h.checkpoint.Settings()
 	has := h.checkpoint.Of(pod, container)

@@ -43,7 +43,7 @@ type hardware struct {
 // claimWait is the pause before a driver is asked again to take back what a pod had.
 const claimWait = 5 * time.Second
 
-// newHardware takes up what the last agent gave. pods are the node's; who has a pod's status told anew.
+// newHardware takes up what the last agent gave. pods are the node's; who is called when the status of a pod is to be written anew.
 func newHardware(cfg Config, pods func() []*corev1.Pod, who func(types.UID)) *hardware {
 	log := cmp.Or(cfg.Log, slog.Default())
 	h := &hardware{pods: pods, log: log, runtime: cfg.Runtime.Containers, turn: make(chan struct{}, 1), wake: make(chan struct{}, 1),

@@ -55,7 +55,7 @@ func (st *starter) mountsImages(ctx context.Context) error {
 	return nil
 }
 
-// olderThan compares a version like 1.6.20~ds1 or v2.1.0-beta.0. What is no version is not older.
+// olderThan compares a version like 1.6.20~ds1 or v2.1.0-beta.0. A text that is no version is not older.
 func olderThan(version string, major, minor int) bool {
 	var a, b int
 	if _, err := fmt.Sscanf(strings.TrimPrefix(version, "v"), "%d.%d", &a, &b); err != nil {

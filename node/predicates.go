@@ -46,7 +46,8 @@ func forbiddenSysctl(pod *corev1.Pod, allowed []string) *Rejection {
 	return nil
 }
 
-// dotted is the parameter's name with dots between its parts. Who wrote the first slash means slashes, and a dot is part of a name.
+// dotted is the parameter's name with dots between its parts. If its first separator is a slash, slashes separate the parts, and dots
+// belong to their names, as in sysctl(8).
 func dotted(name string) string {
 	if i := strings.IndexAny(name, "./"); i < 0 || name[i] == '.' {
 		return name

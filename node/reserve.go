@@ -53,7 +53,7 @@ func (r Resources) reserved() corev1.ResourceList {
 	return sum
 }
 
-// countCPUs counts the CPUs of a list, as 0-1,4. What is no list counts as none: the configuration has been checked.
+// countCPUs counts the CPUs of a list such as 0-1,4. The configuration has been checked: a part that can't be read counts as none.
 func countCPUs(list string) (n int64) {
 	for part := range strings.SplitSeq(list, ",") {
 		first, last, isRange := strings.Cut(strings.TrimSpace(part), "-")

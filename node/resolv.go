@@ -22,7 +22,7 @@ const (
 	maxSearchChars = 2048
 )
 
-// dnsConfig makes the pod's /etc/resolv.conf from its dnsPolicy and dnsConfig. What had to be left out is an event.
+// dnsConfig makes the pod's /etc/resolv.conf from its dnsPolicy and dnsConfig. An event tells what had to be left out.
 func (sb *sandboxes) dnsConfig(pod *corev1.Pod) (*cri.DNSConfig, error) {
 	host, err := hostDNS("/etc/resolv.conf", "/run/systemd/resolve/resolv.conf")
 	if err != nil {

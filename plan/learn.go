@@ -166,8 +166,8 @@ func starting(p *corev1.Pod) bool {
 	return true
 }
 
-// expect is an admission plugin: it has new pods live as others of their make do. Who makes a pod of a new revision is looked up in
-// the same way: a Deployment's pods become ready as fast as they did.
+// expect is an admission plugin: it has new pods live as others of their make do. Those of a new revision become ready as fast as
+// the pods of the same Deployment, StatefulSet or DaemonSet did before.
 func (s *seed) expect() admission.Plugin {
 	return admission.Plugin{Name: "PlanExpectations", Mutate: func(_ context.Context, r *admission.Request) error {
 		p, ok := r.Object.(*corev1.Pod)

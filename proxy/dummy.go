@@ -16,7 +16,7 @@ import (
 // IPVS sees them. The name is kube-proxy's, which others know.
 const dummyName = "kube-ipvs0"
 
-// ours begins the alias of an interface that we made. What we changed in the kernel's settings follows, to be put back.
+// ours begins the alias of an interface that we made. The kernel's settings that we changed follow, with their former values.
 const ours = "kloop:"
 
 // answers are the kernel's settings by which it answers ARP for an address on the interface alone that has it, and asks with none of

@@ -106,7 +106,7 @@ func (k *kernel) repair(c *nft.Conn, b *book) ([]*nft.Batch, *kernel, error) {
 	return d.elements(), next, nil
 }
 
-// mend lists the table and notes what is not as it should be. What packets have learned stays.
+// mend lists the table and notes what is not as it should be. Elements that packets added (session affinity) stay.
 func (d *difference) mend(c *nft.Conn, b *book, next *kernel) error {
 	t := d.layout.table()
 	have, err := c.Chains(t)

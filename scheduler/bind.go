@@ -32,7 +32,7 @@ func (r *runner) startWrites(ctx context.Context) {
 		r.wg.Go(func() {
 			jctx, cancel := context.WithTimeout(ctx, writeTime)
 			defer cancel()
-			r.results <- do(jctx) // has room for all that fly
+			r.results <- do(jctx) // has room for all writes in flight
 		})
 	}
 }

@@ -17,7 +17,7 @@ type demand struct {
 }
 
 // demandOf reduces a pod to what matters of it. The reduced pod is memory that the next call uses again: most pods are of a class that
-// is there. Who keeps a demand clones it.
+// is there. A caller that keeps a demand clones it.
 func (st *state) demandOf(p *corev1.Pod) demand {
 	st.reduced = corev1.Pod{}
 	d := demand{pod: &st.reduced, features: st.featuresOf(p)}

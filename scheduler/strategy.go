@@ -116,8 +116,7 @@ type ranked struct {
 	nonZero bool  // of cpu and memory counts the default of containers that ask for none
 }
 
-// rank lists the resources that count for the pods. What they do not ask for does not count, unless every
-// node has it.
+// rank lists which of the weighted resources nodes are scored by: those that the pods ask for, and those that every node has.
 func (o *nodeVerdicts) rank(of []Weight, fair bool) (list []ranked) {
 	if of == nil {
 		of = []Weight{{corev1.ResourceCPU, 1}, {corev1.ResourceMemory, 1}}

@@ -33,10 +33,10 @@ type task struct {
 	nominee int  // the node that it waits for after preemption; -1: none
 
 	queuedAt           time.Time // in the queue
-	seq                int64     // breaks ties of since
+	seq                int64     // breaks ties of queuedAt
 	backoffUntil       time.Time // when in backoff
 	strict             bool      // backs off after an error: not to be tried before its time
-	index              int       // in its heap
+	index              int       // in the heap that it is in
 	attempts           int
 	wakes              event        // what may help it when unschedulable
 	lastStatus         string       // what was last to be written into its status

@@ -96,7 +96,7 @@ func (v files) set(s string) error {
 func (v files) text() string { return stringList(v).text() }
 func (v files) shape() shape { return list }
 
-// Readable says why a file can't be there to be read; "" is none. Who may read it is for those who do.
+// Readable says why there can be no file to be read; "" names none. Permissions are not looked at: another user may be to read it.
 func Readable(path string) error {
 	info, err := os.Stat(path)
 	switch {

@@ -103,7 +103,7 @@ func sign(ca Signer, r *certificatesv1.CertificateSigningRequest, now time.Time)
 // reserved refuses the names by which servers know each other, and by which node agents know the server.
 //
 // Unlike Kubernetes, where all but system:masters may be asked for, nobody gets them by a request, whoever approved it: only servers,
-// who have the authority's key, make certificates for them. Who may approve requests must not become one of them.
+// who have the authority's key, make certificates for them. A user who may approve requests must not become one of them.
 func reserved(req *x509.CertificateRequest) error {
 	for _, name := range append([]string{req.Subject.CommonName}, req.Subject.Organization...) {
 		if strings.HasPrefix(name, "system:kloop:") || name == "kube-apiserver-kubelet-client" || name == "system:masters" {

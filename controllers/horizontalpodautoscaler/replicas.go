@@ -143,7 +143,7 @@ func average(s sample) int64 {
 }
 
 // wanted is the number of pods that the sample calls for. ratio compares it with the metric's target; fill makes up the value of
-// a pod that has none. What is not known is taken to be such that the answer errs towards the present size: pods
+// a pod that has none. Missing values are made up so that the answer errs towards the present size: pods
 // without a value use what is called for when there would be fewer, nothing when there would be more; pods that are
 // not ready use nothing when there would be more.
 func wanted(s sample, current int32, b band, ratio func(sample) (float64, error), fill func(pod string, low bool) int64) (int32, error) {

@@ -8,9 +8,9 @@
 //	rule    a Service of type LoadBalancer that is left to nobody else has the addresses at which it is reached, a condition that
 //	        says which or why not, and neither once its type changes
 //
-// With pools it is MetalLB's controller: what its documentation says of its kinds and annotations holds. The memory of what was given to
-// whom is the Services' statuses alone. Who answers for an address is up to the nodes (package loadbalancer): this loop says in the
-// Lease of the address which of them may, and in that of a node which routers it speaks to and what it tells them.
+// With pools it is MetalLB's controller: what its documentation says of its kinds and annotations holds. The only memory of which
+// Service has which address is the Services' statuses. The nodes settle who answers for an address (package loadbalancer): this loop
+// says in the Lease of the address which of them may, and in that of a node which routers it speaks to and what it tells them.
 //
 // Addresses that others wrote are never touched: what carries no condition of ours and has an address is somebody else's. So are
 // Services of a class, and all of them where MetalLB itself runs.

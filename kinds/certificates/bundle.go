@@ -36,7 +36,7 @@ func bundleName(name string, prefix bool) []string {
 	return rule.Subdomain(last)
 }
 
-// validateBundle ties the name of a signer's bundle to the signer (KEP-3257): who may write objects below the prefix speaks for it.
+// validateBundle ties the name of a signer's bundle to the signer (KEP-3257): users who may write objects below the prefix speak for it.
 // Values are left out of errors, they are long.
 func validateBundle(b, old *certificatesv1.ClusterTrustBundle) (errs field.ErrorList) {
 	name, spec := field.NewPath("metadata", "name"), field.NewPath("spec")

@@ -21,8 +21,7 @@ func gvk(kind string) schema.GroupVersionKind {
 
 type csr = *certificatesv1.CertificateSigningRequest
 
-// CertificateSigningRequests declares the kind. Who asks (username, uid, groups, extra) is for the front door
-// to fill in.
+// CertificateSigningRequests declares the kind. The front door fills in who made the request (username, uid, groups, extra).
 var CertificateSigningRequests = &resource.Def[csr]{
 	GVK: gvk("CertificateSigningRequest"), Plural: "certificatesigningrequests", Short: []string{"csr"}, Status: true,
 	Quirks: resource.Quirks{PartsAsNew: true, StatusAsNew: true, Resets: []string{"spec"}, StatusResets: []string{"status.conditions"}},

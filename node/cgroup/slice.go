@@ -89,7 +89,7 @@ func (t *Tree) properties(v Values) (list []systemd.Property) {
 	return list
 }
 
-// end removes a group, in one hierarchy. What runs there would have systemd wait.
+// end removes a group from one hierarchy. It kills the processes in it first: systemd would wait for them.
 func (t *Tree) end(root, group string) error {
 	dir := filepath.Join(root, group)
 	if _, err := os.Stat(dir); err == nil && t.slices != nil {

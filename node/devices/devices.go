@@ -5,7 +5,7 @@
 //	writes  DIR/device-plugins/kubelet_internal_checkpoint
 //	rule    a device is one pod's at a time, for as long as the pod is on the node, whatever restarts
 //
-// A plugin comes, lists its devices, and may go and come again at any time. What it gave stays given.
+// A plugin registers and lists its devices; it may go and register again at any time. Containers keep the devices that they were given.
 package devices
 
 import (

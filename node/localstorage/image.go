@@ -236,7 +236,7 @@ func (d *disk) removeImage(o localvolume.Order) error {
 	return atomicfile.SyncDir(d.dir)
 }
 
-// hide takes the image out of use. Who uses it still is not interrupted: that is an error.
+// hide takes the image out of use. It fails while a pod still uses it.
 func (d *disk) hide(o localvolume.Order, file, path string) error {
 	if o.Form != localvolume.Block {
 		here, below, err := false, []string(nil), error(nil)

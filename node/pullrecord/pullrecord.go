@@ -216,7 +216,7 @@ func ifThere(err error) error {
 	return err
 }
 
-// repository is an image's name without tag and digest: who may have one version may have all that the registry gives.
+// repository is an image's name without tag and digest: a credential that opens one version opens all of them.
 func repository(image string) string {
 	named, err := reference.ParseNormalizedNamed(image)
 	if err != nil {

@@ -186,7 +186,7 @@ func (r *Runtime) awake(ctx context.Context) error {
 // ContainerID is how statuses name a container of the runtime: NAME://ID.
 func (r *Runtime) ContainerID(id string) string { return cmp.Or(r.Name, "containerd") + "://" + id }
 
-// Who makes cgroups.
+// The cgroup drivers: who makes the cgroups of containers.
 const (
 	Cgroupfs = "cgroupfs" // whoever needs them
 	Systemd  = "systemd"

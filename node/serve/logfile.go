@@ -167,7 +167,7 @@ func (l *logFile) lines(ctx context.Context, w io.Writer, o wish) (more bool, er
 	return false, ctx.Err()
 }
 
-// emit gives out one line of the file. What is not in the format is left out.
+// emit writes one line of the file to the caller. It leaves out lines that are not asked for, or not in CRI's format.
 func (l *logFile) emit(w io.Writer, line []byte, o wish) (more bool, err error) {
 	e, ok := parse(line)
 	if !ok || o.stream != "" && e.stream != o.stream || !o.since.IsZero() && e.time.Before(o.since) {

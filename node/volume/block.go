@@ -187,7 +187,7 @@ func formatOf(ctx context.Context, device string) (string, error) {
 	return formatIn(out), nil
 }
 
-// formatIn reads what blkid says. What it knows but is no file system has a name that no file system has.
+// formatIn finds the file system in blkid's output. Where there is something else, as a partition table, it returns a text that names none.
 func formatIn(out string) string {
 	for line := range strings.Lines(out) {
 		if form, ok := strings.CutPrefix(strings.TrimSpace(line), "TYPE="); ok && form != "" {

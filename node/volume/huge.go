@@ -11,7 +11,7 @@ import (
 )
 
 // hugePages is the size in bytes of the pages that an emptyDir of such a medium has: the one that the medium names, or the only one that
-// the pod's containers request. What no container requests it can't have: nobody could touch a page of it.
+// the pod's containers request. A size that no container requests is refused: the kernel would let no process use a page of it.
 func hugePages(medium corev1.StorageMedium, pod *corev1.Pod) (int64, error) {
 	requested := map[int64]bool{}
 	note := func(r corev1.ResourceRequirements) {

@@ -19,7 +19,7 @@ import (
 const (
 	// nfsPlugin is the name of NFS volumes in paths.
 	nfsPlugin = "kubernetes.io~nfs"
-	// A server that is away holds up who asks the kernel for its files. Upstream's agent gives an unmounting a minute, too.
+	// Calls about the files of a server that is away hang. Upstream's agent gives an unmounting a minute, too.
 	nfsUnmount = time.Minute
 	nfsAnswer  = 2 * time.Second
 )

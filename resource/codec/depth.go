@@ -2,8 +2,8 @@ package codec
 
 import "errors"
 
-// maxDepth bounds how deep the objects and lists of a document may lie in each other. Who owns a field is found out at a cost that
-// grows with the square of its depth, and nothing that people write comes near.
+// maxDepth bounds how deep the objects and lists of a document may lie in each other. The cost of finding out who owns a
+// field grows with the square of its depth, and nothing that people write comes near.
 //
 // Unlike Kubernetes, whose bound is 10,000, documents of more than 256 levels are refused.
 const maxDepth = 256

@@ -55,8 +55,8 @@ const (
 // keptEntries is the number of entries that etcd keeps in memory besides those of the replay. It would be for followers.
 const keptEntries = 100
 
-// keptForPeers is the number of entries that a member of a cluster keeps for those that were away. Who was away for
-// longer gets the whole database.
+// keptForPeers is the number of entries that a member of a cluster keeps for those that were away. One that
+// was away for longer gets the whole database.
 const keptForPeers = 5000
 
 const (

@@ -27,7 +27,7 @@ const (
 	lateLimit = 50 * time.Millisecond // for an answer that came with the move
 )
 
-// A fence is a member's own. Who moves it holds all other writes up.
+// A fence belongs to one member. The member's writes wait while it is moved.
 type fence struct {
 	kv     clientv3.KV
 	member *member      // nil: there is none in this process
@@ -210,7 +210,7 @@ func (f *fence) move(ctx context.Context, from int64) (int64, error) {
 	return f.epoch, err
 }
 
-// put tries until the fence has moved: this is lost as other writes are. Who calls it holds the lock.
+// put tries until the fence has moved: this is lost as other writes are. The lock is held.
 func (f *fence) put(ctx context.Context) error {
 	for {
 		once, cancel := context.WithTimeout(ctx, fenceTry)

@@ -69,7 +69,7 @@ func (s *Store) Replace(r *Rules) {
 	old := s.rules.Swap(r)
 	close(s.changed)
 	s.changed = make(chan struct{})
-	// Who is about to write by the old rules gets an error and tries again.
+	// A write that is under way by the old rules fails, and its caller tries again.
 	if err := old.Close(); err != nil {
 		slog.Debug("end the connections to key management plugins", "err", err)
 	}
