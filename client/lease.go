@@ -44,8 +44,8 @@ func (e Election) Run(ctx context.Context, lead func(ctx context.Context)) {
 	e.release()
 }
 
-// acquire tries until it holds the lease; nil means that ctx ended. since is when the write began that took it: the others may have seen it
-// from then on, however late the answer came.
+// acquire tries until it holds the lease; nil means that ctx ended. The write that took it began at since: the others may have seen it from
+// then on, however late the answer came.
 func (e Election) acquire(ctx context.Context) (held *coordinationv1.Lease, since time.Time) {
 	var seen string // resourceVersion of the lease as first seen
 	var seenAt time.Time
@@ -74,8 +74,8 @@ func (e Election) acquire(ctx context.Context) (held *coordinationv1.Lease, sinc
 	return nil, time.Time{}
 }
 
-// hold renews until the lease is lost: somebody else has it, or Duration less one renewal passed since last without success; last is when
-// the newest write began that succeeded. No request lasts longer than that: another replica may be about to lead.
+// hold renews until the lease is lost: somebody else has it, or Duration less one renewal passed without success since last, the beginning
+// of the newest write that succeeded. No request lasts longer than that: another replica may be about to lead.
 func (e Election) hold(ctx context.Context, held *coordinationv1.Lease, last time.Time, done <-chan struct{}) {
 	for {
 		deadline := last.Add(e.Duration - e.Renew)

@@ -16,7 +16,8 @@ func TestPodRanges(t *testing.T) {
 		t.Errorf("a directory without a node has %v in %q", list, path)
 	}
 	file := filepath.Join(dir, "runtime/cni/conf/10-kloop.conflist")
-	text := `{"plugins": [{"type": "bridge", "ipam": {"ranges": [[{"subnet": "10.88.3.0/24"}], [{"subnet": "fd88::/64"}]]}}, {"type": "portmap"}]}`
+	text := `{"plugins": [{"type": "portmap"},
+		{"type": "bridge", "ipam": {"ranges": [[{"subnet": "10.88.3.0/24"}], [{"subnet": "fd88::/64"}]]}}]}`
 	if err := errors.Join(os.MkdirAll(filepath.Dir(file), 0o700), os.WriteFile(file, []byte(text), 0o600)); err != nil {
 		t.Fatal(err)
 	}

@@ -22,7 +22,7 @@
 //   - The holder sends a heartbeat to the other candidates every 200 ms, over UDP. One that has heard it, and then hears nothing for 1 s,
 //     takes the Lease. One that never heard it does not: perhaps a firewall is in the way. Then the holder is replaced once its Node is not
 //     ready and the controller takes it off the list.
-//   - A holder that may no longer answer, or can't, or is told to stop, stops answering first and then frees the Lease.
+//   - A holder that may no longer answer, or can't, or ends in order, stops answering first and then frees the Lease.
 //
 // # Why never two
 //

@@ -34,7 +34,7 @@ func (c CNI) write(ranges []netip.Prefix, mtu int) error {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return fmt.Errorf("write the CNI configuration: %w", err)
 	}
-	// containerd 1 takes no notice of files that appear, but of those that are renamed in the directory. It reads no file of the name that the new one has before.
+	// containerd 1 takes no notice of files that appear, but of those that are renamed in the directory. It reads no file that ends in .new.
 	if err := atomicfile.Write(c.File, text, 0o600); err != nil {
 		return fmt.Errorf("write the CNI configuration: %w", err)
 	}

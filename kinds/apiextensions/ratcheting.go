@@ -32,9 +32,9 @@ type ratcheting struct {
 // strict is for new definitions. A certificate is only looked at when the definition is established.
 func strict() ratcheting { return ratcheting{ca: true} }
 
-// leewayOf looks what was wrong with the stored definition already: rules that came with later releases must not keep a definition from
+// ratchetingOf looks what was wrong with the stored definition already: rules that came with later releases must not keep a definition from
 // being changed that was fine when it was made (KEP-4008 is the same idea for objects).
-func leewayOf(c, old *definition) ratcheting {
+func ratchetingOf(c, old *definition) ratcheting {
 	o := &old.Spec
 	l := ratcheting{
 		noSchema:     !allSchemas(o),

@@ -27,7 +27,7 @@ type (
 )
 
 // validateDefinition works on the internal form, as upstream's rules and the paths in their errors do. An update is held to less than a
-// new definition: see leewayOf.
+// new definition: see ratchetingOf.
 func validateDefinition(c, old crd) (errs field.ErrorList) {
 	in, err := internal(c)
 	if err != nil {
@@ -42,7 +42,7 @@ func validateDefinition(c, old crd) (errs field.ErrorList) {
 		add(fixedName(c))
 		add(specRules(&in.Spec, strict()))
 	} else {
-		add(specRules(&in.Spec, leewayOf(in, was)))
+		add(specRules(&in.Spec, ratchetingOf(in, was)))
 		add(frozen(in, was))
 	}
 	add(names(&in.Status.AcceptedNames, field.NewPath("status", "acceptedNames")))

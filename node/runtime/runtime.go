@@ -183,7 +183,7 @@ func (r *Runtime) awake(ctx context.Context) error {
 	}
 }
 
-// ContainerID is how statuses name a container of the runtime: NAME://ID.
+// ContainerID returns the name of a container in statuses: NAME://ID.
 func (r *Runtime) ContainerID(id string) string { return cmp.Or(r.Name, "containerd") + "://" + id }
 
 // The cgroup drivers: who makes the cgroups of containers.
