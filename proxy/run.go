@@ -70,24 +70,9 @@ func (l *loop) run(ctx context.Context, ready func()) error {
 		ticks = t.C
 	}
 	var again <-chan time.Time
-	for first := true; ; {
-		select {
-		case <-ctx.Done():
-			return nil
-		case b := <-batches:
-			if !l.learn(b) {
-				continue
-			}
-			l.gather(ctx, batches)
-		case <-l.touched:
-			if l.book == nil || !l.disturbed() {
-				continue
-			}
-		case <-ticks:
-			if l.book == nil || !l.tend() {
-				continue
-			}
-		case <-again:
+	for first := true; ctx.Err() == nil; {
+		if !l.await(ctx, batches, ticks, again) {
+			continue
 		}
 		again = nil
 		wait, err := l.act()
@@ -110,6 +95,26 @@ func (l *loop) run(ctx context.Context, ready func()) error {
 			ready()
 		}
 	}
+	return nil
+}
+
+// await waits until something happens, or ctx ends, and says whether there is something to program.
+func (l *loop) await(ctx context.Context, batches <-chan client.Batch, ticks, again <-chan time.Time) bool {
+	select {
+	case <-ctx.Done():
+		return false
+	case b := <-batches:
+		if !l.learn(b) {
+			return false
+		}
+		l.gather(ctx, batches)
+	case <-l.touched:
+		return l.book != nil && l.disturbed()
+	case <-ticks:
+		return l.book != nil && l.tend()
+	case <-again:
+	}
+	return true
 }
 
 // gather takes in what else changes within a moment.
