@@ -77,25 +77,39 @@ func (l *loop) run(ctx context.Context, ready func()) error {
 		again = nil
 		wait, err := l.act()
 		l.health.rules.Store(err == nil)
-		if problem := l.health.follow(l.book); problem != nil {
+		problem := l.health.follow(l.book)
+		if problem != nil {
 			l.cfg.Log.Error("serve health checks", "again", retry, "err", problem)
-			again = time.After(retry)
 		}
-		switch {
-		case err != nil && first:
+		if err != nil && first {
 			return fmt.Errorf("program the services: %w", err)
-		case err != nil:
+		}
+		if err != nil {
 			l.cfg.Log.Error("program the services", "again", retry, "err", err)
 			l.unsure = true
-			again = time.After(retry)
-		case wait > 0:
-			again = time.After(wait)
-		case first:
+		}
+		if d := pause(wait, err, problem); d > 0 {
+			again = time.After(d)
+		}
+		if first { // even if the kernel has to be listed once more: it holds all that the book wants
 			first = false
 			ready()
 		}
 	}
 	return nil
+}
+
+// pause is the time until the next pass although nothing happens; 0: there need be none. The kernel asks for wait.
+func pause(wait time.Duration, failed, health error) time.Duration {
+	switch {
+	case failed != nil:
+		return retry
+	case wait > 0:
+		return wait
+	case health != nil:
+		return retry
+	}
+	return 0
 }
 
 // await waits until something happens, or ctx ends, and says whether there is something to program.

@@ -2,6 +2,7 @@ package proxy
 
 import (
 	"context"
+	"errors"
 	"flag"
 	"fmt"
 	"net/netip"
@@ -259,4 +260,27 @@ func atRest(b *testing.B, w *world) float64 {
 	cancel()
 	all.Wait()
 	return used.Seconds() * 1000 / long.Seconds()
+}
+
+// TestPause: what failed is tried again, a kernel that others change is listed once more, and else the loop waits for something to happen.
+func TestPause(t *testing.T) {
+	failed := errors.New("no")
+	for _, c := range []struct {
+		name           string
+		wait           time.Duration
+		failed, health error
+		want           time.Duration
+	}{
+		{"all is well", 0, nil, nil, 0},
+		{"others change the kernel", time.Millisecond, nil, nil, time.Millisecond},
+		{"the kernel refused", time.Millisecond, failed, nil, retry},
+		{"a port is taken", 0, nil, failed, retry},
+		{"a port is taken while others change the kernel", time.Millisecond, nil, failed, time.Millisecond},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			if got := pause(c.wait, c.failed, c.health); got != c.want {
+				t.Errorf("%v, want %v", got, c.want)
+			}
+		})
+	}
 }
