@@ -151,8 +151,10 @@ func TestCreateWarns(t *testing.T) {
 	w := start(t)
 	c := configMap("a", "old", "1")
 	ref := metav1.OwnerReference{APIVersion: "v1", Kind: "Pod", Name: "p", UID: "u"}
-	c.OwnerReferences = []metav1.OwnerReference{ref, ref}
-	if got := create(w, configMaps, c); len(got.OwnerReferences) != 1 {
+	no := ref
+	no.Controller = new(bool) // says more than nothing
+	c.OwnerReferences = []metav1.OwnerReference{ref, no, ref, no}
+	if got := create(w, configMaps, c); len(got.OwnerReferences) != 2 {
 		t.Errorf("owners %v", got.OwnerReferences)
 	}
 	if len(w.warns) != 2 || !strings.Contains(w.warns[0], "duplicate entries") || w.warns[1] != "old is deprecated" {

@@ -5,12 +5,10 @@ import (
 	"encoding/binary"
 	"encoding/hex"
 	"fmt"
-	"slices"
 	"strings"
 	"sync"
 	"unicode"
 
-	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -163,11 +161,14 @@ func singleOwners(r *Request, obj metav1.Object) {
 	}
 	var twice []string
 	kept := refs[:0:0]
+	seen := make(map[ownerKey]bool, len(refs)) // there may be tens of thousands
 	for _, ref := range refs {
-		if slices.ContainsFunc(kept, func(k metav1.OwnerReference) bool { return equality.Semantic.DeepEqual(k, ref) }) {
+		key := ownerKeyOf(ref)
+		if seen[key] {
 			twice = append(twice, string(ref.UID))
 			continue
 		}
+		seen[key] = true
 		kept = append(kept, ref)
 	}
 	if twice == nil {
@@ -176,6 +177,28 @@ func singleOwners(r *Request, obj metav1.Object) {
 	obj.SetOwnerReferences(kept)
 	r.warn(".metadata.ownerReferences contains duplicate entries; API server dedups owner references in 1.20+, and may reject " +
 		"such requests as early as 1.24; please fix your requests; duplicate UID(s) observed: " + strings.Join(twice, ", "))
+}
+
+// An ownerKey is all that an owner reference says, to be compared.
+type ownerKey struct {
+	ref               metav1.OwnerReference // without pointers
+	controller, block int                   // 0: it does not say
+}
+
+func ownerKeyOf(ref metav1.OwnerReference) ownerKey {
+	says := func(b *bool) int {
+		switch {
+		case b == nil:
+			return 0
+		case *b:
+			return 1
+		}
+		return 2
+	}
+	k := ownerKey{controller: says(ref.Controller), block: says(ref.BlockOwnerDeletion)}
+	ref.Controller, ref.BlockOwnerDeletion = nil, nil
+	k.ref = ref
+	return k
 }
 
 // prefixFromUserAgent is the product name that a user agent starts with, printable and of bounded length.
