@@ -24,6 +24,7 @@ var modules = map[string]string{
 	"go.etcd.io/raft/v3":                          "the message by which a lone member elects itself at once",
 	"go.uber.org/zap":                             "etcd's log, passed on to slog",
 	"golang.org/x/crypto":                         "secretbox, a form of values encrypted at rest",
+	"go.yaml.in/yaml/v2":                          "what aliases in bodies add, before sigs.k8s.io/yaml writes it out",
 	"go.yaml.in/yaml/v3":                          "the configuration file, with line numbers",
 	"golang.org/x/mod":                            "reads go.mod in the taste test",
 	"golang.org/x/net":                            "the wire format of HTTP/2; reads our DNS messages in tests",

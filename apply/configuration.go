@@ -68,7 +68,9 @@ func tooDeep(err error) error {
 // unreadable says why an applied configuration can't be read, as the reader of YAML has it.
 func unreadable(patch []byte, err error) error {
 	var m map[string]any
-	if yerr := yaml.Unmarshal(patch, &m); yerr != nil {
+	if aerr := codec.CheckAliases(patch); aerr != nil {
+		err = aerr
+	} else if yerr := yaml.Unmarshal(patch, &m); yerr != nil {
 		err = yerr
 	}
 	return apierrors.NewBadRequest(fmt.Sprintf("error decoding YAML: %v", err))

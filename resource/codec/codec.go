@@ -170,6 +170,9 @@ func UnmarshalJSON(data []byte, obj any) (strict []error, err error) {
 
 // FromYAML turns YAML into JSON. The strict errors name duplicate keys, which JSON could not show.
 func FromYAML(data []byte) (doc []byte, strict []error, err error) {
+	if err := CheckAliases(data); err != nil {
+		return nil, nil, fmt.Errorf("decode YAML: %w", err)
+	}
 	if doc, err = yaml.YAMLToJSONStrict(data); err == nil {
 		return doc, nil, nil
 	}

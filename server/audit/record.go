@@ -137,6 +137,9 @@ func (r *Record) Patch(data []byte) {
 	if r == nil || !r.wants(auditv1.LevelRequest) {
 		return
 	}
+	if codec.CheckAliases(data) != nil {
+		return // the answer says so
+	}
 	doc, err := yaml.YAMLToJSON(data) // JSON is YAML
 	if err != nil {
 		return
