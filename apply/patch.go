@@ -40,6 +40,9 @@ func JSONPatch(doc, patch []byte) ([]byte, error) {
 		return nil, apierrors.NewRequestEntityTooLargeError(
 			fmt.Sprintf("The allowed maximum operations in a JSON patch is %d, got %d", maxOperations, len(p)))
 	}
+	if err := boundOperations(doc, patch, p); err != nil {
+		return nil, err
+	}
 	out, err := p.Apply(doc)
 	if err != nil {
 		return nil, unprocessable(err)
@@ -190,5 +193,8 @@ func strategic(doc, patch map[string]any, obj resource.Object) (out map[string]a
 			err = mergepatch.ErrBadJSONDoc
 		}
 	}()
+	if err := boundMerges(doc, patch, obj); err != nil {
+		return nil, err
+	}
 	return strategicpatch.StrategicMergeMapPatch(doc, patch, obj)
 }
