@@ -83,7 +83,7 @@ func (t *Tracker) Update(w Write, old, obj resource.Object) error {
 	if err != nil {
 		obj.SetManagedFields(nil)
 		slog.Warn("field ownership is forgotten", "kind", w.GVK.Kind,
-			"object", obj.GetNamespace()+"/"+obj.GetName(), "err", err)
+			"object", obj.GetNamespace()+"/"+obj.GetName(), "err", valueless(err))
 	}
 	KeepTimes(old, obj)
 	return nil
