@@ -105,21 +105,37 @@ func PlainError(text string) error {
 		Code: http.StatusInternalServerError, Message: text}}
 }
 
-// maxTold is the number of errors of one object that an answer tells.
-const maxTold = 1000
+// maxTold is the number of errors of one object that an answer tells, maxText the length of them all but the last: each may tell a list
+// of thousands.
+const (
+	maxTold = 1000
+	maxText = 4 << 20
+)
+
+// fit is how many errors an answer tells.
+func fit(errs field.ErrorList) int {
+	left := maxText
+	for i, e := range errs {
+		if i >= maxTold || left <= 0 {
+			return i
+		}
+		left -= len(e.Error())
+	}
+	return len(errs)
+}
 
 // Refused is apierrors.NewInvalid in a time that grows with the errors: the library joins their texts one by one, and a body of
 // 200 KB with a mistake in each of 5,000 items took 7 s and 25 GB.
 //
-// Unlike Kubernetes, an answer tells of the first 1,000 errors of an object, and how many there are.
+// Unlike Kubernetes, an answer tells of the first 1,000 errors of an object, in 4 MiB, and how many there are.
 func Refused(kind schema.GroupKind, name string, errs field.ErrorList) *apierrors.StatusError {
 	st := apierrors.NewInvalid(kind, name, nil)
 	if len(errs) == 0 {
 		return st
 	}
 	more := ""
-	if n := len(errs); n > maxTold {
-		errs, more = errs[:maxTold], fmt.Sprintf(" and %d more", n-maxTold)
+	if n := fit(errs); n < len(errs) {
+		errs, more = errs[:n], fmt.Sprintf(" and %d more", len(errs)-n)
 	}
 	st.ErrStatus.Details.Causes = make([]metav1.StatusCause, 0, len(errs))
 	texts, seen := make([]string, 0, len(errs)), make(map[string]bool, len(errs))

@@ -1,6 +1,8 @@
 package server
 
 import (
+	"slices"
+	"strings"
 	"testing"
 
 	batchv1 "k8s.io/api/batch/v1"
@@ -64,5 +66,28 @@ func TestMetadataAgain(t *testing.T) {
 		if want := [3]int{c.labels, c.format, c.qualified}; got != want {
 			t.Errorf("%s %s: %v, want %v", c.kind.Info().Plural, c.sub, got, want)
 		}
+	}
+}
+
+// What is wrong is told up to a size, and each error as a whole.
+func TestErrorsAreBounded(t *testing.T) {
+	long := field.Invalid(field.NewPath("a"), strings.Repeat("x", maxText/3), "no")
+	short := field.Required(field.NewPath("a"), "")
+	for _, tt := range []struct {
+		name string
+		errs field.ErrorList
+		want int
+	}{
+		{"none", nil, 0},
+		{"few", field.ErrorList{long, long, long}, 3},
+		{"many short ones", slices.Repeat(field.ErrorList{short}, 2000), maxTold},
+		{"many", slices.Repeat(field.ErrorList{long}, 1000), 3},
+		{"one that is larger", field.ErrorList{field.Invalid(field.NewPath("a"), strings.Repeat("x", 2*maxText), "no"), long}, 1},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			if got := fit(tt.errs); got != tt.want {
+				t.Errorf("%d errors, want %d", got, tt.want)
+			}
+		})
 	}
 }

@@ -60,10 +60,11 @@ func toldOnce(on *features.Set, r *Request, errs field.ErrorList) field.ErrorLis
 		return errs
 	}
 	seen := make(map[string]bool, len(errs))
-	return slices.DeleteFunc(errs, func(e *field.Error) bool {
+	n := fit(errs) // the rest is only counted
+	return append(slices.DeleteFunc(errs[:n:n], func(e *field.Error) bool {
 		text := e.Error()
 		again := seen[text]
 		seen[text] = true
 		return again
-	})
+	}), errs[n:]...)
 }

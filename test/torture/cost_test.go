@@ -27,6 +27,7 @@ const (
 	maxAlloc     = 64 << 20
 	allocOfByte  = 2000
 	biggest      = 200 << 10
+	seldomBigger = 1 << 20 // one in ten
 	deepest      = 20000
 	kindsInCosts = `{"apiVersion":"apiextensions.k8s.io/v1","kind":"CustomResourceDefinition","metadata":{"name":"%[1]ss.torture.example.com"},
 "spec":{"group":"torture.example.com","names":{"plural":"%[1]ss","kind":"%[2]s"},"scope":"Namespaced",
@@ -101,7 +102,7 @@ func TestCost(t *testing.T) {
 			mistakes = 1 << 30
 		}
 		size := len(q.body) + len(q.path)
-		if strings.Contains(q.body, `"op":"copy"`) { // what a patch may copy counts
+		if strings.Contains(q.body, `"op":"copy"`) || strings.Contains(q.body, ",*x") { // what is copied counts, and what aliases stand for
 			size += 3 << 20
 		}
 		cpu, alloc, code := x.cost(t, q)
@@ -175,6 +176,9 @@ var places = []place{
 	{fuzzPaths[false], "victim", object("v1", "ConfigMap", `"data":%s`)},
 	{fuzzPaths[false], "victim", `{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"%s","labels":%s}}`},
 	{fuzzPaths[false], "victim", `{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"%s","managedFields":%s}}`},
+	{fuzzPaths[false], "victim", `{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"%s","ownerReferences":%s}}`},
+	{fuzzPaths[false], "victim", `{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"%s","finalizers":%s}}`},
+	{podsPath, "victim", object("v1", "Pod", `"spec":{"$setElementOrder/containers":%[2]s,"containers":%[2]s}`)},
 	{podsPath, "victim", object("v1", "Pod", `"spec":{"containers":%s}`)},
 	{podsPath, "victim", object("v1", "Pod", `"spec":{"containers":[{"name":"c","image":"i","env":%s}]}`)},
 	{podsPath, "victim", object("v1", "Pod", `"spec":{"tolerations":%s,"containers":[{"name":"c","image":"i"}]}`)},
@@ -205,9 +209,14 @@ func inBody(r *rand.Rand) question {
 	q := question{"a value", http.MethodPost, p.path + dryRun, "application/json", fmt.Sprintf(p.text, "new", value)}
 	there := p.path + "/" + p.name + dryRun
 	text := fmt.Sprintf(p.text, p.name, value)
-	switch r.IntN(7) {
+	switch r.IntN(9) {
 	case 0, 1:
 		q.typ = "application/yaml"
+	case 6:
+		q.typ = "application/yaml" // each alias stands for all of the value
+		q.body = fmt.Sprintf(p.text, "new", "[&x "+value+strings.Repeat(",*x", size(r, deepest))+"]")
+	case 7:
+		q.method, q.path, q.typ, q.body = http.MethodPatch, there, "application/json-patch+json", shifts(r, value)
 	case 2:
 		q.method, q.path, q.body = http.MethodPut, there, text
 	case 3:
@@ -222,16 +231,28 @@ func inBody(r *rand.Rand) question {
 	return q
 }
 
+// shifts is a JSON patch that puts a value somewhere, and goes into it again and again.
+func shifts(r *rand.Rand, value string) string {
+	path := "/x" + pick(r, []string{"/0", "/-", "/-1", strings.Repeat("/a", size(r, 300)), strings.Repeat("/0", size(r, 300))})
+	op := pick(r, []string{`,{"op":"add","path":%q,"value":1}`, `,{"op":"remove","path":%q}`, `,{"op":"move","from":"/x","path":%q}`,
+		`,{"op":"test","path":%q,"value":1}`})
+	return `[{"op":"add","path":"/x","value":` + value + `}` + strings.Repeat(fmt.Sprintf(op, path), size(r, 9000)) + `]`
+}
+
 // strange is a JSON value, or YAML in flow style, that has a lot of something.
 func strange(r *rand.Rand) string {
 	item := pick(r, []string{`1`, `"a"`, `{}`, `[]`, `null`, `"1e-999999999"`, `{"k":"a"}`, `{"name":"c","image":"i","value":"$(c)$(c)"}`,
 		`-0.0`, `1e999`,
 		`{"key":"a","operator":"In","values":["b"]}`, `{"port":1,"name":"a"}`, `{"verbs":["*"],"apiGroups":["*"],"resources":["*"]}`,
+		`{"apiVersion":"v1","kind":"Pod","name":"a","uid":"a","controller":true}`, `{"name":"a","image":"i"}`, `"a.b/a"`,
 		`"` + strings.Repeat("a", 40) + `!"`, `{"manager":"m","operation":"Apply","apiVersion":"v1","time":"2020-01-01T00:00:00Z",` +
 			`"fieldsType":"FieldsV1","fieldsV1":{"f:data":{"f:a":{}}}}`})
-	n := size(r, deepest)
-	if n*len(item) > biggest {
-		n = biggest / len(item)
+	n, limit := size(r, deepest), biggest
+	if r.IntN(10) == 0 {
+		limit = seldomBigger
+	}
+	if n*len(item) > limit {
+		n = limit / len(item)
 	}
 	switch r.IntN(8) {
 	case 0:
@@ -253,7 +274,7 @@ func strange(r *rand.Rand) string {
 	}
 	var b strings.Builder
 	for i := range n {
-		b.WriteString(strings.ReplaceAll(item, `"a"`, fmt.Sprintf(`"a%d"`, i)) + ",")
+		b.WriteString(strings.ReplaceAll(item, `a"`, fmt.Sprintf(`a%d"`, i)) + ",")
 	}
 	return "[" + b.String() + item + "]"
 }
