@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/kloop-dev/kloop/converge/words"
 	"github.com/kloop-dev/kloop/kinds/convergence"
 	"github.com/kloop-dev/kloop/loop"
 	"github.com/kloop-dev/kloop/resource"
@@ -185,7 +186,7 @@ func (s *Step) Gap() *convergence.Gap {
 	case g.Because != "":
 		g.Verdict += " because " + g.Because
 	}
-	if told := cmp.Or(s.Told, d.Told); told != "" && !strings.Contains(g.Verdict, told) {
+	if told := words.OneLine(cmp.Or(s.Told, d.Told)); told != "" && !strings.Contains(g.Verdict, told) {
 		g.Verdict += "; its controller last said of it: " + told
 	}
 	s.Links(g, 1)
@@ -218,7 +219,10 @@ func (s *Step) repeats() (rest string, ok bool) {
 	if s.Deepest() != s {
 		return "", false
 	}
-	return strings.CutPrefix(s.Says, s.Health.Says+": ")
+	if rest, ok = strings.CutPrefix(s.Says, s.Health.Says+": "); !ok {
+		rest, ok = strings.CutPrefix(s.Says, s.Health.Says+"; ")
+	}
+	return rest, ok
 }
 
 // Links adds the steps below to the chain of a gap.

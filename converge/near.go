@@ -41,10 +41,41 @@ func (w *World) NearTo(wait *convergence.Wait) string {
 		}
 		return ""
 	}
+	if other := w.namesake(k, wait.On.Namespace, wait.On.Name); other != "" {
+		return other
+	}
 	if meant := w.likeName(k, wait.On.Namespace, wait.On.Name); meant != "" {
 		o := *wait.On
 		o.Name = meant
 		return "there is " + o.Short() + ": name it, if that is meant"
+	}
+	return ""
+}
+
+// namesake advises to name an object of the same name that is of another kind, of two that differ by a word as Issuer and ClusterIssuer, or
+// in another namespace.
+func (w *World) namesake(k resource.Kind, ns, name string) string {
+	i := k.Info()
+	for _, other := range w.Kinds.All() {
+		o := other.Info()
+		if a, b := i.GVK.Kind, o.GVK.Kind; other == k || o.GVK.Group != i.GVK.Group || a != "Cluster"+b && b != "Cluster"+a {
+			continue
+		}
+		if obj := w.Read.Lookup(other, "", name); obj != nil || ns != "" && w.Read.Lookup(other, ns, name) != nil {
+			return "there is " + o.Singular + "/" + name + ": say that it is a " + o.GVK.Kind + ", if that is meant"
+		}
+	}
+	if !i.Custom && k != kinds.Secrets && k != kinds.ConfigMaps && k != kinds.Services {
+		return ""
+	}
+	n := 0
+	for obj := range w.Read.Each(k, "") {
+		if in := obj.GetNamespace(); obj.GetName() == name && in != ns && w.Sees(k, in) {
+			return "there is " + i.Singular + "/" + name + " in namespace " + in + ": name that, where it may be, or make it here too"
+		}
+		if n++; n == maxNear {
+			break
+		}
 	}
 	return ""
 }

@@ -4,6 +4,8 @@ import (
 	"slices"
 	"strings"
 
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
 	"github.com/kloop-dev/kloop/converge/words"
 )
 
@@ -20,6 +22,7 @@ func byWords(l *Look, f *Finding) {
 	}
 	if !ok && f.Words != "" {
 		s, ok = words.Meaning(words.LastWords, strings.ToLower(text))
+		ok = ok && !strings.HasPrefix(s.Advice(), "correct the container's args") // it is another program that speaks
 	}
 	field := ""
 	if f.Words != "" && len(f.Below) == 0 && f.State != Blocked {
@@ -40,6 +43,26 @@ func byWords(l *Look, f *Finding) {
 	if field != "" {
 		f.Advice = slices.Insert(f.Advice, len(f.Advice)-1, field)
 	}
+	if absent := toMake(l, f); absent != "" && !ok {
+		f.Advice = slices.Insert(f.Advice, len(f.Advice)-1, absent)
+	}
+}
+
+// toMake advises to make what a controller waits for and that is not there, or to name another one.
+func toMake(l *Look, f *Finding) string {
+	if f.Words == "" || f.State != Blocked || f.Waits == nil || f.Waits.On == nil || f.Waits.Field != "" || len(f.Advice) == 0 ||
+		strings.Contains(strings.Join(f.Advice, "\n"), "kubectl get ") {
+		return ""
+	}
+	k, known := l.Kinds.GR(schema.ParseGroupResource(f.Waits.On.Resource))
+	if !known || !l.Sees(k, f.Waits.On.Namespace) || l.Read.Lookup(k, f.Waits.On.Namespace, f.Waits.On.Name) != nil {
+		return ""
+	}
+	list := "kubectl get " + k.Info().GR().String()
+	if f.Waits.On.Namespace != "" {
+		list += " -n " + f.Waits.On.Namespace
+	}
+	return "make " + f.Waits.On.Short() + ", or name one that is there: " + list
 }
 
 // Called is the object as a command names it.

@@ -76,6 +76,12 @@ func (s *marksSeen) has(w *converge.World, key string) bool {
 func labelled(l *converge.Look) (bad []converge.Ref) {
 	seen := converge.Kept[marksSeen](l.World)
 	seen.asked++
+	for _, k := range labelledKinds[:3] { // what has its very name, and no other owner
+		if obj := l.Read.Lookup(k, l.Obj.GetNamespace(), l.Obj.GetName()); obj != nil && len(obj.GetOwnerReferences()) == 0 &&
+			!l.Health(k, obj).Converged() {
+			bad = append(bad, converge.RefTo(k, obj))
+		}
+	}
 	for _, m := range marksOf(l.Kind.Info()) {
 		ns := l.Obj.GetNamespace()
 		if !seen.has(l.World, m.name) {
@@ -100,7 +106,7 @@ func labelled(l *converge.Look) (bad []converge.Ref) {
 }
 
 // unmatched finds words by which a controller says that a selector of the spec selects nothing.
-var unmatched = regexp.MustCompile(`(?i)match(ed|es|ing)?\b.*selector|selector.*match|no matching|nothing match|none .*match`)
+var unmatched = regexp.MustCompile(`(?i)match(ed|es|ing)?\b.*selector|selector.*match|no matching|nothing match|none .*match|no compatible`)
 
 // selecting advises to compare a selector of the spec that selects nothing, as the controller says, with the labels of what it is for.
 func selecting(l *converge.Look, f *converge.Finding, tree map[string]any, message string) {
@@ -115,6 +121,9 @@ func selecting(l *converge.Look, f *converge.Finding, tree map[string]any, messa
 			continue
 		}
 		for _, k := range selectedBy(l, stem, message) {
+			if other := elsewhere(l, k, want); other != "" {
+				f.Says += "; " + other
+			}
 			f.Advice = append([]string{fmt.Sprintf("compare spec.%s (%s) with the labels of what it is to select: "+
 				"kubectl get %s -A --show-labels", field, labels.Set(want), k.Info().GR())}, f.Advice...)
 			return
@@ -122,12 +131,30 @@ func selecting(l *converge.Look, f *converge.Finding, tree map[string]any, messa
 	}
 }
 
-// selectedBy are the kinds of the object's own project that a selector may be for: by the words, else by the field's name.
+// elsewhere names an object that a selector fits, in another namespace than the one that selects.
+func elsewhere(l *converge.Look, k resource.Kind, want map[string]string) string {
+	ns, in := l.Obj.GetNamespace(), ""
+	if ns == "" || !k.Info().Namespaced {
+		return ""
+	}
+	for obj := range l.Read.Each(k, "") {
+		if labels.SelectorFromSet(want).Matches(labels.Set(obj.GetLabels())) && l.Sees(k, obj.GetNamespace()) {
+			if obj.GetNamespace() == ns {
+				return ""
+			}
+			in = new(converge.ObjectOf(k, obj)).Short() + " has those labels, in namespace " + obj.GetNamespace() + " and not in " + ns
+		}
+	}
+	return in
+}
+
+// selectedBy are the kinds that a selector may be for: of the object's own project by the words or the field's name, of others by both.
 func selectedBy(l *converge.Look, stem, message string) (list []resource.Kind) {
 	for _, k := range l.Kinds.All() {
 		i := k.Info()
-		if i.Custom && k != l.Kind && words.Domain(i.GVK.Group) == words.Domain(l.Kind.Info().GVK.Group) &&
-			(words.StandsIn(message, i.GVK.Kind) || strings.EqualFold(i.GVK.Kind, stem)) {
+		spoken, meant := strings.Contains(message, i.GVK.Kind), strings.EqualFold(i.GVK.Kind, stem)
+		if near := words.Domain(i.GVK.Group) == words.Domain(l.Kind.Info().GVK.Group); i.Custom && k != l.Kind &&
+			(near && (words.StandsIn(message, i.GVK.Kind) || meant) || spoken && meant) {
 			list = append(list, k)
 		}
 	}

@@ -7,14 +7,17 @@ import (
 	"slices"
 	"strings"
 
+	rbacv1 "k8s.io/api/rbac/v1"
+
 	"github.com/kloop-dev/kloop/converge"
 	"github.com/kloop-dev/kloop/converge/mentions"
 	"github.com/kloop-dev/kloop/converge/words"
+	"github.com/kloop-dev/kloop/resource"
 )
 
 // saidGone finds what a controller says is not there, by kind and name: secret "db" not found, LocalQueue q doesn't exist.
 var saidGone = regexp.MustCompile(`\b([A-Za-z]+)(?: resource)? [\\"'\x60]*(?:([a-z0-9-]+)/)?([a-z0-9][a-z0-9.-]*[a-z0-9])[\\"'\x60]* ` +
-	`(?:could )?(?:not (?:be )?found|does(?: not|n't) exist)`)
+	`(?:could |is )?(?:not (?:be )?found|does(?: not|n't) exist)`)
 
 // lackOf has a person make what the spec names and the controller says is not there, if that is so.
 func lackOf(l *converge.Look, f *converge.Finding, message string) {
@@ -24,6 +27,9 @@ func lackOf(l *converge.Look, f *converge.Finding, message string) {
 	}
 	ns := cmp.Or(m[2], l.Obj.GetNamespace())
 	list := append(mentions.Of(l).KindsBy(m[1], "", "", true), mentions.Of(l).KindsBy(strings.TrimSuffix(m[1], "s"), "", "", true)...)
+	list = slices.DeleteFunc(list, func(k resource.Kind) bool { // a role is more often one of a database
+		return k.Info().GVK.Group == rbacv1.GroupName && k.Info().GVK.Kind != m[1]
+	})
 	if len(list) == 0 {
 		return
 	}

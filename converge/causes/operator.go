@@ -24,6 +24,7 @@ func operators() []converge.Situation {
 	return []converge.Situation{
 		{Name: "ClassMissing", Of: nil, See: custom(health.ClassNotThere)},
 		{Name: "RoutePortMissing", Of: nil, See: custom(health.PortNotThere)},
+		{Name: "TargetMissing", Of: nil, See: custom(health.TargetNotThere)},
 		{Name: "OperatorMissing", Of: nil, See: custom(operatorMissing)},
 		{Name: "OperatorRefused", Of: nil, See: custom(operatorRefused)},
 		{Name: "PartsNotReady", Of: nil, See: custom(partsNotReady)},
@@ -282,6 +283,7 @@ func operatorReports(l *converge.Look, _ map[string]any) *converge.Finding {
 	if len(f.Below) == 0 && !words.Faulty.MatchString(c.Message) {
 		f.Says += untaken(l)
 	}
+	f.Says += heard(l, f, tree, c.Message)
 	if name := halting(l, who, leaseOf(l, who)); name != "" {
 		f.Aside = "its controller seems to be " + name + ", which is not ready now"
 	}
@@ -301,15 +303,19 @@ func named(l *converge.Look, f *converge.Finding, tree map[string]any, message s
 	if message != "" && (words.Faulty.MatchString(message) || !words.PassingWords.MatchString(message)) {
 		f.Next = converge.Does(who, "tries again; what it says is likely for a person to see to")
 	}
-	if strings.Contains(message, "is immutable") {
+	if lasting.MatchString(message) {
 		f.Advice = append([]string{"delete what can't be changed, so that it is made anew; " +
 			"what it has is lost, so look first whether that may be"}, f.Advice...)
 	}
 	defer selecting(l, f, tree, message)
 	defer spokenOf(l, f, message)
 	defer outdated(l, f, tree, message)
+	if lackAt(l, f, message) {
+		return
+	}
 	for _, m := range mentions.Of(l).Mentions(tree) {
-		says, vague := m.Says(l.Obj.GetNamespace()), !strings.Contains(message, " ") || isSpokenOf(&m, message)
+		says := m.Says(l.Obj.GetNamespace())
+		vague := !strings.Contains(message, " ") || counts.MatchString(message) || isSpokenOf(&m, message)
 		if m.Loose && !strings.Contains(message, m.Name) {
 			continue
 		}
@@ -325,56 +331,6 @@ func named(l *converge.Look, f *converge.Finding, tree map[string]any, message s
 			f.Below, f.Told, f.State = []converge.Ref{m.Ref}, message, converge.Waiting
 			f.Waits, f.Next = m.Wait(), converge.Does(who, "goes on when that is well")
 			return
-		}
-	}
-}
-
-// isSpokenOf says that words speak of what is mentioned by its kind or the field's name: "Source artifact not found" of sourceRef.
-func isSpokenOf(m *mentions.Mention, message string) bool {
-	low := strings.ToLower(message)
-	stem := strings.ToLower(strings.TrimSuffix(strings.TrimSuffix(m.Field[strings.LastIndex(m.Field, ".")+1:], "s"), "Ref"))
-	return len(stem) > 4 && strings.Contains(low, stem) || strings.Contains(low, strings.ToLower(m.Kind.Info().GVK.Kind))
-}
-
-// meantBy is spokenOf, of whole words, and of a field that names one object alone.
-func meantBy(m *mentions.Mention, message string) bool {
-	stem, one := strings.CutSuffix(m.Field[strings.LastIndex(m.Field, ".")+1:], "Ref")
-	low := strings.ToLower(message)
-	return one && len(stem) > 4 && words.StandsIn(low, strings.ToLower(stem)) ||
-		words.StandsIn(low, strings.ToLower(m.Kind.Info().GVK.Kind))
-}
-
-// spokenOf looks at the objects that a controller speaks of by kind and name: one that is not well is the cause.
-func spokenOf(l *converge.Look, f *converge.Finding, message string) {
-	if len(f.Below) > 0 {
-		return
-	}
-	defer beside(l, f)
-	defer lackOf(l, f, message)
-	for _, m := range health.KubeletsPod.FindAllStringSubmatch(message, converge.MaxLooks) {
-		if p := resource.Get(l.Read, kinds.Pods, m[2], m[1]); p != nil && !l.Health(kinds.Pods, p).Converged() {
-			r := converge.RefTo(kinds.Pods, p)
-			f.Below, f.Told, f.State, f.Waits = []converge.Ref{r}, message, converge.Waiting, converge.On("Object", r, "")
-			f.Next = converge.Does(f.Owner, "goes on when that is well")
-			return
-		}
-	}
-	for _, m := range health.Spoken.FindAllStringSubmatch(message, converge.MaxLooks) {
-		ns := cmp.Or(m[2], l.Obj.GetNamespace())
-		for _, k := range append(mentions.Of(l).KindsBy(m[1], "", "", true), mentions.Of(l).KindsBy(strings.TrimSuffix(m[1], "s"), "", "",
-			true)...) {
-			obj := l.Read.Lookup(k, ns, m[3])
-			switch {
-			case obj == nil || obj.GetUID() == l.Obj.GetUID():
-				continue
-			case strings.Contains(message, "is immutable"):
-				f.Advice[0] += ": kubectl delete " + k.Info().GR().String() + " " + m[3] + " -n " + ns
-				return
-			case !l.Health(k, obj).Converged():
-				f.Below, f.Told, f.State = []converge.Ref{converge.RefTo(k, obj)}, message, converge.Waiting
-				f.Waits, f.Next = converge.On("Object", converge.RefTo(k, obj), ""), converge.Does(f.Owner, "goes on when that is well")
-				return
-			}
 		}
 	}
 }
@@ -398,7 +354,7 @@ func beside(l *converge.Look, f *converge.Finding) {
 		f.Below, f.Told, f.Aside = marked, words.ErrorText(f.Error), "" // it says no more than that something is not there yet
 		return
 	}
-	if late := strings.Contains(f.Says, "deadline") || strings.Contains(f.Says, "timed out"); late && !bad[0].Kind.Info().Custom {
+	if symptom.MatchString(f.Says) && f.State != converge.Blocked && !bad[0].Kind.Info().Custom {
 		f.Below, f.Told, f.Aside = bad, words.ErrorText(f.Error), ""
 		return
 	}

@@ -62,7 +62,7 @@ func plainly(message string) string {
 }
 
 // hasty finds words by which a controller says that something is not so far yet.
-var hasty = regexp.MustCompile(`(?i)\b(not yet|wait(s|ing)? for|to become|not ready|unready)\b`)
+var hasty = regexp.MustCompile(`(?i)\b(not yet|wait(s|ing)? for|to become|not ready|unready|(does not|doesn't) have a ready)\b`)
 
 // outdated tells that what is waited for is well by now, or says nothing of how it is.
 func outdated(l *converge.Look, f *converge.Finding, tree map[string]any, message string) {
@@ -72,14 +72,19 @@ func outdated(l *converge.Look, f *converge.Finding, tree map[string]any, messag
 	for _, m := range mentions.Of(l).Mentions(tree) {
 		part, custom := words.Tree(m.Obj)
 		status, _ := part["status"].(map[string]any)
-		if m.Obj == nil || m.Loose || m.Part != "" || !custom && m.Kind != kinds.PersistentVolumeClaims ||
+		if m.Obj == nil || m.Loose || m.Part != "" ||
+			!custom && m.Kind != kinds.PersistentVolumeClaims && m.Obj.GetAnnotations()[composedAs] == "" ||
 			!l.Health(m.Kind, m.Obj).Converged() ||
 			!words.StandsIn(message, m.Name) && !meantBy(&m, message) && !words.StandsIn(message, m.Obj.GetAnnotations()[composedAs]) {
 			continue
 		}
 		name := new(converge.ObjectOf(m.Kind, m.Obj)).Short()
-		if custom && !health.Speaks(status) {
+		if custom && !health.Speaks(status) || m.Kind == kinds.ConfigMaps || m.Kind == kinds.Secrets {
 			f.Aside = name + " has no word on how it is: who waits for that has to be told not to (Crossplane: readinessChecks)"
+			if m.Obj.GetAnnotations()[composedAs] != "" {
+				f.Advice = append([]string{"in its composition, let " + m.Obj.GetAnnotations()[composedAs] + " count as ready once it is " +
+					"there: readinessChecks with type None, or the function function-auto-ready"}, f.Advice...)
+			}
 			return
 		}
 		f.Aside = name + " is what it should be by now: what is said may be old"

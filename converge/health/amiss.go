@@ -59,3 +59,29 @@ func ClassNotThere(l *converge.Look, _ map[string]any) *converge.Finding {
 			class.Name),
 		Advice: []string{"those that exist: kubectl get " + i.GR().String()}}
 }
+
+// Untargeted finds what a policy is for and that does not exist, by the Gateway API's way of attaching policies (GEP-713): spec.targetRef,
+// spec.targetRefs. Controllers leave such a policy as it was, and say nothing.
+func Untargeted(s *mentions.Search, tree map[string]any) *mentions.Mention {
+	if !strings.HasSuffix(s.Kind.Info().GVK.Kind, "Policy") {
+		return nil
+	}
+	for _, m := range s.Mentions(tree) {
+		if m.Obj == nil && strings.HasPrefix(m.Field, "spec.targetRef") {
+			return &m
+		}
+	}
+	return nil
+}
+
+// TargetNotThere: a policy is for something that does not exist.
+func TargetNotThere(l *converge.Look, _ map[string]any) *converge.Finding {
+	tree, _ := words.Tree(l.Obj)
+	m := Untargeted(mentions.Of(l), tree)
+	if m == nil || words.ComplaintIn(tree).Says != "" {
+		return nil
+	}
+	return &converge.Finding{Says: m.Says(l.Obj.GetNamespace()), Owner: converge.Person, State: converge.Blocked, Waits: m.Wait(),
+		Next:   converge.Does(converge.Person, "creates it, or has the policy name another one"),
+		Advice: []string{"those that exist: kubectl get " + m.Kind.Info().GR().String() + " -n " + m.NS}}
+}

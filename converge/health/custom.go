@@ -39,6 +39,10 @@ func customHealth(w *converge.World, k resource.Kind, obj resource.Object, tree 
 	if c := words.ComplaintIn(tree); c.Says != "" {
 		return converge.Health{Says: c.Says, Want: c.Want, Have: c.Have, Since: c.Since}
 	}
+	if m := Untargeted(&mentions.Search{World: w, Kind: k, Obj: obj}, tree); m != nil {
+		return converge.Health{Says: "is for what is not there", Want: m.Field + " of what is there", Have: "no such " +
+			m.Kind.Info().Singular}
+	}
 	if !has && w.Callers != nil && w.HasStatus(k) && (w.Unwatched(k.Info().GR()) || hindered(w, k, obj)) {
 		return converge.Health{Says: "has no status", Want: "metadata.generation=" + fmt.Sprint(obj.GetGeneration()),
 			Have: "status missing"}

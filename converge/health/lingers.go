@@ -8,14 +8,16 @@ import (
 	"time"
 
 	"github.com/kloop-dev/kloop/converge"
+	"github.com/kloop-dev/kloop/converge/mentions"
 	"github.com/kloop-dev/kloop/converge/words"
 	"github.com/kloop-dev/kloop/resource"
 )
 
 // queues and works are phases of what waits for its turn, and of what somebody is at.
 var (
-	queues = regexp.MustCompile(`(?i)^(new|queued|pending|waiting|scheduling|submitted)$`)
+	queues = regexp.MustCompile(`(?i)^(new|queued|[a-z]*pending|waiting|scheduling|submitted)$`)
 	works  = regexp.MustCompile(`(?i)^(in-?progress|progressing|provisioning|initializing|creating|starting|restoring|deploying|updating|` +
+		`prepared|preparing|finalizing|` +
 		`upgrading|bootstrapping|registering|validating|applyingchanges|reconciling|configuring|installing|resizing|migrating)$`)
 )
 
@@ -94,8 +96,14 @@ func TakesLong(l *converge.Look, status map[string]any) *converge.Finding {
 	if h := lingers(l.World, l.Obj, status); h.Converged() || h.Have != l.Judged.Have || NewestWarning(l) != nil {
 		return nil
 	}
-	who := l.Keeper()
-	return &converge.Finding{Says: l.Judged.Says + ": either it takes so long, or nobody is at it any more", Words: l.Judged.Have,
+	who, says := l.Keeper(), ": either it takes so long, or nobody is at it any more"
+	tree, _ := words.Tree(l.Obj)
+	s := mentions.Of(l)
+	s.Mentions(tree)
+	for _, m := range s.Gone {
+		says = ": it goes by " + strings.TrimPrefix(m.Says(l.Obj.GetNamespace()), "names ")
+	}
+	return &converge.Finding{Says: l.Judged.Says + says, Words: l.Judged.Have,
 		Owner: who,
 		State: converge.Waiting, Waits: converge.ForName("Controller", who), Next: converge.Does(who, "goes on with it, if it is at it"),
 		Advice: []string{LogOf(l, who)}}

@@ -65,6 +65,7 @@ type Search struct {
 	Kind  resource.Kind
 	Obj   resource.Object
 	Found []Mention
+	Gone  []Mention // what the status names and is not there
 }
 
 // Of begins a search through the spec of the object that is looked at.
@@ -80,6 +81,9 @@ func (s *Search) Mentions(tree map[string]any) []Mention {
 		if stem, is := strings.CutSuffix(field, "Name"); is {
 			s.add("status."+field, s.KindsBy(stem, "", "", false), nil, words.String(status, field))
 		}
+		if ref, _ := status[field].(map[string]any); strings.HasSuffix(field, "Ref") && words.String(ref, "kind") != "" {
+			s.take("status."+field, field, ref)
+		}
 	}
 	labels := s.Obj.GetLabels() // as cluster.x-k8s.io/cluster-name
 	for _, label := range slices.Sorted(maps.Keys(labels)) {
@@ -89,6 +93,9 @@ func (s *Search) Mentions(tree map[string]any) []Mention {
 		}
 	}
 	return slices.DeleteFunc(s.Found, func(m Mention) bool { // who names it there makes it, or has taken it away
+		if m.Obj == nil && strings.HasPrefix(m.Field, "status.") {
+			s.Gone = append(s.Gone, m)
+		}
 		return m.Obj == nil && !strings.HasPrefix(m.Field, "spec") || m.Obj != nil && m.Obj.GetUID() == s.Obj.GetUID()
 	})
 }
@@ -129,13 +136,11 @@ func (s *Search) Walk(path, field string, v any, depth int) {
 
 // byKind notes an object of the project's own that a field names by the end of its kind: storageLocation, queueName.
 func (s *Search) byKind(path, stem, name string) {
-	if len(stem) < 5 {
-		return
-	}
 	stem = strings.ToLower(stem)
 	for _, k := range s.Kinds.All() {
 		i := k.Info()
-		if !i.Custom || !strings.HasSuffix(strings.ToLower(i.GVK.Kind), stem) ||
+		ends := len(stem) > 4 && strings.HasSuffix(strings.ToLower(i.GVK.Kind), stem)
+		if !i.Custom || !ends && (len(stem) < 3 || initials(i.GVK.Kind) != stem) ||
 			words.Domain(i.GVK.Group) != words.Domain(s.Kind.Info().GVK.Group) {
 			continue
 		}
@@ -149,12 +154,22 @@ func (s *Search) byKind(path, stem, name string) {
 	}
 }
 
+// initials are the first letters of the words of a kind, by which people call it: vmi of VirtualMachineInstance.
+func initials(kind string) string {
+	return strings.ToLower(strings.Map(func(r rune) rune {
+		if r >= 'A' && r <= 'Z' {
+			return r
+		}
+		return -1
+	}, kind))
+}
+
 // take finds the reference that a field is; false: it is none.
 func (s *Search) take(path, field string, v map[string]any) bool {
 	low := strings.ToLower(field)
 	optional, _ := v["optional"].(bool)
 	kind := words.String(v, "kind") // autoscalers aim at what is there
-	aims := low == "scaletargetref" || strings.HasSuffix(low, "targetref") && kind != "" && kind != "Secret"
+	aims := low == "scaletargetref" || strings.HasSuffix(strings.TrimSuffix(low, "s"), "targetref") && kind != "" && kind != "Secret"
 	if optional || !aims && slices.ContainsFunc(made, func(part string) bool { return strings.Contains(low, part) }) {
 		return true
 	}
@@ -169,7 +184,8 @@ func (s *Search) take(path, field string, v map[string]any) bool {
 		return true
 	case name == "":
 		return false
-	case stem == strings.TrimSuffix(field, "s"): // as cluster: {name: x}, of the project's own kinds
+	case stem == strings.TrimSuffix(field, "s") && (kind == "" || words.String(v, "apiVersion") == ""):
+		// as cluster: {name: x}, of the project's own kinds
 		own := slices.DeleteFunc(s.KindsBy(stem, "", "", true), func(k resource.Kind) bool {
 			return !k.Info().Custom || words.Domain(k.Info().GVK.Group) != words.Domain(s.Kind.Info().GVK.Group)
 		})

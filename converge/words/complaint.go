@@ -47,6 +47,7 @@ var badConditions = []badCondition{
 	{"Valid", "False", "is not valid", ""},
 	{"ErrorOccurred", "True", "has an error", ""}, {"ResolutionFailed", "True", "can't be resolved", ""}, {"Installed", "False",
 		"is not installed", ""},
+	{"InstallPlanPending", "True", "waits for somebody to approve it", "RequiresApproval"},
 	{"QuotaReserved", "False", "waits for quota", ""}, {"Available", "Degraded", "is available in part", ""},
 	{"ContinuousArchiving", "False", "does not archive what it writes", ""}, {"LastBackupSucceeded", "False",
 		"has no backup since one failed", ""},
@@ -99,7 +100,7 @@ func ComplaintIn(tree map[string]any) Complaint {
 	}
 	status, _ := tree["status"].(map[string]any)
 	if part := WithinStatus(status, deepest-3, older); part.Says != "" && !strings.Contains(c.Says, " by its ") &&
-		part.Message != c.Message {
+		(c.Message == "" || !strings.Contains(c.Message, part.Message)) {
 		c.Message = strings.TrimPrefix(c.Message+"; it "+part.Says+": "+part.Message, "; it ") // it says too little of the whole
 	}
 	return c
@@ -164,7 +165,7 @@ func complaintAt(tree map[string]any, depth int) Complaint {
 
 // PastFields are fields in which something stands that was; older are those of them that count even for an object that is not well.
 var (
-	PastFields = regexp.MustCompile(`(?i)history|last|previous|old|attempt|conditions`)
+	PastFields = regexp.MustCompile(`(?i)history|last|previous|old|attempt|conditions|transition`)
 	older      = regexp.MustCompile(`(?i)history|previous|old|attempt|conditions`)
 )
 
@@ -264,7 +265,7 @@ func MessageOf(status map[string]any) string {
 			}
 		}
 		if m := String(status, name); m != "" {
-			return m
+			return rootOf(m)
 		}
 	}
 	for _, name := range slices.Sorted(maps.Keys(status)) { // as lastSyncError

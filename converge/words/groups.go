@@ -62,6 +62,8 @@ var ByGroup = []Saying{
 		"catalogs have: kubectl get packagemanifests -A"},
 	{"operators.coreos.com/subscription *exists and is not referenced", "", "an earlier installation was left behind: delete that " +
 		"clusterserviceversion, so that the subscription makes its own: kubectl get clusterserviceversions.operators.coreos.com {ns}"},
+	{"operators.coreos.com/subscription *which does not exist", "", "delete the subscription and its clusterserviceversion, and make the " +
+		"subscription anew: kubectl get subscriptions.operators.coreos.com,clusterserviceversions.operators.coreos.com {ns}"},
 	{"operators.coreos.com/installplan *requiresapproval", "", "if it is to be installed, approve it: kubectl patch " +
 		"installplans.operators.coreos.com {} --type merge -p '{\"spec\":{\"approved\":true}}'"},
 	{"operators.coreos.com/*installmodetype not supported", "", "let the namespace's operator group select what the operator can watch " +

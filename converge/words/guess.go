@@ -19,7 +19,8 @@ var wrong = []struct{ ending, says string }{
 	{"unschedulable", "fits nowhere"}, {"failedload", "can't load what it is to serve"},
 	{"invalid", "is not valid"},
 	{"blocked", "is blocked"}, {"degraded", "is degraded"}, {"unhealthy", "is not healthy"}, {"unavailable", "is not available"},
-	{"notfound", "names what is not there"}, {"forbidden", "may not do what it wants"}, {"timeout", "takes too long"},
+	{"notfound", "names what is not there"}, {"notready", "is not ready"}, {"forbidden", "may not do what it wants"},
+	{"timeout", "takes too long"},
 	{"timedout", "took too long"},
 }
 
@@ -48,6 +49,9 @@ func WrongBy(word string) string {
 
 // amiss finds words in a message by which nothing else in a status says that something is wrong.
 var amiss = regexp.MustCompile(`(?i)\b(failed|cannot|can't|unable to|not found|not present|denied|refused|timed out)\b`)
+
+// failing finds results that are errors.
+var failing = regexp.MustCompile(`(?i)^(failed|failure|error|invalid)\b`)
 
 // wellWords are phases that say that all is well, or that somebody is at work.
 var wellWords = []string{"ready", "running", "healthy", "active", "available",
@@ -105,8 +109,15 @@ func guessed(tree map[string]any) Complaint {
 			return Complaint{Says: "has an error", Want: "status." + field + " empty", Have: "status." + field + " set", Message: why}
 		}
 	}
-	for _, field := range []string{"ready", "available", "healthy"} {
-		if strings.EqualFold(String(status, field), "false") {
+	for _, field := range slices.Sorted(maps.Keys(status)) { // as lastReloadResult
+		if why := String(status, field); strings.HasSuffix(field, "Result") && failing.MatchString(why) {
+			return Complaint{Says: "failed at something", Want: "status." + field + " without an error", Have: "status." + field + " set",
+				Message: why}
+		}
+	}
+	for _, field := range []string{"ready", "available", "healthy", "valid", "applied"} {
+		no, plain := status[field].(bool)
+		if strings.EqualFold(String(status, field), "false") || plain && !no && field != "ready" {
 			return Complaint{Says: "is not " + field, Want: "status." + field + "=true", Have: "status." + field + "=false",
 				Message: message}
 		}

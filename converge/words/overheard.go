@@ -59,6 +59,8 @@ var Overheard = []Saying{
 	{"mon quorum", "", "see whether the monitors reach each other, and remove what an older cluster left in dataDirHostPath on the nodes"},
 	{"selector did not match any", "", "give what it is to find the tags of its selector, or correct the selector"},
 	{"no key could decrypt", "", "seal it anew for this cluster, by the name and in the namespace that it has here: kubeseal"},
+	{"(sqlstate", "", "mend that in the database itself, or correct the spec by what it has"},
+	{"exists but is not managed", "", "delete what is there, or let it be taken over, in the way that its controller has for that"},
 	{"exists and is not managed", "", "delete what is there, or let it be taken over by the annotation that its controller has for that"},
 	{"assessed failed", "", "look at the analysis run and what it measured, and let the rollout be tried again when that is well"},
 	{"package dependencies", "", "install the packages that it names, in versions that fit"},
@@ -78,6 +80,9 @@ var Overheard = []Saying{
 	{"too long: must have at most 262144", "", "have it applied by the server (--server-side), which keeps no copy in an annotation; " +
 		"in Argo CD by the sync option ServerSideApply=true"},
 	{"got 404", "", "correct that address: nothing is there"}, {"nosuchbucket", "", "correct the bucket's name, or make it"},
+	{"minimum free", "", fullStore}, {"storagefull", "", fullStore}, {"nospc", "", fullStore},
+	{"requires the following permissions", "", "give the service account that the spec names those rights, by a role and its binding; " +
+		"what those are that there are: kubectl get clusterrolebindings -o wide"},
 	{"insufficient storage", "", "make room in the storage behind it, or add disks to it"}, {"available, but requires", "",
 		"make room on that disk, or add one"},
 	{"resourceexhausted", "", "make room in the storage behind the driver"},
@@ -90,6 +95,7 @@ const (
 	fullNode    = "raise that limit, or have fewer such volumes there: kubectl get volumeattachments"
 	cloudSilent = "the cloud does not answer: see its state, and the log of the cloud's controller manager: kubectl get pods -n kube-system"
 	noRight     = "give the account that it works with that right at the other side, or correct its credentials"
+	fullStore   = "make room in the storage that it writes to, or give it more"
 	limited     = "wait, or have that limit raised"
 )
 
@@ -99,4 +105,5 @@ var Vague = []string{"read ", "look at the node agent", "look at the volume's pa
 
 // Unfit finds words by which a controller says that it can't do what a spec asks for, as it stands there.
 var Unfit = regexp.MustCompile(`(?i)(not |un)supported|\bis invalid|invalid (value|spec)|should be|must (be|have|not)\b|unknown field|` +
-	`required value|(error|unable|failed to) pars|correct \w+ specification`)
+	`required value|(error|unable|failed to) pars|correct \w+ specification|` +
+	`\[User error\]|missing values`)

@@ -35,6 +35,16 @@ func Plight(typ string, c CustomCondition) bool {
 	return c.Status == "True" && bad || c.Status == "False" && !bad
 }
 
+// murmurs says that a condition which is neither good nor bad by its value tells of a fault: what could not be found out, or is tried again
+// though it says that all goes on.
+func murmurs(c CustomCondition) bool {
+	return Faulty.MatchString(c.Message) && strings.Contains(c.Message, ": ") && (c.Status == "Unknown" || c.Status == "True" &&
+		again.MatchString(c.Reason))
+}
+
+// again finds reasons of what is tried again since it failed.
+var again = regexp.MustCompile(`(?i)^(retry|retries|backing ?off|backoff)`)
+
 // telling is the message of a condition or, where that only points at other conditions, theirs.
 func telling(conds map[string]CustomCondition, c CustomCondition) string {
 	first := ""
@@ -58,7 +68,7 @@ func telling(conds map[string]CustomCondition, c CustomCondition) string {
 	if !Faulty.MatchString(c.Message) || strings.Contains(c.Message, "attempt") { // another one may say what it is
 		for _, typ := range slices.Sorted(maps.Keys(conds)) {
 			o := conds[typ]
-			if !Plight(typ, o) || o.Message == c.Message || strings.Contains(c.Message, o.Message) ||
+			if !Plight(typ, o) && !murmurs(o) || o.Message == c.Message || strings.Contains(c.Message, o.Message) ||
 				c.Message != "" && !Faulty.MatchString(o.Message) {
 				continue
 			}
@@ -89,13 +99,20 @@ func restates(c CustomCondition) bool {
 	return strings.EqualFold(strings.ReplaceAll(c.Message, " ", ""), c.Reason)
 }
 
+// mostTold bounds how many details of a status are repeated: any may be the root of the others.
+const mostTold = 5
+
 // hint finds more words for a phase that says too little: of a part of the status, or of a condition.
 func hint(status map[string]any) string {
 	details, _ := status["details"].(map[string]any) // Ceph's
+	var told []string
 	for _, name := range slices.Sorted(maps.Keys(details)) {
 		if d, _ := details[name].(map[string]any); d["severity"] == status["health"] && d["message"] != nil {
-			return fmt.Sprint(d["message"])
+			told = append(told, fmt.Sprint(d["message"]))
 		}
+	}
+	if len(told) > 0 {
+		return strings.Join(told[:min(len(told), mostTold)], "; ")
 	}
 	if m := unsynced(status); m != "" {
 		return m
@@ -113,6 +130,25 @@ func hint(status map[string]any) string {
 	for _, typ := range slices.Sorted(maps.Keys(conds)) {
 		if c := conds[typ]; c.Status == "False" && strings.Contains(c.Message, " ") {
 			return c.Message
+		}
+	}
+	return badParts(status)
+}
+
+// badParts lists the parts in a list of the status whose word says that they are not well.
+func badParts(status map[string]any) string {
+	for _, field := range slices.Sorted(maps.Keys(status)) {
+		list, _ := status[field].([]any)
+		var bad []string
+		for i, item := range list {
+			part, _ := item.(map[string]any)
+			word := cmp.Or(String(part, "state"), String(part, "phase"))
+			if WrongBy(word) != "" || badPhases[strings.ToLower(word)].says != "" {
+				bad = append(bad, nameOfPart(part, i)+" "+word)
+			}
+		}
+		if len(bad) > 0 && !PastFields.MatchString(field) {
+			return "of its " + field + ": " + strings.Join(bad[:min(len(bad), mostTold)], ", ")
 		}
 	}
 	return ""
@@ -176,6 +212,9 @@ func ofShape(tree map[string]any) Complaint {
 				Have: "status.connectorStatus.tasks[].state=FAILED", Message: String(t, "trace"), Final: true}
 		}
 	}
+	if c := brokenPart(status); c.Says != "" {
+		return c
+	}
 	flaws, _ := status["validationMessages"].([]any) // Istio's
 	for _, item := range flaws {
 		flaw, _ := item.(map[string]any)
@@ -215,4 +254,51 @@ func tooFew(spec, status map[string]any) Complaint {
 			Have: fmt.Sprintf("status.%s=%d", field, have), Message: hint(status)}
 	}
 	return Complaint{}
+}
+
+// brokenPart finds in the lists of a status a part that has failed for good and says why: the whole may call itself ready all the same, as
+// Strimzi's mirrors do whose connectors failed.
+func brokenPart(status map[string]any) Complaint {
+	for _, field := range slices.Sorted(maps.Keys(status)) {
+		list, _ := status[field].([]any)
+		for i, item := range list {
+			part, _ := item.(map[string]any)
+			if PastFields.MatchString(field) {
+				continue
+			}
+			for _, inner := range append([]map[string]any{part}, within(part)...) {
+				word, why := cmp.Or(String(inner, "state"), String(inner, "phase")), MessageOf(inner)
+				if !strings.EqualFold(word, "failed") && !strings.EqualFold(word, "error") || why == "" {
+					continue
+				}
+				path := fmt.Sprintf("status.%s[%s].state", field, nameOfPart(part, i))
+				return Complaint{Says: "has a part of its " + field + ", " + nameOfPart(part, i) + ", that failed",
+					Want: path + "=another word", Have: path + "=" + word, Message: why}
+			}
+		}
+	}
+	return Complaint{}
+}
+
+// rootOf takes out of a trace of Java's what it begins with and the cause at its end; other texts stay as they are.
+func rootOf(text string) string {
+	head, rest, is := strings.Cut(text, "\n\tat ")
+	if !is {
+		return text
+	}
+	if at := strings.LastIndex(rest, "Caused by: "); at >= 0 {
+		cause, _, _ := strings.Cut(rest[at+len("Caused by: "):], "\n")
+		return head + ": " + cause
+	}
+	return head
+}
+
+// within are the parts of a part.
+func within(part map[string]any) (list []map[string]any) {
+	for _, field := range slices.Sorted(maps.Keys(part)) {
+		if inner, is := part[field].(map[string]any); is && !PastFields.MatchString(field) {
+			list = append(list, inner)
+		}
+	}
+	return list
 }

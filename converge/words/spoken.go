@@ -2,6 +2,7 @@ package words
 
 import (
 	"cmp"
+	"fmt"
 	"maps"
 	"regexp"
 	"slices"
@@ -44,14 +45,101 @@ func SpokenField(tree map[string]any, message string) (path, value string) {
 				walk(at+"[]", item, depth+1)
 			}
 		case string:
-			if len(v) > best && v != String(meta, "name") && v != String(meta, "namespace") && telltale.MatchString(v) &&
-				StandsIn(message, v) {
+			if len(v) > best && v != String(meta, "name") && v != String(meta, "namespace") && (telltale.MatchString(v) &&
+				StandsIn(message, v) || strings.Contains(message, "'"+v+"'") || strings.Contains(message, `"`+v+`"`)) {
 				path, value, best = at, v, len(v)
 			}
 		}
 	}
 	walk("spec", tree["spec"], 0)
+	if at, v := pointed(tree["spec"], message); at != "" {
+		return at, v
+	}
+	if path == "" {
+		return hinted(tree["spec"], message)
+	}
 	return path, value
+}
+
+// pointer finds a place in a document as JSON has it, in quotes: at '/image/tag'.
+var pointer = regexp.MustCompile(`['"\x60]((?:/[\w-]+)+)['"\x60]`)
+
+// pointed finds the field of a spec that ends as a pointer in the words does.
+func pointed(spec any, message string) (path, value string) {
+	m := pointer.FindStringSubmatch(message)
+	if m == nil {
+		return "", ""
+	}
+	end := strings.ReplaceAll(m[1], "/", ".")
+	each("spec", spec, 0, func(at string, v any) {
+		if path == "" && strings.HasSuffix(at, end) {
+			path = at
+			if _, inner := v.(map[string]any); !inner {
+				value = fmt.Sprint(v)
+			}
+		}
+	})
+	return path, value
+}
+
+// inQuotes finds what a message has in quotes, if that is no plain word.
+var inQuotes = regexp.MustCompile(`['"\x60]([^'"\x60\s]{5,})['"\x60]`)
+
+// hinted finds the field of a spec in whose value something stands that the words have in quotes, as a file's name in a command, or whose
+// name they spell out: outbound type of outboundType.
+func hinted(spec any, message string) (path, value string) {
+	var quoted []string
+	for _, m := range inQuotes.FindAllStringSubmatch(message, 8) {
+		if telltale.MatchString(m[1]) {
+			quoted = append(quoted, m[1])
+		}
+	}
+	low := strings.ToLower(message)
+	named, of, meant := "", "", ""
+	each("spec", spec, 0, func(at string, v any) {
+		text, is := v.(string)
+		if is && path == "" && slices.ContainsFunc(quoted, func(q string) bool { return strings.Contains(text, q) }) {
+			path, value = at, text
+		}
+		field := strings.TrimSuffix(at[strings.LastIndex(at, ".")+1:], "[]")
+		spelled := strings.ToLower(humps.ReplaceAllString(field, "$1 $2"))
+		if simple(v) && strings.Contains(spelled, " ") && len(spelled) > len(of) && StandsIn(low, spelled) {
+			named, meant, of = at, fmt.Sprint(v), spelled
+		}
+	})
+	if path == "" {
+		return named, meant
+	}
+	return path, value
+}
+
+// simple says that a value is no list and no map.
+func simple(v any) bool {
+	switch v.(type) {
+	case map[string]any, []any:
+		return false
+	}
+	return true
+}
+
+// humps finds where words of a field's name meet.
+var humps = regexp.MustCompile(`([a-z0-9])([A-Z])`)
+
+// each goes through what is in a value, in order.
+func each(at string, v any, depth int, see func(at string, v any)) {
+	see(at, v)
+	switch v := v.(type) {
+	case map[string]any:
+		for _, field := range slices.Sorted(maps.Keys(v)) {
+			if depth < deepestField {
+				each(at+"."+field, v[field], depth+1, see)
+			}
+		}
+	case []any:
+		for _, item := range v {
+			each(at+"[]", item, depth+1, see)
+		}
+	}
 }
 
 // telltale is of values that are no plain words, which may stand in any sentence.
@@ -65,7 +153,7 @@ func StandsIn(text, word string) bool {
 			return false
 		}
 		from, to := at+i, at+i+len(word)
-		if (from == 0 || !letterOf(text[from-1])) && (to == len(text) || !letterOf(text[to])) {
+		if (from == 0 || !letterOf(text[from-1])) && (to == len(text) || !letterOf(text[to]) || !letterOf(word[len(word)-1])) {
 			return true
 		}
 		at = to

@@ -80,6 +80,10 @@ func ConditionsIn(status map[string]any) map[string]CustomCondition {
 				c.Message = fmt.Sprint(part["message"])
 			}
 		}
+		if strings.Contains(c.Reason, " ") && len(c.Reason) > len(c.Message) && !strings.Contains(c.Reason, c.Message) {
+			// a sentence, as ACK's
+			c.Message = strings.TrimPrefix(c.Message+": "+c.Reason, ": ")
+		}
 		c.At = text("lastTransitionTime")
 		out[text("type")] = c
 	}

@@ -1,0 +1,227 @@
+package causes
+
+import (
+	"cmp"
+	"fmt"
+	"regexp"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/kloop-dev/kloop/converge"
+	"github.com/kloop-dev/kloop/converge/health"
+	"github.com/kloop-dev/kloop/converge/mentions"
+	"github.com/kloop-dev/kloop/converge/words"
+	"github.com/kloop-dev/kloop/kinds"
+	"github.com/kloop-dev/kloop/resource"
+)
+
+// What a controller speaks of is looked up: by kind and name, by namespace and name, by the kind alone.
+
+var (
+	// lasting finds words by which a server says that a field can't be changed once it is set.
+	lasting = regexp.MustCompile(`is immutable|may not be changed once set|updates to \w+ spec for fields other than`)
+	// counts finds messages that count how far something is, and say no more.
+	counts = regexp.MustCompile(`^\d+ (of|/) \d+ [\w ]+$`)
+	// spokenLow finds objects of Kubernetes' own kinds in words that have the kind in small letters: job web-migrate.
+	spokenLow = regexp.MustCompile(`\b(job|pod|deployment|statefulset|daemonset|replicaset|service|persistentvolumeclaim)s?[ /]['"]?` +
+		`(?:([a-z0-9-]+)/)?([a-z0-9][a-z0-9.-]*[a-z0-9])`)
+	// placed finds what is named by its namespace and name after the word for its kind: TLS secret for client auth: web/ca.
+	placed = regexp.MustCompile(`(?i)\b(secret|configmap|service|serviceaccount|persistentvolumeclaim)\b[^/.;]{0,60}?[ :'"]([a-z0-9-]+)/` +
+		`([a-z0-9][a-z0-9.-]*[a-z0-9])(?:[^/\w-]|$)`)
+	// inVain finds words by which somebody says that he looked for something in vain.
+	inVain = regexp.MustCompile(`(?i)not (be )?found|failed to (locate|find|get)|n[o']t exist|no such|unable to (find|get)`)
+)
+
+// lackAt has a person make what the words name by its namespace and name, if it is not there; false: nothing is.
+func lackAt(l *converge.Look, f *converge.Finding, message string) bool {
+	m := placed.FindStringSubmatch(message)
+	if m == nil || !inVain.MatchString(message) {
+		return false
+	}
+	tree, _ := words.Tree(l.Obj)
+	for _, is := range mentions.Of(l).Mentions(tree) { // then it is known by which field
+		if is.Obj == nil && is.Name == m[3] {
+			return false
+		}
+	}
+	if m[2] != l.Obj.GetNamespace() && resource.Get(l.Read, kinds.Namespaces, "", m[2]) == nil {
+		return false // anything may have a slash in it
+	}
+	for _, k := range mentions.Of(l).KindsBy(m[1], "", "", true) {
+		if k.Info().Custom || !l.Sees(k, m[2]) || l.Read.Lookup(k, m[2], m[3]) != nil {
+			continue
+		}
+		f.Waits, f.State = converge.On("Object", converge.Ref{Kind: k, NS: m[2], Name: m[3]}, ""), converge.Blocked
+		f.Next = converge.Does(converge.Person, "makes %s in namespace %s, or names another one; %s goes on then", f.Waits.On.Short(), m[2],
+			f.Owner)
+		return true
+	}
+	return false
+}
+
+// ofKind looks at the objects of a kind of the same project that the words speak of without a name: EventBus not found. If one is not well
+// that is the cause; if there is none, that is.
+func ofKind(l *converge.Look, f *converge.Finding, message string) {
+	ns := l.Obj.GetNamespace()
+	if len(f.Below) > 0 || f.State == converge.Blocked || ns == "" {
+		return
+	}
+	for _, k := range l.Kinds.All() {
+		i := k.Info()
+		if !i.Custom || !i.Namespaced || k == l.Kind || words.Domain(i.GVK.Group) != words.Domain(l.Kind.Info().GVK.Group) {
+			continue
+		}
+		_, rest, is := strings.Cut(message, i.GVK.Kind+" ")
+		if !is || !l.Sees(k, ns) || !strings.HasPrefix(rest, "not ") {
+			continue
+		}
+		there := false
+		for obj := range l.Read.Each(k, ns) {
+			if there = true; !l.Health(k, obj).Converged() {
+				f.Below = append(f.Below, converge.RefTo(k, obj))
+			}
+		}
+		if len(f.Below) > 0 {
+			f.Told, f.State, f.Waits = message, converge.Waiting, converge.On("Object", f.Below[0], "")
+			f.Next = converge.Does(f.Owner, "goes on when that is well")
+		}
+		if there || !strings.HasPrefix(rest, "not found") {
+			return
+		}
+		f.Says = strings.TrimSuffix(f.Says, ".") + "; there is no " + i.Singular + " in namespace " + ns
+		for obj := range l.Read.Each(k, "") {
+			if !l.Sees(k, obj.GetNamespace()) {
+				continue
+			}
+			f.Says += ", but " + i.Singular + "/" + obj.GetName() + " in namespace " + obj.GetNamespace()
+			break
+		}
+		f.State, f.Next = converge.Blocked, converge.Does(converge.Person, "makes one there; %s goes on then", f.Owner)
+		f.Advice = append([]string{"make one in namespace " + ns + "; those that there are: kubectl get " + i.GR().String() + " -A"},
+			f.Advice...)
+		return
+	}
+}
+
+var (
+	// dialled finds the address that somebody could not connect to.
+	dialled = regexp.MustCompile(`(?:dial tcp|connect to|connecting to) \[?([0-9a-f][0-9a-f.:]+)\]?:\d+`)
+	// hosted finds a service of the cluster by the name that its DNS has for it.
+	hosted = regexp.MustCompile(`\b([a-z0-9][a-z0-9-]*)\.([a-z0-9][a-z0-9-]*)\.svc\b`)
+	// symptom finds words that tell of what nobody answers, and not why.
+	symptom = regexp.MustCompile(`(?i)deadline|timed out|timeout|refused|retries|unreachable|no endpoints|connection reset|\bEOF\b`)
+)
+
+// reached looks at the service of the cluster that a controller can't reach: if it is not well, that is the cause.
+func reached(l *converge.Look, f *converge.Finding, message string) {
+	if len(f.Below) > 0 || f.State == converge.Blocked || !symptom.MatchString(message) {
+		return
+	}
+	var s *corev1.Service
+	if m := hosted.FindStringSubmatch(message); m != nil {
+		s = resource.Get(l.Read, kinds.Services, m[2], m[1])
+	}
+	if m := dialled.FindStringSubmatch(message); s == nil && m != nil {
+		for _, one := range resource.List(l.Read, kinds.Services, "") {
+			if one.Spec.ClusterIP == m[1] {
+				s = one
+			}
+		}
+	}
+	if s == nil || len(s.Spec.Selector) == 0 || l.Health(kinds.Services, s).Converged() {
+		return
+	}
+	r := converge.RefTo(kinds.Services, s)
+	f.Below, f.Told, f.State, f.Waits = []converge.Ref{r}, message, converge.Waiting, converge.On("Object", r, "")
+	f.Next = converge.Does(f.Owner, "goes on when that is well")
+}
+
+// heard adds what else tells why, where the object itself does not: what it names may say more of what failed, or its node may be kept from
+// being drained.
+func heard(l *converge.Look, f *converge.Finding, tree map[string]any, message string) string {
+	if len(f.Below) > 0 || f.State == converge.Blocked {
+		return ""
+	}
+	if n := resource.Get(l.Read, kinds.Nodes, "", l.Obj.GetName()); n != nil && n.Spec.Unschedulable {
+		return kept(l, f, n, message)
+	}
+	if strings.Contains(message, " ") {
+		return ""
+	}
+	for _, m := range mentions.Of(l).Mentions(tree) {
+		part, custom := words.Tree(m.Obj)
+		if m.Obj == nil || !custom {
+			continue
+		}
+		status, _ := part["status"].(map[string]any)
+		if c := words.WithinStatus(status, 1, words.PastFields); c.Says != "" {
+			return "; " + new(converge.ObjectOf(m.Kind, m.Obj)).Short() + ", which it names, " + c.Says + ": " + c.Message
+		}
+	}
+	return ""
+}
+
+// kept tells of an object that stands for a cordoned node that budgets keep pods there: who drains it waits for them.
+func kept(l *converge.Look, f *converge.Finding, n *corev1.Node, message string) string {
+	why := KeptThere(l.World, n)
+	if why == "" || !strings.Contains(message, "timed out") && !strings.Contains(strings.ToLower(message), "drain") {
+		return ""
+	}
+	f.Advice = append([]string{"let one of those pods go: scale its workload up, or have the budget allow one less: kubectl get pdb -A"},
+		f.Advice...)
+	return fmt.Sprintf("; node/%s is cordoned, and %s", n.Name, why)
+}
+
+// isSpokenOf says that words speak of what is mentioned by its kind or the field's name: "Source artifact not found" of sourceRef.
+func isSpokenOf(m *mentions.Mention, message string) bool {
+	low := strings.ToLower(message)
+	stem := strings.ToLower(strings.TrimSuffix(strings.TrimSuffix(m.Field[strings.LastIndex(m.Field, ".")+1:], "s"), "Ref"))
+	return len(stem) > 4 && strings.Contains(low, stem) || strings.Contains(low, strings.ToLower(m.Kind.Info().GVK.Kind))
+}
+
+// meantBy is spokenOf, of whole words, and of a field that names one object alone.
+func meantBy(m *mentions.Mention, message string) bool {
+	stem, one := strings.CutSuffix(m.Field[strings.LastIndex(m.Field, ".")+1:], "Ref")
+	low := strings.ToLower(message)
+	return one && len(stem) > 4 && words.StandsIn(low, strings.ToLower(stem)) ||
+		words.StandsIn(low, strings.ToLower(m.Kind.Info().GVK.Kind))
+}
+
+// spokenOf looks at the objects that a controller speaks of by kind and name: one that is not well is the cause.
+func spokenOf(l *converge.Look, f *converge.Finding, message string) {
+	if len(f.Below) > 0 {
+		return
+	}
+	defer beside(l, f)
+	defer reached(l, f, message)
+	defer ofKind(l, f, message)
+	defer lackOf(l, f, message)
+	for _, m := range health.KubeletsPod.FindAllStringSubmatch(message, converge.MaxLooks) {
+		if p := resource.Get(l.Read, kinds.Pods, m[2], m[1]); p != nil && !l.Health(kinds.Pods, p).Converged() {
+			r := converge.RefTo(kinds.Pods, p)
+			f.Below, f.Told, f.State, f.Waits = []converge.Ref{r}, message, converge.Waiting, converge.On("Object", r, "")
+			f.Next = converge.Does(f.Owner, "goes on when that is well")
+			return
+		}
+	}
+	for _, m := range append(health.Spoken.FindAllStringSubmatch(message, converge.MaxLooks), spokenLow.FindAllStringSubmatch(message,
+		converge.MaxLooks)...) {
+		ns := cmp.Or(m[2], l.Obj.GetNamespace())
+		for _, k := range append(mentions.Of(l).KindsBy(m[1], "", "", true), mentions.Of(l).KindsBy(strings.TrimSuffix(m[1], "s"), "", "",
+			true)...) {
+			obj := l.Read.Lookup(k, ns, m[3])
+			switch {
+			case obj == nil || obj.GetUID() == l.Obj.GetUID():
+				continue
+			case lasting.MatchString(message):
+				f.Advice[0] += ": kubectl delete " + k.Info().GR().String() + " " + m[3] + " -n " + ns
+				return
+			case !l.Health(k, obj).Converged():
+				f.Below, f.Told, f.State = []converge.Ref{converge.RefTo(k, obj)}, message, converge.Waiting
+				f.Waits, f.Next = converge.On("Object", converge.RefTo(k, obj), ""), converge.Does(f.Owner, "goes on when that is well")
+				return
+			}
+		}
+	}
+}
