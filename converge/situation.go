@@ -175,10 +175,10 @@ func (f *Finding) lookUp() {
 	command := ""
 	if m := absent.FindStringSubmatch(f.Says); m != nil {
 		command = "if it is mistyped, those that exist: kubectl get " + strings.ToLower(m[1]) + " -A"
-	} else if m := served.FindStringSubmatch(f.Says); m != nil && !strings.Contains(f.Says, "x509: ") {
-		command = "look at the service behind it: kubectl get service,endpointslices -n " + m[2]
 	} else if m := barred.FindStringSubmatch(f.Says); m != nil {
 		command = "give that service account the right; what it has: kubectl auth can-i --list --as=" + m[1] + " -n " + m[2]
+	} else if m := served.FindStringSubmatch(f.Says); m != nil && m[1] != "kubernetes" && !strings.Contains(f.Says, "x509: ") {
+		command = "look at the service behind it: kubectl get service,endpointslices -n " + m[2]
 	}
 	if command != "" && !strings.Contains(strings.Join(f.Advice, "\n"), "kubectl get ") {
 		f.Advice = append([]string{command}, f.Advice...)

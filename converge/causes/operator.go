@@ -266,7 +266,7 @@ func operatorReports(l *converge.Look, _ map[string]any) *converge.Finding {
 		f.Error = textOnly(c.Message)
 	}
 	said := c.Message
-	if strings.Contains(c.Message, "ReferenceGrant") { // of the Gateway API
+	if strings.Contains(c.Message, "ReferenceGrant") || c.Reason == "RefNotPermitted" { // of the Gateway API
 		f.Advice = []string{"in the namespace that it refers to, create a referencegrant from namespace " + l.Obj.GetNamespace()}
 	}
 	if e := health.NewestWarning(l); e != nil && (!words.Faulty.MatchString(c.Message) || !strings.ContainsAny(c.Message, `:"'/`)) {
@@ -307,6 +307,7 @@ func named(l *converge.Look, f *converge.Finding, tree map[string]any, message s
 		f.Advice = append([]string{"delete what can't be changed, so that it is made anew; " +
 			"what it has is lost, so look first whether that may be"}, f.Advice...)
 	}
+	rivals(l, f, message)
 	defer selecting(l, f, tree, message)
 	defer spokenOf(l, f, message)
 	defer outdated(l, f, tree, message)
@@ -315,8 +316,8 @@ func named(l *converge.Look, f *converge.Finding, tree map[string]any, message s
 	}
 	for _, m := range mentions.Of(l).Mentions(tree) {
 		says := m.Says(l.Obj.GetNamespace())
-		vague := !strings.Contains(message, " ") || counts.MatchString(message) || isSpokenOf(&m, message)
-		if m.Loose && !strings.Contains(message, m.Name) {
+		vague := len(strings.Fields(message)) < 4 || counts.MatchString(message) || isSpokenOf(&m, message)
+		if m.Loose && !strings.Contains(message, m.Name) && m.Obj == nil {
 			continue
 		}
 		switch {
@@ -352,6 +353,11 @@ func beside(l *converge.Look, f *converge.Finding) {
 	}
 	if f.State == converge.Waiting && len(marked) > 0 && !words.Faulty.MatchString(words.ErrorText(f.Error)) {
 		f.Below, f.Told, f.Aside = marked, words.ErrorText(f.Error), "" // it says no more than that something is not there yet
+		return
+	}
+	if part, _ := words.Tree(l.Read.Lookup(bad[0].Kind, bad[0].NS, bad[0].Name)); f.State != converge.Blocked && f.Error != nil &&
+		words.ComplaintIn(part).Message == f.Error.Message { // it but repeats what that says
+		f.Below, f.Aside = bad[:1], ""
 		return
 	}
 	if symptom.MatchString(f.Says) && f.State != converge.Blocked && !bad[0].Kind.Info().Custom {

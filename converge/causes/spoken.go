@@ -33,6 +33,26 @@ var (
 	inVain = regexp.MustCompile(`(?i)not (be )?found|failed to (locate|find|get)|n[o']t exist|no such|unable to (find|get)`)
 )
 
+// owned finds who has an object that another one wants to have.
+var owned = regexp.MustCompile(`controlled by ([A-Z]\w+) ([a-z0-9][a-z0-9.-]*[a-z0-9])`)
+
+// rivals tells of two that want to own the same object.
+func rivals(l *converge.Look, f *converge.Finding, message string) {
+	m := owned.FindStringSubmatch(message)
+	if m == nil {
+		return
+	}
+	for _, k := range mentions.Of(l).KindsBy(m[1], "", "", true) {
+		for _, ns := range []string{l.Obj.GetNamespace(), ""} {
+			if l.Read.Lookup(k, ns, m[2]) != nil {
+				f.Advice = append([]string{strings.TrimSuffix("both want to own it: delete one of the two, or what made it: kubectl describe "+
+					k.Info().GR().String()+" "+m[2]+" -n "+ns, " -n ")}, f.Advice...)
+				return
+			}
+		}
+	}
+}
+
 // lackAt has a person make what the words name by its namespace and name, if it is not there; false: nothing is.
 func lackAt(l *converge.Look, f *converge.Finding, message string) bool {
 	m := placed.FindStringSubmatch(message)
@@ -175,7 +195,7 @@ func kept(l *converge.Look, f *converge.Finding, n *corev1.Node, message string)
 
 // isSpokenOf says that words speak of what is mentioned by its kind or the field's name: "Source artifact not found" of sourceRef.
 func isSpokenOf(m *mentions.Mention, message string) bool {
-	low := strings.ToLower(message)
+	low := strings.ReplaceAll(strings.ToLower(message), " ", "")
 	stem := strings.ToLower(strings.TrimSuffix(strings.TrimSuffix(m.Field[strings.LastIndex(m.Field, ".")+1:], "s"), "Ref"))
 	return len(stem) > 4 && strings.Contains(low, stem) || strings.Contains(low, strings.ToLower(m.Kind.Info().GVK.Kind))
 }

@@ -119,6 +119,7 @@ func (s *Search) Walk(path, field string, v any, depth int) {
 		}
 	case string:
 		stem, is := strings.CutSuffix(field, "Name")
+		stem = strings.TrimSuffix(stem, "CR") // of "custom resource"
 		if n := len(s.Found); field == "secretName" {
 			if s.add(path, s.KindsBy(stem, "", "", true), nil, v); len(s.Found) > n {
 				s.Found[n].Loose = true

@@ -95,8 +95,11 @@ var messageFields = []string{"message", "reason", "error", "failureMessage", "fa
 func ComplaintIn(tree map[string]any) Complaint {
 	c := complaintAt(tree, 0)
 	c.Message += ofChild(tree, c.Message)
-	if c.Says == "" || Faulty.MatchString(c.Message) && strings.Contains(c.Message, " ") {
+	if c.Says == "" || Faulty.MatchString(c.Message) && strings.ContainsAny(c.Message, `:"'/=0123456789`) {
 		return c
+	}
+	if strings.HasSuffix(c.Reason, "NotFound") && !Faulty.MatchString(c.Message) && strings.Contains(c.Message, " ") {
+		c.Message += " (" + c.Reason + ")"
 	}
 	status, _ := tree["status"].(map[string]any)
 	if part := WithinStatus(status, deepest-3, older); part.Says != "" && !strings.Contains(c.Says, " by its ") &&
@@ -155,6 +158,9 @@ func complaintAt(tree map[string]any, depth int) Complaint {
 		return c
 	}
 	if c := guessed(tree); c.Says != "" {
+		return c
+	}
+	if c := failedPart(status); c.Says != "" && depth == 0 {
 		return c
 	}
 	if SaysWell(status) || depth == deepest {

@@ -55,6 +55,7 @@ var ByGroup = []Saying{
 		"kubectl get pods,pvc {ns}"},
 	{"kafka.strimzi.io/*exceeded timeout", "", "see what it waited for: kubectl get pods,services,pvc {ns}"},
 	{"ray.io/*deploying app", "", "what the application lacks belongs in the image, or in runtime_env of serveConfigV2"},
+	{"external-secrets.io/*secret does not exist", "", "correct the name in remoteRef, or make it at the provider"},
 	{"external-secrets.io/*iam role", "", "give the service account its role: annotation eks.amazonaws.com/role-arn"},
 	{"karpenter.sh/*karpenter.sh/unregistered taint", "", "have its nodes join with that taint, in the user data of the node class: " +
 		"kubelet --register-with-taints=karpenter.sh/unregistered:NoExecute"},

@@ -74,6 +74,8 @@ func guessed(tree map[string]any) Complaint {
 		switch {
 		case c.Status == "True":
 			says = WrongBy(typ)
+		case c.Status == "False" && (c.Severity == "Warning" || c.Severity == "Error") && c.Message != "":
+			says = "is not well"
 		case well:
 		case c.Status == "False" && WrongBy(typ) == "" && c.Message != "":
 			if says = WrongBy(c.Reason); says == "" && amiss.MatchString(c.Message) && !SaysWell(status) {

@@ -49,7 +49,7 @@ var Overheard = []Saying{
 		"ceph config set mon auth_allow_insecure_global_id_reclaim false"},
 	{"status.ceph.health", "", "ask in the toolbox what it is and what helps: ceph health detail"},
 	{"no compatible composition", "", "make a composition for that kind, or give one the labels that compositionSelector asks for"},
-	{"scratch space", "", "let the importer have a class that makes volumes: spec.config.scratchSpaceStorageClass of the CDI"},
+	{"scratch space required", "", "let the importer have a class that makes volumes: spec.config.scratchSpaceStorageClass of the CDI"},
 	{"notallowedbylisteners", "", "have a listener of the parent allow it: allowedRoutes (kinds, namespaces)"},
 	{"nomatchinglistenerhostname", "", "correct the hostnames here, or the hostname of the parent's listener"},
 	{"nomatchingparent", "", "name a listener that the parent has (sectionName, port)"},
@@ -64,7 +64,6 @@ var Overheard = []Saying{
 	{"exists and is not managed", "", "delete what is there, or let it be taken over by the annotation that its controller has for that"},
 	{"assessed failed", "", "look at the analysis run and what it measured, and let the rollout be tried again when that is well"},
 	{"package dependencies", "", "install the packages that it names, in versions that fit"},
-	{"secret does not exist", "", "correct the name in remoteRef, or make it at the provider"},
 	{"dial tcp*i/o timeout", "", "look whether its controller's pod reaches that address: routes, firewalls, network policies"},
 	{"backofflimitexceeded", "", "see which job that is, and read the logs of its pods: kubectl get jobs,pods -A"},
 	{"incompatible with kubernetes", "", newerChart}, {"certificate signed by unknown authority", "", "let its controller trust " +
@@ -75,11 +74,12 @@ var Overheard = []Saying{
 	{"accessdenied", "", noRight}, {"access denied", "", noRight}, {"not authorized", "", noRight}, {"permissiondenied", "", noRight},
 	{"permission denied", "", noRight}, {"unauthorized", "", noRight}, {"authentication required", "", noRight},
 	{"authentication fail", "", noRight}, {"credentials", "", noRight},
-	{"error 403", "", noRight}, {"code: 403", "", noRight}, {"status code 403", "", noRight},
+	{"unexpected eof", "", "the other side broke off: look whether what it reads from answers whole, with no limit or proxy between"},
+	{"403 forbidden", "", noRight}, {"error 403", "", noRight}, {"code: 403", "", noRight}, {"status code 403", "", noRight},
 	{"pools that match", "", "make such a pool, or give the service the labels that a pool selects"},
 	{"too long: must have at most 262144", "", "have it applied by the server (--server-side), which keeps no copy in an annotation; " +
 		"in Argo CD by the sync option ServerSideApply=true"},
-	{"got 404", "", "correct that address: nothing is there"}, {"nosuchbucket", "", "correct the bucket's name, or make it"},
+	{"got 404", "", nothingThere}, {"https://*404 not found", "", nothingThere}, {"nosuchbucket", "", "correct the bucket's name, or make it"},
 	{"minimum free", "", fullStore}, {"storagefull", "", fullStore}, {"nospc", "", fullStore},
 	{"requires the following permissions", "", "give the service account that the spec names those rights, by a role and its binding; " +
 		"what those are that there are: kubectl get clusterrolebindings -o wide"},
@@ -92,11 +92,12 @@ var Overheard = []Saying{
 }
 
 const (
-	fullNode    = "raise that limit, or have fewer such volumes there: kubectl get volumeattachments"
-	cloudSilent = "the cloud does not answer: see its state, and the log of the cloud's controller manager: kubectl get pods -n kube-system"
-	noRight     = "give the account that it works with that right at the other side, or correct its credentials"
-	fullStore   = "make room in the storage that it writes to, or give it more"
-	limited     = "wait, or have that limit raised"
+	fullNode     = "raise that limit, or have fewer such volumes there: kubectl get volumeattachments"
+	cloudSilent  = "the cloud does not answer: see its state, and the log of the cloud's controller manager: kubectl get pods -n kube-system"
+	noRight      = "give the account that it works with that right at the other side, or correct its credentials"
+	nothingThere = "correct that address: nothing is there"
+	fullStore    = "make room in the storage that it writes to, or give it more"
+	limited      = "wait, or have that limit raised"
 )
 
 // Vague begins advice that holds for anything that fails.
@@ -104,6 +105,6 @@ var Vague = []string{"read ", "look at the node agent", "look at the volume's pa
 	"give the storage behind", "check the command", "see to what it says"}
 
 // Unfit finds words by which a controller says that it can't do what a spec asks for, as it stands there.
-var Unfit = regexp.MustCompile(`(?i)(not |un)supported|\bis invalid|invalid (value|spec)|should be|must (be|have|not)\b|unknown field|` +
+var Unfit = regexp.MustCompile(`(?i)(not |un)supported|\bis invalid|invalid (value|spec|rego|module|syntax|format|expression)|syntax error|should be|must (be|have|not)\b|unknown field|` +
 	`required value|(error|unable|failed to) pars|correct \w+ specification|` +
 	`\[User error\]|missing values`)

@@ -293,6 +293,18 @@ func rootOf(text string) string {
 	return head
 }
 
+// failedPart finds a part of the status that has failed and says no more than that.
+func failedPart(status map[string]any) Complaint {
+	for _, field := range slices.Sorted(maps.Keys(status)) {
+		part, _ := status[field].(map[string]any)
+		if word := String(part, "state"); strings.EqualFold(word, "failed") && !PastFields.MatchString(field) && len(part) > 1 {
+			return Complaint{Says: "has its " + field + " failed", Want: "status." + field + ".state another word",
+				Have: "status." + field + ".state=" + word, Message: cmp.Or(MessageOf(part), CountsOf(part))}
+		}
+	}
+	return Complaint{}
+}
+
 // within are the parts of a part.
 func within(part map[string]any) (list []map[string]any) {
 	for _, field := range slices.Sorted(maps.Keys(part)) {

@@ -45,6 +45,7 @@ func SaysWell(status map[string]any) bool {
 type CustomCondition struct {
 	Status, Reason, Message string
 	At                      string
+	Severity                string // as the Cluster API has it: how much it matters that the status is False
 }
 
 // Since says since when it holds; zero: that is not known.
@@ -74,7 +75,7 @@ func ConditionsIn(status map[string]any) map[string]CustomCondition {
 			continue
 		}
 		text := func(key string) string { s, _ := m[key].(string); return s }
-		c := CustomCondition{Status: text("status"), Reason: text("reason"), Message: text("message")}
+		c := CustomCondition{Status: text("status"), Reason: text("reason"), Message: text("message"), Severity: text("severity")}
 		if parts, _ := m["errors"].([]any); len(parts) > 0 { // Contour's conditions have more of them inside
 			if part, _ := parts[0].(map[string]any); part["message"] != nil {
 				c.Message = fmt.Sprint(part["message"])
