@@ -3,7 +3,9 @@ package causes
 import (
 	"cmp"
 	"fmt"
+	"maps"
 	"regexp"
+	"slices"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
@@ -51,6 +53,29 @@ func rivals(l *converge.Look, f *converge.Finding, message string) {
 			}
 		}
 	}
+}
+
+// lackPart has a person make what a part of the status names by kind and name and says is not present, as a ClusterServiceVersion's.
+func lackPart(l *converge.Look, f *converge.Finding, tree map[string]any) bool {
+	status, _ := tree["status"].(map[string]any)
+	for _, field := range slices.Sorted(maps.Keys(status)) {
+		list, _ := status[field].([]any)
+		for _, item := range list {
+			part, _ := item.(map[string]any)
+			if name := words.String(part, "name"); words.String(part, "status") != "NotPresent" || name == "" {
+				continue
+			}
+			k := KindNamed(l.World, words.String(part, "group"), words.String(part, "kind"))
+			if k == nil || !l.Sees(k, l.Obj.GetNamespace()) || l.Read.Lookup(k, l.Obj.GetNamespace(), words.String(part, "name")) != nil {
+				continue
+			}
+			r := converge.Ref{Kind: k, NS: l.Obj.GetNamespace(), Name: words.String(part, "name")}
+			f.Waits, f.State = converge.On("Object", r, ""), converge.Blocked
+			f.Next = converge.Does(converge.Person, "makes %s; %s goes on then", f.Waits.On.Short(), f.Owner)
+			return true
+		}
+	}
+	return false
 }
 
 // lackAt has a person make what the words name by its namespace and name, if it is not there; false: nothing is.
@@ -208,6 +233,15 @@ func meantBy(m *mentions.Mention, message string) bool {
 		words.StandsIn(low, strings.ToLower(m.Kind.Info().GVK.Kind))
 }
 
+// afar finds an object that is spoken of by its name alone in the namespace where an application goes to.
+func afar(l *converge.Look, k resource.Kind, name string) resource.Object {
+	tree, _ := words.Tree(l.Obj)
+	if ns := health.Destination(tree); ns != "" {
+		return l.Read.Lookup(k, ns, name)
+	}
+	return nil
+}
+
 // spokenOf looks at the objects that a controller speaks of by kind and name: one that is not well is the cause.
 func spokenOf(l *converge.Look, f *converge.Finding, message string) {
 	if len(f.Below) > 0 {
@@ -231,6 +265,9 @@ func spokenOf(l *converge.Look, f *converge.Finding, message string) {
 		for _, k := range append(mentions.Of(l).KindsBy(m[1], "", "", true), mentions.Of(l).KindsBy(strings.TrimSuffix(m[1], "s"), "", "",
 			true)...) {
 			obj := l.Read.Lookup(k, ns, m[3])
+			if obj == nil && m[2] == "" {
+				obj = afar(l, k, m[3])
+			}
 			switch {
 			case obj == nil || obj.GetUID() == l.Obj.GetUID():
 				continue

@@ -67,7 +67,7 @@ func Applied(s *mentions.Search, tree map[string]any) (bad []converge.Ref) {
 	done, _ := status["operationState"].(map[string]any)
 	for _, m := range Spoken.FindAllStringSubmatch(words.String(done, "message"), converge.MaxBranches) { // what a sync waits for
 		for _, k := range s.KindsBy(m[1], "", "", true) {
-			ns := cmp.Or(m[2], cmp.Or(destination(tree), s.Obj.GetNamespace()))
+			ns := cmp.Or(m[2], cmp.Or(Destination(tree), s.Obj.GetNamespace()))
 			if obj := s.Read.Lookup(k, ns, m[3]); obj != nil && !s.Health(k, obj).Converged() {
 				bad = append(bad, converge.Ref{Kind: k, NS: ns, Name: m[3]})
 			}
@@ -76,8 +76,8 @@ func Applied(s *mentions.Search, tree map[string]any) (bad []converge.Ref) {
 	return bad
 }
 
-// destination is the namespace that an application of Argo CD goes to.
-func destination(tree map[string]any) string {
+// Destination is the namespace that an application of Argo CD goes to.
+func Destination(tree map[string]any) string {
 	spec, _ := tree["spec"].(map[string]any)
 	to, _ := spec["destination"].(map[string]any)
 	return words.String(to, "namespace")

@@ -85,6 +85,14 @@ func (s *Search) Mentions(tree map[string]any) []Mention {
 			s.take("status."+field, field, ref)
 		}
 	}
+	notes := s.Obj.GetAnnotations() // as metal3.io/BareMetalHost: a/host-1
+	for _, note := range slices.Sorted(maps.Keys(notes)) {
+		group, kind, _ := strings.Cut(note, "/")
+		ns, name, placed := strings.Cut(notes[note], "/")
+		if list := s.KindsBy(kind, group, "", true); placed && len(list) > 0 && list[0].Info().Custom {
+			s.add("metadata.annotations."+note, list, map[string]any{"namespace": ns}, name)
+		}
+	}
 	labels := s.Obj.GetLabels() // as cluster.x-k8s.io/cluster-name
 	for _, label := range slices.Sorted(maps.Keys(labels)) {
 		group, stem, _ := strings.Cut(label, "/")

@@ -324,6 +324,9 @@ func ofPhases(status map[string]any) Complaint {
 		if c.Message == "" {
 			c.Message = cmp.Or(hint(status), CountsOf(status))
 		}
+		if more := unsynced(status); field[0] == "operationState" && !strings.Contains(c.Message, more) {
+			c.Message += ": " + more
+		}
 		if strings.ToLower(word) != bad.says {
 			c.Message = cmp.Or(c.Message, word)
 		}

@@ -65,6 +65,10 @@ var ByGroup = []Saying{
 		"clusterserviceversion, so that the subscription makes its own: kubectl get clusterserviceversions.operators.coreos.com {ns}"},
 	{"operators.coreos.com/subscription *which does not exist", "", "delete the subscription and its clusterserviceversion, and make the " +
 		"subscription anew: kubectl get subscriptions.operators.coreos.com,clusterserviceversions.operators.coreos.com {ns}"},
+	{"operators.coreos.com/installplan *is invalid", "", "the package is at fault: take another version or channel of it " +
+		"in its subscription: kubectl get subscriptions.operators.coreos.com {ns}"},
+	{"acme.cert-manager.io/*invalid response from", "", "look whether that name leads here from outside, to an ingress that serves the " +
+		"solver: kubectl get ingress,services -A"},
 	{"operators.coreos.com/installplan *requiresapproval", "", "if it is to be installed, approve it: kubectl patch " +
 		"installplans.operators.coreos.com {} --type merge -p '{\"spec\":{\"approved\":true}}'"},
 	{"operators.coreos.com/*installmodetype not supported", "", "let the namespace's operator group select what the operator can watch " +

@@ -53,6 +53,9 @@ var amiss = regexp.MustCompile(`(?i)\b(failed|cannot|can't|unable to|not found|n
 // failing finds results that are errors.
 var failing = regexp.MustCompile(`(?i)^(failed|failure|error|invalid)\b`)
 
+// notYet finds reasons that name what is not as it must be, as PGClusterNotShutdown; not those by which something need not be.
+var notYet = regexp.MustCompile(`[a-z]Not(?:[A-MO-QS-Z]\w+|Running|Registered|Reachable|Ready)$`)
+
 // wellWords are phases that say that all is well, or that somebody is at work.
 var wellWords = []string{"ready", "running", "healthy", "active", "available",
 	"succeeded", "completed", "bound", "ok", "synced", "deployed", "present", "green", "valid", "attached"}
@@ -78,7 +81,10 @@ func guessed(tree map[string]any) Complaint {
 			says = "is not well"
 		case well:
 		case c.Status == "False" && WrongBy(typ) == "" && c.Message != "":
-			if says = WrongBy(c.Reason); says == "" && amiss.MatchString(c.Message) && !SaysWell(status) {
+			if says = WrongBy(c.Reason); says == "" && typ == "Progressing" && notYet.MatchString(c.Reason) && !SaysWell(status) {
+				says = "does not go on"
+			}
+			if says == "" && amiss.MatchString(c.Message) && !SaysWell(status) {
 				says = "is not well"
 			}
 		case c.Status == "Unknown" && (WrongBy(c.Reason) != "" || strings.Contains(strings.ToLower(c.Reason+c.Message), "exceed")):

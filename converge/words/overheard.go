@@ -59,6 +59,9 @@ var Overheard = []Saying{
 	{"mon quorum", "", "see whether the monitors reach each other, and remove what an older cluster left in dataDirHostPath on the nodes"},
 	{"selector did not match any", "", "give what it is to find the tags of its selector, or correct the selector"},
 	{"no key could decrypt", "", "seal it anew for this cluster, by the name and in the namespace that it has here: kubeseal"},
+	{"denied the request", "", "change what is applied so that it fits, where it comes from; who judges it: kubectl get " +
+		"validatingwebhookconfigurations,mutatingwebhookconfigurations"},
+	{"longer than the specified deadline", "", "raise that deadline (activeDeadlineSeconds), or see why it takes so long"},
 	{"(sqlstate", "", "mend that in the database itself, or correct the spec by what it has"},
 	{"exists but is not managed", "", "delete what is there, or let it be taken over, in the way that its controller has for that"},
 	{"exists and is not managed", "", "delete what is there, or let it be taken over by the annotation that its controller has for that"},

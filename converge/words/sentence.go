@@ -21,7 +21,7 @@ var another = regexp.MustCompile(`(?:^|, )([A-Z]\w+)=(False|Unknown)`)
 var Faulty = regexp.MustCompile(`(?i)not found|n[o']t (exist|find)|no such|not permitted|must (be|have|not)|invalid|not supported|` +
 	`unsupported|unschedulable|aborted|insufficient|not enough|unknown field|denied|forbidden|unauthorized|authentication|no matching|` +
 	`not match|incorrect|doesn't have|conflict|missing|refused|` +
-	`timed out|cannot|can't|unable|failed|failure|unrecoverable|error|exceeded|no compatible|unexpected|crash|too long|overlap`)
+	`timed out|cannot|can't|unable|failed|failure|unrecoverable|error|exceeded|no compatible|unexpected|crash|too long|overlap|malformed`)
 
 // PassingWords finds words by which a controller says that it is at work, or waits for what somebody else is at.
 var PassingWords = regexp.MustCompile(`(?i)\b(wait|waiting|progress|creating|being|pending|retry|retrying|starting|working|provisioning|` +
@@ -172,7 +172,8 @@ func unsynced(status map[string]any) string {
 	result, _ := done["syncResult"].(map[string]any)
 	parts, _ := result["resources"].([]any)
 	for _, item := range parts {
-		if part, _ := item.(map[string]any); String(part, "status") == "SyncFailed" {
+		if part, _ := item.(map[string]any); String(part, "status") == "SyncFailed" ||
+			String(part, "hookPhase") == "Failed" {
 			return strings.ToLower(String(part, "kind")) + "/" + String(part, "name") + ": " + String(part, "message")
 		}
 	}

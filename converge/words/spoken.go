@@ -36,7 +36,8 @@ func SpokenField(tree map[string]any, message string) (path, value string) {
 				if field == key {
 					path, value, best = at+"."+field, "", 1<<20
 				}
-				if depth < deepestField && !strings.HasSuffix(field, "Ref") && !strings.HasSuffix(field, "Refs") {
+				if depth < deepestField && !strings.HasSuffix(field, "Ref") && !strings.HasSuffix(field, "Refs") &&
+					!strings.HasSuffix(field, "Names") {
 					walk(at+"."+field, v[field], depth+1)
 				}
 			}
@@ -103,7 +104,8 @@ func hinted(spec any, message string) (path, value string) {
 		}
 		field := strings.TrimSuffix(at[strings.LastIndex(at, ".")+1:], "[]")
 		spelled := strings.ToLower(humps.ReplaceAllString(field, "$1 $2"))
-		if simple(v) && strings.Contains(spelled, " ") && len(spelled) > len(of) && StandsIn(low, spelled) {
+		alone := strings.Count(at, ".") == 1 && len(spelled) > 4 && simple(v) && misshapen.MatchString(message)
+		if simple(v) && (strings.Contains(spelled, " ") || alone) && len(spelled) > len(of) && StandsIn(low, spelled) {
 			named, meant, of = at, fmt.Sprint(v), spelled
 		}
 	})
@@ -112,6 +114,9 @@ func hinted(spec any, message string) (path, value string) {
 	}
 	return path, value
 }
+
+// misshapen finds words by which a value can't be read as what it is to be.
+var misshapen = regexp.MustCompile(`(?i)malformed|\binvalid|not valid|can't parse|cannot parse|parse error|unsupported|out of range`)
 
 // simple says that a value is no list and no map.
 func simple(v any) bool {
