@@ -158,6 +158,24 @@ var (
 	symptom = regexp.MustCompile(`(?i)deadline|timed out|timeout|refused|retries|unreachable|no endpoints|connection reset|\bEOF\b`)
 )
 
+// unserved finds an API that somebody asked in vain: metrics.k8s.io/v1beta1: the server is currently unable to handle the request.
+var unserved = regexp.MustCompile(`\b([a-z0-9-]+(?:\.[a-z0-9-]+)+)/(v[a-z0-9]+): the server is currently unable to handle`)
+
+// aggregated looks at the API that the server hands on to another one and that a controller asked in vain.
+func aggregated(l *converge.Look, f *converge.Finding, message string) {
+	m := unserved.FindStringSubmatch(message)
+	if m == nil || len(f.Below) > 0 {
+		return
+	}
+	s := resource.Get(l.Read, kinds.APIServices, "", m[2]+"."+m[1])
+	if s == nil || l.Health(kinds.APIServices, s).Converged() {
+		return
+	}
+	r := converge.RefTo(kinds.APIServices, s)
+	f.Below, f.Told, f.State, f.Waits = []converge.Ref{r}, message, converge.Waiting, converge.On("Object", r, "")
+	f.Next = converge.Does(f.Owner, "goes on when that is well")
+}
+
 // reached looks at the service of the cluster that a controller can't reach: if it is not well, that is the cause.
 func reached(l *converge.Look, f *converge.Finding, message string) {
 	if len(f.Below) > 0 || f.State == converge.Blocked || !symptom.MatchString(message) {
@@ -249,6 +267,7 @@ func spokenOf(l *converge.Look, f *converge.Finding, message string) {
 	}
 	defer beside(l, f)
 	defer reached(l, f, message)
+	defer aggregated(l, f, message)
 	defer ofKind(l, f, message)
 	defer lackOf(l, f, message)
 	for _, m := range health.KubeletsPod.FindAllStringSubmatch(message, converge.MaxLooks) {
