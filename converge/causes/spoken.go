@@ -149,6 +149,32 @@ func ofKind(l *converge.Look, f *converge.Finding, message string) {
 	}
 }
 
+// unready finds what is said not to be well by the last word of its kind: pool master is not ready, of a MachineConfigPool.
+var unready = regexp.MustCompile(`\b([a-z]{4,}) ['"]?([a-z0-9][a-z0-9.-]*[a-z0-9])['"]? (?:is|are) ` +
+	`(?:not (?:ready|healthy)|degraded|unhealthy)`)
+
+// kin looks at the object of the same project that the words have by its name and the end of its kind's.
+func kin(l *converge.Look, f *converge.Finding, message string) {
+	if len(f.Below) > 0 {
+		return
+	}
+	for _, m := range unready.FindAllStringSubmatch(message, converge.MaxLooks) {
+		for _, k := range l.Kinds.All() {
+			i, ns := k.Info(), l.Obj.GetNamespace()
+			if !i.Custom || words.Domain(i.GVK.Group) != words.Domain(l.Kind.Info().GVK.Group) || !strings.HasSuffix(i.GVK.Kind,
+				strings.ToUpper(m[1][:1])+m[1][1:]) || !l.Sees(k, ns) {
+				continue
+			}
+			if obj := l.Read.Lookup(k, ns, m[2]); obj != nil && obj.GetUID() != l.Obj.GetUID() && !l.Health(k, obj).Converged() {
+				r := converge.RefTo(k, obj)
+				f.Below, f.Told, f.State, f.Waits = []converge.Ref{r}, message, converge.Waiting, converge.On("Object", r, "")
+				f.Next = converge.Does(f.Owner, "goes on when that is well")
+				return
+			}
+		}
+	}
+}
+
 var (
 	// dialled finds the address that somebody could not connect to.
 	dialled = regexp.MustCompile(`(?:dial tcp|connect to|connecting to) \[?([0-9a-f][0-9a-f.:]+)\]?:\d+`)
@@ -268,6 +294,7 @@ func spokenOf(l *converge.Look, f *converge.Finding, message string) {
 	defer beside(l, f)
 	defer reached(l, f, message)
 	defer aggregated(l, f, message)
+	defer kin(l, f, message)
 	defer ofKind(l, f, message)
 	defer lackOf(l, f, message)
 	for _, m := range health.KubeletsPod.FindAllStringSubmatch(message, converge.MaxLooks) {

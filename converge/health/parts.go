@@ -2,7 +2,9 @@ package health
 
 import (
 	"cmp"
+	"maps"
 	"regexp"
+	"slices"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -58,6 +60,11 @@ func Applied(s *mentions.Search, tree map[string]any) (bad []converge.Ref) {
 	s.Found = nil
 	for _, field := range []string{"resources", "childReferences", "relatedObjects"} {
 		s.Walk("status."+field, "resourceRef", status[field], 0)
+	}
+	for _, field := range slices.Sorted(maps.Keys(status)) { // as Camel K has the kit of an integration
+		if part, _ := status[field].(map[string]any); words.String(part, "name") != "" && len(s.KindsBy(field, "", "", true)) > 0 {
+			s.Walk("status."+field, field+"Ref", part, 0)
+		}
 	}
 	for _, m := range s.Found {
 		if m.Obj != nil && !s.Health(m.Kind, m.Obj).Converged() {

@@ -276,7 +276,11 @@ func MessageOf(status map[string]any) string {
 	}
 	for _, name := range slices.Sorted(maps.Keys(status)) { // as lastSyncError
 		more, _ := status[name].(map[string]any)
-		if m := cmp.Or(String(status, name), String(more, "message")); m != "" && wrongWords.MatchString(name) {
+		m := cmp.Or(String(status, name), String(more, "message"))
+		if why := String(more, "reason"); m == "" && strings.Contains(why, " ") { // as Camel K has a failure
+			m = why
+		}
+		if m != "" && wrongWords.MatchString(name) {
 			return m
 		}
 	}
@@ -284,7 +288,7 @@ func MessageOf(status map[string]any) string {
 }
 
 // wrongWords are parts of the names of fields that say what went wrong.
-var wrongWords = regexp.MustCompile(`Error|Failure|Message$`)
+var wrongWords = regexp.MustCompile(`Error|Failure|Message$|^error$|^failure$`)
 
 func opposite(value string) string {
 	if value == "True" {
@@ -341,7 +345,11 @@ func ofParts(status map[string]any) Complaint {
 		list, _ := status[field].([]any)
 		byName, _ := status[field].(map[string]any)
 		for _, name := range slices.Sorted(maps.Keys(byName)) { // as Longhorn has its disks
-			if part, is := byName[name].(map[string]any); is && part["conditions"] != nil {
+			part, is := byName[name].(map[string]any)
+			if conds, bare := byName[name].([]any); bare { // as Kuadrant has the records of a policy
+				part, is = map[string]any{"conditions": conds}, true
+			}
+			if is && part["conditions"] != nil {
 				part = maps.Clone(part)
 				part["name"] = name
 				list = append(list, part)

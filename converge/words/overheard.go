@@ -21,6 +21,7 @@ var Overheard = []Saying{
 	{"no hostnames match", "", "correct the hostnames here, or the hostname of the parent's listener"},
 	{"default snapshot class", "", "name one in volumeSnapshotClassName, or let one be the default by the annotation " +
 		"snapshot.storage.kubernetes.io/is-default-class=true"},
+	{"not pointing at", "", pointThere}, {"not pointing to", "", pointThere}, {"does not resolve to", "", pointThere},
 	{"at least one subnet", "", "tag the subnets kubernetes.io/role/elb=1 (inside: internal-elb), or name them in the annotation"},
 	{"no available ips", "", "free an address, or give the pool more"},
 	{"expected \"nodeport\"", "", "make the service of type NodePort, or have its pods addressed: annotation cloud.google.com/neg"},
@@ -73,7 +74,8 @@ var Overheard = []Saying{
 		"that authority, by " +
 		"the field or Secret that it has for it (caBundle, ca.crt), or give the server another certificate"},
 	{"ratelimit", "", limited}, {"rate limit exceeded", "", limited}, {"too many requests", "", limited}, {"limitexceeded", "", limited},
-	{"limit exceeded", "", limited}, {"insufficient*quota", "", limited}, {"maximum number of", "", limited},
+	{"limit exceeded", "", limited}, {"insufficient*quota", "", limited}, {"quota exceeded", "", limited},
+	{"maximum number of", "", limited},
 	{"accessdenied", "", noRight}, {"access denied", "", noRight}, {"not authorized", "", noRight}, {"permissiondenied", "", noRight},
 	{"permission denied", "", noRight}, {"unauthorized", "", noRight}, {"authentication required", "", noRight},
 	{"authentication fail", "", noRight}, {"credentials", "", noRight},
@@ -100,6 +102,7 @@ const (
 	noRight      = "give the account that it works with that right at the other side, or correct its credentials"
 	nothingThere = "correct that address: nothing is there"
 	fullStore    = "make room in the storage that it writes to, or give it more"
+	pointThere   = "have that name lead there by its record, at the name servers of the domain; what they say now: dig NAME"
 	limited      = "wait, or have that limit raised"
 )
 

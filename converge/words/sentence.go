@@ -38,9 +38,16 @@ func Plight(typ string, c CustomCondition) bool {
 // murmurs says that a condition which is neither good nor bad by its value tells of a fault: what could not be found out, or is tried again
 // though it says that all goes on.
 func murmurs(c CustomCondition) bool {
-	return Faulty.MatchString(c.Message) && strings.Contains(c.Message, ": ") && (c.Status == "Unknown" || c.Status == "True" &&
-		again.MatchString(c.Reason))
+	return Faulty.MatchString(c.Message) && (strings.Contains(c.Message, ": ") && (c.Status == "Unknown" || c.Status == "True" &&
+		again.MatchString(c.Reason)) || c.Status == "True" && vain.MatchString(c.Reason))
 }
+
+var (
+	// vain finds reasons of what looks for something in vain.
+	vain = regexp.MustCompile(`^(Cant|Cannot|CouldNot)[A-Z]`)
+	// tally finds messages that count parts by how they are, and say no more: 1 ready, 0 with failure.
+	tally = regexp.MustCompile(`^\d+ [\w ]+(, \d+ [\w ]+)+$`)
+)
 
 // again finds reasons of what is tried again since it failed.
 var again = regexp.MustCompile(`(?i)^(retry|retries|backing ?off|backoff)`)
@@ -65,14 +72,15 @@ func telling(conds map[string]CustomCondition, c CustomCondition) string {
 	if o := conds[c.Reason]; Plight(c.Reason, o) && o.Message != "" { // the reason is another condition
 		return o.Message
 	}
-	if !Faulty.MatchString(c.Message) || strings.Contains(c.Message, "attempt") { // another one may say what it is
+	counted := tally.MatchString(c.Message)
+	if counted || !Faulty.MatchString(c.Message) || strings.Contains(c.Message, "attempt") { // another one may say what it is
 		for _, typ := range slices.Sorted(maps.Keys(conds)) {
 			o := conds[typ]
 			if !Plight(typ, o) && !murmurs(o) || o.Message == c.Message || strings.Contains(c.Message, o.Message) ||
 				c.Message != "" && !Faulty.MatchString(o.Message) {
 				continue
 			}
-			if Faulty.MatchString(c.Message) {
+			if !counted && Faulty.MatchString(c.Message) {
 				return c.Message + ": " + o.Message
 			}
 			return o.Message

@@ -95,6 +95,9 @@ func hinted(spec any, message string) (path, value string) {
 			quoted = append(quoted, m[1])
 		}
 	}
+	if misfit.MatchString(message) {
+		quoted = append(quoted, versions.FindAllString(message, 2)...)
+	}
 	low := strings.ToLower(message)
 	named, of, meant := "", "", ""
 	each("spec", spec, 0, func(at string, v any) {
@@ -114,6 +117,12 @@ func hinted(spec any, message string) (path, value string) {
 	}
 	return path, value
 }
+
+var (
+	// misfit finds words by which one version does not go with another; versions finds those.
+	misfit   = regexp.MustCompile(`(?i)(higher|lower|newer|older|greater|less) than|downgrad|version skew|version \S+ is not`)
+	versions = regexp.MustCompile(`\b\d+\.\d+\.\d+\b`)
+)
 
 // misshapen finds words by which a value can't be read as what it is to be.
 var misshapen = regexp.MustCompile(`(?i)malformed|\binvalid|not valid|can't parse|cannot parse|parse error|unsupported|out of range`)
