@@ -153,6 +153,21 @@ func ofKind(l *converge.Look, f *converge.Finding, message string) {
 var unready = regexp.MustCompile(`\b([a-z]{4,}) ['"]?([a-z0-9][a-z0-9.-]*[a-z0-9])['"]? (?:is|are) ` +
 	`(?:not (?:ready|healthy)|degraded|unhealthy)`)
 
+// approving finds what a controller asks a person to set, so that it goes on: set approvePlan: "plan-1" to approve this plan.
+var approving = regexp.MustCompile(`\bset (?:spec\.)?([a-z][A-Za-z]+)(?::|=| to) ?["']([\w.-]+)["'] to ` +
+	`(?:approve|confirm|continue|proceed)`)
+
+// asked advises to set what the controller asks for.
+func asked(l *converge.Look, f *converge.Finding, message string) {
+	m := approving.FindStringSubmatch(message)
+	if m == nil {
+		return
+	}
+	f.State, f.Next = converge.Blocked, converge.Does(converge.Person, "approves it; %s goes on then", f.Owner)
+	f.Advice = append([]string{fmt.Sprintf(`to approve it: kubectl patch %s %s --type=merge -p '{"spec":{"%s":"%s"}}'`,
+		l.Kind.Info().GR(), converge.Called(l), m[1], m[2])}, f.Advice...)
+}
+
 // kin looks at the object of the same project that the words have by its name and the end of its kind's.
 func kin(l *converge.Look, f *converge.Finding, message string) {
 	if len(f.Below) > 0 {
@@ -295,6 +310,7 @@ func spokenOf(l *converge.Look, f *converge.Finding, message string) {
 	defer reached(l, f, message)
 	defer aggregated(l, f, message)
 	defer kin(l, f, message)
+	defer asked(l, f, message)
 	defer ofKind(l, f, message)
 	defer lackOf(l, f, message)
 	for _, m := range health.KubeletsPod.FindAllStringSubmatch(message, converge.MaxLooks) {

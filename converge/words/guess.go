@@ -39,6 +39,9 @@ func WrongBy(word string) string {
 	if strings.HasPrefix(word, "Invalid") {
 		return "is not valid"
 	}
+	if strings.HasPrefix(word, "Conflicting") {
+		return "is in conflict with another one"
+	}
 	for _, w := range wrong {
 		if strings.HasSuffix(low, w.ending) {
 			return w.says
@@ -76,7 +79,7 @@ func guessed(tree map[string]any) Complaint {
 		c, says := conds[typ], ""
 		switch {
 		case c.Status == "True":
-			says = WrongBy(typ)
+			says = WrongBy(typ[strings.LastIndex(typ, "/")+1:]) // as cilium.io/ConflictingClusterConfig
 		case c.Status == "False" && (c.Severity == "Warning" || c.Severity == "Error") && c.Message != "":
 			says = "is not well"
 		case well:

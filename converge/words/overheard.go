@@ -73,6 +73,7 @@ var Overheard = []Saying{
 	{"incompatible with kubernetes", "", newerChart}, {"certificate signed by unknown authority", "", "let its controller trust " +
 		"that authority, by " +
 		"the field or Secret that it has for it (caBundle, ca.crt), or give the server another certificate"},
+	{"exceeded quota", "", "raise the quota, or ask for less: kubectl describe resourcequota {ns}"},
 	{"ratelimit", "", limited}, {"rate limit exceeded", "", limited}, {"too many requests", "", limited}, {"limitexceeded", "", limited},
 	{"limit exceeded", "", limited}, {"insufficient*quota", "", limited}, {"quota exceeded", "", limited},
 	{"maximum number of", "", limited},
