@@ -149,6 +149,26 @@ func ofKind(l *converge.Look, f *converge.Finding, message string) {
 	}
 }
 
+// listed finds what is missing after the word for its kind: Referenced CiliumBGPPeerConfig(s) are missing: [peer-1].
+var listed = regexp.MustCompile(`\b([A-Z][A-Za-z]+)(?:\(s\)|s)? (?:is |are )?(?:missing|not found): \[?['"]?([a-z0-9][a-z0-9.-]*[a-z0-9])`)
+
+// lackListed finds the first of those, if it is not there.
+func lackListed(l *converge.Look, f *converge.Finding, message string) {
+	m := listed.FindStringSubmatch(message)
+	if m == nil || f.State == converge.Blocked {
+		return
+	}
+	for _, k := range mentions.Of(l).KindsBy(m[1], "", "", true) {
+		ns := l.Obj.GetNamespace()
+		if !l.Sees(k, ns) || l.Read.Lookup(k, ns, m[2]) != nil {
+			continue
+		}
+		f.Waits, f.State = converge.On("Object", converge.Ref{Kind: k, NS: ns, Name: m[2]}, ""), converge.Blocked
+		f.Next = converge.Does(converge.Person, "makes it, or names another one; %s goes on then", f.Owner)
+		return
+	}
+}
+
 // unready finds what is said not to be well by the last word of its kind: pool master is not ready, of a MachineConfigPool.
 var unready = regexp.MustCompile(`\b([a-z]{4,}) ['"]?([a-z0-9][a-z0-9.-]*[a-z0-9])['"]? (?:is|are) ` +
 	`(?:not (?:ready|healthy)|degraded|unhealthy)`)
@@ -311,6 +331,7 @@ func spokenOf(l *converge.Look, f *converge.Finding, message string) {
 	defer aggregated(l, f, message)
 	defer kin(l, f, message)
 	defer asked(l, f, message)
+	defer lackListed(l, f, message)
 	defer ofKind(l, f, message)
 	defer lackOf(l, f, message)
 	for _, m := range health.KubeletsPod.FindAllStringSubmatch(message, converge.MaxLooks) {
