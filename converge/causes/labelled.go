@@ -105,6 +105,32 @@ func labelled(l *converge.Look) (bad []converge.Ref) {
 	return bad
 }
 
+// counted finds messages that but count parts: 1/3 nodes failed to configure.
+var counted = regexp.MustCompile(`^\d+ ?(?:/|of) ?\d+ [\w ]+$`)
+
+// markedPart finds what of the same project carries a mark of the object and is not well, where its controller only counts such.
+func markedPart(l *converge.Look, f *converge.Finding, message string) {
+	if len(f.Below) > 0 || !counted.MatchString(message) {
+		return
+	}
+	for _, k := range l.Kinds.All() {
+		if k == l.Kind || k.Info().GVK.Group != l.Kind.Info().GVK.Group || !l.Sees(k, l.Obj.GetNamespace()) {
+			continue
+		}
+		for _, m := range marksOf(l.Kind.Info()) {
+			for obj := range l.Read.ByLabel(k, l.Obj.GetNamespace(), m.name, l.Obj.GetName()) {
+				if r := converge.RefTo(k, obj); m.space == "" && !l.Health(k, obj).Converged() && !slices.Contains(f.Below, r) {
+					f.Below = append(f.Below, r)
+				}
+			}
+		}
+	}
+	if len(f.Below) > 0 {
+		f.Told, f.State, f.Waits = message, converge.Waiting, converge.On("Object", f.Below[0], "")
+		f.Next = converge.Does(f.Owner, "goes on when that is well")
+	}
+}
+
 // unmatched finds words by which a controller says that a selector of the spec selects nothing.
 var unmatched = regexp.MustCompile(`(?i)match(ed|es|ing)?\b.*selector|selector.*match|no matching|nothing match|none .*match|no compatible`)
 

@@ -332,6 +332,7 @@ func spokenOf(l *converge.Look, f *converge.Finding, message string) {
 	defer kin(l, f, message)
 	defer asked(l, f, message)
 	defer lackListed(l, f, message)
+	defer markedPart(l, f, message)
 	defer ofKind(l, f, message)
 	defer lackOf(l, f, message)
 	for _, m := range health.KubeletsPod.FindAllStringSubmatch(message, converge.MaxLooks) {

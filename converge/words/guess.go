@@ -92,6 +92,8 @@ func guessed(tree map[string]any) Complaint {
 			}
 		case c.Status == "Unknown" && (WrongBy(c.Reason) != "" || strings.Contains(strings.ToLower(c.Reason+c.Message), "exceed")):
 			says = "waits"
+		case c.Status == "Unknown" && strings.HasPrefix(strings.ToLower(c.Message), "error") && murmurs(c) && !SaysWell(status):
+			says = "can't be judged"
 		}
 		if says != "" {
 			return Complaint{Says: says, Want: fmt.Sprintf("status.conditions[%s]=%s", typ, opposite(c.Status)),
