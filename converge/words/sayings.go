@@ -21,9 +21,13 @@ func (s Saying) Advice() string { return s[2] }
 // Meaning is the first of a table that a text fits.
 func Meaning(table []Saying, text string) (s Saying, ok bool) {
 	i := slices.IndexFunc(table, func(s Saying) bool {
-		head, tail, _ := strings.Cut(s.Mark(), "*")
-		_, rest, is := strings.Cut(text, head)
-		return is && strings.Contains(rest, tail)
+		rest, is := text, true
+		for part := range strings.SplitSeq(s.Mark(), "*") {
+			if _, rest, is = strings.Cut(rest, part); !is {
+				return false
+			}
+		}
+		return true
 	})
 	if i < 0 {
 		return s, false

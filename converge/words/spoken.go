@@ -33,7 +33,7 @@ func SpokenField(tree map[string]any, message string) (path, value string) {
 		switch v := v.(type) {
 		case map[string]any:
 			for _, field := range slices.Sorted(maps.Keys(v)) {
-				if field == key {
+				if field == key && key != "" {
 					path, value, best = at+"."+field, "", 1<<20
 				}
 				if depth < deepestField && !strings.HasSuffix(field, "Ref") && !strings.HasSuffix(field, "Refs") &&
