@@ -16,9 +16,10 @@ func parseSet(b []byte) (s set, ok bool) {
 }
 
 type parser struct {
-	text string
-	at   int
-	pile *pile
+	text  string
+	at    int
+	pile  *pile
+	sorts bool // any order will do
 }
 
 func (p *parser) take(s string) bool {
@@ -37,15 +38,19 @@ func (p *parser) items(depth int) (s set, ok bool) {
 	if p.take("}") {
 		return nil, true
 	}
-	mark := p.pile.mark()
+	mark, sorted := p.pile.mark(), true
 	for depth < maxDepth {
 		it, ok := p.item(depth)
-		if !ok || p.pile.mark() > mark && p.pile.items[p.pile.mark()-1].step.compare(&it.step) >= 0 {
+		if ok && p.pile.mark() > mark && p.pile.items[p.pile.mark()-1].step.compare(&it.step) >= 0 {
+			sorted, ok = false, p.sorts
+		}
+		if !ok {
 			return nil, false
 		}
 		p.pile.add(it)
 		if p.take("}") {
-			return p.pile.take(mark), true
+			s = p.pile.take(mark)
+			return s, sorted || putInOrder(s)
 		}
 		if !p.take(",") {
 			return nil, false

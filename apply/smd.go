@@ -82,6 +82,11 @@ func (s *smd) update(w *Write, old, obj resource.Object) (err error) {
 	}
 	live = as(live, s.gvk)
 	obj.GetObjectKind().SetGroupVersionKind(s.gvk)
+	if list := obj.GetManagedFields(); slices.ContainsFunc(list, func(e metav1.ManagedFieldsEntry) bool {
+		return e.FieldsV1 != nil && len(e.FieldsV1.Raw) > longFields
+	}) {
+		obj.SetManagedFields(tidied(list))
+	}
 	before := slices.Concat(live.GetManagedFields(), obj.GetManagedFields())
 	out, err := s.books.Update(live, obj, w.Manager)
 	if err != nil {
