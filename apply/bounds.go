@@ -97,7 +97,8 @@ func boundMerges(doc, patch map[string]any, obj resource.Object) error {
 	return nil
 }
 
-// compared is how many pairs of elements the library compares: a list that is merged has all elements put in order, the old and the new.
+// compared counts the pairs of elements that the library compares: a list that is merged has all elements put in order, the old and the
+// new.
 func compared(doc, patch map[string]any, meta strategicpatch.LookupPatchMeta) (n int) {
 	for key, value := range patch {
 		switch x := value.(type) {

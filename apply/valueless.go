@@ -2,8 +2,8 @@ package apply
 
 import "strings"
 
-// valueless is what the library says of an object as far as it may stand in a log: it quotes values, as long as they are, and somebody may
-// keep passwords in them.
+// valueless cuts what the library says of an object down to what may stand in a log: it quotes values, as long as they are, and somebody
+// may keep passwords in them.
 func valueless(err error) string {
 	text := err.Error()
 	for _, begins := range []string{", got ", "[", "\n"} {

@@ -112,7 +112,7 @@ const (
 	maxText = 4 << 20
 )
 
-// fit is how many errors an answer tells.
+// fit counts the errors that an answer tells.
 func fit(errs field.ErrorList) int {
 	left := maxText
 	for i, e := range errs {

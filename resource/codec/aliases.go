@@ -30,8 +30,8 @@ func CheckAliases(data []byte) error {
 	return nil
 }
 
-// indicates says that the sign may stand before the name of an anchor, as & does, or of an alias: in front of it nothing is, a space, a line's end or a
-// sign that opens or goes on with a list or a map, and behind it a name.
+// indicates says that the sign may stand before the name of an anchor, as & does, or of an alias: in front of it nothing is, a space, a
+// line's end or a sign that opens a list or a map or goes on with it, and behind it a name.
 func indicates(data []byte, sign byte) bool {
 	if bytes.HasPrefix(data, []byte("\xff\xfe")) || bytes.HasPrefix(data, []byte("\xfe\xff")) {
 		return true // UTF-16
