@@ -269,8 +269,8 @@ func operatorReports(l *converge.Look, _ map[string]any) *converge.Finding {
 	if strings.Contains(c.Message, "ReferenceGrant") || c.Reason == "RefNotPermitted" { // of the Gateway API
 		f.Advice = []string{"in the namespace that it refers to, create a referencegrant from namespace " + l.Obj.GetNamespace()}
 	}
-	if e := health.NewestWarning(l); e != nil && (!words.Faulty.MatchString(c.Message) || !strings.ContainsAny(strings.ReplaceAll(c.Message, "n't", ""),
-		`:"'/`)) {
+	telling := words.Faulty.MatchString(c.Message) && strings.ContainsAny(strings.ReplaceAll(c.Message, "n't", ""), `:"'/`)
+	if e := health.NewestWarning(l); e != nil && !telling {
 		f.Says += "; its last warning, of " + words.Ago(l.Now.Sub(converge.Told(e))) + " ago: " + words.OneLine(e.Message)
 		f.Error = eventFailure(e)
 		said += " " + e.Message

@@ -66,6 +66,29 @@ var wellWords = []string{"ready", "running", "healthy", "active", "available",
 // idle are phases that say that nothing is to be done.
 var idle = []string{"idle", "paused", "suspended", "standby", "hibernated"}
 
+// wrongIn says what a condition tells of that is wrong, "" if nothing is; well says that the whole is ready.
+func wrongIn(typ string, c CustomCondition, well bool, status map[string]any) (says string) {
+	switch {
+	case c.Status == "True":
+		says = WrongBy(typ[strings.LastIndex(typ, "/")+1:]) // as cilium.io/ConflictingClusterConfig
+	case c.Status == "False" && (c.Severity == "Warning" || c.Severity == "Error") && c.Message != "":
+		says = "is not well"
+	case well:
+	case c.Status == "False" && WrongBy(typ) == "" && c.Message != "":
+		if says = WrongBy(c.Reason); says == "" && typ == "Progressing" && notYet.MatchString(c.Reason) && !SaysWell(status) {
+			says = "does not go on"
+		}
+		if says == "" && amiss.MatchString(c.Message) && !SaysWell(status) {
+			says = "is not well"
+		}
+	case c.Status == "Unknown" && (WrongBy(c.Reason) != "" || strings.Contains(strings.ToLower(c.Reason+c.Message), "exceed")):
+		says = "waits"
+	case c.Status == "Unknown" && strings.HasPrefix(strings.ToLower(c.Message), "error") && murmurs(c) && !SaysWell(status):
+		says = "can't be judged"
+	}
+	return says
+}
+
 // guessed finds a complaint by the words that operators use, where no convention tells: by a condition, by the phase, by an error
 // or by a plain no. Of an object that says of itself that it is ready it finds none.
 func guessed(tree map[string]any) Complaint {
@@ -76,25 +99,8 @@ func guessed(tree map[string]any) Complaint {
 	conds := ConditionsIn(status)
 	well := conds["Ready"].Status == "True"
 	for _, typ := range slices.Sorted(maps.Keys(conds)) {
-		c, says := conds[typ], ""
-		switch {
-		case c.Status == "True":
-			says = WrongBy(typ[strings.LastIndex(typ, "/")+1:]) // as cilium.io/ConflictingClusterConfig
-		case c.Status == "False" && (c.Severity == "Warning" || c.Severity == "Error") && c.Message != "":
-			says = "is not well"
-		case well:
-		case c.Status == "False" && WrongBy(typ) == "" && c.Message != "":
-			if says = WrongBy(c.Reason); says == "" && typ == "Progressing" && notYet.MatchString(c.Reason) && !SaysWell(status) {
-				says = "does not go on"
-			}
-			if says == "" && amiss.MatchString(c.Message) && !SaysWell(status) {
-				says = "is not well"
-			}
-		case c.Status == "Unknown" && (WrongBy(c.Reason) != "" || strings.Contains(strings.ToLower(c.Reason+c.Message), "exceed")):
-			says = "waits"
-		case c.Status == "Unknown" && strings.HasPrefix(strings.ToLower(c.Message), "error") && murmurs(c) && !SaysWell(status):
-			says = "can't be judged"
-		}
+		c := conds[typ]
+		says := wrongIn(typ, c, well, status)
 		if says != "" {
 			return Complaint{Says: says, Want: fmt.Sprintf("status.conditions[%s]=%s", typ, opposite(c.Status)),
 				Have: fmt.Sprintf("status.conditions[%s]=%s", typ, c.Status), Message: cmp.Or(c.Message, c.Reason), Since: c.Since()}
