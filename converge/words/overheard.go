@@ -112,6 +112,6 @@ var Vague = []string{"read ", "look at the node agent", "look at the volume's pa
 	"give the storage behind", "check the command", "see to what it says"}
 
 // Unfit finds words by which a controller says that it can't do what a spec asks for, as it stands there.
-var Unfit = regexp.MustCompile(`(?i)(not |un)supported|\bis invalid|invalid (value|spec|rego|module|syntax|format|expression)|syntax error|should be|` +
-	`must (be|have|not)\b|unknown field|cannot include|required value|(error|unable|failed to) pars|correct \w+ specification|` +
-	`\[User error\]|missing values`)
+var Unfit = regexp.MustCompile(`(?i)(not |un)supported|\bis invalid|invalid (value|spec|rego|module|syntax|format|expression)|` +
+	`syntax error|should be|must (be|have|not)\b|unknown field|cannot include|required value|(error|unable|failed to) pars|` +
+	`correct \w+ specification|\[User error\]|missing values`)
