@@ -88,6 +88,9 @@ func (p *patching) patched(ctx context.Context, cur *view.Entry) (resource.Objec
 	}
 	gvk := p.speaks(doc)
 	obj = p.r.Kind.New(gvk)
+	if err := codec.CheckElements(doc, obj); err != nil {
+		return nil, apierrors.NewRequestEntityTooLargeError(err.Error())
+	}
 	strict, err := codec.UnmarshalJSON(doc, obj)
 	if err != nil {
 		return nil, p.unfit(doc, p.r.Kind.New(p.r.Spoken()), err)

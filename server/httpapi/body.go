@@ -76,6 +76,9 @@ func (c *request) decode(f reply.Format, data []byte, obj resource.Object, v ser
 			return unrecognized(x.want, bare(err), data)
 		}
 	}
+	if err := codec.CheckElements(doc, obj); err != nil {
+		return apierrors.NewRequestEntityTooLargeError(err.Error())
+	}
 	more, err := codec.UnmarshalJSON(doc, obj)
 	if err != nil {
 		return x.undecodable(data, doc, err)
@@ -130,7 +133,7 @@ func (x expected) settleKind(obj resource.Object, got schema.GroupVersionKind) e
 }
 
 func (x expected) decodeProto(data []byte, obj resource.Object) error {
-	gvk, _, err := codec.OpenEnvelope(data)
+	gvk, raw, err := codec.OpenEnvelope(data)
 	if err != nil {
 		return unrecognized(x.want, unopened(data, err), data)
 	}
@@ -139,7 +142,14 @@ func (x expected) decodeProto(data []byte, obj resource.Object) error {
 			return err
 		}
 	}
-	if err := codec.UnmarshalProto(data, obj); err != nil {
+	err = codec.CheckMessage(raw, obj)
+	if errors.Is(err, codec.ErrElements) {
+		return apierrors.NewRequestEntityTooLargeError(err.Error())
+	}
+	if err == nil {
+		err = codec.UnmarshalProto(data, obj)
+	}
+	if err != nil {
 		return handledAs(x.want, x.want, bare(err))
 	}
 	obj.GetObjectKind().SetGroupVersionKind(x.want)
