@@ -36,6 +36,8 @@ type kms struct {
 	timeout time.Duration
 	now     func() time.Time
 
+	asking sync.Mutex // held while the plugin is asked for its key, and not by who only reads what it said
+
 	mu     sync.Mutex
 	use    *seed // for what is written; nil: none yet
 	tried  time.Time
@@ -91,52 +93,60 @@ func (k *kms) ask(ctx context.Context, method string, in []byte) ([]byte, error)
 
 // healthy asks the plugin how it is, and learns which key it uses.
 func (k *kms) healthy(ctx context.Context) error {
-	k.mu.Lock()
-	defer k.mu.Unlock()
+	k.asking.Lock()
+	defer k.asking.Unlock()
 	return k.look(ctx)
 }
 
-// look asks which key the plugin uses, and gets a new seed when it is another one. k.mu is held.
+// look asks which key the plugin uses, and gets a new seed when it is another one. k.asking is held.
 func (k *kms) look(ctx context.Context) error {
-	k.tried = k.now()
-	k.failed = k.renew(ctx)
-	return k.failed
+	began := k.now()
+	k.mu.Lock()
+	use := k.use
+	k.mu.Unlock()
+	fresh, err := k.renew(ctx, use)
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if k.tried, k.failed = began, err; err != nil {
+		return err
+	}
+	fresh.until = began.Add(kmsGood)
+	if k.use = fresh; fresh != use {
+		k.remember(fresh)
+	}
+	return nil
 }
 
-func (k *kms) renew(ctx context.Context) error {
+// renew returns the seed in use, or another one if the plugin uses another key by now.
+func (k *kms) renew(ctx context.Context, use *seed) (*seed, error) {
 	out, err := k.ask(ctx, "Status", nil)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	s, err := parseStatus(out)
 	switch {
 	case err != nil:
-		return fmt.Errorf("the plugin %s: %w", k.name, err)
+		return nil, fmt.Errorf("the plugin %s: %w", k.name, err)
 	case s.healthz != "ok":
-		return fmt.Errorf("the plugin %s is not well: %q", k.name, s.healthz)
+		return nil, fmt.Errorf("the plugin %s is not well: %q", k.name, s.healthz)
 	case s.version != "v2" && s.version != "v2beta1":
-		return fmt.Errorf("the plugin %s speaks version %q, expected v2 or v2beta1", k.name, s.version)
+		return nil, fmt.Errorf("the plugin %s speaks version %q, expected v2 or v2beta1", k.name, s.version)
 	}
 	if err := checkKeyID(s.keyID); err != nil {
-		return fmt.Errorf("the plugin %s: %w", k.name, err)
+		return nil, fmt.Errorf("the plugin %s: %w", k.name, err)
 	}
-	until := k.tried.Add(kmsGood)
-	if k.use != nil && k.use.object.keyID == s.keyID {
-		k.use.until = until
-		return nil
+	if use != nil && use.object.keyID == s.keyID {
+		return use, nil
 	}
 	fresh, err := k.newSeed(ctx)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	if fresh.object.keyID != s.keyID {
-		return fmt.Errorf("the plugin %s encrypts with the key %q and says that it uses %q: it is changing keys", k.name,
+		return nil, fmt.Errorf("the plugin %s encrypts with the key %q and says that it uses %q: it is changing keys", k.name,
 			fresh.object.keyID, s.keyID)
 	}
-	fresh.until = until
-	k.use = fresh
-	k.remember(fresh)
-	return nil
+	return fresh, nil
 }
 
 // newSeed has the plugin encrypt random bytes.
@@ -174,21 +184,36 @@ func (k *kms) remember(s *seed) {
 	k.known[s.object.sum()] = s
 }
 
-// current is the seed to write with.
+// current is the seed to write with. Who finds that it is time asks the plugin; the others go on with what they have meanwhile, if that is
+// good.
 func (k *kms) current() (*seed, error) {
+	if due, good := k.state(); due && (!good || k.asking.TryLock()) {
+		if !good {
+			k.asking.Lock()
+		}
+		if due, _ := k.state(); due { // nobody else has asked meanwhile
+			_ = k.look(context.Background()) // its error is reported below, if there is no seed
+		}
+		k.asking.Unlock()
+	}
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if k.use == nil || k.now().After(k.use.until) {
+		return nil, k.failed
+	}
+	return k.use, nil
+}
+
+// state says whether it is time to ask the plugin, and whether the seed in use is good.
+func (k *kms) state() (due, good bool) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	pause := kmsAskEach
 	if k.failed != nil {
 		pause = kmsPause
 	}
-	if k.tried.IsZero() || k.now().Sub(k.tried) >= pause {
-		_ = k.look(context.Background()) // its error is reported below, if there is no seed
-	}
-	if k.use == nil || k.now().After(k.use.until) {
-		return nil, k.failed
-	}
-	return k.use, nil
+	now := k.now()
+	return k.tried.IsZero() || now.Sub(k.tried) >= pause, k.use != nil && !now.After(k.use.until)
 }
 
 func (k *kms) seal(plain, extra []byte) ([]byte, error) {

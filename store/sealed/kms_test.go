@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -33,6 +34,7 @@ type plugin struct {
 	keyID   string
 	broken  error
 	asked   map[string]int
+	stall   func(method string) // before an answer; nil: at once
 }
 
 func turn(b []byte) []byte {
@@ -56,6 +58,9 @@ func (p *plugin) count(method string) int {
 }
 
 func (p *plugin) answer(method string, in []byte) ([]byte, error) {
+	if p.stall != nil {
+		p.stall(method)
+	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.asked[method]++
@@ -189,6 +194,47 @@ func TestKMS(t *testing.T) {
 	p.set(func() { p.broken = nil })
 	now = now.Add(kmsPause)
 	write()
+}
+
+// TestSlowPluginHoldsUpNobody: while one writer asks a slow plugin which key it uses, others write and read with what is known.
+func TestSlowPluginHoldsUpNobody(t *testing.T) {
+	p, path := serve(t)
+	asked, goOn := make(chan struct{}), make(chan struct{})
+	p.stall = func(method string) {
+		if method == "Status" && p.count("Status") == 1 { // the second time
+			close(asked)
+			<-goOn
+		}
+	}
+	var later atomic.Bool
+	now := time.Now()
+	s, key := open(t, path, func() time.Time {
+		if later.Load() {
+			return now.Add(kmsAskEach)
+		}
+		return now
+	}), []byte("/registry/secrets/ns/s")
+	first, err := s.seal([]byte("secret"), key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	later.Store(true)
+	done := make(chan error, 1)
+	go func() {
+		_, err := s.seal([]byte("x"), key)
+		done <- err
+	}()
+	<-asked
+	if _, err := s.seal([]byte("y"), key); err != nil {
+		t.Error(err)
+	}
+	if got, err := s.open(first, key); err != nil || string(got) != "secret" || !s.fresh(first) {
+		t.Errorf("%q %v", got, err)
+	}
+	close(goOn)
+	if err := <-done; err != nil {
+		t.Error(err)
+	}
 }
 
 func TestKMSHealth(t *testing.T) {
