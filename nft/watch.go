@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"time"
 
 	"golang.org/x/sys/unix"
 )
@@ -26,20 +27,38 @@ func Watch(ctx context.Context) (<-chan struct{}, error) {
 	f := os.NewFile(uintptr(fd), "nftables")
 	changed := make(chan struct{}, 1)
 	context.AfterFunc(ctx, func() { f.Close() })
-	go func() {
-		buf := make([]byte, 4096)
-		for ctx.Err() == nil {
-			// ENOBUFS: more came than the socket holds. That is a change, too.
-			if _, err := f.Read(buf); err != nil && !errors.Is(err, unix.ENOBUFS) {
-				return
-			}
-			select {
-			case changed <- struct{}{}:
-			default:
-			}
-		}
-	}()
+	buf := make([]byte, 4096)
+	go follow(ctx, changed, func() error {
+		_, err := f.Read(buf)
+		return err
+	})
 	return changed, nil
+}
+
+// afterError passes before a socket is read again that could not be read.
+const afterError = time.Second
+
+// follow notes each message that is read, until ctx ends. What can't be read may be a change, too: more came than the socket holds
+// (ENOBUFS), or the kernel is short of memory.
+func follow(ctx context.Context, changed chan<- struct{}, read func() error) {
+	for {
+		err := read()
+		if ctx.Err() != nil {
+			return
+		}
+		select {
+		case changed <- struct{}{}:
+		default:
+		}
+		if err == nil || errors.Is(err, unix.ENOBUFS) {
+			continue
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-time.After(afterError):
+		}
+	}
 }
 
 // onlyGenerations drops all messages but those of a new generation. They come alone in their datagram.

@@ -6,11 +6,15 @@ import (
 	"fmt"
 	"strings"
 	"syscall"
+	"time"
 
 	"github.com/vishvananda/netlink"
 	"github.com/vishvananda/netlink/nl"
 	"golang.org/x/sys/unix"
 )
+
+// afterError passes before a socket is read again that could not be read.
+const afterError = time.Second
 
 // watch returns a channel that gets a value when links, addresses, routes or the neighbours on the tunnel changed, by anybody: one for many
 // when nobody reads. It ends with ctx. What comes and goes with every pod is left out.
@@ -25,9 +29,13 @@ func watch(ctx context.Context, k *kernel) (<-chan struct{}, error) {
 	go func() {
 		for ctx.Err() == nil {
 			list, from, err := s.Receive()
-			// ENOBUFS: more came than the socket holds. That is a change, too.
+			// ENOBUFS: more came than the socket holds. What can't be read may be a change, too.
 			if err != nil && !errors.Is(err, unix.ENOBUFS) && !errors.Is(err, unix.EINTR) {
-				return
+				select {
+				case <-ctx.Done():
+					return
+				case <-time.After(afterError):
+				}
 			}
 			matters := err != nil
 			for i := range list {
