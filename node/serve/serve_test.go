@@ -67,7 +67,7 @@ func (stub) ListPodSandboxStats(context.Context, *cri.ListPodSandboxStatsRequest
 }
 
 func (stub) ExecSync(_ context.Context, r *cri.ExecSyncRequest, _ ...grpc.CallOption) (*cri.ExecSyncResponse, error) {
-	return &cri.ExecSyncResponse{Stdout: []byte(r.ContainerId + ": " + strings.Join(r.Cmd, " "))}, nil
+	return &cri.ExecSyncResponse{Stdout: []byte(r.ContainerId + ": " + strings.Join(r.Cmd, ","))}, nil
 }
 
 // node is the API of a node with the pod ns/web, and a way to call it as somebody.
@@ -253,7 +253,7 @@ func TestAnswers(t *testing.T) {
 		{"POST /exec/ns/gone/c?input=1", 404, "not found"},
 		{"POST /exec/ns/web/u2/c?input=1", 404, "not found"},
 		{"POST /portForward/ns/web?port=x", 400, "invalid port"},
-		{"POST /run/ns/web/u1/c?cmd=ls&cmd=-l", 200, "id1: ls -l"},
+		{"POST /run/ns/web/u1/c?cmd=ls+-l", 200, "id1: ls,-l"},
 		{"POST /run/ns/web/c", 400, "cmd"},
 		{"POST /checkpoint/ns/web/c", 501, "takes containerd 2.0 and criu"},
 		{"POST /checkpoint/ns/web/c?timeout=-1", 400, "no number of seconds"},

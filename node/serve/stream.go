@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"net/url"
 	"strconv"
+	"strings"
 
 	"k8s.io/apimachinery/pkg/util/proxy"
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
@@ -132,17 +133,18 @@ func (responder) Error(w http.ResponseWriter, _ *http.Request, err error) {
 	fail(w, fmt.Errorf("connect to the runtime: %w", err))
 }
 
-// run runs a command to its end and answers with what it wrote.
+// run runs a command to its end and answers with what it wrote. The command is cut at its spaces, and may come as a form (curl -d), as the
+// kubelet has it.
 func (a *api) run(w http.ResponseWriter, r *http.Request) error {
 	id, err := a.running(r)
 	if err != nil {
 		return err
 	}
-	cmd := r.URL.Query()["cmd"]
-	if len(cmd) == 0 {
+	cmd := r.FormValue("cmd")
+	if cmd == "" {
 		return refusal{http.StatusBadRequest, "say which command to run: cmd"}
 	}
-	res, err := a.cfg.Runtime.Containers.ExecSync(r.Context(), &cri.ExecSyncRequest{ContainerId: id, Cmd: cmd})
+	res, err := a.cfg.Runtime.Containers.ExecSync(r.Context(), &cri.ExecSyncRequest{ContainerId: id, Cmd: strings.Split(cmd, " ")})
 	if err != nil {
 		return fmt.Errorf("run a command in container %s: %w", id, err)
 	}
