@@ -193,11 +193,11 @@ func (s *storage) giveSnapshot(w http.ResponseWriter, r *http.Request) {
 		refuse(w, apierrors.NewMethodNotSupported(noResource, strings.ToLower(r.Method)))
 		return
 	}
-	ctx := context.WithoutCancel(r.Context()) // a large store takes longer than requests may; the client's going away ends it
-	if _, err := s.etcd.Revision(ctx); err != nil {
+	if _, err := s.etcd.Revision(r.Context()); err != nil {
 		refuse(w, memberError(err))
 		return
 	}
+	ctx := context.WithoutCancel(r.Context()) // a large store takes longer than requests may; the client's going away ends it
 	w.Header().Set("Content-Type", "application/octet-stream")
 	if err := s.etcd.Snapshot(ctx, w); err != nil {
 		slog.Warn("send a snapshot", "err", err)
