@@ -145,12 +145,17 @@ func (s *Search) Walk(path, field string, v any, depth int) {
 
 // byKind notes an object of the project's own that a field names by the end of its kind: storageLocation, queueName.
 func (s *Search) byKind(path, stem, name string) {
+	if len(stem) < 3 {
+		return
+	}
 	stem = strings.ToLower(stem)
+	own := words.Domain(s.Kind.Info().GVK.Group)
 	for _, k := range s.Kinds.All() {
 		i := k.Info()
-		ends := len(stem) > 4 && strings.HasSuffix(strings.ToLower(i.GVK.Kind), stem)
-		if !i.Custom || !ends && (len(stem) < 3 || initials(i.GVK.Kind) != stem) ||
-			words.Domain(i.GVK.Group) != words.Domain(s.Kind.Info().GVK.Group) {
+		if !i.Custom || words.Domain(i.GVK.Group) != own {
+			continue
+		}
+		if ends := len(stem) > 4 && strings.HasSuffix(strings.ToLower(i.GVK.Kind), stem); !ends && initials(i.GVK.Kind) != stem {
 			continue
 		}
 		ns := ""
@@ -223,11 +228,11 @@ func (s *Search) take(path, field string, v map[string]any) bool {
 
 // KindsBy are the kinds that a word may mean, the likeliest first. A word that is not said to be a kind may end with one.
 func (s *Search) KindsBy(word, group, version string, exact bool) (list []resource.Kind) {
-	own, size := s.Kind.Info().GVK.Group, 0
+	own, size := words.Domain(s.Kind.Info().GVK.Group), 0
 	for _, k := range s.Kinds.All() {
 		i := k.Info()
 		kind := i.GVK.Kind
-		near := words.Domain(i.GVK.Group) == words.Domain(own)
+		near := words.Domain(i.GVK.Group) == own
 		switch {
 		case i.Virtual || len(kind) < size || group != "" && i.GVK.Group != group || version != "" && group == "" && i.GVK.Group != "":
 			continue

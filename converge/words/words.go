@@ -71,8 +71,8 @@ func List(names []string, most int) string {
 
 // Domain cuts off a group what differs between the groups of one project.
 func Domain(group string) string {
-	parts := strings.Split(group, ".")
-	return strings.Join(parts[max(0, len(parts)-2):], ".")
+	last := strings.LastIndexByte(group, '.')
+	return group[strings.LastIndexByte(group[:max(0, last)], '.')+1:]
 }
 
 // Texts are the values of a list as text.

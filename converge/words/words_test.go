@@ -112,6 +112,14 @@ func TestSayingsCanBeMet(t *testing.T) {
 	}
 }
 
+func TestDomain(t *testing.T) {
+	for group, want := range map[string]string{"": "", "apps": "apps", "keda.sh": "keda.sh", "a.cluster.x-k8s.io": "x-k8s.io"} {
+		if got := Domain(group); got != want {
+			t.Errorf("%q of %q, want %q", got, group, want)
+		}
+	}
+}
+
 func TestList(t *testing.T) {
 	if got := fmt.Sprint(List([]string{"a", "b"}, 2), "; ", List([]string{"a", "b", "c", "d"}, 2)); got != "a, b; a, b and 2 more" {
 		t.Error(got)
