@@ -26,7 +26,7 @@ const (
 
 // boundOperations refuses a JSON patch whose size does not explain what it costs.
 func boundOperations(doc, patch []byte, ops jsonpatch.Patch) error {
-	deepest, shifts, copies := 0, 0, 0
+	deepest, shifts, copies := 0, int64(0), 0
 	for _, op := range ops {
 		path, _ := op.Path() // one without a path is found out about when it is its turn
 		from, _ := op.From()
@@ -41,11 +41,11 @@ func boundOperations(doc, patch []byte, ops jsonpatch.Patch) error {
 		}
 	}
 	size := len(doc) + len(patch)
-	if size += min(maxCopied, copies*size); deepest > maxRead/size {
+	if size += int(min(maxCopied, int64(copies)*int64(size))); deepest > maxRead/size {
 		return apierrors.NewRequestEntityTooLargeError(fmt.Sprintf(
 			"The deepest path of the JSON patch has %d parts, too many for %d bytes", deepest, size))
 	}
-	if shifts*size <= maxMoved { // no list is that long
+	if shifts*int64(size) <= maxMoved { // no list is that long
 		return nil
 	}
 	longest := len(ops)
@@ -61,7 +61,7 @@ func boundOperations(doc, patch []byte, ops jsonpatch.Patch) error {
 		}
 		longest += most
 	}
-	if n := shifts * longest; n > maxMoved {
+	if shifts*int64(longest) > maxMoved {
 		return apierrors.NewRequestEntityTooLargeError(fmt.Sprintf(
 			"The JSON patch puts %d elements into lists, or takes them away, and the longest list may have %d: use a merge patch", shifts, longest))
 	}
@@ -99,7 +99,7 @@ func boundMerges(doc, patch map[string]any, obj resource.Object) error {
 
 // compared counts the pairs of elements that the library compares: a list that is merged has all elements put in order, the old and the
 // new.
-func compared(doc, patch map[string]any, meta strategicpatch.LookupPatchMeta) (n int) {
+func compared(doc, patch map[string]any, meta strategicpatch.LookupPatchMeta) (n int64) {
 	for key, value := range patch {
 		switch x := value.(type) {
 		case map[string]any:
@@ -110,7 +110,7 @@ func compared(doc, patch map[string]any, meta strategicpatch.LookupPatchMeta) (n
 		case []any:
 			if name, ok := strings.CutPrefix(key, "$setElementOrder/"); ok && patch[name] == nil {
 				there, _ := doc[name].([]any)
-				n += (len(x) + len(there)) * len(there)
+				n += int64(len(x)+len(there)) * int64(len(there))
 				continue
 			}
 			below, how, err := meta.LookupPatchMetadataForSlice(key)
@@ -120,7 +120,7 @@ func compared(doc, patch map[string]any, meta strategicpatch.LookupPatchMeta) (n
 			there, _ := doc[key].([]any)
 			all := len(x) + len(there)
 			order, _ := patch["$setElementOrder/"+key].([]any)
-			n += all*all + len(order)*all
+			n += int64(all+len(order)) * int64(all)
 			olds := byKey(there, how.GetPatchMergeKey())
 			for _, element := range x {
 				if e, ok := element.(map[string]any); ok {

@@ -82,12 +82,12 @@ func (s *smd) update(w *Write, old, obj resource.Object) (err error) {
 	}
 	live = as(live, s.gvk)
 	obj.GetObjectKind().SetGroupVersionKind(s.gvk)
-	if list := obj.GetManagedFields(); slices.ContainsFunc(list, func(e metav1.ManagedFieldsEntry) bool {
-		return e.FieldsV1 != nil && len(e.FieldsV1.Raw) > longFields
-	}) {
-		obj.SetManagedFields(tidied(list))
+	list := obj.GetManagedFields()
+	if slices.ContainsFunc(list, long) {
+		list = tidied(list)
+		obj.SetManagedFields(list)
 	}
-	before := slices.Concat(live.GetManagedFields(), obj.GetManagedFields())
+	before := slices.Concat(live.GetManagedFields(), list)
 	out, err := s.books.Update(live, obj, w.Manager)
 	if err != nil {
 		return err

@@ -14,11 +14,15 @@ import (
 // 150,000 in another order take half a minute.
 const longFields = 64 << 10
 
+func long(e metav1.ManagedFieldsEntry) bool {
+	return e.FieldsV1 != nil && len(e.FieldsV1.Raw) > longFields
+}
+
 // tidied has long fields that a client sent in order. Those that can't be read so far are invalid, and count as such.
 func tidied(list []metav1.ManagedFieldsEntry) []metav1.ManagedFieldsEntry {
 	cloned := false
 	for i, e := range list {
-		if e.FieldsV1 == nil || len(e.FieldsV1.Raw) <= longFields {
+		if !long(e) {
 			continue
 		}
 		if _, ok := parseSet(e.FieldsV1.Raw); ok {
