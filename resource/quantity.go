@@ -208,6 +208,14 @@ func checkField(content []byte, t, of reflect.Type) error {
 // knownFields caches quantityFields: the message types of the API are few.
 var knownFields sync.Map // reflect.Type -> map[protowire.Number]reflect.Type
 
+// FieldNumber is the number by which a field of a type of the API goes in protobuf; false: it does not.
+func FieldNumber(f reflect.StructField) (protowire.Number, bool) {
+	_, rest, _ := strings.Cut(f.Tag.Get("protobuf"), ",")
+	text, _, _ := strings.Cut(rest, ",")
+	n, err := strconv.Atoi(text)
+	return protowire.Number(n), err == nil
+}
+
 // quantityFields are the fields of a message that lead to a quantity, by number. Of a quantity itself it is the text; of an entry of a map
 // it is key and value.
 func quantityFields(t reflect.Type) map[protowire.Number]reflect.Type {
@@ -223,10 +231,8 @@ func quantityFields(t reflect.Type) map[protowire.Number]reflect.Type {
 		all[1], all[2] = bare(t.Key()), bare(t.Elem())
 	case t.Kind() == reflect.Struct:
 		for i := range t.NumField() {
-			_, rest, _ := strings.Cut(t.Field(i).Tag.Get("protobuf"), ",")
-			text, _, _ := strings.Cut(rest, ",")
-			if n, err := strconv.Atoi(text); err == nil {
-				all[protowire.Number(n)] = bare(t.Field(i).Type)
+			if n, ok := FieldNumber(t.Field(i)); ok {
+				all[n] = bare(t.Field(i).Type)
 			}
 		}
 	}

@@ -16,11 +16,7 @@ func CheckDepth(doc []byte) error {
 	for i := 0; i < len(doc); i++ {
 		switch doc[i] {
 		case '"':
-			for i++; i < len(doc) && doc[i] != '"'; i++ {
-				if doc[i] == '\\' {
-					i++
-				}
-			}
+			i = endOfText(doc, i)
 		case '{', '[':
 			if depth++; depth > maxDepth {
 				return errDepth
@@ -30,4 +26,14 @@ func CheckDepth(doc []byte) error {
 		}
 	}
 	return nil
+}
+
+// endOfText is the index of the quote that ends the text which begins at i, or of the document's end.
+func endOfText(doc []byte, i int) int {
+	for i++; i < len(doc) && doc[i] != '"'; i++ {
+		if doc[i] == '\\' {
+			i++
+		}
+	}
+	return i
 }

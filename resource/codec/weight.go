@@ -3,11 +3,11 @@ package codec
 import (
 	"errors"
 	"reflect"
-	"strconv"
-	"strings"
 	"sync"
 
 	"google.golang.org/protobuf/encoding/protowire"
+
+	"github.com/kloop-dev/kloop/resource"
 )
 
 // maxElements bounds the bytes that elements of lists and maps take once they are decoded, each as large as its type: an empty container
@@ -38,16 +38,12 @@ func CheckElements(doc []byte, obj any) error {
 	for i := 0; i < len(doc); i++ {
 		switch doc[i] {
 		case '"':
-			for i++; i < len(doc) && doc[i] != '"'; i++ {
-				if doc[i] == '\\' {
-					i++
-				}
-			}
+			i = endOfText(doc, i)
 		case ',':
 			n++
 		}
 	}
-	if n*size > maxElements {
+	if int64(n)*int64(size) > maxElements {
 		return ErrElements
 	}
 	return nil
@@ -60,10 +56,10 @@ func CheckMessage(message []byte, obj any) error {
 		return nil
 	}
 	left := maxElements
-	return weigh1(message, reflect.TypeOf(obj).Elem(), maxDepth, &left)
+	return weighMessage(message, reflect.TypeOf(obj).Elem(), maxDepth, &left)
 }
 
-func weigh1(data []byte, t reflect.Type, depth int, left *int) error {
+func weighMessage(data []byte, t reflect.Type, depth int, left *int) error {
 	if depth == 0 {
 		return errDeepMessage
 	}
@@ -82,7 +78,7 @@ func weigh1(data []byte, t reflect.Type, depth int, left *int) error {
 				return ErrElements
 			}
 			if content, _ := protowire.ConsumeBytes(data); f.of != nil {
-				if err := weigh1(content, f.of, depth-1, left); err != nil {
+				if err := weighMessage(content, f.of, depth-1, left); err != nil {
 					return err
 				}
 			}
@@ -112,10 +108,8 @@ func messageFields(t reflect.Type) map[protowire.Number]messageField {
 		all[2] = messageFieldOf(t.Elem())
 	case reflect.Struct:
 		for i := range t.NumField() {
-			_, rest, _ := strings.Cut(t.Field(i).Tag.Get("protobuf"), ",")
-			text, _, _ := strings.Cut(rest, ",")
-			if n, err := strconv.Atoi(text); err == nil {
-				all[protowire.Number(n)] = messageFieldOf(t.Field(i).Type)
+			if n, ok := resource.FieldNumber(t.Field(i)); ok {
+				all[n] = messageFieldOf(t.Field(i).Type)
 			}
 		}
 	}
