@@ -126,8 +126,7 @@ func markedPart(l *converge.Look, f *converge.Finding, message string) {
 		}
 	}
 	if len(f.Below) > 0 {
-		f.Told, f.State, f.Waits = message, converge.Waiting, converge.On("Object", f.Below[0], "")
-		f.Next = converge.Does(f.Owner, "goes on when that is well")
+		waitsFor(f, message, f.Below...)
 	}
 }
 

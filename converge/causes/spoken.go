@@ -55,6 +55,12 @@ func rivals(l *converge.Look, f *converge.Finding, message string) {
 	}
 }
 
+// waitsFor has what a controller speaks of, which is not well, as the cause: it goes on when that is.
+func waitsFor(f *converge.Finding, message string, bad ...converge.Ref) {
+	f.Below, f.Told, f.State, f.Waits = bad, message, converge.Waiting, converge.On("Object", bad[0], "")
+	f.Next = converge.Does(f.Owner, "goes on when that is well")
+}
+
 // lackPart has a person make what a part of the status names by kind and name and says is not present, as a ClusterServiceVersion's.
 func lackPart(l *converge.Look, f *converge.Finding, tree map[string]any) bool {
 	status, _ := tree["status"].(map[string]any)
@@ -128,8 +134,7 @@ func ofKind(l *converge.Look, f *converge.Finding, message string) {
 			}
 		}
 		if len(f.Below) > 0 {
-			f.Told, f.State, f.Waits = message, converge.Waiting, converge.On("Object", f.Below[0], "")
-			f.Next = converge.Does(f.Owner, "goes on when that is well")
+			waitsFor(f, message, f.Below...)
 		}
 		if there || !strings.HasPrefix(rest, "not found") {
 			return
@@ -201,9 +206,7 @@ func kin(l *converge.Look, f *converge.Finding, message string) {
 				continue
 			}
 			if obj := l.Read.Lookup(k, ns, m[2]); obj != nil && obj.GetUID() != l.Obj.GetUID() && !l.Health(k, obj).Converged() {
-				r := converge.RefTo(k, obj)
-				f.Below, f.Told, f.State, f.Waits = []converge.Ref{r}, message, converge.Waiting, converge.On("Object", r, "")
-				f.Next = converge.Does(f.Owner, "goes on when that is well")
+				waitsFor(f, message, converge.RefTo(k, obj))
 				return
 			}
 		}
@@ -232,9 +235,7 @@ func aggregated(l *converge.Look, f *converge.Finding, message string) {
 	if s == nil || l.Health(kinds.APIServices, s).Converged() {
 		return
 	}
-	r := converge.RefTo(kinds.APIServices, s)
-	f.Below, f.Told, f.State, f.Waits = []converge.Ref{r}, message, converge.Waiting, converge.On("Object", r, "")
-	f.Next = converge.Does(f.Owner, "goes on when that is well")
+	waitsFor(f, message, converge.RefTo(kinds.APIServices, s))
 }
 
 // reached looks at the service of the cluster that a controller can't reach: if it is not well, that is the cause.
@@ -256,9 +257,7 @@ func reached(l *converge.Look, f *converge.Finding, message string) {
 	if s == nil || len(s.Spec.Selector) == 0 || l.Health(kinds.Services, s).Converged() {
 		return
 	}
-	r := converge.RefTo(kinds.Services, s)
-	f.Below, f.Told, f.State, f.Waits = []converge.Ref{r}, message, converge.Waiting, converge.On("Object", r, "")
-	f.Next = converge.Does(f.Owner, "goes on when that is well")
+	waitsFor(f, message, converge.RefTo(kinds.Services, s))
 }
 
 // heard adds what else tells why, where the object itself does not: what it names may say more of what failed, or its node may be kept from
@@ -337,9 +336,7 @@ func spokenOf(l *converge.Look, f *converge.Finding, message string) {
 	defer lackOf(l, f, message)
 	for _, m := range health.KubeletsPod.FindAllStringSubmatch(message, converge.MaxLooks) {
 		if p := resource.Get(l.Read, kinds.Pods, m[2], m[1]); p != nil && !l.Health(kinds.Pods, p).Converged() {
-			r := converge.RefTo(kinds.Pods, p)
-			f.Below, f.Told, f.State, f.Waits = []converge.Ref{r}, message, converge.Waiting, converge.On("Object", r, "")
-			f.Next = converge.Does(f.Owner, "goes on when that is well")
+			waitsFor(f, message, converge.RefTo(kinds.Pods, p))
 			return
 		}
 	}
@@ -359,8 +356,7 @@ func spokenOf(l *converge.Look, f *converge.Finding, message string) {
 				f.Advice[0] += ": kubectl delete " + k.Info().GR().String() + " " + m[3] + " -n " + ns
 				return
 			case !l.Health(k, obj).Converged():
-				f.Below, f.Told, f.State = []converge.Ref{converge.RefTo(k, obj)}, message, converge.Waiting
-				f.Waits, f.Next = converge.On("Object", converge.RefTo(k, obj), ""), converge.Does(f.Owner, "goes on when that is well")
+				waitsFor(f, message, converge.RefTo(k, obj))
 				return
 			}
 		}
