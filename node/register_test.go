@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -41,12 +42,11 @@ func TestBusyStart(t *testing.T) {
 // crowded is a client before whom others write the Node, so many times.
 type crowded struct {
 	client.Client
-	others int
+	others atomic.Int32
 }
 
 func (c *crowded) Update(ctx context.Context, k resource.Kind, obj resource.Object, sub string) (resource.Object, error) {
-	if c.others > 0 && k == resource.Kind(kinds.Nodes) && sub == "status" {
-		c.others--
+	if k == resource.Kind(kinds.Nodes) && sub == "status" && c.others.Add(-1) >= 0 {
 		return nil, apierrors.NewConflict(k.Info().GR(), obj.GetName(), errors.New("somebody else was before you"))
 	}
 	return c.Client.Update(ctx, k, obj, sub)
@@ -57,11 +57,12 @@ func (c *crowded) Update(ctx context.Context, k resource.Kind, obj resource.Obje
 func TestCrowdedStart(t *testing.T) {
 	simulate(t, func(r *rig) {
 		r.stop()
-		c := &crowded{r.cfg.Client, 8}
+		c := &crowded{Client: r.cfg.Client}
+		c.others.Store(8)
 		r.cfg.Client = c
 		r.start()
 		r.pod("p", nil, "a")
 		r.reaches("p", corev1.PodRunning)
-		r.until("all conflicts were met", func() bool { return c.others == 0 })
+		r.until("all conflicts were met", func() bool { return c.others.Load() <= 0 })
 	})
 }
