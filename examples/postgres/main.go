@@ -110,7 +110,8 @@ func runInstance(ctx context.Context, cluster string) error {
 		return err
 	}
 	server := &instance.Postgres{Dir: "/data", Name: os.Getenv("POD"), Secret: os.Getenv("STREAMER_PASSWORD"),
-		AppPassword: os.Getenv("APP_PASSWORD"), SourceToken: os.Getenv("SOURCE_TOKEN"), Self: "/usr/bin/postgres-operator", Log: slog.Default()}
+		AppPassword: os.Getenv("APP_PASSWORD"), SourceToken: os.Getenv("SOURCE_TOKEN"), Self: "/usr/bin/postgres-operator", Log: slog.Default(),
+		Archive: func(ctx context.Context) bool { return archive.Answers(ctx, archive.URL(cluster)) }}
 	m := &instance.Manager{API: api, Server: server, Namespace: os.Getenv("NAMESPACE"), Cluster: cluster, Pod: os.Getenv("POD"),
 		UID: types.UID(os.Getenv("POD_UID")), Timing: instance.Usual, Log: slog.Default()}
 	mux := http.NewServeMux()

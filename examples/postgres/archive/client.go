@@ -35,6 +35,14 @@ func ask(ctx context.Context, method, url, token string, body []byte) (io.ReadCl
 	return nil, fmt.Errorf("%s %s: %s: %s", method, url, resp.Status, bytes.TrimSpace(text))
 }
 
+// Answers says whether the archive is there and takes WAL.
+func Answers(ctx context.Context, url string) bool {
+	ctx, cancel := context.WithTimeout(ctx, time.Second)
+	defer cancel()
+	answer, err := ask(ctx, http.MethodGet, url+"/ready", "", nil)
+	return err == nil && answer.Close() == nil
+}
+
 // Push archives one file of WAL: PostgreSQL's archive_command.
 func Push(ctx context.Context, url, token, path, name string) error {
 	ctx, cancel := context.WithTimeout(ctx, 20*time.Second)

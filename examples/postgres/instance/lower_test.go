@@ -1,17 +1,8 @@
 package instance
 
 import (
-	"context"
-	"errors"
-	"log/slog"
 	"maps"
-	"os"
-	"os/exec"
-	"os/user"
-	"path/filepath"
-	"strconv"
 	"strings"
-	"syscall"
 	"testing"
 	"time"
 
@@ -67,22 +58,10 @@ func TestFloor(t *testing.T) {
 // TestLower: with a real PostgreSQL, a former primary starts as standby although its connections were lowered meanwhile, and restarts
 // with less when it is primary again.
 func TestLower(t *testing.T) {
-	bin, _ := filepath.Glob("/usr/lib/postgresql/*/bin")
-	owner, err := user.Lookup("postgres") // its superuser is known by that name
-	switch {
-	case len(bin) == 0 || err != nil:
-		t.Skip("there is no PostgreSQL here")
-	case os.Getuid() == 0:
-		asAnother(t, owner) // PostgreSQL refuses root
+	p, ctx := realServer(t)
+	if p == nil {
 		return
-	case os.Getenv("LOWER_DIR") == "":
-		t.Skip("it needs root, for a network of its own")
 	}
-	t.Setenv("PATH", bin[len(bin)-1]+":"+os.Getenv("PATH"))
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
-	defer cancel()
-	p := &Postgres{Dir: os.Getenv("LOWER_DIR"), Name: "c-1", Secret: "s", AppPassword: "a", Self: "/self", Log: slog.New(slog.DiscardHandler)}
-	defer p.Kill("the test ends")
 	c := &v1alpha1.PostgresCluster{}
 	do := func(what string, err error) {
 		t.Helper()
@@ -147,29 +126,5 @@ func TestLower(t *testing.T) {
 	runs("30")
 	if l := now(); l.Restart || l.Lowered {
 		t.Errorf("there is something to do still: %+v", l)
-	}
-}
-
-// asAnother runs this test again, as another user, in a network of its own.
-func asAnother(t *testing.T, owner *user.User) {
-	dir, err := os.MkdirTemp("/tmp", "lower")
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = os.RemoveAll(dir) })
-	uid, err1 := strconv.Atoi(owner.Uid)
-	gid, err2 := strconv.Atoi(owner.Gid)
-	self, data := filepath.Join(dir, "test"), filepath.Join(dir, "data")
-	program, err := os.ReadFile(os.Args[0])
-	if err := errors.Join(err, err1, err2, os.WriteFile(self, program, 0o755), os.Mkdir(data, 0o700), os.Chown(data, uid, gid),
-		os.Chmod(dir, 0o755)); err != nil {
-		t.Fatal(err)
-	}
-	cmd := exec.CommandContext(t.Context(), self, "-test.run=^TestLower$")
-	cmd.Dir, cmd.Env = data, append(os.Environ(), "LOWER_DIR="+data)
-	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: uint32(uid), Gid: uint32(gid)},
-		Cloneflags: syscall.CLONE_NEWNET}
-	if out, err := cmd.CombinedOutput(); err != nil {
-		t.Fatalf("%v\n%s", err, out)
 	}
 }

@@ -28,6 +28,9 @@ type Postgres struct {
 	Self        string // path of this program: PostgreSQL calls it to archive
 	Log         *slog.Logger
 
+	// Archive says whether the archive answers. It returns within a second or two.
+	Archive func(context.Context) bool
+
 	version  string
 	upstream string
 	cluster  *v1alpha1.PostgresCluster // by which it was configured last
@@ -37,6 +40,9 @@ type Postgres struct {
 	ended  chan struct{} // closed when the process has ended; nil: there is none
 	server *os.Process
 	tended bool // the roles are there
+
+	unarchived string    // WAL that could not be archived when it was last looked
+	woken      time.Time // when the archiver was last woken
 }
 
 // Open takes the volume for this process alone, also against another pod on the same node, and reads the version. It waits until

@@ -121,6 +121,7 @@ func (p *Postgres) observePrimary(ctx context.Context, c *pgx.Conn, l *Local) er
 		return err
 	}
 	l.Streaming, l.Archive = slices.Compact(streaming), failed
+	p.unarchived = failed
 	var err error
 	if l.LSN, err = parseLSN(lsn); err != nil {
 		return err
@@ -206,7 +207,8 @@ func (p *Postgres) Promote(ctx context.Context) error {
 	})
 }
 
-// Tend implements Server: a primary has the roles, the database, and a slot for each standby, and no others.
+// Tend implements Server: a primary has the roles, the database, and a slot for each standby, and no others. An archive that is back is
+// used at once.
 func (p *Postgres) Tend(ctx context.Context, standbys []string) error {
 	return p.with(ctx, func(c *pgx.Conn) error {
 		if err := p.roles(ctx, c); err != nil {
@@ -226,8 +228,21 @@ func (p *Postgres) Tend(ctx context.Context, standbys []string) error {
 		if err != nil {
 			return fmt.Errorf("drop slots: %w", err)
 		}
-		return nil
+		return p.wakeArchiver(ctx, c)
 	})
+}
+
+// wakeArchiver has PostgreSQL try again to archive what it could not, when the archive answers: by itself it waits a minute after its third
+// try. Any signal wakes it, and that to read the settings does nothing else.
+func (p *Postgres) wakeArchiver(ctx context.Context, c *pgx.Conn) error {
+	if p.unarchived == "" || time.Since(p.woken) < 5*time.Second || !p.Archive(ctx) {
+		return nil
+	}
+	p.woken = time.Now()
+	if _, err := c.Exec(ctx, "select pg_reload_conf()"); err != nil {
+		return fmt.Errorf("wake the archiver: %w", err)
+	}
+	return nil
 }
 
 // roles makes the roles and the database app, once for each life of the process: passwords may be another's after a restore.

@@ -109,12 +109,11 @@ func archiveState(w World, status *v1alpha1.PostgresClusterStatus, up bool, set 
 		meta.RemoveStatusCondition(&status.Conditions, "Archiving")
 		return true
 	}
-	bad := w.report(status.TargetPrimary).ArchiveBad
-	switch {
+	switch bad := w.report(status.TargetPrimary).ArchiveBad; {
+	case !ready(w.Pods[archiveName(w.Cluster)]): // so it takes no WAL, which is no news
+		set("Archiving", false, "NoArchive", "pod "+archiveName(w.Cluster)+" is not ready")
 	case bad != "":
 		set("Archiving", false, "WALNotTaken", "the archive has not taken "+bad)
-	case !ready(w.Pods[archiveName(w.Cluster)]):
-		set("Archiving", false, "NoArchive", "pod "+archiveName(w.Cluster)+" is not ready")
 	case up:
 		set("Archiving", true, "Archiving", "")
 		return true
