@@ -57,19 +57,45 @@ func (b *deviceBinder) bind(t *task, node string) {
 	b.r.writes = append(b.r.writes, func(ctx context.Context) func() {
 		ctx = because(ctx, p)
 		b.r.announceNode(ctx, p, node)
-		written, err := b.writePlan(ctx, plan, p)
+		err := b.writePlan(ctx, plan, p)
+		return func() { b.wrote(t, node, err) }
+	})
+}
+
+// wrote goes on with a pod when what was written of its devices is known.
+func (b *deviceBinder) wrote(t *task, node string, err error) {
+	plan := t.devices
+	if plan.doubt != nil {
+		b.settleDoubt(t, node, err)
+		return
+	}
+	plan.writing = false
+	switch {
+	case t.gone:
+		b.forget(t)
+	case err != nil:
+		b.r.bindFailed(t, fmt.Errorf(preBind, "DynamicResources", err))
+	case len(plan.wait) > 0:
+		b.await(t, node)
+	default:
+		b.r.bind(t, node)
+	}
+}
+
+// settleDoubt asks what became of a claim whose write had no answer, for as long as it takes: its devices are nobody else's meanwhile, and held
+// for ever they would be lost.
+func (b *deviceBinder) settleDoubt(t *task, node string, err error) {
+	plan := t.devices
+	b.r.writes = append(b.r.writes, func(ctx context.Context) func() {
+		has, known := b.allocatedNow(ctx, plan.doubt)
 		return func() {
-			plan.writing, plan.written = false, written
-			switch {
-			case t.gone:
-				b.forget(t)
-			case err != nil:
-				b.r.bindFailed(t, fmt.Errorf(preBind, "DynamicResources", err))
-			case len(plan.wait) > 0:
-				b.await(t, node)
-			default:
-				b.r.bind(t, node)
+			if known {
+				plan.doubt = nil
 			}
+			if known && has {
+				plan.written++
+			}
+			b.wrote(t, node, err)
 		}
 	})
 }
@@ -92,13 +118,13 @@ func (b *deviceBinder) change(c client.Change) {
 	b.check()
 }
 
-// writePlan allocates the claims of a plan and reserves them for the pod, and returns how many it did. One whose
-// answer was lost counts: it is better to hold a device too long than to give it out twice.
-func (b *deviceBinder) writePlan(ctx context.Context, plan *devicePlan, p *corev1.Pod) (written int, err error) {
+// writePlan allocates the claims of a plan and reserves them for the pod, and counts in the plan how many it did. One whose
+// answer was lost is in doubt: it is better to hold a device too long than to give it out twice.
+func (b *deviceBinder) writePlan(ctx context.Context, plan *devicePlan, p *corev1.Pod) (err error) {
 	for i, claim := range plan.claims {
 		if claim == plan.extended {
 			if claim, err = b.create(ctx, claim); err != nil {
-				return written, fmt.Errorf("create claim for extended resources: %w", err)
+				return fmt.Errorf("create claim for extended resources: %w", err)
 			}
 		}
 		err := b.write(ctx, claim, plan.results[i], p)
@@ -106,16 +132,16 @@ func (b *deviceBinder) writePlan(ctx context.Context, plan *devicePlan, p *corev
 			err = b.writeStatus(ctx, p, claim, plan.uses)
 		}
 		if err != nil && plan.claims[i] == plan.extended && !b.withdraw(ctx, claim) {
-			written++ // somebody has it yet
-		} else if plan.claims[i] != plan.extended && doubtful(err) && b.allocatedNow(ctx, claim) {
-			written++
+			plan.written++ // somebody has it yet
+		} else if plan.claims[i] != plan.extended && doubtful(err) {
+			plan.doubt = claim
 		}
 		if err != nil {
-			return written, err
+			return err
 		}
-		written++
+		plan.written++
 	}
-	return written, nil
+	return nil
 }
 
 // create makes the claim for a pod's extended resources.
@@ -174,21 +200,21 @@ func doubtful(err error) bool {
 	return false
 }
 
-// allocatedNow says whether the claim has devices. It asks until there is an answer, or ctx ends: then it may have.
-func (b *deviceBinder) allocatedNow(ctx context.Context, claim *resourcev1.ResourceClaim) bool {
+// allocatedNow says whether the claim has devices. It asks until there is an answer, or ctx ends: then it is not known.
+func (b *deviceBinder) allocatedNow(ctx context.Context, claim *resourcev1.ResourceClaim) (has, known bool) {
 	const longest = 5 * time.Second
 	for pause := 100 * time.Millisecond; ; pause = min(2*pause, longest) {
 		obj, err := b.r.env.Client.Get(ctx, kinds.ResourceClaims, claim.Namespace, claim.Name)
 		if err == nil {
 			now := obj.(*resourcev1.ResourceClaim)
-			return now.UID == claim.UID && now.Status.Allocation != nil
+			return now.UID == claim.UID && now.Status.Allocation != nil, true
 		}
 		if !doubtful(err) {
-			return !apierrors.IsNotFound(err)
+			return !apierrors.IsNotFound(err), true
 		}
 		select {
 		case <-ctx.Done():
-			return true
+			return false, false
 		case <-time.After(pause):
 		}
 	}

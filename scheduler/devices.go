@@ -82,7 +82,8 @@ type devicePlan struct {
 	uses     []corev1.ContainerExtendedResourceRequest // of extended resources, by container
 	wait     []key                                     // claims whose devices must be made ready for use
 	writing  bool
-	written  int // how many of them are, from the first
+	written  int                       // how many of them are, from the first
+	doubt    *resourcev1.ResourceClaim // the one after these, if there was no answer; nil: it is known not to be written
 }
 
 // of looks up the class's claims. A class with claims made for one pod is of that pod alone.

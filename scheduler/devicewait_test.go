@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -149,14 +150,69 @@ func TestAllocationWithoutAnswer(t *testing.T) {
 		p := w.create(pod("a", "", "cpu=1", "resourceClaims: [{name: c, resourceClaimName: c}]")).(*corev1.Pod)
 		b := &deviceBinder{r: &runner{env: loop.Env{Client: &forgetful{Client: w.Local, silent: 3}, Now: time.Now}}}
 		plan := &devicePlan{claims: []*resourcev1.ResourceClaim{claim}, results: []*resourcev1.AllocationResult{{}}}
-		if written, err := b.writePlan(t.Context(), plan, p); written != 1 || err == nil {
-			t.Errorf("%d are the pod's, %v; want the one, and an error", written, err)
+		if err := b.writePlan(t.Context(), plan, p); plan.written != 0 || plan.doubt == nil || err == nil {
+			t.Errorf("%d are the pod's, in doubt is %v, %v; want none, the one, and an error", plan.written, plan.doubt, err)
+		}
+		if has, known := b.allocatedNow(t.Context(), claim); !has || !known {
+			t.Errorf("it has devices: %t, known: %t", has, known)
 		}
 		gone := claim.DeepCopy()
 		gone.Name = "gone"
-		plan.claims[0] = gone
-		if written, err := b.writePlan(t.Context(), plan, p); written != 0 || !apierrors.IsNotFound(err) {
-			t.Errorf("%d are the pod's, %v; want none", written, err)
+		plan.claims[0], plan.doubt = gone, nil
+		if err := b.writePlan(t.Context(), plan, p); plan.written != 0 || plan.doubt != nil || !apierrors.IsNotFound(err) {
+			t.Errorf("%d are the pod's, in doubt is %v, %v; want none", plan.written, plan.doubt, err)
 		}
+	})
+}
+
+// mute answers nothing about claims until a time, and does nothing either.
+type mute struct {
+	client.Client
+	until time.Time
+}
+
+func (m *mute) hang(ctx context.Context, k resource.Kind) error {
+	if k != kinds.ResourceClaims || !time.Now().Before(m.until) {
+		return nil
+	}
+	<-ctx.Done()
+	return ctx.Err()
+}
+
+func (m *mute) Update(ctx context.Context, k resource.Kind, obj resource.Object, sub string) (resource.Object, error) {
+	if err := m.hang(ctx, k); err != nil {
+		return nil, err
+	}
+	return m.Client.Update(ctx, k, obj, sub)
+}
+
+func (m *mute) Get(ctx context.Context, k resource.Kind, ns, name string) (resource.Object, error) {
+	if err := m.hang(ctx, k); err != nil {
+		return nil, err
+	}
+	return m.Client.Get(ctx, k, ns, name)
+}
+
+// TestDevicesAfterSilence: a server that answers nothing for longer than a write may take does not cost the pod its devices.
+func TestDevicesAfterSilence(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := start(t, false)
+		made(w, &resourcev1.DeviceClass{}, gpuClass)
+		w.create(node("n1", "", ""))
+		w.gpus("n1", 1)
+		w.gpuClaim("c", "")
+		w.create(wanting("p", "c"))
+		ctx, cancel := context.WithCancel(t.Context())
+		done := make(chan error, 1)
+		go func() {
+			done <- New(Config{}).Run(ctx, loop.Env{Client: &mute{w.Local, time.Now().Add(3 * writeTime)}, Log: slog.New(slog.DiscardHandler)})
+		}()
+		time.Sleep(10 * time.Minute)
+		synctest.Wait()
+		if p := resource.Get(w.Read(), kinds.Pods, "default", "p"); !bound(p) {
+			t.Errorf("%+v", p.Status)
+		}
+		cancel()
+		<-done
 	})
 }

@@ -16,6 +16,7 @@ import (
 // with little.
 type faults struct {
 	refuse, forget, conflict float64 // of calls
+	slow                     float64 // of answers to calls
 	noStore, noAnswer        float64 // of writes to the store
 	dieBefore, dieAfter      float64 // of loops at a write
 	lose, gap, again, part   float64 // of changes
@@ -57,6 +58,7 @@ func newFaults(ts *interleaving) *faults {
 	if ts.odds(0.5) {
 		w.maxLag = 1 + ts.rng.IntN(40)
 	}
+	some(&w.slow, 0.01)
 	return w
 }
 
@@ -180,6 +182,10 @@ func (w *world) take(t *step) {
 		return
 	}
 	ts := w.steps
+	if t.notBefore.IsZero() && strings.HasPrefix(t.what, answer) {
+		t.notBefore = time.Now().Add(ts.span(0, 40*time.Second))
+		return
+	}
 	if t.notBefore.IsZero() && ts.odds(we.late) {
 		t.notBefore = time.Now().Add(ts.span(0, 4*time.Second))
 		ts.note("%s %s must wait", t.who, t.what)
@@ -205,7 +211,7 @@ func (w *world) outcomeOf(t *step) outcome {
 	}
 	verb, rest, _ := strings.Cut(t.what, " ")
 	switch verb {
-	case "take", "look":
+	case "take", "look", "answer":
 	case "write":
 		if w.running[t.who] == nil { // somebody who does not crash
 			return [...]outcome{pass, refuse, forget}[1+first(we.noStore, we.noAnswer)]
@@ -217,8 +223,10 @@ func (w *world) outcomeOf(t *step) outcome {
 			never = 0
 		}
 		return [...]outcome{pass, lose, gap, again, part}[1+first(never, we.gap, we.again, we.part)]
-	case "get", "measure", "review":
+	case "measure", "review":
 		return [...]outcome{pass, refuse}[1+first(we.refuse)]
+	case "get":
+		return [...]outcome{pass, refuse, slow}[1+first(we.refuse, we.slow)]
 	default:
 		if w.running[t.who] == nil || strings.HasPrefix(rest, "events ") {
 			return pass
@@ -227,7 +235,7 @@ func (w *world) outcomeOf(t *step) outcome {
 		if verb == "create" {
 			c = 0
 		}
-		return [...]outcome{pass, refuse, forget, conflict}[1+first(we.refuse, we.forget, c)]
+		return [...]outcome{pass, refuse, forget, conflict, slow}[1+first(we.refuse, we.forget, c, we.slow)]
 	}
 	return pass
 }

@@ -140,6 +140,11 @@ func (c *faultyClient) call(ctx context.Context, what string, f func(ctx context
 		c.Ops, c.View, c.Set = c.w.srv, c.w.view, c.w.set
 	}
 	out, err := f(context.WithValue(ctx, callerKey{}, c))
+	if ft == slow {
+		if _, err := c.w.steps.ask(ctx, c.w.powered, c.who, answer+what, nil); err != nil {
+			return nil, err
+		}
+	}
 	if ft == forget && err == nil {
 		c.w.doubt(c.who)
 		return nil, apierrors.NewTimeoutError("the answer got lost", 1)
@@ -148,6 +153,9 @@ func (c *faultyClient) call(ctx context.Context, what string, f func(ctx context
 }
 
 type callerKey struct{}
+
+// answer begins what a step is called by which a slow answer arrives.
+const answer = "answer "
 
 func label(verb string, k resource.Kind, obj metav1.Object, sub string) string {
 	name := obj.GetName()

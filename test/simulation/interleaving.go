@@ -45,9 +45,10 @@ const (
 	gap              // of changes: they are lost, and the reader hears so
 	again            // of changes: they arrive twice
 	part             // of changes: only some arrive now
+	slow             // of calls: it happens, and the answer comes much later
 )
 
-var outcomes = [...]string{"", " REFUSED", " FORGOTTEN", " CONFLICT", " DIED", " LOST", " GAP", " TWICE", " PART"}
+var outcomes = [...]string{"", " REFUSED", " FORGOTTEN", " CONFLICT", " DIED", " LOST", " GAP", " TWICE", " PART", " SLOW"}
 
 // An interleaving holds the steps that wait, and the trace of those taken.
 type interleaving struct {
