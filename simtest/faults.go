@@ -16,7 +16,8 @@ const (
 	Refused     Kind = "refused"          // a request fails and nothing was done
 	Unanswered  Kind = "answer lost"      // a write is done, and its answer lost
 	Conflict    Kind = "conflict"         // a write is refused as if another had been faster
-	Slow        Kind = "slow"             // a request takes some seconds
+	Slow        Kind = "slow"             // a request takes some seconds until it is done
+	LateAnswer  Kind = "late answer"      // a request is done, and answered some seconds later: caches may show what it did before that
 	CrashBefore Kind = "crash before"     // the operator dies as it asks for a write
 	CrashAfter  Kind = "crash after"      // the operator dies, and what it asked for is done
 	Stale       Kind = "stale after"      // as CrashAfter; the next life's caches start from an older state, and stay there for a while
@@ -31,7 +32,7 @@ const (
 )
 
 // All is every kind of fault.
-var All = []Kind{Refused, Unanswered, Conflict, Slow, CrashBefore, CrashAfter, Stale, Late, Twice, Missed, Partition, ClockStep,
+var All = []Kind{Refused, Unanswered, Conflict, Slow, LateAnswer, CrashBefore, CrashAfter, Stale, Late, Twice, Missed, Partition, ClockStep,
 	NodeLoss, Restart, StaleStart}
 
 // A Fault hits the Nth request or event of a site, which is a verb and a resource, such as "create pods".
@@ -64,7 +65,7 @@ func (f Fault) String() string {
 func (k Kind) fits(site string) bool {
 	verb, _, _ := strings.Cut(site, " ")
 	switch k {
-	case Refused, Slow:
+	case Refused, Slow, LateAnswer:
 		return verb != "step" && verb != "event"
 	case Conflict:
 		return verb == "update" || verb == "patch"

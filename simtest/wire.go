@@ -57,6 +57,13 @@ func (x *wire) RoundTrip(r *http.Request) (*http.Response, error) {
 		return nil, errCut
 	case Slow:
 		sleep(r.Context(), f.For)
+	case LateAnswer:
+		resp, err := x.send(r, verb, what)
+		if err == nil && !sleep(r.Context(), f.For) {
+			_ = resp.Body.Close()
+			return nil, r.Context().Err()
+		}
+		return resp, err
 	case Conflict:
 		return answer(r, http.StatusConflict, "Conflict", "the object has been modified; please apply your changes to the latest version"), nil
 	case CrashBefore:
