@@ -185,10 +185,10 @@ func TestLocalStorage(t *testing.T) {
 			put(s, kinds.StorageClasses, &storagev1.StorageClass{},
 				`{metadata: {name: local}, provisioner: `+localvolume.Provisioner+`, volumeBindingMode: WaitForFirstConsumer}`)
 			n2, n3 := node("n2", "", ""), node("n3", "", "")
-			n2.Annotations = map[string]string{localvolume.Free: strconv.Itoa(80 << 30)}
-			n3.Annotations = map[string]string{localvolume.Free: strconv.Itoa(100 << 30)}
+			n2.Annotations = map[string]string{localvolume.Free: strconv.FormatInt(80<<30, 10)}
+			n3.Annotations = map[string]string{localvolume.Free: strconv.FormatInt(100<<30, 10)}
 			if size == "10Gi" {
-				n3.Annotations[localvolume.Free] = strconv.Itoa(12 << 30) // the other one stays emptier
+				n3.Annotations[localvolume.Free] = strconv.FormatInt(12<<30, 10) // the other one stays emptier
 			}
 			st := site(n2, n3)
 			st.read = s
