@@ -8,9 +8,11 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"maps"
 	"net/http"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
@@ -220,7 +222,11 @@ func isArchive(path string) (bool, error) {
 	return string(head[257:262]) == "ustar", nil
 }
 
-// unpackBackup puts the keys into the data directory, if they are not there, and the store into a file whose name it returns.
+// backupCA is the key of the cluster's authority: a data directory that has it has keys of its own.
+const backupCA = backupKeys + "/ca.key"
+
+// unpackBackup puts the keys into the data directory, if they are not there, and the store into a file whose name it returns. Keys are
+// written when all of the backup was read, that of the authority last: what was cut short is done again as a whole.
 func unpackBackup(path, dir string) (store string, err error) {
 	f, err := os.Open(path)
 	if err != nil {
@@ -231,30 +237,67 @@ func unpackBackup(path, dir string) (store string, err error) {
 		return "", err
 	}
 	store = filepath.Join(dir, "restore.db")
-	_, keyless := os.Stat(filepath.Join(dir, backupKeys, "ca.key"))
+	keys, err := readBackup(path, f, store)
+	if _, keyless := os.Stat(filepath.Join(dir, backupCA)); err == nil && keyless != nil {
+		err = putKeys(dir, keys)
+	}
+	if err != nil {
+		return "", errors.Join(err, removeIfThere(store))
+	}
+	return store, nil
+}
+
+// readBackup reads an archive: the store goes to a file, the keys are returned by their names.
+func readBackup(path string, f io.Reader, store string) (keys map[string][]byte, err error) {
+	const largest = 1 << 20 // of a file of keys
+	keys = map[string][]byte{}
 	for in := tar.NewReader(f); ; {
 		h, err := in.Next()
 		if errors.Is(err, io.EOF) {
-			return store, nil
+			return keys, nil
 		}
 		if err != nil {
-			return "", fmt.Errorf("read %s: %w", path, err)
+			return nil, fmt.Errorf("read %s: %w", path, err)
 		}
-		name := filepath.Clean(h.Name)
+		name := filepath.ToSlash(filepath.Clean(h.Name))
 		switch {
 		case name == backupFormat:
 			err = checkBackup(path, in)
 		case name == backupStore:
 			err = cluster.SaveSnapshot(store, func(w io.Writer) error { _, err := io.Copy(w, in); return err })
-		case !strings.HasPrefix(name, backupKeys+"/") || !filepath.IsLocal(name):
+		case !strings.HasPrefix(name, backupKeys+"/") || !filepath.IsLocal(name) || h.Size > largest:
 			err = fmt.Errorf("%s is not a backup of kloop: it holds %q", path, h.Name)
-		case keyless != nil:
-			err = cluster.SaveSnapshot(filepath.Join(dir, name), func(w io.Writer) error { _, err := io.Copy(w, in); return err })
+		default:
+			keys[name], err = io.ReadAll(in)
 		}
 		if err != nil {
-			return "", err
+			return nil, err
 		}
 	}
+}
+
+// putKeys writes the keys of a backup.
+func putKeys(dir string, keys map[string][]byte) error {
+	names := slices.Sorted(maps.Keys(keys))
+	if at := slices.Index(names, backupCA); at >= 0 {
+		names = append(slices.Delete(names, at, at+1), backupCA)
+	}
+	for _, name := range names {
+		if err := cluster.SaveSnapshot(filepath.Join(dir, filepath.FromSlash(name)), func(w io.Writer) error {
+			_, err := w.Write(keys[name])
+			return err
+		}); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func removeIfThere(path string) error {
+	if err := os.Remove(path); !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	return nil
 }
 
 // checkBackup refuses a backup that a newer kloop wrote.

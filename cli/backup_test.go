@@ -135,6 +135,56 @@ func TestBackupOfNewer(t *testing.T) {
 	}
 }
 
+// A backup that ends in the middle of its keys leaves nothing behind that the next one would take for the cluster's keys.
+func TestBackupCutShort(t *testing.T) {
+	dir := t.TempDir()
+	var b bytes.Buffer
+	w := tar.NewWriter(&b)
+	at := map[string]int{}
+	for _, name := range []string{backupStore, "pki/ca.crt", "pki/ca.key", "pki/sa.key"} {
+		if err := w.WriteHeader(&tar.Header{Name: name, Mode: 0o600, Size: int64(len(name)), Format: tar.FormatPAX}); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := w.Write([]byte(name)); err != nil {
+			t.Fatal(err)
+		}
+		at[name] = b.Len()
+	}
+	if err := w.Close(); err != nil {
+		t.Fatal(err)
+	}
+	to := filepath.Join(dir, "to")
+	for _, tt := range []struct {
+		name  string
+		size  int
+		holds string
+	}{
+		{"cut within the last key", at["pki/sa.key"] - 1, ""},
+		{"whole", b.Len(), "pki/ca.crt pki/ca.key pki/sa.key restore.db"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			file := filepath.Join(dir, "backup.tar")
+			if err := os.WriteFile(file, b.Bytes()[:tt.size], 0o600); err != nil {
+				t.Fatal(err)
+			}
+			if _, err := unpackBackup(file, to); (err == nil) != (tt.holds != "") {
+				t.Error(err)
+			}
+			var holds []string
+			err := filepath.WalkDir(to, func(path string, e os.DirEntry, err error) error {
+				if err == nil && e.Type().IsRegular() {
+					name, _ := filepath.Rel(to, path)
+					holds = append(holds, filepath.ToSlash(name))
+				}
+				return err
+			})
+			if err != nil || strings.Join(holds, " ") != tt.holds {
+				t.Errorf("the directory holds %v, %v", holds, err)
+			}
+		})
+	}
+}
+
 // The names of members are the servers'; one that takes no others shows itself.
 func TestMemberOfALoneServer(t *testing.T) {
 	dir := t.TempDir()

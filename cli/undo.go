@@ -139,11 +139,13 @@ func (u *undoing) try(ctx context.Context, yes bool, command string, told *undon
 		fmt.Fprintf(u.std.out, "\nnothing was changed: the server would take all of it. To do it:\n    %s --yes\n", command)
 		return nil
 	}
+	done := 0
 	for i := range u.list {
 		if one := &u.list[i]; one.Action != "" {
 			if err := u.write(ctx, one, false); err != nil && !(one.Action == past.Create && apierrors.IsAlreadyExists(err)) {
-				return fmt.Errorf("undo %s: %w", one.Object.Short(), err)
+				return fmt.Errorf("undo %s: %w; %d of %d changes were undone before it", one.Object.Short(), err, done, todo)
 			}
+			done++
 		}
 	}
 	fmt.Fprintf(u.std.out, "\nundone: %d\n", todo)
