@@ -91,7 +91,7 @@ func (ts *interleaving) ask(ctx, lit context.Context, who, what string, ready fu
 	ts.mu.Lock()
 	defer ts.mu.Unlock()
 	ts.waiting = slices.DeleteFunc(ts.waiting, func(x *step) bool { return x == t })
-	return 0, context.Canceled
+	return 0, cmp.Or(ctx.Err(), context.Canceled)
 }
 
 func (ts *interleaving) ring() {
