@@ -1,6 +1,7 @@
 package node
 
 import (
+	"io"
 	"os"
 	"strings"
 	"time"
@@ -12,6 +13,7 @@ import (
 // The limits of last words (API doc of terminationMessagePath), and of the log tail that may stand in for them.
 const (
 	maxWords    = 4096
+	maxAllWords = 12 << 10 // of all containers of a pod, each of which has an equal part
 	maxTail     = 2048
 	maxTailLine = 80
 )
@@ -28,6 +30,10 @@ func (m *statuses) terminated(pod *corev1.Pod, c *container) *corev1.ContainerSt
 	if t.Message == "" && c.message != "" {
 		t.Message = c.message
 	}
+	count := len(pod.Spec.InitContainers) + len(pod.Spec.Containers) + len(pod.Spec.EphemeralContainers)
+	if most := maxAllWords / max(count, 1); len(t.Message) > most {
+		t.Message = strings.ToValidUTF8(t.Message[:most], "")
+	}
 	return t
 }
 
@@ -41,16 +47,31 @@ func seconds(t time.Time) metav1.Time {
 }
 
 // words returns the container's termination message; or the end of its log, if it failed without
-// a word and the policy says so.
+// a word and the policy says so. They are text, whatever the container wrote.
 func (m *statuses) words(pod *corev1.Pod, c *container) string {
-	text, err := os.ReadFile(m.lastWords(pod, c.name, c.restarts))
-	if err == nil && len(text) > 0 {
-		return string(text[:min(len(text), maxWords)])
+	text := endOf(m.lastWords(pod, c.name, c.restarts), maxWords)
+	if text == "" && c.exit != 0 && c.notes[notePolicy] == string(corev1.TerminationMessageFallbackToLogsOnError) {
+		text = logTail(c.log)
 	}
-	if c.exit == 0 || c.notes[notePolicy] != string(corev1.TerminationMessageFallbackToLogsOnError) {
+	return strings.ToValidUTF8(text, "\uFFFD")
+}
+
+// endOf reads the end of a file; what can't be read is empty. A container may have made its file as large as it likes.
+func endOf(path string, most int64) string {
+	f, err := os.Open(path)
+	if err != nil {
 		return ""
 	}
-	return logTail(c.log)
+	defer f.Close()
+	info, err := f.Stat()
+	if err != nil || !info.Mode().IsRegular() {
+		return ""
+	}
+	text, err := io.ReadAll(io.NewSectionReader(f, max(0, info.Size()-most), most))
+	if err != nil {
+		return ""
+	}
+	return string(text)
 }
 
 // partial is the tag of a line that goes on in the next, or that the container never ended.
@@ -58,21 +79,8 @@ const partial = "P"
 
 // logTail is the end of a CRI log: its lines are «time stream tag text».
 func logTail(path string) string {
-	f, err := os.Open(path)
-	if err != nil {
-		return ""
-	}
-	defer f.Close()
-	info, err := f.Stat()
-	if err != nil {
-		return ""
-	}
 	const window = 64 << 10
-	buf := make([]byte, min(info.Size(), window))
-	if _, err := f.ReadAt(buf, info.Size()-int64(len(buf))); err != nil {
-		return ""
-	}
-	lines := strings.Split(strings.TrimRight(string(buf), "\n"), "\n")
+	lines := strings.Split(strings.TrimRight(endOf(path, window), "\n"), "\n")
 	lines = lines[max(0, len(lines)-maxTailLine):]
 	var b strings.Builder
 	for _, l := range lines {

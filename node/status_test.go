@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 	"time"
+	"unicode/utf8"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -167,7 +168,8 @@ func TestLastWords(t *testing.T) {
 		{"file before log", "bye", 1, fallback, "bye"},
 		{"log of a failure", "", 1, fallback, "one\ntwo\n"},
 		{"log of a success", "", 0, fallback, ""},
-		{"long file", strings.Repeat("x", 5000), 0, nil, strings.Repeat("x", maxWords)},
+		{"long file", strings.Repeat("x", 5000) + "end", 0, nil, strings.Repeat("x", maxWords-3) + "end"},
+		{"no text", "bye \xff\xfe", 0, nil, "bye \uFFFD"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			path := a.lastWords(pod, "a", 0)
@@ -182,6 +184,42 @@ func TestLastWords(t *testing.T) {
 				t.Errorf("%s: %q, want %q", c.name, got, c.want)
 			}
 		})
+	}
+}
+
+// A container can make the file of its last words as large as a number can say. No more is read than is told.
+func TestLastWordsWithoutEnd(t *testing.T) {
+	a := testAgent(t)
+	pod := testPod(never, "", "a")
+	path := a.lastWords(pod, "a", 0)
+	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(path, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Truncate(path, 1<<42); err != nil {
+		t.Skip("the file system has no such files:", err)
+	}
+	if n := len(a.status.terminated(pod, &container{name: "a"}).Message); n != maxWords {
+		t.Errorf("%d bytes", n)
+	}
+}
+
+// All containers of a pod have room for their last words in its status.
+func TestLastWordsOfMany(t *testing.T) {
+	a := testAgent(t)
+	pod := testPod(never, "", "a", "b", "c", "d", "e", "f")
+	path := a.lastWords(pod, "a", 0)
+	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(path, []byte("x"+strings.Repeat("é", maxWords/2)), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	got := a.status.terminated(pod, &container{name: "a"}).Message
+	if len(got) > maxAllWords/6 || len(got) < maxAllWords/6-4 || !utf8.ValidString(got) {
+		t.Errorf("%d bytes, valid: %t", len(got), utf8.ValidString(got))
 	}
 }
 
