@@ -205,7 +205,7 @@ func (a *Agent) watchProbes(w world, box *sandbox) {
 func (a *Agent) end(ctx context.Context, c *loop.Ctx, w world, t todo) (again time.Duration, err error) {
 	pod := w.pod
 	if w.seen.anyRunning() {
-		return 0, a.stop.stopAll(pod, w.seen, graceOf(pod, t.grace))
+		return a.stop.stopAll(pod, w.seen, graceOf(pod, t.grace))
 	}
 	if a.stop.busy(pod.UID) {
 		return 0, nil // its end wakes us

@@ -66,6 +66,7 @@ type fakeRuntime struct {
 	noNet    int                                  // so many sandboxes' networks fail
 	pull     func(*cri.PullImageRequest) error    // nil: every pull is good
 	stop     func(ctx context.Context, id string) // what a container's stop takes; nil: nothing
+	stuck    error                                // why no container can be stopped; nil: all can
 	boxReqs  map[string]*cri.RunPodSandboxRequest // sandbox → how it was asked for
 	fits     func(quota int64) error              // what the kernel says to a container's quota; nil: nothing
 }
@@ -234,8 +235,11 @@ func (f *fakeRuntime) exit(name string, code int32) {
 func (f *fakeRuntime) StopContainer(ctx context.Context, r *cri.StopContainerRequest, _ ...opt) (*cri.StopContainerResponse, error) {
 	f.mu.Lock()
 	f.stops = append(f.stops, r)
-	stop, lost := f.stop, f.amnesia
+	stop, lost, stuck := f.stop, f.amnesia, f.stuck
 	f.mu.Unlock()
+	if stuck != nil {
+		return nil, stuck
+	}
 	if lost {
 		return nil, grpcstatus.Error(codes.NotFound, "no such container")
 	}

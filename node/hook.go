@@ -35,7 +35,7 @@ func (sp *stopper) hook(ctx context.Context, pod *corev1.Pod, spec *corev1.Conta
 		select {
 		case <-ctx.Done():
 			return ctx.Err()
-		case <-time.After(time.Duration(h.Sleep.Seconds) * time.Second):
+		case <-time.After(time.Duration(min(h.Sleep.Seconds, maxGrace)) * time.Second):
 			return nil
 		}
 	case h.HTTPGet != nil:

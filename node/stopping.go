@@ -3,6 +3,7 @@ package node
 import (
 	"context"
 	"errors"
+	"math"
 	"sync"
 	"time"
 
@@ -27,29 +28,41 @@ type ending struct {
 	grace  int64
 	cancel context.CancelFunc
 	done   chan struct{}
+	again  time.Time // set before done: it failed, and is tried again then
 }
+
+// maxGrace is some seventy years, in seconds: more than that is no time.Duration any more.
+const maxGrace = math.MaxInt32
 
 // graceOf is the number of seconds that the pod's containers have to stop by themselves.
 func graceOf(pod *corev1.Pod, asked *int64) int64 {
+	grace := int64(30)
 	switch {
 	case asked != nil:
-		return max(*asked, 1)
+		grace = *asked
 	case pod.Spec.TerminationGracePeriodSeconds != nil:
-		return max(*pod.Spec.TerminationGracePeriodSeconds, 1)
+		grace = *pod.Spec.TerminationGracePeriodSeconds
 	}
-	return 30
+	return min(max(grace, 1), maxGrace)
 }
 
-// stopAll begins to stop the pod's containers, or begins anew when there is less time than before.
-func (sp *stopper) stopAll(pod *corev1.Pod, seen runtimeState, grace int64) error {
+// stopAgain is the pause after containers could not be stopped.
+const stopAgain = 10 * time.Second
+
+// stopAll begins to stop the pod's containers, or begins anew when there is less time than before. again: it failed, and is to be tried
+// then.
+func (sp *stopper) stopAll(pod *corev1.Pod, seen runtimeState, grace int64) (again time.Duration, err error) {
 	sp.mu.Lock()
 	defer sp.mu.Unlock()
 	if e := sp.stopping[pod.UID]; e != nil {
 		select {
 		case <-e.done:
+			if left := time.Until(e.again); left > 0 && grace >= e.grace {
+				return left, nil
+			}
 		default:
 			if grace >= e.grace {
-				return nil
+				return 0, nil
 			}
 			e.cancel()
 		}
@@ -57,23 +70,25 @@ func (sp *stopper) stopAll(pod *corev1.Pod, seen runtimeState, grace int64) erro
 	const beyond = 60 // seconds that the runtime has to say that it is done
 	stop, cancel := context.WithCancel(context.Background())
 	e := &ending{grace: grace, cancel: cancel, done: make(chan struct{})}
-	if !sp.tasks.begin(func(ctx context.Context) {
-		ctx, over := context.WithTimeout(ctx, time.Duration(grace+beyond)*time.Second)
+	if !sp.tasks.begin(func(run context.Context) {
+		ctx, over := context.WithTimeout(run, time.Duration(grace+beyond)*time.Second)
 		defer over()
 		defer context.AfterFunc(stop, over)()
 		defer cancel()
 		err := sp.stopContainers(ctx, pod, seen, grace)
-		close(e.done)
-		if err != nil && ctx.Err() == nil {
-			sp.log.Warn("stop the containers", "object", "pod/"+pod.Namespace+"/"+pod.Name, "err", err)
+		if err != nil && stop.Err() == nil && run.Err() == nil {
+			e.again = time.Now().Add(stopAgain)
+			sp.log.Warn("stop the containers", "object", "pod/"+pod.Namespace+"/"+pod.Name, "again", stopAgain, "err", err)
+			sp.event(pod, "", corev1.EventTypeWarning, "FailedKillPod", "error killing pod: %v", err)
 		}
+		close(e.done)
 		sp.wake(pod.Namespace, pod.Name, "containers stopped")
 	}) {
 		cancel()
-		return errOver
+		return 0, errOver
 	}
 	sp.stopping[pod.UID] = e
-	return nil
+	return 0, nil
 }
 
 // errOver says that the agent is ending: the next one goes on.

@@ -1,0 +1,55 @@
+package node
+
+import (
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/kloop-dev/kloop/kinds"
+)
+
+// A container that the runtime can't stop is tried again after a pause, and its pod says why it is still there.
+func TestContainersThatDoNotStop(t *testing.T) {
+	simulate(t, func(r *rig) {
+		r.pod("p", nil, "a")
+		r.reaches("p", corev1.PodRunning)
+		r.rt.mu.Lock()
+		r.rt.stuck = errors.New("ttrpc: closed")
+		r.rt.mu.Unlock()
+		if err := r.Delete(r.t.Context(), kinds.Pods, "d", "p", nil); err != nil {
+			t.Fatal(err)
+		}
+		r.rests(time.Minute)
+		r.rt.mu.Lock()
+		tries := len(r.rt.stops)
+		r.rt.stuck = nil
+		r.rt.mu.Unlock()
+		if tries < 4 || tries > 8 {
+			t.Errorf("within a minute it was stopped %d times", tries)
+		}
+		if told := r.events("p"); !strings.Contains(told, "FailedKillPod") {
+			t.Errorf("events: %s", told)
+		}
+		r.until("it is gone", func() bool { return r.get("p") == nil })
+	})
+}
+
+// A grace beyond all durations is a long one.
+func TestGraceWithoutEnd(t *testing.T) {
+	simulate(t, func(r *rig) {
+		r.pod("p", func(p *corev1.Pod) { p.Spec.TerminationGracePeriodSeconds = new(int64(9999999999)) }, "a")
+		r.reaches("p", corev1.PodRunning)
+		if err := r.Delete(r.t.Context(), kinds.Pods, "d", "p", nil); err != nil {
+			t.Fatal(err)
+		}
+		r.until("it is gone", func() bool { return r.get("p") == nil })
+		r.rt.mu.Lock()
+		defer r.rt.mu.Unlock()
+		if len(r.rt.stops) != 1 || r.rt.stops[0].Timeout != maxGrace {
+			t.Errorf("it was stopped so: %v", r.rt.stops)
+		}
+	})
+}
