@@ -164,7 +164,7 @@ func New(cfg Config) *Agent {
 	if cfg.left == nil {
 		cfg.left = pressure.Read
 	}
-	shared := &common{cfg: cfg, log: cfg.Log.With("node", cfg.Name), backoff: newBackoffs(), wakes: loop.NewExternalWakes(), tasks: &tasks{},
+	shared := &common{cfg: cfg, log: cfg.Log.With("node", cfg.Name), backoff: newBackoffs(), wakes: loop.NewExternalWakes(), tasks: &tasks{}, patience: newPatience(),
 		cgroups: cgroup.Open(cmp.Or(cfg.CgroupRoot, cgroup.Root), cfg.CgroupDir)}
 	if cfg.SystemdCgroup {
 		shared.cgroups.By(systemd.NewSlices(systemd.Socket))
@@ -220,7 +220,8 @@ func (a *Agent) Loop() *loop.Controller[*corev1.Pod] {
 		Name: "node",
 		For:  kinds.Pods,
 		Wake: []loop.Wake{a.usersOf(kinds.ConfigMaps), a.usersOf(kinds.Secrets), a.usersOf(kinds.ClusterTrustBundles),
-			a.usersOf(kinds.PodCertificateRequests), a.usersOf(kinds.PersistentVolumeClaims), {Kind: kinds.Nodes, Keys: a.moved}},
+			a.usersOf(kinds.PodCertificateRequests), a.usersOf(kinds.PersistentVolumeClaims), {Kind: kinds.Nodes, Keys: a.moved},
+			{Kind: kinds.Pods, Keys: a.ended}},
 		Writes:        []resource.Kind{kinds.Pods},
 		Skip:          func(p *corev1.Pod) bool { return p.Spec.NodeName != a.cfg.Name },
 		Workers:       a.cfg.MaxPods,
@@ -264,8 +265,11 @@ func (a *Agent) reconcile(ctx context.Context, c *loop.Ctx, pod *corev1.Pod) (ag
 	}
 	todo := plan(w)                      // decide
 	again, err = a.act(ctx, c, w, &todo) // act
-	if errors.Is(err, errRemoved) {
+	switch {
+	case errors.Is(err, errRemoved):
 		return again, nil
+	case err != nil && !todo.stop && a.patience.over(pod.UID):
+		return loop.Now, nil // it waited for a pod that is to end now
 	}
 	if todo.idle() {
 		return soonest(again, asked), a.tell(ctx, c, pod, w, err)

@@ -148,6 +148,7 @@ func (cl *cleaner) sweep(ctx context.Context) error {
 		used[p.UID] = true
 	}
 	cl.alloc.keep(used)
+	cl.patience.keep(used)
 	cl.hardware.keep(used)
 	errs := []error{cl.unlinkLogs(), cl.hardware.claims.Sweep(ctx, used)}
 	for _, e := range dirs {

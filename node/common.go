@@ -36,6 +36,8 @@ type common struct {
 	terms   terms
 	down    atomic.Bool // the machine is shutting down
 
+	patience *patience
+
 	hardware *hardware
 	meter    *meter.Meter
 	pulled   *pullrecord.Store

@@ -43,6 +43,7 @@ func (e *evictor) put(p *corev1.Pod, v *eviction) bool {
 		return false
 	}
 	e.of[p.UID] = v
+	e.patience.ends(p.UID)
 	e.wake(p.Namespace, p.Name, v.reason)
 	return true
 }

@@ -256,14 +256,17 @@ func propagation(m *corev1.VolumeMount) cri.MountPropagation {
 	return cri.MountPropagation_PROPAGATION_PRIVATE
 }
 
-// postStart runs the hook; a container whose hook fails is stopped. Events do not tell how it failed: that may be secret.
+// postStart runs the hook; a container whose hook fails is stopped. Events do not tell how it failed: that may be secret. A pod that is
+// to end does not wait for it.
 func (st *starter) postStart(ctx context.Context, pod *corev1.Pod, spec *corev1.Container, id string, box *sandbox) error {
 	if spec.Lifecycle == nil || spec.Lifecycle.PostStart == nil {
 		return nil
 	}
-	err := st.stop.hook(ctx, pod, spec, spec.Lifecycle.PostStart, id, box)
-	if err == nil {
-		return nil
+	within, done := st.patience.begin(ctx, pod.UID)
+	err := st.stop.hook(within, pod, spec, spec.Lifecycle.PostStart, id, box)
+	done()
+	if err == nil || st.patience.over(pod.UID) {
+		return err
 	}
 	st.event(pod, spec.Name, corev1.EventTypeWarning, "FailedPostStartHook", "PostStartHook failed")
 	ends := kill{c: &container{id: id, name: spec.Name}, spec: spec, why: "FailedPostStartHook"}

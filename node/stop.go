@@ -16,8 +16,13 @@ import (
 	"github.com/kloop-dev/kloop/kinds/podspec"
 )
 
-// kill stops containers that run and shouldn't, side by side.
+// kill stops containers that run and shouldn't, side by side, and waits no longer than until the pod as a whole is to end.
 func (sp *stopper) kill(ctx context.Context, pod *corev1.Pod, list []kill) error {
+	if len(list) == 0 {
+		return nil
+	}
+	ctx, done := sp.patience.begin(ctx, pod.UID)
+	defer done()
 	errs := make([]error, len(list))
 	var wg sync.WaitGroup
 	for i, k := range list {
