@@ -54,7 +54,7 @@ func (a *Agent) Run(ctx context.Context, env loop.Env) error {
 		wg.Go(func() { a.keepReferences(ctx) })
 	}
 	wg.Go(func() { newPLEG(a.common).run(ctx) })
-	wg.Go(func() { (&staticPods{a.common}).run(ctx) })
+	wg.Go(func() { (&staticPods{common: a.common}).run(ctx) })
 	wg.Go(func() {
 		logs.Run(ctx, logs.Config{Dir: a.cfg.LogDir, Containers: a.cfg.Runtime.Containers, MaxBytes: a.cfg.LogMax, MaxFiles: a.cfg.LogFiles,
 			Log: a.log})

@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -31,17 +32,24 @@ const (
 const staticsEvery = 5 * time.Second
 
 // staticPods makes mirror pods of manifests on this machine.
-type staticPods struct{ *common }
+type staticPods struct {
+	*common
+	last map[string]*corev1.Pod // by manifest: what it said when it could be read last
+}
 
 // run keeps the pods of the manifest directory: each runs as its mirror pod in the API, which is made anew when
 // the manifest changes and goes when the manifest does.
 //
 // Unlike Kubernetes, a static pod runs by its mirror: it needs the API server to start, not to go on.
 func (sp *staticPods) run(ctx context.Context) {
-	for sp.cfg.StaticDir != "" {
+	for said := ""; sp.cfg.StaticDir != ""; {
+		text := ""
 		if err := sp.mirror(ctx); err != nil && ctx.Err() == nil {
-			sp.log.Warn("keep the static pods", "err", err)
+			if text = err.Error(); text != said {
+				sp.log.Warn("keep the static pods", "err", err)
+			}
 		}
+		said = text
 		select {
 		case <-ctx.Done():
 			return
@@ -50,62 +58,77 @@ func (sp *staticPods) run(ctx context.Context) {
 	}
 }
 
+// mirror makes the mirror pods that there should be, and deletes those that should not. One that can't be made, and a manifest that can't
+// be read, hold up no other.
 func (sp *staticPods) mirror(ctx context.Context) error {
 	want, err := sp.manifests()
-	if err != nil {
+	if want == nil {
 		return err
 	}
-	now := int64(0)
+	errs := []error{err}
 	for _, p := range sp.pods() {
 		hash, ours := p.Annotations[mirrorNote]
-		if !ours {
+		if !ours || p.DeletionTimestamp != nil { // it ends within its grace, as any other
 			continue
 		}
 		i := slices.IndexFunc(want, func(w *corev1.Pod) bool { return w.Namespace == p.Namespace && w.Name == p.Name })
-		if i >= 0 && want[i].Annotations[mirrorNote] == hash && p.DeletionTimestamp == nil {
+		if i >= 0 && want[i].Annotations[mirrorNote] == hash {
 			want = slices.Delete(want, i, i+1)
 			continue
 		}
-		opts := &metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &p.UID}}
-		if p.DeletionTimestamp != nil {
-			opts.GracePeriodSeconds = &now
-		}
-		if err := sp.cfg.Client.Delete(ctx, kinds.Pods, p.Namespace, p.Name, opts); err != nil && !apierrors.IsNotFound(err) {
-			return fmt.Errorf("delete mirror pod %s/%s: %w", p.Namespace, p.Name, err)
+		this := &metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &p.UID}}
+		err := sp.cfg.Client.Delete(ctx, kinds.Pods, p.Namespace, p.Name, this)
+		if err != nil && !apierrors.IsNotFound(err) {
+			errs = append(errs, fmt.Errorf("delete mirror pod %s/%s: %w", p.Namespace, p.Name, err))
 		}
 	}
 	for _, p := range want {
 		if _, err := sp.cfg.Client.Create(ctx, kinds.Pods, p); err != nil && !apierrors.IsAlreadyExists(err) {
-			return fmt.Errorf("create mirror pod %s/%s: %w", p.Namespace, p.Name, err)
+			errs = append(errs, fmt.Errorf("create mirror pod %s/%s: %w", p.Namespace, p.Name, err))
 		}
 	}
-	return nil
+	return errors.Join(errs...)
 }
 
-// manifests reads the static pods. A file that is no pod is logged and skipped.
+// manifests reads the static pods. Of a file that is no pod, or can't be read, the one counts that was there before: it may be half
+// written. A nil list: nobody knows which there are.
 func (sp *staticPods) manifests() (list []*corev1.Pod, err error) {
 	entries, err := os.ReadDir(sp.cfg.StaticDir)
 	if err != nil {
 		return nil, fmt.Errorf("read the manifests: %w", err)
 	}
+	list = []*corev1.Pod{}
+	var errs []error
+	last := map[string]*corev1.Pod{}
 	for _, e := range entries {
 		ext := filepath.Ext(e.Name())
 		if e.IsDir() || strings.HasPrefix(e.Name(), ".") || (ext != ".yaml" && ext != ".yml" && ext != ".json") {
 			continue
 		}
 		path := filepath.Join(sp.cfg.StaticDir, e.Name())
-		data, err := os.ReadFile(path)
-		if err != nil {
-			return nil, fmt.Errorf("read the manifests: %w", err)
-		}
-		pod, err := sp.static(data)
-		if err != nil {
-			sp.log.Warn("skip a manifest", "object", path, "err", err)
+		pod, err := sp.read(path)
+		switch {
+		case errors.Is(err, os.ErrNotExist): // it has just gone, or leads nowhere
 			continue
+		case err != nil:
+			errs = append(errs, fmt.Errorf("read the manifest %s: %w", path, err))
+			if pod = sp.last[path]; pod == nil {
+				continue
+			}
 		}
+		last[path] = pod
 		list = append(list, pod)
 	}
-	return list, nil
+	sp.last = last
+	return list, errors.Join(errs...)
+}
+
+func (sp *staticPods) read(path string) (*corev1.Pod, error) {
+	data, err := os.ReadFile(path)
+	if err != nil {
+		return nil, err
+	}
+	return sp.static(data)
 }
 
 func (sp *staticPods) static(data []byte) (*corev1.Pod, error) {
