@@ -208,7 +208,7 @@ func assemble(c *common) *Agent {
 	a.starter = &starter{common: c, resolver: &resolver{c}, boxes: a.boxes, images: images, stop: a.stop, vols: a.vols, alloc: a.alloc}
 	a.clean = &cleaner{common: c, boxes: a.boxes, images: images, probes: a.probes, stop: a.stop, vols: a.vols, evict: a.evict,
 		users: a.boxes.users, alloc: a.alloc, kick: make(chan struct{}, 1)}
-	a.node = &nodeStatus{c, a.clean, a.evict}
+	a.node = &nodeStatus{common: c, clean: a.clean, evict: a.evict}
 	a.watch = &watcher{common: c, evict: a.evict, node: a.node}
 	a.ends = &shutdowns{common: c, evict: a.evict, node: a.node}
 	return a

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"slices"
 	"sync"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -14,9 +15,13 @@ import (
 // An eviction is the node's decision that a pod ends, and how its status tells it.
 type eviction struct {
 	reason, message string
-	grace           int64  // seconds
-	disruption      string // text of the condition DisruptionTarget
+	grace           int64     // seconds
+	disruption      string    // text of the condition DisruptionTarget
+	until           time.Time // it should have ended by then
 }
+
+// endsWithin is the time that an evicted pod's end may take beyond its grace before the next pod is chosen.
+const endsWithin = 30 * time.Second
 
 // An evictor ends pods for the node's sake. Its decisions are kept until the pod's status tells them; an agent that starts anew decides
 // anew.
@@ -42,6 +47,7 @@ func (e *evictor) put(p *corev1.Pod, v *eviction) bool {
 	if e.of[p.UID] != nil {
 		return false
 	}
+	v.until = time.Now().Add(time.Duration(min(v.grace, maxGrace))*time.Second + endsWithin)
 	e.of[p.UID] = v
 	e.patience.ends(p.UID)
 	e.wake(p.Namespace, p.Name, v.reason)

@@ -59,6 +59,7 @@ type fakeRuntime struct {
 	pulls    []*cri.PullImageRequest
 	exec     func(*cri.ExecSyncRequest) *cri.ExecSyncResponse
 	amnesia  bool                                 // containers that are listed can't be found
+	deaf     error                                // what it answers when statistics are asked for; nil: it tells them
 	blind    error                                // what it answers when images are asked for; nil: it tells of them
 	noCNI    bool                                 // no network plugin is configured
 	ip       string                               // of sandboxes that are made now; "": 10.1.0.9

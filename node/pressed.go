@@ -3,6 +3,7 @@ package node
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"path/filepath"
 	"slices"
@@ -49,33 +50,29 @@ func (w *watcher) run(ctx context.Context) {
 	}
 }
 
+// pass looks once. What fails keeps nothing else from being done: the runtime and the API may not answer just because the node is short of
+// something.
 func (w *watcher) pass(ctx context.Context, now time.Time) error {
-	if err := w.limits(ctx); err != nil {
-		return err
-	}
+	errs := []error{w.limits(ctx)}
 	readings := w.read(ctx) // observe
 	met := w.tracker.Observe(w.cfg.Eviction, readings, now)
 	w.conditions.Update(now, met)
-	if err := w.tell(ctx, w.conditions.True(now, cmp.Or(w.cfg.EvictionTransition, pressure.Transition))); err != nil {
-		return err
-	}
+	errs = append(errs, w.tell(ctx, w.conditions.True(now, cmp.Or(w.cfg.EvictionTransition, pressure.Transition))))
 	crossed := w.tracker.Due(met, now)
 	if len(crossed) > 0 {
 		w.nodeEvent(corev1.EventTypeWarning, "EvictionThresholdMet", "Attempting to reclaim %s", crossed[0].Signal.Starved())
 	}
 	if now.Sub(w.collected) >= imagesEvery || diskShort(crossed) {
-		if err := w.collect(ctx, now, readings, diskShort(crossed)); err != nil {
-			return err
-		}
+		errs = append(errs, w.collect(ctx, now, readings, diskShort(crossed)))
 		if w.collected = now; diskShort(crossed) {
 			readings = w.read(ctx)
 			crossed = w.tracker.Due(w.tracker.Observe(w.cfg.Eviction, readings, now), now)
 		}
 	}
-	if len(crossed) == 0 || w.ending() {
-		return nil
+	if len(crossed) > 0 && !w.ending(now) {
+		errs = append(errs, w.reclaim(ctx, crossed[0], readings)) // decide, act
 	}
-	return w.reclaim(ctx, crossed[0], readings) // decide, act
+	return errors.Join(errs...)
 }
 
 func diskShort(crossed []pressure.Threshold) bool {
@@ -94,10 +91,10 @@ func (w *watcher) read(ctx context.Context) map[pressure.Signal]pressure.Reading
 	return w.cfg.left(w.cfg.Dir, w.imagefs)
 }
 
-// ending says that a pod that has to go is still there: what it frees is not known yet.
-func (w *watcher) ending() bool {
+// ending says that a pod that has to go is still there: what it frees is not known yet. One that does not end is not waited for.
+func (w *watcher) ending(now time.Time) bool {
 	for _, p := range w.pods() {
-		if w.evict.get(p.UID) != nil && !finished(p) {
+		if v := w.evict.get(p.UID); v != nil && !finished(p) && now.Before(v.until) {
 			return true
 		}
 	}

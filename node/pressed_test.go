@@ -2,6 +2,7 @@ package node
 
 import (
 	"context"
+	"errors"
 	"os"
 	"path/filepath"
 	"strings"
@@ -14,6 +15,7 @@ import (
 	apiresource "k8s.io/apimachinery/pkg/api/resource"
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
 
+	"github.com/kloop-dev/kloop/client"
 	"github.com/kloop-dev/kloop/kinds"
 	"github.com/kloop-dev/kloop/node/pressure"
 	"github.com/kloop-dev/kloop/resource"
@@ -39,6 +41,9 @@ func (f *fakeRuntime) ListContainerStats(context.Context, *cri.ListContainerStat
 	...opt) (*cri.ListContainerStatsResponse, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
+	if f.deaf != nil {
+		return nil, f.deaf
+	}
 	res := &cri.ListContainerStatsResponse{}
 	for id, c := range f.configs {
 		res.Stats = append(res.Stats, &cri.ContainerStats{Attributes: &cri.ContainerAttributes{Id: id, Labels: c.Labels},
@@ -132,6 +137,73 @@ func TestMemoryPressure(t *testing.T) {
 			}
 		}
 	})
+}
+
+// A pod that does not end keeps the node from no other eviction.
+func TestEvictedPodsThatDoNotEnd(t *testing.T) {
+	simulate(t, func(r *rig) {
+		m := r.pressed("memory.available<100Mi")
+		r.pod("small", nil, "a")
+		r.pod("large", nil, "a-large-one")
+		r.reaches("small", corev1.PodRunning)
+		r.reaches("large", corev1.PodRunning)
+		r.rt.mu.Lock()
+		r.rt.stop = func(ctx context.Context, id string) {
+			if r.rt.configs[id].Metadata.Name != "a" {
+				<-ctx.Done() // it sleeps in the kernel
+			}
+		}
+		r.rt.mu.Unlock()
+		m.set(pressure.MemoryAvailable, 60<<20, 1<<30)
+		r.until("the large one is to go", func() bool { return r.agent.evict.get(r.get("large").UID) != nil })
+		began := time.Now()
+		r.reaches("small", corev1.PodFailed)
+		if took := time.Since(began); took < endsWithin || took > endsWithin+3*pressureEvery {
+			t.Errorf("the next one went after %s", took)
+		}
+	})
+}
+
+// A node that is short of something says so although its runtime does not tell what pods use, and as soon as the API hears it.
+func TestPressureIsTold(t *testing.T) {
+	simulate(t, func(r *rig) {
+		m := r.pressed("memory.available<100Mi")
+		limit := apiresource.MustParse("1Gi")
+		r.pod("p", func(p *corev1.Pod) {
+			p.Spec.Volumes = []corev1.Volume{{Name: "work", VolumeSource: corev1.VolumeSource{
+				EmptyDir: &corev1.EmptyDirVolumeSource{SizeLimit: &limit}}}}
+		}, "a")
+		r.reaches("p", corev1.PodRunning)
+		r.stop()
+		hears := &refuser{Client: r}
+		r.cfg.Client = hears
+		r.start()
+		r.rests(time.Minute)
+		r.rt.mu.Lock()
+		r.rt.deaf = errors.New("the disk is busy")
+		r.rt.mu.Unlock()
+		hears.refuses.Store(true)
+		m.set(pressure.MemoryAvailable, 60<<20, 1<<30)
+		r.rests(2 * pressureEvery)
+		hears.refuses.Store(false)
+		r.rests(leaseEvery + time.Second)
+		if c := r.condition(corev1.NodeMemoryPressure); c.Status != corev1.ConditionTrue {
+			t.Errorf("the node says %+v", c)
+		}
+	})
+}
+
+// A refuser is an API that takes no Nodes as long as it refuses.
+type refuser struct {
+	client.Client
+	refuses atomic.Bool
+}
+
+func (r *refuser) Update(ctx context.Context, k resource.Kind, obj resource.Object, sub string) (resource.Object, error) {
+	if _, node := obj.(*corev1.Node); node && r.refuses.Load() {
+		return nil, errors.New("connection refused")
+	}
+	return r.Client.Update(ctx, k, obj, sub)
 }
 
 // A disk that fills loses images that nobody uses before any pod ends.

@@ -11,6 +11,7 @@ import (
 	goruntime "runtime"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	coordinationv1 "k8s.io/api/coordination/v1"
@@ -43,8 +44,9 @@ const version = "v" + features.Release
 // nodeStatus registers the Node, keeps its status true and renews its lease.
 type nodeStatus struct {
 	*common
-	clean *cleaner
-	evict *evictor
+	clean  *cleaner
+	evict  *evictor
+	untold atomic.Bool // the last write of the status failed
 }
 
 // register makes sure that the Node exists, with what the agent knows of it.
@@ -119,7 +121,7 @@ func (ns *nodeStatus) heartbeat(ctx context.Context) {
 		if err := ns.renew(ctx); err != nil && ctx.Err() == nil {
 			ns.log.Warn("renew the node's lease", "err", err)
 		}
-		if time.Since(wrote) > statusEvery || ns.statusChanged() {
+		if time.Since(wrote) > statusEvery || ns.untold.Load() || ns.statusChanged() {
 			if err := ns.writeStatus(ctx); err != nil && ctx.Err() == nil {
 				ns.log.Warn("write the node's status", "err", err)
 			} else {
@@ -173,10 +175,11 @@ func (ns *nodeStatus) renew(ctx context.Context) error {
 	return err
 }
 
-// writeStatus tells what the node has and how it is. Resources that others put into the status stay.
+// writeStatus tells what the node has and how it is. Resources that others put into the status stay. What could not be told is told with
+// the next heartbeat.
 func (ns *nodeStatus) writeStatus(ctx context.Context) error {
 	seen := ns.askRuntime(ctx)
-	return conflicts.RetryOnConflict(patient, func() error {
+	err := conflicts.RetryOnConflict(patient, func() error {
 		cur, err := ns.node(ctx)
 		if err != nil {
 			return err
@@ -189,6 +192,8 @@ func (ns *nodeStatus) writeStatus(ctx context.Context) error {
 		_, err = ns.cfg.Client.Update(ctx, kinds.Nodes, next, "status")
 		return err
 	})
+	ns.untold.Store(err != nil)
+	return err
 }
 
 // patient outlasts all who write a Node when it is new: loops that label, taint and number it, drivers, and the agent's own parts. It is
