@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"net/netip"
+	"slices"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -75,11 +76,15 @@ func (s *state) answer(err error) {
 	s.waiting = nil
 }
 
+func sameAddresses(a, b []netip.Addr) bool {
+	return len(a) == len(b) && !slices.ContainsFunc(a, func(x netip.Addr) bool { return !slices.Contains(b, x) })
+}
+
 // settled drops the sandboxes whose addresses the pods' statuses show by now.
 func (s *state) settled() {
 	for uid, u := range s.upcoming {
 		p := resource.Get(s.read, kinds.Pods, u.Pod.Namespace, u.Pod.Name)
-		if p != nil && p.UID == uid && len(p.Status.PodIPs) > 0 {
+		if p != nil && p.UID == uid && sameAddresses(shown(p), u.Addrs) {
 			delete(s.upcoming, uid)
 		}
 	}

@@ -145,6 +145,36 @@ func TestUpcoming(t *testing.T) {
 	}
 }
 
+// TestUpcomingAgain: a pod whose sandbox was made anew is judged by its new address, and not by the one that its status still shows, until
+// that shows the new one.
+func TestUpcomingAgain(t *testing.T) {
+	for _, c := range []struct {
+		name, shows string
+		left        int
+	}{{"nothing", "", 1}, {"the former address", "10.1.0.7", 1}, {"the new one", "10.1.0.8", 0}} {
+		t.Run(c.name, func(t *testing.T) {
+			s := judged()
+			s.Policy("shop", "deny", networkingv1.NetworkPolicySpec{})
+			p := s.Pod("shop", "zz", "n1", nil)
+			if c.shows != "" {
+				p.Status.PodIPs = []corev1.PodIP{{IP: c.shows}}
+			}
+			now := &state{read: s, upcoming: Upcoming{p.UID: {p, []netip.Addr{addr("10.1.0.8")}}}}
+			now.settled()
+			if len(now.upcoming) != c.left {
+				t.Errorf("%d pods wait for their status", len(now.upcoming))
+			}
+			m := NewModel(s, now.upcoming, nil)
+			if v := m.Judge(Connection{addr("10.1.0.1"), addr("10.1.0.8"), corev1.ProtocolTCP, 80}); v.Allowed {
+				t.Error("it is reached before its policies are in force:", v.Explain())
+			}
+			if v := m.Judge(Connection{addr("10.1.0.1"), addr("10.1.0.7"), corev1.ProtocolTCP, 80}); !v.Allowed {
+				t.Error("its former address may be another's by now:", v.Explain())
+			}
+		})
+	}
+}
+
 func (c Connection) String() string {
 	return fmt.Sprintf("%s → %s %s/%d", c.From, c.To, c.Protocol, c.Port)
 }

@@ -42,7 +42,8 @@ type pod struct {
 	addrs []netip.Addr
 }
 
-// Upcoming are pods of this node whose status does not show their addresses yet, by UID: their sandboxes were just made.
+// Upcoming are pods of this node whose status does not show their addresses yet, by UID: their sandboxes were just made. It may show those
+// of a sandbox before, as after a restart of the machine.
 type Upcoming map[types.UID]Sandbox
 
 // A Sandbox is a pod with the addresses that it got.
@@ -102,18 +103,23 @@ func (c Cluster) model(upcoming Upcoming, was Compiled) *Model {
 	return m
 }
 
-// addresses are the pod's own. Pods that have ended have none, as theirs may belong to others by now, nor have pods on the host's network.
+// addresses are the pod's own: those of a sandbox that was just made, or that its status shows. Pods that have ended have none, as theirs may belong to others by now, nor have pods on the host's network.
 func addresses(p *corev1.Pod, upcoming []netip.Addr) (list []netip.Addr) {
 	if p.Spec.HostNetwork || p.Status.Phase == corev1.PodSucceeded || p.Status.Phase == corev1.PodFailed {
 		return nil
 	}
+	if len(upcoming) > 0 {
+		return upcoming
+	}
+	return shown(p)
+}
+
+// shown are the addresses that a pod's status shows.
+func shown(p *corev1.Pod) (list []netip.Addr) {
 	for _, ip := range p.Status.PodIPs {
 		if a, err := netip.ParseAddr(ip.IP); err == nil {
 			list = append(list, a.Unmap())
 		}
-	}
-	if len(list) == 0 {
-		return upcoming
 	}
 	return list
 }

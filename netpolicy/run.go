@@ -34,6 +34,8 @@ type Enforcer struct {
 	cfg   Config
 	asked chan request
 	ended chan struct{} // closed when Run has ended
+
+	repair time.Duration
 }
 
 // New returns an enforcer; Run starts it.
@@ -41,7 +43,7 @@ func New(cfg Config) *Enforcer {
 	if cfg.Log == nil {
 		cfg.Log = slog.Default()
 	}
-	return &Enforcer{cfg: cfg, asked: make(chan request), ended: make(chan struct{})}
+	return &Enforcer{cfg: cfg, asked: make(chan request), ended: make(chan struct{}), repair: repair}
 }
 
 // A state lives between two passes. All of it can be read again from the cluster and the kernel.
@@ -51,6 +53,7 @@ type state struct {
 	waiting  []request
 	have     [2]Observed // IPv4, IPv6
 	known    bool        // have is up to date
+	seen     time.Time   // when it was read from the kernel
 	whole    bool        // read holds all that policies are judged by, not only whether there are any
 	compiled Compiled    // policies of the last pass
 }
@@ -69,7 +72,7 @@ func (e *Enforcer) Run(ctx context.Context, ready func()) error {
 	if err != nil {
 		return err
 	}
-	rested, again := time.NewTimer(0), time.NewTimer(repair)
+	rested, again := time.NewTimer(0), time.NewTimer(e.repair)
 	<-rested.C
 	in := changes
 	for first := true; ; {
@@ -100,7 +103,7 @@ func (e *Enforcer) Run(ctx context.Context, ready func()) error {
 		began := time.Now()
 		err := e.pass(s)
 		s.answer(err)
-		again.Reset(repair)
+		again.Reset(e.repair)
 		switch {
 		case err != nil && first:
 			return err
@@ -152,7 +155,7 @@ func follow(ctx context.Context, feed client.Feed, to chan resource.Reader) {
 // pass is one turn of the loop: observe the kernel, plan, act on the difference.
 func (e *Enforcer) pass(s *state) error {
 	s.settled()
-	if !s.known {
+	if now := time.Now(); !s.known || now.Sub(s.seen) >= e.repair { // also while pods keep changing
 		for i := range s.have {
 			var err error
 			s.have[i], err = observe(i == 1)
@@ -163,7 +166,7 @@ func (e *Enforcer) pass(s *state) error {
 				e.cfg.Log.Warn("network policies can't be enforced on this machine", "err", err)
 			}
 		}
-		s.known = true
+		s.known, s.seen = true, now
 	}
 	m := &Model{}
 	if anyPolicy(s.read) {

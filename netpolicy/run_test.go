@@ -4,6 +4,7 @@ import (
 	"context"
 	"net/netip"
 	"testing"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	networkingv1 "k8s.io/api/networking/v1"
@@ -35,10 +36,13 @@ func (r reading) Next(ctx context.Context) (client.Batch, error) {
 }
 
 // enforcing runs an enforcer for the node n1 in a network namespace of its own until the test ends.
-func enforcing(t *testing.T, s resource.Reader) (e *Enforcer, in netspace.Space, change func(resource.Reader)) {
+func enforcing(t *testing.T, s resource.Reader, edit ...func(*Enforcer)) (e *Enforcer, in netspace.Space, change func(resource.Reader)) {
 	in = netspace.New(t)
 	r := reading{states: make(chan resource.Reader)}
 	e = New(Config{Client: r, Node: "n1"})
+	for _, f := range edit {
+		f(e)
+	}
 	ctx, stop := context.WithCancel(t.Context())
 	ready := make(chan struct{})
 	t.Cleanup(func() { stop(); <-e.ended })
@@ -100,6 +104,27 @@ func TestFollow(t *testing.T) {
 	eventually.True(t, "the policy is in force", func() bool { return isolated(t, in, web) })
 	change(judged())
 	eventually.True(t, "the policy has gone", func() bool { return !isolated(t, in, web) })
+}
+
+// TestRepairOfABusyCluster: what somebody else did to the table is mended also while the cluster's pods never cease to change.
+func TestRepairOfABusyCluster(t *testing.T) {
+	s := judged()
+	s.Policy("shop", "deny", networkingv1.NetworkPolicySpec{})
+	_, in, change := enforcing(t, s, func(e *Enforcer) { e.repair = time.Second / 2 })
+	web := addr("10.1.0.1")
+	eventually.True(t, "the policy is in force", func() bool { return isolated(t, in, web) })
+	in.Do(t, func() error {
+		w, err := newWriter(&Plan{})
+		if err != nil {
+			return err
+		}
+		w.c.DelTable(w.t)
+		return w.flush()
+	})
+	eventually.True(t, "the policy is in force again", func() bool {
+		change(s)
+		return isolated(t, in, web)
+	})
 }
 
 // TestLazy: what all nodes run is only asked for once there is a policy, and a pod that starts meanwhile waits for the answer.
