@@ -59,6 +59,7 @@ type fakeRuntime struct {
 	pulls    []*cri.PullImageRequest
 	exec     func(*cri.ExecSyncRequest) *cri.ExecSyncResponse
 	amnesia  bool                                 // containers that are listed can't be found
+	frozen   bool                                 // it answers nothing about itself
 	deaf     error                                // what it answers when statistics are asked for; nil: it tells them
 	blind    error                                // what it answers when images are asked for; nil: it tells of them
 	noCNI    bool                                 // no network plugin is configured
@@ -84,7 +85,22 @@ func (f *fakeRuntime) next(what string) string {
 	return fmt.Sprintf("%s%d", what, f.made)
 }
 
-func (f *fakeRuntime) Version(context.Context, *cri.VersionRequest, ...opt) (*cri.VersionResponse, error) {
+// freezes waits as long as the runtime is frozen, at most until ctx ends.
+func (f *fakeRuntime) freezes(ctx context.Context) error {
+	f.mu.Lock()
+	frozen := f.frozen
+	f.mu.Unlock()
+	if frozen {
+		<-ctx.Done()
+		return grpcstatus.FromContextError(ctx.Err()).Err()
+	}
+	return nil
+}
+
+func (f *fakeRuntime) Version(ctx context.Context, _ *cri.VersionRequest, _ ...opt) (*cri.VersionResponse, error) {
+	if err := f.freezes(ctx); err != nil {
+		return nil, err
+	}
 	if f.asked != nil {
 		f.asked()
 	}
@@ -93,7 +109,10 @@ func (f *fakeRuntime) Version(context.Context, *cri.VersionRequest, ...opt) (*cr
 	return &cri.VersionResponse{RuntimeName: cmp.Or(f.name, "fake"), RuntimeVersion: cmp.Or(f.version, "1")}, nil
 }
 
-func (f *fakeRuntime) Status(context.Context, *cri.StatusRequest, ...opt) (*cri.StatusResponse, error) {
+func (f *fakeRuntime) Status(ctx context.Context, _ *cri.StatusRequest, _ ...opt) (*cri.StatusResponse, error) {
+	if err := f.freezes(ctx); err != nil {
+		return nil, err
+	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	net := &cri.RuntimeCondition{Type: cri.NetworkReady, Status: !f.noCNI}
@@ -341,7 +360,10 @@ func (f *fakeRuntime) PullImage(_ context.Context, r *cri.PullImageRequest, _ ..
 	return &cri.PullImageResponse{ImageRef: i.Id}, nil
 }
 
-func (f *fakeRuntime) ListImages(context.Context, *cri.ListImagesRequest, ...opt) (*cri.ListImagesResponse, error) {
+func (f *fakeRuntime) ListImages(ctx context.Context, _ *cri.ListImagesRequest, _ ...opt) (*cri.ListImagesResponse, error) {
+	if err := f.freezes(ctx); err != nil {
+		return nil, err
+	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	res := &cri.ListImagesResponse{}

@@ -63,7 +63,11 @@ func (a *Agent) networked(ctx context.Context, c *loop.Ctx, pod *corev1.Pod) boo
 func (ns *nodeStatus) watchHealth(ctx context.Context) {
 	pause, bad := healthFirst, false
 	for {
-		text, _ := ns.trouble(ctx)
+		within, cancel := context.WithTimeout(ctx, runtimePatience)
+		text, _ := ns.trouble(within)
+		if cancel(); ctx.Err() != nil {
+			return
+		}
 		if ns.statusChanged() != (text != "") {
 			if err := ns.writeStatus(ctx); err != nil && ctx.Err() == nil {
 				ns.log.Warn("write the node's status", "err", err)

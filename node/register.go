@@ -115,12 +115,25 @@ func (ns *nodeStatus) node(ctx context.Context) (*corev1.Node, error) {
 	return obj.(*corev1.Node), nil
 }
 
-// heartbeat renews the lease, and keeps the status true.
+// heartbeat renews the lease until ctx ends, whatever else takes its time.
 func (ns *nodeStatus) heartbeat(ctx context.Context) {
-	for wrote := time.Now(); ; {
-		if err := ns.renew(ctx); err != nil && ctx.Err() == nil {
+	for {
+		within, cancel := context.WithTimeout(ctx, max(ns.cfg.Beat, leaseEvery))
+		if err := ns.renew(within); err != nil && ctx.Err() == nil {
 			ns.log.Warn("renew the node's lease", "err", err)
 		}
+		cancel()
+		select {
+		case <-ctx.Done():
+			return
+		case <-time.After(ns.cfg.Beat):
+		}
+	}
+}
+
+// keepStatus keeps the status true until ctx ends.
+func (ns *nodeStatus) keepStatus(ctx context.Context) {
+	for wrote := time.Now(); ; {
 		if time.Since(wrote) > statusEvery || ns.untold.Load() || ns.statusChanged() {
 			if err := ns.writeStatus(ctx); err != nil && ctx.Err() == nil {
 				ns.log.Warn("write the node's status", "err", err)
@@ -207,10 +220,17 @@ type runtimeAnswer struct {
 	status  *cri.StatusResponse // nil: it did not answer
 	trouble string
 	images  []corev1.ContainerImage
+	listed  bool // images are those that it has
 }
 
+// runtimePatience bounds the questions to the runtime for the node's status. One that does not answer is down.
+const runtimePatience = time.Minute
+
 func (ns *nodeStatus) askRuntime(ctx context.Context) runtimeAnswer {
-	s := runtimeAnswer{info: ns.info(ctx), images: ns.imageList(ctx)}
+	ctx, cancel := context.WithTimeout(ctx, runtimePatience)
+	defer cancel()
+	s := runtimeAnswer{info: ns.info(ctx)}
+	s.images, s.listed = ns.imageList(ctx)
 	s.trouble, _ = ns.trouble(ctx)
 	if res, err := ns.cfg.Runtime.Containers.Status(ctx, &cri.StatusRequest{}); err == nil {
 		s.status = res
@@ -235,6 +255,7 @@ func (ns *nodeStatus) fill(st *corev1.NodeStatus, seen runtimeAnswer) {
 	}
 	st.Addresses = append(st.Addresses, corev1.NodeAddress{Type: corev1.NodeHostName, Address: ns.cfg.Name})
 	st.DaemonEndpoints.KubeletEndpoint.Port = int32(ns.cfg.Port)
+	seen.info.ContainerRuntimeVersion = cmp.Or(seen.info.ContainerRuntimeVersion, st.NodeInfo.ContainerRuntimeVersion)
 	st.NodeInfo = seen.info
 	st.DeclaredFeatures = declared
 	if seen.status != nil {
@@ -245,7 +266,9 @@ func (ns *nodeStatus) fill(st *corev1.NodeStatus, seen runtimeAnswer) {
 		}
 	}
 	ns.setConditions(st, seen.trouble)
-	st.Images = seen.images
+	if seen.listed {
+		st.Images = seen.images
+	}
 	if ns.cfg.Plugins {
 		st.VolumesInUse = ns.clean.vols.CSI().Fill(st.VolumesInUse)
 	}
@@ -342,13 +365,13 @@ const (
 	maxNames  = 5 // of one image
 )
 
-// imageList tells the largest images that the node has: the scheduler prefers nodes that need not pull them.
-func (ns *nodeStatus) imageList(ctx context.Context) []corev1.ContainerImage {
+// imageList tells the largest images that the node has: the scheduler prefers nodes that need not pull them. false: nobody knows.
+func (ns *nodeStatus) imageList(ctx context.Context) ([]corev1.ContainerImage, bool) {
 	res, err := ns.cfg.Runtime.Images.ListImages(ctx, &cri.ListImagesRequest{})
 	if err != nil {
-		return nil
+		return nil, false
 	}
-	return imageStatuses(res.Images)
+	return imageStatuses(res.Images), true
 }
 
 func imageStatuses(images []*cri.Image) (list []corev1.ContainerImage) {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -64,5 +65,32 @@ func TestCrowdedStart(t *testing.T) {
 		r.pod("p", nil, "a")
 		r.reaches("p", corev1.PodRunning)
 		r.until("all conflicts were met", func() bool { return c.others.Load() <= 0 })
+	})
+}
+
+// A node whose runtime hangs says so, keeps what it knew of it, and renews its lease.
+func TestRuntimeHangs(t *testing.T) {
+	simulate(t, func(r *rig) {
+		node := func() *corev1.Node { return resource.Get(r.Read(), kinds.Nodes, "", "n") }
+		r.until("the node is ready", func() bool { return node() != nil && r.condition(corev1.NodeReady).Status == corev1.ConditionTrue })
+		knew := node().Status
+		r.rt.mu.Lock()
+		r.rt.frozen = true
+		r.rt.mu.Unlock()
+		r.rests(5 * time.Minute)
+		if c := r.condition(corev1.NodeReady); c.Status != corev1.ConditionFalse || !strings.Contains(c.Message, "container runtime is down") {
+			t.Errorf("the node says %s: %s", c.Status, c.Message)
+		}
+		l := resource.Get(r.Read(), kinds.Leases, corev1.NamespaceNodeLease, "n")
+		if l == nil || time.Since(l.Spec.RenewTime.Time) > 2*leaseEvery {
+			t.Errorf("its lease: %+v", l)
+		}
+		if now := node().Status; now.NodeInfo.ContainerRuntimeVersion != knew.NodeInfo.ContainerRuntimeVersion || len(now.Images) != len(knew.Images) {
+			t.Errorf("of its runtime it tells %q and %d images", now.NodeInfo.ContainerRuntimeVersion, len(now.Images))
+		}
+		r.rt.mu.Lock()
+		r.rt.frozen = false
+		r.rt.mu.Unlock()
+		r.until("the node is ready again", func() bool { return r.condition(corev1.NodeReady).Status == corev1.ConditionTrue })
 	})
 }

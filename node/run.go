@@ -35,6 +35,7 @@ func (a *Agent) Run(ctx context.Context, env loop.Env) error {
 	defer a.tasks.run(ctx)()
 	defer stop()
 	wg.Go(func() { a.node.heartbeat(ctx) })
+	wg.Go(func() { a.node.keepStatus(ctx) })
 	wg.Go(func() { a.runSweep(ctx) })
 	wg.Go(func() { a.node.watchHealth(ctx) })
 	wg.Go(func() { a.enforce.run(ctx) })

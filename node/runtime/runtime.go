@@ -11,6 +11,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"math"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -20,6 +21,7 @@ import (
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/backoff"
+	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/grpc/status"
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
@@ -133,9 +135,36 @@ type Runtime struct {
 // Observe has every call told to f, with gRPC's name of its method, how long it took and what became of it. f must not block.
 func (r *Runtime) Observe(f func(method string, took time.Duration, err error)) { r.observe.Store(&f) }
 
-// timed tells of a call.
+// answersWithin bounds how long the runtime may take for a call, as the kubelet's runtimeRequestTimeout: one that hangs holds up nobody
+// for ever.
+const answersWithin = 2 * time.Minute
+
+// within is the bound of a call; 0: it takes as long as it takes.
+func within(req any) time.Duration {
+	switch q := req.(type) {
+	case *cri.PullImageRequest:
+		return 0
+	case *cri.StopContainerRequest:
+		return answersWithin + time.Duration(min(max(q.Timeout, 0), math.MaxInt32))*time.Second
+	case *cri.ExecSyncRequest:
+		if q.Timeout <= 0 {
+			return 0
+		}
+		return answersWithin + time.Duration(min(q.Timeout, math.MaxInt32))*time.Second
+	case *cri.RunPodSandboxRequest:
+		return 2 * answersWithin // its image may have to be pulled
+	}
+	return answersWithin
+}
+
+// timed bounds a call, and tells of it.
 func (r *Runtime) timed(ctx context.Context, method string, req, res any, conn *grpc.ClientConn, call grpc.UnaryInvoker,
 	opts ...grpc.CallOption) error {
+	if d := within(req); d > 0 {
+		bound, cancel := context.WithTimeout(ctx, d)
+		defer cancel()
+		ctx = bound
+	}
 	began := time.Now()
 	err := call(ctx, method, req, res, conn, opts...)
 	if f := r.observe.Load(); f != nil {
@@ -172,7 +201,8 @@ func (r *Runtime) awake(ctx context.Context) error {
 	for {
 		v, err := r.Containers.Version(ctx, &cri.VersionRequest{}, grpc.WaitForReady(true))
 		r.Name = v.GetRuntimeName()
-		if err == nil || !strings.Contains(status.Convert(err).Message(), "not initialized") {
+		slow := status.Code(err) == codes.DeadlineExceeded || strings.Contains(status.Convert(err).Message(), "not initialized")
+		if err == nil || !slow {
 			return err
 		}
 		select {
