@@ -60,6 +60,10 @@ func (r *Remote) Run(ctx context.Context, ready func()) error {
 	return nil
 }
 
+// shortWatch is a watch that told nothing and ended as soon as it began: something between here and the server cuts it off, or the server
+// is about to end.
+const shortWatch = time.Second
+
 // follow watches one source, again and again: from where the last watch ended, or from the start when that
 // place is gone. Pauses grow to half a minute while the server can't be reached.
 func (r *Remote) follow(ctx context.Context, s Source, to sink, synced func()) {
@@ -70,7 +74,7 @@ func (r *Remote) follow(ctx context.Context, s Source, to sink, synced func()) {
 	}
 	defer note(s.Kind, nil)
 	for fails := 0; ctx.Err() == nil; {
-		before := w.rev
+		before, began := w.rev, time.Now()
 		err := w.run(ctx)
 		if ctx.Err() != nil {
 			return // the error is the end's
@@ -85,8 +89,10 @@ func (r *Remote) follow(ctx context.Context, s Source, to sink, synced func()) {
 		switch {
 		case errors.Is(err, errStale):
 			w.rev = 0
-		case err == nil || w.rev > before:
+		case w.rev > before || err == nil && time.Since(began) >= shortWatch:
 			fails = 0
+		case err == nil:
+			fails++
 		case before == 0 && !w.lists && knowsNoLists(err):
 			slog.Debug("the server does not begin a watch with what there is: it is listed", "kind", s.Kind.Info().GR(), "err", err)
 			w.lists = true
