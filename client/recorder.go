@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"log/slog"
 	"strings"
@@ -14,6 +15,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/validation"
 
 	"github.com/kloop-dev/kloop/kinds"
 	"github.com/kloop-dev/kloop/resource"
@@ -30,6 +32,8 @@ const (
 	seriesFor   = 10 * time.Minute
 	maxMessage  = 1024
 	eventWriter = 10 * time.Second // longest time that one write may take
+	eventAgain  = 10 * time.Second // before an event is written again that got no answer
+	eventTries  = 12               // of one event
 )
 
 // A Recorder writes Events for people to read. Repeats of an event within ten minutes become a count, many that
@@ -148,7 +152,7 @@ func (r *Recorder) Ref(ref corev1.ObjectReference, typ, reason, format string, a
 		ns = metav1.NamespaceDefault
 	}
 	stamp := metav1.NewTime(now)
-	ev := &corev1.Event{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: fmt.Sprintf("%s.%x", ref.Name, r.shared.moment(now))},
+	ev := &corev1.Event{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: eventName(ref.Name, r.shared.moment(now))},
 		InvolvedObject: ref, Type: typ, Reason: reason, Message: msg, FirstTimestamp: stamp, LastTimestamp: stamp, Count: 1,
 		Source: corev1.EventSource{Component: r.component, Host: r.host}, ReportingController: r.component, ReportingInstance: r.host}
 	if r.action != "" {
@@ -160,6 +164,15 @@ func (r *Recorder) Ref(ref corev1.ObjectReference, typ, reason, format string, a
 	case r.shared.queue <- pending{r, key, ev}:
 	default: // an event is never worth a wait
 	}
+}
+
+// eventName is that of the object with a moment, where that can be a name.
+func eventName(of string, moment int64) string {
+	name := fmt.Sprintf("%s.%x", of, moment)
+	if len(validation.IsDNS1123Subdomain(name)) > 0 { // it is too long, or has letters that events have not
+		return fmt.Sprintf("event.%x", moment)
+	}
+	return name
 }
 
 // moment is a time in nanoseconds for the name of an event, another one for every event: clocks are coarse.
@@ -198,9 +211,7 @@ func (r *Recorder) Run(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		case p := <-r.shared.queue:
-			wctx, cancel := context.WithTimeout(ctx, eventWriter)
-			err := p.rec.write(wctx, p)
-			cancel()
+			err := p.rec.tell(ctx, p)
 			// An event about a namespace that is going away can't be written, and needn't.
 			if err != nil && ctx.Err() == nil && !apierrors.IsForbidden(err) && !apierrors.IsNotFound(err) {
 				slog.Debug("event dropped", "object", p.event.InvolvedObject.Name, "err", err)
@@ -209,11 +220,31 @@ func (r *Recorder) Run(ctx context.Context) {
 	}
 }
 
-func (r *Recorder) write(ctx context.Context, p pending) error {
+// tell writes an event. While the server gives no answer at all it is tried again: it may be starting anew, and what happens then is told,
+// as far as there is room for it.
+func (r *Recorder) tell(ctx context.Context, p pending) (err error) {
 	if r.action == "" && r.shared.combine(&p.key, r.now()) { // upstream's, too, names no controller then
 		p.event.Message, p.event.ReportingController = "(combined from similar events): "+p.event.Message, ""
 	}
-	if old := r.shared.repeat(p.key, r.now()); old != nil {
+	old := r.shared.repeat(p.key, r.now())
+	for try := range eventTries {
+		if try > 0 {
+			sleep(ctx, eventAgain)
+		}
+		within, cancel := context.WithTimeout(ctx, eventWriter)
+		err = r.write(within, p, old)
+		cancel()
+		var answer apierrors.APIStatus
+		if err == nil || errors.As(err, &answer) || ctx.Err() != nil {
+			return err
+		}
+	}
+	return err
+}
+
+// write writes an event, or one more of the series that it is of.
+func (r *Recorder) write(ctx context.Context, p pending, old *series) error {
+	if old != nil {
 		more := map[string]any{"count": old.count, "lastTimestamp": p.event.LastTimestamp, "message": p.event.Message}
 		if r.action != "" {
 			more = map[string]any{"series": map[string]any{"count": old.count, "lastObservedTime": p.event.EventTime}}
