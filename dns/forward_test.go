@@ -293,6 +293,42 @@ func TestResolvConf(t *testing.T) {
 	}
 }
 
+// TestResolvConfAgain: a file that could not be read, or said nothing yet, is read again though it seems to be the same.
+func TestResolvConfAgain(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "resolv.conf")
+	noon := time.Date(2026, 5, 1, 12, 0, 0, 0, time.UTC)
+	put := func(text string) {
+		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.Chtimes(file, noon, noon); err != nil {
+			t.Fatal(err)
+		}
+	}
+	const one = "nameserver 192.0.2.1\n"
+	u := &upstreams{file: file}
+	for _, c := range []struct {
+		name string
+		make func()
+		want int
+	}{
+		{"empty", func() { put("") }, 0},
+		{"written within the same tick", func() { put(one) }, 1},
+		{"more within the same tick", func() { put(one + "nameserver 192.0.2.2\n") }, 2},
+		{"not to be read", func() { put(one + "nameserver 192.0.2.2\n" + strings.Repeat("#", 1<<17)) }, 2},
+		{"gone", func() { _ = os.Remove(file) }, 0},
+		{"back as it was", func() { put(one + "nameserver 192.0.2.2\n") }, 2},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			c.make()
+			u.looked = time.Time{}
+			if got := u.servers(); len(got) != c.want {
+				t.Errorf("%v, want %d", got, c.want)
+			}
+		})
+	}
+}
+
 func TestCheck(t *testing.T) {
 	for _, stubs := range []map[string][]string{{"": {"1.2.3.4"}}, {"a.example": nil}, {"a.example": {"ns.example"}}} {
 		if err := (Config{Stubs: stubs}).Check(); err == nil {

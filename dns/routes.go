@@ -2,7 +2,9 @@ package dns
 
 import (
 	"bufio"
+	"errors"
 	"fmt"
+	"io/fs"
 	"net/netip"
 	"os"
 	"strings"
@@ -93,7 +95,8 @@ type upstreams struct {
 	mu      sync.Mutex
 	read    []netip.AddrPort
 	looked  time.Time
-	changed time.Time
+	changed time.Time // of the file that read is of; zero: it is to be read
+	size    int64
 }
 
 // lookEvery is the pause between two looks at the time of the file.
@@ -110,24 +113,32 @@ func (u *upstreams) servers() []netip.AddrPort {
 	}
 	u.looked = time.Now()
 	info, err := os.Stat(u.file)
-	if err != nil {
-		u.read = nil
-		return nil
-	}
-	if !info.ModTime().Equal(u.changed) {
-		u.changed, u.read = info.ModTime(), nameServers(u.file)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		u.read, u.changed = nil, time.Time{}
+	case err != nil || info.ModTime().Equal(u.changed) && info.Size() == u.size:
+	default:
+		list, err := nameServers(u.file)
+		if err != nil {
+			break // those of before are better than none
+		}
+		u.read, u.changed, u.size = list, info.ModTime(), info.Size()
+		if len(list) == 0 { // it may be half written, within one tick of the file system's clock
+			u.changed = time.Time{}
+		}
 	}
 	return u.read
 }
 
 // nameServers reads the servers of a resolv.conf.
-func nameServers(path string) (list []netip.AddrPort) {
+func nameServers(path string) (list []netip.AddrPort, err error) {
 	f, err := os.Open(path)
 	if err != nil {
-		return nil
+		return nil, err
 	}
 	defer f.Close()
-	for in := bufio.NewScanner(f); in.Scan(); {
+	in := bufio.NewScanner(f)
+	for in.Scan() {
 		words := strings.Fields(in.Text())
 		if len(words) < 2 || words[0] != "nameserver" {
 			continue
@@ -136,5 +147,5 @@ func nameServers(path string) (list []netip.AddrPort) {
 			list = append(list, netip.AddrPortFrom(a, 53))
 		}
 	}
-	return list
+	return list, in.Err()
 }
