@@ -16,8 +16,8 @@ import (
 func (a *Agent) world(c *loop.Ctx, pod *corev1.Pod, seen runtimeState) world {
 	now := c.Now()
 	for i := range seen.containers { // the back-offs follow from what the runtime tells
-		if k := &seen.containers[i]; k.ended() {
-			a.backoff.ended(pod.UID, k)
+		if k := &seen.containers[i]; k.ended() && k == seen.newest(k.name) {
+			a.backoff.ended(pod.UID, k, now)
 		}
 	}
 	return world{pod: a.alloc.granted(pod), seen: seen, now: now, evict: a.evict.get(pod.UID),

@@ -31,7 +31,9 @@ type pauseKey struct {
 
 type pause struct {
 	length time.Duration
-	since  time.Time // the failure that it follows
+	since  time.Time // the failure that it follows, by the clock of who tells of it
+	from   time.Time // when it begins: the same moment, by a clock that nobody sets
+	nth    int32     // restarts of the container that failed
 	told   bool      // an event tells of it
 	hash   string    // of the container that failed
 }
@@ -43,49 +45,52 @@ func newBackoffs() *backoffs { return &backoffs{of: map[pauseKey]*pause{}} }
 func (p *backoffs) failed(uid types.UID, what string, at time.Time, ran time.Duration) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.note(pauseKey{uid, what}, at, ran, firstPause, lastPause)
+	p.note(pauseKey{uid, what}, pause{since: at, from: at}, ran, firstPause, lastPause)
 }
 
 // flat notes a failure that is tried again after the first pause, however often it happens.
 func (p *backoffs) flat(uid types.UID, what string, at time.Time) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.of[pauseKey{uid, what}] = &pause{length: firstPause, since: at}
+	p.of[pauseKey{uid, what}] = &pause{length: firstPause, since: at, from: at}
 }
 
-// ended notes the end of a container: as failed, but the first pause is none. One with another image than the one before it starts over.
+// ended notes the end of the newest container of a name: as failed, but the first pause is none. One with another image than the one
+// before it starts over. The end may lie in the future, when the clock was set back.
 //
 // Unlike Kubernetes, an agent that starts anew goes on with the pause that so many restarts have led to.
-func (p *backoffs) ended(uid types.UID, c *container) {
+func (p *backoffs) ended(uid types.UID, c *container, now time.Time) {
 	ran, first, most := c.done.Sub(c.began), time.Duration(0), cmp.Or(p.restart, lastPause)
 	if c.restarts > 0 && ran <= forgive {
 		first = min(firstPause<<min(c.restarts-1, 10), most)
 	}
-	key := pauseKey{uid, c.name}
+	key, next := pauseKey{uid, c.name}, pause{since: c.done, from: now.Add(-max(now.Sub(c.done), 0)), nth: c.restarts, hash: c.hash}
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if cur := p.of[key]; cur != nil && cur.hash != c.hash {
-		if c.done.After(cur.since) {
-			*cur = pause{since: c.done, hash: c.hash}
+		if next.follows(cur) {
+			*cur = next
 		}
 		return
 	}
-	p.note(key, c.done, ran, first, most)
-	p.of[key].hash = c.hash
+	p.note(key, next, ran, first, most)
 }
 
-// note notes a failure. p is locked.
-func (p *backoffs) note(key pauseKey, at time.Time, ran, first, most time.Duration) {
+// follows says that the failure is a later one.
+func (p *pause) follows(cur *pause) bool { return p.nth != cur.nth || p.since.After(cur.since) }
+
+// note notes a failure: next but for its length. p is locked.
+func (p *backoffs) note(key pauseKey, next pause, ran, first, most time.Duration) {
 	cur := p.of[key]
 	switch {
 	case cur == nil:
-		p.of[key] = &pause{length: first, since: at}
-	case !at.After(cur.since):
-	case ran > forgive:
-		*cur = pause{since: at}
-	default:
-		*cur = pause{length: min(max(cur.length*2, firstPause), most), since: at}
+		next.length = first
+	case !next.follows(cur):
+		return
+	case ran <= forgive:
+		next.length = min(max(cur.length*2, firstPause), most)
 	}
+	p.of[key] = &next
 }
 
 // announce says, once for each failure, that an event should tell of the pause after it.
@@ -108,7 +113,7 @@ func (p *backoffs) left(uid types.UID, what string, now time.Time) (left, length
 	if cur == nil {
 		return 0, 0
 	}
-	return max(0, cur.since.Add(cur.length).Sub(now)), cur.length
+	return max(0, cur.from.Add(cur.length).Sub(now)), cur.length
 }
 
 func (p *backoffs) clear(uid types.UID, what string) {

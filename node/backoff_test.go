@@ -18,9 +18,9 @@ func TestPauses(t *testing.T) {
 	at := noon
 	for i, want := range []time.Duration{0, 10, 20, 40, 80, 160, 300, 300} {
 		at = at.Add(time.Second)
-		p.ended("u", run("a", at, time.Second, 0))
-		p.ended("u", run("a", at, time.Second, 0))               // told twice
-		p.ended("u", run("a", at.Add(-time.Hour), time.Hour, 0)) // an older one, told later
+		p.ended("u", run("a", at, time.Second, 0), at)
+		p.ended("u", run("a", at, time.Second, 0), at)               // told twice
+		p.ended("u", run("a", at.Add(-time.Hour), time.Hour, 0), at) // an older one, told later
 		if left, length := p.left("u", "a", at); left != want*time.Second || length != want*time.Second {
 			t.Errorf("end %d: left %v of %v, want %vs", i, left, length, int(want))
 		}
@@ -31,7 +31,7 @@ func TestPauses(t *testing.T) {
 	if left, _ := p.left("u", "a", at.Add(time.Hour)); left != 0 {
 		t.Errorf("after its end the pause has %v left", left)
 	}
-	p.ended("u", run("a", at.Add(time.Hour), 11*time.Minute, 0))
+	p.ended("u", run("a", at.Add(time.Hour), 11*time.Minute, 0), at)
 	if left, _ := p.left("u", "a", at.Add(time.Hour)); left != 0 {
 		t.Errorf("one that ran for eleven minutes waits %v", left)
 	}
@@ -52,7 +52,7 @@ func TestShorterPauses(t *testing.T) {
 	p.restart = 4 * time.Second
 	for i := range int32(4) {
 		at = at.Add(time.Minute)
-		p.ended("u", run("c", at, time.Second, i))
+		p.ended("u", run("c", at, time.Second, i), at)
 		p.failed("u", "pull", at, 0)
 	}
 	if left, _ := p.left("u", "c", at); left != 4*time.Second {
@@ -61,10 +61,36 @@ func TestShorterPauses(t *testing.T) {
 	if left, _ := p.left("u", "pull", at); left != 80*time.Second {
 		t.Errorf("a pull waits %s", left)
 	}
-	p.ended("v", run("c", at, time.Second, 9)) // by an agent that starts anew
+	p.ended("v", run("c", at, time.Second, 9), at) // by an agent that starts anew
 	if left, _ := p.left("v", "c", at); left != 4*time.Second {
 		t.Errorf("after a restart of the agent it waits %s", left)
 	}
+}
+
+// A clock that is set back makes no pause longer, nor leaves any out.
+func TestPausesOfAClockSetBack(t *testing.T) {
+	simulate(t, func(r *rig) {
+		r.rt.ahead = 48 * time.Hour
+		r.pod("p", nil, "a")
+		r.reaches("p", corev1.PodRunning)
+		var took []time.Duration
+		for i, back := range []time.Duration{0, 0, 24 * time.Hour, 48 * time.Hour, 48 * time.Hour} {
+			r.rests(time.Second)
+			r.rt.mu.Lock()
+			r.rt.ahead = 48*time.Hour - back // of this machine's clock, which was set back by so much in all
+			r.rt.mu.Unlock()
+			r.rt.exit("a", 1)
+			began := time.Now()
+			r.until("it runs again", func() bool {
+				s := r.get("p").Status.ContainerStatuses[0]
+				return s.RestartCount == int32(i+1) && s.State.Running != nil
+			})
+			took = append(took, time.Since(began).Round(10*time.Second))
+		}
+		if got, want := fmt.Sprint(took), "[0s 10s 20s 40s 1m20s]"; got != want {
+			t.Errorf("they took %s, want %s", got, want)
+		}
+	})
 }
 
 // A container with another image starts at once, and its pauses from the first.

@@ -59,6 +59,7 @@ type fakeRuntime struct {
 	pulls    []*cri.PullImageRequest
 	exec     func(*cri.ExecSyncRequest) *cri.ExecSyncResponse
 	amnesia  bool                                 // containers that are listed can't be found
+	ahead    time.Duration                        // of its clock to ours
 	frozen   bool                                 // it answers nothing about itself
 	deaf     error                                // what it answers when statistics are asked for; nil: it tells them
 	blind    error                                // what it answers when images are asked for; nil: it tells of them
@@ -218,14 +219,14 @@ func (f *fakeRuntime) StartContainer(_ context.Context, r *cri.StartContainerReq
 			return nil, err
 		}
 	}
-	c.State, c.StartedAt = cri.ContainerState_CONTAINER_RUNNING, time.Now().UnixNano()
+	c.State, c.StartedAt = cri.ContainerState_CONTAINER_RUNNING, time.Now().Add(f.ahead).UnixNano()
 	return &cri.StartContainerResponse{}, nil
 }
 
 // end ends a container that runs. f is locked.
 func (f *fakeRuntime) end(id string, code int32) {
 	if c := f.list[id]; c != nil && (c.State == cri.ContainerState_CONTAINER_RUNNING || c.State == cri.ContainerState_CONTAINER_UNKNOWN) {
-		c.State, c.ExitCode, c.FinishedAt, c.Reason = cri.ContainerState_CONTAINER_EXITED, code, time.Now().UnixNano(), "Error"
+		c.State, c.ExitCode, c.FinishedAt, c.Reason = cri.ContainerState_CONTAINER_EXITED, code, time.Now().Add(f.ahead).UnixNano(), "Error"
 	}
 }
 

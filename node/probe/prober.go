@@ -96,7 +96,7 @@ func (p *prober) between(ctx context.Context, tick <-chan time.Time) (more bool)
 // first is the time to wait before the first question. Containers that have been running for long, which an agent
 // meets when it starts, are spread over a period.
 func (p *prober) first() time.Duration {
-	age := time.Since(p.started)
+	age := max(time.Since(p.started), 0) // it began in the future: the clock was set back
 	if left := time.Duration(p.probe.InitialDelaySeconds)*time.Second - age; left > 0 {
 		return left
 	}

@@ -359,3 +359,19 @@ func TestAgentStartsAnew(t *testing.T) {
 		})
 	}
 }
+
+// TestClockSetBack: a container that began in the future, by a clock that was set back since, is asked as soon as another.
+func TestClockSetBack(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := &script{says: map[string]string{"r": "p"}, began: time.Now()}
+		set := NewSet(s, nil)
+		defer set.Close()
+		c := &corev1.Container{Name: "c", ReadinessProbe: command("r", 5, 10, 1, 3)}
+		set.Sync(&corev1.Pod{ObjectMeta: metav1.ObjectMeta{UID: "u"}}, c, "id", "", time.Now().Add(time.Hour))
+		time.Sleep(20 * time.Second)
+		synctest.Wait()
+		if !set.Get("id").Ready {
+			t.Errorf("it was asked at %v", s.times("r"))
+		}
+	})
+}
