@@ -1,6 +1,7 @@
 package node
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -38,8 +39,16 @@ func (st *starter) hostsFile(pod *corev1.Pod, box *sandbox) (string, error) {
 		fmt.Fprintf(&b, "%s\t%s\n", h.IP, strings.Join(h.Hostnames, "\t"))
 	}
 	path := filepath.Join(st.podDir(pod.UID), "etc-hosts")
-	if err := os.WriteFile(path, []byte(b.String()), 0o644); err != nil {
-		return "", fmt.Errorf("write the pod's hosts file: %w", err)
+	if now, err := os.ReadFile(path); err == nil && string(now) == b.String() {
+		return path, nil
+	}
+	tmp := path + ".new" // on a full disk the one that other containers of the pod have stays as it is
+	err := os.WriteFile(tmp, []byte(b.String()), 0o644)
+	if err == nil {
+		err = os.Rename(tmp, path)
+	}
+	if err != nil {
+		return "", errors.Join(fmt.Errorf("write the pod's hosts file: %w", err), os.RemoveAll(tmp))
 	}
 	return path, nil
 }

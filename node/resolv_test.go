@@ -150,3 +150,38 @@ func TestHostsFile(t *testing.T) {
 		}
 	}
 }
+
+// A hosts file that can't be written leaves the one as it was that other containers of the pod have, and one that is right is not written.
+func TestHostsFileOnFullDisk(t *testing.T) {
+	st := testAgent(t).starter
+	pod, box := testPod(never, "", "a"), &sandbox{ips: []string{"10.1.0.9"}}
+	if err := os.MkdirAll(st.podDir(pod.UID), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	path, err := st.hostsFile(pod, box)
+	if err != nil {
+		t.Fatal(err)
+	}
+	was, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct {
+		name, ip string
+		fails    bool
+	}{{"the same", "10.1.0.9", false}, {"another address", "10.1.0.10", true}} {
+		t.Run(c.name, func(t *testing.T) {
+			if err := os.Symlink("/dev/full", path+".new"); err != nil {
+				t.Fatal(err)
+			}
+			box.ips[0] = c.ip
+			if _, err := st.hostsFile(pod, box); (err != nil) != c.fails {
+				t.Error(err)
+			}
+			if now, err := os.ReadFile(path); err != nil || string(now) != string(was) {
+				t.Errorf("%v: %s", err, now)
+			}
+			_ = os.Remove(path + ".new")
+		})
+	}
+}
