@@ -40,7 +40,9 @@ type announcer struct {
 	conn    *net.UDPConn
 	deaf    chan struct{} // closed with conn
 	reopen  time.Time
-	changed <-chan struct{} // the kernel's interfaces or addresses
+	changed <-chan struct{} // the kernel's interfaces or addresses; closed when nobody tells of them
+	heard   bool            // somebody does
+	watch   func(context.Context) (<-chan struct{}, error)
 	words   chan word
 	results chan result
 	writing int
@@ -63,7 +65,8 @@ func Announce(ctx context.Context, cfg Config) error {
 	if err != nil {
 		return err
 	}
-	a := &announcer{cfg: cfg, duties: map[string]*duty{}, changed: changed, words: make(chan word, 64), results: make(chan result, atOnce)}
+	a := &announcer{cfg: cfg, duties: map[string]*duty{}, changed: changed, heard: true, watch: watchLinks,
+		words: make(chan word, 64), results: make(chan result, atOnce)}
 	batches := make(chan client.Batch)
 	go client.Follow(ctx, cfg.Client.Feed(kinds.Leases), batches)
 	defer a.close()
@@ -88,7 +91,10 @@ func Announce(ctx context.Context, cfg Config) error {
 			a.meet(v, time.Now())
 		case res := <-a.results:
 			a.settle(res, time.Now())
-		case <-a.changed:
+		case _, heard := <-a.changed:
+			if !heard {
+				a.listenAgain(ctx)
+			}
 			a.relink(time.Now())
 		case <-late:
 		}

@@ -3,6 +3,7 @@ package podnetwork
 import (
 	"context"
 	"encoding/json"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -46,8 +47,13 @@ func (l *loop) tell(ctx context.Context, read resource.Reader) error {
 	return l.patch(ctx, "status", map[string]any{"status": map[string]any{"conditions": list}})
 }
 
+// told bounds a write: an API server that does not answer keeps nobody from looking after the kernel.
+const told = 10 * time.Second
+
 // patch changes the own Node.
 func (l *loop) patch(ctx context.Context, sub string, change any) error {
+	ctx, cancel := context.WithTimeout(ctx, told)
+	defer cancel()
 	data, err := json.Marshal(change)
 	if err != nil {
 		return err
