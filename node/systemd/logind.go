@@ -12,6 +12,8 @@ import (
 	"path/filepath"
 	"strconv"
 	"time"
+
+	"github.com/kloop-dev/kloop/internal/atomicfile"
 )
 
 // Socket is the path of the system bus's socket.
@@ -78,7 +80,7 @@ func (l *Logind) Allow(ctx context.Context, d time.Duration) error {
 	}
 	seconds := strconv.FormatInt(int64((d+time.Second-1)/time.Second), 10)
 	text := "# written by kloop, for node.shutdownGracePeriod\n[Login]\nInhibitDelayMaxSec=" + seconds + "\n"
-	if err := os.WriteFile(filepath.Join(l.DropIns, "99-kloop.conf"), []byte(text), 0o644); err != nil {
+	if err := atomicfile.Write(filepath.Join(l.DropIns, "99-kloop.conf"), []byte(text), 0o644); err != nil { // half of it is another number
 		return fmt.Errorf("configure logind: %w", err)
 	}
 	const hangup = int32(1)

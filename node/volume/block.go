@@ -20,12 +20,45 @@ import (
 // localPlugin is the name of local volumes in paths.
 const localPlugin = "kubernetes.io~local-volume"
 
-// localMounts are the local volumes of a node. Calls for different volumes come one after the other: devices are formatted, mounted and
-// let go of.
+// localMounts are the local volumes of a node. Calls for one volume come one after the other: devices are checked, formatted, mounted and
+// let go of, which may take hours. Others do not wait for that.
 type localMounts struct {
 	dir string // of the agent
 
-	mu sync.Mutex
+	mu   sync.Mutex
+	busy map[string]chan struct{} // volumes that somebody works on; closed when he is done
+}
+
+// lock waits until nobody else works on a volume.
+func (l *localMounts) lock(ctx context.Context, pv string) (unlock func(), err error) {
+	for {
+		unlock, other := l.tryLock(pv)
+		if unlock != nil {
+			return unlock, nil
+		}
+		select {
+		case <-other:
+		case <-ctx.Done():
+			return nil, fmt.Errorf("wait for other work on the local volume %s: %w", pv, ctx.Err())
+		}
+	}
+}
+
+// tryLock returns what somebody else's work ends with, if there is any.
+func (l *localMounts) tryLock(pv string) (unlock func(), other <-chan struct{}) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if other := l.busy[pv]; other != nil {
+		return nil, other
+	}
+	done := make(chan struct{})
+	l.busy[pv] = done
+	return func() {
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		delete(l.busy, pv)
+		close(done)
+	}, nil
 }
 
 // shared is the directory on which a local block device is mounted, once for all pods that use it.
@@ -44,18 +77,30 @@ func (l *localMounts) ofPod(uid, pv string) string {
 }
 
 // take notes that a pod uses a local volume, and has it mounted on the pod's directory. shared: other pods use it, too.
-func (l *localMounts) take(uid types.UID, pv string, mount func(dir string) error) (shared bool, err error) {
+func (l *localMounts) take(ctx context.Context, uid types.UID, pv string, mount func(dir string) error) (shared bool, err error) {
+	dir := l.ofPod(string(uid), pv)
+	if shared, err = l.note(uid, pv, dir); err != nil {
+		return false, err
+	}
+	unlock, err := l.lock(ctx, pv) // after it is noted: from then on nobody lets go of the volume
+	if err != nil {
+		return false, err
+	}
+	defer unlock()
+	return shared, mount(dir)
+}
+
+func (l *localMounts) note(uid types.UID, pv, dir string) (shared bool, err error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	users, err := l.users()
 	if err != nil {
 		return false, err
 	}
-	dir := l.ofPod(string(uid), pv)
 	if err := os.MkdirAll(dir, 0o750); err != nil {
 		return false, fmt.Errorf("make the directory: %w", err)
 	}
-	return slices.ContainsFunc(users[pv], func(u types.UID) bool { return u != uid }), mount(dir)
+	return slices.ContainsFunc(users[pv], func(u types.UID) bool { return u != uid }), nil
 }
 
 // onDevice mounts a local volume that is a block device with a file system.
@@ -99,7 +144,7 @@ func (l *localMounts) users() (map[string][]types.UID, error) {
 	return users, nil
 }
 
-// letGo unmounts the local block devices that no pod uses.
+// letGo unmounts the local block devices that no pod uses. One that somebody works on has a user, or is let go of.
 func (l *localMounts) letGo() error {
 	list, err := os.ReadDir(l.shared(""))
 	if errors.Is(err, os.ErrNotExist) || len(list) == 0 {
@@ -108,27 +153,32 @@ func (l *localMounts) letGo() error {
 	if err != nil {
 		return fmt.Errorf("look for local volumes: %w", err)
 	}
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	used, err := l.users()
-	if err != nil {
-		return err
-	}
 	var errs []error
 	for _, e := range list {
-		dir := l.shared(e.Name())
-		if len(used[e.Name()]) > 0 {
-			continue
-		}
-		if err := unix.Unmount(dir, unix.UMOUNT_NOFOLLOW); err != nil && !errors.Is(err, unix.EINVAL) && !errors.Is(err, unix.ENOENT) {
-			errs = append(errs, fmt.Errorf("unmount %s: %w", dir, err))
-			continue
-		}
-		if err := os.Remove(dir); err != nil && !errors.Is(err, os.ErrNotExist) { // an empty directory
-			errs = append(errs, fmt.Errorf("remove what was mounted on: %w", err))
+		if unlock, _ := l.tryLock(e.Name()); unlock != nil {
+			errs = append(errs, l.letGoOf(e.Name()))
+			unlock()
 		}
 	}
 	return errors.Join(errs...)
+}
+
+// letGoOf unmounts a local block device, unless a pod uses it.
+func (l *localMounts) letGoOf(pv string) error {
+	l.mu.Lock()
+	used, err := l.users()
+	l.mu.Unlock()
+	if err != nil || len(used[pv]) > 0 {
+		return err
+	}
+	dir := l.shared(pv)
+	if err := unix.Unmount(dir, unix.UMOUNT_NOFOLLOW); err != nil && !errors.Is(err, unix.EINVAL) && !errors.Is(err, unix.ENOENT) {
+		return fmt.Errorf("unmount %s: %w", dir, err)
+	}
+	if err := os.Remove(dir); err != nil && !errors.Is(err, os.ErrNotExist) { // an empty directory
+		return fmt.Errorf("remove what was mounted on: %w", err)
+	}
+	return nil
 }
 
 // mountDevice mounts the file system of a device. It makes one only where the device has nothing that anybody knows, and mends one that

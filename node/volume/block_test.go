@@ -1,11 +1,14 @@
 package volume
 
 import (
+	"context"
+	"errors"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -260,4 +263,49 @@ func TestFormatIn(t *testing.T) {
 			}
 		})
 	}
+}
+
+// A device that takes its time to be checked holds up its own pods, and no others: neither those with other local volumes, nor those that
+// go.
+func TestSlowDevice(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := mounter(t, cluster())
+		checked, mounted := make(chan struct{}), make(chan error)
+		if err := os.MkdirAll(m.local.shared("slow"), 0o750); err != nil {
+			t.Fatal(err)
+		}
+		for _, uid := range []types.UID{"u1", "u2"} {
+			go func() {
+				_, err := m.local.take(t.Context(), uid, "slow", func(string) error { <-checked; return nil })
+				mounted <- err
+			}()
+		}
+		synctest.Wait()
+		if _, err := m.local.take(t.Context(), "u3", "quick", func(string) error { return nil }); err != nil {
+			t.Error(err)
+		}
+		if err := m.Remove(t.Context(), "u3"); err != nil {
+			t.Error(err)
+		}
+		late, cancel := context.WithTimeout(t.Context(), time.Minute)
+		defer cancel()
+		if _, err := m.local.take(late, "u4", "slow", func(string) error { return nil }); !errors.Is(err, context.DeadlineExceeded) {
+			t.Error(err)
+		}
+		close(checked)
+		if err := errors.Join(<-mounted, <-mounted); err != nil {
+			t.Error(err)
+		}
+		if _, err := os.Stat(m.local.shared("slow")); err != nil {
+			t.Error("it was let go of while pods had it:", err)
+		}
+		for _, uid := range []types.UID{"u1", "u2", "u4"} {
+			if err := m.Remove(t.Context(), uid); err != nil {
+				t.Error(err)
+			}
+		}
+		if _, err := os.Stat(m.local.shared("slow")); err == nil {
+			t.Error("nobody has it, and it is not let go of")
+		}
+	})
 }

@@ -184,7 +184,7 @@ func (m *Mounter) localPath(ctx context.Context, pod *corev1.Pod, volume string,
 	if !block && !info.IsDir() {
 		return "", fmt.Errorf("local volume %s is neither a directory nor a block device", path)
 	}
-	shared, err := m.local.take(pod.UID, pv.Name, func(dir string) (err error) {
+	shared, err := m.local.take(ctx, pod.UID, pv.Name, func(dir string) (err error) {
 		if block {
 			path, err = dir, m.local.onDevice(ctx, dir, pv)
 		}

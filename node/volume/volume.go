@@ -76,7 +76,7 @@ func New(cfg Config) *Mounter {
 	if cfg.Log == nil {
 		cfg.Log = slog.Default()
 	}
-	m := &Mounter{cfg: cfg, log: cfg.Log, pods: map[types.UID]*state{}, local: localMounts{dir: cfg.Dir}}
+	m := &Mounter{cfg: cfg, log: cfg.Log, pods: map[types.UID]*state{}, local: localMounts{dir: cfg.Dir, busy: map[string]chan struct{}{}}}
 	m.csi = csi.New(csi.Config{Dir: cfg.Dir, Client: cfg.Client, Node: cfg.Node, Events: cfg.Events, Log: cfg.Log, Wake: cfg.Wake,
 		Token: m.driverToken, Called: cfg.Called})
 	return m
