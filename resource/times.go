@@ -1,12 +1,19 @@
 package resource
 
 import (
+	"math"
 	"reflect"
 	"sync"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
+
+// Seconds is n seconds, or the longest time that can be told when that is more: a number that means "for ever" must not mean "never".
+func Seconds(n int64) time.Duration {
+	const most = math.MaxInt64 / int64(time.Second)
+	return time.Duration(min(max(n, -most), most)) * time.Second
+}
 
 // CutTimes rounds every time in obj down to what the wire keeps of it: seconds, and microseconds for MicroTime.
 // Objects that are made in this process must pass here before they are stored: else the object at hand and the one

@@ -1,6 +1,7 @@
 package resource_test
 
 import (
+	"math"
 	"testing"
 	"time"
 
@@ -11,6 +12,15 @@ import (
 
 	"github.com/kloop-dev/kloop/resource"
 )
+
+func TestSeconds(t *testing.T) {
+	const most = math.MaxInt64 / time.Second * time.Second
+	for n, want := range map[int64]time.Duration{0: 0, 30: 30 * time.Second, -5: -5 * time.Second, 1 << 62: most, -1 << 63: -most} {
+		if got := resource.Seconds(n); got != want {
+			t.Errorf("%d: %v, want %v", n, got, want)
+		}
+	}
+}
 
 // TestCutTimes checks that a cut object is what its encoding decodes to.
 func TestCutTimes(t *testing.T) {

@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"slices"
-	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -222,7 +221,7 @@ func (s *Server) shorten(k resource.Kind, obj resource.Object, asked *int64) (gr
 	was := obj.GetDeletionGracePeriodSeconds()
 	if obj.GetDeletionTimestamp() == nil {
 		grace = resource.GraceOf(k, obj, asked)
-		at := metav1.Time{Time: s.Stamp().Add(time.Duration(grace) * time.Second)}
+		at := metav1.Time{Time: s.Stamp().Add(resource.Seconds(grace))}
 		obj.SetDeletionTimestamp(&at)
 		obj.SetDeletionGracePeriodSeconds(&grace)
 		if obj.GetGeneration() > 0 {
@@ -237,7 +236,7 @@ func (s *Server) shorten(k resource.Kind, obj resource.Object, asked *int64) (gr
 		return *was, false
 	}
 	grace = *asked
-	at := metav1.Time{Time: obj.GetDeletionTimestamp().Add(time.Duration(grace-*was) * time.Second)}
+	at := metav1.Time{Time: obj.GetDeletionTimestamp().Add(resource.Seconds(grace) - resource.Seconds(*was))}
 	if now := s.Stamp(); at.Time.Before(now.Time) {
 		at = now
 		if grace > 0 {

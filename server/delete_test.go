@@ -156,6 +156,22 @@ func TestPodsAreGivenTime(t *testing.T) {
 	step("nowhere", nil, true, 0, 1005)
 }
 
+// A grace that is longer than times can tell is a long one, and can be shortened.
+func TestPodsAreGivenAllTime(t *testing.T) {
+	now := time.Unix(1000, 0)
+	w := start(t, func(c *testcluster.Config) { c.Now = func() time.Time { return now } })
+	create(w, pods, &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "p"}, Spec: corev1.PodSpec{NodeName: "n"}})
+	for _, s := range []struct{ grace, least, most int64 }{{9_999_999_999, 2000, 1 << 40}, {30, 1030, 1030}} {
+		obj, _, err := w.delete(pods, "p", grace(s.grace))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if at := obj.GetDeletionTimestamp().Unix(); at < s.least || at > s.most || *obj.GetDeletionGracePeriodSeconds() != s.grace {
+			t.Errorf("with %d seconds it goes at %d, %d seconds", s.grace, at, *obj.GetDeletionGracePeriodSeconds())
+		}
+	}
+}
+
 func TestNamespaceEnds(t *testing.T) {
 	w := start(t)
 	for policy, want := range map[metav1.DeletionPropagation]string{

@@ -89,7 +89,7 @@ func stop(ctx context.Context, c *loop.Ctx, p *corev1.Pod, f fate, loud bool) (t
 		speak(c, p, killing(p))
 	}
 	if p.DeletionGracePeriodSeconds != nil && p.Status.Phase == corev1.PodRunning {
-		grace := time.Duration(*p.DeletionGracePeriodSeconds) * time.Second
+		grace := resource.Seconds(*p.DeletionGracePeriodSeconds)
 		if left := p.DeletionTimestamp.Add(min(f.stop, grace) - grace).Sub(c.Now()); left > 0 && f.stop > 0 {
 			return min(left, grace), nil
 		}
@@ -109,7 +109,7 @@ func stop(ctx context.Context, c *loop.Ctx, p *corev1.Pod, f fate, loud bool) (t
 // asked returns the time at which a pod was asked to stop.
 func asked(p *corev1.Pod) time.Time {
 	if g := p.DeletionGracePeriodSeconds; g != nil {
-		return p.DeletionTimestamp.Add(-time.Duration(*g) * time.Second)
+		return p.DeletionTimestamp.Add(-resource.Seconds(*g))
 	}
 	return p.DeletionTimestamp.Time
 }

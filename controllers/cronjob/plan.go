@@ -12,6 +12,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/kloop-dev/kloop/kinds/batch"
+	"github.com/kloop-dev/kloop/resource"
 )
 
 // A todo is one pass's difference between wish and world.
@@ -112,7 +113,7 @@ const manyMissed = 100
 func due(cj *batchv1.CronJob, s *batch.CronSchedule, now time.Time) (at time.Time, many bool) {
 	after := since(cj)
 	if d := cj.Spec.StartingDeadlineSeconds; d != nil {
-		if limit := now.Add(-time.Duration(*d) * time.Second); limit.After(after) {
+		if limit := now.Add(-resource.Seconds(*d)); limit.After(after) {
 			after = limit
 		}
 	}

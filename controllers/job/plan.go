@@ -10,6 +10,7 @@ import (
 
 	"github.com/kloop-dev/kloop/controllers/internal/pods"
 	"github.com/kloop-dev/kloop/loop"
+	"github.com/kloop-dev/kloop/resource"
 )
 
 // A todo is one pass's difference between wish and world.
@@ -131,7 +132,7 @@ func (w *world) overdue() time.Duration {
 	if at := w.job.Status.StartTime; at != nil {
 		start = at.Time
 	}
-	return max(0, start.Add(time.Duration(*s.ActiveDeadlineSeconds)*time.Second).Sub(w.now))
+	return max(0, start.Add(resource.Seconds(*s.ActiveDeadlineSeconds)).Sub(w.now))
 }
 
 // deadline is the time to look again because the job's time will be up then.
@@ -215,16 +216,15 @@ func (w *world) nextIndexes(n int) (list []start, again time.Duration) {
 			of[i] = append(of[i], p)
 		}
 	}
-	whole := backoff(w.pods, w.now)
+	whole, alone := backoff(w.pods, w.now), w.job.Spec.BackoffLimitPerIndex != nil
+	if whole > 0 && !alone {
+		return nil, whole // there may be two billion indexes to wait for
+	}
 	for i := 0; i < w.completions && len(list) < n; i++ {
 		if busy[i] || w.done.has(i) || w.hopeless.has(i) {
 			continue
 		}
-		wait := whole
-		if w.job.Spec.BackoffLimitPerIndex != nil {
-			wait = backoff(of[i], w.now)
-		}
-		if wait > 0 {
+		if wait := backoff(of[i], w.now); alone && wait > 0 {
 			again = soonest(again, wait)
 			continue
 		}

@@ -143,6 +143,18 @@ func TestPlan(t *testing.T) {
 }
 
 // The time of a job that has not begun runs from this pass on, and containers of pods on their way out count as restarted, too.
+// A job of two billion indexes that waits after a failure does not look at each of them.
+func TestHugeJobWaits(t *testing.T) {
+	now := time.Unix(10000, 0)
+	huge, indexed := int32(1<<31-1), batchv1.IndexedCompletion
+	j := &batchv1.Job{Spec: batchv1.JobSpec{Completions: &huge, CompletionMode: &indexed}}
+	p := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{CreationTimestamp: metav1.NewTime(now), Annotations: map[string]string{indexKey: "0"}},
+		Status: corev1.PodStatus{Phase: corev1.PodFailed}}
+	if list, again := observe(j, []*corev1.Pod{p}, now).nextIndexes(1); len(list) > 0 || again != firstBackoff {
+		t.Errorf("%v, again after %v", list, again)
+	}
+}
+
 func TestLimitsThatAreReachedAtOnce(t *testing.T) {
 	now := time.Unix(10000, 0)
 	job := func(edit func(*batchv1.JobSpec)) *batchv1.Job {

@@ -7,6 +7,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/kloop-dev/kloop/controllers/internal/pods"
+	"github.com/kloop-dev/kloop/resource"
 )
 
 // A todo lists the actions for the pods of one node.
@@ -60,7 +61,7 @@ func stay(taints []corev1.Taint, tolerations []corev1.Toleration, since, now tim
 		if added := taints[i].TimeAdded; added != nil && added.After(from) {
 			from = added.Time
 		}
-		l := from.Add(time.Duration(max(*tol.TolerationSeconds, 0)) * time.Second).Sub(now)
+		l := from.Add(resource.Seconds(max(*tol.TolerationSeconds, 0))).Sub(now)
 		if !bounded || l < left {
 			left, bounded = l, true
 		}

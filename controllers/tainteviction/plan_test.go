@@ -7,6 +7,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/kloop-dev/kloop/resource"
 )
 
 var now = time.Unix(10000, 0)
@@ -39,6 +41,7 @@ func TestPlan(t *testing.T) {
 		{"while waiting", plain, []corev1.Toleration{tol("k", 5)}, ago(2 * time.Second), "wait", 3 * time.Second},
 		{"waited", plain, []corev1.Toleration{tol("k", 5)}, ago(5 * time.Second), "remove", 0},
 		{"the taint is newer than the wait", added, []corev1.Toleration{tol("k", 5)}, ago(time.Hour), "wait", 2 * time.Second},
+		{"for ever, as a number", plain, []corev1.Toleration{tol("k", 9_999_999_999)}, nil, "wait", resource.Seconds(1<<63 - 1)},
 		{"zero seconds", plain, []corev1.Toleration{tol("k", 0)}, nil, "remove", 0},
 		{"one of two", two, []corev1.Toleration{tol("k", -1)}, nil, "remove", 0},
 		{"both, one for a while", two, []corev1.Toleration{tol("k", -1), tol("l", 7)}, nil, "wait", 7 * time.Second},

@@ -9,6 +9,8 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	podresource "k8s.io/component-helpers/resource"
+
+	"github.com/kloop-dev/kloop/resource"
 )
 
 const (
@@ -54,7 +56,7 @@ func ended(p *corev1.Pod, now time.Time) bool {
 		return true
 	}
 	return p.DeletionTimestamp != nil && p.DeletionGracePeriodSeconds != nil &&
-		now.After(p.DeletionTimestamp.Add(time.Duration(*p.DeletionGracePeriodSeconds)*time.Second))
+		now.After(p.DeletionTimestamp.Add(resource.Seconds(*p.DeletionGracePeriodSeconds)))
 }
 
 // compute names requests and limits as quotas do.
