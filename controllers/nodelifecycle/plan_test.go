@@ -176,6 +176,41 @@ func TestSignsOfLife(t *testing.T) {
 	}
 }
 
+// A node whose clock is set back goes on giving signs of life, and one that was made anew begins with a whole grace period. What somebody
+// noted who looked at an older state is no sign.
+func TestSignsOfLifeOfOtherTimes(t *testing.T) {
+	w := &watch{grace: 10 * time.Second, seen: map[string]*sign{}}
+	n := node("True")
+	at := func(sec int64, after time.Duration) time.Duration {
+		renewed := metav1.NewMicroTime(time.Unix(sec, 0))
+		l := &coordinationv1.Lease{Spec: coordinationv1.LeaseSpec{RenewTime: &renewed}}
+		return w.note(n, l, now.Add(after)).Sub(now)
+	}
+	for _, s := range []struct {
+		name        string
+		renewed     int64
+		after, want time.Duration
+	}{
+		{"first", 5000, 0, 0},
+		{"an older state", 4998, time.Second, 0},
+		{"set back", 1000, 2 * time.Second, 2 * time.Second},
+		{"and on", 1001, 3 * time.Second, 3 * time.Second},
+		{"silent", 1001, 4 * time.Second, 3 * time.Second},
+	} {
+		t.Run(s.name, func(t *testing.T) {
+			if got := at(s.renewed, s.after); got != s.want {
+				t.Errorf("last heard after %v, want %v", got, s.want)
+			}
+		})
+	}
+	n.UID = "first"
+	w.meet(n)
+	n.UID = "second"
+	if got := at(1001, time.Hour); got != time.Hour {
+		t.Errorf("another node of the name was last heard after %v", got)
+	}
+}
+
 // Pods of a lost node are not ready, for the reason that they gave themselves.
 func TestUnready(t *testing.T) {
 	at := time.Unix(10000, 0)

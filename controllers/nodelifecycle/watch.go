@@ -60,10 +60,18 @@ func (w *watch) note(n *corev1.Node, lease *coordinationv1.Lease, now time.Time)
 	case s == nil:
 		s = &sign{renewed: renewed, beat: beat, at: now}
 		w.seen[n.Name] = s
-	case renewed.After(s.renewed) || beat.After(s.beat):
+	case s.uid != "" && s.uid != n.UID: // another one of the name, whose end nobody saw
+		*s = sign{renewed: renewed, beat: beat, at: now, uid: s.uid}
+	case w.news(s.renewed, renewed) || w.news(s.beat, beat):
 		s.renewed, s.beat, s.at = renewed, beat, now
 	}
 	return s.at
+}
+
+// news says that a sign of life is another than the last. One that is much older is: the node's clock was set back. A little older is what
+// somebody saw who looked at the state before.
+func (w *watch) news(was, is time.Time) bool {
+	return is.After(was) || !is.IsZero() && was.Sub(is) > w.grace/2
 }
 
 // meet says whether the node is one that nobody was told of.
