@@ -11,6 +11,7 @@ import (
 
 	"github.com/kloop-dev/kloop/controllers/internal/pods"
 	"github.com/kloop-dev/kloop/controllers/internal/revisions"
+	"github.com/kloop-dev/kloop/loop"
 )
 
 // A world holds the facts that one pass knows.
@@ -84,13 +85,22 @@ func (w *world) inOrder() bool {
 	return w.set.Spec.PodManagementPolicy != appsv1.ParallelPodManagement
 }
 
+// burst bounds how many pods one pass makes, and how many steps it holds in memory: somebody may ask for two billion.
+const burst = 500
+
 // fill makes sure that every ordinal has a pod that runs; it tells whether to go on.
 func (w *world) fill(t *todo) bool {
+	made := 0
 	for n := w.first; n < w.end; n++ {
+		if made == burst {
+			t.again = loop.Now
+			return false
+		}
 		p, do := w.pods[n], await
 		switch {
 		case p == nil:
 			do = create
+			made++
 		case p.Status.Phase == corev1.PodFailed || p.Status.Phase == corev1.PodSucceeded:
 			if p.DeletionTimestamp == nil {
 				do = replace

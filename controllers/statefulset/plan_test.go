@@ -14,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 
 	"github.com/kloop-dev/kloop/controllers/internal/revisions"
+	"github.com/kloop-dev/kloop/loop"
 )
 
 var now = time.Unix(10000, 0)
@@ -109,6 +110,16 @@ func TestPlan(t *testing.T) {
 }
 
 // A pod that lost its name, or was adopted without, gets it when its turn comes.
+// Somebody asks for two billion pods at once: as many steps are planned as one pass makes, and the next pass goes on.
+func TestHugeSet(t *testing.T) {
+	huge := int32(1<<31 - 1)
+	s := &appsv1.StatefulSet{ObjectMeta: metav1.ObjectMeta{Name: "s"}, Spec: appsv1.StatefulSetSpec{Replicas: &huge,
+		PodManagementPolicy: appsv1.ParallelPodManagement}}
+	if todo := plan(observe(s, nil, "new", now)); len(todo.replicas) != burst || todo.again != loop.Now {
+		t.Errorf("%d steps, again after %v", len(todo.replicas), todo.again)
+	}
+}
+
 func TestSettle(t *testing.T) {
 	for _, tt := range []struct {
 		policy appsv1.PodManagementPolicyType

@@ -9,6 +9,7 @@ package statefulset
 import (
 	"context"
 	"errors"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -68,6 +69,9 @@ func reconcile(ctx context.Context, c *loop.Ctx, s *appsv1.StatefulSet) (time.Du
 		return 0, err
 	}
 	w := observe(s, owned, update.Name, c.Now())
+	if !slices.ContainsFunc(history, func(r *appsv1.ControllerRevision) bool { return r.Name == w.current }) {
+		w.current = w.update // the former template is lost: nothing can be made from it
+	}
 	var todo todo
 	if s.DeletionTimestamp == nil {
 		todo = plan(w)                                                                // decide
