@@ -147,7 +147,7 @@ func (r *registrar) look(ctx context.Context, c *loop.Ctx, svc *apiregistrationv
 		return *bad
 	}
 	if err := r.check(ctx, svc); err != nil {
-		return condition(false, "FailedDiscoveryCheck", err.Error())
+		return condition(false, "FailedDiscoveryCheck", steady(err))
 	}
 	return condition(true, "Passed", "all checks passed")
 }

@@ -1,7 +1,9 @@
 package apiservice
 
 import (
+	"errors"
 	"fmt"
+	"net"
 	"slices"
 	"strings"
 
@@ -104,6 +106,16 @@ func condition(good bool, reason, message string) apiregistrationv1.APIServiceCo
 		c.Status = apiregistrationv1.ConditionTrue
 	}
 	return c
+}
+
+// steady is the text of an error without the port from which a connection went out: that is another each time, so that the condition
+// would always be news, and its write would wake the loop at once.
+func steady(err error) string {
+	text := err.Error()
+	if op, ok := errors.AsType[*net.OpError](err); ok && op.Source != nil {
+		text = strings.ReplaceAll(text, op.Source.String()+"->", "")
+	}
+	return text
 }
 
 // obstacle is pure: what keeps requests from reaching the server, as far as the cluster's own objects tell; nil for nothing.

@@ -1,6 +1,9 @@
 package apiservice
 
 import (
+	"fmt"
+	"net"
+	"syscall"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
@@ -44,6 +47,17 @@ func TestPlan(t *testing.T) {
 				t.Errorf("%s: %q, want %q", tt.name, got, tt.want)
 			}
 		})
+	}
+}
+
+// A connection that is cut is told of in the same words each time.
+func TestSteady(t *testing.T) {
+	addr := func(port int) net.Addr { return &net.TCPAddr{IP: net.IPv4(10, 0, 0, 1), Port: port} }
+	for _, port := range []int{40001, 40002} {
+		err := fmt.Errorf("ask it: %w", &net.OpError{Op: "read", Net: "tcp", Source: addr(port), Addr: addr(443), Err: syscall.ECONNRESET})
+		if got, want := steady(err), "ask it: read tcp 10.0.0.1:443: connection reset by peer"; got != want {
+			t.Errorf("%q, want %q", got, want)
+		}
 	}
 }
 
