@@ -320,12 +320,14 @@ func TestBootstrapTokensExpire(t *testing.T) {
 		}
 		token("bootstrap-token-abcdef", time.Now().Add(time.Minute).Format(time.RFC3339))
 		token("forever", "")
+		token("garbled", "tomorrow") // nobody takes it
 		time.Sleep(30 * time.Second)
 		if resource.Get(c.Read(), kinds.Secrets, "kube-system", "bootstrap-token-abcdef") == nil {
 			c.t.Error("the token went before its time")
 		}
 		c.until("the token goes", func(r resource.Reader) bool {
-			return resource.Get(r, kinds.Secrets, "kube-system", "bootstrap-token-abcdef") == nil
+			return resource.Get(r, kinds.Secrets, "kube-system", "bootstrap-token-abcdef") == nil &&
+				resource.Get(r, kinds.Secrets, "kube-system", "garbled") == nil
 		})
 		if resource.Get(c.Read(), kinds.Secrets, "kube-system", "forever") == nil {
 			c.t.Error("the token without expiration went too")

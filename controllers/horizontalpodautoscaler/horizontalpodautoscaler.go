@@ -77,8 +77,12 @@ func (a *autoscaler) reconcile(ctx context.Context, c *loop.Ctx, h hpa) (time.Du
 	if err == nil && t.scale.Replicas != 0 {
 		seen.metrics = a.measure(ctx, c, h, t)
 	}
-	todo := plan(h, seen, a.memory.past(key, t.scale.Replicas, seen.now)) // decide
-	for _, e := range todo.events {                                       // act
+	var past history
+	if err == nil { // else it is not known which size it begins with
+		past = a.memory.past(key, t.scale.Replicas, seen.now)
+	}
+	todo := plan(h, seen, past)     // decide
+	for _, e := range todo.events { // act
 		c.Event(kinds.HorizontalPodAutoscalers, h, e.typ, e.reason, "%s", e.text)
 	}
 	a.memory.recommended(key, todo.recommended, seen.now)

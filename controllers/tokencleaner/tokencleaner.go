@@ -2,7 +2,7 @@
 //
 //	reads   Secret of the type bootstrap.kubernetes.io/token in kube-system
 //	writes  Secret: delete
-//	rule    a token goes when its expiration has come; one without an expiration stays
+//	rule    a token goes when its expiration has come, or can't be read; one without an expiration stays
 package tokencleaner
 
 import (
@@ -23,7 +23,7 @@ var Controller = &loop.Controller[*corev1.Secret]{
 	For:    kinds.Secrets,
 	Writes: []resource.Kind{kinds.Secrets},
 	Skip: func(s *corev1.Secret) bool {
-		return s.Namespace != metav1.NamespaceSystem || s.Type != "bootstrap.kubernetes.io/token" || expiry(s).IsZero()
+		return s.Namespace != metav1.NamespaceSystem || s.Type != "bootstrap.kubernetes.io/token" || len(s.Data["expiration"]) == 0
 	},
 	Reconcile: func(ctx context.Context, c *loop.Ctx, s *corev1.Secret) (time.Duration, error) {
 		if left := expiry(s).Sub(c.Now()); left > 0 {
@@ -33,7 +33,7 @@ var Controller = &loop.Controller[*corev1.Secret]{
 	},
 }
 
-// expiry is the time at which the token expires; zero: never, or it does not say in a way that can be read.
+// expiry is the time at which the token expires; zero, which is long ago: it does not say in a way that can be read, and nobody takes it.
 func expiry(s *corev1.Secret) time.Time {
 	at, err := time.Parse(time.RFC3339, string(s.Data["expiration"]))
 	if err != nil {

@@ -33,6 +33,7 @@ const (
 	oldProvisioner = "volume.beta.kubernetes.io/storage-provisioner"
 	selectedNode   = "volume.kubernetes.io/selected-node"
 	defaultClass   = "storageclass.kubernetes.io/is-default-class"
+	oldDefault     = "storageclass.beta.kubernetes.io/is-default-class"
 	provisionedBy  = "pv.kubernetes.io/provisioned-by"
 	inTree         = "kubernetes.io/" // provisioners of this name would have to be part of the cluster
 )
@@ -205,7 +206,7 @@ func waits(class *storagev1.StorageClass) bool {
 func newestDefault(list []*storagev1.StorageClass) string {
 	var best *storagev1.StorageClass
 	for _, s := range list {
-		if s.Annotations[defaultClass] == "true" && (best == nil || best.CreationTimestamp.Before(&s.CreationTimestamp)) {
+		if (s.Annotations[defaultClass] == "true" || s.Annotations[oldDefault] == "true") && (best == nil || best.CreationTimestamp.Before(&s.CreationTimestamp)) {
 			best = s
 		}
 	}
