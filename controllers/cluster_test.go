@@ -27,9 +27,11 @@ import (
 // A cluster is a whole control plane in this process, on simulated nodes and in simulated time.
 type cluster struct {
 	*client.Local
-	t     *testing.T
-	loops *loop.Watchers
-	step  atomic.Int64 // by how much the wall clock is wrong
+	t                 *testing.T
+	loops             *loop.Watchers
+	step              atomic.Int64 // by how much the wall clock is wrong
+	creates, refusals atomic.Int64 // of loops: creations, and deletions of what is called kept…
+
 	queue atomic.Int64 // what external.metrics.k8s.io tells of the metric "queue"; below 0 nobody serves metrics
 }
 

@@ -2,10 +2,13 @@ package controllers_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"strings"
 	"sync"
 	"testing"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/kloop-dev/kloop/auth"
@@ -62,6 +65,9 @@ func (r *rightful) Get(ctx context.Context, k resource.Kind, ns, name string) (r
 
 func (r *rightful) Create(ctx context.Context, k resource.Kind, obj resource.Object) (resource.Object, error) {
 	r.check(ctx, "create", k, obj.GetNamespace(), "", "")
+	if c, ok := r.Client.(*cluster); ok {
+		c.creates.Add(1)
+	}
 	return r.Client.Create(ctx, k, obj)
 }
 
@@ -77,6 +83,10 @@ func (r *rightful) Patch(ctx context.Context, k resource.Kind, ns, name string, 
 
 func (r *rightful) Delete(ctx context.Context, k resource.Kind, ns, name string, opts *metav1.DeleteOptions) error {
 	r.check(ctx, "delete", k, ns, name, "")
+	if c, ok := r.Client.(*cluster); ok && strings.HasPrefix(name, "kept") {
+		c.refusals.Add(1)
+		return apierrors.NewForbidden(k.Info().GR(), name, errors.New("somebody's webhook keeps it"))
+	}
 	return r.Client.Delete(ctx, k, ns, name, opts)
 }
 

@@ -2,6 +2,7 @@ package loop
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strconv"
@@ -159,4 +160,14 @@ func Batch(n int, f func(i int) error) (done int, err error) {
 		at += size
 	}
 	return done, nil
+}
+
+// All calls f for 0 … n-1, as many at once as Batch, and goes on when some are refused: what stands alone waits for nothing that can't be
+// done. It returns how many succeeded, and the first few errors.
+func All(n int, f func(i int) error) (done int, err error) {
+	const most = 8
+	all := make([]error, n)
+	_, _ = Batch(n, func(i int) error { all[i] = f(i); return nil })
+	failed := slices.DeleteFunc(all, func(err error) bool { return err == nil })
+	return n - len(failed), errors.Join(failed[:min(most, len(failed))]...)
 }

@@ -2,6 +2,8 @@ package loop_test
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"slices"
 	"strings"
 	"sync"
@@ -419,6 +421,23 @@ func TestLone(t *testing.T) {
 			t.Errorf("looked at %q, want at the one key twice", looked)
 		}
 	})
+}
+
+func TestAll(t *testing.T) {
+	var calls atomic.Int64
+	done, err := loop.All(100, func(i int) error {
+		calls.Add(1)
+		if i%2 == 0 {
+			return fmt.Errorf("%d: %w", i, errBoom)
+		}
+		return nil
+	})
+	if done != 50 || calls.Load() != 100 || !errors.Is(err, errBoom) {
+		t.Errorf("%d done, %d calls, %v", done, calls.Load(), err)
+	}
+	if n := strings.Count(err.Error(), "\n"); n != 7 {
+		t.Errorf("%d errors are told: %v", n+1, err)
+	}
 }
 
 func TestBatch(t *testing.T) {

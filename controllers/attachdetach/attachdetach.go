@@ -12,6 +12,7 @@ package attachdetach
 
 import (
 	"context"
+	"errors"
 	"slices"
 	"strings"
 	"sync"
@@ -87,12 +88,8 @@ func abandoned(read resource.Reader, wake func(ns, name string)) {
 }
 
 func detach(ctx context.Context, c *loop.Ctx, list []*storagev1.VolumeAttachment) error {
-	for _, va := range list {
-		if err := c.Delete(ctx, kinds.VolumeAttachments, va); err != nil {
-			return err
-		}
-	}
-	return nil
+	_, err := loop.All(len(list), func(i int) error { return c.Delete(ctx, kinds.VolumeAttachments, list[i]) })
+	return err
 }
 
 func (r *requests) reconcile(ctx context.Context, c *loop.Ctx, n *corev1.Node) (time.Duration, error) {
@@ -105,15 +102,16 @@ func (r *requests) reconcile(ctx context.Context, c *loop.Ctx, n *corev1.Node) (
 			holders(c, u, n.Name))
 		c.Waiting("volume %s is attached to another node", u.pv)
 	}
-	for _, va := range todo.attach {
-		if _, err := c.Create(ctx, kinds.VolumeAttachments, va); err != nil && !apierrors.IsAlreadyExists(err) {
-			return 0, err
+	_, refused := loop.All(len(todo.attach), func(i int) error {
+		if _, err := c.Create(ctx, kinds.VolumeAttachments, todo.attach[i]); !apierrors.IsAlreadyExists(err) {
+			return err
 		}
+		return nil
+	})
+	if err := tell(ctx, c, n, want, todo.attached); err != nil { // of the others, whatever was refused
+		return 0, errors.Join(refused, err)
 	}
-	if err := tell(ctx, c, n, want, todo.attached); err != nil {
-		return 0, err
-	}
-	return todo.again, detach(ctx, c, todo.detach)
+	return todo.again, errors.Join(refused, detach(ctx, c, todo.detach))
 }
 
 // tell writes what is attached. The write fails if the Node changed: what is to be detached may be in use by now.

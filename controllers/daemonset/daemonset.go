@@ -92,7 +92,7 @@ func act(ctx context.Context, c *loop.Ctx, ds *appsv1.DaemonSet, w *world, t tod
 	_, err := loop.Batch(len(t.create), func(i int) error {
 		return pods.Create(ctx, c, kinds.DaemonSets, ds, newPod(ds, t.create[i], w.hash))
 	})
-	_, derr := loop.Batch(len(t.remove), func(i int) error { return pods.Delete(ctx, c, kinds.DaemonSets, ds, t.remove[i]) })
+	_, derr := loop.All(len(t.remove), func(i int) error { return pods.Delete(ctx, c, kinds.DaemonSets, ds, t.remove[i]) })
 	return errors.Join(err, derr)
 }
 

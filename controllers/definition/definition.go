@@ -129,7 +129,7 @@ func (d definitions) empty(ctx context.Context, c *loop.Ctx, name string) (int, 
 	}
 	all := slices.Collect(c.Client().Read().Each(k, ""))
 	todo := slices.DeleteFunc(slices.Clone(all), func(o resource.Object) bool { return o.GetDeletionTimestamp() != nil })
-	_, err := loop.Batch(len(todo), func(i int) error {
+	_, err := loop.All(len(todo), func(i int) error {
 		if err := c.Client().Delete(ctx, k, todo[i].GetNamespace(), todo[i].GetName(), nil); !apierrors.IsNotFound(err) {
 			return err
 		}

@@ -47,7 +47,10 @@ func reconcile(ctx context.Context, c *loop.Ctx, d *appsv1.Deployment) (again ti
 		return 0, writeStatus(ctx, c, d, sets, nil)
 	}
 	w := look(c, d, sets)
-	if again, err := prepare(ctx, c, &w); again || err != nil {
+	switch again, err := prepare(ctx, c, &w); {
+	case errors.Is(err, errEnding):
+		return 0, nil
+	case again || err != nil:
 		return loop.Now, err // go on from the state that holds what was written
 	}
 	if rev, wished := rollbackTo(d); wished && !paused(d) {

@@ -2,6 +2,7 @@ package deployment
 
 import (
 	"cmp"
+	"math"
 	"slices"
 	"strconv"
 	"time"
@@ -276,7 +277,7 @@ func bounds(d *appsv1.Deployment) (surge, unavailable int32) {
 	if s == 0 && u == 0 {
 		u = 1
 	}
-	return s, min(u, *d.Spec.Replicas)
+	return min(s, math.MaxInt32-*d.Spec.Replicas), min(u, *d.Spec.Replicas)
 }
 
 func scaled(v *intstr.IntOrString, size int, up bool) int32 {
@@ -287,7 +288,7 @@ func scaled(v *intstr.IntOrString, size int, up bool) int32 {
 	if err != nil {
 		return 0 // validation refuses such values
 	}
-	return int32(n)
+	return int32(min(n, math.MaxInt32))
 }
 
 func maxSurge(d *appsv1.Deployment) int32       { s, _ := bounds(d); return s }

@@ -130,6 +130,7 @@ func TestBounds(t *testing.T) {
 		wantSurge, wantUn int32
 	}{
 		{10, "25%", "25%", 3, 2}, {1, "25%", "25%", 1, 0}, {3, "0", "0", 0, 1}, {3, "100%", "100%", 3, 3}, {2, "1", "5", 1, 2}, {5, "", "", 0, 0},
+		{5, "2147483647", "0", 1<<31 - 6, 0},
 	} {
 		if s, u := bounds(deploy(tt.size, tt.surge, tt.un)); s != tt.wantSurge || u != tt.wantUn {
 			t.Errorf("%d pods, surge %q, unavailable %q: %d, %d", tt.size, tt.surge, tt.un, s, u)
@@ -235,6 +236,22 @@ func TestProgress(t *testing.T) {
 			got := find(conditions(world{d: d, new: sized(t, "n 1/1", 2, d, 1)}, tt.is, now), appsv1.DeploymentProgressing)
 			if text := string(got.Status) + " " + got.Reason; text != tt.want {
 				t.Errorf("%s: %s, want %s", tt.name, text, tt.want)
+			}
+		})
+	}
+}
+
+// A deployment that is done and lost a pod for good has nothing to look at again: it rests until something changes.
+func TestUntilDeadline(t *testing.T) {
+	ten := int32(10)
+	for reason, want := range map[string]time.Duration{"NewReplicaSetAvailable": 0, "ReplicaSetUpdated": 7 * time.Second} {
+		t.Run(reason, func(t *testing.T) {
+			d := deploy(2, "1", "0")
+			d.Spec.ProgressDeadlineSeconds = &ten
+			d.Status.Conditions = []appsv1.DeploymentCondition{{Type: appsv1.DeploymentProgressing, Status: corev1.ConditionTrue, Reason: reason,
+				LastUpdateTime: metav1.NewTime(now.Add(-3 * time.Second))}}
+			if got := untilDeadline(d, []*appsv1.ReplicaSet{sized(t, "n 2/1", 2, d, 1)}, now); got != want {
+				t.Errorf("again after %v, want %v", got, want)
 			}
 		})
 	}

@@ -209,6 +209,9 @@ func annotateSize(d *appsv1.Deployment, rs *appsv1.ReplicaSet) {
 	metav1.SetMetaDataAnnotation(&rs.ObjectMeta, maxKey, strconv.Itoa(int(*d.Spec.Replicas+maxSurge(d))))
 }
 
+// errEnding says that nothing can be made any more: the namespace is on its way out, and the deployment with it.
+var errEnding = errors.New("the namespace is being deleted")
+
 // create makes the set of the current template with as many replicas as the strategy allows right away.
 func create(ctx context.Context, c *loop.Ctx, w *world, rev string) error {
 	d := w.d
@@ -234,7 +237,7 @@ func create(ctx context.Context, c *loop.Ctx, w *world, rev string) error {
 	case apierrors.IsAlreadyExists(err):
 		return collide(ctx, c, d, rs)
 	case apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause):
-		return nil
+		return errEnding
 	}
 	why := fmt.Sprintf("Failed to create new replica set %q: %v", rs.Name, err)
 	c.Event(kinds.Deployments, d, corev1.EventTypeWarning, "ReplicaSetCreateError", "%s", why)

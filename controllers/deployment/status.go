@@ -144,7 +144,10 @@ func overdue(d *appsv1.Deployment, cur *appsv1.DeploymentCondition, now time.Tim
 // untilDeadline is the time to look again although nothing may change until then.
 func untilDeadline(d *appsv1.Deployment, sets []*appsv1.ReplicaSet, now time.Time) time.Duration {
 	cur := find(d.Status.Conditions, appsv1.DeploymentProgressing)
-	if !tracked(d) || paused(d) || cur == nil || cur.Status == corev1.ConditionFalse || complete(d, counts(d, sets)) {
+	switch {
+	case !tracked(d), paused(d), cur == nil, cur.Status == corev1.ConditionFalse, complete(d, counts(d, sets)):
+		return 0
+	case cur.Reason == "NewReplicaSetAvailable": // pods that it lost since are no lack of progress
 		return 0
 	}
 	return max(time.Second, deadline(d, cur).Sub(now))

@@ -8,6 +8,7 @@ package devicetainteviction
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
@@ -41,17 +42,16 @@ var Controller = &loop.Controller[*resourcev1.ResourceClaim]{
 		if left := at.Sub(c.Now()); left > 0 {
 			return left, nil
 		}
+		var errs []error // of those that can't be evicted, who keep no others
 		for _, r := range claim.Status.ReservedFor {
 			p := resource.Get(c, kinds.Pods, claim.Namespace, r.Name)
 			if p == nil || p.UID != r.UID || p.DeletionTimestamp != nil || p.Status.Phase == corev1.PodSucceeded ||
 				p.Status.Phase == corev1.PodFailed {
 				continue
 			}
-			if err := evict(ctx, c, p, taint); err != nil {
-				return 0, err
-			}
+			errs = append(errs, evict(ctx, c, p, taint))
 		}
-		return 0, nil
+		return 0, errors.Join(errs...)
 	},
 }
 
@@ -155,7 +155,7 @@ func until(t resourcev1.DeviceTaint, tolerations []resourcev1.DeviceToleration) 
 		if o.TolerationSeconds == nil {
 			return end, true
 		}
-		if stay := began.Add(time.Duration(max(0, *o.TolerationSeconds)) * time.Second); first || stay.Before(end) {
+		if stay := began.Add(resource.Seconds(max(0, *o.TolerationSeconds))); first || stay.Before(end) {
 			end, first = stay, false
 		}
 	}

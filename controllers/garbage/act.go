@@ -27,7 +27,7 @@ type todo struct {
 func decide(owners []owner, dep blocked) (t todo) {
 	var live, waiting, blocking bool
 	for _, o := range owners {
-		blocking = blocking || (o.ref.BlockOwnerDeletion != nil && *o.ref.BlockOwnerDeletion)
+		blocking = blocking || blocks(o.ref)
 		switch o.fate {
 		case solid:
 			live = true

@@ -101,7 +101,20 @@ func kin(g graph, c client.Change, wake func(loop.Key)) {
 	}
 }
 
-// lostOwner says that an object let go of an owner.
+// lostOwner says that an object let go of an owner, or does not block its deletion any more.
 func lostOwner(c client.Change) bool {
-	return c.Old != nil && c.New != nil && len(c.New.GetOwnerReferences()) < len(c.Old.GetOwnerReferences())
+	if c.Old == nil || c.New == nil {
+		return false
+	}
+	now := c.New.GetOwnerReferences()
+	for _, was := range c.Old.GetOwnerReferences() {
+		if blocks(was) && !slices.ContainsFunc(now, func(r metav1.OwnerReference) bool { return r.UID == was.UID && blocks(r) }) {
+			return true
+		}
+	}
+	return false
+}
+
+func blocks(r metav1.OwnerReference) bool {
+	return r.BlockOwnerDeletion != nil && *r.BlockOwnerDeletion
 }

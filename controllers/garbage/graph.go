@@ -151,7 +151,7 @@ func (g graph) blockers(obj resource.Object) iter.Seq2[resource.Kind, resource.O
 	return func(yield func(resource.Kind, resource.Object) bool) {
 		for k, dep := range g.dependents(obj.GetUID()) {
 			for _, ref := range dep.GetOwnerReferences() {
-				if ref.UID == obj.GetUID() && ref.BlockOwnerDeletion != nil && *ref.BlockOwnerDeletion && !yield(k, dep) {
+				if ref.UID == obj.GetUID() && blocks(ref) && !yield(k, dep) {
 					return
 				}
 			}

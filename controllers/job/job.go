@@ -16,6 +16,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
 
 	"github.com/kloop-dev/kloop/client"
 	"github.com/kloop-dev/kloop/controllers/internal/ownership"
@@ -63,8 +64,10 @@ func reconcile(ctx context.Context, c *loop.Ctx, j *batchv1.Job) (time.Duration,
 	if err != nil {
 		return 0, nil // validation refuses such a selector
 	}
-	owned, err := pods.Claim(ctx, c, ownership.Owner[*corev1.Pod]{Object: j, Kind: kinds.Jobs, Selector: selector,
-		Finalizer: batchv1.JobTrackingFinalizer}) // observe
+	if err := abandon(ctx, c, left(c, j)); err != nil {
+		return 0, err
+	}
+	owned, err := podsOf(ctx, c, j, selector) // observe
 	if err != nil {
 		return 0, err
 	}
@@ -75,9 +78,18 @@ func reconcile(ctx context.Context, c *loop.Ctx, j *batchv1.Job) (time.Duration,
 	return todo.again, act(ctx, c, j, todo) // act
 }
 
+// podsOf are the job's pods. One that has ended takes none in.
+func podsOf(ctx context.Context, c *loop.Ctx, j *batchv1.Job, selector labels.Selector) ([]*corev1.Pod, error) {
+	if ended(j.Status.Conditions) {
+		return resource.Owned(c, kinds.Pods, j), nil
+	}
+	return pods.Claim(ctx, c, ownership.Owner[*corev1.Pod]{Object: j, Kind: kinds.Jobs, Selector: selector,
+		Finalizer: batchv1.JobTrackingFinalizer})
+}
+
 // act starts and stops pods, then writes the status, and only then lets go of the pods that the status now counts.
 func act(ctx context.Context, c *loop.Ctx, j *batchv1.Job, t todo) error {
-	_, err := loop.Batch(len(t.remove), func(i int) error {
+	_, err := loop.All(len(t.remove), func(i int) error {
 		if t.uncount && tracked(t.remove[i]) {
 			if err := release(ctx, c, t.remove[i]); err != nil {
 				return err
@@ -98,7 +110,7 @@ func act(ctx context.Context, c *loop.Ctx, j *batchv1.Job, t todo) error {
 		}
 		tell(c, j, t.status)
 	}
-	_, rerr := loop.Batch(len(t.release), func(i int) error { return release(ctx, c, t.release[i]) })
+	_, rerr := loop.All(len(t.release), func(i int) error { return release(ctx, c, t.release[i]) })
 	return errors.Join(err, rerr)
 }
 
@@ -154,12 +166,31 @@ func release(ctx context.Context, c *loop.Ctx, p *corev1.Pod) error {
 // gone releases the pods of a job that does not exist any more: nobody counts them.
 func gone(ctx context.Context, c *loop.Ctx, key loop.Key) (time.Duration, error) {
 	var list []*corev1.Pod
-	for obj := range c.ByLabel(kinds.Pods, key.Namespace, batchv1.JobNameLabel, key.Name) {
-		ref := metav1.GetControllerOfNoCopy(obj)
-		if p := obj.(*corev1.Pod); tracked(p) && (ref == nil || ref.Kind == "Job" && ref.Name == key.Name) {
+	for obj := range c.Each(kinds.Pods, key.Namespace) { // with a selector of its own a job's pods have no label that names it
+		p, ref := obj.(*corev1.Pod), metav1.GetControllerOfNoCopy(obj)
+		if tracked(p) && (ref == nil && p.Labels[batchv1.JobNameLabel] == key.Name || ref != nil && ref.Kind == "Job" && ref.Name == key.Name) {
 			list = append(list, p)
 		}
 	}
-	_, err := loop.Batch(len(list), func(i int) error { return release(ctx, c, list[i]) })
-	return 0, err
+	return 0, abandon(ctx, c, list)
+}
+
+// left are the pods of an earlier job of the name, which went and came back so soon that nobody saw it gone.
+func left(c *loop.Ctx, j *batchv1.Job) (list []*corev1.Pod) {
+	all := c.ByLabel(kinds.Pods, j.Namespace, batchv1.JobNameLabel, j.Name)
+	if j.Spec.ManualSelector != nil && *j.Spec.ManualSelector {
+		all = c.Each(kinds.Pods, j.Namespace)
+	}
+	for obj := range all {
+		ref := metav1.GetControllerOfNoCopy(obj)
+		if p := obj.(*corev1.Pod); ref != nil && ref.Kind == "Job" && ref.Name == j.Name && ref.UID != j.UID && tracked(p) {
+			list = append(list, p)
+		}
+	}
+	return list
+}
+
+func abandon(ctx context.Context, c *loop.Ctx, list []*corev1.Pod) error {
+	_, err := loop.All(len(list), func(i int) error { return release(ctx, c, list[i]) })
+	return err
 }

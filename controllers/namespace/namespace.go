@@ -52,7 +52,7 @@ func reconcile(ctx context.Context, c *loop.Ctx, others Others, ns *corev1.Names
 	}
 	seen := survey(c, c.Client().Kinds().All(), ns.Name) // observe
 	todo := plan(seen)                                   // decide
-	done, err := loop.Batch(len(todo), func(i int) error {
+	done, err := loop.All(len(todo), func(i int) error {
 		return c.Delete(ctx, todo[i].kind, todo[i].obj)
 	})
 	far := elsewhere{}

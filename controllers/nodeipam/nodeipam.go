@@ -62,7 +62,7 @@ func reconcile(ctx context.Context, c *loop.Ctx, pools []Pool, said *told) error
 	if len(without) > 0 {
 		c.Waiting("the pod ranges are used up: %d nodes have none, the first is %s; widen network.podCIDR", len(without), without[0].Name)
 	}
-	_, err := loop.Batch(len(given), func(i int) error {
+	_, err := loop.All(len(given), func(i int) error {
 		if err := c.Update(ctx, kinds.Nodes, given[i]); err != nil && !apierrors.IsNotFound(err) {
 			return err
 		}

@@ -102,7 +102,7 @@ func unreadyPods(ctx context.Context, c *loop.Ctx, n *corev1.Node) error {
 			list = append(list, p)
 		}
 	}
-	_, err := loop.Batch(len(list), func(i int) error {
+	_, err := loop.All(len(list), func(i int) error {
 		next := unready(list[i], c.Now())
 		if err := c.UpdateStatus(ctx, kinds.Pods, next); err != nil {
 			return err

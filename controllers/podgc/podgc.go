@@ -37,13 +37,16 @@ const (
 func Controller() *loop.Controller[*corev1.Node] {
 	m := &missing{since: map[string]time.Time{}}
 	return &loop.Controller[*corev1.Node]{
-		Name:      "pod-garbage-collector",
-		For:       kinds.Nodes,
-		Wake:      []loop.Wake{{Kind: kinds.Pods, Keys: concerns}},
-		Writes:    []resource.Kind{kinds.Pods},
-		Rest:      rest,
-		Reconcile: outOfService,
-		Gone:      m.gone,
+		Name:   "pod-garbage-collector",
+		For:    kinds.Nodes,
+		Wake:   []loop.Wake{{Kind: kinds.Pods, Keys: concerns}},
+		Writes: []resource.Kind{kinds.Pods},
+		Rest:   rest,
+		Reconcile: func(ctx context.Context, c *loop.Ctx, n *corev1.Node) (time.Duration, error) {
+			m.swap(n.Name, time.Time{}) // it came back within the quarantine: its next end is another one
+			return outOfService(ctx, c, n)
+		},
+		Gone: m.gone,
 		Find: func(read resource.Reader, wake func(ns, name string)) {
 			wake("", "")
 			for _, p := range resource.List(read, kinds.Pods, "") {
@@ -91,7 +94,7 @@ func (m *missing) gone(ctx context.Context, c *loop.Ctx, key loop.Key) (time.Dur
 		}
 		return 0, err
 	}
-	_, err := loop.Batch(len(list), func(i int) error {
+	_, err := loop.All(len(list), func(i int) error {
 		return remove(ctx, c, list[i], "DeletionByPodGC", "PodGC: node no longer exists")
 	})
 	if err == nil {
@@ -120,15 +123,9 @@ func outOfService(ctx context.Context, c *loop.Ctx, n *corev1.Node) (time.Durati
 	if !slices.ContainsFunc(n.Spec.Taints, func(t corev1.Taint) bool { return t.Key == corev1.TaintNodeOutOfService }) || isReady(n) {
 		return 0, nil
 	}
-	for _, p := range resource.Where(c, kinds.Pods, "spec.nodeName", n.Name) {
-		if p.DeletionTimestamp == nil {
-			continue
-		}
-		if err := remove(ctx, c, p, "", ""); err != nil {
-			return 0, err
-		}
-	}
-	return rest, nil // more pods may be deleted meanwhile
+	list := slices.DeleteFunc(resource.Where(c, kinds.Pods, "spec.nodeName", n.Name), func(p *corev1.Pod) bool { return p.DeletionTimestamp == nil })
+	_, err := loop.All(len(list), func(i int) error { return remove(ctx, c, list[i], "", "") })
+	return rest, err // more pods may be deleted meanwhile
 }
 
 func isReady(n *corev1.Node) bool {
@@ -140,7 +137,7 @@ func isReady(n *corev1.Node) bool {
 // tidy removes pods that were deleted before they had a node, and the oldest of too many that ended.
 func tidy(ctx context.Context, c *loop.Ctx) error {
 	todo := plan(resource.List(c, kinds.Pods, ""), mostEnded)
-	_, err := loop.Batch(len(todo), func(i int) error { return remove(ctx, c, todo[i], "", "") })
+	_, err := loop.All(len(todo), func(i int) error { return remove(ctx, c, todo[i], "", "") })
 	return err
 }
 

@@ -75,7 +75,7 @@ func (m *memory) reconcile(ctx context.Context, c *loop.Ctx, n *corev1.Node) (ag
 	for _, p := range todo.spared {
 		c.Event(kinds.Pods, p, corev1.EventTypeNormal, "TaintManagerEviction", "Cancelling deletion of Pod %s/%s", p.Namespace, p.Name)
 	}
-	_, err = loop.Batch(len(todo.remove), func(i int) error { return evict(ctx, c, todo.remove[i]) })
+	_, err = loop.All(len(todo.remove), func(i int) error { return evict(ctx, c, todo.remove[i]) })
 	return todo.again, err
 }
 

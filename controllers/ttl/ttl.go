@@ -44,7 +44,7 @@ func changed(c client.Change, _ resource.Reader, wake func(ns, name string)) {
 func reconcile(ctx context.Context, c *loop.Ctx, _ loop.Key) (time.Duration, error) {
 	nodes := resource.List(c, kinds.Nodes, "") // observe
 	want, wrong := plan(nodes)                 // decide
-	_, err := loop.Batch(len(wrong), func(i int) error { return annotate(ctx, c, wrong[i], want) })
+	_, err := loop.All(len(wrong), func(i int) error { return annotate(ctx, c, wrong[i], want) })
 	return 0, err
 }
 

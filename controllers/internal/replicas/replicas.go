@@ -114,7 +114,7 @@ func Act(ctx context.Context, c *loop.Ctx, s Set, t Todo) error {
 	if err != nil {
 		return err
 	}
-	_, err = loop.Batch(len(t.Remove), func(i int) error { return pods.Delete(ctx, c, s.Kind, s.Object, t.Remove[i]) })
+	_, err = loop.All(len(t.Remove), func(i int) error { return pods.Delete(ctx, c, s.Kind, s.Object, t.Remove[i]) })
 	return err
 }
 
