@@ -41,6 +41,7 @@ func (a *another) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	case r.URL.Path == "/openapi/v2":
 		w.Header().Set("ETag", `"one"`)
 		fmt.Fprint(w, `{"swagger":"2.0","info":{"title":"x","version":"1"},"paths":{
+			"/apis/x.example/v1/bare":{"get":{}},
 			"/apis/x.example/v1/things":{"get":{"produces":["application/json"],
 			  "responses":{"200":{"description":"OK","schema":{"$ref":"#/definitions/example.Thing"}}}}},
 			"/apis/elsewhere/v1/":{"get":{"responses":{"200":{"description":"OK","schema":{"$ref":"#/definitions/example.Unused"}}}}}},

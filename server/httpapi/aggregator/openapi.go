@@ -113,13 +113,8 @@ func (a *Aggregator) beginDocs(svc *apiregistrationv1.APIService) chan struct{} 
 func (a *Aggregator) askDocs(svc *apiregistrationv1.APIService, rt *remote, known described) {
 	ctx, cancel := context.WithTimeout(context.Background(), askLimit)
 	defer cancel()
-	next := known
-	err := fetchV3(ctx, svc, rt, &next)
-	next.old = errors.Is(err, errNoDoc)
-	if next.old {
-		err = nil
-	}
-	if err := errors.Join(err, fetchV2(ctx, svc, rt, &next)); err != nil {
+	next, err := fetchDocs(ctx, svc, rt, known)
+	if err != nil {
 		slog.Debug("another server's OpenAPI can't be had", "kind", "APIService", "object", svc.Name, "err", err)
 	}
 	a.mu.Lock()
@@ -127,6 +122,21 @@ func (a *Aggregator) askDocs(svc *apiregistrationv1.APIService, rt *remote, know
 	close(known.asking)
 	next.at, next.asking = time.Now(), nil
 	rt.docs = next
+}
+
+// fetchDocs returns what is known now. Whatever another server sends, reading it does not end this one.
+func fetchDocs(ctx context.Context, svc *apiregistrationv1.APIService, rt *remote, known described) (next described, err error) {
+	next = known
+	defer func() {
+		if p := recover(); p != nil {
+			next, err = known, fmt.Errorf("read the OpenAPI of %s: panic: %v", svc.Name, p)
+		}
+	}()
+	err = fetchV3(ctx, svc, rt, &next)
+	if next.old = errors.Is(err, errNoDoc); next.old {
+		err = nil
+	}
+	return next, errors.Join(err, fetchV2(ctx, svc, rt, &next))
 }
 
 // fetchV3 fetches the v3 document if the index has another hash than before.
