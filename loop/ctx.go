@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"runtime/debug"
 	"slices"
 	"strconv"
 	"sync"
@@ -144,7 +145,14 @@ func Batch(n int, f func(i int) error) (done int, err error) {
 		errs := make([]error, size)
 		var wg sync.WaitGroup
 		for i := range size {
-			wg.Go(func() { errs[i] = f(at + i) })
+			wg.Go(func() {
+				defer func() {
+					if p := recover(); p != nil { // else it would end the program: who calls Batch can't catch it
+						errs[i] = fmt.Errorf("panic: %v\n%s", p, debug.Stack())
+					}
+				}()
+				errs[i] = f(at + i)
+			})
 		}
 		wg.Wait()
 		for _, e := range errs {

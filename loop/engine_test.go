@@ -455,6 +455,9 @@ func TestBatch(t *testing.T) {
 	if done != 0 || err != errBoom || calls != 1 {
 		t.Errorf("a refusal at the start: %d done, %d calls, %v", done, calls, err)
 	}
+	if _, err := loop.Batch(1, func(int) error { panic("oh") }); err == nil || !strings.Contains(err.Error(), "panic: oh") {
+		t.Errorf("a panic: %v", err)
+	}
 	if done, err := loop.Batch(1000, func(int) error { return nil }); done != 1000 || err != nil {
 		t.Errorf("%d done, %v", done, err)
 	}

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/kloop-dev/kloop/admission"
@@ -238,6 +239,22 @@ func TestDeleteCollectionAdmission(t *testing.T) {
 	_, err := w.DeleteCollection(t.Context(), w.ask(configMaps, ""), nil, nil)
 	if want := `configmaps "Unknown" is forbidden: no`; err == nil || err.Error() != want {
 		t.Errorf("%v, want %s", err, want)
+	}
+}
+
+// A panic about one of a collection is an answer, not the end of the program.
+func TestDeleteCollectionPanics(t *testing.T) {
+	w := start(t, func(c *testcluster.Config) {
+		c.Admission = plugin(nil, func(r *admission.Request) error {
+			if r.Op == admission.Delete {
+				panic("oh")
+			}
+			return nil
+		})
+	})
+	create(w, configMaps, configMap("a"))
+	if _, err := w.DeleteCollection(t.Context(), w.ask(configMaps, ""), nil, nil); !apierrors.IsInternalError(err) {
+		t.Errorf("got %v", err)
 	}
 }
 

@@ -2,6 +2,10 @@ package server
 
 import (
 	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"runtime/debug"
 	"sync"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -42,7 +46,7 @@ func (s *Server) DeleteCollection(ctx context.Context, r *Request, opts *metav1.
 	for range min(deleters, len(all.Entries)) {
 		wg.Go(func() {
 			for one := range next {
-				if _, _, err := s.Delete(ctx, one, opts.DeepCopy()); err != nil && !apierrors.IsNotFound(err) {
+				if err := s.deleteOne(ctx, one, opts.DeepCopy()); err != nil && !apierrors.IsNotFound(err) {
 					fails <- err
 					return
 				}
@@ -59,6 +63,18 @@ func (s *Server) DeleteCollection(ctx context.Context, r *Request, opts *metav1.
 		return nil, err
 	}
 	return all, nil
+}
+
+// deleteOne deletes one object of a collection. A panic, which would end the program here, is an error.
+func (s *Server) deleteOne(ctx context.Context, r *Request, opts *metav1.DeleteOptions) (err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			slog.Error("a deletion panicked", "kind", r.Kind.Info().GVK.Kind, "object", r.Name, "err", fmt.Sprint(p), "stack", string(debug.Stack()))
+			err = apierrors.NewInternalError(errors.New("this request caused the server to panic; see its log"))
+		}
+	}()
+	_, _, err = s.Delete(ctx, r, opts)
+	return err
 }
 
 // atOnce makes a list's options those of a collection's deletion, which upstream reads page by page: with pages, a revision means
