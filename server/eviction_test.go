@@ -8,6 +8,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/kloop-dev/kloop/resource"
 )
@@ -98,6 +99,28 @@ func TestEvictAsBudgetAllows(t *testing.T) {
 	w.budget("second", policyv1.PodDisruptionBudgetStatus{ObservedGeneration: 1, DisruptionsAllowed: 9})
 	if err := w.evict("b", nil); reason(err) != "500" {
 		t.Errorf("two budgets: %v", err)
+	}
+}
+
+// An eviction that is meant for another pod, or another state of it, costs the budget nothing.
+func TestEvictOfAnotherPod(t *testing.T) {
+	w := start(t)
+	w.running("a", corev1.ConditionTrue)
+	w.budget("b", policyv1.PodDisruptionBudgetStatus{ObservedGeneration: 1, DisruptionsAllowed: 2, CurrentHealthy: 3, DesiredHealthy: 1})
+	other, stale := types.UID("other"), "1"
+	for name, p := range map[string]*metav1.Preconditions{"uid": {UID: &other}, "revision": {ResourceVersion: &stale}} {
+		t.Run(name, func(t *testing.T) {
+			if err := w.evict("a", &metav1.DeleteOptions{Preconditions: p}); reason(err) != "Conflict" {
+				t.Errorf("got %v", err)
+			}
+			if b := w.get(budgets, "b").(*policyv1.PodDisruptionBudget); b.Status.DisruptionsAllowed != 2 || len(b.Status.DisruptedPods) > 0 {
+				t.Errorf("budget %+v", b.Status)
+			}
+		})
+	}
+	uid := w.get(pods, "a").GetUID()
+	if err := w.evict("a", &metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &uid}}); err != nil {
+		t.Errorf("this very pod: %v", err)
 	}
 }
 

@@ -37,7 +37,7 @@ func (s extension) evict(ctx context.Context, r *server.Request, in resource.Obj
 	one.Sub, one.GVK = "", r.Kind.Info().GVK
 	for try := 0; ; try++ {
 		err := s.evictOnce(ctx, &one, opts.DeepCopy())
-		given := opts.Preconditions != nil && opts.Preconditions.ResourceVersion != nil
+		given := opts.Preconditions != nil && (opts.Preconditions.ResourceVersion != nil || opts.Preconditions.UID != nil)
 		if err == nil || given || !apierrors.IsConflict(err) || try == server.Retries {
 			return nil, err
 		}
@@ -80,6 +80,9 @@ func (s extension) evictOnce(ctx context.Context, r *server.Request, opts *metav
 	pod, ok := snap.Lookup(r.Kind, r.Namespace, r.Name).(*corev1.Pod)
 	if !ok {
 		return server.NotFound(r)
+	}
+	if err := server.CheckPreconditions(r, opts.Preconditions, pod); err != nil { // before a budget pays for what will not be done
+		return err
 	}
 	same := false // the decision holds only for the pod as it was read
 	if ended(pod) || pod.Status.Phase == corev1.PodPending {
