@@ -125,6 +125,17 @@ func (r *Record) Object(obj resource.Object) {
 	r.event.RequestObject = r.unknown(body, large)
 }
 
+// Options notes the options of a deletion that came as its body, at the levels that want bodies.
+func (r *Record) Options(o *metav1.DeleteOptions) {
+	if !r.wants(auditv1.LevelRequest) {
+		return
+	}
+	body, large := r.encode(true, o)
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.event.RequestObject = r.unknown(body, large)
+}
+
 func first[T ~string](a, b T) T {
 	if a != "" {
 		return a

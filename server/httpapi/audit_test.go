@@ -99,7 +99,7 @@ rules:
 		w.must("POST", "/api/v1/namespaces/ns/configmaps", `{"metadata":{"name":"c"},"data":{"k":"v"}}`, 201)
 		w.must("GET", "/api/v1/namespaces/ns/configmaps", "", 200, "Accept", "application/vnd.kubernetes.protobuf")
 		w.must("PATCH", "/api/v1/namespaces/ns/configmaps/c", `{"data":{"k":"w"}}`, 200, "Content-Type", "application/merge-patch+json")
-		w.must("DELETE", "/api/v1/namespaces/ns/configmaps/c", "", 200)
+		w.must("DELETE", "/api/v1/namespaces/ns/configmaps/c", `{"kind":"DeleteOptions","apiVersion":"v1","propagationPolicy":"Background"}`, 200)
 		w.must("GET", "/api/v1/nodes?watch=true&resourceVersion=x", "", 500)
 		w.must("GET", "/panic", "", 500)
 		w.must("GET", "/version", "", 200)
@@ -142,6 +142,9 @@ rules:
 	}
 	if body := string(h.events[8].RequestObject.Raw); body != `{"data":{"k":"w"}}` {
 		t.Errorf("patch %s", body)
+	}
+	if body := string(h.events[10].RequestObject.Raw); body != `{"kind":"DeleteOptions","apiVersion":"v1","propagationPolicy":"Background"}` {
+		t.Errorf("options %s", body)
 	}
 	if body := string(h.events[10].ResponseObject.Raw); !strings.Contains(body, `"kind":"Status"`) {
 		t.Errorf("response %s", body)

@@ -235,6 +235,9 @@ func (c *request) deleteOptions() (*metav1.DeleteOptions, error) {
 	if err != nil {
 		return nil, err
 	}
+	if len(data) > 0 {
+		c.w.audit.Options(opts)
+	}
 	if err := invalidOptions("DeleteOptions", validation.ValidateDeleteOptions(opts)); err != nil {
 		return nil, err
 	}
