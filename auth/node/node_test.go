@@ -47,17 +47,23 @@ func cluster() *authtest.Cluster {
 			p.Spec.ImagePullSecrets = []corev1.LocalObjectReference{{Name: "by-pull"}}
 		}),
 		pod("n", "c", volume(corev1.VolumeSource{PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: "claim"}})),
+		pod("n", "thief", volume(corev1.VolumeSource{PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: "greed"}})),
 		pod("n", "mirror", func(p *corev1.Pod) {
 			p.Annotations = map[string]string{corev1.MirrorPodAnnotationKey: "x"}
 			p.Spec.ServiceAccountName = "stolen"
 		}),
 		pod("m", "other", volume(corev1.VolumeSource{Secret: &corev1.SecretVolumeSource{SecretName: "elsewhere"}})))
 	authtest.Put(c, core.PersistentVolumeClaims, &corev1.PersistentVolumeClaim{ObjectMeta: meta("ns", "claim"),
-		Spec: corev1.PersistentVolumeClaimSpec{VolumeName: "pv"}})
+		Spec: corev1.PersistentVolumeClaimSpec{VolumeName: "pv"}}, &corev1.PersistentVolumeClaim{ObjectMeta: meta("ns", "greed"),
+		Spec: corev1.PersistentVolumeClaimSpec{VolumeName: "taken"}})
 	authtest.Put(c, core.PersistentVolumes, &corev1.PersistentVolume{ObjectMeta: meta("", "pv"), Spec: corev1.PersistentVolumeSpec{
 		ClaimRef: &corev1.ObjectReference{Namespace: "ns", Name: "claim"},
 		PersistentVolumeSource: corev1.PersistentVolumeSource{CSI: &corev1.CSIPersistentVolumeSource{
-			NodeStageSecretRef: &corev1.SecretReference{Namespace: "storage", Name: "stage"}}}}})
+			NodeStageSecretRef: &corev1.SecretReference{Namespace: "storage", Name: "stage"}}}}},
+		&corev1.PersistentVolume{ObjectMeta: meta("", "taken"), Spec: corev1.PersistentVolumeSpec{
+			ClaimRef: &corev1.ObjectReference{Namespace: "bank", Name: "claim"},
+			PersistentVolumeSource: corev1.PersistentVolumeSource{CSI: &corev1.CSIPersistentVolumeSource{
+				NodeStageSecretRef: &corev1.SecretReference{Namespace: "bank", Name: "safe"}}}}})
 	plan := map[string]string{kinds.BGPPlanned: `{"peers":[{"name":"tor"},{"name":"spine","secret":"router"}]}`}
 	lease := &coordinationv1.Lease{ObjectMeta: meta(kinds.AnnounceSpace, kinds.BGPLease("n"))}
 	lease.Annotations = plan
@@ -88,6 +94,7 @@ func TestAgents(t *testing.T) {
 		why  string // "": allowed
 	}{
 		{"get secrets ns/by-volume", ""}, {"watch secrets ns/by-env", ""}, {"list secrets ns/by-pull", ""}, {"get secrets storage/stage", ""},
+		{"get secrets bank/safe", "no relationship"},
 		{"get secrets metallb-system/router", ""}, {"get secrets metallb-system/memberlist", "no relationship"},
 		{"get secrets ns/router", "no relationship"}, {"get secrets ns/elsewhere", "no relationship found between node 'n' and this object"},
 		{"get secrets other/by-volume", "no relationship"}, {"list secrets ns/", "No Object name found"},

@@ -80,7 +80,10 @@ func secretUsed(read resource.Reader, node, ns, name string) bool {
 				continue
 			}
 			pv := resource.Get(read, core.PersistentVolumes, "", c.Spec.VolumeName)
-			if pv != nil && slices.Contains(volumeSecrets(pv, p.Namespace), corev1.SecretReference{Namespace: ns, Name: name}) {
+			if pv == nil || pv.Spec.ClaimRef == nil || pv.Spec.ClaimRef.Namespace != p.Namespace || pv.Spec.ClaimRef.Name != claim {
+				continue // anybody may name a volume, but it is the volume that says whose it is
+			}
+			if slices.Contains(volumeSecrets(pv, p.Namespace), corev1.SecretReference{Namespace: ns, Name: name}) {
 				return true
 			}
 		}
