@@ -28,14 +28,12 @@ const images = ".images"
 
 func (d *disk) image(dir, form string) string { return filepath.Join(d.dir, images, dir+"."+form) }
 
-// makeImage makes the file with its file system, and shows it. The file has its name only when it is whole.
+// makeImage makes the file with its file system, and shows it. The file has its name only when it is whole; what was only begun is not
+// left on the disk, which it may have filled.
 func (d *disk) makeImage(ctx context.Context, o localvolume.Order) error {
 	file := d.image(o.Dir, o.Form)
 	if _, err := os.Lstat(file); err == nil {
 		return d.unfold(ctx, o)
-	}
-	if err := d.roomFor(o.Size); err != nil {
-		return err
 	}
 	if err := os.MkdirAll(filepath.Dir(file), 0o700); err != nil {
 		return fmt.Errorf("make the directory of images: %w", err)
@@ -44,23 +42,36 @@ func (d *disk) makeImage(ctx context.Context, o localvolume.Order) error {
 	if err := os.RemoveAll(unready); err != nil {
 		return fmt.Errorf("make the image: %w", err)
 	}
-	if o.From != "" {
-		if err := d.restore(o, unready); err != nil {
-			return fmt.Errorf("make the image: %w", err)
-		}
+	if err := d.roomFor(o.Size); err != nil {
+		return err
 	}
-	if err := allocate(unready, o.Size); err != nil {
-		return fmt.Errorf("make the image: %w", err)
+	err := d.fillImage(ctx, o, unready)
+	if err == nil {
+		err = os.Rename(unready, file)
 	}
-	if o.From == "" {
-		if err := format(ctx, unready, o.Form); err != nil {
-			return err
-		}
+	if err != nil {
+		return errors.Join(fmt.Errorf("make the image: %w", err), os.RemoveAll(unready))
 	}
-	if err := errors.Join(os.Rename(unready, file), atomicfile.SyncDir(filepath.Dir(file)), atomicfile.SyncDir(d.dir)); err != nil {
+	if err := errors.Join(atomicfile.SyncDir(filepath.Dir(file)), atomicfile.SyncDir(d.dir)); err != nil {
 		return fmt.Errorf("make the image: %w", err)
 	}
 	return d.unfold(ctx, o)
+}
+
+// fillImage makes what becomes an image: a copy of a snapshot, or an empty file system.
+func (d *disk) fillImage(ctx context.Context, o localvolume.Order, unready string) error {
+	if o.From != "" {
+		if err := d.restore(ctx, o, unready); err != nil {
+			return err
+		}
+	}
+	if err := allocate(unready, o.Size); err != nil {
+		return err
+	}
+	if o.From == "" {
+		return format(ctx, unready, o.Form)
+	}
+	return nil
 }
 
 // unfold shows an image. What was copied from a smaller snapshot gets its size.
@@ -74,7 +85,7 @@ func (d *disk) unfold(ctx context.Context, o localvolume.Order) error {
 }
 
 // allocate makes a file at least that large. Its room is taken from the disk now, where the disk's file system can do that: what was
-// promised can be written.
+// promised can be written. A disk that becomes full by it gets back what the file did not have before.
 func allocate(path string, size int64) error {
 	f, err := os.OpenFile(path, os.O_CREATE|os.O_RDWR, 0o600)
 	if err != nil {
@@ -85,12 +96,14 @@ func allocate(path string, size int64) error {
 	if err != nil || info.Size() >= size {
 		return err
 	}
-	err = unix.Fallocate(int(f.Fd()), 0, 0, size)
+	for err = unix.EINTR; errors.Is(err, unix.EINTR); {
+		err = unix.Fallocate(int(f.Fd()), 0, 0, size)
+	}
 	if errors.Is(err, unix.EOPNOTSUPP) {
 		err = f.Truncate(size)
 	}
 	if err != nil {
-		return fmt.Errorf("make %s as large as %d bytes: %w", path, size, err)
+		return errors.Join(fmt.Errorf("make %s as large as %d bytes: %w", path, size, err), f.Truncate(info.Size()))
 	}
 	return f.Sync()
 }

@@ -188,3 +188,73 @@ func TestBlock(t *testing.T) {
 		t.Error("the link to the device stays")
 	}
 }
+
+// small mounts a file system of 64 MiB, on which the agent's disk is.
+func small(t *testing.T) *agent {
+	t.Helper()
+	withLoops(t, localvolume.Ext4)
+	file, at := filepath.Join(t.TempDir(), "small"), t.TempDir()
+	if err := errors.Join(os.WriteFile(file, nil, 0o600), os.Truncate(file, 64<<20)); err != nil {
+		t.Fatal(err)
+	}
+	for _, cmd := range [][]string{{"mkfs.ext4", "-q", "-F", "-m", "0", file}, {"mount", "-o", "loop", file, at}} {
+		if out, err := exec.Command(cmd[0], cmd[1:]...).CombinedOutput(); err != nil {
+			t.Skip(err, string(out))
+		}
+	}
+	t.Cleanup(func() {
+		if err := unix.Unmount(at, 0); err != nil {
+			t.Error(err)
+		}
+	})
+	d, err := openDisk(filepath.Join(at, "storage"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return &agent{disk: d, trash: make(chan struct{}, 1)}
+}
+
+// TestImageOnFullDisk: an image for which the disk has too little room leaves it as it was: what was taken before that is given back, now or
+// with the next try, and an image that is to grow keeps its size.
+func TestImageOnFullDisk(t *testing.T) {
+	a := small(t)
+	if err := os.Mkdir(filepath.Join(a.disk.dir, images), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	before, err := a.disk.free()
+	if err != nil {
+		t.Fatal(err)
+	}
+	room := func(when string) {
+		t.Helper()
+		const slack = 1 << 20
+		if now, err := a.disk.free(); err != nil || now < before-slack {
+			t.Errorf("%s %d KiB are free, and %d were: %v", when, now>>10, before>>10, err)
+		}
+	}
+	mk, _ := imageOf(localvolume.Block, before) // the file system needs some of it itself
+	if err := a.do(t.Context(), "pvc-1", &mk); !errors.Is(err, unix.ENOSPC) {
+		t.Errorf("it is made: %v", err)
+	}
+	room("after that")
+	begun := filepath.Join(a.disk.dir, begun+dir) // as an agent leaves it that was killed
+	if err := os.WriteFile(begun, make([]byte, before*3/4), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := a.do(t.Context(), "pvc-1", &mk); err == nil {
+		t.Error("with what was begun before it is made")
+	}
+	room("after another try")
+	image := filepath.Join(a.disk.dir, "image")
+	if err := os.WriteFile(image, make([]byte, 1<<20), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := allocate(image, before); !errors.Is(err, unix.ENOSPC) {
+		t.Errorf("it has grown: %v", err)
+	}
+	if info, err := os.Stat(image); err != nil || info.Size() != 1<<20 {
+		t.Errorf("it has %d bytes: %v", info.Size(), err)
+	}
+	before -= 1 << 20
+	room("after it could not grow")
+}

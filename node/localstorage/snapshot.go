@@ -174,7 +174,7 @@ func flush(device string) error {
 }
 
 // restore copies a snapshot into what becomes a volume.
-func (d *disk) restore(o localvolume.Order, unready string) error {
+func (d *disk) restore(ctx context.Context, o localvolume.Order, unready string) error {
 	if filepath.Base(o.From) != o.From || strings.HasPrefix(o.From, ".") {
 		return fmt.Errorf("%q is not a snapshot", o.From)
 	}
@@ -186,7 +186,7 @@ func (d *disk) restore(o localvolume.Order, unready string) error {
 	if info.Size() > o.Size {
 		return fmt.Errorf("the snapshot has %d bytes, more than the %d of the volume", info.Size(), o.Size)
 	}
-	return copyFile(context.Background(), from, unready, true)
+	return copyFile(ctx, from, unready, true)
 }
 
 // copyFile copies an image: by sharing its blocks, or else, where it may take time, what was written in it.
