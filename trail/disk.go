@@ -46,8 +46,8 @@ func (d *disk) write(list []Write) error {
 		}
 		n, err := d.file.Write(lines.Bytes())
 		d.size += int64(n)
-		if err != nil {
-			return fmt.Errorf("write the trail: %w", err)
+		if err != nil { // its last line may be torn: the next one does not begin in it
+			return errors.Join(fmt.Errorf("write the trail: %w", err), d.shut())
 		}
 		lines.Reset()
 	}

@@ -368,6 +368,42 @@ func TestLogSurvivesCrashes(t *testing.T) {
 	}
 }
 
+// A write that failed half way, as on a full disk, costs no later one.
+func TestLogSurvivesAFullDisk(t *testing.T) {
+	dir := t.TempDir()
+	l := New(Config{Dir: dir, Log: slog.New(slog.DiscardHandler)})
+	note(l, "before", 1)
+	if err := l.flush(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := l.disk.file.WriteString(`{"resource":"pods","na`); err != nil {
+		t.Fatal(err)
+	}
+	path := l.disk.file.Name()
+	full, err := os.OpenFile("/dev/full", os.O_WRONLY, 0)
+	if err != nil {
+		t.Skip(err)
+	}
+	was := l.disk.file
+	l.disk.file = full
+	defer was.Close()
+	note(l, "lost", 2)
+	if err := l.flush(t.Context()); err == nil {
+		t.Error("a full disk is no error")
+	}
+	note(l, "after", 3)
+	if err := l.flush(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	text, err := os.ReadFile(path)
+	if last := strings.LastIndex(string(text), "\n{"); err != nil || last < 0 || !strings.Contains(string(text[last:]), `"after"`) {
+		t.Errorf("%v: %s", err, text)
+	}
+	if err := l.disk.close(); err != nil {
+		t.Error(err)
+	}
+}
+
 // A day of normal use fits: 100,000 writes, which are a write a second and some more, or five jobs a minute.
 func TestLogHoldsADay(t *testing.T) {
 	list := web()
