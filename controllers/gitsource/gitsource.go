@@ -56,13 +56,17 @@ func Controller(cfg Config) *loop.Controller[resource.Object] {
 	}
 }
 
-// state remembers the last fetch of a source, which saves asking the repository again.
+// state remembers the last fetch of a source, which saves asking the repository again. A fetch that failed is remembered too: what git
+// says of it may be another text every time, and each would wake the loop again.
 type state struct {
 	sync   applyset.Syncer
 	spec   Spec // that was fetched for
 	next   time.Time
-	commit string
-	files  applyset.Files
+	reason string // why that failed, in a word
+	failed error  // and in many; nil: it did not
+
+	commit, path string // what was read last
+	files        applyset.Files
 }
 
 type syncer struct {
@@ -143,10 +147,13 @@ func (s *syncer) pass(ctx context.Context, c *loop.Ctx, src source, st *state, s
 	if src.Spec.Suspend {
 		return 0, "Suspended", nil
 	}
-	if reason, err := s.observe(ctx, c, src, st); err != nil {
-		return src.Spec.Interval.Duration, reason, err
+	reason, err = st.observe(src.Spec, c.Now, func() (string, error) { return s.fetch(ctx, c, src, st) })
+	if ctx.Err() != nil { // it was cut short, which says nothing of the repository
+		st.next = time.Time{}
 	}
-	again = max(st.next.Sub(c.Now()), time.Second)
+	if again = max(st.next.Sub(c.Now()), time.Second); err != nil {
+		return again, reason, err
+	}
 	status.Attempted = st.commit
 	if len(st.files.Bad) > 0 {
 		file := slices.Min(slices.Collect(maps.Keys(st.files.Bad)))
@@ -180,10 +187,16 @@ func (s *syncer) pass(ctx context.Context, c *loop.Ctx, src source, st *state, s
 }
 
 // observe has the files of the commit that the source follows: asked for at its interval, and at once when its spec changed.
-func (s *syncer) observe(ctx context.Context, c *loop.Ctx, src source, st *state) (reason string, err error) {
-	if equality.Semantic.DeepEqual(st.spec, src.Spec) && c.Now().Before(st.next) {
-		return "", nil
+func (st *state) observe(spec Spec, now func() time.Time, fetch func() (reason string, err error)) (reason string, err error) {
+	if !equality.Semantic.DeepEqual(st.spec, spec) || !now().Before(st.next) {
+		st.reason, st.failed = fetch()
+		st.spec, st.next = spec, now().Add(spec.Interval.Duration)
 	}
+	return st.reason, st.failed
+}
+
+// fetch asks the repository, and reads the files if they may be others than before.
+func (s *syncer) fetch(ctx context.Context, c *loop.Ctx, src source, st *state) (reason string, err error) {
 	var secret secrets
 	if name := src.Spec.SecretName; name != "" {
 		found, err := client.Find(ctx, c.Client(), kinds.Secrets, metav1.NamespaceSystem, name)
@@ -197,7 +210,7 @@ func (s *syncer) observe(ctx context.Context, c *loop.Ctx, src source, st *state
 	if err != nil {
 		return "FetchFailed", err
 	}
-	if commit != st.commit || st.spec.Path != src.Spec.Path {
+	if commit != st.commit || st.path != src.Spec.Path {
 		tree, err := repo.files(ctx, commit, src.Spec.Path)
 		if err != nil {
 			return "FetchFailed", err
@@ -206,11 +219,12 @@ func (s *syncer) observe(ctx context.Context, c *loop.Ctx, src source, st *state
 		if err != nil {
 			return "BadManifests", fmt.Errorf("commit %.12s is held: %w", commit, err)
 		}
-		if st.files, err = applyset.Read(tree, l, "git"); err != nil {
+		files, err := applyset.Read(tree, l, "git")
+		if err != nil {
 			return "BadManifests", fmt.Errorf("commit %.12s is held: %w", commit, err)
 		}
+		st.files, st.commit, st.path = files, commit, src.Spec.Path
 	}
-	st.spec, st.commit, st.next = src.Spec, commit, c.Now().Add(src.Spec.Interval.Duration)
 	return "", nil
 }
 
