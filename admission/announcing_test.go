@@ -27,6 +27,8 @@ func TestNodesAnnounce(t *testing.T) {
 	const mine = `[{"node":"n","address":""}]`
 	said := func(l *coordinationv1.Lease) { l.Annotations[kinds.BGPSessions] = "{}" }
 	note := func(l *coordinationv1.Lease) { l.Annotations[kinds.AnnouncedTrouble] = "x" }
+	bare := func(l *coordinationv1.Lease) { l.Annotations = nil }
+	alone := func(l *coordinationv1.Lease) { l.Annotations = map[string]string{kinds.AnnouncedTrouble: "x"} }
 	for _, tt := range []struct {
 		name      string
 		old, next *coordinationv1.Lease
@@ -39,6 +41,7 @@ func TestNodesAnnounce(t *testing.T) {
 		{"let go of another's", lease("m", both), lease("", both), "let go of its own"},
 		{"give to another", lease("n", both), lease("m", both), "only take an address"},
 		{"note trouble", lease("n", both), lease("n", both, note), ""},
+		{"note trouble where there is no annotation", lease("n", both, bare), lease("n", both, alone), ""},
 		{"take a note away", lease("n", both, note), lease("n", both), ""},
 		{"note trouble at another's address", lease("m", others), lease("m", others, note), "let go of its own"},
 		{"say how BGP sessions are", lease("", mine), lease("", mine, said), ""},

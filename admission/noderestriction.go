@@ -12,6 +12,7 @@ import (
 	resourcev1 "k8s.io/api/resource/v1"
 	storagev1 "k8s.io/api/storage/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/kloop-dev/kloop/auth"
 	"github.com/kloop-dev/kloop/kinds"
@@ -157,10 +158,9 @@ func nodeAnnounces(r *Request, node string) error {
 	allowed.Spec, allowed.ResourceVersion, allowed.ManagedFields = next.Spec, next.ResourceVersion, next.ManagedFields
 	notes := []string{kinds.AnnouncedTrouble, kinds.BGPSessions}
 	for _, note := range notes {
+		delete(allowed.Annotations, note)
 		if text, there := next.Annotations[note]; there {
-			allowed.Annotations[note] = text
-		} else {
-			delete(allowed.Annotations, note)
+			metav1.SetMetaDataAnnotation(&allowed.ObjectMeta, note, text)
 		}
 	}
 	if !equality.Semantic.DeepEqual(allowed.ObjectMeta, next.ObjectMeta) {

@@ -5,7 +5,9 @@ import (
 	"strings"
 	"testing"
 
+	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/kloop-dev/kloop/kinds"
 	"github.com/kloop-dev/kloop/resource"
@@ -68,5 +70,19 @@ func TestLoadBalancerByNodes(t *testing.T) {
 		}
 		is("second", addr+kinds.LBNodeAddresses+" 1")
 		is("theirs", "192.0.2.9")
+	})
+}
+
+// TestBareLease has a Lease of an address from which somebody took all annotations: it gets back what it lacks.
+func TestBareLease(t *testing.T) {
+	simulate(t, 1, func(c *cluster) {
+		make1(c, kinds.Namespaces, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: kinds.AnnounceSpace}})
+		make1(c, kinds.Leases, &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: kinds.AnnounceSpace, Name: "l2-192.0.2.1",
+			Labels: map[string]string{kinds.AnnounceLabel: "layer2"}}, Spec: coordinationv1.LeaseSpec{HolderIdentity: new("sim-0")}})
+		make1(c, kinds.Services, &corev1.Service{ObjectMeta: meta("web"), Spec: corev1.ServiceSpec{Type: corev1.ServiceTypeLoadBalancer,
+			Ports: []corev1.ServicePort{{Port: 80}}}})
+		c.until("it has no candidate", func(r resource.Reader) bool {
+			return resource.Get(r, kinds.Leases, kinds.AnnounceSpace, "l2-192.0.2.1").Annotations[kinds.AnnouncedCandidates] == "[]"
+		})
 	})
 }

@@ -43,9 +43,7 @@ func leases(ctx context.Context, c *loop.Ctx, w *world, list []announcement) err
 			errs = append(errs, c.Delete(ctx, kinds.Leases, l))
 			continue
 		}
-		notes := maps.Clone(l.Annotations)
-		notes[kinds.AnnouncedCandidates] = "[]"
-		errs = append(errs, lease(ctx, c, l, name, "layer2", notes))
+		errs = append(errs, lease(ctx, c, l, name, "layer2", map[string]string{kinds.AnnouncedCandidates: "[]"}))
 	}
 	return errors.Join(errs...)
 }
@@ -58,6 +56,9 @@ func lease(ctx context.Context, c *loop.Ctx, l *coordinationv1.Lease, name, labe
 		return err
 	}
 	next := resource.Clone(l)
+	if next.Annotations == nil { // somebody took all of them
+		next.Annotations = map[string]string{}
+	}
 	maps.Copy(next.Annotations, notes)
 	if maps.Equal(next.Annotations, l.Annotations) {
 		return nil
