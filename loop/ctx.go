@@ -145,14 +145,7 @@ func Batch(n int, f func(i int) error) (done int, err error) {
 		errs := make([]error, size)
 		var wg sync.WaitGroup
 		for i := range size {
-			wg.Go(func() {
-				defer func() {
-					if p := recover(); p != nil { // else it would end the program: who calls Batch can't catch it
-						errs[i] = fmt.Errorf("panic: %v\n%s", p, debug.Stack())
-					}
-				}()
-				errs[i] = f(at + i)
-			})
+			wg.Go(func() { errs[i] = caught(f, at+i) })
 		}
 		wg.Wait()
 		for _, e := range errs {
@@ -170,12 +163,22 @@ func Batch(n int, f func(i int) error) (done int, err error) {
 	return done, nil
 }
 
+// caught is f(i), whose panic is an error: it would end the program, as who calls Batch can't catch it.
+func caught(f func(i int) error, i int) (err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			err = fmt.Errorf("panic: %v\n%s", p, debug.Stack())
+		}
+	}()
+	return f(i)
+}
+
 // All calls f for 0 … n-1, as many at once as Batch, and goes on when some are refused: what stands alone waits for nothing that can't be
 // done. It returns how many succeeded, and the first few errors.
 func All(n int, f func(i int) error) (done int, err error) {
 	const most = 8
 	all := make([]error, n)
-	_, _ = Batch(n, func(i int) error { all[i] = f(i); return nil })
+	_, _ = Batch(n, func(i int) error { all[i] = caught(f, i); return nil })
 	failed := slices.DeleteFunc(all, func(err error) bool { return err == nil })
 	return n - len(failed), errors.Join(failed[:min(most, len(failed))]...)
 }

@@ -438,6 +438,14 @@ func TestAll(t *testing.T) {
 	if n := strings.Count(err.Error(), "\n"); n != 7 {
 		t.Errorf("%d errors are told: %v", n+1, err)
 	}
+	if done, err = loop.All(2, func(i int) error {
+		if i == 0 {
+			panic("oh")
+		}
+		return nil
+	}); done != 1 || err == nil || !strings.Contains(err.Error(), "panic: oh") {
+		t.Errorf("a panic: %d done, %v", done, err)
+	}
 }
 
 func TestBatch(t *testing.T) {

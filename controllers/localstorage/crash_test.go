@@ -75,7 +75,13 @@ func (m *mortal) write(do func() (resource.Object, error)) (resource.Object, err
 	return do()
 }
 
+// refused is a claim for which somebody's rules let no volume be made.
+const refused = "a-refused"
+
 func (m *mortal) Create(ctx context.Context, k resource.Kind, o resource.Object) (resource.Object, error) {
+	if v, ok := o.(*corev1.PersistentVolume); ok && v.Spec.ClaimRef.Name == refused {
+		return nil, errors.New("no volume for " + refused)
+	}
 	return m.write(func() (resource.Object, error) { return m.Client.Create(ctx, k, o) })
 }
 
@@ -232,6 +238,22 @@ func TestLife(t *testing.T) {
 		}
 		if !r.until(func() bool { return r.left() == "" }) {
 			t.Error("left over: " + r.left())
+		}
+	})
+}
+
+// TestOneRefusalHoldsUpNobodyElse has a claim whose volume may not be made, and one after it.
+func TestOneRefusalHoldsUpNobodyElse(t *testing.T) {
+	simulate(t, func(r *rig) {
+		r.start(0, false)
+		if !r.until(func() bool { return len(resource.List(r.Read(), kinds.StorageClasses, "")) >= 2 }) {
+			t.Fatal("no classes")
+		}
+		r.claim(refused, "local-path")
+		time.Sleep(time.Minute)
+		r.claim("data", "local-path")
+		if !r.until(func() bool { return r.bound("data") }) || r.bound(refused) {
+			t.Error("not bound: " + r.left())
 		}
 	})
 }
