@@ -5,6 +5,8 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"log/slog"
+	"runtime/debug"
 	"strconv"
 	"time"
 
@@ -105,14 +107,21 @@ func (h *hook) dry() error {
 	return apierrors.NewBadRequest(fmt.Sprintf("admission webhook %q does not support dry run", h.Name))
 }
 
-// one asks one webhook and measures it.
-func (c *asking) one(ctx context.Context, h *hook, review *admissionv1.AdmissionReview) (*admissionv1.AdmissionResponse, error) {
+// one asks one webhook and measures it. A panic, which would end the program where webhooks are asked at once, is a webhook that could not
+// be asked.
+func (c *asking) one(ctx context.Context, h *hook, review *admissionv1.AdmissionReview) (answer *admissionv1.AdmissionResponse, err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			slog.Error("asking a webhook panicked", "webhook", h.Name, "err", fmt.Sprint(p), "stack", string(debug.Stack()))
+			answer, err = nil, &failure{h.Name, errors.New("asking it caused the server to panic; see its log")}
+		}
+	}()
 	if told := c.cfg.Instead; told != nil {
 		told(h.config.GetName(), h.Name)
 		return &admissionv1.AdmissionResponse{Allowed: true}, nil
 	}
 	begin := time.Now()
-	answer, err := c.call(ctx, h, review)
+	answer, err = c.call(ctx, h, review)
 	c.meter.observe(h, c.r.Op, answer, err, time.Since(begin))
 	return answer, err
 }
