@@ -297,9 +297,7 @@ func (r *runner) evict(t *task, c *candidate) {
 			return func() {
 				if err != nil {
 					v.evicting = false
-					if t.stage == unschedulable {
-						r.q.addBackoff(t, r.env.Now())
-					}
+					r.q.retry(t, r.env.Now())
 					r.log.Error("preempt", "kind", "Pod", "object", keyOf(victim), "node", node, "err", err)
 				}
 			}

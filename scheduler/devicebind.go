@@ -303,7 +303,7 @@ func (b *deviceBinder) surrender(t *task) []string {
 	}
 	b.r.writes = append(b.r.writes, func(ctx context.Context) func() {
 		if !b.withdraw(because(ctx, p), old) {
-			return func() { b.r.q.addBackoff(t, b.r.env.Now()) }
+			return func() { b.r.q.retry(t, b.r.env.Now()) }
 		}
 		return nil
 	})

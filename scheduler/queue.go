@@ -111,6 +111,14 @@ func (q *queue) addBackoff(t *task, now time.Time) {
 	heap.Push(q.backoffOf(t), t)
 }
 
+// retry makes a task that waits for a change wait for a time instead: what was to help it could not be done. One that went meanwhile, or
+// was tried again, is left alone.
+func (q *queue) retry(t *task, now time.Time) {
+	if t.stage == unschedulable {
+		q.addBackoff(t, now)
+	}
+}
+
 // pop hands out the next task. When none is active, one whose backoff is not over comes early, if a change may have helped it.
 func (q *queue) pop(now time.Time) *task {
 	for i := range q.backoff {

@@ -48,3 +48,17 @@ func TestBackoff(t *testing.T) {
 		})
 	}
 }
+
+// TestRetry leaves alone a pod that went, or got a node, while something was done for it: it would be given a node a second time.
+func TestRetry(t *testing.T) {
+	st, q, noon := site(node("n1", "", "")), newQueue(), time.Unix(1e9, 0)
+	p := st.task(pod("p", "", "", ""))
+	p.stage = placed
+	if q.retry(p, noon); q.pop(noon.Add(time.Hour)) != nil {
+		t.Error("a pod that waits for nothing is tried")
+	}
+	q.addUnschedulable(p, noon)
+	if q.retry(p, noon); q.pop(noon.Add(time.Hour)) != p {
+		t.Error("a pod that waits is not tried")
+	}
+}

@@ -129,9 +129,7 @@ func (w *statusWriter) written(t *task, err error) {
 	}
 	t.lastStatus = ""
 	w.r.log.Error("write status", "kind", "Pod", "object", keyOf(t.pod), "err", err)
-	if t.stage == unschedulable { // look again, to say it again
-		w.r.q.addBackoff(t, w.r.env.Now())
-	}
+	w.r.q.retry(t, w.r.env.Now()) // look again, to say it again
 }
 
 // write changes the status of exactly this pod: as it is known here, which costs the server a third of what a patch does, or by a patch
