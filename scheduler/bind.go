@@ -180,7 +180,12 @@ const firstLook = 100 * time.Millisecond
 
 // bindFailed takes an assumed pod back: it was not bound.
 func (r *runner) bindFailed(t *task, err error) {
-	if t.gone || t.stage != binding {
+	if t.gone {
+		return
+	}
+	if t.stage != binding { // somebody else gave it a node
+		r.volumes.forget(t)
+		r.devices.forget(t)
 		return
 	}
 	if t.pod.Spec.NodeName != "" { // it was bound all the same

@@ -3,6 +3,7 @@ package scheduler
 import (
 	"context"
 	"fmt"
+	"maps"
 	"slices"
 	"time"
 
@@ -10,6 +11,7 @@ import (
 	resourcev1 "k8s.io/api/resource/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/dynamic-resource-allocation/resourceclaim"
 
 	"github.com/kloop-dev/kloop/client"
@@ -24,6 +26,25 @@ func (x *deviceInventory) assume(p *devicePlan) {
 			x.assumed[claim.UID] = p.results[i]
 		}
 	}
+	x.epoch++
+}
+
+// settle keeps of what is assumed that of claims which have no devices yet, and of pods whose claim is still to be made: after a gap the
+// feed has not told of each change.
+func (x *deviceInventory) settle(read resource.Reader) {
+	open, made := map[types.UID]bool{}, map[types.UID]bool{}
+	for _, claim := range resource.List(read, kinds.ResourceClaims, "") {
+		owner := metav1.GetControllerOfNoCopy(claim)
+		if claim.Status.Allocation == nil {
+			open[claim.UID] = true
+		} else if owner != nil && claim.Annotations[resourcev1.ExtendedResourceClaimAnnotation] == "true" {
+			made[owner.UID] = true
+		}
+	}
+	for _, t := range x.st.tasks {
+		open[extendedClaimUID(t.pod.UID)] = !made[t.pod.UID]
+	}
+	maps.DeleteFunc(x.assumed, func(uid types.UID, _ *resourcev1.AllocationResult) bool { return !open[uid] })
 	x.epoch++
 }
 

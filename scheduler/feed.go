@@ -77,9 +77,9 @@ func (r *runner) reset(read resource.Reader) {
 			r.forget(t)
 		}
 	}
-	r.st.volumes.epoch++
+	r.st.volumes.settle(read)
 	r.st.volumes.attachedOn = nil
-	r.st.inventory.epoch++
+	r.st.inventory.settle(read)
 	r.st.inventory.byResource, r.st.inventory.classEpoch = nil, r.st.inventory.classEpoch+1
 	r.st.svcEpoch++
 	r.wake.on(anyEvent)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"maps"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -131,6 +132,15 @@ func (b *volumeBinder) ready(t *task) (bool, error) {
 		}
 	}
 	return false, nil
+}
+
+// settle keeps of what is assumed that of volumes which nobody has yet: after a gap the feed has not told of each change.
+func (x *volumeIndex) settle(read resource.Reader) {
+	maps.DeleteFunc(x.assumed, func(name string, _ key) bool {
+		pv := resource.Get(read, kinds.PersistentVolumes, "", name)
+		return pv == nil || pv.Spec.ClaimRef != nil
+	})
+	x.epoch++
 }
 
 // forget takes volumes back from a task that did not come to use them.

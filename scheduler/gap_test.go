@@ -1,0 +1,46 @@
+package scheduler
+
+import (
+	"fmt"
+	"log/slog"
+	"maps"
+	"slices"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	resourcev1 "k8s.io/api/resource/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/kloop-dev/kloop/client"
+	"github.com/kloop-dev/kloop/kinds"
+	"github.com/kloop-dev/kloop/loop"
+	"github.com/kloop-dev/kloop/resource"
+)
+
+// TestGapForgetsWhatIsOver has a feed that begins anew: what was assumed for claims and volumes that went meanwhile, or have what they were
+// to get, holds nothing any more.
+func TestGapForgetsWhatIsOver(t *testing.T) {
+	w := start(t, false)
+	r := newRunner(Config{Parallel: 1}, loop.Env{Client: w.Local, Log: slog.New(slog.DiscardHandler), Now: time.Now}, slog.New(slog.DiscardHandler))
+	r.st.profiles[corev1.DefaultSchedulerName] = &Profile{Name: corev1.DefaultSchedulerName}
+	claim := func(name string) *resourcev1.ResourceClaim {
+		return made(w, &resourcev1.ResourceClaim{}, `{metadata: {name: %s, namespace: default},
+  spec: {devices: {requests: [{name: r, exactly: {deviceClassName: gpu}}]}}}`, name)
+	}
+	open, had := claim("open"), resource.Clone(claim("had"))
+	had.Status.Allocation = &resourcev1.AllocationResult{}
+	if _, err := client.UpdateStatus(t.Context(), w, kinds.ResourceClaims, had); err != nil {
+		t.Fatal(err)
+	}
+	p := w.create(pod("p", "", "", "")).(*corev1.Pod)
+	a := r.st.inventory.assumed
+	for _, uid := range []string{string(open.UID), string(had.UID), "gone", string(extendedClaimUID(p.UID)), string(extendedClaimUID("gone"))} {
+		a[types.UID(uid)] = &resourcev1.AllocationResult{}
+	}
+	r.st.volumes.assumed["gone"] = key{}
+	r.apply(client.Batch{Reset: true, Read: w.Read()})
+	if len(a) != 2 || a[open.UID] == nil || a[extendedClaimUID(p.UID)] == nil || len(r.st.volumes.assumed) != 0 {
+		t.Error(fmt.Sprint(slices.Sorted(maps.Keys(a)), r.st.volumes.assumed))
+	}
+}
