@@ -12,11 +12,8 @@ import (
 var pollers = map[string]string{
 	"examples/files/main_test.go until":                      "an example of other people's code, which has no internal/eventually",
 	"dns/keep_test.go begin":                                 "paces questions until the test ends",
-	"loadbalancer/lan_test.go record":                        "asks by ARP until the test ends, and writes down who claims the address",
 	"examples/postgres/simulated/machines_test.go machines":  "plays machines until the test ends",
-	"loadbalancer/lan_test.go Next":                          "a feed that is cut: it holds its reader, as a network does",
 	"node/serve/log_test.go TestFollowWithoutInotify":        "writes to the file until that is seen",
-	"podnetwork/change_test.go flow":                         "waits for packets under way, and goes on without those that were lost",
 	"test/e2e/apart_test.go startRest":                       "begins before any test, and approves until the node has joined",
 	"test/e2e/servers/history_test.go load":                  "paces the load until the test ends",
 	"test/e2e/servers/roll_test.go balance":                  "looks after backends, as a load balancer does, until the test ends",

@@ -220,8 +220,8 @@ func (r *Recorder) Run(ctx context.Context) {
 	}
 }
 
-// tell writes an event. While the server gives no answer at all it is tried again: it may be starting anew, and what happens then is told,
-// as far as there is room for it.
+// tell writes an event. While the server gives no answer at all it is tried again: it may be starting anew, and what happens then is not
+// lost, as far as there is room for it.
 func (r *Recorder) tell(ctx context.Context, p pending) (err error) {
 	if r.action == "" && r.shared.combine(&p.key, r.now()) { // upstream's, too, names no controller then
 		p.event.Message, p.event.ReportingController = "(combined from similar events): "+p.event.Message, ""

@@ -103,7 +103,8 @@ func (c Cluster) model(upcoming Upcoming, was Compiled) *Model {
 	return m
 }
 
-// addresses are the pod's own: those of a sandbox that was just made, or that its status shows. Pods that have ended have none, as theirs may belong to others by now, nor have pods on the host's network.
+// addresses are the pod's own: those of a sandbox that was just made, or that its status shows. Pods that have ended have none, as
+// theirs may belong to others by now, nor have pods on the host's network.
 func addresses(p *corev1.Pod, upcoming []netip.Addr) (list []netip.Addr) {
 	if p.Spec.HostNetwork || p.Status.Phase == corev1.PodSucceeded || p.Status.Phase == corev1.PodFailed {
 		return nil

@@ -164,8 +164,8 @@ func New(cfg Config) *Agent {
 	if cfg.left == nil {
 		cfg.left = pressure.Read
 	}
-	shared := &common{cfg: cfg, log: cfg.Log.With("node", cfg.Name), backoff: newBackoffs(), wakes: loop.NewExternalWakes(), tasks: &tasks{}, patience: newPatience(),
-		cgroups: cgroup.Open(cmp.Or(cfg.CgroupRoot, cgroup.Root), cfg.CgroupDir)}
+	shared := &common{cfg: cfg, log: cfg.Log.With("node", cfg.Name), backoff: newBackoffs(), wakes: loop.NewExternalWakes(), tasks: &tasks{},
+		patience: newPatience(), cgroups: cgroup.Open(cmp.Or(cfg.CgroupRoot, cgroup.Root), cfg.CgroupDir)}
 	if cfg.SystemdCgroup {
 		shared.cgroups.By(systemd.NewSlices(systemd.Socket))
 	}

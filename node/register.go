@@ -188,8 +188,8 @@ func (ns *nodeStatus) renew(ctx context.Context) error {
 	return err
 }
 
-// writeStatus tells what the node has and how it is. Resources that others put into the status stay. What could not be told is told with
-// the next heartbeat.
+// writeStatus tells what the node has and how it is. Resources that others put into the status stay. What could not be written is written
+// with the next heartbeat.
 func (ns *nodeStatus) writeStatus(ctx context.Context) error {
 	seen := ns.askRuntime(ctx)
 	err := conflicts.RetryOnConflict(patient, func() error {

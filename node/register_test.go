@@ -85,7 +85,8 @@ func TestRuntimeHangs(t *testing.T) {
 		if l == nil || time.Since(l.Spec.RenewTime.Time) > 2*leaseEvery {
 			t.Errorf("its lease: %+v", l)
 		}
-		if now := node().Status; now.NodeInfo.ContainerRuntimeVersion != knew.NodeInfo.ContainerRuntimeVersion || len(now.Images) != len(knew.Images) {
+		now := node().Status
+		if now.NodeInfo.ContainerRuntimeVersion != knew.NodeInfo.ContainerRuntimeVersion || len(now.Images) != len(knew.Images) {
 			t.Errorf("of its runtime it tells %q and %d images", now.NodeInfo.ContainerRuntimeVersion, len(now.Images))
 		}
 		r.rt.mu.Lock()

@@ -214,8 +214,8 @@ func small(t *testing.T) *agent {
 	return &agent{disk: d, trash: make(chan struct{}, 1)}
 }
 
-// TestImageOnFullDisk: an image for which the disk has too little room leaves it as it was: what was taken before that is given back, now or
-// with the next try, and an image that is to grow keeps its size.
+// TestImageOnFullDisk: an image for which the disk has too little room leaves it as it was: what was taken before that is given back,
+// now or with the next try, and an image that is to grow keeps its size.
 func TestImageOnFullDisk(t *testing.T) {
 	a := small(t)
 	if err := os.Mkdir(filepath.Join(a.disk.dir, images), 0o700); err != nil {
