@@ -115,13 +115,13 @@ func (cy *cycle) scoreNodes() int {
 		cy.scoreExtended()
 	}
 	from, _ := slices.BinarySearch(ok, int32(cy.st.nextStart))
-	best, top := -1, int64(-1)
+	best, top := -1, int64(0) // extenders may say less than nothing of a node
 	for n := range ok {
 		j := n + from
 		if j >= len(ok) {
 			j -= len(ok)
 		}
-		if cy.total[j] > top {
+		if best < 0 || cy.total[j] > top {
 			best, top = int(ok[j]), cy.total[j]
 		}
 	}

@@ -54,8 +54,13 @@ func ext(t *testing.T, allowed string, likes string, e *Extender) *Extender {
 		var list []hostPriority
 		for _, n := range names(r) {
 			h := hostPriority{Host: n}
-			if n == likes {
+			switch {
+			case n == likes:
 				h.Score = 10
+			case "hates all but "+n == likes:
+				h.Score = -100_000
+			case strings.HasPrefix(likes, "hates"):
+				h.Score = -1_000_000
 			}
 			list = append(list, h)
 		}
@@ -92,6 +97,7 @@ func TestExtenders(t *testing.T) {
 		{"none", []*Extender{ext(t, "", "", &Extender{Filter: "filter"})}, "", "0/3 nodes are available: 1 never, 2 not now."},
 		{"two in turn", []*Extender{ext(t, "n1 n2", "", &Extender{Filter: "filter"}), ext(t, "n2", "", &Extender{Filter: "filter"})}, "", "n2"},
 		{"rank", []*Extender{ext(t, "", "n3", &Extender{Prioritize: "rank", Weight: 10})}, "", "n3"},
+		{"rank below zero", []*Extender{ext(t, "", "hates all but n3", &Extender{Prioritize: "rank", Weight: 10})}, "", "n3"},
 		{"error", []*Extender{ext(t, "error", "", &Extender{Filter: "filter"})}, "", "don't know"},
 		{"error that does not matter", []*Extender{ext(t, "error", "", &Extender{Filter: "filter", Ignorable: true})}, "", "n1"},
 		{"of a resource nobody wants",
