@@ -22,7 +22,8 @@ import (
 // to get, holds nothing any more.
 func TestGapForgetsWhatIsOver(t *testing.T) {
 	w := start(t, false)
-	r := newRunner(Config{Parallel: 1}, loop.Env{Client: w.Local, Log: slog.New(slog.DiscardHandler), Now: time.Now}, slog.New(slog.DiscardHandler))
+	log := slog.New(slog.DiscardHandler)
+	r := newRunner(Config{Parallel: 1}, loop.Env{Client: w.Local, Log: log, Now: time.Now}, log)
 	r.st.profiles[corev1.DefaultSchedulerName] = &Profile{Name: corev1.DefaultSchedulerName}
 	claim := func(name string) *resourcev1.ResourceClaim {
 		return made(w, &resourcev1.ResourceClaim{}, `{metadata: {name: %s, namespace: default},
@@ -35,8 +36,8 @@ func TestGapForgetsWhatIsOver(t *testing.T) {
 	}
 	p := w.create(pod("p", "", "", "")).(*corev1.Pod)
 	a := r.st.inventory.assumed
-	for _, uid := range []string{string(open.UID), string(had.UID), "gone", string(extendedClaimUID(p.UID)), string(extendedClaimUID("gone"))} {
-		a[types.UID(uid)] = &resourcev1.AllocationResult{}
+	for _, uid := range []types.UID{open.UID, had.UID, "gone", extendedClaimUID(p.UID), extendedClaimUID("gone")} {
+		a[uid] = &resourcev1.AllocationResult{}
 	}
 	r.st.volumes.assumed["gone"] = key{}
 	r.apply(client.Batch{Reset: true, Read: w.Read()})

@@ -46,7 +46,7 @@ func (s *Server) DeleteCollection(ctx context.Context, r *Request, opts *metav1.
 	for range min(deleters, len(all.Entries)) {
 		wg.Go(func() {
 			for one := range next {
-				if err := s.deleteOne(ctx, one, opts.DeepCopy()); err != nil && !apierrors.IsNotFound(err) {
+				if err := deleteOne(ctx, s, one, opts.DeepCopy()); err != nil && !apierrors.IsNotFound(err) {
 					fails <- err
 					return
 				}
@@ -66,7 +66,7 @@ func (s *Server) DeleteCollection(ctx context.Context, r *Request, opts *metav1.
 }
 
 // deleteOne deletes one object of a collection. A panic, which would end the program here, is an error.
-func (s *Server) deleteOne(ctx context.Context, r *Request, opts *metav1.DeleteOptions) (err error) {
+func deleteOne(ctx context.Context, s *Server, r *Request, opts *metav1.DeleteOptions) (err error) {
 	defer func() {
 		if p := recover(); p != nil {
 			slog.Error("a deletion panicked", "kind", r.Kind.Info().GVK.Kind, "object", r.Name, "err", fmt.Sprint(p), "stack", string(debug.Stack()))

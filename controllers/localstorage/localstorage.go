@@ -22,6 +22,7 @@ package localstorage
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
@@ -141,43 +142,33 @@ func isProvisioner(obj resource.Object) bool {
 		labels["app.kubernetes.io/name"] == "local-path-provisioner")
 }
 
+// act does all that can be done, whatever is refused: an object that somebody's rules don't let through keeps no other waiting.
 func act(ctx context.Context, c *loop.Ctx, n *corev1.Node, d todo) error {
-	if err := refuse(ctx, c, d); err != nil {
-		return err
+	errs := []error{refuse(ctx, c, d)}
+	each := func(n int, f func(i int) error) {
+		_, err := loop.All(n, f)
+		errs = append(errs, err)
 	}
-	for _, x := range d.create {
-		if err := create(ctx, c, x, n); err != nil {
-			return err
-		}
-	}
-	for _, v := range d.enlarge {
-		if err := c.Update(ctx, kinds.PersistentVolumes, v); err != nil {
-			return err
-		}
-	}
-	for _, p := range d.enlarged {
+	each(len(d.create), func(i int) error { return create(ctx, c, d.create[i], n) })
+	each(len(d.enlarge), func(i int) error { return c.Update(ctx, kinds.PersistentVolumes, d.enlarge[i]) })
+	each(len(d.enlarged), func(i int) error {
+		p := d.enlarged[i]
 		if err := c.UpdateStatus(ctx, kinds.PersistentVolumeClaims, p); err != nil {
 			return err
 		}
 		size := p.Status.Capacity[corev1.ResourceStorage]
 		c.Event(kinds.PersistentVolumeClaims, p, corev1.EventTypeNormal, "VolumeResizeSuccessful",
 			"Resize volume succeeded: it has %s", size.String())
-	}
-	for _, v := range d.remove {
-		if v.DeletionTimestamp == nil {
-			if err := c.Delete(ctx, kinds.PersistentVolumes, v); err != nil {
-				return err
-			}
-			continue // its finalizer goes in the next pass
+		return nil
+	})
+	each(len(d.remove), func(i int) error {
+		if v := d.remove[i]; v.DeletionTimestamp != nil {
+			return unfinalize(ctx, c, v)
 		}
-		d.letGo = append(d.letGo, v)
-	}
-	for _, v := range d.letGo {
-		if err := unfinalize(ctx, c, v); err != nil {
-			return err
-		}
-	}
-	return order(ctx, c, n, d)
+		return c.Delete(ctx, kinds.PersistentVolumes, d.remove[i]) // its finalizer goes in the next pass
+	})
+	each(len(d.letGo), func(i int) error { return unfinalize(ctx, c, d.letGo[i]) })
+	return errors.Join(append(errs, order(ctx, c, n, d))...)
 }
 
 // refuse tells of what can't be had, and lets the scheduler choose another node where that may help.
@@ -191,23 +182,22 @@ func refuse(ctx context.Context, c *loop.Ctx, d todo) error {
 		}
 		c.Waiting("persistentvolume/%s: %s", f.pv.Name, f.why)
 	}
-	for _, r := range d.refuse {
+	_, err := loop.All(len(d.refuse), func(i int) error {
+		r := d.refuse[i]
 		c.Event(kinds.PersistentVolumeClaims, r.claim, corev1.EventTypeWarning, "ProvisioningFailed",
 			"failed to provision volume with StorageClass %q: %s",
 			core.ClaimClass(r.claim), r.why)
 		if !r.move {
-			continue
+			return nil
 		}
 		data, err := json.Marshal(map[string]any{"metadata": map[string]any{"uid": r.claim.UID, "resourceVersion": r.claim.ResourceVersion,
 			"annotations": map[string]any{selectedNode: nil}}})
 		if err != nil {
 			return err
 		}
-		if err := c.Patch(ctx, kinds.PersistentVolumeClaims, r.claim, client.Patch{Type: types.MergePatchType, Data: data}); err != nil {
-			return err
-		}
-	}
-	return nil
+		return c.Patch(ctx, kinds.PersistentVolumeClaims, r.claim, client.Patch{Type: types.MergePatchType, Data: data})
+	})
+	return err
 }
 
 func create(ctx context.Context, c *loop.Ctx, x wish, n *corev1.Node) error {

@@ -68,8 +68,8 @@ func (w *watch) note(n *corev1.Node, lease *coordinationv1.Lease, now time.Time)
 	return s.at
 }
 
-// news says that a sign of life is another than the last. One that is much older is: the node's clock was set back. A little older is what
-// somebody saw who looked at the state before.
+// news says that a sign of life is another than the last. A much older one counts, as the node's clock was set back. A little older one
+// comes of a look at the state before.
 func (w *watch) news(was, is time.Time) bool {
 	return is.After(was) || !is.IsZero() && was.Sub(is) > w.grace/2
 }

@@ -123,7 +123,8 @@ func outOfService(ctx context.Context, c *loop.Ctx, n *corev1.Node) (time.Durati
 	if !slices.ContainsFunc(n.Spec.Taints, func(t corev1.Taint) bool { return t.Key == corev1.TaintNodeOutOfService }) || isReady(n) {
 		return 0, nil
 	}
-	list := slices.DeleteFunc(resource.Where(c, kinds.Pods, "spec.nodeName", n.Name), func(p *corev1.Pod) bool { return p.DeletionTimestamp == nil })
+	list := slices.DeleteFunc(resource.Where(c, kinds.Pods, "spec.nodeName", n.Name),
+		func(p *corev1.Pod) bool { return p.DeletionTimestamp == nil })
 	_, err := loop.All(len(list), func(i int) error { return remove(ctx, c, list[i], "", "") })
 	return rest, err // more pods may be deleted meanwhile
 }

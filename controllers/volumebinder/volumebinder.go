@@ -206,7 +206,8 @@ func waits(class *storagev1.StorageClass) bool {
 func newestDefault(list []*storagev1.StorageClass) string {
 	var best *storagev1.StorageClass
 	for _, s := range list {
-		if (s.Annotations[defaultClass] == "true" || s.Annotations[oldDefault] == "true") && (best == nil || best.CreationTimestamp.Before(&s.CreationTimestamp)) {
+		if (s.Annotations[defaultClass] == "true" || s.Annotations[oldDefault] == "true") &&
+			(best == nil || best.CreationTimestamp.Before(&s.CreationTimestamp)) {
 			best = s
 		}
 	}
