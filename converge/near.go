@@ -16,7 +16,8 @@ import (
 )
 
 // notByName are the kinds whose objects people do not name: one of a name that is like another's is not what was meant.
-var notByName = []resource.Kind{kinds.Pods, kinds.Nodes, kinds.PersistentVolumes, kinds.Jobs, kinds.Leases, kinds.ReplicaSets}
+var notByName = []schema.GroupResource{{Resource: "pods"}, {Resource: "nodes"}, {Resource: "persistentvolumes"},
+	{Group: "batch", Resource: "jobs"}, {Group: "coordination.k8s.io", Resource: "leases"}, {Group: "apps", Resource: "replicasets"}}
 
 // maxNear bounds the names that one is compared with.
 const maxNear = 2000
@@ -27,7 +28,7 @@ func (w *World) NearTo(wait *convergence.Wait) string {
 		return ""
 	}
 	k, ok := w.Kinds.GR(schema.ParseGroupResource(wait.On.Resource))
-	if !ok || slices.Contains(notByName, k) || !w.Sees(k, wait.On.Namespace) {
+	if !ok || slices.Contains(notByName, k.Info().GR()) || !w.Sees(k, wait.On.Namespace) {
 		return ""
 	}
 	obj := w.Read.Lookup(k, wait.On.Namespace, wait.On.Name)

@@ -1,6 +1,7 @@
 package converge
 
 import (
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/kloop-dev/kloop/kinds/convergence"
@@ -17,4 +18,54 @@ type Rules struct {
 	Custom func(w *World, k resource.Kind, obj resource.Object, tree map[string]any) Health
 	// rest explains an object that rests on purpose.
 	Rest func(w *World, k resource.Kind, obj resource.Object) *convergence.Gap
+	Pods Workloads // nil: there are none
+}
+
+// Workloads are what rules for any object ask about those that run pods, so that a program without pods need not link their types.
+type Workloads interface {
+	// Template is the pod template of a workload; nil: it has none.
+	Template(obj resource.Object) *corev1.PodTemplateSpec
+	// Copies are the pods that a Deployment or StatefulSet wants, and those that are ready.
+	Copies(obj resource.Object) (want, ready int32)
+	// Makes words what a controller makes for an object, as pods or a job; "": nothing.
+	Makes(obj resource.Object) string
+	// Failure is why that can't be made, by the status or the events of the object; nil: it does not say.
+	Failure(l *Look) *convergence.Failure
+	// Asleep names the workload of a service that wants no pods, now or any more; "": there is none.
+	Asleep(w *World, s *corev1.Service) string
+	// Held tells why an object that is deleted does not go: by its own status, and what else may stand in its way.
+	Held(w *World, obj resource.Object) (told, aside string)
+}
+
+// Workloads are those of the rules, or none.
+func (w *World) Workloads() Workloads {
+	if w.Rules.Pods == nil {
+		return noWorkloads{}
+	}
+	return w.Rules.Pods
+}
+
+// noWorkloads are those of a control plane without pods.
+type noWorkloads struct{}
+
+func (noWorkloads) Template(resource.Object) *corev1.PodTemplateSpec { return nil }
+
+func (noWorkloads) Copies(resource.Object) (want, ready int32) { return 0, 0 }
+
+func (noWorkloads) Makes(resource.Object) string { return "" }
+
+func (noWorkloads) Failure(*Look) *convergence.Failure { return nil }
+
+func (noWorkloads) Asleep(*World, *corev1.Service) string { return "" }
+
+func (noWorkloads) Held(*World, resource.Object) (told, aside string) { return "", "" }
+
+// Served are those of some kinds that the cluster has, in their order.
+func (w *World) Served(names ...schema.GroupResource) (list []resource.Kind) {
+	for _, gr := range names {
+		if k, ok := w.Kinds.GR(gr); ok {
+			list = append(list, k)
+		}
+	}
+	return list
 }

@@ -8,13 +8,13 @@ import (
 	"strings"
 	"time"
 
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
 	"github.com/kloop-dev/kloop/converge"
 	"github.com/kloop-dev/kloop/converge/health"
 	"github.com/kloop-dev/kloop/converge/mentions"
 	"github.com/kloop-dev/kloop/converge/words"
-	"github.com/kloop-dev/kloop/kinds"
 	"github.com/kloop-dev/kloop/kinds/convergence"
-	"github.com/kloop-dev/kloop/resource"
 )
 
 // Of an object with which nothing seems to be wrong, whoever asks for it by name hears what it names or selects that is not there, and
@@ -29,8 +29,9 @@ type Remark struct {
 }
 
 // Templated are the kinds of Kubernetes whose templates name what only matters when pods are made of them.
-var Templated = []resource.Kind{kinds.Deployments, kinds.StatefulSets, kinds.DaemonSets, kinds.Jobs, kinds.CronJobs, kinds.NetworkPolicies,
-	kinds.ResourceClaims}
+var Templated = []schema.GroupResource{{Group: "apps", Resource: "deployments"}, {Group: "apps", Resource: "statefulsets"},
+	{Group: "apps", Resource: "daemonsets"}, {Group: "batch", Resource: "jobs"}, {Group: "batch", Resource: "cronjobs"},
+	{Group: "networking.k8s.io", Resource: "networkpolicies"}, {Group: "resource.k8s.io", Resource: "resourceclaims"}}
 
 // Besides reads what the status says beside that all is well: conditions with words for what went wrong, work that takes long, and the
 // last warning.

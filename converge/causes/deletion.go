@@ -8,10 +8,8 @@ import (
 	"slices"
 	"strings"
 
-	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	networkingv1 "k8s.io/api/networking/v1"
-	storagev1 "k8s.io/api/storage/v1"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -342,9 +340,12 @@ var foreign = map[string]string{"service.kubernetes.io/load-balancer-cleanup": "
 	"external-attacher":                         "the CSI attacher", "snapshot.storage.kubernetes.io": "the CSI snapshotter",
 	"resources-finalizer.argocd.argoproj.io": "Argo CD", "finalizers.fluxcd.io": "Flux"}
 
+// jobTracking is batchv1.JobTrackingFinalizer, which TestJobTracking holds it to.
+const jobTracking = "batch.kubernetes.io/job-tracking"
+
 // tracked says that nothing holds a pod but its job, which lets it go as soon as it has ended: what keeps it from ending is the news.
 func tracked(p *corev1.Pod) bool {
-	return len(p.Finalizers) == 1 && p.Finalizers[0] == batchv1.JobTrackingFinalizer &&
+	return len(p.Finalizers) == 1 && p.Finalizers[0] == jobTracking &&
 		p.Status.Phase != corev1.PodSucceeded && p.Status.Phase != corev1.PodFailed
 }
 
@@ -384,14 +385,12 @@ func finalizerStuck(l *converge.Look) *converge.Finding {
 	if tree, ok := words.Tree(l.Obj); ok {
 		f.Told = words.OneLine(held(tree))
 	}
-	if a, is := l.Obj.(*storagev1.VolumeAttachment); is && a.Status.DetachError != nil {
-		f.Told = words.OneLine(a.Status.DetachError.Message)
+	told, aside := l.Workloads().Held(l.World, l.Obj)
+	if f.Aside = aside; told != "" {
+		f.Told = words.OneLine(told)
 	}
 	if e := health.NewestWarning(l); e != nil && f.Told == "" {
 		f.Told, f.Error = words.OneLine(e.Message), eventFailure(e)
-	}
-	if n, ok := l.Obj.(*corev1.Node); ok {
-		f.Aside = KeptThere(l.World, n)
 	}
 	who, here := finalizes(l, name)
 	f.Owner = who

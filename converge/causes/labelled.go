@@ -9,10 +9,10 @@ import (
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/kloop-dev/kloop/converge"
 	"github.com/kloop-dev/kloop/converge/words"
-	"github.com/kloop-dev/kloop/kinds"
 	"github.com/kloop-dev/kloop/resource"
 )
 
@@ -20,7 +20,8 @@ import (
 // (GEP-1762), others by the group, or its end, and the kind, or its end: cnpg.io/cluster, opster.io/opensearch-cluster.
 
 // labelledKinds are those that operators mark so.
-var labelledKinds = []resource.Kind{kinds.Deployments, kinds.StatefulSets, kinds.DaemonSets, kinds.Jobs, kinds.Services}
+var labelledKinds = []schema.GroupResource{{Group: "apps", Resource: "deployments"}, {Group: "apps", Resource: "statefulsets"},
+	{Group: "apps", Resource: "daemonsets"}, {Group: "batch", Resource: "jobs"}, {Resource: "services"}}
 
 // A mark is a label that has the name of the object for which something was made, and the one that has its namespace; "" where it lies
 // beside that.
@@ -51,6 +52,7 @@ var camel = regexp.MustCompile(`([a-z0-9])([A-Z])`)
 
 // marksSeen are the labels that anything of the labelled kinds has. They are gathered once many objects ask: one looks faster.
 type marksSeen struct {
+	kinds []resource.Kind
 	asked int
 	keys  map[string]bool
 }
@@ -61,7 +63,7 @@ const fewAsk = 16
 func (s *marksSeen) has(w *converge.World, key string) bool {
 	if s.keys == nil && s.asked > fewAsk {
 		s.keys = map[string]bool{}
-		for _, k := range labelledKinds {
+		for _, k := range s.kinds {
 			for obj := range w.Read.Each(k, "") {
 				for key := range obj.GetLabels() {
 					s.keys[key] = true
@@ -75,8 +77,13 @@ func (s *marksSeen) has(w *converge.World, key string) bool {
 // labelled are the objects that carry a mark of the object, and are not well.
 func labelled(l *converge.Look) (bad []converge.Ref) {
 	seen := converge.Kept[marksSeen](l.World)
-	seen.asked++
-	for _, k := range labelledKinds[:3] { // what has its very name, and no other owner
+	if seen.asked++; seen.kinds == nil {
+		seen.kinds = l.Served(labelledKinds...)
+	}
+	for _, k := range seen.kinds { // what has its very name, and no other owner
+		if k.Info().GVK.Group != "apps" {
+			continue
+		}
 		if obj := l.Read.Lookup(k, l.Obj.GetNamespace(), l.Obj.GetName()); obj != nil && len(obj.GetOwnerReferences()) == 0 &&
 			!l.Health(k, obj).Converged() {
 			bad = append(bad, converge.RefTo(k, obj))
@@ -90,7 +97,7 @@ func labelled(l *converge.Look) (bad []converge.Ref) {
 		if m.space != "" {
 			ns = ""
 		}
-		for _, k := range labelledKinds {
+		for _, k := range seen.kinds {
 			for obj := range l.Read.ByLabel(k, ns, m.name, l.Obj.GetName()) {
 				there := obj.GetNamespace() == l.Obj.GetNamespace()
 				if m.space != "" {

@@ -152,16 +152,12 @@ func programOf(l *converge.Look, who string, lease *coordinationv1.Lease) (k res
 		holder = ptr.Deref(lease.Spec.HolderIdentity, "")
 	}
 	is := func(name string) bool { return name == who || holder != "" && strings.HasPrefix(holder, name+"-") }
-	for _, d := range resource.List(l.Read, kinds.Deployments, "") {
-		off = ptr.Deref(d.Spec.Replicas, 1) == 0
-		if is(d.Name) && (off || d.Status.ReadyReplicas == 0 && !l.Health(kinds.Deployments, d).Converged()) {
-			return kinds.Deployments, d, off
-		}
-	}
-	for _, s := range resource.List(l.Read, kinds.StatefulSets, "") {
-		off = ptr.Deref(s.Spec.Replicas, 1) == 0
-		if is(s.Name) && (off || s.Status.ReadyReplicas == 0 && !l.Health(kinds.StatefulSets, s).Converged()) {
-			return kinds.StatefulSets, s, off
+	for _, k := range l.Served(health.Deployments, health.StatefulSets) {
+		for obj := range l.Read.Each(k, "") {
+			want, ready := l.Workloads().Copies(obj)
+			if is(obj.GetName()) && (want == 0 || ready == 0 && !l.Health(k, obj).Converged()) {
+				return k, obj, want == 0
+			}
 		}
 	}
 	return nil, nil, false

@@ -4,9 +4,6 @@ import (
 	"regexp"
 	"strings"
 
-	appsv1 "k8s.io/api/apps/v1"
-	autoscalingv2 "k8s.io/api/autoscaling/v2"
-	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/kloop-dev/kloop/converge"
@@ -62,26 +59,7 @@ func refusal(l *converge.Look) *convergence.Failure {
 	if r, ok := l.Record(l.Owner, l.Kind, l.Obj); ok {
 		return converge.FailureOf(r)
 	}
-	switch obj := l.Obj.(type) {
-	case *appsv1.ReplicaSet:
-		for _, c := range obj.Status.Conditions {
-			if c.Type == appsv1.ReplicaSetReplicaFailure && c.Status == corev1.ConditionTrue {
-				return &convergence.Failure{Message: c.Message, First: converge.Stamp(c.LastTransitionTime.Time),
-					Last: converge.Stamp(c.LastTransitionTime.Time)}
-			}
-		}
-	case *autoscalingv2.HorizontalPodAutoscaler:
-		for _, c := range obj.Status.Conditions {
-			if c.Type == autoscalingv2.AbleToScale && c.Status == corev1.ConditionFalse && c.Reason == "FailedUpdateScale" {
-				return textOnly(c.Message)
-			}
-		}
-	case *appsv1.StatefulSet, *appsv1.DaemonSet, *corev1.ReplicationController, *batchv1.Job, *batchv1.CronJob:
-		if e := l.Warning(obj.GetUID(), "FailedCreate"); e != nil {
-			return eventFailure(e)
-		}
-	}
-	return nil
+	return l.Workloads().Failure(l)
 }
 
 // eventFailure is an event as an error.

@@ -100,7 +100,7 @@ func rolloutStuck(l *converge.Look) *converge.Finding {
 			f.Error = textOnly(c.Message)
 		}
 	}
-	l.Halfway(d, rs, f)
+	halfway(l, d, rs, f)
 	return f
 }
 
@@ -186,7 +186,7 @@ func orderedPod(l *converge.Look) *converge.Finding {
 	if s.Spec.PodManagementPolicy == appsv1.ParallelPodManagement {
 		f.Next = converge.Does(l.Owner, "is done when its pods are ready")
 	}
-	l.SetHalfway(s, f)
+	setHalfway(l, s, f)
 	return f
 }
 

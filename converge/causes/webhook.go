@@ -6,8 +6,6 @@ import (
 	"strings"
 
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
-	appsv1 "k8s.io/api/apps/v1"
-	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/utils/ptr"
@@ -62,11 +60,8 @@ func webhookDown(l *converge.Look, text string) *converge.Finding {
 
 // refusedWrite words what a loop's write is that was refused: workloads have nothing written but their pods.
 func refusedWrite(l *converge.Look) string {
-	switch l.Obj.(type) {
-	case *appsv1.ReplicaSet, *appsv1.StatefulSet, *appsv1.DaemonSet, *batchv1.Job, *corev1.ReplicationController:
-		return "can't create pods"
-	case *batchv1.CronJob:
-		return "can't create a job"
+	if what := l.Workloads().Makes(l.Obj); what != "" {
+		return "can't create " + what
 	}
 	return "can't be written"
 }
@@ -76,18 +71,8 @@ func deadlocked(l *converge.Look, svc *corev1.Service) bool {
 	if svc.Namespace != l.Obj.GetNamespace() || len(svc.Spec.Selector) == 0 {
 		return false
 	}
-	var template labels.Set
-	switch obj := l.Obj.(type) {
-	case *appsv1.ReplicaSet:
-		template = obj.Spec.Template.Labels
-	case *appsv1.Deployment:
-		template = obj.Spec.Template.Labels
-	case *appsv1.StatefulSet:
-		template = obj.Spec.Template.Labels
-	case *appsv1.DaemonSet:
-		template = obj.Spec.Template.Labels
-	}
-	return template != nil && labels.SelectorFromSet(svc.Spec.Selector).Matches(template)
+	template := l.Workloads().Template(l.Obj)
+	return template != nil && labels.SelectorFromSet(svc.Spec.Selector).Matches(labels.Set(template.Labels))
 }
 
 func webhookDenies(l *converge.Look, text string) *converge.Finding {

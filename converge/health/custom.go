@@ -8,7 +8,6 @@ import (
 	"github.com/kloop-dev/kloop/converge"
 	"github.com/kloop-dev/kloop/converge/mentions"
 	"github.com/kloop-dev/kloop/converge/words"
-	"github.com/kloop-dev/kloop/kinds"
 	"github.com/kloop-dev/kloop/loop"
 	"github.com/kloop-dev/kloop/resource"
 )
@@ -47,8 +46,8 @@ func customHealth(w *converge.World, k resource.Kind, obj resource.Object, tree 
 		return converge.Health{Says: "has no status", Want: "metadata.generation=" + fmt.Sprint(obj.GetGeneration()),
 			Have: "status missing"}
 	}
-	if _, down, _ := ProjectDown(w, k); !has && down != nil {
-		return converge.Health{Says: "has no status", Want: "a status", Have: "no status", Since: w.Health(kinds.Deployments, down).Since}
+	if of, down, _ := ProjectDown(w, k); !has && down != nil {
+		return converge.Health{Says: "has no status", Want: "a status", Have: "no status", Since: w.Health(of, down).Since}
 	}
 	if !Speaks(status) && NewestWarning((&converge.Look{World: w, Obj: obj})) != nil {
 		says := "has no status, and its controller warns"

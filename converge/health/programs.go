@@ -5,13 +5,10 @@ import (
 	"slices"
 	"strings"
 
-	appsv1 "k8s.io/api/apps/v1"
-	corev1 "k8s.io/api/core/v1"
-	"k8s.io/utils/ptr"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/kloop-dev/kloop/converge"
 	"github.com/kloop-dev/kloop/converge/words"
-	"github.com/kloop-dev/kloop/kinds"
 	"github.com/kloop-dev/kloop/resource"
 )
 
@@ -37,8 +34,12 @@ var programs = []words.Saying{
 	{"zalan.do", "postgresoperator", ""}, {"percona.com", "perconaoperator", ""}, {"elbv2.k8s.aws", "awsloadbalancercontroller", ""},
 }
 
-// running are the kinds of workloads that controllers run in.
-var running = []resource.Kind{kinds.Deployments, kinds.StatefulSets, kinds.DaemonSets}
+// Kinds of workloads that controllers run in.
+var (
+	Deployments  = schema.GroupResource{Group: "apps", Resource: "deployments"}
+	StatefulSets = schema.GroupResource{Group: "apps", Resource: "statefulsets"}
+	daemonSetsOf = schema.GroupResource{Group: "apps", Resource: "daemonsets"}
+)
 
 var shortened = strings.NewReplacer("-", "", ".", "")
 
@@ -77,7 +78,7 @@ func programAt(w *converge.World, of resource.Kind, who string) (k resource.Kind
 		return r.Kind, objAt(w, r)
 	}
 	best := 0
-	for _, of := range running {
+	for _, of := range w.Served(Deployments, StatefulSets, daemonSetsOf) {
 		for obj := range w.Read.Each(of, "") {
 			name := shortened.Replace(obj.GetName())
 			if n := sureness(name, own, shortened.Replace(who), shortened.Replace(first), shortened.Replace(project)); n > best {
@@ -126,7 +127,7 @@ func sureness(name, own, who, first, project string) int {
 }
 
 // downByProject are workloads that do not run, by the project whose program each seems to be.
-type downByProject map[string]*appsv1.Deployment
+type downByProject map[string]resource.Object
 
 // ProjectDown is the workload of the project that a kind is of, by its name, if it does not run: velero of velero.io.
 func ProjectDown(w *converge.World, of resource.Kind) (k resource.Kind, found resource.Object, off bool) {
@@ -134,19 +135,23 @@ func ProjectDown(w *converge.World, of resource.Kind) (k resource.Kind, found re
 	down := converge.Kept[downByProject](w)
 	if *down == nil {
 		*down = downByProject{}
-		for _, d := range resource.List(w.Read, kinds.Deployments, "") {
-			name, rest, _ := strings.Cut(d.Name, "-controller")
-			name, more, _ := strings.Cut(name, "-operator")
-			if rest+more == "" && d.Status.ReadyReplicas == 0 && (ptr.Deref(d.Spec.Replicas, 1) == 0 ||
-				!w.Health(kinds.Deployments, d).Converged()) {
-				(*down)[name] = d
+		for _, k := range w.Served(Deployments) {
+			for d := range w.Read.Each(k, "") {
+				name, rest, _ := strings.Cut(d.GetName(), "-controller")
+				name, more, _ := strings.Cut(name, "-operator")
+				want, ready := w.Workloads().Copies(d)
+				if rest+more == "" && ready == 0 && (want == 0 || !w.Health(k, d).Converged()) {
+					(*down)[name] = d
+				}
 			}
 		}
 	}
-	if d := (*down)[project]; d != nil {
-		return kinds.Deployments, d, ptr.Deref(d.Spec.Replicas, 1) == 0
+	d := (*down)[project]
+	if d == nil {
+		return nil, nil, false
 	}
-	return nil, nil, false
+	want, _ := w.Workloads().Copies(d)
+	return w.Served(Deployments)[0], d, want == 0
 }
 
 // Program is the command that reads the log of the controller that an object seems to have; "": none is seen.
@@ -168,7 +173,7 @@ func WatchedElsewhere(l *converge.Look, who string) string {
 	if obj == nil || l.Obj.GetNamespace() == "" {
 		return ""
 	}
-	t := TemplateOf(obj)
+	t := l.Workloads().Template(obj)
 	if t == nil {
 		return ""
 	}
@@ -186,21 +191,4 @@ func WatchedElsewhere(l *converge.Look, who string) string {
 		}
 	}
 	return ""
-}
-
-// TemplateOf is the pod template of a workload; nil: it has none.
-func TemplateOf(obj resource.Object) *corev1.PodTemplateSpec {
-	switch obj := obj.(type) {
-	case *appsv1.Deployment:
-		return &obj.Spec.Template
-	case *appsv1.StatefulSet:
-		return &obj.Spec.Template
-	case *appsv1.DaemonSet:
-		return &obj.Spec.Template
-	case *appsv1.ReplicaSet:
-		return &obj.Spec.Template
-	case *corev1.ReplicationController:
-		return obj.Spec.Template
-	}
-	return nil
 }

@@ -192,7 +192,7 @@ func serviceHealth(w *converge.World, s *corev1.Service) converge.Health {
 			Have: "no selector and no endpoints"}
 	}
 	picked := Selected(w, s)
-	if len(picked) == 0 && (asleep(w, s) != "" || w.Early(s.CreationTimestamp.Add(converge.Grace))) {
+	if len(picked) == 0 && (w.Workloads().Asleep(w, s) != "" || w.Early(s.CreationTimestamp.Add(converge.Grace))) {
 		return converge.Health{}
 	}
 	h := converge.Health{Says: "has no endpoint that takes connections", Want: "spec.selector=" + labels.Set(s.Spec.Selector).String(),
@@ -271,39 +271,13 @@ func Selected(w *converge.World, s *corev1.Service) (picked []*corev1.Pod) {
 	return picked
 }
 
-// asleep names the workload of a service that wants no pods, now or any more; "": there is none.
-func asleep(w *converge.World, s *corev1.Service) (name string) {
-	sel := labels.SelectorFromSet(s.Spec.Selector)
-	add := func(k resource.Kind, obj resource.Object, t *corev1.PodTemplateSpec, rests bool) {
-		if name == "" && rests && sel.Matches(labels.Set(t.Labels)) {
-			name = new(converge.ObjectOf(k, obj)).Short()
-		}
-	}
-	for _, d := range resource.List(w.Read, kinds.Deployments, s.Namespace) {
-		add(kinds.Deployments, d, &d.Spec.Template, ptr.Deref(d.Spec.Replicas, 1) == 0)
-	}
-	for _, d := range resource.List(w.Read, kinds.StatefulSets, s.Namespace) {
-		add(kinds.StatefulSets, d, &d.Spec.Template, ptr.Deref(d.Spec.Replicas, 1) == 0)
-	}
-	for _, d := range resource.List(w.Read, kinds.DaemonSets, s.Namespace) {
-		add(kinds.DaemonSets, d, &d.Spec.Template, d.Status.ObservedGeneration == d.Generation && d.Status.DesiredNumberScheduled == 0)
-	}
-	for _, j := range resource.List(w.Read, kinds.Jobs, s.Namespace) {
-		add(kinds.Jobs, j, &j.Spec.Template, j.Status.Active == 0 && jobHealth(w, j).Converged())
-	}
-	for _, c := range resource.List(w.Read, kinds.CronJobs, s.Namespace) {
-		add(kinds.CronJobs, c, &c.Spec.JobTemplate.Spec.Template, true)
-	}
-	return name
-}
-
 // RestOfService says why a service leads nowhere, or to another place than one thinks, on purpose, and what would change that.
 func RestOfService(w *converge.World, s *corev1.Service) (string, string) {
 	switch {
 	case s.Spec.Type == corev1.ServiceTypeExternalName:
 		return "is but a name for " + s.Spec.ExternalName, ""
 	case len(s.Spec.Selector) > 0 && len(Selected(w, s)) == 0:
-		if name := asleep(w, s); name != "" {
+		if name := w.Workloads().Asleep(w, s); name != "" {
 			advice := ""
 			if strings.HasPrefix(name, "deployment/") || strings.HasPrefix(name, "statefulset/") {
 				advice = "kubectl scale " + name + " -n " + s.Namespace + " --replicas=1"

@@ -7,10 +7,12 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/utils/ptr"
 
 	"github.com/kloop-dev/kloop/converge"
 	"github.com/kloop-dev/kloop/converge/words"
+	"github.com/kloop-dev/kloop/kinds"
 	"github.com/kloop-dev/kloop/resource"
 )
 
@@ -186,4 +188,47 @@ func jobHealth(w *converge.World, j *batchv1.Job) converge.Health {
 		return converge.Health{}
 	}
 	return short("spec.completions", want, "status.succeeded", j.Status.Succeeded, "completions")
+}
+
+// Asleep names the workload of a service that wants no pods, now or any more; "": there is none.
+func Asleep(w *converge.World, s *corev1.Service) (name string) {
+	sel := labels.SelectorFromSet(s.Spec.Selector)
+	add := func(k resource.Kind, obj resource.Object, t *corev1.PodTemplateSpec, rests bool) {
+		if name == "" && rests && sel.Matches(labels.Set(t.Labels)) {
+			name = new(converge.ObjectOf(k, obj)).Short()
+		}
+	}
+	for _, d := range resource.List(w.Read, kinds.Deployments, s.Namespace) {
+		add(kinds.Deployments, d, &d.Spec.Template, ptr.Deref(d.Spec.Replicas, 1) == 0)
+	}
+	for _, d := range resource.List(w.Read, kinds.StatefulSets, s.Namespace) {
+		add(kinds.StatefulSets, d, &d.Spec.Template, ptr.Deref(d.Spec.Replicas, 1) == 0)
+	}
+	for _, d := range resource.List(w.Read, kinds.DaemonSets, s.Namespace) {
+		add(kinds.DaemonSets, d, &d.Spec.Template, d.Status.ObservedGeneration == d.Generation && d.Status.DesiredNumberScheduled == 0)
+	}
+	for _, j := range resource.List(w.Read, kinds.Jobs, s.Namespace) {
+		add(kinds.Jobs, j, &j.Spec.Template, j.Status.Active == 0 && jobHealth(w, j).Converged())
+	}
+	for _, c := range resource.List(w.Read, kinds.CronJobs, s.Namespace) {
+		add(kinds.CronJobs, c, &c.Spec.JobTemplate.Spec.Template, true)
+	}
+	return name
+}
+
+// TemplateOf is the pod template of a workload; nil: it has none.
+func TemplateOf(obj resource.Object) *corev1.PodTemplateSpec {
+	switch obj := obj.(type) {
+	case *appsv1.Deployment:
+		return &obj.Spec.Template
+	case *appsv1.StatefulSet:
+		return &obj.Spec.Template
+	case *appsv1.DaemonSet:
+		return &obj.Spec.Template
+	case *appsv1.ReplicaSet:
+		return &obj.Spec.Template
+	case *corev1.ReplicationController:
+		return obj.Spec.Template
+	}
+	return nil
 }

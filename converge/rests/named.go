@@ -8,14 +8,13 @@ import (
 	"strings"
 
 	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/kloop-dev/kloop/converge"
 	"github.com/kloop-dev/kloop/converge/causes"
 	"github.com/kloop-dev/kloop/converge/health"
 	"github.com/kloop-dev/kloop/converge/mentions"
 	"github.com/kloop-dev/kloop/converge/words"
-	"github.com/kloop-dev/kloop/kinds"
-	"github.com/kloop-dev/kloop/resource"
 )
 
 // remarked has all remarks about an object in one. It waits for what the first waits for: whether the reader may see into another
@@ -40,7 +39,7 @@ func remarked(s *mentions.Search) (all causes.Remark) {
 func remarks(s *mentions.Search) (list []causes.Remark) {
 	tree, custom := words.Tree(s.Obj)
 	if !custom {
-		if !slices.ContainsFunc(causes.Templated, func(t resource.Kind) bool { return t.Info().GR() == s.Kind.Info().GR() }) {
+		if !slices.Contains(causes.Templated, s.Kind.Info().GR()) {
 			return nil
 		}
 		data, err := json.Marshal(s.Obj)
@@ -53,7 +52,7 @@ func remarks(s *mentions.Search) (list []causes.Remark) {
 			list = append(list, causes.Remark{Says: says, Wait: m.Wait(), Advice: s.NearTo(m.Wait())})
 		}
 	}
-	if custom || s.Kind.Info().GR() == kinds.NetworkPolicies.Info().GR() {
+	if custom || s.Kind.Info().GR() == networkPolicies {
 		list = append(list, selectors(s, "spec", tree["spec"], 0)...)
 	}
 	if !custom {
@@ -106,10 +105,13 @@ func selectors(s *mentions.Search, path string, v any, depth int) (list []causes
 }
 
 // selectable are the kinds that a selector of no other name may select.
-var selectable = []resource.Kind{kinds.Pods, kinds.Services, kinds.Deployments, kinds.StatefulSets, kinds.DaemonSets}
+var selectable = []schema.GroupResource{{Resource: "pods"}, {Resource: "services"}, {Group: "apps", Resource: "deployments"},
+	{Group: "apps", Resource: "statefulsets"}, {Group: "apps", Resource: "daemonsets"}}
+
+var networkPolicies = schema.GroupResource{Group: "networking.k8s.io", Resource: "networkpolicies"}
 
 func selectsNone(s *mentions.Search, path, word, ns string, want labels.Set) causes.Remark {
-	of := selectable
+	of := s.Served(selectable...)
 	if word != "" {
 		of = s.KindsBy(word, "", "", true)
 	}

@@ -17,7 +17,7 @@ func General() converge.Rules {
 
 // All are the rules of all kinds of Kubernetes, and of what users define.
 func All() converge.Rules {
-	r := converge.Rules{Healths: health.All(), Custom: health.Custom, Rest: rests.All}
+	r := converge.Rules{Healths: health.All(), Custom: health.Custom, Rest: rests.All, Pods: causes.Workloads()}
 	r.Situations, r.Refusals = causes.All()
 	return r
 }

@@ -1,4 +1,4 @@
-package converge
+package causes
 
 import (
 	"fmt"
@@ -9,6 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 	"k8s.io/utils/ptr"
 
+	"github.com/kloop-dev/kloop/converge"
 	"github.com/kloop-dev/kloop/converge/words"
 	"github.com/kloop-dev/kloop/kinds"
 	"github.com/kloop-dev/kloop/resource"
@@ -17,9 +18,9 @@ import (
 // revision is the annotation by which `kubectl rollout undo` finds the version before.
 const revision = "deployment.kubernetes.io/revision"
 
-// Halfway tells of a rollout that does not get on: whether the version before still serves, which limit holds it, and how to go
+// halfway tells of a rollout that does not get on: whether the version before still serves, which limit holds it, and how to go
 // back. It tells nothing of a first rollout.
-func (l *Look) Halfway(d *appsv1.Deployment, now *appsv1.ReplicaSet, f *Finding) {
+func halfway(l *converge.Look, d *appsv1.Deployment, now *appsv1.ReplicaSet, f *converge.Finding) {
 	var before *appsv1.ReplicaSet
 	var serve, all int32
 	for _, rs := range resource.Owned(l.Read, kinds.ReplicaSets, d) {
@@ -100,8 +101,8 @@ func otherImage(now, before *corev1.PodSpec) (image string) {
 	return image
 }
 
-// SetHalfway is halfway of a stateful set: its pods of the older template.
-func (l *Look) SetHalfway(s *appsv1.StatefulSet, f *Finding) {
+// setHalfway is halfway of a stateful set: its pods of the older template.
+func setHalfway(l *converge.Look, s *appsv1.StatefulSet, f *converge.Finding) {
 	if s.Status.UpdateRevision == "" || s.Status.UpdateRevision == s.Status.CurrentRevision || s.Status.UpdatedReplicas == 0 {
 		return
 	}
