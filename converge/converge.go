@@ -10,6 +10,7 @@
 //
 //	words     what messages and statuses say, as text
 //	mentions  which objects a spec names
+//	general   the rules for any object, and for the kinds that say how the API works
 //	health    is an object what it should be?
 //	causes    why not: a rule for each situation
 //	rests     what does nothing on purpose

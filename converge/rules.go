@@ -21,7 +21,7 @@ type Rules struct {
 	Pods Workloads // nil: there are none
 }
 
-// Workloads are what rules for any object ask about those that run pods, so that a program without pods need not link their types.
+// Workloads answer what rules for any object ask about those that run pods, so that a program without pods need not link their types.
 type Workloads interface {
 	// Template is the pod template of a workload; nil: it has none.
 	Template(obj resource.Object) *corev1.PodTemplateSpec

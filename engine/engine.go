@@ -26,7 +26,7 @@ import (
 	"github.com/kloop-dev/kloop/admission"
 	"github.com/kloop-dev/kloop/client"
 	"github.com/kloop-dev/kloop/cluster"
-	"github.com/kloop-dev/kloop/converge/rules"
+	"github.com/kloop-dev/kloop/converge/general"
 	"github.com/kloop-dev/kloop/kinds"
 	"github.com/kloop-dev/kloop/kit"
 	"github.com/kloop-dev/kloop/loop"
@@ -94,8 +94,8 @@ func Start(ctx context.Context, cfg Config, parts ...Part) (*Plane, error) {
 	}
 	ctx, stop := context.WithCancel(ctx)
 	c, err := cluster.Start(ctx, cluster.Config{DataDir: cfg.DataDir, Listen: cfg.Listen, Kubeconfig: cfg.Kubeconfig, Log: cfg.Log,
-		Kit: kit.Kit{Loops: general, Etcd: cfg.Store, Admission: admission.Chain{foretell(runners)},
-			Explain: rules.General(), Plugins: admission.General}, RuntimeConfig: off, NoLocalStorage: true})
+		Kit: kit.Kit{Loops: loops, Etcd: cfg.Store, Admission: admission.Chain{foretell(runners)},
+			Explain: general.Rules(), Plugins: admission.General}, RuntimeConfig: off, NoLocalStorage: true})
 	if err != nil {
 		stop()
 		return nil, err

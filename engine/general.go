@@ -9,8 +9,8 @@ import (
 	"github.com/kloop-dev/kloop/kit"
 )
 
-// general are the loops that any control plane needs, with upstream's names.
-func general(c kit.Cluster) ([]kit.Entry, error) {
+// loops are the loops that any control plane needs, with upstream's names.
+func loops(c kit.Cluster) ([]kit.Entry, error) {
 	return []kit.Entry{
 		{Loop: serviceaccount.Controller, Account: "service-account-controller", Component: "serviceaccount-controller"},
 		{Loop: rootca.Controller(c.RootCA), Account: "root-ca-cert-publisher", Component: "root-ca-cert-publisher"},

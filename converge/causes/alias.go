@@ -10,7 +10,7 @@ import (
 	"k8s.io/utils/ptr"
 
 	"github.com/kloop-dev/kloop/converge"
-	"github.com/kloop-dev/kloop/converge/health"
+	"github.com/kloop-dev/kloop/converge/general"
 	"github.com/kloop-dev/kloop/converge/words"
 	"github.com/kloop-dev/kloop/kinds"
 	"github.com/kloop-dev/kloop/resource"
@@ -29,10 +29,10 @@ func aliasLeadsNowhere(l *converge.Look, s *corev1.Service) *converge.Finding {
 		Advice: []string{"an address behind a service is said by an EndpointSlice with the label " + discoveryv1.LabelServiceName + "=" +
 			s.Name +
 			", not by externalName: kubectl edit service " + s.Name + " -n " + s.Namespace}}
-	if names := health.Circle(l.World, s); names != "" {
+	if names := general.Circle(l.World, s); names != "" {
 		f.Says, f.Next = "is a name in a circle of names: "+names, converge.Does(converge.Person, "has one of them name something else")
 		f.Advice = []string{"kubectl edit service " + s.Name + " -n " + s.Namespace}
-	} else if r, ok := health.AliasOf(s); ok {
+	} else if r, ok := general.AliasOf(s); ok {
 		f.Says = "is a name for service/" + r.Name + " in namespace " + r.NS + ", which does not exist"
 		f.Next, f.Waits = converge.Does(converge.Person, "creates that service, or names another one"), converge.On("Object", r, "")
 		f.Advice = []string{"those that exist: kubectl get services -n " + r.NS}
@@ -46,7 +46,7 @@ func slicesOf(w *converge.World, s *corev1.Service) (said, first string) {
 	for obj := range w.Read.ByLabel(kinds.EndpointSlices, s.Namespace, discoveryv1.LabelServiceName, s.Name) {
 		slice := obj.(*discoveryv1.EndpointSlice)
 		for _, p := range slice.Ports {
-			if len(slice.Endpoints) > 0 && health.Suits(s, slice) {
+			if len(slice.Endpoints) > 0 && general.Suits(s, slice) {
 				first = slice.Name
 				theirs = append(theirs, fmt.Sprintf("endpointslice/%s has %q", slice.Name, ptr.Deref(p.Name, "")))
 			}

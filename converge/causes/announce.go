@@ -6,20 +6,20 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/kloop-dev/kloop/converge"
-	"github.com/kloop-dev/kloop/converge/health"
+	"github.com/kloop-dev/kloop/converge/general"
 	"github.com/kloop-dev/kloop/kinds"
 )
 
 // addressUnanswered: a node should answer for the address and does not, or somebody else does too.
 func addressUnanswered(l *converge.Look) *converge.Finding {
 	s := l.Obj.(*corev1.Service)
-	u := health.Answerer(l.World, s)
+	u := general.Answerer(l.World, s)
 	if s.Spec.Type != corev1.ServiceTypeLoadBalancer || u == nil {
 		return nil
 	}
 	f := &converge.Finding{Says: "has an address that is not answered as it should be: " + u.Text(), Owner: converge.Person,
 		State: converge.Blocked,
-		Waits: converge.On("Object", converge.Ref{Kind: kinds.Leases, NS: kinds.AnnounceSpace, Name: health.LeaseOf(l.World, u.Address)},
+		Waits: converge.On("Object", converge.Ref{Kind: kinds.Leases, NS: kinds.AnnounceSpace, Name: general.LeaseOf(l.World, u.Address)},
 			"spec.holderIdentity")}
 	switch {
 	case strings.Contains(u.Trouble, "answers for the address too"):
@@ -47,7 +47,7 @@ func addressUnanswered(l *converge.Look) *converge.Finding {
 func leftToMetalLB(l *converge.Look) *converge.Finding {
 	s := l.Obj.(*corev1.Service)
 	if s.Spec.Type != corev1.ServiceTypeLoadBalancer || len(s.Status.LoadBalancer.Ingress) > 0 || s.Spec.LoadBalancerClass != nil ||
-		health.ServiceCondition(s, kinds.AddressCondition) != nil {
+		general.ServiceCondition(s, kinds.AddressCondition) != nil {
 		return nil
 	}
 	for label, value := range map[string]string{"app": "metallb", "app.kubernetes.io/name": "metallb"} {

@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/kloop-dev/kloop/converge"
+	"github.com/kloop-dev/kloop/converge/general"
 	"github.com/kloop-dev/kloop/converge/health"
 	"github.com/kloop-dev/kloop/converge/words"
 	"github.com/kloop-dev/kloop/kinds"
@@ -39,7 +40,7 @@ func autoscaler(typ autoscalingv2.HorizontalPodAutoscalerConditionType, see func
 			if c.Type == typ && c.Status == corev1.ConditionFalse {
 				f := see(l, h, c.Reason, c.Message)
 				if f != nil && f.Error == nil {
-					f.Error = textOnly(c.Message)
+					f.Error = general.TextOnly(c.Message)
 				}
 				return f
 			}
@@ -167,7 +168,7 @@ func metricsMissing(l *converge.Look, h *autoscalingv2.HorizontalPodAutoscaler, 
 		l.Sees(kinds.APIServices, "") &&
 		apiServiceOf(l.Read, "metrics.k8s.io") == nil && strings.Contains(text, "pods.metrics.k8s.io") {
 		f.Says = "gets no metrics: no server serves metrics.k8s.io"
-		f.Error = textOnly(text)
+		f.Error = general.TextOnly(text)
 		f.Advice = []string{"install metrics-server, which does: it is no part of Kubernetes itself"}
 	}
 	for _, m := range h.Spec.Metrics {
@@ -179,7 +180,7 @@ func metricsMissing(l *converge.Look, h *autoscalingv2.HorizontalPodAutoscaler, 
 			l.Read.Lookup(k, h.Namespace, d.Name) == nil {
 			r := converge.Ref{Kind: k, NS: h.Namespace, Name: d.Name}
 			f.Says = "gets no metric " + m.Object.Metric.Name + " of " + strings.ToLower(d.Kind) + "/" + d.Name + ", which does not exist"
-			f.Waits, f.Error, f.Advice = converge.On("Object", r, ""), textOnly(text),
+			f.Waits, f.Error, f.Advice = converge.On("Object", r, ""), general.TextOnly(text),
 				[]string{"create it, or correct describedObject in spec.metrics"}
 		}
 	}

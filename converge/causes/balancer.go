@@ -7,7 +7,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/kloop-dev/kloop/converge"
-	"github.com/kloop-dev/kloop/converge/health"
+	"github.com/kloop-dev/kloop/converge/general"
 	"github.com/kloop-dev/kloop/kinds"
 	"github.com/kloop-dev/kloop/resource"
 )
@@ -78,7 +78,7 @@ func balancerFinding(l *converge.Look, typ string) *converge.Finding {
 	if s.Spec.Type != corev1.ServiceTypeLoadBalancer || s.Spec.LoadBalancerClass != nil {
 		return nil
 	}
-	c := health.ServiceCondition(s, typ)
+	c := general.ServiceCondition(s, typ)
 	if c == nil || c.Status != metav1.ConditionFalse || c.Reason == kinds.LBNoEndpoint { // of endpoints others say more
 		return nil
 	}

@@ -8,6 +8,7 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 
 	"github.com/kloop-dev/kloop/converge"
+	"github.com/kloop-dev/kloop/converge/general"
 	"github.com/kloop-dev/kloop/converge/health"
 	"github.com/kloop-dev/kloop/converge/words"
 	"github.com/kloop-dev/kloop/kinds"
@@ -77,7 +78,7 @@ func budgetNotCounted(l *converge.Look) *converge.Finding {
 	}
 	f := &converge.Finding{Says: "lets none of its pods go, since they can't be counted: " + words.OneLine(c.Message),
 		State: converge.Blocked, Owner: converge.Person,
-		Error: textOnly(c.Message), Waits: converge.On("Field", converge.RefTo(l.Kind, b), "spec.selector"),
+		Error: general.TextOnly(c.Message), Waits: converge.On("Field", converge.RefTo(l.Kind, b), "spec.selector"),
 		Next: converge.Does(converge.Person, "has it select pods that can be counted")}
 	if strings.Contains(c.Message, "controller") {
 		f.Advice = []string{"pods without a controller can only be counted against minAvailable as a number: kubectl patch pdb " + b.Name +

@@ -9,6 +9,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/kloop-dev/kloop/converge"
+	"github.com/kloop-dev/kloop/converge/general"
 	"github.com/kloop-dev/kloop/kinds"
 	"github.com/kloop-dev/kloop/resource"
 )
@@ -41,7 +42,7 @@ func signingFailed(l *converge.Look) *converge.Finding {
 	if c == nil {
 		return nil
 	}
-	return &converge.Finding{Says: "can't be signed: " + c.Message, State: converge.Failed, Error: textOnly(c.Message),
+	return &converge.Finding{Says: "can't be signed: " + c.Message, State: converge.Failed, Error: general.TextOnly(c.Message),
 		Next: converge.Does(converge.Person, "makes a request that the signer accepts")}
 }
 
@@ -51,7 +52,7 @@ func requestDenied(l *converge.Look) *converge.Finding {
 		return nil
 	}
 	return &converge.Finding{Says: "was denied: " + cmp.Or(c.Message, c.Reason), Owner: converge.Person, State: converge.Failed,
-		Error:  textOnly(c.Message),
+		Error:  general.TextOnly(c.Message),
 		Next:   converge.Does(converge.Person, "makes another request, or leaves it at that"),
 		Advice: []string{"ask who denied it; the request goes by itself after an hour"}}
 }

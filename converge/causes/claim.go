@@ -12,6 +12,7 @@ import (
 	"k8s.io/utils/ptr"
 
 	"github.com/kloop-dev/kloop/converge"
+	"github.com/kloop-dev/kloop/converge/general"
 	"github.com/kloop-dev/kloop/converge/health"
 	"github.com/kloop-dev/kloop/converge/words"
 	"github.com/kloop-dev/kloop/kinds"
@@ -82,7 +83,7 @@ func claimGrows(l *converge.Look, c *corev1.PersistentVolumeClaim) *converge.Fin
 		if cond.Type == corev1.PersistentVolumeClaimFileSystemResizePending {
 			f.Says, f.State, f.Owner = "has grown; its file system grows when a pod uses it", converge.Waiting, "node agent"
 			f.Next, f.Advice = converge.Does("node agent", "makes the file system grow when a pod mounts it"), nil
-			if users := endedUsers(l, c); len(users) > 0 && l.Now.Sub(cond.LastTransitionTime.Time) > health.SlowStart {
+			if users := endedUsers(l, c); len(users) > 0 && l.Now.Sub(cond.LastTransitionTime.Time) > general.SlowStart {
 				f.Says = "has grown, and its file system has not while pod/" + users[0].Name + " has it"
 				f.Advice = []string{"if that goes on, start the pod anew: kubectl delete pod " + users[0].Name + " -n " + c.Namespace}
 			}
@@ -91,13 +92,13 @@ func claimGrows(l *converge.Look, c *corev1.PersistentVolumeClaim) *converge.Fin
 	}
 	for _, cond := range c.Status.Conditions {
 		if strings.HasSuffix(string(cond.Type), "ResizeError") && cond.Status == corev1.ConditionTrue && cond.Message != "" {
-			f.Says, f.State, f.Error = "can't grow to "+size+": "+cond.Message, converge.BackingOff, textOnly(cond.Message)
+			f.Says, f.State, f.Error = "can't grow to "+size+": "+cond.Message, converge.BackingOff, general.TextOnly(cond.Message)
 			f.Next, f.Advice = converge.Does(f.Owner, "tries again"), []string{lessRoom}
 		}
 	}
 	if e := l.Warning(c.UID, "VolumeResizeFailed", "FileSystemResizeFailed"); e != nil {
 		why := words.Between(e.Message+"\x00", "failed: ", "\x00")
-		f.Says, f.State, f.Error = "can't grow to "+size+": "+cmp.Or(why, e.Message), converge.BackingOff, eventFailure(e)
+		f.Says, f.State, f.Error = "can't grow to "+size+": "+cmp.Or(why, e.Message), converge.BackingOff, general.EventFailure(e)
 		f.Next = converge.Does(f.Owner, "tries again")
 		f.Advice = []string{"give the storage behind it more room",
 			"or " + lessRoom}
@@ -304,7 +305,7 @@ func provisioning(l *converge.Look, c *corev1.PersistentVolumeClaim) *converge.F
 		Waits: converge.ForName("Controller", class.Provisioner), Next: converge.Does(who, "makes the volume")}
 	if e := l.Warning(c.UID, "ProvisioningFailed"); e != nil &&
 		e.Source.Component != "persistentvolume-controller" { // ours speaks of the class alone
-		f.State, f.Error, f.Says = converge.BackingOff, eventFailure(e), "can't get a volume: "+words.OneLine(e.Message)
+		f.State, f.Error, f.Says = converge.BackingOff, general.EventFailure(e), "can't get a volume: "+words.OneLine(e.Message)
 		f.Advice = []string{"read the log of " + who + ", and what it says here: kubectl describe pvc " + c.Name + " -n " + c.Namespace}
 		if low := strings.ToLower(e.Message); strings.Contains(low, "multi_node") || strings.Contains(low, "access mode") {
 			f.Advice = []string{"make the claim anew with an access mode that " + class.Provisioner +
@@ -344,7 +345,7 @@ func noVolume(l *converge.Look, c *corev1.PersistentVolumeClaim) *converge.Findi
 func reclaimFailed(l *converge.Look) *converge.Finding {
 	v := l.Obj.(*corev1.PersistentVolume)
 	if e := l.Warning(v.UID, "VolumeFailedDelete"); e != nil && v.Status.Phase == corev1.VolumeReleased {
-		f := &converge.Finding{Says: "can't be removed: " + e.Message, State: converge.BackingOff, Error: eventFailure(e),
+		f := &converge.Finding{Says: "can't be removed: " + e.Message, State: converge.BackingOff, Error: general.EventFailure(e),
 			Owner: "the provisioner", Next: converge.Does("the provisioner", "tries again"),
 			Advice: []string{"see all that it says: kubectl describe pv " + v.Name}}
 		return f
@@ -354,5 +355,5 @@ func reclaimFailed(l *converge.Look) *converge.Finding {
 	}
 	return &converge.Finding{Says: "could not be reclaimed: " + cmp.Or(v.Status.Message, v.Status.Reason), State: converge.Failed,
 		Owner: converge.Person,
-		Error: textOnly(v.Status.Message), Next: converge.Does(converge.Person, "cleans the volume up and deletes it")}
+		Error: general.TextOnly(v.Status.Message), Next: converge.Does(converge.Person, "cleans the volume up and deletes it")}
 }

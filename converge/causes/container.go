@@ -12,7 +12,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/kloop-dev/kloop/converge"
-	"github.com/kloop-dev/kloop/converge/health"
+	"github.com/kloop-dev/kloop/converge/general"
 	"github.com/kloop-dev/kloop/converge/words"
 	"github.com/kloop-dev/kloop/kinds"
 	"github.com/kloop-dev/kloop/resource"
@@ -45,13 +45,13 @@ var (
 
 // runsAsRoot: the pod may not run as root, and the image does, or does not say that it does not.
 func runsAsRoot(l *converge.Look, p *corev1.Pod, c *corev1.ContainerStatus) *converge.Finding {
-	reason, text := health.WaitsFor(c)
+	reason, text := general.WaitsFor(c)
 	if reason != "CreateContainerConfigError" || !strings.Contains(text, "runAsNonRoot") {
 		return nil
 	}
 	return &converge.Finding{Says: "can't start container " + c.Name +
 		": it must not run as root, and the image does not say that it runs as somebody else", State: converge.Blocked,
-		Error:  textOnly(text),
+		Error:  general.TextOnly(text),
 		Waits:  converge.On("Field", converge.RefTo(kinds.Pods, p), "spec.containers["+c.Name+"].securityContext"),
 		Next:   converge.Does(converge.Person, "gives it a user that is not root"),
 		Advice: []string{"set securityContext.runAsUser to a number above 0 in the pod template", "or build the image with a numeric USER"}}
@@ -61,13 +61,13 @@ var subPathOf = regexp.MustCompile(`subPath for volumeMount "([^"]+)"`)
 
 // subPathFails: the part of a volume that a container mounts is not there, or can't be made.
 func subPathFails(l *converge.Look, p *corev1.Pod, c *corev1.ContainerStatus) *converge.Finding {
-	reason, text := health.WaitsFor(c)
+	reason, text := general.WaitsFor(c)
 	m := subPathOf.FindStringSubmatch(text)
 	if reason != "CreateContainerConfigError" || m == nil {
 		return nil
 	}
 	return &converge.Finding{Says: "can't start container " + c.Name + ": the subPath that it mounts of volume " + m[1] +
-		" is not there or can't be made", State: converge.BackingOff, Error: textOnly(text),
+		" is not there or can't be made", State: converge.BackingOff, Error: general.TextOnly(text),
 		Waits: converge.On("Field", converge.RefTo(kinds.Pods, p), "spec.containers["+c.Name+"].volumeMounts["+m[1]+"].subPath"),
 		Next:  converge.Does(converge.AgentOf(p), "tries again"),
 		Advice: []string{
@@ -76,11 +76,11 @@ func subPathFails(l *converge.Look, p *corev1.Pod, c *corev1.ContainerStatus) *c
 
 // configMissing: the environment comes from something that is not there, or lacks the key.
 func configMissing(l *converge.Look, p *corev1.Pod, c *corev1.ContainerStatus) *converge.Finding {
-	reason, text := health.WaitsFor(c)
+	reason, text := general.WaitsFor(c)
 	if reason != "CreateContainerConfigError" {
 		return nil
 	}
-	f := &converge.Finding{Says: "can't start container " + c.Name + ": " + text, State: converge.Blocked, Error: textOnly(text),
+	f := &converge.Finding{Says: "can't start container " + c.Name + ": " + text, State: converge.Blocked, Error: general.TextOnly(text),
 		Waits:  converge.On("Field", converge.RefTo(kinds.Pods, p), "spec.containers["+c.Name+"].env"),
 		Next:   converge.Does(converge.AgentOf(p), "starts the container when what it needs is there"),
 		Advice: []string{"correct what container " + c.Name + " takes its environment from"}}
@@ -93,25 +93,25 @@ func configMissing(l *converge.Look, p *corev1.Pod, c *corev1.ContainerStatus) *
 	if m := keyIsOff.FindStringSubmatch(text); m != nil {
 		what := strings.ToLower(m[2])
 		f.Says = fmt.Sprintf("can't start container %s: the %s %s has no key %s", c.Name, what, m[3], m[1])
-		f.Waits, f.Advice = converge.On("Field", namespaced(l, kindOf(what), m[3]), "data."+m[1]),
+		f.Waits, f.Advice = converge.On("Field", general.Namespaced(l, kindOf(what), m[3]), "data."+m[1]),
 			[]string{"add the key " + m[1] + ": kubectl edit " + what + " " + m[3] + " -n " + p.Namespace,
 				"or correct the key that container " + c.Name + " asks for"}
 	}
 	if m := missing.FindStringSubmatch(text); m != nil {
 		k := kindOf(m[1])
 		f.Says = fmt.Sprintf("can't start container %s: the %s %s does not exist", c.Name, m[1], m[2])
-		f.Waits, f.Advice = converge.On("Object", namespaced(l, k, m[2]), ""),
+		f.Waits, f.Advice = converge.On("Object", general.Namespaced(l, k, m[2]), ""),
 			[]string{"create " + m[1] + "/" + m[2] + " in namespace " + p.Namespace}
 	}
 	return f
 }
 
 func containerRefused(l *converge.Look, p *corev1.Pod, c *corev1.ContainerStatus) *converge.Finding {
-	reason, text := health.WaitsFor(c)
+	reason, text := general.WaitsFor(c)
 	if reason != "CreateContainerError" && reason != "RunContainerError" && reason != "PostStartHookError" {
 		return nil
 	}
-	f := &converge.Finding{Says: "can't start container " + c.Name + ": " + text, State: converge.BackingOff, Error: textOnly(text),
+	f := &converge.Finding{Says: "can't start container " + c.Name + ": " + text, State: converge.BackingOff, Error: general.TextOnly(text),
 		Next:   converge.Does(converge.AgentOf(p), "tries again"),
 		Advice: []string{"check the command, the security context and the mounts of container " + c.Name}}
 	if reason == "PostStartHookError" {
@@ -132,12 +132,12 @@ func cannotStart(f *converge.Finding, container, text string) {
 
 // neverBegan: the container was made and its program could not be run. It did not crash, and has no log.
 func neverBegan(_ *converge.Look, p *corev1.Pod, c *corev1.ContainerStatus) *converge.Finding {
-	t := died(c)
+	t := general.Died(c)
 	if t == nil || c.Ready || p.Status.Phase == corev1.PodFailed || t.Reason != "StartError" && t.Reason != "ContainerCannotRun" {
 		return nil
 	}
 	f := &converge.Finding{Says: "can't start container " + c.Name + ": " + words.OneLine(t.Message), State: converge.BackingOff,
-		Error:  textOnly(t.Message),
+		Error:  general.TextOnly(t.Message),
 		Waits:  converge.On("Field", converge.RefTo(kinds.Pods, p), "spec.containers["+c.Name+"].command"),
 		Next:   converge.At(again(c), converge.AgentOf(p), "starts container %s again", c.Name),
 		Advice: []string{"check the command, the security context and the mounts of container " + c.Name}}
@@ -188,21 +188,8 @@ func again(c *corev1.ContainerStatus) time.Time {
 	return t.FinishedAt.Add(min(10*time.Second<<min(c.RestartCount-1, 5), 5*time.Minute))
 }
 
-// died describes how a container last ended, if it did and was started again or is to be.
-func died(c *corev1.ContainerStatus) *corev1.ContainerStateTerminated {
-	reason, _ := health.WaitsFor(c)
-	t := c.LastTerminationState.Terminated
-	if t == nil && reason == "" {
-		t = c.State.Terminated
-	}
-	if t != nil && t.ExitCode == 0 && reason != crashLoopBackOff {
-		return nil
-	}
-	return t
-}
-
 func outOfMemory(l *converge.Look, p *corev1.Pod, c *corev1.ContainerStatus) *converge.Finding {
-	t := died(c)
+	t := general.Died(c)
 	if t == nil || t.Reason != "OOMKilled" || c.Ready {
 		return nil
 	}
@@ -220,7 +207,7 @@ func outOfMemory(l *converge.Look, p *corev1.Pod, c *corev1.ContainerStatus) *co
 		times(c.RestartCount)), State: converge.BackingOff,
 		Waits: converge.On("Field", converge.RefTo(kinds.Pods, p), "spec.containers["+c.Name+"].resources.limits.memory"),
 		Next:  converge.At(again(c), converge.AgentOf(p), "starts container %s again", c.Name),
-		Error: textOnly("OOMKilled"), Advice: []string{advice}}
+		Error: general.TextOnly("OOMKilled"), Advice: []string{advice}}
 }
 
 // memoryLimit returns the memory limit of a container, or of its pod, and whose it is; "" if there is none.
@@ -248,58 +235,12 @@ func times(n int32) string {
 	return fmt.Sprintf("%d times", n)
 }
 
-// signals words what may end a program.
-var signals = map[int32]string{4: "SIGILL: an instruction that this processor does not know", 6: "SIGABRT: the program gave up",
-	7: "SIGBUS: a fault of the program", 8: "SIGFPE: a fault of the program",
-	9:  "SIGKILL; by whom, its node does not say: for want of memory one of its processes may have been, or its time to end was over",
-	11: "SIGSEGV: a fault of the program",
-	15: "SIGTERM: somebody asked it to end"}
-
-// lastSignal is the greatest number of a signal: a program that exits with 255 says -1 itself.
-const lastSignal = 64
-
-// exit words how a container ended.
-func exit(t *corev1.ContainerStateTerminated) string {
-	if t.Reason == "OOMKilled" {
-		return "needs more memory than it may have, and was killed for that"
-	}
-	text := fmt.Sprintf("exits with code %d", t.ExitCode)
-	switch t.ExitCode {
-	case 126:
-		text += " (its command can't be executed)"
-	case 127:
-		text += " (its command was not found)"
-	}
-	if t.Signal != 0 || t.ExitCode > 128 && t.ExitCode <= 128+lastSignal {
-		signal := max(t.Signal, t.ExitCode-128)
-		text = fmt.Sprintf("is ended by signal %d", signal)
-		if what := signals[signal]; what != "" {
-			text += " (" + what + ")"
-		}
-	}
-	if m := strings.TrimSpace(t.Message); m != "" {
-		text += ", saying: " + lastLine(m)
-	}
-	return text
-}
-
-// lastLine is the last that says that something is wrong, or the last of all.
-func lastLine(s string) string {
-	lines := strings.Split(strings.TrimSpace(s), "\n")
-	for _, line := range slices.Backward(lines) {
-		if words.Faulty.MatchString(line) {
-			return line
-		}
-	}
-	return lines[len(lines)-1]
-}
-
 func initCrash(l *converge.Look, p *corev1.Pod, c *corev1.ContainerStatus) *converge.Finding {
 	isInit := false
 	for i := range p.Status.InitContainerStatuses {
 		isInit = isInit || &p.Status.InitContainerStatuses[i] == c
 	}
-	t := died(c)
+	t := general.Died(c)
 	if !isInit || t == nil || c.Ready || c.State.Running != nil {
 		return nil
 	}
@@ -307,18 +248,18 @@ func initCrash(l *converge.Look, p *corev1.Pod, c *corev1.ContainerStatus) *conv
 	if sidecar(p, c.Name) {
 		what = "sidecar"
 	}
-	return advise(l, &converge.Finding{Says: fmt.Sprintf("does not start: its %s %s %s (%s)", what, c.Name, exit(t),
+	return advise(l, &converge.Finding{Says: fmt.Sprintf("does not start: its %s %s %s (%s)", what, c.Name, general.Exit(t),
 		times(max(c.RestartCount, 1))),
 		State: converge.BackingOff,
-		Next:  converge.At(again(c), converge.AgentOf(p), "starts %s %s again", what, c.Name), Error: textOnly(exit(t)),
+		Next:  converge.At(again(c), converge.AgentOf(p), "starts %s %s again", what, c.Name), Error: general.TextOnly(general.Exit(t)),
 		Advice: []string{"read its log: kubectl logs " + p.Name + " -c " + c.Name + " -n " + p.Namespace}}, p, t)
 }
 
 // endsAtOnce: a container ends, with success, and is started again and again, since a pod of this kind is to run for ever.
 func endsAtOnce(l *converge.Look, p *corev1.Pod, c *corev1.ContainerStatus) *converge.Finding {
-	reason, _ := health.WaitsFor(c)
-	t := died(c)
-	if t == nil || t.ExitCode != 0 || reason != crashLoopBackOff {
+	reason, _ := general.WaitsFor(c)
+	t := general.Died(c)
+	if t == nil || t.ExitCode != 0 || reason != general.CrashLoopBackOff {
 		return nil
 	}
 	return &converge.Finding{Says: fmt.Sprintf("does not keep running: container %s ends with success (%s), and is to run for ever", c.Name,
@@ -330,15 +271,15 @@ func endsAtOnce(l *converge.Look, p *corev1.Pod, c *corev1.ContainerStatus) *con
 }
 
 func crashLoop(l *converge.Look, p *corev1.Pod, c *corev1.ContainerStatus) *converge.Finding {
-	reason, _ := health.WaitsFor(c)
-	t := died(c)
-	if t == nil || reason != crashLoopBackOff &&
+	reason, _ := general.WaitsFor(c)
+	t := general.Died(c)
+	if t == nil || reason != general.CrashLoopBackOff &&
 		(c.State.Running != nil || c.RestartCount == 0 || p.Spec.RestartPolicy == corev1.RestartPolicyNever) {
 		return nil
 	}
-	return advise(l, &converge.Finding{Says: fmt.Sprintf("crashes: container %s %s (%s)", c.Name, exit(t),
+	return advise(l, &converge.Finding{Says: fmt.Sprintf("crashes: container %s %s (%s)", c.Name, general.Exit(t),
 		times(max(c.RestartCount, 1))), State: converge.BackingOff,
-		Next: converge.At(again(c), converge.AgentOf(p), "starts container %s again", c.Name), Error: textOnly(exit(t)),
+		Next: converge.At(again(c), converge.AgentOf(p), "starts container %s again", c.Name), Error: general.TextOnly(general.Exit(t)),
 		Advice: []string{"read its last words: kubectl logs --previous " + p.Name + " -c " + c.Name + " -n " + p.Namespace}}, p, t)
 }
 
@@ -380,7 +321,7 @@ func containerEnded(l *converge.Look, p *corev1.Pod, c *corev1.ContainerStatus) 
 			return nil
 		}
 	}
-	return &converge.Finding{Says: fmt.Sprintf("is not ready because container %s has ended while others run (%s)", c.Name, exit(t)),
+	return &converge.Finding{Says: fmt.Sprintf("is not ready because container %s has ended while others run (%s)", c.Name, general.Exit(t)),
 		State: converge.Waiting,
 		Next:  converge.Does(converge.AgentOf(p), "ends the pod when its other containers end")}
 }
@@ -396,7 +337,7 @@ func failedPod(see func(l *converge.Look, p *corev1.Pod) *converge.Finding) func
 
 func podEvicted(l *converge.Look, p *corev1.Pod) *converge.Finding {
 	says := fmt.Sprintf("was ended by the node: %s: %s", p.Status.Reason, strings.TrimSpace(p.Status.Message))
-	target := health.PodCondition(p, corev1.DisruptionTarget)
+	target := general.PodCondition(p, corev1.DisruptionTarget)
 	if p.Status.Reason == "" || p.Status.Message == "" && target != nil {
 		if target == nil || target.Status != corev1.ConditionTrue {
 			return nil
@@ -437,7 +378,7 @@ func podFailed(l *converge.Look, p *corev1.Pod) *converge.Finding {
 			says = fmt.Sprintf("failed: %s, and restartPolicy is %s", strings.Replace(f.Says, "can't start", "its node could not start", 1),
 				p.Spec.RestartPolicy)
 		} else if t != nil && t.ExitCode != 0 {
-			says = fmt.Sprintf("failed: container %s %s, and restartPolicy is %s", p.Status.ContainerStatuses[i].Name, exit(t),
+			says = fmt.Sprintf("failed: container %s %s, and restartPolicy is %s", p.Status.ContainerStatuses[i].Name, general.Exit(t),
 				p.Spec.RestartPolicy)
 		}
 	}

@@ -1,22 +1,17 @@
 package causes
 
 import (
-	"cmp"
-	"fmt"
-	"maps"
 	"net/netip"
 	"slices"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	networkingv1 "k8s.io/api/networking/v1"
-	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 	apiregistrationv1 "k8s.io/kube-aggregator/pkg/apis/apiregistration/v1"
 	"k8s.io/utils/ptr"
 
 	"github.com/kloop-dev/kloop/converge"
+	"github.com/kloop-dev/kloop/converge/general"
 	"github.com/kloop-dev/kloop/converge/health"
 	"github.com/kloop-dev/kloop/converge/words"
 	"github.com/kloop-dev/kloop/kinds"
@@ -25,152 +20,21 @@ import (
 
 // deletions are the ways in which objects do not go though they were deleted.
 func deletions() []converge.Situation {
-	return slices.Concat(containerDeletions(), []converge.Situation{
-		{Name: "NodeGone", Of: []resource.Kind{kinds.Pods}, See: leaving(podOnLostNode)},
-		{Name: "ClaimInUse", Of: []resource.Kind{kinds.PersistentVolumeClaims}, See: leaving(claimInUse)},
-		{Name: "VolumeInUse", Of: []resource.Kind{kinds.PersistentVolumes}, See: leaving(volumeInUse)},
-		{Name: "VolumeInUse", Of: []resource.Kind{kinds.PersistentVolumes}, See: leaving(volumeAttached)},
-		{Name: "RangeInUse", Of: []resource.Kind{kinds.ServiceCIDRs}, See: leaving(rangeInUse)},
-	}, dependentDeletions(), []converge.Situation{
-		{Name: "PodStopping", Of: []resource.Kind{kinds.Pods}, See: leaving(podStopping)},
+	return slices.Concat(general.ContainerDeletions(), []converge.Situation{
+		{Name: "NodeGone", Of: []resource.Kind{kinds.Pods}, See: general.Leaving(podOnLostNode)},
+		{Name: "ClaimInUse", Of: []resource.Kind{kinds.PersistentVolumeClaims}, See: general.Leaving(claimInUse)},
+		{Name: "VolumeInUse", Of: []resource.Kind{kinds.PersistentVolumes}, See: general.Leaving(volumeInUse)},
+		{Name: "VolumeInUse", Of: []resource.Kind{kinds.PersistentVolumes}, See: general.Leaving(volumeAttached)},
+		{Name: "RangeInUse", Of: []resource.Kind{kinds.ServiceCIDRs}, See: general.Leaving(rangeInUse)},
+	}, general.DependentDeletions(), []converge.Situation{
+		{Name: "PodStopping", Of: []resource.Kind{kinds.Pods}, See: general.Leaving(podStopping)},
 	})
-}
-
-// leaving limits a rule to objects that are being deleted.
-func leaving(see func(l *converge.Look) *converge.Finding) func(l *converge.Look) *converge.Finding {
-	return func(l *converge.Look) *converge.Finding {
-		if l.Obj.GetDeletionTimestamp() == nil {
-			return nil
-		}
-		return see(l)
-	}
-}
-
-// namespaceBlind: the namespace can't be emptied of what a server that does not answer holds. kloop's own loop deletes it all
-// the same, unless the server answers and refuses; upstream's waits for the server.
-func namespaceBlind(l *converge.Look) *converge.Finding {
-	own, _ := l.Runs(l.Owner)
-	text := ""
-	for _, c := range l.Obj.(*corev1.Namespace).Status.Conditions {
-		if c.Status == corev1.ConditionTrue &&
-			(c.Type == corev1.NamespaceDeletionDiscoveryFailure && !own || c.Type == corev1.NamespaceDeletionContentFailure) {
-			text += c.Message + "\n"
-		}
-	}
-	if text == "" {
-		return nil
-	}
-	for _, a := range resource.List(l.Read, kinds.APIServices, "") {
-		if !strings.Contains(text, a.Spec.Group) || l.Health(kinds.APIServices, a).Converged() {
-			continue
-		}
-		r := converge.RefTo(kinds.APIServices, a)
-		return &converge.Finding{Says: "waits for the API group " + a.Spec.Group + ", whose server does not answer",
-			State:  converge.Blocked,
-			Waits:  converge.On("APIService", r, "status.conditions[Available]"),
-			Next:   converge.Does(l.Owner, "goes on when apiservice/%s is available or gone", a.Name),
-			Advice: []string{"bring the server behind the APIService back, or delete the APIService if it is no longer used"},
-			Below:  []converge.Ref{r}}
-	}
-	return nil
-}
-
-// remaining are the objects left in a namespace, those that are held by finalizers first.
-func remaining(l *converge.Look, ns string) (left []converge.Ref) {
-	var rest []converge.Ref
-	for _, k := range l.Kinds.All() {
-		i := k.Info()
-		if !i.Namespaced || i.Virtual || !slices.Contains(i.Verbs, "delete") || i.GR() == (schema.GroupResource{Resource: "events"}) {
-			continue
-		}
-		for obj := range l.Read.Each(k, ns) {
-			switch {
-			case len(obj.GetFinalizers()) > 0:
-				left = append(left, converge.RefTo(k, obj))
-			case len(rest) < converge.MaxLooks:
-				rest = append(rest, converge.RefTo(k, obj))
-			}
-			if len(left) > converge.MaxLooks {
-				return left
-			}
-		}
-	}
-	return append(left, rest...)
-}
-
-// namespaceHeld: what is left in the namespace is held by finalizers.
-func namespaceHeld(l *converge.Look) *converge.Finding {
-	left := remaining(l, l.Obj.GetName())
-	if len(left) == 0 || len(l.Read.Lookup(left[0].Kind, left[0].NS, left[0].Name).GetFinalizers()) == 0 {
-		return nil
-	}
-	return namespaceNotEmpty(l)
-}
-
-func namespaceNotEmpty(l *converge.Look) *converge.Finding {
-	left := remaining(l, l.Obj.GetName())
-	if len(left) == 0 {
-		return nil
-	}
-	first := converge.Named(left[0].Kind, left[0].NS, left[0].Name)
-	return &converge.Finding{Says: "still holds " + first.Short() + andMore(len(left)-1), State: converge.Waiting,
-		Waits: converge.On("Object", left[0], ""),
-		Next:  converge.Does(l.Owner, "finishes when the namespace is empty"), Below: left}
-}
-
-// namespaceFinalizer: a namespace has finalizers in its spec too, which are removed by the subresource finalize alone.
-func namespaceFinalizer(l *converge.Look) *converge.Finding {
-	n := l.Obj.(*corev1.Namespace)
-	for _, name := range n.Spec.Finalizers {
-		if name == corev1.FinalizerKubernetes || len(n.Finalizers) > 0 {
-			continue
-		}
-		domain, _, _ := strings.Cut(string(name), "/")
-		who := cmp.Or(foreign[domain], "the controller behind "+domain)
-		return &converge.Finding{Says: "is empty and held by the finalizer " + string(name) + " of its spec", Owner: who,
-			State: converge.Blocked,
-			Waits: converge.On("Field", converge.RefTo(l.Kind, n), "spec.finalizers"),
-			Next:  converge.Does(who, "removes the finalizer when its work is done"),
-			Advice: []string{"look whether " + who + " runs, and at its log",
-				"if it will never come back, remove the finalizer by hand: what it was to clean up stays behind: " +
-					`kubectl get namespace ` + n.Name + ` -o json | sed 's|"` + string(name) +
-					`"|"kubernetes"|' | kubectl replace --raw /api/v1/namespaces/` + n.Name + `/finalize -f -`}}
-	}
-	return nil
-}
-
-func andMore(n int) string {
-	if n <= 0 {
-		return ""
-	}
-	return fmt.Sprintf(" and %d more", n)
-}
-
-func instancesRemain(l *converge.Look) *converge.Finding {
-	d := resource.Outline[*apiextensionsv1.CustomResourceDefinition](l.Obj)
-	k, ok := l.Kinds.GR(schema.GroupResource{Group: d.Spec.Group, Resource: d.Spec.Names.Plural})
-	if !ok {
-		return nil
-	}
-	var left []converge.Ref
-	for obj := range l.Read.Each(k, "") {
-		left = append(left, converge.RefTo(k, obj))
-		if len(left) > converge.MaxLooks {
-			break
-		}
-	}
-	if len(left) == 0 {
-		return nil
-	}
-	return &converge.Finding{Says: "still has " + words.Count(len(left), "object"), State: converge.Waiting,
-		Waits: converge.On("Object", left[0], ""),
-		Next:  converge.Does(l.Owner, "finishes when the last object of the kind is gone"), Below: left}
 }
 
 // podOnLostNode: only its node can say that the pod's containers have ended.
 func podOnLostNode(l *converge.Look) *converge.Finding {
 	p := l.Obj.(*corev1.Pod)
-	if p.Spec.NodeName == "" || len(p.Finalizers) > 0 && !tracked(p) {
+	if p.Spec.NodeName == "" || len(p.Finalizers) > 0 && !general.Tracked(p) {
 		return nil
 	}
 	n := resource.Get(l.Read, kinds.Nodes, "", p.Spec.NodeName)
@@ -194,7 +58,7 @@ func podStopping(l *converge.Look) *converge.Finding {
 			"or forget the pod without waiting for its containers: kubectl delete pod " + p.Name + " -n " + p.Namespace +
 				" --grace-period=0 --force"}}
 	if e := l.Warning(p.UID, "FailedKillPod", "FailedPreStopHook"); e != nil {
-		f.Error = eventFailure(e)
+		f.Error = general.EventFailure(e)
 		f.Says += "; its node says: " + words.OneLine(e.Message)
 		if s, ok := words.Meaning(sandboxless, e.Message); ok {
 			f.Advice = append([]string{strings.ReplaceAll(s.Advice(), "{}", p.Spec.NodeName)}, f.Advice...)
@@ -216,13 +80,13 @@ func claimInUse(l *converge.Look) *converge.Finding {
 	}
 	r := converge.RefTo(kinds.Pods, pods[0])
 	if phase := pods[0].Status.Phase; phase == corev1.PodSucceeded || phase == corev1.PodFailed {
-		return &converge.Finding{Says: "is held by pod/" + pods[0].Name + andMore(len(pods)-1) + ", which has ended and still counts",
+		return &converge.Finding{Says: "is held by pod/" + pods[0].Name + general.AndMore(len(pods)-1) + ", which has ended and still counts",
 			Owner: "pvc-protection",
 			State: converge.Blocked, Waits: converge.On("Object", r, ""), Next: converge.Does("pvc-protection",
 				"lets it go when the pod is deleted"),
 			Advice: []string{"kubectl delete pod " + pods[0].Name + " -n " + pods[0].Namespace}}
 	}
-	return &converge.Finding{Says: "is used by pod/" + pods[0].Name + andMore(len(pods)-1), Owner: "pvc-protection",
+	return &converge.Finding{Says: "is used by pod/" + pods[0].Name + general.AndMore(len(pods)-1), Owner: "pvc-protection",
 		State:  converge.Blocked,
 		Waits:  converge.On("Object", r, ""),
 		Next:   converge.Does("pvc-protection", "lets it go when no pod uses it"),
@@ -299,129 +163,6 @@ func rangeInUse(l *converge.Look) *converge.Finding {
 		Advice: []string{"delete these services, or make them anew, so that they get addresses of another range"}}
 }
 
-// dependentsRemain: deletion in the foreground waits for those that block it.
-func dependentsRemain(l *converge.Look) *converge.Finding {
-	if !slices.Contains(l.Obj.GetFinalizers(), metav1.FinalizerDeleteDependents) {
-		return nil
-	}
-	var left []converge.Ref
-	for _, k := range l.Kinds.All() {
-		if k.Info().Virtual {
-			continue
-		}
-		for obj := range l.Read.ByOwner(k, string(l.Obj.GetUID())) {
-			if slices.ContainsFunc(obj.GetOwnerReferences(), func(o metav1.OwnerReference) bool {
-				return o.UID == l.Obj.GetUID() && ptr.Deref(o.BlockOwnerDeletion, false)
-			}) {
-				left = append(left, converge.RefTo(k, obj))
-			}
-		}
-	}
-	f := &converge.Finding{Owner: "garbage-collector", Says: "waits for what depends on it",
-		Next:  converge.Does("garbage-collector", "removes the finalizer foregroundDeletion when they are gone"),
-		Waits: converge.ForName("Finalizer", metav1.FinalizerDeleteDependents), State: converge.Waiting, Below: left}
-	if len(left) == 0 {
-		return f
-	}
-	f.Says += ": " + converge.Named(left[0].Kind, left[0].NS, left[0].Name).Short() + andMore(len(left)-1)
-	return f
-}
-
-// known are the finalizers of our own loops.
-var known = map[string]string{"kubernetes.io/pvc-protection": "pvc-protection", "kubernetes.io/pv-protection": "pv-protection",
-	metav1.FinalizerOrphanDependents: "garbage-collector", metav1.FinalizerDeleteDependents: "garbage-collector",
-	"batch.kubernetes.io/job-tracking":         "job",
-	"networking.k8s.io/service-cidr-finalizer": "service-cidr", apiextensionsv1.CustomResourceCleanupFinalizer: "definition",
-	"kubernetes": "namespace"}
-
-// foreign names the programs that set finalizers which many clusters have, by name or by what stands before the slash.
-var foreign = map[string]string{"service.kubernetes.io/load-balancer-cleanup": "the load balancer controller",
-	"external-provisioner.volume.kubernetes.io": "the CSI provisioner",
-	"external-attacher":                         "the CSI attacher", "snapshot.storage.kubernetes.io": "the CSI snapshotter",
-	"resources-finalizer.argocd.argoproj.io": "Argo CD", "finalizers.fluxcd.io": "Flux"}
-
-// jobTracking is batchv1.JobTrackingFinalizer, which TestJobTracking holds it to.
-const jobTracking = "batch.kubernetes.io/job-tracking"
-
-// tracked says that nothing holds a pod but its job, which lets it go as soon as it has ended: what keeps it from ending is the news.
-func tracked(p *corev1.Pod) bool {
-	return len(p.Finalizers) == 1 && p.Finalizers[0] == jobTracking &&
-		p.Status.Phase != corev1.PodSucceeded && p.Status.Phase != corev1.PodFailed
-}
-
-// held finds what the status of an object that has to go says against that.
-func held(tree map[string]any) string {
-	status, _ := tree["status"].(map[string]any)
-	conds := words.ConditionsIn(status)
-	for _, typ := range slices.Sorted(maps.Keys(conds)) {
-		if c := conds[typ]; words.Plight(typ, c) && words.Faulty.MatchString(c.Message) {
-			return c.Message
-		}
-	}
-	return words.ComplaintIn(tree).Message
-}
-
-// finalizerStuck comes after all situations that know what a finalizer waits for. Whose it is follows from the table known, else from
-// who watches the kind; where nobody does, the advice is to take it away by hand, with what that costs.
-func finalizerStuck(l *converge.Look) *converge.Finding {
-	if p, is := l.Obj.(*corev1.Pod); len(l.Obj.GetFinalizers()) == 0 || is && tracked(p) {
-		return nil
-	}
-	name := l.Obj.GetFinalizers()[0]
-	f := &converge.Finding{Says: "is held by the finalizer " + name, State: converge.Blocked, Waits: converge.ForName("Finalizer", name)}
-	if own, ok := known[name]; ok {
-		f.Owner = own
-		f.Next = converge.Does(own, "removes the finalizer when its work is done")
-		if runs, sure := l.Runs(own); sure && !runs {
-			f.State, f.Says = converge.Missing, f.Says+", and the loop "+own+" does not run here"
-		} else if l.Loops == nil {
-			f.Advice = []string{"look whether the controller manager runs, and at its log: kubectl get pods -A"}
-		}
-		return f
-	}
-	if n := len(l.Obj.GetFinalizers()); n > 1 {
-		f.Says += andMore(n - 1)
-	}
-	if tree, ok := words.Tree(l.Obj); ok {
-		f.Told = words.OneLine(held(tree))
-	}
-	told, aside := l.Workloads().Held(l.World, l.Obj)
-	if f.Aside = aside; told != "" {
-		f.Told = words.OneLine(told)
-	}
-	if e := health.NewestWarning(l); e != nil && f.Told == "" {
-		f.Told, f.Error = words.OneLine(e.Message), eventFailure(e)
-	}
-	who, here := finalizes(l, name)
-	f.Owner = who
-	f.Next = converge.Does(who, "removes the finalizer when its work is done")
-	f.Advice = []string{"look at the log of " + who}
-	if l.Outside() {
-		finalizerAbroad(l, f, name, who)
-	}
-	if !here {
-		f.State, f.Says = converge.Missing, f.Says+", and no controller watches "+l.Kind.Info().GR().String()
-		f.Next = converge.Does(who, "removes the finalizer when it runs again; it is not connected now")
-		f.Advice = []string{"start the controller that set the finalizer again",
-			"if it will never come back, remove the finalizer by hand; what it was to clean up stays behind: " + without(l, name)}
-	}
-	return f
-}
-
-// finalizes guesses whose a finalizer is, and whether that controller is connected.
-func finalizes(l *converge.Look, name string) (who string, here bool) {
-	domain, _, _ := strings.Cut(name, "/")
-	who = cmp.Or(foreign[name], cmp.Or(foreign[domain], "the controller behind "+domain))
-	for _, m := range l.Obj.GetManagedFields() {
-		if m.FieldsV1 != nil && !converge.ByHand(m.Manager) && m.Manager != "kube-controller-manager" &&
-			strings.Contains(string(m.FieldsV1.Raw),
-				`"v:\"`+name+`\""`) {
-			who = m.Manager
-		}
-	}
-	return who, !l.Unwatched(l.Kind.Info().GR())
-}
-
 // apiServiceOf finds the APIService of a group that another server answers.
 func apiServiceOf(read resource.Reader, group string) *apiregistrationv1.APIService {
 	for _, a := range resource.List(read, kinds.APIServices, "") {
@@ -430,18 +171,4 @@ func apiServiceOf(read resource.Reader, group string) *apiregistrationv1.APIServ
 		}
 	}
 	return nil
-}
-
-// without is the command that takes a finalizer from the object, and leaves it the others.
-func without(l *converge.Look, finalizer string) string {
-	left := slices.DeleteFunc(slices.Clone(l.Obj.GetFinalizers()), func(f string) bool { return f == finalizer })
-	to := "null"
-	if len(left) > 0 {
-		to = `["` + strings.Join(left, `","`) + `"]`
-	}
-	command := "kubectl patch " + l.Kind.Info().GR().String() + " " + l.Obj.GetName()
-	if ns := l.Obj.GetNamespace(); ns != "" {
-		command += " -n " + ns
-	}
-	return command + ` --type=merge -p '{"metadata":{"finalizers":` + to + `}}'`
 }

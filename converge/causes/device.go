@@ -7,6 +7,7 @@ import (
 	"k8s.io/utils/ptr"
 
 	"github.com/kloop-dev/kloop/converge"
+	"github.com/kloop-dev/kloop/converge/general"
 	"github.com/kloop-dev/kloop/kinds"
 	"github.com/kloop-dev/kloop/resource"
 )
@@ -23,7 +24,7 @@ func deviceTemplateMissing(l *converge.Look, p *corev1.Pod, _ string) *converge.
 		}
 		return &converge.Finding{Says: "names the resource claim template " + name + ", which does not exist", Owner: converge.Person,
 			State:  converge.Blocked,
-			Waits:  converge.On("Object", namespaced(l, kinds.ResourceClaimTemplates, name), ""),
+			Waits:  converge.On("Object", general.Namespaced(l, kinds.ResourceClaimTemplates, name), ""),
 			Next:   converge.Does(converge.Person, "creates resourceclaimtemplate/%s, or names another one", name),
 			Advice: []string{"those that exist: kubectl get resourceclaimtemplates -n " + p.Namespace}}
 	}
@@ -39,7 +40,7 @@ func deviceClaimMissing(l *converge.Look, p *corev1.Pod, _ string) *converge.Fin
 			continue
 		}
 		return &converge.Finding{Says: "uses the resource claim " + name + ", which does not exist", State: converge.Blocked,
-			Waits:  converge.On("Object", namespaced(l, kinds.ResourceClaims, name), ""),
+			Waits:  converge.On("Object", general.Namespaced(l, kinds.ResourceClaims, name), ""),
 			Next:   converge.Does("scheduler", "tries again when the claim exists"),
 			Advice: []string{"create it, or name one that exists: kubectl get resourceclaims -n " + p.Namespace}}
 	}

@@ -6,6 +6,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/kloop-dev/kloop/converge"
+	"github.com/kloop-dev/kloop/converge/general"
 	"github.com/kloop-dev/kloop/converge/health"
 	"github.com/kloop-dev/kloop/converge/words"
 	"github.com/kloop-dev/kloop/kinds"
@@ -20,21 +21,21 @@ func flapping() []converge.Situation {
 // keepsRestarting is a gap of a pod that is Ready: CrashLoopBackOff never shows where each run outlasts the ten minutes after which the
 // agent forgets its pauses.
 func keepsRestarting(l *converge.Look, p *corev1.Pod, c *corev1.ContainerStatus) *converge.Finding {
-	ready := health.PodCondition(p, corev1.PodReady)
+	ready := general.PodCondition(p, corev1.PodReady)
 	if ready == nil || ready.Status != corev1.ConditionTrue || !health.Restless(l.World, c) {
 		return nil
 	}
 	t := c.LastTerminationState.Terminated
 	f := &converge.Finding{Says: fmt.Sprintf("had its container %s started again %s, last %s ago: it %s", c.Name, times(c.RestartCount),
-		words.Ago(l.Now.Sub(t.FinishedAt.Time)), exit(t)), State: converge.Waiting,
+		words.Ago(l.Now.Sub(t.FinishedAt.Time)), general.Exit(t)), State: converge.Waiting,
 		Waits:  converge.On("Field", converge.RefTo(kinds.Pods, p), "status.containerStatuses["+c.Name+"].restartCount"),
-		Error:  textOnly(exit(t)),
+		Error:  general.TextOnly(general.Exit(t)),
 		Next:   converge.Does(converge.AgentOf(p), "starts it again when it ends"),
 		Advice: []string{"read its last words: kubectl logs --previous " + p.Name + " -c " + c.Name + " -n " + p.Namespace}}
 	for _, name := range []string{"Liveness", "Startup"} {
 		if e := probeWarning(l, p, c.Name, name); e != nil && !converge.Told(e).Before(t.StartedAt.Time) {
 			f.Says += "; its probe fails at times: " + e.Message
-			f.Error = eventFailure(e)
+			f.Error = general.EventFailure(e)
 		}
 	}
 	if t.Reason == "OOMKilled" {

@@ -9,6 +9,7 @@ import (
 	"k8s.io/utils/ptr"
 
 	"github.com/kloop-dev/kloop/converge"
+	"github.com/kloop-dev/kloop/converge/general"
 	"github.com/kloop-dev/kloop/kinds"
 	"github.com/kloop-dev/kloop/kinds/podspec"
 	"github.com/kloop-dev/kloop/resource"
@@ -38,7 +39,7 @@ func preparing(see func(p *corev1.Pod, text string) *converge.Finding) func(l *c
 		}
 		f := see(p, strings.TrimPrefix(e.Message, "Failed to prepare dynamic resources: "))
 		if f != nil {
-			f.Error = eventFailure(e)
+			f.Error = general.EventFailure(e)
 		}
 		return f
 	}
@@ -82,7 +83,7 @@ func devicesHeld(l *converge.Look) *converge.Finding {
 	text := strings.TrimPrefix(e.Message, "Failed to unprepare dynamic resources: ")
 	return &converge.Finding{Says: "has ended, and its devices are not taken back: " + text, Owner: converge.AgentOf(p),
 		State: converge.BackingOff,
-		Error: eventFailure(e), Waits: converge.On("Field", converge.RefTo(kinds.Pods, p), "spec.resourceClaims"),
+		Error: general.EventFailure(e), Waits: converge.On("Field", converge.RefTo(kinds.Pods, p), "spec.resourceClaims"),
 		Next: converge.Does(converge.AgentOf(p), "asks the driver again, and then tells that the pod has ended"),
 		Advice: []string{"start the driver of the devices on " + p.Spec.NodeName + ", or read its log",
 			"if it will not come back, delete the pod by force: kubectl delete pod " + p.Name + " -n " + p.Namespace + " --force"}}

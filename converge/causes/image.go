@@ -9,10 +9,9 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/kloop-dev/kloop/converge"
-	"github.com/kloop-dev/kloop/converge/health"
+	"github.com/kloop-dev/kloop/converge/general"
 	"github.com/kloop-dev/kloop/converge/words"
 	"github.com/kloop-dev/kloop/kinds"
-	"github.com/kloop-dev/kloop/kinds/convergence"
 	"github.com/kloop-dev/kloop/resource"
 )
 
@@ -62,7 +61,7 @@ func container(see func(l *converge.Look, p *corev1.Pod, c *corev1.ContainerStat
 
 // imageNameInvalid is judged by the agent alone: the API takes any text for an image.
 func imageNameInvalid(l *converge.Look, p *corev1.Pod, c *corev1.ContainerStatus) *converge.Finding {
-	reason, text := health.WaitsFor(c)
+	reason, text := general.WaitsFor(c)
 	if reason != "InvalidImageName" {
 		return nil
 	}
@@ -70,19 +69,19 @@ func imageNameInvalid(l *converge.Look, p *corev1.Pod, c *corev1.ContainerStatus
 	return &converge.Finding{Says: strings.TrimSuffix(fmt.Sprintf("names an image that no image can have: %q: %s", c.Image, why), ": "),
 		State: converge.Blocked,
 		Waits: converge.On("Field", converge.RefTo(kinds.Pods, p), imageField(p, c)),
-		Error: textOnly(text), Next: converge.Does(converge.Person, "corrects the image's name"),
+		Error: general.TextOnly(text), Next: converge.Does(converge.Person, "corrects the image's name"),
 		Advice: []string{"correct the image in the pod's template"}}
 }
 
 // imageNotPresent is imagePullPolicy Never on a node without the image.
 func imageNotPresent(l *converge.Look, p *corev1.Pod, c *corev1.ContainerStatus) *converge.Finding {
-	reason, text := health.WaitsFor(c)
+	reason, text := general.WaitsFor(c)
 	if reason != "ErrImageNeverPull" {
 		return nil
 	}
 	return &converge.Finding{Says: fmt.Sprintf("needs the image %q, which node %s does not have, and must not pull it", c.Image,
 		p.Spec.NodeName), State: converge.Blocked,
-		Waits: converge.On("Field", converge.RefTo(kinds.Pods, p), imageField(p, c)), Error: textOnly(text),
+		Waits: converge.On("Field", converge.RefTo(kinds.Pods, p), imageField(p, c)), Error: general.TextOnly(text),
 		Next: converge.Does(converge.AgentOf(p),
 			"starts the container when the image is there"),
 		Advice: []string{"load the image into the node's runtime: kloop image load FILE",
@@ -97,7 +96,7 @@ func pulling(reason string) bool {
 
 // pullSecretMissing: the secret with the registry's credentials does not exist; the agent pulls without it, in vain.
 func pullSecretMissing(l *converge.Look, p *corev1.Pod, c *corev1.ContainerStatus) *converge.Finding {
-	reason, text := health.WaitsFor(c)
+	reason, text := general.WaitsFor(c)
 	if !pulling(reason) || !l.Sees(kinds.Secrets, p.Namespace) {
 		return nil
 	}
@@ -108,7 +107,7 @@ func pullSecretMissing(l *converge.Look, p *corev1.Pod, c *corev1.ContainerStatu
 		return &converge.Finding{
 			Says: fmt.Sprintf("can't pull the image %q, and the secret %s, which is to have the credentials for it, does not exist",
 				c.Image, s.Name), State: converge.Blocked,
-			Waits: converge.On("Object", namespaced(l, kinds.Secrets, s.Name), ""), Error: textOnly(text),
+			Waits: converge.On("Object", general.Namespaced(l, kinds.Secrets, s.Name), ""), Error: general.TextOnly(text),
 			Next: converge.Does(converge.AgentOf(p),
 				"pulls with the credentials when the secret exists"),
 			Advice: []string{"kubectl create secret docker-registry " + s.Name + " -n " + p.Namespace +
@@ -121,16 +120,16 @@ func pullSecretMissing(l *converge.Look, p *corev1.Pod, c *corev1.ContainerStatu
 
 // imagePull takes the runtime's error from the event where there is one: the state of a container that backs off may not repeat it.
 func imagePull(l *converge.Look, p *corev1.Pod, c *corev1.ContainerStatus) *converge.Finding {
-	reason, text := health.WaitsFor(c)
+	reason, text := general.WaitsFor(c)
 	if !pulling(reason) {
 		return nil
 	}
 	image, field := pulled(p, c, text)
 	f := &converge.Finding{Says: fmt.Sprintf("can't pull the image %q", image), State: converge.BackingOff,
 		Waits: converge.On("Field", converge.RefTo(kinds.Pods, p), field),
-		Next:  converge.Does(converge.AgentOf(p), "tries to pull it again, at pauses of up to 5 minutes"), Error: textOnly(text)}
+		Next:  converge.Does(converge.AgentOf(p), "tries to pull it again, at pauses of up to 5 minutes"), Error: general.TextOnly(text)}
 	if e := l.Warning(p.UID, "Failed"); e != nil && strings.Contains(e.Message, "Failed to pull image") {
-		f.Error = eventFailure(e)
+		f.Error = general.EventFailure(e)
 	}
 	why, advice := whyNoPull(image, text+"\n"+words.ErrorText(f.Error))
 	if f.Advice = advice; why != "" {
@@ -225,14 +224,6 @@ func imageField(p *corev1.Pod, c *corev1.ContainerStatus) string {
 		}
 	}
 	return "spec.containers[" + c.Name + "].image"
-}
-
-// textOnly is an error of which no more than the text is known.
-func textOnly(text string) *convergence.Failure {
-	if text == "" {
-		return nil
-	}
-	return &convergence.Failure{Message: text}
 }
 
 // unaccepted tells of a pod that has secrets with credentials, none of which the registry took.

@@ -8,6 +8,7 @@ import (
 	"k8s.io/utils/ptr"
 
 	"github.com/kloop-dev/kloop/converge"
+	"github.com/kloop-dev/kloop/converge/general"
 	"github.com/kloop-dev/kloop/converge/health"
 	"github.com/kloop-dev/kloop/kinds"
 	"github.com/kloop-dev/kloop/resource"
@@ -45,7 +46,7 @@ func ingressBackendMissing(l *converge.Look) *converge.Finding {
 	if b == nil || !l.Sees(kinds.Services, i.Namespace) {
 		return nil
 	}
-	r := namespaced(l, kinds.Services, b.Name)
+	r := general.Namespaced(l, kinds.Services, b.Name)
 	if why == "no such service" {
 		return &converge.Finding{Says: "leads to service/" + b.Name + ", which does not exist", Owner: converge.Person,
 			State: converge.Blocked, Waits: converge.On("Object", r, ""),
@@ -69,7 +70,7 @@ func ingressSecretMissing(l *converge.Look) *converge.Finding {
 	}
 	return &converge.Finding{Says: "names the secret " + name + " for its certificate, which does not exist", Owner: converge.Person,
 		State: converge.Blocked,
-		Waits: converge.On("Object", namespaced(l, kinds.Secrets, name), ""),
+		Waits: converge.On("Object", general.Namespaced(l, kinds.Secrets, name), ""),
 		Next:  converge.Does(converge.Person, "creates secret/%s, or has it made", name),
 		Advice: []string{"kubectl create secret tls " + name + " -n " + i.Namespace + " --cert=CERT --key=KEY",
 			"if cert-manager is to make it, look at its certificate: kubectl get certificate -n " + i.Namespace}}

@@ -9,6 +9,7 @@ import (
 	"k8s.io/utils/ptr"
 
 	"github.com/kloop-dev/kloop/converge"
+	"github.com/kloop-dev/kloop/converge/general"
 	"github.com/kloop-dev/kloop/converge/words"
 	"github.com/kloop-dev/kloop/kinds"
 	"github.com/kloop-dev/kloop/resource"
@@ -34,7 +35,7 @@ func jobGaveUp(l *converge.Look) *converge.Finding {
 			continue
 		}
 		f := &converge.Finding{Says: "gave up: " + cmp.Or(c.Message, c.Reason), Owner: converge.Person, State: converge.Failed,
-			Error: textOnly(c.Message),
+			Error: general.TextOnly(c.Message),
 			Next:  converge.Does(converge.Person, "finds out why its pods fail and makes the job anew"),
 			Advice: []string{"read the log of a pod that failed: kubectl logs -l batch.kubernetes.io/job-name=" + j.Name + " -n " +
 				j.Namespace}}
@@ -60,7 +61,7 @@ func jobGaveUp(l *converge.Look) *converge.Finding {
 		}
 		if left := stopping(l.World, j); c.Type == batchv1.JobFailureTarget && len(left) > 0 {
 			f.State, f.Owner = converge.Waiting, "job"
-			f.Says += "; pod/" + left[0].Name + andMore(len(left)-1) + ", which it deleted, has not stopped yet"
+			f.Says += "; pod/" + left[0].Name + general.AndMore(len(left)-1) + ", which it deleted, has not stopped yet"
 			f.Next = converge.Does("job", "says that it failed when its pods have stopped")
 		}
 		return f
@@ -99,22 +100,8 @@ func jobManagedElsewhere(l *converge.Look) *converge.Finding {
 
 // lastFailure words how one of the job's pods failed.
 func lastFailure(l *converge.Look, j resource.Object) string {
-	says, _ := lastFailed(l, j)
+	says, _ := general.LastFailed(l, j)
 	return says
-}
-
-// lastFailed is lastFailure, with the command that shows that container's log.
-func lastFailed(l *converge.Look, j resource.Object) (says, command string) {
-	for _, p := range resource.Owned(l.Read, kinds.Pods, j) {
-		for i := range p.Status.ContainerStatuses {
-			c := &p.Status.ContainerStatuses[i]
-			if t := died(c); t != nil {
-				return fmt.Sprintf("container %s of pod/%s %s", c.Name, p.Name, exit(t)),
-					"kubectl logs " + p.Name + " -c " + c.Name + " -n " + p.Namespace
-			}
-		}
-	}
-	return "", ""
 }
 
 // jobPodsFail is a job that still tries. While as many pods as it may have are ready it makes progress, whatever failed before.

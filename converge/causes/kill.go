@@ -9,7 +9,7 @@ import (
 	"k8s.io/utils/ptr"
 
 	"github.com/kloop-dev/kloop/converge"
-	"github.com/kloop-dev/kloop/converge/health"
+	"github.com/kloop-dev/kloop/converge/general"
 	"github.com/kloop-dev/kloop/converge/words"
 	"github.com/kloop-dev/kloop/kinds"
 	"github.com/kloop-dev/kloop/resource"
@@ -46,12 +46,12 @@ func killedBy(name string, of func(*corev1.Container) *corev1.Probe) func(l *con
 		}
 		probe := probeOf(p, c.Name, of)
 		f := &converge.Finding{Says: fmt.Sprintf("restarts: container %s is killed because its %s probe fails (%s): %s", c.Name, word,
-			times(c.RestartCount), lastLine(e.Message[strings.Index(e.Message, ":")+1:])),
-			State: converge.BackingOff, Error: eventFailure(e),
+			times(c.RestartCount), general.LastLine(e.Message[strings.Index(e.Message, ":")+1:])),
+			State: converge.BackingOff, Error: general.EventFailure(e),
 			Waits: converge.On("Field", converge.RefTo(kinds.Pods, p), fmt.Sprintf("status.containerStatuses[%s].ready", c.Name)),
 			Next: converge.Does(converge.AgentOf(p), "asks again every %d s, and kills the container after %s", max(probe.PeriodSeconds, 1),
 				words.Count(int(max(probe.FailureThreshold, 1)), "failure"))}
-		if reason, _ := health.WaitsFor(c); reason == crashLoopBackOff {
+		if reason, _ := general.WaitsFor(c); reason == general.CrashLoopBackOff {
 			f.Next = converge.At(again(c), converge.AgentOf(p), "starts container %s again", c.Name)
 		}
 		f.Advice = []string{fmt.Sprintf("find out why %s is not answered: kubectl logs --previous %s -c %s -n %s", target(probe), p.Name,
@@ -73,8 +73,6 @@ func killedBy(name string, of func(*corev1.Container) *corev1.Probe) func(l *con
 		return f
 	}
 }
-
-const crashLoopBackOff = "CrashLoopBackOff"
 
 // late is by how much an event may lag behind what it tells of: those that come again and again are written now and then.
 const late = 10 * time.Minute

@@ -8,6 +8,7 @@ import (
 	policyv1 "k8s.io/api/policy/v1"
 
 	"github.com/kloop-dev/kloop/converge"
+	"github.com/kloop-dev/kloop/converge/general"
 	"github.com/kloop-dev/kloop/converge/health"
 	"github.com/kloop-dev/kloop/kinds"
 	"github.com/kloop-dev/kloop/resource"
@@ -15,14 +16,7 @@ import (
 
 // latents have what will stand in the way, and nobody notices until it does.
 func latents() []converge.Situation {
-	return append([]converge.Situation{{Name: "NeverDue", Of: []resource.Kind{kinds.CronJobs}, See: neverDue}}, hooks()...)
-}
-
-// hooks are those of webhooks.
-func hooks() []converge.Situation {
-	of := []resource.Kind{kinds.ValidatingWebhookConfigurations, kinds.MutatingWebhookConfigurations}
-	return []converge.Situation{{Name: "WebhookDown", Of: of, See: webhookUnserved}, {Name: "WebhookAsksForAll", Of: of,
-		See: webhookForAll}}
+	return append([]converge.Situation{{Name: "NeverDue", Of: []resource.Kind{kinds.CronJobs}, See: neverDue}}, general.Hooks()...)
 }
 
 // neverDue is a schedule that parses and names no day there is, as 30 February: the API takes it, and nothing ever happens.
@@ -56,41 +50,4 @@ func budgetNeverAllows(l *converge.Look) *converge.Finding {
 		f.Advice = append(f.Advice, "or have two pods: the workload has one alone")
 	}
 	return f
-}
-
-// webhookUnserved is said of the configuration, before any object is refused: with failurePolicy Fail all that it matches will be.
-func webhookUnserved(l *converge.Look) *converge.Finding {
-	for _, h := range health.HooksOf(l.Obj) {
-		if !h.Closed || !h.Down(l.World) {
-			continue
-		}
-		r := converge.Ref{Kind: kinds.Services, NS: h.Ref.Namespace, Name: h.Ref.Name}
-		name := new(converge.ObjectOf(l.Kind, l.Obj)).Short()
-		return &converge.Finding{Says: "refuses all that the webhook " + h.Name +
-			" is to be asked about: nobody answers behind service " + r.NS + "/" +
-			r.Name, Owner: "the server behind " + r.NS + "/" + r.Name, State: converge.Blocked,
-			Waits: converge.On("Object", r, ""), Next: converge.Does("the server behind "+r.NS+"/"+r.Name, "answers when it runs"),
-			Below: []converge.Ref{r},
-			Advice: []string{"bring the pods behind it back: kubectl get pods -n " + r.NS, "if it is no longer used: kubectl delete " +
-				name}}
-	}
-	return nil
-}
-
-// webhookForAll is latent: a webhook that must agree to everything also stands between its own server and being started again.
-func webhookForAll(l *converge.Look) *converge.Finding {
-	for _, h := range health.HooksOf(l.Obj) {
-		if h.Closed && h.All {
-			return &converge.Finding{Says: "has the webhook " + h.Name +
-				" asked about every object in every namespace: while its server is down nothing can be written, " +
-				"not even what would bring it back",
-				Owner: converge.Person, State: converge.Latent,
-				Waits: converge.On("Field", converge.RefTo(l.Kind, l.Obj), "webhooks["+h.Name+"].namespaceSelector"),
-				Next:  converge.Does(converge.Person, "narrows it, or lives with it"),
-				Advice: []string{"leave out kube-system and the webhook's own namespace by a namespaceSelector: kubectl edit " +
-					new(converge.ObjectOf(l.Kind,
-						l.Obj)).Short(), "or let requests pass while it is down: failurePolicy: Ignore"}}
-		}
-	}
-	return nil
 }

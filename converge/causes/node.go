@@ -9,6 +9,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/kloop-dev/kloop/converge"
+	"github.com/kloop-dev/kloop/converge/general"
 	"github.com/kloop-dev/kloop/converge/health"
 	"github.com/kloop-dev/kloop/converge/words"
 	"github.com/kloop-dev/kloop/kinds"
@@ -159,7 +160,7 @@ func podNodeMissing(l *converge.Look) *converge.Finding {
 func podNodeNotReady(l *converge.Look) *converge.Finding {
 	p := l.Obj.(*corev1.Pod)
 	n := resource.Get(l.Read, kinds.Nodes, "", p.Spec.NodeName)
-	if p.Spec.NodeName == "" || n == nil || l.Health(kinds.Nodes, n).Converged() || health.NodeReady(n) || p.Spec.HostNetwork &&
+	if p.Spec.NodeName == "" || n == nil || l.Health(kinds.Nodes, n).Converged() || general.NodeReady(n) || p.Spec.HostNetwork &&
 		!unheard(n) {
 		return nil
 	}

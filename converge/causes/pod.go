@@ -10,7 +10,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/kloop-dev/kloop/converge"
-	"github.com/kloop-dev/kloop/converge/health"
+	"github.com/kloop-dev/kloop/converge/general"
 	"github.com/kloop-dev/kloop/converge/words"
 	"github.com/kloop-dev/kloop/kinds"
 	"github.com/kloop-dev/kloop/kinds/podspec"
@@ -38,7 +38,7 @@ func sandboxFails(l *converge.Look) *converge.Finding {
 	}
 	text := words.OneLine(strings.TrimPrefix(e.Message, "Failed to create pod sandbox: "))
 	f := &converge.Finding{Says: "can't get its sandbox: " + text, Owner: converge.AgentOf(p), State: converge.BackingOff,
-		Error: eventFailure(e),
+		Error: general.EventFailure(e),
 		Next:  converge.Does(converge.AgentOf(p), "tries again"),
 		Advice: []string{"look at the container runtime and the network plugins on " + p.Spec.NodeName +
 			": kubectl get pods -A --field-selector spec.nodeName=" + p.Spec.NodeName}}
@@ -101,7 +101,7 @@ func agentRefuses(l *converge.Look) *converge.Finding {
 	if !ok || r.Fails < 2 || p.Spec.NodeName == "" {
 		return nil
 	}
-	return &converge.Finding{Says: "can't be run: " + lastLine(r.LastErr), Owner: converge.AgentOf(p), State: converge.BackingOff,
+	return &converge.Finding{Says: "can't be run: " + general.LastLine(r.LastErr), Owner: converge.AgentOf(p), State: converge.BackingOff,
 		Error:  converge.FailureOf(r),
 		Next:   converge.At(r.Next, converge.AgentOf(p), "tries again"),
 		Advice: []string{"look at the node agent's log on " + p.Spec.NodeName}}
@@ -120,7 +120,7 @@ func initRuns(l *converge.Look) *converge.Finding {
 			Waits: converge.On("Field", converge.RefTo(kinds.Pods, p), fmt.Sprintf("status.initContainerStatuses[%s].state", c.Name)),
 			Next: converge.Does(converge.AgentOf(p),
 				"starts the next container when %s has ended with success", c.Name)}
-		if l.Now.Sub(c.State.Running.StartedAt.Time) > health.SlowStart {
+		if l.Now.Sub(c.State.Running.StartedAt.Time) > general.SlowStart {
 			f.State, f.Advice = converge.Waiting, []string{"see what it waits for: kubectl logs " + p.Name + " -c " + c.Name + " -n " +
 				p.Namespace}
 			f.Below = awaited(l.World, p, c.Name)
@@ -172,7 +172,7 @@ func notStarted(l *converge.Look) *converge.Finding {
 		f.Next = converge.Does(converge.AgentOf(p), "starts the containers when it is there")
 		return f
 	}
-	if l.Now.Sub(l.Judged.Since) > health.SlowStart {
+	if l.Now.Sub(l.Judged.Since) > general.SlowStart {
 		f.State, f.Advice = converge.Waiting, []string{"look whether the node agent on " + p.Spec.NodeName + " runs, and at its log"}
 	}
 	return f
@@ -186,7 +186,7 @@ func notReady(l *converge.Look) *converge.Finding {
 	}
 	f := &converge.Finding{Says: "runs and is not ready", Owner: converge.AgentOf(p), State: converge.Waiting,
 		Next: converge.Does(converge.AgentOf(p), "says when it is ready")}
-	if c := health.PodCondition(p, corev1.PodReady); c != nil && c.Message != "" {
+	if c := general.PodCondition(p, corev1.PodReady); c != nil && c.Message != "" {
 		f.Says += ": " + c.Message
 	}
 	return f

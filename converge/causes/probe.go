@@ -10,7 +10,7 @@ import (
 	"k8s.io/utils/ptr"
 
 	"github.com/kloop-dev/kloop/converge"
-	"github.com/kloop-dev/kloop/converge/health"
+	"github.com/kloop-dev/kloop/converge/general"
 	"github.com/kloop-dev/kloop/converge/words"
 	"github.com/kloop-dev/kloop/kinds"
 	"github.com/kloop-dev/kloop/resource"
@@ -49,9 +49,9 @@ func probeFails(name string, of func(*corev1.Container) *corev1.Probe) func(l *c
 			Advice: []string{"find out why the application does not answer its probe: kubectl logs " + p.Name + " -c " + c.Name + " -n " +
 				p.Namespace}}
 		if e := l.Warning(p.UID, "Unhealthy"); e != nil && strings.HasPrefix(e.Message, name+" probe") {
-			f.Error = eventFailure(e)
+			f.Error = general.EventFailure(e)
 			f.Says = fmt.Sprintf("is not ready: the %s probe of container %s (%s) fails: %s", word, c.Name, target(probe),
-				lastLine(e.Message[strings.Index(e.Message, ":")+1:]))
+				general.LastLine(e.Message[strings.Index(e.Message, ":")+1:]))
 			if s, ok := words.Meaning(answers, e.Message); ok {
 				f.Says += " (" + s.Words() + ")"
 				f.Advice = append([]string{strings.ReplaceAll(s.Advice(), "{}", word)}, f.Advice...)
@@ -123,7 +123,7 @@ func readinessGate(l *converge.Look) *converge.Finding {
 		return nil
 	}
 	for _, g := range p.Spec.ReadinessGates {
-		c := health.PodCondition(p, g.ConditionType)
+		c := general.PodCondition(p, g.ConditionType)
 		if c != nil && c.Status == corev1.ConditionTrue {
 			continue
 		}

@@ -2,13 +2,14 @@ package causes
 
 import (
 	"github.com/kloop-dev/kloop/converge"
+	"github.com/kloop-dev/kloop/converge/general"
 	"github.com/kloop-dev/kloop/converge/words"
 	"github.com/kloop-dev/kloop/resource"
 )
 
 // Queued has the words of Kueue about the Workload that it made for an object, as long as that may not run; "": there are none.
 func Queued(w *converge.World, obj resource.Object) string {
-	k := KindNamed(w, "kueue.x-k8s.io", "Workload")
+	k := general.KindNamed(w, "kueue.x-k8s.io", "Workload")
 	if k == nil {
 		return ""
 	}

@@ -8,6 +8,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/kloop-dev/kloop/converge"
+	"github.com/kloop-dev/kloop/converge/general"
 	"github.com/kloop-dev/kloop/converge/health"
 	"github.com/kloop-dev/kloop/converge/words"
 	"github.com/kloop-dev/kloop/kinds"
@@ -26,7 +27,7 @@ func resizePending(l *converge.Look) *converge.Finding {
 		return nil
 	}
 	text := words.OneLine(c.Message)
-	f := &converge.Finding{Owner: converge.AgentOf(p), State: converge.Waiting, Error: textOnly(c.Message),
+	f := &converge.Finding{Owner: converge.AgentOf(p), State: converge.Waiting, Error: general.TextOnly(c.Message),
 		Waits:  converge.On("Field", converge.RefTo(kinds.Pods, p), fmt.Sprintf("status.conditions[%s]", c.Type)),
 		Advice: []string{"ask for less: kubectl edit pod " + p.Name + " -n " + p.Namespace + " --subresource=resize"}}
 	switch c.Reason {

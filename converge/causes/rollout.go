@@ -12,7 +12,7 @@ import (
 	"k8s.io/utils/ptr"
 
 	"github.com/kloop-dev/kloop/converge"
-	"github.com/kloop-dev/kloop/converge/health"
+	"github.com/kloop-dev/kloop/converge/general"
 	"github.com/kloop-dev/kloop/converge/words"
 	"github.com/kloop-dev/kloop/kinds"
 	"github.com/kloop-dev/kloop/resource"
@@ -97,7 +97,7 @@ func rolloutStuck(l *converge.Look) *converge.Finding {
 		if c.Type == appsv1.DeploymentProgressing && c.Reason == "ProgressDeadlineExceeded" {
 			f.Says += fmt.Sprintf("; it has made no progress for longer than its deadline of %d s",
 				ptr.Deref(d.Spec.ProgressDeadlineSeconds, 600))
-			f.Error = textOnly(c.Message)
+			f.Error = general.TextOnly(c.Message)
 		}
 	}
 	halfway(l, d, rs, f)
@@ -218,7 +218,7 @@ func notOldEnough(l *converge.Look) *converge.Finding {
 	}
 	var next time.Time
 	for _, p := range resource.Owned(l.Read, kinds.Pods, l.Obj) {
-		c := health.PodCondition(p, corev1.PodReady)
+		c := general.PodCondition(p, corev1.PodReady)
 		if c == nil || c.Status != corev1.ConditionTrue {
 			continue
 		}
@@ -232,7 +232,7 @@ func notOldEnough(l *converge.Look) *converge.Finding {
 
 // working: nothing is in the way; the loop has more to do, or its last writes have to be seen.
 func working(l *converge.Look) *converge.Finding {
-	if metav1.GetControllerOfNoCopy(l.Obj) == nil && refusal(l) != nil {
+	if metav1.GetControllerOfNoCopy(l.Obj) == nil && general.Refusal(l) != nil {
 		return nil
 	}
 	if f := leaderGone(l, "kube-controller-manager"); f != nil {

@@ -7,6 +7,7 @@ import (
 	"slices"
 
 	"github.com/kloop-dev/kloop/converge"
+	"github.com/kloop-dev/kloop/converge/general"
 )
 
 // All are the causes of objects of all kinds, the most telling first, and those of them that explain why a loop fails at an object
@@ -15,5 +16,6 @@ func All() (situations, refused []converge.Situation) {
 	refused = refusals()
 	return slices.Concat(devices(), deletions(), refused, nodes(), scheduling(), images(), kills(), containers(), volumes(), probes(),
 		flapping(), resizes(), pods(), budgets(), claims(), rollouts(), jobs(), crons(), latents(), balancers(), services(), ingresses(),
-		autoscalers(), certificates(), servers(), leases(), extensions(), names(), operators(), anything()), refused
+		autoscalers(), certificates(), general.Servers(), general.Leases(), general.Extensions(), names(), general.Operators(),
+		general.Anything()), refused
 }

@@ -13,6 +13,7 @@ import (
 	"k8s.io/utils/ptr"
 
 	"github.com/kloop-dev/kloop/converge"
+	"github.com/kloop-dev/kloop/converge/general"
 	"github.com/kloop-dev/kloop/converge/health"
 	"github.com/kloop-dev/kloop/converge/words"
 	"github.com/kloop-dev/kloop/kinds"
@@ -37,7 +38,7 @@ func scheduling() []converge.Situation {
 			}
 			byScheduler(f, l.World, p)
 			if f.Error == nil && said != "" {
-				f.Error = textOnly(said)
+				f.Error = general.TextOnly(said)
 			}
 			return f
 		}
@@ -112,7 +113,7 @@ func verdictOn(l *converge.Look, p *corev1.Pod) string {
 	if r, ok := l.Record("scheduler", l.Kind, p); ok && (r.Note != "" || r.LastErr != "") {
 		return strings.TrimSuffix(cmp.Or(r.LastErr, r.Note), nothingFound)
 	}
-	if c := health.PodCondition(p, corev1.PodScheduled); c != nil && c.Status == corev1.ConditionFalse {
+	if c := general.PodCondition(p, corev1.PodScheduled); c != nil && c.Status == corev1.ConditionFalse {
 		return strings.TrimSuffix(c.Message, nothingFound)
 	}
 	return ""
@@ -167,7 +168,7 @@ func claimMissing(l *converge.Look, p *corev1.Pod, text string) *converge.Findin
 	for _, name := range core.ClaimNames(p) {
 		if resource.Get(l.Read, kinds.PersistentVolumeClaims, p.Namespace, name) == nil && l.Sees(kinds.PersistentVolumeClaims,
 			p.Namespace) {
-			r := namespaced(l, kinds.PersistentVolumeClaims, name)
+			r := general.Namespaced(l, kinds.PersistentVolumeClaims, name)
 			return &converge.Finding{Says: "uses the claim " + name + ", which does not exist", State: converge.Blocked,
 				Waits:  converge.On("Object", r, ""),
 				Next:   converge.Does("scheduler", "tries again when the claim exists"),
@@ -214,7 +215,7 @@ func claimPending(l *converge.Look, p *corev1.Pod, text string) *converge.Findin
 		text != "" && !aboutVolumes(text) && allWait(l, p, open) {
 		return nil
 	}
-	return &converge.Finding{Says: "waits for the volume of claim " + open[0].Name + andMore(len(open)-1), State: converge.Waiting,
+	return &converge.Finding{Says: "waits for the volume of claim " + open[0].Name + general.AndMore(len(open)-1), State: converge.Waiting,
 		Waits: converge.On("Object", open[0], "status.phase"),
 		Next:  converge.Does("scheduler", "tries again when the claim has a volume"), Below: open}
 }

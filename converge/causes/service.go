@@ -11,7 +11,7 @@ import (
 	"k8s.io/utils/ptr"
 
 	"github.com/kloop-dev/kloop/converge"
-	"github.com/kloop-dev/kloop/converge/health"
+	"github.com/kloop-dev/kloop/converge/general"
 	"github.com/kloop-dev/kloop/converge/words"
 	"github.com/kloop-dev/kloop/kinds"
 	"github.com/kloop-dev/kloop/resource"
@@ -39,7 +39,7 @@ func loadBalancerMissing(l *converge.Look, s *corev1.Service) *converge.Finding 
 		return nil
 	}
 	who := cmp.Or(ptr.Deref(s.Spec.LoadBalancerClass, ""), "the load balancer controller")
-	why, e := "", health.NewestWarning(l)
+	why, e := "", general.NewestWarning(l)
 	if e != nil {
 		why = e.Message
 	}
@@ -50,7 +50,7 @@ func loadBalancerMissing(l *converge.Look, s *corev1.Service) *converge.Finding 
 	}
 	if why != "" {
 		return &converge.Finding{Says: "gets no address: " + words.OneLine(why), Owner: who, State: converge.BackingOff,
-			Error:  textOnly(why),
+			Error:  general.TextOnly(why),
 			Waits:  converge.On("Field", converge.RefTo(l.Kind, s), "status.loadBalancer.ingress"),
 			Next:   converge.Does(who, "tries again"),
 			Advice: []string{"see all that it says: kubectl describe service " + s.Name + " -n " + s.Namespace}}
@@ -93,7 +93,7 @@ func noEndpoints(l *converge.Look, s *corev1.Service) *converge.Finding {
 	}
 	says := "has no selector, and nobody made endpoints for it"
 	for obj := range l.Read.ByLabel(kinds.EndpointSlices, s.Namespace, discoveryv1.LabelServiceName, s.Name) {
-		if slice := obj.(*discoveryv1.EndpointSlice); !health.Suits(s, slice) {
+		if slice := obj.(*discoveryv1.EndpointSlice); !general.Suits(s, slice) {
 			says = "has no selector, and what somebody made for it, endpointslice/" + slice.Name + ", has addresses of type " +
 				string(slice.AddressType) + ", while the service has " + words.List(words.Texts(s.Spec.IPFamilies), 2)
 		}
@@ -114,7 +114,7 @@ func noEndpoints(l *converge.Look, s *corev1.Service) *converge.Finding {
 }
 
 func nothingSelected(l *converge.Look, s *corev1.Service) *converge.Finding {
-	if len(health.Selected(l.World, s)) > 0 || !l.Sees(kinds.Pods, s.Namespace) {
+	if len(general.Selected(l.World, s)) > 0 || !l.Sees(kinds.Pods, s.Namespace) {
 		return nil
 	}
 	sel := labels.Set(s.Spec.Selector).String()
@@ -188,8 +188,8 @@ func makersFor(l *converge.Look, s *corev1.Service) (list []converge.Ref) {
 
 func backendsNotReady(l *converge.Look, s *corev1.Service) *converge.Finding {
 	var bad []*corev1.Pod
-	for _, p := range health.Selected(l.World, s) {
-		if c := health.PodCondition(p, corev1.PodReady); c != nil && c.Status == corev1.ConditionTrue && portMissing(l, s) != nil {
+	for _, p := range general.Selected(l.World, s) {
+		if c := general.PodCondition(p, corev1.PodReady); c != nil && c.Status == corev1.ConditionTrue && portMissing(l, s) != nil {
 			return nil // those that are ready have not its port: the others would be of no use
 		}
 		if !l.Health(kinds.Pods, p).Converged() {
@@ -206,7 +206,7 @@ func backendsNotReady(l *converge.Look, s *corev1.Service) *converge.Finding {
 
 // portMissing: the pods are ready, and none has a port of the name that the service leads to.
 func portMissing(l *converge.Look, s *corev1.Service) *converge.Finding {
-	open, _ := health.OpenPorts(l.World, s)
+	open, _ := general.OpenPorts(l.World, s)
 	for _, port := range s.Spec.Ports {
 		name := port.TargetPort.StrVal
 		if name == "" || open[port.Name] {
@@ -232,7 +232,7 @@ func portMissing(l *converge.Look, s *corev1.Service) *converge.Finding {
 
 // portsNamed are the names that the pods of a service give to ports of a protocol; "": of any.
 func portsNamed(l *converge.Look, s *corev1.Service, protocol string) (names []string) {
-	for _, p := range health.Selected(l.World, s) {
+	for _, p := range general.Selected(l.World, s) {
 		for _, c := range slices.Concat(p.Spec.InitContainers, p.Spec.Containers) {
 			for _, has := range c.Ports {
 				if has.Name != "" && !slices.Contains(names, has.Name) &&

@@ -5,10 +5,10 @@ import (
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/utils/ptr"
 
 	"github.com/kloop-dev/kloop/converge"
+	"github.com/kloop-dev/kloop/converge/general"
 	"github.com/kloop-dev/kloop/converge/words"
 	"github.com/kloop-dev/kloop/kinds"
 	"github.com/kloop-dev/kloop/resource"
@@ -25,7 +25,7 @@ func dataSourceMissing(l *converge.Look, c *corev1.PersistentVolumeClaim) *conve
 	if name == "" {
 		return nil
 	}
-	k := KindNamed(l.World, group, kind)
+	k := general.KindNamed(l.World, group, kind)
 	what := strings.ToLower(kind) + "/" + name
 	f := &converge.Finding{Says: "is to begin as a copy of " + what + ", which does not exist", Owner: converge.Person,
 		State:  converge.Blocked,
@@ -48,16 +48,6 @@ func dataSourceMissing(l *converge.Look, c *corev1.PersistentVolumeClaim) *conve
 	return f
 }
 
-// KindNamed finds a kind by group and name, in whichever version it is known; nil: nobody knows it.
-func KindNamed(w *converge.World, group, name string) resource.Kind {
-	for _, k := range w.Kinds.All() {
-		if gvk := k.Info().GVK; gvk.GroupKind() == (schema.GroupKind{Group: group, Kind: name}) {
-			return k
-		}
-	}
-	return nil
-}
-
 // claimChanges: its volume is to get other attributes, as of IOPS, and does not.
 func claimChanges(l *converge.Look, c *corev1.PersistentVolumeClaim) *converge.Finding {
 	m := c.Status.ModifyVolumeStatus
@@ -70,12 +60,12 @@ func claimChanges(l *converge.Look, c *corev1.PersistentVolumeClaim) *converge.F
 		Next:   converge.Does(who, "changes the volume"),
 		Advice: []string{"see what it says: kubectl describe pvc " + c.Name + " -n " + c.Namespace}}
 	if e := l.Warning(c.UID, "VolumeModifyFailed"); e != nil {
-		f.State, f.Error, f.Says = converge.BackingOff, eventFailure(e), f.Says+", and can't: "+words.OneLine(e.Message)
+		f.State, f.Error, f.Says = converge.BackingOff, general.EventFailure(e), f.Says+", and can't: "+words.OneLine(e.Message)
 	}
 	for _, cond := range c.Status.Conditions {
 		if f.Error == nil && cond.Message != "" && strings.HasPrefix(string(cond.Type), "ModifyVolume") ||
 			strings.HasPrefix(string(cond.Type), "ModifyingVolume") {
-			f.Error = textOnly(cond.Message)
+			f.Error = general.TextOnly(cond.Message)
 		}
 	}
 	switch m.Status {
@@ -95,25 +85,4 @@ func claimChanges(l *converge.Look, c *corev1.PersistentVolumeClaim) *converge.F
 		}
 	}
 	return f
-}
-
-// namespaceTold: what is left in the namespace is not to be seen by who asks, and the namespace tells of it.
-func namespaceTold(l *converge.Look) *converge.Finding {
-	n := l.Obj.(*corev1.Namespace)
-	var told []string
-	for _, typ := range []corev1.NamespaceConditionType{corev1.NamespaceFinalizersRemaining, corev1.NamespaceContentRemaining,
-		corev1.NamespaceDeletionDiscoveryFailure, corev1.NamespaceDeletionContentFailure, corev1.NamespaceDeletionGVParsingFailure} {
-		for _, c := range n.Status.Conditions {
-			if c.Type == typ && c.Status == corev1.ConditionTrue && c.Message != "" {
-				told = append(told, words.OneLine(c.Message))
-			}
-		}
-	}
-	if len(told) == 0 {
-		return nil
-	}
-	return &converge.Finding{Says: "is not empty, by its own word: " + strings.Join(told, "; "), State: converge.Blocked,
-		Waits:  converge.On("Field", converge.RefTo(l.Kind, n), "status.conditions"),
-		Next:   converge.Does(l.Owner, "finishes when the namespace is empty"),
-		Advice: []string{"see all that it says: kubectl describe namespace " + n.Name}}
 }

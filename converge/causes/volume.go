@@ -11,6 +11,7 @@ import (
 	"k8s.io/utils/ptr"
 
 	"github.com/kloop-dev/kloop/converge"
+	"github.com/kloop-dev/kloop/converge/general"
 	"github.com/kloop-dev/kloop/converge/health"
 	"github.com/kloop-dev/kloop/converge/words"
 	"github.com/kloop-dev/kloop/kinds"
@@ -42,7 +43,7 @@ func mount(see func(l *converge.Look, p *corev1.Pod, text string) *converge.Find
 			return nil
 		}
 		for i := range p.Status.ContainerStatuses {
-			if r, _ := health.WaitsFor(&p.Status.ContainerStatuses[i]); r != "ContainerCreating" && r != "PodInitializing" {
+			if r, _ := general.WaitsFor(&p.Status.ContainerStatuses[i]); r != "ContainerCreating" && r != "PodInitializing" {
 				return nil // it is past its volumes
 			}
 		}
@@ -56,7 +57,7 @@ func mount(see func(l *converge.Look, p *corev1.Pod, text string) *converge.Find
 		}
 		f := see(l, p, e.Message)
 		if f != nil {
-			f.Owner, f.Error = cmp.Or(f.Owner, converge.AgentOf(p)), eventFailure(e)
+			f.Owner, f.Error = cmp.Or(f.Owner, converge.AgentOf(p)), general.EventFailure(e)
 		}
 		return f
 	}
@@ -98,7 +99,7 @@ func mountNeedsObject(l *converge.Look, p *corev1.Pod, text string) *converge.Fi
 		"persistentvolumeclaim": kinds.PersistentVolumeClaims,
 		"persistentvolume":      kinds.PersistentVolumes, "serviceaccount": kinds.ServiceAccounts,
 		"clustertrustbundle": kinds.ClusterTrustBundles}[strings.ToLower(m[1])]
-	r := namespaced(l, k, m[2])
+	r := general.Namespaced(l, k, m[2])
 	where := " in namespace " + p.Namespace
 	if !k.Info().Namespaced {
 		r.NS, where = "", ""
@@ -158,7 +159,7 @@ func attachedElsewhere(l *converge.Look, p *corev1.Pod, text string) *converge.F
 	}
 	f := &converge.Finding{Says: "waits for a volume that is still attached to another node", Owner: "attach-detach",
 		State: converge.Blocked,
-		Waits: converge.ForName("Volume", quoted(text, "for volume")),
+		Waits: converge.ForName("Volume", general.Quoted(text, "for volume")),
 		Next:  converge.Does("attach-detach", "attaches it to %s when the other node has let go of it", p.Spec.NodeName),
 		Advice: []string{
 			"if its old node will not come back, delete that node, or taint it with node.kubernetes.io/out-of-service: " +
@@ -212,7 +213,7 @@ func mountNeedsKey(l *converge.Look, p *corev1.Pod, text string) *converge.Findi
 		return slices.ContainsFunc(items, func(i corev1.KeyToPath) bool { return i.Key == m[2] })
 	}
 	name := func(k resource.Kind, object string) {
-		r := namespaced(l, k, object)
+		r := general.Namespaced(l, k, object)
 		o := converge.Named(r.Kind, r.NS, r.Name)
 		f.Says, f.Waits = "mounts the key "+m[2]+" of "+o.Short()+", which does not have it", converge.On("Field", r, "data."+m[2])
 	}

@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 
 	"github.com/kloop-dev/kloop/converge"
+	"github.com/kloop-dev/kloop/converge/general"
 	"github.com/kloop-dev/kloop/converge/health"
 	"github.com/kloop-dev/kloop/converge/words"
 	"github.com/kloop-dev/kloop/kinds"
@@ -19,7 +20,7 @@ import (
 
 // advise adds to what is advised for a container that crashes what its last words are known to need.
 func advise(l *converge.Look, f *converge.Finding, p *corev1.Pod, t *corev1.ContainerStateTerminated) *converge.Finding {
-	s, ok := words.Meaning(words.LastWords, strings.ToLower(lastLine(t.Message)))
+	s, ok := words.Meaning(words.LastWords, strings.ToLower(general.LastLine(t.Message)))
 	if !ok {
 		s, ok = words.Meaning(words.LastWords, strings.ToLower(t.Message)) // the cause may stand before what it led to, or after its heading
 	}
@@ -79,7 +80,7 @@ func lost(l *converge.Look) (last *corev1.Pod, n int) {
 func podsRejected(l *converge.Look) *converge.Finding {
 	last, n := lost(l)
 	if last == nil || n < 2 && len(last.Status.ContainerStatuses) > 0 || slices.ContainsFunc(unwell(l), func(p *corev1.Pod) bool {
-		return l.Now.Sub(l.Health(kinds.Pods, p).Since) > health.SlowStart
+		return l.Now.Sub(l.Health(kinds.Pods, p).Since) > general.SlowStart
 	}) {
 		return nil
 	}
@@ -89,7 +90,7 @@ func podsRejected(l *converge.Look) *converge.Finding {
 		what = "refuses"
 	}
 	f := &converge.Finding{Says: fmt.Sprintf("makes pod after pod, and node %s %s each (%d so far): %s: %s", last.Spec.NodeName, what, n,
-		last.Status.Reason, why), Owner: converge.Person, State: converge.Blocked, Error: textOnly(last.Status.Message),
+		last.Status.Reason, why), Owner: converge.Person, State: converge.Blocked, Error: general.TextOnly(last.Status.Message),
 		Waits: converge.On("Field", converge.RefTo(l.Kind, l.Obj), "spec.template"), Next: converge.Does(converge.Person,
 			"corrects the pod template")}
 	if s, ok := words.Meaning(gone, last.Status.Message); ok {

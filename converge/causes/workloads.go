@@ -9,6 +9,7 @@ import (
 	"k8s.io/utils/ptr"
 
 	"github.com/kloop-dev/kloop/converge"
+	"github.com/kloop-dev/kloop/converge/general"
 	"github.com/kloop-dev/kloop/converge/health"
 	"github.com/kloop-dev/kloop/kinds/convergence"
 	"github.com/kloop-dev/kloop/resource"
@@ -53,12 +54,12 @@ func (workloads) Failure(l *converge.Look) *convergence.Failure {
 	case *autoscalingv2.HorizontalPodAutoscaler:
 		for _, c := range obj.Status.Conditions {
 			if c.Type == autoscalingv2.AbleToScale && c.Status == corev1.ConditionFalse && c.Reason == "FailedUpdateScale" {
-				return textOnly(c.Message)
+				return general.TextOnly(c.Message)
 			}
 		}
 	case *appsv1.StatefulSet, *appsv1.DaemonSet, *corev1.ReplicationController, *batchv1.Job, *batchv1.CronJob:
 		if e := l.Warning(obj.GetUID(), "FailedCreate"); e != nil {
-			return eventFailure(e)
+			return general.EventFailure(e)
 		}
 	}
 	return nil

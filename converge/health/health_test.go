@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/kloop-dev/kloop/converge"
+	"github.com/kloop-dev/kloop/converge/general"
 	"github.com/kloop-dev/kloop/internal/states"
 	"github.com/kloop-dev/kloop/kinds"
 	"github.com/kloop-dev/kloop/resource"
@@ -33,7 +34,7 @@ func empty() *converge.World {
 }
 
 // own are the rules of this package alone.
-func own() converge.Rules { return converge.Rules{Healths: All(), Custom: Custom} }
+func own() converge.Rules { return converge.Rules{Healths: All(), Custom: general.Custom} }
 
 func TestHealth(t *testing.T) {
 	three := int32(3)

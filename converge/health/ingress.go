@@ -8,6 +8,7 @@ import (
 	"k8s.io/utils/ptr"
 
 	"github.com/kloop-dev/kloop/converge"
+	"github.com/kloop-dev/kloop/converge/general"
 	"github.com/kloop-dev/kloop/kinds"
 	"github.com/kloop-dev/kloop/resource"
 )
@@ -33,7 +34,7 @@ func ingressHealth(w *converge.World, i *networkingv1.Ingress) converge.Health {
 	if h := partsHealth(w, i); !h.Converged() {
 		return h
 	}
-	if NewestWarning((&converge.Look{World: w, Obj: i})) != nil {
+	if general.NewestWarning((&converge.Look{World: w, Obj: i})) != nil {
 		h.Says = "has no address, and its controller warns"
 		return h
 	}
@@ -53,7 +54,7 @@ func partsHealth(w *converge.World, i *networkingv1.Ingress) converge.Health {
 	}
 	if down := DownBackends(w, i); len(down) > 0 {
 		return converge.Health{Says: "leads to a backend that takes no connections", Want: "endpoints of service " + down[0].Name,
-			Have: "no ready endpoint", Since: serviceHealth(w, down[0]).Since}
+			Have: "no ready endpoint", Since: general.ServiceHealth(w, down[0]).Since}
 	}
 	return converge.Health{}
 }
@@ -98,7 +99,7 @@ func LostBackend(w *converge.World, i *networkingv1.Ingress) (b *networkingv1.In
 // DownBackends are the services that an ingress leads to and that have no ready endpoint.
 func DownBackends(w *converge.World, i *networkingv1.Ingress) (down []*corev1.Service) {
 	for _, b := range backends(i) {
-		if s := resource.Get(w.Read, kinds.Services, i.Namespace, b.Name); s != nil && !serviceHealth(w, s).Converged() &&
+		if s := resource.Get(w.Read, kinds.Services, i.Namespace, b.Name); s != nil && !general.ServiceHealth(w, s).Converged() &&
 			!slices.Contains(down,
 				s) {
 			down = append(down, s)

@@ -8,6 +8,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/kloop-dev/kloop/converge"
+	"github.com/kloop-dev/kloop/converge/general"
 	"github.com/kloop-dev/kloop/kinds"
 )
 
@@ -27,16 +28,6 @@ func BadFor(c *corev1.NodeCondition) bool {
 	}
 	return c.Status == corev1.ConditionTrue && slices.ContainsFunc(troubles,
 		func(part string) bool { return strings.Contains(string(c.Type), part) })
-}
-
-// NodeReady says that a node is known to be ready.
-func NodeReady(n *corev1.Node) bool {
-	for _, c := range n.Status.Conditions {
-		if c.Type == corev1.NodeReady {
-			return c.Status == corev1.ConditionTrue
-		}
-	}
-	return false
 }
 
 // StartupTaint finds one that a program takes away when a new node may be used, by the end of its key. Of the node's own its conditions
@@ -72,7 +63,7 @@ func nodeHealth(w *converge.World, n *corev1.Node) converge.Health {
 		return converge.Health{Says: "has never reported", Want: "status.conditions[Ready]=True", Have: "status.conditions empty",
 			Since: n.CreationTimestamp.Time}
 	}
-	if t := StartupTaint(n); t != nil && !w.Early(n.CreationTimestamp.Add(SlowStart)) {
+	if t := StartupTaint(n); t != nil && !w.Early(n.CreationTimestamp.Add(general.SlowStart)) {
 		return converge.Health{Says: "is not taken into use", Want: "no taint " + t.Key, Have: "spec.taints[" + t.Key + "]",
 			Since: n.CreationTimestamp.Time}
 	}

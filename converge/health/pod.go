@@ -9,6 +9,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/kloop-dev/kloop/converge"
+	"github.com/kloop-dev/kloop/converge/general"
 )
 
 // A container that was started this often, and last within this time, is one that keeps restarting though it is ready now.
@@ -36,23 +37,13 @@ func flaps(w *converge.World, p *corev1.Pod) converge.Health {
 	return converge.Health{}
 }
 
-// WaitsFor is the reason and the text for which a container waits; empty when it does not.
-func WaitsFor(c *corev1.ContainerStatus) (reason, text string) {
-	if c.State.Waiting == nil {
-		return "", ""
-	}
-	return c.State.Waiting.Reason, c.State.Waiting.Message
-}
-
-// SlowStart is after how long a pod that has not started is no longer one that merely takes its time.
-const SlowStart = 30e9
-
 // Unsized is the condition that tells that a pod does not have its size, and why.
 func Unsized(p *corev1.Pod) *corev1.PodCondition {
-	if c := PodCondition(p, corev1.PodResizePending); c != nil && c.Status == corev1.ConditionTrue {
+	if c := general.PodCondition(p, corev1.PodResizePending); c != nil && c.Status == corev1.ConditionTrue {
 		return c
 	}
-	if c := PodCondition(p, corev1.PodResizeInProgress); c != nil && c.Status == corev1.ConditionTrue && c.Reason == corev1.PodReasonError {
+	if c := general.PodCondition(p, corev1.PodResizeInProgress); c != nil && c.Status == corev1.ConditionTrue &&
+		c.Reason == corev1.PodReasonError {
 		return c
 	}
 	return nil
@@ -67,16 +58,6 @@ func resizeHealth(p *corev1.Pod) converge.Health {
 		Have: fmt.Sprintf("status.conditions[%s]=%s", c.Type, c.Reason), Since: c.LastTransitionTime.Time}
 }
 
-// PodCondition finds a condition of a pod.
-func PodCondition(p *corev1.Pod, typ corev1.PodConditionType) *corev1.PodCondition {
-	for i := range p.Status.Conditions {
-		if p.Status.Conditions[i].Type == typ {
-			return &p.Status.Conditions[i]
-		}
-	}
-	return nil
-}
-
 // podHealth finds no gap in a pod that failed under a controller: the controller has its say about that.
 func podHealth(w *converge.World, p *corev1.Pod) converge.Health {
 	switch p.Status.Phase {
@@ -88,7 +69,7 @@ func podHealth(w *converge.World, p *corev1.Pod) converge.Health {
 		}
 		return converge.Health{Says: "failed", Want: "status.phase=Running", Have: "status.phase=Failed", Since: ended(p)}
 	}
-	ready := PodCondition(p, corev1.PodReady)
+	ready := general.PodCondition(p, corev1.PodReady)
 	switch {
 	case ready != nil && ready.Status == corev1.ConditionTrue:
 		if h := flaps(w, p); !h.Converged() {
@@ -110,7 +91,7 @@ func podHealth(w *converge.World, p *corev1.Pod) converge.Health {
 	}
 	h := converge.Health{Says: "has a node and does not run", Want: "status.phase=Running", Have: "status.phase=" + string(p.Status.Phase),
 		Since: p.CreationTimestamp.Time}
-	if c := PodCondition(p, corev1.PodScheduled); c != nil {
+	if c := general.PodCondition(p, corev1.PodScheduled); c != nil {
 		h.Since = c.LastTransitionTime.Time
 	}
 	return h
@@ -120,7 +101,7 @@ func podHealth(w *converge.World, p *corev1.Pod) converge.Health {
 func debugHealth(p *corev1.Pod) converge.Health {
 	for i := range p.Status.EphemeralContainerStatuses {
 		c := &p.Status.EphemeralContainerStatuses[i]
-		if reason, _ := WaitsFor(c); reason != "" && reason != "ContainerCreating" && reason != "PodInitializing" {
+		if reason, _ := general.WaitsFor(c); reason != "" && reason != "ContainerCreating" && reason != "PodInitializing" {
 			return converge.Health{Says: "has a container for debugging, " + c.Name + ", that does not start",
 				Want: fmt.Sprintf("status.ephemeralContainerStatuses[%s].state=running", c.Name),
 				Have: "waiting: " + reason}

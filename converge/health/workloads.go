@@ -11,6 +11,7 @@ import (
 	"k8s.io/utils/ptr"
 
 	"github.com/kloop-dev/kloop/converge"
+	"github.com/kloop-dev/kloop/converge/general"
 	"github.com/kloop-dev/kloop/converge/words"
 	"github.com/kloop-dev/kloop/kinds"
 	"github.com/kloop-dev/kloop/resource"
@@ -45,7 +46,7 @@ func more(have, want int32) bool { return have > want }
 
 // health judges by the rows.
 func (x workload[T]) health(_ *converge.World, obj T) converge.Health {
-	if h, is := behind(obj.GetGeneration(), x.observed(obj)); is {
+	if h, is := general.Behind(obj.GetGeneration(), x.observed(obj)); is {
 		return h
 	}
 	for _, r := range x.rows {

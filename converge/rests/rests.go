@@ -15,90 +15,18 @@ import (
 	storagev1 "k8s.io/api/storage/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/labels"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/component-helpers/scheduling/corev1/nodeaffinity"
 	"k8s.io/utils/ptr"
 
 	"github.com/kloop-dev/kloop/converge"
 	"github.com/kloop-dev/kloop/converge/causes"
+	"github.com/kloop-dev/kloop/converge/general"
 	"github.com/kloop-dev/kloop/converge/health"
-	"github.com/kloop-dev/kloop/converge/mentions"
 	"github.com/kloop-dev/kloop/converge/words"
 	"github.com/kloop-dev/kloop/kinds"
-	"github.com/kloop-dev/kloop/kinds/convergence"
 	"github.com/kloop-dev/kloop/kinds/localvolume"
 	"github.com/kloop-dev/kloop/resource"
 )
-
-// A rule says what keeps an object of one kind from doing what such objects do, and what would end that; "" when nothing does.
-type rule func(w *converge.World, obj resource.Object) (says, advice string)
-
-func restOf[T resource.Object](f func(w *converge.World, obj T) (says, advice string)) rule {
-	return func(w *converge.World, obj resource.Object) (string, string) {
-		t, ok := obj.(T)
-		if !ok {
-			return "", ""
-		}
-		return f(w, t)
-	}
-}
-
-// resting says what an object does not do, on purpose; "" when there is nothing to say.
-func resting(rules map[schema.GroupResource]rule, w *converge.World, k resource.Kind, obj resource.Object) (says, advice string) {
-	f := rules[k.Info().GR()]
-	if tree, ok := words.Tree(obj); f == nil && ok && obj.GetDeletionTimestamp() == nil {
-		return restOfCustom(k, obj, tree)
-	}
-	if p, is := obj.(*corev1.Pod); is && p.DeletionTimestamp != nil {
-		return restOfLeaving(w, p)
-	}
-	if f == nil || obj.GetDeletionTimestamp() != nil {
-		return "", ""
-	}
-	return f(w, obj)
-}
-
-// restOfLeaving tells of a pod that was deleted and has time left to stop in.
-func restOfLeaving(w *converge.World, p *corev1.Pod) (says, advice string) {
-	if !w.Early(p.DeletionTimestamp.Time) {
-		return "", ""
-	}
-	says = fmt.Sprintf("was deleted, and has until %s to stop: %d s in all", p.DeletionTimestamp.UTC().Format("15:04:05 MST"),
-		ptr.Deref(p.DeletionGracePeriodSeconds, 30))
-	if e := w.Warning(p.UID, "FailedPreStopHook", "FailedKillPod"); e != nil {
-		says += "; its node says: " + words.OneLine(e.Message)
-	}
-	return says, "to have less time for it: kubectl delete pod " + p.Name + " -n " + p.Namespace + " --grace-period=1"
-}
-
-// explained explains an object that agrees with its spec and rests, or of which more is to be said; nil when there is nothing.
-func explained(rules map[schema.GroupResource]rule, w *converge.World, k resource.Kind, obj resource.Object) *convergence.Gap {
-	says, advice := resting(rules, w, k, obj)
-	fine := "is what it should be"
-	if says == "" {
-		fine = "has no gap that is known"
-	}
-	r := remarked((&mentions.Search{World: w, Kind: k, Obj: obj}))
-	says = strings.TrimPrefix(strings.TrimSuffix(says+"; "+r.Says, "; "), "; ")
-	if says == "" {
-		return untold(w, k, obj)
-	}
-	s := &converge.Step{Object: converge.ObjectOf(k, obj), Cause: "AtRest", Health: converge.Health{Says: fine,
-		Since: converge.Changed(obj)},
-		Finding: converge.Finding{Says: says, Owner: converge.Person, State: converge.Resting, Waits: r.Wait,
-			Next: converge.Does(converge.Person, "changes it, if that is not what is meant")}}
-	for _, a := range []string{r.Advice, advice} {
-		if a != "" {
-			s.Advice = append(s.Advice, a)
-		}
-	}
-	g := s.Gap()
-	if r.Part != nil {
-		(&converge.Step{Below: []*converge.Step{r.Part}}).Links(g, 1)
-	}
-	g.Because, g.Verdict = says, s.Object.Short()+" "+fine+": it "+says
-	return g
-}
 
 func restOfDeployment(w *converge.World, d *appsv1.Deployment) (string, string) {
 	switch {
@@ -219,7 +147,7 @@ func restOfJob(w *converge.World, j *batchv1.Job) (string, string) {
 	switch {
 	case ptr.Deref(j.Spec.Suspend, false):
 		if queue := j.Labels["kueue.x-k8s.io/queue-name"]; queue != "" {
-			k := causes.KindNamed(w, "kueue.x-k8s.io", "LocalQueue")
+			k := general.KindNamed(w, "kueue.x-k8s.io", "LocalQueue")
 			if k != nil && w.Sees(k, j.Namespace) && w.Read.Lookup(k, j.Namespace, queue) == nil {
 				return "is suspended: it names the queue " + queue + " of Kueue, which does not exist", "kubectl get localqueues -n " +
 					j.Namespace

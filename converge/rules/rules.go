@@ -4,20 +4,14 @@ package rules
 import (
 	"github.com/kloop-dev/kloop/converge"
 	"github.com/kloop-dev/kloop/converge/causes"
+	"github.com/kloop-dev/kloop/converge/general"
 	"github.com/kloop-dev/kloop/converge/health"
 	"github.com/kloop-dev/kloop/converge/rests"
 )
 
-// General are the rules of a control plane without pods: of what users define, and of the kinds that say how the API works.
-func General() converge.Rules {
-	r := converge.Rules{Healths: health.General(), Custom: health.Custom, Rest: rests.General}
-	r.Situations, r.Refusals = causes.General()
-	return r
-}
-
-// All are the rules of all kinds of Kubernetes, and of what users define.
+// All are the rules of all kinds of Kubernetes, and of what users define. Those of a control plane without pods are general.Rules.
 func All() converge.Rules {
-	r := converge.Rules{Healths: health.All(), Custom: health.Custom, Rest: rests.All, Pods: causes.Workloads()}
+	r := converge.Rules{Healths: health.All(), Custom: general.Custom, Rest: rests.All, Pods: causes.Workloads()}
 	r.Situations, r.Refusals = causes.All()
 	return r
 }

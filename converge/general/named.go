@@ -1,4 +1,4 @@
-package rests
+package general
 
 import (
 	"cmp"
@@ -11,15 +11,13 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/kloop-dev/kloop/converge"
-	"github.com/kloop-dev/kloop/converge/causes"
-	"github.com/kloop-dev/kloop/converge/health"
 	"github.com/kloop-dev/kloop/converge/mentions"
 	"github.com/kloop-dev/kloop/converge/words"
 )
 
 // remarked has all remarks about an object in one. It waits for what the first waits for: whether the reader may see into another
 // namespace is asked of that alone.
-func remarked(s *mentions.Search) (all causes.Remark) {
+func remarked(s *mentions.Search) (all Remark) {
 	if s.Obj.GetDeletionTimestamp() != nil {
 		return all
 	}
@@ -36,10 +34,10 @@ func remarked(s *mentions.Search) (all causes.Remark) {
 }
 
 // remarks say what is not quite right with an object that has no gap.
-func remarks(s *mentions.Search) (list []causes.Remark) {
+func remarks(s *mentions.Search) (list []Remark) {
 	tree, custom := words.Tree(s.Obj)
 	if !custom {
-		if !slices.Contains(causes.Templated, s.Kind.Info().GR()) {
+		if !slices.Contains(Templated, s.Kind.Info().GR()) {
 			return nil
 		}
 		data, err := json.Marshal(s.Obj)
@@ -49,7 +47,7 @@ func remarks(s *mentions.Search) (list []causes.Remark) {
 	}
 	for _, m := range s.Mentions(tree) {
 		if says := m.Says(s.Obj.GetNamespace()); says != "" && !m.Loose {
-			list = append(list, causes.Remark{Says: says, Wait: m.Wait(), Advice: s.NearTo(m.Wait())})
+			list = append(list, Remark{Says: says, Wait: m.Wait(), Advice: s.NearTo(m.Wait())})
 		}
 	}
 	if custom || s.Kind.Info().GR() == networkPolicies {
@@ -58,11 +56,11 @@ func remarks(s *mentions.Search) (list []causes.Remark) {
 	if !custom {
 		return list
 	}
-	list = append(list, causes.Besides(s, tree)...)
-	if bad := append(health.Applied(s, tree), health.PartsOf((&converge.Look{World: s.World, Kind: s.Kind, Obj: s.Obj}), s.Obj,
+	list = append(list, Besides(s, tree)...)
+	if bad := append(Applied(s, tree), PartsOf((&converge.Look{World: s.World, Kind: s.Kind, Obj: s.Obj}), s.Obj,
 		0)...); len(bad) > 0 {
 		if part := s.Step(bad[0]); part != nil {
-			list = append(list, causes.Remark{Says: "has a part that is not well: " + part.Gap().Verdict,
+			list = append(list, Remark{Says: "has a part that is not well: " + part.Gap().Verdict,
 				Wait: converge.On("Object", bad[0], ""), Part: part})
 		}
 	}
@@ -71,7 +69,7 @@ func remarks(s *mentions.Search) (list []causes.Remark) {
 
 // selectors finds those of a spec that select nothing. The field says of which kind, as serviceMonitorSelector does; one that is only
 // called selector may select anything.
-func selectors(s *mentions.Search, path string, v any, depth int) (list []causes.Remark) {
+func selectors(s *mentions.Search, path string, v any, depth int) (list []Remark) {
 	if several, is := v.([]any); is && depth < 6 {
 		for _, item := range several {
 			list = append(list, selectors(s, path, item, depth+1)...)
@@ -110,12 +108,12 @@ var selectable = []schema.GroupResource{{Resource: "pods"}, {Resource: "services
 
 var networkPolicies = schema.GroupResource{Group: "networking.k8s.io", Resource: "networkpolicies"}
 
-func selectsNone(s *mentions.Search, path, word, ns string, want labels.Set) causes.Remark {
+func selectsNone(s *mentions.Search, path, word, ns string, want labels.Set) Remark {
 	of := s.Served(selectable...)
 	if word != "" {
 		of = s.KindsBy(word, "", "", true)
 	}
-	sel, near := want.AsSelector(), causes.Remark{}
+	sel, near := want.AsSelector(), Remark{}
 	if len(of) == 0 {
 		return near
 	}
@@ -125,12 +123,12 @@ func selectsNone(s *mentions.Search, path, word, ns string, want labels.Set) cau
 			in = ""
 		}
 		if !s.Sees(one, in) {
-			return causes.Remark{}
+			return Remark{}
 		}
 		for other := range s.Read.Each(one, in) {
 			has := labels.Set(other.GetLabels())
 			if sel.Matches(has) {
-				return causes.Remark{}
+				return Remark{}
 			}
 			for key, value := range want {
 				if near.Advice == "" && has[key] != "" && converge.Likest(value, []string{has[key]}) != "" {

@@ -1,10 +1,9 @@
-package rests
+package general
 
 import (
 	"fmt"
 
 	"github.com/kloop-dev/kloop/converge"
-	"github.com/kloop-dev/kloop/converge/health"
 	"github.com/kloop-dev/kloop/converge/words"
 	"github.com/kloop-dev/kloop/kinds/convergence"
 	"github.com/kloop-dev/kloop/resource"
@@ -39,11 +38,11 @@ func untold(w *converge.World, k resource.Kind, obj resource.Object) *convergenc
 			"status"),
 			Next:   converge.Does(who, "writes its status, if it runs and writes one"),
 			Advice: []string{"look whether its controller runs, and at its log: kubectl get pods -A"}}}
-	if logs := health.Program(l, who); logs != "" {
+	if logs := Program(l, who); logs != "" {
 		s.Advice = []string{"read its log: " + logs}
 	}
 	unknown := ", so whether it is what it should be is not known; neither is whether a controller watches " + gr
-	if elsewhere := health.WatchedElsewhere(l, who); elsewhere != "" {
+	if elsewhere := WatchedElsewhere(l, who); elsewhere != "" {
 		unknown = "; " + elsewhere + ", so whether it is what it should be is not known"
 		s.Advice = append([]string{"have it watch namespace " + obj.GetNamespace() + " too, or make the object where it does"}, s.Advice...)
 	}

@@ -1,4 +1,4 @@
-package causes
+package general
 
 import (
 	"cmp"
@@ -10,7 +10,6 @@ import (
 	"k8s.io/utils/ptr"
 
 	"github.com/kloop-dev/kloop/converge"
-	"github.com/kloop-dev/kloop/converge/health"
 	"github.com/kloop-dev/kloop/converge/mentions"
 	"github.com/kloop-dev/kloop/converge/words"
 	"github.com/kloop-dev/kloop/kinds"
@@ -18,19 +17,19 @@ import (
 	"github.com/kloop-dev/kloop/resource"
 )
 
-// operators are the ways in which custom resources get stuck: their controllers live outside, and are known by what
+// Operators are the ways in which custom resources get stuck: their controllers live outside, and are known by what
 // they do at the front door.
-func operators() []converge.Situation {
+func Operators() []converge.Situation {
 	return []converge.Situation{
-		{Name: "ClassMissing", Of: nil, See: custom(health.ClassNotThere)},
-		{Name: "RoutePortMissing", Of: nil, See: custom(health.PortNotThere)},
-		{Name: "TargetMissing", Of: nil, See: custom(health.TargetNotThere)},
+		{Name: "ClassMissing", Of: nil, See: custom(ClassNotThere)},
+		{Name: "RoutePortMissing", Of: nil, See: custom(PortNotThere)},
+		{Name: "TargetMissing", Of: nil, See: custom(TargetNotThere)},
 		{Name: "OperatorMissing", Of: nil, See: custom(operatorMissing)},
 		{Name: "OperatorRefused", Of: nil, See: custom(operatorRefused)},
 		{Name: "PartsNotReady", Of: nil, See: custom(partsNotReady)},
 		{Name: "OperatorBehind", Of: nil, See: custom(operatorBehind)},
 		{Name: "OperatorReports", Of: nil, See: custom(operatorReports)},
-		{Name: "TakesLong", Of: nil, See: custom(health.TakesLong)},
+		{Name: "TakesLong", Of: nil, See: custom(TakesLong)},
 	}
 }
 
@@ -137,14 +136,14 @@ func lastWord(l *converge.Look, f *converge.Finding) {
 	tree, _ := words.Tree(l.Obj)
 	if c := words.ComplaintIn(tree); c.Message != "" {
 		f.Says += "; what it last said: " + c.Message
-		f.Error, f.Told = textOnly(c.Message), c.Message
+		f.Error, f.Told = TextOnly(c.Message), c.Message
 	}
 }
 
 // programOf is the workload that a controller seems to run in, if it does not run: it has the controller's name, or that of the pod
 // that held its lease.
 func programOf(l *converge.Look, who string, lease *coordinationv1.Lease) (k resource.Kind, found resource.Object, off bool) {
-	if k, found, off = health.ProjectDown(l.World, l.Kind); found != nil {
+	if k, found, off = ProjectDown(l.World, l.Kind); found != nil {
 		return k, found, off
 	}
 	holder := ""
@@ -152,7 +151,7 @@ func programOf(l *converge.Look, who string, lease *coordinationv1.Lease) (k res
 		holder = ptr.Deref(lease.Spec.HolderIdentity, "")
 	}
 	is := func(name string) bool { return name == who || holder != "" && strings.HasPrefix(holder, name+"-") }
-	for _, k := range l.Served(health.Deployments, health.StatefulSets) {
+	for _, k := range l.Served(Deployments, StatefulSets) {
 		for obj := range l.Read.Each(k, "") {
 			want, ready := l.Workloads().Copies(obj)
 			if is(obj.GetName()) && (want == 0 || ready == 0 && !l.Health(k, obj).Converged()) {
@@ -194,7 +193,7 @@ func leaseOf(l *converge.Look, who string) *coordinationv1.Lease {
 // operatorRefused: the controller is there, and the API server refuses what it asks for.
 func operatorRefused(l *converge.Look, _ map[string]any) *converge.Finding {
 	r, ok := l.Denied(l.Kind.Info().GR(), l.Obj)
-	if !ok || l.Now.Sub(r.Last) > health.RefusedFor {
+	if !ok || l.Now.Sub(r.Last) > RefusedFor {
 		return nil
 	}
 	f := &converge.Finding{Says: "waits for " + r.Agent + ", and " + r.User + " is refused to " + r.Verb + " " + r.Resource + ": " +
@@ -206,7 +205,7 @@ func operatorRefused(l *converge.Look, _ map[string]any) *converge.Finding {
 		f.Waits, f.Advice = converge.ForName("Policy", "admission"), []string{"change what stands in the way of the controller's write"}
 	}
 	if name := words.Between(r.Message, "exceeded quota: ", ","); name != "" {
-		f.Waits, f.Advice = converge.On("Quota", namespaced(l, kinds.ResourceQuotas, name), "spec.hard"),
+		f.Waits, f.Advice = converge.On("Quota", Namespaced(l, kinds.ResourceQuotas, name), "spec.hard"),
 			[]string{"raise the quota: kubectl edit resourcequota " + name + " -n " + l.Obj.GetNamespace()}
 	}
 	return f
@@ -215,7 +214,7 @@ func operatorRefused(l *converge.Look, _ map[string]any) *converge.Finding {
 // partsNotReady: what the controller made for the object is not well.
 func partsNotReady(l *converge.Look, _ map[string]any) *converge.Finding {
 	tree, _ := words.Tree(l.Obj)
-	bad := append(health.PartsOf(l, l.Obj, 0), health.Applied(mentions.Of(l), tree)...)
+	bad := append(PartsOf(l, l.Obj, 0), Applied(mentions.Of(l), tree)...)
 	if len(bad) == 0 {
 		return nil
 	}
@@ -239,7 +238,7 @@ func operatorBehind(l *converge.Look, status map[string]any) *converge.Finding {
 	f := &converge.Finding{Says: fmt.Sprintf("was changed, and %s%s has not taken note of that", who, watches), Owner: who,
 		State: converge.Waiting,
 		Waits: converge.On("Field", converge.RefTo(l.Kind, l.Obj), "status.observedGeneration"),
-		Next:  converge.Does(who, "looks at the new spec"), Advice: []string{health.LogOf(l, who)}}
+		Next:  converge.Does(who, "looks at the new spec"), Advice: []string{LogOf(l, who)}}
 	lastWord(l, f)
 	return f
 }
@@ -255,20 +254,20 @@ func operatorReports(l *converge.Look, _ map[string]any) *converge.Finding {
 	f := &converge.Finding{Says: l.Judged.Says, Words: c.Have + " " + c.Reason, Owner: who, State: converge.Waiting,
 		Waits:  converge.On("Field", converge.RefTo(l.Kind, l.Obj), field),
 		Next:   converge.Does(who, "goes on with it"),
-		Advice: []string{health.LogOf(l, who)}}
+		Advice: []string{LogOf(l, who)}}
 	if c.Message != "" {
 		c.Message = plainly(c.Message)
 		f.Says += ": " + c.Message
-		f.Error = textOnly(c.Message)
+		f.Error = TextOnly(c.Message)
 	}
 	said := c.Message
 	if strings.Contains(c.Message, "ReferenceGrant") || c.Reason == "RefNotPermitted" { // of the Gateway API
 		f.Advice = []string{"in the namespace that it refers to, create a referencegrant from namespace " + l.Obj.GetNamespace()}
 	}
 	telling := words.Faulty.MatchString(c.Message) && strings.ContainsAny(strings.ReplaceAll(c.Message, "n't", ""), `:"'/`)
-	if e := health.NewestWarning(l); e != nil && !telling {
+	if e := NewestWarning(l); e != nil && !telling {
 		f.Says += "; its last warning, of " + words.Ago(l.Now.Sub(converge.Told(e))) + " ago: " + words.OneLine(e.Message)
-		f.Error = eventFailure(e)
+		f.Error = EventFailure(e)
 		said += " " + e.Message
 	}
 	for _, r := range Besides(mentions.Of(l), tree) {
@@ -285,7 +284,7 @@ func operatorReports(l *converge.Look, _ map[string]any) *converge.Finding {
 		f.Aside = "its controller seems to be " + name + ", which is not ready now"
 	}
 	if c.Final {
-		if why, command := lastFailed(l, l.Obj); why != "" && len(f.Below) == 0 {
+		if why, command := LastFailed(l, l.Obj); why != "" && len(f.Below) == 0 {
 			f.Says += "; " + why
 			f.Advice = []string{"read what it said: " + command}
 		}
@@ -371,19 +370,19 @@ func beside(l *converge.Look, f *converge.Finding) {
 	}
 }
 
-// anything explains an object that no rule knows.
-func anything() []converge.Situation {
+// Anything explains an object that no rule knows.
+func Anything() []converge.Situation {
 	return []converge.Situation{{Name: "Warned", Of: nil, See: func(l *converge.Look) *converge.Finding {
-		e := health.NewestWarning(l)
+		e := NewestWarning(l)
 		if e == nil {
 			return nil
 		}
 		who := cmp.Or(cmp.Or(e.Source.Component, e.ReportingController), l.Keeper())
 		f := &converge.Finding{Says: l.Judged.Says + ": its last warning, of " + words.Ago(l.Now.Sub(converge.Told(e))) + " ago: " +
 			e.Reason + ": " + e.Message,
-			Owner: who, State: converge.BackingOff, Error: eventFailure(e), Next: converge.Does(who, "tries again")}
+			Owner: who, State: converge.BackingOff, Error: EventFailure(e), Next: converge.Does(who, "tries again")}
 		if tree, custom := words.Tree(l.Obj); custom {
-			f.Words, f.Advice = e.Reason, []string{health.LogOf(l, who)}
+			f.Words, f.Advice = e.Reason, []string{LogOf(l, who)}
 			named(l, f, tree, e.Message)
 		}
 		return f

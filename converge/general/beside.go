@@ -1,4 +1,4 @@
-package causes
+package general
 
 import (
 	"cmp"
@@ -11,7 +11,6 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/kloop-dev/kloop/converge"
-	"github.com/kloop-dev/kloop/converge/health"
 	"github.com/kloop-dev/kloop/converge/mentions"
 	"github.com/kloop-dev/kloop/converge/words"
 	"github.com/kloop-dev/kloop/kinds/convergence"
@@ -54,7 +53,7 @@ func Besides(s *mentions.Search, tree map[string]any) (list []Remark) {
 	if all := words.CountsOf(status); all != "" {
 		list = append(list, Remark{Says: "counts " + all})
 	}
-	if e := health.NewestWarning((&converge.Look{World: s.World, Obj: s.Obj})); e != nil {
+	if e := NewestWarning((&converge.Look{World: s.World, Obj: s.Obj})); e != nil {
 		list = append(list, Remark{Says: "has a warning of " + words.Ago(s.Now.Sub(converge.Told(e))) + " ago, " + e.Reason + ": " +
 			words.OneLine(e.Message)})
 	}

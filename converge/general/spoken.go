@@ -1,4 +1,4 @@
-package causes
+package general
 
 import (
 	"cmp"
@@ -11,7 +11,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/kloop-dev/kloop/converge"
-	"github.com/kloop-dev/kloop/converge/health"
 	"github.com/kloop-dev/kloop/converge/mentions"
 	"github.com/kloop-dev/kloop/converge/words"
 	"github.com/kloop-dev/kloop/kinds"
@@ -287,7 +286,7 @@ func heard(l *converge.Look, f *converge.Finding, tree map[string]any, message s
 
 // kept tells of an object that stands for a cordoned node that budgets keep pods there: who drains it waits for them.
 func kept(l *converge.Look, f *converge.Finding, n *corev1.Node, message string) string {
-	why := KeptThere(l.World, n)
+	_, why := l.Workloads().Held(l.World, n)
 	if why == "" || !strings.Contains(message, "timed out") && !strings.Contains(strings.ToLower(message), "drain") {
 		return ""
 	}
@@ -314,7 +313,7 @@ func meantBy(m *mentions.Mention, message string) bool {
 // afar finds an object that is spoken of by its name alone in the namespace where an application goes to.
 func afar(l *converge.Look, k resource.Kind, name string) resource.Object {
 	tree, _ := words.Tree(l.Obj)
-	if ns := health.Destination(tree); ns != "" {
+	if ns := Destination(tree); ns != "" {
 		return l.Read.Lookup(k, ns, name)
 	}
 	return nil
@@ -334,13 +333,13 @@ func spokenOf(l *converge.Look, f *converge.Finding, message string) {
 	defer markedPart(l, f, message)
 	defer ofKind(l, f, message)
 	defer lackOf(l, f, message)
-	for _, m := range health.KubeletsPod.FindAllStringSubmatch(message, converge.MaxLooks) {
+	for _, m := range KubeletsPod.FindAllStringSubmatch(message, converge.MaxLooks) {
 		if p := resource.Get(l.Read, kinds.Pods, m[2], m[1]); p != nil && !l.Health(kinds.Pods, p).Converged() {
 			waitsFor(f, message, converge.RefTo(kinds.Pods, p))
 			return
 		}
 	}
-	for _, m := range append(health.Spoken.FindAllStringSubmatch(message, converge.MaxLooks), spokenLow.FindAllStringSubmatch(message,
+	for _, m := range append(Spoken.FindAllStringSubmatch(message, converge.MaxLooks), spokenLow.FindAllStringSubmatch(message,
 		converge.MaxLooks)...) {
 		ns := cmp.Or(m[2], l.Obj.GetNamespace())
 		for _, k := range append(mentions.Of(l).KindsBy(m[1], "", "", true), mentions.Of(l).KindsBy(strings.TrimSuffix(m[1], "s"), "", "",

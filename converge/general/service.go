@@ -1,4 +1,4 @@
-package health
+package general
 
 import (
 	"cmp"
@@ -161,8 +161,8 @@ func unannounced(s *corev1.Service) string {
 	return c.Reason
 }
 
-// serviceHealth finds no gap in a service whose workloads are scaled to zero: its user asked for that.
-func serviceHealth(w *converge.World, s *corev1.Service) converge.Health {
+// ServiceHealth finds no gap in a service whose workloads are scaled to zero: its user asked for that.
+func ServiceHealth(w *converge.World, s *corev1.Service) converge.Health {
 	if s.Spec.Type == corev1.ServiceTypeLoadBalancer && len(s.Status.LoadBalancer.Ingress) == 0 {
 		return converge.Health{Says: "has no address outside the cluster", Want: "spec.type=LoadBalancer",
 			Have: "status.loadBalancer.ingress empty"}

@@ -1,4 +1,4 @@
-package health
+package general
 
 import (
 	"cmp"
@@ -8,6 +8,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/kloop-dev/kloop/converge"
 	"github.com/kloop-dev/kloop/converge/mentions"
@@ -88,4 +89,14 @@ func Destination(tree map[string]any) string {
 	spec, _ := tree["spec"].(map[string]any)
 	to, _ := spec["destination"].(map[string]any)
 	return words.String(to, "namespace")
+}
+
+// KindNamed finds a kind by group and name, in whichever version it is known; nil: nobody knows it.
+func KindNamed(w *converge.World, group, name string) resource.Kind {
+	for _, k := range w.Kinds.All() {
+		if gvk := k.Info().GVK; gvk.GroupKind() == (schema.GroupKind{Group: group, Kind: name}) {
+			return k
+		}
+	}
+	return nil
 }

@@ -1,4 +1,4 @@
-package causes
+package general
 
 import (
 	"cmp"
@@ -16,10 +16,10 @@ import (
 	"github.com/kloop-dev/kloop/resource"
 )
 
-// webhookDown: the API server can't reach a webhook that it must ask. Worst is one whose own pods it has to be asked
+// WebhookDown: the API server can't reach a webhook that it must ask. Worst is one whose own pods it has to be asked
 // about: it keeps itself down.
-func webhookDown(l *converge.Look, text string) *converge.Finding {
-	name := quoted(text, "failed calling webhook ")
+func WebhookDown(l *converge.Look, text string) *converge.Finding {
+	name := Quoted(text, "failed calling webhook ")
 	if name == "" {
 		return nil
 	}
@@ -75,8 +75,9 @@ func deadlocked(l *converge.Look, svc *corev1.Service) bool {
 	return template != nil && labels.SelectorFromSet(svc.Spec.Selector).Matches(labels.Set(template.Labels))
 }
 
-func webhookDenies(l *converge.Look, text string) *converge.Finding {
-	name := quoted(text, "admission webhook ")
+// WebhookDenies: a webhook was asked, and is against it.
+func WebhookDenies(l *converge.Look, text string) *converge.Finding {
+	name := Quoted(text, "admission webhook ")
 	if name == "" {
 		return nil
 	}

@@ -1,4 +1,4 @@
-package causes
+package general
 
 import (
 	"strings"

@@ -1,4 +1,4 @@
-package causes
+package general
 
 import (
 	"cmp"
@@ -9,7 +9,6 @@ import (
 	"strings"
 
 	"github.com/kloop-dev/kloop/converge"
-	"github.com/kloop-dev/kloop/converge/health"
 	"github.com/kloop-dev/kloop/converge/mentions"
 	"github.com/kloop-dev/kloop/converge/words"
 	"github.com/kloop-dev/kloop/kinds"
@@ -20,7 +19,7 @@ func untaken(l *converge.Look) string {
 	tree, _ := words.Tree(l.Obj)
 	for _, m := range mentions.Of(l).Mentions(tree) {
 		if got, custom := words.Tree(m.Obj); custom && m.Obj != nil && got["status"] == nil && l.HasStatus(m.Kind) &&
-			strings.HasPrefix(m.Field, "status.") && l.Now.Sub(m.Obj.GetCreationTimestamp().Time) > health.SlowStart {
+			strings.HasPrefix(m.Field, "status.") && l.Now.Sub(m.Obj.GetCreationTimestamp().Time) > SlowStart {
 			return "; " + new(converge.ObjectOf(m.Kind, m.Obj)).Short() +
 				", which it goes by, has no status: nobody seems to have taken it up, as if no " +
 				"controller for " + m.Kind.Info().GR().String() + " ran"
@@ -32,7 +31,7 @@ func untaken(l *converge.Look) string {
 		}
 		for obj := range l.Read.ByOwner(k, string(l.Obj.GetUID())) {
 			if tree, _ := words.Tree(obj); tree["status"] == nil && l.HasStatus(k) &&
-				l.Now.Sub(obj.GetCreationTimestamp().Time) > health.SlowStart {
+				l.Now.Sub(obj.GetCreationTimestamp().Time) > SlowStart {
 				return "; " + new(converge.ObjectOf(k, obj)).Short() +
 					", which was made for it, has no status: nobody seems to have taken it up, " +
 					"as if no controller for " + k.Info().GR().String() + " ran"
@@ -79,7 +78,7 @@ func outdated(l *converge.Look, f *converge.Finding, tree map[string]any, messag
 			continue
 		}
 		name := new(converge.ObjectOf(m.Kind, m.Obj)).Short()
-		if custom && !health.Speaks(status) || m.Kind == kinds.ConfigMaps || m.Kind == kinds.Secrets {
+		if custom && !Speaks(status) || m.Kind == kinds.ConfigMaps || m.Kind == kinds.Secrets {
 			f.Aside = name + " has no word on how it is: who waits for that has to be told not to (Crossplane: readinessChecks)"
 			if m.Obj.GetAnnotations()[composedAs] != "" {
 				f.Advice = append([]string{"in its composition, let " + m.Obj.GetAnnotations()[composedAs] + " count as ready once it is " +

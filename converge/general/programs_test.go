@@ -1,4 +1,4 @@
-package health
+package general
 
 import (
 	"strings"
@@ -27,7 +27,7 @@ func TestProgramOf(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			w := &converge.World{Read: read, Kinds: set, Now: states.Noon, Rules: own()}
+			w := &converge.World{Read: read, Kinds: set, Now: states.Noon, Rules: Rules()}
 			got := ""
 			for _, k := range set.All() {
 				if k.Info().GVK.Kind == tt.kind && k.Info().Custom {

@@ -1,4 +1,4 @@
-package causes
+package general
 
 import (
 	"strings"
@@ -8,14 +8,13 @@ import (
 	apiregistrationv1 "k8s.io/kube-aggregator/pkg/apis/apiregistration/v1"
 
 	"github.com/kloop-dev/kloop/converge"
-	"github.com/kloop-dev/kloop/converge/health"
 	"github.com/kloop-dev/kloop/converge/words"
 	"github.com/kloop-dev/kloop/kinds"
 	"github.com/kloop-dev/kloop/resource"
 )
 
-// extensions are the ways in which what extends the API does not work.
-func extensions() []converge.Situation {
+// Extensions are the ways in which what extends the API does not work.
+func Extensions() []converge.Situation {
 	return []converge.Situation{
 		{Name: "APIServiceDown", Of: []resource.Kind{kinds.APIServices}, See: apiServiceDown},
 		{Name: "NamesTaken", Of: []resource.Kind{kinds.CustomResourceDefinitions}, See: namesTaken},
@@ -42,7 +41,7 @@ func apiServiceDown(l *converge.Look) *converge.Finding {
 	sleeper(f, l.World, resource.Get(l.Read, kinds.Services, s.Namespace, s.Name))
 	for _, c := range a.Status.Conditions {
 		if c.Type == apiregistrationv1.Available && c.Status != apiregistrationv1.ConditionTrue {
-			f.Error = textOnly(c.Message)
+			f.Error = TextOnly(c.Message)
 			if c.Message != "" && serves(l, s) {
 				f.Says = "has a server that does not answer the API server, though service " + s.Namespace + "/" + s.Name +
 					" has endpoints: " + words.OneLine(c.Message)
@@ -66,7 +65,7 @@ func sleeper(f *converge.Finding, w *converge.World, s *corev1.Service) {
 	if s == nil {
 		return
 	}
-	if rests, wake := health.RestOfService(w, s); wake != "" && strings.HasPrefix(rests, "leads nowhere") {
+	if rests, wake := RestOfService(w, s); wake != "" && strings.HasPrefix(rests, "leads nowhere") {
 		f.Says += "; service/" + s.Name + " " + rests
 		f.Advice = append([]string{wake}, f.Advice...)
 	}
@@ -78,7 +77,7 @@ func serves(l *converge.Look, ref *apiregistrationv1.ServiceReference) bool {
 	if s == nil {
 		return false
 	}
-	_, any := health.OpenPorts(l.World, s)
+	_, any := OpenPorts(l.World, s)
 	return any
 }
 
@@ -88,7 +87,7 @@ func namesTaken(l *converge.Look) *converge.Finding {
 	for _, c := range d.Status.Conditions {
 		if c.Type == apiextensionsv1.NamesAccepted && c.Status == apiextensionsv1.ConditionFalse {
 			return &converge.Finding{Says: "has names that another definition of its group has: " + c.Message, State: converge.Blocked,
-				Error: textOnly(c.Message), Waits: converge.On("Field", converge.RefTo(l.Kind, d), "spec.names"),
+				Error: TextOnly(c.Message), Waits: converge.On("Field", converge.RefTo(l.Kind, d), "spec.names"),
 				Next:   converge.Does(l.Owner, "serves it when the names are free"),
 				Advice: []string{"choose other names, or delete the other definition"}}
 		}
@@ -102,7 +101,7 @@ func definitionFaulty(l *converge.Look) *converge.Finding {
 	for _, c := range d.Status.Conditions {
 		if c.Type == apiextensionsv1.NonStructuralSchema && c.Status == apiextensionsv1.ConditionTrue {
 			return &converge.Finding{Says: "has a schema that is not structural: " + c.Message, State: converge.Blocked,
-				Error: textOnly(c.Message),
+				Error: TextOnly(c.Message),
 				Next:  converge.Does(converge.Person, "corrects the schema")}
 		}
 	}
@@ -112,10 +111,10 @@ func definitionFaulty(l *converge.Look) *converge.Finding {
 // conversionDown asks for the endpoints of the converter: no condition of a definition tells of it.
 func conversionDown(l *converge.Look) *converge.Finding {
 	d := resource.Outline[*apiextensionsv1.CustomResourceDefinition](l.Obj)
-	if !health.Unconverted(l.World, d) {
+	if !Unconverted(l.World, d) {
 		return nil
 	}
-	ref := health.Converter(d)
+	ref := Converter(d)
 	r := converge.Ref{Kind: kinds.Services, NS: ref.Namespace, Name: ref.Name}
 	stored := ""
 	for _, v := range d.Spec.Versions {

@@ -1,4 +1,4 @@
-package health
+package general
 
 import (
 	"fmt"
@@ -20,7 +20,7 @@ func customHealth(w *converge.World, k resource.Kind, obj resource.Object, tree 
 	}
 	if observed, ok := status["observedGeneration"].(int64); ok && (observed >= 0 ||
 		words.ComplaintIn(tree).Says == "") { // Flux's -1: it never went well
-		if h, is := behind(obj.GetGeneration(), observed); is {
+		if h, is := Behind(obj.GetGeneration(), observed); is {
 			return h
 		}
 	}
