@@ -1,5 +1,5 @@
 // Package admission holds the rules that change or refuse writes between decoding and storing. A plugin is
-// one value in the table of plugins.go, in upstream's order.
+// one value in the table of general.go, or of package plugins, in upstream's order.
 package admission
 
 import (

@@ -36,7 +36,7 @@ func (s signers) approval(ctx context.Context, r *Request) error {
 	if !ok || r.Op != Update || r.Sub != "approval" || s.may(ctx, r, "approve", old.Spec.SignerName) {
 		return nil
 	}
-	return r.forbidden("user not permitted to approve requests with signerName %q", old.Spec.SignerName)
+	return r.Refuse("user not permitted to approve requests with signerName %q", old.Spec.SignerName)
 }
 
 // signing lets only those issue certificates who may for the signer.
@@ -53,13 +53,13 @@ func (s signers) signing(ctx context.Context, r *Request) error {
 		equality.Semantic.DeepEqual(n.Status.Conditions, old.Status.Conditions) || s.may(ctx, r, "sign", old.Spec.SignerName) {
 		return nil
 	}
-	return r.forbidden("user not permitted to sign requests with signerName %q", old.Spec.SignerName)
+	return r.Refuse("user not permitted to sign requests with signerName %q", old.Spec.SignerName)
 }
 
 // attest lets only those publish a signer's trust bundle who may speak for the signer.
 func (s signers) attest(ctx context.Context, r *Request) error {
 	b, ok := r.Object.(*certificatesv1.ClusterTrustBundle)
-	if !ok || !r.on(certificatesv1.GroupName, "clustertrustbundles", Create, Update) || b.Spec.SignerName == "" {
+	if !ok || !r.On(certificatesv1.GroupName, "clustertrustbundles", Create, Update) || b.Spec.SignerName == "" {
 		return nil
 	}
 	if old, ok := r.Old.(*certificatesv1.ClusterTrustBundle); ok && equality.Semantic.DeepEqual(old.Spec, b.Spec) {
@@ -68,13 +68,13 @@ func (s signers) attest(ctx context.Context, r *Request) error {
 	if s.may(ctx, r, "attest", b.Spec.SignerName) {
 		return nil
 	}
-	return r.forbidden("user not permitted to attest for signerName %q", b.Spec.SignerName)
+	return r.Refuse("user not permitted to attest for signerName %q", b.Spec.SignerName)
 }
 
 // stampRequester writes into a certificate request who asks for it, whatever the request says.
 func stampRequester(_ context.Context, r *Request) error {
 	csr, ok := r.Object.(*certificatesv1.CertificateSigningRequest)
-	if !ok || !r.on(certificatesv1.GroupName, "certificatesigningrequests", Create) {
+	if !ok || !r.On(certificatesv1.GroupName, "certificatesigningrequests", Create) {
 		return nil
 	}
 	s := &csr.Spec
@@ -91,21 +91,21 @@ func stampRequester(_ context.Context, r *Request) error {
 // restrictSubject keeps client certificates from making anybody a member of system:masters.
 func restrictSubject(_ context.Context, r *Request) error {
 	csr, ok := r.Object.(*certificatesv1.CertificateSigningRequest)
-	if !ok || !r.on(certificatesv1.GroupName, "certificatesigningrequests", Create) ||
+	if !ok || !r.On(certificatesv1.GroupName, "certificatesigningrequests", Create) ||
 		csr.Spec.SignerName != certificatesv1.KubeAPIServerClientSignerName {
 		return nil
 	}
-	req, err := parseRequest(csr.Spec.Request)
+	req, err := ParseRequest(csr.Spec.Request)
 	if err != nil {
-		return r.forbidden("failed to parse CSR: %w", err)
+		return r.Refuse("failed to parse CSR: %w", err)
 	}
 	if slices.Contains(req.Subject.Organization, auth.GroupMasters) {
-		return r.forbidden("use of %s signer with %s group is not allowed", csr.Spec.SignerName, auth.GroupMasters)
+		return r.Refuse("use of %s signer with %s group is not allowed", csr.Spec.SignerName, auth.GroupMasters)
 	}
 	return nil
 }
 
-func parseRequest(text []byte) (*x509.CertificateRequest, error) {
+func ParseRequest(text []byte) (*x509.CertificateRequest, error) {
 	block, _ := pem.Decode(text)
 	if block == nil || block.Type != "CERTIFICATE REQUEST" {
 		return nil, errors.New("PEM block type must be CERTIFICATE REQUEST")

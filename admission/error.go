@@ -7,8 +7,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
-// gr is the group and resource that the request is about.
-func (r *Request) gr() schema.GroupResource { return r.Kind.Info().GR() }
+// GR is the group and resource that the request is about.
+func (r *Request) GR() schema.GroupResource { return r.Kind.Info().GR() }
 
 // name names the object in error messages: a name that is still to be generated is not known yet.
 func (r *Request) name() string {
@@ -25,18 +25,18 @@ func (r *Request) name() string {
 	return "Unknown"
 }
 
-// forbidden refuses the request.
-func (r *Request) forbidden(format string, args ...any) error {
-	return apierrors.NewForbidden(r.gr(), r.name(), fmt.Errorf(format, args...))
+// Refuse refuses the request.
+func (r *Request) Refuse(format string, args ...any) error {
+	return apierrors.NewForbidden(r.GR(), r.name(), fmt.Errorf(format, args...))
 }
 
-// on tells whether the request is about the resource itself, not a subresource, and one of the operations.
-func (r *Request) on(group, resource string, ops ...Op) bool {
-	return r.Sub == "" && r.of(group, resource, ops...)
+// On tells whether the request is about the resource itself, not a subresource, and one of the operations.
+func (r *Request) On(group, resource string, ops ...Op) bool {
+	return r.Sub == "" && r.Of(group, resource, ops...)
 }
 
-// of is on with any subresource.
-func (r *Request) of(group, resource string, ops ...Op) bool {
+// Of is on with any subresource.
+func (r *Request) Of(group, resource string, ops ...Op) bool {
 	i := r.Kind.Info()
 	if i.Plural != resource || i.GVK.Group != group {
 		return false
@@ -49,15 +49,15 @@ func (r *Request) of(group, resource string, ops ...Op) bool {
 	return len(ops) == 0
 }
 
-// warn passes a warning on to the caller, if it listens.
-func (r *Request) warn(format string, args ...any) {
+// Warning passes a warning on to the caller, if it listens.
+func (r *Request) Warning(format string, args ...any) {
 	if r.Warn != nil {
 		r.Warn(fmt.Sprintf(format, args...))
 	}
 }
 
-// annotate adds to the audit event, if there is one.
-func (r *Request) annotate(key, value string) {
+// Note adds to the audit event, if there is one.
+func (r *Request) Note(key, value string) {
 	if r.Annotate != nil {
 		r.Annotate(key, value)
 	}
@@ -65,5 +65,5 @@ func (r *Request) annotate(key, value string) {
 
 // Forbidden refuses the request for a reason, as upstream words it.
 func (r *Request) Forbidden(why error) *apierrors.StatusError {
-	return apierrors.NewForbidden(r.gr(), r.name(), why)
+	return apierrors.NewForbidden(r.GR(), r.name(), why)
 }

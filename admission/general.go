@@ -3,7 +3,7 @@ package admission
 // General returns upstream's plugins, in upstream's order, that a control plane without pods and nodes has a use for. Beside it a program
 // need not link those of pods.
 func General(cfg Config) Chain {
-	cfg = cfg.complete()
+	cfg = cfg.Complete()
 	sign, owners := signers{cfg.Authorize}, ownership{cfg.Authorize, cfg.Kinds}
 	return Chain{
 		{Name: "CertificateRequester", Mutate: stampRequester},

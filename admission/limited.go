@@ -23,7 +23,7 @@ type LimitedResource struct {
 func (s *quotas) covered(r *Request, list []*corev1.ResourceQuota) error {
 	var mine []LimitedResource
 	for _, l := range s.limited {
-		if (schema.GroupResource{Group: l.APIGroup, Resource: l.Resource}) == r.gr() {
+		if (schema.GroupResource{Group: l.APIGroup, Resource: l.Resource}) == r.GR() {
 			mine = append(mine, l)
 		}
 	}
@@ -32,27 +32,27 @@ func (s *quotas) covered(r *Request, list []*corev1.ResourceQuota) error {
 	}
 	names, scopes := s.limits(r, mine)
 	for _, q := range list {
-		if !quota.Applies(q, q.Status.Hard, r.gr(), r.Object) {
+		if !quota.Applies(q, q.Status.Hard, r.GR(), r.Object) {
 			continue
 		}
-		hard := quota.Relevant(r.gr(), q.Status.Hard)
+		hard := quota.Relevant(r.GR(), q.Status.Hard)
 		names = slices.DeleteFunc(names, func(n string) bool { return slices.Contains(hard, corev1.ResourceName(n)) })
 		scopes = slices.DeleteFunc(scopes, func(c corev1.ScopedResourceSelectorRequirement) bool { return selectsScope(q, c.ScopeName) })
 	}
 	switch {
 	case len(names) > 0:
-		return r.forbidden("insufficient quota to consume: %v", strings.Join(names, ","))
+		return r.Refuse("insufficient quota to consume: %v", strings.Join(names, ","))
 	case len(scopes) > 0:
-		return unclassified(fmt.Sprintf("insufficient quota to match these scopes: %v", scopes))
+		return Unclassified(fmt.Sprintf("insufficient quota to match these scopes: %v", scopes))
 	}
 	return nil
 }
 
 // limits are the names of what the request uses that is limited, and the limited scopes that it is in.
 func (s *quotas) limits(r *Request, mine []LimitedResource) (names []string, scopes []corev1.ScopedResourceSelectorRequirement) {
-	use := quota.Usage(r.gr(), r.Object, s.now())
+	use := quota.Usage(r.GR(), r.Object, s.now())
 	if r.Op == Update && r.Old != nil {
-		use = quota.Less(use, quota.Usage(r.gr(), r.Old, s.now()))
+		use = quota.Less(use, quota.Usage(r.GR(), r.Old, s.now()))
 	}
 	for _, l := range mine {
 		for name, amount := range use {

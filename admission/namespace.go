@@ -16,23 +16,23 @@ import (
 // namespaceLifecycle keeps new content out of namespaces that are missing or on their way out, and the
 // namespaces that the cluster cannot do without from being deleted.
 func namespaceLifecycle(ctx context.Context, r *Request) error {
-	if r.of("", "namespaces") {
-		if r.on("", "namespaces", Delete) && immortal(r.Name) {
-			return apierrors.NewForbidden(r.gr(), r.Name, errors.New("this namespace may not be deleted"))
+	if r.Of("", "namespaces") {
+		if r.On("", "namespaces", Delete) && immortal(r.Name) {
+			return apierrors.NewForbidden(r.GR(), r.Name, errors.New("this namespace may not be deleted"))
 		}
 		return nil
 	}
-	if r.Namespace == "" || r.Op == Delete || r.of("authorization.k8s.io", "localsubjectaccessreviews") {
+	if r.Namespace == "" || r.Op == Delete || r.Of("authorization.k8s.io", "localsubjectaccessreviews") {
 		return nil
 	}
-	ns, err := namespaceOf(ctx, r)
+	ns, err := NamespaceOf(ctx, r)
 	if err != nil {
 		return err
 	}
 	if r.Op != Create || ns.Status.Phase != corev1.NamespaceTerminating && ns.DeletionTimestamp == nil {
 		return nil
 	}
-	refused := apierrors.NewForbidden(r.gr(), r.name(),
+	refused := apierrors.NewForbidden(r.GR(), r.name(),
 		fmt.Errorf("unable to create new content in namespace %s because it is being terminated", r.Namespace))
 	refused.ErrStatus.Details.Causes = append(refused.ErrStatus.Details.Causes, metav1.StatusCause{
 		Type: corev1.NamespaceTerminatingCause, Field: "metadata.namespace",
@@ -48,16 +48,16 @@ func immortal(name string) bool {
 	return false
 }
 
-// namespaceOf reads the request's namespace, from the store when the view does not hold it (yet).
-func namespaceOf(ctx context.Context, r *Request) (*corev1.Namespace, error) {
+// NamespaceOf reads the request's namespace, from the store when the view does not hold it (yet).
+func NamespaceOf(ctx context.Context, r *Request) (*corev1.Namespace, error) {
 	if ns := resource.Get(r.Read, core.Namespaces, "", r.Namespace); ns != nil {
 		return ns, nil
 	}
-	return live(ctx, r, core.Namespaces, "", r.Namespace)
+	return Live(ctx, r, core.Namespaces, "", r.Namespace)
 }
 
-// live reads one object from the store; a missing one is a NotFound error.
-func live[T resource.Object](ctx context.Context, r *Request, d *resource.Def[T], ns, name string) (obj T, err error) {
+// Live reads one object from the store; a missing one is a NotFound error.
+func Live[T resource.Object](ctx context.Context, r *Request, d *resource.Def[T], ns, name string) (obj T, err error) {
 	if r.Live != nil {
 		o, err := r.Live(ctx, d, ns, name)
 		if err != nil && !apierrors.IsNotFound(err) {

@@ -20,7 +20,7 @@ type ownership struct {
 }
 
 func (o ownership) validate(ctx context.Context, r *Request) error {
-	if r.Object == nil || r.Op != Create && r.Op != Update || r.Called() || r.of("", "pods") && r.Sub == "status" {
+	if r.Object == nil || r.Op != Create && r.Op != Update || r.Called() || r.Of("", "pods") && r.Sub == "status" {
 		return nil
 	}
 	var before []metav1.OwnerReference
@@ -31,12 +31,12 @@ func (o ownership) validate(ctx context.Context, r *Request) error {
 	if len(before) == len(after) && (len(after) == 0 || equality.Semantic.DeepEqual(before, after)) {
 		return nil
 	}
-	gr := r.gr()
+	gr := r.GR()
 	if r.Op != Create {
 		d, reason, err := o.authorize.Authorize(ctx, &auth.Attributes{User: r.User, Verb: "delete", Namespace: r.Namespace, Group: gr.Group,
 			Version: r.Resource().Version, Resource: gr.Resource, Subresource: r.Sub, Name: r.Name})
 		if d != auth.Allow {
-			return r.forbidden("cannot set an ownerRef on a resource you can't delete: %v, %v", reason, err)
+			return r.Refuse("cannot set an ownerRef on a resource you can't delete: %v, %v", reason, err)
 		}
 	}
 	for _, ref := range after {
@@ -58,7 +58,7 @@ func (o ownership) mayBlock(ctx context.Context, r *Request, ref metav1.OwnerRef
 	gvk := schema.FromAPIVersionAndKind(ref.APIVersion, ref.Kind)
 	k, ok := o.kinds.Kind(gvk)
 	if !ok {
-		return r.forbidden(
+		return r.Refuse(
 			"cannot set blockOwnerDeletion in this case because cannot find RESTMapping for APIVersion %s Kind %s: no matches for kind %q in "+
 				"version %q",
 			ref.APIVersion, ref.Kind, ref.Kind, ref.APIVersion)
@@ -69,7 +69,7 @@ func (o ownership) mayBlock(ctx context.Context, r *Request, ref metav1.OwnerRef
 		a.Namespace = r.Namespace
 	}
 	if d, reason, err := o.authorize.Authorize(ctx, a); d != auth.Allow {
-		return r.forbidden("cannot set blockOwnerDeletion if an ownerReference refers to a resource you can't set finalizers on: %v, %v",
+		return r.Refuse("cannot set blockOwnerDeletion if an ownerReference refers to a resource you can't set finalizers on: %v, %v",
 			reason, err)
 	}
 	return nil

@@ -2,7 +2,6 @@ package admission
 
 import (
 	"context"
-	"slices"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -38,8 +37,8 @@ type Settings struct {
 	Images        *ImagePolicy // nil: there is no server that judges images
 }
 
-// complete returns it with what is meant where nothing is said.
-func (cfg Config) complete() Config {
+// Complete returns it with what is meant where nothing is said.
+func (cfg Config) Complete() Config {
 	if cfg.Now == nil {
 		cfg.Now = time.Now
 	}
@@ -47,58 +46,6 @@ func (cfg Config) complete() Config {
 		cfg.Suffix = func() string { return rand.String(5) }
 	}
 	return cfg
-}
-
-// Plugins returns the plugins that are on by default.
-func Plugins(cfg Config) Chain {
-	return slices.DeleteFunc(All(cfg), func(p Plugin) bool { return p.Off })
-}
-
-// All returns upstream's plugins in upstream's order; those that are not on by default are Off, but for NodeRestriction. Policies
-// and webhooks have their places between PodResizeValidator and ResourceQuota: see Before.
-func All(cfg Config) Chain {
-	cfg = cfg.complete()
-	sign, node := signers{cfg.Authorize}, nodeRestriction{cfg.Authorize}
-	selectors, owners := nodeSelectors(cfg.NodeSelectors), ownership{cfg.Authorize, cfg.Kinds}
-	return Chain{
-		// No plugin upstream, where the kind itself knows who writes it.
-		{Name: "CertificateRequester", Mutate: stampRequester},
-		{Name: "AlwaysAdmit", Off: true},
-		{Name: "NamespaceAutoProvision", Off: true, Mutate: provision(cfg.MakeNamespace)},
-		{Name: "NamespaceLifecycle", Mutate: namespaceLifecycle},
-		{Name: "NamespaceExists", Off: true, Validate: namespaceExists},
-		{Name: "LimitPodHardAntiAffinityTopology", Off: true, Validate: hostnameOnly},
-		{Name: "LimitRanger", Mutate: mutateLimits, Validate: validateLimits},
-		{Name: "ServiceAccount", Mutate: accounts{cfg.Suffix}.mutate, Validate: validateServiceAccount},
-		{Name: "NodeRestriction", Mutate: node.admit},
-		{Name: "TaintNodesByCondition", Mutate: taintNewNodes},
-		{Name: "AlwaysPullImages", Off: true, Mutate: pullAlways, Validate: checkPullAlways},
-		{Name: imagePlugin, Off: true, Validate: newImages(cfg.Images, cfg.Now).validate},
-		{Name: "PodSecurity", Validate: newPodSecurity(cfg.PodSecurity).validate},
-		{Name: "PodNodeSelector", Off: true, Mutate: selectors.mutate, Validate: selectors.validate},
-		{Name: "Priority", Mutate: mutatePriority, Validate: validatePriority},
-		{Name: "DefaultTolerationSeconds", Mutate: defaultTolerationSeconds},
-		{Name: "PodTolerationRestriction", Off: true, Mutate: cfg.Tolerations.mutate, Validate: cfg.Tolerations.validate},
-		{Name: "EventRateLimit", Off: true, Validate: newEventLimits(cfg.Events).validate},
-		{Name: "ExtendedResourceToleration", Off: true, Mutate: tolerateExtended},
-		{Name: "DefaultStorageClass", Mutate: defaultStorageClass},
-		{Name: "StorageObjectInUseProtection", Mutate: protectStorage},
-		{Name: "OwnerReferencesPermissionEnforcement", Off: true, Validate: owners.validate},
-		{Name: "PersistentVolumeClaimResize", Validate: checkResize},
-		{Name: "RuntimeClass", Mutate: mutateRuntimeClass, Validate: validateRuntimeClass},
-		{Name: "CertificateApproval", Validate: sign.approval},
-		{Name: "CertificateSigning", Validate: sign.signing},
-		{Name: "ClusterTrustBundleAttest", Validate: sign.attest},
-		{Name: "CertificateSubjectRestriction", Validate: restrictSubject},
-		{Name: "DefaultIngressClass", Mutate: defaultIngressClass},
-		{Name: "DenyServiceExternalIPs", Off: true, Validate: denyExternalIPs},
-		{Name: "PodTopologyLabels", Mutate: podTopologyLabels},
-		{Name: "NodeDeclaredFeatureValidator", Validate: checkPodFeatures},
-		{Name: "PodResizeValidator", Validate: checkPodResize},
-		// here: MutatingAdmissionPolicy, MutatingAdmissionWebhook, ValidatingAdmissionPolicy, ValidatingAdmissionWebhook
-		{Name: quotaPlugin, Validate: newQuotas(cfg).validate},
-		{Name: "AlwaysDeny", Off: true, Validate: denyAll},
-	}
 }
 
 // quotaPlugin is last: it charges only what all others have let through.

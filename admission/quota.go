@@ -88,50 +88,50 @@ func (s *quotas) validate(ctx context.Context, r *Request) error {
 func charged(r *Request) bool {
 	switch {
 	case r.Sub == "resize":
-		return r.of("", "pods", Update)
+		return r.Of("", "pods", Update)
 	case r.Sub != "" || r.Object == nil:
 		return false
 	case r.Op == Create:
 		return true
 	}
-	return r.on("", "services", Update) || r.on("", "persistentvolumeclaims", Update) || r.on("resource.k8s.io", "resourceclaims", Update)
+	return r.On("", "services", Update) || r.On("", "persistentvolumeclaims", Update) || r.On("resource.k8s.io", "resourceclaims", Update)
 }
 
 // price checks what can be checked without looking at what is left, and says what the request costs.
 func (s *quotas) price(r *Request, list []*corev1.ResourceQuota) (corev1.ResourceList, error) {
 	any := false
 	for _, q := range list {
-		if !quota.Applies(q, q.Status.Hard, r.gr(), r.Object) {
+		if !quota.Applies(q, q.Status.Hard, r.GR(), r.Object) {
 			continue
 		}
 		any = true
-		names := quota.Relevant(r.gr(), q.Status.Hard)
+		names := quota.Relevant(r.GR(), q.Status.Hard)
 		if pod, ok := r.Object.(*corev1.Pod); ok {
 			if err := quota.Undeclared(pod, names); err != nil {
-				return nil, r.forbidden("failed quota: %s: %v", q.Name, err)
+				return nil, r.Refuse("failed quota: %s: %v", q.Name, err)
 			}
 		}
 		for _, n := range names {
 			if _, ok := q.Status.Used[n]; !ok {
-				return nil, r.forbidden("status unknown for quota: %s, resources: %s", q.Name, joinNames(names))
+				return nil, r.Refuse("status unknown for quota: %s, resources: %s", q.Name, joinNames(names))
 			}
 		}
 	}
 	if !any {
 		return nil, nil
 	}
-	use := quota.Usage(r.gr(), r.Object, s.now())
+	use := quota.Usage(r.GR(), r.Object, s.now())
 	var negative []corev1.ResourceName
-	for name, q := range sorted(use) {
+	for name, q := range Sorted(use) {
 		if q.Sign() < 0 {
 			negative = append(negative, name)
 		}
 	}
 	if len(negative) > 0 {
-		return nil, r.forbidden("quota usage is negative for resource(s): %s", joinNames(negative))
+		return nil, r.Refuse("quota usage is negative for resource(s): %s", joinNames(negative))
 	}
 	if r.Op == Update && r.Old != nil && r.Old.GetResourceVersion() != "" {
-		use = quota.Less(use, quota.Usage(r.gr(), r.Old, s.now()))
+		use = quota.Less(use, quota.Usage(r.GR(), r.Old, s.now()))
 	}
 	for name, q := range use {
 		if q.IsZero() {
@@ -199,7 +199,7 @@ func (s *quotas) settle(ctx context.Context, l *line, batch []*bill) {
 				}
 			case apierrors.IsNotFound(err):
 			case apierrors.IsConflict(err) && try+1 < chargeTries:
-				if q, err := live(ctx, batch[0].r, core.ResourceQuotas, c.quota.Namespace, c.quota.Name); err == nil {
+				if q, err := Live(ctx, batch[0].r, core.ResourceQuotas, c.quota.Namespace, c.quota.Name); err == nil {
 					open = append(open, q)
 				} else if !apierrors.IsNotFound(err) {
 					fail(c.payers, err)
@@ -257,7 +257,7 @@ func judge(list []*corev1.ResourceQuota, batch []*bill) (changed []change) {
 		}
 		var mine []*change
 		for i := range all {
-			if c := &all[i]; !b.paid[c.quota.Name] && quota.Applies(c.quota, c.quota.Status.Hard, b.r.gr(), b.r.Object) {
+			if c := &all[i]; !b.paid[c.quota.Name] && quota.Applies(c.quota, c.quota.Status.Hard, b.r.GR(), b.r.Object) {
 				mine = append(mine, c)
 			}
 		}
@@ -289,7 +289,7 @@ func exceeded(list []*change, b *bill) error {
 			}
 		}
 		if len(over) > 0 {
-			return b.r.forbidden("exceeded quota: %s, requested: %s, used: %s, limited: %s", c.quota.Name,
+			return b.r.Refuse("exceeded quota: %s, requested: %s, used: %s, limited: %s", c.quota.Name,
 				quota.Text(over), quota.Text(used), quota.Text(hard))
 		}
 	}

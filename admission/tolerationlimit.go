@@ -16,9 +16,9 @@ type TolerationRules struct {
 	Whitelist []corev1.Toleration `json:"whitelist,omitempty"`
 }
 
-func (t TolerationRules) mutate(ctx context.Context, r *Request) error {
+func (t TolerationRules) Mutate(ctx context.Context, r *Request) error {
 	pod, ok := r.Object.(*corev1.Pod)
-	if !ok || !r.on("", "pods", Create, Update) {
+	if !ok || !r.On("", "pods", Create, Update) {
 		return nil
 	}
 	var more []corev1.Toleration
@@ -41,9 +41,9 @@ func (t TolerationRules) mutate(ctx context.Context, r *Request) error {
 	return nil
 }
 
-func (t TolerationRules) validate(ctx context.Context, r *Request) error {
+func (t TolerationRules) Validate(ctx context.Context, r *Request) error {
 	pod, ok := r.Object.(*corev1.Pod)
-	if !ok || !r.on("", "pods", Create, Update) {
+	if !ok || !r.On("", "pods", Create, Update) {
 		return nil
 	}
 	allowed, found, err := tolerationsOf(ctx, r, "scheduler.alpha.kubernetes.io/tolerationsWhitelist")
@@ -55,7 +55,7 @@ func (t TolerationRules) validate(ctx context.Context, r *Request) error {
 	}
 	for _, own := range pod.Spec.Tolerations {
 		if len(allowed) > 0 && !slices.ContainsFunc(allowed, func(w corev1.Toleration) bool { return covers(w, own) }) {
-			return unclassified("pod tolerations (possibly merged with namespace default tolerations) conflict with its namespace whitelist")
+			return Unclassified("pod tolerations (possibly merged with namespace default tolerations) conflict with its namespace whitelist")
 		}
 	}
 	return nil
@@ -63,12 +63,12 @@ func (t TolerationRules) validate(ctx context.Context, r *Request) error {
 
 // tolerationsOf reads an annotation of the namespace.
 func tolerationsOf(ctx context.Context, r *Request, key string) (list []corev1.Toleration, found bool, err error) {
-	text, found, err := annotationOf(ctx, r, key)
+	text, found, err := AnnotationOf(ctx, r, key)
 	if err != nil || !found || text == "" {
 		return nil, false, err
 	}
 	if err := json.Unmarshal([]byte(text), &list); err != nil {
-		return nil, false, unclassified(fmt.Sprint(err))
+		return nil, false, Unclassified(fmt.Sprint(err))
 	}
 	return list, true, nil
 }

@@ -14,6 +14,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/kloop-dev/kloop/admission"
+	"github.com/kloop-dev/kloop/admission/plugins"
 	"github.com/kloop-dev/kloop/client"
 	"github.com/kloop-dev/kloop/controllers"
 	"github.com/kloop-dev/kloop/controllers/horizontalpodautoscaler"
@@ -51,7 +52,7 @@ func simulate(t *testing.T, n int, f func(c *cluster)) {
 		c := &cluster{t: t, loops: &loop.Watchers{}}
 		c.queue.Store(-1)
 		c.Local = testcluster.Start(t, func(conf *testcluster.Config) {
-			conf.Now, conf.Admission = c.now, admission.Plugins(admission.Config{Now: c.now})
+			conf.Now, conf.Admission = c.now, plugins.Default(admission.Config{Now: c.now})
 		}).Local
 		ctx, stop := context.WithCancel(t.Context())
 		var wg sync.WaitGroup

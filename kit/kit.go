@@ -35,7 +35,7 @@ type Kit struct {
 	Sources func(Sources) []Source
 	Nodes   *Simulation
 	Etcd    member.Opener
-	// Plugins returns the built-in plugins of admission: admission.All, or fewer.
+	// Plugins returns the built-in plugins of admission: plugins.All, or admission.General.
 	Plugins func(admission.Config) admission.Chain
 	// Admission are plugins of the program's own; they come last.
 	Admission admission.Chain

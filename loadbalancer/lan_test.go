@@ -23,6 +23,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/kloop-dev/kloop/admission"
+	"github.com/kloop-dev/kloop/admission/plugins"
 	"github.com/kloop-dev/kloop/client"
 	"github.com/kloop-dev/kloop/internal/eventually"
 	"github.com/kloop-dev/kloop/internal/testcluster"
@@ -129,7 +130,7 @@ func (f *shakyFeed) Next(ctx context.Context) (client.Batch, error) {
 // newAPI is an API server in this process.
 func newAPI(t *testing.T) *client.Local {
 	t.Helper()
-	c := testcluster.Start(t, func(c *testcluster.Config) { c.Admission = admission.Plugins(admission.Config{}) }).Local
+	c := testcluster.Start(t, func(c *testcluster.Config) { c.Admission = plugins.Default(admission.Config{}) }).Local
 	if _, err := c.Create(t.Context(), kinds.Namespaces,
 		&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: kinds.AnnounceSpace}}); err != nil {
 		t.Fatal(err)

@@ -23,6 +23,7 @@ import (
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"github.com/kloop-dev/kloop/admission"
+	"github.com/kloop-dev/kloop/admission/plugins"
 	"github.com/kloop-dev/kloop/client"
 	"github.com/kloop-dev/kloop/internal/testcluster"
 	"github.com/kloop-dev/kloop/kinds"
@@ -430,7 +431,7 @@ func live(t *testing.T, f func(r *rig)) {
 }
 
 func withRig(t *testing.T, f func(r *rig)) {
-	api := testcluster.Start(t, func(c *testcluster.Config) { c.Admission = admission.Plugins(admission.Config{}) })
+	api := testcluster.Start(t, func(c *testcluster.Config) { c.Admission = plugins.Default(admission.Config{}) })
 	ctx, stop := context.WithCancel(t.Context())
 	var wg sync.WaitGroup
 	r := &rig{Local: api.As(api.User, "kubelet"), t: t, rt: newFakeRuntime()}

@@ -16,6 +16,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/kloop-dev/kloop/admission"
+	"github.com/kloop-dev/kloop/admission/plugins"
 	"github.com/kloop-dev/kloop/admission/policy"
 	admissionhooks "github.com/kloop-dev/kloop/admission/webhook"
 	"github.com/kloop-dev/kloop/apply"
@@ -108,7 +109,7 @@ func (w *world) admission(fields *apply.Tracker) admission.Chain {
 	caller := &webhook.Caller{}
 	policies := policy.New(policy.Config{Kinds: w.set, Authorize: anybody{}, Overlay: fields.Overlay})
 	hooks := admissionhooks.New(admissionhooks.Config{Mutating: caller, Validating: caller, Authorize: anybody{}, Instead: w.wouldAsk})
-	chain := admission.Plugins(admission.Config{Authorize: anybody{}, Kinds: w.set, Suffix: func() string { return "token" },
+	chain := plugins.Default(admission.Config{Authorize: anybody{}, Kinds: w.set, Suffix: func() string { return "token" },
 		Charge: func(ctx context.Context, q *corev1.ResourceQuota) (*corev1.ResourceQuota, error) {
 			return client.UpdateStatus(ctx, w.admin(), kinds.ResourceQuotas, q)
 		}})

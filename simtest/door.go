@@ -15,6 +15,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/kloop-dev/kloop/admission"
+	"github.com/kloop-dev/kloop/admission/plugins"
 	"github.com/kloop-dev/kloop/apply"
 	"github.com/kloop-dev/kloop/auth"
 	"github.com/kloop-dev/kloop/client"
@@ -90,7 +91,7 @@ func openDoor(seed uint64, nodes int) (*door, error) {
 	srv, alloc := extensions.New(server.Config{Kinds: set, Store: d.mem, View: d.view, Sole: true, Now: d.now,
 		Random: d.chance, Fields: fields,
 		NoWatchList: true, // clients list first, and may be given an older state: what follows from that is to be seen
-		Authorize:   d, Admission: admission.Plugins(admission.Config{Now: d.now})}, extensions.Config{})
+		Authorize:   d, Admission: plugins.Default(admission.Config{Now: d.now})}, extensions.Config{})
 	ops := orderly{srv, d.turns, "front door"}
 	d.Local = &client.Local{Ops: ops, View: d.view, Set: set, User: admin, Manager: "simtest"}
 	if err := alloc.Repair(d.ctx); err != nil {

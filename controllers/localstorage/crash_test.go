@@ -20,6 +20,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/kloop-dev/kloop/admission"
+	"github.com/kloop-dev/kloop/admission/plugins"
 	"github.com/kloop-dev/kloop/client"
 	"github.com/kloop-dev/kloop/controllers/localstorage"
 	"github.com/kloop-dev/kloop/controllers/pvcprotection"
@@ -102,7 +103,7 @@ func simulate(t *testing.T, f func(r *rig)) {
 	dir := t.TempDir()
 	synctest.Test(t, func(t *testing.T) {
 		ctx, stop := context.WithCancel(t.Context())
-		c := testcluster.Start(t, func(c *testcluster.Config) { c.Admission = admission.Plugins(admission.Config{}) })
+		c := testcluster.Start(t, func(c *testcluster.Config) { c.Admission = plugins.Default(admission.Config{}) })
 		r := &rig{Local: c.Local, t: t, ctx: ctx, dir: dir, on: true}
 		r.make(kinds.Namespaces, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "ns"}})
 		r.make(kinds.Nodes, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n", Labels: map[string]string{corev1.LabelHostname: "n"}}})

@@ -7,7 +7,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/kloop-dev/kloop/admission"
+	"github.com/kloop-dev/kloop/admission/plugins"
 	"github.com/kloop-dev/kloop/client"
 	"github.com/kloop-dev/kloop/controllers"
 	"github.com/kloop-dev/kloop/controllers/gitsource"
@@ -31,7 +31,7 @@ import (
 
 // Kit returns all there is.
 func Kit() kit.Kit {
-	return kit.Kit{Loops: loops, Sources: sources, Etcd: etcd.Opener{}, Sealed: seal, Explain: rules.All(), Plugins: admission.All,
+	return kit.Kit{Loops: loops, Sources: sources, Etcd: etcd.Opener{}, Sealed: seal, Explain: rules.All(), Plugins: plugins.All,
 		Streams: stream.New, Profiles: profiles.Serve,
 		Nodes: &kit.Simulation{Make: sim.Nodes, Loops: sim.LoopsIn, Use: sim.Use}}
 }

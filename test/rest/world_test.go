@@ -18,6 +18,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/kloop-dev/kloop/admission"
+	"github.com/kloop-dev/kloop/admission/plugins"
 	"github.com/kloop-dev/kloop/apply"
 	"github.com/kloop-dev/kloop/auth"
 	"github.com/kloop-dev/kloop/auth/bootstrap"
@@ -82,7 +83,7 @@ func open(t *testing.T, on *features.Set) *world {
 	fields, docs := apply.NewTracker(), openapi.New(set)
 	w.api = testcluster.Start(t, func(c *testcluster.Config) {
 		c.Kinds, c.Fields, c.Authorize = set, fields, everybody{}
-		c.Admission = admission.Plugins(admission.Config{Authorize: everybody{}, Kinds: set})
+		c.Admission = plugins.Default(admission.Config{Authorize: everybody{}, Kinds: set})
 	})
 	w.Local = w.api.Local
 	w.reg = &crd.Registry{Kinds: set, View: w.View, Fields: fields, Docs: docs}

@@ -17,6 +17,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/kloop-dev/kloop/admission"
+	"github.com/kloop-dev/kloop/admission/plugins"
 	"github.com/kloop-dev/kloop/auth"
 	"github.com/kloop-dev/kloop/client"
 	"github.com/kloop-dev/kloop/controllers"
@@ -54,7 +55,7 @@ func (h *house) open(ctx context.Context) error {
 	})
 	<-ready
 	srv, _ := extensions.New(server.Config{Kinds: h.set, Store: h.st, View: v, Sole: true,
-		Admission: admission.Plugins(admission.Config{})}, extensions.Config{})
+		Admission: plugins.Default(admission.Config{})}, extensions.Config{})
 	h.Local = &client.Local{Ops: srv, View: v, Set: h.set, User: &auth.User{Name: "admin", Groups: []string{auth.GroupMasters}},
 		Manager: "scale"}
 	for _, ns := range []string{"default", "kube-system", corev1.NamespaceNodeLease} {

@@ -19,6 +19,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/kloop-dev/kloop/admission"
+	"github.com/kloop-dev/kloop/admission/plugins"
 	"github.com/kloop-dev/kloop/admission/policy"
 	admissionhooks "github.com/kloop-dev/kloop/admission/webhook"
 	"github.com/kloop-dev/kloop/apply"
@@ -120,7 +121,7 @@ func (w *world) boot() {
 		admissionhooks.New(admissionhooks.Config{Mutating: caller, Validating: caller})
 	srv, alloc := extensions.New(server.Config{Kinds: w.set, Store: slowStore{w.mem, w}, View: v, Sole: true, Now: w.now,
 		Random: w.chance, Fields: fields,
-		Admission: plugins(w.now, w.charge).Before(asked.Mutating(), rules.Validating(), asked.Validating())}, extensions.Config{})
+		Admission: chain(w.now, w.charge).Before(asked.Mutating(), rules.Validating(), asked.Validating())}, extensions.Config{})
 	w.custom = &crd.Registry{Kinds: w.set, View: v, Fields: fields, Docs: openapi.New(w.set)}
 	if err := definition.Adopt(w.custom, v.Snapshot()); err != nil {
 		w.fail("adopt: %v", err)
@@ -136,8 +137,8 @@ func (w *world) boot() {
 }
 
 // plugins is the chain that every cluster has, with names that chance has no part in.
-func plugins(now func() time.Time, charge func(context.Context, *corev1.ResourceQuota) (*corev1.ResourceQuota, error)) admission.Chain {
-	return admission.Plugins(admission.Config{Now: now, Charge: charge, Suffix: func() string { return "token" }})
+func chain(now func() time.Time, charge func(context.Context, *corev1.ResourceQuota) (*corev1.ResourceQuota, error)) admission.Chain {
+	return plugins.Default(admission.Config{Now: now, Charge: charge, Suffix: func() string { return "token" }})
 }
 
 // charge stores what a quota has used. It is no step: the quota plugin holds a lock meanwhile.

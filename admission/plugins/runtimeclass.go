@@ -1,4 +1,4 @@
-package admission
+package plugins
 
 import (
 	"context"
@@ -10,6 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
+	"github.com/kloop-dev/kloop/admission"
 	"github.com/kloop-dev/kloop/kinds/node"
 	"github.com/kloop-dev/kloop/resource"
 )
@@ -17,9 +18,9 @@ import (
 const overheadDiffers = "pod rejected: Pod's Overhead doesn't match RuntimeClass's defined Overhead"
 
 // mutateRuntimeClass adds to a pod what its runtime class costs, and where it can run.
-func mutateRuntimeClass(ctx context.Context, r *Request) error {
+func mutateRuntimeClass(ctx context.Context, r *admission.Request) error {
 	pod, ok := r.Object.(*corev1.Pod)
-	if !ok || !r.on("", "pods", Create) {
+	if !ok || !r.On("", "pods", admission.Create) {
 		return nil
 	}
 	class, err := runtimeOf(ctx, r, pod)
@@ -28,7 +29,7 @@ func mutateRuntimeClass(ctx context.Context, r *Request) error {
 	}
 	if class.Overhead != nil {
 		if pod.Spec.Overhead != nil && !equality.Semantic.DeepEqual(pod.Spec.Overhead, class.Overhead.PodFixed) {
-			return r.forbidden(overheadDiffers)
+			return r.Refuse(overheadDiffers)
 		}
 		pod.Spec.Overhead = class.Overhead.DeepCopy().PodFixed
 	}
@@ -38,11 +39,11 @@ func mutateRuntimeClass(ctx context.Context, r *Request) error {
 	return nil
 }
 
-func schedule(r *Request, pod *corev1.Pod, s *nodev1.Scheduling) error {
+func schedule(r *admission.Request, pod *corev1.Pod, s *nodev1.Scheduling) error {
 	for _, key := range slices.Sorted(maps.Keys(s.NodeSelector)) {
 		want := s.NodeSelector[key]
 		if have, ok := pod.Spec.NodeSelector[key]; ok && have != want {
-			return r.forbidden("conflict: runtimeClass.scheduling.nodeSelector[%s] = %s; pod.spec.nodeSelector[%s] = %s", key, want, key, have)
+			return r.Refuse("conflict: runtimeClass.scheduling.nodeSelector[%s] = %s; pod.spec.nodeSelector[%s] = %s", key, want, key, have)
 		}
 		if pod.Spec.NodeSelector == nil {
 			pod.Spec.NodeSelector = map[string]string{}
@@ -58,9 +59,9 @@ func schedule(r *Request, pod *corev1.Pod, s *nodev1.Scheduling) error {
 }
 
 // validateRuntimeClass makes sure that a pod's overhead equals its class's.
-func validateRuntimeClass(ctx context.Context, r *Request) error {
+func validateRuntimeClass(ctx context.Context, r *admission.Request) error {
 	pod, ok := r.Object.(*corev1.Pod)
-	if !ok || !r.on("", "pods", Create) {
+	if !ok || !r.On("", "pods", admission.Create) {
 		return nil
 	}
 	class, err := runtimeOf(ctx, r, pod)
@@ -69,15 +70,15 @@ func validateRuntimeClass(ctx context.Context, r *Request) error {
 		return err
 	case class != nil && class.Overhead != nil:
 		if !equality.Semantic.DeepEqual(pod.Spec.Overhead, class.Overhead.PodFixed) {
-			return r.forbidden(overheadDiffers)
+			return r.Refuse(overheadDiffers)
 		}
 	case pod.Spec.Overhead != nil:
-		return r.forbidden("pod rejected: Pod Overhead set without corresponding RuntimeClass defined Overhead")
+		return r.Refuse("pod rejected: Pod Overhead set without corresponding RuntimeClass defined Overhead")
 	}
 	return nil
 }
 
-func runtimeOf(ctx context.Context, r *Request, pod *corev1.Pod) (*nodev1.RuntimeClass, error) {
+func runtimeOf(ctx context.Context, r *admission.Request, pod *corev1.Pod) (*nodev1.RuntimeClass, error) {
 	if pod.Spec.RuntimeClassName == nil || *pod.Spec.RuntimeClassName == "" {
 		return nil, nil
 	}
@@ -85,9 +86,9 @@ func runtimeOf(ctx context.Context, r *Request, pod *corev1.Pod) (*nodev1.Runtim
 	if c := resource.Get(r.Read, node.RuntimeClasses, "", name); c != nil {
 		return c, nil
 	}
-	c, err := live(ctx, r, node.RuntimeClasses, "", name)
+	c, err := admission.Live(ctx, r, node.RuntimeClasses, "", name)
 	if apierrors.IsNotFound(err) {
-		return nil, r.forbidden("pod rejected: RuntimeClass %q not found", name)
+		return nil, r.Refuse("pod rejected: RuntimeClass %q not found", name)
 	}
 	return c, err
 }

@@ -1,4 +1,4 @@
-package admission
+package plugins
 
 import (
 	"context"
@@ -12,6 +12,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/kloop-dev/kloop/admission"
 	"github.com/kloop-dev/kloop/auth"
 	"github.com/kloop-dev/kloop/auth/authtest"
 	"github.com/kloop-dev/kloop/kinds"
@@ -20,14 +21,14 @@ import (
 )
 
 // chosen is the chain with one plugin in it.
-func chosen(t *testing.T, cfg Config, name string) Chain {
+func chosen(t *testing.T, cfg admission.Config, name string) admission.Chain {
 	t.Helper()
 	for _, p := range All(cfg) {
 		if p.Name == name {
 			if !p.Off {
 				t.Errorf("%s is on by default", name)
 			}
-			return Chain{p}
+			return admission.Chain{p}
 		}
 	}
 	t.Fatalf("no plugin %s", name)
@@ -35,7 +36,7 @@ func chosen(t *testing.T, cfg Config, name string) Chain {
 }
 
 // run admits a request and says why it was refused.
-func (c Chain) run(r *Request) string {
+func run(c admission.Chain, r *admission.Request) string {
 	if r.User == nil {
 		r.User = &auth.User{Name: "u"}
 	}
@@ -83,57 +84,57 @@ func TestChosenPlugins(t *testing.T) {
 	gpu := corev1.Toleration{Key: "gpu", Operator: corev1.TolerationOpExists}
 	for _, x := range []struct {
 		name, plugin string
-		cfg          Settings
-		r            Request
+		cfg          admission.Settings
+		r            admission.Request
 		text         string // "": let in
 	}{
-		{"all", "AlwaysDeny", Settings{}, Request{Op: Create, Kind: core.Pods, Object: pod(nil)},
+		{"all", "AlwaysDeny", admission.Settings{}, admission.Request{Op: admission.Create, Kind: core.Pods, Object: pod(nil)},
 			`pods "p" is forbidden: admission control is denying all modifications`},
-		{"all", "AlwaysAdmit", Settings{}, Request{Op: Create, Kind: core.Pods, Object: pod(nil)}, ""},
-		{"missing", "NamespaceExists", Settings{}, Request{Op: Update, Namespace: "gone", Kind: core.Pods, Object: pod(nil)},
+		{"all", "AlwaysAdmit", admission.Settings{}, admission.Request{Op: admission.Create, Kind: core.Pods, Object: pod(nil)}, ""},
+		{"missing", "NamespaceExists", admission.Settings{}, admission.Request{Op: admission.Update, Namespace: "gone", Kind: core.Pods, Object: pod(nil)},
 			`namespaces "gone" not found`},
-		{"there", "NamespaceExists", Settings{}, Request{Op: Delete, Kind: core.Pods}, ""},
-		{"host", "LimitPodHardAntiAffinityTopology", Settings{}, Request{Op: Create, Kind: core.Pods, Object: on(corev1.LabelHostname)}, ""},
-		{"zone", "LimitPodHardAntiAffinityTopology", Settings{}, Request{Op: Create, Kind: core.Pods, Object: on("zone")},
+		{"there", "NamespaceExists", admission.Settings{}, admission.Request{Op: admission.Delete, Kind: core.Pods}, ""},
+		{"host", "LimitPodHardAntiAffinityTopology", admission.Settings{}, admission.Request{Op: admission.Create, Kind: core.Pods, Object: on(corev1.LabelHostname)}, ""},
+		{"zone", "LimitPodHardAntiAffinityTopology", admission.Settings{}, admission.Request{Op: admission.Create, Kind: core.Pods, Object: on("zone")},
 			`pods "p" is forbidden: affinity.PodAntiAffinity.RequiredDuringScheduling has TopologyKey zone but only key kubernetes.io/hostname ` +
 				`is allowed`},
-		{"new", "DenyServiceExternalIPs", Settings{}, Request{Op: Create, Kind: core.Services, Object: service("1.2.3.4")},
+		{"new", "DenyServiceExternalIPs", admission.Settings{}, admission.Request{Op: admission.Create, Kind: core.Services, Object: service("1.2.3.4")},
 			`services "s" is forbidden: Use of external IPs is denied by admission control.`},
-		{"kept", "DenyServiceExternalIPs", Settings{}, Request{Op: Update, Kind: core.Services, Object: service("1.2.3.4"),
+		{"kept", "DenyServiceExternalIPs", admission.Settings{}, admission.Request{Op: admission.Update, Kind: core.Services, Object: service("1.2.3.4"),
 			Old: service("1.2.3.4", "1.2.3.5")}, ""},
-		{"more", "DenyServiceExternalIPs", Settings{}, Request{Op: Update, Kind: core.Services, Object: service("1.2.3.4", "1.2.3.5"),
+		{"more", "DenyServiceExternalIPs", admission.Settings{}, admission.Request{Op: admission.Update, Kind: core.Services, Object: service("1.2.3.4", "1.2.3.5"),
 			Old: service("1.2.3.4")}, "is denied"},
-		{"conflict", "PodNodeSelector", Settings{NodeSelectors: map[string]string{DefaultNodeSelector: "env=a"}},
-			Request{Op: Create, Kind: core.Pods, Object: selecting("env", "b")},
+		{"conflict", "PodNodeSelector", admission.Settings{NodeSelectors: map[string]string{DefaultNodeSelector: "env=a"}},
+			admission.Request{Op: admission.Create, Kind: core.Pods, Object: selecting("env", "b")},
 			`pods "p" is forbidden: pod node label selector conflicts with its namespace node label selector`},
-		{"not allowed", "PodNodeSelector", Settings{NodeSelectors: map[string]string{"ns": "env=a"}},
-			Request{Op: Create, Kind: core.Pods, Object: selecting("x", "y")},
+		{"not allowed", "PodNodeSelector", admission.Settings{NodeSelectors: map[string]string{"ns": "env=a"}},
+			admission.Request{Op: admission.Create, Kind: core.Pods, Object: selecting("x", "y")},
 			`pods "p" is forbidden: pod node label selector labels conflict with its namespace whitelist`},
 		{"not allowed", "PodTolerationRestriction",
-			Settings{Tolerations: TolerationRules{Whitelist: []corev1.Toleration{{Key: "a", Operator: corev1.TolerationOpExists}},
+			admission.Settings{Tolerations: admission.TolerationRules{Whitelist: []corev1.Toleration{{Key: "a", Operator: corev1.TolerationOpExists}},
 				Default: []corev1.Toleration{gpu}}},
-			Request{Op: Create, Kind: core.Pods, Object: pod(nil)},
+			admission.Request{Op: admission.Create, Kind: core.Pods, Object: pod(nil)},
 			"pod tolerations (possibly merged with namespace default tolerations) conflict with its namespace whitelist"},
-		{"limited name", "ResourceQuota", Settings{Limited: []LimitedResource{{Resource: "pods", MatchContains: []string{"pods"}}}},
-			Request{Op: Create, Kind: core.Pods, Object: pod(nil)},
+		{"limited name", "ResourceQuota", admission.Settings{Limited: []admission.LimitedResource{{Resource: "pods", MatchContains: []string{"pods"}}}},
+			admission.Request{Op: admission.Create, Kind: core.Pods, Object: pod(nil)},
 			`pods "p" is forbidden: insufficient quota to consume: count/pods,pods`},
 		{"limited scope", "ResourceQuota",
-			Settings{Limited: []LimitedResource{{Resource: "pods", MatchScopes: []corev1.ScopedResourceSelectorRequirement{
+			admission.Settings{Limited: []admission.LimitedResource{{Resource: "pods", MatchScopes: []corev1.ScopedResourceSelectorRequirement{
 				{ScopeName: corev1.ResourceQuotaScopePriorityClass, Operator: corev1.ScopeSelectorOpIn, Values: []string{"high"}}}}}},
-			Request{Op: Create, Kind: core.Pods, Object: pod(func(p *corev1.Pod) { p.Spec.PriorityClassName = "high" })},
+			admission.Request{Op: admission.Create, Kind: core.Pods, Object: pod(func(p *corev1.Pod) { p.Spec.PriorityClassName = "high" })},
 			"insufficient quota to match these scopes: [{PriorityClass In [high]}]"},
 	} {
 		t.Run(x.plugin+" "+x.name, func(t *testing.T) {
-			cfg := Config{Settings: x.cfg, Charge: func(_ context.Context, q *corev1.ResourceQuota) (*corev1.ResourceQuota, error) { return q, nil }}
-			var c Chain
+			cfg := admission.Config{Settings: x.cfg, Charge: func(_ context.Context, q *corev1.ResourceQuota) (*corev1.ResourceQuota, error) { return q, nil }}
+			var c admission.Chain
 			if x.plugin == "ResourceQuota" {
-				c = Plugins(cfg)
+				c = Default(cfg)
 				c = c[len(c)-1:]
 			} else {
 				c = chosen(t, cfg, x.plugin)
 			}
 			x.r.Read = annotated("", "")
-			if got := c.run(&x.r); (got == "") != (x.text == "") || !strings.Contains(got, x.text) {
+			if got := run(c, &x.r); (got == "") != (x.text == "") || !strings.Contains(got, x.text) {
 				t.Errorf("%q, want %q", got, x.text)
 			}
 		})
@@ -144,15 +145,15 @@ func TestAlwaysPullImages(t *testing.T) {
 	p := simplePod()
 	p.Spec.Volumes = []corev1.Volume{{Name: "v",
 		VolumeSource: corev1.VolumeSource{Image: &corev1.ImageVolumeSource{PullPolicy: corev1.PullNever}}}}
-	c := chosen(t, Config{}, "AlwaysPullImages")
-	if err := c.run(&Request{Op: Create, Kind: core.Pods, Object: p, Read: annotated("", "")}); err != "" {
+	c := chosen(t, admission.Config{}, "AlwaysPullImages")
+	if err := run(c, &admission.Request{Op: admission.Create, Kind: core.Pods, Object: p, Read: annotated("", "")}); err != "" {
 		t.Fatal(err)
 	}
 	if p.Spec.Containers[0].ImagePullPolicy != corev1.PullAlways || p.Spec.Volumes[0].Image.PullPolicy != corev1.PullAlways {
 		t.Error(p.Spec)
 	}
 	p.Spec.Containers[0].ImagePullPolicy = corev1.PullNever
-	err := c.Validate(t.Context(), &Request{Op: Create, Kind: core.Pods, Object: p})
+	err := c.Validate(t.Context(), &admission.Request{Op: admission.Create, Kind: core.Pods, Object: p})
 	if err == nil ||
 		err.Error() != `pods "p" is forbidden: spec.containers[0].imagePullPolicy: Unsupported value: "Never": supported values: "Always"` {
 		t.Error(err)
@@ -161,16 +162,16 @@ func TestAlwaysPullImages(t *testing.T) {
 
 func TestNamespaceAutoProvision(t *testing.T) {
 	var made []string
-	c := chosen(t, Config{MakeNamespace: func(_ context.Context, name string) error { made = append(made, name); return nil }},
+	c := chosen(t, admission.Config{MakeNamespace: func(_ context.Context, name string) error { made = append(made, name); return nil }},
 		"NamespaceAutoProvision")
-	for _, r := range []Request{
-		{Op: Create, Namespace: "new", Kind: core.Pods, Object: simplePod()},
-		{Op: Create, Namespace: "dry", Kind: core.Pods, Object: simplePod(), DryRun: true},
-		{Op: Create, Namespace: "ns", Kind: core.Pods, Object: simplePod()},
-		{Op: Update, Namespace: "old", Kind: core.Pods, Object: simplePod()},
+	for _, r := range []admission.Request{
+		{Op: admission.Create, Namespace: "new", Kind: core.Pods, Object: simplePod()},
+		{Op: admission.Create, Namespace: "dry", Kind: core.Pods, Object: simplePod(), DryRun: true},
+		{Op: admission.Create, Namespace: "ns", Kind: core.Pods, Object: simplePod()},
+		{Op: admission.Update, Namespace: "old", Kind: core.Pods, Object: simplePod()},
 	} {
 		r.Read = annotated("", "")
-		if err := c.run(&r); err != "" {
+		if err := run(c, &r); err != "" {
 			t.Error(err)
 		}
 	}
@@ -180,10 +181,10 @@ func TestNamespaceAutoProvision(t *testing.T) {
 }
 
 func TestPodNodeSelectorMerges(t *testing.T) {
-	c := chosen(t, Config{Settings: Settings{NodeSelectors: map[string]string{DefaultNodeSelector: "env=a"}}}, "PodNodeSelector")
+	c := chosen(t, admission.Config{Settings: admission.Settings{NodeSelectors: map[string]string{DefaultNodeSelector: "env=a"}}}, "PodNodeSelector")
 	p := simplePod()
 	p.Spec.NodeSelector = map[string]string{"x": "y"}
-	if err := c.run(&Request{Op: Create, Kind: core.Pods, Object: p, Read: annotated(nodeSelectorAnnotation, "env=b")}); err != "" {
+	if err := run(c, &admission.Request{Op: admission.Create, Kind: core.Pods, Object: p, Read: annotated(nodeSelectorAnnotation, "env=b")}); err != "" {
 		t.Fatal(err)
 	}
 	if !reflect.DeepEqual(p.Spec.NodeSelector, map[string]string{"x": "y", "env": "b"}) {
@@ -192,11 +193,11 @@ func TestPodNodeSelectorMerges(t *testing.T) {
 }
 
 func TestTolerationRules(t *testing.T) {
-	c := chosen(t, Config{}, "PodTolerationRestriction")
+	c := chosen(t, admission.Config{}, "PodTolerationRestriction")
 	p := simplePod()
 	p.Spec.Containers[0].Resources.Requests = amounts("cpu", "1")
 	p.Spec.Tolerations = []corev1.Toleration{{Key: "a", Operator: corev1.TolerationOpEqual, Value: "1"}}
-	if err := c.run(&Request{Op: Create, Kind: core.Pods, Object: p,
+	if err := run(c, &admission.Request{Op: admission.Create, Kind: core.Pods, Object: p,
 		Read: annotated("scheduler.alpha.kubernetes.io/defaultTolerations", `[{"key":"a","operator":"Exists"}]`)}); err != "" {
 		t.Fatal(err)
 	}
@@ -207,7 +208,7 @@ func TestTolerationRules(t *testing.T) {
 	}
 	p = simplePod()
 	p.Spec.Containers[0].Resources.Requests = amounts("example.com/gpu", "1")
-	if err := chosen(t, Config{}, "ExtendedResourceToleration").run(&Request{Op: Create, Kind: core.Pods, Object: p}); err != "" {
+	if err := run(chosen(t, admission.Config{}, "ExtendedResourceToleration"), &admission.Request{Op: admission.Create, Kind: core.Pods, Object: p}); err != "" {
 		t.Fatal(err)
 	}
 	if want := []corev1.Toleration{{Key: "example.com/gpu", Operator: corev1.TolerationOpExists,
@@ -217,16 +218,16 @@ func TestTolerationRules(t *testing.T) {
 }
 
 func TestEventRateLimit(t *testing.T) {
-	c := chosen(t, Config{Settings: Settings{Events: []EventLimit{{Type: LimitNamespace, QPS: 1, Burst: 2}}}}, "EventRateLimit")
+	c := chosen(t, admission.Config{Settings: admission.Settings{Events: []admission.EventLimit{{Type: admission.LimitNamespace, QPS: 1, Burst: 2}}}}, "EventRateLimit")
 	ask := func(ns string, dry bool) string {
-		return c.run(&Request{Op: Create, Namespace: ns, Kind: core.Events, Object: &corev1.Event{}, DryRun: dry})
+		return run(c, &admission.Request{Op: admission.Create, Namespace: ns, Kind: core.Events, Object: &corev1.Event{}, DryRun: dry})
 	}
 	for range 2 {
 		if err := ask("a", false); err != "" {
 			t.Error(err)
 		}
 	}
-	err := c.Validate(t.Context(), &Request{Op: Create, Namespace: "a", Kind: core.Events, Object: &corev1.Event{}})
+	err := c.Validate(t.Context(), &admission.Request{Op: admission.Create, Namespace: "a", Kind: core.Events, Object: &corev1.Event{}})
 	if !apierrors.IsTooManyRequests(err) || !strings.Contains(err.Error(), "limit reached on type Namespace for key a") {
 		t.Error(err)
 	}
@@ -262,23 +263,23 @@ func TestOwnerReferences(t *testing.T) {
 	for _, x := range []struct {
 		name string
 		may  allowing
-		r    Request
+		r    admission.Request
 		text string
 	}{
-		{"a new object has any owner", nil, Request{Op: Create, Object: owned("u", nil)}, ""},
-		{"but may not hold it up", nil, Request{Op: Create, Object: owned("u", &yes)},
+		{"a new object has any owner", nil, admission.Request{Op: admission.Create, Object: owned("u", nil)}, ""},
+		{"but may not hold it up", nil, admission.Request{Op: admission.Create, Object: owned("u", &yes)},
 			`configmaps "c" is forbidden: cannot set blockOwnerDeletion if an ownerReference refers to a resource you can't set finalizers on: ` +
 				`, <nil>`},
-		{"unless it may", allowing{"update pods/finalizers"}, Request{Op: Create, Object: owned("u", &yes)}, ""},
-		{"an old object", nil, Request{Op: Update, Name: "c", Object: owned("u", nil), Old: owned("", nil)},
+		{"unless it may", allowing{"update pods/finalizers"}, admission.Request{Op: admission.Create, Object: owned("u", &yes)}, ""},
+		{"an old object", nil, admission.Request{Op: admission.Update, Name: "c", Object: owned("u", nil), Old: owned("", nil)},
 			"cannot set an ownerRef on a resource you can't delete: , <nil>"},
-		{"which one may delete", allowing{"delete configmaps"}, Request{Op: Update, Name: "c", Object: owned("u", nil), Old: owned("", nil)}, ""},
-		{"the same owner", nil, Request{Op: Update, Name: "c", Object: owned("u", &yes), Old: owned("u", &yes)}, ""},
+		{"which one may delete", allowing{"delete configmaps"}, admission.Request{Op: admission.Update, Name: "c", Object: owned("u", nil), Old: owned("", nil)}, ""},
+		{"the same owner", nil, admission.Request{Op: admission.Update, Name: "c", Object: owned("u", &yes), Old: owned("u", &yes)}, ""},
 	} {
 		t.Run(x.name, func(t *testing.T) {
 			x.r.Kind = core.ConfigMaps
-			c := chosen(t, Config{Authorize: x.may, Kinds: kinds.NewSet()}, "OwnerReferencesPermissionEnforcement")
-			if got := c.run(&x.r); (got == "") != (x.text == "") || !strings.Contains(got, x.text) {
+			c := chosen(t, admission.Config{Authorize: x.may, Kinds: kinds.NewSet()}, "OwnerReferencesPermissionEnforcement")
+			if got := run(c, &x.r); (got == "") != (x.text == "") || !strings.Contains(got, x.text) {
 				t.Errorf("%s: %q, want %q", x.name, got, x.text)
 			}
 		})
@@ -289,7 +290,7 @@ func TestImagePolicy(t *testing.T) {
 	now, asked := time.Now(), 0
 	var answer ImageReviewStatus
 	var broken error
-	policy := &ImagePolicy{Allow: time.Minute, Deny: time.Second, Ask: func(_ context.Context, review, out any) error {
+	policy := &admission.ImagePolicy{Allow: time.Minute, Deny: time.Second, Ask: func(_ context.Context, review, out any) error {
 		asked++
 		if got := review.(*ImageReview).Spec; len(got.Containers) != 1 || got.Namespace != "ns" ||
 			got.Annotations["x.image-policy.k8s.io/y"] != "z" || len(got.Annotations) != 1 {
@@ -298,11 +299,11 @@ func TestImagePolicy(t *testing.T) {
 		out.(*ImageReview).Status = answer
 		return broken
 	}}
-	c := chosen(t, Config{Settings: Settings{Images: policy}, Now: func() time.Time { return now }}, "ImagePolicyWebhook")
+	c := chosen(t, admission.Config{Settings: admission.Settings{Images: policy}, Now: func() time.Time { return now }}, "ImagePolicyWebhook")
 	ask := func() string {
 		p := simplePod()
 		p.Annotations = map[string]string{"x.image-policy.k8s.io/y": "z", "other": "o"}
-		return c.run(&Request{Op: Create, Kind: core.Pods, Object: p})
+		return run(c, &admission.Request{Op: admission.Create, Kind: core.Pods, Object: p})
 	}
 	for _, x := range []struct {
 		status ImageReviewStatus
@@ -331,7 +332,7 @@ func TestImagePolicy(t *testing.T) {
 
 // TestExemptNamespace: the labels of an exempt namespace are of no use, which it is told.
 func TestExemptNamespace(t *testing.T) {
-	for _, p := range Plugins(Config{Settings: Settings{PodSecurity: PodSecurity{Namespaces: []string{"free"}}}}) {
+	for _, p := range Default(admission.Config{Settings: admission.Settings{PodSecurity: admission.PodSecurity{Namespaces: []string{"free"}}}}) {
 		if p.Name != "PodSecurity" {
 			continue
 		}
@@ -343,7 +344,7 @@ func TestExemptNamespace(t *testing.T) {
 			if labels != "" {
 				ns.Labels = map[string]string{"pod-security.kubernetes.io/" + labels: "restricted"}
 			}
-			err := p.Validate(t.Context(), &Request{Op: Create, Kind: core.Namespaces, Name: "free", Object: ns,
+			err := p.Validate(t.Context(), &admission.Request{Op: admission.Create, Kind: core.Namespaces, Name: "free", Object: ns,
 				Warn: func(text string) { got += text }})
 			if err != nil || got != want {
 				t.Errorf("%v %q, want %q", err, got, want)

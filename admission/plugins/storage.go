@@ -1,4 +1,4 @@
-package admission
+package plugins
 
 import (
 	"context"
@@ -8,6 +8,7 @@ import (
 	storagev1 "k8s.io/api/storage/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/kloop-dev/kloop/admission"
 	"github.com/kloop-dev/kloop/kinds/core"
 	"github.com/kloop-dev/kloop/kinds/storage"
 	"github.com/kloop-dev/kloop/resource"
@@ -19,9 +20,9 @@ const (
 )
 
 // defaultStorageClass gives a claim that names no class the default one; of several it is the newest.
-func defaultStorageClass(_ context.Context, r *Request) error {
+func defaultStorageClass(_ context.Context, r *admission.Request) error {
 	claim, ok := r.Object.(*corev1.PersistentVolumeClaim)
-	if !ok || !r.on("", "persistentvolumeclaims", Create) || claim.Spec.StorageClassName != nil {
+	if !ok || !r.On("", "persistentvolumeclaims", admission.Create) || claim.Spec.StorageClassName != nil {
 		return nil
 	}
 	if _, ok := claim.Annotations[corev1.BetaStorageClassAnnotation]; ok {
@@ -57,14 +58,14 @@ func newer[T interface {
 
 // protectStorage keeps volumes and claims from being deleted while they are used; loops take the finalizers
 // away when they are not.
-func protectStorage(_ context.Context, r *Request) error {
+func protectStorage(_ context.Context, r *admission.Request) error {
 	finalizer := ""
 	switch {
-	case r.on("", "persistentvolumeclaims", Create):
+	case r.On("", "persistentvolumeclaims", admission.Create):
 		finalizer = "kubernetes.io/pvc-protection"
-	case r.on("", "persistentvolumes", Create):
+	case r.On("", "persistentvolumes", admission.Create):
 		finalizer = "kubernetes.io/pv-protection"
-	case r.on("storage.k8s.io", "volumeattributesclasses", Create):
+	case r.On("storage.k8s.io", "volumeattributesclasses", admission.Create):
 		finalizer = "kubernetes.io/vac-protection"
 	default:
 		return nil
@@ -76,9 +77,9 @@ func protectStorage(_ context.Context, r *Request) error {
 }
 
 // checkResize lets a claim grow only when it is bound and its class can.
-func checkResize(_ context.Context, r *Request) error {
+func checkResize(_ context.Context, r *admission.Request) error {
 	claim, ok := r.Object.(*corev1.PersistentVolumeClaim)
-	if !ok || !r.on("", "persistentvolumeclaims", Update) {
+	if !ok || !r.On("", "persistentvolumeclaims", admission.Update) {
 		return nil
 	}
 	old, ok := r.Old.(*corev1.PersistentVolumeClaim)
@@ -90,9 +91,9 @@ func checkResize(_ context.Context, r *Request) error {
 	case size.Cmp(was) <= 0:
 		return nil
 	case old.Status.Phase != corev1.ClaimBound:
-		return r.forbidden("Only bound persistent volume claims can be expanded")
+		return r.Refuse("Only bound persistent volume claims can be expanded")
 	case !resizable(r.Read, claim, old):
-		return r.forbidden("only dynamically provisioned pvc can be resized and the storageclass that provisions the pvc must support resize")
+		return r.Refuse("only dynamically provisioned pvc can be resized and the storageclass that provisions the pvc must support resize")
 	}
 	return nil
 }

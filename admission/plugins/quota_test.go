@@ -1,4 +1,4 @@
-package admission
+package plugins
 
 import (
 	"context"
@@ -14,8 +14,10 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/kloop-dev/kloop/admission"
 	"github.com/kloop-dev/kloop/auth/authtest"
 	"github.com/kloop-dev/kloop/kinds/core"
+	"github.com/kloop-dev/kloop/kinds/quota"
 	kloop "github.com/kloop-dev/kloop/resource"
 )
 
@@ -87,8 +89,8 @@ func (l *ledger) used(name, what string) string {
 	return q.String()
 }
 
-func quotaChain(l *ledger) Chain {
-	c := Plugins(Config{Charge: l.charge})
+func quotaChain(l *ledger) admission.Chain {
+	c := Default(admission.Config{Charge: l.charge})
 	return c[len(c)-1:]
 }
 
@@ -96,7 +98,7 @@ func TestQuotaExact(t *testing.T) {
 	const allowed, asking = 20, 64
 	q := limits("q", amounts("pods", "20"), amounts("pods", "0"))
 	l := newLedger(q)
-	servers := []Chain{quotaChain(l), quotaChain(l)} // two servers at one store, both with a view that never moves
+	servers := []admission.Chain{quotaChain(l), quotaChain(l)} // two servers at one store, both with a view that never moves
 	read := authtest.Of(core.ResourceQuotas, q)
 	var wg sync.WaitGroup
 	var mu sync.Mutex
@@ -105,7 +107,7 @@ func TestQuotaExact(t *testing.T) {
 		wg.Go(func() {
 			p := simplePod()
 			p.Name = fmt.Sprint("p", i)
-			_, err := admit(servers[i%2], &Request{Op: Create, Kind: core.Pods, Read: read, Live: l.live}, p)
+			_, err := admit(servers[i%2], &admission.Request{Op: admission.Create, Kind: core.Pods, Read: read, Live: l.live}, p)
 			mu.Lock()
 			defer mu.Unlock()
 			switch {
@@ -129,7 +131,7 @@ func TestQuotaExactUpdates(t *testing.T) {
 	const fits, asking = 10, 64
 	q := limits("q", amounts("requests.storage", "74Gi"), amounts("requests.storage", "64Gi")) // 64 claims of 1 Gi
 	l := newLedger(q)
-	servers := []Chain{quotaChain(l), quotaChain(l)}
+	servers := []admission.Chain{quotaChain(l), quotaChain(l)}
 	read := authtest.Of(core.ResourceQuotas, q)
 	var wg sync.WaitGroup
 	var grown, refusals atomic.Int64
@@ -139,7 +141,7 @@ func TestQuotaExactUpdates(t *testing.T) {
 				return &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: fmt.Sprint("c", i), ResourceVersion: "1"},
 					Spec: corev1.PersistentVolumeClaimSpec{Resources: corev1.VolumeResourceRequirements{Requests: amounts("storage", size)}}}
 			}
-			_, err := admit(servers[i%2], &Request{Op: Update, Kind: core.PersistentVolumeClaims, Read: read, Live: l.live,
+			_, err := admit(servers[i%2], &admission.Request{Op: admission.Update, Kind: core.PersistentVolumeClaims, Read: read, Live: l.live,
 				Old: claim("1Gi")}, claim("2Gi"))
 			switch {
 			case err == nil:
@@ -183,7 +185,7 @@ func TestQuotaMessages(t *testing.T) {
 			if c.pod != nil {
 				c.pod(p)
 			}
-			_, err := admit(quotaChain(l), &Request{Op: Create, Kind: core.Pods, Live: l.live, Read: authtest.Of(core.ResourceQuotas, c.quota)}, p)
+			_, err := admit(quotaChain(l), &admission.Request{Op: admission.Create, Kind: core.Pods, Live: l.live, Read: authtest.Of(core.ResourceQuotas, c.quota)}, p)
 			if c.text == "" && err != nil {
 				t.Error(err)
 			} else if c.text != "" {
@@ -199,7 +201,7 @@ func TestQuotaMessages(t *testing.T) {
 func TestQuotaDryRun(t *testing.T) {
 	q := limits("q", amounts("pods", "1"), amounts("pods", "0"))
 	l := newLedger(q)
-	r := &Request{Op: Create, Kind: core.Pods, DryRun: true, Live: l.live, Read: authtest.Of(core.ResourceQuotas, q)}
+	r := &admission.Request{Op: admission.Create, Kind: core.Pods, DryRun: true, Live: l.live, Read: authtest.Of(core.ResourceQuotas, q)}
 	if _, err := admit(quotaChain(l), r, simplePod()); err != nil || l.writes != 0 {
 		t.Errorf("%v, %d writes", err, l.writes)
 	}
@@ -213,9 +215,9 @@ func TestQuotaUpdate(t *testing.T) {
 	next := old.DeepCopy()
 	next.Spec.Type = corev1.ServiceTypeNodePort
 	read := authtest.Of(core.ResourceQuotas, q)
-	_, err := admit(quotaChain(l), &Request{Op: Update, Kind: core.Services, Old: old, Live: l.live, Read: read}, next)
+	_, err := admit(quotaChain(l), &admission.Request{Op: admission.Update, Kind: core.Services, Old: old, Live: l.live, Read: read}, next)
 	refused(t, err, metav1.StatusReasonForbidden, "exceeded quota: q, requested: services.nodeports=1")
-	if _, err := admit(quotaChain(l), &Request{Op: Update, Kind: core.Services, Old: next, Live: l.live, Read: read},
+	if _, err := admit(quotaChain(l), &admission.Request{Op: admission.Update, Kind: core.Services, Old: next, Live: l.live, Read: read},
 		next); err != nil || l.writes != 0 {
 		t.Errorf("no change costs: %v %d", err, l.writes)
 	}
@@ -235,7 +237,7 @@ func TestQuotaResize(t *testing.T) {
 		old.ResourceVersion = "1"
 		old.Spec.Containers[0].Resources.Requests = amounts("cpu", "300m", "memory", "300Mi")
 		next.Spec.Containers[0].Resources.Requests = amounts("cpu", c.cpu, "memory", c.memory)
-		_, err := admit(quotaChain(l), &Request{Op: Update, Sub: "resize", Kind: core.Pods, Old: old, Live: l.live,
+		_, err := admit(quotaChain(l), &admission.Request{Op: admission.Update, Sub: "resize", Kind: core.Pods, Old: old, Live: l.live,
 			Read: authtest.Of(core.ResourceQuotas, q)}, next)
 		if c.text != "" {
 			refused(t, err, metav1.StatusReasonForbidden, c.text)
@@ -255,21 +257,21 @@ func TestQuotaRace(t *testing.T) {
 		if left > 0 {
 			left--
 			other := l.quotas["q"].DeepCopy()
-			add(other, amounts("pods", "1"))
+			quota.Add(other.Status.Used, amounts("pods", "1"))
 			l.put(other)
 		}
 	}
-	_, err := admit(quotaChain(l), &Request{Op: Create, Kind: core.Pods, Live: l.live, Read: read}, simplePod())
+	_, err := admit(quotaChain(l), &admission.Request{Op: admission.Create, Kind: core.Pods, Live: l.live, Read: read}, simplePod())
 	refused(t, err, metav1.StatusReasonForbidden, "used: pods=2, limited: pods=2")
 
 	l = newLedger(q)
 	delete(l.quotas, "q")
-	if _, err := admit(quotaChain(l), &Request{Op: Create, Kind: core.Pods, Live: l.live, Read: read}, simplePod()); err != nil {
+	if _, err := admit(quotaChain(l), &admission.Request{Op: admission.Create, Kind: core.Pods, Live: l.live, Read: read}, simplePod()); err != nil {
 		t.Errorf("a quota that is gone: %v", err)
 	}
 	l = newLedger(q)
 	l.before = func(l *ledger, _ *corev1.ResourceQuota) { l.put(l.quotas["q"]) } // changes every time
-	if _, err := admit(quotaChain(l), &Request{Op: Create, Kind: core.Pods, Live: l.live, Read: read},
+	if _, err := admit(quotaChain(l), &admission.Request{Op: admission.Create, Kind: core.Pods, Live: l.live, Read: read},
 		simplePod()); !apierrors.IsInternalError(err) {
 		t.Errorf("endless conflict: %v", err)
 	}
@@ -281,7 +283,7 @@ func BenchmarkQuota(b *testing.B) {
 	c, read := quotaChain(l), authtest.Of(core.ResourceQuotas, q)
 	b.RunParallel(func(pb *testing.PB) {
 		for pb.Next() {
-			if _, err := admit(c, &Request{Op: Create, Kind: core.Pods, Live: l.live, Read: read}, simplePod()); err != nil {
+			if _, err := admit(c, &admission.Request{Op: admission.Create, Kind: core.Pods, Live: l.live, Read: read}, simplePod()); err != nil {
 				b.Fatal(err)
 			}
 		}

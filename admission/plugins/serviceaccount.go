@@ -1,4 +1,4 @@
-package admission
+package plugins
 
 import (
 	"context"
@@ -10,6 +10,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
+	"github.com/kloop-dev/kloop/admission"
 	"github.com/kloop-dev/kloop/kinds/core"
 	"github.com/kloop-dev/kloop/resource"
 )
@@ -33,9 +34,9 @@ const (
 type accounts struct{ suffix func() string }
 
 // mutate gives every new pod an account, its token and its image pull secrets. A mirror pod stays as it is.
-func (a accounts) mutate(ctx context.Context, r *Request) error {
+func (a accounts) mutate(ctx context.Context, r *admission.Request) error {
 	pod, ok := r.Object.(*corev1.Pod)
-	if !ok || !r.on("", "pods", Create) {
+	if !ok || !r.On("", "pods", admission.Create) {
 		return nil
 	}
 	if isMirror(pod) {
@@ -60,12 +61,12 @@ func (a accounts) mutate(ctx context.Context, r *Request) error {
 
 // validateServiceAccount keeps mirror pods free of accounts and secrets, and pods of accounts that ask for it
 // to the secrets that the account names.
-func validateServiceAccount(ctx context.Context, r *Request) error {
+func validateServiceAccount(ctx context.Context, r *admission.Request) error {
 	pod, ok := r.Object.(*corev1.Pod)
-	if !ok || !r.on("", "pods", Create) && !(r.of("", "pods", Update) && r.Sub == "ephemeralcontainers") {
+	if !ok || !r.On("", "pods", admission.Create) && !(r.Of("", "pods", admission.Update) && r.Sub == "ephemeralcontainers") {
 		return nil
 	}
-	if isMirror(pod) && r.Op == Create {
+	if isMirror(pod) && r.Op == admission.Create {
 		return checkMirror(r, pod)
 	}
 	sa, err := accountOf(ctx, r, pod.Spec.ServiceAccountName)
@@ -76,7 +77,7 @@ func validateServiceAccount(ctx context.Context, r *Request) error {
 		return nil
 	}
 	if err := checkSecrets(sa, pod); err != nil {
-		return r.forbidden("%w", err)
+		return r.Refuse("%w", err)
 	}
 	return nil
 }
@@ -86,12 +87,12 @@ func isMirror(pod *corev1.Pod) bool {
 	return ok
 }
 
-func checkMirror(r *Request, pod *corev1.Pod) error {
+func checkMirror(r *admission.Request, pod *corev1.Pod) error {
 	if pod.Spec.ServiceAccountName != "" {
-		return r.forbidden("a mirror pod may not reference service accounts")
+		return r.Refuse("a mirror pod may not reference service accounts")
 	}
 	if namesSecret(reflect.ValueOf(&pod.Spec).Elem()) {
-		return r.forbidden("a mirror pod may not reference secrets")
+		return r.Refuse("a mirror pod may not reference secrets")
 	}
 	for _, v := range pod.Spec.Volumes {
 		if v.Projected == nil {
@@ -99,7 +100,7 @@ func checkMirror(r *Request, pod *corev1.Pod) error {
 		}
 		for _, s := range v.Projected.Sources {
 			if s.ServiceAccountToken != nil {
-				return r.forbidden("a mirror pod may not use ServiceAccountToken volume projections")
+				return r.Refuse("a mirror pod may not use ServiceAccountToken volume projections")
 			}
 		}
 	}
@@ -107,17 +108,17 @@ func checkMirror(r *Request, pod *corev1.Pod) error {
 }
 
 // accountOf finds the pod's account; for the default one it waits a little.
-func accountOf(ctx context.Context, r *Request, name string) (*corev1.ServiceAccount, error) {
+func accountOf(ctx context.Context, r *admission.Request, name string) (*corev1.ServiceAccount, error) {
 	if sa := resource.Get(r.Read, core.ServiceAccounts, r.Namespace, name); sa != nil {
 		return sa, nil
 	}
 	for try := 1; ; try++ {
-		sa, err := live(ctx, r, core.ServiceAccounts, r.Namespace, name)
+		sa, err := admission.Live(ctx, r, core.ServiceAccounts, r.Namespace, name)
 		if err == nil {
 			return sa, nil
 		}
 		if !apierrors.IsNotFound(err) || name != defaultAccount || r.Live == nil || try == accountTries || !pause(ctx, accountPause) {
-			return nil, r.forbidden("error looking up service account %s/%s: %w", r.Namespace, name, err)
+			return nil, r.Refuse("error looking up service account %s/%s: %w", r.Namespace, name, err)
 		}
 	}
 }

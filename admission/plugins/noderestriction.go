@@ -1,4 +1,4 @@
-package admission
+package plugins
 
 import (
 	"context"
@@ -14,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/kloop-dev/kloop/admission"
 	"github.com/kloop-dev/kloop/auth"
 	"github.com/kloop-dev/kloop/kinds"
 	"github.com/kloop-dev/kloop/kinds/core"
@@ -24,12 +25,12 @@ import (
 // may touch a kind of object at all is the node authorizer's to say.
 type nodeRestriction struct{ authorize auth.Authorizer }
 
-func (n nodeRestriction) admit(ctx context.Context, r *Request) error {
+func (n nodeRestriction) admit(ctx context.Context, r *admission.Request) error {
 	node, ok := r.User.NodeName()
 	if !ok {
 		return nil
 	}
-	switch r.gr().String() {
+	switch r.GR().String() {
 	case "pods":
 		return nodePods(ctx, r, node)
 	case "nodes":
@@ -53,47 +54,47 @@ func (n nodeRestriction) admit(ctx context.Context, r *Request) error {
 }
 
 // nodeNodes lets an agent change its own node, but neither what keeps pods off it nor labels that others rely on.
-func nodeNodes(r *Request, node string) error {
+func nodeNodes(r *admission.Request, node string) error {
 	name := r.Name
 	if name == "" && r.Object != nil {
 		name = r.Object.GetName()
 	}
 	if name != node {
-		return r.forbidden("node %q is not allowed to modify node %q", node, name)
+		return r.Refuse("node %q is not allowed to modify node %q", node, name)
 	}
 	obj, ok := r.Object.(*corev1.Node)
 	if !ok {
 		return nil
 	}
 	old, ok := r.Old.(*corev1.Node)
-	if !ok || r.Op == Create {
+	if !ok || r.Op == admission.Create {
 		if obj.Spec.ConfigSource != nil {
-			return r.forbidden("node %q is not allowed to create pods with a non-nil configSource", node) // upstream's words
+			return r.Refuse("node %q is not allowed to create pods with a non-nil configSource", node) // upstream's words
 		}
 		if bad := forbiddenLabels(obj.Labels, nil); len(bad) > 0 {
-			return r.forbidden("node %q is not allowed to set the following labels: %s", node, strings.Join(bad, ", "))
+			return r.Refuse("node %q is not allowed to set the following labels: %s", node, strings.Join(bad, ", "))
 		}
 		return nil
 	}
 	if obj.Spec.ConfigSource != nil && !equality.Semantic.DeepEqual(obj.Spec.ConfigSource, old.Spec.ConfigSource) {
-		return r.forbidden("node %q is not allowed to update configSource to a new non-nil configSource", node)
+		return r.Refuse("node %q is not allowed to update configSource to a new non-nil configSource", node)
 	}
 	if !equality.Semantic.DeepEqual(obj.Spec.Taints, old.Spec.Taints) {
-		return r.forbidden("node %q is not allowed to modify taints", node)
+		return r.Refuse("node %q is not allowed to modify taints", node)
 	}
 	if bad := forbiddenLabels(obj.Labels, old.Labels); len(bad) > 0 {
-		return r.forbidden("is not allowed to modify labels: %s", strings.Join(bad, ", "))
+		return r.Refuse("is not allowed to modify labels: %s", strings.Join(bad, ", "))
 	}
 	if !equality.Semantic.DeepEqual(obj.OwnerReferences, old.OwnerReferences) {
-		return r.forbidden("node %q is not allowed to modify ownerReferences", node)
+		return r.Refuse("node %q is not allowed to modify ownerReferences", node)
 	}
 	return nil
 }
 
 // nodeClaims lets an agent report the size of volumes.
-func nodeClaims(r *Request, node string) error {
-	if r.Sub != "status" || r.Op != Update {
-		return r.forbidden("may only update PVC status")
+func nodeClaims(r *admission.Request, node string) error {
+	if r.Sub != "status" || r.Op != admission.Update {
+		return r.Refuse("may only update PVC status")
 	}
 	obj, ok := r.Object.(*corev1.PersistentVolumeClaim)
 	old, was := r.Old.(*corev1.PersistentVolumeClaim)
@@ -102,7 +103,7 @@ func nodeClaims(r *Request, node string) error {
 	}
 	a, b := reported(obj), reported(old)
 	if !equality.Semantic.DeepEqual(a, b) {
-		return r.forbidden("node %q is not allowed to update fields other than status.quantity and status.conditions", node)
+		return r.Refuse("node %q is not allowed to update fields other than status.quantity and status.conditions", node)
 	}
 	return nil
 }
@@ -116,30 +117,30 @@ func reported(c *corev1.PersistentVolumeClaim) *corev1.PersistentVolumeClaim {
 }
 
 // nodeLeases lets an agent renew its own lease.
-func nodeLeases(r *Request, node string) error {
-	if r.Namespace == kinds.AnnounceSpace && r.Op == Update {
+func nodeLeases(r *admission.Request, node string) error {
+	if r.Namespace == kinds.AnnounceSpace && r.Op == admission.Update {
 		return nodeAnnounces(r, node)
 	}
 	if r.Namespace != corev1.NamespaceNodeLease {
-		return r.forbidden("can only access leases in the %q system namespace", corev1.NamespaceNodeLease)
+		return r.Refuse("can only access leases in the %q system namespace", corev1.NamespaceNodeLease)
 	}
 	name := r.Name
-	if r.Op == Create && r.Object != nil { // a name that is still to be generated is not the node's
+	if r.Op == admission.Create && r.Object != nil { // a name that is still to be generated is not the node's
 		name = r.Object.GetName()
 	}
 	if name != node {
-		return r.forbidden("can only access node lease with the same name as the requesting node")
+		return r.Refuse("can only access node lease with the same name as the requesting node")
 	}
 	return nil
 }
 
 // nodeAnnounces lets an agent take, or let go of, the Lease of a load balancer's address for which it is a candidate, and note in it
 // what is wrong: nothing else.
-func nodeAnnounces(r *Request, node string) error {
+func nodeAnnounces(r *admission.Request, node string) error {
 	old, ok := r.Old.(*coordinationv1.Lease)
 	next, nok := r.Object.(*coordinationv1.Lease)
 	if !ok || !nok || old.Labels[kinds.AnnounceLabel] == "" {
-		return r.forbidden("can only update leases that announce addresses in the namespace %q", kinds.AnnounceSpace)
+		return r.Refuse("can only update leases that announce addresses in the namespace %q", kinds.AnnounceSpace)
 	}
 	holder := func(l *coordinationv1.Lease) string {
 		if l.Spec.HolderIdentity == nil {
@@ -152,7 +153,7 @@ func nodeAnnounces(r *Request, node string) error {
 	_ = json.Unmarshal([]byte(old.Annotations[kinds.AnnouncedCandidates]), &list) // what can't be read names no candidate
 	candidate := slices.ContainsFunc(list, func(c kinds.Candidate) bool { return c.Node == node })
 	if is != was && !(is == node && candidate) && !(is == "" && was == node) || is == was && was != node && !candidate {
-		return r.forbidden("node %q can only take an address for which it is a candidate, and let go of its own", node)
+		return r.Refuse("node %q can only take an address for which it is a candidate, and let go of its own", node)
 	}
 	allowed := old.DeepCopy()
 	allowed.Spec, allowed.ResourceVersion, allowed.ManagedFields = next.Spec, next.ResourceVersion, next.ManagedFields
@@ -164,78 +165,78 @@ func nodeAnnounces(r *Request, node string) error {
 		}
 	}
 	if !equality.Semantic.DeepEqual(allowed.ObjectMeta, next.ObjectMeta) {
-		return r.forbidden("node %q can only change the holder of the lease, and the notes %v", node, notes)
+		return r.Refuse("node %q can only change the holder of the lease, and the notes %v", node, notes)
 	}
 	return nil
 }
 
-func nodeCSINodes(r *Request, node string) error {
-	if _, ok := r.Object.(*storagev1.CSINode); ok && r.Op == Create && r.Object.GetName() != node || r.Op != Create && r.Name != node {
-		return r.forbidden("can only access CSINode with the same name as the requesting node")
+func nodeCSINodes(r *admission.Request, node string) error {
+	if _, ok := r.Object.(*storagev1.CSINode); ok && r.Op == admission.Create && r.Object.GetName() != node || r.Op != admission.Create && r.Name != node {
+		return r.Refuse("can only access CSINode with the same name as the requesting node")
 	}
 	return nil
 }
 
 // nodeSlices lets drivers on a node publish the devices of this node.
-func nodeSlices(r *Request, node string) error {
+func nodeSlices(r *admission.Request, node string) error {
 	verb, obj := "create", r.Object
 	switch r.Op {
-	case Update:
+	case admission.Update:
 		verb = "update"
-	case Delete:
+	case admission.Delete:
 		verb, obj = "delete", r.Old
 	}
 	s, ok := obj.(*resourcev1.ResourceSlice)
 	if ok && (s.Spec.NodeName == nil || *s.Spec.NodeName != node) {
-		return r.forbidden("can only %s ResourceSlice with the same NodeName as the requesting node", verb)
+		return r.Refuse("can only %s ResourceSlice with the same NodeName as the requesting node", verb)
 	}
 	return nil
 }
 
 // nodeRequests lets an agent ask for certificates of its own node.
-func nodeRequests(r *Request, node string) error {
+func nodeRequests(r *admission.Request, node string) error {
 	csr, ok := r.Object.(*certificatesv1.CertificateSigningRequest)
-	if !ok || !r.on(certificatesv1.GroupName, "certificatesigningrequests", Create) ||
+	if !ok || !r.On(certificatesv1.GroupName, "certificatesigningrequests", admission.Create) ||
 		csr.Spec.SignerName != certificatesv1.KubeletServingSignerName &&
 			csr.Spec.SignerName != certificatesv1.KubeAPIServerClientKubeletSignerName {
 		return nil
 	}
-	req, err := parseRequest(csr.Spec.Request)
+	req, err := admission.ParseRequest(csr.Spec.Request)
 	if err != nil {
-		return r.forbidden("unable to parse csr: %w", err)
+		return r.Refuse("unable to parse csr: %w", err)
 	}
 	if req.Subject.CommonName != r.User.Name {
-		return r.forbidden("can only create a node CSR with CN=%s", r.User.Name)
+		return r.Refuse("can only create a node CSR with CN=%s", r.User.Name)
 	}
 	return nil
 }
 
 // nodePodRequests lets an agent ask for certificates of the pods on its node.
-func nodePodRequests(ctx context.Context, r *Request, node string) error {
+func nodePodRequests(ctx context.Context, r *admission.Request, node string) error {
 	req, ok := r.Object.(*certificatesv1.PodCertificateRequest)
-	if !ok || !r.on(certificatesv1.GroupName, "podcertificaterequests", Create) {
+	if !ok || !r.On(certificatesv1.GroupName, "podcertificaterequests", admission.Create) {
 		return nil
 	}
 	if string(req.Spec.NodeName) != node {
-		return r.forbidden("PodCertificateRequest.Spec.NodeName=%q, which is not the requesting node %q", req.Spec.NodeName, node)
+		return r.Refuse("PodCertificateRequest.Spec.NodeName=%q, which is not the requesting node %q", req.Spec.NodeName, node)
 	}
 	pod := resource.Get(r.Read, core.Pods, r.Namespace, req.Spec.PodName)
 	if pod == nil {
 		var err error
-		if pod, err = live(ctx, r, core.Pods, r.Namespace, req.Spec.PodName); err != nil {
-			return r.forbidden("while retrieving pod %q: %w", req.Spec.PodName, err)
+		if pod, err = admission.Live(ctx, r, core.Pods, r.Namespace, req.Spec.PodName); err != nil {
+			return r.Refuse("while retrieving pod %q: %w", req.Spec.PodName, err)
 		}
 	}
 	switch {
 	case isMirror(pod):
-		return r.forbidden("pod %q is a mirror pod", pod.Name)
+		return r.Refuse("pod %q is a mirror pod", pod.Name)
 	case pod.UID != req.Spec.PodUID:
-		return r.forbidden("PodCertificateRequest for pod %q contains pod UID (%q) which differs from running pod (%q)", pod.Name,
+		return r.Refuse("PodCertificateRequest for pod %q contains pod UID (%q) which differs from running pod (%q)", pod.Name,
 			req.Spec.PodUID, pod.UID)
 	case pod.Spec.NodeName != node:
-		return r.forbidden("pod %q is not running on the requesting node %q", pod.Name, node)
+		return r.Refuse("pod %q is not running on the requesting node %q", pod.Name, node)
 	case pod.Spec.ServiceAccountName != req.Spec.ServiceAccountName:
-		return r.forbidden("PodCertificateRequest for pod %q contains serviceAccountName (%q) that differs from running pod (%q)",
+		return r.Refuse("PodCertificateRequest for pod %q contains serviceAccountName (%q) that differs from running pod (%q)",
 			pod.Name, req.Spec.ServiceAccountName, pod.Spec.ServiceAccountName)
 	}
 	return nil

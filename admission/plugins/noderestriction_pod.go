@@ -1,4 +1,4 @@
-package admission
+package plugins
 
 import (
 	"context"
@@ -11,6 +11,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 
+	"github.com/kloop-dev/kloop/admission"
 	"github.com/kloop-dev/kloop/auth"
 	"github.com/kloop-dev/kloop/kinds/core"
 	"github.com/kloop-dev/kloop/kinds/storage"
@@ -18,107 +19,107 @@ import (
 )
 
 // nodePods lets an agent show its static pods, remove pods of its node, report on them and evict them.
-func nodePods(ctx context.Context, r *Request, node string) error {
+func nodePods(ctx context.Context, r *admission.Request, node string) error {
 	switch {
-	case r.Sub == "" && r.Op == Create:
+	case r.Sub == "" && r.Op == admission.Create:
 		return nodeMirror(r, node)
-	case r.Sub == "" && r.Op == Delete:
+	case r.Sub == "" && r.Op == admission.Delete:
 		return ownPod(ctx, r, node, "node %q can only delete pods with spec.nodeName set to itself")
 	case r.Sub == "":
-		return r.forbidden("unexpected operation %q, node %q can only create and delete mirror pods", r.Op, node)
-	case r.Sub == "status" && r.Op == Update:
+		return r.Refuse("unexpected operation %q, node %q can only create and delete mirror pods", r.Op, node)
+	case r.Sub == "status" && r.Op == admission.Update:
 		return nodePodStatus(r, node)
 	case r.Sub == "status":
-		return r.forbidden("unexpected operation %q", r.Op)
-	case r.Sub == "eviction" && r.Op == Create:
+		return r.Refuse("unexpected operation %q", r.Op)
+	case r.Sub == "eviction" && r.Op == admission.Create:
 		return ownPod(ctx, r, node, "node %s can only evict pods with spec.nodeName set to itself")
 	case r.Sub == "eviction":
-		return r.forbidden("unexpected operation %s", r.Op)
+		return r.Refuse("unexpected operation %s", r.Op)
 	}
-	return r.forbidden("unexpected pod subresource %q, only 'status' and 'eviction' are allowed", r.Sub)
+	return r.Refuse("unexpected pod subresource %q, only 'status' and 'eviction' are allowed", r.Sub)
 }
 
-func ownPod(ctx context.Context, r *Request, node, refusal string) error {
+func ownPod(ctx context.Context, r *admission.Request, node, refusal string) error {
 	pod := resource.Get(r.Read, core.Pods, r.Namespace, r.Name)
 	if pod == nil {
 		var err error
-		if pod, err = live(ctx, r, core.Pods, r.Namespace, r.Name); err != nil {
+		if pod, err = admission.Live(ctx, r, core.Pods, r.Namespace, r.Name); err != nil {
 			return err
 		}
 	}
 	if pod.Spec.NodeName != node {
-		return r.forbidden(refusal, node)
+		return r.Refuse(refusal, node)
 	}
 	return nil
 }
 
-func nodePodStatus(r *Request, node string) error {
+func nodePodStatus(r *admission.Request, node string) error {
 	pod, ok := r.Object.(*corev1.Pod)
 	old, was := r.Old.(*corev1.Pod)
 	switch {
 	case !ok || !was:
 		return nil
 	case old.Spec.NodeName != node:
-		return r.forbidden("node %q can only update pod status for pods with spec.nodeName set to itself", node)
+		return r.Refuse("node %q can only update pod status for pods with spec.nodeName set to itself", node)
 	case !maps.Equal(pod.Labels, old.Labels):
-		return r.forbidden("node %q cannot update labels through pod status", node)
+		return r.Refuse("node %q cannot update labels through pod status", node)
 	case !equality.Semantic.DeepEqual(pod.Status.ResourceClaimStatuses, old.Status.ResourceClaimStatuses):
-		return r.forbidden("node %q cannot update resource claim statues", node) // upstream's spelling
+		return r.Refuse("node %q cannot update resource claim statues", node) // upstream's spelling
 	case !equality.Semantic.DeepEqual(pod.Status.ExtendedResourceClaimStatus, old.Status.ExtendedResourceClaimStatus):
-		return r.forbidden("node %q cannot update extended resource claim status", node)
+		return r.Refuse("node %q cannot update extended resource claim status", node)
 	}
 	return nil
 }
 
 // nodeMirror lets an agent create nothing but the image of a static pod of its own, which gives it no access
 // to anything.
-func nodeMirror(r *Request, node string) error {
+func nodeMirror(r *admission.Request, node string) error {
 	pod, ok := r.Object.(*corev1.Pod)
 	if !ok {
 		return nil
 	}
 	if !isMirror(pod) {
-		return r.forbidden("pod does not have %q annotation, node %q can only create mirror pods", corev1.MirrorPodAnnotationKey, node)
+		return r.Refuse("pod does not have %q annotation, node %q can only create mirror pods", corev1.MirrorPodAnnotationKey, node)
 	}
 	if pod.Spec.NodeName != node {
-		return r.forbidden("node %q can only create pods with spec.nodeName set to itself", node)
+		return r.Refuse("node %q can only create pods with spec.nodeName set to itself", node)
 	}
 	if err := nodeOwner(r, pod, node); err != nil {
 		return err
 	}
 	if pod.Spec.ServiceAccountName != "" {
-		return r.forbidden("node %q can not create pods that reference a service account", node)
+		return r.Refuse("node %q can not create pods that reference a service account", node)
 	}
 	if what := referenced(pod); what != "" {
-		return r.forbidden("node %q can not create pods that reference %s", node, what)
+		return r.Refuse("node %q can not create pods that reference %s", node, what)
 	}
 	return nil
 }
 
 // nodeOwner demands that a mirror pod is owned by its node, and goes with it.
-func nodeOwner(r *Request, pod *corev1.Pod, node string) error {
+func nodeOwner(r *admission.Request, pod *corev1.Pod, node string) error {
 	switch len(pod.OwnerReferences) {
 	case 0:
-		return r.forbidden("node %q can only create pods with an owner reference set to itself", node)
+		return r.Refuse("node %q can only create pods with an owner reference set to itself", node)
 	case 1:
 	default:
-		return r.forbidden("node %q can only create pods with a single owner reference set to itself", node)
+		return r.Refuse("node %q can only create pods with a single owner reference set to itself", node)
 	}
 	o := pod.OwnerReferences[0]
 	switch {
 	case o.APIVersion != "v1" || o.Kind != "Node" || o.Name != node:
-		return r.forbidden("node %q can only create pods with an owner reference set to itself", node)
+		return r.Refuse("node %q can only create pods with an owner reference set to itself", node)
 	case o.Controller == nil || !*o.Controller:
-		return r.forbidden("node %q can only create pods with a controller owner reference set to itself", node)
+		return r.Refuse("node %q can only create pods with a controller owner reference set to itself", node)
 	case o.BlockOwnerDeletion != nil && *o.BlockOwnerDeletion:
-		return r.forbidden("node %q must not set blockOwnerDeletion on an owner reference", node)
+		return r.Refuse("node %q must not set blockOwnerDeletion on an owner reference", node)
 	}
 	n := resource.Get(r.Read, core.Nodes, "", node)
 	if n == nil {
-		return r.forbidden("node %q not found", node)
+		return r.Refuse("node %q not found", node)
 	}
 	if n.UID != o.UID {
-		return r.forbidden("node %s UID mismatch: expected %s got %s", node, o.UID, n.UID)
+		return r.Refuse("node %s UID mismatch: expected %s got %s", node, o.UID, n.UID)
 	}
 	return nil
 }
@@ -197,38 +198,38 @@ func namesSecret(v reflect.Value) bool {
 }
 
 // nodeTokens lets an agent ask for tokens of the pods on its node, for the audiences that those pods ask for.
-func (n nodeRestriction) nodeTokens(ctx context.Context, r *Request, node string) error {
+func (n nodeRestriction) nodeTokens(ctx context.Context, r *admission.Request, node string) error {
 	tr, ok := r.Object.(*authenticationv1.TokenRequest)
-	if !ok || r.Op != Create || r.Sub != "token" {
+	if !ok || r.Op != admission.Create || r.Sub != "token" {
 		return nil
 	}
 	ref := tr.Spec.BoundObjectRef
 	switch {
 	case ref == nil || ref.APIVersion != "v1" || ref.Kind != "Pod" || ref.Name == "":
-		return r.forbidden("node requested token not bound to a pod")
+		return r.Refuse("node requested token not bound to a pod")
 	case ref.UID == "":
-		return r.forbidden("node requested token with a pod binding without a uid")
+		return r.Refuse("node requested token with a pod binding without a uid")
 	}
 	pod := resource.Get(r.Read, core.Pods, r.Namespace, ref.Name)
 	if pod == nil {
 		var err error
-		if pod, err = live(ctx, r, core.Pods, r.Namespace, ref.Name); err != nil {
+		if pod, err = admission.Live(ctx, r, core.Pods, r.Namespace, ref.Name); err != nil {
 			return err
 		}
 	}
 	switch {
 	case pod.UID != ref.UID:
-		return r.forbidden("the UID in the bound object reference (%s) does not match the UID in record. "+
+		return r.Refuse("the UID in the bound object reference (%s) does not match the UID in record. "+
 			"The object might have been deleted and then recreated", ref.UID)
 	case pod.Spec.NodeName != node:
-		return r.forbidden("node requested token bound to a pod scheduled on a different node")
+		return r.Refuse("node requested token bound to a pod scheduled on a different node")
 	}
 	if len(tr.Spec.Audiences) > 1 {
-		return r.forbidden("node may only request 0 or 1 audiences")
+		return r.Refuse("node may only request 0 or 1 audiences")
 	}
 	audience := strings.Join(tr.Spec.Audiences, "")
 	if !asksFor(r.Read, pod, audience) && !n.mayRequest(ctx, r, audience) {
-		return r.forbidden("audience %q not found in pod spec volume", audience)
+		return r.Refuse("audience %q not found in pod spec volume", audience)
 	}
 	return nil
 }
@@ -282,7 +283,7 @@ func driverOf(read resource.Reader, pod *corev1.Pod, v corev1.Volume) string {
 	return pv.Spec.CSI.Driver
 }
 
-func (n nodeRestriction) mayRequest(ctx context.Context, r *Request, audience string) bool {
+func (n nodeRestriction) mayRequest(ctx context.Context, r *admission.Request, audience string) bool {
 	d, _, err := n.authorize.Authorize(ctx, &auth.Attributes{User: r.User, Verb: "request-serviceaccounts-token-audience",
 		Version: "*", Resource: audience, Namespace: r.Namespace, Name: r.Name})
 	return err == nil && d == auth.Allow

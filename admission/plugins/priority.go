@@ -1,4 +1,4 @@
-package admission
+package plugins
 
 import (
 	"context"
@@ -7,17 +7,18 @@ import (
 	schedulingv1 "k8s.io/api/scheduling/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
+	"github.com/kloop-dev/kloop/admission"
 	"github.com/kloop-dev/kloop/kinds/scheduling"
 	"github.com/kloop-dev/kloop/resource"
 )
 
 // mutatePriority turns the name of a pod's priority class into its value.
-func mutatePriority(ctx context.Context, r *Request) error {
+func mutatePriority(ctx context.Context, r *admission.Request) error {
 	pod, ok := r.Object.(*corev1.Pod)
 	switch {
-	case !ok || !r.on("", "pods", Create, Update):
+	case !ok || !r.On("", "pods", admission.Create, admission.Update):
 		return nil
-	case r.Op == Create:
+	case r.Op == admission.Create:
 		return setPriority(ctx, r, pod)
 	}
 	if old, ok := r.Old.(*corev1.Pod); ok { // clients that do not know the fields leave them out
@@ -31,7 +32,7 @@ func mutatePriority(ctx context.Context, r *Request) error {
 	return nil
 }
 
-func setPriority(ctx context.Context, r *Request, pod *corev1.Pod) error {
+func setPriority(ctx context.Context, r *admission.Request, pod *corev1.Pod) error {
 	class, err := classOf(ctx, r, pod.Spec.PriorityClassName)
 	if err != nil {
 		return err
@@ -44,11 +45,11 @@ func setPriority(ctx context.Context, r *Request, pod *corev1.Pod) error {
 		}
 	}
 	if p := pod.Spec.Priority; p != nil && *p != priority {
-		return r.forbidden("the integer value of priority (%d) must not be provided in pod spec; priority admission controller "+
+		return r.Refuse("the integer value of priority (%d) must not be provided in pod spec; priority admission controller "+
 			"computed %d from the given PriorityClass name", *p, priority)
 	}
 	if p := pod.Spec.PreemptionPolicy; p != nil && *p != policy {
-		return r.forbidden("the string value of PreemptionPolicy (%s) must not be provided in pod spec; priority admission "+
+		return r.Refuse("the string value of PreemptionPolicy (%s) must not be provided in pod spec; priority admission "+
 			"controller computed %s from the given PriorityClass name", *p, policy)
 	}
 	pod.Spec.Priority, pod.Spec.PreemptionPolicy = &priority, &policy
@@ -56,16 +57,16 @@ func setPriority(ctx context.Context, r *Request, pod *corev1.Pod) error {
 }
 
 // classOf finds the class of that name, the default one if the name is empty; nil if there is none.
-func classOf(ctx context.Context, r *Request, name string) (*schedulingv1.PriorityClass, error) {
+func classOf(ctx context.Context, r *admission.Request, name string) (*schedulingv1.PriorityClass, error) {
 	if name == "" {
 		return defaultClass(r.Read), nil
 	}
 	if c := resource.Get(r.Read, scheduling.PriorityClasses, "", name); c != nil {
 		return c, nil
 	}
-	c, err := live(ctx, r, scheduling.PriorityClasses, "", name)
+	c, err := admission.Live(ctx, r, scheduling.PriorityClasses, "", name)
 	if apierrors.IsNotFound(err) {
-		return nil, r.forbidden("no PriorityClass with name %v was found", name)
+		return nil, r.Refuse("no PriorityClass with name %v was found", name)
 	}
 	return c, err
 }
@@ -81,13 +82,13 @@ func defaultClass(read resource.Reader) (lowest *schedulingv1.PriorityClass) {
 }
 
 // validatePriority keeps the default class the only one.
-func validatePriority(_ context.Context, r *Request) error {
+func validatePriority(_ context.Context, r *admission.Request) error {
 	c, ok := r.Object.(*schedulingv1.PriorityClass)
-	if !ok || !r.on(schedulingv1.GroupName, "priorityclasses", Create, Update) || !c.GlobalDefault {
+	if !ok || !r.On(schedulingv1.GroupName, "priorityclasses", admission.Create, admission.Update) || !c.GlobalDefault {
 		return nil
 	}
-	if d := defaultClass(r.Read); d != nil && (r.Op == Create || d.Name != c.Name) {
-		return r.forbidden("PriorityClass %v is already marked as default. Only one default can exist", d.Name)
+	if d := defaultClass(r.Read); d != nil && (r.Op == admission.Create || d.Name != c.Name) {
+		return r.Refuse("PriorityClass %v is already marked as default. Only one default can exist", d.Name)
 	}
 	return nil
 }

@@ -1,25 +1,26 @@
-package admission
+package plugins
 
 import (
 	"context"
 
 	corev1 "k8s.io/api/core/v1"
 
+	"github.com/kloop-dev/kloop/admission"
 	"github.com/kloop-dev/kloop/kinds/core"
 	"github.com/kloop-dev/kloop/resource"
 )
 
 // podTopologyLabels copies where a node is to the pods that are bound to it.
-func podTopologyLabels(_ context.Context, r *Request) error {
+func podTopologyLabels(_ context.Context, r *admission.Request) error {
 	var target string
 	switch o := r.Object.(type) {
 	case *corev1.Binding:
-		if r.Op != Create || !r.of("", "pods") && !r.of("", "bindings") || o.Target.Kind != "" && o.Target.Kind != "Node" {
+		if r.Op != admission.Create || !r.Of("", "pods") && !r.Of("", "bindings") || o.Target.Kind != "" && o.Target.Kind != "Node" {
 			return nil
 		}
 		target = o.Target.Name
 	case *corev1.Pod:
-		if !r.on("", "pods", Create) || o.Spec.NodeName == "" {
+		if !r.On("", "pods", admission.Create) || o.Spec.NodeName == "" {
 			return nil
 		}
 		target = o.Spec.NodeName

@@ -1,4 +1,4 @@
-package admission
+package plugins
 
 import (
 	"context"
@@ -21,6 +21,7 @@ import (
 	storagev1 "k8s.io/api/storage/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/kloop-dev/kloop/admission"
 	"github.com/kloop-dev/kloop/auth"
 	"github.com/kloop-dev/kloop/auth/authtest"
 	"github.com/kloop-dev/kloop/kinds/apps"
@@ -60,12 +61,12 @@ func TestLimitRanger(t *testing.T) {
 			old := simplePod()
 			old.Spec.Containers[0].Resources = corev1.ResourceRequirements{Requests: amounts("cpu", "1"), Limits: amounts("cpu", "1")}
 			for sub, want := range map[string]bool{"resize": x.text != "", "": false} { // an update of anything else is none of it
-				_, err := admit(c, &Request{Op: Update, Sub: sub, Kind: core.Pods, Read: read, Old: old}, p.DeepCopy())
+				_, err := admit(c, &admission.Request{Op: admission.Update, Sub: sub, Kind: core.Pods, Read: read, Old: old}, p.DeepCopy())
 				if (err != nil) != want {
 					t.Errorf("update of %q: %v", sub, err)
 				}
 			}
-			p, err := admit(c, &Request{Op: Create, Kind: core.Pods, Read: read}, p)
+			p, err := admit(c, &admission.Request{Op: admission.Create, Kind: core.Pods, Read: read}, p)
 			if x.text != "" {
 				refused(t, err, metav1.StatusReasonForbidden, x.text)
 				return
@@ -91,11 +92,11 @@ func TestPodSecurity(t *testing.T) {
 	read := authtest.Of(core.Namespaces, strict)
 	c := plugin(t, "PodSecurity")
 	var warned []string
-	ask := func(op Op) *Request {
+	ask := func(op admission.Op) *admission.Request {
 		warned = nil
-		return &Request{Op: op, Kind: core.Pods, Read: read, Warn: func(s string) { warned = append(warned, s) }}
+		return &admission.Request{Op: op, Kind: core.Pods, Read: read, Warn: func(s string) { warned = append(warned, s) }}
 	}
-	if _, err := admit(c, ask(Create), simplePod()); err != nil || len(warned) != 1 ||
+	if _, err := admit(c, ask(admission.Create), simplePod()); err != nil || len(warned) != 1 ||
 		!strings.HasPrefix(warned[0],
 			`would violate PodSecurity "restricted:latest": allowPrivilegeEscalation != false (container "c" must set`) {
 		t.Errorf("%v %q", err, warned)
@@ -103,18 +104,18 @@ func TestPodSecurity(t *testing.T) {
 	yes := true
 	bad := simplePod()
 	bad.Spec.Containers[0].SecurityContext = &corev1.SecurityContext{Privileged: &yes}
-	_, err := admit(c, ask(Create), bad)
+	_, err := admit(c, ask(admission.Create), bad)
 	refused(t, err, metav1.StatusReasonForbidden,
 		`pods "p" is forbidden: violates PodSecurity "baseline:latest": privileged (container "c" must not set securityContext.privileged=true)`)
 
-	r := ask(Update)
+	r := ask(admission.Update)
 	r.Old = bad
 	if _, err := admit(c, r, bad); err != nil || len(warned) != 0 {
 		t.Errorf("a pod that is there already: %v", err)
 	}
 	d := &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "d"},
 		Spec: appsv1.DeploymentSpec{Template: corev1.PodTemplateSpec{Spec: bad.Spec}}}
-	r = ask(Create)
+	r = ask(admission.Create)
 	r.Kind = apps.Deployments
 	if _, err := admit(c, r, d); err != nil || len(warned) != 1 {
 		t.Errorf("%v %q", err, warned)
@@ -122,14 +123,14 @@ func TestPodSecurity(t *testing.T) {
 
 	odd := strict.DeepCopy()
 	odd.Labels["pod-security.kubernetes.io/enforce"] = "odd"
-	r = ask(Create)
+	r = ask(admission.Create)
 	r.Kind = core.Namespaces
 	_, err = admit(c, r, odd)
 	refused(t, err, metav1.StatusReasonInvalid, `metadata.labels[pod-security.kubernetes.io/enforce]: Invalid value: "odd"`)
 
 	open := namespace("ns")
 	authtest.Put(read, core.Pods, bad)
-	r = ask(Update)
+	r = ask(admission.Update)
 	r.Kind, r.Old = core.Namespaces, open
 	if _, err := admit(c, r, strict); err != nil || !reflect.DeepEqual(warned, []string{
 		`existing pods in namespace "ns" violate the new PodSecurity enforce level "baseline:latest"`, "p: privileged"}) {
@@ -149,8 +150,8 @@ func TestPodSecurityExemptions(t *testing.T) {
 		{name: "a runtime class", user: "somebody", ns: "ns", class: fast, noted: "runtimeClass"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			chain := Chain{{Name: "PodSecurity",
-				Validate: newPodSecurity(PodSecurity{Defaults: map[string]string{"pod-security.kubernetes.io/enforce": "baseline"},
+			chain := admission.Chain{{Name: "PodSecurity",
+				Validate: newPodSecurity(admission.PodSecurity{Defaults: map[string]string{"pod-security.kubernetes.io/enforce": "baseline"},
 					Users: []string{"root"}, Namespaces: []string{"free"}, RuntimeClasses: []string{fast}}).validate}}
 			bad := simplePod()
 			bad.Namespace = c.ns
@@ -159,7 +160,7 @@ func TestPodSecurityExemptions(t *testing.T) {
 				bad.Spec.RuntimeClassName = &c.class
 			}
 			noted := ""
-			_, err := admit(chain, &Request{Op: Create, Kind: core.Pods, Read: read, User: &auth.User{Name: c.user},
+			_, err := admit(chain, &admission.Request{Op: admission.Create, Kind: core.Pods, Read: read, User: &auth.User{Name: c.user},
 				Annotate: func(key, value string) {
 					if key == "pod-security.kubernetes.io/exempt" {
 						noted = value
@@ -174,15 +175,15 @@ func TestPodSecurityExemptions(t *testing.T) {
 
 // TestPodSecurityOwnUsers: root of a pod with users of its own is nobody on the machine.
 func TestPodSecurityOwnUsers(t *testing.T) {
-	chain := Chain{{Name: "PodSecurity",
-		Validate: newPodSecurity(PodSecurity{Defaults: map[string]string{"pod-security.kubernetes.io/enforce": "restricted"}}).validate}}
+	chain := admission.Chain{{Name: "PodSecurity",
+		Validate: newPodSecurity(admission.PodSecurity{Defaults: map[string]string{"pod-security.kubernetes.io/enforce": "restricted"}}).validate}}
 	for _, own := range []bool{false, true} {
 		p := simplePod()
 		p.Spec.Containers[0].SecurityContext = &corev1.SecurityContext{AllowPrivilegeEscalation: new(bool),
 			Capabilities: &corev1.Capabilities{Drop: []corev1.Capability{"ALL"}}, SeccompProfile: &corev1.SeccompProfile{Type: "RuntimeDefault"}}
 		host := !own
 		p.Spec.HostUsers = &host
-		_, err := admit(chain, &Request{Op: Create, Kind: core.Pods, Read: authtest.Of(core.Namespaces, namespace("ns"))}, p)
+		_, err := admit(chain, &admission.Request{Op: admission.Create, Kind: core.Pods, Read: authtest.Of(core.Namespaces, namespace("ns"))}, p)
 		if (err == nil) != own {
 			t.Errorf("own users %t: %v", own, err)
 		}
@@ -203,19 +204,19 @@ func TestStorage(t *testing.T) {
 		return &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "c"},
 			Spec: corev1.PersistentVolumeClaimSpec{Resources: corev1.VolumeResourceRequirements{Requests: amounts("storage", size)}}}
 	}
-	c := Plugins(Config{})
-	got, err := admit(plugin(t, "DefaultStorageClass"), &Request{Op: Create, Kind: core.PersistentVolumeClaims, Read: read}, claim("1Gi"))
+	c := Default(admission.Config{})
+	got, err := admit(plugin(t, "DefaultStorageClass"), &admission.Request{Op: admission.Create, Kind: core.PersistentVolumeClaims, Read: read}, claim("1Gi"))
 	if err != nil || got.Spec.StorageClassName == nil || *got.Spec.StorageClassName != "new" {
 		t.Errorf("%v %+v", err, got.Spec)
 	}
 	none := ""
 	bare := claim("1Gi")
 	bare.Spec.StorageClassName = &none
-	if bare, _ = admit(plugin(t, "DefaultStorageClass"), &Request{Op: Create, Kind: core.PersistentVolumeClaims, Read: read},
+	if bare, _ = admit(plugin(t, "DefaultStorageClass"), &admission.Request{Op: admission.Create, Kind: core.PersistentVolumeClaims, Read: read},
 		bare); *bare.Spec.StorageClassName != "" {
 		t.Error("a claim that wants no class got one")
 	}
-	got, _ = admit(plugin(t, "StorageObjectInUseProtection"), &Request{Op: Create, Kind: core.PersistentVolumeClaims, Read: read}, got)
+	got, _ = admit(plugin(t, "StorageObjectInUseProtection"), &admission.Request{Op: admission.Create, Kind: core.PersistentVolumeClaims, Read: read}, got)
 	if !reflect.DeepEqual(got.Finalizers, []string{"kubernetes.io/pvc-protection"}) {
 		t.Error(got.Finalizers)
 	}
@@ -235,7 +236,7 @@ func TestStorage(t *testing.T) {
 		t.Run(x.name, func(t *testing.T) {
 			old, next := claim("1Gi"), claim(x.to)
 			old.Spec.StorageClassName, next.Spec.StorageClassName, old.Status.Phase = &x.class, &x.class, x.phase
-			_, err := admit(resize, &Request{Op: Update, Kind: core.PersistentVolumeClaims, Read: read, Old: old}, next)
+			_, err := admit(resize, &admission.Request{Op: admission.Update, Kind: core.PersistentVolumeClaims, Read: read, Old: old}, next)
 			if x.text == "" && err != nil {
 				t.Errorf("%s: %v", x.name, err)
 			} else if x.text != "" {
@@ -251,12 +252,12 @@ func TestIngressClass(t *testing.T) {
 		Annotations: map[string]string{"ingressclass.kubernetes.io/is-default-class": "true"}}}
 	read := authtest.Of(networking.IngressClasses, def)
 	in := &networkingv1.Ingress{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "i"}}
-	if got, _ := admit(c, &Request{Op: Create, Kind: networking.Ingresses, Read: read}, in); got.Spec.IngressClassName == nil ||
+	if got, _ := admit(c, &admission.Request{Op: admission.Create, Kind: networking.Ingresses, Read: read}, in); got.Spec.IngressClassName == nil ||
 		*got.Spec.IngressClassName != "ic" {
 		t.Errorf("%+v", got.Spec)
 	}
 	in.Annotations = map[string]string{"kubernetes.io/ingress.class": "x"}
-	if got, _ := admit(c, &Request{Op: Create, Kind: networking.Ingresses, Read: read}, in); got.Spec.IngressClassName != nil {
+	if got, _ := admit(c, &admission.Request{Op: admission.Create, Kind: networking.Ingresses, Read: read}, in); got.Spec.IngressClassName != nil {
 		t.Error("the annotation did not win")
 	}
 	in.Annotations = nil
@@ -268,7 +269,7 @@ func TestIngressClass(t *testing.T) {
 	for want, list := range map[string][]*networkingv1.IngressClass{"": nil, "new": {class("a", 5), class("new", 1), class("z", 9)},
 		"low": {class("mid", 5), class("low", 5), class("z", 9)}} {
 		read := authtest.Of(networking.IngressClasses, list...)
-		got, _ := admit(c, &Request{Op: Create, Kind: networking.Ingresses, Read: read}, in.DeepCopy())
+		got, _ := admit(c, &admission.Request{Op: admission.Create, Kind: networking.Ingresses, Read: read}, in.DeepCopy())
 		if name := got.Spec.IngressClassName; (name == nil) != (want == "") || name != nil && *name != want {
 			t.Errorf("of %d default classes %v, want %q", len(list), name, want)
 		}
@@ -286,7 +287,7 @@ func TestRuntimeClass(t *testing.T) {
 			p.Spec.RuntimeClassName = &name
 		}
 		change(p)
-		return admit(c, &Request{Op: Create, Kind: core.Pods, Read: read}, p)
+		return admit(c, &admission.Request{Op: admission.Create, Kind: core.Pods, Read: read}, p)
 	}
 	nothing := func(*corev1.Pod) {}
 	p, err := try("vm", nothing)
@@ -313,8 +314,8 @@ func (g signerGate) Authorize(_ context.Context, a *auth.Attributes) (auth.Decis
 	return auth.NoOpinion, "", nil
 }
 
-func signerPlugin(t *testing.T, g signerGate, name string) Chain {
-	for _, p := range Plugins(Config{Authorize: g}) {
+func signerPlugin(t *testing.T, g signerGate, name string) admission.Chain {
+	for _, p := range Default(admission.Config{Authorize: g}) {
 		if p.Name == name {
 			return only(p)
 		}
@@ -337,15 +338,15 @@ func TestCertificates(t *testing.T) {
 	}
 	csrs := certificates.CertificateSigningRequests
 	subject := plugin(t, "CertificateSubjectRestriction")
-	_, err := admit(subject, &Request{Op: Create, Kind: csrs}, request(certificatesv1.KubeAPIServerClientSignerName, "system:masters"))
+	_, err := admit(subject, &admission.Request{Op: admission.Create, Kind: csrs}, request(certificatesv1.KubeAPIServerClientSignerName, "system:masters"))
 	refused(t, err, metav1.StatusReasonForbidden, "use of kubernetes.io/kube-apiserver-client signer with system:masters group is not allowed")
-	if _, err := admit(subject, &Request{Op: Create, Kind: csrs}, request("example.com/s", "system:masters")); err != nil {
+	if _, err := admit(subject, &admission.Request{Op: admission.Create, Kind: csrs}, request("example.com/s", "system:masters")); err != nil {
 		t.Error(err)
 	}
 
 	forged := request("example.com/s")
 	forged.Spec.Username, forged.Spec.Extra = "root", map[string]certificatesv1.ExtraValue{"a": {"b"}}
-	got, err := admit(plugin(t, "CertificateRequester"), &Request{Op: Create, Kind: csrs,
+	got, err := admit(plugin(t, "CertificateRequester"), &admission.Request{Op: admission.Create, Kind: csrs,
 		User: &auth.User{Name: "eve", UID: "1", Groups: []string{"g"}}}, forged)
 	if s := got.Spec; err != nil || s.Username != "eve" || s.UID != "1" || s.Groups[0] != "g" || s.Extra != nil {
 		t.Errorf("%v %+v", err, got.Spec)
@@ -364,7 +365,7 @@ func TestCertificates(t *testing.T) {
 		{"may only sign", signerGate{"sign", "example.com/s"}, false},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			_, err := admit(signerPlugin(t, c.gate, "CertificateApproval"), &Request{Op: Update, Kind: csrs, Sub: "approval", Old: old}, old)
+			_, err := admit(signerPlugin(t, c.gate, "CertificateApproval"), &admission.Request{Op: admission.Update, Kind: csrs, Sub: "approval", Old: old}, old)
 			if c.ok && err != nil {
 				t.Errorf("%v: %v", c.gate, err)
 			} else if !c.ok {
@@ -374,19 +375,19 @@ func TestCertificates(t *testing.T) {
 	}
 	issued := old.DeepCopy()
 	issued.Status.Certificate = []byte("x")
-	_, err = admit(signerPlugin(t, signerGate{}, "CertificateSigning"), &Request{Op: Update, Kind: csrs, Sub: "status", Old: old}, issued)
+	_, err = admit(signerPlugin(t, signerGate{}, "CertificateSigning"), &admission.Request{Op: admission.Update, Kind: csrs, Sub: "status", Old: old}, issued)
 	refused(t, err, metav1.StatusReasonForbidden, `user not permitted to sign requests with signerName "example.com/s"`)
-	if _, err := admit(signerPlugin(t, signerGate{}, "CertificateSigning"), &Request{Op: Update, Kind: csrs, Sub: "status",
+	if _, err := admit(signerPlugin(t, signerGate{}, "CertificateSigning"), &admission.Request{Op: admission.Update, Kind: csrs, Sub: "status",
 		Old: issued}, issued); err != nil {
 		t.Error(err)
 	}
 	bundle := &certificatesv1.ClusterTrustBundle{ObjectMeta: metav1.ObjectMeta{Name: "b"},
 		Spec: certificatesv1.ClusterTrustBundleSpec{SignerName: "example.com/s"}}
 	_, err = admit(signerPlugin(t, signerGate{}, "ClusterTrustBundleAttest"),
-		&Request{Op: Create, Kind: certificates.ClusterTrustBundles}, bundle)
+		&admission.Request{Op: admission.Create, Kind: certificates.ClusterTrustBundles}, bundle)
 	refused(t, err, metav1.StatusReasonForbidden, `user not permitted to attest for signerName "example.com/s"`)
 	if _, err := admit(signerPlugin(t, signerGate{"attest", "example.com/s"}, "ClusterTrustBundleAttest"),
-		&Request{Op: Create, Kind: certificates.ClusterTrustBundles}, bundle); err != nil {
+		&admission.Request{Op: admission.Create, Kind: certificates.ClusterTrustBundles}, bundle); err != nil {
 		t.Error(err)
 	}
 }
@@ -394,7 +395,7 @@ func TestCertificates(t *testing.T) {
 func TestTopologyLabels(t *testing.T) {
 	n := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n", Labels: map[string]string{"topology.kubernetes.io/zone": "z", "other": "x"}}}
 	b := &corev1.Binding{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "p"}, Target: corev1.ObjectReference{Kind: "Node", Name: "n"}}
-	got, err := admit(plugin(t, "PodTopologyLabels"), &Request{Op: Create, Kind: core.Pods, Sub: "binding",
+	got, err := admit(plugin(t, "PodTopologyLabels"), &admission.Request{Op: admission.Create, Kind: core.Pods, Sub: "binding",
 		Read: authtest.Of(core.Nodes, n)}, b)
 	if err != nil || !reflect.DeepEqual(got.Labels, map[string]string{"topology.kubernetes.io/zone": "z"}) {
 		t.Errorf("%v %v", err, got.Labels)
@@ -404,9 +405,9 @@ func TestTopologyLabels(t *testing.T) {
 func BenchmarkPodCreate(b *testing.B) {
 	read := authtest.Of(core.Namespaces, namespace("ns"))
 	authtest.Put(read, core.ServiceAccounts, &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "default"}})
-	c := Plugins(Config{Now: time.Now})
+	c := Default(admission.Config{Now: time.Now})
 	for b.Loop() {
-		if _, err := admit(c, &Request{Op: Create, Kind: core.Pods, Read: read}, simplePod()); err != nil {
+		if _, err := admit(c, &admission.Request{Op: admission.Create, Kind: core.Pods, Read: read}, simplePod()); err != nil {
 			b.Fatal(err)
 		}
 	}

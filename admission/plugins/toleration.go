@@ -1,18 +1,20 @@
-package admission
+package plugins
 
 import (
 	"context"
 
 	corev1 "k8s.io/api/core/v1"
+
+	"github.com/kloop-dev/kloop/admission"
 )
 
 // stay is for how many seconds a pod tolerates that its node fails, unless it says otherwise.
 const stay int64 = 300
 
 // defaultTolerationSeconds lets pods stay a while on nodes that are not ready or not reachable.
-func defaultTolerationSeconds(_ context.Context, r *Request) error {
+func defaultTolerationSeconds(_ context.Context, r *admission.Request) error {
 	pod, ok := r.Object.(*corev1.Pod)
-	if !ok || !r.on("", "pods", Create, Update) {
+	if !ok || !r.On("", "pods", admission.Create, admission.Update) {
 		return nil
 	}
 	for _, key := range []string{corev1.TaintNodeNotReady, corev1.TaintNodeUnreachable} {
@@ -35,9 +37,9 @@ func tolerates(list []corev1.Toleration, key string) bool {
 }
 
 // taintNewNodes keeps pods off a new node until it has said that it is ready.
-func taintNewNodes(_ context.Context, r *Request) error {
+func taintNewNodes(_ context.Context, r *admission.Request) error {
 	node, ok := r.Object.(*corev1.Node)
-	if !ok || !r.on("", "nodes", Create) {
+	if !ok || !r.On("", "nodes", admission.Create) {
 		return nil
 	}
 	for _, t := range node.Spec.Taints {

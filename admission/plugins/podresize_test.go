@@ -1,4 +1,4 @@
-package admission
+package plugins
 
 import (
 	"testing"
@@ -7,6 +7,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/kloop-dev/kloop/admission"
 	"github.com/kloop-dev/kloop/auth/authtest"
 	"github.com/kloop-dev/kloop/kinds/core"
 )
@@ -46,7 +47,7 @@ func TestPodResizeOnNode(t *testing.T) {
 			}
 			var err error
 			for _, name := range []string{"NodeDeclaredFeatureValidator", "PodResizeValidator"} {
-				if _, is := admit(plugin(t, name), &Request{Op: Update, Kind: core.Pods, Sub: c.sub, Old: old, Read: read}, pod); is != nil {
+				if _, is := admit(plugin(t, name), &admission.Request{Op: admission.Update, Kind: core.Pods, Sub: c.sub, Old: old, Read: read}, pod); is != nil {
 					err = is
 				}
 			}

@@ -1,4 +1,4 @@
-package admission
+package plugins
 
 import (
 	"testing"
@@ -6,6 +6,7 @@ import (
 	coordinationv1 "k8s.io/api/coordination/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/kloop-dev/kloop/admission"
 	"github.com/kloop-dev/kloop/auth"
 	"github.com/kloop-dev/kloop/kinds"
 	"github.com/kloop-dev/kloop/kinds/coordination"
@@ -54,7 +55,7 @@ func TestNodesAnnounce(t *testing.T) {
 			"leases that announce addresses"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			r := &Request{Op: Update, Kind: coordination.Leases, Namespace: kinds.AnnounceSpace, Name: tt.next.Name, Old: tt.old, Object: tt.next,
+			r := &admission.Request{Op: admission.Update, Kind: coordination.Leases, Namespace: kinds.AnnounceSpace, Name: tt.next.Name, Old: tt.old, Object: tt.next,
 				User: &auth.User{Name: "system:node:n", Groups: []string{auth.GroupNodes}}}
 			err := nodeLeases(r, "n")
 			if tt.refused == "" && err != nil {
@@ -64,6 +65,6 @@ func TestNodesAnnounce(t *testing.T) {
 			}
 		})
 	}
-	r := &Request{Op: Create, Kind: coordination.Leases, Namespace: kinds.AnnounceSpace, Object: lease("n", both)}
+	r := &admission.Request{Op: admission.Create, Kind: coordination.Leases, Namespace: kinds.AnnounceSpace, Object: lease("n", both)}
 	refused(t, nodeLeases(r, "n"), metav1.StatusReasonForbidden, "can only access leases in")
 }

@@ -1,10 +1,12 @@
-package admission
+package plugins
 
 import (
 	"context"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/labels"
+
+	"github.com/kloop-dev/kloop/admission"
 )
 
 const (
@@ -17,13 +19,13 @@ const (
 // none, and, by namespace, what pods may ask for.
 type nodeSelectors map[string]string
 
-func (s nodeSelectors) mutate(ctx context.Context, r *Request) error {
+func (s nodeSelectors) mutate(ctx context.Context, r *admission.Request) error {
 	pod, own, err := s.of(ctx, r)
 	if pod == nil || err != nil {
 		return err
 	}
 	if labels.Conflicts(own, pod.Spec.NodeSelector) {
-		return r.forbidden("pod node label selector conflicts with its namespace node label selector")
+		return r.Refuse("pod node label selector conflicts with its namespace node label selector")
 	}
 	if len(own) > 0 {
 		pod.Spec.NodeSelector = labels.Merge(own, pod.Spec.NodeSelector)
@@ -31,33 +33,33 @@ func (s nodeSelectors) mutate(ctx context.Context, r *Request) error {
 	return nil
 }
 
-func (s nodeSelectors) validate(ctx context.Context, r *Request) error {
+func (s nodeSelectors) validate(ctx context.Context, r *admission.Request) error {
 	pod, own, err := s.of(ctx, r)
 	if pod == nil || err != nil {
 		return err
 	}
 	if labels.Conflicts(own, pod.Spec.NodeSelector) {
-		return r.forbidden("pod node label selector conflicts with its namespace node label selector")
+		return r.Refuse("pod node label selector conflicts with its namespace node label selector")
 	}
 	allowed, err := labels.ConvertSelectorToLabelsMap(s[r.Namespace])
 	if err != nil {
-		return unclassified(err.Error())
+		return admission.Unclassified(err.Error())
 	}
 	for key, value := range pod.Spec.NodeSelector {
 		if own, ok := allowed[key]; len(allowed) > 0 && (!ok || own != value) {
-			return r.forbidden("pod node label selector labels conflict with its namespace whitelist")
+			return r.Refuse("pod node label selector labels conflict with its namespace whitelist")
 		}
 	}
 	return nil
 }
 
 // of is the pod that is made, and the selector of its namespace; nil when the request is not about a new pod.
-func (s nodeSelectors) of(ctx context.Context, r *Request) (*corev1.Pod, labels.Set, error) {
+func (s nodeSelectors) of(ctx context.Context, r *admission.Request) (*corev1.Pod, labels.Set, error) {
 	pod, ok := r.Object.(*corev1.Pod)
-	if !ok || !r.on("", "pods", Create) {
+	if !ok || !r.On("", "pods", admission.Create) {
 		return nil, nil, nil
 	}
-	text, found, err := annotationOf(ctx, r, nodeSelectorAnnotation)
+	text, found, err := admission.AnnotationOf(ctx, r, nodeSelectorAnnotation)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -66,7 +68,7 @@ func (s nodeSelectors) of(ctx context.Context, r *Request) (*corev1.Pod, labels.
 	}
 	own, err := labels.ConvertSelectorToLabelsMap(text)
 	if err != nil {
-		return nil, nil, unclassified(err.Error())
+		return nil, nil, admission.Unclassified(err.Error())
 	}
 	return pod, own, nil
 }

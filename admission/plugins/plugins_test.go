@@ -1,4 +1,4 @@
-package admission
+package plugins
 
 import (
 	"context"
@@ -12,6 +12,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/kloop-dev/kloop/admission"
 	"github.com/kloop-dev/kloop/auth"
 	"github.com/kloop-dev/kloop/auth/authtest"
 	"github.com/kloop-dev/kloop/kinds/core"
@@ -20,7 +21,7 @@ import (
 )
 
 // admit runs the chain as the server does: it returns the object after the mutating pass.
-func admit[T resource.Object](c Chain, r *Request, obj T) (T, error) {
+func admit[T resource.Object](c admission.Chain, r *admission.Request, obj T) (T, error) {
 	r.Object = resource.Clone(obj)
 	if r.User == nil {
 		r.User = &auth.User{Name: "somebody"}
@@ -45,11 +46,11 @@ func refused(t *testing.T, err error, reason metav1.StatusReason, text string) {
 	}
 }
 
-func only(p Plugin) Chain { return Chain{p} }
+func only(p admission.Plugin) admission.Chain { return admission.Chain{p} }
 
-func plugin(t *testing.T, name string) Chain {
+func plugin(t *testing.T, name string) admission.Chain {
 	t.Helper()
-	for _, p := range Plugins(Config{}) {
+	for _, p := range Default(admission.Config{}) {
 		if p.Name == name {
 			return only(p)
 		}
@@ -81,7 +82,7 @@ func TestOrder(t *testing.T) {
 		"MutatingAdmissionPolicy", "MutatingAdmissionWebhook", "ValidatingAdmissionPolicy", "ValidatingAdmissionWebhook", "ResourceQuota",
 		"AlwaysDeny"}
 	at := 0
-	for _, p := range All(Config{}) {
+	for _, p := range All(admission.Config{}) {
 		for at < len(upstream) && upstream[at] != p.Name {
 			at++
 		}
@@ -100,13 +101,13 @@ func TestNamespaceLifecycle(t *testing.T) {
 		return &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: "x"}}
 	}
 
-	if _, err := admit(c, &Request{Op: Create, Kind: core.ConfigMaps, Read: read}, in("ns")); err != nil {
+	if _, err := admit(c, &admission.Request{Op: admission.Create, Kind: core.ConfigMaps, Read: read}, in("ns")); err != nil {
 		t.Error(err)
 	}
-	_, err := admit(c, &Request{Op: Create, Kind: core.ConfigMaps, Read: read}, in("nope"))
+	_, err := admit(c, &admission.Request{Op: admission.Create, Kind: core.ConfigMaps, Read: read}, in("nope"))
 	refused(t, err, metav1.StatusReasonNotFound, `namespaces "nope" not found`)
 
-	_, err = admit(c, &Request{Op: Create, Kind: core.ConfigMaps, Read: read}, in("ending"))
+	_, err = admit(c, &admission.Request{Op: admission.Create, Kind: core.ConfigMaps, Read: read}, in("ending"))
 	refused(t, err, metav1.StatusReasonForbidden,
 		`configmaps "x" is forbidden: unable to create new content in namespace ending because it is being terminated`)
 	var s apierrors.APIStatus
@@ -114,18 +115,18 @@ func TestNamespaceLifecycle(t *testing.T) {
 		s.Status().Details.Causes[0].Field != "metadata.namespace" {
 		t.Errorf("%+v", s)
 	}
-	if _, err := admit(c, &Request{Op: Update, Kind: core.ConfigMaps, Read: read, Old: in("ending")}, in("ending")); err != nil {
+	if _, err := admit(c, &admission.Request{Op: admission.Update, Kind: core.ConfigMaps, Read: read, Old: in("ending")}, in("ending")); err != nil {
 		t.Error(err)
 	}
 	fresh := func(context.Context, resource.Kind, string, string) (resource.Object, error) {
 		return namespace("nope"), nil
 	}
-	if _, err := admit(c, &Request{Op: Create, Kind: core.ConfigMaps, Read: read, Live: fresh}, in("nope")); err != nil {
+	if _, err := admit(c, &admission.Request{Op: admission.Create, Kind: core.ConfigMaps, Read: read, Live: fresh}, in("nope")); err != nil {
 		t.Errorf("the store was not asked: %v", err)
 	}
 	for name, want := range map[string]bool{"default": true, "kube-system": true, "kube-public": true, "kube-node-lease": false, "x": false} {
 		t.Run(name, func(t *testing.T) {
-			err := c.Mutate(context.Background(), &Request{Op: Delete, Kind: core.Namespaces, Namespace: name, Name: name, Read: read})
+			err := c.Mutate(context.Background(), &admission.Request{Op: admission.Delete, Kind: core.Namespaces, Namespace: name, Name: name, Read: read})
 			if apierrors.IsForbidden(err) != want {
 				t.Errorf("delete %s: %v", name, err)
 			}
@@ -141,7 +142,7 @@ func TestServiceAccountMutation(t *testing.T) {
 	read := authtest.Of(core.ServiceAccounts, sa, quiet)
 	c := plugin(t, "ServiceAccount")
 
-	p, err := admit(c, &Request{Op: Create, Kind: core.Pods, Read: read}, simplePod())
+	p, err := admit(c, &admission.Request{Op: admission.Create, Kind: core.Pods, Read: read}, simplePod())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -157,7 +158,7 @@ func TestServiceAccountMutation(t *testing.T) {
 		src[1].ConfigMap.Name != "kube-root-ca.crt" || src[2].DownwardAPI.Items[0].Path != "namespace" {
 		t.Errorf("%+v", v.Projected)
 	}
-	again, _ := admit(c, &Request{Op: Create, Kind: core.Pods, Read: read}, p)
+	again, _ := admit(c, &admission.Request{Op: admission.Create, Kind: core.Pods, Read: read}, p)
 	if !reflect.DeepEqual(again, p) {
 		t.Error("a second pass changes the pod")
 	}
@@ -176,7 +177,7 @@ func TestServiceAccountMutation(t *testing.T) {
 		t.Run(x.name, func(t *testing.T) {
 			p := simplePod()
 			x.change(p)
-			if p, err := admit(c, &Request{Op: Create, Kind: core.Pods, Read: read}, p); err != nil || len(p.Spec.Volumes) != 0 ||
+			if p, err := admit(c, &admission.Request{Op: admission.Create, Kind: core.Pods, Read: read}, p); err != nil || len(p.Spec.Volumes) != 0 ||
 				len(p.Spec.Containers[0].VolumeMounts) != x.mounts {
 				t.Errorf("%s: %v %+v", x.name, err, p.Spec)
 			}
@@ -184,11 +185,11 @@ func TestServiceAccountMutation(t *testing.T) {
 	}
 	p = simplePod()
 	p.Spec.ServiceAccountName = "none"
-	_, err = admit(c, &Request{Op: Create, Kind: core.Pods, Read: read}, p)
+	_, err = admit(c, &admission.Request{Op: admission.Create, Kind: core.Pods, Read: read}, p)
 	refused(t, err, metav1.StatusReasonForbidden,
 		`pods "p" is forbidden: error looking up service account ns/none: serviceaccounts "none" not found`)
 	p.Annotations = map[string]string{corev1.MirrorPodAnnotationKey: "x"} // refused before the pod is validated
-	refused(t, accounts{}.mutate(t.Context(), &Request{Op: Create, Kind: core.Pods, Read: read, Object: p}),
+	refused(t, accounts{}.mutate(t.Context(), &admission.Request{Op: admission.Create, Kind: core.Pods, Read: read, Object: p}),
 		metav1.StatusReasonForbidden, "a mirror pod may not reference service accounts")
 }
 
@@ -203,17 +204,17 @@ func TestServiceAccountSecrets(t *testing.T) {
 			SecretKeyRef: &corev1.SecretKeySelector{LocalObjectReference: corev1.LocalObjectReference{Name: name}}}}}
 		return p
 	}
-	if _, err := admit(c, &Request{Op: Create, Kind: core.Pods, Read: read}, use("ok")); err != nil {
+	if _, err := admit(c, &admission.Request{Op: admission.Create, Kind: core.Pods, Read: read}, use("ok")); err != nil {
 		t.Error(err)
 	}
-	_, err := admit(c, &Request{Op: Create, Kind: core.Pods, Read: read}, use("other"))
+	_, err := admit(c, &admission.Request{Op: admission.Create, Kind: core.Pods, Read: read}, use("other"))
 	refused(t, err, metav1.StatusReasonForbidden,
 		`container c with envVar E referencing secret.secretName="other" is not allowed because service account default does not reference `+
 			`that secret`)
 
 	mirror := use("ok")
 	mirror.Annotations = map[string]string{corev1.MirrorPodAnnotationKey: "x"}
-	_, err = admit(c, &Request{Op: Create, Kind: core.Pods, Read: read}, mirror)
+	_, err = admit(c, &admission.Request{Op: admission.Create, Kind: core.Pods, Read: read}, mirror)
 	refused(t, err, metav1.StatusReasonForbidden, "a mirror pod may not reference secrets")
 }
 
@@ -235,7 +236,7 @@ func TestTolerations(t *testing.T) {
 		t.Run(x.name, func(t *testing.T) {
 			p := simplePod()
 			p.Spec.Tolerations = x.have
-			p, _ = admit(c, &Request{Op: Create, Kind: core.Pods}, p)
+			p, _ = admit(c, &admission.Request{Op: admission.Create, Kind: core.Pods}, p)
 			var got []string
 			for _, k := range p.Spec.Tolerations {
 				got = append(got, k.Key)
@@ -259,7 +260,7 @@ func TestPriority(t *testing.T) {
 	try := func(name string, given *int32) (*corev1.Pod, error) {
 		p := simplePod()
 		p.Spec.PriorityClassName, p.Spec.Priority = name, given
-		return admit(c, &Request{Op: Create, Kind: core.Pods, Read: read}, p)
+		return admit(c, &admission.Request{Op: admission.Create, Kind: core.Pods, Read: read}, p)
 	}
 	check := func(p *corev1.Pod, err error, name string, value int32, policy corev1.PreemptionPolicy) {
 		t.Helper()
@@ -283,15 +284,15 @@ func TestPriority(t *testing.T) {
 	authtest.Put(read, scheduling.PriorityClasses, class("def", 77, true))
 	p, err = try("", nil)
 	check(p, err, "def", 77, corev1.PreemptLowerPriority)
-	_, err = admit(c, &Request{Op: Create, Kind: scheduling.PriorityClasses, Read: read}, class("def2", 1, true))
+	_, err = admit(c, &admission.Request{Op: admission.Create, Kind: scheduling.PriorityClasses, Read: read}, class("def2", 1, true))
 	refused(t, err, metav1.StatusReasonForbidden,
 		`priorityclasses.scheduling.k8s.io "def2" is forbidden: PriorityClass def is already marked as default. Only one default can exist`)
-	if _, err := admit(c, &Request{Op: Update, Kind: scheduling.PriorityClasses, Read: read}, class("def", 77, true)); err != nil {
+	if _, err := admit(c, &admission.Request{Op: admission.Update, Kind: scheduling.PriorityClasses, Read: read}, class("def", 77, true)); err != nil {
 		t.Error(err)
 	}
 	old := p
 	bare := simplePod()
-	p, err = admit(c, &Request{Op: Update, Kind: core.Pods, Read: read, Old: old}, bare)
+	p, err = admit(c, &admission.Request{Op: admission.Update, Kind: core.Pods, Read: read, Old: old}, bare)
 	if err != nil || *p.Spec.Priority != 77 {
 		t.Errorf("lost on update: %v", err)
 	}
@@ -299,11 +300,11 @@ func TestPriority(t *testing.T) {
 
 func TestTaintNewNodes(t *testing.T) {
 	c := plugin(t, "TaintNodesByCondition")
-	n, _ := admit(c, &Request{Op: Create, Kind: core.Nodes}, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n"}})
+	n, _ := admit(c, &admission.Request{Op: admission.Create, Kind: core.Nodes}, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n"}})
 	if len(n.Spec.Taints) != 1 || n.Spec.Taints[0].Key != corev1.TaintNodeNotReady || n.Spec.Taints[0].Effect != corev1.TaintEffectNoSchedule {
 		t.Errorf("%+v", n.Spec)
 	}
-	if again, _ := admit(c, &Request{Op: Create, Kind: core.Nodes}, n); len(again.Spec.Taints) != 1 {
+	if again, _ := admit(c, &admission.Request{Op: admission.Create, Kind: core.Nodes}, n); len(again.Spec.Taints) != 1 {
 		t.Error("tainted twice")
 	}
 }

@@ -1,4 +1,4 @@
-package admission
+package plugins
 
 import (
 	"testing"
@@ -10,6 +10,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/kloop-dev/kloop/admission"
 	"github.com/kloop-dev/kloop/auth"
 	"github.com/kloop-dev/kloop/auth/authtest"
 	"github.com/kloop-dev/kloop/kinds/coordination"
@@ -51,79 +52,79 @@ func TestNodeRestriction(t *testing.T) {
 	claiming.Status.ExtendedResourceClaimStatus = &corev1.PodExtendedResourceClaimStatus{ResourceClaimName: "c"}
 	read := authtest.Of(core.Nodes, self)
 	authtest.Put(read, core.Pods, mine, other)
-	c := Chain{{Name: "NodeRestriction", Mutate: nodeRestriction{signerGate{}}.admit}}
+	c := admission.Chain{{Name: "NodeRestriction", Mutate: nodeRestriction{signerGate{}}.admit}}
 	for _, x := range []struct {
 		name string
-		r    Request
+		r    admission.Request
 		obj  resource.Object
 		text string
 	}{
-		{"own label", Request{Op: Update, Kind: core.Nodes, Old: self},
+		{"own label", admission.Request{Op: admission.Update, Kind: core.Nodes, Old: self},
 			change(func(n *corev1.Node) { n.Labels = map[string]string{"x": "y"} }), ""},
-		{"own role label", Request{Op: Update, Kind: core.Nodes, Old: self},
+		{"own role label", admission.Request{Op: admission.Update, Kind: core.Nodes, Old: self},
 			change(func(n *corev1.Node) { n.Labels = map[string]string{"node.kubernetes.io/x": "y"} }), ""},
-		{"restricted label", Request{Op: Update, Kind: core.Nodes, Old: self},
+		{"restricted label", admission.Request{Op: admission.Update, Kind: core.Nodes, Old: self},
 			change(func(n *corev1.Node) { n.Labels = map[string]string{"node-restriction.kubernetes.io/z": "y"} }),
 			`nodes "n" is forbidden: is not allowed to modify labels: node-restriction.kubernetes.io/z`},
-		{"devices of its own", Request{Op: Create, Kind: dra.ResourceSlices}, slice(new("n")), ""},
-		{"devices of another", Request{Op: Create, Kind: dra.ResourceSlices}, slice(new("m")),
+		{"devices of its own", admission.Request{Op: admission.Create, Kind: dra.ResourceSlices}, slice(new("n")), ""},
+		{"devices of another", admission.Request{Op: admission.Create, Kind: dra.ResourceSlices}, slice(new("m")),
 			"can only create ResourceSlice with the same NodeName as the requesting node"},
-		{"devices of no node", Request{Op: Create, Kind: dra.ResourceSlices}, slice(nil), "can only create ResourceSlice"},
-		{"change of its devices", Request{Op: Update, Kind: dra.ResourceSlices, Old: slice(new("n"))}, slice(new("n")), ""},
-		{"change of another's devices", Request{Op: Update, Kind: dra.ResourceSlices, Old: slice(new("m"))}, slice(new("m")),
+		{"devices of no node", admission.Request{Op: admission.Create, Kind: dra.ResourceSlices}, slice(nil), "can only create ResourceSlice"},
+		{"change of its devices", admission.Request{Op: admission.Update, Kind: dra.ResourceSlices, Old: slice(new("n"))}, slice(new("n")), ""},
+		{"change of another's devices", admission.Request{Op: admission.Update, Kind: dra.ResourceSlices, Old: slice(new("m"))}, slice(new("m")),
 			"can only update ResourceSlice"},
-		{"end of its devices", Request{Op: Delete, Kind: dra.ResourceSlices, Old: slice(new("n"))}, slice(new("n")), ""},
-		{"end of another's devices", Request{Op: Delete, Kind: dra.ResourceSlices, Old: slice(new("m"))}, slice(new("m")),
+		{"end of its devices", admission.Request{Op: admission.Delete, Kind: dra.ResourceSlices, Old: slice(new("n"))}, slice(new("n")), ""},
+		{"end of another's devices", admission.Request{Op: admission.Delete, Kind: dra.ResourceSlices, Old: slice(new("m"))}, slice(new("m")),
 			"can only delete ResourceSlice"},
-		{"restricted label on create", Request{Op: Create, Kind: core.Nodes},
+		{"restricted label on create", admission.Request{Op: admission.Create, Kind: core.Nodes},
 			change(func(n *corev1.Node) { n.Labels = map[string]string{"foo.k8s.io/z": "y"} }),
 			`node "n" is not allowed to set the following labels: foo.k8s.io/z`},
-		{"config source", Request{Op: Update, Kind: core.Nodes, Old: self},
+		{"config source", admission.Request{Op: admission.Update, Kind: core.Nodes, Old: self},
 			change(func(n *corev1.Node) { n.Spec.ConfigSource = &corev1.NodeConfigSource{} }),
 			`node "n" is not allowed to update configSource to a new non-nil configSource`},
-		{"config source on create", Request{Op: Create, Kind: core.Nodes},
+		{"config source on create", admission.Request{Op: admission.Create, Kind: core.Nodes},
 			change(func(n *corev1.Node) { n.Spec.ConfigSource = &corev1.NodeConfigSource{} }), "with a non-nil configSource"},
-		{"taints", Request{Op: Update, Kind: core.Nodes, Old: self},
+		{"taints", admission.Request{Op: admission.Update, Kind: core.Nodes, Old: self},
 			change(func(n *corev1.Node) { n.Spec.Taints = []corev1.Taint{{Key: "a"}} }), `node "n" is not allowed to modify taints`},
-		{"other node", Request{Op: Update, Kind: core.Nodes, Old: self, Name: "m"}, change(func(n *corev1.Node) { n.Name = "m" }),
+		{"other node", admission.Request{Op: admission.Update, Kind: core.Nodes, Old: self, Name: "m"}, change(func(n *corev1.Node) { n.Name = "m" }),
 			`node "n" is not allowed to modify node "m"`},
-		{"ordinary pod", Request{Op: Create, Kind: core.Pods}, mine,
+		{"ordinary pod", admission.Request{Op: admission.Create, Kind: core.Pods}, mine,
 			`pod does not have "kubernetes.io/config.mirror" annotation, node "n" can only create mirror pods`},
-		{"mirror pod", Request{Op: Create, Kind: core.Pods}, mirror, ""},
-		{"mirror pod elsewhere", Request{Op: Create, Kind: core.Pods}, withMirror(func(p *corev1.Pod) { p.Spec.NodeName = "m" }),
+		{"mirror pod", admission.Request{Op: admission.Create, Kind: core.Pods}, mirror, ""},
+		{"mirror pod elsewhere", admission.Request{Op: admission.Create, Kind: core.Pods}, withMirror(func(p *corev1.Pod) { p.Spec.NodeName = "m" }),
 			"spec.nodeName set to itself"},
-		{"mirror pod, no owner", Request{Op: Create, Kind: core.Pods}, withMirror(func(p *corev1.Pod) { p.OwnerReferences = nil }),
+		{"mirror pod, no owner", admission.Request{Op: admission.Create, Kind: core.Pods}, withMirror(func(p *corev1.Pod) { p.OwnerReferences = nil }),
 			"owner reference set to itself"},
-		{"mirror pod, other node's", Request{Op: Create, Kind: core.Pods},
+		{"mirror pod, other node's", admission.Request{Op: admission.Create, Kind: core.Pods},
 			withMirror(func(p *corev1.Pod) { p.OwnerReferences[0].UID = "v" }), "UID mismatch"},
-		{"mirror pod with a secret", Request{Op: Create, Kind: core.Pods}, withMirror(func(p *corev1.Pod) {
+		{"mirror pod with a secret", admission.Request{Op: admission.Create, Kind: core.Pods}, withMirror(func(p *corev1.Pod) {
 			p.Spec.Volumes = []corev1.Volume{{Name: "v", VolumeSource: corev1.VolumeSource{Secret: &corev1.SecretVolumeSource{SecretName: "s"}}}}
 		}), `node "n" can not create pods that reference secrets`},
-		{"mirror pod with an account", Request{Op: Create, Kind: core.Pods},
+		{"mirror pod with an account", admission.Request{Op: admission.Create, Kind: core.Pods},
 			withMirror(func(p *corev1.Pod) { p.Spec.ServiceAccountName = "x" }), "reference a service account"},
-		{"status", Request{Op: Update, Kind: core.Pods, Sub: "status", Old: mine}, mine, ""},
-		{"status of another's", Request{Op: Update, Kind: core.Pods, Sub: "status", Old: other}, other,
+		{"status", admission.Request{Op: admission.Update, Kind: core.Pods, Sub: "status", Old: mine}, mine, ""},
+		{"status of another's", admission.Request{Op: admission.Update, Kind: core.Pods, Sub: "status", Old: other}, other,
 			"can only update pod status for pods with spec.nodeName set to itself"},
-		{"labels by status", Request{Op: Update, Kind: core.Pods, Sub: "status", Old: mine}, relabelled,
+		{"labels by status", admission.Request{Op: admission.Update, Kind: core.Pods, Sub: "status", Old: mine}, relabelled,
 			"cannot update labels through pod status"},
-		{"extended claims by status", Request{Op: Update, Kind: core.Pods, Sub: "status", Old: mine}, claiming,
+		{"extended claims by status", admission.Request{Op: admission.Update, Kind: core.Pods, Sub: "status", Old: mine}, claiming,
 			"cannot update extended resource claim status"},
-		{"evict another's", Request{Op: Create, Kind: core.Pods, Sub: "eviction", Name: "other"}, other, "can only evict pods"},
-		{"spec", Request{Op: Update, Kind: core.Pods, Old: mine}, mine, `unexpected operation "UPDATE"`},
-		{"lease", Request{Op: Create, Kind: coordination.Leases}, lease("kube-node-lease", "n"), ""},
-		{"lease of a name to be generated", Request{Op: Create, Kind: coordination.Leases},
+		{"evict another's", admission.Request{Op: admission.Create, Kind: core.Pods, Sub: "eviction", Name: "other"}, other, "can only evict pods"},
+		{"spec", admission.Request{Op: admission.Update, Kind: core.Pods, Old: mine}, mine, `unexpected operation "UPDATE"`},
+		{"lease", admission.Request{Op: admission.Create, Kind: coordination.Leases}, lease("kube-node-lease", "n"), ""},
+		{"lease of a name to be generated", admission.Request{Op: admission.Create, Kind: coordination.Leases},
 			&coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: "kube-node-lease", GenerateName: "n"}},
 			"same name as the requesting node"},
-		{"other lease", Request{Op: Update, Kind: coordination.Leases}, lease("kube-node-lease", "m"), "same name as the requesting node"},
-		{"lock", Request{Op: Update, Kind: coordination.Leases}, lease("kube-system", "n"),
+		{"other lease", admission.Request{Op: admission.Update, Kind: coordination.Leases}, lease("kube-node-lease", "m"), "same name as the requesting node"},
+		{"lock", admission.Request{Op: admission.Update, Kind: coordination.Leases}, lease("kube-system", "n"),
 			`can only access leases in the "kube-node-lease" system namespace`},
-		{"token", Request{Op: Create, Kind: core.ServiceAccounts, Sub: "token", Name: "default"}, request("p", "1"), ""},
-		{"token for an audience", Request{Op: Create, Kind: core.ServiceAccounts, Sub: "token", Name: "default"}, request("p", "1", "vault"), ""},
-		{"token for nobody", Request{Op: Create, Kind: core.ServiceAccounts, Sub: "token", Name: "default"}, request("p", "1", "x"),
+		{"token", admission.Request{Op: admission.Create, Kind: core.ServiceAccounts, Sub: "token", Name: "default"}, request("p", "1"), ""},
+		{"token for an audience", admission.Request{Op: admission.Create, Kind: core.ServiceAccounts, Sub: "token", Name: "default"}, request("p", "1", "vault"), ""},
+		{"token for nobody", admission.Request{Op: admission.Create, Kind: core.ServiceAccounts, Sub: "token", Name: "default"}, request("p", "1", "x"),
 			`audience "x" not found in pod spec volume`},
-		{"token of another's", Request{Op: Create, Kind: core.ServiceAccounts, Sub: "token", Name: "default"}, request("other", "2"),
+		{"token of another's", admission.Request{Op: admission.Create, Kind: core.ServiceAccounts, Sub: "token", Name: "default"}, request("other", "2"),
 			"scheduled on a different node"},
-		{"token, no uid", Request{Op: Create, Kind: core.ServiceAccounts, Sub: "token", Name: "default"}, request("p", ""), "without a uid"},
+		{"token, no uid", admission.Request{Op: admission.Create, Kind: core.ServiceAccounts, Sub: "token", Name: "default"}, request("p", ""), "without a uid"},
 	} {
 		t.Run(x.name, func(t *testing.T) {
 			r := x.r
@@ -169,7 +170,7 @@ func TestMirrorPodsNameNoSecrets(t *testing.T) {
 		if got := referenced(&corev1.Pod{Spec: spec}); got != "secrets" {
 			t.Errorf("%+v: %q", spec, got)
 		}
-		if checkMirror(&Request{Kind: core.Pods}, &corev1.Pod{Spec: spec}) == nil {
+		if checkMirror(&admission.Request{Kind: core.Pods}, &corev1.Pod{Spec: spec}) == nil {
 			t.Errorf("a mirror pod of the server's own making may name a secret: %+v", spec)
 		}
 	}
