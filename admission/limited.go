@@ -50,9 +50,9 @@ func (s *quotas) covered(r *Request, list []*corev1.ResourceQuota) error {
 
 // limits are the names of what the request uses that is limited, and the limited scopes that it is in.
 func (s *quotas) limits(r *Request, mine []LimitedResource) (names []string, scopes []corev1.ScopedResourceSelectorRequirement) {
-	use := quota.Usage(r.GR(), r.Object, s.now())
+	use := quota.Usage(r.GR(), r.Object, s.now(), s.more...)
 	if r.Op == Update && r.Old != nil {
-		use = quota.Less(use, quota.Usage(r.GR(), r.Old, s.now()))
+		use = quota.Less(use, quota.Usage(r.GR(), r.Old, s.now(), s.more...))
 	}
 	for _, l := range mine {
 		for name, amount := range use {

@@ -8,6 +8,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/rand"
 
 	"github.com/kloop-dev/kloop/auth"
+	"github.com/kloop-dev/kloop/kinds/quota"
 	"github.com/kloop-dev/kloop/resource"
 )
 
@@ -23,6 +24,7 @@ type Config struct {
 	Suffix func() string
 	// MakeNamespace makes a namespace, for NamespaceAutoProvision; nil: it makes none.
 	MakeNamespace func(ctx context.Context, name string) error
+	Count         quota.Counter // counts for quotas what package quota does not know; nil: nothing does
 	Kinds         *resource.Set // that owners may be of, for OwnerReferencesPermissionEnforcement
 	Settings
 }

@@ -33,6 +33,7 @@ type quotas struct {
 	charge  func(ctx context.Context, q *corev1.ResourceQuota) (*corev1.ResourceQuota, error)
 	now     func() time.Time
 	limited []LimitedResource
+	more    []quota.Counter
 
 	mu    sync.Mutex
 	lines map[string]*line
@@ -58,7 +59,11 @@ type bill struct {
 }
 
 func newQuotas(cfg Config) *quotas {
-	return &quotas{charge: cfg.Charge, now: cfg.Now, limited: cfg.Limited, lines: map[string]*line{}}
+	s := &quotas{charge: cfg.Charge, now: cfg.Now, limited: cfg.Limited, lines: map[string]*line{}}
+	if cfg.Count != nil {
+		s.more = append(s.more, cfg.Count)
+	}
+	return s
 }
 
 func (s *quotas) validate(ctx context.Context, r *Request) error {
@@ -120,7 +125,7 @@ func (s *quotas) price(r *Request, list []*corev1.ResourceQuota) (corev1.Resourc
 	if !any {
 		return nil, nil
 	}
-	use := quota.Usage(r.GR(), r.Object, s.now())
+	use := quota.Usage(r.GR(), r.Object, s.now(), s.more...)
 	var negative []corev1.ResourceName
 	for name, q := range Sorted(use) {
 		if q.Sign() < 0 {
@@ -131,7 +136,7 @@ func (s *quotas) price(r *Request, list []*corev1.ResourceQuota) (corev1.Resourc
 		return nil, r.Refuse("quota usage is negative for resource(s): %s", joinNames(negative))
 	}
 	if r.Op == Update && r.Old != nil && r.Old.GetResourceVersion() != "" {
-		use = quota.Less(use, quota.Usage(r.GR(), r.Old, s.now()))
+		use = quota.Less(use, quota.Usage(r.GR(), r.Old, s.now(), s.more...))
 	}
 	for name, q := range use {
 		if q.IsZero() {

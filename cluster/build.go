@@ -9,7 +9,6 @@ import (
 	"github.com/kloop-dev/kloop/apply"
 	"github.com/kloop-dev/kloop/auth"
 	"github.com/kloop-dev/kloop/auth/authn"
-	"github.com/kloop-dev/kloop/auth/node"
 	"github.com/kloop-dev/kloop/auth/rbac"
 	"github.com/kloop-dev/kloop/auth/review"
 	"github.com/kloop-dev/kloop/auth/token"
@@ -88,7 +87,11 @@ func (b *builder) makeDialer() (err error) {
 
 func (b *builder) makeAuthorizer() (err error) {
 	b.roles = rbac.New(b.read)
-	b.authz, err = b.c.authorizer(node.New(b.read), b.roles)
+	var agents auth.Authorizer = auth.Chain{} // has no opinion
+	if b.c.cfg.Kit.Agents != nil {
+		agents = b.c.cfg.Kit.Agents(b.read)
+	}
+	b.authz, err = b.c.authorizer(agents, b.roles)
 	return err
 }
 
@@ -108,7 +111,7 @@ func (b *builder) makeServer() error {
 		Authorize: b.authz, Fields: b.fields,
 		Admission:   b.plugins,
 		NoWatchList: !cfg.on.On("WatchList"), Sole: !b.c.storage.shared(), Stale: stale(b.store),
-	}, extensions.Config{Network: services.Network{Services: cfg.ServiceCIDRs, PortLow: cfg.NodePortLow, PortHigh: cfg.NodePortHigh},
+	}, extensions.Config{More: cfg.Kit.Extensions, Network: services.Network{Services: cfg.ServiceCIDRs, PortLow: cfg.NodePortLow, PortHigh: cfg.NodePortHigh},
 		Access: access.Config{Tokens: b.signer, Grants: b.roles,
 			Reviews: &review.Desk{Tokens: b.tokens, Audiences: b.signer.Audiences(), Authorize: b.authz, Rules: b.roles.Rules}}})
 	b.events = client.NewRecorder(b.local(loopUser("event-recorder"), "kloop"), "kloop", nil)

@@ -13,7 +13,7 @@ func (c *Cluster) newTrail() *trail.Log {
 	if c.cfg.NoTrail || c.cfg.NoConvergence {
 		return nil
 	}
-	cfg := trail.Config{Log: c.cfg.Log}
+	cfg := trail.Config{Log: c.cfg.Log, News: c.cfg.Kit.News}
 	if c.cfg.DataDir != "" {
 		cfg.Dir = filepath.Join(c.cfg.DataDir, "trail")
 	}

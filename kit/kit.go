@@ -15,6 +15,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/kloop-dev/kloop/admission"
+	"github.com/kloop-dev/kloop/auth"
 	"github.com/kloop-dev/kloop/client"
 	"github.com/kloop-dev/kloop/controllers/namespace"
 	"github.com/kloop-dev/kloop/converge"
@@ -22,9 +23,11 @@ import (
 	"github.com/kloop-dev/kloop/loop"
 	"github.com/kloop-dev/kloop/metrics"
 	"github.com/kloop-dev/kloop/resource"
+	"github.com/kloop-dev/kloop/server"
 	"github.com/kloop-dev/kloop/server/httpapi/stream"
 	"github.com/kloop-dev/kloop/store"
 	"github.com/kloop-dev/kloop/store/member"
+	"github.com/kloop-dev/kloop/trail"
 )
 
 // A Kit holds the parts of a program. It can't do what is nil, and says so when the configuration asks for it.
@@ -42,6 +45,11 @@ type Kit struct {
 	Streams   func(stream.Config) stream.Server                         // into pods, and to nodes and services: stream.New
 	Profiles  func(w http.ResponseWriter, r *http.Request, name string) // of the process
 	Explain   converge.Rules                                            // for what is not as it should be
+	// Agents decides what agents of nodes may do; nil: there are none.
+	Agents func(read func() resource.Reader) auth.Authorizer
+	// Extensions are what kinds need of the front door beside those of v1; nil: none do.
+	Extensions func(*server.Core) []server.Extension
+	News       trail.News // how workloads changed; nil: there are none
 	// Sealed makes a store that encrypts what lies in another one, by an EncryptionConfiguration; of says which resource a key is of.
 	Sealed func(below store.Store, data []byte, of func(key string) schema.GroupResource) (Sealed, error)
 }

@@ -29,6 +29,7 @@ import (
 	"github.com/kloop-dev/kloop/resource"
 	"github.com/kloop-dev/kloop/scheduler"
 	"github.com/kloop-dev/kloop/server"
+	"github.com/kloop-dev/kloop/server/devices"
 	"github.com/kloop-dev/kloop/server/extensions"
 	"github.com/kloop-dev/kloop/server/httpapi"
 	"github.com/kloop-dev/kloop/sim"
@@ -91,7 +92,7 @@ func openDoor(seed uint64, nodes int) (*door, error) {
 	srv, alloc := extensions.New(server.Config{Kinds: set, Store: d.mem, View: d.view, Sole: true, Now: d.now,
 		Random: d.chance, Fields: fields,
 		NoWatchList: true, // clients list first, and may be given an older state: what follows from that is to be seen
-		Authorize:   d, Admission: plugins.Default(admission.Config{Now: d.now})}, extensions.Config{})
+		Authorize:   d, Admission: plugins.Default(admission.Config{Now: d.now})}, extensions.Config{More: devices.Extensions})
 	ops := orderly{srv, d.turns, "front door"}
 	d.Local = &client.Local{Ops: ops, View: d.view, Set: set, User: admin, Manager: "simtest"}
 	if err := alloc.Repair(d.ctx); err != nil {

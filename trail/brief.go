@@ -4,11 +4,8 @@ import (
 	"fmt"
 	"strings"
 
-	appsv1 "k8s.io/api/apps/v1"
-	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
-	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/kloop-dev/kloop/resource"
@@ -17,8 +14,11 @@ import (
 // ignored are the resources whose writes tell nothing: heartbeats, and what is a log itself.
 var ignored = map[string]bool{"events": true, "events.events.k8s.io": true, "leases.coordination.k8s.io": true}
 
+// News says in a few words how objects changed whose types the trail does not know.
+type News func(old, now resource.Object) []string
+
 // write makes the log's entry of a change; false: it is not worth one.
-func (c *Change) write() (w Write, ok bool) {
+func (c *Change) write(news News) (w Write, ok bool) {
 	gr := c.Kind.Info().GR().String()
 	if ignored[gr] {
 		return w, false
@@ -44,7 +44,7 @@ func (c *Change) write() (w Write, ok bool) {
 			w.What = strings.TrimPrefix(w.What+"; held by "+strings.Join(f, ", "), "; ")
 		}
 	default:
-		w.Verb, w.What = Changed, brief(c.Kind, c.Old, c.New)
+		w.Verb, w.What = Changed, brief(c.Kind, c.Old, c.New, news)
 		if _, node := obj.(*corev1.Node); node && w.What == "status" {
 			return w, false // a heartbeat
 		}
@@ -76,7 +76,7 @@ func born(k resource.Kind, obj resource.Object) string {
 }
 
 // brief says in a few words how an object changed.
-func brief(k resource.Kind, old, now resource.Object) string {
+func brief(k resource.Kind, old, now resource.Object, news News) string {
 	var words []string
 	say := func(text string) {
 		if text != "" {
@@ -93,32 +93,20 @@ func brief(k resource.Kind, old, now resource.Object) string {
 		say(podNews(old.(*corev1.Pod), b))
 	case *corev1.Node:
 		say(nodeNews(old.(*corev1.Node), b))
-	case *appsv1.Deployment:
-		a := old.(*appsv1.Deployment)
-		say(template(&a.Spec.Template, &b.Spec.Template))
-		say(count("ready", a.Status.ReadyReplicas, b.Status.ReadyReplicas))
-	case *appsv1.ReplicaSet:
-		say(count("ready", old.(*appsv1.ReplicaSet).Status.ReadyReplicas, b.Status.ReadyReplicas))
-	case *appsv1.StatefulSet:
-		a := old.(*appsv1.StatefulSet)
-		say(template(&a.Spec.Template, &b.Spec.Template))
-		say(count("ready", a.Status.ReadyReplicas, b.Status.ReadyReplicas))
-	case *appsv1.DaemonSet:
-		a := old.(*appsv1.DaemonSet)
-		say(template(&a.Spec.Template, &b.Spec.Template))
-		say(count("ready", a.Status.NumberReady, b.Status.NumberReady))
-	case *batchv1.Job:
-		a := old.(*batchv1.Job)
-		say(count("succeeded", a.Status.Succeeded, b.Status.Succeeded))
-		say(count("failed", a.Status.Failed, b.Status.Failed))
 	case *discoveryv1.EndpointSlice:
-		say(count("ready endpoints", ready(old.(*discoveryv1.EndpointSlice)), ready(b)))
+		say(Count("ready endpoints", ready(old.(*discoveryv1.EndpointSlice)), ready(b)))
 	case *corev1.PersistentVolumeClaim:
 		say(turn(string(old.(*corev1.PersistentVolumeClaim).Status.Phase), string(b.Status.Phase)))
 	case *corev1.PersistentVolume:
 		say(turn(string(old.(*corev1.PersistentVolume).Status.Phase), string(b.Status.Phase)))
 	case *corev1.Namespace:
 		say(turn(string(old.(*corev1.Namespace).Status.Phase), string(b.Status.Phase)))
+	default:
+		if news != nil {
+			for _, text := range news(old, now) {
+				say(text)
+			}
+		}
 	}
 	if len(words) == 0 {
 		return part(old, now)
@@ -205,18 +193,6 @@ func nodeNews(a, b *corev1.Node) string {
 	return text
 }
 
-func template(a, b *corev1.PodTemplateSpec) string {
-	if equality.Semantic.DeepEqual(a, b) {
-		return ""
-	}
-	for i := range b.Spec.Containers {
-		if i < len(a.Spec.Containers) && a.Spec.Containers[i].Image != b.Spec.Containers[i].Image {
-			return "image " + b.Spec.Containers[i].Image
-		}
-	}
-	return "pod template"
-}
-
 func ready(s *discoveryv1.EndpointSlice) (n int32) {
 	for _, e := range s.Endpoints {
 		if e.Conditions.Ready == nil || *e.Conditions.Ready {
@@ -226,7 +202,8 @@ func ready(s *discoveryv1.EndpointSlice) (n int32) {
 	return n
 }
 
-func count(what string, a, b int32) string {
+// Count says how a number changed; "": it did not.
+func Count(what string, a, b int32) string {
 	if a == b {
 		return ""
 	}

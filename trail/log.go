@@ -16,6 +16,7 @@ type Config struct {
 	Now     func() time.Time // nil: time.Now
 	Recent  int              // writes kept in memory; 0: 16,384
 	MaxDisk int64            // bytes; 0: 64 MiB
+	News    News             // of workloads, as workloads.News; nil: none is told
 }
 
 const (
@@ -61,7 +62,7 @@ func New(cfg Config) *Log {
 
 // Note remembers a change. It does not block.
 func (l *Log) Note(c *Change) {
-	w, ok := c.write()
+	w, ok := c.write(l.cfg.News)
 	if !ok {
 		return
 	}

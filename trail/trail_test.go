@@ -39,11 +39,6 @@ func TestBrief(t *testing.T) {
 		}
 		return p
 	}
-	deployment := func(n int32, image string, generation int64) *appsv1.Deployment {
-		d := &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Generation: generation}, Spec: appsv1.DeploymentSpec{Replicas: &n}}
-		d.Spec.Template.Spec.Containers = []corev1.Container{{Image: image}}
-		return d
-	}
 	finalizers := func(list ...string) *corev1.ConfigMap {
 		return &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Finalizers: list}}
 	}
@@ -57,6 +52,12 @@ func TestBrief(t *testing.T) {
 		return &unstructured.Unstructured{Object: map[string]any{"metadata": map[string]any{"generation": generation},
 			"spec": map[string]any{"size": size, "color": "red"}}}
 	}
+	news := func(_, now resource.Object) []string {
+		if _, is := now.(*appsv1.Deployment); is {
+			return []string{"told of"}
+		}
+		return nil
+	}
 	for _, tt := range []struct {
 		name     string
 		kind     resource.Kind
@@ -68,7 +69,8 @@ func TestBrief(t *testing.T) {
 		{"container that crashes",
 			kinds.Pods, pod("n1", "Running", "True", ""), pod("n1", "Running", "False", "CrashLoopBackOff"), "no longer Ready, c CrashLoopBackOff"},
 		{"nothing to speak of", kinds.Pods, pod("n1", "Running", "True", ""), pod("n1", "Running", "True", ""), "status"},
-		{"scaled and rolled", kinds.Deployments, deployment(3, "i:1", 1), deployment(5, "i:2", 2), "replicas 3 → 5, image i:2"},
+		{"scaled and rolled", kinds.Deployments, &appsv1.Deployment{Spec: appsv1.DeploymentSpec{Replicas: new(int32(3))}},
+			&appsv1.Deployment{Spec: appsv1.DeploymentSpec{Replicas: new(int32(5))}}, "replicas 3 → 5, told of"},
 		{"finalizer gone", kinds.ConfigMaps, finalizers("a", "b"), finalizers("b"), "let go by a"},
 		{"namespace terminates",
 			kinds.Namespaces, &corev1.Namespace{}, &corev1.Namespace{Status: corev1.NamespaceStatus{Phase: corev1.NamespaceTerminating}},
@@ -88,7 +90,7 @@ func TestBrief(t *testing.T) {
 		{"custom resource", widgets, widget(1, "small"), widget(2, "large"), "spec.size"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			if got := brief(tt.kind, tt.old, tt.now); got != tt.want {
+			if got := brief(tt.kind, tt.old, tt.now, news); got != tt.want {
 				t.Errorf("got %q, want %q", got, tt.want)
 			}
 		})
@@ -126,7 +128,7 @@ func TestCollected(t *testing.T) {
 			if tt.now != nil {
 				c.New = tt.now
 			}
-			w, _ := c.write()
+			w, _ := c.write(nil)
 			if got := map[string]string{Deleted: "Deleted", Marked: "Marked"}[w.Verb] + " " + w.What; got != tt.want {
 				t.Errorf("got %q, want %q", got, tt.want)
 			}

@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"github.com/kloop-dev/kloop/admission"
+	"github.com/kloop-dev/kloop/kinds/quota/devices"
 )
 
 // Default returns the plugins that are on by default.
@@ -17,6 +18,7 @@ func Default(cfg admission.Config) admission.Chain {
 // and webhooks have their places between PodResizeValidator and ResourceQuota: see Before.
 func All(cfg admission.Config) admission.Chain {
 	cfg = cfg.Complete()
+	cfg.Count = devices.Of
 	selectors, node := nodeSelectors(cfg.NodeSelectors), nodeRestriction{cfg.Authorize}
 	general := map[string]admission.Plugin{} // those that a control plane without pods has too
 	for _, p := range admission.General(cfg) {

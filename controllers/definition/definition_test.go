@@ -28,6 +28,7 @@ import (
 	"github.com/kloop-dev/kloop/resource"
 	"github.com/kloop-dev/kloop/resource/codec"
 	"github.com/kloop-dev/kloop/server"
+	"github.com/kloop-dev/kloop/server/devices"
 	"github.com/kloop-dev/kloop/server/extensions"
 	"github.com/kloop-dev/kloop/store"
 	"github.com/kloop-dev/kloop/store/memory"
@@ -50,7 +51,7 @@ func start(t testing.TB, st store.Store) (w *world, stop func()) {
 	_, bench := t.(*testing.B)
 	v := view.NewWith(set, view.Config{Guard: !bench})
 	fields := apply.NewTracker()
-	ops, _ := extensions.New(server.Config{Kinds: set, Store: st, View: v, Fields: fields, Sole: true}, extensions.Config{})
+	ops, _ := extensions.New(server.Config{Kinds: set, Store: st, View: v, Fields: fields, Sole: true}, extensions.Config{More: devices.Extensions})
 	w = &world{Local: &client.Local{Ops: ops, View: v, Set: set, User: &auth.User{Name: "admin"}, Manager: "test"}, t: t, set: set,
 		docs: openapi.New(set)}
 	registry := &crd.Registry{Kinds: set, View: v, Fields: fields, Docs: w.docs}

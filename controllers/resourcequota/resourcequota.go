@@ -18,6 +18,7 @@ import (
 	"github.com/kloop-dev/kloop/client"
 	"github.com/kloop-dev/kloop/kinds"
 	"github.com/kloop-dev/kloop/kinds/quota"
+	"github.com/kloop-dev/kloop/kinds/quota/devices"
 	"github.com/kloop-dev/kloop/loop"
 	"github.com/kloop-dev/kloop/resource"
 )
@@ -86,7 +87,7 @@ func of(q *corev1.ResourceQuota, k resource.Kind, obj resource.Object, now time.
 	if obj == nil || len(names) == 0 || !quota.Applies(q, q.Spec.Hard, gr, obj) {
 		return nil
 	}
-	use := quota.Usage(gr, obj, now)
+	use := quota.Usage(gr, obj, now, devices.Of)
 	for name := range use {
 		if !slices.Contains(names, name) {
 			delete(use, name)

@@ -11,6 +11,7 @@ import (
 	"github.com/kloop-dev/kloop/client"
 	"github.com/kloop-dev/kloop/kinds"
 	"github.com/kloop-dev/kloop/server"
+	"github.com/kloop-dev/kloop/server/devices"
 	"github.com/kloop-dev/kloop/server/extensions"
 	"github.com/kloop-dev/kloop/server/services"
 	"github.com/kloop-dev/kloop/store/memory"
@@ -36,6 +37,7 @@ type Cluster struct {
 func Start(t testing.TB, edit ...func(c *Config)) *Cluster {
 	t.Helper()
 	c := Config{Config: server.Config{Kinds: kinds.NewSet(), Store: memory.New(), Fields: apply.NewTracker(), Sole: true}}
+	c.Extensions.More = devices.Extensions
 	for _, f := range edit {
 		f(&c)
 	}

@@ -10,7 +10,6 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	resourcev1 "k8s.io/api/resource/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
@@ -18,9 +17,12 @@ import (
 	kloop "github.com/kloop-dev/kloop/resource"
 )
 
+// A Counter counts what an object uses, as devices.Of; nil for one that is not for it.
+type Counter func(o kloop.Object) corev1.ResourceList
+
 // Usage returns all that the object counts, whether or not a quota asks for it. now decides whether a pod that
-// is being deleted still counts.
-func Usage(gr schema.GroupResource, o kloop.Object, now time.Time) corev1.ResourceList {
+// is being deleted still counts. What it does not know by type, more may.
+func Usage(gr schema.GroupResource, o kloop.Object, now time.Time, more ...Counter) corev1.ResourceList {
 	use := corev1.ResourceList{countOf(gr): one()}
 	switch x := o.(type) {
 	case *corev1.Pod:
@@ -29,9 +31,10 @@ func Usage(gr schema.GroupResource, o kloop.Object, now time.Time) corev1.Resour
 		addService(use, x)
 	case *corev1.PersistentVolumeClaim:
 		addClaim(use, x)
-	case *resourcev1.ResourceClaim:
-		addDevices(use, x)
 	default:
+		for _, count := range more {
+			Add(use, count(o))
+		}
 		if gr.Group == "" && slices.Contains(plainCounts, gr.Resource) {
 			use[corev1.ResourceName(gr.Resource)] = one()
 		}
@@ -63,7 +66,7 @@ func Counts(gr schema.GroupResource, name corev1.ResourceName) bool {
 	case schema.GroupResource{Resource: "persistentvolumeclaims"}:
 		return name == corev1.ResourcePersistentVolumeClaims || name == corev1.ResourceRequestsStorage || strings.Contains(text, storageSuffix)
 	case schema.GroupResource{Group: "resource.k8s.io", Resource: "resourceclaims"}:
-		return strings.HasSuffix(text, deviceSuffix)
+		return strings.HasSuffix(text, DeviceSuffix)
 	}
 	return gr.Group == "" && slices.Contains(plainCounts, gr.Resource) && text == gr.Resource
 }
@@ -125,38 +128,8 @@ func addClaim(use corev1.ResourceList, c *corev1.PersistentVolumeClaim) {
 	add(corev1.ResourceRequestsStorage, size)
 }
 
-const (
-	deviceSuffix = ".deviceclass.resource.k8s.io/devices"
-	allDevices   = resourcev1.AllocationResultsMaxSize // what "all" may come to
-)
-
-func addDevices(use corev1.ResourceList, c *resourcev1.ResourceClaim) {
-	add := func(class string, n int64) {
-		name := corev1.ResourceName(class + deviceSuffix)
-		q := use[name]
-		q.Add(*resource.NewQuantity(n, resource.DecimalSI))
-		use[name] = q
-	}
-	for _, r := range c.Spec.Devices.Requests {
-		if r.Exactly != nil {
-			add(r.Exactly.DeviceClassName, devices(r.Exactly.AllocationMode, r.Exactly.Count))
-		}
-		most := map[string]int64{} // one of the alternatives will be taken: the most of each class
-		for _, s := range r.FirstAvailable {
-			most[s.DeviceClassName] = max(most[s.DeviceClassName], devices(s.AllocationMode, s.Count))
-		}
-		for class, n := range most {
-			add(class, n)
-		}
-	}
-}
-
-func devices(mode resourcev1.DeviceAllocationMode, count int64) int64 {
-	if mode == resourcev1.DeviceAllocationModeAll {
-		return allDevices
-	}
-	return count
-}
+// DeviceSuffix ends the names by which devices of a class are counted.
+const DeviceSuffix = ".deviceclass.resource.k8s.io/devices"
 
 // Text renders a list as error messages show it: cpu=1,pods=2.
 func Text(list corev1.ResourceList) string {

@@ -6,7 +6,6 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	resourcev1 "k8s.io/api/resource/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -41,11 +40,6 @@ func TestUsage(t *testing.T) {
 		Resources: corev1.VolumeResourceRequirements{Requests: amounts("storage", "2.5Gi")}}}
 	once := claim.DeepCopy() // it asked for more once, and may have got it
 	once.Status.AllocatedResources = amounts("storage", "9Gi")
-	devices := &resourcev1.ResourceClaim{Spec: resourcev1.ResourceClaimSpec{
-		Devices: resourcev1.DeviceClaim{Requests: []resourcev1.DeviceRequest{
-			{Exactly: &resourcev1.ExactDeviceRequest{DeviceClassName: "gpu", Count: 2, AllocationMode: resourcev1.DeviceAllocationModeExactCount}},
-			{FirstAvailable: []resourcev1.DeviceSubRequest{{DeviceClassName: "gpu", Count: 1}, {DeviceClassName: "gpu", Count: 3},
-				{DeviceClassName: "nic", Count: 1}}}}}}}
 	lb := &corev1.Service{Spec: corev1.ServiceSpec{Type: corev1.ServiceTypeLoadBalancer,
 		Ports: []corev1.ServicePort{{Port: 1}, {Port: 2, NodePort: 30000}}}}
 	lean := lb.DeepCopy()
@@ -69,8 +63,6 @@ func TestUsage(t *testing.T) {
 		{"claim whose growth is taken back", "persistentvolumeclaims", once, "count/persistentvolumeclaims=1," +
 			"fast.storageclass.storage.k8s.io/persistentvolumeclaims=1,fast.storageclass.storage.k8s.io/requests.storage=9Gi," +
 			"persistentvolumeclaims=1,requests.storage=9Gi"},
-		{"devices", "resourceclaims.resource.k8s.io", devices,
-			"count/resourceclaims.resource.k8s.io=1,gpu.deviceclass.resource.k8s.io/devices=5,nic.deviceclass.resource.k8s.io/devices=1"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			gr := schema.ParseGroupResource(c.gr)

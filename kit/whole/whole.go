@@ -8,6 +8,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/kloop-dev/kloop/admission/plugins"
+	"github.com/kloop-dev/kloop/auth"
+	"github.com/kloop-dev/kloop/auth/node"
 	"github.com/kloop-dev/kloop/client"
 	"github.com/kloop-dev/kloop/controllers"
 	"github.com/kloop-dev/kloop/controllers/gitsource"
@@ -19,22 +21,29 @@ import (
 	"github.com/kloop-dev/kloop/internal/profiles"
 	"github.com/kloop-dev/kloop/kinds"
 	"github.com/kloop-dev/kloop/kit"
+	"github.com/kloop-dev/kloop/resource"
 	"github.com/kloop-dev/kloop/resource/codec"
 	"github.com/kloop-dev/kloop/scheduler"
+	"github.com/kloop-dev/kloop/server/devices"
 	"github.com/kloop-dev/kloop/server/httpapi/stream"
 	"github.com/kloop-dev/kloop/sim"
 	"github.com/kloop-dev/kloop/store"
 	"github.com/kloop-dev/kloop/store/etcd"
 	"github.com/kloop-dev/kloop/store/sealed"
 	"github.com/kloop-dev/kloop/store/sealed/plugin"
+	"github.com/kloop-dev/kloop/trail/workloads"
 )
 
 // Kit returns all there is.
 func Kit() kit.Kit {
 	return kit.Kit{Loops: loops, Sources: sources, Etcd: etcd.Opener{}, Sealed: seal, Explain: rules.All(), Plugins: plugins.All,
+		Agents: agents, Extensions: devices.Extensions, News: workloads.News,
 		Streams: stream.New, Profiles: profiles.Serve,
 		Nodes: &kit.Simulation{Make: sim.Nodes, Loops: sim.LoopsIn, Use: sim.Use}}
 }
+
+// agents are those of upstream's node authorizer.
+func agents(read func() resource.Reader) auth.Authorizer { return node.New(read) }
 
 // loops are the controllers and the scheduler.
 func loops(c kit.Cluster) ([]kit.Entry, error) {

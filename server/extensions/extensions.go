@@ -5,7 +5,6 @@ import (
 	"github.com/kloop-dev/kloop/server"
 	"github.com/kloop-dev/kloop/server/access"
 	"github.com/kloop-dev/kloop/server/definitions"
-	"github.com/kloop-dev/kloop/server/devices"
 	"github.com/kloop-dev/kloop/server/events"
 	"github.com/kloop-dev/kloop/server/namespaces"
 	"github.com/kloop-dev/kloop/server/services"
@@ -16,6 +15,7 @@ import (
 type Config struct {
 	Network services.Network // the zero value means upstream's
 	Access  access.Config
+	More    func(*server.Core) []server.Extension // of further kinds, as devices.Extensions; nil: of none
 }
 
 // New returns a server with all extensions, and the allocator of its services. It starts nothing.
@@ -26,6 +26,8 @@ func New(c server.Config, x Config) (*server.Server, *services.Allocator) {
 	s.Extend(definitions.Extensions(s.Core)...)
 	s.Extend(workload.Extensions(s)...)
 	s.Extend(access.Extensions(s, x.Access)...)
-	s.Extend(devices.Extensions(s.Core)...)
+	if x.More != nil {
+		s.Extend(x.More(s.Core)...)
+	}
 	return s, a
 }
