@@ -105,6 +105,7 @@ func restrictSubject(_ context.Context, r *Request) error {
 	return nil
 }
 
+// ParseRequest reads a certificate request in PEM.
 func ParseRequest(text []byte) (*x509.CertificateRequest, error) {
 	block, _ := pem.Decode(text)
 	if block == nil || block.Type != "CERTIFICATE REQUEST" {

@@ -10,7 +10,8 @@ import (
 
 // Unclassified is an error that upstream gives no code of its own.
 func Unclassified(text string) error {
-	return &apierrors.StatusError{ErrStatus: metav1.Status{Status: metav1.StatusFailure, Code: http.StatusInternalServerError, Message: text}}
+	return &apierrors.StatusError{ErrStatus: metav1.Status{Status: metav1.StatusFailure, Code: http.StatusInternalServerError,
+		Message: text}}
 }
 
 // AnnotationOf is an annotation of the request's namespace.

@@ -16,6 +16,7 @@ type TolerationRules struct {
 	Whitelist []corev1.Toleration `json:"whitelist,omitempty"`
 }
 
+// Mutate gives a pod the tolerations of its namespace, or the default ones.
 func (t TolerationRules) Mutate(ctx context.Context, r *Request) error {
 	pod, ok := r.Object.(*corev1.Pod)
 	if !ok || !r.On("", "pods", Create, Update) {
@@ -41,6 +42,7 @@ func (t TolerationRules) Mutate(ctx context.Context, r *Request) error {
 	return nil
 }
 
+// Validate refuses a pod with a toleration that it may not have.
 func (t TolerationRules) Validate(ctx context.Context, r *Request) error {
 	pod, ok := r.Object.(*corev1.Pod)
 	if !ok || !r.On("", "pods", Create, Update) {
@@ -89,7 +91,10 @@ func besteffort(pod *corev1.Pod) bool {
 func mergeTolerations(all []corev1.Toleration) (kept []corev1.Toleration) {
 	for i, t := range all {
 		before := slices.ContainsFunc(kept, func(k corev1.Toleration) bool { return covers(k, t) })
-		after := slices.ContainsFunc(all[i+1:], func(o corev1.Toleration) bool { return !equality.Semantic.DeepEqual(o, t) && covers(o, t) })
+		after := slices.ContainsFunc(all[i+1:], func(o corev1.Toleration) bool {
+			return !equality.Semantic.DeepEqual(o, t) && covers(o,
+				t)
+		})
 		if !before && !after {
 			kept = append(kept, t)
 		}

@@ -10,6 +10,7 @@ import (
 
 	"github.com/kloop-dev/kloop/cluster"
 	"github.com/kloop-dev/kloop/kit/whole"
+	"github.com/kloop-dev/kloop/survey"
 )
 
 // lookout explains another cluster to all its users: it is a server that extends that cluster's API.
@@ -42,7 +43,7 @@ func lookout(ctx context.Context, std stdio, args []string) error {
 	cfg.UserAgent = "kloop-lookout"
 	cfg.QPS, cfg.Burst = 200, 400 // a look lists page after page, a few at once; and each reader's rights are asked for
 	c, err := cluster.Start(ctx, cluster.Config{Kit: whole.Kit(), Store: cluster.StoreMemory, Listen: *listen, Log: log,
-		Explains: &cluster.Elsewhere{Rest: cfg, Every: *every}})
+		Explains: &cluster.Elsewhere{Rest: cfg, Every: *every, Survey: survey.World}})
 	if err != nil {
 		return err
 	}

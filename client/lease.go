@@ -11,7 +11,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/kloop-dev/kloop/kinds"
+	"github.com/kloop-dev/kloop/kinds/coordination"
 	"github.com/kloop-dev/kloop/resource"
 )
 
@@ -136,7 +136,7 @@ func (e Election) renew(ctx context.Context, held *coordinationv1.Lease) (*coord
 func (e Election) get(ctx context.Context) (*coordinationv1.Lease, error) {
 	ctx, cancel := context.WithTimeout(ctx, e.Renew)
 	defer cancel()
-	obj, err := e.Client.Get(ctx, kinds.Leases, e.Namespace, e.Name)
+	obj, err := e.Client.Get(ctx, coordination.Leases, e.Namespace, e.Name)
 	if err != nil {
 		return nil, err
 	}
@@ -152,7 +152,7 @@ func (e Election) write(ctx context.Context, cur *coordinationv1.Lease) (*coordi
 		l := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: e.Namespace, Name: e.Name}}
 		l.Spec = coordinationv1.LeaseSpec{HolderIdentity: &e.Identity, LeaseDurationSeconds: &seconds, AcquireTime: &now,
 			RenewTime: &now, LeaseTransitions: new(int32)}
-		return lease(e.Client.Create(ctx, kinds.Leases, l))
+		return lease(e.Client.Create(ctx, coordination.Leases, l))
 	}
 	l := resource.Clone(cur)
 	if holder(l) != e.Identity {
@@ -163,7 +163,7 @@ func (e Election) write(ctx context.Context, cur *coordinationv1.Lease) (*coordi
 		l.Spec.HolderIdentity, l.Spec.AcquireTime, l.Spec.LeaseTransitions = &e.Identity, &now, &turns
 	}
 	l.Spec.LeaseDurationSeconds, l.Spec.RenewTime = &seconds, &now
-	return lease(e.Client.Update(ctx, kinds.Leases, l, ""))
+	return lease(e.Client.Update(ctx, coordination.Leases, l, ""))
 }
 
 func lease(obj resource.Object, err error) (*coordinationv1.Lease, error) {
@@ -183,7 +183,7 @@ func (e Election) release() {
 	}
 	l, nobody, one := resource.Clone(cur), "", int32(1)
 	l.Spec.HolderIdentity, l.Spec.LeaseDurationSeconds = &nobody, &one
-	if _, err := e.Client.Update(ctx, kinds.Leases, l, ""); err != nil {
+	if _, err := e.Client.Update(ctx, coordination.Leases, l, ""); err != nil {
 		slog.Debug("release the lease", "object", "lease/"+e.Name, "err", err)
 	}
 }

@@ -17,7 +17,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/validation"
 
-	"github.com/kloop-dev/kloop/kinds"
+	"github.com/kloop-dev/kloop/kinds/core"
 	"github.com/kloop-dev/kloop/resource"
 )
 
@@ -93,7 +93,8 @@ func NewRecorder(c Client, component string, now func() time.Time) *Recorder {
 		now = time.Now
 	}
 	return &Recorder{client: c, component: component, now: now, shared: &recorderState{
-		series: map[seriesKey]*series{}, alike: map[seriesKey]*alike{}, tokens: map[types.UID]*bucket{}, queue: make(chan pending, maxPending)}}
+		series: map[seriesKey]*series{}, alike: map[seriesKey]*alike{}, tokens: map[types.UID]*bucket{}, queue: make(chan pending,
+			maxPending)}}
 }
 
 // For returns a recorder that speaks for another component (and host, for node agents) through the same queue.
@@ -253,12 +254,12 @@ func (r *Recorder) write(ctx context.Context, p pending, old *series) error {
 		if err != nil {
 			return err
 		}
-		_, err = r.client.Patch(ctx, kinds.Events, old.ns, old.name, Patch{Type: types.MergePatchType, Data: patch})
+		_, err = r.client.Patch(ctx, core.Events, old.ns, old.name, Patch{Type: types.MergePatchType, Data: patch})
 		if !apierrors.IsNotFound(err) {
 			return err
 		}
 	}
-	_, err := r.client.Create(ctx, kinds.Events, p.event)
+	_, err := r.client.Create(ctx, core.Events, p.event)
 	if err == nil {
 		r.shared.remember(p.key, p.event, r.now())
 	}

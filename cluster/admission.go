@@ -13,7 +13,7 @@ import (
 	admissionhooks "github.com/kloop-dev/kloop/admission/webhook"
 	"github.com/kloop-dev/kloop/auth"
 	"github.com/kloop-dev/kloop/client"
-	"github.com/kloop-dev/kloop/kinds"
+	"github.com/kloop-dev/kloop/kinds/core"
 	"github.com/kloop-dev/kloop/resource"
 	"github.com/kloop-dev/kloop/webhook"
 )
@@ -36,10 +36,10 @@ func (d *frontDoor) admission(authz auth.Authorizer) (admission.Chain, error) {
 	}
 	builtin := d.c.cfg.Kit.Plugins(admission.Config{Authorize: authz, Settings: told.Settings, Kinds: d.set,
 		Charge: func(ctx context.Context, q *corev1.ResourceQuota) (*corev1.ResourceQuota, error) {
-			return client.UpdateStatus(ctx, own(), kinds.ResourceQuotas, q) // the quota plugin's compare-and-swap
+			return client.UpdateStatus(ctx, own(), core.ResourceQuotas, q) // the quota plugin's compare-and-swap
 		},
 		MakeNamespace: func(ctx context.Context, name string) error {
-			_, err := own().Create(ctx, kinds.Namespaces, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}})
+			_, err := own().Create(ctx, core.Namespaces, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}})
 			return err
 		}})
 	policies := policy.New(policy.Config{Kinds: d.set, Authorize: authz, Overlay: d.fields.Overlay})

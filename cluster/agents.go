@@ -14,7 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/kloop-dev/kloop/auth/pki"
-	"github.com/kloop-dev/kloop/kinds"
+	"github.com/kloop-dev/kloop/kinds/core"
 	"github.com/kloop-dev/kloop/resource"
 	"github.com/kloop-dev/kloop/server/httpapi/stream"
 )
@@ -28,7 +28,7 @@ type agents struct{ d *frontDoor }
 
 // Endpoint implements stream.Nodes.
 func (a agents) Endpoint(_ context.Context, node string) (stream.Endpoint, error) {
-	n := resource.Get(a.d.read(), kinds.Nodes, "", node)
+	n := resource.Get(a.d.read(), core.Nodes, "", node)
 	if n == nil {
 		return stream.Endpoint{}, apierrors.NewNotFound(schema.GroupResource{Resource: "pods"}, node) // upstream's words
 	}

@@ -14,7 +14,7 @@ import (
 	"github.com/kloop-dev/kloop/auth/token"
 	"github.com/kloop-dev/kloop/client"
 	"github.com/kloop-dev/kloop/crd"
-	"github.com/kloop-dev/kloop/kinds"
+	"github.com/kloop-dev/kloop/kinds/served"
 	"github.com/kloop-dev/kloop/openapi"
 	"github.com/kloop-dev/kloop/resource"
 	"github.com/kloop-dev/kloop/server"
@@ -43,7 +43,7 @@ const pace = 2 * time.Millisecond
 
 // newFrontDoor makes the front door, part by part: each may use what those above it made. Nothing runs yet.
 func newFrontDoor(c *Cluster, st store.Store) (*frontDoor, error) {
-	b := &builder{frontDoor: &frontDoor{c: c, log: c.cfg.Log, set: kinds.SetFor(c.cfg.on, c.cfg.RuntimeConfig), store: st,
+	b := &builder{frontDoor: &frontDoor{c: c, log: c.cfg.Log, set: served.Set(c.cfg.on, c.cfg.RuntimeConfig, c.cfg.kinds()), store: st,
 		fields:  apply.NewTracker(),
 		virtual: map[resource.Kind]server.Operations{}, metrics: prometheus.NewRegistry(), trail: c.newTrail()}}
 	b.certs.frontDoor = b.frontDoor
@@ -111,7 +111,8 @@ func (b *builder) makeServer() error {
 		Authorize: b.authz, Fields: b.fields,
 		Admission:   b.plugins,
 		NoWatchList: !cfg.on.On("WatchList"), Sole: !b.c.storage.shared(), Stale: stale(b.store),
-	}, extensions.Config{More: cfg.Kit.Extensions, Network: services.Network{Services: cfg.ServiceCIDRs, PortLow: cfg.NodePortLow, PortHigh: cfg.NodePortHigh},
+	}, extensions.Config{More: cfg.Kit.Extensions, Network: services.Network{Services: cfg.ServiceCIDRs, PortLow: cfg.NodePortLow,
+		PortHigh: cfg.NodePortHigh},
 		Access: access.Config{Tokens: b.signer, Grants: b.roles,
 			Reviews: &review.Desk{Tokens: b.tokens, Audiences: b.signer.Audiences(), Authorize: b.authz, Rules: b.roles.Rules}}})
 	b.events = client.NewRecorder(b.local(loopUser("event-recorder"), "kloop"), "kloop", nil)

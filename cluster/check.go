@@ -13,8 +13,9 @@ import (
 	"github.com/kloop-dev/kloop/admission"
 	"github.com/kloop-dev/kloop/admission/policy"
 	admissionhooks "github.com/kloop-dev/kloop/admission/webhook"
-	"github.com/kloop-dev/kloop/kinds"
+	"github.com/kloop-dev/kloop/kinds/marks"
 	"github.com/kloop-dev/kloop/kinds/rule"
+	"github.com/kloop-dev/kloop/kinds/served"
 	"github.com/kloop-dev/kloop/kit"
 )
 
@@ -27,10 +28,10 @@ const (
 
 // How pods reach those of other machines.
 const (
-	NetworkAuto      = kinds.NetworkAuto
-	NetworkVXLAN     = kinds.NetworkVXLAN
-	NetworkRoutes    = kinds.NetworkRoutes
-	NetworkWireGuard = kinds.NetworkWireGuard
+	NetworkAuto      = marks.NetworkAuto
+	NetworkVXLAN     = marks.NetworkVXLAN
+	NetworkRoutes    = marks.NetworkRoutes
+	NetworkWireGuard = marks.NetworkWireGuard
 	NetworkNone      = "none" // somebody else makes the pod network, as Flannel, Calico or Cilium
 )
 
@@ -67,8 +68,10 @@ func (c Config) check() error {
 	}
 	refuse(c.NodeCIDRBits6 < 0 || c.NodeCIDRBits6 > 128 || c.NodeCIDRBits4 < 0 || c.NodeCIDRBits4 > 32,
 		"nodes' parts of the pod range: use prefixes of /1 to /32 for IPv4, /1 to /128 for IPv6")
-	refuse(c.TraceExport != "" && !webURL(c.TraceExport), "where cascades go %q: use a URL, as http://collector:4318/v1/traces", c.TraceExport)
-	refuse(c.ShutdownDelay < 0 || c.ShutdownDelay > maxShutdownDelay, "shutdown delay of %s: use 0 to %s", c.ShutdownDelay, maxShutdownDelay)
+	refuse(c.TraceExport != "" && !webURL(c.TraceExport), "where cascades go %q: use a URL, as http://collector:4318/v1/traces",
+		c.TraceExport)
+	refuse(c.ShutdownDelay < 0 || c.ShutdownDelay > maxShutdownDelay, "shutdown delay of %s: use 0 to %s", c.ShutdownDelay,
+		maxShutdownDelay)
 	switch c.LoadBalancer {
 	case "", "nodes", "pools", "none":
 	default:
@@ -131,7 +134,7 @@ func (c Config) checkNames() error {
 		(len(c.Controllers) == 0 || slices.Equal(c.Controllers, []string{"*"})) {
 		return nil
 	}
-	set := kinds.SetFor(c.on, c.RuntimeConfig)
+	set := served.Set(c.on, c.RuntimeConfig, c.kinds())
 	if c.Kit.Plugins == nil {
 		return errNoAdmission
 	}
@@ -154,8 +157,8 @@ func webURL(text string) bool {
 
 func checkNodePortAddresses(words []string) error {
 	for _, w := range words {
-		if _, err := netip.ParsePrefix(w); err != nil && w != kinds.NodePortPrimary {
-			return fmt.Errorf("addresses of node ports %q: use %s or ranges such as 192.168.0.0/16", w, kinds.NodePortPrimary)
+		if _, err := netip.ParsePrefix(w); err != nil && w != marks.NodePortPrimary {
+			return fmt.Errorf("addresses of node ports %q: use %s or ranges such as 192.168.0.0/16", w, marks.NodePortPrimary)
 		}
 	}
 	return nil

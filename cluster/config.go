@@ -10,7 +10,7 @@ import (
 
 	"github.com/kloop-dev/kloop/auth/token"
 	"github.com/kloop-dev/kloop/features"
-	"github.com/kloop-dev/kloop/kinds"
+	"github.com/kloop-dev/kloop/kinds/served"
 	"github.com/kloop-dev/kloop/kit"
 	"github.com/kloop-dev/kloop/strict"
 )
@@ -77,8 +77,8 @@ type Config struct {
 	NoAnonymous               bool            // refuse requests without credentials
 	Features                  map[string]bool // feature gates that differ from upstream's defaults; see package features
 
-	EmulatedVersion string     // the Kubernetes that this is, 1.36 or 1.37; "": the newest
-	RuntimeConfig   kinds.APIs // what of the API is served
+	EmulatedVersion string      // the Kubernetes that this is, 1.36 or 1.37; "": the newest
+	RuntimeConfig   served.APIs // what of the API is served
 	on              *features.Set
 
 	Flags map[string]string // with what the process was started, for /flagz: no secrets

@@ -31,7 +31,6 @@ import (
 	"github.com/kloop-dev/kloop/kinds/convergence"
 	"github.com/kloop-dev/kloop/resource"
 	"github.com/kloop-dev/kloop/server"
-	"github.com/kloop-dev/kloop/survey"
 	"github.com/kloop-dev/kloop/web"
 )
 
@@ -40,6 +39,8 @@ import (
 type Elsewhere struct {
 	Rest  *rest.Config
 	Every time.Duration // at least between two looks; 0: 15 s
+	// Survey reads the cluster, as survey.World does.
+	Survey func(ctx context.Context, raw rest.Interface) (*converge.World, error)
 }
 
 // An Other is a cluster that is not this server's own, as an *Elsewhere. Programs that name none do not link what reads one.
@@ -70,6 +71,7 @@ type elsewhere struct {
 	raw  rest.Interface
 	*web.Passage
 	every  time.Duration
+	survey func(ctx context.Context, raw rest.Interface) (*converge.World, error)
 	log    *slog.Logger
 	tokens *webhook.Tokens
 	proxy  atomic.Pointer[authn.Proxy] // nil until that cluster has told whom its front proxy's certificates are of
@@ -90,7 +92,8 @@ func (cfg *Elsewhere) open(log *slog.Logger) (far, error) {
 	if err != nil {
 		return nil, err
 	}
-	e := &elsewhere{rest: cfg.Rest, raw: raw, every: cmp.Or(cfg.Every, usualEvery), log: log, shown: map[convergenceKey]string{}}
+	e := &elsewhere{rest: cfg.Rest, raw: raw, every: cmp.Or(cfg.Every, usualEvery), survey: cfg.Survey, log: log,
+		shown: map[convergenceKey]string{}}
 	if e.tokens, err = webhook.TokensOf(cfg.Rest); err != nil {
 		return nil, err
 	}
@@ -170,16 +173,16 @@ func (e *elsewhere) Run(ctx context.Context) error {
 
 func (e *elsewhere) look(ctx context.Context) error {
 	err := e.learnProxy(ctx)
-	s, failed := survey.Read(ctx, e.raw, "", time.Now())
+	now, failed := e.survey(ctx, e.raw)
 	if failed != nil {
 		return errors.Join(err, failed)
 	}
 	e.mu.Lock()
 	before := e.now
-	e.now = s.World
+	e.now = now
 	e.mu.Unlock()
 	if before != nil {
-		e.fights.Take(client.Batch{Read: s.World.Read, Changes: changesBetween(before, s.World)})
+		e.fights.Take(client.Batch{Read: now.Read, Changes: changesBetween(before, now)})
 	}
 	return errors.Join(err, e.publish(ctx))
 }
@@ -259,7 +262,7 @@ func (e *elsewhere) learnProxy(ctx context.Context) error {
 	data, err := e.raw.Get().AbsPath("/api/v1/namespaces/kube-system/configmaps/extension-apiserver-authentication").DoRaw(ctx)
 	if err != nil {
 		return fmt.Errorf("read how the cluster's front proxy is known, configmap kube-system/extension-apiserver-authentication: %w",
-			survey.Refusal(data, err))
+			client.Refusal(data, err))
 	}
 	var cm corev1.ConfigMap
 	if err := json.Unmarshal(data, &cm); err != nil {

@@ -7,8 +7,8 @@ import (
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
-	"github.com/kloop-dev/kloop/kinds"
 	"github.com/kloop-dev/kloop/kit"
+	"github.com/kloop-dev/kloop/resource"
 	"github.com/kloop-dev/kloop/server/httpapi/health"
 	"github.com/kloop-dev/kloop/store"
 )
@@ -31,7 +31,7 @@ func (c Config) encryptionFile(below store.Store, use func(kit.Sealed)) (*follow
 	if c.EncryptionConfig == "" {
 		return nil, nil
 	}
-	builtin := kinds.NewSet()
+	builtin := resource.NewSet(c.kinds()...)
 	var s kit.Sealed
 	of := func(key string) schema.GroupResource {
 		if k, _, _, ok := builtin.ByKey(key); ok {

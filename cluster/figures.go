@@ -5,7 +5,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/collectors"
 	apiregistrationv1 "k8s.io/kube-aggregator/pkg/apis/apiregistration/v1"
 
-	"github.com/kloop-dev/kloop/kinds"
+	"github.com/kloop-dev/kloop/kinds/apiregistration"
 	"github.com/kloop-dev/kloop/loop"
 	"github.com/kloop-dev/kloop/resource"
 )
@@ -60,7 +60,7 @@ func (f figures) Collect(to chan<- prometheus.Metric) {
 			gauge(to, objects, float64(snap.Count(k, "")), k.Info().GR().String())
 		}
 	}
-	for _, a := range resource.List(resource.Reader(snap), kinds.APIServices, "") {
+	for _, a := range resource.List(resource.Reader(snap), apiregistration.APIServices, "") {
 		gauge(to, unavailable, truth(lost(a)), a.Name)
 	}
 	for s, n := range volumeCounts(snap) {

@@ -5,6 +5,7 @@ import (
 	"log/slog"
 
 	"github.com/kloop-dev/kloop/features"
+	"github.com/kloop-dev/kloop/resource"
 	"github.com/kloop-dev/kloop/strict"
 )
 
@@ -24,7 +25,7 @@ func (c *Config) settle() error {
 	if c.on, err = features.New(minor, c.Features); err != nil {
 		return fmt.Errorf("feature gates: %w", err)
 	}
-	if err := c.RuntimeConfig.Check(); err != nil {
+	if err := c.RuntimeConfig.Check(c.kinds()); err != nil {
 		return fmt.Errorf("what of the API is served: %w: use GROUP/VERSION, GROUP/VERSION/RESOURCE, api/all, api/ga, api/beta or api/alpha", err)
 	}
 	return nil
@@ -49,4 +50,12 @@ func (c Config) tellIdle(log *slog.Logger) {
 	for _, gate := range Idle(c.EmulatedVersion, c.Features) {
 		log.Warn("a feature gate has no effect in kloop", "gate", gate, "asked", c.Features[gate], "is", !c.Features[gate])
 	}
+}
+
+// kinds are the built-in ones of the program.
+func (c Config) kinds() []resource.Kind {
+	if c.Kit.Kinds == nil {
+		return nil
+	}
+	return c.Kit.Kinds()
 }

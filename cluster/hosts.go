@@ -16,7 +16,7 @@ import (
 	"github.com/kloop-dev/kloop/auth"
 	"github.com/kloop-dev/kloop/client"
 	"github.com/kloop-dev/kloop/controllers/csrserving"
-	"github.com/kloop-dev/kloop/kinds"
+	"github.com/kloop-dev/kloop/kinds/core"
 )
 
 // hosts are all names and addresses under which clients may look for this server: nodes must get no certificate for any.
@@ -79,9 +79,9 @@ func (d *frontDoor) tellHosts(ctx context.Context, ready func()) error {
 const hostsAgain = 2 * time.Second
 
 func addHosts(ctx context.Context, c client.Client, hosts []string) error {
-	obj, err := c.Get(ctx, kinds.ConfigMaps, metav1.NamespaceSystem, csrserving.ServersName)
+	obj, err := c.Get(ctx, core.ConfigMaps, metav1.NamespaceSystem, csrserving.ServersName)
 	if apierrors.IsNotFound(err) {
-		_, err = c.Create(ctx, kinds.ConfigMaps, &corev1.ConfigMap{Data: map[string]string{csrserving.ServersKey: strings.Join(hosts, "\n")},
+		_, err = c.Create(ctx, core.ConfigMaps, &corev1.ConfigMap{Data: map[string]string{csrserving.ServersKey: strings.Join(hosts, "\n")},
 			ObjectMeta: metav1.ObjectMeta{Namespace: metav1.NamespaceSystem, Name: csrserving.ServersName, Annotations: map[string]string{
 				"kubernetes.io/description": "Names and addresses that API servers of this cluster have or had. " +
 					"No node gets a serving certificate for them."}}})
@@ -102,6 +102,6 @@ func addHosts(ctx context.Context, c client.Client, hosts []string) error {
 		next.Data = map[string]string{}
 	}
 	next.Data[csrserving.ServersKey] = strings.Join(all, "\n")
-	_, err = c.Update(ctx, kinds.ConfigMaps, next, "")
+	_, err = c.Update(ctx, core.ConfigMaps, next, "")
 	return err
 }

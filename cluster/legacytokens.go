@@ -12,7 +12,6 @@ import (
 
 	"github.com/kloop-dev/kloop/auth"
 	"github.com/kloop-dev/kloop/client"
-	"github.com/kloop-dev/kloop/kinds"
 	"github.com/kloop-dev/kloop/kinds/core"
 )
 
@@ -37,7 +36,7 @@ func today() string { return time.Now().UTC().Format(time.DateOnly) }
 func (d *frontDoor) trackTokens(ctx context.Context, ready func()) error {
 	ready()
 	own := d.local(&auth.User{Name: "system:apiserver", Groups: []string{auth.GroupMasters}}, "kube-apiserver")
-	_, err := own.Create(ctx, kinds.ConfigMaps, &corev1.ConfigMap{Data: map[string]string{core.LegacyTokenSince: today()},
+	_, err := own.Create(ctx, core.ConfigMaps, &corev1.ConfigMap{Data: map[string]string{core.LegacyTokenSince: today()},
 		ObjectMeta: metav1.ObjectMeta{Namespace: metav1.NamespaceSystem, Name: core.LegacyTokenTracking}})
 	if err != nil && !apierrors.IsAlreadyExists(err) && ctx.Err() == nil {
 		d.log.Warn("note since when the use of tokens is tracked", "err", err)
@@ -55,7 +54,7 @@ func (d *frontDoor) trackTokens(ctx context.Context, ready func()) error {
 }
 
 func noteUse(ctx context.Context, c client.Client, s *corev1.Secret) error {
-	if now := c.Read().Lookup(kinds.Secrets, s.Namespace, s.Name); now != nil && now.GetLabels()[core.LegacyTokenLastUsed] == today() {
+	if now := c.Read().Lookup(core.Secrets, s.Namespace, s.Name); now != nil && now.GetLabels()[core.LegacyTokenLastUsed] == today() {
 		return nil
 	}
 	data, err := json.Marshal(map[string]any{"metadata": map[string]any{"uid": s.UID,
@@ -63,6 +62,6 @@ func noteUse(ctx context.Context, c client.Client, s *corev1.Secret) error {
 	if err != nil {
 		return err
 	}
-	_, err = c.Patch(ctx, kinds.Secrets, s.Namespace, s.Name, client.Patch{Type: types.MergePatchType, Data: data})
+	_, err = c.Patch(ctx, core.Secrets, s.Namespace, s.Name, client.Patch{Type: types.MergePatchType, Data: data})
 	return err
 }

@@ -16,7 +16,8 @@ import (
 
 	"github.com/kloop-dev/kloop/auth"
 	"github.com/kloop-dev/kloop/client"
-	"github.com/kloop-dev/kloop/kinds"
+	"github.com/kloop-dev/kloop/kinds/core"
+	"github.com/kloop-dev/kloop/kinds/rbac"
 	"github.com/kloop-dev/kloop/resource"
 )
 
@@ -67,7 +68,7 @@ func (d *frontDoor) authority() resource.Object {
 
 // renewInfo has cluster-info, if it is there, tell the present authorities, with the address that it tells.
 func renewInfo(ctx context.Context, c client.Client, ca []byte) error {
-	obj, err := c.Get(ctx, kinds.ConfigMaps, metav1.NamespacePublic, "cluster-info")
+	obj, err := c.Get(ctx, core.ConfigMaps, metav1.NamespacePublic, "cluster-info")
 	if apierrors.IsNotFound(err) {
 		return nil
 	}
@@ -84,7 +85,7 @@ func renewInfo(ctx context.Context, c client.Client, ca []byte) error {
 		if next.Data["kubeconfig"], err = clusterInfo(one.Server, ca); err != nil || next.Data["kubeconfig"] == m.Data["kubeconfig"] {
 			return err
 		}
-		_, err = c.Update(ctx, kinds.ConfigMaps, next, "")
+		_, err = c.Update(ctx, core.ConfigMaps, next, "")
 		return err
 	}
 	return nil
@@ -113,14 +114,15 @@ func NodeToken(ctx context.Context, c client.Client, server string, ca []byte, l
 		kind resource.Kind
 		obj  resource.Object
 	}{
-		{kinds.ConfigMaps, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: metav1.NamespacePublic, Name: "cluster-info"},
+		{core.ConfigMaps, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: metav1.NamespacePublic, Name: "cluster-info"},
 			Data: map[string]string{"kubeconfig": info}}},
-		{kinds.Roles, &rbacv1.Role{ObjectMeta: public, Rules: []rbacv1.PolicyRule{
-			{Verbs: []string{"get"}, APIGroups: []string{""}, Resources: []string{"configmaps"}, ResourceNames: []string{"cluster-info"}}}}},
-		{kinds.RoleBindings, &rbacv1.RoleBinding{ObjectMeta: public,
+		{rbac.Roles, &rbacv1.Role{ObjectMeta: public, Rules: []rbacv1.PolicyRule{
+			{Verbs: []string{"get"}, APIGroups: []string{""}, Resources: []string{"configmaps"},
+				ResourceNames: []string{"cluster-info"}}}}},
+		{rbac.RoleBindings, &rbacv1.RoleBinding{ObjectMeta: public,
 			RoleRef:  rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: reader},
 			Subjects: []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: rbacv1.UserKind, Name: auth.Anonymous}}}},
-		{kinds.Secrets, &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: metav1.NamespaceSystem, Name: "bootstrap-token-" + id},
+		{core.Secrets, &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: metav1.NamespaceSystem, Name: "bootstrap-token-" + id},
 			Type: corev1.SecretTypeBootstrapToken,
 			StringData: map[string]string{"token-id": id, "token-secret": secret, "usage-bootstrap-authentication": "true",
 				"usage-bootstrap-signing": "true",
@@ -138,7 +140,7 @@ func signed(ctx context.Context, c client.Client, id string) error {
 	ctx, cancel := context.WithTimeout(ctx, 30*time.Second)
 	defer cancel()
 	for {
-		obj, err := c.Get(ctx, kinds.ConfigMaps, metav1.NamespacePublic, "cluster-info")
+		obj, err := c.Get(ctx, core.ConfigMaps, metav1.NamespacePublic, "cluster-info")
 		if err != nil {
 			return fmt.Errorf("make a token for nodes: %w", err)
 		}

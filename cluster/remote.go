@@ -15,10 +15,11 @@ import (
 	"github.com/kloop-dev/kloop/auth/pki"
 	"github.com/kloop-dev/kloop/client"
 	"github.com/kloop-dev/kloop/converge"
-	"github.com/kloop-dev/kloop/kinds"
 	"github.com/kloop-dev/kloop/kinds/convergence"
+	"github.com/kloop-dev/kloop/kinds/served"
 	"github.com/kloop-dev/kloop/kit"
 	"github.com/kloop-dev/kloop/loop"
+	"github.com/kloop-dev/kloop/resource"
 	"github.com/kloop-dev/kloop/strict"
 )
 
@@ -41,7 +42,7 @@ func RunLoops(ctx context.Context, l Loops) error {
 	if err := strict.Refuse(l.Config.check()); err != nil {
 		return err
 	}
-	set := kinds.NewSet()
+	set := resource.NewSet(l.Config.kinds()...)
 	here := kit.Cluster{}
 	var err error
 	if here.RootCA, err = Authority(l.Rest); err != nil {
@@ -82,7 +83,7 @@ func (l Loops) lead(ctx context.Context, here kit.Cluster, watchers *loop.Watche
 	if err != nil {
 		return err
 	}
-	set := kinds.SetFor(on, nil)
+	set := served.Set(on, nil, l.Config.kinds())
 	var sources []client.Source
 	for _, k := range set.All() {
 		if slices.Contains(k.Info().Verbs, "watch") {

@@ -12,7 +12,7 @@ import (
 
 	"github.com/kloop-dev/kloop/client"
 	"github.com/kloop-dev/kloop/crd"
-	"github.com/kloop-dev/kloop/kinds"
+	"github.com/kloop-dev/kloop/kinds/apiextensions"
 	"github.com/kloop-dev/kloop/resource"
 )
 
@@ -63,7 +63,7 @@ type openKind struct {
 func (d *definedKinds) run(ctx context.Context, ready func()) error {
 	defer d.wg.Wait()
 	d.open = map[string]*openKind{}
-	feed := d.remote.Feed(kinds.CustomResourceDefinitions)
+	feed := d.remote.Feed(apiextensions.CustomResourceDefinitions)
 	for first := true; ; first = false {
 		batch, err := feed.Next(ctx)
 		if err != nil {
@@ -91,7 +91,7 @@ func (d *definedKinds) wait(ctx context.Context) bool {
 // match opens and closes copies so that they are those of the definitions.
 func (d *definedKinds) match(ctx context.Context, batch client.Batch) {
 	there := map[string]bool{}
-	for obj := range batch.Read.Each(kinds.CustomResourceDefinitions, "") {
+	for obj := range batch.Read.Each(apiextensions.CustomResourceDefinitions, "") {
 		source := crd.SourceOf(obj)
 		if !crd.Is(source.CustomResourceDefinition, apiextensionsv1.Established) {
 			continue

@@ -14,8 +14,8 @@ import (
 	"github.com/kloop-dev/kloop/auth"
 	"github.com/kloop-dev/kloop/client"
 	"github.com/kloop-dev/kloop/converge"
-	"github.com/kloop-dev/kloop/kinds"
 	"github.com/kloop-dev/kloop/kinds/convergence"
+	"github.com/kloop-dev/kloop/kinds/core"
 	"github.com/kloop-dev/kloop/resource"
 )
 
@@ -115,7 +115,7 @@ func (d *frontDoor) report() *convergence.Report {
 
 // servers are the addresses of the other servers that share the store.
 func (d *frontDoor) servers() (list []string) {
-	e := resource.Get(d.read(), kinds.Endpoints, "default", "kubernetes")
+	e := resource.Get(d.read(), core.Endpoints, "default", "kubernetes")
 	if e == nil {
 		return nil
 	}

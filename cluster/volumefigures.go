@@ -4,7 +4,6 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	corev1 "k8s.io/api/core/v1"
 
-	"github.com/kloop-dev/kloop/kinds"
 	"github.com/kloop-dev/kloop/kinds/core"
 	"github.com/kloop-dev/kloop/resource"
 )
@@ -38,7 +37,7 @@ func volumeCounts(read resource.Reader) map[volumeSeries]float64 {
 		copy(s.labels[:], labels)
 		counts[s]++
 	}
-	for _, v := range resource.List(read, kinds.PersistentVolumes, "") {
+	for _, v := range resource.List(read, core.PersistentVolumes, "") {
 		mode := corev1.PersistentVolumeFilesystem
 		if v.Spec.VolumeMode != nil {
 			mode = *v.Spec.VolumeMode
@@ -46,7 +45,7 @@ func volumeCounts(read resource.Reader) map[volumeSeries]float64 {
 		add(true, volumesInAll, nil, core.VolumePlugin(v), string(mode))
 		add(v.Status.Phase == corev1.VolumeBound, volumesBound, volumesUnbound, v.Spec.StorageClassName)
 	}
-	for _, c := range resource.List(read, kinds.PersistentVolumeClaims, "") {
+	for _, c := range resource.List(read, core.PersistentVolumeClaims, "") {
 		attributes := ""
 		if name := c.Spec.VolumeAttributesClassName; name != nil {
 			attributes = *name

@@ -10,6 +10,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/kloop-dev/kloop/kinds"
+	"github.com/kloop-dev/kloop/kinds/marks"
 	"github.com/kloop-dev/kloop/resource"
 )
 
@@ -21,7 +22,7 @@ func reached(r resource.Reader, name string) string {
 		words = append(words, in.IP)
 	}
 	for _, c := range s.Status.Conditions {
-		if c.Type == kinds.AddressCondition {
+		if c.Type == marks.AddressCondition {
 			words = append(words, c.Reason)
 			if n, _, ok := strings.Cut(strings.TrimPrefix(c.Message, "has the addresses of "), " of"); ok && c.Status == "True" {
 				words = append(words, n)
@@ -34,28 +35,29 @@ func reached(r resource.Reader, name string) string {
 func TestLoadBalancerByNodes(t *testing.T) {
 	simulate(t, 2, func(c *cluster) {
 		balancer := func(name string, port int32) *corev1.Service {
-			return make1(c, kinds.Services, &corev1.Service{ObjectMeta: meta(name), Spec: corev1.ServiceSpec{Type: corev1.ServiceTypeLoadBalancer,
-				Selector: map[string]string{"app": name}, Ports: []corev1.ServicePort{{Port: port}}}})
+			return make1(c, kinds.Services, &corev1.Service{ObjectMeta: meta(name),
+				Spec: corev1.ServiceSpec{Type: corev1.ServiceTypeLoadBalancer,
+					Selector: map[string]string{"app": name}, Ports: []corev1.ServicePort{{Port: port}}}})
 		}
 		is := func(name, want string) {
 			t.Helper()
 			c.until(name+" has "+want, func(r resource.Reader) bool { return reached(r, name) == want })
 		}
 		balancer("web", 80)
-		is("web", kinds.LBNoNode)
+		is("web", marks.LBNoNode)
 		const addr = "203.0.113.10 " // of all simulated nodes
 		for i, taken := range []string{"22/TCP,443/TCP", ""} {
 			name := fmt.Sprintf("sim-%d", i)
 			edit(c, kinds.Nodes, "", name, "", func(n *corev1.Node) {
-				n.Annotations = map[string]string{kinds.TakenPortsAnnotation: taken}
+				n.Annotations = map[string]string{marks.TakenPortsAnnotation: taken}
 			})
 		}
-		both := addr + kinds.LBNodeAddresses + " 2"
+		both := addr + marks.LBNodeAddresses + " 2"
 		is("web", both)
 		balancer("tls", 443)
-		is("tls", addr+kinds.LBNodeAddresses+" 1")
+		is("tls", addr+marks.LBNodeAddresses+" 1")
 		balancer("second", 80)
-		is("second", kinds.LBPortsTaken)
+		is("second", marks.LBPortsTaken)
 		edit(c, kinds.Services, "default", "web", "", func(s *corev1.Service) { s.Spec.Type = corev1.ServiceTypeClusterIP })
 		is("web", "")
 		is("second", both)
@@ -68,7 +70,7 @@ func TestLoadBalancerByNodes(t *testing.T) {
 		if err := c.Delete(c.t.Context(), kinds.Nodes, "", "sim-0", nil); err != nil {
 			c.t.Fatal(err)
 		}
-		is("second", addr+kinds.LBNodeAddresses+" 1")
+		is("second", addr+marks.LBNodeAddresses+" 1")
 		is("theirs", "192.0.2.9")
 	})
 }
@@ -76,13 +78,13 @@ func TestLoadBalancerByNodes(t *testing.T) {
 // TestBareLease has a Lease of an address from which somebody took all annotations: it gets back what it lacks.
 func TestBareLease(t *testing.T) {
 	simulate(t, 1, func(c *cluster) {
-		make1(c, kinds.Namespaces, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: kinds.AnnounceSpace}})
-		make1(c, kinds.Leases, &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: kinds.AnnounceSpace, Name: "l2-192.0.2.1",
-			Labels: map[string]string{kinds.AnnounceLabel: "layer2"}}, Spec: coordinationv1.LeaseSpec{HolderIdentity: new("sim-0")}})
+		make1(c, kinds.Namespaces, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: marks.AnnounceSpace}})
+		make1(c, kinds.Leases, &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: marks.AnnounceSpace, Name: "l2-192.0.2.1",
+			Labels: map[string]string{marks.AnnounceLabel: "layer2"}}, Spec: coordinationv1.LeaseSpec{HolderIdentity: new("sim-0")}})
 		make1(c, kinds.Services, &corev1.Service{ObjectMeta: meta("web"), Spec: corev1.ServiceSpec{Type: corev1.ServiceTypeLoadBalancer,
 			Ports: []corev1.ServicePort{{Port: 80}}}})
 		c.until("it has no candidate", func(r resource.Reader) bool {
-			return resource.Get(r, kinds.Leases, kinds.AnnounceSpace, "l2-192.0.2.1").Annotations[kinds.AnnouncedCandidates] == "[]"
+			return resource.Get(r, kinds.Leases, marks.AnnounceSpace, "l2-192.0.2.1").Annotations[marks.AnnouncedCandidates] == "[]"
 		})
 	})
 }

@@ -110,7 +110,8 @@ func binder() loop.Loop {
 				return time.Second, nil
 			}
 			_, err := c.Client().Call(ctx, kinds.Pods, p.Namespace, p.Name, "binding", &corev1.Binding{
-				ObjectMeta: metav1.ObjectMeta{Namespace: p.Namespace, Name: p.Name}, Target: corev1.ObjectReference{Kind: "Node", Name: best}})
+				ObjectMeta: metav1.ObjectMeta{Namespace: p.Namespace, Name: p.Name}, Target: corev1.ObjectReference{Kind: "Node",
+					Name: best}})
 			return 0, err
 		}}
 }

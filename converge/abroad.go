@@ -10,7 +10,8 @@ import (
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 
 	"github.com/kloop-dev/kloop/converge/words"
-	"github.com/kloop-dev/kloop/kinds"
+	"github.com/kloop-dev/kloop/kinds/apiextensions"
+	"github.com/kloop-dev/kloop/kinds/coordination"
 	"github.com/kloop-dev/kloop/resource"
 )
 
@@ -30,7 +31,7 @@ func (l *Look) RunsAbroad(f *Finding, name string) {
 	}
 	var newest *coordinationv1.Lease
 	dashed := strings.NewReplacer(".", "-", "/", "-").Replace(name)
-	for _, lease := range resource.List(l.Read, kinds.Leases, "") {
+	for _, lease := range resource.List(l.Read, coordination.Leases, "") {
 		if lease.Spec.RenewTime != nil && (strings.Contains(lease.Name, dashed) || strings.Contains(lease.Name, name)) &&
 			(newest == nil || newest.Spec.RenewTime.Before(lease.Spec.RenewTime)) {
 			newest = lease
@@ -48,7 +49,7 @@ func (l *Look) RunsAbroad(f *Finding, name string) {
 
 // HasStatus says that the kind's definition gives its objects a status of their own: somebody means to write it.
 func (w *World) HasStatus(k resource.Kind) bool {
-	obj := w.Read.Lookup(kinds.CustomResourceDefinitions, "", k.Info().GR().String())
+	obj := w.Read.Lookup(apiextensions.CustomResourceDefinitions, "", k.Info().GR().String())
 	if obj == nil {
 		return false
 	}

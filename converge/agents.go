@@ -7,8 +7,8 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
-	"github.com/kloop-dev/kloop/kinds"
 	"github.com/kloop-dev/kloop/kinds/convergence"
+	"github.com/kloop-dev/kloop/kinds/core"
 	"github.com/kloop-dev/kloop/loop"
 )
 
@@ -44,7 +44,7 @@ func (p *Processes) TakeAgent(node string, r *convergence.Report) *convergence.R
 
 // ofAgent returns the report of a pod's agent about the pod. An agent that reports tells only of pods that are not at rest.
 func (p *Processes) ofAgent(key loop.Key) (loop.Record, bool) {
-	if p.Read == nil || key.Kind != kinds.Pods {
+	if p.Read == nil || key.Kind != core.Pods {
 		return loop.Record{}, false
 	}
 	pod, ok := p.Read().Lookup(key.Kind, key.Namespace, key.Name).(*corev1.Pod)

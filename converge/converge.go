@@ -29,8 +29,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/kloop-dev/kloop/kinds"
 	"github.com/kloop-dev/kloop/kinds/convergence"
+	"github.com/kloop-dev/kloop/kinds/core"
 	"github.com/kloop-dev/kloop/loop"
 	"github.com/kloop-dev/kloop/resource"
 )
@@ -147,7 +147,7 @@ func (w *World) Record(name string, k resource.Kind, obj resource.Object) (loop.
 func (w *World) Events(uid types.UID) []*corev1.Event {
 	if w.warnings == nil {
 		w.warnings = map[types.UID][]*corev1.Event{}
-		for _, e := range resource.List(w.Read, kinds.Events, "") {
+		for _, e := range resource.List(w.Read, core.Events, "") {
 			if e.Type == corev1.EventTypeWarning {
 				w.warnings[e.InvolvedObject.UID] = append(w.warnings[e.InvolvedObject.UID], e)
 			}
@@ -165,7 +165,7 @@ func (w *World) Newest(uid types.UID) *corev1.Event {
 				in[e.InvolvedObject.UID] = e
 			}
 		}
-		for _, e := range resource.List(w.Read, kinds.Events, "") {
+		for _, e := range resource.List(w.Read, core.Events, "") {
 			keep(w.latest, e)
 			if strings.HasSuffix(e.Reason, "TriggerScaleUp") || e.Reason == "TriggeredScaleUp" ||
 				cmp.Or(e.Source.Component, e.ReportingController) == "karpenter" {

@@ -9,8 +9,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/kloop-dev/kloop/converge/words"
-	"github.com/kloop-dev/kloop/kinds"
 	"github.com/kloop-dev/kloop/kinds/convergence"
+	"github.com/kloop-dev/kloop/kinds/core"
 	"github.com/kloop-dev/kloop/resource"
 	"github.com/kloop-dev/kloop/strict"
 )
@@ -66,7 +66,7 @@ func (w *World) namesake(k resource.Kind, ns, name string) string {
 			return "there is " + o.Singular + "/" + name + ": say that it is a " + o.GVK.Kind + ", if that is meant"
 		}
 	}
-	if !i.Custom && k != kinds.Secrets && k != kinds.ConfigMaps && k != kinds.Services {
+	if !i.Custom && k != core.Secrets && k != core.ConfigMaps && k != core.Services {
 		return ""
 	}
 	n := 0

@@ -15,8 +15,8 @@ import (
 
 	"github.com/kloop-dev/kloop/converge/words"
 	"github.com/kloop-dev/kloop/internal/coldsort"
-	"github.com/kloop-dev/kloop/kinds"
 	"github.com/kloop-dev/kloop/kinds/convergence"
+	"github.com/kloop-dev/kloop/kinds/coordination"
 	"github.com/kloop-dev/kloop/loop"
 	"github.com/kloop-dev/kloop/resource"
 )
@@ -42,7 +42,7 @@ func (p *Processes) Unwell() (list []*convergence.Server) {
 // UnwellKeys are the Leases of servers that lack something: the gap cache looks at no others.
 func (p *Processes) UnwellKeys() (keys []loop.Key) {
 	for _, s := range p.Unwell() {
-		keys = append(keys, loop.Key{Kind: kinds.Leases, Namespace: OwnNamespace, Name: s.Name})
+		keys = append(keys, loop.Key{Kind: coordination.Leases, Namespace: OwnNamespace, Name: s.Name})
 	}
 	return keys
 }
@@ -231,7 +231,7 @@ func (p *Processes) leases() (list []*coordinationv1.Lease) {
 	if p.Read == nil {
 		return nil
 	}
-	for _, l := range resource.List(p.Read(), kinds.Leases, "") {
+	for _, l := range resource.List(p.Read(), coordination.Leases, "") {
 		if l.Namespace != corev1.NamespaceNodeLease && ptr.Deref(l.Spec.HolderIdentity, "") != "" &&
 			l.Labels["apiserver.kubernetes.io/identity"] == "" {
 			list = append(list, l)
@@ -282,7 +282,7 @@ func (p *Processes) Running() (names map[string]bool, sure bool) {
 		return names, len(names) > 0
 	}
 	// Somebody who does not report may run them: upstream's controller manager. It holds the lease then.
-	l := resource.Get(p.Read(), kinds.Leases, OwnNamespace, ownLease)
+	l := resource.Get(p.Read(), coordination.Leases, OwnNamespace, ownLease)
 	return names, l == nil || ptr.Deref(l.Spec.HolderIdentity, "") == "" || l.Spec.RenewTime == nil ||
 		p.now().Sub(l.Spec.RenewTime.Time) > LeaseLife(l)
 }

@@ -11,7 +11,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/kloop-dev/kloop/client"
-	"github.com/kloop-dev/kloop/kinds"
+	"github.com/kloop-dev/kloop/kinds/core"
+	"github.com/kloop-dev/kloop/kinds/marks"
 	"github.com/kloop-dev/kloop/resource"
 )
 
@@ -28,12 +29,12 @@ func announce(ctx context.Context, cfg Config) error {
 
 // Annotate keeps the annotation of a Node at a value until ctx ends; "": there is none.
 func Annotate(ctx context.Context, c client.Client, node, value string, failed func(error)) error {
-	feed := c.Feed(kinds.Nodes)
+	feed := c.Feed(core.Nodes)
 	for {
 		if _, err := feed.Next(ctx); err != nil {
 			return nil
 		}
-		for !annotated(resource.Get(c.Read(), kinds.Nodes, "", node), value) {
+		for !annotated(resource.Get(c.Read(), core.Nodes, "", node), value) {
 			err := patch(ctx, c, node, value)
 			if err == nil || apierrors.IsNotFound(err) {
 				break
@@ -50,7 +51,7 @@ func Annotate(ctx context.Context, c client.Client, node, value string, failed f
 
 // annotated says that there is nothing to write: the annotation is there, or the Node is not.
 func annotated(n *corev1.Node, value string) bool {
-	return n == nil || n.Annotations[kinds.DNSAnnotation] == value
+	return n == nil || n.Annotations[marks.DNSAnnotation] == value
 }
 
 func patch(ctx context.Context, c client.Client, node, value string) error {
@@ -58,10 +59,10 @@ func patch(ctx context.Context, c client.Client, node, value string) error {
 	if value == "" {
 		set = nil
 	}
-	data, err := json.Marshal(map[string]any{"metadata": map[string]any{"annotations": map[string]any{kinds.DNSAnnotation: set}}})
+	data, err := json.Marshal(map[string]any{"metadata": map[string]any{"annotations": map[string]any{marks.DNSAnnotation: set}}})
 	if err != nil {
 		return err
 	}
-	_, err = c.Patch(ctx, kinds.Nodes, "", node, client.Patch{Type: types.MergePatchType, Data: data})
+	_, err = c.Patch(ctx, core.Nodes, "", node, client.Patch{Type: types.MergePatchType, Data: data})
 	return err
 }

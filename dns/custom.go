@@ -10,7 +10,8 @@ import (
 	"time"
 
 	"github.com/kloop-dev/kloop/internal/corefile"
-	"github.com/kloop-dev/kloop/kinds"
+	"github.com/kloop-dev/kloop/kinds/core"
+	"github.com/kloop-dev/kloop/kinds/marks"
 	"github.com/kloop-dev/kloop/resource"
 )
 
@@ -47,8 +48,8 @@ type way struct {
 // customize reads what people added, as it stands on the Service. What can't be read changes nothing: the loop that wrote it is newer.
 func (z *zone) customize(read resource.Reader) {
 	text := ""
-	if s := resource.Get(read, kinds.Services, published.ns, published.name); s != nil {
-		text = s.Annotations[kinds.DNSCustomAnnotation]
+	if s := resource.Get(read, core.Services, published.ns, published.name); s != nil {
+		text = s.Annotations[marks.DNSCustomAnnotation]
 	}
 	if old := z.custom.Load(); old == nil && text == "" || old != nil && old.text == text {
 		return

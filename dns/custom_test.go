@@ -10,6 +10,7 @@ import (
 	"github.com/kloop-dev/kloop/client"
 	"github.com/kloop-dev/kloop/internal/corefile"
 	"github.com/kloop-dev/kloop/kinds"
+	"github.com/kloop-dev/kloop/kinds/marks"
 	"github.com/kloop-dev/kloop/resource"
 )
 
@@ -37,7 +38,7 @@ func TestCustom(t *testing.T) {
 		}
 		obj := svc("kube-dns", nil, "10.96.0.10")
 		obj.Namespace = "kube-system"
-		obj.Annotations = map[string]string{kinds.DNSCustomAnnotation: c.Text()}
+		obj.Annotations = map[string]string{marks.DNSCustomAnnotation: c.Text()}
 		w.put(obj)
 		follow()
 	}
@@ -126,7 +127,7 @@ func TestBeforeCustomIsKnown(t *testing.T) {
 	check("out of reach", "www.example.com", "Success\nwww.example.com A 192.0.2.1")
 	c, _ := corefile.Parse(map[string]string{"a.override": "hosts {\n 192.0.2.9 nas.home\n fallthrough\n}"})
 	obj := svc("kube-dns", nil, "10.96.0.10")
-	obj.Namespace, obj.Annotations = "kube-system", map[string]string{kinds.DNSCustomAnnotation: c.Text()}
+	obj.Namespace, obj.Annotations = "kube-system", map[string]string{marks.DNSCustomAnnotation: c.Text()}
 	w.put(obj)
 	for s.zone.custom.Load() == nil {
 		s.zone.take(client.Batch{Read: w.Read(), Reset: true})
@@ -139,7 +140,8 @@ func TestBeforeCustomIsKnown(t *testing.T) {
 func TestRewriteIsBounded(t *testing.T) {
 	b := newBlock(corefile.Block{}, "")
 	for range 64 {
-		b.rewrites = append(b.rewrites, rewriting{Rewrite: corefile.Rewrite{How: "substring", From: "a", To: strings.Repeat("a", 200), On: true}})
+		b.rewrites = append(b.rewrites, rewriting{Rewrite: corefile.Rewrite{How: "substring", From: "a", To: strings.Repeat("a", 200),
+			On: true}})
 	}
 	if got := b.rewrite("a.example"); len(got) > 253*253 {
 		t.Errorf("%d bytes", len(got))

@@ -13,7 +13,8 @@ import (
 	discoveryv1 "k8s.io/api/discovery/v1"
 
 	"github.com/kloop-dev/kloop/client"
-	"github.com/kloop-dev/kloop/kinds"
+	"github.com/kloop-dev/kloop/kinds/core"
+	"github.com/kloop-dev/kloop/kinds/discovery"
 	"github.com/kloop-dev/kloop/resource"
 )
 
@@ -55,7 +56,7 @@ func (z *zone) clear() {
 
 // follow keeps the zone up to date until ctx ends; ready is called when it is complete for the first time.
 func (z *zone) follow(ctx context.Context, c client.Client, ready func()) error {
-	feed := c.Feed(kinds.Services, kinds.EndpointSlices, kinds.Namespaces, kinds.Nodes)
+	feed := c.Feed(core.Services, discovery.EndpointSlices, core.Namespaces, core.Nodes)
 	for first := true; ; first = false {
 		b, err := feed.Next(ctx)
 		if err != nil {
@@ -75,13 +76,13 @@ func (z *zone) take(b client.Batch) {
 	z.serial = uint32(time.Now().Unix())
 	if b.Reset {
 		z.clear()
-		for obj := range b.Read.Each(kinds.Namespaces, "") {
+		for obj := range b.Read.Each(core.Namespaces, "") {
 			z.spaces[obj.GetName()] = true
 		}
-		for obj := range b.Read.Each(kinds.Services, "") {
+		for obj := range b.Read.Each(core.Services, "") {
 			z.put(b.Read, key{obj.GetNamespace(), obj.GetName()})
 		}
-		for obj := range b.Read.Each(kinds.Nodes, "") {
+		for obj := range b.Read.Each(core.Nodes, "") {
 			z.node(nil, obj)
 		}
 		z.customize(b.Read)
@@ -100,9 +101,9 @@ func (z *zone) take(b client.Batch) {
 			}
 		}
 		switch c.Kind {
-		case resource.Kind(kinds.Namespaces):
+		case resource.Kind(core.Namespaces):
 			z.space(c)
-		case resource.Kind(kinds.Nodes):
+		case resource.Kind(core.Nodes):
 			z.node(c.Old, c.New)
 		}
 	}
@@ -131,8 +132,8 @@ func serviceOf(obj resource.Object) (key, bool) {
 // put makes the records of a Service anew.
 func (z *zone) put(read resource.Reader, k key) {
 	var now *service
-	if s := resource.Get(read, kinds.Services, k.ns, k.name); s != nil {
-		now = newService(s, read.ByLabel(kinds.EndpointSlices, k.ns, discoveryv1.LabelServiceName, k.name))
+	if s := resource.Get(read, core.Services, k.ns, k.name); s != nil {
+		now = newService(s, read.ByLabel(discovery.EndpointSlices, k.ns, discoveryv1.LabelServiceName, k.name))
 	}
 	if old := z.services[k]; old != nil {
 		for a := range old.addresses() {

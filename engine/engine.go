@@ -27,7 +27,7 @@ import (
 	"github.com/kloop-dev/kloop/client"
 	"github.com/kloop-dev/kloop/cluster"
 	"github.com/kloop-dev/kloop/converge/general"
-	"github.com/kloop-dev/kloop/kinds"
+	"github.com/kloop-dev/kloop/kinds/apiextensions"
 	"github.com/kloop-dev/kloop/kit"
 	"github.com/kloop-dev/kloop/loop"
 	"github.com/kloop-dev/kloop/resource/codec"
@@ -67,11 +67,6 @@ type Plane struct {
 	ended   chan struct{}
 }
 
-// workloads are the groups that only clusters with pods need. The kinds of v1 stay: upstream can not switch them off either.
-var workloads = []string{"apps/v1", "batch/v1", "autoscaling/v1", "autoscaling/v2", "policy/v1", "storage.k8s.io/v1",
-	"networking.k8s.io/v1",
-	"node.k8s.io/v1", "scheduling.k8s.io/v1"}
-
 // errNoStore tells what to import.
 var errNoStore = errors.New("DataDir is given and no Store to keep objects there: Store: disk.Etcd() of package engine/disk is one")
 
@@ -88,14 +83,10 @@ func Start(ctx context.Context, cfg Config, parts ...Part) (*Plane, error) {
 	if cfg.DataDir != "" && cfg.Store == nil {
 		return nil, errNoStore
 	}
-	off := kinds.APIs{}
-	for _, key := range workloads {
-		off[key] = false
-	}
 	ctx, stop := context.WithCancel(ctx)
 	c, err := cluster.Start(ctx, cluster.Config{DataDir: cfg.DataDir, Listen: cfg.Listen, Kubeconfig: cfg.Kubeconfig, Log: cfg.Log,
-		Kit: kit.Kit{Loops: loops, Etcd: cfg.Store, Admission: admission.Chain{foretell(runners)},
-			Explain: general.Rules(), Plugins: admission.General}, RuntimeConfig: off, NoLocalStorage: true})
+		Kit: kit.Kit{Kinds: builtIn, Loops: loops, Etcd: cfg.Store, Admission: admission.Chain{foretell(runners)},
+			Explain: general.Rules(), Plugins: admission.General}, RuntimeConfig: notServed(), NoLocalStorage: true})
 	if err != nil {
 		stop()
 		return nil, err
@@ -161,11 +152,11 @@ func (p *Plane) define(ctx context.Context, crds []*unstructured.Unstructured) e
 			return err
 		}
 		patch := client.Patch{Type: types.ApplyPatchType, Data: data, Force: true}
-		if _, err := cl.Patch(ctx, kinds.CustomResourceDefinitions, "", crd.GetName(), patch); err != nil {
+		if _, err := cl.Patch(ctx, apiextensions.CustomResourceDefinitions, "", crd.GetName(), patch); err != nil {
 			return fmt.Errorf("define %s: %w", crd.GetName(), err)
 		}
 	}
-	feed := cl.Feed(kinds.CustomResourceDefinitions)
+	feed := cl.Feed(apiextensions.CustomResourceDefinitions)
 	for _, crd := range crds {
 		group, _, _ := unstructured.NestedString(crd.Object, "spec", "group")
 		kind, _, _ := unstructured.NestedString(crd.Object, "spec", "names", "kind")

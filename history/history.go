@@ -17,7 +17,8 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
-	"github.com/kloop-dev/kloop/kinds"
+	"github.com/kloop-dev/kloop/kinds/coordination"
+	"github.com/kloop-dev/kloop/kinds/core"
 	"github.com/kloop-dev/kloop/resource"
 	"github.com/kloop-dev/kloop/resource/codec"
 	"github.com/kloop-dev/kloop/view"
@@ -173,9 +174,9 @@ func (l *Log) take(c *view.Change, at time.Time) {
 // that are gone only warnings explain anything.
 func worth(c *view.Change) bool {
 	switch c.Kind {
-	case resource.Kind(kinds.Leases):
+	case resource.Kind(coordination.Leases):
 		return false
-	case resource.Kind(kinds.Events):
+	case resource.Kind(core.Events):
 		if c.New != nil || c.Old == nil {
 			return false
 		}
@@ -199,7 +200,7 @@ func (l *Log) body(k resource.Kind, key string, obj resource.Object) (kept []byt
 			return kept, sealed, err
 		}
 	}
-	if k == resource.Kind(kinds.Secrets) {
+	if k == resource.Kind(core.Secrets) {
 		value, err = codec.Stored(k, l.Masked(obj))
 	}
 	return value, false, err

@@ -3,6 +3,7 @@
 package kinds
 
 import (
+	"github.com/kloop-dev/kloop/features"
 	"github.com/kloop-dev/kloop/kinds/admissionregistration"
 	"github.com/kloop-dev/kloop/kinds/apiextensions"
 	"github.com/kloop-dev/kloop/kinds/apiregistration"
@@ -22,6 +23,7 @@ import (
 	"github.com/kloop-dev/kloop/kinds/policy"
 	"github.com/kloop-dev/kloop/kinds/rbac"
 	"github.com/kloop-dev/kloop/kinds/scheduling"
+	"github.com/kloop-dev/kloop/kinds/served"
 	"github.com/kloop-dev/kloop/kinds/storage"
 	"github.com/kloop-dev/kloop/kinds/storagemigration"
 	"github.com/kloop-dev/kloop/resource"
@@ -153,6 +155,9 @@ func All() []resource.Kind {
 		StorageVersionMigrations,
 	}
 }
+
+// SetFor returns a set of all of them for a cluster where this is on and these are served.
+func SetFor(on *features.Set, apis served.APIs) *resource.Set { return served.Set(on, apis, All()) }
 
 // NewSet returns a set of all of them, to which custom kinds may be added.
 func NewSet() *resource.Set { return resource.NewSet(All()...) }

@@ -9,6 +9,7 @@ import (
 
 	"github.com/kloop-dev/kloop/features"
 	"github.com/kloop-dev/kloop/kinds"
+	"github.com/kloop-dev/kloop/kinds/served"
 	"github.com/kloop-dev/kloop/openapi"
 	"github.com/kloop-dev/kloop/resource"
 )
@@ -26,23 +27,23 @@ func TestServed(t *testing.T) {
 	for _, test := range []struct {
 		name string
 		on   *features.Set
-		apis kinds.APIs
+		apis served.APIs
 		gvr  schema.GroupVersionResource
 		want bool
 	}{
 		{"by default", nil, nil, migrations, true},
 		{"newer than the version", older, nil, migrations, false},
-		{"newer than the version, though its group is on", older, kinds.APIs{"storagemigration.k8s.io/v1": true}, migrations, false},
+		{"newer than the version, though its group is on", older, served.APIs{"storagemigration.k8s.io/v1": true}, migrations, false},
 		{"another newer kind", older, nil, gvr("resource.k8s.io", "v1", "devicetaintrules"), false},
 		{"as old as the version", older, nil, gvr("resource.k8s.io", "v1", "resourceclaims"), true},
-		{"all off, another group on", nil, kinds.APIs{"api/all": false, "v1": true}, deployments, false},
-		{"all off, its version on", nil, kinds.APIs{"api/all": false, "v1": true}, pods, true},
-		{"stable versions off", nil, kinds.APIs{"api/all": true, "api/ga": false}, deployments, false},
-		{"beta versions off", nil, kinds.APIs{"api/beta": false}, deployments, true},
-		{"group's version off", nil, kinds.APIs{"apps/v1": false}, deployments, false},
-		{"kind on in a version that is off", nil, kinds.APIs{"apps/v1": false, "apps/v1/deployments": true}, deployments, true},
-		{"kind off", nil, kinds.APIs{"apps/v1/deployments": false}, deployments, false},
-		{"its neighbour off", nil, kinds.APIs{"apps/v1/deployments": false}, gvr("apps", "v1", "statefulsets"), true},
+		{"all off, another group on", nil, served.APIs{"api/all": false, "v1": true}, deployments, false},
+		{"all off, its version on", nil, served.APIs{"api/all": false, "v1": true}, pods, true},
+		{"stable versions off", nil, served.APIs{"api/all": true, "api/ga": false}, deployments, false},
+		{"beta versions off", nil, served.APIs{"api/beta": false}, deployments, true},
+		{"group's version off", nil, served.APIs{"apps/v1": false}, deployments, false},
+		{"kind on in a version that is off", nil, served.APIs{"apps/v1": false, "apps/v1/deployments": true}, deployments, true},
+		{"kind off", nil, served.APIs{"apps/v1/deployments": false}, deployments, false},
+		{"its neighbour off", nil, served.APIs{"apps/v1/deployments": false}, gvr("apps", "v1", "statefulsets"), true},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			set := kinds.SetFor(test.on, test.apis)
@@ -89,7 +90,7 @@ func TestAPIsCheck(t *testing.T) {
 		"events.k8s.io/v1":               false,
 		"convergence.kloop.dev/v1alpha1": false, "internal.apiserver.k8s.io/v1alpha1": false, "batch/v2alpha1": false} {
 		t.Run(key, func(t *testing.T) {
-			if err := (kinds.APIs{key: false}).Check(); (err != nil) != bad {
+			if err := (served.APIs{key: false}).Check(kinds.All()); (err != nil) != bad {
 				t.Errorf("%s: %v", key, err)
 			}
 		})

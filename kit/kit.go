@@ -32,6 +32,8 @@ import (
 
 // A Kit holds the parts of a program. It can't do what is nil, and says so when the configuration asks for it.
 type Kit struct {
+	// Kinds returns the built-in kinds that are served, if the configuration does not say otherwise: kinds.All, or fewer.
+	Kinds func() []resource.Kind
 	// Loops returns the loops of a cluster in the order in which they start. It is asked once more when this server is elected.
 	Loops func(Cluster) ([]Entry, error)
 	// Sources returns the loops that apply what lies outside of the cluster.
@@ -47,7 +49,7 @@ type Kit struct {
 	Explain   converge.Rules                                            // for what is not as it should be
 	// Agents decides what agents of nodes may do; nil: there are none.
 	Agents func(read func() resource.Reader) auth.Authorizer
-	// Extensions are what kinds need of the front door beside those of v1; nil: none do.
+	// Extensions returns those of the front door for further kinds, as devices.Extensions; nil: there are none.
 	Extensions func(*server.Core) []server.Extension
 	News       trail.News // how workloads changed; nil: there are none
 	// Sealed makes a store that encrypts what lies in another one, by an EncryptionConfiguration; of says which resource a key is of.
@@ -92,7 +94,8 @@ type Cluster struct {
 // A CertSigner is an authority for certificates.
 type CertSigner interface {
 	// SignRequest signs a request for life at most and returns the certificate in PEM.
-	SignRequest(req *x509.CertificateRequest, usage x509.KeyUsage, ext []x509.ExtKeyUsage, life time.Duration, now time.Time) ([]byte, error)
+	SignRequest(req *x509.CertificateRequest, usage x509.KeyUsage, ext []x509.ExtKeyUsage, life time.Duration, now time.Time) ([]byte,
+		error)
 }
 
 // A TokenSigner makes the token of a service account that lies in a Secret.

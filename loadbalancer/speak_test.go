@@ -9,6 +9,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/kloop-dev/kloop/kinds"
+	"github.com/kloop-dev/kloop/kinds/marks"
 	"github.com/kloop-dev/kloop/loadbalancer/bgp"
 	"github.com/kloop-dev/kloop/resource"
 )
@@ -17,25 +18,25 @@ import (
 func TestLastWord(t *testing.T) {
 	api := newAPI(t)
 	obj, err := api.Create(t.Context(), kinds.Leases, &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{
-		Namespace: kinds.AnnounceSpace, Name: kinds.BGPLease("n1"), Annotations: map[string]string{kinds.BGPPlanned: "{}"}}})
+		Namespace: marks.AnnounceSpace, Name: marks.BGPLease("n1"), Annotations: map[string]string{marks.BGPPlanned: "{}"}}})
 	if err != nil {
 		t.Fatal(err)
 	}
 	seen := resource.As[*coordinationv1.Lease](obj)
 	later := resource.Clone(seen)
-	later.Annotations[kinds.BGPPlanned] = `{"peers":[]}`
+	later.Annotations[marks.BGPPlanned] = `{"peers":[]}`
 	if _, err := api.Update(t.Context(), kinds.Leases, later, ""); err != nil {
 		t.Fatal(err)
 	}
 	s := &speaking{cfg: Config{Client: api, Node: "n1", Log: slog.New(slog.DiscardHandler)}, lease: seen,
 		names: map[string]bool{"tor": true}, speaker: bgp.NewSpeaker(bgp.Own{}, func(bgp.Peer, bgp.State) {})}
 	s.leave()
-	obj, err = api.Get(t.Context(), kinds.Leases, kinds.AnnounceSpace, kinds.BGPLease("n1"))
+	obj, err = api.Get(t.Context(), kinds.Leases, marks.AnnounceSpace, marks.BGPLease("n1"))
 	if err != nil {
 		t.Fatal(err)
 	}
 	got := resource.As[*coordinationv1.Lease](obj).Annotations
-	if !strings.Contains(got[kinds.BGPSessions], "agent has stopped") || got[kinds.BGPPlanned] != `{"peers":[]}` {
+	if !strings.Contains(got[marks.BGPSessions], "agent has stopped") || got[marks.BGPPlanned] != `{"peers":[]}` {
 		t.Errorf("the Lease says %v", got)
 	}
 }

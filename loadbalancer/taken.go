@@ -24,6 +24,7 @@ import (
 
 	"github.com/kloop-dev/kloop/client"
 	"github.com/kloop-dev/kloop/kinds"
+	"github.com/kloop-dev/kloop/kinds/marks"
 	"github.com/kloop-dev/kloop/resource"
 )
 
@@ -73,7 +74,7 @@ func (p Ports) look(ctx context.Context) (again time.Duration, err error) {
 	if n == nil {
 		return 0, nil
 	}
-	now, there := n.Annotations[kinds.TakenPortsAnnotation]
+	now, there := n.Annotations[marks.TakenPortsAnnotation]
 	switch {
 	case p.Off && there:
 		return lookEvery, p.annotate(ctx, nil)
@@ -93,7 +94,7 @@ func (p Ports) look(ctx context.Context) (again time.Duration, err error) {
 
 // annotate writes the annotation; nil: it goes.
 func (p Ports) annotate(ctx context.Context, value any) error {
-	data, err := json.Marshal(map[string]any{"metadata": map[string]any{"annotations": map[string]any{kinds.TakenPortsAnnotation: value}}})
+	data, err := json.Marshal(map[string]any{"metadata": map[string]any{"annotations": map[string]any{marks.TakenPortsAnnotation: value}}})
 	if err != nil {
 		return err
 	}

@@ -13,6 +13,7 @@ import (
 
 	"github.com/kloop-dev/kloop/client"
 	"github.com/kloop-dev/kloop/kinds"
+	"github.com/kloop-dev/kloop/kinds/marks"
 	"github.com/kloop-dev/kloop/resource"
 	"github.com/kloop-dev/kloop/view"
 )
@@ -66,7 +67,8 @@ func TestTaken(t *testing.T) {
 		Status: corev1.NodeStatus{Addresses: []corev1.NodeAddress{{Type: corev1.NodeInternalIP, Address: "10.0.0.1"}}}}
 	pod := func(name string, phase corev1.PodPhase, port int32) resource.Object {
 		return &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "x", Name: name}, Status: corev1.PodStatus{Phase: phase},
-			Spec: corev1.PodSpec{NodeName: "a", Containers: []corev1.Container{{Ports: []corev1.ContainerPort{{HostPort: port, ContainerPort: 1}}}}}}
+			Spec: corev1.PodSpec{NodeName: "a", Containers: []corev1.Container{{Ports: []corev1.ContainerPort{{HostPort: port,
+				ContainerPort: 1}}}}}}
 	}
 	web := &corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: "x", Name: "web"},
 		Spec: corev1.ServiceSpec{Type: corev1.ServiceTypeLoadBalancer}}
@@ -90,12 +92,12 @@ func TestNobodyAsks(t *testing.T) {
 
 // TestTakenBack: a node whose services another program serves lends no addresses any more.
 func TestTakenBack(t *testing.T) {
-	n := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "a", Annotations: map[string]string{kinds.TakenPortsAnnotation: ""}}}
+	n := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "a", Annotations: map[string]string{marks.TakenPortsAnnotation: ""}}}
 	f := newFixed(t, map[resource.Kind][]resource.Object{kinds.Nodes: {n}})
 	if _, err := (Ports{Client: f, Node: "a", Off: true}).look(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	if want := `{"metadata":{"annotations":{"` + kinds.TakenPortsAnnotation + `":null}}}`; len(f.patches) != 1 || f.patches[0] != want {
+	if want := `{"metadata":{"annotations":{"` + marks.TakenPortsAnnotation + `":null}}}`; len(f.patches) != 1 || f.patches[0] != want {
 		t.Errorf("%v, want %s", f.patches, want)
 	}
 }

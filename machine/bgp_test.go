@@ -23,6 +23,7 @@ import (
 	"github.com/kloop-dev/kloop/client"
 	"github.com/kloop-dev/kloop/cluster"
 	"github.com/kloop-dev/kloop/kinds"
+	"github.com/kloop-dev/kloop/kinds/marks"
 	"github.com/kloop-dev/kloop/kit/whole"
 	"github.com/kloop-dev/kloop/loadbalancer"
 	"github.com/kloop-dev/kloop/node/credential"
@@ -70,18 +71,19 @@ func TestJoinedNodeSpeaks(t *testing.T) {
 		Labels: map[string]string{discoveryv1.LabelServiceName: "web"}}, AddressType: discoveryv1.AddressTypeIPv4,
 		Endpoints: []discoveryv1.Endpoint{{Addresses: []string{"10.9.9.9"}}}})
 	install(ctx, t, c.Client(), strings.ReplaceAll(bgpManifests, "PORT", port))
-	create(kinds.Secrets, &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: kinds.AnnounceSpace, Name: "tor"},
+	create(kinds.Secrets, &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: marks.AnnounceSpace, Name: "tor"},
 		Type: corev1.SecretTypeBasicAuth, Data: map[string][]byte{"password": []byte("secret"), "username": []byte("x")}})
 
 	remote, gone := joinedClient(ctx, t, c)
 	run, stop := context.WithCancel(ctx)
 	ended := make(chan error, 1)
 	go func() {
-		ended <- loadbalancer.Speak(run, loadbalancer.Config{Client: remote, Node: "n1", Address: netip.MustParseAddr("10.0.0.1"), Log: quiet})
+		ended <- loadbalancer.Speak(run, loadbalancer.Config{Client: remote, Node: "n1", Address: netip.MustParseAddr("10.0.0.1"),
+			Log: quiet})
 	}()
 	defer func() {
 		if t.Failed() {
-			t.Logf("%s\n%+v", texts(t, c.Client(), "bgppeers"), resource.List(c.Client().Read(), kinds.Leases, kinds.AnnounceSpace))
+			t.Logf("%s\n%+v", texts(t, c.Client(), "bgppeers"), resource.List(c.Client().Read(), kinds.Leases, marks.AnnounceSpace))
 		}
 	}()
 	r := acceptRouter(t, ln)
@@ -100,7 +102,7 @@ func TestJoinedNodeSpeaks(t *testing.T) {
 			return false
 		})
 	}
-	says(kinds.AnnouncedCondition, metav1.ConditionTrue, "1 BGP sessions have the way to it")
+	says(marks.AnnouncedCondition, metav1.ConditionTrue, "1 BGP sessions have the way to it")
 	holds := func(plural, words string) {
 		t.Helper()
 		wait(t, plural+" say "+words, func() bool { return strings.Contains(texts(t, c.Client(), plural), words) })
@@ -109,7 +111,7 @@ func TestJoinedNodeSpeaks(t *testing.T) {
 	holds("servicebgpstatuses", `"peers":["tor"]`)
 	ln.Close()
 	r.Close()
-	says(kinds.AnnouncedCondition, metav1.ConditionFalse, "BGPPeer tor: connect:")
+	says(marks.AnnouncedCondition, metav1.ConditionFalse, "BGPPeer tor: connect:")
 	holds("bgppeers", "0 of 1 nodes have a session with it")
 	stop()
 	if err := <-ended; err != nil {
@@ -193,7 +195,7 @@ func texts(t *testing.T, c client.Client, plural string) (all string) {
 	if !ok {
 		return ""
 	}
-	for obj := range c.Read().Each(k, kinds.AnnounceSpace) {
+	for obj := range c.Read().Each(k, marks.AnnounceSpace) {
 		text, err := codec.MarshalJSON(resource.Opened(obj))
 		if err != nil {
 			t.Fatal(err)
@@ -221,7 +223,10 @@ func signedListener(t *testing.T) (ln net.Listener, port string) {
 		copy(m.Key[:], "secret")
 		m.Addr.Family = unix.AF_INET
 		m.Addr.Data[2], m.Addr.Data[5] = 127, 1
-		if cerr := c.Control(func(fd uintptr) { err = unix.SetsockoptTCPMD5Sig(int(fd), unix.IPPROTO_TCP, unix.TCP_MD5SIG, m) }); cerr != nil {
+		if cerr := c.Control(func(fd uintptr) {
+			err = unix.SetsockoptTCPMD5Sig(int(fd), unix.IPPROTO_TCP, unix.TCP_MD5SIG,
+				m)
+		}); cerr != nil {
 			return cerr
 		}
 		return err

@@ -13,7 +13,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
-	"github.com/kloop-dev/kloop/kinds"
+	"github.com/kloop-dev/kloop/kinds/core"
 	"github.com/kloop-dev/kloop/resource"
 )
 
@@ -135,7 +135,7 @@ func (c *Collector) look(ctx context.Context, age time.Duration) error {
 	case c.turn <- struct{}{}:
 	}
 	defer func() { <-c.turn }()
-	nodes, now := resource.List(c.cfg.Read(), kinds.Nodes, ""), c.cfg.Now()
+	nodes, now := resource.List(c.cfg.Read(), core.Nodes, ""), c.cfg.Now()
 	var wg sync.WaitGroup
 	slots := make(chan struct{}, atOnce)
 	for _, n := range nodes {

@@ -9,7 +9,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	metricsv1beta1 "k8s.io/metrics/pkg/apis/metrics/v1beta1"
 
-	"github.com/kloop-dev/kloop/kinds"
+	"github.com/kloop-dev/kloop/kinds/core"
 	metricskinds "github.com/kloop-dev/kloop/kinds/metrics"
 	"github.com/kloop-dev/kloop/resource"
 )
@@ -23,7 +23,7 @@ func (c *Collector) Objects(ctx context.Context, k resource.Kind, ns, name strin
 	read := c.cfg.Read()
 	pairs := c.pairs()
 	if k == resource.Kind(metricskinds.Nodes) {
-		for _, n := range resource.List(read, kinds.Nodes, "") {
+		for _, n := range resource.List(read, core.Nodes, "") {
 			if p, ok := pairs[n.Name]; ok && (name == "" || n.Name == name) {
 				if m := p.node(n); m != nil {
 					list = append(list, m)
@@ -32,7 +32,7 @@ func (c *Collector) Objects(ctx context.Context, k resource.Kind, ns, name strin
 		}
 		return list, nil
 	}
-	for _, pod := range resource.List(read, kinds.Pods, ns) {
+	for _, pod := range resource.List(read, core.Pods, ns) {
 		if p, ok := pairs[pod.Spec.NodeName]; ok && (name == "" || pod.Name == name) && pod.Status.Phase == corev1.PodRunning {
 			if m := p.pod(pod); m != nil {
 				list = append(list, m)

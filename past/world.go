@@ -7,7 +7,7 @@ import (
 
 	"github.com/kloop-dev/kloop/converge"
 	"github.com/kloop-dev/kloop/history"
-	"github.com/kloop-dev/kloop/kinds"
+	"github.com/kloop-dev/kloop/kinds/core"
 	"github.com/kloop-dev/kloop/resource"
 	"github.com/kloop-dev/kloop/view"
 )
@@ -72,5 +72,5 @@ func (d *Desk) World(ctx context.Context, at time.Time) (*converge.World, []stri
 
 // younger says that an object came later, of the kinds of which the log does not say so.
 func younger(k resource.Kind, obj resource.Object, at time.Time) bool {
-	return k == resource.Kind(kinds.Events) && obj.GetCreationTimestamp().After(at)
+	return k == resource.Kind(core.Events) && obj.GetCreationTimestamp().After(at)
 }

@@ -6,17 +6,17 @@ import (
 	"net"
 	"net/netip"
 
-	"github.com/kloop-dev/kloop/kinds"
+	"github.com/kloop-dev/kloop/kinds/marks"
 	"github.com/kloop-dev/kloop/podnetwork/wireguard"
 )
 
 // The tunnel between machines. Its number and port are kloop's own, so that it stands beside flannel's and Cilium's.
 const (
-	Tunnel     = kinds.PodTunnel // the link's name
+	Tunnel     = marks.PodTunnel // the link's name
 	tunnelID   = 88
 	TunnelPort = 8488 // UDP
 	Protocol   = 88   // of the routes that are ours
-	Bridge     = kinds.PodBridge
+	Bridge     = marks.PodBridge
 )
 
 // links are the pod network's own.
@@ -125,8 +125,9 @@ func plan(c census, g ground, mode string) (want state, notes []string) {
 			case plain:
 				want.routes[p] = route{link: w.link, via: next}
 			case mode == ModeRoutes:
-				notes = append(notes, fmt.Sprintf("node %s at %s is not on one link with this one, and network.mode is %s: its pods at %s are "+
-					"not reached", m.name, at, mode, p))
+				notes = append(notes,
+					fmt.Sprintf("node %s at %s is not on one link with this one, and network.mode is %s: its pods at %s are "+
+						"not reached", m.name, at, mode, p))
 			default:
 				want.forwarding[macOf(m.name)] = at
 				want.neighbours[p.Addr()] = macOf(m.name)

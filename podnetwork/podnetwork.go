@@ -23,6 +23,7 @@ import (
 
 	"github.com/kloop-dev/kloop/client"
 	"github.com/kloop-dev/kloop/kinds"
+	"github.com/kloop-dev/kloop/kinds/marks"
 	"github.com/kloop-dev/kloop/nft"
 	"github.com/kloop-dev/kloop/podnetwork/wireguard"
 	"github.com/kloop-dev/kloop/resource"
@@ -42,11 +43,11 @@ type Config struct {
 
 // Ways to bring packets to another machine.
 const (
-	ModeAuto   = kinds.NetworkAuto
-	ModeVXLAN  = kinds.NetworkVXLAN
-	ModeRoutes = kinds.NetworkRoutes
+	ModeAuto   = marks.NetworkAuto
+	ModeVXLAN  = marks.NetworkVXLAN
+	ModeRoutes = marks.NetworkRoutes
 
-	ModeWireGuard = kinds.NetworkWireGuard
+	ModeWireGuard = marks.NetworkWireGuard
 )
 
 const (

@@ -8,13 +8,13 @@ import (
 	"time"
 
 	"github.com/kloop-dev/kloop/internal/coldsort"
-	"github.com/kloop-dev/kloop/kinds"
+	"github.com/kloop-dev/kloop/kinds/marks"
 	"github.com/kloop-dev/kloop/podnetwork/wireguard"
 )
 
 // The encrypted network, of ModeWireGuard.
 const (
-	Secret     = kinds.PodWireGuard // the link's name
+	Secret     = marks.PodWireGuard // the link's name
 	SecretPort = 51820              // UDP
 
 	secretOverhead4 = 60 // bytes of the headers of IP, UDP and WireGuard, and its seal
@@ -49,8 +49,9 @@ func planSecret(c census, g ground, want state, v6 bool) (state, []string) {
 	for _, m := range c.peers {
 		for _, p := range m.ranges {
 			if g.foreign[p] {
-				notes = append(notes, fmt.Sprintf("there is a route to %s, the pods of node %s, that is not kloop's: it stays, and what it leads "+
-					"past %s is dropped, for it is not encrypted", p, m.name, Secret))
+				notes = append(notes,
+					fmt.Sprintf("there is a route to %s, the pods of node %s, that is not kloop's: it stays, and what it leads "+
+						"past %s is dropped, for it is not encrypted", p, m.name, Secret))
 				continue
 			}
 			r := through(p, c.own)
@@ -98,15 +99,16 @@ func secretOverhead(ends []netip.Addr, v6 bool) int {
 // secret says by which key the machine is reached, and where.
 func (m machine) secret(v6 bool) (key wireguard.Key, at netip.AddrPort, err error) {
 	if m.key == "" {
-		return key, at, fmt.Errorf("its Node has no annotation %s: its agent does not run, or its network.mode is not %s", kinds.WireGuardKey,
+		return key, at, fmt.Errorf("its Node has no annotation %s: its agent does not run, or its network.mode is not %s",
+			marks.WireGuardKey,
 			ModeWireGuard)
 	}
 	if key, err = wireguard.ParseKey(m.key); err != nil {
-		return key, at, fmt.Errorf("annotation %s: %w", kinds.WireGuardKey, err)
+		return key, at, fmt.Errorf("annotation %s: %w", marks.WireGuardKey, err)
 	}
 	if m.endpoint != "" {
 		if at, err = netip.ParseAddrPort(m.endpoint); err != nil {
-			err = fmt.Errorf("annotation %s: %.60q is not ADDRESS:PORT", kinds.WireGuardEndpoint, m.endpoint)
+			err = fmt.Errorf("annotation %s: %.60q is not ADDRESS:PORT", marks.WireGuardEndpoint, m.endpoint)
 		}
 		return key, netip.AddrPortFrom(at.Addr().Unmap(), at.Port()), err
 	}

@@ -14,14 +14,14 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/kloop-dev/kloop/internal/eventually"
-	"github.com/kloop-dev/kloop/kinds"
+	"github.com/kloop-dev/kloop/kinds/marks"
 	"github.com/kloop-dev/kloop/podnetwork/wireguard"
 	"github.com/kloop-dev/kloop/test/netspace"
 )
 
 // keyed is a node that tells a key.
 func keyed(n *corev1.Node, key byte) *corev1.Node {
-	n.Annotations = map[string]string{kinds.WireGuardKey: wireguard.Key{key}.String()}
+	n.Annotations = map[string]string{marks.WireGuardKey: wireguard.Key{key}.String()}
 	return n
 }
 
@@ -60,19 +60,20 @@ func TestPlanSecret(t *testing.T) {
 		{"two", nodes{a(), b()}, "mtu 1440: " + leads + peer, ""},
 		{"no key yet", nodes{a(), node("b", "192.0.2.2", "10.88.1.0/24")},
 			"mtu 1440: " + leads + own, "b: its Node has no annotation"},
-		{"no key at all", nodes{a(), noted(b(), kinds.WireGuardKey, "hello")}, "mtu 1440: " + leads + own, "is no key"},
+		{"no key at all", nodes{a(), noted(b(), marks.WireGuardKey, "hello")}, "mtu 1440: " + leads + own, "is no key"},
 		{"the key of this node", nodes{a(), keyed(b(), 1)}, "mtu 1440: " + leads + own, "its key is that of node a"},
 		{"no address", nodes{a(), keyed(node("b", "", "10.88.1.0/24"), 2)}, "mtu 1440: " + leads + own, "tells no address"},
-		{"elsewhere", nodes{a(), noted(b(), kinds.WireGuardEndpoint, "203.0.113.5:7")},
+		{"elsewhere", nodes{a(), noted(b(), marks.WireGuardEndpoint, "203.0.113.5:7")},
 			"mtu 1340: " + leads + ", b 2 at 203.0.113.5:7 has [10.88.1.0/24]" + own, ""},
-		{"elsewhere, over IPv6", nodes{a(), noted(b(), kinds.WireGuardEndpoint, "[2001:db8::5]:7")},
+		{"elsewhere, over IPv6", nodes{a(), noted(b(), marks.WireGuardEndpoint, "[2001:db8::5]:7")},
 			"mtu 1420: " + leads + ", b 2 at [2001:db8::5]:7 has [10.88.1.0/24]" + own, ""},
-		{"nowhere", nodes{a(), noted(b(), kinds.WireGuardEndpoint, "b.example:7")}, "mtu 1440: " + leads + own, "is not ADDRESS:PORT"},
+		{"nowhere", nodes{a(), noted(b(), marks.WireGuardEndpoint, "b.example:7")}, "mtu 1440: " + leads + own, "is not ADDRESS:PORT"},
 		{"one key twice", nodes{a(), b(), keyed(node("c", "192.0.2.3", "10.88.2.0/24"), 2)}, "mtu 1440: " + leads +
 			", 10.88.2.0/24 dev kloop-wg src 10.88.0.0" + peer, "c: its key is that of node b"},
 		{"two families", nodes{keyed(node("a", "192.0.2.1", "10.88.0.0/24", "fd88::/64"), 1),
 			keyed(node("b", "192.0.2.2", "fd88:0:0:1::/64", "10.88.1.0/24"), 2)}, "mtu 1440: " + leads +
-			", b 2 at 192.0.2.2:51820 has [10.88.1.0/24 fd88:0:0:1::/64], fd88:0:0:1::/64 dev kloop-wg src fd88::" + own + ", own fd88::/128", ""},
+			", b 2 at 192.0.2.2:51820 has [10.88.1.0/24 fd88:0:0:1::/64], fd88:0:0:1::/64 dev kloop-wg src fd88::" + own +
+			", own fd88::/128", ""},
 		{"IPv6 below", nodes{keyed(node("a", "2001:db8::1", "10.88.0.0/24"), 1), keyed(node("b", "2001:db8::2", "10.88.1.0/24"), 2)},
 			"mtu 1420: " + leads + ", b 2 at [2001:db8::2]:51820 has [10.88.1.0/24]" + own, ""},
 	} {
@@ -141,7 +142,10 @@ func TestNoWireGuard(t *testing.T) {
 	eventually.True(t, "no way in the beginning", func() bool { _, err := ask(s.a.pod, s.b.podIP+":80"); return err == nil })
 	s.a.stop()
 	s.a.start(ModeWireGuard, s.all())
-	eventually.True(t, "the Node does not say what is wrong", func() bool { return strings.Contains(s.a.client.told(), "modprobe wireguard") })
+	eventually.True(t, "the Node does not say what is wrong", func() bool {
+		return strings.Contains(s.a.client.told(),
+			"modprobe wireguard")
+	})
 	if got := routes(t, s.a); len(got) != 0 {
 		t.Errorf("routes %v", got)
 	}

@@ -8,6 +8,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/kloop-dev/kloop/kinds"
+	"github.com/kloop-dev/kloop/kinds/marks"
 	"github.com/kloop-dev/kloop/resource"
 )
 
@@ -26,7 +27,7 @@ func TestNodeAddressAsBalancer(t *testing.T) {
 	c.w.service("ssh", "10.96.0.2", balanced(nodeIP, 22))
 	c.w.ends("ssh", at(podIP, onNodeNamed("n1")))
 	n := c.w.others[kinds.Nodes][0].(*corev1.Node)
-	n.Annotations = map[string]string{kinds.TakenPortsAnnotation: "22/TCP,6443/TCP"}
+	n.Annotations = map[string]string{marks.TakenPortsAnnotation: "22/TCP,6443/TCP"}
 	answer(t, nodeIP+":22")
 	c.l.replan(c.w)
 	if _, err := c.l.act(); err != nil {
@@ -48,7 +49,8 @@ func TestNodeAddressAsBalancer(t *testing.T) {
 func TestTranslatedAddress(t *testing.T) {
 	w := newWorld()
 	w.others[kinds.Nodes] = []resource.Object{&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n1"}, Status: corev1.NodeStatus{
-		Addresses: []corev1.NodeAddress{{Type: corev1.NodeInternalIP, Address: nodeIP}, {Type: corev1.NodeExternalIP, Address: "198.51.100.7"}}}}}
+		Addresses: []corev1.NodeAddress{{Type: corev1.NodeInternalIP, Address: nodeIP}, {Type: corev1.NodeExternalIP,
+			Address: "198.51.100.7"}}}}}
 	name := w.service("web", "10.96.0.1", func(s *corev1.Service) {
 		s.Status.LoadBalancer.Ingress = []corev1.LoadBalancerIngress{{IP: "198.51.100.7"}, {IP: "198.51.100.8"}}
 	})

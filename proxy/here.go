@@ -11,6 +11,7 @@ import (
 
 	"github.com/kloop-dev/kloop/internal/coldsort"
 	"github.com/kloop-dev/kloop/kinds"
+	"github.com/kloop-dev/kloop/kinds/marks"
 	"github.com/kloop-dev/kloop/resource"
 )
 
@@ -43,7 +44,7 @@ func newHere(cfg *Config, read resource.Reader, interfaces []netip.Addr) here {
 				h.external = append(h.external, addrs(a.Address)...)
 			}
 		}
-		h.taken = "," + n.Annotations[kinds.TakenPortsAnnotation] + ","
+		h.taken = "," + n.Annotations[marks.TakenPortsAnnotation] + ","
 	}
 	if len(h.pods) == 0 {
 		h.pods = slices.Clone(cfg.Pods)
@@ -112,7 +113,7 @@ func podRanges(n *corev1.Node) []string {
 }
 
 // Primary stands for the node's internal addresses in Config.NodePortAddresses.
-const Primary = kinds.NodePortPrimary
+const Primary = marks.NodePortPrimary
 
 // nodePortAddresses picks those of the machine's addresses that the words ask for. The loopback is never among them: a packet
 // from there can't be led to another address, it would be lost instead of refused.
@@ -140,7 +141,8 @@ func nodePortAddresses(words []string, own, interfaces []netip.Addr) (list []net
 
 func (h here) equal(o here) bool {
 	return h.node == o.node && h.zone == o.zone && slices.Equal(h.pods, o.pods) && slices.Equal(h.services, o.services) &&
-		slices.Equal(h.nodePorts, o.nodePorts) && slices.Equal(h.own, o.own) && slices.Equal(h.external, o.external) && h.taken == o.taken &&
+		slices.Equal(h.nodePorts, o.nodePorts) && slices.Equal(h.own, o.own) && slices.Equal(h.external, o.external) &&
+		h.taken == o.taken &&
 		h.ipvs == o.ipvs && slices.Equal(h.machines, o.machines) && slices.Equal(h.present, o.present)
 }
 

@@ -13,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/rest"
 
+	"github.com/kloop-dev/kloop/client"
 	"github.com/kloop-dev/kloop/kinds"
 	"github.com/kloop-dev/kloop/resource"
 )
@@ -64,7 +65,7 @@ func Served(ctx context.Context, raw rest.Interface) ([]apidiscoveryv2.APIGroupD
 func (c *catalog) add(ctx context.Context, raw rest.Interface, path string) error {
 	data, err := raw.Get().AbsPath(path).SetHeader("Accept", aggregated+",application/json").DoRaw(ctx)
 	if err != nil {
-		return fmt.Errorf("ask what the server serves: %w", Refusal(data, err))
+		return fmt.Errorf("ask what the server serves: %w", client.Refusal(data, err))
 	}
 	var one struct {
 		Kind     string            `json:"kind"`

@@ -4,11 +4,9 @@ package survey
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"maps"
-	"net/http"
 	"slices"
 	"strconv"
 	"strings"
@@ -16,15 +14,14 @@ import (
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/rest"
 
+	"github.com/kloop-dev/kloop/client"
 	"github.com/kloop-dev/kloop/converge"
 	"github.com/kloop-dev/kloop/converge/rules"
 	"github.com/kloop-dev/kloop/kinds"
 	"github.com/kloop-dev/kloop/resource"
-	"github.com/kloop-dev/kloop/resource/codec"
 	"github.com/kloop-dev/kloop/view"
 )
 
@@ -101,6 +98,15 @@ func Read(ctx context.Context, raw rest.Interface, ns string, now time.Time) (*S
 	}
 	return &Survey{World: &converge.World{Read: r.view.Snapshot(), Kinds: set, Now: now, Rules: rules.All(),
 		Unseen: r.unseen}, Unseen: r.words()}, nil
+}
+
+// World reads all that the caller may see of a cluster, and forgets what it may not.
+func World(ctx context.Context, raw rest.Interface) (*converge.World, error) {
+	s, err := Read(ctx, raw, "", time.Now())
+	if err != nil {
+		return nil, err
+	}
+	return s.World, nil
 }
 
 // words tells what could not be read, a line for every reason.
@@ -202,7 +208,7 @@ func (r *reading) list(ctx context.Context, k resource.Kind, ns string) (list []
 	for answer, token := r.page(ctx, k, ns, "", &h), ""; ; {
 		got := <-answer
 		if got.err != nil {
-			got.err = Refusal(got.data, got.err)
+			got.err = client.Refusal(got.data, got.err)
 		}
 		if apierrors.IsResourceExpired(got.err) && token != "" && !again { // it took longer than the server keeps its history: once more
 			list, token, again = nil, "", true
@@ -242,17 +248,4 @@ func pathOf(k resource.Kind, ns string) string {
 		p += "/namespaces/" + ns
 	}
 	return p + "/" + i.Plural
-}
-
-// Refusal is the server's own word on why it refused; a client without a codec makes "unknown" of it.
-func Refusal(answer []byte, err error) error {
-	var st metav1.Status
-	read := json.Unmarshal(answer, &st)
-	if _, raw, bad := codec.OpenEnvelope(answer); bad == nil {
-		read = st.Unmarshal(raw)
-	}
-	if read == nil && st.Status == metav1.StatusFailure && st.Code >= http.StatusBadRequest {
-		return &apierrors.StatusError{ErrStatus: st}
-	}
-	return err
 }

@@ -16,7 +16,7 @@ type Config struct {
 	Now     func() time.Time // nil: time.Now
 	Recent  int              // writes kept in memory; 0: 16,384
 	MaxDisk int64            // bytes; 0: 64 MiB
-	News    News             // of workloads, as workloads.News; nil: none is told
+	News    News             // of workloads, as workloads.News; nil: there are none
 }
 
 const (

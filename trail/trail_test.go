@@ -67,7 +67,8 @@ func TestBrief(t *testing.T) {
 		{"bound", kinds.Pods, pod("", "Pending", "False", ""), pod("n1", "Pending", "False", ""), "bound to n1"},
 		{"running", kinds.Pods, pod("n1", "Pending", "False", ""), pod("n1", "Running", "True", ""), "Running, Ready"},
 		{"container that crashes",
-			kinds.Pods, pod("n1", "Running", "True", ""), pod("n1", "Running", "False", "CrashLoopBackOff"), "no longer Ready, c CrashLoopBackOff"},
+			kinds.Pods, pod("n1", "Running", "True", ""), pod("n1", "Running", "False", "CrashLoopBackOff"),
+			"no longer Ready, c CrashLoopBackOff"},
 		{"nothing to speak of", kinds.Pods, pod("n1", "Running", "True", ""), pod("n1", "Running", "True", ""), "status"},
 		{"scaled and rolled", kinds.Deployments, &appsv1.Deployment{Spec: appsv1.DeploymentSpec{Replicas: new(int32(3))}},
 			&appsv1.Deployment{Spec: appsv1.DeploymentSpec{Replicas: new(int32(5))}}, "replicas 3 → 5, told of"},
@@ -84,7 +85,8 @@ func TestBrief(t *testing.T) {
 		{"spec of a cron job", kinds.CronJobs, cron(1, "@daily", nil), cron(2, "@hourly", new(true)),
 			"spec.schedule: @daily → @hourly, spec.suspend: (none) → true"},
 		{"selector",
-			kinds.Services, &corev1.Service{}, &corev1.Service{Spec: corev1.ServiceSpec{Selector: map[string]string{"app": "a"}}}, "spec.selector"},
+			kinds.Services, &corev1.Service{}, &corev1.Service{Spec: corev1.ServiceSpec{Selector: map[string]string{"app": "a"}}},
+			"spec.selector"},
 		{"conditions",
 			kinds.Services, &corev1.Service{}, &corev1.Service{Status: corev1.ServiceStatus{Conditions: []metav1.Condition{{}}}}, "status"},
 		{"custom resource", widgets, widget(1, "small"), widget(2, "large"), "spec.size"},
@@ -139,14 +141,16 @@ func TestCollected(t *testing.T) {
 // web is the trail of a Deployment that was scaled: the request, what its loops made of it, and a pod of another one.
 func web() []Write {
 	at := func(rev int64, resource, name, verb, what string, cause *Cause) Write {
-		w := Write{Ref: Ref{resource, "ns", name, rev}, At: noon.Add(time.Duration(rev) * time.Millisecond), Verb: verb, What: what, Cause: cause}
+		w := Write{Ref: Ref{resource, "ns", name, rev}, At: noon.Add(time.Duration(rev) * time.Millisecond), Verb: verb, What: what,
+			Cause: cause}
 		if cause == nil {
 			w.Manager, w.User = "kubectl", "jane"
 		}
 		return w
 	}
 	because := func(loop, resource, name string, rev int64) *Cause {
-		return &Cause{Loop: loop, Key: Ref{resource, "ns", name, 0}, Woken: []Ref{{resource, "ns", name, rev - 100}, {resource, "ns", name, rev}}}
+		return &Cause{Loop: loop, Key: Ref{resource, "ns", name, 0}, Woken: []Ref{{resource, "ns", name, rev - 100}, {resource, "ns",
+			name, rev}}}
 	}
 	list := []Write{
 		at(1, "deployments.apps", "web", Created, "1 replicas", nil),

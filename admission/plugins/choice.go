@@ -47,12 +47,14 @@ func namespaceExists(ctx context.Context, r *admission.Request) error {
 // hostnameOnly refuses hard anti-affinity between larger domains than nodes: one such pod could keep all others out of a zone.
 func hostnameOnly(_ context.Context, r *admission.Request) error {
 	pod, ok := r.Object.(*corev1.Pod)
-	if !ok || !r.On("", "pods", admission.Create, admission.Update) || pod.Spec.Affinity == nil || pod.Spec.Affinity.PodAntiAffinity == nil {
+	if !ok || !r.On("", "pods", admission.Create, admission.Update) || pod.Spec.Affinity == nil ||
+		pod.Spec.Affinity.PodAntiAffinity == nil {
 		return nil
 	}
 	for _, t := range pod.Spec.Affinity.PodAntiAffinity.RequiredDuringSchedulingIgnoredDuringExecution {
 		if t.TopologyKey != corev1.LabelHostname {
-			return r.Refuse("affinity.PodAntiAffinity.RequiredDuringScheduling has TopologyKey %v but only key %v is allowed", t.TopologyKey,
+			return r.Refuse("affinity.PodAntiAffinity.RequiredDuringScheduling has TopologyKey %v but only key %v is allowed",
+				t.TopologyKey,
 				corev1.LabelHostname)
 		}
 	}

@@ -91,19 +91,25 @@ func TestChosenPlugins(t *testing.T) {
 		{"all", "AlwaysDeny", admission.Settings{}, admission.Request{Op: admission.Create, Kind: core.Pods, Object: pod(nil)},
 			`pods "p" is forbidden: admission control is denying all modifications`},
 		{"all", "AlwaysAdmit", admission.Settings{}, admission.Request{Op: admission.Create, Kind: core.Pods, Object: pod(nil)}, ""},
-		{"missing", "NamespaceExists", admission.Settings{}, admission.Request{Op: admission.Update, Namespace: "gone", Kind: core.Pods, Object: pod(nil)},
+		{"missing", "NamespaceExists", admission.Settings{}, admission.Request{Op: admission.Update, Namespace: "gone", Kind: core.Pods,
+			Object: pod(nil)},
 			`namespaces "gone" not found`},
 		{"there", "NamespaceExists", admission.Settings{}, admission.Request{Op: admission.Delete, Kind: core.Pods}, ""},
-		{"host", "LimitPodHardAntiAffinityTopology", admission.Settings{}, admission.Request{Op: admission.Create, Kind: core.Pods, Object: on(corev1.LabelHostname)}, ""},
-		{"zone", "LimitPodHardAntiAffinityTopology", admission.Settings{}, admission.Request{Op: admission.Create, Kind: core.Pods, Object: on("zone")},
+		{"host", "LimitPodHardAntiAffinityTopology", admission.Settings{}, admission.Request{Op: admission.Create, Kind: core.Pods,
+			Object: on(corev1.LabelHostname)}, ""},
+		{"zone", "LimitPodHardAntiAffinityTopology", admission.Settings{}, admission.Request{Op: admission.Create, Kind: core.Pods,
+			Object: on("zone")},
 			`pods "p" is forbidden: affinity.PodAntiAffinity.RequiredDuringScheduling has TopologyKey zone but only key kubernetes.io/hostname ` +
 				`is allowed`},
-		{"new", "DenyServiceExternalIPs", admission.Settings{}, admission.Request{Op: admission.Create, Kind: core.Services, Object: service("1.2.3.4")},
+		{"new", "DenyServiceExternalIPs", admission.Settings{}, admission.Request{Op: admission.Create, Kind: core.Services,
+			Object: service("1.2.3.4")},
 			`services "s" is forbidden: Use of external IPs is denied by admission control.`},
-		{"kept", "DenyServiceExternalIPs", admission.Settings{}, admission.Request{Op: admission.Update, Kind: core.Services, Object: service("1.2.3.4"),
-			Old: service("1.2.3.4", "1.2.3.5")}, ""},
-		{"more", "DenyServiceExternalIPs", admission.Settings{}, admission.Request{Op: admission.Update, Kind: core.Services, Object: service("1.2.3.4", "1.2.3.5"),
-			Old: service("1.2.3.4")}, "is denied"},
+		{"kept", "DenyServiceExternalIPs", admission.Settings{}, admission.Request{Op: admission.Update, Kind: core.Services,
+			Object: service("1.2.3.4"),
+			Old:    service("1.2.3.4", "1.2.3.5")}, ""},
+		{"more", "DenyServiceExternalIPs", admission.Settings{}, admission.Request{Op: admission.Update, Kind: core.Services,
+			Object: service("1.2.3.4", "1.2.3.5"),
+			Old:    service("1.2.3.4")}, "is denied"},
 		{"conflict", "PodNodeSelector", admission.Settings{NodeSelectors: map[string]string{DefaultNodeSelector: "env=a"}},
 			admission.Request{Op: admission.Create, Kind: core.Pods, Object: selecting("env", "b")},
 			`pods "p" is forbidden: pod node label selector conflicts with its namespace node label selector`},
@@ -111,21 +117,28 @@ func TestChosenPlugins(t *testing.T) {
 			admission.Request{Op: admission.Create, Kind: core.Pods, Object: selecting("x", "y")},
 			`pods "p" is forbidden: pod node label selector labels conflict with its namespace whitelist`},
 		{"not allowed", "PodTolerationRestriction",
-			admission.Settings{Tolerations: admission.TolerationRules{Whitelist: []corev1.Toleration{{Key: "a", Operator: corev1.TolerationOpExists}},
+			admission.Settings{Tolerations: admission.TolerationRules{Whitelist: []corev1.Toleration{{Key: "a",
+				Operator: corev1.TolerationOpExists}},
 				Default: []corev1.Toleration{gpu}}},
 			admission.Request{Op: admission.Create, Kind: core.Pods, Object: pod(nil)},
 			"pod tolerations (possibly merged with namespace default tolerations) conflict with its namespace whitelist"},
-		{"limited name", "ResourceQuota", admission.Settings{Limited: []admission.LimitedResource{{Resource: "pods", MatchContains: []string{"pods"}}}},
+		{"limited name", "ResourceQuota", admission.Settings{Limited: []admission.LimitedResource{{Resource: "pods",
+			MatchContains: []string{"pods"}}}},
 			admission.Request{Op: admission.Create, Kind: core.Pods, Object: pod(nil)},
 			`pods "p" is forbidden: insufficient quota to consume: count/pods,pods`},
 		{"limited scope", "ResourceQuota",
-			admission.Settings{Limited: []admission.LimitedResource{{Resource: "pods", MatchScopes: []corev1.ScopedResourceSelectorRequirement{
-				{ScopeName: corev1.ResourceQuotaScopePriorityClass, Operator: corev1.ScopeSelectorOpIn, Values: []string{"high"}}}}}},
-			admission.Request{Op: admission.Create, Kind: core.Pods, Object: pod(func(p *corev1.Pod) { p.Spec.PriorityClassName = "high" })},
+			admission.Settings{Limited: []admission.LimitedResource{{Resource: "pods",
+				MatchScopes: []corev1.ScopedResourceSelectorRequirement{
+					{ScopeName: corev1.ResourceQuotaScopePriorityClass, Operator: corev1.ScopeSelectorOpIn, Values: []string{"high"}}}}}},
+			admission.Request{Op: admission.Create, Kind: core.Pods,
+				Object: pod(func(p *corev1.Pod) { p.Spec.PriorityClassName = "high" })},
 			"insufficient quota to match these scopes: [{PriorityClass In [high]}]"},
 	} {
 		t.Run(x.plugin+" "+x.name, func(t *testing.T) {
-			cfg := admission.Config{Settings: x.cfg, Charge: func(_ context.Context, q *corev1.ResourceQuota) (*corev1.ResourceQuota, error) { return q, nil }}
+			cfg := admission.Config{Settings: x.cfg, Charge: func(_ context.Context, q *corev1.ResourceQuota) (*corev1.ResourceQuota,
+				error) {
+				return q, nil
+			}}
 			var c admission.Chain
 			if x.plugin == "ResourceQuota" {
 				c = Default(cfg)
@@ -181,10 +194,12 @@ func TestNamespaceAutoProvision(t *testing.T) {
 }
 
 func TestPodNodeSelectorMerges(t *testing.T) {
-	c := chosen(t, admission.Config{Settings: admission.Settings{NodeSelectors: map[string]string{DefaultNodeSelector: "env=a"}}}, "PodNodeSelector")
+	c := chosen(t, admission.Config{Settings: admission.Settings{NodeSelectors: map[string]string{DefaultNodeSelector: "env=a"}}},
+		"PodNodeSelector")
 	p := simplePod()
 	p.Spec.NodeSelector = map[string]string{"x": "y"}
-	if err := run(c, &admission.Request{Op: admission.Create, Kind: core.Pods, Object: p, Read: annotated(nodeSelectorAnnotation, "env=b")}); err != "" {
+	if err := run(c, &admission.Request{Op: admission.Create, Kind: core.Pods, Object: p, Read: annotated(nodeSelectorAnnotation,
+		"env=b")}); err != "" {
 		t.Fatal(err)
 	}
 	if !reflect.DeepEqual(p.Spec.NodeSelector, map[string]string{"x": "y", "env": "b"}) {
@@ -208,7 +223,8 @@ func TestTolerationRules(t *testing.T) {
 	}
 	p = simplePod()
 	p.Spec.Containers[0].Resources.Requests = amounts("example.com/gpu", "1")
-	if err := run(chosen(t, admission.Config{}, "ExtendedResourceToleration"), &admission.Request{Op: admission.Create, Kind: core.Pods, Object: p}); err != "" {
+	if err := run(chosen(t, admission.Config{}, "ExtendedResourceToleration"), &admission.Request{Op: admission.Create, Kind: core.Pods,
+		Object: p}); err != "" {
 		t.Fatal(err)
 	}
 	if want := []corev1.Toleration{{Key: "example.com/gpu", Operator: corev1.TolerationOpExists,
@@ -218,7 +234,8 @@ func TestTolerationRules(t *testing.T) {
 }
 
 func TestEventRateLimit(t *testing.T) {
-	c := chosen(t, admission.Config{Settings: admission.Settings{Events: []admission.EventLimit{{Type: admission.LimitNamespace, QPS: 1, Burst: 2}}}}, "EventRateLimit")
+	c := chosen(t, admission.Config{Settings: admission.Settings{Events: []admission.EventLimit{{Type: admission.LimitNamespace, QPS: 1,
+		Burst: 2}}}}, "EventRateLimit")
 	ask := func(ns string, dry bool) string {
 		return run(c, &admission.Request{Op: admission.Create, Namespace: ns, Kind: core.Events, Object: &corev1.Event{}, DryRun: dry})
 	}
@@ -273,7 +290,8 @@ func TestOwnerReferences(t *testing.T) {
 		{"unless it may", allowing{"update pods/finalizers"}, admission.Request{Op: admission.Create, Object: owned("u", &yes)}, ""},
 		{"an old object", nil, admission.Request{Op: admission.Update, Name: "c", Object: owned("u", nil), Old: owned("", nil)},
 			"cannot set an ownerRef on a resource you can't delete: , <nil>"},
-		{"which one may delete", allowing{"delete configmaps"}, admission.Request{Op: admission.Update, Name: "c", Object: owned("u", nil), Old: owned("", nil)}, ""},
+		{"which one may delete", allowing{"delete configmaps"}, admission.Request{Op: admission.Update, Name: "c", Object: owned("u",
+			nil), Old: owned("", nil)}, ""},
 		{"the same owner", nil, admission.Request{Op: admission.Update, Name: "c", Object: owned("u", &yes), Old: owned("u", &yes)}, ""},
 	} {
 		t.Run(x.name, func(t *testing.T) {
@@ -299,7 +317,8 @@ func TestImagePolicy(t *testing.T) {
 		out.(*ImageReview).Status = answer
 		return broken
 	}}
-	c := chosen(t, admission.Config{Settings: admission.Settings{Images: policy}, Now: func() time.Time { return now }}, "ImagePolicyWebhook")
+	c := chosen(t, admission.Config{Settings: admission.Settings{Images: policy}, Now: func() time.Time { return now }},
+		"ImagePolicyWebhook")
 	ask := func() string {
 		p := simplePod()
 		p.Annotations = map[string]string{"x.image-policy.k8s.io/y": "z", "other": "o"}
@@ -332,7 +351,8 @@ func TestImagePolicy(t *testing.T) {
 
 // TestExemptNamespace: the labels of an exempt namespace are of no use, which it is told.
 func TestExemptNamespace(t *testing.T) {
-	for _, p := range Default(admission.Config{Settings: admission.Settings{PodSecurity: admission.PodSecurity{Namespaces: []string{"free"}}}}) {
+	free := admission.PodSecurity{Namespaces: []string{"free"}}
+	for _, p := range Default(admission.Config{Settings: admission.Settings{PodSecurity: free}}) {
 		if p.Name != "PodSecurity" {
 			continue
 		}

@@ -80,7 +80,8 @@ func fill(have *corev1.ResourceList, defaults corev1.ResourceList) (set []string
 // validateLimits refuses pods and claims that are outside of what the namespace allows.
 func validateLimits(_ context.Context, r *admission.Request) error {
 	switch {
-	case r.On("", "pods", admission.Create), r.Of("", "pods", admission.Update) && r.Sub == "resize", r.On("", "persistentvolumeclaims", admission.Create, admission.Update):
+	case r.On("", "pods", admission.Create), r.Of("", "pods", admission.Update) && r.Sub == "resize", r.On("", "persistentvolumeclaims",
+		admission.Create, admission.Update):
 	default:
 		return nil
 	}
@@ -131,7 +132,8 @@ func claimLimits(claim *corev1.PersistentVolumeClaim, lr *corev1.LimitRange) (er
 			case !ok:
 				errs = append(errs, fmt.Errorf("maximum %s usage per %s is %s. No request is specified", name, item.Type, q.String()))
 			case req.Cmp(q) > 0:
-				errs = append(errs, fmt.Errorf("maximum %s usage per %s is %s, but request is %s", name, item.Type, q.String(), req.String()))
+				errs = append(errs, fmt.Errorf("maximum %s usage per %s is %s, but request is %s", name, item.Type, q.String(),
+					req.String()))
 			}
 		}
 	}

@@ -176,14 +176,17 @@ func TestPodSecurityExemptions(t *testing.T) {
 // TestPodSecurityOwnUsers: root of a pod with users of its own is nobody on the machine.
 func TestPodSecurityOwnUsers(t *testing.T) {
 	chain := admission.Chain{{Name: "PodSecurity",
-		Validate: newPodSecurity(admission.PodSecurity{Defaults: map[string]string{"pod-security.kubernetes.io/enforce": "restricted"}}).validate}}
+		Validate: newPodSecurity(admission.PodSecurity{
+			Defaults: map[string]string{"pod-security.kubernetes.io/enforce": "restricted"}}).validate}}
 	for _, own := range []bool{false, true} {
 		p := simplePod()
 		p.Spec.Containers[0].SecurityContext = &corev1.SecurityContext{AllowPrivilegeEscalation: new(bool),
-			Capabilities: &corev1.Capabilities{Drop: []corev1.Capability{"ALL"}}, SeccompProfile: &corev1.SeccompProfile{Type: "RuntimeDefault"}}
+			Capabilities:   &corev1.Capabilities{Drop: []corev1.Capability{"ALL"}},
+			SeccompProfile: &corev1.SeccompProfile{Type: "RuntimeDefault"}}
 		host := !own
 		p.Spec.HostUsers = &host
-		_, err := admit(chain, &admission.Request{Op: admission.Create, Kind: core.Pods, Read: authtest.Of(core.Namespaces, namespace("ns"))}, p)
+		_, err := admit(chain, &admission.Request{Op: admission.Create, Kind: core.Pods, Read: authtest.Of(core.Namespaces,
+			namespace("ns"))}, p)
 		if (err == nil) != own {
 			t.Errorf("own users %t: %v", own, err)
 		}
@@ -205,18 +208,21 @@ func TestStorage(t *testing.T) {
 			Spec: corev1.PersistentVolumeClaimSpec{Resources: corev1.VolumeResourceRequirements{Requests: amounts("storage", size)}}}
 	}
 	c := Default(admission.Config{})
-	got, err := admit(plugin(t, "DefaultStorageClass"), &admission.Request{Op: admission.Create, Kind: core.PersistentVolumeClaims, Read: read}, claim("1Gi"))
+	got, err := admit(plugin(t, "DefaultStorageClass"), &admission.Request{Op: admission.Create, Kind: core.PersistentVolumeClaims,
+		Read: read}, claim("1Gi"))
 	if err != nil || got.Spec.StorageClassName == nil || *got.Spec.StorageClassName != "new" {
 		t.Errorf("%v %+v", err, got.Spec)
 	}
 	none := ""
 	bare := claim("1Gi")
 	bare.Spec.StorageClassName = &none
-	if bare, _ = admit(plugin(t, "DefaultStorageClass"), &admission.Request{Op: admission.Create, Kind: core.PersistentVolumeClaims, Read: read},
+	if bare, _ = admit(plugin(t, "DefaultStorageClass"), &admission.Request{Op: admission.Create, Kind: core.PersistentVolumeClaims,
+		Read: read},
 		bare); *bare.Spec.StorageClassName != "" {
 		t.Error("a claim that wants no class got one")
 	}
-	got, _ = admit(plugin(t, "StorageObjectInUseProtection"), &admission.Request{Op: admission.Create, Kind: core.PersistentVolumeClaims, Read: read}, got)
+	got, _ = admit(plugin(t, "StorageObjectInUseProtection"), &admission.Request{Op: admission.Create,
+		Kind: core.PersistentVolumeClaims, Read: read}, got)
 	if !reflect.DeepEqual(got.Finalizers, []string{"kubernetes.io/pvc-protection"}) {
 		t.Error(got.Finalizers)
 	}
@@ -252,12 +258,14 @@ func TestIngressClass(t *testing.T) {
 		Annotations: map[string]string{"ingressclass.kubernetes.io/is-default-class": "true"}}}
 	read := authtest.Of(networking.IngressClasses, def)
 	in := &networkingv1.Ingress{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "i"}}
-	if got, _ := admit(c, &admission.Request{Op: admission.Create, Kind: networking.Ingresses, Read: read}, in); got.Spec.IngressClassName == nil ||
+	if got, _ := admit(c, &admission.Request{Op: admission.Create, Kind: networking.Ingresses, Read: read},
+		in); got.Spec.IngressClassName == nil ||
 		*got.Spec.IngressClassName != "ic" {
 		t.Errorf("%+v", got.Spec)
 	}
 	in.Annotations = map[string]string{"kubernetes.io/ingress.class": "x"}
-	if got, _ := admit(c, &admission.Request{Op: admission.Create, Kind: networking.Ingresses, Read: read}, in); got.Spec.IngressClassName != nil {
+	if got, _ := admit(c, &admission.Request{Op: admission.Create, Kind: networking.Ingresses, Read: read},
+		in); got.Spec.IngressClassName != nil {
 		t.Error("the annotation did not win")
 	}
 	in.Annotations = nil
@@ -291,7 +299,8 @@ func TestRuntimeClass(t *testing.T) {
 	}
 	nothing := func(*corev1.Pod) {}
 	p, err := try("vm", nothing)
-	if q := p.Spec.Overhead["cpu"]; err != nil || q.String() != "100m" || p.Spec.NodeSelector["vm"] != "yes" || len(p.Spec.Tolerations) != 1 {
+	if q := p.Spec.Overhead["cpu"]; err != nil || q.String() != "100m" || p.Spec.NodeSelector["vm"] != "yes" ||
+		len(p.Spec.Tolerations) != 1 {
 		t.Errorf("%v %+v", err, p.Spec)
 	}
 	_, err = try("none", nothing)
@@ -301,7 +310,8 @@ func TestRuntimeClass(t *testing.T) {
 	_, err = try("", func(p *corev1.Pod) { p.Spec.Overhead = amounts("cpu", "1") })
 	refused(t, err, metav1.StatusReasonForbidden, "Pod Overhead set without corresponding RuntimeClass defined Overhead")
 	_, err = try("vm", func(p *corev1.Pod) { p.Spec.NodeSelector = map[string]string{"vm": "no"} })
-	refused(t, err, metav1.StatusReasonForbidden, "conflict: runtimeClass.scheduling.nodeSelector[vm] = yes; pod.spec.nodeSelector[vm] = no")
+	refused(t, err, metav1.StatusReasonForbidden,
+		"conflict: runtimeClass.scheduling.nodeSelector[vm] = yes; pod.spec.nodeSelector[vm] = no")
 }
 
 // only the named signer's verbs are allowed.
@@ -338,9 +348,12 @@ func TestCertificates(t *testing.T) {
 	}
 	csrs := certificates.CertificateSigningRequests
 	subject := plugin(t, "CertificateSubjectRestriction")
-	_, err := admit(subject, &admission.Request{Op: admission.Create, Kind: csrs}, request(certificatesv1.KubeAPIServerClientSignerName, "system:masters"))
-	refused(t, err, metav1.StatusReasonForbidden, "use of kubernetes.io/kube-apiserver-client signer with system:masters group is not allowed")
-	if _, err := admit(subject, &admission.Request{Op: admission.Create, Kind: csrs}, request("example.com/s", "system:masters")); err != nil {
+	_, err := admit(subject, &admission.Request{Op: admission.Create, Kind: csrs}, request(certificatesv1.KubeAPIServerClientSignerName,
+		"system:masters"))
+	refused(t, err, metav1.StatusReasonForbidden,
+		"use of kubernetes.io/kube-apiserver-client signer with system:masters group is not allowed")
+	if _, err := admit(subject, &admission.Request{Op: admission.Create, Kind: csrs}, request("example.com/s",
+		"system:masters")); err != nil {
 		t.Error(err)
 	}
 
@@ -365,7 +378,8 @@ func TestCertificates(t *testing.T) {
 		{"may only sign", signerGate{"sign", "example.com/s"}, false},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			_, err := admit(signerPlugin(t, c.gate, "CertificateApproval"), &admission.Request{Op: admission.Update, Kind: csrs, Sub: "approval", Old: old}, old)
+			_, err := admit(signerPlugin(t, c.gate, "CertificateApproval"), &admission.Request{Op: admission.Update, Kind: csrs,
+				Sub: "approval", Old: old}, old)
 			if c.ok && err != nil {
 				t.Errorf("%v: %v", c.gate, err)
 			} else if !c.ok {
@@ -375,9 +389,11 @@ func TestCertificates(t *testing.T) {
 	}
 	issued := old.DeepCopy()
 	issued.Status.Certificate = []byte("x")
-	_, err = admit(signerPlugin(t, signerGate{}, "CertificateSigning"), &admission.Request{Op: admission.Update, Kind: csrs, Sub: "status", Old: old}, issued)
+	_, err = admit(signerPlugin(t, signerGate{}, "CertificateSigning"), &admission.Request{Op: admission.Update, Kind: csrs,
+		Sub: "status", Old: old}, issued)
 	refused(t, err, metav1.StatusReasonForbidden, `user not permitted to sign requests with signerName "example.com/s"`)
-	if _, err := admit(signerPlugin(t, signerGate{}, "CertificateSigning"), &admission.Request{Op: admission.Update, Kind: csrs, Sub: "status",
+	if _, err := admit(signerPlugin(t, signerGate{}, "CertificateSigning"), &admission.Request{Op: admission.Update, Kind: csrs,
+		Sub: "status",
 		Old: issued}, issued); err != nil {
 		t.Error(err)
 	}

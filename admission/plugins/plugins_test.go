@@ -73,7 +73,8 @@ func TestOrder(t *testing.T) {
 		"LimitPodHardAntiAffinityTopology",
 		"LimitRanger", "ServiceAccount", "NodeRestriction", "TaintNodesByCondition", "AlwaysPullImages", "ImagePolicyWebhook",
 		"PodSecurity", "PodNodeSelector",
-		"Priority", "DefaultTolerationSeconds", "PodTolerationRestriction", "EventRateLimit", "ExtendedResourceToleration", "DefaultStorageClass",
+		"Priority", "DefaultTolerationSeconds", "PodTolerationRestriction", "EventRateLimit", "ExtendedResourceToleration",
+		"DefaultStorageClass",
 		"StorageObjectInUseProtection", "OwnerReferencesPermissionEnforcement", "PersistentVolumeClaimResize", "RuntimeClass",
 		"CertificateApproval",
 		"CertificateSigning", "ClusterTrustBundleAttest", "CertificateSubjectRestriction", "DefaultIngressClass",
@@ -115,18 +116,22 @@ func TestNamespaceLifecycle(t *testing.T) {
 		s.Status().Details.Causes[0].Field != "metadata.namespace" {
 		t.Errorf("%+v", s)
 	}
-	if _, err := admit(c, &admission.Request{Op: admission.Update, Kind: core.ConfigMaps, Read: read, Old: in("ending")}, in("ending")); err != nil {
+	if _, err := admit(c, &admission.Request{Op: admission.Update, Kind: core.ConfigMaps, Read: read, Old: in("ending")},
+		in("ending")); err != nil {
 		t.Error(err)
 	}
 	fresh := func(context.Context, resource.Kind, string, string) (resource.Object, error) {
 		return namespace("nope"), nil
 	}
-	if _, err := admit(c, &admission.Request{Op: admission.Create, Kind: core.ConfigMaps, Read: read, Live: fresh}, in("nope")); err != nil {
+	if _, err := admit(c, &admission.Request{Op: admission.Create, Kind: core.ConfigMaps, Read: read, Live: fresh},
+		in("nope")); err != nil {
 		t.Errorf("the store was not asked: %v", err)
 	}
-	for name, want := range map[string]bool{"default": true, "kube-system": true, "kube-public": true, "kube-node-lease": false, "x": false} {
+	for name, want := range map[string]bool{"default": true, "kube-system": true, "kube-public": true, "kube-node-lease": false,
+		"x": false} {
 		t.Run(name, func(t *testing.T) {
-			err := c.Mutate(context.Background(), &admission.Request{Op: admission.Delete, Kind: core.Namespaces, Namespace: name, Name: name, Read: read})
+			err := c.Mutate(context.Background(), &admission.Request{Op: admission.Delete, Kind: core.Namespaces, Namespace: name,
+				Name: name, Read: read})
 			if apierrors.IsForbidden(err) != want {
 				t.Errorf("delete %s: %v", name, err)
 			}
@@ -177,7 +182,8 @@ func TestServiceAccountMutation(t *testing.T) {
 		t.Run(x.name, func(t *testing.T) {
 			p := simplePod()
 			x.change(p)
-			if p, err := admit(c, &admission.Request{Op: admission.Create, Kind: core.Pods, Read: read}, p); err != nil || len(p.Spec.Volumes) != 0 ||
+			if p, err := admit(c, &admission.Request{Op: admission.Create, Kind: core.Pods, Read: read}, p); err != nil ||
+				len(p.Spec.Volumes) != 0 ||
 				len(p.Spec.Containers[0].VolumeMounts) != x.mounts {
 				t.Errorf("%s: %v %+v", x.name, err, p.Spec)
 			}
@@ -227,7 +233,8 @@ func TestTolerations(t *testing.T) {
 		want []string // keys
 	}{
 		{"none", nil, []string{"node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable"}},
-		{"own", []corev1.Toleration{{Key: "node.kubernetes.io/not-ready", Operator: "Exists", Effect: "NoExecute", TolerationSeconds: &five}},
+		{"own", []corev1.Toleration{{Key: "node.kubernetes.io/not-ready", Operator: "Exists", Effect: "NoExecute",
+			TolerationSeconds: &five}},
 			[]string{"node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable"}},
 		{"all", []corev1.Toleration{{Operator: "Exists"}}, []string{""}},
 		{"other effect", []corev1.Toleration{{Operator: "Exists", Effect: "NoSchedule"}},
@@ -287,7 +294,8 @@ func TestPriority(t *testing.T) {
 	_, err = admit(c, &admission.Request{Op: admission.Create, Kind: scheduling.PriorityClasses, Read: read}, class("def2", 1, true))
 	refused(t, err, metav1.StatusReasonForbidden,
 		`priorityclasses.scheduling.k8s.io "def2" is forbidden: PriorityClass def is already marked as default. Only one default can exist`)
-	if _, err := admit(c, &admission.Request{Op: admission.Update, Kind: scheduling.PriorityClasses, Read: read}, class("def", 77, true)); err != nil {
+	if _, err := admit(c, &admission.Request{Op: admission.Update, Kind: scheduling.PriorityClasses, Read: read}, class("def", 77,
+		true)); err != nil {
 		t.Error(err)
 	}
 	old := p
@@ -301,7 +309,8 @@ func TestPriority(t *testing.T) {
 func TestTaintNewNodes(t *testing.T) {
 	c := plugin(t, "TaintNodesByCondition")
 	n, _ := admit(c, &admission.Request{Op: admission.Create, Kind: core.Nodes}, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n"}})
-	if len(n.Spec.Taints) != 1 || n.Spec.Taints[0].Key != corev1.TaintNodeNotReady || n.Spec.Taints[0].Effect != corev1.TaintEffectNoSchedule {
+	if len(n.Spec.Taints) != 1 || n.Spec.Taints[0].Key != corev1.TaintNodeNotReady ||
+		n.Spec.Taints[0].Effect != corev1.TaintEffectNoSchedule {
 		t.Errorf("%+v", n.Spec)
 	}
 	if again, _ := admit(c, &admission.Request{Op: admission.Create, Kind: core.Nodes}, n); len(again.Spec.Taints) != 1 {

@@ -47,7 +47,8 @@ func TestPodResizeOnNode(t *testing.T) {
 			}
 			var err error
 			for _, name := range []string{"NodeDeclaredFeatureValidator", "PodResizeValidator"} {
-				if _, is := admit(plugin(t, name), &admission.Request{Op: admission.Update, Kind: core.Pods, Sub: c.sub, Old: old, Read: read}, pod); is != nil {
+				if _, is := admit(plugin(t, name), &admission.Request{Op: admission.Update, Kind: core.Pods, Sub: c.sub, Old: old,
+					Read: read}, pod); is != nil {
 					err = is
 				}
 			}

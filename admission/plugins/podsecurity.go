@@ -76,7 +76,8 @@ func (p podSecurity) validate(ctx context.Context, r *admission.Request) error {
 			return p.namespace(ctx, r, o)
 		}
 	case *corev1.Pod:
-		if r.On("", "pods", admission.Create, admission.Update) || r.Of("", "pods", admission.Update) && (r.Sub == "ephemeralcontainers" || r.Sub == "resize") {
+		if r.On("", "pods", admission.Create, admission.Update) || r.Of("", "pods", admission.Update) &&
+			(r.Sub == "ephemeralcontainers" || r.Sub == "resize") {
 			return p.pod(ctx, r, o)
 		}
 	default:

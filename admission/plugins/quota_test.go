@@ -138,11 +138,14 @@ func TestQuotaExactUpdates(t *testing.T) {
 	for i := range asking {
 		wg.Go(func() {
 			claim := func(size string) *corev1.PersistentVolumeClaim {
-				return &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: fmt.Sprint("c", i), ResourceVersion: "1"},
-					Spec: corev1.PersistentVolumeClaimSpec{Resources: corev1.VolumeResourceRequirements{Requests: amounts("storage", size)}}}
+				return &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: fmt.Sprint("c", i),
+					ResourceVersion: "1"},
+					Spec: corev1.PersistentVolumeClaimSpec{Resources: corev1.VolumeResourceRequirements{Requests: amounts("storage",
+						size)}}}
 			}
-			_, err := admit(servers[i%2], &admission.Request{Op: admission.Update, Kind: core.PersistentVolumeClaims, Read: read, Live: l.live,
-				Old: claim("1Gi")}, claim("2Gi"))
+			_, err := admit(servers[i%2], &admission.Request{Op: admission.Update, Kind: core.PersistentVolumeClaims, Read: read,
+				Live: l.live,
+				Old:  claim("1Gi")}, claim("2Gi"))
 			switch {
 			case err == nil:
 				grown.Add(1)
@@ -170,7 +173,8 @@ func TestQuotaMessages(t *testing.T) {
 		{"fits", limits("q", amounts("pods", "2"), amounts("pods", "1")), nil, "", "2"},
 		{"exceeded", limits("q", amounts("pods", "2"), amounts("pods", "2")), nil,
 			`pods "p" is forbidden: exceeded quota: q, requested: pods=1, used: pods=2, limited: pods=2`, "2"},
-		{"undeclared", limits("q", amounts("pods", "2", "limits.cpu", "1", "cpu", "1"), amounts("pods", "0", "limits.cpu", "0", "cpu", "0")), nil,
+		{"undeclared", limits("q", amounts("pods", "2", "limits.cpu", "1", "cpu", "1"), amounts("pods", "0", "limits.cpu", "0", "cpu",
+			"0")), nil,
 			`failed quota: q: must specify cpu for: c; limits.cpu for: c`, "0"},
 		{"unknown", limits("q", amounts("pods", "2"), nil), nil, "status unknown for quota: q, resources: pods", "0"},
 		{"best effort", limits("q", amounts("pods", "0"), amounts("pods", "0"), corev1.ResourceQuotaScopeBestEffort), nil,
@@ -185,7 +189,8 @@ func TestQuotaMessages(t *testing.T) {
 			if c.pod != nil {
 				c.pod(p)
 			}
-			_, err := admit(quotaChain(l), &admission.Request{Op: admission.Create, Kind: core.Pods, Live: l.live, Read: authtest.Of(core.ResourceQuotas, c.quota)}, p)
+			_, err := admit(quotaChain(l), &admission.Request{Op: admission.Create, Kind: core.Pods, Live: l.live,
+				Read: authtest.Of(core.ResourceQuotas, c.quota)}, p)
 			if c.text == "" && err != nil {
 				t.Error(err)
 			} else if c.text != "" {
@@ -266,7 +271,8 @@ func TestQuotaRace(t *testing.T) {
 
 	l = newLedger(q)
 	delete(l.quotas, "q")
-	if _, err := admit(quotaChain(l), &admission.Request{Op: admission.Create, Kind: core.Pods, Live: l.live, Read: read}, simplePod()); err != nil {
+	if _, err := admit(quotaChain(l), &admission.Request{Op: admission.Create, Kind: core.Pods, Live: l.live, Read: read},
+		simplePod()); err != nil {
 		t.Errorf("a quota that is gone: %v", err)
 	}
 	l = newLedger(q)
@@ -283,7 +289,8 @@ func BenchmarkQuota(b *testing.B) {
 	c, read := quotaChain(l), authtest.Of(core.ResourceQuotas, q)
 	b.RunParallel(func(pb *testing.PB) {
 		for pb.Next() {
-			if _, err := admit(c, &admission.Request{Op: admission.Create, Kind: core.Pods, Live: l.live, Read: read}, simplePod()); err != nil {
+			if _, err := admit(c, &admission.Request{Op: admission.Create, Kind: core.Pods, Live: l.live, Read: read},
+				simplePod()); err != nil {
 				b.Fatal(err)
 			}
 		}

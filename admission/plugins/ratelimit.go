@@ -34,7 +34,8 @@ func newEventLimits(list []admission.EventLimit) (out eventLimits) {
 }
 
 func (l eventLimits) validate(_ context.Context, r *admission.Request) error {
-	if r.DryRun || !r.On("", "events", admission.Create, admission.Update) && !r.On("events.k8s.io", "events", admission.Create, admission.Update) {
+	if r.DryRun || !r.On("", "events", admission.Create, admission.Update) && !r.On("events.k8s.io", "events", admission.Create,
+		admission.Update) {
 		return nil
 	}
 	var over []string

@@ -230,7 +230,8 @@ func secretsOf(pod *corev1.Pod) (uses []secretUse) {
 	add := func(kind, name string, env []corev1.EnvVar, from []corev1.EnvFromSource) {
 		for _, e := range env {
 			if e.ValueFrom != nil && e.ValueFrom.SecretKeyRef != nil {
-				uses = append(uses, secretUse{fmt.Sprintf("%s %s with envVar %s referencing", kind, name, e.Name), e.ValueFrom.SecretKeyRef.Name})
+				uses = append(uses, secretUse{fmt.Sprintf("%s %s with envVar %s referencing", kind, name, e.Name),
+					e.ValueFrom.SecretKeyRef.Name})
 			}
 		}
 		for _, f := range from {

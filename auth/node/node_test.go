@@ -14,9 +14,9 @@ import (
 
 	"github.com/kloop-dev/kloop/auth"
 	"github.com/kloop-dev/kloop/auth/authtest"
-	"github.com/kloop-dev/kloop/kinds"
 	"github.com/kloop-dev/kloop/kinds/coordination"
 	"github.com/kloop-dev/kloop/kinds/core"
+	"github.com/kloop-dev/kloop/kinds/marks"
 	"github.com/kloop-dev/kloop/kinds/storage"
 	"github.com/kloop-dev/kloop/resource"
 )
@@ -64,8 +64,8 @@ func cluster() *authtest.Cluster {
 			ClaimRef: &corev1.ObjectReference{Namespace: "bank", Name: "claim"},
 			PersistentVolumeSource: corev1.PersistentVolumeSource{CSI: &corev1.CSIPersistentVolumeSource{
 				NodeStageSecretRef: &corev1.SecretReference{Namespace: "bank", Name: "safe"}}}}})
-	plan := map[string]string{kinds.BGPPlanned: `{"peers":[{"name":"tor"},{"name":"spine","secret":"router"}]}`}
-	lease := &coordinationv1.Lease{ObjectMeta: meta(kinds.AnnounceSpace, kinds.BGPLease("n"))}
+	plan := map[string]string{marks.BGPPlanned: `{"peers":[{"name":"tor"},{"name":"spine","secret":"router"}]}`}
+	lease := &coordinationv1.Lease{ObjectMeta: meta(marks.AnnounceSpace, marks.BGPLease("n"))}
 	lease.Annotations = plan
 	authtest.Put(c, coordination.Leases, lease)
 	return authtest.Put(c, storage.VolumeAttachments,
@@ -96,7 +96,8 @@ func TestAgents(t *testing.T) {
 		{"get secrets ns/by-volume", ""}, {"watch secrets ns/by-env", ""}, {"list secrets ns/by-pull", ""}, {"get secrets storage/stage", ""},
 		{"get secrets bank/safe", "no relationship"},
 		{"get secrets metallb-system/router", ""}, {"get secrets metallb-system/memberlist", "no relationship"},
-		{"get secrets ns/router", "no relationship"}, {"get secrets ns/elsewhere", "no relationship found between node 'n' and this object"},
+		{"get secrets ns/router", "no relationship"}, {"get secrets ns/elsewhere",
+			"no relationship found between node 'n' and this object"},
 		{"get secrets other/by-volume", "no relationship"}, {"list secrets ns/", "No Object name found"},
 		{"list secrets /", "can only read namespaced object of this type"}, {"update secrets ns/by-volume",
 			"can only read resources of this type"},

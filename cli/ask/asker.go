@@ -18,7 +18,6 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 
 	"github.com/kloop-dev/kloop/client"
-	"github.com/kloop-dev/kloop/survey"
 )
 
 // An Asker reads what a server explains. It finds the server as kubectl does, since it also runs as its plugin.
@@ -148,7 +147,7 @@ func (a *Asker) Get(ctx context.Context, path string, into any) error {
 }
 
 // Refusal is the server's own word on why it refused: who may not do what. A client without a codec makes "unknown" of it.
-func Refusal(answer []byte, err error) error { return survey.Refusal(answer, err) }
+func Refusal(answer []byte, err error) error { return client.Refusal(answer, err) }
 
 // Explained is the path of the API that explains.
 const Explained = "/apis/convergence.kloop.dev/v1alpha1"

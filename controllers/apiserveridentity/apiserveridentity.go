@@ -18,7 +18,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/kloop-dev/kloop/kinds"
+	"github.com/kloop-dev/kloop/kinds/coordination"
 	"github.com/kloop-dev/kloop/loop"
 	"github.com/kloop-dev/kloop/resource"
 )
@@ -53,9 +53,9 @@ func (s Self) ID() string {
 func Controller(self Self) *loop.Controller[*coordinationv1.Lease] {
 	return &loop.Controller[*coordinationv1.Lease]{
 		Name:   "apiserver-identity",
-		For:    kinds.Leases,
+		For:    coordination.Leases,
 		Lone:   self.ID(),
-		Writes: []resource.Kind{kinds.Leases},
+		Writes: []resource.Kind{coordination.Leases},
 		Gone: func(ctx context.Context, c *loop.Ctx, _ loop.Key) (time.Duration, error) {
 			d := plan(self, leases(c), c.Now())
 			return pause, act(ctx, c, d)
@@ -65,7 +65,7 @@ func Controller(self Self) *loop.Controller[*coordinationv1.Lease] {
 
 // leases are those that a server may have, whatever their labels, and the others of servers.
 func leases(read resource.Reader) (list []*coordinationv1.Lease) {
-	for _, l := range resource.List(read, kinds.Leases, namespace) {
+	for _, l := range resource.List(read, coordination.Leases, namespace) {
 		if l.Labels[label] == server || strings.HasPrefix(l.Name, "apiserver-") {
 			list = append(list, l)
 		}
@@ -118,17 +118,17 @@ func expired(l *coordinationv1.Lease, now time.Time) bool {
 
 func act(ctx context.Context, c *loop.Ctx, d todo) error {
 	if d.create != nil {
-		if _, err := c.Create(ctx, kinds.Leases, d.create); err != nil {
+		if _, err := c.Create(ctx, coordination.Leases, d.create); err != nil {
 			return err
 		}
 	}
 	if d.update != nil {
-		if err := c.Update(ctx, kinds.Leases, d.update); err != nil {
+		if err := c.Update(ctx, coordination.Leases, d.update); err != nil {
 			return err
 		}
 	}
 	for _, l := range d.remove {
-		if err := c.Delete(ctx, kinds.Leases, l); err != nil {
+		if err := c.Delete(ctx, coordination.Leases, l); err != nil {
 			return err
 		}
 	}

@@ -23,7 +23,10 @@ import (
 	apiregistrationv1 "k8s.io/kube-aggregator/pkg/apis/apiregistration/v1"
 
 	"github.com/kloop-dev/kloop/crd"
-	"github.com/kloop-dev/kloop/kinds"
+	"github.com/kloop-dev/kloop/kinds/apiextensions"
+	"github.com/kloop-dev/kloop/kinds/apiregistration"
+	"github.com/kloop-dev/kloop/kinds/core"
+	"github.com/kloop-dev/kloop/kinds/discovery"
 	"github.com/kloop-dev/kloop/loop"
 	"github.com/kloop-dev/kloop/resource"
 )
@@ -46,10 +49,10 @@ func Controller(c Config) *loop.Controller[*apiregistrationv1.APIService] {
 	r := &registrar{check: c.Check, own: builtin(c.Kinds), made: map[string]bool{}}
 	return &loop.Controller[*apiregistrationv1.APIService]{
 		Name: "apiservice",
-		For:  kinds.APIServices,
-		Wake: []loop.Wake{loop.Each(kinds.CustomResourceDefinitions, ofDefinition), loop.Each(kinds.Services, ofService),
-			loop.Each(kinds.EndpointSlices, ofSlice)},
-		Writes:    []resource.Kind{kinds.APIServices},
+		For:  apiregistration.APIServices,
+		Wake: []loop.Wake{loop.Each(apiextensions.CustomResourceDefinitions, ofDefinition), loop.Each(core.Services, ofService),
+			loop.Each(discovery.EndpointSlices, ofSlice)},
+		Writes:    []resource.Kind{apiregistration.APIServices},
 		Find:      r.find,
 		Reconcile: r.reconcile,
 		Gone:      r.gone,
@@ -70,7 +73,7 @@ func (r *registrar) find(read resource.Reader, wake func(ns, name string)) {
 	for name := range r.own {
 		wake("", name)
 	}
-	for def := range read.Each(kinds.CustomResourceDefinitions, "") {
+	for def := range read.Each(apiextensions.CustomResourceDefinitions, "") {
 		ofDefinition(def, read, wake)
 	}
 }
@@ -100,7 +103,7 @@ func (r *registrar) gone(ctx context.Context, c *loop.Ctx, key loop.Key) (time.D
 }
 
 func (r *registrar) create(ctx context.Context, c *loop.Ctx, svc *apiregistrationv1.APIService) error {
-	if _, err := c.Create(ctx, kinds.APIServices, svc); err != nil && !apierrors.IsAlreadyExists(err) {
+	if _, err := c.Create(ctx, apiregistration.APIServices, svc); err != nil && !apierrors.IsAlreadyExists(err) {
 		return err
 	}
 	return nil
@@ -114,11 +117,11 @@ func (r *registrar) reconcile(ctx context.Context, c *loop.Ctx, svc *apiregistra
 	}
 	switch todo := plan(svc, gv, own || custom, custom || r.once(svc.Name), custom); {
 	case todo.delete:
-		return 0, c.Delete(ctx, kinds.APIServices, svc)
+		return 0, c.Delete(ctx, apiregistration.APIServices, svc)
 	case todo.spec != nil:
 		next := resource.Clone(svc)
 		next.Spec = *todo.spec
-		return 0, c.Update(ctx, kinds.APIServices, next)
+		return 0, c.Update(ctx, apiregistration.APIServices, next)
 	}
 	cond := r.look(ctx, c, svc)
 	if err := r.say(ctx, c, svc, cond); err != nil {
@@ -140,10 +143,10 @@ func (r *registrar) look(ctx context.Context, c *loop.Ctx, svc *apiregistrationv
 		return condition(true, "Local", "Local APIServices are always available")
 	}
 	ref := svc.Spec.Service
-	behind := slices.DeleteFunc(resource.List(c, kinds.EndpointSlices, ref.Namespace), func(s *discoveryv1.EndpointSlice) bool {
+	behind := slices.DeleteFunc(resource.List(c, discovery.EndpointSlices, ref.Namespace), func(s *discoveryv1.EndpointSlice) bool {
 		return s.Labels[discoveryv1.LabelServiceName] != ref.Name
 	})
-	if bad := obstacle(svc, resource.Get(c, kinds.Services, ref.Namespace, ref.Name), behind); bad != nil {
+	if bad := obstacle(svc, resource.Get(c, core.Services, ref.Namespace, ref.Name), behind); bad != nil {
 		return *bad
 	}
 	if err := r.check(ctx, svc); err != nil {
@@ -160,11 +163,11 @@ func (r *registrar) say(ctx context.Context, c *loop.Ctx, svc *apiregistrationv1
 	if equality.Semantic.DeepEqual(next.Status, svc.Status) {
 		return nil
 	}
-	if err := c.UpdateStatus(ctx, kinds.APIServices, next); err != nil {
+	if err := c.UpdateStatus(ctx, apiregistration.APIServices, next); err != nil {
 		return err
 	}
 	if cond.Status == apiregistrationv1.ConditionFalse {
-		c.Event(kinds.APIServices, svc, corev1.EventTypeWarning, cond.Reason, "Nobody answers for %s/%s: %s",
+		c.Event(apiregistration.APIServices, svc, corev1.EventTypeWarning, cond.Reason, "Nobody answers for %s/%s: %s",
 			svc.Spec.Group, svc.Spec.Version, cond.Message)
 	}
 	return nil
@@ -172,7 +175,7 @@ func (r *registrar) say(ctx context.Context, c *loop.Ctx, svc *apiregistrationv1
 
 // defined finds the group version of a name among those that users define.
 func defined(read resource.Reader, name string) (schema.GroupVersion, bool) {
-	for def := range resource.Outlines(read, kinds.CustomResourceDefinitions) {
+	for def := range resource.Outlines(read, apiextensions.CustomResourceDefinitions) {
 		if !crd.Is(def, apiextensionsv1.Established) {
 			continue
 		}
@@ -203,7 +206,7 @@ func ofSlice(obj resource.Object, read resource.Reader, wake func(ns, name strin
 
 // behind wakes the APIServices that stand on a service.
 func behind(read resource.Reader, ns, name string, wake func(ns, name string)) {
-	for o := range read.Each(kinds.APIServices, "") {
+	for o := range read.Each(apiregistration.APIServices, "") {
 		svc, ok := o.(*apiregistrationv1.APIService)
 		if ok && svc.Spec.Service != nil && svc.Spec.Service.Namespace == ns && svc.Spec.Service.Name == name {
 			wake("", svc.Name)

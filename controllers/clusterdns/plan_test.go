@@ -10,12 +10,12 @@ import (
 	discoveryv1 "k8s.io/api/discovery/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/kloop-dev/kloop/kinds"
+	"github.com/kloop-dev/kloop/kinds/marks"
 	"github.com/kloop-dev/kloop/resource"
 )
 
 func node(name, addr, port string, ready corev1.ConditionStatus) *corev1.Node {
-	return &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name, Annotations: map[string]string{kinds.DNSAnnotation: port}},
+	return &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name, Annotations: map[string]string{marks.DNSAnnotation: port}},
 		Status: corev1.NodeStatus{Addresses: []corev1.NodeAddress{{Type: corev1.NodeHostName, Address: name}, {Type: corev1.NodeInternalIP,
 			Address: addr}},
 			Conditions: []corev1.NodeCondition{{Type: corev1.NodeReady, Status: ready}}}}
@@ -62,7 +62,7 @@ func (d todo) text() string {
 		s = append(s, "remove")
 	}
 	if d.tell != nil {
-		s = append(s, "tell "+d.tell.Annotations[kinds.DNSCustomAnnotation])
+		s = append(s, "tell "+d.tell.Annotations[marks.DNSCustomAnnotation])
 	}
 	return strings.Join(s, ", ")
 }
@@ -95,7 +95,8 @@ func TestPlan(t *testing.T) {
 		{"a node got ready", mine, there, []end{two[0], {"a", "10.0.0.1", "", 10053, true}}, ips, "change kube-dns-ipv4-10053-0 to 2"},
 		{"a node went", mine, there, two[:1], ips, "change kube-dns-ipv4-10053-0 to 1"},
 		{"the last node went", mine, there, nil, ips, "drop kube-dns-ipv4-10053-0"},
-		{"many", mine, nil, many, ips, "make kube-dns-ipv4-10053-0 of 100, make kube-dns-ipv4-10053-1 of 100, make kube-dns-ipv4-10053-2 of 50"},
+		{"many", mine, nil, many, ips,
+			"make kube-dns-ipv4-10053-0 of 100, make kube-dns-ipv4-10053-1 of 100, make kube-dns-ipv4-10053-2 of 50"},
 		{"both families, two ports", mine, nil, []end{{"a", "10.0.0.1", "", 10053, true}, {"b", "", "fd00::1", 10053, true},
 			{"c", "10.0.0.3", "", 53, true}}, ips,
 			"make kube-dns-ipv4-10053-0 of 1, make kube-dns-ipv6-10053-0 of 1, make kube-dns-ipv4-53-0 of 1"},
@@ -131,7 +132,7 @@ func TestPlanCustom(t *testing.T) {
 	if got := plan(said, there, ends, ips, "").text(); got != "tell " {
 		t.Error(got)
 	}
-	if next := told(said, ""); len(next.Annotations) != len(mine.Annotations) || said.Annotations[kinds.DNSCustomAnnotation] != "x" {
+	if next := told(said, ""); len(next.Annotations) != len(mine.Annotations) || said.Annotations[marks.DNSCustomAnnotation] != "x" {
 		t.Error(next.Annotations)
 	}
 	theirs := resource.Clone(mine)

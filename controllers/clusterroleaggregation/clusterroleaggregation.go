@@ -17,7 +17,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/kloop-dev/kloop/client"
-	"github.com/kloop-dev/kloop/kinds"
+	"github.com/kloop-dev/kloop/kinds/rbac"
 	"github.com/kloop-dev/kloop/loop"
 	"github.com/kloop-dev/kloop/resource"
 )
@@ -25,12 +25,12 @@ import (
 // Controller is the loop: wake on a role that is put together, and on every other one.
 var Controller = &loop.Controller[*rbacv1.ClusterRole]{
 	Name:   "clusterrole-aggregation",
-	For:    kinds.ClusterRoles,
+	For:    rbac.ClusterRoles,
 	Skip:   func(r *rbacv1.ClusterRole) bool { return r.AggregationRule == nil },
-	Wake:   []loop.Wake{{Kind: kinds.ClusterRoles, Keys: parts}},
-	Writes: []resource.Kind{kinds.ClusterRoles},
+	Wake:   []loop.Wake{{Kind: rbac.ClusterRoles, Keys: parts}},
+	Writes: []resource.Kind{rbac.ClusterRoles},
 	Reconcile: func(ctx context.Context, c *loop.Ctx, r *rbacv1.ClusterRole) (time.Duration, error) {
-		rules := union(r, resource.List(c, kinds.ClusterRoles, ""))
+		rules := union(r, resource.List(c, rbac.ClusterRoles, ""))
 		if equality.Semantic.DeepEqual(rules, r.Rules) {
 			return 0, nil
 		}
@@ -39,14 +39,14 @@ var Controller = &loop.Controller[*rbacv1.ClusterRole]{
 		if err != nil {
 			return 0, err
 		}
-		return 0, c.Patch(ctx, kinds.ClusterRoles, r, client.Patch{Type: types.ApplyPatchType, Data: data, Force: true,
+		return 0, c.Patch(ctx, rbac.ClusterRoles, r, client.Patch{Type: types.ApplyPatchType, Data: data, Force: true,
 			Manager: "clusterrole-aggregation-controller"})
 	},
 }
 
 // parts wakes every role that is put together: any other one may be a part of it, or have been.
 func parts(_ client.Change, read resource.Reader, wake func(ns, name string)) {
-	for obj := range read.Each(kinds.ClusterRoles, "") {
+	for obj := range read.Each(rbac.ClusterRoles, "") {
 		if obj.(*rbacv1.ClusterRole).AggregationRule != nil {
 			wake("", obj.GetName())
 		}

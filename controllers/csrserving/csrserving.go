@@ -22,7 +22,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/kloop-dev/kloop/controllers/internal/csr"
-	"github.com/kloop-dev/kloop/kinds"
+	"github.com/kloop-dev/kloop/kinds/certificates"
+	"github.com/kloop-dev/kloop/kinds/core"
 	"github.com/kloop-dev/kloop/loop"
 	"github.com/kloop-dev/kloop/resource"
 )
@@ -40,9 +41,9 @@ const (
 // Controller is the loop: wake on a request that nobody has decided, and on the node that made it.
 var Controller = &loop.Controller[*certificatesv1.CertificateSigningRequest]{
 	Name:   "csr-serving-approving",
-	For:    kinds.CertificateSigningRequests,
-	Wake:   []loop.Wake{loop.Each(kinds.Nodes, waiting), loop.Each(kinds.ConfigMaps, waitingForHosts)},
-	Writes: []resource.Kind{kinds.CertificateSigningRequests},
+	For:    certificates.CertificateSigningRequests,
+	Wake:   []loop.Wake{loop.Each(core.Nodes, waiting), loop.Each(core.ConfigMaps, waitingForHosts)},
+	Writes: []resource.Kind{certificates.CertificateSigningRequests},
 	Skip: func(r *certificatesv1.CertificateSigningRequest) bool {
 		return r.Spec.SignerName != certificatesv1.KubeletServingSignerName || csr.Decided(r)
 	},
@@ -61,7 +62,7 @@ var Controller = &loop.Controller[*certificatesv1.CertificateSigningRequest]{
 
 // waiting wakes the undecided requests of a node.
 func waiting(obj resource.Object, read resource.Reader, wake func(ns, name string)) {
-	for _, r := range resource.List(read, kinds.CertificateSigningRequests, "") {
+	for _, r := range resource.List(read, certificates.CertificateSigningRequests, "") {
 		if r.Spec.Username == nodePrefix+obj.GetName() && r.Spec.SignerName == certificatesv1.KubeletServingSignerName && !csr.Decided(r) {
 			wake("", r.Name)
 		}
@@ -73,7 +74,7 @@ func waitingForHosts(obj resource.Object, read resource.Reader, wake func(ns, na
 	if obj.GetName() != ServersName || obj.GetNamespace() != metav1.NamespaceSystem {
 		return
 	}
-	for _, r := range resource.List(read, kinds.CertificateSigningRequests, "") {
+	for _, r := range resource.List(read, certificates.CertificateSigningRequests, "") {
 		if r.Spec.SignerName == certificatesv1.KubeletServingSignerName && !csr.Decided(r) {
 			wake("", r.Name)
 		}
@@ -89,24 +90,24 @@ type world struct {
 }
 
 func observe(read resource.Reader, user string) (w world) {
-	for _, n := range resource.List(read, kinds.Nodes, "") {
+	for _, n := range resource.List(read, core.Nodes, "") {
 		if nodePrefix+n.Name == user {
 			w.node = n
 		} else {
 			w.others = append(w.others, n)
 		}
 	}
-	if e := resource.Get(read, kinds.Endpoints, metav1.NamespaceDefault, "kubernetes"); e != nil {
+	if e := resource.Get(read, core.Endpoints, metav1.NamespaceDefault, "kubernetes"); e != nil {
 		for _, s := range e.Subsets {
 			for _, a := range s.Addresses {
 				w.api = append(w.api, a.IP)
 			}
 		}
 	}
-	if s := resource.Get(read, kinds.Services, metav1.NamespaceDefault, "kubernetes"); s != nil {
+	if s := resource.Get(read, core.Services, metav1.NamespaceDefault, "kubernetes"); s != nil {
 		w.api = append(w.api, s.Spec.ClusterIPs...)
 	}
-	if m := resource.Get(read, kinds.ConfigMaps, metav1.NamespaceSystem, ServersName); m != nil {
+	if m := resource.Get(read, core.ConfigMaps, metav1.NamespaceSystem, ServersName); m != nil {
 		hosts := strings.Fields(m.Data[ServersKey])
 		w.api, w.known = append(w.api, hosts...), len(hosts) > 0
 	}
@@ -120,7 +121,8 @@ func plan(r *certificatesv1.CertificateSigningRequest, req *x509.CertificateRequ
 	case r.Spec.Username != req.Subject.CommonName || !slices.Contains(r.Spec.Groups, "system:nodes"):
 		return fmt.Sprintf("%s asks for the certificate of %s: only a node itself gets it", r.Spec.Username, req.Subject.CommonName)
 	case w.node == nil:
-		return fmt.Sprintf("there is no Node %s whose names the request could be held against", strings.TrimPrefix(r.Spec.Username, nodePrefix))
+		return fmt.Sprintf("there is no Node %s whose names the request could be held against", strings.TrimPrefix(r.Spec.Username,
+			nodePrefix))
 	case !w.known:
 		return fmt.Sprintf("the names of the API's servers are not known: there is no ConfigMap %s/%s", metav1.NamespaceSystem, ServersName)
 	}

@@ -20,7 +20,6 @@ import (
 
 	"github.com/kloop-dev/kloop/client"
 	"github.com/kloop-dev/kloop/crd"
-	"github.com/kloop-dev/kloop/kinds"
 	"github.com/kloop-dev/kloop/kinds/apiextensions"
 	"github.com/kloop-dev/kloop/loop"
 	"github.com/kloop-dev/kloop/resource"
@@ -34,9 +33,9 @@ func Controller(r *crd.Registry) *loop.Controller[*apiextensionsv1.CustomResourc
 	d := definitions{r, &crd.Names{}}
 	return &loop.Controller[*apiextensionsv1.CustomResourceDefinition]{
 		Name:      "definition",
-		For:       kinds.CustomResourceDefinitions,
+		For:       apiextensions.CustomResourceDefinitions,
 		Outline:   true,
-		Wake:      []loop.Wake{{Kind: kinds.CustomResourceDefinitions, Keys: d.group}, {Keys: left}},
+		Wake:      []loop.Wake{{Kind: apiextensions.CustomResourceDefinitions, Keys: d.group}, {Keys: left}},
 		Find:      d.find,
 		Writes:    loop.Anything,
 		Reconcile: d.reconcile,
@@ -47,7 +46,7 @@ func Controller(r *crd.Registry) *loop.Controller[*apiextensionsv1.CustomResourc
 // Adopt serves every established definition that there is already. The error names those that can't be served.
 func Adopt(r *crd.Registry, read resource.Reader) error {
 	var list []crd.Source
-	for obj := range read.Each(kinds.CustomResourceDefinitions, "") {
+	for obj := range read.Each(apiextensions.CustomResourceDefinitions, "") {
 		if def := crd.SourceOf(obj); crd.Is(def.CustomResourceDefinition, apiextensionsv1.Established) {
 			list = append(list, def)
 		}
@@ -65,7 +64,7 @@ func (d definitions) reconcile(ctx context.Context, c *loop.Ctx, def *apiextensi
 	if def.DeletionTimestamp != nil {
 		return d.retire(ctx, c, def)
 	}
-	source := crd.SourceOf(c.Lookup(kinds.CustomResourceDefinitions, "", def.Name))
+	source := crd.SourceOf(c.Lookup(apiextensions.CustomResourceDefinitions, "", def.Name))
 	next := *def // what it shares with def stays one in memory: the registry keeps it
 	next.Status = d.names.Accept(def, metav1.Time{Time: c.Now().Truncate(time.Second)})
 	if crd.Is(&next, apiextensionsv1.Established) {
@@ -79,14 +78,15 @@ func (d definitions) reconcile(ctx context.Context, c *loop.Ctx, def *apiextensi
 	}
 	whole := *source.Whole()
 	whole.Status = next.Status
-	if err := c.UpdateStatus(ctx, kinds.CustomResourceDefinitions, apiextensions.Draft{CustomResourceDefinition: &whole}); err != nil {
+	if err := c.UpdateStatus(ctx, apiextensions.CustomResourceDefinitions,
+		apiextensions.Draft{CustomResourceDefinition: &whole}); err != nil {
 		return 0, fmt.Errorf("tell what became of the names: %w", err)
 	}
 	return 0, nil
 }
 
 func (d definitions) gone(_ context.Context, c *loop.Ctx, key loop.Key) (time.Duration, error) {
-	if c.Client().Read().Lookup(kinds.CustomResourceDefinitions, "", key.Name) == nil { // a late look may have asked for its names
+	if c.Client().Read().Lookup(apiextensions.CustomResourceDefinitions, "", key.Name) == nil { // a late look may have asked for its names
 		d.names.Forget(key.Name)
 	}
 	return 0, d.registry.Forget(key.Name)
@@ -100,7 +100,8 @@ func (d definitions) retire(ctx context.Context, c *loop.Ctx, def *apiextensions
 	if !crd.Is(def, apiextensionsv1.Established) {
 		return 0, d.release(ctx, c, def, ended("NeverEstablished", "resource was never established"))
 	}
-	if err := d.registry.Serve(crd.SourceOf(c.Lookup(kinds.CustomResourceDefinitions, "", def.Name))); err != nil { // nothing new may come
+	if err := d.registry.Serve(crd.SourceOf(c.Lookup(apiextensions.CustomResourceDefinitions, "",
+		def.Name))); err != nil { // nothing new may come
 		return 0, err
 	}
 	left, err := d.empty(ctx, c, def.Name)
@@ -153,7 +154,7 @@ func (d definitions) say(ctx context.Context, c *loop.Ctx, def *apiextensionsv1.
 	if equality.Semantic.DeepEqual(next.Status, def.Status) {
 		return nil
 	}
-	return c.UpdateStatus(ctx, kinds.CustomResourceDefinitions, next)
+	return c.UpdateStatus(ctx, apiextensions.CustomResourceDefinitions, next)
 }
 
 // release takes the finalizer off: the server then removes the definition.
@@ -162,12 +163,12 @@ func (d definitions) release(ctx context.Context, c *loop.Ctx, def *apiextension
 	next := whole(c, def)
 	crd.Set(&next.Status, cond, metav1.Time{Time: c.Now().Truncate(time.Second)})
 	next.Finalizers = slices.DeleteFunc(next.Finalizers, func(f string) bool { return f == apiextensionsv1.CustomResourceCleanupFinalizer })
-	return c.UpdateStatus(ctx, kinds.CustomResourceDefinitions, next)
+	return c.UpdateStatus(ctx, apiextensions.CustomResourceDefinitions, next)
 }
 
 // whole is a definition with its schemas, to be changed.
 func whole(c *loop.Ctx, def *apiextensionsv1.CustomResourceDefinition) *apiextensionsv1.CustomResourceDefinition {
-	return resource.Clone(c.Lookup(kinds.CustomResourceDefinitions, "", def.Name)).(*apiextensionsv1.CustomResourceDefinition)
+	return resource.Clone(c.Lookup(apiextensions.CustomResourceDefinitions, "", def.Name)).(*apiextensionsv1.CustomResourceDefinition)
 }
 
 // group wakes the other definitions of a group that miss names: one may have become free.
@@ -188,7 +189,7 @@ func (d definitions) group(c client.Change, _ resource.Reader, wake func(ns, nam
 // find tells the names of all definitions, and of no others.
 func (d definitions) find(read resource.Reader, _ func(ns, name string)) {
 	there := map[string]bool{}
-	for def := range resource.Outlines(read, kinds.CustomResourceDefinitions) {
+	for def := range resource.Outlines(read, apiextensions.CustomResourceDefinitions) {
 		d.names.Note(def)
 		there[def.Name] = true
 	}
@@ -202,7 +203,7 @@ func left(c client.Change, read resource.Reader, wake func(ns, name string)) {
 	}
 	i := c.Kind.Info()
 	name := i.Plural + "." + i.GVK.Group
-	if def := read.Lookup(kinds.CustomResourceDefinitions, "", name); def != nil && def.GetDeletionTimestamp() != nil {
+	if def := read.Lookup(apiextensions.CustomResourceDefinitions, "", name); def != nil && def.GetDeletionTimestamp() != nil {
 		wake("", name)
 	}
 }

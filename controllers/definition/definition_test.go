@@ -51,7 +51,8 @@ func start(t testing.TB, st store.Store) (w *world, stop func()) {
 	_, bench := t.(*testing.B)
 	v := view.NewWith(set, view.Config{Guard: !bench})
 	fields := apply.NewTracker()
-	ops, _ := extensions.New(server.Config{Kinds: set, Store: st, View: v, Fields: fields, Sole: true}, extensions.Config{More: devices.Extensions})
+	ops, _ := extensions.New(server.Config{Kinds: set, Store: st, View: v, Fields: fields, Sole: true},
+		extensions.Config{More: devices.Extensions})
 	w = &world{Local: &client.Local{Ops: ops, View: v, Set: set, User: &auth.User{Name: "admin"}, Manager: "test"}, t: t, set: set,
 		docs: openapi.New(set)}
 	registry := &crd.Registry{Kinds: set, View: v, Fields: fields, Docs: w.docs}
@@ -180,7 +181,8 @@ func (w *world) object(k resource.Kind, version, name, spec string) (resource.Ob
 	w.t.Helper()
 	gvk := k.Info().GVK.GroupKind().WithVersion(version)
 	obj := k.New(gvk)
-	strict, err := codec.UnmarshalJSON(fmt.Appendf(nil, `{"apiVersion":%q,"kind":"Widget","metadata":{"namespace":"ns","name":%q},"spec":%s}`,
+	strict, err := codec.UnmarshalJSON(fmt.Appendf(nil,
+		`{"apiVersion":%q,"kind":"Widget","metadata":{"namespace":"ns","name":%q},"spec":%s}`,
 		gvk.GroupVersion(), name, spec), obj)
 	if err != nil {
 		w.t.Fatal(err)
@@ -281,7 +283,8 @@ func TestFinalizerHoldsDefinition(t *testing.T) {
 		t.Fatal(err)
 	}
 	free := []byte(`{"metadata":{"finalizers":null}}`)
-	if _, err := w.Patch(t.Context(), w.kind("a.example", "v1"), "ns", "w", client.Patch{Type: types.MergePatchType, Data: free}); err != nil {
+	if _, err := w.Patch(t.Context(), w.kind("a.example", "v1"), "ns", "w", client.Patch{Type: types.MergePatchType,
+		Data: free}); err != nil {
 		t.Fatal(err)
 	}
 	w.until("it is gone", func(r resource.Reader) bool {

@@ -17,7 +17,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/kloop-dev/kloop/client"
-	"github.com/kloop-dev/kloop/kinds"
+	"github.com/kloop-dev/kloop/kinds/flowcontrol"
 	"github.com/kloop-dev/kloop/loop"
 	"github.com/kloop-dev/kloop/resource"
 )
@@ -25,12 +25,12 @@ import (
 // Controller is the loop: wake on a schema, and on a level that comes or goes.
 var Controller = &loop.Controller[*flowcontrolv1.FlowSchema]{
 	Name:   "flowschema",
-	For:    kinds.FlowSchemas,
-	Wake:   []loop.Wake{{Kind: kinds.PriorityLevelConfigurations, Keys: levelCameOrWent}},
-	Writes: []resource.Kind{kinds.FlowSchemas},
+	For:    flowcontrol.FlowSchemas,
+	Wake:   []loop.Wake{{Kind: flowcontrol.PriorityLevelConfigurations, Keys: levelCameOrWent}},
+	Writes: []resource.Kind{flowcontrol.FlowSchemas},
 	Reconcile: func(ctx context.Context, c *loop.Ctx, s *flowcontrolv1.FlowSchema) (time.Duration, error) {
 		level := s.Spec.PriorityLevelConfiguration.Name
-		exists := resource.Get(c, kinds.PriorityLevelConfigurations, "", level) != nil
+		exists := resource.Get(c, flowcontrol.PriorityLevelConfigurations, "", level) != nil
 		want := plan(s, exists)
 		if want == nil {
 			return 0, nil
@@ -43,7 +43,7 @@ var Controller = &loop.Controller[*flowcontrolv1.FlowSchema]{
 		if err != nil {
 			return 0, err
 		}
-		return 0, c.Patch(ctx, kinds.FlowSchemas, s, client.Patch{Type: types.ApplyPatchType, Data: data, Sub: "status", Force: true})
+		return 0, c.Patch(ctx, flowcontrol.FlowSchemas, s, client.Patch{Type: types.ApplyPatchType, Data: data, Sub: "status", Force: true})
 	},
 }
 
@@ -56,7 +56,7 @@ func levelCameOrWent(c client.Change, read resource.Reader, wake func(ns, name s
 	if obj == nil {
 		obj = c.Old
 	}
-	for s := range read.Each(kinds.FlowSchemas, "") {
+	for s := range read.Each(flowcontrol.FlowSchemas, "") {
 		if s.(*flowcontrolv1.FlowSchema).Spec.PriorityLevelConfiguration.Name == obj.GetName() {
 			wake("", s.GetName())
 		}

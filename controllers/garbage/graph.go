@@ -10,7 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/kloop-dev/kloop/client"
-	"github.com/kloop-dev/kloop/kinds"
+	"github.com/kloop-dev/kloop/kinds/core"
 	"github.com/kloop-dev/kloop/resource"
 )
 
@@ -125,7 +125,7 @@ func (g graph) stray(obj resource.Object) *metav1.OwnerReference {
 		if obj.GetNamespace() == "" {
 			return &ref
 		}
-		for ns := range g.read.Each(kinds.Namespaces, "") {
+		for ns := range g.read.Each(core.Namespaces, "") {
 			if o := g.read.Lookup(k, ns.GetName(), ref.Name); o != nil && o.GetUID() == ref.UID {
 				return &ref
 			}

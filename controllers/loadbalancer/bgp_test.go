@@ -11,7 +11,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/yaml"
 
-	"github.com/kloop-dev/kloop/kinds"
+	"github.com/kloop-dev/kloop/kinds/marks"
 )
 
 func peerOf(t *testing.T, name, text string) *peer {
@@ -112,7 +112,7 @@ func TestRoutes(t *testing.T) {
 	up := func(nodes ...string) func(*corev1.Service, *world) {
 		return func(_ *corev1.Service, w *world) {
 			for _, n := range nodes {
-				w.sessions[n] = map[string]kinds.BGPSession{"p0": {Established: true}, "p1": {Established: true}}
+				w.sessions[n] = map[string]marks.BGPSession{"p0": {Established: true}, "p1": {Established: true}}
 			}
 		}
 	}
@@ -137,13 +137,14 @@ func TestRoutes(t *testing.T) {
 		{"one session is down", []string{"{}"}, []string{tor}, up("a", "b"), "a",
 			"a:192.0.2.9/32>p0 b:192.0.2.9/32>p0 c:192.0.2.9/32>p0 Routes", "2 of 3 BGP sessions have the way to it; node c, BGPPeer p0"},
 		{"no session", []string{"{}"}, []string{tor}, func(_ *corev1.Service, w *world) {
-			w.sessions["a"] = map[string]kinds.BGPSession{"p0": {Trouble: "connection refused"}}
+			w.sessions["a"] = map[string]marks.BGPSession{"p0": {Trouble: "connection refused"}}
 		}, "a", "a:192.0.2.9/32>p0 b:192.0.2.9/32>p0 c:192.0.2.9/32>p0 NoSession", "node a, BGPPeer p0: connection refused"},
 		{"a node that is not ready keeps its routes", []string{"{}"}, []string{tor}, all(up("a", "b", "c"),
 			func(_ *corev1.Service, w *world) { w.nodes[0].Status.Conditions = nil }), "a",
 			"a:192.0.2.9/32>p0 b:192.0.2.9/32>p0 c:192.0.2.9/32>p0 Routes", "node a, BGPPeer p0: the node is not ready"},
 		{"no peer", []string{"{}"}, nil, nil, "a", "NoPeer", "there is no BGPPeer"},
-		{"a broken peer", []string{"{}"}, []string{tor + "bfdProfile: x"}, nil, "a", "NoPeer", "BGPPeer p0 can't be used: kloop speaks no BFD"},
+		{"a broken peer", []string{"{}"}, []string{tor + "bfdProfile: x"}, nil, "a", "NoPeer",
+			"BGPPeer p0 can't be used: kloop speaks no BFD"},
 		{"a peer of some nodes", []string{"{}"}, []string{tor + "nodeSelectors: [{matchLabels: {rack: far}}]"}, up("c"), "a",
 			"c:192.0.2.9/32>p0 Routes", ""},
 		{"an advertisement of some nodes", []string{"nodeSelectors: [{matchLabels: {rack: far}}]"}, []string{tor}, up("a", "b", "c"), "a",
@@ -168,7 +169,8 @@ func TestRoutes(t *testing.T) {
 			[]string{tor + "nodeSelectors: [{matchLabels: {rack: far}}]"}, up("c"), "a", "c:192.0.2.9/32>p0 5 [65537 65538] Routes", ""},
 		{"an aggregate beyond the pool", []string{"aggregationLength: 23"}, []string{tor}, up("a"), "a", "a: b: c: AggregateTooWide",
 			"192.0.2.0/23, which reaches beyond"},
-		{"a family that the session does not carry", []string{"{}"}, []string{strings.Replace(tor, "10.0.0.1", "'fd00::1'", 1)}, up("a"), "a",
+		{"a family that the session does not carry", []string{"{}"}, []string{strings.Replace(tor, "10.0.0.1", "'fd00::1'", 1)},
+			up("a"), "a",
 			"a: b: c: NoPeer", "set dualStackAddressFamily"},
 		{"both families", []string{"{}"}, []string{strings.Replace(tor, "10.0.0.1", "'fd00::1'", 1) +
 			"dualStackAddressFamily: true\nnodeSelectors: [{matchLabels: {rack: far}}]"}, up("c"), "a", "c:192.0.2.9/32>p0 Routes", ""},
@@ -176,14 +178,15 @@ func TestRoutes(t *testing.T) {
 		{"layer 2 beside", []string{"l2 {}", "{}"}, []string{tor + "nodeSelectors: [{matchLabels: {rack: far}}]"}, nil, "a",
 			"c:192.0.2.9/32>p0 Candidates", "by BGP: none of 1 BGP sessions is up"},
 		{"layer 2 fails", []string{"l2 nodeSelectors: [{matchLabels: {rack: moon}}]", "{}"},
-			[]string{tor + "nodeSelectors: [{matchLabels: {rack: far}}]"}, up("c"), "a", "c:192.0.2.9/32>p0 Routes", "by layer 2: none of 3 nodes"},
+			[]string{tor + "nodeSelectors: [{matchLabels: {rack: far}}]"}, up("c"), "a", "c:192.0.2.9/32>p0 Routes",
+			"by layer 2: none of 3 nodes"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			s := service("web", 1, 80)
 			notes("metallb.io/loadBalancerIPs", "192.0.2.9")(s)
 			w := &world{mode: Pools, services: []*corev1.Service{s}, pools: []*pool{poolOf(t, "p", "addresses: [192.0.2.0/24]")},
 				nodes:    []*corev1.Node{node("a", "", "10.0.0.1"), node("b", "", "10.0.0.2"), node("c", "", "10.0.0.3")},
-				sessions: map[string]map[string]kinds.BGPSession{}}
+				sessions: map[string]map[string]marks.BGPSession{}}
 			w.nodes[2].Labels["rack"] = "far"
 			w.ends = map[*corev1.Service]backends{s: {tt.on != "", strings.Fields(tt.on)}}
 			for i, text := range tt.adverts {
@@ -209,7 +212,7 @@ func TestRoutes(t *testing.T) {
 	}
 }
 
-func spokenText(plans map[string]kinds.BGPPlan) string {
+func spokenText(plans map[string]marks.BGPPlan) string {
 	var words []string
 	for node, p := range plans {
 		text := ""
@@ -236,7 +239,8 @@ func TestPlanFits(t *testing.T) {
 	w := &world{mode: Pools, ends: map[*corev1.Service]backends{}, nodes: []*corev1.Node{node("a", "", "10.0.0.1")},
 		pools: []*pool{poolOf(t, "p", "addresses: ['fd00:1234:5678:9abc:def0:1234:5678:0/112']")}}
 	for i := range 8 {
-		w.peers = append(w.peers, peerOf(t, fmt.Sprint("peer-with-a-name-", i), fmt.Sprint("myASN: 1\npeerASN: 2\npeerAddress: 'fd00::", i, "'")))
+		w.peers = append(w.peers, peerOf(t, fmt.Sprint("peer-with-a-name-", i), fmt.Sprint("myASN: 1\npeerASN: 2\npeerAddress: 'fd00::",
+			i, "'")))
 	}
 	var spec advertSpec
 	w.adverts = []*advert{newAdvert("ad", true, spec, nil)}

@@ -14,6 +14,7 @@ import (
 
 	"github.com/kloop-dev/kloop/client"
 	"github.com/kloop-dev/kloop/kinds"
+	"github.com/kloop-dev/kloop/kinds/marks"
 	"github.com/kloop-dev/kloop/resource"
 )
 
@@ -26,8 +27,8 @@ func byOther(c client.Change, _ resource.Reader, wake func(ns, name string)) {
 	o := c.Object()
 	switch i := c.Kind.Info(); {
 	case i.GVK.Group == group && (!strings.HasSuffix(i.Plural, "statuses") || c.New == nil):
-	case c.Kind == kinds.Leases && o.GetNamespace() == kinds.AnnounceSpace && o.GetLabels()[kinds.AnnounceLabel] != "":
-	case c.Kind == kinds.Secrets && o.GetNamespace() == kinds.AnnounceSpace: // it may have a peer's password
+	case c.Kind == kinds.Leases && o.GetNamespace() == marks.AnnounceSpace && o.GetLabels()[marks.AnnounceLabel] != "":
+	case c.Kind == kinds.Secrets && o.GetNamespace() == marks.AnnounceSpace: // it may have a peer's password
 	case c.Kind == kinds.CustomResourceDefinitions && isDefinition(o.GetName()):
 	case c.Kind == kinds.Namespaces:
 		if c.Old != nil && c.New != nil && labels.Equals(c.Old.GetLabels(), c.New.GetLabels()) {
@@ -53,7 +54,7 @@ func (w *world) configure(read resource.Reader, set *resource.Set) {
 	}
 	each := func(plural string, f func(obj resource.Object)) {
 		if k, ok := set.GR(schema.GroupResource{Group: group, Resource: plural}); ok {
-			for obj := range read.Each(k, kinds.AnnounceSpace) {
+			for obj := range read.Each(k, marks.AnnounceSpace) {
 				f(obj)
 			}
 		}
@@ -121,7 +122,7 @@ func readPeer(read resource.Reader, obj resource.Object) *peer {
 	}
 	err := decode(obj, &o)
 	p := newPeer(obj.GetName(), o.Spec, func(name string) *corev1.Secret {
-		return resource.Get(read, kinds.Secrets, kinds.AnnounceSpace, name)
+		return resource.Get(read, kinds.Secrets, marks.AnnounceSpace, name)
 	})
 	if p.object = obj; err != nil {
 		p.broken = err.Error()
@@ -133,12 +134,12 @@ func readPeer(read resource.Reader, obj resource.Object) *peer {
 }
 
 // sessionsOf reads how the nodes say that they get on with their peers.
-func sessionsOf(read resource.Reader) map[string]map[string]kinds.BGPSession {
-	out := map[string]map[string]kinds.BGPSession{}
-	for obj := range read.ByLabel(kinds.Leases, kinds.AnnounceSpace, kinds.AnnounceLabel, "bgp") {
-		var list map[string]kinds.BGPSession
-		if json.Unmarshal([]byte(obj.GetAnnotations()[kinds.BGPSessions]), &list) == nil { // what can't be read says nothing
-			out[strings.TrimPrefix(obj.GetName(), kinds.BGPLease(""))] = list
+func sessionsOf(read resource.Reader) map[string]map[string]marks.BGPSession {
+	out := map[string]map[string]marks.BGPSession{}
+	for obj := range read.ByLabel(kinds.Leases, marks.AnnounceSpace, marks.AnnounceLabel, "bgp") {
+		var list map[string]marks.BGPSession
+		if json.Unmarshal([]byte(obj.GetAnnotations()[marks.BGPSessions]), &list) == nil { // what can't be read says nothing
+			out[strings.TrimPrefix(obj.GetName(), marks.BGPLease(""))] = list
 		}
 	}
 	return out

@@ -10,7 +10,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
-	"github.com/kloop-dev/kloop/kinds"
+	"github.com/kloop-dev/kloop/kinds/marks"
 )
 
 // onNodes gives every service the addresses of the nodes that have its ports free; of several services that want one port the
@@ -34,9 +34,9 @@ func onNodes(w *world) (list []decision) {
 		d.ips = addresses(chosen, families(s))
 		switch {
 		case len(d.ips) > 0:
-			d.address = verdict{true, kinds.LBNodeAddresses, fmt.Sprintf("has the addresses of %d of %d nodes", len(chosen), len(w.nodes))}
+			d.address = verdict{true, marks.LBNodeAddresses, fmt.Sprintf("has the addresses of %d of %d nodes", len(chosen), len(w.nodes))}
 		case len(chosen) > 0:
-			d.address = verdict{false, kinds.LBNoNode, "no node has an address of the service's family"}
+			d.address = verdict{false, marks.LBNoNode, "no node has an address of the service's family"}
 		default:
 			d.address = verdict{false, refused.reason(), refused.text(len(w.nodes))}
 		}
@@ -79,13 +79,13 @@ func pick(w *world, s *corev1.Service, taken map[string]map[port]string) (chosen
 func (r refusals) reason() string {
 	for why := range r {
 		if strings.HasPrefix(why, portTakenFor) {
-			return kinds.LBPortsTaken
+			return marks.LBPortsTaken
 		}
 	}
 	if r[noEndpoint] > 0 {
-		return kinds.LBNoLocalEndpoint
+		return marks.LBNoLocalEndpoint
 	}
-	return kinds.LBNoNode
+	return marks.LBNoNode
 }
 
 // nodes counts those that were refused.
@@ -112,7 +112,7 @@ func refusal(n *corev1.Node) string {
 	if why := unfit(n); why != "" {
 		return why
 	}
-	if _, ok := n.Annotations[kinds.TakenPortsAnnotation]; !ok {
+	if _, ok := n.Annotations[marks.TakenPortsAnnotation]; !ok {
 		return "without an agent that serves load balancers"
 	}
 	return ""
@@ -150,7 +150,7 @@ func unfit(n *corev1.Node) string {
 // listening are the ports that programs of the node have, by its own account.
 func listening(n *corev1.Node) map[port]string {
 	list := map[port]string{}
-	for _, word := range strings.Split(n.Annotations[kinds.TakenPortsAnnotation], ",") {
+	for _, word := range strings.Split(n.Annotations[marks.TakenPortsAnnotation], ",") {
 		number, proto, ok := strings.Cut(word, "/")
 		if p, err := strconv.ParseUint(number, 10, 16); ok && err == nil {
 			list[port{corev1.Protocol(proto), int32(p)}] = "a program of the node"
@@ -166,7 +166,8 @@ func addresses(nodes []*corev1.Node, v6 []bool) (list []string) {
 		for _, six := range v6 {
 			for _, n := range nodes {
 				for _, a := range n.Status.Addresses {
-					if ip, err := netip.ParseAddr(a.Address); a.Type == typ && err == nil && ip.Is6() == six && !slices.Contains(list, a.Address) {
+					if ip, err := netip.ParseAddr(a.Address); a.Type == typ && err == nil && ip.Is6() == six && !slices.Contains(list,
+						a.Address) {
 						list = append(list, a.Address)
 					}
 				}

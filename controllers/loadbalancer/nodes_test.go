@@ -8,7 +8,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/kloop-dev/kloop/kinds"
+	"github.com/kloop-dev/kloop/kinds/marks"
 )
 
 func service(name string, age int, ports ...int32) *corev1.Service {
@@ -24,7 +24,7 @@ func service(name string, age int, ports ...int32) *corev1.Service {
 
 func node(name, taken string, addrs ...string) *corev1.Node {
 	n := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{},
-		Annotations: map[string]string{kinds.TakenPortsAnnotation: taken}},
+		Annotations: map[string]string{marks.TakenPortsAnnotation: taken}},
 		Status: corev1.NodeStatus{Conditions: []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue}}}}
 	for _, a := range addrs {
 		typ := corev1.NodeInternalIP
@@ -81,20 +81,23 @@ func TestNodeAddresses(t *testing.T) {
 		}), service("old", 9, 80)}, two, "", "young: 10.0.0.1 10.0.0.2 NodeAddresses\nold:  PortsTaken", ""},
 		{"another port", []*corev1.Service{service("young", 1, 81), service("old", 9, 80)}, two, "",
 			"old: 10.0.0.1 10.0.0.2 NodeAddresses\nyoung: 10.0.0.1 10.0.0.2 NodeAddresses", ""},
-		{"a program of one node has it", []*corev1.Service{service("api", 1, 6443)}, two, "", "api: 10.0.0.2 NodeAddresses", "1 of 2 nodes"},
+		{"a program of one node has it", []*corev1.Service{service("api", 1, 6443)}, two, "", "api: 10.0.0.2 NodeAddresses",
+			"1 of 2 nodes"},
 		{"programs of all nodes have it", []*corev1.Service{service("git", 1, 80, 22)}, two, "", "git:  PortsTaken",
 			"2 where port 22/TCP belongs to a program of the node"},
 		{"local", []*corev1.Service{with(service("web", 1, 80), local)}, two, "b", "web: 10.0.0.2 NodeAddresses", ""},
-		{"local, no endpoint", []*corev1.Service{with(service("web", 1, 80), local)}, two, "", "web:  NoLocalEndpoint", "2 without an endpoint"},
+		{"local, no endpoint", []*corev1.Service{with(service("web", 1, 80), local)}, two, "", "web:  NoLocalEndpoint",
+			"2 without an endpoint"},
 		{"excluded", []*corev1.Service{service("web", 1, 80)}, []*corev1.Node{two[0], with(node("c", "", "10.0.0.3"), func(n *corev1.Node) {
 			n.Labels[corev1.LabelNodeExcludeBalancers] = ""
 		})}, "", "web: 10.0.0.1 NodeAddresses", ""},
 		{"all excluded", []*corev1.Service{service("web", 1, 80)}, []*corev1.Node{with(node("c", "", "10.0.0.3"), func(n *corev1.Node) {
 			n.Labels[corev1.LabelNodeExcludeBalancers] = "true"
 		})}, "", "web:  NoNode", "1 with the label node.kubernetes.io/exclude-from-external-load-balancers"},
-		{"not ready, no agent", []*corev1.Service{service("web", 1, 80)}, []*corev1.Node{with(node("c", "", "10.0.0.3"), func(n *corev1.Node) {
-			n.Status.Conditions = nil
-		}), with(node("d", "", "10.0.0.4"), func(n *corev1.Node) { n.Annotations = nil })}, "", "web:  NoNode",
+		{"not ready, no agent", []*corev1.Service{service("web", 1, 80)}, []*corev1.Node{with(node("c", "", "10.0.0.3"),
+			func(n *corev1.Node) {
+				n.Status.Conditions = nil
+			}), with(node("d", "", "10.0.0.4"), func(n *corev1.Node) { n.Annotations = nil })}, "", "web:  NoNode",
 			"none of 2 nodes qualifies: 1 not ready; 1 without an agent that serves load balancers"},
 		{"external addresses", []*corev1.Service{service("web", 1, 80)}, []*corev1.Node{two[0],
 			node("c", "", "10.0.0.3", "external 192.0.2.3")}, "",
@@ -127,7 +130,7 @@ func TestNodeAddresses(t *testing.T) {
 
 func TestLeftToOthers(t *testing.T) {
 	mine := with(service("mine", 1, 80), func(s *corev1.Service) {
-		s.Status.Conditions = []metav1.Condition{{Type: kinds.AddressCondition}}
+		s.Status.Conditions = []metav1.Condition{{Type: marks.AddressCondition}}
 	})
 	w := &world{mode: None, services: []*corev1.Service{mine, service("new", 2, 80)}, former: []*corev1.Service{service("former", 3, 80)}}
 	if list, _, _ := plan(w); lines(list) != "former: dropped\nmine: dropped" {

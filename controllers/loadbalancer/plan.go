@@ -8,7 +8,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/labels"
 
-	"github.com/kloop-dev/kloop/kinds"
+	"github.com/kloop-dev/kloop/kinds/marks"
 )
 
 // A world is all that the plan goes by.
@@ -24,7 +24,7 @@ type world struct {
 	spaces  map[string]labels.Set // labels of namespaces
 
 	peers    []*peer                                // by name
-	sessions map[string]map[string]kinds.BGPSession // by node and the peer's name, as the nodes tell
+	sessions map[string]map[string]marks.BGPSession // by node and the peer's name, as the nodes tell
 }
 
 // backends are the endpoints of a service that serve.

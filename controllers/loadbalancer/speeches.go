@@ -18,6 +18,7 @@ import (
 
 	"github.com/kloop-dev/kloop/client"
 	"github.com/kloop-dev/kloop/kinds"
+	"github.com/kloop-dev/kloop/kinds/marks"
 	"github.com/kloop-dev/kloop/loop"
 	"github.com/kloop-dev/kloop/resource"
 )
@@ -25,7 +26,7 @@ import (
 // speeches writes what each node is to announce by BGP. A node whose Lease goes ends its sessions.
 func speeches(ctx context.Context, c *loop.Ctx, w *world, b *book) error {
 	have := map[string]*coordinationv1.Lease{}
-	for obj := range c.ByLabel(kinds.Leases, kinds.AnnounceSpace, kinds.AnnounceLabel, "bgp") {
+	for obj := range c.ByLabel(kinds.Leases, marks.AnnounceSpace, marks.AnnounceLabel, "bgp") {
 		have[obj.GetName()] = resource.As[*coordinationv1.Lease](obj)
 	}
 	var errs []error
@@ -36,13 +37,13 @@ func speeches(ctx context.Context, c *loop.Ctx, w *world, b *book) error {
 			if err != nil {
 				return err
 			}
-			may, err := json.Marshal([]kinds.Candidate{{Node: node}}) // to write into it
+			may, err := json.Marshal([]marks.Candidate{{Node: node}}) // to write into it
 			if err != nil {
 				return err
 			}
-			name := kinds.BGPLease(node)
-			errs = append(errs, lease(ctx, c, have[name], name, "bgp", map[string]string{kinds.BGPPlanned: string(text),
-				kinds.AnnouncedCandidates: string(may)}))
+			name := marks.BGPLease(node)
+			errs = append(errs, lease(ctx, c, have[name], name, "bgp", map[string]string{marks.BGPPlanned: string(text),
+				marks.AnnouncedCandidates: string(may)}))
 			delete(have, name)
 		}
 	}
@@ -53,7 +54,7 @@ func speeches(ctx context.Context, c *loop.Ctx, w *world, b *book) error {
 }
 
 // ready is the condition of a peer: how many of the nodes that should have a session with it have one. It is pure.
-func (p *peer) ready(nodes []*corev1.Node, sessions map[string]map[string]kinds.BGPSession) verdict {
+func (p *peer) ready(nodes []*corev1.Node, sessions map[string]map[string]marks.BGPSession) verdict {
 	if p.broken != "" {
 		return verdict{false, p.reason(), p.broken}
 	}
@@ -96,7 +97,8 @@ func peerStatuses(ctx context.Context, c *loop.Ctx, set *resource.Set, w *world)
 		if err != nil {
 			return err
 		}
-		if err := c.Patch(ctx, k, p.object, client.Patch{Type: types.MergePatchType, Data: data, Sub: "status"}); !apierrors.IsNotFound(err) {
+		if err := c.Patch(ctx, k, p.object, client.Patch{Type: types.MergePatchType, Data: data,
+			Sub: "status"}); !apierrors.IsNotFound(err) {
 			errs = append(errs, err)
 		}
 	}

@@ -293,7 +293,8 @@ func crash(t *testing.T, at int, after, early bool) (crashed bool) {
 	simulate(t, func(r *rig) {
 		waits, policy := storagev1.VolumeBindingWaitForFirstConsumer, corev1.PersistentVolumeReclaimDelete
 		for _, name := range []string{"local-path", "standard"} {
-			r.make(kinds.StorageClasses, &storagev1.StorageClass{ObjectMeta: metav1.ObjectMeta{Name: name}, Provisioner: localvolume.Provisioner,
+			r.make(kinds.StorageClasses, &storagev1.StorageClass{ObjectMeta: metav1.ObjectMeta{Name: name},
+				Provisioner:       localvolume.Provisioner,
 				VolumeBindingMode: &waits, ReclaimPolicy: &policy})
 		}
 		r.claim("data", "local-path")

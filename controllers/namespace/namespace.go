@@ -15,7 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/equality"
 
 	"github.com/kloop-dev/kloop/client"
-	"github.com/kloop-dev/kloop/kinds"
+	"github.com/kloop-dev/kloop/kinds/core"
 	"github.com/kloop-dev/kloop/loop"
 	"github.com/kloop-dev/kloop/resource"
 )
@@ -31,7 +31,7 @@ type Others interface {
 func Controller(others Others) *loop.Controller[*corev1.Namespace] {
 	return &loop.Controller[*corev1.Namespace]{
 		Name:    "namespace",
-		For:     kinds.Namespaces,
+		For:     core.Namespaces,
 		Wake:    []loop.Wake{{Keys: left}},
 		Writes:  loop.Anything,
 		Skip:    func(ns *corev1.Namespace) bool { return ns.DeletionTimestamp == nil },
@@ -64,7 +64,7 @@ func reconcile(ctx context.Context, c *loop.Ctx, others Others, ns *corev1.Names
 	if status := conditions(ns, seen, far, err, c.Now()); !equality.Semantic.DeepEqual(status, ns.Status) {
 		next := resource.Clone(ns)
 		next.Status = status
-		if serr := c.UpdateStatus(ctx, kinds.Namespaces, next); serr != nil {
+		if serr := c.UpdateStatus(ctx, core.Namespaces, next); serr != nil {
 			return 0, errors.Join(err, serr)
 		}
 		far.tell(c, ns)
@@ -93,7 +93,7 @@ type elsewhere struct {
 // Unlike Kubernetes, a server that does not answer keeps no namespace from being deleted.
 func (e elsewhere) tell(c *loop.Ctx, ns *corev1.Namespace) {
 	if len(e.dead) > 0 {
-		c.Event(kinds.Namespaces, ns, corev1.EventTypeWarning, "DiscoveryFailed", "%s. The namespace is deleted all the same",
+		c.Event(core.Namespaces, ns, corev1.EventTypeWarning, "DiscoveryFailed", "%s. The namespace is deleted all the same",
 			undiscovered(e.dead))
 	}
 }
@@ -110,7 +110,7 @@ func finalize(ctx context.Context, c *loop.Ctx, ns *corev1.Namespace) error {
 			next.Spec.Finalizers = append(next.Spec.Finalizers, f)
 		}
 	}
-	_, err := c.Client().Update(ctx, kinds.Namespaces, next, "finalize")
+	_, err := c.Client().Update(ctx, core.Namespaces, next, "finalize")
 	return err
 }
 
@@ -120,7 +120,7 @@ func left(c client.Change, read resource.Reader, wake func(ns, name string)) {
 	if ns == "" || (c.New != nil && c.Old != nil) {
 		return
 	}
-	if n := resource.Get(read, kinds.Namespaces, "", ns); n != nil && n.DeletionTimestamp != nil {
+	if n := resource.Get(read, core.Namespaces, "", ns); n != nil && n.DeletionTimestamp != nil {
 		wake("", ns)
 	}
 }

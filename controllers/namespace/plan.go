@@ -10,7 +10,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/kloop-dev/kloop/kinds"
+	"github.com/kloop-dev/kloop/kinds/core"
 	"github.com/kloop-dev/kloop/resource"
 )
 
@@ -39,7 +39,7 @@ func survey(read resource.Reader, all []resource.Kind, ns string) (seen []item) 
 func plan(seen []item) (todo []item) {
 	pods := holdsPods(seen)
 	for _, it := range seen {
-		if pods && it.kind != resource.Kind(kinds.Pods) {
+		if pods && it.kind != resource.Kind(core.Pods) {
 			continue
 		}
 		if it.obj.GetDeletionTimestamp() == nil {
@@ -50,7 +50,7 @@ func plan(seen []item) (todo []item) {
 }
 
 func holdsPods(seen []item) bool {
-	return slices.ContainsFunc(seen, func(it item) bool { return it.kind == resource.Kind(kinds.Pods) })
+	return slices.ContainsFunc(seen, func(it item) bool { return it.kind == resource.Kind(core.Pods) })
 }
 
 // remaining says in words what is left: "pods. has 3 resource instances, configmaps. has 1 …".

@@ -15,7 +15,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/kloop-dev/kloop/client"
-	"github.com/kloop-dev/kloop/kinds"
+	"github.com/kloop-dev/kloop/kinds/core"
 	"github.com/kloop-dev/kloop/loop"
 	"github.com/kloop-dev/kloop/resource"
 )
@@ -33,9 +33,9 @@ const (
 func Controller(ca []byte) *loop.Controller[*corev1.Namespace] {
 	return &loop.Controller[*corev1.Namespace]{
 		Name:   "root-ca-publisher",
-		For:    kinds.Namespaces,
-		Wake:   []loop.Wake{{Kind: kinds.ConfigMaps, Keys: touched}},
-		Writes: []resource.Kind{kinds.ConfigMaps},
+		For:    core.Namespaces,
+		Wake:   []loop.Wake{{Kind: core.ConfigMaps, Keys: touched}},
+		Writes: []resource.Kind{core.ConfigMaps},
 		Reconcile: func(ctx context.Context, c *loop.Ctx, ns *corev1.Namespace) (time.Duration, error) {
 			return 0, reconcile(ctx, c, ns, map[string]string{file: string(ca)})
 		},
@@ -46,10 +46,10 @@ func reconcile(ctx context.Context, c *loop.Ctx, ns *corev1.Namespace, want map[
 	if ns.Status.Phase == corev1.NamespaceTerminating || ns.DeletionTimestamp != nil {
 		return nil
 	}
-	cur := resource.Get(c, kinds.ConfigMaps, ns.Name, name)
+	cur := resource.Get(c, core.ConfigMaps, ns.Name, name)
 	switch {
 	case cur == nil:
-		_, err := c.Create(ctx, kinds.ConfigMaps, &corev1.ConfigMap{Data: want,
+		_, err := c.Create(ctx, core.ConfigMaps, &corev1.ConfigMap{Data: want,
 			ObjectMeta: metav1.ObjectMeta{Namespace: ns.Name, Name: name, Annotations: map[string]string{description: about}}})
 		if apierrors.IsAlreadyExists(err) || apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause) {
 			return nil
@@ -61,7 +61,7 @@ func reconcile(ctx context.Context, c *loop.Ctx, ns *corev1.Namespace, want map[
 	next := resource.Clone(cur)
 	next.Data = want
 	metav1.SetMetaDataAnnotation(&next.ObjectMeta, description, about)
-	return c.Update(ctx, kinds.ConfigMaps, next)
+	return c.Update(ctx, core.ConfigMaps, next)
 }
 
 func touched(c client.Change, _ resource.Reader, wake func(ns, name string)) {

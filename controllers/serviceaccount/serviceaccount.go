@@ -14,7 +14,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/kloop-dev/kloop/client"
-	"github.com/kloop-dev/kloop/kinds"
+	"github.com/kloop-dev/kloop/kinds/core"
 	"github.com/kloop-dev/kloop/loop"
 	"github.com/kloop-dev/kloop/resource"
 )
@@ -24,9 +24,9 @@ const name = "default"
 // Controller is the loop: wake on a Namespace, or when a default account goes.
 var Controller = &loop.Controller[*corev1.Namespace]{
 	Name:      "serviceaccount",
-	For:       kinds.Namespaces,
-	Wake:      []loop.Wake{{Kind: kinds.ServiceAccounts, Keys: gone}},
-	Writes:    []resource.Kind{kinds.ServiceAccounts},
+	For:       core.Namespaces,
+	Wake:      []loop.Wake{{Kind: core.ServiceAccounts, Keys: gone}},
+	Writes:    []resource.Kind{core.ServiceAccounts},
 	Reconcile: reconcile,
 }
 
@@ -34,10 +34,10 @@ func reconcile(ctx context.Context, c *loop.Ctx, ns *corev1.Namespace) (time.Dur
 	if ns.Status.Phase == corev1.NamespaceTerminating || ns.DeletionTimestamp != nil {
 		return 0, nil
 	}
-	if resource.Get(c, kinds.ServiceAccounts, ns.Name, name) != nil {
+	if resource.Get(c, core.ServiceAccounts, ns.Name, name) != nil {
 		return 0, nil
 	}
-	_, err := c.Create(ctx, kinds.ServiceAccounts, &corev1.ServiceAccount{
+	_, err := c.Create(ctx, core.ServiceAccounts, &corev1.ServiceAccount{
 		ObjectMeta: metav1.ObjectMeta{Namespace: ns.Name, Name: name}})
 	if apierrors.IsAlreadyExists(err) || apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause) {
 		return 0, nil

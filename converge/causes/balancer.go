@@ -9,6 +9,7 @@ import (
 	"github.com/kloop-dev/kloop/converge"
 	"github.com/kloop-dev/kloop/converge/general"
 	"github.com/kloop-dev/kloop/kinds"
+	"github.com/kloop-dev/kloop/kinds/marks"
 	"github.com/kloop-dev/kloop/resource"
 )
 
@@ -20,11 +21,11 @@ func balancers() []converge.Situation {
 		{Name: "LoadBalancerOfMetalLB", Of: of, See: leftToMetalLB},
 		{Name: "LoadBalancerAddressMissing", Of: of, See: func(l *converge.Look) *converge.Finding {
 			return balancerFinding(l,
-				kinds.AddressCondition)
+				marks.AddressCondition)
 		}},
 		{Name: "LoadBalancerNotAnnounced", Of: of, See: func(l *converge.Look) *converge.Finding {
 			return balancerFinding(l,
-				kinds.AnnouncedCondition)
+				marks.AnnouncedCondition)
 		}},
 		{Name: "LoadBalancerUnanswered", Of: of, See: addressUnanswered},
 	}
@@ -40,35 +41,35 @@ const excludeLabel = corev1.LabelNodeExcludeBalancers
 
 // remedies stand by the reasons that the loop gives.
 var remedies = map[string]remedy{
-	kinds.LBNoNode: {converge.Blocked, converge.Person, []string{
+	marks.LBNoNode: {converge.Blocked, converge.Person, []string{
 		"look whether nodes are ready, and kloop's own proxy runs there: kubectl get nodes",
 		"where a node is to take part, take off the label that kubeadm gives its control planes: kubectl label nodes NODE " +
 			excludeLabel + "-"}},
-	kinds.LBPortsTaken: {converge.Blocked, converge.Person, []string{
+	marks.LBPortsTaken: {converge.Blocked, converge.Person, []string{
 		"use another port, stop the program that has it, or take it from the other service",
 		"with addresses of pools (loadBalancer.mode) services don't share ports"}},
-	kinds.LBNoLocalEndpoint: {converge.Waiting, "", []string{"externalTrafficPolicy Cluster needs no endpoint on the node itself"}},
-	kinds.LBNoPool: {converge.Blocked, converge.Person, []string{"make an IPAddressPool in " + kinds.AnnounceSpace +
+	marks.LBNoLocalEndpoint: {converge.Waiting, "", []string{"externalTrafficPolicy Cluster needs no endpoint on the node itself"}},
+	marks.LBNoPool: {converge.Blocked, converge.Person, []string{"make an IPAddressPool in " + marks.AnnounceSpace +
 		" that is for this service and has autoAssign, or name one in the annotation metallb.io/address-pool"}},
-	kinds.LBPoolExhausted: {converge.Blocked, converge.Person,
+	marks.LBPoolExhausted: {converge.Blocked, converge.Person,
 		[]string{"add addresses to a pool, or let services share one: annotation metallb.io/allow-shared-ip",
-			"their status tells how many are in use: kubectl get ipaddresspools -n " + kinds.AnnounceSpace + " -o yaml"}},
-	kinds.LBRequestRefused: {converge.Blocked, converge.Person,
+			"their status tells how many are in use: kubectl get ipaddresspools -n " + marks.AnnounceSpace + " -o yaml"}},
+	marks.LBRequestRefused: {converge.Blocked, converge.Person,
 		[]string{"correct spec.loadBalancerIP or the annotations metallb.io/loadBalancerIPs and " +
 			"metallb.io/address-pool"}},
-	kinds.LBNoAdvertisement: {converge.Blocked, converge.Person, []string{"make an L2Advertisement or a BGPAdvertisement in " +
-		kinds.AnnounceSpace +
+	marks.LBNoAdvertisement: {converge.Blocked, converge.Person, []string{"make an L2Advertisement or a BGPAdvertisement in " +
+		marks.AnnounceSpace +
 		" (with an empty spec it is for all pools)"}},
-	kinds.LBSharedSelector: {converge.Blocked, converge.Person,
+	marks.LBSharedSelector: {converge.Blocked, converge.Person,
 		[]string{"take serviceSelectors from the advertisements, or the annotation " +
 			"metallb.io/allow-shared-ip from the service"}},
-	kinds.LBAggregate: {converge.Blocked, converge.Person, []string{
+	marks.LBAggregate: {converge.Blocked, converge.Person, []string{
 		"set the BGPAdvertisement's aggregationLength so that aggregates lie within the pool"}},
-	kinds.LBNoPeer: {converge.Blocked, converge.Person, []string{"make a BGPPeer in " + kinds.AnnounceSpace +
+	marks.LBNoPeer: {converge.Blocked, converge.Person, []string{"make a BGPPeer in " + marks.AnnounceSpace +
 		" for the router of the nodes, or correct it",
 		"or an L2Advertisement, if the address is in the network of the nodes"}},
-	kinds.LBNoSession: {converge.Blocked, converge.Person,
-		[]string{"see each one's condition Ready: kubectl get bgppeers -n " + kinds.AnnounceSpace + " -o yaml",
+	marks.LBNoSession: {converge.Blocked, converge.Person,
+		[]string{"see each one's condition Ready: kubectl get bgppeers -n " + marks.AnnounceSpace + " -o yaml",
 			"the router must know the nodes as its neighbours, with their AS number, and take connections to TCP port 179"}},
 }
 
@@ -79,7 +80,7 @@ func balancerFinding(l *converge.Look, typ string) *converge.Finding {
 		return nil
 	}
 	c := general.ServiceCondition(s, typ)
-	if c == nil || c.Status != metav1.ConditionFalse || c.Reason == kinds.LBNoEndpoint { // of endpoints others say more
+	if c == nil || c.Status != metav1.ConditionFalse || c.Reason == marks.LBNoEndpoint { // of endpoints others say more
 		return nil
 	}
 	r := remedies[c.Reason]
@@ -89,7 +90,7 @@ func balancerFinding(l *converge.Look, typ string) *converge.Finding {
 	f := &converge.Finding{Says: "has no address from outside: " + c.Message, Owner: r.owner, State: r.state,
 		Waits: converge.On("Field", converge.RefTo(l.Kind, s), "status.conditions["+typ+"]"),
 		Next:  converge.Does(cmp.Or(r.owner, l.Owner), "changes that; the loop load-balancer acts at once"), Advice: r.advice}
-	if typ == kinds.AnnouncedCondition {
+	if typ == marks.AnnouncedCondition {
 		f.Says = "has an address for which no node answers: " + c.Message
 	}
 	if r.owner == "" {

@@ -321,7 +321,8 @@ func containerEnded(l *converge.Look, p *corev1.Pod, c *corev1.ContainerStatus) 
 			return nil
 		}
 	}
-	return &converge.Finding{Says: fmt.Sprintf("is not ready because container %s has ended while others run (%s)", c.Name, general.Exit(t)),
+	return &converge.Finding{Says: fmt.Sprintf("is not ready because container %s has ended while others run (%s)", c.Name,
+		general.Exit(t)),
 		State: converge.Waiting,
 		Next:  converge.Does(converge.AgentOf(p), "ends the pod when its other containers end")}
 }

@@ -80,7 +80,8 @@ func claimInUse(l *converge.Look) *converge.Finding {
 	}
 	r := converge.RefTo(kinds.Pods, pods[0])
 	if phase := pods[0].Status.Phase; phase == corev1.PodSucceeded || phase == corev1.PodFailed {
-		return &converge.Finding{Says: "is held by pod/" + pods[0].Name + general.AndMore(len(pods)-1) + ", which has ended and still counts",
+		return &converge.Finding{Says: "is held by pod/" + pods[0].Name + general.AndMore(len(pods)-1) +
+			", which has ended and still counts",
 			Owner: "pvc-protection",
 			State: converge.Blocked, Waits: converge.On("Object", r, ""), Next: converge.Does("pvc-protection",
 				"lets it go when the pod is deleted"),

@@ -22,7 +22,8 @@ import (
 func advise(l *converge.Look, f *converge.Finding, p *corev1.Pod, t *corev1.ContainerStateTerminated) *converge.Finding {
 	s, ok := words.Meaning(words.LastWords, strings.ToLower(general.LastLine(t.Message)))
 	if !ok {
-		s, ok = words.Meaning(words.LastWords, strings.ToLower(t.Message)) // the cause may stand before what it led to, or after its heading
+		s, ok = words.Meaning(words.LastWords,
+			strings.ToLower(t.Message)) // the cause may stand before what it led to, or after its heading
 	}
 	if !ok {
 		return f

@@ -18,8 +18,8 @@ import (
 
 	"github.com/kloop-dev/kloop/client"
 	"github.com/kloop-dev/kloop/converge"
-	"github.com/kloop-dev/kloop/kinds"
 	"github.com/kloop-dev/kloop/kinds/convergence"
+	"github.com/kloop-dev/kloop/kinds/core"
 	"github.com/kloop-dev/kloop/loop"
 	"github.com/kloop-dev/kloop/resource"
 )
@@ -112,7 +112,7 @@ func (b *Cache) take(batch client.Batch) {
 	for i := range batch.Changes {
 		c := &batch.Changes[i]
 		b.fights.see(c, now)
-		if b.asked.IsZero() || b.all || noise[c.Kind.Info().GR()] && (c.Kind != resource.Kind(kinds.Events) ||
+		if b.asked.IsZero() || b.all || noise[c.Kind.Info().GR()] && (c.Kind != resource.Kind(core.Events) ||
 			resource.As[*corev1.Event](c.Object()).Type != corev1.EventTypeWarning) {
 			continue
 		}
@@ -128,7 +128,7 @@ func (b *Cache) take(batch client.Batch) {
 
 // warnedOf is the object that an event is about; of no kind if that is not known.
 func warnedOf(w *converge.World, key loop.Key) loop.Key {
-	e := resource.Get(w.Read, kinds.Events, key.Namespace, key.Name)
+	e := resource.Get(w.Read, core.Events, key.Namespace, key.Name)
 	if e == nil {
 		return loop.Key{}
 	}
@@ -375,7 +375,7 @@ func (b *Cache) due(w *converge.World) map[loop.Key]bool {
 		}
 	}
 	for key := range b.dirty {
-		if key.Kind == resource.Kind(kinds.Events) {
+		if key.Kind == resource.Kind(core.Events) {
 			if key = warnedOf(w, key); key.Kind == nil {
 				continue
 			}

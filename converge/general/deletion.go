@@ -15,7 +15,7 @@ import (
 
 	"github.com/kloop-dev/kloop/converge"
 	"github.com/kloop-dev/kloop/converge/words"
-	"github.com/kloop-dev/kloop/kinds"
+	"github.com/kloop-dev/kloop/kinds/apiregistration"
 	"github.com/kloop-dev/kloop/resource"
 )
 
@@ -43,11 +43,11 @@ func namespaceBlind(l *converge.Look) *converge.Finding {
 	if text == "" {
 		return nil
 	}
-	for _, a := range resource.List(l.Read, kinds.APIServices, "") {
-		if !strings.Contains(text, a.Spec.Group) || l.Health(kinds.APIServices, a).Converged() {
+	for _, a := range resource.List(l.Read, apiregistration.APIServices, "") {
+		if !strings.Contains(text, a.Spec.Group) || l.Health(apiregistration.APIServices, a).Converged() {
 			continue
 		}
-		r := converge.RefTo(kinds.APIServices, a)
+		r := converge.RefTo(apiregistration.APIServices, a)
 		return &converge.Finding{Says: "waits for the API group " + a.Spec.Group + ", whose server does not answer",
 			State:  converge.Blocked,
 			Waits:  converge.On("APIService", r, "status.conditions[Available]"),

@@ -9,18 +9,20 @@ import (
 
 	"github.com/kloop-dev/kloop/converge"
 	"github.com/kloop-dev/kloop/converge/words"
-	"github.com/kloop-dev/kloop/kinds"
+	"github.com/kloop-dev/kloop/kinds/apiextensions"
+	"github.com/kloop-dev/kloop/kinds/apiregistration"
+	"github.com/kloop-dev/kloop/kinds/core"
 	"github.com/kloop-dev/kloop/resource"
 )
 
 // Extensions are the ways in which what extends the API does not work.
 func Extensions() []converge.Situation {
 	return []converge.Situation{
-		{Name: "APIServiceDown", Of: []resource.Kind{kinds.APIServices}, See: apiServiceDown},
-		{Name: "NamesTaken", Of: []resource.Kind{kinds.CustomResourceDefinitions}, See: namesTaken},
-		{Name: "DefinitionFaulty", Of: []resource.Kind{kinds.CustomResourceDefinitions}, See: definitionFaulty},
-		{Name: "ConversionDown", Of: []resource.Kind{kinds.CustomResourceDefinitions}, See: conversionDown},
-		{Name: "QuotaNotCounted", Of: []resource.Kind{kinds.ResourceQuotas}, See: quotaNotCounted},
+		{Name: "APIServiceDown", Of: []resource.Kind{apiregistration.APIServices}, See: apiServiceDown},
+		{Name: "NamesTaken", Of: []resource.Kind{apiextensions.CustomResourceDefinitions}, See: namesTaken},
+		{Name: "DefinitionFaulty", Of: []resource.Kind{apiextensions.CustomResourceDefinitions}, See: definitionFaulty},
+		{Name: "ConversionDown", Of: []resource.Kind{apiextensions.CustomResourceDefinitions}, See: conversionDown},
+		{Name: "QuotaNotCounted", Of: []resource.Kind{core.ResourceQuotas}, See: quotaNotCounted},
 	}
 }
 
@@ -32,13 +34,13 @@ func apiServiceDown(l *converge.Look) *converge.Finding {
 	if s == nil {
 		return nil
 	}
-	r := converge.Ref{Kind: kinds.Services, NS: s.Namespace, Name: s.Name}
+	r := converge.Ref{Kind: core.Services, NS: s.Namespace, Name: s.Name}
 	f := &converge.Finding{Says: "has a server that does not answer: service " + s.Namespace + "/" + s.Name,
 		Owner: "the server behind " + s.Namespace + "/" + s.Name, State: converge.Blocked, Waits: converge.On("Object", r, ""),
 		Advice: []string{"bring the pods behind the service back, or delete apiservice/" + a.Name +
 			" if the API is no longer used: it holds up the deletion of namespaces"}, Below: []converge.Ref{r}}
 	f.Next = converge.Does(f.Owner, "answers again when it runs")
-	sleeper(f, l.World, resource.Get(l.Read, kinds.Services, s.Namespace, s.Name))
+	sleeper(f, l.World, resource.Get(l.Read, core.Services, s.Namespace, s.Name))
 	for _, c := range a.Status.Conditions {
 		if c.Type == apiregistrationv1.Available && c.Status != apiregistrationv1.ConditionTrue {
 			f.Error = TextOnly(c.Message)
@@ -73,7 +75,7 @@ func sleeper(f *converge.Finding, w *converge.World, s *corev1.Service) {
 
 // serves says that the service of an APIService leads somewhere.
 func serves(l *converge.Look, ref *apiregistrationv1.ServiceReference) bool {
-	s := resource.Get(l.Read, kinds.Services, ref.Namespace, ref.Name)
+	s := resource.Get(l.Read, core.Services, ref.Namespace, ref.Name)
 	if s == nil {
 		return false
 	}
@@ -115,7 +117,7 @@ func conversionDown(l *converge.Look) *converge.Finding {
 		return nil
 	}
 	ref := Converter(d)
-	r := converge.Ref{Kind: kinds.Services, NS: ref.Namespace, Name: ref.Name}
+	r := converge.Ref{Kind: core.Services, NS: ref.Namespace, Name: ref.Name}
 	stored := ""
 	for _, v := range d.Spec.Versions {
 		if v.Storage {
@@ -127,7 +129,7 @@ func conversionDown(l *converge.Look) *converge.Finding {
 		Advice: []string{"bring the pods behind the service back",
 			"objects can be read and deleted as " + stored + " meanwhile, the version that they are stored in"}, Below: []converge.Ref{r}}
 	f.Next = converge.Does(f.Owner, "answers again when it runs")
-	sleeper(f, l.World, resource.Get(l.Read, kinds.Services, ref.Namespace, ref.Name))
+	sleeper(f, l.World, resource.Get(l.Read, core.Services, ref.Namespace, ref.Name))
 	return f
 }
 

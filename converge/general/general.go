@@ -8,8 +8,9 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/kloop-dev/kloop/converge"
-	"github.com/kloop-dev/kloop/kinds"
+	"github.com/kloop-dev/kloop/kinds/apiextensions"
 	"github.com/kloop-dev/kloop/kinds/convergence"
+	"github.com/kloop-dev/kloop/kinds/core"
 	"github.com/kloop-dev/kloop/resource"
 )
 
@@ -57,12 +58,12 @@ func generalDeletions() []converge.Situation {
 // ContainerDeletions are deletions of what holds other objects.
 func ContainerDeletions() []converge.Situation {
 	return []converge.Situation{
-		{Name: "NamespaceHeld", Of: []resource.Kind{kinds.Namespaces}, See: Leaving(namespaceHeld)},
-		{Name: "NamespaceAPIServiceDown", Of: []resource.Kind{kinds.Namespaces}, See: Leaving(namespaceBlind)},
-		{Name: "NamespaceNotEmpty", Of: []resource.Kind{kinds.Namespaces}, See: Leaving(namespaceNotEmpty)},
-		{Name: "FinalizerStuck", Of: []resource.Kind{kinds.Namespaces}, See: Leaving(namespaceFinalizer)},
-		{Name: "NamespaceNotEmpty", Of: []resource.Kind{kinds.Namespaces}, See: Leaving(namespaceTold)},
-		{Name: "InstancesRemain", Of: []resource.Kind{kinds.CustomResourceDefinitions}, See: Leaving(instancesRemain)},
+		{Name: "NamespaceHeld", Of: []resource.Kind{core.Namespaces}, See: Leaving(namespaceHeld)},
+		{Name: "NamespaceAPIServiceDown", Of: []resource.Kind{core.Namespaces}, See: Leaving(namespaceBlind)},
+		{Name: "NamespaceNotEmpty", Of: []resource.Kind{core.Namespaces}, See: Leaving(namespaceNotEmpty)},
+		{Name: "FinalizerStuck", Of: []resource.Kind{core.Namespaces}, See: Leaving(namespaceFinalizer)},
+		{Name: "NamespaceNotEmpty", Of: []resource.Kind{core.Namespaces}, See: Leaving(namespaceTold)},
+		{Name: "InstancesRemain", Of: []resource.Kind{apiextensions.CustomResourceDefinitions}, See: Leaving(instancesRemain)},
 	}
 }
 

@@ -10,7 +10,8 @@ import (
 	"k8s.io/utils/ptr"
 
 	"github.com/kloop-dev/kloop/converge"
-	"github.com/kloop-dev/kloop/kinds"
+	"github.com/kloop-dev/kloop/kinds/admissionregistration"
+	"github.com/kloop-dev/kloop/kinds/core"
 	"github.com/kloop-dev/kloop/resource"
 )
 
@@ -30,7 +31,7 @@ func Unconverted(w *converge.World, d *apiextensionsv1.CustomResourceDefinition)
 	if ref == nil {
 		return false
 	}
-	s := resource.Get(w.Read, kinds.Services, ref.Namespace, ref.Name)
+	s := resource.Get(w.Read, core.Services, ref.Namespace, ref.Name)
 	if s == nil {
 		return true
 	}
@@ -106,13 +107,13 @@ func (h Hook) Down(w *converge.World) bool {
 	if h.Ref == nil {
 		return false
 	}
-	s := resource.Get(w.Read, kinds.Services, h.Ref.Namespace, h.Ref.Name)
-	return s == nil && w.Sees(kinds.Services, h.Ref.Namespace) || s != nil && !ServiceHealth(w, s).Converged()
+	s := resource.Get(w.Read, core.Services, h.Ref.Namespace, h.Ref.Name)
+	return s == nil && w.Sees(core.Services, h.Ref.Namespace) || s != nil && !ServiceHealth(w, s).Converged()
 }
 
 // Hooks are those of webhooks.
 func Hooks() []converge.Situation {
-	of := []resource.Kind{kinds.ValidatingWebhookConfigurations, kinds.MutatingWebhookConfigurations}
+	of := []resource.Kind{admissionregistration.ValidatingWebhookConfigurations, admissionregistration.MutatingWebhookConfigurations}
 	return []converge.Situation{{Name: "WebhookDown", Of: of, See: webhookUnserved}, {Name: "WebhookAsksForAll", Of: of,
 		See: webhookForAll}}
 }
@@ -123,7 +124,7 @@ func webhookUnserved(l *converge.Look) *converge.Finding {
 		if !h.Closed || !h.Down(l.World) {
 			continue
 		}
-		r := converge.Ref{Kind: kinds.Services, NS: h.Ref.Namespace, Name: h.Ref.Name}
+		r := converge.Ref{Kind: core.Services, NS: h.Ref.Namespace, Name: h.Ref.Name}
 		name := new(converge.ObjectOf(l.Kind, l.Obj)).Short()
 		return &converge.Finding{Says: "refuses all that the webhook " + h.Name +
 			" is to be asked about: nobody answers behind service " + r.NS + "/" +

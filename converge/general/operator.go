@@ -12,7 +12,8 @@ import (
 	"github.com/kloop-dev/kloop/converge"
 	"github.com/kloop-dev/kloop/converge/mentions"
 	"github.com/kloop-dev/kloop/converge/words"
-	"github.com/kloop-dev/kloop/kinds"
+	"github.com/kloop-dev/kloop/kinds/coordination"
+	"github.com/kloop-dev/kloop/kinds/core"
 	"github.com/kloop-dev/kloop/loop"
 	"github.com/kloop-dev/kloop/resource"
 )
@@ -176,7 +177,7 @@ func lastWrite(l *converge.Look, manager string) (at time.Time) {
 func leaseOf(l *converge.Look, who string) *coordinationv1.Lease {
 	group := l.Kind.Info().GVK.Group
 	var best *coordinationv1.Lease
-	for _, lease := range resource.List(l.Read, kinds.Leases, "") {
+	for _, lease := range resource.List(l.Read, coordination.Leases, "") {
 		if lease.Namespace == "kube-node-lease" || lease.Spec.RenewTime == nil {
 			continue
 		}
@@ -205,7 +206,7 @@ func operatorRefused(l *converge.Look, _ map[string]any) *converge.Finding {
 		f.Waits, f.Advice = converge.ForName("Policy", "admission"), []string{"change what stands in the way of the controller's write"}
 	}
 	if name := words.Between(r.Message, "exceeded quota: ", ","); name != "" {
-		f.Waits, f.Advice = converge.On("Quota", Namespaced(l, kinds.ResourceQuotas, name), "spec.hard"),
+		f.Waits, f.Advice = converge.On("Quota", Namespaced(l, core.ResourceQuotas, name), "spec.hard"),
 			[]string{"raise the quota: kubectl edit resourcequota " + name + " -n " + l.Obj.GetNamespace()}
 	}
 	return f

@@ -13,7 +13,7 @@ import (
 	"github.com/kloop-dev/kloop/converge"
 	"github.com/kloop-dev/kloop/converge/mentions"
 	"github.com/kloop-dev/kloop/converge/words"
-	"github.com/kloop-dev/kloop/kinds"
+	"github.com/kloop-dev/kloop/kinds/core"
 	"github.com/kloop-dev/kloop/resource"
 )
 
@@ -30,7 +30,7 @@ func PartsOf(l *converge.Look, owner resource.Object, depth int) (bad []converge
 		for obj := range l.Read.ByOwner(k, string(owner.GetUID())) {
 			if !l.Health(k, obj).Converged() {
 				bad = append(bad, converge.RefTo(k, obj))
-			} else if (k.Info().Custom || k == resource.Kind(kinds.PersistentVolumeClaims)) && depth < converge.MaxDepth {
+			} else if (k.Info().Custom || k == resource.Kind(core.PersistentVolumeClaims)) && depth < converge.MaxDepth {
 				bad = append(bad, PartsOf(l, obj, depth+1)...)
 			}
 		}

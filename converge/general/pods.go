@@ -9,7 +9,7 @@ import (
 
 	"github.com/kloop-dev/kloop/converge"
 	"github.com/kloop-dev/kloop/converge/words"
-	"github.com/kloop-dev/kloop/kinds"
+	"github.com/kloop-dev/kloop/kinds/core"
 	"github.com/kloop-dev/kloop/resource"
 )
 
@@ -105,7 +105,7 @@ func NodeReady(n *corev1.Node) bool {
 
 // LastFailed is lastFailure, with the command that shows that container's log.
 func LastFailed(l *converge.Look, j resource.Object) (says, command string) {
-	for _, p := range resource.Owned(l.Read, kinds.Pods, j) {
+	for _, p := range resource.Owned(l.Read, core.Pods, j) {
 		for i := range p.Status.ContainerStatuses {
 			c := &p.Status.ContainerStatuses[i]
 			if t := Died(c); t != nil {

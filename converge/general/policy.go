@@ -9,7 +9,8 @@ import (
 
 	"github.com/kloop-dev/kloop/converge"
 	"github.com/kloop-dev/kloop/converge/words"
-	"github.com/kloop-dev/kloop/kinds"
+	"github.com/kloop-dev/kloop/kinds/admissionregistration"
+	"github.com/kloop-dev/kloop/kinds/core"
 	"github.com/kloop-dev/kloop/resource"
 )
 
@@ -27,22 +28,23 @@ func PolicyDenies(l *converge.Look, text string) *converge.Finding {
 		return f
 	}
 	return &converge.Finding{Says: "is refused by the policy " + name + ": " + why,
-		Waits:  converge.On("Policy", converge.Ref{Kind: kinds.ValidatingAdmissionPolicies, NS: "", Name: name}, ""),
+		Waits:  converge.On("Policy", converge.Ref{Kind: admissionregistration.ValidatingAdmissionPolicies, NS: "", Name: name}, ""),
 		Next:   converge.Does(converge.Person, "changes the object, or the policy"),
 		Advice: []string{"change what is created to what the policy allows: kubectl describe validatingadmissionpolicy " + name}}
 }
 
 // paramMissing: the policy goes by an object that its binding names, and there is none.
 func paramMissing(l *converge.Look, policy, binding string) *converge.Finding {
-	p, b := resource.Get(l.Read, kinds.ValidatingAdmissionPolicies, "", policy),
-		resource.Get(l.Read, kinds.ValidatingAdmissionPolicyBindings, "", binding)
+	p, b := resource.Get(l.Read, admissionregistration.ValidatingAdmissionPolicies, "", policy),
+		resource.Get(l.Read, admissionregistration.ValidatingAdmissionPolicyBindings, "", binding)
 	if p == nil || b == nil || p.Spec.ParamKind == nil || b.Spec.ParamRef == nil {
 		return nil
 	}
 	what := strings.ToLower(p.Spec.ParamKind.Kind) + "/" + cmp.Or(b.Spec.ParamRef.Name, "(any with its labels)")
 	return &converge.Finding{Says: "is refused by the policy " + policy + ", which goes by " + what + ": that does not exist",
-		Waits: converge.On("Field", converge.Ref{Kind: kinds.ValidatingAdmissionPolicyBindings, NS: "", Name: binding}, "spec.paramRef"),
-		Next:  converge.Does(converge.Person, "creates %s in namespace %s", what, cmp.Or(b.Spec.ParamRef.Namespace, l.Obj.GetNamespace())),
+		Waits: converge.On("Field", converge.Ref{Kind: admissionregistration.ValidatingAdmissionPolicyBindings, NS: "", Name: binding},
+			"spec.paramRef"),
+		Next: converge.Does(converge.Person, "creates %s in namespace %s", what, cmp.Or(b.Spec.ParamRef.Namespace, l.Obj.GetNamespace())),
 		Advice: []string{"create what validatingadmissionpolicybinding/" + binding +
 			" names, or let it pass what has no parameters: parameterNotFoundAction: Allow"}}
 }
@@ -52,7 +54,7 @@ func NamespaceLeaving(l *converge.Look, text string) *converge.Finding {
 	if !strings.Contains(text, "because it is being terminated") {
 		return nil
 	}
-	r := converge.Ref{Kind: kinds.Namespaces, NS: "", Name: l.Obj.GetNamespace()}
+	r := converge.Ref{Kind: core.Namespaces, NS: "", Name: l.Obj.GetNamespace()}
 	return &converge.Finding{Says: "can't create anything: its namespace is being deleted", Waits: converge.On("Object", r, ""),
 		Next: converge.Does("namespace", "deletes it too")}
 }

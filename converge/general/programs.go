@@ -185,7 +185,8 @@ func WatchedElsewhere(l *converge.Look, who string) string {
 		for _, s := range told {
 			m := watchedOnly.FindStringSubmatch(s)
 			if m != nil && !slices.Contains(strings.Fields(strings.ReplaceAll(m[1], ",", " ")), l.Obj.GetNamespace()) {
-				return new(converge.ObjectOf(k, obj)).Short() + " in namespace " + obj.GetNamespace() + " is told to watch other namespaces (" +
+				return new(converge.ObjectOf(k, obj)).Short() + " in namespace " + obj.GetNamespace() +
+					" is told to watch other namespaces (" +
 					s + ")"
 			}
 		}

@@ -8,8 +8,8 @@ import (
 
 	"github.com/kloop-dev/kloop/converge"
 	"github.com/kloop-dev/kloop/converge/words"
-	"github.com/kloop-dev/kloop/kinds"
 	"github.com/kloop-dev/kloop/kinds/convergence"
+	"github.com/kloop-dev/kloop/kinds/core"
 	"github.com/kloop-dev/kloop/resource"
 )
 
@@ -85,7 +85,7 @@ func QuotaExceeded(l *converge.Look, text string) *converge.Finding {
 	if name == "" {
 		return nil
 	}
-	r := Namespaced(l, kinds.ResourceQuotas, name)
+	r := Namespaced(l, core.ResourceQuotas, name)
 	return &converge.Finding{Says: "can't create more: the quota " + name + " is used up (" + quotaSum(text) + ")",
 		Waits: converge.On("Quota", r, "spec.hard"),
 		Next:  converge.Does(l.Owner, "tries again; it succeeds once the quota has room"),

@@ -16,8 +16,10 @@ import (
 	"github.com/kloop-dev/kloop/converge"
 	"github.com/kloop-dev/kloop/converge/mentions"
 	"github.com/kloop-dev/kloop/converge/words"
-	"github.com/kloop-dev/kloop/kinds"
+	"github.com/kloop-dev/kloop/kinds/admissionregistration"
 	"github.com/kloop-dev/kloop/kinds/convergence"
+	"github.com/kloop-dev/kloop/kinds/core"
+	"github.com/kloop-dev/kloop/kinds/rbac"
 	"github.com/kloop-dev/kloop/resource"
 )
 
@@ -66,9 +68,9 @@ func restOfClusterBinding(w *converge.World, b *rbacv1.ClusterRoleBinding) (stri
 
 // grants tells of a binding that gives nothing, or to nobody.
 func grants(w *converge.World, ns string, role rbacv1.RoleRef, to []rbacv1.Subject) (says, advice string) {
-	var k resource.Kind = kinds.ClusterRoles
+	var k resource.Kind = rbac.ClusterRoles
 	if role.Kind == "Role" {
-		k = kinds.Roles
+		k = rbac.Roles
 	} else {
 		ns = ""
 	}
@@ -77,8 +79,8 @@ func grants(w *converge.World, ns string, role rbacv1.RoleRef, to []rbacv1.Subje
 			strings.TrimSuffix("kubectl get "+k.Info().Plural+" -n "+ns, " -n ")
 	}
 	for _, s := range to {
-		if s.Kind == rbacv1.ServiceAccountKind && w.Sees(kinds.ServiceAccounts, s.Namespace) &&
-			resource.Get(w.Read, kinds.ServiceAccounts, s.Namespace, s.Name) == nil {
+		if s.Kind == rbacv1.ServiceAccountKind && w.Sees(core.ServiceAccounts, s.Namespace) &&
+			resource.Get(w.Read, core.ServiceAccounts, s.Namespace, s.Name) == nil {
 			return "names the service account " + s.Namespace + "/" + s.Name + ", which does not exist",
 				"kubectl get serviceaccounts -n " + s.Namespace
 		}
@@ -88,7 +90,7 @@ func grants(w *converge.World, ns string, role rbacv1.RoleRef, to []rbacv1.Subje
 
 // restOfPolicyBinding tells of a binding that nobody is held by.
 func restOfPolicyBinding(w *converge.World, b *admissionregistrationv1.ValidatingAdmissionPolicyBinding) (says, advice string) {
-	k := kinds.ValidatingAdmissionPolicies
+	k := admissionregistration.ValidatingAdmissionPolicies
 	if w.Sees(k, "") && resource.Get(w.Read, k, "", b.Spec.PolicyName) == nil {
 		return "checks nothing: it names the policy " + b.Spec.PolicyName + ", which does not exist",
 			"kubectl get validatingadmissionpolicies"
@@ -109,11 +111,11 @@ func restOfFlow(_ *converge.World, f *flowcontrolv1.FlowSchema) (says, advice st
 
 // restOfPolicy tells of a policy that nobody is held to, or whose expressions don't suit what they are about.
 func restOfPolicy(w *converge.World, p *admissionregistrationv1.ValidatingAdmissionPolicy) (says, advice string) {
-	bound := slices.ContainsFunc(resource.List(w.Read, kinds.ValidatingAdmissionPolicyBindings, ""),
+	bound := slices.ContainsFunc(resource.List(w.Read, admissionregistration.ValidatingAdmissionPolicyBindings, ""),
 		func(b *admissionregistrationv1.ValidatingAdmissionPolicyBinding) bool {
 			return b.Spec.PolicyName == p.Name
 		})
-	if !bound && w.Sees(kinds.ValidatingAdmissionPolicyBindings, "") {
+	if !bound && w.Sees(admissionregistration.ValidatingAdmissionPolicyBindings, "") {
 		says = "holds nobody to its rules: no validatingadmissionpolicybinding names it"
 	}
 	if t := p.Status.TypeChecking; t != nil && len(t.ExpressionWarnings) > 0 {

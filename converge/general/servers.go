@@ -6,13 +6,13 @@ import (
 
 	"github.com/kloop-dev/kloop/converge"
 	"github.com/kloop-dev/kloop/converge/words"
-	"github.com/kloop-dev/kloop/kinds"
+	"github.com/kloop-dev/kloop/kinds/coordination"
 	"github.com/kloop-dev/kloop/resource"
 )
 
 // Leases are the ways in which an election is stuck. They are explained when somebody asks for one: the cache leaves leases out.
 func Leases() []converge.Situation {
-	return []converge.Situation{{Name: "LeaseExpired", Of: []resource.Kind{kinds.Leases}, See: leaseExpired}}
+	return []converge.Situation{{Name: "LeaseExpired", Of: []resource.Kind{coordination.Leases}, See: leaseExpired}}
 }
 
 // leaseExpired is a lease of an election past renewTime and leaseDurationSeconds that no other candidate took: none runs, or none may.
@@ -30,7 +30,7 @@ func leaseExpired(l *converge.Look) *converge.Finding {
 // Servers are the wants as gaps of the server's Lease in kube-system, by which servers show that they live (KEP-1965).
 func Servers() (list []converge.Situation) {
 	for _, n := range Wants() {
-		list = append(list, converge.Situation{Name: n.Cause, Of: []resource.Kind{kinds.Leases},
+		list = append(list, converge.Situation{Name: n.Cause, Of: []resource.Kind{coordination.Leases},
 			See: func(l *converge.Look) *converge.Finding {
 				if s := ServerOf(l.Loops, l.Obj.(*coordinationv1.Lease)); s != nil && n.Seen(s).Says != "" {
 					return n.Why(s, l)

@@ -17,7 +17,10 @@ import (
 
 	"github.com/kloop-dev/kloop/converge"
 	"github.com/kloop-dev/kloop/converge/words"
-	"github.com/kloop-dev/kloop/kinds"
+	"github.com/kloop-dev/kloop/kinds/coordination"
+	"github.com/kloop-dev/kloop/kinds/core"
+	"github.com/kloop-dev/kloop/kinds/discovery"
+	"github.com/kloop-dev/kloop/kinds/marks"
 	"github.com/kloop-dev/kloop/resource"
 )
 
@@ -26,7 +29,7 @@ import (
 func AliasOf(s *corev1.Service) (r converge.Ref, ok bool) {
 	host, is := strings.CutSuffix(strings.TrimSuffix(strings.TrimSuffix(s.Spec.ExternalName, "."), ".cluster.local"), ".svc")
 	name, ns, whole := strings.Cut(host, ".")
-	return converge.Ref{Kind: kinds.Services, NS: ns, Name: name}, is && whole && !strings.Contains(ns, ".")
+	return converge.Ref{Kind: core.Services, NS: ns, Name: name}, is && whole && !strings.Contains(ns, ".")
 }
 
 // aliasHealth finds a gap in a service that is a name for what no name can stand for, or for what does not exist.
@@ -35,7 +38,7 @@ func aliasHealth(w *converge.World, s *corev1.Service) converge.Health {
 	if _, err := netip.ParseAddr(s.Spec.ExternalName); err == nil {
 		return converge.Health{Says: "leads nowhere", Want: want, Have: "an address, not a name"}
 	}
-	if r, ok := AliasOf(s); ok && w.Sees(kinds.Services, r.NS) && resource.Get(w.Read, kinds.Services, r.NS, r.Name) == nil {
+	if r, ok := AliasOf(s); ok && w.Sees(core.Services, r.NS) && resource.Get(w.Read, core.Services, r.NS, r.Name) == nil {
 		return converge.Health{Says: "leads nowhere", Want: want, Have: "no such service"}
 	}
 	if Circle(w, s) != "" {
@@ -54,7 +57,7 @@ func Circle(w *converge.World, s *corev1.Service) string {
 		} else if seen = append(seen, name); !ok {
 			return ""
 		}
-		s = resource.Get(w.Read, kinds.Services, r.NS, r.Name)
+		s = resource.Get(w.Read, core.Services, r.NS, r.Name)
 	}
 	return ""
 }
@@ -85,18 +88,18 @@ func (u *Unanswered) Text() string {
 // Answerer finds the first address of a service that is not answered as it should be; nil: all are, as far as can be seen.
 func Answerer(w *converge.World, s *corev1.Service) *Unanswered {
 	for _, in := range s.Status.LoadBalancer.Ingress {
-		for obj := range w.Read.ByLabel(kinds.Leases, kinds.AnnounceSpace, kinds.AnnounceLabel, "layer2") {
+		for obj := range w.Read.ByLabel(coordination.Leases, marks.AnnounceSpace, marks.AnnounceLabel, "layer2") {
 			l := resource.As[*coordinationv1.Lease](obj)
-			if l.Annotations[kinds.AnnouncedAddress] != in.IP {
+			if l.Annotations[marks.AnnouncedAddress] != in.IP {
 				continue
 			}
-			u := &Unanswered{Address: in.IP, Holder: ptr.Deref(l.Spec.HolderIdentity, ""), Trouble: l.Annotations[kinds.AnnouncedTrouble]}
+			u := &Unanswered{Address: in.IP, Holder: ptr.Deref(l.Spec.HolderIdentity, ""), Trouble: l.Annotations[marks.AnnouncedTrouble]}
 			since := l.CreationTimestamp.Time
 			if l.Spec.AcquireTime != nil {
 				since = l.Spec.AcquireTime.Time
 			}
 			u.free = u.Holder == "" && w.Now.After(since.Add(takeover))
-			if n := resource.Get(w.Read, kinds.Nodes, "", u.Holder); u.Holder != "" && (n == nil || !NodeReady(n)) {
+			if n := resource.Get(w.Read, core.Nodes, "", u.Holder); u.Holder != "" && (n == nil || !NodeReady(n)) {
 				u.Lost = true
 			}
 			if u.Trouble != "" || u.free || u.Lost {
@@ -110,7 +113,7 @@ func Answerer(w *converge.World, s *corev1.Service) *Unanswered {
 // restOfAnswered tells which node answers for the address of a service, and what no node can see of its way to the clients.
 func restOfAnswered(w *converge.World, s *corev1.Service) (says, advice string) {
 	for _, in := range s.Status.LoadBalancer.Ingress {
-		l := resource.Get(w.Read, kinds.Leases, kinds.AnnounceSpace, LeaseOf(w, in.IP))
+		l := resource.Get(w.Read, coordination.Leases, marks.AnnounceSpace, LeaseOf(w, in.IP))
 		if l == nil || ptr.Deref(l.Spec.HolderIdentity, "") == "" {
 			continue
 		}
@@ -118,7 +121,7 @@ func restOfAnswered(w *converge.World, s *corev1.Service) (says, advice string) 
 		if strings.Contains(in.IP, ":") {
 			says = strings.TrimSuffix(says, "ARP") + "NDP"
 		}
-		if has := l.Annotations[kinds.AnnouncedForeign]; has != "" {
+		if has := l.Annotations[marks.AnnouncedForeign]; has != "" {
 			return says + ", but no network of that node holds it (" + has + "): clients reach it " +
 					"only where a router sends it to the node",
 				"ask a client for its way: ip route get " + in.IP + "; an address in the nodes' network, or a BGPAdvertisement, " +
@@ -134,8 +137,8 @@ func restOfAnswered(w *converge.World, s *corev1.Service) (says, advice string) 
 
 // LeaseOf finds the Lease by which nodes agree who answers for an address on the link; "" when none does.
 func LeaseOf(w *converge.World, address string) string {
-	for obj := range w.Read.ByLabel(kinds.Leases, kinds.AnnounceSpace, kinds.AnnounceLabel, "layer2") {
-		if resource.As[*coordinationv1.Lease](obj).Annotations[kinds.AnnouncedAddress] == address {
+	for obj := range w.Read.ByLabel(coordination.Leases, marks.AnnounceSpace, marks.AnnounceLabel, "layer2") {
+		if resource.As[*coordinationv1.Lease](obj).Annotations[marks.AnnouncedAddress] == address {
 			return obj.GetName()
 		}
 	}
@@ -154,8 +157,8 @@ func ServiceCondition(s *corev1.Service, typ string) *metav1.Condition {
 
 // unannounced says why an address is answered by nobody; "": it may well be answered.
 func unannounced(s *corev1.Service) string {
-	c := ServiceCondition(s, kinds.AnnouncedCondition)
-	if c == nil || c.Status != metav1.ConditionFalse || c.Reason == kinds.LBNoEndpoint {
+	c := ServiceCondition(s, marks.AnnouncedCondition)
+	if c == nil || c.Status != metav1.ConditionFalse || c.Reason == marks.LBNoEndpoint {
 		return ""
 	}
 	return c.Reason
@@ -177,7 +180,7 @@ func ServiceHealth(w *converge.World, s *corev1.Service) converge.Health {
 	if s.Spec.Type == corev1.ServiceTypeExternalName {
 		return aliasHealth(w, s)
 	}
-	if !w.Sees(kinds.EndpointSlices, s.Namespace) {
+	if !w.Sees(discovery.EndpointSlices, s.Namespace) {
 		return converge.Health{}
 	}
 	ports, any := OpenPorts(w, s)
@@ -208,7 +211,7 @@ func ServiceHealth(w *converge.World, s *corev1.Service) converge.Health {
 // OpenPorts are the names of the ports that lead to an endpoint that takes connections, and whether there is such an endpoint.
 func OpenPorts(w *converge.World, s *corev1.Service) (names map[string]bool, any bool) {
 	names = map[string]bool{}
-	for obj := range w.Read.ByLabel(kinds.EndpointSlices, s.Namespace, discoveryv1.LabelServiceName, s.Name) {
+	for obj := range w.Read.ByLabel(discovery.EndpointSlices, s.Namespace, discoveryv1.LabelServiceName, s.Name) {
 		slice := obj.(*discoveryv1.EndpointSlice)
 		if len(slice.Ports) == 0 && len(s.Spec.Ports) > 0 || !Suits(s, slice) {
 			continue // its pods have none of the service's ports, or no address that goes with its own
@@ -234,7 +237,7 @@ func Suits(s *corev1.Service, slice *discoveryv1.EndpointSlice) bool {
 
 // hasEndpoints says that somebody made endpoints for a service, ready or not.
 func hasEndpoints(w *converge.World, s *corev1.Service) bool {
-	for obj := range w.Read.ByLabel(kinds.EndpointSlices, s.Namespace, discoveryv1.LabelServiceName, s.Name) {
+	for obj := range w.Read.ByLabel(discovery.EndpointSlices, s.Namespace, discoveryv1.LabelServiceName, s.Name) {
 		if slice := obj.(*discoveryv1.EndpointSlice); len(slice.Endpoints) > 0 && Suits(s, slice) {
 			return true
 		}
@@ -260,7 +263,7 @@ func portName(p corev1.ServicePort) string { return cmp.Or(p.Name, fmt.Sprint(p.
 func Selected(w *converge.World, s *corev1.Service) (picked []*corev1.Pod) {
 	sel := labels.SelectorFromSet(s.Spec.Selector)
 	for key, value := range s.Spec.Selector {
-		for obj := range w.Read.ByLabel(kinds.Pods, s.Namespace, key, value) {
+		for obj := range w.Read.ByLabel(core.Pods, s.Namespace, key, value) {
 			p := obj.(*corev1.Pod)
 			if sel.Matches(labels.Set(p.Labels)) && p.Status.Phase != corev1.PodSucceeded && p.Status.Phase != corev1.PodFailed {
 				picked = append(picked, p)
@@ -341,12 +344,12 @@ func declared(pods []*corev1.Pod, protocol corev1.Protocol) (list []int32) {
 // nodesOf are the nodes on which a service has a ready endpoint, and those on which it has none.
 func nodesOf(w *converge.World, s *corev1.Service) (with, without []string) {
 	on := map[string]bool{}
-	for obj := range w.Read.ByLabel(kinds.EndpointSlices, s.Namespace, discoveryv1.LabelServiceName, s.Name) {
+	for obj := range w.Read.ByLabel(discovery.EndpointSlices, s.Namespace, discoveryv1.LabelServiceName, s.Name) {
 		for _, ep := range obj.(*discoveryv1.EndpointSlice).Endpoints {
 			on[ptr.Deref(ep.NodeName, "")] = on[ptr.Deref(ep.NodeName, "")] || ptr.Deref(ep.Conditions.Ready, true)
 		}
 	}
-	for _, n := range resource.List(w.Read, kinds.Nodes, "") {
+	for _, n := range resource.List(w.Read, core.Nodes, "") {
 		if on[n.Name] {
 			with = append(with, n.Name)
 		} else {

@@ -13,7 +13,8 @@ import (
 	"github.com/kloop-dev/kloop/converge"
 	"github.com/kloop-dev/kloop/converge/mentions"
 	"github.com/kloop-dev/kloop/converge/words"
-	"github.com/kloop-dev/kloop/kinds"
+	"github.com/kloop-dev/kloop/kinds/apiregistration"
+	"github.com/kloop-dev/kloop/kinds/core"
 	"github.com/kloop-dev/kloop/resource"
 )
 
@@ -95,7 +96,7 @@ func lackAt(l *converge.Look, f *converge.Finding, message string) bool {
 			return false
 		}
 	}
-	if m[2] != l.Obj.GetNamespace() && resource.Get(l.Read, kinds.Namespaces, "", m[2]) == nil {
+	if m[2] != l.Obj.GetNamespace() && resource.Get(l.Read, core.Namespaces, "", m[2]) == nil {
 		return false // anything may have a slash in it
 	}
 	for _, k := range mentions.Of(l).KindsBy(m[1], "", "", true) {
@@ -230,11 +231,11 @@ func aggregated(l *converge.Look, f *converge.Finding, message string) {
 	if m == nil || len(f.Below) > 0 {
 		return
 	}
-	s := resource.Get(l.Read, kinds.APIServices, "", m[2]+"."+m[1])
-	if s == nil || l.Health(kinds.APIServices, s).Converged() {
+	s := resource.Get(l.Read, apiregistration.APIServices, "", m[2]+"."+m[1])
+	if s == nil || l.Health(apiregistration.APIServices, s).Converged() {
 		return
 	}
-	waitsFor(f, message, converge.RefTo(kinds.APIServices, s))
+	waitsFor(f, message, converge.RefTo(apiregistration.APIServices, s))
 }
 
 // reached looks at the service of the cluster that a controller can't reach: if it is not well, that is the cause.
@@ -244,19 +245,19 @@ func reached(l *converge.Look, f *converge.Finding, message string) {
 	}
 	var s *corev1.Service
 	if m := hosted.FindStringSubmatch(message); m != nil {
-		s = resource.Get(l.Read, kinds.Services, m[2], m[1])
+		s = resource.Get(l.Read, core.Services, m[2], m[1])
 	}
 	if m := dialled.FindStringSubmatch(message); s == nil && m != nil {
-		for _, one := range resource.List(l.Read, kinds.Services, "") {
+		for _, one := range resource.List(l.Read, core.Services, "") {
 			if one.Spec.ClusterIP == m[1] {
 				s = one
 			}
 		}
 	}
-	if s == nil || len(s.Spec.Selector) == 0 || l.Health(kinds.Services, s).Converged() {
+	if s == nil || len(s.Spec.Selector) == 0 || l.Health(core.Services, s).Converged() {
 		return
 	}
-	waitsFor(f, message, converge.RefTo(kinds.Services, s))
+	waitsFor(f, message, converge.RefTo(core.Services, s))
 }
 
 // heard adds what else tells why, where the object itself does not: what it names may say more of what failed, or its node may be kept from
@@ -265,7 +266,7 @@ func heard(l *converge.Look, f *converge.Finding, tree map[string]any, message s
 	if len(f.Below) > 0 || f.State == converge.Blocked {
 		return ""
 	}
-	if n := resource.Get(l.Read, kinds.Nodes, "", l.Obj.GetName()); n != nil && n.Spec.Unschedulable {
+	if n := resource.Get(l.Read, core.Nodes, "", l.Obj.GetName()); n != nil && n.Spec.Unschedulable {
 		return kept(l, f, n, message)
 	}
 	if strings.Contains(message, " ") {
@@ -334,8 +335,8 @@ func spokenOf(l *converge.Look, f *converge.Finding, message string) {
 	defer ofKind(l, f, message)
 	defer lackOf(l, f, message)
 	for _, m := range KubeletsPod.FindAllStringSubmatch(message, converge.MaxLooks) {
-		if p := resource.Get(l.Read, kinds.Pods, m[2], m[1]); p != nil && !l.Health(kinds.Pods, p).Converged() {
-			waitsFor(f, message, converge.RefTo(kinds.Pods, p))
+		if p := resource.Get(l.Read, core.Pods, m[2], m[1]); p != nil && !l.Health(core.Pods, p).Converged() {
+			waitsFor(f, message, converge.RefTo(core.Pods, p))
 			return
 		}
 	}

@@ -11,7 +11,7 @@ import (
 	"github.com/kloop-dev/kloop/converge"
 	"github.com/kloop-dev/kloop/converge/mentions"
 	"github.com/kloop-dev/kloop/converge/words"
-	"github.com/kloop-dev/kloop/kinds"
+	"github.com/kloop-dev/kloop/kinds/core"
 )
 
 // untaken tells of what was made for an object and has no status, though it is there for long: nobody has taken it up.
@@ -72,13 +72,13 @@ func outdated(l *converge.Look, f *converge.Finding, tree map[string]any, messag
 		part, custom := words.Tree(m.Obj)
 		status, _ := part["status"].(map[string]any)
 		if m.Obj == nil || m.Loose || m.Part != "" ||
-			!custom && m.Kind != kinds.PersistentVolumeClaims && m.Obj.GetAnnotations()[composedAs] == "" ||
+			!custom && m.Kind != core.PersistentVolumeClaims && m.Obj.GetAnnotations()[composedAs] == "" ||
 			!l.Health(m.Kind, m.Obj).Converged() ||
 			!words.StandsIn(message, m.Name) && !meantBy(&m, message) && !words.StandsIn(message, m.Obj.GetAnnotations()[composedAs]) {
 			continue
 		}
 		name := new(converge.ObjectOf(m.Kind, m.Obj)).Short()
-		if custom && !Speaks(status) || m.Kind == kinds.ConfigMaps || m.Kind == kinds.Secrets {
+		if custom && !Speaks(status) || m.Kind == core.ConfigMaps || m.Kind == core.Secrets {
 			f.Aside = name + " has no word on how it is: who waits for that has to be told not to (Crossplane: readinessChecks)"
 			if m.Obj.GetAnnotations()[composedAs] != "" {
 				f.Advice = append([]string{"in its composition, let " + m.Obj.GetAnnotations()[composedAs] + " count as ready once it is " +

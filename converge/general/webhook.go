@@ -12,7 +12,8 @@ import (
 
 	"github.com/kloop-dev/kloop/converge"
 	"github.com/kloop-dev/kloop/converge/words"
-	"github.com/kloop-dev/kloop/kinds"
+	"github.com/kloop-dev/kloop/kinds/admissionregistration"
+	"github.com/kloop-dev/kloop/kinds/core"
 	"github.com/kloop-dev/kloop/resource"
 )
 
@@ -28,8 +29,8 @@ func WebhookDown(l *converge.Look, text string) *converge.Finding {
 		Waits: converge.ForName("Webhook", name),
 		Next:  converge.Does(l.Owner, "tries again; it succeeds once the webhook answers"), Advice: hook.advice(name, text)}
 	svc := hook.service(l.Read)
-	silent := hook.ref != nil && (svc == nil && l.Sees(kinds.Services, hook.ref.Namespace) || svc != nil &&
-		!l.Health(kinds.Services, svc).Converged())
+	silent := hook.ref != nil && (svc == nil && l.Sees(core.Services, hook.ref.Namespace) || svc != nil &&
+		!l.Health(core.Services, svc).Converged())
 	if strings.Contains(text, "x509: ") && !silent { // what answers for a service that leads nowhere is something else
 		f.Says = refusedWrite(l) + ": the certificate of the webhook " + name + " is not one that its configuration trusts (" +
 			words.Between(text+"\x00", "x509: ", "\x00") + ")"
@@ -44,7 +45,7 @@ func WebhookDown(l *converge.Look, text string) *converge.Finding {
 	}
 	switch {
 	case svc == nil && hook.ref != nil:
-		f.Below = []converge.Ref{{Kind: kinds.Services, NS: hook.ref.Namespace, Name: hook.ref.Name}}
+		f.Below = []converge.Ref{{Kind: core.Services, NS: hook.ref.Namespace, Name: hook.ref.Name}}
 	case svc != nil && deadlocked(l, svc):
 		f.Says = "can't create its pods: they are those of the webhook " + name + ", which is down and must be asked about them first"
 		f.Next = converge.Does(converge.Person, "breaks the circle")
@@ -52,7 +53,7 @@ func WebhookDown(l *converge.Look, text string) *converge.Finding {
 			hook.config,
 			"to get out of it now, delete it, and create it again when its pods are ready: kubectl delete " + hook.config}
 	case svc != nil:
-		f.Below = []converge.Ref{converge.RefTo(kinds.Services, svc)}
+		f.Below = []converge.Ref{converge.RefTo(core.Services, svc)}
 		sleeper(f, l.World, svc)
 	}
 	return f
@@ -103,7 +104,7 @@ func (h webhook) service(read resource.Reader) *corev1.Service {
 	if h.ref == nil {
 		return nil
 	}
-	return resource.Get(read, kinds.Services, h.ref.Namespace, h.ref.Name)
+	return resource.Get(read, core.Services, h.ref.Namespace, h.ref.Name)
 }
 
 // calledAt is the address at which the API server asked the webhook of a service.
@@ -135,7 +136,7 @@ func (h webhook) advice(name, text string) []string {
 
 // findWebhook finds a webhook by name; the zero value when there is none.
 func findWebhook(read resource.Reader, name string) webhook {
-	for _, c := range resource.List(read, kinds.ValidatingWebhookConfigurations, "") {
+	for _, c := range resource.List(read, admissionregistration.ValidatingWebhookConfigurations, "") {
 		for i := range c.Webhooks {
 			if c.Webhooks[i].Name == name {
 				return webhook{"validatingwebhookconfiguration/" + c.Name, c.Webhooks[i].ClientConfig.Service,
@@ -143,7 +144,7 @@ func findWebhook(read resource.Reader, name string) webhook {
 			}
 		}
 	}
-	for _, c := range resource.List(read, kinds.MutatingWebhookConfigurations, "") {
+	for _, c := range resource.List(read, admissionregistration.MutatingWebhookConfigurations, "") {
 		for i := range c.Webhooks {
 			if c.Webhooks[i].Name == name {
 				return webhook{"mutatingwebhookconfiguration/" + c.Name, c.Webhooks[i].ClientConfig.Service,

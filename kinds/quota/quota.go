@@ -64,7 +64,8 @@ func Counts(gr schema.GroupResource, name corev1.ResourceName) bool {
 	case schema.GroupResource{Resource: "services"}:
 		return name == corev1.ResourceServices || name == corev1.ResourceServicesNodePorts || name == corev1.ResourceServicesLoadBalancers
 	case schema.GroupResource{Resource: "persistentvolumeclaims"}:
-		return name == corev1.ResourcePersistentVolumeClaims || name == corev1.ResourceRequestsStorage || strings.Contains(text, storageSuffix)
+		return name == corev1.ResourcePersistentVolumeClaims || name == corev1.ResourceRequestsStorage || strings.Contains(text,
+			storageSuffix)
 	case schema.GroupResource{Group: "resource.k8s.io", Resource: "resourceclaims"}:
 		return strings.HasSuffix(text, DeviceSuffix)
 	}

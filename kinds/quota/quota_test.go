@@ -58,8 +58,9 @@ func TestUsage(t *testing.T) {
 		{"cluster ip", "services", &corev1.Service{}, "count/services=1,services=1,services.nodeports=0"},
 		{"load balancer", "services", lb, "count/services=1,services=1,services.loadbalancers=1,services.nodeports=2"},
 		{"lean load balancer", "services", lean, "count/services=1,services=1,services.loadbalancers=1,services.nodeports=1"},
-		{"claim", "persistentvolumeclaims", claim, "count/persistentvolumeclaims=1,fast.storageclass.storage.k8s.io/persistentvolumeclaims=1," +
-			"fast.storageclass.storage.k8s.io/requests.storage=2560Mi,persistentvolumeclaims=1,requests.storage=2560Mi"},
+		{"claim", "persistentvolumeclaims", claim,
+			"count/persistentvolumeclaims=1,fast.storageclass.storage.k8s.io/persistentvolumeclaims=1," +
+				"fast.storageclass.storage.k8s.io/requests.storage=2560Mi,persistentvolumeclaims=1,requests.storage=2560Mi"},
 		{"claim whose growth is taken back", "persistentvolumeclaims", once, "count/persistentvolumeclaims=1," +
 			"fast.storageclass.storage.k8s.io/persistentvolumeclaims=1,fast.storageclass.storage.k8s.io/requests.storage=9Gi," +
 			"persistentvolumeclaims=1,requests.storage=9Gi"},
@@ -99,7 +100,8 @@ func TestScopes(t *testing.T) {
 		{corev1.ResourceQuotaScopeCrossNamespacePodAffinity, []*corev1.Pod{far}, []*corev1.Pod{plain}},
 	} {
 		t.Run(string(c.scope), func(t *testing.T) {
-			q := &corev1.ResourceQuota{Spec: corev1.ResourceQuotaSpec{Hard: amounts("pods", "1"), Scopes: []corev1.ResourceQuotaScope{c.scope}}}
+			q := &corev1.ResourceQuota{Spec: corev1.ResourceQuotaSpec{Hard: amounts("pods", "1"),
+				Scopes: []corev1.ResourceQuotaScope{c.scope}}}
 			gr := schema.GroupResource{Resource: "pods"}
 			for i, p := range append(append([]*corev1.Pod{}, c.yes...), c.non...) {
 				if got := Applies(q, q.Spec.Hard, gr, p); got != (i < len(c.yes)) {

@@ -36,8 +36,9 @@ import (
 
 // Kit returns all there is.
 func Kit() kit.Kit {
-	return kit.Kit{Loops: loops, Sources: sources, Etcd: etcd.Opener{}, Sealed: seal, Explain: rules.All(), Plugins: plugins.All,
-		Agents: agents, Extensions: devices.Extensions, News: workloads.News,
+	return kit.Kit{Kinds: kinds.All, Loops: loops, Sources: sources, Etcd: etcd.Opener{}, Sealed: seal, Explain: rules.All(),
+		Plugins: plugins.All,
+		Agents:  agents, Extensions: devices.Extensions, News: workloads.News,
 		Streams: stream.New, Profiles: profiles.Serve,
 		Nodes: &kit.Simulation{Make: sim.Nodes, Loops: sim.LoopsIn, Use: sim.Use}}
 }
@@ -54,8 +55,9 @@ func loops(c kit.Cluster) ([]kit.Entry, error) {
 			return nil, err
 		}
 	}
-	cfg := controllers.Config{Kinds: c.Kinds, RootCA: c.RootCA, NodeGrace: c.NodeGrace, Others: c.Others, AutoscalerPeriod: c.AutoscalerPeriod,
-		DNS: c.DNS, LoadBalancer: loadbalancer.Mode(c.LoadBalancer), LocalStorage: c.LocalStorage, Snapshots: c.Snapshots}
+	cfg := controllers.Config{Kinds: c.Kinds, RootCA: c.RootCA, NodeGrace: c.NodeGrace, Others: c.Others,
+		AutoscalerPeriod: c.AutoscalerPeriod,
+		DNS:              c.DNS, LoadBalancer: loadbalancer.Mode(c.LoadBalancer), LocalStorage: c.LocalStorage, Snapshots: c.Snapshots}
 	if c.REST != nil {
 		cfg.Metrics = horizontalpodautoscaler.REST(c.REST)
 	}

@@ -9,7 +9,7 @@ import (
 	rbacv1 "k8s.io/api/rbac/v1"
 
 	"github.com/kloop-dev/kloop/auth"
-	"github.com/kloop-dev/kloop/kinds"
+	"github.com/kloop-dev/kloop/kinds/flowcontrol"
 	"github.com/kloop-dev/kloop/resource"
 )
 
@@ -43,8 +43,8 @@ func (f *Fair) refresh() {
 		return
 	}
 	r, p := f.cfg.Read(), f.plan.Load()
-	schemas := all(r, kinds.FlowSchemas)
-	levels := all(r, kinds.PriorityLevelConfigurations)
+	schemas := all(r, flowcontrol.FlowSchemas)
+	levels := all(r, flowcontrol.PriorityLevelConfigurations)
 	if !slices.Equal(schemas, p.schemas) || !slices.Equal(levels, p.levels) {
 		f.rebuild(schemas, levels)
 	}

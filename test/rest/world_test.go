@@ -131,8 +131,9 @@ func (w *world) start() {
 // startBeside starts them as kloop controllers does, over HTTP.
 func (w *world) startBeside() {
 	ctx, wg := w.begin()
-	l := cluster.Loops{Rest: w.beside, Log: quiet, Config: cluster.Config{Kit: whole.Kit(), VolumeSnapshots: true}, Election: client.Election{
-		Namespace: "kube-system", Name: "kube-controller-manager", Identity: "test", Duration: time.Minute, Renew: 10 * time.Second}}
+	l := cluster.Loops{Rest: w.beside, Log: quiet, Config: cluster.Config{Kit: whole.Kit(), VolumeSnapshots: true},
+		Election: client.Election{
+			Namespace: "kube-system", Name: "kube-controller-manager", Identity: "test", Duration: time.Minute, Renew: 10 * time.Second}}
 	wg.Go(func() {
 		if err := cluster.RunLoops(ctx, l); err != nil && ctx.Err() == nil {
 			w.t.Error(err)

@@ -175,10 +175,12 @@ func nodeOf(i int, now metav1.Time) *corev1.Node {
 			"beta.kubernetes.io/os":   "linux",
 			"beta.kubernetes.io/arch": "amd64", corev1.LabelTopologyZone: fmt.Sprint("z", i%10)}},
 		Status: corev1.NodeStatus{Capacity: has, Allocatable: has, Phase: corev1.NodeRunning,
-			Addresses: []corev1.NodeAddress{{Type: corev1.NodeInternalIP, Address: "203.0.113.10"}, {Type: corev1.NodeHostName, Address: name}},
+			Addresses: []corev1.NodeAddress{{Type: corev1.NodeInternalIP, Address: "203.0.113.10"}, {Type: corev1.NodeHostName,
+				Address: name}},
 			NodeInfo: corev1.NodeSystemInfo{Architecture: "amd64", OperatingSystem: "linux", KubeletVersion: "v" + features.Release,
 				OSImage: "kloop simulation"},
-			Conditions: []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue, Reason: "KubeletReady", Message: "simulated",
+			Conditions: []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue, Reason: "KubeletReady",
+				Message:           "simulated",
 				LastHeartbeatTime: now, LastTransitionTime: now}}}}
 }
 
@@ -195,8 +197,10 @@ func setOf(s, n int, now metav1.Time) *appsv1.ReplicaSet {
 }
 
 func podSpec() corev1.PodSpec {
-	return corev1.PodSpec{Containers: []corev1.Container{{Name: "c", Image: "registry.example/app:1", Resources: corev1.ResourceRequirements{
-		Requests: corev1.ResourceList{corev1.ResourceCPU: apiresource.MustParse("100m"), corev1.ResourceMemory: apiresource.MustParse("64Mi")}}}}}
+	return corev1.PodSpec{Containers: []corev1.Container{{Name: "c", Image: "registry.example/app:1",
+		Resources: corev1.ResourceRequirements{
+			Requests: corev1.ResourceList{corev1.ResourceCPU: apiresource.MustParse("100m"),
+				corev1.ResourceMemory: apiresource.MustParse("64Mi")}}}}}
 }
 
 func podOf(rs *appsv1.ReplicaSet, i, at int, node string, now metav1.Time) *corev1.Pod {
@@ -223,7 +227,8 @@ func podOf(rs *appsv1.ReplicaSet, i, at int, node string, now metav1.Time) *core
 		ContainerStatuses: []corev1.ContainerStatus{{Name: "c", Image: "registry.example/app:1", Ready: true, Started: new(true),
 			State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{StartedAt: now}}}}}
 	for _, t := range []corev1.PodConditionType{corev1.PodScheduled, corev1.PodInitialized, corev1.PodReady, corev1.ContainersReady} {
-		p.Status.Conditions = append(p.Status.Conditions, corev1.PodCondition{Type: t, Status: corev1.ConditionTrue, LastTransitionTime: now})
+		p.Status.Conditions = append(p.Status.Conditions, corev1.PodCondition{Type: t, Status: corev1.ConditionTrue,
+			LastTransitionTime: now})
 	}
 	return p
 }

@@ -122,7 +122,8 @@ func (w *world) boot() {
 		admissionhooks.New(admissionhooks.Config{Mutating: caller, Validating: caller})
 	srv, alloc := extensions.New(server.Config{Kinds: w.set, Store: slowStore{w.mem, w}, View: v, Sole: true, Now: w.now,
 		Random: w.chance, Fields: fields,
-		Admission: chain(w.now, w.charge).Before(asked.Mutating(), rules.Validating(), asked.Validating())}, extensions.Config{More: devices.Extensions})
+		Admission: chain(w.now, w.charge).Before(asked.Mutating(), rules.Validating(), asked.Validating())},
+		extensions.Config{More: devices.Extensions})
 	w.custom = &crd.Registry{Kinds: w.set, View: v, Fields: fields, Docs: openapi.New(w.set)}
 	if err := definition.Adopt(w.custom, v.Snapshot()); err != nil {
 		w.fail("adopt: %v", err)

@@ -27,6 +27,7 @@ import (
 	"github.com/kloop-dev/kloop/cluster"
 	"github.com/kloop-dev/kloop/kinds/convergence"
 	"github.com/kloop-dev/kloop/kit/whole"
+	"github.com/kloop-dev/kloop/survey"
 )
 
 // installed is packaging/lookout.yaml, with the server at an address on this machine in place of its pods.
@@ -76,7 +77,7 @@ func TestLookout(t *testing.T) {
 	cs := kubernetes.NewForConfigOrDie(cfg)
 
 	anon := rest.AnonymousClientConfig(cfg) // only to have a port that is free: it may read nothing
-	before := run(cluster.Config{Explains: &cluster.Elsewhere{Rest: anon}})
+	before := run(cluster.Config{Explains: &cluster.Elsewhere{Rest: anon, Survey: survey.World}})
 	u, err := url.Parse(before.URL())
 	if err != nil {
 		t.Fatal(err)
@@ -101,7 +102,7 @@ rules: [{apiGroups: [any.example.com], resources: [routes], verbs: [list]}]
 	}
 	own := rest.AnonymousClientConfig(cfg)
 	own.BearerToken = token("lookout")
-	out := run(cluster.Config{Listen: u.Host, Explains: &cluster.Elsewhere{Rest: own, Every: 20 * time.Millisecond}})
+	out := run(cluster.Config{Listen: u.Host, Explains: &cluster.Elsewhere{Rest: own, Every: 20 * time.Millisecond, Survey: survey.World}})
 
 	path := "/apis/" + convergence.GroupVersion.String()
 	get := func(cfg *rest.Config, path string) string {

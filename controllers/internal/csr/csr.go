@@ -15,7 +15,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/kloop-dev/kloop/kinds"
+	"github.com/kloop-dev/kloop/kinds/certificates"
 	"github.com/kloop-dev/kloop/loop"
 	"github.com/kloop-dev/kloop/resource"
 )
@@ -53,7 +53,7 @@ func Approve(ctx context.Context, c *loop.Ctx, r *certificatesv1.CertificateSign
 	next.Status.Conditions = append(next.Status.Conditions,
 		certificatesv1.CertificateSigningRequestCondition{Type: certificatesv1.CertificateApproved,
 			Status: corev1.ConditionTrue, Reason: "AutoApproved", Message: message, LastUpdateTime: now, LastTransitionTime: now})
-	_, err := c.Client().Update(ctx, kinds.CertificateSigningRequests, next, "approval")
+	_, err := c.Client().Update(ctx, certificates.CertificateSigningRequests, next, "approval")
 	return err
 }
 

@@ -10,7 +10,7 @@ import (
 	kloop "github.com/kloop-dev/kloop/resource"
 )
 
-// all is what "all" may come to.
+// all is the number that "all" may come to.
 const all = resourcev1.AllocationResultsMaxSize
 
 // Of counts the devices that a ResourceClaim asks for, by their classes.

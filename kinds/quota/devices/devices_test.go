@@ -14,7 +14,8 @@ import (
 func TestOf(t *testing.T) {
 	claim := &resourcev1.ResourceClaim{Spec: resourcev1.ResourceClaimSpec{
 		Devices: resourcev1.DeviceClaim{Requests: []resourcev1.DeviceRequest{
-			{Exactly: &resourcev1.ExactDeviceRequest{DeviceClassName: "gpu", Count: 2, AllocationMode: resourcev1.DeviceAllocationModeExactCount}},
+			{Exactly: &resourcev1.ExactDeviceRequest{DeviceClassName: "gpu", Count: 2,
+				AllocationMode: resourcev1.DeviceAllocationModeExactCount}},
 			{FirstAvailable: []resourcev1.DeviceSubRequest{{DeviceClassName: "gpu", Count: 1}, {DeviceClassName: "gpu", Count: 3},
 				{DeviceClassName: "nic", Count: 1}}}}}}}
 	const want = "count/resourceclaims.resource.k8s.io=1,gpu.deviceclass.resource.k8s.io/devices=5,nic.deviceclass.resource.k8s.io/devices=1"

@@ -1,4 +1,5 @@
-package kinds
+// Package served decides which kinds of those that a program has a cluster serves.
+package served
 
 import (
 	"cmp"
@@ -18,10 +19,10 @@ import (
 // since says which resources are newer than the oldest version that a cluster can be, by the minor of the first version that
 // serves them without being asked.
 var since = map[schema.GroupVersionResource]int{
-	ClusterTrustBundles.GVK.GroupVersion().WithResource(ClusterTrustBundles.Plural):           37,
-	DeviceTaintRules.GVK.GroupVersion().WithResource(DeviceTaintRules.Plural):                 37,
-	PodCertificateRequests.GVK.GroupVersion().WithResource(PodCertificateRequests.Plural):     37,
-	StorageVersionMigrations.GVK.GroupVersion().WithResource(StorageVersionMigrations.Plural): 37,
+	{Group: "certificates.k8s.io", Version: "v1", Resource: "clustertrustbundles"}:          37,
+	{Group: "certificates.k8s.io", Version: "v1", Resource: "podcertificaterequests"}:       37,
+	{Group: "resource.k8s.io", Version: "v1", Resource: "devicetaintrules"}:                 37,
+	{Group: "storagemigration.k8s.io", Version: "v1", Resource: "storageversionmigrations"}: 37,
 }
 
 // An APIs says what is served and what is not, by keys of upstream's flag --runtime-config: api/all; api/ga, api/beta, api/alpha;
@@ -49,10 +50,10 @@ func (a APIs) serves(gvr schema.GroupVersionResource, inTable bool) bool {
 // foreign are groups that upstream knows and kloop does not, and groups of kloop's own that are not in the table.
 var foreign = []string{"internal.apiserver.k8s.io", "imagepolicy.k8s.io", "metrics.k8s.io", "convergence.kloop.dev"}
 
-// Check refuses keys that stand for nothing, in upstream's words.
-func (a APIs) Check() error {
+// Check refuses keys that stand for nothing among all kinds, in upstream's words.
+func (a APIs) Check(all []resource.Kind) error {
 	groups := append([]string{"api"}, foreign...)
-	for _, k := range All() {
+	for _, k := range all {
 		for _, gvk := range k.Info().Served() {
 			groups = append(groups, gvk.Group)
 		}
@@ -72,13 +73,13 @@ func (a APIs) Check() error {
 	return nil
 }
 
-// SetFor returns a set of all kinds for a cluster where this is on and these are served.
-func SetFor(on *features.Set, apis APIs) *resource.Set {
+// Set returns a set of all these kinds for a cluster where this is on and these are served.
+func Set(on *features.Set, apis APIs, all []resource.Kind) *resource.Set {
 	if len(apis) == 0 && !on.Emulates() {
-		return resource.For(on, nil, All()...)
+		return resource.For(on, nil, all...)
 	}
 	hidden := map[schema.GroupVersionResource]bool{}
-	for _, k := range All() {
+	for _, k := range all {
 		for _, gvk := range k.Info().Served() {
 			gvr := gvk.GroupVersion().WithResource(k.Info().Plural)
 			hidden[gvr] = !on.AtLeast(since[gvr]) || !apis.serves(gvr, true)
@@ -89,5 +90,5 @@ func SetFor(on *features.Set, apis APIs) *resource.Set {
 			return off
 		}
 		return !apis.serves(gvr, false)
-	}, All()...)
+	}, all...)
 }
