@@ -13,7 +13,7 @@ import (
 
 // What bounds an explanation.
 const (
-	MaxDepth    = 6
+	MaxDepth    = 8
 	MaxBranches = 3  // different causes below one object
 	MaxLooks    = 24 // objects looked at below one object
 )
@@ -126,6 +126,12 @@ func (w *World) Step(r Ref) *Step {
 			Owner: Person, State: Blocked, Waits: On("Object", r, ""), Next: Does(Person, "creates %s", o.Short())}}
 		if near := w.NearTo(s.Waits); near != "" {
 			s.Advice = []string{near}
+		}
+		if n := len(w.path); n > 0 { // who asks may need what another one is to make
+			from := w.path[n-1]
+			l := &Look{World: w, Kind: from.Kind, Obj: w.Read.Lookup(from.Kind, from.Namespace, from.Name)}
+			l.byMaker(&s.Finding)
+			s.Below = w.Below(key, s.Finding.Below)
 		}
 		return s
 	}

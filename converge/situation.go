@@ -89,6 +89,9 @@ func On(typ string, r Ref, field string) *convergence.Wait {
 	return &convergence.Wait{Type: typ, On: &o, Field: field}
 }
 
+// Field waits for a field of the object that is looked at.
+func (l *Look) Field(field string) *convergence.Wait { return On("Field", RefTo(l.Kind, l.Obj), field) }
+
 // ForName waits for something that is no object.
 func ForName(typ, name string) *convergence.Wait { return &convergence.Wait{Type: typ, Name: name} }
 
@@ -96,6 +99,9 @@ func ForName(typ, name string) *convergence.Wait { return &convergence.Wait{Type
 func Does(who, format string, args ...any) convergence.Next {
 	return convergence.Next{Who: who, What: fmt.Sprintf(format, args...)}
 }
+
+// PersonDoes names what a person does next.
+func PersonDoes(format string, args ...any) convergence.Next { return Does(Person, format, args...) }
 
 // At is does with a time; the zero time is none.
 func At(when time.Time, who, format string, args ...any) convergence.Next {
@@ -157,6 +163,7 @@ func (l *Look) fill(name string, f *Finding) {
 		f.Says = l.Judged.Says
 	}
 	f.Says = words.OneLine(f.Says)
+	l.byMaker(f)
 	f.lookUp()
 	byWords(l, f)
 }

@@ -1,6 +1,7 @@
 package converge
 
 import (
+	"regexp"
 	"slices"
 	"strings"
 
@@ -80,6 +81,10 @@ func correcting(l *Look) string {
 	return "correct it: kubectl edit " + gr
 }
 
+// answeredBy finds words of one who was reached, or of the DNS that was not: the address itself is right then.
+var answeredBy = regexp.MustCompile(`(?i)\b(40[13]|429)\b|denied|forbidden|authoriz|authentic|limit|` +
+	`lookup .*timeout|misbehaving|x509|handshake|known`)
+
 // correctSpoken advises to look at the field of the spec that the words are about: of the object, or of what it was made from.
 func correctSpoken(l *Look, f *Finding) string {
 	tree, _ := words.Tree(l.Obj)
@@ -88,7 +93,7 @@ func correctSpoken(l *Look, f *Finding) string {
 		return ""
 	}
 	path, value := words.SpokenField(tree, message)
-	if path == "" {
+	if path == "" || strings.Contains(value, "://") && answeredBy.MatchString(message) {
 		return ""
 	}
 	if value != "" {

@@ -103,8 +103,8 @@ func (b *deviceBinder) wrote(t *task, node string, err error) {
 	}
 }
 
-// settleDoubt asks what became of a claim whose write had no answer, for as long as it takes: its devices are nobody else's meanwhile, and held
-// for ever they would be lost.
+// settleDoubt asks what became of a claim whose write had no answer, for as long as it takes: its devices are nobody else's meanwhile, and
+// held for ever they would be lost.
 func (b *deviceBinder) settleDoubt(t *task, node string, err error) {
 	plan := t.devices
 	b.r.writes = append(b.r.writes, func(ctx context.Context) func() {

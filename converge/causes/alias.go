@@ -24,17 +24,17 @@ func aliasLeadsNowhere(l *converge.Look, s *corev1.Service) *converge.Finding {
 	}
 	f := &converge.Finding{Says: "is a name for the address " + s.Spec.ExternalName +
 		", and the DNS takes that for a name, which nobody has",
-		Owner: converge.Person, State: converge.Blocked, Waits: converge.On("Field", converge.RefTo(l.Kind, s), "spec.externalName"),
-		Next: converge.Does(converge.Person, "makes a service without a selector, and an EndpointSlice with the address, in its place"),
+		Owner: converge.Person, State: converge.Blocked, Waits: l.Field("spec.externalName"),
+		Next: converge.PersonDoes("makes a service without a selector, and an EndpointSlice with the address, in its place"),
 		Advice: []string{"an address behind a service is said by an EndpointSlice with the label " + discoveryv1.LabelServiceName + "=" +
 			s.Name +
 			", not by externalName: kubectl edit service " + s.Name + " -n " + s.Namespace}}
 	if names := general.Circle(l.World, s); names != "" {
-		f.Says, f.Next = "is a name in a circle of names: "+names, converge.Does(converge.Person, "has one of them name something else")
+		f.Says, f.Next = "is a name in a circle of names: "+names, converge.PersonDoes("has one of them name something else")
 		f.Advice = []string{"kubectl edit service " + s.Name + " -n " + s.Namespace}
 	} else if r, ok := general.AliasOf(s); ok {
 		f.Says = "is a name for service/" + r.Name + " in namespace " + r.NS + ", which does not exist"
-		f.Next, f.Waits = converge.Does(converge.Person, "creates that service, or names another one"), converge.On("Object", r, "")
+		f.Next, f.Waits = converge.PersonDoes("creates that service, or names another one"), converge.On("Object", r, "")
 		f.Advice = []string{"those that exist: kubectl get services -n " + r.NS}
 	}
 	return f

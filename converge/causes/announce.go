@@ -24,12 +24,12 @@ func addressUnanswered(l *converge.Look) *converge.Finding {
 			"spec.holderIdentity")}
 	switch {
 	case strings.Contains(u.Trouble, "answers for the address too"):
-		f.Next = converge.Does(converge.Person, "takes the address away from that machine")
+		f.Next = converge.PersonDoes("takes the address away from that machine")
 		f.Advice = []string{"find the machine by its hardware address: ip neigh, or the tables of the switch",
 			"in IPVS mode of another proxy every node answers for addresses on kube-ipvs0, unless its strictARP is on",
 			"some networks answer for addresses that are not theirs (proxy_arp): look at that interface"}
 	case u.Trouble != "":
-		f.Next = converge.Does(converge.Person, "changes that on the node")
+		f.Next = converge.PersonDoes("changes that on the node")
 		f.Advice = []string{"ip -d link on the node: the interface must be up, do ARP and belong to no bridge or bond",
 			"an L2Advertisement's interfaces must be there; a packet socket needs CAP_NET_RAW"}
 	case u.Lost:
@@ -37,7 +37,7 @@ func addressUnanswered(l *converge.Look) *converge.Finding {
 		f.Next = converge.Does("the other candidates", "take the address over")
 		f.Below = []converge.Ref{{Kind: kinds.Nodes, NS: "", Name: u.Holder}}
 	default:
-		f.Next = converge.Does(converge.Person, "starts kloop's agent, with its own proxy, on the nodes that may answer")
+		f.Next = converge.PersonDoes("starts kloop's agent, with its own proxy, on the nodes that may answer")
 		f.Advice = []string{"the annotation " + marks.AnnouncedCandidates +
 			" lists them: kubectl get lease -n " + marks.AnnounceSpace + " -o yaml"}
 	}
@@ -56,7 +56,7 @@ func leftToMetalLB(l *converge.Look) *converge.Finding {
 			return &converge.Finding{Says: "waits for an address from MetalLB, which runs here; kloop leaves services to it",
 				Owner: "MetalLB",
 				State: converge.Waiting,
-				Waits: converge.On("Field", converge.RefTo(l.Kind, s), "status.loadBalancer.ingress"), Next: converge.Does("MetalLB",
+				Waits: l.Field("status.loadBalancer.ingress"), Next: converge.Does("MetalLB",
 					"gives it an address"),
 				Advice: []string{"MetalLB's events tell more: kubectl describe service " + s.Name + " -n " + s.Namespace,
 					"and so does its log: kubectl logs -n " + d.GetNamespace() + " deployment/" + d.GetName()}}

@@ -8,6 +8,7 @@ import (
 
 	autoscalingv2 "k8s.io/api/autoscaling/v2"
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/kloop-dev/kloop/converge"
@@ -60,8 +61,8 @@ func scaleTargetMissing(l *converge.Look, h *autoscalingv2.HorizontalPodAutoscal
 	switch {
 	case ok && strings.Contains(text, "the server could not find the requested resource") && !scales(k): // what 404 of its scale means
 		f.Says = "can't scale " + strings.ToLower(t.Kind) + "/" + t.Name + ": a " + t.Kind + " has no number of replicas"
-		f.Advice = []string{"have spec.scaleTargetRef name what has one, as a Deployment or a StatefulSet: kubectl edit hpa " + h.Name +
-			" -n " + h.Namespace}
+		f.Advice = []string{"have spec.scaleTargetRef name what has one, as a Deployment or a StatefulSet: kubectl edit hpa " +
+			converge.Called(l)}
 	case ok && l.Read.Lookup(k, h.Namespace, t.Name) == nil:
 		var names []string
 		for obj := range l.Read.Each(k, h.Namespace) {
@@ -69,7 +70,7 @@ func scaleTargetMissing(l *converge.Look, h *autoscalingv2.HorizontalPodAutoscal
 		}
 		if meant := words.Between(strict.Meant(t.Name, names), "did you mean ", "?"); meant != "" {
 			f.Says += "; there is " + strings.ToLower(t.Kind) + "/" + meant
-			f.Advice = []string{"if " + meant + " is meant: kubectl patch hpa " + h.Name + " -n " + h.Namespace +
+			f.Advice = []string{"if " + meant + " is meant: kubectl patch hpa " + converge.Called(l) +
 				` -p '{"spec":{"scaleTargetRef":{"name":"` + meant + `"}}}'`}
 		}
 	}
@@ -87,8 +88,8 @@ func autoscalersCollide(l *converge.Look, h *autoscalingv2.HorizontalPodAutoscal
 		return nil
 	}
 	f := &converge.Finding{Says: "scales pods that another autoscaler scales too", Owner: converge.Person, State: converge.Blocked,
-		Waits:  converge.On("Field", converge.RefTo(l.Kind, h), "spec.scaleTargetRef"),
-		Next:   converge.Does(converge.Person, "leaves the pods to one of them"),
+		Waits:  l.Field("spec.scaleTargetRef"),
+		Next:   converge.PersonDoes("leaves the pods to one of them"),
 		Advice: []string{"delete one of the autoscalers, or let the targets select different pods"}}
 	_, names, _ := strings.Cut(text, "multiple HPAs: ")
 	for other := range strings.FieldsSeq(strings.NewReplacer("[", " ", "]", " ", ",", " ").Replace(names)) { // upstream: [a/one a/two]
@@ -105,12 +106,15 @@ func autoscalerAtMax(l *converge.Look) *converge.Finding {
 	if health.WantsMore(h) == nil {
 		return nil
 	}
-	return &converge.Finding{Says: fmt.Sprintf("may have no more than %s, and its metrics ask for more",
+	f := &converge.Finding{Says: fmt.Sprintf("may have no more than %s, and its metrics ask for more",
 		words.Count(int(h.Spec.MaxReplicas), "replica")), Owner: converge.Person, State: converge.Blocked,
-		Waits: converge.On("Field", converge.RefTo(l.Kind, h), "spec.maxReplicas"), Next: converge.Does(converge.Person,
-			"raises maxReplicas, or lives with it"),
+		Waits: l.Field("spec.maxReplicas"), Next: converge.PersonDoes("raises maxReplicas, or lives with it"),
 		Advice: []string{fmt.Sprintf("kubectl patch hpa %s -n %s -p '{\"spec\":{\"maxReplicas\":%d}}'", h.Name, h.Namespace,
 			2*h.Spec.MaxReplicas), "or give each pod more to work with: higher requests"}}
+	if bad := targetOf(l, h); bad != nil { // more would not help
+		f.Below, f.State = bad, converge.Waiting
+	}
+	return f
 }
 
 // targetOf explains the object that an autoscaler scales, if that is not well.
@@ -129,6 +133,10 @@ func targetOf(l *converge.Look, h *autoscalingv2.HorizontalPodAutoscaler) []conv
 
 // byAdapter has the advice for a metric that comes from an adapter: there is none, or it does not have the metric.
 func byAdapter(f *converge.Finding, text string) {
+	if strings.Contains(text, "rpc error") {
+		f.Advice = []string{"see to what the adapter says, which answers: kubectl get apiservices"}
+		return
+	}
 	for _, kind := range []string{"custom", "external"} {
 		if strings.Contains(text, kind+" metric") {
 			name := "v1beta1." + kind + ".metrics.k8s.io"
@@ -184,6 +192,13 @@ func metricsMissing(l *converge.Look, h *autoscalingv2.HorizontalPodAutoscaler, 
 				[]string{"create it, or correct describedObject in spec.metrics"}
 		}
 	}
+	if o := metav1.GetControllerOfNoCopy(h); o != nil { // as KEDA's
+		if k, ok := l.KindOf(schema.FromAPIVersionAndKind(o.APIVersion, o.Kind)); ok {
+			if up := l.Read.Lookup(k, h.Namespace, o.Name); up != nil && !l.Health(k, up).Converged() {
+				f.Below = []converge.Ref{converge.RefTo(k, up)}
+			}
+		}
+	}
 	for _, group := range []string{"metrics.k8s.io", "custom.metrics.k8s.io", "external.metrics.k8s.io"} {
 		if a := apiServiceOf(l.Read, group); a != nil && !l.Health(kinds.APIServices, a).Converged() {
 			f.Below = []converge.Ref{converge.RefTo(kinds.APIServices, a)}
@@ -195,9 +210,8 @@ func metricsMissing(l *converge.Look, h *autoscalingv2.HorizontalPodAutoscaler, 
 // containerUnmeasured: the target goes by one container, and there are no figures of it.
 func containerUnmeasured(l *converge.Look, h *autoscalingv2.HorizontalPodAutoscaler, f *converge.Finding, name string) {
 	f.Says = "is to go by the container " + name + ", which is in no metrics of its pods"
-	f.Waits, f.Next = converge.On("Field", converge.RefTo(l.Kind, h), "spec.metrics"), converge.Does(converge.Person,
-		"names a container of the pods in spec.metrics")
-	f.Advice = []string{"kubectl edit hpa " + h.Name + " -n " + h.Namespace}
+	f.Waits, f.Next = l.Field("spec.metrics"), converge.PersonDoes("names a container of the pods in spec.metrics")
+	f.Advice = []string{"kubectl edit hpa " + converge.Called(l)}
 	if k, ok := l.KindOf(schema.FromAPIVersionAndKind(h.Spec.ScaleTargetRef.APIVersion, h.Spec.ScaleTargetRef.Kind)); ok {
 		if has := containersOf(l.Read.Lookup(k, h.Namespace, h.Spec.ScaleTargetRef.Name)); len(has) > 0 && !slices.Contains(has, name) {
 			f.Says = "is to go by the container " + name + ", which its target's pod template does not have: it has " +
@@ -211,7 +225,7 @@ func containerUnmeasured(l *converge.Look, h *autoscalingv2.HorizontalPodAutosca
 
 // requestMissing: the target is in percent of what the pods ask for, and a container of theirs asks for nothing.
 func requestMissing(l *converge.Look, h *autoscalingv2.HorizontalPodAutoscaler, f *converge.Finding, text string) {
-	f.Waits, f.Advice = converge.On("Field", converge.RefTo(l.Kind, h), "spec.metrics"),
+	f.Waits, f.Advice = l.Field("spec.metrics"),
 		[]string{"set requests for the resource in the target's pod template"}
 	k, ok := l.KindOf(schema.FromAPIVersionAndKind(h.Spec.ScaleTargetRef.APIVersion, h.Spec.ScaleTargetRef.Kind))
 	if m := unasked.FindStringSubmatch(text); m != nil && ok {

@@ -88,7 +88,7 @@ func balancerFinding(l *converge.Look, typ string) *converge.Finding {
 		r = remedy{state: converge.Blocked, owner: converge.Person}
 	}
 	f := &converge.Finding{Says: "has no address from outside: " + c.Message, Owner: r.owner, State: r.state,
-		Waits: converge.On("Field", converge.RefTo(l.Kind, s), "status.conditions["+typ+"]"),
+		Waits: l.Field("status.conditions[" + typ + "]"),
 		Next:  converge.Does(cmp.Or(r.owner, l.Owner), "changes that; the loop load-balancer acts at once"), Advice: r.advice}
 	if typ == marks.AnnouncedCondition {
 		f.Says = "has an address for which no node answers: " + c.Message

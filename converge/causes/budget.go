@@ -34,8 +34,8 @@ func budgetsCollide(l *converge.Look) *converge.Finding {
 	}
 	f := &converge.Finding{Says: "is not the only budget of pod/" + p.Name + ", and a pod with several can't be evicted",
 		Owner: converge.Person, State: converge.Blocked,
-		Error: r.Failure(), Waits: converge.On("Field", converge.RefTo(l.Kind, b), "spec.selector"),
-		Next:   converge.Does(converge.Person, "leaves the pod to one budget"),
+		Error: r.Failure(), Waits: l.Field("spec.selector"),
+		Next:   converge.PersonDoes("leaves the pod to one budget"),
 		Advice: []string{"delete one of them, or let them select different pods: kubectl get pdb -n " + b.Namespace + " -o wide"}}
 	for _, other := range resource.List(l.Read, kinds.PodDisruptionBudgets, b.Namespace) {
 		if sel, err := metav1.LabelSelectorAsSelector(other.Spec.Selector); err == nil && other.Name != b.Name &&
@@ -57,15 +57,16 @@ func evictionBlocked(l *converge.Look) *converge.Finding {
 	}
 	f := &converge.Finding{Says: "lets none of its pods go: " + r.Message, Owner: converge.Person, State: converge.Blocked,
 		Error: r.Failure(),
-		Waits: converge.On("Field", converge.RefTo(l.Kind, b), "status.disruptionsAllowed"),
-		Next:  converge.Does(converge.Person, "makes more pods, or has the budget allow one less"),
+		Waits: l.Field("status.disruptionsAllowed"),
+		Next:  converge.PersonDoes("makes more pods, or has the budget allow one less"),
 		Advice: []string{"scale the workload up, so that one pod may go",
-			"or lower minAvailable, or raise maxUnavailable: kubectl edit pdb " + b.Name + " -n " + b.Namespace}}
+			"or lower minAvailable, or raise maxUnavailable: kubectl edit pdb " + converge.Called(l)}}
 	for _, p := range health.Guarded(l.World, b) {
 		if !l.Health(kinds.Pods, p).Converged() {
 			f.Below = append(f.Below, converge.RefTo(kinds.Pods, p))
 		}
 	}
+	letIll(f, b)
 	return f
 }
 
@@ -78,11 +79,11 @@ func budgetNotCounted(l *converge.Look) *converge.Finding {
 	}
 	f := &converge.Finding{Says: "lets none of its pods go, since they can't be counted: " + words.OneLine(c.Message),
 		State: converge.Blocked, Owner: converge.Person,
-		Error: general.TextOnly(c.Message), Waits: converge.On("Field", converge.RefTo(l.Kind, b), "spec.selector"),
-		Next: converge.Does(converge.Person, "has it select pods that can be counted")}
+		Error: general.TextOnly(c.Message), Waits: l.Field("spec.selector"),
+		Next: converge.PersonDoes("has it select pods that can be counted")}
 	if strings.Contains(c.Message, "controller") {
-		f.Advice = []string{"pods without a controller can only be counted against minAvailable as a number: kubectl patch pdb " + b.Name +
-			" -n " + b.Namespace + ` --type=merge -p '{"spec":{"maxUnavailable":null,"minAvailable":1}}'`,
+		f.Advice = []string{"pods without a controller can only be counted against minAvailable as a number: kubectl patch pdb " +
+			converge.Called(l) + ` --type=merge -p '{"spec":{"maxUnavailable":null,"minAvailable":1}}'`,
 			"or have it select pods of a controller alone: kubectl get pods --show-labels -n " + b.Namespace}
 	}
 	return f

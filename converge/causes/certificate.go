@@ -43,7 +43,7 @@ func signingFailed(l *converge.Look) *converge.Finding {
 		return nil
 	}
 	return &converge.Finding{Says: "can't be signed: " + c.Message, State: converge.Failed, Error: general.TextOnly(c.Message),
-		Next: converge.Does(converge.Person, "makes a request that the signer accepts")}
+		Next: converge.PersonDoes("makes a request that the signer accepts")}
 }
 
 func requestDenied(l *converge.Look) *converge.Finding {
@@ -53,7 +53,7 @@ func requestDenied(l *converge.Look) *converge.Finding {
 	}
 	return &converge.Finding{Says: "was denied: " + cmp.Or(c.Message, c.Reason), Owner: converge.Person, State: converge.Failed,
 		Error:  general.TextOnly(c.Message),
-		Next:   converge.Does(converge.Person, "makes another request, or leaves it at that"),
+		Next:   converge.PersonDoes("makes another request, or leaves it at that"),
 		Advice: []string{"ask who denied it; the request goes by itself after an hour"}}
 }
 
@@ -66,8 +66,8 @@ func notApproved(l *converge.Look) *converge.Finding {
 	}
 	f := &converge.Finding{Says: "waits for somebody to approve it: " + r.Spec.Username + " asks " + r.Spec.SignerName,
 		Owner: converge.Person, State: converge.Blocked,
-		Waits: converge.On("Person", converge.RefTo(l.Kind, r), "status.conditions[Approved]"), Next: converge.Does(converge.Person,
-			"approves or denies it"),
+		Waits:  converge.On("Person", converge.RefTo(l.Kind, r), "status.conditions[Approved]"),
+		Next:   converge.PersonDoes("approves or denies it"),
 		Advice: []string{"kubectl certificate approve " + r.Name, "or: kubectl certificate deny " + r.Name}}
 	approver := "csr-approving"
 	if r.Spec.SignerName == certificatesv1.KubeletServingSignerName {
@@ -120,7 +120,7 @@ func notSigned(l *converge.Look) *converge.Finding {
 		Waits: converge.ForName("Controller", r.Spec.SignerName), Next: converge.Does(l.Owner, "signs it")}
 	if domain == "kubernetes.io" && !strings.Contains(ownSigners, r.Spec.SignerName+" ") {
 		f.Says += ", and nobody is: Kubernetes' own are " + strings.TrimSpace(ownSigners)
-		f.State, f.Next = converge.Blocked, converge.Does(converge.Person, "makes a request to another signer")
+		f.State, f.Next = converge.Blocked, converge.PersonDoes("makes a request to another signer")
 	}
 	if domain != "kubernetes.io" {
 		f.Owner, f.Next = "the signer "+r.Spec.SignerName, converge.Does("the signer "+r.Spec.SignerName, "signs it")

@@ -59,7 +59,7 @@ func claimLost(l *converge.Look, c *corev1.PersistentVolumeClaim) *converge.Find
 	return &converge.Finding{Says: "has lost its volume " + c.Spec.VolumeName + ", and what was on it", State: converge.Failed,
 		Owner: "volume-binder",
 		Waits: converge.On("Object", converge.Ref{Kind: kinds.PersistentVolumes, NS: "", Name: c.Spec.VolumeName}, ""),
-		Next:  converge.Does(converge.Person, "restores the volume, or deletes the claim and makes it anew")}
+		Next:  converge.PersonDoes("restores the volume, or deletes the claim and makes it anew")}
 }
 
 const lessRoom = "ask for less: the request may be lowered to what the volume has or more, until it has grown"
@@ -73,7 +73,7 @@ func claimGrows(l *converge.Look, c *corev1.PersistentVolumeClaim) *converge.Fin
 	size := l.Judged.Want[strings.LastIndex(l.Judged.Want, "=")+1:]
 	f := &converge.Finding{Says: "is to grow to " + size + " and nobody makes it grow", Owner: "the volume's resizer",
 		State: converge.Missing,
-		Waits: converge.On("Field", converge.RefTo(l.Kind, c), "status.capacity.storage"), Next: converge.Does("the volume's resizer",
+		Waits: l.Field("status.capacity.storage"), Next: converge.Does("the volume's resizer",
 			"makes the volume grow when it runs"),
 		Advice: []string{"volumes of types without a driver can't grow: make a larger one and copy"}}
 	if v := volumeOfClaim(l, c.Namespace, c.Name); v != nil && v.Spec.CSI != nil {
@@ -306,7 +306,7 @@ func provisioning(l *converge.Look, c *corev1.PersistentVolumeClaim) *converge.F
 	if e := l.Warning(c.UID, "ProvisioningFailed"); e != nil &&
 		e.Source.Component != "persistentvolume-controller" { // ours speaks of the class alone
 		f.State, f.Error, f.Says = converge.BackingOff, general.EventFailure(e), "can't get a volume: "+words.OneLine(e.Message)
-		f.Advice = []string{"read the log of " + who + ", and what it says here: kubectl describe pvc " + c.Name + " -n " + c.Namespace}
+		f.Advice = []string{"read the log of " + who + ", and what it says here: kubectl describe pvc " + converge.Called(l)}
 		if low := strings.ToLower(e.Message); strings.Contains(low, "multi_node") || strings.Contains(low, "access mode") {
 			f.Advice = []string{"make the claim anew with an access mode that " + class.Provisioner +
 				" has (mostly ReadWriteOnce), or with another class: " +
@@ -314,8 +314,12 @@ func provisioning(l *converge.Look, c *corev1.PersistentVolumeClaim) *converge.F
 		}
 		return f
 	}
+	if driverDown(l, f, name, kinds.Deployments, kinds.StatefulSets); len(f.Below) > 0 || f.State == converge.Missing {
+		return f
+	}
 	if !servedHere(l, name) {
 		l.RunsAbroad(f, name)
+		f.Advice = []string{"see whether it has said anything of the claim: kubectl describe pvc " + converge.Called(l)}
 	}
 	if strings.Contains(name, "csi") && l.Sees(kinds.CSIDrivers, "") && resource.Get(l.Read, kinds.CSIDrivers, "", name) == nil {
 		f.Says, f.State = "waits for its volume from "+who+", which is not installed: there is no csidriver "+name, converge.Missing
@@ -355,5 +359,5 @@ func reclaimFailed(l *converge.Look) *converge.Finding {
 	}
 	return &converge.Finding{Says: "could not be reclaimed: " + cmp.Or(v.Status.Message, v.Status.Reason), State: converge.Failed,
 		Owner: converge.Person,
-		Error: general.TextOnly(v.Status.Message), Next: converge.Does(converge.Person, "cleans the volume up and deletes it")}
+		Error: general.TextOnly(v.Status.Message), Next: converge.PersonDoes("cleans the volume up and deletes it")}
 }

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"fmt"
 	"regexp"
-	"slices"
 	"strings"
 	"time"
 
@@ -52,8 +51,8 @@ func runsAsRoot(l *converge.Look, p *corev1.Pod, c *corev1.ContainerStatus) *con
 	return &converge.Finding{Says: "can't start container " + c.Name +
 		": it must not run as root, and the image does not say that it runs as somebody else", State: converge.Blocked,
 		Error:  general.TextOnly(text),
-		Waits:  converge.On("Field", converge.RefTo(kinds.Pods, p), "spec.containers["+c.Name+"].securityContext"),
-		Next:   converge.Does(converge.Person, "gives it a user that is not root"),
+		Waits:  l.Field("spec.containers[" + c.Name + "].securityContext"),
+		Next:   converge.PersonDoes("gives it a user that is not root"),
 		Advice: []string{"set securityContext.runAsUser to a number above 0 in the pod template", "or build the image with a numeric USER"}}
 }
 
@@ -68,7 +67,7 @@ func subPathFails(l *converge.Look, p *corev1.Pod, c *corev1.ContainerStatus) *c
 	}
 	return &converge.Finding{Says: "can't start container " + c.Name + ": the subPath that it mounts of volume " + m[1] +
 		" is not there or can't be made", State: converge.BackingOff, Error: general.TextOnly(text),
-		Waits: converge.On("Field", converge.RefTo(kinds.Pods, p), "spec.containers["+c.Name+"].volumeMounts["+m[1]+"].subPath"),
+		Waits: l.Field("spec.containers[" + c.Name + "].volumeMounts[" + m[1] + "].subPath"),
 		Next:  converge.Does(converge.AgentOf(p), "tries again"),
 		Advice: []string{
 			"look whether the volume may be written and the path leads out of it by a link; of a ConfigMap or Secret it must be a key"}}
@@ -81,7 +80,7 @@ func configMissing(l *converge.Look, p *corev1.Pod, c *corev1.ContainerStatus) *
 		return nil
 	}
 	f := &converge.Finding{Says: "can't start container " + c.Name + ": " + text, State: converge.Blocked, Error: general.TextOnly(text),
-		Waits:  converge.On("Field", converge.RefTo(kinds.Pods, p), "spec.containers["+c.Name+"].env"),
+		Waits:  l.Field("spec.containers[" + c.Name + "].env"),
 		Next:   converge.Does(converge.AgentOf(p), "starts the container when what it needs is there"),
 		Advice: []string{"correct what container " + c.Name + " takes its environment from"}}
 	kindOf := func(word string) resource.Kind {
@@ -131,14 +130,14 @@ func cannotStart(f *converge.Finding, container, text string) {
 }
 
 // neverBegan: the container was made and its program could not be run. It did not crash, and has no log.
-func neverBegan(_ *converge.Look, p *corev1.Pod, c *corev1.ContainerStatus) *converge.Finding {
+func neverBegan(l *converge.Look, p *corev1.Pod, c *corev1.ContainerStatus) *converge.Finding {
 	t := general.Died(c)
 	if t == nil || c.Ready || p.Status.Phase == corev1.PodFailed || t.Reason != "StartError" && t.Reason != "ContainerCannotRun" {
 		return nil
 	}
 	f := &converge.Finding{Says: "can't start container " + c.Name + ": " + words.OneLine(t.Message), State: converge.BackingOff,
 		Error:  general.TextOnly(t.Message),
-		Waits:  converge.On("Field", converge.RefTo(kinds.Pods, p), "spec.containers["+c.Name+"].command"),
+		Waits:  l.Field("spec.containers[" + c.Name + "].command"),
 		Next:   converge.At(again(c), converge.AgentOf(p), "starts container %s again", c.Name),
 		Advice: []string{"check the command, the security context and the mounts of container " + c.Name}}
 	cannotStart(f, c.Name, t.Message)
@@ -205,15 +204,15 @@ func outOfMemory(l *converge.Look, p *corev1.Pod, c *corev1.ContainerStatus) *co
 	}
 	return &converge.Finding{Says: fmt.Sprintf("crashes: container %s needs more memory than %s and was killed %s", c.Name, limit,
 		times(c.RestartCount)), State: converge.BackingOff,
-		Waits: converge.On("Field", converge.RefTo(kinds.Pods, p), "spec.containers["+c.Name+"].resources.limits.memory"),
+		Waits: l.Field("spec.containers[" + c.Name + "].resources.limits.memory"),
 		Next:  converge.At(again(c), converge.AgentOf(p), "starts container %s again", c.Name),
 		Error: general.TextOnly("OOMKilled"), Advice: []string{advice}}
 }
 
 // memoryLimit returns the memory limit of a container, or of its pod, and whose it is; "" if there is none.
 func memoryLimit(p *corev1.Pod, name string) (limit, whose string) {
-	for _, s := range slices.Concat(p.Spec.InitContainers, p.Spec.Containers) {
-		if q, ok := s.Resources.Limits[corev1.ResourceMemory]; ok && s.Name == name {
+	if c := containerOf(p, name); c != nil {
+		if q, ok := c.Resources.Limits[corev1.ResourceMemory]; ok {
 			return q.String(), "its "
 		}
 	}
@@ -252,7 +251,7 @@ func initCrash(l *converge.Look, p *corev1.Pod, c *corev1.ContainerStatus) *conv
 		times(max(c.RestartCount, 1))),
 		State: converge.BackingOff,
 		Next:  converge.At(again(c), converge.AgentOf(p), "starts %s %s again", what, c.Name), Error: general.TextOnly(general.Exit(t)),
-		Advice: []string{"read its log: kubectl logs " + p.Name + " -c " + c.Name + " -n " + p.Namespace}}, p, t)
+		Advice: []string{"read its log: kubectl logs " + p.Name + " -c " + c.Name + " -n " + p.Namespace}}, p, c.Name, t)
 }
 
 // endsAtOnce: a container ends, with success, and is started again and again, since a pod of this kind is to run for ever.
@@ -264,7 +263,7 @@ func endsAtOnce(l *converge.Look, p *corev1.Pod, c *corev1.ContainerStatus) *con
 	}
 	return &converge.Finding{Says: fmt.Sprintf("does not keep running: container %s ends with success (%s), and is to run for ever", c.Name,
 		times(max(c.RestartCount, 1))), State: converge.BackingOff,
-		Waits: converge.On("Field", converge.RefTo(kinds.Pods, p), "spec.restartPolicy"), Next: converge.At(again(c), converge.AgentOf(p),
+		Waits: l.Field("spec.restartPolicy"), Next: converge.At(again(c), converge.AgentOf(p),
 			"starts container %s again", c.Name),
 		Advice: []string{"give it a command that does not end; a shell without a terminal ends at once",
 			"or make it a Job, if it is to end"}}
@@ -280,7 +279,7 @@ func crashLoop(l *converge.Look, p *corev1.Pod, c *corev1.ContainerStatus) *conv
 	return advise(l, &converge.Finding{Says: fmt.Sprintf("crashes: container %s %s (%s)", c.Name, general.Exit(t),
 		times(max(c.RestartCount, 1))), State: converge.BackingOff,
 		Next: converge.At(again(c), converge.AgentOf(p), "starts container %s again", c.Name), Error: general.TextOnly(general.Exit(t)),
-		Advice: []string{"read its last words: kubectl logs --previous " + p.Name + " -c " + c.Name + " -n " + p.Namespace}}, p, t)
+		Advice: []string{"read its last words: kubectl logs --previous " + p.Name + " -c " + c.Name + " -n " + p.Namespace}}, p, c.Name, t)
 }
 
 // helperRuns: what a job's pod was made for is done, and a container beside it does not end.
@@ -304,7 +303,7 @@ func helperRuns(l *converge.Look, p *corev1.Pod, c *corev1.ContainerStatus) *con
 	}
 	return &converge.Finding{Says: "has done its work in container " + done + ", and container " + c.Name + " does not end",
 		State: converge.Waiting,
-		Waits: converge.On("Field", converge.RefTo(kinds.Pods, p), "status.containerStatuses["+c.Name+"].state"),
+		Waits: l.Field("status.containerStatuses[" + c.Name + "].state"),
 		Next:  converge.Does(converge.AgentOf(p), "ends the pod when container %s ends", c.Name),
 		Advice: []string{"make " + c.Name + " a sidecar: an init container with restartPolicy: Always is stopped when the others are done",
 			"to let this pod go: have " + c.Name + " end, by its own means"}}
@@ -354,8 +353,8 @@ func podEvicted(l *converge.Look, p *corev1.Pod) *converge.Finding {
 	case p.Status.Reason == "Terminated" && strings.Contains(p.Status.Message, "node shutdown"):
 		says = "was ended because its node " + p.Spec.NodeName + " was shut down"
 	}
-	f := &converge.Finding{Says: says, Owner: converge.Person, State: converge.Failed, Next: converge.Does(converge.Person,
-		"deletes the pod, or makes it anew")}
+	f := &converge.Finding{Says: says, Owner: converge.Person, State: converge.Failed,
+		Next: converge.PersonDoes("deletes the pod, or makes it anew")}
 	if s, ok := words.Meaning(gone, p.Status.Message); ok {
 		f.Advice = []string{strings.ReplaceAll(s.Advice(), "{}", p.Spec.NodeName)}
 	}
@@ -383,8 +382,8 @@ func podFailed(l *converge.Look, p *corev1.Pod) *converge.Finding {
 				p.Spec.RestartPolicy)
 		}
 	}
-	return &converge.Finding{Says: says, Owner: converge.Person, State: converge.Failed, Next: converge.Does(converge.Person,
-		"deletes the pod, or makes it anew"),
+	return &converge.Finding{Says: says, Owner: converge.Person, State: converge.Failed,
+		Next: converge.PersonDoes("deletes the pod, or makes it anew"),
 		Advice: []string{"read its log: kubectl logs " + p.Name + " -n " + p.Namespace,
 			"nothing starts a pod without a controller again: let a Deployment or a Job make it"}}
 }

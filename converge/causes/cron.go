@@ -44,8 +44,8 @@ func runMissed(l *converge.Look) *converge.Finding {
 	}
 	if zone := ptr.Deref(c.Spec.TimeZone, ""); zone != "" && r.Note == health.NoZone+zone {
 		f.Says, f.Owner, f.State, f.Waits = "is never due: "+r.Note, converge.Person, converge.Blocked,
-			converge.On("Field", converge.RefTo(l.Kind, c), "spec.timeZone")
-		f.Next = converge.Does(converge.Person, "corrects spec.timeZone")
+			l.Field("spec.timeZone")
+		f.Next = converge.PersonDoes("corrects spec.timeZone")
 		f.Advice = append([]string{"name a zone of the IANA's list: kubectl patch cronjob " + c.Name + " -n " + c.Namespace +
 			` -p '{"spec":{"timeZone":"Etc/UTC"}}'`}, f.Advice...)
 	}

@@ -25,7 +25,7 @@ func deviceTemplateMissing(l *converge.Look, p *corev1.Pod, _ string) *converge.
 		return &converge.Finding{Says: "names the resource claim template " + name + ", which does not exist", Owner: converge.Person,
 			State:  converge.Blocked,
 			Waits:  converge.On("Object", general.Namespaced(l, kinds.ResourceClaimTemplates, name), ""),
-			Next:   converge.Does(converge.Person, "creates resourceclaimtemplate/%s, or names another one", name),
+			Next:   converge.PersonDoes("creates resourceclaimtemplate/%s, or names another one", name),
 			Advice: []string{"those that exist: kubectl get resourceclaimtemplates -n " + p.Namespace}}
 	}
 	return nil

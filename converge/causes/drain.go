@@ -6,6 +6,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
+	"k8s.io/utils/ptr"
 
 	"github.com/kloop-dev/kloop/converge"
 	"github.com/kloop-dev/kloop/converge/health"
@@ -23,8 +24,7 @@ func budgetsWouldCollide(l *converge.Look) *converge.Finding {
 	}
 	return &converge.Finding{Says: "is not the only budget of pod/" + p.Name + ": poddisruptionbudget/" + other +
 		" selects it too, and a pod with several can't be evicted", Owner: converge.Person, State: converge.Latent,
-		Waits: converge.On("Field", converge.RefTo(l.Kind, b), "spec.selector"), Next: converge.Does(converge.Person,
-			"leaves the pod to one budget"),
+		Waits: l.Field("spec.selector"), Next: converge.PersonDoes("leaves the pod to one budget"),
 		Advice: []string{"delete one of them, or let them select different pods: kubectl get pdb -n " + b.Namespace + " -o wide"}}
 }
 
@@ -38,16 +38,25 @@ func drainWouldWait(l *converge.Look) *converge.Finding {
 	f := &converge.Finding{Says: fmt.Sprintf("keeps pod/%s on node %s, which is cordoned: %d of its pods are healthy and %d must be; "+
 		"whether somebody drains the node is not known here", p.Name, p.Spec.NodeName, b.Status.CurrentHealthy, b.Status.DesiredHealthy),
 		Owner: converge.Person, State: converge.Latent,
-		Waits: converge.On("Field", converge.RefTo(l.Kind, b), "status.disruptionsAllowed"),
-		Next:  converge.Does(converge.Person, "makes more pods, or has the budget allow one less"),
+		Waits: l.Field("status.disruptionsAllowed"),
+		Next:  converge.PersonDoes("makes more pods, or has the budget allow one less"),
 		Advice: []string{"scale the workload up, so that one pod may go",
-			"or lower minAvailable, or raise maxUnavailable: kubectl edit pdb " + b.Name + " -n " + b.Namespace}}
+			"or lower minAvailable, or raise maxUnavailable: kubectl edit pdb " + converge.Called(l)}}
 	for _, p := range health.Guarded(l.World, b) {
 		if !l.Health(kinds.Pods, p).Converged() {
 			f.State, f.Below = converge.Waiting, append(f.Below, converge.RefTo(kinds.Pods, p))
 		}
 	}
+	letIll(f, b)
 	return f
+}
+
+// letIll advises, where pods that are not well use up a budget's room, to let those go.
+func letIll(f *converge.Finding, b *policyv1.PodDisruptionBudget) {
+	if len(f.Below) > 0 && ptr.Deref(b.Spec.UnhealthyPodEvictionPolicy, "") != policyv1.AlwaysAllow {
+		f.Advice, f.Also = nil, append(f.Also, "let pods that are not ready be evicted meanwhile: kubectl patch pdb "+b.Name+" -n "+
+			b.Namespace+` -p '{"spec":{"unhealthyPodEvictionPolicy":"AlwaysAllow"}}'`)
+	}
 }
 
 // KeptThere names the budgets that keep pods on a node from which they are to go.

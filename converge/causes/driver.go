@@ -5,10 +5,13 @@ import (
 	"slices"
 	"strings"
 
+	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
+	"k8s.io/utils/ptr"
 
 	"github.com/kloop-dev/kloop/converge"
+	"github.com/kloop-dev/kloop/converge/health"
 	"github.com/kloop-dev/kloop/converge/words"
 	"github.com/kloop-dev/kloop/kinds"
 	"github.com/kloop-dev/kloop/kinds/core"
@@ -29,7 +32,7 @@ func driverMissing(l *converge.Look, p *corev1.Pod, text string) *converge.Findi
 		return nil // it has by now
 	}
 	driver := "the driver " + name
-	return &converge.Finding{Says: "waits for its volume, whose CSI driver " + name + " is not registered on " + node, Owner: driver,
+	f := &converge.Finding{Says: "waits for its volume, whose CSI driver " + name + " is not registered on " + node, Owner: driver,
 		State: converge.Missing,
 		Waits: converge.On("Field", converge.Ref{Kind: kinds.CSINodes, NS: "", Name: node}, "spec.drivers"),
 		Next: converge.Does(driver, "mounts it when it has registered on "+
@@ -38,6 +41,62 @@ func driverMissing(l *converge.Look, p *corev1.Pod, text string) *converge.Findi
 			"install the driver, or see why its DaemonSet has no running pod there: kubectl get pods -A --field-selector spec.nodeName=" +
 				node,
 			"its node-driver-registrar must mount /var/lib/kubelet/plugins_registry"}}
+	driverDown(l, f, name, kinds.DaemonSets)
+	return f
+}
+
+// common are words that the names of many drivers have.
+var common = regexp.MustCompile(`^(csi|com|io|k8s|sigs|x|storage|aws|azure|gke|google|googleapis|cloud|driver|drivers|org|dev|net|` +
+	`cluster|local|kubernetes|example)$`)
+
+// driverDown has the workloads that seem to run a driver, and are not well or are scaled to 0, as the cause: every word that the driver's
+// name has of its own stands in theirs, or in their images.
+func driverDown(l *converge.Look, f *converge.Finding, driver string, of ...resource.Kind) {
+	for _, k := range of {
+		for obj := range l.Read.Each(k, "") {
+			if !drives(obj, driver) {
+				continue
+			}
+			if switchedOff(obj) {
+				name := new(converge.ObjectOf(k, obj)).Short()
+				f.Says, f.State = f.Says+", and "+name+" in namespace "+obj.GetNamespace()+" is scaled to 0", converge.Missing
+				f.Advice = []string{"kubectl scale " + name + " -n " + obj.GetNamespace() + " --replicas=1"}
+			} else if !l.Health(k, obj).Converged() {
+				f.Below = append(f.Below, converge.RefTo(k, obj))
+			}
+		}
+	}
+}
+
+// drives says that a workload seems to run a driver.
+func drives(obj resource.Object, driver string) bool {
+	t, text, own := health.TemplateOf(obj), obj.GetNamespace()+" "+obj.GetName(), false
+	if t == nil {
+		return false
+	}
+	for i := range t.Spec.Containers {
+		text += " " + t.Spec.Containers[i].Image
+	}
+	for _, word := range strings.Fields(strings.NewReplacer(".", " ", "/", " ", "-", " ").Replace(driver)) {
+		if common.MatchString(word) {
+			continue
+		}
+		if own = strings.Contains(text, word); !own {
+			return false
+		}
+	}
+	return own && (strings.Contains(text, "csi") || strings.Contains(text, "provisioner"))
+}
+
+// switchedOff says that a workload is scaled to 0.
+func switchedOff(obj resource.Object) bool {
+	switch obj := obj.(type) {
+	case *appsv1.Deployment:
+		return ptr.Deref(obj.Spec.Replicas, 1) == 0
+	case *appsv1.StatefulSet:
+		return ptr.Deref(obj.Spec.Replicas, 1) == 0
+	}
+	return false
 }
 
 var answered = regexp.MustCompile(`rpc error: code = (\w+) desc = (.*)`)
@@ -84,6 +143,7 @@ func attachFails(l *converge.Look) *converge.Finding {
 		Next:   converge.Does("the driver "+a.Spec.Attacher, "tries again"),
 		Advice: []string{"read the log of the driver " + a.Spec.Attacher}}
 	f.Owner = f.Next.Who
+	driverDown(l, f, a.Spec.Attacher, kinds.Deployments, kinds.StatefulSets)
 	return f
 }
 

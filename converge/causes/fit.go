@@ -8,9 +8,12 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/component-helpers/scheduling/corev1/nodeaffinity"
 
 	"github.com/kloop-dev/kloop/converge"
+	"github.com/kloop-dev/kloop/converge/general"
 	"github.com/kloop-dev/kloop/converge/words"
 	"github.com/kloop-dev/kloop/kinds"
 	"github.com/kloop-dev/kloop/kinds/podspec"
@@ -44,8 +47,13 @@ func barrier(p *corev1.Pod, asks nodeaffinity.RequiredNodeAffinity, n *corev1.No
 	if n.Spec.Unschedulable {
 		return "is cordoned"
 	}
+	return fixed(p, asks, n)
+}
+
+// fixed is the barrier that stands whether the node is cordoned or not.
+func fixed(p *corev1.Pod, asks nodeaffinity.RequiredNodeAffinity, n *corev1.Node) string {
 	for _, t := range n.Spec.Taints {
-		if t.Effect != corev1.TaintEffectPreferNoSchedule && !slices.ContainsFunc(p.Spec.Tolerations,
+		if t.Effect != corev1.TaintEffectPreferNoSchedule && t.Key != corev1.TaintNodeUnschedulable && !slices.ContainsFunc(p.Spec.Tolerations,
 			func(o corev1.Toleration) bool { return Tolerates(&o, &t) }) {
 			return "has the taint " + t.ToString()
 		}
@@ -54,6 +62,74 @@ func barrier(p *corev1.Pod, asks nodeaffinity.RequiredNodeAffinity, n *corev1.No
 		return "is none that it asks for"
 	}
 	return ""
+}
+
+// pinned is the one node that a pod is for, as one of a DaemonSet is; "": there may be others.
+func pinned(p *corev1.Pod) string {
+	if !asksForNodes(p) || p.Spec.Affinity == nil || p.Spec.Affinity.NodeAffinity == nil ||
+		p.Spec.Affinity.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution == nil {
+		return ""
+	}
+	for _, t := range p.Spec.Affinity.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution.NodeSelectorTerms {
+		if len(t.MatchFields) == 1 && len(t.MatchFields[0].Values) == 1 {
+			return t.MatchFields[0].Values[0]
+		}
+	}
+	return ""
+}
+
+// coming has the node that Karpenter makes for a pod as the cause, if that is not well.
+func coming(f *converge.Finding, w *converge.World, p *corev1.Pod) {
+	e := w.Scaled(p.UID)
+	if e == nil || len(f.Below) > 0 {
+		return
+	}
+	k, name := general.KindNamed(w, "karpenter.sh", "NodeClaim"), words.Between(e.Message+" ", "schedule on: nodeclaim/", " ")
+	if k == nil || name == "" {
+		return
+	}
+	r := converge.Ref{Kind: k, NS: p.Namespace, Name: name}
+	if s := w.Step(r); s != nil && s.Cause != "NotFound" {
+		f.Below, f.State = []converge.Ref{r}, converge.Waiting
+	}
+}
+
+// spare is the cordoned node that would take a pod if it were not; nil: none would.
+func spare(w *converge.World, p *corev1.Pod) *corev1.Node {
+	asks := nodeaffinity.GetRequiredNodeAffinity(p)
+	for _, n := range kloop.List(w.Read, kinds.Nodes, "") {
+		if !n.Spec.Unschedulable || fixed(p, asks, n) != "" || !w.Health(kinds.Nodes, n).Converged() {
+			continue
+		}
+		fits := true
+		for _, name := range []corev1.ResourceName{corev1.ResourceCPU, corev1.ResourceMemory} {
+			want := asksFor(p, name)
+			for obj := range w.Read.ByField(kinds.Pods, "spec.nodeName", n.Name) {
+				o := kloop.As[*corev1.Pod](obj)
+				want.Add(asksFor(o, name))
+				fits = fits && !shuns(p, o)
+			}
+			fits = fits && want.Cmp(n.Status.Allocatable[name]) <= 0
+		}
+		if fits {
+			return n
+		}
+	}
+	return nil
+}
+
+// shuns says that a pod must not be on one node with another, of its namespace.
+func shuns(p, o *corev1.Pod) bool {
+	if p.Spec.Affinity == nil || p.Spec.Affinity.PodAntiAffinity == nil || p.Namespace != o.Namespace {
+		return false
+	}
+	list := p.Spec.Affinity.PodAntiAffinity.RequiredDuringSchedulingIgnoredDuringExecution
+	for i := range list {
+		if sel, err := metav1.LabelSelectorAsSelector(list[i].LabelSelector); err == nil && sel.Matches(labels.Set(o.Labels)) {
+			return true
+		}
+	}
+	return false
 }
 
 // largest is the node that can give most of a resource to a pod that it does not keep off; nil when none is known. It says

@@ -28,7 +28,7 @@ func keepsRestarting(l *converge.Look, p *corev1.Pod, c *corev1.ContainerStatus)
 	t := c.LastTerminationState.Terminated
 	f := &converge.Finding{Says: fmt.Sprintf("had its container %s started again %s, last %s ago: it %s", c.Name, times(c.RestartCount),
 		words.Ago(l.Now.Sub(t.FinishedAt.Time)), general.Exit(t)), State: converge.Waiting,
-		Waits:  converge.On("Field", converge.RefTo(kinds.Pods, p), "status.containerStatuses["+c.Name+"].restartCount"),
+		Waits:  l.Field("status.containerStatuses[" + c.Name + "].restartCount"),
 		Error:  general.TextOnly(general.Exit(t)),
 		Next:   converge.Does(converge.AgentOf(p), "starts it again when it ends"),
 		Advice: []string{"read its last words: kubectl logs --previous " + p.Name + " -c " + c.Name + " -n " + p.Namespace}}

@@ -83,7 +83,7 @@ func devicesHeld(l *converge.Look) *converge.Finding {
 	text := strings.TrimPrefix(e.Message, "Failed to unprepare dynamic resources: ")
 	return &converge.Finding{Says: "has ended, and its devices are not taken back: " + text, Owner: converge.AgentOf(p),
 		State: converge.BackingOff,
-		Error: general.EventFailure(e), Waits: converge.On("Field", converge.RefTo(kinds.Pods, p), "spec.resourceClaims"),
+		Error: general.EventFailure(e), Waits: l.Field("spec.resourceClaims"),
 		Next: converge.Does(converge.AgentOf(p), "asks the driver again, and then tells that the pod has ended"),
 		Advice: []string{"start the driver of the devices on " + p.Spec.NodeName + ", or read its log",
 			"if it will not come back, delete the pod by force: kubectl delete pod " + p.Name + " -n " + p.Namespace + " --force"}}
@@ -100,7 +100,7 @@ func deviceRefused(_ *converge.Look, p *corev1.Pod) *converge.Finding {
 		return nil
 	}
 	return &converge.Finding{Says: "was refused by " + p.Spec.NodeName + ": " + strings.TrimPrefix(p.Status.Message, "Pod was rejected: "),
-		Owner: converge.Person, State: converge.Failed, Next: converge.Does(converge.Person, "deletes the pod, or makes it anew"),
+		Owner: converge.Person, State: converge.Failed, Next: converge.PersonDoes("deletes the pod, or makes it anew"),
 		Advice: []string{advice, "nothing starts a pod without a controller again: let a Deployment or a Job make it"}}
 }
 

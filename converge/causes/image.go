@@ -68,8 +68,8 @@ func imageNameInvalid(l *converge.Look, p *corev1.Pod, c *corev1.ContainerStatus
 	_, why, _ := strings.Cut(text, "couldn't parse image name: ")
 	return &converge.Finding{Says: strings.TrimSuffix(fmt.Sprintf("names an image that no image can have: %q: %s", c.Image, why), ": "),
 		State: converge.Blocked,
-		Waits: converge.On("Field", converge.RefTo(kinds.Pods, p), imageField(p, c)),
-		Error: general.TextOnly(text), Next: converge.Does(converge.Person, "corrects the image's name"),
+		Waits: l.Field(imageField(p, c)),
+		Error: general.TextOnly(text), Next: converge.PersonDoes("corrects the image's name"),
 		Advice: []string{"correct the image in the pod's template"}}
 }
 
@@ -81,7 +81,7 @@ func imageNotPresent(l *converge.Look, p *corev1.Pod, c *corev1.ContainerStatus)
 	}
 	return &converge.Finding{Says: fmt.Sprintf("needs the image %q, which node %s does not have, and must not pull it", c.Image,
 		p.Spec.NodeName), State: converge.Blocked,
-		Waits: converge.On("Field", converge.RefTo(kinds.Pods, p), imageField(p, c)), Error: general.TextOnly(text),
+		Waits: l.Field(imageField(p, c)), Error: general.TextOnly(text),
 		Next: converge.Does(converge.AgentOf(p),
 			"starts the container when the image is there"),
 		Advice: []string{"load the image into the node's runtime: kloop image load FILE",
@@ -126,7 +126,7 @@ func imagePull(l *converge.Look, p *corev1.Pod, c *corev1.ContainerStatus) *conv
 	}
 	image, field := pulled(p, c, text)
 	f := &converge.Finding{Says: fmt.Sprintf("can't pull the image %q", image), State: converge.BackingOff,
-		Waits: converge.On("Field", converge.RefTo(kinds.Pods, p), field),
+		Waits: l.Field(field),
 		Next:  converge.Does(converge.AgentOf(p), "tries to pull it again, at pauses of up to 5 minutes"), Error: general.TextOnly(text)}
 	if e := l.Warning(p.UID, "Failed"); e != nil && strings.Contains(e.Message, "Failed to pull image") {
 		f.Error = general.EventFailure(e)

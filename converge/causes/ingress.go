@@ -50,14 +50,14 @@ func ingressBackendMissing(l *converge.Look) *converge.Finding {
 	if why == "no such service" {
 		return &converge.Finding{Says: "leads to service/" + b.Name + ", which does not exist", Owner: converge.Person,
 			State: converge.Blocked, Waits: converge.On("Object", r, ""),
-			Next:   converge.Does(converge.Person, "creates service/%s, or names another one", b.Name),
+			Next:   converge.PersonDoes("creates service/%s, or names another one", b.Name),
 			Advice: []string{"those that exist: kubectl get services -n " + i.Namespace}}
 	}
 	port := cmp.Or(b.Port.Name, fmt.Sprint(b.Port.Number))
 	return &converge.Finding{Says: "leads to port " + port + " of service/" + b.Name + ", which has no such port", Owner: converge.Person,
 		State:  converge.Blocked,
 		Waits:  converge.On("Field", r, "spec.ports"),
-		Next:   converge.Does(converge.Person, "corrects the port here or there"),
+		Next:   converge.PersonDoes("corrects the port here or there"),
 		Advice: []string{"an ingress names the service's port, not that of its pods: kubectl get service " + b.Name + " -n " + i.Namespace}}
 }
 
@@ -71,7 +71,7 @@ func ingressSecretMissing(l *converge.Look) *converge.Finding {
 	return &converge.Finding{Says: "names the secret " + name + " for its certificate, which does not exist", Owner: converge.Person,
 		State: converge.Blocked,
 		Waits: converge.On("Object", general.Namespaced(l, kinds.Secrets, name), ""),
-		Next:  converge.Does(converge.Person, "creates secret/%s, or has it made", name),
+		Next:  converge.PersonDoes("creates secret/%s, or has it made", name),
 		Advice: []string{"kubectl create secret tls " + name + " -n " + i.Namespace + " --cert=CERT --key=KEY",
 			"if cert-manager is to make it, look at its certificate: kubectl get certificate -n " + i.Namespace}}
 }
@@ -85,8 +85,8 @@ func ingressClassMissing(l *converge.Look) *converge.Finding {
 	case name == "" && i.Annotations[health.OldClass] == "":
 		return &converge.Finding{Says: "names no ingress class, and there was no default one when it was made", Owner: converge.Person,
 			State: converge.Blocked,
-			Waits: converge.On("Field", converge.RefTo(l.Kind, i), "spec.ingressClassName"),
-			Next:  converge.Does(converge.Person, "names a class"),
+			Waits: l.Field("spec.ingressClassName"),
+			Next:  converge.PersonDoes("names a class"),
 			Advice: []string{"set spec.ingressClassName to a class that exists: kubectl get ingressclass",
 				"if there is none, install an ingress controller"}}
 	case name != "" && l.Sees(kinds.IngressClasses, "") && resource.Get(l.Read, kinds.IngressClasses, "", name) == nil:
@@ -94,7 +94,7 @@ func ingressClassMissing(l *converge.Look) *converge.Finding {
 		return &converge.Finding{Says: "names the ingress class " + name + ", which does not exist", Owner: converge.Person,
 			State:  converge.Blocked,
 			Waits:  converge.On("Object", r, ""),
-			Next:   converge.Does(converge.Person, "creates ingressclass/%s, or names another one", name),
+			Next:   converge.PersonDoes("creates ingressclass/%s, or names another one", name),
 			Advice: []string{"those that exist: kubectl get ingressclass", "install the controller that brings the class " + name}}
 	}
 	return nil

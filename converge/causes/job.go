@@ -36,7 +36,7 @@ func jobGaveUp(l *converge.Look) *converge.Finding {
 		}
 		f := &converge.Finding{Says: "gave up: " + cmp.Or(c.Message, c.Reason), Owner: converge.Person, State: converge.Failed,
 			Error: general.TextOnly(c.Message),
-			Next:  converge.Does(converge.Person, "finds out why its pods fail and makes the job anew"),
+			Next:  converge.PersonDoes("finds out why its pods fail and makes the job anew"),
 			Advice: []string{"read the log of a pod that failed: kubectl logs -l batch.kubernetes.io/job-name=" + j.Name + " -n " +
 				j.Namespace}}
 		switch c.Reason {
@@ -56,9 +56,7 @@ func jobGaveUp(l *converge.Look) *converge.Finding {
 			f.Says = fmt.Sprintf("gave up: the indexes %s failed, which is more than its maxFailedIndexes of %d",
 				ptr.Deref(j.Status.FailedIndexes, ""), ptr.Deref(j.Spec.MaxFailedIndexes, 0))
 		}
-		if why := lastFailure(l, j); why != "" {
-			f.Says += "; " + why
-		}
+		adviseFailure(l, f, j)
 		if left := stopping(l.World, j); c.Type == batchv1.JobFailureTarget && len(left) > 0 {
 			f.State, f.Owner = converge.Waiting, "job"
 			f.Says += "; pod/" + left[0].Name + general.AndMore(len(left)-1) + ", which it deleted, has not stopped yet"
@@ -87,7 +85,7 @@ func jobManagedElsewhere(l *converge.Look) *converge.Finding {
 		return nil
 	}
 	f := &converge.Finding{Says: "is left to " + who, Owner: who, State: converge.Waiting,
-		Waits: converge.On("Field", converge.RefTo(l.Kind, j), "spec.managedBy"),
+		Waits: l.Field("spec.managedBy"),
 		Next:  converge.Does(who, "makes its pods"), Advice: []string{"look at the log of " + who}}
 	l.RunsAbroad(f, who)
 	if l.Unwatched(l.Kind.Info().GR()) {
@@ -98,10 +96,13 @@ func jobManagedElsewhere(l *converge.Look) *converge.Finding {
 	return f
 }
 
-// lastFailure words how one of the job's pods failed.
-func lastFailure(l *converge.Look, j resource.Object) string {
-	says, _ := general.LastFailed(l, j)
-	return says
+// adviseFailure tells how a pod of a job failed last, and what that is known to need.
+func adviseFailure(l *converge.Look, f *converge.Finding, j resource.Object) {
+	if p, c := general.FailedIn(l, j); p != nil {
+		says, _ := general.LastFailed(l, j)
+		f.Says += "; " + says
+		advise(l, f, p, c.Name, general.Died(c))
+	}
 }
 
 // jobPodsFail is a job that still tries. While as many pods as it may have are ready it makes progress, whatever failed before.
@@ -121,9 +122,7 @@ func jobPodsFail(l *converge.Look) *converge.Finding {
 	if j.Status.Active > 0 && ptr.Deref(j.Status.Ready, 0) == j.Status.Active {
 		f.State, f.Next = converge.Progressing, converge.Does(l.Owner, "waits for %s at work", words.Count(int(j.Status.Active), "pod"))
 	}
-	if why := lastFailure(l, j); why != "" {
-		f.Says += "; " + why
-	}
+	adviseFailure(l, f, j)
 	return f
 }
 

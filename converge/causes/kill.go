@@ -48,7 +48,7 @@ func killedBy(name string, of func(*corev1.Container) *corev1.Probe) func(l *con
 		f := &converge.Finding{Says: fmt.Sprintf("restarts: container %s is killed because its %s probe fails (%s): %s", c.Name, word,
 			times(c.RestartCount), general.LastLine(e.Message[strings.Index(e.Message, ":")+1:])),
 			State: converge.BackingOff, Error: general.EventFailure(e),
-			Waits: converge.On("Field", converge.RefTo(kinds.Pods, p), fmt.Sprintf("status.containerStatuses[%s].ready", c.Name)),
+			Waits: l.Field(fmt.Sprintf("status.containerStatuses[%s].ready", c.Name)),
 			Next: converge.Does(converge.AgentOf(p), "asks again every %d s, and kills the container after %s", max(probe.PeriodSeconds, 1),
 				words.Count(int(max(probe.FailureThreshold, 1)), "failure"))}
 		if reason, _ := general.WaitsFor(c); reason == general.CrashLoopBackOff {

@@ -27,8 +27,8 @@ func neverDue(l *converge.Look) *converge.Finding {
 	}
 	return &converge.Finding{Says: "is never due: no day is one of its schedule " + c.Spec.Schedule, Owner: converge.Person,
 		State:  converge.Blocked,
-		Waits:  converge.On("Field", converge.RefTo(l.Kind, c), "spec.schedule"),
-		Next:   converge.Does(converge.Person, "corrects spec.schedule (minute, hour, day of the month, month, day of the week)"),
+		Waits:  l.Field("spec.schedule"),
+		Next:   converge.PersonDoes("corrects spec.schedule (minute, hour, day of the month, month, day of the week)"),
 		Advice: []string{"kubectl patch cronjob " + c.Name + " -n " + c.Namespace + ` -p '{"spec":{"schedule":"0 0 1 * *"}}'`}}
 }
 
@@ -42,8 +42,8 @@ func budgetNeverAllows(l *converge.Look) *converge.Finding {
 	f := &converge.Finding{Says: "lets none of its pods go: " + health.RefusesAll(b) + " keeps " + pods +
 		", so that no node with one of them can be drained",
 		Owner: converge.Person, State: converge.Latent,
-		Waits: converge.On("Field", converge.RefTo(l.Kind, b), "spec."+strings.Split(health.RefusesAll(b), "=")[0]),
-		Next:  converge.Does(converge.Person, "lets one pod go, or lives with it")}
+		Waits: l.Field("spec." + strings.Split(health.RefusesAll(b), "=")[0]),
+		Next:  converge.PersonDoes("lets one pod go, or lives with it")}
 	f.Advice = []string{"kubectl patch pdb " + b.Name + " -n " + b.Namespace +
 		` --type=merge -p '{"spec":{"minAvailable":null,"maxUnavailable":1}}'`}
 	if b.Spec.MinAvailable != nil && b.Status.ExpectedPods == 1 {

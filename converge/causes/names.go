@@ -19,8 +19,7 @@ func names() []converge.Situation {
 			}
 			_, faults := corefile.Parse(m.Data)
 			return &converge.Finding{Says: l.Judged.Says + ": " + corefile.Summary(faults), Owner: converge.Person, State: converge.Blocked,
-				Waits: converge.On("Field", converge.RefTo(l.Kind, m), "data"), Next: converge.Does(converge.Person,
-					"corrects it; nodes follow at once"),
+				Waits: l.Field("data"), Next: converge.PersonDoes("corrects it; nodes follow at once"),
 				Advice: []string{"see the part on coredns-custom in docs/network.md: hosts, forward and rewrite name are known",
 					"for all that CoreDNS can do bring CoreDNS itself: kloop's Service kube-dns gives way to its manifest"}}
 		}}}

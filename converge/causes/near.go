@@ -59,11 +59,18 @@ func keptApart(l *converge.Look, p *corev1.Pod, text string) *converge.Finding {
 		f.Says += "; it must not be beside " + words.List(pods, 3)
 	}
 	tied(l, p, f, text)
-	if d := deploymentOf(l.World, p); d != nil && d.Spec.Strategy.RollingUpdate != nil {
-		f.Advice = append(f.Advice, "or let an older pod go before a newer one starts: kubectl patch deployment "+d.Name+" -n "+d.Namespace+
-			` -p '{"spec":{"strategy":{"rollingUpdate":{"maxSurge":0,"maxUnavailable":1}}}}'`)
-	}
+	makesWay(l.World, p, f)
 	return f
+}
+
+// makesWay advises, while newer pods wait for room beside those that they replace, to let one of those go first.
+func makesWay(w *converge.World, p *corev1.Pod, f *converge.Finding) {
+	d := deploymentOf(w, p)
+	if d == nil || d.Spec.Strategy.RollingUpdate == nil || d.Status.UpdatedReplicas >= d.Status.Replicas {
+		return
+	}
+	f.Advice = append(f.Advice, "or let an older pod go before a newer one starts: kubectl patch deployment "+d.Name+" -n "+d.Namespace+
+		` -p '{"spec":{"strategy":{"rollingUpdate":{"maxSurge":0,"maxUnavailable":1}}}}'`)
 }
 
 // tied adds what else keeps a pod to few nodes: where its volumes lie, and what it asks of nodes.

@@ -2,7 +2,6 @@ package causes
 
 import (
 	"fmt"
-	"regexp"
 	"slices"
 	"strings"
 
@@ -117,37 +116,17 @@ func initRuns(l *converge.Look) *converge.Finding {
 		}
 		f := &converge.Finding{Says: fmt.Sprintf("waits for its init container %s, which has been running since %s", c.Name,
 			c.State.Running.StartedAt.UTC().Format("15:04:05 MST")), Owner: converge.AgentOf(p), State: converge.Progressing,
-			Waits: converge.On("Field", converge.RefTo(kinds.Pods, p), fmt.Sprintf("status.initContainerStatuses[%s].state", c.Name)),
+			Waits: l.Field(fmt.Sprintf("status.initContainerStatuses[%s].state", c.Name)),
 			Next: converge.Does(converge.AgentOf(p),
 				"starts the next container when %s has ended with success", c.Name)}
 		if l.Now.Sub(c.State.Running.StartedAt.Time) > general.SlowStart {
 			f.State, f.Advice = converge.Waiting, []string{"see what it waits for: kubectl logs " + p.Name + " -c " + c.Name + " -n " +
 				p.Namespace}
-			f.Below = awaited(l.World, p, c.Name)
+			f.Below = awaited(l, f, p, c.Name)
 		}
 		return f
 	}
 	return nil
-}
-
-// inCluster finds services in the words of a command.
-var inCluster = regexp.MustCompile(`\b([a-z0-9-]+)\.([a-z0-9-]+)\.svc\b`)
-
-// awaited are the services that the command of an init container speaks of, and that are not there or lead nowhere.
-func awaited(w *converge.World, p *corev1.Pod, container string) (bad []converge.Ref) {
-	for i := range p.Spec.InitContainers {
-		c := &p.Spec.InitContainers[i]
-		if c.Name != container {
-			continue
-		}
-		for _, m := range inCluster.FindAllStringSubmatch(strings.Join(slices.Concat(c.Command, c.Args), " "), converge.MaxBranches) {
-			s := resource.Get(w.Read, kinds.Services, m[2], m[1])
-			if w.Sees(kinds.Services, m[2]) && (s == nil || !w.Health(kinds.Services, s).Converged()) {
-				bad = append(bad, converge.Ref{Kind: kinds.Services, NS: m[2], Name: m[1]})
-			}
-		}
-	}
-	return bad
 }
 
 // sidecar says that an init container is one that runs beside the others.

@@ -21,7 +21,7 @@ func podSecurity(l *converge.Look, text string) *converge.Finding {
 	}
 	return &converge.Finding{Says: "can't create pods: they do not meet the level " + level + " of namespace " + r.Name,
 		Waits: converge.On("Policy", r, "metadata.labels[pod-security.kubernetes.io/enforce]"),
-		Next:  converge.Does(converge.Person, "changes the pod template, or the namespace's level"),
+		Next:  converge.PersonDoes("changes the pod template, or the namespace's level"),
 		Advice: []string{"set in the pod template what the error asks for",
 			"or lower the level: kubectl label namespace " + r.Name + " pod-security.kubernetes.io/enforce=" + lower + " --overwrite"}}
 }
@@ -35,7 +35,7 @@ func serviceAccountMissing(l *converge.Look, text string) *converge.Finding {
 	r := general.Namespaced(l, kinds.ServiceAccounts, name)
 	return &converge.Finding{Says: "can't create pods: the service account " + name + " does not exist", Waits: converge.On("Object", r,
 		""),
-		Next: converge.Does(converge.Person, "creates serviceaccount/%s", name),
+		Next: converge.PersonDoes("creates serviceaccount/%s", name),
 		Advice: []string{"kubectl create serviceaccount " + name + " -n " + r.NS,
 			"or name another one in the pod template's serviceAccountName"}}
 }
@@ -48,7 +48,7 @@ func limitRange(l *converge.Look, text string) *converge.Finding {
 	}
 	return &converge.Finding{Says: "is refused by a LimitRange: " + words.Between(text+"\x00", " is forbidden: ", "\x00"),
 		Waits:  converge.ForName("Policy", "LimitRange"),
-		Next:   converge.Does(converge.Person, "changes the requests and limits, or the LimitRange"),
+		Next:   converge.PersonDoes("changes the requests and limits, or the LimitRange"),
 		Advice: []string{"see what is allowed: kubectl describe limitrange -n " + l.Obj.GetNamespace()}}
 }
 
@@ -60,7 +60,7 @@ func priorityClassMissing(l *converge.Look, text string) *converge.Finding {
 	}
 	return &converge.Finding{Says: "can't create pods: the priority class " + name + " does not exist",
 		Waits:  converge.On("Object", converge.Ref{Kind: kinds.PriorityClasses, NS: "", Name: name}, ""),
-		Next:   converge.Does(converge.Person, "creates priorityclass/%s", name),
+		Next:   converge.PersonDoes("creates priorityclass/%s", name),
 		Advice: []string{"create the PriorityClass, or name another one in the pod template's priorityClassName"}}
 }
 
@@ -72,6 +72,6 @@ func runtimeClassMissing(l *converge.Look, text string) *converge.Finding {
 	}
 	return &converge.Finding{Says: "can't create pods: the runtime class " + name + " does not exist",
 		Waits:  converge.On("Object", converge.Ref{Kind: kinds.RuntimeClasses, NS: "", Name: name}, ""),
-		Next:   converge.Does(converge.Person, "creates runtimeclass/%s", name),
+		Next:   converge.PersonDoes("creates runtimeclass/%s", name),
 		Advice: []string{"create the RuntimeClass, or name another one in the pod template's runtimeClassName: kubectl get runtimeclass"}}
 }

@@ -44,7 +44,7 @@ func probeFails(name string, of func(*corev1.Container) *corev1.Probe) func(l *c
 		f := &converge.Finding{Says: fmt.Sprintf("is not ready: the %s probe of container %s (%s) has not passed", word, c.Name,
 			target(probe)),
 			State: converge.Waiting,
-			Waits: converge.On("Field", converge.RefTo(kinds.Pods, p), fmt.Sprintf("status.containerStatuses[%s].ready", c.Name)),
+			Waits: l.Field(fmt.Sprintf("status.containerStatuses[%s].ready", c.Name)),
 			Next:  converge.Does(converge.AgentOf(p), "asks again every %d s", max(probe.PeriodSeconds, 1)),
 			Advice: []string{"find out why the application does not answer its probe: kubectl logs " + p.Name + " -c " + c.Name + " -n " +
 				p.Namespace}}
@@ -71,6 +71,7 @@ func probeFails(name string, of func(*corev1.Container) *corev1.Probe) func(l *c
 			f.Says += says
 			f.Advice = append([]string{advice}, f.Advice...)
 		}
+		needing(l, f, p, c.Name)
 		return f
 	}
 }
@@ -88,15 +89,8 @@ var answers = []words.Saying{
 }
 
 func probeOf(p *corev1.Pod, name string, of func(*corev1.Container) *corev1.Probe) *corev1.Probe {
-	for i := range p.Spec.Containers {
-		if p.Spec.Containers[i].Name == name {
-			return of(&p.Spec.Containers[i])
-		}
-	}
-	for i := range p.Spec.InitContainers { // a sidecar is asked too
-		if p.Spec.InitContainers[i].Name == name {
-			return of(&p.Spec.InitContainers[i])
-		}
+	if c := containerOf(p, name); c != nil { // a sidecar is asked too
+		return of(c)
 	}
 	return nil
 }
@@ -137,7 +131,7 @@ func readinessGate(l *converge.Look) *converge.Finding {
 		}
 		return &converge.Finding{Says: "is not ready: its readiness gate " + string(g.ConditionType) + says, Owner: who,
 			State:  converge.Blocked,
-			Waits:  converge.On("Field", converge.RefTo(kinds.Pods, p), fmt.Sprintf("status.conditions[%s]", g.ConditionType)),
+			Waits:  l.Field(fmt.Sprintf("status.conditions[%s]", g.ConditionType)),
 			Next:   converge.Does(who, "sets it to True"),
 			Advice: []string{advice}}
 	}

@@ -16,6 +16,6 @@ func quotaNeedsLimits(l *converge.Look, text string) *converge.Finding {
 	r := general.Namespaced(l, kinds.ResourceQuotas, name)
 	return &converge.Finding{Says: "is refused by the quota " + name + ", which wants every pod to say what it needs",
 		Waits:  converge.On("Quota", r, ""),
-		Next:   converge.Does(converge.Person, "sets the requests or limits that the quota counts"),
+		Next:   converge.PersonDoes("sets the requests or limits that the quota counts"),
 		Advice: []string{"set them in the pod template, or give the namespace a LimitRange with defaults"}}
 }

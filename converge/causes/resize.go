@@ -28,12 +28,12 @@ func resizePending(l *converge.Look) *converge.Finding {
 	}
 	text := words.OneLine(c.Message)
 	f := &converge.Finding{Owner: converge.AgentOf(p), State: converge.Waiting, Error: general.TextOnly(c.Message),
-		Waits:  converge.On("Field", converge.RefTo(kinds.Pods, p), fmt.Sprintf("status.conditions[%s]", c.Type)),
+		Waits:  l.Field(fmt.Sprintf("status.conditions[%s]", c.Type)),
 		Advice: []string{"ask for less: kubectl edit pod " + p.Name + " -n " + p.Namespace + " --subresource=resize"}}
 	switch c.Reason {
 	case corev1.PodReasonInfeasible:
 		f.Says, f.State, f.Owner = "can't be resized on its node "+p.Spec.NodeName+": "+text, converge.Blocked, converge.Person
-		f.Next = converge.Does(converge.Person, "asks for what the node has, or has the pod made anew on a larger node")
+		f.Next = converge.PersonDoes("asks for what the node has, or has the pod made anew on a larger node")
 	case corev1.PodReasonDeferred:
 		f.Says = "waits to be resized until node " + p.Spec.NodeName + " has room: " + text
 		f.Next = converge.Does(converge.AgentOf(p), "resizes it when other pods have left or asked for less")
@@ -57,12 +57,10 @@ func misported(p *corev1.Pod, container string, probe *corev1.Probe) (says, advi
 		port = fmt.Sprint(probe.GRPC.Port)
 	}
 	var has []string
-	for _, c := range slices.Concat(p.Spec.Containers, p.Spec.InitContainers) {
+	if c := containerOf(p, container); c != nil {
 		for i := range c.Ports {
-			if c.Name == container {
-				has = append(has, strings.TrimSuffix(fmt.Sprintf("%d (%s", c.Ports[i].ContainerPort, c.Ports[i].Name), " (")+
-					strings.Repeat(")", min(len(c.Ports[i].Name), 1)))
-			}
+			has = append(has, strings.TrimSuffix(fmt.Sprintf("%d (%s", c.Ports[i].ContainerPort, c.Ports[i].Name), " (")+
+				strings.Repeat(")", min(len(c.Ports[i].Name), 1)))
 		}
 	}
 	number := port == "" || port[0] >= '0' && port[0] <= '9'

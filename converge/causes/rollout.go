@@ -61,8 +61,8 @@ func paused(l *converge.Look) *converge.Finding {
 		return nil
 	}
 	return &converge.Finding{Says: "is paused", Owner: converge.Person, State: converge.Blocked,
-		Waits:  converge.On("Field", converge.RefTo(l.Kind, d), "spec.paused"),
-		Next:   converge.Does(converge.Person, "resumes it"),
+		Waits:  l.Field("spec.paused"),
+		Next:   converge.PersonDoes("resumes it"),
 		Advice: []string{"kubectl rollout resume deployment " + d.Name + " -n " + d.Namespace}}
 }
 
@@ -158,7 +158,7 @@ func oldPodInTheWay(l *converge.Look) *converge.Finding {
 			", which has an older template and is not ready: the newer template is held back by it",
 			Owner: converge.Person, State: converge.Blocked,
 			Waits:  converge.On("Object", converge.RefTo(kinds.Pods, p), "status.conditions[Ready]"),
-			Next:   converge.Does(converge.Person, "deletes the pod, so that it is made from the newer template"),
+			Next:   converge.PersonDoes("deletes the pod, so that it is made from the newer template"),
 			Advice: []string{"kubectl delete pod " + p.Name + " -n " + p.Namespace, "podManagementPolicy: Parallel does not wait so"}}
 	}
 	return nil

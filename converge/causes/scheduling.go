@@ -36,10 +36,10 @@ func scheduling() []converge.Situation {
 			if f == nil {
 				return nil
 			}
-			byScheduler(f, l.World, p)
 			if f.Error == nil && said != "" {
 				f.Error = general.TextOnly(said)
 			}
+			byScheduler(f, l.World, p)
 			return f
 		}
 	}
@@ -93,7 +93,15 @@ func byScheduler(f *converge.Finding, w *converge.World, p *corev1.Pod) {
 	if e := w.Scaled(p.UID); e != nil && f.Aside == "" {
 		f.Aside = "the autoscaler of nodes says: " + words.OneLine(e.Message)
 		if s, ok := words.Meaning(words.Overheard, strings.ToLower(f.Aside)); ok {
-			f.Also = append(f.Also, s.Advice())
+			f.Advice = append([]string{s.Advice()}, f.Advice...)
+		}
+	}
+	coming(f, w, p)
+	if len(f.Advice) > 0 && f.State == converge.Blocked && !strings.Contains(f.Advice[0], "kubectl uncordon ") && f.Error != nil &&
+		strings.Contains(f.Error.Message, "were unschedulable") && !aboutVolumes(f.Error.Message) {
+		if n := spare(w, p); n != nil {
+			f.Says += "; node " + n.Name + " would take it, and is cordoned"
+			f.Advice = append([]string{"kubectl uncordon " + n.Name}, f.Advice...)
 		}
 	}
 	if gang := p.Annotations["scheduling.k8s.io/group-name"]; gang != "" && len(f.Below) == 0 {
@@ -299,6 +307,13 @@ func insufficient(l *converge.Look, p *corev1.Pod, text string) *converge.Findin
 		Advice: []string{"lower the pod's requests, remove other pods, or add a node"}}
 	if what != morePods {
 		size(l, f, p, corev1.ResourceName(what))
+	}
+	if node := pinned(p); node != "" {
+		f.Advice = []string{"lower its requests, or have fewer or smaller pods on " + node +
+			", the only node that it is for: kubectl describe node " + node}
+	}
+	if !strings.HasSuffix(f.Says, "can ever take it") {
+		makesWay(l.World, p, f)
 	}
 	if n := p.Status.NominatedNodeName; n != "" {
 		says, until := victims(l.World, p, n)

@@ -51,29 +51,29 @@ func loadBalancerMissing(l *converge.Look, s *corev1.Service) *converge.Finding 
 	if why != "" {
 		return &converge.Finding{Says: "gets no address: " + words.OneLine(why), Owner: who, State: converge.BackingOff,
 			Error:  general.TextOnly(why),
-			Waits:  converge.On("Field", converge.RefTo(l.Kind, s), "status.loadBalancer.ingress"),
+			Waits:  l.Field("status.loadBalancer.ingress"),
 			Next:   converge.Does(who, "tries again"),
-			Advice: []string{"see all that it says: kubectl describe service " + s.Name + " -n " + s.Namespace}}
+			Advice: []string{"see all that it says: kubectl describe service " + converge.Called(l)}}
 	}
 	if runs, sure := l.Runs("load-balancer"); l.Callers == nil && !runs && !sure {
 		return &converge.Finding{Says: "waits for an address from " + who + "; whether one runs is not known here", Owner: who,
 			State: converge.Waiting,
-			Waits: converge.On("Field", converge.RefTo(l.Kind, s), "status.loadBalancer.ingress"),
+			Waits: l.Field("status.loadBalancer.ingress"),
 			Next:  converge.Does(who, "gives it an address, if it runs"),
 			Advice: []string{"a cluster that is no cloud's needs one of its own, such as MetalLB: kubectl get pods -A",
-				"or use type NodePort: kubectl patch service " + s.Name + " -n " + s.Namespace + ` -p '{"spec":{"type":"NodePort"}}'`}}
+				"or use type NodePort: kubectl patch service " + converge.Called(l) + ` -p '{"spec":{"type":"NodePort"}}'`}}
 	}
 	if class := ptr.Deref(s.Spec.LoadBalancerClass, ""); class != "" {
 		return &converge.Finding{Says: "is left to who serves its loadBalancerClass " + class + ", and nobody here is known to",
 			Owner: who, State: converge.Missing,
-			Waits: converge.On("Field", converge.RefTo(l.Kind, s), "status.loadBalancer.ingress"),
+			Waits: l.Field("status.loadBalancer.ingress"),
 			Next:  converge.Does(who, "gives it an address when it runs"),
 			Advice: []string{"install or start the controller of the class: kubectl get pods -A",
 				"or make the service anew without spec.loadBalancerClass, so that the cluster's own load balancer takes it"}}
 	}
 	return &converge.Finding{Says: "waits for an address, which nobody gives to services of type LoadBalancer here", Owner: who,
 		State: converge.Missing,
-		Waits: converge.On("Field", converge.RefTo(l.Kind, s), "status.loadBalancer.ingress"),
+		Waits: l.Field("status.loadBalancer.ingress"),
 		Next:  converge.Does(who, "gives it an address when it runs"),
 		Advice: []string{"install a load balancer controller and give it addresses",
 			"or use type NodePort: the service is reachable inside the cluster meanwhile"}}
@@ -87,8 +87,8 @@ func noEndpoints(l *converge.Look, s *corev1.Service) *converge.Finding {
 	if by, slice := slicesOf(l.World, s); by != "" {
 		return &converge.Finding{Says: "has no selector, and what somebody made for it has other ports: " + by, Owner: converge.Person,
 			State:  converge.Blocked,
-			Waits:  converge.On("Field", converge.RefTo(l.Kind, s), "spec.ports"),
-			Next:   converge.Does(converge.Person, "gives the ports the same names, here or there"),
+			Waits:  l.Field("spec.ports"),
+			Next:   converge.PersonDoes("gives the ports the same names, here or there"),
 			Advice: []string{"kubectl edit endpointslice " + slice + " -n " + s.Namespace}}
 	}
 	says := "has no selector, and nobody made endpoints for it"
@@ -106,8 +106,8 @@ func noEndpoints(l *converge.Look, s *corev1.Service) *converge.Finding {
 		}
 	}
 	return &converge.Finding{Says: says, Owner: converge.Person, State: converge.Blocked,
-		Waits: converge.On("Field", converge.RefTo(l.Kind, s), "spec.selector"),
-		Next: converge.Does(converge.Person, "gives it a selector, or an EndpointSlice with the label %s=%s",
+		Waits: l.Field("spec.selector"),
+		Next: converge.PersonDoes("gives it a selector, or an EndpointSlice with the label %s=%s",
 			discoveryv1.LabelServiceName, s.Name),
 		Advice: []string{"give it the labels of the pods that are meant: kubectl set selector service " + s.Name + " app=NAME -n " +
 			s.Namespace}}
@@ -123,7 +123,7 @@ func nothingSelected(l *converge.Look, s *corev1.Service) *converge.Finding {
 		says = "selects only pods that have ended: " + words.List(ended, 3)
 	}
 	f := &converge.Finding{Says: says, State: converge.Blocked,
-		Waits:  converge.On("Field", converge.RefTo(l.Kind, s), "spec.selector"),
+		Waits:  l.Field("spec.selector"),
 		Next:   converge.Does(l.Owner, "adds pods with these labels when there are some"),
 		Advice: []string{"compare the selector with the pods' labels: kubectl get pods --show-labels -n " + s.Namespace}}
 	if near := nearly(l, s); near != "" {
@@ -137,7 +137,7 @@ func nothingSelected(l *converge.Look, s *corev1.Service) *converge.Finding {
 	return f
 }
 
-// nearly names a workload whose pods lack a single label of the service's selector, and have another value in its place.
+// nearly names a workload whose pods lack a single label of the service's selector, or have another value in its place.
 func nearly(l *converge.Look, s *corev1.Service) string {
 	try := func(k resource.Kind, obj resource.Object, has map[string]string) string {
 		off := ""
@@ -145,8 +145,10 @@ func nearly(l *converge.Look, s *corev1.Service) string {
 			got, is := has[key]
 			switch {
 			case is && got == want:
-			case !is || off != "" || len(s.Spec.Selector) == 1 && strict.Meant(want, []string{got}) == "":
+			case off != "" || len(s.Spec.Selector) == 1 && strict.Meant(want, []string{got}) == "":
 				return ""
+			case !is:
+				off = fmt.Sprintf("those of %s have no label %s", new(converge.ObjectOf(k, obj)).Short(), key)
 			default:
 				off = fmt.Sprintf("those of %s have %s=%s", new(converge.ObjectOf(k, obj)).Short(), key, got)
 			}
@@ -222,8 +224,7 @@ func portMissing(l *converge.Look, s *corev1.Service) *converge.Finding {
 		} else if len(all) > 0 {
 			says += "; they name " + words.List(all, 3)
 		}
-		return &converge.Finding{Says: says, State: converge.Blocked, Waits: converge.On("Field", converge.RefTo(l.Kind, s),
-			"spec.ports[].targetPort"),
+		return &converge.Finding{Says: says, State: converge.Blocked, Waits: l.Field("spec.ports[].targetPort"),
 			Next:   converge.Does(l.Owner, "adds the pods when they have such a port"),
 			Advice: []string{"name the container's port " + name + ", or correct targetPort"}}
 	}

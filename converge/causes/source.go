@@ -29,7 +29,7 @@ func dataSourceMissing(l *converge.Look, c *corev1.PersistentVolumeClaim) *conve
 	what := strings.ToLower(kind) + "/" + name
 	f := &converge.Finding{Says: "is to begin as a copy of " + what + ", which does not exist", Owner: converge.Person,
 		State:  converge.Blocked,
-		Next:   converge.Does(converge.Person, "creates %s, or makes the claim anew with another dataSource", what),
+		Next:   converge.PersonDoes("creates %s, or makes the claim anew with another dataSource", what),
 		Advice: []string{"see what it names: kubectl describe pvc " + c.Name + " -n " + c.Namespace}}
 	if k == nil {
 		return nil
@@ -56,7 +56,7 @@ func claimChanges(l *converge.Look, c *corev1.PersistentVolumeClaim) *converge.F
 	}
 	who, class := "the volume's resizer", m.TargetVolumeAttributesClassName
 	f := &converge.Finding{Says: "is to get the attributes of the class " + class, Owner: who, State: converge.Waiting,
-		Waits:  converge.On("Field", converge.RefTo(l.Kind, c), "status.modifyVolumeStatus.status"),
+		Waits:  l.Field("status.modifyVolumeStatus.status"),
 		Next:   converge.Does(who, "changes the volume"),
 		Advice: []string{"see what it says: kubectl describe pvc " + c.Name + " -n " + c.Namespace}}
 	if e := l.Warning(c.UID, "VolumeModifyFailed"); e != nil {
@@ -73,13 +73,13 @@ func claimChanges(l *converge.Look, c *corev1.PersistentVolumeClaim) *converge.F
 		if l.Sees(kinds.VolumeAttributesClasses, "") && resource.Get(l.Read, kinds.VolumeAttributesClasses, "", class) == nil {
 			f.Says, f.State, f.Owner = "names the volume attributes class "+class+", which does not exist", converge.Blocked,
 				converge.Person
-			f.Next = converge.Does(converge.Person, "creates volumeattributesclass/%s, or names another one", class)
+			f.Next = converge.PersonDoes("creates volumeattributesclass/%s, or names another one", class)
 			f.Advice = []string{"those that exist: kubectl get volumeattributesclass"}
 		}
 	case corev1.PersistentVolumeClaimModifyVolumeInfeasible:
 		f.Says += ", which its driver refuses: it has " + cmp.Or(ptr.Deref(c.Status.CurrentVolumeAttributesClassName, ""), "none") + " now"
 		f.State, f.Owner = converge.Blocked, converge.Person
-		f.Next = converge.Does(converge.Person, "names a class that the driver can do")
+		f.Next = converge.PersonDoes("names a class that the driver can do")
 		if f.Error != nil && !strings.Contains(f.Says, f.Error.Message) {
 			f.Says += "; it says: " + f.Error.Message
 		}

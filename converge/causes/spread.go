@@ -116,8 +116,7 @@ func volumesApart(l *converge.Look, p *corev1.Pod, text string) *converge.Findin
 	}
 	return &converge.Finding{Says: "uses volumes that no node reaches together, those of the claims " + words.List(has, 4),
 		State: converge.Blocked,
-		Waits: converge.ForName("Node", "that reaches all its volumes"), Next: converge.Does(converge.Person,
-			"makes claims whose volumes lie in one place"),
+		Waits: converge.ForName("Node", "that reaches all its volumes"), Next: converge.PersonDoes("makes claims whose volumes lie in one place"),
 		Advice: []string{"copy what one of them has to a new claim; volumes of a class of volumeBindingMode WaitForFirstConsumer " +
 			"come to lie together when one pod uses them from the start"}}
 }

@@ -33,10 +33,19 @@ func volumeAway(l *converge.Look, p *corev1.Pod, _ string) *converge.Finding {
 			why),
 			State: converge.Blocked,
 			Waits: converge.On("Object", r, ""), Next: converge.Does("scheduler", "schedules it when node %s is back", node),
-			Advice: []string{"bring node " + node + " back", "or go on without the data: delete persistentvolumeclaim/" + name +
+			Advice: []string{broughtBack(resource.Get(l.Read, kinds.Nodes, "", node)), "or go on without the data: delete persistentvolumeclaim/" +
+				name +
 				" and the pod"}}
 	}
 	return nil
+}
+
+// broughtBack is the step by which a node takes pods again.
+func broughtBack(n *corev1.Node) string {
+	if n != nil && n.Spec.Unschedulable {
+		return "kubectl uncordon " + n.Name
+	}
+	return "bring the node back"
 }
 
 // reclaimWaits: the volume's node has not removed yet what lies on its disk.

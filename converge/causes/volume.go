@@ -206,7 +206,7 @@ func mountNeedsKey(l *converge.Look, p *corev1.Pod, text string) *converge.Findi
 		return nil
 	}
 	f := &converge.Finding{Says: "mounts the key " + m[2] + " of something that does not have it", State: converge.Blocked,
-		Waits:  converge.On("Field", converge.RefTo(kinds.Pods, p), "spec.volumes"),
+		Waits:  l.Field("spec.volumes"),
 		Next:   converge.Does(converge.AgentOf(p), "mounts it and starts the containers when the key is there"),
 		Advice: []string{"add the key " + m[2] + ", or correct the volume's items"}}
 	has := func(items []corev1.KeyToPath) bool {
@@ -233,8 +233,8 @@ func volumeUnsupported(l *converge.Look, p *corev1.Pod, text string) *converge.F
 		return nil
 	}
 	return &converge.Finding{Says: "has a volume of a type that the node can't mount: " + text, State: converge.Blocked,
-		Waits:  converge.On("Field", converge.RefTo(kinds.Pods, p), "spec.volumes"),
-		Next:   converge.Does(converge.Person, "uses another type of volume"),
+		Waits:  l.Field("spec.volumes"),
+		Next:   converge.PersonDoes("uses another type of volume"),
 		Advice: []string{"docs/differences.md lists the types of volumes that work"}}
 }
 

@@ -2,6 +2,7 @@ package causes
 
 import (
 	"fmt"
+	"regexp"
 	"slices"
 	"strings"
 
@@ -19,7 +20,15 @@ import (
 )
 
 // advise adds to what is advised for a container that crashes what its last words are known to need.
-func advise(l *converge.Look, f *converge.Finding, p *corev1.Pod, t *corev1.ContainerStateTerminated) *converge.Finding {
+func advise(l *converge.Look, f *converge.Finding, p *corev1.Pod, container string,
+	t *corev1.ContainerStateTerminated) *converge.Finding {
+	if unreached(l, f, p, general.LastLine(t.Message)); t.Message == "" {
+		needing(l, f, p, container)
+	}
+	if lacks := wanting(l.World, p, container, t.Message); lacks != "" {
+		f.Advice = append([]string{lacks}, f.Advice...)
+		return f
+	}
 	s, ok := words.Meaning(words.LastWords, strings.ToLower(general.LastLine(t.Message)))
 	if !ok {
 		s, ok = words.Meaning(words.LastWords,
@@ -29,13 +38,74 @@ func advise(l *converge.Look, f *converge.Finding, p *corev1.Pod, t *corev1.Cont
 		return f
 	}
 	who := "system:serviceaccount:" + words.Between(t.Message, `"system:serviceaccount:`, `"`) + " -n " + p.Namespace
-	f.Advice = append(f.Advice, strings.ReplaceAll(s.Advice(), "{}", who))
+	f.Advice = append([]string{strings.ReplaceAll(s.Advice(), "{}", who)}, f.Advice...)
 	if strings.Contains(t.Message, "i/o timeout") || s.Advice() == words.DNSUnknown || s.Advice() == words.DNSSilent {
 		if names := fences(l.World, p); len(names) > 0 {
 			f.Aside = "what it may connect to is limited by " + words.List(names, 3)
 		}
 	}
 	return f
+}
+
+var (
+	// unset finds a variable of the environment that a program wants to be set.
+	unset = regexp.MustCompile(`\b([A-Z][A-Z0-9]*_[A-Z0-9_]+)\b['"\x60]?[^\n]{0,30}(?:not set|[Rr]equired|[Mm]issing|not defined|` +
+		`not provided|must be|unset|empty)|(?:nvironment variable|[Mm]issing|[Rr]equired|KeyError:?)[^A-Z\n]{0,30}` +
+		`\b([A-Z][A-Z0-9]*_[A-Z0-9_]+)\b`)
+	// unopened finds a file that a program wants and that is not there.
+	unopened = regexp.MustCompile(`(?i)(/[\w./-]+)['"]?:? (?:\(os error 2|no such file)|no such file or directory[^/\n]{0,20}(/[\w./-]+)`)
+)
+
+// wanting advises to give a container what its program says it lacks: a variable that its environment does not have, or a file.
+func wanting(w *converge.World, p *corev1.Pod, container, said string) string {
+	c := containerOf(p, container)
+	if c == nil {
+		return ""
+	}
+	if m := unset.FindStringSubmatch(said); m != nil && !hasEnv(c, m[1]+m[2]) {
+		name := m[1] + m[2]
+		if d := deploymentOf(w, p); d != nil {
+			return fmt.Sprintf("give it that variable, which its env does not have: kubectl set env deployment/%s -c %s %s=VALUE -n %s",
+				d.Name, container, name, d.Namespace)
+		}
+		return "give container " + container + " the variable " + name + ", which its env does not have"
+	}
+	m := unopened.FindStringSubmatch(said)
+	if m == nil || strings.Contains(said, "serviceaccount/") {
+		return ""
+	}
+	path, best := m[1]+m[2], &corev1.VolumeMount{}
+	for i := range c.VolumeMounts {
+		if v := &c.VolumeMounts[i]; strings.HasPrefix(path, strings.TrimSuffix(v.MountPath, "/")+"/") && len(v.MountPath) >
+			len(best.MountPath) {
+			best = v
+		}
+	}
+	if best.Name == "" {
+		return "mount what has " + path + ", for no volume is mounted there, or correct the path that it is given"
+	}
+	return "see what the volume " + best.Name + " has, which is mounted at " + best.MountPath
+}
+
+// containerOf is the container of a name; nil: there is none.
+func containerOf(p *corev1.Pod, name string) *corev1.Container {
+	for _, list := range [][]corev1.Container{p.Spec.InitContainers, p.Spec.Containers} {
+		for i := range list {
+			if list[i].Name == name {
+				return &list[i]
+			}
+		}
+	}
+	return nil
+}
+
+func hasEnv(c *corev1.Container, name string) bool {
+	for i := range c.Env {
+		if c.Env[i].Name == name {
+			return true
+		}
+	}
+	return false
 }
 
 // fences are the network policies that limit what a pod may connect to.
@@ -92,13 +162,12 @@ func podsRejected(l *converge.Look) *converge.Finding {
 	}
 	f := &converge.Finding{Says: fmt.Sprintf("makes pod after pod, and node %s %s each (%d so far): %s: %s", last.Spec.NodeName, what, n,
 		last.Status.Reason, why), Owner: converge.Person, State: converge.Blocked, Error: general.TextOnly(last.Status.Message),
-		Waits: converge.On("Field", converge.RefTo(l.Kind, l.Obj), "spec.template"), Next: converge.Does(converge.Person,
-			"corrects the pod template")}
+		Waits: l.Field("spec.template"), Next: converge.PersonDoes("corrects the pod template")}
 	if s, ok := words.Meaning(gone, last.Status.Message); ok {
 		f.Advice = []string{strings.ReplaceAll(s.Advice(), "{}", last.Spec.NodeName)}
 	}
 	if t := health.TemplateOf(l.Obj); t != nil && t.Spec.NodeName != "" {
-		f.Waits = converge.On("Field", converge.RefTo(l.Kind, l.Obj), "spec.template.spec.nodeName")
+		f.Waits = l.Field("spec.template.spec.nodeName")
 		f.Advice = append([]string{"leave nodeName out of the pod template: then the scheduler chooses a node that the pod fits"},
 			f.Advice...)
 	}

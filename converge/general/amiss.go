@@ -37,7 +37,7 @@ func PortNotThere(l *converge.Look, _ map[string]any) *converge.Finding {
 	for _, m := range mentions.Of(l).Mentions(tree) {
 		if strings.HasPrefix(m.Part, "port ") {
 			return &converge.Finding{Says: m.Says(l.Obj.GetNamespace()), Owner: converge.Person, State: converge.Blocked, Waits: m.Wait(),
-				Next: converge.Does(converge.Person, "corrects the port here or there"),
+				Next: converge.PersonDoes("corrects the port here or there"),
 				Advice: []string{"a route names the service's port, not that of its pods: " +
 					"kubectl get service " + m.Name + " -n " + m.NS}}
 		}
@@ -55,7 +55,7 @@ func ClassNotThere(l *converge.Look, _ map[string]any) *converge.Finding {
 	i := class.Kind.Info()
 	return &converge.Finding{Says: "names the " + i.Singular + " " + class.Name + ", which does not exist", Owner: converge.Person,
 		State: converge.Blocked,
-		Waits: converge.On("Object", class, ""), Next: converge.Does(converge.Person, "creates %s/%s, or names another one", i.Singular,
+		Waits: converge.On("Object", class, ""), Next: converge.PersonDoes("creates %s/%s, or names another one", i.Singular,
 			class.Name),
 		Advice: []string{"those that exist: kubectl get " + i.GR().String()}}
 }
@@ -82,6 +82,6 @@ func TargetNotThere(l *converge.Look, _ map[string]any) *converge.Finding {
 		return nil
 	}
 	return &converge.Finding{Says: m.Says(l.Obj.GetNamespace()), Owner: converge.Person, State: converge.Blocked, Waits: m.Wait(),
-		Next:   converge.Does(converge.Person, "creates it, or has the policy name another one"),
+		Next:   converge.PersonDoes("creates it, or has the policy name another one"),
 		Advice: []string{"those that exist: kubectl get " + m.Kind.Info().GR().String() + " -n " + m.NS}}
 }

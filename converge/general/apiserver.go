@@ -141,7 +141,7 @@ func certificateEnds(s *convergence.Server, l *converge.Look) *converge.Finding 
 	}
 	return &converge.Finding{Says: "sees that " + words.List(told, 3), Owner: converge.Person, State: converge.Blocked,
 		Waits: converge.On("Certificate", converge.RefTo(l.Kind, l.Obj), ""),
-		Next:  converge.Does(converge.Person, "puts another certificate in its place; the server reads files anew by itself"),
+		Next:  converge.PersonDoes("puts another certificate in its place; the server reads files anew by itself"),
 		Advice: []string{"see all certificates, and who shows which: kloop certs list",
 			"those of servers are issued anew with: kloop certs renew", "a person gets a new kubeconfig with: kloop kubeconfig"}}
 }

@@ -89,7 +89,7 @@ func namesTaken(l *converge.Look) *converge.Finding {
 	for _, c := range d.Status.Conditions {
 		if c.Type == apiextensionsv1.NamesAccepted && c.Status == apiextensionsv1.ConditionFalse {
 			return &converge.Finding{Says: "has names that another definition of its group has: " + c.Message, State: converge.Blocked,
-				Error: TextOnly(c.Message), Waits: converge.On("Field", converge.RefTo(l.Kind, d), "spec.names"),
+				Error: TextOnly(c.Message), Waits: l.Field("spec.names"),
 				Next:   converge.Does(l.Owner, "serves it when the names are free"),
 				Advice: []string{"choose other names, or delete the other definition"}}
 		}
@@ -104,7 +104,7 @@ func definitionFaulty(l *converge.Look) *converge.Finding {
 		if c.Type == apiextensionsv1.NonStructuralSchema && c.Status == apiextensionsv1.ConditionTrue {
 			return &converge.Finding{Says: "has a schema that is not structural: " + c.Message, State: converge.Blocked,
 				Error: TextOnly(c.Message),
-				Next:  converge.Does(converge.Person, "corrects the schema")}
+				Next:  converge.PersonDoes("corrects the schema")}
 		}
 	}
 	return nil
@@ -134,7 +134,6 @@ func conversionDown(l *converge.Look) *converge.Finding {
 }
 
 func quotaNotCounted(l *converge.Look) *converge.Finding {
-	q := l.Obj.(*corev1.ResourceQuota)
 	return &converge.Finding{Says: "waits for its use to be counted", Next: converge.Does(l.Owner, "counts what is used"),
-		Waits: converge.On("Field", converge.RefTo(l.Kind, q), "status.hard")}
+		Waits: l.Field("status.hard")}
 }

@@ -146,7 +146,7 @@ func webhookForAll(l *converge.Look) *converge.Finding {
 				"not even what would bring it back",
 				Owner: converge.Person, State: converge.Latent,
 				Waits: converge.On("Field", converge.RefTo(l.Kind, l.Obj), "webhooks["+h.Name+"].namespaceSelector"),
-				Next:  converge.Does(converge.Person, "narrows it, or lives with it"),
+				Next:  converge.PersonDoes("narrows it, or lives with it"),
 				Advice: []string{"leave out kube-system and the webhook's own namespace by a namespaceSelector: kubectl edit " +
 					new(converge.ObjectOf(l.Kind,
 						l.Obj)).Short(), "or let requests pass while it is down: failurePolicy: Ignore"}}

@@ -38,7 +38,7 @@ func lackOf(l *converge.Look, f *converge.Finding, message string) {
 		return
 	}
 	f.Waits, f.State = converge.On("Object", converge.Ref{Kind: k, NS: ns, Name: m[3]}, ""), converge.Blocked
-	f.Next = converge.Does(converge.Person, "makes %s, or names another one; %s goes on then", f.Waits.On.Short(), f.Owner)
+	f.Next = converge.PersonDoes("makes %s, or names another one; %s goes on then", f.Waits.On.Short(), f.Owner)
 }
 
 // holds says that a value in a tree has the text; the names of fields do not count.

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
@@ -48,6 +49,8 @@ func remarks(s *mentions.Search) (list []Remark) {
 	for _, m := range s.Mentions(tree) {
 		if says := m.Says(s.Obj.GetNamespace()); says != "" && !m.Loose {
 			list = append(list, Remark{Says: says, Wait: m.Wait(), Advice: s.NearTo(m.Wait())})
+		} else if custom && m.Obj != nil && !m.Loose {
+			list = append(list, lame(s, &m)...)
 		}
 	}
 	if custom || s.Kind.Info().GR() == networkPolicies {
@@ -65,6 +68,23 @@ func remarks(s *mentions.Search) (list []Remark) {
 		}
 	}
 	return list
+}
+
+// lame remarks on what an object names that is not well, or a service that leads nowhere, on purpose.
+func lame(s *mentions.Search, m *mentions.Mention) []Remark {
+	if svc, is := m.Obj.(*corev1.Service); is {
+		if says, advice := Asleep(s.World, svc); says != "" {
+			return []Remark{{Says: says, Wait: m.Wait(), Advice: advice}}
+		}
+	}
+	if s.Health(m.Kind, m.Obj).Converged() {
+		return nil
+	}
+	part := s.Step(m.Ref)
+	if part == nil {
+		return nil
+	}
+	return []Remark{{Says: "names in " + m.Field + " what is not well: " + part.Gap().Verdict, Wait: m.Wait(), Part: part}}
 }
 
 // selectors finds those of a spec that select nothing. The field says of which kind, as serviceMonitorSelector does; one that is only

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	coordinationv1 "k8s.io/api/coordination/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/utils/ptr"
 
 	"github.com/kloop-dev/kloop/converge"
@@ -90,7 +91,7 @@ func idle(l *converge.Look, f *converge.Finding, who string, lease *coordination
 		return true
 	}
 	f.Says, f.Owner = "waits for its controller, and "+name+" in namespace "+obj.GetNamespace()+" is scaled to 0", converge.Person
-	f.Next, f.Advice = converge.Does(converge.Person, "scales it up"), []string{"kubectl scale " + name + " -n " + obj.GetNamespace() +
+	f.Next, f.Advice = converge.PersonDoes("scales it up"), []string{"kubectl scale " + name + " -n " + obj.GetNamespace() +
 		" --replicas=1"}
 	return true
 }
@@ -212,12 +213,15 @@ func operatorRefused(l *converge.Look, _ map[string]any) *converge.Finding {
 	return f
 }
 
+// autoscalers measure what they scale.
+var autoscalers = schema.GroupResource{Group: "autoscaling", Resource: "horizontalpodautoscalers"}
+
 // partsNotReady: what the controller made for the object is not well.
 func partsNotReady(l *converge.Look, _ map[string]any) *converge.Finding {
 	tree, _ := words.Tree(l.Obj)
 	bad := append(PartsOf(l, l.Obj, 0), Applied(mentions.Of(l), tree)...)
-	if len(bad) == 0 {
-		return nil
+	if len(bad) == 0 || len(bad) == 1 && bad[0].Kind.Info().GR() == autoscalers && words.ComplaintIn(tree).Message != "" {
+		return nil // what it can't measure its autoscaler can't either
 	}
 	who := l.Keeper()
 	return &converge.Finding{Says: "waits for what was made for it", Owner: who, State: converge.Waiting,
@@ -238,7 +242,7 @@ func operatorBehind(l *converge.Look, status map[string]any) *converge.Finding {
 	}
 	f := &converge.Finding{Says: fmt.Sprintf("was changed, and %s%s has not taken note of that", who, watches), Owner: who,
 		State: converge.Waiting,
-		Waits: converge.On("Field", converge.RefTo(l.Kind, l.Obj), "status.observedGeneration"),
+		Waits: l.Field("status.observedGeneration"),
 		Next:  converge.Does(who, "looks at the new spec"), Advice: []string{LogOf(l, who)}}
 	lastWord(l, f)
 	return f
@@ -253,7 +257,7 @@ func operatorReports(l *converge.Look, _ map[string]any) *converge.Finding {
 	c := words.ComplaintIn(tree)
 	field, _, _ := strings.Cut(c.Have, "=")
 	f := &converge.Finding{Says: l.Judged.Says, Words: c.Have + " " + c.Reason, Owner: who, State: converge.Waiting,
-		Waits:  converge.On("Field", converge.RefTo(l.Kind, l.Obj), field),
+		Waits:  l.Field(field),
 		Next:   converge.Does(who, "goes on with it"),
 		Advice: []string{LogOf(l, who)}}
 	if c.Message != "" {
@@ -285,11 +289,15 @@ func operatorReports(l *converge.Look, _ map[string]any) *converge.Finding {
 		f.Aside = "its controller seems to be " + name + ", which is not ready now"
 	}
 	if c.Final {
+		status, _ := tree["status"].(map[string]any)
+		if pod := words.String(status, "podName"); pod != "" && len(f.Below) == 0 { // as Tekton's task runs have it
+			f.Advice = []string{"read what its pod said: kubectl logs " + pod + " --all-containers --tail=100 -n " + l.Obj.GetNamespace()}
+		}
 		if why, command := LastFailed(l, l.Obj); why != "" && len(f.Below) == 0 {
 			f.Says += "; " + why
 			f.Advice = []string{"read what it said: " + command}
 		}
-		f.State, f.Next = converge.Failed, converge.Does(converge.Person, "removes what makes it fail; %s does not go on by itself", who)
+		f.State, f.Next = converge.Failed, converge.PersonDoes("removes what makes it fail; %s does not go on by itself", who)
 	}
 	return f
 }
@@ -320,7 +328,7 @@ func named(l *converge.Look, f *converge.Finding, tree map[string]any, message s
 		switch {
 		case says != "":
 			f.Says += "; it " + says
-			f.Waits, f.Next = m.Wait(), converge.Does(converge.Person, "makes it, or names another one; %s goes on then", who)
+			f.Waits, f.Next = m.Wait(), converge.PersonDoes("makes it, or names another one; %s goes on then", who)
 			if vague || strings.Contains(message, m.Name) {
 				f.State = converge.Blocked
 			}
@@ -357,7 +365,7 @@ func beside(l *converge.Look, f *converge.Finding) {
 		f.Below, f.Aside = bad[:1], ""
 		return
 	}
-	if symptom.MatchString(f.Says) && f.State != converge.Blocked && !bad[0].Kind.Info().Custom {
+	if Symptom.MatchString(f.Says) && f.State != converge.Blocked && !bad[0].Kind.Info().Custom {
 		f.Below, f.Told, f.Aside = bad, words.ErrorText(f.Error), ""
 		return
 	}
@@ -382,6 +390,7 @@ func Anything() []converge.Situation {
 		f := &converge.Finding{Says: l.Judged.Says + ": its last warning, of " + words.Ago(l.Now.Sub(converge.Told(e))) + " ago: " +
 			e.Reason + ": " + e.Message,
 			Owner: who, State: converge.BackingOff, Error: EventFailure(e), Next: converge.Does(who, "tries again")}
+		f.Advice = []string{"see all that it says: kubectl describe " + l.Kind.Info().GR().String() + " " + converge.Called(l)}
 		if tree, custom := words.Tree(l.Obj); custom {
 			f.Words, f.Advice = e.Reason, []string{LogOf(l, who)}
 			named(l, f, tree, e.Message)

@@ -103,16 +103,23 @@ func NodeReady(n *corev1.Node) bool {
 	return false
 }
 
-// LastFailed is lastFailure, with the command that shows that container's log.
-func LastFailed(l *converge.Look, j resource.Object) (says, command string) {
+// FailedIn is a container that failed for a job; nil: none is there any more.
+func FailedIn(l *converge.Look, j resource.Object) (*corev1.Pod, *corev1.ContainerStatus) {
 	for _, p := range resource.Owned(l.Read, core.Pods, j) {
 		for i := range p.Status.ContainerStatuses {
-			c := &p.Status.ContainerStatuses[i]
-			if t := Died(c); t != nil {
-				return fmt.Sprintf("container %s of pod/%s %s", c.Name, p.Name, Exit(t)),
-					"kubectl logs " + p.Name + " -c " + c.Name + " -n " + p.Namespace
+			if c := &p.Status.ContainerStatuses[i]; Died(c) != nil {
+				return p, c
 			}
 		}
+	}
+	return nil, nil
+}
+
+// LastFailed tells how a container of a job ended, with the command that shows its log.
+func LastFailed(l *converge.Look, j resource.Object) (says, command string) {
+	if p, c := FailedIn(l, j); p != nil {
+		return fmt.Sprintf("container %s of pod/%s %s", c.Name, p.Name, Exit(Died(c))),
+			"kubectl logs " + p.Name + " -c " + c.Name + " -n " + p.Namespace
 	}
 	return "", ""
 }

@@ -29,7 +29,7 @@ func PolicyDenies(l *converge.Look, text string) *converge.Finding {
 	}
 	return &converge.Finding{Says: "is refused by the policy " + name + ": " + why,
 		Waits:  converge.On("Policy", converge.Ref{Kind: admissionregistration.ValidatingAdmissionPolicies, NS: "", Name: name}, ""),
-		Next:   converge.Does(converge.Person, "changes the object, or the policy"),
+		Next:   converge.PersonDoes("changes the object, or the policy"),
 		Advice: []string{"change what is created to what the policy allows: kubectl describe validatingadmissionpolicy " + name}}
 }
 
@@ -44,7 +44,7 @@ func paramMissing(l *converge.Look, policy, binding string) *converge.Finding {
 	return &converge.Finding{Says: "is refused by the policy " + policy + ", which goes by " + what + ": that does not exist",
 		Waits: converge.On("Field", converge.Ref{Kind: admissionregistration.ValidatingAdmissionPolicyBindings, NS: "", Name: binding},
 			"spec.paramRef"),
-		Next: converge.Does(converge.Person, "creates %s in namespace %s", what, cmp.Or(b.Spec.ParamRef.Namespace, l.Obj.GetNamespace())),
+		Next: converge.PersonDoes("creates %s in namespace %s", what, cmp.Or(b.Spec.ParamRef.Namespace, l.Obj.GetNamespace())),
 		Advice: []string{"create what validatingadmissionpolicybinding/" + binding +
 			" names, or let it pass what has no parameters: parameterNotFoundAction: Allow"}}
 }
@@ -66,7 +66,7 @@ func NotAllowed(l *converge.Look, text string) *converge.Finding {
 	}
 	why := words.Between(text+"\x00", " is forbidden: ", "\x00")
 	f := &converge.Finding{Says: "is refused: " + why, Waits: converge.ForName("Policy", "admission"),
-		Next: converge.Does(converge.Person, "changes what is asked for, or who may ask for it")}
+		Next: converge.PersonDoes("changes what is asked for, or who may ask for it")}
 	if scopes := words.Between(why+"\x00", "insufficient quota to match these scopes: ", "\x00"); scopes != "" {
 		f.Says += ": pods of this scope need a quota that is for it, and the namespace has none"
 		f.Advice = []string{"create a ResourceQuota in namespace " + l.Obj.GetNamespace() + " with that " +
@@ -87,11 +87,10 @@ func Invalid(l *converge.Look, text string) *converge.Finding {
 		return nil
 	}
 	why := words.Between(text+"\x00", " is invalid: ", "\x00")
-	f := &converge.Finding{Says: "makes objects that are not valid: " + why, Waits: converge.On("Field", converge.RefTo(l.Kind, l.Obj),
-		"spec.template"),
-		Next: converge.Does(converge.Person, "corrects the template")}
+	f := &converge.Finding{Says: "makes objects that are not valid: " + why, Waits: l.Field("spec.template"),
+		Next: converge.PersonDoes("corrects the template")}
 	if by := maker(l); by != nil {
-		f.Next = converge.Does(converge.Person, "corrects %s, by which the template is made", by.Object().Short())
+		f.Next = converge.PersonDoes("corrects %s, by which the template is made", by.Object().Short())
 		f.Advice = []string{"kubectl edit " + by.Kind.Info().GR().String() + " " + converge.Called(by)}
 	}
 	return f

@@ -182,7 +182,7 @@ func Explained(rules map[schema.GroupResource]Rule, w *converge.World, k resourc
 	s := &converge.Step{Object: converge.ObjectOf(k, obj), Cause: "AtRest", Health: converge.Health{Says: fine,
 		Since: converge.Changed(obj)},
 		Finding: converge.Finding{Says: says, Owner: converge.Person, State: converge.Resting, Waits: r.Wait,
-			Next: converge.Does(converge.Person, "changes it, if that is not what is meant")}}
+			Next: converge.PersonDoes("changes it, if that is not what is meant")}}
 	for _, a := range []string{r.Advice, advice} {
 		if a != "" {
 			s.Advice = append(s.Advice, a)

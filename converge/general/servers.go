@@ -20,8 +20,7 @@ func leaseExpired(l *converge.Look) *converge.Finding {
 	x := l.Obj.(*coordinationv1.Lease)
 	holder := ptr.Deref(x.Spec.HolderIdentity, "")
 	return &converge.Finding{Says: "was renewed last " + words.Ago(l.Now.Sub(x.Spec.RenewTime.Time)) + " ago by " + holder +
-		", and nobody else has taken it", Owner: holder, State: converge.Missing, Waits: converge.On("Field", converge.RefTo(l.Kind, x),
-		"spec.renewTime"),
+		", and nobody else has taken it", Owner: holder, State: converge.Missing, Waits: l.Field("spec.renewTime"),
 		Next: converge.Does("another replica", "takes it: it is free for who stands for election"),
 		Advice: []string{"look whether any replica of the controller runs: who takes part in the election takes an expired lease by itself",
 			"if its replicas run and none takes it, look at their logs, and whether they may update leases in " + x.Namespace}}

@@ -295,6 +295,15 @@ func RestOfService(w *converge.World, s *corev1.Service) (string, string) {
 	return restOfAnswered(w, s)
 }
 
+// Asleep says of what names a service that nothing answers, since what is behind it is scaled to 0; "": that is not so.
+func Asleep(w *converge.World, s *corev1.Service) (says, advice string) {
+	if len(s.Spec.Selector) == 0 || len(Selected(w, s)) > 0 || w.Workloads().Asleep(w, s) == "" {
+		return "", ""
+	}
+	says, advice = RestOfService(w, s)
+	return "names service/" + s.Name + ", which " + says, advice
+}
+
 // restOfOpen tells of a service that takes connections where it does not, or that may lead to a port at which nobody listens.
 func restOfOpen(w *converge.World, s *corev1.Service) (says, advice string) {
 	for _, port := range s.Spec.Ports {

@@ -25,8 +25,8 @@ var (
 	lasting = regexp.MustCompile(`is immutable|may not be changed once set|updates to \w+ spec for fields other than`)
 	// counts finds messages that count how far something is, and say no more.
 	counts = regexp.MustCompile(`^\d+ (of|/) \d+ [\w ]+$`)
-	// spokenLow finds objects of Kubernetes' own kinds in words that have the kind in small letters: job web-migrate.
-	spokenLow = regexp.MustCompile(`\b(job|pod|deployment|statefulset|daemonset|replicaset|service|persistentvolumeclaim)s?[ /]['"]?` +
+	// SpokenLow finds objects of Kubernetes' own kinds in words that have the kind in small letters: job web-migrate.
+	SpokenLow = regexp.MustCompile(`\b(job|pod|deployment|statefulset|daemonset|replicaset|service|persistentvolumeclaim)s?[ /]['"]?` +
 		`(?:([a-z0-9-]+)/)?([a-z0-9][a-z0-9.-]*[a-z0-9])`)
 	// placed finds what is named by its namespace and name after the word for its kind: TLS secret for client auth: web/ca.
 	placed = regexp.MustCompile(`(?i)\b(secret|configmap|service|serviceaccount|persistentvolumeclaim)\b[^/.;]{0,60}?[ :'"]([a-z0-9-]+)/` +
@@ -77,7 +77,7 @@ func lackPart(l *converge.Look, f *converge.Finding, tree map[string]any) bool {
 			}
 			r := converge.Ref{Kind: k, NS: l.Obj.GetNamespace(), Name: words.String(part, "name")}
 			f.Waits, f.State = converge.On("Object", r, ""), converge.Blocked
-			f.Next = converge.Does(converge.Person, "makes %s; %s goes on then", f.Waits.On.Short(), f.Owner)
+			f.Next = converge.PersonDoes("makes %s; %s goes on then", f.Waits.On.Short(), f.Owner)
 			return true
 		}
 	}
@@ -104,7 +104,7 @@ func lackAt(l *converge.Look, f *converge.Finding, message string) bool {
 			continue
 		}
 		f.Waits, f.State = converge.On("Object", converge.Ref{Kind: k, NS: m[2], Name: m[3]}, ""), converge.Blocked
-		f.Next = converge.Does(converge.Person, "makes %s in namespace %s, or names another one; %s goes on then", f.Waits.On.Short(), m[2],
+		f.Next = converge.PersonDoes("makes %s in namespace %s, or names another one; %s goes on then", f.Waits.On.Short(), m[2],
 			f.Owner)
 		return true
 	}
@@ -147,7 +147,7 @@ func ofKind(l *converge.Look, f *converge.Finding, message string) {
 			f.Says += ", but " + i.Singular + "/" + obj.GetName() + " in namespace " + obj.GetNamespace()
 			break
 		}
-		f.State, f.Next = converge.Blocked, converge.Does(converge.Person, "makes one there; %s goes on then", f.Owner)
+		f.State, f.Next = converge.Blocked, converge.PersonDoes("makes one there; %s goes on then", f.Owner)
 		f.Advice = append([]string{"make one in namespace " + ns + "; those that there are: kubectl get " + i.GR().String() + " -A"},
 			f.Advice...)
 		return
@@ -169,7 +169,7 @@ func lackListed(l *converge.Look, f *converge.Finding, message string) {
 			continue
 		}
 		f.Waits, f.State = converge.On("Object", converge.Ref{Kind: k, NS: ns, Name: m[2]}, ""), converge.Blocked
-		f.Next = converge.Does(converge.Person, "makes it, or names another one; %s goes on then", f.Owner)
+		f.Next = converge.PersonDoes("makes it, or names another one; %s goes on then", f.Owner)
 		return
 	}
 }
@@ -188,7 +188,7 @@ func asked(l *converge.Look, f *converge.Finding, message string) {
 	if m == nil {
 		return
 	}
-	f.State, f.Next = converge.Blocked, converge.Does(converge.Person, "approves it; %s goes on then", f.Owner)
+	f.State, f.Next = converge.Blocked, converge.PersonDoes("approves it; %s goes on then", f.Owner)
 	f.Advice = append([]string{fmt.Sprintf(`to approve it: kubectl patch %s %s --type=merge -p '{"spec":{"%s":"%s"}}'`,
 		l.Kind.Info().GR(), converge.Called(l), m[1], m[2])}, f.Advice...)
 }
@@ -214,12 +214,11 @@ func kin(l *converge.Look, f *converge.Finding, message string) {
 }
 
 var (
-	// dialled finds the address that somebody could not connect to.
-	dialled = regexp.MustCompile(`(?:dial tcp|connect to|connecting to) \[?([0-9a-f][0-9a-f.:]+)\]?:\d+`)
-	// hosted finds a service of the cluster by the name that its DNS has for it.
-	hosted = regexp.MustCompile(`\b([a-z0-9][a-z0-9-]*)\.([a-z0-9][a-z0-9-]*)\.svc\b`)
-	// symptom finds words that tell of what nobody answers, and not why.
-	symptom = regexp.MustCompile(`(?i)deadline|timed out|timeout|refused|retries|unreachable|no endpoints|connection reset|\bEOF\b`)
+	// Hosted finds a service of the cluster by the name that its DNS has for it.
+	Hosted = regexp.MustCompile(`\b([a-z0-9][a-z0-9-]*)\.([a-z0-9][a-z0-9-]*)\.svc\b`)
+	// Symptom finds words that tell of what nobody answers, and not why.
+	Symptom = regexp.MustCompile(`(?i)deadline|timed out|timeout|refused|retries|unreachable|no endpoints|` +
+		`connection reset|misbehaving|\bEOF\b`)
 )
 
 // unserved finds an API that somebody asked in vain: metrics.k8s.io/v1beta1: the server is currently unable to handle the request.
@@ -240,24 +239,12 @@ func aggregated(l *converge.Look, f *converge.Finding, message string) {
 
 // reached looks at the service of the cluster that a controller can't reach: if it is not well, that is the cause.
 func reached(l *converge.Look, f *converge.Finding, message string) {
-	if len(f.Below) > 0 || f.State == converge.Blocked || !symptom.MatchString(message) {
+	if len(f.Below) > 0 || f.State == converge.Blocked || !Symptom.MatchString(message) {
 		return
 	}
-	var s *corev1.Service
-	if m := hosted.FindStringSubmatch(message); m != nil {
-		s = resource.Get(l.Read, core.Services, m[2], m[1])
+	if bad := Needed(l, f, nil, message); len(bad) > 0 {
+		waitsFor(f, message, bad[0])
 	}
-	if m := dialled.FindStringSubmatch(message); s == nil && m != nil {
-		for _, one := range resource.List(l.Read, core.Services, "") {
-			if one.Spec.ClusterIP == m[1] {
-				s = one
-			}
-		}
-	}
-	if s == nil || len(s.Spec.Selector) == 0 || l.Health(core.Services, s).Converged() {
-		return
-	}
-	waitsFor(f, message, converge.RefTo(core.Services, s))
 }
 
 // heard adds what else tells why, where the object itself does not: what it names may say more of what failed, or its node may be kept from
@@ -340,7 +327,7 @@ func spokenOf(l *converge.Look, f *converge.Finding, message string) {
 			return
 		}
 	}
-	for _, m := range append(Spoken.FindAllStringSubmatch(message, converge.MaxLooks), spokenLow.FindAllStringSubmatch(message,
+	for _, m := range append(Spoken.FindAllStringSubmatch(message, converge.MaxLooks), SpokenLow.FindAllStringSubmatch(message,
 		converge.MaxLooks)...) {
 		ns := cmp.Or(m[2], l.Obj.GetNamespace())
 		for _, k := range append(mentions.Of(l).KindsBy(m[1], "", "", true), mentions.Of(l).KindsBy(strings.TrimSuffix(m[1], "s"), "", "",

@@ -48,7 +48,7 @@ func WebhookDown(l *converge.Look, text string) *converge.Finding {
 		f.Below = []converge.Ref{{Kind: core.Services, NS: hook.ref.Namespace, Name: hook.ref.Name}}
 	case svc != nil && deadlocked(l, svc):
 		f.Says = "can't create its pods: they are those of the webhook " + name + ", which is down and must be asked about them first"
-		f.Next = converge.Does(converge.Person, "breaks the circle")
+		f.Next = converge.PersonDoes("breaks the circle")
 		f.Advice = []string{"let the webhook not be asked about its own namespace: add a namespaceSelector or objectSelector to " +
 			hook.config,
 			"to get out of it now, delete it, and create it again when its pods are ready: kubectl delete " + hook.config}

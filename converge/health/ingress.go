@@ -98,14 +98,22 @@ func LostBackend(w *converge.World, i *networkingv1.Ingress) (b *networkingv1.In
 
 // DownBackends are the services that an ingress leads to and that have no ready endpoint.
 func DownBackends(w *converge.World, i *networkingv1.Ingress) (down []*corev1.Service) {
-	for _, b := range backends(i) {
-		if s := resource.Get(w.Read, kinds.Services, i.Namespace, b.Name); s != nil && !general.ServiceHealth(w, s).Converged() &&
-			!slices.Contains(down,
-				s) {
+	for _, s := range Backends(w, i) {
+		if !general.ServiceHealth(w, s).Converged() && !slices.Contains(down, s) {
 			down = append(down, s)
 		}
 	}
 	return down
+}
+
+// Backends are the services that an ingress leads to.
+func Backends(w *converge.World, i *networkingv1.Ingress) (list []*corev1.Service) {
+	for _, b := range backends(i) {
+		if s := resource.Get(w.Read, kinds.Services, i.Namespace, b.Name); s != nil {
+			list = append(list, s)
+		}
+	}
+	return list
 }
 
 // LostSecret is the first secret with a certificate that does not exist.

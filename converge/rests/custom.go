@@ -5,6 +5,7 @@ import (
 	"k8s.io/utils/ptr"
 
 	"github.com/kloop-dev/kloop/converge"
+	"github.com/kloop-dev/kloop/converge/general"
 	"github.com/kloop-dev/kloop/converge/health"
 	"github.com/kloop-dev/kloop/kinds"
 	"github.com/kloop-dev/kloop/resource"
@@ -12,6 +13,11 @@ import (
 
 // restOfIngress tells of an ingress without an address what is known: not all controllers write one.
 func restOfIngress(w *converge.World, i *networkingv1.Ingress) (string, string) {
+	for _, svc := range health.Backends(w, i) {
+		if says, advice := general.Asleep(w, svc); says != "" {
+			return says, advice
+		}
+	}
 	if len(i.Status.LoadBalancer.Ingress) > 0 {
 		return "", ""
 	}

@@ -95,18 +95,28 @@ var messageFields = []string{"message", "reason", "error", "failureMessage", "fa
 func ComplaintIn(tree map[string]any) Complaint {
 	c := complaintAt(tree, 0)
 	c.Message += ofChild(tree, c.Message)
-	if c.Says == "" || Faulty.MatchString(c.Message) && strings.ContainsAny(c.Message, `:"'/=0123456789`) {
+	status, _ := tree["status"].(map[string]any)
+	if c.Says == "" || Faulty.MatchString(c.Message) && strings.ContainsAny(c.Message, `:"'/=0123456789`) && !pointsTo(status, c.Message) {
 		return c
 	}
 	if strings.HasSuffix(c.Reason, "NotFound") && !Faulty.MatchString(c.Message) && strings.Contains(c.Message, " ") {
 		c.Message += " (" + c.Reason + ")"
 	}
-	status, _ := tree["status"].(map[string]any)
 	if part := WithinStatus(status, deepest-3, older); part.Says != "" && !strings.Contains(c.Says, " by its ") &&
 		(c.Message == "" || !strings.Contains(c.Message, part.Message)) {
 		c.Message = strings.TrimPrefix(c.Message+"; it "+part.Says+": "+part.Message, "; it ") // it says too little of the whole
 	}
 	return c
+}
+
+// pointsTo says that a message has the name of a part of its status: there one has to look.
+func pointsTo(status map[string]any, message string) bool {
+	for field, v := range status {
+		if len(field) > 6 && !simple(v) && field != "conditions" && StandsIn(message, field) {
+			return true
+		}
+	}
+	return false
 }
 
 // ofChild adds the words of a part of a status that a message names, as "child 'x' errored" does.

@@ -12,10 +12,13 @@ var Overheard = []Saying{
 	{"modification rate", "", "wait as long as it says: it tries again by itself"},
 	{"operation with the given volume", "", "an earlier try hangs in the driver: look whether the storage behind it answers, " +
 		"then start the driver's pod on the node anew"},
+	{"knownhosts", "", hostKey}, {"host key", "", hostKey},
 	{"is sealed", "", "unseal it: vault operator unseal"},
 	{"http-01", "", "look whether that name leads here from outside, to an ingress that serves the solver: kubectl get " +
 		"ingress,services -A"},
 	{"dns-01", "", "look whether the record is at the name servers of the zone (dig TXT), and the solver's account may write there"},
+	{"\"policy/v1beta1\"", "", oldAPI}, {"\"extensions/v1beta1\"", "", oldAPI}, {"\"apps/v1beta", "", oldAPI},
+	{"\"batch/v1beta1\"", "", oldAPI}, {"\"networking.k8s.io/v1beta1\"", "", oldAPI}, {"\"autoscaling/v2beta", "", oldAPI},
 	{"no matches for kind", "", "install what brings that kind, its CRD or the operator; those that are there: kubectl api-resources"},
 	{"crd is not present", "", "install that CRD, or the operator that brings it: kubectl get crds"},
 	{"no hostnames match", "", "correct the hostnames here, or the hostname of the parent's listener"},
@@ -40,6 +43,7 @@ var Overheard = []Saying{
 	{"tags not fulfilled", "", "give nodes or disks those tags, or have the volume ask for others (nodeSelector, diskSelector)"},
 	{"not scheduled, code", "", "its copies fit on no disks: make room there, add nodes, or have fewer copies"},
 	{"not allowed in config", "", "ask for an address that a pool has, or let a pool have that one"},
+	{"manifest unknown", "", noTag}, {"manifest_unknown", "", noTag}, {"unknown tag", "", noTag},
 	{"failed to resolve image", "", "it is a controller that looks the tag up: name the image by its digest, let the controller reach " +
 		"and trust that registry, or have it leave it alone (registries-skipping-tag-resolving in Knative's config-deployment)"},
 	{"no available host", "", "register a host that is free, or let one go"},
@@ -73,9 +77,17 @@ var Overheard = []Saying{
 	{"incompatible with kubernetes", "", newerChart}, {"certificate signed by unknown authority", "", "let its controller trust " +
 		"that authority, by " +
 		"the field or Secret that it has for it (caBundle, ca.crt), or give the server another certificate"},
+	{"version matching*found", "", noVersion}, {"no matching version", "", noVersion}, {"no version*satisf", "", noVersion},
+	{"no operators found in channel", "", "name a channel that the package has in spec.channel: kubectl get packagemanifests -A -o wide"},
+	{"exceeds limits for nodepool", "", noMoreNodes}, {"exceed limits for", "", noMoreNodes}, {"would exceed limit", "", noMoreNodes},
+	{"already exists", "", taken}, {"alreadyexists", "", taken}, {"alreadyowned", "", taken}, {"already in use", "", taken},
+	{"already taken", "", taken},
 	{"exceeded quota", "", "raise the quota, or ask for less: kubectl describe resourcequota {ns}"},
 	{"ratelimit", "", limited}, {"rate limit exceeded", "", limited}, {"too many requests", "", limited}, {"limitexceeded", "", limited},
-	{"limit exceeded", "", limited}, {"insufficient*quota", "", limited}, {"quota exceeded", "", limited},
+	{"limit exceeded", "", limited}, {"insufficient*quota", "", limited}, {"exceed*quota", "", limited},
+	{"quota*exceed", "", limited}, {"throttl", "", limited}, {"rate exceeded", "", limited},
+	{"expiredtoken", "", renew}, {"token*expired", "", renew}, {"credential*expired", "", renew}, {"expired*credential", "", renew},
+	{"quota exceeded", "", limited},
 	{"maximum number of", "", limited},
 	{"accessdenied", "", noRight}, {"access denied", "", noRight}, {"not authorized", "", noRight}, {"permissiondenied", "", noRight},
 	{"permission denied", "", noRight}, {"unauthorized", "", noRight}, {"authentication required", "", noRight},
@@ -98,9 +110,17 @@ var Overheard = []Saying{
 }
 
 const (
-	fullNode     = "raise that limit, or have fewer such volumes there: kubectl get volumeattachments"
-	cloudSilent  = "the cloud does not answer: see its state, and the log of the cloud's controller manager: kubectl get pods -n kube-system"
-	noRight      = "give the account that it works with that right at the other side, or correct its credentials"
+	fullNode    = "raise that limit, or have fewer such volumes there: kubectl get volumeattachments"
+	cloudSilent = "the cloud does not answer: see its state, and the log of the cloud's controller manager: kubectl get pods -n kube-system"
+	noRight     = "give the account that it works with that right at the other side, or correct its credentials"
+	noTag       = "correct the image's tag: its repository has none of that name"
+	noVersion   = "ask for a version that is there, or have that one published"
+	noMoreNodes = "raise the limits of that pool of nodes, or let pods go: kubectl get nodepools.karpenter.sh -o yaml"
+	taken       = "there is one of that name: choose another name, delete that one, or have it taken over"
+	renew       = "renew the credentials that it works with: they have expired"
+	oldAPI      = "this Kubernetes has that version of the API no more: apply a newer one, as by a newer chart, or by" +
+		" Helm's plugin mapkubeapis"
+	hostKey      = "put the server's key (ssh-keyscan HOST) into known_hosts of the Secret that it names"
 	nothingThere = "correct that address: nothing is there"
 	fullStore    = "make room in the storage that it writes to, or give it more"
 	pointThere   = "have that name lead there by its record, at the name servers of the domain; what they say now: dig NAME"

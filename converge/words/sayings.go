@@ -54,6 +54,18 @@ var LastWords = []Saying{
 	{"could not resolve host", "", DNSUnknown}, {"no resolvable bootstrap", "", DNSUnknown},
 	{"unknownhostexception", "", DNSUnknown}, {"name does not resolve", "", DNSUnknown},
 	{"could not translate host name", "", DNSUnknown},
+	{"database \"*does not exist", "", "make that database on the server, or correct its name in the container's env"},
+	{"unknown database", "", "make that database on the server, or correct its name in the container's env"},
+	{"role \"*does not exist", "", wrongPassword},
+	{"relation*does not exist", "", migrate}, {"no such table", "", migrate}, {"table*doesn't exist", "", migrate},
+	{"unknown column", "", migrate}, {"pending migration", "", migrate},
+	{"too many clients", "", tooMany}, {"too many connections", "", tooMany}, {"remaining connection slots", "", tooMany},
+	{"no model found", "", wrongSource}, {"nosuchkey", "", wrongSource}, {"nosuchbucket", "", wrongSource}, {"404 not found", "", wrongSource},
+	{"expiredtoken", "", renew}, {"token*expired", "", renew}, {"license*expired", "", renew},
+	{"failed to parse config", "", badConfig}, {"error parsing config", "", badConfig}, {"invalid configuration", "", badConfig},
+	{"yaml: ", "", badConfig}, {"unmarshal", "", badConfig}, {"[emerg]", "", badConfig}, {"unexpected token", "", badConfig},
+	{"segmentation fault", "", "it is a fault of the program: take another version of the image"},
+	{"crd*not installed", "", noCRD}, {"no matches for kind", "", noCRD}, {"could not find the requested resource", "", noCRD},
 	{"outofmemoryerror", "", "raise the program's own limit of memory, and the container's with it (Java: -XX:MaxRAMPercentage)"},
 	{"heap out of memory", "", "raise the program's own limit of memory, and the container's with it (Node: --max-old-space-size)"},
 	{"password authentication failed", "", wrongPassword}, {"access denied for user", "", wrongPassword},
@@ -85,6 +97,11 @@ const (
 	wrongPassword = "compare the credentials that it has from a Secret with those that the server has"
 	untrusted     = "give the container the certificate of the server's authority, or the server one of an authority that it trusts"
 	wrongArgs     = "correct the container's args: this version of the program does not know that one"
+	migrate       = "bring the database's tables up to this version of the program: run its migrations, or take the version that fits"
+	tooMany       = "have fewer replicas or smaller pools of connections, or let the server take more (max_connections)"
+	wrongSource   = "correct the address of what it fetches, by what is there: it stands in the container's args or env"
+	badConfig     = "correct its configuration, which it can't read: mostly what it mounts from a ConfigMap"
+	noCRD         = "install the CRDs that it works with, in the version that it knows: kubectl get crds"
 	incomplete    = "the image lacks a part of the program: build it anew, or correct the command; a volume may lie over it, too"
 )
 

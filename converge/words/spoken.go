@@ -36,8 +36,9 @@ func SpokenField(tree map[string]any, message string) (path, value string) {
 				if field == key && key != "" {
 					path, value, best = at+"."+field, "", 1<<20
 				}
-				if depth < deepestField && !strings.HasSuffix(field, "Ref") && !strings.HasSuffix(field, "Refs") &&
-					!strings.HasSuffix(field, "Names") {
+				inner, _ := v[field].(map[string]any) // remoteRef of external secrets is of no object here
+				if depth < deepestField && (!strings.HasSuffix(field, "Ref") || inner["name"] == nil && inner != nil) &&
+					!strings.HasSuffix(field, "Refs") && !strings.HasSuffix(field, "Names") {
 					walk(at+"."+field, v[field], depth+1)
 				}
 			}
@@ -46,9 +47,8 @@ func SpokenField(tree map[string]any, message string) (path, value string) {
 				walk(at+"[]", item, depth+1)
 			}
 		case string:
-			if len(v) > best && v != String(meta, "name") && v != String(meta, "namespace") && (telltale.MatchString(v) &&
-				StandsIn(message, v) || strings.Contains(message, "'"+v+"'") || strings.Contains(message, `"`+v+`"`)) {
-				path, value, best = at, v, len(v)
+			if n := weight(at, v, message); n > best && v != String(meta, "name") && v != String(meta, "namespace") {
+				path, value, best = at, v, n
 			}
 		}
 	}
@@ -60,6 +60,26 @@ func SpokenField(tree map[string]any, message string) (path, value string) {
 		return hinted(tree["spec"], message)
 	}
 	return path, value
+}
+
+// weight tells how surely words speak of the value of a field: 0 if they do not have it, and more where it is in quotes, or the field's
+// name stands before it, as in version matching '99.x'.
+func weight(at, value, message string) int {
+	if !StandsIn(message, value) {
+		return 0
+	}
+	i, field := strings.Index(message, value), strings.TrimSuffix(at[strings.LastIndex(at, ".")+1:], "[]")
+	quoted, n := strings.Contains(message, "'"+value+"'") || strings.Contains(message, `"`+value+`"`), 0
+	if len(field) > 2 && StandsIn(strings.ToLower(message[max(0, i-20):i]), strings.ToLower(field)) {
+		n = 1 << 12
+	}
+	if quoted {
+		n += 1 << 12
+	}
+	if n > 0 || telltale.MatchString(value) {
+		n += len(value)
+	}
+	return n
 }
 
 // pointer finds a place in a document as JSON has it, in quotes: at '/image/tag'.
