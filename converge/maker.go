@@ -9,7 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/kloop-dev/kloop/converge/words"
-	"github.com/kloop-dev/kloop/kinds"
+	"github.com/kloop-dev/kloop/kinds/core"
 	"github.com/kloop-dev/kloop/resource"
 )
 
@@ -121,7 +121,7 @@ func (l *Look) byMaker(f *Finding) {
 // begins with its maker's: pg-app of the cluster pg.
 func (l *Look) toCome(f *Finding, r Ref) {
 	named := l.made()[[3]string{r.Kind.Info().GVK.Kind, r.NS, r.Name}]
-	if len(named) == 0 && (r.Kind == kinds.Secrets || r.Kind == kinds.ConfigMaps || r.Kind == kinds.Services) {
+	if len(named) == 0 && (r.Kind == core.Secrets || r.Kind == core.ConfigMaps || r.Kind == core.Services) {
 		named = l.namesakes(r)
 	}
 	for i := range named {
