@@ -80,7 +80,7 @@ func TestBareLease(t *testing.T) {
 	simulate(t, 1, func(c *cluster) {
 		make1(c, kinds.Namespaces, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: marks.AnnounceSpace}})
 		make1(c, kinds.Leases, &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: marks.AnnounceSpace, Name: "l2-192.0.2.1",
-			Labels: map[string]string{kinds.AnnounceLabel: "layer2"}}, Spec: coordinationv1.LeaseSpec{HolderIdentity: new("sim-0")}})
+			Labels: map[string]string{marks.AnnounceLabel: "layer2"}}, Spec: coordinationv1.LeaseSpec{HolderIdentity: new("sim-0")}})
 		make1(c, kinds.Services, &corev1.Service{ObjectMeta: meta("web"), Spec: corev1.ServiceSpec{Type: corev1.ServiceTypeLoadBalancer,
 			Ports: []corev1.ServicePort{{Port: 80}}}})
 		c.until("it has no candidate", func(r resource.Reader) bool {
