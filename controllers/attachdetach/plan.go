@@ -3,6 +3,7 @@ package attachdetach
 import (
 	"crypto/sha256"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -76,8 +77,8 @@ func plan(n *corev1.Node, want []use, have []*storagev1.VolumeAttachment, asked 
 			t.letGo(n, va, asked, now)
 		}
 	}
-	for name, u := range wanted {
-		switch {
+	for _, name := range slices.Sorted(maps.Keys(wanted)) {
+		switch u := wanted[name]; {
 		case there[name]:
 		case u.alone && busy[u.pv]:
 			t.taken = append(t.taken, u)
