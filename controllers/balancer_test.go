@@ -2,6 +2,7 @@ package controllers_test
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 
@@ -78,13 +79,20 @@ func TestLoadBalancerByNodes(t *testing.T) {
 // TestBareLease has a Lease of an address from which somebody took all annotations: it gets back what it lacks.
 func TestBareLease(t *testing.T) {
 	simulate(t, 1, func(c *cluster) {
+		c.until("its holder is ready", func(r resource.Reader) bool { // the Lease of one that is not goes
+			n := resource.Get(r, kinds.Nodes, "", "sim-0")
+			return n != nil && slices.ContainsFunc(n.Status.Conditions, func(c corev1.NodeCondition) bool {
+				return c.Type == corev1.NodeReady && c.Status == corev1.ConditionTrue
+			})
+		})
 		make1(c, kinds.Namespaces, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: marks.AnnounceSpace}})
 		make1(c, kinds.Leases, &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: marks.AnnounceSpace, Name: "l2-192.0.2.1",
 			Labels: map[string]string{marks.AnnounceLabel: "layer2"}}, Spec: coordinationv1.LeaseSpec{HolderIdentity: new("sim-0")}})
 		make1(c, kinds.Services, &corev1.Service{ObjectMeta: meta("web"), Spec: corev1.ServiceSpec{Type: corev1.ServiceTypeLoadBalancer,
 			Ports: []corev1.ServicePort{{Port: 80}}}})
 		c.until("it has no candidate", func(r resource.Reader) bool {
-			return resource.Get(r, kinds.Leases, marks.AnnounceSpace, "l2-192.0.2.1").Annotations[marks.AnnouncedCandidates] == "[]"
+			l := resource.Get(r, kinds.Leases, marks.AnnounceSpace, "l2-192.0.2.1")
+			return l != nil && l.Annotations[marks.AnnouncedCandidates] == "[]"
 		})
 	})
 }
