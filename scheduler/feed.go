@@ -72,10 +72,14 @@ func (r *runner) reset(read resource.Reader) {
 		pods[keyOf(p)] = true
 		r.pod(p)
 	}
+	gone := map[*task]bool{}
 	for k, t := range r.st.tasks {
 		if !pods[k] {
-			r.forget(t)
+			gone[t] = true
 		}
+	}
+	for _, t := range inOrder(gone) { // the order of the pods on a node follows from it
+		r.forget(t)
 	}
 	r.st.volumes.settle(read)
 	r.st.volumes.attachedOn = nil
