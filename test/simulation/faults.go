@@ -121,7 +121,7 @@ func (w *world) cutOff(who string) bool {
 
 // heldBack is until when a step can't be taken: calls of one who is cut off hang, and changes do not come.
 func (w *world) heldBack(t *step) time.Time {
-	if t.what == "take" || strings.HasPrefix(t.what, "write ") {
+	if t.what == "take" || strings.HasPrefix(t.what, "write ") || strings.HasPrefix(t.what, giveUp) {
 		return time.Time{}
 	}
 	w.mu.Lock()
@@ -211,7 +211,7 @@ func (w *world) outcomeOf(t *step) outcome {
 	}
 	verb, rest, _ := strings.Cut(t.what, " ")
 	switch verb {
-	case "take", "look", "answer":
+	case "take", "look", "answer", "give":
 	case "write":
 		if w.running[t.who] == nil { // somebody who does not crash
 			return [...]outcome{pass, refuse, forget}[1+first(we.noStore, we.noAnswer)]

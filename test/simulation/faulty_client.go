@@ -2,6 +2,7 @@ package simulation
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"hash/fnv"
 	"slices"
@@ -122,7 +123,7 @@ func (c *faultyClient) show(i int) resource.Reader {
 // call is one call of the server.
 func (c *faultyClient) call(ctx context.Context, what string, f func(ctx context.Context) (resource.Object,
 	error)) (resource.Object, error) {
-	ft, err := c.w.steps.ask(ctx, c.w.powered, c.who, what, nil)
+	ft, err := c.turn(ctx, what)
 	if err != nil {
 		return nil, err
 	}
@@ -141,7 +142,7 @@ func (c *faultyClient) call(ctx context.Context, what string, f func(ctx context
 	}
 	out, err := f(context.WithValue(ctx, callerKey{}, c))
 	if ft == slow {
-		if _, err := c.w.steps.ask(ctx, c.w.powered, c.who, answer+what, nil); err != nil {
+		if _, err := c.turn(ctx, answer+what); err != nil {
 			return nil, err
 		}
 	}
@@ -152,10 +153,25 @@ func (c *faultyClient) call(ctx context.Context, what string, f func(ctx context
 	return out, err
 }
 
+// turn waits for a step of a call. Several may be out of time at the same moment: each gives up in its turn.
+func (c *faultyClient) turn(ctx context.Context, what string) (outcome, error) {
+	ft, err := c.w.steps.ask(ctx, c.w.powered, c.who, what, nil)
+	if !errors.Is(err, context.DeadlineExceeded) {
+		return ft, err
+	}
+	if _, err := c.w.steps.ask(context.WithoutCancel(ctx), c.w.powered, c.who, giveUp+what, nil); err != nil {
+		return 0, err
+	}
+	return 0, context.DeadlineExceeded
+}
+
 type callerKey struct{}
 
 // answer begins what a step is called by which a slow answer arrives.
 const answer = "answer "
+
+// giveUp begins what a step is called by which a call ends that took too long.
+const giveUp = "give up "
 
 func label(verb string, k resource.Kind, obj metav1.Object, sub string) string {
 	name := obj.GetName()
