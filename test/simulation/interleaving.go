@@ -21,11 +21,14 @@ import (
 	"sync"
 	"testing/synctest"
 	"time"
+
+	"github.com/kloop-dev/kloop/trail"
 )
 
 // A step is something that races with others and waits until the run lets it happen.
 type step struct {
 	who, what string
+	why       string      // the object for which it is taken, by which steps of the same words differ
 	ready     func() bool // nil: always. It is asked on the run's goroutine while all others rest
 	leave     chan outcome
 	notBefore time.Time
@@ -75,6 +78,9 @@ func (ts *interleaving) ask(ctx, lit context.Context, who, what string, ready fu
 		return 0, err
 	}
 	t := &step{who: who, what: what, ready: ready, leave: make(chan outcome, 1)}
+	if cause := trail.From(ctx); cause != nil {
+		t.why = fmt.Sprint(cause.Key)
+	}
 	ts.mu.Lock()
 	ts.count++
 	t.seq = ts.count
@@ -111,7 +117,7 @@ func (ts *interleaving) settle() {
 }
 
 func before(a, b *step) int {
-	return cmp.Or(cmp.Compare(a.who, b.who), cmp.Compare(a.what, b.what), cmp.Compare(a.seq, b.seq))
+	return cmp.Or(cmp.Compare(a.who, b.who), cmp.Compare(a.what, b.what), cmp.Compare(a.why, b.why), cmp.Compare(a.seq, b.seq))
 }
 
 // next picks who goes; nil: nobody can.

@@ -64,7 +64,7 @@ func runSeed(t *testing.T, seed uint64, faulty bool, mutation *mutation, log io.
 		began := time.Now()
 		w.prompt, w.exact = true, true
 		if faulty {
-			w.faults = newFaults(w.steps, seed)
+			w.faults = newFaults(w.steps)
 			w.prompt = w.faults.maxLag == 0 && w.faults.cuts == 0 && w.faults.late == 0 && w.faults.slow == 0
 			w.exact = w.prompt && w.faults.steps == 0 && w.faults.part == 0
 			w.faults.schedule(w)
