@@ -94,28 +94,65 @@ func coming(f *converge.Finding, w *converge.World, p *corev1.Pod) {
 	}
 }
 
-// spare is the cordoned node that would take a pod if it were not; nil: none would.
+// spare is the cordoned node that would take a pod if it were not; nil: none would, or nobody here knows.
 func spare(w *converge.World, p *corev1.Pod) *corev1.Node {
+	if !w.Sees(kinds.Pods, "") {
+		return nil
+	}
 	asks := nodeaffinity.GetRequiredNodeAffinity(p)
 	for _, n := range kloop.List(w.Read, kinds.Nodes, "") {
 		if !n.Spec.Unschedulable || fixed(p, asks, n) != "" || !w.Health(kinds.Nodes, n).Converged() {
 			continue
 		}
-		fits := true
-		for _, name := range []corev1.ResourceName{corev1.ResourceCPU, corev1.ResourceMemory} {
-			want := asksFor(p, name)
-			for obj := range w.Read.ByField(kinds.Pods, "spec.nodeName", n.Name) {
-				o := kloop.As[*corev1.Pod](obj)
-				want.Add(asksFor(o, name))
-				fits = fits && !shuns(p, o)
-			}
-			fits = fits && want.Cmp(n.Status.Allocatable[name]) <= 0
-		}
-		if fits {
+		there := thereOn(w, n.Name)
+		if there.holds(p, n) && !slices.ContainsFunc(there.pods, func(o *corev1.Pod) bool { return shuns(p, o) }) {
 			return n
 		}
 	}
 	return nil
+}
+
+// A load is the pods that run on a node, without those that have ended.
+type load struct {
+	pods        []*corev1.Pod
+	cpu, memory resource.Quantity // that they ask for
+}
+
+// loads are those of nodes by their names.
+type loads map[string]*load
+
+// thereOn is the load of a node. It is worked out once for all pods that wait.
+func thereOn(w *converge.World, node string) *load {
+	known := converge.Kept[loads](w)
+	if there := (*known)[node]; there != nil {
+		return there
+	}
+	there := &load{}
+	for obj := range w.Read.ByField(kinds.Pods, "spec.nodeName", node) {
+		if o := kloop.As[*corev1.Pod](obj); !finished(o) {
+			there.pods = append(there.pods, o)
+			there.cpu.Add(asksFor(o, corev1.ResourceCPU))
+			there.memory.Add(asksFor(o, corev1.ResourceMemory))
+		}
+	}
+	if *known == nil {
+		*known = loads{}
+	}
+	(*known)[node] = there
+	return there
+}
+
+// holds says that a node with this load has room for a pod.
+func (l *load) holds(p *corev1.Pod, n *corev1.Node) bool {
+	cpu, memory := asksFor(p, corev1.ResourceCPU), asksFor(p, corev1.ResourceMemory)
+	cpu.Add(l.cpu)
+	memory.Add(l.memory)
+	return cpu.Cmp(n.Status.Allocatable[corev1.ResourceCPU]) <= 0 && memory.Cmp(n.Status.Allocatable[corev1.ResourceMemory]) <= 0
+}
+
+// finished says that a pod has ended for good: it takes no room.
+func finished(p *corev1.Pod) bool {
+	return p.Status.Phase == corev1.PodSucceeded || p.Status.Phase == corev1.PodFailed
 }
 
 // shuns says that a pod must not be on one node with another, of its namespace.
@@ -201,7 +238,7 @@ func biggest(w *converge.World, node, ns string, name corev1.ResourceName) (says
 			is = "a pod of another namespace"
 		}
 		q := asksFor(o, name)
-		if q.IsZero() || o.Status.Phase == corev1.PodSucceeded || o.Status.Phase == corev1.PodFailed {
+		if q.IsZero() || finished(o) {
 			continue
 		}
 		if more := q.Cmp(most); more > 0 || more == 0 && is < who {

@@ -74,7 +74,7 @@ func devicesNotPrepared(p *corev1.Pod, text string) *converge.Finding {
 func devicesHeld(l *converge.Look) *converge.Finding {
 	p := l.Obj.(*corev1.Pod)
 	e := l.Warning(p.UID, "FailedUnprepareDynamicResources")
-	if e == nil || p.Status.Phase == corev1.PodSucceeded || p.Status.Phase == corev1.PodFailed {
+	if e == nil || finished(p) {
 		return nil
 	}
 	if slices.ContainsFunc(p.Status.ContainerStatuses, func(c corev1.ContainerStatus) bool { return c.State.Running != nil }) {
