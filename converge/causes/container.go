@@ -14,6 +14,7 @@ import (
 	"github.com/kloop-dev/kloop/converge/general"
 	"github.com/kloop-dev/kloop/converge/words"
 	"github.com/kloop-dev/kloop/kinds"
+	"github.com/kloop-dev/kloop/kinds/podspec"
 	"github.com/kloop-dev/kloop/resource"
 )
 
@@ -211,7 +212,7 @@ func outOfMemory(l *converge.Look, p *corev1.Pod, c *corev1.ContainerStatus) *co
 
 // memoryLimit returns the memory limit of a container, or of its pod, and whose it is; "" if there is none.
 func memoryLimit(p *corev1.Pod, name string) (limit, whose string) {
-	if c := containerOf(p, name); c != nil {
+	if c := podspec.ContainerNamed(&p.Spec, name); c != nil {
 		if q, ok := c.Resources.Limits[corev1.ResourceMemory]; ok {
 			return q.String(), "its "
 		}

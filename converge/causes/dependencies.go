@@ -10,6 +10,7 @@ import (
 	"github.com/kloop-dev/kloop/converge/general"
 	"github.com/kloop-dev/kloop/converge/mentions"
 	"github.com/kloop-dev/kloop/kinds"
+	"github.com/kloop-dev/kloop/kinds/podspec"
 	"github.com/kloop-dev/kloop/loop"
 )
 
@@ -35,7 +36,7 @@ func sought(l *converge.Look, p *corev1.Pod, text string) (r converge.Ref, is bo
 
 // given returns the command and the environment of a container.
 func given(p *corev1.Pod, container string) (command, env string) {
-	c := containerOf(p, container)
+	c := podspec.ContainerNamed(&p.Spec, container)
 	if c == nil {
 		return "", ""
 	}

@@ -13,6 +13,7 @@ import (
 	"github.com/kloop-dev/kloop/converge/general"
 	"github.com/kloop-dev/kloop/converge/words"
 	"github.com/kloop-dev/kloop/kinds"
+	"github.com/kloop-dev/kloop/kinds/podspec"
 	"github.com/kloop-dev/kloop/resource"
 )
 
@@ -89,7 +90,7 @@ var answers = []words.Saying{
 }
 
 func probeOf(p *corev1.Pod, name string, of func(*corev1.Container) *corev1.Probe) *corev1.Probe {
-	if c := containerOf(p, name); c != nil { // a sidecar is asked too
+	if c := podspec.ContainerNamed(&p.Spec, name); c != nil { // a sidecar is asked too
 		return of(c)
 	}
 	return nil

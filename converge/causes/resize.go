@@ -12,6 +12,7 @@ import (
 	"github.com/kloop-dev/kloop/converge/health"
 	"github.com/kloop-dev/kloop/converge/words"
 	"github.com/kloop-dev/kloop/kinds"
+	"github.com/kloop-dev/kloop/kinds/podspec"
 	"github.com/kloop-dev/kloop/resource"
 )
 
@@ -57,7 +58,7 @@ func misported(p *corev1.Pod, container string, probe *corev1.Probe) (says, advi
 		port = fmt.Sprint(probe.GRPC.Port)
 	}
 	var has []string
-	if c := containerOf(p, container); c != nil {
+	if c := podspec.ContainerNamed(&p.Spec, container); c != nil {
 		for i := range c.Ports {
 			has = append(has, strings.TrimSuffix(fmt.Sprintf("%d (%s", c.Ports[i].ContainerPort, c.Ports[i].Name), " (")+
 				strings.Repeat(")", min(len(c.Ports[i].Name), 1)))

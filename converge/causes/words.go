@@ -16,6 +16,7 @@ import (
 	"github.com/kloop-dev/kloop/converge/health"
 	"github.com/kloop-dev/kloop/converge/words"
 	"github.com/kloop-dev/kloop/kinds"
+	"github.com/kloop-dev/kloop/kinds/podspec"
 	"github.com/kloop-dev/kloop/resource"
 )
 
@@ -58,7 +59,7 @@ var (
 
 // wanting advises to give a container what its program says it lacks: a variable that its environment does not have, or a file.
 func wanting(w *converge.World, p *corev1.Pod, container, said string) string {
-	c := containerOf(p, container)
+	c := podspec.ContainerNamed(&p.Spec, container)
 	if c == nil {
 		return ""
 	}
@@ -85,18 +86,6 @@ func wanting(w *converge.World, p *corev1.Pod, container, said string) string {
 		return "mount what has " + path + ", for no volume is mounted there, or correct the path that it is given"
 	}
 	return "see what the volume " + best.Name + " has, which is mounted at " + best.MountPath
-}
-
-// containerOf is the container of a name; nil: there is none.
-func containerOf(p *corev1.Pod, name string) *corev1.Container {
-	for _, list := range [][]corev1.Container{p.Spec.InitContainers, p.Spec.Containers} {
-		for i := range list {
-			if list[i].Name == name {
-				return &list[i]
-			}
-		}
-	}
-	return nil
 }
 
 func hasEnv(c *corev1.Container, name string) bool {

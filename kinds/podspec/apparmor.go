@@ -56,15 +56,6 @@ func profileOf(c *corev1.Container, s *corev1.PodSpec) *corev1.AppArmorProfile {
 	return nil
 }
 
-func containerNamed(s *corev1.PodSpec, name string) (found *corev1.Container) {
-	everyContainer(s, func(c *corev1.Container) {
-		if c.Name == name {
-			found = c
-		}
-	})
-	return found
-}
-
 // checkConfinement checks annotations: that there is such a container, and such a profile.
 func checkConfinement(annotations map[string]string, s *corev1.PodSpec, path *field.Path) (errs field.ErrorList) {
 	for key, v := range annotations {
@@ -72,7 +63,7 @@ func checkConfinement(annotations map[string]string, s *corev1.PodSpec, path *fi
 		if !ok {
 			continue
 		}
-		if containerNamed(s, name) == nil {
+		if ContainerNamed(s, name) == nil {
 			errs = append(errs, field.Invalid(path.Key(key), name, "container not found"))
 		}
 		if v != "" && confinement(v) == nil && v != corev1.DeprecatedAppArmorBetaProfileNamePrefix {

@@ -27,3 +27,20 @@ func HostPorts(pod *corev1.Pod) (list []corev1.ContainerPort) {
 	}
 	return list
 }
+
+// ContainerNamed returns the container of a pod with a name, of whatever sort; nil: there is none. It may be written to.
+func ContainerNamed(s *corev1.PodSpec, name string) *corev1.Container {
+	for _, list := range [][]corev1.Container{s.InitContainers, s.Containers} {
+		for i := range list {
+			if list[i].Name == name {
+				return &list[i]
+			}
+		}
+	}
+	for i := range s.EphemeralContainers {
+		if c := &s.EphemeralContainers[i].EphemeralContainerCommon; c.Name == name {
+			return (*corev1.Container)(c)
+		}
+	}
+	return nil
+}

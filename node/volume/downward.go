@@ -13,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 
 	"github.com/kloop-dev/kloop/kinds"
+	"github.com/kloop-dev/kloop/kinds/podspec"
 )
 
 func (f *filling) downward(ctx context.Context, items []corev1.DownwardAPIVolumeFile, mode fs.FileMode) error {
@@ -72,7 +73,7 @@ func mapText(m map[string]string) string {
 // resourceText is a request or limit of a container, in units of the divisor and rounded up. A limit that is not
 // set returns the node's amount.
 func (f *filling) resourceText(ctx context.Context, ref *corev1.ResourceFieldSelector) (string, error) {
-	c := containerOf(f.pod, ref.ContainerName)
+	c := podspec.ContainerNamed(&f.pod.Spec, ref.ContainerName)
 	if c == nil {
 		return "", fmt.Errorf("the pod has no container %q", ref.ContainerName)
 	}
@@ -118,15 +119,4 @@ func units(res corev1.ResourceName, q, divisor resource.Quantity) string {
 		n = n/by + min(1, n%by)
 	}
 	return strconv.FormatInt(n, 10)
-}
-
-func containerOf(pod *corev1.Pod, name string) *corev1.Container {
-	for _, list := range [][]corev1.Container{pod.Spec.Containers, pod.Spec.InitContainers} {
-		for i := range list {
-			if list[i].Name == name {
-				return &list[i]
-			}
-		}
-	}
-	return nil
 }
