@@ -14,9 +14,9 @@ type Rules struct {
 	Situations []Situation // the most telling first: of several that hold for an object, the first is shown
 	Refusals   []Situation // those of them that explain an object that is as it should be though its loop fails
 	Healths    map[schema.GroupResource]Judge
-	// custom judges objects of kinds that users defined, which healths does not have.
+	// Custom judges objects of kinds that users defined, which Healths does not have.
 	Custom func(w *World, k resource.Kind, obj resource.Object, tree map[string]any) Health
-	// rest explains an object that rests on purpose.
+	// Rest explains an object that rests on purpose.
 	Rest func(w *World, k resource.Kind, obj resource.Object) *convergence.Gap
 	Pods Workloads // nil: there are none
 }

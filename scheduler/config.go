@@ -13,6 +13,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/kloop-dev/kloop/features"
+	"github.com/kloop-dev/kloop/resource"
 )
 
 // The types below are upstream's KubeSchedulerConfiguration (kubescheduler.config.k8s.io/v1) as far as it has a meaning
@@ -244,7 +245,7 @@ func (p *Profile) tunePods(a pluginArgs) error {
 		if *s < 0 {
 			return errors.New("bindTimeoutSeconds must not be below 0")
 		}
-		p.BindTime = max(time.Duration(*s)*time.Second, 1) // 0 seconds are not the default's
+		p.BindTime = max(resource.Seconds(*s), 1) // 0 seconds are not the default's
 	}
 	if a.Shape != nil {
 		p.Space = a.Shape

@@ -2,13 +2,16 @@ package scheduler
 
 import (
 	"fmt"
+	"math"
 	"strings"
 	"testing"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"sigs.k8s.io/yaml"
 
 	"github.com/kloop-dev/kloop/features"
+	"github.com/kloop-dev/kloop/resource"
 )
 
 const configHead = "apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\n"
@@ -94,6 +97,19 @@ func TestReadConfig(t *testing.T) {
 			want, isError := strings.CutPrefix(test.want, "error: ")
 			if isError && (err == nil || !strings.Contains(got, want)) || !isError && got != want {
 				t.Errorf("%s: got %s, want %s", test.name, got, test.want)
+			}
+		})
+	}
+}
+
+// TestBindTime: no time for the binding of volumes is none at all, and the longest is not a time in the past.
+func TestBindTime(t *testing.T) {
+	for text, want := range map[string]time.Duration{"0": 1, "5": 5 * time.Second, "9223372036854775807": resource.Seconds(math.MaxInt64)} {
+		t.Run(text, func(t *testing.T) {
+			list, err := ReadConfig([]byte(configHead+
+				"profiles: [{pluginConfig: [{name: VolumeBinding, args: {bindTimeoutSeconds: "+text+"}}]}]"), nil)
+			if err != nil || len(list) != 1 || list[0].bindTime() != want {
+				t.Errorf("%+v, %v", list, err)
 			}
 		})
 	}

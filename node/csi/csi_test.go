@@ -3,6 +3,7 @@ package csi
 import (
 	"encoding/json"
 	"errors"
+	"math"
 	"os"
 	"path/filepath"
 	"slices"
@@ -152,6 +153,16 @@ func TestLimits(t *testing.T) {
 	r.refreshLimits(t.Context(), asked)
 	if most() != 5 {
 		t.Errorf("%d volumes", most())
+	}
+	never := int64(math.MaxInt64)
+	d = resource.Clone(get(r, kinds.CSIDrivers, "", r.d.Name))
+	d.Spec.NodeAllocatableUpdatePeriodSeconds = &never
+	_, err = r.c.Update(t.Context(), kinds.CSIDrivers, d, "")
+	r.check(err)
+	r.d.Max = 9
+	asked[r.d.Name] = time.Now().Add(-time.Hour)
+	if wait := r.refreshLimits(t.Context(), asked); wait != limitsEvery || most() != 5 {
+		t.Errorf("a time that never comes: wait %v, %d", wait, most())
 	}
 }
 

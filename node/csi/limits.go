@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"github.com/container-storage-interface/spec/lib/go/csi"
+
+	"github.com/kloop-dev/kloop/resource"
 )
 
 // limitsEvery is the interval at which the agent looks whether a driver wants to be asked again how many volumes it can attach.
@@ -40,7 +42,7 @@ func (m *Mounter) refreshLimits(ctx context.Context, asked map[string]time.Time)
 		if err != nil || about == nil || about.Spec.NodeAllocatableUpdatePeriodSeconds == nil {
 			continue
 		}
-		every := time.Duration(*about.Spec.NodeAllocatableUpdatePeriodSeconds) * time.Second
+		every := resource.Seconds(*about.Spec.NodeAllocatableUpdatePeriodSeconds)
 		if asked[d.name].IsZero() {
 			asked[d.name] = time.Now() // it has just registered
 		}
