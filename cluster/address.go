@@ -7,7 +7,7 @@ import (
 	"slices"
 	"syscall"
 
-	"github.com/kloop-dev/kloop/kinds/marks"
+	"github.com/kloop-dev/kloop/kinds/wellknown"
 )
 
 // Addresses that no machine has, behind the default routes (RFC 5737, RFC 3849).
@@ -87,7 +87,7 @@ func towards(network, to string) (netip.Addr, bool) {
 }
 
 // ownLinks are the pod network's, with addresses that are no machine's.
-var ownLinks = []string{marks.PodBridge, marks.PodTunnel, marks.PodWireGuard}
+var ownLinks = []string{wellknown.PodBridge, wellknown.PodTunnel, wellknown.PodWireGuard}
 
 // onLink is the first address of a family that a link has; zero: none has.
 func onLink(v6 bool) (netip.Addr, error) {

@@ -11,7 +11,7 @@ import (
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
 
-	"github.com/kloop-dev/kloop/kinds/marks"
+	"github.com/kloop-dev/kloop/kinds/wellknown"
 	"github.com/kloop-dev/kloop/test/need"
 )
 
@@ -42,7 +42,7 @@ func TestHostAddress(t *testing.T) {
 		}
 	}
 	want("", "127.0.0.1")
-	link(marks.PodBridge, "10.88.0.1/24")
+	link(wellknown.PodBridge, "10.88.0.1/24")
 	want("", "127.0.0.1")
 	link("eth1", "192.168.5.2/24")
 	want("", "192.168.5.2")

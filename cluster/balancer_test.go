@@ -17,7 +17,7 @@ import (
 
 	"github.com/kloop-dev/kloop/cluster"
 	"github.com/kloop-dev/kloop/kinds"
-	"github.com/kloop-dev/kloop/kinds/marks"
+	"github.com/kloop-dev/kloop/kinds/wellknown"
 	"github.com/kloop-dev/kloop/resource"
 )
 
@@ -83,24 +83,24 @@ func TestPools(t *testing.T) {
 	}
 	eventually(t, "the service has an address, for which nodes may answer", holds(func() bool {
 		in := web().Status.LoadBalancer.Ingress
-		return len(in) == 1 && in[0].IP == "192.168.10.0" && condition(marks.AddressCondition) == marks.LBPoolAddress &&
-			condition(marks.AnnouncedCondition) == marks.LBCandidates &&
+		return len(in) == 1 && in[0].IP == "192.168.10.0" && condition(wellknown.AddressCondition) == wellknown.LBPoolAddress &&
+			condition(wellknown.AnnouncedCondition) == wellknown.LBCandidates &&
 			web().Annotations["metallb.io/ip-allocated-from-pool"] == "first-pool"
 	}))
 	eventually(t, "there is its lease", holds(func() bool {
-		l := resource.Get(cl.Read(), kinds.Leases, marks.AnnounceSpace, "l2-192.168.10.0")
-		return l != nil && strings.Contains(l.Annotations[marks.AnnouncedCandidates], `"node":"sim-1"`) &&
-			l.Annotations[marks.AnnouncedServices] == "default/web"
+		l := resource.Get(cl.Read(), kinds.Leases, wellknown.AnnounceSpace, "l2-192.168.10.0")
+		return l != nil && strings.Contains(l.Annotations[wellknown.AnnouncedCandidates], `"node":"sim-1"`) &&
+			l.Annotations[wellknown.AnnouncedServices] == "default/web"
 	}))
 	answeredBy(t, c, dyn)
 	gaps, err := dyn.Resource(schema.GroupVersionResource{Group: "convergence.kloop.dev", Version: "v1alpha1", Resource: "gaps"}).
-		Namespace(marks.AnnounceSpace).List(t.Context(), metav1.ListOptions{})
+		Namespace(wellknown.AnnounceSpace).List(t.Context(), metav1.ListOptions{})
 	if err != nil || len(gaps.Items) > 0 {
 		t.Errorf("a pool and its advertisement lack nothing, and are said to: %+v %v", gaps, err)
 	}
 	pools := schema.GroupVersionResource{Group: "metallb.io", Version: "v1beta1", Resource: "ipaddresspools"}
 	eventually(t, "the pool says what is in use", holds(func() bool {
-		u, err := dyn.Resource(pools).Namespace(marks.AnnounceSpace).Get(t.Context(), "first-pool", metav1.GetOptions{})
+		u, err := dyn.Resource(pools).Namespace(wellknown.AnnounceSpace).Get(t.Context(), "first-pool", metav1.GetOptions{})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -109,20 +109,20 @@ func TestPools(t *testing.T) {
 		return used == 1 && free == 260
 	}))
 	eventually(t, "the lease is let go", holds(func() bool {
-		l := resource.Clone(resource.Get(cl.Read(), kinds.Leases, marks.AnnounceSpace, "l2-192.168.10.0"))
+		l := resource.Clone(resource.Get(cl.Read(), kinds.Leases, wellknown.AnnounceSpace, "l2-192.168.10.0"))
 		l.Spec.HolderIdentity = new(string)
 		_, err := cl.Update(t.Context(), kinds.Leases, l, "")
 		return err == nil
 	}))
 	app := map[string]string{"app": "metallb", "component": "controller"}
-	create(kinds.Deployments, &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: marks.AnnounceSpace, Name: "controller",
+	create(kinds.Deployments, &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: wellknown.AnnounceSpace, Name: "controller",
 		Labels: app},
 		Spec: appsv1.DeploymentSpec{Replicas: new(int32), Selector: &metav1.LabelSelector{MatchLabels: app},
 			Template: corev1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{Labels: app},
 				Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "controller", Image: "quay.io/metallb/controller:v0.16.1"}}}}}})
 	eventually(t, "MetalLB has the services to itself", holds(func() bool {
-		return len(web().Status.LoadBalancer.Ingress) == 0 && condition(marks.AddressCondition) == "" &&
-			resource.Get(cl.Read(), kinds.Leases, marks.AnnounceSpace, "l2-192.168.10.0") == nil
+		return len(web().Status.LoadBalancer.Ingress) == 0 && condition(wellknown.AddressCondition) == "" &&
+			resource.Get(cl.Read(), kinds.Leases, wellknown.AnnounceSpace, "l2-192.168.10.0") == nil
 	}))
 }
 
@@ -137,14 +137,14 @@ func answeredBy(t *testing.T, c *cluster.Cluster, dyn dynamic.Interface) {
 	t.Helper()
 	holder := "sim-1"
 	eventually(t, "the lease is taken", holds(func() bool {
-		l := resource.Clone(resource.Get(c.Client().Read(), kinds.Leases, marks.AnnounceSpace, "l2-192.168.10.0"))
+		l := resource.Clone(resource.Get(c.Client().Read(), kinds.Leases, wellknown.AnnounceSpace, "l2-192.168.10.0"))
 		l.Spec.HolderIdentity = &holder
 		_, err := c.Client().Update(t.Context(), kinds.Leases, l, "")
 		return err == nil
 	}))
 	all := func(version, plural string) []unstructured.Unstructured {
 		list, err := dyn.Resource(schema.GroupVersionResource{Group: "metallb.io", Version: version, Resource: plural}).
-			Namespace(marks.AnnounceSpace).List(t.Context(), metav1.ListOptions{})
+			Namespace(wellknown.AnnounceSpace).List(t.Context(), metav1.ListOptions{})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -159,10 +159,10 @@ func answeredBy(t *testing.T, c *cluster.Cluster, dyn dynamic.Interface) {
 		return st["node"] == holder && st["serviceName"] == "web" && st["serviceNamespace"] == "default"
 	}))
 	peer := &unstructured.Unstructured{Object: map[string]any{"apiVersion": "metallb.io/v1beta2", "kind": "BGPPeer",
-		"metadata": map[string]any{"name": "router", "namespace": marks.AnnounceSpace},
+		"metadata": map[string]any{"name": "router", "namespace": wellknown.AnnounceSpace},
 		"spec":     map[string]any{"myASN": int64(64500), "peerASN": int64(64501), "peerAddress": "10.0.0.1"}}}
 	if _, err := dyn.Resource(schema.GroupVersionResource{Group: "metallb.io", Version: "v1beta2", Resource: "bgppeers"}).
-		Namespace(marks.AnnounceSpace).Create(t.Context(), peer, metav1.CreateOptions{}); err != nil {
+		Namespace(wellknown.AnnounceSpace).Create(t.Context(), peer, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	eventually(t, "the peer hears that no node speaks to it", holds(func() bool {

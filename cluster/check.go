@@ -13,9 +13,9 @@ import (
 	"github.com/kloop-dev/kloop/admission"
 	"github.com/kloop-dev/kloop/admission/policy"
 	admissionhooks "github.com/kloop-dev/kloop/admission/webhook"
-	"github.com/kloop-dev/kloop/kinds/marks"
 	"github.com/kloop-dev/kloop/kinds/rule"
 	"github.com/kloop-dev/kloop/kinds/served"
+	"github.com/kloop-dev/kloop/kinds/wellknown"
 	"github.com/kloop-dev/kloop/kit"
 )
 
@@ -28,10 +28,10 @@ const (
 
 // How pods reach those of other machines.
 const (
-	NetworkAuto      = marks.NetworkAuto
-	NetworkVXLAN     = marks.NetworkVXLAN
-	NetworkRoutes    = marks.NetworkRoutes
-	NetworkWireGuard = marks.NetworkWireGuard
+	NetworkAuto      = wellknown.NetworkAuto
+	NetworkVXLAN     = wellknown.NetworkVXLAN
+	NetworkRoutes    = wellknown.NetworkRoutes
+	NetworkWireGuard = wellknown.NetworkWireGuard
 	NetworkNone      = "none" // somebody else makes the pod network, as Flannel, Calico or Cilium
 )
 
@@ -157,8 +157,8 @@ func webURL(text string) bool {
 
 func checkNodePortAddresses(words []string) error {
 	for _, w := range words {
-		if _, err := netip.ParsePrefix(w); err != nil && w != marks.NodePortPrimary {
-			return fmt.Errorf("addresses of node ports %q: use %s or ranges such as 192.168.0.0/16", w, marks.NodePortPrimary)
+		if _, err := netip.ParsePrefix(w); err != nil && w != wellknown.NodePortPrimary {
+			return fmt.Errorf("addresses of node ports %q: use %s or ranges such as 192.168.0.0/16", w, wellknown.NodePortPrimary)
 		}
 	}
 	return nil

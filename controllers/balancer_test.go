@@ -11,7 +11,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/kloop-dev/kloop/kinds"
-	"github.com/kloop-dev/kloop/kinds/marks"
+	"github.com/kloop-dev/kloop/kinds/wellknown"
 	"github.com/kloop-dev/kloop/resource"
 )
 
@@ -23,7 +23,7 @@ func reached(r resource.Reader, name string) string {
 		words = append(words, in.IP)
 	}
 	for _, c := range s.Status.Conditions {
-		if c.Type == marks.AddressCondition {
+		if c.Type == wellknown.AddressCondition {
 			words = append(words, c.Reason)
 			if n, _, ok := strings.Cut(strings.TrimPrefix(c.Message, "has the addresses of "), " of"); ok && c.Status == "True" {
 				words = append(words, n)
@@ -45,20 +45,20 @@ func TestLoadBalancerByNodes(t *testing.T) {
 			c.until(name+" has "+want, func(r resource.Reader) bool { return reached(r, name) == want })
 		}
 		balancer("web", 80)
-		is("web", marks.LBNoNode)
+		is("web", wellknown.LBNoNode)
 		const addr = "203.0.113.10 " // of all simulated nodes
 		for i, taken := range []string{"22/TCP,443/TCP", ""} {
 			name := fmt.Sprintf("sim-%d", i)
 			edit(c, kinds.Nodes, "", name, "", func(n *corev1.Node) {
-				n.Annotations = map[string]string{marks.TakenPortsAnnotation: taken}
+				n.Annotations = map[string]string{wellknown.TakenPortsAnnotation: taken}
 			})
 		}
-		both := addr + marks.LBNodeAddresses + " 2"
+		both := addr + wellknown.LBNodeAddresses + " 2"
 		is("web", both)
 		balancer("tls", 443)
-		is("tls", addr+marks.LBNodeAddresses+" 1")
+		is("tls", addr+wellknown.LBNodeAddresses+" 1")
 		balancer("second", 80)
-		is("second", marks.LBPortsTaken)
+		is("second", wellknown.LBPortsTaken)
 		edit(c, kinds.Services, "default", "web", "", func(s *corev1.Service) { s.Spec.Type = corev1.ServiceTypeClusterIP })
 		is("web", "")
 		is("second", both)
@@ -71,7 +71,7 @@ func TestLoadBalancerByNodes(t *testing.T) {
 		if err := c.Delete(c.t.Context(), kinds.Nodes, "", "sim-0", nil); err != nil {
 			c.t.Fatal(err)
 		}
-		is("second", addr+marks.LBNodeAddresses+" 1")
+		is("second", addr+wellknown.LBNodeAddresses+" 1")
 		is("theirs", "192.0.2.9")
 	})
 }
@@ -85,14 +85,14 @@ func TestBareLease(t *testing.T) {
 				return c.Type == corev1.NodeReady && c.Status == corev1.ConditionTrue
 			})
 		})
-		make1(c, kinds.Namespaces, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: marks.AnnounceSpace}})
-		make1(c, kinds.Leases, &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: marks.AnnounceSpace, Name: "l2-192.0.2.1",
-			Labels: map[string]string{marks.AnnounceLabel: "layer2"}}, Spec: coordinationv1.LeaseSpec{HolderIdentity: new("sim-0")}})
+		make1(c, kinds.Namespaces, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: wellknown.AnnounceSpace}})
+		make1(c, kinds.Leases, &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: wellknown.AnnounceSpace, Name: "l2-192.0.2.1",
+			Labels: map[string]string{wellknown.AnnounceLabel: "layer2"}}, Spec: coordinationv1.LeaseSpec{HolderIdentity: new("sim-0")}})
 		make1(c, kinds.Services, &corev1.Service{ObjectMeta: meta("web"), Spec: corev1.ServiceSpec{Type: corev1.ServiceTypeLoadBalancer,
 			Ports: []corev1.ServicePort{{Port: 80}}}})
 		c.until("it has no candidate", func(r resource.Reader) bool {
-			l := resource.Get(r, kinds.Leases, marks.AnnounceSpace, "l2-192.0.2.1")
-			return l != nil && l.Annotations[marks.AnnouncedCandidates] == "[]"
+			l := resource.Get(r, kinds.Leases, wellknown.AnnounceSpace, "l2-192.0.2.1")
+			return l != nil && l.Annotations[wellknown.AnnouncedCandidates] == "[]"
 		})
 	})
 }

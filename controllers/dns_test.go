@@ -9,7 +9,7 @@ import (
 
 	"github.com/kloop-dev/kloop/internal/corefile"
 	"github.com/kloop-dev/kloop/kinds"
-	"github.com/kloop-dev/kloop/kinds/marks"
+	"github.com/kloop-dev/kloop/kinds/wellknown"
 	"github.com/kloop-dev/kloop/resource"
 )
 
@@ -24,13 +24,13 @@ func TestCustomNames(t *testing.T) {
 			t.Helper()
 			c.until(what, func(r resource.Reader) bool {
 				s := resource.Get(r, kinds.Services, corefile.Namespace, "kube-dns")
-				return s != nil && ok(s.Annotations[marks.DNSCustomAnnotation])
+				return s != nil && ok(s.Annotations[wellknown.DNSCustomAnnotation])
 			})
 		}
 		make1(c, kinds.ConfigMaps, custom(map[string]string{"a.server": "corp.example {\n forward . 10.0.0.53\n}",
 			"b.override": "template IN A"}))
 		edit(c, kinds.Nodes, "", "sim-0", "", func(n *corev1.Node) {
-			metav1.SetMetaDataAnnotation(&n.ObjectMeta, marks.DNSAnnotation,
+			metav1.SetMetaDataAnnotation(&n.ObjectMeta, wellknown.DNSAnnotation,
 				"10053")
 		})
 		is("nodes are told of the stub domain", func(text string) bool { return strings.Contains(text, "10.0.0.53:53") })
@@ -48,7 +48,7 @@ func TestCustomNames(t *testing.T) {
 		is("nodes are told of the change", func(text string) bool { return strings.Contains(text, "10.0.0.54:53") })
 		edit(c, kinds.Services, corefile.Namespace, "kube-dns", "", func(s *corev1.Service) {
 			delete(s.Annotations,
-				marks.DNSCustomAnnotation)
+				wellknown.DNSCustomAnnotation)
 		})
 		is("what somebody took away is back", func(text string) bool { return strings.Contains(text, "10.0.0.54:53") })
 		if err := c.Delete(c.t.Context(), kinds.ConfigMaps, corefile.Namespace, corefile.Name, nil); err != nil {

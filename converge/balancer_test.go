@@ -16,7 +16,7 @@ import (
 	"github.com/kloop-dev/kloop/converge/rules"
 	"github.com/kloop-dev/kloop/internal/states"
 	"github.com/kloop-dev/kloop/kinds"
-	"github.com/kloop-dev/kloop/kinds/marks"
+	"github.com/kloop-dev/kloop/kinds/wellknown"
 	"github.com/kloop-dev/kloop/resource"
 	"github.com/kloop-dev/kloop/view"
 )
@@ -45,12 +45,12 @@ func balancerRows() map[string]balancerRow {
 		return s
 	}
 	lease := func(holder, trouble string, age time.Duration) *coordinationv1.Lease {
-		l := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: marks.AnnounceSpace, Name: "l2-" + ip,
-			CreationTimestamp: metav1.NewTime(noon.Add(-age)), Labels: map[string]string{marks.AnnounceLabel: "layer2"},
-			Annotations: map[string]string{marks.AnnouncedAddress: ip, marks.AnnouncedTrouble: trouble}},
+		l := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: wellknown.AnnounceSpace, Name: "l2-" + ip,
+			CreationTimestamp: metav1.NewTime(noon.Add(-age)), Labels: map[string]string{wellknown.AnnounceLabel: "layer2"},
+			Annotations: map[string]string{wellknown.AnnouncedAddress: ip, wellknown.AnnouncedTrouble: trouble}},
 			Spec: coordinationv1.LeaseSpec{HolderIdentity: &holder}}
 		if trouble == "" {
-			delete(l.Annotations, marks.AnnouncedTrouble)
+			delete(l.Annotations, wellknown.AnnouncedTrouble)
 		}
 		return l
 	}
@@ -63,8 +63,8 @@ func balancerRows() map[string]balancerRow {
 	theirs := service("")
 	theirs.Spec.LoadBalancerClass = &class
 	far := lease("n1", "", time.Hour)
-	far.Annotations[marks.AnnouncedForeign] = "eth0 10.0.0.5/24"
-	at, told := marks.AddressCondition, marks.AnnouncedCondition
+	far.Annotations[wellknown.AnnouncedForeign] = "eth0 10.0.0.5/24"
+	at, told := wellknown.AddressCondition, wellknown.AnnouncedCondition
 	type world = map[resource.Kind][]resource.Object
 	rows := map[string]balancerRow{
 		"nobody gives addresses": {service(""), nil, "LoadBalancerMissing", converge.Waiting, "whether one runs is not known"},
@@ -88,22 +88,23 @@ func balancerRows() map[string]balancerRow {
 		"no packet socket": {service(ip), world{kinds.Leases: {lease("",
 			"n1 can't answer: open a packet socket (this needs CAP_NET_RAW)", 0)}}, "LoadBalancerUnanswered", converge.Blocked,
 			"CAP_NET_RAW"},
-		"endpoints are others' turn": {service(ip, told, marks.LBNoEndpoint), nil, "", "", ""},
+		"endpoints are others' turn": {service(ip, told, wellknown.LBNoEndpoint), nil, "", "", ""},
 	}
-	for _, reason := range []string{marks.LBNoNode, marks.LBPortsTaken, marks.LBNoPool, marks.LBPoolExhausted, marks.LBRequestRefused} {
+	for _, reason := range []string{wellknown.LBNoNode, wellknown.LBPortsTaken, wellknown.LBNoPool, wellknown.LBPoolExhausted,
+		wellknown.LBRequestRefused} {
 		r := rows["answered"]
 		r.s, r.w, r.cause, r.state, r.says = service("", at, reason), nil, "LoadBalancerAddressMissing", converge.Blocked, "because"
 		rows["no address: "+reason] = r
 	}
-	for _, reason := range []string{marks.LBNoNode, marks.LBNoAdvertisement, marks.LBSharedSelector, marks.LBAggregate,
-		marks.LBNoPeer, marks.LBNoSession} {
+	for _, reason := range []string{wellknown.LBNoNode, wellknown.LBNoAdvertisement, wellknown.LBSharedSelector, wellknown.LBAggregate,
+		wellknown.LBNoPeer, wellknown.LBNoSession} {
 		r := rows["answered"]
 		r.s, r.w, r.cause, r.state, r.says = service(ip, told, reason), nil, "LoadBalancerNotAnnounced", converge.Blocked, "because"
 		rows["not announced: "+reason] = r
 	}
 	for _, c := range []struct{ typ, ip, cause string }{{at, "", "LoadBalancerAddressMissing"}, {told, ip, "LoadBalancerNotAnnounced"}} {
 		r := rows["answered"]
-		r.s, r.w, r.cause, r.state, r.says = service(c.ip, c.typ, marks.LBNoLocalEndpoint), nil, c.cause, converge.Waiting, "because"
+		r.s, r.w, r.cause, r.state, r.says = service(c.ip, c.typ, wellknown.LBNoLocalEndpoint), nil, c.cause, converge.Waiting, "because"
 		rows["Local without endpoints: "+c.typ] = r
 	}
 	return rows
@@ -152,15 +153,15 @@ func TestUnansweredCauses(t *testing.T) {
 		}
 	}
 	for i, c := range []struct{ what, row, cause, page string }{
-		{"no pool is for the service", "no address: " + marks.LBNoPool, "", ""},
-		{"the address that was asked for", "no address: " + marks.LBRequestRefused, "", ""},
+		{"no pool is for the service", "no address: " + wellknown.LBNoPool, "", ""},
+		{"the address that was asked for", "no address: " + wellknown.LBRequestRefused, "", ""},
 		{"a class of others", "another class", "", ""},
-		{"no advertisement", "not announced: " + marks.LBNoAdvertisement, "", ""},
-		{"serviceSelectors and a shared address", "not announced: " + marks.LBSharedSelector, "", ""},
+		{"no advertisement", "not announced: " + wellknown.LBNoAdvertisement, "", ""},
+		{"serviceSelectors and a shared address", "not announced: " + wellknown.LBSharedSelector, "", ""},
 		{"no endpoint serves", "endpoints are others' turn", "BackendsNotReady", ""},
-		{"Local, and no endpoint on a candidate", "Local without endpoints: " + marks.AnnouncedCondition, "", ""},
-		{"every candidate excluded by label", "not announced: " + marks.LBNoNode, "", ""},
-		{"the node's network is unavailable", "not announced: " + marks.LBNoNode, "", ""},
+		{"Local, and no endpoint on a candidate", "Local without endpoints: " + wellknown.AnnouncedCondition, "", ""},
+		{"every candidate excluded by label", "not announced: " + wellknown.LBNoNode, "", ""},
+		{"the node's network is unavailable", "not announced: " + wellknown.LBNoNode, "", ""},
 		{"interfaces without ARP, down, or in a bridge", "an interface without ARP", "", ""},
 		{"its node is gone", "its node is gone", "", ""},
 		{"no packet socket", "no packet socket", "", ""},

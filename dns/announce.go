@@ -12,7 +12,7 @@ import (
 
 	"github.com/kloop-dev/kloop/client"
 	"github.com/kloop-dev/kloop/kinds/core"
-	"github.com/kloop-dev/kloop/kinds/marks"
+	"github.com/kloop-dev/kloop/kinds/wellknown"
 	"github.com/kloop-dev/kloop/resource"
 )
 
@@ -51,7 +51,7 @@ func Annotate(ctx context.Context, c client.Client, node, value string, failed f
 
 // annotated says that there is nothing to write: the annotation is there, or the Node is not.
 func annotated(n *corev1.Node, value string) bool {
-	return n == nil || n.Annotations[marks.DNSAnnotation] == value
+	return n == nil || n.Annotations[wellknown.DNSAnnotation] == value
 }
 
 func patch(ctx context.Context, c client.Client, node, value string) error {
@@ -59,7 +59,7 @@ func patch(ctx context.Context, c client.Client, node, value string) error {
 	if value == "" {
 		set = nil
 	}
-	data, err := json.Marshal(map[string]any{"metadata": map[string]any{"annotations": map[string]any{marks.DNSAnnotation: set}}})
+	data, err := json.Marshal(map[string]any{"metadata": map[string]any{"annotations": map[string]any{wellknown.DNSAnnotation: set}}})
 	if err != nil {
 		return err
 	}

@@ -11,7 +11,7 @@ import (
 
 	"github.com/kloop-dev/kloop/internal/corefile"
 	"github.com/kloop-dev/kloop/kinds/core"
-	"github.com/kloop-dev/kloop/kinds/marks"
+	"github.com/kloop-dev/kloop/kinds/wellknown"
 	"github.com/kloop-dev/kloop/resource"
 )
 
@@ -49,7 +49,7 @@ type way struct {
 func (z *zone) customize(read resource.Reader) {
 	text := ""
 	if s := resource.Get(read, core.Services, published.ns, published.name); s != nil {
-		text = s.Annotations[marks.DNSCustomAnnotation]
+		text = s.Annotations[wellknown.DNSCustomAnnotation]
 	}
 	if old := z.custom.Load(); old == nil && text == "" || old != nil && old.text == text {
 		return

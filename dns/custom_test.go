@@ -10,7 +10,7 @@ import (
 	"github.com/kloop-dev/kloop/client"
 	"github.com/kloop-dev/kloop/internal/corefile"
 	"github.com/kloop-dev/kloop/kinds"
-	"github.com/kloop-dev/kloop/kinds/marks"
+	"github.com/kloop-dev/kloop/kinds/wellknown"
 	"github.com/kloop-dev/kloop/resource"
 )
 
@@ -38,7 +38,7 @@ func TestCustom(t *testing.T) {
 		}
 		obj := svc("kube-dns", nil, "10.96.0.10")
 		obj.Namespace = "kube-system"
-		obj.Annotations = map[string]string{marks.DNSCustomAnnotation: c.Text()}
+		obj.Annotations = map[string]string{wellknown.DNSCustomAnnotation: c.Text()}
 		w.put(obj)
 		follow()
 	}
@@ -127,7 +127,7 @@ func TestBeforeCustomIsKnown(t *testing.T) {
 	check("out of reach", "www.example.com", "Success\nwww.example.com A 192.0.2.1")
 	c, _ := corefile.Parse(map[string]string{"a.override": "hosts {\n 192.0.2.9 nas.home\n fallthrough\n}"})
 	obj := svc("kube-dns", nil, "10.96.0.10")
-	obj.Namespace, obj.Annotations = "kube-system", map[string]string{marks.DNSCustomAnnotation: c.Text()}
+	obj.Namespace, obj.Annotations = "kube-system", map[string]string{wellknown.DNSCustomAnnotation: c.Text()}
 	w.put(obj)
 	for s.zone.custom.Load() == nil {
 		s.zone.take(client.Batch{Read: w.Read(), Reset: true})

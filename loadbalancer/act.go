@@ -13,7 +13,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/kloop-dev/kloop/kinds"
-	"github.com/kloop-dev/kloop/kinds/marks"
+	"github.com/kloop-dev/kloop/kinds/wellknown"
 	"github.com/kloop-dev/kloop/resource"
 )
 
@@ -48,7 +48,7 @@ func (a *announcer) do(ctx context.Context, name string, d *duty, m move, now ti
 		d.phase, d.told, d.next, d.rival, d.trouble = answering, 0, now, "", ""
 		a.publish()
 		a.cfg.Log.Info("answering for the address of a load balancer", "address", d.addr, "services",
-			d.lease.Annotations[marks.AnnouncedServices])
+			d.lease.Annotations[wellknown.AnnouncedServices])
 	case announce:
 		links, why := a.able(d)
 		if why != "" {
@@ -72,7 +72,7 @@ func (a *announcer) pass(ctx context.Context, name string, d *duty, now time.Tim
 	a.hush(d)
 	a.write(ctx, name, d, now, "let go of the address", func(l *coordinationv1.Lease) {
 		hold(l, "")
-		l.Annotations[marks.AnnouncedTrouble] = a.cfg.Node + " can't answer: " + why
+		l.Annotations[wellknown.AnnouncedTrouble] = a.cfg.Node + " can't answer: " + why
 	})
 	d.retry = now.Add(openPause)
 }
@@ -155,13 +155,13 @@ func hold(l *coordinationv1.Lease, node string) {
 	if node != "" {
 		l.Spec.AcquireTime, l.Spec.RenewTime, l.Spec.LeaseTransitions = &now, &now, &turns
 	}
-	delete(l.Annotations, marks.AnnouncedTrouble)
-	delete(l.Annotations, marks.AnnouncedForeign)
+	delete(l.Annotations, wellknown.AnnouncedTrouble)
+	delete(l.Annotations, wellknown.AnnouncedForeign)
 }
 
 // note writes into the Lease what keeps the address from being answered, "" for nothing, and that it is foreign to this node.
 func (a *announcer) note(ctx context.Context, name string, d *duty, now time.Time, trouble string) {
-	notes := map[string]string{marks.AnnouncedTrouble: trouble, marks.AnnouncedForeign: d.foreign}
+	notes := map[string]string{wellknown.AnnouncedTrouble: trouble, wellknown.AnnouncedForeign: d.foreign}
 	told := true
 	for key, text := range notes {
 		told = told && d.lease.Annotations[key] == text
@@ -187,7 +187,7 @@ func (a *announcer) write(ctx context.Context, name string, d *duty, now time.Ti
 
 func (a *announcer) read(ctx context.Context, name string, d *duty, now time.Time) {
 	a.call(ctx, name, d, now, "confirm the address", func(ctx context.Context) (resource.Object, error) {
-		return a.cfg.Client.Get(ctx, kinds.Leases, marks.AnnounceSpace, name)
+		return a.cfg.Client.Get(ctx, kinds.Leases, wellknown.AnnounceSpace, name)
 	})
 }
 
@@ -259,7 +259,7 @@ func (a *announcer) free(ctx context.Context, name string, l *coordinationv1.Lea
 		if _, err = a.cfg.Client.Update(ctx, kinds.Leases, next, ""); !apierrors.IsConflict(err) {
 			return err
 		}
-		obj, err := a.cfg.Client.Get(ctx, kinds.Leases, marks.AnnounceSpace, name)
+		obj, err := a.cfg.Client.Get(ctx, kinds.Leases, wellknown.AnnounceSpace, name)
 		if err != nil {
 			return err
 		}

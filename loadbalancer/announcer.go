@@ -12,13 +12,13 @@ import (
 
 	"github.com/kloop-dev/kloop/client"
 	"github.com/kloop-dev/kloop/kinds"
-	"github.com/kloop-dev/kloop/kinds/marks"
+	"github.com/kloop-dev/kloop/kinds/wellknown"
 	"github.com/kloop-dev/kloop/resource"
 )
 
 // Config says which node answers, or speaks.
 type Config struct {
-	Client    client.Client // reads and updates the Leases in marks.AnnounceSpace
+	Client    client.Client // reads and updates the Leases in wellknown.AnnounceSpace
 	Node      string
 	Address   netip.Addr   // of the node, for heartbeats
 	Addresses []netip.Addr // of the node, for routes: at most one of each family; none: Address
@@ -106,7 +106,7 @@ func Announce(ctx context.Context, cfg Config) error {
 func (a *announcer) learn(b client.Batch, now time.Time) {
 	if b.Reset {
 		there := map[string]bool{}
-		for obj := range b.Read.ByLabel(kinds.Leases, marks.AnnounceSpace, marks.AnnounceLabel, "layer2") {
+		for obj := range b.Read.ByLabel(kinds.Leases, wellknown.AnnounceSpace, wellknown.AnnounceLabel, "layer2") {
 			there[obj.GetName()] = true
 			a.know(resource.As[*coordinationv1.Lease](obj), now)
 		}
@@ -120,7 +120,7 @@ func (a *announcer) learn(b client.Batch, now time.Time) {
 	for _, c := range b.Changes {
 		o := c.Object()
 		switch {
-		case o.GetNamespace() != marks.AnnounceSpace || o.GetLabels()[marks.AnnounceLabel] != "layer2":
+		case o.GetNamespace() != wellknown.AnnounceSpace || o.GetLabels()[wellknown.AnnounceLabel] != "layer2":
 		case c.New == nil:
 			a.forget(o.GetName())
 		default:
@@ -133,7 +133,7 @@ func (a *announcer) learn(b client.Batch, now time.Time) {
 func (a *announcer) know(l *coordinationv1.Lease, now time.Time) {
 	d := a.duties[l.Name]
 	if d == nil {
-		addr, err := netip.ParseAddr(l.Annotations[marks.AnnouncedAddress])
+		addr, err := netip.ParseAddr(l.Annotations[wellknown.AnnouncedAddress])
 		if err != nil {
 			return
 		}

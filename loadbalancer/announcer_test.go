@@ -10,7 +10,7 @@ import (
 
 	"github.com/kloop-dev/kloop/internal/eventually"
 	"github.com/kloop-dev/kloop/kinds"
-	"github.com/kloop-dev/kloop/kinds/marks"
+	"github.com/kloop-dev/kloop/kinds/wellknown"
 	"github.com/kloop-dev/kloop/resource"
 )
 
@@ -51,7 +51,7 @@ func TestOneAnswers(t *testing.T) {
 	}
 	l.lease(vip) // no candidates
 	eventually.True(t, "the holder lets go", func() bool {
-		lease := resource.Get(l.local.Read(), kinds.Leases, marks.AnnounceSpace, "l2-"+vip)
+		lease := resource.Get(l.local.Read(), kinds.Leases, wellknown.AnnounceSpace, "l2-"+vip)
 		return lease.Spec.HolderIdentity != nil && *lease.Spec.HolderIdentity == ""
 	})
 	silent(t, r)
@@ -154,7 +154,7 @@ func TestCutOff(t *testing.T) {
 		return netlink.AddrDel(eth, addr) // no more heartbeats; ARP needs no address
 	})
 	eventually.True(t, "n2 has the Lease", func() bool {
-		lease := resource.Get(l.local.Read(), kinds.Leases, marks.AnnounceSpace, "l2-"+vip)
+		lease := resource.Get(l.local.Read(), kinds.Leases, wellknown.AnnounceSpace, "l2-"+vip)
 		return *lease.Spec.HolderIdentity == "n2"
 	})
 	silentOf(t, r, n2.mac)
@@ -234,8 +234,8 @@ func (l *lan) neighbour(addr string) (mac string) {
 func TestForeignIsNoted(t *testing.T) {
 	l := newLAN(t, 1)
 	note := func(ip string) (string, bool) {
-		lease := resource.Get(l.local.Read(), kinds.Leases, marks.AnnounceSpace, "l2-"+ip)
-		text, noted := lease.Annotations[marks.AnnouncedForeign]
+		lease := resource.Get(l.local.Read(), kinds.Leases, wellknown.AnnounceSpace, "l2-"+ip)
+		text, noted := lease.Annotations[wellknown.AnnouncedForeign]
 		return text, noted
 	}
 	r := l.record(vip)

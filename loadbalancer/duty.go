@@ -9,7 +9,7 @@ import (
 
 	coordinationv1 "k8s.io/api/coordination/v1"
 
-	"github.com/kloop-dev/kloop/kinds/marks"
+	"github.com/kloop-dev/kloop/kinds/wellknown"
 )
 
 // The times by which nodes agree on who answers. A holder that was frozen longer than frozen does not answer; nobody takes its place
@@ -42,7 +42,7 @@ type duty struct {
 	addr       netip.Addr
 	holder     string
 	rev        int64
-	candidates []marks.Candidate
+	candidates []wellknown.Candidate
 	seen       time.Time // when this holder was first seen
 	outside    time.Time // when the holder was first seen not to be a candidate; zero: it is one
 	heard      time.Time // the holder's last heartbeat since then; zero: none
@@ -67,8 +67,8 @@ func (d *duty) learn(l *coordinationv1.Lease, now time.Time) {
 	if d.lease != nil && rev <= d.rev {
 		return
 	}
-	var candidates []marks.Candidate
-	if err := json.Unmarshal([]byte(l.Annotations[marks.AnnouncedCandidates]), &candidates); err != nil {
+	var candidates []wellknown.Candidate
+	if err := json.Unmarshal([]byte(l.Annotations[wellknown.AnnouncedCandidates]), &candidates); err != nil {
 		candidates = nil // nobody may answer
 	}
 	holder := ""
@@ -87,15 +87,15 @@ func (d *duty) learn(l *coordinationv1.Lease, now time.Time) {
 	}
 }
 
-func addressOf(list []marks.Candidate, node string) string {
+func addressOf(list []wellknown.Candidate, node string) string {
 	if i := index(list, node); i >= 0 {
 		return list[i].Address
 	}
 	return ""
 }
 
-func index(list []marks.Candidate, node string) int {
-	return slices.IndexFunc(list, func(c marks.Candidate) bool { return c.Node == node })
+func index(list []wellknown.Candidate, node string) int {
+	return slices.IndexFunc(list, func(c wellknown.Candidate) bool { return c.Node == node })
 }
 
 // interfaces are those on which a node may answer; none: all.
@@ -142,7 +142,7 @@ func (d *duty) decide(me string, now time.Time) (move, time.Time) {
 
 // turn returns the time from which this node may take the Lease; zero: not as things are.
 func (d *duty) turn(me string) time.Time {
-	others := slices.DeleteFunc(slices.Clone(d.candidates), func(c marks.Candidate) bool { return c.Node == d.holder })
+	others := slices.DeleteFunc(slices.Clone(d.candidates), func(c wellknown.Candidate) bool { return c.Node == d.holder })
 	rank := index(others, me)
 	wait := time.Duration(rank) * turn
 	switch {

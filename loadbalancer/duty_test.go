@@ -12,7 +12,7 @@ import (
 	coordinationv1 "k8s.io/api/coordination/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/kloop-dev/kloop/kinds/marks"
+	"github.com/kloop-dev/kloop/kinds/wellknown"
 )
 
 var moves = map[move]string{nothing: "nothing", hush: "hush", take: "take", letGo: "let go", confirm: "confirm", ask: "ask",
@@ -25,7 +25,7 @@ func leaseOf(rev int, holder string, nodes ...string) *coordinationv1.Lease {
 		list = append(list, fmt.Sprintf(`{"node":%q,"address":"10.0.0.%d"}`, n, i+1))
 	}
 	return &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{ResourceVersion: fmt.Sprint(rev),
-		Annotations: map[string]string{marks.AnnouncedCandidates: "[" + strings.Join(list, ",") + "]"}},
+		Annotations: map[string]string{wellknown.AnnouncedCandidates: "[" + strings.Join(list, ",") + "]"}},
 		Spec: coordinationv1.LeaseSpec{HolderIdentity: &holder}}
 }
 
@@ -72,7 +72,7 @@ func TestDecide(t *testing.T) {
 		{"ours, in doubt", leaseOf(1, "me", "me"), func(d *duty, _ time.Time) { d.doubt = true }, 0, "confirm"},
 		{"candidates that can't be read", func() *coordinationv1.Lease {
 			l := leaseOf(1, "")
-			l.Annotations[marks.AnnouncedCandidates] = "{"
+			l.Annotations[wellknown.AnnouncedCandidates] = "{"
 			return l
 		}(), nil, s, "nothing"},
 	} {

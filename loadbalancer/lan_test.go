@@ -28,7 +28,7 @@ import (
 	"github.com/kloop-dev/kloop/internal/eventually"
 	"github.com/kloop-dev/kloop/internal/testcluster"
 	"github.com/kloop-dev/kloop/kinds"
-	"github.com/kloop-dev/kloop/kinds/marks"
+	"github.com/kloop-dev/kloop/kinds/wellknown"
 	"github.com/kloop-dev/kloop/resource"
 	"github.com/kloop-dev/kloop/test/need"
 )
@@ -133,7 +133,7 @@ func newAPI(t *testing.T) *client.Local {
 	t.Helper()
 	c := testcluster.Start(t, func(c *testcluster.Config) { c.Admission = plugins.Default(admission.Config{}) }).Local
 	if _, err := c.Create(t.Context(), kinds.Namespaces,
-		&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: marks.AnnounceSpace}}); err != nil {
+		&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: wellknown.AnnounceSpace}}); err != nil {
 		t.Fatal(err)
 	}
 	return c
@@ -253,9 +253,9 @@ func (m *member) kill() {
 // lease writes the Lease of an address, as the controller does, with these nodes as candidates.
 func (l *lan) lease(addr string, nodes ...*member) {
 	l.t.Helper()
-	candidates := []marks.Candidate{}
+	candidates := []wellknown.Candidate{}
 	for _, m := range nodes {
-		candidates = append(candidates, marks.Candidate{Node: m.name, Address: m.ip})
+		candidates = append(candidates, wellknown.Candidate{Node: m.name, Address: m.ip})
 	}
 	text, err := json.Marshal(candidates)
 	if err != nil {
@@ -263,13 +263,13 @@ func (l *lan) lease(addr string, nodes ...*member) {
 	}
 	name := "l2-" + strings.ReplaceAll(netip.MustParseAddr(addr).StringExpanded(), ":", "-")
 	for range 20 {
-		cur := resource.Get(l.local.Read(), kinds.Leases, marks.AnnounceSpace, name)
+		cur := resource.Get(l.local.Read(), kinds.Leases, wellknown.AnnounceSpace, name)
 		if cur == nil {
-			cur = &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: marks.AnnounceSpace, Name: name,
-				Labels: map[string]string{marks.AnnounceLabel: "layer2"}}}
+			cur = &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: wellknown.AnnounceSpace, Name: name,
+				Labels: map[string]string{wellknown.AnnounceLabel: "layer2"}}}
 		}
 		next := resource.Clone(cur)
-		next.Annotations = map[string]string{marks.AnnouncedAddress: addr, marks.AnnouncedCandidates: string(text)}
+		next.Annotations = map[string]string{wellknown.AnnouncedAddress: addr, wellknown.AnnouncedCandidates: string(text)}
 		if cur.ResourceVersion == "" {
 			_, err = l.local.Create(l.t.Context(), kinds.Leases, next)
 		} else {

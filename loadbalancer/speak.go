@@ -18,7 +18,7 @@ import (
 
 	"github.com/kloop-dev/kloop/client"
 	"github.com/kloop-dev/kloop/kinds"
-	"github.com/kloop-dev/kloop/kinds/marks"
+	"github.com/kloop-dev/kloop/kinds/wellknown"
 	"github.com/kloop-dev/kloop/loadbalancer/bgp"
 	"github.com/kloop-dev/kloop/resource"
 )
@@ -44,7 +44,7 @@ type speaking struct {
 	moved  chan struct{}        // states did
 }
 
-// Speak tells routers the ways that the Lease of this node says (marks.BGPLease), until ctx ends, and writes into it how the sessions
+// Speak tells routers the ways that the Lease of this node says (wellknown.BGPLease), until ctx ends, and writes into it how the sessions
 // are. It opens nothing while there is no such Lease. While the API is out of reach all stays as it is.
 func Speak(ctx context.Context, cfg Config) error {
 	s := &speaking{cfg: cfg, states: map[string]bgp.State{}, moved: make(chan struct{}, 1)}
@@ -69,7 +69,7 @@ func Speak(ctx context.Context, cfg Config) error {
 		case <-ctx.Done():
 			return nil
 		case b := <-batches:
-			s.lease = resource.Get(b.Read, kinds.Leases, marks.AnnounceSpace, marks.BGPLease(cfg.Node))
+			s.lease = resource.Get(b.Read, kinds.Leases, wellknown.AnnounceSpace, wellknown.BGPLease(cfg.Node))
 		case <-s.moved:
 		case <-late:
 		}
@@ -86,7 +86,7 @@ func (s *speaking) leave() {
 	s.speaker.Close()
 	ended := s.sessions()
 	for name := range ended {
-		ended[name] = marks.BGPSession{Trouble: "the node's agent has stopped"}
+		ended[name] = wellknown.BGPSession{Trouble: "the node's agent has stopped"}
 	}
 	for range lastWords {
 		if s.report(context.Background(), ended) == nil {
@@ -100,7 +100,7 @@ func (s *speaking) leave() {
 func (s *speaking) reread(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, apiPatience)
 	defer cancel()
-	obj, err := s.cfg.Client.Get(ctx, kinds.Leases, marks.AnnounceSpace, marks.BGPLease(s.cfg.Node))
+	obj, err := s.cfg.Client.Get(ctx, kinds.Leases, wellknown.AnnounceSpace, wellknown.BGPLease(s.cfg.Node))
 	switch {
 	case err == nil:
 		s.lease = resource.As[*coordinationv1.Lease](obj)
@@ -127,12 +127,12 @@ func (s *speaking) own() bgp.Own {
 func (s *speaking) obey(ctx context.Context) {
 	text := ""
 	if s.lease != nil {
-		text = s.lease.Annotations[marks.BGPPlanned]
+		text = s.lease.Annotations[wellknown.BGPPlanned]
 	}
 	if text == s.planned && len(s.lost) == 0 {
 		return
 	}
-	var plan marks.BGPPlan
+	var plan wellknown.BGPPlan
 	if text != "" {
 		if err := json.Unmarshal([]byte(text), &plan); err != nil {
 			s.cfg.Log.Warn("read what to announce by BGP; what was announced before stays", "object", "lease/"+s.lease.Name, "err", err)
@@ -158,7 +158,7 @@ func (s *speaking) obey(ctx context.Context) {
 }
 
 // peer is a peer of the plan for the speaker. Its password may have to be read.
-func (s *speaking) peer(ctx context.Context, p marks.BGPPeer) (out bgp.Peer, err error) {
+func (s *speaking) peer(ctx context.Context, p wellknown.BGPPeer) (out bgp.Peer, err error) {
 	ms := func(n int64) time.Duration { return time.Duration(n) * time.Millisecond }
 	out = bgp.Peer{Name: p.Name, Port: p.Port, MyAS: p.MyAS, PeerAS: p.PeerAS, Internal: p.Internal, Password: p.Password,
 		MultiHop: p.MultiHop, Graceful: p.Graceful, Both: p.Both, Hold: ms(p.Hold), Keepalive: ms(p.Keepalive), Connect: ms(p.Connect)}
@@ -177,16 +177,16 @@ func (s *speaking) peer(ctx context.Context, p marks.BGPPeer) (out bgp.Peer, err
 	}
 	ctx, cancel := context.WithTimeout(ctx, apiPatience)
 	defer cancel()
-	obj, err := s.cfg.Client.Get(ctx, kinds.Secrets, marks.AnnounceSpace, p.Secret)
+	obj, err := s.cfg.Client.Get(ctx, kinds.Secrets, wellknown.AnnounceSpace, p.Secret)
 	if err != nil {
-		return out, fmt.Errorf("read the password from the Secret %s/%s: %w", marks.AnnounceSpace, p.Secret, err)
+		return out, fmt.Errorf("read the password from the Secret %s/%s: %w", wellknown.AnnounceSpace, p.Secret, err)
 	}
 	out.Password = string(resource.As[*corev1.Secret](obj).Data[corev1.BasicAuthPasswordKey])
 	return out, nil
 }
 
 // routesOf are the routes for one peer.
-func routesOf(plan marks.BGPPlan, peer string) (list []bgp.Route) {
+func routesOf(plan wellknown.BGPPlan, peer string) (list []bgp.Route) {
 	for _, r := range plan.Routes {
 		if r.Peer != peer {
 			continue
@@ -201,25 +201,25 @@ func routesOf(plan marks.BGPPlan, peer string) (list []bgp.Route) {
 }
 
 // sessions are as the Lease is to have them.
-func (s *speaking) sessions() map[string]marks.BGPSession {
+func (s *speaking) sessions() map[string]wellknown.BGPSession {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	maps.DeleteFunc(s.states, func(name string, _ bgp.State) bool { return !s.names[name] })
-	out := map[string]marks.BGPSession{}
+	out := map[string]wellknown.BGPSession{}
 	for name := range s.names {
 		st := s.states[name]
-		out[name] = marks.BGPSession{Established: st.Established, Trouble: cmp.Or(s.lost[name], st.Trouble), Routes: st.Routes}
+		out[name] = wellknown.BGPSession{Established: st.Established, Trouble: cmp.Or(s.lost[name], st.Trouble), Routes: st.Routes}
 	}
 	return out
 }
 
 // report writes into the Lease how the sessions are, if it says something else.
-func (s *speaking) report(ctx context.Context, now map[string]marks.BGPSession) error {
+func (s *speaking) report(ctx context.Context, now map[string]wellknown.BGPSession) error {
 	if s.lease == nil {
 		return nil
 	}
-	var said map[string]marks.BGPSession
-	if json.Unmarshal([]byte(s.lease.Annotations[marks.BGPSessions]), &said) == nil && maps.Equal(said, now) {
+	var said map[string]wellknown.BGPSession
+	if json.Unmarshal([]byte(s.lease.Annotations[wellknown.BGPSessions]), &said) == nil && maps.Equal(said, now) {
 		return nil
 	}
 	text, err := json.Marshal(now)
@@ -230,7 +230,7 @@ func (s *speaking) report(ctx context.Context, now map[string]marks.BGPSession) 
 	if next.Annotations == nil {
 		next.Annotations = map[string]string{}
 	}
-	next.Annotations[marks.BGPSessions] = string(text)
+	next.Annotations[wellknown.BGPSessions] = string(text)
 	ctx, cancel := context.WithTimeout(ctx, apiPatience)
 	defer cancel()
 	obj, err := s.cfg.Client.Update(ctx, kinds.Leases, next, "")

@@ -24,7 +24,7 @@ import (
 
 	"github.com/kloop-dev/kloop/client"
 	"github.com/kloop-dev/kloop/kinds"
-	"github.com/kloop-dev/kloop/kinds/marks"
+	"github.com/kloop-dev/kloop/kinds/wellknown"
 	"github.com/kloop-dev/kloop/resource"
 )
 
@@ -74,7 +74,7 @@ func (p Ports) look(ctx context.Context) (again time.Duration, err error) {
 	if n == nil {
 		return 0, nil
 	}
-	now, there := n.Annotations[marks.TakenPortsAnnotation]
+	now, there := n.Annotations[wellknown.TakenPortsAnnotation]
 	switch {
 	case p.Off && there:
 		return lookEvery, p.annotate(ctx, nil)
@@ -94,7 +94,7 @@ func (p Ports) look(ctx context.Context) (again time.Duration, err error) {
 
 // annotate writes the annotation; nil: it goes.
 func (p Ports) annotate(ctx context.Context, value any) error {
-	data, err := json.Marshal(map[string]any{"metadata": map[string]any{"annotations": map[string]any{marks.TakenPortsAnnotation: value}}})
+	data, err := json.Marshal(map[string]any{"metadata": map[string]any{"annotations": map[string]any{wellknown.TakenPortsAnnotation: value}}})
 	if err != nil {
 		return err
 	}

@@ -13,7 +13,7 @@ import (
 
 	"github.com/kloop-dev/kloop/client"
 	"github.com/kloop-dev/kloop/kinds"
-	"github.com/kloop-dev/kloop/kinds/marks"
+	"github.com/kloop-dev/kloop/kinds/wellknown"
 	"github.com/kloop-dev/kloop/resource"
 	"github.com/kloop-dev/kloop/view"
 )
@@ -92,12 +92,12 @@ func TestNobodyAsks(t *testing.T) {
 
 // TestTakenBack: a node whose services another program serves lends no addresses any more.
 func TestTakenBack(t *testing.T) {
-	n := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "a", Annotations: map[string]string{marks.TakenPortsAnnotation: ""}}}
+	n := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "a", Annotations: map[string]string{wellknown.TakenPortsAnnotation: ""}}}
 	f := newFixed(t, map[resource.Kind][]resource.Object{kinds.Nodes: {n}})
 	if _, err := (Ports{Client: f, Node: "a", Off: true}).look(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	if want := `{"metadata":{"annotations":{"` + marks.TakenPortsAnnotation + `":null}}}`; len(f.patches) != 1 || f.patches[0] != want {
+	if want := `{"metadata":{"annotations":{"` + wellknown.TakenPortsAnnotation + `":null}}}`; len(f.patches) != 1 || f.patches[0] != want {
 		t.Errorf("%v, want %s", f.patches, want)
 	}
 }

@@ -14,7 +14,7 @@ import (
 
 	"github.com/kloop-dev/kloop/cluster"
 	"github.com/kloop-dev/kloop/kinds"
-	"github.com/kloop-dev/kloop/kinds/marks"
+	"github.com/kloop-dev/kloop/kinds/wellknown"
 	"github.com/kloop-dev/kloop/node/credential"
 	"github.com/kloop-dev/kloop/resource"
 )
@@ -50,12 +50,12 @@ func TestJoinedNodeAnnounces(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	create(kinds.Namespaces, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: marks.AnnounceSpace}})
+	create(kinds.Namespaces, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: wellknown.AnnounceSpace}})
 	for name, candidates := range map[string]string{"l2-192.0.2.1": `[{"node":"n1","address":"10.0.0.1"}]`,
 		"l2-192.0.2.2": `[{"node":"n2","address":"10.0.0.2"}]`} {
-		create(kinds.Leases, &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: marks.AnnounceSpace, Name: name,
-			Labels:      map[string]string{marks.AnnounceLabel: "layer2"},
-			Annotations: map[string]string{marks.AnnouncedCandidates: candidates}}})
+		create(kinds.Leases, &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: wellknown.AnnounceSpace, Name: name,
+			Labels:      map[string]string{wellknown.AnnounceLabel: "layer2"},
+			Annotations: map[string]string{wellknown.AnnouncedCandidates: candidates}}})
 	}
 	take := func(name string) error {
 		t.Helper()
@@ -65,7 +65,7 @@ func TestJoinedNodeAnnounces(t *testing.T) {
 			if _, err := feed.Next(ctx); err != nil {
 				t.Fatal(err)
 			}
-			l = resource.Get(remote.Read(), kinds.Leases, marks.AnnounceSpace, name)
+			l = resource.Get(remote.Read(), kinds.Leases, wellknown.AnnounceSpace, name)
 		}
 		next := resource.Clone(l)
 		next.Spec.HolderIdentity = &n.Name

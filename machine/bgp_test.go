@@ -23,7 +23,7 @@ import (
 	"github.com/kloop-dev/kloop/client"
 	"github.com/kloop-dev/kloop/cluster"
 	"github.com/kloop-dev/kloop/kinds"
-	"github.com/kloop-dev/kloop/kinds/marks"
+	"github.com/kloop-dev/kloop/kinds/wellknown"
 	"github.com/kloop-dev/kloop/kit/whole"
 	"github.com/kloop-dev/kloop/loadbalancer"
 	"github.com/kloop-dev/kloop/node/credential"
@@ -71,7 +71,7 @@ func TestJoinedNodeSpeaks(t *testing.T) {
 		Labels: map[string]string{discoveryv1.LabelServiceName: "web"}}, AddressType: discoveryv1.AddressTypeIPv4,
 		Endpoints: []discoveryv1.Endpoint{{Addresses: []string{"10.9.9.9"}}}})
 	install(ctx, t, c.Client(), strings.ReplaceAll(bgpManifests, "PORT", port))
-	create(kinds.Secrets, &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: marks.AnnounceSpace, Name: "tor"},
+	create(kinds.Secrets, &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: wellknown.AnnounceSpace, Name: "tor"},
 		Type: corev1.SecretTypeBasicAuth, Data: map[string][]byte{"password": []byte("secret"), "username": []byte("x")}})
 
 	remote, gone := joinedClient(ctx, t, c)
@@ -83,7 +83,7 @@ func TestJoinedNodeSpeaks(t *testing.T) {
 	}()
 	defer func() {
 		if t.Failed() {
-			t.Logf("%s\n%+v", texts(t, c.Client(), "bgppeers"), resource.List(c.Client().Read(), kinds.Leases, marks.AnnounceSpace))
+			t.Logf("%s\n%+v", texts(t, c.Client(), "bgppeers"), resource.List(c.Client().Read(), kinds.Leases, wellknown.AnnounceSpace))
 		}
 	}()
 	r := acceptRouter(t, ln)
@@ -102,7 +102,7 @@ func TestJoinedNodeSpeaks(t *testing.T) {
 			return false
 		})
 	}
-	says(marks.AnnouncedCondition, metav1.ConditionTrue, "1 BGP sessions have the way to it")
+	says(wellknown.AnnouncedCondition, metav1.ConditionTrue, "1 BGP sessions have the way to it")
 	holds := func(plural, words string) {
 		t.Helper()
 		wait(t, plural+" say "+words, func() bool { return strings.Contains(texts(t, c.Client(), plural), words) })
@@ -111,7 +111,7 @@ func TestJoinedNodeSpeaks(t *testing.T) {
 	holds("servicebgpstatuses", `"peers":["tor"]`)
 	ln.Close()
 	r.Close()
-	says(marks.AnnouncedCondition, metav1.ConditionFalse, "BGPPeer tor: connect:")
+	says(wellknown.AnnouncedCondition, metav1.ConditionFalse, "BGPPeer tor: connect:")
 	holds("bgppeers", "0 of 1 nodes have a session with it")
 	stop()
 	if err := <-ended; err != nil {
@@ -195,7 +195,7 @@ func texts(t *testing.T, c client.Client, plural string) (all string) {
 	if !ok {
 		return ""
 	}
-	for obj := range c.Read().Each(k, marks.AnnounceSpace) {
+	for obj := range c.Read().Each(k, wellknown.AnnounceSpace) {
 		text, err := codec.MarshalJSON(resource.Opened(obj))
 		if err != nil {
 			t.Fatal(err)

@@ -15,7 +15,7 @@ import (
 
 	"github.com/kloop-dev/kloop/cluster"
 	"github.com/kloop-dev/kloop/kinds"
-	"github.com/kloop-dev/kloop/kinds/marks"
+	"github.com/kloop-dev/kloop/kinds/wellknown"
 	"github.com/kloop-dev/kloop/resource"
 	"github.com/kloop-dev/kloop/test/need"
 )
@@ -56,7 +56,7 @@ func TestJoinedNodeIPVS(t *testing.T) {
 	wait(t, "the Node says which mode is in force", func() bool {
 		node := resource.Get(c.Client().Read(), kinds.Nodes, "", "n1")
 		for _, cond := range node.Status.Conditions {
-			if cond.Type == marks.IPVSUnavailable {
+			if cond.Type == wellknown.IPVSUnavailable {
 				return cond.Status == corev1.ConditionFalse || strings.Contains(cond.Message, "ip_vs") && strings.Contains(cond.Message,
 					"modprobe")
 			}

@@ -9,7 +9,7 @@ import (
 	"github.com/kloop-dev/kloop/cluster"
 	"github.com/kloop-dev/kloop/dns"
 	"github.com/kloop-dev/kloop/kinds"
-	"github.com/kloop-dev/kloop/kinds/marks"
+	"github.com/kloop-dev/kloop/kinds/wellknown"
 	"github.com/kloop-dev/kloop/loadbalancer"
 	"github.com/kloop-dev/kloop/node/localstorage"
 	"github.com/kloop-dev/kloop/podnetwork"
@@ -41,7 +41,7 @@ func nodeLoops(n Config) []nodeLoop {
 			return loadbalancer.Ports{Client: n.Client, Node: n.Name, Off: n.ProxyMode == cluster.ProxyNone, Log: n.log()}.Tell(ctx)
 		}},
 		// What is read can't depend on the address: a node that joins learns the families of the cluster when it already reads.
-		{"load balancer addresses", n.Proxy, []client.Source{{Kind: kinds.Leases, Namespace: marks.AnnounceSpace}},
+		{"load balancer addresses", n.Proxy, []client.Source{{Kind: kinds.Leases, Namespace: wellknown.AnnounceSpace}},
 			func(ctx context.Context, ready func()) error {
 				ready()
 				if !n.Address.IsValid() {
@@ -50,7 +50,7 @@ func nodeLoops(n Config) []nodeLoop {
 				}
 				return loadbalancer.Announce(ctx, n.announcing())
 			}},
-		{"routes to load balancers", n.Proxy, []client.Source{{Kind: kinds.Leases, Namespace: marks.AnnounceSpace}},
+		{"routes to load balancers", n.Proxy, []client.Source{{Kind: kinds.Leases, Namespace: wellknown.AnnounceSpace}},
 			func(ctx context.Context, ready func()) error {
 				ready()
 				if !n.Address.IsValid() {

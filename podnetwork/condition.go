@@ -12,7 +12,7 @@ import (
 
 	"github.com/kloop-dev/kloop/client"
 	"github.com/kloop-dev/kloop/kinds"
-	"github.com/kloop-dev/kloop/kinds/marks"
+	"github.com/kloop-dev/kloop/kinds/wellknown"
 	"github.com/kloop-dev/kloop/podnetwork/wireguard"
 	"github.com/kloop-dev/kloop/resource"
 )
@@ -21,7 +21,7 @@ import (
 const (
 	reasonUp      = "KloopIsUp"
 	reasonNoRange = "NoPodCIDR"
-	reasonTrouble = marks.PodNetworkTrouble
+	reasonTrouble = wellknown.PodNetworkTrouble
 )
 
 // tell writes the condition NetworkUnavailable of the own Node when it says something else. The condition is that of whoever makes the
@@ -75,7 +75,7 @@ func (l *loop) publish(ctx context.Context) error {
 	if l.cfg.Self == nil || key == nil && l.census.own.key == "" || key == l.census.own.key {
 		return nil
 	}
-	return l.patch(ctx, "", map[string]any{"metadata": map[string]any{"annotations": map[string]any{marks.WireGuardKey: key}}})
+	return l.patch(ctx, "", map[string]any{"metadata": map[string]any{"annotations": map[string]any{wellknown.WireGuardKey: key}}})
 }
 
 func conditionOf(n *corev1.Node, typ corev1.NodeConditionType) *corev1.NodeCondition {
@@ -102,7 +102,7 @@ func compare(n *corev1.Node, want corev1.NodeCondition) (corev1.NodeCondition, b
 // peers is the condition SilentPeers: what it says need not be this node's fault, and keeps no pod away from it.
 func (l *loop) peers() corev1.NodeCondition {
 	now := metav1.Now()
-	c := corev1.NodeCondition{Type: marks.SilentPeers, Status: corev1.ConditionFalse, Reason: "PeersAnswer",
+	c := corev1.NodeCondition{Type: wellknown.SilentPeers, Status: corev1.ConditionFalse, Reason: "PeersAnswer",
 		Message: "every other node answers", LastHeartbeatTime: now, LastTransitionTime: now}
 	if l.silent != "" {
 		c.Status, c.Reason = corev1.ConditionTrue, "PeersSilent"

@@ -18,7 +18,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/kloop-dev/kloop/internal/eventually"
-	"github.com/kloop-dev/kloop/kinds/marks"
+	"github.com/kloop-dev/kloop/kinds/wellknown"
 	"github.com/kloop-dev/kloop/podnetwork/wireguard"
 	"github.com/kloop-dev/kloop/test/netspace"
 	"github.com/kloop-dev/kloop/test/vm"
@@ -29,7 +29,7 @@ var secretModules = []string{"veth", "bridge", "wireguard", "vxlan", "nf_tables"
 
 // published is the key that a machine wrote into its Node last.
 func (b *box) published() string {
-	all := regexp.MustCompile(`"`+marks.WireGuardKey+`":"([^"]+)"`).FindAllStringSubmatch(b.client.told(), -1)
+	all := regexp.MustCompile(`"`+wellknown.WireGuardKey+`":"([^"]+)"`).FindAllStringSubmatch(b.client.told(), -1)
 	if len(all) == 0 {
 		return ""
 	}
@@ -43,7 +43,7 @@ func exchange(t *testing.T, boxes []*box, all nodes) nodes {
 	for i, b := range boxes {
 		eventually.True(t, b.name+" tells no key", func() bool { return b.published() != "" })
 		n := all[i].DeepCopy()
-		n.Annotations = map[string]string{marks.WireGuardKey: b.published()}
+		n.Annotations = map[string]string{wellknown.WireGuardKey: b.published()}
 		with = append(with, n)
 	}
 	for _, b := range boxes {
@@ -164,7 +164,7 @@ func restart(t *testing.T, s *site, all nodes) {
 			t.Errorf("a peer before and after: %v, %v", p, q)
 		}
 	}
-	if told := s.a.client.told(); after.Public != before.Public || strings.Contains(told, marks.WireGuardKey) {
+	if told := s.a.client.told(); after.Public != before.Public || strings.Contains(told, wellknown.WireGuardKey) {
 		t.Errorf("key %s, then %s; wrote %s", key, after.Public, told)
 	}
 }
@@ -172,14 +172,14 @@ func restart(t *testing.T, s *site, all nodes) {
 // anotherKey: b loses its key. Others take the new one, and forget the old one.
 func anotherKey(t *testing.T, s *site, all nodes) nodes {
 	s.b.stop()
-	old := all[1].Annotations[marks.WireGuardKey]
+	old := all[1].Annotations[wellknown.WireGuardKey]
 	if err := os.Remove(s.b.key); err != nil {
 		t.Fatal(err)
 	}
 	s.b.start(ModeWireGuard, all)
 	eventually.True(t, "b tells no other key", func() bool { k := s.b.published(); return k != "" && k != old })
 	next := nodes{all[0], all[1].DeepCopy(), all[2]}
-	next[1].Annotations[marks.WireGuardKey] = s.b.published()
+	next[1].Annotations[wellknown.WireGuardKey] = s.b.published()
 	s.tell(next)
 	reach(t, s.a, s.b)
 	reach(t, s.c, s.b)
@@ -211,7 +211,7 @@ func moved(t *testing.T, s *site, all nodes) {
 	next := nodes{all[0], all[1], node("c", to, "10.88.7.0/24")}
 	next[2].Annotations = all[2].Annotations
 	s.tell(next)
-	key, err := wireguard.ParseKey(next[2].Annotations[marks.WireGuardKey])
+	key, err := wireguard.ParseKey(next[2].Annotations[wellknown.WireGuardKey])
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -232,7 +232,7 @@ func strangers(t *testing.T, s *site, all nodes) {
 	s.a.client.states <- next
 	eventually.True(t, "the Node does not say who is silent", func() bool {
 		told := s.a.client.told()
-		return strings.Contains(told, marks.SilentPeers) && strings.Contains(told, "d: no answer from 192.0.2.77:51820")
+		return strings.Contains(told, wellknown.SilentPeers) && strings.Contains(told, "d: no answer from 192.0.2.77:51820")
 	})
 	if told := s.a.client.told(); strings.Contains(told, reasonTrouble) || strings.Contains(told, "b: no answer") {
 		t.Errorf("told: %s", told)
@@ -243,7 +243,7 @@ func strangers(t *testing.T, s *site, all nodes) {
 func back(t *testing.T, s *site, all nodes) {
 	plain := s.all()[:2]
 	plain[0].Annotations = all[0].Annotations
-	plain[0].Status.Conditions = []corev1.NodeCondition{{Type: marks.SilentPeers, Status: corev1.ConditionTrue}}
+	plain[0].Status.Conditions = []corev1.NodeCondition{{Type: wellknown.SilentPeers, Status: corev1.ConditionTrue}}
 	for _, b := range s.boxes()[:2] {
 		b.stop()
 		b.start(ModeAuto, plain)
@@ -251,7 +251,7 @@ func back(t *testing.T, s *site, all nodes) {
 	reach(t, s.a, s.b)
 	eventually.True(t, "what was written stays", func() bool {
 		told := s.a.client.told()
-		return strings.Contains(told, `"`+marks.WireGuardKey+`":null`) && strings.Contains(told, `"$patch":"delete"`)
+		return strings.Contains(told, `"`+wellknown.WireGuardKey+`":null`) && strings.Contains(told, `"$patch":"delete"`)
 	})
 	s.a.Do(t, func() error {
 		if _, err := netlink.LinkByName(Secret); err == nil {

@@ -12,7 +12,7 @@ import (
 
 	"github.com/kloop-dev/kloop/internal/coldsort"
 	"github.com/kloop-dev/kloop/kinds"
-	"github.com/kloop-dev/kloop/kinds/marks"
+	"github.com/kloop-dev/kloop/kinds/wellknown"
 	"github.com/kloop-dev/kloop/resource"
 )
 
@@ -49,8 +49,8 @@ func newCensus(read resource.Reader, own string) (c census) {
 	t := territory{taken: map[netip.Prefix]string{}, above: map[netip.Prefix]string{}}
 	over := inside(addrs, nodes)
 	for _, n := range nodes {
-		m := machine{name: n.Name, addrs: internal(n), key: n.Annotations[marks.WireGuardKey]}
-		m.endpoint = n.Annotations[marks.WireGuardEndpoint]
+		m := machine{name: n.Name, addrs: internal(n), key: n.Annotations[wellknown.WireGuardKey]}
+		m.endpoint = n.Annotations[wellknown.WireGuardEndpoint]
 		for _, p := range podRanges(n) {
 			problem := cmp.Or(over[p], t.conflict(p, n.Name))
 			switch {

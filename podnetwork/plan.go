@@ -6,17 +6,17 @@ import (
 	"net"
 	"net/netip"
 
-	"github.com/kloop-dev/kloop/kinds/marks"
+	"github.com/kloop-dev/kloop/kinds/wellknown"
 	"github.com/kloop-dev/kloop/podnetwork/wireguard"
 )
 
 // The tunnel between machines. Its number and port are kloop's own, so that it stands beside flannel's and Cilium's.
 const (
-	Tunnel     = marks.PodTunnel // the link's name
+	Tunnel     = wellknown.PodTunnel // the link's name
 	tunnelID   = 88
 	TunnelPort = 8488 // UDP
 	Protocol   = 88   // of the routes that are ours
-	Bridge     = marks.PodBridge
+	Bridge     = wellknown.PodBridge
 )
 
 // links are the pod network's own.

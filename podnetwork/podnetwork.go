@@ -23,7 +23,7 @@ import (
 
 	"github.com/kloop-dev/kloop/client"
 	"github.com/kloop-dev/kloop/kinds"
-	"github.com/kloop-dev/kloop/kinds/marks"
+	"github.com/kloop-dev/kloop/kinds/wellknown"
 	"github.com/kloop-dev/kloop/nft"
 	"github.com/kloop-dev/kloop/podnetwork/wireguard"
 	"github.com/kloop-dev/kloop/resource"
@@ -43,11 +43,11 @@ type Config struct {
 
 // Ways to bring packets to another machine.
 const (
-	ModeAuto   = marks.NetworkAuto
-	ModeVXLAN  = marks.NetworkVXLAN
-	ModeRoutes = marks.NetworkRoutes
+	ModeAuto   = wellknown.NetworkAuto
+	ModeVXLAN  = wellknown.NetworkVXLAN
+	ModeRoutes = wellknown.NetworkRoutes
 
-	ModeWireGuard = marks.NetworkWireGuard
+	ModeWireGuard = wellknown.NetworkWireGuard
 )
 
 const (

@@ -8,14 +8,14 @@ import (
 	"time"
 
 	"github.com/kloop-dev/kloop/internal/coldsort"
-	"github.com/kloop-dev/kloop/kinds/marks"
+	"github.com/kloop-dev/kloop/kinds/wellknown"
 	"github.com/kloop-dev/kloop/podnetwork/wireguard"
 )
 
 // The encrypted network, of ModeWireGuard.
 const (
-	Secret     = marks.PodWireGuard // the link's name
-	SecretPort = 51820              // UDP
+	Secret     = wellknown.PodWireGuard // the link's name
+	SecretPort = 51820                  // UDP
 
 	secretOverhead4 = 60 // bytes of the headers of IP, UDP and WireGuard, and its seal
 	secretOverhead6 = 80
@@ -100,15 +100,15 @@ func secretOverhead(ends []netip.Addr, v6 bool) int {
 func (m machine) secret(v6 bool) (key wireguard.Key, at netip.AddrPort, err error) {
 	if m.key == "" {
 		return key, at, fmt.Errorf("its Node has no annotation %s: its agent does not run, or its network.mode is not %s",
-			marks.WireGuardKey,
+			wellknown.WireGuardKey,
 			ModeWireGuard)
 	}
 	if key, err = wireguard.ParseKey(m.key); err != nil {
-		return key, at, fmt.Errorf("annotation %s: %w", marks.WireGuardKey, err)
+		return key, at, fmt.Errorf("annotation %s: %w", wellknown.WireGuardKey, err)
 	}
 	if m.endpoint != "" {
 		if at, err = netip.ParseAddrPort(m.endpoint); err != nil {
-			err = fmt.Errorf("annotation %s: %.60q is not ADDRESS:PORT", marks.WireGuardEndpoint, m.endpoint)
+			err = fmt.Errorf("annotation %s: %.60q is not ADDRESS:PORT", wellknown.WireGuardEndpoint, m.endpoint)
 		}
 		return key, netip.AddrPortFrom(at.Addr().Unmap(), at.Port()), err
 	}

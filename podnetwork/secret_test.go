@@ -14,14 +14,14 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/kloop-dev/kloop/internal/eventually"
-	"github.com/kloop-dev/kloop/kinds/marks"
+	"github.com/kloop-dev/kloop/kinds/wellknown"
 	"github.com/kloop-dev/kloop/podnetwork/wireguard"
 	"github.com/kloop-dev/kloop/test/netspace"
 )
 
 // keyed is a node that tells a key.
 func keyed(n *corev1.Node, key byte) *corev1.Node {
-	n.Annotations = map[string]string{marks.WireGuardKey: wireguard.Key{key}.String()}
+	n.Annotations = map[string]string{wellknown.WireGuardKey: wireguard.Key{key}.String()}
 	return n
 }
 
@@ -60,14 +60,14 @@ func TestPlanSecret(t *testing.T) {
 		{"two", nodes{a(), b()}, "mtu 1440: " + leads + peer, ""},
 		{"no key yet", nodes{a(), node("b", "192.0.2.2", "10.88.1.0/24")},
 			"mtu 1440: " + leads + own, "b: its Node has no annotation"},
-		{"no key at all", nodes{a(), noted(b(), marks.WireGuardKey, "hello")}, "mtu 1440: " + leads + own, "is no key"},
+		{"no key at all", nodes{a(), noted(b(), wellknown.WireGuardKey, "hello")}, "mtu 1440: " + leads + own, "is no key"},
 		{"the key of this node", nodes{a(), keyed(b(), 1)}, "mtu 1440: " + leads + own, "its key is that of node a"},
 		{"no address", nodes{a(), keyed(node("b", "", "10.88.1.0/24"), 2)}, "mtu 1440: " + leads + own, "tells no address"},
-		{"elsewhere", nodes{a(), noted(b(), marks.WireGuardEndpoint, "203.0.113.5:7")},
+		{"elsewhere", nodes{a(), noted(b(), wellknown.WireGuardEndpoint, "203.0.113.5:7")},
 			"mtu 1340: " + leads + ", b 2 at 203.0.113.5:7 has [10.88.1.0/24]" + own, ""},
-		{"elsewhere, over IPv6", nodes{a(), noted(b(), marks.WireGuardEndpoint, "[2001:db8::5]:7")},
+		{"elsewhere, over IPv6", nodes{a(), noted(b(), wellknown.WireGuardEndpoint, "[2001:db8::5]:7")},
 			"mtu 1420: " + leads + ", b 2 at [2001:db8::5]:7 has [10.88.1.0/24]" + own, ""},
-		{"nowhere", nodes{a(), noted(b(), marks.WireGuardEndpoint, "b.example:7")}, "mtu 1440: " + leads + own, "is not ADDRESS:PORT"},
+		{"nowhere", nodes{a(), noted(b(), wellknown.WireGuardEndpoint, "b.example:7")}, "mtu 1440: " + leads + own, "is not ADDRESS:PORT"},
 		{"one key twice", nodes{a(), b(), keyed(node("c", "192.0.2.3", "10.88.2.0/24"), 2)}, "mtu 1440: " + leads +
 			", 10.88.2.0/24 dev kloop-wg src 10.88.0.0" + peer, "c: its key is that of node b"},
 		{"two families", nodes{keyed(node("a", "192.0.2.1", "10.88.0.0/24", "fd88::/64"), 1),

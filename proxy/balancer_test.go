@@ -8,7 +8,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/kloop-dev/kloop/kinds"
-	"github.com/kloop-dev/kloop/kinds/marks"
+	"github.com/kloop-dev/kloop/kinds/wellknown"
 	"github.com/kloop-dev/kloop/resource"
 )
 
@@ -27,7 +27,7 @@ func TestNodeAddressAsBalancer(t *testing.T) {
 	c.w.service("ssh", "10.96.0.2", balanced(nodeIP, 22))
 	c.w.ends("ssh", at(podIP, onNodeNamed("n1")))
 	n := c.w.others[kinds.Nodes][0].(*corev1.Node)
-	n.Annotations = map[string]string{marks.TakenPortsAnnotation: "22/TCP,6443/TCP"}
+	n.Annotations = map[string]string{wellknown.TakenPortsAnnotation: "22/TCP,6443/TCP"}
 	answer(t, nodeIP+":22")
 	c.l.replan(c.w)
 	if _, err := c.l.act(); err != nil {

@@ -11,7 +11,7 @@ import (
 
 	"github.com/kloop-dev/kloop/internal/coldsort"
 	"github.com/kloop-dev/kloop/kinds"
-	"github.com/kloop-dev/kloop/kinds/marks"
+	"github.com/kloop-dev/kloop/kinds/wellknown"
 	"github.com/kloop-dev/kloop/resource"
 )
 
@@ -44,7 +44,7 @@ func newHere(cfg *Config, read resource.Reader, interfaces []netip.Addr) here {
 				h.external = append(h.external, addrs(a.Address)...)
 			}
 		}
-		h.taken = "," + n.Annotations[marks.TakenPortsAnnotation] + ","
+		h.taken = "," + n.Annotations[wellknown.TakenPortsAnnotation] + ","
 	}
 	if len(h.pods) == 0 {
 		h.pods = slices.Clone(cfg.Pods)
@@ -113,7 +113,7 @@ func podRanges(n *corev1.Node) []string {
 }
 
 // Primary stands for the node's internal addresses in Config.NodePortAddresses.
-const Primary = marks.NodePortPrimary
+const Primary = wellknown.NodePortPrimary
 
 // nodePortAddresses picks those of the machine's addresses that the words ask for. The loopback is never among them: a packet
 // from there can't be led to another address, it would be lost instead of refused.

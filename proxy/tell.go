@@ -12,13 +12,13 @@ import (
 
 	"github.com/kloop-dev/kloop/client"
 	"github.com/kloop-dev/kloop/kinds"
-	"github.com/kloop-dev/kloop/kinds/marks"
+	"github.com/kloop-dev/kloop/kinds/wellknown"
 	"github.com/kloop-dev/kloop/resource"
 )
 
 // condition tells on the Node whether mode ipvs is in force. Type and reasons are kloop's own.
 func (m *mode) condition(cfg *Config) corev1.NodeCondition {
-	c := corev1.NodeCondition{Type: marks.IPVSUnavailable, Status: corev1.ConditionFalse, Reason: "KloopServesByIPVS",
+	c := corev1.NodeCondition{Type: wellknown.IPVSUnavailable, Status: corev1.ConditionFalse, Reason: "KloopServesByIPVS",
 		Message: "services are served by IPVS with the scheduler " + cfg.IPVS.scheduler()}
 	if m.problem != "" {
 		c.Status, c.Reason = corev1.ConditionTrue, "IPVSUnavailable"
@@ -36,7 +36,7 @@ func startTeller(ctx context.Context, cfg *Config) chan corev1.NodeCondition {
 	to := make(chan corev1.NodeCondition, 1)
 	t := teller{self: cfg.Self, read: cfg.Client, events: cfg.Events, node: cfg.Node}
 	if cfg.Mode != ModeIPVS {
-		t.want = &corev1.NodeCondition{Type: marks.IPVSUnavailable}
+		t.want = &corev1.NodeCondition{Type: wellknown.IPVSUnavailable}
 	}
 	go t.run(ctx, to)
 	return to

@@ -9,15 +9,15 @@ import (
 	"github.com/kloop-dev/kloop/admission"
 	"github.com/kloop-dev/kloop/auth"
 	"github.com/kloop-dev/kloop/kinds/coordination"
-	"github.com/kloop-dev/kloop/kinds/marks"
+	"github.com/kloop-dev/kloop/kinds/wellknown"
 )
 
 // TestNodesAnnounce: an agent takes the Leases of addresses for which it is a candidate, and lets go of its own; no more.
 func TestNodesAnnounce(t *testing.T) {
 	lease := func(holder, candidates string, edit ...func(*coordinationv1.Lease)) *coordinationv1.Lease {
-		l := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: marks.AnnounceSpace, Name: "l2-192.0.2.1",
-			Labels:      map[string]string{marks.AnnounceLabel: "layer2"},
-			Annotations: map[string]string{marks.AnnouncedAddress: "192.0.2.1", marks.AnnouncedCandidates: candidates}},
+		l := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: wellknown.AnnounceSpace, Name: "l2-192.0.2.1",
+			Labels:      map[string]string{wellknown.AnnounceLabel: "layer2"},
+			Annotations: map[string]string{wellknown.AnnouncedAddress: "192.0.2.1", wellknown.AnnouncedCandidates: candidates}},
 			Spec: coordinationv1.LeaseSpec{HolderIdentity: &holder}}
 		for _, f := range edit {
 			f(l)
@@ -26,10 +26,10 @@ func TestNodesAnnounce(t *testing.T) {
 	}
 	const both, others = `[{"node":"n","address":"10.0.0.1"},{"node":"m","address":"10.0.0.2"}]`, `[{"node":"m","address":"10.0.0.2"}]`
 	const mine = `[{"node":"n","address":""}]`
-	said := func(l *coordinationv1.Lease) { l.Annotations[marks.BGPSessions] = "{}" }
-	note := func(l *coordinationv1.Lease) { l.Annotations[marks.AnnouncedTrouble] = "x" }
+	said := func(l *coordinationv1.Lease) { l.Annotations[wellknown.BGPSessions] = "{}" }
+	note := func(l *coordinationv1.Lease) { l.Annotations[wellknown.AnnouncedTrouble] = "x" }
 	bare := func(l *coordinationv1.Lease) { l.Annotations = nil }
-	alone := func(l *coordinationv1.Lease) { l.Annotations = map[string]string{marks.AnnouncedTrouble: "x"} }
+	alone := func(l *coordinationv1.Lease) { l.Annotations = map[string]string{wellknown.AnnouncedTrouble: "x"} }
 	for _, tt := range []struct {
 		name      string
 		old, next *coordinationv1.Lease
@@ -47,7 +47,7 @@ func TestNodesAnnounce(t *testing.T) {
 		{"note trouble at another's address", lease("m", others), lease("m", others, note), "let go of its own"},
 		{"say how BGP sessions are", lease("", mine), lease("", mine, said), ""},
 		{"say it of another node", lease("", others), lease("", others, said), "only take an address for which it is a candidate"},
-		{"change the plan", lease("", mine), lease("", mine, func(l *coordinationv1.Lease) { l.Annotations[marks.BGPPlanned] = "{}" }),
+		{"change the plan", lease("", mine), lease("", mine, func(l *coordinationv1.Lease) { l.Annotations[wellknown.BGPPlanned] = "{}" }),
 			"only change the holder"},
 		{"change the candidates", lease("n", both), lease("n", `[{"node":"n","address":"10.0.0.1"}]`), "only change the holder"},
 		{"no candidate can be read", lease("", "nonsense"), lease("n", "nonsense"), "only take an address"},
@@ -55,7 +55,7 @@ func TestNodesAnnounce(t *testing.T) {
 			"leases that announce addresses"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			r := &admission.Request{Op: admission.Update, Kind: coordination.Leases, Namespace: marks.AnnounceSpace, Name: tt.next.Name,
+			r := &admission.Request{Op: admission.Update, Kind: coordination.Leases, Namespace: wellknown.AnnounceSpace, Name: tt.next.Name,
 				Old: tt.old, Object: tt.next,
 				User: &auth.User{Name: "system:node:n", Groups: []string{auth.GroupNodes}}}
 			err := nodeLeases(r, "n")
@@ -66,6 +66,6 @@ func TestNodesAnnounce(t *testing.T) {
 			}
 		})
 	}
-	r := &admission.Request{Op: admission.Create, Kind: coordination.Leases, Namespace: marks.AnnounceSpace, Object: lease("n", both)}
+	r := &admission.Request{Op: admission.Create, Kind: coordination.Leases, Namespace: wellknown.AnnounceSpace, Object: lease("n", both)}
 	refused(t, nodeLeases(r, "n"), metav1.StatusReasonForbidden, "can only access leases in")
 }

@@ -17,7 +17,7 @@ import (
 	"github.com/kloop-dev/kloop/admission"
 	"github.com/kloop-dev/kloop/auth"
 	"github.com/kloop-dev/kloop/kinds/core"
-	"github.com/kloop-dev/kloop/kinds/marks"
+	"github.com/kloop-dev/kloop/kinds/wellknown"
 	"github.com/kloop-dev/kloop/resource"
 )
 
@@ -118,7 +118,7 @@ func reported(c *corev1.PersistentVolumeClaim) *corev1.PersistentVolumeClaim {
 
 // nodeLeases lets an agent renew its own lease.
 func nodeLeases(r *admission.Request, node string) error {
-	if r.Namespace == marks.AnnounceSpace && r.Op == admission.Update {
+	if r.Namespace == wellknown.AnnounceSpace && r.Op == admission.Update {
 		return nodeAnnounces(r, node)
 	}
 	if r.Namespace != corev1.NamespaceNodeLease {
@@ -139,8 +139,8 @@ func nodeLeases(r *admission.Request, node string) error {
 func nodeAnnounces(r *admission.Request, node string) error {
 	old, ok := r.Old.(*coordinationv1.Lease)
 	next, nok := r.Object.(*coordinationv1.Lease)
-	if !ok || !nok || old.Labels[marks.AnnounceLabel] == "" {
-		return r.Refuse("can only update leases that announce addresses in the namespace %q", marks.AnnounceSpace)
+	if !ok || !nok || old.Labels[wellknown.AnnounceLabel] == "" {
+		return r.Refuse("can only update leases that announce addresses in the namespace %q", wellknown.AnnounceSpace)
 	}
 	holder := func(l *coordinationv1.Lease) string {
 		if l.Spec.HolderIdentity == nil {
@@ -149,15 +149,15 @@ func nodeAnnounces(r *admission.Request, node string) error {
 		return *l.Spec.HolderIdentity
 	}
 	was, is := holder(old), holder(next)
-	var list []marks.Candidate
-	_ = json.Unmarshal([]byte(old.Annotations[marks.AnnouncedCandidates]), &list) // what can't be read names no candidate
-	candidate := slices.ContainsFunc(list, func(c marks.Candidate) bool { return c.Node == node })
+	var list []wellknown.Candidate
+	_ = json.Unmarshal([]byte(old.Annotations[wellknown.AnnouncedCandidates]), &list) // what can't be read names no candidate
+	candidate := slices.ContainsFunc(list, func(c wellknown.Candidate) bool { return c.Node == node })
 	if is != was && !(is == node && candidate) && !(is == "" && was == node) || is == was && was != node && !candidate {
 		return r.Refuse("node %q can only take an address for which it is a candidate, and let go of its own", node)
 	}
 	allowed := old.DeepCopy()
 	allowed.Spec, allowed.ResourceVersion, allowed.ManagedFields = next.Spec, next.ResourceVersion, next.ManagedFields
-	notes := []string{marks.AnnouncedTrouble, marks.BGPSessions}
+	notes := []string{wellknown.AnnouncedTrouble, wellknown.BGPSessions}
 	for _, note := range notes {
 		delete(allowed.Annotations, note)
 		if text, there := next.Annotations[note]; there {

@@ -21,8 +21,8 @@ import (
 	"github.com/kloop-dev/kloop/kinds/certificates"
 	"github.com/kloop-dev/kloop/kinds/core"
 	"github.com/kloop-dev/kloop/kinds/dra"
-	"github.com/kloop-dev/kloop/kinds/marks"
 	"github.com/kloop-dev/kloop/kinds/storage"
+	"github.com/kloop-dev/kloop/kinds/wellknown"
 	"github.com/kloop-dev/kloop/resource"
 )
 
@@ -208,7 +208,7 @@ func nodes(_ resource.Reader, node string, a *auth.Attributes) string {
 func leases(_ resource.Reader, node string, a *auth.Attributes) string {
 	switch {
 	// Unlike Kubernetes, agents agree by Leases on the one that answers for a load balancer's address; see NodeRestriction.
-	case a.Namespace == marks.AnnounceSpace && oneOf(a.Verb, "get", "list", "watch", "update"):
+	case a.Namespace == wellknown.AnnounceSpace && oneOf(a.Verb, "get", "list", "watch", "update"):
 		return ""
 	case !oneOf(a.Verb, "get", "create", "update", "patch", "delete"):
 		return "can only get, create, update, patch, or delete a node lease"

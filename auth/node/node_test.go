@@ -16,8 +16,8 @@ import (
 	"github.com/kloop-dev/kloop/auth/authtest"
 	"github.com/kloop-dev/kloop/kinds/coordination"
 	"github.com/kloop-dev/kloop/kinds/core"
-	"github.com/kloop-dev/kloop/kinds/marks"
 	"github.com/kloop-dev/kloop/kinds/storage"
+	"github.com/kloop-dev/kloop/kinds/wellknown"
 	"github.com/kloop-dev/kloop/resource"
 )
 
@@ -64,8 +64,8 @@ func cluster() *authtest.Cluster {
 			ClaimRef: &corev1.ObjectReference{Namespace: "bank", Name: "claim"},
 			PersistentVolumeSource: corev1.PersistentVolumeSource{CSI: &corev1.CSIPersistentVolumeSource{
 				NodeStageSecretRef: &corev1.SecretReference{Namespace: "bank", Name: "safe"}}}}})
-	plan := map[string]string{marks.BGPPlanned: `{"peers":[{"name":"tor"},{"name":"spine","secret":"router"}]}`}
-	lease := &coordinationv1.Lease{ObjectMeta: meta(marks.AnnounceSpace, marks.BGPLease("n"))}
+	plan := map[string]string{wellknown.BGPPlanned: `{"peers":[{"name":"tor"},{"name":"spine","secret":"router"}]}`}
+	lease := &coordinationv1.Lease{ObjectMeta: meta(wellknown.AnnounceSpace, wellknown.BGPLease("n"))}
 	lease.Annotations = plan
 	authtest.Put(c, coordination.Leases, lease)
 	return authtest.Put(c, storage.VolumeAttachments,

@@ -8,7 +8,7 @@ import (
 
 	"github.com/kloop-dev/kloop/kinds/coordination"
 	"github.com/kloop-dev/kloop/kinds/core"
-	"github.com/kloop-dev/kloop/kinds/marks"
+	"github.com/kloop-dev/kloop/kinds/wellknown"
 	"github.com/kloop-dev/kloop/resource"
 )
 
@@ -67,7 +67,7 @@ func deviceClaimUsed(read resource.Reader, node, ns, name string) bool {
 //
 // Unlike Kubernetes, routers to which the node speaks count too: a Secret may have the password.
 func secretUsed(read resource.Reader, node, ns, name string) bool {
-	if ns == marks.AnnounceSpace && passwordUsed(read, node, name) {
+	if ns == wellknown.AnnounceSpace && passwordUsed(read, node, name) {
 		return true
 	}
 	if anyPod(read, node, ns, func(p *corev1.Pod) bool { return usesSecret(&p.Spec, name) }) {
@@ -224,10 +224,10 @@ func volumeSecrets(pv *corev1.PersistentVolume, ns string) (refs []corev1.Secret
 
 // passwordUsed says whether a Secret is named by the node's plan for BGP. Nodes can't change that: see NodeRestriction.
 func passwordUsed(read resource.Reader, node, name string) bool {
-	l := resource.Get(read, coordination.Leases, marks.AnnounceSpace, marks.BGPLease(node))
-	var plan marks.BGPPlan
-	if l == nil || json.Unmarshal([]byte(l.Annotations[marks.BGPPlanned]), &plan) != nil {
+	l := resource.Get(read, coordination.Leases, wellknown.AnnounceSpace, wellknown.BGPLease(node))
+	var plan wellknown.BGPPlan
+	if l == nil || json.Unmarshal([]byte(l.Annotations[wellknown.BGPPlanned]), &plan) != nil {
 		return false
 	}
-	return slices.ContainsFunc(plan.Peers, func(p marks.BGPPeer) bool { return p.Secret == name })
+	return slices.ContainsFunc(plan.Peers, func(p wellknown.BGPPeer) bool { return p.Secret == name })
 }

@@ -15,7 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 
 	"github.com/kloop-dev/kloop/internal/coldsort"
-	"github.com/kloop-dev/kloop/kinds/marks"
+	"github.com/kloop-dev/kloop/kinds/wellknown"
 	"github.com/kloop-dev/kloop/resource"
 )
 
@@ -38,7 +38,7 @@ type end struct {
 func (e end) serves() bool { return e.v4 != "" || e.v6 != "" }
 
 func endOf(n *corev1.Node) end {
-	port, err := strconv.ParseUint(n.Annotations[marks.DNSAnnotation], 10, 16)
+	port, err := strconv.ParseUint(n.Annotations[wellknown.DNSAnnotation], 10, 16)
 	if err != nil || port == 0 || n.DeletionTimestamp != nil {
 		return end{}
 	}
@@ -79,7 +79,7 @@ func plan(s *corev1.Service, have []*discoveryv1.EndpointSlice, ends []end, clus
 		return d
 	case mine && len(clusterIPs) == 0:
 		d.remove = s
-	case mine && s.Annotations[marks.DNSCustomAnnotation] != custom:
+	case mine && s.Annotations[wellknown.DNSCustomAnnotation] != custom:
 		d.tell = told(s, custom)
 	}
 	var want []*discoveryv1.EndpointSlice
@@ -112,8 +112,8 @@ func told(s *corev1.Service, custom string) *corev1.Service {
 	if next.Annotations == nil {
 		next.Annotations = map[string]string{}
 	}
-	if next.Annotations[marks.DNSCustomAnnotation] = custom; custom == "" {
-		delete(next.Annotations, marks.DNSCustomAnnotation)
+	if next.Annotations[wellknown.DNSCustomAnnotation] = custom; custom == "" {
+		delete(next.Annotations, wellknown.DNSCustomAnnotation)
 	}
 	return next
 }

@@ -10,12 +10,12 @@ import (
 	discoveryv1 "k8s.io/api/discovery/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/kloop-dev/kloop/kinds/marks"
+	"github.com/kloop-dev/kloop/kinds/wellknown"
 	"github.com/kloop-dev/kloop/resource"
 )
 
 func node(name, addr, port string, ready corev1.ConditionStatus) *corev1.Node {
-	return &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name, Annotations: map[string]string{marks.DNSAnnotation: port}},
+	return &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name, Annotations: map[string]string{wellknown.DNSAnnotation: port}},
 		Status: corev1.NodeStatus{Addresses: []corev1.NodeAddress{{Type: corev1.NodeHostName, Address: name}, {Type: corev1.NodeInternalIP,
 			Address: addr}},
 			Conditions: []corev1.NodeCondition{{Type: corev1.NodeReady, Status: ready}}}}
@@ -62,7 +62,7 @@ func (d todo) text() string {
 		s = append(s, "remove")
 	}
 	if d.tell != nil {
-		s = append(s, "tell "+d.tell.Annotations[marks.DNSCustomAnnotation])
+		s = append(s, "tell "+d.tell.Annotations[wellknown.DNSCustomAnnotation])
 	}
 	return strings.Join(s, ", ")
 }
@@ -132,7 +132,7 @@ func TestPlanCustom(t *testing.T) {
 	if got := plan(said, there, ends, ips, "").text(); got != "tell " {
 		t.Error(got)
 	}
-	if next := told(said, ""); len(next.Annotations) != len(mine.Annotations) || said.Annotations[marks.DNSCustomAnnotation] != "x" {
+	if next := told(said, ""); len(next.Annotations) != len(mine.Annotations) || said.Annotations[wellknown.DNSCustomAnnotation] != "x" {
 		t.Error(next.Annotations)
 	}
 	theirs := resource.Clone(mine)

@@ -11,7 +11,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 
-	"github.com/kloop-dev/kloop/kinds/marks"
+	"github.com/kloop-dev/kloop/kinds/wellknown"
 )
 
 // MetalLB's annotations on Services. Those with the old prefix are read as well.
@@ -152,7 +152,7 @@ func (r *request) suits(p *pool) bool {
 // assign chooses addresses, or says why there are none.
 func (l *ledger) assign(r *request) (ips []netip.Addr, from *pool, no verdict) {
 	refuse := func(format string, args ...any) ([]netip.Addr, *pool, verdict) {
-		return nil, nil, verdict{false, marks.LBRequestRefused, fmt.Sprintf(format, args...)}
+		return nil, nil, verdict{false, wellknown.LBRequestRefused, fmt.Sprintf(format, args...)}
 	}
 	if len(r.ips) > 0 {
 		p := l.of(r.ips)
@@ -183,7 +183,7 @@ func (l *ledger) assign(r *request) (ips []netip.Addr, from *pool, no verdict) {
 		choice = l.pools[i : i+1]
 	}
 	if len(choice) == 0 {
-		return nil, nil, verdict{false, marks.LBNoPool, l.noPool()}
+		return nil, nil, verdict{false, wellknown.LBNoPool, l.noPool()}
 	}
 	for _, p := range choice {
 		if ips := l.from(p, r); ips != nil {
@@ -194,7 +194,7 @@ func (l *ledger) assign(r *request) (ips []netip.Addr, from *pool, no verdict) {
 	for _, p := range choice {
 		names = append(names, p.name)
 	}
-	return nil, nil, verdict{false, marks.LBPoolExhausted, "no available IPs in " + strings.Join(names, ", ")}
+	return nil, nil, verdict{false, wellknown.LBPoolExhausted, "no available IPs in " + strings.Join(names, ", ")}
 }
 
 func (l *ledger) noPool() string {

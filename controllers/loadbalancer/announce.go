@@ -15,7 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 
 	"github.com/kloop-dev/kloop/internal/coldsort"
-	"github.com/kloop-dev/kloop/kinds/marks"
+	"github.com/kloop-dev/kloop/kinds/wellknown"
 )
 
 // mostCandidates bounds how many nodes may answer for one address: after so many failures at once the plan is another one.
@@ -90,7 +90,7 @@ func (a *advert) covers(p *pool) bool {
 type announcement struct {
 	address    netip.Addr
 	services   []string
-	candidates []marks.Candidate
+	candidates []wellknown.Candidate
 }
 
 // lease is the name of the Lease by which nodes agree about the address.
@@ -100,8 +100,8 @@ func (a announcement) lease() string {
 
 func (a announcement) annotations() (map[string]string, error) {
 	text, err := json.Marshal(a.candidates)
-	return map[string]string{marks.AnnouncedAddress: a.address.String(), marks.AnnouncedCandidates: string(text),
-		marks.AnnouncedServices: strings.Join(a.services, ",")}, err
+	return map[string]string{wellknown.AnnouncedAddress: a.address.String(), wellknown.AnnouncedCandidates: string(text),
+		wellknown.AnnouncedServices: strings.Join(a.services, ",")}, err
 }
 
 // announce finds for every address that was given which nodes may answer for it and which routers learn the way, and says so in the
@@ -123,7 +123,7 @@ func announce(w *world, list []decision) (out []announcement, spoken *book) {
 			if !there {
 				n = len(out)
 				at[ip] = n
-				out = append(out, announcement{address: netip.MustParseAddr(ip), candidates: []marks.Candidate{}})
+				out = append(out, announcement{address: netip.MustParseAddr(ip), candidates: []wellknown.Candidate{}})
 			}
 			out[n].services = append(out[n].services, d.service.Namespace+"/"+d.service.Name)
 			if len(out[n].candidates) == 0 { // of services that share an address the first with endpoints decides
@@ -137,9 +137,9 @@ func announce(w *world, list []decision) (out []announcement, spoken *book) {
 // together is the verdict on an address that is announced by layer 2, by BGP, or by both.
 func together(l2, bgp verdict) verdict {
 	switch {
-	case bgp.reason == marks.LBNoAdvertisement && (l2.reason != marks.LBNoAdvertisement || bgp.says == ""):
+	case bgp.reason == wellknown.LBNoAdvertisement && (l2.reason != wellknown.LBNoAdvertisement || bgp.says == ""):
 		return l2
-	case l2.reason == marks.LBNoAdvertisement:
+	case l2.reason == wellknown.LBNoAdvertisement:
 		return bgp
 	case !l2.ok && bgp.ok:
 		return verdict{true, bgp.reason, bgp.says + "; by layer 2: " + l2.says}
@@ -149,17 +149,17 @@ func together(l2, bgp verdict) verdict {
 }
 
 // candidatesFor are the nodes that may answer for a service's addresses, in the order of preference.
-func candidatesFor(w *world, d *decision) ([]marks.Candidate, verdict) {
+func candidatesFor(w *world, d *decision) ([]wellknown.Candidate, verdict) {
 	s := d.service
 	adverts, no := advertsFor(w, d, false)
 	if no.reason != "" {
 		return nil, no
 	}
 	if !w.ends[s].any {
-		return nil, verdict{false, marks.LBNoEndpoint, "no endpoint of the service serves"}
+		return nil, verdict{false, wellknown.LBNoEndpoint, "no endpoint of the service serves"}
 	}
 	type ranked struct {
-		marks.Candidate
+		wellknown.Candidate
 		score int
 		hash  [sha256.Size]byte
 	}
@@ -182,7 +182,7 @@ func candidatesFor(w *world, d *decision) ([]marks.Candidate, verdict) {
 			refused[why]++
 			continue
 		}
-		list = append(list, ranked{marks.Candidate{Node: n.Name, Address: addr[0], Interfaces: interfaces}, score,
+		list = append(list, ranked{wellknown.Candidate{Node: n.Name, Address: addr[0], Interfaces: interfaces}, score,
 			sha256.Sum256([]byte(n.Name + "#" + d.ips[0]))})
 	}
 	if len(list) == 0 {
@@ -191,11 +191,11 @@ func candidatesFor(w *world, d *decision) ([]marks.Candidate, verdict) {
 	coldsort.Func(list, func(a, b ranked) int {
 		return cmp.Or(cmp.Compare(b.score, a.score), bytes.Compare(a.hash[:], b.hash[:]))
 	})
-	var out []marks.Candidate
+	var out []wellknown.Candidate
 	for _, r := range list[:min(len(list), mostCandidates)] {
 		out = append(out, r.Candidate)
 	}
-	return out, verdict{true, marks.LBCandidates, fmt.Sprintf("%d of %d nodes may answer for it", len(list), len(w.nodes))}
+	return out, verdict{true, wellknown.LBCandidates, fmt.Sprintf("%d of %d nodes may answer for it", len(list), len(w.nodes))}
 }
 
 // internal is the node with no addresses but internal ones: heartbeats go there.
@@ -211,7 +211,7 @@ func internal(n *corev1.Node) *corev1.Node {
 
 // advertsFor are the advertisements for a service's addresses: L2Advertisements, or BGPAdvertisements.
 func advertsFor(w *world, d *decision, bgp bool) (list []*advert, no verdict) {
-	no = verdict{false, marks.LBNoAdvertisement, ""}
+	no = verdict{false, wellknown.LBNoAdvertisement, ""}
 	for _, a := range w.adverts {
 		if a.bgp != bgp || !a.covers(d.pool) {
 			continue
@@ -221,7 +221,7 @@ func advertsFor(w *world, d *decision, bgp bool) (list []*advert, no verdict) {
 		case a.broken != "":
 			no.says = a.name + " can't be read: " + a.broken
 		case shared:
-			no = verdict{false, marks.LBSharedSelector, "the service shares addresses, and " + a.name +
+			no = verdict{false, wellknown.LBSharedSelector, "the service shares addresses, and " + a.name +
 				" selects services: such are never announced"}
 		case !matches(a.chosen, d.service.Labels):
 			no.says = fmt.Sprintf("no advertisement for the pool %s selects the service", d.pool.name)

@@ -11,7 +11,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/yaml"
 
-	"github.com/kloop-dev/kloop/kinds/marks"
+	"github.com/kloop-dev/kloop/kinds/wellknown"
 )
 
 func peerOf(t *testing.T, name, text string) *peer {
@@ -112,7 +112,7 @@ func TestRoutes(t *testing.T) {
 	up := func(nodes ...string) func(*corev1.Service, *world) {
 		return func(_ *corev1.Service, w *world) {
 			for _, n := range nodes {
-				w.sessions[n] = map[string]marks.BGPSession{"p0": {Established: true}, "p1": {Established: true}}
+				w.sessions[n] = map[string]wellknown.BGPSession{"p0": {Established: true}, "p1": {Established: true}}
 			}
 		}
 	}
@@ -137,7 +137,7 @@ func TestRoutes(t *testing.T) {
 		{"one session is down", []string{"{}"}, []string{tor}, up("a", "b"), "a",
 			"a:192.0.2.9/32>p0 b:192.0.2.9/32>p0 c:192.0.2.9/32>p0 Routes", "2 of 3 BGP sessions have the way to it; node c, BGPPeer p0"},
 		{"no session", []string{"{}"}, []string{tor}, func(_ *corev1.Service, w *world) {
-			w.sessions["a"] = map[string]marks.BGPSession{"p0": {Trouble: "connection refused"}}
+			w.sessions["a"] = map[string]wellknown.BGPSession{"p0": {Trouble: "connection refused"}}
 		}, "a", "a:192.0.2.9/32>p0 b:192.0.2.9/32>p0 c:192.0.2.9/32>p0 NoSession", "node a, BGPPeer p0: connection refused"},
 		{"a node that is not ready keeps its routes", []string{"{}"}, []string{tor}, all(up("a", "b", "c"),
 			func(_ *corev1.Service, w *world) { w.nodes[0].Status.Conditions = nil }), "a",
@@ -186,7 +186,7 @@ func TestRoutes(t *testing.T) {
 			notes("metallb.io/loadBalancerIPs", "192.0.2.9")(s)
 			w := &world{mode: Pools, services: []*corev1.Service{s}, pools: []*pool{poolOf(t, "p", "addresses: [192.0.2.0/24]")},
 				nodes:    []*corev1.Node{node("a", "", "10.0.0.1"), node("b", "", "10.0.0.2"), node("c", "", "10.0.0.3")},
-				sessions: map[string]map[string]marks.BGPSession{}}
+				sessions: map[string]map[string]wellknown.BGPSession{}}
 			w.nodes[2].Labels["rack"] = "far"
 			w.ends = map[*corev1.Service]backends{s: {tt.on != "", strings.Fields(tt.on)}}
 			for i, text := range tt.adverts {
@@ -212,7 +212,7 @@ func TestRoutes(t *testing.T) {
 	}
 }
 
-func spokenText(plans map[string]marks.BGPPlan) string {
+func spokenText(plans map[string]wellknown.BGPPlan) string {
 	var words []string
 	for node, p := range plans {
 		text := ""

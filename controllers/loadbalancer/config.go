@@ -14,7 +14,7 @@ import (
 
 	"github.com/kloop-dev/kloop/client"
 	"github.com/kloop-dev/kloop/kinds"
-	"github.com/kloop-dev/kloop/kinds/marks"
+	"github.com/kloop-dev/kloop/kinds/wellknown"
 	"github.com/kloop-dev/kloop/resource"
 )
 
@@ -27,8 +27,8 @@ func byOther(c client.Change, _ resource.Reader, wake func(ns, name string)) {
 	o := c.Object()
 	switch i := c.Kind.Info(); {
 	case i.GVK.Group == group && (!strings.HasSuffix(i.Plural, "statuses") || c.New == nil):
-	case c.Kind == kinds.Leases && o.GetNamespace() == marks.AnnounceSpace && o.GetLabels()[marks.AnnounceLabel] != "":
-	case c.Kind == kinds.Secrets && o.GetNamespace() == marks.AnnounceSpace: // it may have a peer's password
+	case c.Kind == kinds.Leases && o.GetNamespace() == wellknown.AnnounceSpace && o.GetLabels()[wellknown.AnnounceLabel] != "":
+	case c.Kind == kinds.Secrets && o.GetNamespace() == wellknown.AnnounceSpace: // it may have a peer's password
 	case c.Kind == kinds.CustomResourceDefinitions && isDefinition(o.GetName()):
 	case c.Kind == kinds.Namespaces:
 		if c.Old != nil && c.New != nil && labels.Equals(c.Old.GetLabels(), c.New.GetLabels()) {
@@ -54,7 +54,7 @@ func (w *world) configure(read resource.Reader, set *resource.Set) {
 	}
 	each := func(plural string, f func(obj resource.Object)) {
 		if k, ok := set.GR(schema.GroupResource{Group: group, Resource: plural}); ok {
-			for obj := range read.Each(k, marks.AnnounceSpace) {
+			for obj := range read.Each(k, wellknown.AnnounceSpace) {
 				f(obj)
 			}
 		}
@@ -122,7 +122,7 @@ func readPeer(read resource.Reader, obj resource.Object) *peer {
 	}
 	err := decode(obj, &o)
 	p := newPeer(obj.GetName(), o.Spec, func(name string) *corev1.Secret {
-		return resource.Get(read, kinds.Secrets, marks.AnnounceSpace, name)
+		return resource.Get(read, kinds.Secrets, wellknown.AnnounceSpace, name)
 	})
 	if p.object = obj; err != nil {
 		p.broken = err.Error()
@@ -134,12 +134,12 @@ func readPeer(read resource.Reader, obj resource.Object) *peer {
 }
 
 // sessionsOf reads how the nodes say that they get on with their peers.
-func sessionsOf(read resource.Reader) map[string]map[string]marks.BGPSession {
-	out := map[string]map[string]marks.BGPSession{}
-	for obj := range read.ByLabel(kinds.Leases, marks.AnnounceSpace, marks.AnnounceLabel, "bgp") {
-		var list map[string]marks.BGPSession
-		if json.Unmarshal([]byte(obj.GetAnnotations()[marks.BGPSessions]), &list) == nil { // what can't be read says nothing
-			out[strings.TrimPrefix(obj.GetName(), marks.BGPLease(""))] = list
+func sessionsOf(read resource.Reader) map[string]map[string]wellknown.BGPSession {
+	out := map[string]map[string]wellknown.BGPSession{}
+	for obj := range read.ByLabel(kinds.Leases, wellknown.AnnounceSpace, wellknown.AnnounceLabel, "bgp") {
+		var list map[string]wellknown.BGPSession
+		if json.Unmarshal([]byte(obj.GetAnnotations()[wellknown.BGPSessions]), &list) == nil { // what can't be read says nothing
+			out[strings.TrimPrefix(obj.GetName(), wellknown.BGPLease(""))] = list
 		}
 	}
 	return out

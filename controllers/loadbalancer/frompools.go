@@ -7,7 +7,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
-	"github.com/kloop-dev/kloop/kinds/marks"
+	"github.com/kloop-dev/kloop/kinds/wellknown"
 )
 
 // fromPools gives every service addresses of pools. Services keep what they have as long as they may, before others get anything.
@@ -27,7 +27,7 @@ func fromPools(w *world) (list []decision) {
 		list[i] = decision{service: s}
 		r, err := newRequest(s, w.spaces[s.Namespace])
 		if err != nil {
-			list[i].address = verdict{false, marks.LBRequestRefused, err.Error()}
+			list[i].address = verdict{false, wellknown.LBRequestRefused, err.Error()}
 			continue
 		}
 		requests[i] = r
@@ -56,7 +56,7 @@ func (d *decision) give(l *ledger, r *request, ips []netip.Addr, p *pool) {
 	for _, a := range ips {
 		d.ips = append(d.ips, a.String())
 	}
-	d.address = verdict{true, marks.LBPoolAddress, fmt.Sprintf("has %s from the pool %s", strings.Join(d.ips, ", "), p.name)}
+	d.address = verdict{true, wellknown.LBPoolAddress, fmt.Sprintf("has %s from the pool %s", strings.Join(d.ips, ", "), p.name)}
 }
 
 // parse reads the addresses of a status; nil if one can't be read.

@@ -14,7 +14,7 @@ import (
 
 	"github.com/kloop-dev/kloop/controllers/internal/packed"
 	"github.com/kloop-dev/kloop/kinds"
-	"github.com/kloop-dev/kloop/kinds/marks"
+	"github.com/kloop-dev/kloop/kinds/wellknown"
 	"github.com/kloop-dev/kloop/loop"
 	"github.com/kloop-dev/kloop/resource"
 )
@@ -36,7 +36,7 @@ func install(ctx context.Context, c *loop.Ctx) error {
 	if err != nil {
 		return err
 	}
-	space := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: marks.AnnounceSpace}}
+	space := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: wellknown.AnnounceSpace}}
 	missing := func(k resource.Kind, obj resource.Object) error {
 		if c.Lookup(k, obj.GetNamespace(), obj.GetName()) != nil {
 			return nil

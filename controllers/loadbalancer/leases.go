@@ -17,7 +17,7 @@ import (
 
 	"github.com/kloop-dev/kloop/client"
 	"github.com/kloop-dev/kloop/kinds"
-	"github.com/kloop-dev/kloop/kinds/marks"
+	"github.com/kloop-dev/kloop/kinds/wellknown"
 	"github.com/kloop-dev/kloop/loop"
 	"github.com/kloop-dev/kloop/resource"
 )
@@ -26,7 +26,7 @@ import (
 // node that answers has let go of it, or is gone.
 func leases(ctx context.Context, c *loop.Ctx, w *world, list []announcement) error {
 	have := map[string]*coordinationv1.Lease{}
-	for obj := range c.ByLabel(kinds.Leases, marks.AnnounceSpace, marks.AnnounceLabel, "layer2") {
+	for obj := range c.ByLabel(kinds.Leases, wellknown.AnnounceSpace, wellknown.AnnounceLabel, "layer2") {
 		have[obj.GetName()] = resource.As[*coordinationv1.Lease](obj)
 	}
 	var errs []error
@@ -44,7 +44,7 @@ func leases(ctx context.Context, c *loop.Ctx, w *world, list []announcement) err
 			errs = append(errs, c.Delete(ctx, kinds.Leases, l))
 			continue
 		}
-		errs = append(errs, lease(ctx, c, l, name, "layer2", map[string]string{marks.AnnouncedCandidates: "[]"}))
+		errs = append(errs, lease(ctx, c, l, name, "layer2", map[string]string{wellknown.AnnouncedCandidates: "[]"}))
 	}
 	return errors.Join(errs...)
 }
@@ -52,9 +52,9 @@ func leases(ctx context.Context, c *loop.Ctx, w *world, list []announcement) err
 // lease brings one to its annotations. label is by what it announces.
 func lease(ctx context.Context, c *loop.Ctx, l *coordinationv1.Lease, name, label string, notes map[string]string) error {
 	if l == nil {
-		_, err := c.Create(ctx, kinds.Leases, &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: marks.AnnounceSpace,
+		_, err := c.Create(ctx, kinds.Leases, &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: wellknown.AnnounceSpace,
 			Name:   name,
-			Labels: map[string]string{marks.AnnounceLabel: label}, Annotations: notes}})
+			Labels: map[string]string{wellknown.AnnounceLabel: label}, Annotations: notes}})
 		return err
 	}
 	next := resource.Clone(l)

@@ -33,7 +33,7 @@ import (
 
 	"github.com/kloop-dev/kloop/client"
 	"github.com/kloop-dev/kloop/kinds"
-	"github.com/kloop-dev/kloop/kinds/marks"
+	"github.com/kloop-dev/kloop/kinds/wellknown"
 	"github.com/kloop-dev/kloop/loop"
 	"github.com/kloop-dev/kloop/resource"
 )
@@ -95,7 +95,7 @@ func byNode(c client.Change, _ resource.Reader, wake func(ns, name string)) {
 	o, _ := c.Old.(*corev1.Node)
 	n, _ := c.New.(*corev1.Node)
 	if o == nil || n == nil || refusal(o) != refusal(n) ||
-		o.Annotations[marks.TakenPortsAnnotation] != n.Annotations[marks.TakenPortsAnnotation] ||
+		o.Annotations[wellknown.TakenPortsAnnotation] != n.Annotations[wellknown.TakenPortsAnnotation] ||
 		!slices.Equal(o.Status.Addresses, n.Status.Addresses) || !maps.Equal(o.Labels, n.Labels) {
 		wake("", one)
 	}
@@ -108,7 +108,7 @@ func balanced(s *corev1.Service) bool {
 
 // ours says that we have said something about the service before.
 func ours(s *corev1.Service) bool {
-	return meta.FindStatusCondition(s.Status.Conditions, marks.AddressCondition) != nil
+	return meta.FindStatusCondition(s.Status.Conditions, wellknown.AddressCondition) != nil
 }
 
 // observe reads what the plan goes by.
@@ -181,16 +181,16 @@ func act(ctx context.Context, c *loop.Ctx, d decision) error {
 func status(ctx context.Context, c *loop.Ctx, d decision) error {
 	next := resource.Clone(d.service)
 	if d.drop { // no longer ours; the server has dropped the addresses if the type changed
-		meta.RemoveStatusCondition(&next.Status.Conditions, marks.AddressCondition)
-		meta.RemoveStatusCondition(&next.Status.Conditions, marks.AnnouncedCondition)
+		meta.RemoveStatusCondition(&next.Status.Conditions, wellknown.AddressCondition)
+		meta.RemoveStatusCondition(&next.Status.Conditions, wellknown.AnnouncedCondition)
 		next.Status.LoadBalancer = corev1.LoadBalancerStatus{}
 	} else {
 		next.Status.LoadBalancer.Ingress = d.ingress()
-		set(c, next, marks.AddressCondition, d.address)
+		set(c, next, wellknown.AddressCondition, d.address)
 		if d.announced.reason == "" {
-			meta.RemoveStatusCondition(&next.Status.Conditions, marks.AnnouncedCondition)
+			meta.RemoveStatusCondition(&next.Status.Conditions, wellknown.AnnouncedCondition)
 		} else {
-			set(c, next, marks.AnnouncedCondition, d.announced)
+			set(c, next, wellknown.AnnouncedCondition, d.announced)
 		}
 	}
 	if equality.Semantic.DeepEqual(next.Status, d.service.Status) {
@@ -218,7 +218,7 @@ func set(c *loop.Ctx, s *corev1.Service, typ string, v verdict) {
 // tell makes the events that MetalLB makes, when the addresses or the reason that there are none changed.
 func tell(c *loop.Ctx, d decision) {
 	s := d.service
-	was := meta.FindStatusCondition(s.Status.Conditions, marks.AddressCondition)
+	was := meta.FindStatusCondition(s.Status.Conditions, wellknown.AddressCondition)
 	var had []string
 	for _, in := range s.Status.LoadBalancer.Ingress {
 		had = append(had, in.IP)

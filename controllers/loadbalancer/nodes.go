@@ -10,7 +10,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
-	"github.com/kloop-dev/kloop/kinds/marks"
+	"github.com/kloop-dev/kloop/kinds/wellknown"
 )
 
 // onNodes gives every service the addresses of the nodes that have its ports free; of several services that want one port the
@@ -34,9 +34,9 @@ func onNodes(w *world) (list []decision) {
 		d.ips = addresses(chosen, families(s))
 		switch {
 		case len(d.ips) > 0:
-			d.address = verdict{true, marks.LBNodeAddresses, fmt.Sprintf("has the addresses of %d of %d nodes", len(chosen), len(w.nodes))}
+			d.address = verdict{true, wellknown.LBNodeAddresses, fmt.Sprintf("has the addresses of %d of %d nodes", len(chosen), len(w.nodes))}
 		case len(chosen) > 0:
-			d.address = verdict{false, marks.LBNoNode, "no node has an address of the service's family"}
+			d.address = verdict{false, wellknown.LBNoNode, "no node has an address of the service's family"}
 		default:
 			d.address = verdict{false, refused.reason(), refused.text(len(w.nodes))}
 		}
@@ -79,13 +79,13 @@ func pick(w *world, s *corev1.Service, taken map[string]map[port]string) (chosen
 func (r refusals) reason() string {
 	for why := range r {
 		if strings.HasPrefix(why, portTakenFor) {
-			return marks.LBPortsTaken
+			return wellknown.LBPortsTaken
 		}
 	}
 	if r[noEndpoint] > 0 {
-		return marks.LBNoLocalEndpoint
+		return wellknown.LBNoLocalEndpoint
 	}
-	return marks.LBNoNode
+	return wellknown.LBNoNode
 }
 
 // nodes counts those that were refused.
@@ -112,7 +112,7 @@ func refusal(n *corev1.Node) string {
 	if why := unfit(n); why != "" {
 		return why
 	}
-	if _, ok := n.Annotations[marks.TakenPortsAnnotation]; !ok {
+	if _, ok := n.Annotations[wellknown.TakenPortsAnnotation]; !ok {
 		return "without an agent that serves load balancers"
 	}
 	return ""
@@ -150,7 +150,7 @@ func unfit(n *corev1.Node) string {
 // listening are the ports that programs of the node have, by its own account.
 func listening(n *corev1.Node) map[port]string {
 	list := map[port]string{}
-	for _, word := range strings.Split(n.Annotations[marks.TakenPortsAnnotation], ",") {
+	for _, word := range strings.Split(n.Annotations[wellknown.TakenPortsAnnotation], ",") {
 		number, proto, ok := strings.Cut(word, "/")
 		if p, err := strconv.ParseUint(number, 10, 16); ok && err == nil {
 			list[port{corev1.Protocol(proto), int32(p)}] = "a program of the node"

@@ -8,7 +8,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/kloop-dev/kloop/kinds/marks"
+	"github.com/kloop-dev/kloop/kinds/wellknown"
 )
 
 func service(name string, age int, ports ...int32) *corev1.Service {
@@ -24,7 +24,7 @@ func service(name string, age int, ports ...int32) *corev1.Service {
 
 func node(name, taken string, addrs ...string) *corev1.Node {
 	n := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{},
-		Annotations: map[string]string{marks.TakenPortsAnnotation: taken}},
+		Annotations: map[string]string{wellknown.TakenPortsAnnotation: taken}},
 		Status: corev1.NodeStatus{Conditions: []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue}}}}
 	for _, a := range addrs {
 		typ := corev1.NodeInternalIP
@@ -130,7 +130,7 @@ func TestNodeAddresses(t *testing.T) {
 
 func TestLeftToOthers(t *testing.T) {
 	mine := with(service("mine", 1, 80), func(s *corev1.Service) {
-		s.Status.Conditions = []metav1.Condition{{Type: marks.AddressCondition}}
+		s.Status.Conditions = []metav1.Condition{{Type: wellknown.AddressCondition}}
 	})
 	w := &world{mode: None, services: []*corev1.Service{mine, service("new", 2, 80)}, former: []*corev1.Service{service("former", 3, 80)}}
 	if list, _, _ := plan(w); lines(list) != "former: dropped\nmine: dropped" {

@@ -11,7 +11,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 
-	"github.com/kloop-dev/kloop/kinds/marks"
+	"github.com/kloop-dev/kloop/kinds/wellknown"
 	"github.com/kloop-dev/kloop/resource"
 )
 
@@ -43,7 +43,7 @@ type peerSpec struct {
 type peer struct {
 	object resource.Object // as it is stored; nil in tests
 	status metav1.Condition
-	marks.BGPPeer
+	wellknown.BGPPeer
 	address netip.Addr
 	nodes   []labels.Selector
 
@@ -65,7 +65,7 @@ func (p *peer) carries(a netip.Addr) bool { return p.Both || p.address.Is4() == 
 // newPeer reads a BGPPeer. localASN takes the place of myASN in all that the peer hears, as MetalLB's "no-prepend replace-as". secret finds
 // the Secret with the password; nil: there is none.
 func newPeer(name string, spec peerSpec, secret func(name string) *corev1.Secret) *peer {
-	p := &peer{BGPPeer: marks.BGPPeer{Name: name, Address: spec.PeerAddress, Port: spec.PeerPort, MyAS: cmp.Or(spec.LocalASN, spec.MyASN),
+	p := &peer{BGPPeer: wellknown.BGPPeer{Name: name, Address: spec.PeerAddress, Port: spec.PeerPort, MyAS: cmp.Or(spec.LocalASN, spec.MyASN),
 		PeerAS: spec.PeerASN, Internal: spec.DynamicASN == "internal", Source: spec.SourceAddress, RouterID: spec.RouterID,
 		MultiHop: spec.EBGPMultiHop,
 		Graceful: spec.GracefulRestart, Both: spec.Both, Password: spec.Password}}
@@ -159,15 +159,15 @@ func (p *peer) sign(spec peerSpec, secret func(name string) *corev1.Secret) erro
 		return nil
 	case spec.Password != "":
 		return fmt.Errorf("password and passwordSecret exclude each other")
-	case spec.PasswordSecret.Namespace != "" && spec.PasswordSecret.Namespace != marks.AnnounceSpace:
-		return fmt.Errorf("the Secret of passwordSecret must be in the namespace %s", marks.AnnounceSpace)
+	case spec.PasswordSecret.Namespace != "" && spec.PasswordSecret.Namespace != wellknown.AnnounceSpace:
+		return fmt.Errorf("the Secret of passwordSecret must be in the namespace %s", wellknown.AnnounceSpace)
 	}
 	s := secret(name)
 	switch {
 	case s == nil:
-		return fmt.Errorf("there is no Secret %s/%s with its password", marks.AnnounceSpace, name)
+		return fmt.Errorf("there is no Secret %s/%s with its password", wellknown.AnnounceSpace, name)
 	case s.Type != corev1.SecretTypeBasicAuth || len(s.Data[corev1.BasicAuthPasswordKey]) == 0:
-		return fmt.Errorf("the Secret %s/%s is not of the type %s, or has no %s", marks.AnnounceSpace, name, corev1.SecretTypeBasicAuth,
+		return fmt.Errorf("the Secret %s/%s is not of the type %s, or has no %s", wellknown.AnnounceSpace, name, corev1.SecretTypeBasicAuth,
 			corev1.BasicAuthPasswordKey)
 	}
 	p.Secret, p.SecretVersion = name, s.ResourceVersion

@@ -8,7 +8,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/labels"
 
-	"github.com/kloop-dev/kloop/kinds/marks"
+	"github.com/kloop-dev/kloop/kinds/wellknown"
 )
 
 // A world is all that the plan goes by.
@@ -23,8 +23,8 @@ type world struct {
 	adverts []*advert
 	spaces  map[string]labels.Set // labels of namespaces
 
-	peers    []*peer                                // by name
-	sessions map[string]map[string]marks.BGPSession // by node and the peer's name, as the nodes tell
+	peers    []*peer                                    // by name
+	sessions map[string]map[string]wellknown.BGPSession // by node and the peer's name, as the nodes tell
 }
 
 // backends are the endpoints of a service that serve.

@@ -10,7 +10,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
-	"github.com/kloop-dev/kloop/kinds/marks"
+	"github.com/kloop-dev/kloop/kinds/wellknown"
 )
 
 // mostRoutes bounds what one node announces, to all of its peers together: the plan must fit into a Lease.
@@ -96,7 +96,7 @@ func routesFor(w *world, d *decision, b *book) verdict {
 		return no
 	}
 	if !w.ends[s].any {
-		return verdict{false, marks.LBNoEndpoint, "no endpoint of the service serves"}
+		return verdict{false, wellknown.LBNoEndpoint, "no endpoint of the service serves"}
 	}
 	var t tally
 	refused := refusals{}
@@ -122,15 +122,15 @@ func routesFor(w *world, d *decision, b *book) verdict {
 	}
 	switch {
 	case t.up > 0 && t.up < t.all:
-		return verdict{true, marks.LBRoutes, fmt.Sprintf("%d of %d BGP sessions have the way to it; %s", t.up, t.all, t.trouble)}
+		return verdict{true, wellknown.LBRoutes, fmt.Sprintf("%d of %d BGP sessions have the way to it; %s", t.up, t.all, t.trouble)}
 	case t.up > 0:
-		return verdict{true, marks.LBRoutes, fmt.Sprintf("%d BGP sessions have the way to it", t.up)}
+		return verdict{true, wellknown.LBRoutes, fmt.Sprintf("%d BGP sessions have the way to it", t.up)}
 	case t.all > 0:
-		return verdict{false, marks.LBNoSession, fmt.Sprintf("none of %d BGP sessions is up: %s", t.all, t.trouble)}
+		return verdict{false, wellknown.LBNoSession, fmt.Sprintf("none of %d BGP sessions is up: %s", t.all, t.trouble)}
 	case refused.nodes() == len(w.nodes):
 		return verdict{false, refused.reason(), refused.text(len(w.nodes))}
 	}
-	t.refuse(marks.LBNoPeer, "there is no BGPPeer")
+	t.refuse(wellknown.LBNoPeer, "there is no BGPPeer")
 	return t.shut
 }
 
@@ -143,9 +143,9 @@ func enter(w *world, d *decision, adverts []*advert, n *corev1.Node, b *book, t 
 		for _, p := range w.peers {
 			switch {
 			case p.broken != "":
-				t.refuse(marks.LBNoPeer, "the BGPPeer %s can't be used: %s", p.Name, p.broken)
+				t.refuse(wellknown.LBNoPeer, "the BGPPeer %s can't be used: %s", p.Name, p.broken)
 			case !matches(p.nodes, n.Labels) || len(a.peers) > 0 && !slices.Contains(a.peers, p.Name):
-				t.refuse(marks.LBNoPeer, "no BGPPeer is for %s on node %s", a.name, n.Name)
+				t.refuse(wellknown.LBNoPeer, "no BGPPeer is for %s on node %s", a.name, n.Name)
 			case enterTo(d, a, n, p, b, t) && !slices.Contains(peers, p.Name):
 				peers = append(peers, p.Name)
 			}
@@ -162,11 +162,11 @@ func enterTo(d *decision, a *advert, n *corev1.Node, p *peer, b *book, t *tally)
 		prefix, err := a.aggregate(ip, d.pool)
 		switch {
 		case err != nil:
-			t.refuse(marks.LBAggregate, "%v", err)
+			t.refuse(wellknown.LBAggregate, "%v", err)
 		case !p.carries(ip):
-			t.refuse(marks.LBNoPeer, "the BGPPeer %s carries no routes of the family of %s: set dualStackAddressFamily", p.Name, text)
+			t.refuse(wellknown.LBNoPeer, "the BGPPeer %s carries no routes of the family of %s: set dualStackAddressFamily", p.Name, text)
 		case !b.add(n.Name, p.Name+" "+prefix.String(), a):
-			t.refuse(marks.LBNoPeer, "node %s announces %d routes, which is the most: set an aggregationLength", n.Name, mostRoutes)
+			t.refuse(wellknown.LBNoPeer, "node %s announces %d routes, which is the most: set an aggregationLength", n.Name, mostRoutes)
 		default:
 			any = true
 		}
@@ -174,7 +174,7 @@ func enterTo(d *decision, a *advert, n *corev1.Node, p *peer, b *book, t *tally)
 	return any
 }
 
-func (t *tally) count(n *corev1.Node, peer string, s marks.BGPSession) {
+func (t *tally) count(n *corev1.Node, peer string, s wellknown.BGPSession) {
 	t.all++
 	why := s.Trouble
 	switch unfit := unfit(n); {
@@ -190,10 +190,10 @@ func (t *tally) count(n *corev1.Node, peer string, s marks.BGPSession) {
 }
 
 // plans returns the plan of each node that has peers.
-func (b *book) plans(w *world) map[string]marks.BGPPlan {
-	out := map[string]marks.BGPPlan{}
+func (b *book) plans(w *world) map[string]wellknown.BGPPlan {
+	out := map[string]wellknown.BGPPlan{}
 	for _, n := range w.nodes {
-		var plan marks.BGPPlan
+		var plan wellknown.BGPPlan
 		for _, p := range w.peers {
 			if p.broken == "" && matches(p.nodes, n.Labels) && n.DeletionTimestamp == nil {
 				plan.Peers = append(plan.Peers, p.BGPPeer)
@@ -208,7 +208,7 @@ func (b *book) plans(w *world) map[string]marks.BGPPlan {
 }
 
 // alike gathers prefixes that go to a peer alike: the plan is smaller by that.
-func alike(ways map[string]*manner) (out []marks.BGPRoute) {
+func alike(ways map[string]*manner) (out []wellknown.BGPRoute) {
 	at := map[string]int{} // by peer and manner, to its place in out
 	for _, k := range slices.Sorted(maps.Keys(ways)) {
 		peer, prefix, _ := strings.Cut(k, " ")
@@ -216,7 +216,7 @@ func alike(ways map[string]*manner) (out []marks.BGPRoute) {
 		how := fmt.Sprint(peer, m.pref, m.communities, m.large)
 		i, there := at[how]
 		if !there {
-			i, out = len(out), append(out, marks.BGPRoute{Peer: peer, LocalPref: m.pref, Communities: m.communities, Large: m.large})
+			i, out = len(out), append(out, wellknown.BGPRoute{Peer: peer, LocalPref: m.pref, Communities: m.communities, Large: m.large})
 			at[how] = i
 		}
 		out[i].Prefixes = append(out[i].Prefixes, prefix)

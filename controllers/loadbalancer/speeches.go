@@ -18,7 +18,7 @@ import (
 
 	"github.com/kloop-dev/kloop/client"
 	"github.com/kloop-dev/kloop/kinds"
-	"github.com/kloop-dev/kloop/kinds/marks"
+	"github.com/kloop-dev/kloop/kinds/wellknown"
 	"github.com/kloop-dev/kloop/loop"
 	"github.com/kloop-dev/kloop/resource"
 )
@@ -26,7 +26,7 @@ import (
 // speeches writes what each node is to announce by BGP. A node whose Lease goes ends its sessions.
 func speeches(ctx context.Context, c *loop.Ctx, w *world, b *book) error {
 	have := map[string]*coordinationv1.Lease{}
-	for obj := range c.ByLabel(kinds.Leases, marks.AnnounceSpace, marks.AnnounceLabel, "bgp") {
+	for obj := range c.ByLabel(kinds.Leases, wellknown.AnnounceSpace, wellknown.AnnounceLabel, "bgp") {
 		have[obj.GetName()] = resource.As[*coordinationv1.Lease](obj)
 	}
 	var errs []error
@@ -37,13 +37,13 @@ func speeches(ctx context.Context, c *loop.Ctx, w *world, b *book) error {
 			if err != nil {
 				return err
 			}
-			may, err := json.Marshal([]marks.Candidate{{Node: node}}) // to write into it
+			may, err := json.Marshal([]wellknown.Candidate{{Node: node}}) // to write into it
 			if err != nil {
 				return err
 			}
-			name := marks.BGPLease(node)
-			errs = append(errs, lease(ctx, c, have[name], name, "bgp", map[string]string{marks.BGPPlanned: string(text),
-				marks.AnnouncedCandidates: string(may)}))
+			name := wellknown.BGPLease(node)
+			errs = append(errs, lease(ctx, c, have[name], name, "bgp", map[string]string{wellknown.BGPPlanned: string(text),
+				wellknown.AnnouncedCandidates: string(may)}))
 			delete(have, name)
 		}
 	}
@@ -54,7 +54,7 @@ func speeches(ctx context.Context, c *loop.Ctx, w *world, b *book) error {
 }
 
 // ready is the condition of a peer: how many of the nodes that should have a session with it have one. It is pure.
-func (p *peer) ready(nodes []*corev1.Node, sessions map[string]map[string]marks.BGPSession) verdict {
+func (p *peer) ready(nodes []*corev1.Node, sessions map[string]map[string]wellknown.BGPSession) verdict {
 	if p.broken != "" {
 		return verdict{false, p.reason(), p.broken}
 	}

@@ -18,7 +18,7 @@ import (
 
 	"github.com/kloop-dev/kloop/client"
 	"github.com/kloop-dev/kloop/kinds"
-	"github.com/kloop-dev/kloop/kinds/marks"
+	"github.com/kloop-dev/kloop/kinds/wellknown"
 	"github.com/kloop-dev/kloop/loop"
 	"github.com/kloop-dev/kloop/resource"
 	"github.com/kloop-dev/kloop/resource/codec"
@@ -43,7 +43,7 @@ func answering(leases []*coordinationv1.Lease) map[string]announced {
 		if l.Spec.HolderIdentity == nil || *l.Spec.HolderIdentity == "" {
 			continue
 		}
-		for _, service := range strings.Split(l.Annotations[marks.AnnouncedServices], ",") {
+		for _, service := range strings.Split(l.Annotations[wellknown.AnnouncedServices], ",") {
 			if ns, name, ok := strings.Cut(service, "/"); ok {
 				sum := sha256.Sum256([]byte(service))
 				out[fmt.Sprintf("l2-%x", sum[:5])] = announced{*l.Spec.HolderIdentity, name, ns, nil}
@@ -56,7 +56,7 @@ func answering(leases []*coordinationv1.Lease) map[string]announced {
 // l2Statuses writes which node answers for which service, by MetalLB's names and labels.
 func l2Statuses(ctx context.Context, c *loop.Ctx, set *resource.Set) error {
 	var leases []*coordinationv1.Lease
-	for obj := range c.ByLabel(kinds.Leases, marks.AnnounceSpace, marks.AnnounceLabel, "layer2") {
+	for obj := range c.ByLabel(kinds.Leases, wellknown.AnnounceSpace, wellknown.AnnounceLabel, "layer2") {
 		leases = append(leases, resource.As[*coordinationv1.Lease](obj))
 	}
 	return statuses(ctx, c, set, "servicel2statuses", answering(leases))
@@ -82,7 +82,7 @@ func statuses(ctx context.Context, c *loop.Ctx, set *resource.Set, plural string
 		return nil
 	}
 	var errs []error
-	for obj := range c.ByLabel(k, marks.AnnounceSpace, marked, "kloop") {
+	for obj := range c.ByLabel(k, wellknown.AnnounceSpace, marked, "kloop") {
 		var has struct {
 			Status announced `json:"status"`
 		}
@@ -108,7 +108,7 @@ func statuses(ctx context.Context, c *loop.Ctx, set *resource.Set, plural string
 
 func makeStatus(ctx context.Context, c *loop.Ctx, k resource.Kind, name string, w announced) error {
 	text, err := json.Marshal(map[string]any{"apiVersion": k.Info().GVK.GroupVersion().String(), "kind": k.Info().GVK.Kind,
-		"metadata": map[string]any{"namespace": marks.AnnounceSpace, "name": name,
+		"metadata": map[string]any{"namespace": wellknown.AnnounceSpace, "name": name,
 			"labels": map[string]string{marked: "kloop", "metallb.io/node": w.Node,
 				"metallb.io/service-name": w.ServiceName, "metallb.io/service-namespace": w.ServiceNamespace}}})
 	if err != nil {

@@ -8,7 +8,7 @@ import (
 	"github.com/kloop-dev/kloop/converge"
 	"github.com/kloop-dev/kloop/converge/general"
 	"github.com/kloop-dev/kloop/kinds"
-	"github.com/kloop-dev/kloop/kinds/marks"
+	"github.com/kloop-dev/kloop/kinds/wellknown"
 )
 
 // addressUnanswered: a node should answer for the address and does not, or somebody else does too.
@@ -20,7 +20,7 @@ func addressUnanswered(l *converge.Look) *converge.Finding {
 	}
 	f := &converge.Finding{Says: "has an address that is not answered as it should be: " + u.Text(), Owner: converge.Person,
 		State: converge.Blocked,
-		Waits: converge.On("Object", converge.Ref{Kind: kinds.Leases, NS: marks.AnnounceSpace, Name: general.LeaseOf(l.World, u.Address)},
+		Waits: converge.On("Object", converge.Ref{Kind: kinds.Leases, NS: wellknown.AnnounceSpace, Name: general.LeaseOf(l.World, u.Address)},
 			"spec.holderIdentity")}
 	switch {
 	case strings.Contains(u.Trouble, "answers for the address too"):
@@ -38,8 +38,8 @@ func addressUnanswered(l *converge.Look) *converge.Finding {
 		f.Below = []converge.Ref{{Kind: kinds.Nodes, NS: "", Name: u.Holder}}
 	default:
 		f.Next = converge.PersonDoes("starts kloop's agent, with its own proxy, on the nodes that may answer")
-		f.Advice = []string{"the annotation " + marks.AnnouncedCandidates +
-			" lists them: kubectl get lease -n " + marks.AnnounceSpace + " -o yaml"}
+		f.Advice = []string{"the annotation " + wellknown.AnnouncedCandidates +
+			" lists them: kubectl get lease -n " + wellknown.AnnounceSpace + " -o yaml"}
 	}
 	return f
 }
@@ -48,7 +48,7 @@ func addressUnanswered(l *converge.Look) *converge.Finding {
 func leftToMetalLB(l *converge.Look) *converge.Finding {
 	s := l.Obj.(*corev1.Service)
 	if s.Spec.Type != corev1.ServiceTypeLoadBalancer || len(s.Status.LoadBalancer.Ingress) > 0 || s.Spec.LoadBalancerClass != nil ||
-		general.ServiceCondition(s, marks.AddressCondition) != nil {
+		general.ServiceCondition(s, wellknown.AddressCondition) != nil {
 		return nil
 	}
 	for label, value := range map[string]string{"app": "metallb", "app.kubernetes.io/name": "metallb"} {

@@ -9,7 +9,7 @@ import (
 	"github.com/kloop-dev/kloop/converge"
 	"github.com/kloop-dev/kloop/converge/general"
 	"github.com/kloop-dev/kloop/kinds"
-	"github.com/kloop-dev/kloop/kinds/marks"
+	"github.com/kloop-dev/kloop/kinds/wellknown"
 	"github.com/kloop-dev/kloop/resource"
 )
 
@@ -21,11 +21,11 @@ func balancers() []converge.Situation {
 		{Name: "LoadBalancerOfMetalLB", Of: of, See: leftToMetalLB},
 		{Name: "LoadBalancerAddressMissing", Of: of, See: func(l *converge.Look) *converge.Finding {
 			return balancerFinding(l,
-				marks.AddressCondition)
+				wellknown.AddressCondition)
 		}},
 		{Name: "LoadBalancerNotAnnounced", Of: of, See: func(l *converge.Look) *converge.Finding {
 			return balancerFinding(l,
-				marks.AnnouncedCondition)
+				wellknown.AnnouncedCondition)
 		}},
 		{Name: "LoadBalancerUnanswered", Of: of, See: addressUnanswered},
 	}
@@ -41,35 +41,35 @@ const excludeLabel = corev1.LabelNodeExcludeBalancers
 
 // remedies stand by the reasons that the loop gives.
 var remedies = map[string]remedy{
-	marks.LBNoNode: {converge.Blocked, converge.Person, []string{
+	wellknown.LBNoNode: {converge.Blocked, converge.Person, []string{
 		"look whether nodes are ready, and kloop's own proxy runs there: kubectl get nodes",
 		"where a node is to take part, take off the label that kubeadm gives its control planes: kubectl label nodes NODE " +
 			excludeLabel + "-"}},
-	marks.LBPortsTaken: {converge.Blocked, converge.Person, []string{
+	wellknown.LBPortsTaken: {converge.Blocked, converge.Person, []string{
 		"use another port, stop the program that has it, or take it from the other service",
 		"with addresses of pools (loadBalancer.mode) services don't share ports"}},
-	marks.LBNoLocalEndpoint: {converge.Waiting, "", []string{"externalTrafficPolicy Cluster needs no endpoint on the node itself"}},
-	marks.LBNoPool: {converge.Blocked, converge.Person, []string{"make an IPAddressPool in " + marks.AnnounceSpace +
+	wellknown.LBNoLocalEndpoint: {converge.Waiting, "", []string{"externalTrafficPolicy Cluster needs no endpoint on the node itself"}},
+	wellknown.LBNoPool: {converge.Blocked, converge.Person, []string{"make an IPAddressPool in " + wellknown.AnnounceSpace +
 		" that is for this service and has autoAssign, or name one in the annotation metallb.io/address-pool"}},
-	marks.LBPoolExhausted: {converge.Blocked, converge.Person,
+	wellknown.LBPoolExhausted: {converge.Blocked, converge.Person,
 		[]string{"add addresses to a pool, or let services share one: annotation metallb.io/allow-shared-ip",
-			"their status tells how many are in use: kubectl get ipaddresspools -n " + marks.AnnounceSpace + " -o yaml"}},
-	marks.LBRequestRefused: {converge.Blocked, converge.Person,
+			"their status tells how many are in use: kubectl get ipaddresspools -n " + wellknown.AnnounceSpace + " -o yaml"}},
+	wellknown.LBRequestRefused: {converge.Blocked, converge.Person,
 		[]string{"correct spec.loadBalancerIP or the annotations metallb.io/loadBalancerIPs and " +
 			"metallb.io/address-pool"}},
-	marks.LBNoAdvertisement: {converge.Blocked, converge.Person, []string{"make an L2Advertisement or a BGPAdvertisement in " +
-		marks.AnnounceSpace +
+	wellknown.LBNoAdvertisement: {converge.Blocked, converge.Person, []string{"make an L2Advertisement or a BGPAdvertisement in " +
+		wellknown.AnnounceSpace +
 		" (with an empty spec it is for all pools)"}},
-	marks.LBSharedSelector: {converge.Blocked, converge.Person,
+	wellknown.LBSharedSelector: {converge.Blocked, converge.Person,
 		[]string{"take serviceSelectors from the advertisements, or the annotation " +
 			"metallb.io/allow-shared-ip from the service"}},
-	marks.LBAggregate: {converge.Blocked, converge.Person, []string{
+	wellknown.LBAggregate: {converge.Blocked, converge.Person, []string{
 		"set the BGPAdvertisement's aggregationLength so that aggregates lie within the pool"}},
-	marks.LBNoPeer: {converge.Blocked, converge.Person, []string{"make a BGPPeer in " + marks.AnnounceSpace +
+	wellknown.LBNoPeer: {converge.Blocked, converge.Person, []string{"make a BGPPeer in " + wellknown.AnnounceSpace +
 		" for the router of the nodes, or correct it",
 		"or an L2Advertisement, if the address is in the network of the nodes"}},
-	marks.LBNoSession: {converge.Blocked, converge.Person,
-		[]string{"see each one's condition Ready: kubectl get bgppeers -n " + marks.AnnounceSpace + " -o yaml",
+	wellknown.LBNoSession: {converge.Blocked, converge.Person,
+		[]string{"see each one's condition Ready: kubectl get bgppeers -n " + wellknown.AnnounceSpace + " -o yaml",
 			"the router must know the nodes as its neighbours, with their AS number, and take connections to TCP port 179"}},
 }
 
@@ -80,7 +80,7 @@ func balancerFinding(l *converge.Look, typ string) *converge.Finding {
 		return nil
 	}
 	c := general.ServiceCondition(s, typ)
-	if c == nil || c.Status != metav1.ConditionFalse || c.Reason == marks.LBNoEndpoint { // of endpoints others say more
+	if c == nil || c.Status != metav1.ConditionFalse || c.Reason == wellknown.LBNoEndpoint { // of endpoints others say more
 		return nil
 	}
 	r := remedies[c.Reason]
@@ -90,7 +90,7 @@ func balancerFinding(l *converge.Look, typ string) *converge.Finding {
 	f := &converge.Finding{Says: "has no address from outside: " + c.Message, Owner: r.owner, State: r.state,
 		Waits: l.Field("status.conditions[" + typ + "]"),
 		Next:  converge.Does(cmp.Or(r.owner, l.Owner), "changes that; the loop load-balancer acts at once"), Advice: r.advice}
-	if typ == marks.AnnouncedCondition {
+	if typ == wellknown.AnnouncedCondition {
 		f.Says = "has an address for which no node answers: " + c.Message
 	}
 	if r.owner == "" {

@@ -13,7 +13,7 @@ import (
 	"github.com/kloop-dev/kloop/converge/health"
 	"github.com/kloop-dev/kloop/converge/words"
 	"github.com/kloop-dev/kloop/kinds"
-	"github.com/kloop-dev/kloop/kinds/marks"
+	"github.com/kloop-dev/kloop/kinds/wellknown"
 	"github.com/kloop-dev/kloop/resource"
 )
 
@@ -118,7 +118,7 @@ func nodeReportsTrouble(l *converge.Look, n *corev1.Node) *converge.Finding {
 func troubleAdvice(n *corev1.Node, c *corev1.NodeCondition) string {
 	low := strings.ToLower(c.Message)
 	switch {
-	case c.Type == marks.IPVSUnavailable:
+	case c.Type == wellknown.IPVSUnavailable:
 		return "run the commands of the message on " + n.Name + ", which goes over to IPVS by itself; or take the proxy's mode nftables"
 	case strings.Contains(strings.ToLower(string(c.Type)), "readonly"):
 		return "its disk may be broken: drain it, check the file system, and start the machine anew"
@@ -128,13 +128,13 @@ func troubleAdvice(n *corev1.Node, c *corev1.NodeCondition) string {
 		return "free disk space on " + n.Name + ": images and logs that nobody needs, or give it a larger disk"
 	case c.Type == corev1.NodeMemoryPressure || c.Type == corev1.NodePIDPressure:
 		return "have fewer pods on " + n.Name + ", or pods with limits; see who uses most: kubectl top pods -A --sort-by=memory"
-	case c.Type == marks.SilentPeers:
+	case c.Type == wellknown.SilentPeers:
 		return "let UDP port 51820 through between the machines, look whether the other nodes are up: kloop why node/NAME"
 	case c.Type == corev1.NodeNetworkUnavailable && strings.Contains(c.Message, "modprobe"):
 		return "on " + n.Name + ": modprobe wireguard, and a line wireguard in /etc/modules-load.d/kloop.conf for the next start"
-	case c.Reason == marks.PodNetworkTrouble && strings.Contains(c.Message, "overlaps that of node"):
+	case c.Reason == wellknown.PodNetworkTrouble && strings.Contains(c.Message, "overlaps that of node"):
 		return "give it another pod range: restart its agent after: kubectl delete node " + n.Name
-	case c.Reason == marks.PodNetworkTrouble:
+	case c.Reason == wellknown.PodNetworkTrouble:
 		return "see on " + n.Name + " which routes its kernel has (ip route; ip -6 route), and what the agent may not do: docs/network.md"
 	case c.Type == corev1.NodeNetworkUnavailable || strings.Contains(low, "cni") || strings.Contains(low, "network"):
 		return "look whether the network plugin is installed, and at its pod there: kubectl get pods -A --field-selector spec.nodeName=" +

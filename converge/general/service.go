@@ -20,7 +20,7 @@ import (
 	"github.com/kloop-dev/kloop/kinds/coordination"
 	"github.com/kloop-dev/kloop/kinds/core"
 	"github.com/kloop-dev/kloop/kinds/discovery"
-	"github.com/kloop-dev/kloop/kinds/marks"
+	"github.com/kloop-dev/kloop/kinds/wellknown"
 	"github.com/kloop-dev/kloop/resource"
 )
 
@@ -88,12 +88,12 @@ func (u *Unanswered) Text() string {
 // Answerer finds the first address of a service that is not answered as it should be; nil: all are, as far as can be seen.
 func Answerer(w *converge.World, s *corev1.Service) *Unanswered {
 	for _, in := range s.Status.LoadBalancer.Ingress {
-		for obj := range w.Read.ByLabel(coordination.Leases, marks.AnnounceSpace, marks.AnnounceLabel, "layer2") {
+		for obj := range w.Read.ByLabel(coordination.Leases, wellknown.AnnounceSpace, wellknown.AnnounceLabel, "layer2") {
 			l := resource.As[*coordinationv1.Lease](obj)
-			if l.Annotations[marks.AnnouncedAddress] != in.IP {
+			if l.Annotations[wellknown.AnnouncedAddress] != in.IP {
 				continue
 			}
-			u := &Unanswered{Address: in.IP, Holder: ptr.Deref(l.Spec.HolderIdentity, ""), Trouble: l.Annotations[marks.AnnouncedTrouble]}
+			u := &Unanswered{Address: in.IP, Holder: ptr.Deref(l.Spec.HolderIdentity, ""), Trouble: l.Annotations[wellknown.AnnouncedTrouble]}
 			since := l.CreationTimestamp.Time
 			if l.Spec.AcquireTime != nil {
 				since = l.Spec.AcquireTime.Time
@@ -113,7 +113,7 @@ func Answerer(w *converge.World, s *corev1.Service) *Unanswered {
 // restOfAnswered tells which node answers for the address of a service, and what no node can see of its way to the clients.
 func restOfAnswered(w *converge.World, s *corev1.Service) (says, advice string) {
 	for _, in := range s.Status.LoadBalancer.Ingress {
-		l := resource.Get(w.Read, coordination.Leases, marks.AnnounceSpace, LeaseOf(w, in.IP))
+		l := resource.Get(w.Read, coordination.Leases, wellknown.AnnounceSpace, LeaseOf(w, in.IP))
 		if l == nil || ptr.Deref(l.Spec.HolderIdentity, "") == "" {
 			continue
 		}
@@ -121,7 +121,7 @@ func restOfAnswered(w *converge.World, s *corev1.Service) (says, advice string) 
 		if strings.Contains(in.IP, ":") {
 			says = strings.TrimSuffix(says, "ARP") + "NDP"
 		}
-		if has := l.Annotations[marks.AnnouncedForeign]; has != "" {
+		if has := l.Annotations[wellknown.AnnouncedForeign]; has != "" {
 			return says + ", but no network of that node holds it (" + has + "): clients reach it " +
 					"only where a router sends it to the node",
 				"ask a client for its way: ip route get " + in.IP + "; an address in the nodes' network, or a BGPAdvertisement, " +
@@ -137,8 +137,8 @@ func restOfAnswered(w *converge.World, s *corev1.Service) (says, advice string) 
 
 // LeaseOf finds the Lease by which nodes agree who answers for an address on the link; "" when none does.
 func LeaseOf(w *converge.World, address string) string {
-	for obj := range w.Read.ByLabel(coordination.Leases, marks.AnnounceSpace, marks.AnnounceLabel, "layer2") {
-		if resource.As[*coordinationv1.Lease](obj).Annotations[marks.AnnouncedAddress] == address {
+	for obj := range w.Read.ByLabel(coordination.Leases, wellknown.AnnounceSpace, wellknown.AnnounceLabel, "layer2") {
+		if resource.As[*coordinationv1.Lease](obj).Annotations[wellknown.AnnouncedAddress] == address {
 			return obj.GetName()
 		}
 	}
@@ -157,8 +157,8 @@ func ServiceCondition(s *corev1.Service, typ string) *metav1.Condition {
 
 // unannounced says why an address is answered by nobody; "": it may well be answered.
 func unannounced(s *corev1.Service) string {
-	c := ServiceCondition(s, marks.AnnouncedCondition)
-	if c == nil || c.Status != metav1.ConditionFalse || c.Reason == marks.LBNoEndpoint {
+	c := ServiceCondition(s, wellknown.AnnouncedCondition)
+	if c == nil || c.Status != metav1.ConditionFalse || c.Reason == wellknown.LBNoEndpoint {
 		return ""
 	}
 	return c.Reason

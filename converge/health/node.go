@@ -9,7 +9,7 @@ import (
 
 	"github.com/kloop-dev/kloop/converge"
 	"github.com/kloop-dev/kloop/converge/general"
-	"github.com/kloop-dev/kloop/kinds/marks"
+	"github.com/kloop-dev/kloop/kinds/wellknown"
 )
 
 // readies says of a condition of a node that True is good, as of Ready and of those that clouds add (NetworkingReady, StorageReady).
@@ -19,7 +19,7 @@ func readies(typ corev1.NodeConditionType) bool { return strings.HasSuffix(strin
 // detector. What other conditions mean nobody can know: EtcdIsVoter=True is good news.
 var troubles = []string{"Pressure", "Unavailable", "Deadlock", "Problem", "Frequent", "Readonly", "ReadOnly", "Corrupt", "Shutdown",
 	"Unhealthy",
-	"Failed", "Failure", "Error", "Degraded", "Hung", "Down", "Leak", string(marks.SilentPeers), string(marks.IPVSUnavailable)}
+	"Failed", "Failure", "Error", "Degraded", "Hung", "Down", "Leak", string(wellknown.SilentPeers), string(wellknown.IPVSUnavailable)}
 
 // BadFor says that a condition tells of something that is wrong with a node.
 func BadFor(c *corev1.NodeCondition) bool {

@@ -1,6 +1,6 @@
-// Package marks has the annotations, labels, conditions and words by which kloop's loops, servers and agents of nodes agree on what
-// stands in objects of Kubernetes.
-package marks
+// Package wellknown has the well-known annotations, labels, conditions and words by which kloop's loops, servers and agents of nodes agree
+// on what stands in objects of Kubernetes.
+package wellknown
 
 // DNSAnnotation stands on a Node whose agent serves the cluster DNS. Its value is the port.
 const DNSAnnotation = "kloop.dev/cluster-dns"

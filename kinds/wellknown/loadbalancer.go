@@ -1,4 +1,4 @@
-package marks
+package wellknown
 
 // AddressCondition stands in the status of a Service of type LoadBalancer whose addresses kloop gives. True: it has them.
 const AddressCondition = "kloop.dev/LoadBalancerAddress"

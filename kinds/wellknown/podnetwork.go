@@ -1,4 +1,4 @@
-package marks
+package wellknown
 
 // The words that a cluster's configuration and its nodes' machines share: the configuration is read where no node can run, too.
 const (
