@@ -26,7 +26,7 @@ const (
 	makes   kind = iota // the processor, on what others need
 	fetches             // the network
 	works               // the processor
-	waits               // clusters, which wait for each other
+	waits               // clusters, which wait for each other; then the linters, since the tests of kind works take longer than clusters
 	alone               // guests: what a machine interpreted does beside others takes ten times as long
 )
 
@@ -50,15 +50,15 @@ var steps = []step{
 	{"arm64", []string{"apart"}, false, arm64, works},
 	{"unit", all, false, (*job).unit, works},
 	{"race", all, false, (*job).race, works},
-	{"site", all, false, func(j *job) error { return j.in("tools/site").tests(quiet, ".") }, works},
-	{"lint", all, false, func(j *job) error { return j.script("scripts/lint", "go") }, works},
-	{"cross", all, false, func(*job) error { return cross() }, works},
 	{"images", all, false, func(j *job) error { return j.asRoot("scripts/image-nginx") }, waits},
 	{"e2e", all, false, (*job).e2e, waits},
 	{"postgres", all, false, (*job).postgres, waits},
 	{"bgp", all, false, (*job).bgp, waits},
 	{"ecosystem", all, false, func(j *job) error { return j.asRoot("scripts/ecosystem", "--fast") }, waits},
 	{"oracle", all, false, func(j *job) error { return j.script("scripts/oracle") }, waits},
+	{"site", all, false, func(j *job) error { return j.in("tools/site").tests(quiet, ".") }, waits},
+	{"lint", all, false, func(j *job) error { return j.script("scripts/lint", "go") }, waits},
+	{"cross", all, false, func(*job) error { return cross() }, waits},
 	{"guests", all, false, func(j *job) error { return j.tests(once, "./"+guests) }, alone},
 }
 
