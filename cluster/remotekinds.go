@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"maps"
 	"sync"
 	"time"
 
@@ -46,23 +47,29 @@ type definedKinds struct {
 	remote *client.Remote
 	log    *slog.Logger
 	open   map[string]*openKind // by the definition's name
+	bad    map[string]version   // definitions whose objects can't be copied, which the log has named
 	wg     sync.WaitGroup
+}
+
+// A version is one state of a definition's spec.
+type version struct {
+	uid        types.UID
+	generation int64
 }
 
 // An openKind is a kind whose objects are copied.
 type openKind struct {
-	kind       resource.Kind
-	uid        types.UID // of the definition
-	generation int64     // of the definition
-	synced     chan struct{}
-	stop       context.CancelFunc
-	done       chan struct{}
+	version
+	kind   resource.Kind
+	synced chan struct{}
+	stop   context.CancelFunc
+	done   chan struct{}
 }
 
 // run follows the definitions; ready is called once the objects of those that are there have been copied.
 func (d *definedKinds) run(ctx context.Context, ready func()) error {
 	defer d.wg.Wait()
-	d.open = map[string]*openKind{}
+	d.open, d.bad = map[string]*openKind{}, map[string]version{}
 	feed := d.remote.Feed(apiextensions.CustomResourceDefinitions)
 	for first := true; ; first = false {
 		batch, err := feed.Next(ctx)
@@ -97,13 +104,17 @@ func (d *definedKinds) match(ctx context.Context, batch client.Batch) {
 			continue
 		}
 		there[source.Name] = true
-		if o := d.open[source.Name]; o != nil && o.uid == source.UID && o.generation == source.Generation {
+		now := version{source.UID, source.Generation}
+		if o := d.open[source.Name]; d.bad[source.Name] == now || o != nil && o.version == now {
 			continue
 		}
+		delete(d.bad, source.Name)
 		if err := d.follow(ctx, source.Whole()); err != nil {
+			d.bad[source.Name] = now
 			d.log.Warn("the objects of a kind can't be copied", "kind", source.Name, "err", err)
 		}
 	}
+	maps.DeleteFunc(d.bad, func(name string, _ version) bool { return !there[name] })
 	for name, o := range d.open {
 		if !there[name] {
 			d.close(name, o)
@@ -125,7 +136,7 @@ func (d *definedKinds) follow(ctx context.Context, def *apiextensionsv1.CustomRe
 		d.close(def.Name, o)
 	}
 	own, stop := context.WithCancel(ctx)
-	o := &openKind{kind: k, uid: def.UID, generation: def.Generation, stop: stop, synced: make(chan struct{}), done: make(chan struct{})}
+	o := &openKind{version: version{def.UID, def.Generation}, kind: k, stop: stop, synced: make(chan struct{}), done: make(chan struct{})}
 	d.open[def.Name] = o
 	d.wg.Go(func() {
 		defer close(o.done)
