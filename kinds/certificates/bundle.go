@@ -1,7 +1,10 @@
 package certificates
 
 import (
+	"crypto/x509"
+	"encoding/pem"
 	"fmt"
+	"iter"
 	"strings"
 
 	certificatesv1 "k8s.io/api/certificates/v1"
@@ -46,7 +49,7 @@ func validateBundle(b, old *certificatesv1.ClusterTrustBundle) (errs field.Error
 			errs = append(errs, field.Invalid(name, b.Name, "ClusterTrustBundle without signer name must not have \":\" in its name"))
 		}
 	} else {
-		errs = append(errs, signer(s, signerPath)...)
+		errs = append(errs, rule.SignerName(s, signerPath)...)
 		if want := strings.ReplaceAll(s, "/", ":") + ":"; !strings.HasPrefix(b.Name, want) {
 			errs = append(errs, field.Invalid(name, b.Name, "ClusterTrustBundle for signerName "+s+" must be named with prefix "+want))
 		}
@@ -57,31 +60,67 @@ func validateBundle(b, old *certificatesv1.ClusterTrustBundle) (errs field.Error
 			return errs
 		}
 	}
-	bundle := spec.Child("trustBundle")
-	switch {
-	case b.Spec.TrustBundle == "":
-		return append(errs, field.Invalid(bundle, "<value omitted>", "at least one trust anchor must be provided"))
-	case len(b.Spec.TrustBundle) > maxBundle:
-		return append(errs, field.TooLong(bundle, "<value omitted>", maxBundle))
+	return append(errs, anchors(b.Spec.TrustBundle, spec.Child("trustBundle"))...)
+}
+
+// anchors checks that a bundle holds certificates of authorities, each once. What stands between them is left alone.
+func anchors(bundle string, path *field.Path) (errs field.ErrorList) {
+	if len(bundle) > maxBundle {
+		return field.ErrorList{field.TooLong(path, "<value omitted>", maxBundle)}
 	}
-	if err := anchors(b.Spec.TrustBundle); err != nil {
-		errs = append(errs, field.Invalid(bundle, "<value omitted>", err.Error()))
+	entries, first := map[string][]int{}, []string{}
+	for i, b := range blocks([]byte(bundle)) {
+		if says := badAnchor(b); says != "" {
+			errs = append(errs, field.Invalid(path, "<value omitted>", fmt.Sprintf("entry %d %s", i, says)))
+			continue
+		}
+		der := string(b.Bytes)
+		if entries[der] == nil {
+			first = append(first, der)
+		}
+		entries[der] = append(entries[der], i)
+	}
+	if len(errs) > 0 {
+		return errs
+	}
+	if len(first) == 0 {
+		return field.ErrorList{field.Invalid(path, "<value omitted>", "at least one trust anchor must be provided")}
+	}
+	for _, der := range first {
+		if at := entries[der]; len(at) > 1 {
+			errs = append(errs, field.Invalid(path, "<value omitted>", fmt.Sprintf("duplicate trust anchor (indices %v)", at)))
+		}
 	}
 	return errs
 }
 
-// anchors checks that a bundle holds certificates of authorities, each once.
-func anchors(bundle string) error {
-	list, err := parseCertificates([]byte(bundle))
-	for i, c := range list {
-		if !c.IsCA {
-			return fmt.Errorf("entry %d does not have the CA bit set", i)
-		}
-		for k, before := range list[:i] {
-			if c.Equal(before) {
-				return fmt.Errorf("duplicate trust anchor (indices [%d %d])", k, i)
+// badAnchor says why a block is no certificate of an authority, or nothing.
+func badAnchor(b *pem.Block) string {
+	switch {
+	case b.Type != certificateBlock:
+		return "has bad block type: " + b.Type
+	case len(b.Headers) != 0:
+		return "has PEM block headers"
+	}
+	switch cert, err := x509.ParseCertificate(b.Bytes); {
+	case err != nil:
+		return "does not parse as X.509"
+	case !cert.IsCA:
+		return "does not have the CA bit set"
+	case !cert.BasicConstraintsValid:
+		return "has invalid basic constraints"
+	}
+	return ""
+}
+
+// blocks goes through the PEM blocks of a text.
+func blocks(text []byte) iter.Seq2[int, *pem.Block] {
+	return func(yield func(int, *pem.Block) bool) {
+		for i := 0; ; i++ {
+			var b *pem.Block
+			if b, text = pem.Decode(text); b == nil || !yield(i, b) {
+				return
 			}
 		}
 	}
-	return err
 }

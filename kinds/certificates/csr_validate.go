@@ -7,11 +7,9 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strings"
 
 	certificatesv1 "k8s.io/api/certificates/v1"
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"github.com/kloop-dev/kloop/kinds/rule"
@@ -20,8 +18,8 @@ import (
 // minExpiration is the shortest life of a certificate that may be asked for, in seconds.
 const minExpiration = 600
 
-// longestSigner is the longest name of a signer: a namespaced resource of a group, and a path.
-const longestSigner = validation.DNS1123SubdomainMaxLength*2 + validation.DNS1123LabelMaxLength + 2
+// certificateBlock is the type of a PEM block that holds a certificate.
+const certificateBlock = "CERTIFICATE"
 
 var usages = []certificatesv1.KeyUsage{certificatesv1.UsageSigning, certificatesv1.UsageDigitalSignature,
 	certificatesv1.UsageContentCommitment, certificatesv1.UsageKeyEncipherment,
@@ -52,7 +50,7 @@ func validateRequest(r, old csr) (errs field.ErrorList) {
 	if s.SignerName == "kubernetes.io/legacy-unknown" {
 		errs = append(errs, field.Invalid(spec.Child("signerName"), s.SignerName, "the legacy signerName is not allowed via this API version"))
 	} else {
-		errs = append(errs, signer(s.SignerName, spec.Child("signerName"))...)
+		errs = append(errs, rule.SignerName(s.SignerName, spec.Child("signerName"))...)
 	}
 	if e := s.ExpirationSeconds; e != nil && *e < minExpiration {
 		errs = append(errs, field.Invalid(spec.Child("expirationSeconds"), *e, "may not specify a duration less than 600 seconds (10 minutes)"))
@@ -71,41 +69,6 @@ func parseRequest(b []byte) error {
 		return err
 	}
 	return request.CheckSignature()
-}
-
-// signer checks a name like example.com/path: a domain, and names separated by dots, of which the first bad one is reported.
-func signer(name string, path *field.Path) (errs field.ErrorList) {
-	if name == "" {
-		return field.ErrorList{field.Required(path, "")}
-	}
-	domain, rest, ok := strings.Cut(name, "/")
-	if !ok || strings.Contains(rest, "/") {
-		return field.ErrorList{field.Invalid(path, name, "must be a fully qualified domain and path of the form 'example.com/signer-name'")}
-	}
-	if len(domain) > validation.DNS1123SubdomainMaxLength {
-		errs = append(errs, field.TooLong(path, "", validation.DNS1123SubdomainMaxLength))
-	}
-	errs = append(errs, firstBad(domain, path, validation.IsDNS1123Label)...)
-	if !strings.Contains(domain, ".") {
-		errs = append(errs, field.Invalid(path, domain, "should be a domain with at least two segments separated by dots"))
-	}
-	errs = append(errs, firstBad(rest, path, validation.IsDNS1123Subdomain)...)
-	if len(name) > longestSigner {
-		errs = append(errs, field.TooLong(path, "", longestSigner))
-	}
-	return errs
-}
-
-func firstBad(dotted string, path *field.Path, check func(string) []string) (errs field.ErrorList) {
-	for label := range strings.SplitSeq(dotted, ".") {
-		for _, says := range check(label) {
-			errs = append(errs, field.Invalid(path, dotted, fmt.Sprintf("validating label %q: %s", label, says)))
-		}
-		if len(errs) > 0 {
-			break
-		}
-	}
-	return errs
 }
 
 // decisions are the conditions by which a request is approved or not.
@@ -142,8 +105,8 @@ func issued(r, old csr) (errs field.ErrorList) {
 
 // parseCertificates takes nothing but certificates: clients put the text into files as it is.
 func parseCertificates(b []byte) (list []*x509.Certificate, err error) {
-	for block, rest := pem.Decode(b); block != nil; block, rest = pem.Decode(rest) {
-		if block.Type != "CERTIFICATE" {
+	for _, block := range blocks(b) {
+		if block.Type != certificateBlock {
 			return nil, errors.New("only CERTIFICATE PEM blocks are allowed, found \"" + block.Type + "\"")
 		}
 		if len(block.Headers) != 0 {

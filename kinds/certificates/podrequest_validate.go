@@ -6,14 +6,10 @@ import (
 	"crypto/elliptic"
 	"crypto/rsa"
 	"crypto/x509"
-	"errors"
 	"fmt"
 	"slices"
-	"strings"
-	"time"
 
 	certificatesv1 "k8s.io/api/certificates/v1"
-	"k8s.io/apimachinery/pkg/api/validation"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	metavalidation "k8s.io/apimachinery/pkg/apis/meta/v1/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
@@ -22,14 +18,11 @@ import (
 	"github.com/kloop-dev/kloop/resource"
 )
 
-// The bounds of lifetimes in seconds, of the signing request and of the issued chain in bytes, and of UIDs.
+// The bounds of the signing request and of the issued chain in bytes, and of UIDs.
 const (
-	minPodExpiration = 3600
-	maxPodExpiration = 91 * 24 * 3600
-	maxOwnExpiration = 24 * 3600 // of signers whose names begin with kubernetes.io/
-	maxStubRequest   = 10 << 10
-	maxChain         = 100 << 10
-	maxUID           = 128
+	maxStubRequest = 10 << 10
+	maxChain       = 100 << 10
+	maxUID         = 128
 )
 
 // validatePodRequest is for certificates of pods (KEP-4317): the node asks for them, and admission has looked whether pod, account and
@@ -39,8 +32,8 @@ func validatePodRequest(r, old pcr) (errs field.ErrorList) {
 	if old != nil {
 		return rule.Frozen(*s, old.Spec, spec)
 	}
-	errs = append(errs, signer(s.SignerName, spec.Child("signerName"))...)
-	errs = append(errs, userAnnotations(s.UnverifiedUserAnnotations, spec.Child("unverifiedUserAnnotations"))...)
+	errs = append(errs, rule.SignerName(s.SignerName, spec.Child("signerName"))...)
+	errs = append(errs, rule.SignerAnnotations(s.UnverifiedUserAnnotations, spec.Child("unverifiedUserAnnotations"))...)
 	for _, n := range []struct{ name, value string }{{"podName", s.PodName}, {"serviceAccountName", s.ServiceAccountName},
 		{"nodeName", string(s.NodeName)}} {
 		errs = append(errs, rule.Format(n.value, spec.Child(n.name), rule.Subdomain)...)
@@ -57,27 +50,15 @@ func validatePodRequest(r, old pcr) (errs field.ErrorList) {
 	if s.MaxExpirationSeconds == nil {
 		return append(errs, field.Required(spec.Child("maxExpirationSeconds"), "must be set"))
 	}
-	longest := int32(maxPodExpiration)
-	if strings.HasPrefix(s.SignerName, "kubernetes.io/") {
-		longest = maxOwnExpiration
+	if shortest, longest := rule.PodCertificateSeconds(s.SignerName); *s.MaxExpirationSeconds < shortest || *s.MaxExpirationSeconds > longest {
+		errs = append(errs, field.Invalid(spec.Child("maxExpirationSeconds"), *s.MaxExpirationSeconds,
+			fmt.Sprintf("must be in the range [%d, %d]", shortest, longest)))
 	}
-	errs = append(errs, rule.Within(*s.MaxExpirationSeconds, minPodExpiration, longest, spec.Child("maxExpirationSeconds"))...)
 	if len(s.StubPKCS10Request) == 0 {
 		return append(errs, field.Invalid(spec, field.OmitValueType{},
 			"exactly one of (stubPKCS10Request) or (pkixPublicKey, proofOfPossession) must be set"))
 	}
 	return append(errs, stub(s.StubPKCS10Request, spec.Child("stubPKCS10Request"))...)
-}
-
-// userAnnotations are like an object's, but every key needs a domain.
-func userAnnotations(list map[string]string, path *field.Path) field.ErrorList {
-	errs := validation.ValidateAnnotations(list, path)
-	for k := range list {
-		if !strings.Contains(k, "/") {
-			errs = append(errs, field.Invalid(path, k, "must be domain-prefixed"))
-		}
-	}
-	return errs
 }
 
 // stub checks the request that comes from the node: it proves that the asker has the key.
@@ -86,34 +67,30 @@ func stub(der []byte, path *field.Path) field.ErrorList {
 		return field.ErrorList{field.TooLong(path, "", maxStubRequest)}
 	}
 	request, err := x509.ParseCertificateRequest(der)
-	if err == nil {
-		err = request.CheckSignature()
-	}
-	if err == nil {
-		err = acceptable(request.PublicKey)
-	}
 	if err != nil {
-		return field.ErrorList{field.Invalid(path, field.OmitValueType{}, err.Error())}
+		return bad(path, field.OmitValueType{}, "must be a valid PKCS#10 CSR")
+	}
+	switch k := request.PublicKey.(type) {
+	case ed25519.PublicKey:
+	case *ecdsa.PublicKey:
+		if k.Curve != elliptic.P256() && k.Curve != elliptic.P384() && k.Curve != elliptic.P521() {
+			return bad(path, "curve "+k.Curve.Params().Name, "elliptic public keys must use curve P256, P384, or P521")
+		}
+	case *rsa.PublicKey:
+		if bits := k.Size() * 8; bits != 3072 && bits != 4096 {
+			return bad(path, fmt.Sprintf("%d-bit modulus", bits), "RSA keys must have modulus size 3072 or 4096")
+		}
+	default:
+		return bad(path, field.OmitValueType{}, "unknown public key type; supported types are Ed25519, ECDSA, and RSA")
+	}
+	if request.CheckSignature() != nil {
+		return bad(path, field.OmitValueType{}, "invalid signature")
 	}
 	return nil
 }
 
-// acceptable are keys that are strong enough, and no more sorts than a signer can be expected to know.
-func acceptable(key any) error {
-	switch k := key.(type) {
-	case ed25519.PublicKey:
-	case *ecdsa.PublicKey:
-		if k.Curve != elliptic.P256() && k.Curve != elliptic.P384() && k.Curve != elliptic.P521() {
-			return errors.New("elliptic public keys must use curve P256, P384 or P521")
-		}
-	case *rsa.PublicKey:
-		if bits := k.Size() * 8; bits != 3072 && bits != 4096 {
-			return errors.New("RSA keys must have modulus size 3072 or 4096")
-		}
-	default:
-		return errors.New("unknown public key type; supported types are Ed25519, ECDSA, and RSA")
-	}
-	return nil
+func bad(path *field.Path, value any, says string) field.ErrorList {
+	return field.ErrorList{field.Invalid(path, value, says)}
 }
 
 // finals are the conditions one of which ends a request.
@@ -166,64 +143,4 @@ func unchanged(is, must certificatesv1.PodCertificateRequestStatus, path *field.
 		return nil
 	}
 	return field.ErrorList{field.Invalid(path, field.OmitValueType{}, says)}
-}
-
-// issuedToPod checks what was issued: to the right key, for as long as the status says and the request allows.
-func issuedToPod(r, old pcr, status *field.Path) field.ErrorList {
-	s, at := &r.Status, status.Child("certificateChain")
-	if len(s.CertificateChain) > maxChain {
-		return field.ErrorList{field.TooLong(at, "", maxChain)}
-	}
-	bad := func(path *field.Path, says string) field.ErrorList {
-		return field.ErrorList{field.Invalid(path, field.OmitValueType{}, says)}
-	}
-	chain, err := parseCertificates([]byte(s.CertificateChain))
-	if err != nil {
-		return bad(at, err.Error())
-	}
-	leaf := chain[0]
-	asked, err := x509.ParseCertificateRequest(old.Spec.StubPKCS10Request)
-	if err != nil {
-		return bad(field.NewPath("spec", "stubPKCS10Request"), err.Error())
-	}
-	if key, ok := asked.PublicKey.(interface{ Equal(any) bool }); ok && !key.Equal(leaf.PublicKey) {
-		return bad(at, "leaf certificate was not issued to the requested public key")
-	}
-	if errs := timesThere(s, status); len(errs) > 0 {
-		return errs
-	}
-	switch life := leaf.NotAfter.Sub(leaf.NotBefore); {
-	case !s.NotBefore.Time.Equal(leaf.NotBefore):
-		return bad(status.Child("notBefore"), "must be set to the NotBefore time encoded in the leaf certificate")
-	case time.Since(leaf.NotBefore).Abs() >= 5*time.Minute:
-		return bad(status.Child("notBefore"), "must be set to within 5 minutes of kube-apiserver's current time")
-	case !s.NotAfter.Time.Equal(leaf.NotAfter):
-		return bad(status.Child("notAfter"), "must be set to the NotAfter time encoded in the leaf certificate")
-	case life < time.Hour:
-		return bad(at, "leaf certificate lifetime must be >= 1 hour")
-	case life > time.Duration(*r.Spec.MaxExpirationSeconds)*time.Second:
-		return bad(at, fmt.Sprintf("leaf certificate lifetime must be <= spec.maxExpirationSeconds (%d)", *r.Spec.MaxExpirationSeconds))
-	case s.BeginRefreshAt.Time.Before(leaf.NotBefore.Add(10 * time.Minute)):
-		return bad(status.Child("beginRefreshAt"), "must be at least 10 minutes after status.notBefore")
-	case s.BeginRefreshAt.After(leaf.NotAfter.Add(-10 * time.Minute)):
-		return bad(status.Child("beginRefreshAt"), "must be at least 10 minutes before status.notAfter")
-	}
-	return nil
-}
-
-func timesThere(s *certificatesv1.PodCertificateRequestStatus, status *field.Path) (errs field.ErrorList) {
-	for _, f := range []struct {
-		name string
-		time *metav1.Time
-		says string
-	}{
-		{"notBefore", s.NotBefore, "must be present and consistent with the issued certificate"},
-		{"notAfter", s.NotAfter, "must be present and consistent with the issued certificate"},
-		{"beginRefreshAt", s.BeginRefreshAt, "must be present and in the range [notbefore+10min, notafter-10min]"},
-	} {
-		if f.time == nil {
-			errs = append(errs, field.Required(status.Child(f.name), f.says))
-		}
-	}
-	return errs
 }

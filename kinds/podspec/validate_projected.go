@@ -1,11 +1,11 @@
 package podspec
 
 import (
+	"fmt"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/util/sets"
-	utilvalidation "k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"github.com/kloop-dev/kloop/kinds/rule"
@@ -108,16 +108,17 @@ func (p *projection) bundle(b *corev1.ClusterTrustBundleProjection, path *field.
 			p.add(field.Required(path.Child("name"), "must be a valid object name"))
 		}
 		own := (*b.Name)[strings.LastIndexByte(*b.Name, ':')+1:] // before it stands the signer's name, if it has one
-		p.add(rule.Format(own, path.Child("name"), rule.Subdomain)...)
+		for _, says := range rule.Subdomain(own) {
+			p.add(field.Invalid(path.Child("name"), *b.Name, "not a valid clustertrustbundlename: "+says))
+		}
 		if b.LabelSelector != nil {
 			p.add(field.Invalid(path.Child("labelSelector"), b.LabelSelector, "labelSelector must be unset if name is specified"))
 		}
 	default:
 		if *b.SignerName == "" {
 			p.add(field.Required(path.Child("signerName"), "must be a valid signer name"))
-		} else {
-			p.add(utilvalidation.IsDomainPrefixedPath(path.Child("signerName"), *b.SignerName)...)
 		}
+		p.add(rule.SignerName(*b.SignerName, path.Child("signerName"))...)
 		if b.LabelSelector != nil {
 			p.add(rule.Selector(b.LabelSelector, path.Child("labelSelector"))...)
 		}
@@ -128,17 +129,17 @@ func (p *projection) bundle(b *corev1.ClusterTrustBundleProjection, path *field.
 }
 
 func (p *projection) certificate(c *corev1.PodCertificateProjection, path *field.Path) {
-	p.add(rule.Needed(c.SignerName, path.Child("signerName"))...)
-	if c.SignerName != "" {
-		p.add(utilvalidation.IsDomainPrefixedPath(path.Child("signerName"), c.SignerName)...)
-	}
+	p.add(rule.SignerName(c.SignerName, path.Child("signerName"))...)
+	p.add(rule.SignerAnnotations(c.UserAnnotations, path.Child("userAnnotations"))...)
 	p.add(rule.Among(c.KeyType, path.Child("keyType"), keyTypes...)...)
-	if c.MaxExpirationSeconds != nil {
-		longest := int32(91 * 24 * 3600)
-		if domain, _, _ := strings.Cut(c.SignerName, "/"); domain == "kubernetes.io" || strings.HasSuffix(domain, ".kubernetes.io") {
-			longest = 24 * 3600
+	if life := c.MaxExpirationSeconds; life != nil {
+		at := path.Child("maxExpirationSeconds")
+		switch shortest, longest := rule.PodCertificateSeconds(c.SignerName); {
+		case *life < shortest:
+			p.add(field.Invalid(at, *life, fmt.Sprintf("if provided, maxExpirationSeconds must be >= %d", shortest)))
+		case *life > longest:
+			p.add(field.Invalid(at, *life, fmt.Sprintf("if provided, maxExpirationSeconds must be <= %d", longest)))
 		}
-		p.add(rule.Within(*c.MaxExpirationSeconds, 3600, longest, path.Child("maxExpirationSeconds"))...)
 	}
 	if c.CredentialBundlePath == "" && c.KeyPath == "" && c.CertificateChainPath == "" {
 		p.add(field.Required(path, "specify at least one of credentialBundlePath, keyPath, and certificateChainPath"))

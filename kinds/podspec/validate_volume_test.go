@@ -2,6 +2,7 @@ package podspec_test
 
 import (
 	"slices"
+	"strings"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
@@ -50,7 +51,7 @@ func TestVolumeSources(t *testing.T) {
 			[]string{"projected Invalid", "projected.sources[0].clusterTrustBundle Required",
 				"projected.sources[1].clusterTrustBundle Invalid", "projected.sources[2].clusterTrustBundle.labelSelector Invalid",
 				"projected.sources[2].clusterTrustBundle.name Invalid", "projected.sources[2].clusterTrustBundle.name Required",
-				"projected.sources[3].clusterTrustBundle.signerName Required"}},
+				"projected.sources[3].clusterTrustBundle.signerName Required", "projected.sources[3].clusterTrustBundle.signerName Required"}},
 		{`hostPath: {path: /x}, emptyDir: {}`, []string{"hostPath Forbidden"}},
 		{`secret: {secretName: s}, cephfs: {monitors: [m]}, downwardAPI: {}`, []string{"cephFS Forbidden", "downwarAPI Forbidden"}},
 		{`quobyte: {registry: 'a:1,b', volume: vol}`, []string{"quobyte.registry Invalid"}},
@@ -80,6 +81,32 @@ func TestVolumeSources(t *testing.T) {
 			got := causes(podspec.ValidatePod(pod(t, "volumes: [{name: v, "+c.source+"}]")))
 			if !slices.Equal(got, want) {
 				t.Errorf("%s\ngot  %q\nwant %q", c.source, got, want)
+			}
+		})
+	}
+}
+
+// What a projected volume asks of signers is refused in upstream's words, by which its specs know the rule.
+func TestProjectedSignersSay(t *testing.T) {
+	for _, c := range []struct{ source, want string }{
+		{`podCertificate: {signerName: a.example/b, keyType: ED25519, maxExpirationSeconds: 3599, keyPath: k}`,
+			"if provided, maxExpirationSeconds must be >= 3600"},
+		{`podCertificate: {signerName: a.example/b, keyType: ED25519, maxExpirationSeconds: 7862401, keyPath: k}`,
+			"if provided, maxExpirationSeconds must be <= 7862400"},
+		{`podCertificate: {signerName: kubernetes.io/b, keyType: ED25519, maxExpirationSeconds: 86401, keyPath: k}`,
+			"if provided, maxExpirationSeconds must be <= 86400"},
+		{`podCertificate: {signerName: a.example/b, keyType: ED25519, userAnnotations: {a: b}, keyPath: k}`,
+			"userAnnotations: Invalid value: \"a\": must be a domain-prefixed key"},
+		{`podCertificate: {signerName: nope, keyType: ED25519, keyPath: k}`,
+			"must be a fully qualified domain and path of the form 'example.com/signer-name'"},
+		{`clusterTrustBundle: {signerName: nope, path: p}`, "must be a fully qualified domain and path of the form 'example.com/signer-name'"},
+		{`clusterTrustBundle: {name: 'a.example:b:C_', path: p}`,
+			"name: Invalid value: \"a.example:b:C_\": not a valid clustertrustbundlename: a lowercase RFC 1123 subdomain"},
+	} {
+		t.Run(c.source, func(t *testing.T) {
+			errs := podspec.ValidatePod(pod(t, "volumes: [{name: v, projected: {sources: [{"+c.source+"}]}}]"))
+			if len(errs) != 1 || !strings.Contains(errs[0].Error(), c.want) {
+				t.Errorf("%v\nwant %q alone", errs, c.want)
 			}
 		})
 	}
