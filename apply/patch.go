@@ -8,6 +8,7 @@ import (
 	jsonpatch "gopkg.in/evanphx/json-patch.v4"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/mergepatch"
 	"k8s.io/apimachinery/pkg/util/strategicpatch"
@@ -93,14 +94,20 @@ func MergePatch(doc, patch []byte, looked bool) ([]byte, error) {
 // say which lists merge by which key. obj's content does not matter. Custom resources have no such tags:
 // the server answers 415 before.
 func Strategic(doc, patch []byte, obj resource.Object) ([]byte, error) {
-	var d, p map[string]any
-	if err := kjson.UnmarshalCaseSensitivePreserveInts(doc, &d); err != nil {
-		return nil, internal(fmt.Errorf("decode the object to patch: %w", err))
-	}
+	var p map[string]any
 	if err := kjson.UnmarshalCaseSensitivePreserveInts(patch, &p); err != nil {
 		return nil, apierrors.NewBadRequest(err.Error())
 	}
-	out, err := strategic(d, p, obj)
+	return strategicTree(doc, p, obj)
+}
+
+// strategicTree is Strategic with a patch that is read, which it changes.
+func strategicTree(doc []byte, patch map[string]any, obj resource.Object) ([]byte, error) {
+	var d map[string]any
+	if err := kjson.UnmarshalCaseSensitivePreserveInts(doc, &d); err != nil {
+		return nil, internal(fmt.Errorf("decode the object to patch: %w", err))
+	}
+	out, err := strategic(d, patch, obj)
 	switch err {
 	case nil:
 	case mergepatch.ErrBadJSONDoc, mergepatch.ErrBadPatchFormatForPrimitiveList, mergepatch.ErrBadPatchFormatForRetainKeys,
@@ -111,7 +118,7 @@ func Strategic(doc, patch []byte, obj resource.Object) ([]byte, error) {
 	default:
 		return nil, internal(err)
 	}
-	b, err := codec.MarshalJSON(out)
+	b, err := codec.MarshalJSON(&unstructured.Unstructured{Object: out})
 	return b, internal(err)
 }
 

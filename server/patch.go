@@ -72,6 +72,9 @@ func (p *patching) check() error {
 
 // patched applies a JSON, merge or strategic patch.
 func (p *patching) patched(ctx context.Context, cur *view.Entry) (resource.Object, error) {
+	if obj := p.patchedFields(cur.Object); obj != nil {
+		return obj, nil
+	}
 	doc, err := cur.JSON(ctx, p.r.Spoken())
 	if err != nil {
 		return nil, unconverted(p.r.Kind, err)
@@ -112,6 +115,20 @@ func (p *patching) patched(ctx context.Context, cur *view.Entry) (resource.Objec
 		resource.EarlyDefaults(p.r.Kind, says.GroupVersion(), hub)
 	}
 	return hub, err
+}
+
+// patchedFields applies a patch to the fields that it names, where no version but the stored one is spoken. It returns nil where the
+// whole document is to be patched: it gives the errors and the warnings.
+func (p *patching) patchedFields(old resource.Object) resource.Object {
+	i := p.r.Kind.Info()
+	if _, sealed := old.(resource.Sealed); sealed || i.Custom || p.r.Spoken() != i.GVK {
+		return nil
+	}
+	obj := apply.PatchFields(p.kind, p.data, old)
+	if obj == nil || len(openapi.Trim(p.s.Kinds.Features(), obj)) > 0 || apply.CheckName(obj, p.r.Scope(), p.r.Name) != nil {
+		return nil
+	}
+	return obj
 }
 
 func (p *patching) transform(doc []byte, obj resource.Object) ([]byte, error) {
