@@ -165,6 +165,9 @@ func (v *version) coerce(u map[string]any, track, lenient bool) (unknown []strin
 	if err != nil {
 		return nil, err
 	}
+	if !v.keep && (!lenient || counted(u)) && plain(u, s) {
+		return nil, nil
+	}
 	kind, hasKind, err := unstructured.NestedString(u, "kind")
 	if err != nil {
 		return nil, err
@@ -200,6 +203,12 @@ func (v *version) coerce(u map[string]any, track, lenient bool) (unknown []strin
 		meta.Generation = 1
 	}
 	return append(unknown, paths...), objectmeta.SetObjectMeta(u, meta)
+}
+
+// counted says that an object has a generation.
+func counted(u map[string]any) bool {
+	meta, ok := u["metadata"].(map[string]any)
+	return !ok || meta["generation"] != nil
 }
 
 // Tidy leaves out of the metadata of an object that was merged, and of objects in it, what says nothing.
