@@ -110,7 +110,13 @@ func custom(ctx context.Context, b *bench) error {
 	if len(b.processes) > 0 {
 		b.figure("custom resources, memory of wire size", (after-before)/wire, "times")
 	}
-	return b.listed(ctx, c, "custom resources", call{method: "GET", path: path, accept: jsonType})
+	if err := b.listed(ctx, c, "custom resources", call{method: "GET", path: path, accept: jsonType}); err != nil {
+		return err
+	}
+	return b.measured(ctx, "patch the status of custom resources", 64, customs, func(i int) call {
+		return call{method: "PATCH", path: fmt.Sprintf("%s/database-%05d/status", path, i/2), kind: "application/merge-patch+json",
+			body: fmt.Appendf(nil, `{"status":{"phase":"Ready","replicas":%d,"conditions":[{"type":"Ready","status":"True","count":%d}]}}`, i%2, i)}
+	})
 }
 
 // settled is the memory when the server had time to give back what it does not need, which it does some seconds after
