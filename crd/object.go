@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"maps"
 
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	kjson "sigs.k8s.io/json"
@@ -20,40 +19,6 @@ type Object struct {
 // DeepCopyObject implements runtime.Object.
 func (o *Object) DeepCopyObject() runtime.Object {
 	return &Object{*o.DeepCopy(), o.read}
-}
-
-// SetManagedFields implements metav1.Object. The embedded one converts every entry by reflection, and copies the result.
-func (o *Object) SetManagedFields(list []metav1.ManagedFieldsEntry) {
-	meta, ok := o.Object["metadata"].(map[string]any)
-	if list == nil || !ok {
-		o.Unstructured.SetManagedFields(list)
-		return
-	}
-	out := make([]any, 0, len(list))
-	for i := range list {
-		e := &list[i]
-		m := map[string]any{}
-		for _, f := range [...]struct{ name, text string }{{"manager", e.Manager}, {"operation", string(e.Operation)},
-			{"apiVersion", e.APIVersion},
-			{"fieldsType", e.FieldsType}, {"subresource", e.Subresource}} {
-			if f.text != "" {
-				m[f.name] = f.text
-			}
-		}
-		if e.Time != nil {
-			m["time"] = e.Time.ToUnstructured()
-		}
-		if e.FieldsV1 != nil {
-			var fields any
-			if len(e.FieldsV1.Raw) > 0 && kjson.UnmarshalCaseSensitivePreserveInts(e.FieldsV1.Raw, &fields) != nil {
-				o.Unstructured.SetManagedFields(list)
-				return
-			}
-			m["fieldsV1"] = fields
-		}
-		out = append(out, m)
-	}
-	meta["managedFields"] = out
 }
 
 // UnmarshalJSON implements json.Unmarshaler.

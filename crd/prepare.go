@@ -1,6 +1,8 @@
 package crd
 
 import (
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
 	"github.com/kloop-dev/kloop/features"
 	"github.com/kloop-dev/kloop/resource"
 )
@@ -43,9 +45,13 @@ func (k *Kind) PrepareForWrite(_ *features.Set, sub string, obj, old resource.Ob
 // settleStatus makes o the old object with the status and the field owners of o.
 func settleStatus(o, was *Object) {
 	status, has := o.Object["status"]
-	owners := o.GetManagedFields()
+	owners, owned, _ := unstructured.NestedFieldNoCopy(o.Object, "metadata", "managedFields")
 	o.Object = was.shallow().Object
-	o.SetManagedFields(owners)
+	if meta, ok := o.Object["metadata"].(map[string]any); ok {
+		if delete(meta, "managedFields"); owned {
+			meta["managedFields"] = owners
+		}
+	}
 	if delete(o.Object, "status"); has {
 		o.Object["status"] = status
 	}

@@ -23,6 +23,17 @@ func eachMember(text string, at int, f func(key string, begin, start, end int) b
 	}
 }
 
+// eachItem calls f for the items of the list whose bracket is at: with where each starts and ends.
+func eachItem(text string, at int, f func(start, end int)) {
+	for i := at + 1; i < len(text) && text[i] != ']'; i++ {
+		start := i
+		i = skipValue(text, start)
+		if f(start, i); i >= len(text) || text[i] != ',' {
+			return
+		}
+	}
+}
+
 // skipString returns where the string ends whose quote is at i.
 func skipString(text string, i int) int {
 	for i++; i < len(text); i++ {

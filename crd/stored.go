@@ -34,6 +34,8 @@ var (
 	_ resource.Object      = (*Stored)(nil)
 	_ resource.Sealed      = (*Stored)(nil)
 	_ runtime.Unstructured = (*Stored)(nil)
+	_ resource.Differing   = (*Stored)(nil)
+	_ codec.StoredMaker    = (*Stored)(nil)
 )
 
 // Pack implements view.Packer: it returns an object, which is of the hub version, as it lies in memory. text is its
@@ -96,6 +98,58 @@ func (s *Stored) Stamped(rev int64) resource.Object {
 	s.at.Load().look(func(text string) { out = stamp(text, strconv.FormatInt(rev, 10)) })
 	out.read = s.read
 	return out
+}
+
+// unstamped is a text without its resourceVersion.
+func unstamped(text string, meta int) []byte {
+	from, to := 0, 0
+	eachMember(text, meta, func(key string, begin, _, end int) bool {
+		switch {
+		case key != "resourceVersion":
+		case text[end] == ',':
+			from, to = begin, end+1
+		case text[begin-1] == ',': // the last one
+			from, to = begin-1, end
+		default: // the only one
+			from, to = begin, end
+		}
+		return key < "resourceVersion"
+	})
+	return append(append(make([]byte, 0, len(text)), text[:from]...), text[to:]...)
+}
+
+// MakeStored implements codec.StoredMaker.
+func (s *Stored) MakeStored() (stored []byte) {
+	at := s.at.Load()
+	at.look(func(text string) { stored = unstamped(text, int(at.meta)) })
+	return stored
+}
+
+// Differs implements resource.Differing: it compares what lies beside the metadata, member by member.
+func (s *Stored) Differs(from resource.Object) (differs bool) {
+	o, ok := from.(*Object)
+	if !ok {
+		return false
+	}
+	room := rooms.Get().(*[]byte)
+	defer rooms.Put(room)
+	s.at.Load().look(func(text string) {
+		members, known := 0, true
+		eachMember(text, 0, func(key string, _, start, end int) bool {
+			members++
+			if key == "metadata" {
+				return true
+			}
+			v, has := o.Object[key]
+			value, err := codec.AppendTree((*room)[:0], v)
+			if known = err == nil && (has || strings.IndexByte(key, '\\') < 0); known {
+				*room, differs = value, !has || string(value) != text[start:end]
+			}
+			return known && !differs
+		})
+		differs = known && (differs || members != len(o.Object))
+	})
+	return differs
 }
 
 // EncodedJSON implements codec.Encoded.
@@ -226,9 +280,4 @@ func (s *Stored) GetFinalizers() []string { return decode[[]string](s, "finalize
 // GetOwnerReferences implements metav1.Object.
 func (s *Stored) GetOwnerReferences() []metav1.OwnerReference {
 	return decode[[]metav1.OwnerReference](s, "ownerReferences")
-}
-
-// GetManagedFields implements metav1.Object.
-func (s *Stored) GetManagedFields() []metav1.ManagedFieldsEntry {
-	return decode[[]metav1.ManagedFieldsEntry](s, "managedFields")
 }

@@ -6,8 +6,6 @@ import (
 	"runtime"
 	"testing"
 
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-
 	"github.com/kloop-dev/kloop/resource"
 	"github.com/kloop-dev/kloop/resource/codec"
 )
@@ -68,6 +66,9 @@ func TestStoredMetadata(t *testing.T) {
 				t.Errorf("%s\n%s: %v, want %v", meta, c.name, c.got, c.want)
 			}
 		}
+		if want, err := codec.Stored(k, s.open()); err != nil || string(s.MakeStored()) != string(want) {
+			t.Errorf("stores %s, want %s, %v", s.MakeStored(), want, err)
+		}
 		// As if it had been encoded with its revision at once, and again with another one.
 		for _, rev := range []int64{42, 7, 100_000} {
 			again := s.Stamped(rev).(*Stored)
@@ -108,6 +109,34 @@ func TestPackLeavesOthers(t *testing.T) {
 	}
 }
 
+// What differs beside the metadata is told without the object being opened, and nothing else is said to differ.
+func TestStoredDiffers(t *testing.T) {
+	k := databaseKind(t)
+	s := pack(t, k, oneLine(database), 5)
+	for _, c := range []struct {
+		name    string
+		change  func(o map[string]any)
+		differs bool
+	}{
+		{"nothing", func(map[string]any) {}, false},
+		{"metadata", func(o map[string]any) { o["metadata"].(map[string]any)["labels"] = nil }, false},
+		{"a field", func(o map[string]any) { o["spec"].(map[string]any)["engine"] = "b" }, true},
+		{"a member more", func(o map[string]any) { o["status"] = map[string]any{} }, true},
+		{"a member less", func(o map[string]any) { delete(o, "spec") }, true},
+		{"another member", func(o map[string]any) { delete(o, "spec"); o["status"] = map[string]any{} }, true},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			o := s.open()
+			if c.change(o.Object); s.Differs(o) != c.differs {
+				t.Errorf("differs %v, want %v", !c.differs, c.differs)
+			}
+		})
+	}
+	if s.Differs(s) {
+		t.Error("a stored object is compared, which takes an open one")
+	}
+}
+
 func FuzzStored(f *testing.F) {
 	k := databaseKind(f)
 	f.Add(oneLine(database))
@@ -128,6 +157,9 @@ func FuzzStored(f *testing.F) {
 		s, ok := k.Pack(o, value, 9).(*Stored)
 		if !ok {
 			return
+		}
+		if stored, err := codec.Stored(k, s.open()); err != nil || string(stored) != string(s.MakeStored()) || s.Differs(s.open()) {
+			t.Errorf("%s is stored as %s, %v", stored, s.MakeStored(), err)
 		}
 		if s.GetResourceVersion() != "9" || s.GetName() != o.GetName() || !json.Valid(s.EncodedJSON(nil)) {
 			t.Errorf("%s", s.EncodedJSON(nil))
@@ -168,24 +200,5 @@ func BenchmarkStored(b *testing.B) {
 				f()
 			}
 		})
-	}
-}
-
-// Setting owners of fields is the same as in the library's tree.
-func TestSetManagedFields(t *testing.T) {
-	now := metav1.Unix(1767225600, 0)
-	for _, list := range [][]metav1.ManagedFieldsEntry{
-		nil, {}, {{}},
-		{{Manager: "m", Operation: "Update", APIVersion: "v1", FieldsType: "FieldsV1", Subresource: "status", Time: &now,
-			FieldsV1: &metav1.FieldsV1{Raw: []byte(`{"f:a":{".":{},"k:{\"n\":1}":{}}}`)}}, {Manager: "n", FieldsV1: &metav1.FieldsV1{}}},
-	} {
-		ours := &Object{}
-		ours.Object = map[string]any{"metadata": map[string]any{"name": "a"}}
-		theirs := ours.DeepCopy()
-		ours.SetManagedFields(list)
-		theirs.SetManagedFields(list)
-		if !reflect.DeepEqual(ours.Object, theirs.Object) {
-			t.Errorf("got %v, want %v", ours.Object, theirs.Object)
-		}
 	}
 }

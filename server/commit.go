@@ -106,14 +106,17 @@ func (s *Core) after(ctx context.Context, c *store.ConflictError) error {
 // same says whether writing obj would change nothing. If so obj gets the old resourceVersion and managedFields,
 // which may then differ in their times only.
 func same(k resource.Kind, obj, old resource.Object) bool {
-	fields, rev := obj.GetManagedFields(), obj.GetResourceVersion()
 	if a, b := obj.GetDeletionGracePeriodSeconds(), old.GetDeletionGracePeriodSeconds(); (a == nil) != (b == nil) || a != nil && *a != *b {
 		return false // a deletion: nothing needs to be encoded to see that
 	}
-	if !slices.EqualFunc(fields, old.GetManagedFields(), sameOwnership) {
+	if d, ok := old.(resource.Differing); ok && d.Differs(obj) {
 		return false
 	}
-	obj.SetManagedFields(old.GetManagedFields())
+	fields, rev, were := obj.GetManagedFields(), obj.GetResourceVersion(), old.GetManagedFields()
+	if !slices.EqualFunc(fields, were, sameOwnership) {
+		return false
+	}
+	obj.SetManagedFields(were)
 	obj.SetResourceVersion(old.GetResourceVersion())
 	if equalEncoding(k, obj, old) {
 		return true
@@ -133,9 +136,6 @@ func sameOwnership(a, b metav1.ManagedFieldsEntry) bool {
 }
 
 func equalEncoding(k resource.Kind, a, b resource.Object) bool {
-	if d, ok := b.(resource.Differing); ok && d.Differs(a) {
-		return false
-	}
 	if _, ready := b.(codec.Encoded); !ready {
 		b = resource.Opened(b)
 	}

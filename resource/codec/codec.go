@@ -47,6 +47,11 @@ type Encoded interface {
 type Maker interface {
 	// MakeJSON returns what MarshalJSON of this package would of the open object.
 	MakeJSON() ([]byte, error)
+	StoredMaker
+}
+
+// StoredMaker is implemented by objects that know what is stored of them.
+type StoredMaker interface {
 	// MakeStored returns what Stored of this package would of the open object. It is shared.
 	MakeStored() []byte
 }
@@ -58,7 +63,7 @@ func MarshalJSON(obj any) ([]byte, error) {
 		return e.EncodedJSON(nil), nil
 	}
 	if u, ok := obj.(runtime.Unstructured); ok && !u.IsList() {
-		doc, err := appendTree(make([]byte, 0, 2048), u.UnstructuredContent()) // its own encoding is the same, and slow
+		doc, err := AppendTree(make([]byte, 0, 2048), u.UnstructuredContent()) // its own encoding is the same, and slow
 		if err != nil {
 			return nil, fmt.Errorf("encode %T as JSON: %w", obj, err)
 		}
@@ -202,7 +207,7 @@ func Stored(k resource.Kind, obj resource.Object) ([]byte, error) { return Appen
 
 // AppendStored appends what Stored returns. For who encodes one object after another.
 func AppendStored(b []byte, k resource.Kind, obj resource.Object) ([]byte, error) {
-	if quick, ok := obj.(Maker); ok {
+	if quick, ok := obj.(StoredMaker); ok {
 		return append(b, quick.MakeStored()...), nil
 	}
 	if obj.GetResourceVersion() != "" {

@@ -7,9 +7,9 @@ import (
 	"sync"
 )
 
-// appendTree encodes a tree of maps as package encoding/json does, in half the time: it knows what trees hold. What it
+// AppendTree encodes a tree of maps as package encoding/json does, in half the time: it knows what trees hold. What it
 // does not know is left to the package.
-func appendTree(b []byte, v any) ([]byte, error) {
+func AppendTree(b []byte, v any) ([]byte, error) {
 	switch x := v.(type) {
 	case nil:
 		return append(b, "null"...), nil
@@ -34,7 +34,7 @@ func appendTree(b []byte, v any) ([]byte, error) {
 			if i > 0 {
 				b = append(b, ',')
 			}
-			if b, err = appendTree(b, item); err != nil {
+			if b, err = AppendTree(b, item); err != nil {
 				return nil, err
 			}
 		}
@@ -70,7 +70,7 @@ func appendMap(b []byte, m map[string]any) ([]byte, error) {
 		if b, err = AppendString(b, key); err != nil {
 			return nil, err
 		}
-		if b, err = appendTree(append(b, ':'), m[key]); err != nil {
+		if b, err = AppendTree(append(b, ':'), m[key]); err != nil {
 			return nil, err
 		}
 	}

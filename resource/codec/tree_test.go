@@ -21,12 +21,12 @@ func TestAppendTree(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if got, err := appendTree(nil, v); err != nil || string(got) != string(want) {
+		if got, err := AppendTree(nil, v); err != nil || string(got) != string(want) {
 			t.Errorf("%v: %s, want %s, %v", v, got, want, err)
 		}
 	}
 	for _, v := range []any{math.NaN(), []any{math.Inf(1)}, map[string]any{"a": make(chan int)}} {
-		if got, err := appendTree(nil, v); err == nil {
+		if got, err := AppendTree(nil, v); err == nil {
 			t.Errorf("%v: %s", v, got)
 		}
 	}
@@ -43,7 +43,7 @@ func FuzzAppendTree(f *testing.F) {
 		if err != nil {
 			return
 		}
-		if got, err := appendTree(nil, v); err != nil || string(got) != string(want) {
+		if got, err := AppendTree(nil, v); err != nil || string(got) != string(want) {
 			t.Errorf("%s, want %s, %v", got, want, err)
 		}
 	})
