@@ -23,8 +23,9 @@ func BenchmarkPatch(b *testing.B) {
 		kind  k8stypes.PatchType
 		patch string
 	}{
-		{"strategic", k8stypes.StrategicMergePatchType, `{"metadata":{"uid":"u"},"status":{"$setElementOrder/conditions":[{"type":"Initialized"},` +
-			`{"type":"Ready"},{"type":"ContainersReady"},{"type":"PodScheduled"}],"conditions":[{"status":"False","type":"Ready"}],"phase":"Failed"}}`},
+		{"strategic", k8stypes.StrategicMergePatchType, `{"metadata":{"uid":"u"},"status":{"$setElementOrder/conditions":[` +
+			`{"type":"Initialized"},{"type":"Ready"},{"type":"ContainersReady"},{"type":"PodScheduled"}],` +
+			`"conditions":[{"status":"False","type":"Ready"}],"phase":"Failed"}}`},
 		{"merge", k8stypes.MergePatchType, `{"metadata":{"annotations":{"x":"y"}}}`},
 		{"json", k8stypes.JSONPatchType, `[{"op":"add","path":"/metadata/annotations/x","value":"y"}]`},
 	} {

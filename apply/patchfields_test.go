@@ -134,7 +134,8 @@ func TestPatchFieldsIsRight(t *testing.T) {
 
 // What a patch names is found, and left to the patch of the whole document where names are not all.
 func TestPatchFields(t *testing.T) {
-	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "p", UID: "u", Labels: map[string]string{"a": "b"}, Finalizers: []string{"x/y", "x/z"}},
+	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "p", UID: "u", Labels: map[string]string{"a": "b"},
+		Finalizers: []string{"x/y", "x/z"}},
 		Spec: corev1.PodSpec{NodeName: "n", Containers: []corev1.Container{{Name: "c", Image: "i"}}},
 		Status: corev1.PodStatus{Phase: "Pending", Conditions: []corev1.PodCondition{
 			{Type: "PodScheduled", Status: "True"}, {Type: "Ready", Status: "False"}}}}

@@ -38,7 +38,8 @@ func TestGetManagedFields(t *testing.T) {
 	} {
 		t.Run(list, func(t *testing.T) {
 			o := &Object{}
-			if err := json.Unmarshal([]byte(`{"apiVersion":"example.com/v1","kind":"Database","metadata":{"managedFields":`+list+`}}`), &o.Object); err != nil {
+			doc := `{"apiVersion":"example.com/v1","kind":"Database","metadata":{"managedFields":` + list + `}}`
+			if err := json.Unmarshal([]byte(doc), &o.Object); err != nil {
 				t.Fatal(err)
 			}
 			want := o.Unstructured.GetManagedFields()

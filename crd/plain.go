@@ -144,7 +144,7 @@ func plainOwner(v any) bool {
 	return texts == 4
 }
 
-// plainManager is plainMeta for who manages fields.
+// plainManager is plainMeta for an entry of a manager of fields.
 func plainManager(v any) bool {
 	manager, ok := v.(map[string]any)
 	for name, v := range manager {

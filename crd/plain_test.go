@@ -17,7 +17,8 @@ import (
 const ofAllSorts = `{type: object, properties: {
 	text: {type: string}, none: {type: string, nullable: true}, preset: {type: string, default: a},
 	fields: {type: object, properties: {a: {type: string}, deep: {type: object, properties: {b: {type: integer}}}}},
-	map: {type: object, additionalProperties: {type: object, properties: {c: {type: string}}}}, any: {type: object, additionalProperties: true},
+	map: {type: object, additionalProperties: {type: object, properties: {c: {type: string}}}},
+	any: {type: object, additionalProperties: true},
 	open: {type: object, x-kubernetes-preserve-unknown-fields: true, properties: {d: {type: object, properties: {e: {type: string}}}}},
 	list: {type: array, items: {type: object, properties: {f: {type: string}}}},
 	kept: {type: array, x-kubernetes-preserve-unknown-fields: true, items: {type: object, properties: {g: {type: string}}}},

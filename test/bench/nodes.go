@@ -123,6 +123,7 @@ func (f *fleet) fill(ctx context.Context, n int) error {
 	pods := min(nodePods, podsOfNode*n)
 	f.want, f.all = int64(pods), make(chan struct{})
 	self := processes{os.Getpid()}
+	metered := b.meter(ctx, fmt.Sprintf("%d nodes, a pod made, bound and ready", n))
 	cpu, own, began := b.cpu(), self.cpu(), time.Now()
 	if _, _, err := b.storm(ctx, bindWays, pods, func(i int) call {
 		return podFor(ns, i, `"terminationGracePeriodSeconds":0,`)
@@ -143,6 +144,7 @@ func (f *fleet) fill(ctx context.Context, n int) error {
 	if len(b.processes) > 0 {
 		b.figure(fmt.Sprintf("%d nodes, pods made, bound and ready, server CPU", n), (b.cpu()-cpu)/float64(pods)*1e3, "ms")
 	}
+	metered(pods)
 	fmt.Printf("  the clients' own CPU: %s ms a pod\n", number((self.cpu()-own)/float64(pods)*1e3))
 	b.showMemory()
 	remove()
