@@ -22,8 +22,13 @@ func (m *Mounter) give(pod *corev1.Pod, volume, path string) error {
 	}
 	policy := pod.Spec.SecurityContext.FSGroupChangePolicy
 	all := !ran(pod) && (policy == nil || *policy != corev1.FSGroupChangeOnRootMismatch)
-	if err := own(path, *group, all); err != nil {
+	refused, err := own(path, *group, all)
+	if err != nil {
 		return fmt.Errorf("give volume %q to group %d: %w", volume, *group, err)
+	}
+	if refused != nil {
+		m.log.Warn("files of a volume can't be given to the pod's group", "object", "pod/"+pod.Namespace+"/"+pod.Name, "volume", volume,
+			"group", *group, "err", refused)
 	}
 	m.given(pod.UID, volume)
 	return nil
@@ -82,40 +87,70 @@ func (m *Mounter) giveLocal(pod *corev1.Pod, volume, path string, pv *corev1.Per
 }
 
 // own gives everything below path to the group, as a volume that the pod writes to needs it; unless all, only if its root is not as it
-// should be.
-func own(path string, group int64, all bool) error {
+// should be. What can't be given stays as it is, as with Kubernetes' agent, since a server of files may refuse that to everybody; refused
+// has the first of it and says how many there are.
+func own(path string, group int64, all bool) (refused, err error) {
 	const write, dir = 0o660, 0o770 | fs.ModeSetgid
 	info, err := os.Lstat(path)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	if gid, _ := owner(info); !all && info.Mode()&dir == dir && gid == int(group) {
-		return nil
+		return nil, nil
 	}
+	g := giving{group: int(group)}
 	var dirs []string
 	err = filepath.WalkDir(path, func(p string, d fs.DirEntry, err error) error {
-		if err != nil {
+		switch {
+		case p == path: // the root tells that all is done: last
 			return err
-		}
-		if p == path { // the root tells that all is done: last
+		case errors.Is(err, fs.ErrNotExist): // others work in it, and removed this
 			return nil
-		}
-		if err := os.Lchown(p, -1, int(group)); err != nil || d.Type()&fs.ModeSymlink != 0 {
+		case err != nil:
 			return err
-		}
-		if d.IsDir() {
+		case d.IsDir():
 			dirs = append(dirs, p)
-			return nil
+		case d.Type()&fs.ModeSymlink != 0:
+			g.try(p, 0)
+		default:
+			g.try(p, write)
 		}
-		return addMode(p, write)
+		return nil
 	})
-	for _, p := range dirs {
-		err = errors.Join(err, addMode(p, dir))
+	for _, p := range append(dirs, path) {
+		if p != path || err == nil {
+			g.try(p, dir)
+		}
 	}
-	if err != nil {
-		return err
+	return g.refused(), err
+}
+
+// A giving counts what could not be given to a group.
+type giving struct {
+	group int
+	first error
+	count int
+}
+
+// try gives a file to the group. mode is added to its own; a link has none, 0.
+func (g *giving) try(path string, mode fs.FileMode) {
+	err := os.Lchown(path, -1, g.group)
+	if mode != 0 {
+		err = errors.Join(err, addMode(path, mode))
 	}
-	return errors.Join(os.Lchown(path, -1, int(group)), addMode(path, dir))
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		g.count++
+		if g.first == nil {
+			g.first = err
+		}
+	}
+}
+
+func (g *giving) refused() error {
+	if g.count < 2 {
+		return g.first
+	}
+	return fmt.Errorf("%w, and %d more files", g.first, g.count-1)
 }
 
 func addMode(path string, mode fs.FileMode) error {

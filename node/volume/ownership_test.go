@@ -2,14 +2,18 @@ package volume
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
 
+	"golang.org/x/sys/unix"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -160,4 +164,43 @@ func TestGroupOfOthers(t *testing.T) {
 			t.Errorf("%+v", list)
 		}
 	})
+}
+
+// TestOwnRefused: who gives files to a group may not do so, as on a server that takes root for nobody. The volume is as good as it was.
+func TestOwnRefused(t *testing.T) {
+	needRoot(t)
+	dir := filepath.Join(t.TempDir(), "v")
+	if err := errors.Join(os.MkdirAll(dir+"/a", 0o755), os.WriteFile(dir+"/a/f", nil, 0o644), os.Symlink("f", dir+"/a/l")); err != nil {
+		t.Fatal(err)
+	}
+	for at := dir; at != filepath.Dir(at); at = filepath.Dir(at) { // nobody may look into it
+		if info, err := os.Stat(at); err != nil || info.Mode().Perm()&1 == 0 && os.Chmod(at, info.Mode()|0o055) != nil {
+			t.Fatal(at, err)
+		}
+	}
+	var refused, err error
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		runtime.LockOSThread() // and never unlocked: the thread ends with the goroutine
+		if err = unix.Setfsuid(65534); err == nil {
+			refused, err = own(dir, 777, true)
+		}
+	}()
+	<-done
+	if err != nil || refused == nil || !strings.Contains(refused.Error(), "and 3 more files") || !errors.Is(refused, fs.ErrPermission) {
+		t.Errorf("refused: %v, error: %v", refused, err)
+	}
+	if gid := gidOf(t, dir+"/a/f"); gid == 777 {
+		t.Error("the file was given away")
+	}
+}
+
+// TestOwnGone: what others remove while a volume is given to a group is not missed.
+func TestOwnGone(t *testing.T) {
+	g := giving{group: os.Getgid()}
+	g.try(filepath.Join(t.TempDir(), "gone"), 0o660)
+	if err := g.refused(); err != nil {
+		t.Error(err)
+	}
 }

@@ -596,8 +596,8 @@ func TestOwnTree(t *testing.T) {
 		os.Symlink("/etc/passwd", dir+"/link")); err != nil {
 		t.Fatal(err)
 	}
-	if err := own(dir, 777, true); err != nil {
-		t.Fatal(err)
+	if refused, err := own(dir, 777, true); refused != nil || err != nil {
+		t.Fatal(refused, err)
 	}
 	for path, want := range map[string]fs.FileMode{"": 0o775, "a": 0o770, "a/b": 0o770, "a/b/f": 0o660} {
 		t.Run(path, func(t *testing.T) {
