@@ -1,7 +1,9 @@
 package serve
 
 import (
+	"bufio"
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -12,7 +14,6 @@ import (
 	"os"
 	"os/exec"
 	"regexp"
-	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -52,7 +53,7 @@ func (a *api) nodeLogs(w http.ResponseWriter, r *http.Request) error {
 	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
 	out := &bounded{w: w, left: maxQueried}
 	for _, name := range q.files {
-		if err := q.file(root.FS(), name, out); err != nil {
+		if err := q.file(ctx, root.FS(), name, out); err != nil {
 			fmt.Fprintf(out, "\n%v\n", err)
 		}
 	}
@@ -133,19 +134,69 @@ func readLogQuery(v url.Values) (q logQuery, err error) {
 	return q, nil
 }
 
-// file writes the lines of a log file that are asked for. Times are the journal's alone.
-func (q logQuery) file(logs fs.FS, name string, out io.Writer) error {
-	text, err := fs.ReadFile(logs, name)
+// file writes the lines of a log file that are asked for. Times are the journal's alone. The file may be of any size: of the last lines
+// that match it keeps as many as an answer may hold.
+func (q logQuery) file(ctx context.Context, logs fs.FS, name string, out io.Writer) error {
+	f, err := logs.Open(name)
 	if err != nil {
 		return fmt.Errorf("read %s: %w", name, err)
 	}
+	defer f.Close()
 	match := regexp.MustCompile(q.pattern) // it was tried when the question was read
-	lines := slices.DeleteFunc(bytes.SplitAfter(text, []byte("\n")), func(l []byte) bool { return len(l) == 0 || !match.Match(l) })
-	if q.tail >= 0 && len(lines) > q.tail {
-		lines = lines[len(lines)-q.tail:]
+	last := lastLines{most: q.tail}
+	lines, room := bufio.NewReaderSize(f, 64<<10), make([]byte, 0, maxLine)
+	for {
+		line, err := readLine(lines, room)
+		if len(line) > 0 && match.Match(line) {
+			if q.tail >= 0 {
+				last.add(line)
+			} else if _, err := out.Write(line); err != nil {
+				return err
+			}
+		}
+		if errors.Is(err, io.EOF) {
+			return last.write(out)
+		}
+		if err = cmp.Or(err, ctx.Err()); err != nil {
+			return fmt.Errorf("read %s: %w", name, err)
+		}
 	}
-	for _, l := range lines {
-		if _, err := out.Write(l); err != nil {
+}
+
+// readLine reads a line with its end into room. What is longer than room comes in pieces.
+func readLine(r *bufio.Reader, room []byte) (line []byte, err error) {
+	line = room[:0]
+	for {
+		part, err := r.ReadSlice('\n')
+		line = append(line, part...)
+		if !errors.Is(err, bufio.ErrBufferFull) {
+			return line, err
+		}
+		if len(line)+r.Size() > cap(line) {
+			return line, nil
+		}
+	}
+}
+
+// lastLines are the last lines of a text: at most so many, and no more bytes than an answer may hold.
+type lastLines struct {
+	most  int
+	lines [][]byte
+	bytes int
+}
+
+func (l *lastLines) add(line []byte) {
+	l.lines, l.bytes = append(l.lines, bytes.Clone(line)), l.bytes+len(line)
+	for len(l.lines) > l.most || l.bytes > maxQueried {
+		l.bytes -= len(l.lines[0])
+		l.lines[0] = nil
+		l.lines = l.lines[1:]
+	}
+}
+
+func (l *lastLines) write(out io.Writer) error {
+	for _, line := range l.lines {
+		if _, err := out.Write(line); err != nil {
 			return err
 		}
 	}
@@ -159,7 +210,7 @@ func (q logQuery) journal(ctx context.Context, program string, logs fs.FS, out i
 		for _, path := range []string{name, name + ".log", name + "/" + name + ".log"} {
 			if info, err := fs.Stat(logs, path); err == nil && info.Mode().IsRegular() && !found {
 				found = true
-				if err := q.file(logs, path, out); err != nil {
+				if err := q.file(ctx, logs, path, out); err != nil {
 					fmt.Fprintf(out, "\n%v\n", err)
 				}
 			}

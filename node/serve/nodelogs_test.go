@@ -6,6 +6,7 @@ import (
 	"net/url"
 	"os"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"testing"
 )
@@ -69,5 +70,33 @@ func TestNodeLogs(t *testing.T) {
 	a := &api{}
 	if err := a.nodeLogs(rec, &http.Request{URL: &url.URL{Path: "/logs/"}}); err == nil {
 		t.Error("logs are shown where none are to be")
+	}
+}
+
+// TestNodeLogsLong: a question for the last lines of a file does not read the file into memory, however long that is.
+func TestNodeLogsLong(t *testing.T) {
+	const size = 96 << 20
+	root := t.TempDir()
+	f, err := os.Create(filepath.Join(root, "log"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	if err := f.Truncate(size); err != nil { // a hole: nothing is written
+		t.Fatal(err)
+	}
+	if _, err := f.WriteAt([]byte("\nbefore\nlast\nat the end"), size); err != nil {
+		t.Fatal(err)
+	}
+	var out strings.Builder
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	err = logQuery{tail: 2, pattern: "t"}.file(t.Context(), os.DirFS(root), "log", &out)
+	runtime.ReadMemStats(&after)
+	if err != nil || out.String() != "last\nat the end" {
+		t.Errorf("%q, %v", out.String(), err)
+	}
+	if live := after.TotalAlloc - before.TotalAlloc; live > size/4 {
+		t.Errorf("%d bytes were allocated", live)
 	}
 }
