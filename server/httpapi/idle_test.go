@@ -6,6 +6,7 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -21,6 +22,25 @@ import (
 
 // quietly has the world served with the bounds that the server has, in simulated time, and returns what dials it.
 func quietly(t *testing.T) func(context.Context, string, string) (net.Conn, error) {
+	dial, _ := quietlyEnded(t)
+	return dial
+}
+
+// A toldConn tells when it is closed.
+type toldConn struct {
+	net.Conn
+	once   sync.Once
+	closed chan struct{}
+}
+
+func (c *toldConn) Close() error {
+	c.once.Do(func() { close(c.closed) })
+	return c.Conn.Close()
+}
+
+// quietlyEnded is quietly, and says when the server ends its connection to the agent.
+func quietlyEnded(t *testing.T) (api func(context.Context, string, string) (net.Conn, error), ended chan struct{}) {
+	ended = make(chan struct{})
 	at := [2]*bufconn.Listener{bufconn.Listen(1 << 20), bufconn.Listen(1 << 20)}
 	dial := func(i int) func(context.Context, string, string) (net.Conn, error) {
 		return func(ctx context.Context, _, _ string) (net.Conn, error) { return at[i].DialContext(ctx) }
@@ -31,7 +51,10 @@ func quietly(t *testing.T) func(context.Context, string, string) (net.Conn, erro
 	a.Listener = at[0]
 	a.Start()
 	a.URL = "http://agent"
-	a.dial = dial(0)
+	a.dial = func(ctx context.Context, network, addr string) (net.Conn, error) {
+		conn, err := dial(0)(ctx, network, addr)
+		return &toldConn{Conn: conn, closed: ended}, err
+	}
 	w := newWorld(t, func(c *httpapi.Config) { c.Nodes = a })
 	w.runsPods()
 	ctx, stop := context.WithCancel(t.Context())
@@ -44,7 +67,47 @@ func quietly(t *testing.T) func(context.Context, string, string) (net.Conn, erro
 		}
 		a.Close()
 	})
-	return dial(1)
+	return dial(1), ended
+}
+
+// TestExecWithoutClient: an exec over WebSocket ends when its client is gone, or takes nothing, whatever the process does.
+func TestExecWithoutClient(t *testing.T) {
+	for _, tt := range []struct {
+		name, query string
+		client      func(*websocket.Conn) error
+	}{
+		{"it takes no output", "command=flood&stdout=true", func(*websocket.Conn) error { return nil }},
+		{"it is gone, and its input is not read", "command=idle&stdin=true&stdout=true", func(c *websocket.Conn) error {
+			go func() {
+				for c.WriteMessage(websocket.BinaryMessage, make([]byte, 1<<19)) == nil { // until the buffers between here and there are full
+				}
+			}()
+			synctest.Wait()
+			return c.NetConn().Close()
+		}},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				dial, ended := quietlyEnded(t)
+				d := websocket.Dialer{NetDialContext: dial, Subprotocols: []string{"v5.channel.k8s.io"}}
+				conn, _, err := d.DialContext(t.Context(), "ws://api/api/v1/namespaces/ns/pods/p/exec?"+tt.query, nil)
+				if err != nil {
+					t.Fatal(err)
+				}
+				defer conn.Close()
+				if err := tt.client(conn); err != nil {
+					t.Fatal(err)
+				}
+				select {
+				case <-ended:
+				case <-time.After(time.Hour):
+					t.Error("the process still has its streams")
+				}
+				conn.Close()
+				time.Sleep(5 * time.Hour) // the process ends
+			})
+		})
+	}
 }
 
 // A command that says nothing for hours is not cut off, by either protocol: bounds of idle connections are not for streams.

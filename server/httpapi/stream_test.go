@@ -32,7 +32,7 @@ import (
 	"github.com/kloop-dev/kloop/server/httpapi/stream"
 )
 
-// agent is a node agent whose containers know the commands cat, fail, size and idle, and whose pods echo on port 80.
+// agent is a node agent whose containers know the commands cat, fail, size, idle and flood, and whose pods echo on port 80.
 type agent struct {
 	*httptest.Server
 	asked chan string
@@ -104,6 +104,12 @@ func (a *agent) ExecInContainer(ctx context.Context, _, _, _ string, cmd []strin
 		time.Sleep(4 * time.Hour)
 		_, err := io.WriteString(out, "awake")
 		return err
+	case "flood":
+		for {
+			if _, err := out.Write(make([]byte, 32<<10)); err != nil {
+				return err
+			}
+		}
 	case "size":
 		s := <-size
 		fmt.Fprintf(out, "%dx%d", s.Width, s.Height)

@@ -1,6 +1,7 @@
 package stream
 
 import (
+	"context"
 	"encoding/base64"
 	"io"
 	"strings"
@@ -84,6 +85,23 @@ func (c *channels) read() {
 		}
 		if at == chanStdin || at == chanResize {
 			_, _ = c.in[at].w.Write(data) // fails when the process no longer reads
+		}
+	}
+}
+
+// ping asks now and then whether the client is there, until it is not or ctx ends. While a process does not take its input nobody reads
+// what the client says, and that it is gone neither.
+func (c *channels) ping(ctx context.Context) {
+	tick := time.NewTicker(c.stall)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		}
+		if c.ws.WriteControl(websocket.PingMessage, nil, time.Now().Add(c.stall)) != nil {
+			return
 		}
 	}
 }

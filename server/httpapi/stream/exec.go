@@ -1,6 +1,7 @@
 package stream
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -97,9 +98,14 @@ func (c *connection) tunnel(loc *url.URL, rt http.RoundTripper) {
 func (c *connection) translate(loc *url.URL, rt http.RoundTripper, o *corev1.PodExecOptions) error {
 	ctx, cancel := context.WithCancel(c.r.Context())
 	defer cancel()
-	agent, err := dialAgent(ctx, loc, rt, protocolV4)
+	conn, err := c.spdyConn(loc, rt, protocolV4, notUpgraded)
 	if err != nil {
 		return err
+	}
+	defer conn.Close()
+	agent, err := spdy.NewClientConnectionWithPings(conn, 0)
+	if err != nil {
+		return apierrors.NewInternalError(fmt.Errorf("connect to the node agent: %w", err))
 	}
 	defer agent.Close()
 	remote, err := openStreams(agent, o)
@@ -110,36 +116,35 @@ func (c *connection) translate(loc *url.URL, rt http.RoundTripper, o *corev1.Pod
 	if err != nil {
 		return nil // the upgrader has answered
 	}
-	local := newChannels(ws, c.h.cfg.WriteStall)
+	local := newChannels(ws, 2*c.h.cfg.WriteStall) // a minute, as upstream's
 	go func() {
 		defer cancel() // without a client the process gets no further
 		local.read()
 	}()
-	pump(ctx, agent, remote, local)
+	go func() {
+		defer cancel()
+		local.ping(ctx)
+	}()
+	stop := context.AfterFunc(ctx, func() {
+		_ = conn.Close() // first: the streams wait for what is being written, which the agent may not take
+		_ = agent.Close()
+	})
+	defer stop()
+	pump(cancel, remote, local)
 	return nil
 }
 
-// dialAgent upgrades a connection to the agent to SPDY.
-func dialAgent(ctx context.Context, loc *url.URL, rt http.RoundTripper, protocol string) (httpstream.Connection, error) {
-	up, err := spdy.NewRoundTripperWithConfig(spdy.RoundTripperConfig{UpgradeTransport: rt})
-	if err != nil {
-		return nil, apierrors.NewInternalError(err)
+// notUpgraded says why the agent did not open streams.
+func notUpgraded(resp *http.Response) error {
+	text, err := io.ReadAll(io.LimitReader(resp.Body, 2048))
+	var st metav1.Status
+	switch {
+	case err != nil:
+		text = []byte("unable to read error from server response")
+	case json.Unmarshal(text, &st) == nil && st.Kind == "Status":
+		text = []byte(st.Message)
 	}
-	req, err := http.NewRequestWithContext(ctx, http.MethodPost, loc.String(), nil)
-	if err != nil {
-		return nil, apierrors.NewInternalError(err)
-	}
-	req.Header.Set(httpstream.HeaderProtocolVersion, protocol)
-	resp, err := up.RoundTrip(req)
-	if err != nil {
-		return nil, apierrors.NewInternalError(fmt.Errorf("connect to the node agent: %w", err))
-	}
-	defer resp.Body.Close()
-	conn, err := up.NewConnection(resp)
-	if err != nil {
-		return nil, apierrors.NewInternalError(fmt.Errorf("connect to the node agent: %w", err))
-	}
-	return conn, nil
+	return apierrors.NewInternalError(fmt.Errorf("connect to the node agent: unable to upgrade connection: %s", bytes.TrimSpace(text)))
 }
 
 // openStreams creates the streams of the exec protocol, in the order that the agent expects. Unused ones are nil.
@@ -164,11 +169,9 @@ func openStreams(conn httpstream.Connection, o *corev1.PodExecOptions) (list [5]
 	return list, nil
 }
 
-// pump copies until the agent has told how the process ended, or the client is gone.
-func pump(ctx context.Context, agent httpstream.Connection, remote [5]httpstream.Stream, local *channels) {
+// pump copies until the agent has told how the process ended, or the client is gone, or takes nothing: then it calls cut.
+func pump(cut func(), remote [5]httpstream.Stream, local *channels) {
 	defer local.finish()
-	stop := context.AfterFunc(ctx, func() { _ = agent.Close() })
-	defer stop()
 	for _, at := range []int{chanStdin, chanResize} {
 		if remote[at] == nil {
 			local.stop(at)
@@ -183,7 +186,11 @@ func pump(ctx context.Context, agent httpstream.Connection, remote [5]httpstream
 	var out sync.WaitGroup
 	for _, at := range []int{chanStdout, chanStderr} {
 		if remote[at] != nil {
-			out.Go(func() { _, _ = io.Copy(to{local, at}, remote[at]) })
+			out.Go(func() {
+				if _, err := io.Copy(to{local, at}, remote[at]); err != nil {
+					cut()
+				}
+			})
 		}
 	}
 	verdict, _ := io.ReadAll(io.LimitReader(remote[chanError], 1<<20))

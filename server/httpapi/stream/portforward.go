@@ -14,6 +14,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/util/proxy"
+	"k8s.io/streaming/pkg/httpstream"
 )
 
 // The protocol of port forwarding over SPDY, and its name when a WebSocket carries the SPDY.
@@ -59,7 +60,7 @@ func (c *connection) portForward() error {
 
 // tunnelForward unpacks the SPDY bytes that a WebSocket carries and passes them to the agent.
 func (c *connection) tunnelForward(loc *url.URL, rt http.RoundTripper) error {
-	agent, err := c.spdyConn(loc, rt)
+	agent, err := c.spdyConn(loc, rt, protocolForward, func(resp *http.Response) error { return agentError(c, resp) })
 	if err != nil {
 		return err
 	}
@@ -87,8 +88,8 @@ func (c *connection) tunnelForward(loc *url.URL, rt http.RoundTripper) error {
 	return nil
 }
 
-// spdyConn is a connection to the agent after the upgrade to SPDY.
-func (c *connection) spdyConn(loc *url.URL, rt http.RoundTripper) (net.Conn, error) {
+// spdyConn is a connection to the agent after the upgrade to SPDY. What the agent says instead is an error, that refused makes.
+func (c *connection) spdyConn(loc *url.URL, rt http.RoundTripper, protocol string, refused func(*http.Response) error) (net.Conn, error) {
 	conn, err := proxy.DialURL(c.r.Context(), loc, rt)
 	if err != nil {
 		return nil, apierrors.NewInternalError(fmt.Errorf("connect to the node agent: %w", err))
@@ -100,12 +101,12 @@ func (c *connection) spdyConn(loc *url.URL, rt http.RoundTripper) (net.Conn, err
 	}
 	req.Header.Set("Connection", "Upgrade")
 	req.Header.Set("Upgrade", "SPDY/3.1")
-	req.Header.Set("X-Stream-Protocol-Version", protocolForward)
+	req.Header.Set(httpstream.HeaderProtocolVersion, protocol)
 	_ = conn.SetDeadline(time.Now().Add(30 * time.Second))
 	rd := bufio.NewReader(conn)
 	resp, err := handshake(conn, rd, req)
 	if err == nil && resp.StatusCode != http.StatusSwitchingProtocols {
-		err = agentError(c, resp)
+		err = refused(resp)
 		resp.Body.Close()
 	}
 	if err != nil {
