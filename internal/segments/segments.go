@@ -3,6 +3,7 @@
 package segments
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"os"
@@ -54,7 +55,8 @@ func (d Dir) Begin() (*os.File, error) {
 	return f, nil
 }
 
-// drop removes the oldest of the files until there is room for another one.
+// drop removes the oldest of the files until there is room for another one. One that can't be removed stays, and the next ones go in
+// its place.
 func (d Dir) drop(names []string) error {
 	var total int64
 	sizes := make([]int64, len(names))
@@ -64,11 +66,18 @@ func (d Dir) drop(names []string) error {
 			total += sizes[i]
 		}
 	}
-	for i := 0; i < len(names) && (total > d.Most-d.Share() || len(names)-i > maxFiles); i++ {
+	left, stuck := len(names), error(nil)
+	full := func() bool { return total > d.Most-d.Share() || left > maxFiles }
+	for i := 0; i < len(names) && full(); i++ {
 		if err := os.Remove(names[i]); err != nil && !errors.Is(err, os.ErrNotExist) {
-			return fmt.Errorf("drop the oldest part of a log: %w", err)
+			stuck = cmp.Or(stuck, err)
+			continue
 		}
 		total -= sizes[i]
+		left--
+	}
+	if stuck != nil && full() {
+		return fmt.Errorf("drop the oldest part of a log: %w", stuck)
 	}
 	return nil
 }

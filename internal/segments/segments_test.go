@@ -1,6 +1,7 @@
 package segments
 
 import (
+	"errors"
 	"os"
 	"path/filepath"
 	"slices"
@@ -52,5 +53,33 @@ func TestBeginFails(t *testing.T) {
 	}
 	if f, err := (Dir{Path: file, Suffix: ".log", Most: 800}).Begin(); err == nil || f != nil {
 		t.Errorf("%v, %v", f, err)
+	}
+}
+
+// TestBeginBesideStuck: what can't be removed takes room, and keeps nobody from writing on while there is some.
+func TestBeginBesideStuck(t *testing.T) {
+	d := Dir{Path: t.TempDir(), Suffix: ".log", Most: 1 << 20}
+	stuck := filepath.Join(d.Path, "0.log") // a directory that is not empty, which not even root can remove so
+	if err := os.MkdirAll(filepath.Join(stuck, "kept"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	var last string
+	for range 3 * Parts {
+		f, err := d.Begin()
+		if err != nil {
+			t.Fatal(err)
+		}
+		last = f.Name()
+		if err := errors.Join(f.Truncate(d.Share()), f.Close()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	names, err := d.List()
+	if err != nil || len(names) > Parts+1 || names[0] != stuck || names[len(names)-1] != last {
+		t.Errorf("%d files: %v, %v", len(names), names, err)
+	}
+	d.Most = 1 // even an empty directory is more
+	if f, err := d.Begin(); err == nil {
+		t.Error(f.Name(), "was begun beside what leaves no room")
 	}
 }
