@@ -49,8 +49,11 @@ func leases(ctx context.Context, c *loop.Ctx, w *world, list []announcement) err
 	return errors.Join(errs...)
 }
 
-// lease brings one to its annotations. label is by what it announces.
+// lease brings one to its annotations. label is by what it announces; l is nil where none of the name has it: somebody may have taken it.
 func lease(ctx context.Context, c *loop.Ctx, l *coordinationv1.Lease, name, label string, notes map[string]string) error {
+	if l == nil {
+		l = resource.Get(c, kinds.Leases, wellknown.AnnounceSpace, name)
+	}
 	if l == nil {
 		_, err := c.Create(ctx, kinds.Leases, &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: wellknown.AnnounceSpace,
 			Name:   name,
@@ -62,7 +65,11 @@ func lease(ctx context.Context, c *loop.Ctx, l *coordinationv1.Lease, name, labe
 		next.Annotations = map[string]string{}
 	}
 	maps.Copy(next.Annotations, notes)
-	if maps.Equal(next.Annotations, l.Annotations) {
+	if next.Labels == nil {
+		next.Labels = map[string]string{}
+	}
+	next.Labels[wellknown.AnnounceLabel] = label
+	if maps.Equal(next.Annotations, l.Annotations) && l.Labels[wellknown.AnnounceLabel] == label {
 		return nil
 	}
 	return c.Update(ctx, kinds.Leases, next)
