@@ -6,6 +6,7 @@ import (
 	"net/netip"
 	"os"
 	"syscall"
+	"time"
 
 	"golang.org/x/net/bpf"
 	"golang.org/x/sys/unix"
@@ -65,10 +66,14 @@ func filter(fd int, program []bpf.Instruction) error {
 	return unix.SetsockoptSockFprog(fd, unix.SOL_SOCKET, unix.SO_ATTACH_FILTER, &unix.SockFprog{Len: uint16(len(list)), Filter: &list[0]})
 }
 
+// readPause passes before the kernel is asked again that could not say what came in.
+const readPause = 50 * time.Millisecond
+
 // swap puts a number into the network's order of bytes.
 func swap(n uint16) uint16 { return n<<8 | n>>8 }
 
-// read waits for a packet that came from elsewhere, and returns it with the index of its interface. It fails when the socket is closed.
+// read waits for a packet that came from elsewhere, and returns it with the index of its interface. It fails when the socket is closed:
+// what else the kernel says passes, as it may of an interface that went down.
 func (s *socket) read(buf []byte) (n, index int, err error) {
 	for {
 		var from unix.Sockaddr
@@ -79,11 +84,11 @@ func (s *socket) read(buf []byte) (n, index int, err error) {
 		}); err != nil {
 			return 0, 0, err
 		}
-		if rerr == unix.EINTR || rerr == unix.ENETDOWN { // an interface went down: others go on
-			continue
-		}
 		if rerr != nil {
-			return 0, 0, rerr
+			if rerr != unix.EINTR && rerr != unix.ENETDOWN {
+				time.Sleep(readPause)
+			}
+			continue
 		}
 		if ll, ok := from.(*unix.SockaddrLinklayer); ok && ll.Pkttype != unix.PACKET_OUTGOING {
 			return n, ll.Ifindex, nil
