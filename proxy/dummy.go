@@ -39,16 +39,30 @@ func openDummy() (*dummy, error) {
 		return nil, err
 	}
 	d := &dummy{h: h}
-	if d.link, err = h.LinkByName(dummyName); isMissing(err) {
-		if err = h.LinkAdd(&netlink.Dummy{LinkAttrs: netlink.LinkAttrs{Name: dummyName}}); err == nil {
-			d.link, err = h.LinkByName(dummyName)
+	if err := d.find(); err != nil {
+		h.Close()
+		return nil, err
+	}
+	return d, nil
+}
+
+// find looks the interface up, and makes it if it is not there. One that is made in the place of ours tells what ours told.
+func (d *dummy) find() error {
+	link, err := d.h.LinkByName(dummyName)
+	if isMissing(err) {
+		if err = d.h.LinkAdd(&netlink.Dummy{LinkAttrs: netlink.LinkAttrs{Name: dummyName}}); err == nil {
+			link, err = d.h.LinkByName(dummyName)
+		}
+		if err == nil && d.link != nil && d.link.Attrs().Alias != "" {
+			link.Attrs().Alias = d.link.Attrs().Alias
+			err = d.h.LinkSetAlias(link, link.Attrs().Alias)
 		}
 	}
 	if err != nil {
-		h.Close()
-		return nil, fmt.Errorf("make the interface %s: %w", dummyName, err)
+		return fmt.Errorf("make the interface %s: %w", dummyName, err)
 	}
-	return d, nil
+	d.link = link
+	return nil
 }
 
 func isMissing(err error) bool {
@@ -81,6 +95,7 @@ func (d *dummy) claim(strict bool) error {
 	}
 	if alias != d.link.Attrs().Alias {
 		errs = append(errs, d.h.LinkSetAlias(d.link, alias))
+		d.link.Attrs().Alias = alias
 	}
 	return errors.Join(errs...)
 }
@@ -99,8 +114,11 @@ func restore(alias string) error {
 	return errors.Join(errs...)
 }
 
-// observe reads the interface's addresses.
+// observe reads the interface's addresses. The interface is made again if somebody deleted it.
 func (d *dummy) observe() error {
+	if err := d.find(); err != nil {
+		return err
+	}
 	d.have = map[netip.Addr]bool{}
 	for _, family := range []int{netlink.FAMILY_V4, netlink.FAMILY_V6} {
 		list, err := d.h.AddrList(d.link, family)

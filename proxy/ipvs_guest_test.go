@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/google/nftables/expr"
+	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
 	corev1 "k8s.io/api/core/v1"
 
@@ -63,6 +64,7 @@ func TestIPVS(t *testing.T) {
 		{"its way", leavesAsOwn},
 		{"ends with its connections", endsGracefully},
 		{"ARP", answersARP},
+		{"interface deleted", interfaceDeleted},
 		{"many services", manyServers},
 		{"modes", changesModes},
 	} {
@@ -109,6 +111,44 @@ func (l *loop) serves(t testing.TB) {
 		if !d.dummy.have[a] {
 			t.Errorf("%s has not %s", dummyName, a)
 		}
+	}
+}
+
+// interfaceDeleted has somebody delete the interface: it is made again with its addresses and what it tells, at a change as well as when
+// everything is listed anew.
+func interfaceDeleted(t *testing.T) {
+	ownNetwork(t, nodeIP)
+	w := newWorld()
+	w.service("web", "10.96.0.12")
+	w.ends("web", at(nodeIP))
+	l := newProxy(t, w, Config{})
+	l.sync(t, w)
+	before, err := netlink.LinkByName(dummyName)
+	must(t, err)
+	for _, name := range []string{"at a change", "listed anew"} {
+		link, err := netlink.LinkByName(dummyName)
+		must(t, err)
+		must(t, netlink.LinkDel(link))
+		if name == "at a change" {
+			more := w.service("more", "10.96.0.13")
+			w.ends("more", at(nodeIP))
+			l.changed.merge(l.book.update(w, more))
+			if _, err := l.act(); err == nil {
+				t.Error("an address of no interface was given")
+			}
+		}
+		l.sync(t, w)
+		after, err := netlink.LinkByName(dummyName)
+		must(t, err)
+		if after.Attrs().Alias != before.Attrs().Alias || !strings.HasPrefix(after.Attrs().Alias, ours) {
+			t.Errorf("%s: it tells %q, before %q", name, after.Attrs().Alias, before.Attrs().Alias)
+		}
+		list, err := netlink.AddrList(after, netlink.FAMILY_V4)
+		must(t, err)
+		if len(list) != 2 {
+			t.Errorf("%s: its addresses are %v", name, list)
+		}
+		l.serves(t)
 	}
 }
 
