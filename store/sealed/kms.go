@@ -29,7 +29,7 @@ const (
 // random bytes that stand in front of each value comes the key of that value.
 //
 // Unlike Kubernetes, the plugin is asked for its key when something is written or its health is asked for, once a minute at
-// most, not by a timer: idle means idle.
+// most, not by a timer: idle means idle. Only while values wait for it is it asked again and again (Store.await).
 type kms struct {
 	name    string
 	conn    Conn
@@ -43,7 +43,19 @@ type kms struct {
 	tried  time.Time
 	failed error // of the last try; nil: it succeeded
 	known  map[[sha256.Size]byte]*seed
+	silent time.Time // when it last did not answer what a seed is; zero: it did
 }
+
+// A pluginError says that a plugin could not be asked, or did not do what was asked. It may do so later.
+type pluginError struct {
+	error
+	of *kms
+}
+
+func (e *pluginError) Unwrap() error { return e.error }
+
+// errSilent is the error of values whose seed is not asked for, as the plugin did not answer a moment ago: each would wait as long.
+var errSilent = errors.New("it did not answer a moment ago")
 
 // A seed is the secret that keys of values are derived from, and its encryption by the plugin.
 type seed struct {
@@ -86,9 +98,21 @@ func (k *kms) ask(ctx context.Context, method string, in []byte) ([]byte, error)
 	defer cancel()
 	out, err := k.conn.Ask(ctx, "/v2.KeyManagementService/"+method, in)
 	if err != nil {
-		return nil, fmt.Errorf("ask the plugin %s (%s): %w", k.name, method, err)
+		k.mu.Lock()
+		defer k.mu.Unlock()
+		if ctx.Err() != nil {
+			k.silent = k.now()
+		}
+		return nil, &pluginError{fmt.Errorf("ask the plugin %s (%s): %w", k.name, method, err), k}
 	}
 	return out, nil
+}
+
+// answers says that the plugin is worth asking.
+func (k *kms) answers() bool {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return k.silent.IsZero() || k.now().Sub(k.silent) >= kmsPause
 }
 
 // healthy asks the plugin how it is, and learns which key it uses.
@@ -110,6 +134,7 @@ func (k *kms) look(ctx context.Context) error {
 	if k.tried, k.failed = began, err; err != nil {
 		return err
 	}
+	k.silent = time.Time{}
 	fresh.until = began.Add(kmsGood)
 	if k.use = fresh; fresh != use {
 		k.remember(fresh)
@@ -272,6 +297,9 @@ func (k *kms) secretOf(o sealedObject) ([]byte, error) {
 	k.mu.Unlock()
 	if s != nil {
 		return s.secret, nil
+	}
+	if !k.answers() {
+		return nil, &pluginError{fmt.Errorf("ask the plugin %s: %w", k.name, errSilent), k}
 	}
 	out, err := k.ask(context.Background(), "Decrypt", decryptRequest(o, uid()))
 	if err != nil {

@@ -11,6 +11,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"google.golang.org/grpc"
@@ -21,6 +22,8 @@ import (
 	upstreamaes "k8s.io/apiserver/pkg/storage/value/encrypt/aes"
 	upstream "k8s.io/apiserver/pkg/storage/value/encrypt/envelope/kmsv2/v2"
 
+	"github.com/kloop-dev/kloop/store"
+	"github.com/kloop-dev/kloop/store/memory"
 	wire "github.com/kloop-dev/kloop/store/sealed/plugin"
 )
 
@@ -341,5 +344,95 @@ func TestKMSConfig(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// A stub is a plugin in this process, which may be away.
+type stub struct {
+	*plugin
+	away atomic.Pointer[error]
+	hang atomic.Bool // it does not answer while it is away
+}
+
+func (s *stub) Ask(ctx context.Context, method string, in []byte) ([]byte, error) {
+	if err := s.away.Load(); err != nil {
+		s.set(func() { s.asked[method]++ })
+		if s.hang.Load() {
+			<-ctx.Done()
+			return nil, ctx.Err()
+		}
+		return nil, *err
+	}
+	return s.answer(method[strings.LastIndexByte(method, '/')+1:], in)
+}
+
+func (s *stub) Close() error { return nil }
+
+const kmsFile = `{kind: EncryptionConfiguration, apiVersion: apiserver.config.k8s.io/v1, resources: [{resources: [secrets],
+	providers: [{kms: {apiVersion: v2, name: one, endpoint: "unix:///x"}}]}]}`
+
+// TestKMSComesBack: what could not be opened while the plugin was away is read again when it is back, and while it does not answer few
+// values wait for it.
+func TestKMSComesBack(t *testing.T) {
+	for _, hang := range []bool{false, true} {
+		t.Run(fmt.Sprint("it hangs ", hang), func(t *testing.T) { synctest.Test(t, func(t *testing.T) { comesBack(t, hang) }) })
+	}
+}
+
+func comesBack(t *testing.T, hang bool) {
+	p := &stub{plugin: &plugin{version: "v2", health: "ok", keyID: "k1", asked: map[string]int{}}}
+	below, of := memory.New(), func(string) schema.GroupResource { return schema.GroupResource{Resource: "secrets"} }
+	open := func() *Store {
+		s, err := Open(below, []byte(kmsFile), func(string, string) (Conn, error) { return p, nil }, of)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return s
+	}
+	const secrets = 100
+	for i := range secrets { // each with a seed of its own
+		if _, err := open().Write(t.Context(), store.Write{Key: fmt.Sprint("/registry/secrets/ns/", i), Value: []byte("clear")}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	gone := errors.New("connection refused")
+	p.away.Store(&gone)
+	p.hang.Store(hang)
+	s, began := open(), time.Now()
+	unread := func() (n int) {
+		page, err := s.List(t.Context(), "/registry/", "", 0, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, kv := range page.KVs {
+			if kv.Err != nil {
+				n++
+			}
+		}
+		return n
+	}
+	if n := unread(); n != secrets || time.Since(began) > kmsPause {
+		t.Errorf("%d can't be read, after %v", n, time.Since(began))
+	}
+	ended := make(chan error, 1)
+	go func() {
+		ended <- s.Watch(t.Context(), "/registry/", 0, func(store.Batch) error { return nil })
+	}()
+	time.Sleep(time.Hour)
+	select {
+	case err := <-ended:
+		t.Fatalf("the watch ended while the plugin was away: %v", err)
+	default:
+	}
+	p.away.Store(nil)
+	back := time.Now()
+	if err := <-ended; !errors.Is(err, store.ErrCompacted) || time.Since(back) > 2*kmsPause {
+		t.Errorf("%v, after %v", err, time.Since(back))
+	}
+	if n := unread(); n != 0 {
+		t.Errorf("%d can't be read with the plugin there", n)
+	}
+	if err := s.Close(); err != nil {
+		t.Error(err)
 	}
 }

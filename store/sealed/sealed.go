@@ -16,6 +16,7 @@ import (
 	"log/slog"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
@@ -29,14 +30,19 @@ type Store struct {
 	parse func(data []byte) (*Rules, error)
 
 	mu      sync.Mutex
-	changed chan struct{} // closed when the rules change
+	changed chan struct{} // closed when the rules change, or a plugin is back
+	waits   map[*kms]bool // plugins that could not open a value, until they are well
+	pause   time.Duration // of the next of them
+	told    time.Time     // when the last one was well again
+	done    chan struct{} // closed by Close
+	end     sync.Once
 }
 
 var _ store.Store = (*Store)(nil)
 
 // New returns a store that seals what it writes to below.
 func New(below store.Store, r *Rules) *Store {
-	s := &Store{Store: below, changed: make(chan struct{})}
+	s := &Store{Store: below, changed: make(chan struct{}), waits: map[*kms]bool{}, done: make(chan struct{})}
 	s.rules.Store(r)
 	return s
 }
@@ -67,11 +73,62 @@ func (s *Store) Replace(r *Rules) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	old := s.rules.Swap(r)
-	close(s.changed)
-	s.changed = make(chan struct{})
+	s.tell()
 	// A write that is under way by the old rules fails, and its caller tries again.
 	if err := old.Close(); err != nil {
 		slog.Debug("end the connections to key management plugins", "err", err)
+	}
+}
+
+// tell ends the watches under way. It needs mu.
+func (s *Store) tell() {
+	close(s.changed)
+	s.changed = make(chan struct{})
+}
+
+// maxPause is the longest time until values are read again that a plugin could not open though it is well.
+const maxPause = 10 * time.Minute
+
+// await has watchers read all again once a plugin is well that could not open a value. When it is well and still can't, that happens
+// ever more rarely.
+func (s *Store) await(k *kms) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.waits[k] {
+		return
+	}
+	s.waits[k] = true
+	if time.Since(s.told) > 2*s.pause {
+		s.pause = kmsPause
+	}
+	pause, changed := s.pause, s.changed
+	s.pause = min(2*pause, maxPause)
+	go func() {
+		well := s.recovers(k, pause, changed)
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		delete(s.waits, k)
+		if well {
+			s.told = time.Now()
+			s.tell()
+		}
+	}()
+}
+
+// recovers waits until the plugin is well. false: watchers read all again without that, or there are no more.
+func (s *Store) recovers(k *kms, pause time.Duration, changed <-chan struct{}) bool {
+	for {
+		select {
+		case <-changed:
+			return false
+		case <-s.done:
+			return false
+		case <-time.After(pause):
+		}
+		if k.healthy(context.Background()) == nil {
+			return true
+		}
+		pause = kmsPause
 	}
 }
 
@@ -156,6 +213,10 @@ func (s *Store) open(kv *store.KV) *store.KV {
 	if err == nil && bytes.Equal(value, kv.Value) {
 		return kv
 	}
+	var p *pluginError
+	if errors.As(err, &p) {
+		s.await(p.of)
+	}
 	clear := *kv
 	clear.Value, clear.Err = value, err
 	return &clear
@@ -188,7 +249,10 @@ func (s *Store) Remote() bool { return s.rules.Load().Remote() }
 func (s *Store) Healthy(ctx context.Context) error { return s.rules.Load().Healthy(ctx) }
 
 // Close implements store.Store.
-func (s *Store) Close() error { return errors.Join(s.rules.Load().Close(), s.Store.Close()) }
+func (s *Store) Close() error {
+	s.end.Do(func() { close(s.done) })
+	return errors.Join(s.rules.Load().Close(), s.Store.Close())
+}
 
 // Seal returns what the store would keep of a value under a key, for those who keep copies beside it; hidden says that the value
 // can't be read from it.
