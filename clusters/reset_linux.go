@@ -57,7 +57,10 @@ func Reset(dir string, keep bool) (left []string, err error) {
 			return left, err
 		}
 	}
-	if err := os.RemoveAll(dir); err != nil {
+	switch err := os.RemoveAll(dir); {
+	case errors.Is(err, unix.EBUSY): // empty by now, but for that
+		left = append(left, fmt.Sprintf("the data directory: a file system of its own is mounted there: %v", err))
+	case err != nil:
 		return left, fmt.Errorf("remove the data directory: %w", err)
 	}
 	return left, nil
@@ -293,7 +296,7 @@ func RunningPods(dir string) (n int) {
 	procs, _ := filepath.Glob("/proc/[0-9]*/cmdline") // fails on bad patterns only
 	for _, p := range procs {
 		text, err := os.ReadFile(p)
-		if err == nil && bytes.HasPrefix(program(text), []byte("containerd-shim")) && bytes.Contains(text, []byte(dir+"/")) {
+		if err == nil && bytes.HasPrefix(program(text), []byte("containerd-shim")) && names(text, dir) {
 			n++
 		}
 	}

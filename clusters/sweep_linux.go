@@ -1,7 +1,6 @@
 package clusters
 
 import (
-	"bufio"
 	"bytes"
 	"encoding/json"
 	"errors"
@@ -117,13 +116,21 @@ func agentRoots(dir string) (list []string) {
 	return list
 }
 
-// podsBelow are the uids of the pods that nodes below a directory keep something of.
+// podsBelow are the uids of the pods that nodes below a directory keep something of. Those of another agent, which works by now where one
+// of these nodes did, are none.
 func podsBelow(dir string) map[string]bool {
 	pods := map[string]bool{}
-	for _, pattern := range []string{"node/pods/*", "*/node/pods/*"} {
-		list, _ := filepath.Glob(filepath.Join(dir, pattern)) // fails on bad patterns only
-		for _, path := range list {
-			pods[filepath.Base(path)] = true
+	for _, pattern := range []string{"node", "*/node"} {
+		nodes, _ := filepath.Glob(filepath.Join(dir, pattern)) // fails on bad patterns only
+		for _, node := range nodes {
+			info, err := os.Lstat(node)
+			if err != nil || info.Mode()&fs.ModeSymlink != 0 && rootdir.Held(node) {
+				continue
+			}
+			list, _ := os.ReadDir(filepath.Join(node, "pods")) // there are none where no pod ran
+			for _, p := range list {
+				pods[p.Name()] = true
+			}
 		}
 	}
 	return pods
@@ -148,7 +155,21 @@ func ours(pid int, dir string, pods map[string]bool) bool {
 		return false
 	}
 	line, err := os.ReadFile(filepath.Join(proc, "cmdline"))
-	return err == nil && bytes.Contains(line, []byte(dir+"/"))
+	return err == nil && names(line, dir)
+}
+
+// names says that a command line has a path below the directory: one that begins with it, not one that has it in its middle.
+func names(line []byte, dir string) bool {
+	want := []byte(dir + "/")
+	for at := 0; ; at++ {
+		next := bytes.Index(line[at:], want)
+		if next < 0 {
+			return false
+		}
+		if at += next; at == 0 || bytes.IndexByte([]byte("\x00 =:,;\"'"), line[at-1]) >= 0 {
+			return true
+		}
+	}
 }
 
 // self is the program that runs.
@@ -206,12 +227,16 @@ func ancestors() map[int]bool {
 	return all
 }
 
-// unmountBelow lets go of every mount below a directory, the inner ones first.
+// unmountBelow lets go of every mount below a directory, the inner ones first. File systems that somebody keeps there stay.
 func unmountBelow(dir string) error {
 	for range 10 { // mounts may lie over each other
-		list, err := mountsBelow(dir)
-		if err != nil || len(list) == 0 {
+		table, err := os.ReadFile("/proc/self/mountinfo")
+		if err != nil {
 			return err
+		}
+		list := mountsBelow(string(table), dir)
+		if len(list) == 0 {
+			return nil
 		}
 		slices.SortFunc(list, func(a, b string) int { return len(b) - len(a) })
 		for _, path := range list {
@@ -223,23 +248,36 @@ func unmountBelow(dir string) error {
 	return fmt.Errorf("there are ever more mounts below %s", dir)
 }
 
-func mountsBelow(dir string) (list []string, err error) {
-	f, err := os.Open("/proc/self/mountinfo")
-	if err != nil {
-		return nil, err
-	}
-	defer f.Close()
-	for in := bufio.NewScanner(f); in.Scan(); {
-		fields := strings.Fields(in.Text())
+// mountsBelow are the mounts at and below a directory that a node, its pods and its runtime made, as a table of mounts has them. A file
+// system of its own that is mounted at the directory, or right below it, is somebody's disk: kloop mounts there nothing but a directory on
+// itself.
+func mountsBelow(table, dir string) (list []string) {
+	devices, disks := map[string]string{}, map[string]bool{} // by mount point: what lies on top
+	for line := range strings.Lines(table) {
+		fields := strings.Fields(line) // id, parent, device, root, mount point, …
 		if len(fields) < 5 {
 			continue
 		}
-		path := strings.NewReplacer(`\040`, " ", `\011`, "\t", `\134`, `\`).Replace(fields[4])
-		if path == dir || strings.HasPrefix(path, dir+"/") {
+		path := strings.NewReplacer(`\040`, " ", `\011`, "\t", `\012`, "\n", `\134`, `\`).Replace(fields[4])
+		near := path == dir || filepath.Dir(path) == dir
+		switch {
+		case near && !disks[path] && deviceOf(devices, path) != fields[2]:
+			disks[path] = true
+		case path == dir, strings.HasPrefix(path, dir+"/"):
 			list = append(list, path)
 		}
+		devices[path] = fields[2]
 	}
-	return list, nil
+	return list
+}
+
+// deviceOf is that of the file system on which a path lies.
+func deviceOf(devices map[string]string, path string) string {
+	for ; ; path = filepath.Dir(path) {
+		if d, ok := devices[path]; ok || path == "/" {
+			return d
+		}
+	}
 }
 
 // dropGroups removes the cgroups of pods, and those above them when they are empty.
