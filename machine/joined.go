@@ -17,7 +17,6 @@ import (
 	"time"
 
 	certificatesv1 "k8s.io/api/certificates/v1"
-	networkingv1 "k8s.io/api/networking/v1"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
@@ -26,6 +25,7 @@ import (
 	"github.com/kloop-dev/kloop/client"
 	"github.com/kloop-dev/kloop/cluster"
 	"github.com/kloop-dev/kloop/converge"
+	"github.com/kloop-dev/kloop/internal/atomicfile"
 	"github.com/kloop-dev/kloop/kinds"
 	"github.com/kloop-dev/kloop/kinds/convergence"
 	"github.com/kloop-dev/kloop/loop"
@@ -94,20 +94,10 @@ func Run(ctx context.Context, n Joined, ready func()) error {
 }
 
 // settleAddresses finds by which addresses the node is known, and the ranges of cluster IPs, which the cluster itself tells: so nobody
-// needs to say on each machine which families it has. Where it can't be asked the settings hold.
+// needs to say on each machine which families it has. Where it never told them the settings hold.
 func (n *Joined) settleAddresses(ctx context.Context, remote client.Client) error {
-	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
-	defer cancel()
-	if obj, err := remote.Get(ctx, kinds.ServiceCIDRs, "", "kubernetes"); err == nil {
-		var told []netip.Prefix
-		for _, text := range obj.(*networkingv1.ServiceCIDR).Spec.CIDRs {
-			if p, err := netip.ParsePrefix(text); err == nil {
-				told = append(told, p)
-			}
-		}
-		if len(told) > 0 {
-			n.Services = told
-		}
+	if told := n.ranges(ctx, remote); told != nil {
+		n.Services = told
 	}
 	if n.Address.IsValid() {
 		return nil
@@ -221,7 +211,8 @@ func (n *Joined) reach(ctx context.Context) error {
 // joined reads how a node that has joined, or began to, reaches the server; nil: it has not. The certificate is for package credential to
 // read: there is none where the join did not come to its end.
 func joined(path string) (*rest.Config, error) {
-	if _, err := os.Stat(path); errors.Is(err, fs.ErrNotExist) {
+	// An empty one is left where the machine lost power while it was written.
+	if info, err := os.Stat(path); errors.Is(err, fs.ErrNotExist) || err == nil && info.Size() == 0 {
 		return nil, nil
 	}
 	file, err := clientcmd.LoadFromFile(path)
@@ -248,7 +239,11 @@ func (n *Joined) keep(path string, ca []byte) error {
 	cfg.AuthInfos["node"] = &clientcmdapi.AuthInfo{ClientCertificate: file, ClientKey: file}
 	cfg.Contexts["kloop"] = &clientcmdapi.Context{Cluster: "kloop", AuthInfo: "node"}
 	cfg.CurrentContext = "kloop"
-	return clientcmd.WriteToFile(*cfg, path)
+	text, err := clientcmd.Write(*cfg)
+	if err != nil {
+		return fmt.Errorf("keep how to reach the server: %w", err)
+	}
+	return atomicfile.Write(path, text, 0o600)
 }
 
 // certificate is one of the node's certificates: the one that is kept, or that of the kubeconfig, or none yet.

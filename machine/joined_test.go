@@ -2,6 +2,8 @@ package machine
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"log/slog"
 	"net/netip"
 	"os"
@@ -10,9 +12,12 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	networkingv1 "k8s.io/api/networking/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/rest"
@@ -23,6 +28,7 @@ import (
 	"github.com/kloop-dev/kloop/kinds"
 	"github.com/kloop-dev/kloop/kit/whole"
 	"github.com/kloop-dev/kloop/node/credential"
+	"github.com/kloop-dev/kloop/resource"
 )
 
 // TestNodeJoins has a machine that knows a token and a hash join, restart, and get the certificate of its API.
@@ -144,6 +150,86 @@ func TestJoinBegunBefore(t *testing.T) {
 	cfg, err := joined(path)
 	if err != nil || cfg == nil || cfg.Host != n.Join.Server || string(cfg.CAData) != "an authority" {
 		t.Errorf("%+v %v", cfg, err)
+	}
+}
+
+// TestJoinTorn: what a join had begun to write when the machine lost power does not keep it from beginning anew, and is written whole.
+func TestJoinTorn(t *testing.T) {
+	n := &Joined{Keys: t.TempDir()}
+	path := filepath.Join(n.Keys, nodeKubeconfig)
+	if err := os.WriteFile(path, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	before, err := os.Stat(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if cfg, err := joined(path); cfg != nil || err != nil {
+		t.Errorf("%+v %v", cfg, err)
+	}
+	if err := n.keep(path, []byte("an authority")); err != nil {
+		t.Fatal(err)
+	}
+	if after, err := os.Stat(path); err != nil || os.SameFile(before, after) || after.Mode().Perm() != 0o600 {
+		t.Errorf("it was written in place: %v %v", after, err)
+	}
+}
+
+// A teller is a server that tells its ranges of cluster IPs, or why not.
+type teller struct {
+	client.Client
+	cidrs []string
+	err   error
+	fails int // questions before the answer
+	asked int
+}
+
+func (s *teller) Get(context.Context, resource.Kind, string, string) (resource.Object, error) {
+	if s.asked++; s.asked <= s.fails {
+		return nil, errors.New("connection refused")
+	}
+	return &networkingv1.ServiceCIDR{Spec: networkingv1.ServiceCIDRSpec{CIDRs: s.cidrs}}, s.err
+}
+
+// TestRanges: a node has the ranges of cluster IPs that the cluster tells. One that starts before its servers, as after a loss of power,
+// has those that it was told before, and waits for them only if it knows none.
+func TestRanges(t *testing.T) {
+	gone := errors.New("connection refused")
+	missing := apierrors.NewNotFound(kinds.ServiceCIDRs.Info().GR(), "kubernetes")
+	for _, tt := range []struct {
+		name, kept string
+		server     teller
+		want       string
+		waits      bool
+	}{
+		{"told", "", teller{cidrs: []string{"10.43.0.0/16", "fd43::/108"}}, "[10.43.0.0/16 fd43::/108]", false},
+		{"told otherwise than before", "10.1.0.0/16\n", teller{cidrs: []string{"10.43.0.0/16"}}, "[10.43.0.0/16]", false},
+		{"told before", "10.43.0.0/16\nfd43::/108\n", teller{err: gone}, "[10.43.0.0/16 fd43::/108]", false},
+		{"soon there", "", teller{cidrs: []string{"10.43.0.0/16"}, fails: 3}, "[10.43.0.0/16]", true},
+		{"never there", "", teller{err: gone}, "[10.96.0.0/12]", true},
+		{"a cluster without such objects", "", teller{err: missing}, "[10.96.0.0/12]", false},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				n := &Joined{Keys: t.TempDir()}
+				n.Services, n.Address = []netip.Prefix{netip.MustParsePrefix("10.96.0.0/12")}, netip.MustParseAddr("192.0.2.1")
+				path := filepath.Join(n.Keys, rangesFile)
+				if err := os.WriteFile(path, []byte(tt.kept), 0o600); err != nil {
+					t.Fatal(err)
+				}
+				began := time.Now()
+				if err := n.settleAddresses(t.Context(), &tt.server); err != nil {
+					t.Fatal(err)
+				}
+				if got := fmt.Sprint(n.Services); got != tt.want || time.Since(began) > 0 != tt.waits {
+					t.Errorf("%s after %v, want %s", got, time.Since(began), tt.want)
+				}
+				text, err := os.ReadFile(path)
+				if want := strings.Join(tt.server.cidrs, "\n"); err != nil || !strings.HasPrefix(string(text), want) {
+					t.Errorf("kept %q, %v", text, err)
+				}
+			})
+		})
 	}
 }
 
