@@ -7,6 +7,7 @@ package metrics
 
 import (
 	"context"
+	"errors"
 	"log/slog"
 	"sync"
 	"time"
@@ -44,6 +45,14 @@ type Collector struct {
 	mu    sync.Mutex
 	asked time.Time
 	nodes map[string]*pair
+	tries map[string]try // the last ones of nodes
+}
+
+// A try is one question to an agent.
+type try struct {
+	at     time.Time
+	over   bool
+	failed bool // this one, or while it is not over the one before
 }
 
 // A pair is the two newest counts of a node.
@@ -54,7 +63,8 @@ func New(cfg Config) *Collector {
 	if cfg.Now == nil {
 		cfg.Now = time.Now
 	}
-	return &Collector{cfg: cfg, wanted: make(chan struct{}, 1), turn: make(chan struct{}, 1), nodes: map[string]*pair{}}
+	return &Collector{cfg: cfg, wanted: make(chan struct{}, 1), turn: make(chan struct{}, 1), nodes: map[string]*pair{},
+		tries: map[string]try{}}
 }
 
 // Run keeps the counts fresh while somebody is interested, until ctx ends.
@@ -81,12 +91,13 @@ func (c *Collector) keepFresh(ctx context.Context) {
 		bored := c.cfg.Now().Sub(c.asked) > interest
 		if bored {
 			clear(c.nodes)
+			clear(c.tries)
 		}
 		c.mu.Unlock()
 		if bored {
 			return
 		}
-		_ = c.look(ctx, period/2) // fails with ctx only
+		_ = c.look(ctx, period/2, period/2) // fails with ctx only
 	}
 }
 
@@ -99,7 +110,7 @@ func (c *Collector) fresh(ctx context.Context) error {
 	case c.wanted <- struct{}{}:
 	default:
 	}
-	if err := c.look(ctx, period); err != nil {
+	if err := c.look(ctx, period+perNode, 2*period); err != nil { // while Run goes on, only what it has not seen yet
 		return err
 	}
 	if !c.halves() {
@@ -112,7 +123,7 @@ func (c *Collector) fresh(ctx context.Context) error {
 		return ctx.Err()
 	case <-wait.C:
 	}
-	return c.look(ctx, shortest/2)
+	return c.look(ctx, shortest/2, 2*period)
 }
 
 // halves says whether a node has been counted only once.
@@ -127,21 +138,21 @@ func (c *Collector) halves() bool {
 	return false
 }
 
-// look asks all nodes whose newest count is older than the given age. Only one looks at a time.
-func (c *Collector) look(ctx context.Context, age time.Duration) error {
+// look asks all nodes whose newest count is older than the given age, and those that did not answer if that is as long ago as rest. Only
+// one looks at a time.
+func (c *Collector) look(ctx context.Context, age, rest time.Duration) error {
+	if len(c.due(age, rest)) == 0 {
+		return ctx.Err()
+	}
 	select {
 	case <-ctx.Done():
 		return ctx.Err()
 	case c.turn <- struct{}{}:
 	}
 	defer func() { <-c.turn }()
-	nodes, now := resource.List(c.cfg.Read(), core.Nodes, ""), c.cfg.Now()
 	var wg sync.WaitGroup
 	slots := make(chan struct{}, atOnce)
-	for _, n := range nodes {
-		if !ready(n) || c.known(n.Name, now.Add(-age)) {
-			continue
-		}
+	for _, n := range c.due(age, rest) {
 		slots <- struct{}{}
 		wg.Go(func() {
 			defer func() { <-slots }()
@@ -149,20 +160,42 @@ func (c *Collector) look(ctx context.Context, age time.Duration) error {
 		})
 	}
 	wg.Wait()
-	c.drop(nodes, now)
+	c.drop(resource.List(c.cfg.Read(), core.Nodes, ""), c.cfg.Now())
 	return ctx.Err()
+}
+
+// due are the nodes to ask. One that did not answer is not asked again before its time, nor waited for while it is: who asks for the others
+// need not wait for it.
+func (c *Collector) due(age, rest time.Duration) (list []*corev1.Node) {
+	nodes, now := resource.List(c.cfg.Read(), core.Nodes, ""), c.cfg.Now()
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, n := range nodes {
+		t := c.tries[n.Name]
+		if !ready(n) || c.known(n.Name, now.Add(-age)) || t.failed && (!t.over || now.Sub(t.at) < rest) {
+			continue
+		}
+		list = append(list, n)
+	}
+	return list
 }
 
 func (c *Collector) askNode(ctx context.Context, n *corev1.Node) {
 	ctx, stop := context.WithTimeout(ctx, perNode)
 	defer stop()
+	c.mu.Lock()
+	t := try{at: c.cfg.Now(), failed: c.tries[n.Name].failed}
+	c.tries[n.Name] = t
+	c.mu.Unlock()
 	s, err := c.cfg.Ask(ctx, n)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	t.over, t.failed = true, err != nil && !errors.Is(context.Cause(ctx), context.Canceled) // who gave up says nothing of the agent
+	c.tries[n.Name] = t
 	if err != nil {
 		c.cfg.Log.Debug("ask a node what its pods use", "node", n.Name, "err", err)
 		return
 	}
-	c.mu.Lock()
-	defer c.mu.Unlock()
 	p := c.nodes[n.Name]
 	if p == nil {
 		p = &pair{}
@@ -175,10 +208,8 @@ func (c *Collector) askNode(ctx context.Context, n *corev1.Node) {
 }
 
 // known says whether the node was counted after a time. One that does not count, but knows, is always asked: it is
-// simulated, and the answer costs nothing.
+// simulated, and the answer costs nothing. It needs mu.
 func (c *Collector) known(node string, after time.Time) bool {
-	c.mu.Lock()
-	defer c.mu.Unlock()
 	p := c.nodes[node]
 	return p != nil && p.last.counts() && p.last.At.After(after)
 }
@@ -194,6 +225,11 @@ func (c *Collector) drop(nodes []*corev1.Node, now time.Time) {
 	for name, p := range c.nodes {
 		if !here[name] || now.Sub(p.last.At) > forgotten {
 			delete(c.nodes, name)
+		}
+	}
+	for name := range c.tries {
+		if !here[name] {
+			delete(c.tries, name)
 		}
 	}
 }

@@ -153,3 +153,46 @@ func TestParse(t *testing.T) {
 		t.Error("half a summary was read")
 	}
 }
+
+// TestHungNode: an agent that does not answer, though its node is ready, holds up who asks once, and then nobody: those who ask for what
+// other nodes know are answered at once, also while the agent is asked again.
+func TestHungNode(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := world{objects: map[resource.Kind][]resource.Object{
+			kinds.Nodes: {node("n", corev1.ConditionTrue), node("hung", corev1.ConditionTrue)}, kinds.Pods: {pod("a", "n", "c")}}}
+		var asked, hung atomic.Int64
+		answers := agent(&asked, time.Now().Add(-time.Hour))
+		var mended atomic.Bool
+		c := metrics.New(metrics.Config{Read: func() resource.Reader { return w }, Log: slog.New(slog.DiscardHandler),
+			Ask: func(ctx context.Context, n *corev1.Node) (*metrics.Summary, error) {
+				if n.Name == "hung" && !mended.Load() {
+					hung.Add(1)
+					<-ctx.Done()
+					return nil, ctx.Err()
+				}
+				return answers(ctx, n)
+			}})
+		ctx, stop := context.WithCancel(t.Context())
+		done := make(chan struct{})
+		go func() { defer close(done); c.Run(ctx) }()
+		began := time.Now()
+		for i := range 120 {
+			asking := time.Now()
+			list, err := c.Objects(ctx, metricskinds.Pods, "", "")
+			if took := time.Since(asking); err != nil || len(list) != 1 || took > 0 && i > 0 {
+				t.Fatalf("%v, %v after %v at %v", list, err, took, time.Since(began))
+			}
+			time.Sleep(time.Second)
+		}
+		if n, most := hung.Load(), int64(time.Since(began)/(10*time.Second)); n < 3 || n > most {
+			t.Errorf("it was asked %d times", n)
+		}
+		mended.Store(true)
+		time.Sleep(time.Minute)
+		if list, err := c.Objects(ctx, metricskinds.Nodes, "", ""); err != nil || len(list) != 2 {
+			t.Errorf("%v, %v once it answers", list, err)
+		}
+		stop()
+		<-done
+	})
+}
