@@ -47,7 +47,7 @@ func ptr[T any](v T) *T { return &v }
 // BenchmarkPlan is a whole pass but for the kernel's part, at 1,000 policies and 1,000 pods.
 func BenchmarkPlan(b *testing.B) {
 	s := big()
-	have := NewPlan(NewModel(s, nil, nil), "n0", false).observed()
+	have := NewPlan(NewModel(s, nil, nil), "n0", false).observed(Observed{})
 	for b.Loop() {
 		if c := Difference(NewPlan(NewModel(s, nil, nil), "n0", false), have); !c.Empty() {
 			b.Fatal(c)
@@ -73,7 +73,7 @@ func BenchmarkChange(b *testing.B) {
 			p := NewPlan(m, "n0", false)
 			was = m.compiled
 			c := Difference(p, o)
-			o = p.observed()
+			o = p.observed(Observed{})
 			return program(p, c)
 		}
 		if err := step(); err != nil {

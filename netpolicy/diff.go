@@ -2,6 +2,7 @@ package netpolicy
 
 import (
 	"maps"
+	"net/netip"
 	"slices"
 )
 
@@ -29,6 +30,40 @@ func (c Change) Empty() bool {
 	return !c.Whole && len(c.NewSets)+len(c.NewChains)+len(c.Add)+len(c.Del)+len(c.OldChains)+len(c.OldSets) == 0
 }
 
+// leave has the plan leave isolated what a process before this one isolated and no pod is known to have yet, and all chains and sets with
+// it: the status of a pod that had just started does not show its address. What is known by now is forgotten in former, which holds what
+// the kernel has of it.
+func (p *Plan) leave(former map[string]bool, have Observed, m *Model) {
+	if broken(p, have) {
+		return
+	}
+	for k := range former {
+		if a, ok := netip.AddrFromSlice([]byte(k)); !ok || m.byAddr[a] != nil {
+			delete(former, k)
+		}
+	}
+	for _, name := range []string{egressMap, ingressMap} {
+		for k, chain := range have.Sets[name].Elements {
+			if former[k] {
+				p.Sets[name].Elements[k] = chain
+				p.Sets[selfSet].Elements[k+k] = ""
+				p.left = true
+			}
+		}
+	}
+}
+
+// isolated are the addresses that the kernel isolates.
+func (o Observed) isolated() map[string]bool {
+	all := map[string]bool{}
+	for _, name := range []string{egressMap, ingressMap} {
+		for k := range o.Sets[name].Elements {
+			all[k] = true
+		}
+	}
+	return all
+}
+
 // Difference compares what should be with what is. It is pure.
 func Difference(want *Plan, have Observed) Change {
 	if broken(want, have) {
@@ -48,12 +83,12 @@ func Difference(want *Plan, have Observed) Change {
 		}
 	}
 	for _, name := range slices.Sorted(maps.Keys(have.Chains)) {
-		if _, wanted := want.Chains[name]; !wanted {
+		if _, wanted := want.Chains[name]; !wanted && !want.left {
 			c.OldChains = append(c.OldChains, name)
 		}
 	}
 	for _, name := range slices.Sorted(maps.Keys(have.Sets)) {
-		if _, wanted := want.Sets[name]; !wanted {
+		if _, wanted := want.Sets[name]; !wanted && !want.left {
 			c.OldSets = append(c.OldSets, name)
 		}
 	}

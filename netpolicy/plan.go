@@ -20,6 +20,8 @@ type Plan struct {
 	V6     bool
 	Sets   map[string]Set
 	Chains map[string][]Match
+
+	left bool // some addresses stay isolated as they are: see leave
 }
 
 // The sets that every plan has: which chain judges a pod's own connections, which judges those to it, and pods paired with themselves.

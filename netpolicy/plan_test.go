@@ -117,10 +117,10 @@ func TestDifference(t *testing.T) {
 	for seed := range uint64(100) {
 		before := NewPlan(NewModel(testpolicy.Random{Rand: rand.New(rand.NewPCG(seed, 2))}.Cluster(1), nil, nil), "n0", false)
 		after := NewPlan(NewModel(testpolicy.Random{Rand: rand.New(rand.NewPCG(seed, 3))}.Cluster(1), nil, nil), "n0", false)
-		if c := Difference(after, after.observed()); !c.Empty() {
+		if c := Difference(after, after.observed(Observed{})); !c.Empty() {
 			t.Fatalf("seed %d: a plan differs from itself: %+v", seed, c)
 		}
-		have := before.observed()
+		have := before.observed(Observed{})
 		apply(&have, after, Difference(after, have))
 		if c := Difference(after, have); !c.Empty() {
 			t.Fatalf("seed %d: after the change there is still %+v", seed, c)
@@ -161,7 +161,7 @@ func apply(o *Observed, p *Plan, c Change) {
 // TestBrokenTable: a chain that lost a rule, or no chain that packets pass, is no ground to build on.
 func TestBrokenTable(t *testing.T) {
 	p := NewPlan(NewModel(testpolicy.Random{Rand: rand.New(rand.NewPCG(5, 2))}.Cluster(1), nil, nil), "n0", false)
-	have := p.observed()
+	have := p.observed(Observed{})
 	for name := range have.Chains {
 		have.Chains[name]--
 		break
@@ -184,7 +184,7 @@ func TestCompiledOnce(t *testing.T) {
 	s[kinds.NetworkPolicies] = append([]resource.Object{changed}, s[kinds.NetworkPolicies][1:10]...)
 	got, want := NewModel(s, nil, first.compiled), NewModel(s, nil, nil)
 	for _, v6 := range []bool{false, true} {
-		if c := Difference(NewPlan(got, "n0", v6), NewPlan(want, "n0", v6).observed()); !c.Empty() {
+		if c := Difference(NewPlan(got, "n0", v6), NewPlan(want, "n0", v6).observed(Observed{})); !c.Empty() {
 			t.Errorf("IPv6 %v: %s", v6, show(c))
 		}
 	}

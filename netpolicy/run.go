@@ -5,6 +5,7 @@ package netpolicy
 import (
 	"context"
 	"log/slog"
+	"maps"
 	"time"
 
 	"github.com/kloop-dev/kloop/client"
@@ -26,6 +27,7 @@ const (
 	settle = 10 * time.Millisecond // changes that come this close together share a pass
 	retry  = time.Second           // the pause after the kernel refused
 	repair = time.Minute           // how often the kernel is read again, to mend what others changed
+	taken  = time.Minute           // after the start, for pods that run to show their addresses
 	share  = 10                    // a pass that took t is followed by a rest of share × t: policies never take the whole processor
 )
 
@@ -35,7 +37,7 @@ type Enforcer struct {
 	asked chan request
 	ended chan struct{} // closed when Run has ended
 
-	repair time.Duration
+	repair, taken time.Duration
 }
 
 // New returns an enforcer; Run starts it.
@@ -43,7 +45,7 @@ func New(cfg Config) *Enforcer {
 	if cfg.Log == nil {
 		cfg.Log = slog.Default()
 	}
-	return &Enforcer{cfg: cfg, asked: make(chan request), ended: make(chan struct{}), repair: repair}
+	return &Enforcer{cfg: cfg, asked: make(chan request), ended: make(chan struct{}), repair: repair, taken: taken}
 }
 
 // A state lives between two passes. All of it can be read again from the cluster and the kernel.
@@ -51,11 +53,13 @@ type state struct {
 	read     resource.Reader
 	upcoming Upcoming
 	waiting  []request
-	have     [2]Observed // IPv4, IPv6
-	known    bool        // have is up to date
-	seen     time.Time   // when it was read from the kernel
-	whole    bool        // read holds all that policies are judged by, not only whether there are any
-	compiled Compiled    // policies of the last pass
+	have     [2]Observed        // IPv4, IPv6
+	known    bool               // have is up to date
+	seen     time.Time          // when it was read from the kernel
+	began    time.Time          // when the first pass did
+	former   [2]map[string]bool // addresses that were isolated then, of pods that are not known yet
+	whole    bool               // read holds all that policies are judged by, not only whether there are any
+	compiled Compiled           // policies of the last pass
 }
 
 // Run keeps the rules in step until ctx ends, and leaves them: what is isolated stays so while the process restarts. ready is called when
@@ -175,6 +179,12 @@ func (e *Enforcer) pass(s *state) error {
 	s.compiled = m.compiled
 	for i := range s.have {
 		want := NewPlan(m, e.cfg.Node, i == 1)
+		if s.former[i] == nil {
+			s.began, s.former[i] = time.Now(), s.have[i].isolated()
+		}
+		if time.Since(s.began) < e.taken && anyPolicy(s.read) {
+			want.leave(s.former[i], s.have[i], m)
+		}
 		c := Difference(want, s.have[i])
 		if c.Empty() || idle(want, s.have[i]) {
 			continue
@@ -184,7 +194,7 @@ func (e *Enforcer) pass(s *state) error {
 		if err := program(want, c); err != nil {
 			return err
 		}
-		s.have[i], s.known = want.observed(), true
+		s.have[i], s.known = want.observed(s.have[i]), true
 		e.cfg.Log.Debug("network policies programmed", "family", i, "chains", len(want.Chains), "took", time.Since(began))
 	}
 	return nil
@@ -201,9 +211,13 @@ func anyPolicy(read resource.Reader) bool {
 // idle says whether there is nothing to enforce and nothing of ours in the kernel: then no table is made.
 func idle(want *Plan, have Observed) bool { return len(want.Chains) == 0 && !have.Hooked }
 
-// observed is the state of the kernel once the plan is programmed.
-func (p *Plan) observed() Observed {
+// observed is the state of the kernel once the plan is programmed, where it was another before.
+func (p *Plan) observed(before Observed) Observed {
 	o := Observed{Hooked: true, Sets: p.Sets, Chains: map[string]int{}}
+	if p.left { // nothing was taken away
+		o.Sets, o.Chains = maps.Clone(before.Sets), maps.Clone(before.Chains)
+		maps.Copy(o.Sets, p.Sets)
+	}
 	for name, list := range p.Chains {
 		o.Chains[name] = len(list) + 1
 	}
