@@ -1,7 +1,9 @@
 package view
 
 import (
+	"fmt"
 	"runtime"
+	"runtime/debug"
 	"sync"
 
 	"github.com/kloop-dev/kloop/resource"
@@ -42,12 +44,24 @@ func (d *decoder) decode(key string, kv *store.KV, rev int64) write {
 		w.value = kv.Value
 		return w
 	}
-	obj, text := d.offers.take(key, kv.Value), kv.Value
+	d.read(&w, kv, rev)
+	return w
+}
+
+// read makes the entry of a value whose kind is known. One that a decoder panics at is as one that does not decode: it must not end the
+// process, which would find it again at its next start.
+func (d *decoder) read(w *write, kv *store.KV, rev int64) {
+	defer func() {
+		if p := recover(); p != nil {
+			w.entry, w.value, w.err = nil, kv.Value, fmt.Errorf("decode it: panic: %v\n%s", p, debug.Stack())
+		}
+	}()
+	obj, text := d.offers.take(w.key, kv.Value), kv.Value
 	if obj == nil {
 		text = nil // it may say more than the object, or less
 		if obj, w.err = codec.FromStored(w.kind, kv.Value); w.err != nil {
 			w.value = kv.Value
-			return w
+			return
 		}
 	}
 	if p, ok := w.kind.(Packer); ok {
@@ -55,7 +69,6 @@ func (d *decoder) decode(key string, kv *store.KV, rev int64) write {
 	}
 	w.entry = d.entry(w.kind, w.ns, w.name, rev, obj)
 	w.entry.size = len(kv.Value)
-	return w
 }
 
 func (d *decoder) entry(k resource.Kind, ns, name string, rev int64, obj resource.Object) *Entry {

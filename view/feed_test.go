@@ -165,6 +165,40 @@ func TestBroken(t *testing.T) {
 	}
 }
 
+// A trap is a kind at one of whose objects the reader panics.
+type trap struct{ resource.Kind }
+
+// Pack implements view.Packer.
+func (trap) Pack(obj resource.Object, _ []byte, _ int64) resource.Object {
+	if obj.GetName() == "trap" {
+		panic("an object of this name")
+	}
+	return obj
+}
+
+// TestTrap: a value at which a decoder panics is missing, and told of, and the others are there: the process goes on, and starts anew.
+func TestTrap(t *testing.T) {
+	first := start(t, view.Config{}, trap{pods})
+	first.put(pods, pod("a", "trap"))
+	rev := first.put(pods, pod("a", "other"))
+	for _, name := range []string{"as it comes", "at a start"} {
+		t.Run(name, func(t *testing.T) {
+			r := first
+			if name == "at a start" {
+				r = &rig{t: t, st: first.st, v: view.New(resource.NewSet(trap{pods}))}
+				r.follow()
+			}
+			s := r.wait(rev)
+			if s.Lookup(pods, "a", "trap") != nil || s.Lookup(pods, "a", "other") == nil {
+				t.Error("it can be read, or the one beside it can't")
+			}
+			if list := r.v.Broken(); len(list) != 1 || !strings.Contains(list[0].Err.Error(), "an object of this name") {
+				t.Errorf("broken %v", list)
+			}
+		})
+	}
+}
+
 func TestAdopt(t *testing.T) {
 	r := start(t, view.Config{}, maps)
 	s := r.v.Snapshot()
