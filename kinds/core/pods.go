@@ -19,7 +19,8 @@ var Pods = &resource.Def[*corev1.Pod]{
 	Quirks: resource.Quirks{PartsAsNew: true,
 		DeleteReturnsObject: true, StatusResets: []string{"metadata.deletionTimestamp", "metadata.ownerReferences"}},
 	Generation: true, Status: true,
-	Gated:   resource.Gated[*corev1.Pod]{Drop: resource.Serving(dropFromPod)},
+	Gated: resource.Gated[*corev1.Pod]{Drop: resource.Serving(dropFromPod),
+		Default: func(on *features.Set, p *corev1.Pod) { podspec.DefaultWhole(on, &p.Spec) }},
 	Default: defaultPod, Prepare: resource.Serving(preparePod),
 	PrepareStatus: resource.Serving(preparePodStatus), Grace: podGrace,
 	Validate: resource.Serving(validatePod), ValidateStatus: resource.Serving(validatePodStatus),
@@ -78,13 +79,14 @@ func defaultPodIPs(s *corev1.PodStatus) {
 	}
 }
 
-// dropFromPod drops what features that are off would use.
+// dropFromPod drops what features that are off would use, and completes the resources of the pod as a whole.
 func dropFromPod(on *features.Set, p, old *corev1.Pod) {
 	var before *corev1.PodSpec
 	if old != nil {
 		before = &old.Spec
 	}
 	podspec.DropDisabled(on, &p.Spec, before)
+	podspec.CompleteWhole(on, &p.Spec, before)
 	if !on.On("CSIVolumeHealth") && (old == nil || old.Status.VolumeHealth == nil) {
 		p.Status.VolumeHealth = nil
 	}

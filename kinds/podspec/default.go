@@ -4,7 +4,6 @@ package podspec
 
 import (
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/component-helpers/resource"
 
 	"github.com/kloop-dev/kloop/kinds/rule"
 )
@@ -45,9 +44,6 @@ func DefaultPod(s *corev1.PodSpec) {
 			}
 		}
 	}
-	if s.Resources != nil {
-		defaultPodResources(s)
-	}
 }
 
 // requestLimits requests what is limited, where nothing else is requested.
@@ -60,30 +56,5 @@ func requestLimits(r *corev1.ResourceRequirements) {
 func hostPorts(ports []corev1.ContainerPort) {
 	for i := range ports {
 		rule.FillZero(&ports[i].HostPort, ports[i].ContainerPort)
-	}
-}
-
-// defaultPodResources completes resources given for the pod as a whole: huge pages are limited to what is
-// requested, requests return what the containers request together, else the limits.
-func defaultPodResources(s *corev1.PodSpec) {
-	r := s.Resources
-	for name, q := range r.Requests {
-		if isHugePages(name) {
-			addTo(&r.Limits, name, q)
-		}
-	}
-	if len(r.Limits) == 0 {
-		return
-	}
-	sum := resource.AggregateContainerRequests(&corev1.Pod{Spec: *s}, resource.PodResourcesOptions{})
-	for name, q := range sum {
-		if resource.IsSupportedPodLevelResource(name) && !isHugePages(name) {
-			addTo(&r.Requests, name, q)
-		}
-	}
-	for name, q := range r.Limits {
-		if resource.IsSupportedPodLevelResource(name) {
-			addTo(&r.Requests, name, q)
-		}
 	}
 }

@@ -1,7 +1,9 @@
 package podspec_test
 
 import (
+	"cmp"
 	"encoding/json"
+	"fmt"
 	"reflect"
 	"strings"
 	"testing"
@@ -9,6 +11,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"sigs.k8s.io/yaml"
 
+	"github.com/kloop-dev/kloop/features"
 	"github.com/kloop-dev/kloop/kinds/podspec"
 )
 
@@ -135,9 +138,62 @@ func TestPullPolicy(t *testing.T) {
 }
 
 func TestPodResources(t *testing.T) {
-	s := spec(t, "resources: {limits: {cpu: 4, memory: 1Gi}, requests: {hugepages-2Mi: 2Mi}}\n"+inContainer("resources: {requests: {cpu: 2}}"))
-	podspec.DefaultPod(s)
-	same(t, s.Resources, "limits: {cpu: '4', memory: 1Gi, hugepages-2Mi: 2Mi}\nrequests: {cpu: '2', memory: 1Gi, hugepages-2Mi: 2Mi}")
+	limited := inContainer("resources: {limits: {cpu: 2, hugepages-2Mi: 4Mi}, requests: {cpu: 1}}")
+	unlimited := inContainer("resources: {requests: {cpu: 2}}")
+	for _, c := range []struct{ name, given, containers, in36, in37 string }{
+		{"limits are requested", "limits: {cpu: '4', memory: 1Gi}", unlimited,
+			"limits: {cpu: '4', memory: 1Gi}\nrequests: {cpu: '2', memory: 1Gi}", ""},
+		{"huge pages of containers", "limits: {cpu: '4'}", limited,
+			"limits: {cpu: '4', hugepages-2Mi: 4Mi}\nrequests: {cpu: '1', hugepages-2Mi: 4Mi}", ""},
+		{"huge pages that are requested", "requests: {hugepages-2Mi: 4Mi}", unlimited,
+			"requests: {hugepages-2Mi: 4Mi}", "requests: {hugepages-2Mi: 4Mi, cpu: '2'}"},
+		{"requests alone", "requests: {cpu: '1'}", limited,
+			"limits: {hugepages-2Mi: 4Mi}\nrequests: {cpu: '1', hugepages-2Mi: 4Mi}",
+			"limits: {cpu: '2', hugepages-2Mi: 4Mi}\nrequests: {cpu: '1', hugepages-2Mi: 4Mi}"},
+		{"more requested than limited", "requests: {cpu: '3'}", limited,
+			"limits: {hugepages-2Mi: 4Mi}\nrequests: {cpu: '3', hugepages-2Mi: 4Mi}",
+			"limits: {cpu: '3', hugepages-2Mi: 4Mi}\nrequests: {cpu: '3', hugepages-2Mi: 4Mi}"},
+		{"nothing", "", limited, "{}", ""},
+	} {
+		for minor, want := range map[int]string{36: c.in36, 37: cmp.Or(c.in37, c.in36)} {
+			t.Run(fmt.Sprint(c.name, " in 1.", minor), func(t *testing.T) {
+				on, err := features.New(minor, nil)
+				if err != nil {
+					t.Fatal(err)
+				}
+				s := spec(t, "resources: {"+c.given+"}\n"+c.containers)
+				podspec.DefaultPod(s)
+				podspec.DefaultWhole(on, s)
+				if minor > 36 {
+					same(t, s.Resources, "{"+c.given+"}") // until admission is through
+				}
+				podspec.CompleteWhole(on, s, nil)
+				same(t, s.Resources, want)
+			})
+		}
+	}
+}
+
+// TestSizesOfUpdates shows what an update does to resources of the pod as a whole.
+func TestSizesOfUpdates(t *testing.T) {
+	old := spec(t, "resources: {requests: {cpu: 1}}\n"+inContainer("resources: {limits: {cpu: 2}}"))
+	podspec.DefaultPod(old)
+	for _, c := range []struct{ name, now, want string }{
+		{"kept by who does not know of them", inContainer("resources: {limits: {cpu: 2}}"), "requests: {cpu: '1'}"},
+		{"of an older version, unchanged", "resources: {requests: {cpu: 1}}\n" + inContainer("resources: {limits: {cpu: 2}}"),
+			"requests: {cpu: '1'}"},
+		{"with another container's", "resources: {requests: {cpu: 1}}\n" + inContainer("resources: {limits: {cpu: 3}}"),
+			"limits: {cpu: '3'}\nrequests: {cpu: '1'}"},
+		{"with another request", "resources: {requests: {cpu: 2500m}}\n" + inContainer("resources: {limits: {cpu: 2}}"),
+			"limits: {cpu: 2500m}\nrequests: {cpu: 2500m}"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			s := spec(t, c.now)
+			podspec.DefaultPod(s)
+			podspec.CompleteWhole(nil, s, old)
+			same(t, s.Resources, c.want)
+		})
+	}
 }
 
 func TestQOS(t *testing.T) {
@@ -158,6 +214,7 @@ func TestQOS(t *testing.T) {
 		t.Run(c.spec, func(t *testing.T) {
 			s := spec(t, c.spec)
 			podspec.DefaultPod(s)
+			podspec.CompleteWhole(nil, s, nil)
 			if got := podspec.QOS(s); got != c.want {
 				t.Errorf("%s: got %s, want %s", c.spec, got, c.want)
 			}

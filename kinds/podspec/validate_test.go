@@ -25,6 +25,7 @@ func pod(t *testing.T, spec string) *corev1.Pod {
 		p.Spec.Containers = []corev1.Container{{Name: "c", Image: "i"}}
 	}
 	podspec.DefaultPod(&p.Spec)
+	podspec.CompleteWhole(nil, &p.Spec, nil)
 	return p
 }
 
@@ -206,6 +207,8 @@ var cases = []struct {
 			"spec.volumes[0].ephemeral.volumeClaimTemplate.spec.resources[storage] Required"}},
 	{"image volume", `volumes: [{name: v, image: {pullPolicy: Foo}}]`, []string{"spec.volumes[0].image.pullPolicy NotSupported",
 		"spec.volumes[0].image.reference Required"}},
+	{"image as a second source", `volumes: [{name: v, emptyDir: {}, image: {pullPolicy: Foo}}]`,
+		[]string{"spec.volumes[0].image Forbidden"}},
 	{"mounts", "volumes: [{name: v, emptyDir: {}}]\n" +
 		inContainer(
 			`volumeMounts: [{name: v, mountPath: /x, subPath: a, subPathExpr: b}, {name: w, mountPath: /x}, `+

@@ -13,13 +13,19 @@ import (
 	"github.com/kloop-dev/kloop/kinds/rule"
 )
 
+// onlyImage says whether a volume has an image as its only source. Nothing is said of a second one but that it is one too many.
+func onlyImage(s corev1.VolumeSource) bool {
+	s.Image = nil
+	return s == corev1.VolumeSource{}
+}
+
 // checkVolumes checks the volumes and remembers those that are good: others can't be mounted.
 func (c *checker) checkVolumes(path *field.Path) (errs field.ErrorList) {
 	c.volumes = make(map[string]*corev1.VolumeSource, len(c.spec.Volumes))
 	for i := range c.spec.Volumes {
 		v, at := &c.spec.Volumes[i], path.Index(i)
 		bad := OneSource(&v.VolumeSource, podSources, at, checkVolumeSource)
-		if c.meta != nil && v.Image != nil { // a template may leave it to others to name the image
+		if c.meta != nil && v.Image != nil && onlyImage(v.VolumeSource) { // a template may leave it to others to name the image
 			bad = append(bad, rule.Needed(v.Image.Reference, at.Child("image", "reference"))...)
 		}
 		bad = append(bad, c.checkVolumeName(v, at.Child("name"))...)
