@@ -114,7 +114,8 @@ func (b *builder) makeServer() error {
 	}, extensions.Config{More: cfg.Kit.Extensions, Network: services.Network{Services: cfg.ServiceCIDRs, PortLow: cfg.NodePortLow,
 		PortHigh: cfg.NodePortHigh},
 		Access: access.Config{Tokens: b.signer, Grants: b.roles,
-			Reviews: &review.Desk{Tokens: b.tokens, Audiences: b.signer.Audiences(), Authorize: b.authz, Rules: b.roles.Rules}}})
+			Reviews: &review.Desk{Tokens: b.tokens, Audiences: b.signer.Audiences(), Authorize: b.authz, Rules: b.roles.Rules,
+				Features: cfg.on}}})
 	b.events = client.NewRecorder(b.local(loopUser("event-recorder"), "kloop"), "kloop", nil)
 	return nil
 }

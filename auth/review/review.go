@@ -16,6 +16,7 @@ import (
 
 	"github.com/kloop-dev/kloop/auth"
 	"github.com/kloop-dev/kloop/auth/authn"
+	"github.com/kloop-dev/kloop/features"
 	"github.com/kloop-dev/kloop/kinds/authorization"
 	"github.com/kloop-dev/kloop/resource"
 )
@@ -27,6 +28,8 @@ type Desk struct {
 	Authorize auth.Authorizer
 	// Rules returns the rules that hold for a user in a namespace; see rbac.Authorizer.Rules.
 	Rules func(u *auth.User, namespace string) ([]rbacv1.PolicyRule, error)
+	// Features are those of the version whose rules reviews keep; nil stands for the newest.
+	Features *features.Set
 }
 
 // Answer returns a review with its status filled in: a copy of what was asked, but for reviews of the caller himself, which
@@ -93,7 +96,7 @@ func infoOf(u *auth.User) authenticationv1.UserInfo {
 }
 
 func (d *Desk) subject(ctx context.Context, r *authorizationv1.SubjectAccessReview) (*authorizationv1.SubjectAccessReview, error) {
-	if err := invalid(authorization.SubjectAccessReviews, r); err != nil {
+	if err := d.invalid(authorization.SubjectAccessReviews, r); err != nil {
 		return nil, err
 	}
 	r.Status = d.judge(ctx, userOf(&r.Spec), r.Spec.ResourceAttributes, r.Spec.NonResourceAttributes)
@@ -102,7 +105,7 @@ func (d *Desk) subject(ctx context.Context, r *authorizationv1.SubjectAccessRevi
 
 func (d *Desk) local(ctx context.Context, ns string,
 	r *authorizationv1.LocalSubjectAccessReview) (*authorizationv1.LocalSubjectAccessReview, error) {
-	if err := invalid(authorization.LocalSubjectAccessReviews, r); err != nil {
+	if err := d.invalid(authorization.LocalSubjectAccessReviews, r); err != nil {
 		return nil, err
 	}
 	if ns != r.Namespace {
@@ -114,7 +117,7 @@ func (d *Desk) local(ctx context.Context, ns string,
 
 func (d *Desk) selfAccess(ctx context.Context, u *auth.User,
 	r *authorizationv1.SelfSubjectAccessReview) (*authorizationv1.SelfSubjectAccessReview, error) {
-	if err := invalid(authorization.SelfSubjectAccessReviews, r); err != nil {
+	if err := d.invalid(authorization.SelfSubjectAccessReviews, r); err != nil {
 		return nil, err
 	}
 	r.Status = d.judge(ctx, u, r.Spec.ResourceAttributes, r.Spec.NonResourceAttributes)
@@ -188,8 +191,8 @@ func (d *Desk) rules(u *auth.User, asked *authorizationv1.SelfSubjectRulesReview
 }
 
 // invalid holds a review to the rules of its kind, none of which a feature changes. Upstream's error has no kind.
-func invalid(k resource.Kind, r resource.Object) error {
-	errs := k.Check(nil, nil, "", r, nil)
+func (d *Desk) invalid(k resource.Kind, r resource.Object) error {
+	errs := k.Check(d.Features, nil, "", r, nil)
 	if len(errs) == 0 {
 		return nil
 	}

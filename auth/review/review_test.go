@@ -3,6 +3,7 @@ package review
 import (
 	"context"
 	"errors"
+	"strings"
 	"testing"
 
 	authenticationv1 "k8s.io/api/authentication/v1"
@@ -13,6 +14,7 @@ import (
 
 	"github.com/kloop-dev/kloop/auth"
 	"github.com/kloop-dev/kloop/auth/authn"
+	"github.com/kloop-dev/kloop/features"
 	"github.com/kloop-dev/kloop/resource"
 )
 
@@ -101,8 +103,8 @@ func TestAccess(t *testing.T) {
 		{"path", authorizationv1.SubjectAccessReviewSpec{User: "x", NonResourceAttributes: non}, ""},
 		{"no user", authorizationv1.SubjectAccessReviewSpec{ResourceAttributes: res}, "spec.user"},
 		{"both", authorizationv1.SubjectAccessReviewSpec{User: "x", ResourceAttributes: res, NonResourceAttributes: non},
-			"spec.nonResourceAttributes"},
-		{"neither", authorizationv1.SubjectAccessReviewSpec{User: "x"}, "spec.resourceAttributes"},
+			"spec"},
+		{"neither", authorizationv1.SubjectAccessReviewSpec{User: "x"}, "spec"},
 		{"selector", authorizationv1.SubjectAccessReviewSpec{User: "x", ResourceAttributes: bad},
 			"spec.resourceAttributes.fieldSelector.rawSelector"},
 	} {
@@ -186,6 +188,30 @@ func TestLocalAndSelf(t *testing.T) {
 	}
 	if _, err := answer(t, d, &authorizationv1.SelfSubjectRulesReview{}); !apierrors.IsBadRequest(err) {
 		t.Errorf("no namespace: %v", err)
+	}
+}
+
+// TestOneOfTwo: up to 1.36 one of the two kinds of attributes is to blame, since then their parent.
+func TestOneOfTwo(t *testing.T) {
+	old, err := features.New(36, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	d := desk(&gate{})
+	d.Features = old
+	res, non := &authorizationv1.ResourceAttributes{Verb: "list", Resource: "pods"}, &authorizationv1.NonResourceAttributes{Path: "/x"}
+	_, err = answer(t, d, &authorizationv1.SelfSubjectAccessReview{Spec: authorizationv1.SelfSubjectAccessReviewSpec{
+		ResourceAttributes: res, NonResourceAttributes: non}})
+	if err == nil || !strings.Contains(err.Error(), "spec.nonResourceAttributes: Invalid value") {
+		t.Errorf("both: %v", err)
+	}
+	_, err = answer(t, d, &authorizationv1.SelfSubjectAccessReview{})
+	if err == nil || !strings.Contains(err.Error(), "spec.resourceAttributes: Invalid value") {
+		t.Errorf("neither: %v", err)
+	}
+	_, err = answer(t, desk(&gate{}), &authorizationv1.SelfSubjectAccessReview{})
+	if err == nil || !strings.Contains(err.Error(), "spec: Invalid value") {
+		t.Errorf("neither, since 1.37: %v", err)
 	}
 }
 

@@ -8,29 +8,26 @@ import (
 	metavalidation "k8s.io/apimachinery/pkg/apis/meta/v1/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
+	"github.com/kloop-dev/kloop/features"
 	"github.com/kloop-dev/kloop/resource"
 )
 
 // SubjectAccessReviews declares the kind: may this user do that?
 var SubjectAccessReviews = &resource.Def[*authorizationv1.SubjectAccessReview]{
 	GVK: authorizationv1.SchemeGroupVersion.WithKind("SubjectAccessReview"), Plural: "subjectaccessreviews", Virtual: true,
-	Validate: func(r, _ *authorizationv1.SubjectAccessReview) field.ErrorList {
-		return append(subject(r.Spec), bare(r.ObjectMeta, "must be empty")...)
-	},
+	Gated: resource.Gated[*authorizationv1.SubjectAccessReview]{Validate: validateSubject},
 }
 
 // LocalSubjectAccessReviews declares the kind: the same, asked within a namespace.
 var LocalSubjectAccessReviews = &resource.Def[*authorizationv1.LocalSubjectAccessReview]{
 	GVK: authorizationv1.SchemeGroupVersion.WithKind("LocalSubjectAccessReview"), Plural: "localsubjectaccessreviews", Virtual: true,
-	Namespaced: true, Validate: resource.Serving(validateLocal),
+	Namespaced: true, Gated: resource.Gated[*authorizationv1.LocalSubjectAccessReview]{Validate: resource.Serving(validateLocal)},
 }
 
 // SelfSubjectAccessReviews declares the kind: may I do that?
 var SelfSubjectAccessReviews = &resource.Def[*authorizationv1.SelfSubjectAccessReview]{
 	GVK: authorizationv1.SchemeGroupVersion.WithKind("SelfSubjectAccessReview"), Plural: "selfsubjectaccessreviews", Virtual: true,
-	Validate: func(r, _ *authorizationv1.SelfSubjectAccessReview) field.ErrorList {
-		return append(attributes(r.Spec.ResourceAttributes, r.Spec.NonResourceAttributes), bare(r.ObjectMeta, "must be empty")...)
-	},
+	Gated: resource.Gated[*authorizationv1.SelfSubjectAccessReview]{Validate: validateSelf},
 }
 
 // SelfSubjectRulesReviews declares the kind: what may I do here?
@@ -46,8 +43,16 @@ func bare(m metav1.ObjectMeta, says string) field.ErrorList {
 	return field.ErrorList{field.Invalid(field.NewPath("metadata"), m, says)}
 }
 
-func validateLocal(r, _ *authorizationv1.LocalSubjectAccessReview) field.ErrorList {
-	errs, spec, meta := subject(r.Spec), field.NewPath("spec"), r.ObjectMeta
+func validateSubject(on *features.Set, r, _ *authorizationv1.SubjectAccessReview) field.ErrorList {
+	return append(subject(on, r.Spec), bare(r.ObjectMeta, "must be empty")...)
+}
+
+func validateSelf(on *features.Set, r, _ *authorizationv1.SelfSubjectAccessReview) field.ErrorList {
+	return append(attributes(on, r.Spec.ResourceAttributes, r.Spec.NonResourceAttributes), bare(r.ObjectMeta, "must be empty")...)
+}
+
+func validateLocal(on *features.Set, r, _ *authorizationv1.LocalSubjectAccessReview) field.ErrorList {
+	errs, spec, meta := subject(on, r.Spec), field.NewPath("spec"), r.ObjectMeta
 	meta.Namespace = ""
 	errs = append(errs, bare(meta, "must be empty except for namespace")...)
 	if r.Spec.ResourceAttributes != nil && r.Spec.ResourceAttributes.Namespace != r.Namespace {
@@ -61,22 +66,26 @@ func validateLocal(r, _ *authorizationv1.LocalSubjectAccessReview) field.ErrorLi
 	return errs
 }
 
-func subject(s authorizationv1.SubjectAccessReviewSpec) field.ErrorList {
-	errs := attributes(s.ResourceAttributes, s.NonResourceAttributes)
+func subject(on *features.Set, s authorizationv1.SubjectAccessReviewSpec) field.ErrorList {
+	errs := attributes(on, s.ResourceAttributes, s.NonResourceAttributes)
 	if s.User == "" && len(s.Groups) == 0 {
 		errs = append(errs, field.Invalid(field.NewPath("spec", "user"), s.User, "at least one of user or group must be specified"))
 	}
 	return errs
 }
 
-func attributes(r *authorizationv1.ResourceAttributes, n *authorizationv1.NonResourceAttributes) (errs field.ErrorList) {
+const onlyOne = "exactly one of nonResourceAttributes or resourceAttributes must be specified"
+
+func attributes(on *features.Set, r *authorizationv1.ResourceAttributes,
+	n *authorizationv1.NonResourceAttributes) (errs field.ErrorList) {
 	spec := field.NewPath("spec")
 	switch {
+	case on.AtLeast(37) && (r == nil) == (n == nil): // up to 1.36 one of the two is to blame
+		errs = append(errs, field.Invalid(spec, n, onlyOne))
 	case r != nil && n != nil:
 		errs = append(errs, field.Invalid(spec.Child("nonResourceAttributes"), n, "cannot be specified in combination with resourceAttributes"))
 	case r == nil && n == nil:
-		errs = append(errs, field.Invalid(spec.Child("resourceAttributes"), r,
-			"exactly one of nonResourceAttributes or resourceAttributes must be specified"))
+		errs = append(errs, field.Invalid(spec.Child("resourceAttributes"), r, onlyOne))
 	}
 	if r != nil {
 		errs = append(errs, selectors(r, spec.Child("resourceAttributes"))...)
