@@ -119,7 +119,11 @@ func TestServiceFamilies(t *testing.T) {
 		{`{"spec":{"ipFamilies":["IPv4"]}}`, "Invalid FieldValueInvalid spec.ipFamilyPolicy"},
 		{`{"spec":{"ipFamilies":["IPv4"],"clusterIPs":["` + s.ClusterIP + `"]}}`,
 			"Invalid FieldValueInvalid spec.ipFamilyPolicy FieldValueInvalid spec.ipFamilyPolicy"},
-		{`{"spec":{"ipFamilyPolicy":"SingleStack","ipFamilies":["IPv6","IPv4"]}}`, "Invalid FieldValueInvalid spec.ipFamilyPolicy"},
+		{`{"spec":{"ipFamilyPolicy":"SingleStack","ipFamilies":["IPv6","IPv4"]}}`,
+			"Invalid FieldValueInvalid spec.clusterIPs[0] FieldValueInvalid spec.clusterIPs[1]"},
+		{`{"metadata":{"labels":{"a":"b c"}},"spec":{"ipFamilyPolicy":"Some"}}`, "Invalid FieldValueNotSupported spec.ipFamilyPolicy"},
+		{`{"metadata":{"labels":{"a":"b c"}},"spec":{"clusterIP":"10.96.7.7","clusterIPs":["10.96.7.7"]}}`,
+			"Invalid FieldValueInvalid spec.ipFamilyPolicy"},
 		{`{"spec":{"ipFamilyPolicy":null}}`, ""},
 		{`{"spec":{"ipFamilyPolicy":"SingleStack"}}`, ""},
 	} {

@@ -29,7 +29,7 @@ func headless(s *corev1.ServiceSpec) bool {
 func validateService(o, old *corev1.Service) (errs field.ErrorList) {
 	s := &o.Spec
 	if hasClusterIP(s) { // addresses are allocated before the rest is looked at: errors in them come alone
-		if bad := validateClusterIPs(s); len(bad) > 0 {
+		if bad := ValidateClusterIPs(o, old); len(bad) > 0 {
 			return bad
 		}
 	}
@@ -181,7 +181,9 @@ func validateAffinityConfig(s *corev1.ServiceSpec, path *field.Path) field.Error
 	return nil
 }
 
-func validateClusterIPs(s *corev1.ServiceSpec) (errs field.ErrorList) {
+// ValidateClusterIPs says what is wrong with the addresses and families of a service by themselves.
+func ValidateClusterIPs(o, old *corev1.Service) (errs field.ErrorList) {
+	s := &o.Spec
 	add := func(list ...*field.Error) { errs = append(errs, list...) }
 	path := specPath.Child("clusterIPs")
 	switch {
@@ -203,14 +205,19 @@ func validateClusterIPs(s *corev1.ServiceSpec) (errs field.ErrorList) {
 	}
 	add(rule.AmongPtr(s.IPFamilyPolicy, specPath.Child("ipFamilyPolicy"), corev1.IPFamilyPolicySingleStack,
 		corev1.IPFamilyPolicyPreferDualStack, corev1.IPFamilyPolicyRequireDualStack)...)
-	return append(errs, validateAddresses(s, path)...)
+	var had []string
+	if old != nil {
+		had = old.Spec.ClusterIPs
+	}
+	return append(errs, validateAddresses(s, had, path)...)
 }
 
-func validateAddresses(s *corev1.ServiceSpec, path *field.Path) (errs field.ErrorList) {
+// validateAddresses takes whatever the service had before for an address.
+func validateAddresses(s *corev1.ServiceSpec, had []string, path *field.Path) (errs field.ErrorList) {
 	for i, ip := range s.ClusterIPs {
 		switch {
 		case i > 0 || ip != corev1.ClusterIPNone:
-			errs = append(errs, validIP(ip, path.Index(i))...)
+			errs = append(errs, utilvalidation.IsValidIPForLegacyField(path.Index(i), ip, true, had)...)
 		case len(s.ClusterIPs) > 1:
 			errs = append(errs, field.Invalid(path, s.ClusterIPs, "'None' must be the first and only value"))
 		}

@@ -49,7 +49,12 @@ const (
 	aPV    = `PersistentVolume: {spec: {accessModes: [ReadWriteOnce], capacity: {storage: 1}, hostPath: {path: /tmp/x}}}`
 	lb     = `Service: {spec: {type: LoadBalancer, externalTrafficPolicy: Local, loadBalancerClass: a/b, clusterIP: 10.0.0.1, ` +
 		`healthCheckNodePort: 30001, ipFamilies: [IPv4], ipFamilyPolicy: SingleStack, ports: [{port: 80, nodePort: 30000}]}}`
+	handMade = `Service: {spec: {clusterIP: None, clusterIPs: [None], ipFamilies: [IPv4, IPv6], ipFamilyPolicy: RequireDualStack}}`
+	placed   = `PersistentVolume: {spec: {accessModes: [ReadWriteOnce], capacity: {storage: 1}, local: {path: /a}, nodeAffinity: {required: ` +
+		`{nodeSelectorTerms: [{matchExpressions: [{key: k, operator: Exists}]}]}}}}`
 )
+
+const noKey = "spec.nodeAffinity.required.nodeSelectorTerms[0].matchExpressions[0].key Invalid"
 
 func TestUpdates(t *testing.T) {
 	for _, c := range []struct {
@@ -96,6 +101,10 @@ func TestUpdates(t *testing.T) {
 		{aPod, "", `metadata: {annotations: {kubernetes.io/config.mirror: x}}`,
 			[]string{"metadata.annotations[kubernetes.io/config.mirror] Forbidden",
 				"metadata.annotations[kubernetes.io/config.mirror] Invalid", "metadata.annotations[kubernetes.io/config.mirror] Invalid"}},
+		{placed, "", `spec: {nodeAffinity: {required: {nodeSelectorTerms: [{matchExpressions: [{key: l, operator: Exists}]}]}}}`,
+			[]string{"nodeAffinity Invalid"}},
+		{placed, "", `spec: {nodeAffinity: {required: {nodeSelectorTerms: [{matchExpressions: [{key: '', operator: Exists}]}]}}}`,
+			[]string{noKey, noKey, noKey, noKey}}, // and not that it changed
 		{aPod, "status", `metadata: {annotations: {kubernetes.io/config.mirror: x}}`,
 			[]string{"metadata.annotations[kubernetes.io/config.mirror] Forbidden", "metadata.annotations[kubernetes.io/config.mirror] Invalid"}},
 		{aPod, "ephemeralcontainers", `spec: {restartPolicy: Always, ephemeralContainers: [{name: e, image: i}]}`, nil},
@@ -105,6 +114,7 @@ func TestUpdates(t *testing.T) {
 
 		{lb, "", `spec: {loadBalancerClass: a/c, healthCheckNodePort: 30002}`, []string{"spec.healthCheckNodePort Forbidden",
 			"spec.loadBalancerClass Invalid"}},
+		{handMade, "", `spec: {clusterIPs: [None, None]}`, []string{"spec.clusterIPs Invalid"}},
 		{lb, "", `spec: {clusterIP: 10.0.0.2}`, []string{"spec.clusterIPs[0] Invalid"}},
 		{lb, "", `spec: {clusterIP: None}`, []string{"spec.clusterIPs[0] Invalid", "spec.clusterIPs[0] Invalid"}},
 		{lb, "", `spec: {ipFamilies: [IPv6]}`, []string{"spec.clusterIPs[0] Invalid"}},

@@ -203,7 +203,7 @@ func newerLabels(a, like *corev1.VolumeNodeAffinity) *corev1.VolumeNodeAffinity 
 	for i := range min(len(terms), len(others)) {
 		for k := range min(len(terms[i].MatchExpressions), len(others[i].MatchExpressions)) {
 			key := &terms[i].MatchExpressions[k].Key
-			if to, ok := newLabels[*key]; ok && to == others[i].MatchExpressions[k].Key {
+			if to := newLabels[*key]; to == others[i].MatchExpressions[k].Key { // none at all is refused elsewhere
 				*key = to
 			}
 		}

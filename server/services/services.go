@@ -13,6 +13,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
+	"github.com/kloop-dev/kloop/kinds/core"
 	"github.com/kloop-dev/kloop/resource"
 	"github.com/kloop-dev/kloop/server"
 )
@@ -157,29 +158,21 @@ func (t *taking) undo(ctx context.Context) {
 }
 
 func (t *taking) all(ctx context.Context, before *corev1.Service) error {
-	if t.hopeless(before) {
-		if errs := t.misplaced(); len(errs) > 0 {
+	if t.svc.Spec.Type != corev1.ServiceTypeExternalName { // upstream allocates before it looks at anything else: these errors come alone
+		if errs := core.ValidateClusterIPs(t.svc, before); len(errs) > 0 {
 			return server.Invalid(t.r, t.svc.Name, errs)
 		}
-		return nil
+		if errs := t.families(before); len(errs) > 0 {
+			return server.Invalid(t.r, t.svc.Name, errs)
+		}
 	}
-	if errs := t.families(before); len(errs) > 0 {
-		return server.Invalid(t.r, t.svc.Name, errs)
+	if t.hopeless(before) {
+		return nil
 	}
 	if err := t.takeIPs(ctx, before); err != nil {
 		return err
 	}
 	return t.takePorts(ctx, before)
-}
-
-// misplaced returns what is wrong with the addresses and families by themselves. Upstream allocates before it looks at anything else,
-// so these errors come alone.
-func (t *taking) misplaced() field.ErrorList {
-	errs := t.r.Kind.Check(t.s.core.Kinds.Features(), nil, "", t.svc, nil)
-	if t.svc.Spec.Type == corev1.ServiceTypeExternalName || slices.ContainsFunc(errs, func(e *field.Error) bool { return !ofAddresses(e) }) {
-		return nil
-	}
-	return errs
 }
 
 func ofAddresses(e *field.Error) bool {
