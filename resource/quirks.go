@@ -21,6 +21,7 @@ type Quirks struct {
 	StatusAsNew           bool // and a write of the status is
 	ErrorsRepeat          bool // errors of two rules that read alike are both in the answer: of other kinds, since 1.37, one
 	StatusWithoutTable    bool // the status, asked for as a table, is refused
+	Uncached              bool // upstream's servers hold it in no cache: a bad revision to read one at is the caller's fault
 
 	// Planter is the field manager of those objects that a server makes at its start; "": the server itself.
 	Planter string

@@ -81,9 +81,14 @@ func Invalid(r *Request, name string, errs field.ErrorList) error {
 
 func invalidBody(err error) error { return apierrors.NewBadRequest(err.Error()) }
 
-// badRevision says that a resourceVersion in a parameter is no number. To lists it is a 400, to others a 500.
+// badRevision says that a resourceVersion in a parameter is no number. To lists, and to who reads an Event, it is a 400; to others a 500.
 func badRevision(v string, err error) string {
 	return field.Invalid(field.NewPath("resourceVersion"), v, err.Error()).Error()
+}
+
+// illegible is the 400 of a resourceVersion that is no number.
+func illegible(v string, err error) error {
+	return apierrors.NewBadRequest("invalid resource version: " + badRevision(v, err))
 }
 
 // tooLarge is the answer to a revision that the server has not reached.

@@ -31,6 +31,9 @@ func (s *reads) Get(ctx context.Context, r *Request, opts *metav1.GetOptions) (*
 	if opts != nil {
 		asked = opts.ResourceVersion
 	}
+	if _, err := parseRevision(asked); err != nil && r.Kind.Info().Uncached {
+		return nil, illegible(asked, err)
+	}
 	if err := s.attain(ctx, asked); err != nil {
 		return nil, err
 	}

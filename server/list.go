@@ -39,7 +39,7 @@ func (s *reads) List(ctx context.Context, r *Request, opts *metav1.ListOptions) 
 	}
 	rev, err := parseRevision(opts.ResourceVersion)
 	if err != nil {
-		return nil, apierrors.NewBadRequest("invalid resource version: " + badRevision(opts.ResourceVersion, err))
+		return nil, illegible(opts.ResourceVersion, err)
 	}
 	exact := opts.ResourceVersionMatch == metav1.ResourceVersionMatchExact ||
 		opts.ResourceVersionMatch == "" && rev > 0 && opts.Limit > 0

@@ -1,8 +1,10 @@
 package server
 
 import (
+	"bytes"
 	"context"
 	"errors"
+	"reflect"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -13,6 +15,7 @@ import (
 	"github.com/kloop-dev/kloop/apply"
 	"github.com/kloop-dev/kloop/auth"
 	"github.com/kloop-dev/kloop/resource"
+	"github.com/kloop-dev/kloop/resource/codec"
 	"github.com/kloop-dev/kloop/store"
 	"github.com/kloop-dev/kloop/view"
 )
@@ -188,7 +191,17 @@ func (s *Server) untouched(r *Request, obj, old resource.Object) bool {
 	if obj.GetManagedFields() == nil {
 		obj.SetManagedFields(old.GetManagedFields())
 	}
-	return same(r.Kind, obj, old)
+	return same(r.Kind, obj, old) && sameWords(obj, old)
+}
+
+// sameWords tells an empty list from none, which is a change to who owns it, though not always to what is stored.
+func sameWords(obj, old resource.Object) bool {
+	if reflect.DeepEqual(obj, old) {
+		return true
+	}
+	a, err := codec.MarshalJSON(obj)
+	b, err2 := codec.MarshalJSON(old)
+	return err == nil && err2 == nil && bytes.Equal(a, b)
 }
 
 // replace takes a changed object through the remaining checks and stores it.

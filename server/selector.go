@@ -53,6 +53,12 @@ func choose(r *Request, opts *metav1.ListOptions) (*choice, error) {
 	return c, nil
 }
 
+// CheckSelectors says what is wrong with the selectors of a list or watch of r's kind.
+func CheckSelectors(r *Request, opts *metav1.ListOptions) error {
+	_, err := choose(r, opts)
+	return err
+}
+
 // unselectable refuses a field label in the kind's words.
 func unselectable(r *Request, label string) error {
 	format := cmp.Or(r.Kind.Info().Unselectable, `%[1]q is not a known field selector: only "metadata.name", "metadata.namespace"`)

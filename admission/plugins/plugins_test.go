@@ -193,7 +193,7 @@ func TestServiceAccountMutation(t *testing.T) {
 	p.Spec.ServiceAccountName = "none"
 	_, err = admit(c, &admission.Request{Op: admission.Create, Kind: core.Pods, Read: read}, p)
 	refused(t, err, metav1.StatusReasonForbidden,
-		`pods "p" is forbidden: error looking up service account ns/none: serviceaccounts "none" not found`)
+		`pods "p" is forbidden: error looking up service account ns/none: serviceaccount "none" not found`)
 	p.Annotations = map[string]string{corev1.MirrorPodAnnotationKey: "x"} // refused before the pod is validated
 	refused(t, accounts{}.mutate(t.Context(), &admission.Request{Op: admission.Create, Kind: core.Pods, Read: read, Object: p}),
 		metav1.StatusReasonForbidden, "a mirror pod may not reference service accounts")

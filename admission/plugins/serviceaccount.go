@@ -9,6 +9,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/kloop-dev/kloop/admission"
 	"github.com/kloop-dev/kloop/kinds/core"
@@ -118,6 +119,9 @@ func accountOf(ctx context.Context, r *admission.Request, name string) (*corev1.
 			return sa, nil
 		}
 		if !apierrors.IsNotFound(err) || name != defaultAccount || r.Live == nil || try == accountTries || !pause(ctx, accountPause) {
+			if apierrors.IsNotFound(err) {
+				err = apierrors.NewNotFound(schema.GroupResource{Resource: "serviceaccount"}, name) // upstream's word for it, here alone
+			}
 			return nil, r.Refuse("error looking up service account %s/%s: %w", r.Namespace, name, err)
 		}
 	}

@@ -32,6 +32,9 @@ func defaultDefinition(c crd) {
 		rule.FillZero(&names.ListKind, names.Kind+"List")
 	}
 	rule.Fill(&c.Spec.Conversion, apiextensionsv1.CustomResourceConversion{Strategy: apiextensionsv1.NoneConverter})
+	if w := c.Spec.Conversion.Webhook; w != nil && w.ClientConfig == nil && w.ConversionReviewVersions == nil {
+		c.Spec.Conversion.Webhook = nil // one that says nothing is none
+	}
 	if w := c.Spec.Conversion.Webhook; w != nil && w.ClientConfig != nil && w.ClientConfig.Service != nil {
 		rule.Fill(&w.ClientConfig.Service.Port, 443)
 	}

@@ -19,7 +19,7 @@ const EventLife = time.Hour
 // Events declares the kind. The group events.k8s.io serves the same objects.
 var Events = &resource.Def[*corev1.Event]{
 	GVK: gvk("Event"), Plural: "events", Short: []string{"ev"}, Namespaced: true,
-	Quirks: resource.Quirks{MetaUpdateOnly: true},
+	Quirks: resource.Quirks{MetaUpdateOnly: true, Uncached: true},
 	Name:   rule.Unchecked, CreateOnUpdate: true, Validate: validateEvent("reportingComponent"),
 	TTL: func(*corev1.Event) time.Duration { return EventLife },
 	Select: []resource.Field[*corev1.Event]{ // in the other group by other names, which the server knows

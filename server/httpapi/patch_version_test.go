@@ -24,7 +24,8 @@ func TestPatchTakesTheVersionAway(t *testing.T) {
 func TestNoWarningOfOrphansForWrongSelectors(t *testing.T) {
 	w := newWorld(t)
 	const path = "/apis/batch/v1/namespaces/ns/jobs"
-	for query, say := range map[string]int{"?fieldSelector=spec.bogus%3D1": 0, "?labelSelector=a,,b": 0, "?labelSelector=a%3Db": 1} {
+	for query, say := range map[string]int{"?fieldSelector=spec.bogus%3D1": 0, "?labelSelector=a,,b": 0, "?labelSelector=a%3Db": 1,
+		"?resourceVersion=x": 1, "?continue=x": 1} {
 		t.Run(query, func(t *testing.T) {
 			if said := w.do("DELETE", path+query, "").header.Values("Warning"); len(said) != say {
 				t.Errorf("%s: %q", query, said)

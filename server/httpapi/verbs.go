@@ -210,10 +210,10 @@ func (c *request) deleteCollection() error {
 	}
 	req := c.request()
 	req.DryRun = len(opts.DryRun) > 0
-	l, err := c.ops().DeleteCollection(c.r.Context(), req, opts, &c.info.List)
-	if !apierrors.IsBadRequest(err) { // the selectors are read first
+	if c.facts.Orphaned != "" && server.CheckSelectors(req, &c.info.List) == nil { // selectors are read first
 		warnOfOrphans(c, opts)
 	}
+	l, err := c.ops().DeleteCollection(c.r.Context(), req, opts, &c.info.List)
 	if err != nil {
 		return err
 	}

@@ -60,6 +60,8 @@ func TestAnswers(t *testing.T) {
 		{"unknown parameter", "GET", coll + "?foo=x", "", nil, 200, "", ""},
 		{"bad revision of a list", "GET", coll + "?resourceVersion=x", "", nil, 400, metav1.StatusReasonBadRequest,
 			`invalid resource version: resourceVersion: Invalid value: "x": strconv.ParseUint: parsing "x": invalid syntax`},
+		{"bad revision of an event", "GET", "/api/v1/namespaces/ns/events/e?resourceVersion=x", "", nil, 400, metav1.StatusReasonBadRequest,
+			`invalid resource version: resourceVersion: Invalid value: "x": strconv.ParseUint: parsing "x": invalid syntax`},
 		{"bad token", "GET", coll + "?continue=e30&resourceVersion=5", "", nil, 400, metav1.StatusReasonBadRequest,
 			"invalid continue token: continue key is not valid: server does not recognize this encoded version "},
 		{"old watch of another", "GET", "/api/v1/watch/namespaces/ns/configmaps/a?fieldSelector=metadata.name%3Db", "", nil, 400,
