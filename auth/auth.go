@@ -7,6 +7,7 @@ package auth
 import (
 	"context"
 	"net/http"
+	"strings"
 )
 
 // The names that rules and code share.
@@ -77,7 +78,7 @@ type Chain []Authorizer
 
 // Authorize implements Authorizer.
 func (c Chain) Authorize(ctx context.Context, a *Attributes) (Decision, string, error) {
-	var why string
+	var why []string
 	var failed error
 	for _, z := range c {
 		d, reason, err := z.Authorize(ctx, a)
@@ -85,11 +86,26 @@ func (c Chain) Authorize(ctx context.Context, a *Attributes) (Decision, string, 
 			return d, reason, err
 		}
 		if reason != "" {
-			why = reason
+			why = append(why, reason)
 		}
 		if err != nil {
 			failed = err
 		}
 	}
-	return NoOpinion, why, failed
+	return NoOpinion, strings.Join(why, "\n"), failed
+}
+
+// Named is an authorizer with a name, which stands before why it has no opinion, as since 1.37.
+type Named struct {
+	Name string
+	Authorizer
+}
+
+// Authorize implements Authorizer.
+func (n Named) Authorize(ctx context.Context, a *Attributes) (Decision, string, error) {
+	d, reason, err := n.Authorizer.Authorize(ctx, a)
+	if d == NoOpinion && reason != "" {
+		reason = n.Name + ": " + reason
+	}
+	return d, reason, err
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"sync/atomic"
 	"time"
 
@@ -84,11 +85,26 @@ func (c Config) authorizers(node, roles auth.Authorizer, use func(*auth.Chain)) 
 		}
 	}
 	chain, err := inOrder(modes, map[string]auth.Authorizer{ModeNode: node, ModeRBAC: roles, ModeWebhook: hook})
-	if err == nil {
-		chain = append(auth.Chain{rbac.Masters{}}, chain...)
-		use(&chain)
+	if err != nil {
+		return nil, err
 	}
-	return nil, err
+	for i, m := range modes {
+		name := strings.ToLower(m)
+		if m == ModeWebhook {
+			name = "default"
+		}
+		chain[i] = c.named(name, chain[i])
+	}
+	chain = append(auth.Chain{rbac.Masters{}}, chain...)
+	use(&chain)
+	return nil, nil
+}
+
+func (c Config) named(name string, a auth.Authorizer) auth.Authorizer {
+	if c.on.AtLeast(37) {
+		return auth.Named{Name: name, Authorizer: a}
+	}
+	return a
 }
 
 func (c Config) authorizerFile(node, roles auth.Authorizer, use func(*auth.Chain)) (*followed, error) {
@@ -109,7 +125,7 @@ func (c Config) authorizerFile(node, roles auth.Authorizer, use func(*auth.Chain
 			if err != nil {
 				return fmt.Errorf("authorizers[%d]: %w", i, err)
 			}
-			chain = append(chain, a)
+			chain = append(chain, c.named(x.Name, a))
 		}
 		use(&chain)
 		return nil
