@@ -156,11 +156,12 @@ func removed(is, was corev1.ResourceList) bool {
 	return false
 }
 
-// otherwise returns a container with its old processors and memory. It has no claims for devices, so one that had some
-// can't be resized: upstream loses them too.
+// otherwise returns a container with its old processors and memory. Claims for devices stay as they are: up to 1.36 a container that had
+// some could not be resized, as they were lost here.
 func otherwise(c, was *corev1.Container) corev1.Container {
 	o := *c
-	o.Resources = corev1.ResourceRequirements{Limits: rest(c.Resources.Limits), Requests: rest(c.Resources.Requests)}
+	o.Resources = corev1.ResourceRequirements{Limits: rest(c.Resources.Limits), Requests: rest(c.Resources.Requests),
+		Claims: c.Resources.Claims}
 	for _, n := range []corev1.ResourceName{corev1.ResourceCPU, corev1.ResourceMemory} {
 		if q, ok := was.Resources.Limits[n]; ok {
 			o.Resources.Limits[n] = q

@@ -12,12 +12,13 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	netutils "k8s.io/utils/net"
 
+	"github.com/kloop-dev/kloop/features"
 	"github.com/kloop-dev/kloop/kinds/podspec"
 	"github.com/kloop-dev/kloop/kinds/rule"
 )
 
 // validatePodStatus checks what node agents report.
-func validatePodStatus(p, old *corev1.Pod) (errs field.ErrorList) {
+func validatePodStatus(on *features.Set, p, old *corev1.Pod) (errs field.ErrorList) {
 	add := func(list ...*field.Error) { errs = append(errs, list...) }
 	s := &p.Status
 	add(podspec.ValidateAnnotationChange(p.Annotations, old.Annotations, &p.Spec, annotationsPath)...)
@@ -40,7 +41,7 @@ func validatePodStatus(p, old *corev1.Pod) (errs field.ErrorList) {
 		statusPath.Child("ephemeralContainerStatuses"))...)
 	add(validateClaimStatuses(s.ResourceClaimStatuses, p.Spec.ResourceClaims, statusPath.Child("resourceClaimStatuses"))...)
 	add(validateExtended(s.ExtendedResourceClaimStatus, &p.Spec, statusPath.Child("extendedResourceClaimStatus"))...)
-	add(validatePodAddresses(s, &old.Status)...)
+	add(validatePodAddresses(on, s, &old.Status)...)
 	add(validateContainerStatuses(s.ContainerStatuses, &p.Spec, p.Spec.Containers, statusPath.Child("containerStatuses"))...)
 	add(validateContainerStatuses(s.InitContainerStatuses, &p.Spec, p.Spec.InitContainers, statusPath.Child("initContainerStatuses"))...)
 	add(validateContainerStatuses(s.EphemeralContainerStatuses, &p.Spec, nil, statusPath.Child("ephemeralContainerStatuses"))...)
@@ -127,7 +128,7 @@ func validateClaimStatuses(list []corev1.PodResourceClaimStatus, claims []corev1
 }
 
 // validatePodAddresses checks the addresses of a pod and of its node.
-func validatePodAddresses(s, old *corev1.PodStatus) field.ErrorList {
+func validatePodAddresses(on *features.Set, s, old *corev1.PodStatus) field.ErrorList {
 	list := func(s *corev1.PodStatus) (ips, hosts []string) {
 		for _, ip := range s.PodIPs {
 			ips = append(ips, ip.IP)
@@ -139,8 +140,12 @@ func validatePodAddresses(s, old *corev1.PodStatus) field.ErrorList {
 	}
 	ips, hosts := list(s)
 	oldIPs, oldHosts := list(old)
-	errs := validateFamilies(ips, oldIPs, statusPath.Child("podIPs"))
-	at := statusPath.Child("hostIPs")
+	at := statusPath.Child("podIPs")
+	errs := validateFamilies(ips, oldIPs, at)
+	if on.AtLeast(37) && (s.PodIP == "") != (len(ips) == 0) {
+		errs = append(errs, field.Invalid(at, s.PodIPs, "podIP and podIPs must either both be set or both be unset"))
+	}
+	at = statusPath.Child("hostIPs")
 	if len(hosts) > 0 && hosts[0] != s.HostIP {
 		errs = append(errs, field.Invalid(at.Index(0).Child("ip"), hosts[0], "must be equal to `hostIP`"))
 	}

@@ -49,6 +49,8 @@ const (
 	aPV    = `PersistentVolume: {spec: {accessModes: [ReadWriteOnce], capacity: {storage: 1}, hostPath: {path: /tmp/x}}}`
 	lb     = `Service: {spec: {type: LoadBalancer, externalTrafficPolicy: Local, loadBalancerClass: a/b, clusterIP: 10.0.0.1, ` +
 		`healthCheckNodePort: 30001, ipFamilies: [IPv4], ipFamilyPolicy: SingleStack, ports: [{port: 80, nodePort: 30000}]}}`
+	claiming = `Pod: {spec: {resourceClaims: [{name: a, resourceClaimName: x}], ` +
+		`containers: [{name: c, image: i, resources: {requests: {cpu: 1}, claims: [{name: a}]}}]}}`
 	handMade = `Service: {spec: {clusterIP: None, clusterIPs: [None], ipFamilies: [IPv4, IPv6], ipFamilyPolicy: RequireDualStack}}`
 	placed   = `PersistentVolume: {spec: {accessModes: [ReadWriteOnce], capacity: {storage: 1}, local: {path: /a}, nodeAffinity: {required: ` +
 		`{nodeSelectorTerms: [{matchExpressions: [{key: k, operator: Exists}]}]}}}}`
@@ -81,6 +83,10 @@ func TestUpdates(t *testing.T) {
 			`spec: {affinity: {nodeAffinity: {requiredDuringSchedulingIgnoredDuringExecution: {nodeSelectorTerms: [{matchExpressions: [{key: k, ` +
 				`operator: Exists}, {key: l, operator: Exists}]}]}}}}`, nil},
 		{aPod, "resize", `spec: {restartPolicy: Always, containers: [{name: c, image: j, resources: {requests: {cpu: 2}}}]}`, nil},
+		{claiming, "resize", `spec: {containers: [{name: c, image: i, resources: {requests: {cpu: 2}, claims: [{name: a}]}}]}`, nil},
+		{claiming, "resize", `spec: {containers: [{name: c, image: i, resources: {requests: {cpu: 1}}}]}`, []string{"spec Forbidden"}},
+		{aPod, "resize", `spec: {containers: [{name: c, image: i, resources: {requests: {cpu: 1}, claims: [{name: a}]}}]}`,
+			[]string{"spec Forbidden", "spec.containers[0].resources.claims[0] NotFound"}},
 		{aPod, "resize", `spec: {containers: [{name: c, image: i, resources: {}}]}`,
 			[]string{"spec Invalid", "spec.containers[0].resources.requests Forbidden"}},
 		{aPod, "resize", `spec: {containers: [{name: c, image: i, resources: {requests: {cpu: 1, ephemeral-storage: 1}}}]}`,
@@ -111,6 +117,8 @@ func TestUpdates(t *testing.T) {
 		{aPod, "status",
 			`status: {qosClass: Guaranteed, podIPs: [{ip: 1.2.3.4}, {ip: 1.2.3.5}], nominatedNodeName: A_b, conditions: [{type: a b}]}`,
 			[]string{"status.conditions[0].Type Invalid", "status.nominatedNodeName Invalid", "status.podIPs Invalid", "status.qosClass Invalid"}},
+
+		{aPod, "status", `status: {podIPs: [{ip: ''}]}`, []string{"status.podIPs Invalid", "status.podIPs[0] Invalid"}},
 
 		{lb, "", `spec: {loadBalancerClass: a/c, healthCheckNodePort: 30002}`, []string{"spec.healthCheckNodePort Forbidden",
 			"spec.loadBalancerClass Invalid"}},
