@@ -87,6 +87,9 @@ func dropFromPod(on *features.Set, p, old *corev1.Pod) {
 	}
 	podspec.DropDisabled(on, &p.Spec, before)
 	podspec.CompleteWhole(on, &p.Spec, before)
+	if old == nil && podspec.AsksNothing(on, &p.Spec) {
+		p.Status.QOSClass = corev1.PodQOSBestEffort
+	}
 	if !on.On("CSIVolumeHealth") && (old == nil || old.Status.VolumeHealth == nil) {
 		p.Status.VolumeHealth = nil
 	}

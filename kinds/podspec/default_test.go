@@ -210,6 +210,7 @@ func TestQOS(t *testing.T) {
 		{"initContainers: [{name: i, image: i}]\n" + inContainer("resources: {limits: {cpu: 1, memory: 1}}"), corev1.PodQOSBurstable},
 		{"resources: {limits: {cpu: 1, memory: 1}}\n" + inContainer("resources: {}"), corev1.PodQOSGuaranteed},
 		{"resources: {}\n" + inContainer("resources: {limits: {cpu: 0}}"), corev1.PodQOSBestEffort},
+		{"resources: {}\n" + inContainer("resources: {limits: {cpu: 1}}"), corev1.PodQOSBurstable},
 	} {
 		t.Run(c.spec, func(t *testing.T) {
 			s := spec(t, c.spec)

@@ -65,6 +65,27 @@ func sameList(a, b corev1.ResourceList) bool {
 	return len(a) == len(b)
 }
 
+// asks says whether resources of a pod as a whole name any that can be given to one.
+func asks(r *corev1.ResourceRequirements) bool {
+	if r == nil {
+		return false
+	}
+	for _, list := range []corev1.ResourceList{r.Requests, r.Limits} {
+		for name := range list {
+			if podresource.IsSupportedPodLevelResource(name) {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// AsksNothing says whether a new pod is of the class BestEffort because its resources are there and empty: up to 1.36 those of its
+// containers did not count then.
+func AsksNothing(on *features.Set, s *corev1.PodSpec) bool {
+	return s.Resources != nil && !asks(s.Resources) && !on.On("PodLevelResourcesFixKubeletQOSClass") && on.On("PodLevelResources")
+}
+
 // limitHugePages limits the pod to the huge pages that its containers are limited to together, unless it requests some.
 func limitHugePages(s *corev1.PodSpec) {
 	r := s.Resources

@@ -32,7 +32,7 @@ func QOS(s *corev1.PodSpec) corev1.PodQOSClass {
 }
 
 func qosSources(s *corev1.PodSpec) (list []corev1.ResourceRequirements) {
-	if s.Resources != nil { // as soon as they are there, even empty: then a pod asks for nothing
+	if asks(s.Resources) {
 		return append(list, *s.Resources)
 	}
 	for _, containers := range [][]corev1.Container{s.Containers, s.InitContainers} {
