@@ -47,7 +47,7 @@ func validateResize(p, old *corev1.Pod) field.ErrorList {
 	if old.Spec.OS != nil && old.Spec.OS.Name == corev1.Windows {
 		return field.ErrorList{field.Forbidden(field.NewPath(""), "windows pods cannot be resized")}
 	}
-	if was := cmp.Or(old.Status.QOSClass, podspec.QOS(&old.Spec)); podspec.QOS(&p.Spec) != was {
+	if reclassed(p, old) {
 		errs = append(errs, field.Invalid(specPath, p.Status.QOSClass, "Pod QOS Class may not change as a result of resizing"))
 	}
 	if !resizable(old.Status.ContainerStatuses) {
@@ -69,6 +69,13 @@ func validateResize(p, old *corev1.Pod) field.ErrorList {
 		}
 	}
 	return errs
+}
+
+// reclassed says whether a resize would change the class of a pod. One that got its class by the rules of 1.36 keeps it.
+func reclassed(p, old *corev1.Pod) bool {
+	is, computed := podspec.QOS(&p.Spec), podspec.QOS(&old.Spec)
+	was := cmp.Or(old.Status.QOSClass, computed)
+	return is != was && (was == computed || was != corev1.PodQOSBestEffort || !podspec.NamesNothing(p.Spec.Resources))
 }
 
 // resizable says whether the node of a pod tells the sizes of what runs: older agents can't change them.

@@ -87,6 +87,8 @@ func TestUpdates(t *testing.T) {
 		{claiming, "resize", `spec: {containers: [{name: c, image: i, resources: {requests: {cpu: 1}}}]}`, []string{"spec Forbidden"}},
 		{aPod, "resize", `spec: {containers: [{name: c, image: i, resources: {requests: {cpu: 1}, claims: [{name: a}]}}]}`,
 			[]string{"spec Forbidden", "spec.containers[0].resources.claims[0] NotFound"}},
+		{`Pod: {spec: {resources: {}, containers: [{name: c, image: i, resources: {requests: {cpu: 1}}}]}, status: {qosClass: BestEffort}}`,
+			"resize", `spec: {containers: [{name: c, image: i, resources: {requests: {cpu: 2}}}]}`, nil},
 		{aPod, "resize", `spec: {containers: [{name: c, image: i, resources: {}}]}`,
 			[]string{"spec Invalid", "spec.containers[0].resources.requests Forbidden"}},
 		{aPod, "resize", `spec: {containers: [{name: c, image: i, resources: {requests: {cpu: 1, ephemeral-storage: 1}}}]}`,

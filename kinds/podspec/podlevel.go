@@ -80,10 +80,13 @@ func asks(r *corev1.ResourceRequirements) bool {
 	return false
 }
 
+// NamesNothing says whether resources of a pod as a whole are there and empty.
+func NamesNothing(r *corev1.ResourceRequirements) bool { return r != nil && !asks(r) }
+
 // AsksNothing says whether a new pod is of the class BestEffort because its resources are there and empty: up to 1.36 those of its
 // containers did not count then.
 func AsksNothing(on *features.Set, s *corev1.PodSpec) bool {
-	return s.Resources != nil && !asks(s.Resources) && !on.On("PodLevelResourcesFixKubeletQOSClass") && on.On("PodLevelResources")
+	return NamesNothing(s.Resources) && !on.On("PodLevelResourcesFixKubeletQOSClass") && on.On("PodLevelResources")
 }
 
 // limitHugePages limits the pod to the huge pages that its containers are limited to together, unless it requests some.
