@@ -60,7 +60,7 @@ func (p *backoffs) flat(uid types.UID, what string, at time.Time) {
 //
 // Unlike Kubernetes, an agent that starts anew goes on with the pause that so many restarts have led to.
 func (p *backoffs) ended(uid types.UID, c *container, now time.Time) {
-	ran, first, most := c.done.Sub(c.began), time.Duration(0), cmp.Or(p.restart, lastPause)
+	ran, first, most := c.ran(), time.Duration(0), cmp.Or(p.restart, lastPause)
 	if c.restarts > 0 && ran <= forgive {
 		first = min(firstPause<<min(c.restarts-1, 10), most)
 	}

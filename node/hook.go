@@ -1,12 +1,12 @@
 package node
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
 	"io"
 	"net/http"
+	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -28,7 +28,7 @@ func (sp *stopper) hook(ctx context.Context, pod *corev1.Pod, spec *corev1.Conta
 			return err
 		}
 		if code != 0 {
-			return fmt.Errorf("command %q exited with %d: %s", h.Exec.Command, code, out)
+			return fmt.Errorf("command '%s' exited with %d: , message: %q", strings.Join(h.Exec.Command, " "), code, out)
 		}
 		return nil
 	case h.Sleep != nil:
@@ -42,6 +42,18 @@ func (sp *stopper) hook(ctx context.Context, pod *corev1.Pod, spec *corev1.Conta
 		return sp.hookHTTP(ctx, pod, spec, h.HTTPGet, box)
 	}
 	return errors.New("the hook says nothing to do")
+}
+
+// hookFailed tells how a container's hook failed, for its status.
+func hookFailed(pod *corev1.Pod, name string, h *corev1.LifecycleHandler, err error) string {
+	what := "lifecycle hook"
+	switch {
+	case h.Exec != nil:
+		what = fmt.Sprintf("Exec lifecycle hook (%v)", h.Exec.Command)
+	case h.HTTPGet != nil:
+		what = fmt.Sprintf("HTTP lifecycle hook (%s)", h.HTTPGet.Path)
+	}
+	return fmt.Sprintf("%s for Container %q in Pod \"%s_%s(%s)\" failed - error: %v", what, name, pod.Name, pod.Namespace, pod.UID, err)
 }
 
 // hookHTTP calls the hook's server. Any answer is a good one, whatever its status. One that speaks no TLS is called without.
@@ -87,6 +99,6 @@ func (sp *stopper) Exec(ctx context.Context, id string, cmd []string, timeout ti
 	if err != nil {
 		return 0, nil, err
 	}
-	both := bytes.TrimSpace(append(res.Stdout, res.Stderr...))
+	both := append(res.Stdout, res.Stderr...)
 	return int(res.ExitCode), both[:min(len(both), hookOutput)], nil
 }

@@ -22,6 +22,7 @@ import (
 
 	"github.com/kloop-dev/kloop/client"
 	"github.com/kloop-dev/kloop/kinds"
+	"github.com/kloop-dev/kloop/loop"
 	"github.com/kloop-dev/kloop/node/provider"
 	"github.com/kloop-dev/kloop/node/pullrecord"
 )
@@ -50,18 +51,26 @@ func newPuller(c *common, images cri.ImageServiceClient) *puller {
 		running: map[pauseKey]bool{}, fresh: map[pauseKey]bool{}, refused: map[pauseKey]refusal{}}
 }
 
-// refuse remembers why a container can't start, for its status, and puts the next attempt off: for ten seconds as long as nothing of it
-// ran, since what it lacks may come; for longer and longer if its start failed.
+// refuse remembers why a container can't start, for its status, and puts the next attempt off for ten seconds, since what it lacks may come.
 func (p *puller) refuse(pod *corev1.Pod, name, reason string, err error) (time.Duration, error) {
-	if reason == "RunContainerError" {
-		p.backoff.failed(pod.UID, "start "+name, time.Now(), 0)
-	} else {
-		p.backoff.flat(pod.UID, "start "+name, time.Now())
-	}
+	p.backoff.flat(pod.UID, "start "+name, time.Now())
+	return p.because(pod, name, "start "+name, reason, err)
+}
+
+// failed remembers that the runtime could not start a container. Where it shows that as an end of the container, the next start waits as
+// after a crash; where it doesn't, for longer and longer too.
+func (p *puller) failed(pod *corev1.Pod, name string, err error) (time.Duration, error) {
+	p.backoff.failed(pod.UID, "run "+name, time.Now(), 0)
+	_, err = p.because(pod, name, "run "+name, "RunContainerError", err)
+	return loop.Now, err
+}
+
+// because tells in an event and in the container's status why it does not start. again is what is left of the pause.
+func (p *puller) because(pod *corev1.Pod, name, pause, reason string, err error) (again time.Duration, _ error) {
 	text := status.Convert(err).Message() // what the runtime says, without the words of its protocol
 	p.note(pod.UID, name, reason, text)
 	p.event(pod, name, corev1.EventTypeWarning, "Failed", "Error: %s", text)
-	left, _ := p.backoff.left(pod.UID, "start "+name, time.Now())
+	left, _ := p.backoff.left(pod.UID, pause, time.Now())
 	return left, nil
 }
 

@@ -63,6 +63,14 @@ func (c *container) running() bool { return c.state == cri.ContainerState_CONTAI
 func (c *container) created() bool { return c.state == cri.ContainerState_CONTAINER_CREATED }
 func (c *container) ended() bool   { return c.state == cri.ContainerState_CONTAINER_EXITED }
 
+// ran is for how long it did; one that could not be started did not.
+func (c *container) ran() time.Duration {
+	if c.began.IsZero() {
+		return 0
+	}
+	return c.done.Sub(c.began)
+}
+
 // unsure says that the runtime does not know the container's state, as one that began on a busy machine and got no answer from a shim.
 func (c *container) unsure() bool { return c.state == cri.ContainerState_CONTAINER_UNKNOWN }
 

@@ -34,7 +34,7 @@ type starter struct {
 func (st *starter) start(ctx context.Context, c *loop.Ctx, w world, box *sandbox, s start,
 	mounts map[string]string) (again time.Duration, err error) {
 	pod, name := w.pod, s.spec.Name
-	if left, _ := st.backoff.left(pod.UID, "start "+name, w.now); left > 0 {
+	if left := st.pause(w, name); left > 0 {
 		return left, nil
 	}
 	image, again, err := st.images.pull(ctx, w, wanted{container: name, image: s.spec.Image, policy: s.spec.ImagePullPolicy})
@@ -65,7 +65,7 @@ func (st *starter) start(ctx context.Context, c *loop.Ctx, w world, box *sandbox
 	st.event(pod, name, corev1.EventTypeNormal, "Created", "Created container: %s", name)
 	if _, err := rt.StartContainer(ctx, &cri.StartContainerRequest{ContainerId: made.ContainerId}); err != nil {
 		st.meter.Container(kindOf(pod, name), "RunContainerError")
-		return st.images.refuse(pod, name, "RunContainerError", err)
+		return st.images.failed(pod, name, err)
 	}
 	st.meter.Container(kindOf(pod, name), "")
 	if err := st.linkLog(pod, name, made.ContainerId, filepath.Join(st.logDir(pod), conf.LogPath)); err != nil {
@@ -73,8 +73,19 @@ func (st *starter) start(ctx context.Context, c *loop.Ctx, w world, box *sandbox
 	}
 	st.event(pod, name, corev1.EventTypeNormal, "Started", "Started container %s", name)
 	st.backoff.clear(pod.UID, "start "+name)
+	st.backoff.clear(pod.UID, "run "+name)
 	st.images.started(pod.UID, name)
 	return loop.Now, st.postStart(ctx, pod, s.spec, made.ContainerId, box)
+}
+
+// pause is what is left of the pause before the next attempt to start the container.
+func (st *starter) pause(w world, name string) time.Duration {
+	left, _ := st.backoff.left(w.pod.UID, "start "+name, w.now)
+	if c := w.seen.newest(name); left > 0 || c != nil && c.ended() {
+		return left // after an end its own pause is over
+	}
+	left, _ = st.backoff.left(w.pod.UID, "run "+name, w.now)
+	return left
 }
 
 // equipped is a container's configuration, with the hardware that it has for itself.
@@ -268,6 +279,7 @@ func (st *starter) postStart(ctx context.Context, pod *corev1.Pod, spec *corev1.
 	if err == nil || st.patience.over(pod.UID) {
 		return err
 	}
+	st.images.note(pod.UID, spec.Name, "PostStartHookError", hookFailed(pod, spec.Name, spec.Lifecycle.PostStart, err))
 	st.event(pod, spec.Name, corev1.EventTypeWarning, "FailedPostStartHook", "PostStartHook failed")
 	ends := kill{c: &container{id: id, name: spec.Name}, spec: spec, why: "FailedPostStartHook"}
 	return errors.Join(fmt.Errorf("run the post-start hook of %s: %w", spec.Name, err), st.stop.kill(ctx, pod, []kill{ends}))

@@ -200,8 +200,9 @@ func (m *statuses) ended(w world, spec *corev1.Container, c *container, s *corev
 		if !w.restartsAll(c) {
 			left = 0
 		}
-	case left <= 0:
-		again = false
+	case left <= 0: // it tells of its end, or why the start failed that its end follows
+		_, refused := m.images.refusal(w.pod.UID, spec.Name)
+		again = again && refused && specOf(w.pod, spec.Name) != nil
 	}
 	if !again || w.pod.DeletionTimestamp != nil || finished(w.pod) {
 		s.State.Terminated = term
