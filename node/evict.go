@@ -16,7 +16,7 @@ import (
 type eviction struct {
 	reason, message string
 	grace           int64     // seconds
-	disruption      string    // text of the condition DisruptionTarget
+	disruption      string    // text of the condition DisruptionTarget; "": it has none
 	until           time.Time // it should have ended by then
 }
 

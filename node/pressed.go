@@ -129,7 +129,7 @@ func (w *watcher) reclaim(ctx context.Context, t pressure.Threshold, readings ma
 	pressure.Rank(t.Signal.Starved(), pods)
 	for _, u := range pods {
 		text := pressure.Text(t, readings[t.Signal], u)
-		if w.end(u.Pod, text, w.graceOf(u.Pod, t)) {
+		if w.end(u.Pod, &eviction{message: text, grace: w.graceOf(u.Pod, t), disruption: text}) {
 			w.meter.Evicted(string(t.Signal))
 			return nil
 		}
@@ -150,11 +150,12 @@ func (w *watcher) graceOf(p *corev1.Pod, t pressure.Threshold) int64 {
 }
 
 // end evicts a pod. false: it is going already.
-func (w *watcher) end(p *corev1.Pod, text string, grace int64) bool {
-	if !w.evict.put(p, &eviction{reason: "Evicted", message: text, grace: grace, disruption: text}) {
+func (w *watcher) end(p *corev1.Pod, v *eviction) bool {
+	v.reason = "Evicted"
+	if !w.evict.put(p, v) {
 		return false
 	}
-	w.event(p, "", corev1.EventTypeWarning, "Evicted", "%s", text)
+	w.event(p, "", corev1.EventTypeWarning, v.reason, "%s", v.message)
 	return true
 }
 
@@ -221,7 +222,7 @@ func (w *watcher) limits(ctx context.Context) error {
 	for _, u := range pods {
 		if limitsDisk(u.Pod) {
 			if text := pressure.Exceeds(u, w.walk(&u)); text != "" {
-				if w.end(u.Pod, text, hardGrace) {
+				if w.end(u.Pod, &eviction{message: text, grace: hardGrace}) { // its own fault: it is not disrupted
 					w.meter.Evicted(limitSignal(text))
 				}
 			}
