@@ -74,6 +74,9 @@ func portOf(port intstr.IntOrString, c *corev1.Container) (int, error) {
 				n = int(p.ContainerPort)
 			}
 		}
+		if n == 0 {
+			return 0, fmt.Errorf("port %q not found", port.StrVal)
+		}
 	}
 	if n <= 0 || n > 65535 {
 		return 0, fmt.Errorf("invalid port number: %v", port.String())

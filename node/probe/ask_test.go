@@ -107,7 +107,7 @@ func TestHTTP(t *testing.T) {
 		{corev1.HTTPGetAction{Path: "/loop", Port: named}, failed, "stopped after 10 redirects"},
 		{corev1.HTTPGetAction{Path: "/broken", Port: named}, failed, "HTTP probe failed with statuscode: 500"},
 		{corev1.HTTPGetAction{Path: "/none", Port: named}, failed, "HTTP probe failed with statuscode: 404"},
-		{corev1.HTTPGetAction{Path: "/ok", Port: intstr.FromString("other")}, unknown, "invalid port number: other"},
+		{corev1.HTTPGetAction{Path: "/ok", Port: intstr.FromString("other")}, unknown, `port "other" not found`},
 		{corev1.HTTPGetAction{Path: "/slow", Port: named}, failed, "Client.Timeout exceeded"},
 		{corev1.HTTPGetAction{Path: "/ok", Port: named, Host: "127.0.0.2"}, failed, "connection refused"},
 	} {

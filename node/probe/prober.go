@@ -4,9 +4,12 @@ import (
 	"context"
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+
+	"github.com/kloop-dev/kloop/kinds/podspec"
 )
 
 type kind string
@@ -184,10 +187,25 @@ func (p *prober) failed() (more bool) {
 		p.put(func(r *Result) { r.Ready = false })
 		return true
 	}
-	name := map[kind]string{startup: "startup", liveness: "liveness"}[p.kind]
 	p.put(func(r *Result) {
 		r.Sick, r.Grace = true, p.probe.TerminationGracePeriodSeconds
-		r.Why = fmt.Sprintf("Container %s failed %s probe, will be restarted", p.spec.Name, name)
+		r.Why = gaveUp(p.pod, p.spec, p.kind)
 	})
 	return false // the next container is asked anew
 }
+
+// gaveUp is the text of the event of a container that is stopped because of its probe.
+func gaveUp(pod *corev1.Pod, c *corev1.Container, k kind) string {
+	probe := map[kind]string{startup: "startup", liveness: "liveness"}[k]
+	if slices.ContainsFunc(pod.Spec.InitContainers, func(i corev1.Container) bool { return i.Name == c.Name }) {
+		return fmt.Sprintf("Init container %s failed %s probe", c.Name, probe)
+	}
+	again := ""
+	if podspec.Restarts(pod.Spec.RestartPolicy, c, killed) {
+		again = ", will be restarted"
+	}
+	return fmt.Sprintf("Container %s failed %s probe%s", c.Name, probe, again)
+}
+
+// killed is the exit code of a container that had to be.
+const killed = 137

@@ -72,7 +72,7 @@ type stage struct {
 }
 
 func newStage(c *corev1.Container, says map[string]string, age time.Duration) *stage {
-	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "p", UID: "u"}}
+	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "p", UID: "u"}, Spec: corev1.PodSpec{RestartPolicy: corev1.RestartPolicyAlways}}
 	s := &stage{script: &script{says: says, began: time.Now()}, pod: pod}
 	s.Set = NewSet(s.script, func(string, string) {
 		s.mu.Lock()
@@ -256,6 +256,32 @@ func TestStartupFails(t *testing.T) {
 			t.Errorf("%+v", r)
 		}
 	})
+}
+
+// The event of a container that is stopped says whether it is started again.
+func TestWhatFailedProbesSay(t *testing.T) {
+	c, always := corev1.Container{Name: "c"}, corev1.ContainerRestartPolicyAlways
+	side := corev1.Container{Name: "s", RestartPolicy: &always}
+	for _, x := range []struct {
+		name   string
+		policy corev1.RestartPolicy
+		of     *corev1.Container
+		kind   kind
+		want   string
+	}{
+		{"restarted", corev1.RestartPolicyAlways, &c, liveness, "Container c failed liveness probe, will be restarted"},
+		{"after a failure", corev1.RestartPolicyOnFailure, &c, startup, "Container c failed startup probe, will be restarted"},
+		{"not restarted", corev1.RestartPolicyNever, &c, liveness, "Container c failed liveness probe"},
+		{"sidecar", corev1.RestartPolicyNever, &side, startup, "Init container s failed startup probe"},
+	} {
+		t.Run(x.name, func(t *testing.T) {
+			pod := &corev1.Pod{Spec: corev1.PodSpec{RestartPolicy: x.policy, InitContainers: []corev1.Container{side},
+				Containers: []corev1.Container{c}}}
+			if got := gaveUp(pod, x.of, x.kind); got != x.want {
+				t.Errorf("%q, want %q", got, x.want)
+			}
+		})
+	}
 }
 
 func TestSpread(t *testing.T) {
