@@ -204,6 +204,9 @@ func (a *Agent) watchProbes(w world, box *sandbox) {
 // deleted is then removed from the API.
 func (a *Agent) end(ctx context.Context, c *loop.Ctx, w world, t todo) (again time.Duration, err error) {
 	pod := w.pod
+	if t.why == "DeadlineExceeded" && !finished(pod) && !a.stop.busy(pod.UID) {
+		a.event(pod, "", corev1.EventTypeNormal, t.why, "%s", t.message)
+	}
 	if w.seen.anyRunning() {
 		return a.stop.stopAll(pod, w.seen, graceOf(pod, t.grace))
 	}

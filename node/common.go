@@ -151,6 +151,12 @@ func (c *common) allocatable() corev1.ResourceList {
 	return c.spare(c.capacity())
 }
 
+// memory is how much of it pods can have together, in bytes.
+func (c *common) memory() int64 {
+	list := c.allocatable()
+	return list.Memory().Value()
+}
+
 // spare counts the resources of the machine that pods can have.
 func (c *common) spare(capacity corev1.ResourceList) corev1.ResourceList {
 	return spare(capacity, c.cfg.Resources.reserved(), c.cfg.Eviction)

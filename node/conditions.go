@@ -55,15 +55,38 @@ func phase(pod *corev1.Pod, st corev1.PodStatus) corev1.PodPhase {
 	return corev1.PodSucceeded
 }
 
-// conditions sets the conditions that the node owns.
+// nodesConditions are the conditions that the node owns, in their order.
+var nodesConditions = []corev1.PodConditionType{corev1.PodReadyToStartContainers, corev1.PodInitialized, corev1.PodReady,
+	corev1.ContainersReady, corev1.PodScheduled}
+
+// conditions sets the conditions that the node owns. They stand before those of others.
 func conditions(w world, st *corev1.PodStatus) {
+	judge(w, st)
+	var list []corev1.PodCondition
+	for _, t := range nodesConditions {
+		for _, c := range st.Conditions {
+			if c.Type == t {
+				list = append(list, c)
+			}
+		}
+	}
+	st.Conditions = append(list, foreignConditions(st)...)
+}
+
+// foreignConditions are those that the node does not own.
+func foreignConditions(st *corev1.PodStatus) []corev1.PodCondition {
+	return slices.DeleteFunc(slices.Clone(st.Conditions), func(c corev1.PodCondition) bool { return slices.Contains(nodesConditions, c.Type) })
+}
+
+func judge(w world, st *corev1.PodStatus) {
 	pod := w.pod
 	box := w.seen.box(pod.UID)
 	set := func(t corev1.PodConditionType, ok bool, reason, message string) {
 		setCondition(st, t, ok, reason, message, pod.Generation, w.now)
 	}
 	set(corev1.PodScheduled, true, "", "") // it is here, whoever put it here
-	set(corev1.PodReadyToStartContainers, box != nil, "", "")
+	set(corev1.PodReadyToStartContainers, box != nil, choose(box != nil, "", "PodSandboxNotReady"),
+		choose(box != nil, "", "pod sandbox is not ready"))
 	if finished := st.Phase == corev1.PodSucceeded || st.Phase == corev1.PodFailed; finished {
 		reason := "PodCompleted"
 		if st.Phase == corev1.PodFailed {

@@ -85,29 +85,44 @@ func (e *environment) list() (out []corev1.EnvVar) {
 func (r *resolver) envFrom(ctx context.Context, pod *corev1.Pod, from corev1.EnvFromSource) (map[string]string, error) {
 	switch {
 	case from.ConfigMapRef != nil:
-		cm, err := client.Find(ctx, r.cfg.Client, kinds.ConfigMaps, pod.Namespace, from.ConfigMapRef.Name)
-		if apierrors.IsNotFound(err) && is(from.ConfigMapRef.Optional) {
-			return nil, nil
-		}
-		if err != nil {
-			return nil, err
-		}
-		return cm.Data, nil
+		return r.configMap(ctx, pod.Namespace, from.ConfigMapRef.Name, from.ConfigMapRef.Optional)
 	case from.SecretRef != nil:
-		s, err := client.Find(ctx, r.cfg.Client, kinds.Secrets, pod.Namespace, from.SecretRef.Name)
-		if apierrors.IsNotFound(err) && is(from.SecretRef.Optional) {
-			return nil, nil
-		}
-		if err != nil {
-			return nil, err
-		}
-		data := map[string]string{}
-		for k, v := range s.Data {
-			data[k] = string(v)
-		}
-		return data, nil
+		return r.secret(ctx, pod.Namespace, from.SecretRef.Name, from.SecretRef.Optional)
 	}
 	return nil, nil
+}
+
+// configMap is the data of a ConfigMap; of an optional one that is not there, nothing.
+func (r *resolver) configMap(ctx context.Context, ns, name string, optional *bool) (map[string]string, error) {
+	cm, err := client.Find(ctx, r.cfg.Client, kinds.ConfigMaps, ns, name)
+	if err != nil {
+		return nil, unfound("configmap", name, err, optional)
+	}
+	return cm.Data, nil
+}
+
+// secret is the data of a Secret; of an optional one that is not there, nothing.
+func (r *resolver) secret(ctx context.Context, ns, name string, optional *bool) (map[string]string, error) {
+	s, err := client.Find(ctx, r.cfg.Client, kinds.Secrets, ns, name)
+	if err != nil {
+		return nil, unfound("secret", name, err, optional)
+	}
+	data := map[string]string{}
+	for k, v := range s.Data {
+		data[k] = string(v)
+	}
+	return data, nil
+}
+
+// unfound words the error of what is not there as the kubelet does; what is optional may be missing.
+func unfound(kind, name string, err error, optional *bool) error {
+	switch {
+	case !apierrors.IsNotFound(err):
+		return err
+	case is(optional):
+		return nil
+	}
+	return fmt.Errorf("%s %q not found", kind, name)
 }
 
 // valueFrom resolves a reference; found is false for optional ones that are not there.
@@ -122,14 +137,11 @@ func (r *resolver) valueFrom(ctx context.Context, pod *corev1.Pod, c *corev1.Con
 		return value, true, err
 	case from.ConfigMapKeyRef != nil:
 		ref := from.ConfigMapKeyRef
-		cm, err := client.Find(ctx, r.cfg.Client, kinds.ConfigMaps, pod.Namespace, ref.Name)
-		if apierrors.IsNotFound(err) && is(ref.Optional) {
-			return "", false, nil
-		}
+		data, err := r.configMap(ctx, pod.Namespace, ref.Name, ref.Optional)
 		if err != nil {
 			return "", false, err
 		}
-		if v, ok := cm.Data[ref.Key]; ok {
+		if v, ok := data[ref.Key]; ok {
 			return v, true, nil
 		}
 		if is(ref.Optional) {
@@ -138,15 +150,12 @@ func (r *resolver) valueFrom(ctx context.Context, pod *corev1.Pod, c *corev1.Con
 		return "", false, fmt.Errorf("couldn't find key %s in ConfigMap %s/%s", ref.Key, pod.Namespace, ref.Name)
 	case from.SecretKeyRef != nil:
 		ref := from.SecretKeyRef
-		s, err := client.Find(ctx, r.cfg.Client, kinds.Secrets, pod.Namespace, ref.Name)
-		if apierrors.IsNotFound(err) && is(ref.Optional) {
-			return "", false, nil
-		}
+		data, err := r.secret(ctx, pod.Namespace, ref.Name, ref.Optional)
 		if err != nil {
 			return "", false, err
 		}
-		if v, ok := s.Data[ref.Key]; ok {
-			return string(v), true, nil
+		if v, ok := data[ref.Key]; ok {
+			return v, true, nil
 		}
 		if is(ref.Optional) {
 			return "", false, nil
@@ -339,7 +348,7 @@ func subPath(m *corev1.VolumeMount, env []corev1.EnvVar) (string, error) {
 		return v, true
 	})
 	if len(missing) > 0 {
-		return "", fmt.Errorf("mount %s: missing value for %s", m.Name, strings.Join(slices.Sorted(maps.Keys(missing)), ", "))
+		return "", fmt.Errorf("missing value for %s", strings.Join(slices.Sorted(maps.Keys(missing)), ", "))
 	}
 	return sub, nil
 }

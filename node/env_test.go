@@ -32,8 +32,8 @@ func TestExpand(t *testing.T) {
 // A container never gets another part of its volume than was meant because a variable is missing.
 func TestSubPathExpr(t *testing.T) {
 	for _, c := range []struct{ expr, want string }{ // "!": an error
-		{"a/$(A)", "a/1"}, {"$$(A)", "$(A)"}, {"$(A", "$(A"}, {"$(NO)", "!mount v: missing value for NO"},
-		{"$(A)/$(E)/$(NO)$(E)", "!mount v: missing value for E, NO"},
+		{"a/$(A)", "a/1"}, {"$$(A)", "$(A)"}, {"$(A", "$(A"}, {"$(NO)", "!missing value for NO"},
+		{"$(A)/$(E)/$(NO)$(E)", "!missing value for E, NO"},
 	} {
 		m := &corev1.VolumeMount{Name: "v", SubPath: "no", SubPathExpr: c.expr}
 		got, err := subPath(m, []corev1.EnvVar{{Name: "A", Value: "1"}, {Name: "E"}})

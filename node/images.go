@@ -260,6 +260,9 @@ func (p *puller) fetchInTurn(ctx context.Context, pod *corev1.Pod, want wanted) 
 	if ctx.Err() != nil {
 		return ctx.Err() // the agent ends; the next one pulls
 	}
+	if s, ok := status.FromError(err); ok && s.Code() == codes.Unknown {
+		err = errors.New(s.Message()) // that the runtime gave it no code is nothing to tell
+	}
 	if err != nil {
 		p.note(pod.UID, container, "ErrImagePull", err.Error())
 		p.backoff.failed(pod.UID, "pull "+image, time.Now(), 0)

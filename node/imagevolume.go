@@ -65,7 +65,7 @@ func olderThan(version string, major, minor int) bool {
 }
 
 // imageMount mounts an image, or a part of it. Nobody can write there, whatever the mount says.
-func imageMount(m *corev1.VolumeMount, image *cri.ImageSpec, sub string) *cri.Mount {
+func imageMount(m *corev1.VolumeMount, image *cri.ImageSpec, sub string, throughout bool) *cri.Mount {
 	return &cri.Mount{ContainerPath: m.MountPath, Image: image, ImageSubPath: sub, Readonly: true, Propagation: propagation(m),
-		RecursiveReadOnly: m.RecursiveReadOnly != nil && *m.RecursiveReadOnly == corev1.RecursiveReadOnlyEnabled}
+		RecursiveReadOnly: throughout}
 }

@@ -95,3 +95,17 @@ func TestRuntimeHangs(t *testing.T) {
 		r.until("the node is ready again", func() bool { return r.condition(corev1.NodeReady).Status == corev1.ConditionTrue })
 	})
 }
+
+// A machine whose firmware tells no UUID has that of its installation.
+func TestSystemUUID(t *testing.T) {
+	simulate(t, func(r *rig) {
+		var n *corev1.Node
+		r.until("the node is there", func() bool {
+			n = resource.Get(r.Read(), kinds.Nodes, "", "n")
+			return n != nil && n.Status.NodeInfo.KernelVersion != ""
+		})
+		if i := n.Status.NodeInfo; i.SystemUUID == "" && i.MachineID != "" {
+			t.Errorf("its UUID is not told; the installation's is %s", i.MachineID)
+		}
+	})
+}

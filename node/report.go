@@ -77,8 +77,18 @@ func idle(st *corev1.PodStatus) (d time.Duration) {
 }
 
 // reject ends a pod that this node does not take: it says so once, when the API has it.
+//
+// It tells of no containers, and of no conditions of theirs: there will be none.
 func (a *Agent) reject(ctx context.Context, c *loop.Ctx, w world, r *Rejection) error {
-	if err := a.fail(ctx, c, w, todo{why: r.Reason, message: "Pod was rejected: " + r.Message}); err != nil {
+	pod := resource.Clone(w.pod)
+	now := seconds(w.now)
+	st := corev1.PodStatus{Phase: corev1.PodFailed, Reason: r.Reason, Message: "Pod was rejected: " + r.Message, StartTime: &now,
+		ObservedGeneration: pod.Generation, QOSClass: pod.Status.QOSClass, NominatedNodeName: pod.Status.NominatedNodeName,
+		ResourceClaimStatuses: pod.Status.ResourceClaimStatuses, ExtendedResourceClaimStatus: pod.Status.ExtendedResourceClaimStatus}
+	if left := foreignConditions(&pod.Status); len(left) > 0 {
+		st.Conditions = left
+	}
+	if err := a.write(ctx, c, pod, st); err != nil {
 		return err
 	}
 	a.event(w.pod, "", corev1.EventTypeWarning, r.Reason, "%s", r.Message)
@@ -90,11 +100,8 @@ func (a *Agent) fail(ctx context.Context, c *loop.Ctx, w world, t todo) error {
 	w.pod = resource.Clone(w.pod)
 	st := a.status.podStatus(w)
 	st.Reason, st.Message = t.why, t.message
-	if st.Phase = corev1.PodPending; t.stop {
-		terminal(w, &st)
-	} else { // it was not let in: no container of it is lost, and there is no exit code to judge
-		fails(w, &st)
-	}
+	st.Phase = corev1.PodPending
+	terminal(w, &st)
 	if t.disrupt != "" {
 		setCondition(&st, corev1.DisruptionTarget, true, corev1.PodReasonTerminationByKubelet, t.disrupt, w.pod.Generation, w.now)
 	}

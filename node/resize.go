@@ -59,7 +59,7 @@ func (z *resizer) grant(pod *corev1.Pod) (again time.Duration, err error) {
 	if r != nil {
 		if a.deferred != r.Message {
 			a.deferred = r.Message
-			z.event(pod, "", corev1.EventTypeWarning, "ResizeDeferred", "Pod resize Deferred: %s", summary(pod, r.Message))
+			z.event(pod, "", corev1.EventTypeWarning, "ResizeDeferred", "Pod resize %s: %s", r.Reason, summary(pod, r.Message))
 		}
 		return deferredEvery, nil
 	}

@@ -329,7 +329,7 @@ func TestPodValues(t *testing.T) {
 	if v := podValues(p); *v.Shares != 3072 || *v.Quota != 400000 || *v.Memory != 3<<30 {
 		t.Errorf("the pod as a whole: %d %d %d", *v.Shares, *v.Quota, *v.Memory)
 	}
-	if r := resources(p, &p.Spec.Containers[1]); r.MemoryLimitInBytes != 3<<30 || r.CpuQuota != 400000 || r.CpuShares != 2 {
+	if r := resources(p, &p.Spec.Containers[1]); r.MemoryLimitInBytes != 3<<30 || r.CpuQuota != 400000 || r.CpuShares != 4096 {
 		t.Errorf("a container of it: %v", r)
 	}
 	if r := resources(p, &p.Spec.Containers[0]); r.MemoryLimitInBytes != 1<<30 {

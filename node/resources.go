@@ -27,7 +27,7 @@ const (
 func resources(pod *corev1.Pod, c *corev1.Container) *cri.LinuxContainerResources {
 	r := &cri.LinuxContainerResources{CpuPeriod: quotaPeriod, OomScoreAdj: oomScore(pod, c)}
 	request, limit := c.Resources.Requests.Cpu(), bound(pod, c, corev1.ResourceCPU)
-	if _, asked := c.Resources.Requests[corev1.ResourceCPU]; !asked && !c.Resources.Limits.Cpu().IsZero() {
+	if _, asked := c.Resources.Requests[corev1.ResourceCPU]; !asked && !limit.IsZero() {
 		request = limit
 	}
 	r.CpuShares = int64(*sharesOf(request.MilliValue()))

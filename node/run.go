@@ -98,9 +98,20 @@ func (a *Agent) find(ns, name, container string, previous bool) (id, log string,
 		if previous {
 			return "", "", false, fmt.Errorf("previous terminated container %q in pod %q not found", container, name)
 		}
-		return "", "", false, fmt.Errorf("container %q in pod %q is waiting to start", container, name)
+		return "", "", false, fmt.Errorf("container %q in pod %q is waiting to start: %s", container, name, a.whyWaits(ns, name, container))
 	}
 	return list[at].id, list[at].log, list[at].running(), nil
+}
+
+// whyWaits is the reason in the container's status.
+func (a *Agent) whyWaits(ns, name, container string) string {
+	p := resource.Get(a.cfg.Client.Read(), kinds.Pods, ns, name)
+	if p != nil {
+		if s := previous(p, container); s != nil && s.State.Waiting != nil {
+			return s.State.Waiting.Reason
+		}
+	}
+	return "ContainerCreating"
 }
 
 // waiting reports whether the container ended and waits for its next start.

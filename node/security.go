@@ -26,7 +26,7 @@ func (st *starter) containerSecurity(ctx context.Context, pod *corev1.Pod, c *co
 		SupplementalGroupsPolicy: groupsPolicy(p),
 		Privileged:               is(k.Privileged), ReadonlyRootfs: is(k.ReadOnlyRootFilesystem),
 		NoNewPrivs: k.AllowPrivilegeEscalation != nil && !*k.AllowPrivilegeEscalation && !is(k.Privileged),
-		Seccomp:    seccomp(first(k.SeccompProfile, p.SeccompProfile)),
+		Seccomp:    seccomp(st.cfg.Dir, first(k.SeccompProfile, p.SeccompProfile)),
 		Apparmor:   apparmor(first(k.AppArmorProfile, p.AppArmorProfile)), SelinuxOptions: selinux(first(k.SELinuxOptions, p.SELinuxOptions))}
 	if k.Capabilities != nil {
 		s.Capabilities = &cri.Capability{AddCapabilities: capabilities(k.Capabilities.Add), DropCapabilities: capabilities(k.Capabilities.Drop)}
@@ -37,8 +37,18 @@ func (st *starter) containerSecurity(ctx context.Context, pod *corev1.Pod, c *co
 			"/proc/timer_stats", "/proc/sched_debug", "/proc/scsi", "/sys/firmware", "/sys/devices/virtual/powercap"}
 		s.ReadonlyPaths = []string{"/proc/bus", "/proc/fs", "/proc/irq", "/proc/sys", "/proc/sysrq-trigger"}
 	}
-	return s, st.user(ctx, s, p, k, image)
+	if err := st.user(ctx, s, p, k, image); errors.As(err, new(rootError)) {
+		return s, fmt.Errorf("%w (pod: \"%s_%s(%s)\", container: %s)", err, pod.Name, pod.Namespace, pod.UID, c.Name)
+	} else if err != nil {
+		return s, err
+	}
+	return s, nil
 }
+
+// A rootError says that a container that must not be root's would be, or might.
+type rootError string
+
+func (e rootError) Error() string { return string(e) }
 
 // user sets who the container runs as, and refuses root where the spec does.
 func (st *starter) user(ctx context.Context, s *cri.LinuxContainerSecurityContext, p *corev1.PodSecurityContext,
@@ -48,7 +58,7 @@ func (st *starter) user(ctx context.Context, s *cri.LinuxContainerSecurityContex
 	noRoot := is(first(k.RunAsNonRoot, p.RunAsNonRoot))
 	if uid != nil {
 		if noRoot && *uid == 0 {
-			return errors.New("container's runAsUser breaks non-root policy")
+			return rootError("container's runAsUser breaks non-root policy")
 		}
 		s.RunAsUser = &cri.Int64Value{Value: *uid}
 	} else {
@@ -57,9 +67,9 @@ func (st *starter) user(ctx context.Context, s *cri.LinuxContainerSecurityContex
 		case err != nil:
 			return err
 		case noRoot && of == nil && name != "":
-			return fmt.Errorf("container has runAsNonRoot and image has non-numeric user (%s), cannot verify user is non-root", name)
+			return rootError("container has runAsNonRoot and image has non-numeric user (" + name + "), cannot verify user is non-root")
 		case noRoot && (of == nil || *of == 0):
-			return errors.New("container has runAsNonRoot and image will run as root")
+			return rootError("container has runAsNonRoot and image will run as root")
 		case of != nil:
 			s.RunAsUser = &cri.Int64Value{Value: *of}
 		default:
@@ -101,12 +111,12 @@ func capabilities(list []corev1.Capability) (out []string) {
 	return out
 }
 
-func seccomp(p *corev1.SeccompProfile) *cri.SecurityProfile {
+func seccomp(dir string, p *corev1.SeccompProfile) *cri.SecurityProfile {
 	switch {
 	case p == nil || p.Type == corev1.SeccompProfileTypeUnconfined:
 		return &cri.SecurityProfile{ProfileType: cri.SecurityProfile_Unconfined}
 	case p.Type == corev1.SeccompProfileTypeLocalhost && p.LocalhostProfile != nil:
-		return &cri.SecurityProfile{ProfileType: cri.SecurityProfile_Localhost, LocalhostRef: filepath.Join("/var/lib/kubelet/seccomp",
+		return &cri.SecurityProfile{ProfileType: cri.SecurityProfile_Localhost, LocalhostRef: filepath.Join(dir, "seccomp",
 			*p.LocalhostProfile)}
 	}
 	return &cri.SecurityProfile{ProfileType: cri.SecurityProfile_RuntimeDefault}

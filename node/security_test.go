@@ -2,6 +2,7 @@ package node
 
 import (
 	"strconv"
+	"strings"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
@@ -47,6 +48,7 @@ func TestUser(t *testing.T) {
 		{`{runAsNonRoot: true}`, `{}`, "www", "container has runAsNonRoot and image has non-numeric user (www), cannot verify user is non-root"},
 	} {
 		s, got := securityOf(t, c.pod, c.container, c.image)
+		got, _, _ = strings.Cut(got, " (pod: ")
 		if got == "" {
 			got = s.RunAsUsername
 			if s.RunAsUser != nil {

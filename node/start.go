@@ -62,7 +62,7 @@ func (st *starter) start(ctx context.Context, c *loop.Ctx, w world, box *sandbox
 	if err := st.alloc.actuated(pod, name, s.spec.Resources); err != nil {
 		return 0, err
 	}
-	st.event(pod, name, corev1.EventTypeNormal, "Created", "Created container: %s", name)
+	st.event(pod, name, corev1.EventTypeNormal, "Created", "Container created")
 	if _, err := rt.StartContainer(ctx, &cri.StartContainerRequest{ContainerId: made.ContainerId}); err != nil {
 		st.meter.Container(kindOf(pod, name), "RunContainerError")
 		return st.images.failed(pod, name, err)
@@ -71,7 +71,7 @@ func (st *starter) start(ctx context.Context, c *loop.Ctx, w world, box *sandbox
 	if err := st.linkLog(pod, name, made.ContainerId, filepath.Join(st.logDir(pod), conf.LogPath)); err != nil {
 		st.log.Warn("a container's log has no link for log shippers", "object", "pod/"+pod.Namespace+"/"+pod.Name, "err", err)
 	}
-	st.event(pod, name, corev1.EventTypeNormal, "Started", "Started container %s", name)
+	st.event(pod, name, corev1.EventTypeNormal, "Started", "Container started")
 	st.backoff.clear(pod.UID, "start "+name)
 	st.backoff.clear(pod.UID, "run "+name)
 	st.images.started(pod.UID, name)
@@ -111,7 +111,7 @@ func (st *starter) containerConfig(ctx context.Context, c *loop.Ctx, pod *corev1
 	if err != nil {
 		return nil, err
 	}
-	mounts, err := st.mounts(pod, s, env, volumes, box)
+	mounts, err := st.mounts(ctx, pod, s, env, volumes, box)
 	if err != nil {
 		return nil, err
 	}
@@ -144,6 +144,7 @@ func (st *starter) containerConfig(ctx context.Context, c *loop.Ctx, pod *corev1
 		Annotations: notes(pod, s),
 		Linux:       &cri.LinuxContainerConfig{Resources: st.terms.container(pod, s.spec), SecurityContext: security},
 	}
+	noteThroughout(conf)
 	maps.Copy(conf.Labels, map[string]string{labelPod: pod.Name, labelNamespace: pod.Namespace, labelUID: string(pod.UID),
 		labelContainer: s.spec.Name})
 	for _, e := range env {
@@ -195,7 +196,7 @@ func (st *starter) terminationFile(pod *corev1.Pod, s start) (*cri.Mount, error)
 }
 
 // mounts are the container's volume mounts and the files that every container gets.
-func (st *starter) mounts(pod *corev1.Pod, s start, env []corev1.EnvVar, volumes map[string]string,
+func (st *starter) mounts(ctx context.Context, pod *corev1.Pod, s start, env []corev1.EnvVar, volumes map[string]string,
 	box *sandbox) (list []*cri.Mount, err error) {
 	etcHosts, spec := false, s.spec
 	for i := range spec.VolumeMounts {
@@ -205,8 +206,12 @@ func (st *starter) mounts(pod *corev1.Pod, s start, env []corev1.EnvVar, volumes
 		if err != nil {
 			return nil, err
 		}
+		throughout, err := st.boxes.readOnlyThroughout(ctx, pod, m)
+		if err != nil {
+			return nil, err
+		}
 		if image := s.images[m.Name]; image != nil {
-			list = append(list, imageMount(m, image, sub))
+			list = append(list, imageMount(m, image, sub, throughout))
 			continue
 		}
 		host, ok := volumes[m.Name]
@@ -215,12 +220,11 @@ func (st *starter) mounts(pod *corev1.Pod, s start, env []corev1.EnvVar, volumes
 		}
 		if sub != "" {
 			if host, err = st.vols.Pin(pod.UID, spec.Name, i, host, sub); err != nil {
-				return nil, fmt.Errorf("mount %s: %w", m.Name, err)
+				return nil, fmt.Errorf("failed to prepare subPath for volumeMount %q of container %q: %w", m.Name, spec.Name, err)
 			}
 		}
 		list = append(list, &cri.Mount{ContainerPath: m.MountPath, HostPath: host, Readonly: m.ReadOnly || readOnly(pod, m.Name),
-			Propagation:       propagation(m),
-			RecursiveReadOnly: m.RecursiveReadOnly != nil && *m.RecursiveReadOnly == corev1.RecursiveReadOnlyEnabled})
+			Propagation: propagation(m), RecursiveReadOnly: throughout})
 	}
 	if !etcHosts {
 		path, err := st.hostsFile(pod, box)

@@ -22,6 +22,9 @@ type statuses struct {
 func (m *statuses) podStatus(w world) corev1.PodStatus {
 	pod := w.pod
 	st := *pod.Status.DeepCopy()
+	if finished(pod) && w.seen.empty() && st.ContainerStatuses == nil {
+		return st // it was not let in, and there is nothing to tell of containers
+	}
 	st.ObservedGeneration = pod.Generation
 	st.HostIP, st.HostIPs = m.cfg.Address.String(), nil
 	for _, ip := range m.cfg.hostIPs() {
@@ -35,6 +38,9 @@ func (m *statuses) podStatus(w world) corev1.PodStatus {
 	st.InitContainerStatuses = m.containerStatuses(w, pod.Spec.InitContainers, true)
 	st.ContainerStatuses = m.containerStatuses(w, pod.Spec.Containers, false)
 	st.EphemeralContainerStatuses = m.containerStatuses(w, ephemeral(pod), false)
+	for i := range st.EphemeralContainerStatuses {
+		st.EphemeralContainerStatuses[i].Started = nil // they have no probes
+	}
 	if !finished(pod) {
 		m.settle(w, &st)
 	}
@@ -124,7 +130,7 @@ func ephemeral(pod *corev1.Pod) (list []corev1.Container) {
 }
 
 func (m *statuses) containerStatus(w world, spec *corev1.Container, init bool) corev1.ContainerStatus {
-	s := corev1.ContainerStatus{Name: spec.Name, Image: spec.Image, Started: new(bool)}
+	s := corev1.ContainerStatus{Name: spec.Name, Image: spec.Image, Started: new(bool), VolumeMounts: mountStatuses(spec, nil)}
 	all := w.seen.of(spec.Name)
 	if len(all) == 0 {
 		s.State.Waiting = m.whyWaiting(w, spec)
@@ -137,7 +143,7 @@ func (m *statuses) containerStatus(w world, spec *corev1.Container, init bool) c
 	}
 	has := m.alloc.has(w.pod, spec.Name)
 	s.Resources, s.AllocatedResources = inUse(has, spec, c.running()), spec.Resources.Requests
-	s.VolumeMounts = mountStatuses(spec)
+	s.VolumeMounts = mountStatuses(spec, c.notes)
 	if u := c.user; u != nil {
 		s.User = &corev1.ContainerUser{Linux: &corev1.LinuxContainerUser{UID: u.Uid, GID: u.Gid, SupplementalGroups: u.SupplementalGroups}}
 	}
@@ -248,19 +254,4 @@ func inUse(has corev1.ResourceRequirements, spec *corev1.Container, running bool
 		has = spec.Resources
 	}
 	return &corev1.ResourceRequirements{Requests: has.Requests, Limits: has.Limits}
-}
-
-func mountStatuses(spec *corev1.Container) (list []corev1.VolumeMountStatus) {
-	for _, m := range spec.VolumeMounts {
-		s := corev1.VolumeMountStatus{Name: m.Name, MountPath: m.MountPath, ReadOnly: m.ReadOnly}
-		if m.ReadOnly {
-			disabled := corev1.RecursiveReadOnlyDisabled
-			if m.RecursiveReadOnly != nil && *m.RecursiveReadOnly != corev1.RecursiveReadOnlyIfPossible {
-				disabled = *m.RecursiveReadOnly
-			}
-			s.RecursiveReadOnly = &disabled
-		}
-		list = append(list, s)
-	}
-	return list
 }

@@ -25,10 +25,14 @@ func testAgent(t *testing.T) *Agent {
 // brief tells a status in short: the phase, the true conditions' initials, then every container.
 func brief(st corev1.PodStatus) string {
 	out := string(st.Phase) + " "
-	for _, c := range st.Conditions {
-		if c.Status == corev1.ConditionTrue {
-			out += map[corev1.PodConditionType]string{corev1.PodReadyToStartContainers: "S", corev1.PodInitialized: "I",
-				corev1.ContainersReady: "C", corev1.PodReady: "R"}[c.Type]
+	for _, initial := range []struct {
+		of     corev1.PodConditionType
+		letter string
+	}{{corev1.PodReadyToStartContainers, "S"}, {corev1.PodInitialized, "I"}, {corev1.ContainersReady, "C"}, {corev1.PodReady, "R"}} {
+		for _, c := range st.Conditions {
+			if c.Type == initial.of && c.Status == corev1.ConditionTrue {
+				out += initial.letter
+			}
 		}
 	}
 	for _, list := range [][]corev1.ContainerStatus{st.InitContainerStatuses, st.ContainerStatuses} {

@@ -152,16 +152,28 @@ func (u *userRanges) supported(ctx context.Context, pod *corev1.Pod, handler str
 	if !ownUsers(pod) {
 		return nil
 	}
-	res, err := u.cfg.Runtime.Containers.Status(ctx, &cri.StatusRequest{})
+	can, err := u.features(ctx, handler)
 	if err != nil {
 		return fmt.Errorf("ask the runtime for user namespaces: %w", err)
 	}
-	i := slices.IndexFunc(res.GetRuntimeHandlers(), func(h *cri.RuntimeHandler) bool { return h.Name == handler })
-	if i < 0 || !res.RuntimeHandlers[i].GetFeatures().GetUserNamespaces() {
+	if !can.GetUserNamespaces() {
 		return fmt.Errorf("the runtime's handler %q does not support user namespaces (hostUsers: false): "+
 			"that takes containerd 2.0, runc 1.2 and a kernel with idmapped mounts", handler)
 	}
 	return nil
+}
+
+// features are what a handler of the runtime can do; nil: nothing that has to be asked for.
+func (c *common) features(ctx context.Context, handler string) (*cri.RuntimeHandlerFeatures, error) {
+	res, err := c.cfg.Runtime.Containers.Status(ctx, &cri.StatusRequest{})
+	if err != nil {
+		return nil, err
+	}
+	i := slices.IndexFunc(res.GetRuntimeHandlers(), func(h *cri.RuntimeHandler) bool { return h.Name == handler })
+	if i < 0 {
+		return nil, nil
+	}
+	return res.RuntimeHandlers[i].GetFeatures(), nil
 }
 
 // mapMounts has the pod's users own what they own in mounts of the host too.

@@ -337,8 +337,8 @@ func (l *life) run(c *corev1.Container, s *corev1.ContainerStatus, present bool)
 			fmt.Sprintf("Successfully pulled image %q in %v (%v including waiting). Image size: %d bytes.",
 				c.Image, l.fate.pull, l.fate.pull, imageSize))
 	}
-	l.tell(corev1.EventTypeNormal, c.Name, "Created", "Created container: "+c.Name)
-	l.tell(corev1.EventTypeNormal, c.Name, "Started", "Started container "+c.Name)
+	l.tell(corev1.EventTypeNormal, c.Name, "Created", "Container created")
+	l.tell(corev1.EventTypeNormal, c.Name, "Started", "Container started")
 }
 
 // imageSize is that of all images.

@@ -151,7 +151,7 @@ func (at place) config(ns, name string, items []corev1.KeyToPath, optional *bool
 	case cm == nil:
 		return fmt.Sprintf("configmap %q not found", name)
 	}
-	return lacks("config", items, func(key string) bool { return hasKey(cm.Data, key) || hasKey(cm.BinaryData, key) })
+	return lacks("configmap references non-existent config key: ", items, func(key string) bool { return hasKey(cm.Data, key) || hasKey(cm.BinaryData, key) })
 }
 
 func (at place) secret(ns, name string, items []corev1.KeyToPath, optional *bool) string {
@@ -162,17 +162,18 @@ func (at place) secret(ns, name string, items []corev1.KeyToPath, optional *bool
 	case s == nil:
 		return fmt.Sprintf("secret %q not found", name)
 	}
-	return lacks("secret", items, func(key string) bool { return hasKey(s.Data, key) })
+	return lacks("references non-existent secret key: ", items, func(key string) bool { return hasKey(s.Data, key) })
 }
 
 func yes(b *bool) bool { return b != nil && *b }
 
 func hasKey[V any](m map[string]V, key string) bool { _, ok := m[key]; return ok }
 
-func lacks(what string, items []corev1.KeyToPath, has func(string) bool) string {
+// lacks says which key is not there, after a text.
+func lacks(text string, items []corev1.KeyToPath, has func(string) bool) string {
 	for _, i := range items {
 		if !has(i.Key) {
-			return fmt.Sprintf("references non-existent %s key: %s", what, i.Key)
+			return text + i.Key
 		}
 	}
 	return ""

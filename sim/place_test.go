@@ -137,7 +137,7 @@ func TestMissing(t *testing.T) {
 		w.pod("maybe", container+", volumes: [{name: v, configMap: {name: cm, optional: true}}]")
 		w.shows("maybe", "Running")
 		w.make(kinds.ConfigMaps, &corev1.ConfigMap{}, "{metadata: {name: cm, namespace: ns}, data: {other: x}}")
-		w.told("file", `FailedMount MountVolume.SetUp failed for volume "v" : references non-existent config key: k`)
+		w.told("file", `FailedMount MountVolume.SetUp failed for volume "v" : configmap references non-existent config key: k`)
 		w.edit("cm", "k")
 		w.shows("file", "Running")
 

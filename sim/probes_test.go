@@ -69,27 +69,27 @@ func TestSayings(t *testing.T) {
 		want              []string
 	}{
 		{name: "plain", lasts: 3, want: []string{`Normal Pulled Container image "i:1" already present on machine and can be accessed by the pod`,
-			"Normal Created Created container: c", "Normal Started Started container c"}},
+			"Normal Created Container created", "Normal Started Container started"}},
 		{name: "pull", annotations: "pull=2s", lasts: 3, want: []string{`Normal Pulling Pulling image "i:1"`,
 			`Normal Pulled Successfully pulled image "i:1" in 2s (2s including waiting). Image size: 10485760 bytes.`,
-			"Normal Created Created container: c", "Normal Started Started container c"}},
+			"Normal Created Container created", "Normal Started Container started"}},
 		{name: "no image", annotations: "pull-error=*", lasts: 3, want: []string{`Normal Pulling Pulling image "i:1"`,
 			`Warning Failed Failed to pull image "i:1": not found in the simulation`, "Warning Failed Error: ErrImagePull",
 			`Normal BackOff Back-off pulling image "i:1": ErrImagePull: not found in the simulation`, "Warning Failed Error: ImagePullBackOff"}},
 		{name: "liveness", annotations: "probe-fail=liveness", lasts: 3, edit: func(p *corev1.Pod) {
 			p.Spec.Containers[0].LivenessProbe = &corev1.Probe{InitialDelaySeconds: 1, PeriodSeconds: 1, FailureThreshold: 1}
 		}, want: []string{`Normal Pulled Container image "i:1" already present on machine and can be accessed by the pod`,
-			"Normal Created Created container: c", "Normal Started Started container c",
+			"Normal Created Container created", "Normal Started Container started",
 			"Warning Unhealthy Liveness probe failed: simulated failure",
 			"Normal Killing Container c failed liveness probe, will be restarted",
 			`Normal Pulled Container image "i:1" already present on machine and can be accessed by the pod`,
-			"Normal Created Created container: c", "Normal Started Started container c",
+			"Normal Created Container created", "Normal Started Container started",
 			"Warning Unhealthy Liveness probe failed: simulated failure",
 			"Normal Killing Container c failed liveness probe, will be restarted",
 			"Warning BackOff Back-off restarting failed container c in pod p_ns(u)"}},
 		{name: "deadline", annotations: "", lasts: 4, edit: func(p *corev1.Pod) { p.Spec.ActiveDeadlineSeconds = new(int64(2)) }, want: []string{
 			`Normal Pulled Container image "i:1" already present on machine and can be accessed by the pod`,
-			"Normal Created Created container: c", "Normal Started Started container c",
+			"Normal Created Container created", "Normal Started Container started",
 			"Normal DeadlineExceeded Pod was active on the node longer than the specified deadline"}},
 	} {
 		t.Run(x.name, func(t *testing.T) {

@@ -2,6 +2,7 @@ package volume
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -68,18 +69,24 @@ func (m *Mounter) claim(ctx context.Context, pod *corev1.Pod, volume, name strin
 // bound finds a claim of the pod, and the volume that it has.
 func (m *Mounter) bound(ctx context.Context, pod *corev1.Pod, volume, name string) (*corev1.PersistentVolumeClaim,
 	*corev1.PersistentVolume, error) {
+	refuse := func(text string) error { return unprocessed{pod.Namespace, name, text} }
 	pvc, err := read(ctx, m, kinds.PersistentVolumeClaims, pod.Namespace, name)
-	if err != nil {
+	switch {
+	case absent(err, new(true)) && ephemeral(pod, volume):
+		return nil, nil, refuse(fmt.Sprintf("waiting for ephemeral volume controller to create the persistentvolumeclaim %q", name))
+	case absent(err, new(true)):
+		return nil, nil, refuse(fmt.Sprintf("failed to fetch PVC from API server: persistentvolumeclaims %q not found", name))
+	case err != nil:
 		return nil, nil, err
 	}
 	if ephemeral(pod, volume) && !metav1.IsControlledBy(pvc, pod) { // else its namesake's data would be shown, and deleted with this pod
 		return nil, nil, fmt.Errorf("PVC %s/%s was not created for pod %s/%s (pod is not owner)", pvc.Namespace, name, pod.Namespace, pod.Name)
 	}
 	if pvc.DeletionTimestamp != nil && !slices.Contains(pvc.Finalizers, protected) && !ran(pod) {
-		return nil, nil, fmt.Errorf("persistentvolumeclaim %q is being deleted", name)
+		return nil, nil, refuse("PVC is being deleted")
 	}
 	if pvc.Spec.VolumeName == "" || pvc.Status.Phase != corev1.ClaimBound && pvc.Annotations[bindCompleted] == "" {
-		return nil, nil, fmt.Errorf("persistentvolumeclaim %q is not bound", name)
+		return nil, nil, refuse("PVC is not bound")
 	}
 	pv, err := read(ctx, m, kinds.PersistentVolumes, "", pvc.Spec.VolumeName)
 	if err != nil {
@@ -89,6 +96,22 @@ func (m *Mounter) bound(ctx context.Context, pod *corev1.Pod, volume, name strin
 		return nil, nil, fmt.Errorf("persistentvolume %q is not bound to claim %q", pv.Name, name)
 	}
 	return pvc, pv, nil
+}
+
+// unprocessed is the error of a claim that has no volume which could be mounted, or not yet.
+type unprocessed struct{ ns, name, text string }
+
+func (e unprocessed) Error() string {
+	return "error processing PVC " + e.ns + "/" + e.name + ": " + e.text
+}
+
+// setUpFailed words the error of a volume as the kubelet's events do.
+func setUpFailed(name string, err error) error {
+	if errors.As(err, new(unprocessed)) {
+		return fmt.Errorf("Unable to attach or mount volumes: unmounted volumes=[%[1]s], unattached volumes=[], "+ //nolint:staticcheck
+			"failed to process volumes=[%[1]s]: %[2]w", name, err)
+	}
+	return fmt.Errorf("MountVolume.SetUp failed for volume %q : %w", name, err)
 }
 
 // reachable refuses a volume that can't be had from this node: at its path there may be something else. A pod that has it keeps it,

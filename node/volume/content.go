@@ -10,6 +10,7 @@ import (
 	"maps"
 	"os"
 	"slices"
+	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -104,7 +105,26 @@ func (f *filling) fill(ctx context.Context, v *corev1.Volume) error {
 		}
 		errs = append(errs, f.projected(ctx, s, mode))
 	}
-	return errors.Join(errs...)
+	return joined(errs)
+}
+
+// several errors of one volume stand in one line.
+type several struct{ error }
+
+func (e several) Error() string { return "[" + strings.ReplaceAll(e.error.Error(), "\n", ", ") + "]" }
+
+func (e several) Unwrap() error { return e.error }
+
+// joined is the error of a volume's parts; nil: there is none.
+func joined(errs []error) error {
+	errs = slices.DeleteFunc(errs, func(err error) bool { return err == nil })
+	switch len(errs) {
+	case 0:
+		return nil
+	case 1:
+		return errs[0]
+	}
+	return several{errors.Join(errs...)}
 }
 
 func (f *filling) projected(ctx context.Context, s *corev1.VolumeProjection, mode fs.FileMode) error {

@@ -13,8 +13,14 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// tmpfs mounts a file system in memory on the path, unless there is one.
-func tmpfs(path, options string) error { return memory("tmpfs", unix.TMPFS_MAGIC, path, options) }
+// tmpfs mounts a file system in memory on the path, unless there is one. It is not swapped out, if the kernel knows how (6.4).
+func tmpfs(path, options string) error {
+	err := memory("tmpfs", unix.TMPFS_MAGIC, path, options+",noswap")
+	if errors.Is(err, unix.EINVAL) {
+		return memory("tmpfs", unix.TMPFS_MAGIC, path, options)
+	}
+	return err
+}
 
 // memory mounts a file system of a sort that lies in memory, by its magic number, on the path, unless there is one.
 func memory(sort string, magic uint32, path, options string) error {
@@ -28,8 +34,7 @@ func memory(sort string, magic uint32, path, options string) error {
 			return err
 		}
 	}
-	const flags = unix.MS_NOSUID | unix.MS_NODEV
-	if err := unix.Mount(sort, path, sort, flags, options); err != nil {
+	if err := unix.Mount(sort, path, sort, 0, options); err != nil {
 		return fmt.Errorf("mount a %s on %s: %w", sort, path, err)
 	}
 	return nil

@@ -10,10 +10,12 @@ import (
 
 	"golang.org/x/sys/unix"
 	corev1 "k8s.io/api/core/v1"
+	apiresource "k8s.io/apimachinery/pkg/api/resource"
+	podresource "k8s.io/component-helpers/resource"
 )
 
 // emptyDir makes a directory that any user of the pod's containers may use.
-func emptyDir(path string, src *corev1.EmptyDirVolumeSource, pod *corev1.Pod) error {
+func (m *Mounter) emptyDir(path string, src *corev1.EmptyDirVolumeSource, pod *corev1.Pod) error {
 	if err := os.MkdirAll(path, 0o750); err != nil {
 		return fmt.Errorf("make the directory: %w", err)
 	}
@@ -22,11 +24,7 @@ func emptyDir(path string, src *corev1.EmptyDirVolumeSource, pod *corev1.Pod) er
 	case src.Medium == corev1.StorageMediumDefault:
 	case src.Medium == corev1.StorageMediumMemory:
 		mode |= fs.ModeSticky // as every new tmpfs
-		options := "mode=1777"
-		if src.SizeLimit != nil && src.SizeLimit.Value() > 0 {
-			options += ",size=" + strconv.FormatInt(src.SizeLimit.Value(), 10)
-		}
-		if err := tmpfs(path, options); err != nil {
+		if err := tmpfs(path, "mode=1777"+m.room(pod, src.SizeLimit)); err != nil {
 			return err
 		}
 	case strings.HasPrefix(string(src.Medium), string(corev1.StorageMediumHugePages)):
@@ -49,15 +47,34 @@ func emptyDir(path string, src *corev1.EmptyDirVolumeSource, pod *corev1.Pod) er
 	return os.Chmod(path, mode)
 }
 
+// room is the option for the size of a pod's volume in memory: what the node can give its pods, at most what the pod may use, at most its
+// own limit.
+func (m *Mounter) room(pod *corev1.Pod, limit *apiresource.Quantity) string {
+	size := int64(0)
+	if m.cfg.Memory != nil {
+		size = m.cfg.Memory()
+	}
+	all := podresource.PodLimits(pod, podresource.PodResourcesOptions{})
+	for _, most := range []*apiresource.Quantity{all.Memory(), limit} {
+		if most != nil && most.Sign() > 0 && (size <= 0 || most.Value() < size) {
+			size = most.Value()
+		}
+	}
+	if size <= 0 {
+		return ""
+	}
+	return ",size=" + strconv.FormatInt(size, 10)
+}
+
 // contentDir makes the directory of a volume that follows the API. What is secret stays off the disk.
-func contentDir(path string, v *corev1.Volume) error {
+func (m *Mounter) contentDir(path string, v *corev1.Volume, pod *corev1.Pod) error {
 	if err := os.MkdirAll(path, 0o755); err != nil {
 		return fmt.Errorf("make the directory: %w", err)
 	}
 	mode := fs.ModePerm
 	if v.ConfigMap == nil {
 		mode |= fs.ModeSticky
-		if err := tmpfs(path, "mode=0755"); err != nil {
+		if err := tmpfs(path, "mode=0755"+m.room(pod, nil)); err != nil {
 			return err
 		}
 	}
@@ -79,10 +96,24 @@ func checkHostPath(src *corev1.HostPathVolumeSource) error {
 		return os.MkdirAll(src.Path, 0o755)
 	case missing && t == corev1.HostPathFileOrCreate:
 		return makeFile(src.Path)
-	case missing || !isHostType(t, info.Mode()):
-		return fmt.Errorf("hostPath type check failed: %s is not a %s", src.Path, hostTypes[t])
+	case missing:
+		return fmt.Errorf("hostPath type check failed, %s is not a %s, unable to determine its type: path %q does not exist", src.Path,
+			hostTypes[t], src.Path)
+	case !isHostType(t, info.Mode()):
+		return fmt.Errorf("hostPath type check failed: %s is not a %s, it's a %s", src.Path, hostTypes[t], hostType(info.Mode()))
 	}
 	return nil
+}
+
+// hostType is the type of a path that is there.
+func hostType(m fs.FileMode) corev1.HostPathType {
+	for _, t := range []corev1.HostPathType{corev1.HostPathDirectory, corev1.HostPathFile, corev1.HostPathSocket, corev1.HostPathCharDev,
+		corev1.HostPathBlockDev} {
+		if isHostType(t, m) {
+			return t
+		}
+	}
+	return "unknown"
 }
 
 var hostTypes = map[corev1.HostPathType]string{
@@ -110,7 +141,7 @@ func isHostType(t corev1.HostPathType, m fs.FileMode) bool {
 func makeFile(path string) error {
 	f, err := os.OpenFile(path, os.O_CREATE|os.O_RDWR, 0o644)
 	if err != nil {
-		return fmt.Errorf("make the file: %w", err)
+		return err
 	}
 	return f.Close()
 }

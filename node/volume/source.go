@@ -3,7 +3,6 @@ package volume
 import (
 	"context"
 	"errors"
-	"fmt"
 	"io/fs"
 
 	corev1 "k8s.io/api/core/v1"
@@ -26,7 +25,7 @@ func (f *filling) configMap(ctx context.Context, name string, items []corev1.Key
 	for k, v := range cm.BinaryData {
 		data[k] = v
 	}
-	return f.put("config", data, items, mode, optional)
+	return f.put("configmap references non-existent config key: ", data, items, mode, optional)
 }
 
 func (f *filling) secret(ctx context.Context, name string, items []corev1.KeyToPath, mode fs.FileMode, optional *bool) error {
@@ -37,7 +36,7 @@ func (f *filling) secret(ctx context.Context, name string, items []corev1.KeyToP
 	if err != nil {
 		return err
 	}
-	return f.put("secret", s.Data, items, mode, optional)
+	return f.put("references non-existent secret key: ", s.Data, items, mode, optional)
 }
 
 // absent says that something is missing and may be.
@@ -46,8 +45,8 @@ func absent(err error, optional *bool) bool {
 	return optional != nil && *optional && errors.As(err, &m)
 }
 
-// put adds the items, or everything when there are none.
-func (f *filling) put(what string, data map[string][]byte, items []corev1.KeyToPath, mode fs.FileMode, optional *bool) error {
+// put adds the items, or everything when there are none. lacks is the text of the error before the name of a key that is not there.
+func (f *filling) put(lacks string, data map[string][]byte, items []corev1.KeyToPath, mode fs.FileMode, optional *bool) error {
 	if len(items) == 0 {
 		for k, v := range data {
 			f.files[k] = file{data: v, mode: mode, user: -1}
@@ -60,7 +59,7 @@ func (f *filling) put(what string, data map[string][]byte, items []corev1.KeyToP
 			if optional != nil && *optional {
 				continue
 			}
-			return fmt.Errorf("references non-existent %s key: %s", what, it.Key)
+			return errors.New(lacks + it.Key)
 		}
 		m := mode
 		if it.Mode != nil {

@@ -65,6 +65,8 @@ func (m *Mounter) bundles(ctx context.Context, src *corev1.ClusterTrustBundlePro
 		switch {
 		case absent(err, src.Optional):
 			return nil, nil
+		case absent(err, new(true)):
+			return nil, fmt.Errorf("while getting ClusterTrustBundle: clustertrustbundle.certificates.k8s.io %q not found", *src.Name)
 		case err != nil:
 			return nil, err
 		}

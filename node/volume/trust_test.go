@@ -52,7 +52,7 @@ func TestTrustBundles(t *testing.T) {
 	}})
 	for _, row := range []struct{ src, want, err string }{
 		{"name: plain, path: p", "ab", ""},
-		{"name: none, path: p", "", `clustertrustbundle "none" not found`},
+		{"name: none, path: p", "", `while getting ClusterTrustBundle: clustertrustbundle.certificates.k8s.io "none" not found`},
 		{"name: none, path: p, optional: true", "", ""},
 		{"signerName: e.f/s, labelSelector: {}, path: p", "abc", ""},
 		{"signerName: e.f/s, labelSelector: {matchLabels: {l: x}}, path: p", "ac", ""},

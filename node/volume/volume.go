@@ -32,6 +32,7 @@ type Config struct {
 	Dir    string        // of the agent; pods' files are below pods/
 	Client client.Client // reads ConfigMaps, Secrets, claims and the Node; asks for tokens
 	Node   string        // name of the Node: its allocatable resources stand in for limits that are not set
+	Memory func() int64  // bytes of it that pods can have, all together; nil: nobody knows
 	Log    *slog.Logger  // nil: the default
 	Events *client.Recorder
 	Wake   func() // called when a volume that was waited for may be had now; nil: nobody waits
@@ -117,7 +118,7 @@ func (m *Mounter) Prepare(ctx context.Context, pod *corev1.Pod) (map[string]stri
 		path, err := m.prepare(ctx, pod, v)
 		m.took("volume_mount", m.pluginName(pod, v), began, err)
 		if err != nil {
-			return nil, fmt.Errorf("MountVolume.SetUp failed for volume %q : %w", v.Name, err)
+			return nil, setUpFailed(v.Name, err)
 		}
 		paths[v.Name] = path
 	}
@@ -164,9 +165,9 @@ func (m *Mounter) prepare(ctx context.Context, pod *corev1.Pod, v *corev1.Volume
 	}
 	path = filepath.Join(m.volumesDir(pod.UID), "kubernetes.io~"+name, v.Name)
 	if v.EmptyDir != nil {
-		return path, emptyDir(path, v.EmptyDir, pod)
+		return path, m.emptyDir(path, v.EmptyDir, pod)
 	}
-	if err := contentDir(path, v); err != nil {
+	if err := m.contentDir(path, v, pod); err != nil {
 		return "", err
 	}
 	_, err = m.write(ctx, pod, v, path)

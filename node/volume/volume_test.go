@@ -251,21 +251,28 @@ func TestErrors(t *testing.T) {
 	for volume, want := range map[string]string{
 		`configMap: {name: yy}`:                                  `MountVolume.SetUp failed for volume "x" : configmap "yy" not found`,
 		`secret: {secretName: yy}`:                               `secret "yy" not found`,
-		`configMap: {name: conf, items: [{key: k, path: p}]}`:    "references non-existent config key: k",
+		`configMap: {name: conf, items: [{key: k, path: p}]}`:    "configmap references non-existent config key: k",
 		`secret: {secretName: pass, items: [{key: k, path: p}]}`: "references non-existent secret key: k",
 		`projected: {sources: [{configMap: {name: yy}}]}`:        `configmap "yy" not found`,
-		`csi: {driver: d}`: "driver name d not found in the list of " +
+		`csi: {driver: d}`: `"x" : kubernetes.io/csi: mounter.SetUpAt failed to get CSI client: driver name d not found in the list of ` +
 			"registered CSI drivers",
-		`fc: {wwids: [x]}`:                       "volumes of type fc are not supported yet",
-		`ephemeral: {}`:                          `persistentvolumeclaim "web-x" not found`,
-		`persistentVolumeClaim: {claimName: yy}`: `persistentvolumeclaim "yy" not found`,
+		`projected: {sources: [{configMap: {name: yy}}, {secret: {name: zz}}]}`: `"x" : [configmap "yy" not found, secret "zz" not found]`,
+		`projected: {sources: [{clusterTrustBundle: {name: yy, path: p}}]}`: `"x" : while getting ClusterTrustBundle: ` +
+			`clustertrustbundle.certificates.k8s.io "yy" not found`,
+		`fc: {wwids: [x]}`: "volumes of type fc are not supported yet",
+		`ephemeral: {}`: `Unable to attach or mount volumes: unmounted volumes=[x], unattached volumes=[], failed to process volumes=[x]: ` +
+			`error processing PVC ns/web-x: waiting for ephemeral volume controller to create the persistentvolumeclaim "web-x"`,
+		`persistentVolumeClaim: {claimName: yy}`: `Unable to attach or mount volumes: unmounted volumes=[x], unattached volumes=[], ` +
+			`failed to process volumes=[x]: error processing PVC ns/yy: failed to fetch PVC from API server: persistentvolumeclaims "yy" not found`,
 		`hostPath: {path: /proc/version, type: Directory}`: "hostPath type check failed: /proc/version is " +
-			"not a directory",
-		`hostPath: {path: /proc, type: File}`:                                               "is not a file",
-		`hostPath: {path: /proc, type: Socket}`:                                             "is not a socket file",
-		`hostPath: {path: /proc, type: CharDevice}`:                                         "is not a character device",
-		`hostPath: {path: /dev/null, type: BlockDevice}`:                                    "is not a block device",
-		`hostPath: {path: /proc/none, type: Directory}`:                                     "is not a directory",
+			"not a directory, it's a File",
+		`hostPath: {path: /proc, type: File}`:            "hostPath type check failed: /proc is not a file, it's a Directory",
+		`hostPath: {path: /proc, type: Socket}`:          "is not a socket file, it's a Directory",
+		`hostPath: {path: /proc, type: CharDevice}`:      "is not a character device, it's a Directory",
+		`hostPath: {path: /dev/null, type: BlockDevice}`: "is not a block device, it's a CharDevice",
+		`hostPath: {path: /proc/none, type: Directory}`: "hostPath type check failed, /proc/none is not a directory, unable to determine " +
+			`its type: path "/proc/none" does not exist`,
+		`hostPath: {path: /proc/none/x, type: FileOrCreate}`:                                `"x" : open /proc/none/x: no such file or directory`,
 		`emptyDir: {medium: HugePages}`:                                                     `no container requests huge pages`,
 		`emptyDir: {medium: HugePages-2Mi}`:                                                 `requests huge pages of this size`,
 		`downwardAPI: {items: [{path: p, fieldRef: {fieldPath: status.podIP}}]}`:            `field "status.podIP" is not supported`,
@@ -276,7 +283,8 @@ func TestErrors(t *testing.T) {
 		t.Run(volume, func(t *testing.T) {
 			m := mounter(t, cluster())
 			_, err := m.Prepare(t.Context(), pod(t, `{volumes: [{name: x, `+volume+`}]}`))
-			if err == nil || !strings.Contains(err.Error(), want) || !strings.Contains(err.Error(), `volume "x"`) {
+			if err == nil || !strings.Contains(err.Error(), want) ||
+				!strings.Contains(err.Error(), `volume "x"`) && !strings.Contains(err.Error(), "volumes=[x]") {
 				t.Errorf("%s: error %v, want %q", volume, err, want)
 			}
 		})
