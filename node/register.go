@@ -192,6 +192,7 @@ func (ns *nodeStatus) renew(ctx context.Context) error {
 // with the next heartbeat.
 func (ns *nodeStatus) writeStatus(ctx context.Context) error {
 	seen := ns.askRuntime(ctx)
+	var was, is corev1.NodeStatus
 	err := conflicts.RetryOnConflict(patient, func() error {
 		cur, err := ns.node(ctx)
 		if err != nil {
@@ -199,14 +200,41 @@ func (ns *nodeStatus) writeStatus(ctx context.Context) error {
 		}
 		next := resource.Clone(cur)
 		ns.fill(&next.Status, seen)
+		was, is = cur.Status, next.Status
 		if equality.Semantic.DeepEqual(cur.Status, next.Status) {
 			return nil
 		}
 		_, err = ns.cfg.Client.Update(ctx, kinds.Nodes, next, "status")
 		return err
 	})
-	ns.untold.Store(err != nil)
+	if ns.untold.Store(err != nil); err == nil {
+		ns.announce(&was, &is)
+	}
 	return err
+}
+
+// announce makes events of what has become of the node.
+func (ns *nodeStatus) announce(was, is *corev1.NodeStatus) {
+	if is.NodeInfo.BootID != was.NodeInfo.BootID && was.NodeInfo.BootID != "" {
+		ns.nodeEvent(corev1.EventTypeWarning, "Rebooted", "Node %s has been rebooted, boot id: %s", ns.cfg.Name, is.NodeInfo.BootID)
+	}
+	if now := readyNow(is); now != readyNow(was) {
+		reason := "NodeNotReady"
+		if now == corev1.ConditionTrue {
+			reason = "NodeReady"
+		}
+		ns.nodeEvent(corev1.EventTypeNormal, reason, "Node %s status is now: %s", ns.cfg.Name, reason)
+	}
+}
+
+// readyNow is the status of the node's condition Ready; "": it has none.
+func readyNow(st *corev1.NodeStatus) corev1.ConditionStatus {
+	for _, c := range st.Conditions {
+		if c.Type == corev1.NodeReady {
+			return c.Status
+		}
+	}
+	return ""
 }
 
 // patient outlasts all who write a Node when it is new: loops that label, taint and number it, drivers, and the agent's own parts. It is

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -11,6 +12,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/kloop-dev/kloop/client"
@@ -107,5 +109,48 @@ func TestSystemUUID(t *testing.T) {
 		if i := n.Status.NodeInfo; i.SystemUUID == "" && i.MachineID != "" {
 			t.Errorf("its UUID is not told; the installation's is %s", i.MachineID)
 		}
+	})
+}
+
+// Events tell when the node becomes ready, when it is not any more, and that the machine was started anew.
+func TestEventsOfTheNode(t *testing.T) {
+	simulate(t, func(r *rig) {
+		r.stop()
+		create(r, kinds.Namespaces, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: metav1.NamespaceDefault}})
+		if err := r.Delete(r.t.Context(), kinds.Nodes, "", "n", nil); err != nil && !apierrors.IsNotFound(err) {
+			t.Fatal(err)
+		}
+		r.start()
+		told := func() (list []string) {
+			for _, e := range resource.List(r.Read(), kinds.Events, "") {
+				if e.InvolvedObject.Kind == "Node" && e.Reason != "NodeAllocatableEnforced" && !strings.HasPrefix(e.Reason, "NodeHas") {
+					text, _, _ := strings.Cut(e.Message, ", boot id: ")
+					list = append(list, fmt.Sprintf("%s x%d: %s", e.Reason, e.Count, text))
+				}
+			}
+			slices.Sort(list)
+			return list
+		}
+		expect := func(want ...string) {
+			t.Helper()
+			r.until(fmt.Sprint("events say ", want), func() bool { return slices.Equal(told(), want) })
+		}
+		expect("NodeReady x1: Node n status is now: NodeReady")
+		r.rt.mu.Lock()
+		r.rt.noCNI = true
+		r.rt.mu.Unlock()
+		expect("NodeNotReady x1: Node n status is now: NodeNotReady", "NodeReady x1: Node n status is now: NodeReady")
+		r.stop()
+		n := resource.Clone(resource.Get(r.Read(), kinds.Nodes, "", "n"))
+		n.Status.NodeInfo.BootID = "former"
+		if _, err := r.Update(r.t.Context(), kinds.Nodes, n, "status"); err != nil {
+			t.Fatal(err)
+		}
+		r.rt.mu.Lock()
+		r.rt.noCNI = false
+		r.rt.mu.Unlock()
+		r.start()
+		expect("NodeNotReady x1: Node n status is now: NodeNotReady", "NodeReady x2: Node n status is now: NodeReady",
+			"Rebooted x1: Node n has been rebooted")
 	})
 }

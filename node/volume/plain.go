@@ -72,6 +72,9 @@ func (m *Mounter) contentDir(path string, v *corev1.Volume, pod *corev1.Pod) err
 		return fmt.Errorf("make the directory: %w", err)
 	}
 	mode := fs.ModePerm
+	if fsGroup(pod) != nil {
+		mode |= fs.ModeSetgid
+	}
 	if v.ConfigMap == nil {
 		mode |= fs.ModeSticky
 		if err := tmpfs(path, "mode=0755"+m.room(pod, nil)); err != nil {
