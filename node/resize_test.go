@@ -259,6 +259,8 @@ func TestStatusOfWholePod(t *testing.T) {
 		{"all bound", nil, one, true, quantities("cpu", "200m", "memory", "2Gi"), quantities("cpu", "400m", "memory", "4Gi")},
 		{"one is not", nil, none, true, one.Requests, nil},
 		{"not yet running", nil, none, false, one.Requests, one.Limits},
+		{"others", nil, corev1.ResourceRequirements{Requests: quantities("a.b/c", "1"), Limits: quantities("a.b/c", "1")}, true,
+			quantities("cpu", "100m", "memory", "1Gi", "a.b/c", "1"), quantities("a.b/c", "1")},
 		{"of its own", &corev1.ResourceRequirements{Limits: quantities("cpu", "1")}, none, true, one.Requests, quantities("cpu", "1")},
 	} {
 		t.Run(tt.name, func(t *testing.T) {

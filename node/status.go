@@ -2,7 +2,6 @@ package node
 
 import (
 	"fmt"
-	"maps"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
@@ -52,28 +51,17 @@ func (m *statuses) podStatus(w world) corev1.PodStatus {
 	return st
 }
 
-// podInUse are the resources of a pod as a whole (KEP-5419): those of its own cgroup while it runs, which has a limit only if all its
-// containers have one; those that it asks for before.
+// podInUse are the resources of a pod as a whole (KEP-5419): those that it asks for, and while it runs of CPU and memory those of its own
+// cgroup, which has a limit only if all its containers have one.
 func podInUse(pod *corev1.Pod, running bool) *corev1.ResourceRequirements {
 	opts := podresource.PodResourcesOptions{}
 	asks, limits := podresource.PodRequests(pod, opts), podresource.PodLimits(pod, opts)
-	if !running {
-		return &corev1.ResourceRequirements{Requests: asks, Limits: limits}
-	}
-	out := &corev1.ResourceRequirements{Requests: corev1.ResourceList{}, Limits: corev1.ResourceList{}}
-	if p := pod.Spec.Resources; p != nil {
-		maps.Copy(out.Requests, p.Requests)
-		maps.Copy(out.Limits, p.Limits)
-	}
 	for _, n := range resizable {
-		if q, ok := asks[n]; ok {
-			out.Requests[n] = q
-		}
-		if q, ok := limits[n]; ok && bounded(pod, n) {
-			out.Limits[n] = q
+		if running && !bounded(pod, n) {
+			delete(limits, n)
 		}
 	}
-	return out
+	return &corev1.ResourceRequirements{Requests: asks, Limits: limits}
 }
 
 // settle sets the phase. A pod has not ended while a process of it runs: a sidecar may, after the main containers;
