@@ -85,8 +85,7 @@ func judge(w world, st *corev1.PodStatus) {
 		setCondition(st, t, ok, reason, message, pod.Generation, w.now)
 	}
 	set(corev1.PodScheduled, true, "", "") // it is here, whoever put it here
-	set(corev1.PodReadyToStartContainers, box != nil, choose(box != nil, "", "PodSandboxNotReady"),
-		choose(box != nil, "", "pod sandbox is not ready"))
+	readyToStart(w, box, set)
 	if finished := st.Phase == corev1.PodSucceeded || st.Phase == corev1.PodFailed; finished {
 		reason := "PodCompleted"
 		if st.Phase == corev1.PodFailed {
@@ -118,6 +117,19 @@ func judge(w world, st *corev1.PodStatus) {
 		reason, message = "ReadinessGatesNotReady", gate
 	}
 	set(corev1.PodReady, message == "", reason, message)
+}
+
+// readyToStart tells of the pod's sandbox.
+func readyToStart(w world, box *sandbox, set func(t corev1.PodConditionType, ok bool, reason, message string)) {
+	ours := func(b sandbox) bool { return b.uid == w.pod.UID }
+	switch {
+	case box != nil:
+		set(corev1.PodReadyToStartContainers, true, "", "")
+	case slices.ContainsFunc(w.seen.sandboxes, ours):
+		set(corev1.PodReadyToStartContainers, false, "PodSandboxNotReady", "pod sandbox is not ready")
+	default:
+		set(corev1.PodReadyToStartContainers, false, "PodSandboxNotReady", "no pod sandbox exists")
+	}
 }
 
 func choose(ok bool, a, b string) string {

@@ -405,12 +405,13 @@ func (f *fakeRuntime) newest(name string) *cri.ContainerConfig {
 // A rig is an agent on a fake runtime, and a server for it, in simulated time.
 type rig struct {
 	*client.Local
-	t     *testing.T
-	rt    *fakeRuntime
-	agent *Agent
-	cfg   Config
-	stop  func() // the agent, and waits until it has ended
-	live  bool   // time is real
+	t      *testing.T
+	rt     *fakeRuntime
+	agent  *Agent
+	cfg    Config
+	stop   func()            // the agent, and waits until it has ended
+	live   bool              // time is real
+	status func(*corev1.Pod) // hears of each status that is written; nil: nobody
 }
 
 // simulate runs f on an agent inside a bubble: its minutes take milliseconds.
@@ -493,6 +494,14 @@ func (r *rig) pod(name string, edit func(p *corev1.Pod), containers ...string) *
 		edit(p)
 	}
 	return create(r, kinds.Pods, p)
+}
+
+// Update hears of the statuses of pods that are written.
+func (r *rig) Update(ctx context.Context, k resource.Kind, obj resource.Object, sub string) (resource.Object, error) {
+	if p, ok := obj.(*corev1.Pod); ok && sub == "status" && r.status != nil {
+		r.status(p)
+	}
+	return r.Local.Update(ctx, k, obj, sub)
 }
 
 func (r *rig) get(name string) *corev1.Pod { return resource.Get(r.Read(), kinds.Pods, "d", name) }

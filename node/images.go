@@ -44,7 +44,10 @@ type puller struct {
 }
 
 // A refusal is why a container waits: a reason of its status, and a text.
-type refusal struct{ reason, message string }
+type refusal struct {
+	reason, message string
+	told            bool // of a pull that failed: the status tells of it, and next that the container waits
+}
 
 func newPuller(c *common, images cri.ImageServiceClient) *puller {
 	return &puller{common: c, images: images, slots: make(chan struct{}, cmp.Or(c.cfg.ParallelPulls, pullsAtOnce)),
@@ -77,7 +80,21 @@ func (p *puller) because(pod *corev1.Pod, name, pause, reason string, err error)
 func (p *puller) note(uid types.UID, name, reason, message string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.refused[pauseKey{uid, name}] = refusal{reason, message}
+	p.refused[pauseKey{uid, name}] = refusal{reason: reason, message: message}
+}
+
+// tell says, once for each pull that failed, that the status has yet to tell how.
+func (p *puller) tell(uid types.UID, name string) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	key := pauseKey{uid, name}
+	r := p.refused[key]
+	if r.reason != "ErrImagePull" || r.told {
+		return false
+	}
+	r.told = true
+	p.refused[key] = r
+	return true
 }
 
 // started forgets what stood before a container's start.
@@ -181,6 +198,9 @@ func (p *puller) pull(ctx context.Context, w world, want wanted) (image string, 
 			"Container image %q is not present with pull policy of Never", want.image)
 	}
 	if left, _ := p.backoff.left(pod.UID, "pull "+want.image, w.now); left > 0 {
+		if p.tell(pod.UID, want.container) {
+			return "", loop.Now, nil
+		}
 		r, _ := p.refusal(pod.UID, want.container)
 		text := fmt.Sprintf("Back-off pulling image %q", want.image)
 		if r.reason == "ErrImagePull" {

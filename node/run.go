@@ -103,15 +103,21 @@ func (a *Agent) find(ns, name, container string, previous bool) (id, log string,
 	return list[at].id, list[at].log, list[at].running(), nil
 }
 
-// whyWaits is the reason in the container's status.
+// whyWaits tells by the container's status why it has no log.
 func (a *Agent) whyWaits(ns, name, container string) string {
-	p := resource.Get(a.cfg.Client.Read(), kinds.Pods, ns, name)
-	if p != nil {
+	reason := "ContainerCreating"
+	if p := resource.Get(a.cfg.Client.Read(), kinds.Pods, ns, name); p != nil {
 		if s := previous(p, container); s != nil && s.State.Waiting != nil {
-			return s.State.Waiting.Reason
+			reason = s.State.Waiting.Reason
 		}
 	}
-	return "ContainerCreating"
+	switch reason {
+	case "ErrImagePull":
+		return "image can't be pulled"
+	case "ImagePullBackOff":
+		return "trying and failing to pull image"
+	}
+	return reason
 }
 
 // waiting reports whether the container ended and waits for its next start.

@@ -153,13 +153,37 @@ func TestNoSandboxYet(t *testing.T) {
 	st := a.status.podStatus(world{pod: testPod(corev1.RestartPolicyAlways, "", "a"), now: noon, probed: func(string) probed { return probed{} }})
 	for _, c := range st.Conditions {
 		if c.Type == corev1.PodReadyToStartContainers {
-			if c.Status != corev1.ConditionFalse || c.Reason != "PodSandboxNotReady" || c.Message != "pod sandbox is not ready" {
+			if c.Status != corev1.ConditionFalse || c.Reason != "PodSandboxNotReady" || c.Message != "no pod sandbox exists" {
 				t.Errorf("%+v", c)
 			}
 			return
 		}
 	}
 	t.Error("it has no such condition")
+}
+
+// One whose image can't be had says what the registry said before it says that it waits.
+func TestFailedPullShows(t *testing.T) {
+	simulate(t, func(r *rig) {
+		r.rt.pull = func(*cri.PullImageRequest) error { return grpcstatus.Error(codes.Unknown, "no such host") }
+		var told []string
+		r.status = func(p *corev1.Pod) {
+			if w := p.Status.ContainerStatuses[0].State.Waiting; w != nil {
+				told = append(told, w.Reason+": "+w.Message)
+			}
+		}
+		r.pod("p", func(p *corev1.Pod) { p.Spec.Containers[0].Image = "away" }, "a")
+		r.rests(5 * time.Second)
+		_, _, _, err := r.agent.find("d", "p", "a", false)
+		if text := `container "a" in pod "p" is waiting to start: trying and failing to pull image`; err == nil || err.Error() != text {
+			t.Errorf("of its log it is told %v", err)
+		}
+		r.stop()
+		want := "ContainerCreating: |ErrImagePull: no such host|ImagePullBackOff: Back-off pulling image \"away\": ErrImagePull: no such host"
+		if got := strings.Join(slices.Compact(told), "|"); got != want {
+			t.Errorf("its status told %s, want %s", got, want)
+		}
+	})
 }
 
 // Mounts that must be read-only with all that is mounted below are so, or the container does not start. The status tells which are.
