@@ -151,7 +151,7 @@ func (c *common) allocatable() corev1.ResourceList {
 	return c.spare(c.capacity())
 }
 
-// memory is how much of it pods can have together, in bytes.
+// memory returns the bytes that pods can have of it together.
 func (c *common) memory() int64 {
 	list := c.allocatable()
 	return list.Memory().Value()

@@ -54,7 +54,8 @@ func newPuller(c *common, images cri.ImageServiceClient) *puller {
 		running: map[pauseKey]bool{}, fresh: map[pauseKey]bool{}, refused: map[pauseKey]refusal{}}
 }
 
-// refuse remembers why a container can't start, for its status, and puts the next attempt off for ten seconds, since what it lacks may come.
+// refuse remembers why a container can't start, for its status, and puts the next attempt off for ten seconds, since what it lacks may
+// come.
 func (p *puller) refuse(pod *corev1.Pod, name, reason string, err error) (time.Duration, error) {
 	p.backoff.flat(pod.UID, "start "+name, time.Now())
 	return p.because(pod, name, "start "+name, reason, err)
@@ -68,7 +69,7 @@ func (p *puller) failed(pod *corev1.Pod, name string, err error) (time.Duration,
 	return loop.Now, err
 }
 
-// because tells in an event and in the container's status why it does not start. again is what is left of the pause.
+// because tells in an event and in the container's status why it does not start. again: the rest of the pause.
 func (p *puller) because(pod *corev1.Pod, name, pause, reason string, err error) (again time.Duration, _ error) {
 	text := status.Convert(err).Message() // what the runtime says, without the words of its protocol
 	p.note(pod.UID, name, reason, text)

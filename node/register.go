@@ -309,7 +309,8 @@ var declared = []string{"InPlacePodLevelResourcesVerticalScaling", "InPlacePodVe
 func (ns *nodeStatus) info(ctx context.Context) corev1.NodeSystemInfo {
 	info := corev1.NodeSystemInfo{Architecture: goruntime.GOARCH, OperatingSystem: "linux", KubeletVersion: version,
 		MachineID: firstLine("/etc/machine-id"), BootID: firstLine("/proc/sys/kernel/random/boot_id"),
-		SystemUUID: cmp.Or(firstLine("/sys/class/dmi/id/product_uuid"), firstLine("/etc/machine-id")), KernelVersion: firstLine("/proc/sys/kernel/osrelease"), OSImage: osName()}
+		SystemUUID:    cmp.Or(firstLine("/sys/class/dmi/id/product_uuid"), firstLine("/etc/machine-id")),
+		KernelVersion: firstLine("/proc/sys/kernel/osrelease"), OSImage: osName()}
 	info.RunningInUserNamespace = new(userns.Inside())
 	if ns.terms.swap > 0 {
 		info.Swap = &corev1.NodeSwapStatus{Capacity: &ns.terms.swap}

@@ -98,16 +98,17 @@ func (a *Agent) find(ns, name, container string, previous bool) (id, log string,
 		if previous {
 			return "", "", false, fmt.Errorf("previous terminated container %q in pod %q not found", container, name)
 		}
-		return "", "", false, fmt.Errorf("container %q in pod %q is waiting to start: %s", container, name, a.whyWaits(ns, name, container))
+		return "", "", false, fmt.Errorf("container %q in pod %q is waiting to start: %s", container, name,
+			whyWaits(resource.Get(a.cfg.Client.Read(), kinds.Pods, ns, name), container))
 	}
 	return list[at].id, list[at].log, list[at].running(), nil
 }
 
-// whyWaits tells by the container's status why it has no log.
-func (a *Agent) whyWaits(ns, name, container string) string {
+// whyWaits tells by a container's status why it has no log. The pod may be nil.
+func whyWaits(pod *corev1.Pod, container string) string {
 	reason := "ContainerCreating"
-	if p := resource.Get(a.cfg.Client.Read(), kinds.Pods, ns, name); p != nil {
-		if s := previous(p, container); s != nil && s.State.Waiting != nil {
+	if pod != nil {
+		if s := previous(pod, container); s != nil && s.State.Waiting != nil {
 			reason = s.State.Waiting.Reason
 		}
 	}

@@ -78,7 +78,7 @@ func (st *starter) start(ctx context.Context, c *loop.Ctx, w world, box *sandbox
 	return loop.Now, st.postStart(ctx, pod, s.spec, made.ContainerId, box)
 }
 
-// pause is what is left of the pause before the next attempt to start the container.
+// pause returns the rest of the pause before the next attempt to start the container.
 func (st *starter) pause(w world, name string) time.Duration {
 	left, _ := st.backoff.left(w.pod.UID, "start "+name, w.now)
 	if c := w.seen.newest(name); left > 0 || c != nil && c.ended() {

@@ -141,7 +141,8 @@ func TestShapeOfStatuses(t *testing.T) {
 		if bare.StartTime == nil || bare.Reason != "OutOfcpu" || bare.ObservedGeneration != 1 || bare.QOSClass != corev1.PodQOSBurstable {
 			t.Errorf("the refused pod says %+v", bare)
 		}
-		if bare.HostIP != "" || bare.Conditions != nil || bare.ContainerStatuses != nil || bare.Resources != nil || bare.AllocatedResources != nil {
+		if bare.HostIP != "" || bare.Conditions != nil || bare.ContainerStatuses != nil || bare.Resources != nil ||
+			bare.AllocatedResources != nil {
 			t.Errorf("the refused pod says more than why: %+v", bare)
 		}
 	})
@@ -150,7 +151,8 @@ func TestShapeOfStatuses(t *testing.T) {
 // Before it has a sandbox a pod says so, with upstream's reason.
 func TestNoSandboxYet(t *testing.T) {
 	a := testAgent(t)
-	st := a.status.podStatus(world{pod: testPod(corev1.RestartPolicyAlways, "", "a"), now: noon, probed: func(string) probed { return probed{} }})
+	st := a.status.podStatus(world{pod: testPod(corev1.RestartPolicyAlways, "", "a"), now: noon,
+		probed: func(string) probed { return probed{} }})
 	for _, c := range st.Conditions {
 		if c.Type == corev1.PodReadyToStartContainers {
 			if c.Status != corev1.ConditionFalse || c.Reason != "PodSandboxNotReady" || c.Message != "no pod sandbox exists" {

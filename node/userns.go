@@ -163,7 +163,7 @@ func (u *userRanges) supported(ctx context.Context, pod *corev1.Pod, handler str
 	return nil
 }
 
-// features are what a handler of the runtime can do; nil: nothing that has to be asked for.
+// features returns the abilities of a handler of the runtime; nil: it has none that need asking.
 func (c *common) features(ctx context.Context, handler string) (*cri.RuntimeHandlerFeatures, error) {
 	res, err := c.cfg.Runtime.Containers.Status(ctx, &cri.StatusRequest{})
 	if err != nil {

@@ -151,7 +151,9 @@ func (at place) config(ns, name string, items []corev1.KeyToPath, optional *bool
 	case cm == nil:
 		return fmt.Sprintf("configmap %q not found", name)
 	}
-	return lacks("configmap references non-existent config key: ", items, func(key string) bool { return hasKey(cm.Data, key) || hasKey(cm.BinaryData, key) })
+	return lacks("configmap references non-existent config key: ", items, func(key string) bool {
+		return hasKey(cm.Data, key) || hasKey(cm.BinaryData, key)
+	})
 }
 
 func (at place) secret(ns, name string, items []corev1.KeyToPath, optional *bool) string {

@@ -54,7 +54,8 @@ func (ds *Drivers) get(name string) (*driver, error) {
 	defer ds.mu.Unlock()
 	d := ds.of[name]
 	if d == nil {
-		return nil, Wait(fmt.Sprintf("kubernetes.io/csi: mounter.SetUpAt failed to get CSI client: driver name %s not found in the list of registered CSI drivers", name))
+		return nil, Wait(fmt.Sprintf("kubernetes.io/csi: mounter.SetUpAt failed to get CSI client: "+
+			"driver name %s not found in the list of registered CSI drivers", name))
 	}
 	return d, nil
 }

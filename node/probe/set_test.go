@@ -72,7 +72,8 @@ type stage struct {
 }
 
 func newStage(c *corev1.Container, says map[string]string, age time.Duration) *stage {
-	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "p", UID: "u"}, Spec: corev1.PodSpec{RestartPolicy: corev1.RestartPolicyAlways}}
+	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "p", UID: "u"},
+		Spec: corev1.PodSpec{RestartPolicy: corev1.RestartPolicyAlways}}
 	s := &stage{script: &script{says: says, began: time.Now()}, pod: pod}
 	s.Set = NewSet(s.script, func(string, string) {
 		s.mu.Lock()
