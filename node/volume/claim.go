@@ -105,11 +105,23 @@ func (e unprocessed) Error() string {
 	return "error processing PVC " + e.ns + "/" + e.name + ": " + e.text
 }
 
+// unmounted is the error of a volume whose claim is unprocessed.
+type unmounted struct {
+	volume string
+	error
+}
+
+func (e unmounted) Error() string {
+	return fmt.Sprintf("Unable to attach or mount volumes: unmounted volumes=[%[1]s], unattached volumes=[], "+
+		"failed to process volumes=[%[1]s]: %[2]v", e.volume, e.error)
+}
+
+func (e unmounted) Unwrap() error { return e.error }
+
 // setUpFailed words the error of a volume as the kubelet's events do.
 func setUpFailed(name string, err error) error {
 	if errors.As(err, new(unprocessed)) {
-		return fmt.Errorf("Unable to attach or mount volumes: unmounted volumes=[%[1]s], unattached volumes=[], "+ //nolint:staticcheck
-			"failed to process volumes=[%[1]s]: %[2]w", name, err)
+		return unmounted{name, err}
 	}
 	return fmt.Errorf("MountVolume.SetUp failed for volume %q : %w", name, err)
 }
