@@ -498,8 +498,11 @@ func (r *rig) pod(name string, edit func(p *corev1.Pod), containers ...string) *
 
 // Update hears of the statuses of pods that are written.
 func (r *rig) Update(ctx context.Context, k resource.Kind, obj resource.Object, sub string) (resource.Object, error) {
-	if p, ok := obj.(*corev1.Pod); ok && sub == "status" && r.status != nil {
-		r.status(p)
+	r.rt.mu.Lock()
+	hears := r.status
+	r.rt.mu.Unlock()
+	if p, ok := obj.(*corev1.Pod); ok && sub == "status" && hears != nil {
+		hears(p)
 	}
 	return r.Local.Update(ctx, k, obj, sub)
 }

@@ -65,6 +65,7 @@ func TestFailedStarts(t *testing.T) {
 						texts = append(texts, strings.ReplaceAll(w.Message, string(p.UID), "UID"))
 					}
 				}
+				r.rt.mu.Lock()
 				r.rt.fits = func(int64) error { // with every start
 					if look(); c.hook {
 						return nil
@@ -74,6 +75,7 @@ func TestFailedStarts(t *testing.T) {
 				r.rt.exec = func(*cri.ExecSyncRequest) *cri.ExecSyncResponse {
 					return &cri.ExecSyncResponse{ExitCode: 4, Stdout: []byte("oops\n")}
 				}
+				r.rt.mu.Unlock()
 				r.pod("p", func(p *corev1.Pod) {
 					p.Spec.RestartPolicy = c.policy
 					if c.hook {
@@ -81,10 +83,12 @@ func TestFailedStarts(t *testing.T) {
 							Exec: &corev1.ExecAction{Command: []string{"/bin/hook", "-x"}}}}
 					}
 				}, "a")
-				r.rests(5 * time.Second)
-				look()
-				r.rests(10 * time.Second)
-				look()
+				for _, d := range []time.Duration{5 * time.Second, 10 * time.Second} {
+					r.rests(d)
+					r.rt.mu.Lock()
+					look()
+					r.rt.mu.Unlock()
+				}
 				if got := strings.Join(seen, " "); got != c.want {
 					t.Errorf("its status told %s, want %s", got, c.want)
 				}

@@ -73,12 +73,14 @@ func TestEventsOfPods(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			simulate(t, func(r *rig) {
+				r.rt.mu.Lock()
 				r.rt.pull = func(p *cri.PullImageRequest) error {
 					if p.Image.Image == "gone" {
 						return grpcstatus.Error(codes.NotFound, "it is gone")
 					}
 					return grpcstatus.Error(codes.Unknown, "no such host")
 				}
+				r.rt.mu.Unlock()
 				pod := r.pod("p", c.edit, "a")
 				r.until(fmt.Sprint("events say ", c.want), func() bool {
 					got := r.said(pod)
@@ -167,6 +169,7 @@ func TestNoSandboxYet(t *testing.T) {
 // One whose image can't be had says what the registry said before it says that it waits.
 func TestFailedPullShows(t *testing.T) {
 	simulate(t, func(r *rig) {
+		r.rt.mu.Lock()
 		r.rt.pull = func(*cri.PullImageRequest) error { return grpcstatus.Error(codes.Unknown, "no such host") }
 		var told []string
 		r.status = func(p *corev1.Pod) {
@@ -174,6 +177,7 @@ func TestFailedPullShows(t *testing.T) {
 				told = append(told, w.Reason+": "+w.Message)
 			}
 		}
+		r.rt.mu.Unlock()
 		r.pod("p", func(p *corev1.Pod) { p.Spec.Containers[0].Image = "away" }, "a")
 		r.rests(5 * time.Second)
 		_, _, _, err := r.agent.find("d", "p", "a", false)
@@ -207,7 +211,9 @@ func TestReadOnlyThroughout(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			simulate(t, func(r *rig) {
+				r.rt.mu.Lock()
 				r.rt.handlers = []*cri.RuntimeHandler{{Features: &cri.RuntimeHandlerFeatures{RecursiveReadOnlyMounts: c.supports}}}
+				r.rt.mu.Unlock()
 				r.pod("p", func(p *corev1.Pod) {
 					p.Spec.Volumes = []corev1.Volume{{Name: "v", VolumeSource: corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{}}}}
 					p.Spec.Containers[0].VolumeMounts = []corev1.VolumeMount{{Name: "v", MountPath: "/v", ReadOnly: true, RecursiveReadOnly: &c.mode}}
