@@ -4,8 +4,11 @@ import (
 	"strings"
 	"testing"
 
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
 	"github.com/kloop-dev/kloop/converge"
 	"github.com/kloop-dev/kloop/converge/gaps"
+	"github.com/kloop-dev/kloop/internal/states"
 	"github.com/kloop-dev/kloop/resource"
 )
 
@@ -98,4 +101,44 @@ func customOf(t *testing.T, w *converge.World, name string) (resource.Kind, reso
 	}
 	t.Fatal("no such object")
 	return nil, nil
+}
+
+const kafkaUser = `
+apiVersion: apiextensions.k8s.io/v1
+kind: CustomResourceDefinition
+metadata: {name: kafkausers.kafka.strimzi.io}
+spec: {group: kafka.strimzi.io, names: {plural: kafkausers, kind: KafkaUser}, versions: [{name: v1, subresources: {status: {}}}]}
+status: {conditions: [{type: Established, status: "True"}]}
+---
+apiVersion: kafka.strimzi.io/v1
+kind: KafkaUser
+metadata: {name: one, labels: {strimzi.io/cluster: k}}
+---
+apiVersion: kafka.strimzi.io/v1
+kind: Kafka
+metadata: {name: k}
+spec: {entityOperator: {topicOperator: {}}}
+status: {conditions: [{type: Ready, status: "True"}]}
+`
+
+// TestUnkept: where it is known who looks after an object, it is told why nobody does.
+func TestUnkept(t *testing.T) {
+	for _, tt := range []struct{ name, from, to, says, advice string }{
+		{"no such operator", "", "", "it is for kafka/k, which has no entityOperator.userOperator",
+			"kubectl edit kafkas.kafka.strimzi.io k -n a"},
+		{"no label", "labels: {strimzi.io/cluster: k}", "", "it has no label strimzi.io/cluster, by which it is taken up",
+			"kubectl label kafkausers.kafka.strimzi.io one -n a strimzi.io/cluster=NAME"},
+		{"in another namespace", "metadata: {name: k}", "metadata: {name: k, namespace: b}", "it is for kafka/k, which is not in namespace a",
+			"kubectl get kafkas.kafka.strimzi.io -A"},
+		{"looked after", "topicOperator", "userOperator", "has a status that nobody has written yet, so", "kubectl get pods -A"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			w := worldOf(t, strings.Replace(kafkaUser, tt.from, tt.to, 1))
+			k, _ := w.Kinds.GR(schema.GroupResource{Group: "kafka.strimzi.io", Resource: "kafkausers"})
+			g := w.Rest(k, w.Read.Lookup(k, states.Namespace, "one"))
+			if !strings.Contains(g.Verdict, tt.says) || !strings.Contains(strings.Join(g.Advice, "\n"), tt.advice) {
+				t.Errorf("%s: %q", g.Verdict, g.Advice)
+			}
+		})
+	}
 }

@@ -144,12 +144,12 @@ func (w *World) Record(name string, k resource.Kind, obj resource.Object) (loop.
 	return r, ok
 }
 
-// Events returns the warnings about an object, of any age.
+// Events returns the warnings about an object, of any age. Some tell failures as Normal, as Trident's ProvisioningFailed.
 func (w *World) Events(uid types.UID) []*corev1.Event {
 	if w.warnings == nil {
 		w.warnings = map[types.UID][]*corev1.Event{}
 		for _, e := range resource.List(w.Read, core.Events, "") {
-			if e.Type == corev1.EventTypeWarning {
+			if e.Type == corev1.EventTypeWarning || strings.HasSuffix(e.Reason, "Failed") {
 				w.warnings[e.InvolvedObject.UID] = append(w.warnings[e.InvolvedObject.UID], e)
 			}
 		}

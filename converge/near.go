@@ -66,13 +66,18 @@ func (w *World) namesake(k resource.Kind, ns, name string) string {
 			return "there is " + o.Singular + "/" + name + ": say that it is a " + o.GVK.Kind + ", if that is meant"
 		}
 	}
-	if !i.Custom && k != core.Secrets && k != core.ConfigMaps && k != core.Services {
+	copied := k == core.Secrets || k == core.ConfigMaps
+	if !i.Custom && !copied && k != core.Services && k != core.PersistentVolumeClaims && i.GVK.Group != "apps" {
 		return ""
+	}
+	or := "have both in one namespace"
+	if copied {
+		or = "make it in " + ns + " too"
 	}
 	n := 0
 	for obj := range w.Read.Each(k, "") {
 		if in := obj.GetNamespace(); obj.GetName() == name && in != ns && w.Sees(k, in) {
-			return "there is " + i.Singular + "/" + name + " in namespace " + in + ": name that, where it may be, or make it here too"
+			return "there is " + i.Singular + "/" + name + " in namespace " + in + ": name that, where it may be, or " + or
 		}
 		if n++; n == maxNear {
 			break

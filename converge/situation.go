@@ -171,6 +171,10 @@ func (l *Look) fill(name string, f *Finding) {
 var (
 	// absent finds an object of a group in anybody's words: ProviderConfig.aws.upbound.io "default" not found.
 	absent = regexp.MustCompile(`(?:^|[^\w-])([A-Za-z-]+\.[a-z0-9-]+(?:\.[a-z0-9-]+)+) \\?"([^"\\]+)\\?" not found`)
+	// stored finds a definition that lacks a version in which objects may be stored still.
+	stored = regexp.MustCompile(`"([a-z0-9.-]+)\\?" is invalid: status\.storedVersions\[\d+\]: Invalid value: \\?"(\w+)\\?": must appear`)
+	// roleOf finds the ClusterRole by which somebody says that he lacks rights.
+	roleOf = regexp.MustCompile(`(?:privileges|permissions?|rights)\b.*ClusterRole ['"]([a-z0-9:.-]+)['"]`)
 	// barred finds a service account that may not do what it wants.
 	barred = regexp.MustCompile(`[Uu]ser \\?"?(system:serviceaccount:([a-z0-9-]+):[a-z0-9.-]+)\\?"? cannot`)
 	// served finds a service of the cluster in an address that was asked in vain.
@@ -182,6 +186,12 @@ func (f *Finding) lookUp() {
 	command := ""
 	if m := absent.FindStringSubmatch(f.Says); m != nil {
 		command = "if it is mistyped, those that exist: kubectl get " + strings.ToLower(m[1]) + " -A"
+	} else if m := stored.FindStringSubmatch(f.Says); m != nil {
+		command = "write all its objects anew, in the version that is stored now; then take " + m[2] + " out of status.storedVersions: " +
+			"kubectl edit crd " + m[1] + " --subresource=status"
+	} else if m := roleOf.FindStringSubmatch(f.Says); m != nil {
+		command = "give it those rights by that ClusterRole, or by one with the labels that are aggregated to it: kubectl get clusterrole " +
+			m[1] + " -o yaml"
 	} else if m := barred.FindStringSubmatch(f.Says); m != nil {
 		command = "give that service account the right; what it has: kubectl auth can-i --list --as=" + m[1] + " -n " + m[2]
 	} else if m := served.FindStringSubmatch(f.Says); m != nil && m[1] != "kubernetes" && !strings.Contains(f.Says, "x509: ") {

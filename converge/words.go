@@ -23,7 +23,8 @@ func byWords(l *Look, f *Finding) {
 	}
 	if !ok && f.Words != "" {
 		s, ok = words.Meaning(words.LastWords, strings.ToLower(text))
-		ok = ok && !strings.HasPrefix(s.Advice(), "correct the container's args") // it is another program that speaks
+		ok = ok && !strings.HasPrefix(s.Advice(), "correct the container's args") && // it is another program that speaks
+			!strings.HasPrefix(s.Advice(), "correct its configuration")
 	}
 	field := ""
 	if f.Words != "" && len(f.Below) == 0 && f.State != Blocked {
@@ -33,11 +34,7 @@ func byWords(l *Look, f *Finding) {
 	case strings.Contains(f.Says, "exits with code"):
 		return
 	case ok:
-		ns := "-n " + l.Obj.GetNamespace()
-		if l.Obj.GetNamespace() == "" {
-			ns = "-A"
-		}
-		f.Advice = append([]string{strings.NewReplacer("{}", Called(l), "{ns}", ns).Replace(s.Advice())}, f.Advice...)
+		f.Advice = append([]string{Filled(l, s.Advice())}, f.Advice...)
 	case field == "" && f.Words != "" && words.Unfit.MatchString(text):
 		f.Advice = append([]string{correcting(l)}, f.Advice...)
 	}
@@ -66,6 +63,15 @@ func toMake(l *Look, f *Finding) string {
 	return "make " + f.Waits.On.Short() + ", or name one that is there: " + list
 }
 
+// Filled is the advice of a table with what it says of the object.
+func Filled(l *Look, advice string) string {
+	ns := "-n " + l.Obj.GetNamespace()
+	if l.Obj.GetNamespace() == "" {
+		ns = "-A"
+	}
+	return strings.NewReplacer("{}", Called(l), "{ns}", ns).Replace(advice)
+}
+
 // Called is the object as a command names it.
 func Called(l *Look) string {
 	return strings.TrimSuffix(l.Obj.GetName()+" -n "+l.Obj.GetNamespace(), " -n ")
@@ -91,6 +97,9 @@ func correctSpoken(l *Look, f *Finding) string {
 	message := words.ErrorText(f.Error)
 	if message == "" || !words.Faulty.MatchString(message) && !words.UnknownKey.MatchString(message) {
 		return ""
+	}
+	if _, why, of := strings.Cut(message, `" is invalid: `); of {
+		message = why // what comes before names that object, and who makes it
 	}
 	path, value := words.SpokenField(tree, message)
 	if path == "" || strings.Contains(value, "://") && answeredBy.MatchString(message) {

@@ -312,6 +312,11 @@ func provisioning(l *converge.Look, c *corev1.PersistentVolumeClaim) *converge.F
 				" has (mostly ReadWriteOnce), or with another class: " +
 				"kubectl get storageclass"}
 		}
+		if _, registered, known := topologies(l, name); known && !registered && strings.Contains(e.Message, "topology") {
+			f.Says += "; the driver has registered on no node"
+			f.Advice = []string{nodeless}
+			driverDown(l, f, name, kinds.DaemonSets)
+		}
 		return f
 	}
 	if driverDown(l, f, name, kinds.Deployments, kinds.StatefulSets); len(f.Below) > 0 || f.State == converge.Missing {

@@ -11,6 +11,7 @@ import (
 	"k8s.io/utils/ptr"
 
 	"github.com/kloop-dev/kloop/converge"
+	"github.com/kloop-dev/kloop/converge/general"
 	"github.com/kloop-dev/kloop/converge/health"
 	"github.com/kloop-dev/kloop/converge/words"
 	"github.com/kloop-dev/kloop/kinds"
@@ -118,12 +119,21 @@ func driverRefuses(l *converge.Look, p *corev1.Pod, text string) *converge.Findi
 			driver, volume = "the driver "+v.Spec.CSI.Driver, v.Name
 		}
 	}
+	class := ""
+	for _, v := range p.Spec.Volumes {
+		if v.CSI != nil && strings.Contains(text, `"`+v.Name+`"`) {
+			driver, class = "the driver "+v.CSI.Driver, v.CSI.VolumeAttributes["secretProviderClass"]
+		}
+	}
 	says := "waits for its volume: " + driver + " on " + p.Spec.NodeName + " answers " + m[1] + ": " + strings.TrimSpace(m[2])
 	f := &converge.Finding{Says: says, Owner: driver, State: converge.BackingOff, Waits: converge.ForName("Volume", volume),
 		Next:   converge.Does(converge.AgentOf(p), "asks the driver again"),
 		Advice: []string{"read the log of " + driver + " in its pod on " + p.Spec.NodeName}}
 	if s, ok := words.Meaning(unmountable, m[2]); ok {
 		f.Advice = append([]string{s.Advice()}, f.Advice...)
+	}
+	if class != "" {
+		ofProvider(l, f, p, class, m[2])
 	}
 	f.Below = behindDriver(l, driver, text)
 	if m[1] == "DeadlineExceeded" {
@@ -162,4 +172,57 @@ func behindDriver(l *converge.Look, driver, text string) []converge.Ref {
 		}
 	}
 	return nil
+}
+
+// unprovided finds the provider that the driver of secrets' stores does not see on the node.
+var unprovided = regexp.MustCompile(`provider not found: provider "([a-z0-9-]+)"`)
+
+// ofProvider advises where a driver of secrets' stores refuses: its provider is a DaemonSet of its own, and what is asked of it stands in a
+// SecretProviderClass.
+func ofProvider(l *converge.Look, f *converge.Finding, p *corev1.Pod, class, text string) {
+	m := unprovided.FindStringSubmatch(text)
+	if m == nil {
+		k := general.KindNamed(l.World, "secrets-store.csi.x-k8s.io", "SecretProviderClass")
+		if k == nil || l.Read.Lookup(k, p.Namespace, class) == nil {
+			return
+		}
+		advice := "correct what it asks for, or its rights there: kubectl edit " + k.Info().GR().String() + " " + class + " -n " + p.Namespace
+		tree, _ := words.Tree(l.Read.Lookup(k, p.Namespace, class))
+		if field, _ := words.SpokenField(tree, text); field != "" {
+			advice = "it speaks of " + field + "; " + advice
+		}
+		f.Advice = append([]string{advice}, f.Advice...)
+		return
+	}
+	f.Advice = []string{"install the provider " + m[1] + " for that driver, which is a DaemonSet of its own; those that there are: " +
+		"kubectl get daemonsets -A"}
+	for _, d := range resource.List(l.Read, kinds.DaemonSets, "") {
+		if !strings.Contains(d.Name, "provider") || !strings.Contains(d.Name, m[1]) {
+			continue
+		}
+		f.Says += "; daemonset/" + d.Name + " in namespace " + d.Namespace + " is to bring it"
+		f.Waits = converge.On("Object", converge.RefTo(kinds.DaemonSets, d), "")
+		f.Advice[0] = "see why it has no pod there that runs: kubectl get pods -o wide -n " + d.Namespace
+		if t := untolerated(l, &d.Spec.Template.Spec, p.Spec.NodeName); t != "" {
+			f.Says += ", and does not tolerate the taint " + t + " of that node"
+			f.Advice[0] = "give its pod template a toleration of " + t + ": kubectl edit daemonset " + d.Name + " -n " + d.Namespace
+		}
+		return
+	}
+}
+
+// untolerated is a taint of a node that keeps the pods of a template off; "": none does.
+func untolerated(l *converge.Look, spec *corev1.PodSpec, node string) string {
+	n := resource.Get(l.Read, core.Nodes, "", node)
+	if n == nil {
+		return ""
+	}
+	for i := range n.Spec.Taints {
+		t := &n.Spec.Taints[i]
+		if t.Effect != corev1.TaintEffectPreferNoSchedule && !slices.ContainsFunc(spec.Tolerations,
+			func(o corev1.Toleration) bool { return Tolerates(&o, t) }) {
+			return t.ToString()
+		}
+	}
+	return ""
 }

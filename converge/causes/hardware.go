@@ -63,11 +63,17 @@ func deviceDriverMissing(p *corev1.Pod, text string) *converge.Finding {
 }
 
 func devicesNotPrepared(p *corev1.Pod, text string) *converge.Finding {
-	return &converge.Finding{Says: "waits for its devices, which can't be made ready on " + p.Spec.NodeName + ": " + text,
+	f := &converge.Finding{Says: "waits for its devices, which can't be made ready on " + p.Spec.NodeName + ": " + text,
 		Owner: converge.AgentOf(p),
 		State: converge.BackingOff, Waits: converge.On("Field", converge.RefTo(kinds.Pods, p), "spec.resourceClaims"),
 		Next:   converge.Does(converge.AgentOf(p), "tries again"),
 		Advice: []string{"see who has them: kubectl describe resourceclaims -n " + p.Namespace, "read the log of the driver on that node"}}
+	if strings.Contains(text, "could not find the requested resource") { // it is the API server that says so
+		f.Says += "; its node agent asks for a version of that API which the server does not serve"
+		f.Advice = []string{"have the node and the API server be of releases that go together, or serve the version that the agent asks for " +
+			"(--runtime-config=resource.k8s.io/v1beta1=true): kubectl get nodes -o wide", "see what is served: kubectl api-versions"}
+	}
+	return f
 }
 
 // devicesHeld: no process of the pod runs, and its end is not told, because a driver does not take its devices back.

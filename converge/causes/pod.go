@@ -56,6 +56,15 @@ var sandboxless = []words.Saying{
 		"make that NetworkAttachmentDefinition in the pod's namespace, or correct the annotation k8s.v1.cni.cncf.io/networks"},
 	{"failed to assign an IP address", "its network has no free address", noAddress}, {"no IP addresses available",
 		"its network has no free address", noAddress},
+	{"ould not allocate IP in range", "the range of one of its networks is used up",
+		"have a larger range, or take out what pods have that are gone: kubectl get ippools.whereabouts.cni.cncf.io," +
+			"overlappingrangeipreservations.whereabouts.cni.cncf.io -A -o yaml"},
+	{"per host block limit", "its network gives that node no more blocks of addresses",
+		"let blocks go that nobody uses (calicoctl ipam check), or raise maxBlocksPerHost: " +
+			"kubectl get ipamconfigs.crd.projectcalico.org -o yaml"},
+	{"ree affine blocks", "its network has no block of addresses left for that node",
+		"give the network a larger pool or smaller blocks, or take back those that nobody uses (calicoctl ipam check): " +
+			"kubectl get ippools.crd.projectcalico.org -o yaml"},
 	{"no available IPs", "its network has no free address", noAddress}, {"is configured",
 		"the node's runtime has no such handler as its runtime class names",
 		"set the handler up in the runtime of {} (containerd: runtimes.NAME), " +

@@ -60,8 +60,7 @@ func scheduling() []converge.Situation {
 			"look which nodes can use its volume: kubectl describe pv",
 			"PersistentVolume's node affinity", "volume node affinity conflict", "available volume zone", "non-existent pv",
 			"ReadWriteOncePod"))},
-		{Name: "StorageShort", Of: of, See: pod(unsuitable("claim: by what their drivers tell, none has room for so large a volume",
-			"ask for less, or give the storage more room: kubectl get csistoragecapacities -A", noStorage))},
+		{Name: "StorageShort", Of: of, See: pod(storageShort)},
 		{Name: "DevicesMissing", Of: of, See: pod(deviceClaimMissing)},
 		{Name: "DeviceTemplateMissing", Of: of, See: pod(deviceTemplateMissing)},
 		{Name: "DeviceClassMissing", Of: of, See: pod(deviceClassMissing)},
@@ -307,8 +306,10 @@ func insufficient(l *converge.Look, p *corev1.Pod, text string) *converge.Findin
 		Advice: []string{"lower the pod's requests, remove other pods, or add a node"}}
 	if what != morePods {
 		size(l, f, p, corev1.ResourceName(what))
+	} else {
+		f.Advice = []string{"remove other pods, add a node, or let nodes take more (maxPods of their agent)"}
 	}
-	if node := pinned(p); node != "" {
+	if node := pinned(p); node != "" && what != morePods {
 		f.Advice = []string{"lower its requests, or have fewer or smaller pods on " + node +
 			", the only node that it is for: kubectl describe node " + node}
 	}

@@ -48,14 +48,27 @@ func Besides(s *mentions.Search, tree map[string]any) (list []Remark) {
 		if !c.Since().IsZero() {
 			says += " since " + words.Ago(s.Now.Sub(c.Since()))
 		}
-		list = append(list, Remark{Says: says + ": " + words.OneLine(cmp.Or(c.Message, c.Reason))})
+		list = append(list, Remark{Says: says + ": " + words.OneLine(cmp.Or(c.Message, c.Reason)), Advice: helps(s, c.Message)})
 	}
 	if all := words.CountsOf(status); all != "" {
 		list = append(list, Remark{Says: "counts " + all})
 	}
 	if e := NewestWarning((&converge.Look{World: s.World, Obj: s.Obj})); e != nil {
 		list = append(list, Remark{Says: "has a warning of " + words.Ago(s.Now.Sub(converge.Told(e))) + " ago, " + e.Reason + ": " +
-			words.OneLine(e.Message)})
+			words.OneLine(e.Message), Advice: helps(s, e.Message)})
 	}
 	return list
+}
+
+// helps finds advice about the words of a controller in the tables; "": they do not have them.
+func helps(s *mentions.Search, message string) string {
+	i, l := s.Kind.Info(), &converge.Look{World: s.World, Kind: s.Kind, Obj: s.Obj}
+	said, ok := words.Meaning(words.ByGroup, strings.ToLower(i.GVK.Group+"/"+i.GVK.Kind+" "+message))
+	if !ok {
+		said, ok = words.Meaning(words.Overheard, strings.ToLower(message))
+	}
+	if !ok {
+		return ""
+	}
+	return converge.Filled(l, said.Advice())
 }

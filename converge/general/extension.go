@@ -51,6 +51,9 @@ func apiServiceDown(l *converge.Look) *converge.Finding {
 					"look at the log of its pods, and whether the API server's machine reaches them " +
 						"(firewall, network policy, hostNetwork)",
 					"or delete apiservice/" + a.Name + " if the API is no longer used: it holds up the deletion of namespaces"}
+				if _, code, is := strings.Cut(c.Message, "bad status from "); is {
+					answers(f, a.Name, s, code[strings.LastIndexByte(code, ' ')+1:])
+				}
 				if strings.Contains(c.Message, "x509: ") {
 					f.Advice[0] = "let spec.caBundle be of the authority that signed the server's certificate, which names " + s.Name +
 						"." + s.Namespace +
@@ -60,6 +63,25 @@ func apiServiceDown(l *converge.Look) *converge.Finding {
 		}
 	}
 	return f
+}
+
+// answers tells what a code means by which a server answers the API server: that is reached then.
+func answers(f *converge.Finding, name string, s *apiregistrationv1.ServiceReference, code string) {
+	advice := ""
+	switch code {
+	case "401":
+		advice = "it does not trust the API server's own certificate (--proxy-client-cert-file): requestheader-client-ca-file has to be of the " +
+			"authority that signed that; then start its pods anew: kubectl get configmap extension-apiserver-authentication -n kube-system -o yaml"
+	case "403":
+		advice = "its service account lacks the rights to ask the API server: bind it to the clusterrole system:auth-delegator, and in " +
+			"kube-system to the role extension-apiserver-authentication-reader: kubectl get clusterrolebindings,rolebindings -A -o wide"
+	case "404":
+		advice = "it does not serve that version: install one that does, or delete the apiservice: kubectl get apiservice " + name + " -o yaml"
+	default:
+		return
+	}
+	f.Says = strings.Replace(f.Says, "does not answer the API server, though", "refuses the API server, and", 1)
+	f.Advice[0] = advice
 }
 
 // sleeper tells of a service that nobody answers for because who would is scaled to 0: that is no gap of the service.

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/kloop-dev/kloop/converge"
 	"github.com/kloop-dev/kloop/converge/words"
 	"github.com/kloop-dev/kloop/resource"
 )
@@ -52,4 +53,20 @@ func LeftAlone(k resource.Kind, obj resource.Object, tree map[string]any) (says,
 		}
 	}
 	return "", ""
+}
+
+// halted tells of what a controller waits for in vain, as it is left alone; false: it is not.
+func halted(f *converge.Finding, k resource.Kind, obj resource.Object) bool {
+	tree, custom := words.Tree(obj)
+	says, advice := LeftAlone(k, obj, tree)
+	if !custom || says == "" {
+		return false
+	}
+	f.Says += "; " + new(converge.ObjectOf(k, obj)).Short() + " " + says
+	f.Waits = converge.On("Object", converge.RefTo(k, obj), "")
+	f.State, f.Next = converge.Blocked, converge.PersonDoes("lets that go on; %s goes on then", f.Owner)
+	if advice != "" {
+		f.Advice = append([]string{"to let it go on: " + advice}, f.Advice...)
+	}
+	return true
 }

@@ -17,7 +17,7 @@ import (
 
 // saidGone finds what a controller says is not there, by kind and name: secret "db" not found, LocalQueue q doesn't exist.
 var saidGone = regexp.MustCompile(`\b([A-Za-z]+)(?: resource)? [\\"'\x60]*(?:([a-z0-9-]+)/)?([a-z0-9][a-z0-9.-]*[a-z0-9])[\\"'\x60]* ` +
-	`(?:could |is )?(?:not (?:be )?found|does(?: not|n't) exist)`)
+	`(?:could |is |which )?(?:not (?:be )?found|does(?: not|n't) exist)`)
 
 // lackOf has a person make what the spec names and the controller says is not there, if that is so.
 func lackOf(l *converge.Look, f *converge.Finding, message string) {
@@ -27,6 +27,9 @@ func lackOf(l *converge.Look, f *converge.Finding, message string) {
 	}
 	ns := cmp.Or(m[2], l.Obj.GetNamespace())
 	list := append(mentions.Of(l).KindsBy(m[1], "", "", true), mentions.Of(l).KindsBy(strings.TrimSuffix(m[1], "s"), "", "", true)...)
+	if len(list) == 0 { // project qa, of an AppProject
+		list = ownEnding(l, m[1])
+	}
 	list = slices.DeleteFunc(list, func(k resource.Kind) bool { // a role is more often one of a database
 		return k.Info().GVK.Group == rbacv1.GroupName && k.Info().GVK.Kind != m[1]
 	})
@@ -39,6 +42,18 @@ func lackOf(l *converge.Look, f *converge.Finding, message string) {
 	}
 	f.Waits, f.State = converge.On("Object", converge.Ref{Kind: k, NS: ns, Name: m[3]}, ""), converge.Blocked
 	f.Next = converge.PersonDoes("makes %s, or names another one; %s goes on then", f.Waits.On.Short(), f.Owner)
+}
+
+// ownEnding are the kinds of the object's own project whose names end with a word.
+func ownEnding(l *converge.Look, word string) (list []resource.Kind) {
+	for _, k := range l.Kinds.All() {
+		i := k.Info()
+		if i.Custom && len(word) > 3 && words.Domain(i.GVK.Group) == words.Domain(l.Kind.Info().GVK.Group) &&
+			strings.HasSuffix(i.GVK.Kind, strings.ToUpper(word[:1])+word[1:]) {
+			list = append(list, k)
+		}
+	}
+	return list
 }
 
 // holds says that a value in a tree has the text; the names of fields do not count.

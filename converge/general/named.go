@@ -27,7 +27,7 @@ func remarked(s *mentions.Search) (all Remark) {
 			continue
 		}
 		if all.Wait == nil {
-			all.Wait, all.Advice = r.Wait, r.Advice
+			all.Wait, all.Advice = r.Wait, cmp.Or(r.Advice, all.Advice)
 		}
 		all.Says, all.Part = strings.TrimPrefix(all.Says+"; "+r.Says, "; "), cmp.Or(all.Part, r.Part)
 	}
@@ -48,7 +48,7 @@ func remarks(s *mentions.Search) (list []Remark) {
 	}
 	for _, m := range s.Mentions(tree) {
 		if says := m.Says(s.Obj.GetNamespace()); says != "" && !m.Loose {
-			list = append(list, Remark{Says: says, Wait: m.Wait(), Advice: s.NearTo(m.Wait())})
+			list = append(list, Remark{Says: says, Wait: m.Wait(), Advice: cmp.Or(m.Help, s.NearTo(m.Wait()))})
 		} else if custom && m.Obj != nil && !m.Loose {
 			list = append(list, lame(s, &m)...)
 		}

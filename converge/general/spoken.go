@@ -345,6 +345,8 @@ func spokenOf(l *converge.Look, f *converge.Finding, message string) {
 			case !l.Health(k, obj).Converged():
 				waitsFor(f, message, converge.RefTo(k, obj))
 				return
+			case halted(f, k, obj):
+				return
 			}
 		}
 	}

@@ -27,6 +27,7 @@ type Mention struct {
 	Obj   resource.Object // nil: it does not exist
 	Loose bool            // the field may name what is still to be made: it counts where the controller speaks of it
 	Part  string          // what is asked of it and it does not have: "the key pasword"; "": nothing
+	Help  string          // what helps, where that is known
 	data  string          // that key
 	has   []string        // what it has in its place
 }
@@ -76,6 +77,7 @@ func Of(l *converge.Look) *Search {
 // Mentions are the objects that a spec names, in the order of its fields.
 func (s *Search) Mentions(tree map[string]any) []Mention {
 	s.Walk("spec", "", tree["spec"], 0)
+	s.meshed(tree)
 	status, _ := tree["status"].(map[string]any)
 	for _, field := range slices.Sorted(maps.Keys(status)) { // as boundVolumeSnapshotContentName
 		if stem, is := strings.CutSuffix(field, "Name"); is {
@@ -222,7 +224,10 @@ func (s *Search) take(path, field string, v map[string]any) bool {
 		return true
 	}
 	stem = strings.TrimSuffix(stem, "Key")
-	s.add(path, s.KindsBy(cmp.Or(stems[stem], stem), group, "", false), v, name)
+	of := s.KindsBy(cmp.Or(stems[stem], stem), group, "", false)
+	if s.add(path, of, v, name); len(of) == 0 {
+		s.byKind(path, stem, name) // as authenticationRef names a TriggerAuthentication
+	}
 	return true
 }
 

@@ -155,6 +155,9 @@ func restOfJob(w *converge.World, j *batchv1.Job) (string, string) {
 			says := "is suspended: Kueue starts it when its queue " + queue + " has room for it"
 			if told := causes.Queued(w, j); told != "" {
 				says += "; its Workload says: " + told
+				if s, ok := words.Meaning(words.ByGroup, "kueue.x-k8s.io/workload "+strings.ToLower(told)); ok {
+					return says, s.Advice()
+				}
 			}
 			return says, "kubectl get workloads -n " + j.Namespace
 		}

@@ -57,7 +57,7 @@ var badConditions = []badCondition{
 	{"Programmed", "Unknown", "waits to be put in force", ""},
 	{"Issuing", "False", "can't be renewed", "Failed"}, {"Succeeded", "Unknown", "waits to start", "Pending"},
 	{"MountPropagation", "False", "can't hand on its mounts", ""}, {"Schedulable", "False", "takes nothing more", ""},
-	{"Healthy", "Unknown", "is not known to be healthy", ""},
+	{"Healthy", "Unknown", "is not known to be healthy", ""}, {"NodeHealthy", "False", "has no node yet", "NodeProvisioning"},
 }
 
 // badPhases are the words by which a phase or a state says that something is wrong; final ones do not change by themselves.

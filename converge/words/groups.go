@@ -39,6 +39,14 @@ var ByGroup = []Saying{
 	{"argoproj.io/application *not declared in schema", "", "take that field out of what git has, or bring the CRD or server up to it"},
 	{"argoproj.io/application *progressing", "", "see what is not done: kubectl get applications.argoproj.io {} -o " +
 		"jsonpath='{.status.resources}'"},
+	{"kueue.x-k8s.io/workload *untolerated taint", "", "give its pods a toleration of that taint, or have the flavor add one " +
+		"(spec.tolerations): kubectl get resourceflavors.kueue.x-k8s.io -o yaml"},
+	{"kueue.x-k8s.io/workload *maximum capacity", "", "ask for less, or raise nominalQuota of its cluster queue, which is below what is " +
+		"asked for at once: kubectl get clusterqueues.kueue.x-k8s.io -o yaml"},
+	{"kueue.x-k8s.io/workload *insufficient", "", "wait for what runs there, or raise nominalQuota of its cluster queue, or let it borrow: " +
+		"kubectl get clusterqueues.kueue.x-k8s.io -o yaml"},
+	{"kueue.x-k8s.io/workload *doesn't match node affinity", "", "correct the node selector of its pods by the flavors that its cluster " +
+		"queue has: kubectl get resourceflavors.kueue.x-k8s.io -o yaml"},
 	{"kubevirt.io/*/dev/kvm", "", emulated},
 	{"snapshot.storage.k8s.io/*not yet bound", "", "see whether the claim is bound by now; if the snapshot still does not go on, " +
 		"delete it and make " +
@@ -48,6 +56,13 @@ var ByGroup = []Saying{
 		"kubectl get pods -A -o wide"},
 	{"sparkoperator.k8s.io/*run spark-submit", "", "what spark-submit said is in the operator's log alone: look there"},
 	{"crossplane.io/*no resources matched selector", "", noneMatched}, {"upbound.io/*no resources matched selector", "", noneMatched},
+	{"acme.cert-manager.io/*no zones", "", zone}, {"acme.cert-manager.io/*zone*not found", "", zone},
+	{"acme.cert-manager.io/*start of authority", "", "see whether the name servers that cert-manager asks know that zone (dig SOA), or give " +
+		"it others: --dns01-recursive-nameservers"},
+	{"acme.cert-manager.io/*no configured challenge solvers", "", "have a solver of its issuer select those names, by selector.dnsZones or " +
+		"dnsNames, or select none: kubectl get clusterissuers,issuers -A -o yaml"},
+	{"cluster.x-k8s.io/machine *matching providerid", "", "see whether its node has joined that cluster with a spec.providerID: the cloud's " +
+		"controller manager gives it there, if kubelets have --cloud-provider=external"},
 	{"cert-manager.io/*rate", "", limited},
 	{"resources.azure.com/*authorization", "", "give the identity that the operator works with a role at that scope, such as Contributor"},
 	{"fleet.cattle.io/*incompatible with kubernetes", "", newerChart},
@@ -93,5 +108,7 @@ const (
 		"kubectl get pods,events {ns}"
 	noneMatched = "make what the selector looks for, or correct its labels; it has to be of the same composite where " +
 		"matchControllerRef is set"
+	zone = "let the account that it works with read and write that zone; where a CNAME delegates the record, have the solver follow " +
+		"it: cnameStrategy: Follow in its dns01"
 	newerChart = "take a version of the chart that is for this version of Kubernetes: kubectl version"
 )

@@ -19,6 +19,8 @@ var Overheard = []Saying{
 	{"dns-01", "", "look whether the record is at the name servers of the zone (dig TXT), and the solver's account may write there"},
 	{"\"policy/v1beta1\"", "", oldAPI}, {"\"extensions/v1beta1\"", "", oldAPI}, {"\"apps/v1beta", "", oldAPI},
 	{"\"batch/v1beta1\"", "", oldAPI}, {"\"networking.k8s.io/v1beta1\"", "", oldAPI}, {"\"autoscaling/v2beta", "", oldAPI},
+	{"no available backends", "", "compare the parameters of the class with the backends that its driver has, and their state: " +
+		"kubectl get storageclass -o yaml"},
 	{"no matches for kind", "", "install what brings that kind, its CRD or the operator; those that are there: kubectl api-resources"},
 	{"crd is not present", "", "install that CRD, or the operator that brings it: kubectl get crds"},
 	{"no hostnames match", "", "correct the hostnames here, or the hostname of the parent's listener"},
@@ -78,6 +80,7 @@ var Overheard = []Saying{
 		"that authority, by " +
 		"the field or Secret that it has for it (caBundle, ca.crt), or give the server another certificate"},
 	{"version matching*found", "", noVersion}, {"no matching version", "", noVersion}, {"no version*satisf", "", noVersion},
+	{"no match*semver", "", noVersion},
 	{"no operators found in channel", "", "name a channel that the package has in spec.channel: kubectl get packagemanifests -A -o wide"},
 	{"exceeds limits for nodepool", "", noMoreNodes}, {"exceed limits for", "", noMoreNodes}, {"would exceed limit", "", noMoreNodes},
 	{"already exists", "", taken}, {"alreadyexists", "", taken}, {"alreadyowned", "", taken}, {"already in use", "", taken},
@@ -105,6 +108,7 @@ var Overheard = []Saying{
 		"make room on that disk, or add one"},
 	{"resourceexhausted", "", "make room in the storage behind the driver"},
 	{"less than the size", "", "ask for at least as much as the source has"},
+	{"no available topology", "", "see whether the driver's pods run on the nodes: kubectl get csinodes -o yaml"},
 	{"no topology key found", "", "see whether the driver's pod there runs: kubectl get csinodes"},
 	{"still being used", "", "see who has it still: kubectl get volumeattachments"},
 }

@@ -41,6 +41,8 @@ var LastWords = []Saying{
 		"build the image for the node's platform, or have the pod on other nodes: nodeSelector: {kubernetes.io/arch: …}"},
 	{"plugin/loop", "", "let the DNS forward to a server outside: the node's resolv.conf names one that asks the cluster's DNS again " +
 		"(kubelet --resolv-conf, or forward in the Corefile)"},
+	{"pools are likely exhausted", "", "give the network a larger pool, or take back what nodes hold that are gone (calicoctl ipam check): " +
+		"kubectl get ippools,blockaffinities.crd.projectcalico.org"},
 	{"vm.max_map_count", "", "on the node: sysctl -w vm.max_map_count=262144, and a file in /etc/sysctl.d for the next start"},
 	{"read-only file system", "", "mount an emptyDir where it writes, or leave securityContext.readOnlyRootFilesystem out"},
 	{"serviceaccount/token*no such file", "", "let the pod have a token of its service account: automountServiceAccountToken: true"},

@@ -69,7 +69,10 @@ func weight(at, value, message string) int {
 		return 0
 	}
 	i, field := strings.Index(message, value), strings.TrimSuffix(at[strings.LastIndex(at, ".")+1:], "[]")
-	quoted, n := strings.Contains(message, "'"+value+"'") || strings.Contains(message, `"`+value+`"`), 0
+	quoted, n := false, 0
+	for _, q := range []string{"'" + value + "'", `"` + value + `"`} { // of for 'a': no b, a is merely the place where it was looked for
+		quoted = quoted || strings.Contains(strings.ReplaceAll(message, q+": ", ""), q)
+	}
 	if len(field) > 2 && StandsIn(strings.ToLower(message[max(0, i-20):i]), strings.ToLower(field)) {
 		n = 1 << 12
 	}
@@ -158,6 +161,19 @@ func simple(v any) bool {
 
 // humps finds where words of a field's name meet.
 var humps = regexp.MustCompile(`([a-z0-9])([A-Z])`)
+
+// SpelledField finds the field of a spec, or a group of fields, whose name of two words or more a message spells out: pod identity of
+// podIdentity.
+func SpelledField(spec any, message string) (path string) {
+	low, of := strings.ToLower(message), ""
+	each("spec", spec, 0, func(at string, _ any) {
+		spelled := strings.ToLower(humps.ReplaceAllString(strings.TrimSuffix(at[strings.LastIndex(at, ".")+1:], "[]"), "$1 $2"))
+		if strings.Contains(spelled, " ") && len(spelled) > len(of) && StandsIn(low, spelled) {
+			path, of = at, spelled
+		}
+	})
+	return path
+}
 
 // each goes through what is in a value, in order.
 func each(at string, v any, depth int, see func(at string, v any)) {
