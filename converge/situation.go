@@ -192,7 +192,7 @@ func (f *Finding) lookUp() {
 	} else if m := roleOf.FindStringSubmatch(f.Says); m != nil {
 		command = "give it those rights by that ClusterRole, or by one with the labels that are aggregated to it: kubectl get clusterrole " +
 			m[1] + " -o yaml"
-	} else if m := barred.FindStringSubmatch(f.Says); m != nil {
+	} else if m := barred.FindStringSubmatch(f.Says); m != nil && !strings.Contains(strings.Join(f.Advice, "\n"), "can-i --list") {
 		command = "give that service account the right; what it has: kubectl auth can-i --list --as=" + m[1] + " -n " + m[2]
 	} else if m := served.FindStringSubmatch(f.Says); m != nil && m[1] != "kubernetes" && !strings.Contains(f.Says, "x509: ") {
 		command = "look at the service behind it: kubectl get service,endpointslices -n " + m[2]

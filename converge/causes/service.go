@@ -56,12 +56,17 @@ func loadBalancerMissing(l *converge.Look, s *corev1.Service) *converge.Finding 
 			Advice: []string{"see all that it says: kubectl describe service " + converge.Called(l)}}
 	}
 	if runs, sure := l.Runs("load-balancer"); l.Callers == nil && !runs && !sure {
-		return &converge.Finding{Says: "waits for an address from " + who + "; whether one runs is not known here", Owner: who,
+		f := &converge.Finding{Says: "waits for an address from " + who + "; whether one runs is not known here", Owner: who,
 			State: converge.Waiting,
 			Waits: l.Field("status.loadBalancer.ingress"),
 			Next:  converge.Does(who, "gives it an address, if it runs"),
 			Advice: []string{"a cluster that is no cloud's needs one of its own, such as MetalLB: kubectl get pods -A",
 				"or use type NodePort: kubectl patch service " + converge.Called(l) + ` -p '{"spec":{"type":"NodePort"}}'`}}
+		if s.Spec.LoadBalancerClass != nil {
+			f.Advice = []string{"see whether what answers to that class runs, and is set up to give addresses: kubectl get pods -A",
+				"or make the service anew without spec.loadBalancerClass: then any that gives addresses may"}
+		}
+		return f
 	}
 	if class := ptr.Deref(s.Spec.LoadBalancerClass, ""); class != "" {
 		return &converge.Finding{Says: "is left to who serves its loadBalancerClass " + class + ", and nobody here is known to",

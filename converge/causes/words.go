@@ -30,6 +30,13 @@ func advise(l *converge.Look, f *converge.Finding, p *corev1.Pod, container stri
 		f.Advice = append([]string{lacks}, f.Advice...)
 		return f
 	}
+	if m := unmatched.FindStringSubmatch(t.Message); m != nil {
+		if k := general.KindNamed(l.World, m[2], m[1]); k != nil && k.Info().GVK.Version != m[3] {
+			f.Advice = append([]string{"take a version of the image that goes with this cluster, which has that kind as " +
+				k.Info().GVK.GroupVersion().String() + ": kubectl api-versions"}, f.Advice...)
+			return f
+		}
+	}
 	s, ok := words.Meaning(words.LastWords, strings.ToLower(general.LastLine(t.Message)))
 	if !ok {
 		s, ok = words.Meaning(words.LastWords,
@@ -53,6 +60,8 @@ var (
 	unset = regexp.MustCompile(`\b([A-Z][A-Z0-9]*_[A-Z0-9_]+)\b['"\x60]?[^\n]{0,30}(?:not set|[Rr]equired|[Mm]issing|not defined|` +
 		`not provided|must be|unset|empty)|(?:nvironment variable|[Mm]issing|[Rr]equired|KeyError:?)[^A-Z\n]{0,30}` +
 		`\b([A-Z][A-Z0-9]*_[A-Z0-9_]+)\b`)
+	// unmatched finds a kind that a program asks for in a version which the server does not have.
+	unmatched = regexp.MustCompile(`no matches for kind \\*"(\w+)\\*" in version \\*"([\w.-]+)/(v\w+)\\*"`)
 	// unopened finds a file that a program wants and that is not there.
 	unopened = regexp.MustCompile(`(?i)(/[\w./-]+)['"]?:? (?:\(os error 2|no such file)|no such file or directory[^/\n]{0,20}(/[\w./-]+)`)
 )

@@ -10,6 +10,7 @@ import (
 	"github.com/kloop-dev/kloop/converge"
 	"github.com/kloop-dev/kloop/converge/mentions"
 	"github.com/kloop-dev/kloop/converge/words"
+	"github.com/kloop-dev/kloop/kinds/core"
 	"github.com/kloop-dev/kloop/resource"
 )
 
@@ -32,7 +33,7 @@ func lingers(w *converge.World, obj resource.Object, status map[string]any) conv
 		switch {
 		case queues.MatchString(first):
 			limit = longQueue
-		case !works.MatchString(first):
+		case !works.MatchString(first) && !(strings.EqualFold(first, "running") && runsOut(obj, status)):
 			continue
 		}
 		if NewestWarning((&converge.Look{World: w, Obj: obj})) != nil {
@@ -45,6 +46,35 @@ func lingers(w *converge.World, obj resource.Object, status map[string]any) conv
 		}
 	}
 	return converge.Health{}
+}
+
+// errands are kinds of what is done once, and ends of times by which a status says that it was.
+var (
+	errands = regexp.MustCompile(`(Backup|Restore|Migration|Export|Import|Run|Job|Task)$`)
+	ended   = []string{"stoppedAt", "completedAt", "finishedAt", "completionTime", "completionTimestamp", "endTime"}
+)
+
+// runsOut says that an object is done once, was begun, and has not ended.
+func runsOut(obj resource.Object, status map[string]any) bool {
+	tree, _ := words.Tree(obj)
+	return errands.MatchString(words.String(tree, "kind")) && words.String(status, "startedAt")+words.String(status, "startTimestamp") != "" &&
+		!slices.ContainsFunc(ended, func(field string) bool { return words.String(status, field) != "" })
+}
+
+// abandoned names the pod that a status says was at it, if that was started after it began.
+func abandoned(l *converge.Look, status map[string]any) string {
+	parts := []map[string]any{status}
+	for _, field := range slices.Sorted(maps.Keys(status)) {
+		part, _ := status[field].(map[string]any)
+		parts = append(parts, part)
+	}
+	for _, part := range parts {
+		p := resource.Get(l.Read, core.Pods, l.Obj.GetNamespace(), words.String(part, "podName"))
+		if p != nil && p.Status.StartTime != nil && p.Status.StartTime.After(begun(l.Obj, status)) {
+			return p.Name
+		}
+	}
+	return ""
 }
 
 // begun is the newest time of those that a status has for what it does now.
@@ -103,8 +133,13 @@ func TakesLong(l *converge.Look, status map[string]any) *converge.Finding {
 	for _, m := range s.Gone {
 		says = ": it goes by " + strings.TrimPrefix(m.Says(l.Obj.GetNamespace()), "names ")
 	}
-	return &converge.Finding{Says: l.Judged.Says + says, Words: l.Judged.Have,
-		Owner: who,
-		State: converge.Waiting, Waits: converge.ForName("Controller", who), Next: converge.Does(who, "goes on with it, if it is at it"),
-		Advice: []string{LogOf(l, who)}}
+	f := &converge.Finding{Words: l.Judged.Have, Owner: who, State: converge.Waiting, Waits: converge.ForName("Controller", who),
+		Next: converge.Does(who, "goes on with it, if it is at it"), Advice: []string{LogOf(l, who)}}
+	if pod := abandoned(l, status); pod != "" {
+		says = ": pod/" + pod + ", which was at it, was started anew since, so nobody is any more"
+		f.State, f.Next = converge.Missing, converge.PersonDoes("makes it anew")
+		f.Advice = []string{"delete it, and have it made anew: kubectl delete " + l.Kind.Info().GR().String() + " " + converge.Called(l)}
+	}
+	f.Says = l.Judged.Says + says
+	return f
 }

@@ -61,11 +61,14 @@ func plainly(message string) string {
 }
 
 // hasty finds words by which a controller says that something is not so far yet.
-var hasty = regexp.MustCompile(`(?i)\b(not yet|wait(s|ing)? for|to become|not ready|unready|(does not|doesn't) have a ready)\b`)
+var hasty = regexp.MustCompile(`(?i)\b(not yet|wait(s|ing)? for|to become|not ready|unready|(does not|doesn't) have (a|any) ready)\b`)
 
 // outdated tells that what is waited for is well by now, or says nothing of how it is.
 func outdated(l *converge.Look, f *converge.Finding, tree map[string]any, message string) {
 	if len(f.Below) > 0 || f.State == converge.Blocked || !hasty.MatchString(message) {
+		return
+	}
+	if saidOld(l, f, message) {
 		return
 	}
 	for _, m := range mentions.Of(l).Mentions(tree) {
@@ -86,11 +89,32 @@ func outdated(l *converge.Look, f *converge.Finding, tree map[string]any, messag
 			}
 			return
 		}
-		f.Aside = name + " is what it should be by now: what is said may be old"
-		f.Advice = append([]string{"have it looked at again, by a change that means nothing: kubectl annotate " +
-			l.Kind.Info().GR().String() + " " + converge.Called(l) + " look-again=1 --overwrite"}, f.Advice...)
+		old(l, f, name)
 		return
 	}
+}
+
+// saidOld finds what the words say by kind and name is not ready, as Knative's: Configuration "web" does not have any ready Revision.
+func saidOld(l *converge.Look, f *converge.Finding, message string) bool {
+	for _, m := range Spoken.FindAllStringSubmatch(message, converge.MaxBranches) {
+		for _, k := range mentions.Of(l).KindsBy(m[1], "", "", true) {
+			obj := l.Read.Lookup(k, cmp.Or(m[2], l.Obj.GetNamespace()), m[3])
+			got, custom := words.Tree(obj)
+			status, _ := got["status"].(map[string]any)
+			if obj != nil && custom && obj.GetUID() != l.Obj.GetUID() && words.SaysWell(status) && l.Health(k, obj).Converged() {
+				old(l, f, new(converge.ObjectOf(k, obj)).Short())
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// old says that what is waited for is well by now.
+func old(l *converge.Look, f *converge.Finding, name string) {
+	f.Aside = name + " is what it should be by now: what is said may be old"
+	f.Advice = append([]string{"have it looked at again, by a change that means nothing: kubectl annotate " +
+		l.Kind.Info().GR().String() + " " + converge.Called(l) + " look-again=1 --overwrite"}, f.Advice...)
 }
 
 // composedAs is the annotation in which Crossplane keeps the name that its composition has for a part.

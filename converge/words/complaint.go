@@ -242,8 +242,9 @@ func ofConditions(status map[string]any, path string) Complaint {
 		if !ok || !bad.is(c) {
 			continue
 		}
-		if strings.Contains(c.Reason, "Paused") || c.Reason == "NoTraffic" { // as Knative has it of what is scaled to 0
-			continue // on purpose
+		if strings.Contains(c.Reason, "Paused") || c.Reason == "NoTraffic" || // as Knative has it of what is scaled to 0
+			c.Reason == "BackupStarted" { // as CloudNativePG has it until it knows
+			continue // on purpose, or not known yet
 		}
 		if ready := conds["Ready"]; bad.typ == "Reconciling" && ready.Status == "False" && ready.Message != "" {
 			continue // it tries again: what it says of the last time is the news

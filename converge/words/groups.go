@@ -66,7 +66,11 @@ var ByGroup = []Saying{
 	{"cert-manager.io/*rate", "", limited},
 	{"resources.azure.com/*authorization", "", "give the identity that the operator works with a role at that scope, such as Contributor"},
 	{"fleet.cattle.io/*incompatible with kubernetes", "", newerChart},
-	{"postgresql.cnpg.io/*failed", "", "to have an instance copied anew, delete its pod and claim, if it is not the primary: " +
+	{"postgresql.cnpg.io/*has no backup section", "", "say in it, or in its scheduledbackup, that a plugin makes it, if one does: " +
+		"spec.method: plugin with pluginConfiguration.name; else give the cluster spec.backup"},
+	{"postgresql.cnpg.io/*plugin is not available", "", "have that plugin in the namespace of the operator, which looks for it there alone: " +
+		"kubectl get services,deployments -A -l cnpg.io/pluginName"},
+	{"postgresql.cnpg.io/cluster *failed", "", "to have an instance copied anew, delete its pod and claim, if it is not the primary: " +
 		"kubectl get pods,pvc {ns}"},
 	{"kafka.strimzi.io/*exceeded timeout", "", "see what it waited for: kubectl get pods,services,pvc {ns}"},
 	{"ray.io/*deploying app", "", "what the application lacks belongs in the image, or in runtime_env of serveConfigV2"},

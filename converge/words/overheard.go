@@ -19,6 +19,7 @@ var Overheard = []Saying{
 	{"dns-01", "", "look whether the record is at the name servers of the zone (dig TXT), and the solver's account may write there"},
 	{"\"policy/v1beta1\"", "", oldAPI}, {"\"extensions/v1beta1\"", "", oldAPI}, {"\"apps/v1beta", "", oldAPI},
 	{"\"batch/v1beta1\"", "", oldAPI}, {"\"networking.k8s.io/v1beta1\"", "", oldAPI}, {"\"autoscaling/v2beta", "", oldAPI},
+	{"no pool exists", "", "make a pool that has that address, or ask for one that a pool has: kubectl get ciliumloadbalancerippools"},
 	{"no available backends", "", "compare the parameters of the class with the backends that its driver has, and their state: " +
 		"kubectl get storageclass -o yaml"},
 	{"no matches for kind", "", "install what brings that kind, its CRD or the operator; those that are there: kubectl api-resources"},

@@ -68,6 +68,7 @@ var LastWords = []Saying{
 	{"yaml: ", "", badConfig}, {"unmarshal", "", badConfig}, {"[emerg]", "", badConfig}, {"unexpected token", "", badConfig},
 	{"segmentation fault", "", "it is a fault of the program: take another version of the image"},
 	{"crd*not installed", "", noCRD}, {"no matches for kind", "", noCRD}, {"could not find the requested resource", "", noCRD},
+	{"caches to sync", "", "see whether the kinds that it watches are installed, and it may list them: kubectl get crds"},
 	{"outofmemoryerror", "", "raise the program's own limit of memory, and the container's with it (Java: -XX:MaxRAMPercentage)"},
 	{"heap out of memory", "", "raise the program's own limit of memory, and the container's with it (Node: --max-old-space-size)"},
 	{"password authentication failed", "", wrongPassword}, {"access denied for user", "", wrongPassword},
