@@ -57,7 +57,12 @@ func podStopping(l *converge.Look) *converge.Finding {
 		Advice: []string{"look at the node agent's log on " + p.Spec.NodeName,
 			"or forget the pod without waiting for its containers: kubectl delete pod " + p.Name + " -n " + p.Namespace +
 				" --grace-period=0 --force"}}
-	if e := l.Warning(p.UID, "FailedKillPod", "FailedPreStopHook"); e != nil {
+	if over(p) && len(p.Spec.Volumes) > 0 {
+		f.Says = "has ended, and its node does not let it go: mostly a volume that can't be unmounted there"
+		f.Next = converge.Does(converge.AgentOf(p), "unmounts its volumes and removes the pod")
+		f.Advice[0] = "see what holds its volumes on " + p.Spec.NodeName + " (findmnt, by the pod's uid), and the node agent's log there"
+	}
+	if e := l.Warning(p.UID, "FailedKillPod", "FailedPreStopHook", "FailedUnmount", "FailedUnMount"); e != nil {
 		f.Error = general.EventFailure(e)
 		f.Says += "; its node says: " + words.OneLine(e.Message)
 		if s, ok := words.Meaning(sandboxless, e.Message); ok {
@@ -65,6 +70,13 @@ func podStopping(l *converge.Look) *converge.Finding {
 		}
 	}
 	return f
+}
+
+// over says that all containers of a pod have ended.
+func over(p *corev1.Pod) bool {
+	return len(p.Status.ContainerStatuses) > 0 && !slices.ContainsFunc(p.Status.ContainerStatuses, func(c corev1.ContainerStatus) bool {
+		return c.State.Terminated == nil
+	})
 }
 
 // claimInUse is the finalizer that keeps a claim while pods use it (KEP 1747). Upstream's loop waits for pods that have ended,

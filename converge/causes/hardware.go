@@ -161,5 +161,38 @@ func nowhere(l *converge.Look, name corev1.ResourceName) *converge.Finding {
 			": kubectl get pods -A --field-selector spec.nodeName=" +
 			had[0]}
 	}
+	bringer(l, f, string(name))
 	return f
+}
+
+// bringer tells of the DaemonSet that is to bring a vendor's devices, as nvidia.com/gpu, and runs nowhere or is not well.
+func bringer(l *converge.Look, f *converge.Finding, name string) {
+	vendor, _, _ := strings.Cut(name, ".")
+	for _, d := range resource.List(l.Read, kinds.DaemonSets, "") {
+		text := d.Name
+		for i := range d.Spec.Template.Spec.Containers {
+			text += " " + d.Spec.Template.Spec.Containers[i].Image
+		}
+		if !strings.Contains(text, vendor) || !strings.Contains(text, "device-plugin") {
+			continue
+		}
+		short := "daemonset/" + d.Name + " in namespace " + d.Namespace
+		if d.Status.DesiredNumberScheduled > 0 {
+			if !l.Health(kinds.DaemonSets, d).Converged() {
+				f.Says += "; " + short + " is to bring it"
+				f.Below = []converge.Ref{converge.RefTo(kinds.DaemonSets, d)}
+			}
+			return
+		}
+		f.Says += "; " + short + " is to bring it, and runs nowhere"
+		f.Advice = []string{"correct which nodes its pod template asks for: kubectl edit daemonset " + d.Name + " -n " + d.Namespace}
+		for _, n := range resource.List(l.Read, kinds.Nodes, "") {
+			if taint := untolerated(l, &d.Spec.Template.Spec, n.Name); taint != "" {
+				f.Says += ", as it does not tolerate the taint " + taint + " of node " + n.Name
+				f.Advice[0] = "give its pod template a toleration of " + taint + ": kubectl edit daemonset " + d.Name + " -n " + d.Namespace
+				break
+			}
+		}
+		return
+	}
 }

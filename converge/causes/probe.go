@@ -3,6 +3,8 @@ package causes
 import (
 	"cmp"
 	"fmt"
+	"regexp"
+	"slices"
 	"strings"
 	"time"
 
@@ -57,6 +59,11 @@ func probeFails(name string, of func(*corev1.Container) *corev1.Probe) func(l *c
 				f.Says += " (" + s.Words() + ")"
 				f.Advice = append([]string{strings.ReplaceAll(s.Advice(), "{}", word)}, f.Advice...)
 			}
+			if other := behind(p, c.Name, e.Message); other != "" {
+				f.Says += "; that is a port of container " + other
+				f.Advice = []string{"see whether container " + other + " listens at that port: kubectl logs " + p.Name + " -c " + other +
+					" -n " + p.Namespace}
+			}
 			if slowly(e) {
 				f.Advice = append(f.Advice, fmt.Sprintf("if it is only slow to answer, raise %sProbe.timeoutSeconds, which is %d", word,
 					max(probe.TimeoutSeconds, 1)))
@@ -75,6 +82,23 @@ func probeFails(name string, of func(*corev1.Container) *corev1.Probe) func(l *c
 		needing(l, f, p, c.Name)
 		return f
 	}
+}
+
+// near finds the port of the pod's own at which something was not reached.
+var near = regexp.MustCompile(`(?:127\.0\.0\.1|\[::1\]|localhost):(\d+): connect: connection refused`)
+
+// behind names the other container of the pod that a proxy in it did not reach, as Knative's asks for the program's port; "": it is none.
+func behind(p *corev1.Pod, name, message string) string {
+	m := near.FindStringSubmatch(message)
+	for i := range p.Spec.Containers {
+		c := &p.Spec.Containers[i]
+		if m != nil && c.Name != name && slices.ContainsFunc(c.Ports, func(port corev1.ContainerPort) bool {
+			return fmt.Sprint(port.ContainerPort) == m[1]
+		}) {
+			return c.Name
+		}
+	}
+	return ""
 }
 
 // answers words what node agents say of a probe where the program runs, and the probe may be wrong.

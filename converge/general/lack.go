@@ -22,8 +22,15 @@ var saidGone = regexp.MustCompile(`\b([A-Za-z]+)(?: resource)? [\\"'\x60]*(?:([a
 // lackOf has a person make what the spec names and the controller says is not there, if that is so.
 func lackOf(l *converge.Look, f *converge.Finding, message string) {
 	m, tree := saidGone.FindStringSubmatch(message), map[string]any(nil)
-	if tree, _ = words.Tree(l.Obj); m == nil || len(f.Below) > 0 || f.State == converge.Blocked || !holds(tree["spec"], m[3]) {
+	if tree, _ = words.Tree(l.Obj); m == nil || len(f.Below) > 0 || f.State == converge.Blocked {
 		return
+	}
+	if !holds(tree["spec"], m[3]) {
+		by := namedBy(l, tree, m[3])
+		if by == "" {
+			return
+		}
+		f.Says += "; " + by + ", which it names, asks for that"
 	}
 	ns := cmp.Or(m[2], l.Obj.GetNamespace())
 	list := append(mentions.Of(l).KindsBy(m[1], "", "", true), mentions.Of(l).KindsBy(strings.TrimSuffix(m[1], "s"), "", "", true)...)
@@ -42,6 +49,16 @@ func lackOf(l *converge.Look, f *converge.Finding, message string) {
 	}
 	f.Waits, f.State = converge.On("Object", converge.Ref{Kind: k, NS: ns, Name: m[3]}, ""), converge.Blocked
 	f.Next = converge.PersonDoes("makes %s, or names another one; %s goes on then", f.Waits.On.Short(), f.Owner)
+}
+
+// namedBy is the object that this one names, and in whose spec a name stands, as a store of external secrets has that of its credentials.
+func namedBy(l *converge.Look, tree map[string]any, name string) string {
+	for _, m := range mentions.Of(l).Mentions(tree) {
+		if other, custom := words.Tree(m.Obj); m.Obj != nil && custom && holds(other["spec"], name) {
+			return new(converge.ObjectOf(m.Kind, m.Obj)).Short()
+		}
+	}
+	return ""
 }
 
 // ownEnding are the kinds of the object's own project whose names end with a word.

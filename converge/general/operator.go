@@ -313,6 +313,7 @@ func named(l *converge.Look, f *converge.Finding, tree map[string]any, message s
 			"what it has is lost, so look first whether that may be"}, f.Advice...)
 	}
 	rivals(l, f, message)
+	colliding(l, f, message)
 	defer standing(l, f, tree, message)
 	defer selecting(l, f, tree, message)
 	defer spokenOf(l, f, message)

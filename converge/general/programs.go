@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/kloop-dev/kloop/converge"
@@ -80,6 +81,9 @@ func programAt(w *converge.World, of resource.Kind, who string) (k resource.Kind
 	best := 0
 	for _, of := range w.Served(Deployments, StatefulSets, daemonSetsOf) {
 		for obj := range w.Read.Each(of, "") {
+			if o := metav1.GetControllerOfNoCopy(obj); o != nil && schema.FromAPIVersionAndKind(o.APIVersion, o.Kind).Group == i.GVK.Group {
+				continue // the program makes that
+			}
 			name := shortened.Replace(obj.GetName())
 			if n := sureness(name, own, shortened.Replace(who), shortened.Replace(first), shortened.Replace(project)); n > best {
 				best, k, found = n, of, obj

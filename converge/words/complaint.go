@@ -75,6 +75,7 @@ var badPhases = map[string]struct {
 	"crashloopbackoff":   {"crashes again and again", false},
 	"errorunschedulable": {"fits on no node", false}, "errimagepull": {"can't pull its image", false},
 	"imagepullbackoff": {"can't pull its image", false},
+	"abnormal":         {"is not well", false},
 	"notready":         {"is not ready", false}, "health_warn": {"has a warning", false}, "warning": {"has a warning", false},
 	"yellow":           {"has copies that are not in place", false},
 	"requiresapproval": {"waits for somebody to approve it", false},
@@ -96,6 +97,9 @@ func ComplaintIn(tree map[string]any) Complaint {
 	c := complaintAt(tree, 0)
 	c.Message += ofChild(tree, c.Message)
 	status, _ := tree["status"].(map[string]any)
+	if c.Says != "" && c.Message != "" {
+		c.Message += failures(status, c.Message)
+	}
 	if c.Says == "" || Faulty.MatchString(c.Message) && strings.ContainsAny(c.Message, `:"'/=0123456789`) && !pointsTo(status, c.Message) {
 		return c
 	}
@@ -107,6 +111,21 @@ func ComplaintIn(tree map[string]any) Complaint {
 		c.Message = strings.TrimPrefix(c.Message+"; it "+part.Says+": "+part.Message, "; it ") // it says too little of the whole
 	}
 	return c
+}
+
+// failures adds the reason of the first that a list of what failed has, as failedNamespaces of a ClusterExternalSecret.
+func failures(status map[string]any, message string) string {
+	for _, field := range slices.Sorted(maps.Keys(status)) {
+		list, _ := status[field].([]any)
+		if !strings.HasPrefix(field, "failed") || len(list) == 0 {
+			continue
+		}
+		one, _ := list[0].(map[string]any)
+		if why := cmp.Or(String(one, "message"), String(one, "reason")); why != "" && !strings.Contains(message, why) {
+			return "; of its " + field + ": " + strings.TrimPrefix(cmp.Or(String(one, "namespace"), String(one, "name"))+": "+why, ": ")
+		}
+	}
+	return ""
 }
 
 // pointsTo says that a message has the name of a part of its status: there one has to look.
@@ -283,6 +302,12 @@ func MessageOf(status map[string]any) string {
 		}
 		if m := String(status, name); m != "" {
 			return rootOf(m)
+		}
+		parts, _ := status[name].(map[string]any) // as KubeBlocks has messages by pod
+		for _, of := range slices.Sorted(maps.Keys(parts)) {
+			if m := String(parts, of); strings.Contains(of, "/") && m != "" {
+				return of + ": " + m
+			}
 		}
 	}
 	for _, name := range slices.Sorted(maps.Keys(status)) { // as lastSyncError

@@ -75,6 +75,10 @@ var ByGroup = []Saying{
 	{"kafka.strimzi.io/*exceeded timeout", "", "see what it waited for: kubectl get pods,services,pvc {ns}"},
 	{"ray.io/*deploying app", "", "what the application lacks belongs in the image, or in runtime_env of serveConfigV2"},
 	{"external-secrets.io/*secret does not exist", "", "correct the name in remoteRef, or make it at the provider"},
+	{"external-secrets.io/*could not create or update externalsecret", "", "see whether there is an externalsecret of that name already, " +
+		"which it does not take over: kubectl get externalsecrets.external-secrets.io -A"},
+	{"external-secrets.io/*namespaces must be explicitly set", "", "give each reference in spec.provider the namespace of what it names: " +
+		"a store of the whole cluster has none of its own"},
 	{"external-secrets.io/*iam role", "", "give the service account its role: annotation eks.amazonaws.com/role-arn"},
 	{"karpenter.sh/*karpenter.sh/unregistered taint", "", "have its nodes join with that taint, in the user data of the node class: " +
 		"kubelet --register-with-taints=karpenter.sh/unregistered:NoExecute"},
