@@ -25,14 +25,15 @@ func lackOf(l *converge.Look, f *converge.Finding, message string) {
 	if tree, _ = words.Tree(l.Obj); m == nil || len(f.Below) > 0 || f.State == converge.Blocked {
 		return
 	}
+	ns := cmp.Or(m[2], l.Obj.GetNamespace())
 	if !holds(tree["spec"], m[3]) {
 		by := namedBy(l, tree, m[3])
-		if by == "" {
+		if by == nil {
 			return
 		}
-		f.Says += "; " + by + ", which it names, asks for that"
+		f.Says += "; " + new(converge.ObjectOf(by.Kind, by.Obj)).Short() + ", which it names, asks for that"
+		ns = cmp.Or(m[2], cmp.Or(by.NS, l.Obj.GetNamespace())) // that is looked for beside it, unless it is of the whole cluster
 	}
-	ns := cmp.Or(m[2], l.Obj.GetNamespace())
 	list := append(mentions.Of(l).KindsBy(m[1], "", "", true), mentions.Of(l).KindsBy(strings.TrimSuffix(m[1], "s"), "", "", true)...)
 	if len(list) == 0 { // project qa, of an AppProject
 		list = ownEnding(l, m[1])
@@ -52,13 +53,13 @@ func lackOf(l *converge.Look, f *converge.Finding, message string) {
 }
 
 // namedBy is the object that this one names, and in whose spec a name stands, as a store of external secrets has that of its credentials.
-func namedBy(l *converge.Look, tree map[string]any, name string) string {
+func namedBy(l *converge.Look, tree map[string]any, name string) *mentions.Mention {
 	for _, m := range mentions.Of(l).Mentions(tree) {
 		if other, custom := words.Tree(m.Obj); m.Obj != nil && custom && holds(other["spec"], name) {
-			return new(converge.ObjectOf(m.Kind, m.Obj)).Short()
+			return &m
 		}
 	}
-	return ""
+	return nil
 }
 
 // ownEnding are the kinds of the object's own project whose names end with a word.

@@ -7,6 +7,7 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
+	"github.com/kloop-dev/kloop/converge"
 	"github.com/kloop-dev/kloop/converge/words"
 	"github.com/kloop-dev/kloop/resource"
 )
@@ -98,7 +99,7 @@ func (s *Search) hosted(path string, v map[string]any) {
 	if parts := strings.Split(name, "."); len(parts) > 2 && parts[2] == "svc" {
 		name, ns = parts[0], parts[1]
 	}
-	if strings.ContainsAny(name, ".*") {
+	if strings.ContainsAny(name, ".*") || len(s.Found) >= converge.MaxLooks {
 		return
 	}
 	at := map[string]any{"namespace": ns}
