@@ -3,9 +3,12 @@ package apply
 import (
 	"encoding/json"
 	"reflect"
+	"slices"
 	"strings"
 	"sync"
 
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	k8stypes "k8s.io/apimachinery/pkg/types"
 	kjson "sigs.k8s.io/json"
 
@@ -14,11 +17,12 @@ import (
 )
 
 // PatchFields applies a patch to those fields of an object of a built-in kind that it names: a status is patched without the spec being
-// encoded and decoded. What it returns is for the caller alone; old is not changed. It returns nil when in doubt, and for a patch that
-// there is something to say about: the caller then patches the whole document.
+// encoded and decoded. What it returns is for the caller alone; old is not changed. It returns nil when in doubt, for a patch that
+// there is something to say about, and for kinds with raw JSON, which is written anew wherever it stands: the caller then patches the
+// whole document.
 func PatchFields(pt k8stypes.PatchType, patch []byte, old resource.Object) resource.Object {
 	from := reflect.ValueOf(old)
-	if from.Kind() != reflect.Pointer || from.Elem().Kind() != reflect.Struct {
+	if from.Kind() != reflect.Pointer || from.Elem().Kind() != reflect.Struct || holdsRaw(from.Elem().Type()) {
 		return nil
 	}
 	from = from.Elem()
@@ -132,6 +136,41 @@ func namedFields(t reflect.Type, tree map[string]any, at []int, list [][]int) (_
 		list = append(list, index)
 	}
 	return list, tree != nil
+}
+
+// knownRaw caches holdsRaw.
+var knownRaw sync.Map
+
+// holdsRaw says that a type has JSON in it that is kept byte by byte.
+func holdsRaw(t reflect.Type) bool {
+	known, ok := knownRaw.Load(t)
+	if !ok {
+		known = reaches(t, []reflect.Type{reflect.TypeFor[runtime.RawExtension](), reflect.TypeFor[apiextensionsv1.JSON]()}, nil)
+		knownRaw.Store(t, known)
+	}
+	return known.(bool)
+}
+
+// reaches says that a type is one of some, or has one in it. Those that it was asked of on the way lead nowhere new.
+func reaches(t reflect.Type, some, way []reflect.Type) bool {
+	switch {
+	case slices.Contains(some, t):
+		return true
+	case slices.Contains(way, t):
+		return false
+	}
+	way = append(way, t)
+	switch t.Kind() {
+	case reflect.Pointer, reflect.Slice, reflect.Map:
+		return reaches(t.Elem(), some, way)
+	case reflect.Struct:
+		for i := range t.NumField() {
+			if reaches(t.Field(i).Type, some, way) {
+				return true
+			}
+		}
+	}
+	return false
 }
 
 // A patchableField is a field of a struct that a patch may name.

@@ -11,8 +11,12 @@ import (
 	"testing"
 
 	jsonpatch "gopkg.in/evanphx/json-patch.v4"
+	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	resourcev1 "k8s.io/api/resource/v1"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	k8stypes "k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/strategicpatch"
 
@@ -183,6 +187,22 @@ func TestPatchFields(t *testing.T) {
 			}
 			if want, err := patchWhole(c.kind, []byte(c.patch), pod); err != nil || !resource.Same(got, want) {
 				t.Errorf("got %s, want %s, %v", dump(got), dump(want), err)
+			}
+		})
+	}
+}
+
+// Raw JSON has the names of its objects in order once a document was patched, also where the patch does not name it: ControllerRevisions
+// tell such a change of their data from none.
+func TestPatchFieldsLeavesRawJSON(t *testing.T) {
+	for name, obj := range map[string]resource.Object{
+		"a revision":   &appsv1.ControllerRevision{Data: runtime.RawExtension{Raw: []byte(`{"b":1,"a":2}`)}},
+		"a definition": &apiextensionsv1.CustomResourceDefinition{},
+		"a claim":      &resourcev1.ResourceClaim{},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if PatchFields(k8stypes.MergePatchType, []byte(`{"metadata":{"labels":{"a":"b"}}}`), obj) != nil {
+				t.Error("only its labels are patched")
 			}
 		})
 	}

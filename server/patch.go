@@ -121,8 +121,8 @@ func (p *patching) patched(ctx context.Context, cur *view.Entry) (resource.Objec
 // whole document is to be patched: it gives the errors and the warnings.
 func (p *patching) patchedFields(old resource.Object) resource.Object {
 	i := p.r.Kind.Info()
-	if _, sealed := old.(resource.Sealed); sealed || i.Custom || p.r.Spoken() != i.GVK {
-		return nil
+	if _, sealed := old.(resource.Sealed); sealed || i.Custom || i.EmptyCounts || p.r.Spoken() != i.GVK {
+		return nil // where an empty list counts, one that the patch does not name has to be left out of the document
 	}
 	obj := apply.PatchFields(p.kind, p.data, old)
 	if obj == nil || len(openapi.Trim(p.s.Kinds.Features(), obj)) > 0 || apply.CheckName(obj, p.r.Scope(), p.r.Name) != nil {

@@ -135,6 +135,18 @@ func TestEmptyListsCount(t *testing.T) {
 	}
 }
 
+// A patch says nothing of an empty list that it does not name: the document that it is applied to has none.
+func TestEmptyListsDoNotCountInPatches(t *testing.T) {
+	w := start(t)
+	p := &networkingv1.NetworkPolicy{ObjectMeta: metav1.ObjectMeta{Name: "p"}}
+	p.Spec.Egress = []networkingv1.NetworkPolicyEgressRule{}
+	create(w, policies, p)
+	got, err := w.merge(policies, "p", `{"metadata":{"labels":{"a":"b"}}}`)
+	if err != nil || got.GetGeneration() != 1 {
+		t.Errorf("generation %d, %v", got.GetGeneration(), err)
+	}
+}
+
 func TestCreateOnUpdate(t *testing.T) {
 	w := start(t)
 	l := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Name: "l", ResourceVersion: "5"}}
