@@ -191,26 +191,37 @@ func harmless(u *unstructured.Unstructured) {
 	}
 }
 
-// define makes a kind in which anything may stand.
+// define makes a kind in which anything may stand, or has a kind that is there be served in one version more: rows differ in those.
 func (w *world) define(gvk schema.GroupVersionKind) {
 	w.t.Helper()
 	plural := strings.ToLower(gvk.Kind) + "s"
+	version := func(stored bool) string {
+		return fmt.Sprintf(`{"name":%q,"served":true,"storage":%t,"subresources":{"status":{}},
+"schema":{"openAPIV3Schema":{"type":"object","x-kubernetes-preserve-unknown-fields":true}}}`, gvk.Version, stored)
+	}
 	text := fmt.Sprintf(`{"apiVersion":"apiextensions.k8s.io/v1","kind":"CustomResourceDefinition",
 "metadata":{"name":"%[1]s.%[2]s","annotations":{"api-approved.kubernetes.io":"unapproved, for a test"}},
-"spec":{"group":%[2]q,"scope":"Namespaced","names":{"kind":%[3]q,"plural":%[1]q,"singular":%[4]q},
-"versions":[{"name":%[5]q,"served":true,"storage":true,
-"subresources":{"status":{}},"schema":{"openAPIV3Schema":{"type":"object","x-kubernetes-preserve-unknown-fields":true}}}]}}`,
-		plural, gvk.Group, gvk.Kind, strings.ToLower(gvk.Kind), gvk.Version)
+"spec":{"group":%[2]q,"scope":"Namespaced","names":{"kind":%[3]q,"plural":%[1]q,"singular":%[4]q},"versions":[%[5]s]}}`,
+		plural, gvk.Group, gvk.Kind, strings.ToLower(gvk.Kind), version(true))
 	u := &unstructured.Unstructured{}
 	if err := u.UnmarshalJSON([]byte(text)); err != nil {
 		w.fatal("%v", err)
 	}
-	gvr := schema.GroupVersionResource{Group: "apiextensions.k8s.io", Version: "v1", Resource: "customresourcedefinitions"}
-	if _, err := w.dyn.Resource(gvr).Create(w.t.Context(), u, metav1.CreateOptions{}); err != nil && !apierrors.IsAlreadyExists(err) {
+	definitions := w.dyn.Resource(schema.GroupVersionResource{Group: "apiextensions.k8s.io", Version: "v1",
+		Resource: "customresourcedefinitions"})
+	served := w.dyn.Resource(gvk.GroupVersion().WithResource(plural))
+	_, err := definitions.Create(w.t.Context(), u, metav1.CreateOptions{})
+	if apierrors.IsAlreadyExists(err) {
+		if _, err = served.List(w.t.Context(), metav1.ListOptions{}); apierrors.IsNotFound(err) {
+			_, err = definitions.Patch(w.t.Context(), u.GetName(), types.JSONPatchType,
+				[]byte(`[{"op":"add","path":"/spec/versions/-","value":`+version(false)+`}]`), metav1.PatchOptions{})
+		}
+	}
+	if err != nil {
 		w.fatal("%v", err)
 	}
 	w.until("the kind is served", func() error {
-		_, err := w.mapper.RESTMapping(gvk.GroupKind(), gvk.Version)
+		_, err := served.List(w.t.Context(), metav1.ListOptions{})
 		return err
 	})
 }
