@@ -42,7 +42,7 @@ var LastWords = []Saying{
 	{"plugin/loop", "", "let the DNS forward to a server outside: the node's resolv.conf names one that asks the cluster's DNS again " +
 		"(kubelet --resolv-conf, or forward in the Corefile)"},
 	{"pools are likely exhausted", "", "give the network a larger pool, or take back what nodes hold that are gone (calicoctl ipam check): " +
-		"kubectl get ippools,blockaffinities.crd.projectcalico.org"},
+		"kubectl get ippools.crd.projectcalico.org -o yaml"},
 	{"vm.max_map_count", "", "on the node: sysctl -w vm.max_map_count=262144, and a file in /etc/sysctl.d for the next start"},
 	{"read-only file system", "", "mount an emptyDir where it writes, or leave securityContext.readOnlyRootFilesystem out"},
 	{"serviceaccount/token*no such file", "", "let the pod have a token of its service account: automountServiceAccountToken: true"},
