@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -19,6 +20,7 @@ import (
 
 	"github.com/kloop-dev/kloop/cli"
 	"github.com/kloop-dev/kloop/cluster"
+	"github.com/kloop-dev/kloop/internal/eventually"
 	"github.com/kloop-dev/kloop/kit/whole"
 )
 
@@ -39,15 +41,19 @@ func TestContexts(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
+		cs, err := kubernetes.NewForConfig(rest)
+		if err != nil {
+			t.Fatal(err)
+		}
+		eventually.Sees(t, time.Minute, "the node reports", func() (bool, any) {
+			n, err := cs.CoreV1().Nodes().Get(t.Context(), "sim-0", metav1.GetOptions{})
+			return err == nil && len(n.Status.Conditions) > 0, err
+		})
 		merged.Clusters[name] = &clientcmdapi.Cluster{Server: rest.Host, CertificateAuthorityData: rest.CAData}
 		merged.AuthInfos[name] = &clientcmdapi.AuthInfo{ClientCertificateData: rest.CertData, ClientKeyData: rest.KeyData}
 		merged.Contexts[name] = &clientcmdapi.Context{Cluster: name, AuthInfo: name, Namespace: "default"}
 		if name == "well" {
 			continue
-		}
-		cs, err := kubernetes.NewForConfig(rest)
-		if err != nil {
-			t.Fatal(err)
 		}
 		pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "picky"}, Spec: corev1.PodSpec{NodeSelector: map[string]string{"no": "node"},
 			Containers: []corev1.Container{{Name: "c", Image: "a:1"}}}}
