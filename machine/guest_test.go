@@ -40,7 +40,6 @@ var network = []string{"overlay", "veth", "bridge", "br_netfilter", "vxlan", "du
 // TestVersion2 has a whole node, with a real containerd and runc, on a kernel with cgroup version 2 alone: limits of pods and
 // containers, a resize while they run, what the kernel keeps for them, an end for want of memory, and nothing left of the cgroups.
 func TestVersion2(t *testing.T) {
-	t.Parallel()
 	if !vm.Inside() {
 		need.Have(t, need.Containerd, runtime.Available(runtime.Config{}))
 	}
@@ -69,7 +68,6 @@ func TestVersion2(t *testing.T) {
 // TestSystemdDriver has systemd make the cgroups of a node's pods, on a machine that it runs: of each class of service, with the limits,
 // also after a resize, and none is left. The runtime tells that it goes by systemd.
 func TestSystemdDriver(t *testing.T) {
-	t.Parallel()
 	if !vm.Run(t, vm.Config{Systemd: true, Memory: 4096, Timeout: 10 * time.Minute, Modules: network,
 		Build: map[string]string{"/hog": "./testdata/hog"}}) {
 		return

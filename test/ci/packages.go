@@ -150,7 +150,7 @@ func (j *job) unit() error {
 	if err != nil {
 		return err
 	}
-	return j.tests(many, plain...)
+	return j.tests(quiet, plain...)
 }
 
 // race runs every package that starts goroutines under the race detector, which the unit tests need not repeat.
@@ -163,6 +163,6 @@ func (j *job) race() error {
 	if err != nil {
 		return err
 	}
-	raced := append(slices.Clip(many), "-race")
+	raced := append(slices.Clip(quiet), "-race")
 	return errors.Join(j.tests(raced, whole...), j.tests(append(raced, "-short"), part...))
 }

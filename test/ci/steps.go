@@ -65,7 +65,6 @@ var steps = []step{
 // The linter has vetted what is tested, and nobody debugs these programs: both would be half of what a test costs that is compiled anew.
 var (
 	quiet = []string{"-vet=off", "-ldflags=-w"}
-	many  = slices.Clip(append(slices.Clip(quiet), "-p=3")) // packages at once, on two processors: half of a test's time is waiting
 	once  = slices.Clip(append(slices.Clip(quiet), "-count=1"))
 )
 

@@ -46,7 +46,6 @@ var modules = []string{"overlay", "veth", "bridge", "br_netfilter", "vxlan", "du
 func inGuest(t *testing.T, further ...string) bool {
 	t.Helper()
 	t.Attr("retry", "never")
-	t.Parallel() // the most part of what a guest does takes one of its processors
 	const built = "../../bin/kloop"
 	if !vm.Inside() {
 		if _, err := os.Stat(built); err != nil {
