@@ -2,10 +2,11 @@ package podspec
 
 import (
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/resource"
+	apiresource "k8s.io/apimachinery/pkg/api/resource"
 	podresource "k8s.io/component-helpers/resource"
 
 	"github.com/kloop-dev/kloop/features"
+	"github.com/kloop-dev/kloop/resource"
 )
 
 // DefaultWhole completes resources given for a pod as a whole where they get their defaults with all other fields, as up to 1.36.
@@ -53,16 +54,7 @@ func sameSizes(a, b *corev1.PodSpec) bool {
 }
 
 func sameAmounts(a, b *corev1.ResourceRequirements) bool {
-	return sameList(a.Limits, b.Limits) && sameList(a.Requests, b.Requests)
-}
-
-func sameList(a, b corev1.ResourceList) bool {
-	for name, q := range a {
-		if was, ok := b[name]; !ok || q.Cmp(was) != 0 {
-			return false
-		}
-	}
-	return len(a) == len(b)
+	return resource.Same(a.Limits, b.Limits) && resource.Same(a.Requests, b.Requests)
 }
 
 // asks says whether resources of a pod as a whole name any that can be given to one.
@@ -140,7 +132,7 @@ func limits(s *corev1.PodSpec) corev1.ResourceList {
 	return podresource.AggregateContainerLimits(&corev1.Pod{Spec: *s}, podresource.PodResourcesOptions{})
 }
 
-func larger(a, b resource.Quantity) resource.Quantity {
+func larger(a, b apiresource.Quantity) apiresource.Quantity {
 	if b.Cmp(a) > 0 {
 		return b
 	}
