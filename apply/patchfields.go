@@ -3,7 +3,6 @@ package apply
 import (
 	"encoding/json"
 	"reflect"
-	"slices"
 	"strings"
 	"sync"
 
@@ -145,27 +144,29 @@ var knownRaw sync.Map
 func holdsRaw(t reflect.Type) bool {
 	known, ok := knownRaw.Load(t)
 	if !ok {
-		known = reaches(t, []reflect.Type{reflect.TypeFor[runtime.RawExtension](), reflect.TypeFor[apiextensionsv1.JSON]()}, nil)
+		known = findsRaw(t, map[reflect.Type]bool{})
 		knownRaw.Store(t, known)
 	}
 	return known.(bool)
 }
 
-// reaches says that a type is one of some, or has one in it. Those that it was asked of on the way lead nowhere new.
-func reaches(t reflect.Type, some, way []reflect.Type) bool {
-	switch {
-	case slices.Contains(some, t):
+var rawJSON, rawExtension = reflect.TypeFor[apiextensionsv1.JSON](), reflect.TypeFor[runtime.RawExtension]()
+
+// findsRaw is holdsRaw, without types that were looked at before: types hold themselves, and each other many times.
+func findsRaw(t reflect.Type, seen map[reflect.Type]bool) bool {
+	if t == rawJSON || t == rawExtension {
 		return true
-	case slices.Contains(way, t):
+	}
+	if seen[t] {
 		return false
 	}
-	way = append(way, t)
+	seen[t] = true
 	switch t.Kind() {
 	case reflect.Pointer, reflect.Slice, reflect.Map:
-		return reaches(t.Elem(), some, way)
+		return findsRaw(t.Elem(), seen)
 	case reflect.Struct:
 		for i := range t.NumField() {
-			if reaches(t.Field(i).Type, some, way) {
+			if findsRaw(t.Field(i).Type, seen) {
 				return true
 			}
 		}
