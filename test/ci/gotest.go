@@ -61,7 +61,9 @@ func (j *job) goTest(flags, packages []string) (*report, error) {
 	if err := r.read(stdout); err != nil {
 		return nil, fmt.Errorf("reading go %s: %w", strings.Join(args, " "), err)
 	}
-	if err := cmd.Wait(); err != nil && len(r.failures) == 0 {
+	err = cmd.Wait()
+	j.spent(cmd)
+	if err != nil && len(r.failures) == 0 {
 		return nil, fmt.Errorf("go %s: %w", strings.Join(args, " "), err)
 	}
 	return r, nil

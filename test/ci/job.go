@@ -8,6 +8,7 @@ import (
 	"os/exec"
 	"slices"
 	"strings"
+	"time"
 )
 
 // A job is a step that runs. Steps run side by side: each says what it does and fails through its own job.
@@ -16,21 +17,31 @@ type job struct {
 	out io.Writer
 	dir string   // the module whose tests run
 	env []string // besides that of this process
+	cpu *time.Duration
 }
 
 // in is the job in the folder of another module, with more environment.
 func (j *job) in(dir string, env ...string) *job {
-	return &job{j.session, j.out, dir, append(slices.Clip(j.env), env...)}
+	return &job{j.session, j.out, dir, append(slices.Clip(j.env), env...), j.cpu}
 }
 
 // script runs a program in the folder of this repository.
 func (j *job) script(name string, args ...string) error {
 	cmd := exec.Command(name, args...)
 	cmd.Stdout, cmd.Stderr, cmd.Env = j.out, j.out, append(os.Environ(), j.env...)
-	if err := cmd.Run(); err != nil {
+	err := cmd.Run()
+	j.spent(cmd)
+	if err != nil {
 		return fmt.Errorf("%s: %w", strings.Join(cmd.Args, " "), err)
 	}
 	return nil
+}
+
+// spent adds the processor's time of a program that has ended, and of all that it waited for, to the step's.
+func (j *job) spent(cmd *exec.Cmd) {
+	if s := cmd.ProcessState; s != nil {
+		*j.cpu += s.UserTime() + s.SystemTime()
+	}
 }
 
 // asRoot is script for what needs root.

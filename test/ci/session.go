@@ -26,6 +26,7 @@ type session struct {
 type took struct {
 	name string
 	time time.Duration
+	cpu  time.Duration // of all processors, by programs that ended: servers that a test leaves to the end are not in it
 	err  error
 	last bool // nothing goes on after it
 }
@@ -61,14 +62,15 @@ func (s *session) do(step step) bool {
 	out := &tagged{to: s.out, mu: &s.mu, tag: step.name + ": "}
 	fmt.Fprintln(out, "begins")
 	start := s.now()
-	err := step.run(&job{session: s, out: out, dir: "."})
+	var cpu time.Duration
+	err := step.run(&job{session: s, out: out, dir: ".", cpu: &cpu})
 	out.end()
 	if err != nil {
 		fmt.Fprintf(out, "failed: %v\n", err)
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.times = append(s.times, took{step.name, s.now().Sub(start), err, err != nil && step.first})
+	s.times = append(s.times, took{step.name, s.now().Sub(start), cpu, err, err != nil && step.first})
 	return err == nil
 }
 
@@ -79,14 +81,19 @@ func (s *session) summary() string {
 	if len(s.skipped) > 0 {
 		fmt.Fprintf(&b, "skipped: %s\n\n", strings.Join(s.skipped, " "))
 	}
+	row := func(name string, time, cpu time.Duration, mark string) {
+		fmt.Fprintf(&b, "%-12s %6.0f s %7.0f s of processor%s\n", name, time.Seconds(), cpu.Seconds(), mark)
+	}
+	var cpu time.Duration
 	for _, t := range s.times {
 		mark := ""
 		if t.err != nil {
 			mark = "  FAILED: " + strings.ReplaceAll(fmt.Sprintf("%.1500v", t.err), "\n", "; ")
 		}
-		fmt.Fprintf(&b, "%-12s %6.0f s%s\n", t.name, t.time.Seconds(), mark)
+		row(t.name, t.time, t.cpu, mark)
+		cpu += t.cpu
 	}
-	fmt.Fprintf(&b, "%-12s %6.0f s\n", "together", s.now().Sub(s.began).Seconds())
+	row("together", s.now().Sub(s.began), cpu, "")
 	if len(s.flickered) > 0 {
 		fmt.Fprintf(&b, "failed once and passed alone, written to %s: %s\n", s.flickers, strings.Join(s.flickered, " "))
 	}

@@ -119,9 +119,13 @@ func TestAgain(t *testing.T) {
 			}
 		})
 	}
-	j := (&job{session: s, out: out}).in(dir, "SEEN="+filepath.Join(dir, "seen"))
+	var cpu time.Duration
+	j := (&job{session: s, out: out, cpu: &cpu}).in(dir, "SEEN="+filepath.Join(dir, "seen"))
 	if err := j.tests(quiet, "."); err != nil || len(s.later) != 2 {
 		t.Fatalf("%v, to be tried again %v\n%s", err, s.later, out)
+	}
+	if cpu == 0 {
+		t.Error("compiling and running tests took no time of a processor")
 	}
 	if err := j.again(); err == nil || err.Error() != "again.TestEach (failed twice): x_test.go:4: each time" {
 		t.Errorf("%v, want that TestEach failed twice\n%s", err, out)
