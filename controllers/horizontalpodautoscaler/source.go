@@ -1,6 +1,7 @@
 package horizontalpodautoscaler
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -15,6 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/client-go/rest"
 
+	"github.com/kloop-dev/kloop/client"
 	"github.com/kloop-dev/kloop/resource"
 )
 
@@ -68,27 +70,21 @@ type wire struct{ client rest.Interface }
 
 const (
 	resourceAPI = "/apis/metrics.k8s.io/v1beta1"
-	customAPI   = "/apis/custom.metrics.k8s.io/v1beta2"
+	customAPI   = "/apis/custom.metrics.k8s.io/"
 	externalAPI = "/apis/external.metrics.k8s.io/v1beta1"
 	// askFor bounds a question about metrics.
 	askFor = 20 * time.Second
 )
 
-// nothingThere is the answer of a server about paths that it doesn't know.
-const nothingThere = "the server could not find the requested resource"
+// customVersions are served by adapters of custom metrics, the newest first. What is read of them is the same.
+var customVersions = []string{"v1beta2", "v1beta1"}
 
-var errUnserved = errors.New(nothingThere)
+// errUnserved says that nobody serves a path: an adapter that does says in a Status which metric it does not have.
+var errUnserved = errors.New("the server could not find the requested resource")
 
-// unserved has an error about a path that nobody serves say so in other words.
-func unserved(err error, text string) error {
-	if errors.Is(err, errUnserved) {
-		return errors.New(text)
-	}
-	return err
-}
-
-// get reads a JSON answer.
-func (w wire) get(ctx context.Context, into any, path string, query map[string]string) error {
+// get reads a JSON answer. What is asked for stands in errors that the server does not put in words of its own, as client-go's have it:
+// pods.metrics.k8s.io.
+func (w wire) get(ctx context.Context, into any, what, path string, query map[string]string) error {
 	ctx, stop := context.WithTimeout(ctx, askFor)
 	defer stop()
 	r := w.client.Get().AbsPath(path).SetHeader("Accept", "application/json").MaxRetries(0)
@@ -98,11 +94,8 @@ func (w wire) get(ctx context.Context, into any, path string, query map[string]s
 		}
 	}
 	data, err := r.DoRaw(ctx)
-	if apierrors.IsNotFound(err) && err.Error() == nothingThere {
-		return errUnserved
-	}
 	if err != nil {
-		return err
+		return worded(data, err, what)
 	}
 	if spoiled := resource.SpoilQuantities(data); spoiled != nil {
 		if err := json.Unmarshal(spoiled, into); err != nil {
@@ -110,6 +103,20 @@ func (w wire) get(ctx context.Context, into any, path string, query map[string]s
 		}
 	}
 	return json.Unmarshal(data, into)
+}
+
+// worded is the error of an answer: in the server's words if it has any.
+func worded(data []byte, err error, what string) error {
+	var generic apierrors.APIStatus
+	switch said := client.Refusal(data, err); {
+	case said != err:
+		return said
+	case apierrors.IsNotFound(err):
+		return fmt.Errorf("%w (get %s)", errUnserved, what)
+	case errors.As(err, &generic):
+		return fmt.Errorf("%w (get %s)", err, what)
+	}
+	return err
 }
 
 // The types below hold what is read of the metrics APIs' answers.
@@ -128,6 +135,7 @@ type customValue struct {
 	DescribedObject corev1.ObjectReference `json:"describedObject"`
 	Timestamp       metav1.Time            `json:"timestamp"`
 	WindowSeconds   *int64                 `json:"windowSeconds"`
+	Window          *int64                 `json:"window"` // in v1beta1
 	Value           apiresource.Quantity   `json:"value"`
 }
 
@@ -136,10 +144,9 @@ func (w wire) Resource(ctx context.Context, name corev1.ResourceName, ns string,
 	var list struct {
 		Items []podUse `json:"items"`
 	}
-	err := w.get(ctx, &list, resourceAPI+"/namespaces/"+ns+"/pods", map[string]string{"labelSelector": pods.String()})
-	if err != nil {
-		return nil, fmt.Errorf("unable to fetch metrics from resource metrics API: %w",
-			unserved(err, nothingThere+" (get pods.metrics.k8s.io)"))
+	query := map[string]string{"labelSelector": pods.String()}
+	if err := w.get(ctx, &list, "pods.metrics.k8s.io", resourceAPI+"/namespaces/"+ns+"/pods", query); err != nil {
+		return nil, fmt.Errorf("unable to fetch metrics from resource metrics API: %w", err)
 	}
 	if len(list.Items) == 0 {
 		return nil, errors.New("no metrics returned from resource metrics API")
@@ -170,15 +177,15 @@ func (p podUse) sum(name corev1.ResourceName, container string) (total int64, ok
 
 // Pods implements Source.
 func (w wire) Pods(ctx context.Context, m autoscalingv2.MetricIdentifier, ns string, pods labels.Selector) (readings, error) {
-	list, err := w.custom(ctx, customAPI+"/namespaces/"+ns+"/pods/*/"+m.Name, m, pods.String())
+	list, err := w.custom(ctx, "pods", "*", "/namespaces/"+ns+"/pods/*/"+m.Name, m, pods.String())
 	if err != nil {
 		return nil, err
 	}
 	out := readings{}
 	for _, v := range list {
 		window := time.Minute
-		if v.WindowSeconds != nil {
-			window = time.Duration(*v.WindowSeconds) * time.Second
+		if seconds := cmp.Or(v.WindowSeconds, v.Window); seconds != nil {
+			window = time.Duration(*seconds) * time.Second
 		}
 		out[v.DescribedObject.Name] = reading{v.Value.MilliValue(), v.Timestamp.Time, window}
 	}
@@ -187,25 +194,35 @@ func (w wire) Pods(ctx context.Context, m autoscalingv2.MetricIdentifier, ns str
 
 // Object implements Source.
 func (w wire) Object(ctx context.Context, m autoscalingv2.MetricIdentifier, ns, resource, name string) (int64, error) {
-	path := customAPI + "/namespaces/" + ns + "/" + resource + "/" + name + "/" + m.Name
+	path := "/namespaces/" + ns + "/" + resource + "/" + name + "/" + m.Name
 	if resource == "namespaces" {
-		path = customAPI + "/namespaces/" + name + "/metrics/" + m.Name
+		path = "/namespaces/" + name + "/metrics/" + m.Name
 	}
-	list, err := w.custom(ctx, path, m, "")
+	list, err := w.custom(ctx, resource, name, path, m, "")
 	if err != nil {
 		return 0, err
 	}
 	return list[0].Value.MilliValue(), nil
 }
 
-func (w wire) custom(ctx context.Context, path string, m autoscalingv2.MetricIdentifier, pods string) ([]customValue, error) {
+// custom reads a custom metric of an object, or of those of a kind, in the newest version that is served.
+func (w wire) custom(ctx context.Context, resource, name, path string, m autoscalingv2.MetricIdentifier, pods string) ([]customValue, error) {
 	var list struct {
 		Items []customValue `json:"items"`
 	}
 	query := map[string]string{"labelSelector": pods, "metricLabelSelector": selector(m)}
-	if err := w.get(ctx, &list, path, query); err != nil {
-		return nil, fmt.Errorf("unable to fetch metrics from custom metrics API: %w",
-			unserved(err, "no custom metrics API (custom.metrics.k8s.io) registered"))
+	what := resource + ".custom.metrics.k8s.io " + name
+	err := errUnserved
+	for _, v := range customVersions {
+		if err = w.get(ctx, &list, what, customAPI+v+path, query); !errors.Is(err, errUnserved) {
+			break
+		}
+	}
+	if errors.Is(err, errUnserved) {
+		err = errors.New("no custom metrics API (custom.metrics.k8s.io) registered")
+	}
+	if err != nil {
+		return nil, fmt.Errorf("unable to fetch metrics from custom metrics API: %w", err)
 	}
 	if len(list.Items) == 0 {
 		return nil, errors.New("no metrics returned from custom metrics API")
@@ -220,9 +237,9 @@ func (w wire) External(ctx context.Context, m autoscalingv2.MetricIdentifier, ns
 			Value apiresource.Quantity `json:"value"`
 		} `json:"items"`
 	}
-	if err := w.get(ctx, &list, externalAPI+"/namespaces/"+ns+"/"+m.Name, map[string]string{"labelSelector": selector(m)}); err != nil {
-		return 0, fmt.Errorf("unable to fetch metrics from external metrics API: %w",
-			unserved(err, nothingThere+" (get "+m.Name+".external.metrics.k8s.io)"))
+	what, query := m.Name+".external.metrics.k8s.io", map[string]string{"labelSelector": selector(m)}
+	if err := w.get(ctx, &list, what, externalAPI+"/namespaces/"+ns+"/"+m.Name, query); err != nil {
+		return 0, fmt.Errorf("unable to fetch metrics from external metrics API: %w", err)
 	}
 	if len(list.Items) == 0 {
 		return 0, errors.New("no metrics returned from external metrics API")

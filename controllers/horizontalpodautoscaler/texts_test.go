@@ -1,9 +1,11 @@
 package horizontalpodautoscaler
 
 import (
+	"io"
 	"net/http"
 	"net/http/httptest"
 	"testing"
+	"time"
 
 	autoscalingv2 "k8s.io/api/autoscaling/v2"
 	apiresource "k8s.io/apimachinery/pkg/api/resource"
@@ -60,5 +62,44 @@ func TestTextsWithoutMetrics(t *testing.T) {
 	}
 	if got := externally(some); got != "external metric m("+selected+")" {
 		t.Errorf("named %q", got)
+	}
+}
+
+// TestAdapters: what an adapter of metrics says of a metric that it does not have, and that it may not be reached, is told in the words of a
+// kube-controller-manager; one that serves an older version alone is asked in that.
+func TestAdapters(t *testing.T) {
+	const unknown = "the server could not find the metric m for pods"
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Content-Type", "application/json")
+		switch r.URL.Path {
+		case "/apis/custom.metrics.k8s.io/v1beta2/namespaces/ns/pods/*/m":
+			w.WriteHeader(http.StatusNotFound)
+			_, _ = io.WriteString(w, `{"kind":"Status","apiVersion":"v1","status":"Failure","reason":"NotFound","code":404,"message":"`+unknown+`"}`)
+		case "/apis/custom.metrics.k8s.io/v1beta1/namespaces/ns/pods/*/old":
+			_, _ = io.WriteString(w, `{"items":[{"describedObject":{"name":"p"},"metricName":"old","value":"3","window":90}]}`)
+		case "/apis/metrics.k8s.io/v1beta1/namespaces/ns/pods":
+			http.Error(w, "service unavailable", http.StatusServiceUnavailable)
+		default:
+			http.NotFound(w, r)
+		}
+	}))
+	defer server.Close()
+	client, err := rest.UnversionedRESTClientFor(&rest.Config{Host: server.URL,
+		ContentConfig: rest.ContentConfig{NegotiatedSerializer: scheme.Codecs.WithoutConversion()}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	source := REST(client)
+	if _, err := source.Pods(t.Context(), autoscalingv2.MetricIdentifier{Name: "m"}, "ns", labels.Everything()); err == nil ||
+		err.Error() != "unable to fetch metrics from custom metrics API: "+unknown {
+		t.Error("a metric that is not known:", err)
+	}
+	got, err := source.Pods(t.Context(), autoscalingv2.MetricIdentifier{Name: "old"}, "ns", labels.Everything())
+	if err != nil || got["p"].value != 3000 || got["p"].window != 90*time.Second {
+		t.Errorf("an older adapter: %v, %v", got, err)
+	}
+	if _, err := source.Resource(t.Context(), "cpu", "ns", labels.Everything(), ""); err == nil || err.Error() !=
+		"unable to fetch metrics from resource metrics API: the server is currently unable to handle the request (get pods.metrics.k8s.io)" {
+		t.Error("a metrics server that is down:", err)
 	}
 }
