@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"hash/fnv"
 	"io"
+	"strings"
 	"time"
 
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
@@ -59,8 +60,12 @@ func open(raw json.RawMessage) (docs []Document, err error) {
 	if err := json.Unmarshal(raw, &d); err != nil {
 		return nil, err
 	}
-	if d.Kind == "List" {
+	if kind, is := strings.CutSuffix(d.Kind, "List"); is && d.Items != nil { // List, ConfigMapList
 		for _, item := range d.Items {
+			item, err := typed(item, d.APIVersion, kind)
+			if err != nil {
+				return nil, err
+			}
 			more, err := open(item)
 			if err != nil {
 				return nil, err
@@ -73,6 +78,17 @@ func open(raw json.RawMessage) (docs []Document, err error) {
 		return nil, errors.New("kind, apiVersion and metadata.name are needed")
 	}
 	return []Document{d}, nil
+}
+
+// typed is an item of a list of one kind, whose items need not say what they are.
+func typed(item json.RawMessage, version, kind string) (json.RawMessage, error) {
+	var t map[string]json.RawMessage
+	if err := json.Unmarshal(item, &t); err != nil || kind == "" || t == nil || t["kind"] != nil {
+		return item, err
+	}
+	t["apiVersion"], _ = json.Marshal(version) // texts never fail
+	t["kind"], _ = json.Marshal(kind)
+	return json.Marshal(t)
 }
 
 // Apply applies the objects of a manifest, in their order, as kubectl apply does. Those without a namespace get ns.
@@ -123,7 +139,10 @@ func (a *author) apply(ctx context.Context, d Document, ns string) error {
 		a.refused = append(a.refused, Refusal{o, fmt.Sprintf("no matches for kind %q in version %q", d.Kind, d.APIVersion)})
 		return nil
 	}
-	if k.Info().Namespaced && o.Namespace == "" {
+	switch {
+	case !k.Info().Namespaced:
+		o.Namespace = "" // a manifest may name one all the same
+	case o.Namespace == "":
 		o.Namespace = ns
 	}
 	r := &server.Request{User: a.w.admin().User, Kind: k, GVK: gvk, Namespace: o.Namespace, Name: o.Name, Strict: server.FieldsStrict,

@@ -1,6 +1,7 @@
 package plan
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -94,13 +95,16 @@ func (a *author) find(t Target) (resource.Kind, resource.Object, error) {
 	return k, obj, nil
 }
 
-// kindOf is the kind that a person means by a word: deploy, pods, crontabs.example.com.
+// kindOf is the kind that a person means by a word: deploy, pods, crontabs.example.com, deployment.apps.
 func kindOf(set *resource.Set, word string) (best resource.Kind, err error) {
 	low := strings.ToLower(word)
 	for _, k := range set.All() {
 		i := k.Info()
-		if low != i.Plural && low != i.Singular && low != strings.ToLower(i.GVK.Kind) && low != i.GR().String() &&
-			!slices.Contains(i.Short, low) {
+		word, group, full := strings.Cut(low, ".")
+		if full && group != i.GVK.Group {
+			continue
+		}
+		if word != i.Plural && word != i.Singular && word != strings.ToLower(i.GVK.Kind) && !slices.Contains(i.Short, word) {
 			continue
 		}
 		if best == nil || !i.Custom && best.Info().Custom {
@@ -140,7 +144,7 @@ func Scale(t Target, n int32) Change {
 	}}
 }
 
-// SetImages gives containers of a workload other images.
+// SetImages gives containers of a workload other images, by name; * stands for all containers that have no image of their own there.
 func SetImages(t Target, images map[string]string) Change {
 	names := sortedKeys(images)
 	words := make([]string, 0, len(names))
@@ -157,18 +161,23 @@ func SetImages(t Target, images map[string]string) Change {
 		if spec == nil {
 			return fmt.Errorf("a %s has no containers", k.Info().Singular)
 		}
-		change := fieldTree{}
+		change, known := fieldTree{}, map[string]bool{"*": true}
+		for list, containers := range map[string][]corev1.Container{"containers": spec.Containers, "initContainers": spec.InitContainers} {
+			var with []any
+			for _, c := range containers {
+				known[c.Name] = true
+				if image := cmp.Or(images[c.Name], images["*"]); image != "" {
+					with = append(with, fieldTree{"name": c.Name, "image": image})
+				}
+			}
+			if with != nil {
+				change[list] = with
+			}
+		}
 		for _, c := range names {
-			list := "containers"
-			switch {
-			case slices.ContainsFunc(spec.Containers, func(o corev1.Container) bool { return o.Name == c }):
-			case slices.ContainsFunc(spec.InitContainers, func(o corev1.Container) bool { return o.Name == c }):
-				list = "initContainers"
-			default:
+			if !known[c] {
 				return fmt.Errorf("%s has no container %q", t, c)
 			}
-			old, _ := change[list].([]any)
-			change[list] = append(old, fieldTree{"name": c, "image": images[c]})
 		}
 		return a.patch(ctx, k, obj, types.StrategicMergePatchType, "", wrap(change))
 	}}

@@ -94,7 +94,7 @@ func (a *author) evictable(node string) (list []*corev1.Pod) {
 		if p.Annotations[corev1.MirrorPodAnnotationKey] != "" || p.DeletionTimestamp != nil {
 			continue
 		}
-		if controlledBy(p, "DaemonSet") {
+		if controlledBy(p, "DaemonSet") && !over(p) {
 			sets++
 			continue
 		}

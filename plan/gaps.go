@@ -4,6 +4,7 @@ import (
 	"context"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/kloop-dev/kloop/converge"
@@ -36,8 +37,7 @@ func (w *wall) Change(_ context.Context, _ resource.Kind, put, _ []resource.Obje
 func (w *world) gaps(ctx context.Context) (map[Object]Gap, error) {
 	out := &wall{gaps: map[Object]Gap{}}
 	b := &gaps.Cache{Rules: rules.All(), Client: w.admin(), Store: out,
-		Loops: &converge.Processes{Here: &w.loops, Kinds: w.set, Read: w.admin().Read,
-			Now: time.Now}}
+		Loops: &converge.Processes{Here: &w.loops, Kinds: w.set, Read: w.admin().Read, Now: time.Now}}
 	if err := b.Refresh(ctx, convergence.Gaps); err != nil {
 		return nil, err
 	}
@@ -48,11 +48,12 @@ func (w *world) gaps(ctx context.Context) (map[Object]Gap, error) {
 		case g.Cause == "OperatorBehind": // nor does the operator: what it would do is not known
 			delete(out.gaps, o)
 		}
-		// who gives addresses is outside, and knows how
-		if s := resource.Get(w.view.Snapshot(), kinds.Services, o.Namespace,
-			o.Name); o.Kind == "Service" && s != nil && s.Spec.Type == "LoadBalancer" &&
-			len(s.Status.LoadBalancer.Ingress) == 0 {
-			delete(out.gaps, o)
+		if o.Kind != "Service" {
+			continue
+		}
+		s := resource.Get(w.view.Snapshot(), kinds.Services, o.Namespace, o.Name)
+		if s != nil && s.Spec.Type == corev1.ServiceTypeLoadBalancer && len(s.Status.LoadBalancer.Ingress) == 0 {
+			delete(out.gaps, o) // who gives addresses is outside, and knows how
 		}
 	}
 	foldRuns(w.view.Snapshot(), out.gaps)

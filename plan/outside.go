@@ -100,7 +100,7 @@ func resized(ctx context.Context, c *loop.Ctx, pvc *corev1.PersistentVolumeClaim
 
 func volumeName(pvc *corev1.PersistentVolumeClaim) string { return "pvc-" + string(pvc.UID) }
 
-// provided is the volume that a claim gets: of the class that it asks for, on the node that was chosen for it.
+// provided is the volume that a claim gets, of the class that it asks for. It can be had on every node.
 func provided(read resource.Reader, pvc *corev1.PersistentVolumeClaim, driver string) *corev1.PersistentVolume {
 	pv := &corev1.PersistentVolume{Spec: corev1.PersistentVolumeSpec{AccessModes: pvc.Spec.AccessModes, Capacity: pvc.Spec.Resources.Requests,
 		PersistentVolumeReclaimPolicy: corev1.PersistentVolumeReclaimDelete, VolumeMode: pvc.Spec.VolumeMode,

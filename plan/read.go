@@ -95,7 +95,7 @@ type reader struct {
 
 func (r *reader) version(ctx context.Context) error {
 	data, err := r.raw.Get().AbsPath("/version").DoRaw(ctx)
-	if apierrors.IsForbidden(err) {
+	if err = refusal(data, err); apierrors.IsForbidden(err) {
 		return nil // the newest is taken, which the report tells
 	}
 	if err != nil {
@@ -166,6 +166,8 @@ func (r *reader) kind(ctx context.Context, k resource.Kind) (res result) {
 			return res
 		case apierrors.IsNotFound(err):
 			continue // the next version
+		case err != nil && k.Info().Custom && ctx.Err() == nil && !errors.Is(err, errTooLarge): // its conversion webhook is down
+			return result{unseen: fmt.Sprintf("%s: the server can't list them: %v", k.Info().GR(), err)}
 		case err != nil:
 			return result{err: err}
 		}
@@ -186,6 +188,7 @@ func (r *reader) pages(ctx context.Context, k resource.Kind, gvk schema.GroupVer
 			req.Param("continue", next)
 		}
 		data, err := req.DoRaw(ctx)
+		err = refusal(data, err)
 		if expired(err) && again < 3 { // the pages took too long: from the start
 			all, next, again = nil, "", again+1
 			continue
@@ -213,6 +216,14 @@ func (r *reader) pages(ctx context.Context, k resource.Kind, gvk schema.GroupVer
 			return all, nil
 		}
 	}
+}
+
+// refusal is the server's own word on an error.
+func refusal(data []byte, err error) error {
+	if err == nil {
+		return nil
+	}
+	return client.Refusal(data, err)
 }
 
 // expired says that the server no longer has the state that the pages are of.

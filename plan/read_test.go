@@ -15,6 +15,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
@@ -143,6 +144,39 @@ func TestPages(t *testing.T) {
 	}
 	if fmt.Sprint(names) != "[p pb]" || f.Version != "v1.33.1" {
 		t.Errorf("read %v of %s", names, f.Version)
+	}
+}
+
+// A kind whose objects the server can't list, as its conversion webhook is down, is told of and left out.
+func TestUnlistable(t *testing.T) {
+	def := resource.As[*apiextensionsv1.CustomResourceDefinition](aDefinition(t))
+	def.Status.Conditions = []apiextensionsv1.CustomResourceDefinitionCondition{{Type: apiextensionsv1.Established,
+		Status: apiextensionsv1.ConditionTrue}}
+	list, err := json.Marshal(apiextensionsv1.CustomResourceDefinitionList{Items: []apiextensionsv1.CustomResourceDefinition{*def}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Content-Type", "application/json")
+		switch {
+		case r.URL.Path == "/version":
+			_, _ = io.WriteString(w, `{"gitVersion":"v1.33.1"}`)
+		case strings.HasSuffix(r.URL.Path, "/customresourcedefinitions"):
+			_, _ = w.Write(list)
+		case strings.HasSuffix(r.URL.Path, "/"+def.Spec.Names.Plural):
+			w.WriteHeader(http.StatusInternalServerError)
+			_, _ = io.WriteString(w, `{"kind":"Status","apiVersion":"v1","status":"Failure","message":"conversion webhook is down","code":500}`)
+		default:
+			w.WriteHeader(http.StatusNotFound)
+		}
+	}))
+	defer s.Close()
+	f, err := Read(t.Context(), &rest.Config{Host: s.URL}, "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if want := "crontabs.example.com: the server can't list them: conversion webhook is down"; fmt.Sprint(f.NotSeen()) != "["+want+"]" {
+		t.Errorf("not seen: %q, want %q", f.NotSeen(), want)
 	}
 }
 

@@ -1,6 +1,7 @@
 package plan
 
 import (
+	"context"
 	"fmt"
 	"slices"
 	"strings"
@@ -9,6 +10,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/kloop-dev/kloop/kinds"
 	"github.com/kloop-dev/kloop/kinds/localvolume"
@@ -62,6 +64,8 @@ func TestScaleImageDelete(t *testing.T) {
 		"3 pods of replicaset/web-", "!fewer than")
 	hold(t, run(t, f, Scale(to, 100)), "stuck: one gap", "Insufficient cpu")
 	hold(t, run(t, f, SetImages(to, map[string]string{"c": "a:2"})), "ends well", "4 pods of replicaset/web-", "replicaset/web-")
+	hold(t, run(t, f, SetImages(Target{"deployment.apps", "default", "web"}, map[string]string{"*": "a:2"})), "4 pods of replicaset/web-",
+		"spec.template.spec.containers")
 	hold(t, run(t, f, Delete(to)), "service/web has no endpoint", "0 of 0 at the end", "deployment/web")
 	for _, c := range []Change{Scale(Target{"deploy", "default", "no"}, 1), Scale(Target{"cm", "default", "kube-root-ca.crt"}, 1),
 		Scale(Target{"thing", "default", "x"}, 1),
@@ -133,6 +137,48 @@ webhooks:
 	hold(t, run(t, f, manifest(t, web2("replicas: 4", "replica: 4"))), "refused", `.spec.replica: field not declared in schema`)
 	hold(t, run(t, f, manifest(t, "apiVersion: x.example.com/v1\nkind: Thing\nmetadata: {name: a}")), "refused", `no matches for kind "Thing"`)
 	hold(t, run(t, f, manifest(t, web2(`"a:1"`, `"a:2"`))), "ends well", "4 pods of replicaset/web-", "!1 at least")
+}
+
+// TestApplyLists: the items of a list of any kind are applied as kubectl does, and an object without a namespace has none, whatever the
+// manifest says.
+func TestApplyLists(t *testing.T) {
+	hold(t, run(t, grown(t, 1, ""), manifest(t, `{kind: ConfigMapList, apiVersion: v1, items: [{metadata: {name: a}},
+		{kind: ConfigMap, apiVersion: v1, metadata: {name: b}}]}`)), "apply 2 objects: ends well", "configmap/a", "configmap/b")
+	hold(t, run(t, grown(t, 1, ""), manifest(t, `{kind: ClusterRole, apiVersion: rbac.authorization.k8s.io/v1,
+		metadata: {name: reader, namespace: other}, rules: []}`)), "ends well", "\n  clusterrole/reader\n")
+}
+
+// TestWorkloadsOutside: pods of another group's StatefulSet are missed when their node is lost, though nobody knows how many there are to be.
+func TestWorkloadsOutside(t *testing.T) {
+	f := grown(t, 2, `
+apiVersion: v1
+kind: Pod
+metadata:
+  name: db-0
+  ownerReferences: [{apiVersion: apps.kruise.io/v1beta1, kind: StatefulSet, name: db, uid: u, controller: true}]
+spec: {nodeName: sim-0, containers: [{name: c, image: "a:1"}]}
+`)
+	hold(t, run(t, f, LoseNode("sim-0")), "statefulset.apps.kruise.io/db: 0 of 1 at the end", "NONE to the end")
+}
+
+// TestDrainTakesEnded: of the pods of a DaemonSet a drain leaves those that run.
+func TestDrainTakesEnded(t *testing.T) {
+	f := grown(t, 1, "")
+	for name, phase := range map[string]corev1.PodPhase{"runs": corev1.PodRunning, "ended": corev1.PodFailed} {
+		p := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name, UID: types.UID(name),
+			OwnerReferences: []metav1.OwnerReference{{APIVersion: "apps/v1", Kind: "DaemonSet", Name: "d", UID: "d", Controller: new(true)}}},
+			Spec: corev1.PodSpec{NodeName: "sim-0"}, Status: corev1.PodStatus{Phase: phase}}
+		f.objects = append(f.objects, item{kinds.Pods, p})
+	}
+	if err := inWorld(t, f, false, func(_ context.Context, w *world) error {
+		a := &author{w: w}
+		if list := a.evictable("sim-0"); len(list) != 1 || list[0].Name != "ended" {
+			t.Errorf("drain evicts %d pods: %v", len(list), list)
+		}
+		return nil
+	}); err != nil {
+		t.Fatal(err)
+	}
 }
 
 // What the manifest no longer has goes, also where kubectl apply did the work at the client.

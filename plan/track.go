@@ -6,8 +6,10 @@ import (
 	"slices"
 	"time"
 
+	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/kloop-dev/kloop/internal/coldsort"
@@ -77,7 +79,9 @@ func (t *tracker) workload(p *corev1.Pod) (Object, bool) {
 		return o, true
 	}
 	o := Object{ref.Kind, p.Namespace, ref.Name}
-	if ref.Kind == "ReplicaSet" {
+	if group, _ := schema.ParseGroupVersion(ref.APIVersion); group.Group != "" && group.Group != appsv1.GroupName {
+		o.Kind = outsideKind(ref.Kind, group.Group)
+	} else if ref.Kind == "ReplicaSet" {
 		if rs := resource.Get(t.read, kinds.ReplicaSets, p.Namespace, ref.Name); rs != nil {
 			if up := metav1.GetControllerOfNoCopy(rs); up != nil {
 				o = Object{up.Kind, p.Namespace, up.Name}
@@ -86,6 +90,15 @@ func (t *tracker) workload(p *corev1.Pod) (Object, bool) {
 	}
 	t.owners[ref.UID] = o
 	return o, true
+}
+
+// outsideKind names a kind of another group. Some operators have a StatefulSet of their own, of whose size nothing is known.
+func outsideKind(kind, group string) string {
+	switch kind {
+	case "Deployment", "StatefulSet", "ReplicaSet", "DaemonSet", "ReplicationController":
+		return kind + "." + group
+	}
+	return kind
 }
 
 // see takes in what changed.
