@@ -6,7 +6,8 @@
 //	rule    the largest number of pods that any metric calls for, within bounds, as fast as the behavior allows
 //
 // Of a target it remembers its recommendations and how it scaled within the behavior's windows. After a
-// restart it goes on from the size that it finds, so that nothing shrinks for a window's time.
+// restart it goes on from the size that it finds, so that nothing shrinks for a window's time. Of a target that it scaled to zero the
+// condition ScaledToZero keeps that it may bring it back (KEP-2021).
 package horizontalpodautoscaler
 
 import (
@@ -20,6 +21,7 @@ import (
 	autoscalingv2 "k8s.io/api/autoscaling/v2"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -73,8 +75,9 @@ func (a *autoscaler) reconcile(ctx context.Context, c *loop.Ctx, h hpa) (time.Du
 	}
 	key := loop.KeyOf(kinds.HorizontalPodAutoscalers, h)
 	t, err := findTarget(c, h) // observe
-	seen := sight{target: t, failed: err, now: c.Now()}
-	if err == nil && t.scale.Replicas != 0 {
+	on := c.Client().Kinds().Features()
+	seen := sight{target: t, failed: err, now: c.Now(), off: err == nil && off(h, on, t.scale.Replicas)}
+	if err == nil && !seen.off {
 		seen.metrics = a.measure(ctx, c, h, t)
 	}
 	var past history
@@ -85,10 +88,14 @@ func (a *autoscaler) reconcile(ctx context.Context, c *loop.Ctx, h hpa) (time.Du
 	for _, e := range todo.events { // act
 		c.Event(kinds.HorizontalPodAutoscalers, h, e.typ, e.reason, "%s", e.text)
 	}
-	a.memory.recommended(key, todo.recommended, seen.now)
+	a.memory.recommended(key, todo.recommended, windows(h.Spec.Behavior), seen.now)
 	if todo.rescale {
 		n := todo.status.DesiredReplicas
-		if err := c.UpdateScale(ctx, t.kind, t.resized(n)); err != nil {
+		err := c.UpdateScale(ctx, t.kind, t.resized(n))
+		if apierrors.IsConflict(err) {
+			return 0, err // the target has changed: from the start
+		}
+		if err != nil {
 			c.Event(kinds.HorizontalPodAutoscalers, h, corev1.EventTypeWarning, "FailedRescale", "New size: %d; reason: %s; error: %v", n,
 				todo.why, err)
 			todo.refused(h, err)
@@ -96,6 +103,9 @@ func (a *autoscaler) reconcile(ctx context.Context, c *loop.Ctx, h hpa) (time.Du
 		}
 		c.Event(kinds.HorizontalPodAutoscalers, h, corev1.EventTypeNormal, "SuccessfulRescale", "New size: %d; reason: %s", n, todo.why)
 		a.memory.scaled(key, n-t.scale.Replicas, seen.now)
+		if on.On("HPAScaleToZero") {
+			todo.zeroed(h, t.scale.Replicas)
+		}
 	}
 	return a.period, writeStatus(ctx, c, h, todo)
 }
@@ -106,7 +116,11 @@ func writeStatus(ctx context.Context, c *loop.Ctx, h hpa, t todo) error {
 	}
 	next := resource.Clone(h)
 	next.Status = t.status
-	return c.UpdateStatus(ctx, kinds.HorizontalPodAutoscalers, next)
+	err := c.UpdateStatus(ctx, kinds.HorizontalPodAutoscalers, next)
+	if err != nil && !apierrors.IsConflict(err) {
+		c.Event(kinds.HorizontalPodAutoscalers, h, corev1.EventTypeWarning, "FailedUpdateStatus", "%v", err)
+	}
+	return err
 }
 
 // A target is the object that an autoscaler scales.

@@ -58,6 +58,14 @@ func steady(b *autoscalingv2.HorizontalPodAutoscalerBehavior, current, wish int3
 	return higher.at(n)
 }
 
+// windows is the longer of a behavior's windows.
+func windows(b *autoscalingv2.HorizontalPodAutoscalerBehavior) time.Duration {
+	if b == nil {
+		return calmDown
+	}
+	return max(window(b.ScaleUp, 0), window(b.ScaleDown, calmDown))
+}
+
 func window(r *autoscalingv2.HPAScalingRules, def time.Duration) time.Duration {
 	if r == nil || r.StabilizationWindowSeconds == nil {
 		return def

@@ -62,8 +62,13 @@ func (a *autoscaler) measure(ctx context.Context, c *loop.Ctx, h hpa, t target) 
 		return m
 	}
 	if names := rivals(c, h, q.pods); len(names) > 0 {
-		text := fmt.Sprintf("pods by selector %v are controlled by multiple HPAs: %v", t.scale.Selector,
-			"["+strings.Join(append([]string{h.Namespace + "/" + h.Name}, names...), " ")+"]")
+		names, words := append([]string{h.Namespace + "/" + h.Name}, names...), "more than one HPA (e.g. [%s])"
+		if c.Client().Kinds().Features().AtLeast(37) {
+			names = names[:2]
+		} else {
+			words = "multiple HPAs: [%s]"
+		}
+		text := fmt.Sprintf("pods by selector %s are controlled by "+words, t.scale.Selector, strings.Join(names, " "))
 		m.target, m.err = &fault{"AmbiguousSelector", text}, errors.New(text)
 		return m
 	}
@@ -254,8 +259,11 @@ func (q question) object(ctx context.Context, m *autoscalingv2.ObjectMetricSourc
 	}
 	value, err := q.a.source.Object(ctx, m.Metric, q.h.Namespace, resource, m.DescribedObject.Name)
 	if err != nil {
-		return fmt.Errorf("unable to get metric %s: %s on %s %s/%w", // the order is upstream's
-			m.Metric.Name, m.DescribedObject.Kind, q.h.Namespace, m.DescribedObject.Name, err)
+		of := m.DescribedObject
+		if !q.c.Client().Kinds().Features().AtLeast(37) {
+			return fmt.Errorf("unable to get metric %s: %s on %s %s/%w", m.Metric.Name, of.Kind, q.h.Namespace, of.Name, err) // as 1.36 has it
+		}
+		return fmt.Errorf("unable to get metric %s on %s %s/%s: %w", m.Metric.Name, of.Kind, q.h.Namespace, of.Name, err)
 	}
 	got.text = m.DescribedObject.Kind + " metric " + m.Metric.Name
 	if m.Target.AverageValue != nil {

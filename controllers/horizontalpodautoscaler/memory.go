@@ -43,15 +43,16 @@ func (m *memory) past(key loop.Key, current int32, now time.Time) history {
 	return *h
 }
 
-// recommended notes what was called for; nil: nothing could be told.
-func (m *memory) recommended(key loop.Key, n *int32, now time.Time) {
+// recommended notes what was called for; nil: nothing could be told. What is older than the windows of the behavior is forgotten: one
+// that is widened later does not bring it back.
+func (m *memory) recommended(key loop.Key, n *int32, windows time.Duration, now time.Time) {
 	if n == nil {
 		return
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if h := m.keys[key]; h != nil {
-		h.advice = thin(append(h.advice, point{*n, now}))
+		h.advice = thin(append(since(h.advice, now.Add(-windows)), point{*n, now}))
 	}
 }
 

@@ -9,6 +9,8 @@ import (
 	autoscalingv2 "k8s.io/api/autoscaling/v2"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/kloop-dev/kloop/features"
 )
 
 // A sight holds the facts that one pass sees.
@@ -16,6 +18,7 @@ type sight struct {
 	target  target
 	failed  error // the target can't be read
 	metrics measured
+	off     bool // see off
 	now     time.Time
 }
 
@@ -62,26 +65,59 @@ func plan(h hpa, seen sight, past history) (t todo) {
 		t.warn("FailedGetScale", seen.failed.Error())
 		return t
 	}
-	current, least := seen.target.scale.Replicas, int32(1)
-	if h.Spec.MinReplicas != nil {
-		least = *h.Spec.MinReplicas
-	}
+	current, least := seen.target.scale.Replicas, smallest(h)
 	t.set(autoscalingv2.AbleToScale, corev1.ConditionTrue, "SucceededGetScale",
 		"the HPA controller was able to get the target's current scale")
 	t.status.CurrentReplicas, t.status.CurrentMetrics = current, nil
 	switch {
-	case current == 0 && least != 0:
+	case seen.off:
 		t.status.DesiredReplicas = 0
 		t.set(autoscalingv2.ScalingActive, corev1.ConditionFalse, "ScalingDisabled",
 			"scaling is disabled since the replica count of the target is zero")
 	case current > h.Spec.MaxReplicas:
 		t.resize(current, h.Spec.MaxReplicas, "Current number of replicas above Spec.MaxReplicas")
-	case current < least:
+	case current < least && current > 0:
 		t.resize(current, least, "Current number of replicas below Spec.MinReplicas")
 	default:
 		t.follow(h, seen.metrics, bounds{current, least, h.Spec.MaxReplicas}, past)
 	}
 	return t
+}
+
+// smallest is the least size that the target may have.
+func smallest(h hpa) int32 {
+	if h.Spec.MinReplicas == nil {
+		return 1
+	}
+	return *h.Spec.MinReplicas
+}
+
+// off says that somebody took all pods of a target away: only they bring it back, and nothing is measured. What the autoscaler itself
+// scaled to zero it brings back, when metrics that need no pods call for it, or when it may no longer be so small.
+func off(h hpa, on *features.Set, current int32) bool {
+	return current == 0 && (!on.On("HPAScaleToZero") || !scaledToZero(h) || smallest(h) == 0 && !needsNoPods(h))
+}
+
+func scaledToZero(h hpa) bool {
+	return slices.ContainsFunc(h.Status.Conditions, func(c autoscalingv2.HorizontalPodAutoscalerCondition) bool {
+		return c.Type == autoscalingv2.ScaledToZero && c.Status == corev1.ConditionTrue
+	})
+}
+
+// needsNoPods says that there is a metric that tells of a load without pods that carry it.
+func needsNoPods(h hpa) bool {
+	return slices.ContainsFunc(h.Spec.Metrics, func(m autoscalingv2.MetricSpec) bool {
+		return m.Type == autoscalingv2.ObjectMetricSourceType || m.Type == autoscalingv2.ExternalMetricSourceType
+	})
+}
+
+// zeroed notes, when a target has been scaled, whether it was to zero.
+func (t *todo) zeroed(h hpa, from int32) {
+	if from > 0 && t.status.DesiredReplicas == 0 && smallest(h) == 0 && needsNoPods(h) {
+		t.set(autoscalingv2.ScaledToZero, corev1.ConditionTrue, "ScaledToZero", "the HPA controller scaled the workload to zero")
+		return
+	}
+	t.set(autoscalingv2.ScaledToZero, corev1.ConditionFalse, "NotScaledToZero", "the HPA controller did not scale the workload to zero")
 }
 
 // resize has the target scaled if it is not of the size.
@@ -128,8 +164,11 @@ func (t *todo) follow(h hpa, m measured, b bounds, past history) {
 		"the HPA was able to successfully calculate a replica count from "+m.metric)
 	t.recommended = &m.replicas
 	why := m.metric + " above target"
-	if m.replicas < b.current {
+	switch {
+	case m.replicas < b.current:
 		why = "All metrics below target"
+	case m.replicas == 0: // and yet there are to be some
+		why = "Current number of replicas below Spec.MinReplicas"
 	}
 	calm := steady(h.Spec.Behavior, b.current, m.replicas, past.advice, t.now)
 	if calm.n == m.replicas {

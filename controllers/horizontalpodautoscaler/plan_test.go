@@ -7,7 +7,9 @@ import (
 	"time"
 
 	autoscalingv2 "k8s.io/api/autoscaling/v2"
+	corev1 "k8s.io/api/core/v1"
 
+	"github.com/kloop-dev/kloop/features"
 	"github.com/kloop-dev/kloop/loop"
 	"github.com/kloop-dev/kloop/resource"
 )
@@ -132,7 +134,7 @@ func TestPlan(t *testing.T) {
 		events  int
 	}{
 		{"no target", sight{failed: errors.New("gone"), now: noon}, nil, 0, false, "AbleToScale=False:FailedGetScale", 1},
-		{"switched off", of(0, measured{}), nil, 0, false, "AbleToScale=True:SucceededGetScale ScalingActive=False:ScalingDisabled", 0},
+		{"switched off", sight{now: noon, off: true}, nil, 0, false, "AbleToScale=True:SucceededGetScale ScalingActive=False:ScalingDisabled", 0},
 		{"too large", of(12, measured{}), nil, 10, true, "AbleToScale=True:SucceededRescale", 0},
 		{"too small", of(1, measured{}), nil, 2, true, "AbleToScale=True:SucceededRescale", 0},
 		{"more load", of(4, load(6)), nil, 6, true,
@@ -168,7 +170,7 @@ func TestMemory(t *testing.T) {
 	}
 	n := int32(5)
 	for i := range 1000 {
-		m.recommended(key, &n, noon.Add(time.Duration(i)*time.Second))
+		m.recommended(key, &n, longest, noon.Add(time.Duration(i)*time.Second))
 	}
 	m.scaled(key, 2, noon)
 	m.scaled(key, 0, noon)
@@ -178,8 +180,70 @@ func TestMemory(t *testing.T) {
 	if p := m.past(key, 3, noon.Add(2*time.Hour)); len(p.advice)+len(p.scales) != 0 {
 		t.Errorf("after two hours: %v", p)
 	}
+	one := int32(1)
+	m.recommended(key, &n, longest, noon)
+	m.recommended(key, &one, 0, noon.Add(time.Second))
+	if p := m.past(key, 3, noon.Add(2*time.Second)); len(p.advice) != 1 || p.advice[0].n != 1 {
+		t.Errorf("without a window %v are remembered", p.advice)
+	}
 	m.forget(key)
 	if len(m.keys) != 0 {
 		t.Error("remembers what is gone")
+	}
+}
+
+// TestScaleToZero: whose autoscaler took the last pod away brings it back, by metrics that need no pods or for a larger least size; what
+// a person scaled to zero stays (KEP-2021).
+func TestScaleToZero(t *testing.T) {
+	zero, three, on := int32(0), int32(3), (*features.Set)(nil)
+	load := func(n int32) measured { return measured{replicas: n, metric: "queue"} }
+	queue := []autoscalingv2.MetricSpec{{Type: autoscalingv2.ExternalMetricSourceType}}
+	cpu := []autoscalingv2.MetricSpec{{Type: autoscalingv2.ResourceMetricSourceType}}
+	slept := []autoscalingv2.HorizontalPodAutoscalerCondition{{Type: autoscalingv2.ScaledToZero, Status: corev1.ConditionTrue}}
+	for _, tt := range []struct {
+		name          string
+		least         *int32
+		metrics       []autoscalingv2.MetricSpec
+		conditions    []autoscalingv2.HorizontalPodAutoscalerCondition
+		now, load     int32
+		off           bool
+		desired       int32
+		zero, because string
+	}{
+		{"no load", &zero, queue, nil, 1, 0, false, 0, "True", "All metrics below target"},
+		{"no load, but of CPU", &zero, cpu, nil, 2, 0, false, 0, "False", "All metrics below target"},
+		{"less load", &zero, queue, nil, 4, 2, false, 2, "False", "All metrics below target"},
+		{"load again", &zero, queue, slept, 0, 3, false, 3, "False", "queue above target"},
+		{"much load", &zero, queue, slept, 0, 30, false, 4, "False", "queue above target"},
+		{"still none", &zero, queue, slept, 0, 0, false, 0, "True", ""},
+		{"by a person", &zero, queue, nil, 0, 3, true, 0, "", ""},
+		{"metrics that need pods", &zero, cpu, slept, 0, 3, true, 0, "True", ""},
+		{"a larger least size", &three, cpu, slept, 0, 0, false, 3, "False", "Current number of replicas below Spec.MinReplicas"},
+		{"a larger least size, by a person", &three, queue, nil, 0, 3, true, 0, "", ""},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			h := &autoscalingv2.HorizontalPodAutoscaler{Status: autoscalingv2.HorizontalPodAutoscalerStatus{Conditions: tt.conditions},
+				Spec: autoscalingv2.HorizontalPodAutoscalerSpec{MinReplicas: tt.least, MaxReplicas: 10, Metrics: tt.metrics}}
+			seen := sight{target: target{scale: resource.Scale{Replicas: tt.now}}, now: noon, off: off(h, on, tt.now)}
+			if !seen.off {
+				seen.metrics = load(tt.load)
+			}
+			got := plan(h, seen, history{})
+			if got.rescale {
+				got.zeroed(h, tt.now)
+			}
+			condition := ""
+			for _, c := range got.status.Conditions {
+				if c.Type == autoscalingv2.ScaledToZero {
+					condition = string(c.Status)
+				}
+			}
+			if seen.off != tt.off || got.status.DesiredReplicas != tt.desired || condition != tt.zero || got.why != tt.because {
+				t.Errorf("off %v, to %d as %q, scaled to zero %q", seen.off, got.status.DesiredReplicas, got.why, condition)
+			}
+		})
+	}
+	if old, err := features.New(36, nil); err != nil || !off(&autoscalingv2.HorizontalPodAutoscaler{}, old, 0) {
+		t.Errorf("1.36 scales from zero (%v)", err)
 	}
 }

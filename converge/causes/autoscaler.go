@@ -91,8 +91,10 @@ func autoscalersCollide(l *converge.Look, h *autoscalingv2.HorizontalPodAutoscal
 		Waits:  l.Field("spec.scaleTargetRef"),
 		Next:   converge.PersonDoes("leaves the pods to one of them"),
 		Advice: []string{"delete one of the autoscalers, or let the targets select different pods"}}
-	_, names, _ := strings.Cut(text, "multiple HPAs: ")
-	for other := range strings.FieldsSeq(strings.NewReplacer("[", " ", "]", " ", ",", " ").Replace(names)) { // upstream: [a/one a/two]
+	_, names, _ := strings.Cut(text, "HPA") // multiple HPAs: [a/one a/two]; since 1.37 more than one HPA (e.g. [a/one a/two])
+	_, names, _ = strings.Cut(names, "[")
+	names, _, _ = strings.Cut(names, "]")
+	for other := range strings.FieldsSeq(strings.ReplaceAll(names, ",", " ")) {
 		if other = strings.TrimPrefix(other, h.Namespace+"/"); other != h.Name {
 			f.Says = "scales pods that horizontalpodautoscaler/" + other + " scales too"
 		}

@@ -30,7 +30,7 @@ type course struct {
 	Words   map[string][]any // of a talk: one of each, by chance, in every step, where its texts have %WORD%
 }
 
-// A step is one request, or WAIT and a duration. A patch without a content type is a merge patch.
+// A step is one request, or WAIT and a duration, or MEASURE with the values of metrics (see meter). A patch without a content type is a merge patch.
 type step struct {
 	Do      string // METHOD PATH
 	Body    any
@@ -98,12 +98,24 @@ func playAll(ctx context.Context, p *pair, c config, only *regexp.Regexp, r *rep
 		}
 		all.Go(func() { a.play(ctx) })
 	}
+	var meters []*meter
+	for _, s := range []*server{p.a, p.b} {
+		if c.meter == "" {
+			break
+		}
+		m, err := newMeter(ctx, s, c.meter)
+		if err != nil {
+			return err
+		}
+		defer m.stop(context.WithoutCancel(ctx))
+		meters = append(meters, m)
+	}
 	work := make(chan played)
 	var stages sync.WaitGroup
 	for range c.workers {
 		stages.Go(func() {
 			for one := range work {
-				(&stage{pair: p, kinds: kinds, played: one, report: r, known: map[string]bool{}}).play(ctx)
+				(&stage{pair: p, kinds: kinds, played: one, report: r, known: map[string]bool{}, meters: meters}).play(ctx)
 			}
 		})
 	}
@@ -130,6 +142,7 @@ type stage struct {
 	kinds  []place
 	report *report
 	known  map[string]bool // differences that were reported: they last
+	meters []*meter        // one for each server, or none
 	played
 }
 
@@ -181,6 +194,12 @@ func (s *stage) do(ctx context.Context, one step, told []string) {
 			log.Printf("course %s: %v", s.ns, err)
 		}
 		pause(ctx, rest)
+		return
+	}
+	if one.Do == "MEASURE" {
+		if err := measured(s.meters, s.ns, one.Body); err != nil {
+			log.Printf("course %s: %v", s.ns, err)
+		}
 		return
 	}
 	if a, b := s.send(ctx, s.pair.a, one), s.send(ctx, s.pair.b, one); a.code != b.code {

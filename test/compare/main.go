@@ -32,6 +32,7 @@ type config struct {
 	courses string
 	talks   string
 	length  int
+	meter   string
 	table   bool
 }
 
@@ -47,6 +48,7 @@ func main() {
 	flag.StringVar(&c.courses, "courses", "", "file of courses to play on two clusters with loops and a scheduler, instead of questions")
 	flag.StringVar(&c.talks, "talks", "", "file of talks to have with two servers without loops, instead of questions")
 	flag.IntVar(&c.length, "length", 4, "steps of a course")
+	flag.StringVar(&c.meter, "meter", "", "address of this machine that both servers reach: metrics are served there, which courses set")
 	flag.BoolVar(&c.table, "table", false, "ask for every answer to a question as a table")
 	flag.Parse()
 	log.SetFlags(0)
