@@ -181,6 +181,9 @@ func (w wire) Pods(ctx context.Context, m autoscalingv2.MetricIdentifier, ns str
 	if err != nil {
 		return nil, err
 	}
+	if len(list) == 0 {
+		return nil, errors.New("no metrics returned from custom metrics API")
+	}
 	out := readings{}
 	for _, v := range list {
 		window := time.Minute
@@ -201,6 +204,10 @@ func (w wire) Object(ctx context.Context, m autoscalingv2.MetricIdentifier, ns, 
 	list, err := w.custom(ctx, resource, name, path, m, "")
 	if err != nil {
 		return 0, err
+	}
+	if len(list) != 1 {
+		return 0, fmt.Errorf("unable to fetch metrics from custom metrics API: the custom metrics API server returned %d results "+
+			"when we asked for exactly one", len(list))
 	}
 	return list[0].Value.MilliValue(), nil
 }
@@ -223,9 +230,6 @@ func (w wire) custom(ctx context.Context, resource, name, path string, m autosca
 	}
 	if err != nil {
 		return nil, fmt.Errorf("unable to fetch metrics from custom metrics API: %w", err)
-	}
-	if len(list.Items) == 0 {
-		return nil, errors.New("no metrics returned from custom metrics API")
 	}
 	return list.Items, nil
 }

@@ -77,6 +77,8 @@ func TestAdapters(t *testing.T) {
 			_, _ = io.WriteString(w, `{"kind":"Status","apiVersion":"v1","status":"Failure","reason":"NotFound","code":404,"message":"`+unknown+`"}`)
 		case "/apis/custom.metrics.k8s.io/v1beta1/namespaces/ns/pods/*/old":
 			_, _ = io.WriteString(w, `{"items":[{"describedObject":{"name":"p"},"metricName":"old","value":"3","window":90}]}`)
+		case "/apis/custom.metrics.k8s.io/v1beta2/namespaces/ns/services/web/none":
+			_, _ = io.WriteString(w, `{"items":[]}`)
 		case "/apis/metrics.k8s.io/v1beta1/namespaces/ns/pods":
 			http.Error(w, "service unavailable", http.StatusServiceUnavailable)
 		default:
@@ -97,6 +99,11 @@ func TestAdapters(t *testing.T) {
 	got, err := source.Pods(t.Context(), autoscalingv2.MetricIdentifier{Name: "old"}, "ns", labels.Everything())
 	if err != nil || got["p"].value != 3000 || got["p"].window != 90*time.Second {
 		t.Errorf("an older adapter: %v, %v", got, err)
+	}
+	if _, err := source.Object(t.Context(), autoscalingv2.MetricIdentifier{Name: "none"}, "ns", "services", "web"); err == nil ||
+		err.Error() != "unable to fetch metrics from custom metrics API: the custom metrics API server returned 0 results when we asked "+
+			"for exactly one" {
+		t.Error("an object without the metric:", err)
 	}
 	if _, err := source.Resource(t.Context(), "cpu", "ns", labels.Everything(), ""); err == nil || err.Error() !=
 		"unable to fetch metrics from resource metrics API: the server is currently unable to handle the request (get pods.metrics.k8s.io)" {
