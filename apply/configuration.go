@@ -50,12 +50,11 @@ func readJSON(patch []byte) (c *Configuration, ok bool, err error) {
 	if err := codec.CheckDepth(patch); err != nil {
 		return nil, json.Valid(patch), tooDeep(err)
 	}
-	c = &Configuration{}
-	twice, err := kjson.UnmarshalStrict(patch, &c.doc)
+	doc, twice, err := codec.UnmarshalTree(patch)
 	if err != nil {
 		return nil, json.Valid(patch), unreadable(patch, err)
 	}
-	if len(twice) > 0 {
+	if c = (&Configuration{doc: doc}); len(twice) > 0 {
 		_, c.Twice, _ = codec.FromYAML(patch) // it can be read
 	}
 	return c, true, nil

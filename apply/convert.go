@@ -9,7 +9,6 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/managedfields"
-	kjson "sigs.k8s.io/json"
 	"sigs.k8s.io/structured-merge-diff/v6/typed"
 
 	"github.com/kloop-dev/kloop/resource"
@@ -140,8 +139,8 @@ func content(obj runtime.Object) (map[string]any, error) {
 	if err != nil {
 		return nil, err
 	}
-	var m map[string]any
-	if err := kjson.UnmarshalCaseSensitivePreserveInts(doc, &m); err != nil {
+	m, _, err := codec.UnmarshalTree(doc)
+	if err != nil {
 		return nil, fmt.Errorf("decode %T: %w", obj, err)
 	}
 	return m, nil

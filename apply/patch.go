@@ -76,8 +76,7 @@ func CheckOperations(patch []byte) (strict []error, err error) {
 // MergePatch applies an RFC 7386 patch to a JSON document: null deletes, lists are replaced. A patch that is
 // not a JSON object is a 400; if nobody looks at fields, a list takes the place of the document.
 func MergePatch(doc, patch []byte, looked bool) ([]byte, error) {
-	var p map[string]any
-	if err := kjson.UnmarshalCaseSensitivePreserveInts(patch, &p); err != nil && looked {
+	if _, _, err := codec.UnmarshalTree(patch); err != nil && looked {
 		return nil, apierrors.NewBadRequest(fmt.Sprintf("error decoding patch: %v", err))
 	}
 	if out, ok := spliceMerge(doc, patch); ok {
@@ -103,8 +102,8 @@ func Strategic(doc, patch []byte, obj resource.Object) ([]byte, error) {
 
 // strategicTree is Strategic with a patch that is read, which it changes.
 func strategicTree(doc []byte, patch map[string]any, obj resource.Object) ([]byte, error) {
-	var d map[string]any
-	if err := kjson.UnmarshalCaseSensitivePreserveInts(doc, &d); err != nil {
+	d, _, err := codec.UnmarshalTree(doc)
+	if err != nil {
 		return nil, internal(fmt.Errorf("decode the object to patch: %w", err))
 	}
 	out, err := strategic(d, patch, obj)

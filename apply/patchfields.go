@@ -74,7 +74,8 @@ func patchPart(pt k8stypes.PatchType, patch []byte, tree map[string]any, part re
 // read, or has a name twice.
 func patchTree(pt k8stypes.PatchType, patch []byte) (tree map[string]any) {
 	if pt != k8stypes.JSONPatchType {
-		if strict, err := kjson.UnmarshalStrict(patch, &tree); err != nil || len(strict) > 0 {
+		tree, twice, err := codec.UnmarshalTree(patch)
+		if err != nil || len(twice) > 0 {
 			return nil
 		}
 		return tree

@@ -32,7 +32,9 @@ func (o *Object) SetManagedFields(list []metav1.ManagedFieldsEntry) {
 		}
 		if e.FieldsV1 != nil {
 			var fields any
-			if len(e.FieldsV1.Raw) > 0 && kjson.UnmarshalCaseSensitivePreserveInts(e.FieldsV1.Raw, &fields) != nil {
+			if tree, ok := codec.ReadTree(string(e.FieldsV1.Raw)); ok {
+				fields = tree
+			} else if len(e.FieldsV1.Raw) > 0 && kjson.UnmarshalCaseSensitivePreserveInts(e.FieldsV1.Raw, &fields) != nil {
 				o.Unstructured.SetManagedFields(list)
 				return
 			}

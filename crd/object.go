@@ -7,7 +7,8 @@ import (
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
-	kjson "sigs.k8s.io/json"
+
+	"github.com/kloop-dev/kloop/resource/codec"
 )
 
 // An Object is a custom resource: a tree of maps that knows which schema it is read by.
@@ -30,8 +31,7 @@ func (o *Object) UnmarshalJSON(data []byte) error {
 // UnmarshalStrict decodes JSON and prunes what the schema does not know. The strict errors name unknown and
 // duplicate fields; the object is decoded all the same.
 func (o *Object) UnmarshalStrict(data []byte) (strict []error, err error) {
-	content := map[string]any{}
-	strict, err = kjson.UnmarshalStrict(data, &content)
+	content, strict, err := codec.UnmarshalTree(data)
 	if err != nil {
 		return nil, err
 	}

@@ -163,8 +163,14 @@ func (s *Stored) Open() resource.Object { return s.open() }
 
 func (s *Stored) open() *Object {
 	o := &Object{read: s.read}
-	o.Object = map[string]any{}
-	s.at.Load().look(func(text string) {
+	at, ok := s.at.Load(), false
+	at.look(func(text string) {
+		if at != &at.in.one { // it lies in room that is used again, or together with others
+			text = strings.Clone(text)
+		}
+		if o.Object, ok = codec.ReadTree(text); ok {
+			return
+		}
 		if err := kjson.UnmarshalCaseSensitivePreserveInts(unsafe.Slice(unsafe.StringData(text), len(text)), &o.Object); err != nil {
 			panic(fmt.Sprintf("a custom resource in memory is no JSON: %v", err)) // this process has encoded it
 		}
