@@ -1,9 +1,6 @@
 package apply
 
-import (
-	"maps"
-	"slices"
-)
+import "slices"
 
 // written is the part of a tree that knows of the values of a patch, which are decoded JSON.
 type written interface {
@@ -13,8 +10,8 @@ type written interface {
 	docSame(doc any, live val) bool
 	// docField finds what a patch names in a live struct or map; ok is false for what the schema does not have.
 	docField(p place, live val, name string, doc any) (f named, ok bool)
-	// docKeys returns what identifies an item of a patch's list.
-	docKeys(p place, doc any) ([]key, bool)
+	// docKeys appends what identifies an item of a patch's list.
+	docKeys(room []key, p place, doc any) ([]key, bool)
 	// putField writes what docField found, putItem an item of a live list; false if the value is not of the type.
 	putField(p place, live val, name string, f named, doc any) bool
 	putItem(live val, e element, doc any) bool
@@ -23,9 +20,10 @@ type written interface {
 // A named is a field of a live object that a patch names.
 type named struct {
 	place place
-	v     val  // nothing: the live object does not have it
-	entry bool // of a map: it has an owner even if there is something below it
-	unset bool // the patch sets false, 0 or "", which the live object has and does not keep
+	text  string // as a step; "": it is to be made of the name
+	v     val    // nothing: the live object does not have it
+	entry bool   // of a map: it has an owner even if there is something below it
+	unset bool   // the patch sets false, 0 or "", which the live object has and does not keep
 }
 
 // claims returns what the value doc of a patch owns: its own place, and what is below it. It is lost when the live val is
@@ -60,14 +58,22 @@ func (w *walk) claims(p place, doc any, live val) (bits, set) {
 }
 
 func (w *walk) claimFields(p place, m map[string]any, live val) set {
-	mark := w.pile.mark()
-	for _, name := range slices.Sorted(maps.Keys(m)) {
+	mark, first := w.pile.mark(), len(w.pile.names)
+	for name := range m {
+		w.pile.names = append(w.pile.names, name)
+	}
+	names := w.pile.names[first:]
+	slices.Sort(names)
+	for _, name := range names {
 		f, ok := w.tree.docField(p, live, name, m[name])
 		if !ok || !isPlain(name) {
 			w.lost = true
 			return nil
 		}
-		it := item{step: step{text: "f:" + name}}
+		it := item{step: step{text: f.text}}
+		if f.text == "" {
+			it.step.text = "f:" + name
+		}
 		if f.unset {
 			it.marked = member
 		} else if it.marked, it.sub = w.claims(f.place, m[name], f.v); it.marked&changed != 0 && !w.lost {
@@ -80,6 +86,7 @@ func (w *walk) claimFields(p place, m map[string]any, live val) set {
 			w.pile.add(it)
 		}
 	}
+	w.pile.names = w.pile.names[:first]
 	return w.pile.take(mark)
 }
 
@@ -92,13 +99,14 @@ func (w *walk) claimItems(p place, how op, l []any, live val) set {
 	elem, _ := w.tree.below(p, itemStep(how))
 	mark, before := w.pile.mark(), -1
 	for _, doc := range l {
-		keys, known := w.tree.docKeys(p, doc)
+		keys, known := w.tree.docKeys(w.pile.keys[:0], p, doc)
+		w.pile.keys = keys
 		at, ok := slices.BinarySearchFunc(have, keys, func(e element, keys []key) int { return compareKeys(e.keys, keys) })
 		if w.lost || !known || !ok || have[at].index <= before {
 			w.lost = true
 			return nil
 		}
-		before = have[at].index
+		before, keys = have[at].index, have[at].keys
 		marked, sub := w.claims(elem, doc, have[at].v)
 		if marked&changed != 0 && !w.lost {
 			w.lost = !w.tree.putItem(live, have[at], doc)

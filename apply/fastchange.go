@@ -1,7 +1,6 @@
 package apply
 
 import (
-	"bytes"
 	"slices"
 
 	"github.com/kloop-dev/kloop/resource"
@@ -21,11 +20,13 @@ func (t *Tracker) fastChange(w *Write, old resource.Object, doc map[string]any) 
 		return nil
 	}
 	obj := resource.Clone(old)
-	claims, ok := t.claims(w, obj, doc, true)
+	scratch := newPile(true)
+	defer scratch.done()
+	claims, ok := t.claims(w, obj, doc, scratch, true)
 	if claims = claims.withoutResets(w); !ok || len(claims) == 0 {
 		return nil
 	}
-	if !bytes.Equal(rawFields(&list[mine]), claims.appendJSON(make([]byte, 0, 512))) {
+	if !claims.isText(rawFields(&list[mine])) {
 		return nil
 	}
 	diff := claims.only(changed)

@@ -26,7 +26,9 @@ func (t *Tracker) fastCreate(w *Write, doc map[string]any) resource.Object {
 	} else if strict, err := codec.UnmarshalJSON(raw, obj); err != nil || len(strict) > 0 {
 		return nil
 	}
-	set, ok := t.claims(w, obj, doc, false)
+	scratch := newPile(true)
+	defer scratch.done()
+	set, ok := t.claims(w, obj, doc, scratch, false)
 	if set = set.withoutResets(w); !ok || len(set) == 0 {
 		return nil
 	}

@@ -155,7 +155,7 @@ func (t jsonTree) items(p place, v val) (list []element, ok bool) {
 	l, _ := v.doc.([]any)
 	list = make([]element, len(l))
 	for i, v := range l {
-		keys, ok := t.docKeys(p, v)
+		keys, ok := t.docKeys(nil, p, v)
 		if !ok {
 			return nil, false
 		}
@@ -195,10 +195,11 @@ func (t jsonTree) docField(p place, live val, name string, _ any) (f named, ok b
 	return named{place: child, v: get(m, name), entry: !known}, true
 }
 
-func (t jsonTree) docKeys(p place, v any) (keys []key, ok bool) {
+func (t jsonTree) docKeys(room []key, p place, v any) (keys []key, ok bool) {
+	keys = room
 	if len(p.atom.List.Keys) == 0 {
 		s, ok := docScalar(v)
-		return []key{{val: s}}, ok
+		return append(keys, key{val: s}), ok
 	}
 	m, ok := v.(map[string]any)
 	elem := t.resolve(p.atom.List.ElementType)

@@ -1,6 +1,7 @@
 package apply
 
 import (
+	"bytes"
 	"cmp"
 	"strconv"
 	"strings"
@@ -222,6 +223,14 @@ func (s set) appendJSON(b []byte) []byte {
 	return append(s.appendItems(b), '}')
 }
 
+// isText says whether text is the set as FieldsV1.
+func (s set) isText(text []byte) bool {
+	page := pages.Get().(*[]byte)
+	defer pages.Put(page)
+	*page = s.appendJSON((*page)[:0])
+	return bytes.Equal(*page, text)
+}
+
 func (s set) appendItems(b []byte) []byte {
 	for i := range s {
 		if i > 0 {
@@ -241,37 +250,29 @@ func (s set) appendItems(b []byte) []byte {
 
 // keyText writes a step to a list item, named by its value or its keys.
 func keyText(value bool, keys []key) string {
-	var b strings.Builder
+	room := [128]byte{}
+	b := room[:0]
 	if value {
-		b.WriteString("v:")
-		keys[0].val.write(&b)
-		return b.String()
+		return string(keys[0].val.append(append(b, "v:"...)))
 	}
 	for i, k := range keys {
 		if i == 0 {
-			b.WriteString("k:{")
+			b = append(b, "k:{"...)
 		} else {
-			b.WriteByte(',')
+			b = append(b, ',')
 		}
-		b.WriteString(`\"`)
-		b.WriteString(k.name)
-		b.WriteString(`\":`)
-		k.val.write(&b)
+		b = append(append(append(b, `\"`...), k.name...), `\":`...)
+		b = k.val.append(b)
 	}
-	b.WriteByte('}')
-	return b.String()
+	return string(append(b, '}'))
 }
 
-func (s scalar) write(b *strings.Builder) {
+func (s scalar) append(b []byte) []byte {
 	switch s.kind {
 	case str:
-		b.WriteString(`\"`)
-		b.WriteString(s.s)
-		b.WriteString(`\"`)
+		return append(append(append(b, `\"`...), s.s...), `\"`...)
 	case number:
-		var room [20]byte
-		b.Write(strconv.AppendInt(room[:0], s.n, 10))
-	default:
-		b.WriteString(strconv.FormatBool(s.n != 0))
+		return strconv.AppendInt(b, s.n, 10)
 	}
+	return strconv.AppendBool(b, s.n != 0)
 }

@@ -229,7 +229,7 @@ func (structTree) docField(p place, live val, name string, doc any) (f named, ok
 	if known == nil {
 		return f, false
 	}
-	f.place.plan = known.node
+	f.place.plan, f.text = known.node, known.text
 	if f.v = goVal(known.of(live.rv)); f.v.there {
 		return f, true
 	}
@@ -250,11 +250,11 @@ func isZero(v any, field reflect.Value) bool {
 	return false
 }
 
-func (structTree) docKeys(p place, doc any) (keys []key, ok bool) {
-	n := p.plan
+func (structTree) docKeys(room []key, p place, doc any) (keys []key, ok bool) {
+	n, keys := p.plan, room
 	if n.op == opSet {
 		s, ok := docScalar(doc)
-		return []key{{val: s}}, ok
+		return append(keys, key{val: s}), ok
 	}
 	m, _ := doc.(map[string]any)
 	for i := range n.keys {

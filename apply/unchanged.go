@@ -1,7 +1,6 @@
 package apply
 
 import (
-	"bytes"
 	"maps"
 	"reflect"
 	"slices"
@@ -23,9 +22,11 @@ func (t *Tracker) appliesNothing(w *Write, old resource.Object, doc map[string]a
 	if mine < 0 {
 		return false
 	}
-	set, ok := t.claims(w, old, doc, false)
+	scratch := newPile(true)
+	defer scratch.done()
+	set, ok := t.claims(w, old, doc, scratch, false)
 	set = set.withoutResets(w)
-	return ok && len(set) > 0 && bytes.Equal(rawFields(&list[mine]), set.appendJSON(make([]byte, 0, 512)))
+	return ok && len(set) > 0 && set.isText(rawFields(&list[mine]))
 }
 
 // appliedBefore returns the books of old and which entry is that of what the manager applied; -1 if there is none, or
@@ -47,9 +48,9 @@ func appliedBefore(w *Write, old resource.Object, doc map[string]any) (list []me
 	})
 }
 
-// claims returns the fields that a decoded patch sets. ok is false if it would change any of them, unless write allows
-// to: then the values go into obj, and what changed is marked so.
-func (t *Tracker) claims(w *Write, obj resource.Object, doc map[string]any, write bool) (set, bool) {
+// claims returns the fields that a decoded patch sets, which lie in the pile. ok is false if it would change any of them, unless
+// write allows to: then the values go into obj, and what changed is marked so.
+func (t *Tracker) claims(w *Write, obj resource.Object, doc map[string]any, in *pile, write bool) (set, bool) {
 	doc, ok := withoutOurs(doc, obj)
 	if !ok || len(doc) == 0 {
 		return nil, false
@@ -61,22 +62,17 @@ func (t *Tracker) claims(w *Write, obj resource.Object, doc map[string]any, writ
 		}
 		typ := t.types.of(w.GVK)
 		tree := jsonTree{typ.Schema}
-		set, ok := claimsOf(tree, tree.resolve(typ.TypeRef), doc, val{there: true, doc: live.UnstructuredContent()}, write)
-		return unownedMeta(set), ok
+		walk := &walk{tree: tree, pile: in, write: write}
+		_, set := walk.claims(tree.resolve(typ.TypeRef), doc, val{there: true, doc: live.UnstructuredContent()})
+		return unownedMeta(set), !walk.lost
 	}
 	plan := planOf(w, nil, obj)
 	if plan == nil {
 		return nil, false
 	}
-	return claimsOf(structTree{}, place{plan: plan}, doc, goVal(reflect.ValueOf(obj)), write)
-}
-
-func claimsOf(t tree, p place, doc any, live val, write bool) (set, bool) {
-	w := newWalk(t)
-	defer w.done()
-	w.write = write
-	_, set := w.claims(p, doc, live)
-	return set, !w.lost
+	walk := &walk{tree: structTree{}, pile: in, write: write}
+	_, set := walk.claims(place{plan: plan}, doc, goVal(reflect.ValueOf(obj)))
+	return set, !walk.lost
 }
 
 // withoutOurs takes out what nobody owns: the type and the name. ok is false if the name is another one.

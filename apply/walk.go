@@ -66,13 +66,6 @@ type walk struct {
 	write bool // of a patch: a value that differs is written instead
 }
 
-func newWalk(t tree) *walk {
-	return &walk{tree: t, pile: newPile(false)}
-}
-
-// done ends the use of a walk.
-func (w *walk) done() { w.pile.done() }
-
 // diff compares two values of a place, of which one may not be there. It returns how the place itself differs and what differs
 // below.
 func (w *walk) diff(p place, l, r val) (marked bits, sub set) {
@@ -169,8 +162,10 @@ func fits(t tree, s set, p place) bool {
 // A pile holds sets in the making, one upon the other.
 type pile struct {
 	items []item
-	brief bool   // sets last until the pile is put back, and lie in its room
-	room  []item // where they lie
+	names []string // of fields that are to be looked at in order, one object's upon another's
+	keys  []key    // of the item that is looked for
+	brief bool     // sets last until the pile is put back, and lie in its room
+	room  []item   // where they lie
 }
 
 var piles = sync.Pool{New: func() any { return &pile{} }}
@@ -184,8 +179,10 @@ func newPile(brief bool) *pile {
 // done puts the pile back for another.
 func (p *pile) done() {
 	clear(p.items[:cap(p.items)])
+	clear(p.names[:cap(p.names)])
+	clear(p.keys[:cap(p.keys)])
 	clear(p.room)
-	p.items, p.room = p.items[:0], p.room[:0]
+	p.items, p.names, p.room = p.items[:0], p.names[:0], p.room[:0]
 	piles.Put(p)
 }
 
