@@ -68,7 +68,7 @@ func makeSameness(t reflect.Type) sameness {
 	case reflect.Slice:
 		return sameSlices(samenessOf(t.Elem()))
 	case reflect.Map:
-		return sameMaps(samenessOf(t.Elem()))
+		return sameMaps(t, samenessOf(t.Elem()))
 	case reflect.Struct:
 		return sameStructs(t)
 	case reflect.Interface:
@@ -121,7 +121,13 @@ func sameSlices(elem sameness) sameness {
 	}
 }
 
-func sameMaps(elem sameness) sameness {
+// An entry has room for a key of a map, and for its value in two.
+type entry struct{ key, a, b reflect.Value }
+
+func sameMaps(t reflect.Type, elem sameness) sameness {
+	entries := sync.Pool{New: func() any {
+		return &entry{reflect.New(t.Key()).Elem(), reflect.New(t.Elem()).Elem(), reflect.New(t.Elem()).Elem()}
+	}}
 	return func(a, b reflect.Value) bool {
 		if a.Len() != b.Len() {
 			return false
@@ -129,12 +135,22 @@ func sameMaps(elem sameness) sameness {
 		if a.Len() == 0 || a.Pointer() == b.Pointer() {
 			return true
 		}
-		for it := a.MapRange(); it.Next(); {
-			if other := b.MapIndex(it.Key()); !other.IsValid() || !elem(it.Value(), other) {
-				return false
+		e := entries.Get().(*entry)
+		same := true
+		for it := a.MapRange(); same && it.Next(); {
+			e.key.SetIterKey(it)
+			other := b.MapIndex(e.key)
+			if same = other.IsValid(); same {
+				e.a.SetIterValue(it)
+				e.b.Set(other)
+				same = elem(e.a, e.b)
 			}
 		}
-		return true
+		e.key.SetZero()
+		e.a.SetZero()
+		e.b.SetZero()
+		entries.Put(e)
+		return same
 	}
 }
 

@@ -6,6 +6,11 @@ import (
 	"testing"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/kloop-dev/kloop/internal/testcluster"
+	"github.com/kloop-dev/kloop/kinds"
+	"github.com/kloop-dev/kloop/server"
 )
 
 func BenchmarkCreate(b *testing.B) {
@@ -54,6 +59,24 @@ func BenchmarkPatch(b *testing.B) {
 	b.ReportAllocs()
 	for i := 0; b.Loop(); i++ {
 		if _, err := w.merge(configMaps, "a", fmt.Sprintf(`{"data":{"n":"%d"}}`, i)); err != nil {
+			b.Fatal(err)
+		}
+	}
+}
+
+// BenchmarkApply applies a Deployment that is there already as it is applied.
+func BenchmarkApply(b *testing.B) {
+	c := testcluster.Start(b)
+	r := func() *server.Request {
+		return &server.Request{Kind: kinds.Deployments, GVK: kinds.Deployments.Info().GVK, Namespace: "default", Name: "web", Manager: "bench"}
+	}
+	doc := []byte(`{"apiVersion":"apps/v1","kind":"Deployment","metadata":{"name":"web","labels":{"app":"web"}},"spec":{"replicas":0,` +
+		`"selector":{"matchLabels":{"app":"web"}},"template":{"metadata":{"labels":{"app":"web"}},"spec":{"containers":[{"name":"main",` +
+		`"image":"registry.example/app:v1","ports":[{"containerPort":80}],"env":[{"name":"A","value":"1"},{"name":"B","value":"2"}],` +
+		`"resources":{"requests":{"cpu":"10m","memory":"16Mi"}}}]}}}}`)
+	b.ReportAllocs()
+	for b.Loop() {
+		if _, _, err := c.Server.Patch(b.Context(), r(), types.ApplyYAMLPatchType, doc, false); err != nil {
 			b.Fatal(err)
 		}
 	}

@@ -25,7 +25,10 @@ func (s rules) checkMeta(r *Request, obj, old resource.Object) field.ErrorList {
 		for _, bad := range path.IsValidPathSegmentPrefix(obj.GetGenerateName()) {
 			errs = append(errs, field.Invalid(metadataPath.Child("generateName"), obj.GetGenerateName(), bad))
 		}
-		fixed := s.asTold(r, validation.ValidateObjectMetaAccessorUpdate(obj, old, metadataPath))
+		var fixed field.ErrorList
+		if len(whole) > 0 || !keepsMeta(obj, old) {
+			fixed = s.asTold(r, validation.ValidateObjectMetaAccessorUpdate(obj, old, metadataPath))
+		}
 		once := i.MetaErrorsOnce && (!i.MetaErrorsAgain || r.Sub != "status") || unchecked(r)
 		if errs = append(errs, fixed...); !once && !s.oldMeta(r) {
 			errs = append(errs, fixed...)
@@ -42,6 +45,16 @@ func (s rules) checkMeta(r *Request, obj, old resource.Object) field.ErrorList {
 		}
 	}
 	return append(errs, qualified...)
+}
+
+// keepsMeta says that the rules for updates have nothing to say of metadata that the rules for new objects say nothing of. The library
+// makes a path for each of them first.
+func keepsMeta(obj, old metav1.Object) bool {
+	before, after := old.GetDeletionGracePeriodSeconds(), obj.GetDeletionGracePeriodSeconds()
+	return old.GetDeletionTimestamp() == nil && obj.GetDeletionTimestamp() == nil && before == nil && after == nil &&
+		obj.GetResourceVersion() != "" && obj.GetGeneration() >= old.GetGeneration() &&
+		obj.GetName() == old.GetName() && obj.GetNamespace() == old.GetNamespace() && obj.GetUID() == old.GetUID() &&
+		obj.GetCreationTimestamp().UTC() == old.GetCreationTimestamp().UTC()
 }
 
 // asNew says that what is written is held to the rules for new objects, too.
