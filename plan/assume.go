@@ -19,15 +19,15 @@ import (
 type assumer struct {
 	*Fork
 	made  []item
-	there map[string]bool
+	there map[string]resource.Object // by key; nil where it need not be made
 	count map[string]int
 }
 
 // assumed returns objects that are taken to be there, and adds to the notes that they are.
 func assumed(f *Fork, notes *[]string) []item {
-	a := &assumer{Fork: f, there: map[string]bool{}, count: map[string]int{}}
+	a := &assumer{Fork: f, there: map[string]resource.Object{}, count: map[string]int{}}
 	for _, it := range f.objects {
-		a.there[it.kind.Info().Key(it.obj.GetNamespace(), it.obj.GetName())] = true
+		a.there[it.kind.Info().Key(it.obj.GetNamespace(), it.obj.GetName())] = nil
 	}
 	for _, it := range f.objects {
 		if it.kind.Info().Namespaced {
@@ -63,10 +63,10 @@ func assumed(f *Fork, notes *[]string) []item {
 // add makes an object unless it is there, if its kind might not be read, or always.
 func add[T resource.Object](a *assumer, always bool, d *resource.Def[T], obj T) {
 	key := d.Info().Key(obj.GetNamespace(), obj.GetName())
-	if a.there[key] || !always && !a.hidden[d.Info().GR()] || obj.GetName() == "" {
+	if _, there := a.there[key]; there || !always && !a.hidden[d.Info().GR()] || obj.GetName() == "" {
 		return
 	}
-	a.there[key] = true
+	a.there[key] = obj
 	if a.hidden[d.Info().GR()] {
 		a.count[d.Info().Plural]++
 	}
@@ -164,22 +164,18 @@ func (a *assumer) variables(ns string, c *corev1.Container) {
 func (a *assumer) secret(ns, name string, keys ...string) {
 	add(a, false, kinds.Secrets, &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: name},
 		Type: corev1.SecretTypeOpaque, Data: map[string][]byte{}})
-	for i := range a.made {
-		if s, ok := a.made[i].obj.(*corev1.Secret); ok && s.Namespace == ns && s.Name == name {
-			for _, key := range keys {
-				s.Data[key] = []byte{}
-			}
+	if s, ok := a.there[kinds.Secrets.Info().Key(ns, name)].(*corev1.Secret); ok {
+		for _, key := range keys {
+			s.Data[key] = []byte{}
 		}
 	}
 }
 
 func (a *assumer) config(ns, name string, keys ...string) {
 	add(a, false, kinds.ConfigMaps, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: name}, Data: map[string]string{}})
-	for i := range a.made {
-		if c, ok := a.made[i].obj.(*corev1.ConfigMap); ok && c.Namespace == ns && c.Name == name {
-			for _, key := range keys {
-				c.Data[key] = ""
-			}
+	if c, ok := a.there[kinds.ConfigMaps.Info().Key(ns, name)].(*corev1.ConfigMap); ok {
+		for _, key := range keys {
+			c.Data[key] = ""
 		}
 	}
 }
