@@ -75,10 +75,13 @@ func (t *Tracker) Update(w Write, old, obj resource.Object) error {
 	if err != nil {
 		return err
 	}
-	if w.Sub == "scale" {
+	switch {
+	case w.Sub == "scale":
 		err = t.updateScale(&w, m, old, obj)
-	} else {
-		err = m.update(&w, old, obj)
+	default:
+		if err = t.crowded(&w, old, obj); err == nil {
+			err = m.update(&w, old, obj)
+		}
 	}
 	if err != nil {
 		obj.SetManagedFields(nil)
@@ -106,6 +109,9 @@ func (t *Tracker) Apply(w Write, old resource.Object, c *Configuration, force bo
 		}
 	}
 	m, err := t.smdFor(&w)
+	if err == nil {
+		err = t.crowded(&w, old, doc)
+	}
 	if err != nil {
 		return nil, internal(err)
 	}
