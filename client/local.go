@@ -5,7 +5,12 @@ package client
 import (
 	"cmp"
 	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"runtime/debug"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/kloop-dev/kloop/auth"
@@ -45,12 +50,14 @@ func (l *Local) request(k resource.Kind, ns, name, sub string) *server.Request {
 }
 
 // Get implements Client.
-func (l *Local) Get(ctx context.Context, k resource.Kind, ns, name string) (resource.Object, error) {
+func (l *Local) Get(ctx context.Context, k resource.Kind, ns, name string) (_ resource.Object, err error) {
+	defer caught(k, "get", &err)
 	return object(l.Ops.Get(ctx, l.request(k, ns, name, ""), &metav1.GetOptions{}))
 }
 
 // Create implements Client.
-func (l *Local) Create(ctx context.Context, k resource.Kind, obj resource.Object) (resource.Object, error) {
+func (l *Local) Create(ctx context.Context, k resource.Kind, obj resource.Object) (_ resource.Object, err error) {
+	defer caught(k, "create", &err)
 	r := l.request(k, obj.GetNamespace(), obj.GetName(), "")
 	if k.Info().Virtual { // a review: to create it is to ask
 		return l.Ops.Call(ctx, r, "create", typedClone(k, obj))
@@ -59,7 +66,8 @@ func (l *Local) Create(ctx context.Context, k resource.Kind, obj resource.Object
 }
 
 // Update implements Client.
-func (l *Local) Update(ctx context.Context, k resource.Kind, obj resource.Object, sub string) (resource.Object, error) {
+func (l *Local) Update(ctx context.Context, k resource.Kind, obj resource.Object, sub string) (_ resource.Object, err error) {
+	defer caught(k, "update", &err)
 	if sub == "scale" {
 		obj = resource.Clone(obj)
 	} else {
@@ -70,7 +78,8 @@ func (l *Local) Update(ctx context.Context, k resource.Kind, obj resource.Object
 }
 
 // Patch implements Client.
-func (l *Local) Patch(ctx context.Context, k resource.Kind, ns, name string, p Patch) (resource.Object, error) {
+func (l *Local) Patch(ctx context.Context, k resource.Kind, ns, name string, p Patch) (_ resource.Object, err error) {
+	defer caught(k, "patch", &err)
 	r := l.request(k, ns, name, p.Sub)
 	r.DryRun, r.Manager = p.DryRun, cmp.Or(p.Manager, r.Manager)
 	if !p.As.Empty() {
@@ -81,17 +90,28 @@ func (l *Local) Patch(ctx context.Context, k resource.Kind, ns, name string, p P
 }
 
 // Delete implements Client.
-func (l *Local) Delete(ctx context.Context, k resource.Kind, ns, name string, opts *metav1.DeleteOptions) error {
+func (l *Local) Delete(ctx context.Context, k resource.Kind, ns, name string, opts *metav1.DeleteOptions) (err error) {
+	defer caught(k, "delete", &err)
 	if opts == nil {
 		opts = &metav1.DeleteOptions{}
 	}
-	_, _, err := l.Ops.Delete(ctx, l.request(k, ns, name, ""), opts)
+	_, _, err = l.Ops.Delete(ctx, l.request(k, ns, name, ""), opts)
 	return err
 }
 
 // Call implements Client.
-func (l *Local) Call(ctx context.Context, k resource.Kind, ns, name, sub string, in resource.Object) (resource.Object, error) {
+func (l *Local) Call(ctx context.Context, k resource.Kind, ns, name, sub string, in resource.Object) (_ resource.Object, err error) {
+	defer caught(k, "call", &err)
 	return l.Ops.Call(ctx, l.request(k, ns, name, sub), "create", in)
+}
+
+// caught turns a panic into the error that a request by HTTP would get: it concerns one request, and who makes it, on whatever goroutine,
+// goes on.
+func caught(k resource.Kind, verb string, err *error) {
+	if p := recover(); p != nil {
+		slog.Error("request panicked", "verb", verb, "resource", k.Info().GR().String(), "err", fmt.Sprint(p), "stack", string(debug.Stack()))
+		*err = apierrors.NewInternalError(errors.New("this request caused the server to panic; see its log"))
+	}
 }
 
 func object(e *view.Entry, err error) (resource.Object, error) {

@@ -3,6 +3,7 @@ package scheduler
 import (
 	"context"
 	"fmt"
+	"runtime/debug"
 	"strconv"
 	"strings"
 	"time"
@@ -32,9 +33,20 @@ func (r *runner) startWrites(ctx context.Context) {
 		r.wg.Go(func() {
 			jctx, cancel := context.WithTimeout(ctx, writeTime)
 			defer cancel()
-			r.results <- do(jctx) // has room for all writes in flight
+			r.results <- caught(jctx, do) // has room for all writes in flight
 		})
 	}
+}
+
+// caught is do(ctx), whose panic goes on on the scheduler's goroutine, where somebody is prepared for it.
+func caught(ctx context.Context, do job) (done func()) {
+	defer func() {
+		if p := recover(); p != nil {
+			p = fmt.Sprintf("%v\n%s", p, debug.Stack())
+			done = func() { panic(p) }
+		}
+	}()
+	return do(ctx)
 }
 
 // nextJob takes the next write; status writes that are out of date are left out.

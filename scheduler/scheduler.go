@@ -12,7 +12,9 @@ package scheduler
 
 import (
 	"context"
+	"fmt"
 	"log/slog"
+	"runtime/debug"
 	"sync"
 	"time"
 
@@ -48,7 +50,11 @@ func New(cfg Config) *Scheduler {
 // LoopName implements loop.Loop.
 func (s *Scheduler) LoopName() string { return "scheduler" }
 
-// Run implements loop.Loop.
+// longestPause is the longest pause after a panic; the first is a second, and they double.
+const longestPause = time.Minute
+
+// Run implements loop.Loop. After a panic it starts anew, with nothing but what the server knows: one strange object must not end the
+// process, nor the scheduling of others for good.
 func (s *Scheduler) Run(ctx context.Context, env loop.Env) error {
 	if env.Log == nil {
 		env.Log = slog.Default()
@@ -56,6 +62,31 @@ func (s *Scheduler) Run(ctx context.Context, env loop.Env) error {
 	if env.Now == nil {
 		env.Now = time.Now
 	}
+	for pause := time.Second; ; pause = min(2*pause, longestPause) {
+		began := env.Now()
+		err := s.live(ctx, env)
+		if err == nil {
+			return nil
+		}
+		if env.Now().Sub(began) > longestPause { // it went well for long
+			pause = time.Second
+		}
+		env.Log.Error("the scheduler panicked and starts anew", "loop", s.LoopName(), "pause", pause, "err", err)
+		select {
+		case <-time.After(pause):
+		case <-ctx.Done():
+			return nil
+		}
+	}
+}
+
+// live schedules until ctx ends, or until a panic, which is the error.
+func (s *Scheduler) live(ctx context.Context, env loop.Env) (err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			err = fmt.Errorf("panic: %v\n%s", p, debug.Stack())
+		}
+	}()
 	r := newRunner(s.cfg, env, env.Log.With("loop", s.LoopName()))
 	for i := range s.cfg.Profiles {
 		r.st.profiles[s.cfg.Profiles[i].Name] = &s.cfg.Profiles[i]
