@@ -2,7 +2,11 @@ package server
 
 import (
 	"context"
+	"errors"
+	"fmt"
+	"log/slog"
 	"runtime"
+	"runtime/debug"
 	"slices"
 	"sync"
 
@@ -26,6 +30,7 @@ type audience struct {
 
 	mu      sync.Mutex
 	cursor  *view.Cursor // what those who sit have been told; nil: nobody reads
+	before  view.Cursor  // where it was before the batch at hand
 	seats   map[seat][]*watch
 	indexed int      // who sits by an indexed field
 	heard   []*watch // whom the batch at hand concerns
@@ -168,7 +173,11 @@ func (a *audience) read() {
 func (a *audience) readOn(first bool) bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()
+	a.before = *a.cursor
 	changes, err := a.cursor.TryChanges()
+	if err == nil && !a.concernAll(changes) {
+		*a.cursor, err = a.before, errPanicked
+	}
 	switch {
 	case err != nil:
 		a.dismiss() // they go on from where the cursor was
@@ -180,10 +189,30 @@ func (a *audience) readOn(first bool) bool {
 		}
 		return false
 	}
+	a.deliver()
+	return true
+}
+
+// errPanicked has all watches see for themselves: whose choice panics ends with its request, and no other, nor the process.
+var errPanicked = errors.New("panic")
+
+// concernAll notes the changes for those whom they are events. It is false, and none is noted, after a panic.
+func (a *audience) concernAll(changes []view.Change) (ok bool) {
+	defer func() {
+		p := recover()
+		if p == nil {
+			return
+		}
+		slog.Error("watches of a kind can't be told together", "kind", a.of.spoken, "err", fmt.Sprint(p), "stack", string(debug.Stack()))
+		for _, w := range a.heard {
+			w.news = nil
+		}
+		clear(a.heard)
+		a.heard = a.heard[:0]
+	}()
 	for i := range changes {
 		a.concern(&changes[i])
 	}
-	a.deliver()
 	return true
 }
 

@@ -7,6 +7,7 @@ import (
 	"math/rand/v2"
 	"slices"
 	"strconv"
+	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -15,7 +16,10 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/kloop-dev/kloop/internal/testcluster"
+	"github.com/kloop-dev/kloop/resource"
 	"github.com/kloop-dev/kloop/server"
+	"github.com/kloop-dev/kloop/view"
 )
 
 // A listener is a watch of pods that writes down what it is told.
@@ -191,4 +195,55 @@ func audienceSits(t *testing.T) {
 	if got := server.Sitting(w.Server, pods); got != -1 {
 		t.Errorf("%d watches sit when all have ended", got)
 	}
+}
+
+// A choice that panics ends the watch that made it, not the process, and the others miss nothing.
+func TestAudienceSurvivesAPanic(t *testing.T) { synctest.Test(t, audienceSurvives) }
+
+func audienceSurvives(t *testing.T) {
+	kind := &resource.Def[*corev1.ConfigMap]{GVK: configMaps.GVK, Plural: configMaps.Plural, Namespaced: true,
+		Select: []resource.Field[*corev1.ConfigMap]{{Label: "data.n", Value: func(c *corev1.ConfigMap) string {
+			if c.Name == "strange" {
+				panic("a strange object")
+			}
+			return c.Data["n"]
+		}}}}
+	w := start(t, func(c *testcluster.Config) {
+		c.Kinds = resource.For(nil, nil, kind)
+		c.View = view.NewWith(c.Kinds, view.Config{Guard: true})
+	})
+	ctx, cancel := context.WithCancel(t.Context())
+	var open sync.WaitGroup
+	var ended []any
+	told := make([]string, 3)
+	for i, opts := range []metav1.ListOptions{{FieldSelector: "data.n="}, {LabelSelector: "!none"}, {FieldSelector: "metadata.namespace=ns"}} {
+		open.Go(func() {
+			defer func() {
+				if p := recover(); p != nil {
+					ended = append(ended, i, p)
+				}
+			}()
+			if err := w.Watch(ctx, w.ask(kind, ""), &opts, func(events []server.Event) error {
+				for _, e := range events {
+					told[i] += e.Entry.Object.GetName() + " "
+				}
+				return nil
+			}); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	synctest.Wait()
+	for _, name := range []string{"one", "strange", "two"} {
+		create(w, kind, configMap(name))
+		synctest.Wait()
+	}
+	if fmt.Sprint(ended) != "[0 a strange object]" {
+		t.Errorf("of the watches ended %v", ended)
+	}
+	if got := strings.Join(told, "|"); got != "one |one strange two |one strange two " {
+		t.Errorf("told %q", got)
+	}
+	cancel()
+	open.Wait()
 }
