@@ -1,6 +1,8 @@
 package storage
 
 import (
+	"fmt"
+	"maps"
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
@@ -108,8 +110,11 @@ func validateClass(c, old *storagev1.StorageClass) (errs field.ErrorList) {
 	return append(errs, rule.Frozen(c.VolumeBindingMode, old.VolumeBindingMode, field.NewPath("volumeBindingMode"))...)
 }
 
+// maxTwice bounds how often topologies are told to be there already: upstream tells it for each pair of them, and a thousand have a million.
+const maxTwice = 10_000
+
 func topologies(list []corev1.TopologySelectorTerm, path *field.Path) (errs field.ErrorList) {
-	seen := make([]map[string][]string, len(list)) // as upstream, an empty one is like each of these
+	seen, twice := map[string]int{"": len(list)}, 0 // as upstream, where an empty one is like each of those that are still to come
 	for i, term := range list {
 		at, keys := path.Index(i).Child("matchLabelExpressions"), map[string][]string{}
 		for k, e := range term.MatchLabelExpressions {
@@ -124,12 +129,15 @@ func topologies(list []corev1.TopologySelectorTerm, path *field.Path) (errs fiel
 			}
 			keys[e.Key] = slices.Sorted(slices.Values(e.Values))
 		}
-		for _, s := range seen {
-			if resource.Same(s, keys) {
-				errs = append(errs, field.Duplicate(at, ""))
-			}
+		text := ""
+		for _, key := range slices.Sorted(maps.Keys(keys)) {
+			text += fmt.Sprintf("%q", append([]string{key}, keys[key]...))
 		}
-		seen = append(seen, keys)
+		for range min(seen[text], maxTwice-twice) {
+			errs = append(errs, field.Duplicate(at, ""))
+			twice++
+		}
+		seen[text]++
 	}
 	return errs
 }
