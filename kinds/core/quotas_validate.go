@@ -37,6 +37,11 @@ func isQuotaResource(n corev1.ResourceName) bool {
 	return podspec.IsStandardResource(n) && n != corev1.ResourceStorage
 }
 
+// quotaResources are the standard resources that a quota limits, in order.
+func quotaResources(q *corev1.ResourceQuota) []corev1.ResourceName {
+	return slices.DeleteFunc(slices.Sorted(maps.Keys(q.Spec.Hard)), func(n corev1.ResourceName) bool { return !isQuotaResource(n) })
+}
+
 // validateQuota freezes the scopes: what is used was counted by them.
 func validateQuota(q, old *corev1.ResourceQuota) field.ErrorList {
 	errs := validateHard(q.Spec.Hard, specPath.Child("hard"))
@@ -71,16 +76,22 @@ func validateHard(list corev1.ResourceList, path *field.Path) (errs field.ErrorL
 	return errs
 }
 
+// maxOutOfScope bounds how often scopes are told to mean nothing, which is once for each scope and resource.
+const maxOutOfScope = 10_000
+
 func validateScopes(q *corev1.ResourceQuota, path *field.Path) (errs field.ErrorList) {
+	names := quotaResources(q)
 	for _, s := range q.Spec.Scopes {
-		errs = append(errs, validateScope(s, q.Spec.Scopes, q, path, path)...)
+		if len(errs) < maxOutOfScope {
+			errs = append(errs, validateScope(s, q.Spec.Scopes, names, path, path)...)
+		}
 	}
 	return append(errs, opposed(q.Spec.Scopes, q.Spec.Scopes, path)...)
 }
 
 // validateScope checks that a scope exists and means something for everything that is limited.
 // A scope that is not there is said to be wrong by name, one that means nothing by all of them, as shown.
-func validateScope(s corev1.ResourceQuotaScope, shown any, q *corev1.ResourceQuota, name, path *field.Path) (errs field.ErrorList) {
+func validateScope(s corev1.ResourceQuotaScope, shown any, names []corev1.ResourceName, name, path *field.Path) (errs field.ErrorList) {
 	narrows, known := scopes[s]
 	if !known {
 		if name == path {
@@ -88,8 +99,8 @@ func validateScope(s corev1.ResourceQuotaScope, shown any, q *corev1.ResourceQuo
 		}
 		return field.ErrorList{field.Invalid(name, s, "unsupported scope")}
 	}
-	for _, n := range slices.Sorted(maps.Keys(q.Spec.Hard)) {
-		if isQuotaResource(n) && !narrows.Has(n) {
+	for _, n := range names {
+		if !narrows.Has(n) {
 			errs = append(errs, field.Invalid(path, shown, "unsupported scope applied to resource"))
 		}
 	}
@@ -109,9 +120,11 @@ func opposed(list, shown []corev1.ResourceQuotaScope, path *field.Path) (errs fi
 // validateScopeSelector checks requirements; their errors lack the index, clients know them so.
 func validateScopeSelector(q *corev1.ResourceQuota, path *field.Path) (errs field.ErrorList) {
 	var list []corev1.ResourceQuotaScope
+	names := quotaResources(q)
 	for _, r := range q.Spec.ScopeSelector.MatchExpressions {
-		list = append(list, r.ScopeName)
-		errs = append(errs, validateScope(r.ScopeName, q.Spec.ScopeSelector, q, path.Child("scopeName"), path)...)
+		if list = append(list, r.ScopeName); len(errs) < maxOutOfScope {
+			errs = append(errs, validateScope(r.ScopeName, q.Spec.ScopeSelector, names, path.Child("scopeName"), path)...)
+		}
 		valued := r.ScopeName == corev1.ResourceQuotaScopePriorityClass || r.ScopeName == corev1.ResourceQuotaScopeVolumeAttributesClass
 		if _, known := scopes[r.ScopeName]; known && !valued && r.Operator != corev1.ScopeSelectorOpExists {
 			errs = append(errs, field.Invalid(path.Child("operator"), r.Operator, "must be 'Exists' when scope is any of "+
