@@ -13,6 +13,8 @@ type Quirks struct {
 	MetaErrorsAgain       bool // an update has errors of a new object's metadata twice; one of the status those of a changed uid
 	MetaUpdateOnly        bool // an update is held only to the rules that updates have for metadata, not again to those of new objects
 	MetaErrorsLast        bool // a new object's bad metadata is reported only when all else is well
+	NameErrorsLast        bool // a new object's bad name is: the kind lets it be called anything, the generic rules come later
+	KeptUnread            bool // an object that can't be read can't be deleted either
 	KeepsEmpty            bool // is stored as JSON, which tells an empty list from none
 	EmptyCounts           bool // a list or map that is empty, where none was, is a change that the generation counts
 	UnqualifiedFinalizers bool // finalizers need not name a domain

@@ -29,7 +29,7 @@ func (s *Server) Create(ctx context.Context, r *Request, obj resource.Object) (*
 	if err := checkNamespace(r, hub); err != nil {
 		return nil, err
 	}
-	singleOwners(r, hub)
+	singleOwners(r, hub, "")
 	if hub.GetGenerateName() == "" || hub.GetName() != "" {
 		return s.insert(ctx, r, hub, true)
 	}
@@ -61,7 +61,7 @@ func (s *Server) insert(ctx context.Context, r *Request, obj resource.Object, tr
 		return nil, err
 	}
 	obj = q.Object
-	singleOwners(r, obj)
+	singleOwners(r, obj, afterAdmission)
 	obj.SetUID(s.NewUID())
 	obj.SetCreationTimestamp(s.Stamp())
 	if base := obj.GetGenerateName(); obj.GetName() == "" && base != "" {

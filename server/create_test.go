@@ -10,11 +10,13 @@ import (
 	policyv1 "k8s.io/api/policy/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/intstr"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"github.com/kloop-dev/kloop/admission"
 	"github.com/kloop-dev/kloop/internal/testcluster"
+	"github.com/kloop-dev/kloop/kinds/rule"
 	"github.com/kloop-dev/kloop/resource"
 	"github.com/kloop-dev/kloop/view"
 )
@@ -157,8 +159,45 @@ func TestCreateWarns(t *testing.T) {
 	if got := create(w, configMaps, c); len(got.OwnerReferences) != 2 {
 		t.Errorf("owners %v", got.OwnerReferences)
 	}
-	if len(w.warns) != 2 || !strings.Contains(w.warns[0], "duplicate entries") || w.warns[1] != "old is deprecated" {
+	if len(w.warns) != 2 || !strings.Contains(w.warns[0], "duplicate entries;") || w.warns[1] != "old is deprecated" {
 		t.Errorf("warnings %q", w.warns)
+	}
+	w.warns = nil // what a patch leaves is looked at when admission has seen it
+	const owner = `{"apiVersion":"v1","kind":"Pod","name":"p","uid":"u"}`
+	owners := `{"metadata":{"ownerReferences":[` + owner + `,` + owner + `]}}`
+	if _, _, err := w.Patch(t.Context(), w.ask(configMaps, "a"), types.MergePatchType, []byte(owners), false); err != nil {
+		t.Fatal(err)
+	}
+	if len(w.warns) == 0 || !strings.Contains(w.warns[0], "duplicate entries after mutating admission happens;") {
+		t.Errorf("warnings of a patch %q", w.warns)
+	}
+}
+
+// TestNamesLast: a kind that lets its objects be called anything tells of a bad name when nothing else is wrong.
+func TestNamesLast(t *testing.T) {
+	loose := &resource.Def[*policyv1.PodDisruptionBudget]{GVK: budgets.GVK, Plural: budgets.Plural, Namespaced: true,
+		Quirks: resource.Quirks{NameErrorsLast: true}, Name: rule.Unchecked,
+		Validate: func(b, _ *policyv1.PodDisruptionBudget) (errs field.ErrorList) {
+			return rule.Needed(b.Spec.MinAvailable.String(), field.NewPath("spec"))
+		}}
+	w := start(t, func(c *testcluster.Config) {
+		c.Kinds = resource.NewSet(namespaces, loose)
+		c.View = view.NewWith(c.Kinds, view.Config{})
+	})
+	for _, c := range []struct {
+		name, least, label, want string
+	}{
+		{"spec, name and label", "", "a b", "Invalid FieldValueInvalid metadata.labels FieldValueRequired spec"},
+		{"name and label", "x", "a b", "Invalid FieldValueInvalid metadata.labels"},
+		{"name alone", "x", "a", "Invalid FieldValueInvalid metadata.name"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			b := &policyv1.PodDisruptionBudget{ObjectMeta: metav1.ObjectMeta{Name: "a/b", Labels: map[string]string{c.label: ""}},
+				Spec: policyv1.PodDisruptionBudgetSpec{MinAvailable: new(intstr.FromString(c.least))}}
+			if _, err := w.Create(t.Context(), w.ask(loose, ""), b); reason(err) != c.want {
+				t.Errorf("%q, want %q", reason(err), c.want)
+			}
+		})
 	}
 }
 

@@ -29,6 +29,10 @@ func (s *Server) deleteUnread(ctx context.Context, r *Request) error {
 	if err := s.may(ctx, r, "unsafe-delete-ignore-read-errors"); err != nil {
 		return err
 	}
+	if r.Kind.Info().KeptUnread {
+		return apierrors.NewInternalError(errors.New("no unsafe deleter provided, can not honor " +
+			"ignoreStoreReadErrorWithClusterBreakingPotential"))
+	}
 	key := r.Kind.Info().Key(r.Namespace, r.Name)
 	kv, _, err := s.Store.Get(ctx, key)
 	switch {
@@ -41,9 +45,8 @@ func (s *Server) deleteUnread(ctx context.Context, r *Request) error {
 	if err != nil {
 		return err
 	}
-	i := r.Kind.Info()
-	readable := apierrors.NewConflict(i.GR(), r.Name,
-		errors.New("the object can be read: delete it without ignoreStoreReadErrorWithClusterBreakingPotential"))
+	readable := apierrors.NewConflict(r.Resource(), r.Name, errors.New("StorageError: invalid object, Code: 4, Key: "+key+
+		", ResourceVersion: 0, AdditionalErrorMsg: unsafe deletion is not allowed because the object is decodable from storage"))
 	if snap.Entry(r.Kind, r.Namespace, r.Name) != nil {
 		return readable
 	}

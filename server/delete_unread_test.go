@@ -2,6 +2,7 @@ package server_test
 
 import (
 	"context"
+	"strings"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
@@ -31,8 +32,13 @@ func TestDeleteUnread(t *testing.T) {
 		return reason(err)
 	}
 	create(w, configMaps, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "fine"}})
+	secured := &resource.Def[*corev1.ConfigMap]{GVK: configMaps.GVK, Plural: configMaps.Plural, Namespaced: true,
+		Quirks: resource.Quirks{KeptUnread: true}}
 	if got := remove("fine"); got[:8] != "Conflict" {
 		t.Errorf("one that can be read: %s", got)
+	}
+	if _, _, err := w.Delete(t.Context(), w.ask(secured, "r"), opts); err == nil || !strings.Contains(err.Error(), "no unsafe deleter provided") {
+		t.Errorf("of a kind that is kept: %v", err)
 	}
 	if got := remove("none"); got[:8] != "NotFound" {
 		t.Errorf("none: %s", got)

@@ -153,8 +153,11 @@ func keep(obj, old metav1.Object) {
 	}
 }
 
-// singleOwners drops repeated owner references, with a warning.
-func singleOwners(r *Request, obj metav1.Object) {
+// afterAdmission are the words of a warning about what did not stand in an object that was sent: it came of a patch, or of admission.
+const afterAdmission = " after mutating admission happens"
+
+// singleOwners drops repeated owner references, with a warning that says when they were found.
+func singleOwners(r *Request, obj metav1.Object, found string) {
 	refs := obj.GetOwnerReferences()
 	if len(refs) < 2 {
 		return
@@ -175,8 +178,8 @@ func singleOwners(r *Request, obj metav1.Object) {
 		return
 	}
 	obj.SetOwnerReferences(kept)
-	r.warn(".metadata.ownerReferences contains duplicate entries; API server dedups owner references in 1.20+, and may reject " +
-		"such requests as early as 1.24; please fix your requests; duplicate UID(s) observed: " + strings.Join(twice, ", "))
+	r.warn(".metadata.ownerReferences contains duplicate entries" + found + "; API server dedups owner references in 1.20+, and may " +
+		"reject such requests as early as 1.24; please fix your requests; duplicate UID(s) observed: " + strings.Join(twice, ", "))
 }
 
 // An ownerKey is all that an owner reference says, to be compared.

@@ -59,7 +59,7 @@ func (s *Server) attempt(ctx context.Context, r *Request, c *change, cur *view.E
 	if err := checkPreconditions(r, obj, cur); err != nil {
 		return nil, false, err
 	}
-	singleOwners(r, obj)
+	singleOwners(r, obj, afterAdmission)
 	r.Kind.SetDefaults(s.Kinds.Features(), obj)
 	if !c.owned && !s.untouched(r, obj, cur.Object) {
 		if err := s.owners.track(ctx, r, old, obj); err != nil {
@@ -71,7 +71,7 @@ func (s *Server) attempt(ctx context.Context, r *Request, c *change, cur *view.E
 		return nil, false, err
 	}
 	obj = q.Object
-	singleOwners(r, obj)
+	singleOwners(r, obj, afterAdmission)
 	r.Kind.SetDefaults(s.Kinds.Features(), obj)
 	s.settle(r, obj, old)
 	done, err := s.allocate(ctx, r, obj, old)

@@ -26,12 +26,25 @@ type rules struct{ *Core }
 func (s rules) check(ctx context.Context, r *Request, obj, old resource.Object) field.ErrorList {
 	errs := s.checkKind(ctx, r, obj, old)
 	if last := old == nil && (s.oldMeta(r) || r.Kind.Info().MetaErrorsLast); !last || len(errs) == 0 {
-		errs = append(s.checkMeta(r, obj, old), errs...)
+		meta := s.checkMeta(r, obj, old)
+		if old == nil && r.Kind.Info().NameErrorsLast {
+			meta = nameLast(meta, len(errs) > 0)
+		}
+		errs = append(meta, errs...)
 	}
 	if more := s.extension(r.Kind).Validate; more != nil {
 		errs = more(ctx, r, obj, old, errs)
 	}
 	return toldOnce(s.Kinds.Features(), r, errs)
+}
+
+// nameLast leaves out the errors of a name if there are any others.
+func nameLast(meta field.ErrorList, others bool) field.ErrorList {
+	rest := slices.DeleteFunc(slices.Clone(meta), func(e *field.Error) bool { return e.Field == "metadata.name" || e.Field == generateNamePath })
+	if len(rest) > 0 || others {
+		return rest
+	}
+	return meta
 }
 
 // checkKind holds an object to the rules of its kind; old is nil for a new one.

@@ -24,7 +24,7 @@ func (s *Server) Update(ctx context.Context, r *Request, obj resource.Object) (*
 	if err != nil {
 		return nil, false, err
 	}
-	singleOwners(r, hub)
+	singleOwners(r, hub, "")
 	u := &replacement{r: r, obj: hub}
 	if rev, err := parseRevision(hub.GetResourceVersion()); err == nil && rev > 0 {
 		u.rev = formatRevision(rev)

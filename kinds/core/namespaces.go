@@ -12,8 +12,9 @@ import (
 // Namespaces declares the kind. Deletion waits for spec.finalizers, which only the finalize subresource empties.
 var Namespaces = &resource.Def[*corev1.Namespace]{
 	GVK: gvk("Namespace"), Plural: "namespaces", Short: []string{"ns"}, Status: true,
-	Verbs: []string{"create", "delete", "get", "list", "patch", "update", "watch"},
-	Name:  rule.LabelName, Default: defaultNamespace, Prepare: resource.Serving(prepareNamespace),
+	Quirks: resource.Quirks{KeptUnread: true},
+	Verbs:  []string{"create", "delete", "get", "list", "patch", "update", "watch"},
+	Name:   rule.LabelName, Default: defaultNamespace, Prepare: resource.Serving(prepareNamespace),
 	Validate: resource.Serving(validateNamespace), ValidateStatus: resource.Serving(validateNamespaceStatus),
 	Parts: []resource.Part[*corev1.Namespace]{{Name: "finalize", Verbs: []string{"update"},
 		Resets: []string{"status"}, Take: resource.Serving(takeFinalize),

@@ -14,7 +14,7 @@ import (
 // RoleBindings declares the kind.
 var RoleBindings = &resource.Def[*rbacv1.RoleBinding]{
 	GVK: rbacv1.SchemeGroupVersion.WithKind("RoleBinding"), Plural: "rolebindings", Namespaced: true,
-	Name: rule.PathSegment, CreateOnUpdate: true,
+	Name: rule.PathSegment, CreateOnUpdate: true, Quirks: keptUnread,
 	Default: func(b *rbacv1.RoleBinding) { defaultBinding(&b.RoleRef, b.Subjects) },
 	Validate: func(b, old *rbacv1.RoleBinding) field.ErrorList {
 		errs := roleRef(b.RoleRef, "Role", "ClusterRole")
@@ -29,7 +29,7 @@ var RoleBindings = &resource.Def[*rbacv1.RoleBinding]{
 // ClusterRoleBindings declares the kind.
 var ClusterRoleBindings = &resource.Def[*rbacv1.ClusterRoleBinding]{
 	GVK: rbacv1.SchemeGroupVersion.WithKind("ClusterRoleBinding"), Plural: "clusterrolebindings",
-	Name: rule.PathSegment, CreateOnUpdate: true,
+	Name: rule.PathSegment, CreateOnUpdate: true, Quirks: keptUnread,
 	Default: func(b *rbacv1.ClusterRoleBinding) { defaultBinding(&b.RoleRef, b.Subjects) },
 	Validate: func(b, old *rbacv1.ClusterRoleBinding) field.ErrorList {
 		errs := roleRef(b.RoleRef, "ClusterRole")

@@ -10,10 +10,13 @@ import (
 	"github.com/kloop-dev/kloop/resource"
 )
 
+// keptUnread: upstream's rules against escalation stand between a deletion and the store.
+var keptUnread = resource.Quirks{KeptUnread: true}
+
 // Roles declares the kind.
 var Roles = &resource.Def[*rbacv1.Role]{
 	GVK: rbacv1.SchemeGroupVersion.WithKind("Role"), Plural: "roles", Namespaced: true, Name: rule.PathSegment,
-	CreateOnUpdate: true,
+	CreateOnUpdate: true, Quirks: keptUnread,
 	Validate: func(r, _ *rbacv1.Role) field.ErrorList {
 		return rules(r.Rules, true)
 	},
@@ -22,7 +25,7 @@ var Roles = &resource.Def[*rbacv1.Role]{
 // ClusterRoles declares the kind.
 var ClusterRoles = &resource.Def[*rbacv1.ClusterRole]{
 	GVK: rbacv1.SchemeGroupVersion.WithKind("ClusterRole"), Plural: "clusterroles", Name: rule.PathSegment,
-	CreateOnUpdate: true, Validate: resource.Serving(validateClusterRole),
+	CreateOnUpdate: true, Quirks: keptUnread, Validate: resource.Serving(validateClusterRole),
 }
 
 func validateClusterRole(r, old *rbacv1.ClusterRole) field.ErrorList {
