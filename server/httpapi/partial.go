@@ -86,9 +86,13 @@ func (p *responder) metadataOf(ctx context.Context, e *view.Entry) ([]byte, erro
 	if name := p.facts.Hides; name != "" && e.Object.GetAnnotations()[name] != "" {
 		return p.metadataAnew(e)
 	}
+	gvk := p.facts.GVK // another version may show fields as annotations
+	if p.facts.Custom {
+		gvk = p.gvk
+	}
 	if p.acc.Format == reply.Proto {
 		if !p.facts.Custom {
-			raw, err := e.RawProto(ctx, p.gvk)
+			raw, err := e.RawProto(ctx, gvk)
 			if err != nil {
 				return nil, err
 			}
@@ -98,11 +102,11 @@ func (p *responder) metadataOf(ctx context.Context, e *view.Entry) ([]byte, erro
 		}
 		return p.metadataAnew(e)
 	}
-	doc, err := e.JSON(ctx, p.gvk)
+	doc, err := e.JSON(ctx, gvk)
 	if err != nil {
 		return nil, err
 	}
-	if cut, ok := jsonMetadata(doc, p.gvk); ok {
+	if cut, ok := jsonMetadata(doc, gvk); ok {
 		return cut, nil
 	}
 	return p.metadataAnew(e)

@@ -70,6 +70,9 @@ func (p *responder) shaped(code int, k resource.Kind, obj, hub resource.Object) 
 func (p *responder) shape(k resource.Kind, obj, hub resource.Object, opts *metav1.TableOptions) (runtime.Object, error) {
 	switch p.acc.As {
 	case shapePartial:
+		if !p.facts.Custom && hub != nil {
+			obj = hub // another version may show fields as annotations
+		}
 		return p.partial(obj), nil
 	case shapePartials:
 		if p.facts.Custom { // upstream takes every such object for a list, at first
