@@ -10,6 +10,7 @@ package apply
 
 import (
 	"log/slog"
+	"slices"
 	"time"
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -62,7 +63,8 @@ func (t *Tracker) SetSchemaLater(gvk schema.GroupVersionKind, later func() (*spe
 // managedFields from the client, which count unless they are invalid: a list that is empty or holds one empty
 // entry forgets all owners. old is not changed. For the scale subresource both are the scaled objects.
 //
-// Bookkeeping does not fail a write: when it can't be done, obj has no managedFields any more, which is logged.
+// Bookkeeping does not fail a write: when it can't be done, as for a list in which nothing tells items apart, obj has the managedFields
+// of old, whatever came with it, unless that asked to forget them. That is logged.
 // The error is for misuse only: a kind or version that w.Kind does not serve.
 func (t *Tracker) Update(w Write, old, obj resource.Object) error {
 	if w.Now.IsZero() {
@@ -75,6 +77,7 @@ func (t *Tracker) Update(w Write, old, obj resource.Object) error {
 	if err != nil {
 		return err
 	}
+	sent := obj.GetManagedFields()
 	switch {
 	case w.Sub == "scale":
 		err = t.updateScale(&w, m, old, obj)
@@ -85,7 +88,10 @@ func (t *Tracker) Update(w Write, old, obj resource.Object) error {
 	}
 	if err != nil {
 		obj.SetManagedFields(nil)
-		slog.Warn("field ownership is forgotten", "kind", w.GVK.Kind,
+		if old != nil && !forgets(&w, sent) {
+			obj.SetManagedFields(slices.Clone(old.GetManagedFields()))
+		}
+		slog.Warn("field ownership stays as it was", "kind", w.GVK.Kind,
 			"object", obj.GetNamespace()+"/"+obj.GetName(), "err", valueless(err))
 	}
 	KeepTimes(old, obj)

@@ -94,10 +94,15 @@ func startingFields(w *Write, old, obj resource.Object) (list []metav1.ManagedFi
 	switch {
 	case w.Sub != "" || given == nil:
 		return list, true
-	case len(given) == 0 || len(given) == 1 && reflect.DeepEqual(given[0], metav1.ManagedFieldsEntry{}):
+	case forgets(w, given):
 		return nil, true
 	}
 	return list, len(list) == len(given) && sameOwners(list, given) && sameTimes(list, given)
+}
+
+// forgets is true of managedFields by which a client asks that there be none.
+func forgets(w *Write, given []metav1.ManagedFieldsEntry) bool {
+	return w.Sub == "" && given != nil && (len(given) == 0 || len(given) == 1 && reflect.DeepEqual(given[0], metav1.ManagedFieldsEntry{}))
 }
 
 // wellKept says whether the entries are valid, of the writer's version and each of another owner.
