@@ -29,6 +29,9 @@ var groups []byte
 //go:embed testdata/rules_core.yaml
 var rulesCore []byte
 
+//go:embed testdata/rules_rest.yaml
+var rulesRest []byte
+
 // A suite is a base object of a kind and what is said of changed copies of it.
 type suite struct {
 	Plural string         `json:"plural"`
@@ -45,7 +48,7 @@ type suite struct {
 
 func TestValidation(t *testing.T) {
 	set := kinds.NewSet()
-	for _, file := range [][]byte{recorded, rules, groups, rulesCore} {
+	for _, file := range [][]byte{recorded, rules, groups, rulesCore, rulesRest} {
 		var suites []suite
 		if err := yaml.UnmarshalStrict(file, &suites); err != nil {
 			t.Fatal(err)

@@ -42,7 +42,7 @@ func validateAddress(a *corev1.EndpointAddress, path *field.Path) field.ErrorLis
 	if a.NodeName != nil {
 		errs = append(errs, rule.Format(*a.NodeName, path.Child("nodeName"), rule.Subdomain)...)
 	}
-	return append(errs, reachable(a.IP, path.Child("ip"))...)
+	return append(errs, rule.Reachable(a.IP, path.Child("ip"))...)
 }
 
 // validateEndpointPort needs a name where there are several, by which a Service finds its own.

@@ -65,6 +65,9 @@ func prepareNode(n, old *corev1.Node) {
 	if old == nil || old.Status.Config == nil {
 		n.Status.Config = nil
 	}
+	if old == nil || old.Spec.PodPreemptionPolicy == nil {
+		n.Spec.PodPreemptionPolicy = nil // its feature is off
+	}
 }
 
 // nodeStatus is the column STATUS: Unknown while no agent has reported.

@@ -50,7 +50,7 @@ func validateService(o, old *corev1.Service) (errs field.ErrorList) {
 		if bad := validIP(ip, at); len(bad) > 0 {
 			add(bad)
 		} else {
-			add(reachable(ip, at))
+			add(rule.Reachable(ip, at))
 		}
 	}
 	add(rule.Chosen(s.Type, specPath.Child("type"), corev1.ServiceTypeClusterIP, corev1.ServiceTypeNodePort,

@@ -43,7 +43,7 @@ var PersistentVolumes = &resource.Def[*corev1.PersistentVolume]{
 var PersistentVolumeClaims = &resource.Def[*corev1.PersistentVolumeClaim]{
 	GVK: gvk("PersistentVolumeClaim"), Plural: "persistentvolumeclaims", Short: []string{"pvc"}, Namespaced: true, Status: true,
 	Quirks:  resource.Quirks{DeleteReturnsObject: true},
-	Default: defaultClaim, Prepare: resource.Serving(prepareClaim),
+	Default: defaultClaim, Prepare: resource.Serving(prepareClaim), PrepareStatus: resource.Serving(prepareClaimStatus),
 	Validate: resource.Serving(validateClaim), ValidateStatus: resource.Serving(validateClaimStatus),
 	Warn: resource.Serving(warnClaim),
 	Columns: []resource.Column[*corev1.PersistentVolumeClaim]{
@@ -124,6 +124,13 @@ func prepareClaim(c, old *corev1.PersistentVolumeClaim) {
 	}
 	c.Status.Phase = corev1.ClaimPending
 	podspec.PrepareClaim(&c.Spec, nil)
+}
+
+// prepareClaimStatus drops the health, whose feature is off by default upstream too.
+func prepareClaimStatus(c, old *corev1.PersistentVolumeClaim) {
+	if old.Status.HealthStatus == nil {
+		c.Status.HealthStatus = nil
+	}
 }
 
 func storageOf(list corev1.ResourceList) string {

@@ -2,7 +2,7 @@ package core
 
 import (
 	"maps"
-	"path"
+	pathpkg "path"
 	"reflect"
 	"slices"
 
@@ -25,42 +25,96 @@ func validateVolume(v, old *corev1.PersistentVolume) field.ErrorList {
 	return slices.Concat(errs, errs, validateVolumeUpdate(&v.Spec, &old.Spec))
 }
 
-func validateNewVolume(v *corev1.PersistentVolume) (errs field.ErrorList) {
-	s := &v.Spec
+func validateNewVolume(v *corev1.PersistentVolume) field.ErrorList {
+	return ValidateVolumeSpec(&v.Spec, v.Name, false, specPath)
+}
+
+// ValidateVolumeSpec checks what a volume is. An inline one stands in a pod: it was translated to CSI, and nobody claims it.
+func ValidateVolumeSpec(s *corev1.PersistentVolumeSpec, name string, inline bool, path *field.Path) (errs field.ErrorList) {
 	add := func(list ...*field.Error) { errs = append(errs, list...) }
-	add(podspec.ValidateAccessModes(s.AccessModes, specPath.Child("accessModes"))...)
-	add(validateCapacity(s.Capacity, specPath.Child("capacity"))...)
-	at := specPath.Child("persistentVolumeReclaimPolicy")
-	add(rule.Chosen(s.PersistentVolumeReclaimPolicy, at, corev1.PersistentVolumeReclaimDelete, corev1.PersistentVolumeReclaimRecycle,
-		corev1.PersistentVolumeReclaimRetain)...)
-	if s.HostPath != nil && path.Clean(s.HostPath.Path) == "/" && s.PersistentVolumeReclaimPolicy == corev1.PersistentVolumeReclaimRecycle {
-		add(field.Forbidden(at, "may not be 'recycle' for a hostPath mount of '/'"))
-	}
-	if a, at := s.NodeAffinity, specPath.Child("nodeAffinity"); a != nil {
-		if a.Required == nil {
-			add(field.Required(at.Child("required"), "must specify required node constraints"))
-		} else {
-			add(podspec.ValidateNodeSelector(a.Required, at.Child("required"))...)
+	if inline {
+		add(notInline(path, inlineField{"claimRef", s.ClaimRef != nil}, inlineField{"capacity", len(s.Capacity) > 0})...)
+		if s.CSI == nil {
+			add(field.Required(path.Child("csi"), "has to be specified in the context of inline volumes"))
 		}
-	} else if s.Local != nil && firstSource(s) == "Local" {
-		add(field.Required(at, "Local volume requires node affinity"))
 	}
-	add(podspec.OneSource(&s.PersistentVolumeSource, volumeSources, specPath, validateOwnSource)...)
-	if s := s.ISCSI; s != nil && s.InitiatorName != nil && len(v.Name+":"+s.TargetPortal) > 64 {
-		add(field.Invalid(specPath.Child("iscsi", "targetportal"), s.TargetPortal, // clients know it so
+	add(podspec.ValidateAccessModes(s.AccessModes, path.Child("accessModes"))...)
+	if !inline {
+		add(validateCapacity(s.Capacity, path.Child("capacity"))...)
+	}
+	add(validateReclaim(s.PersistentVolumeReclaimPolicy, inline, path.Child("persistentVolumeReclaimPolicy"))...)
+	add(validateVolumeAffinity(s, path.Child("nodeAffinity"))...)
+	if inline {
+		add(notInline(path, inlineField{"nodeAffinity", s.NodeAffinity != nil})...)
+	}
+	add(podspec.OneSource(&s.PersistentVolumeSource, volumeSources, path, validateOwnSource)...)
+	if s := s.ISCSI; s != nil && s.InitiatorName != nil && len(name+":"+s.TargetPortal) > 64 {
+		add(field.Invalid(path.Child("iscsi", "targetportal"), s.TargetPortal, // clients know it so
 			"Total length of <volume name>:<iscsi.targetPortal> must be under 64 characters if iscsi.initiatorName is specified."))
 	}
-	if s.StorageClassName != "" {
-		add(rule.Format(s.StorageClassName, specPath.Child("storageClassName"), rule.Subdomain)...)
+	if s.HostPath != nil && pathpkg.Clean(s.HostPath.Path) == "/" && s.PersistentVolumeReclaimPolicy == corev1.PersistentVolumeReclaimRecycle {
+		add(field.Forbidden(path.Child("persistentVolumeReclaimPolicy"), "may not be 'recycle' for a hostPath mount of '/'"))
 	}
-	add(rule.AmongPtr(s.VolumeMode, specPath.Child("volumeMode"), corev1.PersistentVolumeBlock, corev1.PersistentVolumeFilesystem)...)
-	if c, at := s.VolumeAttributesClassName, specPath.Child("volumeAttributesClassName"); c != nil {
-		add(rule.NeededFormat(*c, at, rule.Subdomain)...)
+	if inline {
+		add(notInline(path, inlineField{"storageClassName", s.StorageClassName != ""})...)
+	} else if s.StorageClassName != "" {
+		add(rule.Format(s.StorageClassName, path.Child("storageClassName"), rule.Subdomain)...)
+	}
+	return append(errs, validateVolumeRest(s, inline, path)...)
+}
+
+// validateVolumeRest checks the mode and the class of attributes of a volume.
+func validateVolumeRest(s *corev1.PersistentVolumeSpec, inline bool, path *field.Path) (errs field.ErrorList) {
+	switch at := path.Child("volumeMode"); {
+	case inline && s.VolumeMode != nil && *s.VolumeMode != corev1.PersistentVolumeFilesystem:
+		errs = append(errs, field.Forbidden(at, "may not specify volumeMode other than Filesystem in the context of inline volumes"))
+	case !inline:
+		errs = append(errs, rule.AmongPtr(s.VolumeMode, at, corev1.PersistentVolumeBlock, corev1.PersistentVolumeFilesystem)...)
+	}
+	if c, at := s.VolumeAttributesClassName, path.Child("volumeAttributesClassName"); c != nil {
+		errs = append(errs, rule.NeededFormat(*c, at, rule.Subdomain)...)
 		if s.CSI == nil {
-			add(field.Required(specPath.Child("csi"), "has to be specified when using volumeAttributesClassName"))
+			errs = append(errs, field.Required(path.Child("csi"), "has to be specified when using volumeAttributesClassName"))
 		}
 	}
 	return errs
+}
+
+// An inlineField is one that a volume in a pod can't have.
+type inlineField struct {
+	name string
+	set  bool
+}
+
+func notInline(path *field.Path, fields ...inlineField) (errs field.ErrorList) {
+	for _, f := range fields {
+		if f.set {
+			errs = append(errs, field.Forbidden(path.Child(f.name), "may not be specified in the context of inline volumes"))
+		}
+	}
+	return errs
+}
+
+func validateReclaim(p corev1.PersistentVolumeReclaimPolicy, inline bool, at *field.Path) field.ErrorList {
+	switch {
+	case !inline:
+		return rule.Chosen(p, at, corev1.PersistentVolumeReclaimDelete, corev1.PersistentVolumeReclaimRecycle, corev1.PersistentVolumeReclaimRetain)
+	case p != "" && p != corev1.PersistentVolumeReclaimRetain:
+		return field.ErrorList{field.Forbidden(at, "may only be Retain in the context of inline volumes")}
+	}
+	return nil
+}
+
+func validateVolumeAffinity(s *corev1.PersistentVolumeSpec, at *field.Path) field.ErrorList {
+	switch a := s.NodeAffinity; {
+	case a != nil && a.Required == nil:
+		return field.ErrorList{field.Required(at.Child("required"), "must specify required node constraints")}
+	case a != nil:
+		return podspec.ValidateNodeSelector(a.Required, at.Child("required"))
+	case s.Local != nil && firstSource(s) == "Local":
+		return field.ErrorList{field.Required(at, "Local volume requires node affinity")}
+	}
+	return nil
 }
 
 func validateCapacity(list corev1.ResourceList, path *field.Path) (errs field.ErrorList) {
@@ -213,10 +267,20 @@ func newerLabels(a, like *corev1.VolumeNodeAffinity) *corev1.VolumeNodeAffinity 
 
 func validateClaim(c, old *corev1.PersistentVolumeClaim) field.ErrorList {
 	errs := podspec.ValidateClaimSpec(&c.Spec, specPath)
-	if old != nil {
-		errs = append(errs, validateClaimUpdate(c, old)...)
+	if old == nil {
+		return errs
 	}
-	return errs
+	if groupedSource(&old.Spec) {
+		errs = slices.DeleteFunc(errs, func(e *field.Error) bool {
+			return e.Type == field.ErrorTypeInvalid && (e.Field == "spec.dataSource.apiGroup" || e.Field == "spec.dataSourceRef.apiGroup")
+		})
+	}
+	return append(errs, validateClaimUpdate(c, old)...)
+}
+
+// groupedSource says that a claim's source names a group: older servers did not look at it.
+func groupedSource(s *corev1.PersistentVolumeClaimSpec) bool {
+	return s.DataSource != nil && s.DataSource.APIGroup != nil || s.DataSourceRef != nil && s.DataSourceRef.APIGroup != nil
 }
 
 // validateClaimUpdate lets a claim be bound once; a bound one may grow, and take another class of attributes.

@@ -12,6 +12,7 @@ import (
 	netutils "k8s.io/utils/net"
 
 	"github.com/kloop-dev/kloop/kinds/rule"
+	"github.com/kloop-dev/kloop/resource"
 )
 
 // The limits of a slice.
@@ -27,12 +28,19 @@ func validateSlice(s, old *discoveryv1.EndpointSlice) (errs field.ErrorList) {
 	path := field.NewPath("addressType")
 	errs = append(errs, rule.Chosen(s.AddressType, path, discoveryv1.AddressTypeIPv4, discoveryv1.AddressTypeIPv6,
 		discoveryv1.AddressTypeFQDN)...)
-	if old != nil {
-		errs = append(errs, rule.Frozen(s.AddressType, old.AddressType, path)...)
+	if old == nil || !resource.Same(s.Endpoints, old.Endpoints) { // endpoints that nobody changed may stay as they are
+		errs = append(errs, endpoints(s, old, field.NewPath("endpoints"))...)
 	}
+	errs = append(errs, validatePorts(s.Ports, field.NewPath("ports"))...)
+	if old != nil && s.AddressType != old.AddressType {
+		errs = append(errs, field.Invalid(path, nil, "field is immutable"))
+	}
+	return errs
+}
+
+func endpoints(s, old *discoveryv1.EndpointSlice, path *field.Path) (errs field.ErrorList) {
 	if len(s.Endpoints) > maxEndpoints {
-		errs = append(errs, field.TooMany(field.NewPath("endpoints"), len(s.Endpoints), maxEndpoints))
-		return append(errs, validatePorts(s.Ports, field.NewPath("ports"))...)
+		return field.ErrorList{field.TooMany(path, len(s.Endpoints), maxEndpoints)}
 	}
 	var before []string
 	if old != nil {
@@ -41,9 +49,9 @@ func validateSlice(s, old *discoveryv1.EndpointSlice) (errs field.ErrorList) {
 		}
 	}
 	for i, e := range s.Endpoints {
-		errs = append(errs, endpoint(e, s.AddressType, before, field.NewPath("endpoints").Index(i))...)
+		errs = append(errs, endpoint(e, s.AddressType, before, path.Index(i))...)
 	}
-	return append(errs, validatePorts(s.Ports, field.NewPath("ports"))...)
+	return errs
 }
 
 // endpoint checks one endpoint; addresses that were there before may stay as they are.
@@ -89,25 +97,7 @@ func address(a string, typ discoveryv1.AddressType, before []string, list, at *f
 	case typ == discoveryv1.AddressTypeIPv6 && !netutils.IsIPv6String(a):
 		errs = append(errs, field.Invalid(list, a, "must be an IPv6 address"))
 	}
-	return append(errs, special(a, at)...)
-}
-
-// special refuses addresses that are not those of another machine.
-func special(a string, at *field.Path) (errs field.ErrorList) {
-	ip := netutils.ParseIPSloppy(a)
-	for _, bad := range []struct {
-		is   bool
-		says string
-	}{
-		{ip.IsUnspecified(), "may not be unspecified"}, {ip.IsLoopback(), "may not be in the loopback range"},
-		{ip.IsLinkLocalUnicast(), "may not be in the link-local range"},
-		{ip.IsLinkLocalMulticast(), "may not be in the link-local multicast range"},
-	} {
-		if bad.is {
-			errs = append(errs, field.Invalid(at, a, bad.says))
-		}
-	}
-	return errs
+	return append(errs, rule.Reachable(a, at)...)
 }
 
 func topology(t map[string]string, path *field.Path) field.ErrorList {

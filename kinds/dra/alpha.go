@@ -30,6 +30,14 @@ func dropDerived(s *resourcev1.ResourceClaimSpec) {
 	}
 }
 
+func dropFromClaimStatus(c *resourcev1.ResourceClaim) {
+	if a := c.Status.Allocation; a != nil {
+		for i := range a.Devices.Results {
+			a.Devices.Results[i].SkipNodeOperations = nil
+		}
+	}
+}
+
 func dropFromSlice(s *resourcev1.ResourceSlice) {
 	s.Spec.PartitionTypeAttribute, s.Spec.SkipNodeOperations = nil, nil
 	for i := range s.Spec.Devices {

@@ -25,8 +25,10 @@ func policy(c resourcev1.DeviceCapacity, shared bool, path *field.Path) field.Er
 			`exactly one policy can be specified, cannot specify "validValues" and "validRange" at the same time`)}
 	case len(p.ValidValues) == 0 && p.ValidRange == nil:
 		return nil
+	case p.Default == nil && p.ValidRange != nil:
+		return field.ErrorList{field.Required(path.Child("default"), "required when validRange is defined")}
 	case p.Default == nil:
-		return field.ErrorList{field.Required(path.Child("default"), "required when validValues or validRange is defined")}
+		return field.ErrorList{field.Required(path.Child("default"), "required when validValues is defined")}
 	case p.ValidRange != nil:
 		return valueRange(*p.Default, c.Value, p.ValidRange, path.Child("validRange"))
 	}
@@ -58,33 +60,52 @@ func valueRange(preset, capacity resource.Quantity, r *resourcev1.CapacityReques
 	if r.Min == nil {
 		return field.ErrorList{field.Required(path.Child("min"), "required when validRange is defined")}
 	}
-	larger := func(a, b resource.Quantity, name, says string) {
-		if a.Cmp(b) > 0 {
-			errs = append(errs, field.Invalid(path.Child(name), a.String(), fmt.Sprintf(says, b.String())))
+	wrong := func(is bool, name string, v resource.Quantity, says string, than ...any) {
+		if is {
+			errs = append(errs, field.Invalid(path.Child(name), v.String(), fmt.Sprintf(says, than...)))
 		}
 	}
-	larger(*r.Min, capacity, "min", "min is larger than capacity value: %s")
-	larger(*r.Min, preset, "min", "default is less than min: %s")
-	if r.Max != nil {
-		larger(*r.Min, *r.Max, "max", "min is larger than max: %s")
-		larger(*r.Max, capacity, "max", "max is larger than capacity value: %s")
-		larger(preset, *r.Max, "max", "default is more than max: %s")
+	wrong(r.Min.Cmp(capacity) > 0, "min", *r.Min, "min is larger than capacity value: %s", &capacity)
+	wrong(preset.Cmp(*r.Min) < 0, "default", preset, "default is less than min: %s", r.Min)
+	if m := r.Max; m != nil {
+		wrong(r.Min.Cmp(*m) > 0, "max", *r.Min, "min is larger than max: %s", m)
+		wrong(m.Cmp(capacity) > 0, "max", *m, "max is larger than capacity value: %s", &capacity)
+		wrong(preset.Cmp(*m) > 0, "default", preset, "default is more than max: %s", m)
 	}
-	if r.Step == nil || r.Step.Value() == 0 {
-		return errs
+	if r.Step != nil {
+		errs = append(errs, steps(preset, capacity, r, path)...)
+	}
+	return errs
+}
+
+// steps checks that what may be asked for lies whole steps above the least, of which one fits.
+func steps(preset, capacity resource.Quantity, r *resourcev1.CapacityRequestPolicyRange, path *field.Path) (errs field.ErrorList) {
+	at := path.Child("step")
+	if r.Step.Sign() <= 0 {
+		return field.ErrorList{field.Invalid(at, r.Step.String(), "must be greater than zero")}
 	}
 	one := r.Min.DeepCopy()
-	one.Add(*r.Step)
-	larger(one, capacity, "step", "one step is larger than capacity value: %s")
-	reached := func(v resource.Quantity) {
-		if (v.Value()-r.Min.Value())%r.Step.Value() != 0 {
-			errs = append(errs, field.Invalid(path.Child("step"), v.String(),
-				fmt.Sprintf("value is not a multiple of a given step (%s) from (%s)", r.Step, r.Min)))
+	if one.Add(*r.Step); one.Cmp(capacity) > 0 {
+		errs = append(errs, field.Invalid(at, r.Step.String(), fmt.Sprintf("one step %s is larger than capacity value: %s", &one, &capacity)))
+	}
+	negative := false
+	for _, b := range []struct {
+		name string
+		of   *resource.Quantity
+	}{{"default", &preset}, {"min", r.Min}, {"max", r.Max}} {
+		if b.of != nil && b.of.Sign() < 0 {
+			negative = true
+			errs = append(errs, field.Invalid(path.Child(b.name), b.of.String(), "must be greater than or equal to 0"))
 		}
 	}
-	reached(preset)
-	if r.Max != nil {
-		reached(*r.Max)
+	if negative {
+		return errs
+	}
+	for _, v := range []*resource.Quantity{&preset, r.Max} {
+		if v != nil && (v.Value()-r.Min.Value())%r.Step.Value() != 0 {
+			errs = append(errs, field.Invalid(at, v.String(),
+				fmt.Sprintf("value is not a multiple of a given step (%s) from (%s)", r.Step, r.Min)))
+		}
 	}
 	return errs
 }

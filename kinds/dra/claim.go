@@ -47,6 +47,7 @@ func request(on *features.Set, r resourcev1.DeviceRequest, path *field.Path) (er
 		if !on.AtLeast(37) {
 			return errs
 		}
+		errs = append(errs, declared(e.AllocationMode, e.Tolerations, path.Child("exactly"))...)
 		return append(errs, alternatives(r.FirstAvailable, path, classNamed)...)
 	case e == nil && len(r.FirstAvailable) == 0:
 		return append(errs, field.Required(path, "exactly one of `exactly` or `firstAvailable` is required"))
@@ -64,7 +65,37 @@ func alternatives(list []resourcev1.DeviceSubRequest, path *field.Path,
 
 // classNamed judges alternatives that should not be there.
 func classNamed(f resourcev1.DeviceSubRequest, path *field.Path) field.ErrorList {
-	return rule.NeededFormat(f.DeviceClassName, path.Child("deviceClassName"), rule.Subdomain)
+	errs := rule.NeededFormat(f.DeviceClassName, path.Child("deviceClassName"), rule.Subdomain)
+	return append(errs, declared(f.AllocationMode, f.Tolerations, path)...)
+}
+
+// declared holds what is wished for to the rules that upstream declares at the type: they hold wherever it stands.
+func declared(mode resourcev1.DeviceAllocationMode, list []resourcev1.DeviceToleration, path *field.Path) (errs field.ErrorList) {
+	errs = append(errs, allocationMode(mode, path.Child("allocationMode"))...)
+	for i, t := range list {
+		at := path.Child("tolerations").Index(i)
+		if t.Key != "" {
+			errs = append(errs, rule.Format(t.Key, at.Child("key"), validation.IsQualifiedName)...)
+		}
+		errs = append(errs, operator(t.Operator, at.Child("operator"))...)
+		errs = append(errs, effect(t.Effect, at.Child("effect"))...)
+	}
+	return errs
+}
+
+func allocationMode(mode resourcev1.DeviceAllocationMode, path *field.Path) field.ErrorList {
+	return rule.Among(mode, path, resourcev1.DeviceAllocationModeAll, resourcev1.DeviceAllocationModeExactCount)
+}
+
+func operator(o resourcev1.DeviceTolerationOperator, path *field.Path) field.ErrorList {
+	return rule.Chosen(o, path, resourcev1.DeviceTolerationOpEqual, resourcev1.DeviceTolerationOpExists)
+}
+
+func effect(e resourcev1.DeviceTaintEffect, path *field.Path) field.ErrorList {
+	if e == "" {
+		return nil
+	}
+	return rule.Among(e, path, resourcev1.DeviceTaintEffectNoSchedule, resourcev1.DeviceTaintEffectNoExecute, resourcev1.DeviceTaintEffectNone)
 }
 
 func alternative(f resourcev1.DeviceSubRequest, path *field.Path) field.ErrorList {
@@ -94,8 +125,7 @@ func wish(w wanted, path *field.Path) (errs field.ErrorList) {
 			errs = append(errs, field.Invalid(path.Child("count"), w.count, "must be greater than zero"))
 		}
 	default:
-		errs = append(errs, rule.Among(w.mode, path.Child("allocationMode"), resourcev1.DeviceAllocationModeAll,
-			resourcev1.DeviceAllocationModeExactCount)...)
+		errs = append(errs, allocationMode(w.mode, path.Child("allocationMode"))...)
 	}
 	for i, t := range w.tolerations {
 		errs = append(errs, toleration(t, path.Child("tolerations").Index(i))...)
@@ -115,24 +145,20 @@ func toleration(t resourcev1.DeviceToleration, path *field.Path) (errs field.Err
 	case resourcev1.DeviceTolerationOpEqual:
 		errs = append(errs, rule.Format(t.Value, path.Child("value"), validation.IsValidLabelValue)...)
 	default:
-		errs = append(errs, rule.Chosen(t.Operator, path.Child("operator"), resourcev1.DeviceTolerationOpEqual,
-			resourcev1.DeviceTolerationOpExists)...)
+		errs = append(errs, operator(t.Operator, path.Child("operator"))...)
 	}
-	if t.Effect != "" {
-		errs = append(errs, rule.Among(t.Effect, path.Child("effect"), resourcev1.DeviceTaintEffectNoSchedule,
-			resourcev1.DeviceTaintEffectNoExecute, resourcev1.DeviceTaintEffectNone)...)
-	}
-	return errs
+	return append(errs, effect(t.Effect, path.Child("effect"))...)
 }
 
 func constraint(c resourcev1.DeviceConstraint, names map[string]bool, path *field.Path) (errs field.ErrorList) {
 	errs = append(errs, requestNames(c.Requests, names, path.Child("requests"))...)
-	switch {
-	case c.MatchAttribute != nil:
+	if c.MatchAttribute != nil {
 		errs = append(errs, fullName(string(*c.MatchAttribute), path.Child("matchAttribute"))...)
-	case c.DistinctAttribute != nil:
+	}
+	if c.DistinctAttribute != nil {
 		errs = append(errs, fullName(string(*c.DistinctAttribute), path.Child("distinctAttribute"))...)
-	default:
+	}
+	if c.MatchAttribute == nil && c.DistinctAttribute == nil {
 		errs = append(errs, field.Required(path, "exactly one of `matchAttribute` or `distinctAttribute` is required"))
 	}
 	return errs

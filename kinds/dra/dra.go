@@ -24,7 +24,7 @@ func gvk(kind string) schema.GroupVersionKind { return resourcev1.SchemeGroupVer
 var DeviceClasses = &resource.Def[*resourcev1.DeviceClass]{
 	GVK: gvk("DeviceClass"), Plural: "deviceclasses", Generation: true,
 	Gated:   resource.Gated[*resourcev1.DeviceClass]{Validate: resource.Serving(validateClass)},
-	Quirks:  resource.Quirks{DeleteReturnsObject: true, SkipGenerateNameCheck: true},
+	Quirks:  resource.Quirks{DeleteReturnsObject: true},
 	Columns: []resource.Column[*resourcev1.DeviceClass]{resource.Age[*resourcev1.DeviceClass]()},
 }
 
@@ -99,6 +99,7 @@ var ResourceSlices = &resource.Def[*resourcev1.ResourceSlice]{
 	Select: []resource.Field[*resourcev1.ResourceSlice]{
 		{Label: resourcev1.ResourceSliceSelectorNodeName, Value: nodeName, Index: true},
 		{Label: resourcev1.ResourceSliceSelectorDriver, Value: func(s *resourcev1.ResourceSlice) string { return s.Spec.Driver }},
+		{Label: resourcev1.ResourceSliceSelectorPoolName, Value: func(s *resourcev1.ResourceSlice) string { return s.Spec.Pool.Name }},
 	},
 }
 

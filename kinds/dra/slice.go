@@ -2,6 +2,7 @@ package dra
 
 import (
 	"slices"
+	"strings"
 
 	resourcev1 "k8s.io/api/resource/v1"
 	"k8s.io/apimachinery/pkg/util/validation"
@@ -112,15 +113,24 @@ func device(d resourcev1.Device, old *resourcev1.Device, path *field.Path) (errs
 }
 
 func attribute(a resourcev1.DeviceAttribute, path *field.Path) (errs field.ErrorList) {
-	n := 0
-	for _, set := range []bool{a.IntValue != nil, a.BoolValue != nil, a.StringValue != nil, a.VersionValue != nil,
-		a.IntValues != nil, a.BoolValues != nil, a.StringValues != nil, a.VersionValues != nil} {
-		if set {
-			n++
+	var set []string
+	for _, v := range []struct {
+		name string
+		is   bool
+	}{{"int", a.IntValue != nil}, {"bool", a.BoolValue != nil}, {"string", a.StringValue != nil}, {"version", a.VersionValue != nil},
+		{"ints", a.IntValues != nil}, {"bools", a.BoolValues != nil}, {"strings", a.StringValues != nil},
+		{"versions", a.VersionValues != nil}} {
+		if v.is {
+			set = append(set, v.name)
 		}
 	}
-	if n != 1 {
-		errs = append(errs, field.Invalid(path, n, "exactly one value must be specified"))
+	const one = "one of: `int`, `bool`, `string`, `version`, `ints`, `bools`, `strings`, `versions`"
+	switch len(set) {
+	case 0:
+		errs = append(errs, field.Invalid(path, "", "must specify "+one))
+	case 1:
+	default:
+		errs = append(errs, field.Invalid(path, "{"+strings.Join(set, ", ")+"}", "must specify exactly "+one))
 	}
 	if s := a.StringValue; s != nil && len(*s) > resourcev1.DeviceAttributeMaxValueLength {
 		errs = append(errs, field.TooLong(path.Child("string"), *s, resourcev1.DeviceAttributeMaxValueLength))

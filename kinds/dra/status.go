@@ -106,6 +106,7 @@ func forgetDevices(c, old *resourcev1.ResourceClaim) {
 		id := deviceID(d.Driver, d.Pool, d.Device, d.ShareID)
 		return had[id] && !has[id]
 	}))
+	dropAlpha(c, old, false, dropFromClaimStatus)
 }
 
 func devices(on *features.Set, s *resourcev1.ResourceClaimStatus, path *field.Path) (errs field.ErrorList) {

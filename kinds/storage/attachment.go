@@ -1,13 +1,10 @@
 package storage
 
 import (
-	"reflect"
-
-	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
-	"github.com/kloop-dev/kloop/kinds/podspec"
+	"github.com/kloop-dev/kloop/kinds/core"
 	"github.com/kloop-dev/kloop/kinds/rule"
 	"github.com/kloop-dev/kloop/resource"
 )
@@ -52,46 +49,11 @@ func source(s *storagev1.VolumeAttachmentSource, path *field.Path) field.ErrorLi
 	case pv != nil && inline != nil:
 		return field.ErrorList{field.Forbidden(path, one)}
 	case pv == nil:
-		return inlineVolume(inline, path.Child("inlineVolumeSpec"))
+		return core.ValidateVolumeSpec(inline, "", true, path.Child("inlineVolumeSpec"))
 	case *pv == "":
 		return field.ErrorList{field.Required(path.Child("persistentVolumeName"), "must specify non empty persistentVolumeName")}
 	}
 	return nil
-}
-
-// inlineVolume checks a volume that stands in a pod: it was translated to CSI, and nobody claims it.
-func inlineVolume(v *corev1.PersistentVolumeSpec, path *field.Path) (errs field.ErrorList) {
-	const not = "may not be specified in the context of inline volumes"
-	for _, f := range []struct {
-		name, says string
-		set        bool
-	}{
-		{"claimRef", not, v.ClaimRef != nil}, {"capacity", not, len(v.Capacity) > 0}, {"storageClassName", not, v.StorageClassName != ""},
-		{"nodeAffinity", not, v.NodeAffinity != nil},
-		{"persistentVolumeReclaimPolicy", "may only be Retain in the context of inline volumes",
-			v.PersistentVolumeReclaimPolicy != "" && v.PersistentVolumeReclaimPolicy != corev1.PersistentVolumeReclaimRetain},
-		{"volumeMode", "may not specify volumeMode other than Filesystem in the context of inline volumes",
-			v.VolumeMode != nil && *v.VolumeMode != corev1.PersistentVolumeFilesystem},
-	} {
-		if f.set {
-			errs = append(errs, field.Forbidden(path.Child(f.name), f.says))
-		}
-	}
-	errs = append(errs, podspec.ValidateAccessModes(v.AccessModes, path.Child("accessModes"))...)
-	csi := path.Child("csi")
-	if v.CSI == nil {
-		errs = append(errs, field.Required(csi, "has to be specified in the context of inline volumes"))
-		if reflect.ValueOf(v.PersistentVolumeSource).IsZero() {
-			errs = append(errs, field.Required(path, "must specify a volume type"))
-		}
-		return errs
-	}
-	rest := v.PersistentVolumeSource
-	if rest.CSI = nil; !reflect.ValueOf(rest).IsZero() {
-		return append(errs, field.Forbidden(csi, "may not specify more than 1 volume type"))
-	}
-	errs = append(errs, podspec.ValidateDriverName(v.CSI.Driver, csi.Child("driver"))...)
-	return append(errs, rule.Needed(v.CSI.VolumeHandle, csi.Child("volumeHandle"))...)
 }
 
 func validateAttachmentStatus(a, _ *storagev1.VolumeAttachment) (errs field.ErrorList) {

@@ -2,6 +2,8 @@
 package storagemigration
 
 import (
+	"strings"
+
 	storagemigrationv1 "k8s.io/api/storagemigration/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	metavalidation "k8s.io/apimachinery/pkg/apis/meta/v1/validation"
@@ -15,7 +17,7 @@ import (
 // StorageVersionMigrations declares the kind.
 var StorageVersionMigrations = &resource.Def[*storagemigrationv1.StorageVersionMigration]{
 	GVK: storagemigrationv1.SchemeGroupVersion.WithKind("StorageVersionMigration"), Plural: "storageversionmigrations", Status: true,
-	Quirks:   resource.Quirks{NeedsRevision: true, UnqualifiedFinalizers: true, StatusResets: []string{"metadata"}},
+	Quirks:   resource.Quirks{NeedsRevision: true, StatusResets: []string{"metadata"}},
 	Validate: resource.Serving(validateMigration), ValidateStatus: resource.Serving(validateMigrationStatus),
 	Columns: []resource.Column[*storagemigrationv1.StorageVersionMigration]{
 		resource.Col("Name", "string", func(m *storagemigrationv1.StorageVersionMigration) any { return m.Name }),
@@ -51,9 +53,17 @@ func validateMigration(m, old *storagemigrationv1.StorageVersionMigration) (errs
 	return append(errs, rule.NeededFormat(r.Resource, path.Child("resource"), validation.IsDNS1035Label)...)
 }
 
+// wellFormed is true of a revision as servers write it: a number without leading zeros.
+func wellFormed(revision string) bool {
+	return strings.Trim(revision, "0123456789") == "" && revision[0] != '0'
+}
+
 func validateMigrationStatus(m, old *storagemigrationv1.StorageVersionMigration) field.ErrorList {
 	path := field.NewPath("status")
 	errs := metavalidation.ValidateConditions(m.Status.Conditions, path.Child("conditions"))
+	if v := m.Status.ResourceVersion; v != "" && !wellFormed(v) {
+		errs = append(errs, field.Invalid(path.Child("resourceVersion"), v, "resource version is not well formed: "+v))
+	}
 	if was := old.Status.ResourceVersion; was != "" && was != m.Status.ResourceVersion {
 		errs = append(errs, field.Invalid(path.Child("resourceVersion"), m.Status.ResourceVersion, "field is immutable"))
 	}
