@@ -17,7 +17,7 @@ type mutation struct {
 const deepest = 9 // how far below the object fields are changed
 
 // Fields that a server fills or that are the same for all kinds: one kind is enough to look at them.
-var common = map[string]bool{"managedFields": true, "apiVersion": true, "kind": true, "selfLink": true, "ownerReferences": true}
+var common = map[string]bool{"managedFields": true, "apiVersion": true, "kind": true, "selfLink": true}
 
 // mutations lists changes of every field that the schema knows, in what tree has and one step beyond.
 func mutations(s *schema, tree any) []mutation {
@@ -95,13 +95,15 @@ func values(s *schema, old any) []value {
 	case "string":
 		return stringValues(s)
 	case "integer", "number":
-		return []value{{"zero", 0}, {"negative", -1}, {"one", 1}, {"large", 2147483647}, {"text", "x"}}
+		return []value{{"zero", 0}, {"negative", -1}, {"one", 1}, {"two", 2}, {"port", 65536}, {"large", 2147483647}, {"larger", int64(1) << 40},
+			{"text", "x"}, {"digits", "1"}, {"fraction", 1.5}, {"null", nil}}
 	case "int-or-string":
-		return []value{{"zero", 0}, {"negative", -1}, {"percent", "30%"}, {"much", "101%"}, {"word", "Bad_word"}, {"float", "1.5"}}
+		return []value{{"zero", 0}, {"negative", -1}, {"percent", "30%"}, {"much", "101%"}, {"word", "Bad_word"}, {"float", "1.5"},
+			{"null", nil}, {"name", "http"}, {"long", long}, {"empty", ""}, {"minus", "-1%"}, {"two dashes", "a--b"}, {"list", []any{}}}
 	case "boolean":
-		return []value{{"true", true}, {"false", false}}
+		return []value{{"true", true}, {"false", false}, {"null", nil}, {"text", "true"}, {"number", 1}}
 	case "array":
-		list := []value{{"empty", []any{}}, {"of another type", "x"}}
+		list := []value{{"empty", []any{}}, {"of another type", "x"}, {"null", nil}, {"of null", []any{nil}}, {"of list", []any{[]any{}}}}
 		if have, _ := old.([]any); len(have) > 0 {
 			list = append(list, value{"doubled", append(slices.Clone(have), have[0])}, value{"of one", have[:1]})
 		} else {
@@ -119,14 +121,23 @@ func values(s *schema, old any) []value {
 	return nil
 }
 
+// texts are of the forms that fields want, or nearly.
+const texts = `Upper a.b a..b -a a- a_b ünï * *.a.b . .. a/b a.b/c a.b/C a/b/c /a /a/../b 1.2.3.4 01.2.3.4 ::1 ::ffff:1.2.3.4 10.0.0.0/8 10.0.0.1/8
+	2001:db8::/32 http://x https://x.example/y 1Gi -1 0.5 1.2.3 v1 30s true self x= $(x) %2f a:b kubernetes.io/x k8s.io system:x`
+
 func stringValues(s *schema) []value {
 	switch s.Format {
 	case "date-time":
-		return []value{{"no time", "soon"}, {"a time", "2030-01-02T03:04:05Z"}}
+		return []value{{"no time", "soon"}, {"a time", "2030-01-02T03:04:05Z"}, {"null", nil}, {"empty", ""}, {"zero", "0001-01-01T00:00:00Z"},
+			{"fraction", "2030-01-02T03:04:05.123456Z"}, {"zone", "2030-01-02T03:04:05+02:00"}, {"date", "2030-01-02"}, {"number", 1}}
 	case "byte":
 		return []value{{"empty", ""}, {"bytes", "eA=="}, {"no base64", "%"}}
 	}
-	list := []value{{"empty", ""}, {"word", "other"}, {"malformed", "Bad_word!"}, {"long", long}, {"number", 7}}
+	list := []value{{"empty", ""}, {"word", "other"}, {"malformed", "Bad_word!"}, {"long", long}, {"number", 7}, {"null", nil}}
+	for _, text := range strings.Fields(texts) {
+		list = append(list, value{text, text})
+	}
+	list = append(list, value{"spaced", " a "}, value{"lines", "a\nb"})
 	for _, e := range s.Enum {
 		list = append(list, value{"word of the list", e})
 	}
