@@ -8,7 +8,7 @@ type Quirks struct {
 	NeedsRevision         bool // an update must say which revision it replaces
 	DeleteReturnsObject   bool // the answer to a deletion is the last state, not a Status
 	GenerateNameLiteral   bool // generateName is the name: there is no other
-	SkipGenerateNameCheck bool // a bad generateName is reported only by the name that was made of it
+	SkipGenerateNameCheck bool // a bad generateName is reported by the name that was made of it, or when all else is well
 	MetaErrorsOnce        bool // a changed uid or the like is reported once; of others both the generic rules and the kind's own tell
 	MetaErrorsAgain       bool // an update has errors of a new object's metadata twice; one of the status those of a changed uid
 	MetaUpdateOnly        bool // an update is held only to the rules that updates have for metadata, not again to those of new objects

@@ -27,6 +27,19 @@ func TestGenerateNameOfUpdates(t *testing.T) {
 	}
 }
 
+// TestGenerateNameLast: of kinds whose own rules don't look at generateName the generic ones do, of an object that has another name, too.
+func TestGenerateNameLast(t *testing.T) {
+	w := start(t)
+	for name, want := range map[string]string{"..": "", "a/b": "Invalid FieldValueInvalid metadata.generateName"} {
+		t.Run(name, func(t *testing.T) {
+			rc := &corev1.ReplicationController{ObjectMeta: metav1.ObjectMeta{Name: "r", GenerateName: name}}
+			if _, err := w.Create(t.Context(), w.ask(jobs, ""), rc); reason(err) != want {
+				t.Errorf("%q, want %q", reason(err), want)
+			}
+		})
+	}
+}
+
 // A patch of an object without a namespace may name one: it is not heard.
 func TestNamespaceOfNone(t *testing.T) {
 	w := start(t)

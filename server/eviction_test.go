@@ -7,9 +7,13 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/kloop-dev/kloop/admission"
+	"github.com/kloop-dev/kloop/internal/testcluster"
 	"github.com/kloop-dev/kloop/resource"
 )
 
@@ -121,6 +125,26 @@ func TestEvictOfAnotherPod(t *testing.T) {
 	uid := w.get(pods, "a").GetUID()
 	if err := w.evict("a", &metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &uid}}); err != nil {
 		t.Errorf("this very pod: %v", err)
+	}
+}
+
+// TestAdmittedBeforeNames: who binds or evicts in a namespace that ends is told so, whatever is wrong with the request.
+func TestAdmittedBeforeNames(t *testing.T) {
+	w := start(t, func(c *testcluster.Config) {
+		c.Admission = plugin(func(r *admission.Request) error {
+			if r.Sub == "" {
+				return nil
+			}
+			return apierrors.NewForbidden(schema.GroupResource{Resource: "pods"}, r.Name, nil)
+		}, nil)
+	})
+	create(w, pods, &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "p"}})
+	for name, in := range map[string]resource.Object{"binding": &corev1.Binding{}, "eviction": &policyv1.Eviction{}} {
+		t.Run(name, func(t *testing.T) {
+			if _, err := w.Call(t.Context(), sub(w.ask(pods, "p"), name), "create", in); reason(err) != "Forbidden" {
+				t.Errorf("got %v", err)
+			}
+		})
 	}
 }
 

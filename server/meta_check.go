@@ -22,9 +22,7 @@ func (s rules) checkMeta(r *Request, obj, old resource.Object) field.ErrorList {
 	if old != nil {
 		// The generic rules for updates want of generateName no more than that it can stand in a path.
 		errs = slices.DeleteFunc(errs, func(e *field.Error) bool { return e.Field == generateNamePath })
-		for _, bad := range path.IsValidPathSegmentPrefix(obj.GetGenerateName()) {
-			errs = append(errs, field.Invalid(metadataPath.Child("generateName"), obj.GetGenerateName(), bad))
-		}
+		errs = append(errs, generateNameInPath(obj)...)
 		var fixed field.ErrorList
 		if len(whole) > 0 || !keepsMeta(obj, old) {
 			fixed = s.asTold(r, validation.ValidateObjectMetaAccessorUpdate(obj, old, metadataPath))
@@ -55,6 +53,14 @@ func keepsMeta(obj, old metav1.Object) bool {
 		obj.GetResourceVersion() != "" && obj.GetGeneration() >= old.GetGeneration() &&
 		obj.GetName() == old.GetName() && obj.GetNamespace() == old.GetNamespace() && obj.GetUID() == old.GetUID() &&
 		obj.GetCreationTimestamp().UTC() == old.GetCreationTimestamp().UTC()
+}
+
+// generateNameInPath wants of generateName what the generic rules do: that a name made of it can stand in a path.
+func generateNameInPath(obj resource.Object) (errs field.ErrorList) {
+	for _, bad := range path.IsValidPathSegmentPrefix(obj.GetGenerateName()) {
+		errs = append(errs, field.Invalid(metadataPath.Child("generateName"), obj.GetGenerateName(), bad))
+	}
+	return errs
 }
 
 // asNew says that what is written is held to the rules for new objects, too.

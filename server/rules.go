@@ -32,6 +32,9 @@ func (s rules) check(ctx context.Context, r *Request, obj, old resource.Object) 
 		}
 		errs = append(meta, errs...)
 	}
+	if len(errs) == 0 && old == nil && r.Kind.Info().SkipGenerateNameCheck {
+		errs = generateNameInPath(obj)
+	}
 	if more := s.extension(r.Kind).Validate; more != nil {
 		errs = more(ctx, r, obj, old, errs)
 	}

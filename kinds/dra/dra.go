@@ -24,7 +24,7 @@ func gvk(kind string) schema.GroupVersionKind { return resourcev1.SchemeGroupVer
 var DeviceClasses = &resource.Def[*resourcev1.DeviceClass]{
 	GVK: gvk("DeviceClass"), Plural: "deviceclasses", Generation: true,
 	Gated:   resource.Gated[*resourcev1.DeviceClass]{Validate: resource.Serving(validateClass)},
-	Quirks:  resource.Quirks{DeleteReturnsObject: true},
+	Quirks:  resource.Quirks{DeleteReturnsObject: true, SkipGenerateNameCheck: true},
 	Columns: []resource.Column[*resourcev1.DeviceClass]{resource.Age[*resourcev1.DeviceClass]()},
 }
 

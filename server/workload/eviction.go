@@ -26,11 +26,14 @@ const maxDisrupted = 2000
 
 // evict deletes a pod unless a disruption budget forbids it.
 func (s extension) evict(ctx context.Context, r *server.Request, in resource.Object) (resource.Object, error) {
+	if err := s.MutateCall(ctx, r, in); err != nil {
+		return nil, err
+	}
 	opts, err := evictionOptions(r, in)
 	if err != nil {
 		return nil, err
 	}
-	if err := s.AdmitCall(ctx, r, in); err != nil {
+	if err := s.ValidateCall(ctx, r, in); err != nil {
 		return nil, err
 	}
 	one := *r
