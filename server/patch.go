@@ -186,7 +186,7 @@ func (p *patching) strictYAML(twice []error) error {
 	case len(twice) == 0 || p.r.Strict == FieldsIgnore:
 		return nil
 	case p.r.Strict == FieldsStrict:
-		return apierrors.NewBadRequest(fmt.Sprintf("error strict decoding YAML: %v", twice[0]))
+		return apierrors.NewBadRequest(fmt.Sprintf("error strict decoding patch: error converting YAML to JSON: %v", twice[0]))
 	}
 	for _, text := range codec.Warnings(twice) {
 		p.r.warn(text)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"net/http/httptest"
+	"strings"
 	"sync/atomic"
 	"testing"
 
@@ -26,9 +27,7 @@ func TestAbandonedAnswersEnd(t *testing.T) {
 		}
 		return from(h)
 	}
-	const partials = ";as=PartialObjectMetadataList;g=meta.k8s.io;v=v1"
-	for _, accept := range []string{codec.JSON, codec.YAML, codec.Protobuf, codec.JSON + ";as=Table;g=meta.k8s.io;v=v1",
-		codec.JSON + partials, codec.Protobuf + partials} {
+	for _, accept := range []string{codec.JSON, codec.YAML, codec.Protobuf, codec.JSON + ";as=Table;g=meta.k8s.io;v=v1"} {
 		w := newWorld(t)
 		const path = "/namespaces/ns/horizontalpodautoscalers"
 		for i := range items {
@@ -44,5 +43,28 @@ func TestAbandonedAnswersEnd(t *testing.T) {
 			t.Errorf("%s: %d, and %d of %d items were made for a client that was gone after %d", accept, got.code, n, items, enough)
 		}
 		cancel()
+	}
+}
+
+// TestBareMetadataOfHub: bare metadata is that of the object as it is kept: no fields that another version shows as annotations.
+func TestBareMetadataOfHub(t *testing.T) {
+	from := scalers.Also[0].From
+	defer func() { scalers.Also[0].From = from }()
+	scalers.Also[0].From = func(h *autoscalingv2.HorizontalPodAutoscaler) resource.Object {
+		obj := from(h)
+		obj.SetAnnotations(map[string]string{"autoscaling.alpha.kubernetes.io/behavior": "{}"})
+		return obj
+	}
+	w := newWorld(t)
+	const path = "/apis/autoscaling/v1/namespaces/ns/horizontalpodautoscalers"
+	w.must("POST", "/apis/autoscaling/v2/namespaces/ns/horizontalpodautoscalers", `{"metadata":{"name":"h"},"spec":{"maxReplicas":1}}`, 201)
+	for accept, at := range map[string]string{codec.JSON: "/h", codec.JSON + ";as=PartialObjectMetadata;g=meta.k8s.io;v=v1": "/h",
+		codec.JSON + ";as=PartialObjectMetadataList;g=meta.k8s.io;v=v1": ""} {
+		t.Run(accept, func(t *testing.T) {
+			got := w.do("GET", path+at, "", "Accept", accept)
+			if bare := accept != codec.JSON; got.code != 200 || strings.Contains(string(got.body), "annotations") == bare {
+				t.Errorf("%d %s", got.code, got.body)
+			}
+		})
 	}
 }

@@ -97,18 +97,18 @@ func (c *request) decode(f reply.Format, data []byte, obj resource.Object, v ser
 	for _, path := range openapi.Trim(c.features, obj) {
 		more = append(more, fmt.Errorf("unknown field %q", path))
 	}
-	return judge(append(strict, more...), v, c.warn.add)
+	return x.judge(append(strict, more...), v, c.warn.add)
 }
 
 // judge refuses, reports or ignores strict decoding errors.
-func judge(strict []error, v server.FieldValidation, warn func(string)) error {
+func (x expected) judge(strict []error, v server.FieldValidation, warn func(string)) error {
 	if len(strict) == 0 {
 		return nil
 	}
 	switch v {
 	case server.FieldsIgnore:
 	case server.FieldsStrict:
-		return apierrors.NewBadRequest(runtime.NewStrictDecodingError(strict).Error())
+		return handledAs(x.want, x.want, runtime.NewStrictDecodingError(strict))
 	default:
 		for _, text := range codec.Warnings(strict) {
 			warn(text)

@@ -108,7 +108,7 @@ func TestAnswers(t *testing.T) {
 				`"pkg/runtime/scheme.go:111"`},
 		{"strict", "POST", coll + "?fieldValidation=Strict", `{"metadata":{"name":"x"},"foo":1,"data":{"a":"b","a":"c"}}`, nil, 400,
 			metav1.StatusReasonBadRequest,
-			`strict decoding error: unknown field "foo", duplicate field "data.a"`},
+			`ConfigMap in version "v1" cannot be handled as a ConfigMap: strict decoding error: unknown field "foo", duplicate field "data.a"`},
 		{"put other name", "PUT", one, cm, nil, 400, metav1.StatusReasonBadRequest,
 			"the name of the object (b) does not match the name on the URL (a)"},
 		{"put no name", "PUT", one, "{}", nil, 400, metav1.StatusReasonBadRequest, ""},
