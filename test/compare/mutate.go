@@ -87,6 +87,18 @@ type value struct {
 	value any
 }
 
+// odd are texts that are good in one place and bad in another.
+var odd = []string{
+	" ", " x", "x ", "Upper", "under_score", "-a", "a-", "a.b", "a..b", ".", "..", "a/b", "/a/b", "/a/../b", "../a", "a/..b", "..a", "./a",
+	"/", "a/b/c", "0", "-1", "1", "65536", "1.5", "100m", "1Gi", "2Mi", "1k", "1e3", "99999999999999999999", "1.2.3.4", "01.2.3.4", "1.2.3",
+	"::1", "::ffff:1.2.3.4", "a:b", "a=b", "a,b", "*", "$(A)", "é", "true", "true\n", "null", "http://h", "https://h/p",
+	"2026-01-01T00:00:00Z", "kubernetes.io/x", "example.com/x", "metadata.name", "metadata.labels['x']", "spec.nodeName", "limits.cpu",
+	"requests.hugepages-2Mi", "SIGTERM", "Localhost", "Unconfined", strings.Repeat("a", 16), strings.Repeat("a", 63),
+	strings.Repeat("a", 64), strings.Repeat("a.", 126) + "a", strings.Repeat("a.", 127) + "a", strings.Repeat("a", 257),
+	strings.Repeat("/a", 2100), "a_b", "ünï", "*.a.b", "a.b/c", "a.b/C", "10.0.0.0/8", "10.0.0.1/8", "2001:db8::/32", "https://x.example/y",
+	"0.5", "v1", "30s", "self", "x=", "%2f", "k8s.io", "system:x", " a ", "a\nb",
+}
+
 var long = strings.Repeat("a", 300)
 
 // values lists what to try in the place of old.
@@ -95,11 +107,14 @@ func values(s *schema, old any) []value {
 	case "string":
 		return stringValues(s)
 	case "integer", "number":
-		return []value{{"zero", 0}, {"negative", -1}, {"one", 1}, {"two", 2}, {"port", 65536}, {"large", 2147483647}, {"larger", int64(1) << 40},
-			{"text", "x"}, {"digits", "1"}, {"fraction", 1.5}, {"null", nil}}
+		return []value{{"zero", 0}, {"negative", -1}, {"one", 1}, {"two", 2}, {"port", 65536}, {"mode", 0o1000}, {"code", 256}, {"hour", 3600},
+			{"large", 2147483647}, {"larger", 4294967296}, {"largest", int64(1) << 40}, {"text", "x"}, {"digits", "1"}, {"fraction", 1.5},
+			{"whole fraction", 2.0}, {"null", nil}}
 	case "int-or-string":
-		return []value{{"zero", 0}, {"negative", -1}, {"percent", "30%"}, {"much", "101%"}, {"word", "Bad_word"}, {"float", "1.5"},
-			{"null", nil}, {"name", "http"}, {"long", long}, {"empty", ""}, {"minus", "-1%"}, {"two dashes", "a--b"}, {"list", []any{}}}
+		return []value{{"zero", 0}, {"negative", -1}, {"port", 65536}, {"large", 4294967296}, {"percent", "30%"}, {"much", "101%"},
+			{"zero percent", "0%"}, {"whole", "100%"}, {"minus", "-1%"}, {"word", "Bad_word"}, {"float", "1.5"}, {"fraction", 1.5}, {"null", nil},
+			{"name", "http"}, {"dash", "a-b"}, {"two dashes", "a--b"}, {"long name", "abcdefghijklmnop"}, {"long", long}, {"empty", ""},
+			{"number in text", "80"}, {"list", []any{}}}
 	case "boolean":
 		return []value{{"true", true}, {"false", false}, {"null", nil}, {"text", "true"}, {"number", 1}}
 	case "array":
@@ -121,10 +136,6 @@ func values(s *schema, old any) []value {
 	return nil
 }
 
-// texts are of the forms that fields want, or nearly.
-const texts = `Upper a.b a..b -a a- a_b ünï * *.a.b . .. a/b a.b/c a.b/C a/b/c /a /a/../b 1.2.3.4 01.2.3.4 ::1 ::ffff:1.2.3.4 10.0.0.0/8 10.0.0.1/8
-	2001:db8::/32 http://x https://x.example/y 1Gi -1 0.5 1.2.3 v1 30s true self x= $(x) %2f a:b kubernetes.io/x k8s.io system:x`
-
 func stringValues(s *schema) []value {
 	switch s.Format {
 	case "date-time":
@@ -134,10 +145,9 @@ func stringValues(s *schema) []value {
 		return []value{{"empty", ""}, {"bytes", "eA=="}, {"no base64", "%"}}
 	}
 	list := []value{{"empty", ""}, {"word", "other"}, {"malformed", "Bad_word!"}, {"long", long}, {"number", 7}, {"null", nil}}
-	for _, text := range strings.Fields(texts) {
-		list = append(list, value{text, text})
+	for _, one := range odd {
+		list = append(list, value{"odd", one})
 	}
-	list = append(list, value{"spaced", " a "}, value{"lines", "a\nb"})
 	for _, e := range s.Enum {
 		list = append(list, value{"word of the list", e})
 	}
@@ -183,6 +193,12 @@ func (m mutation) field() string {
 		}
 	}
 	return strings.TrimPrefix(b.String(), ".")
+}
+
+// beside says whether two mutations are of different fields of the same part of the object.
+func (m mutation) beside(other mutation) bool {
+	n := len(m.path) - 1
+	return n >= 0 && len(other.path) == n+1 && m.path[n] != other.path[n] && slices.Equal(m.path[:n], other.path[:n])
 }
 
 // apply makes a changed copy of a tree. Levels that are not there are made.

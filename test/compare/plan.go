@@ -72,6 +72,13 @@ func (p *plan) some(name string, all []mutation) [][]mutation {
 	for range min(len(list)/5, 40) {
 		list = append(list, []mutation{all[r.Intn(len(all))], all[r.Intn(len(all))]})
 	}
+	for range min(len(list)/2, p.most/4) { // fields beside each other have more to do with each other
+		one := all[r.Intn(len(all))]
+		beside := slices.DeleteFunc(slices.Clone(all), func(m mutation) bool { return !one.beside(m) })
+		if len(beside) > 0 {
+			list = append(list, []mutation{one, beside[r.Intn(len(beside))]})
+		}
+	}
 	return list
 }
 
