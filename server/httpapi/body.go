@@ -10,6 +10,7 @@ import (
 	"io"
 	"net/http"
 	"os"
+	"strconv"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -94,10 +95,23 @@ func (c *request) decode(f reply.Format, data []byte, obj resource.Object, v ser
 			return err
 		}
 	}
+	if err := c.checkHidden(obj); err != nil {
+		return handledAs(x.want, x.want, err)
+	}
 	for _, path := range openapi.Trim(c.features, obj) {
 		more = append(more, fmt.Errorf("unknown field %q", path))
 	}
 	return x.judge(append(strict, more...), v, c.warn.add)
+}
+
+// checkHidden wants a number of an annotation that stands for a field that the version has no longer.
+func (c *request) checkHidden(obj resource.Object) error {
+	v := obj.GetAnnotations()[c.facts.Hides]
+	if v == "" || c.facts.Hides == "" {
+		return nil
+	}
+	_, err := strconv.ParseInt(v, 10, 64)
+	return err
 }
 
 // judge refuses, reports or ignores strict decoding errors.
