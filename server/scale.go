@@ -204,11 +204,14 @@ func checkScale(r *Request, obj resource.Object) error {
 	return checkReplicas(r, v.Replicas)
 }
 
-// checkWritten holds a scale to the rules of all objects, too: whoever writes it sees nothing of its metadata again, but hears what is
-// wrong with them.
+// checkWritten holds a scale to the rules of all objects, too, up to 1.36: whoever writes it sees nothing of its metadata again, but hears
+// what is wrong with them.
 func (s rules) checkWritten(r *Request, sc *autoscalingv1.Scale) error {
 	if r.Kind.Info().Custom { // those have a check of their own
 		return nil
+	}
+	if s.Kinds.Features().AtLeast(37) {
+		return invalidScale(r, replicasErrors(sc.Spec.Replicas))
 	}
 	meta := sc.ObjectMeta
 	meta.ManagedFields = nil // the object has its own
