@@ -27,6 +27,31 @@ func confinement(v string) *corev1.AppArmorProfile {
 	return nil
 }
 
+// ConfinementWarnings warns of the annotations of a new pod, as it was sent, that say what a field should. That is told of one that is
+// refused, too.
+func ConfinementWarnings(annotations map[string]string, s *corev1.PodSpec) (list []string) {
+	if len(annotations) == 0 || s.OS != nil && s.OS.Name == corev1.Windows {
+		return nil
+	}
+	everyContainer(s, func(c *corev1.Container) {
+		if confinedByNote(annotations, c, s) {
+			list = append(list, field.NewPath("metadata", "annotations").Key(apparmorOne+c.Name).String()+": "+apparmorText)
+		}
+	})
+	return list
+}
+
+// confinedByNote says whether an annotation confines a container that has no field for it, otherwise than its pod is confined.
+func confinedByNote(annotations map[string]string, c *corev1.Container, s *corev1.PodSpec) bool {
+	v, ok := annotations[apparmorOne+c.Name]
+	if !ok || c.SecurityContext != nil && c.SecurityContext.AppArmorProfile != nil {
+		return false
+	}
+	p := confinement(v)
+	return p == nil || s.SecurityContext == nil || s.SecurityContext.AppArmorProfile == nil ||
+		!resource.Same(s.SecurityContext.AppArmorProfile, p)
+}
+
 // ConfineByAnnotation sets the profile of containers that only an annotation gives one.
 func ConfineByAnnotation(annotations map[string]string, s *corev1.PodSpec) {
 	if len(annotations) == 0 || s.OS != nil && s.OS.Name == corev1.Windows {

@@ -42,7 +42,6 @@ const (
 func Warnings(meta *metav1.ObjectMeta, s *corev1.PodSpec, path *field.Path) []string {
 	w := &warner{}
 	spec := path.Child("spec")
-	w.annotations(meta, s, path)
 	for key := range s.NodeSelector {
 		w.label(key, spec.Child("nodeSelector").Key(key))
 	}
@@ -51,6 +50,7 @@ func Warnings(meta *metav1.ObjectMeta, s *corev1.PodSpec, path *field.Path) []st
 		w.key(c.TopologyKey, at.Child("topologyKey"))
 		w.selector(c.LabelSelector, at)
 	}
+	w.annotations(meta, s, path)
 	if s.Affinity != nil {
 		w.affinity(s.Affinity, spec.Child("affinity"))
 	}
@@ -104,8 +104,8 @@ func (w *warner) annotations(meta *metav1.ObjectMeta, s *corev1.PodSpec, path *f
 		if c.SecurityContext == nil || c.SecurityContext.SeccompProfile == nil {
 			says(seccompOne+c.Name, nonFunction)
 		}
-		if path == nil || profileOf(c, s) == nil { // a pod's annotation has become its field by now
-			says(apparmorOne+c.Name, apparmorText)
+		if key := apparmorOne + c.Name; path != nil && confinedByNote(meta.Annotations, c, s) {
+			says(key, apparmorText)
 		}
 	})
 }

@@ -4,6 +4,8 @@ package workload
 import (
 	corev1 "k8s.io/api/core/v1"
 
+	"github.com/kloop-dev/kloop/kinds/podspec"
+	"github.com/kloop-dev/kloop/resource"
 	"github.com/kloop-dev/kloop/server"
 )
 
@@ -11,9 +13,20 @@ import (
 func Extensions(s *server.Server) []server.Extension {
 	x := extension{s}
 	return []server.Extension{
-		{Resource: corev1.Resource("pods"), Graceful: true, Calls: map[string]server.Call{"binding": x.bind, "eviction": x.evict}},
+		{Resource: corev1.Resource("pods"), Graceful: true, Open: opened,
+			Calls: map[string]server.Call{"binding": x.bind, "eviction": x.evict}},
 		{Resource: corev1.Resource("bindings"), Calls: map[string]server.Call{"": x.bind}},
 	}
 }
 
 type extension struct{ *server.Server }
+
+// opened warns of what becomes of a new pod's annotations before anything is done about it.
+func opened(r *server.Request, obj resource.Object) error {
+	if p, ok := obj.(*corev1.Pod); ok && r.Warn != nil {
+		for _, text := range podspec.ConfinementWarnings(p.Annotations, &p.Spec) {
+			r.Warn(text)
+		}
+	}
+	return nil
+}
