@@ -31,7 +31,7 @@ func TestDefaults(t *testing.T) {
 	set := kinds.NewSet()
 	for _, c := range cases {
 		t.Run(c.Name, func(t *testing.T) {
-			hub, errs := write(decode(t, set, c.Send), nil, "")
+			hub, errs := write(nil, decode(t, set, c.Send), nil, "")
 			if len(errs) > 0 {
 				t.Fatal(errs)
 			}

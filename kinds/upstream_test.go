@@ -45,9 +45,9 @@ func TestErrorsAsUpstream(t *testing.T) {
 			set := kinds.NewSet()
 			var old resource.Object
 			if c.old != "" {
-				old, _ = write(parsed(t, set, c.old), nil, "")
+				old, _ = write(nil, parsed(t, set, c.old), nil, "")
 			}
-			_, errs := write(parsed(t, set, c.obj), old, "")
+			_, errs := write(nil, parsed(t, set, c.obj), old, "")
 			got := said(errs)
 			slices.Sort(c.want)
 			if !slices.Equal(got, c.want) {

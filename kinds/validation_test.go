@@ -13,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	"sigs.k8s.io/yaml"
 
+	"github.com/kloop-dev/kloop/features"
 	"github.com/kloop-dev/kloop/kinds"
 	"github.com/kloop-dev/kloop/resource"
 )
@@ -38,6 +39,7 @@ type suite struct {
 	Base   map[string]any `json:"base"`
 	Cases  []struct {
 		Name   string         `json:"name"`
+		In     int            `json:"in"`     // the minor version of the cluster; 0: the newest
 		Update bool           `json:"update"` // the base is stored
 		Sub    string         `json:"sub"`    // through this subresource; implies update
 		Set    map[string]any `json:"set"`
@@ -56,9 +58,9 @@ func TestValidation(t *testing.T) {
 		for _, s := range suites {
 			for _, c := range s.Cases {
 				t.Run(s.Plural+"/"+c.Name, func(t *testing.T) {
-					base, old := s.Base, resource.Object(nil)
+					base, old, on := s.Base, resource.Object(nil), version(t, c.In)
 					if c.Update || c.Sub != "" {
-						old, _ = write(decode(t, set, s.Base), nil, "")
+						old, _ = write(on, decode(t, set, s.Base), nil, "")
 						sent, err := mustKind(set, s.Base).ConvertTo(t.Context(), old, gvkOf(s.Base))
 						if err != nil {
 							t.Fatal(err)
@@ -66,7 +68,7 @@ func TestValidation(t *testing.T) {
 						base = tree(t, sent)
 					}
 					obj := decode(t, set, change(t, base, c.Set, c.Unset))
-					_, errs := write(obj, old, c.Sub, gvkOf(s.Base))
+					_, errs := write(on, obj, old, c.Sub, gvkOf(s.Base))
 					got := said(errs)
 					slices.Sort(c.Want)
 					if !slices.Equal(got, c.Want) {
@@ -78,19 +80,32 @@ func TestValidation(t *testing.T) {
 	}
 }
 
+// version is what is on in a cluster of a version; 0 is the newest.
+func version(t *testing.T, minor int) *features.Set {
+	t.Helper()
+	if minor == 0 {
+		return nil
+	}
+	on, err := features.New(minor, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return on
+}
+
 // write does what the front door does with an object, as far as its kind is concerned.
-func write(obj, old resource.Object, sub string, as ...schema.GroupVersionKind) (resource.Object, field.ErrorList) {
+func write(on *features.Set, obj, old resource.Object, sub string, as ...schema.GroupVersionKind) (resource.Object, field.ErrorList) {
 	k, _ := kinds.NewSet().Kind(obj.GetObjectKind().GroupVersionKind())
-	k.SetDefaults(nil, obj)
+	k.SetDefaults(on, obj)
 	if !k.Info().Virtual {
 		obj.SetUID("u-1")
-		k.PrepareForWrite(nil, sub, obj, old)
+		k.PrepareForWrite(on, sub, obj, old)
 	}
 	gvk := k.Info().GVK
 	if len(as) > 0 {
 		gvk = as[0]
 	}
-	errs := k.Check(nil, &gvk, sub, obj, old)
+	errs := k.Check(on, &gvk, sub, obj, old)
 	if says := resource.CheckName(k, obj.GetName(), false); len(says) > 0 && obj.GetName() != "" {
 		errs = append(errs, field.Invalid(field.NewPath("metadata", "name"), obj.GetName(), says[0]))
 	}

@@ -12,6 +12,7 @@ type Quirks struct {
 	MetaErrorsOnce        bool // a changed uid or the like is reported once; of others both the generic rules and the kind's own tell
 	MetaErrorsAgain       bool // an update has errors of a new object's metadata twice; one of the status those of a changed uid
 	MetaUpdateOnly        bool // an update is held only to the rules that updates have for metadata, not again to those of new objects
+	MetaUpdateOnly37      bool // and is so since 1.37
 	MetaErrorsLast        bool // a new object's bad metadata is reported only when all else is well
 	NameErrorsLast        bool // a new object's bad name is: the kind lets it be called anything, the generic rules come later
 	KeptUnread            bool // an object that can't be read can't be deleted either

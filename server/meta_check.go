@@ -19,10 +19,12 @@ func (s rules) checkMeta(r *Request, obj, old resource.Object) field.ErrorList {
 	whole := s.asTold(r, validation.ValidateObjectMetaAccessor(light(obj), r.Kind.Info().Namespaced, s.nameCheck(r), metadataPath))
 	errs := slices.Clone(whole)
 	i := r.Kind.Info()
-	if old != nil {
-		// The generic rules for updates want of generateName no more than that it can stand in a path.
+	if old != nil || i.SkipGenerateNameCheck {
+		// The generic rules want of generateName no more than that it can stand in a path.
 		errs = slices.DeleteFunc(errs, func(e *field.Error) bool { return e.Field == generateNamePath })
 		errs = append(errs, generateNameInPath(obj)...)
+	}
+	if old != nil {
 		var fixed field.ErrorList
 		if len(whole) > 0 || !keepsMeta(obj, old) {
 			fixed = s.asTold(r, validation.ValidateObjectMetaAccessorUpdate(obj, old, metadataPath))
@@ -36,7 +38,8 @@ func (s rules) checkMeta(r *Request, obj, old resource.Object) field.ErrorList {
 	if old != nil && i.MetaErrorsAgain && r.Sub == "" {
 		errs = slices.Concat(errs, whole, qualified)
 	}
-	if old != nil && !i.Custom && !i.MetaUpdateOnly && !s.oldMeta(r) && asNew(r) {
+	updateOnly := i.MetaUpdateOnly || i.MetaUpdateOnly37 && s.Kinds.Features().AtLeast(37)
+	if old != nil && !i.Custom && !updateOnly && !s.oldMeta(r) && asNew(r) {
 		errs = append(errs, whole...) // the kinds' own rules for updates begin with those for new objects
 		if !i.MetaErrorsOnce {
 			errs = append(errs, qualified...)

@@ -33,13 +33,9 @@ func TestErrorsOnce(t *testing.T) {
 	}
 }
 
-// TestMetadataAgain counts what an update with a bad label and a bad finalizer is told, as a 1.36 told it: most kinds' rules for
-// updates begin with those for new objects, but not all do.
+// TestMetadataAgain counts what an update with a bad label and a bad finalizer is told, as a 1.36 told it, if nothing else is said: most
+// kinds' rules for updates begin with those for new objects, but not all do.
 func TestMetadataAgain(t *testing.T) {
-	on, err := features.New(36, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
 	meta := metav1.ObjectMeta{Name: "a", Namespace: "ns", UID: "u", ResourceVersion: "1"}
 	bad := *meta.DeepCopy()
 	bad.Labels, bad.Finalizers = map[string]string{"a b": "c"}, []string{"x y"}
@@ -48,15 +44,22 @@ func TestMetadataAgain(t *testing.T) {
 		sub                       string
 		old, obj                  resource.Object
 		labels, format, qualified int
+		in                        int
 	}{
-		{kinds.ConfigMaps, "", &corev1.ConfigMap{ObjectMeta: meta}, &corev1.ConfigMap{ObjectMeta: bad}, 4, 2, 2},
-		{kinds.Pods, "", &corev1.Pod{ObjectMeta: meta}, &corev1.Pod{ObjectMeta: bad}, 4, 2, 2},
-		{kinds.Services, "", &corev1.Service{ObjectMeta: meta}, &corev1.Service{ObjectMeta: bad}, 3, 1, 1},
-		{kinds.LimitRanges, "", &corev1.LimitRange{ObjectMeta: meta}, &corev1.LimitRange{ObjectMeta: bad}, 3, 2, 1},
-		{kinds.CronJobs, "status", &batchv1.CronJob{ObjectMeta: meta}, &batchv1.CronJob{ObjectMeta: bad}, 2, 1, 0},
-		{kinds.PersistentVolumes, "", &corev1.PersistentVolume{ObjectMeta: meta}, &corev1.PersistentVolume{ObjectMeta: bad}, 4, 3, 2},
-		{kinds.Nodes, "status", &corev1.Node{ObjectMeta: meta}, &corev1.Node{ObjectMeta: bad}, 3, 1, 1},
+		{kinds.ConfigMaps, "", &corev1.ConfigMap{ObjectMeta: meta}, &corev1.ConfigMap{ObjectMeta: bad}, 4, 2, 2, 36},
+		{kinds.Pods, "", &corev1.Pod{ObjectMeta: meta}, &corev1.Pod{ObjectMeta: bad}, 4, 2, 2, 36},
+		{kinds.Services, "", &corev1.Service{ObjectMeta: meta}, &corev1.Service{ObjectMeta: bad}, 3, 1, 1, 36},
+		{kinds.LimitRanges, "", &corev1.LimitRange{ObjectMeta: meta}, &corev1.LimitRange{ObjectMeta: bad}, 3, 2, 1, 36},
+		{kinds.CronJobs, "status", &batchv1.CronJob{ObjectMeta: meta}, &batchv1.CronJob{ObjectMeta: bad}, 2, 1, 0, 36},
+		{kinds.PersistentVolumes, "", &corev1.PersistentVolume{ObjectMeta: meta}, &corev1.PersistentVolume{ObjectMeta: bad}, 4, 3, 2, 36},
+		{kinds.Nodes, "status", &corev1.Node{ObjectMeta: meta}, &corev1.Node{ObjectMeta: bad}, 3, 1, 1, 36},
+		{kinds.Jobs, "", &batchv1.Job{ObjectMeta: meta}, &batchv1.Job{ObjectMeta: bad}, 4, 2, 2, 36},
+		{kinds.Jobs, "", &batchv1.Job{ObjectMeta: meta}, &batchv1.Job{ObjectMeta: bad}, 3, 1, 1, 37},
 	} {
+		on, err := features.New(c.in, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
 		s := rules{&Core{Config: Config{Kinds: resource.For(on, nil, c.kind)}}}
 		told := map[string]int{}
 		for _, e := range s.checkMeta(&Request{Kind: c.kind, Sub: c.sub}, c.obj, c.old) {
@@ -66,6 +69,22 @@ func TestMetadataAgain(t *testing.T) {
 		if want := [3]int{c.labels, c.format, c.qualified}; got != want {
 			t.Errorf("%s %s: %v, want %v", c.kind.Info().Plural, c.sub, got, want)
 		}
+	}
+}
+
+// A generateName whose kind does not look at it must still be able to stand in a path.
+func TestGenerateNameInPath(t *testing.T) {
+	s := rules{&Core{Config: Config{Kinds: resource.For(nil, nil, kinds.ReplicationControllers)}}}
+	for _, c := range []struct {
+		base string
+		want int
+	}{{"a-", 0}, {"A_", 0}, {"a/b", 1}, {"a%", 1}} {
+		t.Run(c.base, func(t *testing.T) {
+			rc := &corev1.ReplicationController{ObjectMeta: metav1.ObjectMeta{Name: "a", GenerateName: c.base, Namespace: "ns"}}
+			if errs := s.checkMeta(&Request{Kind: kinds.ReplicationControllers}, rc, nil); len(errs) != c.want {
+				t.Errorf("got %v", errs)
+			}
+		})
 	}
 }
 

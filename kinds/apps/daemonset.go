@@ -9,6 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
+	"github.com/kloop-dev/kloop/features"
 	"github.com/kloop-dev/kloop/kinds/cell"
 	"github.com/kloop-dev/kloop/kinds/podspec"
 	"github.com/kloop-dev/kloop/kinds/rule"
@@ -22,11 +23,11 @@ var DaemonSets = &resource.Def[*appsv1.DaemonSet]{
 	Quirks: resource.Quirks{MetaUpdateOnly: true, Hides: appsv1.DeprecatedTemplateGeneration,
 		Blank: `{"metadata":{"annotations":{"` + appsv1.DeprecatedTemplateGeneration + `":"0"}}}`},
 	Generation: true, Status: true,
-	Gated:   template.Gated(func(d *appsv1.DaemonSet) *corev1.PodTemplateSpec { return &d.Spec.Template }),
+	Gated: template.Gated(func(d *appsv1.DaemonSet) *corev1.PodTemplateSpec { return &d.Spec.Template },
+		resource.Serving(validateDaemonSet)),
 	Early:   labelled(func(o *appsv1.DaemonSet) map[string]string { return o.Spec.Template.Labels }, "extensions/v1beta1"),
 	Default: defaultDaemonSet, Prepare: resource.Serving(prepareDaemonSet),
 	PrepareStatus:  resource.Serving(func(d, old *appsv1.DaemonSet) { setTemplateGeneration(d, templateGeneration(old)) }),
-	Validate:       resource.Serving(validateDaemonSet),
 	ValidateStatus: resource.Serving(validateDaemonSetStatus),
 	Warn:           templateWarnings(false, func(o *appsv1.DaemonSet) (any, *corev1.PodTemplateSpec) { return &o.Spec, &o.Spec.Template }),
 	Columns: append([]resource.Column[*appsv1.DaemonSet]{
@@ -94,9 +95,9 @@ func templateGeneration(d *appsv1.DaemonSet) int64 {
 }
 
 // validateDaemonSet freezes the selector, as all workloads of apps/v1 do: pods that were made for the old one would be nobody's.
-func validateDaemonSet(d, old *appsv1.DaemonSet) (errs field.ErrorList) {
+func validateDaemonSet(on *features.Set, d, old *appsv1.DaemonSet) (errs field.ErrorList) {
 	s, spec := &d.Spec, field.NewPath("spec")
-	w := workload{kind: "daemonset", selector: s.Selector, template: &s.Template, lenient: true}
+	w := workload{on: on, kind: "daemonset", selector: s.Selector, template: &s.Template, lenient: true}
 	if old != nil {
 		w.oldSelector, w.oldTemplate = old.Spec.Selector, &old.Spec.Template
 		errs = append(errs, rule.Frozen(s.Selector, old.Spec.Selector, spec.Child("selector"))...)

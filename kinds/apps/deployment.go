@@ -9,6 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
+	"github.com/kloop-dev/kloop/features"
 	"github.com/kloop-dev/kloop/kinds/cell"
 	"github.com/kloop-dev/kloop/kinds/podspec"
 	"github.com/kloop-dev/kloop/kinds/rule"
@@ -28,11 +29,12 @@ var Deployments = &resource.Def[*appsv1.Deployment]{
 		},
 		Set: func(d *appsv1.Deployment, n int32) { d.Spec.Replicas = &n },
 	},
-	Gated:   template.Gated(func(d *appsv1.Deployment) *corev1.PodTemplateSpec { return &d.Spec.Template }),
+	Gated: template.Gated(func(d *appsv1.Deployment) *corev1.PodTemplateSpec { return &d.Spec.Template },
+		resource.Serving(validateDeployment)),
 	Early:   labelled(func(o *appsv1.Deployment) map[string]string { return o.Spec.Template.Labels }, "apps/v1beta1", "extensions/v1beta1"),
 	Default: defaultDeployment, Prepare: resource.Serving(prepareDeployment),
-	Validate: resource.Serving(validateDeployment), ValidateStatus: resource.Serving(validateDeploymentStatus),
-	Warn: templateWarnings(true, func(o *appsv1.Deployment) (any, *corev1.PodTemplateSpec) { return &o.Spec, &o.Spec.Template }),
+	ValidateStatus: resource.Serving(validateDeploymentStatus),
+	Warn:           templateWarnings(true, func(o *appsv1.Deployment) (any, *corev1.PodTemplateSpec) { return &o.Spec, &o.Spec.Template }),
 	Columns: append([]resource.Column[*appsv1.Deployment]{
 		resource.Col("Ready", "string", func(d *appsv1.Deployment) any {
 			return fmt.Sprintf("%d/%d", d.Status.ReadyReplicas, number(d.Spec.Replicas))
@@ -77,10 +79,10 @@ func prepareDeployment(d, old *appsv1.Deployment) {
 }
 
 // validateDeployment wants the deadline for progress to be longer than minReadySeconds: no pod could become available before it is over.
-func validateDeployment(d, old *appsv1.Deployment) (errs field.ErrorList) {
+func validateDeployment(on *features.Set, d, old *appsv1.Deployment) (errs field.ErrorList) {
 	s, spec := &d.Spec, field.NewPath("spec")
 	errs = append(errs, rule.AtLeastPtr(s.Replicas, 0, spec.Child("replicas"))...)
-	w := workload{kind: "deployment", selector: s.Selector, template: &s.Template}
+	w := workload{on: on, kind: "deployment", selector: s.Selector, template: &s.Template}
 	if old != nil {
 		w.oldSelector, w.oldTemplate = old.Spec.Selector, &old.Spec.Template
 		errs = append(errs, rule.Frozen(s.Selector, old.Spec.Selector, spec.Child("selector"))...)

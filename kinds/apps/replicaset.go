@@ -6,6 +6,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
+	"github.com/kloop-dev/kloop/features"
 	"github.com/kloop-dev/kloop/kinds/cell"
 	"github.com/kloop-dev/kloop/kinds/podspec"
 	"github.com/kloop-dev/kloop/kinds/rule"
@@ -24,9 +25,10 @@ var ReplicaSets = &resource.Def[*appsv1.ReplicaSet]{
 		},
 		Set: func(r *appsv1.ReplicaSet, n int32) { r.Spec.Replicas = &n },
 	},
-	Gated:   template.Gated(func(r *appsv1.ReplicaSet) *corev1.PodTemplateSpec { return &r.Spec.Template }),
-	Early:   labelled(func(o *appsv1.ReplicaSet) map[string]string { return o.Spec.Template.Labels }, "extensions/v1beta1"),
-	Default: defaultReplicaSet, Validate: resource.Serving(validateReplicaSet),
+	Gated: template.Gated(func(r *appsv1.ReplicaSet) *corev1.PodTemplateSpec { return &r.Spec.Template },
+		resource.Serving(validateReplicaSet)),
+	Early:          labelled(func(o *appsv1.ReplicaSet) map[string]string { return o.Spec.Template.Labels }, "extensions/v1beta1"),
+	Default:        defaultReplicaSet,
 	ValidateStatus: resource.Serving(validateReplicaSetStatus),
 	Warn:           templateWarnings(true, func(o *appsv1.ReplicaSet) (any, *corev1.PodTemplateSpec) { return &o.Spec, &o.Spec.Template }),
 	Columns: append([]resource.Column[*appsv1.ReplicaSet]{
@@ -52,12 +54,12 @@ func defaultReplicaSet(r *appsv1.ReplicaSet) {
 }
 
 // validateReplicaSet checks the fields that a ReplicaSet shares with a Deployment.
-func validateReplicaSet(r, old *appsv1.ReplicaSet) (errs field.ErrorList) {
+func validateReplicaSet(on *features.Set, r, old *appsv1.ReplicaSet) (errs field.ErrorList) {
 	spec := field.NewPath("spec")
 	errs = append(errs, rule.AtLeastPtr(r.Spec.Replicas, 0, spec.Child("replicas"))...)
 	errs = append(errs, rule.AtLeast(r.Spec.MinReadySeconds, 0, spec.Child("minReadySeconds"))...)
 	// Upstream says "deployment" of a ReplicaSet, too.
-	w := workload{kind: "deployment", selector: r.Spec.Selector, template: &r.Spec.Template}
+	w := workload{on: on, kind: "deployment", selector: r.Spec.Selector, template: &r.Spec.Template}
 	if old != nil {
 		w.oldSelector, w.oldTemplate = old.Spec.Selector, &old.Spec.Template
 		errs = append(errs, rule.Frozen(r.Spec.Selector, old.Spec.Selector, spec.Child("selector"))...)

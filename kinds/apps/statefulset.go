@@ -97,9 +97,9 @@ func defaultStatefulSet(set *appsv1.StatefulSet) {
 // set is made: later they can't change.
 func validateStatefulSet(on *features.Set, set, old *appsv1.StatefulSet) (errs field.ErrorList) {
 	s, spec := &set.Spec, field.NewPath("spec")
-	w := workload{kind: "statefulset", selector: s.Selector, template: withClaims(s), stateful: true}
+	w := workload{on: on, kind: "statefulset", selector: s.Selector, template: asMade(s), stateful: true}
 	if old != nil {
-		w.oldSelector, w.oldTemplate = old.Spec.Selector, withClaims(&old.Spec)
+		w.oldSelector, w.oldTemplate = old.Spec.Selector, asMade(&old.Spec)
 		errs = append(errs, statefulSetUpdate(on, set, old, spec)...)
 	} else {
 		errs = append(errs, rule.Format(s.ServiceName, spec.Child("serviceName"), serviceName)...)
@@ -137,13 +137,15 @@ func warnStatefulSet(set, old *appsv1.StatefulSet) []string {
 	return list
 }
 
-// withClaims returns the template with the volumes that the controller adds for claims: containers may mount them. They come first, as
-// upstream's do, and take the place of those of the same name.
-func withClaims(s *appsv1.StatefulSetSpec) *corev1.PodTemplateSpec {
-	if len(s.VolumeClaimTemplates) == 0 {
-		return &s.Template
-	}
+// asMade returns the template as pods are made from it: with names that the controller gives each pod, whatever the template says, and
+// with the volumes that it adds for claims: containers may mount them. They come first, as upstream's do, and take the place of those of
+// the same name.
+func asMade(s *appsv1.StatefulSetSpec) *corev1.PodTemplateSpec {
 	t := s.Template
+	t.Spec.Hostname, t.Spec.Subdomain = "", ""
+	if len(s.VolumeClaimTemplates) == 0 {
+		return &t
+	}
 	var claims []corev1.Volume
 	taken := func(name string) bool {
 		return slices.ContainsFunc(claims, func(v corev1.Volume) bool { return v.Name == name })

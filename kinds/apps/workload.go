@@ -13,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
+	"github.com/kloop-dev/kloop/features"
 	"github.com/kloop-dev/kloop/kinds/podspec"
 	"github.com/kloop-dev/kloop/kinds/rule"
 	"github.com/kloop-dev/kloop/kinds/template"
@@ -21,6 +22,7 @@ import (
 
 // A workload holds what the kinds of this group have in common: a selector and a template that it must match.
 type workload struct {
+	on                    *features.Set
 	kind                  string // as complaints name it
 	selector, oldSelector *metav1.LabelSelector
 	template, oldTemplate *corev1.PodTemplateSpec
@@ -52,7 +54,7 @@ func (w workload) validate(spec *field.Path) (errs field.ErrorList) {
 		errs = append(errs, field.Invalid(at.Child("metadata", "labels"), w.template.Labels,
 			"`selector` does not match template `labels`"))
 	}
-	errs = append(errs, template.Validate(w.template, w.oldTemplate, at)...)
+	errs = append(errs, template.Validate(w.on, w.template, w.oldTemplate, at)...)
 	if w.stateful {
 		errs = append(errs, metadataAgain(w.template, at)...)
 	}

@@ -10,6 +10,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
+	"github.com/kloop-dev/kloop/features"
 	"github.com/kloop-dev/kloop/kinds/cell"
 	"github.com/kloop-dev/kloop/kinds/rule"
 	"github.com/kloop-dev/kloop/kinds/template"
@@ -23,8 +24,9 @@ const longestCronJob = 52
 var CronJobs = &resource.Def[*batchv1.CronJob]{
 	GVK: gvk("CronJob"), Plural: "cronjobs", Short: []string{"cj"}, Categories: all, Namespaced: true,
 	Quirks:     resource.Quirks{MetaUpdateOnly: true, StatusUnchecked: true},
-	Generation: true, Status: true, Default: defaultCronJob, Validate: resource.Serving(validateCronJob),
-	Gated:   template.Gated(func(c *batchv1.CronJob) *corev1.PodTemplateSpec { return &c.Spec.JobTemplate.Spec.Template }),
+	Generation: true, Status: true, Default: defaultCronJob,
+	Gated: template.Gated(func(c *batchv1.CronJob) *corev1.PodTemplateSpec { return &c.Spec.JobTemplate.Spec.Template },
+		resource.Serving(validateCronJob)),
 	Prepare: resource.Serving(prepareCronJob), Warn: resource.Serving(warnCronJob),
 	Columns: append([]resource.Column[*batchv1.CronJob]{
 		resource.Col("Schedule", "string", func(c *batchv1.CronJob) any { return c.Spec.Schedule }),
@@ -74,22 +76,24 @@ func warnCronJob(c, old *batchv1.CronJob) []string {
 }
 
 // validateCronJob bounds the name to 52 characters: jobs get eleven more, the time of the run, and a label holds 63.
-func validateCronJob(c, old *batchv1.CronJob) (errs field.ErrorList) {
+func validateCronJob(on *features.Set, c, old *batchv1.CronJob) (errs field.ErrorList) {
 	s, spec := &c.Spec, field.NewPath("spec")
-	if old == nil && len(c.Name) > longestCronJob {
-		errs = append(errs, field.Invalid(field.NewPath("metadata", "name"), c.Name, "must be no more than 52 characters"))
-	}
 	errs = append(errs, schedule(c, old, spec)...)
 	errs = append(errs, rule.AtLeastPtr(s.StartingDeadlineSeconds, 0, spec.Child("startingDeadlineSeconds"))...)
+	errs = append(errs, timeZone(c, old, spec.Child("timeZone"))...)
 	errs = append(errs, rule.Chosen(s.ConcurrencyPolicy, spec.Child("concurrencyPolicy"),
 		batchv1.AllowConcurrent, batchv1.ForbidConcurrent, batchv1.ReplaceConcurrent)...)
-	errs = append(errs, rule.AtLeastPtr(s.SuccessfulJobsHistoryLimit, 0, spec.Child("successfulJobsHistoryLimit"))...)
-	errs = append(errs, rule.AtLeastPtr(s.FailedJobsHistoryLimit, 0, spec.Child("failedJobsHistoryLimit"))...)
 	var was *batchv1.JobSpec
 	if old != nil {
 		was = &old.Spec.JobTemplate.Spec
 	}
-	return append(errs, validateJobTemplate(&s.JobTemplate, was, spec.Child("jobTemplate"))...)
+	errs = append(errs, validateJobTemplate(on, &s.JobTemplate, was, spec.Child("jobTemplate"))...)
+	errs = append(errs, rule.AtLeastPtr(s.SuccessfulJobsHistoryLimit, 0, spec.Child("successfulJobsHistoryLimit"))...)
+	errs = append(errs, rule.AtLeastPtr(s.FailedJobsHistoryLimit, 0, spec.Child("failedJobsHistoryLimit"))...)
+	if old == nil && len(c.Name) > longestCronJob {
+		errs = append(errs, field.Invalid(field.NewPath("metadata", "name"), c.Name, "must be no more than 52 characters"))
+	}
+	return errs
 }
 
 // schedule is checked when it changes: older releases took a zone within it (TZ=…), which lives on in stored objects.
@@ -107,14 +111,15 @@ func schedule(c, old *batchv1.CronJob, spec *field.Path) (errs field.ErrorList) 
 				"cannot use TZ or CRON_TZ in schedule, use timeZone field instead"))
 		}
 	}
-	if s.TimeZone != nil && (old == nil || !resource.Same(s.TimeZone, old.Spec.TimeZone)) {
-		errs = append(errs, timeZone(*s.TimeZone, spec.Child("timeZone"))...)
-	}
 	return errs
 }
 
 // timeZone must be named (KEP-3140): "local" would be the zone of whatever machine leads the loops.
-func timeZone(zone string, path *field.Path) (errs field.ErrorList) {
+func timeZone(c, old *batchv1.CronJob, path *field.Path) (errs field.ErrorList) {
+	if c.Spec.TimeZone == nil || old != nil && resource.Same(c.Spec.TimeZone, old.Spec.TimeZone) {
+		return nil
+	}
+	zone := *c.Spec.TimeZone
 	if zone == "" {
 		return field.ErrorList{field.Invalid(path, zone, "timeZone must be nil or non-empty string")}
 	}
@@ -128,13 +133,14 @@ func timeZone(zone string, path *field.Path) (errs field.ErrorList) {
 }
 
 // validateJobTemplate takes no selector: each run is a job with one of its own.
-func validateJobTemplate(t *batchv1.JobTemplateSpec, old *batchv1.JobSpec, path *field.Path) (errs field.ErrorList) {
+func validateJobTemplate(on *features.Set, t *batchv1.JobTemplateSpec, old *batchv1.JobSpec, path *field.Path) (errs field.ErrorList) {
 	spec := path.Child("spec")
+	errs = validateJobSpec(on, &t.Spec, old, spec)
 	if t.Spec.Selector != nil {
 		errs = append(errs, field.Invalid(spec.Child("selector"), t.Spec.Selector, "`selector` will be auto-generated"))
 	}
 	if is(t.Spec.ManualSelector) {
 		errs = append(errs, field.NotSupported(spec.Child("manualSelector"), *t.Spec.ManualSelector, []string{"nil", "false"}))
 	}
-	return append(errs, validateJobSpec(&t.Spec, old, spec)...)
+	return errs
 }

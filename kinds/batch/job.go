@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"maps"
 	"math"
+	"reflect"
 	"strconv"
 
 	batchv1 "k8s.io/api/batch/v1"
@@ -21,15 +22,14 @@ import (
 // Jobs declares the kind.
 var Jobs = &resource.Def[*batchv1.Job]{
 	GVK: gvk("Job"), Plural: "jobs", Categories: all, Namespaced: true, Generation: true, Status: true,
-	Quirks: resource.Quirks{
+	Quirks: resource.Quirks{MetaUpdateOnly37: true,
 		Unselectable: "field label %[1]q not supported for Job",
 		Orphaned: "child pods are preserved by default when jobs are deleted; set propagationPolicy=Background to " +
 			"remove them " +
 			"or set propagationPolicy=Orphan to suppress this warning"},
 	OrphanByDefault: true, // of deletes through batch/v1, for the sake of old clients
-	Default:         defaultJob, Prepare: resource.Serving(prepareJob),
-	PrepareStatus: resource.Serving(labelsOfTemplate), Validate: resource.Serving(validateJob),
-	Gated:          template.Gated(func(j *batchv1.Job) *corev1.PodTemplateSpec { return &j.Spec.Template }),
+	Default:         defaultJob, Prepare: resource.Serving(prepareJob), PrepareStatus: resource.Serving(labelsOfTemplate),
+	Gated:          template.Gated(func(j *batchv1.Job) *corev1.PodTemplateSpec { return &j.Spec.Template }, resource.Serving(validateJob)),
 	ValidateStatus: resource.Serving(validateJobStatus), Warn: resource.Serving(warnJob),
 	Columns: append([]resource.Column[*batchv1.Job]{
 		resource.Col("Status", "string", func(j *batchv1.Job) any { return jobState(j) }),
@@ -105,10 +105,11 @@ func defaultJob(j *batchv1.Job) {
 	defaultJobSpec(s)
 }
 
-// labelsOfTemplate gives a job without labels those of its pods, also when a write of its status took them away.
+// labelsOfTemplate gives a job without labels those of its pods, also when a write of its status took them away. They are the same map:
+// what is added to the ones of a new job becomes the others'.
 func labelsOfTemplate(j, _ *batchv1.Job) {
 	if len(j.Labels) == 0 {
-		j.Labels = maps.Clone(j.Spec.Template.Labels)
+		j.Labels = j.Spec.Template.Labels
 	}
 }
 
@@ -141,10 +142,9 @@ func prepareJob(j, old *batchv1.Job) {
 	t := &j.Spec.Template
 	labels := map[string]string{legacyUID: string(j.UID), batchv1.ControllerUidLabel: string(j.UID), legacyName: j.Name,
 		batchv1.JobNameLabel: j.Name}
-	maps.Copy(labels, t.Labels)                                       // whose wrong ones are refused later
-	copied := len(j.Labels) == 0 || resource.Same(j.Labels, t.Labels) // by defaulting
-	if copied && len(validation.IsValidLabelValue(j.Name)) == 0 {     // else the template's are complaint enough
-		j.Labels = maps.Clone(labels)
+	maps.Copy(labels, t.Labels) // whose wrong ones are refused later
+	if shared(j.Labels, t.Labels) || len(j.Labels) == 0 && len(validation.IsValidLabelValue(j.Name)) == 0 {
+		j.Labels = maps.Clone(labels) // where there are none, the template's are complaint enough
 	}
 	t.Labels = labels
 	if j.Spec.Selector == nil {
@@ -156,4 +156,9 @@ func prepareJob(j, old *batchv1.Job) {
 	if _, set := j.Spec.Selector.MatchLabels[batchv1.ControllerUidLabel]; !set {
 		j.Spec.Selector.MatchLabels[batchv1.ControllerUidLabel] = string(j.UID)
 	}
+}
+
+// shared says that two maps are one, as defaulting leaves them.
+func shared(a, b map[string]string) bool {
+	return a != nil && reflect.ValueOf(a).UnsafePointer() == reflect.ValueOf(b).UnsafePointer()
 }

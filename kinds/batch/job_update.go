@@ -49,8 +49,7 @@ func templateUpdate(n *batchv1.JobSpec, old *batchv1.Job, path *field.Path) fiel
 	if st := &old.Status; !is(old.Spec.Suspend) || st.Active > 0 || st.StartTime != nil && !has(old, batchv1.JobSuspended) {
 		return rule.Frozen(n.Template, old.Spec.Template, path)
 	}
-	was, t := *old.Spec.Template.DeepCopy(), n.Template
-	was.Annotations, was.Labels = t.Annotations, t.Labels
+	was, t := *old.Spec.Template.DeepCopy(), n.Template // of its metadata anything may change
 	was.Spec.NodeSelector, was.Spec.Tolerations = t.Spec.NodeSelector, t.Spec.Tolerations
 	was.Spec.SchedulingGates = t.Spec.SchedulingGates
 	if was.Spec.Affinity == nil {
@@ -66,7 +65,7 @@ func templateUpdate(n *batchv1.JobSpec, old *batchv1.Job, path *field.Path) fiel
 	}
 	copyResources(was.Spec.Containers, t.Spec.Containers)
 	copyResources(was.Spec.InitContainers, t.Spec.InitContainers)
-	return append(rule.Frozen(t.ObjectMeta, was.ObjectMeta, path), rule.Frozen(t.Spec, was.Spec, path.Child("spec"))...)
+	return rule.Frozen(t.Spec, was.Spec, path.Child("spec"))
 }
 
 func copyResources(to, from []corev1.Container) {

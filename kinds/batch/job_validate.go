@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
+	"github.com/kloop-dev/kloop/features"
 	"github.com/kloop-dev/kloop/kinds/rule"
 	"github.com/kloop-dev/kloop/kinds/template"
 )
@@ -30,18 +31,22 @@ const (
 	longestIndexes      = 64 * 1024
 )
 
-func validateJob(j, old *batchv1.Job) (errs field.ErrorList) {
+// validateJob checks a change by the rules for new jobs, too, up to 1.36: all causes are told twice there.
+func validateJob(on *features.Set, j, old *batchv1.Job) (errs field.ErrorList) {
 	spec := field.NewPath("spec")
-	errs = append(errs, generatedSelector(j, old)...)
-	errs = append(errs, jobName(j)...)
 	var was *batchv1.JobSpec
 	if old != nil {
 		was = &old.Spec
 	}
-	whole := append(validateJobSpec(&j.Spec, was, spec), jobSelector(&j.Spec, was, spec)...)
-	errs = append(errs, whole...)
-	if old != nil { // upstream checks the new spec once more here, and tells all causes twice
-		errs = append(append(errs, whole...), validateJobUpdate(j, old)...)
+	whole := append(validateJobSpec(on, &j.Spec, was, spec), jobSelector(&j.Spec, was, spec)...)
+	if old == nil || !on.AtLeast(37) {
+		errs = slices.Concat(generatedSelector(j, old), whole, jobName(j))
+	}
+	if old == nil {
+		return errs
+	}
+	if errs = slices.Concat(errs, whole, validateJobUpdate(j, old)); on.AtLeast(37) {
+		errs = append(errs, jobName(j)...)
 	}
 	return errs
 }
@@ -114,7 +119,7 @@ func hasPrefixed(l map[string]string) bool {
 }
 
 // validateJobSpec checks what jobs and the templates of cron jobs have in common.
-func validateJobSpec(s, old *batchv1.JobSpec, path *field.Path) (errs field.ErrorList) {
+func validateJobSpec(on *features.Set, s, old *batchv1.JobSpec, path *field.Path) (errs field.ErrorList) {
 	errs = append(errs, rule.AtLeastPtr(s.Parallelism, 0, path.Child("parallelism"))...)
 	errs = append(errs, rule.AtLeastPtr(s.Completions, 0, path.Child("completions"))...)
 	errs = append(errs, rule.AtLeastPtr(s.ActiveDeadlineSeconds, 0, path.Child("activeDeadlineSeconds"))...)
@@ -141,7 +146,7 @@ func validateJobSpec(s, old *batchv1.JobSpec, path *field.Path) (errs field.Erro
 	if old != nil {
 		was = &old.Template
 	}
-	errs = append(errs, template.Validate(&s.Template, was, path.Child("template"))...)
+	errs = append(errs, template.Validate(on, &s.Template, was, path.Child("template"))...)
 	return append(errs, restart(s, path.Child("template", "spec", "restartPolicy"))...)
 }
 

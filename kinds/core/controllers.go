@@ -19,8 +19,9 @@ var ReplicationControllers = &resource.Def[*corev1.ReplicationController]{
 	GVK: gvk("ReplicationController"), Plural: "replicationcontrollers", Short: []string{"rc"}, Categories: []string{"all"},
 	Quirks:     resource.Quirks{MetaUpdateOnly: true, SkipGenerateNameCheck: true},
 	Namespaced: true, Storage: "controllers", Generation: true, OrphanByDefault: true, Status: true,
-	Gated:   template.Gated(func(c *corev1.ReplicationController) *corev1.PodTemplateSpec { return c.Spec.Template }),
-	Default: defaultController, Validate: resource.Serving(validateController),
+	Gated: template.Gated(func(c *corev1.ReplicationController) *corev1.PodTemplateSpec { return c.Spec.Template },
+		resource.Serving(validateController)),
+	Default:        defaultController,
 	ValidateStatus: resource.Serving(validateControllerStatus), Warn: resource.Serving(warnController),
 	Scale: &resource.Scaled[*corev1.ReplicationController]{
 		Get: func(c *corev1.ReplicationController) resource.Scale {
@@ -79,10 +80,11 @@ func defaultController(c *corev1.ReplicationController) {
 // PodTemplates declares the kind.
 var PodTemplates = &resource.Def[*corev1.PodTemplate]{
 	GVK: gvk("PodTemplate"), Plural: "podtemplates", Namespaced: true, Generation: true,
-	Quirks:   resource.Quirks{MetaUpdateOnly: true, DeleteReturnsObject: true},
-	Default:  func(t *corev1.PodTemplate) { podspec.DefaultTemplate(&t.Template) },
-	Gated:    template.Gated(func(t *corev1.PodTemplate) *corev1.PodTemplateSpec { return &t.Template }),
-	Validate: resource.Serving(validatePodTemplate), Warn: resource.Serving(warnPodTemplate),
+	Quirks:  resource.Quirks{MetaUpdateOnly: true, DeleteReturnsObject: true},
+	Default: func(t *corev1.PodTemplate) { podspec.DefaultTemplate(&t.Template) },
+	Gated: template.Gated(func(t *corev1.PodTemplate) *corev1.PodTemplateSpec { return &t.Template },
+		resource.Serving(validatePodTemplate)),
+	Warn: resource.Serving(warnPodTemplate),
 	Columns: []resource.Column[*corev1.PodTemplate]{
 		resource.Col("Containers", "string", func(t *corev1.PodTemplate) any { return cell.Names(&t.Template) }),
 		resource.Col("Images", "string", func(t *corev1.PodTemplate) any { return cell.Images(&t.Template) }),

@@ -5,12 +5,13 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
+	"github.com/kloop-dev/kloop/features"
 	"github.com/kloop-dev/kloop/kinds/rule"
 	"github.com/kloop-dev/kloop/kinds/template"
 )
 
 // validateController differs from a ReplicaSet in that the selector is a plain map, and may be changed.
-func validateController(c, old *corev1.ReplicationController) field.ErrorList {
+func validateController(on *features.Set, c, old *corev1.ReplicationController) field.ErrorList {
 	s := &c.Spec
 	errs := rule.AtLeast(s.MinReadySeconds, 0, specPath.Child("minReadySeconds"))
 	if len(s.Selector) == 0 {
@@ -31,7 +32,7 @@ func validateController(c, old *corev1.ReplicationController) field.ErrorList {
 	if old != nil {
 		was = old.Spec.Template
 	}
-	errs = append(errs, template.Validate(t, was, at)...)
+	errs = append(errs, template.Validate(on, t, was, at)...)
 	return append(errs, template.AlwaysRestart(t, at)...)
 }
 
@@ -54,6 +55,6 @@ func validateControllerStatus(c, _ *corev1.ReplicationController) (errs field.Er
 	return append(errs, rule.AtLeast(s.ObservedGeneration, 0, statusPath.Child("observedGeneration"))...)
 }
 
-func validatePodTemplate(t, _ *corev1.PodTemplate) field.ErrorList {
-	return template.Validate(&t.Template, nil, field.NewPath("template"))
+func validatePodTemplate(on *features.Set, t, _ *corev1.PodTemplate) field.ErrorList {
+	return template.Validate(on, &t.Template, nil, field.NewPath("template"))
 }

@@ -2,6 +2,7 @@ package core
 
 import (
 	"fmt"
+	"math"
 	"slices"
 	"strings"
 
@@ -42,9 +43,10 @@ func validatePodStatus(on *features.Set, p, old *corev1.Pod) (errs field.ErrorLi
 	add(validateClaimStatuses(s.ResourceClaimStatuses, p.Spec.ResourceClaims, statusPath.Child("resourceClaimStatuses"))...)
 	add(validateExtended(s.ExtendedResourceClaimStatus, &p.Spec, statusPath.Child("extendedResourceClaimStatus"))...)
 	add(validatePodAddresses(on, s, &old.Status)...)
-	add(validateContainerStatuses(s.ContainerStatuses, &p.Spec, p.Spec.Containers, statusPath.Child("containerStatuses"))...)
-	add(validateContainerStatuses(s.InitContainerStatuses, &p.Spec, p.Spec.InitContainers, statusPath.Child("initContainerStatuses"))...)
-	add(validateContainerStatuses(s.EphemeralContainerStatuses, &p.Spec, nil, statusPath.Child("ephemeralContainerStatuses"))...)
+	add(validateContainerStatuses(on, s.ContainerStatuses, &p.Spec, p.Spec.Containers, statusPath.Child("containerStatuses"))...)
+	add(validateContainerStatuses(on, s.InitContainerStatuses, &p.Spec, p.Spec.InitContainers,
+		statusPath.Child("initContainerStatuses"))...)
+	add(validateContainerStatuses(on, s.EphemeralContainerStatuses, &p.Spec, nil, statusPath.Child("ephemeralContainerStatuses"))...)
 	for i, c := range s.EphemeralContainerStatuses {
 		if len(c.AllocatedResourcesStatus) > 0 {
 			add(field.Forbidden(statusPath.Child("ephemeralContainerStatuses").Index(i).Child("allocatedResourcesStatus"),
@@ -212,7 +214,7 @@ func validateExtended(e *corev1.PodExtendedResourceClaimStatus, s *corev1.PodSpe
 }
 
 // validateContainerStatuses checks whom containers run as, and the devices that they have.
-func validateContainerStatuses(statuses []corev1.ContainerStatus, s *corev1.PodSpec, list []corev1.Container,
+func validateContainerStatuses(on *features.Set, statuses []corev1.ContainerStatus, s *corev1.PodSpec, list []corev1.Container,
 	path *field.Path) (errs field.ErrorList) {
 	windows := s.OS != nil && s.OS.Name == corev1.Windows
 	for i, c := range statuses {
@@ -221,7 +223,7 @@ func validateContainerStatuses(statuses []corev1.ContainerStatus, s *corev1.PodS
 			if windows {
 				errs = append(errs, field.Forbidden(at.Child("user", "linux"), "cannot be set for a windows pod"))
 			} else {
-				errs = append(errs, validateUser(c.User.Linux, at.Child("user", "linux"))...)
+				errs = append(errs, validateUser(on, c.User.Linux, at.Child("user", "linux"))...)
 			}
 		}
 		at = at.Child("allocatedResourcesStatus")
@@ -238,8 +240,14 @@ func validateContainerStatuses(statuses []corev1.ContainerStatus, s *corev1.PodS
 	return errs
 }
 
-func validateUser(u *corev1.LinuxContainerUser, path *field.Path) field.ErrorList {
-	errs := rule.Says(utilvalidation.IsValidUserID(u.UID), u.UID, path.Child("uid"))
+// validateUser takes every user that Linux knows since 1.37: the runtime says it, not the pod.
+func validateUser(on *features.Set, u *corev1.LinuxContainerUser, path *field.Path) (errs field.ErrorList) {
+	switch {
+	case !on.AtLeast(37):
+		errs = rule.Says(utilvalidation.IsValidUserID(u.UID), u.UID, path.Child("uid"))
+	case u.UID < 0 || u.UID > math.MaxUint32:
+		errs = append(errs, field.Invalid(path.Child("uid"), u.UID, utilvalidation.InclusiveRangeError(0, math.MaxUint32)))
+	}
 	errs = append(errs, rule.Says(utilvalidation.IsValidGroupID(u.GID), u.GID, path.Child("gid"))...)
 	for i, g := range u.SupplementalGroups {
 		errs = append(errs, rule.Says(utilvalidation.IsValidGroupID(g), g, path.Child("supplementalGroups").Index(i))...)

@@ -4,6 +4,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
+	"github.com/kloop-dev/kloop/features"
 	"github.com/kloop-dev/kloop/kinds/podspec"
 	"github.com/kloop-dev/kloop/resource"
 )
@@ -15,8 +16,8 @@ var (
 )
 
 // validatePod keeps ephemeral containers out of new pods, and gates away from pods that have a node already.
-func validatePod(p, old *corev1.Pod) field.ErrorList {
-	errs := podspec.ValidatePod(p)
+func validatePod(on *features.Set, p, old *corev1.Pod) field.ErrorList {
+	errs := podspec.ValidatePod(on, p)
 	if old != nil {
 		errs = append(errs, podspec.ValidateAnnotationChange(p.Annotations, old.Annotations, &p.Spec, annotationsPath)...)
 		return append(errs, validatePodUpdate(p, old)...)
@@ -34,7 +35,7 @@ func validatePod(p, old *corev1.Pod) field.ErrorList {
 // validateEphemeralContainers lets some be added and none go or change (KEP-277): what was typed into one should be told truly
 // afterwards. Nobody but the node's file decides on a static pod.
 func validateEphemeralContainers(p, old *corev1.Pod) field.ErrorList {
-	errs := podspec.ValidatePod(p)
+	errs := podspec.ValidatePod(nil, p)
 	errs = append(errs, podspec.ValidateAnnotationChange(p.Annotations, old.Annotations, &p.Spec, annotationsPath)...)
 	path := specPath.Child("ephemeralContainers")
 	if _, static := old.Annotations[corev1.MirrorPodAnnotationKey]; static {

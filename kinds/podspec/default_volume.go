@@ -9,9 +9,8 @@ import (
 )
 
 const (
-	fileMode           int32 = 0o644
-	tokenSeconds       int64 = 3600
-	certificateSeconds int32 = 86400
+	fileMode     int32 = 0o644
+	tokenSeconds int64 = 3600
 )
 
 // defaultVolume completes a volume; one without any source is an empty directory. All sources of one with
@@ -87,9 +86,6 @@ func defaultProjected(p *corev1.ProjectedVolumeSource) {
 		}
 		if t := p.Sources[i].ServiceAccountToken; t != nil {
 			rule.Fill(&t.ExpirationSeconds, tokenSeconds)
-		}
-		if c := p.Sources[i].PodCertificate; c != nil {
-			rule.Fill(&c.MaxExpirationSeconds, certificateSeconds)
 		}
 	}
 }

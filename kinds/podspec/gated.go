@@ -39,9 +39,19 @@ var gated = []struct {
 		})
 	}},
 	{gate("H2CContainerProbe"), func(s *corev1.PodSpec, yield func(func())) {
-		eachProbe(s, func(p *corev1.ProbeHandler) {
-			if p.HTTPGet != nil {
-				unset(&p.HTTPGet.Protocol, yield)
+		protocol := func(h *corev1.HTTPGetAction) {
+			if h != nil {
+				unset(&h.Protocol, yield)
+			}
+		}
+		eachProbe(s, func(p *corev1.ProbeHandler) { protocol(p.HTTPGet) })
+		everyContainer(s, func(c *corev1.Container) {
+			if l := c.Lifecycle; l != nil {
+				for _, h := range []*corev1.LifecycleHandler{l.PostStart, l.PreStop} {
+					if h != nil {
+						protocol(h.HTTPGet)
+					}
+				}
 			}
 		})
 	}},

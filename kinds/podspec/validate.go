@@ -11,20 +11,24 @@ import (
 	utilvalidation "k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
+	"github.com/kloop-dev/kloop/features"
 	"github.com/kloop-dev/kloop/kinds/rule"
 )
 
 // A checker knows of the pod what the checks of its parts need.
 type checker struct {
+	on      *features.Set
 	spec    *corev1.PodSpec
 	meta    *metav1.ObjectMeta // nil in a template
 	volumes map[string]*corev1.VolumeSource
 	claims  sets.Set[string] // names in spec.resourceClaims
+
+	nameless bool // volumes of images need not say which
 }
 
 // ValidatePod checks what a pod says of itself outside of status, except the generic part of metadata.
-func ValidatePod(p *corev1.Pod) field.ErrorList {
-	c := &checker{spec: &p.Spec, meta: &p.ObjectMeta}
+func ValidatePod(on *features.Set, p *corev1.Pod) field.ErrorList {
+	c := &checker{on: on, spec: &p.Spec, meta: &p.ObjectMeta}
 	path := field.NewPath("spec")
 	var errs field.ErrorList
 	if len(p.Annotations) > 0 {
@@ -38,12 +42,14 @@ func ValidatePod(p *corev1.Pod) field.ErrorList {
 	return append(errs, validateImages(p.Spec.InitContainers, path, "initContainers")...)
 }
 
-// ValidateTemplate checks a pod template.
-func ValidateTemplate(t *corev1.PodTemplateSpec, path *field.Path) field.ErrorList {
+// ValidateTemplate checks a pod template; old is the stored one, or nil. Up to 1.36 a template may leave it
+// to others to name the images of its volumes.
+func ValidateTemplate(on *features.Set, t, old *corev1.PodTemplateSpec, path *field.Path) field.ErrorList {
 	errs := metavalidation.ValidateLabels(t.Labels, path.Child("labels"))
 	errs = append(errs, validation.ValidateAnnotations(t.Annotations, path.Child("annotations"))...)
 	errs = append(errs, ValidateAnnotations(t.Annotations, &t.Spec, path.Child("annotations"))...)
-	errs = append(errs, Validate(&t.Spec, path.Child("spec"))...)
+	c := &checker{on: on, spec: &t.Spec, nameless: !on.AtLeast(37) || old != nil && hasNamelessImage(&old.Spec)}
+	errs = append(errs, c.check(path.Child("spec"))...)
 	errs = append(errs, AnnotationsAgree(t.Annotations, &t.Spec, path.Child("spec"))...)
 	if len(t.Spec.EphemeralContainers) > 0 {
 		errs = append(errs, field.Forbidden(path.Child("spec", "ephemeralContainers"), "ephemeral containers not allowed in pod template"))

@@ -24,7 +24,7 @@ func (p *projection) add(list ...*field.Error) { p.errs = append(p.errs, list...
 
 // place notes a file that no other source may bring.
 func (p *projection) place(file, name string) {
-	if file != "" && p.files.Has(file) {
+	if p.files.Has(file) {
 		p.add(field.Invalid(p.path, name, "conflicting duplicate paths"))
 	}
 	p.files.Insert(file)
@@ -56,7 +56,9 @@ func (p *projection) source(s *corev1.VolumeProjection, at *field.Path) (n int) 
 		n++
 		p.add(checkFiles(s.DownwardAPI.Items, at.Child("downwardAPI"))...)
 		for _, it := range s.DownwardAPI.Items {
-			p.place(it.Path, it.Path)
+			if it.Path != "" {
+				p.place(it.Path, it.Path)
+			}
 		}
 	}
 	if s.ServiceAccountToken != nil {
@@ -78,7 +80,9 @@ func (p *projection) keys(name string, items []corev1.KeyToPath, path *field.Pat
 	p.add(rule.Needed(name, path.Child("name"))...)
 	p.add(checkItems(items, path.Child("items"))...)
 	for _, it := range items {
-		p.place(it.Path, name)
+		if it.Path != "" {
+			p.place(it.Path, name)
+		}
 	}
 }
 
@@ -125,7 +129,7 @@ func (p *projection) bundle(b *corev1.ClusterTrustBundleProjection, path *field.
 	}
 	p.add(rule.Needed(b.Path, path.Child("path"))...)
 	p.add(checkVisiblePath(b.Path, path, "path")...)
-	p.place(b.Path, b.Path)
+	p.place(b.Path, b.Path) // also of several without one
 }
 
 func (p *projection) certificate(c *corev1.PodCertificateProjection, path *field.Path) {

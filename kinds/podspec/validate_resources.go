@@ -236,14 +236,15 @@ func (c *checker) checkPodResources(spec *field.Path) field.ErrorList {
 	case c.spec.OS != nil && c.spec.OS.Name == corev1.Windows:
 		return field.ErrorList{field.Forbidden(path, "may not be set for a windows pod")}
 	}
-	errs := validateRequirements(r, c.claims, path, validatePodResourceName)
+	var errs field.ErrorList
 	if r.Claims != nil {
 		errs = append(errs, field.Forbidden(path.Child("claims"), "claims may not be set for Resources at pod-level"))
 	}
+	errs = append(errs, validateRequirements(r, c.claims, path, validatePodResourceName)...)
 	sum := podresource.AggregateContainerRequests(&corev1.Pod{Spec: *c.spec}, podresource.PodResourcesOptions{})
 	for _, name := range sortedNames(r.Requests) {
-		q, need := r.Requests[name], sum[name]
-		if need.Cmp(q) > 0 {
+		q := r.Requests[name]
+		if need, asked := sum[name]; asked && need.Cmp(q) > 0 {
 			errs = append(errs, field.Invalid(path.Child("requests").Key(string(name)), q.String(),
 				fmt.Sprintf("must be greater than or equal to aggregate container requests of %s", need.String())))
 		}

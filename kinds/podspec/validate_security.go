@@ -52,8 +52,11 @@ func (c *checker) checkSecurity(path *field.Path) (errs field.ErrorList) {
 		})
 	}
 	if isTrue(s.ShareProcessNamespace) && s.HostPID {
-		add(field.Invalid(path.Child("securityContext", "shareProcessNamespace"), true,
-			"ShareProcessNamespace and HostPID cannot both be enabled"))
+		at := path.Child("shareProcessNamespace")
+		if !c.on.AtLeast(37) {
+			at = path.Child("securityContext", "shareProcessNamespace")
+		}
+		add(field.Invalid(at, true, "ShareProcessNamespace and HostPID cannot both be enabled"))
 	}
 	p := s.SecurityContext
 	if p == nil || reflect.ValueOf(p).Elem().IsZero() { // defaults leave it empty

@@ -229,6 +229,10 @@ var cases = []struct {
 		"spec.securityContext.supplementalGroups[1] Invalid"}},
 	{"seccomp", `securityContext: {seccompProfile: {type: Localhost}}`,
 		[]string{"spec.securityContext.seccompProfile.localhostProfile Required"}},
+	{"bundles without a path",
+		`volumes: [{name: v, projected: {sources: [{clusterTrustBundle: {name: a}}, {clusterTrustBundle: {name: b}}]}}]`,
+		[]string{"spec.volumes[0].projected Invalid", "spec.volumes[0].projected.sources[0].clusterTrustBundle.path Required",
+			"spec.volumes[0].projected.sources[1].clusterTrustBundle.path Required"}},
 	{"apparmor", inContainer(`securityContext: {appArmorProfile: {type: RuntimeDefault, localhostProfile: x}}`),
 		[]string{c0("securityContext.appArmorProfile.localhostProfile Invalid")}},
 	{"sysctls",
@@ -286,7 +290,7 @@ var cases = []struct {
 func TestValidate(t *testing.T) {
 	for _, c := range cases {
 		t.Run(c.name, func(t *testing.T) {
-			if got := causes(podspec.ValidatePod(pod(t, c.spec))); !slices.Equal(got, c.want) {
+			if got := causes(podspec.ValidatePod(nil, pod(t, c.spec))); !slices.Equal(got, c.want) {
 				t.Errorf("got  %q\nwant %q", got, c.want)
 			}
 		})
@@ -300,7 +304,7 @@ func TestPodOnly(t *testing.T) {
 	want := []string{"metadata.annotations[controller.kubernetes.io/pod-deletion-cost] Invalid",
 		"metadata.annotations[kubernetes.io/config.mirror] Invalid",
 		"spec.volumes[0].projected.sources[0].serviceAccountToken Forbidden"}
-	if got := causes(podspec.ValidatePod(p)); !slices.Equal(got, want) {
+	if got := causes(podspec.ValidatePod(nil, p)); !slices.Equal(got, want) {
 		t.Errorf("got %q", got)
 	}
 }
@@ -315,12 +319,12 @@ func TestConfinement(t *testing.T) {
 		*got.LocalhostProfile != "x" {
 		t.Errorf("got %v", got)
 	}
-	if p.Spec.Containers[1].SecurityContext != nil || len(podspec.ValidatePod(p)) > 0 {
-		t.Errorf("got %v", podspec.ValidatePod(p))
+	if p.Spec.Containers[1].SecurityContext != nil || len(podspec.ValidatePod(nil, p)) > 0 {
+		t.Errorf("got %v", podspec.ValidatePod(nil, p))
 	}
 	p.Annotations = map[string]string{key + "a": "odd", key + "c": "runtime/default", key + "d": "unconfined"}
 	want := []string{"metadata.annotations[" + key + "a] Invalid", "metadata.annotations[" + key + "d] Invalid"}
-	if got := causes(podspec.ValidatePod(p)); !slices.Equal(got, want) {
+	if got := causes(podspec.ValidatePod(nil, p)); !slices.Equal(got, want) {
 		t.Errorf("got %q", got)
 	}
 }
@@ -387,7 +391,7 @@ spec:
 	}
 	podspec.DefaultTemplate(tmpl)
 	want := []string{"spec.template.labels Invalid", "spec.template.spec.ephemeralContainers Forbidden"}
-	if got := causes(podspec.ValidateTemplate(tmpl, field.NewPath("spec", "template"))); !slices.Equal(got, want) {
+	if got := causes(podspec.ValidateTemplate(nil, tmpl, nil, field.NewPath("spec", "template"))); !slices.Equal(got, want) {
 		t.Errorf("got %q", got)
 	}
 }
@@ -426,7 +430,7 @@ func FuzzValidate(f *testing.F) {
 			return
 		}
 		podspec.DefaultPod(&p.Spec)
-		podspec.ValidatePod(p)
+		podspec.ValidatePod(nil, p)
 		podspec.Warnings(&p.ObjectMeta, &p.Spec, nil)
 		podspec.QOS(&p.Spec)
 	})

@@ -19,15 +19,21 @@ func onlyImage(s corev1.VolumeSource) bool {
 	return s == corev1.VolumeSource{}
 }
 
+// hasNamelessImage says whether a volume of s is that of an image without saying which.
+func hasNamelessImage(s *corev1.PodSpec) bool {
+	return slices.ContainsFunc(s.Volumes, func(v corev1.Volume) bool { return v.Image != nil && v.Image.Reference == "" })
+}
+
 // checkVolumes checks the volumes and remembers those that are good: others can't be mounted.
 func (c *checker) checkVolumes(path *field.Path) (errs field.ErrorList) {
 	c.volumes = make(map[string]*corev1.VolumeSource, len(c.spec.Volumes))
 	for i := range c.spec.Volumes {
 		v, at := &c.spec.Volumes[i], path.Index(i)
-		bad := OneSource(&v.VolumeSource, podSources, at, checkVolumeSource)
-		if c.meta != nil && v.Image != nil && onlyImage(v.VolumeSource) { // a template may leave it to others to name the image
-			bad = append(bad, rule.Needed(v.Image.Reference, at.Child("image", "reference"))...)
+		var bad field.ErrorList
+		if !c.nameless && v.Image != nil && onlyImage(v.VolumeSource) {
+			bad = rule.Needed(v.Image.Reference, at.Child("image", "reference"))
 		}
+		bad = append(bad, OneSource(&v.VolumeSource, podSources, at, checkVolumeSource)...)
 		bad = append(bad, c.checkVolumeName(v, at.Child("name"))...)
 		if c.volumes[v.Name] != nil {
 			bad = append(bad, field.Duplicate(at.Child("name"), v.Name))

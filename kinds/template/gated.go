@@ -2,6 +2,7 @@ package template
 
 import (
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"github.com/kloop-dev/kloop/features"
 	"github.com/kloop-dev/kloop/kinds/podspec"
@@ -9,9 +10,10 @@ import (
 )
 
 // Gated are the rules of a kind with a pod template that depend on what is on in the cluster: fields that are off are
-// dropped.
-func Gated[T resource.Object](of func(T) *corev1.PodTemplateSpec) resource.Gated[T] {
-	return resource.Gated[T]{Drop: func(on *features.Set, obj, old T) { Drop(on, obj, old, of) }}
+// dropped, and validate is the kind's.
+func Gated[T resource.Object](of func(T) *corev1.PodTemplateSpec,
+	validate func(on *features.Set, obj, old T) field.ErrorList) resource.Gated[T] {
+	return resource.Gated[T]{Drop: func(on *features.Set, obj, old T) { Drop(on, obj, old, of) }, Validate: validate}
 }
 
 // Drop does the work of Gated, for kinds that drop more; old may be nil, and either may be without a template.

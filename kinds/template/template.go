@@ -9,6 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
+	"github.com/kloop-dev/kloop/features"
 	"github.com/kloop-dev/kloop/kinds/podspec"
 	"github.com/kloop-dev/kloop/resource"
 )
@@ -17,11 +18,11 @@ import (
 //
 // Unlike Kubernetes, a template that did not change is not checked again: scaling a workload costs nothing for
 // its pods, and rules that became stricter since do not get in the way.
-func Validate(t, old *corev1.PodTemplateSpec, path *field.Path) field.ErrorList {
+func Validate(on *features.Set, t, old *corev1.PodTemplateSpec, path *field.Path) field.ErrorList {
 	if old != nil && resource.Same(t, old) {
 		return nil
 	}
-	return podspec.ValidateTemplate(t, path)
+	return podspec.ValidateTemplate(on, t, old, path)
 }
 
 // AlwaysRestart refuses templates of pods that may end: their controllers would replace them for ever.
