@@ -116,7 +116,16 @@ func (b *volumeBinder) ready(t *task) (bool, error) {
 		if pvc == nil {
 			return false, fmt.Errorf("failed to check %s: persistentvolumeclaims \"%s/%s\" not found", what, k.Namespace, k.Name)
 		}
-		ready = ready && isBound(pvc)
+		if !isBound(pvc) {
+			ready = false
+			continue
+		}
+		if n := b.r.st.nodes[t.node]; n.node != nil { // another volume than the plan's may have become its own
+			pv := resource.Get(b.r.st.read, kinds.PersistentVolumes, "", pvc.Spec.VolumeName)
+			if pv != nil && !near(n.node, pv) {
+				return false, fmt.Errorf("pv %q node affinity doesn't match node %q: no matching NodeSelectorTerms", pv.Name, n.name)
+			}
+		}
 	}
 	if ready {
 		return true, nil

@@ -164,11 +164,12 @@ func (v *volumes) addBound(pvc *corev1.PersistentVolumeClaim) {
 	}
 }
 
-// addWaiting notes a claim that waits for its first pod; false: it should have been bound already.
+// addWaiting notes a claim that waits for its first pod; false: it should have been bound already, as one should that names its volume.
 func (v *volumes) addWaiting(pvc *corev1.PersistentVolumeClaim) bool {
 	name := core.ClaimClass(pvc)
 	sc := resource.Get(v.state.read, kinds.StorageClasses, "", name)
-	if name == "" || sc == nil || sc.VolumeBindingMode == nil || *sc.VolumeBindingMode != storagev1.VolumeBindingWaitForFirstConsumer {
+	if pvc.Spec.VolumeName != "" || name == "" || sc == nil || sc.VolumeBindingMode == nil ||
+		*sc.VolumeBindingMode != storagev1.VolumeBindingWaitForFirstConsumer {
 		return false
 	}
 	w := waitingClaim{claim: pvc, class: sc}
@@ -322,17 +323,21 @@ func (v *volumes) plan(node *corev1.Node) (*volumePlan, *refusal) {
 // volumeOn returns the best volume for the claim that the node can reach.
 func (w *waitingClaim) volumeOn(node *corev1.Node, used map[string]bool) *corev1.PersistentVolume {
 	for _, pv := range w.volumes {
-		if used[pv.Name] {
-			continue
+		if !used[pv.Name] && near(node, pv) {
+			return pv
 		}
-		if a := pv.Spec.NodeAffinity; a != nil && a.Required != nil {
-			if sel, err := nodeaffinity.NewNodeSelector(a.Required); err != nil || !sel.Match(node) {
-				continue
-			}
-		}
-		return pv
 	}
 	return nil
+}
+
+// near says whether the node is one that can reach the volume.
+func near(node *corev1.Node, pv *corev1.PersistentVolume) bool {
+	a := pv.Spec.NodeAffinity
+	if a == nil || a.Required == nil {
+		return true
+	}
+	sel, err := nodeaffinity.NewNodeSelector(a.Required)
+	return err == nil && sel.Match(node)
 }
 
 // allowed tells whether a storage class may provide volumes for the node.

@@ -142,6 +142,13 @@ func TestFailureBeforeABinding(t *testing.T) {
 			w.patch(kinds.PersistentVolumeClaims, "c", "", `{"metadata":{"annotations":null}}`)
 		},
 		"context deadline exceeded": func(w *world) { time.Sleep(11 * time.Minute) },
+		`pv "pv" node affinity doesn't match node "n1": no matching NodeSelectorTerms`: func(w *world) {
+			made(w, &corev1.PersistentVolume{}, `{metadata: {name: pv}, spec: {capacity: {storage: 1Gi}, accessModes: [ReadWriteOnce],
+  storageClassName: later, local: {path: /x}, nodeAffinity: {required: {nodeSelectorTerms: [{matchExpressions: [
+  {key: kubernetes.io/hostname, operator: In, values: [n2]}]}]}}}}`)
+			w.patch(kinds.PersistentVolumeClaims, "c", "",
+				`{"metadata":{"annotations":{"pv.kubernetes.io/bind-completed":"yes"}},"spec":{"volumeName":"pv"}}`)
+		},
 	} {
 		t.Run(want, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
