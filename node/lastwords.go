@@ -1,6 +1,7 @@
 package node
 
 import (
+	"context"
 	"io"
 	"os"
 	"strings"
@@ -8,6 +9,8 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/kloop-dev/kloop/node/logs"
 )
 
 // The limits of last words (API doc of terminationMessagePath), and of the log tail that may stand in for them.
@@ -51,6 +54,9 @@ func seconds(t time.Time) metav1.Time {
 func (m *statuses) words(pod *corev1.Pod, c *container) string {
 	text := endOf(m.lastWords(pod, c.name, c.restarts), maxWords)
 	if text == "" && c.exit != 0 && c.notes[notePolicy] == string(corev1.TerminationMessageFallbackToLogsOnError) {
+		if time.Since(c.done) < logs.Settling {
+			logs.Settled(context.Background(), c.log)
+		}
 		text = logTail(c.log)
 	}
 	return strings.ToValidUTF8(text, "\uFFFD")

@@ -1,17 +1,20 @@
 package node
 
 import (
+	"fmt"
 	"net/netip"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 	"unicode/utf8"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/kloop-dev/kloop/node/logs"
 	"github.com/kloop-dev/kloop/node/runtime"
 )
 
@@ -189,6 +192,28 @@ func TestLastWords(t *testing.T) {
 			}
 		})
 	}
+}
+
+// TestLastWordsWait: the end of a log stands in for last words only when the runtime has written it.
+func TestLastWordsWait(t *testing.T) {
+	a := testAgent(t)
+	pod := testPod(never, "", "a")
+	log := filepath.Join(a.cfg.Dir, "0.log")
+	synctest.Test(t, func(t *testing.T) {
+		f, err := os.Create(log)
+		if err != nil {
+			t.Fatal(err)
+		}
+		time.AfterFunc(logs.Settling/2, func() {
+			fmt.Fprintln(f, "2026-05-01T12:00:00Z stderr F why")
+			f.Close()
+		})
+		got := a.status.terminated(pod, &container{name: "a", exit: 1, done: time.Now(), log: log,
+			notes: map[string]string{notePolicy: string(corev1.TerminationMessageFallbackToLogsOnError)}})
+		if got.Message != "why\n" {
+			t.Errorf("%q", got.Message)
+		}
+	})
 }
 
 // A container can make the file of its last words as large as a number can say. No more is read than is told.

@@ -9,6 +9,8 @@ import (
 	"time"
 
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"github.com/kloop-dev/kloop/node/logs"
 )
 
 // logs streams a container's log.
@@ -30,6 +32,7 @@ func (a *api) logs(w http.ResponseWriter, r *http.Request) error {
 		return refusal{http.StatusBadRequest, err.Error()}
 	}
 	l.alive = func(ctx context.Context) bool { return running && a.alive(ctx, id) }
+	l.settled, l.ended = logs.Settled, !running
 	rd, err := openLog(path)
 	if err != nil {
 		return refusal{http.StatusBadRequest, fmt.Sprintf("failed to try resolving symlinks in path %q: %v", path, err)}
@@ -63,7 +66,9 @@ type wish struct {
 	since          time.Time
 	tail           int64 // lines; -1: all
 	limit          int64 // bytes; -1: all
+	ended          bool  // the container has
 	alive          func(context.Context) bool
+	settled        func(ctx context.Context, path string) // returns when an ended container's log is whole
 }
 
 func readWish(q url.Values, now time.Time) (l wish, err error) {

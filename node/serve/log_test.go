@@ -87,6 +87,27 @@ func readLog(t *testing.T, path string, o wish) string {
 	return out.String()
 }
 
+// TestLogOfTheEnded: what a runtime has still to write when a container has ended is not left out.
+func TestLogOfTheEnded(t *testing.T) {
+	for _, ended := range []bool{false, true} {
+		t.Run(fmt.Sprintf("ended %t", ended), func(t *testing.T) {
+			path := sampleLog(t, "")
+			want := ""
+			if ended {
+				want = "four five\n"
+			}
+			got := readLog(t, path, wish{tail: 1, limit: -1, ended: ended, settled: func(_ context.Context, p string) {
+				if err := os.WriteFile(p, []byte(sample), 0o600); err != nil {
+					t.Error(err)
+				}
+			}})
+			if got != want {
+				t.Errorf("read %q, want %q", got, want)
+			}
+		})
+	}
+}
+
 func TestTailOfLongLog(t *testing.T) {
 	var log, want strings.Builder
 	for i := range 5000 {
@@ -170,7 +191,7 @@ func TestFollow(t *testing.T) {
 		default:
 			return true
 		}
-	}})
+	}, settled: func(context.Context, string) { add("2026-01-02T03:04:07Z stderr F the runtime was not done\n") }})
 	f.expect(t, "one\n")
 	add("out F two\n")
 	f.expect(t, "one\ntwo\n")
@@ -189,7 +210,7 @@ func TestFollow(t *testing.T) {
 	f.expect(t, "one\ntwo\nlast of old\nfirst of new\nmore\n")
 	add("2026-01-02T03:04:07Z stderr F bye\n")
 	close(over)
-	f.expect(t, "one\ntwo\nlast of old\nfirst of new\nmore\nbye\n")
+	f.expect(t, "one\ntwo\nlast of old\nfirst of new\nmore\nbye\nthe runtime was not done\n")
 	if err := <-f.done; err != nil {
 		t.Error(err)
 	}

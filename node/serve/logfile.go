@@ -49,6 +49,9 @@ func (l *logFile) copy(ctx context.Context, w io.Writer, flush func(), o wish) e
 	if l.left = o.limit; l.left == 0 {
 		return nil
 	}
+	if o.ended {
+		o.settled(ctx, l.path)
+	}
 	if o.tail >= 0 {
 		at, err := tailStart(l.f, o.tail)
 		if err != nil {
@@ -101,7 +104,9 @@ func (l *logFile) follow(ctx context.Context, drain func() (bool, error), o wish
 			if ctx.Err() != nil {
 				return ctx.Err()
 			}
-			ended = !o.alive(ctx)
+			if ended = !o.alive(ctx); ended {
+				o.settled(ctx, l.path)
+			}
 		}
 	}
 }
