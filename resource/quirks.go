@@ -14,7 +14,7 @@ type Quirks struct {
 	MetaUpdateOnly        bool // an update is held only to the rules that updates have for metadata, not again to those of new objects
 	MetaUpdateOnly37      bool // and is so since 1.37
 	MetaErrorsLast        bool // a new object's bad metadata is reported only when all else is well
-	NameErrorsLast        bool // a new object's bad name is: the kind lets it be called anything, the generic rules come later
+	NameErrorsLast        bool // a new object's bad name is, since 1.37: the kind lets it be called anything
 	KeptUnread            bool // an object that can't be read can't be deleted either
 	KeepsEmpty            bool // is stored as JSON, which tells an empty list from none
 	EmptyCounts           bool // a list or map that is empty, where none was, is a change that the generation counts

@@ -56,13 +56,15 @@ func TestBareMetadataOfHub(t *testing.T) {
 		return obj
 	}
 	w := newWorld(t)
-	const path = "/apis/autoscaling/v1/namespaces/ns/horizontalpodautoscalers"
-	w.must("POST", "/apis/autoscaling/v2/namespaces/ns/horizontalpodautoscalers", `{"metadata":{"name":"h"},"spec":{"maxReplicas":1}}`, 201)
-	for accept, at := range map[string]string{codec.JSON: "/h", codec.JSON + ";as=PartialObjectMetadata;g=meta.k8s.io;v=v1": "/h",
-		codec.JSON + ";as=PartialObjectMetadataList;g=meta.k8s.io;v=v1": ""} {
-		t.Run(accept, func(t *testing.T) {
-			got := w.do("GET", path+at, "", "Accept", accept)
-			if bare := accept != codec.JSON; got.code != 200 || strings.Contains(string(got.body), "annotations") == bare {
+	const path = "/namespaces/ns/horizontalpodautoscalers"
+	w.must("POST", "/apis/autoscaling/v2"+path, `{"metadata":{"name":"h"},"spec":{"maxReplicas":1}}`, 201)
+	for _, c := range []struct{ name, accept, at string }{
+		{"bare", codec.JSON + ";as=PartialObjectMetadata;g=meta.k8s.io;v=v1", "/h"},
+		{"bare list", codec.JSON + ";as=PartialObjectMetadataList;g=meta.k8s.io;v=v1", ""},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			got := w.do("GET", "/apis/autoscaling/v1"+path+c.at, "", "Accept", c.accept)
+			if got.code != 200 || strings.Contains(string(got.body), "annotations") {
 				t.Errorf("%d %s", got.code, got.body)
 			}
 		})
