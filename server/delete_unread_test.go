@@ -37,7 +37,8 @@ func TestDeleteUnread(t *testing.T) {
 	if got := remove("fine"); got[:8] != "Conflict" {
 		t.Errorf("one that can be read: %s", got)
 	}
-	if _, _, err := w.Delete(t.Context(), w.ask(secured, "r"), opts); err == nil || !strings.Contains(err.Error(), "no unsafe deleter provided") {
+	_, _, err := w.Delete(t.Context(), w.ask(secured, "r"), opts)
+	if err == nil || !strings.Contains(err.Error(), "no unsafe deleter provided") {
 		t.Errorf("of a kind that is kept: %v", err)
 	}
 	if got := remove("none"); got[:8] != "NotFound" {

@@ -43,7 +43,9 @@ func (s rules) check(ctx context.Context, r *Request, obj, old resource.Object) 
 
 // nameLast leaves out the errors of a name if there are any others.
 func nameLast(meta field.ErrorList, others bool) field.ErrorList {
-	rest := slices.DeleteFunc(slices.Clone(meta), func(e *field.Error) bool { return e.Field == "metadata.name" || e.Field == generateNamePath })
+	rest := slices.DeleteFunc(slices.Clone(meta), func(e *field.Error) bool {
+		return e.Field == "metadata.name" || e.Field == generateNamePath
+	})
 	if len(rest) > 0 || others {
 		return rest
 	}

@@ -98,7 +98,8 @@ func notInline(path *field.Path, fields ...inlineField) (errs field.ErrorList) {
 func validateReclaim(p corev1.PersistentVolumeReclaimPolicy, inline bool, at *field.Path) field.ErrorList {
 	switch {
 	case !inline:
-		return rule.Chosen(p, at, corev1.PersistentVolumeReclaimDelete, corev1.PersistentVolumeReclaimRecycle, corev1.PersistentVolumeReclaimRetain)
+		return rule.Chosen(p, at, corev1.PersistentVolumeReclaimDelete, corev1.PersistentVolumeReclaimRecycle,
+			corev1.PersistentVolumeReclaimRetain)
 	case p != "" && p != corev1.PersistentVolumeReclaimRetain:
 		return field.ErrorList{field.Forbidden(at, "may only be Retain in the context of inline volumes")}
 	}
