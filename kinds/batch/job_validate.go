@@ -31,7 +31,7 @@ const (
 	longestIndexes      = 64 * 1024
 )
 
-// validateJob checks a change by the rules for new jobs, too, up to 1.36: all causes are told twice there.
+// validateJob checks a change by the rules for new jobs, too, up to 1.36: there are two of every cause there.
 func validateJob(on *features.Set, j, old *batchv1.Job) (errs field.ErrorList) {
 	spec := field.NewPath("spec")
 	var was *batchv1.JobSpec

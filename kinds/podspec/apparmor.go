@@ -27,8 +27,8 @@ func confinement(v string) *corev1.AppArmorProfile {
 	return nil
 }
 
-// ConfinementWarnings warns of the annotations of a new pod, as it was sent, that say what a field should. That is told of one that is
-// refused, too.
+// ConfinementWarnings warns of the annotations of a new pod, as it was sent, that say what a field should. One that is refused
+// gets that warning, too.
 func ConfinementWarnings(annotations map[string]string, s *corev1.PodSpec) (list []string) {
 	if len(annotations) == 0 || s.OS != nil && s.OS.Name == corev1.Windows {
 		return nil

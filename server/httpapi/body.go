@@ -95,7 +95,7 @@ func (c *request) decode(f reply.Format, data []byte, obj resource.Object, v ser
 			return err
 		}
 	}
-	if err := c.checkHidden(obj); err != nil {
+	if err := checkHidden(c.facts.Hides, obj); err != nil {
 		return handledAs(x.want, x.want, err)
 	}
 	for _, path := range openapi.Trim(c.features, obj) {
@@ -105,9 +105,9 @@ func (c *request) decode(f reply.Format, data []byte, obj resource.Object, v ser
 }
 
 // checkHidden wants a number of an annotation that stands for a field that the version has no longer.
-func (c *request) checkHidden(obj resource.Object) error {
-	v := obj.GetAnnotations()[c.facts.Hides]
-	if v == "" || c.facts.Hides == "" {
+func checkHidden(name string, obj resource.Object) error {
+	v := obj.GetAnnotations()[name]
+	if v == "" || name == "" {
 		return nil
 	}
 	_, err := strconv.ParseInt(v, 10, 64)

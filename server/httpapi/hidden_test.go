@@ -19,9 +19,8 @@ func TestHiddenNumber(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			d := &appsv1.DaemonSet{}
 			d.Annotations = map[string]string{appsv1.DeprecatedTemplateGeneration: c.value}
-			r, got := &request{}, ""
-			r.facts = kinds.DaemonSets.Info()
-			if err := r.checkHidden(d); err != nil {
+			got := ""
+			if err := checkHidden(kinds.DaemonSets.Info().Hides, d); err != nil {
 				got = err.Error()
 			}
 			if got != c.want {
