@@ -45,7 +45,8 @@ func TestCrowds(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			tr, w := widgetTracker(t, true), Write{Kind: widget, GVK: widget.info.GVK, Manager: "m"}
 			object := func(spec map[string]any) map[string]any {
-				return map[string]any{"apiVersion": "example.com/v1", "kind": "Widget", "metadata": map[string]any{"name": "a"}, "spec": spec}
+				return map[string]any{"apiVersion": "example.com/v1", "kind": "Widget", "metadata": map[string]any{"name": "a"},
+					"spec": spec}
 			}
 			old := &unstructured.Unstructured{Object: object(map[string]any{"free": map[string]any{"v": "text"}, "s": "a"})}
 			old.SetManagedFields([]metav1.ManagedFieldsEntry{{Manager: "o", Operation: "Update", APIVersion: "example.com/v1",

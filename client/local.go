@@ -109,7 +109,8 @@ func (l *Local) Call(ctx context.Context, k resource.Kind, ns, name, sub string,
 // goes on.
 func caught(k resource.Kind, verb string, err *error) {
 	if p := recover(); p != nil {
-		slog.Error("request panicked", "verb", verb, "resource", k.Info().GR().String(), "err", fmt.Sprint(p), "stack", string(debug.Stack()))
+		slog.Error("request panicked", "verb", verb, "resource", k.Info().GR().String(), "err", fmt.Sprint(p),
+			"stack", string(debug.Stack()))
 		*err = apierrors.NewInternalError(errors.New("this request caused the server to panic; see its log"))
 	}
 }

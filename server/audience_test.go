@@ -216,7 +216,8 @@ func audienceSurvives(t *testing.T) {
 	var open sync.WaitGroup
 	var ended []any
 	told := make([]string, 3)
-	for i, opts := range []metav1.ListOptions{{FieldSelector: "data.n="}, {LabelSelector: "!none"}, {FieldSelector: "metadata.namespace=ns"}} {
+	choices := []metav1.ListOptions{{FieldSelector: "data.n="}, {LabelSelector: "!none"}, {FieldSelector: "metadata.namespace=ns"}}
+	for i, opts := range choices {
 		open.Go(func() {
 			defer func() {
 				if p := recover(); p != nil {
