@@ -197,7 +197,8 @@ func (f *Finding) lookUp() {
 	} else if m := served.FindStringSubmatch(f.Says); m != nil && m[1] != "kubernetes" && !strings.Contains(f.Says, "x509: ") {
 		command = "look at the service behind it: kubectl get service,endpointslices -n " + m[2]
 	}
-	if command != "" && !strings.Contains(strings.Join(f.Advice, "\n"), "kubectl get ") {
+	if command != "" && (!strings.Contains(strings.Join(f.Advice, "\n"), "kubectl get ") ||
+		strings.HasPrefix(f.Advice[0], words.LookAt)) {
 		f.Advice = append([]string{command}, f.Advice...)
 	}
 }

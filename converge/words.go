@@ -30,6 +30,10 @@ func byWords(l *Look, f *Finding) {
 	if f.Words != "" && len(f.Below) == 0 && f.State != Blocked {
 		field = correctSpoken(l, f)
 	}
+	absent := toMake(l, f)
+	if absent != "" && strings.HasPrefix(s.Advice(), "give the account that it works with") { // it speaks of the name
+		ok = false
+	}
 	switch {
 	case strings.Contains(f.Says, "exits with code"):
 		return
@@ -41,8 +45,11 @@ func byWords(l *Look, f *Finding) {
 	if field != "" {
 		f.Advice = slices.Insert(f.Advice, len(f.Advice)-1, field)
 	}
-	if absent := toMake(l, f); absent != "" && !ok {
+	if absent != "" && !ok {
 		f.Advice = slices.Insert(f.Advice, len(f.Advice)-1, absent)
+	}
+	if len(f.Advice) > 0 && !strings.HasPrefix(f.Advice[0], words.LookAt) {
+		f.Advice = slices.DeleteFunc(f.Advice, func(a string) bool { return strings.HasPrefix(a, words.LookAt) })
 	}
 }
 
@@ -89,14 +96,15 @@ func correcting(l *Look) string {
 
 // answeredBy finds words of one who was reached, or of the DNS that was not: the address itself is right then.
 var answeredBy = regexp.MustCompile(`(?i)\b(40[13]|429)\b|denied|forbidden|authoriz|authentic|limit|` +
-	`lookup .*timeout|misbehaving|x509|handshake|known`)
+	`lookup .*timeout|misbehaving|x509|handshake|\bknown`)
 
 // correctSpoken advises to look at the field of the spec that the words are about: of the object, or of what it was made from.
 func correctSpoken(l *Look, f *Finding) string {
 	tree, _ := words.Tree(l.Obj)
 	message := words.ErrorText(f.Error)
-	if message == "" || !words.Faulty.MatchString(message) && !words.UnknownKey.MatchString(message) {
-		return ""
+	if message == "" || !words.Faulty.MatchString(message) && words.PassingWords.MatchString(message) &&
+		!words.UnknownKey.MatchString(message) {
+		return "" // it is at work
 	}
 	if _, why, of := strings.Cut(message, `" is invalid: `); of {
 		message = why // what comes before names that object, and who makes it

@@ -28,7 +28,8 @@ func builtIn() []resource.Kind {
 		kinds.StorageClasses, kinds.VolumeAttachments, kinds.PodDisruptionBudgets, kinds.HorizontalPodAutoscalers, kinds.ResourceQuotas,
 		kinds.ServiceAccounts, kinds.PriorityClasses, kinds.RuntimeClasses, kinds.CertificateSigningRequests, kinds.APIServices,
 		kinds.ValidatingWebhookConfigurations, kinds.MutatingWebhookConfigurations, kinds.ValidatingAdmissionPolicies,
-		kinds.ValidatingAdmissionPolicyBindings, kinds.ResourceClaims, kinds.ResourceClaimTemplates, kinds.DeviceClasses}
+		kinds.ValidatingAdmissionPolicyBindings, kinds.ClusterRoles, kinds.ClusterRoleBindings,
+		kinds.ResourceClaims, kinds.ResourceClaimTemplates, kinds.DeviceClasses}
 }
 
 // aggregated asks for all that a server serves in one answer: servers do so since 1.30.

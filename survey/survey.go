@@ -153,6 +153,8 @@ func (r *reading) read(ctx context.Context, k resource.Kind) {
 			delete(r.unseen, gr)
 		}
 		return
+	case apierrors.IsForbidden(err) && gr.Group == "rbac.authorization.k8s.io": // they only say whose a kind is
+		return
 	case apierrors.IsForbidden(err):
 		if note("you may not list them"); k == resource.Kind(kinds.Pods) || r.barred == nil {
 			r.barred = err

@@ -12,6 +12,7 @@ import (
 	"github.com/kloop-dev/kloop/converge/general"
 	"github.com/kloop-dev/kloop/converge/words"
 	"github.com/kloop-dev/kloop/kinds"
+	"github.com/kloop-dev/kloop/kinds/podspec"
 	"github.com/kloop-dev/kloop/resource"
 )
 
@@ -213,7 +214,11 @@ func pulled(p *corev1.Pod, c *corev1.ContainerStatus, text string) (image, field
 			return v.Image.Reference, "spec.volumes[" + v.Name + "].image.reference"
 		}
 	}
-	return c.Image, imageField(p, c)
+	image = c.Image
+	if own := podspec.ContainerNamed(&p.Spec, c.Name); image == "" && own != nil { // its agent does not say yet
+		image = own.Image
+	}
+	return image, imageField(p, c)
 }
 
 // imageField is the path of the field that names the container's image, to be corrected.

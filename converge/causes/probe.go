@@ -51,6 +51,11 @@ func probeFails(name string, of func(*corev1.Container) *corev1.Probe) func(l *c
 			Next:  converge.Does(converge.AgentOf(p), "asks again every %d s", max(probe.PeriodSeconds, 1)),
 			Advice: []string{"find out why the application does not answer its probe: kubectl logs " + p.Name + " -c " + c.Name + " -n " +
 				p.Namespace}}
+		for _, s := range resource.Owned(l.Read, kinds.StatefulSets, p) { // it leads others, as of a LeaderWorkerSet, and waits for them
+			if !l.Health(kinds.StatefulSets, s).Converged() {
+				f.Below = append(f.Below, converge.RefTo(kinds.StatefulSets, s))
+			}
+		}
 		if e := l.Warning(p.UID, "Unhealthy"); e != nil && strings.HasPrefix(e.Message, name+" probe") {
 			f.Error = general.EventFailure(e)
 			f.Says = fmt.Sprintf("is not ready: the %s probe of container %s (%s) fails: %s", word, c.Name, target(probe),

@@ -221,6 +221,14 @@ func mountNeedsKey(l *converge.Look, p *corev1.Pod, text string) *converge.Findi
 		switch {
 		case v.ConfigMap != nil && has(v.ConfigMap.Items):
 			name(kinds.ConfigMaps, v.ConfigMap.Name)
+		case v.Projected != nil:
+			for _, from := range v.Projected.Sources {
+				if from.Secret != nil && has(from.Secret.Items) {
+					name(kinds.Secrets, from.Secret.Name)
+				} else if from.ConfigMap != nil && has(from.ConfigMap.Items) {
+					name(kinds.ConfigMaps, from.ConfigMap.Name)
+				}
+			}
 		case v.Secret != nil && has(v.Secret.Items):
 			name(kinds.Secrets, v.Secret.SecretName)
 		}

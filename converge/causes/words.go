@@ -23,6 +23,11 @@ import (
 // advise adds to what is advised for a container that crashes what its last words are known to need.
 func advise(l *converge.Look, f *converge.Finding, p *corev1.Pod, container string,
 	t *corev1.ContainerStateTerminated) *converge.Finding {
+	defer func() {
+		if by := general.SpokenOfMaker(l, t.Message); by != "" && len(f.Below) == 0 {
+			f.Advice = append([]string{by}, f.Advice...)
+		}
+	}()
 	if unreached(l, f, p, general.LastLine(t.Message)); t.Message == "" {
 		needing(l, f, p, container)
 	}

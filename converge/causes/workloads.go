@@ -11,6 +11,7 @@ import (
 	"github.com/kloop-dev/kloop/converge"
 	"github.com/kloop-dev/kloop/converge/general"
 	"github.com/kloop-dev/kloop/converge/health"
+	"github.com/kloop-dev/kloop/kinds"
 	"github.com/kloop-dev/kloop/kinds/convergence"
 	"github.com/kloop-dev/kloop/resource"
 )
@@ -49,6 +50,13 @@ func (workloads) Failure(l *converge.Look) *convergence.Failure {
 			if c.Type == appsv1.ReplicaSetReplicaFailure && c.Status == corev1.ConditionTrue {
 				return &convergence.Failure{Message: c.Message, First: converge.Stamp(c.LastTransitionTime.Time),
 					Last: converge.Stamp(c.LastTransitionTime.Time)}
+			}
+		}
+	case *appsv1.Deployment: // its replica sets say more, where they may be read
+		for _, c := range obj.Status.Conditions {
+			if c.Type == appsv1.DeploymentReplicaFailure && c.Status == corev1.ConditionTrue &&
+				len(resource.Owned(l.Read, kinds.ReplicaSets, obj)) == 0 {
+				return general.TextOnly(c.Message)
 			}
 		}
 	case *autoscalingv2.HorizontalPodAutoscaler:

@@ -19,6 +19,8 @@ func finalizerAbroad(l *converge.Look, f *converge.Finding, name, who string) {
 	f.State, f.Says = converge.Missing, f.Says+", and "+at+", which set it, does not run"
 	if off {
 		f.Says = strings.TrimSuffix(f.Says, "does not run") + "is scaled to 0"
+		f.Advice = append([]string{"scale it up: kubectl scale " + new(converge.ObjectOf(k, obj)).Short() + " --replicas=1 -n " +
+			obj.GetNamespace()}, f.Advice...)
 	} else {
 		f.Below = []converge.Ref{converge.RefTo(k, obj)}
 	}

@@ -257,6 +257,12 @@ func finalizerStuck(l *converge.Look) *converge.Finding {
 		f.Advice = []string{"start the controller that set the finalizer again",
 			"if it will never come back, remove the finalizer by hand; what it was to clean up stays behind: " + without(l, name)}
 	}
+	if hook, config := barring(l.World, l.Kind); hook != "" {
+		f.Says += "; no change of it is let through, the removal of its finalizers neither: the webhook " + hook +
+			" has to agree, and is down"
+		f.Advice = append([]string{"bring the server of that webhook back or, if it will never run again, first delete what asks it: " +
+			"kubectl delete " + config}, f.Advice...)
+	}
 	return f
 }
 

@@ -45,6 +45,8 @@ type Hook struct {
 	Closed bool // refuses what it can't be asked about
 	All    bool // is asked about everything, in all namespaces
 	Ref    *admissionregistrationv1.ServiceReference
+
+	rules []admissionregistrationv1.RuleWithOperations
 }
 
 // HooksOf are the webhooks of a configuration.
@@ -58,7 +60,8 @@ func HooksOf(obj resource.Object) (list []Hook) {
 			}) &&
 				ptr.Deref(r.Scope, admissionregistrationv1.AllScopes) == admissionregistrationv1.AllScopes
 		})
-		list = append(list, Hook{name, ptr.Deref(policy, admissionregistrationv1.Fail) == admissionregistrationv1.Fail, all, c.Service})
+		list = append(list, Hook{name, ptr.Deref(policy, admissionregistrationv1.Fail) == admissionregistrationv1.Fail, all, c.Service,
+			rules})
 	}
 	switch c := obj.(type) {
 	case *admissionregistrationv1.ValidatingWebhookConfiguration:
@@ -75,6 +78,35 @@ func HooksOf(obj resource.Object) (list []Hook) {
 		}
 	}
 	return list
+}
+
+// barring is the webhook that refuses every change of objects of a kind, since nobody answers behind it, and the configuration that it is
+// of; "" where there is none.
+func barring(w *converge.World, of resource.Kind) (hook, config string) {
+	for _, k := range []resource.Kind{admissionregistration.ValidatingWebhookConfigurations,
+		admissionregistration.MutatingWebhookConfigurations} {
+		for obj := range w.Read.Each(k, "") {
+			for _, h := range HooksOf(obj) {
+				if h.Closed && slices.ContainsFunc(h.rules, func(r admissionregistrationv1.RuleWithOperations) bool {
+					return changes(&r, of)
+				}) && h.Down(w) {
+					return h.Name, new(converge.ObjectOf(k, obj)).Short()
+				}
+			}
+		}
+	}
+	return "", ""
+}
+
+// changes says that a rule is for updates of objects of a kind.
+func changes(r *admissionregistrationv1.RuleWithOperations, of resource.Kind) bool {
+	has := func(list []string, name string) bool {
+		return slices.Contains(list, name) || slices.Contains(list, "*")
+	}
+	return has(r.APIGroups, of.Info().GVK.Group) && has(r.Resources, of.Info().Plural) &&
+		slices.ContainsFunc(r.Operations, func(o admissionregistrationv1.OperationType) bool {
+			return o == admissionregistrationv1.Update || o == admissionregistrationv1.OperationAll
+		})
 }
 
 // narrows says that selectors leave something out.

@@ -36,14 +36,17 @@ func remarked(s *mentions.Search) (all Remark) {
 
 // remarks say what is not quite right with an object that has no gap.
 func remarks(s *mentions.Search) (list []Remark) {
+	for _, m := range s.Noted() {
+		list = append(list, Remark{Says: m.Says(s.Obj.GetNamespace()), Wait: m.Wait(), Advice: s.NearTo(m.Wait())})
+	}
 	tree, custom := words.Tree(s.Obj)
 	if !custom {
 		if !slices.Contains(Templated, s.Kind.Info().GR()) {
-			return nil
+			return list
 		}
 		data, err := json.Marshal(s.Obj)
 		if err != nil || json.Unmarshal(data, &tree) != nil {
-			return nil
+			return list
 		}
 	}
 	for _, m := range s.Mentions(tree) {

@@ -3,6 +3,7 @@ package general
 import (
 	"cmp"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -108,7 +109,7 @@ func operatorDown(l *converge.Look) *converge.Finding {
 	if halting(l, who, lease) != "" {
 		return nil
 	}
-	if idle(l, f, who, lease) {
+	if idle(l, f, who, lease) || leaderless(l, f) {
 		return f
 	}
 	if lease == nil || l.Now.Sub(lease.Spec.RenewTime.Time) < max(converge.LeaseLife(lease), time.Minute) {
@@ -145,6 +146,9 @@ func lastWord(l *converge.Look, f *converge.Finding) {
 // programOf is the workload that a controller seems to run in, if it does not run: it has the controller's name, or that of the pod
 // that held its lease.
 func programOf(l *converge.Look, who string, lease *coordinationv1.Lease) (k resource.Kind, found resource.Object, off bool) {
+	if k, found, off = downByRights(l.World, l.Kind); found != nil {
+		return k, found, off
+	}
 	if k, found, off = ProjectDown(l.World, l.Kind); found != nil {
 		return k, found, off
 	}
@@ -288,18 +292,34 @@ func operatorReports(l *converge.Look, _ map[string]any) *converge.Finding {
 	if name := halting(l, who, leaseOf(l, who)); name != "" {
 		f.Aside = "its controller seems to be " + name + ", which is not ready now"
 	}
+	status, _ := tree["status"].(map[string]any)
+	if at := words.NextTry(status); !at.IsZero() && len(f.Below) == 0 && f.State != converge.Blocked {
+		if c.Final = false; at.After(l.Now) {
+			f.State, f.Next = converge.BackingOff, converge.At(at, who, "tries again")
+		} else if l.Now.Sub(at) > SlowStart {
+			f.Says += "; it was to be tried again " + words.Ago(l.Now.Sub(at)) + " ago, and its status tells of no try since"
+		}
+	}
 	if c.Final {
-		status, _ := tree["status"].(map[string]any)
-		if pod := words.String(status, "podName"); pod != "" && len(f.Below) == 0 { // as Tekton's task runs have it
-			f.Advice = []string{"read what its pod said: kubectl logs " + pod + " --all-containers --tail=100 -n " + l.Obj.GetNamespace()}
-		}
-		if why, command := LastFailed(l, l.Obj); why != "" && len(f.Below) == 0 {
-			f.Says += "; " + why
-			f.Advice = []string{"read what it said: " + command}
-		}
-		f.State, f.Next = converge.Failed, converge.PersonDoes("removes what makes it fail; %s does not go on by itself", who)
+		gaveUp(l, f, status, c.Reason)
 	}
 	return f
+}
+
+// gaveUp is of a controller that says that it failed. Whether it tries again by itself a word alone does not tell.
+func gaveUp(l *converge.Look, f *converge.Finding, status map[string]any, reason string) {
+	if pod := words.String(status, "podName"); pod != "" && len(f.Below) == 0 { // as Tekton's task runs have it
+		f.Advice = []string{"read what its pod said: kubectl logs " + pod + " --all-containers --tail=100 -n " + l.Obj.GetNamespace()}
+	}
+	if why, command := LastFailed(l, l.Obj); why != "" && len(f.Below) == 0 {
+		f.Says += "; " + why
+		f.Advice = []string{"read what it said: " + command}
+	}
+	f.State, f.Next = converge.Failed, converge.PersonDoes("removes what makes it fail; %s does not go on by itself", f.Owner)
+	if reason == "" && !errands.MatchString(l.Kind.Info().GVK.Kind) &&
+		!slices.ContainsFunc(ended, func(field string) bool { return words.String(status, field) != "" }) { // a word alone tells little
+		f.Next = converge.PersonDoes("removes what makes it fail; whether %s tries again by itself is not known", f.Owner)
+	}
 }
 
 // named adds what the object names that is not there or not well. What its controller speaks of is the cause.
@@ -314,6 +334,11 @@ func named(l *converge.Look, f *converge.Finding, tree map[string]any, message s
 	}
 	rivals(l, f, message)
 	colliding(l, f, message)
+	defer noted(l, f)
+	defer lookAt(l, f, message)
+	defer chosen(l, f, tree, message)
+	defer listedIll(l, f, tree, message)
+	defer usedUp(l, f, tree, message)
 	defer standing(l, f, tree, message)
 	defer selecting(l, f, tree, message)
 	defer spokenOf(l, f, message)
@@ -324,7 +349,8 @@ func named(l *converge.Look, f *converge.Finding, tree map[string]any, message s
 	for _, m := range mentions.Of(l).Mentions(tree) {
 		says := m.Says(l.Obj.GetNamespace())
 		vague := len(strings.Fields(message)) < 4 || counts.MatchString(message) || isSpokenOf(&m, message)
-		if m.Loose && !strings.Contains(message, m.Name) && m.Obj == nil {
+		if m.Loose && !strings.Contains(message, m.Name) && m.Obj == nil &&
+			!(strings.HasSuffix(m.Field, "Names") && isSpokenOf(&m, message)) {
 			continue
 		}
 		switch {
@@ -340,6 +366,22 @@ func named(l *converge.Look, f *converge.Finding, tree map[string]any, message s
 			f.Waits, f.Next = m.Wait(), converge.Does(who, "goes on when that is well")
 			return
 		}
+	}
+	lackValue(l, f, tree, message)
+}
+
+// noted adds what an annotation or label of the object names and is not there: who was to make what is missing, for one.
+func noted(l *converge.Look, f *converge.Finding) {
+	s := mentions.Of(l)
+	gone := s.Noted()
+	if len(gone) == 0 || len(f.Below) > 0 {
+		return
+	}
+	if says := gone[0].Says(l.Obj.GetNamespace()); !strings.Contains(f.Says, says) {
+		f.Says += "; it " + says
+	}
+	if near := l.NearTo(gone[0].Wait()); near != "" {
+		f.Advice = append([]string{near}, f.Advice...)
 	}
 }
 

@@ -96,6 +96,25 @@ func Invalid(l *converge.Look, text string) *converge.Finding {
 	return f
 }
 
+// SpokenOfMaker advises to correct the object of a kind that users defined by which a pod was made, if the pod's last words have one of its
+// fields by name or value; "": they don't.
+func SpokenOfMaker(l *converge.Look, said string) string {
+	by := maker(l)
+	if by == nil || !words.Faulty.MatchString(said) && !words.Unfit.MatchString(said) {
+		return ""
+	}
+	tree, _ := words.Tree(by.Obj)
+	path, _ := words.SpokenField(tree, said)
+	if key := words.SpokenKey(tree["spec"], said); key != "" {
+		path = key
+	}
+	if path == "" {
+		return ""
+	}
+	return "it speaks of " + path + " of " + new(by.Object()).Short() + ", by which it was made; correct that: kubectl edit " +
+		by.Kind.Info().GR().String() + " " + converge.Called(by)
+}
+
 // maker is the object of a kind that users defined that an object is made for, by controllers one above the other; nil: there is none.
 func maker(l *converge.Look) (by *converge.Look) {
 	obj := l.Obj

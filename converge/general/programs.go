@@ -79,6 +79,9 @@ func programAt(w *converge.World, of resource.Kind, who string) (k resource.Kind
 		return r.Kind, objAt(w, r)
 	}
 	best := 0
+	if k, found = byRights(w, of); found != nil && own == "" {
+		best = 6
+	}
 	for _, of := range w.Served(Deployments, StatefulSets, daemonSetsOf) {
 		for obj := range w.Read.Each(of, "") {
 			if o := metav1.GetControllerOfNoCopy(obj); o != nil && schema.FromAPIVersionAndKind(o.APIVersion, o.Kind).Group == i.GVK.Group {

@@ -32,7 +32,8 @@ var (
 	placed = regexp.MustCompile(`(?i)\b(secret|configmap|service|serviceaccount|persistentvolumeclaim)\b[^/.;]{0,60}?[ :'"]([a-z0-9-]+)/` +
 		`([a-z0-9][a-z0-9.-]*[a-z0-9])(?:[^/\w-]|$)`)
 	// inVain finds words by which somebody says that he looked for something in vain.
-	inVain = regexp.MustCompile(`(?i)not (be )?found|failed to (locate|find|get)|n[o']t exist|no such|unable to (find|get)`)
+	inVain = regexp.MustCompile(`(?i)not (be )?found|failed to (locate|find|get|fetch|read)|n[o']t exist|no such|` +
+		`(unable to|cannot|can't|could not) (find|get|fetch|read|locate)|\bmissing\b`)
 )
 
 // owned finds who has an object that another one wants to have.
@@ -124,6 +125,14 @@ func ofKind(l *converge.Look, f *converge.Finding, message string) {
 			continue
 		}
 		_, rest, is := strings.Cut(message, i.GVK.Kind+" ")
+		if none := noneOf.FindStringSubmatch(message); !is && none != nil && strings.TrimSuffix(none[1], "s") == i.GVK.Kind {
+			rest, is = "not found", true
+		}
+		for _, short := range i.Short { // as isbsvc
+			if !is && words.StandsIn(message, short) {
+				_, rest, is = strings.Cut(message, short+" ")
+			}
+		}
 		if !is || !l.Sees(k, ns) || !strings.HasPrefix(rest, "not ") {
 			continue
 		}
@@ -153,6 +162,9 @@ func ofKind(l *converge.Look, f *converge.Finding, message string) {
 		return
 	}
 }
+
+// noneOf finds the kind of which there are none: No valid ManagedClusterSetBindings found.
+var noneOf = regexp.MustCompile(`(?i:\bno )(?:[a-z]+ )?([A-Z]\w+) (?:were |was )?(?:found|available|exist)`)
 
 // listed finds what is missing after the word for its kind: Referenced CiliumBGPPeerConfig(s) are missing: [peer-1].
 var listed = regexp.MustCompile(`\b([A-Z][A-Za-z]+)(?:\(s\)|s)? (?:is |are )?(?:missing|not found): \[?['"]?([a-z0-9][a-z0-9.-]*[a-z0-9])`)
@@ -218,7 +230,8 @@ var (
 	Hosted = regexp.MustCompile(`\b([a-z0-9][a-z0-9-]*)\.([a-z0-9][a-z0-9-]*)\.svc\b`)
 	// Symptom finds words that tell of what nobody answers, and not why.
 	Symptom = regexp.MustCompile(`(?i)deadline|timed out|timeout|refused|retries|unreachable|no endpoints|` +
-		`connection reset|misbehaving|\bEOF\b`)
+		`connection reset|misbehaving|\bEOF\b|no servers available|(failed|unable) to connect|(cannot|can't|could not) (connect|reach)|` +
+		`connection error`)
 )
 
 // unserved finds an API that somebody asked in vain: metrics.k8s.io/v1beta1: the server is currently unable to handle the request.
@@ -242,9 +255,57 @@ func reached(l *converge.Look, f *converge.Finding, message string) {
 	if len(f.Below) > 0 || f.State == converge.Blocked || !Symptom.MatchString(message) {
 		return
 	}
-	if bad := Needed(l, f, nil, message); len(bad) > 0 {
-		waitsFor(f, message, bad[0])
+	text := message
+	if tree, _ := words.Tree(l.Obj); !address.MatchString(message) && !Hosted.MatchString(message) { // it may stand in the spec
+		for _, v := range values("spec", tree["spec"], 0) {
+			if Hosted.MatchString(v.text) {
+				text += " " + v.text
+			}
+		}
 	}
+	if bad := Needed(l, f, nil, text); len(bad) > 0 {
+		waitsFor(f, message, bad[0])
+	} else if p := dialled(l.World, message); p != nil && !l.Health(core.Pods, p).Converged() {
+		waitsFor(f, message, converge.RefTo(core.Pods, p))
+	}
+}
+
+// address finds an address and a port that somebody asked.
+var address = regexp.MustCompile(`\b(\d+\.\d+\.\d+\.\d+):(\d+)\b`)
+
+// podsByAddress are pods by their addresses; those in the network of a node share its.
+type podsByAddress map[string][]*corev1.Pod
+
+// dialled is the pod at an address that somebody asked in vain; nil: none is there.
+func dialled(w *converge.World, message string) *corev1.Pod {
+	seen := converge.Kept[podsByAddress](w)
+	for _, m := range address.FindAllStringSubmatch(message, converge.MaxBranches) {
+		if *seen == nil {
+			*seen = podsByAddress{}
+			for _, p := range resource.List(w.Read, core.Pods, "") {
+				if p.Status.PodIP != "" {
+					(*seen)[p.Status.PodIP] = append((*seen)[p.Status.PodIP], p)
+				}
+			}
+		}
+		for _, p := range (*seen)[m[1]] {
+			if !p.Spec.HostNetwork || hasPort(p, m[2]) {
+				return p
+			}
+		}
+	}
+	return nil
+}
+
+func hasPort(p *corev1.Pod, port string) bool {
+	for i := range p.Spec.Containers {
+		for _, has := range p.Spec.Containers[i].Ports {
+			if fmt.Sprint(has.ContainerPort) == port || fmt.Sprint(has.HostPort) == port {
+				return true
+			}
+		}
+	}
+	return false
 }
 
 // heard adds what else tells why, where the object itself does not: what it names may say more of what failed, or its node may be kept from

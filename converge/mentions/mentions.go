@@ -67,6 +67,24 @@ type Search struct {
 	Obj   resource.Object
 	Found []Mention
 	Gone  []Mention // what the status names and is not there
+
+	beside string // the namespace that stands beside the name that is looked at
+}
+
+// namespaceBeside is the namespace that a spec has for the name in one of its fields: secretNamespace of secretName. One that is only
+// called namespace counts where it is of a part.
+func namespaceBeside(path, field string, v map[string]any) string {
+	stem, is := strings.CutSuffix(field, "Name")
+	if _, named := v[field].(string); !is && field != "name" || !named {
+		return ""
+	}
+	if ns := words.String(v, stem+"Namespace"); ns != "" && is {
+		return ns
+	}
+	if !strings.Contains(path, ".") {
+		return ""
+	}
+	return words.String(v, "namespace")
 }
 
 // Of begins a search through the spec of the object that is looked at.
@@ -121,6 +139,7 @@ func (s *Search) Walk(path, field string, v any, depth int) {
 			return
 		}
 		for _, key := range slices.Sorted(maps.Keys(v)) {
+			s.beside = namespaceBeside(path, key, v)
 			s.Walk(path+"."+key, key, v[key], depth+1)
 		}
 	case []any:
@@ -131,9 +150,17 @@ func (s *Search) Walk(path, field string, v any, depth int) {
 		stem, is := strings.CutSuffix(field, "Name")
 		stem = strings.TrimSuffix(stem, "CR") // of "custom resource"
 		if n := len(s.Found); field == "secretName" {
-			if s.add(path, s.KindsBy(stem, "", "", true), nil, v); len(s.Found) > n {
+			if s.add(path, s.KindsBy(stem, "", "", true), map[string]any{"namespace": s.beside}, v); len(s.Found) > n {
 				s.Found[n].Loose = true
 			}
+		}
+		if stem, several := strings.CutSuffix(field, "Names"); several { // as clusterNames
+			n := len(s.Found)
+			own := slices.DeleteFunc(s.KindsBy(stem, "", "", true), func(k resource.Kind) bool { return !k.Info().Custom })
+			if s.add(path, own, nil, v); len(s.Found) > n {
+				s.Found[n].Loose = true
+			}
+			return
 		}
 		if n := len(s.Found); n == 0 || s.Found[n-1].Field != path {
 			s.byKind(path, stem, v)

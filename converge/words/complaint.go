@@ -219,7 +219,8 @@ func WithinStatus(status map[string]any, depth int, past *regexp.Regexp) (c Comp
 			if !is {
 				continue
 			}
-			if c = complaintAt(map[string]any{"status": part}, depth); c.Message == "" {
+			c = complaintAt(map[string]any{"status": part}, depth)
+			if c.Message == "" && !strings.HasSuffix(c.Have, "conditions[Ready]=False") {
 				continue
 			}
 			path := field
@@ -227,8 +228,8 @@ func WithinStatus(status map[string]any, depth int, past *regexp.Regexp) (c Comp
 				path += "[" + nameOfPart(part, i) + "]"
 			}
 			c.Have, c.Want = "status."+path+strings.TrimPrefix(c.Have, "status"), "status."+path+strings.TrimPrefix(c.Want, "status")
-			c.Says, _, _ = strings.Cut(c.Says, " by its ")
-			c.Says, c.Final = c.Says+" by its "+path, false
+			says, inner, _ := strings.Cut(c.Says, " by its ")
+			c.Says, c.Final = strings.TrimSuffix(says+" by its "+path+", "+inner, ", "), false
 			return c
 		}
 	}

@@ -21,8 +21,20 @@ var wrong = []struct{ ending, says string }{
 	{"blocked", "is blocked"}, {"degraded", "is degraded"}, {"unhealthy", "is not healthy"}, {"unavailable", "is not available"},
 	{"notfound", "names what is not there"}, {"notready", "is not ready"}, {"forbidden", "may not do what it wants"},
 	{"timeout", "takes too long"},
-	{"timedout", "took too long"},
+	{"timedout", "took too long"}, {"expired", "has expired"},
+	{"drifted", "differs from what it is to be"}, {"throttled", "is held back"}, {"exhausted", "is used up"},
+	{"unreachable", "can't be reached"}, {"disconnected", "is not connected"}, {"stuck", "is stuck"}, {"exceeded", "is over a limit"},
+	{"mismatch", "does not fit"}, {"overdue", "is late"},
 }
+
+// wrongFirst are beginnings of the types of conditions that tell of something that went wrong, as FailedScale.
+var wrongFirst = regexp.MustCompile(`^(Failed|Cannot|Unable|Insufficient|Exceed(ed|s)|Unschedulable)([A-Z]|$)`)
+
+// over finds types of what has come to an end, whichever.
+var over = regexp.MustCompile(`^(Completed?|Finished|Done|Ended)$`)
+
+// done finds types of that kind that tell of what was done.
+var done = regexp.MustCompile(`^Failed(Over|Back)`)
 
 // WrongBy finds what a word says went wrong; "" for one that says that nothing did, as NoError and NotFailed.
 func WrongBy(word string) string {
@@ -53,8 +65,18 @@ func WrongBy(word string) string {
 // amiss finds words in a message by which nothing else in a status says that something is wrong.
 var amiss = regexp.MustCompile(`(?i)\b(failed|cannot|can't|unable to|not found|not present|denied|refused|timed out)\b`)
 
+var (
+	// lacking finds words that tell of a lack.
+	lacking = regexp.MustCompile(`(?i)\b(no (valid|matching|suitable|usable) \w+|none of the|not? enough|insufficient|no space|exhausted)\b`)
+	// activity finds types of conditions whose False says that nothing is to be done or is going on.
+	activity = regexp.MustCompile(`(ing|Required|Needed|Pending|Detected|Requested)$|^(Update|Upgrade|New)\w*Available$`)
+)
+
 // failing finds results that are errors.
 var failing = regexp.MustCompile(`(?i)^(failed|failure|error|invalid)\b`)
+
+// nothing finds words by which a field says that there is no error.
+var nothing = regexp.MustCompile(`(?i)^(none|null|nil|no error|ok|success|n/a|-)$`)
 
 // notYet finds reasons that name what is not as it must be, as PGClusterNotShutdown; not those by which something need not be.
 var notYet = regexp.MustCompile(`[a-z]Not(?:[A-MO-QS-Z]\w+|Running|Registered|Reachable|Ready)$`)
@@ -70,7 +92,17 @@ var idle = []string{"idle", "paused", "suspended", "standby", "hibernated"}
 func wrongIn(typ string, c CustomCondition, well bool, status map[string]any) (says string) {
 	switch {
 	case c.Status == "True":
-		says = WrongBy(typ[strings.LastIndex(typ, "/")+1:]) // as cilium.io/ConflictingClusterConfig
+		typ = typ[strings.LastIndex(typ, "/")+1:] // as cilium.io/ConflictingClusterConfig
+		switch says = WrongBy(typ); {
+		case says == "" && wrongFirst.MatchString(typ) && !done.MatchString(typ):
+			says = "fails"
+		case typ == "Disabled" && Faulty.MatchString(c.Message): // not on purpose then
+			says = "is disabled"
+		case typ == "OutOfSync":
+			says = "is not in step with what it stands for"
+		case over.MatchString(typ): // as Completed for the reason Failed
+			says = WrongBy(c.Reason)
+		}
 	case c.Status == "False" && (c.Severity == "Warning" || c.Severity == "Error") && c.Message != "":
 		says = "is not well"
 	case well:
@@ -78,7 +110,8 @@ func wrongIn(typ string, c CustomCondition, well bool, status map[string]any) (s
 		if says = WrongBy(c.Reason); says == "" && typ == "Progressing" && notYet.MatchString(c.Reason) && !SaysWell(status) {
 			says = "does not go on"
 		}
-		if says == "" && amiss.MatchString(c.Message) && !SaysWell(status) {
+		lacks := lacking.MatchString(c.Message) && !activity.MatchString(typ)
+		if says == "" && (lacks || amiss.MatchString(c.Message)) && !SaysWell(status) {
 			says = "is not well"
 		}
 	case c.Status == "Unknown" && (WrongBy(c.Reason) != "" || strings.Contains(strings.ToLower(c.Reason+c.Message), "exceed")):
@@ -96,18 +129,9 @@ func guessed(tree map[string]any) Complaint {
 	if slices.Contains(idle, strings.ToLower(String(status, "phase")+String(status, "state"))) {
 		return Complaint{}
 	}
-	conds := ConditionsIn(status)
-	well := conds["Ready"].Status == "True"
-	for _, typ := range slices.Sorted(maps.Keys(conds)) {
-		c := conds[typ]
-		says := wrongIn(typ, c, well, status)
-		if says != "" {
-			return Complaint{Says: says, Want: fmt.Sprintf("status.conditions[%s]=%s", typ, opposite(c.Status)),
-				Have: fmt.Sprintf("status.conditions[%s]=%s", typ, c.Status), Message: cmp.Or(c.Message, c.Reason), Since: c.Since()}
-		}
-	}
-	if well {
-		return Complaint{}
+	well := ConditionsIn(status)["Ready"].Status == "True"
+	if c := likeliest(status, well); c.Says != "" || well {
+		return c
 	}
 	message := MessageOf(status)
 	for _, field := range []string{"phase", "state", "status"} {
@@ -124,7 +148,7 @@ func guessed(tree map[string]any) Complaint {
 		return Complaint{Says: "failed", Want: "status.failed=false", Have: "status.failed=true", Message: message}
 	}
 	for _, field := range []string{"lastError", "error", "lastErrorMessage"} {
-		if why := String(status, field); why != "" && !(is && ready) {
+		if why := String(status, field); why != "" && !(is && ready) && !nothing.MatchString(why) {
 			return Complaint{Says: "has an error", Want: "status." + field + " empty", Have: "status." + field + " set", Message: why}
 		}
 	}
@@ -141,7 +165,7 @@ func guessed(tree map[string]any) Complaint {
 				Message: message}
 		}
 	}
-	if list, _ := status["errors"].([]any); len(list) > 0 || amiss.MatchString(message) {
+	if list, _ := status["errors"].([]any); len(list) > 0 || amiss.MatchString(message) || lacking.MatchString(message) {
 		return Complaint{Says: "is not well", Want: "status without a complaint", Have: "status with a message", Message: message}
 	}
 	if is && !ready {
@@ -149,3 +173,30 @@ func guessed(tree map[string]any) Complaint {
 	}
 	return Complaint{}
 }
+
+// likeliest is the complaint of the condition that tells the most, of those by which something is wrong: others may but follow from it.
+func likeliest(status map[string]any, well bool) (best Complaint) {
+	conds, most := ConditionsIn(status), 0
+	for _, typ := range slices.Sorted(maps.Keys(conds)) {
+		c := conds[typ]
+		says := wrongIn(typ, c, well, status)
+		if says == "" {
+			continue
+		}
+		n := 2
+		if Faulty.MatchString(c.Message) && strings.ContainsAny(c.Message, `:"'`) {
+			n += 2
+		}
+		if follows.MatchString(c.Message) {
+			n--
+		}
+		if n > most {
+			most, best = n, Complaint{Says: says, Want: fmt.Sprintf("status.conditions[%s]=%s", typ, opposite(c.Status)),
+				Have: fmt.Sprintf("status.conditions[%s]=%s", typ, c.Status), Message: cmp.Or(c.Message, c.Reason), Since: c.Since()}
+		}
+	}
+	return best
+}
+
+// follows finds words by which a condition says that it but follows from something else.
+var follows = regexp.MustCompile(`(?i)\b(due to|because of|depends on|has been stopped|can be caused by|check .*\blogs?)\b`)

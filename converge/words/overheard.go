@@ -51,6 +51,7 @@ var Overheard = []Saying{
 		"and trust that registry, or have it leave it alone (registries-skipping-tag-resolving in Knative's config-deployment)"},
 	{"no available host", "", "register a host that is free, or let one go"},
 	{"repository not initialized", "", "what was in the bucket is gone: delete its backuprepository, so that it is made anew"},
+	{"enough space left", "", fullStore},
 	{"not enough disk space", "", "enlarge its storage in the spec, if its class lets volumes grow; else make room on it"},
 	{"no repository definition", "", "let Argo CD know that repository: argocd repo add URL --type helm --name NAME"},
 	{"insecure global_id", "", "when all clients are new enough, in the toolbox: " +
@@ -75,6 +76,7 @@ var Overheard = []Saying{
 	{"exists and is not managed", "", "delete what is there, or let it be taken over by the annotation that its controller has for that"},
 	{"assessed failed", "", "look at the analysis run and what it measured, and let the rollout be tried again when that is well"},
 	{"package dependencies", "", "install the packages that it names, in versions that fit"},
+	{"lookup *i/o timeout", "", unnamed}, {"lookup *server misbehaving", "", unnamed},
 	{"dial tcp*i/o timeout", "", "look whether its controller's pod reaches that address: routes, firewalls, network policies"},
 	{"backofflimitexceeded", "", "see which job that is, and read the logs of its pods: kubectl get jobs,pods -A"},
 	{"incompatible with kubernetes", "", newerChart}, {"certificate signed by unknown authority", "", "let its controller trust " +
@@ -128,15 +130,20 @@ const (
 	hostKey      = "put the server's key (ssh-keyscan HOST) into known_hosts of the Secret that it names"
 	nothingThere = "correct that address: nothing is there"
 	fullStore    = "make room in the storage that it writes to, or give it more"
-	pointThere   = "have that name lead there by its record, at the name servers of the domain; what they say now: dig NAME"
-	limited      = "wait, or have that limit raised"
+	unnamed      = "see whether the cluster's DNS runs and answers for names outside, and its controller's pod reaches it: " +
+		"kubectl get pods,services -n kube-system -l k8s-app=kube-dns"
+	pointThere = "have that name lead there by its record, at the name servers of the domain; what they say now: dig NAME"
+	limited    = "wait, or have that limit raised"
 )
 
+// LookAt begins advice to look at what a controller speaks of, which stands in where nothing better is known.
+const LookAt = "look at what it speaks of"
+
 // Vague begins advice that holds for anything that fails.
-var Vague = []string{"read ", "look at the node agent", "look at the volume's path", "look at the container", "see all that",
+var Vague = []string{LookAt, "read ", "look at the node agent", "look at the volume's path", "look at the container", "see all that",
 	"give the storage behind", "check the command", "see to what it says"}
 
 // Unfit finds words by which a controller says that it can't do what a spec asks for, as it stands there.
 var Unfit = regexp.MustCompile(`(?i)(not |un)supported|\bis invalid|invalid (value|spec|rego|module|syntax|format|expression)|` +
 	`syntax error|should be|must (be|have|not)\b|unknown field|cannot include|required value|(error|unable|failed to) pars|` +
-	`correct \w+ specification|\[User error\]|missing values`)
+	`correct \w+ specification|\[User error\]|missing values|is required\b|invalid \w+ spec`)

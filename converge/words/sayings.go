@@ -69,6 +69,7 @@ var LastWords = []Saying{
 	{"segmentation fault", "", "it is a fault of the program: take another version of the image"},
 	{"crd*not installed", "", noCRD}, {"no matches for kind", "", noCRD}, {"could not find the requested resource", "", noCRD},
 	{"caches to sync", "", "see whether the kinds that it watches are installed, and it may list them: kubectl get crds"},
+	{"cuda out of memory", "", gpuFull}, {"cuda error: out of memory", "", gpuFull},
 	{"outofmemoryerror", "", "raise the program's own limit of memory, and the container's with it (Java: -XX:MaxRAMPercentage)"},
 	{"heap out of memory", "", "raise the program's own limit of memory, and the container's with it (Node: --max-old-space-size)"},
 	{"password authentication failed", "", wrongPassword}, {"access denied for user", "", wrongPassword},
@@ -98,14 +99,16 @@ const DNSUnknown = "correct the name that it looks up, or create the service: ku
 
 const (
 	wrongPassword = "compare the credentials that it has from a Secret with those that the server has"
-	untrusted     = "give the container the certificate of the server's authority, or the server one of an authority that it trusts"
-	wrongArgs     = "correct the container's args: this version of the program does not know that one"
-	migrate       = "bring the database's tables up to this version of the program: run its migrations, or take the version that fits"
-	tooMany       = "have fewer replicas or smaller pools of connections, or let the server take more (max_connections)"
-	wrongSource   = "correct the address of what it fetches, by what is there: it stands in the container's args or env"
-	badConfig     = "correct its configuration, which it can't read: mostly what it mounts from a ConfigMap"
-	noCRD         = "install the CRDs that it works with, in the version that it knows: kubectl get crds"
-	incomplete    = "the image lacks a part of the program: build it anew, or correct the command; a volume may lie over it, too"
+	gpuFull       = "the GPU's own memory is used up: have it work on less at once (batch, context), split it over more GPUs, " +
+		"or take larger ones"
+	untrusted   = "give the container the certificate of the server's authority, or the server one of an authority that it trusts"
+	wrongArgs   = "correct the container's args: this version of the program does not know that one"
+	migrate     = "bring the database's tables up to this version of the program: run its migrations, or take the version that fits"
+	tooMany     = "have fewer replicas or smaller pools of connections, or let the server take more (max_connections)"
+	wrongSource = "correct the address of what it fetches, by what is there: it stands in the container's args or env"
+	badConfig   = "correct its configuration, which it can't read: mostly what it mounts from a ConfigMap"
+	noCRD       = "install the CRDs that it works with, in the version that it knows: kubectl get crds"
+	incomplete  = "the image lacks a part of the program: build it anew, or correct the command; a volume may lie over it, too"
 )
 
 // DNSSilent is the advice where the cluster's DNS does not answer.

@@ -25,7 +25,7 @@ var Faulty = regexp.MustCompile(`(?i)not found|n[o']t (exist|find)|no such|not p
 
 // PassingWords finds words by which a controller says that it is at work, or waits for what somebody else is at.
 var PassingWords = regexp.MustCompile(`(?i)\b(wait|waiting|progress|creating|being|pending|retry|retrying|starting|working|provisioning|` +
-	`deleting|unready|issuing|not yet)\b`)
+	`deleting|unready|issuing|not yet|locked|busy)\b`)
 
 // Plight says that a condition tells of something that is wrong.
 func Plight(typ string, c CustomCondition) bool {
@@ -247,22 +247,54 @@ func ofShape(tree map[string]any) Complaint {
 	return tooFew(spec, status)
 }
 
-// tooFew is of what keeps a number of copies, as the subresource scale has them, and tells how many of them are ready.
+// tooFew is of what keeps a number of copies, as the subresource scale has them or in a project's own words, and tells how many of them
+// are ready.
 func tooFew(spec, status map[string]any) Complaint {
-	want, ok := spec["replicas"].(int64)
-	for _, field := range []string{"readyReplicas", "replicas"} {
-		have, is := status[field].(int64)
-		if !ok || !is || have >= want {
+	wants, want := wanted(spec)
+	field := ""
+	for _, name := range []string{"readyReplicas", "replicas"} {
+		if _, is := status[name].(int64); is && wants == "replicas" && field == "" {
+			field = name
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(status)) { // as readyMembers
+		rest, is := strings.CutPrefix(name, "ready")
+		if _, counts := status[name].(int64); is && counts && copies.MatchString(strings.ToLower(rest)) && field == "" {
+			field = name
+		}
+	}
+	have, is := status[field].(int64)
+	if wants == "" || !is || have >= want {
+		return Complaint{}
+	}
+	what := strings.ToLower(strings.TrimPrefix(field, "ready"))
+	says := fmt.Sprintf("has %d of %d %s", have, want, cmp.Or(what, "parts"))
+	if strings.HasPrefix(field, "ready") {
+		says += " ready"
+	}
+	return Complaint{Says: says, Want: fmt.Sprintf("spec.%s=%d", wants, want),
+		Have: fmt.Sprintf("status.%s=%d", field, have), Message: cmp.Or(likeliest(status, false).Message, hint(status))}
+}
+
+// copies finds names of parts of which a number is kept.
+var copies = regexp.MustCompile(`^(replicas?|members?|instances?|nodes?|pods?|servers?|brokers?|workers?|shards?|)$`)
+
+// wanted is the field of a spec that says how many there are to be, if one alone does.
+func wanted(spec map[string]any) (field string, n int64) {
+	if n, is := spec["replicas"].(int64); is {
+		return "replicas", n
+	}
+	for _, name := range slices.Sorted(maps.Keys(spec)) {
+		count, is := spec[name].(int64)
+		if !is || name != "size" && (!copies.MatchString(name) || name == "") {
 			continue
 		}
-		says := fmt.Sprintf("has %d of %d replicas", have, want)
-		if field == "readyReplicas" {
-			says += " ready"
+		if field != "" {
+			return "", 0
 		}
-		return Complaint{Says: says, Want: fmt.Sprintf("spec.replicas=%d", want),
-			Have: fmt.Sprintf("status.%s=%d", field, have), Message: hint(status)}
+		field, n = name, count
 	}
-	return Complaint{}
+	return field, n
 }
 
 // brokenPart finds in the lists of a status a part that has failed for good and says why: the whole may call itself ready all the same, as

@@ -17,14 +17,14 @@ const deepestField = 10
 // UnknownKey finds a field that a schema does not know.
 var UnknownKey = regexp.MustCompile(`(?i)(?:propert(?:y|ies)|unknown field|field|unknown key|key|parameter|option) ` +
 	`["'\x60]?([a-z][\w-]{2,})["'\x60]? (?:is |are |was )?(?:not|unknown|unsupported|immutable|required|invalid)|` +
-	`(?:^|[ .])([\w-]{3,}): field not declared`)
+	`(?:^|[ .])([\w-]{3,}): field not declared|(?:specified|given|requested|configured) ([a-z]\w+) (?:does|doesn|is|was|were)\b`)
 
 // SpokenField finds the field of a spec whose value, or name, the words repeat; the longest value of several. References to other objects
 // are for others to judge.
 func SpokenField(tree map[string]any, message string) (path, value string) {
 	key := ""
 	if m := UnknownKey.FindStringSubmatch(message); m != nil {
-		key = cmp.Or(m[1], m[2])
+		key = cmp.Or(m[1], cmp.Or(m[2], m[3]))
 	}
 	meta, _ := tree["metadata"].(map[string]any)
 	best := 3
@@ -45,6 +45,10 @@ func SpokenField(tree map[string]any, message string) (path, value string) {
 		case []any:
 			for _, item := range v {
 				walk(at+"[]", item, depth+1)
+			}
+		case int64: // as numVfs 64
+			if field := at[strings.LastIndex(at, ".")+1:]; len(field) > 2 && StandsIn(message, fmt.Sprint(field, " ", v)) && best < 1<<14 {
+				path, value, best = at, fmt.Sprint(v), 1<<14
 			}
 		case string:
 			if n := weight(at, v, message); n > best && v != String(meta, "name") && v != String(meta, "namespace") {
@@ -106,39 +110,70 @@ func pointed(spec any, message string) (path, value string) {
 	return path, value
 }
 
-// inQuotes finds what a message has in quotes, if that is no plain word.
-var inQuotes = regexp.MustCompile(`['"\x60]([^'"\x60\s]{5,})['"\x60]`)
+// inQuotes finds what a message has in quotes.
+var inQuotes = regexp.MustCompile(`['"\x60]([^'"\x60\s]{3,})['"\x60]`)
 
 // hinted finds the field of a spec in whose value something stands that the words have in quotes, as a file's name in a command, or whose
 // name they spell out: outbound type of outboundType.
 func hinted(spec any, message string) (path, value string) {
-	var quoted []string
+	var quoted, plain []string
 	for _, m := range inQuotes.FindAllStringSubmatch(message, 8) {
-		if telltale.MatchString(m[1]) {
+		if telltale.MatchString(m[1]) && len(m[1]) > 4 {
 			quoted = append(quoted, m[1])
 		}
+		plain = append(plain, m[1])
 	}
 	if misfit.MatchString(message) {
 		quoted = append(quoted, versions.FindAllString(message, 2)...)
 	}
 	low := strings.ToLower(message)
-	named, of, meant := "", "", ""
+	named, of, meant, within, whole := "", "", "", "", ""
 	each("spec", spec, 0, func(at string, v any) {
 		text, is := v.(string)
 		if is && path == "" && slices.ContainsFunc(quoted, func(q string) bool { return strings.Contains(text, q) }) {
 			path, value = at, text
 		}
 		field := strings.TrimSuffix(at[strings.LastIndex(at, ".")+1:], "[]")
+		if is && within == "" && slices.ContainsFunc(plain, func(q string) bool { return slices.Contains(segments(text), q) }) {
+			within, whole = at, text
+		}
+		if simple(v) && field != strings.ToLower(field) && StandsIn(message, field) && len(field)+1 > len(of) {
+			named, meant, of = at, fmt.Sprint(v), field+" " // as it is written, as maxUnhealthy
+		}
 		spelled := strings.ToLower(humps.ReplaceAllString(field, "$1 $2"))
 		alone := strings.Count(at, ".") == 1 && len(spelled) > 4 && simple(v) && misshapen.MatchString(message)
 		if simple(v) && (strings.Contains(spelled, " ") || alone) && len(spelled) > len(of) && StandsIn(low, spelled) {
 			named, meant, of = at, fmt.Sprint(v), spelled
 		}
 	})
-	if path == "" {
+	switch {
+	case path != "":
+		return path, value
+	case named != "":
 		return named, meant
 	}
-	return path, value
+	return within, whole
+}
+
+// SpokenKey finds the field of a spec whose name words have in quotes, where people choose such names; "": none.
+func SpokenKey(spec any, message string) (path string) {
+	for _, m := range inQuotes.FindAllStringSubmatch(message, 8) {
+		each("spec", spec, 0, func(at string, _ any) {
+			if path == "" && strings.Count(at, ".") > 1 && telltale.MatchString(m[1]) && strings.HasSuffix(at, "."+m[1]) {
+				path = at
+			}
+		})
+	}
+	return path
+}
+
+// segments are the parts of a path or an address.
+func segments(text string) []string {
+	list := strings.FieldsFunc(text, func(r rune) bool { return strings.ContainsRune("/:@,", r) })
+	if len(list) < 2 {
+		return nil
+	}
+	return list
 }
 
 var (

@@ -3,6 +3,7 @@ package words
 import (
 	"fmt"
 	"maps"
+	"regexp"
 	"slices"
 	"strings"
 	"time"
@@ -39,6 +40,19 @@ func SaysWell(status map[string]any) bool {
 		}
 	}
 	return false
+}
+
+// tryAt finds names of fields that say when somebody tries again.
+var tryAt = regexp.MustCompile(`(?i)^next_?(re)?(try|attempt|reconcile|sync|poll|check|reconnect)|^retry_?(at|time|after)|^backoff_?until`)
+
+// NextTry is the time at which, by a status, somebody tries again; zero: it has none.
+func NextTry(status map[string]any) time.Time {
+	for _, field := range slices.Sorted(maps.Keys(status)) {
+		if at, err := time.Parse(time.RFC3339, String(status, field)); err == nil && tryAt.MatchString(field) {
+			return at
+		}
+	}
+	return time.Time{}
 }
 
 // A custom condition is as much of a condition as all have.

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
@@ -88,6 +89,11 @@ func Objects(text string) (list []*unstructured.Unstructured, err error) {
 		}
 		list = append(list, u)
 	}
+	for _, u := range list {
+		if Wide(u.GroupVersionKind(), list) {
+			u.SetNamespace("")
+		}
+	}
 	return list, nil
 }
 
@@ -103,7 +109,7 @@ func World(text string) (*resource.Set, resource.Reader, error) {
 	for _, u := range list {
 		k, ok := set.Kind(u.GroupVersionKind())
 		if !ok {
-			if k, err = defined(set, u.GroupVersionKind()); err != nil {
+			if k, err = defined(set, u.GroupVersionKind(), list); err != nil {
 				return nil, nil, err
 			}
 		}
@@ -146,8 +152,48 @@ func asObject(k resource.Kind, u *unstructured.Unstructured) (resource.Object, e
 	return obj, nil
 }
 
-// defined is a kind that users defined.
-func defined(set *resource.Set, gvk schema.GroupVersionKind) (resource.Kind, error) {
-	k := &resource.Def[*unstructured.Unstructured]{GVK: gvk, Plural: strings.ToLower(gvk.Kind) + "s", Namespaced: true, JSON: true}
+// wide are kinds whose objects are of the whole cluster, by group and kind, or "*" for all of a group.
+var wide = map[string][]string{"gateway.networking.k8s.io": {"GatewayClass"}, "cert-manager.io": {"ClusterIssuer"},
+	"external-secrets.io": {"ClusterSecretStore", "ClusterExternalSecret"}, "karpenter.sh": {"*"}, "karpenter.k8s.aws": {"*"},
+	"kueue.x-k8s.io": {"ClusterQueue", "ResourceFlavor", "AdmissionCheck"}, "trust.cert-manager.io": {"Bundle"},
+	"operator.tigera.io": {"*"}, "crd.projectcalico.org": {"*"}, "machineconfiguration.openshift.io": {"*"},
+	"config.openshift.io": {"*"}, "snapshot.storage.k8s.io": {"VolumeSnapshotContent", "VolumeSnapshotClass"},
+	"crd.antrea.io": {"Egress", "ExternalIPPool"}, "kubeovn.io": {"*"}, "cluster.karmada.io": {"Cluster"},
+	"remediation.medik8s.io": {"NodeHealthCheck"}, "nmstate.io": {"*"}, "constraints.gatekeeper.sh": {"*"},
+	"templates.gatekeeper.sh": {"*"}, "cilium.io": {"CiliumLoadBalancerIPPool", "CiliumBGPClusterConfig", "CiliumBGPPeerConfig"},
+	"capsule.clastix.io": {"Tenant"}, "olm.operatorframework.io": {"*"}, "cluster.open-cluster-management.io": {"ManagedCluster"}}
+
+// Wide says that objects of a kind that users defined are of the whole cluster: by its definition, if that is among some objects, else
+// since it is known.
+func Wide(gvk schema.GroupVersionKind, among []*unstructured.Unstructured) bool {
+	if d := definitionOf(gvk, among); d != nil {
+		scope, _, _ := unstructured.NestedString(d.Object, "spec", "scope")
+		return scope == "Cluster"
+	}
+	list := wide[gvk.Group]
+	return slices.Contains(list, gvk.Kind) || slices.Contains(list, "*")
+}
+
+func definitionOf(gvk schema.GroupVersionKind, among []*unstructured.Unstructured) *unstructured.Unstructured {
+	for _, u := range among {
+		group, _, _ := unstructured.NestedString(u.Object, "spec", "group")
+		kind, _, _ := unstructured.NestedString(u.Object, "spec", "names", "kind")
+		if u.GetKind() == "CustomResourceDefinition" && group == gvk.Group && kind == gvk.Kind {
+			return u
+		}
+	}
+	return nil
+}
+
+// defined is a kind that users defined, as its definition has it, if that is among the objects.
+func defined(set *resource.Set, gvk schema.GroupVersionKind, among []*unstructured.Unstructured) (resource.Kind, error) {
+	k := &resource.Def[*unstructured.Unstructured]{GVK: gvk, Plural: strings.ToLower(gvk.Kind) + "s", Namespaced: !Wide(gvk, among),
+		JSON: true}
+	if d := definitionOf(gvk, among); d != nil {
+		k.Short, _, _ = unstructured.NestedStringSlice(d.Object, "spec", "names", "shortNames")
+		if plural, _, _ := unstructured.NestedString(d.Object, "spec", "names", "plural"); plural != "" {
+			k.Plural = plural
+		}
+	}
 	return k, set.Put(k)
 }

@@ -194,15 +194,18 @@ func harmless(u *unstructured.Unstructured) {
 // define makes a kind in which anything may stand, or has a kind that is there be served in one version more: rows differ in those.
 func (w *world) define(gvk schema.GroupVersionKind) {
 	w.t.Helper()
-	plural := strings.ToLower(gvk.Kind) + "s"
+	plural, scope := strings.ToLower(gvk.Kind)+"s", "Namespaced"
+	if states.Wide(gvk, nil) {
+		scope = "Cluster"
+	}
 	version := func(stored bool) string {
 		return fmt.Sprintf(`{"name":%q,"served":true,"storage":%t,"subresources":{"status":{}},
 "schema":{"openAPIV3Schema":{"type":"object","x-kubernetes-preserve-unknown-fields":true}}}`, gvk.Version, stored)
 	}
 	text := fmt.Sprintf(`{"apiVersion":"apiextensions.k8s.io/v1","kind":"CustomResourceDefinition",
 "metadata":{"name":"%[1]s.%[2]s","annotations":{"api-approved.kubernetes.io":"unapproved, for a test"}},
-"spec":{"group":%[2]q,"scope":"Namespaced","names":{"kind":%[3]q,"plural":%[1]q,"singular":%[4]q},"versions":[%[5]s]}}`,
-		plural, gvk.Group, gvk.Kind, strings.ToLower(gvk.Kind), version(true))
+"spec":{"group":%[2]q,"scope":%[6]q,"names":{"kind":%[3]q,"plural":%[1]q,"singular":%[4]q},"versions":[%[5]s]}}`,
+		plural, gvk.Group, gvk.Kind, strings.ToLower(gvk.Kind), version(true), scope)
 	u := &unstructured.Unstructured{}
 	if err := u.UnmarshalJSON([]byte(text)); err != nil {
 		w.fatal("%v", err)
