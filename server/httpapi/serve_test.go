@@ -99,7 +99,7 @@ func TestSlowWatcher(t *testing.T) {
 func TestSlowWatcherAmongMany(t *testing.T) {
 	for name, k := range map[string]struct{ http2, shared bool }{"HTTP/1.1": {}, "HTTP/2": {http2: true}, "shared": {true, true}} {
 		t.Run(name, func(t *testing.T) {
-			w := newWorld(t, func(c *configuration) { c.WriteStall = 50 * time.Millisecond })
+			w := newWorld(t, func(c *configuration) { c.WriteStall = 500 * time.Millisecond })
 			at, tr := w.front(), transport(t, k.http2)
 			open := func() *bufio.Reader {
 				if !k.shared {

@@ -102,7 +102,7 @@ func TestLists(t *testing.T) {
 }
 
 func TestSameQuestions(t *testing.T) {
-	p := &plan{most: 5, seed: 3, only: regexp.MustCompile("")}
+	p := &plan{most: 5, seed: 1, only: regexp.MustCompile("")}
 	all := mutations(widget(), map[string]any{})
 	a, b := p.some("x", all), p.some("x", all)
 	if !reflect.DeepEqual(a, b) || len(a) != 7 { // one pair of any two, and one of fields beside each other
