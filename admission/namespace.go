@@ -22,7 +22,7 @@ func namespaceLifecycle(ctx context.Context, r *Request) error {
 		}
 		return nil
 	}
-	if r.Namespace == "" || r.Op == Delete || r.Of("authorization.k8s.io", "localsubjectaccessreviews") {
+	if r.Namespace == "" || r.Op == Delete || r.Op == Update && r.Features.AtLeast(37) || r.Of("authorization.k8s.io", "localsubjectaccessreviews") {
 		return nil
 	}
 	ns, err := NamespaceOf(ctx, r)

@@ -48,7 +48,7 @@ func (n nodeRestriction) admit(ctx context.Context, r *admission.Request) error 
 	case "certificatesigningrequests.certificates.k8s.io":
 		return nodeRequests(r, node)
 	case "podcertificaterequests.certificates.k8s.io":
-		return nodePodRequests(ctx, r, node)
+		return n.nodePodRequests(ctx, r, node)
 	}
 	return nil
 }
@@ -213,7 +213,7 @@ func nodeRequests(r *admission.Request, node string) error {
 }
 
 // nodePodRequests lets an agent ask for certificates of the pods on its node.
-func nodePodRequests(ctx context.Context, r *admission.Request, node string) error {
+func (n nodeRestriction) nodePodRequests(ctx context.Context, r *admission.Request, node string) error {
 	req, ok := r.Object.(*certificatesv1.PodCertificateRequest)
 	if !ok || !r.On(certificatesv1.GroupName, "podcertificaterequests", admission.Create) {
 		return nil
@@ -239,6 +239,26 @@ func nodePodRequests(ctx context.Context, r *admission.Request, node string) err
 	case pod.Spec.ServiceAccountName != req.Spec.ServiceAccountName:
 		return r.Refuse("PodCertificateRequest for pod %q contains serviceAccountName (%q) that differs from running pod (%q)",
 			pod.Name, req.Spec.ServiceAccountName, pod.Spec.ServiceAccountName)
+	case r.Features.AtLeast(37) && !mountsCertificate(pod, req.Spec.SignerName):
+		ok, err := n.may(ctx, r, "request-serviceaccounts-podcertificate-signer", strings.ReplaceAll(req.Spec.SignerName, "/", ":"),
+			req.Spec.ServiceAccountName)
+		switch {
+		case ok:
+		case err != nil:
+			return r.Refuse("error authorizing %s to request podcertificaterequests for signer %q: %w", r.User.Name, req.Spec.SignerName, err)
+		default:
+			return r.Refuse("pod %q does not mount a podCertificate projected volume for signer %q", r.Namespace+"/"+req.Spec.PodName,
+				req.Spec.SignerName)
+		}
 	}
 	return nil
+}
+
+// mountsCertificate tells whether a volume of the pod has a certificate by the signer.
+func mountsCertificate(pod *corev1.Pod, signer string) bool {
+	return slices.ContainsFunc(pod.Spec.Volumes, func(v corev1.Volume) bool {
+		return v.Projected != nil && slices.ContainsFunc(v.Projected.Sources, func(s corev1.VolumeProjection) bool {
+			return s.PodCertificate != nil && s.PodCertificate.SignerName == signer
+		})
+	})
 }

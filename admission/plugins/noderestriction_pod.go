@@ -228,10 +228,22 @@ func (n nodeRestriction) nodeTokens(ctx context.Context, r *admission.Request, n
 		return r.Refuse("node may only request 0 or 1 audiences")
 	}
 	audience := strings.Join(tr.Spec.Audiences, "")
-	if !asksFor(r.Read, pod, audience) && !n.mayRequest(ctx, r, audience) {
-		return r.Refuse("audience %q not found in pod spec volume", audience)
+	if asksFor(r.Read, pod, audience) {
+		return nil
 	}
-	return nil
+	ok, err := n.may(ctx, r, "request-serviceaccounts-token-audience", audience, r.Name)
+	switch {
+	case ok:
+		return nil
+	case r.Features.AtLeast(37) && err != nil:
+		return r.Refuse("error authorizing %s to request tokens for audience %q: %w", r.User.Name, audience, err)
+	case r.Features.AtLeast(37):
+		return r.Refuse("%s is not authorized to request tokens for audience %q", r.User.Name, audience)
+	case err != nil:
+		return r.Refuse("audience %q not found in pod spec volume, error authorizing %s to request tokens for this audience: %w", audience,
+			r.User.Name, err)
+	}
+	return r.Refuse("audience %q not found in pod spec volume, %s is not authorized to request tokens for this audience", audience, r.User.Name)
 }
 
 // asksFor tells whether a volume of the pod needs a token for the audience.
@@ -283,10 +295,12 @@ func driverOf(read resource.Reader, pod *corev1.Pod, v corev1.Volume) string {
 	return pv.Spec.CSI.Driver
 }
 
-func (n nodeRestriction) mayRequest(ctx context.Context, r *admission.Request, audience string) bool {
-	d, _, err := n.authorize.Authorize(ctx, &auth.Attributes{User: r.User, Verb: "request-serviceaccounts-token-audience",
-		Version: "*", Resource: audience, Namespace: r.Namespace, Name: r.Name})
-	return err == nil && d == auth.Allow
+// may asks whether the agent has a right by which pods need not say what it wants.
+func (n nodeRestriction) may(ctx context.Context, r *admission.Request, verb, what, account string) (bool, error) {
+	hub := r.Kind.Info().GVK
+	d, _, err := n.authorize.Authorize(ctx, &auth.Attributes{User: r.User, Verb: verb, Group: hub.Group, Version: hub.Version,
+		Resource: what, Namespace: r.Namespace, Name: account})
+	return d == auth.Allow, err
 }
 
 // ownLabels are the labels below kubernetes.io and k8s.io that agents set on their node.

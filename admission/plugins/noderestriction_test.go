@@ -135,7 +135,7 @@ func TestNodeRestriction(t *testing.T) {
 			request("p", "1", "vault"), ""},
 		{"token for nobody", admission.Request{Op: admission.Create, Kind: core.ServiceAccounts, Sub: "token", Name: "default"},
 			request("p", "1", "x"),
-			`audience "x" not found in pod spec volume`},
+			"system:node:n is not authorized to request tokens for audience \"x\""},
 		{"token of another's", admission.Request{Op: admission.Create, Kind: core.ServiceAccounts, Sub: "token", Name: "default"},
 			request("other", "2"),
 			"scheduled on a different node"},
