@@ -39,6 +39,11 @@ var ValidatingWebhookConfigurations = &resource.Def[*admissionregistrationv1.Val
 			errs = append(errs, checkHook(w, unknown, field.NewPath("webhooks").Index(i))...)
 		}
 		return append(errs, sameNames(names)...)
+	}, func(c *admissionregistrationv1.ValidatingWebhookConfiguration) (list []string) {
+		for i, w := range c.Webhooks {
+			list = append(list, idle(w.Rules, field.NewPath("webhooks").Index(i).Child("rules"))...)
+		}
+		return list
 	}),
 	Prepare: func(c, old *admissionregistrationv1.ValidatingWebhookConfiguration) {
 		if old != nil && saidEmpty(c.Webhooks, old.Webhooks) {
@@ -76,6 +81,11 @@ var MutatingWebhookConfigurations = &resource.Def[*admissionregistrationv1.Mutat
 				admissionregistrationv1.NeverReinvocationPolicy, admissionregistrationv1.IfNeededReinvocationPolicy)...)
 		}
 		return append(errs, sameNames(names)...)
+	}, func(c *admissionregistrationv1.MutatingWebhookConfiguration) (list []string) {
+		for i, w := range c.Webhooks {
+			list = append(list, idle(w.Rules, field.NewPath("webhooks").Index(i).Child("rules"))...)
+		}
+		return list
 	}),
 	Prepare: func(c, old *admissionregistrationv1.MutatingWebhookConfiguration) {
 		if old != nil && saidEmpty(c.Webhooks, old.Webhooks) {

@@ -86,6 +86,7 @@ func dropFromPod(on *features.Set, p, old *corev1.Pod) {
 		before = &old.Spec
 	}
 	podspec.DropDisabled(on, &p.Spec, before)
+	podspec.DropAnnotations(&p.Annotations)
 	podspec.CompleteWhole(on, &p.Spec, before)
 	if old == nil && podspec.AsksNothing(on, &p.Spec) {
 		p.Status.QOSClass = corev1.PodQOSBestEffort
@@ -95,6 +96,22 @@ func dropFromPod(on *features.Set, p, old *corev1.Pod) {
 	}
 	if !on.On("DRANodeAllocatableResources") && (old == nil || old.Status.NodeAllocatableResourceClaimStatuses == nil) {
 		p.Status.NodeAllocatableResourceClaimStatuses = nil
+	}
+	if old != nil && on.AtLeast(37) {
+		keepClaims(&p.Status, &old.Status)
+	}
+}
+
+// keepClaims keeps what claims the pod has where the writer of a status does not say it: older agents know no such fields.
+func keepClaims(s, old *corev1.PodStatus) {
+	if s.ResourceClaimStatuses == nil {
+		s.ResourceClaimStatuses = old.ResourceClaimStatuses
+	}
+	if s.ExtendedResourceClaimStatus == nil {
+		s.ExtendedResourceClaimStatus = old.ExtendedResourceClaimStatus
+	}
+	if s.NodeAllocatableResourceClaimStatuses == nil {
+		s.NodeAllocatableResourceClaimStatuses = old.NodeAllocatableResourceClaimStatuses
 	}
 }
 

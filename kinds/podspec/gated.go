@@ -1,6 +1,8 @@
 package podspec
 
 import (
+	"maps"
+
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/kloop-dev/kloop/features"
@@ -106,6 +108,19 @@ func DropDisabled(on *features.Set, s, old *corev1.PodSpec) {
 		}
 	}
 }
+
+// DropAnnotations takes out annotations that once stood for the init containers of a pod. The map may be shared.
+func DropAnnotations(at *map[string]string) {
+	for _, key := range initContainers {
+		if _, there := (*at)[key]; there {
+			*at = maps.Clone(*at)
+			delete(*at, key)
+		}
+	}
+}
+
+var initContainers = []string{"pod.beta.kubernetes.io/init-containers", "pod.alpha.kubernetes.io/init-containers",
+	"pod.beta.kubernetes.io/init-container-statuses", "pod.alpha.kubernetes.io/init-container-statuses"}
 
 // unset yields a pointer that is set.
 func unset[T any](at **T, yield func(func())) {

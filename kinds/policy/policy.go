@@ -2,7 +2,11 @@
 package policy
 
 import (
+	"slices"
+
 	policyv1 "k8s.io/api/policy/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
@@ -20,13 +24,31 @@ var PodDisruptionBudgets = &resource.Def[pdb]{
 		NeedsRevision: true, MetaErrorsOnce: true, MetaErrorsLast: true, UnqualifiedFinalizers: true},
 	Namespaced: true, Name: rule.Unchecked, Generation: true, Status: true,
 	Validate: resource.Serving(validateBudget),
-	Gated:    resource.Gated[pdb]{ValidateStatus: resource.Serving(validateBudgetStatus)},
+	Gated:    resource.Gated[pdb]{ValidateStatus: resource.Serving(validateBudgetStatus), Drop: resource.Serving(dropLabel)},
 	Columns: []resource.Column[pdb]{
 		resource.Col("Min Available", "string", func(p pdb) any { return count(p.Spec.MinAvailable) }),
 		resource.Col("Max Unavailable", "string", func(p pdb) any { return count(p.Spec.MaxUnavailable) }),
 		resource.Col("Allowed Disruptions", "integer", func(p pdb) any { return int64(p.Status.DisruptionsAllowed) }),
 		resource.Age[pdb](),
 	},
+}
+
+// emptySelector is a label by which an old version told selectors of no pod from those of all.
+const emptySelector = "pdb.kubernetes.io/deprecated-v1beta1-empty-selector-match"
+
+// dropLabel takes the label out of a new selector, unless it is all that the selector asks for.
+func dropLabel(_ *features.Set, p, old pdb) {
+	s := p.Spec.Selector
+	if s == nil || old != nil && equality.Semantic.DeepEqual(s, old.Spec.Selector) {
+		return
+	}
+	named := func(r metav1.LabelSelectorRequirement) bool { return r.Key == emptySelector }
+	if len(s.MatchLabels) == 0 && len(s.MatchExpressions) == 1 && s.MatchExpressions[0].Operator == metav1.LabelSelectorOpExists ||
+		!slices.ContainsFunc(s.MatchExpressions, named) {
+		return
+	}
+	p.Spec.Selector = s.DeepCopy()
+	p.Spec.Selector.MatchExpressions = slices.DeleteFunc(p.Spec.Selector.MatchExpressions, named)
 }
 
 func count(v *intstr.IntOrString) string {

@@ -27,5 +27,6 @@ func Drop[T resource.Object](on *features.Set, obj, old T, of func(T) *corev1.Po
 	}
 	if t := of(obj); t != nil {
 		podspec.DropDisabled(on, &t.Spec, before)
+		podspec.DropAnnotations(&t.Annotations)
 	}
 }
