@@ -50,6 +50,13 @@ func TestIdleWebhooks(t *testing.T) {
 	}
 }
 
+// TestSlicesByPool: slices of devices can be selected by their pool.
+func TestSlicesByPool(t *testing.T) {
+	if list := kinds.ResourceSlices.Info().Selectable; !slices.Contains(list, "spec.pool.name") {
+		t.Errorf("selectable are %v", list)
+	}
+}
+
 // TestPodKeepsClaims: a status without the claims of the pod, from an older agent, takes nothing away.
 func TestPodKeepsClaims(t *testing.T) {
 	older, err := features.New(36, nil)

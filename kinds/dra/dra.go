@@ -106,7 +106,7 @@ var ResourceSlices = &resource.Def[*resourcev1.ResourceSlice]{
 // DeviceTaintRules declares the kind.
 var DeviceTaintRules = &resource.Def[*resourcev1.DeviceTaintRule]{
 	GVK: gvk("DeviceTaintRule"), Plural: "devicetaintrules", Generation: true, Status: true,
-	Quirks:   resource.Quirks{NeedsRevision: true, DeleteReturnsObject: true, StatusWithoutTable: true, StatusResets: []string{"metadata"}},
+	Quirks:   resource.Quirks{NeedsRevision: true, StatusWithoutTable: true, StatusResets: []string{"metadata"}},
 	Default:  func(r *resourcev1.DeviceTaintRule) { defaultTaint(&r.Spec.Taint) },
 	Prepare:  resource.Serving(prepareTaintRule),
 	Validate: resource.Serving(validateTaintRule),
