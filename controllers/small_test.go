@@ -157,7 +157,7 @@ func TestVolumeBeforeClaim(t *testing.T) {
 	})
 }
 
-// TestLostClaim: a claim whose volume is gone keeps the conditions that others put on it, and is left alone. So are those that say
+// TestLostClaim: a claim whose volume is gone keeps the conditions that others put on it, and is left alone: it is not told of
 // whether it is used.
 func TestLostClaim(t *testing.T) {
 	simulate(t, 0, func(c *cluster) {
@@ -174,13 +174,13 @@ func TestLostClaim(t *testing.T) {
 		})
 		time.Sleep(time.Minute)
 		synctest.Wait()
-		if s := get(c.Read()).Status; s.Phase != corev1.ClaimLost || len(s.Conditions) != 2 || s.Conditions[0].Type != "example.com/Seen" {
+		if s := get(c.Read()).Status; s.Phase != corev1.ClaimLost || len(s.Conditions) != 1 || s.Conditions[0].Type != "example.com/Seen" {
 			t.Errorf("the status of a lost claim became %+v", s)
 		}
 	})
 }
 
-// TestUnusedClaim follows a claim that a pod comes to, ends with and leaves.
+// TestUnusedClaim follows a claim that is bound and that a pod comes to, ends with and leaves.
 func TestUnusedClaim(t *testing.T) {
 	simulate(t, 1, func(c *cluster) {
 		class := ""
@@ -193,6 +193,18 @@ func TestUnusedClaim(t *testing.T) {
 				})
 			}
 		}
+		c.until("the loops know it", func(r resource.Reader) bool {
+			return len(resource.Get(r, kinds.PersistentVolumeClaims, "default", "c").Finalizers) > 0
+		})
+		synctest.Wait()
+		if list := resource.Get(c.Read(), kinds.PersistentVolumeClaims, "default", "c").Status.Conditions; len(list) > 0 {
+			c.t.Errorf("a claim that is not bound has %v", list)
+		}
+		make1(c, kinds.PersistentVolumes, &corev1.PersistentVolume{ObjectMeta: metav1.ObjectMeta{Name: "v"}, Spec: corev1.PersistentVolumeSpec{
+			AccessModes: []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOnce},
+			Capacity:    corev1.ResourceList{"storage": apiresource.MustParse("1Gi")},
+			PersistentVolumeSource: corev1.PersistentVolumeSource{CSI: &corev1.CSIPersistentVolumeSource{Driver: "d.example.com",
+				VolumeHandle: "h"}}}})
 		c.until("a new claim is not used", unused(corev1.ConditionTrue))
 		for _, phase := range []corev1.PodPhase{corev1.PodSucceeded, ""} {
 			pod := &corev1.Pod{ObjectMeta: meta("p"), Spec: template(nil).Spec}

@@ -4,6 +4,8 @@ import (
 	"crypto/ed25519"
 	"crypto/rand"
 	"crypto/x509"
+	"fmt"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -173,5 +175,19 @@ func TestStorageMigration(t *testing.T) {
 		}
 		c.until("the namespaces are written anew", ended("namespaces", "Succeeded"))
 		c.until("what is not there is told", ended("nothing", "Failed"))
+		for name, want := range map[string]string{
+			"namespaces": "Running=False MigrationCompleted: Migration completed; " +
+				"Succeeded=True StorageVersionMigrationSucceeded: Migration completed; ",
+			"nothing": "Running=False MigrationCompleted: Migration completed; " +
+				"Failed=True StorageVersionMigrationFailed: resource does not exist in discovery; ",
+		} {
+			var got strings.Builder
+			for _, x := range resource.Get(c.Read(), kinds.StorageVersionMigrations, "", name).Status.Conditions {
+				fmt.Fprintf(&got, "%s=%s %s: %s; ", x.Type, x.Status, x.Reason, x.Message)
+			}
+			if got.String() != want {
+				c.t.Errorf("%s: %s", name, got.String())
+			}
+		}
 	})
 }

@@ -103,7 +103,7 @@ func parseRules(on *features.Set, lines []string) []rbacv1.PolicyRule {
 	rules := make([]rbacv1.PolicyRule, 0, len(lines))
 	for _, line := range lines {
 		if gate, rest, gated := strings.Cut(line, ": "); gated {
-			if !on.On(gate) {
+			if gate == since37 && !on.AtLeast(37) || gate != since37 && !on.On(gate) {
 				continue
 			}
 			line = rest

@@ -5,7 +5,7 @@ package rbac
 // A rule is written as one line: verbs, resources, then optionally "in" groups and "named" names; or verbs,
 // "url" and paths. Lists are joined by commas; the core group is written "core" and is the default. "read" is
 // get, list, watch; "write" is create, delete, deletecollection, patch, update; "all" is both. A rule that is there
-// only while a feature gate is on begins with the gate and a colon.
+// only while a feature gate is on begins with the gate and a colon; one of newer versions with since37 and a colon.
 type spec struct {
 	name     string
 	gate     string   // the role is there only while this feature gate is on; "": always
@@ -14,6 +14,9 @@ type spec struct {
 	rules    []string // as above
 	subjects string   // user:x, group:x or sa:x (in kube-system), separated by blanks; "-": a binding of nobody
 }
+
+// since37 begins rules that versions before 1.37 do not have.
+const since37 = "1.37"
 
 const events = "create,patch,update events in core,events.k8s.io"
 

@@ -60,7 +60,7 @@ var controllerPolicy = []spec{
 	{name: "namespace-controller", rules: []string{"delete,get,list,watch namespaces",
 		"update namespaces/finalize,namespaces/status", "delete,deletecollection,get,list,watch * in *"}},
 	{name: "node-controller", rules: []string{"delete,get,list,patch,update,watch nodes", "patch,update nodes/status",
-		"patch,update pods/status", "delete,get,list,watch pods", events}},
+		"patch,update pods/status", "delete,get,list,watch pods", since37 + ": read leases in coordination.k8s.io", events}},
 	{name: "persistent-volume-binder", rules: []string{"create,delete,get,list,update,watch persistentvolumes",
 		"update persistentvolumes/status", "get,list,update,watch persistentvolumeclaims",
 		"update persistentvolumeclaims/status", "create,delete,get,list,watch pods", "read storageclasses in storage.k8s.io",

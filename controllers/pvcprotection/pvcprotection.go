@@ -29,7 +29,7 @@ const tells = "PersistentVolumeClaimUnusedSinceTime"
 
 // Controller returns the loop in a cluster with such features: wake on a claim, and on pods that may have come to it or let go of it.
 func Controller(on *features.Set) *loop.Controller[*corev1.PersistentVolumeClaim] {
-	p := &protector{told: on.On(tells)}
+	p := &protector{told: on.On(tells), bound: on.AtLeast(37)}
 	return &loop.Controller[*corev1.PersistentVolumeClaim]{
 		Name: "pvc-protection",
 		For:  kinds.PersistentVolumeClaims,
@@ -47,11 +47,12 @@ func Controller(on *features.Set) *loop.Controller[*corev1.PersistentVolumeClaim
 // protector is the loop at work.
 type protector struct {
 	told  bool
+	bound bool // only bound claims are told of
 	index index
 }
 
 func (t *protector) reconcile(ctx context.Context, c *loop.Ctx, claim *corev1.PersistentVolumeClaim) (time.Duration, error) {
-	if t.told && claim.DeletionTimestamp == nil {
+	if t.told && claim.DeletionTimestamp == nil && (claim.Status.Phase == corev1.ClaimBound || !t.bound) {
 		used := slices.ContainsFunc(users(t.index.of(c, claim), claim), unfinished)
 		if next := judged(claim, used, metav1.Time{Time: c.Now().Truncate(time.Second)}); next != nil {
 			return 0, c.UpdateStatus(ctx, kinds.PersistentVolumeClaims, next) // which wakes it again

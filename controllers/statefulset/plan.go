@@ -21,6 +21,7 @@ type world struct {
 	pods            map[int]*corev1.Pod
 	current, update string // names of revisions
 	now             time.Time
+	counts          bool // see keeper
 }
 
 func observe(s *appsv1.StatefulSet, owned []*corev1.Pod, update string, now time.Time) *world {
@@ -142,6 +143,10 @@ func (w *world) shrink(t *todo) bool {
 // roll replaces pods of other revisions, from the highest ordinal down to the partition, and no more at a time than may
 // be unavailable.
 func (w *world) roll(t *todo) {
+	if w.counts && !w.inOrder() {
+		w.rollAtOnce(t)
+		return
+	}
 	room := w.maxUnavailable()
 	for n := w.end - 1; n >= w.first+w.partition() && room > 0; n-- {
 		p := w.pods[n]
@@ -154,6 +159,31 @@ func (w *world) roll(t *todo) {
 			}
 			room--
 		case !w.available(p):
+			room--
+		}
+	}
+}
+
+// rollAtOnce replaces the pods of other revisions that are not available anyway, all of them; then, from the highest ordinal, as many
+// available ones as may be unavailable beside all that are.
+func (w *world) rollAtOnce(t *todo) {
+	room := w.maxUnavailable()
+	for n := w.first; n < w.end; n++ {
+		if p := w.pods[n]; p == nil || !w.available(p) {
+			room--
+		}
+	}
+	lowest := w.first + w.partition()
+	for n := w.end - 1; n >= lowest; n-- {
+		p := w.pods[n]
+		if p != nil && p.DeletionTimestamp == nil && !w.available(p) && p.Labels[revisions.Hash] != w.update &&
+			!slices.Contains(t.replicas, step{n, replace}) {
+			t.remove = append(t.remove, p)
+		}
+	}
+	for n := w.end - 1; n >= lowest && room > 0; n-- {
+		if p := w.pods[n]; p != nil && w.available(p) && p.Labels[revisions.Hash] != w.update {
+			t.remove = append(t.remove, p)
 			room--
 		}
 	}

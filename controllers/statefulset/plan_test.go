@@ -53,6 +53,14 @@ func TestPlan(t *testing.T) {
 	one, two, half := int32(1), intstr.FromInt32(2), intstr.FromString("50%")
 	slow := func(s *appsv1.StatefulSetSpec) { s.MinReadySeconds = 10 }
 	parallel := func(s *appsv1.StatefulSetSpec) { s.PodManagementPolicy = appsv1.ParallelPodManagement }
+	bounded := func(s *appsv1.StatefulSetSpec) {
+		s.PodManagementPolicy = appsv1.ParallelPodManagement
+		s.UpdateStrategy.RollingUpdate = &appsv1.RollingUpdateStatefulSetStrategy{MaxUnavailable: &two}
+	}
+	parted := func(s *appsv1.StatefulSetSpec) {
+		s.PodManagementPolicy = appsv1.ParallelPodManagement
+		s.UpdateStrategy.RollingUpdate = &appsv1.RollingUpdateStatefulSetStrategy{Partition: &one}
+	}
 	onDelete := func(s *appsv1.StatefulSetSpec) { s.UpdateStrategy.Type = appsv1.OnDeleteStatefulSetStrategyType }
 	rolling := func(r appsv1.RollingUpdateStatefulSetStrategy) func(*appsv1.StatefulSetSpec) {
 		return func(s *appsv1.StatefulSetSpec) { s.UpdateStrategy.RollingUpdate = &r }
@@ -84,6 +92,12 @@ func TestPlan(t *testing.T) {
 		{"update two", 3, rolling(appsv1.RollingUpdateStatefulSetStrategy{MaxUnavailable: &two}), "0old 1old 2old", nil, "s-2 s-1"},
 		{"half of three, rounded down", 3, rolling(appsv1.RollingUpdateStatefulSetStrategy{MaxUnavailable: &half}), "0old 1old 2old", nil, "s-2"},
 		{"update on delete", 3, onDelete, "0old 1old 2old", nil, ""},
+		{"update at once, sick ones first and all of them", 4, parallel, "0old- 1old- 2old 3old", nil, "s-1 s-0"},
+		{"update at once, with room beside sick ones", 4, bounded, "0old 1old- 2old 3old", nil, "s-1 s-3"},
+		{"update at once waits for a sick one below the partition", 3, parted, "0old- 1old 2old", nil, ""},
+		{"update at once waits for new ones", 3, parallel, "0old 1new- 2old", nil, ""},
+		{"update at once goes on", 3, parallel, "0old 1old 2new", nil, "s-1"},
+		{"update at once, one failed", 3, parallel, "0old 1old 2oldx", nil, "s-2"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			s := &appsv1.StatefulSet{ObjectMeta: metav1.ObjectMeta{Name: "s"}, Spec: appsv1.StatefulSetSpec{Replicas: &tt.size}}
@@ -94,7 +108,9 @@ func TestPlan(t *testing.T) {
 			for _, text := range strings.Fields(tt.pods) {
 				owned = append(owned, pod(t, text))
 			}
-			todo := plan(observe(s, owned, "new", now))
+			w := observe(s, owned, "new", now)
+			w.counts = true
+			todo := plan(w)
 			var removed []string
 			for _, n := range todo.those(replace) {
 				removed = append(removed, fmt.Sprint("s-", n))

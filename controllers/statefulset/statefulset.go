@@ -23,21 +23,28 @@ import (
 	"github.com/kloop-dev/kloop/controllers/internal/ownership"
 	"github.com/kloop-dev/kloop/controllers/internal/pods"
 	"github.com/kloop-dev/kloop/controllers/internal/revisions"
+	"github.com/kloop-dev/kloop/features"
 	"github.com/kloop-dev/kloop/kinds"
 	"github.com/kloop-dev/kloop/loop"
 	"github.com/kloop-dev/kloop/resource"
 )
 
-// Controller is the loop: wake on a StatefulSet, its Pods and revisions, on Pods that it may adopt, and on claims that are gone.
-var Controller = &loop.Controller[*appsv1.StatefulSet]{
-	Name:      "statefulset",
-	For:       kinds.StatefulSets,
-	Wake:      []loop.Wake{loop.Owner(kinds.Pods), loop.Each(kinds.Pods, adopters), loop.Owner(kinds.ControllerRevisions), lost},
-	Writes:    []resource.Kind{kinds.Pods, kinds.PersistentVolumeClaims, kinds.ControllerRevisions, kinds.StatefulSets},
-	Reconcile: reconcile,
+// Controller returns the loop in a cluster with such features: wake on a StatefulSet, its Pods and revisions, on Pods that it may adopt,
+// and on claims that are gone.
+func Controller(on *features.Set) *loop.Controller[*appsv1.StatefulSet] {
+	return &loop.Controller[*appsv1.StatefulSet]{
+		Name:      "statefulset",
+		For:       kinds.StatefulSets,
+		Wake:      []loop.Wake{loop.Owner(kinds.Pods), loop.Each(kinds.Pods, adopters), loop.Owner(kinds.ControllerRevisions), lost},
+		Writes:    []resource.Kind{kinds.Pods, kinds.PersistentVolumeClaims, kinds.ControllerRevisions, kinds.StatefulSets},
+		Reconcile: keeper{counts: on.On("MaxUnavailableStatefulSet")}.reconcile,
+	}
 }
 
-func reconcile(ctx context.Context, c *loop.Ctx, s *appsv1.StatefulSet) (time.Duration, error) {
+// keeper is the loop at work. It counts all pods that are not available against the bound of an update if it counts.
+type keeper struct{ counts bool }
+
+func (k keeper) reconcile(ctx context.Context, c *loop.Ctx, s *appsv1.StatefulSet) (time.Duration, error) {
 	selector, err := metav1.LabelSelectorAsSelector(s.Spec.Selector)
 	if err != nil || selector.Empty() {
 		return 0, nil // nothing that it could own
@@ -69,6 +76,7 @@ func reconcile(ctx context.Context, c *loop.Ctx, s *appsv1.StatefulSet) (time.Du
 		return 0, err
 	}
 	w := observe(s, owned, update.Name, c.Now())
+	w.counts = k.counts
 	if !slices.ContainsFunc(history, func(r *appsv1.ControllerRevision) bool { return r.Name == w.current }) {
 		w.current = w.update // the former template is lost: nothing can be made from it
 	}

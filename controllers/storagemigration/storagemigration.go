@@ -9,6 +9,7 @@ package storagemigration
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"slices"
 	"strconv"
@@ -23,6 +24,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/kloop-dev/kloop/client"
+	"github.com/kloop-dev/kloop/features"
 	"github.com/kloop-dev/kloop/kinds"
 	"github.com/kloop-dev/kloop/loop"
 	"github.com/kloop-dev/kloop/resource"
@@ -37,59 +39,101 @@ const (
 )
 
 // reasons are upstream's.
-var reasons = map[string]string{running: "StorageVersionMigrationInProgress", succeeded: "StorageVersionMigrationSucceeded",
+var reasons = map[string]string{running: "MigrationRunning", succeeded: "StorageVersionMigrationSucceeded",
 	failed: "StorageVersionMigrationFailed"}
 
-// Controller is the loop: wake on a migration.
-var Controller = &loop.Controller[migration]{
-	Name: "storage-version-migrator",
-	For:  kinds.StorageVersionMigrations,
-	Skip: func(m migration) bool {
-		return meta.IsStatusConditionTrue(m.Status.Conditions, succeeded) || meta.IsStatusConditionTrue(m.Status.Conditions, failed)
-	},
-	Writes:    loop.Anything,
-	Workers:   1,
-	Reconcile: reconcile,
+const (
+	isRunning = "The migration is running"
+	completed = "Migration completed"
+	// patience is how long a resource that is migrated may take to be there.
+	patience = time.Minute
+)
+
+// Controller returns the loop in a cluster with such features: wake on a migration.
+func Controller(on *features.Set) *loop.Controller[migration] {
+	return &loop.Controller[migration]{
+		Name: "storage-version-migrator",
+		For:  kinds.StorageVersionMigrations,
+		Skip: func(m migration) bool {
+			return meta.IsStatusConditionTrue(m.Status.Conditions, succeeded) || meta.IsStatusConditionTrue(m.Status.Conditions, failed)
+		},
+		Writes:    loop.Anything,
+		Workers:   1,
+		Reconcile: teller{counts: on.AtLeast(37)}.reconcile,
+	}
 }
 
-func reconcile(ctx context.Context, c *loop.Ctx, m migration) (time.Duration, error) {
+// teller is the loop at work. It tells how many objects there are to migrate if it counts.
+type teller struct{ counts bool }
+
+func (t teller) reconcile(ctx context.Context, c *loop.Ctx, m migration) (time.Duration, error) {
 	if m.DeletionTimestamp != nil {
 		return 0, nil
 	}
-	gr := schema.GroupResource(m.Spec.Resource)
-	k, ok := c.Client().Kinds().GR(gr)
-	if !ok || !slices.Contains(k.Info().Verbs, "patch") {
-		return 0, tell(ctx, c, m, failed, fmt.Sprintf("%s can't be migrated: no such resource is stored here", gr))
-	}
 	if !meta.IsStatusConditionTrue(m.Status.Conditions, running) {
-		return 0, tell(ctx, c, m, running, "")
+		return 0, tell(ctx, c, m, running, isRunning)
+	}
+	k, ok := c.Client().Kinds().GR(schema.GroupResource(m.Spec.Resource))
+	if !ok {
+		if left := m.CreationTimestamp.Add(patience).Sub(c.Now()); left > 0 {
+			return left, nil
+		}
+		return 0, tell(ctx, c, m, failed, "resource does not exist in discovery")
+	}
+	if i := k.Info(); slices.ContainsFunc(needed, func(verb string) bool { return !slices.Contains(i.Verbs, verb) }) {
+		return 0, tell(ctx, c, m, failed, fmt.Sprintf("resource %q does not support discovery operations: %v",
+			i.GVK.GroupVersion().WithResource(i.Plural), needed))
+	}
+	if m.Status.ResourceVersion == "" { // the resource was not there
+		return 0, tell(ctx, c, m, running, isRunning)
 	}
 	began, err := strconv.ParseInt(m.Status.ResourceVersion, 10, 64)
 	if err != nil {
 		return 0, tell(ctx, c, m, failed, fmt.Sprintf("status.resourceVersion %q is no number", m.Status.ResourceVersion))
 	}
-	old := plan(c, k, began)
-	_, err = loop.Batch(len(old), func(i int) error { return rewrite(ctx, c, k, old[i]) })
-	switch {
-	case apierrors.IsForbidden(err) || apierrors.IsInvalid(err):
-		return 0, tell(ctx, c, m, failed, err.Error())
-	case err != nil:
-		return 0, err
+	old, all := plan(c, k, began)
+	done, err := loop.Batch(len(old), func(i int) error { return rewrite(ctx, c, k, old[i]) })
+	if err != nil {
+		return 0, t.stopped(ctx, c, m, err, len(old)-done, all)
 	}
 	if err := forget(ctx, c, k); err != nil {
 		return 0, err
 	}
+	if t.counts {
+		return 0, tell(ctx, c, m, succeeded, completed)
+	}
 	return 0, tell(ctx, c, m, succeeded, "")
 }
 
-// plan lists the objects that nobody has written since the migration began.
-func plan(read resource.Reader, k resource.Kind, began int64) (old []resource.Object) {
+// needed are the verbs without which a resource can't be migrated.
+var needed = []string{"update", "patch", "list"}
+
+// stopped notes that an object could not be written. What may pass keeps the migration going.
+func (t teller) stopped(ctx context.Context, c *loop.Ctx, m migration, err error, left, all int) error {
+	var refused apierrors.APIStatus
+	passes := !errors.As(err, &refused) || apierrors.IsServerTimeout(err) || apierrors.IsTooManyRequests(err) ||
+		apierrors.IsServiceUnavailable(err) || apierrors.IsInternalError(err) || apierrors.IsTimeout(err)
+	switch {
+	case passes && !t.counts:
+		return err
+	case passes:
+		return errors.Join(err, tell(ctx, c, m, running,
+			fmt.Sprintf("%s, %d/%d objects not yet migrated; transient error: %s", isRunning, left, all, err)))
+	case t.counts:
+		return tell(ctx, c, m, failed, fmt.Sprintf("%d/%d not yet migrated. migration encountered unhandled error: %s", left, all, err))
+	}
+	return tell(ctx, c, m, failed, fmt.Sprintf("migration encountered unhandled error: %s", err))
+}
+
+// plan lists the objects that nobody has written since the migration began; all is how many there are.
+func plan(read resource.Reader, k resource.Kind, began int64) (old []resource.Object, all int) {
 	for obj := range read.Each(k, "") {
+		all++
 		if rev, err := strconv.ParseInt(obj.GetResourceVersion(), 10, 64); err != nil || rev <= began {
 			old = append(old, obj)
 		}
 	}
-	return old
+	return old, all
 }
 
 // rewrite stores the object as it is. Somebody else's write does as well, and so does a deletion.
@@ -134,7 +178,7 @@ func tell(ctx context.Context, c *loop.Ctx, m migration, condition, message stri
 	}
 	if condition != running && meta.FindStatusCondition(next.Status.Conditions, running) != nil {
 		meta.SetStatusCondition(&next.Status.Conditions, metav1.Condition{Type: running, Status: metav1.ConditionFalse,
-			Reason:             reasons[condition],
+			Reason: "MigrationCompleted", Message: completed, ObservedGeneration: m.Generation,
 			LastTransitionTime: metav1.NewTime(c.Now())})
 	}
 	meta.SetStatusCondition(&next.Status.Conditions, metav1.Condition{Type: condition, Status: metav1.ConditionTrue,
