@@ -90,9 +90,12 @@ func (c *common) event(pod *corev1.Pod, container, typ, reason, format string, a
 	c.cfg.Events.Ref(ref, typ, reason, format, args...)
 }
 
-// nodeEvent tells something about the Node. Its UID is its name, as in the kubelet's events.
+// nodeEvent tells something about the Node. Before that is known its events have no UID, as the kubelet's.
 func (c *common) nodeEvent(typ, reason, format string, args ...any) {
-	ref := corev1.ObjectReference{Kind: "Node", APIVersion: "v1", Name: c.cfg.Name, UID: types.UID(c.cfg.Name)}
+	ref := corev1.ObjectReference{Kind: "Node", APIVersion: "v1", Name: c.cfg.Name}
+	if n := resource.Get(c.cfg.Client.Read(), kinds.Nodes, "", c.cfg.Name); n != nil {
+		ref.UID = n.UID
+	}
 	c.cfg.Events.Ref(ref, typ, reason, format, args...)
 }
 

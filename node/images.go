@@ -277,7 +277,7 @@ func (p *puller) fetchInTurn(ctx context.Context, pod *corev1.Pod, want wanted) 
 	defer func() { <-p.slots }()
 	began := time.Now()
 	p.event(pod, container, corev1.EventTypeNormal, "Pulling", "Pulling image %q", image)
-	err := p.fetchNow(ctx, pod, image)
+	missing, err := p.fetchNow(ctx, pod, image)
 	if ctx.Err() != nil {
 		return ctx.Err() // the agent ends; the next one pulls
 	}
@@ -289,6 +289,10 @@ func (p *puller) fetchInTurn(ctx context.Context, pod *corev1.Pod, want wanted) 
 		p.backoff.failed(pod.UID, "pull "+image, time.Now(), 0)
 		p.event(pod, container, corev1.EventTypeWarning, "Failed", "Failed to pull image %q: %v", image, err)
 		p.event(pod, container, corev1.EventTypeWarning, "Failed", "Error: ErrImagePull")
+		if len(missing) > 0 {
+			p.event(pod, "", corev1.EventTypeWarning, "FailedToRetrieveImagePullSecret",
+				"Unable to retrieve some image pull secrets (%s); attempting to pull the image may not succeed.", strings.Join(missing, ", "))
+		}
 		return err
 	}
 	p.backoff.clear(pod.UID, "pull "+image)
@@ -309,38 +313,39 @@ func (p *puller) size(ctx context.Context, image string) uint64 {
 
 // fetchNow pulls with each of the pod's credentials for the registry, at last without any. There is no limit of time: runtimes end a
 // pull that makes no progress.
-func (p *puller) fetchNow(ctx context.Context, pod *corev1.Pod, image string) (err error) {
+func (p *puller) fetchNow(ctx context.Context, pod *corev1.Pod, image string) (missing []string, err error) {
 	if err := p.pulled.Begin(image); err != nil {
-		return err
+		return nil, err
 	}
 	spec := &cri.ImageSpec{Image: image}
-	for _, c := range append(p.credentials(ctx, pod, image), credential{}) {
+	known, missing := p.credentials(ctx, pod, image)
+	for _, c := range append(known, credential{}) {
 		var res *cri.PullImageResponse
 		if res, err = p.images.PullImage(ctx, &cri.PullImageRequest{Image: spec, Auth: c.auth}); err == nil {
 			id, _ := p.present(ctx, image) // the answer names it too, for most runtimes alike
-			return p.pulled.Done(image, cmp.Or(id, res.GetImageRef()), c.from)
+			return missing, p.pulled.Done(image, cmp.Or(id, res.GetImageRef()), c.from)
 		}
 	}
 	lost := givenUp(err) || status.Code(err) == codes.Unavailable // else what lies there was brought by somebody else
 	if id, perr := p.present(ctx, image); !lost || perr == nil && id == "" {
 		p.pulled.Failed(image)
 	}
-	return err
+	return missing, err
 }
 
-// credentials returns the entries of the pod's pull secrets for the image's registry, the most particular first.
-func (p *puller) credentials(ctx context.Context, pod *corev1.Pod, image string) []credential {
+// credentials returns the entries of the pod's pull secrets for the image's registry, the most particular first, and the names of the
+// secrets that can't be read.
+func (p *puller) credentials(ctx context.Context, pod *corev1.Pod, image string) (list []credential, missing []string) {
 	var ring keyring
 	for _, ref := range pod.Spec.ImagePullSecrets {
 		s, err := client.Find(ctx, p.cfg.Client, kinds.Secrets, pod.Namespace, ref.Name)
 		if err != nil {
-			p.event(pod, "", corev1.EventTypeWarning, "FailedToRetrieveImagePullSecret",
-				"Unable to retrieve some image pull secrets (%s); attempting to pull the image may not succeed.", ref.Name)
+			missing = append(missing, ref.Name)
 			continue // a missing secret only means one chance less
 		}
 		ring.add(s)
 	}
-	return slices.Concat(ring.lookup(image), p.nodeRing().lookup(image), p.provided(ctx, pod, image))
+	return slices.Concat(ring.lookup(image), p.nodeRing().lookup(image), p.provided(ctx, pod, image)), missing
 }
 
 // provided are the credentials that plugins know for the image.
@@ -398,7 +403,8 @@ func (p *puller) nodeRing() *keyring {
 
 // secrets are those of the pod that are for the image's registry.
 func (p *puller) secrets(ctx context.Context, pod *corev1.Pod, image string) (list []pullrecord.Secret) {
-	for _, c := range p.credentials(ctx, pod, image) {
+	known, _ := p.credentials(ctx, pod, image)
+	for _, c := range known {
 		if c.from != nil {
 			list = append(list, *c.from)
 		}

@@ -125,6 +125,9 @@ func TestEventsOfTheNode(t *testing.T) {
 			for _, e := range resource.List(r.Read(), kinds.Events, "") {
 				if e.InvolvedObject.Kind == "Node" && e.Reason != "NodeAllocatableEnforced" && !strings.HasPrefix(e.Reason, "NodeHas") {
 					text, _, _ := strings.Cut(e.Message, ", boot id: ")
+					if uid := resource.Get(r.Read(), kinds.Nodes, "", "n").UID; e.InvolvedObject.UID != uid {
+						text += fmt.Sprintf(", of %s, not %s", e.InvolvedObject.UID, uid)
+					}
 					list = append(list, fmt.Sprintf("%s x%d: %s", e.Reason, e.Count, text))
 				}
 			}

@@ -66,6 +66,11 @@ func TestEventsOfPods(t *testing.T) {
 			[]string{`Warning Failed Failed to pull image "away": no such host`}},
 		{"image is forbidden", func(p *corev1.Pod) { p.Spec.Containers[0].Image = "gone" },
 			[]string{`Warning Failed Failed to pull image "gone": rpc error: code = NotFound desc = it is gone`}},
+		{"image without its secrets", func(p *corev1.Pod) {
+			p.Spec.Containers[0].Image = "away"
+			p.Spec.ImagePullSecrets = []corev1.LocalObjectReference{none, {Name: "neither"}}
+		}, []string{"Warning FailedToRetrieveImagePullSecret Unable to retrieve some image pull secrets (none, neither); " +
+			"attempting to pull the image may not succeed."}},
 		{"no part of a volume", func(p *corev1.Pod) {
 			p.Spec.Volumes = []corev1.Volume{{Name: "v", VolumeSource: corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{}}}}
 			p.Spec.Containers[0].VolumeMounts = []corev1.VolumeMount{{Name: "v", MountPath: "/v", SubPathExpr: "$(NONE)/x"}}
