@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
+	"unicode"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	kjson "sigs.k8s.io/json"
@@ -60,8 +61,27 @@ func readJSON(patch []byte) (c *Configuration, ok bool, err error) {
 	return c, true, nil
 }
 
+// Encodable refuses a patch that can't be put as JSON, which servers since 1.37 do before anything else: their audit logs hold it so.
+// It may be YAML if it is to be applied.
+func Encodable(patch []byte, applied bool) error {
+	switch {
+	case !applied && !json.Valid(patch):
+		return apierrors.NewBadRequest("invalid JSON patch")
+	case !applied, bytes.HasPrefix(bytes.TrimLeftFunc(patch, unicode.IsSpace), []byte("{")):
+		return nil
+	}
+	err := codec.CheckAliases(patch)
+	if err == nil {
+		_, err = yaml.YAMLToJSON(patch)
+	}
+	if err != nil {
+		return apierrors.NewBadRequest(fmt.Sprintf("error encoding patch: %v", err))
+	}
+	return nil
+}
+
 func tooDeep(err error) error {
-	return apierrors.NewBadRequest(fmt.Sprintf("error decoding YAML: %v", err))
+	return apierrors.NewBadRequest(fmt.Sprintf("error decoding patch: %v", err))
 }
 
 // unreadable says why an applied configuration can't be read, as the reader of YAML has it.
@@ -72,5 +92,5 @@ func unreadable(patch []byte, err error) error {
 	} else if yerr := yaml.Unmarshal(patch, &m); yerr != nil {
 		err = yerr
 	}
-	return apierrors.NewBadRequest(fmt.Sprintf("error decoding YAML: %v", err))
+	return apierrors.NewBadRequest(fmt.Sprintf("error decoding patch: %v", err))
 }

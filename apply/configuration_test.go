@@ -15,9 +15,9 @@ func TestRead(t *testing.T) {
 		`{a: {b: 1}}`:                           `{"a":{"b":1}} [] <nil>`,
 		"":                                      `{} [] <nil>`,
 		"null":                                  `{} [] <nil>`,
-		deep:                                    `error decoding YAML: exceeded max depth`,
-		strings.ReplaceAll(deep, `"a":`, "a: "): `error decoding YAML: exceeded max depth`,
-		`{"a":1`: "error decoding YAML: error converting YAML to JSON: yaml: line 1: " +
+		deep:                                    `error decoding patch: exceeded max depth`,
+		strings.ReplaceAll(deep, `"a":`, "a: "): `error decoding patch: exceeded max depth`,
+		`{"a":1`: "error decoding patch: error converting YAML to JSON: yaml: line 1: " +
 			"did not find expected ',' or '}'",
 		`{"a":{"b":1,"b":2}}`: `{"a":{"b":2}} [yaml: unmarshal errors:` + "\n" +
 			`  line 1: key "b" already set in map] <nil>`,

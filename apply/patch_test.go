@@ -97,9 +97,9 @@ func TestPatchErrors(t *testing.T) {
 		{"an operation that is no word",
 			ops(`[{"op":1}]`), "error decoding patch: json: cannot unmarshal number into Go struct field jsonPatchOp.op of type string"},
 		{"a list for an object", read(`[]`),
-			"error decoding YAML: error unmarshaling JSON: while decoding JSON: json: cannot unmarshal array into Go value of type " +
+			"error decoding patch: error unmarshaling JSON: while decoding JSON: json: cannot unmarshal array into Go value of type " +
 				"map[string]interface {}"},
-		{"no YAML", read(`a: [`), "error decoding YAML: error converting YAML to JSON: yaml: line 1: did not find expected node content"},
+		{"no YAML", read(`a: [`), "error decoding patch: error converting YAML to JSON: yaml: line 1: did not find expected node content"},
 		{"a word for a boolean",
 			UnfitStrategic([]byte(`{"spec":{"paused":"x"}}`), []byte(`{"spec":{"paused":"x"}}`), &appsv1.Deployment{}, errors.New("")),
 			` "" is invalid: patch: Invalid value: "map[spec:map[paused:x]]": unrecognized type: bool`},

@@ -1,6 +1,7 @@
 package server_test
 
 import (
+	"errors"
 	"fmt"
 	"strings"
 	"testing"
@@ -166,8 +167,51 @@ func TestEvictTellsOfBrokenBudget(t *testing.T) {
 		many[fmt.Sprintf("p-%d", i)] = metav1.Now()
 	}
 	b := w.budget("b", policyv1.PodDisruptionBudgetStatus{DisruptionsAllowed: 1, DisruptedPods: many, ObservedGeneration: 9})
-	if err := w.evict("p", nil); reason(err) != "Forbidden DisruptionBudget " {
-		t.Errorf("with %d disrupted pods: %v", len(b.Status.DisruptedPods), err)
+	err := w.evict("p", nil)
+	if reason(err) != "Forbidden DisruptionBudget " || cause(err) !=
+		"The disruption budget b does not allow evicting pods currently: too many pending evictions not confirmed by PDB controller" {
+		t.Errorf("with %d disrupted pods: %v, %s", len(b.Status.DisruptedPods), err, cause(err))
+	}
+}
+
+// cause is the text of an error's first cause.
+func cause(err error) string {
+	var s apierrors.APIStatus
+	if errors.As(err, &s) && s.Status().Details != nil && len(s.Status().Details.Causes) > 0 {
+		return s.Status().Details.Causes[0].Message
+	}
+	return ""
+}
+
+// TestEvictTellsWhy: a budget that allows no disruption tells why.
+func TestEvictTellsWhy(t *testing.T) {
+	condition := func(reason, text string) []metav1.Condition {
+		return []metav1.Condition{{Type: policyv1.DisruptionAllowedCondition, Status: metav1.ConditionFalse, Reason: reason, Message: text,
+			LastTransitionTime: metav1.Now()}}
+	}
+	const none = "The disruption budget b does not allow evicting pods currently"
+	for name, tt := range map[string]struct {
+		status policyv1.PodDisruptionBudgetStatus
+		want   string
+	}{
+		"too few": {policyv1.PodDisruptionBudgetStatus{CurrentHealthy: 1, DesiredHealthy: 2},
+			"The disruption budget b needs 2 healthy pods and has 1 currently"},
+		"its loop fails": {policyv1.PodDisruptionBudgetStatus{CurrentHealthy: 1, DesiredHealthy: 2,
+			Conditions: condition(policyv1.SyncFailedReason, "found no controllers")}, none + " because it failed sync: found no controllers"},
+		"something else": {policyv1.PodDisruptionBudgetStatus{CurrentHealthy: 3, DesiredHealthy: 2,
+			Conditions: condition(policyv1.InsufficientPodsReason, "soon")}, none + " (InsufficientPods): soon"},
+		"nobody knows": {policyv1.PodDisruptionBudgetStatus{CurrentHealthy: 3, DesiredHealthy: 2,
+			Conditions: condition(policyv1.InsufficientPodsReason, "")}, none},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := start(t)
+			w.running("p", corev1.ConditionTrue)
+			tt.status.ObservedGeneration = 1
+			w.budget("b", tt.status)
+			if err := w.evict("p", nil); cause(err) != tt.want {
+				t.Errorf("got %v, %q", err, cause(err))
+			}
+		})
 	}
 }
 

@@ -3,8 +3,10 @@ package server
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"net/http"
+	"strings"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -37,6 +39,11 @@ func (s *Server) Patch(ctx context.Context, r *Request, pt types.PatchType, data
 	p := &patching{s: s, r: r, kind: pt, data: data, force: force}
 	if err := p.check(); err != nil {
 		return nil, false, err
+	}
+	if s.Kinds.Features().AtLeast(37) {
+		if err := apply.Encodable(data, pt == types.ApplyYAMLPatchType); err != nil {
+			return nil, false, err
+		}
 	}
 	c := &change{next: p.patched}
 	if pt == types.ApplyYAMLPatchType {
@@ -186,12 +193,22 @@ func (p *patching) strictYAML(twice []error) error {
 	case len(twice) == 0 || p.r.Strict == FieldsIgnore:
 		return nil
 	case p.r.Strict == FieldsStrict:
-		return apierrors.NewBadRequest(fmt.Sprintf("error strict decoding patch: error converting YAML to JSON: %v", twice[0]))
+		text := fmt.Sprintf("error strict decoding patch: error converting YAML to JSON: %v", twice[0])
+		return p.oldWords(apierrors.NewBadRequest(text))
 	}
 	for _, text := range codec.Warnings(twice) {
 		p.r.warn(text)
 	}
 	return nil
+}
+
+// oldWords is the error as versions before 1.37 worded it.
+func (p *patching) oldWords(err error) error {
+	var s *apierrors.StatusError
+	if !p.s.Kinds.Features().AtLeast(37) && errors.As(err, &s) {
+		s.ErrStatus.Message = strings.Replace(s.ErrStatus.Message, "decoding patch: ", "decoding YAML: ", 1)
+	}
+	return err
 }
 
 // applied merges an applied configuration.
@@ -205,7 +222,7 @@ func (p *patching) applied(ctx context.Context, cur *view.Entry) (resource.Objec
 	}
 	given, err := apply.Read(p.data)
 	if err != nil {
-		return nil, err
+		return nil, p.oldWords(err)
 	}
 	obj, err := p.s.Fields.Apply(p.s.owners.write(p.r), old, given, p.force)
 	if err != nil {

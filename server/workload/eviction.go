@@ -172,11 +172,11 @@ func (s extension) decrement(b *policyv1.PodDisruptionBudget, pod string) error 
 			metav1.StatusCause{Type: policyv1.DisruptionBudgetCause, Message: fmt.Sprintf(format, args...)})
 		return err
 	}
-	forbid := func(text string) error {
+	forbid := func(text, cause string) error {
 		err := apierrors.NewForbidden(gr, b.Name, errors.New(text))
 		if s.Kinds.Features().AtLeast(37) {
 			err.ErrStatus.Details.Causes = append(err.ErrStatus.Details.Causes, metav1.StatusCause{Type: policyv1.DisruptionBudgetCause,
-				Message: text})
+				Message: fmt.Sprintf("The disruption budget %s does not allow evicting pods currently: %s", b.Name, cause)})
 		}
 		return err
 	}
@@ -185,11 +185,12 @@ func (s extension) decrement(b *policyv1.PodDisruptionBudget, pod string) error 
 	case st.ObservedGeneration < b.Generation:
 		return refuse(10, "The disruption budget %s is still being processed by the server.", b.Name)
 	case st.DisruptionsAllowed < 0:
-		return forbid("pdb disruptions allowed is negative")
+		return forbid("pdb disruptions allowed is negative", "pdb disruptions allowed is negative")
 	case len(st.DisruptedPods) > maxDisrupted:
-		return forbid("DisruptedPods map too big - too many evictions not confirmed by PDB controller")
+		return forbid("DisruptedPods map too big - too many evictions not confirmed by PDB controller",
+			"too many pending evictions not confirmed by PDB controller")
 	case st.DisruptionsAllowed == 0:
-		return refuse(0, "The disruption budget %s needs %d healthy pods and has %d currently", b.Name, st.DesiredHealthy, st.CurrentHealthy)
+		return refuse(0, "The disruption budget %s %s", b.Name, allowsNone(st))
 	}
 	st.Conditions, st.DisruptedPods = slices.Clone(st.Conditions), maps.Clone(st.DisruptedPods)
 	if st.DisruptionsAllowed--; st.DisruptionsAllowed == 0 {
@@ -201,6 +202,22 @@ func (s extension) decrement(b *policyv1.PodDisruptionBudget, pod string) error 
 	}
 	st.DisruptedPods[pod] = s.Stamp()
 	return nil
+}
+
+// allowsNone says why a budget allows no disruption. Its counts mean nothing while its loop can't make them.
+func allowsNone(st *policyv1.PodDisruptionBudgetStatus) string {
+	const none = "does not allow evicting pods currently"
+	c := meta.FindStatusCondition(st.Conditions, policyv1.DisruptionAllowedCondition)
+	told := c != nil && c.Status == metav1.ConditionFalse && c.Message != ""
+	switch {
+	case told && c.Reason == policyv1.SyncFailedReason:
+		return none + " because it failed sync: " + c.Message
+	case st.CurrentHealthy <= st.DesiredHealthy:
+		return fmt.Sprintf("needs %d healthy pods and has %d currently", st.DesiredHealthy, st.CurrentHealthy)
+	case told:
+		return fmt.Sprintf("%s (%s): %s", none, c.Reason, c.Message)
+	}
+	return none
 }
 
 // disrupt marks the pod as disrupted, so that its owner can tell eviction from failure, and deletes it.

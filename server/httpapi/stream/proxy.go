@@ -226,7 +226,7 @@ func (c *connection) endpoint(ctx context.Context, svc *corev1.Service, port str
 	if err != nil {
 		return "", 0, err
 	}
-	if len(l.Entries) == 0 {
+	if len(l.Entries) == 0 && !c.h.cfg.Kinds.Features().AtLeast(37) {
 		return "", 0, apierrors.NewNotFound(c.gr(), svc.Name)
 	}
 	for _, e := range l.Entries {
