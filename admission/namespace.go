@@ -22,7 +22,8 @@ func namespaceLifecycle(ctx context.Context, r *Request) error {
 		}
 		return nil
 	}
-	if r.Namespace == "" || r.Op == Delete || r.Op == Update && r.Features.AtLeast(37) || r.Of("authorization.k8s.io", "localsubjectaccessreviews") {
+	changes := r.Op == Delete || r.Op == Update && r.Features.AtLeast(37)
+	if r.Namespace == "" || changes || r.Of("authorization.k8s.io", "localsubjectaccessreviews") {
 		return nil
 	}
 	ns, err := NamespaceOf(ctx, r)

@@ -243,7 +243,8 @@ func (n nodeRestriction) nodeTokens(ctx context.Context, r *admission.Request, n
 		return r.Refuse("audience %q not found in pod spec volume, error authorizing %s to request tokens for this audience: %w", audience,
 			r.User.Name, err)
 	}
-	return r.Refuse("audience %q not found in pod spec volume, %s is not authorized to request tokens for this audience", audience, r.User.Name)
+	return r.Refuse("audience %q not found in pod spec volume, %s is not authorized to request tokens for this audience", audience,
+		r.User.Name)
 }
 
 // asksFor tells whether a volume of the pod needs a token for the audience.

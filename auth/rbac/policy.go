@@ -16,7 +16,7 @@ type spec struct {
 }
 
 // since37 begins rules that versions before 1.37 do not have.
-const since37 = "1.37"
+const since37 = "since37"
 
 const events = "create,patch,update events in core,events.k8s.io"
 

@@ -47,7 +47,7 @@ func Controller(on *features.Set) *loop.Controller[*corev1.PersistentVolumeClaim
 // protector is the loop at work.
 type protector struct {
 	told  bool
-	bound bool // only bound claims are told of
+	bound bool // only bound claims say it
 	index index
 }
 

@@ -45,7 +45,7 @@ var reasons = map[string]string{running: "MigrationRunning", succeeded: "Storage
 const (
 	isRunning = "The migration is running"
 	completed = "Migration completed"
-	// patience is how long a resource that is migrated may take to be there.
+	// patience: so long a resource that is to be migrated may take to be there.
 	patience = time.Minute
 )
 
@@ -125,7 +125,7 @@ func (t teller) stopped(ctx context.Context, c *loop.Ctx, m migration, err error
 	return tell(ctx, c, m, failed, fmt.Sprintf("migration encountered unhandled error: %s", err))
 }
 
-// plan lists the objects that nobody has written since the migration began; all is how many there are.
+// plan lists the objects that nobody has written since the migration began, and counts all.
 func plan(read resource.Reader, k resource.Kind, began int64) (old []resource.Object, all int) {
 	for obj := range read.Each(k, "") {
 		all++

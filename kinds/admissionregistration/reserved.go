@@ -64,7 +64,7 @@ func idle(rules []admissionregistrationv1.RuleWithOperations, path *field.Path) 
 	return list
 }
 
-// reviews are what answers who somebody is and what they may do, and is stored nowhere.
+// reviews lists the kinds that answer questions about identity and rights, and are stored nowhere.
 var reviews = map[schema.GroupResource]bool{
 	{Group: "authentication.k8s.io", Resource: "selfsubjectreviews"}:       true,
 	{Group: "authentication.k8s.io", Resource: "tokenreviews"}:             true,
