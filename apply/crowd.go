@@ -12,13 +12,13 @@ import (
 	"github.com/kloop-dev/kloop/resource"
 )
 
-// maxCrowd is how many fields or elements the library may be given that lie side by side. It puts each where it belongs among all that came
+// maxCrowd bounds the fields or elements side by side that the library is given. It puts each where it belongs among all that came
 // before, in no order: 160,000 take a minute of a processor, and hardly more can be stored than are allowed.
 //
 // Unlike Kubernetes, which takes the minute, an apply of more is refused, and another write leaves owners as they were.
 const maxCrowd = 40_000
 
-// dearer is how much more it costs to compare two elements of a list than two names: 12,600 elements are as many as maxCrowd names.
+// dearer weighs a comparison of two elements of a list against one of two names: 12,600 elements are as many as maxCrowd names.
 const dearer = 10
 
 // smallest is the size in protobuf below which an object can't have so many.

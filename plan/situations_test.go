@@ -148,7 +148,8 @@ func TestApplyLists(t *testing.T) {
 		metadata: {name: reader, namespace: other}, rules: []}`)), "ends well", "\n  clusterrole/reader\n")
 }
 
-// TestWorkloadsOutside: pods of another group's StatefulSet are missed when their node is lost, though nobody knows how many there are to be.
+// TestWorkloadsOutside: pods of another group's StatefulSet are missed when their node is lost, though it is not known how many there
+// are to be.
 func TestWorkloadsOutside(t *testing.T) {
 	f := grown(t, 2, `
 apiVersion: v1

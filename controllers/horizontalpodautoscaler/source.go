@@ -213,7 +213,9 @@ func (w wire) Object(ctx context.Context, m autoscalingv2.MetricIdentifier, ns, 
 }
 
 // custom reads a custom metric of an object, or of those of a kind, in the newest version that is served.
-func (w wire) custom(ctx context.Context, resource, name, path string, m autoscalingv2.MetricIdentifier, pods string) ([]customValue, error) {
+func (w wire) custom(ctx context.Context, resource, name, path string, m autoscalingv2.MetricIdentifier, pods string) (
+	[]customValue, error,
+) {
 	var list struct {
 		Items []customValue `json:"items"`
 	}

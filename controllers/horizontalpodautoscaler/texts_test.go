@@ -65,7 +65,7 @@ func TestTextsWithoutMetrics(t *testing.T) {
 	}
 }
 
-// TestAdapters: what an adapter of metrics says of a metric that it does not have, and that it may not be reached, is told in the words of a
+// TestAdapters: what an adapter of metrics says of a metric that it does not have, and that it can't be reached, is worded as by a
 // kube-controller-manager; one that serves an older version alone is asked in that.
 func TestAdapters(t *testing.T) {
 	const unknown = "the server could not find the metric m for pods"

@@ -14,7 +14,8 @@ func TestQuotaOfManyScopes(t *testing.T) {
 	const many = 20_000
 	for _, selector := range []bool{false, true} {
 		q := &corev1.ResourceQuota{Spec: corev1.ResourceQuotaSpec{Hard: corev1.ResourceList{
-			corev1.ResourceServices: resource.MustParse("1"), corev1.ResourceConfigMaps: resource.MustParse("1"), corev1.ResourceSecrets: resource.MustParse("1")}}}
+			corev1.ResourceServices: resource.MustParse("1"), corev1.ResourceConfigMaps: resource.MustParse("1"),
+			corev1.ResourceSecrets: resource.MustParse("1")}}}
 		for i := range many {
 			q.Spec.Hard[corev1.ResourceName(fmt.Sprint("count/things", i))] = resource.MustParse("1")
 			if !selector {

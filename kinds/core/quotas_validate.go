@@ -76,7 +76,7 @@ func validateHard(list corev1.ResourceList, path *field.Path) (errs field.ErrorL
 	return errs
 }
 
-// maxOutOfScope bounds how often scopes are told to mean nothing, which is once for each scope and resource.
+// maxOutOfScope bounds the errors about scopes that mean nothing: there is one for each scope and resource.
 const maxOutOfScope = 10_000
 
 func validateScopes(q *corev1.ResourceQuota, path *field.Path) (errs field.ErrorList) {

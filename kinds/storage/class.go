@@ -110,8 +110,8 @@ func validateClass(c, old *storagev1.StorageClass) (errs field.ErrorList) {
 	return append(errs, rule.Frozen(c.VolumeBindingMode, old.VolumeBindingMode, field.NewPath("volumeBindingMode"))...)
 }
 
-// maxTwice bounds how often topologies are told to be there already: upstream tells it for each pair of
-// them, and a thousand have a million.
+// maxTwice bounds the errors about topologies that are there already: upstream has one for each pair of them, and a thousand have a
+// million pairs.
 const maxTwice = 10_000
 
 func topologies(list []corev1.TopologySelectorTerm, path *field.Path) (errs field.ErrorList) {

@@ -30,7 +30,8 @@ type course struct {
 	Words   map[string][]any // of a talk: one of each, by chance, in every step, where its texts have %WORD%
 }
 
-// A step is one request, or WAIT and a duration, or MEASURE with the values of metrics (see meter). A patch without a content type is a merge patch.
+// A step is one request, or WAIT and a duration, or MEASURE with the values of metrics (see meter). A patch without a content type is a
+// merge patch.
 type step struct {
 	Do      string // METHOD PATH
 	Body    any

@@ -128,7 +128,8 @@ func (m *meter) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 			"message": "the meter has no metric " + part[len(part)-1]}))
 		return
 	}
-	_, _ = w.Write(encode(map[string]any{"kind": meterLists[part[1]], "apiVersion": part[1] + "/" + part[2], "metadata": map[string]any{}, "items": items}))
+	_, _ = w.Write(encode(map[string]any{"kind": meterLists[part[1]], "apiVersion": part[1] + "/" + part[2],
+		"metadata": map[string]any{}, "items": items}))
 }
 
 // pods are the names of the pods that a request selects, in the order in which they were made.
@@ -150,7 +151,7 @@ func madeAt(pod map[string]any) string {
 
 func moment() string { return time.Now().UTC().Format(time.RFC3339) }
 
-// uses are what pods use of CPU and memory; a pod without a value of the one has none of the other.
+// uses are the CPU and memory of pods. A pod without a value of either is left out.
 func (m *meter) uses(r *http.Request, ns string) (items []any) {
 	usage := map[string][]any{"cpu": m.value(ns, "cpu"), "memory": m.value(ns, "memory")}
 	for i, name := range m.pods(r, ns) {
@@ -197,8 +198,8 @@ func (m *meter) single(ns, metric string) []any {
 }
 
 func custom(metric, name string, value any) map[string]any {
-	return map[string]any{"metricName": metric, "metric": map[string]any{"name": metric}, "describedObject": map[string]any{"kind": "Pod", "name": name},
-		"timestamp": moment(), "windowSeconds": 1, "value": value}
+	return map[string]any{"metricName": metric, "metric": map[string]any{"name": metric},
+		"describedObject": map[string]any{"kind": "Pod", "name": name}, "timestamp": moment(), "windowSeconds": 1, "value": value}
 }
 
 // measured does a step MEASURE: its body has the values of metrics in the course's namespace.
