@@ -8,6 +8,7 @@ import (
 
 	"github.com/kloop-dev/kloop/converge"
 	"github.com/kloop-dev/kloop/converge/words"
+	"github.com/kloop-dev/kloop/internal/coldsort"
 	"github.com/kloop-dev/kloop/resource"
 )
 
@@ -39,7 +40,7 @@ func (s *Search) Noted() (gone []Mention) {
 			}
 		}
 	}
-	slices.SortFunc(gone, func(a, b Mention) int { return strings.Compare(a.Field+a.Name, b.Field+b.Name) })
+	coldsort.Func(gone, func(a, b Mention) int { return strings.Compare(a.Field+a.Name, b.Field+b.Name) })
 	return gone
 }
 
