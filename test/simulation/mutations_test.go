@@ -262,8 +262,9 @@ var (
 			a.Devices.Results[0].Device = "a"
 		}
 	})
-	unreserved   = updatesOf("scheduler", func(_ *world, c *resourcev1.ResourceClaim) { c.Status.ReservedFor = nil })
-	forgetClaims = updatesOf("sim-pod", func(_ *world, p *corev1.Pod) { p.Status.ResourceClaimStatuses = nil })
+	unreserved = updatesOf("scheduler", func(_ *world, c *resourcev1.ResourceClaim) { c.Status.ReservedFor = nil })
+	// the server keeps what a status does not say
+	forgetClaims = updatesOf("sim-pod", func(_ *world, p *corev1.Pod) { p.Status.ResourceClaimStatuses = []corev1.PodResourceClaimStatus{} })
 	generous     = updatesOf("disruption", func(_ *world, b *policyv1.PodDisruptionBudget) {
 		b.Status.DisruptionsAllowed = b.Status.CurrentHealthy + 1
 	})
