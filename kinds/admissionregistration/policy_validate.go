@@ -8,6 +8,7 @@ import (
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
@@ -128,12 +129,14 @@ func namedRules(list []admissionregistrationv1.NamedRuleWithOperations, path *fi
 	for i, r := range list {
 		at := path.Index(i)
 		errs = append(errs, ruleWithOperations(r.RuleWithOperations, at)...)
+		seen := sets.New[string]()
 		for k, n := range r.ResourceNames {
 			name := at.Child("resourceNames").Index(k)
 			errs = append(errs, segment(n, name)...)
-			if slices.Contains(r.ResourceNames[:k], n) {
+			if seen.Has(n) {
 				errs = append(errs, field.Duplicate(name, n))
 			}
+			seen.Insert(n)
 		}
 	}
 	return errs

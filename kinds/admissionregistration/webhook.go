@@ -7,6 +7,7 @@ import (
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"github.com/kloop-dev/kloop/kinds/rule"
@@ -104,10 +105,12 @@ func saidEmpty[W any](list, old []W) bool { return list != nil && len(list)+len(
 
 // sameNames refuses a name that occurred before; webhooks without a name have been refused.
 func sameNames(names []string) (errs field.ErrorList) {
+	seen := sets.New[string]()
 	for i, n := range names {
-		if n != "" && slices.Contains(names[:i], n) {
+		if n != "" && seen.Has(n) {
 			errs = append(errs, field.Duplicate(field.NewPath("webhooks").Index(i).Child("name"), n))
 		}
+		seen.Insert(n)
 	}
 	return errs
 }

@@ -4,6 +4,7 @@ import (
 	"slices"
 
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
@@ -52,11 +53,13 @@ func reviewVersions(list []string, unknown bool, path *field.Path) (errs field.E
 	if len(list) == 0 {
 		return field.ErrorList{field.Required(path, "must specify one of v1, v1beta1")}
 	}
+	seen := sets.New[string]()
 	for i, v := range list {
-		if slices.Contains(list[:i], v) {
+		if seen.Has(v) {
 			errs = append(errs, field.Invalid(path.Index(i), v, "duplicate version"))
 			continue
 		}
+		seen.Insert(v)
 		errs = append(errs, rule.Format(v, path.Index(i), validation.IsDNS1035Label)...)
 	}
 	if !unknown && !known(list) {

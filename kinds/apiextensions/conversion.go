@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"k8s.io/apiextensions-apiserver/pkg/apis/apiextensions"
+	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	"k8s.io/client-go/transport"
@@ -71,12 +72,13 @@ func reviewRules(list []string, l ratcheting, path *field.Path) (errs field.Erro
 	if len(list) == 0 {
 		return field.ErrorList{field.Required(path, "")}
 	}
-	known := false
+	known, seen := false, sets.New[string]()
 	for i, v := range list {
-		if slices.Contains(list[:i], v) {
+		if seen.Has(v) {
 			errs = append(errs, field.Invalid(path.Index(i), v, "duplicate version"))
 			continue
 		}
+		seen.Insert(v)
 		errs = append(errs, rule.Format(v, path.Index(i), validation.IsDNS1035Label)...)
 		known = known || slices.Contains(reviewVersions, v)
 	}

@@ -9,6 +9,7 @@ import (
 	"k8s.io/apiextensions-apiserver/pkg/apis/apiextensions"
 	structural "k8s.io/apiextensions-apiserver/pkg/apiserver/schema"
 	"k8s.io/apiextensions-apiserver/pkg/apiserver/schema/cel"
+	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 )
 
@@ -262,16 +263,18 @@ func mapRules(s *props, path *field.Path) (errs field.ErrorList) {
 		return append(errs, field.Invalid(items.Child("type"), s.Items.Schema.Type,
 			"must be object if parent array's x-kubernetes-list-type is map"))
 	}
-	for i, k := range s.XListMapKeys {
+	seen := sets.New[string]()
+	for _, k := range s.XListMapKeys {
 		if p, ok := s.Items.Schema.Properties[k]; !ok {
 			errs = append(errs, field.Invalid(keys, s.XListMapKeys, "entries must all be names of item properties"))
 		} else if p.Type == "array" || p.Type == "object" {
 			errs = append(errs, field.Invalid(items.Child("properties").Key(k).Child("type"), s.Items.Schema.Type,
 				"must be a scalar type if parent array's x-kubernetes-list-type is map"))
 		}
-		if slices.Contains(s.XListMapKeys[:i], k) {
+		if seen.Has(k) {
 			errs = append(errs, field.Invalid(keys, s.XListMapKeys, "must not contain duplicate entries"))
 		}
+		seen.Insert(k)
 	}
 	return errs
 }

@@ -27,6 +27,7 @@ const (
 func versions(s *spec, l ratcheting, top *field.Path) (errs field.ErrorList) {
 	path := top.Child("versions")
 	stored, seen, unique := 0, map[string]bool{}, true
+	apart := slices.ContainsFunc(s.Versions, func(v version) bool { return v.Subresources != nil }) // else all have the same
 	for i := range s.Versions {
 		v, at := &s.Versions[i], path.Index(i)
 		if v.Storage {
@@ -40,7 +41,11 @@ func versions(s *spec, l ratcheting, top *field.Path) (errs field.ErrorList) {
 		for _, says := range deprecation(v) {
 			errs = append(errs, field.Invalid(at.Child("deprecationWarning"), v.DeprecationWarning, says))
 		}
-		errs = append(errs, schemaRules(v.Schema, hasStatus(subresourcesOf(s, v)), l, v.Name, at.Child("schema"))...)
+		subs := s.Subresources
+		if apart {
+			subs = v.Subresources
+		}
+		errs = append(errs, schemaRules(v.Schema, hasStatus(subs), l, v.Name, at.Child("schema"))...)
 		errs = append(errs, subresources(v.Subresources, at.Child("subresources"))...)
 		errs = append(errs, printerColumns(v.AdditionalPrinterColumns, at.Child("additionalPrinterColumns"))...)
 		if len(v.SelectableFields) == 0 {
@@ -79,14 +84,6 @@ func common(s *spec, l ratcheting, path *field.Path) field.ErrorList {
 
 func hasStatus(s *apiextensions.CustomResourceSubresources) bool {
 	return s != nil && s.Status != nil
-}
-
-// subresourcesOf are those of a version, or those of all.
-func subresourcesOf(s *spec, v *version) *apiextensions.CustomResourceSubresources {
-	if slices.ContainsFunc(s.Versions, func(o version) bool { return o.Subresources != nil }) {
-		return v.Subresources
-	}
-	return s.Subresources
 }
 
 // deprecation becomes a Warning header of each answer, which is why it is short and printable.

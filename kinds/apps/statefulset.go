@@ -7,6 +7,7 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
+	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"github.com/kloop-dev/kloop/features"
@@ -147,18 +148,17 @@ func asMade(s *appsv1.StatefulSetSpec) *corev1.PodTemplateSpec {
 		return &t
 	}
 	var claims []corev1.Volume
-	taken := func(name string) bool {
-		return slices.ContainsFunc(claims, func(v corev1.Volume) bool { return v.Name == name })
-	}
+	taken := sets.New[string]()
 	for _, c := range s.VolumeClaimTemplates {
-		if !taken(c.Name) {
+		if !taken.Has(c.Name) {
+			taken.Insert(c.Name)
 			claims = append(claims, corev1.Volume{Name: c.Name, VolumeSource: corev1.VolumeSource{
 				PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: c.Name}}})
 		}
 	}
 	t.Spec.Volumes = claims
 	for _, v := range s.Template.Spec.Volumes {
-		if !taken(v.Name) {
+		if !taken.Has(v.Name) {
 			t.Spec.Volumes = append(t.Spec.Volumes, v)
 		}
 	}

@@ -162,8 +162,9 @@ func checkKeys(match, mismatch []string, s *metav1.LabelSelector, path *field.Pa
 	errs := checkMatchKeys(match, s, path.Child("matchLabelKeys"))
 	errs = append(errs, checkMatchKeys(mismatch, s, path.Child("mismatchLabelKeys"))...)
 	errs = append(errs, checkMergedKeys(match, s, path)...)
+	unlike := sets.New(mismatch...)
 	for i, key := range match {
-		if slices.Contains(mismatch, key) {
+		if unlike.Has(key) {
 			errs = append(errs, field.Invalid(path.Child("matchLabelKeys").Index(i), key, "exists in both matchLabelKeys and mismatchLabelKeys"))
 		}
 	}
@@ -176,9 +177,12 @@ func checkMergedKeys(keys []string, s *metav1.LabelSelector, path *field.Path) (
 	if s == nil || len(keys) == 0 {
 		return nil
 	}
-	seen := sets.KeySet(s.MatchLabels)
+	seen, at := sets.KeySet(s.MatchLabels), make(map[string]int, len(keys))
+	for i, key := range slices.Backward(keys) { // the first of each
+		at[key] = i
+	}
 	for _, e := range s.MatchExpressions {
-		if i := slices.Index(keys, e.Key); i >= 0 && seen.Has(e.Key) {
+		if i, is := at[e.Key]; is && seen.Has(e.Key) {
 			errs = append(errs, field.Invalid(path.Index(i), e.Key, "exists in both matchLabelKeys and labelSelector"))
 		}
 		seen.Insert(e.Key)
@@ -208,14 +212,21 @@ func checkMatchKeys(keys []string, s *metav1.LabelSelector, path *field.Path) (e
 
 func checkSpread(list []corev1.TopologySpreadConstraint, path *field.Path) (errs field.ErrorList) {
 	add := func(list ...*field.Error) { errs = append(errs, list...) }
+	type pair struct {
+		key  string
+		when corev1.UnsatisfiableConstraintAction
+	}
+	left := map[pair]int{} // of those that are still to come
+	for i := range list {
+		left[pair{list[i].TopologyKey, list[i].WhenUnsatisfiable}]++
+	}
 	for i := range list {
 		c, at := &list[i], path.Index(i)
 		add(positive(c.MaxSkew, at.Child("maxSkew"))...)
 		add(checkTopologyKey(c.TopologyKey, at)...)
 		add(rule.Among(c.WhenUnsatisfiable, at.Child("whenUnsatisfiable"), corev1.DoNotSchedule, corev1.ScheduleAnyway)...)
-		if slices.ContainsFunc(list[i+1:], func(o corev1.TopologySpreadConstraint) bool {
-			return o.TopologyKey == c.TopologyKey && o.WhenUnsatisfiable == c.WhenUnsatisfiable
-		}) {
+		same := pair{c.TopologyKey, c.WhenUnsatisfiable}
+		if left[same]--; left[same] > 0 {
 			add(field.Duplicate(at.Child("{topologyKey, whenUnsatisfiable}"), fmt.Sprintf("{%s, %s}", c.TopologyKey, c.WhenUnsatisfiable)))
 		}
 		if m := c.MinDomains; m != nil {

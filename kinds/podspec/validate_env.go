@@ -89,16 +89,20 @@ func checkFileRef(r *corev1.FileKeySelector, path *field.Path) field.ErrorList {
 
 // checkFileVolumes: files with variables lie in empty directories only, which another container has filled.
 func checkFileVolumes(s *corev1.PodSpec, path *field.Path) (errs field.ErrorList) {
+	volumes := make(map[string]*corev1.Volume, len(s.Volumes))
+	for i := range slices.Backward(s.Volumes) { // the first of a name
+		volumes[s.Volumes[i].Name] = &s.Volumes[i]
+	}
 	eachContainer(s, path, func(c *corev1.Container, spot spot) {
 		for i, e := range c.Env {
 			if e.ValueFrom == nil || e.ValueFrom.FileKeyRef == nil {
 				continue
 			}
 			name, at := e.ValueFrom.FileKeyRef.VolumeName, spot.path().Child("env").Index(i).Child("valueFrom", "fileKeyRef", "volumeName")
-			switch k := slices.IndexFunc(s.Volumes, func(v corev1.Volume) bool { return v.Name == name }); {
-			case k < 0:
+			switch v := volumes[name]; {
+			case v == nil:
 				errs = append(errs, field.NotFound(at, name))
-			case s.Volumes[k].EmptyDir == nil:
+			case v.EmptyDir == nil:
 				errs = append(errs, field.Invalid(at, name, "referenced volume must be of type emptyDir"))
 			}
 		}

@@ -15,7 +15,11 @@ import (
 // checkMounts checks the mounts of a container. Some errors lack the index of the mount: clients know them so.
 func (c *checker) checkMounts(k *corev1.Container, path *field.Path) (errs field.ErrorList) {
 	add := func(list ...*field.Error) { errs = append(errs, list...) }
-	places := sets.New[string]()
+	places, devices, devicePlaces := sets.New[string](), sets.New[string](), sets.New[string]()
+	for _, d := range k.VolumeDevices {
+		devices.Insert(d.Name)
+		devicePlaces.Insert(d.DevicePath)
+	}
 	for i := range k.VolumeMounts {
 		m, at := &k.VolumeMounts[i], path.Index(i)
 		add(rule.Needed(m.Name, at.Child("name"))...)
@@ -27,10 +31,10 @@ func (c *checker) checkMounts(k *corev1.Container, path *field.Path) (errs field
 			add(field.Invalid(at.Child("mountPath"), m.MountPath, "must be unique"))
 		}
 		places.Insert(m.MountPath)
-		if slices.ContainsFunc(k.VolumeDevices, func(d corev1.VolumeDevice) bool { return d.Name == m.Name }) {
+		if devices.Has(m.Name) {
 			add(field.Invalid(at.Child("name"), m.Name, "must not already exist in volumeDevices"))
 		}
-		if slices.ContainsFunc(k.VolumeDevices, func(d corev1.VolumeDevice) bool { return d.DevicePath == m.MountPath }) {
+		if devicePlaces.Has(m.MountPath) {
 			add(field.Invalid(at.Child("mountPath"), m.MountPath, "must not already exist as a path in volumeDevices"))
 		}
 		if m.SubPath != "" {
@@ -77,7 +81,11 @@ func checkPropagation(m *corev1.VolumeMount, k *corev1.Container, path *field.Pa
 
 func (c *checker) checkDevices(k *corev1.Container, path *field.Path) (errs field.ErrorList) {
 	add := func(list ...*field.Error) { errs = append(errs, list...) }
-	names, places := sets.New[string](), sets.New[string]()
+	names, places, mounts, mountPlaces := sets.New[string](), sets.New[string](), sets.New[string](), sets.New[string]()
+	for i := range k.VolumeMounts {
+		mounts.Insert(k.VolumeMounts[i].Name)
+		mountPlaces.Insert(k.VolumeMounts[i].MountPath)
+	}
 	for i, d := range k.VolumeDevices {
 		at := path.Index(i)
 		add(rule.Needed(d.Name, at.Child("name"))...)
@@ -97,10 +105,10 @@ func (c *checker) checkDevices(k *corev1.Container, path *field.Path) (errs fiel
 		case hasBackstep(d.DevicePath):
 			add(field.Invalid(at.Child("devicePath"), d.DevicePath, "can not contain backsteps ('..')"))
 		}
-		if slices.ContainsFunc(k.VolumeMounts, func(m corev1.VolumeMount) bool { return m.Name == d.Name }) {
+		if mounts.Has(d.Name) {
 			add(field.Invalid(at.Child("name"), d.Name, "must not already exist in volumeMounts"))
 		}
-		if slices.ContainsFunc(k.VolumeMounts, func(m corev1.VolumeMount) bool { return m.MountPath == d.DevicePath }) {
+		if mountPlaces.Has(d.DevicePath) {
 			add(field.Invalid(at.Child("devicePath"), d.DevicePath, "must not already exist as a path in volumeMounts"))
 		}
 		names.Insert(d.Name)

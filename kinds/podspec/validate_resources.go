@@ -176,29 +176,44 @@ func hasAny(r *corev1.ResourceRequirements, is func(corev1.ResourceName) bool) b
 }
 
 func checkClaimNames(list []corev1.ResourceClaim, known sets.Set[string], path *field.Path) (errs field.ErrorList) {
-	seen := sets.New[corev1.ResourceClaim]()
+	seen, names := sets.New[corev1.ResourceClaim](), ""
+	requests := map[string]int{} // by claim
 	for i, c := range list {
 		at := path.Index(i)
 		if c.Name == "" {
 			errs = append(errs, field.Required(at, ""))
 			continue
 		}
-		errs = append(errs, checkClaimRepeat(c, seen, at)...)
+		errs = append(errs, checkClaimRepeat(c, seen, requests, at)...)
 		if !known.Has(c.Name) {
 			e := field.NotFound(at, c.Name)
-			e.Detail = "must be one of the names in pod.spec.resourceClaims: " + strings.Join(sets.List(known), ", ")
-			if len(known) == 0 {
-				e.Detail = "must be one of the names in pod.spec.resourceClaims which is empty"
+			switch {
+			case len(known) == 0:
+				names = " which is empty"
+			case names == "":
+				names = ": " + strings.Join(some(known), ", ")
 			}
+			e.Detail = "must be one of the names in pod.spec.resourceClaims" + names
 			errs = append(errs, e)
 		}
 	}
 	return errs
 }
 
+// maxTold bounds the names that an error lists.
+const maxTold = 100
+
+// some are the first of the names, all if they are few.
+func some(names sets.Set[string]) []string {
+	list := sets.List(names)
+	return list[:min(len(list), maxTold)]
+}
+
 // checkClaimRepeat refuses a claim of which all, or this request, is there already; the whole of one clashes with each
 // of its requests. It notes what it lets pass.
-func checkClaimRepeat(c corev1.ResourceClaim, seen sets.Set[corev1.ResourceClaim], path *field.Path) (errs field.ErrorList) {
+func checkClaimRepeat(c corev1.ResourceClaim, seen sets.Set[corev1.ResourceClaim], requests map[string]int, path *field.Path) (
+	errs field.ErrorList,
+) {
 	if seen.Has(corev1.ResourceClaim{Name: c.Name}) {
 		return field.ErrorList{field.Duplicate(path, c.Name)}
 	}
@@ -208,10 +223,13 @@ func checkClaimRepeat(c corev1.ResourceClaim, seen sets.Set[corev1.ResourceClaim
 			errs = append(errs, field.Duplicate(path, c.Name+"/"+c.Request))
 		}
 	}
-	for o := range seen {
-		if c.Request == "" && o.Name == c.Name {
+	if c.Request == "" {
+		for range requests[c.Name] {
 			errs = append(errs, field.Duplicate(path, c.Name))
 		}
+	}
+	if !seen.Has(c) {
+		requests[c.Name]++
 	}
 	seen.Insert(c)
 	return errs

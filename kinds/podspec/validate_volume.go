@@ -8,6 +8,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/validation"
 	metavalidation "k8s.io/apimachinery/pkg/apis/meta/v1/validation"
+	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"github.com/kloop-dev/kloop/kinds/rule"
@@ -27,6 +28,7 @@ func hasNamelessImage(s *corev1.PodSpec) bool {
 // checkVolumes checks the volumes and remembers those that are good: others can't be mounted.
 func (c *checker) checkVolumes(path *field.Path) (errs field.ErrorList) {
 	c.volumes = make(map[string]*corev1.VolumeSource, len(c.spec.Volumes))
+	made := c.claimsMade()
 	for i := range c.spec.Volumes {
 		v, at := &c.spec.Volumes[i], path.Index(i)
 		var bad field.ErrorList
@@ -42,7 +44,7 @@ func (c *checker) checkVolumes(path *field.Path) (errs field.ErrorList) {
 			c.volumes[v.Name] = &v.VolumeSource
 		}
 		errs = append(errs, bad...)
-		if p := v.PersistentVolumeClaim; p != nil && c.makesClaim(p.ClaimName) {
+		if p := v.PersistentVolumeClaim; p != nil && made.Has(p.ClaimName) {
 			errs = append(errs, field.Invalid(at.Child("persistentVolumeClaim", "claimName"), p.ClaimName,
 				"must not reference a PVC that gets created for an ephemeral volume"))
 		}
@@ -69,11 +71,15 @@ func (c *checker) checkVolumeName(v *corev1.Volume, path *field.Path) field.Erro
 	return errs
 }
 
-// makesClaim says whether a claim of that name is made for an ephemeral volume of the pod.
-func (c *checker) makesClaim(name string) bool {
-	return c.meta != nil && c.meta.Name != "" && slices.ContainsFunc(c.spec.Volumes, func(v corev1.Volume) bool {
-		return v.Ephemeral != nil && name == c.meta.Name+"-"+v.Name
-	})
+// claimsMade are the names of claims that are made for ephemeral volumes of the pod.
+func (c *checker) claimsMade() sets.Set[string] {
+	names := sets.New[string]()
+	for i := range c.spec.Volumes {
+		if v := &c.spec.Volumes[i]; v.Ephemeral != nil && c.meta != nil && c.meta.Name != "" {
+			names.Insert(c.meta.Name + "-" + v.Name)
+		}
+	}
+	return names
 }
 
 func checkVolumeSource(s any, path *field.Path) (errs field.ErrorList) {

@@ -59,19 +59,19 @@ func SourceWarnings(s *corev1.PersistentVolumeSource, path *field.Path) []string
 func (w *warner) overlaps(v *corev1.Volume) {
 	switch {
 	case v.ConfigMap != nil:
-		w.collide(v, source{"ConfigMap", &v.ConfigMap.Name, keyPaths(v.ConfigMap.Items)}, nil)
+		w.collide(v, source{"ConfigMap", &v.ConfigMap.Name, keyPaths(v.ConfigMap.Items)}, &placed{})
 	case v.Secret != nil:
-		w.collide(v, source{"Secret", &v.Secret.SecretName, keyPaths(v.Secret.Items)}, nil)
+		w.collide(v, source{"Secret", &v.Secret.SecretName, keyPaths(v.Secret.Items)}, &placed{})
 	case v.DownwardAPI != nil:
-		w.collide(v, source{"DownwardAPI", nil, filePaths(v.DownwardAPI.Items)}, nil)
+		w.collide(v, source{"DownwardAPI", nil, filePaths(v.DownwardAPI.Items)}, &placed{})
 	case v.Projected != nil:
-		var all []string
+		all := &placed{}
 		for i := range v.Projected.Sources {
 			s := projected(&v.Projected.Sources[i])
 			if s.kind == "" {
 				w.list = append(w.list, fmt.Sprintf("volume %q (Projected) has no sources provided", v.Name))
 			}
-			all = w.collide(v, s, all)
+			w.collide(v, s, all)
 		}
 	}
 }
@@ -116,19 +116,15 @@ func filePaths(items []corev1.DownwardAPIVolumeFile) (paths []string) {
 	return paths
 }
 
-// collide warns of paths that are, or lie below, one of the others, and returns all of them.
-func (w *warner) collide(v *corev1.Volume, s source, before []string) []string {
+// collide warns of paths that are, or lie below, one of the others, and adds them to those.
+func (w *warner) collide(v *corev1.Volume, s source, all *placed) {
 	for _, p := range s.paths {
 		p = strings.TrimRight(p, "/")
-		for _, o := range before {
-			if p == o || strings.HasPrefix(p, o+"/") || strings.HasPrefix(o, p+"/") {
-				w.list = append(w.list, fmt.Sprintf("volume %q (%s): overlapping paths: %q with %q", v.Name, s.text(v.Projected != nil), p, o))
-				break
-			}
+		if o, ok := all.rival(p); ok {
+			w.list = append(w.list, fmt.Sprintf("volume %q (%s): overlapping paths: %q with %q", v.Name, s.text(v.Projected != nil), p, o))
 		}
-		before = append(before, p)
+		all.add(p)
 	}
-	return before
 }
 
 // text names the source in a warning; it may be one of several of a volume.
