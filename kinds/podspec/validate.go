@@ -57,11 +57,6 @@ func ValidateTemplate(on *features.Set, t, old *corev1.PodTemplateSpec, path *fi
 	return errs
 }
 
-// Validate checks the spec of pods to be.
-func Validate(s *corev1.PodSpec, path *field.Path) field.ErrorList {
-	return (&checker{spec: s}).check(path)
-}
-
 // annotation returns an annotation of the pod; those of templates mean nothing yet.
 func (c *checker) annotation(key string) (v string, ok bool) {
 	if c.meta != nil {
