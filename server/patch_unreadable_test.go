@@ -35,9 +35,9 @@ func TestUnreadablePatch(t *testing.T) {
 		{"YAML in 1.36", older, types.ApplyYAMLPatchType, "a: [",
 			"error decoding YAML: error converting YAML to JSON: yaml: line 1: did not find expected node content"},
 		{"a key twice", nil, types.ApplyYAMLPatchType, "apiVersion: v1\nkind: ConfigMap\nkind: ConfigMap\n",
-			"error strict decoding patch: yaml: unmarshal errors:\n  line 3: key \"kind\" already set in map"},
+			"error strict decoding patch: error converting YAML to JSON: yaml: unmarshal errors:\n  line 3: key \"kind\" already set in map"},
 		{"a key twice in 1.36", older, types.ApplyYAMLPatchType, "apiVersion: v1\nkind: ConfigMap\nkind: ConfigMap\n",
-			"error strict decoding YAML: yaml: unmarshal errors:\n  line 3: key \"kind\" already set in map"},
+			"error strict decoding YAML: error converting YAML to JSON: yaml: unmarshal errors:\n  line 3: key \"kind\" already set in map"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			w := start(t, func(k *testcluster.Config) {
