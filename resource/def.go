@@ -95,7 +95,7 @@ type Part[T Object] struct {
 	Verbs    []string         // nil: get, patch, update
 	Resets   []string         // fields that a write through it can't own, as in Quirks
 	Take     func(obj, old T) // restores from old all that this path may not change
-	Validate func(obj, old T) field.ErrorList
+	Validate func(on *features.Set, obj, old T) field.ErrorList
 }
 
 // Scaled says how a kind is scaled.

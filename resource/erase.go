@@ -88,6 +88,13 @@ func judge[T Object](f func(obj, old T) field.ErrorList) func(obj, old Object) f
 	return func(obj, old Object) field.ErrorList { return f(typed[T](obj), typed[T](old)) }
 }
 
+func gatedJudge[T Object](f func(on *features.Set, obj, old T) field.ErrorList) func(on *features.Set, obj, old Object) field.ErrorList {
+	if f == nil {
+		return nil
+	}
+	return func(on *features.Set, obj, old Object) field.ErrorList { return f(on, typed[T](obj), typed[T](old)) }
+}
+
 func texts[T Object](f func(obj, old T) []string) func(obj, old Object) []string {
 	if f == nil {
 		return nil
@@ -142,7 +149,7 @@ func eraseField[T Object](f Field[T]) Field[Object] {
 }
 
 func erasePart[T Object](p Part[T]) Part[Object] {
-	return Part[Object]{Name: p.Name, Verbs: p.Verbs, Resets: p.Resets, Take: two(p.Take), Validate: judge(p.Validate)}
+	return Part[Object]{Name: p.Name, Verbs: p.Verbs, Resets: p.Resets, Take: two(p.Take), Validate: gatedJudge(p.Validate)}
 }
 
 func eraseScale[T Object](s *Scaled[T]) *Scaled[Object] {
@@ -168,16 +175,7 @@ func eraseGated[T Object](g Gated[T]) (out Gated[Object]) {
 	if g.Drop != nil {
 		out.Drop = func(on *features.Set, obj, old Object) { g.Drop(on, typed[T](obj), typed[T](old)) }
 	}
-	if g.Validate != nil {
-		out.Validate = func(on *features.Set, obj, old Object) field.ErrorList {
-			return g.Validate(on, typed[T](obj), typed[T](old))
-		}
-	}
-	if g.ValidateStatus != nil {
-		out.ValidateStatus = func(on *features.Set, obj, old Object) field.ErrorList {
-			return g.ValidateStatus(on, typed[T](obj), typed[T](old))
-		}
-	}
+	out.Validate, out.ValidateStatus = gatedJudge(g.Validate), gatedJudge(g.ValidateStatus)
 	if g.Warn != nil {
 		out.Warn = func(on *features.Set, obj, old Object) []string { return g.Warn(on, typed[T](obj), typed[T](old)) }
 	}

@@ -174,7 +174,7 @@ func (r *rules) check(on *features.Set, sent *schema.GroupVersionKind, sub strin
 		check, gated = nil, nil
 		for _, p := range r.def.Parts {
 			if p.Name == sub {
-				check = p.Validate
+				gated = p.Validate
 			}
 		}
 	}

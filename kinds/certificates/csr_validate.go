@@ -12,6 +12,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
+	"github.com/kloop-dev/kloop/features"
 	"github.com/kloop-dev/kloop/kinds/rule"
 )
 
@@ -124,7 +125,7 @@ func parseCertificates(b []byte) (list []*x509.Certificate, err error) {
 	return list, nil
 }
 
-func validateApproval(r, old csr) field.ErrorList { return conditions(r, old, false) }
+func validateApproval(_ *features.Set, r, old csr) field.ErrorList { return conditions(r, old, false) }
 
 // conditions checks each condition, that no two contradict, and that none was taken back.
 func conditions(r, old csr, unchanged bool) (errs field.ErrorList) {

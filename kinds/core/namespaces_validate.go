@@ -8,6 +8,7 @@ import (
 	utilvalidation "k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
+	"github.com/kloop-dev/kloop/features"
 	"github.com/kloop-dev/kloop/kinds/rule"
 )
 
@@ -17,7 +18,7 @@ func validateNamespace(n, _ *corev1.Namespace) field.ErrorList {
 	return finalizerNames(n.Spec.Finalizers, func(int) *field.Path { return at })
 }
 
-func validateFinalize(n, _ *corev1.Namespace) field.ErrorList {
+func validateFinalize(_ *features.Set, n, _ *corev1.Namespace) field.ErrorList {
 	return finalizerNames(n.Spec.Finalizers, specPath.Child("finalizers").Index)
 }
 

@@ -9,6 +9,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
+	"github.com/kloop-dev/kloop/features"
 	"github.com/kloop-dev/kloop/kinds/podspec"
 	"github.com/kloop-dev/kloop/resource"
 )
@@ -39,8 +40,8 @@ func takeSizes(to, from []corev1.Container) []corev1.Container {
 }
 
 // validateResize lets processors and memory change, as long as the class of service stays and nothing given is taken away.
-func validateResize(p, old *corev1.Pod) field.ErrorList {
-	errs := podspec.ValidatePod(nil, p)
+func validateResize(on *features.Set, p, old *corev1.Pod) field.ErrorList {
+	errs := podspec.ValidatePod(on, p)
 	if _, static := old.Annotations[corev1.MirrorPodAnnotationKey]; static {
 		return field.ErrorList{field.Forbidden(field.NewPath(""), "static pods cannot be resized")}
 	}

@@ -34,8 +34,8 @@ func validatePod(on *features.Set, p, old *corev1.Pod) field.ErrorList {
 
 // validateEphemeralContainers lets some be added and none go or change (KEP-277): what was typed into one should be told truly
 // afterwards. Nobody but the node's file decides on a static pod.
-func validateEphemeralContainers(p, old *corev1.Pod) field.ErrorList {
-	errs := podspec.ValidatePod(nil, p)
+func validateEphemeralContainers(on *features.Set, p, old *corev1.Pod) field.ErrorList {
+	errs := podspec.ValidatePod(on, p)
 	errs = append(errs, podspec.ValidateAnnotationChange(p.Annotations, old.Annotations, &p.Spec, annotationsPath)...)
 	path := specPath.Child("ephemeralContainers")
 	if _, static := old.Annotations[corev1.MirrorPodAnnotationKey]; static {
