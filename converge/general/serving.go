@@ -24,11 +24,14 @@ import (
 // An account is a service account.
 type account struct{ ns, name string }
 
+// accounts are a set of them.
+type accounts map[account]bool
+
 // served are the accounts that may write the status of objects, by group, and by the resource or "*".
-type served map[string]map[string][]account
+type served map[string]map[string]accounts
 
 // servers are the accounts that keep objects of a kind, by their rights; none: that is not known.
-func servers(w *converge.World, k resource.Kind) []account {
+func servers(w *converge.World, k resource.Kind) accounts {
 	seen := converge.Kept[served](w)
 	if *seen == nil {
 		*seen = served{}
@@ -95,25 +98,48 @@ func (s *served) add(group, of string, to []rbacv1.Subject, ns string) {
 			continue
 		}
 		if (*s)[group] == nil {
-			(*s)[group] = map[string][]account{}
+			(*s)[group] = map[string]accounts{}
 		}
-		if list := (*s)[group][of]; !slices.Contains(list, a) {
-			(*s)[group][of] = append(list, a)
+		if (*s)[group][of] == nil {
+			(*s)[group][of] = accounts{}
 		}
+		(*s)[group][of][a] = true
 	}
 }
 
+// A program is the workload that keeps objects of a kind, none if obj is nil.
+type program struct {
+	kind resource.Kind
+	obj  resource.Object
+}
+
+// programsOf has what was found, by kind: it is asked for with each object of one.
+type programsOf map[resource.Kind]program
+
 // byRights is the workload that keeps objects of a kind by the rights of its account; nil: none does, or several do and none of them is
 // called a controller.
-func byRights(w *converge.World, of resource.Kind) (k resource.Kind, found resource.Object) {
-	accounts, several := servers(w, of), 0
-	if len(accounts) == 0 || w.Rules.Pods == nil {
+func byRights(w *converge.World, of resource.Kind) (resource.Kind, resource.Object) {
+	known := converge.Kept[programsOf](w)
+	if *known == nil {
+		*known = programsOf{}
+	}
+	k, is := (*known)[of]
+	if !is {
+		k.kind, k.obj = findByRights(w, of)
+		(*known)[of] = k
+	}
+	return k.kind, k.obj
+}
+
+func findByRights(w *converge.World, of resource.Kind) (k resource.Kind, found resource.Object) {
+	may, several := servers(w, of), 0
+	if len(may) == 0 || w.Rules.Pods == nil {
 		return nil, nil
 	}
 	for _, kind := range w.Served(Deployments, StatefulSets, daemonSetsOf) {
 		for obj := range w.Read.Each(kind, "") {
 			t := w.Workloads().Template(obj)
-			if t == nil || !slices.Contains(accounts, account{obj.GetNamespace(), t.Spec.ServiceAccountName}) {
+			if t == nil || !may[account{obj.GetNamespace(), t.Spec.ServiceAccountName}] {
 				continue
 			}
 			if several++; found == nil || controls(obj.GetName()) && !controls(found.GetName()) {
