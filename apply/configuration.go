@@ -61,7 +61,7 @@ func readJSON(patch []byte) (c *Configuration, ok bool, err error) {
 	return c, true, nil
 }
 
-// Encodable refuses a patch that can't be put as JSON, which servers since 1.37 do before anything else: their audit logs hold it so.
+// Encodable says that a patch can't be put as JSON, which servers since 1.37 say before anything else: their audit logs hold it so.
 // It may be YAML if it is to be applied.
 func Encodable(patch []byte, applied bool) error {
 	switch {

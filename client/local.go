@@ -5,12 +5,10 @@ package client
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"log/slog"
 	"runtime/debug"
 
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/kloop-dev/kloop/auth"
@@ -111,7 +109,7 @@ func caught(k resource.Kind, verb string, err *error) {
 	if p := recover(); p != nil {
 		slog.Error("request panicked", "verb", verb, "resource", k.Info().GR().String(), "err", fmt.Sprint(p),
 			"stack", string(debug.Stack()))
-		*err = apierrors.NewInternalError(errors.New("this request caused the server to panic; see its log"))
+		*err = server.Panicked()
 	}
 }
 

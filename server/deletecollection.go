@@ -2,7 +2,6 @@ package server
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"log/slog"
 	"runtime/debug"
@@ -70,7 +69,7 @@ func deleteOne(ctx context.Context, s *Server, r *Request, opts *metav1.DeleteOp
 	defer func() {
 		if p := recover(); p != nil {
 			slog.Error("a deletion panicked", "kind", r.Kind.Info().GVK.Kind, "object", r.Name, "err", fmt.Sprint(p), "stack", string(debug.Stack()))
-			err = apierrors.NewInternalError(errors.New("this request caused the server to panic; see its log"))
+			err = Panicked()
 		}
 	}()
 	_, _, err = s.Delete(ctx, r, opts)

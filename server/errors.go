@@ -104,6 +104,11 @@ func NotAllowed(r *Request, verb string) error {
 	return apierrors.NewMethodNotSupported(r.Resource(), verb)
 }
 
+// Panicked is the error of a request that panicked; the log has more.
+func Panicked() error {
+	return apierrors.NewInternalError(errors.New("this request caused the server to panic; see its log"))
+}
+
 // PlainError is an error without a reason, as some old endpoints answer.
 func PlainError(text string) error {
 	return &apierrors.StatusError{ErrStatus: metav1.Status{Status: metav1.StatusFailure,

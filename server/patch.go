@@ -2,6 +2,7 @@ package server
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -40,20 +41,22 @@ func (s *Server) Patch(ctx context.Context, r *Request, pt types.PatchType, data
 	if err := p.check(); err != nil {
 		return nil, false, err
 	}
-	if s.Kinds.Features().AtLeast(37) {
-		if err := apply.Encodable(data, pt == types.ApplyYAMLPatchType); err != nil {
-			return nil, false, err
-		}
-	}
 	c := &change{next: p.patched}
 	if pt == types.ApplyYAMLPatchType {
 		c.next, c.owned, c.create = p.applied, true, r.Sub == ""
 	}
+	var e *view.Entry
+	var made bool
+	var err error
 	if r.Sub == "scale" {
-		e, err := s.patchScale(ctx, p, c)
-		return e, false, err
+		e, err = s.patchScale(ctx, p, c)
+	} else {
+		e, made, err = s.modify(ctx, r, c)
 	}
-	return s.modify(ctx, r, c)
+	if err != nil && s.Kinds.Features().AtLeast(37) { // it is said first that a patch is no JSON, which no patch is that was applied
+		err = cmp.Or(apply.Encodable(data, pt == types.ApplyYAMLPatchType), err)
+	}
+	return e, made, err
 }
 
 func (p *patching) check() error {

@@ -1,7 +1,6 @@
 package httpapi
 
 import (
-	"errors"
 	"fmt"
 	"log/slog"
 	"net/http"
@@ -107,7 +106,7 @@ func (s *handler) panicked(rec *recorder, r *http.Request, p any) {
 	}
 	slog.Error("request panicked", "method", r.Method, "path", r.URL.Path, "err", fmt.Sprint(p), "stack", string(debug.Stack()))
 	if rec.code == 0 {
-		s.send.Fail(rec, r, apierrors.NewInternalError(errors.New("this request caused the server to panic; see its log")))
+		s.send.Fail(rec, r, server.Panicked())
 		return
 	}
 	panic(http.ErrAbortHandler) // a half answer must not look whole
