@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
@@ -130,15 +131,15 @@ func topologies(list []corev1.TopologySelectorTerm, path *field.Path) (errs fiel
 			}
 			keys[e.Key] = slices.Sorted(slices.Values(e.Values))
 		}
-		text := ""
+		var text strings.Builder
 		for _, key := range slices.Sorted(maps.Keys(keys)) {
-			text += fmt.Sprintf("%q", append([]string{key}, keys[key]...))
+			fmt.Fprintf(&text, "%q", append([]string{key}, keys[key]...))
 		}
-		for range min(seen[text], maxTwice-twice) {
+		for range min(seen[text.String()], maxTwice-twice) {
 			errs = append(errs, field.Duplicate(at, ""))
 			twice++
 		}
-		seen[text]++
+		seen[text.String()]++
 	}
 	return errs
 }
