@@ -246,7 +246,7 @@ func validateUser(on *features.Set, u *corev1.LinuxContainerUser, path *field.Pa
 	case !on.AtLeast(37):
 		errs = rule.Says(utilvalidation.IsValidUserID(u.UID), u.UID, path.Child("uid"))
 	case u.UID < 0 || u.UID > math.MaxUint32:
-		errs = append(errs, field.Invalid(path.Child("uid"), u.UID, utilvalidation.InclusiveRangeError(0, math.MaxUint32)))
+		errs = append(errs, field.Invalid(path.Child("uid"), u.UID, fmt.Sprintf("must be between 0 and %d, inclusive", int64(math.MaxUint32))))
 	}
 	errs = append(errs, rule.Says(utilvalidation.IsValidGroupID(u.GID), u.GID, path.Child("gid"))...)
 	for i, g := range u.SupplementalGroups {
