@@ -94,10 +94,10 @@ func (e *Enforcer) Run(ctx context.Context, ready func()) error {
 		case <-again.C:
 			s.known = false
 		}
-		switch {
-		case s.read == nil:
+		if !s.newest(changes) {
 			continue
-		case !s.whole && anyPolicy(s.read):
+		}
+		if !s.whole && anyPolicy(s.read) {
 			if changes, err = e.watch(ctx, s); err != nil {
 				return err
 			}
@@ -121,6 +121,16 @@ func (e *Enforcer) Run(ctx context.Context, ready func()) error {
 		in = nil
 		rested.Reset(min(max(settle, share*time.Since(began)), time.Second))
 	}
+}
+
+// newest takes a state that came meanwhile, and says whether there is any. A pass that is due anyway sees it, too: passes that come sooner
+// than their rest ends, as they do after errors, would keep it off for ever.
+func (s *state) newest(changes chan resource.Reader) bool {
+	select {
+	case s.read = <-changes:
+	default:
+	}
+	return s.read != nil
 }
 
 // watch follows the policies, and once there are any, all that they are judged by.

@@ -157,6 +157,17 @@ func TestFollow(t *testing.T) {
 	eventually.True(t, "the policy has gone", func() bool { return !isolated(t, in, web) })
 }
 
+// TestChangeAmidRepairs: passes that come sooner than the rest after the last one ends, as after errors, do not keep changes off.
+func TestChangeAmidRepairs(t *testing.T) {
+	s := judged()
+	s.Policy("shop", "deny", networkingv1.NetworkPolicySpec{})
+	_, in, change := enforcing(t, s, func(e *Enforcer) { e.repair = settle / 10 })
+	web := addr("10.1.0.1")
+	eventually.True(t, "the policy is in force", func() bool { return isolated(t, in, web) })
+	change(judged())
+	eventually.True(t, "the policy has gone", func() bool { return !isolated(t, in, web) })
+}
+
 // TestRepairOfABusyCluster: what somebody else did to the table is mended also while the cluster's pods never cease to change.
 func TestRepairOfABusyCluster(t *testing.T) {
 	s := judged()
