@@ -214,8 +214,9 @@ func (w *world) define(gvk schema.GroupVersionKind) {
 		Resource: "customresourcedefinitions"})
 	served := w.dyn.Resource(gvk.GroupVersion().WithResource(plural))
 	_, err := definitions.Create(w.t.Context(), u, metav1.CreateOptions{})
-	if apierrors.IsAlreadyExists(err) {
-		if _, err = served.List(w.t.Context(), metav1.ListOptions{}); apierrors.IsNotFound(err) {
+	if apierrors.IsAlreadyExists(err) { // laid as it is, and perhaps not served yet, or defined in another version
+		u, err = definitions.Get(w.t.Context(), u.GetName(), metav1.GetOptions{})
+		if err == nil && !defines(u, gvk.Version) {
 			_, err = definitions.Patch(w.t.Context(), u.GetName(), types.JSONPatchType,
 				[]byte(`[{"op":"add","path":"/spec/versions/-","value":`+version(false)+`}]`), metav1.PatchOptions{})
 		}
@@ -227,6 +228,12 @@ func (w *world) define(gvk schema.GroupVersionKind) {
 		_, err := served.List(w.t.Context(), metav1.ListOptions{})
 		return err
 	})
+}
+
+// defines says whether a definition has a version.
+func defines(definition *unstructured.Unstructured, version string) bool {
+	list, _, _ := unstructured.NestedSlice(definition.Object, "spec", "versions")
+	return slices.ContainsFunc(list, func(v any) bool { m, ok := v.(map[string]any); return ok && m["name"] == version })
 }
 
 // written are the commands that stand in the source of the rules, up to the first word that is put in. Each is all of a piece of advice,
