@@ -41,10 +41,9 @@ func newReport(out io.Writer) *report {
 	return &report{out: out, pending: map[string][]string{}, attrs: map[string]bool{}, final: map[string]string{}, hung: map[string]bool{}}
 }
 
-// goTest runs go test and returns what it reports; err is a run that could not be read. Compilers and linkers give way to tests, those of
-// other steps too: they have all the time that tests leave, and tests have theirs.
+// goTest runs go test and returns what it reports; err is a run that could not be read.
 func (j *job) goTest(flags, packages []string) (*report, error) {
-	args := slices.Concat([]string{"test", "-json", "-timeout", "40m", "-toolexec", "nice -n 5"}, flags, packages)
+	args := slices.Concat([]string{"test", "-json", "-timeout", "40m"}, flags, packages)
 	cmd := exec.Command("go", args...)
 	cmd.Dir, cmd.Stderr, cmd.Env = j.dir, j.out, append(os.Environ(), j.env...)
 	if slices.Contains(flags, "-race") {
