@@ -154,7 +154,7 @@ func (r *runner) pod(p *corev1.Pod) {
 	}
 	if p.Spec.NodeName != "" {
 		r.assigned(t)
-	} else if t.stage != binding {
+	} else if t.stage != binding && t.node < 0 { // a pod keeps its node: this may be from before the binding
 		r.pending(t, changed)
 	}
 }

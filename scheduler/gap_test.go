@@ -45,3 +45,32 @@ func TestGapForgetsWhatIsOver(t *testing.T) {
 		t.Error(fmt.Sprint(slices.Sorted(maps.Keys(a)), r.st.volumes.assumed))
 	}
 }
+
+// TestStateFromBeforeTheBinding has the feed tell of a pod as it was before the scheduler bound it, once the binding is acknowledged: it is
+// not scheduled a second time, which would take its devices from it.
+func TestStateFromBeforeTheBinding(t *testing.T) {
+	w := start(t, false)
+	log := slog.New(slog.DiscardHandler)
+	r := newRunner(Config{Parallel: 1}, loop.Env{Client: w.Local, Log: log, Now: time.Now}, log)
+	r.st.profiles[corev1.DefaultSchedulerName] = &Profile{Name: corev1.DefaultSchedulerName}
+	w.create(node("n1", "4", ""))
+	p := w.create(pod("p", "", "", "")).(*corev1.Pod)
+	r.apply(client.Batch{Reset: true, Read: w.Read()})
+	bound := r.st.tasks[keyOf(p)]
+	r.q.remove(bound)
+	r.st.addPod(bound, 0)
+	bound.stage = placed
+	late := resource.Clone(p)
+	late.Labels, late.Generation = map[string]string{"told": "late"}, p.Generation+1
+	for name, b := range map[string]client.Batch{
+		"change": {Read: w.Read(), Changes: []client.Change{{Kind: kinds.Pods, Old: p, New: late}}},
+		"gap":    {Read: w.Read(), Reset: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r.apply(b)
+			if bound.stage != placed || bound.node != 0 {
+				t.Errorf("stage %v, node %d", bound.stage, bound.node)
+			}
+		})
+	}
+}
