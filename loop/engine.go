@@ -277,7 +277,7 @@ func (r *runner[T]) reconcile(ctx context.Context, c *Ctx, key Key) (again time.
 	}()
 	if r.Lone != "" { // an object may be called as the key is
 		again, err = r.Gone(ctx, c, key)
-		return again, true, err
+		return again, false, err // the one key is never forgotten: its rest and its fence outlast a look
 	}
 	obj := c.Lookup(key.Kind, key.Namespace, key.Name)
 	switch {

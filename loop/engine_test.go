@@ -423,6 +423,61 @@ func TestLone(t *testing.T) {
 	})
 }
 
+// TestLoneIsRemembered: that no object stands behind the one key does not make the loop forget, after each look, how long it has to rest
+// and which of its writes it has to see first.
+func TestLoneIsRemembered(t *testing.T) {
+	changed := func(_ client.Change, _ resource.Reader, wake func(ns, name string)) { wake("", "everything") }
+	type look = func(context.Context, *loop.Ctx, loop.Key) (time.Duration, error)
+	lone := func(bells *loop.ExternalWakes, rest time.Duration, look look) *controller {
+		return &controller{Lone: "everything", Rest: rest, Writes: writesMaps, Gone: look, ExternalWakes: bells,
+			Wake: []loop.Wake{{Kind: kinds.ConfigMaps, Keys: changed}}}
+	}
+	t.Run("rest", func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
+			f := newFake()
+			looks := 0
+			run(t, f, lone(nil, 100*time.Millisecond, func(context.Context, *loop.Ctx, loop.Key) (time.Duration, error) {
+				looks++
+				return 0, nil
+			}))
+			for range 100 {
+				time.Sleep(10 * time.Millisecond)
+				f.put("a")
+			}
+			pass(time.Second)
+			if looks < 9 || looks > 12 {
+				t.Errorf("%d looks in a second of changes", looks)
+			}
+		})
+	})
+	t.Run("fence", func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
+			f, bells := newFake(), loop.NewExternalWakes()
+			creates := 0
+			w := run(t, f, lone(bells, 0, func(ctx context.Context, c *loop.Ctx, _ loop.Key) (time.Duration, error) {
+				if resource.Get(c, kinds.ConfigMaps, "", "child") != nil {
+					return 0, nil
+				}
+				creates++
+				f.setLag(true)
+				_, err := c.Create(ctx, kinds.ConfigMaps, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "child"}})
+				return 0, err
+			}))
+			synctest.Wait()
+			bells.Wake(key("everything"), "a bell rang")
+			pass(time.Minute)
+			if creates != 1 {
+				t.Errorf("%d creates with a view that lags", creates)
+			}
+			f.setLag(false)
+			pass(time.Minute)
+			if rec, _ := w.Record("test", key("everything")); rec.State != "resting" || creates != 1 {
+				t.Errorf("with a view that caught up: %s, %d creates", rec.State, creates)
+			}
+		})
+	})
+}
+
 func TestAll(t *testing.T) {
 	var calls atomic.Int64
 	done, err := loop.All(100, func(i int) error {
