@@ -53,10 +53,11 @@ func again() simtest.Config {
 	}
 }
 
-// Nearly all seeds replay to the turn; docs/testing.md says what keeps others from it.
+// Nearly all seeds replay to the turn: what an operator does within a turn, and what the garbage collector takes in meanwhile, is in an
+// order that is Go's.
 func TestReplay(t *testing.T) {
 	const seeds = 20
-	if same := simtest.Replay(t, again(), seeds); same < seeds/2 {
+	if same := simtest.Replay(t, again(), seeds); same < seeds*3/4 {
 		t.Errorf("%d of %d seeds go the same way twice", same, seeds)
 	}
 }
