@@ -156,7 +156,11 @@ func routable(c *request, connects bool) error {
 		return nil
 	}
 	if !reply.Routable(c.r.Header.Get("Accept"), true) {
-		return reply.Generic(http.StatusNotAcceptable)
+		types := reply.Served(true)
+		if c.r.Method == http.MethodGet && (c.info.Name == "" || c.info.LegacyWatch) {
+			types += ", " + reply.Streamed(true)
+		}
+		return reply.Unrouted(types)
 	}
 	return nil
 }
@@ -228,6 +232,9 @@ func (c *request) connect() error {
 	open := c.s.meter.streams.WithLabelValues(metricVerb(c.info.Verb), c.info.Res, c.info.Sub)
 	open.Inc()
 	defer open.Dec()
+	if c.info.Sub != "log" && c.r.URL.Query().Has("dryRun") {
+		return apierrors.NewBadRequest("dryRun is not supported")
+	}
 	if err := c.mayConnect(); err != nil {
 		return err
 	}

@@ -1,6 +1,7 @@
 package httpapi_test
 
 import (
+	"strings"
 	"testing"
 
 	"github.com/kloop-dev/kloop/internal/testcluster"
@@ -28,12 +29,23 @@ func TestTaintsOfDevices(t *testing.T) {
 	}
 }
 
-// TestProxyToNothing: a service that has no endpoints is not there for now.
+// TestProxyToNothing: a service that has no endpoints is not there for now, nor is one that is not there at all, unless its
+// port is to be found by a number.
 func TestProxyToNothing(t *testing.T) {
 	w := newWorld(t)
 	w.must("POST", "/api/v1/namespaces/ns/services", `{"metadata":{"name":"s"},"spec":{"clusterIP":"None","ports":[{"port":80}]}}`, 201)
-	st := w.must("GET", "/api/v1/namespaces/ns/services/s/proxy/", "", 503).status(t)
-	if st.Message != `no endpoints available for service "s"` {
-		t.Errorf("status %+v", st)
+	const none, lost = `no endpoints available for service "%"`, `services "%" not found`
+	for _, x := range []struct {
+		service, port, message string
+		code                   int
+	}{
+		{"s", "", none, 503}, {"m", "", none, 503}, {"m", ":http", none, 503}, {"m", ":80", lost, 404},
+	} {
+		t.Run(x.service+x.port, func(t *testing.T) {
+			st := w.must("GET", "/api/v1/namespaces/ns/services/"+x.service+x.port+"/proxy/", "", x.code).status(t)
+			if want := strings.Replace(x.message, "%", x.service, 1); st.Message != want {
+				t.Errorf("status %+v, want %s", st, want)
+			}
+		})
 	}
 }

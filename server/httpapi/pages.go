@@ -28,7 +28,7 @@ func (s *handler) page(w http.ResponseWriter, r *http.Request, i *info) {
 			return
 		}
 		if !reply.Takes(r.Header.Get("Accept"), codec.JSON) {
-			s.send.Fail(w, r, reply.Generic(http.StatusNotAcceptable))
+			s.send.Fail(w, r, reply.Unrouted(codec.JSON))
 			return
 		}
 		writeIndented(w, s.cfg.Version)
@@ -124,7 +124,7 @@ func (s *handler) issuer(w http.ResponseWriter, r *http.Request, path string) {
 		s.send.Fail(w, r, reply.Generic(http.StatusMethodNotAllowed))
 		return
 	case !reply.Takes(r.Header.Get("Accept"), typ): // also who asks for JSON: the keys have a type of their own
-		s.send.Fail(w, r, reply.Generic(http.StatusNotAcceptable))
+		s.send.Fail(w, r, reply.Unrouted(typ))
 		return
 	}
 	doc, err := get()

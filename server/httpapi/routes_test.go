@@ -36,6 +36,42 @@ func TestNoWarningOfWhatIsNotRouted(t *testing.T) {
 	}
 }
 
+// Nothing is connected to for the sake of a dry run; a log is read.
+func TestNoDryConnections(t *testing.T) {
+	w := newWorld(t)
+	for path, code := range map[string]int{"pods/m/exec": 400, "pods/m/proxy/x": 400, "services/m/proxy": 400, "pods/m/log": 404} {
+		t.Run(path, func(t *testing.T) {
+			st := w.must("GET", "/api/v1/namespaces/ns/"+path+"?dryRun=All", "", code).status(t)
+			if (code == 400) != (st.Message == "dryRun is not supported") {
+				t.Errorf("said %s", st.Message)
+			}
+		})
+	}
+}
+
+// A refusal names what a path answers in, indented for the person who seems to read it.
+func TestRepresentations(t *testing.T) {
+	w := newWorld(t)
+	const objects, streams = "application/json, application/yaml, application/vnd.kubernetes.protobuf",
+		", application/json;stream=watch, application/vnd.kubernetes.protobuf;stream=watch"
+	const coll = "/api/v1/namespaces/ns/configmaps"
+	for _, x := range []struct{ method, path, want string }{
+		{"GET", coll, objects + streams}, {"GET", "/api/v1/configmaps", objects + streams}, {"GET", coll + "/a?watch=1", objects},
+		{"GET", "/api/v1/watch/namespaces/ns/configmaps/a", objects + streams}, {"POST", coll, objects}, {"DELETE", coll, objects},
+		{"GET", "/api/v1", objects}, {"GET", "/version", "application/json"}, {"GET", "/api/v1/namespaces/ns/pods/a/log", "text/plain, " + objects},
+	} {
+		t.Run(x.method+x.path, func(t *testing.T) {
+			got := w.must(x.method, x.path, "{}", 406, "Accept", "text/html")
+			if m := got.status(t).Message; m != "406: Not Acceptable\n\nAvailable representations: "+x.want {
+				t.Errorf("said %q", m)
+			}
+			if !strings.HasPrefix(string(got.body), "{\n  \"kind\"") {
+				t.Errorf("sent %s", got.body)
+			}
+		})
+	}
+}
+
 // What code answers, reviews among it, has no columns: a table of it is refused, unless something else will do.
 func TestNoTablesOfAnswers(t *testing.T) {
 	w := newWorld(t)

@@ -1,10 +1,10 @@
 package httpapi_test
 
 import (
-	"bufio"
 	"context"
 	"encoding/json"
 	"fmt"
+	"io"
 	"net/http"
 	"strings"
 	"testing"
@@ -118,10 +118,10 @@ func TestWatchErrors(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			line, _ := bufio.NewReader(resp.Body).ReadString('\n')
+			said, _ := io.ReadAll(resp.Body)
 			resp.Body.Close()
-			if resp.StatusCode != tt.code || !strings.Contains(line, tt.in) {
-				t.Errorf("%s: %d %s", tt.query, resp.StatusCode, line)
+			if resp.StatusCode != tt.code || !strings.Contains(string(said), tt.in) {
+				t.Errorf("%s: %d %s", tt.query, resp.StatusCode, said)
 			}
 		})
 	}

@@ -58,8 +58,8 @@ func (h *Handler) Serve(w http.ResponseWriter, r *http.Request, parts []string) 
 		return
 	}
 	if parts[0] == "api" || ver != "" && h.Builtin(name) { // upstream's lists, groups and what is custom ask for no method
-		if code := refused(r); code != 0 {
-			h.Send.Fail(w, r, reply.Generic(code))
+		if err := refused(r); err != nil {
+			h.Send.Fail(w, r, err)
 			return
 		}
 	}
@@ -75,16 +75,16 @@ func (h *Handler) Serve(w http.ResponseWriter, r *http.Request, parts []string) 
 	}
 }
 
-// refused is the code for a request whose method, or whose media types whatever they are to hold, are not served; else 0.
-func refused(r *http.Request) int {
+// refused is the error of a request whose method, or whose media types whatever they are to hold, are not served.
+func refused(r *http.Request) error {
 	takes := func(typ string) bool { return reply.Takes(r.Header.Get("Accept"), typ) }
 	switch {
 	case r.Method != http.MethodGet:
-		return http.StatusMethodNotAllowed
+		return reply.Generic(http.StatusMethodNotAllowed)
 	case !takes(codec.JSON) && !takes(codec.YAML) && !takes(codec.Protobuf):
-		return http.StatusNotAcceptable
+		return reply.Unrouted(reply.Served(true))
 	}
-	return 0
+	return nil
 }
 
 // Builtin says that the group has at least one kind that no user defined.

@@ -160,12 +160,18 @@ func Routable(header string, proto bool) bool {
 func NotAcceptable(proto, stream bool) error {
 	types := Served(proto)
 	if stream {
-		types = codec.JSON + ";stream=watch"
-		if proto {
-			types += ", " + codec.Protobuf + ";stream=watch"
-		}
+		types = Streamed(proto)
 	}
 	return Error(http.StatusNotAcceptable, metav1.StatusReasonNotAcceptable, "only the following media types are accepted: %s", types)
+}
+
+// Streamed lists the media types of watches.
+func Streamed(proto bool) string {
+	types := codec.JSON + ";stream=watch"
+	if proto {
+		types += ", " + codec.Protobuf + ";stream=watch"
+	}
+	return types
 }
 
 // Served lists the media types of objects.

@@ -48,9 +48,16 @@ func FillStatus(st *metav1.Status) {
 // Generic is the error of a path or method that is not served; it says nothing about the resource.
 func Generic(code int) error {
 	message := ""
-	if code == http.StatusNotAcceptable || code == http.StatusUnsupportedMediaType {
+	if code == http.StatusUnsupportedMediaType {
 		message = fmt.Sprintf("%d: %s", code, http.StatusText(code))
 	}
+	return apierrors.NewGenericServerResponse(code, "", schema.GroupResource{}, "", message, 0, false)
+}
+
+// Unrouted is the error of a path that answers in none of the media types that the client takes, but in these.
+func Unrouted(types string) error {
+	const code = http.StatusNotAcceptable
+	message := fmt.Sprintf("%d: %s\n\nAvailable representations: %s", code, http.StatusText(code), types)
 	return apierrors.NewGenericServerResponse(code, "", schema.GroupResource{}, "", message, 0, false)
 }
 
@@ -76,8 +83,8 @@ func (s Sender) Fail(w http.ResponseWriter, r *http.Request, err error) {
 		w.Header().Set("Retry-After", strconv.Itoa(int(st.Details.RetryAfterSeconds)))
 	}
 	acc, ok := Negotiate(r.Header.Get("Accept"), true, nil)
-	if !ok {
-		acc = Accepted{}
+	if !ok { // whoever reads it then is a person, to upstream
+		acc = Accepted{Pretty: true}
 	}
 	acc.Pretty = acc.Pretty || WantsPretty(r)
 	s.Object(w, r, acc, int(st.Code), st)

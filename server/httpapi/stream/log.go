@@ -20,7 +20,7 @@ import (
 // log streams the log of a container from the agent of its node.
 func (c *connection) log() error {
 	if !routableLog(c.r.Header.Get("Accept")) {
-		return reply.Generic(http.StatusNotAcceptable)
+		return reply.Unrouted("text/plain, " + reply.Served(true))
 	}
 	opts, err := logOptions(c.r.URL.Query(), c.req.Name, c.h.cfg.Kinds.Features().On("PodLogsQuerySplitStreams"))
 	if err != nil {

@@ -169,6 +169,9 @@ func (c *connection) serviceTarget(ctx context.Context, t target) (*url.URL, htt
 	req := *c.req
 	req.Sub = ""
 	e, err := c.h.cfg.Ops.Get(ctx, &req, &metav1.GetOptions{})
+	if apierrors.IsNotFound(err) && !isNumber(t.port) && c.h.cfg.Kinds.Features().AtLeast(37) { // only a number's name is looked up there
+		return nil, nil, noEndpoints(t.name)
+	}
 	if err != nil {
 		return nil, nil, err
 	}
@@ -238,5 +241,14 @@ func (c *connection) endpoint(ctx context.Context, svc *corev1.Service, port str
 			return hosts[0], number, nil
 		}
 	}
-	return "", 0, apierrors.NewServiceUnavailable(fmt.Sprintf("no endpoints available for service %q", svc.Name))
+	return "", 0, noEndpoints(svc.Name)
+}
+
+func noEndpoints(service string) error {
+	return apierrors.NewServiceUnavailable(fmt.Sprintf("no endpoints available for service %q", service))
+}
+
+func isNumber(port string) bool {
+	_, err := strconv.ParseInt(port, 10, 64)
+	return err == nil
 }
