@@ -6,6 +6,7 @@ import (
 
 	appsv1 "k8s.io/api/apps/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"github.com/kloop-dev/kloop/features"
 	"github.com/kloop-dev/kloop/kinds"
@@ -31,6 +32,14 @@ func TestToldByVersion(t *testing.T) {
 			schema.GroupVersionKind{Group: "resource.k8s.io", Version: "v1", Kind: "ResourceClaim"}, map[int][]string{
 				36: {"Invalid spec.devices.requests[0]"},
 				37: {"Invalid spec.devices.requests[0]", "Required spec.devices.requests[0].firstAvailable[0].deviceClassName"}}},
+		{"volumes labelled at the mount", "", `{apiVersion: v1, kind: Pod, metadata: {name: p}, spec: {containers: [{name: c, image: i}],
+			securityContext: {seLinuxChangePolicy: MountOption}}}`,
+			schema.GroupVersionKind{Version: "v1", Kind: "Pod"}, map[int][]string{
+				36: {"NotSupported spec.securityContext.seLinuxChangePolicy"}, 37: nil}},
+		{"volumes of a template labelled at the mount", "", `{apiVersion: v1, kind: PodTemplate, metadata: {name: p}, template: {
+			spec: {containers: [{name: c, image: i}], securityContext: {seLinuxChangePolicy: MountOption}}}}`,
+			schema.GroupVersionKind{Version: "v1", Kind: "PodTemplate"}, map[int][]string{
+				36: {"NotSupported template.spec.securityContext.seLinuxChangePolicy"}, 37: nil}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			for minor, want := range c.want {
@@ -48,6 +57,70 @@ func TestToldByVersion(t *testing.T) {
 				if got := said(k.Check(on, &c.kind, c.sub, obj, old)); !slices.Equal(got, want) {
 					t.Errorf("%s, 1.%d: %q, want %q", c.name, minor, got, want)
 				}
+			}
+		})
+	}
+}
+
+// A pod that was stored with another policy than a 1.36 takes keeps it.
+func TestPolicyThatWasThere(t *testing.T) {
+	on, err := features.New(36, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	set := kinds.SetFor(on, nil)
+	k, _ := set.Kind(schema.GroupVersionKind{Version: "v1", Kind: "Pod"})
+	old := parsed(t, set, `{apiVersion: v1, kind: Pod, metadata: {name: p}, spec: {containers: [{name: c, image: i}],
+		securityContext: {seLinuxChangePolicy: MountOption}}}`)
+	k.SetDefaults(on, old)
+	if errs := k.Check(on, nil, "", resource.Clone(old), old); len(errs) > 0 {
+		t.Error(errs)
+	}
+}
+
+// What does not change is told after all that is wrong with what was sent, as upstream tells it.
+func TestOrderOfCauses(t *testing.T) {
+	const selector, labels, fixed = "Required spec.selector", "Invalid spec.template.metadata.labels", "Invalid spec.selector"
+	for _, c := range []struct {
+		name, old, obj string
+		want           []string
+	}{
+		{"Deployment", `{apiVersion: apps/v1, kind: Deployment, metadata: {name: s}, spec: {selector: {matchLabels: {a: b}},
+			template: {metadata: {labels: {a: b}}, spec: {containers: [{name: c, image: i}]}}}}`,
+			`{apiVersion: apps/v1, kind: Deployment, metadata: {name: s}, spec: {template: {spec: {containers: [{name: c, image: i}]}}}}`,
+			[]string{selector, labels, fixed}},
+		{"ReplicaSet", `{apiVersion: apps/v1, kind: ReplicaSet, metadata: {name: s}, spec: {selector: {matchLabels: {a: b}},
+			template: {metadata: {labels: {a: b}}, spec: {containers: [{name: c, image: i}]}}}}`,
+			`{apiVersion: apps/v1, kind: ReplicaSet, metadata: {name: s}, spec: {template: {spec: {containers: [{name: c, image: i}]}}}}`,
+			[]string{selector, labels, fixed}},
+		{"StatefulSet", `{apiVersion: apps/v1, kind: StatefulSet, metadata: {name: s}, spec: {selector: {matchLabels: {a: b}},
+			template: {metadata: {labels: {a: b}}, spec: {containers: [{name: c, image: i}]}}}}`,
+			`{apiVersion: apps/v1, kind: StatefulSet, metadata: {name: s}, spec: {template: {spec: {containers: [{name: c, image: i}]}}}}`,
+			[]string{selector, labels, "Forbidden spec"}},
+		{"binding", "", `{apiVersion: admissionregistration.k8s.io/v1, kind: ValidatingAdmissionPolicyBinding, metadata: {name: b}, spec: {
+			policyName: p, validationActions: [Deny], paramRef: {name: n, parameterNotFoundAction: Deny,
+			selector: {matchExpressions: [{key: a, operator: X}]}}}}`,
+			[]string{"Forbidden spec.paramRef.name", "Invalid spec.paramRef.selector.matchExpressions[0].operator",
+				"Forbidden spec.paramRef.selector"}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			on, err := features.New(36, nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			set := kinds.SetFor(on, nil)
+			obj, old := parsed(t, set, c.obj), resource.Object(nil)
+			k, _ := set.Kind(obj.GetObjectKind().GroupVersionKind())
+			if k.SetDefaults(on, obj); c.old != "" {
+				old = parsed(t, set, c.old)
+				k.SetDefaults(on, old)
+			}
+			var got []string
+			for _, e := range k.Check(on, nil, "", obj, old) {
+				got = append(got, said(field.ErrorList{e})...)
+			}
+			if !slices.Equal(got, c.want) {
+				t.Errorf("%q, want %q", got, c.want)
 			}
 		})
 	}

@@ -296,11 +296,13 @@ func paramRef(r *admissionregistrationv1.ParamRef, path *field.Path) (errs field
 	if r.Name != "" {
 		errs = append(errs, segment(r.Name, name)...)
 	}
+	if r.Name != "" && r.Selector != nil {
+		errs = append(errs, field.Forbidden(name, "name and selector are mutually exclusive"))
+	}
 	errs = append(errs, rule.Selector(r.Selector, selector)...)
 	switch {
 	case r.Name != "" && r.Selector != nil:
-		errs = append(errs, field.Forbidden(name, "name and selector are mutually exclusive"),
-			field.Forbidden(selector, "name and selector are mutually exclusive"))
+		errs = append(errs, field.Forbidden(selector, "name and selector are mutually exclusive"))
 	case r.Name == "" && r.Selector == nil:
 		errs = append(errs, field.Required(path, "one of name or selector must be specified"))
 	}

@@ -85,7 +85,6 @@ func validateDeployment(on *features.Set, d, old *appsv1.Deployment) (errs field
 	w := workload{on: on, kind: "deployment", selector: s.Selector, template: &s.Template}
 	if old != nil {
 		w.oldSelector, w.oldTemplate = old.Spec.Selector, &old.Spec.Template
-		errs = append(errs, rule.Frozen(s.Selector, old.Spec.Selector, spec.Child("selector"))...)
 	}
 	errs = append(errs, w.validate(spec)...)
 	errs = append(errs, deploymentStrategy(s.Strategy, spec.Child("strategy"))...)
@@ -97,6 +96,9 @@ func validateDeployment(on *features.Set, d, old *appsv1.Deployment) (errs field
 		if *p <= s.MinReadySeconds {
 			errs = append(errs, field.Invalid(path, *p, "must be greater than minReadySeconds"))
 		}
+	}
+	if old != nil {
+		errs = append(errs, rule.Frozen(s.Selector, old.Spec.Selector, spec.Child("selector"))...)
 	}
 	return errs
 }

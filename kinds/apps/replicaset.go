@@ -62,9 +62,11 @@ func validateReplicaSet(on *features.Set, r, old *appsv1.ReplicaSet) (errs field
 	w := workload{on: on, kind: "deployment", selector: r.Spec.Selector, template: &r.Spec.Template}
 	if old != nil {
 		w.oldSelector, w.oldTemplate = old.Spec.Selector, &old.Spec.Template
+	}
+	if errs = append(errs, w.validate(spec)...); old != nil {
 		errs = append(errs, rule.Frozen(r.Spec.Selector, old.Spec.Selector, spec.Child("selector"))...)
 	}
-	return append(errs, w.validate(spec)...)
+	return errs
 }
 
 // validateReplicaSetStatus holds the counters to each other, as those of a Deployment.

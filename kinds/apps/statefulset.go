@@ -101,7 +101,6 @@ func validateStatefulSet(on *features.Set, set, old *appsv1.StatefulSet) (errs f
 	w := workload{on: on, kind: "statefulset", selector: s.Selector, template: asMade(s), stateful: true}
 	if old != nil {
 		w.oldSelector, w.oldTemplate = old.Spec.Selector, asMade(&old.Spec)
-		errs = append(errs, statefulSetUpdate(on, set, old, spec)...)
 	} else {
 		errs = append(errs, rule.Format(s.ServiceName, spec.Child("serviceName"), serviceName)...)
 		for i := range s.VolumeClaimTemplates {
@@ -119,7 +118,10 @@ func validateStatefulSet(on *features.Set, set, old *appsv1.StatefulSet) (errs f
 	if s.Ordinals != nil {
 		errs = append(errs, rule.AtLeast(s.Ordinals.Start, 0, spec.Child("ordinals", "start"))...)
 	}
-	return append(errs, w.validate(spec)...)
+	if errs = append(errs, w.validate(spec)...); old != nil {
+		errs = append(errs, statefulSetUpdate(on, set, old, spec)...)
+	}
+	return errs
 }
 
 // warnStatefulSet also warns of its claims, and of a limit that is none: it is refused nowhere.

@@ -23,12 +23,16 @@ type checker struct {
 	volumes map[string]*corev1.VolumeSource
 	claims  sets.Set[string] // names in spec.resourceClaims
 
-	nameless bool // volumes of images need not say which
+	nameless  bool // volumes of images need not say which
+	recursive bool // volumes are labelled file by file, in no other way
 }
 
-// ValidatePod checks what a pod says of itself outside of status, except the generic part of metadata.
-func ValidatePod(on *features.Set, p *corev1.Pod) field.ErrorList {
-	c := &checker{on: on, spec: &p.Spec, meta: &p.ObjectMeta}
+// ValidatePod checks what a new pod says of itself outside of status, except the generic part of metadata.
+func ValidatePod(on *features.Set, p *corev1.Pod) field.ErrorList { return ValidateChanged(on, p, nil) }
+
+// ValidateChanged is ValidatePod of a pod that was stored as old before, or nil.
+func ValidateChanged(on *features.Set, p, old *corev1.Pod) field.ErrorList {
+	c := &checker{on: on, spec: &p.Spec, meta: &p.ObjectMeta, recursive: !on.AtLeast(37) && (old == nil || !relabels(&old.Spec))}
 	path := field.NewPath("spec")
 	var errs field.ErrorList
 	if len(p.Annotations) > 0 {
@@ -48,7 +52,8 @@ func ValidateTemplate(on *features.Set, t, old *corev1.PodTemplateSpec, path *fi
 	errs := metavalidation.ValidateLabels(t.Labels, path.Child("labels"))
 	errs = append(errs, validation.ValidateAnnotations(t.Annotations, path.Child("annotations"))...)
 	errs = append(errs, ValidateAnnotations(t.Annotations, &t.Spec, path.Child("annotations"))...)
-	c := &checker{on: on, spec: &t.Spec, nameless: !on.AtLeast(37) || old != nil && hasNamelessImage(&old.Spec)}
+	c := &checker{on: on, spec: &t.Spec, nameless: !on.AtLeast(37) || old != nil && hasNamelessImage(&old.Spec),
+		recursive: !on.AtLeast(37) && (old == nil || !relabels(&old.Spec))}
 	errs = append(errs, c.check(path.Child("spec"))...)
 	errs = append(errs, AnnotationsAgree(t.Annotations, &t.Spec, path.Child("spec"))...)
 	if len(t.Spec.EphemeralContainers) > 0 {

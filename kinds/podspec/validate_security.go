@@ -77,9 +77,17 @@ func (c *checker) checkSecurity(path *field.Path) (errs field.ErrorList) {
 	add(checkAppArmor(p.AppArmorProfile, at.Child("appArmorProfile"))...)
 	add(rule.AmongPtr(p.SupplementalGroupsPolicy, at.Child("supplementalGroupsPolicy"),
 		corev1.SupplementalGroupsPolicyMerge, corev1.SupplementalGroupsPolicyStrict)...)
-	add(rule.AmongPtr(p.SELinuxChangePolicy, at.Child("seLinuxChangePolicy"),
-		corev1.SELinuxChangePolicyRecursive, corev1.SELinuxChangePolicyMountOption)...)
+	policies := []corev1.PodSELinuxChangePolicy{corev1.SELinuxChangePolicyMountOption, corev1.SELinuxChangePolicyRecursive}
+	if c.recursive {
+		policies = policies[1:]
+	}
+	add(rule.AmongPtr(p.SELinuxChangePolicy, at.Child("seLinuxChangePolicy"), policies...)...)
 	return errs
+}
+
+// relabels says that a pod tells how its volumes get their labels. Up to 1.36 there is one way for those that did not tell before.
+func relabels(s *corev1.PodSpec) bool {
+	return s.SecurityContext != nil && s.SecurityContext.SELinuxChangePolicy != nil
 }
 
 func (c *checker) checkSecurityContext(s *corev1.SecurityContext, path *field.Path) (errs field.ErrorList) {
