@@ -9,6 +9,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/validation"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	"sigs.k8s.io/yaml"
 
@@ -88,7 +89,12 @@ func (s *Server) updateScale(ctx context.Context, r *Request, obj resource.Objec
 	if err := named(r, sc); err != nil {
 		return nil, err
 	}
-	return s.rescale(ctx, r, func(context.Context, *autoscalingv1.Scale) (*autoscalingv1.Scale, error) { return sc, nil })
+	return s.rescale(ctx, r, func(_ context.Context, cur *autoscalingv1.Scale) (*autoscalingv1.Scale, error) {
+		if sc.UID != "" && sc.UID != cur.UID { // a precondition, before any rule
+			return nil, wrongUID(r, sc.UID, cur.UID)
+		}
+		return sc, nil
+	})
 }
 
 // patchScale implements Patch of the scale subresource.
@@ -107,7 +113,9 @@ func (s *Server) patchScale(ctx context.Context, p *patching, c *change) (*view.
 					return nil, err
 				}
 				sc.Name, sc.Spec.Replicas = p.r.Name, 0 // all but its metadata is checked
-				err = s.rules.checkWritten(p.r, sc)
+				if err = s.rules.checkWritten(p.r, sc); err == nil {
+					err = sameScale(p.r, sc, obj.GetUID())
+				}
 			}
 			return obj, err
 		}
@@ -142,10 +150,15 @@ func (p *patching) patchedScale(_ context.Context, sc *autoscalingv1.Scale) (*au
 	if err := apply.CheckName(next, p.r.Scope(), p.r.Name); err != nil {
 		return nil, err
 	}
-	if next.UID != "" && next.UID != sc.UID {
-		return nil, otherUID(scaleOf(p.r), p.r.Name, next.UID, sc.UID)
-	}
 	return next, nil
+}
+
+// sameScale checks the uid that a patch of a scale names, once its rules are kept.
+func sameScale(r *Request, sc *autoscalingv1.Scale, have types.UID) error {
+	if sc.UID != "" && sc.UID != have {
+		return otherUID(scaleOf(r), r.Name, sc.UID, have)
+	}
+	return nil
 }
 
 // rescale changes an object through its scale.
@@ -173,7 +186,7 @@ func (s *Server) rescale(ctx context.Context, r *Request,
 		if err := s.rules.checkWritten(r, want); err != nil {
 			return nil, err
 		}
-		if err := sameUID(r, want, cur); err != nil {
+		if err := sameScale(r, want, cur.Object.GetUID()); err != nil {
 			return nil, err
 		}
 		obj := resource.Clone(cur.Object)
@@ -215,7 +228,10 @@ func (s rules) checkWritten(r *Request, sc *autoscalingv1.Scale) error {
 	}
 	meta := sc.ObjectMeta
 	meta.ManagedFields = nil // the object has its own
-	errs := s.asTold(r, validation.ValidateObjectMeta(&meta, true, validation.NameIsDNSSubdomain, metadataPath))
+	errs := validation.ValidateObjectMeta(&meta, true, validation.NameIsDNSSubdomain, metadataPath)
+	for _, e := range errs { // whatever the kind makes of its own metadata
+		resource.MetaBefore37(e)
+	}
 	for i, f := range sc.Finalizers {
 		if !qualifiedFinalizer(f) {
 			errs = append(errs, unqualified(i, f))

@@ -305,6 +305,36 @@ func TestApply(t *testing.T) {
 	}
 }
 
+// A scale that is for another object is refused before it is looked at; what kinds make of their own names is no matter of scales.
+func TestScaleOfAnother(t *testing.T) {
+	on, err := features.New(36, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	lax := &resource.Def[*appsv1.Deployment]{GVK: deployments.GVK, Plural: "deployments", Namespaced: true, Default: deployments.Default,
+		Scale: deployments.Scale, Quirks: resource.Quirks{SkipGenerateNameCheck: true}}
+	w := start(t, func(config *testcluster.Config) {
+		config.Kinds = resource.For(on, nil, lax)
+		config.View = view.NewWith(config.Kinds, view.Config{Guard: true})
+	})
+	create(w, lax, &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Name: "d"}})
+	for _, c := range []struct {
+		name, want string
+		meta       metav1.ObjectMeta
+	}{
+		{"of another", "Conflict", metav1.ObjectMeta{UID: "x", Labels: map[string]string{"a b": "c"}}},
+		{"bad name", "Invalid FieldValueInvalid metadata.generateName", metav1.ObjectMeta{GenerateName: "A_"}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			sc := &autoscalingv1.Scale{ObjectMeta: c.meta}
+			sc.Name, sc.Namespace = "d", "ns"
+			if _, _, err := w.Update(t.Context(), sub(w.ask(lax, "d"), "scale"), sc); reason(err) != c.want {
+				t.Errorf("got %v, want %s", err, c.want)
+			}
+		})
+	}
+}
+
 // Up to 1.36 the metadata of a scale, which nobody sees again, had to be good.
 func TestMetadataOfScale(t *testing.T) {
 	for _, c := range []struct {
@@ -318,6 +348,11 @@ func TestMetadataOfScale(t *testing.T) {
 		{"applied in 1.36", `{"apiVersion":"autoscaling/v1","kind":"Scale","metadata":{"generation":-1}}`,
 			"Invalid FieldValueInvalid metadata.generation", 36, types.ApplyYAMLPatchType},
 		{"finalizer", `{"metadata":{"finalizers":["x"]}}`, "", 37, types.MergePatchType},
+		{"bad before another's", `{"metadata":{"labels":{"a b":"c"},"uid":"x"}}`, "Invalid FieldValueInvalid metadata.labels", 36,
+			types.MergePatchType},
+		{"another's", `{"metadata":{"uid":"x"}}`, "Conflict", 37, types.MergePatchType},
+		{"applied to another's", `{"apiVersion":"autoscaling/v1","kind":"Scale","metadata":{"uid":"x"}}`, "Conflict", 37,
+			types.ApplyYAMLPatchType},
 		{"name", `{"metadata":{"generateName":"A_"}}`, "", 37, types.MergePatchType},
 		{"replicas", `{"spec":{"replicas":-1}}`, "Invalid FieldValueInvalid spec.replicas", 37, types.MergePatchType},
 	} {
