@@ -40,10 +40,10 @@ func (s rules) checkMeta(r *Request, obj, old resource.Object) field.ErrorList {
 	}
 	updateOnly := i.MetaUpdateOnly || i.MetaUpdateOnly37 && s.Kinds.Features().AtLeast(37)
 	if old != nil && !i.Custom && !updateOnly && !s.oldMeta(r) && asNew(r) {
-		errs = append(errs, whole...) // the kinds' own rules for updates begin with those for new objects
-		if !i.MetaErrorsOnce {
+		if !i.MetaErrorsOnce { // of the rules for updates
 			errs = append(errs, qualified...)
 		}
+		errs = append(errs, whole...) // the kinds' own rules for updates have those for new objects, too
 	}
 	return append(errs, qualified...)
 }

@@ -72,6 +72,26 @@ func TestMetadataAgain(t *testing.T) {
 	}
 }
 
+// TestOrderOfMetadata: up to 1.36 a bad finalizer is told by the rules for all objects, for changed ones, and twice by those for new ones.
+func TestOrderOfMetadata(t *testing.T) {
+	on, err := features.New(36, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	meta := metav1.ObjectMeta{Name: "a", Namespace: "ns", UID: "u", ResourceVersion: "1"}
+	bad := *meta.DeepCopy()
+	bad.Finalizers = []string{"x y"}
+	s := rules{&Core{Config: Config{Kinds: resource.For(on, nil, kinds.ConfigMaps)}}}
+	var got []string
+	for _, e := range s.checkMeta(&Request{Kind: kinds.ConfigMaps}, &corev1.ConfigMap{ObjectMeta: bad}, &corev1.ConfigMap{ObjectMeta: meta}) {
+		got = append(got, e.Field)
+	}
+	const list, one = "metadata.finalizers", "metadata.finalizers[0]"
+	if !slices.Equal(got, []string{list, one, list, one}) {
+		t.Errorf("told of %q", got)
+	}
+}
+
 // A generateName whose kind does not look at it must still be able to stand in a path.
 func TestGenerateNameInPath(t *testing.T) {
 	s := rules{&Core{Config: Config{Kinds: resource.For(nil, nil, kinds.ReplicationControllers)}}}
