@@ -36,6 +36,21 @@ func TestNoWarningOfWhatIsNotRouted(t *testing.T) {
 	}
 }
 
+// Whatever is wrong with a binding is told at once.
+func TestBadBinding(t *testing.T) {
+	w := newWorld(t)
+	w.must("POST", "/api/v1/namespaces/ns/pods", `{"metadata":{"name":"p"},"spec":{"containers":[{"name":"c","image":"i"}]}}`, 201)
+	const kind, name = `target.kind: Unsupported value: "Pod": supported values: "Node", "<empty>"`, "target.name: Required value"
+	for target, want := range map[string]string{`"kind":"Pod","name":"n"`: kind, `"kind":"Node"`: name, `"kind":"Pod"`: "[" + kind + ", " + name + "]"} {
+		t.Run(target, func(t *testing.T) {
+			body := `{"metadata":{"name":"p"},"target":{` + target + `}}`
+			if st := w.must("POST", "/api/v1/namespaces/ns/pods/p/binding", body, 500).status(t); st.Message != want {
+				t.Errorf("said %s, want %s", st.Message, want)
+			}
+		})
+	}
+}
+
 // Nothing is connected to for the sake of a dry run; a log is read.
 func TestNoDryConnections(t *testing.T) {
 	w := newWorld(t)

@@ -57,11 +57,18 @@ func (s extension) bind(ctx context.Context, r *server.Request, in resource.Obje
 
 // bindable validates a binding; the error has no reason, as upstream's has none.
 func (s extension) bindable(b *corev1.Binding) error {
+	other, nameless := "", ""
 	if k := b.Target.Kind; k != "" && k != "Node" {
-		return server.PlainError(fmt.Sprintf("target.kind: Unsupported value: %q: supported values: \"Node\", \"<empty>\"", k))
+		other = fmt.Sprintf("target.kind: Unsupported value: %q: supported values: \"Node\", \"<empty>\"", k)
 	}
 	if b.Target.Name == "" {
-		return server.PlainError("target.name: Required value")
+		nameless = "target.name: Required value"
+	}
+	switch {
+	case other != "" && nameless != "":
+		return server.PlainError("[" + other + ", " + nameless + "]")
+	case other != "" || nameless != "":
+		return server.PlainError(other + nameless)
 	}
 	if says := validation.NameIsDNSSubdomain(b.Target.Name, false); len(says) > 0 && s.Kinds.Features().AtLeast(37) {
 		return server.PlainError(fmt.Sprintf("target.name: Invalid value: %q: %s", b.Target.Name, says[0]))
