@@ -26,6 +26,7 @@ type Write struct {
 	Manager string
 	Sub     string // subresource
 	Now     time.Time
+	Loses   bool // what can't be accounted for forgets all owners, as up to 1.36
 }
 
 // A Tracker keeps metadata.managedFields. It is safe for concurrent use.
@@ -64,7 +65,7 @@ func (t *Tracker) SetSchemaLater(gvk schema.GroupVersionKind, later func() (*spe
 // entry forgets all owners. old is not changed. For the scale subresource both are the scaled objects.
 //
 // Bookkeeping does not fail a write: when it can't be done, as for a list in which nothing tells items apart, obj has the managedFields
-// of old, whatever came with it, unless that asked to forget them. That is logged.
+// of old, whatever came with it, unless that asked to forget them, or the version that is emulated forgets them. That is logged.
 // The error is for misuse only: a kind or version that w.Kind does not serve.
 func (t *Tracker) Update(w Write, old, obj resource.Object) error {
 	if w.Now.IsZero() {
@@ -88,7 +89,7 @@ func (t *Tracker) Update(w Write, old, obj resource.Object) error {
 	}
 	if err != nil {
 		obj.SetManagedFields(nil)
-		if old != nil && !forgets(&w, sent) {
+		if old != nil && !w.Loses && !forgets(&w, sent) {
 			obj.SetManagedFields(slices.Clone(old.GetManagedFields()))
 		}
 		slog.Warn("field ownership stays as it was", "kind", w.GVK.Kind,

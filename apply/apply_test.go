@@ -37,6 +37,8 @@ type history struct {
 	kind resource.Kind
 	obj  resource.Object
 	now  time.Time
+
+	loses bool
 }
 
 func begin(t *testing.T, k resource.Kind) *history {
@@ -45,7 +47,7 @@ func begin(t *testing.T, k resource.Kind) *history {
 
 func (h *history) write(manager, sub string) Write {
 	h.now = h.now.Add(time.Minute)
-	return Write{Kind: h.kind, GVK: h.kind.Info().GVK, Manager: manager, Sub: sub, Now: h.now}
+	return Write{Kind: h.kind, GVK: h.kind.Info().GVK, Manager: manager, Sub: sub, Now: h.now, Loses: h.loses}
 }
 
 // update changes the object by a merge patch, as manager.
@@ -259,6 +261,16 @@ func TestNoKeys(t *testing.T) {
 		}
 	}
 	h.update("b", "", `{"metadata":{"managedFields":[{}]},"secrets":[{"kind":"k"}]}`)
+	h.want()
+}
+
+// TestLoses: up to 1.36 all owners are forgotten then.
+func TestLoses(t *testing.T) {
+	accounts := &resource.Def[*corev1.ServiceAccount]{GVK: corev1.SchemeGroupVersion.WithKind("ServiceAccount"), Plural: "serviceaccounts"}
+	h := begin(t, accounts)
+	h.loses = true
+	h.update("a", "", `{"secrets":[{"name":"s"}]}`)
+	h.update("b", "", `{"secrets":[{"kind":"k"}]}`)
 	h.want()
 }
 

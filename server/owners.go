@@ -66,5 +66,6 @@ func unconverted(k resource.Kind, err error) error {
 
 // write describes the request for the bookkeeping of field ownership.
 func (s owners) write(r *Request) apply.Write {
-	return apply.Write{Kind: r.Kind, GVK: r.Spoken(), Manager: r.manager(), Sub: r.Sub, Now: s.Time()}
+	return apply.Write{Kind: r.Kind, GVK: r.Spoken(), Manager: r.manager(), Sub: r.Sub, Now: s.Time(),
+		Loses: !s.Kinds.Features().AtLeast(37)}
 }
