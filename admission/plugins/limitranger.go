@@ -130,7 +130,7 @@ func claimLimits(claim *corev1.PersistentVolumeClaim, lr *corev1.LimitRange) (er
 			req, ok := have[name]
 			switch {
 			case !ok:
-				errs = append(errs, fmt.Errorf("maximum %s usage per %s is %s. No request is specified", name, item.Type, q.String()))
+				errs = append(errs, fmt.Errorf("maximum %s usage per %s is %s.  No request is specified", name, item.Type, q.String()))
 			case req.Cmp(q) > 0:
 				errs = append(errs, fmt.Errorf("maximum %s usage per %s is %s, but request is %s", name, item.Type, q.String(),
 					req.String()))
@@ -165,7 +165,7 @@ func atLeast(t corev1.LimitType, name corev1.ResourceName, bound resource.Quanti
 	lim, limited := limits[name]
 	switch {
 	case !ok:
-		return fmt.Errorf("minimum %s usage per %s is %s. No request is specified", name, t, bound.String())
+		return fmt.Errorf("minimum %s usage per %s is %s.  No request is specified", name, t, bound.String())
 	case req.Cmp(bound) < 0:
 		return fmt.Errorf("minimum %s usage per %s is %s, but request is %s", name, t, bound.String(), req.String())
 	case limited && lim.Cmp(bound) < 0:
@@ -179,7 +179,7 @@ func atMost(t corev1.LimitType, name corev1.ResourceName, bound resource.Quantit
 	lim, limited := limits[name]
 	switch {
 	case !limited:
-		return fmt.Errorf("maximum %s usage per %s is %s. No limit is specified", name, t, bound.String())
+		return fmt.Errorf("maximum %s usage per %s is %s.  No limit is specified", name, t, bound.String())
 	case lim.Cmp(bound) > 0:
 		return fmt.Errorf("maximum %s usage per %s is %s, but limit is %s", name, t, bound.String(), lim.String())
 	case ok && req.Cmp(bound) > 0:

@@ -48,11 +48,11 @@ func TestLimitRanger(t *testing.T) {
 		{"under", amounts("cpu", "50m"), amounts("cpu", "100m"),
 			`pods "p" is forbidden: minimum cpu usage per Container is 100m, but request is 50m`},
 		{"over", amounts("cpu", "1"), amounts("cpu", "3"), "maximum cpu usage per Container is 2, but limit is 3"},
-		{"unlimited", amounts("cpu", "1"), nil, "maximum cpu usage per Container is 2. No limit is specified"},
+		{"unlimited", amounts("cpu", "1"), nil, "maximum cpu usage per Container is 2.  No limit is specified"},
 		{"ratio", amounts("cpu", "200m"), amounts("cpu", "2"),
 			"cpu max limit to request ratio per Container is 4, but provided ratio is 10.000000"},
 		{"nothing", nil, nil,
-			"[minimum cpu usage per Container is 100m. No request is specified, maximum cpu usage per Container is 2. No limit is specified, " +
+			"[minimum cpu usage per Container is 100m.  No request is specified, maximum cpu usage per Container is 2.  No limit is specified, " +
 				"cpu max limit to request ratio per Container is 4, but no request is specified or request is 0]"},
 	} {
 		t.Run(x.name, func(t *testing.T) {
@@ -305,6 +305,9 @@ func TestRuntimeClass(t *testing.T) {
 	}
 	_, err = try("none", nothing)
 	refused(t, err, metav1.StatusReasonForbidden, `pods "p" is forbidden: pod rejected: RuntimeClass "none" not found`)
+	if _, err = try("a/b", nothing); err == nil || err.Error() != `invalid resource name "a/b": [may not contain '/']` {
+		t.Errorf("a path for a name: %v", err)
+	}
 	_, err = try("vm", func(p *corev1.Pod) { p.Spec.Overhead = amounts("cpu", "1") })
 	refused(t, err, metav1.StatusReasonForbidden, overheadDiffers)
 	_, err = try("", func(p *corev1.Pod) { p.Spec.Overhead = amounts("cpu", "1") })

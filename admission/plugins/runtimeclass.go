@@ -2,6 +2,7 @@ package plugins
 
 import (
 	"context"
+	"fmt"
 	"maps"
 	"slices"
 
@@ -9,6 +10,7 @@ import (
 	nodev1 "k8s.io/api/node/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/validation/path"
 
 	"github.com/kloop-dev/kloop/admission"
 	"github.com/kloop-dev/kloop/kinds/node"
@@ -85,6 +87,9 @@ func runtimeOf(ctx context.Context, r *admission.Request, pod *corev1.Pod) (*nod
 	name := *pod.Spec.RuntimeClassName
 	if c := resource.Get(r.Read, node.RuntimeClasses, "", name); c != nil {
 		return c, nil
+	}
+	if bad := path.IsValidPathSegmentName(name); len(bad) > 0 { // upstream's client asks for no such path
+		return nil, fmt.Errorf("invalid resource name %q: %v", name, bad)
 	}
 	c, err := admission.Live(ctx, r, node.RuntimeClasses, "", name)
 	if apierrors.IsNotFound(err) {
