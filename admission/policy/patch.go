@@ -12,6 +12,7 @@ import (
 	"github.com/google/cel-go/common/types/traits"
 	"google.golang.org/protobuf/types/known/structpb"
 	jsonpatch "gopkg.in/evanphx/json-patch.v4"
+	autoscalingv1 "k8s.io/api/autoscaling/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	celmutation "k8s.io/apiserver/pkg/cel/mutation"
 	"k8s.io/apiserver/pkg/cel/mutation/dynamic"
@@ -69,6 +70,9 @@ func (c *changing) overlaid(live resource.Object, v ref.Val) (resource.Object, e
 		return nil, fmt.Errorf("invalid return type: %T", v)
 	case c.Overlay == nil:
 		return nil, errors.New("apply configurations are not supported here")
+	case isScale(live): // has no schema by which to merge
+		return nil, fmt.Errorf("error applying patch: failed to convert patch object to typed object: no corresponding type for %s",
+			live.GetObjectKind().GroupVersionKind())
 	}
 	next, err := c.Overlay(c.r.Kind, live, fields)
 	if err != nil {
@@ -82,6 +86,9 @@ func patched(r *admission.Request, live resource.Object, v ref.Val) (resource.Ob
 	ops, err := operations(v)
 	if err != nil {
 		return nil, err
+	}
+	if r.Kind.Info().Custom && isScale(live) { // nobody's definition makes a scale of what was patched
+		return nil, fmt.Errorf("request to convert CR to an invalid group/version: %s", autoscalingv1.SchemeGroupVersion)
 	}
 	doc, err := codec.MarshalJSON(live)
 	if err != nil {
@@ -99,6 +106,11 @@ func patched(r *admission.Request, live resource.Object, v ref.Val) (resource.Ob
 		return nil, apierrors.NewInternalError(err)
 	}
 	return next, nil
+}
+
+func isScale(obj resource.Object) bool {
+	_, ok := obj.(*autoscalingv1.Scale)
+	return ok
 }
 
 // operations turns a list of the language into a JSON patch.

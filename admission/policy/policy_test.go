@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -425,6 +426,55 @@ func TestMutationErrors(t *testing.T) {
 			}
 		})
 	}
+}
+
+// A scale has no schema to merge it by, and a definition makes nothing of a patched one: upstream's words for both. A policy that ignores
+// what fails lets the scale be written.
+func TestMutatedScales(t *testing.T) {
+	const prefix = "403 Invalid policy 'p' with binding 'b-p' denied request: "
+	const untyped = "error applying patch: failed to convert patch object to typed object: no corresponding type for autoscaling/v1, Kind=Scale"
+	apply, patch := applies("Object{metadata: Object.metadata{labels: {'a': 'b'}}}"),
+		patches("[JSONPatch{op: 'replace', path: '/spec/replicas', value: 7}]")
+	for _, c := range []struct {
+		name, spec, want string
+		custom           bool
+		replicas         int32
+	}{
+		{"applied", apply, prefix + untyped, false, 1},
+		{"patched", patch, "<nil>", false, 7},
+		{"patched of a definition", patch, prefix + "request to convert CR to an invalid group/version: autoscaling/v1", true, 1},
+		{"ignored", "failurePolicy: Ignore\n" + patch, "<nil>", true, 1},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			k := &resource.Def[*appsv1.Deployment]{GVK: appsv1.SchemeGroupVersion.WithKind("Deployment"), Plural: "deployments",
+				Namespaced: true, Scale: &resource.Scaled[*appsv1.Deployment]{
+					Get: func(d *appsv1.Deployment) resource.Scale { return resource.Scale{Replicas: *d.Spec.Replicas} },
+					Set: func(d *appsv1.Deployment, n int32) { d.Spec.Replicas = &n }}}
+			d := &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "d"}, Spec: appsv1.DeploymentSpec{Replicas: new(int32(1))}}
+			d.SetGroupVersionKind(k.GVK)
+			spec := strings.Replace(mutating("p", c.spec), "apiGroups: [''], apiVersions: [v1], operations: ['*'], resources: [configmaps]",
+				"apiGroups: [apps], apiVersions: [v1], operations: ['*'], resources: [deployments/scale]", 1)
+			w := begin(t, spec)
+			r := w.request(configMap(nil))
+			r.Op, r.Kind, r.GVK, r.Sub, r.Name, r.Object, r.Old = admission.Update, k, k.GVK, "scale", "d", d, d.DeepCopy()
+			if c.custom {
+				r.Kind = definedAs{k}
+			}
+			err := admission.Chain{w.policies.Mutating()}.Mutate(t.Context(), r)
+			if got := said(err); got != c.want || *d.Spec.Replicas != c.replicas {
+				t.Errorf("%s, %d replicas", got, *d.Spec.Replicas)
+			}
+		})
+	}
+}
+
+// definedAs is a kind that seems to be of a definition.
+type definedAs struct{ resource.Kind }
+
+func (d definedAs) Info() *resource.Info {
+	i := *d.Kind.Info()
+	i.Custom = true
+	return &i
 }
 
 // A policy that may run again does when others changed the object, one that may not does not.
