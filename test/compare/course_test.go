@@ -49,7 +49,7 @@ func TestCoursesDrawn(t *testing.T) {
 // TestTalks: the files can be read, all words are filled in, and the same seed has the same talks.
 func TestTalks(t *testing.T) {
 	var list []course
-	for _, file := range []string{"talks.yaml", "schemas.yaml", "doors.yaml"} {
+	for _, file := range []string{"talks.yaml", "schemas.yaml", "doors.yaml", "guests.yaml"} {
 		more, err := readCourses(file)
 		if err != nil {
 			t.Fatal(err)
