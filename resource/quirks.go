@@ -13,6 +13,7 @@ type Quirks struct {
 	MetaErrorsAgain       bool // an update has errors of a new object's metadata twice; one of the status those of a changed uid
 	MetaUpdateOnly        bool // an update is held only to the rules that updates have for metadata, not again to those of new objects
 	MetaUpdateOnly37      bool // and is so since 1.37
+	MetaNewFirst          bool // of an update's metadata it is said first what a new object's must be, then what may not change
 	MetaErrorsLast        bool // a new object's bad metadata is reported only when all else is well
 	NameErrorsLast        bool // a new object's bad name is, since 1.37: the kind lets it be called anything
 	KeptUnread            bool // an object that can't be read can't be deleted either

@@ -22,28 +22,39 @@ func (s rules) checkMeta(r *Request, obj, old resource.Object) field.ErrorList {
 	if old != nil || i.SkipGenerateNameCheck {
 		// The generic rules want of generateName no more than that it can stand in a path.
 		errs = slices.DeleteFunc(errs, func(e *field.Error) bool { return e.Field == generateNamePath })
-		errs = append(errs, generateNameInPath(obj)...)
+		errs = append(generateNameInPath(obj), errs...)
 	}
+	updateOnly := i.MetaUpdateOnly || i.MetaUpdateOnly37 && s.Kinds.Features().AtLeast(37)
+	likeNew := old != nil && !i.Custom && !updateOnly && !s.oldMeta(r) && asNew(r) // the kinds' rules for updates have those of new ones
+	newFirst := likeNew && i.MetaNewFirst
+	var fixed, again field.ErrorList
 	if old != nil {
-		var fixed field.ErrorList
 		if len(whole) > 0 || !keepsMeta(obj, old) {
 			fixed = s.asTold(r, validation.ValidateObjectMetaAccessorUpdate(obj, old, metadataPath))
 		}
 		once := i.MetaErrorsOnce && (!i.MetaErrorsAgain || r.Sub != "status") || unchecked(r)
 		if errs = append(errs, fixed...); !once && !s.oldMeta(r) {
-			errs = append(errs, fixed...)
+			again = fixed
 		}
+	}
+	if !newFirst {
+		errs = append(errs, again...)
 	}
 	qualified := s.checkFinalizers(r, obj, old)
 	if old != nil && i.MetaErrorsAgain && r.Sub == "" {
 		errs = slices.Concat(errs, whole, qualified)
 	}
-	updateOnly := i.MetaUpdateOnly || i.MetaUpdateOnly37 && s.Kinds.Features().AtLeast(37)
-	if old != nil && !i.Custom && !updateOnly && !s.oldMeta(r) && asNew(r) {
-		if !i.MetaErrorsOnce { // of the rules for updates
-			errs = append(errs, qualified...)
-		}
-		errs = append(errs, whole...) // the kinds' own rules for updates have those for new objects, too
+	if newFirst {
+		errs = append(errs, whole...)
+	}
+	if likeNew && !i.MetaErrorsOnce {
+		errs = append(errs, qualified...)
+	}
+	switch {
+	case newFirst:
+		errs = append(errs, again...)
+	case likeNew:
+		errs = append(errs, whole...)
 	}
 	return append(errs, qualified...)
 }

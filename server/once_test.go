@@ -81,14 +81,29 @@ func TestOrderOfMetadata(t *testing.T) {
 	meta := metav1.ObjectMeta{Name: "a", Namespace: "ns", UID: "u", ResourceVersion: "1"}
 	bad := *meta.DeepCopy()
 	bad.Finalizers = []string{"x y"}
-	s := rules{&Core{Config: Config{Kinds: resource.For(on, nil, kinds.ConfigMaps)}}}
-	var got []string
-	for _, e := range s.checkMeta(&Request{Kind: kinds.ConfigMaps}, &corev1.ConfigMap{ObjectMeta: bad}, &corev1.ConfigMap{ObjectMeta: meta}) {
-		got = append(got, e.Field)
-	}
-	const list, one = "metadata.finalizers", "metadata.finalizers[0]"
-	if !slices.Equal(got, []string{list, one, list, one}) {
-		t.Errorf("told of %q", got)
+	bad.GenerateName, bad.UID = "A_/", "v"
+	const list, one, name, uid = "metadata.finalizers", "metadata.finalizers[0]", "metadata.generateName", "metadata.uid"
+	for _, c := range []struct {
+		kind     resource.Kind
+		obj, old resource.Object
+		want     []string
+	}{
+		{kinds.ConfigMaps, &corev1.ConfigMap{ObjectMeta: bad}, &corev1.ConfigMap{ObjectMeta: meta},
+			[]string{name, list, uid, uid, one, name, list, one}},
+		{kinds.Nodes, &corev1.Node{ObjectMeta: bad}, &corev1.Node{ObjectMeta: meta}, []string{name, list, uid, name, list, one, uid, one}},
+	} {
+		t.Run(c.kind.Info().Plural, func(t *testing.T) {
+			s := rules{&Core{Config: Config{Kinds: resource.For(on, nil, c.kind)}}}
+			var got []string
+			for _, e := range s.checkMeta(&Request{Kind: c.kind}, c.obj, c.old) {
+				if e.Field != "metadata.namespace" {
+					got = append(got, e.Field)
+				}
+			}
+			if !slices.Equal(got, c.want) {
+				t.Errorf("told of %q, want %q", got, c.want)
+			}
+		})
 	}
 }
 

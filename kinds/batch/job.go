@@ -22,7 +22,7 @@ import (
 // Jobs declares the kind.
 var Jobs = &resource.Def[*batchv1.Job]{
 	GVK: gvk("Job"), Plural: "jobs", Categories: all, Namespaced: true, Generation: true, Status: true,
-	Quirks: resource.Quirks{MetaUpdateOnly37: true,
+	Quirks: resource.Quirks{MetaUpdateOnly37: true, MetaNewFirst: true,
 		Unselectable: "field label %[1]q not supported for Job",
 		Orphaned: "child pods are preserved by default when jobs are deleted; set propagationPolicy=Background to " +
 			"remove them " +

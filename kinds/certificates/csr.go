@@ -24,7 +24,7 @@ type csr = *certificatesv1.CertificateSigningRequest
 // CertificateSigningRequests declares the kind. The front door fills in who made the request (username, uid, groups, extra).
 var CertificateSigningRequests = &resource.Def[csr]{
 	GVK: gvk("CertificateSigningRequest"), Plural: "certificatesigningrequests", Short: []string{"csr"}, Status: true,
-	Quirks: resource.Quirks{NameErrorsLast: true, PartsAsNew: true, StatusAsNew: true, Resets: []string{"spec"},
+	Quirks: resource.Quirks{MetaNewFirst: true, NameErrorsLast: true, PartsAsNew: true, StatusAsNew: true, Resets: []string{"spec"},
 		StatusResets: []string{"status.conditions"}},
 	Name: rule.Unchecked, Prepare: resource.Serving(prepareRequest),
 	Validate:      resource.Serving(validateRequest),

@@ -12,7 +12,7 @@ import (
 // Namespaces declares the kind. Deletion waits for spec.finalizers, which only the finalize subresource empties.
 var Namespaces = &resource.Def[*corev1.Namespace]{
 	GVK: gvk("Namespace"), Plural: "namespaces", Short: []string{"ns"}, Status: true,
-	Quirks: resource.Quirks{KeptUnread: true},
+	Quirks: resource.Quirks{KeptUnread: true, MetaNewFirst: true},
 	Verbs:  []string{"create", "delete", "get", "list", "patch", "update", "watch"},
 	Name:   rule.LabelName, Default: defaultNamespace, Prepare: resource.Serving(prepareNamespace),
 	Validate: resource.Serving(validateNamespace), ValidateStatus: resource.Serving(validateNamespaceStatus),

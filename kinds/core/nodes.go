@@ -17,6 +17,7 @@ import (
 // Nodes declares the kind. A node agent registers its node with the status in place.
 var Nodes = &resource.Def[*corev1.Node]{
 	GVK: gvk("Node"), Plural: "nodes", Short: []string{"no"}, Storage: "minions",
+	Quirks: resource.Quirks{MetaNewFirst: true},
 	Status: true, KeepStatus: true,
 	Default: defaultNode, Prepare: resource.Serving(prepareNode), PrepareStatus: resource.Serving(prepareNode),
 	Validate: resource.Serving(validateNode), ValidateStatus: resource.Serving(validateNodeUpdate),

@@ -24,14 +24,15 @@ func gvk(kind string) schema.GroupVersionKind { return resourcev1.SchemeGroupVer
 var DeviceClasses = &resource.Def[*resourcev1.DeviceClass]{
 	GVK: gvk("DeviceClass"), Plural: "deviceclasses", Generation: true,
 	Gated:   resource.Gated[*resourcev1.DeviceClass]{Validate: resource.Serving(validateClass)},
-	Quirks:  resource.Quirks{DeleteReturnsObject: true, SkipGenerateNameCheck: true},
+	Quirks:  resource.Quirks{DeleteReturnsObject: true, SkipGenerateNameCheck: true, MetaNewFirst: true},
 	Columns: []resource.Column[*resourcev1.DeviceClass]{resource.Age[*resourcev1.DeviceClass]()},
 }
 
 // ResourceClaims declares the kind.
 var ResourceClaims = &resource.Def[*resourcev1.ResourceClaim]{
 	GVK: gvk("ResourceClaim"), Plural: "resourceclaims", Namespaced: true, Status: true,
-	Quirks:  resource.Quirks{DeleteReturnsObject: true, StatusWithoutTable: true, StatusResets: []string{"metadata"}},
+	Quirks: resource.Quirks{DeleteReturnsObject: true, StatusWithoutTable: true, StatusResets: []string{"metadata"},
+		MetaNewFirst: true},
 	Default: func(c *resourcev1.ResourceClaim) { defaultClaim(&c.Spec, &c.Status) },
 	Prepare: func(c, old *resourcev1.ResourceClaim) {
 		dropAlpha(c, old, old == nil, func(c *resourcev1.ResourceClaim) { dropDerived(&c.Spec) })
@@ -53,7 +54,7 @@ var ResourceClaims = &resource.Def[*resourcev1.ResourceClaim]{
 // ResourceClaimTemplates declares the kind.
 var ResourceClaimTemplates = &resource.Def[*resourcev1.ResourceClaimTemplate]{
 	GVK: gvk("ResourceClaimTemplate"), Plural: "resourceclaimtemplates", Namespaced: true,
-	Quirks:  resource.Quirks{DeleteReturnsObject: true},
+	Quirks:  resource.Quirks{DeleteReturnsObject: true, MetaNewFirst: true},
 	Default: func(t *resourcev1.ResourceClaimTemplate) { defaultClaim(&t.Spec.Spec, nil) },
 	Prepare: func(t, old *resourcev1.ResourceClaimTemplate) {
 		dropAlpha(t, old, old == nil, func(t *resourcev1.ResourceClaimTemplate) { dropDerived(&t.Spec.Spec) })

@@ -18,7 +18,7 @@ import (
 var IPAddresses = &resource.Def[*networkingv1.IPAddress]{
 	GVK: gvk("IPAddress"), Plural: "ipaddresses", Short: []string{"ip"}, Name: addressName,
 	Validate: resource.Serving(validateAddress),
-	Quirks:   resource.Quirks{GenerateNameLiteral: true},
+	Quirks:   resource.Quirks{GenerateNameLiteral: true, MetaNewFirst: true},
 	Columns: []resource.Column[*networkingv1.IPAddress]{
 		resource.Col("ParentRef", "string", func(a *networkingv1.IPAddress) any { return parentText(a.Spec.ParentRef) }),
 		{Cell: resource.Age[*networkingv1.IPAddress]().Cell}, // the age is in the rows, but no column is announced for it

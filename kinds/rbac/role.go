@@ -10,8 +10,8 @@ import (
 	"github.com/kloop-dev/kloop/resource"
 )
 
-// keptUnread: upstream's rules against escalation stand between a deletion and the store.
-var keptUnread = resource.Quirks{KeptUnread: true}
+// keptUnread: upstream's rules against escalation stand between a deletion and the store. Updates begin with the rules for new objects.
+var keptUnread = resource.Quirks{KeptUnread: true, MetaNewFirst: true}
 
 // Roles declares the kind.
 var Roles = &resource.Def[*rbacv1.Role]{

@@ -27,7 +27,7 @@ const (
 // StorageClasses declares the kind.
 var StorageClasses = &resource.Def[*storagev1.StorageClass]{
 	GVK: gvk("StorageClass"), Plural: "storageclasses", Short: []string{"sc"},
-	Quirks: resource.Quirks{DeleteReturnsObject: true},
+	Quirks: resource.Quirks{DeleteReturnsObject: true, MetaNewFirst: true},
 	Default: func(c *storagev1.StorageClass) {
 		rule.Fill(&c.ReclaimPolicy, corev1.PersistentVolumeReclaimDelete)
 		rule.Fill(&c.VolumeBindingMode, storagev1.VolumeBindingImmediate)

@@ -84,7 +84,7 @@ func driversKept(list, old []storagev1.CSINodeDriver) (errs field.ErrorList) {
 var CSIStorageCapacities = &resource.Def[*storagev1.CSIStorageCapacity]{
 	GVK: gvk("CSIStorageCapacity"), Plural: "csistoragecapacities", Namespaced: true,
 	Validate: resource.Serving(validateCapacity), Warn: resource.Serving(warnCapacity),
-	Quirks: resource.Quirks{NeedsRevision: true},
+	Quirks: resource.Quirks{NeedsRevision: true, MetaNewFirst: true},
 }
 
 // warnCapacity warns of labels of nodes that have newer names.
