@@ -432,7 +432,8 @@ func TestMutationErrors(t *testing.T) {
 // what fails lets the scale be written.
 func TestMutatedScales(t *testing.T) {
 	const prefix = "403 Invalid policy 'p' with binding 'b-p' denied request: "
-	const untyped = "error applying patch: failed to convert patch object to typed object: no corresponding type for autoscaling/v1, Kind=Scale"
+	const untyped = "error applying patch: failed to convert patch object to typed object: " +
+		"no corresponding type for autoscaling/v1, Kind=Scale"
 	apply, patch := applies("Object{metadata: Object.metadata{labels: {'a': 'b'}}}"),
 		patches("[JSONPatch{op: 'replace', path: '/spec/replicas', value: 7}]")
 	for _, c := range []struct {
@@ -450,7 +451,8 @@ func TestMutatedScales(t *testing.T) {
 				Namespaced: true, Scale: &resource.Scaled[*appsv1.Deployment]{
 					Get: func(d *appsv1.Deployment) resource.Scale { return resource.Scale{Replicas: *d.Spec.Replicas} },
 					Set: func(d *appsv1.Deployment, n int32) { d.Spec.Replicas = &n }}}
-			d := &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "d"}, Spec: appsv1.DeploymentSpec{Replicas: new(int32(1))}}
+			d := &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "d"},
+				Spec: appsv1.DeploymentSpec{Replicas: new(int32(1))}}
 			d.SetGroupVersionKind(k.GVK)
 			spec := strings.Replace(mutating("p", c.spec), "apiGroups: [''], apiVersions: [v1], operations: ['*'], resources: [configmaps]",
 				"apiGroups: [apps], apiVersions: [v1], operations: ['*'], resources: [deployments/scale]", 1)

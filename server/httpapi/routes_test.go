@@ -41,7 +41,8 @@ func TestBadBinding(t *testing.T) {
 	w := newWorld(t)
 	w.must("POST", "/api/v1/namespaces/ns/pods", `{"metadata":{"name":"p"},"spec":{"containers":[{"name":"c","image":"i"}]}}`, 201)
 	const kind, name = `target.kind: Unsupported value: "Pod": supported values: "Node", "<empty>"`, "target.name: Required value"
-	for target, want := range map[string]string{`"kind":"Pod","name":"n"`: kind, `"kind":"Node"`: name, `"kind":"Pod"`: "[" + kind + ", " + name + "]"} {
+	for target, want := range map[string]string{`"kind":"Pod","name":"n"`: kind, `"kind":"Node"`: name,
+		`"kind":"Pod"`: "[" + kind + ", " + name + "]"} {
 		t.Run(target, func(t *testing.T) {
 			body := `{"metadata":{"name":"p"},"target":{` + target + `}}`
 			if st := w.must("POST", "/api/v1/namespaces/ns/pods/p/binding", body, 500).status(t); st.Message != want {
@@ -73,7 +74,8 @@ func TestRepresentations(t *testing.T) {
 	for _, x := range []struct{ method, path, want string }{
 		{"GET", coll, objects + streams}, {"GET", "/api/v1/configmaps", objects + streams}, {"GET", coll + "/a?watch=1", objects},
 		{"GET", "/api/v1/watch/namespaces/ns/configmaps/a", objects + streams}, {"POST", coll, objects}, {"DELETE", coll, objects},
-		{"GET", "/api/v1", objects}, {"GET", "/version", "application/json"}, {"GET", "/api/v1/namespaces/ns/pods/a/log", "text/plain, " + objects},
+		{"GET", "/api/v1", objects}, {"GET", "/version", "application/json"},
+		{"GET", "/api/v1/namespaces/ns/pods/a/log", "text/plain, " + objects},
 	} {
 		t.Run(x.method+x.path, func(t *testing.T) {
 			got := w.must(x.method, x.path, "{}", 406, "Accept", "text/html")
