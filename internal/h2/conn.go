@@ -62,6 +62,9 @@ type conn struct {
 	kicked  bool      // somebody is about to
 	mute    bool      // nothing can be written any more
 
+	pending      []byte // what writePending writes; of the one who is busy
+	writePending func() error
+
 	inflow int64 // bytes that the client may send
 	credit int64 // … that it is yet to be told of
 }
@@ -74,6 +77,7 @@ func newConn(ctx context.Context, s *Server, nc net.Conn, state *tls.ConnectionS
 		under = t.NetConn()
 	}
 	c.line, _ = under.(Line)
+	c.writePending = c.writeOut // made once: each event comes here once for each watch
 	c.fr = http2.NewFramer(io.Discard, nc)
 	c.fr.ReadMetaHeaders = hpack.NewDecoder(tableSize, nil)
 	c.fr.MaxHeaderListSize = s.cfg.Header

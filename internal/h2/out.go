@@ -10,23 +10,46 @@ import (
 // Bounds of what waits to be written, in bytes for each connection.
 const (
 	outLimit     = 64 << 10               // from which handlers wait
-	offerLimit   = 256 << 10              // from which nothing is taken of those who can't wait
-	controlLimit = 512 << 10              // from which the client is in the wrong: these are answers that it does not take
+	offerLimit   = 1 << 20                // from which nothing is taken of those who can't wait
+	offerShare   = 1 << 10                // … for each stream, while the client has yet to take what was written
+	controlLimit = offerLimit + 256<<10   // from which the client is in the wrong: these are answers that it does not take
 	gatherFrom   = 32 << 10               // offered, that are written at once: what fills two TLS records
-	keptBuffer   = 256 << 10              // of buffers that are used again
+	keptBuffer   = offerLimit             // of buffers that are used again
 	payload      = frameSize - headerSize // of a full frame: so it fills one TLS record
 	headerSize   = 9
 	ownRounds    = 2 // after which a handler leaves to another goroutine what others add while it writes
 )
 
-var buffers = sync.Pool{New: func() any { b := make([]byte, 0, frameSize); return &b }}
+// buffers hold their memory by a pointer, as a pool wants it, and boxes what those pointed to: so that neither way costs an allocation.
+var (
+	buffers = sync.Pool{New: func() any { b := make([]byte, 0, frameSize); return &b }}
+	boxes   = sync.Pool{New: func() any { return new([]byte) }}
+)
 
-func borrow() []byte { return (*buffers.Get().(*[]byte))[:0] }
+func borrow() []byte {
+	box := buffers.Get().(*[]byte)
+	b := *box
+	*box = nil
+	boxes.Put(box)
+	return b[:0]
+}
 
 func giveBack(b []byte) {
 	if cap(b) > 0 && cap(b) <= keptBuffer {
-		buffers.Put(&b)
+		box := boxes.Get().(*[]byte)
+		*box = b
+		buffers.Put(box)
 	}
+}
+
+// offerRoom returns how many bytes may wait when something is offered. When the client has yet to take what was written, its streams
+// bound them, each of which costs more than that anyway: so those that share a connection still hear together, and a crowd of slow clients
+// holds little.
+func offerRoom(stuck bool, streams int) int {
+	if stuck {
+		return min(streams*offerShare, offerLimit)
+	}
+	return offerLimit
 }
 
 // frame appends a frame whose payload is the parts. It needs mu.
@@ -102,10 +125,15 @@ func (c *conn) put(b []byte) (<-chan struct{}, error) {
 		_, err := c.nc.Write(b)
 		return nil, err
 	}
-	return c.line.Put(func() error {
-		_, err := c.nc.Write(b)
-		return err
-	})
+	c.pending = b
+	defer func() { c.pending = nil }()
+	return c.line.Put(c.writePending)
+}
+
+// writeOut writes what put was given.
+func (c *conn) writeOut() error {
+	_, err := c.nc.Write(c.pending)
+	return err
 }
 
 // resume goes on when the client has taken what was written.

@@ -215,8 +215,8 @@ func (w *response) Offer(p []byte) bool {
 	n := int64(len(p))
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if !w.sent || len(w.buf) > 0 || st.err != nil || w.head || st.window < n || c.window < n || c.stuck || len(c.waiting) > 0 ||
-		c.line == nil || len(c.out)+len(p) > offerLimit {
+	if !w.sent || len(w.buf) > 0 || st.err != nil || w.head || st.window < n || c.window < n || len(c.waiting) > 0 ||
+		c.line == nil || len(c.out)+len(p) > offerRoom(c.stuck, len(c.streams)) {
 		return false
 	}
 	for len(p) > 0 {
