@@ -24,6 +24,11 @@ type line struct {
 	kept []byte        // what the kernel has not taken
 	done chan struct{} // closed when nothing is kept any more; nil: nothing is
 	err  error         // of writing what was kept
+
+	attempt func(fd uintptr) bool // of try's; made once, as each event comes here once for each watch. It uses the next
+	trying  []byte
+	took    int
+	failure error
 }
 
 // lines makes a line of each connection.
@@ -39,10 +44,19 @@ func (l lines) Accept() (net.Conn, error) {
 	}
 	if s, ok := c.(syscall.Conn); ok {
 		if raw, err := s.SyscallConn(); err == nil {
-			return &line{Conn: c, raw: raw, stall: l.stall}, nil
+			return newLine(c, raw, l.stall), nil
 		}
 	}
 	return c, nil
+}
+
+func newLine(c net.Conn, raw syscall.RawConn, stall time.Duration) *line {
+	l := &line{Conn: c, raw: raw, stall: stall}
+	l.attempt = func(fd uintptr) bool {
+		l.took, l.failure = writeNow(fd, l.trying)
+		return true
+	}
+	return l
 }
 
 // lineKey finds the line in the context of its requests.
@@ -145,19 +159,18 @@ func (l *line) put(b []byte) (int, error) {
 	return len(b), nil
 }
 
-// try writes what the kernel takes now.
-func (l *line) try(b []byte) (n int, err error) {
-	broken := l.raw.Write(func(fd uintptr) bool {
-		n, err = writeNow(fd, b)
-		return true
-	})
+// try writes what the kernel takes now. It needs mu.
+func (l *line) try(b []byte) (int, error) {
+	l.trying = b
+	broken := l.raw.Write(l.attempt)
+	l.trying = nil
 	if broken != nil {
 		return 0, broken
 	}
-	if errors.Is(err, syscall.EAGAIN) || errors.Is(err, syscall.EINTR) {
+	if errors.Is(l.failure, syscall.EAGAIN) || errors.Is(l.failure, syscall.EINTR) {
 		return 0, nil
 	}
-	return max(n, 0), err
+	return max(l.took, 0), l.failure
 }
 
 // drain writes what is kept until nothing is, the client takes nothing for too long, or the connection is closed.

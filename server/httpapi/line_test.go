@@ -89,3 +89,17 @@ func TestLineBreaksWhenTheClientTakesNothing(t *testing.T) {
 		t.Error("a broken line takes more")
 	}
 }
+
+// Each event of a watch over HTTP/1.1 comes here once for each that watches.
+func TestLineAllocatesNothing(t *testing.T) {
+	l, _ := pair(t, time.Minute)
+	event := bytes.Repeat([]byte("x"), 100)
+	write := func() error { _, err := l.Write(event); return err }
+	if n := testing.AllocsPerRun(100, func() {
+		if took, err := l.softly(write); !took || err != nil {
+			t.Fatalf("%v, %v", took, err)
+		}
+	}); n > 0 {
+		t.Errorf("%v allocations", n)
+	}
+}

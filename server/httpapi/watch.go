@@ -251,13 +251,17 @@ func (st *watchStream) putter(r *http.Request) func(b []byte) bool {
 	if l == nil {
 		return nil
 	}
+	var event []byte // that write writes: one function for all events
+	write := func() error {
+		if _, err := st.w.Write(event); err != nil {
+			return err
+		}
+		return st.rc.Flush()
+	}
 	return func(b []byte) bool {
-		took, err := l.softly(func() error {
-			if _, err := st.w.Write(b); err != nil {
-				return err
-			}
-			return st.rc.Flush()
-		})
+		event = b
+		took, err := l.softly(write)
+		event = nil
 		return took && err == nil // after an error the connection takes nothing more, so nothing is delivered twice
 	}
 }
