@@ -16,7 +16,7 @@ const (
 	openingFrom  = 500             // objects; fewer are not worth it
 	openingMost  = 100_000         // … more are too much to hold
 	openingSince = 1000            // changes since; with more it is no longer the state to begin with
-	partBytes    = 256 << 10       // of a part's objects, as stored
+	partBytes    = 96 << 10        // of a part's objects, as stored: as JSON it fits a buffer that is used again (reply.Return)
 	madeBytes    = 32 << 20        // of all that was made of parts
 )
 
@@ -93,11 +93,8 @@ func (all *openings) take(o *opening, n int) {
 }
 
 // begin returns what the watch can begin with in place of the snapshot, and what has changed since then; nil: nothing. The watch
-// leaves it when it has heard all.
+// leaves it when it has heard all. A namespace is counted only when there is nothing to join: that is a walk through all of it.
 func (all *openings) begin(w *watch, snap *view.Snapshot) (*opening, []Event) {
-	if n := snap.CountTo(w.kind, w.choice.ns, openingMost+1); n < openingFrom || n > openingMost {
-		return nil, nil
-	}
 	key := openingKey{w.kind, w.spoken, w.choice.ns}
 	all.mu.Lock()
 	defer all.mu.Unlock()
@@ -107,6 +104,9 @@ func (all *openings) begin(w *watch, snap *view.Snapshot) (*opening, []Event) {
 			return o, since
 		}
 		all.drop(key, o)
+	}
+	if n := snap.CountTo(w.kind, w.choice.ns, openingMost+1); n < openingFrom || n > openingMost {
+		return nil, nil
 	}
 	o := &opening{snap: snap, watches: 1}
 	o.parts = all.cut(o, w)

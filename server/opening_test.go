@@ -162,3 +162,28 @@ func TestSmallNamespaceBeginsAlone(t *testing.T) {
 		t.Errorf("%d parts, %d objects, %d events alone", len(b.parts), len(b.state), b.alone)
 	}
 }
+
+// Who can join a beginning does not count the namespace, which is a walk through all of it: so it joins although there is less now
+// than is worth a beginning.
+func TestJoinsWithoutCounting(t *testing.T) { synctest.Test(t, joinWithoutCounting) }
+
+func joinWithoutCounting(t *testing.T) {
+	w := start(t)
+	for i := range 510 {
+		create(w, configMaps, configMap(fmt.Sprintf("c%03d", i)))
+	}
+	first := w.begin(true)
+	for i := range 20 {
+		if _, _, err := w.delete(configMaps, fmt.Sprintf("c%03d", i), nil); err != nil {
+			t.Fatal(err)
+		}
+	}
+	second := w.begin(true)
+	if len(second.parts) == 0 || second.parts[0] != first.parts[0] || len(second.state) != 490 || second.alone != 21 {
+		t.Errorf("%d parts, %d objects, %d events alone", len(second.parts), len(second.state), second.alone)
+	}
+	time.Sleep(time.Minute)
+	if later := w.begin(true); len(later.parts) > 0 || len(later.state) != 490 {
+		t.Errorf("a minute later: %d parts, %d objects", len(later.parts), len(later.state))
+	}
+}
