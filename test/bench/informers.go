@@ -83,6 +83,7 @@ func (b *bench) together(ctx context.Context, name, protocol string, f func(*con
 	}
 	before, _ := b.memory()
 	top := b.peak(ctx)
+	defer b.sampled(ctx, name)()
 	cpu = b.cpu()
 	began := time.Now()
 	var done sync.WaitGroup
