@@ -2,10 +2,14 @@ package cli
 
 import (
 	"context"
+	"log/slog"
+	"os"
 	"runtime"
 	"runtime/debug"
 	"sync"
 	"time"
+
+	"github.com/kloop-dev/kloop/internal/resident"
 )
 
 // What makes work of the garbage collector a burst, and when that is over.
@@ -19,10 +23,22 @@ const (
 // trim gives memory back to the system when a burst of work is over: left alone, the runtime keeps for the next one
 // as much again as is in use. It costs nothing at rest: the collector itself tells of its work.
 func trim(ctx context.Context) *trimmer {
-	t := &trimmer{free: debug.FreeOSMemory, gc: gcPace{set: debug.SetGCPercent}}
+	t := &trimmer{free: giveBack, gc: gcPace{set: debug.SetGCPercent}}
 	context.AfterFunc(ctx, t.stop)
 	t.watch()
 	return t
+}
+
+// giveBack gives the system what is free, and the pages of the program file: most of them were needed to start, or for the burst.
+func giveBack() {
+	debug.FreeOSMemory()
+	program, err := os.Executable()
+	if err == nil {
+		err = resident.LetGo(program, "r-xp", "r--p")
+	}
+	if err != nil {
+		slog.Debug("pages of the program stay", "err", err)
+	}
 }
 
 // trimmer counts collections.
@@ -97,15 +113,20 @@ func (t *trimmer) soon() {
 }
 
 // now has memory given back at once: what was garbage is known to be much.
-func (t *trimmer) now() {
+func (t *trimmer) now() { t.in(0) }
+
+// started has memory given back when what has just started is calm: a start is too short to be a burst, and needs much once.
+func (t *trimmer) started() { t.in(calm) }
+
+func (t *trimmer) in(d time.Duration) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	switch {
 	case t.stopped:
 	case t.timer == nil:
-		t.timer = time.AfterFunc(0, t.over)
+		t.timer = time.AfterFunc(d, t.over)
 	default:
-		t.timer.Reset(0)
+		t.timer.Reset(d)
 	}
 }
 

@@ -48,11 +48,19 @@ func TestTrim(t *testing.T) {
 		if rest(time.Second); freed.Load() != 3 {
 			t.Errorf("at once: %d times", freed.Load())
 		}
+		tr.started()
+		if rest(calm - time.Second); freed.Load() != 3 {
+			t.Errorf("while it starts: %d times", freed.Load())
+		}
+		if rest(time.Second); freed.Load() != 4 {
+			t.Errorf("when it has: %d times", freed.Load())
+		}
 		collect(burstCycles, time.Second)
 		tr.stop()
 		tr.soon()
 		tr.now()
-		if rest(time.Minute); freed.Load() != 3 || tr.cycle(time.Now()) {
+		tr.started()
+		if rest(time.Minute); freed.Load() != 4 || tr.cycle(time.Now()) {
 			t.Errorf("stopped, and goes on: %d times", freed.Load())
 		}
 	})

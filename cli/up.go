@@ -154,6 +154,7 @@ func begin(ctx context.Context, std stdio, s *settings.Sheet, o *settings.Option
 		return nil, errStopped
 	case err == nil:
 		memory.after(c.Compact)
+		memory.started()
 	}
 	return c, advise(s.Blame(err, nil))
 }

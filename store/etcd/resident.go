@@ -1,16 +1,14 @@
 package etcd
 
 import (
-	"bytes"
 	"context"
-	"errors"
 	"fmt"
-	"os"
 	"path/filepath"
-	"strconv"
 	"time"
 
 	"go.etcd.io/etcd/server/v3/storage/datadir"
+
+	"github.com/kloop-dev/kloop/internal/resident"
 )
 
 // restsAfter is the time after a first write at which the pages of the database are let go, again and again while there are
@@ -42,13 +40,6 @@ func (s *Store) rest(context.Context) error {
 // free to take, and come back when touched. Only the upkeep may call it, as only the upkeep replaces the file: of a sole
 // member nobody else does, and at no other time may the map have moved between looking it up and letting it go.
 func (m *member) letGo() error {
-	maps, err := os.ReadFile("/proc/self/maps")
-	if errors.Is(err, os.ErrNotExist) {
-		return nil // a system that has other ways
-	}
-	if err != nil {
-		return fmt.Errorf("find the map of the database: %w", err)
-	}
 	path, err := filepath.EvalSymlinks(datadir.ToBackendFileName(m.dir))
 	if err != nil {
 		return fmt.Errorf("find the database: %w", err)
@@ -56,28 +47,5 @@ func (m *member) letGo() error {
 	if path, err = filepath.Abs(path); err != nil {
 		return fmt.Errorf("find the database: %w", err)
 	}
-	for from, to := range mapped(maps, path) {
-		if err := dontNeed(from, to); err != nil {
-			return fmt.Errorf("let go of the map of the database: %w", err)
-		}
-	}
-	return nil
-}
-
-// mapped are the addresses at which a file is mapped shared and for reading only, by the table that proc(5) describes.
-func mapped(maps []byte, path string) func(yield func(from, to uintptr) bool) {
-	return func(yield func(from, to uintptr) bool) {
-		for line := range bytes.Lines(maps) {
-			at, rest, _ := bytes.Cut(line, []byte(" "))
-			if !bytes.HasPrefix(rest, []byte("r--s ")) || !bytes.HasSuffix(bytes.TrimSpace(rest), []byte(" "+path)) {
-				continue
-			}
-			first, end, _ := bytes.Cut(at, []byte("-"))
-			from, err := strconv.ParseUint(string(first), 16, 64)
-			to, err2 := strconv.ParseUint(string(end), 16, 64)
-			if err == nil && err2 == nil && !yield(uintptr(from), uintptr(to)) {
-				return
-			}
-		}
-	}
+	return resident.LetGo(path, "r--s")
 }

@@ -12,24 +12,6 @@ import (
 	"github.com/kloop-dev/kloop/test/need"
 )
 
-func TestMapped(t *testing.T) {
-	const table = `00400000-00452000 r-xp 00000000 08:02 173521      /usr/bin/kloop
-7f0000000000-7f0000400000 r--s 00000000 08:02 17      /data/etcd/member/snap/db
-7f1000000000-7f1000400000 rw-p 00000000 00:00 0
-7f2000000000-7f2000400000 r--s 00000000 08:02 18      /other/data/etcd/member/snap/db
-7f3000000000-7f3000400000 r--p 00000000 08:02 17      /data/etcd/member/snap/db
-zz-7f3000400000 r--s 00000000 08:02 17      /data/etcd/member/snap/db
-7f4000000000-7f4000001000 r--s 00000000 08:02 19      /data/etcd/member/snap/db (deleted)
-`
-	var got []string
-	for from, to := range mapped([]byte(table), "/data/etcd/member/snap/db") {
-		got = append(got, fmt.Sprintf("%x-%x", from, to))
-	}
-	if fmt.Sprint(got) != "[7f0000000000-7f0000400000]" {
-		t.Errorf("mapped: %v", got)
-	}
-}
-
 // A database that nobody reads takes no memory, and reads as before.
 func TestDatabaseIsLetGo(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "data")
@@ -47,11 +29,11 @@ func TestDatabaseIsLetGo(t *testing.T) {
 	}
 	s.member.server.Backend().ForceCommit()
 	readAll()
-	before := resident(t, dir)
+	before := inMemory(t, dir)
 	if err := s.rest(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	if after := resident(t, dir); before < 16<<10 || after > before/4 {
+	if after := inMemory(t, dir); before < 16<<10 || after > before/4 {
 		t.Errorf("%d KiB of the database were resident, %d are", before, after)
 	}
 	readAll()
@@ -70,8 +52,8 @@ func TestUseDoesNotWait(t *testing.T) {
 	}
 }
 
-// resident is how many KiB of the database below dir this process has in memory, by smaps.
-func resident(t *testing.T, dir string) (sum int) {
+// inMemory is how many KiB of the database below dir this process has in memory, by smaps.
+func inMemory(t *testing.T, dir string) (sum int) {
 	t.Helper()
 	data, err := os.ReadFile("/proc/self/smaps")
 	need.Have(t, need.Proc, err)

@@ -1,6 +1,6 @@
 //go:build !linux
 
-package etcd
+package resident
 
 // dontNeed is never called: only Linux tells a process its maps in /proc.
 func dontNeed(_, _ uintptr) error { return nil }
