@@ -6,7 +6,6 @@ import (
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
-	storagev1 "k8s.io/api/storage/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/utils/ptr"
@@ -16,6 +15,7 @@ import (
 	"github.com/kloop-dev/kloop/converge/health"
 	"github.com/kloop-dev/kloop/converge/words"
 	"github.com/kloop-dev/kloop/kinds"
+	"github.com/kloop-dev/kloop/kinds/core"
 	"github.com/kloop-dev/kloop/resource"
 	"github.com/kloop-dev/kloop/strict"
 )
@@ -39,7 +39,9 @@ func claims() []converge.Situation {
 		{Name: "VolumeMissing", Of: of, See: claim(volumeMissing)},
 		{Name: "VolumeReleased", Of: of, See: claim(volumeReleased)},
 		{Name: "VolumeReserved", Of: of, See: claim(volumeReserved)},
+		{Name: "VolumeUnfit", Of: of, See: claim(namedUnfit)},
 		{Name: "VolumeUnfit", Of: of, See: claim(volumeUnfit)},
+		{Name: "VolumeNamed", Of: of, See: claim(volumeNamed)},
 		{Name: "StorageClassMissing", Of: of, See: claim(classMissing)},
 		{Name: "DataSourceMissing", Of: of, See: claim(dataSourceMissing)},
 		{Name: "WaitForPod", Of: of, See: claim(waitForPod)},
@@ -59,7 +61,9 @@ func claimLost(l *converge.Look, c *corev1.PersistentVolumeClaim) *converge.Find
 	return &converge.Finding{Says: "has lost its volume " + c.Spec.VolumeName + ", and what was on it", State: converge.Failed,
 		Owner: "volume-binder",
 		Waits: converge.On("Object", converge.Ref{Kind: kinds.PersistentVolumes, NS: "", Name: c.Spec.VolumeName}, ""),
-		Next:  converge.PersonDoes("restores the volume, or deletes the claim and makes it anew")}
+		Next:  converge.PersonDoes("restores the volume, or deletes the claim and makes it anew"),
+		Advice: []string{"restore the volume; or, if what was on it is given up, make the claim anew: kubectl delete pvc " +
+			converge.Called(l)}}
 }
 
 const lessRoom = "ask for less: the request may be lowered to what the volume has or more, until it has grown"
@@ -158,8 +162,8 @@ func byHandOnly(l *converge.Look, c *corev1.PersistentVolumeClaim) (list []*core
 	return list
 }
 
-// unfitting says why a volume does not do for a claim; "" if it does, as far as one can see.
-func unfitting(v *corev1.PersistentVolume, c *corev1.PersistentVolumeClaim) string {
+// unfitting says why a volume does not do for a claim; "" if it does, as far as one can see. One that the claim names may have any labels.
+func unfitting(v *corev1.PersistentVolume, c *corev1.PersistentVolumeClaim, chosen bool) string {
 	want, have := c.Spec.Resources.Requests[corev1.ResourceStorage], v.Spec.Capacity[corev1.ResourceStorage]
 	if have.Cmp(want) < 0 {
 		return "has " + have.String() + ", and " + want.String() + " are asked for"
@@ -173,7 +177,7 @@ func unfitting(v *corev1.PersistentVolume, c *corev1.PersistentVolumeClaim) stri
 		ptr.Deref(c.Spec.VolumeMode, corev1.PersistentVolumeFilesystem); a != b {
 		return "is of mode " + string(a) + ", not " + string(b)
 	}
-	if sel, err := metav1.LabelSelectorAsSelector(c.Spec.Selector); c.Spec.Selector != nil && err == nil &&
+	if sel, err := metav1.LabelSelectorAsSelector(c.Spec.Selector); chosen && c.Spec.Selector != nil && err == nil &&
 		!sel.Matches(labels.Set(v.Labels)) {
 		return "does not have the labels that spec.selector asks for"
 	}
@@ -183,7 +187,7 @@ func unfitting(v *corev1.PersistentVolume, c *corev1.PersistentVolumeClaim) stri
 // volumeReleased: a volume would do, and is kept for a claim that is gone, with what is on it.
 func volumeReleased(l *converge.Look, c *corev1.PersistentVolumeClaim) *converge.Finding {
 	for _, v := range byHandOnly(l, c) {
-		if v.Status.Phase != corev1.VolumeReleased || v.Spec.ClaimRef == nil || unfitting(v, c) != "" {
+		if v.Status.Phase != corev1.VolumeReleased || v.Spec.ClaimRef == nil || unfitting(v, c, true) != "" {
 			continue
 		}
 		return &converge.Finding{Says: "finds no free volume: " + v.Name + " would do, and is kept for the claim " +
@@ -203,7 +207,7 @@ func volumeReserved(l *converge.Look, c *corev1.PersistentVolumeClaim) *converge
 	for _, v := range byHandOnly(l, c) {
 		r := v.Spec.ClaimRef
 		if r == nil || r.UID != "" || v.Status.Phase == corev1.VolumeReleased || unfitting(v,
-			c) != "" || r.Name == c.Name || r.Namespace != c.Namespace || strict.Meant(r.Name, []string{c.Name}) == "" ||
+			c, true) != "" || r.Name == c.Name || r.Namespace != c.Namespace || strict.Meant(r.Name, []string{c.Name}) == "" ||
 			resource.Get(l.Read, kinds.PersistentVolumeClaims, r.Namespace, r.Name) != nil || !l.Sees(kinds.PersistentVolumeClaims,
 			r.Namespace) {
 			continue
@@ -220,6 +224,54 @@ func volumeReserved(l *converge.Look, c *corev1.PersistentVolumeClaim) *converge
 	return nil
 }
 
+// namedUnfit: the claim names its volume, which is free and does not do: what the binder looks at then is not all that it looks at when it
+// chooses.
+func namedUnfit(l *converge.Look, c *corev1.PersistentVolumeClaim) *converge.Finding {
+	v := resource.Get(l.Read, kinds.PersistentVolumes, "", c.Spec.VolumeName)
+	if v == nil {
+		return nil
+	}
+	says, advice := unfitting(v, c, false), "make the claim anew so that it asks for what volume "+v.Name+" offers, or name another one: "+
+		"kubectl get pv"
+	have, want := v.Spec.StorageClassName, core.ClaimClass(c)
+	switch {
+	case v.DeletionTimestamp != nil:
+		says, advice = "is being deleted", "name another volume: kubectl get pv"
+	case have != want:
+		says = "is of " + ofClass(have) + ", and the claim of " + ofClass(want)
+		advice = "if they belong together: kubectl patch pv " + v.Name + ` -p '{"spec":{"storageClassName":"` + want + `"}}'`
+	}
+	if says == "" {
+		return nil
+	}
+	return &converge.Finding{Says: "wants the volume " + v.Name + ", which " + says, State: converge.Blocked,
+		Waits:  converge.On("Object", converge.RefTo(kinds.PersistentVolumes, v), "spec"),
+		Next:   converge.Does("volume-binder", "binds it when the volume fits"),
+		Advice: []string{advice}}
+}
+
+func ofClass(name string) string {
+	if name == "" {
+		return "no storage class"
+	}
+	return "the storage class " + name
+}
+
+// volumeNamed is a claim that names its volume, and nothing is seen to stand in the way: no class, and no pod, matters to it.
+func volumeNamed(l *converge.Look, c *corev1.PersistentVolumeClaim) *converge.Finding {
+	if c.Spec.VolumeName == "" {
+		return nil
+	}
+	f := &converge.Finding{Says: "is to be bound to the volume " + c.Spec.VolumeName + ", which it names", State: converge.Waiting,
+		Waits: converge.On("Object", converge.Ref{Kind: kinds.PersistentVolumes, Name: c.Spec.VolumeName}, "spec.claimRef"),
+		Next:  converge.Does("volume-binder", "binds them")}
+	if !l.Sees(kinds.PersistentVolumes, "") {
+		f.Says += "; how that volume is can't be seen"
+		f.Advice = []string{"see what is said of the claim: kubectl describe pvc " + converge.Called(l)}
+	}
+	return f
+}
+
 // volumeUnfit: there are free volumes of the claim's class, and none does.
 func volumeUnfit(l *converge.Look, c *corev1.PersistentVolumeClaim) *converge.Finding {
 	var why []string
@@ -227,7 +279,7 @@ func volumeUnfit(l *converge.Look, c *corev1.PersistentVolumeClaim) *converge.Fi
 		if v.Status.Phase != corev1.VolumeAvailable {
 			continue
 		}
-		if text := unfitting(v, c); text != "" {
+		if text := unfitting(v, c, true); text != "" {
 			why = append(why, v.Name+" "+text)
 		}
 	}
@@ -247,17 +299,41 @@ func classMissing(l *converge.Look, c *corev1.PersistentVolumeClaim) *converge.F
 		return nil
 	}
 	r := converge.Ref{Kind: kinds.StorageClasses, NS: "", Name: name}
-	return &converge.Finding{Says: "names the storage class " + name + ", which does not exist, and no volume of that class fits it",
+	f := &converge.Finding{Says: "names the storage class " + name + ", which does not exist, and no volume of that class fits it",
 		State:  converge.Blocked,
 		Waits:  converge.On("Object", r, ""),
 		Next:   converge.Does("volume-binder", "looks again when the class or a volume of it exists"),
 		Advice: []string{"create " + name + ", or make the claim anew with a class that exists: kubectl get storageclass"}}
+	if made := claimFrom(l, c); made != "" {
+		f.Advice = []string{"create " + name + ", or name a class that exists: kubectl get storageclass", made}
+	}
+	return f
+}
+
+// claimFrom advises to correct what a claim is made from, where it would else be made as it was; "": it is made by hand.
+func claimFrom(l *converge.Look, c *corev1.PersistentVolumeClaim) string {
+	by := general.Maker(l)
+	for _, s := range resource.List(l.Read, kinds.StatefulSets, c.Namespace) {
+		for _, t := range s.Spec.VolumeClaimTemplates {
+			if by != nil || !strings.HasPrefix(c.Name, t.Name+"-"+s.Name+"-") {
+				continue
+			}
+			if by = general.Maker(&converge.Look{World: l.World, Kind: kinds.StatefulSets, Obj: s}); by == nil {
+				return "volumeClaimTemplates of statefulset/" + s.Name + ", which made the claim, can't be changed: make it anew, and delete " +
+					"the claim and its pod: kubectl delete statefulset " + s.Name + " -n " + s.Namespace + " --cascade=orphan"
+			}
+		}
+	}
+	if by == nil {
+		return ""
+	}
+	return "the claim is made for " + new(by.Object()).Short() + ": correct it there, then delete the claim: kubectl edit " +
+		by.Kind.Info().GR().String() + " " + converge.Called(by)
 }
 
 func waitForPod(l *converge.Look, c *corev1.PersistentVolumeClaim) *converge.Finding {
-	class := health.ClassOf(l.World, c)
-	if class == nil || ptr.Deref(class.VolumeBindingMode,
-		"") != storagev1.VolumeBindingWaitForFirstConsumer || c.Annotations["volume.kubernetes.io/selected-node"] != "" {
+	class := health.BindsLate(l.World, c)
+	if class == nil || c.Annotations["volume.kubernetes.io/selected-node"] != "" {
 		return nil
 	}
 	if class.Provisioner != "kubernetes.io/no-provisioner" && len(health.Users(l.World, c)) == 0 {

@@ -8,7 +8,6 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	storagev1 "k8s.io/api/storage/v1"
 	"k8s.io/component-helpers/scheduling/corev1/nodeaffinity"
 	"k8s.io/utils/ptr"
 
@@ -231,9 +230,7 @@ func claimPending(l *converge.Look, p *corev1.Pod, text string) *converge.Findin
 func allWait(l *converge.Look, p *corev1.Pod, open []converge.Ref) bool {
 	return !slices.ContainsFunc(open, func(r converge.Ref) bool {
 		c := resource.Get(l.Read, kinds.PersistentVolumeClaims, r.NS, r.Name)
-		class := health.ClassOf(l.World, c)
-		return class == nil || ptr.Deref(class.VolumeBindingMode, "") != storagev1.VolumeBindingWaitForFirstConsumer ||
-			c.DeletionTimestamp != nil
+		return health.BindsLate(l.World, c) == nil
 	})
 }
 

@@ -89,7 +89,7 @@ func Invalid(l *converge.Look, text string) *converge.Finding {
 	why := words.Between(text+"\x00", " is invalid: ", "\x00")
 	f := &converge.Finding{Says: "makes objects that are not valid: " + why, Waits: l.Field("spec.template"),
 		Next: converge.PersonDoes("corrects the template")}
-	if by := maker(l); by != nil {
+	if by := Maker(l); by != nil {
 		f.Next = converge.PersonDoes("corrects %s, by which the template is made", by.Object().Short())
 		f.Advice = []string{"kubectl edit " + by.Kind.Info().GR().String() + " " + converge.Called(by)}
 	}
@@ -99,7 +99,7 @@ func Invalid(l *converge.Look, text string) *converge.Finding {
 // SpokenOfMaker advises to correct the object of a kind that users defined by which a pod was made, if the pod's last words have one of its
 // fields by name or value; "": they don't.
 func SpokenOfMaker(l *converge.Look, said string) string {
-	by := maker(l)
+	by := Maker(l)
 	if by == nil || !words.Faulty.MatchString(said) && !words.Unfit.MatchString(said) {
 		return ""
 	}
@@ -115,8 +115,8 @@ func SpokenOfMaker(l *converge.Look, said string) string {
 		by.Kind.Info().GR().String() + " " + converge.Called(by)
 }
 
-// maker is the object of a kind that users defined that an object is made for, by controllers one above the other; nil: there is none.
-func maker(l *converge.Look) (by *converge.Look) {
+// Maker is the object of a kind that users defined that an object is made for, by controllers one above the other; nil: there is none.
+func Maker(l *converge.Look) (by *converge.Look) {
 	obj := l.Obj
 	for range converge.MaxDepth {
 		ref := metav1.GetControllerOfNoCopy(obj)

@@ -55,8 +55,7 @@ func claimHealth(w *converge.World, c *corev1.PersistentVolumeClaim) converge.He
 	case c.Status.Phase == corev1.ClaimLost:
 		return converge.Health{Says: "has lost its volume", Want: "spec.volumeName=" + c.Spec.VolumeName, Have: "status.phase=Lost"}
 	case c.Status.Phase != corev1.ClaimBound:
-		if class := ClassOf(w, c); class != nil && ptr.Deref(class.VolumeBindingMode,
-			"") == storagev1.VolumeBindingWaitForFirstConsumer && len(Users(w, c)) == 0 {
+		if BindsLate(w, c) != nil && len(Users(w, c)) == 0 {
 			return converge.Health{}
 		}
 		return converge.Health{Says: "has no volume", Want: "status.phase=Bound", Have: "status.phase=" + cmp.Or(string(c.Status.Phase),
@@ -80,6 +79,17 @@ func ClassOf(w *converge.World, c *corev1.PersistentVolumeClaim) *storagev1.Stor
 		return resource.Get(w.Read, kinds.StorageClasses, "", name)
 	}
 	return nil
+}
+
+// BindsLate is the storage class of a claim that gets its volume when a pod uses it; nil: it does not wait for one. A claim that names its
+// volume does not, whatever its class says.
+func BindsLate(w *converge.World, c *corev1.PersistentVolumeClaim) *storagev1.StorageClass {
+	class := ClassOf(w, c)
+	if class == nil || c.Spec.VolumeName != "" || c.DeletionTimestamp != nil ||
+		ptr.Deref(class.VolumeBindingMode, "") != storagev1.VolumeBindingWaitForFirstConsumer {
+		return nil
+	}
+	return class
 }
 
 // Users are the pods that want the claim and are not through.

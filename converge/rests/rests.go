@@ -12,7 +12,6 @@ import (
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
-	storagev1 "k8s.io/api/storage/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/component-helpers/scheduling/corev1/nodeaffinity"
@@ -276,7 +275,6 @@ func restOfPod(_ *converge.World, p *corev1.Pod) (string, string) {
 }
 
 func restOfClaim(w *converge.World, c *corev1.PersistentVolumeClaim) (string, string) {
-	class := health.ClassOf(w, c)
 	if c.Status.Phase == corev1.ClaimBound && len(health.Users(w, c)) == 0 && w.Sees(kinds.Pods, c.Namespace) {
 		for _, s := range resource.List(w.Read, kinds.StatefulSets, c.Namespace) {
 			if pod := "-" + s.Name + "-"; strings.Contains(c.Name, pod) && len(s.Spec.VolumeClaimTemplates) > 0 {
@@ -286,8 +284,7 @@ func restOfClaim(w *converge.World, c *corev1.PersistentVolumeClaim) (string, st
 		}
 		return "has its volume, and no pod uses it now", ""
 	}
-	if c.Status.Phase != corev1.ClaimBound && class != nil && ptr.Deref(class.VolumeBindingMode,
-		"") == storagev1.VolumeBindingWaitForFirstConsumer && len(health.Users(w, c)) == 0 {
+	if class := health.BindsLate(w, c); class != nil && c.Status.Phase != corev1.ClaimBound && len(health.Users(w, c)) == 0 {
 		return "gets its volume when a pod uses it: the class " + class.Name +
 				" is of volumeBindingMode WaitForFirstConsumer, and no pod does",
 			""
