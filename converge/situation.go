@@ -166,6 +166,7 @@ func (l *Look) fill(name string, f *Finding) {
 	l.byMaker(f)
 	f.lookUp()
 	byWords(l, f)
+	l.misbound(f)
 }
 
 var (

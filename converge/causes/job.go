@@ -47,6 +47,11 @@ func jobGaveUp(l *converge.Look) *converge.Finding {
 		case batchv1.JobReasonDeadlineExceeded:
 			f.Says = fmt.Sprintf("gave up: it was not done within its activeDeadlineSeconds of %d",
 				ptr.Deref(j.Spec.ActiveDeadlineSeconds, 0))
+			f.Next = converge.PersonDoes("gives it more time, or has it take less, and makes the job anew")
+			if p, _ := general.FailedIn(l, j); p == nil { // it deleted those that still ran
+				f.Advice = []string{"make it anew with a larger spec.activeDeadlineSeconds, or find out what takes so long; " +
+					"what it was told while it ran: kubectl get events -n " + j.Namespace}
+			}
 		case batchv1.JobReasonPodFailurePolicy:
 			f.Says = "gave up, as its podFailurePolicy says: " + c.Message
 		case batchv1.JobReasonFailedIndexes:

@@ -114,6 +114,7 @@ var answers = []words.Saying{
 	{"statuscode: 400", "it runs, and perhaps speaks TLS at that port", "if it does: {}Probe.httpGet.scheme: HTTPS"},
 	{"HTTP response to HTTPS client", "it runs, and speaks no TLS at that port", "{}Probe.httpGet.scheme: HTTP"},
 	{"malformed HTTP response", "it runs, and perhaps speaks TLS at that port", "if it does: {}Probe.httpGet.scheme: HTTPS"},
+	{"command not found", "the image lacks a program that the probe runs", "have the image bring that program, or let {}Probe ask otherwise"},
 	{"executable file not found", "the image has no such command", "correct {}Probe.exec.command"},
 	{"exec*no such file or directory", "the image has no such command", "correct {}Probe.exec.command"},
 }

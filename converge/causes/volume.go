@@ -184,6 +184,10 @@ func attachedElsewhere(l *converge.Look, p *corev1.Pod, text string) *converge.F
 			r := converge.RefTo(kinds.Pods, other)
 			f.Says, f.Waits = "waits for the volume of claim "+name+", which pod/"+other.Name+" has on node "+other.Spec.NodeName,
 				converge.On("Object", r, "")
+			if n := resource.Get(l.Read, kinds.Nodes, "", other.Spec.NodeName); n != nil && general.NodeReady(n) {
+				f.Advice = []string{"the volume is for one node at a time: let the pod there go: kubectl delete pod " + other.Name + " -n " +
+					other.Namespace}
+			}
 			if o := metav1.GetControllerOfNoCopy(other); o != nil && o.Kind == "ReplicaSet" {
 				f.Advice = append([]string{"let the old pod go first: a Deployment with such a volume needs strategy: {type: Recreate}"},
 					f.Advice...)

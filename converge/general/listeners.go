@@ -1,10 +1,12 @@
 package general
 
 import (
+	"encoding/json"
 	"slices"
 	"strings"
 
 	"github.com/kloop-dev/kloop/converge"
+	"github.com/kloop-dev/kloop/converge/mentions"
 	"github.com/kloop-dev/kloop/converge/words"
 	"github.com/kloop-dev/kloop/resource"
 )
@@ -65,4 +67,48 @@ func colliding(l *converge.Look, f *converge.Finding, message string) {
 			}
 		}
 	}
+}
+
+// unallowed tells why no listener of a parent lets a route attach: by its namespace.
+func unallowed(l *converge.Look, f *converge.Finding, tree map[string]any) {
+	if !strings.Contains(f.Words+f.Says, "NotAllowedByListeners") && !strings.Contains(f.Says, "allowed this attachment") {
+		return
+	}
+	for _, m := range mentions.Of(l).Mentions(tree) {
+		if m.Obj == nil || m.Kind.Info().GVK.Kind != "Gateway" {
+			continue
+		}
+		gateway, _ := words.Tree(m.Obj)
+		spec, _ := gateway["spec"].(map[string]any)
+		listeners, _ := spec["listeners"].([]any)
+		for _, item := range listeners {
+			one, _ := item.(map[string]any)
+			says := takes(one, m.NS, l.Obj.GetNamespace())
+			if says == "" {
+				continue
+			}
+			f.Says += "; the listener " + words.String(one, "name") + " of " + m.Kind.Info().Singular + "/" + m.Name + " takes " + says
+			f.Advice = append([]string{"let it take those of namespace " + l.Obj.GetNamespace() +
+				", by allowedRoutes.namespaces: kubectl edit " + m.Kind.Info().GR().String() + " " + m.Name + " -n " + m.NS}, f.Advice...)
+			return
+		}
+	}
+}
+
+// takes words which routes a listener of a gateway in a namespace takes, if it may not take those of another namespace.
+func takes(listener map[string]any, own, other string) string {
+	allowed, _ := listener["allowedRoutes"].(map[string]any)
+	from, _ := allowed["namespaces"].(map[string]any)
+	switch words.String(from, "from") {
+	case "", "Same":
+		if own != other {
+			return "routes of namespace " + own + " alone (from: Same)"
+		}
+	case "Selector":
+		text, _ := json.Marshal(from["selector"])
+		return "routes of the namespaces that have certain labels: " + string(text)
+	case "None":
+		return "no routes"
+	}
+	return ""
 }

@@ -248,6 +248,13 @@ func operatorBehind(l *converge.Look, status map[string]any) *converge.Finding {
 		State: converge.Waiting,
 		Waits: l.Field("status.observedGeneration"),
 		Next:  converge.Does(who, "looks at the new spec"), Advice: []string{LogOf(l, who)}}
+	if e := NewestWarning(l); e != nil {
+		f.Says = "was changed, and " + who + " does not get on with that: " + words.OneLine(e.Message)
+		f.State, f.Error, f.Words = converge.BackingOff, EventFailure(e), e.Reason
+		f.Next = converge.Does(who, "tries again; what it says is likely for a person to see to")
+		withSecret(l, f, e.Message)
+		return f
+	}
 	lastWord(l, f)
 	return f
 }
@@ -328,6 +335,8 @@ func named(l *converge.Look, f *converge.Finding, tree map[string]any, message s
 	if message != "" && (words.Faulty.MatchString(message) || !words.PassingWords.MatchString(message)) {
 		f.Next = converge.Does(who, "tries again; what it says is likely for a person to see to")
 	}
+	withSecret(l, f, message)
+	unallowed(l, f, tree)
 	if lasting.MatchString(message) {
 		f.Advice = append([]string{"delete what can't be changed, so that it is made anew; " +
 			"what it has is lost, so look first whether that may be"}, f.Advice...)

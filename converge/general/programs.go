@@ -139,6 +139,9 @@ type downByProject map[string]resource.Object
 // ProjectDown is the workload of the project that a kind is of, by its name, if it does not run: velero of velero.io.
 func ProjectDown(w *converge.World, of resource.Kind) (k resource.Kind, found resource.Object, off bool) {
 	project, _, _ := strings.Cut(words.Domain(of.Info().GVK.Group), ".")
+	if project == "k8s" { // as externaldns.k8s.io
+		project, _, _ = strings.Cut(of.Info().GVK.Group, ".")
+	}
 	down := converge.Kept[downByProject](w)
 	if *down == nil {
 		*down = downByProject{}
@@ -148,12 +151,12 @@ func ProjectDown(w *converge.World, of resource.Kind) (k resource.Kind, found re
 				name, more, _ := strings.Cut(name, "-operator")
 				want, ready := w.Workloads().Copies(d)
 				if rest+more == "" && ready == 0 && (want == 0 || !w.Health(k, d).Converged()) {
-					(*down)[name] = d
+					(*down)[strings.ReplaceAll(name, "-", "")] = d
 				}
 			}
 		}
 	}
-	d := (*down)[project]
+	d := (*down)[strings.ReplaceAll(project, "-", "")]
 	if d == nil {
 		return nil, nil, false
 	}

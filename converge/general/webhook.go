@@ -34,6 +34,9 @@ func WebhookDown(l *converge.Look, text string) *converge.Finding {
 	if strings.Contains(text, "x509: ") && !silent { // what answers for a service that leads nowhere is something else
 		f.Says = refusedWrite(l) + ": the certificate of the webhook " + name + " is not one that its configuration trusts (" +
 			words.Between(text+"\x00", "x509: ", "\x00") + ")"
+		if hook.config != "" {
+			f.Advice = f.Advice[1:] // its pods answer
+		}
 		f.Advice = append([]string{"set caBundle in " + cmp.Or(hook.config, "its configuration") +
 			" to the authority of the webhook's certificate; who makes the certificates (cert-manager, the operator) does so"}, f.Advice...)
 		if strings.Contains(text, "has expired or is not yet valid") {

@@ -227,6 +227,9 @@ func (s *Search) take(path, field string, v map[string]any) bool {
 		return true
 	case name == "":
 		return false
+	case strings.TrimSuffix(low, "s") == "service" && v["port"] != nil && v["targetPort"] == nil && (kind == "" || kind == "Service"):
+		s.add(path, s.KindsBy("Service", "", "v1", true), v, name) // as routes of proxies have them
+		return true
 	case stem == strings.TrimSuffix(field, "s") && (kind == "" || words.String(v, "apiVersion") == ""):
 		// as cluster: {name: x}, of the project's own kinds
 		own := slices.DeleteFunc(s.KindsBy(stem, "", "", true), func(k resource.Kind) bool {

@@ -8,6 +8,8 @@ var ByGroup = []Saying{
 	{"velero.io/*has been in phase", "", "velero works on one after the other, and on none that it had begun when it was started " +
 		"anew: see whether " +
 		"it is at it still, and delete those that hang: kubectl get backups.velero.io,restores.velero.io {ns}"},
+	{"longhorn.io/volume *faulted", "", "see which of its replicas failed, and where; bring a node back that has a good one, or restore a " +
+		"backup: kubectl get replicas.longhorn.io {ns} -o wide"},
 	{"keda.sh/*kafka", "", "compare the trigger's bootstrapServers, and the TLS and SASL of its TriggerAuthentication, with what " +
 		"the brokers want"},
 	{"keda.sh/*no such host", "", "correct the address in the trigger's metadata, as seen from KEDA's pod"},

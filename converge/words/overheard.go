@@ -95,6 +95,8 @@ var Overheard = []Saying{
 	{"expiredtoken", "", renew}, {"token*expired", "", renew}, {"credential*expired", "", renew}, {"expired*credential", "", renew},
 	{"quota exceeded", "", limited},
 	{"maximum number of", "", limited},
+	{"listen*permission denied", "", lowPort}, {"bind*permission denied", "", lowPort},
+	{"permanentredirect", "", otherRegion}, {"authorizationheadermalformed*region", "", otherRegion},
 	{"accessdenied", "", noRight}, {"access denied", "", noRight}, {"not authorized", "", noRight}, {"permissiondenied", "", noRight},
 	{"permission denied", "", noRight}, {"unauthorized", "", noRight}, {"authentication required", "", noRight},
 	{"authentication fail", "", noRight}, {"credentials", "", noRight},
@@ -120,6 +122,8 @@ const (
 	fullNode    = "raise that limit, or have fewer such volumes there: kubectl get volumeattachments"
 	cloudSilent = "the cloud does not answer: see its state, and the log of the cloud's controller manager: kubectl get pods -n kube-system"
 	noRight     = "give the account that it works with that right at the other side, or correct its credentials"
+	lowPort     = "let it listen at a port of 1024 or more: below, only root may, or who has the capability NET_BIND_SERVICE"
+	otherRegion = "correct the region, or the endpoint, that its spec has for the bucket: the bucket lies in another one"
 	noTag       = "correct the image's tag: its repository has none of that name"
 	noVersion   = "ask for a version that is there, or have that one published"
 	noMoreNodes = "raise the limits of that pool of nodes, or let pods go: kubectl get nodepools.karpenter.sh -o yaml"

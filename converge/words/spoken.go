@@ -77,8 +77,11 @@ func weight(at, value, message string) int {
 	for _, q := range []string{"'" + value + "'", `"` + value + `"`} { // of for 'a': no b, a is merely the place where it was looked for
 		quoted = quoted || strings.Contains(strings.ReplaceAll(message, q+": ", ""), q)
 	}
+	if gone.MatchString(message[i+len(value):]) {
+		n = 1 << 13
+	}
 	if len(field) > 2 && StandsIn(strings.ToLower(message[max(0, i-20):i]), strings.ToLower(field)) {
-		n = 1 << 12
+		n += 1 << 12
 	}
 	if quoted {
 		n += 1 << 12
@@ -88,6 +91,9 @@ func weight(at, value, message string) int {
 	}
 	return n
 }
+
+// gone is what stands behind what is said not to be there.
+var gone = regexp.MustCompile(`^['"\x60]? (?:does not exist|doesn't exist|not found|is missing|was not found)`)
 
 // pointer finds a place in a document as JSON has it, in quotes: at '/image/tag'.
 var pointer = regexp.MustCompile(`['"\x60]((?:/[\w-]+)+)['"\x60]`)
