@@ -54,7 +54,8 @@ type World struct {
 	running  map[string]bool               // loops; made when first asked for
 	likest   map[Ref]string                // names like those that are waited for; made when first asked for
 	surely   bool                          // and no others run
-	makers   makers                        // of what may not exist; made when first asked for
+	makers   makers                        // of what may not exist, as far as they were asked for
+	madeIn   map[string]bool               // the namespaces whose makers are known
 	path     []loop.Key                    // the objects whose explanation is being made
 	rules    map[schema.GroupResource][]Situation
 	kept     map[reflect.Type]any // what rules have worked out once: see Kept

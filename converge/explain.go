@@ -206,6 +206,16 @@ func GapName(o convergence.Object) string { return o.Resource + ":" + o.Name }
 func (s *Step) because() string {
 	d := s.Deepest()
 	switch {
+	case d != s && d.Cause == "NotSeen":
+		at := s
+		for at.Below[0] != d {
+			at = at.Below[0]
+		}
+		who := "it "
+		if at != s {
+			who = at.Object.Short() + " "
+		}
+		return who + at.Says + "; " + d.Object.Short() + " " + d.Says
 	case d != s && d.Says != "":
 		if gone := "was deleted and is still there"; d.Health.Says == gone && s.Health.Says != gone {
 			return d.Object.Short() + " was deleted and " + d.Says

@@ -27,20 +27,30 @@ func (m makers) note(kind, ns, name string, by Ref) {
 	}
 }
 
-// made gathers them, once.
-func (w *World) made() makers {
-	if w.makers != nil {
-		return w.makers
+// made gathers those of a namespace, once, and what applies objects of any: to look into all objects of all kinds for the sake of one that
+// is not there is dear, and nothing else makes objects elsewhere.
+func (w *World) made(ns string) makers {
+	first := w.makers == nil
+	if first {
+		w.makers, w.madeIn = makers{}, map[string]bool{}
 	}
-	w.makers = makers{}
 	for _, k := range w.Kinds.All() {
-		if !k.Info().Custom {
+		i, in := k.Info(), ns
+		switch {
+		case !i.Custom:
+			continue
+		case i.GVK.Kind == "Application": // of Argo CD
+			if in = ""; !first {
+				continue
+			}
+		case !i.Namespaced || w.madeIn[ns]:
 			continue
 		}
-		for obj := range w.Read.Each(k, "") {
+		for obj := range w.Read.Each(k, in) {
 			w.makers.read(k, obj)
 		}
 	}
+	w.madeIn[ns] = true
 	return w.makers
 }
 
@@ -120,7 +130,7 @@ func (l *Look) byMaker(f *Finding) {
 // toCome tells of the custom object that is to make what does not exist: it is the cause, if it is not well. The name of what is made often
 // begins with its maker's: pg-app of the cluster pg.
 func (l *Look) toCome(f *Finding, r Ref) {
-	named := l.made()[[3]string{r.Kind.Info().GVK.Kind, r.NS, r.Name}]
+	named := l.made(r.NS)[[3]string{r.Kind.Info().GVK.Kind, r.NS, r.Name}]
 	if len(named) == 0 && (r.Kind == core.Secrets || r.Kind == core.ConfigMaps || r.Kind == core.Services) {
 		named = l.namesakes(r)
 	}

@@ -134,7 +134,7 @@ func targetOf(l *converge.Look, h *autoscalingv2.HorizontalPodAutoscaler) []conv
 }
 
 // byAdapter has the advice for a metric that comes from an adapter: there is none, or it does not have the metric.
-func byAdapter(f *converge.Finding, text string) {
+func byAdapter(l *converge.Look, f *converge.Finding, text string) {
 	if strings.Contains(text, "rpc error") {
 		f.Advice = []string{"see to what the adapter says, which answers: kubectl get apiservices"}
 		return
@@ -144,6 +144,9 @@ func byAdapter(f *converge.Finding, text string) {
 			name := "v1beta1." + kind + ".metrics.k8s.io"
 			f.Waits, f.Advice = converge.ForName("APIService", name),
 				[]string{"install an adapter that serves " + kind + " metrics (apiservice/" + name + "), or correct spec.metrics"}
+			if !l.Sees(kinds.APIServices) {
+				f.Advice[0] = "see whether an adapter serves " + kind + " metrics, or correct spec.metrics: kubectl get apiservice " + name
+			}
 			if strings.Contains(text, "could not find the metric") {
 				f.Advice[0] = "have the adapter that answers for " + name +
 					" make that metric, or correct spec.metrics: kubectl get apiservices"
@@ -173,7 +176,7 @@ func metricsMissing(l *converge.Look, h *autoscalingv2.HorizontalPodAutoscaler, 
 		f.Says, f.Below = "gets no metrics of its target's pods, which are not well", bad
 		return f
 	}
-	byAdapter(f, text)
+	byAdapter(l, f, text)
 	if own, _ := l.Runs(l.Owner); !own && strings.Contains(text, "could not find the requested resource") &&
 		l.Sees(kinds.APIServices, "") &&
 		apiServiceOf(l.Read, "metrics.k8s.io") == nil && strings.Contains(text, "pods.metrics.k8s.io") {

@@ -80,7 +80,9 @@ func claimGrows(l *converge.Look, c *corev1.PersistentVolumeClaim) *converge.Fin
 		Waits: l.Field("status.capacity.storage"), Next: converge.Does("the volume's resizer",
 			"makes the volume grow when it runs"),
 		Advice: []string{"volumes of types without a driver can't grow: make a larger one and copy"}}
-	if v := volumeOfClaim(l, c.Namespace, c.Name); v != nil && v.Spec.CSI != nil {
+	if v := volumeOfClaim(l, c.Namespace, c.Name); v == nil && !l.Sees(kinds.PersistentVolumes, "") {
+		f.Advice = []string{"see what is said of it: kubectl describe pvc " + converge.Called(l)}
+	} else if v != nil && v.Spec.CSI != nil {
 		f.Advice = []string{"look whether the csi-resizer of " + v.Spec.CSI.Driver + " runs: kubectl get pods -A"}
 	}
 	for _, cond := range c.Status.Conditions {
@@ -332,14 +334,15 @@ func claimFrom(l *converge.Look, c *corev1.PersistentVolumeClaim) string {
 }
 
 func waitForPod(l *converge.Look, c *corev1.PersistentVolumeClaim) *converge.Finding {
-	class := health.BindsLate(l.World, c)
-	if class == nil || c.Annotations["volume.kubernetes.io/selected-node"] != "" {
+	if !health.BindsLate(l.World, c) || c.Annotations["volume.kubernetes.io/selected-node"] != "" {
 		return nil
 	}
-	if class.Provisioner != "kubernetes.io/no-provisioner" && len(health.Users(l.World, c)) == 0 {
+	class := health.ClassOf(l.World, c)
+	byHand := class != nil && class.Provisioner == "kubernetes.io/no-provisioner"
+	if !byHand && len(health.Users(l.World, c)) == 0 {
 		return nil
 	}
-	if class.Provisioner == "kubernetes.io/no-provisioner" {
+	if byHand {
 		return &converge.Finding{Says: "waits for a volume of class " + class.Name +
 			" on a node where its pod can run; nobody provisions such volumes",
 			State: converge.Blocked,
@@ -347,7 +350,7 @@ func waitForPod(l *converge.Look, c *corev1.PersistentVolumeClaim) *converge.Fin
 				"binds it when a volume fits"),
 			Advice: []string{"create a persistent volume of class " + class.Name + " that is large enough, on a node that suits the pod"}}
 	}
-	return &converge.Finding{Says: "waits for its pod to be scheduled: its class " + class.Name + " binds then", Owner: "scheduler",
+	return &converge.Finding{Says: "waits for its pod to be scheduled: its class " + core.ClaimClass(c) + " binds then", Owner: "scheduler",
 		State: converge.Waiting,
 		Next:  converge.Does("scheduler", "chooses a node for the pod and with it a volume"), Below: converge.Refs(kinds.Pods,
 			health.Users(l.World, c))}
@@ -416,8 +419,10 @@ func noVolume(l *converge.Look, c *corev1.PersistentVolumeClaim) *converge.Findi
 		Next:  converge.Does("volume-binder", "binds it when a volume fits"),
 		Advice: []string{"create a persistent volume of at least " + q.String() + " with the claim's access modes",
 			"or make the claim anew with a storage class"}}
-	if name := ptr.Deref(c.Spec.StorageClassName, ""); name != "" && !l.Sees(kinds.StorageClasses, "") {
-		f.Says = "finds no free volume of class " + name + " that fits; whether the class makes volumes can't be seen"
+	if name := ptr.Deref(c.Spec.StorageClassName, ""); !l.Sees(kinds.PersistentVolumes) {
+		volumesUnseen(l, f, c, "which volumes there are")
+	} else if name != "" && !l.Sees(kinds.StorageClasses) {
+		volumesUnseen(l, f, c, "whether class "+name+" makes any")
 	} else if name != "" {
 		f.Says = "finds no free volume of class " + name + " that fits, and the class makes none"
 	} else if c.Spec.StorageClassName == nil {
@@ -425,6 +430,17 @@ func noVolume(l *converge.Look, c *corev1.PersistentVolumeClaim) *converge.Findi
 			"storageclass.kubernetes.io/is-default-class=true: kubectl get storageclass")
 	}
 	return f
+}
+
+// volumesUnseen is what can be said of a claim to who may not read what it depends on, as all who have rights in a namespace alone: what
+// was last told of it.
+func volumesUnseen(l *converge.Look, f *converge.Finding, c *corev1.PersistentVolumeClaim, what string) {
+	f.Says, f.State = "waits for a volume; "+what+" can't be seen", converge.Waiting
+	f.Advice = []string{"see all that is said of the claim: kubectl describe pvc " + converge.Called(l)}
+	if e := l.Newest(c.UID); e != nil {
+		f.Says += "; last told of it, " + words.Ago(l.Now.Sub(converge.Told(e))) + " ago: " + words.OneLine(e.Message)
+		f.Error, f.Words = general.EventFailure(e), e.Reason
+	}
 }
 
 func reclaimFailed(l *converge.Look) *converge.Finding {

@@ -196,6 +196,10 @@ func ofProvider(l *converge.Look, f *converge.Finding, p *corev1.Pod, class, tex
 	}
 	f.Advice = []string{"install the provider " + m[1] + " for that driver, which is a DaemonSet of its own; those that there are: " +
 		"kubectl get daemonsets -A"}
+	if !l.Sees(kinds.DaemonSets) {
+		f.Advice = []string{"see whether the provider " + m[1] + " for that driver, which is a DaemonSet of its own, runs: kubectl get " +
+			"daemonsets -A"}
+	}
 	for _, d := range resource.List(l.Read, kinds.DaemonSets, "") {
 		if !strings.Contains(d.Name, "provider") || !strings.Contains(d.Name, m[1]) {
 			continue

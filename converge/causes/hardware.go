@@ -137,6 +137,9 @@ func standsFor(l *converge.Look, name corev1.ResourceName) bool {
 
 // nowhere says that no node has any of the resource for pods; nil: some has.
 func nowhere(l *converge.Look, name corev1.ResourceName) *converge.Finding {
+	if !l.Sees(kinds.Nodes) {
+		return nil
+	}
 	var had []string
 	for _, n := range resource.List(l.Read, kinds.Nodes, "") {
 		all, ok := n.Status.Capacity[name]

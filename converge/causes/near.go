@@ -124,7 +124,7 @@ func together(l *converge.Look, p *corev1.Pod, text string) *converge.Finding {
 	case len(pods) > 0:
 		f.Says += "; it must be beside " + words.List(pods, 3)
 		key := p.Spec.Affinity.PodAffinity.RequiredDuringSchedulingIgnoredDuringExecution[0].TopologyKey
-		if len(nodeLabels(l.World, key)) == 0 {
+		if l.Sees(kinds.Nodes) && len(nodeLabels(l.World, key)) == 0 {
 			f.Says += ", by the label " + key + ", which no node has"
 		}
 	case want != "":

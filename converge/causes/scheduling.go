@@ -230,7 +230,7 @@ func claimPending(l *converge.Look, p *corev1.Pod, text string) *converge.Findin
 func allWait(l *converge.Look, p *corev1.Pod, open []converge.Ref) bool {
 	return !slices.ContainsFunc(open, func(r converge.Ref) bool {
 		c := resource.Get(l.Read, kinds.PersistentVolumeClaims, r.NS, r.Name)
-		return health.BindsLate(l.World, c) == nil
+		return !health.BindsLate(l.World, c)
 	})
 }
 

@@ -55,7 +55,7 @@ func claimHealth(w *converge.World, c *corev1.PersistentVolumeClaim) converge.He
 	case c.Status.Phase == corev1.ClaimLost:
 		return converge.Health{Says: "has lost its volume", Want: "spec.volumeName=" + c.Spec.VolumeName, Have: "status.phase=Lost"}
 	case c.Status.Phase != corev1.ClaimBound:
-		if BindsLate(w, c) != nil && len(Users(w, c)) == 0 {
+		if BindsLate(w, c) && len(Users(w, c)) == 0 {
 			return converge.Health{}
 		}
 		return converge.Health{Says: "has no volume", Want: "status.phase=Bound", Have: "status.phase=" + cmp.Or(string(c.Status.Phase),
@@ -81,15 +81,17 @@ func ClassOf(w *converge.World, c *corev1.PersistentVolumeClaim) *storagev1.Stor
 	return nil
 }
 
-// BindsLate is the storage class of a claim that gets its volume when a pod uses it; nil: it does not wait for one. A claim that names its
-// volume does not, whatever its class says.
-func BindsLate(w *converge.World, c *corev1.PersistentVolumeClaim) *storagev1.StorageClass {
-	class := ClassOf(w, c)
-	if class == nil || c.Spec.VolumeName != "" || c.DeletionTimestamp != nil ||
-		ptr.Deref(class.VolumeBindingMode, "") != storagev1.VolumeBindingWaitForFirstConsumer {
-		return nil
+// BindsLate says that a claim gets its volume when a pod uses it. One that names its volume does not, whatever its class says. Who may not
+// read classes goes by what the binder last said.
+func BindsLate(w *converge.World, c *corev1.PersistentVolumeClaim) bool {
+	if c.Spec.VolumeName != "" || c.DeletionTimestamp != nil {
+		return false
 	}
-	return class
+	if class := ClassOf(w, c); class != nil {
+		return ptr.Deref(class.VolumeBindingMode, "") == storagev1.VolumeBindingWaitForFirstConsumer
+	}
+	e := w.Newest(c.UID)
+	return e != nil && e.Reason == string(storagev1.VolumeBindingWaitForFirstConsumer) && !w.Sees(kinds.StorageClasses, "")
 }
 
 // Users are the pods that want the claim and are not through.

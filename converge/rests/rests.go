@@ -23,6 +23,7 @@ import (
 	"github.com/kloop-dev/kloop/converge/health"
 	"github.com/kloop-dev/kloop/converge/words"
 	"github.com/kloop-dev/kloop/kinds"
+	"github.com/kloop-dev/kloop/kinds/core"
 	"github.com/kloop-dev/kloop/kinds/localvolume"
 	"github.com/kloop-dev/kloop/resource"
 )
@@ -284,8 +285,8 @@ func restOfClaim(w *converge.World, c *corev1.PersistentVolumeClaim) (string, st
 		}
 		return "has its volume, and no pod uses it now", ""
 	}
-	if class := health.BindsLate(w, c); class != nil && c.Status.Phase != corev1.ClaimBound && len(health.Users(w, c)) == 0 {
-		return "gets its volume when a pod uses it: the class " + class.Name +
+	if health.BindsLate(w, c) && c.Status.Phase != corev1.ClaimBound && len(health.Users(w, c)) == 0 {
+		return "gets its volume when a pod uses it: the class " + core.ClaimClass(c) +
 				" is of volumeBindingMode WaitForFirstConsumer, and no pod does",
 			""
 	}
