@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"slices"
+	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
@@ -132,7 +133,8 @@ func nothingSelected(l *converge.Look, s *corev1.Service) *converge.Finding {
 		Next:   converge.Does(l.Owner, "adds pods with these labels when there are some"),
 		Advice: []string{"compare the selector with the pods' labels: kubectl get pods --show-labels -n " + s.Namespace}}
 	if near := nearly(l, s); near != "" {
-		f.Says, f.Advice = f.Says+"; "+near, append([]string{"correct spec.selector, if these are the pods that are meant"}, f.Advice...)
+		f.Says, f.Advice = f.Says+"; "+near, append([]string{"correct spec.selector, if these are the pods that are meant: kubectl edit " +
+			"service " + s.Name + " -n " + s.Namespace}, f.Advice...)
 	}
 	f.Below = makersFor(l, s)
 	if len(f.Below) > 0 {
@@ -142,7 +144,7 @@ func nothingSelected(l *converge.Look, s *corev1.Service) *converge.Finding {
 	return f
 }
 
-// nearly names a workload whose pods lack a single label of the service's selector, or have another value in its place.
+// nearly names a workload, or a pod that is of none, without a single label of the service's selector, or with another value in its place.
 func nearly(l *converge.Look, s *corev1.Service) string {
 	try := func(k resource.Kind, obj resource.Object, has map[string]string) string {
 		off := ""
@@ -168,6 +170,11 @@ func nearly(l *converge.Look, s *corev1.Service) string {
 	for _, d := range resource.List(l.Read, kinds.StatefulSets, s.Namespace) {
 		if near := try(kinds.StatefulSets, d, d.Spec.Template.Labels); near != "" {
 			return near
+		}
+	}
+	for _, p := range resource.List(l.Read, kinds.Pods, s.Namespace) {
+		if near := try(kinds.Pods, p, p.Labels); near != "" && p.Status.Phase != corev1.PodSucceeded && p.Status.Phase != corev1.PodFailed {
+			return strings.Replace(near, "those of pod/"+p.Name+" have", "pod/"+p.Name+" has", 1)
 		}
 	}
 	return ""

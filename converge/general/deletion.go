@@ -156,6 +156,7 @@ func dependentsRemain(l *converge.Look) *converge.Finding {
 	if !slices.Contains(l.Obj.GetFinalizers(), metav1.FinalizerDeleteDependents) {
 		return nil
 	}
+	others := slices.ContainsFunc(l.Obj.GetFinalizers(), strange)
 	var left []converge.Ref
 	for _, k := range l.Kinds.All() {
 		if k.Info().Virtual {
@@ -168,6 +169,9 @@ func dependentsRemain(l *converge.Look) *converge.Finding {
 				left = append(left, converge.RefTo(k, obj))
 			}
 		}
+	}
+	if len(left) == 0 && others { // the collector waits for nobody then
+		return nil
 	}
 	f := &converge.Finding{Owner: "garbage-collector", Says: "waits for what depends on it",
 		Next:  converge.Does("garbage-collector", "removes the finalizer foregroundDeletion when they are gone"),
@@ -185,6 +189,9 @@ var known = map[string]string{"kubernetes.io/pvc-protection": "pvc-protection", 
 	"batch.kubernetes.io/job-tracking":         "job",
 	"networking.k8s.io/service-cidr-finalizer": "service-cidr", apiextensionsv1.CustomResourceCleanupFinalizer: "definition",
 	"kubernetes": "namespace"}
+
+// strange says that a finalizer is not one of our own loops.
+func strange(finalizer string) bool { return known[finalizer] == "" }
 
 // foreign names the programs that set finalizers which many clusters have, by name or by what stands before the slash.
 var foreign = map[string]string{"service.kubernetes.io/load-balancer-cleanup": "the load balancer controller",
@@ -219,7 +226,7 @@ func finalizerStuck(l *converge.Look) *converge.Finding {
 	if p, is := l.Obj.(*corev1.Pod); len(l.Obj.GetFinalizers()) == 0 || is && Tracked(p) {
 		return nil
 	}
-	name := l.Obj.GetFinalizers()[0]
+	name := l.Obj.GetFinalizers()[max(0, slices.IndexFunc(l.Obj.GetFinalizers(), strange))]
 	f := &converge.Finding{Says: "is held by the finalizer " + name, State: converge.Blocked, Waits: converge.ForName("Finalizer", name)}
 	if own, ok := known[name]; ok {
 		f.Owner = own

@@ -278,7 +278,13 @@ func operatorReports(l *converge.Look, _ map[string]any) *converge.Finding {
 	}
 	said := c.Message
 	if strings.Contains(c.Message, "ReferenceGrant") || c.Reason == "RefNotPermitted" { // of the Gateway API
-		f.Advice = []string{"in the namespace that it refers to, create a referencegrant from namespace " + l.Obj.GetNamespace()}
+		where, what := "the namespace that it refers to", ""
+		for _, m := range mentions.Of(l).Mentions(tree) {
+			if what == "" && m.NS != "" && m.NS != l.Obj.GetNamespace() && m.Kind.Info().GVK.Kind != "Gateway" {
+				where, what = "namespace "+m.NS, ", to "+m.Kind.Info().Singular+"/"+m.Name
+			}
+		}
+		f.Advice = []string{"in " + where + ", create a referencegrant from namespace " + l.Obj.GetNamespace() + what}
 	}
 	telling := words.Faulty.MatchString(c.Message) && strings.ContainsAny(strings.ReplaceAll(c.Message, "n't", ""), `:"'/`)
 	if e := NewestWarning(l); e != nil && !telling {
@@ -321,6 +327,9 @@ func gaveUp(l *converge.Look, f *converge.Finding, status map[string]any, reason
 	if why, command := LastFailed(l, l.Obj); why != "" && len(f.Below) == 0 {
 		f.Says += "; " + why
 		f.Advice = []string{"read what it said: " + command}
+		if strings.Contains(why, "needs more memory") {
+			f.Advice = []string{"raise the memory limit of that container, in what the pod is made from, or have it need less"}
+		}
 	}
 	f.State, f.Next = converge.Failed, converge.PersonDoes("removes what makes it fail; %s does not go on by itself", f.Owner)
 	if reason == "" && !errands.MatchString(l.Kind.Info().GVK.Kind) &&

@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/kloop-dev/kloop/converge"
+	"github.com/kloop-dev/kloop/converge/mentions"
 	"github.com/kloop-dev/kloop/converge/words"
 	"github.com/kloop-dev/kloop/kinds/core"
 )
@@ -24,11 +25,18 @@ func withSecret(l *converge.Look, f *converge.Finding, message string) {
 	}
 	tree, _ := words.Tree(l.Obj)
 	var names []string
-	secretsIn(tree["spec"], 0, func(name string) {
+	see := func(name string) {
 		if !slices.Contains(names, name) && (!l.Sees(core.Secrets, ns) || l.Read.Lookup(core.Secrets, ns, name) != nil) {
 			names = append(names, name)
 		}
-	})
+	}
+	if secretsIn(tree["spec"], 0, see); len(names) == 0 { // as a backup works with what its cluster has
+		for _, m := range mentions.Of(l).Mentions(tree) {
+			if named, _ := words.Tree(m.Obj); m.Obj != nil && m.NS == ns {
+				secretsIn(named["spec"], 0, see)
+			}
+		}
+	}
 	if len(names) == 1 {
 		f.Advice = append([]string{"correct the credentials that it has from secret/" + names[0] + ", or give that account the right at the " +
 			"other side: kubectl edit secret " + names[0] + " -n " + ns}, f.Advice...)

@@ -10,6 +10,8 @@ var ByGroup = []Saying{
 		"it is at it still, and delete those that hang: kubectl get backups.velero.io,restores.velero.io {ns}"},
 	{"longhorn.io/volume *faulted", "", "see which of its replicas failed, and where; bring a node back that has a good one, or restore a " +
 		"backup: kubectl get replicas.longhorn.io {ns} -o wide"},
+	{"velero.io/*invalid repository password", "", "the repository was made with another password than secret/velero-repo-credentials has: " +
+		"bring that one back: kubectl get secret velero-repo-credentials {ns}"},
 	{"keda.sh/*kafka", "", "compare the trigger's bootstrapServers, and the TLS and SASL of its TriggerAuthentication, with what " +
 		"the brokers want"},
 	{"keda.sh/*no such host", "", "correct the address in the trigger's metadata, as seen from KEDA's pod"},

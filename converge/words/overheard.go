@@ -95,6 +95,8 @@ var Overheard = []Saying{
 	{"expiredtoken", "", renew}, {"token*expired", "", renew}, {"credential*expired", "", renew}, {"expired*credential", "", renew},
 	{"quota exceeded", "", limited},
 	{"maximum number of", "", limited},
+	{"etcd*nospace", "", "its database is full: in the etcd member, defragment it (etcdctl defrag), then etcdctl alarm disarm; a larger " +
+		"quota is --quota-backend-bytes"},
 	{"listen*permission denied", "", lowPort}, {"bind*permission denied", "", lowPort},
 	{"permanentredirect", "", otherRegion}, {"authorizationheadermalformed*region", "", otherRegion},
 	{"accessdenied", "", noRight}, {"access denied", "", noRight}, {"not authorized", "", noRight}, {"permissiondenied", "", noRight},

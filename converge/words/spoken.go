@@ -51,7 +51,13 @@ func SpokenField(tree map[string]any, message string) (path, value string) {
 				path, value, best = at, fmt.Sprint(v), 1<<14
 			}
 		case string:
-			if n := weight(at, v, message); n > best && v != String(meta, "name") && v != String(meta, "namespace") {
+			n := weight(at, v, message)
+			if v == String(meta, "name") || v == String(meta, "namespace") {
+				n = 0
+			}
+			if n >= 1<<13 && n>>12 == best>>12 && v != value { // both are named: which of them it is the words do not say
+				path, value, best = path+" and "+at, "", max(n, best)
+			} else if n > best {
 				path, value, best = at, v, n
 			}
 		}
