@@ -66,9 +66,15 @@ func KeptThere(w *converge.World, n *corev1.Node) string {
 		if b.Status.DisruptionsAllowed > 0 {
 			continue
 		}
+		ill := ""
+		for _, p := range health.Guarded(w, b) {
+			if !w.Health(kinds.Pods, p).Converged() {
+				ill = ", whose pod/" + p.Name + " is not well"
+			}
+		}
 		for _, p := range health.Guarded(w, b) {
 			if p.Spec.NodeName == n.Name {
-				kept = append(kept, b.Namespace+": pod/"+p.Name+" by poddisruptionbudget/"+b.Name)
+				kept = append(kept, b.Namespace+": pod/"+p.Name+" by poddisruptionbudget/"+b.Name+ill)
 			}
 		}
 	}

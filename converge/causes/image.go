@@ -105,9 +105,10 @@ func pullSecretMissing(l *converge.Look, p *corev1.Pod, c *corev1.ContainerStatu
 		if resource.Get(l.Read, kinds.Secrets, p.Namespace, s.Name) != nil {
 			continue
 		}
+		image, _ := pulled(p, c, text)
 		return &converge.Finding{
 			Says: fmt.Sprintf("can't pull the image %q, and the secret %s, which is to have the credentials for it, does not exist",
-				c.Image, s.Name), State: converge.Blocked,
+				image, s.Name), State: converge.Blocked,
 			Waits: converge.On("Object", general.Namespaced(l, kinds.Secrets, s.Name), ""), Error: general.TextOnly(text),
 			Next: converge.Does(converge.AgentOf(p),
 				"pulls with the credentials when the secret exists"),

@@ -238,6 +238,14 @@ func working(l *converge.Look) *converge.Finding {
 	if f := leaderGone(l, "kube-controller-manager"); f != nil {
 		return f
 	}
+	for _, p := range resource.Owned(l.Read, kinds.Pods, l.Obj) {
+		if at := p.DeletionTimestamp; at != nil && at.After(l.Now.Add(general.SlowStart)) {
+			return &converge.Finding{Says: "waits for pod/" + p.Name + " to stop, for which it has time until " +
+				at.UTC().Format("15:04:05 MST"), State: converge.Progressing,
+				Waits: converge.On("Object", converge.RefTo(kinds.Pods, p), ""), Next: converge.Does(l.Owner, "goes on when it is gone"),
+				Advice: []string{"if it need not end in order: kubectl delete pod " + p.Name + " -n " + p.Namespace + " --grace-period=1"}}
+		}
+	}
 	return &converge.Finding{Says: "is being worked on", State: converge.Progressing, Next: converge.Does(l.Owner, "goes on")}
 }
 

@@ -16,7 +16,7 @@ import (
 
 // queues and works are phases of what waits for its turn, and of what somebody is at.
 var (
-	queues = regexp.MustCompile(`(?i)^(new|queued|[a-z]*pending|waiting|scheduling|submitted)$`)
+	queues = regexp.MustCompile(`(?i)^(new|queued|[a-z]*pending|waiting[a-z]*|scheduling|submitted)$`)
 	works  = regexp.MustCompile(`(?i)^(in-?progress|progressing|provisioning|initializing|creating|starting|restoring|deploying|updating|` +
 		`prepared|preparing|finalizing|` +
 		`upgrading|bootstrapping|registering|validating|applyingchanges|reconciling|configuring|installing|resizing|migrating)$`)
@@ -130,11 +130,17 @@ func TakesLong(l *converge.Look, status map[string]any) *converge.Finding {
 	tree, _ := words.Tree(l.Obj)
 	s := mentions.Of(l)
 	s.Mentions(tree)
+	f := &converge.Finding{Words: l.Judged.Have, Owner: who, State: converge.Waiting, Waits: converge.ForName("Controller", who),
+		Next: converge.Does(who, "goes on with it, if it is at it"), Advice: []string{LogOf(l, who)}}
+	for _, m := range s.Found {
+		if m.Obj != nil && !l.Health(m.Kind, m.Obj).Converged() {
+			f.Says, f.Below, f.Waits = l.Judged.Says, []converge.Ref{m.Ref}, m.Wait()
+			return f
+		}
+	}
 	for _, m := range s.Gone {
 		says = ": it goes by " + strings.TrimPrefix(m.Says(l.Obj.GetNamespace()), "names ")
 	}
-	f := &converge.Finding{Words: l.Judged.Have, Owner: who, State: converge.Waiting, Waits: converge.ForName("Controller", who),
-		Next: converge.Does(who, "goes on with it, if it is at it"), Advice: []string{LogOf(l, who)}}
 	if pod := abandoned(l, status); pod != "" {
 		says = ": pod/" + pod + ", which was at it, was started anew since, so nobody is any more"
 		f.State, f.Next = converge.Missing, converge.PersonDoes("makes it anew")

@@ -213,6 +213,7 @@ func (s *Search) take(path, field string, v map[string]any) bool {
 	optional, _ := v["optional"].(bool)
 	kind := words.String(v, "kind") // autoscalers aim at what is there
 	aims := low == "scaletargetref" || strings.HasSuffix(strings.TrimSuffix(low, "s"), "targetref") && kind != "" && kind != "Secret"
+	aims = aims || strings.Contains(low, "targetref") && v["key"] != nil // as KEDA's secretTargetRef, of which a value is taken
 	if optional || !aims && slices.ContainsFunc(made, func(part string) bool { return strings.Contains(low, part) }) {
 		return true
 	}
@@ -253,7 +254,7 @@ func (s *Search) take(path, field string, v map[string]any) bool {
 		s.add(path, s.KindsBy(kind, group, words.String(v, "apiVersion"), true), v, name)
 		return true
 	}
-	stem = strings.TrimSuffix(stem, "Key")
+	stem = strings.TrimSuffix(strings.TrimSuffix(stem, "Key"), "Target")
 	of := s.KindsBy(cmp.Or(stems[stem], stem), group, "", false)
 	if s.add(path, of, v, name); len(of) == 0 {
 		s.byKind(path, stem, name) // as authenticationRef names a TriggerAuthentication

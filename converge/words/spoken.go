@@ -89,7 +89,7 @@ func weight(at, value, message string) int {
 	if len(field) > 2 && StandsIn(strings.ToLower(message[max(0, i-20):i]), strings.ToLower(field)) {
 		n += 1 << 12
 	}
-	if quoted {
+	if quoted || strings.HasSuffix(strings.ToLower(field), "version") && misfit.MatchString(message) {
 		n += 1 << 12
 	}
 	if n > 0 || telltale.MatchString(value) {
