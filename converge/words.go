@@ -31,7 +31,8 @@ func byWords(l *Look, f *Finding) {
 		field = correctSpoken(l, f)
 	}
 	absent := toMake(l, f)
-	if absent != "" && strings.HasPrefix(s.Advice(), "give the account that it works with") { // it speaks of the name
+	if absent != "" && (strings.HasPrefix(s.Advice(), "give the account that it works with") || // it speaks of the name
+		strings.Contains(text, `"`+f.Waits.On.Name+`" not found`)) {
 		ok = false
 	}
 	switch {

@@ -99,6 +99,14 @@ func claimInUse(l *converge.Look) *converge.Finding {
 				"lets it go when the pod is deleted"),
 			Advice: []string{"kubectl delete pod " + pods[0].Name + " -n " + pods[0].Namespace}}
 	}
+	for _, p := range pods {
+		if p.DeletionTimestamp != nil && !l.Health(kinds.Pods, p).Converged() { // what keeps that is the news
+			r := converge.RefTo(kinds.Pods, p)
+			return &converge.Finding{Says: "is used by pod/" + p.Name + ", which was deleted and is still there", Owner: "pvc-protection",
+				State: converge.Waiting, Waits: converge.On("Object", r, ""), Next: converge.Does("pvc-protection", "lets it go when that is gone"),
+				Below: []converge.Ref{r}}
+		}
+	}
 	return &converge.Finding{Says: "is used by pod/" + pods[0].Name + general.AndMore(len(pods)-1), Owner: "pvc-protection",
 		State:  converge.Blocked,
 		Waits:  converge.On("Object", r, ""),

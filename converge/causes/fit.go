@@ -94,14 +94,19 @@ func coming(f *converge.Finding, w *converge.World, p *corev1.Pod) {
 	}
 }
 
-// spare is the cordoned node that would take a pod if it were not; nil: none would, or nobody here knows.
-func spare(w *converge.World, p *corev1.Pod) *corev1.Node {
+// spare is the node that would take a pod if it were not cordoned or, of ill ones, if it were well; nil: none would, or nobody here knows.
+func spare(w *converge.World, p *corev1.Pod, ill bool) *corev1.Node {
 	if !w.Sees(kinds.Pods, "") {
 		return nil
 	}
 	asks := nodeaffinity.GetRequiredNodeAffinity(p)
 	for _, n := range kloop.List(w.Read, kinds.Nodes, "") {
-		if !n.Spec.Unschedulable || fixed(p, asks, n) != "" || !w.Health(kinds.Nodes, n).Converged() {
+		at := n
+		if ill { // as it is without what it is marked with for that
+			at = n.DeepCopy()
+			at.Spec.Taints = slices.DeleteFunc(at.Spec.Taints, func(t corev1.Taint) bool { return strings.HasPrefix(t.Key, "node.kubernetes.io/") })
+		}
+		if n.Spec.Unschedulable == ill || fixed(p, asks, at) != "" || w.Health(kinds.Nodes, n).Converged() == ill {
 			continue
 		}
 		there := thereOn(w, n.Name)

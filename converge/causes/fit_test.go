@@ -52,7 +52,7 @@ func TestSpare(t *testing.T) {
 			decode(t, p, `{metadata: {name: p, namespace: a, labels: {app: web}}, spec: {containers: [{name: c, resources: {requests: {cpu: "2"}}}],
 				affinity: {podAntiAffinity: {requiredDuringSchedulingIgnoredDuringExecution: [{topologyKey: kubernetes.io/hostname,
 				labelSelector: {matchLabels: {app: web}}}]}}}}`)
-			if n := spare(w, p); (n != nil) != tt.takes {
+			if n := spare(w, p, false); (n != nil) != tt.takes {
 				t.Errorf("it is taken by %v", n)
 			}
 		})

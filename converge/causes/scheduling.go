@@ -97,9 +97,15 @@ func byScheduler(f *converge.Finding, w *converge.World, p *corev1.Pod) {
 	coming(f, w, p)
 	if len(f.Advice) > 0 && f.State == converge.Blocked && !strings.Contains(f.Advice[0], "kubectl uncordon ") && f.Error != nil &&
 		strings.Contains(f.Error.Message, "were unschedulable") && !aboutVolumes(f.Error.Message) {
-		if n := spare(w, p); n != nil {
+		if n := spare(w, p, false); n != nil {
 			f.Says += "; node " + n.Name + " would take it, and is cordoned"
 			f.Advice = append([]string{"kubectl uncordon " + n.Name}, f.Advice...)
+		}
+	}
+	if len(f.Advice) > 0 && f.State == converge.Blocked && f.Error != nil && strings.Contains(f.Error.Message, "taint {node.kubernetes.io/") {
+		if n := spare(w, p, true); n != nil {
+			f.Says += "; node " + n.Name + " would take it, and " + w.Health(kinds.Nodes, n).Says
+			f.Advice = append([]string{"see to that node: kubectl describe node " + n.Name}, f.Advice...)
 		}
 	}
 	if gang := p.Annotations["scheduling.k8s.io/group-name"]; gang != "" && len(f.Below) == 0 {

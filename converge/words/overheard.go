@@ -97,6 +97,7 @@ var Overheard = []Saying{
 	{"maximum number of", "", limited},
 	{"etcd*nospace", "", "its database is full: in the etcd member, defragment it (etcdctl defrag), then etcdctl alarm disarm; a larger " +
 		"quota is --quota-backend-bytes"},
+	{"access denied by server", "", "let the file server export that path to the nodes' addresses (on it: exportfs -v)"},
 	{"listen*permission denied", "", lowPort}, {"bind*permission denied", "", lowPort},
 	{"permanentredirect", "", otherRegion}, {"authorizationheadermalformed*region", "", otherRegion},
 	{"accessdenied", "", noRight}, {"access denied", "", noRight}, {"not authorized", "", noRight}, {"permissiondenied", "", noRight},
