@@ -101,12 +101,13 @@ func spare(w *converge.World, p *corev1.Pod, ill bool) *corev1.Node {
 	}
 	asks := nodeaffinity.GetRequiredNodeAffinity(p)
 	for _, n := range kloop.List(w.Read, kinds.Nodes, "") {
-		at := n
+		at := *n
 		if ill { // as it is without what it is marked with for that
-			at = n.DeepCopy()
-			at.Spec.Taints = slices.DeleteFunc(at.Spec.Taints, func(t corev1.Taint) bool { return strings.HasPrefix(t.Key, "node.kubernetes.io/") })
+			at.Spec.Taints = slices.DeleteFunc(slices.Clone(n.Spec.Taints), func(t corev1.Taint) bool {
+				return strings.HasPrefix(t.Key, "node.kubernetes.io/")
+			})
 		}
-		if n.Spec.Unschedulable == ill || fixed(p, asks, at) != "" || w.Health(kinds.Nodes, n).Converged() == ill {
+		if n.Spec.Unschedulable == ill || ill && len(at.Spec.Taints) == len(n.Spec.Taints) || fixed(p, asks, &at) != "" || w.Health(kinds.Nodes, n).Converged() == ill {
 			continue
 		}
 		there := thereOn(w, n.Name)
