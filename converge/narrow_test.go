@@ -55,8 +55,8 @@ func (n narrow) ByLabel(k resource.Kind, ns, label, value string) iter.Seq[resou
 }
 
 // denies finds words by which something is said not to be there.
-var denies = regexp.MustCompile(`does not exist|no node has|is not installed|makes none|finds no\b|there is no\b|\binstall\b|not connected|` +
-	`can't grow: make`)
+var denies = regexp.MustCompile(`does not exist|no node has|is not installed|makes none|finds no\b|there is no\b|\binstall\b|` +
+	`not connected|can't grow: make`)
 
 // TestOfOneNamespace explains all states to who may read one namespace alone: of nothing is it said that it is not there because it could
 // not be seen.
@@ -110,7 +110,9 @@ apiVersion: v1
 kind: Pod
 metadata: {name: p}
 spec: {nodeName: node-1, containers: [{name: app, image: x, envFrom: [{secretRef: {name: db}}]}]}
-status: {phase: Pending, containerStatuses: [{name: app, state: {waiting: {reason: CreateContainerConfigError, message: 'secret "db" not found'}}}]}
+status:
+  phase: Pending
+  containerStatuses: [{name: app, state: {waiting: {reason: CreateContainerConfigError, message: 'secret "db" not found'}}}]
 ---
 apiVersion: example.com/v1
 kind: Login

@@ -432,8 +432,8 @@ func noVolume(l *converge.Look, c *corev1.PersistentVolumeClaim) *converge.Findi
 	return f
 }
 
-// volumesUnseen is what can be said of a claim to who may not read what it depends on, as all who have rights in a namespace alone: what
-// was last told of it.
+// volumesUnseen explains a claim to a reader who may not see what it depends on, as nobody may who has rights in a namespace alone, by the
+// last event of it.
 func volumesUnseen(l *converge.Look, f *converge.Finding, c *corev1.PersistentVolumeClaim, what string) {
 	f.Says, f.State = "waits for a volume; "+what+" can't be seen", converge.Waiting
 	f.Advice = []string{"see all that is said of the claim: kubectl describe pvc " + converge.Called(l)}

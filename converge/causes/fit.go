@@ -107,7 +107,8 @@ func spare(w *converge.World, p *corev1.Pod, ill bool) *corev1.Node {
 				return strings.HasPrefix(t.Key, "node.kubernetes.io/")
 			})
 		}
-		if n.Spec.Unschedulable == ill || ill && len(at.Spec.Taints) == len(n.Spec.Taints) || fixed(p, asks, &at) != "" || w.Health(kinds.Nodes, n).Converged() == ill {
+		marked := len(at.Spec.Taints) < len(n.Spec.Taints)
+		if n.Spec.Unschedulable == ill || marked != ill || fixed(p, asks, &at) != "" || w.Health(kinds.Nodes, n).Converged() == ill {
 			continue
 		}
 		there := thereOn(w, n.Name)

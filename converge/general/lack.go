@@ -86,3 +86,26 @@ func holds(v any, part string) bool {
 	}
 	return false
 }
+
+// lackBeyond looks one step further, where nobody judges what the object names: into a TriggerAuthentication, for the key of its Secret.
+func lackBeyond(l *converge.Look, f *converge.Finding, tree map[string]any, message string) {
+	if !words.Faulty.MatchString(message) || f.State == converge.Blocked || len(f.Below) > 0 {
+		return
+	}
+	for _, m := range mentions.Of(l).Mentions(tree) {
+		named, custom := words.Tree(m.Obj)
+		if status, _ := named["status"].(map[string]any); m.Obj == nil || !custom || words.SaysWell(status) {
+			continue
+		}
+		for _, lack := range (&mentions.Search{World: l.World, Kind: m.Kind, Obj: m.Obj}).Mentions(named) {
+			if says := lack.Says(m.NS); says != "" && !lack.Loose {
+				f.Says += "; " + m.Kind.Info().Singular + "/" + m.Name + ", which it names, " + says
+				f.State, f.Waits = converge.Blocked, lack.Wait()
+				f.Next = converge.PersonDoes("makes it, or names another one; %s goes on then", f.Owner)
+				f.Advice = append([]string{"correct it: kubectl edit " + m.Kind.Info().GR().String() + " " +
+					strings.TrimSuffix(m.Name+" -n "+m.NS, " -n ")}, f.Advice...)
+				return
+			}
+		}
+	}
+}

@@ -28,7 +28,8 @@ type badCondition struct {
 // conventions of the API; Stalled and Reconciling are kstatus'; Succeeded is Tekton's and Knative's; Accepted, Programmed,
 // ResolvedRefs and Conflicted are the Gateway API's; Synced is Crossplane's.
 var badConditions = []badCondition{
-	{"Stalled", "True", "is stalled", ""}, {"Failed", "True", "failed", ""}, {"Failure", "True", "failed", ""}, {"Succeeded", "False", "failed", ""},
+	{"Stalled", "True", "is stalled", ""}, {"Failed", "True", "failed", ""}, {"Failure", "True", "failed", ""},
+	{"Succeeded", "False", "failed", ""},
 	{"Reconciling", "True", "is being worked on", ""},
 	{"PodScheduled", "False", "has a pod that fits on no node", ""}, {"Scheduled", "False", "has a part that fits nowhere", ""},
 	{"ElasticsearchIsReachable", "False", "can't be reached", ""}, {"ConfigUnsupported", "True", "asks for what can't be", ""},

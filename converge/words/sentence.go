@@ -18,9 +18,9 @@ func (b badCondition) is(c CustomCondition) bool {
 var another = regexp.MustCompile(`(?:^|, )([A-Z]\w+)=(False|Unknown)`)
 
 // Faulty finds words by which a controller says that it can't go on until somebody corrects or makes something.
-var Faulty = regexp.MustCompile(`(?i)not found|n[o']t (exist|find|defined)|no such|not permitted|must (be|have|not)|invalid|not supported|` +
-	`unsupported|unschedulable|aborted|insufficient|not enough|unknown field|denied|forbidden|unauthorized|authentication|no matching|` +
-	`not match|incorrect|doesn't have|conflict|missing|refused|` +
+var Faulty = regexp.MustCompile(`(?i)not found|n[o']t (exist|find|defined)|no such|not permitted|must (be|have|not)|invalid|` +
+	`not supported|unsupported|unschedulable|aborted|insufficient|not enough|unknown field|denied|forbidden|unauthorized|` +
+	`authentication|no matching|not match|incorrect|doesn't have|conflict|missing|refused|` +
 	`timed out|cannot|can't|unable|failed|failure|unrecoverable|error|exceeded|no compatible|unexpected|crash|too long|overlap|malformed`)
 
 // PassingWords finds words by which a controller says that it is at work, or waits for what somebody else is at.

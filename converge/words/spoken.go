@@ -98,7 +98,7 @@ func weight(at, value, message string) int {
 	return n
 }
 
-// gone is what stands behind what is said not to be there.
+// gone finds the words behind a name by which something is said not to be there.
 var gone = regexp.MustCompile(`^['"\x60]? (?:does not exist|doesn't exist|not found|is missing|was not found)`)
 
 // pointer finds a place in a document as JSON has it, in quotes: at '/image/tag'.
