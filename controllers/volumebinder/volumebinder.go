@@ -16,6 +16,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/kloop-dev/kloop/client"
@@ -161,6 +162,10 @@ func provide(ctx context.Context, c *loop.Ctx, p *corev1.PersistentVolumeClaim, 
 	case name == "":
 		return tell(corev1.EventTypeNormal, "FailedBinding", "no persistent volumes available for this claim and no storage class is set")
 	case class == nil:
+		_, err := c.Client().Get(ctx, kinds.StorageClasses, "", name)
+		if !apierrors.IsNotFound(err) { // its watch is behind that of claims, and wakes this claim when it has caught up
+			return err
+		}
 		return tell(corev1.EventTypeWarning, "ProvisioningFailed", fmt.Sprintf("storageclass.storage.k8s.io %q not found", name))
 	case waits(class) && p.Annotations[selectedNode] == "":
 		return tell(unplaced(c, p))
