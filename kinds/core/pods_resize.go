@@ -41,7 +41,7 @@ func takeSizes(to, from []corev1.Container) []corev1.Container {
 
 // validateResize lets processors and memory change, as long as the class of service stays and nothing given is taken away.
 func validateResize(on *features.Set, p, old *corev1.Pod) field.ErrorList {
-	errs := podspec.ValidateChanged(on, p, old)
+	errs := podspec.ValidatePod(on, p, old)
 	if _, static := old.Annotations[corev1.MirrorPodAnnotationKey]; static {
 		return field.ErrorList{field.Forbidden(field.NewPath(""), "static pods cannot be resized")}
 	}

@@ -17,7 +17,7 @@ var (
 
 // validatePod keeps ephemeral containers out of new pods, and gates away from pods that have a node already.
 func validatePod(on *features.Set, p, old *corev1.Pod) field.ErrorList {
-	errs := podspec.ValidateChanged(on, p, old)
+	errs := podspec.ValidatePod(on, p, old)
 	if old != nil {
 		errs = append(errs, podspec.ValidateAnnotationChange(p.Annotations, old.Annotations, &p.Spec, annotationsPath)...)
 		return append(errs, validatePodUpdate(p, old)...)
@@ -35,7 +35,7 @@ func validatePod(on *features.Set, p, old *corev1.Pod) field.ErrorList {
 // validateEphemeralContainers lets some be added and none go or change (KEP-277): what was typed into one should be told truly
 // afterwards. Nobody but the node's file decides on a static pod.
 func validateEphemeralContainers(on *features.Set, p, old *corev1.Pod) field.ErrorList {
-	errs := podspec.ValidateChanged(on, p, old)
+	errs := podspec.ValidatePod(on, p, old)
 	errs = append(errs, podspec.ValidateAnnotationChange(p.Annotations, old.Annotations, &p.Spec, annotationsPath)...)
 	path := specPath.Child("ephemeralContainers")
 	if _, static := old.Annotations[corev1.MirrorPodAnnotationKey]; static {

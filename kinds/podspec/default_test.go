@@ -274,6 +274,6 @@ func BenchmarkValidate(b *testing.B) {
 	podspec.DefaultPod(&p.Spec)
 	b.ReportAllocs()
 	for b.Loop() {
-		podspec.ValidatePod(nil, p)
+		podspec.ValidatePod(nil, p, nil)
 	}
 }

@@ -27,11 +27,8 @@ type checker struct {
 	recursive bool // volumes are labelled file by file, in no other way
 }
 
-// ValidatePod checks what a new pod says of itself outside of status, except the generic part of metadata.
-func ValidatePod(on *features.Set, p *corev1.Pod) field.ErrorList { return ValidateChanged(on, p, nil) }
-
-// ValidateChanged is ValidatePod of a pod that was stored as old before, or nil.
-func ValidateChanged(on *features.Set, p, old *corev1.Pod) field.ErrorList {
+// ValidatePod checks what a pod, stored as old before or new, says of itself outside of status, except the generic part of metadata.
+func ValidatePod(on *features.Set, p, old *corev1.Pod) field.ErrorList {
 	c := &checker{on: on, spec: &p.Spec, meta: &p.ObjectMeta, recursive: !on.AtLeast(37) && (old == nil || !relabels(&old.Spec))}
 	path := field.NewPath("spec")
 	var errs field.ErrorList

@@ -290,7 +290,7 @@ var cases = []struct {
 func TestValidate(t *testing.T) {
 	for _, c := range cases {
 		t.Run(c.name, func(t *testing.T) {
-			if got := causes(podspec.ValidatePod(nil, pod(t, c.spec))); !slices.Equal(got, c.want) {
+			if got := causes(podspec.ValidatePod(nil, pod(t, c.spec), nil)); !slices.Equal(got, c.want) {
 				t.Errorf("got  %q\nwant %q", got, c.want)
 			}
 		})
@@ -304,7 +304,7 @@ func TestPodOnly(t *testing.T) {
 	want := []string{"metadata.annotations[controller.kubernetes.io/pod-deletion-cost] Invalid",
 		"metadata.annotations[kubernetes.io/config.mirror] Invalid",
 		"spec.volumes[0].projected.sources[0].serviceAccountToken Forbidden"}
-	if got := causes(podspec.ValidatePod(nil, p)); !slices.Equal(got, want) {
+	if got := causes(podspec.ValidatePod(nil, p, nil)); !slices.Equal(got, want) {
 		t.Errorf("got %q", got)
 	}
 }
@@ -319,12 +319,12 @@ func TestConfinement(t *testing.T) {
 		*got.LocalhostProfile != "x" {
 		t.Errorf("got %v", got)
 	}
-	if p.Spec.Containers[1].SecurityContext != nil || len(podspec.ValidatePod(nil, p)) > 0 {
-		t.Errorf("got %v", podspec.ValidatePod(nil, p))
+	if p.Spec.Containers[1].SecurityContext != nil || len(podspec.ValidatePod(nil, p, nil)) > 0 {
+		t.Errorf("got %v", podspec.ValidatePod(nil, p, nil))
 	}
 	p.Annotations = map[string]string{key + "a": "odd", key + "c": "runtime/default", key + "d": "unconfined"}
 	want := []string{"metadata.annotations[" + key + "a] Invalid", "metadata.annotations[" + key + "d] Invalid"}
-	if got := causes(podspec.ValidatePod(nil, p)); !slices.Equal(got, want) {
+	if got := causes(podspec.ValidatePod(nil, p, nil)); !slices.Equal(got, want) {
 		t.Errorf("got %q", got)
 	}
 }
@@ -430,7 +430,7 @@ func FuzzValidate(f *testing.F) {
 			return
 		}
 		podspec.DefaultPod(&p.Spec)
-		podspec.ValidatePod(nil, p)
+		podspec.ValidatePod(nil, p, nil)
 		podspec.Warnings(&p.ObjectMeta, &p.Spec, nil)
 		podspec.QOS(&p.Spec)
 	})

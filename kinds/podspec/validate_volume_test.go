@@ -78,7 +78,7 @@ func TestVolumeSources(t *testing.T) {
 			for _, w := range c.want {
 				want = append(want, "spec.volumes[0]."+w)
 			}
-			got := causes(podspec.ValidatePod(nil, pod(t, "volumes: [{name: v, "+c.source+"}]")))
+			got := causes(podspec.ValidatePod(nil, pod(t, "volumes: [{name: v, "+c.source+"}]"), nil))
 			if !slices.Equal(got, want) {
 				t.Errorf("%s\ngot  %q\nwant %q", c.source, got, want)
 			}
@@ -104,7 +104,7 @@ func TestProjectedSignersSay(t *testing.T) {
 			"name: Invalid value: \"a.example:b:C_\": not a valid clustertrustbundlename: a lowercase RFC 1123 subdomain"},
 	} {
 		t.Run(c.source, func(t *testing.T) {
-			errs := podspec.ValidatePod(nil, pod(t, "volumes: [{name: v, projected: {sources: [{"+c.source+"}]}}]"))
+			errs := podspec.ValidatePod(nil, pod(t, "volumes: [{name: v, projected: {sources: [{"+c.source+"}]}}]"), nil)
 			if len(errs) != 1 || !strings.Contains(errs[0].Error(), c.want) {
 				t.Errorf("%v\nwant %q alone", errs, c.want)
 			}
@@ -154,7 +154,7 @@ func TestWindowsUser(t *testing.T) {
 		t.Run(user, func(t *testing.T) {
 			p := pod(t, "")
 			p.Spec.SecurityContext.WindowsOptions = &corev1.WindowsSecurityContextOptions{RunAsUserName: &user}
-			if got := len(podspec.ValidatePod(nil, p)) == 0; got != ok {
+			if got := len(podspec.ValidatePod(nil, p, nil)) == 0; got != ok {
 				t.Errorf("%q: %v", user, got)
 			}
 		})
@@ -184,8 +184,8 @@ func TestStopSignal(t *testing.T) {
 			p := pod(t, "")
 			p.Spec.OS, p.Spec.SecurityContext = &corev1.PodOS{Name: c.os}, nil
 			p.Spec.Containers[0].Lifecycle = &corev1.Lifecycle{StopSignal: &c.signal}
-			if got := len(podspec.ValidatePod(nil, p)) == 0; got != c.ok {
-				t.Errorf("%s on %s: %v", c.signal, c.os, podspec.ValidatePod(nil, p))
+			if got := len(podspec.ValidatePod(nil, p, nil)) == 0; got != c.ok {
+				t.Errorf("%s on %s: %v", c.signal, c.os, podspec.ValidatePod(nil, p, nil))
 			}
 		})
 	}
@@ -193,7 +193,7 @@ func TestStopSignal(t *testing.T) {
 
 func TestFileKey(t *testing.T) {
 	got := causes(podspec.ValidatePod(nil, pod(t,
-		inContainer(`env: [{name: A, valueFrom: {fileKeyRef: {key: k, path: ../x, volumeName: A_b}}}, {name: B, valueFrom: {fileKeyRef: {}}}]`))))
+		inContainer(`env: [{name: A, valueFrom: {fileKeyRef: {key: k, path: ../x, volumeName: A_b}}}, {name: B, valueFrom: {fileKeyRef: {}}}]`)), nil))
 	want := []string{c0("env[0].valueFrom.fileKeyRef.path Invalid"), c0("env[0].valueFrom.fileKeyRef.volumeName Invalid"),
 		c0("env[0].valueFrom.fileKeyRef.volumeName NotFound"),
 		c0("env[1].valueFrom.fileKeyRef.key Required"), c0("env[1].valueFrom.fileKeyRef.path Required"),
