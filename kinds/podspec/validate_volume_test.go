@@ -192,8 +192,9 @@ func TestStopSignal(t *testing.T) {
 }
 
 func TestFileKey(t *testing.T) {
-	got := causes(podspec.ValidatePod(nil, pod(t,
-		inContainer(`env: [{name: A, valueFrom: {fileKeyRef: {key: k, path: ../x, volumeName: A_b}}}, {name: B, valueFrom: {fileKeyRef: {}}}]`)), nil))
+	p := pod(t,
+		inContainer(`env: [{name: A, valueFrom: {fileKeyRef: {key: k, path: ../x, volumeName: A_b}}}, {name: B, valueFrom: {fileKeyRef: {}}}]`))
+	got := causes(podspec.ValidatePod(nil, p, nil))
 	want := []string{c0("env[0].valueFrom.fileKeyRef.path Invalid"), c0("env[0].valueFrom.fileKeyRef.volumeName Invalid"),
 		c0("env[0].valueFrom.fileKeyRef.volumeName NotFound"),
 		c0("env[1].valueFrom.fileKeyRef.key Required"), c0("env[1].valueFrom.fileKeyRef.path Required"),
