@@ -66,16 +66,19 @@ func KeptThere(w *converge.World, n *corev1.Node) string {
 		if b.Status.DisruptionsAllowed > 0 {
 			continue
 		}
+		guarded := health.Guarded(w, b)
+		there := slices.DeleteFunc(slices.Clone(guarded), func(p *corev1.Pod) bool { return p.Spec.NodeName != n.Name })
+		if len(there) == 0 {
+			continue
+		}
 		ill := ""
-		for _, p := range health.Guarded(w, b) {
+		for _, p := range guarded {
 			if !w.Health(kinds.Pods, p).Converged() {
 				ill = ", whose pod/" + p.Name + " is not well"
 			}
 		}
-		for _, p := range health.Guarded(w, b) {
-			if p.Spec.NodeName == n.Name {
-				kept = append(kept, b.Namespace+": pod/"+p.Name+" by poddisruptionbudget/"+b.Name+ill)
-			}
+		for _, p := range there {
+			kept = append(kept, b.Namespace+": pod/"+p.Name+" by poddisruptionbudget/"+b.Name+ill)
 		}
 	}
 	if len(kept) == 0 {
