@@ -138,12 +138,12 @@ func TestWindows(t *testing.T) {
 	}()
 	r.reset(1, http2.ErrCodeFlowControl)
 
-	r = w.raw()
-	r.ask(1, false, "POST")
-	r.must(r.WriteWindowUpdate(1, 1<<31-1))
-	r.reset(1, http2.ErrCodeFlowControl)
-	r.must(r.WriteWindowUpdate(0, 1<<31-1))
-	r.refused(http2.ErrCodeFlowControl)
+	wide := w.raw()
+	wide.ask(1, false, "POST")
+	wide.must(wide.WriteWindowUpdate(1, 1<<31-1))
+	wide.reset(1, http2.ErrCodeFlowControl)
+	wide.must(wide.WriteWindowUpdate(0, 1<<31-1))
+	wide.refused(http2.ErrCodeFlowControl)
 }
 
 // A body that is longer or shorter than announced is no request.

@@ -39,6 +39,10 @@ func TestMain(m *testing.M) {
 		fmt.Println("error", err)
 		os.Exit(1)
 	}
+	if err := ownMounts(); err != nil {
+		fmt.Println("mounts of its own:", err)
+		os.Exit(1)
+	}
 	apply.BoundCopies() // as the program does
 	os.Exit(m.Run())
 }
