@@ -395,6 +395,41 @@ func TestGone(t *testing.T) {
 	})
 }
 
+// TestGoneIsFenced: a key whose object is gone is remembered until the view holds what was written for it, and looked at once more then.
+func TestGoneIsFenced(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f, bells := newFake(), loop.NewExternalWakes()
+		looks, creates := 0, 0
+		done := func(context.Context, *loop.Ctx, *corev1.ConfigMap) (time.Duration, error) { return 0, nil }
+		w := run(t, f, &controller{Writes: writesMaps, ExternalWakes: bells, Reconcile: done,
+			Gone: func(ctx context.Context, c *loop.Ctx, k loop.Key) (time.Duration, error) {
+				if k.Name != "owner" {
+					return 0, nil
+				}
+				looks++
+				if resource.Get(c, kinds.ConfigMaps, "", "child") != nil {
+					return 0, nil
+				}
+				creates++
+				f.setLag(true)
+				_, err := c.Create(ctx, kinds.ConfigMaps, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "child"}})
+				return 0, err
+			}})
+		bells.Wake(key("owner"), "its object went")
+		pass(time.Minute)
+		bells.Wake(key("owner"), "a bell rang")
+		pass(time.Minute)
+		if rec, _ := w.Record("test", key("owner")); rec.State != "fenced" || creates != 1 {
+			t.Errorf("with a view that lags: %s, %d creates", rec.State, creates)
+		}
+		f.setLag(false)
+		pass(time.Minute)
+		if _, known := w.Record("test", key("owner")); known || looks != 2 || creates != 1 {
+			t.Errorf("with a view that caught up: known %v, %d looks, %d creates", known, looks, creates)
+		}
+	})
+}
+
 // TestLone: a loop with one key looks when it starts and when it is woken, at objects of its kind never, and also when one has the
 // name of the key.
 func TestLone(t *testing.T) {

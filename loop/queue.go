@@ -271,6 +271,8 @@ func (q *queue) finish(e *entry, o outcome) {
 	case o.again > 0:
 		e.rec.Next = now.Add(o.again)
 		q.delay(e, e.rec.Next)
+	case o.gone && len(o.wrote) > 0:
+		q.pushCalm(e) // or what wakes it before the view has its writes would find it without a past
 	case o.gone:
 		delete(q.keys, e.key)
 	default:
