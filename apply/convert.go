@@ -66,7 +66,7 @@ func (a adapter) ConvertToVersion(in runtime.Object, target runtime.GroupVersion
 	if gv, ok := target.(schema.GroupVersion); ok {
 		gvk = gv.WithKind(from.Kind)
 	}
-	if !a.serves(gvk) || !a.serves(from) {
+	if !a.kind.Info().Custom && (!a.serves(gvk) || !a.serves(from)) { // a custom kind knows versions that are not served, too
 		return nil, runtime.NewNotRegisteredErrForKind("kloop", gvk)
 	}
 	obj, err := a.proper(in, from)

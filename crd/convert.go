@@ -10,6 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/kloop-dev/kloop/resource"
+	"github.com/kloop-dev/kloop/resource/codec"
 )
 
 // New implements resource.Kind.
@@ -51,13 +52,16 @@ func (k *Kind) ConvertTo(ctx context.Context, obj resource.Object, gvk schema.Gr
 	case err != nil:
 		return nil, err
 	case to == nil || from.Group != gvk.Group:
-		return nil, fmt.Errorf("convert %s to %s: there is no such version", from, gvk)
+		return nil, fmt.Errorf("request to convert CR to an invalid group/version: %s", gvk.GroupVersion())
 	}
 	if !k.hooked() {
+		if o = k.original(obj, o); o.GroupVersionKind() == gvk {
+			return o, nil
+		}
 		return k.renamed(o, to)
 	}
 	if v := k.find(from); v != nil {
-		o = &Object{*o.DeepCopy(), v}
+		o = &Object{*o.DeepCopy(), v, nil}
 		v.fill(o.Object)
 	}
 	list, err := k.translate(ctx, []*Object{o}, to)
@@ -134,7 +138,7 @@ func (k *Kind) seen(obj resource.Object) (*Object, error) {
 // renamed gives a copy of an object another version, which may know fewer fields. Objects on their way into the
 // store have the defaults of their own version first.
 func (f *family) renamed(o *Object, to *version) (*Object, error) {
-	out := &Object{*o.DeepCopy(), to}
+	out := &Object{*o.DeepCopy(), to, nil}
 	if o.read != nil && to == f.hub {
 		o.read.fill(out.Object)
 	}
@@ -145,36 +149,80 @@ func (f *family) renamed(o *Object, to *version) (*Object, error) {
 	return out, nil
 }
 
-// Decode implements codec.Decoder: it reads what is stored, of whatever version, as the hub version.
+// Decode implements codec.Decoder: it reads what is stored, of whatever version, as the hub version. It keeps what it was made of, as
+// another declaration may read that in another way: a field that this one prunes, and the next knows again, is still in the store.
 func (k *Kind) Decode(data []byte) (resource.Object, error) {
 	o := &Object{}
 	if _, err := o.UnmarshalStrict(data); err != nil {
 		return nil, fmt.Errorf("decode stored %s: %w", k.info.GR(), err)
 	}
-	return k.settled(o)
+	o, err := k.settled(o)
+	if err != nil {
+		return nil, err
+	}
+	o.source = new(string(data))
+	return o, nil
 }
 
 // Recast implements view.Recaster: it reads an object by this declaration that was read by an older one.
 func (k *Kind) Recast(obj resource.Object) resource.Object {
-	if s, ok := obj.(*Stored); ok && s.read == k.hub {
+	var source *string
+	var read *version
+	switch o := obj.(type) {
+	case *Stored:
+		source, read = o.source, o.read
+	case *Object:
+		source, read = o.source, o.read
+	}
+	if source == nil && read == k.hub {
 		return obj
 	}
-	o, err := k.object(obj)
-	if err != nil || o.read == k.hub {
-		return obj
-	}
-	out, err := k.settled(&Object{*o.DeepCopy(), nil})
-	if err != nil {
+	var data []byte
+	var err error
+	if source != nil {
+		data = []byte(*source)
+	} else if data, err = codec.Stored(k, obj); err != nil {
 		return obj // as good as it was
 	}
-	if rev, err := strconv.ParseInt(obj.GetResourceVersion(), 10, 64); err == nil {
-		return k.Pack(out, nil, rev)
+	out, err := k.Decode(data)
+	if err != nil {
+		return obj
 	}
+	if rev, err := strconv.ParseInt(obj.GetResourceVersion(), 10, 64); err == nil {
+		if packed := k.Pack(out, nil, rev); packed != out {
+			return packed
+		}
+	}
+	out.SetResourceVersion(obj.GetResourceVersion())
 	return out
 }
 
+// original is an object in the version in which it lies in the store: of what was stored as v1, and is seen as v2, v1 may know more than
+// v2. It is read, which is the object as it is seen, where that says as much.
+func (f *family) original(obj resource.Object, read *Object) *Object {
+	s, ok := obj.(*Stored)
+	if !ok || s.source == nil {
+		return read
+	}
+	o := &Object{}
+	if _, err := o.UnmarshalStrict([]byte(*s.source)); err != nil {
+		return read
+	}
+	v := f.find(o.GroupVersionKind())
+	if v == nil || v == f.hub {
+		return read
+	}
+	if _, err := v.coerce(o.Object, false, true); err != nil {
+		return read
+	}
+	o.read = v
+	v.fill(o.Object)
+	o.SetResourceVersion(s.GetResourceVersion())
+	return o
+}
+
 // settled prunes and defaults an object by its own version and makes it one of the hub version.
-func (k *Kind) settled(o *Object) (resource.Object, error) {
+func (k *Kind) settled(o *Object) (*Object, error) {
 	v := k.find(o.GroupVersionKind())
 	if v == nil { // a version that is gone
 		v = k.hub

@@ -14,12 +14,13 @@ import (
 // An Object is a custom resource: a tree of maps that knows which schema it is read by.
 type Object struct {
 	unstructured.Unstructured
-	read *version // nil: as it comes
+	read   *version // nil: as it comes
+	source *string  // as of Stored; only of one that was read from the store, and that nobody has changed
 }
 
 // DeepCopyObject implements runtime.Object.
 func (o *Object) DeepCopyObject() runtime.Object {
-	return &Object{*o.DeepCopy(), o.read}
+	return &Object{*o.DeepCopy(), o.read, nil}
 }
 
 // UnmarshalJSON implements json.Unmarshaler.

@@ -26,8 +26,9 @@ import (
 type Stored struct {
 	frozen
 
-	read *version
-	at   atomic.Pointer[packedText] // of the text, which may move
+	read   *version
+	source *string                    // what lies in the store, where the text is not that: it was pruned, or was of another version
+	at     atomic.Pointer[packedText] // of the text, which may move
 }
 
 var (
@@ -45,7 +46,10 @@ func (k *Kind) Pack(obj resource.Object, text []byte, rev int64) resource.Object
 	if !ok || o.GroupVersionKind() != k.hub.gvk {
 		return obj // not yet what it is to become
 	}
-	if text == nil {
+	source := o.source
+	if text != nil {
+		source = nil
+	} else {
 		var err error
 		if text, err = codec.MarshalJSON(o); err != nil {
 			return obj
@@ -57,6 +61,9 @@ func (k *Kind) Pack(obj resource.Object, text []byte, rev int64) resource.Object
 	}
 	if s.read = o.read; s.read == nil {
 		s.read = k.hub
+	}
+	if source != nil && strings.TrimSuffix(*source, "\n") != string(text) {
+		s.source = source
 	}
 	return s
 }
@@ -96,7 +103,7 @@ func stamp(text, rev string) *Stored {
 func (s *Stored) Stamped(rev int64) resource.Object {
 	var out *Stored
 	s.at.Load().look(func(text string) { out = stamp(text, strconv.FormatInt(rev, 10)) })
-	out.read = s.read
+	out.read, out.source = s.read, s.source
 	return out
 }
 
@@ -120,6 +127,9 @@ func unstamped(text string, meta int) []byte {
 
 // MakeStored implements codec.StoredMaker.
 func (s *Stored) MakeStored() (stored []byte) {
+	if s.source != nil {
+		return []byte(*s.source)
+	}
 	at := s.at.Load()
 	at.look(func(text string) { stored = unstamped(text, int(at.meta)) })
 	return stored
