@@ -60,6 +60,11 @@ func (k *Kind) ConvertTo(ctx context.Context, obj resource.Object, gvk schema.Gr
 		}
 		return k.renamed(o, to)
 	}
+	if len(o.Object) == 2 { // a kind and a version: nothing for a webhook to convert
+		out := &Object{*o.DeepCopy(), to, nil}
+		out.SetGroupVersionKind(gvk)
+		return out, nil
+	}
 	if v := k.find(from); v != nil {
 		o = &Object{*o.DeepCopy(), v, nil}
 		v.fill(o.Object)

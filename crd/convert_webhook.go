@@ -5,15 +5,17 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"maps"
 	"time"
 
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	apivalidation "k8s.io/apimachinery/pkg/api/validation"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	metavalidation "k8s.io/apimachinery/pkg/apis/meta/v1/validation"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/uuid"
+	"k8s.io/apimachinery/pkg/util/validation/field"
 	kjson "sigs.k8s.io/json"
 
 	"github.com/kloop-dev/kloop/resource"
@@ -53,9 +55,9 @@ func (f *family) translate(ctx context.Context, list []*Object, to *version) ([]
 			return nil, fmt.Errorf("conversion webhook for %v returned %d objects, expected %d", from, len(converted), n)
 		}
 		for i, raw := range converted {
-			o, err := f.believe(list[i], raw.Raw, to)
+			o, err := f.believe(list[i], i, raw.Raw, to)
 			if err != nil {
-				return nil, fmt.Errorf("conversion webhook for %v returned invalid object at index %d: %w", from, i, err)
+				return nil, fmt.Errorf("conversion webhook for %v returned invalid %w", from, err)
 			}
 			out = append(out, o)
 		}
@@ -161,25 +163,25 @@ func answered(data []byte, asked *apiextensionsv1.ConversionReview) ([]runtime.R
 }
 
 // believe takes over an object from the webhook, which may change everything but what the object is and, of the
-// metadata, nothing but labels and annotations.
-func (f *family) believe(from *Object, doc []byte, to *version) (*Object, error) {
+// metadata, nothing but labels and annotations. The error says what is invalid of the object that stands at an index of the answer.
+func (f *family) believe(from *Object, at int, doc []byte, to *version) (*Object, error) {
 	content := map[string]any{}
 	if err := kjson.UnmarshalCaseSensitivePreserveInts(doc, &content); err != nil {
-		return nil, err
+		return nil, fmt.Errorf("object at index %d: %w", at, err)
 	}
 	out := &Object{}
 	out.Object = content
 	switch is := out.GroupVersionKind(); {
 	case is.GroupVersion() != to.gvk.GroupVersion():
-		return nil, fmt.Errorf("invalid groupVersion (expected %v, received %v)", to.gvk.GroupVersion(), is.GroupVersion())
+		return nil, fmt.Errorf("object at index %d: invalid groupVersion (expected %v, received %v)", at, to.gvk.GroupVersion(), is.GroupVersion())
 	case is.Kind != to.gvk.Kind:
-		return nil, fmt.Errorf("invalid kind (expected %v, received %v)", to.gvk.Kind, is.Kind)
+		return nil, fmt.Errorf("object at index %d: invalid kind (expected %v, received %v)", at, to.gvk.Kind, is.Kind)
 	}
 	if err := sameObject(from, out); err != nil {
-		return nil, err
+		return nil, fmt.Errorf("object: %w", err)
 	}
 	if err := restoreMeta(from.Object, content); err != nil {
-		return nil, fmt.Errorf("invalid metadata: %w", err)
+		return nil, fmt.Errorf("metadata: %w", err)
 	}
 	out.read = to
 	if _, err := to.coerce(content, false, false); err != nil {
@@ -201,32 +203,57 @@ func sameObject(a, b *Object) error {
 	return nil
 }
 
-// restoreMeta gives an object the metadata of the one that it was made of, with labels and annotations of its own.
+// restoreMeta gives an object the metadata of the one that it was made of, with labels and annotations of its own. What is applied, and
+// what a manager of fields owns, may have no metadata.
 func restoreMeta(from, to map[string]any) error {
-	got, ok := to["metadata"].(map[string]any)
-	if !ok {
-		return fmt.Errorf("metadata of type %T in converted object", to["metadata"])
+	said, found := to["metadata"]
+	got, ok := said.(map[string]any)
+	switch {
+	case !found:
+		return errors.New("missing metadata in converted object")
+	case !ok:
+		return fmt.Errorf("invalid metadata of type %T in converted object", said)
 	}
-	was, _ := from["metadata"].(map[string]any)
-	next := runtime.DeepCopyJSON(maps.Clone(was))
+	next := map[string]any{}
+	if was, ok := from["metadata"].(map[string]any); ok {
+		next = runtime.DeepCopyJSON(was)
+	}
 	for _, name := range []string{"labels", "annotations"} {
+		before, _ := next[name].(map[string]any)
 		delete(next, name)
-		m, ok := got[name].(map[string]any)
-		switch {
-		case got[name] == nil:
+		if got[name] == nil {
 			continue
-		case !ok:
-			return fmt.Errorf("metadata.%s of type %T in converted object", name, got[name])
 		}
-		for key, value := range m {
-			if _, ok := value.(string); !ok {
-				return fmt.Errorf("metadata.%s[%s] must be a string, but is %T in converted object", name, key, value)
-			}
+		m, ok := got[name].(map[string]any)
+		if !ok {
+			return fmt.Errorf("invalid metadata.%s of type %T in converted object", name, got[name])
+		}
+		if err := checkStrings(name, before, m); err != nil {
+			return err
 		}
 		next[name] = m
 	}
 	to["metadata"] = next
 	return nil
+}
+
+// checkStrings checks labels or annotations that a webhook has changed.
+func checkStrings(name string, before, now map[string]any) error {
+	texts, same := make(map[string]string, len(now)), len(before) == len(now)
+	for key, value := range now {
+		text, ok := value.(string)
+		if !ok {
+			return fmt.Errorf("metadata.%s[%s] must be a string, but is %T in converted object", name, key, value)
+		}
+		texts[key], same = text, same && before[key] == value
+	}
+	switch {
+	case same:
+		return nil
+	case name == "labels":
+		return metavalidation.ValidateLabels(texts, field.NewPath("metadata", name)).ToAggregate()
+	}
+	return apivalidation.ValidateAnnotations(texts, field.NewPath("metadata", "annotation")).ToAggregate()
 }
 
 // A conversionCache remembers what stored objects look like in other versions, so that lists and selectors don't ask again.

@@ -15,7 +15,8 @@ import (
 const mountsOwned = "KLOOP_TORTURE_MOUNTS" // set in the environment of a test binary that has a mount namespace of its own
 
 // ownMounts begins the test binary anew in a mount namespace of its own. A process that copies its mount namespace copies each disk that
-// is mounted there, and keeps it: a disk whose power was cut would be cut off still when it is mounted again. Who may not, goes on as it is.
+// is mounted there, and keeps it: a disk whose power was cut would be cut off still when it is mounted again. Who may not, goes on as
+// before.
 func ownMounts() error {
 	if os.Getenv(mountsOwned) != "" {
 		return nil
