@@ -85,3 +85,44 @@ func TestMetricsOfAnother(t *testing.T) {
 		t.Errorf("asked of a metrics-server that is not there: %v", err)
 	}
 }
+
+// TestAutoscaledCustomResource scales an object of a custom kind by its scale: somebody else's controller has its pods.
+func TestAutoscaledCustomResource(t *testing.T) {
+	c := start(t, cluster.Config{SimNodes: 1, AutoscalerPeriod: time.Second})
+	cs := clientset(t, config(t, c))
+	ns := namespace(t, cs)
+	post := func(path, body string) {
+		t.Helper()
+		eventually(t, "made "+path, func(ctx context.Context) (bool, error) {
+			err := cs.RESTClient().Post().AbsPath(path).SetHeader("Content-Type", "application/json").Body([]byte(body)).Do(ctx).Error()
+			return err == nil || apierrors.IsAlreadyExists(err), nil
+		})
+	}
+	post("/apis/apiextensions.k8s.io/v1/customresourcedefinitions", `{"apiVersion":"apiextensions.k8s.io/v1",
+		"kind":"CustomResourceDefinition","metadata":{"name":"groups.example.com"},"spec":{"group":"example.com","scope":"Namespaced",
+		"names":{"plural":"groups","singular":"group","kind":"Group"},"versions":[{"name":"v1","served":true,"storage":true,
+		"subresources":{"scale":{"specReplicasPath":".spec.size","statusReplicasPath":".status.size","labelSelectorPath":".status.pods"}},
+		"schema":{"openAPIV3Schema":{"type":"object","x-kubernetes-preserve-unknown-fields":true}}}]}}`)
+	things := "/apis/example.com/v1/namespaces/" + ns + "/groups"
+	post(things, `{"apiVersion":"example.com/v1","kind":"Group","metadata":{"name":"g"},"spec":{"size":1},"status":{"size":1,"pods":"of=g"}}`)
+	p := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "p", Labels: map[string]string{"of": "g"},
+		Annotations: map[string]string{sim.CPU: "300m"}}, Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "c", Image: "i"}}}}
+	if _, err := cs.CoreV1().Pods(ns).Create(t.Context(), p, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	each := apiresource.MustParse("100m")
+	_, err := cs.AutoscalingV2().HorizontalPodAutoscalers(ns).Create(t.Context(), &autoscalingv2.HorizontalPodAutoscaler{
+		ObjectMeta: metav1.ObjectMeta{Name: "g"}, Spec: autoscalingv2.HorizontalPodAutoscalerSpec{MaxReplicas: 5,
+			ScaleTargetRef: autoscalingv2.CrossVersionObjectReference{APIVersion: "example.com/v1", Kind: "Group", Name: "g"},
+			Metrics: []autoscalingv2.MetricSpec{{Type: autoscalingv2.ResourceMetricSourceType,
+				Resource: &autoscalingv2.ResourceMetricSource{Name: "cpu",
+					Target: autoscalingv2.MetricTarget{Type: autoscalingv2.AverageValueMetricType, AverageValue: &each}}}}}}, metav1.CreateOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "a size of three", func(ctx context.Context) (bool, error) {
+		raw, err := cs.RESTClient().Get().AbsPath(things + "/g").DoRaw(ctx)
+		var g struct{ Spec struct{ Size int } }
+		return err == nil && json.Unmarshal(raw, &g) == nil && g.Spec.Size == 3, err
+	})
+}

@@ -9,6 +9,7 @@ import (
 	autoscalingv2 "k8s.io/api/autoscaling/v2"
 	corev1 "k8s.io/api/core/v1"
 	apiresource "k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
@@ -84,7 +85,7 @@ func (a *autoscaler) measure(ctx context.Context, c *loop.Ctx, h hpa, t target) 
 			m.statuses = append(m.statuses, autoscalingv2.MetricStatus{}) // each metric has its place
 			continue
 		}
-		if m.metric == "" || got.replicas > m.replicas {
+		if m.replicas == 0 || got.replicas > m.replicas {
 			m.replicas, m.metric = got.replicas, got.text
 		}
 		m.statuses = append(m.statuses, got.status)
@@ -155,18 +156,30 @@ func (q question) ask(ctx context.Context, s autoscalingv2.MetricSpec) (got answ
 		reason = "FailedGetContainerResourceMetric"
 		err = q.resource(ctx, r.Name, r.Container, r.Target, &got.status.ContainerResource.Current, &got)
 	case s.Pods != nil:
-		got.status.Pods = &autoscalingv2.PodsMetricStatus{Metric: s.Pods.Metric}
-		reason, err = "FailedGetPodsMetric", q.custom(ctx, s.Pods, &got)
+		got.status.Pods, reason = &autoscalingv2.PodsMetricStatus{Metric: s.Pods.Metric}, "FailedGetPodsMetric"
+		if err = chosen(s.Pods.Metric); err == nil {
+			err = q.custom(ctx, s.Pods, &got)
+		}
 	case s.Object != nil:
 		got.status.Object = &autoscalingv2.ObjectMetricStatus{DescribedObject: s.Object.DescribedObject, Metric: s.Object.Metric}
-		reason, err = "FailedGetObjectMetric", q.object(ctx, s.Object, &got)
+		if reason, err = "FailedGetObjectMetric", chosen(s.Object.Metric); err == nil {
+			err = q.object(ctx, s.Object, &got)
+		}
 	case s.External != nil:
-		got.status.External = &autoscalingv2.ExternalMetricStatus{Metric: s.External.Metric}
-		reason, err = "FailedGetExternalMetric", q.external(ctx, s.External, &got)
+		got.status.External, reason = &autoscalingv2.ExternalMetricStatus{Metric: s.External.Metric}, "FailedGetExternalMetric"
+		if err = chosen(s.External.Metric); err == nil {
+			err = q.external(ctx, s.External, &got)
+		}
 	default:
 		reason, err = "InvalidMetricSourceType", fmt.Errorf("unknown metric source type %q", s.Type)
 	}
 	return got, reason, err
+}
+
+// chosen says whether a metric's selector can be one: the API takes any.
+func chosen(m autoscalingv2.MetricIdentifier) error {
+	_, err := metav1.LabelSelectorAsSelector(m.Selector)
+	return err
 }
 
 // resource answers for CPU or memory.
@@ -199,6 +212,9 @@ func (q question) resource(ctx context.Context, name corev1.ResourceName, contai
 	}
 	if container != "" {
 		title += " container"
+	}
+	if len(s.values) == 0 {
+		return fail(errNoPods)
 	}
 	if s.requests, err = requested(q.pods, container, name); err != nil {
 		return fail(err)
@@ -257,7 +273,11 @@ func (q question) object(ctx context.Context, m *autoscalingv2.ObjectMetricSourc
 	if k, ok := q.c.Client().Kinds().GroupKind(schema.GroupKind{Group: gv.Group, Kind: m.DescribedObject.Kind}); ok {
 		resource = k.Info().GR().String()
 	}
-	value, err := q.a.source.Object(ctx, m.Metric, q.h.Namespace, resource, m.DescribedObject.Name)
+	name := m.DescribedObject.Name
+	if resource == "namespaces" {
+		name = q.h.Namespace // whichever is named: an autoscaler reads nothing of another
+	}
+	value, err := q.a.source.Object(ctx, m.Metric, q.h.Namespace, resource, name)
 	if err != nil {
 		of := m.DescribedObject
 		if !q.c.Client().Kinds().Features().AtLeast(37) {
@@ -265,11 +285,14 @@ func (q question) object(ctx context.Context, m *autoscalingv2.ObjectMetricSourc
 		}
 		return fmt.Errorf("unable to get metric %s on %s %s/%s: %w", m.Metric.Name, of.Kind, q.h.Namespace, of.Name, err)
 	}
+	want := m.Target
 	got.text = m.DescribedObject.Kind + " metric " + m.Metric.Name
-	if m.Target.AverageValue != nil {
+	if want.Type == autoscalingv2.ValueMetricType { // it may have both
+		want.AverageValue = nil
+	} else {
 		got.text = externally(m.Metric)
 	}
-	return q.total(value, m.Target, &got.status.Object.Current, got)
+	return q.total(value, want, &got.status.Object.Current, got)
 }
 
 // external answers for a metric of nothing in the cluster.
@@ -291,12 +314,13 @@ func (q question) total(value int64, want autoscalingv2.MetricTarget, now *autos
 	current := q.t.scale.Replicas
 	switch {
 	case want.AverageValue != nil:
-		goal, pods := want.AverageValue.MilliValue(), int64(max(q.t.scale.Current, 1))
-		got.replicas = q.t.scale.Current
-		if ratio := float64(value) / float64(goal*pods); !q.band.holds(ratio) {
-			got.replicas = ceil(float64(value) / float64(goal))
+		goal, pods := float64(want.AverageValue.MilliValue()), q.t.scale.Current
+		got.replicas = pods
+		// Without pods nothing is near enough.
+		if ratio := float64(value) / goal; pods == 0 || !q.band.holds(ratio/float64(pods)) {
+			got.replicas = ceil(ratio)
 		}
-		now.AverageValue = apiresource.NewMilliQuantity(ceilDiv(value, pods), apiresource.DecimalSI)
+		now.AverageValue = apiresource.NewMilliQuantity(ceilDiv(value, int64(max(pods, 1))), apiresource.DecimalSI)
 	case want.Value != nil:
 		ratio := float64(value) / float64(want.Value.MilliValue())
 		switch {
@@ -316,4 +340,9 @@ func (q question) total(value int64, want autoscalingv2.MetricTarget, now *autos
 	return nil
 }
 
-func ceilDiv(a, b int64) int64 { return (a + b - 1) / b }
+func ceilDiv(a, b int64) int64 {
+	if a%b > 0 {
+		return a/b + 1
+	}
+	return a / b
+}

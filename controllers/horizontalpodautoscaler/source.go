@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"math"
 	"time"
 
 	autoscalingv2 "k8s.io/api/autoscaling/v2"
@@ -153,11 +154,24 @@ func (w wire) Resource(ctx context.Context, name corev1.ResourceName, ns string,
 	}
 	out := readings{}
 	for _, p := range list.Items {
+		if container != "" && !p.has(container) {
+			return nil, fmt.Errorf("failed to get container metrics: container %s not present in metrics for pod %s/%s", container,
+				p.Metadata.Namespace, p.Metadata.Name)
+		}
 		if v, ok := p.sum(name, container); ok {
 			out[p.Metadata.Name] = reading{v, p.Timestamp.Time, p.Window.Duration}
 		}
 	}
 	return out, nil
+}
+
+func (p podUse) has(container string) bool {
+	for _, c := range p.Containers {
+		if c.Name == container {
+			return true
+		}
+	}
+	return false
 }
 
 // sum adds up what the containers use. A pod whose wanted container, or any of all, is not known has no value.
@@ -251,14 +265,20 @@ func (w wire) External(ctx context.Context, m autoscalingv2.MetricIdentifier, ns
 		return 0, errors.New("no metrics returned from external metrics API")
 	}
 	for _, v := range list.Items {
-		sum += v.Value.MilliValue()
+		one := v.Value.MilliValue()
+		if one > 0 && sum > math.MaxInt64-one {
+			return math.MaxInt64, nil
+		}
+		sum += one
 	}
 	return sum, nil
 }
 
+// selector is that of a metric, in a question's words. An empty one, and one that can't be (whose metric is not asked for), has none.
 func selector(m autoscalingv2.MetricIdentifier) string {
-	if m.Selector == nil {
+	s, err := metav1.LabelSelectorAsSelector(m.Selector)
+	if err != nil {
 		return ""
 	}
-	return metav1.FormatLabelSelector(m.Selector)
+	return s.String()
 }
