@@ -34,7 +34,7 @@ type cluster struct {
 	step              atomic.Int64 // by how much the wall clock is wrong
 	creates, refusals atomic.Int64 // of loops: creations, and deletions of what is called kept…
 
-	queue   atomic.Int64                      // what external.metrics.k8s.io tells of the metric "queue"; below 0 nobody serves metrics
+	queue   atomic.Int64                     // what external.metrics.k8s.io tells of the metric "queue"; below 0 nobody serves metrics
 	adapter atomic.Pointer[http.HandlerFunc] // serves the metrics APIs in place of queue
 }
 
