@@ -3,6 +3,7 @@ package node
 import (
 	"context"
 	"errors"
+	"fmt"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -137,10 +138,14 @@ func (a *Agent) sandboxed(ctx context.Context, w world) error {
 	if len(w.seen.sandboxes) > 0 {
 		a.event(w.pod, "", corev1.EventTypeNormal, "SandboxChanged", "Pod sandbox changed, it will be killed and re-created.")
 	}
+	var slower error // for want of an address again: more time before the next one
 	for _, b := range w.seen.sandboxes {
-		if b.lost && b.uid == w.pod.UID { // its containers have been stopped
+		if b.lost != "" && b.uid == w.pod.UID { // its containers have been stopped
 			if err := a.boxes.stopSandbox(ctx, b.id); err != nil {
 				return err
+			}
+			if b.lost == noAddress && b.try > 0 {
+				slower = fmt.Errorf("sandbox %s of pod %s/%s had no address", b.id, w.pod.Namespace, w.pod.Name)
 			}
 		}
 	}
@@ -150,7 +155,7 @@ func (a *Agent) sandboxed(ctx context.Context, w world) error {
 		return err
 	}
 	a.enforce.wake()
-	return nil
+	return slower
 }
 
 // soonest is the smaller of two waits, where 0 means none.

@@ -1,6 +1,7 @@
 package node
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -121,15 +122,15 @@ func judge(w world, st *corev1.PodStatus) {
 
 // readyToStart tells of the pod's sandbox.
 func readyToStart(w world, box *sandbox, set func(t corev1.PodConditionType, ok bool, reason, message string)) {
-	ours := func(b sandbox) bool { return b.uid == w.pod.UID }
-	switch {
-	case box != nil:
+	if box != nil {
 		set(corev1.PodReadyToStartContainers, true, "", "")
-	case slices.ContainsFunc(w.seen.sandboxes, ours):
-		set(corev1.PodReadyToStartContainers, false, "PodSandboxNotReady", "pod sandbox is not ready")
-	default:
-		set(corev1.PodReadyToStartContainers, false, "PodSandboxNotReady", "no pod sandbox exists")
+		return
 	}
+	why := "no pod sandbox exists"
+	if i := slices.IndexFunc(w.seen.sandboxes, func(b sandbox) bool { return b.uid == w.pod.UID }); i >= 0 { // the newest
+		why = cmp.Or(w.seen.sandboxes[i].lost, notReady)
+	}
+	set(corev1.PodReadyToStartContainers, false, "PodSandboxNotReady", why)
 }
 
 func choose(ok bool, a, b string) string {

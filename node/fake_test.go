@@ -65,6 +65,7 @@ type fakeRuntime struct {
 	deaf     error                                // what it answers when statistics are asked for; nil: it tells them
 	blind    error                                // what it answers when images are asked for; nil: it tells of them
 	noCNI    bool                                 // no network plugin is configured
+	noIPs    bool                                 // sandboxes get no address
 	ip       string                               // of sandboxes that are made now; "": 10.1.0.9
 	ips      map[string]string                    // sandbox → its address
 	noNet    int                                  // so many sandboxes' networks fail
@@ -138,6 +139,9 @@ func (f *fakeRuntime) RunPodSandbox(_ context.Context, r *cri.RunPodSandboxReque
 	b := &cri.PodSandbox{Id: f.next("box"), Metadata: m, Labels: r.Config.Labels, CreatedAt: time.Now().UnixNano(),
 		State: cri.PodSandboxState_SANDBOX_READY}
 	f.boxes[b.Id], f.boxReqs[b.Id], f.ips[b.Id] = b, r, cmp.Or(f.ip, "10.1.0.9")
+	if f.noIPs {
+		f.ips[b.Id] = ""
+	}
 	if f.noNet > 0 {
 		f.noNet--
 		b.State = cri.PodSandboxState_SANDBOX_NOTREADY
@@ -173,8 +177,12 @@ func (f *fakeRuntime) PodSandboxStatus(_ context.Context, r *cri.PodSandboxStatu
 	error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	return &cri.PodSandboxStatusResponse{Status: &cri.PodSandboxStatus{Id: r.PodSandboxId,
-		Network: &cri.PodSandboxNetworkStatus{Ip: f.ips[r.PodSandboxId]}}}, nil
+	s := &cri.PodSandboxStatus{Id: r.PodSandboxId, Network: &cri.PodSandboxNetworkStatus{Ip: f.ips[r.PodSandboxId]}}
+	if req := f.boxReqs[r.PodSandboxId]; req != nil {
+		s.Linux = &cri.LinuxPodSandboxStatus{Namespaces: &cri.Namespace{
+			Options: req.Config.GetLinux().GetSecurityContext().GetNamespaceOptions()}}
+	}
+	return &cri.PodSandboxStatusResponse{Status: s}, nil
 }
 
 func (f *fakeRuntime) StopPodSandbox(_ context.Context, r *cri.StopPodSandboxRequest, _ ...opt) (*cri.StopPodSandboxResponse, error) {

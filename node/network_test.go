@@ -1,12 +1,14 @@
 package node
 
 import (
+	"slices"
 	"strings"
 	"testing"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
+	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"github.com/kloop-dev/kloop/client"
 	"github.com/kloop-dev/kloop/kinds"
@@ -99,5 +101,85 @@ func TestAnotherRange(t *testing.T) {
 			p := r.get("p")
 			return p.Status.PodIP == "10.2.0.9" && p.Status.Phase == corev1.PodRunning && p.Status.ContainerStatuses[0].State.Running != nil
 		})
+	})
+}
+
+// TestSandboxesThatCantServe: a pod that has two sandboxes at once, of a call whose answer was lost, and one whose sandbox has lost its
+// address get a new one each, and say why as long as there is none; a pod in the node's network has no address there, and needs none.
+func TestSandboxesThatCantServe(t *testing.T) {
+	simulate(t, func(r *rig) {
+		r.pod("p", nil, "a")
+		r.pod("host", func(p *corev1.Pod) { p.Spec.HostNetwork = true }, "b")
+		r.reaches("p", corev1.PodRunning)
+		r.reaches("host", corev1.PodRunning)
+		ready := func(name string) (ids []string) {
+			r.rt.mu.Lock()
+			defer r.rt.mu.Unlock()
+			for _, b := range r.rt.boxes {
+				if b.State == cri.PodSandboxState_SANDBOX_READY && b.Labels[labelPod] == name {
+					ids = append(ids, b.Id)
+				}
+			}
+			return ids
+		}
+		host := ready("host")
+		network := func(there bool) {
+			r.rt.mu.Lock()
+			defer r.rt.mu.Unlock()
+			r.rt.noCNI = !there
+		}
+		anew := func(why string) {
+			t.Helper()
+			old := ready("p")
+			r.start()
+			r.until("says "+why, func() bool {
+				return slices.ContainsFunc(r.get("p").Status.Conditions, func(c corev1.PodCondition) bool {
+					return c.Type == corev1.PodReadyToStartContainers && c.Status == corev1.ConditionFalse && c.Message == why
+				})
+			})
+			network(true)
+			r.until("there is another for "+why, func() bool {
+				now, p := ready("p"), r.get("p")
+				return len(now) == 1 && !slices.Contains(old, now[0]) && p.Status.PodIP == "10.1.0.9" &&
+					p.Status.ContainerStatuses[0].State.Running != nil
+			})
+		}
+		r.stop()
+		box := ready("p")[0]
+		r.rt.mu.Lock()
+		was := r.rt.boxReqs[box].Config
+		r.rt.mu.Unlock()
+		late := &cri.PodSandboxConfig{Labels: was.Labels, Linux: was.Linux,
+			Metadata: &cri.PodSandboxMetadata{Name: "p", Namespace: "d", Uid: was.Metadata.Uid, Attempt: 7}}
+		if _, err := r.rt.RunPodSandbox(t.Context(), &cri.RunPodSandboxRequest{Config: late}); err != nil {
+			t.Fatal(err)
+		}
+		network(false)
+		anew("multiple pod sandboxes are ready and need to be reconciled")
+		r.stop()
+		box = ready("p")[0]
+		r.rt.mu.Lock()
+		r.rt.ips[box], r.rt.ips[host[0]] = "", ""
+		r.rt.mu.Unlock()
+		network(false)
+		anew("pod sandbox has no IP address")
+		r.rests(time.Minute)
+		if now := ready("host"); !slices.Equal(now, host) {
+			t.Errorf("the pod in the node's network has %v after %v", now, host)
+		}
+		r.stop()
+		box = ready("p")[0]
+		r.rt.mu.Lock()
+		r.rt.ips[box], r.rt.noIPs = "", true
+		before := len(r.rt.boxReqs)
+		r.rt.mu.Unlock()
+		r.start()
+		r.rests(2 * time.Minute)
+		r.rt.mu.Lock()
+		made := len(r.rt.boxReqs) - before
+		r.rt.mu.Unlock()
+		if made < 3 || made > 40 {
+			t.Errorf("%d sandboxes in two minutes without addresses", made)
+		}
 	})
 }

@@ -38,7 +38,7 @@ type sandbox struct {
 	id    string
 	uid   types.UID
 	ready bool
-	lost  bool // nobody reaches it: its address is of a range that the node no longer has
+	lost  string // why it can't serve although it is ready; "": it can
 	made  time.Time
 	ips   []string
 	try   uint32
@@ -96,6 +96,7 @@ func (a *Agent) observe(ctx context.Context, ns, name string) (runtimeState, err
 		s.containers = append(s.containers, newContainer(item, known.containers[item.Id]))
 	}
 	coldsort.Func(s.sandboxes, func(a, b sandbox) int { return b.made.Compare(a.made) })
+	s.twice()
 	coldsort.Func(s.containers, func(a, b container) int {
 		return cmp.Or(cmp.Compare(b.restarts, a.restarts), b.made.Compare(a.made))
 	})
@@ -115,8 +116,34 @@ func (a *Agent) sandbox(b *cri.PodSandbox, st *cri.PodSandboxStatus) sandbox {
 		}
 	}
 	box.ips = a.cfg.inOrder(box.ips)
-	box.lost = a.misplaced(box.ips)
+	switch o := st.GetLinux().GetNamespaces().GetOptions(); {
+	case a.misplaced(box.ips): // nobody reaches it
+		box.lost = notReady
+	case len(box.ips) == 0 && o != nil && o.Network == cri.NamespaceMode_POD && st.Network != nil:
+		box.lost = noAddress
+	}
 	return box
+}
+
+// What a pod says of a sandbox that can't serve.
+const (
+	notReady  = "pod sandbox is not ready"
+	noAddress = "pod sandbox has no IP address"
+)
+
+// twice marks the sandboxes of a pod that has several, as after a call whose answer was lost: nobody knows what runs in which.
+func (s runtimeState) twice() {
+	count := map[types.UID]int{}
+	for _, b := range s.sandboxes {
+		if b.ready {
+			count[b.uid]++
+		}
+	}
+	for i := range s.sandboxes {
+		if b := &s.sandboxes[i]; b.ready && count[b.uid] > 1 {
+			b.lost = "multiple pod sandboxes are ready and need to be reconciled"
+		}
+	}
 }
 
 func newContainer(item *cri.Container, st *cri.ContainerStatus) container {
@@ -137,7 +164,7 @@ func newContainer(item *cri.Container, st *cri.ContainerStatus) container {
 // box is the pod's sandbox that serves, or nil.
 func (s runtimeState) box(uid types.UID) *sandbox {
 	for i := range s.sandboxes {
-		if s.sandboxes[i].uid == uid && s.sandboxes[i].ready && !s.sandboxes[i].lost {
+		if s.sandboxes[i].uid == uid && s.sandboxes[i].ready && s.sandboxes[i].lost == "" {
 			return &s.sandboxes[i]
 		}
 	}
