@@ -178,7 +178,7 @@ MutatingAdmissionPolicy g36+
 -NativeHistograms a36- b37+
 NFTablesNetlink b37+
 NFTablesProxyMode g36+!
--NodeControllerLeaseCircuitBreaker b37+
+*NodeControllerLeaseCircuitBreaker b37+
 NodeDeclaredFeatures b36+ g37+!
 NodeInclusionPolicyInPodTopologySpread g36+!
 NodeLifecycleConditions a37-

@@ -62,8 +62,15 @@ func (w *watch) reconcile(ctx context.Context, c *loop.Ctx, n *corev1.Node) (tim
 	if n.DeletionTimestamp != nil {
 		return 0, nil
 	}
-	silent, again := w.silence(c, n, time.Now()) // observe, by the clock that nobody sets
-	next := plan(n, silent, c.Now())             // decide
+	lease := leaseOf(c, n)
+	silent, again := w.silence(n, lease, time.Now()) // observe, by the clock that nobody sets
+	if silent && !lost(n) && c.Client().Kinds().Features().On("NodeControllerLeaseCircuitBreaker") {
+		var err error
+		if silent, again, err = confirm(ctx, c, n, lease); err != nil {
+			return 0, err
+		}
+	}
+	next := plan(n, silent, c.Now()) // decide
 	if w.meet(n) {
 		c.Event(kinds.Nodes, n, corev1.EventTypeNormal, "RegisteredNode", "Node %s event: Registered Node %s in Controller", n.Name, n.Name)
 	}

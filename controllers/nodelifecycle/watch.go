@@ -1,14 +1,18 @@
 package nodelifecycle
 
 import (
+	"context"
+	"fmt"
 	"sync"
 	"time"
 
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/kloop-dev/kloop/kinds"
+	"github.com/kloop-dev/kloop/loop"
 	"github.com/kloop-dev/kloop/resource"
 )
 
@@ -32,8 +36,8 @@ type sign struct {
 }
 
 // silence says whether the node has been silent for too long, and if not, when it would have been.
-func (w *watch) silence(read resource.Reader, n *corev1.Node, now time.Time) (silent bool, again time.Duration) {
-	at := w.note(n, leaseOf(read, n), now)
+func (w *watch) silence(n *corev1.Node, lease *coordinationv1.Lease, now time.Time) (silent bool, again time.Duration) {
+	at := w.note(n, lease, now)
 	grace := w.grace
 	if find(n, corev1.NodeReady) == nil {
 		grace = max(grace, startGrace)
@@ -42,6 +46,24 @@ func (w *watch) silence(read resource.Reader, n *corev1.Node, now time.Time) (si
 		return false, left + time.Millisecond
 	}
 	return true, 0
+}
+
+// confirm asks the store itself before a node counts as lost: what is read here may lag behind, and then it is not the node that is
+// silent. again: look again by then.
+func confirm(ctx context.Context, c *loop.Ctx, n *corev1.Node, lease *coordinationv1.Lease) (silent bool, again time.Duration, err error) {
+	name, known := n.Name, ""
+	if lease != nil {
+		name, known = lease.Name, lease.ResourceVersion
+	}
+	live, err := c.Client().Get(ctx, kinds.Leases, corev1.NamespaceNodeLease, name)
+	switch {
+	case apierrors.IsNotFound(err):
+	case err != nil:
+		return false, 0, fmt.Errorf("look whether node %s is silent: %w", n.Name, err)
+	case live.GetResourceVersion() != known:
+		return false, time.Second, nil
+	}
+	return true, 0, nil
 }
 
 // note records what can be heard of the node now and returns when it was last heard.
