@@ -4,6 +4,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	corev1 "k8s.io/api/core/v1"
 
+	"github.com/kloop-dev/kloop/kinds"
 	"github.com/kloop-dev/kloop/kinds/core"
 	"github.com/kloop-dev/kloop/resource"
 )
@@ -16,7 +17,9 @@ var (
 		"volume_attributes_class")
 	claimsUnbound = desc("pv_collector_unbound_pvc_count", "Claims that have no volume.", "namespace", "storage_class",
 		"volume_attributes_class")
-	volumeDescs = []*prometheus.Desc{volumesInAll, volumesBound, volumesUnbound, claimsBound, claimsUnbound}
+	volumesAttached = desc("attachdetach_controller_total_volumes", "Volumes that are to be attached to nodes, and that are.", "plugin_name",
+		"state")
+	volumeDescs = []*prometheus.Desc{volumesInAll, volumesBound, volumesUnbound, claimsBound, claimsUnbound, volumesAttached}
 )
 
 // A volumeSeries is one of the counts: of the figure, by as many labels as that has.
@@ -26,7 +29,7 @@ type volumeSeries struct {
 	n      int
 }
 
-// volumeCounts counts claims and volumes as upstream's loop over them does.
+// volumeCounts counts claims, volumes and their attachments as upstream's loops over them do.
 func volumeCounts(read resource.Reader) map[volumeSeries]float64 {
 	counts := map[volumeSeries]float64{}
 	add := func(is bool, yes, no *prometheus.Desc, labels ...string) {
@@ -51,6 +54,15 @@ func volumeCounts(read resource.Reader) map[volumeSeries]float64 {
 			attributes = *name
 		}
 		add(c.Status.Phase == corev1.ClaimBound, claimsBound, claimsUnbound, c.Namespace, core.ClaimClass(c), attributes)
+	}
+	for _, a := range resource.List(read, kinds.VolumeAttachments, "") {
+		plugin := "kubernetes.io/csi:" + a.Spec.Attacher
+		if a.DeletionTimestamp == nil {
+			add(true, volumesAttached, nil, plugin, "desired_state_of_world")
+		}
+		if a.Status.Attached {
+			add(true, volumesAttached, nil, plugin, "actual_state_of_world")
+		}
 	}
 	return counts
 }

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
+	storagev1 "k8s.io/api/storage/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/yaml"
 
@@ -16,7 +17,7 @@ import (
 	"github.com/kloop-dev/kloop/resource"
 )
 
-// TestVolumeCounts counts claims and volumes by what they are and whether they have each other.
+// TestVolumeCounts counts claims and volumes by what they are and whether they have each other, and attachments by what becomes of them.
 func TestVolumeCounts(t *testing.T) {
 	c := testcluster.Start(t)
 	put := func(k resource.Kind, obj resource.Object, text string) {
@@ -63,7 +64,16 @@ func TestVolumeCounts(t *testing.T) {
 		put(kinds.PersistentVolumeClaims, &corev1.PersistentVolumeClaim{}, fmt.Sprintf(`{metadata: {namespace: ns, name: c%d}, spec: {%s, %s, `+
 			`resources: {requests: {%s}}}, status: {phase: %s}}`, i, v, modes, size, phase))
 	}
-	want := `bound_pv_count [""] 1
+	for i, status := range []string{`{attached: true}`, `{attached: true}`, `{attached: false}`} {
+		put(kinds.VolumeAttachments, &storagev1.VolumeAttachment{}, fmt.Sprintf(`{metadata: {name: a%d, finalizers: [d.io/detach]}, `+
+			`spec: {attacher: d.io, nodeName: n, source: {persistentVolumeName: v%d}}, status: %s}`, i, i, status))
+	}
+	if err := c.Delete(t.Context(), kinds.VolumeAttachments, "", "a1", nil); err != nil {
+		t.Fatal(err)
+	}
+	want := `attachdetach_controller_total_volumes ["kubernetes.io/csi:d.io" "actual_state_of_world"] 2
+attachdetach_controller_total_volumes ["kubernetes.io/csi:d.io" "desired_state_of_world"] 2
+bound_pv_count [""] 1
 bound_pvc_count ["ns" "fast" ""] 1
 total_pv_count ["N/A" "Filesystem"] 1
 total_pv_count ["kubernetes.io/csi:d.io" "Block"] 1
