@@ -148,3 +148,30 @@ func TestClaimOfAWaitingPod(t *testing.T) {
 		})
 	})
 }
+
+// Cluster information is signed with each bootstrap token that comes, anew when it changes, and no more with a token that is gone.
+func TestClusterInfoIsSigned(t *testing.T) {
+	simulate(t, 0, func(c *cluster) {
+		make1(c, kinds.Namespaces, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: metav1.NamespacePublic}})
+		make1(c, kinds.ConfigMaps, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: metav1.NamespacePublic, Name: "cluster-info"},
+			Data: map[string]string{"kubeconfig": "clusters: []"}})
+		signature := func(r resource.Reader, id string) string {
+			return resource.Get(r, kinds.ConfigMaps, metav1.NamespacePublic, "cluster-info").Data["jws-kubeconfig-"+id]
+		}
+		for _, id := range []string{"abcdef", "fedcba"} {
+			make1(c, kinds.Secrets, &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "kube-system", Name: "bootstrap-token-" + id},
+				Type: corev1.SecretTypeBootstrapToken, StringData: map[string]string{"token-id": id, "token-secret": "0123456789abcdef",
+					"usage-bootstrap-signing": "true"}})
+			c.until("signed by "+id, func(r resource.Reader) bool { return signature(r, id) != "" })
+		}
+		was := signature(c.Read(), "abcdef")
+		edit(c, kinds.ConfigMaps, metav1.NamespacePublic, "cluster-info", "", func(m *corev1.ConfigMap) { m.Data["kubeconfig"] = "clusters: [{}]" })
+		c.until("signed anew", func(r resource.Reader) bool { s := signature(r, "abcdef"); return s != "" && s != was })
+		if err := c.Delete(c.t.Context(), kinds.Secrets, "kube-system", "bootstrap-token-abcdef", nil); err != nil {
+			c.t.Fatal(err)
+		}
+		c.until("the signature of a token that is gone goes", func(r resource.Reader) bool {
+			return signature(r, "abcdef") == "" && signature(r, "fedcba") != ""
+		})
+	})
+}
