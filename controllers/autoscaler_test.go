@@ -268,7 +268,8 @@ func TestAutoscalerFromZero(t *testing.T) {
 func TestAutoscalerBehavior(t *testing.T) {
 	type rules = autoscalingv2.HPAScalingRules
 	by := func(typ autoscalingv2.HPAScalingPolicyType, n int32) *rules {
-		return &rules{StabilizationWindowSeconds: new(int32), Policies: []autoscalingv2.HPAScalingPolicy{{Type: typ, Value: n, PeriodSeconds: 60}}}
+		return &rules{StabilizationWindowSeconds: new(int32),
+			Policies: []autoscalingv2.HPAScalingPolicy{{Type: typ, Value: n, PeriodSeconds: 60}}}
 	}
 	const byPods, byPercent = autoscalingv2.PodsScalingPolicy, autoscalingv2.PercentScalingPolicy
 	never := &rules{StabilizationWindowSeconds: new(int32), SelectPolicy: new(autoscalingv2.DisabledPolicySelect)}

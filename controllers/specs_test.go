@@ -165,7 +165,9 @@ func TestClusterInfoIsSigned(t *testing.T) {
 			c.until("signed by "+id, func(r resource.Reader) bool { return signature(r, id) != "" })
 		}
 		was := signature(c.Read(), "abcdef")
-		edit(c, kinds.ConfigMaps, metav1.NamespacePublic, "cluster-info", "", func(m *corev1.ConfigMap) { m.Data["kubeconfig"] = "clusters: [{}]" })
+		edit(c, kinds.ConfigMaps, metav1.NamespacePublic, "cluster-info", "", func(m *corev1.ConfigMap) {
+			m.Data["kubeconfig"] = "clusters: [{}]"
+		})
 		c.until("signed anew", func(r resource.Reader) bool { s := signature(r, "abcdef"); return s != "" && s != was })
 		if err := c.Delete(c.t.Context(), kinds.Secrets, "kube-system", "bootstrap-token-abcdef", nil); err != nil {
 			c.t.Fatal(err)
