@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 
+	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
@@ -63,7 +64,7 @@ func claimLost(l *converge.Look, c *corev1.PersistentVolumeClaim) *converge.Find
 		Waits: converge.On("Object", converge.Ref{Kind: kinds.PersistentVolumes, NS: "", Name: c.Spec.VolumeName}, ""),
 		Next:  converge.PersonDoes("restores the volume, or deletes the claim and makes it anew"),
 		Advice: []string{"restore the volume; or, if what was on it is given up, make the claim anew: kubectl delete pvc " +
-			converge.Called(l)}}
+			converge.Called(l) + " --wait=false"}}
 }
 
 const lessRoom = "ask for less: the request may be lowered to what the volume has or more, until it has grown"
@@ -315,15 +316,10 @@ func classMissing(l *converge.Look, c *corev1.PersistentVolumeClaim) *converge.F
 // claimFrom advises to correct what a claim is made from, where it would else be made as it was; "": it is made by hand.
 func claimFrom(l *converge.Look, c *corev1.PersistentVolumeClaim) string {
 	by := general.Maker(l)
-	for _, s := range resource.List(l.Read, kinds.StatefulSets, c.Namespace) {
-		for _, t := range s.Spec.VolumeClaimTemplates {
-			if by != nil || !strings.HasPrefix(c.Name, t.Name+"-"+s.Name+"-") {
-				continue
-			}
-			if by = general.Maker(&converge.Look{World: l.World, Kind: kinds.StatefulSets, Obj: s}); by == nil {
-				return "volumeClaimTemplates of statefulset/" + s.Name + ", which made the claim, can't be changed: make it anew, and delete " +
-					"the claim and its pod: kubectl delete statefulset " + s.Name + " -n " + s.Namespace + " --cascade=orphan"
-			}
+	if s := setOf(l.World, c); by == nil && s != nil {
+		if by = general.Maker(&converge.Look{World: l.World, Kind: kinds.StatefulSets, Obj: s}); by == nil {
+			return "volumeClaimTemplates of statefulset/" + s.Name + ", which made the claim, can't be changed: make it anew, and delete " +
+				"the claim and its pod: kubectl delete statefulset " + s.Name + " -n " + s.Namespace + " --cascade=orphan"
 		}
 	}
 	if by == nil {
@@ -331,6 +327,18 @@ func claimFrom(l *converge.Look, c *corev1.PersistentVolumeClaim) string {
 	}
 	return "the claim is made for " + new(by.Object()).Short() + ": correct it there, then delete the claim: kubectl edit " +
 		by.Kind.Info().GR().String() + " " + converge.Called(by)
+}
+
+// setOf is the StatefulSet from one of whose templates a claim is made; nil: none is seen.
+func setOf(w *converge.World, c *corev1.PersistentVolumeClaim) *appsv1.StatefulSet {
+	for _, s := range resource.List(w.Read, kinds.StatefulSets, c.Namespace) {
+		for i := range s.Spec.VolumeClaimTemplates {
+			if strings.HasPrefix(c.Name, s.Spec.VolumeClaimTemplates[i].Name+"-"+s.Name+"-") {
+				return s
+			}
+		}
+	}
+	return nil
 }
 
 func waitForPod(l *converge.Look, c *corev1.PersistentVolumeClaim) *converge.Finding {
