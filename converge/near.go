@@ -53,6 +53,31 @@ func (w *World) NearTo(wait *convergence.Wait) string {
 	return ""
 }
 
+// OnlyOne advises to name the one object of a kind that there is, in place of one that is not, where such are few and made to be named;
+// "": there are none, or several.
+func (w *World) OnlyOne(wait *convergence.Wait) string {
+	if wait == nil || wait.On == nil || wait.Field != "" {
+		return ""
+	}
+	k, ok := w.Kinds.GR(schema.ParseGroupResource(wait.On.Resource))
+	if !ok || !k.Info().Custom && !strings.HasSuffix(k.Info().GVK.Kind, "Class") || !w.Sees(k, wait.On.Namespace) ||
+		w.Read.Lookup(k, wait.On.Namespace, wait.On.Name) != nil {
+		return ""
+	}
+	o := *wait.On
+	o.Name = ""
+	for obj := range w.Read.Each(k, wait.On.Namespace) {
+		if o.Name != "" {
+			return ""
+		}
+		o.Name = obj.GetName()
+	}
+	if o.Name == "" {
+		return ""
+	}
+	return "there is " + o.Short() + " alone: name it, if that is meant"
+}
+
 // namesake advises to name an object of the same name that is of another kind, of two that differ by a word as Issuer and ClusterIssuer, or
 // in another namespace.
 func (w *World) namesake(k resource.Kind, ns, name string) string {

@@ -1,6 +1,7 @@
 package converge
 
 import (
+	"cmp"
 	"fmt"
 	"regexp"
 	"strings"
@@ -164,8 +165,12 @@ func (l *Look) fill(name string, f *Finding) {
 	}
 	f.Says = words.OneLine(f.Says)
 	l.byMaker(f)
-	f.lookUp()
+	l.lookUp(f)
 	byWords(l, f)
+	if only := l.OnlyOne(f.Waits); only != "" && !strings.Contains(strings.Join(f.Advice, "\n"), "there is ") && len(f.Below) == 0 {
+		f.Advice = append([]string{only}, f.Advice...)
+	}
+	l.bareMake(f)
 	l.misbound(f)
 }
 
@@ -183,9 +188,10 @@ var (
 )
 
 // lookUp advises to look for what the words of the finding say is not found.
-func (f *Finding) lookUp() {
+func (l *Look) lookUp(f *Finding) {
 	command := ""
 	if m := absent.FindStringSubmatch(f.Says); m != nil {
+		l.nearSaid(f, m[1], m[2])
 		command = "if it is mistyped, those that exist: kubectl get " + strings.ToLower(m[1]) + " -A"
 	} else if m := stored.FindStringSubmatch(f.Says); m != nil {
 		command = "write all its objects anew, in the version that is stored now; then take " + m[2] + " out of status.storedVersions: " +
@@ -198,9 +204,33 @@ func (f *Finding) lookUp() {
 	} else if m := served.FindStringSubmatch(f.Says); m != nil && m[1] != "kubernetes" && !strings.Contains(f.Says, "x509: ") {
 		command = "look at the service behind it: kubectl get service,endpointslices -n " + m[2]
 	}
+	if r, ok := LackedRight(f.Says); ok && !strings.Contains(strings.Join(f.Advice, "\n"), "kubectl set serviceaccount ") {
+		defer func() { f.Advice = append([]string{r.Grant()}, f.Advice...) }()
+	}
 	if command != "" && (!strings.Contains(strings.Join(f.Advice, "\n"), "kubectl get ") ||
 		strings.HasPrefix(f.Advice[0], words.LookAt)) {
 		f.Advice = append([]string{command}, f.Advice...)
+	}
+}
+
+// nearSaid advises to name the object that is there in place of one that the words say is not, by Kind.group and name.
+func (l *Look) nearSaid(f *Finding, kind, name string) {
+	word, group, _ := strings.Cut(kind, ".")
+	for _, k := range l.Kinds.All() {
+		i := k.Info()
+		if i.GVK.Group != group || !strings.EqualFold(i.GVK.Kind, word) && !strings.EqualFold(i.Plural, word) {
+			continue
+		}
+		ns := l.Obj.GetNamespace()
+		if !i.Namespaced {
+			ns = ""
+		}
+		wait := On("Object", Ref{k, ns, name}, "")
+		near := cmp.Or(l.NearTo(wait), l.OnlyOne(wait))
+		if near != "" && !strings.Contains(strings.Join(f.Advice, "\n"), near) {
+			f.Advice = append([]string{near}, f.Advice...)
+		}
+		return
 	}
 }
 

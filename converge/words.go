@@ -41,7 +41,7 @@ func byWords(l *Look, f *Finding) {
 	case ok:
 		f.Advice = append([]string{Filled(l, s.Advice())}, f.Advice...)
 	case field == "" && f.Words != "" && words.Unfit.MatchString(text):
-		f.Advice = append([]string{correcting(l)}, f.Advice...)
+		f.Advice = append([]string{correcting(l, text)}, f.Advice...)
 	}
 	if field != "" {
 		f.Advice = slices.Insert(f.Advice, len(f.Advice)-1, field)
@@ -86,11 +86,25 @@ func Called(l *Look) string {
 }
 
 // correcting is the step after a spec that can't be done as it stands. What ran to its end does not run again.
-func correcting(l *Look) string {
+func correcting(l *Look, text string) string {
 	gr := l.Kind.Info().GR().String() + " " + Called(l)
+	name, where := words.Ungiven(text), ""
 	tree, _ := words.Tree(l.Obj)
-	if status, _ := tree["status"].(map[string]any); words.String(status, "completionTime") != "" || words.String(status, "finishedAt") != "" {
+	if path, value := words.Typed(tree, text); path != "" {
+		where = ", at " + path + " (" + value + ")"
+	}
+	if l.isOver() {
+		if name != "" {
+			return "make it anew, and give it " + name + " then: kubectl get " + gr + " -o yaml"
+		}
 		return "correct what it is made from, and make it anew: one that has ended does not run again: kubectl get " + gr + " -o yaml"
+	}
+	if by, path, value := l.spokenAbove(text); by != nil {
+		return "it is made by " + new(by.Object()).Short() + ": correct " + path + " there (" + words.OneLine(value) + "): kubectl edit " +
+			by.Kind.Info().GR().String() + " " + Called(by)
+	}
+	if name != "" {
+		return "give it " + name + ", which its spec lacks" + where + ": kubectl edit " + gr
 	}
 	return "correct it: kubectl edit " + gr
 }
@@ -110,6 +124,7 @@ func correctSpoken(l *Look, f *Finding) string {
 	if _, why, of := strings.Cut(message, `" is invalid: `); of {
 		message = why // what comes before names that object, and who makes it
 	}
+	message = strings.NewReplacer("refs/heads/", "", "refs/tags/", "").Replace(message)
 	path, value := words.SpokenField(tree, message)
 	if path == "" || strings.Contains(value, "://") && answeredBy.MatchString(message) {
 		return ""
@@ -118,8 +133,15 @@ func correctSpoken(l *Look, f *Finding) string {
 		value = " (" + words.OneLine(value) + ")"
 	}
 	says := "it speaks of " + path + value + "; "
+	if by, path, v := l.spokenAbove(message); by != nil {
+		return "it speaks of " + path + " (" + words.OneLine(v) + ") of " + new(by.Object()).Short() + ", which made it; correct it there: " +
+			"kubectl edit " + by.Kind.Info().GR().String() + " " + Called(by)
+	}
 	if owners := l.Obj.GetOwnerReferences(); len(owners) > 0 {
 		return says + "correct that in what " + strings.ToLower(owners[0].Kind) + "/" + owners[0].Name + " is made from"
+	}
+	if l.isOver() {
+		return says + "make it anew with another: kubectl get " + l.Kind.Info().GR().String() + " " + Called(l) + " -o yaml"
 	}
 	return says + "correct it: kubectl edit " + l.Kind.Info().GR().String() + " " + Called(l)
 }

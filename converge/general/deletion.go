@@ -49,11 +49,12 @@ func namespaceBlind(l *converge.Look) *converge.Finding {
 		}
 		r := converge.RefTo(apiregistration.APIServices, a)
 		return &converge.Finding{Says: "waits for the API group " + a.Spec.Group + ", whose server does not answer",
-			State:  converge.Blocked,
-			Waits:  converge.On("APIService", r, "status.conditions[Available]"),
-			Next:   converge.Does(l.Owner, "goes on when apiservice/%s is available or gone", a.Name),
-			Advice: []string{"bring the server behind the APIService back, or delete the APIService if it is no longer used"},
-			Below:  []converge.Ref{r}}
+			State: converge.Blocked,
+			Waits: converge.On("APIService", r, "status.conditions[Available]"),
+			Next:  converge.Does(l.Owner, "goes on when apiservice/%s is available or gone", a.Name),
+			Advice: []string{"bring the server behind the APIService back, or delete the APIService if it is no longer used: kubectl " +
+				"delete apiservice " + a.Name},
+			Below: []converge.Ref{r}}
 	}
 	return nil
 }

@@ -49,10 +49,30 @@ func LeftAlone(k resource.Kind, obj resource.Object, tree map[string]any) (says,
 	for _, item := range list {
 		c, _ := item.(map[string]any)
 		if typ := words.String(c, "type"); (typ == "Paused" || typ == "Ignored") && words.String(c, "status") == "True" {
-			return strings.TrimSuffix("is "+strings.ToLower(typ)+": "+words.String(c, "message"), ": "), ""
+			says = strings.TrimSuffix("is "+strings.ToLower(typ)+": "+words.String(c, "message"), ": ")
+			return says + stepOf(spec, status), unpause(of, status)
 		}
 	}
 	return "", ""
+}
+
+// stepOf tells at which of its steps a rollout is.
+func stepOf(spec, status map[string]any) string {
+	strategy, _ := spec["strategy"].(map[string]any)
+	canary, _ := strategy["canary"].(map[string]any)
+	steps, _ := canary["steps"].([]any)
+	if at, is := status["currentStepIndex"].(int64); is && len(steps) > 0 {
+		return fmt.Sprintf(", at step %d of %d", at+1, len(steps))
+	}
+	return ""
+}
+
+// unpause is the command by which what notes in its status why it is paused goes on, as Argo's rollouts are promoted; "": it notes nothing.
+func unpause(of string, status map[string]any) string {
+	if list, _ := status["pauseConditions"].([]any); len(list) == 0 {
+		return ""
+	}
+	return "kubectl patch " + of + ` --subresource=status --type=merge -p '{"status":{"pauseConditions":null}}'`
 }
 
 // halted tells of what a controller waits for in vain, as it is left alone; false: it is not.

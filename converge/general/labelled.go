@@ -1,6 +1,7 @@
 package general
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"regexp"
@@ -36,7 +37,11 @@ func marksOf(i *resource.Info) (list []mark) {
 	}
 	for _, group := range []string{i.GVK.Group, words.Domain(i.GVK.Group)} {
 		for _, n := range names {
-			if m := (mark{group + "/" + n, ""}); !slices.Contains(list, m) {
+			m := mark{group + "/" + n, ""}
+			if n == "name" { // as Flux has both
+				m.space = group + "/namespace"
+			}
+			if !slices.Contains(list, m) {
 				list = append(list, m)
 			}
 		}
@@ -94,15 +99,12 @@ func labelled(l *converge.Look) (bad []converge.Ref) {
 		if !seen.has(l.World, m.name) {
 			continue
 		}
-		if m.space != "" {
+		if m.space != "" && seen.has(l.World, m.space) {
 			ns = ""
 		}
 		for _, k := range seen.kinds {
 			for obj := range l.Read.ByLabel(k, ns, m.name, l.Obj.GetName()) {
-				there := obj.GetNamespace() == l.Obj.GetNamespace()
-				if m.space != "" {
-					there = obj.GetLabels()[m.space] == l.Obj.GetNamespace()
-				}
+				there := cmp.Or(obj.GetLabels()[m.space], obj.GetNamespace()) == l.Obj.GetNamespace()
 				if r := converge.RefTo(k, obj); there && !slices.Contains(bad, r) && !l.Health(k, obj).Converged() {
 					bad = append(bad, r)
 				}

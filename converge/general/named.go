@@ -37,7 +37,7 @@ func remarked(s *mentions.Search) (all Remark) {
 // remarks say what is not quite right with an object that has no gap.
 func remarks(s *mentions.Search) (list []Remark) {
 	for _, m := range s.Noted() {
-		list = append(list, Remark{Says: m.Says(s.Obj.GetNamespace()), Wait: m.Wait(), Advice: s.NearTo(m.Wait())})
+		list = append(list, Remark{Says: m.Says(s.Obj.GetNamespace()), Wait: m.Wait(), Advice: cmp.Or(s.NearTo(m.Wait()), s.OnlyOne(m.Wait()))})
 	}
 	tree, custom := words.Tree(s.Obj)
 	if !custom {
@@ -51,7 +51,7 @@ func remarks(s *mentions.Search) (list []Remark) {
 	}
 	for _, m := range s.Mentions(tree) {
 		if says := m.Says(s.Obj.GetNamespace()); says != "" && !m.Loose {
-			list = append(list, Remark{Says: says, Wait: m.Wait(), Advice: cmp.Or(m.Help, s.NearTo(m.Wait()))})
+			list = append(list, Remark{Says: says, Wait: m.Wait(), Advice: cmp.Or(m.Help, s.NearTo(m.Wait()), s.OnlyOne(m.Wait()))})
 		} else if custom && m.Obj != nil && !m.Loose {
 			list = append(list, lame(s, &m)...)
 		}

@@ -299,7 +299,7 @@ func operatorReports(l *converge.Look, _ map[string]any) *converge.Finding {
 	}
 	named(l, f, tree, said)
 	if len(f.Below) == 0 && !words.Faulty.MatchString(c.Message) {
-		f.Says += untaken(l)
+		f.Says += untaken(l, f)
 	}
 	f.Says += heard(l, f, tree, c.Message)
 	if name := halting(l, who, leaseOf(l, who)); name != "" {
@@ -353,6 +353,7 @@ func named(l *converge.Look, f *converge.Finding, tree map[string]any, message s
 	rivals(l, f, message)
 	colliding(l, f, message)
 	defer lackBeyond(l, f, tree, message)
+	defer spokenBounds(l, f, tree, message)
 	defer noted(l, f)
 	defer lookAt(l, f, message)
 	defer chosen(l, f, tree, message)

@@ -12,10 +12,11 @@ import (
 	"github.com/kloop-dev/kloop/converge/mentions"
 	"github.com/kloop-dev/kloop/converge/words"
 	"github.com/kloop-dev/kloop/kinds/core"
+	"github.com/kloop-dev/kloop/resource"
 )
 
 // untaken tells of what was made for an object and has no status, though it is there for long: nobody has taken it up.
-func untaken(l *converge.Look) string {
+func untaken(l *converge.Look, f *converge.Finding) string {
 	tree, _ := words.Tree(l.Obj)
 	for _, m := range mentions.Of(l).Mentions(tree) {
 		if got, custom := words.Tree(m.Obj); custom && m.Obj != nil && got["status"] == nil && l.HasStatus(m.Kind) &&
@@ -30,11 +31,49 @@ func untaken(l *converge.Look) string {
 			continue
 		}
 		for obj := range l.Read.ByOwner(k, string(l.Obj.GetUID())) {
-			if tree, _ := words.Tree(obj); tree["status"] == nil && l.HasStatus(k) &&
-				l.Now.Sub(obj.GetCreationTimestamp().Time) > SlowStart {
+			tree, _ := words.Tree(obj)
+			if status, _ := tree["status"].(map[string]any); len(status) > 0 || l.Now.Sub(obj.GetCreationTimestamp().Time) < SlowStart {
+				continue
+			}
+			if says := classDown(l, f, k, obj); says != "" {
+				return says
+			}
+			if tree["status"] == nil && l.HasStatus(k) {
 				return "; " + new(converge.ObjectOf(k, obj)).Short() +
 					", which was made for it, has no status: nobody seems to have taken it up, " +
 					"as if no controller for " + k.Info().GR().String() + " ran"
+			}
+		}
+	}
+	return ""
+}
+
+// classDown has the program that serves the class of an object as the cause, if that is seen not to run: kourier, say, of the annotation
+// networking.knative.dev/ingress.class: kourier.ingress.networking.knative.dev.
+func classDown(l *converge.Look, f *converge.Finding, of resource.Kind, obj resource.Object) string {
+	annotations := obj.GetAnnotations()
+	for _, key := range slices.Sorted(maps.Keys(annotations)) {
+		name, _, _ := strings.Cut(annotations[key], ".")
+		if !strings.HasSuffix(key, "class") || len(name) < 4 {
+			continue
+		}
+		for _, k := range l.Served(Deployments) {
+			for d := range l.Read.Each(k, "") {
+				want, ready := l.Workloads().Copies(d)
+				if !strings.Contains(d.GetName(), name) || !strings.Contains(d.GetName(), "controller") || ready > 0 {
+					continue
+				}
+				short := new(converge.ObjectOf(k, d)).Short()
+				f.Waits = converge.On("Object", converge.RefTo(k, d), "")
+				f.State, f.Next = converge.Missing, converge.Does(short, "takes it up when it runs")
+				says := "; " + new(converge.ObjectOf(of, obj)).Short() + ", which was made for it, has no status: it is of the class " +
+					annotations[key] + ", and " + short + " in namespace " + d.GetNamespace() + " "
+				if want > 0 {
+					f.Below = []converge.Ref{converge.RefTo(k, d)}
+					return says + "does not run"
+				}
+				f.Advice = append([]string{"kubectl scale " + short + " -n " + d.GetNamespace() + " --replicas=1"}, f.Advice...)
+				return says + "is scaled to 0"
 			}
 		}
 	}

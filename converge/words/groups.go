@@ -104,8 +104,8 @@ var ByGroup = []Saying{
 		"read what its launcher says: kubectl logs {ns} -c compute -l kubevirt.io=virt-launcher --tail=50"},
 	{"gateway.networking.k8s.io/*is not implemented", "", "another controller than that of its class writes its status too: see " +
 		"which, and have it keep to its own classes: kubectl get gateways.gateway.networking.k8s.io {} -o yaml --show-managed-fields"},
-	{"knative.dev/*401", "", "give the revision's service account the registry's pull secret, then make a new revision: this one " +
-		"is not tried again"},
+	{"knative.dev/*401", "", "give the revision's service account the registry's pull secret, then make a new revision, for this one " +
+		"is not tried again: kubectl patch serviceaccount default {ns} -p '{\"imagePullSecrets\":[{\"name\":\"NAME\"}]}'"},
 }
 
 const (
