@@ -234,7 +234,14 @@ func requestMissing(l *converge.Look, h *autoscalingv2.HorizontalPodAutoscaler, 
 		[]string{"set requests for the resource in the target's pod template"}
 	k, ok := l.KindOf(schema.FromAPIVersionAndKind(h.Spec.ScaleTargetRef.APIVersion, h.Spec.ScaleTargetRef.Kind))
 	if m := unasked.FindStringSubmatch(text); m != nil && ok {
-		if has := containersOf(l.Read.Lookup(k, h.Namespace, h.Spec.ScaleTargetRef.Name)); len(has) > 0 && !slices.Contains(has, m[1]) {
+		target := l.Read.Lookup(k, h.Namespace, h.Spec.ScaleTargetRef.Name)
+		has := containersOf(target)
+		if slices.Contains(has, m[2]) {
+			f.Advice[0] = resources(&converge.Look{World: l.World, Kind: k, Obj: target}, "give container "+m[2]+" of "+
+				new(converge.ObjectOf(k, target)).Short()+" a request of "+m[1]+", as much as it needs", m[2],
+				m[1]+"="+usual[corev1.ResourceName(m[1])], "")
+		}
+		if len(has) > 0 && !slices.Contains(has, m[2]) {
 			f.Says += "; the pod template does not have that container: a webhook adds it"
 			f.Advice = []string{"have its webhook give it requests, as by the annotations sidecar.istio.io/proxyCPU or " +
 				"config.linkerd.io/proxy-cpu-request, or go by one container: type ContainerResource in spec.metrics"}
@@ -246,7 +253,7 @@ func requestMissing(l *converge.Look, h *autoscalingv2.HorizontalPodAutoscaler, 
 var noContainer = regexp.MustCompile(`container (\S+) not present in metrics`)
 
 // unasked finds the container without requests.
-var unasked = regexp.MustCompile(`missing request for \S+ (?:in|on) container (\S+) `)
+var unasked = regexp.MustCompile(`missing request for (\S+) (?:in|on) container (\S+) `)
 
 // containersOf names the containers of a workload's pod template.
 func containersOf(obj resource.Object) (names []string) {

@@ -49,12 +49,18 @@ func runsAsRoot(l *converge.Look, p *corev1.Pod, c *corev1.ContainerStatus) *con
 	if reason != "CreateContainerConfigError" || !strings.Contains(text, "runAsNonRoot") {
 		return nil
 	}
-	return &converge.Finding{Says: "can't start container " + c.Name +
+	f := &converge.Finding{Says: "can't start container " + c.Name +
 		": it must not run as root, and the image does not say that it runs as somebody else", State: converge.Blocked,
-		Error:  general.TextOnly(text),
-		Waits:  l.Field("spec.containers[" + c.Name + "].securityContext"),
-		Next:   converge.PersonDoes("gives it a user that is not root"),
-		Advice: []string{"set securityContext.runAsUser to a number above 0 in the pod template", "or build the image with a numeric USER"}}
+		Error: general.TextOnly(text),
+		Waits: l.Field("spec.containers[" + c.Name + "].securityContext"),
+		Next:  converge.PersonDoes("gives it a user that is not root"),
+		Advice: []string{retemplate(l, "set securityContext.runAsUser to a number above 0 in the pod template",
+			ofContainer(&p.Spec, c.Name, `"securityContext":{"runAsUser":1000}`)), "or build the image with a numeric USER"}}
+	if user := words.Between(text, "non-numeric user (", ")"); user != "" {
+		f.Says += ": its user " + user + " is a name, of which the node can't tell whether it is root"
+		f.Advice[0] = strings.Replace(f.Advice[0], "a number above 0", "the number that "+user+" has in the image", 1)
+	}
+	return f
 }
 
 var subPathOf = regexp.MustCompile(`subPath for volumeMount "([^"]+)"`)
@@ -101,7 +107,7 @@ func configMissing(l *converge.Look, p *corev1.Pod, c *corev1.ContainerStatus) *
 		k := kindOf(m[1])
 		f.Says = fmt.Sprintf("can't start container %s: the %s %s does not exist", c.Name, m[1], m[2])
 		f.Waits, f.Advice = converge.On("Object", general.Namespaced(l, k, m[2]), ""),
-			[]string{"create " + m[1] + "/" + m[2] + " in namespace " + p.Namespace}
+			[]string{"create " + m[1] + "/" + m[2] + " in namespace " + p.Namespace + makeData(p, m[1], m[2])}
 	}
 	return f
 }
@@ -198,7 +204,7 @@ func outOfMemory(l *converge.Look, p *corev1.Pod, c *corev1.ContainerStatus) *co
 		" a memory request that it can live with, so that it gets a node with room: kubectl describe node " +
 		p.Spec.NodeName
 	if q, whose := memoryLimit(p, c.Name); q != "" {
-		limit, advice = whose+"limit of "+q, "raise the memory limit of container "+c.Name+", or find out why it needs so much"
+		limit, advice = whose+"limit of "+q, moreMemory(l, p, c.Name)
 		if whose != "its " {
 			advice = "raise spec.resources.limits.memory of the pod, which all its containers share, or find out which needs so much"
 		}

@@ -2,7 +2,9 @@ package causes
 
 import (
 	"cmp"
+	"fmt"
 	"maps"
+	"regexp"
 	"slices"
 	"strings"
 
@@ -76,6 +78,20 @@ func pinned(p *corev1.Pod) string {
 		}
 	}
 	return ""
+}
+
+// unpooledBy finds which requirement of a pod no pool of Karpenter's meets: key K, K In [a] not in K In [b].
+var unpooledBy = regexp.MustCompile(`incompatible with nodepool "([^"]+)".*?incompatible requirements, key ([^,]+), ` +
+	`\S+ In \[([^\]]+)\] not in`)
+
+// unpooled has the pool of nodes offer what a pod asks for, where the autoscaler says that it does not.
+func unpooled(f *converge.Finding) {
+	m := unpooledBy.FindStringSubmatch(f.Aside)
+	if m == nil {
+		return
+	}
+	f.Advice = []string{"have the node pool " + m[1] + " offer " + m[2] + " " + m[3] + " (spec.template.spec.requirements), or leave that " +
+		"out of what the pod asks for: kubectl edit nodepools.karpenter.sh " + m[1]}
 }
 
 // coming has the node that Karpenter makes for a pod as the cause, if that is not well.
@@ -209,7 +225,7 @@ func size(l *converge.Look, f *converge.Finding, p *corev1.Pod, name corev1.Reso
 			biggest(l.World, n.Name, p.Namespace, name)
 		return
 	}
-	f.Advice = []string{"lower the pod's request of " + string(name) + " to less than " + most.String() + ", or add a larger node"}
+	f.Advice = []string{atMaker(l, "lower the pod's request of "+string(name)+" to less than "+most.String()+", or add a larger node")}
 	if most.IsZero() {
 		f.Advice = []string{"have a node that has " + string(name) + ", or leave the request out"}
 	}
@@ -225,6 +241,20 @@ func size(l *converge.Look, f *converge.Finding, p *corev1.Pod, name corev1.Reso
 	}
 	f.Says += "; it asks for " + want.String() + ", and the largest node, " + n.Name + ", has " + most.String() +
 		": no node of this size can ever take it"
+}
+
+// fullest tells how many pods there are on the node that takes most, of those that a pod could have; "": nobody here knows.
+func fullest(w *converge.World, p *corev1.Pod) string {
+	asks, best, most := nodeaffinity.GetRequiredNodeAffinity(p), "", int64(0)
+	for _, n := range kloop.List(w.Read, kinds.Nodes, "") {
+		if takes := n.Status.Allocatable.Pods().Value(); takes > most && barrier(p, asks, n) == "" {
+			best, most = n.Name, takes
+		}
+	}
+	if best == "" || !w.Sees(kinds.Pods, "") {
+		return ""
+	}
+	return fmt.Sprintf("; node %s has %d, and takes %d", best, len(thereOn(w, best).pods), most)
 }
 
 // heaviestPods are pods by node, namespace and resource.
@@ -279,6 +309,31 @@ func unlabelled(w *converge.World, p *corev1.Pod) string {
 	}
 	if a := p.Spec.Affinity; a != nil && a.NodeAffinity != nil && a.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution != nil {
 		return unmet(w, a.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution.NodeSelectorTerms)
+	}
+	return ""
+}
+
+// labelling advises to label the node that a pod could have, if one label of its selector, which no node has, were not lacking; "": that
+// would not do, or it is a label that tells what a node is.
+func labelling(w *converge.World, p *corev1.Pod) string {
+	if by := metav1.GetControllerOfNoCopy(p); !w.Sees(kinds.Pods, "") || len(p.Spec.NodeSelector) != 1 || p.Spec.Affinity != nil &&
+		p.Spec.Affinity.NodeAffinity != nil || by != nil && by.Kind == "DaemonSet" {
+		return ""
+	}
+	for key, value := range p.Spec.NodeSelector {
+		domain, _, _ := strings.Cut(key, "/")
+		if domain != key && (strings.HasSuffix(domain, "kubernetes.io") || strings.HasSuffix(domain, "k8s.io") || strings.HasSuffix(domain,
+			"karpenter.sh")) || len(nodeLabels(w, key)) > 0 {
+			return ""
+		}
+		free := p.DeepCopy()
+		free.Spec.NodeSelector = nil
+		asks := nodeaffinity.GetRequiredNodeAffinity(free)
+		for _, n := range kloop.List(w.Read, kinds.Nodes, "") {
+			if barrier(free, asks, n) == "" && thereOn(w, n.Name).holds(p, n) {
+				return "if a node is such as is meant, say so, as of " + n.Name + ": kubectl label node " + n.Name + " " + key + "=" + value
+			}
+		}
 	}
 	return ""
 }

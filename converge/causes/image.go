@@ -86,7 +86,7 @@ func imageNotPresent(l *converge.Look, p *corev1.Pod, c *corev1.ContainerStatus)
 		Next: converge.Does(converge.AgentOf(p),
 			"starts the container when the image is there"),
 		Advice: []string{"load the image into the node's runtime: kloop image load FILE",
-			"or let it be pulled: imagePullPolicy: IfNotPresent"}}
+			retemplate(l, "or let it be pulled: imagePullPolicy: IfNotPresent", ofContainer(&p.Spec, c.Name, `"imagePullPolicy":"IfNotPresent"`))}}
 }
 
 // pulling says that a container waits because its image could not be pulled.
@@ -137,10 +137,65 @@ func imagePull(l *converge.Look, p *corev1.Pod, c *corev1.ContainerStatus) *conv
 	if f.Advice = advice; why != "" {
 		f.Says += ": " + why
 	}
+	if top, ok := changeable(l.World, l.Kind, l.Obj); ok && len(advice) > 0 && strings.HasPrefix(advice[0], "check the name and tag") &&
+		strings.HasPrefix(field, "spec.containers[") && top.Kind != kinds.CronJobs {
+		f.Advice = slices.Insert(f.Advice, 1, "and set the one that is meant: kubectl set image "+top.Kind.Info().Singular+"/"+top.Name+
+			" "+c.Name+"=NAME -n "+top.NS)
+	}
+	if strings.HasPrefix(why, "there is none for the node's platform") {
+		otherArch(l, f, p)
+	}
+	if len(p.Spec.ImagePullSecrets) == 0 && len(advice) > 0 && advice[0] == strings.ReplaceAll(credentials[0], "{}", image) {
+		f.Advice = slices.Replace(f.Advice, 0, 1, withCredentials(l, p, image)...)
+	}
 	if len(p.Spec.ImagePullSecrets) > 0 && strings.HasPrefix(strings.Join(advice, ""), "give the pod an imagePullSecret") {
 		unaccepted(l.World, f, p)
 	}
 	return f
+}
+
+// otherArch names the platform that an image lacks, and keeps its pods on nodes of another one.
+func otherArch(l *converge.Look, f *converge.Finding, p *corev1.Pod) {
+	n := resource.Get(l.Read, kinds.Nodes, "", p.Spec.NodeName)
+	if n == nil || n.Labels[corev1.LabelArchStable] == "" {
+		return
+	}
+	own := n.Labels[corev1.LabelArchStable]
+	f.Says += ", which is " + own
+	f.Advice[0] = strings.Replace(f.Advice[0], "--platform …", "--platform linux/"+own, 1)
+	for _, arch := range nodeLabels(l.World, corev1.LabelArchStable) {
+		if arch != own {
+			f.Advice[1] = retemplate(l, "or have its pods on nodes of "+arch+" alone, for which there is one, it seems",
+				`{"nodeSelector":{"`+corev1.LabelArchStable+`":"`+arch+`"}}`)
+			return
+		}
+	}
+}
+
+// withCredentials advises to give a pod's service account a secret for a registry: one that is there, or a new one.
+func withCredentials(l *converge.Look, p *corev1.Pod, image string) []string {
+	account := cmp.Or(p.Spec.ServiceAccountName, "default")
+	name, list := "", []string(nil)
+	for _, s := range resource.List(l.Read, kinds.Secrets, p.Namespace) {
+		if s.Type == corev1.SecretTypeDockerConfigJson {
+			list = append(list, s.Name)
+		}
+	}
+	if slices.Sort(list); len(list) > 0 {
+		name = list[0]
+	}
+	has := "give the pod an imagePullSecret for the registry of " + image
+	patch := "kubectl patch serviceaccount " + account + " -n " + p.Namespace + ` -p '{"imagePullSecrets":[{"name":"` + name + `"}]}'`
+	if name != "" {
+		return []string{has + ": if secret/" + name + " is for it, have the pod's service account bring it, and delete the pod: " + patch}
+	}
+	registry, _, is := strings.Cut(image, "/")
+	if !is || !strings.ContainsAny(registry, ".:") {
+		registry = "https://index.docker.io/v1/"
+	}
+	return []string{has + ": kubectl create secret docker-registry pull -n " + p.Namespace + " --docker-server=" + registry +
+		" --docker-username=USER --docker-password=PASSWORD",
+		"then have the pod's service account bring it, and delete the pod: " + strings.Replace(patch, `"name":""`, `"name":"pull"`, 1)}
 }
 
 // A refusalToPull pairs a runtime's words when an image does not come with a short cause and what helps.

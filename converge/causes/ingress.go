@@ -3,13 +3,17 @@ package causes
 import (
 	"cmp"
 	"fmt"
+	"strconv"
+	"strings"
 
 	networkingv1 "k8s.io/api/networking/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
 
 	"github.com/kloop-dev/kloop/converge"
 	"github.com/kloop-dev/kloop/converge/general"
 	"github.com/kloop-dev/kloop/converge/health"
+	"github.com/kloop-dev/kloop/converge/words"
 	"github.com/kloop-dev/kloop/kinds"
 	"github.com/kloop-dev/kloop/resource"
 )
@@ -54,11 +58,41 @@ func ingressBackendMissing(l *converge.Look) *converge.Finding {
 			Advice: []string{"those that exist: kubectl get services -n " + i.Namespace}}
 	}
 	port := cmp.Or(b.Port.Name, fmt.Sprint(b.Port.Number))
-	return &converge.Finding{Says: "leads to port " + port + " of service/" + b.Name + ", which has no such port", Owner: converge.Person,
+	f := &converge.Finding{Says: "leads to port " + port + " of service/" + b.Name + ", which has no such port", Owner: converge.Person,
 		State:  converge.Blocked,
 		Waits:  converge.On("Field", r, "spec.ports"),
 		Next:   converge.PersonDoes("corrects the port here or there"),
 		Advice: []string{"an ingress names the service's port, not that of its pods: kubectl get service " + b.Name + " -n " + i.Namespace}}
+	otherPort(l, f, i, b)
+	return f
+}
+
+// otherPort tells which ports the service of a backend has. If it is one alone, that is meant.
+func otherPort(l *converge.Look, f *converge.Finding, i *networkingv1.Ingress, b *networkingv1.IngressServiceBackend) {
+	s := resource.Get(l.Read, kinds.Services, i.Namespace, b.Name)
+	if s == nil || len(s.Spec.Ports) == 0 {
+		return
+	}
+	var has []string
+	for _, p := range s.Spec.Ports {
+		has = append(has, strings.TrimPrefix(p.Name+"=", "=")+strconv.Itoa(int(p.Port)))
+	}
+	if f.Says += ": it has " + words.List(has, 4); len(has) > 1 || metav1.GetControllerOfNoCopy(i) != nil {
+		return
+	}
+	for r := range i.Spec.Rules {
+		if i.Spec.Rules[r].HTTP == nil {
+			continue
+		}
+		for p := range i.Spec.Rules[r].HTTP.Paths {
+			if own := i.Spec.Rules[r].HTTP.Paths[p].Backend.Service; own != nil && *own == *b {
+				f.Advice = append([]string{fmt.Sprintf("if that is meant: kubectl patch ingress %s -n %s --type=json -p "+
+					`'[{"op":"replace","path":"/spec/rules/%d/http/paths/%d/backend/service/port","value":{"number":%d}}]'`, i.Name, i.Namespace, r,
+					p, s.Spec.Ports[0].Port)}, f.Advice...)
+				return
+			}
+		}
+	}
 }
 
 // ingressSecretMissing is no error to most controllers: they serve a certificate of their own, which browsers refuse.

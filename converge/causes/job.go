@@ -3,6 +3,7 @@ package causes
 import (
 	"cmp"
 	"fmt"
+	"strings"
 
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -53,7 +54,7 @@ func jobGaveUp(l *converge.Look) *converge.Finding {
 					"what it was told while it ran: kubectl get events -n " + j.Namespace}
 			}
 		case batchv1.JobReasonPodFailurePolicy:
-			f.Says = "gave up, as its podFailurePolicy says: " + c.Message
+			f.Says = strings.TrimSuffix("gave up, as its podFailurePolicy says: "+c.Message, ": ")
 		case batchv1.JobReasonFailedIndexes:
 			f.Says = fmt.Sprintf("gave up on the indexes %s, which failed more often than its backoffLimitPerIndex of %d",
 				ptr.Deref(j.Status.FailedIndexes, ""), ptr.Deref(j.Spec.BackoffLimitPerIndex, 0))
@@ -104,8 +105,20 @@ func jobManagedElsewhere(l *converge.Look) *converge.Finding {
 // adviseFailure tells how a pod of a job failed last, and what that is known to need.
 func adviseFailure(l *converge.Look, f *converge.Finding, j resource.Object) {
 	if p, c := general.FailedIn(l, j); p != nil {
-		says, _ := general.LastFailed(l, j)
+		says, logs := general.LastFailed(l, j)
 		f.Says += "; " + says
+		switch {
+		case general.Died(c).Reason == "OOMKilled":
+			more := moreMemory(&converge.Look{World: l.World, Kind: kinds.Pods, Obj: p}, p, c.Name)
+			if !strings.Contains(more, ": ") {
+				more += "; a job's template can't be changed, so make it anew: kubectl get " + l.Kind.Info().GR().String() + " " +
+					converge.Called(l) + " -o yaml"
+			}
+			f.Advice = append([]string{more}, f.Advice...)
+		case p.Annotations[batchv1.JobCompletionIndexAnnotation] != "":
+			f.Advice = append([]string{"read the log of the pod of index " + p.Annotations[batchv1.JobCompletionIndexAnnotation] + ": " +
+				logs}, f.Advice...)
+		}
 		advise(l, f, p, c.Name, general.Died(c))
 	}
 }

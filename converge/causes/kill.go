@@ -1,7 +1,9 @@
 package causes
 
 import (
+	"encoding/json"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -62,9 +64,15 @@ func killedBy(name string, of func(*corev1.Container) *corev1.Probe) func(l *con
 				fmt.Sprintf("if it merely takes longer to start than the %d s that it has, raise startupProbe.failureThreshold",
 					allowed(probe)))
 		} else {
-			f.Advice = append(f.Advice,
-				"if it is slow to start, give it a startupProbe; if it is slow to answer, "+
-					"raise livenessProbe.timeoutSeconds or failureThreshold")
+			f.Advice = append(f.Advice, "if it is slow to answer, raise livenessProbe.timeoutSeconds or failureThreshold")
+			ran := ended.FinishedAt.Sub(ended.StartedAt.Time)
+			if slow := slowStart(l, p, c.Name, probe); slow != "" && (ended.StartedAt.IsZero() || ran <
+				time.Duration(allowed(probe))*time.Second+maxGrace(p)) { // else it had started well
+				f.Advice = slices.Insert(f.Advice, 1, slow)
+				if !ended.StartedAt.IsZero() {
+					f.Says += fmt.Sprintf("; it had run for %d s then", int(ran.Seconds()))
+				}
+			}
 		}
 		if says, advice := misported(p, c.Name, probe); says != "" && strings.Contains(e.Message, "refused") {
 			f.Says += says
@@ -72,6 +80,20 @@ func killedBy(name string, of func(*corev1.Container) *corev1.Probe) func(l *con
 		}
 		return f
 	}
+}
+
+// slowStart advises to give a container that is killed before it has started five minutes for that, asked as its liveness probe asks.
+func slowStart(l *converge.Look, p *corev1.Pod, name string, probe *corev1.Probe) string {
+	if probeOf(p, name, func(c *corev1.Container) *corev1.Probe { return c.StartupProbe }) != nil {
+		return ""
+	}
+	startup := &corev1.Probe{ProbeHandler: probe.ProbeHandler, PeriodSeconds: 10, FailureThreshold: 30}
+	text, err := json.Marshal(startup)
+	if err != nil || strings.Contains(string(text), "'") {
+		return "if it is slow to start, give it a startupProbe"
+	}
+	return retemplate(l, "if it is slow to start, give it a startupProbe, of five minutes, say", ofContainer(&p.Spec, name,
+		`"startupProbe":`+string(text)))
 }
 
 // late is by how much an event may lag behind what it tells of: those that come again and again are written now and then.

@@ -10,8 +10,10 @@ import (
 
 	"github.com/kloop-dev/kloop/converge"
 	"github.com/kloop-dev/kloop/converge/general"
+	"github.com/kloop-dev/kloop/converge/health"
 	"github.com/kloop-dev/kloop/converge/words"
 	"github.com/kloop-dev/kloop/kinds"
+	"github.com/kloop-dev/kloop/kinds/core"
 	"github.com/kloop-dev/kloop/kinds/podspec"
 	"github.com/kloop-dev/kloop/resource"
 )
@@ -154,6 +156,17 @@ func notStarted(l *converge.Look) *converge.Finding {
 	f := &converge.Finding{Says: "was given to node " + p.Spec.NodeName + ", which has not started it", Owner: converge.AgentOf(p),
 		State: converge.Progressing,
 		Next:  converge.Does(converge.AgentOf(p), "starts the containers")}
+	if c := neverChosen(l.World, p); c != nil {
+		f.Says = "names its node " + p.Spec.NodeName + " itself, so that no scheduler chooses where the volume of claim " + c.Name +
+			" is made; its class " + core.ClaimClass(c) + " waits for that (WaitForFirstConsumer)"
+		f.State, f.Owner = converge.Blocked, converge.Person
+		f.Waits = converge.On("Object", converge.RefTo(kinds.PersistentVolumeClaims, c), "status.phase")
+		f.Next = converge.PersonDoes("chooses a node for the claim, or leaves that to the scheduler")
+		f.Advice = []string{"have the volume made for that node: kubectl annotate pvc " + c.Name + " -n " + c.Namespace +
+			" volume.kubernetes.io/selected-node=" + p.Spec.NodeName,
+			"or make the pod anew without spec.nodeName, and with nodeSelector: {kubernetes.io/hostname: " + p.Spec.NodeName + "}"}
+		return f
+	}
 	if e := l.Newest(p.UID); e != nil && e.Reason == "Pulling" {
 		f.Says = "waits for an image: node " + p.Spec.NodeName + " has been pulling " + words.Between(e.Message, `"`, `"`) + " since " +
 			converge.Told(e).UTC().Format("15:04:05 MST")
@@ -164,6 +177,18 @@ func notStarted(l *converge.Look) *converge.Finding {
 		f.State, f.Advice = converge.Waiting, []string{"look whether the node agent on " + p.Spec.NodeName + " runs, and at its log"}
 	}
 	return f
+}
+
+// neverChosen is a claim of a pod that has a node and came by none of the scheduler's: nobody chooses a node for the claim.
+func neverChosen(w *converge.World, p *corev1.Pod) *corev1.PersistentVolumeClaim {
+	for _, name := range core.ClaimNames(p) {
+		c := resource.Get(w.Read, kinds.PersistentVolumeClaims, p.Namespace, name)
+		if c != nil && c.Status.Phase == corev1.ClaimPending && health.BindsLate(w, c) &&
+			c.Annotations["volume.kubernetes.io/selected-node"] == "" {
+			return c
+		}
+	}
+	return nil
 }
 
 // notReady is the last of a running pod's situations: readiness gates, and what no probe explains.

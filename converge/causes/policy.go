@@ -3,8 +3,11 @@ package causes
 import (
 	"strings"
 
+	corev1 "k8s.io/api/core/v1"
+
 	"github.com/kloop-dev/kloop/converge"
 	"github.com/kloop-dev/kloop/converge/general"
+	"github.com/kloop-dev/kloop/converge/health"
 	"github.com/kloop-dev/kloop/converge/words"
 	"github.com/kloop-dev/kloop/kinds"
 )
@@ -19,11 +22,63 @@ func podSecurity(l *converge.Look, text string) *converge.Finding {
 	if strings.HasPrefix(level, lower) {
 		lower = "privileged"
 	}
-	return &converge.Finding{Says: "can't create pods: they do not meet the level " + level + " of namespace " + r.Name,
+	f := &converge.Finding{Says: "can't create pods: they do not meet the level " + level + " of namespace " + r.Name,
 		Waits: converge.On("Policy", r, "metadata.labels[pod-security.kubernetes.io/enforce]"),
 		Next:  converge.PersonDoes("changes the pod template, or the namespace's level"),
 		Advice: []string{"set in the pod template what the error asks for",
 			"or lower the level: kubectl label namespace " + r.Name + " pod-security.kubernetes.io/enforce=" + lower + " --overwrite"}}
+	if spec := secured(l, text); spec != "" {
+		f.Advice[0] = retemplate(l, f.Advice[0]+", if the image can do so", spec)
+	}
+	return f
+}
+
+// asked has the settings that Pod Security asks for, by its words for them, of the pod and of each container, as JSON.
+var asked = []struct{ mark, pod, container string }{
+	{"allowPrivilegeEscalation != false", "", `"allowPrivilegeEscalation":false`},
+	{"unrestricted capabilities", "", `"capabilities":{"drop":["ALL"]}`},
+	{"runAsNonRoot != true", `"runAsNonRoot":true`, ""},
+	{"seccompProfile", `"seccompProfile":{"type":"RuntimeDefault"}`, ""},
+	{"privileged (", "", `"privileged":false`},
+}
+
+// secured is the part of a template's spec that Pod Security wants; "": something else is wrong, too, which only a person can judge.
+func secured(l *converge.Look, text string) string {
+	top, ok := changeable(l.World, l.Kind, l.Obj)
+	_, breaks, is := strings.Cut(text, "violates PodSecurity ")
+	if !ok || !is {
+		return ""
+	}
+	_, breaks, _ = strings.Cut(breaks, ": ")
+	n, pod, each := strings.Count(breaks, "), ")+1, []string(nil), []string(nil)
+	for _, a := range asked {
+		if !strings.Contains(breaks, a.mark) {
+			continue
+		}
+		if n--; a.pod != "" {
+			pod = append(pod, a.pod)
+		} else {
+			each = append(each, a.container)
+		}
+	}
+	t := health.TemplateOf(l.Read.Lookup(top.Kind, top.NS, top.Name))
+	if n > 0 || t == nil {
+		return ""
+	}
+	parts := []string{`"securityContext":{` + strings.Join(pod, ",") + "}"}
+	for _, list := range []struct {
+		field string
+		of    []corev1.Container
+	}{{"initContainers", t.Spec.InitContainers}, {"containers", t.Spec.Containers}} {
+		var items []string
+		for i := range list.of {
+			items = append(items, `{"name":"`+list.of[i].Name+`","securityContext":{`+strings.Join(each, ",")+"}}")
+		}
+		if len(items) > 0 && len(each) > 0 {
+			parts = append(parts, `"`+list.field+`":[`+strings.Join(items, ",")+"]")
+		}
+	}
+	return "{" + strings.Join(parts, ",") + "}"
 }
 
 // serviceAccountMissing: pods are refused for it, their workloads are not.
@@ -38,18 +93,6 @@ func serviceAccountMissing(l *converge.Look, text string) *converge.Finding {
 		Next: converge.PersonDoes("creates serviceaccount/%s", name),
 		Advice: []string{"kubectl create serviceaccount " + name + " -n " + r.NS,
 			"or name another one in the pod template's serviceAccountName"}}
-}
-
-// limitRange knows the errors of the plugin by what each says of a bound; the name of the LimitRange is in none of them.
-func limitRange(l *converge.Look, text string) *converge.Finding {
-	if !strings.Contains(text, " per Container is ") && !strings.Contains(text, " per Pod is ") && !strings.Contains(text,
-		" per PersistentVolumeClaim is ") {
-		return nil
-	}
-	return &converge.Finding{Says: "is refused by a LimitRange: " + words.Between(text+"\x00", " is forbidden: ", "\x00"),
-		Waits:  converge.ForName("Policy", "LimitRange"),
-		Next:   converge.PersonDoes("changes the requests and limits, or the LimitRange"),
-		Advice: []string{"see what is allowed: kubectl describe limitrange -n " + l.Obj.GetNamespace()}}
 }
 
 // priorityClassMissing: pods are refused for it, their workloads are not.

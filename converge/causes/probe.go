@@ -62,7 +62,7 @@ func probeFails(name string, of func(*corev1.Container) *corev1.Probe) func(l *c
 				general.LastLine(e.Message[strings.Index(e.Message, ":")+1:]))
 			if s, ok := words.Meaning(answers, e.Message); ok {
 				f.Says += " (" + s.Words() + ")"
-				f.Advice = append([]string{strings.ReplaceAll(s.Advice(), "{}", word)}, f.Advice...)
+				f.Advice = append([]string{edited(l, strings.ReplaceAll(s.Advice(), "{}", word))}, f.Advice...)
 			}
 			if other := behind(p, c.Name, e.Message); other != "" {
 				f.Says += "; that is a port of container " + other

@@ -94,6 +94,7 @@ func byScheduler(f *converge.Finding, w *converge.World, p *corev1.Pod) {
 			f.Advice = append([]string{s.Advice()}, f.Advice...)
 		}
 	}
+	unpooled(f)
 	coming(f, w, p)
 	if len(f.Advice) > 0 && f.State == converge.Blocked && !strings.Contains(f.Advice[0], "kubectl uncordon ") && f.Error != nil &&
 		strings.Contains(f.Error.Message, "were unschedulable") && !aboutVolumes(f.Error.Message) {
@@ -310,6 +311,7 @@ func insufficient(l *converge.Look, p *corev1.Pod, text string) *converge.Findin
 	if what != morePods {
 		size(l, f, p, corev1.ResourceName(what))
 	} else {
+		f.Says += fullest(l.World, p)
 		f.Advice = []string{"remove other pods, add a node, or let nodes take more (maxPods of their agent)"}
 	}
 	if node := pinned(p); node != "" && what != morePods {
@@ -327,8 +329,8 @@ func insufficient(l *converge.Look, p *corev1.Pod, text string) *converge.Findin
 		}
 	}
 	if ptr.Deref(p.Spec.PreemptionPolicy, "") == corev1.PreemptNever {
-		f.Advice = append(f.Advice,
-			"or give it a priority class whose preemptionPolicy is not Never: its own keeps it from making room for itself")
+		f.Advice = append([]string{
+			"give it a priority class whose preemptionPolicy is not Never: its own keeps it from making room for itself"}, f.Advice...)
 	}
 	return f
 }
@@ -404,34 +406,13 @@ func tainted(l *converge.Look, p *corev1.Pod, text string) *converge.Finding {
 		Waits: converge.ForName("Node", "without the taint "+taint),
 		Next:  converge.Does("scheduler", "tries again when a node loses its taint or another one joins"), Below: ill,
 		Advice: []string{"give the pod a toleration, or take the taint away: kubectl taint nodes " + names[0] + " " + taint + "-"}}
+	if t := toleration(l, p, names[0]); t != "" {
+		f.Advice = append([]string{t}, f.Advice...)
+	}
 	if s, ok := words.Meaning(Taints, taint); ok {
 		f.Advice = strings.Split(s.Advice(), "\n")
 	}
 	return f
-}
-
-// Taints are those that programs give and take: taking one away by hand is of no use.
-var Taints = []words.Saying{
-	{"node.cloudprovider.kubernetes.io/uninitialized", "",
-		"look whether the cloud's controller manager runs: it takes the taint away when it has looked at the node\n" +
-			"without one, do not start node agents with --cloud-provider=external"},
-	{"ToBeDeletedByClusterAutoscaler", "", leavingNode}, {"karpenter.sh/disrupted", "", leavingNode}, {"karpenter.sh/unregistered", "",
-		"it is a new node, which Karpenter has not registered yet: kubectl get nodeclaims"},
-	{"node.kubernetes.io/*pressure", "", illNode}, {"node.kubernetes.io/not-ready", "", illNode},
-	{"node.kubernetes.io/unreachable", "", illNode}, {"node.kubernetes.io/network-unavailable", "", illNode},
-}
-
-const (
-	leavingNode = "the node is about to be removed: another one has to take its place"
-	illNode     = "see what the node lacks; the taint goes when it has it: kubectl describe nodes"
-)
-
-// Tolerates says that a toleration bears a taint, for however long.
-func Tolerates(o *corev1.Toleration, t *corev1.Taint) bool {
-	if o.Effect != "" && o.Effect != t.Effect || o.Key != "" && o.Key != t.Key {
-		return false
-	}
-	return o.Operator == corev1.TolerationOpExists || (o.Operator == "" || o.Operator == corev1.TolerationOpEqual) && o.Value == t.Value
 }
 
 // unsuitable is the rule for what the scheduler names in its sentence.
@@ -448,6 +429,9 @@ func unsuitable(what, advice string, marks ...string) func(l *converge.Look, p *
 				}
 				if strings.HasPrefix(what, "node selector") {
 					off := unlabelled(l.World, p)
+					if label := labelling(l.World, p); label != "" {
+						f.Advice = append([]string{label}, f.Advice...)
+					}
 					if f.Says += off; strings.Contains(off, " kubernetes.io/os=") || strings.Contains(off, " kubernetes.io/arch=") {
 						f.Advice = []string{
 							"add a node that has it: this label tells what a node is, so giving it to another does not help"}

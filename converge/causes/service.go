@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
@@ -136,12 +137,35 @@ func nothingSelected(l *converge.Look, s *corev1.Service) *converge.Finding {
 		f.Says, f.Advice = f.Says+"; "+near, append([]string{"correct spec.selector, if these are the pods that are meant: kubectl edit " +
 			"service " + s.Name + " -n " + s.Namespace}, f.Advice...)
 	}
+	if in := selectedElsewhere(l.World, s); in != nil && !strings.Contains(f.Says, "; ") {
+		f.Says += "; pods with these labels are in namespace " + in.Namespace + ", and a service leads to pods of its own alone"
+		f.Advice = []string{"make it where they are, and call it " + s.Name + "." + in.Namespace + ": kubectl expose pod " + in.Name + " -n " +
+			in.Namespace + " --name=" + s.Name + " --port=" + strconv.Itoa(int(s.Spec.Ports[0].Port)) + " --target-port=" +
+			cmp.Or(strings.TrimPrefix(s.Spec.Ports[0].TargetPort.String(), "0"), strconv.Itoa(int(s.Spec.Ports[0].Port)))}
+	}
 	f.Below = makersFor(l, s)
 	if len(f.Below) > 0 {
 		first := converge.Named(f.Below[0].Kind, s.Namespace, f.Below[0].Name)
 		f.Says, f.State, f.Advice = "selects the pods of "+first.Short()+", which has none", converge.Waiting, nil
 	}
 	return f
+}
+
+// selectedElsewhere is a pod of another namespace that a service would select in its own; nil: none is seen.
+func selectedElsewhere(w *converge.World, s *corev1.Service) *corev1.Pod {
+	if len(s.Spec.Ports) == 0 || !w.Sees(kinds.Pods, "") {
+		return nil
+	}
+	for key, value := range s.Spec.Selector {
+		for obj := range w.Read.ByLabel(kinds.Pods, "", key, value) {
+			p := resource.As[*corev1.Pod](obj)
+			if p.Namespace != s.Namespace && labels.SelectorFromSet(s.Spec.Selector).Matches(labels.Set(p.Labels)) && !finished(p) {
+				return p
+			}
+		}
+		break
+	}
+	return nil
 }
 
 // nearly names a workload, or a pod that is of none, without a single label of the service's selector, or with another value in its place.

@@ -80,6 +80,7 @@ func portTaken(l *converge.Look, p *corev1.Pod, text string) *converge.Finding {
 			who = "pod/" + other.Name
 		}
 		f.Says += "; " + who + " has port " + hostPorts(other)[i] + " on " + other.Spec.NodeName
+		portElsewhere(l, f, p, other.Spec.NodeName)
 		if by := metav1.GetControllerOfNoCopy(other); owner != nil && by != nil && owner.UID == by.UID && owner.Kind == "DaemonSet" {
 			f.Says += ", and is to go only when this one runs (maxSurge)"
 			f.Advice = []string{"kubectl patch daemonset " + owner.Name + " -n " + p.Namespace +
@@ -88,6 +89,29 @@ func portTaken(l *converge.Look, p *corev1.Pod, text string) *converge.Finding {
 		return f
 	}
 	return f
+}
+
+// portElsewhere advises on the node that a pod could have for its port, if something else did not keep it off.
+func portElsewhere(l *converge.Look, f *converge.Finding, p *corev1.Pod, not string) {
+	asks := nodeaffinity.GetRequiredNodeAffinity(p)
+	if !l.Sees(kinds.Pods, "") {
+		return
+	}
+	for _, n := range resource.List(l.Read, kinds.Nodes, "") {
+		off := barrier(p, asks, n)
+		if n.Name == not || off == "" || slices.ContainsFunc(thereOn(l.World, n.Name).pods, func(o *corev1.Pod) bool {
+			return slices.ContainsFunc(hostPorts(o), func(port string) bool { return slices.Contains(hostPorts(p), port) })
+		}) {
+			continue
+		}
+		f.Says += "; " + n.Name + ", where it is free, " + off
+		if key, is := strings.CutPrefix(off, "has the taint "); is {
+			f.Advice = []string{"if it may run there, tolerate that taint: " + key, "or give it another hostPort, or none"}
+		} else if off == "is cordoned" {
+			f.Advice = []string{"kubectl uncordon " + n.Name, "or give it another hostPort, or none"}
+		}
+		return
+	}
 }
 
 // volumesApart: each of the pod's volumes can be used from some nodes, and all of them from none.

@@ -34,8 +34,8 @@ func volumeAway(l *converge.Look, p *corev1.Pod, _ string) *converge.Finding {
 			State: converge.Blocked,
 			Waits: converge.On("Object", r, ""), Next: converge.Does("scheduler", "schedules it when node %s is back", node),
 			Advice: []string{broughtBack(resource.Get(l.Read, kinds.Nodes, "", node)), "or go on without the data: delete persistentvolumeclaim/" +
-				name +
-				" and the pod"}}
+				name + " and the pod: kubectl delete pvc " + name + " -n " + p.Namespace + " --wait=false && kubectl delete pod " + p.Name +
+				" -n " + p.Namespace}}
 	}
 	return nil
 }

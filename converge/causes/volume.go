@@ -108,6 +108,9 @@ func mountNeedsObject(l *converge.Look, p *corev1.Pod, text string) *converge.Fi
 		State: converge.Blocked,
 		Waits: converge.On("Object", r, ""), Next: converge.Does(converge.AgentOf(p), "mounts it and starts the containers when it exists"),
 		Advice: []string{"create " + strings.ToLower(m[1]) + "/" + m[2] + where + ", or correct the volume"}}
+	if word := strings.ToLower(m[1]); word == "secret" || word == "configmap" {
+		f.Advice[0] += makeData(p, word, m[2])
+	}
 	if k == resource.Kind(kinds.ServiceAccounts) {
 		f.Says, f.Next = "waits for a token of serviceaccount/"+m[2]+", which does not exist any more",
 			converge.Does(converge.AgentOf(p), "mounts the token and starts the containers when it exists")
@@ -279,7 +282,7 @@ var unmountable = []words.Saying{
 	{"access denied by server", "the server does not let this node have it",
 		"add the node's address to what the server exports to (NFS: /etc/exports)"},
 	{"type check failed", "what lies at that path of the node is not of the type that is asked for",
-		"correct hostPath.path or its type, or have it on nodes that have the like"},
+		"correct hostPath.path or its type (DirectoryOrCreate makes a directory), or have it on nodes that have the like"},
 	{"Stale file handle", "the server's export was made anew since it was mounted",
 		"delete the pod, so that it is mounted anew: kubectl delete pod"},
 	{"wrong fs type", "what is on the disk is not of the type that is asked for, or is damaged",

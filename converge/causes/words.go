@@ -52,12 +52,25 @@ func advise(l *converge.Look, f *converge.Finding, p *corev1.Pod, container stri
 	}
 	who := "system:serviceaccount:" + words.Between(t.Message, `"system:serviceaccount:`, `"`) + " -n " + p.Namespace
 	f.Advice = append([]string{strings.ReplaceAll(s.Advice(), "{}", who)}, f.Advice...)
+	if r, lacks := converge.LackedRight(t.Message); lacks {
+		heldByAnother(l, f, &r)
+	}
 	if strings.Contains(t.Message, "i/o timeout") || s.Advice() == words.DNSUnknown || s.Advice() == words.DNSSilent {
 		if names := fences(l.World, p); len(names) > 0 {
 			f.Aside = "what it may connect to is limited by " + words.List(names, 3)
 		}
 	}
 	return f
+}
+
+// heldByAnother advises to run a program as the account that has the right which its own lacks, if there is one.
+func heldByAnother(l *converge.Look, f *converge.Finding, r *converge.Right) {
+	account, by := r.Holder(l.World)
+	if top, ok := changeable(l.World, l.Kind, l.Obj); ok && account != "" && top.Kind != kinds.CronJobs {
+		f.Says += "; serviceaccount/" + account + " has that right, by rolebinding/" + by
+		f.Advice = append([]string{"if it is meant to run as that one: kubectl set serviceaccount " + top.Kind.Info().Singular + " " +
+			top.Name + " " + account + " -n " + top.NS}, f.Advice...)
+	}
 }
 
 var (

@@ -1,0 +1,249 @@
+package causes
+
+import (
+	"regexp"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/kloop-dev/kloop/converge"
+	"github.com/kloop-dev/kloop/converge/general"
+	"github.com/kloop-dev/kloop/converge/health"
+	"github.com/kloop-dev/kloop/converge/words"
+	"github.com/kloop-dev/kloop/kinds"
+	"github.com/kloop-dev/kloop/kinds/podspec"
+	kloop "github.com/kloop-dev/kloop/resource"
+)
+
+// What is wrong with a pod is changed where it comes from: in the template of the workload at the top, for whatever is changed below is
+// made anew as it was.
+
+// changeable is the workload whose template a person changes to have an object's pods come out otherwise; false: there is none, since
+// nobody makes the pod, its maker's template can't be changed (of a Job), or another controller would change it back.
+func changeable(w *converge.World, k kloop.Kind, obj kloop.Object) (top converge.Ref, ok bool) {
+	for range converge.MaxDepth {
+		ref := metav1.GetControllerOfNoCopy(obj)
+		if ref == nil {
+			break
+		}
+		by, known := w.KindOf(schema.FromAPIVersionAndKind(ref.APIVersion, ref.Kind))
+		if !known || by.Info().Custom {
+			return top, false
+		}
+		up := w.Read.Lookup(by, obj.GetNamespace(), ref.Name)
+		if up == nil {
+			return top, false
+		}
+		k, obj = by, up
+	}
+	switch k {
+	case kinds.Deployments, kinds.StatefulSets, kinds.DaemonSets, kinds.ReplicaSets, kinds.CronJobs:
+		return converge.RefTo(k, obj), true
+	}
+	return top, false
+}
+
+// retemplate is advice with the command that patches the spec of the pod template by which an object's pods are made; without one where
+// that can't be.
+func retemplate(l *converge.Look, advice, spec string) string {
+	top, ok := changeable(l.World, l.Kind, l.Obj)
+	if !ok {
+		return atMaker(l, advice)
+	}
+	body := `{"spec":{"template":{"spec":` + spec + `}}}`
+	if top.Kind == kinds.CronJobs {
+		body = `{"spec":{"jobTemplate":` + body + `}}`
+	}
+	return advice + ": kubectl patch " + top.Kind.Info().Singular + " " + top.Name + " -n " + top.NS + " -p '" + body + "'"
+}
+
+// atMaker is advice on what an operator keeps, which is changed in the object that it is made for.
+func atMaker(l *converge.Look, advice string) string {
+	by := general.Maker(l)
+	if by == nil {
+		return advice
+	}
+	return advice + "; that is done at " + new(by.Object()).Short() + ", for which it is made: kubectl edit " +
+		by.Kind.Info().GR().String() + " " + converge.Called(by)
+}
+
+// edited is advice with the command that edits the workload by which an object's pods are made, where what it should have is not known.
+func edited(l *converge.Look, advice string) string {
+	top, ok := changeable(l.World, l.Kind, l.Obj)
+	if !ok {
+		return atMaker(l, advice)
+	}
+	return advice + ": kubectl edit " + top.Kind.Info().Singular + " " + top.Name + " -n " + top.NS
+}
+
+// ofContainer is the part of a template's spec that has something of one container.
+func ofContainer(t *corev1.PodSpec, name, part string) string {
+	list := "containers"
+	for i := range t.InitContainers {
+		if t.InitContainers[i].Name == name {
+			list = "initContainers"
+		}
+	}
+	return `{"` + list + `":[{"name":"` + name + `",` + part + `}]}`
+}
+
+// resources is advice with the command that gives a container such requests and limits; container "": all of the template.
+func resources(l *converge.Look, advice, container, requests, limits string) string {
+	top, ok := changeable(l.World, l.Kind, l.Obj)
+	if !ok {
+		return atMaker(l, advice)
+	}
+	command := ": kubectl set resources " + top.Kind.Info().Singular + "/" + top.Name + " -n " + top.NS
+	if container != "" {
+		command += " -c " + container
+	}
+	if requests != "" {
+		command += " --requests=" + requests
+	}
+	if limits != "" {
+		command += " --limits=" + limits
+	}
+	return advice + command
+}
+
+// usual are amounts to begin with, where nobody knows what a program needs.
+var usual = map[corev1.ResourceName]string{corev1.ResourceCPU: "100m", corev1.ResourceMemory: "256Mi",
+	corev1.ResourceEphemeralStorage: "1Gi"}
+
+// mustSpecify finds what a quota wants to be said of which containers: limits.cpu for: app,web; older servers name no container.
+var mustSpecify = regexp.MustCompile(`(requests|limits)?\.?(cpu|memory|ephemeral-storage)(?: for: ([a-z0-9,-]+))?`)
+
+// quotaNeedsLimits is a quota of limits or requests in whose namespace a pod without them has no place.
+func quotaNeedsLimits(l *converge.Look, text string) *converge.Finding {
+	_, rest, is := strings.Cut(text, "failed quota: ")
+	name, rest, _ := strings.Cut(rest, ":")
+	if !is {
+		return nil
+	}
+	_, wants, _ := strings.Cut(rest, "must specify ")
+	sums, containers := map[string][]string{}, map[string]bool{}
+	for _, m := range mustSpecify.FindAllStringSubmatch(wants, converge.MaxLooks) {
+		of := m[1]
+		if of == "" {
+			of = "requests"
+		}
+		sums[of] = append(sums[of], m[2]+"="+usual[corev1.ResourceName(m[2])])
+		for c := range strings.SplitSeq(m[3], ",") {
+			containers[c] = true
+		}
+	}
+	one := ""
+	for c := range containers {
+		if one = c; len(containers) > 1 {
+			one = ""
+			break
+		}
+	}
+	f := &converge.Finding{Says: "is refused by the quota " + name + ", which wants every pod to say what it needs",
+		Waits:  converge.On("Quota", general.Namespaced(l, kinds.ResourceQuotas, name), ""),
+		Next:   converge.PersonDoes("sets the requests or limits that the quota counts"),
+		Advice: []string{"set them in the pod template, or give the namespace a LimitRange with defaults"}}
+	if len(sums) > 0 {
+		f.Says += ": " + wants
+	}
+	if _, ok := changeable(l.World, l.Kind, l.Obj); ok && len(sums) > 0 {
+		f.Advice = append([]string{resources(l, "set them in the pod template, to what it needs", one,
+			strings.Join(sums["requests"], ","), strings.Join(sums["limits"], ","))}, "or give the namespace a LimitRange with defaults")
+	}
+	return f
+}
+
+var (
+	// bound finds what a LimitRange allows of a resource, and what was found: maximum cpu usage per Container is 2, but limit is 4.
+	bound   = regexp.MustCompile(`(minimum|maximum) (\S+) usage per Container is (\S+?)[,.]`)
+	ofClaim = regexp.MustCompile(`m(?:ini|axi)mum storage usage per PersistentVolumeClaim is (\S+?),`)
+	ratio   = regexp.MustCompile(`(\S+) max limit to request ratio per Container is (\S+?),`)
+)
+
+// limitRange knows the errors of the plugin by what each says of a bound; the name of the LimitRange is in none of them.
+func limitRange(l *converge.Look, text string) *converge.Finding {
+	if !strings.Contains(text, " per Container is ") && !strings.Contains(text, " per Pod is ") && !strings.Contains(text,
+		" per PersistentVolumeClaim is ") {
+		return nil
+	}
+	f := &converge.Finding{Says: "is refused by a LimitRange: " + words.Between(text+"\x00", " is forbidden: ", "\x00"),
+		Waits:  converge.ForName("Policy", "LimitRange"),
+		Next:   converge.PersonDoes("changes the requests and limits, or the LimitRange"),
+		Advice: []string{"see what is allowed: kubectl describe limitrange -n " + l.Obj.GetNamespace()}}
+	if m := ofClaim.FindStringSubmatch(text); m != nil && l.Kind == kinds.StatefulSets {
+		f.Advice = append([]string{"its volumeClaimTemplates can't be changed: make it anew, with the bound of " + m[1] +
+			" kept there: kubectl delete statefulset " + converge.Called(l) + " --cascade=orphan"}, f.Advice...)
+	}
+	if fits := fitting(l, text); fits != "" {
+		f.Advice = append([]string{fits}, f.Advice...)
+	}
+	return f
+}
+
+// fitting advises the amounts that a LimitRange takes, for the container that has others.
+func fitting(l *converge.Look, text string) string {
+	top, ok := changeable(l.World, l.Kind, l.Obj)
+	if !ok {
+		return ""
+	}
+	t := health.TemplateOf(l.Read.Lookup(top.Kind, top.NS, top.Name))
+	if t == nil {
+		return ""
+	}
+	m, r := bound.FindStringSubmatch(text), ratio.FindStringSubmatch(text)
+	for i := range t.Spec.Containers {
+		c := &t.Spec.Containers[i]
+		switch {
+		case m != nil:
+			allowed, err := resource.ParseQuantity(m[3])
+			res := corev1.ResourceName(m[2])
+			request, limit := c.Resources.Requests[res], c.Resources.Limits[res]
+			if err != nil {
+				return ""
+			}
+			if m[1] == "maximum" && (limit.Cmp(allowed) > 0 || request.Cmp(allowed) > 0 || limit.IsZero()) {
+				requests := ""
+				if request.Cmp(allowed) > 0 {
+					requests = m[2] + "=" + m[3]
+				}
+				return resources(l, "have container "+c.Name+" take no more than that", c.Name, requests, m[2]+"="+m[3])
+			}
+			if m[1] == "minimum" && request.Cmp(allowed) < 0 {
+				limits := ""
+				if !limit.IsZero() && limit.Cmp(allowed) < 0 {
+					limits = m[2] + "=" + m[3]
+				}
+				return resources(l, "have container "+c.Name+" ask for as much", c.Name, m[2]+"="+m[3], limits)
+			}
+		case r != nil:
+			most, err := resource.ParseQuantity(r[2])
+			res := corev1.ResourceName(r[1])
+			request, limit := c.Resources.Requests[res], c.Resources.Limits[res]
+			if err != nil || most.Value() < 1 || limit.MilliValue() <= request.MilliValue()*most.Value() {
+				continue
+			}
+			least := resource.NewQuantity((limit.Value()+most.Value()-1)/most.Value(), limit.Format)
+			if res == corev1.ResourceCPU {
+				least = resource.NewMilliQuantity((limit.MilliValue()+most.Value()-1)/most.Value(), limit.Format)
+			}
+			return resources(l, "have container "+c.Name+" ask for more, so that its limit of "+limit.String()+" is no more than "+
+				r[2]+" times that", c.Name, r[1]+"="+least.String(), "")
+		}
+	}
+	return ""
+}
+
+// moreMemory advises to raise the limit of a container that was killed for want of memory, to twice what it has.
+func moreMemory(l *converge.Look, p *corev1.Pod, name string) string {
+	c := podspec.ContainerNamed(&p.Spec, name)
+	advice := "raise the memory limit of container " + name + ", or find out why it needs so much"
+	if c == nil || c.Resources.Limits.Memory().IsZero() {
+		return advice
+	}
+	twice := c.Resources.Limits.Memory().DeepCopy()
+	twice.Add(*c.Resources.Limits.Memory())
+	return resources(l, advice, name, "", "memory="+twice.String())
+}
