@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	rbacv1 "k8s.io/api/rbac/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/kloop-dev/kloop/kinds/rbac"
 	"github.com/kloop-dev/kloop/resource"
@@ -45,6 +46,13 @@ func (r Right) Grant() string {
 	return "give that service account the right, if it is to have it: kubectl create " + role + " " + name + " --verb=" + verbs +
 		" --resource=" + of + scope + " && kubectl create " + binding + " " + name + " --" + role + "=" + name + " --serviceaccount=" +
 		r.Space + ":" + r.Account + scope
+}
+
+// serves says that the server has the kind that a right is about: kubectl makes no role for another one.
+func (l *Look) serves(r *Right) bool {
+	plural, _, _ := strings.Cut(r.Resource, "/")
+	_, ok := l.Kinds.GR(schema.GroupResource{Group: r.Group, Resource: plural})
+	return ok
 }
 
 // Holder is another account of the same namespace that has the right there, by the name of the binding that gives it; "": none is seen.

@@ -204,7 +204,7 @@ func (l *Look) lookUp(f *Finding) {
 	} else if m := served.FindStringSubmatch(f.Says); m != nil && m[1] != "kubernetes" && !strings.Contains(f.Says, "x509: ") {
 		command = "look at the service behind it: kubectl get service,endpointslices -n " + m[2]
 	}
-	if r, ok := LackedRight(f.Says); ok && !strings.Contains(strings.Join(f.Advice, "\n"), "kubectl set serviceaccount ") {
+	if r, ok := LackedRight(f.Says); ok && l.serves(&r) && !strings.Contains(strings.Join(f.Advice, "\n"), "kubectl set serviceaccount ") {
 		defer func() { f.Advice = append([]string{r.Grant()}, f.Advice...) }()
 	}
 	if command != "" && (!strings.Contains(strings.Join(f.Advice, "\n"), "kubectl get ") ||

@@ -182,7 +182,7 @@ esac
 exec '` + kubectl + `' "$@"
 `
 	cert, key := keyPair(t)
-	for name, text := range map[string]string{"kubectl": script, "file": "a: b\n", "cert": cert, "key": key} {
+	for name, text := range map[string]string{"kubectl": script, "file": "a=b\n", "cert": cert, "key": key} {
 		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o700); err != nil {
 			t.Fatal(err)
 		}
