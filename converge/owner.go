@@ -1,6 +1,7 @@
 package converge
 
 import (
+	"regexp"
 	"slices"
 	"strings"
 
@@ -75,6 +76,9 @@ func (l *Look) isOver() bool {
 // creatable are kinds of which a bare object does, with the word by which kubectl makes one.
 var creatable = map[schema.GroupResource]string{{Resource: "namespaces"}: "namespace", {Resource: "serviceaccounts"}: "serviceaccount"}
 
+// plainName finds what can be the name of an object: anything may stand in the spec that names one, and commands are pasted.
+var plainName = regexp.MustCompile(`^[a-z0-9.-]+$`)
+
 // bareMake advises to make what is waited for and is not there, where its name is all that it takes.
 func (l *Look) bareMake(f *Finding) {
 	if f.Waits == nil || f.Waits.On == nil || f.Waits.Field != "" || len(f.Below) > 0 {
@@ -83,7 +87,7 @@ func (l *Look) bareMake(f *Finding) {
 	gr := schema.ParseGroupResource(f.Waits.On.Resource)
 	word := creatable[gr]
 	k, ok := l.Kinds.GR(gr)
-	if !ok || word == "" || !l.Sees(k, f.Waits.On.Namespace) || l.Read.Lookup(k, f.Waits.On.Namespace, f.Waits.On.Name) != nil ||
+	if !ok || word == "" || !plainName.MatchString(f.Waits.On.Name+f.Waits.On.Namespace) || !l.Sees(k, f.Waits.On.Namespace) || l.Read.Lookup(k, f.Waits.On.Namespace, f.Waits.On.Name) != nil ||
 		strings.Contains(strings.Join(f.Advice, "\n"), "kubectl create "+word) {
 		return
 	}

@@ -81,7 +81,7 @@ func pinned(p *corev1.Pod) string {
 }
 
 // unpooledBy finds which requirement of a pod no pool of Karpenter's meets: key K, K In [a] not in K In [b].
-var unpooledBy = regexp.MustCompile(`incompatible with nodepool "([^"]+)".*?incompatible requirements, key ([^,]+), ` +
+var unpooledBy = regexp.MustCompile(`incompatible with nodepool "([a-z0-9.-]+)".*?incompatible requirements, key ([^,]+), ` +
 	`\S+ In \[([^\]]+)\] not in`)
 
 // unpooled has the pool of nodes offer what a pod asks for, where the autoscaler says that it does not.

@@ -192,6 +192,8 @@ func withCredentials(l *converge.Look, p *corev1.Pod, image string) []string {
 	registry, _, is := strings.Cut(image, "/")
 	if !is || !strings.ContainsAny(registry, ".:") {
 		registry = "https://index.docker.io/v1/"
+	} else if strings.Trim(registry, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789.:-") != "" {
+		registry = "REGISTRY"
 	}
 	return []string{has + ": kubectl create secret docker-registry pull -n " + p.Namespace + " --docker-server=" + registry +
 		" --docker-username=USER --docker-password=PASSWORD",

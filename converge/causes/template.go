@@ -198,7 +198,7 @@ func fitting(l *converge.Look, text string) string {
 		c := &t.Spec.Containers[i]
 		switch {
 		case m != nil:
-			allowed, err := resource.ParseQuantity(m[3])
+			allowed, err := kloop.ParseQuantity(m[3])
 			res := corev1.ResourceName(m[2])
 			request, limit := c.Resources.Requests[res], c.Resources.Limits[res]
 			if err != nil {
@@ -219,7 +219,7 @@ func fitting(l *converge.Look, text string) string {
 				return resources(l, "have container "+c.Name+" ask for as much", c.Name, m[2]+"="+m[3], limits)
 			}
 		case r != nil:
-			most, err := resource.ParseQuantity(r[2])
+			most, err := kloop.ParseQuantity(r[2])
 			res := corev1.ResourceName(r[1])
 			request, limit := c.Resources.Requests[res], c.Resources.Limits[res]
 			if err != nil || most.Value() < 1 || limit.MilliValue() <= request.MilliValue()*most.Value() {

@@ -9,8 +9,6 @@ import (
 	"strconv"
 	"strings"
 
-	apiresource "k8s.io/apimachinery/pkg/api/resource"
-
 	"github.com/kloop-dev/kloop/converge"
 	"github.com/kloop-dev/kloop/converge/words"
 	"github.com/kloop-dev/kloop/kinds/core"
@@ -98,6 +96,9 @@ func settle(l *converge.Look, path []string, value string) string {
 		name, _ := json.Marshal(field)
 		body = "{" + string(name) + ":" + body + "}"
 	}
+	if strings.Contains(body, "'") { // a field may have any name, and commands are pasted
+		return "kubectl edit " + l.Kind.Info().GR().String() + " " + converge.Called(l)
+	}
 	return "kubectl patch " + l.Kind.Info().GR().String() + " " + converge.Called(l) + " --type=merge -p '" + body + "'"
 }
 
@@ -149,7 +150,7 @@ func roomier(l *converge.Look, f *converge.Finding, tree map[string]any, message
 	for _, v := range values("spec", tree["spec"], 0) {
 		_, field, _ := cutLast(v.path)
 		low := strings.ToLower(v.path)
-		if _, err := apiresource.ParseQuantity(v.text); err == nil && !strings.Contains(v.path, "[]") &&
+		if _, err := resource.ParseQuantity(v.text); err == nil && !strings.Contains(v.path, "[]") &&
 			(field == "size" || strings.HasSuffix(strings.ToLower(field), "storage") || strings.HasSuffix(field, "Size")) &&
 			(strings.Contains(low, "storage") || strings.Contains(low, "volume") || strings.Contains(low, "disk")) {
 			fits = append(fits, v)
@@ -158,7 +159,7 @@ func roomier(l *converge.Look, f *converge.Finding, tree map[string]any, message
 	if len(fits) != 1 {
 		return
 	}
-	has := apiresource.MustParse(fits[0].text)
+	has, _ := resource.ParseQuantity(fits[0].text)
 	twice := has.DeepCopy()
 	twice.Add(has)
 	f.Advice = append([]string{"enlarge " + fits[0].path + ", which is " + fits[0].text + ", if its class lets volumes grow: " +
