@@ -133,7 +133,8 @@ func TestDifferences(t *testing.T) {
 		{"code", object("a", 1), status("Invalid spec"), false, []string{"code 200 → 422: taken → Invalid spec"}},
 		{"order", status("Invalid a", "Invalid b"), status("Invalid b", "Invalid a"), false, nil},
 		{"order told", status("Invalid a", "Invalid b"), status("Invalid b", "Invalid a"), true,
-			[]string{"causes [Invalid a, Invalid b] → [Invalid b, Invalid a]"}},
+			[]string{"order of causes [Invalid a, Invalid b] → [Invalid b, Invalid a]"}},
+		{"broken off", answer{text: "EOF"}, object("a", 1), false, []string{"broken off by the first: taken"}},
 		{"number", status("Invalid a", "Invalid a"), status("Invalid a"), false, []string{"causes [Invalid a, Invalid a] → [Invalid a]"}},
 		{"warning", answer{code: 200, warnings: []string{`299 - "x"`}}, answer{code: 200}, false, []string{`warning missing: N - "…"`}},
 	} {
@@ -154,6 +155,26 @@ func TestReport(t *testing.T) {
 	said := strings.HasPrefix(b.String(), "    4 Widget/create: code 200 → 500") && strings.Contains(b.String(), "and 1 more")
 	if !said || r.asked != 5 || r.differ != 4 {
 		t.Errorf("%d of %d: %s", r.differ, r.asked, b.String())
+	}
+}
+
+func TestRanks(t *testing.T) {
+	for _, c := range []struct{ name, difference, want string }{
+		{"code", "code 200 → 422: taken → Invalid spec", "code"},
+		{"order", "order of causes [Invalid a, Invalid b] → [Invalid b, Invalid a]", "order of causes"},
+		{"owners", "missing: .metadata.managedFields[].time = 1", "owners"},
+		{"field", ".spec.v: 1 → 2", "bodies"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			if got := ranks[rank(c.difference)].name; got != c.want {
+				t.Errorf("%s is of %q, want %q", c.difference, got, c.want)
+			}
+		})
+	}
+	refused := func(message string) answer { return answer{code: 422, body: map[string]any{"message": message}} }
+	a, b := refused("spec: Forbidden: core.PodSpec{Volumes:nil}"), refused("spec: Forbidden: core.PodSpec{}")
+	if got := differences(a, b, true); len(got) != 1 || ranks[rank(got[0])].name != "words of a dump" {
+		t.Errorf("dumps differ by %q", got)
 	}
 }
 

@@ -13,6 +13,9 @@ import (
 // differences says in what two answers differ, each in words that hold for many questions.
 func differences(a, b answer, texts bool) []string {
 	var all []string
+	if a.code == 0 && b.code != 0 {
+		return []string{"broken off by the first: " + gist(b)}
+	}
 	if a.code != b.code {
 		return []string{fmt.Sprintf("code %d → %d: %s → %s", a.code, b.code, gist(a), gist(b))}
 	}
@@ -67,12 +70,12 @@ func causesOf(a answer) []string {
 func refusals(a, b answer, texts bool) []string {
 	var all []string
 	left, right := causesOf(a), causesOf(b)
-	if !texts {
-		slices.Sort(left)
-		slices.Sort(right)
-	}
-	if !slices.Equal(left, right) {
+	sortedLeft, sortedRight := slices.Sorted(slices.Values(left)), slices.Sorted(slices.Values(right))
+	switch {
+	case !slices.Equal(sortedLeft, sortedRight):
 		all = append(all, fmt.Sprintf("causes [%s] → [%s]", strings.Join(left, ", "), strings.Join(right, ", ")))
+	case texts && !slices.Equal(left, right):
+		all = append(all, fmt.Sprintf("order of causes [%s] → [%s]", strings.Join(left, ", "), strings.Join(right, ", ")))
 	}
 	for _, path := range [][]string{{"reason"}, {"details", "name"}, {"details", "kind"}, {"details", "group"}, {"details", "uid"}} {
 		if x, y := word(a.body, path...), word(b.body, path...); x != y {
@@ -80,7 +83,11 @@ func refusals(a, b answer, texts bool) []string {
 		}
 	}
 	if x, y := said(a), said(b); texts && len(all) == 0 && x != y {
-		all = append(all, fmt.Sprintf("text %s → %s", template(x), template(y)))
+		sort := "text"
+		if beforeDump(x) == beforeDump(y) {
+			sort = "dump"
+		}
+		all = append(all, fmt.Sprintf("%s %s → %s", sort, template(x), template(y)))
 	}
 	return all
 }
@@ -93,7 +100,8 @@ func said(a answer) string {
 }
 
 var (
-	made   = regexp.MustCompile(`[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}|\d{4}-\d\d-\d\dT[0-9:.]+Z?|\b\d{2,}\.\d+s\b|resource version \d+`)
+	made   = regexp.MustCompile(`[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}|\d{4}-\d\d-\d\dT[0-9:.]+Z?|\b\d{2,}\.\d+s\b|resource version \d+|` +
+		`ResourceVersion in record \(\d+\)|current: \d+`)
 	quoted = regexp.MustCompile(`"([^"\\]|\\.)*"`)
 	number = regexp.MustCompile(`\b\d+\b`)
 	manyAs = regexp.MustCompile(`a{50,}`)

@@ -90,18 +90,27 @@ func (r *report) scene(t trial, all []string) {
 	}
 }
 
-// print writes the differences, those that are found most often first.
+// print writes the differences, those that matter most first, and of these those that are found most often; then how many there are of
+// each sort.
 func (r *report) print(w io.Writer) {
 	keys := slices.SortedFunc(maps.Keys(r.groups), func(a, b group) int {
-		return cmp.Or(cmp.Compare(r.groups[b].count, r.groups[a].count), cmp.Compare(a.kind, b.kind), cmp.Compare(a.difference, b.difference))
+		return cmp.Or(cmp.Compare(rank(a.difference), rank(b.difference)), cmp.Compare(r.groups[b].count, r.groups[a].count),
+			cmp.Compare(a.kind, b.kind), cmp.Compare(a.difference, b.difference))
 	})
+	counts := make([]int, len(ranks))
 	for _, g := range keys {
 		f := r.groups[g]
+		counts[rank(g.difference)] += f.count
 		fields := slices.Sorted(maps.Keys(f.fields))
 		more := ""
 		if n := len(fields) - mostExamples; n > 0 {
 			fields, more = fields[:mostExamples], fmt.Sprintf(" and %d more", n)
 		}
 		fmt.Fprintf(w, "%5d %s: %s\n      at %s%s\n", f.count, g.kind, g.difference, strings.Join(fields, ", "), more)
+	}
+	for i, n := range counts {
+		if n > 0 {
+			fmt.Fprintf(w, "%5d differences of %s\n", n, ranks[i].name)
+		}
 	}
 }
