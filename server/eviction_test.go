@@ -107,6 +107,35 @@ func TestEvictAsBudgetAllows(t *testing.T) {
 	}
 }
 
+// TestEvictionsFaults: the budget has its say before preconditions do, options that exclude each other are told of before them in a dry
+// run, and a pod that its budget spares, but is another one, is to be tried again.
+func TestEvictionsFaults(t *testing.T) {
+	w := start(t)
+	w.running("a", corev1.ConditionTrue)
+	w.running("sick", corev1.ConditionFalse)
+	w.budget("b", policyv1.PodDisruptionBudgetStatus{ObservedGeneration: 1, CurrentHealthy: 1, DesiredHealthy: 1})
+	other, policy := types.UID("other"), metav1.DeletionPropagation("x")
+	wrong := &metav1.Preconditions{UID: &other}
+	create(w, pods, &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "free"}})
+	for _, c := range []struct {
+		name, pod string
+		opts      metav1.DeleteOptions
+		want      string
+	}{
+		{"a budget that allows none", "a", metav1.DeleteOptions{Preconditions: wrong}, "TooManyRequests DisruptionBudget "},
+		{"spared", "sick", metav1.DeleteOptions{Preconditions: wrong}, "TooManyRequests DisruptionBudget "},
+		{"no budget", "free", metav1.DeleteOptions{Preconditions: wrong, PropagationPolicy: &policy}, "Conflict"},
+		{"a dry run", "free", metav1.DeleteOptions{Preconditions: wrong, PropagationPolicy: &policy, DryRun: []string{"All"}},
+			"Invalid FieldValueNotSupported propagationPolicy"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			if err := w.evict(c.pod, &c.opts); reason(err) != c.want {
+				t.Errorf("%v, want %s", err, c.want)
+			}
+		})
+	}
+}
+
 // An eviction that is meant for another pod, or another state of it, costs the budget nothing.
 func TestEvictOfAnotherPod(t *testing.T) {
 	w := start(t)

@@ -84,22 +84,25 @@ func (s extension) evictOnce(ctx context.Context, r *server.Request, opts *metav
 	if !ok {
 		return server.NotFound(r)
 	}
-	if err := server.CheckPreconditions(r, opts.Preconditions, pod); err != nil { // before a budget pays for what will not be done
-		return err
-	}
 	same := false // the decision holds only for the pod as it was read
+	var spares *policyv1.PodDisruptionBudget
 	if ended(pod) || pod.Status.Phase == corev1.PodPending {
 		same = !ended(pod)
-	} else if same, err = s.charge(ctx, r, snap, pod); err != nil {
+	} else if spares, err = s.charge(ctx, r, snap, pod, opts); err != nil {
 		return err
 	}
-	if same && (opts.Preconditions == nil || opts.Preconditions.ResourceVersion == nil) {
+	free := opts.Preconditions == nil || opts.Preconditions.ResourceVersion == nil
+	if (same || spares != nil) && free {
 		if opts.Preconditions == nil {
 			opts.Preconditions = &metav1.Preconditions{}
 		}
 		opts.Preconditions.ResourceVersion = &pod.ResourceVersion
 	}
-	return s.disrupt(ctx, r, opts)
+	err = s.disrupt(ctx, r, opts)
+	if spares != nil && free && apierrors.IsConflict(err) { // it may be ready by now
+		return processed(spares.Name)
+	}
+	return err
 }
 
 // ended says that the pod is past disruption.
@@ -107,29 +110,20 @@ func ended(pod *corev1.Pod) bool {
 	return pod.DeletionTimestamp != nil || pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed
 }
 
-// charge charges the eviction to the pod's budget, if it has one. unready says that it was not charged
-// because the pod is not ready anyway.
-func (s extension) charge(ctx context.Context, r *server.Request, read resource.Reader, pod *corev1.Pod) (unready bool, err error) {
+// charge charges the eviction to the pod's budget, if it has one: not before the options' preconditions hold, so that it does not pay for
+// what will not be done. It returns the budget that is not charged because the pod is not ready anyway.
+func (s extension) charge(ctx context.Context, r *server.Request, read resource.Reader, pod *corev1.Pod, opts *metav1.DeleteOptions) (
+	spares *policyv1.PodDisruptionBudget, err error) {
 	k, ok := s.Kinds.GR(schema.GroupResource{Group: policyv1.GroupName, Resource: "poddisruptionbudgets"})
 	if !ok {
-		return false, nil
+		return nil, nil
 	}
-	var budget *policyv1.PodDisruptionBudget
-	for obj := range read.Each(k, pod.Namespace) {
-		b, ok := obj.(*policyv1.PodDisruptionBudget)
-		if !ok || !guards(b, pod) {
-			continue
-		}
-		if budget != nil {
-			return false, server.PlainError("This pod has more than one PodDisruptionBudget, which the eviction subresource does not support.")
-		}
-		budget = b
+	budget, err := budgetOf(k, read, pod)
+	if budget == nil || err != nil {
+		return nil, err
 	}
-	if budget == nil {
-		return false, nil
-	}
-	if !ready(pod) && spares(budget) {
-		return true, nil
+	if !ready(pod) && letsGo(budget) {
+		return budget, nil
 	}
 	b := &server.Request{Kind: k, GVK: k.Info().GVK, Namespace: budget.Namespace, Name: budget.Name, Sub: "status", Manager: "kube-apiserver",
 		DryRun: r.DryRun}
@@ -139,9 +133,27 @@ func (s extension) charge(ctx context.Context, r *server.Request, read resource.
 		if err := s.decrement(b1, pod.Name); err != nil {
 			return err
 		}
+		if err := server.CheckPreconditions(r, opts.Preconditions, pod); err != nil {
+			return err
+		}
 		return s.Own(ctx, b, &before, b1)
 	})
-	return false, err
+	return nil, err
+}
+
+// budgetOf is the only budget that guards the pod, or nil.
+func budgetOf(k resource.Kind, read resource.Reader, pod *corev1.Pod) (budget *policyv1.PodDisruptionBudget, err error) {
+	for obj := range read.Each(k, pod.Namespace) {
+		b, ok := obj.(*policyv1.PodDisruptionBudget)
+		if !ok || !guards(b, pod) {
+			continue
+		}
+		if budget != nil {
+			return nil, server.PlainError("This pod has more than one PodDisruptionBudget, which the eviction subresource does not support.")
+		}
+		budget = b
+	}
+	return budget, nil
 }
 
 func guards(b *policyv1.PodDisruptionBudget, pod *corev1.Pod) bool {
@@ -149,8 +161,8 @@ func guards(b *policyv1.PodDisruptionBudget, pod *corev1.Pod) bool {
 	return err == nil && sel.Matches(labels.Set(pod.Labels))
 }
 
-// spares says that the budget lets pods go that are not ready.
-func spares(b *policyv1.PodDisruptionBudget) bool {
+// letsGo says that the budget lets pods go that are not ready.
+func letsGo(b *policyv1.PodDisruptionBudget) bool {
 	if p := b.Spec.UnhealthyPodEvictionPolicy; p != nil && *p == policyv1.AlwaysAllow {
 		return true
 	}
@@ -163,15 +175,22 @@ func ready(pod *corev1.Pod) bool {
 	})
 }
 
+// over refuses an eviction for now.
+func over(retry int, format string, args ...any) error {
+	err := apierrors.NewTooManyRequests("Cannot evict pod as it would violate the pod's disruption budget.", retry)
+	err.ErrStatus.Details.Causes = append(err.ErrStatus.Details.Causes,
+		metav1.StatusCause{Type: policyv1.DisruptionBudgetCause, Message: fmt.Sprintf(format, args...)})
+	return err
+}
+
+// processed says that nobody knows yet what the budget allows.
+func processed(budget string) error {
+	return over(10, "The disruption budget %s is still being processed by the server.", budget)
+}
+
 // decrement takes one disruption from the budget, or says why there is none.
 func (s extension) decrement(b *policyv1.PodDisruptionBudget, pod string) error {
 	gr := schema.GroupResource{Group: policyv1.GroupName, Resource: "poddisruptionbudget"}
-	refuse := func(retry int, format string, args ...any) error {
-		err := apierrors.NewTooManyRequests("Cannot evict pod as it would violate the pod's disruption budget.", retry)
-		err.ErrStatus.Details.Causes = append(err.ErrStatus.Details.Causes,
-			metav1.StatusCause{Type: policyv1.DisruptionBudgetCause, Message: fmt.Sprintf(format, args...)})
-		return err
-	}
 	forbid := func(text, cause string) error {
 		err := apierrors.NewForbidden(gr, b.Name, errors.New(text))
 		if s.Kinds.Features().AtLeast(37) {
@@ -183,14 +202,14 @@ func (s extension) decrement(b *policyv1.PodDisruptionBudget, pod string) error 
 	st := &b.Status
 	switch {
 	case st.ObservedGeneration < b.Generation:
-		return refuse(10, "The disruption budget %s is still being processed by the server.", b.Name)
+		return processed(b.Name)
 	case st.DisruptionsAllowed < 0:
 		return forbid("pdb disruptions allowed is negative", "pdb disruptions allowed is negative")
 	case len(st.DisruptedPods) > maxDisrupted:
 		return forbid("DisruptedPods map too big - too many evictions not confirmed by PDB controller",
 			"too many pending evictions not confirmed by PDB controller")
 	case st.DisruptionsAllowed == 0:
-		return refuse(0, "The disruption budget %s %s", b.Name, allowsNone(st))
+		return over(0, "The disruption budget %s %s", b.Name, allowsNone(st))
 	}
 	st.Conditions, st.DisruptedPods = slices.Clone(st.Conditions), maps.Clone(st.DisruptedPods)
 	if st.DisruptionsAllowed--; st.DisruptionsAllowed == 0 {
@@ -220,8 +239,13 @@ func allowsNone(st *policyv1.PodDisruptionBudgetStatus) string {
 	return none
 }
 
-// disrupt marks the pod as disrupted, so that its owner can tell eviction from failure, and deletes it.
+// disrupt marks the pod as disrupted, so that its owner can tell eviction from failure, and deletes it. A dry run does not mark it: it
+// hears first what is wrong with the options.
 func (s extension) disrupt(ctx context.Context, r *server.Request, opts *metav1.DeleteOptions) error {
+	if r.DryRun {
+		_, _, err := s.Delete(ctx, r.Admitted(), opts)
+		return err
+	}
 	e, err := s.Edit(ctx, r, func(obj resource.Object) error {
 		if err := server.CheckPreconditions(r, opts.Preconditions, obj); err != nil {
 			return err
