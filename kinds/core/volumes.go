@@ -75,6 +75,11 @@ func defaultVolume(v *corev1.PersistentVolume) {
 	rule.FillZero(&v.Status.Phase, corev1.VolumePending)
 	rule.FillZero(&s.PersistentVolumeReclaimPolicy, corev1.PersistentVolumeReclaimRetain)
 	rule.Fill(&s.VolumeMode, corev1.PersistentVolumeFilesystem)
+	DefaultVolumeSource(s)
+}
+
+// DefaultVolumeSource completes what of a volume is the same where it stands in another object.
+func DefaultVolumeSource(s *corev1.PersistentVolumeSpec) {
 	podspec.RoundResources(s.Capacity)
 	if s.HostPath != nil {
 		rule.Fill(&s.HostPath.Type, corev1.HostPathUnset)

@@ -20,7 +20,7 @@ func claim(on *features.Set, c *resourcev1.DeviceClaim, path *field.Path) field.
 		func(r resourcev1.DeviceRequest) string { return r.Name },
 		func(r resourcev1.DeviceRequest, at *field.Path) field.ErrorList { return request(on, r, at) })
 	errs = append(errs, each(c.Constraints, resourcev1.DeviceConstraintsMaxSize, path.Child("constraints"),
-		func(k resourcev1.DeviceConstraint, at *field.Path) field.ErrorList { return constraint(k, names, at) })...)
+		func(k resourcev1.DeviceConstraint, at *field.Path) field.ErrorList { return constraint(on, k, names, at) })...)
 	return append(errs, each(c.Config, resourcev1.DeviceConfigMaxSize, path.Child("config"),
 		func(k resourcev1.DeviceClaimConfiguration, at *field.Path) field.ErrorList {
 			return append(requestNames(k.Requests, names, at.Child("requests")), configuration(k.DeviceConfiguration, at)...)
@@ -150,12 +150,13 @@ func toleration(t resourcev1.DeviceToleration, path *field.Path) (errs field.Err
 	return append(errs, effect(t.Effect, path.Child("effect"))...)
 }
 
-func constraint(c resourcev1.DeviceConstraint, names map[string]bool, path *field.Path) (errs field.ErrorList) {
+// constraint checks what several devices have in common. Until 1.37 one attribute alone was looked at.
+func constraint(on *features.Set, c resourcev1.DeviceConstraint, names map[string]bool, path *field.Path) (errs field.ErrorList) {
 	errs = append(errs, requestNames(c.Requests, names, path.Child("requests"))...)
 	if c.MatchAttribute != nil {
 		errs = append(errs, fullName(string(*c.MatchAttribute), path.Child("matchAttribute"))...)
 	}
-	if c.DistinctAttribute != nil {
+	if c.DistinctAttribute != nil && (c.MatchAttribute == nil || on.AtLeast(37)) {
 		errs = append(errs, fullName(string(*c.DistinctAttribute), path.Child("distinctAttribute"))...)
 	}
 	if c.MatchAttribute == nil && c.DistinctAttribute == nil {

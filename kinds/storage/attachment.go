@@ -14,6 +14,11 @@ var VolumeAttachments = &resource.Def[*storagev1.VolumeAttachment]{
 	GVK: gvk("VolumeAttachment"), Plural: "volumeattachments", Status: true,
 	Quirks: resource.Quirks{NeedsRevision: true, DeleteReturnsObject: true, MetaErrorsOnce: true, StatusAsNew: true,
 		StatusResets: []string{"metadata"}},
+	Default: func(a *storagev1.VolumeAttachment) {
+		if inline := a.Spec.Source.InlineVolumeSpec; inline != nil {
+			core.DefaultVolumeSource(inline)
+		}
+	},
 	Validate: resource.Serving(validateAttachment), ValidateStatus: resource.Serving(validateAttachmentStatus),
 	Columns: []resource.Column[*storagev1.VolumeAttachment]{
 		{Name: "Attacher", Type: "string", Format: "name", Cell: func(a *storagev1.VolumeAttachment) any { return a.Spec.Attacher }},
