@@ -15,7 +15,7 @@ type Quirks struct {
 	MetaUpdateOnly37      bool // and is so since 1.37
 	MetaNewFirst          bool // of an update's metadata it is said first what a new object's must be, then what may not change
 	MetaErrorsLast        bool // a new object's bad metadata is reported only when all else is well
-	NameErrorsLast        bool // a new object's bad name is, since 1.37: the kind lets it be called anything
+	NameErrorsLast        bool // a new object's bad name is: the kind lets it be called anything
 	KeptUnread            bool // an object that can't be read can't be deleted either
 	KeepsEmpty            bool // is stored as JSON, which tells an empty list from none
 	EmptyCounts           bool // a list or map that is empty, where none was, is a change that the generation counts

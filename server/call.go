@@ -31,6 +31,7 @@ func (s *Server) Call(ctx context.Context, r *Request, verb string, in resource.
 	if err := checkNamespace(r, in); err != nil {
 		return nil, err
 	}
+	singleOwners(r, in, "")
 	return f(ctx, r, in)
 }
 

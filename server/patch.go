@@ -106,7 +106,9 @@ func (p *patching) patched(ctx context.Context, cur *view.Entry) (resource.Objec
 	}
 	strict, err := codec.UnmarshalJSON(doc, obj)
 	if err != nil {
-		return nil, p.unfit(doc, p.r.Kind.New(p.r.Spoken()), err)
+		if obj = p.r.Kind.New(gvk); !p.wraps(doc, obj) {
+			return nil, p.unfit(doc, p.r.Kind.New(p.r.Spoken()), err)
+		}
 	}
 	if !p.r.Kind.Info().Custom { // a patch may have written something else there
 		obj.GetObjectKind().SetGroupVersionKind(gvk)
@@ -177,6 +179,13 @@ func (p *patching) strict(doc []byte, errs []error) error {
 		p.r.warn(err.Error())
 	}
 	return nil
+}
+
+// wraps decodes what a strategic patch made of an object and JSON can't be decoded as: upstream keeps trees there, and the numbers in
+// them that are too large for their fields lose their upper bits. obj is empty.
+func (p *patching) wraps(doc []byte, obj any) bool {
+	tree, _, err := codec.UnmarshalTree(doc)
+	return p.kind == types.StrategicMergePatchType && err == nil && codec.FromTree(tree, obj) == nil
 }
 
 // unfit says that the document does not fit its type after the patch; empty is of the type, or nil if only fields are odd.

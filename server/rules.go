@@ -27,7 +27,7 @@ func (s rules) check(ctx context.Context, r *Request, obj, old resource.Object) 
 	errs := s.checkKind(ctx, r, obj, old)
 	if last := old == nil && (s.oldMeta(r) || r.Kind.Info().MetaErrorsLast); !last || len(errs) == 0 {
 		meta := s.checkMeta(r, obj, old)
-		if old == nil && r.Kind.Info().NameErrorsLast && s.Kinds.Features().AtLeast(37) {
+		if old == nil && r.Kind.Info().NameErrorsLast {
 			meta = nameLast(meta, len(errs) > 0)
 		}
 		errs = append(meta, errs...)

@@ -142,7 +142,9 @@ func (p *patching) patchedScale(_ context.Context, sc *autoscalingv1.Scale) (*au
 	}
 	strict, err := codec.UnmarshalJSON(doc, next)
 	if err != nil {
-		return nil, p.unfit(doc, &autoscalingv1.Scale{}, err)
+		if next = (&autoscalingv1.Scale{}); !p.wraps(doc, next) {
+			return nil, p.unfit(doc, &autoscalingv1.Scale{}, err)
+		}
 	}
 	if err := p.strict(doc, strict); err != nil {
 		return nil, err

@@ -33,3 +33,22 @@ func TestNoWarningOfOrphansForWrongSelectors(t *testing.T) {
 		})
 	}
 }
+
+// TestNoWarningOfOrphansUnread: who deletes what can't be read has nothing to say of dependents.
+func TestNoWarningOfOrphansUnread(t *testing.T) {
+	w := newWorld(t)
+	const path = "/apis/batch/v1/namespaces/ns/jobs/j"
+	for _, c := range []struct {
+		name, options string
+		say           int
+	}{
+		{"plain", `{}`, 1}, {"unread", `{"ignoreStoreReadErrorWithClusterBreakingPotential":true}`, 0},
+		{"not unread", `{"ignoreStoreReadErrorWithClusterBreakingPotential":false}`, 1},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			if said := w.do("DELETE", path, c.options).header.Values("Warning"); len(said) != c.say {
+				t.Errorf("warnings %q", said)
+			}
+		})
+	}
+}

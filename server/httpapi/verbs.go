@@ -246,7 +246,8 @@ func (c *request) deleteOptions() (*metav1.DeleteOptions, error) {
 
 // warnOfOrphans warns a caller who does not say what is to become of the dependents.
 func warnOfOrphans(c *request, opts *metav1.DeleteOptions) {
-	if opts.PropagationPolicy == nil && opts.OrphanDependents == nil {
+	unread := opts.IgnoreStoreReadErrorWithClusterBreakingPotential // who asks for that gets other rules
+	if opts.PropagationPolicy == nil && opts.OrphanDependents == nil && (unread == nil || !*unread) {
 		c.warn.add(c.facts.Orphaned)
 	}
 }
