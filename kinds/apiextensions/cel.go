@@ -3,6 +3,7 @@
 package apiextensions
 
 import (
+	"errors"
 	"fmt"
 	"math"
 	"math/bits"
@@ -74,9 +75,32 @@ func fieldPath(text string, s *props, at schemaPosition, path *field.Path) (errs
 	return errs
 }
 
+var errUntyped = errors.New("internal error: failed to construct type information for x-kubernetes-validations rules: " +
+	"unable to convert structural schema to CEL declarations")
+
+// untyped says that rules have no type for what is of a schema.
+func untyped(s *structural.Structural) bool {
+	if s.XIntOrString {
+		return false
+	}
+	switch s.Type {
+	case "string", "boolean", "number", "integer":
+		return false
+	case "array":
+		return s.Items == nil || !s.Items.XEmbeddedResource && untyped(s.Items)
+	case "object":
+		more := s.AdditionalProperties
+		return more != nil && more.Structural != nil && !more.Structural.XEmbeddedResource && untyped(more.Structural)
+	}
+	return true
+}
+
 // compile compiles the rules of a schema.
 func (w *walk) compile(s *props, at schemaPosition) (errs field.ErrorList) {
 	path := at.path.Child(rulesName)
+	if at.untyped {
+		return field.ErrorList{field.InternalError(path, errUntyped)}
+	}
 	for i, r := range s.XValidations {
 		for name, text := range map[string]string{"rule": r.Rule, "messageExpression": r.MessageExpression} {
 			if wrong := expression.TooDeep(text); wrong != "" {

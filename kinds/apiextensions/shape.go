@@ -32,6 +32,8 @@ type schemaPosition struct {
 	meta    bool   // within apiVersion, kind or metadata of an object
 	undef   string // why there may be no defaults; "": there may be
 	noOlder *field.Path
+	ruled   bool // there are rules here or above
+	untyped bool // and it can't be told of what type a value is that they see
 }
 
 // below is a position under another one. Rules are looked at if s is not nil.
@@ -70,6 +72,8 @@ func (at schemaPosition) barred(path *field.Path) schemaPosition {
 // visit checks a schema and all below it. Rules are compiled where there is nothing else to complain of.
 func (w *walk) visit(v props, at schemaPosition) (schema, rules field.ErrorList) {
 	s := &v
+	at.ruled = at.ruled || len(s.XValidations) > 0
+	at.untyped = at.untyped || at.ruled && at.s != nil && !at.root && !s.XEmbeddedResource && untyped(at.s)
 	f := findings{w: w, schema: w.here(s, at)}
 	f.values(s, at)
 	f.list(s.AllOf, "allOf", s, at)
