@@ -99,6 +99,15 @@ func tooLarge(asked, current int64) error {
 	return err
 }
 
+// unretried leaves out of tooLarge when to ask again: upstream tells it of what it reads from its caches, and not of what its store
+// answers.
+func unretried(err error) error {
+	if st, ok := err.(*apierrors.StatusError); ok && apierrors.HasStatusCause(err, metav1.CauseTypeResourceVersionTooLarge) {
+		st.ErrStatus.Details.RetryAfterSeconds = 0
+	}
+	return err
+}
+
 // NotAllowed is the 405 of a verb that r's resource does not have.
 func NotAllowed(r *Request, verb string) error {
 	return apierrors.NewMethodNotSupported(r.Resource(), verb)

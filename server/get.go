@@ -35,7 +35,7 @@ func (s *reads) Get(ctx context.Context, r *Request, opts *metav1.GetOptions) (*
 		return nil, illegible(asked, err)
 	}
 	if err := s.attain(ctx, asked); err != nil {
-		return nil, err
+		return nil, s.retried(r, err)
 	}
 	e := s.View.Entry(r.Kind, r.Scope(), r.Name)
 	if e == nil {
@@ -48,6 +48,14 @@ func (s *reads) Get(ctx context.Context, r *Request, opts *metav1.GetOptions) (*
 		return scaleEntry(r, e.Object)
 	}
 	return e, nil
+}
+
+// retried is an error of waiting for a revision of the request's kind.
+func (s *reads) retried(r *Request, err error) error {
+	if r.Kind.Info().Uncached {
+		return unretried(err)
+	}
+	return err
 }
 
 // Scope is the namespace of the request, empty for cluster-scoped kinds.

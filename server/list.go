@@ -48,7 +48,7 @@ func (s *reads) List(ctx context.Context, r *Request, opts *metav1.ListOptions) 
 	}
 	snap, err := s.notOlder(ctx, opts.ResourceVersion)
 	if err != nil {
-		return nil, err
+		return nil, s.retried(r, err)
 	}
 	limit := opts.Limit
 	if opts.ResourceVersion == "0" {
@@ -203,7 +203,7 @@ func (s *reads) listAt(ctx context.Context, c *choice, at place, opts *metav1.Li
 	snap := s.pages.at(rev)
 	if snap == nil {
 		if err := s.reach(ctx, rev); err != nil {
-			return nil, err
+			return nil, unretried(err)
 		}
 		snap = s.View.Snapshot()
 	}
