@@ -38,6 +38,8 @@ type Quirks struct {
 	// Unselectable refuses a field label that can't be selected by: a format of the label and of the type that was asked for. ""
 	// is that of kinds without labels of their own; kinds that have some get OtherField.
 	Unselectable string
+	// Unselectable36 are labels that can't be selected by before 1.37.
+	Unselectable36 []string
 	// Blank is JSON: the fields that even an empty object has, as a bookmark shows it.
 	Blank string
 

@@ -3,6 +3,7 @@ package server
 import (
 	"context"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/kloop-dev/kloop/resource"
@@ -41,12 +42,12 @@ func (c computing) List(ctx context.Context, r *Request, opts *metav1.ListOption
 	if opts == nil {
 		opts = &metav1.ListOptions{}
 	}
-	which, err := choose(r, opts)
+	which, err := choose(nil, r, opts)
 	if err != nil {
 		return nil, err
 	}
 	list, err := c.Compute(ctx, r.Kind, which.ns, which.name)
-	if err != nil {
+	if err != nil && !(which.name != "" && apierrors.IsNotFound(err)) { // a selector that names what is not there selects nothing
 		return nil, err
 	}
 	l := &List{Entries: []*view.Entry{}}

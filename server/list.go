@@ -30,7 +30,7 @@ func (s *reads) List(ctx context.Context, r *Request, opts *metav1.ListOptions) 
 	if err := s.readable(r); err != nil {
 		return nil, err
 	}
-	c, err := choose(r, opts)
+	c, err := choose(s.Kinds.Features(), r, opts)
 	if err != nil {
 		return nil, err
 	}

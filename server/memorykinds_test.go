@@ -87,9 +87,12 @@ func TestShelfRefuses(t *testing.T) {
 }
 
 func TestComputedKind(t *testing.T) {
-	ops := server.ComputedKind(func(_ context.Context, _ resource.Kind, ns, _ string) ([]resource.Object, error) {
+	ops := server.ComputedKind(func(_ context.Context, _ resource.Kind, ns, name string) ([]resource.Object, error) {
 		if ns == "down" {
 			return nil, apierrors.NewServiceUnavailable("no metrics yet")
+		}
+		if name == "z" {
+			return nil, apierrors.NewNotFound(corev1.Resource("notes"), name)
 		}
 		return []resource.Object{note("x", "1"), note("y", "2")}, nil
 	})
@@ -100,6 +103,9 @@ func TestComputedKind(t *testing.T) {
 	l, err := ops.List(t.Context(), asked(""), &metav1.ListOptions{FieldSelector: "metadata.name=x"})
 	if err != nil || len(l.Entries) != 1 {
 		t.Errorf("list: %v, %v", l, err)
+	}
+	if l, err = ops.List(t.Context(), asked(""), &metav1.ListOptions{FieldSelector: "metadata.name=z"}); err != nil || len(l.Entries) != 0 {
+		t.Errorf("list of none: %v, %v", l, err)
 	}
 	r := asked("")
 	r.Namespace = "down"

@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/selection"
 
+	"github.com/kloop-dev/kloop/features"
 	"github.com/kloop-dev/kloop/resource"
 )
 
@@ -26,8 +27,8 @@ type choice struct {
 	none   bool                // the selectors contradict each other
 }
 
-// choose parses the selectors of a request.
-func choose(r *Request, opts *metav1.ListOptions) (*choice, error) {
+// choose parses the selectors of a request, where these features are on.
+func choose(on *features.Set, r *Request, opts *metav1.ListOptions) (*choice, error) {
 	c := &choice{kind: r.Kind, ns: r.Namespace, name: r.Name}
 	if !r.Kind.Info().Namespaced {
 		c.ns = ""
@@ -45,7 +46,7 @@ func choose(r *Request, opts *metav1.ListOptions) (*choice, error) {
 	}
 	for _, q := range sel.Requirements() {
 		label := q.Field
-		if q.Field = hubField(r, label); !slices.Contains(r.Kind.Info().Selectable, q.Field) {
+		if q.Field = hubField(r, label); !selectable(on, r.Kind.Info(), q.Field) {
 			return nil, unselectable(r, label)
 		}
 		c.require(q)
@@ -53,9 +54,14 @@ func choose(r *Request, opts *metav1.ListOptions) (*choice, error) {
 	return c, nil
 }
 
-// CheckSelectors says what is wrong with the selectors of a list or watch of r's kind.
+// selectable says whether there is such a field label.
+func selectable(on *features.Set, i *resource.Info, label string) bool {
+	return slices.Contains(i.Selectable, label) && (on.AtLeast(37) || !slices.Contains(i.Unselectable36, label))
+}
+
+// CheckSelectors says what is wrong with the selectors of a list or watch of r's kind, in the newest version.
 func CheckSelectors(r *Request, opts *metav1.ListOptions) error {
-	_, err := choose(r, opts)
+	_, err := choose(nil, r, opts)
 	return err
 }
 

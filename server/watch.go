@@ -52,7 +52,7 @@ func (s *reads) Watch(ctx context.Context, r *Request, opts *metav1.ListOptions,
 	if err := s.checkListOptions(opts, true); err != nil {
 		return err
 	}
-	c, err := choose(r, opts)
+	c, err := choose(s.Kinds.Features(), r, opts)
 	if err != nil {
 		return err
 	}

@@ -20,7 +20,9 @@ func claim(on *features.Set, c *resourcev1.DeviceClaim, path *field.Path) field.
 		func(r resourcev1.DeviceRequest) string { return r.Name },
 		func(r resourcev1.DeviceRequest, at *field.Path) field.ErrorList { return request(on, r, at) })
 	errs = append(errs, each(c.Constraints, resourcev1.DeviceConstraintsMaxSize, path.Child("constraints"),
-		func(k resourcev1.DeviceConstraint, at *field.Path) field.ErrorList { return constraint(on, k, names, at) })...)
+		func(k resourcev1.DeviceConstraint, at *field.Path) field.ErrorList {
+			return constraint(on, k, names, at)
+		})...)
 	return append(errs, each(c.Config, resourcev1.DeviceConfigMaxSize, path.Child("config"),
 		func(k resourcev1.DeviceClaimConfiguration, at *field.Path) field.ErrorList {
 			return append(requestNames(k.Requests, names, at.Child("requests")), configuration(k.DeviceConfiguration, at)...)

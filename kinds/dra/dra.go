@@ -77,7 +77,7 @@ func validateTemplate(on *features.Set, t, old *resourcev1.ResourceClaimTemplate
 var ResourceSlices = &resource.Def[*resourcev1.ResourceSlice]{
 	GVK: gvk("ResourceSlice"), Plural: "resourceslices", Generation: true,
 	Quirks: resource.Quirks{MetaUpdateOnly: true, DeleteReturnsObject: true,
-		Unselectable: "field label not supported for %[2]s: %[1]s"},
+		Unselectable: "field label not supported for %[2]s: %[1]s", Unselectable36: []string{resourcev1.ResourceSliceSelectorPoolName}},
 	Default: func(s *resourcev1.ResourceSlice) {
 		for i := range s.Spec.Devices {
 			defaultTaints(s.Spec.Devices[i].Taints)

@@ -100,7 +100,7 @@ func said(a answer) string {
 }
 
 var (
-	made   = regexp.MustCompile(`[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}|\d{4}-\d\d-\d\dT[0-9:.]+Z?|\b\d{2,}\.\d+s\b|resource version \d+|` +
+	made = regexp.MustCompile(`[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}|\d{4}-\d\d-\d\dT[0-9:.]+Z?|\b\d{2,}\.\d+s\b|resource version \d+|` +
 		`ResourceVersion in record \(\d+\)|current: \d+`)
 	quoted = regexp.MustCompile(`"([^"\\]|\\.)*"`)
 	number = regexp.MustCompile(`\b\d+\b`)

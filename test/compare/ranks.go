@@ -30,7 +30,9 @@ func begins(words ...string) func(string) bool {
 }
 
 func has(words ...string) func(string) bool {
-	return func(d string) bool { return slices.ContainsFunc(words, func(w string) bool { return strings.Contains(d, w) }) }
+	return func(d string) bool {
+		return slices.ContainsFunc(words, func(w string) bool { return strings.Contains(d, w) })
+	}
 }
 
 // rank is the index of a difference's sort.
