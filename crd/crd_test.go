@@ -217,6 +217,13 @@ func TestTidy(t *testing.T) {
 	if meta["name"] == nil {
 		t.Error("the name is gone")
 	}
+	for _, name := range []string{"annotations", "labels"} { // they are typed: there is no null in them
+		meta[name] = map[string]any{"a": nil, "b": "c"}
+		k.Tidy(o)
+		if want := map[string]any{"a": "", "b": "c"}; !reflect.DeepEqual(meta[name], want) {
+			t.Errorf("%s are %v", name, meta[name])
+		}
+	}
 }
 
 func TestPrepareForWrite(t *testing.T) {

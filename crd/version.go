@@ -233,6 +233,11 @@ func (k *Kind) Tidy(obj resource.Object) {
 			if len(v) == 0 {
 				delete(meta, name)
 			}
+			for key, text := range v {
+				if text == nil && (name == "labels" || name == "annotations") { // what is typed has no null there
+					v[key] = ""
+				}
+			}
 		case []any:
 			if len(v) == 0 {
 				delete(meta, name)
