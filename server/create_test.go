@@ -15,6 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"github.com/kloop-dev/kloop/admission"
+	"github.com/kloop-dev/kloop/features"
 	"github.com/kloop-dev/kloop/internal/testcluster"
 	"github.com/kloop-dev/kloop/kinds/rule"
 	"github.com/kloop-dev/kloop/resource"
@@ -180,19 +181,29 @@ func TestNamesLast(t *testing.T) {
 		Validate: func(b, _ *policyv1.PodDisruptionBudget) (errs field.ErrorList) {
 			return rule.Needed(b.Spec.MinAvailable.String(), field.NewPath("spec"))
 		}}
-	w := start(t, func(c *testcluster.Config) {
-		c.Kinds = resource.NewSet(namespaces, loose)
-		c.View = view.NewWith(c.Kinds, view.Config{})
-	})
 	for _, c := range []struct {
-		name, least, label, want string
+		name               string
+		minor              int
+		called, least, lab string
+		want               string
 	}{
-		{"spec, name and label", "", "a b", "Invalid FieldValueInvalid metadata.labels FieldValueRequired spec"},
-		{"name and label", "x", "a b", "Invalid FieldValueInvalid metadata.labels"},
-		{"name alone", "x", "a", "Invalid FieldValueInvalid metadata.name"},
+		{"spec, name and label", 37, "a/b", "", "a b", "Invalid FieldValueInvalid metadata.labels FieldValueRequired spec"},
+		{"name and label", 37, "a/b", "x", "a b", "Invalid FieldValueInvalid metadata.labels"},
+		{"name alone", 37, "a/b", "x", "a", "Invalid FieldValueInvalid metadata.name"},
+		{"spec and no name", 37, "", "", "a", "Invalid FieldValueRequired spec"},
+		{"spec and name in 1.36", 36, "a/b", "", "a", "Invalid FieldValueRequired spec"},
+		{"spec and no name in 1.36", 36, "", "", "a", "Invalid FieldValueRequired metadata.name FieldValueRequired spec"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			b := &policyv1.PodDisruptionBudget{ObjectMeta: metav1.ObjectMeta{Name: "a/b", Labels: map[string]string{c.label: ""}},
+			on, err := features.New(c.minor, nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			w := start(t, func(config *testcluster.Config) {
+				config.Kinds = resource.For(on, nil, namespaces, loose)
+				config.View = view.NewWith(config.Kinds, view.Config{})
+			})
+			b := &policyv1.PodDisruptionBudget{ObjectMeta: metav1.ObjectMeta{Name: c.called, Labels: map[string]string{c.lab: ""}},
 				Spec: policyv1.PodDisruptionBudgetSpec{MinAvailable: new(intstr.FromString(c.least))}}
 			if _, err := w.Create(t.Context(), w.ask(loose, ""), b); reason(err) != c.want {
 				t.Errorf("%q, want %q", reason(err), c.want)

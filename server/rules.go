@@ -28,7 +28,7 @@ func (s rules) check(ctx context.Context, r *Request, obj, old resource.Object) 
 	if last := old == nil && (s.oldMeta(r) || r.Kind.Info().MetaErrorsLast); !last || len(errs) == 0 {
 		meta := s.checkMeta(r, obj, old)
 		if old == nil && r.Kind.Info().NameErrorsLast {
-			meta = nameLast(meta, len(errs) > 0)
+			meta = nameLast(meta, len(errs) > 0, s.Kinds.Features().AtLeast(37))
 		}
 		errs = append(meta, errs...)
 	}
@@ -41,10 +41,10 @@ func (s rules) check(ctx context.Context, r *Request, obj, old resource.Object) 
 	return toldOnce(s.Kinds.Features(), r, errs)
 }
 
-// nameLast leaves out the errors of a name if there are any others.
-func nameLast(meta field.ErrorList, others bool) field.ErrorList {
+// nameLast leaves out the errors of a name if there are any others; before 1.37 that there is none stays.
+func nameLast(meta field.ErrorList, others, newer bool) field.ErrorList {
 	rest := slices.DeleteFunc(slices.Clone(meta), func(e *field.Error) bool {
-		return e.Field == "metadata.name" || e.Field == generateNamePath
+		return (e.Field == "metadata.name" || e.Field == generateNamePath) && (newer || e.Type != field.ErrorTypeRequired)
 	})
 	if len(rest) > 0 || others {
 		return rest

@@ -45,7 +45,7 @@ func rank(d string) int {
 	return len(ranks) - 1
 }
 
-// dumps are where messages begin to show whole values: what Go's printer makes of types that only one of two servers has.
+// dumps begin whole values in messages: Go prints them in types that one of two servers alone has.
 var dumps = []string{"\n", "core.", "&core", "{TypeMeta:", "(*", "v1."}
 
 // beforeDump cuts a message where it begins to show whole values.
