@@ -132,7 +132,9 @@ func (c *Cluster) parts(ctx context.Context) (list []part, err error) {
 	}
 	list = append(serving(c, listener), occasional(c)...)
 	if !c.cfg.NoLoops {
-		list = append(list, part{"metrics", c.door.measure})
+		if c.door.meter != nil {
+			list = append(list, part{"metrics", c.door.measure})
+		}
 		loops, err := c.loops() // also when they are elected, so that a wrong configuration fails now
 		if err != nil {
 			return nil, strict.Refuse(err)

@@ -19,7 +19,7 @@ import (
 	"github.com/kloop-dev/kloop/auth/token"
 	"github.com/kloop-dev/kloop/client"
 	"github.com/kloop-dev/kloop/crd"
-	"github.com/kloop-dev/kloop/metrics"
+	"github.com/kloop-dev/kloop/kit"
 	"github.com/kloop-dev/kloop/resource"
 	"github.com/kloop-dev/kloop/server"
 	"github.com/kloop-dev/kloop/server/audit"
@@ -48,7 +48,7 @@ type frontDoor struct {
 	handler   *httpapi.Handler
 	events    *client.Recorder
 	dialer    *agentDialer // to node agents
-	meter     *metrics.Collector
+	meter     kit.Meter    // nil: this program has none
 	uses      tokenUses
 	trail     *trail.Log                          // nil: none is kept
 	past      *archive                            // nil: nothing is known of it

@@ -63,7 +63,7 @@ func (f figures) Collect(to chan<- prometheus.Metric) {
 	for _, a := range resource.List(resource.Reader(snap), apiregistration.APIServices, "") {
 		gauge(to, unavailable, truth(lost(a)), a.Name)
 	}
-	for s, n := range volumeCounts(snap) {
+	for s, n := range volumeCounts(snap, f.d.c.cfg.Kit.Attached) {
 		gauge(to, s.of, n, s.labels[:s.n]...)
 	}
 }

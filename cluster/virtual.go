@@ -14,8 +14,8 @@ import (
 	"github.com/kloop-dev/kloop/auth/pki"
 	"github.com/kloop-dev/kloop/client"
 	"github.com/kloop-dev/kloop/kinds/core"
-	metricskinds "github.com/kloop-dev/kloop/kinds/metrics"
-	"github.com/kloop-dev/kloop/metrics"
+	"github.com/kloop-dev/kloop/kit"
+	"github.com/kloop-dev/kloop/metrics/usage"
 	"github.com/kloop-dev/kloop/resource"
 	"github.com/kloop-dev/kloop/server"
 )
@@ -36,8 +36,11 @@ func (d *frontDoor) virtualOps(k resource.Kind) server.Operations { return d.vir
 
 // serveMetrics makes the API metrics.k8s.io: what nodes and pods use, as the nodes' agents tell.
 func (d *frontDoor) serveMetrics() error {
-	d.meter = metrics.New(metrics.Config{Read: d.read, Ask: d.use, Log: d.log})
-	return d.serveVirtual(server.ComputedKind(d.meter.Objects), metricskinds.All()...)
+	if d.c.cfg.Kit.Meter == nil {
+		return nil
+	}
+	d.meter = d.c.cfg.Kit.Meter(kit.MeterConfig{Read: d.read, Ask: d.use, Log: d.log})
+	return d.serveVirtual(server.ComputedKind(d.meter.Objects), d.meter.Kinds()...)
 }
 
 // measure keeps what is known of uses fresh while somebody asks.
@@ -51,7 +54,7 @@ func (d *frontDoor) measure(ctx context.Context, ready func()) error {
 const maxSummary = 16 << 20
 
 // use asks a node's agent what was used; for a simulated node its pods' annotations say.
-func (d *frontDoor) use(ctx context.Context, n *corev1.Node) (*metrics.Summary, error) {
+func (d *frontDoor) use(ctx context.Context, n *corev1.Node) (*usage.Summary, error) {
 	if core.Simulated(n) && d.c.cfg.Kit.Nodes != nil {
 		return d.c.cfg.Kit.Nodes.Use(d.read(), n.Name, time.Now()), nil
 	}
@@ -75,7 +78,7 @@ func (d *frontDoor) use(ctx context.Context, n *corev1.Node) (*metrics.Summary, 
 	if res.StatusCode != http.StatusOK {
 		return nil, fmt.Errorf("the agent says %s", res.Status)
 	}
-	return metrics.Parse(data, time.Now())
+	return usage.Parse(data, time.Now())
 }
 
 // restAs returns a client over HTTP that acts as the user: for what only the wire offers, aggregated APIs among them.

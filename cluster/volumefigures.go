@@ -4,7 +4,6 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	corev1 "k8s.io/api/core/v1"
 
-	"github.com/kloop-dev/kloop/kinds"
 	"github.com/kloop-dev/kloop/kinds/core"
 	"github.com/kloop-dev/kloop/resource"
 )
@@ -29,8 +28,8 @@ type volumeSeries struct {
 	n      int
 }
 
-// volumeCounts counts claims, volumes and their attachments as upstream's loops over them do.
-func volumeCounts(read resource.Reader) map[volumeSeries]float64 {
+// volumeCounts counts claims, volumes and their attachments as upstream's loops over them do; attached is kit.Kit.Attached.
+func volumeCounts(read resource.Reader, attached func(resource.Reader, func(plugin, state string))) map[volumeSeries]float64 {
 	counts := map[volumeSeries]float64{}
 	add := func(is bool, yes, no *prometheus.Desc, labels ...string) {
 		s := volumeSeries{of: no, n: len(labels)}
@@ -55,14 +54,8 @@ func volumeCounts(read resource.Reader) map[volumeSeries]float64 {
 		}
 		add(c.Status.Phase == corev1.ClaimBound, claimsBound, claimsUnbound, c.Namespace, core.ClaimClass(c), attributes)
 	}
-	for _, a := range resource.List(read, kinds.VolumeAttachments, "") {
-		plugin := "kubernetes.io/csi:" + a.Spec.Attacher
-		if a.DeletionTimestamp == nil {
-			add(true, volumesAttached, nil, plugin, "desired_state_of_world")
-		}
-		if a.Status.Attached {
-			add(true, volumesAttached, nil, plugin, "actual_state_of_world")
-		}
+	if attached != nil {
+		attached(read, func(plugin, state string) { add(true, volumesAttached, nil, plugin, state) })
 	}
 	return counts
 }

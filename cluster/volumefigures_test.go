@@ -14,6 +14,7 @@ import (
 
 	"github.com/kloop-dev/kloop/internal/testcluster"
 	"github.com/kloop-dev/kloop/kinds"
+	"github.com/kloop-dev/kloop/kit/whole"
 	"github.com/kloop-dev/kloop/resource"
 )
 
@@ -37,7 +38,7 @@ func TestVolumeCounts(t *testing.T) {
 	}
 	told := func() string {
 		var list []string
-		counts := volumeCounts(c.Read())
+		counts := volumeCounts(c.Read(), whole.Kit().Attached)
 		for s := range maps.Keys(counts) {
 			name := strings.Split(s.of.String(), `"`)[1]
 			list = append(list, fmt.Sprintf("%s %q %v", strings.TrimPrefix(name, "pv_collector_"), s.labels[:s.n], counts[s]))

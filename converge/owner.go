@@ -87,8 +87,8 @@ func (l *Look) bareMake(f *Finding) {
 	gr := schema.ParseGroupResource(f.Waits.On.Resource)
 	word := creatable[gr]
 	k, ok := l.Kinds.GR(gr)
-	if !ok || word == "" || !plainName.MatchString(f.Waits.On.Name+f.Waits.On.Namespace) || !l.Sees(k, f.Waits.On.Namespace) || l.Read.Lookup(k, f.Waits.On.Namespace, f.Waits.On.Name) != nil ||
-		strings.Contains(strings.Join(f.Advice, "\n"), "kubectl create "+word) {
+	if !ok || word == "" || !plainName.MatchString(f.Waits.On.Name+f.Waits.On.Namespace) || !l.Sees(k, f.Waits.On.Namespace) ||
+		l.Read.Lookup(k, f.Waits.On.Namespace, f.Waits.On.Name) != nil || strings.Contains(strings.Join(f.Advice, "\n"), "kubectl create "+word) {
 		return
 	}
 	command := strings.TrimSuffix("kubectl create "+word+" "+f.Waits.On.Name+" -n "+f.Waits.On.Namespace, " -n ")

@@ -173,7 +173,8 @@ func (f *family) believe(from *Object, at int, doc []byte, to *version) (*Object
 	out.Object = content
 	switch is := out.GroupVersionKind(); {
 	case is.GroupVersion() != to.gvk.GroupVersion():
-		return nil, fmt.Errorf("object at index %d: invalid groupVersion (expected %v, received %v)", at, to.gvk.GroupVersion(), is.GroupVersion())
+		return nil, fmt.Errorf("object at index %d: invalid groupVersion (expected %v, received %v)", at, to.gvk.GroupVersion(),
+			is.GroupVersion())
 	case is.Kind != to.gvk.Kind:
 		return nil, fmt.Errorf("object at index %d: invalid kind (expected %v, received %v)", at, to.gvk.Kind, is.Kind)
 	}

@@ -16,7 +16,8 @@ func TestRestoreMeta(t *testing.T) {
 		{"the original has none", `{}`, `{"metadata":{"annotations":{"z":"3"}}}`, `{"annotations":{"z":"3"}}`, ""},
 		{"there is none", `{"metadata":{"name":"a"}}`, `{}`, "", "missing metadata in converted object"},
 		{"it is a list", `{"metadata":{"name":"a"}}`, `{"metadata":[]}`, "", "invalid metadata of type []interface {} in converted object"},
-		{"labels are a list", `{"metadata":{}}`, `{"metadata":{"labels":[]}}`, "", "invalid metadata.labels of type []interface {} in converted object"},
+		{"labels are a list", `{"metadata":{}}`, `{"metadata":{"labels":[]}}`, "",
+			"invalid metadata.labels of type []interface {} in converted object"},
 		{"a label is a number", `{"metadata":{}}`, `{"metadata":{"labels":{"x":1}}}`, "",
 			"metadata.labels[x] must be a string, but is float64 in converted object"},
 		{"a label is bad", `{"metadata":{}}`, `{"metadata":{"labels":{"-":""}}}`, "", `metadata.labels: Invalid value: "-": name part must ` +

@@ -6,6 +6,7 @@ package kit
 import (
 	"context"
 	"crypto/x509"
+	"log/slog"
 	"net/http"
 	"net/netip"
 	"time"
@@ -21,7 +22,7 @@ import (
 	"github.com/kloop-dev/kloop/converge"
 	"github.com/kloop-dev/kloop/history"
 	"github.com/kloop-dev/kloop/loop"
-	"github.com/kloop-dev/kloop/metrics"
+	"github.com/kloop-dev/kloop/metrics/usage"
 	"github.com/kloop-dev/kloop/resource"
 	"github.com/kloop-dev/kloop/server"
 	"github.com/kloop-dev/kloop/server/httpapi/stream"
@@ -51,9 +52,29 @@ type Kit struct {
 	Agents func(read func() resource.Reader) auth.Authorizer
 	// Extensions returns those of the front door for further kinds, as devices.Extensions; nil: there are none.
 	Extensions func(*server.Core) []server.Extension
-	News       trail.News // how workloads changed; nil: there are none
+	// Attached tells of the volumes that are to be attached to nodes, and of those that are: attachdetach.Count; nil: there are none.
+	Attached func(read resource.Reader, add func(plugin, state string))
+	// Meter makes what answers metrics.k8s.io; nil: that API is not served.
+	Meter func(MeterConfig) Meter
+	News  trail.News // how workloads changed; nil: there are none
 	// Sealed makes a store that encrypts what lies in another one, by an EncryptionConfiguration; of says which resource a key is of.
 	Sealed func(below store.Store, data []byte, of func(key string) schema.GroupResource) (Sealed, error)
+}
+
+// A Meter answers what nodes and pods use. It is safe for concurrent use.
+type Meter interface {
+	Kinds() []resource.Kind
+	// Objects is a server.Compute of those kinds.
+	Objects(ctx context.Context, k resource.Kind, ns, name string) ([]resource.Object, error)
+	Run(ctx context.Context) // until ctx ends
+}
+
+// A MeterConfig has what a Meter stands on.
+type MeterConfig struct {
+	Read func() resource.Reader
+	// Ask reads one node's counts. It is called concurrently.
+	Ask func(ctx context.Context, n *corev1.Node) (*usage.Summary, error)
+	Log *slog.Logger
 }
 
 // A Sealed is a store whose values are encrypted in the one below.
@@ -133,5 +154,5 @@ type Simulation struct {
 	// Loops returns what keeps them and their pods, with pod addresses of a range, or of one of each family; none means 10.128.0.0/9.
 	Loops func(pods ...netip.Prefix) []loop.Loop
 	// Use sums up what a simulated node's pods say that they use.
-	Use func(read resource.Reader, node string, now time.Time) *metrics.Summary
+	Use func(read resource.Reader, node string, now time.Time) *usage.Summary
 }

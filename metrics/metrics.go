@@ -15,6 +15,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/kloop-dev/kloop/kinds/core"
+	metricskinds "github.com/kloop-dev/kloop/kinds/metrics"
+	"github.com/kloop-dev/kloop/metrics/usage"
 	"github.com/kloop-dev/kloop/resource"
 )
 
@@ -22,7 +24,7 @@ import (
 type Config struct {
 	Read func() resource.Reader
 	// Ask reads one node's counts. It is called concurrently.
-	Ask func(ctx context.Context, n *corev1.Node) (*Summary, error)
+	Ask func(ctx context.Context, n *corev1.Node) (*usage.Summary, error)
 	Log *slog.Logger
 	Now func() time.Time // nil: time.Now
 }
@@ -30,7 +32,6 @@ type Config struct {
 const (
 	period    = 15 * time.Second // between two looks while somebody is interested
 	interest  = 2 * time.Minute  // how long one question keeps the looks going
-	shortest  = time.Second      // the shortest time over which a use is measured
 	perNode   = 10 * time.Second // how long an agent may take to answer
 	atOnce    = 32               // agents that are asked at once
 	forgotten = 3 * period       // a node that has been silent for so long has no use
@@ -56,7 +57,7 @@ type try struct {
 }
 
 // A pair is the two newest counts of a node.
-type pair struct{ before, last *Summary }
+type pair struct{ before, last *usage.Summary }
 
 // New returns a Collector that has asked nobody yet.
 func New(cfg Config) *Collector {
@@ -66,6 +67,9 @@ func New(cfg Config) *Collector {
 	return &Collector{cfg: cfg, wanted: make(chan struct{}, 1), turn: make(chan struct{}, 1), nodes: map[string]*pair{},
 		tries: map[string]try{}}
 }
+
+// Kinds are those that Objects answers for.
+func (c *Collector) Kinds() []resource.Kind { return metricskinds.All() }
 
 // Run keeps the counts fresh while somebody is interested, until ctx ends.
 func (c *Collector) Run(ctx context.Context) {
@@ -116,14 +120,14 @@ func (c *Collector) fresh(ctx context.Context) error {
 	if !c.halves() {
 		return nil
 	}
-	wait := time.NewTimer(shortest)
+	wait := time.NewTimer(usage.Shortest)
 	defer wait.Stop()
 	select {
 	case <-ctx.Done():
 		return ctx.Err()
 	case <-wait.C:
 	}
-	return c.look(ctx, shortest/2, 2*period)
+	return c.look(ctx, usage.Shortest/2, 2*period)
 }
 
 // halves says whether a node has been counted only once.
@@ -131,7 +135,7 @@ func (c *Collector) halves() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for _, p := range c.nodes {
-		if p.before == nil && p.last.counts() {
+		if p.before == nil && p.last.Counts() {
 			return true
 		}
 	}
@@ -201,7 +205,7 @@ func (c *Collector) askNode(ctx context.Context, n *corev1.Node) {
 		p = &pair{}
 		c.nodes[n.Name] = p
 	}
-	if p.last != nil && s.counts() && s.At.Sub(p.last.At) < shortest {
+	if p.last != nil && s.Counts() && s.At.Sub(p.last.At) < usage.Shortest {
 		return
 	}
 	p.before, p.last = p.last, s
@@ -211,7 +215,7 @@ func (c *Collector) askNode(ctx context.Context, n *corev1.Node) {
 // simulated, and the answer costs nothing. It needs mu.
 func (c *Collector) known(node string, after time.Time) bool {
 	p := c.nodes[node]
-	return p != nil && p.last.counts() && p.last.At.After(after)
+	return p != nil && p.last.Counts() && p.last.At.After(after)
 }
 
 // drop forgets nodes that are gone or have been silent for long.

@@ -17,6 +17,7 @@ import (
 	"github.com/kloop-dev/kloop/kinds"
 	metricskinds "github.com/kloop-dev/kloop/kinds/metrics"
 	"github.com/kloop-dev/kloop/metrics"
+	"github.com/kloop-dev/kloop/metrics/usage"
 	"github.com/kloop-dev/kloop/resource"
 )
 
@@ -52,16 +53,16 @@ func pod(name, node string, containers ...string) *corev1.Pod {
 }
 
 // agent counts half a core for the container of pod a, and nothing for others.
-func agent(asked *atomic.Int64, began time.Time) func(context.Context, *corev1.Node) (*metrics.Summary, error) {
-	return func(_ context.Context, n *corev1.Node) (*metrics.Summary, error) {
+func agent(asked *atomic.Int64, began time.Time) func(context.Context, *corev1.Node) (*usage.Summary, error) {
+	return func(_ context.Context, n *corev1.Node) (*usage.Summary, error) {
 		asked.Add(1)
 		if n.Name == "mute" {
 			return nil, errors.New("no answer")
 		}
 		now := time.Now()
 		total, memory := uint64(now.Sub(began)/2), uint64(1<<20)
-		use := metrics.Use{Start: began, Total: &total, Memory: &memory}
-		return &metrics.Summary{At: now, Node: use, Containers: map[metrics.Container]metrics.Use{{Namespace: "ns", Pod: "a", UID: "u",
+		use := usage.Count{Start: began, Total: &total, Memory: &memory}
+		return &usage.Summary{At: now, Node: use, Containers: map[usage.Container]usage.Count{{Namespace: "ns", Pod: "a", UID: "u",
 			Name: "c"}: use}}, nil
 	}
 }
@@ -120,12 +121,12 @@ func TestRestartedContainer(t *testing.T) {
 		began := []time.Time{time.Now().Add(-time.Hour), time.Now()}
 		i := 0
 		c := metrics.New(metrics.Config{Read: func() resource.Reader { return w }, Log: slog.New(slog.DiscardHandler),
-			Ask: func(context.Context, *corev1.Node) (*metrics.Summary, error) {
+			Ask: func(context.Context, *corev1.Node) (*usage.Summary, error) {
 				memory := uint64(1)
-				u := metrics.Use{Start: began[i], Total: &counts[i], Memory: &memory}
+				u := usage.Count{Start: began[i], Total: &counts[i], Memory: &memory}
 				i++
-				return &metrics.Summary{At: time.Now(), Node: u,
-					Containers: map[metrics.Container]metrics.Use{{Namespace: "ns", Pod: "a", UID: "u", Name: "c"}: u}}, nil
+				return &usage.Summary{At: time.Now(), Node: u,
+					Containers: map[usage.Container]usage.Count{{Namespace: "ns", Pod: "a", UID: "u", Name: "c"}: u}}, nil
 			}})
 		list, err := c.Objects(t.Context(), metricskinds.Pods, "", "")
 		if err != nil || len(list) != 1 {
@@ -138,18 +139,18 @@ func TestRestartedContainer(t *testing.T) {
 }
 
 func TestParse(t *testing.T) {
-	s, err := metrics.Parse([]byte(
+	s, err := usage.Parse([]byte(
 		`{"node":{"cpu":{"usageCoreNanoSeconds":7},"memory":{"workingSetBytes":8}},"pods":[{"podRef":{"name":"p","namespace":"ns","uid":"u"},
 		"containers":[{"name":"c","startTime":"2026-01-01T00:00:00Z","cpu":{"usageNanoCores":5},"memory":{"workingSetBytes":6}}]}]}`),
 		time.Unix(1, 0))
 	if err != nil {
 		t.Fatal(err)
 	}
-	u := s.Containers[metrics.Container{Namespace: "ns", Pod: "p", UID: "u", Name: "c"}]
+	u := s.Containers[usage.Container{Namespace: "ns", Pod: "p", UID: "u", Name: "c"}]
 	if *s.Node.Total != 7 || *s.Node.Memory != 8 || u.Total != nil || *u.Rate != 5 || *u.Memory != 6 || u.Start.Year() != 2026 {
 		t.Errorf("%+v, %+v", s.Node, u)
 	}
-	if _, err := metrics.Parse([]byte("{"), time.Time{}); err == nil {
+	if _, err := usage.Parse([]byte("{"), time.Time{}); err == nil {
 		t.Error("half a summary was read")
 	}
 }
@@ -164,7 +165,7 @@ func TestHungNode(t *testing.T) {
 		answers := agent(&asked, time.Now().Add(-time.Hour))
 		var mended atomic.Bool
 		c := metrics.New(metrics.Config{Read: func() resource.Reader { return w }, Log: slog.New(slog.DiscardHandler),
-			Ask: func(ctx context.Context, n *corev1.Node) (*metrics.Summary, error) {
+			Ask: func(ctx context.Context, n *corev1.Node) (*usage.Summary, error) {
 				if n.Name == "hung" && !mended.Load() {
 					hung.Add(1)
 					<-ctx.Done()

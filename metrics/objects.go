@@ -11,6 +11,7 @@ import (
 
 	"github.com/kloop-dev/kloop/kinds/core"
 	metricskinds "github.com/kloop-dev/kloop/kinds/metrics"
+	"github.com/kloop-dev/kloop/metrics/usage"
 	"github.com/kloop-dev/kloop/resource"
 )
 
@@ -63,11 +64,11 @@ func (p pair) since() (time.Time, time.Duration) {
 
 func (p pair) node(n *corev1.Node) *metricsv1beta1.NodeMetrics {
 	from, window := p.since()
-	var before *Use
+	var before *usage.Count
 	if p.before != nil {
 		before = &p.before.Node
 	}
-	use := usage(p.last.Node, before, p.last.At, from)
+	use := used(p.last.Node, before, p.last.At, from)
 	if use == nil {
 		return nil
 	}
@@ -86,18 +87,18 @@ func (p pair) pod(pod *corev1.Pod) *metricsv1beta1.PodMetrics {
 			if c.State.Running == nil {
 				continue
 			}
-			key := Container{pod.Namespace, pod.Name, string(pod.UID), c.Name}
+			key := usage.Container{Namespace: pod.Namespace, Pod: pod.Name, UID: string(pod.UID), Name: c.Name}
 			now, ok := p.last.Containers[key]
 			if !ok {
 				return nil
 			}
-			var before *Use
+			var before *usage.Count
 			if p.before != nil {
 				if u, ok := p.before.Containers[key]; ok {
 					before = &u
 				}
 			}
-			use := usage(now, before, p.last.At, from)
+			use := used(now, before, p.last.At, from)
 			if use == nil {
 				return nil
 			}
@@ -110,9 +111,9 @@ func (p pair) pod(pod *corev1.Pod) *metricsv1beta1.PodMetrics {
 	return m
 }
 
-// usage is nil when CPU or memory is not known.
-func usage(now Use, before *Use, at, from time.Time) corev1.ResourceList {
-	cpu, ok := now.cpu(before, at, from)
+// used is nil when CPU or memory is not known.
+func used(now usage.Count, before *usage.Count, at, from time.Time) corev1.ResourceList {
+	cpu, ok := now.CPU(before, at, from)
 	if !ok || now.Memory == nil {
 		return nil
 	}

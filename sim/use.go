@@ -7,7 +7,7 @@ import (
 	apiresource "k8s.io/apimachinery/pkg/api/resource"
 
 	"github.com/kloop-dev/kloop/kinds"
-	"github.com/kloop-dev/kloop/metrics"
+	"github.com/kloop-dev/kloop/metrics/usage"
 	"github.com/kloop-dev/kloop/resource"
 )
 
@@ -19,8 +19,8 @@ const (
 )
 
 // Use returns the resource use that a simulated node's pods declare.
-func Use(read resource.Reader, node string, now time.Time) *metrics.Summary {
-	s := &metrics.Summary{At: now, Containers: map[metrics.Container]metrics.Use{}}
+func Use(read resource.Reader, node string, now time.Time) *usage.Summary {
+	s := &usage.Summary{At: now, Containers: map[usage.Container]usage.Count{}}
 	var cpu, memory uint64
 	for _, p := range resource.Where(read, kinds.Pods, "spec.nodeName", node) {
 		if p.Annotations[CPU] == "" && p.Annotations[Memory] == "" || p.Status.Phase != corev1.PodRunning {
@@ -29,12 +29,12 @@ func Use(read resource.Reader, node string, now time.Time) *metrics.Summary {
 		n := uint64(len(p.Spec.Containers))
 		rate, set := amount(p.Annotations[CPU], apiresource.Nano)/n, amount(p.Annotations[Memory], 0)/n
 		for _, c := range p.Spec.Containers {
-			s.Containers[metrics.Container{Namespace: p.Namespace, Pod: p.Name, UID: string(p.UID), Name: c.Name}] = metrics.Use{Rate: &rate,
+			s.Containers[usage.Container{Namespace: p.Namespace, Pod: p.Name, UID: string(p.UID), Name: c.Name}] = usage.Count{Rate: &rate,
 				Memory: &set}
 		}
 		cpu, memory = cpu+rate*n, memory+set*n
 	}
-	s.Node = metrics.Use{Rate: &cpu, Memory: &memory}
+	s.Node = usage.Count{Rate: &cpu, Memory: &memory}
 	return s
 }
 

@@ -12,6 +12,7 @@ import (
 	"github.com/kloop-dev/kloop/auth/node"
 	"github.com/kloop-dev/kloop/client"
 	"github.com/kloop-dev/kloop/controllers"
+	"github.com/kloop-dev/kloop/controllers/attachdetach"
 	"github.com/kloop-dev/kloop/controllers/gitsource"
 	"github.com/kloop-dev/kloop/controllers/horizontalpodautoscaler"
 	"github.com/kloop-dev/kloop/controllers/loadbalancer"
@@ -21,6 +22,7 @@ import (
 	"github.com/kloop-dev/kloop/internal/profiles"
 	"github.com/kloop-dev/kloop/kinds"
 	"github.com/kloop-dev/kloop/kit"
+	"github.com/kloop-dev/kloop/metrics"
 	"github.com/kloop-dev/kloop/resource"
 	"github.com/kloop-dev/kloop/resource/codec"
 	"github.com/kloop-dev/kloop/scheduler"
@@ -37,6 +39,7 @@ import (
 // Kit returns all there is.
 func Kit() kit.Kit {
 	return kit.Kit{Kinds: kinds.All, Loops: loops, Sources: sources, Etcd: etcd.Opener{}, Sealed: seal, Explain: rules.All(),
+		Attached: attachdetach.Count, Meter: meter,
 		Plugins: plugins.All,
 		Agents:  agents, Extensions: devices.Extensions, News: workloads.News,
 		Streams: stream.New, Profiles: profiles.Serve,
@@ -45,6 +48,11 @@ func Kit() kit.Kit {
 
 // agents are those of upstream's node authorizer.
 func agents(read func() resource.Reader) auth.Authorizer { return node.New(read) }
+
+// meter asks the nodes' agents.
+func meter(cfg kit.MeterConfig) kit.Meter {
+	return metrics.New(metrics.Config{Read: cfg.Read, Ask: cfg.Ask, Log: cfg.Log})
+}
 
 // loops are the controllers and the scheduler.
 func loops(c kit.Cluster) ([]kit.Entry, error) {

@@ -1,4 +1,5 @@
-package metrics
+// Package usage has what agents of nodes count of the processor time and the memory that is used, as package metrics takes it.
+package usage
 
 import (
 	"encoding/json"
@@ -11,26 +12,29 @@ import (
 // A Summary holds the figures that a node's agent counted.
 type Summary struct {
 	At         time.Time
-	Node       Use
-	Containers map[Container]Use
+	Node       Count
+	Containers map[Container]Count
 }
 
 // A Container names one.
 type Container struct{ Namespace, Pod, UID, Name string }
 
-// A Use is one count. What is not known is nil.
-type Use struct {
+// A Count is of a node or a container. What is not known is nil.
+type Count struct {
 	Start  time.Time // when the counter started; zero: not known
 	Total  *uint64   // CPU time since then, in nanoseconds
 	Rate   *uint64   // CPU in billionths of a core, for those who know it and do not count
 	Memory *uint64   // working set in bytes
 }
 
-// counts says whether the node has a counter: one look at it does not tell the use.
-func (s *Summary) counts() bool { return s.Node.Total != nil && s.Node.Rate == nil }
+// Counts says whether the node has a counter: one look at it does not tell the use.
+func (s *Summary) Counts() bool { return s.Node.Total != nil && s.Node.Rate == nil }
 
-// cpu is the use between two counts in billionths of a core; before may be nil.
-func (u Use) cpu(before *Use, at, beforeAt time.Time) (uint64, bool) {
+// Shortest is the shortest time over which a use is measured.
+const Shortest = time.Second
+
+// CPU is the use between two counts in billionths of a core; before may be nil. ok is false when it is not known.
+func (u Count) CPU(before *Count, at, beforeAt time.Time) (n uint64, ok bool) {
 	switch {
 	case u.Total == nil && u.Rate == nil:
 		return 0, false
@@ -38,7 +42,7 @@ func (u Use) cpu(before *Use, at, beforeAt time.Time) (uint64, bool) {
 		return *u.Rate, true
 	case before != nil && before.Total != nil && *before.Total <= *u.Total && at.After(beforeAt):
 		return per(*u.Total-*before.Total, at.Sub(beforeAt)), true
-	case u.Start.IsZero() || at.Sub(u.Start) < shortest || before == nil && u.Start.Before(beforeAt):
+	case u.Start.IsZero() || at.Sub(u.Start) < Shortest || before == nil && u.Start.Before(beforeAt):
 		return 0, false
 	}
 	return per(*u.Total, at.Sub(u.Start)), true // it started, or started anew, in between
@@ -75,14 +79,14 @@ func Parse(data []byte, now time.Time) (*Summary, error) {
 	if err := json.Unmarshal(data, &in); err != nil {
 		return nil, fmt.Errorf("read the node's summary: %w", err)
 	}
-	of := func(u use) Use {
-		out := Use{Start: u.StartTime.Time, Total: u.CPU.Total, Memory: u.Memory.WorkingSet}
+	of := func(u use) Count {
+		out := Count{Start: u.StartTime.Time, Total: u.CPU.Total, Memory: u.Memory.WorkingSet}
 		if out.Total == nil {
 			out.Rate = u.CPU.Rate
 		}
 		return out
 	}
-	s := &Summary{At: now, Node: of(in.Node), Containers: map[Container]Use{}}
+	s := &Summary{At: now, Node: of(in.Node), Containers: map[Container]Count{}}
 	for _, p := range in.Pods {
 		for _, c := range p.Containers {
 			s.Containers[Container{p.PodRef.Namespace, p.PodRef.Name, p.PodRef.UID, c.Name}] = of(c)
