@@ -106,7 +106,6 @@ require (
 	honnef.co/go/tools v0.8.2 // indirect
 	k8s.io/gengo/v2 v2.0.0-20260408192533-25e2208e0dc3 // indirect
 	k8s.io/klog/v2 v2.140.0 // indirect
-	k8s.io/metrics v0.37.2 // indirect
 )
 
 tool (
