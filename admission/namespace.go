@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -27,6 +28,9 @@ func namespaceLifecycle(ctx context.Context, r *Request) error {
 		return nil
 	}
 	ns, err := NamespaceOf(ctx, r)
+	if apierrors.IsNotFound(err) && r.Op == Create && r.Live != nil {
+		ns, err = comingNamespace(ctx, r)
+	}
 	if err != nil {
 		return err
 	}
@@ -39,6 +43,22 @@ func namespaceLifecycle(ctx context.Context, r *Request) error {
 		Type: corev1.NamespaceTerminatingCause, Field: "metadata.namespace",
 		Message: fmt.Sprintf("namespace %s is being terminated", r.Namespace)})
 	return refused
+}
+
+// namespaceWait is the time that a create gives a missing namespace to appear, the same as upstream's: clients rely on a namespace that
+// another client makes at that moment.
+const namespaceWait = 50 * time.Millisecond
+
+// comingNamespace reads the request's namespace once more after a while.
+func comingNamespace(ctx context.Context, r *Request) (*corev1.Namespace, error) {
+	timer := time.NewTimer(namespaceWait)
+	defer timer.Stop()
+	select {
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	case <-timer.C:
+	}
+	return Live(ctx, r, core.Namespaces, "", r.Namespace)
 }
 
 func immortal(name string) bool {

@@ -6,6 +6,8 @@ import (
 	"reflect"
 	"strings"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	schedulingv1 "k8s.io/api/scheduling/v1"
@@ -91,6 +93,31 @@ func TestOrder(t *testing.T) {
 			t.Fatalf("%s is out of order", p.Name)
 		}
 	}
+}
+
+// TestNamespaceToCome: a create waits a moment for a namespace that somebody else makes at the same time.
+func TestNamespaceToCome(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		began := time.Now()
+		made := func(after time.Duration) *admission.Request {
+			return &admission.Request{Op: admission.Create, Kind: core.ConfigMaps, Read: authtest.Of(core.Namespaces),
+				Live: func(context.Context, resource.Kind, string, string) (resource.Object, error) {
+					if time.Since(began) < after {
+						return nil, apierrors.NewNotFound(core.Namespaces.Info().GR(), "late")
+					}
+					return namespace("late"), nil
+				}}
+		}
+		cm := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "late", Name: "x"}}
+		if _, err := admit(plugin(t, "NamespaceLifecycle"), made(20*time.Millisecond), cm); err != nil {
+			t.Error(err)
+		}
+		_, err := admit(plugin(t, "NamespaceLifecycle"), made(time.Hour), cm)
+		refused(t, err, metav1.StatusReasonNotFound, `namespaces "late" not found`)
+		if took := time.Since(began); took > time.Second {
+			t.Errorf("it took %v", took)
+		}
+	})
 }
 
 func TestNamespaceLifecycle(t *testing.T) {
