@@ -157,12 +157,11 @@ func (f *family) renamed(o *Object, to *version) (*Object, error) {
 // Decode implements codec.Decoder: it reads what is stored, of whatever version, as the hub version. It keeps what it was made of, as
 // another declaration may read that in another way: a field that this one prunes, and the next knows again, is still in the store.
 func (k *Kind) Decode(data []byte) (resource.Object, error) {
-	o := &Object{}
-	if _, err := o.UnmarshalStrict(data); err != nil {
+	o, err := k.stored(data)
+	if err != nil {
 		return nil, fmt.Errorf("decode stored %s: %w", k.info.GR(), err)
 	}
-	o, err := k.settled(o)
-	if err != nil {
+	if o, err = k.settled(o); err != nil {
 		return nil, err
 	}
 	o.source = new(string(data))
@@ -209,34 +208,33 @@ func (f *family) original(obj resource.Object, read *Object) *Object {
 	if !ok || s.source == nil {
 		return read
 	}
-	o := &Object{}
-	if _, err := o.UnmarshalStrict([]byte(*s.source)); err != nil {
+	o, err := f.stored([]byte(*s.source))
+	if err != nil || o.read == f.hub {
 		return read
 	}
-	v := f.find(o.GroupVersionKind())
-	if v == nil || v == f.hub {
-		return read
-	}
-	if _, err := v.coerce(o.Object, false, true); err != nil {
-		return read
-	}
-	o.read = v
-	v.fill(o.Object)
 	o.SetResourceVersion(s.GetResourceVersion())
 	return o
 }
 
-// settled prunes and defaults an object by its own version and makes it one of the hub version.
+// stored is a stored object, pruned and defaulted by its own version.
+func (f *family) stored(data []byte) (*Object, error) {
+	o := &Object{}
+	if _, err := o.UnmarshalStrict(data); err != nil {
+		return nil, err
+	}
+	if o.read = f.find(o.GroupVersionKind()); o.read == nil { // a version that is gone
+		o.read = f.hub
+	}
+	if _, err := o.read.coerce(o.Object, false, true); err != nil {
+		return nil, err
+	}
+	o.read.fill(o.Object)
+	return o, nil
+}
+
+// settled makes an object that stored returned one of the hub version.
 func (k *Kind) settled(o *Object) (*Object, error) {
-	v := k.find(o.GroupVersionKind())
-	if v == nil { // a version that is gone
-		v = k.hub
-	}
-	o.read = v
-	if _, err := v.coerce(o.Object, false, true); err != nil {
-		return nil, fmt.Errorf("decode stored %s: %w", k.info.GR(), err)
-	}
-	v.fill(o.Object)
+	v := o.read
 	if v == k.hub {
 		o.SetGroupVersionKind(v.gvk)
 		return o, nil
