@@ -168,6 +168,12 @@ func (k *Kind) Decode(data []byte) (resource.Object, error) {
 	return o, nil
 }
 
+// ReadsAs implements view.Recaster.
+func (k *Kind) ReadsAs(old resource.Kind) bool {
+	was, ok := old.(*Kind)
+	return ok && was.reads == k.reads
+}
+
 // Recast implements view.Recaster: it reads an object by this declaration that was read by an older one.
 func (k *Kind) Recast(obj resource.Object) resource.Object {
 	var source *string

@@ -9,6 +9,7 @@ package crd
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
@@ -43,7 +44,8 @@ type family struct {
 	hub   *version                                  // the one that is stored
 	views map[string]*Kind
 	says  *declaration
-	since int64 // revision of the definition that first said what this one says of objects
+	reads *declaration // by which objects are read
+	since int64        // revision of the definition that first said what this one says of objects
 
 	caller *webhook.Caller // of the conversion webhook; nil: there is nobody to call it
 	mu     sync.Mutex
@@ -66,7 +68,8 @@ func NewKind(def *apiextensionsv1.CustomResourceDefinition) (resource.Kind, erro
 // newKind takes over what was compiled for the kind as it was, where it is the same, as it is everywhere if the spec is:
 // objects then need not be read again. was may be nil.
 func newKind(def Source, was *Kind, same bool, caller *webhook.Caller) (resource.Kind, error) {
-	f := &family{def: def.CustomResourceDefinition, views: map[string]*Kind{}, caller: caller, says: &declaration{}}
+	f := &family{def: def.CustomResourceDefinition, views: map[string]*Kind{}, caller: caller, says: &declaration{},
+		reads: &declaration{}}
 	if f.since = revisionOf(f.def); same {
 		f.since = was.since
 	}
@@ -89,6 +92,9 @@ func newKind(def Source, was *Kind, same bool, caller *webhook.Caller) (resource
 	}
 	if names.Plural == "" || names.Kind == "" {
 		return nil, errors.New("definition " + def.Name + ": it has no names")
+	}
+	if was != nil && was.hub == f.hub && was.hooked() == f.hooked() && slices.Equal(was.all, f.all) {
+		f.reads = was.reads
 	}
 	for _, v := range f.all {
 		f.views[v.gvk.Version] = &Kind{family: f, at: v, info: f.describe(v, names)}

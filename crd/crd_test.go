@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"reflect"
+	"slices"
 	"strings"
 	"testing"
 
@@ -412,6 +413,50 @@ func TestInherit(t *testing.T) {
 	next.Spec.Versions[0].Schema.OpenAPIV3Schema.Properties["spec"].Properties["color"] = apiextensionsv1.JSONSchemaProps{Type: "integer"}
 	if got, err = newKind(SourceOf(next), k, false, nil); err != nil || got.(*Kind).Recast(o) == resource.Object(o) {
 		t.Error("an object was not read again by another schema", err)
+	}
+}
+
+// Only what decides how objects are read has them read again; a definition's status changes often.
+func TestReadsAs(t *testing.T) {
+	k := tabs(t)
+	for _, c := range []struct {
+		name   string
+		change func(*apiextensionsv1.CustomResourceDefinition)
+		same   bool
+	}{
+		{"nothing", func(*apiextensionsv1.CustomResourceDefinition) {}, true},
+		{"status", func(def *apiextensionsv1.CustomResourceDefinition) { def.Status.StoredVersions = []string{"v0"} }, true},
+		{"short names", func(def *apiextensionsv1.CustomResourceDefinition) { def.Spec.Names.ShortNames = []string{"other"} }, true},
+		{"schema of another version", func(def *apiextensionsv1.CustomResourceDefinition) {
+			def.Spec.Versions[1].Schema.OpenAPIV3Schema.Properties["more"] = apiextensionsv1.JSONSchemaProps{Type: "string"}
+		}, false},
+		{"stored version", func(def *apiextensionsv1.CustomResourceDefinition) {
+			for i := range def.Spec.Versions {
+				def.Spec.Versions[i].Storage = !def.Spec.Versions[i].Storage
+			}
+		}, false},
+		{"one version less", func(def *apiextensionsv1.CustomResourceDefinition) {
+			def.Spec.Versions = slices.DeleteFunc(def.Spec.Versions,
+				func(v apiextensionsv1.CustomResourceDefinitionVersion) bool { return !v.Storage })
+		}, false},
+		{"conversion", func(def *apiextensionsv1.CustomResourceDefinition) {
+			def.Spec.Conversion = &apiextensionsv1.CustomResourceConversion{Strategy: apiextensionsv1.WebhookConverter}
+		}, false},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			next := k.def.DeepCopy()
+			c.change(next)
+			got, err := newKind(SourceOf(next), k, false, nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if now := got.(*Kind); now.ReadsAs(k) != c.same {
+				t.Errorf("read as before: %v", !c.same)
+			}
+		})
+	}
+	if k.ReadsAs(nil) || !k.ReadsAs(k) {
+		t.Error("a kind before all declarations, or the same one")
 	}
 }
 

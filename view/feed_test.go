@@ -247,6 +247,7 @@ func TestAdopt(t *testing.T) {
 		t.Errorf("a cursor from before: %v", err)
 	}
 	testRedeclare(t, r, one)
+	testReread(t, r)
 	testDrop(t, r, one)
 }
 
@@ -268,6 +269,37 @@ func testRedeclare(t *testing.T, r *rig, c *view.Cursor) {
 	}
 	if b, err := c.TryNext(); err != nil || len(b.Changes) != 0 {
 		t.Errorf("redeclared: told %v, %v", b.Changes, err)
+	}
+}
+
+// A rereader counts the objects that it reads anew.
+type rereader struct {
+	resource.Kind
+	as   resource.Kind
+	read int
+}
+
+func (r *rereader) ReadsAs(before resource.Kind) bool { return before == r.as }
+
+func (r *rereader) Recast(obj resource.Object) resource.Object {
+	r.read++
+	return obj
+}
+
+// testReread adopts declarations that read objects as the one before, and in another way.
+func testReread(t *testing.T, r *rig) {
+	first := &rereader{Kind: pods}
+	same := &rereader{Kind: pods, as: first}
+	for _, k := range []resource.Kind{first, same} {
+		if err := r.v.Adopt(k); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if first.read != 2 || same.read != 0 {
+		t.Errorf("%d objects were read anew by a declaration unlike the one before, and %d by one that reads as that", first.read, same.read)
+	}
+	if err := r.v.Adopt(pods); err != nil {
+		t.Fatal(err)
 	}
 }
 

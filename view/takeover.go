@@ -90,8 +90,10 @@ func (v *View) readRaw(prefixes map[string]bool) (found []write) {
 	return found
 }
 
-// A Recaster is a kind by which objects are read in another way than by the declaration before it.
+// A Recaster is a kind whose declarations may read objects in different ways.
 type Recaster interface {
+	// ReadsAs says whether the declaration before reads all objects as this one does, so that none needs Recast.
+	ReadsAs(before resource.Kind) bool
 	// Recast returns the object as this declaration reads it: obj itself when there is no difference. It does
 	// not change obj.
 	Recast(obj resource.Object) resource.Object
@@ -102,6 +104,9 @@ func (t *table) redeclare(k resource.Kind) {
 	old := t.objects
 	fresh := newTable(k, t.slot)
 	again, _ := k.(Recaster)
+	if again != nil && again.ReadsAs(t.kind) {
+		again = nil
+	}
 	old.Ascend(func(e *Entry) bool {
 		n := &Entry{Kind: k, Rev: e.Rev, Object: e.Object, ns: e.ns, name: e.name, size: e.size, sum: e.sum}
 		if again != nil {
