@@ -13,6 +13,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"testing"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -88,30 +89,80 @@ func advisedFor(t *testing.T, r *states.Row) (all []advised) {
 	return nil
 }
 
-// checkTold pastes the advice on the states of converge/testdata in forms that were not pasted before, in a cluster where their
-// objects lie.
+// A told is a row of converge/testdata and what it advises in forms that were not pasted before.
+type told struct {
+	given string
+	fresh []advised
+}
+
+// checkTold pastes the advice on the states of converge/testdata in forms that were not pasted before, in clusters where their objects
+// lie: two, as rows are in each other's way.
 func checkTold(t *testing.T, p *pasting) {
 	rows, err := states.Rows("../../converge/testdata")
 	if err != nil {
 		t.Fatal(err)
 	}
-	w := front(t)
-	space := w.space(states.Namespace)
+	var list []told
+	var given []string
 	for _, r := range rows {
 		var fresh []advised
 		for _, a := range advisedFor(t, &r) {
-			if a.world = w; p.take(&a) {
+			if p.take(&a) {
 				fresh = append(fresh, a)
 			}
 		}
-		if len(fresh) == 0 {
-			continue
+		if len(fresh) > 0 {
+			list, given = append(list, told{r.Given, fresh}), append(given, r.Given)
 		}
-		remove := w.lay(space, r.Given)
-		for _, a := range fresh {
-			p.paste(t, &a)
+	}
+	turns := make(chan told)
+	var all sync.WaitGroup
+	for range 2 {
+		w := front(t)
+		all.Go(func() { w.pasteTold(p, given, turns) })
+	}
+	for _, one := range list {
+		turns <- one
+	}
+	close(turns)
+	all.Wait()
+}
+
+// pasteTold lays the objects of one row after the other. The kinds of all are defined before: kubectl asks anew what is served whenever it
+// meets a kind that it doesn't know.
+func (w *world) pasteTold(p *pasting, given []string, turns <-chan told) {
+	defer func() {
+		for range turns { // of whoever gave up
+		}
+	}()
+	space := w.space(states.Namespace)
+	w.defineAll(given)
+	for one := range turns {
+		remove := w.lay(space, one.given)
+		for _, a := range one.fresh {
+			a.world = w
+			p.paste(w.t, &a)
 		}
 		remove()
+	}
+}
+
+// defineAll defines the kinds of all objects that are no kinds of Kubernetes.
+func (w *world) defineAll(given []string) {
+	w.t.Helper()
+	known, seen := kinds.NewSet(), map[schema.GroupVersionKind]bool{}
+	for _, text := range given {
+		list, err := states.Objects(text)
+		if err != nil {
+			w.fatal("%v", err)
+		}
+		for _, u := range list {
+			gvk := u.GroupVersionKind()
+			if _, builtIn := known.Kind(gvk); !builtIn && !seen[gvk] {
+				seen[gvk] = true
+				w.define(gvk)
+			}
+		}
 	}
 }
 
@@ -133,9 +184,6 @@ func (w *world) lay(s situation, text string) (remove func()) {
 	var undo []func()
 	uids := map[types.UID]types.UID{} // of owners, which the server gives anew
 	for _, u := range list {
-		if _, ok := kinds.NewSet().Kind(u.GroupVersionKind()); !ok {
-			w.define(u.GroupVersionKind())
-		}
 		harmless(u)
 		if ns := u.GetNamespace(); ns != "" && ns != s.Name {
 			w.space(ns)
