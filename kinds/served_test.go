@@ -61,6 +61,46 @@ func TestServed(t *testing.T) {
 	}
 }
 
+// A subresource is served from its own version on; where what it belongs to is served, nothing else takes it away.
+func TestServedSubresources(t *testing.T) {
+	older, err := features.New(36, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, test := range []struct {
+		name          string
+		on            *features.Set
+		apis          served.APIs
+		resource, sub string
+		want          bool
+	}{
+		{"in its first version", nil, nil, "csinodes", "status", true},
+		{"newer than the version", older, nil, "csinodes", "status", false},
+		{"as old as the version", older, nil, "volumeattachments", "status", true},
+		{"its version off, the kind on", nil, served.APIs{"storage.k8s.io/v1": false, "storage.k8s.io/v1/csinodes": true},
+			"csinodes", "status", true},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			set := kinds.SetFor(test.on, test.apis)
+			k, gvk, ok := set.Resource(schema.GroupVersionResource{Group: "storage.k8s.io", Version: "v1", Resource: test.resource})
+			if !ok {
+				t.Fatalf("%s is not served", test.resource)
+			}
+			subs := set.Subs(k.Info(), gvk.GroupVersion())
+			if got := slices.ContainsFunc(subs, func(s resource.SubInfo) bool { return s.Name == test.sub }); got != test.want {
+				t.Errorf("%s %v: %s/%s served: %t", test.on, test.apis, test.resource, test.sub, got)
+			}
+			doc, _, err := openapi.New(set).V3("apis/storage.k8s.io/v1")
+			if err != nil {
+				t.Fatal(err)
+			}
+			if got := bytes.Contains(doc, []byte("/"+test.resource+"/{name}/"+test.sub+`"`)); got != test.want {
+				t.Errorf("%s %v: %s/%s described: %t", test.on, test.apis, test.resource, test.sub, got)
+			}
+		})
+	}
+}
+
 // TestSince holds the table of what is newer to the schemas: what a version serves, it describes.
 func TestSince(t *testing.T) {
 	for minor := features.Oldest; minor <= features.Newest; minor++ {

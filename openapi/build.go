@@ -22,6 +22,7 @@ type builder struct {
 	lib     *edition
 	custom  map[schema.GroupVersionKind]*told
 	on      *features.Set
+	set     *resource.Set              // which subresources are served; nil: all
 	defined bool                       // all kinds come from definitions: upstream makes their documents apart from all others
 	texts   map[string]json.RawMessage // of custom resources, as far as they were needed
 	lists   map[string]json.RawMessage // of custom resources
@@ -38,7 +39,7 @@ func (b *builder) routes(gv schema.GroupVersion, kinds []resource.Kind) []route 
 	}
 	for _, k := range kinds {
 		i := k.Info()
-		m := &maker{info: i, gvk: gv.WithKind(kindIn(i, gv)), model: b.model, prefix: prefix, group: group, tag: tag}
+		m := &maker{info: i, subs: b.set.Subs(i, gv), gvk: gv.WithKind(kindIn(i, gv)), model: b.model, prefix: prefix, group: group, tag: tag}
 		list = append(list, m.make()...)
 		if i.Custom {
 			b.addList(i, m.gvk)

@@ -197,7 +197,7 @@ func (d *Docs) makeV3(path string, write func(object) ([]byte, error)) (doc docu
 	doc.etag, err = d.etagOf(path)
 	kinds := d.groups.kinds[gv]
 	page, isPage := d.groups.pages[path]
-	b := builder{custom: d.schemasOf(gv, kinds), on: d.set.Features()}
+	b := builder{custom: d.schemasOf(gv, kinds), on: d.set.Features(), set: d.set}
 	d.mu.Unlock()
 	if err != nil {
 		return doc, err

@@ -61,6 +61,7 @@ const (
 // maker builds the routes of one kind in one version.
 type maker struct {
 	info   *resource.Info
+	subs   []resource.SubInfo
 	gvk    schema.GroupVersionKind
 	model  func(schema.GroupVersionKind) string
 	prefix string // /apis/apps/v1
@@ -110,7 +111,7 @@ func (m *maker) make() []route {
 	m.add(all, params, m.collection()...)
 	named := append([]string{"name"}, params...)
 	m.add(one, named, m.single()...)
-	for _, s := range m.info.Subs {
+	for _, s := range m.subs {
 		m.sub(s, one, named)
 	}
 	if m.info.Namespaced && m.has("list") {

@@ -131,7 +131,7 @@ type wholeMaker struct {
 
 func (d *Docs) wholeMaker(f form) (*wholeMaker, error) {
 	d.mu.Lock()
-	m := &wholeMaker{form: f, groups: *d.look(), marks: d.marks, before: d.whole[f.name], builder: builder{on: d.set.Features()}}
+	m := &wholeMaker{form: f, groups: *d.look(), marks: d.marks, before: d.whole[f.name], builder: builder{on: d.set.Features(), set: d.set}}
 	d.mu.Unlock()
 	if m.before == nil {
 		m.before = &whole{own: &part{}}

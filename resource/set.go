@@ -39,7 +39,8 @@ func NewSet(list ...Kind) *Set {
 }
 
 // For returns a set of the given kinds, for a cluster where this is on. What hidden says is not served: it is in the set, for
-// what the cluster does itself, but no client finds it by Resource, and Served leaves it out. nil hides nothing.
+// what the cluster does itself, but no client finds it by Resource, and Served leaves it out. It is asked of subresources, too: their
+// resource is as in discovery, pods/log. nil hides nothing.
 func For(on *features.Set, hidden func(schema.GroupVersionResource) bool, list ...Kind) *Set {
 	s := NewSet(list...)
 	s.features, s.hidden = on, hidden
@@ -58,6 +59,16 @@ func (s *Set) Served(k Kind) []schema.GroupVersionKind {
 	}
 	return slices.DeleteFunc(served, func(gvk schema.GroupVersionKind) bool {
 		return s.hidden(gvk.GroupVersion().WithResource(i.Plural))
+	})
+}
+
+// Subs are the subresources of a kind that a version of it has here.
+func (s *Set) Subs(i *Info, gv schema.GroupVersion) []SubInfo {
+	if s == nil || s.hidden == nil {
+		return i.Subs
+	}
+	return slices.DeleteFunc(slices.Clone(i.Subs), func(sub SubInfo) bool {
+		return s.hidden(gv.WithResource(i.Plural + "/" + sub.Name))
 	})
 }
 

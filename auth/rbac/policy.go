@@ -132,7 +132,7 @@ var nodeRules = []string{
 	"create,get,list,watch nodes",
 	"patch,update nodes/status",
 	"patch,update nodes",
-	"create,patch,update events",
+	events,
 	"read pods",
 	"create,delete pods",
 	"patch,update pods/status",
@@ -152,6 +152,7 @@ var nodeRules = []string{
 	"deletecollection resourceslices in resource.k8s.io",
 	"ClusterTrustBundleProjection: read clustertrustbundles in certificates.k8s.io",
 	"get serviceaccounts",
+	"PodCertificateRequest: create,get,list,watch podcertificaterequests in certificates.k8s.io",
 }
 
 var schedulerRules = []string{
@@ -181,6 +182,7 @@ var schedulerRules = []string{
 	"update pods/finalizers",
 	"read resourceslices in resource.k8s.io",
 	"create,delete resourceclaims in resource.k8s.io",
+	"DRADeviceTaintRules: read devicetaintrules in resource.k8s.io",
 	"DRAResourceClaimGranularStatusAuthorization: patch,update resourceclaims/binding in resource.k8s.io",
 }
 

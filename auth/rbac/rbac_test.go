@@ -140,6 +140,7 @@ func TestDefaultPolicy(t *testing.T) {
 		{&auth.User{Name: "system:kube-scheduler"}, "update leases coordination.k8s.io kube-system/kube-scheduler", true},
 		{&auth.User{Name: "system:kube-scheduler"}, "update leases coordination.k8s.io kube-system/other", true}, // by its local role
 		{&auth.User{Name: "system:kube-scheduler"}, "update leases coordination.k8s.io default/other", false},
+		{&auth.User{Name: "system:kube-scheduler"}, "watch devicetaintrules resource.k8s.io", true},
 		{&auth.User{Name: "system:kube-proxy"}, "watch services", true},
 		{nobody, "get /healthz", true}, {nobody, "get /healthz/etcd", false}, {nobody, "get /api", false},
 		{alice, "get /api/v1", true}, {alice, "get /metrics", false}, {alice, "get /", false},
@@ -367,6 +368,21 @@ func TestBootstrapOfAnOlderVersion(t *testing.T) {
 		"system:controller:podcertificaterequestcleaner", "system:controller:storage-version-migrator-controller"}; !slices.Equal(
 		slices.Sorted(maps.Keys(newer)), want) {
 		t.Errorf("1.36 lacks %v, want %v", newer, want)
+	}
+}
+
+// No one is bound to what a node may do, since the node authorizer knows it better; users bind it to others.
+func TestNodeRole(t *testing.T) {
+	binding := &rbacv1.ClusterRoleBinding{ObjectMeta: metav1.ObjectMeta{Name: "b"}, Subjects: []rbacv1.Subject{{Kind: "User", Name: "alice"}},
+		RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "system:node"}}
+	z := over(put(&authtest.Cluster{}, append(Bootstrap(nil), binding)...))
+	for _, line := range []string{"create events core default/e", "patch events events.k8s.io default/e",
+		"create podcertificaterequests certificates.k8s.io default/p"} {
+		t.Run(line, func(t *testing.T) {
+			if d, _, _ := z.Authorize(context.Background(), ask(alice, line)); d != auth.Allow {
+				t.Errorf("%s: %v", line, d)
+			}
+		})
 	}
 }
 

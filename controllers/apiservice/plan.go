@@ -36,7 +36,7 @@ var groupPriority = map[string]int32{"": 18000, "apps": 17800, "events.k8s.io": 
 
 // oddVersions are the priorities within a group that do not follow from the version's maturity.
 var oddVersions = map[schema.GroupVersion]int32{{Version: "v1"}: 1, {Group: "autoscaling", Version: "v2"}: 30,
-	{Group: "flowcontrol.apiserver.k8s.io", Version: "v1"}: 21, {Group: "resource.k8s.io", Version: "v1"}: 20}
+	{Group: "flowcontrol.apiserver.k8s.io", Version: "v1"}: 21, {Group: "resource.k8s.io", Version: "v1"}: 21}
 
 func versionPriority(gv schema.GroupVersion) int32 {
 	if p, ok := oddVersions[gv]; ok {

@@ -16,12 +16,13 @@ import (
 	"github.com/kloop-dev/kloop/resource"
 )
 
-// since says which resources are newer than the oldest version that a cluster can be, by the minor of the first version that
-// serves them without being asked.
+// since says which resources, and which subresources of older ones, are newer than the oldest version that a cluster can be, by the
+// minor of the first version that serves them without being asked.
 var since = map[schema.GroupVersionResource]int{
 	{Group: "certificates.k8s.io", Version: "v1", Resource: "clustertrustbundles"}:          37,
 	{Group: "certificates.k8s.io", Version: "v1", Resource: "podcertificaterequests"}:       37,
 	{Group: "resource.k8s.io", Version: "v1", Resource: "devicetaintrules"}:                 37,
+	{Group: "storage.k8s.io", Version: "v1", Resource: "csinodes/status"}:                   37,
 	{Group: "storagemigration.k8s.io", Version: "v1", Resource: "storageversionmigrations"}: 37,
 }
 
@@ -83,12 +84,16 @@ func Set(on *features.Set, apis APIs, all []resource.Kind) *resource.Set {
 		for _, gvk := range k.Info().Served() {
 			gvr := gvk.GroupVersion().WithResource(k.Info().Plural)
 			hidden[gvr] = !on.AtLeast(since[gvr]) || !apis.serves(gvr, true)
+			for _, sub := range k.Info().Subs { // are served with what they belong to
+				of := gvr.GroupVersion().WithResource(gvr.Resource + "/" + sub.Name)
+				hidden[of] = !on.AtLeast(since[of])
+			}
 		}
 	}
 	return resource.For(on, func(gvr schema.GroupVersionResource) bool {
 		if off, inTable := hidden[gvr]; inTable {
 			return off
 		}
-		return !apis.serves(gvr, false)
+		return !strings.Contains(gvr.Resource, "/") && !apis.serves(gvr, false)
 	}, all...)
 }

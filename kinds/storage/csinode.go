@@ -7,6 +7,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
+	"github.com/kloop-dev/kloop/features"
 	"github.com/kloop-dev/kloop/kinds/podspec"
 	"github.com/kloop-dev/kloop/kinds/rule"
 	"github.com/kloop-dev/kloop/resource"
@@ -14,18 +15,21 @@ import (
 
 // CSINodes declares the kind.
 var CSINodes = &resource.Def[*storagev1.CSINode]{
-	GVK: gvk("CSINode"), Plural: "csinodes", Prepare: resource.Serving(prepareNode),
-	Validate: resource.Serving(validateNode),
-	Quirks:   resource.Quirks{NeedsRevision: true, DeleteReturnsObject: true, MetaErrorsOnce: true},
+	GVK: gvk("CSINode"), Plural: "csinodes", Status: true, // since 1.37, see kinds/served
+	Validate: resource.Serving(validateNode), Gated: resource.Gated[*storagev1.CSINode]{Drop: dropHealth},
+	Quirks: resource.Quirks{NeedsRevision: true, DeleteReturnsObject: true, MetaErrorsOnce: true, StatusUnchecked: true,
+		StatusResets: []string{"metadata"}},
 	Columns: []resource.Column[*storagev1.CSINode]{
 		resource.Col("Drivers", "integer", func(n *storagev1.CSINode) any { return int64(len(n.Spec.Drivers)) }),
 		resource.Age[*storagev1.CSINode](),
 	},
 }
 
-// prepareNode drops the status, whose feature is off by default upstream too.
-func prepareNode(n, _ *storagev1.CSINode) {
-	n.Status = storagev1.CSINodeStatus{}
+// dropHealth drops all that the status holds: its feature, CSIVolumeHealth, is off by default upstream too.
+func dropHealth(_ *features.Set, n, old *storagev1.CSINode) {
+	if old == nil || len(old.Status.StorageHealth) == 0 {
+		n.Status.StorageHealth = nil
+	}
 }
 
 func validateNode(n, old *storagev1.CSINode) (errs field.ErrorList) {

@@ -124,7 +124,7 @@ func groupsOf(set *resource.Set, all []resource.Kind) []Group {
 				continue
 			}
 			gv := gvk.GroupVersion()
-			list := resourcesOf(in.Info(), gvk)
+			list := resourcesOf(in.Info(), gvk, set.Subs(in.Info(), gv))
 			if c, ok := in.(interface{ Closing() bool }); ok && c.Closing() {
 				list[0].Verbs = closingVerbs
 			}
@@ -187,14 +187,14 @@ func priorityOf(group string, custom bool) int {
 }
 
 // resourcesOf are the entries of a kind in the list of one of its versions.
-func resourcesOf(i *resource.Info, gvk schema.GroupVersionKind) []metav1.APIResource {
+func resourcesOf(i *resource.Info, gvk schema.GroupVersionKind, subs []resource.SubInfo) []metav1.APIResource {
 	main := metav1.APIResource{Name: i.Plural, SingularName: i.Singular, Namespaced: i.Namespaced, Kind: gvk.Kind,
 		Verbs: i.Verbs, ShortNames: i.Short, Categories: i.Categories}
 	if !i.Virtual {
 		main.StorageVersionHash = storageHash(hashed(i))
 	}
 	list := []metav1.APIResource{main}
-	for _, sub := range i.Subs {
+	for _, sub := range subs {
 		r := metav1.APIResource{Name: i.Plural + "/" + sub.Name, Namespaced: i.Namespaced, Kind: gvk.Kind, Verbs: sub.Verbs}
 		if !sub.GVK.Empty() {
 			r.Kind = sub.GVK.Kind
