@@ -21,11 +21,11 @@ func (s *reads) List(ctx context.Context, r *Request, opts *metav1.ListOptions) 
 	if opts == nil {
 		opts = &metav1.ListOptions{}
 	}
-	if compute := s.extension(r.Kind).Compute; compute != nil {
-		return ComputedKind(compute).List(ctx, r, opts)
-	}
 	if err := s.checkListOptions(opts, false); err != nil {
 		return nil, err
+	}
+	if compute := s.extension(r.Kind).Compute; compute != nil {
+		return ComputedKind(compute).List(ctx, r, opts)
 	}
 	if err := s.readable(r); err != nil {
 		return nil, err

@@ -59,9 +59,9 @@ func selectable(on *features.Set, i *resource.Info, label string) bool {
 	return slices.Contains(i.Selectable, label) && (on.AtLeast(37) || !slices.Contains(i.Unselectable36, label))
 }
 
-// CheckSelectors says what is wrong with the selectors of a list or watch of r's kind, in the newest version.
-func CheckSelectors(r *Request, opts *metav1.ListOptions) error {
-	_, err := choose(nil, r, opts)
+// CheckSelectors says what is wrong with the selectors of a list or watch of r's kind, where these features are on.
+func CheckSelectors(on *features.Set, r *Request, opts *metav1.ListOptions) error {
+	_, err := choose(on, r, opts)
 	return err
 }
 

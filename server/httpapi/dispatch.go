@@ -124,7 +124,7 @@ func (c *request) route() error {
 		return c.nameless()
 	}
 	if c.info.Verb == "watch" && !slices.Contains(c.facts.Verbs, "watch") {
-		return apierrors.NewMethodNotSupported(c.gr(), "watch")
+		return unwatched(c)
 	}
 	if connects {
 		return c.connect()
@@ -139,6 +139,20 @@ func (c *request) route() error {
 	}
 	c.acc.Pretty = c.acc.Pretty || reply.WantsPretty(c.r)
 	return c.perform()
+}
+
+// unwatched refuses the watch of a kind that is only listed, once its options are read.
+func unwatched(c *request) error {
+	if c.info.bad != nil {
+		return c.info.bad
+	}
+	if err := server.CheckListOptions(&c.info.List, true, true); err != nil {
+		return err
+	}
+	if err := server.CheckSelectors(c.features, c.request(), &c.info.List); err != nil {
+		return err
+	}
+	return apierrors.NewMethodNotSupported(c.gr(), "watch")
 }
 
 // routable refuses content types that upstream's router has no way for: without a warning, and before the path is looked at.

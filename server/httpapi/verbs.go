@@ -204,13 +204,16 @@ func (c *request) deleteCollection() error {
 	if err := server.CheckListOptions(&c.info.List, c.info.List.Watch, true); err != nil {
 		return err
 	}
+	req := c.request()
+	if err := server.CheckSelectors(c.features, req, &c.info.List); err != nil { // upstream reads what is to go first
+		return err
+	}
 	opts, err := c.deleteOptions()
 	if err != nil {
 		return err
 	}
-	req := c.request()
 	req.DryRun = len(opts.DryRun) > 0
-	if c.facts.Orphaned != "" && server.CheckSelectors(req, &c.info.List) == nil { // selectors are read first
+	if c.facts.Orphaned != "" {
 		warnOfOrphans(c, opts)
 	}
 	l, err := c.ops().DeleteCollection(c.r.Context(), req, opts, &c.info.List)
