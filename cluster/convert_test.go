@@ -39,6 +39,7 @@ spec:
     served: true
     storage: true
     selectableFields: [{jsonPath: .spec.size}]
+    subresources: {scale: {specReplicasPath: .spec.count, statusReplicasPath: .status.count}}
     schema: {openAPIV3Schema: {type: object, properties: {spec: {type: object, properties: {size: {type: string, default: 1x1}}}}}}
   - name: v2
     served: true
@@ -55,10 +56,15 @@ type converter struct {
 	calls   atomic.Int64
 	failing atomic.Bool
 	renames atomic.Bool
+	broken  atomic.Bool
 }
 
 func (c *converter) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	c.calls.Add(1)
+	if c.broken.Load() {
+		http.NotFound(w, r)
+		return
+	}
 	var review apiextensionsv1.ConversionReview
 	if err := json.NewDecoder(r.Body).Decode(&review); err != nil {
 		http.Error(w, err.Error(), http.StatusBadRequest)
@@ -282,8 +288,24 @@ func (w *tabs) failures() {
 	bad("create", err, "conversion webhook for conv.example/v1, Kind=Tab failed")
 	_, err = w.v1.List(ctx, metav1.ListOptions{})
 	bad("list", err, "out of order")
+	_, err = w.v1.Update(ctx, tab("v1", "none", nil), metav1.UpdateOptions{})
+	if !apierrors.IsNotFound(err) {
+		t.Errorf("update of what there is not: %v", err)
+	}
+	_, err = w.v1.List(ctx, metav1.ListOptions{LabelSelector: "no=one"})
+	bad("list of none", err, "out of order")
+	bad("delete", w.v1.Delete(ctx, "a", metav1.DeleteOptions{}), text)
+	if _, err = w.v1.Watch(ctx, metav1.ListOptions{}); !apierrors.IsTooManyRequests(err) {
+		t.Errorf("watch: %v", err)
+	}
 	w.is(w.v2.Get(ctx, "a", metav1.GetOptions{}))("map[depth:0 height:3 width:2]")
 	w.conv.failing.Store(false)
+	w.conv.broken.Store(true)
+	_, err = w.v1.Get(ctx, "a", metav1.GetOptions{})
+	bad("an answer of 404", err, "conversion webhook for conv.example/v2, Kind=Tab failed")
+	_, err = w.v1.Get(ctx, "a", metav1.GetOptions{}, "scale")
+	bad("scale", err, "conversion webhook for conv.example/v2, Kind=Tab failed")
+	w.conv.broken.Store(false)
 	w.conv.renames.Store(true)
 	_, err = w.v1.Get(ctx, "a", metav1.GetOptions{})
 	bad("another name", err, "must have the same name: a != other")

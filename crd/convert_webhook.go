@@ -8,6 +8,7 @@ import (
 	"time"
 
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	apivalidation "k8s.io/apimachinery/pkg/api/validation"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	metavalidation "k8s.io/apimachinery/pkg/apis/meta/v1/validation"
@@ -106,6 +107,9 @@ func (f *family) convert(ctx context.Context, docs []runtime.RawExtension, to sc
 	ctx, cancel := context.WithTimeout(ctx, convertTime)
 	defer cancel()
 	data, err := client.Post(ctx, body, answerBytes)
+	if apierrors.ReasonForError(err) != metav1.StatusReasonUnknown || apierrors.IsUnexpectedServerError(err) {
+		return nil, errors.New(err.Error()) // what the webhook's server answered is not the answer to the client
+	}
 	if err != nil {
 		return nil, err
 	}

@@ -63,6 +63,9 @@ func (s *Server) deleteOnce(ctx context.Context, r *Request, opts *metav1.Delete
 	if cur == nil {
 		return nil, false, NotFound(r)
 	}
+	if _, err := spoken(ctx, r, cur.Object); err != nil {
+		return nil, false, err
+	}
 	x := s.extension(r.Kind)
 	if err := CheckPreconditions(r, opts.Preconditions, cur.Object); err != nil {
 		if d := err.ErrStatus.Details; x.Delete != nil { // kinds that are deleted in a way of their own are named as the path names them

@@ -45,7 +45,11 @@ func (s *reads) Get(ctx context.Context, r *Request, opts *metav1.GetOptions) (*
 		return nil, NotFound(r)
 	}
 	if r.Sub == "scale" {
-		return scaleEntry(r, e.Object)
+		obj, err := spoken(ctx, r, e.Object)
+		if err != nil {
+			return nil, err
+		}
+		return scaleEntry(r, obj)
 	}
 	return e, nil
 }

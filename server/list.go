@@ -50,6 +50,9 @@ func (s *reads) List(ctx context.Context, r *Request, opts *metav1.ListOptions) 
 	if err != nil {
 		return nil, s.retried(r, err)
 	}
+	if err := convertible(ctx, r, snap, c); err != nil {
+		return nil, err
+	}
 	limit := opts.Limit
 	if opts.ResourceVersion == "0" {
 		limit = 0 // as upstream's cache does

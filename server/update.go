@@ -21,8 +21,8 @@ func (s *Server) Update(ctx context.Context, r *Request, obj resource.Object) (*
 		return nil, false, err
 	}
 	hub, err := r.ToHub(ctx, obj)
-	if err != nil {
-		return nil, false, err
+	if err != nil { // of an object that there is
+		return s.modify(ctx, r, &change{next: func(context.Context, *view.Entry) (resource.Object, error) { return nil, err }})
 	}
 	singleOwners(r, hub, "")
 	u := &replacement{r: r, obj: hub}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"slices"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/kloop-dev/kloop/resource"
@@ -46,8 +47,8 @@ func (p *responder) eventsInVersion(ctx context.Context, events []server.Event) 
 		}
 	}
 	entries, err := p.converted(ctx, entries)
-	if err != nil {
-		return nil, err
+	if err != nil { // upstream's cache of this version can't be filled
+		return nil, apierrors.NewTooManyRequests("storage is (re)initializing: "+err.Error(), 1)
 	}
 	out := slices.Clone(events)
 	for i := range out {
