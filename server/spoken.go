@@ -30,19 +30,22 @@ func spoken(ctx context.Context, r *Request, obj resource.Object) (resource.Obje
 	return out, nil
 }
 
-// convertible fails when there are objects that a selector can't judge, since no webhook converts them: upstream looks at all of them
-// in the version that the client speaks.
+// convertible fails when a webhook converts none of the objects that a selector judges: upstream looks at all of them in the version that
+// the client speaks. One is asked for, since those that are chosen are converted anyway, and all may be many calls.
 func convertible(ctx context.Context, r *Request, snap *view.Snapshot, c *choice) error {
 	k, ok := r.Kind.(batch)
 	if !ok || !k.Batched() || c.all() || c.single() {
 		return nil
 	}
-	var objs []resource.Object
+	to := r.Spoken()
 	for e := range snap.Entries(c.kind, c.ns, "") {
-		objs = append(objs, e.Object)
-	}
-	if _, err := k.ConvertAll(ctx, objs, r.Spoken()); err != nil {
-		return PlainError(err.Error())
+		if e.Object.GetObjectKind().GroupVersionKind() == to {
+			continue
+		}
+		if _, err := k.ConvertAll(ctx, []resource.Object{e.Object}, to); err != nil {
+			return PlainError(err.Error())
+		}
+		break
 	}
 	return nil
 }
