@@ -194,15 +194,15 @@ func parseIndexes(list string, completions int32) (count int32, err error) {
 	return count, nil
 }
 
-// overlap reports whether an index is in both lists; what is no interval is complained about elsewhere.
-func overlap(a, b string, completions int32) bool {
+// overlap returns an index that is in both lists, if there is one; what is no interval is complained about elsewhere.
+func overlap(a, b string, completions int32) (at int32, both bool) {
 	for _, s := range strings.Split(a, ",") {
 		x, err := readInterval(s, completions)
 		for _, t := range strings.Split(b, ",") {
 			if y, bad := readInterval(t, completions); err == nil && bad == nil && x.from <= y.to && y.from <= x.to {
-				return true
+				return max(x.from, y.from), true
 			}
 		}
 	}
-	return false
+	return 0, false
 }

@@ -1,10 +1,10 @@
 package batch
 
 import (
-	"cmp"
-	"slices"
+	"strconv"
 
 	batchv1 "k8s.io/api/batch/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"github.com/kloop-dev/kloop/kinds/rule"
@@ -21,10 +21,13 @@ func validateJobStatus(j, old *batchv1.Job) (errs field.ErrorList) {
 	errs = append(errs, rule.AtLeastPtr(s.Ready, 0, path.Child("ready"))...)
 	errs = append(errs, rule.AtLeastPtr(s.Terminating, 0, path.Child("terminating"))...)
 	errs = append(errs, uncounted(s.UncountedTerminatedPods, path.Child("uncountedTerminatedPods"))...)
-	errs = append(errs, jobConditions(j, old, path.Child("conditions"))...)
-	errs = append(errs, jobTimes(j, old, path)...)
-	errs = append(errs, jobCounts(j, old, path)...)
-	return append(errs, jobIndexes(j, old, path)...)
+	rules := jobStatus{j: j, old: old, path: path, errs: errs}
+	rules.completion()
+	rules.end()
+	rules.indexes()
+	rules.pods()
+	rules.changes()
+	return rules.errs
 }
 
 // uncounted are pods that have ended and whose finalizer is not yet off (KEP-2307): each is counted once, so none may be listed twice.
@@ -59,114 +62,136 @@ func text[T ~string](list []T) (out []string) {
 
 func finished(j *batchv1.Job) bool { return has(j, batchv1.JobComplete) || has(j, batchv1.JobFailed) }
 
-// turned reports whether a condition came or went.
-func turned(j, old *batchv1.Job, t batchv1.JobConditionType) bool { return has(j, t) != has(old, t) }
+// A jobStatus gathers what is wrong with a status, in the order in which Kubernetes says it.
+type jobStatus struct {
+	j, old *batchv1.Job
+	path   *field.Path
+	errs   field.ErrorList
+}
 
-// contrary are the conditions that a job does not have at once; always are those looked at in every write.
-var contrary = []struct {
-	a, b   batchv1.JobConditionType
-	always bool
-}{
-	{batchv1.JobComplete, batchv1.JobFailed, false}, {batchv1.JobComplete, batchv1.JobFailureTarget, false},
-	{batchv1.JobSuccessCriteriaMet, batchv1.JobFailed, true}, {batchv1.JobSuccessCriteriaMet, batchv1.JobFailureTarget, true},
+func (r *jobStatus) bad(name string, value any, says string) {
+	r.errs = append(r.errs, field.Invalid(r.path.Child(name), value, says))
+}
+
+func (r *jobStatus) condition(says string) { r.bad("conditions", field.OmitValueType{}, says) }
+
+func (r *jobStatus) required(name, says string) {
+	r.errs = append(r.errs, field.Required(r.path.Child(name), says))
+}
+
+func (r *jobStatus) turned(t batchv1.JobConditionType) bool { return has(r.j, t) != has(r.old, t) }
+
+// contrary refuses conditions that a job does not have at once.
+func (r *jobStatus) contrary(a, b batchv1.JobConditionType) {
+	if has(r.j, a) && has(r.j, b) {
+		r.condition("cannot set " + string(a) + "=True and " + string(b) + "=true conditions")
+	}
 }
 
 // announced: a job says that it is going to end, and once its pods are gone, that it did.
-var announced = map[batchv1.JobConditionType]batchv1.JobConditionType{batchv1.JobFailed: batchv1.JobFailureTarget,
-	batchv1.JobComplete: batchv1.JobSuccessCriteriaMet}
-
-// jobConditions checks that conditions fit each other, and that those of the end stay.
-func jobConditions(j, old *batchv1.Job, path *field.Path) (errs field.ErrorList) {
-	bad := func(says string) { errs = append(errs, field.Invalid(path, field.OmitValueType{}, says)) }
-	for _, c := range contrary {
-		if (c.always || turned(j, old, c.a) || turned(j, old, c.b)) && has(j, c.a) && has(j, c.b) {
-			bad("cannot set " + string(c.a) + "=True and " + string(c.b) + "=True conditions")
-		}
+func (r *jobStatus) announced(end, before batchv1.JobConditionType) {
+	if (r.turned(end) || r.turned(before)) && has(r.j, end) && !has(r.j, before) {
+		r.condition("cannot set " + string(end) + "=True condition without the " + string(before) + "=true condition")
 	}
-	for end, before := range announced {
-		if (turned(j, old, end) || turned(j, old, before)) && has(j, end) && !has(j, before) {
-			bad("cannot set " + string(end) + "=True condition without the " + string(before) + "=true condition")
-		}
-		for _, c := range []batchv1.JobConditionType{end, before} {
-			if has(old, c) && !has(j, c) {
-				bad("cannot disable the terminal " + string(c) + "=True condition")
-			}
-		}
-	}
-	if has(old, batchv1.JobComplete) && !has(old, batchv1.JobSuccessCriteriaMet) && has(j, batchv1.JobSuccessCriteriaMet) {
-		bad("cannot set SuccessCriteriaMet=True for Job already has Complete=true conditions")
-	}
-	slices.SortFunc(errs, func(a, b *field.Error) int { return cmp.Compare(a.Detail, b.Detail) })
-	return errs
 }
 
-// jobTimes checks when a job started and completed.
-func jobTimes(j, old *batchv1.Job, path *field.Path) (errs field.ErrorList) {
-	s, o, complete := &j.Status, &old.Status, has(j, batchv1.JobComplete)
-	begun, ended := !s.StartTime.Equal(o.StartTime), !s.CompletionTime.Equal(o.CompletionTime)
-	start, end := path.Child("startTime"), path.Child("completionTime")
-	bad := func(says string) { errs = append(errs, field.Invalid(end, s.CompletionTime, says)) }
-	if turned(j, old, batchv1.JobComplete) || ended {
+// begun and ended report whether the times changed.
+func (r *jobStatus) begun() bool { return !r.j.Status.StartTime.Equal(r.old.Status.StartTime) }
+func (r *jobStatus) ended() bool {
+	return !r.j.Status.CompletionTime.Equal(r.old.Status.CompletionTime)
+}
+
+// completion checks the conditions of the end, and the time of it.
+func (r *jobStatus) completion() {
+	s, complete := &r.j.Status, has(r.j, batchv1.JobComplete)
+	for _, other := range []batchv1.JobConditionType{batchv1.JobFailed, batchv1.JobFailureTarget} {
+		if r.turned(batchv1.JobComplete) || r.turned(other) {
+			r.contrary(batchv1.JobComplete, other)
+		}
+	}
+	if r.turned(batchv1.JobComplete) || r.ended() {
 		switch {
 		case s.CompletionTime != nil && !complete:
-			bad("cannot set completionTime when there is no Complete=True condition")
+			r.bad("completionTime", s.CompletionTime, "cannot set completionTime when there is no Complete=True condition")
 		case s.CompletionTime == nil && complete:
-			errs = append(errs, field.Required(end, "completionTime is required for Complete jobs"))
+			r.required("completionTime", "completionTime is required for Complete jobs")
 		}
 	}
-	if (begun || ended) && s.StartTime != nil && s.CompletionTime != nil && s.CompletionTime.Before(s.StartTime) {
-		bad("completionTime cannot be set before startTime")
+	if (r.begun() || r.ended()) && s.StartTime != nil && s.CompletionTime != nil && s.CompletionTime.Before(s.StartTime) {
+		r.bad("completionTime", s.CompletionTime, "must be equal to or after `startTime`")
 	}
-	if ended && s.CompletionTime != nil && o.CompletionTime != nil {
-		bad("completionTime cannot be mutated")
-	}
-	idle := is(j.Spec.Suspend) && j.Spec.Completions != nil && *j.Spec.Completions == 0
-	if (finished(j) != finished(old) || begun) && !idle && s.StartTime == nil && finished(j) {
-		errs = append(errs, field.Required(start, "startTime is required for finished job"))
-	}
-	resumed := has(old, batchv1.JobSuspended) && !has(j, batchv1.JobSuspended) // it starts anew then
-	if begun && o.StartTime != nil && !is(j.Spec.Suspend) && !resumed {
-		errs = append(errs, field.Required(start, "startTime cannot be removed for unsuspended job"))
-	}
-	return errs
+	r.announced(batchv1.JobFailed, batchv1.JobFailureTarget)
+	r.announced(batchv1.JobComplete, batchv1.JobSuccessCriteriaMet)
 }
 
-// jobCounts checks that pods which ended stay counted, and that a finished job has none left.
-func jobCounts(j, old *batchv1.Job, path *field.Path) (errs field.ErrorList) {
-	s, o := &j.Status, &old.Status
-	bad := func(name string, v any, says string) { errs = append(errs, field.Invalid(path.Child(name), v, says)) }
-	elastic := value(j.Spec.CompletionMode) == batchv1.IndexedCompletion && resource.Same(j.Spec.Completions, j.Spec.Parallelism)
-	if s.Failed < o.Failed {
-		bad("failed", s.Failed, "cannot decrease the failed counter")
+// end checks that a finished job was begun, and has nothing left.
+func (r *jobStatus) end() {
+	s, o := &r.j.Status, &r.old.Status
+	if !finished(r.j) {
+		return
 	}
-	if s.Succeeded < o.Succeeded && !elastic {
-		bad("succeeded", s.Succeeded, "cannot decrease the succeeded counter")
-	}
-	if ready := value(s.Ready); s.Ready != nil && (ready != value(o.Ready) || s.Active != o.Active) && ready > s.Active {
-		bad("ready", ready, "cannot set more ready pods than active")
-	}
-	if !finished(j) {
-		return errs
-	}
-	ends := !finished(old)
+	ends := !finished(r.old)
 	if s.Active > 0 && (ends || s.Active != o.Active) {
-		bad("active", s.Active, "active>0 is invalid for finished job")
+		r.bad("active", s.Active, "active>0 is invalid for finished job")
 	}
-	if value(s.Terminating) > 0 && (ends || value(s.Terminating) != value(o.Terminating)) {
-		bad("terminating", *s.Terminating, "terminating>0 is invalid for finished job")
+	idle := is(r.j.Spec.Suspend) && r.j.Spec.Completions != nil && *r.j.Spec.Completions == 0
+	if (ends || r.begun()) && !idle && s.StartTime == nil {
+		r.required("startTime", "startTime is required for finished job")
 	}
 	if u := s.UncountedTerminatedPods; u != nil && len(u.Succeeded)+len(u.Failed) > 0 && (ends || !resource.Same(u,
 		o.UncountedTerminatedPods)) {
-		bad("uncountedTerminatedPods", u, "uncountedTerminatedPods needs to be empty for finished job")
+		// Kubernetes shows its own form of it, whose fields have no names of JSON's.
+		r.bad("uncountedTerminatedPods", struct{ Succeeded, Failed []types.UID }{u.Succeeded, u.Failed}, "must be empty for finished job")
 	}
-	return errs
 }
 
-// jobIndexes checks the lists of indexes that are done with.
-func jobIndexes(j, old *batchv1.Job, path *field.Path) (errs field.ErrorList) {
-	s, o, all := &j.Status, &old.Status, j.Spec.Completions
+// pods checks the counts of pods that are there.
+func (r *jobStatus) pods() {
+	s, o := &r.j.Status, &r.old.Status
+	if t := value(s.Terminating); t > 0 && finished(r.j) && (!finished(r.old) || t != value(o.Terminating)) {
+		r.bad("terminating", t, "terminating>0 is invalid for finished job")
+	}
+	if ready := value(s.Ready); s.Ready != nil && (ready != value(o.Ready) || s.Active != o.Active) && ready > s.Active {
+		r.bad("ready", ready, "cannot set more ready pods than active")
+	}
+	r.contrary(batchv1.JobSuccessCriteriaMet, batchv1.JobFailed)
+	r.contrary(batchv1.JobSuccessCriteriaMet, batchv1.JobFailureTarget)
+}
+
+// changes checks that what was said of the end stays, and that pods which ended stay counted.
+func (r *jobStatus) changes() {
+	j, old, s, o := r.j, r.old, &r.j.Status, &r.old.Status
+	gone := func(t batchv1.JobConditionType) bool { return has(old, t) && !has(j, t) }
+	for _, t := range []batchv1.JobConditionType{batchv1.JobFailed, batchv1.JobComplete, batchv1.JobFailureTarget} {
+		if gone(t) {
+			r.condition("cannot disable the terminal " + string(t) + "=True condition")
+		}
+	}
+	if s.Failed < o.Failed {
+		r.bad("failed", s.Failed, "cannot decrease the failed counter")
+	}
+	elastic := value(j.Spec.CompletionMode) == batchv1.IndexedCompletion && resource.Same(j.Spec.Completions, j.Spec.Parallelism)
+	if s.Succeeded < o.Succeeded && !elastic {
+		r.bad("succeeded", s.Succeeded, "cannot decrease the succeeded counter")
+	}
+	if r.ended() && s.CompletionTime != nil && o.CompletionTime != nil {
+		r.bad("completionTime", s.CompletionTime, "field is immutable")
+	}
+	if r.begun() && o.StartTime != nil && !is(j.Spec.Suspend) && !gone(batchv1.JobSuspended) { // it starts anew when it is resumed
+		r.bad("startTime", s.StartTime, "field is immutable for unsuspended job once set")
+	}
+	if has(old, batchv1.JobComplete) && !has(old, batchv1.JobSuccessCriteriaMet) && has(j, batchv1.JobSuccessCriteriaMet) {
+		r.condition("cannot set SuccessCriteriaMet=True for Job already has Complete=true conditions")
+	}
+	if gone(batchv1.JobSuccessCriteriaMet) {
+		r.condition("cannot disable the SuccessCriteriaMet=True condition")
+	}
+}
+
+// indexes checks the lists of indexes that are done with.
+func (r *jobStatus) indexes() {
+	j, s, o, all, bad := r.j, &r.j.Status, &r.old.Status, r.j.Spec.Completions, r.bad
 	done, lost := s.CompletedIndexes != o.CompletedIndexes, !resource.Same(s.FailedIndexes, o.FailedIndexes)
-	bad := func(name string, v any, says string) { errs = append(errs, field.Invalid(path.Child(name), v, says)) }
 	check := func(name, list string) {
 		if _, err := parseIndexes(list, *all); err != nil {
 			bad(name, list, "error parsing "+name+": "+err.Error())
@@ -179,7 +204,7 @@ func jobIndexes(j, old *batchv1.Job, path *field.Path) (errs field.ErrorList) {
 		bad("completedIndexes", s.CompletedIndexes, "cannot set non-empty completedIndexes when non-indexed completion mode")
 	}
 	if s.FailedIndexes == nil {
-		return errs
+		return
 	}
 	if lost && all != nil && j.Spec.BackoffLimitPerIndex != nil {
 		check("failedIndexes", *s.FailedIndexes)
@@ -187,8 +212,9 @@ func jobIndexes(j, old *batchv1.Job, path *field.Path) (errs field.ErrorList) {
 	if lost && j.Spec.BackoffLimitPerIndex == nil {
 		bad("failedIndexes", *s.FailedIndexes, "cannot set non-null failedIndexes when backoffLimitPerIndex is null")
 	}
-	if (done || lost) && all != nil && overlap(s.CompletedIndexes, *s.FailedIndexes, *all) {
-		bad("failedIndexes", *s.FailedIndexes, "failedIndexes and completedIndexes overlap")
+	if (done || lost) && all != nil {
+		if at, both := overlap(s.CompletedIndexes, *s.FailedIndexes, *all); both {
+			bad("failedIndexes", *s.FailedIndexes, "failedIndexes and completedIndexes overlap at index: "+strconv.Itoa(int(at)))
+		}
 	}
-	return errs
 }
