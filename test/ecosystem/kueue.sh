@@ -1,4 +1,4 @@
-# shellcheck shell=bash disable=SC1091,SC2154
+# shellcheck shell=bash disable=SC1091,SC2164,SC2154
 # Its integration suites want the definitions of other projects beside its own, in a copy that can be written to.
 # They take twenty minutes, and to compile them ten: LIMIT=3600.
 . "$CLIENT/suite"
