@@ -174,8 +174,10 @@ func (s *Step) Gap() *convergence.Gap {
 		g.Advice = at.Advice
 	}
 	g.Advise(append(slices.Clip(g.Advice), s.Also...))
-	if s.Aside != "" {
-		g.Detail = strings.TrimPrefix(g.Detail+"; "+s.Aside, "; ")
+	for _, aside := range []string{s.Aside, d.Aside} {
+		if aside != "" && !strings.Contains(g.Detail, aside) {
+			g.Detail = strings.TrimPrefix(g.Detail+"; "+aside, "; ")
+		}
 	}
 	g.Since.Time = s.Health.Since
 	g.Namespace, g.Name = s.Object.Namespace, GapName(s.Object)

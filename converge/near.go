@@ -102,7 +102,11 @@ func (w *World) namesake(k resource.Kind, ns, name string) string {
 	n := 0
 	for obj := range w.Read.Each(k, "") {
 		if in := obj.GetNamespace(); obj.GetName() == name && in != ns && w.Sees(k, in) {
-			return "there is " + i.Singular + "/" + name + " in namespace " + in + ": name that, where it may be, or " + or
+			if or = "there is " + i.Singular + "/" + name + " in namespace " + in + ": name that, where it may be, or " + or; copied {
+				or += ": kubectl get " + i.Singular + " " + name + " -n " + in + " -o yaml | sed 's/namespace: " + in + "/namespace: " + ns +
+					"/' | kubectl apply -f -"
+			}
+			return or
 		}
 		if n++; n == maxNear {
 			break

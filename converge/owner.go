@@ -87,6 +87,12 @@ func (l *Look) bareMake(f *Finding) {
 	gr := schema.ParseGroupResource(f.Waits.On.Resource)
 	word := creatable[gr]
 	k, ok := l.Kinds.GR(gr)
+	if tree, custom := words.Tree(l.Obj); word == "" && custom && ok && l.Sees(k, f.Waits.On.Namespace) && l.Read.Lookup(k,
+		f.Waits.On.Namespace, f.Waits.On.Name) == nil && !strings.Contains(strings.Join(f.Advice, "\n"), "is to make it") {
+		if command := MakeSecret(tree["spec"], f.Waits.On.Kind, f.Waits.On.Namespace, f.Waits.On.Name); command != "" {
+			f.Advice = append([]string{"make it: " + command}, f.Advice...)
+		}
+	}
 	if !ok || word == "" || !plainName.MatchString(f.Waits.On.Name+f.Waits.On.Namespace) || !l.Sees(k, f.Waits.On.Namespace) ||
 		l.Read.Lookup(k, f.Waits.On.Namespace, f.Waits.On.Name) != nil || strings.Contains(strings.Join(f.Advice, "\n"), "kubectl create "+word) {
 		return

@@ -27,6 +27,8 @@ type Workloads interface {
 	Template(obj resource.Object) *corev1.PodTemplateSpec
 	// Copies are the pods that a Deployment or StatefulSet wants, and those that are ready.
 	Copies(obj resource.Object) (want, ready int32)
+	// Short counts the pods that a workload still lacks.
+	Short(obj resource.Object) int32
 	// Makes words what a controller makes for an object, as pods or a job; "": nothing.
 	Makes(obj resource.Object) string
 	// Failure is why that can't be made, by the status or the events of the object; nil: it does not say.
@@ -51,6 +53,8 @@ type noWorkloads struct{}
 func (noWorkloads) Template(resource.Object) *corev1.PodTemplateSpec { return nil }
 
 func (noWorkloads) Copies(resource.Object) (want, ready int32) { return 0, 0 }
+
+func (noWorkloads) Short(resource.Object) int32 { return 0 }
 
 func (noWorkloads) Makes(resource.Object) string { return "" }
 

@@ -172,6 +172,8 @@ func (l *Look) fill(name string, f *Finding) {
 	}
 	l.bareMake(f)
 	l.misbound(f)
+	l.rename(f)
+	l.keptElsewhere(f)
 }
 
 var (

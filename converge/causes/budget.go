@@ -59,7 +59,7 @@ func evictionBlocked(l *converge.Look) *converge.Finding {
 		Error: r.Failure(),
 		Waits: l.Field("status.disruptionsAllowed"),
 		Next:  converge.PersonDoes("makes more pods, or has the budget allow one less"),
-		Advice: []string{"scale the workload up, so that one pod may go",
+		Advice: []string{scaledUp(l.World, p),
 			"or lower minAvailable, or raise maxUnavailable: kubectl edit pdb " + converge.Called(l)}}
 	for _, p := range health.Guarded(l.World, b) {
 		if !l.Health(kinds.Pods, p).Converged() {

@@ -434,6 +434,12 @@ func noVolume(l *converge.Look, c *corev1.PersistentVolumeClaim) *converge.Findi
 	} else if name != "" {
 		f.Says = "finds no free volume of class " + name + " that fits, and the class makes none"
 	} else if c.Spec.StorageClassName == nil {
+		classes := resource.List(l.Read, kinds.StorageClasses, "")
+		if len(classes) == 1 {
+			f.Advice = []string{"have the one class that there is be the default: kubectl patch storageclass " + classes[0].Name +
+				` -p '{"metadata":{"annotations":{"storageclass.kubernetes.io/is-default-class":"true"}}}'`, "or " + f.Advice[0], f.Advice[1]}
+			return f
+		}
 		f.Advice = append(f.Advice, "or, if one of the classes is to be the default, give it the annotation "+
 			"storageclass.kubernetes.io/is-default-class=true: kubectl get storageclass")
 	}

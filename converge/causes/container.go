@@ -125,16 +125,34 @@ func containerRefused(l *converge.Look, p *corev1.Pod, c *corev1.ContainerStatus
 		f.Advice = []string{"correct spec.containers[" + c.Name + "].lifecycle.postStart: the container is killed when it fails",
 			"read its log: kubectl logs --previous " + p.Name + " -c " + c.Name + " -n " + p.Namespace}
 	}
-	cannotStart(f, c.Name, text)
+	cannotStart(l, f, p, c.Name, text)
 	return f
 }
 
 // cannotStart words what the runtime says of a container that it can't start, where that is known.
-func cannotStart(f *converge.Finding, container, text string) {
-	if s, ok := words.Meaning(unstartable, text); ok {
-		f.Says, f.Advice = "can't start container "+container+": "+s.Words(), []string{s.Advice()}
+func cannotStart(l *converge.Look, f *converge.Finding, p *corev1.Pod, container, text string) {
+	s, ok := words.Meaning(unstartable, text)
+	if !ok {
+		return
+	}
+	f.Says, f.Advice = "can't start container "+container+": "+s.Words(), []string{s.Advice()}
+	m := executed.FindStringSubmatch(text)
+	if m == nil || !strings.HasPrefix(s.Mark(), "exec") {
+		return
+	}
+	switch f.Says += ": " + m[1]; {
+	case strings.HasSuffix(s.Mark(), "denied"):
+		f.Advice[0] = "let " + m[1] + " be executable in the image (RUN chmod +x " + m[1] + "), or run the container as a user who may execute it"
+		if c := podspec.ContainerNamed(&p.Spec, container); c != nil && strings.HasSuffix(m[1], ".sh") && len(c.Command) == 1 {
+			f.Advice = append(f.Advice, retemplate(l, "or have a shell read it", ofContainer(&p.Spec, container, `"command":["sh","`+m[1]+`"]`)))
+		}
+	case strings.HasPrefix(s.Words(), "the image has no"):
+		f.Advice[0] = edited(l, s.Advice())
 	}
 }
+
+// executed finds the program that could not be run.
+var executed = regexp.MustCompile(`exec: \\?"([^"\\]+)\\?"`)
 
 // neverBegan: the container was made and its program could not be run. It did not crash, and has no log.
 func neverBegan(l *converge.Look, p *corev1.Pod, c *corev1.ContainerStatus) *converge.Finding {
@@ -147,7 +165,7 @@ func neverBegan(l *converge.Look, p *corev1.Pod, c *corev1.ContainerStatus) *con
 		Waits:  l.Field("spec.containers[" + c.Name + "].command"),
 		Next:   converge.At(again(c), converge.AgentOf(p), "starts container %s again", c.Name),
 		Advice: []string{"check the command, the security context and the mounts of container " + c.Name}}
-	cannotStart(f, c.Name, t.Message)
+	cannotStart(l, f, p, c.Name, t.Message)
 	return f
 }
 
@@ -205,6 +223,9 @@ func outOfMemory(l *converge.Look, p *corev1.Pod, c *corev1.ContainerStatus) *co
 		p.Spec.NodeName
 	if q, whose := memoryLimit(p, c.Name); q != "" {
 		limit, advice = whose+"limit of "+q, moreMemory(l, p, c.Name)
+		if by := limitedBy(l, p, c.Name, corev1.ResourceMemory); by != "" {
+			limit += ", which is the default of limitrange/" + by + ","
+		}
 		if whose != "its " {
 			advice = "raise spec.resources.limits.memory of the pod, which all its containers share, or find out which needs so much"
 		}
@@ -381,7 +402,7 @@ func podFailed(l *converge.Look, p *corev1.Pod) *converge.Finding {
 		t := p.Status.ContainerStatuses[i].State.Terminated
 		if t != nil && t.ExitCode != 0 && t.Reason == "StartError" {
 			f := &converge.Finding{Says: "can't start container " + p.Status.ContainerStatuses[i].Name + ": " + words.OneLine(t.Message)}
-			cannotStart(f, p.Status.ContainerStatuses[i].Name, t.Message)
+			cannotStart(l, f, p, p.Status.ContainerStatuses[i].Name, t.Message)
 			says = fmt.Sprintf("failed: %s, and restartPolicy is %s", strings.Replace(f.Says, "can't start", "its node could not start", 1),
 				p.Spec.RestartPolicy)
 		} else if t != nil && t.ExitCode != 0 {

@@ -40,7 +40,7 @@ func drainWouldWait(l *converge.Look) *converge.Finding {
 		Owner: converge.Person, State: converge.Latent,
 		Waits: l.Field("status.disruptionsAllowed"),
 		Next:  converge.PersonDoes("makes more pods, or has the budget allow one less"),
-		Advice: []string{"scale the workload up, so that one pod may go",
+		Advice: []string{scaledUp(l.World, p),
 			"or lower minAvailable, or raise maxUnavailable: kubectl edit pdb " + converge.Called(l)}}
 	for _, p := range health.Guarded(l.World, b) {
 		if !l.Health(kinds.Pods, p).Converged() {
@@ -57,6 +57,18 @@ func letIll(f *converge.Finding, b *policyv1.PodDisruptionBudget) {
 		f.Advice, f.Also = nil, append(f.Also, "let pods that are not ready be evicted meanwhile: kubectl patch pdb "+b.Name+" -n "+
 			b.Namespace+` -p '{"spec":{"unhealthyPodEvictionPolicy":"AlwaysAllow"}}'`)
 	}
+}
+
+// LetGo is the command that has one pod more made of the first that budgets keep on a node; "": none of them is kept.
+func LetGo(w *converge.World, n *corev1.Node) string {
+	for _, b := range resource.List(w.Read, kinds.PodDisruptionBudgets, "") {
+		for _, p := range health.Guarded(w, b) {
+			if b.Status.DisruptionsAllowed == 0 && p.Spec.NodeName == n.Name && w.Health(kinds.Pods, p).Converged() {
+				return Grown(w, p)
+			}
+		}
+	}
+	return ""
 }
 
 // KeptThere names the budgets that keep pods on a node from which they are to go.

@@ -84,9 +84,23 @@ func pinned(p *corev1.Pod) string {
 var unpooledBy = regexp.MustCompile(`incompatible with nodepool "([a-z0-9.-]+)".*?incompatible requirements, key ([^,]+), ` +
 	`\S+ In \[([^\]]+)\] not in`)
 
+// tooSmall finds a pool of Karpenter's none of whose types of machines has room, and what it allows of them.
+var tooSmall = regexp.MustCompile(`incompatible with nodepool "([a-z0-9.-]+)".*?no instance type (?:satisfied|has enough|which)` +
+	`(?:.*?(node\.kubernetes\.io/instance-type|[a-z./-]+/instance-(?:cpu|size|family|category)) In \[([^\]]+)\])?`)
+
 // unpooled has the pool of nodes offer what a pod asks for, where the autoscaler says that it does not.
 func unpooled(f *converge.Finding) {
 	m := unpooledBy.FindStringSubmatch(f.Aside)
+	if small := tooSmall.FindStringSubmatch(f.Aside); m == nil && small != nil {
+		allows := ""
+		if small[2] != "" {
+			allows = ", which allows " + small[2] + " " + small[3] + " alone,"
+		}
+		wider := "let the node pool " + small[1] + allows + " have types of machines that have all that (spec.template.spec.requirements), " +
+			"or ask for less: kubectl edit nodepools.karpenter.sh " + small[1]
+		f.Advice = append([]string{wider}, f.Advice[min(1, len(f.Advice)):]...)
+		return
+	}
 	if m == nil {
 		return
 	}
@@ -223,9 +237,15 @@ func size(l *converge.Look, f *converge.Finding, p *corev1.Pod, name corev1.Reso
 	if want.Cmp(most) <= 0 {
 		f.Says += "; it asks for " + want.String() + ", and node " + n.Name + " would have " + most.String() + " if it were empty" +
 			biggest(l.World, n.Name, p.Namespace, name)
+		if at, free := roomiest(l.World, p, name); at != nil && free.Sign() > 0 && free.Cmp(want) < 0 {
+			f.Says += "; " + whole(name, free) + " is free on " + at.Name
+			f.Advice = []string{lower(l, p, name, "remove other pods, add a node, or lower the pod's request to what is free there", free)}
+		}
 		return
 	}
-	f.Advice = []string{atMaker(l, "lower the pod's request of "+string(name)+" to less than "+most.String()+", or add a larger node")}
+	_, free := roomiest(l.World, p, name)
+	f.Advice = []string{lower(l, p, name, "lower the pod's request of "+string(name)+" to no more than "+most.String()+
+		", or add a larger node", free)}
 	if most.IsZero() {
 		f.Advice = []string{"have a node that has " + string(name) + ", or leave the request out"}
 	}
@@ -302,6 +322,9 @@ func unlabelled(w *converge.World, p *corev1.Pod) string {
 		switch {
 		case slices.Contains(others, want):
 		case len(others) == 0:
+			if other := keyLike(w, key, want); other != "" {
+				return "; no node has the label " + key + ": they have " + other + "=" + want
+			}
 			return "; no node has the label " + key
 		default:
 			return "; no node has " + key + "=" + want + ": they have " + words.List(others, 3)

@@ -113,8 +113,8 @@ func pullSecretMissing(l *converge.Look, p *corev1.Pod, c *corev1.ContainerStatu
 			Next: converge.Does(converge.AgentOf(p),
 				"pulls with the credentials when the secret exists"),
 			Advice: []string{"kubectl create secret docker-registry " + s.Name + " -n " + p.Namespace +
-				" --docker-server=REGISTRY " +
-				"--docker-username=USER --docker-password=PASSWORD",
+				" --docker-server=" + registryOf(image) +
+				" --docker-username=USER --docker-password=PASSWORD",
 				"or name another one in imagePullSecrets, of the pod or of its service account"}}
 	}
 	return nil
@@ -189,15 +189,21 @@ func withCredentials(l *converge.Look, p *corev1.Pod, image string) []string {
 	if name != "" {
 		return []string{has + ": if secret/" + name + " is for it, have the pod's service account bring it, and delete the pod: " + patch}
 	}
-	registry, _, is := strings.Cut(image, "/")
-	if !is || !strings.ContainsAny(registry, ".:") {
-		registry = "https://index.docker.io/v1/"
-	} else if strings.Trim(registry, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789.:-") != "" {
-		registry = "REGISTRY"
-	}
-	return []string{has + ": kubectl create secret docker-registry pull -n " + p.Namespace + " --docker-server=" + registry +
+	return []string{has + ": kubectl create secret docker-registry pull -n " + p.Namespace + " --docker-server=" + registryOf(image) +
 		" --docker-username=USER --docker-password=PASSWORD",
 		"then have the pod's service account bring it, and delete the pod: " + strings.Replace(patch, `"name":""`, `"name":"pull"`, 1)}
+}
+
+// registryOf is the server from which an image comes, as a secret for it names it.
+func registryOf(image string) string {
+	registry, _, is := strings.Cut(image, "/")
+	if !is || !strings.ContainsAny(registry, ".:") {
+		return "https://index.docker.io/v1/"
+	}
+	if strings.Trim(registry, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789.:-") != "" {
+		return "REGISTRY"
+	}
+	return registry
 }
 
 // A refusalToPull pairs a runtime's words when an image does not come with a short cause and what helps.

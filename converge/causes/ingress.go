@@ -52,10 +52,12 @@ func ingressBackendMissing(l *converge.Look) *converge.Finding {
 	}
 	r := general.Namespaced(l, kinds.Services, b.Name)
 	if why == "no such service" {
-		return &converge.Finding{Says: "leads to service/" + b.Name + ", which does not exist", Owner: converge.Person,
+		f := &converge.Finding{Says: "leads to service/" + b.Name + ", which does not exist", Owner: converge.Person,
 			State: converge.Blocked, Waits: converge.On("Object", r, ""),
 			Next:   converge.PersonDoes("creates service/%s, or names another one", b.Name),
 			Advice: []string{"those that exist: kubectl get services -n " + i.Namespace}}
+		alsoSecret(l, f)
+		return f
 	}
 	port := cmp.Or(b.Port.Name, fmt.Sprint(b.Port.Number))
 	f := &converge.Finding{Says: "leads to port " + port + " of service/" + b.Name + ", which has no such port", Owner: converge.Person,
@@ -64,7 +66,16 @@ func ingressBackendMissing(l *converge.Look) *converge.Finding {
 		Next:   converge.PersonDoes("corrects the port here or there"),
 		Advice: []string{"an ingress names the service's port, not that of its pods: kubectl get service " + b.Name + " -n " + i.Namespace}}
 	otherPort(l, f, i, b)
+	alsoSecret(l, f)
 	return f
+}
+
+// alsoSecret adds that the certificate of an ingress is missing to what else is wrong with it.
+func alsoSecret(l *converge.Look, f *converge.Finding) {
+	if other := ingressSecretMissing(l); other != nil {
+		f.Says += "; it also " + other.Says
+		f.Also = other.Advice[:1]
+	}
 }
 
 // otherPort tells which ports the service of a backend has. If it is one alone, that is meant.

@@ -74,7 +74,7 @@ func killedBy(name string, of func(*corev1.Container) *corev1.Probe) func(l *con
 				}
 			}
 		}
-		if says, advice := misported(p, c.Name, probe); says != "" && strings.Contains(e.Message, "refused") {
+		if says, advice := misported(l, p, c.Name, name, probe); says != "" && strings.Contains(e.Message, "refused") {
 			f.Says += says
 			f.Advice = append([]string{advice}, f.Advice...)
 		}

@@ -125,7 +125,7 @@ func troubleAdvice(n *corev1.Node, c *corev1.NodeCondition) string {
 	case strings.Contains(string(c.Type), "Deadlock") || strings.Contains(string(c.Type), "Kernel"):
 		return "drain it, and start the machine anew; what the kernel says: dmesg on " + n.Name
 	case c.Type == corev1.NodeDiskPressure:
-		return "free disk space on " + n.Name + ": images and logs that nobody needs, or give it a larger disk"
+		return "free disk space on " + n.Name + ": images and logs that nobody needs (on it: crictl rmi --prune), or give it a larger disk"
 	case c.Type == corev1.NodeMemoryPressure || c.Type == corev1.NodePIDPressure:
 		return "have fewer pods on " + n.Name + ", or pods with limits; see who uses most: kubectl top pods -A --sort-by=memory"
 	case c.Type == wellknown.SilentPeers:

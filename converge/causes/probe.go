@@ -80,7 +80,7 @@ func probeFails(name string, of func(*corev1.Container) *corev1.Probe) func(l *c
 				"asks every %d s, and starts the container anew if it has not passed by then",
 				max(probe.PeriodSeconds, 1))
 		}
-		if says, advice := misported(p, c.Name, probe); says != "" && (f.Error == nil || strings.Contains(f.Error.Message, "refused")) {
+		if says, advice := misported(l, p, c.Name, name, probe); says != "" && (f.Error == nil || strings.Contains(f.Error.Message, "refused")) {
 			f.Says += says
 			f.Advice = append([]string{advice}, f.Advice...)
 		}

@@ -46,7 +46,7 @@ func resizePending(l *converge.Look) *converge.Finding {
 
 // misported says of a probe that it asks a port that its container does not have: by a name that no port has, or by a number beside those
 // that are declared. That is a guess where the number is concerned, as ports need not be declared.
-func misported(p *corev1.Pod, container string, probe *corev1.Probe) (says, advice string) {
+func misported(l *converge.Look, p *corev1.Pod, container, word string, probe *corev1.Probe) (says, advice string) {
 	var at = probe.TCPSocket
 	port := ""
 	switch {
@@ -71,11 +71,19 @@ func misported(p *corev1.Pod, container string, probe *corev1.Probe) (says, advi
 		return "", ""
 	}
 	if len(has) == 0 {
-		return "; container " + container + " has no port of the name " + port, "name a port of the container " + port +
-			", or give the probe a number"
+		return "; container " + container + " has no port of the name " + port, edited(l, "name a port of the container "+port+
+			", or give the probe a number")
+	}
+	to, _, _ := strings.Cut(has[0], " (")
+	way := "httpGet"
+	if at != nil {
+		way = "tcpSocket"
+	} else if probe.GRPC != nil {
+		way = "grpc"
 	}
 	return "; container " + container + " declares port " + words.List(has, 3) + ", not " + port,
-		"have the probe ask port " + has[0] + ", if that is meant"
+		retemplate(l, "have the probe ask port "+has[0]+", if that is meant", ofContainer(&p.Spec, container, `"`+strings.ToLower(word)+
+			`Probe":{"`+way+`":{"port":`+to+`}}`))
 }
 
 // slowly says that a probe failed since its answer took too long.

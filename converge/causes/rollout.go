@@ -131,12 +131,21 @@ func unwell(l *converge.Look) (list []*corev1.Pod) {
 	return list
 }
 
+// fresh are those of some pods that are not on their way out; all, if all are.
+func fresh(list []*corev1.Pod) []*corev1.Pod {
+	stay := slices.DeleteFunc(slices.Clone(list), func(p *corev1.Pod) bool { return p.DeletionTimestamp != nil })
+	if len(stay) == 0 {
+		return list
+	}
+	return stay
+}
+
 func podsNotReady(l *converge.Look) *converge.Finding {
 	bad := unwell(l)
 	if len(bad) == 0 {
 		return nil
 	}
-	return &converge.Finding{Says: "waits for " + words.Count(len(bad), "pod") + " to be ready", State: converge.Waiting,
+	return &converge.Finding{Says: "waits for " + words.Count(len(fresh(bad)), "pod") + " to be ready", State: converge.Waiting,
 		Waits: converge.On("Object", converge.RefTo(kinds.Pods, bad[0]), "status.conditions[Ready]"),
 		Next:  converge.Does(l.Owner, "is done when its pods are ready"), Below: converge.Refs(kinds.Pods, bad)}
 }

@@ -395,13 +395,13 @@ func tainted(l *converge.Look, p *corev1.Pod, text string) *converge.Finding {
 		return nil
 	}
 	if taint == "cordoned" {
-		return &converge.Finding{Says: "fits on no node because those that it asks for (" + words.List(names, 3) + ") are cordoned: " +
+		return &converge.Finding{Says: "fits on no node because " + wanted(p) + " (" + words.List(names, 3) + ") are cordoned: " +
 			text, State: converge.Blocked,
 			Waits:  converge.On("Node", converge.Ref{Kind: kinds.Nodes, NS: "", Name: names[0]}, "spec.unschedulable"),
 			Next:   converge.Does("scheduler", "tries again when a node is uncordoned or another one joins"),
 			Advice: []string{"kubectl uncordon " + names[0]}}
 	}
-	f := &converge.Finding{Says: "fits on no node because those that it asks for (" + words.List(names,
+	f := &converge.Finding{Says: "fits on no node because " + wanted(p) + " (" + words.List(names,
 		3) + ") have taints that it does not tolerate, such as " + taint + ": " + text, State: converge.Blocked,
 		Waits: converge.ForName("Node", "without the taint "+taint),
 		Next:  converge.Does("scheduler", "tries again when a node loses its taint or another one joins"), Below: ill,
@@ -413,6 +413,14 @@ func tainted(l *converge.Look, p *corev1.Pod, text string) *converge.Finding {
 		f.Advice = strings.Split(s.Advice(), "\n")
 	}
 	return f
+}
+
+// wanted are the nodes that a pod may have, as a sentence begins.
+func wanted(p *corev1.Pod) string {
+	if asksForNodes(p) {
+		return "those that it asks for"
+	}
+	return "all nodes"
 }
 
 // unsuitable is the rule for what the scheduler names in its sentence.
@@ -429,6 +437,9 @@ func unsuitable(what, advice string, marks ...string) func(l *converge.Look, p *
 				}
 				if strings.HasPrefix(what, "node selector") {
 					off := unlabelled(l.World, p)
+					if near := others(l, p); len(near) > 0 {
+						f.Advice = append(near, relabelling(l.World, p)...)
+					}
 					if label := labelling(l.World, p); label != "" {
 						f.Advice = append([]string{label}, f.Advice...)
 					}

@@ -51,11 +51,13 @@ func loadBalancerMissing(l *converge.Look, s *corev1.Service) *converge.Finding 
 		}
 	}
 	if why != "" {
-		return &converge.Finding{Says: "gets no address: " + words.OneLine(why), Owner: who, State: converge.BackingOff,
+		f := &converge.Finding{Says: "gets no address: " + words.OneLine(why), Owner: who, State: converge.BackingOff,
 			Error:  general.TextOnly(why),
 			Waits:  l.Field("status.loadBalancer.ingress"),
 			Next:   converge.Does(who, "tries again"),
 			Advice: []string{"see all that it says: kubectl describe service " + converge.Called(l)}}
+		usedUp(l, f, why)
+		return f
 	}
 	if runs, sure := l.Runs("load-balancer"); l.Callers == nil && !runs && !sure {
 		f := &converge.Finding{Says: "waits for an address from " + who + "; whether one runs is not known here", Owner: who,
@@ -134,8 +136,12 @@ func nothingSelected(l *converge.Look, s *corev1.Service) *converge.Finding {
 		Next:   converge.Does(l.Owner, "adds pods with these labels when there are some"),
 		Advice: []string{"compare the selector with the pods' labels: kubectl get pods --show-labels -n " + s.Namespace}}
 	if near := nearly(l, s); near != "" {
-		f.Says, f.Advice = f.Says+"; "+near, append([]string{"correct spec.selector, if these are the pods that are meant: kubectl edit " +
-			"service " + s.Name + " -n " + s.Namespace}, f.Advice...)
+		correct := "correct spec.selector, if these are the pods that are meant: kubectl edit service " + s.Name + " -n " + s.Namespace
+		if key, value, is := strings.Cut(near[strings.LastIndex(near, " ")+1:], "="); is {
+			correct = "correct spec.selector, if these are the pods that are meant: kubectl patch service " + s.Name + " -n " + s.Namespace +
+				` -p '{"spec":{"selector":{"` + key + `":"` + value + `"}}}'`
+		}
+		f.Says, f.Advice = f.Says+"; "+near, append([]string{correct}, f.Advice...)
 	}
 	if in := selectedElsewhere(l.World, s); in != nil && !strings.Contains(f.Says, "; ") {
 		f.Says += "; pods with these labels are in namespace " + in.Namespace + ", and a service leads to pods of its own alone"
@@ -245,7 +251,7 @@ func backendsNotReady(l *converge.Look, s *corev1.Service) *converge.Finding {
 // portMissing: the pods are ready, and none has a port of the name that the service leads to.
 func portMissing(l *converge.Look, s *corev1.Service) *converge.Finding {
 	open, _ := general.OpenPorts(l.World, s)
-	for _, port := range s.Spec.Ports {
+	for i, port := range s.Spec.Ports {
 		name := port.TargetPort.StrVal
 		if name == "" || open[port.Name] {
 			continue
@@ -260,9 +266,14 @@ func portMissing(l *converge.Look, s *corev1.Service) *converge.Finding {
 		} else if len(all) > 0 {
 			says += "; they name " + words.List(all, 3)
 		}
-		return &converge.Finding{Says: says, State: converge.Blocked, Waits: l.Field("spec.ports[].targetPort"),
+		f := &converge.Finding{Says: says, State: converge.Blocked, Waits: l.Field("spec.ports[].targetPort"),
 			Next:   converge.Does(l.Owner, "adds the pods when they have such a port"),
-			Advice: []string{"name the container's port " + name + ", or correct targetPort"}}
+			Advice: []string{"name the container's port " + name + ", or correct targetPort: kubectl edit service " + converge.Called(l)}}
+		if named := portsNamed(l, s, over); len(named) == 1 {
+			f.Advice = append([]string{fmt.Sprintf("if %s is meant: kubectl patch service %s -n %s --type=json -p "+
+				`'[{"op":"replace","path":"/spec/ports/%d/targetPort","value":"%s"}]'`, named[0], s.Name, s.Namespace, i, named[0])}, f.Advice...)
+		}
+		return f
 	}
 	return nil
 }

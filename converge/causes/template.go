@@ -57,7 +57,21 @@ func retemplate(l *converge.Look, advice, spec string) string {
 	if top.Kind == kinds.CronJobs {
 		body = `{"spec":{"jobTemplate":` + body + `}}`
 	}
-	return advice + ": kubectl patch " + top.Kind.Info().Singular + " " + top.Name + " -n " + top.NS + " -p '" + body + "'"
+	command := advice + ": kubectl patch " + top.Kind.Info().Singular + " " + top.Name + " -n " + top.NS + " -p '" + body + "'"
+	if job := metav1.GetControllerOfNoCopy(l.Obj); top.Kind == kinds.CronJobs && l.Kind == kinds.Pods && job != nil { // its template stays
+		command += " && kubectl delete job " + job.Name + " -n " + top.NS
+	}
+	return command
+}
+
+// relabelled is advice with the command that gives the pods of a workload a label; "": their template can't be changed.
+func relabelled(l *converge.Look, advice, key, value string) string {
+	top, ok := changeable(l.World, l.Kind, l.Obj)
+	if !ok || top.Kind == kinds.CronJobs {
+		return ""
+	}
+	return advice + ": kubectl patch " + top.Kind.Info().Singular + " " + top.Name + " -n " + top.NS +
+		` -p '{"spec":{"template":{"metadata":{"labels":{"` + key + `":"` + value + `"}}}}}'`
 }
 
 // atMaker is advice on what an operator keeps, which is changed in the object that it is made for.

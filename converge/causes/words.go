@@ -35,6 +35,10 @@ func advise(l *converge.Look, f *converge.Finding, p *corev1.Pod, container stri
 		f.Advice = append([]string{lacks}, f.Advice...)
 		return f
 	}
+	if may := writable(l, p, container, t.Message); may != "" {
+		f.Advice = append([]string{may}, f.Advice...)
+		return f
+	}
 	if m := unmatched.FindStringSubmatch(t.Message); m != nil {
 		if k := general.KindNamed(l.World, m[2], m[1]); k != nil && k.Info().GVK.Version != m[3] {
 			f.Advice = append([]string{"take a version of the image that goes with this cluster, which has that kind as " +
@@ -51,16 +55,28 @@ func advise(l *converge.Look, f *converge.Finding, p *corev1.Pod, container stri
 		return f
 	}
 	who := "system:serviceaccount:" + words.Between(t.Message, `"system:serviceaccount:`, `"`) + " -n " + p.Namespace
-	f.Advice = append([]string{strings.ReplaceAll(s.Advice(), "{}", who)}, f.Advice...)
+	f.Advice = append([]string{withKeys(p, container, strings.ReplaceAll(s.Advice(), "{}", who))}, f.Advice...)
 	if r, lacks := converge.LackedRight(t.Message); lacks {
 		heldByAnother(l, f, &r)
 	}
 	if strings.Contains(t.Message, "i/o timeout") || s.Advice() == words.DNSUnknown || s.Advice() == words.DNSSilent {
-		if names := fences(l.World, p); len(names) > 0 {
+		if says, advice := keptFromDNS(l.World, p); says != "" && s.Advice() == words.DNSSilent {
+			f.Says, f.Advice = f.Says+"; "+says, append([]string{advice}, f.Advice[1:]...)
+		} else if names := fences(l.World, p); len(names) > 0 {
 			f.Aside = "what it may connect to is limited by " + words.List(names, 3)
 		}
 	}
 	return f
+}
+
+// withKeys is advice on credentials that a container has, with the keys of Secrets that have them.
+func withKeys(p *corev1.Pod, container, advice string) string {
+	keys, secret := secretsOf(p, container)
+	if advice != words.WrongPassword || keys == "" {
+		return advice
+	}
+	return "compare what it has from " + keys + ", with what the server has, and correct it: kubectl edit secret " + secret + " -n " +
+		p.Namespace
 }
 
 // heldByAnother advises to run a program as the account that has the right which its own lacks, if there is one.

@@ -33,6 +33,18 @@ func (workloads) Copies(obj resource.Object) (want, ready int32) {
 	return 0, 0
 }
 
+func (workloads) Short(obj resource.Object) int32 {
+	switch obj := obj.(type) {
+	case *appsv1.ReplicaSet:
+		return ptr.Deref(obj.Spec.Replicas, 1) - obj.Status.Replicas
+	case *appsv1.StatefulSet:
+		return ptr.Deref(obj.Spec.Replicas, 1) - obj.Status.Replicas
+	case *batchv1.Job:
+		return ptr.Deref(obj.Spec.Parallelism, 1) - obj.Status.Active
+	}
+	return 0
+}
+
 func (workloads) Makes(obj resource.Object) string {
 	switch obj.(type) {
 	case *appsv1.ReplicaSet, *appsv1.StatefulSet, *appsv1.DaemonSet, *batchv1.Job, *corev1.ReplicationController:

@@ -99,11 +99,15 @@ func lackBeyond(l *converge.Look, f *converge.Finding, tree map[string]any, mess
 		}
 		for _, lack := range (&mentions.Search{World: l.World, Kind: m.Kind, Obj: m.Obj}).Mentions(named) {
 			if says := lack.Says(m.NS); says != "" && !lack.Loose {
-				f.Says += "; " + m.Kind.Info().Singular + "/" + m.Name + ", which it names, " + says
+				by := "; " + m.Kind.Info().Singular + "/" + m.Name + ", which it names, "
+				f.Says = strings.TrimSuffix(f.Says, by+"asks for that") + by + says
 				f.State, f.Waits = converge.Blocked, lack.Wait()
 				f.Next = converge.PersonDoes("makes it, or names another one; %s goes on then", f.Owner)
 				f.Advice = append([]string{"correct it: kubectl edit " + m.Kind.Info().GR().String() + " " +
 					strings.TrimSuffix(m.Name+" -n "+m.NS, " -n ")}, f.Advice...)
+				if command := converge.MakeSecret(named["spec"], lack.Kind.Info().GVK.Kind, lack.NS, lack.Name); command != "" && lack.Obj == nil {
+					f.Advice = append([]string{"make it: " + command}, f.Advice...)
+				}
 				return
 			}
 		}

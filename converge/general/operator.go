@@ -298,6 +298,8 @@ func operatorReports(l *converge.Look, _ map[string]any) *converge.Finding {
 		}
 	}
 	named(l, f, tree, said)
+	tooFewNodes(l, f, tree, said)
+	unknownHost(l, f, tree, said+" "+f.Aside)
 	if len(f.Below) == 0 && !words.Faulty.MatchString(c.Message) {
 		f.Says += untaken(l, f)
 	}

@@ -1,7 +1,10 @@
 package general
 
 import (
+	"errors"
+	"maps"
 	"regexp"
+	"slices"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
@@ -86,11 +89,44 @@ func QuotaExceeded(l *converge.Look, text string) *converge.Finding {
 		return nil
 	}
 	r := Namespaced(l, core.ResourceQuotas, name)
+	raise := "raise the quota: kubectl edit resourcequota " + name + " -n " + r.NS
+	if hard := enough(quotaSum(text), max(l.Workloads().Short(l.Obj), 1)); hard != "" {
+		raise = "raise the quota to what is wanted in all: kubectl patch resourcequota " + name + " -n " + r.NS +
+			` --type=merge -p '{"spec":{"hard":{` + hard + `}}}'`
+	}
 	return &converge.Finding{Says: "can't create more: the quota " + name + " is used up (" + quotaSum(text) + ")",
-		Waits: converge.On("Quota", r, "spec.hard"),
-		Next:  converge.Does(l.Owner, "tries again; it succeeds once the quota has room"),
-		Advice: []string{"raise the quota: kubectl edit resourcequota " + name + " -n " + r.NS,
-			"or free some of it: scale something else down"}}
+		Waits:  converge.On("Quota", r, "spec.hard"),
+		Next:   converge.Does(l.Owner, "tries again; it succeeds once the quota has room"),
+		Advice: []string{raise, "or free some of what it counts: kubectl describe resourcequota " + name + " -n " + r.NS}}
+}
+
+// enough are the amounts, as JSON, that a quota needs for n more of what it refused, by the figures of its refusal; "": they have none.
+func enough(sum string, n int32) string {
+	all := [3]map[string]string{}
+	for i, mark := range []string{"requested: ", "used: ", "limited: "} {
+		all[i] = map[string]string{}
+		for _, part := range strings.Split(words.Between(sum+", \x00", mark, ", "), ",") {
+			if name, amount, is := strings.Cut(strings.TrimSpace(part), "="); is {
+				all[i][name] = amount
+			}
+		}
+	}
+	var parts []string
+	for _, name := range slices.Sorted(maps.Keys(all[0])) {
+		asks, err := resource.ParseQuantity(all[0][name])
+		used, err2 := resource.ParseQuantity(all[1][name])
+		limit, err3 := resource.ParseQuantity(all[2][name])
+		if errors.Join(err, err2, err3) != nil {
+			return ""
+		}
+		for range min(n, 1000) {
+			used.Add(asks)
+		}
+		if used.Cmp(limit) > 0 {
+			parts = append(parts, `"`+name+`":"`+used.String()+`"`)
+		}
+	}
+	return strings.Join(parts, ",")
 }
 
 // quotaSum is the part of the message that has the figures.

@@ -167,7 +167,8 @@ func ofKind(l *converge.Look, f *converge.Finding, message string) {
 var noneOf = regexp.MustCompile(`(?i:\bno )(?:[a-z]+ )?([A-Z]\w+) (?:were |was )?(?:found|available|exist)`)
 
 // listed finds what is missing after the word for its kind: Referenced CiliumBGPPeerConfig(s) are missing: [peer-1].
-var listed = regexp.MustCompile(`\b([A-Z][A-Za-z]+)(?:\(s\)|s)? (?:is |are )?(?:missing|not found): \[?['"]?([a-z0-9][a-z0-9.-]*[a-z0-9])`)
+var listed = regexp.MustCompile(`\b([A-Z][A-Za-z]+)(?:\(s\)|s)? (?:is |are )?(?:missing|not found): ` +
+	`\[?['"]?([a-z0-9][a-z0-9.-]*[a-z0-9])|\bmissing ([A-Z][A-Za-z]+)(?:\(s\)|s)?: \[?['"]?([a-z0-9][a-z0-9.-]*[a-z0-9])`)
 
 // lackListed finds the first of those, if it is not there.
 func lackListed(l *converge.Look, f *converge.Finding, message string) {
@@ -175,12 +176,16 @@ func lackListed(l *converge.Look, f *converge.Finding, message string) {
 	if m == nil || f.State == converge.Blocked {
 		return
 	}
-	for _, k := range mentions.Of(l).KindsBy(m[1], "", "", true) {
+	name := m[2] + m[4]
+	for _, k := range mentions.Of(l).KindsBy(m[1]+m[3], "", "", true) {
 		ns := l.Obj.GetNamespace()
-		if !l.Sees(k, ns) || l.Read.Lookup(k, ns, m[2]) != nil {
+		if !k.Info().Namespaced {
+			ns = ""
+		}
+		if !l.Sees(k, ns) || l.Read.Lookup(k, ns, name) != nil {
 			continue
 		}
-		f.Waits, f.State = converge.On("Object", converge.Ref{Kind: k, NS: ns, Name: m[2]}, ""), converge.Blocked
+		f.Waits, f.State = converge.On("Object", converge.Ref{Kind: k, NS: ns, Name: name}, ""), converge.Blocked
 		f.Next = converge.PersonDoes("makes it, or names another one; %s goes on then", f.Owner)
 		return
 	}
@@ -393,6 +398,10 @@ func spokenOf(l *converge.Look, f *converge.Finding, message string) {
 		ns := cmp.Or(m[2], l.Obj.GetNamespace())
 		for _, k := range append(mentions.Of(l).KindsBy(m[1], "", "", true), mentions.Of(l).KindsBy(strings.TrimSuffix(m[1], "s"), "", "",
 			true)...) {
+			ns := ns
+			if !k.Info().Namespaced {
+				ns = ""
+			}
 			obj := l.Read.Lookup(k, ns, m[3])
 			if obj == nil && m[2] == "" {
 				obj = afar(l, k, m[3])
@@ -401,7 +410,7 @@ func spokenOf(l *converge.Look, f *converge.Finding, message string) {
 			case obj == nil || obj.GetUID() == l.Obj.GetUID():
 				continue
 			case lasting.MatchString(message):
-				f.Advice[0] += ": kubectl delete " + k.Info().GR().String() + " " + m[3] + " -n " + ns
+				f.Advice[0] += strings.TrimSuffix(": kubectl delete "+k.Info().GR().String()+" "+m[3]+" -n "+ns, " -n ")
 				return
 			case !l.Health(k, obj).Converged():
 				waitsFor(f, message, converge.RefTo(k, obj))

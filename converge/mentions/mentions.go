@@ -254,8 +254,9 @@ func (s *Search) take(path, field string, v map[string]any) bool {
 		s.add(path, s.KindsBy(kind, group, words.String(v, "apiVersion"), true), v, name)
 		return true
 	}
+	known := stems[stem]
 	stem = strings.TrimSuffix(strings.TrimSuffix(stem, "Key"), "Target")
-	of := s.KindsBy(cmp.Or(stems[stem], stem), group, "", false)
+	of := s.KindsBy(cmp.Or(known, stems[stem], stem), group, "", false)
 	if s.add(path, of, v, name); len(of) == 0 {
 		s.byKind(path, stem, name) // as authenticationRef names a TriggerAuthentication
 	}

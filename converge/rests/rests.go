@@ -130,7 +130,11 @@ func restOfDaemonSet(w *converge.World, d *appsv1.DaemonSet) (string, string) {
 		return "is kept off " + words.List(off, 3) + " by the taint " + taint,
 			"if it is to run there, give its pod template a toleration of " + taint
 	case len(nodes) > 0 && fit == 0 && d.Status.DesiredNumberScheduled == 0:
-		return "runs nowhere: no node has the labels that its pod template asks for (" + asked(tpl) + ")", "kubectl get nodes --show-labels"
+		says := "runs nowhere: no node has the labels that its pod template asks for (" + asked(tpl) + ")"
+		if near, patch := causes.Reselect(w, &tpl.Spec); near != "" {
+			return says + near, "if that is meant: kubectl patch daemonset " + d.Name + " -n " + d.Namespace + " -p '" + patch + "'"
+		}
+		return says, "kubectl get nodes --show-labels"
 	}
 	return "", ""
 }
@@ -234,8 +238,11 @@ func restOfBudget(w *converge.World, b *policyv1.PodDisruptionBudget) (string, s
 
 func restOfNode(w *converge.World, n *corev1.Node) (string, string) {
 	if n.Spec.Unschedulable {
-		return strings.TrimSuffix("is cordoned: it gets no new pods"+bareOn(w, n)+"; "+causes.KeptThere(w, n), "; "),
-			"kubectl uncordon " + n.Name
+		advice := "kubectl uncordon " + n.Name
+		if more := causes.LetGo(w, n); more != "" {
+			advice = "if it is to be drained, have one pod more elsewhere: " + more
+		}
+		return strings.TrimSuffix("is cordoned: it gets no new pods"+bareOn(w, n)+"; "+causes.KeptThere(w, n), "; "), advice
 	}
 	for i := range n.Spec.Taints {
 		if t := &n.Spec.Taints[i]; t.Effect != corev1.TaintEffectPreferNoSchedule && !strings.HasPrefix(t.Key, "node.kubernetes.io/") {

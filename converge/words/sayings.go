@@ -58,7 +58,7 @@ var LastWords = []Saying{
 	{"could not translate host name", "", DNSUnknown},
 	{"database \"*does not exist", "", "make that database on the server, or correct its name in the container's env"},
 	{"unknown database", "", "make that database on the server, or correct its name in the container's env"},
-	{"role \"*does not exist", "", wrongPassword},
+	{"role \"*does not exist", "", WrongPassword},
 	{"relation*does not exist", "", migrate}, {"no such table", "", migrate}, {"table*doesn't exist", "", migrate},
 	{"unknown column", "", migrate}, {"pending migration", "", migrate},
 	{"too many clients", "", tooMany}, {"too many connections", "", tooMany}, {"remaining connection slots", "", tooMany},
@@ -72,7 +72,7 @@ var LastWords = []Saying{
 	{"cuda out of memory", "", gpuFull}, {"cuda error: out of memory", "", gpuFull},
 	{"outofmemoryerror", "", "raise the program's own limit of memory, and the container's with it (Java: -XX:MaxRAMPercentage)"},
 	{"heap out of memory", "", "raise the program's own limit of memory, and the container's with it (Node: --max-old-space-size)"},
-	{"password authentication failed", "", wrongPassword}, {"access denied for user", "", wrongPassword},
+	{"password authentication failed", "", WrongPassword}, {"access denied for user", "", WrongPassword},
 	{"certificate has expired", "", "have that certificate renewed, and the server take it up: kubectl get certificates -A"},
 	{"certificate signed by unknown authority", "", untrusted}, {"self-signed certificate", "", untrusted},
 	{"self signed certificate", "", untrusted}, {"keyerror: '", "", "give the container what it asks for, in its env"},
@@ -97,9 +97,11 @@ var LastWords = []Saying{
 // DNSUnknown is the advice for a name that the cluster's DNS does not know.
 const DNSUnknown = "correct the name that it looks up, or create the service: kubectl get services -A"
 
+// WrongPassword is the advice for credentials that a server does not take.
+const WrongPassword = "compare the credentials that it has from a Secret with those that the server has"
+
 const (
-	wrongPassword = "compare the credentials that it has from a Secret with those that the server has"
-	gpuFull       = "the GPU's own memory is used up: have it work on less at once (batch, context), split it over more GPUs, " +
+	gpuFull = "the GPU's own memory is used up: have it work on less at once (batch, context), split it over more GPUs, " +
 		"or take larger ones"
 	untrusted   = "give the container the certificate of the server's authority, or the server one of an authority that it trusts"
 	wrongArgs   = "correct the container's args: this version of the program does not know that one"

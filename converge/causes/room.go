@@ -1,0 +1,141 @@
+package causes
+
+import (
+	"maps"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	"k8s.io/component-helpers/scheduling/corev1/nodeaffinity"
+
+	"github.com/kloop-dev/kloop/converge"
+	"github.com/kloop-dev/kloop/kinds"
+	kloop "github.com/kloop-dev/kloop/resource"
+)
+
+// roomiest is the node on which most of a resource is free, of those that a pod could have; nil: nobody here knows.
+func roomiest(w *converge.World, p *corev1.Pod, name corev1.ResourceName) (best *corev1.Node, free resource.Quantity) {
+	if !w.Sees(kinds.Pods, "") || name != corev1.ResourceCPU && name != corev1.ResourceMemory {
+		return nil, free
+	}
+	asks := nodeaffinity.GetRequiredNodeAffinity(p)
+	for _, n := range kloop.List(w.Read, kinds.Nodes, "") {
+		if barrier(p, asks, n) != "" {
+			continue
+		}
+		left, there := n.Status.Allocatable[name].DeepCopy(), thereOn(w, n.Name)
+		if name == corev1.ResourceCPU {
+			left.Sub(there.cpu)
+		} else {
+			left.Sub(there.memory)
+		}
+		if best == nil || left.Cmp(free) > 0 {
+			best, free = n, left
+		}
+	}
+	return best, free
+}
+
+// lower is advice with the command by which the container that asks for most of a resource asks for what is left on the roomiest node.
+func lower(l *converge.Look, p *corev1.Pod, name corev1.ResourceName, advice string, free resource.Quantity) string {
+	most, which := resource.Quantity{}, ""
+	for i := range p.Spec.Containers {
+		if q := p.Spec.Containers[i].Resources.Requests[name]; q.Cmp(most) > 0 {
+			most, which = q, p.Spec.Containers[i].Name
+		}
+	}
+	others := asksFor(p, name)
+	others.Sub(most)
+	free.Sub(others)
+	if which == "" || free.Sign() <= 0 || len(p.Spec.InitContainers) > 0 {
+		return atMaker(l, advice)
+	}
+	return resources(l, advice, which, string(name)+"="+whole(name, free), "")
+}
+
+// whole words an amount as people do: in Mi, or in thousandths of a processor.
+func whole(name corev1.ResourceName, q resource.Quantity) string {
+	if name == corev1.ResourceCPU {
+		return resource.NewMilliQuantity(q.MilliValue(), resource.DecimalSI).String()
+	}
+	if mi := q.Value() &^ (1<<20 - 1); mi > 0 {
+		return resource.NewQuantity(mi, resource.BinarySI).String()
+	}
+	return q.String()
+}
+
+// others advises to have a pod ask for a label that nodes have, where it asks for one that no node has: for the value that they have, or
+// for the label that has that value.
+func others(l *converge.Look, p *corev1.Pod) (advice []string) {
+	key, other, value := nearLabel(l.World, p)
+	if other == "" || value == "" {
+		return nil
+	}
+	spec := `{"nodeSelector":{"` + key + `":"` + value + `"}}`
+	if other != key {
+		spec = `{"nodeSelector":{"` + key + `":null,"` + other + `":"` + value + `"}}`
+	}
+	return []string{retemplate(l, "have it ask for "+other+"="+value+", if that is meant", spec)}
+}
+
+// relabelling advises to give the label that a pod asks for to the one node that has another value of it.
+func relabelling(w *converge.World, p *corev1.Pod) []string {
+	key, _, _ := nearLabel(w, p)
+	generic := "correct it, or label nodes: kubectl get nodes --show-labels"
+	if nodes := kloop.List(w.Read, kinds.Nodes, ""); len(nodes) == 1 && !strings.Contains(key, "kubernetes.io/") {
+		return []string{"or label the node so: kubectl label node " + nodes[0].Name + " " + key + "=" + p.Spec.NodeSelector[key] + " --overwrite"}
+	}
+	return []string{generic}
+}
+
+// nearLabel finds a label of nodes that may be meant by one of a pod's selector that no node has; "": none is like it.
+func nearLabel(w *converge.World, p *corev1.Pod) (key, other, value string) {
+	if !w.Sees(kinds.Nodes, "") {
+		return "", "", ""
+	}
+	for _, key = range slices.Sorted(maps.Keys(p.Spec.NodeSelector)) {
+		want, has := p.Spec.NodeSelector[key], nodeLabels(w, key)
+		if slices.Contains(has, want) || key == corev1.LabelOSStable || key == corev1.LabelArchStable || key == corev1.LabelHostname {
+			continue
+		}
+		if len(has) == 1 {
+			return key, key, has[0]
+		}
+		if len(has) > 0 {
+			return key, key, converge.Likest(want, slices.Clone(has))
+		}
+		return key, keyLike(w, key, want), want
+	}
+	return "", "", ""
+}
+
+// keyLike is the key of a label that nodes have with a value, and that is like another: as disktype of disk.
+func keyLike(w *converge.World, key, value string) string {
+	var keys []string
+	for _, n := range kloop.List(w.Read, kinds.Nodes, "") {
+		for has, is := range n.Labels {
+			if is == value && !slices.Contains(keys, has) {
+				keys = append(keys, has)
+			}
+		}
+	}
+	if slices.Sort(keys); len(keys) == 1 && (strings.HasSuffix(keys[0], "/"+key) || strings.HasSuffix(key, "/"+keys[0])) {
+		return keys[0]
+	}
+	return converge.Likest(key, keys)
+}
+
+// Reselect tells which label a pod template may mean by one that no node has, and the patch of its spec; "": none is like it.
+func Reselect(w *converge.World, t *corev1.PodSpec) (says, patch string) {
+	key, other, value := nearLabel(w, &corev1.Pod{Spec: *t})
+	if other == "" || value == "" {
+		return "", ""
+	}
+	null := ""
+	if other != key {
+		null = `"` + key + `":null,`
+	}
+	return "; there are nodes with " + other + "=" + value,
+		`{"spec":{"template":{"spec":{"nodeSelector":{` + null + `"` + other + `":"` + value + `"}}}}}`
+}

@@ -1,0 +1,202 @@
+package converge
+
+import (
+	"encoding/json"
+	"fmt"
+	"maps"
+	"regexp"
+	"slices"
+	"strings"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/kloop-dev/kloop/converge/words"
+	"github.com/kloop-dev/kloop/resource"
+)
+
+// Advice to name another object, or key, gets the command that does so, where the name stands in the object itself or in the template by
+// which it was made.
+
+// nameIt ends such advice.
+const nameIt = ": name it, if that is meant"
+
+var (
+	// proposed finds the name in it.
+	proposed = regexp.MustCompile(`^there is (?:the key ([\w.-]+) in|[a-z0-9-]+/([a-z0-9.-]+))`)
+	// ownName finds the paths of fields in which a spec gives names of its own.
+	ownName = regexp.MustCompile(`/(?:containers|initContainers|volumes|volumeMounts|ports|env|rules|listeners)/\d+/name$|` +
+		`/(?:metadata|labels|matchLabels|selector|annotations)/|/(?:image|mountPath|kind|apiVersion|namespace)$`)
+	// remade are kinds whose template makes what a person would change.
+	remade = []string{"Deployment", "StatefulSet", "DaemonSet", "CronJob"}
+)
+
+// rename completes such advice.
+func (l *Look) rename(f *Finding) {
+	if f.Waits == nil || f.Waits.On == nil {
+		return
+	}
+	for i, a := range f.Advice {
+		m := proposed.FindStringSubmatch(a)
+		if m == nil || !strings.HasSuffix(a, nameIt) {
+			continue
+		}
+		old, isKey := strings.CutPrefix(f.Waits.Field, "data.")
+		if isKey != (m[1] != "") {
+			continue
+		}
+		if !isKey {
+			old = f.Waits.On.Name
+		}
+		if command := l.renaming(old, m[1]+m[2], isKey, f.Waits.On.Name); command != "" {
+			f.Advice = slices.Clone(f.Advice)
+			f.Advice[i] = a + ": " + command
+		}
+	}
+}
+
+// renaming is the command that puts a name in the place of another, or a key in that of another of an object; "": the old one is not found.
+func (l *Look) renaming(old, name string, isKey bool, of string) string {
+	k, obj := l.template()
+	if obj == nil {
+		k, obj = l.source(old)
+	}
+	if obj == nil {
+		return ""
+	}
+	tree, custom := words.Tree(obj)
+	word := k.Info().GR().String()
+	if !custom {
+		word = k.Info().Singular
+		data, err := json.Marshal(obj)
+		if err != nil || json.Unmarshal(data, &tree) != nil {
+			return ""
+		}
+	}
+	var ops []string
+	placesOf(tree["spec"], "/spec", 0, func(path string, beside map[string]any, text string) {
+		if text != old || ownName.MatchString(path) || isKey && (!strings.HasSuffix(path, "/key") || words.String(beside, "name") != of) {
+			return
+		}
+		ops = append(ops, fmt.Sprintf(`{"op":"replace","path":"%s","value":"%s"}`, path, name))
+	})
+	if len(ops) == 0 || len(ops) > 4 {
+		return ""
+	}
+	return strings.TrimSuffix("kubectl patch "+word+" "+obj.GetName()+" -n "+obj.GetNamespace(), " -n ") + " --type=json -p '[" +
+		strings.Join(ops, ",") + "]'"
+}
+
+// template is the object in which a person changes what an object names: itself, or the workload at the top that makes it; nil: another
+// controller would change it back, or it can't be changed.
+func (l *Look) template() (resource.Kind, resource.Object) {
+	k, obj := l.Kind, l.Obj
+	for range MaxDepth {
+		ref := metav1.GetControllerOfNoCopy(obj)
+		if ref == nil {
+			break
+		}
+		by, known := l.KindOf(schema.FromAPIVersionAndKind(ref.APIVersion, ref.Kind))
+		if !known || by.Info().Custom {
+			return nil, nil
+		}
+		if obj = l.Read.Lookup(by, obj.GetNamespace(), ref.Name); obj == nil {
+			return nil, nil
+		}
+		k = by
+	}
+	made := slices.Contains(remade, k.Info().GVK.Kind)
+	if kind := k.Info().GVK.Kind; !made && (k != l.Kind || kind == "Pod" || kind == "Job" || kind == "PersistentVolumeClaim") {
+		return nil, nil
+	}
+	return k, obj
+}
+
+// source is the object of an operator from which a name came into an object that was made for it: the one farthest up that has it, or what
+// that one refers to, as a Challenge to its ClusterIssuer; nil: none has it.
+func (l *Look) source(name string) (k resource.Kind, obj resource.Object) {
+	has := func(obj resource.Object) (is bool) {
+		tree, custom := words.Tree(obj)
+		placesOf(tree["spec"], "", 0, func(_ string, _ map[string]any, text string) { is = is || text == name })
+		return is && custom
+	}
+	up := l.madeBy()
+	for range MaxDepth {
+		if up == nil {
+			break
+		}
+		if has(up.Obj) {
+			k, obj = up.Kind, up.Obj
+		}
+		up = up.madeBy()
+	}
+	if obj == nil {
+		return nil, nil
+	}
+	tree, _ := words.Tree(obj)
+	from, ns := k, obj.GetNamespace()
+	placesOf(tree["spec"], "", 0, func(_ string, beside map[string]any, text string) {
+		for _, other := range l.Kinds.All() {
+			i := other.Info()
+			if i.GVK.Kind != text || words.String(beside, "kind") != text || words.Domain(i.GVK.Group) != words.Domain(from.Info().GVK.Group) {
+				continue
+			}
+			in := ns
+			if !i.Namespaced {
+				in = ""
+			}
+			if of := l.Read.Lookup(other, in, words.String(beside, "name")); l.Sees(other, in) && has(of) {
+				k, obj = other, of
+			}
+		}
+	})
+	return k, obj
+}
+
+// placesOf goes through the texts of a tree, with the JSON pointer to each and what stands beside it.
+func placesOf(v any, path string, depth int, see func(path string, beside map[string]any, text string)) {
+	if depth > 16 {
+		return
+	}
+	switch v := v.(type) {
+	case map[string]any:
+		for _, field := range slices.Sorted(maps.Keys(v)) {
+			at := path + "/" + strings.NewReplacer("~", "~0", "/", "~1").Replace(field)
+			if text, is := v[field].(string); is {
+				see(at, v, text)
+			} else {
+				placesOf(v[field], at, depth+1, see)
+			}
+		}
+	case []any:
+		for i, item := range v {
+			if text, is := item.(string); is {
+				see(fmt.Sprintf("%s/%d", path, i), nil, text)
+			} else {
+				placesOf(item, fmt.Sprintf("%s/%d", path, i), depth+1, see)
+			}
+		}
+	}
+}
+
+// MakeSecret is the command that makes a Secret or ConfigMap with the keys that a spec asks for of it; "": it tells of none.
+func MakeSecret(spec any, kind, ns, name string) string {
+	word := map[string]string{"Secret": "secret generic", "ConfigMap": "configmap"}[kind]
+	keys := map[string]bool{}
+	placesOf(spec, "", 0, func(path string, beside map[string]any, text string) {
+		if key := words.String(beside, "key"); text == name && key != "" && strings.HasSuffix(strings.ToLower(path), "name") {
+			keys[key] = true
+		}
+	})
+	if word == "" || len(keys) == 0 || !plainName.MatchString(name+ns) {
+		return ""
+	}
+	command := "kubectl create " + word + " " + name + " -n " + ns
+	for _, key := range slices.Sorted(maps.Keys(keys)) {
+		if strings.Trim(key, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-") != "" {
+			return ""
+		}
+		command += " --from-literal=" + key + "=VALUE"
+	}
+	return command
+}
