@@ -37,7 +37,9 @@ func (w *World) NearTo(wait *convergence.Wait) string {
 		return ""
 	}
 	if obj != nil {
-		if meant := Likest(key, DataKeys(obj)); meant != "" && meant != key {
+		if meant, several := likely(key, DataKeys(obj)); several {
+			return "there are the keys " + words.List(DataKeys(obj), 4) + " in " + wait.On.Short() + ": name one of them, if that is meant"
+		} else if meant != "" && meant != key {
 			return "there is the key " + meant + " in " + wait.On.Short() + ": name it, if that is meant"
 		}
 		return ""
@@ -144,6 +146,19 @@ func DataKeys(obj resource.Object) []string {
 		return slices.AppendSeq(slices.Sorted(maps.Keys(obj.Data)), maps.Keys(obj.BinaryData))
 	}
 	return nil
+}
+
+// likely is the key that is most like another, or says that there are several of which each may be meant.
+func likely(key string, known []string) (meant string, several bool) {
+	meant = Likest(key, slices.Clone(known))
+	stem, _, isFile := strings.Cut(key, ".")
+	alike := 0
+	for _, k := range known {
+		if strings.HasPrefix(k, stem+".") {
+			alike++
+		}
+	}
+	return meant, isFile && alike > 1 && len(known) <= 4 // as tls.pem beside tls.crt and tls.key
 }
 
 // Likest is the word that is most like another: by its letters, or since one begins or ends with the other. Of words that differ in

@@ -27,6 +27,8 @@ var (
 	// ownName finds the paths of fields in which a spec gives names of its own.
 	ownName = regexp.MustCompile(`/(?:containers|initContainers|volumes|volumeMounts|ports|env|rules|listeners)/\d+/name$|` +
 		`/(?:metadata|labels|matchLabels|selector|annotations)/|/(?:image|mountPath|kind|apiVersion|namespace)$`)
+	// runsOnce finds kinds whose objects are made anew, and not changed.
+	runsOnce = regexp.MustCompile(`(?:Run|Workflow|Job|Backup|Restore|Migration|Request)$`)
 	// remade are kinds whose template makes what a person would change.
 	remade = []string{"Deployment", "StatefulSet", "DaemonSet", "CronJob"}
 )
@@ -59,7 +61,7 @@ func (l *Look) rename(f *Finding) {
 func (l *Look) renaming(old, name string, isKey bool, of string) string {
 	k, obj := l.template()
 	if obj == nil {
-		k, obj = l.source(old)
+		k, obj = l.source(old, true)
 	}
 	if obj == nil {
 		return ""
@@ -75,12 +77,13 @@ func (l *Look) renaming(old, name string, isKey bool, of string) string {
 	}
 	var ops []string
 	placesOf(tree["spec"], "/spec", 0, func(path string, beside map[string]any, text string) {
-		if text != old || ownName.MatchString(path) || isKey && (!strings.HasSuffix(path, "/key") || words.String(beside, "name") != of) {
+		if text != old || ownName.MatchString(path) || isKey && (!strings.HasSuffix(path, "/key") ||
+			words.String(beside, "name") != of && !strings.Contains(path, "/items/")) {
 			return
 		}
 		ops = append(ops, fmt.Sprintf(`{"op":"replace","path":"%s","value":"%s"}`, path, name))
 	})
-	if len(ops) == 0 || len(ops) > 4 {
+	if len(ops) == 0 || len(ops) > 4 || custom && runsOnce.MatchString(k.Info().GVK.Kind) {
 		return ""
 	}
 	return strings.TrimSuffix("kubectl patch "+word+" "+obj.GetName()+" -n "+obj.GetNamespace(), " -n ") + " --type=json -p '[" +
@@ -113,39 +116,47 @@ func (l *Look) template() (resource.Kind, resource.Object) {
 }
 
 // source is the object of an operator from which a name came into an object that was made for it: the one farthest up that has it, or what
-// that one refers to, as a Challenge to its ClusterIssuer; nil: none has it.
-func (l *Look) source(name string) (k resource.Kind, obj resource.Object) {
-	has := func(obj resource.Object) (is bool) {
-		tree, custom := words.Tree(obj)
-		placesOf(tree["spec"], "", 0, func(_ string, _ map[string]any, text string) { is = is || text == name })
-		return is && custom
-	}
+// one of those refers to, as a Challenge to its ClusterIssuer; nil: none has it.
+// Those above count only if that is said.
+func (l *Look) source(name string, above bool) (k resource.Kind, obj resource.Object) {
 	up := l.madeBy()
 	for range MaxDepth {
 		if up == nil {
 			break
 		}
-		if has(up.Obj) {
+		if of, other := up.referred(name); other != nil {
+			k, obj = of, other
+		} else if above && hasText(up.Obj, name) && (obj == nil || k == up.Kind) {
 			k, obj = up.Kind, up.Obj
 		}
 		up = up.madeBy()
 	}
-	if obj == nil {
+	if obj != nil && (obj.GetUID() == l.Obj.GetUID() || metav1.GetControllerOfNoCopy(obj) != nil) { // that is no one's own words
 		return nil, nil
 	}
-	tree, _ := words.Tree(obj)
-	from, ns := k, obj.GetNamespace()
+	return k, obj
+}
+
+// hasText says that a custom object has a text in its spec.
+func hasText(obj resource.Object, name string) (is bool) {
+	tree, custom := words.Tree(obj)
+	placesOf(tree["spec"], "", 0, func(_ string, _ map[string]any, text string) { is = is || text == name })
+	return is && custom
+}
+
+// referred is the object of the same project that this one refers to by kind and name, and that has a text; nil: none has.
+func (l *Look) referred(name string) (k resource.Kind, obj resource.Object) {
+	tree, _ := words.Tree(l.Obj)
 	placesOf(tree["spec"], "", 0, func(_ string, beside map[string]any, text string) {
 		for _, other := range l.Kinds.All() {
-			i := other.Info()
-			if i.GVK.Kind != text || words.String(beside, "kind") != text || words.Domain(i.GVK.Group) != words.Domain(from.Info().GVK.Group) {
+			i, ns := other.Info(), l.Obj.GetNamespace()
+			if i.GVK.Kind != text || words.String(beside, "kind") != text || !i.Custom {
 				continue
 			}
-			in := ns
 			if !i.Namespaced {
-				in = ""
+				ns = ""
 			}
-			if of := l.Read.Lookup(other, in, words.String(beside, "name")); l.Sees(other, in) && has(of) {
+			if of := l.Read.Lookup(other, ns, words.String(beside, "name")); of != nil && l.Sees(other, ns) && hasText(of, name) {
 				k, obj = other, of
 			}
 		}

@@ -1,6 +1,7 @@
 package converge
 
 import (
+	"cmp"
 	"regexp"
 	"slices"
 	"strings"
@@ -90,6 +91,10 @@ func correcting(l *Look, text string) string {
 	gr := l.Kind.Info().GR().String() + " " + Called(l)
 	name, where := words.Ungiven(text), ""
 	tree, _ := words.Tree(l.Obj)
+	if m := notValid.FindStringSubmatch(text); m != nil && !l.isOver() && m[1] != l.Kind.Info().GVK.Kind {
+		return "correct " + m[3] + " of " + strings.ToLower(m[1]) + "/" + m[2] + " in what " + l.Kind.Info().Singular + "/" + l.Obj.GetName() +
+			" goes by" + sourceOf(tree)
+	}
 	if path, value := words.Typed(tree, text); path != "" {
 		where = ", at " + path + " (" + value + ")"
 	}
@@ -107,6 +112,24 @@ func correcting(l *Look, text string) string {
 		return "give it " + name + ", which its spec lacks" + where + ": kubectl edit " + gr
 	}
 	return "correct it: kubectl edit " + gr
+}
+
+// notValid finds another object of which somebody says that it is not valid, and the field of it.
+var notValid = regexp.MustCompile(`\b([A-Z]\w+)(?:\.[a-z0-9.]+)? \\*"([a-z0-9.-]+)\\*" is invalid: ([a-z][\w.\[\]]*)`)
+
+// sourceOf tells where an object that applies others has them from; "": it does not say.
+func sourceOf(tree map[string]any) string {
+	spec, _ := tree["spec"].(map[string]any)
+	source, _ := spec["source"].(map[string]any)
+	ref, _ := spec["sourceRef"].(map[string]any)
+	path, repo := cmp.Or(words.String(source, "path"), words.String(spec, "path")), words.String(source, "repoURL")
+	if name := words.String(ref, "name"); name != "" {
+		repo = strings.ToLower(words.String(ref, "kind")) + "/" + name
+	}
+	if path == "" || repo == "" {
+		return ""
+	}
+	return ": " + path + " of " + repo
 }
 
 // answeredBy finds words of one who was reached, or of the DNS that was not: the address itself is right then.
@@ -136,6 +159,11 @@ func correctSpoken(l *Look, f *Finding) string {
 	if by, path, v := l.spokenAbove(message); by != nil {
 		return "it speaks of " + path + " (" + words.OneLine(v) + ") of " + new(by.Object()).Short() + ", which made it; correct it there: " +
 			"kubectl edit " + by.Kind.Info().GR().String() + " " + Called(by)
+	}
+	if k, obj := l.source(strings.Trim(value, " ()"), false); len(l.Obj.GetOwnerReferences()) > 0 && obj != nil {
+		o := ObjectOf(k, obj)
+		return says + "it comes from " + o.Short() + "; correct it there: " + strings.TrimSuffix("kubectl edit "+k.Info().GR().String()+" "+
+			o.Name+" -n "+o.Namespace, " -n ")
 	}
 	if owners := l.Obj.GetOwnerReferences(); len(owners) > 0 {
 		return says + "correct that in what " + strings.ToLower(owners[0].Kind) + "/" + owners[0].Name + " is made from"

@@ -111,7 +111,7 @@ func claimInUse(l *converge.Look) *converge.Finding {
 		State:  converge.Blocked,
 		Waits:  converge.On("Object", r, ""),
 		Next:   converge.Does("pvc-protection", "lets it go when no pod uses it"),
-		Advice: []string{"delete the pods that use it, or scale their workload down"}}
+		Advice: []string{freed(l.World, pods[0])}}
 }
 
 // endedUsers are the pods that used a claim and have ended.
@@ -192,4 +192,16 @@ func apiServiceOf(read resource.Reader, group string) *apiregistrationv1.APIServ
 		}
 	}
 	return nil
+}
+
+// freed advises to have no pod use a claim any more.
+func freed(w *converge.World, p *corev1.Pod) string {
+	const advice = "have no pod use it any more"
+	if top, ok := changeable(w, kinds.Pods, p); ok && (top.Kind == kinds.Deployments || top.Kind == kinds.StatefulSets) {
+		return advice + ": kubectl scale " + top.Kind.Info().Singular + " " + top.Name + " -n " + top.NS + " --replicas=0"
+	}
+	if len(p.OwnerReferences) == 0 {
+		return advice + ": kubectl delete pod " + p.Name + " -n " + p.Namespace
+	}
+	return "delete the pods that use it, or scale their workload down"
 }

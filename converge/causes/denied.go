@@ -14,7 +14,11 @@ import (
 
 // wantsLabel finds the label that a policy says pods must have: provide labels: {"team"}, or by its path.
 var wantsLabel = regexp.MustCompile(`(?i)\b(?:must|requires?d?|missing|provide)\b[^.;\n]{0,40}\blabels?:? *` +
-	`[\[{('"\x60]+([\w./-]*\w)['"\x60]|/metadata/labels/([\w.-]*\w)|\blabel ['"\x60]([\w./-]*\w)['"\x60] (?:is|must be) (?:required|set|present)`)
+	`[\[{('"\x60]+([\w./-]*\w)['"\x60]|/metadata/labels/([\w.-]*\w)|` +
+	`\blabel ['"\x60]([\w./-]*\w)['"\x60] (?:is|must be) (?:required|set|present)`)
+
+// wantsAmount finds that a policy wants requests or limits to be set.
+var wantsAmount = regexp.MustCompile(`(?i)\b(requests|limits)\b[^.;\n]{0,30}\b(?:required?|must|missing|not set|no )|/resources/(requests|limits)\b`)
 
 // policyDenies completes what a rule of refusals says of policies: with the label that is wanted, and the policy.
 func policyDenies(see func(l *converge.Look, text string) *converge.Finding) func(l *converge.Look, text string) *converge.Finding {
@@ -34,6 +38,19 @@ func policyDenies(see func(l *converge.Look, text string) *converge.Finding) fun
 						obj.GetNamespace(), " -n ")}, f.Advice...)
 					break
 				}
+			}
+		}
+		if m := wantsAmount.FindStringSubmatch(text); m != nil {
+			var sums []string
+			for _, name := range []corev1.ResourceName{corev1.ResourceCPU, corev1.ResourceMemory} {
+				if strings.Contains(strings.ToLower(text), string(name)) {
+					sums = append(sums, string(name)+"="+usual[name])
+				}
+			}
+			amounts := map[string]string{strings.ToLower(m[1] + m[2]): strings.Join(sums, ",")}
+			if len(sums) > 0 {
+				f.Advice = append([]string{resources(l, "give its containers such "+strings.ToLower(m[1]+m[2])+", of what they need", "",
+					amounts["requests"], amounts["limits"])}, f.Advice...)
 			}
 		}
 		if m := wantsLabel.FindStringSubmatch(text); m != nil {

@@ -64,7 +64,7 @@ func awaited(l *converge.Look, f *converge.Finding, p *corev1.Pod, container str
 }
 
 // unreached has the service that a program could not reach, by its last words, as the cause: one that leads nowhere or does not exist.
-func unreached(l *converge.Look, f *converge.Finding, p *corev1.Pod, said string) {
+func unreached(l *converge.Look, f *converge.Finding, p *corev1.Pod, container, said string) {
 	r, gone := sought(l, p, said)
 	if !general.Symptom.MatchString(said) && !gone {
 		return
@@ -72,6 +72,10 @@ func unreached(l *converge.Look, f *converge.Finding, p *corev1.Pod, said string
 	if f.Below = general.Needed(l, f, p, said); gone && len(f.Below) == 0 && !strings.Contains(said, "timeout") {
 		f.Says += "; there is no service " + r.Name + " in namespace " + r.NS
 		f.Waits = converge.On("Object", r, "")
+		if command, env := given(p, container); strings.Contains(command+env, r.Name) {
+			f.Advice = append([]string{edited(l, "correct the name in the command or env of container "+container+", or make the service")},
+				f.Advice...)
+		}
 	}
 }
 

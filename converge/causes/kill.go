@@ -74,6 +74,10 @@ func killedBy(name string, of func(*corev1.Container) *corev1.Probe) func(l *con
 				}
 			}
 		}
+		if strings.Contains(e.Message, "statuscode: 4") {
+			f.Advice = nil // it answers
+			answerOf(l, f, strings.ToLower(name), e.Message)
+		}
 		if says, advice := misported(l, p, c.Name, name, probe); says != "" && strings.Contains(e.Message, "refused") {
 			f.Says += says
 			f.Advice = append([]string{advice}, f.Advice...)

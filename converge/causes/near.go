@@ -51,7 +51,7 @@ func meant(w *converge.World, p *corev1.Pod, terms []corev1.PodAffinityTerm) (wa
 
 // keptApart: pods that this one must not be beside are on the nodes that it could have. A rollout that may have no pod less waits for ever.
 func keptApart(l *converge.Look, p *corev1.Pod, text string) *converge.Finding {
-	f := unsuitable("pod anti-affinity", softer, "anti-affinity rules")(l, p, text)
+	f := unsuitable("pod anti-affinity", edited(l, softer), "anti-affinity rules")(l, p, text)
 	if f == nil || p.Spec.Affinity == nil || p.Spec.Affinity.PodAntiAffinity == nil {
 		return f
 	}
@@ -115,7 +115,7 @@ func nodesFor(l *converge.Look, sel *corev1.NodeSelector) (names []string) {
 
 // together: the pod must be beside others, and there are none, or no node beside them has room.
 func together(l *converge.Look, p *corev1.Pod, text string) *converge.Finding {
-	f := unsuitable("pod affinity", softer, "pod affinity rules")(l, p, text)
+	f := unsuitable("pod affinity", edited(l, softer), "pod affinity rules")(l, p, text)
 	if f == nil || p.Spec.Affinity == nil || p.Spec.Affinity.PodAffinity == nil {
 		return f
 	}
@@ -146,16 +146,16 @@ func deploymentOf(w *converge.World, p *corev1.Pod) *appsv1.Deployment {
 	return nil
 }
 
-// reach says from where the volumes of a pod can be used, where no node is there.
-func reach(l *converge.Look, p *corev1.Pod) string {
+// reach says from where the volume of a claim of a pod can be used, where no node is there.
+func reach(l *converge.Look, p *corev1.Pod) (says, claim string) {
 	for _, name := range core.ClaimNames(p) {
 		if v := volumeOfClaim(l, p.Namespace, name); v != nil && v.Spec.NodeAffinity != nil && v.Spec.NodeAffinity.Required != nil {
 			if off := unmet(l.World, v.Spec.NodeAffinity.Required.NodeSelectorTerms); off != "" {
-				return "; persistentvolume/" + v.Name + " of claim " + name + " lies elsewhere" + off
+				return "; persistentvolume/" + v.Name + " of claim " + name + " lies elsewhere" + off, name
 			}
 		}
 	}
-	return ""
+	return "", ""
 }
 
 // noStorage ends the scheduler's sentence on nodes whose drivers tell of too little room.

@@ -60,18 +60,16 @@ func probeFails(name string, of func(*corev1.Container) *corev1.Probe) func(l *c
 			f.Error = general.EventFailure(e)
 			f.Says = fmt.Sprintf("is not ready: the %s probe of container %s (%s) fails: %s", word, c.Name, target(probe),
 				general.LastLine(e.Message[strings.Index(e.Message, ":")+1:]))
-			if s, ok := words.Meaning(answers, e.Message); ok {
-				f.Says += " (" + s.Words() + ")"
-				f.Advice = append([]string{edited(l, strings.ReplaceAll(s.Advice(), "{}", word))}, f.Advice...)
-			}
+			answerOf(l, f, word, e.Message)
 			if other := behind(p, c.Name, e.Message); other != "" {
 				f.Says += "; that is a port of container " + other
 				f.Advice = []string{"see whether container " + other + " listens at that port: kubectl logs " + p.Name + " -c " + other +
 					" -n " + p.Namespace}
 			}
 			if slowly(e) {
-				f.Advice = append(f.Advice, fmt.Sprintf("if it is only slow to answer, raise %sProbe.timeoutSeconds, which is %d", word,
-					max(probe.TimeoutSeconds, 1)))
+				f.Advice = append(f.Advice, retemplate(l, fmt.Sprintf("if it is only slow to answer, raise %sProbe.timeoutSeconds, which is %d",
+					word, max(probe.TimeoutSeconds, 1)), ofContainer(&p.Spec, c.Name, fmt.Sprintf(`"%sProbe":{"timeoutSeconds":%d}`, word,
+					max(probe.TimeoutSeconds, 1)*5))))
 			}
 		}
 		if until := c.State.Running.StartedAt.Add(time.Duration(probe.InitialDelaySeconds+max(probe.PeriodSeconds, 1)*
@@ -87,6 +85,16 @@ func probeFails(name string, of func(*corev1.Container) *corev1.Probe) func(l *c
 		needing(l, f, p, c.Name)
 		return f
 	}
+}
+
+// answerOf tells what a program's answer to a probe means, and what to correct then.
+func answerOf(l *converge.Look, f *converge.Finding, word, message string) bool {
+	s, ok := words.Meaning(answers, message)
+	if ok {
+		f.Says += " (" + s.Words() + ")"
+		f.Advice = append([]string{edited(l, strings.ReplaceAll(s.Advice(), "{}", word))}, f.Advice...)
+	}
+	return ok
 }
 
 // near finds the port of the pod's own at which something was not reached.

@@ -433,7 +433,11 @@ func unsuitable(what, advice string, marks ...string) func(l *converge.Look, p *
 					Next:   converge.Does("scheduler", "tries again when a node or pod changes so that it could fit"),
 					Advice: []string{advice}}
 				if strings.HasPrefix(what, "persistent volume") {
-					f.Says += reach(l, p)
+					says, claim := reach(l, p)
+					if f.Says += says; claim != "" {
+						f.Advice = []string{"have a node there", "or, if what is on it may go, have a volume made elsewhere: kubectl delete pvc " + claim +
+							" -n " + p.Namespace + " --wait=false && kubectl delete pod " + p.Name + " -n " + p.Namespace}
+					}
 				}
 				if strings.HasPrefix(what, "node selector") {
 					off := unlabelled(l.World, p)

@@ -38,6 +38,19 @@ func Tolerates(o *corev1.Toleration, t *corev1.Taint) bool {
 	return o.Operator == corev1.TolerationOpExists || (o.Operator == "" || o.Operator == corev1.TolerationOpEqual) && o.Value == t.Value
 }
 
+// Tolerate is the patch of a workload by which its pods bear a taint beside what they bear already.
+func Tolerate(t *corev1.PodSpec, taint *corev1.Taint) string {
+	o := corev1.Toleration{Key: taint.Key, Value: taint.Value, Effect: taint.Effect}
+	if o.Value == "" {
+		o.Operator = corev1.TolerationOpExists
+	}
+	text, err := json.Marshal(append(slices.Clone(t.Tolerations), o))
+	if err != nil || strings.Contains(string(text), "'") {
+		return ""
+	}
+	return `{"spec":{"template":{"spec":{"tolerations":` + string(text) + `}}}}`
+}
+
 // toleration advises to have a pod bear the taints of a node that it does not, beside what it bears already; "": its template can't be
 // changed.
 func toleration(l *converge.Look, p *corev1.Pod, node string) string {

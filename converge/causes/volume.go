@@ -215,7 +215,7 @@ func mountNeedsKey(l *converge.Look, p *corev1.Pod, text string) *converge.Findi
 	f := &converge.Finding{Says: "mounts the key " + m[2] + " of something that does not have it", State: converge.Blocked,
 		Waits:  l.Field("spec.volumes"),
 		Next:   converge.Does(converge.AgentOf(p), "mounts it and starts the containers when the key is there"),
-		Advice: []string{"add the key " + m[2] + ", or correct the volume's items"}}
+		Advice: []string{edited(l, "add the key "+m[2]+", or correct the volume's items")}}
 	has := func(items []corev1.KeyToPath) bool {
 		return slices.ContainsFunc(items, func(i corev1.KeyToPath) bool { return i.Key == m[2] })
 	}

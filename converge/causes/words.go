@@ -28,7 +28,7 @@ func advise(l *converge.Look, f *converge.Finding, p *corev1.Pod, container stri
 			f.Advice = append([]string{by}, f.Advice...)
 		}
 	}()
-	if unreached(l, f, p, general.LastLine(t.Message)); t.Message == "" {
+	if unreached(l, f, p, container, general.LastLine(t.Message)); t.Message == "" {
 		needing(l, f, p, container)
 	}
 	if lacks := wanting(l.World, p, container, t.Message); lacks != "" {
@@ -55,7 +55,7 @@ func advise(l *converge.Look, f *converge.Finding, p *corev1.Pod, container stri
 		return f
 	}
 	who := "system:serviceaccount:" + words.Between(t.Message, `"system:serviceaccount:`, `"`) + " -n " + p.Namespace
-	f.Advice = append([]string{withKeys(p, container, strings.ReplaceAll(s.Advice(), "{}", who))}, f.Advice...)
+	f.Advice = append([]string{withKeys(l, p, container, strings.ReplaceAll(s.Advice(), "{}", who))}, f.Advice...)
 	if r, lacks := converge.LackedRight(t.Message); lacks {
 		heldByAnother(l, f, &r)
 	}
@@ -70,14 +70,21 @@ func advise(l *converge.Look, f *converge.Finding, p *corev1.Pod, container stri
 }
 
 // withKeys is advice on credentials that a container has, with the keys of Secrets that have them.
-func withKeys(p *corev1.Pod, container, advice string) string {
+func withKeys(l *converge.Look, p *corev1.Pod, container, advice string) string {
 	keys, secret := secretsOf(p, container)
 	if advice != words.WrongPassword || keys == "" {
-		return advice
+		if strings.Contains(advice, ": kubectl ") || !ofTemplate.MatchString(advice) {
+			return advice
+		}
+		return edited(l, advice)
 	}
 	return "compare what it has from " + keys + ", with what the server has, and correct it: kubectl edit secret " + secret + " -n " +
 		p.Namespace
 }
+
+// ofTemplate finds advice that is followed in the template of pods.
+var ofTemplate = regexp.MustCompile(`container's (?:args|env)|automountServiceAccountToken|readOnlyRootFilesystem|securityContext|in its env|` +
+	`give it another port|runAsUser|correct the address of what it fetches`)
 
 // heldByAnother advises to run a program as the account that has the right which its own lacks, if there is one.
 func heldByAnother(l *converge.Look, f *converge.Finding, r *converge.Right) {
@@ -90,10 +97,6 @@ func heldByAnother(l *converge.Look, f *converge.Finding, r *converge.Right) {
 }
 
 var (
-	// unset finds a variable of the environment that a program wants to be set.
-	unset = regexp.MustCompile(`\b([A-Z][A-Z0-9]*_[A-Z0-9_]+)\b['"\x60]?[^\n]{0,30}(?:not set|[Rr]equired|[Mm]issing|not defined|` +
-		`not provided|must be|unset|empty)|(?:nvironment variable|[Mm]issing|[Rr]equired|KeyError:?)[^A-Z\n]{0,30}` +
-		`\b([A-Z][A-Z0-9]*_[A-Z0-9_]+)\b`)
 	// unmatched finds a kind that a program asks for in a version which the server does not have.
 	unmatched = regexp.MustCompile(`no matches for kind \\*"(\w+)\\*" in version \\*"([\w.-]+)/(v\w+)\\*"`)
 	// unopened finds a file that a program wants and that is not there.
@@ -106,7 +109,7 @@ func wanting(w *converge.World, p *corev1.Pod, container, said string) string {
 	if c == nil {
 		return ""
 	}
-	if m := unset.FindStringSubmatch(said); m != nil && !hasEnv(c, m[1]+m[2]) {
+	if m := words.Unset.FindStringSubmatch(said); m != nil && !hasEnv(c, m[1]+m[2]) {
 		name := m[1] + m[2]
 		if d := deploymentOf(w, p); d != nil {
 			return fmt.Sprintf("give it that variable, which its env does not have: kubectl set env deployment/%s -c %s %s=VALUE -n %s",

@@ -18,7 +18,8 @@ import (
 var (
 	// unwritten finds the path that a program may not write, and the words by which it says so, before or after it.
 	unwritten = regexp.MustCompile(`(?i)['"\s:(](/[\w.@+/-]*[\w@+-])['"]?[^/\n]{0,40}?` +
-		`(permission denied|EACCES|read-only file ?system|EROFS)|(permission denied|EACCES|read-only file ?system|EROFS)[^/\n]{0,40}?['"\s](/[\w.@+/-]*[\w@+-])`)
+		`(permission denied|EACCES|read-only file ?system|EROFS)|` +
+		`(permission denied|EACCES|read-only file ?system|EROFS)[^/\n]{0,40}?['"\s](/[\w.@+/-]*[\w@+-])`)
 	// notFiles are paths of which nothing of the pod's own decides whether they may be written.
 	notFiles = regexp.MustCompile(`^/(proc|sys|dev|var/run/secrets)\b`)
 )

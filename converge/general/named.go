@@ -62,7 +62,7 @@ func remarks(s *mentions.Search) (list []Remark) {
 	if !custom {
 		return list
 	}
-	list = append(list, Besides(s, tree)...)
+	list = append(append(list, unselected(s)...), Besides(s, tree)...)
 	if bad := append(Applied(s, tree), PartsOf((&converge.Look{World: s.World, Kind: s.Kind, Obj: s.Obj}), s.Obj,
 		0)...); len(bad) > 0 {
 		if part := s.Step(bad[0]); part != nil {

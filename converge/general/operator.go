@@ -3,6 +3,7 @@ package general
 import (
 	"cmp"
 	"fmt"
+	"regexp"
 	"slices"
 	"strings"
 	"time"
@@ -299,6 +300,7 @@ func operatorReports(l *converge.Look, _ map[string]any) *converge.Finding {
 	}
 	named(l, f, tree, said)
 	tooFewNodes(l, f, tree, said)
+	lacksVariable(l, f, said)
 	unknownHost(l, f, tree, said+" "+f.Aside)
 	if len(f.Below) == 0 && !words.Faulty.MatchString(c.Message) {
 		f.Says += untaken(l, f)
@@ -369,6 +371,9 @@ func named(l *converge.Look, f *converge.Finding, tree map[string]any, message s
 		return
 	}
 	for _, m := range mentions.Of(l).Mentions(tree) {
+		if toldIn(l, &m, message) {
+			continue
+		}
 		says := m.Says(l.Obj.GetNamespace())
 		vague := len(strings.Fields(message)) < 4 || counts.MatchString(message) || isSpokenOf(&m, message)
 		if m.Loose && !strings.Contains(message, m.Name) && m.Obj == nil &&
@@ -390,6 +395,33 @@ func named(l *converge.Look, f *converge.Finding, tree map[string]any, message s
 		}
 	}
 	lackValue(l, f, tree, message)
+}
+
+// saidKeyless finds the key that words say an object lacks.
+var saidKeyless = regexp.MustCompile(`(?i)\bkey ['"\x60]?([\w.-]+)['"\x60]? (?:(?:was|is|could) )?(?:not (?:be )?found|missing|n[o']t exist)`)
+
+// toldIn looks for what a spec names where the controller says that it did: secret "cert-manager/token"; and for the key that it lacks.
+// It says that this can't be seen.
+func toldIn(l *converge.Look, m *mentions.Mention, message string) (unseen bool) {
+	at := strings.Index(message, "/"+m.Name)
+	if at < 1 || m.Obj != nil {
+		return false
+	}
+	in := message[strings.LastIndexFunc(message[:at], func(r rune) bool {
+		return r != '-' && (r < 'a' || r > 'z') && (r < '0' || r > '9')
+	})+1 : at]
+	if in == "" || in == m.NS || !m.Kind.Info().Namespaced || l.Sees(core.Namespaces, "") && resource.Get(l.Read, core.Namespaces, "",
+		in) == nil {
+		return false
+	}
+	if !l.Sees(m.Kind, in) {
+		return true
+	}
+	m.NS, m.Obj = in, l.Read.Lookup(m.Kind, in, m.Name)
+	if k := saidKeyless.FindStringSubmatch(message); k != nil && m.Obj != nil {
+		m.Lacks(k[1])
+	}
+	return false
 }
 
 // noted adds what an annotation or label of the object names and is not there: who was to make what is missing, for one.

@@ -14,7 +14,7 @@ import (
 
 // unknownThere finds words by which the other side does not take who asks for whom he says to be.
 var unknownThere = regexp.MustCompile(`(?i)\b401\b|unauthorized|unauthenticated|authentication (?:required|failed)|logon denied|` +
-	`bad credentials|` +
+	`bad credentials|access ?denied|` +
 	`invalid (?:user|username|password|credential|token|api ?key|access ?key|client|role|secret)|invalid_client|invalidaccesskeyid|` +
 	`signaturedoesnotmatch|wrong password|incorrect (?:user|password)`)
 

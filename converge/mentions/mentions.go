@@ -351,6 +351,13 @@ func (m *Mention) ask(v map[string]any) {
 	}
 }
 
+// Lacks notes that an object has not a key of data, if that is so.
+func (m *Mention) Lacks(key string) {
+	if has := converge.DataKeys(m.Obj); len(has) > 0 && !slices.Contains(has, key) {
+		m.Part, m.data = "the key "+key, key
+	}
+}
+
 // Wait says on what its referrer waits.
 func (m *Mention) Wait() *convergence.Wait {
 	if m.data != "" {

@@ -109,7 +109,7 @@ func restOfDaemonSet(w *converge.World, d *appsv1.DaemonSet) (string, string) {
 	want := nodeaffinity.GetRequiredNodeAffinity(tpl)
 	nodes := resource.List(w.Read, kinds.Nodes, "")
 	var off []string
-	taint, fit := "", 0
+	taint, fit, patch := "", 0, ""
 	for _, n := range nodes {
 		if ok, err := want.Match(n); err != nil || !ok {
 			continue
@@ -120,7 +120,7 @@ func restOfDaemonSet(w *converge.World, d *appsv1.DaemonSet) (string, string) {
 			if t.Effect != corev1.TaintEffectPreferNoSchedule && !strings.HasPrefix(t.Key,
 				"node.kubernetes.io/") && !slices.ContainsFunc(tpl.Spec.Tolerations,
 				func(o corev1.Toleration) bool { return causes.Tolerates(&o, t) }) {
-				off, taint = append(off, n.Name), t.ToString()
+				off, taint, patch = append(off, n.Name), t.ToString(), causes.Tolerate(&tpl.Spec, t)
 				break
 			}
 		}
@@ -128,7 +128,7 @@ func restOfDaemonSet(w *converge.World, d *appsv1.DaemonSet) (string, string) {
 	switch {
 	case len(off) > 0:
 		return "is kept off " + words.List(off, 3) + " by the taint " + taint,
-			"if it is to run there, give its pod template a toleration of " + taint
+			"if it is to run there, give its pods a toleration: kubectl patch daemonset " + d.Name + " -n " + d.Namespace + " -p '" + patch + "'"
 	case len(nodes) > 0 && fit == 0 && d.Status.DesiredNumberScheduled == 0:
 		says := "runs nowhere: no node has the labels that its pod template asks for (" + asked(tpl) + ")"
 		if near, patch := causes.Reselect(w, &tpl.Spec); near != "" {

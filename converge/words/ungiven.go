@@ -48,3 +48,8 @@ func Typed(tree map[string]any, message string) (path, value string) {
 	walk("spec", tree["spec"], 0)
 	return path, value
 }
+
+// Unset finds a variable of the environment that a program wants to be set.
+var Unset = regexp.MustCompile(`\b([A-Z][A-Z0-9]*_[A-Z0-9_]+)\b['"\x60]?[^\n]{0,30}(?:not set|[Rr]equired|[Mm]issing|not defined|` +
+	`not provided|must be|unset|empty)|(?:nvironment variable|[Mm]issing|[Rr]equired|KeyError:?)[^A-Z\n]{0,30}` +
+	`\b([A-Z][A-Z0-9]*_[A-Z0-9_]+)\b`)
