@@ -18,7 +18,8 @@ var wantsLabel = regexp.MustCompile(`(?i)\b(?:must|requires?d?|missing|provide)\
 	`\blabel ['"\x60]([\w./-]*\w)['"\x60] (?:is|must be) (?:required|set|present)`)
 
 // wantsAmount finds that a policy wants requests or limits to be set.
-var wantsAmount = regexp.MustCompile(`(?i)\b(requests|limits)\b[^.;\n]{0,30}\b(?:required?|must|missing|not set|no )|/resources/(requests|limits)\b`)
+var wantsAmount = regexp.MustCompile(`(?i)\b(requests|limits)\b[^.;\n]{0,30}\b(?:required?|must|missing|not set|no )|` +
+	`/resources/(requests|limits)\b`)
 
 // policyDenies completes what a rule of refusals says of policies: with the label that is wanted, and the policy.
 func policyDenies(see func(l *converge.Look, text string) *converge.Finding) func(l *converge.Look, text string) *converge.Finding {

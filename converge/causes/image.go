@@ -148,6 +148,10 @@ func imagePull(l *converge.Look, p *corev1.Pod, c *corev1.ContainerStatus) *conv
 	if len(p.Spec.ImagePullSecrets) == 0 && len(advice) > 0 && advice[0] == strings.ReplaceAll(credentials[0], "{}", image) {
 		f.Advice = slices.Replace(f.Advice, 0, 1, withCredentials(l, p, image)...)
 	}
+	if len(p.Spec.ImagePullSecrets) == 0 && why == "the registry limits pulls" {
+		f.Advice = append([]string{"wait, or pull with credentials, which raises the limit"}, append(withCredentials(l, p, image),
+			f.Advice[1:]...)...)
+	}
 	if len(p.Spec.ImagePullSecrets) > 0 && strings.HasPrefix(strings.Join(advice, ""), "give the pod an imagePullSecret") {
 		unaccepted(l.World, f, p)
 	}
@@ -197,7 +201,7 @@ func withCredentials(l *converge.Look, p *corev1.Pod, image string) []string {
 // registryOf is the server from which an image comes, as a secret for it names it.
 func registryOf(image string) string {
 	registry, _, is := strings.Cut(image, "/")
-	if !is || !strings.ContainsAny(registry, ".:") {
+	if !is || !strings.ContainsAny(registry, ".:") || registry == "docker.io" {
 		return "https://index.docker.io/v1/"
 	}
 	if strings.Trim(registry, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789.:-") != "" {

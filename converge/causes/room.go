@@ -68,6 +68,10 @@ func whole(name corev1.ResourceName, q resource.Quantity) string {
 // others advises to have a pod ask for a label that nodes have, where it asks for one that no node has: for the value that they have, or
 // for the label that has that value.
 func others(l *converge.Look, p *corev1.Pod) (advice []string) {
+	if want := p.Spec.NodeSelector[corev1.LabelHostname]; want != "" && !slices.Contains(nodeLabels(l.World, corev1.LabelHostname), want) &&
+		l.Sees(kinds.Nodes, "") {
+		return []string{retemplate(l, "leave that node out, if its pods may run on any", `{"nodeSelector":{"`+corev1.LabelHostname+`":null}}`)}
+	}
 	key, other, value := nearLabel(l.World, p)
 	if other == "" || value == "" {
 		return nil
@@ -82,6 +86,9 @@ func others(l *converge.Look, p *corev1.Pod) (advice []string) {
 // relabelling advises to give the label that a pod asks for to the one node that has another value of it.
 func relabelling(w *converge.World, p *corev1.Pod) []string {
 	key, _, _ := nearLabel(w, p)
+	if p.Spec.NodeSelector[key] == "" || key == corev1.LabelHostname {
+		return nil
+	}
 	generic := "correct it, or label nodes: kubectl get nodes --show-labels"
 	if nodes := kloop.List(w.Read, kinds.Nodes, ""); len(nodes) == 1 && !strings.Contains(key, "kubernetes.io/") {
 		return []string{"or label the node so: kubectl label node " + nodes[0].Name + " " + key + "=" + p.Spec.NodeSelector[key] + " --overwrite"}

@@ -255,9 +255,16 @@ func volumeUnsupported(l *converge.Look, p *corev1.Pod, text string) *converge.F
 
 func mountFails(l *converge.Look, p *corev1.Pod, text string) *converge.Finding {
 	says, advice := whyNoMount(text)
-	return &converge.Finding{Says: "can't mount its volumes: " + says, State: converge.BackingOff,
+	f := &converge.Finding{Says: "can't mount its volumes: " + says, State: converge.BackingOff,
 		Next:   converge.Does(converge.AgentOf(p), "tries again"),
 		Advice: []string{strings.ReplaceAll(advice, "{}", p.Spec.NodeName)}}
+	for i := range p.Spec.Volumes {
+		if v := &p.Spec.Volumes[i]; v.HostPath != nil && strings.Contains(text, "type check failed: "+v.HostPath.Path+" is not a directory") {
+			f.Advice = []string{retemplate(l, "have the directory made, if it may be empty", `{"volumes":[{"name":"`+v.Name+
+				`","hostPath":{"type":"DirectoryOrCreate"}}]}`), "or " + f.Advice[0]}
+		}
+	}
+	return f
 }
 
 // unmountable words what mount says, and what helps; the first that fits counts.

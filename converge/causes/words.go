@@ -73,6 +73,9 @@ func advise(l *converge.Look, f *converge.Finding, p *corev1.Pod, container stri
 func withKeys(l *converge.Look, p *corev1.Pod, container, advice string) string {
 	keys, secret := secretsOf(p, container)
 	if advice != words.WrongPassword || keys == "" {
+		if advice == words.LowPort {
+			return retemplate(l, advice+"; or have the node let anybody, in this pod alone", unprivileged)
+		}
 		if strings.Contains(advice, ": kubectl ") || !ofTemplate.MatchString(advice) {
 			return advice
 		}
@@ -82,9 +85,12 @@ func withKeys(l *converge.Look, p *corev1.Pod, container, advice string) string 
 		p.Namespace
 }
 
+// unprivileged lets any user listen at any port of the pod.
+const unprivileged = `{"securityContext":{"sysctls":[{"name":"net.ipv4.ip_unprivileged_port_start","value":"0"}]}}`
+
 // ofTemplate finds advice that is followed in the template of pods.
-var ofTemplate = regexp.MustCompile(`container's (?:args|env)|automountServiceAccountToken|readOnlyRootFilesystem|securityContext|in its env|` +
-	`give it another port|runAsUser|correct the address of what it fetches`)
+var ofTemplate = regexp.MustCompile(`container's (?:args|env)|automountServiceAccountToken|readOnlyRootFilesystem|` +
+	`securityContext|in its env|give it another port|runAsUser|correct the address of what it fetches`)
 
 // heldByAnother advises to run a program as the account that has the right which its own lacks, if there is one.
 func heldByAnother(l *converge.Look, f *converge.Finding, r *converge.Right) {

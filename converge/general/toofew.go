@@ -5,11 +5,13 @@ import (
 	"maps"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/kloop-dev/kloop/converge"
+	"github.com/kloop-dev/kloop/converge/words"
 	"github.com/kloop-dev/kloop/kinds/core"
 	"github.com/kloop-dev/kloop/resource"
 )
@@ -24,7 +26,15 @@ var (
 // tooFewNodes tells of an object that wants more copies than there are nodes, where its controller says that they may not be beside each
 // other.
 func tooFewNodes(l *converge.Look, f *converge.Finding, tree map[string]any, message string) {
-	if len(f.Below) > 0 || f.State == converge.Blocked || !apart.MatchString(message) || !l.Sees(core.Nodes, "") {
+	if len(f.Below) > 0 || f.State == converge.Blocked {
+		return
+	}
+	if m := onlySo.FindStringSubmatch(message); m != nil {
+		n, _ := strconv.ParseInt(m[1], 10, 32)
+		askForLess(l, f, tree, n, m[2], message)
+		return
+	}
+	if !apart.MatchString(message) || !l.Sees(core.Nodes, "") {
 		return
 	}
 	well := int64(0)
@@ -35,16 +45,28 @@ func tooFewNodes(l *converge.Look, f *converge.Finding, tree map[string]any, mes
 			well++
 		}
 	}
+	askForLess(l, f, tree, well, "node", "")
+}
+
+// onlySo finds how many there are where more are wanted: only 1 broker(s) are registered.
+var onlySo = regexp.MustCompile(`\bonly (\d+) (?:alive |available |live )?([a-z]+?)(?:\(s\)|s)? (?:is|are)\b`)
+
+// askForLess advises to have fewer copies than the spec asks for. A message counts only with that number in it.
+func askForLess(l *converge.Look, f *converge.Finding, tree map[string]any, well int64, of, message string) {
 	spec, _ := tree["spec"].(map[string]any)
 	for _, field := range slices.Sorted(maps.Keys(spec)) {
 		want, is := spec[field].(int64)
-		if !is || !copies.MatchString(field) || want <= well || well == 0 {
+		if !is || !copies.MatchString(field) || want <= well || well == 0 || message != "" && !words.StandsIn(message, fmt.Sprint(want)) {
 			continue
 		}
-		f.Says = strings.TrimSuffix(f.Says, ".") + fmt.Sprintf("; spec.%s is %d, and nodes that take any there are %d", field, want, well)
-		f.State, f.Next = converge.Blocked, converge.PersonDoes("adds a node, or asks for fewer; %s goes on then", f.Owner)
-		f.Advice = append([]string{fmt.Sprintf("add a node, or have no more of them than nodes: kubectl patch %s %s --type=merge -p "+
-			`'{"spec":{"%s":%d}}'`, l.Kind.Info().GR(), converge.Called(l), field, well)}, f.Advice...)
+		patch := fmt.Sprintf(`'{"spec":{"%s":%d}}'`, field, well)
+		if strings.Contains(strings.Join(f.Advice, "\n"), patch) { // another rule has read the numbers
+			return
+		}
+		f.Says = strings.TrimSuffix(f.Says, ".") + fmt.Sprintf("; spec.%s is %d, with %s", field, want, words.Count(int(well), of))
+		f.State, f.Next = converge.Blocked, converge.PersonDoes("adds a %s, or asks for fewer; %s goes on then", of, f.Owner)
+		f.Advice = append([]string{fmt.Sprintf("add a "+of+", or have no more of them than that: kubectl patch %s %s --type=merge -p %s",
+			l.Kind.Info().GR(), converge.Called(l), patch)}, f.Advice...)
 		return
 	}
 }

@@ -10,8 +10,8 @@ import (
 	"github.com/kloop-dev/kloop/converge/words"
 )
 
-// unselected remarks on an object of a kind that others of its project select by labels, as a Prometheus does by its serviceMonitorSelector,
-// if none of them selects it.
+// unselected remarks on an object of a kind that others of its project select by labels, as a Prometheus does by its
+// serviceMonitorSelector, if none of them selects it.
 func unselected(s *mentions.Search) (list []Remark) {
 	own := s.Kind.Info()
 	field := strings.ToLower(own.GVK.Kind) + "selector"

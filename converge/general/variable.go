@@ -23,8 +23,8 @@ func lacksVariable(l *converge.Look, f *converge.Finding, message string) {
 		}
 	}
 	if top != nil {
-		f.Advice = append([]string{"give it the variable " + m[1] + m[2] + ", at " + at + "[].env: kubectl edit " + top.Kind.Info().GR().String() +
-			" " + converge.Called(top)}, f.Advice...)
+		f.Advice = append([]string{"give it the variable " + m[1] + m[2] + ", at " + at + "[].env: kubectl edit " +
+			top.Kind.Info().GR().String() + " " + converge.Called(top)}, f.Advice...)
 	}
 }
 

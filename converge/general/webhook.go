@@ -43,6 +43,9 @@ func WebhookDown(l *converge.Look, text string) *converge.Finding {
 			f.Says = refusedWrite(l) + ": the certificate of the webhook " + name + " has expired, or a clock is wrong (" +
 				words.Between(text+"\x00", "x509: ", "\x00") + ")"
 			f.Advice[0] = "have that certificate renewed, then start the pods that serve it anew: kubectl get certificates -A"
+			if svc != nil {
+				f.Advice = append(servingSecrets(l, svc), f.Advice...)
+			}
 		}
 		return f
 	}
@@ -156,4 +159,19 @@ func findWebhook(read resource.Reader, name string) webhook {
 		}
 	}
 	return webhook{}
+}
+
+// servingSecrets tells from which Secrets the pods behind a webhook's service have their certificate.
+func servingSecrets(l *converge.Look, svc *corev1.Service) (list []string) {
+	for _, p := range Selected(l.World, svc) {
+		for _, v := range p.Spec.Volumes {
+			if v.Secret == nil || !l.Sees(core.Secrets, p.Namespace) {
+				continue
+			}
+			if s := resource.Get(l.Read, core.Secrets, p.Namespace, v.Secret.SecretName); s != nil && s.Type == corev1.SecretTypeTLS {
+				return []string{"pod/" + p.Name + " serves it from secret/" + s.Name + ": kubectl describe secret " + s.Name + " -n " + s.Namespace}
+			}
+		}
+	}
+	return nil
 }

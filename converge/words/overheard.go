@@ -98,7 +98,7 @@ var Overheard = []Saying{
 	{"etcd*nospace", "", "its database is full: in the etcd member, defragment it (etcdctl defrag), then etcdctl alarm disarm; a larger " +
 		"quota is --quota-backend-bytes"},
 	{"access denied by server", "", "let the file server export that path to the nodes' addresses (on it: exportfs -v)"},
-	{"listen*permission denied", "", lowPort}, {"bind*permission denied", "", lowPort},
+	{"listen*permission denied", "", LowPort}, {"bind*permission denied", "", LowPort},
 	{"permanentredirect", "", otherRegion}, {"authorizationheadermalformed*region", "", otherRegion},
 	{"accessdenied", "", noRight}, {"access denied", "", noRight}, {"not authorized", "", noRight}, {"permissiondenied", "", noRight},
 	{"permission denied", "", noRight}, {"unauthorized", "", noRight}, {"authentication required", "", noRight},
@@ -125,7 +125,6 @@ const (
 	fullNode    = "raise that limit, or have fewer such volumes there: kubectl get volumeattachments"
 	cloudSilent = "the cloud does not answer: see its state, and the log of the cloud's controller manager: kubectl get pods -n kube-system"
 	noRight     = "give the account that it works with that right at the other side, or correct its credentials"
-	lowPort     = "let it listen at a port of 1024 or more: below, only root may, or who has the capability NET_BIND_SERVICE"
 	otherRegion = "correct the region, or the endpoint, that its spec has for the bucket: the bucket lies in another one"
 	noTag       = "correct the image's tag: its repository has none of that name"
 	noVersion   = "ask for a version that is there, or have that one published"
@@ -154,3 +153,6 @@ var Vague = []string{LookAt, "read ", "look at the node agent", "look at the vol
 var Unfit = regexp.MustCompile(`(?i)(not |un)supported|\bis invalid|invalid (value|spec|rego|module|syntax|format|expression)|` +
 	`syntax error|should be|must (be|have|not)\b|unknown field|cannot include|required value|(error|unable|failed to) pars|` +
 	`correct \w+ specification|\[User error\]|missing values|is required\b|invalid \w+ spec`)
+
+// LowPort is the advice for a port that only root may listen at.
+const LowPort = "let it listen at a port of 1024 or more: below, only root may, or who has the capability NET_BIND_SERVICE"

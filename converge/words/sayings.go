@@ -64,6 +64,7 @@ var LastWords = []Saying{
 	{"too many clients", "", tooMany}, {"too many connections", "", tooMany}, {"remaining connection slots", "", tooMany},
 	{"no model found", "", wrongSource}, {"nosuchkey", "", wrongSource}, {"nosuchbucket", "", wrongSource}, {"404 not found", "", wrongSource},
 	{"expiredtoken", "", renew}, {"token*expired", "", renew}, {"license*expired", "", renew},
+	{"bind*permission denied", "", LowPort}, {"listen*permission denied", "", LowPort},
 	{"failed to parse config", "", badConfig}, {"error parsing config", "", badConfig}, {"invalid configuration", "", badConfig},
 	{"yaml: ", "", badConfig}, {"unmarshal", "", badConfig}, {"[emerg]", "", badConfig}, {"unexpected token", "", badConfig},
 	{"segmentation fault", "", "it is a fault of the program: take another version of the image"},
