@@ -26,7 +26,8 @@ var (
 	proposed = regexp.MustCompile(`^there is (?:the key ([\w.-]+) in|[a-z0-9-]+/([a-z0-9.-]+))`)
 	// ownName finds the paths of fields in which a spec gives names of its own.
 	ownName = regexp.MustCompile(`/(?:containers|initContainers|volumes|volumeMounts|ports|env|rules|listeners)/\d+/name$|` +
-		`/(?:metadata|labels|matchLabels|selector|annotations)/|/(?:image|mountPath|kind|apiVersion|namespace)$`)
+		`/(?:metadata|labels|matchLabels|selector|annotations)/|/(?:image|mountPath|kind|apiVersion|namespace)$|` +
+		`/(?:args|command)/\d+$|/env/\d+/value$`)
 	// runsOnce finds kinds whose objects are made anew, and not changed.
 	runsOnce = regexp.MustCompile(`(?:Run|Workflow|Job|Backup|Restore|Migration|Request)$`)
 	// remade are kinds whose template makes what a person would change.

@@ -142,6 +142,11 @@ func imagePull(l *converge.Look, p *corev1.Pod, c *corev1.ContainerStatus) *conv
 		f.Advice = slices.Insert(f.Advice, 1, "and set the one that is meant: kubectl set image "+top.Kind.Info().Singular+"/"+top.Name+
 			" "+c.Name+"=NAME -n "+top.NS)
 	}
+	if by := general.Maker(l); by != nil && len(advice) > 0 && strings.HasPrefix(advice[0], "check the name and tag") {
+		if tree, _ := words.Tree(by.Obj); strings.Contains(fmt.Sprint(tree["spec"]), image) {
+			f.Advice = append([]string{atMaker(l, f.Advice[0])}, f.Advice[1:]...)
+		}
+	}
 	if strings.HasPrefix(why, "there is none for the node's platform") {
 		otherArch(l, f, p)
 	}

@@ -60,9 +60,9 @@ func killedBy(name string, of func(*corev1.Container) *corev1.Probe) func(l *con
 			c.Name,
 			p.Namespace)}
 		if name == "Startup" {
-			f.Advice = append(f.Advice,
-				fmt.Sprintf("if it merely takes longer to start than the %d s that it has, raise startupProbe.failureThreshold",
-					allowed(probe)))
+			f.Advice = append(f.Advice, retemplate(l, fmt.Sprintf("if it merely takes longer to start than the %d s that it has, raise "+
+				"startupProbe.failureThreshold", allowed(probe)), ofContainer(&p.Spec, c.Name, fmt.Sprintf(
+				`"startupProbe":{"failureThreshold":%d}`, 5*max(probe.FailureThreshold, 1)))))
 		} else {
 			f.Advice = append(f.Advice, "if it is slow to answer, raise livenessProbe.timeoutSeconds or failureThreshold")
 			ran := ended.FinishedAt.Sub(ended.StartedAt.Time)

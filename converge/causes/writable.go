@@ -81,6 +81,7 @@ func ownDirectory(l *converge.Look, p *corev1.Pod, c *corev1.Container, at, advi
 		dir = at
 	}
 	name := strings.ToLower(strings.Trim(strings.NewReplacer("/", "-", ".", "-", "_", "-", "@", "-", "+", "-").Replace(dir), "-"))
+	name = strings.Trim(name[max(0, len(name)-60):], "-") // no more than a name may have
 	return retemplate(l, advice, `{"volumes":[{"name":"`+name+`","emptyDir":{}}],`+strings.TrimPrefix(ofContainer(&p.Spec, c.Name,
 		`"volumeMounts":[{"name":"`+name+`","mountPath":"`+dir+`"}]`), "{"))
 }

@@ -48,7 +48,7 @@ func tooFewNodes(l *converge.Look, f *converge.Finding, tree map[string]any, mes
 	askForLess(l, f, tree, well, "node", "")
 }
 
-// onlySo finds how many there are where more are wanted: only 1 broker(s) are registered.
+// onlySo finds that there are fewer of something than is wanted: only 1 broker(s) are registered.
 var onlySo = regexp.MustCompile(`\bonly (\d+) (?:alive |available |live )?([a-z]+?)(?:\(s\)|s)? (?:is|are)\b`)
 
 // askForLess advises to have fewer copies than the spec asks for. A message counts only with that number in it.
