@@ -237,13 +237,13 @@ func size(l *converge.Look, f *converge.Finding, p *corev1.Pod, name corev1.Reso
 	if want.Cmp(most) <= 0 {
 		f.Says += "; it asks for " + want.String() + ", and node " + n.Name + " would have " + most.String() + " if it were empty" +
 			biggest(l.World, n.Name, p.Namespace, name)
-		if at, free := roomiest(l.World, p, name); at != nil && free.Sign() > 0 && free.Cmp(want) < 0 {
+		if at, free := roomFor(l.World, p, name); at != nil && free.Sign() > 0 && free.Cmp(want) < 0 {
 			f.Says += "; " + whole(name, free) + " is free on " + at.Name
 			f.Advice = []string{lower(l, p, name, "remove other pods, add a node, or lower the pod's request to what is free there", free)}
 		}
 		return
 	}
-	_, free := roomiest(l.World, p, name)
+	_, free := roomFor(l.World, p, name)
 	f.Advice = []string{lower(l, p, name, "lower the pod's request of "+string(name)+" to no more than "+most.String()+
 		", or add a larger node", free)}
 	if most.IsZero() {

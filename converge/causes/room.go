@@ -7,12 +7,40 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/component-helpers/scheduling/corev1/nodeaffinity"
 
 	"github.com/kloop-dev/kloop/converge"
 	"github.com/kloop-dev/kloop/kinds"
 	kloop "github.com/kloop-dev/kloop/resource"
 )
+
+// A room is the node on which most of a resource is free for some pods.
+type room struct {
+	node *corev1.Node
+	free resource.Quantity
+}
+
+// rooms are those of workloads, by the UID of who made the pods, and of resources: such pods wait by the thousand.
+type rooms map[[2]string]room
+
+// roomFor is the roomiest node for a pod, which is worked out once for all pods of a maker.
+func roomFor(w *converge.World, p *corev1.Pod, name corev1.ResourceName) (*corev1.Node, resource.Quantity) {
+	by := metav1.GetControllerOfNoCopy(p)
+	if by == nil || by.Kind == "DaemonSet" {
+		return roomiest(w, p, name)
+	}
+	known, key := converge.Kept[rooms](w), [2]string{string(by.UID), string(name)}
+	r, is := (*known)[key]
+	if !is {
+		r.node, r.free = roomiest(w, p, name)
+		if *known == nil {
+			*known = rooms{}
+		}
+		(*known)[key] = r
+	}
+	return r.node, r.free.DeepCopy()
+}
 
 // roomiest is the node on which most of a resource is free, of those that a pod could have; nil: nobody here knows.
 func roomiest(w *converge.World, p *corev1.Pod, name corev1.ResourceName) (best *corev1.Node, free resource.Quantity) {
