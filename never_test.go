@@ -71,7 +71,6 @@ var never = []ban{{
 	except: map[string]string{
 		"cluster controllers/apiservice":        "which groups other servers answer is part of the API server",
 		"cluster controllers/apiserveridentity": "every API server says that it is there, with other loops or none",
-		"cluster controllers/csrserving":        "the ConfigMap with the names of servers",
 		"cluster controllers/definition":        "which kinds users define is part of the API server",
 		"cluster controllers/flowschema":        "the status of flow schemas, as the API server writes it",
 		"kit controllers/namespace":             "the contract with servers behind APIServices",

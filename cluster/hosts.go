@@ -15,8 +15,8 @@ import (
 
 	"github.com/kloop-dev/kloop/auth"
 	"github.com/kloop-dev/kloop/client"
-	"github.com/kloop-dev/kloop/controllers/csrserving"
 	"github.com/kloop-dev/kloop/kinds/core"
+	"github.com/kloop-dev/kloop/kinds/wellknown"
 )
 
 // hosts are all names and addresses under which clients may look for this server: nodes must get no certificate for any.
@@ -66,7 +66,7 @@ func (d *frontDoor) tellHosts(ctx context.Context, ready func()) error {
 		err = tell()
 	}
 	if err != nil {
-		return fmt.Errorf("write the names of this server into the ConfigMap %s: %w", csrserving.ServersName, err)
+		return fmt.Errorf("write the names of this server into the ConfigMap %s: %w", wellknown.ServersName, err)
 	}
 	if !full {
 		ready()
@@ -79,10 +79,10 @@ func (d *frontDoor) tellHosts(ctx context.Context, ready func()) error {
 const hostsAgain = 2 * time.Second
 
 func addHosts(ctx context.Context, c client.Client, hosts []string) error {
-	obj, err := c.Get(ctx, core.ConfigMaps, metav1.NamespaceSystem, csrserving.ServersName)
+	obj, err := c.Get(ctx, core.ConfigMaps, metav1.NamespaceSystem, wellknown.ServersName)
 	if apierrors.IsNotFound(err) {
-		_, err = c.Create(ctx, core.ConfigMaps, &corev1.ConfigMap{Data: map[string]string{csrserving.ServersKey: strings.Join(hosts, "\n")},
-			ObjectMeta: metav1.ObjectMeta{Namespace: metav1.NamespaceSystem, Name: csrserving.ServersName, Annotations: map[string]string{
+		_, err = c.Create(ctx, core.ConfigMaps, &corev1.ConfigMap{Data: map[string]string{wellknown.ServersKey: strings.Join(hosts, "\n")},
+			ObjectMeta: metav1.ObjectMeta{Namespace: metav1.NamespaceSystem, Name: wellknown.ServersName, Annotations: map[string]string{
 				"kubernetes.io/description": "Names and addresses that API servers of this cluster have or had. " +
 					"No node gets a serving certificate for them."}}})
 		return err
@@ -91,7 +91,7 @@ func addHosts(ctx context.Context, c client.Client, hosts []string) error {
 	if err != nil || !ok {
 		return err
 	}
-	known := strings.Fields(m.Data[csrserving.ServersKey])
+	known := strings.Fields(m.Data[wellknown.ServersKey])
 	all := slices.Concat(known, hosts)
 	slices.Sort(all)
 	if all = slices.Compact(all); len(all) == len(known) {
@@ -101,7 +101,7 @@ func addHosts(ctx context.Context, c client.Client, hosts []string) error {
 	if next.Data == nil {
 		next.Data = map[string]string{}
 	}
-	next.Data[csrserving.ServersKey] = strings.Join(all, "\n")
+	next.Data[wellknown.ServersKey] = strings.Join(all, "\n")
 	_, err = c.Update(ctx, core.ConfigMaps, next, "")
 	return err
 }

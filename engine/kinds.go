@@ -32,7 +32,7 @@ func builtIn() []resource.Kind {
 		authentication.SelfSubjectReviews, authentication.TokenReviews,
 		authorization.LocalSubjectAccessReviews, authorization.SelfSubjectAccessReviews, authorization.SelfSubjectRulesReviews,
 		authorization.SubjectAccessReviews,
-		certificates.CertificateSigningRequests, certificates.ClusterTrustBundles, certificates.PodCertificateRequests,
+		certificates.CertificateSigningRequests, // the others of the group are for volumes of pods
 		coordination.Leases,
 		discovery.EndpointSlices,
 		flowcontrol.FlowSchemas, flowcontrol.PriorityLevelConfigurations,

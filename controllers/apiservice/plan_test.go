@@ -64,7 +64,7 @@ func TestSteady(t *testing.T) {
 func TestBuiltin(t *testing.T) {
 	list := builtin(kinds.NewSet())
 	for name, want := range map[string][2]int32{"v1.": {18000, 1}, "v1.apps": {17800, 15}, "v2.autoscaling": {17500, 30},
-		"v1.resource.k8s.io": {16200, 21},
+		"v1.resource.k8s.io":              {16200, 21},
 		"v1.admissionregistration.k8s.io": {16700, 15}, "v1.apiregistration.k8s.io": {}} {
 		t.Run(name, func(t *testing.T) {
 			gv, ok := list[name]

@@ -24,19 +24,12 @@ import (
 	"github.com/kloop-dev/kloop/controllers/internal/csr"
 	"github.com/kloop-dev/kloop/kinds/certificates"
 	"github.com/kloop-dev/kloop/kinds/core"
+	"github.com/kloop-dev/kloop/kinds/wellknown"
 	"github.com/kloop-dev/kloop/loop"
 	"github.com/kloop-dev/kloop/resource"
 )
 
 const nodePrefix = "system:node:"
-
-// The ConfigMap in which API servers write all names and addresses of their serving certificates, those of servers that
-// are gone too: clients still use them, and believe who has a certificate for them. It lies in kube-system, one name a
-// line. Nodes may not write it. Without it nothing is approved.
-const (
-	ServersName = "kloop-api-servers"
-	ServersKey  = "hosts"
-)
 
 // Controller is the loop: wake on a request that nobody has decided, and on the node that made it.
 var Controller = &loop.Controller[*certificatesv1.CertificateSigningRequest]{
@@ -71,7 +64,7 @@ func waiting(obj resource.Object, read resource.Reader, wake func(ns, name strin
 
 // waitingForHosts wakes all undecided requests when the names of the API's servers are written.
 func waitingForHosts(obj resource.Object, read resource.Reader, wake func(ns, name string)) {
-	if obj.GetName() != ServersName || obj.GetNamespace() != metav1.NamespaceSystem {
+	if obj.GetName() != wellknown.ServersName || obj.GetNamespace() != metav1.NamespaceSystem {
 		return
 	}
 	for _, r := range resource.List(read, certificates.CertificateSigningRequests, "") {
@@ -107,8 +100,8 @@ func observe(read resource.Reader, user string) (w world) {
 	if s := resource.Get(read, core.Services, metav1.NamespaceDefault, "kubernetes"); s != nil {
 		w.api = append(w.api, s.Spec.ClusterIPs...)
 	}
-	if m := resource.Get(read, core.ConfigMaps, metav1.NamespaceSystem, ServersName); m != nil {
-		hosts := strings.Fields(m.Data[ServersKey])
+	if m := resource.Get(read, core.ConfigMaps, metav1.NamespaceSystem, wellknown.ServersName); m != nil {
+		hosts := strings.Fields(m.Data[wellknown.ServersKey])
 		w.api, w.known = append(w.api, hosts...), len(hosts) > 0
 	}
 	return w
@@ -124,7 +117,8 @@ func plan(r *certificatesv1.CertificateSigningRequest, req *x509.CertificateRequ
 		return fmt.Sprintf("there is no Node %s whose names the request could be held against", strings.TrimPrefix(r.Spec.Username,
 			nodePrefix))
 	case !w.known:
-		return fmt.Sprintf("the names of the API's servers are not known: there is no ConfigMap %s/%s", metav1.NamespaceSystem, ServersName)
+		return fmt.Sprintf("the names of the API's servers are not known: there is no ConfigMap %s/%s", metav1.NamespaceSystem,
+			wellknown.ServersName)
 	}
 	own := named(w.node)
 	for _, name := range asked(req) {
