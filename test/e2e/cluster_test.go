@@ -307,7 +307,8 @@ func (c *testCluster) joinAs(node int, more ...string) (*exec.Cmd, error) {
 	}
 	join := strings.Fields(string(out))[1:] // without the name of the program
 	return c.start(node, slices.Concat(join, []string{"--name", n.name, "--data-dir", c.home(node), "--heartbeat", "1s", "--log", "debug",
-		"--root-dir", filepath.Join(c.dir, n.name, "node")}, more)...)
+		"--root-dir", filepath.Join(c.dir, n.name, "node"),
+		"--image-gc-high-threshold", "100"}, more)...) // the disk is the machine's, and may be fuller than a node's is to be
 }
 
 // end stops a process: with TERM and patience, or with KILL.
