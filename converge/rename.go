@@ -76,19 +76,28 @@ func (l *Look) renaming(old, name string, isKey bool, of string) string {
 			return ""
 		}
 	}
-	var ops []string
+	type op struct {
+		Op    string `json:"op"`
+		Path  string `json:"path"`
+		Value string `json:"value"`
+	}
+	var ops []op
 	placesOf(tree["spec"], "/spec", 0, func(path string, beside map[string]any, text string) {
 		if text != old || ownName.MatchString(path) || isKey && (!strings.HasSuffix(path, "/key") ||
 			words.String(beside, "name") != of && !strings.Contains(path, "/items/")) {
 			return
 		}
-		ops = append(ops, fmt.Sprintf(`{"op":"replace","path":"%s","value":"%s"}`, path, name))
+		ops = append(ops, op{"replace", path, name})
 	})
 	if len(ops) == 0 || len(ops) > 4 || custom && runsOnce.MatchString(k.Info().GVK.Kind) {
 		return ""
 	}
-	return strings.TrimSuffix("kubectl patch "+word+" "+obj.GetName()+" -n "+obj.GetNamespace(), " -n ") + " --type=json -p '[" +
-		strings.Join(ops, ",") + "]'"
+	patch, err := json.Marshal(ops)
+	if err != nil {
+		return ""
+	}
+	return strings.TrimSuffix("kubectl patch "+word+" "+obj.GetName()+" -n "+obj.GetNamespace(), " -n ") + " --type=json -p '" +
+		string(patch) + "'"
 }
 
 // template is the object in which a person changes what an object names: itself, or the workload at the top that makes it; nil: another

@@ -2,7 +2,6 @@ package convergence
 
 import (
 	"fmt"
-	"regexp"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
@@ -37,19 +36,6 @@ type Gap struct {
 	Others int32 `json:"others,omitempty" doc:"How many more of the same controller are in that situation, and left out of the list."`
 
 	Chain []Link `json:"chain,omitempty" doc:"The causes below the object, as a tree in the order in which it is read."`
-}
-
-// command is all of a piece of advice, or what stands behind its words and a colon.
-var command = regexp.MustCompile(`(?:^|: )((?:kubectl|kloop) .*)$`)
-
-// Advise sets what a person can do, and the commands in it.
-func (g *Gap) Advise(list []string) {
-	g.Advice, g.Commands = list, nil
-	for _, a := range list {
-		if m := command.FindStringSubmatch(a); m != nil {
-			g.Commands = append(g.Commands, m[1])
-		}
-	}
 }
 
 // Alike has the gap stand for n more like it.

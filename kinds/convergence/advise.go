@@ -1,0 +1,77 @@
+package convergence
+
+import (
+	"encoding/json"
+	"regexp"
+	"strings"
+)
+
+// command is all of a piece of advice, or what stands behind its words and a colon.
+var command = regexp.MustCompile(`(?s)(?:^|: )((?:kubectl|kloop) .*)$`)
+
+// Advise sets what a person can do, and the commands in it. What stands in an object, and what its controller says of it, is up to
+// anybody who may write objects of its kind, and commands are pasted: one that a shell would read as anything but the words that
+// it shows is left out, and so is one that leads kubectl elsewhere.
+func (g *Gap) Advise(list []string) {
+	g.Advice, g.Commands = nil, nil
+	for _, a := range list {
+		m := command.FindStringSubmatchIndex(a)
+		if m == nil {
+			g.Advice = append(g.Advice, a)
+			continue
+		}
+		if says := a[m[2]:]; safe(says) {
+			g.Advice, g.Commands = append(g.Advice, a), append(g.Commands, says)
+		} else if a = strings.TrimSuffix(a[:m[2]], ": "); a != "" {
+			g.Advice = append(g.Advice, a)
+		}
+	}
+}
+
+var (
+	// active finds what a shell acts on outside of quotes.
+	active = regexp.MustCompile("[^A-Za-z0-9 ./:=_,@%+^~-]")
+	// elsewhere finds options by which kubectl asks another server, or as somebody else, reads files of others, or changes all there is.
+	elsewhere = regexp.MustCompile(` (?:-s|--(?:server|kubeconfig|token|username|password|as|as-[a-z]+|insecure-skip-tls-verify|` +
+		`certificate-authority|client-[a-z]+|tls-server-name|cluster|context|user|all))(?:[ =]|$)| (?:-f|--filename)[ =]?[^ ]*[/:]`)
+	// rights asks what somebody else may do, which is no harm.
+	rights = regexp.MustCompile(`^kubectl auth can-i --list --as=[\w.:@-]+(?: -n [\w.-]+)?$`)
+	// several are the commands that are more than one. QUOTED is what stands in quotes.
+	several = regexp.MustCompile(strings.NewReplacer("NAME", `[\w.:@-]+`, "LIST", `[\w.:@,/*-]+`).Replace(`^(?:` +
+		`kubectl delete pvc NAME -n NAME --wait=false && kubectl delete pod NAME -n NAME|` +
+		`kubectl create (?:cluster)?role NAME(?: --[a-z-]+=LIST)+(?: -n NAME)? && ` +
+		`kubectl create (?:cluster)?rolebinding NAME(?: --(?:clusterrole|role|serviceaccount|user|group)=NAME)+(?: -n NAME)?|` +
+		`kubectl patch cronjob NAME -n NAME -p QUOTED && kubectl delete job NAME -n NAME|` +
+		`kubectl get NAME NAME -n NAME -o yaml \| sed QUOTED \| kubectl apply -f -|` +
+		`kubectl get namespace NAME -o json \| sed QUOTED \| kubectl replace --raw /api/v1/namespaces/NAME/finalize -f -)$`))
+	// edit is a script of sed's that does no more than to put one text in the place of another.
+	edit = regexp.MustCompile(`^s(?:/[\w .:-]*/[\w .:-]*/|\|[\w "./:-]*\|[\w "./:-]*\|)$`)
+)
+
+// safe says that a shell reads a command as the words that it shows.
+func safe(command string) bool {
+	if strings.ContainsAny(command, "\n\r\x00\x1b") {
+		return false
+	}
+	parts := strings.Split(command, "'")
+	for i, part := range parts {
+		if i%2 == 0 {
+			continue
+		}
+		before := parts[i-1]
+		switch {
+		case strings.HasSuffix(before, " sed "):
+			if !edit.MatchString(part) {
+				return false
+			}
+		case strings.HasSuffix(before, " ") && !json.Valid([]byte(part)): // it ends too early
+			return false
+		}
+		parts[i] = "QUOTED"
+	}
+	bare := strings.Join(parts, "")
+	if len(parts)%2 == 0 || elsewhere.MatchString(bare) && !rights.MatchString(command) {
+		return false
+	}
+	return !active.MatchString(bare) || several.MatchString(bare)
+}
