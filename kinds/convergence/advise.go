@@ -64,7 +64,8 @@ func safe(command string) bool {
 			if !edit.MatchString(part) {
 				return false
 			}
-		case strings.HasSuffix(before, " ") && !json.Valid([]byte(part)): // it ends too early
+		case strings.HasSuffix(before, "="): // as jsonpath has it
+		case !strings.HasSuffix(before, " "), !json.Valid([]byte(part)): // it begins within a word, or ends too early
 			return false
 		}
 		parts[i] = "QUOTED"

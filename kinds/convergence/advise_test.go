@@ -25,6 +25,7 @@ func TestAdvise(t *testing.T) {
 		{"in a pipe", "look: kubectl get x a | sh", "look"},
 		{"of an open quote", `correct it: kubectl patch x a -p '{"a`, "correct it"},
 		{"of a quote that ends early", `correct it: kubectl patch x a -p '{"a' -n kube-system '":1}'`, "correct it"},
+		{"of a quote within a word", `look: kubectl get x -n a' --server=https://example.com '`, "look"},
 		{"of a script", "copy it: kubectl get secret s -n a -o yaml | sed 's/namespace: a/b/e;s/c/d/' | kubectl apply -f -", "copy it"},
 		{"to another server", "look: kubectl get x a --server=https://example.com", "look"},
 		{"as another", "look: kubectl get x a --as root", "look"},
