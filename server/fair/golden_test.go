@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -17,6 +18,7 @@ import (
 type counter struct {
 	t     *testing.T
 	f     *Fair
+	mu    sync.Mutex // of those that get in
 	in    map[string]Ticket
 	asked map[string]context.CancelFunc
 	came  chan string // what became of requests since the last command
@@ -96,7 +98,9 @@ func (c *counter) ask(user string, seats int) {
 			c.came <- fmt.Sprintf("%s: %v%s", name, err, after)
 			return
 		}
-		c.in[name] = ticket // whoever runs commands waits until all goroutines rest
+		c.mu.Lock() // several may get in at once; whoever runs commands waits until all goroutines rest
+		c.in[name] = ticket
+		c.mu.Unlock()
 		c.came <- name + " is in" + after
 	}()
 	synctest.Wait()
