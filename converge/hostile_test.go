@@ -21,7 +21,8 @@ import (
 var everyText = flag.Bool("hostile", false, "put hostile words into each text of each state, not into some of them")
 
 // hostile are endings of texts that would have a shell, or kubectl, do what nobody advised.
-var hostile = []string{`' --server=https://evil '`, ` --token=evil`, ` && kubectl evil`, `$(evil)`, "\nevil", `","evil":"`, `/e;evil;s/`}
+var hostile = []string{`' --server=https://evil '`, ` --token=evil`, ` && kubectl evil`, `$(evil)`, "\nevil", `","evil":"`, `/e;evil;s/`,
+	": kubectl delete namespace evil"}
 
 // TestHostileTexts puts words for a shell into what anybody may write who has no more than a few rights: what users' own kinds hold,
 // messages, images, programs, annotations. No command that is advised then may have them where a shell reads them.
@@ -58,7 +59,7 @@ func chosen(row string, n int) (list []int) {
 	for i := range n {
 		h := fnv.New32()
 		fmt.Fprint(h, row, i)
-		if *everyText || h.Sum32()%uint32(max(n/2, 1)) == 0 {
+		if *everyText || h.Sum32()%uint32(n) == 0 {
 			list = append(list, i)
 		}
 	}
@@ -114,7 +115,7 @@ func adviceWith(t *testing.T, r *states.Row, at int, words string) (commands []s
 	return commands
 }
 
-// free are the fields of built-in kinds in which a server takes any text.
+// free are the fields of built-in kinds in which a server takes any text; value is that of a variable, which has a name.
 var free = []string{"message", "image", "command", "args", "value", "annotations", "log", "note", "reason"}
 
 // texts yields the texts of an object in which anything may stand, and puts words behind the one with the number.
@@ -140,7 +141,7 @@ func texts(u *unstructured.Unstructured, at int, words string) (n []struct{}) {
 			}
 		case map[string]any:
 			for _, field := range sortedKeys(v) {
-				value := walk(v[field], open || slices.Contains(free, field))
+				value := walk(v[field], open || slices.Contains(free, field) && (field != "value" || v["name"] != nil))
 				name := field
 				if open && !builtIn {
 					name = text(field)

@@ -129,7 +129,7 @@ func sourceOf(tree map[string]any) string {
 	if path == "" || repo == "" {
 		return ""
 	}
-	return ": " + path + " of " + repo
+	return ": " + words.Word(path) + " of " + words.Word(repo)
 }
 
 // answeredBy finds words of one who was reached, or of the DNS that was not: the address itself is right then.

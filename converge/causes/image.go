@@ -150,7 +150,7 @@ func imagePull(l *converge.Look, p *corev1.Pod, c *corev1.ContainerStatus) *conv
 	if strings.HasPrefix(why, "there is none for the node's platform") {
 		otherArch(l, f, p)
 	}
-	if len(p.Spec.ImagePullSecrets) == 0 && len(advice) > 0 && advice[0] == strings.ReplaceAll(credentials[0], "{}", image) {
+	if len(p.Spec.ImagePullSecrets) == 0 && len(advice) > 0 && advice[0] == strings.ReplaceAll(credentials[0], "{}", words.Word(image)) {
 		f.Advice = slices.Replace(f.Advice, 0, 1, withCredentials(l, p, image)...)
 	}
 	if len(p.Spec.ImagePullSecrets) == 0 && why == "the registry limits pulls" {
@@ -193,7 +193,7 @@ func withCredentials(l *converge.Look, p *corev1.Pod, image string) []string {
 	if slices.Sort(list); len(list) > 0 {
 		name = list[0]
 	}
-	has := "give the pod an imagePullSecret for the registry of " + image
+	has := "give the pod an imagePullSecret for the registry of " + words.Word(image)
 	patch := "kubectl patch serviceaccount " + account + " -n " + p.Namespace + ` -p '{"imagePullSecrets":[{"name":"` + name + `"}]}'`
 	if name != "" {
 		return []string{has + ": if secret/" + name + " is for it, have the pod's service account bring it, and delete the pod: " + patch}
@@ -259,25 +259,25 @@ var (
 )
 
 // whyNoPull says in a few words why the image did not come, "" when nobody tells, and what helps.
-func whyNoPull(image, text string) (words string, advice []string) {
+func whyNoPull(image, text string) (why string, advice []string) {
 	low, advice := strings.ToLower(text), unnamed
 	for _, r := range refusalsToPull {
 		if slices.ContainsFunc(r.marks, func(m string) bool { return strings.Contains(low, m) }) {
-			if words = r.words; r.advice != nil {
+			if why = r.words; r.advice != nil {
 				advice = r.advice
 			}
 			break
 		}
 	}
-	if _, told, ok := strings.Cut(text, `pull and unpack image "`); ok && words == "" { // the runtime's own words
+	if _, told, ok := strings.Cut(text, `pull and unpack image "`); ok && why == "" { // the runtime's own words
 		_, told, _ = strings.Cut(told, `": `)
-		words, _, _ = strings.Cut(told, "\n")
+		why, _, _ = strings.Cut(told, "\n")
 	}
 	advice = slices.Clone(advice)
 	for i := range advice {
-		advice[i] = strings.ReplaceAll(advice[i], "{}", image)
+		advice[i] = strings.ReplaceAll(advice[i], "{}", words.Word(image))
 	}
-	return words, advice
+	return why, advice
 }
 
 // pulled is the image that does not come, and the field that names it: the container's own, or one that is mounted as a volume.

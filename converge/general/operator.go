@@ -281,7 +281,7 @@ func operatorReports(l *converge.Look, _ map[string]any) *converge.Finding {
 		where, what := "the namespace that it refers to", ""
 		for _, m := range mentions.Of(l).Mentions(tree) {
 			if what == "" && m.NS != "" && m.NS != l.Obj.GetNamespace() && m.Kind.Info().GVK.Kind != "Gateway" {
-				where, what = "namespace "+m.NS, ", to "+m.Kind.Info().Singular+"/"+m.Name
+				where, what = "namespace "+words.Word(m.NS), ", to "+m.Kind.Info().Singular+"/"+words.Word(m.Name)
 			}
 		}
 		f.Advice = []string{"in " + where + ", create a referencegrant from namespace " + l.Obj.GetNamespace() + what}

@@ -53,6 +53,15 @@ func Between(s, from, to string) string {
 // OneLine has a text of several lines as one.
 func OneLine(text string) string { return strings.Join(strings.Fields(text), " ") }
 
+// Word is a text in which there may be anything as one word of advice, without what stands behind a space: a text that goes on with a
+// command would look like advice of ours.
+func Word(text string) string {
+	if list := strings.Fields(text); len(list) > 0 {
+		return list[0]
+	}
+	return ""
+}
+
 // Count words a number of things: 1 pod, 2 pods.
 func Count(n int, what string) string {
 	if n == 1 {

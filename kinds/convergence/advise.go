@@ -7,22 +7,23 @@ import (
 )
 
 // command is all of a piece of advice, or what stands behind its words and a colon.
-var command = regexp.MustCompile(`(?s)(?:^|: )((?:kubectl|kloop) .*)$`)
+var command = regexp.MustCompile(`(?:^|: )((?:kubectl|kloop) )`)
 
 // Advise sets what a person can do, and the commands in it. What stands in an object, and what its controller says of it, is up to
 // anybody who may write objects of its kind, and commands are pasted: one that a shell would read as anything but the words that
-// it shows is left out, and so is one that leads kubectl elsewhere.
+// it shows is left out, and so is one that leads kubectl elsewhere. Advice has one command: of several, some are not ours.
 func (g *Gap) Advise(list []string) {
 	g.Advice, g.Commands = nil, nil
 	for _, a := range list {
-		m := command.FindStringSubmatchIndex(a)
-		if m == nil {
+		at := command.FindAllStringSubmatchIndex(a, -1)
+		if len(at) == 0 {
 			g.Advice = append(g.Advice, a)
 			continue
 		}
-		if says := a[m[2]:]; safe(says) {
+		begin := at[0][2]
+		if says := a[begin:]; len(at) == 1 && safe(says) {
 			g.Advice, g.Commands = append(g.Advice, a), append(g.Commands, says)
-		} else if a = strings.TrimSuffix(a[:m[2]], ": "); a != "" {
+		} else if a = strings.TrimSuffix(a[:begin], ": "); a != "" {
 			g.Advice = append(g.Advice, a)
 		}
 	}
@@ -36,7 +37,7 @@ var (
 		`certificate-authority|client-[a-z]+|tls-server-name|cluster|context|user|all))(?:[ =]|$)| (?:-f|--filename)[ =]?[^ ]*[/:]`)
 	// rights asks what somebody else may do, which is no harm.
 	rights = regexp.MustCompile(`^kubectl auth can-i --list --as=[\w.:@-]+(?: -n [\w.-]+)?$`)
-	// several are the commands that are more than one. QUOTED is what stands in quotes.
+	// several are the commands that are more than one. QUOTED stands for what is in quotes.
 	several = regexp.MustCompile(strings.NewReplacer("NAME", `[\w.:@-]+`, "LIST", `[\w.:@,/*-]+`).Replace(`^(?:` +
 		`kubectl delete pvc NAME -n NAME --wait=false && kubectl delete pod NAME -n NAME|` +
 		`kubectl create (?:cluster)?role NAME(?: --[a-z-]+=LIST)+(?: -n NAME)? && ` +
