@@ -16,6 +16,7 @@ import (
 	"syscall"
 
 	"github.com/kloop-dev/kloop/apply"
+	"github.com/kloop-dev/kloop/cli/ask"
 	"github.com/kloop-dev/kloop/strict"
 )
 
@@ -109,14 +110,14 @@ func code(std stdio, c command, err error) int {
 	case errors.As(err, &exit):
 		return int(exit)
 	case errors.As(err, &wrong), errors.As(err, &set):
-		fmt.Fprintf(std.err, "kloop %s: %v (kloop help %s)\n", c.name, err, c.name)
+		fmt.Fprintf(std.err, "kloop %s: %s (kloop help %s)\n", c.name, ask.Escape(err.Error()), c.name)
 		return 2
 	}
 	if runs := []string{"up", "server", "node", "controllers"}; errors.Is(err, syscall.ECONNREFUSED) && !slices.Contains(runs, c.name) {
 		err = fmt.Errorf("%w: nothing listens there; kloop status says which cluster that is, and how to start it", err)
 	}
 	err = outOfTime(err)
-	fmt.Fprintf(std.err, "kloop %s: %v\n", c.name, err)
+	fmt.Fprintf(std.err, "kloop %s: %s\n", c.name, ask.Escape(err.Error()))
 	return 1
 }
 

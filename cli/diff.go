@@ -113,7 +113,7 @@ func diff(ctx context.Context, std stdio, args []string) error {
 			fmt.Fprintf(w, "nothing changed since %s\n", whenOf(out))
 		}
 		for _, n := range out.Notes {
-			fmt.Fprintln(std.err, "note: "+n)
+			fmt.Fprintln(std.err, "note: "+ask.Escape(n))
 		}
 		var text bytes.Buffer
 		if err := out.Text(&text); err != nil {

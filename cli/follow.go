@@ -292,7 +292,7 @@ func (s *story) line(who, text string) {
 	s.last = time.Now()
 	after := s.last.Sub(s.begin).Seconds()
 	if s.form.Text() {
-		fmt.Fprintf(s.out, "%7.3f s  %s %s\n", after, who, text)
+		fmt.Fprintf(s.out, "%7.3f s  %s %s\n", after, ask.Escape(who), ask.Escape(text))
 		return
 	}
 	h := happening{math.Round(after*1000) / 1000, strings.Trim(who, " :"), text}

@@ -37,7 +37,7 @@ func printLoops(out io.Writer, list []convergence.Loop) error {
 	for i := range list {
 		l, last := &list[i], ""
 		if l.LastError != nil {
-			last = l.LastError.Message
+			last = ask.Escape(l.LastError.Message)
 		}
 		fmt.Fprintf(w, "%s\t%d\t%s\t%d\t%d\t%s\t%s\t%d\t%d\t%.80s\n", l.Name, l.Depth, l.Oldest, l.Running, l.Failing, l.Rate, l.P99, l.Done,
 			l.Failed, last)

@@ -146,7 +146,7 @@ func tellAsItComes(out io.Writer, form *ask.Output, body io.Reader) error {
 			_ = form.Next(out, w) // a reader that is gone ends the process
 			return
 		}
-		fmt.Fprintf(out, "%s  %s %s %s%s\n", clock(w.At), w.By(), did(w.Verb), named(w), colon(w.What))
+		fmt.Fprintln(out, ask.Escape(fmt.Sprintf("%s  %s %s %s%s", clock(w.At), w.By(), did(w.Verb), named(w), colon(w.What))))
 	})
 	return err
 }

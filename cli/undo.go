@@ -59,7 +59,7 @@ func undo(ctx context.Context, std stdio, args []string) error {
 		}
 	}
 	for _, n := range out.Notes {
-		fmt.Fprintln(std.err, "note: "+n)
+		fmt.Fprintln(std.err, "note: "+ask.Escape(n))
 	}
 	if len(out.Steps) == 0 && s.missing != nil {
 		return s.nothing(out)
@@ -170,7 +170,7 @@ func (u *undoing) rehearse(ctx context.Context, told *undone) (todo, failed int)
 			continue // no server tries what is to be in a namespace that is not there
 		}
 		if err := u.write(ctx, one, true); err != nil {
-			fmt.Fprintf(u.std.out, "    the server refuses: %v\n", err)
+			u.say("    the server refuses: %v\n", err)
 			told.Items[i].Error = err.Error()
 			failed++
 		}
@@ -186,23 +186,28 @@ func (u *undoing) show(one *past.Undo) {
 	}
 	switch one.Action {
 	case past.Restore:
-		fmt.Fprintf(u.std.out, "%s as it was\n", name)
+		u.say("%s as it was\n", name)
 	case past.Create:
-		fmt.Fprintf(u.std.out, "%s made anew, as it was\n", name)
+		u.say("%s made anew, as it was\n", name)
 	case past.Delete:
-		fmt.Fprintf(u.std.out, "%s deleted, as it was not there\n", name)
+		u.say("%s deleted, as it was not there\n", name)
 	default:
-		fmt.Fprintf(u.std.out, "%s can't be undone: %s\n", name, one.Refused)
+		u.say("%s can't be undone: %s\n", name, one.Refused)
 	}
 	for _, f := range one.Fields {
-		fmt.Fprintf(u.std.out, "    %s\n", f.Text())
+		u.say("    %s\n", f.Text())
 	}
 	for _, f := range one.Conflicts {
-		fmt.Fprintf(u.std.out, "    stays, as it was changed again since: %s\n", f.Text())
+		u.say("    stays, as it was changed again since: %s\n", f.Text())
 	}
 	for _, w := range one.Warnings {
-		fmt.Fprintf(u.std.out, "    beware: %s\n", w)
+		u.say("    beware: %s\n", w)
 	}
+}
+
+// say writes what may have texts of others in it.
+func (u *undoing) say(format string, args ...any) {
+	fmt.Fprint(u.std.out, ask.Escape(fmt.Sprintf(format, args...)))
 }
 
 // write has the server do it, or try it.

@@ -40,6 +40,7 @@ var colours = map[string]string{"failed": "31", "missing": "31", "blocked": "31"
 
 // lay lays a text out.
 func (p paper) lay(text string) string {
+	text = Escape(text)
 	if p.width == 0 {
 		return text
 	}

@@ -53,7 +53,7 @@ func run(args []string) int {
 	case errors.Is(err, ask.ErrStuck):
 		return ask.CodeStuck
 	case err != nil:
-		fmt.Fprintln(os.Stderr, name+":", err)
+		fmt.Fprintln(os.Stderr, name+":", ask.Escape(err.Error()))
 		return 1
 	}
 	return 0
