@@ -187,11 +187,13 @@ func TestAnswersOfEveryCommand(t *testing.T) {
 		})
 	}
 	d.run(0, "follow web")
-	for end := time.Now().Add(time.Minute); ; {
-		if _, errs, code := typed(t, "why deployment/huge"); code == 3 {
-			break
-		} else if time.Now().After(end) {
-			t.Fatalf("code %d, %q", code, errs)
+	for _, line := range []string{"why deployment/huge", "why"} { // what just began is told to who asks for it, and listed later
+		for end := time.Now().Add(time.Minute); ; {
+			if _, errs, code := typed(t, line); code == 3 {
+				break
+			} else if time.Now().After(end) {
+				t.Fatalf("kloop %s: code %d, %q", line, code, errs)
+			}
 		}
 	}
 	page, err := os.ReadFile("../docs/output.md")

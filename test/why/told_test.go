@@ -13,7 +13,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"sync"
 	"testing"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -95,8 +94,9 @@ type told struct {
 	fresh []advised
 }
 
-// checkTold pastes the advice on the states of converge/testdata in forms that were not pasted before, in clusters where their objects
-// lie: two, as rows are in each other's way.
+// checkTold pastes the advice on the states of converge/testdata in forms that were not pasted before, in a cluster where their objects
+// lie. The kinds of all are defined before: kubectl asks anew what is served whenever it meets a kind that it doesn't know. One row goes
+// after the other, always in the same order, as they are in each other's way.
 func checkTold(t *testing.T, p *pasting) {
 	rows, err := states.Rows("../../converge/testdata")
 	if err != nil {
@@ -115,33 +115,14 @@ func checkTold(t *testing.T, p *pasting) {
 			list, given = append(list, told{r.Given, fresh}), append(given, r.Given)
 		}
 	}
-	turns := make(chan told)
-	var all sync.WaitGroup
-	for range 2 {
-		w := front(t)
-		all.Go(func() { w.pasteTold(p, given, turns) })
-	}
-	for _, one := range list {
-		turns <- one
-	}
-	close(turns)
-	all.Wait()
-}
-
-// pasteTold lays the objects of one row after the other. The kinds of all are defined before: kubectl asks anew what is served whenever it
-// meets a kind that it doesn't know.
-func (w *world) pasteTold(p *pasting, given []string, turns <-chan told) {
-	defer func() {
-		for range turns { // of whoever gave up
-		}
-	}()
-	space := w.space(states.Namespace)
+	w := front(t)
 	w.defineAll(given)
-	for one := range turns {
+	space := w.space(states.Namespace)
+	for _, one := range list {
 		remove := w.lay(space, one.given)
 		for _, a := range one.fresh {
 			a.world = w
-			p.paste(w.t, &a)
+			p.paste(t, &a)
 		}
 		remove()
 	}
