@@ -22,7 +22,7 @@ import (
 // tell, and how to have it explain itself.
 func TestOff(t *testing.T) {
 	c, err := cluster.Start(context.Background(), cluster.Config{Kit: whole.Kit(),
-		SimNodes: 1, NoConvergence: true, Log: slog.New(slog.DiscardHandler)})
+		NoConvergence: true, Log: slog.New(slog.DiscardHandler)})
 	if err != nil {
 		t.Fatal(err)
 	}
