@@ -67,9 +67,17 @@ func (s *Set) Subs(i *Info, gv schema.GroupVersion) []SubInfo {
 	if s == nil || s.hidden == nil {
 		return i.Subs
 	}
-	return slices.DeleteFunc(slices.Clone(i.Subs), func(sub SubInfo) bool {
-		return s.hidden(gv.WithResource(i.Plural + "/" + sub.Name))
-	})
+	return slices.DeleteFunc(slices.Clone(i.Subs), func(sub SubInfo) bool { return s.hides(i, gv, sub.Name) })
+}
+
+// Sub is one of them; every request for one asks.
+func (s *Set) Sub(i *Info, gv schema.GroupVersion, name string) (SubInfo, bool) {
+	sub, ok := i.Sub(name)
+	return sub, ok && !s.hides(i, gv, name)
+}
+
+func (s *Set) hides(i *Info, gv schema.GroupVersion, sub string) bool {
+	return s.hidden != nil && s.hidden(gv.WithResource(i.Plural+"/"+sub))
 }
 
 // free fails when a name of the kind is taken. It needs mu.

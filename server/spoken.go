@@ -9,8 +9,8 @@ import (
 	"github.com/kloop-dev/kloop/view"
 )
 
-// A batch is a kind whose versions are converted by a webhook, many objects at once.
-type batch interface {
+// A Batcher is a kind whose versions are converted by a webhook: many objects at once cost as much as one.
+type Batcher interface {
 	Batched() bool
 	ConvertAll(ctx context.Context, objs []resource.Object, to schema.GroupVersionKind) ([]resource.Object, error)
 }
@@ -20,7 +20,7 @@ type batch interface {
 // objects whatever their webhook does.
 func spoken(ctx context.Context, r *Request, obj resource.Object) (resource.Object, error) {
 	to := r.Spoken()
-	if k, ok := r.Kind.(batch); !ok || !k.Batched() || to == r.Kind.Info().GVK || obj.GetObjectKind().GroupVersionKind() == to {
+	if k, ok := r.Kind.(Batcher); !ok || !k.Batched() || to == r.Kind.Info().GVK || obj.GetObjectKind().GroupVersionKind() == to {
 		return obj, nil
 	}
 	out, err := r.Kind.ConvertTo(ctx, obj, to)
@@ -33,7 +33,7 @@ func spoken(ctx context.Context, r *Request, obj resource.Object) (resource.Obje
 // convertible fails when a webhook converts none of the objects that a selector judges: upstream looks at all of them in the version that
 // the client speaks. One is asked for, since those that are chosen are converted anyway, and all may be many calls.
 func convertible(ctx context.Context, r *Request, snap *view.Snapshot, c *choice) error {
-	k, ok := r.Kind.(batch)
+	k, ok := r.Kind.(Batcher)
 	if !ok || !k.Batched() || c.all() || c.single() {
 		return nil
 	}

@@ -5,22 +5,15 @@ import (
 	"slices"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/kloop-dev/kloop/resource"
 	"github.com/kloop-dev/kloop/server"
 	"github.com/kloop-dev/kloop/view"
 )
 
-// A batcher is a kind whose versions are converted by others: many objects at once cost as much as one.
-type batcher interface {
-	Batched() bool
-	ConvertAll(ctx context.Context, objs []resource.Object, gvk schema.GroupVersionKind) ([]resource.Object, error)
-}
-
 // batches says that it takes a webhook to have objects in the version that the caller speaks.
-func (p *responder) batches() (batcher, bool) {
-	k, ok := p.kind.(batcher)
+func (p *responder) batches() (server.Batcher, bool) {
+	k, ok := p.kind.(server.Batcher)
 	return k, ok && k.Batched()
 }
 

@@ -319,12 +319,10 @@ func (c *request) served() []string {
 		return methodsOf(verbs, []method{{"watch", http.MethodGet}})
 	}
 	if i.Sub != "" {
-		subs := c.s.cfg.Kinds.Subs(c.facts, c.gvk.GroupVersion())
-		at := slices.IndexFunc(subs, func(sub resource.SubInfo) bool { return sub.Name == i.Sub })
-		if at < 0 || (len(i.Rest) > 0 && i.Sub != "proxy") {
+		var ok bool
+		if c.sub, ok = c.s.cfg.Kinds.Sub(c.facts, c.gvk.GroupVersion(), i.Sub); !ok || (len(i.Rest) > 0 && i.Sub != "proxy") {
 			return nil
 		}
-		c.sub = subs[at]
 		if i.Sub == "proxy" {
 			return anyMethod
 		}
