@@ -12,11 +12,11 @@ import (
 	"time"
 
 	"github.com/gorilla/websocket"
-	"google.golang.org/grpc/test/bufconn"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/streaming/pkg/httpstream"
 	"k8s.io/streaming/pkg/httpstream/spdy"
 
+	"github.com/kloop-dev/kloop/internal/pipe"
 	"github.com/kloop-dev/kloop/server/httpapi"
 )
 
@@ -41,25 +41,22 @@ func (c *toldConn) Close() error {
 // quietlyEnded is quietly, and says when the server ends its connection to the agent.
 func quietlyEnded(t *testing.T) (api func(context.Context, string, string) (net.Conn, error), ended chan struct{}) {
 	ended = make(chan struct{})
-	at := [2]*bufconn.Listener{bufconn.Listen(1 << 20), bufconn.Listen(1 << 20)}
-	dial := func(i int) func(context.Context, string, string) (net.Conn, error) {
-		return func(ctx context.Context, _, _ string) (net.Conn, error) { return at[i].DialContext(ctx) }
-	}
+	node, front := pipe.Listen(), pipe.Listen()
 	a := &agent{asked: make(chan string, 10)}
 	a.Server = httptest.NewUnstartedServer(a.mux(5 * time.Hour))
 	a.Listener.Close()
-	a.Listener = at[0]
+	a.Listener = node
 	a.Start()
 	a.URL = "http://agent"
 	a.dial = func(ctx context.Context, network, addr string) (net.Conn, error) {
-		conn, err := dial(0)(ctx, network, addr)
+		conn, err := node.Dial(ctx, network, addr)
 		return &toldConn{Conn: conn, closed: ended}, err
 	}
 	w := newWorld(t, func(c *httpapi.Config) { c.Nodes = a })
 	w.runsPods()
 	ctx, stop := context.WithCancel(t.Context())
 	done := make(chan error, 1)
-	go func() { done <- w.handler.Serve(ctx, at[1], nil) }()
+	go func() { done <- w.handler.Serve(ctx, front, nil) }()
 	t.Cleanup(func() {
 		stop()
 		if err := <-done; err != nil {
@@ -67,7 +64,7 @@ func quietlyEnded(t *testing.T) (api func(context.Context, string, string) (net.
 		}
 		a.Close()
 	})
-	return dial(1), ended
+	return front.Dial, ended
 }
 
 // TestExecWithoutClient: an exec over WebSocket ends when its client is gone, or takes nothing, whatever the process does.
