@@ -16,6 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/kloop-dev/kloop/cli/ask"
+	"github.com/kloop-dev/kloop/converge"
 	"github.com/kloop-dev/kloop/trail"
 )
 
@@ -192,7 +193,10 @@ func drawSteps(b *strings.Builder, steps []*trail.Step, from time.Time, indent s
 			branch, next = "└─ ", "   "
 		}
 		what := named(s.Write)
-		if s.Count > 1 {
+		switch {
+		case s.Count > 1 && s.Name == "":
+			what = fmt.Sprintf("%d times %s", s.Count, what)
+		case s.Count > 1:
 			what = fmt.Sprintf("%d %s (%s…)", s.Count, bare(s.Resource), s.Name)
 		}
 		after := "+" + short(s.At.Sub(from))
@@ -232,7 +236,12 @@ func did(verb string) string {
 // bare is the resource without its group.
 func bare(resource string) string { name, _, _ := strings.Cut(resource, "."); return name }
 
-func named(w trail.Write) string { return strings.TrimSuffix(bare(w.Resource), "s") + "/" + w.Name }
+func named(w trail.Write) string {
+	if w.Name == "" {
+		return converge.Hidden
+	}
+	return strings.TrimSuffix(bare(w.Resource), "s") + "/" + w.Name
+}
 
 func colon(what string) string {
 	if what == "" || what == "status" {

@@ -22,10 +22,8 @@ import (
 // others need the right to the path, as administrators have.
 func (c *Cluster) pages(d *frontDoor) map[string]http.Handler {
 	pages := map[string]http.Handler{}
-	if t := d.trail; t != nil {
-		pages[trail.Page] = t
-	}
 	if d.past != nil {
+		pages[trail.Page] = http.HandlerFunc(d.past.traced)
 		pages[past.Page] = d.past.desk
 		pages[past.Gaps] = http.HandlerFunc(d.past.gaps)
 	}

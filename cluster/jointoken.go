@@ -111,7 +111,7 @@ func (j joinTokens) Token(_ context.Context, token string, wanted []string) (*au
 }
 
 // serverAccess guards what servers and administrators alone may have: the cluster's keys, its members, copies of the
-// whole store, and the trail of all writes. It leaves all other decisions to others.
+// whole store. It leaves all other decisions to others.
 type serverAccess struct{ auth.Authorizer }
 
 // serverGroup is the API group of the permissions for it. They are asked for as for resources, so that a role that may read
@@ -121,10 +121,8 @@ const serverGroup = "server.kloop.dev"
 // Authorize implements auth.Authorizer.
 func (z serverAccess) Authorize(ctx context.Context, a *auth.Attributes) (auth.Decision, string, error) {
 	rest, own := strings.CutPrefix(a.Path, "/kloop/")
-	if a.Path == trail.Page { // what happened in all namespaces
-		rest, own = "trail", true
-	}
-	if (a.Path == past.Page || a.Path == past.Gaps) && a.Resource == "" && a.Verb == "get" && a.User.In(auth.GroupAuthenticated) {
+	told := a.Path == past.Page || a.Path == past.Gaps || a.Path == trail.Page
+	if told && a.Resource == "" && a.Verb == "get" && a.User.In(auth.GroupAuthenticated) {
 		return auth.Allow, "the answer is what this user may read", nil
 	}
 	if a.Resource != "" || !own {

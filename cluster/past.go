@@ -7,6 +7,7 @@ import (
 	"crypto/sha256"
 	"crypto/x509"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -15,6 +16,7 @@ import (
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/kloop-dev/kloop/auth"
 	"github.com/kloop-dev/kloop/client"
@@ -27,6 +29,7 @@ import (
 	"github.com/kloop-dev/kloop/resource"
 	"github.com/kloop-dev/kloop/server/httpapi/aggregator"
 	"github.com/kloop-dev/kloop/trail"
+	"github.com/kloop-dev/kloop/view"
 )
 
 // makePast makes what answers for the past, if writers are remembered.
@@ -44,7 +47,7 @@ func (b *builder) makePast() error {
 		cfg.Cipher = s
 	}
 	a := &archive{frontDoor: d, authorize: b.authz}
-	a.desk = &past.Desk{History: history.New(cfg), View: d.view, Kinds: d.set, Now: time.Now, Rules: d.c.cfg.Kit.Explain, Writes: a.writes,
+	a.desk = &past.Desk{History: history.New(cfg), View: d.view, Kinds: d.set, Now: time.Now, Fresh: a.fresh, Rules: d.c.cfg.Kit.Explain, Writes: a.writes,
 		Reader: func(r *http.Request) past.Reader { return a.sight(r) }}
 	d.past = a
 	return nil
@@ -56,6 +59,9 @@ type archive struct {
 	desk      *past.Desk
 	authorize auth.Authorizer
 }
+
+// fresh waits for what is acknowledged by now, once there is a server that knows of it.
+func (a *archive) fresh(ctx context.Context) (*view.Snapshot, error) { return a.server.Fresh(ctx) }
 
 // standInKey makes stand-ins for values of Secrets the same after a restart, on all servers, and impossible to guess from the value.
 func standInKey(key crypto.Signer) []byte {
@@ -100,6 +106,56 @@ func (h *hindsight) Sees(ctx context.Context, k resource.Kind, ns, name string) 
 func (h *hindsight) Trail(ctx context.Context) bool {
 	d, _, err := h.authorize.Authorize(ctx, &auth.Attributes{User: h.user, Verb: "get", Group: serverGroup, Version: "v1", Resource: "trail"})
 	return h.user.In(auth.GroupMasters) || err == nil && d == auth.Allow
+}
+
+// traced answers with the trail of an object. Who may not read the trail of all writes gets what the rights to read objects leave of it.
+func (a *archive) traced(w http.ResponseWriter, r *http.Request) {
+	ctx, who, q := r.Context(), a.sight(r), r.URL.Query()
+	if who.Trail(ctx) {
+		a.trail.ServeHTTP(w, r)
+		return
+	}
+	object := trail.Ref{Resource: q.Get("resource"), Namespace: q.Get("namespace"), Name: q.Get("name")}
+	if q.Get("all") != "" || object.Resource == "" || !who.refSeen(ctx, object) {
+		gr, status := schema.ParseGroupResource(object.Resource), new(apierrors.StatusError)
+		errors.As(auth.Forbidden(&auth.Attributes{User: who.user, Verb: "get", Group: gr.Group, Resource: gr.Resource, Path: trail.Page,
+			Namespace: object.Namespace, Name: object.Name}, "its trail is for who may get it or the resource \"trail\" in API group \""+
+			serverGroup+"\""), &status)
+		refuse(w, status)
+		return
+	}
+	a.trail.Serve(w, r, who.cover)
+}
+
+// refSeen says that the reader may get an object of the trail.
+func (h *hindsight) refSeen(ctx context.Context, o trail.Ref) bool {
+	return h.sees(ctx, convergence.Object{Resource: o.Resource, Namespace: o.Namespace, Name: o.Name})
+}
+
+// mostKnown bounds what is remembered of a reader's rights.
+const mostKnown = 10_000
+
+// cover is a trail.Filter: objects that the reader may not get have no name, and users none at all.
+func (h *hindsight) cover(ctx context.Context, w *trail.Write) {
+	if len(h.known) > mostKnown { // a reader may follow for an hour
+		clear(h.known)
+	}
+	w.Hide()
+	if !h.refSeen(ctx, w.Ref) {
+		w.Ref, w.What, w.UID, w.OwnerKind, w.OwnerName = trail.Ref{Rev: w.Rev}, "", "", "", ""
+	}
+	if w.Cause == nil {
+		return
+	}
+	hide := func(o *trail.Ref) {
+		if !h.refSeen(ctx, *o) {
+			*o = trail.Ref{Rev: o.Rev}
+		}
+	}
+	hide(&w.Cause.Key)
+	for i := range w.Cause.Woken {
+		hide(&w.Cause.Woken[i])
+	}
 }
 
 // writes collects those that this server knows of, and the others that share its store.

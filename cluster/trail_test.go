@@ -5,10 +5,14 @@ import (
 	"context"
 	"encoding/json"
 	"net/url"
+	"strings"
 	"testing"
 
+	rbacv1 "k8s.io/api/rbac/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/rest"
 
 	"github.com/kloop-dev/kloop/cluster"
 	"github.com/kloop-dev/kloop/trail"
@@ -97,4 +101,76 @@ func TestTrail(t *testing.T) {
 		}
 	}
 	t.Errorf("nobody knows of the deletion of %s", pod.Name)
+}
+
+// TestTrailOfFewRights: who may get an object gets its trail, without users, and without names of what else they may not get.
+func TestTrailOfFewRights(t *testing.T) {
+	c := start(t, cluster.Config{SimNodes: 1})
+	cfg := config(t, c)
+	cs := clientset(t, cfg)
+	ns := namespace(t, cs)
+	rule := rbacv1.PolicyRule{Verbs: []string{"get"}, APIGroups: []string{"apps"}, Resources: []string{"deployments", "replicasets"}}
+	role := &rbacv1.Role{ObjectMeta: metav1.ObjectMeta{Name: "few"}, Rules: []rbacv1.PolicyRule{rule}}
+	if _, err := cs.RbacV1().Roles(ns).Create(t.Context(), role, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	bound := &rbacv1.RoleBinding{ObjectMeta: metav1.ObjectMeta{Name: "few"}, RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: "few"},
+		Subjects: []rbacv1.Subject{{Kind: "User", APIGroup: rbacv1.GroupName, Name: "few"}}}
+	if _, err := cs.RbacV1().RoleBindings(ns).Create(t.Context(), bound, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := cs.AppsV1().Deployments(ns).Create(t.Context(), deployment("web", 1), metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "a ready pod", func(ctx context.Context) (bool, error) {
+		d, err := cs.AppsV1().Deployments(ns).Get(ctx, "web", metav1.GetOptions{})
+		return err == nil && d.Status.ReadyReplicas == 1, err
+	})
+	few := rest.CopyConfig(cfg)
+	few.Impersonate = rest.ImpersonationConfig{UserName: "few"}
+	ask := func(q url.Values) (text string, err error) {
+		data, err := clientset(t, few).RESTClient().Get().RequestURI(trail.Page + "?" + q.Encode()).DoRaw(t.Context())
+		return string(data), err
+	}
+	text, err := ask(url.Values{"resource": {"deployments.apps"}, "namespace": {ns}, "name": {"web"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	pods, err := cs.CoreV1().Pods(ns).List(t.Context(), metav1.ListOptions{})
+	if err != nil || len(pods.Items) != 1 {
+		t.Fatal(err, len(pods.Items))
+	}
+	for _, hidden := range []string{pods.Items[0].Name + `"`, "kubernetes-admin", `"resource":"pods"`, "bound to"} {
+		if strings.Contains(text, hidden) {
+			t.Errorf("%s is told: %s", hidden, text)
+		}
+	}
+	var list []trail.Write
+	for lines := bufio.NewScanner(strings.NewReader(text)); lines.Scan(); {
+		var w trail.Write
+		if err := json.Unmarshal(lines.Bytes(), &w); err != nil {
+			t.Fatal(err)
+		}
+		list = append(list, w)
+	}
+	g := trail.NewGraph(list)
+	begin, ok := g.Start(trail.Ref{Resource: "deployments.apps", Namespace: ns, Name: "web"})
+	if !ok || begin.Verb != trail.Created || begin.By() == "" {
+		t.Fatalf("the newest request is %+v", begin)
+	}
+	seen, covered := false, false
+	for below := g.Cascade(begin).Below; len(below) > 0; below = below[0].Below {
+		seen = seen || below[0].Resource == "replicasets.apps"
+		covered = covered || below[0].Name == "" && below[0].By() == "replicaset"
+	}
+	if !seen || !covered {
+		t.Errorf("a ReplicaSet is told of: %v; that its loop made something: %v; all: %s", seen, covered, text)
+	}
+	for name, q := range map[string]url.Values{"an object that they may not get": {"resource": {"pods"}, "namespace": {ns}, "name": {pods.Items[0].Name}},
+		"everything": {"all": {"true"}}, "everything of an object": {"all": {"true"}, "resource": {"deployments.apps"}, "namespace": {ns}, "name": {"web"}},
+		"nothing": {}, "another namespace": {"resource": {"deployments.apps"}, "namespace": {"kube-system"}, "name": {"web"}}} {
+		if text, err := ask(q); !apierrors.IsForbidden(err) {
+			t.Errorf("%s: %v %s", name, err, text)
+		}
+	}
 }

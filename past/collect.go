@@ -170,21 +170,20 @@ func (f *found) cause(ctx context.Context, c *collecting, s *Step) {
 	if w == nil {
 		return
 	}
-	s.By, s.Program = w.By(), w.Cause != nil || part(w.User)
-	if c.told {
-		s.User = w.User
-	}
-	root := w
+	root := *w
 	if led := c.graph.Because(*w); len(led) > 0 {
-		root = &led[len(led)-1]
+		root = led[len(led)-1]
 	}
+	own := *w
+	if s.Program = part(w); !c.told {
+		own.Hide()
+		root.Hide()
+	}
+	s.By, s.User = own.By(), own.User
 	if root.Cause != nil {
 		return
 	}
-	s.Root = &Root{Rev: root.Rev, At: root.At, By: root.By()}
-	if c.told {
-		s.Root.User = root.User
-	}
+	s.Root = &Root{Rev: root.Rev, At: root.At, By: root.By(), User: root.User}
 	object := root.Ref
 	object.Rev = 0
 	for _, k := range c.desk.Kinds.All() {

@@ -31,6 +31,8 @@ type Desk struct {
 	History *history.Log
 	View    *view.View
 	Kinds   *resource.Set
+	// Fresh is a snapshot of the view with all writes that were acknowledged before the call.
+	Fresh func(ctx context.Context) (*view.Snapshot, error)
 	// Writes are those since a time that the trails of all servers know, and what could not be asked.
 	Writes func(ctx context.Context, since time.Time) (list []trail.Write, notes []string)
 	Reader func(r *http.Request) Reader
@@ -106,9 +108,12 @@ func (d *Desk) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 
 // settle is the present state, once the log holds all that led to it.
 func (d *Desk) settle(ctx context.Context) *view.Snapshot {
-	s := d.View.Snapshot()
 	ctx, stop := context.WithTimeout(ctx, time.Second)
 	defer stop()
+	s, err := d.Fresh(ctx) // what another server has acknowledged, too
+	if err != nil {
+		s = d.View.Snapshot()
+	}
 	_ = d.History.Wait(ctx, s.Rev()) // else the newest writes are missing, and shown as unknown
 	return s
 }
@@ -188,8 +193,12 @@ func (d *Desk) cut(ctx context.Context, q *query, who Reader) (from time.Time, m
 	return marks[0].at, true, err
 }
 
-// part says whether a user is a part of the cluster: a loop, an agent, a service account.
-func part(user string) bool { return strings.HasPrefix(user, "system:") }
+// part says whether a write was made by a part of the cluster: a loop, an agent, an operator with its service account. Somebody who has
+// one's token and kubectl, as in a pipeline, is none.
+func part(w *trail.Write) bool {
+	byHand := strings.HasPrefix(w.User, "system:serviceaccount:") && strings.HasPrefix(w.Agent, "kubectl")
+	return w.Cause != nil || strings.HasPrefix(w.User, "system:") && !byHand
+}
 
 // objectOf names an object of a kind.
 func objectOf(k resource.Kind, ns, name string) Object {

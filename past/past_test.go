@@ -159,6 +159,38 @@ func TestUndo(t *testing.T) {
 	}
 }
 
+// Who changed an object that is removed because its creation is taken back is named: what they did is lost.
+func TestUndoSince(t *testing.T) {
+	mine := did(t, 1, web, "", "spec: {a: 1}")
+	mine.By = "helm"
+	person, program := did(t, 2, web, "spec: {a: 1}", "spec: {a: 2}"), did(t, 3, web, "spec: {a: 2}", "spec: {a: 3}")
+	person.User, program.Program = "mary", true
+	list, err := Undoing([]Step{mine, person, program}, func(s *Step) bool { return s.By == "helm" },
+		func(Object) (map[string]any, error) { return state(t, "spec: {a: 3}"), nil })
+	if err != nil || len(list) != 1 || list[0].Action != Delete || len(list[0].Warnings) != 1 ||
+		!strings.HasPrefix(list[0].Warnings[0], "mary (kubectl) changed it since") {
+		t.Errorf("%+v, %v", list, err)
+	}
+}
+
+// A person may use a service account by hand; an operator does not.
+func TestPart(t *testing.T) {
+	for _, c := range []struct {
+		write trail.Write
+		want  bool
+	}{
+		{trail.Write{User: "mary", Agent: "kubectl/v1.37.2"}, false},
+		{trail.Write{User: "system:serviceaccount:a:deployer", Agent: "kubectl/v1.37.2"}, false},
+		{trail.Write{User: "system:serviceaccount:a:operator", Agent: "manager/v0.1"}, true},
+		{trail.Write{User: "system:node:a", Agent: "kubectl/v1.37.2"}, true},
+		{trail.Write{User: "system:serviceaccount:a:x", Agent: "kubectl", Cause: &trail.Cause{Loop: "garbage-collector"}}, true},
+	} {
+		if got := part(&c.write); got != c.want {
+			t.Errorf("%+v: %v", c.write, got)
+		}
+	}
+}
+
 func texts(list []Field) (out []string) {
 	for i := range list {
 		out = append(out, list[i].Text())

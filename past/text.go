@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/kloop-dev/kloop/converge"
 	"github.com/kloop-dev/kloop/history"
 	"github.com/kloop-dev/kloop/trail"
 )
@@ -56,7 +57,7 @@ func (g *group) text(b *strings.Builder) {
 		if g.root.User != "" && g.root.User != who {
 			who = g.root.User + " (" + who + ")"
 		}
-		what := "something that you may not see"
+		what := converge.Hidden
 		if g.root.Object.Name != "" {
 			what = shortOf(g.root.Object)
 		}

@@ -66,6 +66,7 @@ func Undoing(steps []Step, mine func(*Step) bool, present Present) (list []Undo,
 			return nil, err
 		}
 		if u != nil {
+			u.since(steps, groups[o])
 			u.hush()
 			list = append(list, *u)
 		}
@@ -222,6 +223,23 @@ func (u *Undo) mayDelete() *Undo {
 		u.Warnings = append(u.Warnings, "all objects of that kind go with it")
 	}
 	return u
+}
+
+// since warns of what people changed after the steps that are taken back, where it is lost: the object is removed.
+func (u *Undo) since(all []Step, mine []*Step) {
+	if u.Action != Delete {
+		return
+	}
+	last := mine[len(mine)-1].Rev
+	for i := range all {
+		if s := &all[i]; s.Object == u.Object && s.Rev > last && ByPerson(s) {
+			who := s.By
+			if s.User != "" && s.User != who {
+				who = s.User + " (" + who + ")"
+			}
+			u.Warnings = append(u.Warnings, fmt.Sprintf("%s changed it since, at %s: that goes with it", who, clock(s.At)))
+		}
+	}
 }
 
 // anew makes a deleted object again, as far as that brings it back.

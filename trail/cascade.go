@@ -189,3 +189,11 @@ func (w *Write) By() string {
 	}
 	return w.User
 }
+
+// Hide takes the user out of a write, also where nothing else says who made it.
+func (w *Write) Hide() {
+	if w.Cause == nil && w.By() == w.User {
+		w.Manager = "somebody"
+	}
+	w.User = ""
+}

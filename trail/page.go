@@ -19,7 +19,13 @@ const (
 
 // ServeHTTP answers for one object: resource (deployments.apps), namespace and name; since, a duration; follow=true goes on
 // with what comes. all=true, in the place of an object, asks for every write.
-func (l *Log) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+func (l *Log) ServeHTTP(w http.ResponseWriter, r *http.Request) { l.Serve(w, r, nil) }
+
+// A Filter takes out of a write, a copy, what its reader may not know, and leaves its revision, by which writes are linked.
+type Filter func(ctx context.Context, w *Write)
+
+// Serve answers as ServeHTTP does, with what a filter leaves of each write; nil: all of it.
+func (l *Log) Serve(w http.ResponseWriter, r *http.Request, filter Filter) {
 	q := r.URL.Query()
 	object := Ref{Resource: q.Get("resource"), Namespace: q.Get("namespace"), Name: q.Get("name")}
 	since := longAgo
@@ -43,7 +49,7 @@ func (l *Log) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		l.cfg.Log.Warn("read the trail of writes", "err", err)
 	}
 	w.Header().Set("Content-Type", "application/jsonl")
-	t := &teller{w: w, seen: map[int64]bool{}}
+	t := &teller{ctx: r.Context(), w: w, filter: filter, seen: map[int64]bool{}}
 	if everything {
 		t.tell(all)
 		return
@@ -100,16 +106,23 @@ func rest(ctx context.Context) bool {
 
 // teller writes to one client.
 type teller struct {
-	w    http.ResponseWriter
-	seen map[int64]bool
-	last int64
-	err  error
+	ctx    context.Context
+	w      http.ResponseWriter
+	filter Filter
+	seen   map[int64]bool
+	last   int64
+	err    error
 }
 
 func (t *teller) tell(list []Write) {
 	enc := json.NewEncoder(t.w)
 	for i := range list {
-		if t.err = enc.Encode(&list[i]); t.err != nil {
+		w := list[i]
+		if t.filter != nil {
+			w.Cause = w.Cause.clone()
+			t.filter(t.ctx, &w)
+		}
+		if t.err = enc.Encode(&w); t.err != nil {
 			return
 		}
 		t.seen[list[i].Rev], t.last = true, max(t.last, list[i].Rev)

@@ -5,6 +5,7 @@ package trail
 
 import (
 	"context"
+	"slices"
 	"sync"
 	"time"
 
@@ -24,6 +25,15 @@ type Cause struct {
 	Loop  string `json:"loop"`
 	Key   Ref    `json:"key"`
 	Woken []Ref  `json:"woken,omitempty"` // at most four
+}
+
+func (c *Cause) clone() *Cause {
+	if c == nil {
+		return nil
+	}
+	out := *c
+	out.Woken = slices.Clone(c.Woken)
+	return &out
 }
 
 type causeKey struct{}

@@ -53,22 +53,45 @@ func (a *Answer) stuck() bool {
 func (a *Asker) All(ctx context.Context) (*Answer, error) {
 	out := newAnswer()
 	out.where = a.NS
-	var list struct {
-		Items []*convergence.Gap `json:"items"`
+	err := a.explained(ctx, out)
+	if apierrors.IsForbidden(err) && a.NS == "" && a.Home != "" { // the server explains what a caller may see of one namespace, too
+		home := *a
+		home.NS = a.Home
+		if home.explained(ctx, out) == nil {
+			out.where = a.Home
+			out.elsewhere(err)
+			return out, nil
+		}
 	}
-	err := a.Get(ctx, Within(a.NS, "gaps"), &list)
 	if a.foreign(ctx, err, out) {
 		return out, out.orRefused(a.surveyed(ctx, out))
 	}
 	if err != nil {
 		return nil, err
 	}
+	return out, nil
+}
+
+// elsewhere notes why the answer is of one namespace alone.
+func (a *Answer) elsewhere(why error) {
+	a.Unseen = append(a.Unseen, "other namespaces than "+a.where+": "+why.Error())
+}
+
+// explained takes the server's own explanations of the namespace that is meant into the answer.
+func (a *Asker) explained(ctx context.Context, out *Answer) error {
+	var list struct {
+		Items []*convergence.Gap `json:"items"`
+	}
+	err := a.Get(ctx, Within(a.NS, "gaps"), &list)
+	if err != nil {
+		return err
+	}
 	out.Items, out.Unseen = append(out.Items, list.Items...), append(out.Unseen, a.heard.take()...)
 	gaps.Sort(out.Items)
 	if out.Fights, err = a.fights(ctx); err != nil {
 		out.Unseen = append(out.Unseen, "fights: "+err.Error())
 	}
-	return out, nil
+	return nil
 }
 
 // fights are the fields that are fought over where the answer is about.

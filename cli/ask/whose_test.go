@@ -110,6 +110,20 @@ func TestWhose(t *testing.T) {
 	}
 }
 
+// Who may read gaps in one namespace alone gets what the server explains there, and hears that the rest was not seen.
+func TestOneNamespace(t *testing.T) {
+	f := fake{Within("", "gaps"): "403", Within("default", "gaps"): `{"items":[{"metadata":{"name":"pods.a","namespace":"default"}}]}`,
+		Within("default", "fights"): `{"items":[]}`}
+	out, err := f.asker(t).All(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if unseen := strings.Join(out.Unseen, "\n"); len(out.Items) != 1 || out.where != "default" || len(out.Notes) != 0 ||
+		unseen != "other namespaces than default: no "+Within("", "gaps") {
+		t.Errorf("%d gaps in %q; notes %q; not seen: %q", len(out.Items), out.where, out.Notes, unseen)
+	}
+}
+
 // Several groups have kinds of one name: what kubectl takes is taken, or the one that has the object, and the others are named.
 func TestSameNames(t *testing.T) {
 	group := func(name, version string) string {

@@ -126,7 +126,7 @@ func (o *Options) question(ctx context.Context, a *Asker, words []string) (*Answ
 		at := *a
 		at.NS = a.Home
 		if out, err2 := at.All(ctx); err2 == nil {
-			out.Unseen = append(out.Unseen, "other namespaces than "+a.Home+": "+err.Error())
+			out.elsewhere(err)
 			return out, nil
 		}
 	}

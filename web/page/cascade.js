@@ -68,12 +68,13 @@ export function cascade(el, object, { signal, news = () => {} }) {
     show(el, h("p.sum", {}, `At ${clock(tree.w.at)} ${by(tree.w)} ${did[tree.w.verb] || "changed"} it${tree.w.what ? ": " + tree.w.what : ""}. What followed took ${took(end - from)}.`),
       h("ol.steps", {}, flat.map(({ s, depth }) => {
         const left = x(s.w.at), width = Math.max(0, x(s.last) - left);
-        const name = s.w.resource.split(".")[0].replace(/s$/, "") + "/" + s.w.name;
+        const hidden = !s.w.name && "something that you may not see"; // of an object that the reader may not get
+        const name = hidden || s.w.resource.split(".")[0].replace(/s$/, "") + "/" + s.w.name;
         const kind = s.w.what && /ready|Running|running/.test(s.w.what) ? "good" : s.w.verb;
         return h("li", { css: { "--depth": depth } },
           h("span.when", {}, "+" + took(Date.parse(s.w.at) - from)),
           h("span.who", {}, by(s.w)),
-          h("span.did", {}, did[s.w.verb] || "changed", " ", s.count > 1 ? h("b", {}, many(s.count, name.split("/")[0])) : h("a", { href: routeOf(s.w) }, name), s.w.what && s.w.what !== "status" ? ": " + s.w.what : ""),
+          h("span.did", {}, did[s.w.verb] || "changed", " ", hidden || (s.count > 1 ? h("b", {}, many(s.count, name.split("/")[0])) : h("a", { href: routeOf(s.w) }, name)), s.w.what && s.w.what !== "status" ? ": " + s.w.what : ""),
           h("span.track", { "aria-hidden": "true" }, h("i", { "data-verb": kind, css: { left: `min(${left}%, calc(100% - 8px))`, width: `max(8px, ${width}%)` } })));
       })));
   };
@@ -91,7 +92,7 @@ export function cascade(el, object, { signal, news = () => {} }) {
       } catch (err) {
         if (signal.aborted) return;
         if (err.name === "AbortError") { await awake(); continue; }
-        if (err.code === 403) return show(el, h("p.none", {}, "The trail of all writes is for administrators: " + err.message));
+        if (err.code === 403) return show(el, h("p.none", {}, "What was written of it is for who may get it: " + err.message));
         if (err.code === 404) return show(el, h("p.none", {}, "This server keeps no trail of who changed what: it is no kloop, or was told not to."));
       }
       await new Promise((ok) => setTimeout(ok, pause));
