@@ -47,7 +47,8 @@ func (b *builder) makePast() error {
 		cfg.Cipher = s
 	}
 	a := &archive{frontDoor: d, authorize: b.authz}
-	a.desk = &past.Desk{History: history.New(cfg), View: d.view, Kinds: d.set, Now: time.Now, Fresh: a.fresh, Rules: d.c.cfg.Kit.Explain, Writes: a.writes,
+	a.desk = &past.Desk{History: history.New(cfg), View: d.view, Fresh: a.fresh, Kinds: d.set, Now: time.Now,
+		Rules: d.c.cfg.Kit.Explain, Writes: a.writes,
 		Reader: func(r *http.Request) past.Reader { return a.sight(r) }}
 	d.past = a
 	return nil

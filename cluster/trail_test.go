@@ -114,7 +114,8 @@ func TestTrailOfFewRights(t *testing.T) {
 	if _, err := cs.RbacV1().Roles(ns).Create(t.Context(), role, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	bound := &rbacv1.RoleBinding{ObjectMeta: metav1.ObjectMeta{Name: "few"}, RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: "few"},
+	bound := &rbacv1.RoleBinding{ObjectMeta: metav1.ObjectMeta{Name: "few"},
+		RoleRef:  rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: "few"},
 		Subjects: []rbacv1.Subject{{Kind: "User", APIGroup: rbacv1.GroupName, Name: "few"}}}
 	if _, err := cs.RbacV1().RoleBindings(ns).Create(t.Context(), bound, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
@@ -166,11 +167,17 @@ func TestTrailOfFewRights(t *testing.T) {
 	if !seen || !covered {
 		t.Errorf("a ReplicaSet is told of: %v; that its loop made something: %v; all: %s", seen, covered, text)
 	}
-	for name, q := range map[string]url.Values{"an object that they may not get": {"resource": {"pods"}, "namespace": {ns}, "name": {pods.Items[0].Name}},
-		"everything": {"all": {"true"}}, "everything of an object": {"all": {"true"}, "resource": {"deployments.apps"}, "namespace": {ns}, "name": {"web"}},
-		"nothing": {}, "another namespace": {"resource": {"deployments.apps"}, "namespace": {"kube-system"}, "name": {"web"}}} {
-		if text, err := ask(q); !apierrors.IsForbidden(err) {
-			t.Errorf("%s: %v %s", name, err, text)
-		}
+	for name, q := range map[string]string{
+		"an object that they may not get": "resource=pods&namespace=" + ns + "&name=" + pods.Items[0].Name,
+		"everything":                      "all=true",
+		"everything of an object":         "all=true&resource=deployments.apps&name=web&namespace=" + ns,
+		"nothing":                         "",
+		"another namespace":               "resource=deployments.apps&namespace=kube-system&name=web",
+	} {
+		t.Run(name, func(t *testing.T) {
+			if text, err := ask(must[url.Values](t)(url.ParseQuery(q))); !apierrors.IsForbidden(err) {
+				t.Errorf("%v %s", err, text)
+			}
+		})
 	}
 }

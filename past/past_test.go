@@ -176,18 +176,21 @@ func TestUndoSince(t *testing.T) {
 // A person may use a service account by hand; an operator does not.
 func TestPart(t *testing.T) {
 	for _, c := range []struct {
+		name  string
 		write trail.Write
 		want  bool
 	}{
-		{trail.Write{User: "mary", Agent: "kubectl/v1.37.2"}, false},
-		{trail.Write{User: "system:serviceaccount:a:deployer", Agent: "kubectl/v1.37.2"}, false},
-		{trail.Write{User: "system:serviceaccount:a:operator", Agent: "manager/v0.1"}, true},
-		{trail.Write{User: "system:node:a", Agent: "kubectl/v1.37.2"}, true},
-		{trail.Write{User: "system:serviceaccount:a:x", Agent: "kubectl", Cause: &trail.Cause{Loop: "garbage-collector"}}, true},
+		{"a person", trail.Write{User: "mary", Agent: "kubectl/v1.37.2"}, false},
+		{"a pipeline", trail.Write{User: "system:serviceaccount:a:deployer", Agent: "kubectl/v1.37.2"}, false},
+		{"an operator", trail.Write{User: "system:serviceaccount:a:operator", Agent: "manager/v0.1"}, true},
+		{"a node's identity", trail.Write{User: "system:node:a", Agent: "kubectl/v1.37.2"}, true},
+		{"a loop", trail.Write{User: "system:serviceaccount:a:x", Agent: "kubectl", Cause: &trail.Cause{Loop: "garbage-collector"}}, true},
 	} {
-		if got := part(&c.write); got != c.want {
-			t.Errorf("%+v: %v", c.write, got)
-		}
+		t.Run(c.name, func(t *testing.T) {
+			if got := part(&c.write); got != c.want {
+				t.Errorf("%+v: %v", c.write, got)
+			}
+		})
 	}
 }
 

@@ -125,3 +125,39 @@ func TestCustomHealth(t *testing.T) {
 		})
 	}
 }
+
+// TestLostSince: what loses a pod long after its last change is not what it should be since then; a rollout since its template came.
+func TestLostSince(t *testing.T) {
+	made, lost := time.Unix(1000, 0), time.Unix(5000, 0)
+	fields := []metav1.ManagedFieldsEntry{{Manager: "kubectl", Time: &metav1.Time{Time: made}},
+		{Manager: "kube-controller-manager", Subresource: "status", Time: &metav1.Time{Time: lost}}}
+	set := func(update string) *appsv1.StatefulSet {
+		s := &appsv1.StatefulSet{Spec: appsv1.StatefulSetSpec{Replicas: new(int32(3))},
+			Status: appsv1.StatefulSetStatus{Replicas: 3, ReadyReplicas: 2, CurrentRevision: "a", UpdateRevision: update}}
+		s.ManagedFields = fields
+		return s
+	}
+	daemons := &appsv1.DaemonSet{Status: appsv1.DaemonSetStatus{DesiredNumberScheduled: 2, CurrentNumberScheduled: 2,
+		UpdatedNumberScheduled: 2, NumberReady: 1}}
+	daemons.ManagedFields = fields
+	copies := &appsv1.ReplicaSet{Spec: appsv1.ReplicaSetSpec{Replicas: new(int32(2))}, Status: appsv1.ReplicaSetStatus{Replicas: 1}}
+	copies.ManagedFields = fields
+	w := empty()
+	for _, tt := range []struct {
+		name string
+		kind resource.Kind
+		obj  resource.Object
+		want time.Time
+	}{
+		{"a set of one revision", kinds.StatefulSets, set("a"), lost},
+		{"a set that rolls", kinds.StatefulSets, set("b"), made},
+		{"daemons", kinds.DaemonSets, daemons, lost},
+		{"copies", kinds.ReplicaSets, copies, lost},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			if h := w.Health(tt.kind, tt.obj); h.Converged() || !h.Since.Equal(tt.want) {
+				t.Errorf("%q since %v", h.Says, h.Since)
+			}
+		})
+	}
+}

@@ -93,6 +93,17 @@ func unavailable(d *appsv1.Deployment) (at time.Time) {
 	return at
 }
 
+// lost is the time of the newest change of the status, if that is later than the one of the spec: what has all pods that it wants, and then
+// loses one, is not what it should be since then.
+func lost[T resource.Object](obj T) (at time.Time) {
+	for _, m := range obj.GetManagedFields() {
+		if m.Subresource == "status" && m.Time != nil && m.Time.After(at) && m.Time.After(converge.Changed(obj)) {
+			at = m.Time.Time
+		}
+	}
+	return at
+}
+
 func replicaSets() workload[*appsv1.ReplicaSet] {
 	return copies(func(r *appsv1.ReplicaSet) (*int32, appsv1.ReplicaSetStatus) { return r.Spec.Replicas, r.Status })
 }
@@ -119,7 +130,7 @@ func copies[T resource.Object](of func(T) (replicas *int32, status appsv1.Replic
 			what: "pods ready"},
 		{want: wanted, is: less, have: counts("status.availableReplicas",
 			func(s *appsv1.ReplicaSetStatus) int32 { return s.AvailableReplicas }), what: "pods available"},
-	}}
+	}, since: lost[T]}
 }
 
 func statefulSets() workload[*appsv1.StatefulSet] {
@@ -145,6 +156,11 @@ func statefulSets() workload[*appsv1.StatefulSet] {
 			{want: wanted, is: less, have: ready, what: "pods ready"},
 			{want: wanted, is: less, have: available, what: "pods available"},
 			{want: due, is: less, have: updated, what: "pods of the newest template", only: rolls},
+		}, since: func(s *appsv1.StatefulSet) (at time.Time) {
+			if !rolls(s) { // a rollout goes on since its template came
+				at = lost(s)
+			}
+			return at
 		}}
 }
 
@@ -164,6 +180,11 @@ func daemonSets() workload[*appsv1.DaemonSet] {
 			{want: wanted, is: less, have: updated, what: "pods of the newest template", only: rolls},
 			{want: wanted, is: less, have: ready, what: "pods ready"},
 			{want: wanted, is: less, have: available, what: "pods available"},
+		}, since: func(d *appsv1.DaemonSet) (at time.Time) {
+			if d.Status.UpdatedNumberScheduled >= d.Status.DesiredNumberScheduled {
+				at = lost(d)
+			}
+			return at
 		}}
 }
 

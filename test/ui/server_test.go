@@ -64,7 +64,7 @@ func TestServersPage(t *testing.T) {
 	}
 	b.until("document.querySelector('.gap b')?.textContent === 'deployment/large'")
 	b.route("#/o/deployments.apps/default/large")
-	b.until(atLeast(".tree li", 3) + "&&" + says("for administrators"))
+	b.until(atLeast(".tree li", 3) + "&&" + says("What followed took"))
 	var kept string
 	const all = "JSON.stringify([localStorage.length, sessionStorage.length, document.cookie])"
 	if err := b.eval(all, &kept); err != nil || kept != `[0,0,""]` {
