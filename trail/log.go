@@ -34,13 +34,18 @@ type Log struct {
 	ring    [][]Write     // the newest, in chunks: a ring that grew would be copied, again and again; see at
 	size    int           // how many there are
 	next    int           // the place of the next one, when the ring is full
+	noted   int           // how many there have been
 	texts   texts         // of what is in the ring
 	news    chan struct{} // closed when something was noted; nil: nobody waits
 	pending []Write
 	lost    int // that came faster than the disk takes them
 
-	disk *disk
+	disk  *disk
+	seats chan struct{}
 }
+
+// readers bounds the questions that are answered at a time: each may read all that is on disk, and who may get one object may ask.
+const readers = 2
 
 // New returns a Log; Run writes what it notes to disk.
 func New(cfg Config) *Log {
@@ -53,7 +58,7 @@ func New(cfg Config) *Log {
 	if cfg.MaxDisk == 0 {
 		cfg.MaxDisk = defaultMaxDisk
 	}
-	l := &Log{cfg: cfg}
+	l := &Log{cfg: cfg, seats: make(chan struct{}, readers)}
 	if cfg.Dir != "" {
 		l.disk = &disk{dir: cfg.Dir, most: cfg.MaxDisk}
 	}
@@ -70,6 +75,7 @@ func (l *Log) Note(c *Change) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.texts.take(&w)
+	l.noted++
 	switch {
 	case l.size < l.cfg.Recent:
 		if l.size%ringChunk == 0 {
@@ -101,27 +107,37 @@ const ringChunk = 64
 // at is the write in a place of the ring.
 func (l *Log) at(i int) *Write { return &l.ring[i/ringChunk][i%ringChunk] }
 
-// Recent returns the writes in memory, oldest first, that the function keeps, and a channel that is closed at the next
-// one.
-func (l *Log) Recent(keep func(*Write) bool) ([]Write, <-chan struct{}) {
+// Recent returns the writes in memory, oldest first, that the function keeps.
+func (l *Log) Recent(keep func(*Write) bool) []Write {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	var out []Write
-	for i := range l.size {
+	return l.newest(l.size, keep)
+}
+
+func (l *Log) newest(n int, keep func(*Write) bool) (out []Write) {
+	for i := l.size - n; i < l.size; i++ {
 		w := l.at((l.next + i) % l.size)
 		if keep(w) {
 			out = append(out, *w)
 		}
 	}
+	return out
+}
+
+// after returns the writes in memory that were noted after so many, how many there have been by now, and a channel that is closed at the
+// next one.
+func (l *Log) after(noted int) ([]Write, int, <-chan struct{}) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
 	if l.news == nil {
 		l.news = make(chan struct{})
 	}
-	return out, l.news
+	return l.newest(min(l.noted-noted, l.size), func(*Write) bool { return true }), l.noted, l.news
 }
 
 // All returns the writes since a time, from disk too, oldest first, that the function keeps: at most the newest limit.
 func (l *Log) All(since time.Time, limit int, keep func(*Write) bool) ([]Write, error) {
-	recent, _ := l.Recent(func(w *Write) bool { return !w.At.Before(since) && keep(w) })
+	recent := l.Recent(func(w *Write) bool { return !w.At.Before(since) && keep(w) })
 	var old []Write
 	var err error
 	if first := l.first(); l.disk != nil && (first == nil || first.At.After(since)) {

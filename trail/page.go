@@ -42,52 +42,64 @@ func (l *Log) Serve(w http.ResponseWriter, r *http.Request, filter Filter) {
 		http.Error(w, "name an object: resource=deployments.apps&namespace=default&name=web", http.StatusBadRequest)
 		return
 	}
-	from := l.cfg.Now().Add(-since)
-	_, news := l.Recent(func(*Write) bool { return false })
-	all, err := l.All(from, MostTold, func(*Write) bool { return true })
+	w.Header().Set("Content-Type", "application/jsonl")
+	t := &teller{ctx: r.Context(), w: w, filter: filter, seen: map[int64]bool{}}
+	list, noted, err := l.around(t.ctx, since, object, everything)
+	if err != nil {
+		return // the client has gone
+	}
+	if t.tell(list); !everything && q.Get("follow") == "true" {
+		l.follow(t, object, noted)
+	}
+}
+
+// around reads what has been written of an object and of what belongs to it, or all, and how many writes had been noted before.
+func (l *Log) around(ctx context.Context, since time.Duration, object Ref, everything bool) (list []Write, noted int, err error) {
+	select {
+	case l.seats <- struct{}{}:
+		defer func() { <-l.seats }()
+	case <-ctx.Done():
+		return nil, 0, ctx.Err()
+	}
+	l.mu.Lock()
+	noted = l.noted
+	l.mu.Unlock()
+	all, err := l.All(l.cfg.Now().Add(-since), MostTold, func(*Write) bool { return true })
 	if err != nil {
 		l.cfg.Log.Warn("read the trail of writes", "err", err)
 	}
-	w.Header().Set("Content-Type", "application/jsonl")
-	t := &teller{ctx: r.Context(), w: w, filter: filter, seen: map[int64]bool{}}
 	if everything {
-		t.tell(all)
-		return
+		return all, noted, nil
 	}
-	t.tell(NewGraph(all).Around(object))
-	if q.Get("follow") != "true" {
-		return
-	}
-	l.follow(r, t, object, news)
+	return NewGraph(all).Around(object), noted, nil
 }
 
 // follow tells what comes and belongs to the object's trail, until the client has gone.
-func (l *Log) follow(r *http.Request, t *teller, object Ref, news <-chan struct{}) {
+func (l *Log) follow(t *teller, object Ref, noted int) {
 	end := time.NewTimer(followFor)
 	defer end.Stop()
 	for t.err == nil {
-		select {
-		case <-r.Context().Done():
-			return
-		case <-end.C:
-			return
-		case <-news:
-		}
-		if !rest(r.Context()) { // a burst of writes is looked at once
-			return
-		}
-		var list []Write
-		list, news = l.Recent(func(w *Write) bool { return w.Rev > t.last })
+		list, now, news := l.after(noted)
+		noted = now
 		for _, w := range list {
-			t.last = max(t.last, w.Rev)
 			p, ok := w.Parent()
 			key := Ref{}
 			if w.Cause != nil {
 				key = w.Cause.Key
 			}
-			if w.object() == object || ok && t.seen[p.Rev] || key == object {
+			if !t.seen[w.Rev] && (w.object() == object || ok && t.seen[p.Rev] || key == object) {
 				t.tell([]Write{w})
 			}
+		}
+		select {
+		case <-t.ctx.Done():
+			return
+		case <-end.C:
+			return
+		case <-news:
+		}
+		if !rest(t.ctx) { // a burst of writes is looked at once
+			return
 		}
 	}
 }
@@ -110,7 +122,6 @@ type teller struct {
 	w      http.ResponseWriter
 	filter Filter
 	seen   map[int64]bool
-	last   int64
 	err    error
 }
 
@@ -125,7 +136,7 @@ func (t *teller) tell(list []Write) {
 		if t.err = enc.Encode(&w); t.err != nil {
 			return
 		}
-		t.seen[list[i].Rev], t.last = true, max(t.last, list[i].Rev)
+		t.seen[list[i].Rev] = true
 	}
 	t.err = http.NewResponseController(t.w).Flush()
 }

@@ -232,7 +232,7 @@ func TestLogOutlivesItsMemory(t *testing.T) {
 		note(l, fmt.Sprint("m", i), int64(i+1))
 	}
 	l.Note(&Change{Kind: kinds.Leases, New: nil, Old: nil}) // heartbeats are not looked at
-	if got, _ := l.Recent(everything); len(got) != 10 || got[0].Name != "m15" || got[9].Name != "m24" {
+	if got := l.Recent(everything); len(got) != 10 || got[0].Name != "m15" || got[9].Name != "m24" {
 		t.Errorf("in memory: %v", got)
 	}
 	if err := l.flush(t.Context()); err != nil {
@@ -323,19 +323,44 @@ func TestPage(t *testing.T) {
 	}
 	defer func() { _ = res.Body.Close() }()
 	dec := json.NewDecoder(res.Body)
-	for _, want := range []int64{1, 3} {
+	for _, want := range []int64{1, 4, 3} {
 		var w Write
 		if err := dec.Decode(&w); err != nil || w.Rev != want || w.Name != "a" {
 			t.Fatalf("%+v, %v; want revision %d of a", w, err, want)
 		}
-		if want == 1 {
-			note(l, "a", 3)
+		switch want {
+		case 1:
+			note(l, "a", 4)
+		case 4:
+			note(l, "a", 3) // its writer was slower to say so
 		}
 	}
 	for _, bad := range []string{"?resource=configmaps", "?resource=configmaps&name=a&since=soon"} {
 		if res, err := http.Get(srv.URL + bad); err != nil || res.StatusCode != http.StatusBadRequest {
 			t.Errorf("%s: %v, %v", bad, res, err)
 		}
+	}
+}
+
+// TestSeats answers a few at a time, whoever asks: each may read all that is kept. Who gives up while it waits is let go.
+func TestSeats(t *testing.T) {
+	l := New(Config{Log: slog.New(slog.DiscardHandler)})
+	note(l, "a", 1)
+	ctx, stop := context.WithCancel(t.Context())
+	ask := func() string {
+		w := httptest.NewRecorder()
+		l.ServeHTTP(w, httptest.NewRequestWithContext(ctx, http.MethodGet, "/?resource=configmaps&namespace=ns&name=a", nil))
+		return w.Body.String()
+	}
+	if ask() == "" {
+		t.Fatal("nothing is told")
+	}
+	for range readers {
+		l.seats <- struct{}{}
+	}
+	time.AfterFunc(time.Millisecond, stop)
+	if got := ask(); got != "" {
+		t.Errorf("it was not waited for a seat: %s", got)
 	}
 }
 
