@@ -56,7 +56,7 @@ func ingressBackendMissing(l *converge.Look) *converge.Finding {
 			State: converge.Blocked, Waits: converge.On("Object", r, ""),
 			Next:   converge.PersonDoes("creates service/%s, or names another one", b.Name),
 			Advice: []string{"those that exist: kubectl get services -n " + i.Namespace}}
-		alsoSecret(l, f)
+		alsoMissing(l, f)
 		return f
 	}
 	port := cmp.Or(b.Port.Name, fmt.Sprint(b.Port.Number))
@@ -66,15 +66,17 @@ func ingressBackendMissing(l *converge.Look) *converge.Finding {
 		Next:   converge.PersonDoes("corrects the port here or there"),
 		Advice: []string{"an ingress names the service's port, not that of its pods: kubectl get service " + b.Name + " -n " + i.Namespace}}
 	otherPort(l, f, i, b)
-	alsoSecret(l, f)
+	alsoMissing(l, f)
 	return f
 }
 
-// alsoSecret adds that the certificate of an ingress is missing to what else is wrong with it.
-func alsoSecret(l *converge.Look, f *converge.Finding) {
-	if other := ingressSecretMissing(l); other != nil {
-		f.Says += "; it also " + other.Says
-		f.Also = other.Advice[:1]
+// alsoMissing adds that the class or the certificate of an ingress is missing to what else is wrong with it.
+func alsoMissing(l *converge.Look, f *converge.Finding) {
+	for _, other := range []*converge.Finding{classless(l), ingressSecretMissing(l)} {
+		if other != nil {
+			f.Says += "; it also " + other.Says
+			f.Also = append(f.Also, other.Advice[0])
+		}
 	}
 }
 
@@ -121,28 +123,37 @@ func ingressSecretMissing(l *converge.Look) *converge.Finding {
 			"if cert-manager is to make it, look at its certificate: kubectl get certificate -n " + i.Namespace}}
 }
 
-// ingressClassMissing tells apart an ingress that names no class from one whose class is not there. The default class is filled in when
-// an ingress is made and never later, so that one made too early stays without.
+// classless finds an ingress that names no class. The default class is filled in when an ingress is made and never later, so that one made
+// too early stays without.
+func classless(l *converge.Look) *converge.Finding {
+	i := l.Obj.(*networkingv1.Ingress)
+	if ptr.Deref(i.Spec.IngressClassName, "") != "" || i.Annotations[health.OldClass] != "" || len(i.Status.LoadBalancer.Ingress) > 0 {
+		return nil
+	}
+	return &converge.Finding{Says: "names no ingress class, and there was no default one when it was made", Owner: converge.Person,
+		State: converge.Blocked,
+		Waits: l.Field("spec.ingressClassName"),
+		Next:  converge.PersonDoes("names a class"),
+		Advice: []string{"set spec.ingressClassName to a class that exists: kubectl get ingressclass",
+			"if there is none, install an ingress controller"}}
+}
+
+// ingressClassMissing tells apart an ingress that names no class from one whose class is not there. Of one whose backends are missing,
+// that comes first: some controllers serve ingresses without a class.
 func ingressClassMissing(l *converge.Look) *converge.Finding {
+	if f := classless(l); f != nil && l.Judged.Says == health.Unserved {
+		return f
+	}
 	i := l.Obj.(*networkingv1.Ingress)
 	name := ptr.Deref(i.Spec.IngressClassName, "")
-	switch {
-	case name == "" && i.Annotations[health.OldClass] == "":
-		return &converge.Finding{Says: "names no ingress class, and there was no default one when it was made", Owner: converge.Person,
-			State: converge.Blocked,
-			Waits: l.Field("spec.ingressClassName"),
-			Next:  converge.PersonDoes("names a class"),
-			Advice: []string{"set spec.ingressClassName to a class that exists: kubectl get ingressclass",
-				"if there is none, install an ingress controller"}}
-	case name != "" && l.Sees(kinds.IngressClasses, "") && resource.Get(l.Read, kinds.IngressClasses, "", name) == nil:
-		r := converge.Ref{Kind: kinds.IngressClasses, NS: "", Name: name}
-		return &converge.Finding{Says: "names the ingress class " + name + ", which does not exist", Owner: converge.Person,
-			State:  converge.Blocked,
-			Waits:  converge.On("Object", r, ""),
-			Next:   converge.PersonDoes("creates ingressclass/%s, or names another one", name),
-			Advice: []string{"those that exist: kubectl get ingressclass", "install the controller that brings the class " + name}}
+	if name == "" || !l.Sees(kinds.IngressClasses, "") || resource.Get(l.Read, kinds.IngressClasses, "", name) != nil {
+		return nil
 	}
-	return nil
+	return &converge.Finding{Says: "names the ingress class " + name + ", which does not exist", Owner: converge.Person,
+		State:  converge.Blocked,
+		Waits:  converge.On("Object", converge.Ref{Kind: kinds.IngressClasses, NS: "", Name: name}, ""),
+		Next:   converge.PersonDoes("creates ingressclass/%s, or names another one", name),
+		Advice: []string{"those that exist: kubectl get ingressclass", "install the controller that brings the class " + name}}
 }
 
 // ingressControllerMissing goes by watches: no client has asked for changes of ingresses, so that whoever the class names does not run.

@@ -16,12 +16,15 @@ import (
 // OldClass is the annotation by which ingresses named their class before there was a field.
 const OldClass = "kubernetes.io/ingress.class"
 
+// Unserved completes a sentence about an ingress that no controller takes up.
+const Unserved = "is served by nobody"
+
 // ingressHealth finds no gap in an ingress that somebody could serve: controllers need not tell that they do.
 func ingressHealth(w *converge.World, i *networkingv1.Ingress) converge.Health {
 	if len(i.Status.LoadBalancer.Ingress) > 0 {
 		return partsHealth(w, i)
 	}
-	h := converge.Health{Says: "is served by nobody", Want: "spec.ingressClassName", Have: "status.loadBalancer.ingress empty",
+	h := converge.Health{Says: Unserved, Want: "spec.ingressClassName", Have: "status.loadBalancer.ingress empty",
 		Since: i.CreationTimestamp.Time}
 	if w.Unwatched(kinds.Ingresses.Info().GR()) {
 		return h
