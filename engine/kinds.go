@@ -12,6 +12,7 @@ import (
 	"github.com/kloop-dev/kloop/kinds/discovery"
 	"github.com/kloop-dev/kloop/kinds/flowcontrol"
 	"github.com/kloop-dev/kloop/kinds/networking"
+	"github.com/kloop-dev/kloop/kinds/pods"
 	"github.com/kloop-dev/kloop/kinds/rbac"
 	"github.com/kloop-dev/kloop/kinds/served"
 	"github.com/kloop-dev/kloop/resource"
@@ -21,8 +22,8 @@ import (
 // off either. Groups that are not imported are not linked. notServed names those that only the server itself uses.
 func builtIn() []resource.Kind {
 	return []resource.Kind{
-		core.Bindings, core.ComponentStatuses, core.ConfigMaps, core.Endpoints, core.Events, core.LimitRanges, core.Namespaces, core.Nodes,
-		core.PersistentVolumeClaims, core.PersistentVolumes, core.PodTemplates, core.Pods, core.ReplicationControllers, core.ResourceQuotas,
+		core.Bindings, core.ComponentStatuses, core.ConfigMaps, core.Endpoints, core.Events, core.LimitRanges, core.Namespaces, pods.Nodes,
+		pods.PersistentVolumeClaims, pods.PersistentVolumes, pods.PodTemplates, pods.Pods, pods.ReplicationControllers, core.ResourceQuotas,
 		core.Secrets, core.ServiceAccounts, core.Services,
 		admissionregistration.MutatingAdmissionPolicies, admissionregistration.MutatingAdmissionPolicyBindings,
 		admissionregistration.MutatingWebhookConfigurations, admissionregistration.ValidatingAdmissionPolicies,

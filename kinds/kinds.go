@@ -20,6 +20,7 @@ import (
 	"github.com/kloop-dev/kloop/kinds/flowcontrol"
 	"github.com/kloop-dev/kloop/kinds/networking"
 	"github.com/kloop-dev/kloop/kinds/node"
+	"github.com/kloop-dev/kloop/kinds/pods"
 	"github.com/kloop-dev/kloop/kinds/policy"
 	"github.com/kloop-dev/kloop/kinds/rbac"
 	"github.com/kloop-dev/kloop/kinds/scheduling"
@@ -38,12 +39,12 @@ var (
 	Events                 = core.Events
 	LimitRanges            = core.LimitRanges
 	Namespaces             = core.Namespaces
-	Nodes                  = core.Nodes
-	PersistentVolumeClaims = core.PersistentVolumeClaims
-	PersistentVolumes      = core.PersistentVolumes
-	PodTemplates           = core.PodTemplates
-	Pods                   = core.Pods
-	ReplicationControllers = core.ReplicationControllers
+	Nodes                  = pods.Nodes
+	PersistentVolumeClaims = pods.PersistentVolumeClaims
+	PersistentVolumes      = pods.PersistentVolumes
+	PodTemplates           = pods.PodTemplates
+	Pods                   = pods.Pods
+	ReplicationControllers = pods.ReplicationControllers
 	ResourceQuotas         = core.ResourceQuotas
 	Secrets                = core.Secrets
 	ServiceAccounts        = core.ServiceAccounts

@@ -71,6 +71,16 @@ type Def[T Object] struct {
 	made *rules
 }
 
+// Complete gives a kind that another package declares by its names alone the rest: programs that do without the kind do not link that.
+// It is for variables of packages; a kind that something has asked about is complete, and one that is completed later would be two.
+func Complete[T Object](d *Def[T], rest func(*Def[T])) *Def[T] {
+	if d.made != nil {
+		panic(d.Plural + " is in use already")
+	}
+	rest(d)
+	return d
+}
+
 // Gated are rules of a kind that depend on what is on in the cluster. Where no cluster is at hand they get the newest
 // version's defaults. All are optional.
 type Gated[T Object] struct {

@@ -5,14 +5,14 @@ package core
 import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"github.com/kloop-dev/kloop/resource"
 )
 
-// All lists the kinds of the group.
+// All lists the kinds of the group that need no nodes: package pods has the others.
 func All() []resource.Kind {
-	return []resource.Kind{Bindings, ComponentStatuses, ConfigMaps, Endpoints, Events, LimitRanges, Namespaces, Nodes,
-		PersistentVolumeClaims, PersistentVolumes, PodTemplates, Pods, ReplicationControllers, ResourceQuotas, Secrets,
+	return []resource.Kind{Bindings, ComponentStatuses, ConfigMaps, Endpoints, Events, LimitRanges, Namespaces, ResourceQuotas, Secrets,
 		ServiceAccounts, Services}
 }
 
@@ -22,6 +22,12 @@ var (
 	doStream  = []string{"create", "get"}
 	doGet     = []string{"get"}
 	doGetList = []string{"get", "list"}
+)
+
+var (
+	specPath        = field.NewPath("spec")
+	statusPath      = field.NewPath("status")
+	annotationsPath = field.NewPath("metadata", "annotations")
 )
 
 func gvk(kind string) schema.GroupVersionKind { return corev1.SchemeGroupVersion.WithKind(kind) }

@@ -12,10 +12,11 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/kloop-dev/kloop/kinds/core"
+	"github.com/kloop-dev/kloop/kinds/pods"
 	"github.com/kloop-dev/kloop/resource"
 )
 
-var all = resource.NewSet(core.All()...)
+var all = resource.NewSet(append(core.All(), pods.All()...)...)
 
 func kindOf(t *testing.T, name string) resource.Kind {
 	t.Helper()

@@ -36,6 +36,8 @@ var Services = &resource.Def[*corev1.Service]{
 	},
 }
 
+const unknown = "<unknown>"
+
 // defaultService fills in what proxies need said. It must not fill in what a type does not have: changing the type would be refused for
 // fields that nobody set.
 func defaultService(o *corev1.Service) {

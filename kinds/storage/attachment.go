@@ -4,7 +4,7 @@ import (
 	storagev1 "k8s.io/api/storage/v1"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
-	"github.com/kloop-dev/kloop/kinds/core"
+	"github.com/kloop-dev/kloop/kinds/pods"
 	"github.com/kloop-dev/kloop/kinds/rule"
 	"github.com/kloop-dev/kloop/resource"
 )
@@ -16,7 +16,7 @@ var VolumeAttachments = &resource.Def[*storagev1.VolumeAttachment]{
 		StatusResets: []string{"metadata"}},
 	Default: func(a *storagev1.VolumeAttachment) {
 		if inline := a.Spec.Source.InlineVolumeSpec; inline != nil {
-			core.DefaultVolumeSource(inline)
+			pods.DefaultVolumeSource(inline)
 		}
 	},
 	Validate: resource.Serving(validateAttachment), ValidateStatus: resource.Serving(validateAttachmentStatus),
@@ -54,7 +54,7 @@ func source(s *storagev1.VolumeAttachmentSource, path *field.Path) field.ErrorLi
 	case pv != nil && inline != nil:
 		return field.ErrorList{field.Forbidden(path, one)}
 	case pv == nil:
-		return core.ValidateVolumeSpec(inline, "", true, path.Child("inlineVolumeSpec"))
+		return pods.ValidateVolumeSpec(inline, "", true, path.Child("inlineVolumeSpec"))
 	case *pv == "":
 		return field.ErrorList{field.Required(path.Child("persistentVolumeName"), "must specify non empty persistentVolumeName")}
 	}

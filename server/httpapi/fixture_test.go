@@ -9,6 +9,7 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"slices"
 	"strings"
 	"testing"
 
@@ -24,6 +25,7 @@ import (
 	"github.com/kloop-dev/kloop/kinds/batch"
 	"github.com/kloop-dev/kloop/kinds/core"
 	"github.com/kloop-dev/kloop/kinds/discovery"
+	"github.com/kloop-dev/kloop/kinds/pods"
 	"github.com/kloop-dev/kloop/resource"
 	"github.com/kloop-dev/kloop/server"
 	"github.com/kloop-dev/kloop/server/httpapi"
@@ -101,8 +103,8 @@ func newWorld(t testing.TB, change ...func(*httpapi.Config)) *world {
 // newWorldOf is newWorld with other bounds of what the view keeps.
 func newWorldOf(t testing.TB, bounds view.Config, change ...func(*httpapi.Config)) *world {
 	t.Helper()
-	set := resource.NewSet(append(core.All(), deployments, scalers, apiregistration.APIServices, discovery.EndpointSlices,
-		batch.Jobs)...)
+	set := resource.NewSet(slices.Concat(core.All(), pods.All(), []resource.Kind{deployments, scalers, apiregistration.APIServices,
+		discovery.EndpointSlices, batch.Jobs})...)
 	c := testcluster.Start(t, func(c *testcluster.Config) {
 		c.Kinds, c.View, c.Authorize = set, view.NewWith(set, bounds), everyone{}
 	})

@@ -1,4 +1,4 @@
-package core
+package pods
 
 import (
 	corev1 "k8s.io/api/core/v1"
@@ -7,12 +7,6 @@ import (
 	"github.com/kloop-dev/kloop/features"
 	"github.com/kloop-dev/kloop/kinds/podspec"
 	"github.com/kloop-dev/kloop/resource"
-)
-
-var (
-	specPath        = field.NewPath("spec")
-	statusPath      = field.NewPath("status")
-	annotationsPath = field.NewPath("metadata", "annotations")
 )
 
 // validatePod keeps ephemeral containers out of new pods, and gates away from pods that have a node already.

@@ -1,4 +1,4 @@
-package core
+package pods
 
 import (
 	"fmt"
@@ -8,6 +8,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/kloop-dev/kloop/kinds/cell"
+	"github.com/kloop-dev/kloop/kinds/core"
 	"github.com/kloop-dev/kloop/kinds/podspec"
 	"github.com/kloop-dev/kloop/resource"
 )
@@ -17,7 +18,7 @@ var podColumns = []resource.Column[*corev1.Pod]{
 	resource.Col("Status", "string", func(p *corev1.Pod) any { return digest(p).reason }),
 	resource.Col("Restarts", "string", func(p *corev1.Pod) any { return digest(p).restarts.String() }),
 	resource.Age[*corev1.Pod](),
-	resource.Wide("IP", "string", func(p *corev1.Pod) any { return cell.Or(firstIP(p), cell.None) }),
+	resource.Wide("IP", "string", func(p *corev1.Pod) any { return cell.Or(core.FirstIP(p), cell.None) }),
 	resource.Wide("Node", "string", func(p *corev1.Pod) any { return cell.Or(p.Spec.NodeName, cell.None) }),
 	resource.Wide("Nominated Node", "string", func(p *corev1.Pod) any { return cell.Or(p.Status.NominatedNodeName, cell.None) }),
 	resource.Wide("Readiness Gates", "string", func(p *corev1.Pod) any { return gatesPassed(p) }),

@@ -1,41 +1,37 @@
-package core
+package pods
 
 import (
 	"maps"
-	"strconv"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/labels"
 
 	"github.com/kloop-dev/kloop/kinds/cell"
+	"github.com/kloop-dev/kloop/kinds/core"
 	"github.com/kloop-dev/kloop/kinds/podspec"
 	"github.com/kloop-dev/kloop/kinds/rule"
 	"github.com/kloop-dev/kloop/kinds/template"
 	"github.com/kloop-dev/kloop/resource"
 )
 
-// ReplicationControllers declares the kind.
-var ReplicationControllers = &resource.Def[*corev1.ReplicationController]{
-	GVK: gvk("ReplicationController"), Plural: "replicationcontrollers", Short: []string{"rc"}, Categories: []string{"all"},
-	Quirks:     resource.Quirks{MetaUpdateOnly: true, SkipGenerateNameCheck: true},
-	Namespaced: true, Storage: "controllers", Generation: true, OrphanByDefault: true, Status: true,
-	Gated: template.Gated(func(c *corev1.ReplicationController) *corev1.PodTemplateSpec { return c.Spec.Template },
-		resource.Serving(validateController)),
-	Default:        defaultController,
-	ValidateStatus: resource.Serving(validateControllerStatus), Warn: resource.Serving(warnController),
-	Scale: &resource.Scaled[*corev1.ReplicationController]{
+// ReplicationControllers completes the kind.
+var ReplicationControllers = resource.Complete(core.ReplicationControllers, func(d *resource.Def[*corev1.ReplicationController]) {
+	d.Quirks = resource.Quirks{MetaUpdateOnly: true, SkipGenerateNameCheck: true}
+	d.Generation = true
+	d.OrphanByDefault = true
+	d.Gated = template.Gated(func(c *corev1.ReplicationController) *corev1.PodTemplateSpec { return c.Spec.Template },
+		resource.Serving(validateController))
+	d.Default = defaultController
+	d.ValidateStatus = resource.Serving(validateControllerStatus)
+	d.Warn = resource.Serving(warnController)
+	d.Scale = &resource.Scaled[*corev1.ReplicationController]{
 		Get: func(c *corev1.ReplicationController) resource.Scale {
 			return resource.Scale{Replicas: wanted(c), Current: c.Status.Replicas,
 				Selector: labels.Set(c.Spec.Selector).AsSelectorPreValidated().String()}
 		},
 		Set: func(c *corev1.ReplicationController, n int32) { c.Spec.Replicas = &n },
-	},
-	Select: []resource.Field[*corev1.ReplicationController]{
-		{Label: "status.replicas", Value: func(c *corev1.ReplicationController) string {
-			return strconv.Itoa(int(c.Status.Replicas))
-		}},
-	},
-	Columns: []resource.Column[*corev1.ReplicationController]{
+	}
+	d.Columns = []resource.Column[*corev1.ReplicationController]{
 		resource.Col("Desired", "integer", func(c *corev1.ReplicationController) any { return int64(wanted(c)) }),
 		resource.Col("Current", "integer", func(c *corev1.ReplicationController) any { return int64(c.Status.Replicas) }),
 		resource.Col("Ready", "integer", func(c *corev1.ReplicationController) any { return int64(c.Status.ReadyReplicas) }),
@@ -43,8 +39,8 @@ var ReplicationControllers = &resource.Def[*corev1.ReplicationController]{
 		resource.Wide("Containers", "string", func(c *corev1.ReplicationController) any { return cell.Names(templateOf(c)) }),
 		resource.Wide("Images", "string", func(c *corev1.ReplicationController) any { return cell.Images(templateOf(c)) }),
 		resource.Wide("Selector", "string", func(c *corev1.ReplicationController) any { return cell.Labels(c.Spec.Selector) }),
-	},
-}
+	}
+})
 
 func wanted(c *corev1.ReplicationController) int32 {
 	if c.Spec.Replicas == nil {
@@ -77,17 +73,17 @@ func defaultController(c *corev1.ReplicationController) {
 	podspec.DefaultTemplate(c.Spec.Template)
 }
 
-// PodTemplates declares the kind.
-var PodTemplates = &resource.Def[*corev1.PodTemplate]{
-	GVK: gvk("PodTemplate"), Plural: "podtemplates", Namespaced: true, Generation: true,
-	Quirks:  resource.Quirks{MetaUpdateOnly: true, DeleteReturnsObject: true},
-	Default: func(t *corev1.PodTemplate) { podspec.DefaultTemplate(&t.Template) },
-	Gated: template.Gated(func(t *corev1.PodTemplate) *corev1.PodTemplateSpec { return &t.Template },
-		resource.Serving(validatePodTemplate)),
-	Warn: resource.Serving(warnPodTemplate),
-	Columns: []resource.Column[*corev1.PodTemplate]{
+// PodTemplates completes the kind.
+var PodTemplates = resource.Complete(core.PodTemplates, func(d *resource.Def[*corev1.PodTemplate]) {
+	d.Generation = true
+	d.Quirks = resource.Quirks{MetaUpdateOnly: true, DeleteReturnsObject: true}
+	d.Default = func(t *corev1.PodTemplate) { podspec.DefaultTemplate(&t.Template) }
+	d.Gated = template.Gated(func(t *corev1.PodTemplate) *corev1.PodTemplateSpec { return &t.Template },
+		resource.Serving(validatePodTemplate))
+	d.Warn = resource.Serving(warnPodTemplate)
+	d.Columns = []resource.Column[*corev1.PodTemplate]{
 		resource.Col("Containers", "string", func(t *corev1.PodTemplate) any { return cell.Names(&t.Template) }),
 		resource.Col("Images", "string", func(t *corev1.PodTemplate) any { return cell.Images(&t.Template) }),
 		resource.Col("Pod Labels", "string", func(t *corev1.PodTemplate) any { return cell.Labels(t.Template.Labels) }),
-	},
-}
+	}
+})

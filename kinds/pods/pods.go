@@ -1,65 +1,34 @@
-package core
+package pods
 
 import (
-	"strconv"
-
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/kloop-dev/kloop/features"
+	"github.com/kloop-dev/kloop/kinds/core"
 	"github.com/kloop-dev/kloop/kinds/podspec"
 	"github.com/kloop-dev/kloop/kinds/rule"
 	"github.com/kloop-dev/kloop/resource"
 )
 
-// Pods declares the kind.
-var Pods = &resource.Def[*corev1.Pod]{
-	GVK: gvk("Pod"), Plural: "pods", Short: []string{"po"}, Categories: []string{"all"}, Namespaced: true,
-	Quirks: resource.Quirks{PartsAsNew: true,
-		DeleteReturnsObject: true, StatusResets: []string{"metadata.deletionTimestamp", "metadata.ownerReferences"}},
-	Generation: true, Status: true,
-	Gated: resource.Gated[*corev1.Pod]{Drop: resource.Serving(dropFromPod),
+// Pods completes the kind.
+var Pods = resource.Complete(core.Pods, func(d *resource.Def[*corev1.Pod]) {
+	d.Quirks = resource.Quirks{PartsAsNew: true,
+		DeleteReturnsObject: true, StatusResets: []string{"metadata.deletionTimestamp", "metadata.ownerReferences"}}
+	d.Generation = true
+	d.Gated = resource.Gated[*corev1.Pod]{Drop: resource.Serving(dropFromPod),
 		Validate: resource.Serving(validatePod), ValidateStatus: resource.Serving(validatePodStatus),
-		Default: func(on *features.Set, p *corev1.Pod) { podspec.DefaultWhole(on, &p.Spec) }},
-	Default: defaultPod, Prepare: resource.Serving(preparePod),
-	PrepareStatus: resource.Serving(preparePodStatus), Grace: podGrace,
-	Warn: resource.Serving(warnPod),
-	Parts: []resource.Part[*corev1.Pod]{
+		Default: func(on *features.Set, p *corev1.Pod) { podspec.DefaultWhole(on, &p.Spec) }}
+	d.Default, d.Prepare = defaultPod, resource.Serving(preparePod)
+	d.PrepareStatus, d.Grace = resource.Serving(preparePodStatus), podGrace
+	d.Warn = resource.Serving(warnPod)
+	d.Parts = []resource.Part[*corev1.Pod]{
 		{Name: "ephemeralcontainers", Take: resource.Serving(takeEphemeralContainers),
 			Validate: resource.Serving(validateEphemeralContainers)},
 		{Name: "resize", Take: resource.Serving(takeResize), Validate: resource.Serving(validateResize)},
-	},
-	Connect: []resource.SubInfo{
-		{Name: "attach", GVK: gvk("PodAttachOptions"), Verbs: doStream},
-		{Name: "binding", GVK: gvk("Binding"), Verbs: doCreate},
-		{Name: "eviction", GVK: schema.GroupVersionKind{Group: "policy", Version: "v1", Kind: "Eviction"}, Verbs: doCreate},
-		{Name: "exec", GVK: gvk("PodExecOptions"), Verbs: doStream},
-		{Name: "log", Verbs: doGet},
-		{Name: "portforward", GVK: gvk("PodPortForwardOptions"), Verbs: doStream},
-		{Name: "proxy", GVK: gvk("PodProxyOptions"), Verbs: doAll},
-	},
-	Select: []resource.Field[*corev1.Pod]{
-		{Label: "spec.nodeName", Value: func(p *corev1.Pod) string { return p.Spec.NodeName }, Index: true},
-		{Label: "spec.host", Value: func(p *corev1.Pod) string { return p.Spec.NodeName }}, // its first name
-		{Label: "spec.restartPolicy", Value: func(p *corev1.Pod) string { return string(p.Spec.RestartPolicy) }},
-		{Label: "spec.schedulerName", Value: func(p *corev1.Pod) string { return p.Spec.SchedulerName }},
-		{Label: "spec.serviceAccountName", Value: func(p *corev1.Pod) string { return p.Spec.ServiceAccountName }},
-		{Label: "spec.hostNetwork", Value: func(p *corev1.Pod) string { return strconv.FormatBool(p.Spec.HostNetwork) }},
-		{Label: "status.phase", Value: func(p *corev1.Pod) string { return string(p.Status.Phase) }},
-		{Label: "status.podIP", Value: func(p *corev1.Pod) string { return firstIP(p) }},
-		{Label: "status.podIPs", Value: func(*corev1.Pod) string { return "" }}, // a label that upstream takes and never fills
-		{Label: "status.nominatedNodeName", Value: func(p *corev1.Pod) string { return p.Status.NominatedNodeName }},
-	},
-	Columns: podColumns, Marks: podMarks,
-}
-
-func firstIP(p *corev1.Pod) string {
-	if len(p.Status.PodIPs) > 0 {
-		return p.Status.PodIPs[0].IP
 	}
-	return p.Status.PodIP
-}
+	d.Columns, d.Marks = podColumns, podMarks
+})
 
 func defaultPod(p *corev1.Pod) {
 	podspec.DefaultPod(&p.Spec)

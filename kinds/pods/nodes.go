@@ -1,32 +1,30 @@
-package core
+package pods
 
 import (
 	"fmt"
 	"maps"
 	"slices"
-	"strconv"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/kloop-dev/kloop/kinds/cell"
+	"github.com/kloop-dev/kloop/kinds/core"
 	"github.com/kloop-dev/kloop/kinds/podspec"
 	"github.com/kloop-dev/kloop/resource"
 )
 
-// Nodes declares the kind. A node agent registers its node with the status in place.
-var Nodes = &resource.Def[*corev1.Node]{
-	GVK: gvk("Node"), Plural: "nodes", Short: []string{"no"}, Storage: "minions",
-	Quirks: resource.Quirks{MetaNewFirst: true},
-	Status: true, KeepStatus: true,
-	Default: defaultNode, Prepare: resource.Serving(prepareNode), PrepareStatus: resource.Serving(prepareNode),
-	Validate: resource.Serving(validateNode), ValidateStatus: resource.Serving(validateNodeUpdate),
-	Warn:    resource.Serving(warnNode),
-	Connect: []resource.SubInfo{{Name: "proxy", GVK: gvk("NodeProxyOptions"), Verbs: doAll}},
-	Select: []resource.Field[*corev1.Node]{
-		{Label: "spec.unschedulable", Value: func(n *corev1.Node) string { return strconv.FormatBool(n.Spec.Unschedulable) }},
-	},
-	Columns: []resource.Column[*corev1.Node]{
+// Nodes completes the kind. A node agent registers its node with the status in place.
+var Nodes = resource.Complete(core.Nodes, func(d *resource.Def[*corev1.Node]) {
+	d.Quirks = resource.Quirks{MetaNewFirst: true}
+	d.KeepStatus = true
+	d.Default = defaultNode
+	d.Prepare = resource.Serving(prepareNode)
+	d.PrepareStatus = resource.Serving(prepareNode)
+	d.Validate = resource.Serving(validateNode)
+	d.ValidateStatus = resource.Serving(validateNodeUpdate)
+	d.Warn = resource.Serving(warnNode)
+	d.Columns = []resource.Column[*corev1.Node]{
 		resource.Col("Status", "string", func(n *corev1.Node) any { return nodeStatus(n) }),
 		resource.Col("Roles", "string", func(n *corev1.Node) any { return nodeRoles(n) }),
 		resource.Age[*corev1.Node](),
@@ -38,10 +36,8 @@ var Nodes = &resource.Def[*corev1.Node]{
 		resource.Wide("Container-Runtime", "string", func(n *corev1.Node) any {
 			return cell.Or(n.Status.NodeInfo.ContainerRuntimeVersion, unknown)
 		}),
-	},
-}
-
-const unknown = "<unknown>"
+	}
+})
 
 // defaultNode also keeps the first of the pod ranges and the old single field the same; the latter decides.
 func defaultNode(n *corev1.Node) {
@@ -125,9 +121,3 @@ func nodeKernel(n *corev1.Node) string {
 		return fmt.Sprintf("%s (%s)", cell.Or(i.KernelVersion, unknown), i.Architecture)
 	}
 }
-
-// FakeNode is the annotation that makes a node a simulated one; its value is "fake". It is kwok's.
-const FakeNode = "kwok.x-k8s.io/node"
-
-// Simulated says whether a node, and so each of its pods, lives in simulation: nobody answers at their addresses.
-func Simulated(n *corev1.Node) bool { return n != nil && n.Annotations[FakeNode] == "fake" }

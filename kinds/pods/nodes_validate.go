@@ -1,4 +1,4 @@
-package core
+package pods
 
 import (
 	"encoding/json"

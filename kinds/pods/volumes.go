@@ -1,4 +1,4 @@
-package core
+package pods
 
 import (
 	"strings"
@@ -7,19 +7,21 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/kloop-dev/kloop/kinds/cell"
+	"github.com/kloop-dev/kloop/kinds/core"
 	"github.com/kloop-dev/kloop/kinds/podspec"
 	"github.com/kloop-dev/kloop/kinds/rule"
 	"github.com/kloop-dev/kloop/resource"
 )
 
-// PersistentVolumes declares the kind.
-var PersistentVolumes = &resource.Def[*corev1.PersistentVolume]{
-	GVK: gvk("PersistentVolume"), Plural: "persistentvolumes", Short: []string{"pv"}, Status: true,
-	Quirks:  resource.Quirks{DeleteReturnsObject: true, MetaErrorsOnce: true, MetaErrorsAgain: true},
-	Default: defaultVolume, Prepare: resource.Serving(prepareVolume),
-	PrepareStatus: resource.Serving(prepareVolumeStatus),
-	Validate:      resource.Serving(validateVolume), Warn: resource.Serving(warnVolume),
-	Columns: []resource.Column[*corev1.PersistentVolume]{
+// PersistentVolumes completes the kind.
+var PersistentVolumes = resource.Complete(core.PersistentVolumes, func(d *resource.Def[*corev1.PersistentVolume]) {
+	d.Quirks = resource.Quirks{DeleteReturnsObject: true, MetaErrorsOnce: true, MetaErrorsAgain: true}
+	d.Default = defaultVolume
+	d.Prepare = resource.Serving(prepareVolume)
+	d.PrepareStatus = resource.Serving(prepareVolumeStatus)
+	d.Validate = resource.Serving(validateVolume)
+	d.Warn = resource.Serving(warnVolume)
+	d.Columns = []resource.Column[*corev1.PersistentVolume]{
 		resource.Col("Capacity", "string", func(v *corev1.PersistentVolume) any { return storageOf(v.Spec.Capacity) }),
 		resource.Col("Access Modes", "string", func(v *corev1.PersistentVolume) any { return accessModes(v.Spec.AccessModes) }),
 		resource.Col("Reclaim Policy", "string", func(v *corev1.PersistentVolume) any {
@@ -28,7 +30,7 @@ var PersistentVolumes = &resource.Def[*corev1.PersistentVolume]{
 		resource.Col("Status", "string", func(v *corev1.PersistentVolume) any { return phaseOf(v, string(v.Status.Phase)) }),
 		resource.Col("Claim", "string", func(v *corev1.PersistentVolume) any { return claimOf(v) }),
 		resource.Col("StorageClass", "string", func(v *corev1.PersistentVolume) any {
-			return VolumeClass(v)
+			return core.VolumeClass(v)
 		}),
 		resource.Col("VolumeAttributesClass", "string", func(v *corev1.PersistentVolume) any {
 			return orUnset(v.Spec.VolumeAttributesClassName)
@@ -36,17 +38,19 @@ var PersistentVolumes = &resource.Def[*corev1.PersistentVolume]{
 		resource.Col("Reason", "string", func(v *corev1.PersistentVolume) any { return v.Status.Reason }),
 		resource.Age[*corev1.PersistentVolume](),
 		resource.Wide("VolumeMode", "string", func(v *corev1.PersistentVolume) any { return orUnset(v.Spec.VolumeMode) }),
-	},
-}
+	}
+})
 
-// PersistentVolumeClaims declares the kind.
-var PersistentVolumeClaims = &resource.Def[*corev1.PersistentVolumeClaim]{
-	GVK: gvk("PersistentVolumeClaim"), Plural: "persistentvolumeclaims", Short: []string{"pvc"}, Namespaced: true, Status: true,
-	Quirks:  resource.Quirks{DeleteReturnsObject: true},
-	Default: defaultClaim, Prepare: resource.Serving(prepareClaim), PrepareStatus: resource.Serving(prepareClaimStatus),
-	Validate: resource.Serving(validateClaim), ValidateStatus: resource.Serving(validateClaimStatus),
-	Warn: resource.Serving(warnClaim),
-	Columns: []resource.Column[*corev1.PersistentVolumeClaim]{
+// PersistentVolumeClaims completes the kind.
+var PersistentVolumeClaims = resource.Complete(core.PersistentVolumeClaims, func(d *resource.Def[*corev1.PersistentVolumeClaim]) {
+	d.Quirks = resource.Quirks{DeleteReturnsObject: true}
+	d.Default = defaultClaim
+	d.Prepare = resource.Serving(prepareClaim)
+	d.PrepareStatus = resource.Serving(prepareClaimStatus)
+	d.Validate = resource.Serving(validateClaim)
+	d.ValidateStatus = resource.Serving(validateClaimStatus)
+	d.Warn = resource.Serving(warnClaim)
+	d.Columns = []resource.Column[*corev1.PersistentVolumeClaim]{
 		resource.Col("Status", "string", func(c *corev1.PersistentVolumeClaim) any { return phaseOf(c, string(c.Status.Phase)) }),
 		resource.Col("Volume", "string", func(c *corev1.PersistentVolumeClaim) any { return c.Spec.VolumeName }),
 		resource.Col("Capacity", "string", func(c *corev1.PersistentVolumeClaim) any {
@@ -61,14 +65,14 @@ var PersistentVolumeClaims = &resource.Def[*corev1.PersistentVolumeClaim]{
 			}
 			return accessModes(c.Status.AccessModes)
 		}),
-		resource.Col("StorageClass", "string", func(c *corev1.PersistentVolumeClaim) any { return ClaimClass(c) }),
+		resource.Col("StorageClass", "string", func(c *corev1.PersistentVolumeClaim) any { return core.ClaimClass(c) }),
 		resource.Col("VolumeAttributesClass", "string", func(c *corev1.PersistentVolumeClaim) any {
 			return orUnset(c.Spec.VolumeAttributesClassName)
 		}),
 		resource.Age[*corev1.PersistentVolumeClaim](),
 		resource.Wide("VolumeMode", "string", func(c *corev1.PersistentVolumeClaim) any { return orUnset(c.Spec.VolumeMode) }),
-	},
-}
+	}
+})
 
 func defaultVolume(v *corev1.PersistentVolume) {
 	s := &v.Spec
@@ -175,43 +179,9 @@ func claimOf(v *corev1.PersistentVolume) string {
 	return ""
 }
 
-// ClaimClass is the name of a claim's StorageClass, "" for none. The annotation of old times goes before the field.
-func ClaimClass(c *corev1.PersistentVolumeClaim) string {
-	class := ""
-	if c.Spec.StorageClassName != nil {
-		class = *c.Spec.StorageClassName
-	}
-	return storageClass(c, class)
-}
-
-// VolumeClass is the name of a volume's StorageClass, "" for none. The annotation of old times goes before the field.
-func VolumeClass(v *corev1.PersistentVolume) string { return storageClass(v, v.Spec.StorageClassName) }
-
-func storageClass(o metav1.Object, class string) string {
-	if c, ok := o.GetAnnotations()[corev1.BetaStorageClassAnnotation]; ok {
-		return c
-	}
-	return class
-}
-
 func orUnset[T ~string](p *T) string {
 	if p == nil {
 		return cell.Unset
 	}
 	return string(*p)
-}
-
-// VolumePlugin is upstream's name for what mounts a volume, as far as its loops know it.
-func VolumePlugin(v *corev1.PersistentVolume) string {
-	switch s := &v.Spec; {
-	case s.CSI != nil:
-		return "kubernetes.io/csi:" + s.CSI.Driver
-	case s.HostPath != nil:
-		return "kubernetes.io/host-path"
-	case s.Local != nil:
-		return "kubernetes.io/local-volume"
-	case s.NFS != nil:
-		return "kubernetes.io/nfs"
-	}
-	return "N/A"
 }
