@@ -85,7 +85,7 @@ func Start(ctx context.Context, cfg Config, parts ...Part) (*Plane, error) {
 	}
 	ctx, stop := context.WithCancel(ctx)
 	c, err := cluster.Start(ctx, cluster.Config{DataDir: cfg.DataDir, Listen: cfg.Listen, Kubeconfig: cfg.Kubeconfig, Log: cfg.Log,
-		Kit: kit.Kit{Kinds: builtIn, Loops: loops, Etcd: cfg.Store, Admission: admission.Chain{foretell(runners)},
+		Kit: kit.Kit{Kinds: builtIn, Loops: loops, Etcd: cfg.Store, Admission: admission.Chain{keepOut(), foretell(runners)},
 			Explain: general.Rules(), Plugins: admission.General}, RuntimeConfig: notServed(), NoLocalStorage: true})
 	if err != nil {
 		stop()

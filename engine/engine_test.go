@@ -4,7 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
+	"net/http"
 	"strings"
 	"sync"
 	"testing"
@@ -333,7 +335,8 @@ func TestNoPods(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for path, want := range map[string]int{"/api/v1/namespaces/default/pods/x/log": 503, "/api/v1/namespaces/default/services/x/proxy/": 503,
+	for path, want := range map[string]int{"/api/v1/pods?fieldSelector=spec.nodeName%3Da": 200, "/api/v1/nodes": 200,
+		"/api/v1/persistentvolumes": 200, "/api/v1/namespaces/default/pods/x/log": 503, "/api/v1/namespaces/default/services/x/proxy/": 503,
 		"/debug/pprof/": 404, "/healthz": 200} {
 		r, err := web.Get(p.URL() + path)
 		if err != nil {
@@ -342,6 +345,22 @@ func TestNoPods(t *testing.T) {
 		r.Body.Close()
 		if r.StatusCode != want {
 			t.Errorf("%s: %d, want %d", path, r.StatusCode, want)
+		}
+	}
+	for path, body := range map[string]string{
+		"/api/v1/namespaces/default/pods":                   `{"metadata":{"name":"p"},"spec":{"containers":[{"name":"c","image":"i"}]}}`,
+		"/api/v1/nodes":                                     `{"metadata":{"name":"n"}}`,
+		"/api/v1/namespaces/default/persistentvolumeclaims": `{"metadata":{"name":"c"}}`,
+		"/api/v1/namespaces/default/podtemplates":           `{"metadata":{"name":"t"}}`,
+	} {
+		r, err := web.Post(p.URL()+path, "application/json", strings.NewReader(body))
+		if err != nil {
+			t.Fatal(err)
+		}
+		told, err := io.ReadAll(r.Body)
+		r.Body.Close()
+		if err != nil || r.StatusCode != http.StatusForbidden || !strings.Contains(string(told), "a control plane without nodes") {
+			t.Errorf("%s: %d %s, %v: want that none can be made", path, r.StatusCode, told, err)
 		}
 	}
 }
