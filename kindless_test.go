@@ -17,7 +17,6 @@ var knows = map[string]string{
 	"server/httpapi k8s.io/api/autoscaling/v1":    "the same",
 	"server/httpapi k8s.io/api/authentication/v1": "TokenRequest, the body of a subresource that is code",
 	"server/httpapi k8s.io/api/core/v1":           "Binding, the same, and the scheme's own kinds, which upstream registers in v1",
-	"server/httpapi k8s.io/api/policy/v1":         "Eviction, the same",
 	"server/httpapi namespaces":                   "a part of every path",
 	"server/httpapi Binding":                      "the same",
 	"server/httpapi events":                       "a group whose types upstream has in another's package",

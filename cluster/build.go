@@ -147,7 +147,7 @@ func (b *builder) makeOthers() error {
 
 func (b *builder) makeHandler() error {
 	c, d := b.c, b.frontDoor
-	b.handler = httpapi.New(httpapi.Config{Streams: c.cfg.Kit.Streams, Profiles: c.cfg.Kit.Profiles,
+	b.handler = httpapi.New(httpapi.Config{Streams: c.cfg.Kit.Streams, Evictions: c.cfg.Kit.Evictions, Profiles: c.cfg.Kit.Profiles,
 		Ops: b.server, Virtual: b.virtualOps, Kinds: b.set, Authn: b.authn(authn.TokenUnion{b.tokens, joinTokens{c.keys}}),
 		Authz: serverAccess{b.authz}, Extra: c.pages(d), Address: c.address, NoAnonymous: true,
 		Before:  pageOf(c),

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"strings"
 
-	policyv1 "k8s.io/api/policy/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -217,11 +216,14 @@ func (o *explainer) Watching(gr schema.GroupResource, agent string) (ended func(
 	return o.callers.Watching(gr, agent)
 }
 
+// disruptionBudget is policyv1.DisruptionBudgetCause, whose package would bring its kinds.
+const disruptionBudget metav1.CauseType = "DisruptionBudget"
+
 // Refused implements httpapi.Witness. Conflicts and names that do not exist are daily business.
 func (o *explainer) Refused(a httpapi.Act, st *metav1.Status) {
 	switch st.Reason {
 	case metav1.StatusReasonTooManyRequests:
-		if why, of := apierrors.StatusCause(&apierrors.StatusError{ErrStatus: *st}, policyv1.DisruptionBudgetCause); of &&
+		if why, of := apierrors.StatusCause(&apierrors.StatusError{ErrStatus: *st}, disruptionBudget); of &&
 			a.Resource.Resource == "pods" {
 			o.callers.Blocked(a.Namespace, a.Name, a.Agent, why.Message)
 		}

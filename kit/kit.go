@@ -50,8 +50,10 @@ type Kit struct {
 	Explain   converge.Rules                                            // for what is not as it should be
 	// Agents decides what agents of nodes may do; nil: there are none.
 	Agents func(read func() resource.Reader) auth.Authorizer
-	// Extensions returns those of the front door for further kinds, as devices.Extensions; nil: there are none.
-	Extensions func(*server.Core) []server.Extension
+	// Extensions returns those of the front door for what needs nodes, as workload.All; nil: there are none.
+	Extensions func(*server.Server) []server.Extension
+	// Evictions makes the body of an eviction, as workload.Eviction; nil: pods are not evicted.
+	Evictions func() resource.Object
 	// Attached tells of the volumes that are to be attached to nodes, and of those that are: attachdetach.Count; nil: there are none.
 	Attached func(read resource.Reader, add func(plugin, state string))
 	// Meter makes what answers metrics.k8s.io; nil: that API is not served.

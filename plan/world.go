@@ -31,7 +31,7 @@ import (
 	"github.com/kloop-dev/kloop/resource"
 	"github.com/kloop-dev/kloop/scheduler"
 	"github.com/kloop-dev/kloop/server"
-	"github.com/kloop-dev/kloop/server/devices"
+	"github.com/kloop-dev/kloop/server/workload"
 	"github.com/kloop-dev/kloop/server/extensions"
 	"github.com/kloop-dev/kloop/server/services"
 	"github.com/kloop-dev/kloop/sim"
@@ -90,7 +90,7 @@ func newWorld(ctx context.Context, s *seed, luck uint64, order *turns) (*world, 
 	<-ready
 	fields := apply.NewTracker()
 	srv, alloc := extensions.New(server.Config{Kinds: w.set, Store: mem, View: w.view, Sole: true, Random: w.chance, Fields: fields,
-		Admission: w.admission(fields), Authorize: anybody{}}, extensions.Config{More: devices.Extensions,
+		Admission: w.admission(fields), Authorize: anybody{}}, extensions.Config{More: workload.All,
 		Network: services.Network{Services: s.services}})
 	w.srv = srv
 	registry := &crd.Registry{Kinds: w.set, View: w.view, Fields: fields, Docs: openapi.New(w.set)}

@@ -29,9 +29,9 @@ import (
 	"github.com/kloop-dev/kloop/resource"
 	"github.com/kloop-dev/kloop/scheduler"
 	"github.com/kloop-dev/kloop/server"
-	"github.com/kloop-dev/kloop/server/devices"
 	"github.com/kloop-dev/kloop/server/extensions"
 	"github.com/kloop-dev/kloop/server/httpapi"
+	"github.com/kloop-dev/kloop/server/workload"
 	"github.com/kloop-dev/kloop/sim"
 	"github.com/kloop-dev/kloop/store/memory"
 	"github.com/kloop-dev/kloop/view"
@@ -92,7 +92,7 @@ func openDoor(seed uint64, nodes int) (*door, error) {
 	srv, alloc := extensions.New(server.Config{Kinds: set, Store: d.mem, View: d.view, Sole: true, Now: d.now,
 		Random: d.chance, Fields: fields,
 		NoWatchList: true, // clients list first, and may be given an older state: what follows from that is to be seen
-		Authorize:   d, Admission: plugins.Default(admission.Config{Now: d.now})}, extensions.Config{More: devices.Extensions})
+		Authorize:   d, Admission: plugins.Default(admission.Config{Now: d.now})}, extensions.Config{More: workload.All})
 	ops := orderly{srv, d.turns, "front door"}
 	d.Local = &client.Local{Ops: ops, View: d.view, Set: set, User: admin, Manager: "simtest"}
 	if err := alloc.Repair(d.ctx); err != nil {
@@ -104,7 +104,7 @@ func openDoor(seed uint64, nodes int) (*door, error) {
 		}
 	}
 	d.runLoops(&crd.Registry{Kinds: set, View: d.view, Fields: fields, Docs: docs}, nodes > 0)
-	handler := httpapi.New(httpapi.Config{Ops: ops, Kinds: set, Authn: d, Authz: d, OpenAPI: docs})
+	handler := httpapi.New(httpapi.Config{Evictions: workload.Eviction, Ops: ops, Kinds: set, Authn: d, Authz: d, OpenAPI: docs})
 	d.all.Go(func() { _ = handler.Serve(d.ctx, d.pipes, nil) })
 	return d, sim.Nodes(d.ctx, d, nodes)
 }

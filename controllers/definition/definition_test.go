@@ -28,7 +28,7 @@ import (
 	"github.com/kloop-dev/kloop/resource"
 	"github.com/kloop-dev/kloop/resource/codec"
 	"github.com/kloop-dev/kloop/server"
-	"github.com/kloop-dev/kloop/server/devices"
+	"github.com/kloop-dev/kloop/server/workload"
 	"github.com/kloop-dev/kloop/server/extensions"
 	"github.com/kloop-dev/kloop/store"
 	"github.com/kloop-dev/kloop/store/memory"
@@ -52,7 +52,7 @@ func start(t testing.TB, st store.Store) (w *world, stop func()) {
 	v := view.NewWith(set, view.Config{Guard: !bench})
 	fields := apply.NewTracker()
 	ops, _ := extensions.New(server.Config{Kinds: set, Store: st, View: v, Fields: fields, Sole: true},
-		extensions.Config{More: devices.Extensions})
+		extensions.Config{More: workload.All})
 	w = &world{Local: &client.Local{Ops: ops, View: v, Set: set, User: &auth.User{Name: "admin"}, Manager: "test"}, t: t, set: set,
 		docs: openapi.New(set)}
 	registry := &crd.Registry{Kinds: set, View: v, Fields: fields, Docs: w.docs}

@@ -11,7 +11,7 @@ import (
 	"github.com/kloop-dev/kloop/client"
 	"github.com/kloop-dev/kloop/kinds"
 	"github.com/kloop-dev/kloop/server"
-	"github.com/kloop-dev/kloop/server/devices"
+	"github.com/kloop-dev/kloop/server/workload"
 	"github.com/kloop-dev/kloop/server/extensions"
 	"github.com/kloop-dev/kloop/server/services"
 	"github.com/kloop-dev/kloop/store/memory"
@@ -37,7 +37,7 @@ type Cluster struct {
 func Start(t testing.TB, edit ...func(c *Config)) *Cluster {
 	t.Helper()
 	c := Config{Config: server.Config{Kinds: kinds.NewSet(), Store: memory.New(), Fields: apply.NewTracker(), Sole: true}}
-	c.Extensions.More = devices.Extensions
+	c.Extensions.More = workload.All
 	for _, f := range edit {
 		f(&c)
 	}

@@ -26,8 +26,8 @@ import (
 	"github.com/kloop-dev/kloop/resource"
 	"github.com/kloop-dev/kloop/resource/codec"
 	"github.com/kloop-dev/kloop/scheduler"
-	"github.com/kloop-dev/kloop/server/devices"
 	"github.com/kloop-dev/kloop/server/httpapi/stream"
+	"github.com/kloop-dev/kloop/server/workload"
 	"github.com/kloop-dev/kloop/sim"
 	"github.com/kloop-dev/kloop/store"
 	"github.com/kloop-dev/kloop/store/etcd"
@@ -41,7 +41,7 @@ func Kit() kit.Kit {
 	return kit.Kit{Kinds: kinds.All, Loops: loops, Sources: sources, Etcd: etcd.Opener{}, Sealed: seal, Explain: rules.All(),
 		Attached: attachdetach.Count, Meter: meter,
 		Plugins: plugins.All,
-		Agents:  agents, Extensions: devices.Extensions, News: workloads.News,
+		Agents:  agents, Extensions: workload.All, Evictions: workload.Eviction, News: workloads.News,
 		Streams: stream.New, Profiles: profiles.Serve,
 		Nodes: &kit.Simulation{Make: sim.Nodes, Loops: sim.LoopsIn, Use: sim.Use}}
 }

@@ -8,14 +8,13 @@ import (
 	"github.com/kloop-dev/kloop/server/events"
 	"github.com/kloop-dev/kloop/server/namespaces"
 	"github.com/kloop-dev/kloop/server/services"
-	"github.com/kloop-dev/kloop/server/workload"
 )
 
 // Config holds what extensions need beside the server. The zero value is usable.
 type Config struct {
 	Network services.Network // the zero value means upstream's
 	Access  access.Config
-	More    func(*server.Core) []server.Extension // of further kinds, as devices.Extensions; nil: of none
+	More    func(*server.Server) []server.Extension // of what needs nodes, as workload.All; nil: of nothing
 }
 
 // New returns a server with all extensions, and the allocator of its services. It starts nothing.
@@ -24,10 +23,9 @@ func New(c server.Config, x Config) (*server.Server, *services.Allocator) {
 	a := services.New(s, x.Network)
 	s.Extend(components, a.Extension(), namespaces.Extension(s.Core), events.Extension())
 	s.Extend(definitions.Extensions(s.Core)...)
-	s.Extend(workload.Extensions(s)...)
 	s.Extend(access.Extensions(s, x.Access)...)
 	if x.More != nil {
-		s.Extend(x.More(s.Core)...)
+		s.Extend(x.More(s)...)
 	}
 	return s, a
 }

@@ -6,7 +6,6 @@ import (
 	authenticationv1 "k8s.io/api/authentication/v1"
 	autoscalingv1 "k8s.io/api/autoscaling/v1"
 	corev1 "k8s.io/api/core/v1"
-	policyv1 "k8s.io/api/policy/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
@@ -16,9 +15,7 @@ import (
 
 // bodies make the objects that subresources exchange where it is not the kind's own.
 var bodies = map[schema.GroupVersionKind]func() resource.Object{
-	autoscalingv1.SchemeGroupVersion.WithKind("Scale"): func() resource.Object { return &autoscalingv1.Scale{} },
-	eviction:     func() resource.Object { return &policyv1.Eviction{} },
-	betaEviction: func() resource.Object { return &policyv1.Eviction{} },
+	autoscalingv1.SchemeGroupVersion.WithKind("Scale"):           func() resource.Object { return &autoscalingv1.Scale{} },
 	corev1.SchemeGroupVersion.WithKind("Binding"):                func() resource.Object { return &corev1.Binding{} },
 	authenticationv1.SchemeGroupVersion.WithKind("TokenRequest"): func() resource.Object { return &authenticationv1.TokenRequest{} },
 }
@@ -30,9 +27,17 @@ func (c *request) called() bool {
 
 // Bodies of an eviction may be of its first version, which looks as v1 does.
 var (
-	eviction     = policyv1.SchemeGroupVersion.WithKind("Eviction")
-	betaEviction = schema.GroupVersionKind{Group: policyv1.GroupName, Version: "v1beta1", Kind: "Eviction"}
+	eviction     = schema.GroupVersionKind{Group: "policy", Version: "v1", Kind: "Eviction"}
+	betaEviction = schema.GroupVersionKind{Group: "policy", Version: "v1beta1", Kind: "Eviction"}
 )
+
+// body makes an empty object of a subresource; nil: none is known by this name.
+func (c *Config) body(gvk schema.GroupVersionKind) func() resource.Object {
+	if gvk == eviction || gvk == betaEviction {
+		return c.Evictions
+	}
+	return bodies[gvk]
+}
 
 // code decodes what the subresource takes, calls the front door and answers with what it returns.
 func (c *request) code() error {
@@ -59,8 +64,8 @@ func (c *request) input() (resource.Object, error) {
 	if c.out == c.gvk {
 		return c.kind.New(c.gvk), nil
 	}
-	empty, ok := bodies[c.out]
-	if !ok {
+	empty := c.s.cfg.body(c.out)
+	if empty == nil {
 		return nil, reply.Generic(http.StatusNotFound)
 	}
 	in := empty()

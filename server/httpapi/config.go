@@ -41,6 +41,8 @@ type Config struct {
 	Version     *version.Info  // nil: DefaultVersion
 	OpenAPI     discovery.Docs // nil: the documents are not served
 	Issuer      Issuer         // nil: no service account issuer discovery
+	// Evictions makes the body of an eviction: workload.Eviction; nil: pods are not evicted.
+	Evictions func() resource.Object
 	// Streams makes what connects clients with nodes, pods and services: stream.New; nil: such requests answer 503.
 	Streams func(stream.Config) stream.Server
 	Nodes   stream.Nodes // nil: log, exec and the like answer 503

@@ -31,6 +31,7 @@ import (
 	"github.com/kloop-dev/kloop/server/httpapi"
 	"github.com/kloop-dev/kloop/server/httpapi/aggregator"
 	"github.com/kloop-dev/kloop/server/httpapi/stream"
+	"github.com/kloop-dev/kloop/server/workload"
 	"github.com/kloop-dev/kloop/view"
 )
 
@@ -109,7 +110,8 @@ func newWorldOf(t testing.TB, bounds view.Config, change ...func(*httpapi.Config
 		c.Kinds, c.View, c.Authorize = set, view.NewWith(set, bounds), everyone{}
 	})
 	ops, v := c.Server, c.View
-	cfg := httpapi.Config{Streams: stream.New, Profiles: profiles.Serve, Ops: ops, Kinds: set, Authn: everyone{}, Authz: everyone{}}
+	cfg := httpapi.Config{Streams: stream.New, Evictions: workload.Eviction, Profiles: profiles.Serve, Ops: ops, Kinds: set,
+		Authn: everyone{}, Authz: everyone{}}
 	for _, f := range change {
 		f(&cfg)
 	}

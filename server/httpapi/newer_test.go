@@ -9,6 +9,7 @@ import (
 	"github.com/kloop-dev/kloop/kinds/dra"
 	"github.com/kloop-dev/kloop/resource"
 	"github.com/kloop-dev/kloop/server/httpapi"
+	"github.com/kloop-dev/kloop/server/workload"
 	"github.com/kloop-dev/kloop/view"
 )
 
@@ -19,7 +20,7 @@ func TestTaintsOfDevices(t *testing.T) {
 		c.Kinds, c.View, c.Authorize = set, view.NewWith(set, view.Config{}), everyone{}
 	})
 	w := &world{t: t, ops: c.Server, view: c.View, kinds: set,
-		handler: httpapi.New(httpapi.Config{Ops: c.Server, Kinds: set, Authn: everyone{}, Authz: everyone{}})}
+		handler: httpapi.New(httpapi.Config{Evictions: workload.Eviction, Ops: c.Server, Kinds: set, Authn: everyone{}, Authz: everyone{}})}
 	const path, body = "/apis/resource.k8s.io/v1/devicetaintrules",
 		`{"metadata":{"name":"r"},"spec":{"taint":{"key":"a.example/b","effect":"NoSchedule"}}}`
 	w.must("POST", path, body, 201)

@@ -42,10 +42,11 @@ type expected struct {
 	custom bool          // users defined it
 	group  string        // of the path
 	kinds  *resource.Set // that are served here
+	cfg    *Config
 }
 
 func expects(c *request, want schema.GroupVersionKind) expected {
-	return expected{want: want, custom: c.facts.Custom, group: c.gvk.Group, kinds: c.s.cfg.Kinds}
+	return expected{want: want, custom: c.facts.Custom, group: c.gvk.Group, kinds: c.s.cfg.Kinds, cfg: &c.s.cfg}
 }
 
 // registered tells whether the scheme that reads bodies of the path's group knows the type.
@@ -58,7 +59,7 @@ func (x expected) registered(gvk schema.GroupVersionKind) bool {
 	group, item := gvk.Group, strings.TrimSuffix(gvk.Kind, "List")
 	old := slices.Contains(readVersions, gvk.GroupVersion().String())
 	switch {
-	case bodies[gvk] != nil:
+	case x.cfg.body(gvk) != nil:
 		return true
 	case gvk.GroupVersion() == corev1.SchemeGroupVersion && slices.Contains(coreKinds, gvk.Kind):
 		return true

@@ -3,11 +3,21 @@ package workload
 
 import (
 	corev1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
 
 	"github.com/kloop-dev/kloop/kinds/podspec"
 	"github.com/kloop-dev/kloop/resource"
 	"github.com/kloop-dev/kloop/server"
+	"github.com/kloop-dev/kloop/server/devices"
 )
+
+// All are the extensions of whatever needs nodes: of pods, and of the devices that they claim.
+func All(s *server.Server) []server.Extension {
+	return append(Extensions(s), devices.Extensions(s.Core)...)
+}
+
+// Eviction is an empty body of that subresource.
+func Eviction() resource.Object { return &policyv1.Eviction{} }
 
 // Extensions are for pods, and for the virtual kind Binding.
 func Extensions(s *server.Server) []server.Extension {

@@ -41,6 +41,7 @@ import (
 	"github.com/kloop-dev/kloop/scheduler"
 	"github.com/kloop-dev/kloop/server/httpapi"
 	"github.com/kloop-dev/kloop/server/httpapi/stream"
+	"github.com/kloop-dev/kloop/server/workload"
 	"github.com/kloop-dev/kloop/sim"
 )
 
@@ -97,7 +98,7 @@ func open(t *testing.T, on *features.Set) *world {
 		}
 	}
 	lis := pipe.Listen()
-	handler := httpapi.New(httpapi.Config{Streams: stream.New, Ops: w.api.Server, Kinds: set,
+	handler := httpapi.New(httpapi.Config{Streams: stream.New, Evictions: workload.Eviction, Ops: w.api.Server, Kinds: set,
 		Authn: everybody{}, Authz: everybody{}, OpenAPI: docs})
 	w.wg.Go(func() { _ = handler.Serve(w.ctx, lis, nil) })
 	tr := &http.Transport{DialContext: lis.Dial, DisableCompression: true}

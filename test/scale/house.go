@@ -28,8 +28,8 @@ import (
 	"github.com/kloop-dev/kloop/resource/codec"
 	"github.com/kloop-dev/kloop/scheduler"
 	"github.com/kloop-dev/kloop/server"
-	"github.com/kloop-dev/kloop/server/devices"
 	"github.com/kloop-dev/kloop/server/extensions"
+	"github.com/kloop-dev/kloop/server/workload"
 	"github.com/kloop-dev/kloop/sim"
 	"github.com/kloop-dev/kloop/store"
 	"github.com/kloop-dev/kloop/store/memory"
@@ -56,7 +56,7 @@ func (h *house) open(ctx context.Context) error {
 	})
 	<-ready
 	srv, _ := extensions.New(server.Config{Kinds: h.set, Store: h.st, View: v, Sole: true,
-		Admission: plugins.Default(admission.Config{})}, extensions.Config{More: devices.Extensions})
+		Admission: plugins.Default(admission.Config{})}, extensions.Config{More: workload.All})
 	h.Local = &client.Local{Ops: srv, View: v, Set: h.set, User: &auth.User{Name: "admin", Groups: []string{auth.GroupMasters}},
 		Manager: "scale"}
 	for _, ns := range []string{"default", "kube-system", corev1.NamespaceNodeLease} {

@@ -34,8 +34,8 @@ import (
 	"github.com/kloop-dev/kloop/resource"
 	"github.com/kloop-dev/kloop/scheduler"
 	"github.com/kloop-dev/kloop/server"
-	"github.com/kloop-dev/kloop/server/devices"
 	"github.com/kloop-dev/kloop/server/extensions"
+	ofpods "github.com/kloop-dev/kloop/server/workload"
 	"github.com/kloop-dev/kloop/sim"
 	"github.com/kloop-dev/kloop/store"
 	"github.com/kloop-dev/kloop/store/memory"
@@ -123,7 +123,7 @@ func (w *world) boot() {
 	srv, alloc := extensions.New(server.Config{Kinds: w.set, Store: slowStore{w.mem, w}, View: v, Sole: true, Now: w.now,
 		Random: w.chance, Fields: fields,
 		Admission: chain(w.now, w.charge).Before(asked.Mutating(), rules.Validating(), asked.Validating())},
-		extensions.Config{More: devices.Extensions})
+		extensions.Config{More: ofpods.All})
 	w.custom = &crd.Registry{Kinds: w.set, View: v, Fields: fields, Docs: openapi.New(w.set)}
 	if err := definition.Adopt(w.custom, v.Snapshot()); err != nil {
 		w.fail("adopt: %v", err)
