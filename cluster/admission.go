@@ -27,7 +27,7 @@ func (d *frontDoor) admission(authz auth.Authorizer) (admission.Chain, error) {
 	if d.c.cfg.Kit.Plugins == nil {
 		return nil, errNoAdmission
 	}
-	told, err := config.Read(d.c.cfg.AdmissionConfig)
+	told, err := config.Read(d.c.cfg.Kit.Ways, d.c.cfg.AdmissionConfig)
 	if err != nil {
 		return nil, err
 	}
@@ -55,7 +55,7 @@ func (d *frontDoor) blocked(k resource.Kind, cfg resource.Object, _ string, err 
 }
 
 // callerAs returns what calls webhooks and says who calls; nil: the caller that says nothing, which conversion has too.
-func (d *frontDoor) callerAs(who *webhook.Logins) *webhook.Caller {
+func (d *frontDoor) callerAs(who webhook.Logins) *webhook.Caller {
 	if who == nil {
 		return d.caller
 	}

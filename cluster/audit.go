@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/kloop-dev/kloop/server/audit"
+	"github.com/kloop-dev/kloop/webhook"
 )
 
 // Audit says what is recorded of requests and where. The zero value records nothing.
@@ -33,7 +34,7 @@ func (c Config) newAuditor() (*audit.Auditor, error) {
 		}
 		return nil, nil
 	}
-	policy, hook, err := a.files()
+	policy, hook, err := a.files(c.Kit.Ways)
 	if err != nil {
 		return nil, err
 	}
@@ -57,7 +58,7 @@ func (c Config) newAuditor() (*audit.Auditor, error) {
 }
 
 // files reads the policy and the kubeconfig of the webhook; nil: there is none.
-func (a Audit) files() (policy *audit.Policy, hook *audit.Webhook, err error) {
+func (a Audit) files(w webhook.Ways) (policy *audit.Policy, hook *audit.Webhook, err error) {
 	if a.PolicyFile != "" {
 		data, err := os.ReadFile(a.PolicyFile)
 		if err != nil {
@@ -68,7 +69,7 @@ func (a Audit) files() (policy *audit.Policy, hook *audit.Webhook, err error) {
 		}
 	}
 	if a.WebhookKubeconfig != "" {
-		hook, err = audit.NewWebhook(a.WebhookKubeconfig, a.WebhookBackoff)
+		hook, err = audit.NewWebhook(w, a.WebhookKubeconfig, a.WebhookBackoff)
 	}
 	return policy, hook, err
 }

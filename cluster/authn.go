@@ -17,6 +17,7 @@ import (
 	"github.com/kloop-dev/kloop/auth/oidc"
 	"github.com/kloop-dev/kloop/auth/token"
 	"github.com/kloop-dev/kloop/auth/webhook"
+	callers "github.com/kloop-dev/kloop/webhook"
 )
 
 // How long good tokens are remembered.
@@ -120,7 +121,7 @@ func (d *frontDoor) tokens() (authn.Tokens, error) {
 		all = append(all, &authn.Cache{Tokens: &d.outside, TTL: issuedTTL})
 	}
 	if a.WebhookKubeconfig != "" {
-		w, err := a.webhook()
+		w, err := a.webhook(d.c.cfg.Kit.Ways)
 		if err != nil {
 			return nil, err
 		}
@@ -143,8 +144,8 @@ func (a Authn) fixed() (fixed authn.Static, err error) {
 }
 
 // webhook reads the kubeconfig of the server that is asked about tokens.
-func (a Authn) webhook() (*webhook.Tokens, error) {
-	return webhook.NewTokens(a.WebhookKubeconfig, or(a.WebhookVersion, "v1beta1"))
+func (a Authn) webhook(w callers.Ways) (*webhook.Tokens, error) {
+	return webhook.NewTokens(w, a.WebhookKubeconfig, or(a.WebhookVersion, "v1beta1"))
 }
 
 func or[T comparable](v, other T) T {

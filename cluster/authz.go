@@ -16,6 +16,7 @@ import (
 	"github.com/kloop-dev/kloop/auth/rbac"
 	"github.com/kloop-dev/kloop/auth/webhook"
 	"github.com/kloop-dev/kloop/strict"
+	callers "github.com/kloop-dev/kloop/webhook"
 )
 
 // Authz says what decides about requests, beside Config.Authorization.
@@ -77,7 +78,7 @@ func (c Config) authorizers(node, roles auth.Authorizer, use func(*auth.Chain)) 
 			return nil, errors.New("the authorization mode Webhook needs the kubeconfig of the server to ask")
 		}
 		var err error
-		if hook, err = webhook.NewAuthorizer(webhook.Config{Name: "default", Kubeconfig: z.WebhookKubeconfig,
+		if hook, err = webhook.NewAuthorizer(webhook.Config{Name: "default", Ways: c.Kit.Ways, Kubeconfig: z.WebhookKubeconfig,
 			Version: or(z.WebhookVersion, "v1beta1"),
 			Timeout: webhookTimeout, AllowedTTL: or(z.WebhookAllowedTTL, 5*time.Minute),
 			RefusedTTL: or(z.WebhookRefusedTTL, 30*time.Second)}); err != nil {
@@ -120,7 +121,7 @@ func (c Config) authorizerFile(node, roles auth.Authorizer, use func(*auth.Chain
 		}
 		chain := auth.Chain{rbac.Masters{}}
 		for i, x := range list {
-			a, err := x.build(map[string]auth.Authorizer{ModeNode: node, ModeRBAC: roles, ModeAlwaysAllow: everyone{auth.Allow},
+			a, err := x.build(c.Kit.Ways, map[string]auth.Authorizer{ModeNode: node, ModeRBAC: roles, ModeAlwaysAllow: everyone{auth.Allow},
 				ModeAlwaysDeny: everyone{auth.NoOpinion}})
 			if err != nil {
 				return fmt.Errorf("authorizers[%d]: %w", i, err)
@@ -166,7 +167,7 @@ func parseAuthorizers(data []byte) (list []chosenAuthorizer, err error) {
 	return list, nil
 }
 
-func (x chosenAuthorizer) build(known map[string]auth.Authorizer) (auth.Authorizer, error) {
+func (x chosenAuthorizer) build(ways callers.Ways, known map[string]auth.Authorizer) (auth.Authorizer, error) {
 	if a := known[x.Type]; a != nil {
 		return a, nil
 	}
@@ -174,7 +175,7 @@ func (x chosenAuthorizer) build(known map[string]auth.Authorizer) (auth.Authoriz
 		return nil, fmt.Errorf("type %q: use Node, RBAC, Webhook, AlwaysAllow or AlwaysDeny", x.Type)
 	}
 	w := x.Webhook
-	cfg := webhook.Config{Name: x.Name, Version: w.SubjectAccessReviewVersion, Timeout: w.Timeout.Duration,
+	cfg := webhook.Config{Name: x.Name, Ways: ways, Version: w.SubjectAccessReviewVersion, Timeout: w.Timeout.Duration,
 		AllowedTTL: or(w.AuthorizedTTL.Duration, 5*time.Minute), RefusedTTL: or(w.UnauthorizedTTL.Duration, 30*time.Second)}
 	if w.CacheAuthorizedRequests != nil && !*w.CacheAuthorizedRequests {
 		cfg.AllowedTTL = 0

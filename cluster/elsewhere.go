@@ -32,6 +32,7 @@ import (
 	"github.com/kloop-dev/kloop/resource"
 	"github.com/kloop-dev/kloop/server"
 	"github.com/kloop-dev/kloop/web"
+	callers "github.com/kloop-dev/kloop/webhook"
 )
 
 // Elsewhere names a cluster that a server explains without being part of it. The cluster is read, again and again, and never written. Its
@@ -94,7 +95,7 @@ func (cfg *Elsewhere) open(log *slog.Logger) (far, error) {
 	}
 	e := &elsewhere{rest: cfg.Rest, raw: raw, every: cmp.Or(cfg.Every, usualEvery), survey: cfg.Survey, log: log,
 		shown: map[convergenceKey]string{}}
-	if e.tokens, err = webhook.TokensOf(cfg.Rest); err != nil {
+	if e.tokens, err = webhook.TokensOf(callers.Kubeconfigs(), cfg.Rest); err != nil {
 		return nil, err
 	}
 	if e.Passage, err = passage(cfg.Rest); err != nil {
@@ -136,8 +137,8 @@ var convergencePath = "/apis/" + convergence.GroupVersion.Group
 
 // authorizer asks the cluster itself who may do what.
 func (e *elsewhere) authorizer() (auth.Authorizer, error) {
-	there, err := webhook.NewAuthorizer(webhook.Config{Name: "cluster", Cluster: e.rest, Version: "v1", Timeout: webhookTimeout,
-		AllowedTTL: rightsTTL, RefusedTTL: rightsTTL, DenyOnFailure: true})
+	there, err := webhook.NewAuthorizer(webhook.Config{Name: "cluster", Ways: callers.Kubeconfigs(), Cluster: e.rest, Version: "v1",
+		Timeout: webhookTimeout, AllowedTTL: rightsTTL, RefusedTTL: rightsTTL, DenyOnFailure: true})
 	return auth.Chain{rbac.Masters{}, there}, err
 }
 

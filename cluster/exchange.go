@@ -17,7 +17,6 @@ import (
 
 	"github.com/kloop-dev/kloop/auth/authn"
 	"github.com/kloop-dev/kloop/auth/pki"
-	"github.com/kloop-dev/kloop/client"
 )
 
 // CertsPath is the page on which the certificates of a cluster are listed and exchanged: GET tells of this server's, ?all of all servers';
@@ -146,7 +145,7 @@ func (d *keyDesk) askServer(ctx context.Context, method, at, what string, body [
 	if err != nil {
 		return err
 	}
-	raw, err := client.Raw(cfg)
+	raw, err := d.c.raw(cfg)
 	if err != nil {
 		return err
 	}

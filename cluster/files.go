@@ -20,8 +20,8 @@ func (c Config) CheckFiles() error {
 	_, callers := c.clientCAFile(func(*authorities) {})
 	_, _, keys := c.tokenKeys()
 	_, rights := c.authorizers(everyone{}, everyone{}, func(*auth.Chain) {})
-	_, plugins := config.Read(c.AdmissionConfig)
-	_, _, told := c.Audit.files()
+	_, plugins := config.Read(c.Kit.Ways, c.AdmissionConfig)
+	_, _, told := c.Audit.files(c.Kit.Ways)
 	return strict.Refuse(errors.Join(c.checkEtcd(), c.checkEncryption(), serving, callers, keys, c.checkAuthn(), rights, plugins, told))
 }
 
@@ -35,7 +35,7 @@ func (c Config) checkAuthn() (err error) {
 		err = errors.Join(err, wrong)
 	}
 	if a.WebhookKubeconfig != "" {
-		_, wrong := a.webhook()
+		_, wrong := a.webhook(c.Kit.Ways)
 		err = errors.Join(err, wrong)
 	}
 	return err

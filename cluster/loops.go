@@ -9,6 +9,8 @@ import (
 	"sync"
 	"time"
 
+	"k8s.io/client-go/rest"
+
 	"github.com/kloop-dev/kloop/auth"
 	"github.com/kloop-dev/kloop/kit"
 	"github.com/kloop-dev/kloop/loop"
@@ -44,9 +46,12 @@ var keyed = []string{"root-ca-publisher", "serviceaccount-token", "horizontal-po
 
 // entries are the loops, with the certificates of now.
 func (c *Cluster) entries() ([]kit.Entry, error) {
-	own, err := c.restAs(loopUser("horizontal-pod-autoscaler"))
-	if err != nil {
-		return nil, err
+	var own rest.Interface
+	if c.cfg.Kit.Raw != nil {
+		var err error
+		if own, err = c.restAs(loopUser("horizontal-pod-autoscaler")); err != nil {
+			return nil, err
+		}
 	}
 	return c.cfg.table(kit.Cluster{Kinds: c.door.set, RootCA: c.cred.root(), CA: c.keys.CA, Tokens: c.door.signer,
 		Others: c.door.others, REST: own})

@@ -19,7 +19,6 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/kloop-dev/kloop/auth"
-	"github.com/kloop-dev/kloop/client"
 	"github.com/kloop-dev/kloop/converge"
 	"github.com/kloop-dev/kloop/converge/gaps"
 	"github.com/kloop-dev/kloop/history"
@@ -183,7 +182,7 @@ func (a *archive) writesOf(ctx context.Context, at string, since time.Time) (lis
 	if err != nil {
 		return nil, err
 	}
-	raw, err := client.Raw(cfg)
+	raw, err := a.c.raw(cfg)
 	if err != nil {
 		return nil, err
 	}

@@ -139,5 +139,8 @@ func (d *frontDoor) another(at string) (client.Client, error) {
 	if err != nil {
 		return nil, err
 	}
-	return client.NewRemote(cfg, d.set, "kloop-server")
+	if d.c.cfg.Kit.Remote == nil {
+		return nil, errNoOthers
+	}
+	return d.c.cfg.Kit.Remote(cfg, d.set, "kloop-server")
 }

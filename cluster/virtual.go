@@ -2,6 +2,7 @@ package cluster
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -12,7 +13,6 @@ import (
 
 	"github.com/kloop-dev/kloop/auth"
 	"github.com/kloop-dev/kloop/auth/pki"
-	"github.com/kloop-dev/kloop/client"
 	"github.com/kloop-dev/kloop/kinds/core"
 	"github.com/kloop-dev/kloop/kit"
 	"github.com/kloop-dev/kloop/metrics/usage"
@@ -87,7 +87,18 @@ func (c *Cluster) restAs(u *auth.User) (rest.Interface, error) {
 	if err != nil {
 		return nil, err
 	}
-	return client.Raw(cfg)
+	return c.raw(cfg)
+}
+
+// errNoOthers says that the kit has no clients of other servers.
+var errNoOthers = errors.New("this program talks to no other servers")
+
+// raw returns a client over HTTP.
+func (c *Cluster) raw(cfg *rest.Config) (rest.Interface, error) {
+	if c.cfg.Kit.Raw == nil {
+		return nil, errNoOthers
+	}
+	return c.cfg.Kit.Raw(cfg)
 }
 
 // restOf returns the user's way to a server of this cluster.

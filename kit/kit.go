@@ -29,6 +29,7 @@ import (
 	"github.com/kloop-dev/kloop/store"
 	"github.com/kloop-dev/kloop/store/member"
 	"github.com/kloop-dev/kloop/trail"
+	"github.com/kloop-dev/kloop/webhook"
 )
 
 // A Kit holds the parts of a program. It can't do what is nil, and says so when the configuration asks for it.
@@ -54,6 +55,11 @@ type Kit struct {
 	Extensions func(*server.Server) []server.Extension
 	// Evictions makes the body of an eviction, as workload.Eviction; nil: pods are not evicted.
 	Evictions func() resource.Object
+	// Ways lead to the servers that kubeconfigs of the configuration name: webhook.Kubeconfigs. The zero value: it names none.
+	Ways webhook.Ways
+	// Remote and Raw make clients of other servers, or over HTTP of this one: client.NewRemote, client.Raw; nil: none are needed.
+	Remote func(cfg *rest.Config, set *resource.Set, agent string, sources ...client.Source) (*client.Remote, error)
+	Raw    func(cfg *rest.Config) (rest.Interface, error)
 	// Attached tells of the volumes that are to be attached to nodes, and of those that are: attachdetach.Count; nil: there are none.
 	Attached func(read resource.Reader, add func(plugin, state string))
 	// Meter makes what answers metrics.k8s.io; nil: that API is not served.
@@ -104,7 +110,7 @@ type Cluster struct {
 	Tokens           TokenSigner      // signs tokens of service accounts; nil: somebody else does
 	NodeGrace        time.Duration    // silence after which a node counts as lost; 0: 50 s
 	Others           namespace.Others // servers behind APIServices; nil: nobody empties them
-	REST             rest.Interface   // the API as the autoscaler, for metrics of every kind
+	REST             rest.Interface   // the API as the autoscaler, for metrics of every kind; nil: there are none
 	AutoscalerPeriod time.Duration    // how often autoscalers look; 0: 15 s
 	DNS              []netip.Addr     // cluster IPs of the cluster DNS; none: agents serve none
 	LoadBalancer     string           // where Services of type LoadBalancer get their addresses: nodes, pools or none; "": nodes

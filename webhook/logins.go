@@ -12,20 +12,20 @@ import (
 	"github.com/kloop-dev/kloop/strict"
 )
 
-// Logins say who calls webhooks, by the names of users in a kubeconfig: HOST, HOST:PORT, *.DOMAIN or *.
-type Logins struct{ cfg *clientcmdapi.Config }
+// users say who calls webhooks, by the names of users in a kubeconfig: HOST, HOST:PORT, *.DOMAIN or *.
+type users struct{ cfg *clientcmdapi.Config }
 
-// ReadLogins reads the kubeconfig file.
-func ReadLogins(file string) (*Logins, error) {
+// readLogins reads the kubeconfig file.
+func readLogins(file string) (*users, error) {
 	cfg, err := clientcmd.LoadFromFile(file)
 	if err != nil {
 		return nil, strict.Unquoted(err)
 	}
-	return &Logins{cfg}, nil
+	return &users{cfg}, nil
 }
 
-// Login is for Caller.
-func (l *Logins) Login(host string, port int, t *http.Transport) (http.RoundTripper, error) {
+// Login implements Logins.
+func (l *users) Login(host string, port int, t *http.Transport) (http.RoundTripper, error) {
 	user := l.user(host, port)
 	if user == nil {
 		return t, nil
@@ -47,7 +47,7 @@ func (l *Logins) Login(host string, port int, t *http.Transport) (http.RoundTrip
 }
 
 // user is the most exact one: the name with its port (443 may be left out), then wildcards for its first parts, then *.
-func (l *Logins) user(host string, port int) *clientcmdapi.AuthInfo {
+func (l *users) user(host string, port int) *clientcmdapi.AuthInfo {
 	tries := []string{fmt.Sprintf("%s:%d", host, port)}
 	if port == 443 {
 		tries = append([]string{host}, tries...)

@@ -15,7 +15,7 @@ func TestLogins(t *testing.T) {
 	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	l, err := ReadLogins(file)
+	l, err := readLogins(file)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -34,7 +34,7 @@ func TestLogins(t *testing.T) {
 	if _, plain := rt.(*http.Transport); err != nil || plain {
 		t.Error("the webhook does not hear who calls: ", err)
 	}
-	if _, err := ReadLogins(file + "-missing"); err == nil {
+	if _, err := readLogins(file + "-missing"); err == nil {
 		t.Error("a missing kubeconfig was read")
 	}
 }

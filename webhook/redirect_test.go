@@ -33,7 +33,7 @@ func TestRedirects(t *testing.T) {
 		if err := os.WriteFile(conf, []byte(text), 0o600); err != nil {
 			t.Fatal(err)
 		}
-		s, err := Open("the webhook", conf, time.Minute, Retries{})
+		s, err := Kubeconfigs().Open("the webhook", conf, time.Minute, Retries{})
 		if err != nil {
 			t.Fatal(err)
 		}

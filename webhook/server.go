@@ -11,7 +11,6 @@ import (
 	"time"
 
 	"k8s.io/client-go/rest"
-	"k8s.io/client-go/tools/clientcmd"
 
 	"github.com/kloop-dev/kloop/strict"
 )
@@ -33,19 +32,25 @@ type Server struct {
 
 // Open reads the kubeconfig file of a server; "" is the service account of the pod that this process runs in. what names the
 // server in errors, as "the audit webhook"; timeout bounds one try.
-func Open(what, kubeconfig string, timeout time.Duration, r Retries) (*Server, error) {
-	cfg, err := clientcmd.BuildConfigFromFlags("", kubeconfig)
+func (w Ways) Open(what, kubeconfig string, timeout time.Duration, r Retries) (*Server, error) {
+	if w.Read == nil {
+		return nil, errNoWays
+	}
+	cfg, err := w.Read(kubeconfig)
 	if err != nil {
 		return nil, fmt.Errorf("read the kubeconfig of %s: %w", what, strict.Unquoted(err))
 	}
-	return To(what, cfg, "", timeout, r)
+	return w.To(what, cfg, "", timeout, r)
 }
 
 // To returns a Server at a path of the host that a configuration names, which is not changed.
-func To(what string, cfg *rest.Config, path string, timeout time.Duration, r Retries) (*Server, error) {
+func (w Ways) To(what string, cfg *rest.Config, path string, timeout time.Duration, r Retries) (*Server, error) {
+	if w.Client == nil {
+		return nil, errNoWays
+	}
 	cfg = rest.CopyConfig(cfg)
 	cfg.Timeout = timeout
-	client, err := rest.HTTPClientFor(cfg)
+	client, err := w.Client(cfg)
 	if err != nil {
 		return nil, fmt.Errorf("connect to %s: %w", what, err)
 	}

@@ -22,11 +22,14 @@ import (
 // Config is a parsed AdmissionConfiguration. The zero value configures nothing.
 type Config struct {
 	admission.Settings
-	Mutating, Validating *webhook.Logins // who calls webhooks; nil: nobody says so
+	Mutating, Validating webhook.Logins // who calls webhooks; nil: nobody says so
+
+	ways webhook.Ways
 }
 
-// Read reads the file; "" is none. The error names what is wrong with it, and what was probably meant.
-func Read(file string) (t Config, err error) {
+// Read reads the file; "" is none. Kubeconfigs that it names are read by w.
+// The error names what is wrong with it, and what was probably meant.
+func Read(w webhook.Ways, file string) (t Config, err error) {
 	if file == "" {
 		return t, nil
 	}
@@ -34,7 +37,7 @@ func Read(file string) (t Config, err error) {
 	if err != nil {
 		return t, fmt.Errorf("read the admission configuration: %w", err)
 	}
-	if t, err = parse(data, filepath.Dir(file)); err != nil {
+	if t, err = parse(w, data, filepath.Dir(file)); err != nil {
 		return t, fmt.Errorf("%s: %w", file, err)
 	}
 	return t, nil
@@ -50,7 +53,8 @@ type pluginFile struct {
 	} `json:"plugins,omitempty"`
 }
 
-func parse(data []byte, dir string) (t Config, err error) {
+func parse(w webhook.Ways, data []byte, dir string) (t Config, err error) {
+	t.ways = w
 	var f pluginFile
 	if err := strict.Read(data, &f); err != nil {
 		return t, err
@@ -96,6 +100,6 @@ var readers = map[string]func(t *Config, text []byte, dir string) error{
 	"PodSecurity": readPodSecurity, "ResourceQuota": readLimited, "EventRateLimit": readEventLimits,
 	"PodTolerationRestriction": readTolerations,
 	"PodNodeSelector":          readNodeSelectors, "ImagePolicyWebhook": readImagePolicy,
-	"MutatingAdmissionWebhook":   logins(func(t *Config) **webhook.Logins { return &t.Mutating }),
-	"ValidatingAdmissionWebhook": logins(func(t *Config) **webhook.Logins { return &t.Validating }),
+	"MutatingAdmissionWebhook":   logins(func(t *Config) *webhook.Logins { return &t.Mutating }),
+	"ValidatingAdmissionWebhook": logins(func(t *Config) *webhook.Logins { return &t.Validating }),
 }

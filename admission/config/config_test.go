@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/kloop-dev/kloop/admission"
+	"github.com/kloop-dev/kloop/webhook"
 )
 
 const admissionHead = "apiVersion: apiserver.config.k8s.io/v1\nkind: AdmissionConfiguration\nplugins:\n"
@@ -24,7 +25,7 @@ clusters: [{name: c, cluster: {server: 'https://images:1'}}], contexts: [{name: 
 			}
 		})
 	}
-	got, err := parse([]byte(admissionHead+`
+	got, err := parse(webhook.Kubeconfigs(), []byte(admissionHead+`
 - name: PodSecurity
   configuration: {apiVersion: pod-security.admission.config.k8s.io/v1, kind: PodSecurityConfiguration, defaults: {enforce: baseline,
     warn-version: v1.30}, exemptions: {usernames: [u], namespaces: [kube-system]}}
@@ -92,7 +93,7 @@ func TestAdmissionConfigurationRefused(t *testing.T) {
 			"allowTTL of 5000: valid values are -1 and 1 to 1800"},
 	} {
 		t.Run(tt.text, func(t *testing.T) {
-			if _, err := parse([]byte(tt.text), t.TempDir()); err == nil || !strings.Contains(err.Error(), tt.why) {
+			if _, err := parse(webhook.Kubeconfigs(), []byte(tt.text), t.TempDir()); err == nil || !strings.Contains(err.Error(), tt.why) {
 				t.Errorf("%s: %v, want %q", tt.text, err, tt.why)
 			}
 		})

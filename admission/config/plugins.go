@@ -139,7 +139,7 @@ func readImagePolicy(t *Config, text []byte, dir string) error {
 			return fmt.Errorf("%s of %d: valid values are -1 and %d to %d", v.name, *v.value, v.least, v.most)
 		}
 	}
-	server, err := webhook.Open("the image policy webhook", within(dir, p.KubeConfigFile), imageTimeout,
+	server, err := t.ways.Open("the image policy webhook", within(dir, p.KubeConfigFile), imageTimeout,
 		webhook.Retries{Tries: imageTries, Pause: time.Duration(p.RetryBackoff) * time.Millisecond})
 	if err != nil {
 		return err
@@ -150,7 +150,7 @@ func readImagePolicy(t *Config, text []byte, dir string) error {
 }
 
 // logins reads who calls the webhooks of a plugin.
-func logins(of func(t *Config) **webhook.Logins) func(t *Config, text []byte, dir string) error {
+func logins(of func(t *Config) *webhook.Logins) func(t *Config, text []byte, dir string) error {
 	return func(t *Config, text []byte, dir string) (err error) {
 		var c struct {
 			metav1.TypeMeta `json:",inline"`
@@ -160,7 +160,7 @@ func logins(of func(t *Config) **webhook.Logins) func(t *Config, text []byte, di
 			"apiserver.config.k8s.io/v1alpha1", "apiserver.k8s.io/v1alpha1"); err != nil {
 			return err
 		}
-		*of(t), err = webhook.ReadLogins(within(dir, c.KubeConfigFile))
+		*of(t), err = t.ways.ReadLogins(within(dir, c.KubeConfigFile))
 		return err
 	}
 }

@@ -38,6 +38,7 @@ var patience = webhook.Retries{Tries: 5, Pause: 500 * time.Millisecond}
 // Config says whom an Authorizer asks, and when.
 type Config struct {
 	Name          string       // in messages
+	Ways          webhook.Ways // to the server
 	Kubeconfig    string       // "": the service account of the pod that this process runs in
 	Cluster       *rest.Config // in place of Kubeconfig: an API server, which is asked at the path that all have for it
 	Version       string       // of authorization.k8s.io, v1 or v1beta1
@@ -59,17 +60,20 @@ type Authorizer struct {
 	seen map[[sha256.Size]byte]decision
 }
 
+// reviewPath is the path of every API server for such reviews.
+const reviewPath = "/apis/authorization.k8s.io/v1/subjectaccessreviews"
+
 type decision struct {
 	d      auth.Decision
 	reason string
 	until  time.Time
 }
 
-func open(what, kubeconfig string, of *rest.Config, path string, timeout time.Duration) (*webhook.Server, error) {
+func open(w webhook.Ways, what, kubeconfig string, of *rest.Config, path string, timeout time.Duration) (*webhook.Server, error) {
 	if of != nil {
-		return webhook.To("the cluster", of, path, timeout, patience)
+		return w.To("the cluster", of, path, timeout, patience)
 	}
-	return webhook.Open(what, kubeconfig, timeout, patience)
+	return w.Open(what, kubeconfig, timeout, patience)
 }
 
 // NewAuthorizer reads the kubeconfig and compiles the conditions.
@@ -80,7 +84,7 @@ func NewAuthorizer(c Config) (*Authorizer, error) {
 	if c.Now == nil {
 		c.Now = time.Now
 	}
-	server, err := open("the authorization webhook", c.Kubeconfig, c.Cluster, "/apis/authorization.k8s.io/v1/subjectaccessreviews", c.Timeout)
+	server, err := open(c.Ways, "the authorization webhook", c.Kubeconfig, c.Cluster, reviewPath, c.Timeout)
 	if err != nil {
 		return nil, err
 	}

@@ -25,17 +25,17 @@ type Tokens struct {
 }
 
 // NewTokens reads the kubeconfig of the server that is asked; version is of authentication.k8s.io, v1 or v1beta1.
-func NewTokens(kubeconfig, version string) (*Tokens, error) {
+func NewTokens(w webhook.Ways, kubeconfig, version string) (*Tokens, error) {
 	if version != "v1" && version != "v1beta1" {
 		return nil, fmt.Errorf("the version %q of TokenReview: use v1 or v1beta1", version)
 	}
-	c, err := webhook.Open("the authentication webhook", kubeconfig, tokenTimeout, patience)
+	c, err := w.Open("the authentication webhook", kubeconfig, tokenTimeout, patience)
 	return &Tokens{c, version}, err
 }
 
 // TokensOf asks an API server, by the review that all have.
-func TokensOf(cluster *rest.Config) (*Tokens, error) {
-	c, err := open("", "", cluster, "/apis/authentication.k8s.io/v1/tokenreviews", tokenTimeout)
+func TokensOf(w webhook.Ways, cluster *rest.Config) (*Tokens, error) {
+	c, err := open(w, "", "", cluster, "/apis/authentication.k8s.io/v1/tokenreviews", tokenTimeout)
 	return &Tokens{c, "v1"}, err
 }
 

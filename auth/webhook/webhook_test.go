@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/kloop-dev/kloop/auth"
+	"github.com/kloop-dev/kloop/webhook"
 )
 
 // server answers reviews with what answer returns: a code and the status as JSON.
@@ -68,7 +69,7 @@ func TestTokens(t *testing.T) {
 		return 200, `{}`
 	})
 	for _, version := range []string{"v1", "v1beta1"} {
-		k, err := NewTokens(kubeconfig, version)
+		k, err := NewTokens(webhook.Kubeconfigs(), kubeconfig, version)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -85,7 +86,7 @@ func TestTokens(t *testing.T) {
 			}
 		}
 	}
-	if _, err := NewTokens(kubeconfig, "v2"); err == nil {
+	if _, err := NewTokens(webhook.Kubeconfigs(), kubeconfig, "v2"); err == nil {
 		t.Error("an unknown version")
 	}
 }
@@ -106,7 +107,8 @@ func TestAuthorizer(t *testing.T) {
 		}
 		return 200, `{"allowed":false,"reason":"no"}`
 	})
-	cfg := Config{Name: "test", Kubeconfig: kubeconfig, Version: "v1", Timeout: time.Minute, AllowedTTL: time.Minute, RefusedTTL: time.Second,
+	cfg := Config{Name: "test", Ways: webhook.Kubeconfigs(), Kubeconfig: kubeconfig, Version: "v1",
+		Timeout: time.Minute, AllowedTTL: time.Minute, RefusedTTL: time.Second,
 		Conditions: []string{"has(request.resourceAttributes)", "request.resourceAttributes.namespace != 'kube-system'"},
 		Now:        func() time.Time { return now }}
 	a, err := NewAuthorizer(cfg)
@@ -178,7 +180,7 @@ func TestTriesAgain(t *testing.T) {
 		}
 		return 200, `{"authenticated":true,"user":{"username":"joe"}}`
 	})
-	k, err := NewTokens(kubeconfig, "v1")
+	k, err := NewTokens(webhook.Kubeconfigs(), kubeconfig, "v1")
 	if err != nil {
 		t.Fatal(err)
 	}

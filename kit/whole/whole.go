@@ -34,6 +34,7 @@ import (
 	"github.com/kloop-dev/kloop/store/sealed"
 	"github.com/kloop-dev/kloop/store/sealed/plugin"
 	"github.com/kloop-dev/kloop/trail/workloads"
+	"github.com/kloop-dev/kloop/webhook"
 )
 
 // Kit returns all there is.
@@ -41,7 +42,8 @@ func Kit() kit.Kit {
 	return kit.Kit{Kinds: kinds.All, Loops: loops, Sources: sources, Etcd: etcd.Opener{}, Sealed: seal, Explain: rules.All(),
 		Attached: attachdetach.Count, Meter: meter,
 		Plugins: plugins.All,
-		Agents:  agents, Extensions: workload.All, Evictions: workload.Eviction, News: workloads.News,
+		Agents:  agents, Extensions: workload.All, Evictions: workload.Eviction,
+		Ways: webhook.Kubeconfigs(), Remote: client.NewRemote, Raw: client.Raw, News: workloads.News,
 		Streams: stream.New, Profiles: profiles.Serve,
 		Nodes: &kit.Simulation{Make: sim.Nodes, Loops: sim.LoopsIn, Use: sim.Use}}
 }

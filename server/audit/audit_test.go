@@ -20,6 +20,7 @@ import (
 	auditv1 "k8s.io/apiserver/pkg/apis/audit/v1"
 
 	"github.com/kloop-dev/kloop/auth"
+	"github.com/kloop-dev/kloop/webhook"
 )
 
 var quiet = slog.New(slog.DiscardHandler)
@@ -339,7 +340,7 @@ func TestWebhook(t *testing.T) {
 	if err := os.WriteFile(kubeconfig, []byte(text), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	w, err := NewWebhook(kubeconfig, time.Millisecond)
+	w, err := NewWebhook(webhook.Kubeconfigs(), kubeconfig, time.Millisecond)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -371,7 +372,7 @@ func TestWebhook(t *testing.T) {
 			}
 		})
 	}
-	if _, err := NewWebhook(filepath.Join(t.TempDir(), "missing"), 0); err == nil {
+	if _, err := NewWebhook(webhook.Kubeconfigs(), filepath.Join(t.TempDir(), "missing"), 0); err == nil {
 		t.Error("a missing kubeconfig was read")
 	}
 }

@@ -20,11 +20,11 @@ const (
 type Webhook struct{ server *webhook.Server }
 
 // NewWebhook reads the kubeconfig. initialBackoff 0 is upstream's 10 s.
-func NewWebhook(kubeconfig string, initialBackoff time.Duration) (*Webhook, error) {
+func NewWebhook(w webhook.Ways, kubeconfig string, initialBackoff time.Duration) (*Webhook, error) {
 	if initialBackoff == 0 {
 		initialBackoff = 10 * time.Second
 	}
-	s, err := webhook.Open("the audit webhook", kubeconfig, webhookTimeout, webhook.Retries{Tries: webhookTries, Pause: initialBackoff})
+	s, err := w.Open("the audit webhook", kubeconfig, webhookTimeout, webhook.Retries{Tries: webhookTries, Pause: initialBackoff})
 	if err != nil {
 		return nil, err
 	}

@@ -16,7 +16,6 @@ import (
 	"sync"
 	"time"
 
-	"golang.org/x/net/http2"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/proxy"
 	"k8s.io/apimachinery/pkg/version"
@@ -146,15 +145,12 @@ func (a *Aggregator) remote(svc *apiregistrationv1.APIService) (*remote, error) 
 			return nil, fmt.Errorf("the caBundle of APIService %s holds no certificate", svc.Name)
 		}
 	}
-	conf.GetClientCertificate = a.Cert
+	conf.GetClientCertificate, conf.NextProtos = a.Cert, []string{"h2", "http/1.1"}
 	rt := &remote{spec: spec, transport: &http.Transport{TLSClientConfig: conf,
-		TLSHandshakeTimeout: 10 * time.Second, MaxIdleConnsPerHost: 25, IdleConnTimeout: 90 * time.Second,
+		TLSHandshakeTimeout: 10 * time.Second, MaxIdleConnsPerHost: 25, IdleConnTimeout: 90 * time.Second, ForceAttemptHTTP2: true,
 		DialContext: func(ctx context.Context, network, _ string) (net.Conn, error) {
 			return a.caller().DialService(ctx, network, ref.Namespace, ref.Name, at)
 		}}}
-	if err := http2.ConfigureTransport(rt.transport); err != nil {
-		return nil, fmt.Errorf("set up HTTP/2 to APIService %s: %w", svc.Name, err)
-	}
 	a.keep(svc.Name, rt)
 	return rt, nil
 }
