@@ -141,7 +141,7 @@ func (b *builder) makeOthers() error {
 	if err != nil {
 		return err
 	}
-	b.others = &aggregator.Aggregator{Kinds: b.set, Read: b.read, Cert: front.Client}
+	b.others = &aggregator.Aggregator{Kinds: b.set, Read: b.read, Cert: front.Client, HTTP2: b.c.cfg.Kit.HTTP2}
 	return nil
 }
 

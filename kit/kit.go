@@ -60,6 +60,8 @@ type Kit struct {
 	// Remote and Raw make clients of other servers, or over HTTP of this one: client.NewRemote, client.Raw; nil: none are needed.
 	Remote func(cfg *rest.Config, set *resource.Set, agent string, sources ...client.Source) (*client.Remote, error)
 	Raw    func(cfg *rest.Config) (rest.Interface, error)
+	// HTTP2 has connections to servers behind APIServices speak HTTP/2: http2.ConfigureTransport; nil: net/http's own does.
+	HTTP2 func(*http.Transport) error
 	// Attached tells of the volumes that are to be attached to nodes, and of those that are: attachdetach.Count; nil: there are none.
 	Attached func(read resource.Reader, add func(plugin, state string))
 	// Meter makes what answers metrics.k8s.io; nil: that API is not served.

@@ -4,6 +4,7 @@ package whole
 import (
 	"context"
 
+	"golang.org/x/net/http2"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 
@@ -43,7 +44,7 @@ func Kit() kit.Kit {
 		Attached: attachdetach.Count, Meter: meter,
 		Plugins: plugins.All,
 		Agents:  agents, Extensions: workload.All, Evictions: workload.Eviction,
-		Ways: webhook.Kubeconfigs(), Remote: client.NewRemote, Raw: client.Raw, News: workloads.News,
+		Ways: webhook.Kubeconfigs(), Remote: client.NewRemote, Raw: client.Raw, HTTP2: http2.ConfigureTransport, News: workloads.News,
 		Streams: stream.New, Profiles: profiles.Serve,
 		Nodes: &kit.Simulation{Make: sim.Nodes, Loops: sim.LoopsIn, Use: sim.Use}}
 }

@@ -37,6 +37,8 @@ type Aggregator struct {
 	// Cert is this server's client certificate at the others, the front proxy's; nil: it has none. It fits tls.Config.
 	Cert func(*tls.CertificateRequestInfo) (*tls.Certificate, error)
 	Dial func(ctx context.Context, network, addr string) (net.Conn, error) // reaches endpoints; nil: the host's network
+	// HTTP2 has a transport speak HTTP/2; nil: Go's own does, in programs that are built with it.
+	HTTP2 func(*http.Transport) error
 
 	mu      sync.Mutex
 	remotes map[string]*remote // by the name of the APIService
@@ -145,12 +147,17 @@ func (a *Aggregator) remote(svc *apiregistrationv1.APIService) (*remote, error) 
 			return nil, fmt.Errorf("the caBundle of APIService %s holds no certificate", svc.Name)
 		}
 	}
-	conf.GetClientCertificate, conf.NextProtos = a.Cert, []string{"h2", "http/1.1"}
+	conf.GetClientCertificate = a.Cert
 	rt := &remote{spec: spec, transport: &http.Transport{TLSClientConfig: conf,
-		TLSHandshakeTimeout: 10 * time.Second, MaxIdleConnsPerHost: 25, IdleConnTimeout: 90 * time.Second, ForceAttemptHTTP2: true,
+		TLSHandshakeTimeout: 10 * time.Second, MaxIdleConnsPerHost: 25, IdleConnTimeout: 90 * time.Second, ForceAttemptHTTP2: a.HTTP2 == nil,
 		DialContext: func(ctx context.Context, network, _ string) (net.Conn, error) {
 			return a.caller().DialService(ctx, network, ref.Namespace, ref.Name, at)
 		}}}
+	if a.HTTP2 == nil {
+		rt.transport.CloseIdleConnections() // there are none yet: it makes up its mind about HTTP/2 before others read its settings
+	} else if err := a.HTTP2(rt.transport); err != nil {
+		return nil, fmt.Errorf("set up HTTP/2 to APIService %s: %w", svc.Name, err)
+	}
 	a.keep(svc.Name, rt)
 	return rt, nil
 }
