@@ -4,6 +4,7 @@ package admissionregistration
 
 import (
 	"strings"
+	"sync"
 
 	"github.com/google/cel-go/cel"
 	"k8s.io/apimachinery/pkg/util/validation/field"
@@ -27,11 +28,18 @@ var (
 // A compiler checks the expressions of one policy. Building the environment of CEL takes milliseconds, so it
 // waits until there is an expression. It is not safe for concurrent use.
 type compiler struct {
-	params bool
-	cel    *plugincel.CompositedCompiler
+	params    bool
+	variables bool                          // whether expressions know `variables` at all
+	cel       plugincel.Compiler            // nil until the first expression
+	composed  *plugincel.CompositedCompiler // the same, with variables
 }
 
-func newCompiler(params bool) *compiler { return &compiler{params: params} }
+func newCompiler(params, variables bool) *compiler {
+	return &compiler{params: params, variables: variables}
+}
+
+// plain compiles expressions that know no variables, for all policies.
+var plain = sync.OnceValue(func() plugincel.Compiler { return plugincel.NewCompiler(expression.Language()) })
 
 // A phrase is an expression for the library to compile: a text, the types it may have, and a name if it is a variable.
 type phrase struct {
@@ -44,11 +52,15 @@ func (e phrase) GetExpression() string    { return e.text }
 func (e phrase) ReturnTypes() []*cel.Type { return e.types }
 
 func (c *compiler) start() error {
-	if c.cel != nil {
+	switch {
+	case c.cel != nil:
+		return nil
+	case !c.variables:
+		c.cel = plain()
 		return nil
 	}
 	made, err := plugincel.NewCompositedCompiler(expression.Language())
-	c.cel = made
+	c.cel, c.composed = made, made
 	return err
 }
 
@@ -86,7 +98,7 @@ func (c *compiler) variable(name, text string, path *field.Path) field.ErrorList
 	if err := c.start(); err != nil {
 		return field.ErrorList{field.InternalError(path, err)}
 	}
-	r := c.cel.CompileAndStoreVariable(phrase{name: name, text: strings.TrimSpace(text), types: wantAnything},
+	r := c.composed.CompileAndStoreVariable(phrase{name: name, text: strings.TrimSpace(text), types: wantAnything},
 		c.declared(nil), environment.NewExpressions)
 	return complaint(r.Error, text, path)
 }

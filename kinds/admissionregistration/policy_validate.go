@@ -32,9 +32,9 @@ var celReserved = []string{"true", "false", "null", "in", "as", "break", "const"
 // before it, validations and audit annotations all.
 func validatingSpec(name string, s *admissionregistrationv1.ValidatingAdmissionPolicySpec, spec *field.Path) (errs field.ErrorList) {
 	add := func(list field.ErrorList) { errs = append(errs, list...) }
-	c := newCompiler(s.ParamKind != nil)
+	c := newCompiler(s.ParamKind != nil, len(s.Variables) > 0)
 	add(policyStart(s.FailurePolicy, s.ParamKind, s.MatchConstraints, spec))
-	add(matchConditions(c, s.MatchConditions, spec.Child("matchConditions")))
+	add(matchConditions(s.ParamKind != nil, s.MatchConditions, spec.Child("matchConditions")))
 	add(variables(c, s.Variables, spec.Child("variables")))
 	if len(s.Validations)+len(s.AuditAnnotations) == 0 {
 		says := "validations or auditAnnotations must contain at least one item"
@@ -51,10 +51,10 @@ func validatingSpec(name string, s *admissionregistrationv1.ValidatingAdmissionP
 // whether the policy bears to be run twice.
 func mutatingSpec(s *admissionregistrationv1.MutatingAdmissionPolicySpec, spec *field.Path) (errs field.ErrorList) {
 	add := func(list field.ErrorList) { errs = append(errs, list...) }
-	c := newCompiler(s.ParamKind != nil)
+	c := newCompiler(s.ParamKind != nil, true)
 	add(policyStart(s.FailurePolicy, s.ParamKind, s.MatchConstraints, spec))
 	add(mutable(s.MatchConstraints, spec.Child("matchConstraints")))
-	add(matchConditions(c, s.MatchConditions, spec.Child("matchConditions")))
+	add(matchConditions(s.ParamKind != nil, s.MatchConditions, spec.Child("matchConditions")))
 	add(variables(c, s.Variables, spec.Child("variables")))
 	if len(s.Mutations) == 0 {
 		add(field.ErrorList{field.Required(spec.Child("mutations"), "mutations must contain at least one item")})
@@ -147,11 +147,11 @@ func segment(name string, path *field.Path) field.ErrorList {
 }
 
 // matchConditions checks the conditions of webhooks and policies alike.
-func matchConditions(c *compiler, list []admissionregistrationv1.MatchCondition, path *field.Path) (errs field.ErrorList) {
+func matchConditions(params bool, list []admissionregistrationv1.MatchCondition, path *field.Path) (errs field.ErrorList) {
 	if len(list) > maxConditions {
 		errs = append(errs, field.TooMany(path, len(list), maxConditions))
 	}
-	seen := map[string]bool{}
+	c, seen := newCompiler(params, false), map[string]bool{}
 	for i, m := range list {
 		at := path.Index(i)
 		errs = append(errs, c.expression(m.Expression, at.Child("expression"), wantBool)...)

@@ -12,6 +12,6 @@ type (
 
 var wantBool, wantMessage, wantStringOrNull, wantObject, wantPatch anyType
 
-func newCompiler(bool) *compiler                                          { return nil }
+func newCompiler(bool, bool) *compiler                                    { return nil }
 func (*compiler) expression(string, *field.Path, anyType) field.ErrorList { return nil }
 func (*compiler) variable(string, string, *field.Path) field.ErrorList    { return nil }

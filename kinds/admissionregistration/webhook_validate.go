@@ -32,7 +32,7 @@ func checkHook(w admissionregistrationv1.ValidatingWebhook, unknown bool, path *
 		add(ruleWithOperations(r, path.Child("rules").Index(i)))
 	}
 	add(reviewVersions(w.AdmissionReviewVersions, unknown, path.Child("admissionReviewVersions")))
-	add(matchConditions(newCompiler(false), w.MatchConditions, path.Child("matchConditions")))
+	add(matchConditions(false, w.MatchConditions, path.Child("matchConditions")))
 	return errs
 }
 
