@@ -80,10 +80,15 @@ func (s *Server) deleteOnce(ctx context.Context, r *Request, opts *metav1.Delete
 		return x.Delete(ctx, r, opts, resource.Clone(cur.Object), cur)
 	}
 	obj := resource.Shallow(cur.Object) // of a deletion only metadata is set
-	switch {
-	case x.Graceful:
+	if x.Graceful {
 		return s.deleteGracefully(ctx, r, opts, obj, cur)
 	}
+	return s.DeletePlainly(ctx, r, opts, obj, cur)
+}
+
+// DeletePlainly deletes cur as most kinds are: at once, or marked for whoever holds it by a finalizer. obj is a copy with metadata of its own.
+func (s *Core) DeletePlainly(ctx context.Context, r *Request, opts *metav1.DeleteOptions,
+	obj resource.Object, cur *view.Entry) (*view.Entry, bool, error) {
 	held := len(obj.GetFinalizers()) > 0
 	obj.SetFinalizers(s.Collected(r.Kind, obj, opts))
 	if len(obj.GetFinalizers()) == 0 {

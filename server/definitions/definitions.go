@@ -25,15 +25,15 @@ func Extensions(c *server.Core) []server.Extension {
 
 type extension struct{ *server.Core }
 
-// delete marks a definition of a kind as terminating; it goes when its objects are gone.
-func (s extension) delete(ctx context.Context, r *server.Request, _ *metav1.DeleteOptions,
+// delete marks a definition of a kind as terminating; it goes when its objects are gone. Deleted again, it is an object like any other.
+func (s extension) delete(ctx context.Context, r *server.Request, opts *metav1.DeleteOptions,
 	obj resource.Object, cur *view.Entry) (*view.Entry, bool, error) {
 	def, ok := resource.Opened(obj).(*apiextensionsv1.CustomResourceDefinition)
 	switch {
 	case !ok || def.DeletionTimestamp != nil && len(def.Finalizers) == 0:
 		return s.DeleteNow(ctx, r, cur)
 	case def.DeletionTimestamp != nil:
-		return cur, false, nil
+		return s.DeletePlainly(ctx, r, opts, def, cur)
 	case r.Many() && len(def.Finalizers) == 0 && s.unused(def):
 		return s.DeleteNow(ctx, r, cur)
 	}
