@@ -60,12 +60,12 @@ func validateResize(on *features.Set, p, old *corev1.Pod) field.ErrorList {
 	}
 	for i := range old.Spec.InitContainers {
 		at := specPath.Child("initContainers").Index(i)
-		errs = append(errs, initResized(&p.Spec.InitContainers[i], &old.Spec.InitContainers[i], at)...)
+		errs = append(errs, initResized(on, &p.Spec.InitContainers[i], &old.Spec.InitContainers[i], at)...)
 	}
 	for i := range old.Spec.Containers {
 		c, was := &p.Spec.Containers[i], &old.Spec.Containers[i]
 		errs = append(errs, resized(&c.Resources, &was.Resources, "resource", specPath.Child("containers").Index(i).Child("resources"))...)
-		if !resource.Same(otherwise(c, was), *was) {
+		if !resource.Same(otherwise(on, c, was), *was) {
 			errs = append(errs, field.Forbidden(specPath, "only cpu and memory resources are mutable"))
 		}
 	}
@@ -130,9 +130,9 @@ func sameContainers(p, old *corev1.Pod) (errs field.ErrorList) {
 }
 
 // initResized checks an init container. One that is to start anew for it has no sense: it would run a second time.
-func initResized(c, was *corev1.Container, path *field.Path) field.ErrorList {
+func initResized(on *features.Set, c, was *corev1.Container, path *field.Path) field.ErrorList {
 	errs := resized(&c.Resources, &was.Resources, "resource", path.Child("resources"))
-	if !resource.Same(otherwise(c, was), *was) {
+	if !resource.Same(otherwise(on, c, was), *was) {
 		errs = append(errs, field.Forbidden(path, "only cpu and memory resources for init or sidecar containers are mutable"))
 	}
 	side := podspec.Sidecar(c)
@@ -164,12 +164,14 @@ func removed(is, was corev1.ResourceList) bool {
 	return false
 }
 
-// otherwise returns a container with its old processors and memory. Claims for devices stay as they are: up to 1.36 a container that had
-// some could not be resized, as they were lost here.
-func otherwise(c, was *corev1.Container) corev1.Container {
+// otherwise returns a container with its old processors and memory. Claims for devices stay as they are; up to 1.36 they are lost, so that
+// a container that had some can't be resized, and new ones are no change.
+func otherwise(on *features.Set, c, was *corev1.Container) corev1.Container {
 	o := *c
-	o.Resources = corev1.ResourceRequirements{Limits: rest(c.Resources.Limits), Requests: rest(c.Resources.Requests),
-		Claims: c.Resources.Claims}
+	o.Resources = corev1.ResourceRequirements{Limits: rest(c.Resources.Limits), Requests: rest(c.Resources.Requests)}
+	if on.AtLeast(37) {
+		o.Resources.Claims = c.Resources.Claims
+	}
 	for _, n := range []corev1.ResourceName{corev1.ResourceCPU, corev1.ResourceMemory} {
 		if q, ok := was.Resources.Limits[n]; ok {
 			o.Resources.Limits[n] = q
