@@ -1,6 +1,12 @@
 package resource
 
-import metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+import (
+	"slices"
+	"strings"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+)
 
 // Quirks list how a kind differs from most where nothing else about it says so. Upstream's kinds grew that way, and clients can
 // tell. The zero value describes most kinds.
@@ -40,6 +46,9 @@ type Quirks struct {
 	Unselectable string
 	// Unselectable36 are labels that can't be selected by before 1.37.
 	Unselectable36 []string
+	// Declared are errors that upstream's declared rules find since 1.37, after all that is written by hand: a type and a path, where * is
+	// any element, as in "Required subjects[*].name". They come in this order.
+	Declared []string
 	// Blank is JSON: the fields that even an empty object has, as a bookmark shows it.
 	Blank string
 
@@ -68,5 +77,38 @@ func restoreMetadata(paths []string, obj, old metav1.Object) {
 		case "metadata.ownerReferences":
 			obj.SetOwnerReferences(old.GetOwnerReferences())
 		}
+	}
+}
+
+// declaredLast moves what declared rules find behind everything else.
+func declaredLast(errs field.ErrorList, declared []string) field.ErrorList {
+	if len(declared) == 0 || len(errs) < 2 {
+		return errs
+	}
+	first := make(field.ErrorList, 0, len(errs))
+	last := make([]field.ErrorList, len(declared))
+	for _, e := range errs {
+		is := strings.TrimPrefix(string(e.Type), "FieldValue") + " " + anyElement(e.Field)
+		if i := slices.Index(declared, is); i >= 0 {
+			last[i] = append(last[i], e)
+		} else {
+			first = append(first, e)
+		}
+	}
+	return append(first, slices.Concat(last...)...)
+}
+
+// anyElement returns a path with * in the place of each index and key.
+func anyElement(path string) string {
+	var b strings.Builder
+	for {
+		before, rest, indexed := strings.Cut(path, "[")
+		b.WriteString(before)
+		_, after, closed := strings.Cut(rest, "]")
+		if !indexed || !closed {
+			return b.String()
+		}
+		b.WriteString("[*]")
+		path = after
 	}
 }

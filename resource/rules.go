@@ -160,6 +160,14 @@ func restoreAllBut(obj, old Object, name string) {
 }
 
 func (r *rules) check(on *features.Set, sent *schema.GroupVersionKind, sub string, obj, old Object) field.ErrorList {
+	errs := r.judge(on, sent, sub, obj, old)
+	if on.AtLeast(37) {
+		return declaredLast(errs, r.def.Quirks.Declared)
+	}
+	return errs
+}
+
+func (r *rules) judge(on *features.Set, sent *schema.GroupVersionKind, sub string, obj, old Object) field.ErrorList {
 	for _, v := range r.def.Also {
 		if sent != nil && *sent == v.GVK && sub == "" && v.Validate != nil {
 			return v.Validate(obj, old)

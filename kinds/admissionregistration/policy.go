@@ -63,7 +63,8 @@ var MutatingAdmissionPolicies = &resource.Def[*admissionregistrationv1.MutatingA
 // ValidatingAdmissionPolicyBindings declares the kind.
 var ValidatingAdmissionPolicyBindings = &resource.Def[*admissionregistrationv1.ValidatingAdmissionPolicyBinding]{
 	GVK: gvk("ValidatingAdmissionPolicyBinding"), Plural: "validatingadmissionpolicybindings", Categories: categories, Generation: true,
-	Quirks: resource.Quirks{NeedsRevision: true, MetaErrorsOnce: true, UnqualifiedFinalizers: true},
+	Quirks: resource.Quirks{NeedsRevision: true, MetaErrorsOnce: true, UnqualifiedFinalizers: true,
+		Declared: []string{"Required spec.policyName", "Required spec.validationActions"}},
 	Default: func(b *admissionregistrationv1.ValidatingAdmissionPolicyBinding) {
 		defaultMatch(b.Spec.MatchResources)
 	},

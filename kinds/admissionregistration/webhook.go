@@ -7,7 +7,6 @@ import (
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"github.com/kloop-dev/kloop/kinds/rule"
@@ -32,14 +31,13 @@ var ValidatingWebhookConfigurations = &resource.Def[*admissionregistrationv1.Val
 		}
 	},
 	Gated: reserving(func(c, old *admissionregistrationv1.ValidatingWebhookConfiguration) (errs field.ErrorList) {
-		var names []string
 		unknown := old != nil && slices.ContainsFunc(old.Webhooks,
 			func(w admissionregistrationv1.ValidatingWebhook) bool { return !known(w.AdmissionReviewVersions) })
+		names := map[string]bool{}
 		for i, w := range c.Webhooks {
-			names = append(names, w.Name)
-			errs = append(errs, checkHook(w, unknown, field.NewPath("webhooks").Index(i))...)
+			errs = append(errs, checkHook(w, nil, unknown, names, field.NewPath("webhooks").Index(i))...)
 		}
-		return append(errs, sameNames(names)...)
+		return errs
 	}, func(c *admissionregistrationv1.ValidatingWebhookConfiguration) (list []string) {
 		for i, w := range c.Webhooks {
 			list = append(list, idle(w.Rules, field.NewPath("webhooks").Index(i).Child("rules"))...)
@@ -71,17 +69,13 @@ var MutatingWebhookConfigurations = &resource.Def[*admissionregistrationv1.Mutat
 		}
 	},
 	Gated: reserving(func(c, old *admissionregistrationv1.MutatingWebhookConfiguration) (errs field.ErrorList) {
-		var names []string
 		unknown := old != nil && slices.ContainsFunc(old.Webhooks,
 			func(w admissionregistrationv1.MutatingWebhook) bool { return !known(w.AdmissionReviewVersions) })
+		names := map[string]bool{}
 		for i, w := range c.Webhooks {
-			at := field.NewPath("webhooks").Index(i)
-			names = append(names, w.Name)
-			errs = append(errs, checkHook(asValidating(w), unknown, at)...)
-			errs = append(errs, rule.AmongPtr(w.ReinvocationPolicy, at.Child("reinvocationPolicy"),
-				admissionregistrationv1.NeverReinvocationPolicy, admissionregistrationv1.IfNeededReinvocationPolicy)...)
+			errs = append(errs, checkHook(asValidating(w), w.ReinvocationPolicy, unknown, names, field.NewPath("webhooks").Index(i))...)
 		}
-		return append(errs, sameNames(names)...)
+		return errs
 	}, func(c *admissionregistrationv1.MutatingWebhookConfiguration) (list []string) {
 		for i, w := range c.Webhooks {
 			list = append(list, idle(w.Rules, field.NewPath("webhooks").Index(i).Child("rules"))...)
@@ -102,18 +96,6 @@ var MutatingWebhookConfigurations = &resource.Def[*admissionregistrationv1.Mutat
 // saidEmpty says that an empty list was written where there was none before. To these kinds that is a change: upstream
 // compares them so strictly.
 func saidEmpty[W any](list, old []W) bool { return list != nil && len(list)+len(old) == 0 }
-
-// sameNames refuses a name that occurred before; webhooks without a name have been refused.
-func sameNames(names []string) (errs field.ErrorList) {
-	seen := sets.New[string]()
-	for i, n := range names {
-		if n != "" && seen.Has(n) {
-			errs = append(errs, field.Duplicate(field.NewPath("webhooks").Index(i).Child("name"), n))
-		}
-		seen.Insert(n)
-	}
-	return errs
-}
 
 // asValidating returns what both kinds of webhooks have in common.
 func asValidating(w admissionregistrationv1.MutatingWebhook) admissionregistrationv1.ValidatingWebhook {

@@ -11,28 +11,36 @@ import (
 	"github.com/kloop-dev/kloop/kinds/rule"
 )
 
-// checkHook checks a webhook. If what is stored already speaks review versions unknown here, it may go on so.
-func checkHook(w admissionregistrationv1.ValidatingWebhook, unknown bool, path *field.Path) (errs field.ErrorList) {
+// checkHook checks a webhook, in upstream's order. If what is stored already speaks review versions unknown here, it may go on so. names
+// are those of the webhooks before it.
+func checkHook(w admissionregistrationv1.ValidatingWebhook, again *admissionregistrationv1.ReinvocationPolicyType, unknown bool,
+	names map[string]bool, path *field.Path) (errs field.ErrorList) {
 	add := func(list field.ErrorList) { errs = append(errs, list...) }
 	add(validation.IsFullyQualifiedName(path.Child("name"), w.Name))
-	add(rule.Selector(w.NamespaceSelector, path.Child("namespaceSelector")))
-	add(rule.Selector(w.ObjectSelector, path.Child("objectSelector")))
+	for i, r := range w.Rules {
+		add(ruleWithOperations(r, path.Child("rules").Index(i)))
+	}
+	add(rule.AmongPtr(w.FailurePolicy, path.Child("failurePolicy"), admissionregistrationv1.Fail, admissionregistrationv1.Ignore))
+	add(rule.AmongPtr(w.MatchPolicy, path.Child("matchPolicy"), admissionregistrationv1.Exact, admissionregistrationv1.Equivalent))
 	if w.SideEffects == nil {
 		add(field.ErrorList{field.Required(path.Child("sideEffects"), "must specify one of None, NoneOnDryRun")})
 	}
 	add(rule.AmongPtr(w.SideEffects, path.Child("sideEffects"), admissionregistrationv1.SideEffectClassNone,
 		admissionregistrationv1.SideEffectClassNoneOnDryRun))
-	add(rule.AmongPtr(w.FailurePolicy, path.Child("failurePolicy"), admissionregistrationv1.Fail, admissionregistrationv1.Ignore))
-	add(rule.AmongPtr(w.MatchPolicy, path.Child("matchPolicy"), admissionregistrationv1.Exact, admissionregistrationv1.Equivalent))
 	if w.TimeoutSeconds != nil && (*w.TimeoutSeconds > 30 || *w.TimeoutSeconds < 1) {
 		add(field.ErrorList{field.Invalid(path.Child("timeoutSeconds"), *w.TimeoutSeconds, "the timeout value must be between 1 and 30 seconds")})
 	}
+	add(rule.Selector(w.NamespaceSelector, path.Child("namespaceSelector")))
+	add(rule.Selector(w.ObjectSelector, path.Child("objectSelector")))
+	add(rule.AmongPtr(again, path.Child("reinvocationPolicy"), admissionregistrationv1.NeverReinvocationPolicy,
+		admissionregistrationv1.IfNeededReinvocationPolicy))
 	add(clientConfig(w.ClientConfig, path.Child("clientConfig")))
-	for i, r := range w.Rules {
-		add(ruleWithOperations(r, path.Child("rules").Index(i)))
-	}
-	add(reviewVersions(w.AdmissionReviewVersions, unknown, path.Child("admissionReviewVersions")))
 	add(matchConditions(false, w.MatchConditions, path.Child("matchConditions")))
+	add(reviewVersions(w.AdmissionReviewVersions, unknown, path.Child("admissionReviewVersions")))
+	if w.Name != "" && names[w.Name] {
+		add(field.ErrorList{field.Duplicate(path.Child("name"), w.Name)})
+	}
+	names[w.Name] = true
 	return errs
 }
 

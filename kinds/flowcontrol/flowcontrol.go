@@ -71,7 +71,10 @@ var FlowSchemas = &resource.Def[*flowcontrolv1.FlowSchema]{
 // PriorityLevelConfigurations declares the kind.
 var PriorityLevelConfigurations = &resource.Def[*flowcontrolv1.PriorityLevelConfiguration]{
 	GVK: gvk("PriorityLevelConfiguration"), Plural: "prioritylevelconfigurations", Generation: true, Status: true,
-	Quirks:        resource.Quirks{MetaErrorsOnce: true, StatusResets: []string{"metadata"}, Planter: planter},
+	Quirks: resource.Quirks{MetaErrorsOnce: true, StatusResets: []string{"metadata"}, Planter: planter,
+		Declared: []string{"Forbidden spec.exempt", "Forbidden spec.limited", "Required spec.limited", "Required spec.type",
+			"Forbidden spec.limited.limitResponse.queuing", "Required spec.limited.limitResponse.queuing",
+			"Required spec.limited.limitResponse.type"}},
 	Default:       defaultLevel,
 	Gated:         resource.Gated[*flowcontrolv1.PriorityLevelConfiguration]{Validate: resource.Serving(validateLevelOf)},
 	PrepareStatus: func(l, old *flowcontrolv1.PriorityLevelConfiguration) { keepMeta(&l.ObjectMeta, old.ObjectMeta) },

@@ -146,8 +146,10 @@ func url(u string, path *field.Path) field.ErrorList {
 	return nil
 }
 
+// subject checks first what the kind of subject is described by, then that nothing else describes it.
 func subject(s flowcontrolv1.Subject, path *field.Path) (errs field.ErrorList) {
 	known := false
+	var others field.ErrorList
 	for _, p := range []struct {
 		kind flowcontrolv1.SubjectKind
 		name string
@@ -164,7 +166,7 @@ func subject(s flowcontrolv1.Subject, path *field.Path) (errs field.ErrorList) {
 		case own:
 			known = true
 		case p.set:
-			errs = append(errs, field.Forbidden(path.Child(p.name), p.name+" is forbidden when subject kind is not '"+string(p.kind)+"'"))
+			others = append(others, field.Forbidden(path.Child(p.name), p.name+" is forbidden when subject kind is not '"+string(p.kind)+"'"))
 		}
 	}
 	switch {
@@ -178,7 +180,7 @@ func subject(s flowcontrolv1.Subject, path *field.Path) (errs field.ErrorList) {
 	case s.Kind == flowcontrolv1.SubjectKindGroup && s.Group != nil:
 		errs = append(errs, rule.Needed(s.Group.Name, path.Child("group", "name"))...)
 	}
-	return errs
+	return append(errs, others...)
 }
 
 func serviceAccount(s *flowcontrolv1.ServiceAccountSubject, path *field.Path) (errs field.ErrorList) {
@@ -198,6 +200,7 @@ func validateLevel(l *flowcontrolv1.PriorityLevelConfiguration, spec *field.Path
 	if _, set := l.Annotations[zeroShares]; set {
 		errs = append(errs, field.Forbidden(field.NewPath("metadata", "annotations"), "specifying this annotation is not allowed"))
 	}
+	errs = append(errs, levelOfType(l, spec)...)
 	for _, m := range bootstrap.MandatoryPriorityLevelConfigurations {
 		want := m.Spec.DeepCopy()
 		if want.Type == flowcontrolv1.PriorityLevelEnablementExempt && l.Spec.Exempt != nil {
@@ -207,6 +210,11 @@ func validateLevel(l *flowcontrolv1.PriorityLevelConfiguration, spec *field.Path
 			errs = append(errs, field.Invalid(spec, l.Spec, fmt.Sprintf("spec of '%s' must equal the fixed value", l.Name)))
 		}
 	}
+	return errs
+}
+
+// levelOfType checks a level by the rules of its type.
+func levelOfType(l *flowcontrolv1.PriorityLevelConfiguration, spec *field.Path) (errs field.ErrorList) {
 	typ := spec.Child("type")
 	if (l.Name == exempt) != (l.Spec.Type == flowcontrolv1.PriorityLevelEnablementExempt) &&
 		(l.Name == exempt || l.Spec.Type == flowcontrolv1.PriorityLevelEnablementExempt) {

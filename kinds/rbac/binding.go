@@ -7,6 +7,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
+	"github.com/kloop-dev/kloop/features"
 	"github.com/kloop-dev/kloop/kinds/rule"
 	"github.com/kloop-dev/kloop/resource"
 )
@@ -16,13 +17,13 @@ var RoleBindings = &resource.Def[*rbacv1.RoleBinding]{
 	GVK: rbacv1.SchemeGroupVersion.WithKind("RoleBinding"), Plural: "rolebindings", Namespaced: true,
 	Name: rule.PathSegment, CreateOnUpdate: true, Quirks: keptUnread,
 	Default: func(b *rbacv1.RoleBinding) { defaultBinding(&b.RoleRef, b.Subjects) },
-	Validate: func(b, old *rbacv1.RoleBinding) field.ErrorList {
-		errs := roleRef(b.RoleRef, "Role", "ClusterRole")
+	Gated: resource.Gated[*rbacv1.RoleBinding]{Validate: func(on *features.Set, b, old *rbacv1.RoleBinding) field.ErrorList {
+		errs := append(roleRef(b.RoleRef, "Role", "ClusterRole"), subjects(b.Subjects, true)...)
 		if old != nil {
-			errs = append(errs, sameRole(b.RoleRef, old.RoleRef)...)
+			errs = append(errs, sameRole(on, b.RoleRef, old.RoleRef)...)
 		}
-		return append(errs, subjects(b.Subjects, true)...)
-	},
+		return errs
+	}},
 	Columns: columns(func(b *rbacv1.RoleBinding) (rbacv1.RoleRef, []rbacv1.Subject) { return b.RoleRef, b.Subjects }),
 }
 
@@ -31,13 +32,13 @@ var ClusterRoleBindings = &resource.Def[*rbacv1.ClusterRoleBinding]{
 	GVK: rbacv1.SchemeGroupVersion.WithKind("ClusterRoleBinding"), Plural: "clusterrolebindings",
 	Name: rule.PathSegment, CreateOnUpdate: true, Quirks: keptUnread,
 	Default: func(b *rbacv1.ClusterRoleBinding) { defaultBinding(&b.RoleRef, b.Subjects) },
-	Validate: func(b, old *rbacv1.ClusterRoleBinding) field.ErrorList {
-		errs := roleRef(b.RoleRef, "ClusterRole")
+	Gated: resource.Gated[*rbacv1.ClusterRoleBinding]{Validate: func(on *features.Set, b, old *rbacv1.ClusterRoleBinding) field.ErrorList {
+		errs := append(roleRef(b.RoleRef, "ClusterRole"), subjects(b.Subjects, false)...)
 		if old != nil {
-			errs = append(errs, sameRole(b.RoleRef, old.RoleRef)...)
+			errs = append(errs, sameRole(on, b.RoleRef, old.RoleRef)...)
 		}
-		return append(errs, subjects(b.Subjects, false)...)
-	},
+		return errs
+	}},
 	Columns: columns(func(b *rbacv1.ClusterRoleBinding) (rbacv1.RoleRef, []rbacv1.Subject) { return b.RoleRef, b.Subjects }),
 }
 
@@ -84,11 +85,15 @@ func roleRef(ref rbacv1.RoleRef, kinds ...string) (errs field.ErrorList) {
 	return append(errs, rule.NeededFormat(ref.Name, path.Child("name"), func(s string) []string { return rule.PathSegment(s, false) })...)
 }
 
-func sameRole(ref, old rbacv1.RoleRef) field.ErrorList {
+func sameRole(on *features.Set, ref, old rbacv1.RoleRef) field.ErrorList {
 	if ref == old {
 		return nil
 	}
-	return field.ErrorList{field.Invalid(field.NewPath("roleRef"), ref, "cannot change roleRef")}
+	says := validation.FieldImmutableErrorMsg
+	if !on.AtLeast(37) {
+		says = "cannot change roleRef"
+	}
+	return field.ErrorList{field.Invalid(field.NewPath("roleRef"), ref, says)}
 }
 
 func subjects(list []rbacv1.Subject, namespaced bool) (errs field.ErrorList) {

@@ -11,7 +11,8 @@ import (
 )
 
 // keptUnread: upstream's rules against escalation stand between a deletion and the store. Updates begin with the rules for new objects.
-var keptUnread = resource.Quirks{KeptUnread: true, MetaNewFirst: true}
+var keptUnread = resource.Quirks{KeptUnread: true, MetaNewFirst: true, Declared: []string{"Required rules[*].verbs",
+	"Required subjects[*].name", "Required roleRef.name"}}
 
 // Roles declares the kind.
 var Roles = &resource.Def[*rbacv1.Role]{
