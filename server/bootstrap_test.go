@@ -14,6 +14,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
 	networkingv1 "k8s.io/api/networking/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/kloop-dev/kloop/admission"
@@ -155,6 +156,13 @@ func TestMend(t *testing.T) {
 }
 
 type issuer struct{}
+
+func (issuer) Complete(tr *authenticationv1.TokenRequest) error {
+	if *tr.Spec.ExpirationSeconds < 600 {
+		return apierrors.NewBadRequest("too short")
+	}
+	return nil
+}
 
 func (issuer) Request(_ resource.Reader, sa *corev1.ServiceAccount,
 	tr *authenticationv1.TokenRequest) (*authenticationv1.TokenRequest, error) {

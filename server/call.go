@@ -78,21 +78,21 @@ func OwnBody(s *Server, r *Request, kind resource.Kind, in resource.Object) erro
 	return nil
 }
 
-// AdmitCall runs admission on the body of a call. A review says who set its fields, though it is not stored.
+// AdmitCall runs admission on the body of a call.
 func (s *Server) AdmitCall(ctx context.Context, r *Request, in resource.Object) error {
-	if r.Sub == "" {
-		if err := s.owners.track(ctx, r, nil, in); err != nil {
-			return err
-		}
-	}
 	if err := s.MutateCall(ctx, r, in); err != nil {
 		return err
 	}
 	return s.ValidateCall(ctx, r, in)
 }
 
-// MutateCall runs the half of admission that comes before anything is looked at.
+// MutateCall runs the half of admission that comes before anything is looked at. A review says who set its fields, though it is not stored.
 func (s *Server) MutateCall(ctx context.Context, r *Request, in resource.Object) error {
+	if r.Sub == "" {
+		if err := s.owners.track(ctx, r, nil, in); err != nil {
+			return err
+		}
+	}
 	return s.Admission.Mutate(ctx, s.admissionRequest(r, admission.Create, in, nil, createOptions(r)))
 }
 

@@ -32,16 +32,8 @@ const (
 func (s *Signer) Request(read resource.Reader, sa *corev1.ServiceAccount,
 	tr *authenticationv1.TokenRequest) (*authenticationv1.TokenRequest, error) {
 	out := tr.DeepCopy()
-	if out.Spec.ExpirationSeconds == nil {
-		life := int64(defaultLife)
-		out.Spec.ExpirationSeconds = &life
-	}
-	if len(out.Spec.Audiences) == 0 {
-		out.Spec.Audiences = slices.Clone(s.cfg.Audiences)
-	}
-	if errs := validate(&out.Spec); len(errs) > 0 {
-		gk := authenticationv1.SchemeGroupVersion.WithKind("TokenRequest").GroupKind()
-		return nil, apierrors.NewInvalid(gk, "", errs)
+	if err := s.Complete(out); err != nil {
+		return nil, err
 	}
 	now := s.cfg.Now()
 	c := &Claims{Issuer: s.cfg.Issuer, Subject: auth.ServiceAccountName(sa.Namespace, sa.Name),
@@ -64,6 +56,22 @@ func (s *Signer) Request(read resource.Reader, sa *corev1.ServiceAccount,
 	out.Status = authenticationv1.TokenRequestStatus{Token: text,
 		ExpirationTimestamp: metav1.Time{Time: now.Add(time.Duration(life) * time.Second)}}
 	return out, nil
+}
+
+// Complete fills in what a TokenRequest leaves out, and validates it.
+func (s *Signer) Complete(tr *authenticationv1.TokenRequest) error {
+	if tr.Spec.ExpirationSeconds == nil {
+		life := int64(defaultLife)
+		tr.Spec.ExpirationSeconds = &life
+	}
+	if len(tr.Spec.Audiences) == 0 {
+		tr.Spec.Audiences = slices.Clone(s.cfg.Audiences)
+	}
+	if errs := validate(&tr.Spec); len(errs) > 0 {
+		gk := authenticationv1.SchemeGroupVersion.WithKind("TokenRequest").GroupKind()
+		return apierrors.NewInvalid(gk, "", errs)
+	}
+	return nil
 }
 
 func validate(spec *authenticationv1.TokenRequestSpec) (errs field.ErrorList) {

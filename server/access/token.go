@@ -17,6 +17,8 @@ import (
 
 // Tokens issues tokens of service accounts; auth/token has one.
 type Tokens interface {
+	// Complete fills in what a request leaves out, and validates it.
+	Complete(tr *authenticationv1.TokenRequest) error
 	// Request answers a request for a token of the account with a copy that carries it.
 	Request(read resource.Reader, sa *corev1.ServiceAccount, tr *authenticationv1.TokenRequest) (*authenticationv1.TokenRequest, error)
 }
@@ -65,6 +67,9 @@ func (s extension) token(ctx context.Context, r *server.Request, in resource.Obj
 	}
 	tr.Name, tr.Namespace, tr.UID = sa.Name, sa.Namespace, sa.UID
 	tr.CreationTimestamp = s.Stamp()
+	if err := s.cfg.Tokens.Complete(tr); err != nil {
+		return nil, err
+	}
 	if err := s.ValidateCall(ctx, r, tr); err != nil {
 		return nil, err
 	}

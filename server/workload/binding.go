@@ -30,22 +30,16 @@ func (s extension) bind(ctx context.Context, r *server.Request, in resource.Obje
 	if one.Name == "" { // the older way: what a new object's metadata say that only the server does is passed over
 		one.Name, b.UID = b.Name, ""
 	}
-	if one.Sub == "" {
-		if err := s.AdmitCall(ctx, &one, b); err != nil {
-			return nil, err
-		}
-	} else {
-		if err := s.MutateCall(ctx, &one, b); err != nil {
-			return nil, err
-		}
-		if b.Name != one.Name {
-			return nil, apierrors.NewBadRequest("name in URL does not match name in Binding object")
-		}
-		if err := s.ValidateCall(ctx, &one, b); err != nil {
-			return nil, err
-		}
+	if err := s.MutateCall(ctx, &one, b); err != nil {
+		return nil, err
+	}
+	if one.Sub != "" && b.Name != one.Name {
+		return nil, apierrors.NewBadRequest("name in URL does not match name in Binding object")
 	}
 	if err := s.bindable(b); err != nil {
+		return nil, err
+	}
+	if err := s.ValidateCall(ctx, &one, b); err != nil {
 		return nil, err
 	}
 	one.Kind, one.Sub, one.GVK = pods, "", pods.Info().GVK
