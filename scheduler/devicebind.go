@@ -300,7 +300,7 @@ func (r *runner) reserve(ctx context.Context, claim *resourcev1.ResourceClaim, r
 }
 
 // surrender gives back the allocations that tie a pod to nodes which can't take it, if nobody else uses them: it may
-// fit with other devices. It says what came of it, in a list of one; none when the plugin is off.
+// fit with other devices. It says what came of it, in a list of one; none when there was nothing to do, as since 1.37.
 func (b *deviceBinder) surrender(t *task) []string {
 	if !t.class.profile.on(dynamicResources) {
 		return nil
@@ -308,7 +308,7 @@ func (b *deviceBinder) surrender(t *task) []string {
 	p := t.pod
 	old := b.r.st.inventory.leftover(t)
 	if len(p.Spec.ResourceClaims) == 0 && old == nil && !t.class.asksForDevices() {
-		return []string{"no new claims to deallocate"}
+		return nil
 	}
 	if d := t.class.devices; d != nil && old == nil {
 		for _, claim := range d.unfit() {
@@ -320,7 +320,7 @@ func (b *deviceBinder) surrender(t *task) []string {
 		}
 	}
 	if old == nil {
-		return []string{"still not schedulable"}
+		return nil
 	}
 	b.r.writes = append(b.r.writes, func(ctx context.Context) func() {
 		if !b.withdraw(because(ctx, p), old) {

@@ -28,7 +28,7 @@ func TestBindsAndWakes(t *testing.T) {
 	}
 	w.create(pod("q", "a: b", "cpu=3", ""))
 	q := w.until("q", refused)
-	want := "0/1 nodes are available: 1 Insufficient cpu. no new claims to deallocate, " +
+	want := "0/1 nodes are available: 1 Insufficient cpu. " +
 		"preemption: 0/1 nodes are available: 1 No preemption victims found for incoming pod."
 	if got := find(q, corev1.PodScheduled).Message; got != want {
 		t.Errorf("message %q", got)
@@ -75,7 +75,7 @@ func TestPreempts(t *testing.T) {
 	w.until("low", bound)
 	w.create(pod("polite", "", "cpu=3", "priority: 5\npreemptionPolicy: Never"))
 	got := find(w.until("polite", refused), corev1.PodScheduled).Message
-	if want := "0/1 nodes are available: 1 Insufficient cpu. no new claims to deallocate, " +
+	if want := "0/1 nodes are available: 1 Insufficient cpu. " +
 		"preemption: not eligible due to preemptionPolicy=Never."; got != want {
 		t.Errorf("message %q", got)
 	}

@@ -192,7 +192,7 @@ func TestStaticVolume(t *testing.T) {
 		synctest.Wait()
 		p := resource.Get(w.Read(), kinds.Pods, "default", "p")
 		want := "0/2 nodes are available: 2 node(s) didn't find available persistent volumes to bind. " +
-			"no new claims to deallocate, preemption: 0/2 nodes are available: 2 Preemption is not helpful for scheduling."
+			"preemption: 0/2 nodes are available: 2 Preemption is not helpful for scheduling."
 		if c := find(p, corev1.PodScheduled); c == nil || c.Message != want {
 			t.Fatalf("conditions %+v", p.Status.Conditions)
 		}
