@@ -56,14 +56,14 @@ func (t *todo) warn(reason, text string) {
 // plan is pure: same autoscaler, same sight, same past, same answer.
 func plan(h hpa, seen sight, past history) (t todo) {
 	t = todo{status: *h.Status.DeepCopy(), now: seen.now}
-	if generation := h.Generation; generation != 0 {
-		t.status.ObservedGeneration = &generation
-	}
 	if seen.failed != nil {
 		t.set(autoscalingv2.AbleToScale, corev1.ConditionFalse, "FailedGetScale",
 			"the HPA controller was unable to get the target's current scale: "+seen.failed.Error())
 		t.warn("FailedGetScale", seen.failed.Error())
-		return t
+		return t // a generation whose target was not found has not been observed
+	}
+	if generation := h.Generation; generation != 0 {
+		t.status.ObservedGeneration = &generation
 	}
 	current, least := seen.target.scale.Replicas, smallest(h)
 	t.set(autoscalingv2.AbleToScale, corev1.ConditionTrue, "SucceededGetScale",

@@ -117,6 +117,7 @@ func TestValueOf(t *testing.T) {
 func TestPlan(t *testing.T) {
 	two := int32(2)
 	h := &autoscalingv2.HorizontalPodAutoscaler{Spec: autoscalingv2.HorizontalPodAutoscalerSpec{MinReplicas: &two, MaxReplicas: 10}}
+	h.Generation = 3
 	of := func(n int32, m measured) sight {
 		return sight{target: target{scale: resource.Scale{Replicas: n}}, metrics: m, now: noon}
 	}
@@ -154,6 +155,9 @@ func TestPlan(t *testing.T) {
 			var say []string
 			for _, c := range got.status.Conditions {
 				say = append(say, string(c.Type)+"="+string(c.Status)+":"+c.Reason)
+			}
+			if seen := got.status.ObservedGeneration; (seen != nil) != (tt.sight.failed == nil) {
+				t.Errorf("%s: observed generation %v", tt.name, seen)
 			}
 			if got.status.DesiredReplicas != tt.desired || got.rescale != tt.rescale || strings.Join(say, " ") != tt.say ||
 				len(got.events) != tt.events {
