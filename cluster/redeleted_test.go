@@ -11,8 +11,8 @@ import (
 	"github.com/kloop-dev/kloop/cluster"
 )
 
-// A definition under deletion that is deleted again is treated as any object that finalizers hold: the policy is heard, and no grace is left
-// (1.36.3 and 1.37.2).
+// A definition under deletion that is deleted again is treated as any object that finalizers hold: the policy is heard, and no grace is
+// left (1.36.3 and 1.37.2).
 func TestDefinitionDeletedAgain(t *testing.T) {
 	rest := kubernetes.NewForConfigOrDie(config(t, start(t, cluster.Config{}))).RESTClient()
 	const defs = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"

@@ -62,7 +62,8 @@ func TestExtendedResources(t *testing.T) {
 		t.Errorf("it was told %+v", got)
 	}
 	w.create(asking("b", "example.com/gpu", 2))
-	if said := find(w.until("b", refused), corev1.PodScheduled).Message; !strings.Contains(said, "2 cannot allocate all claims. preemption: ") {
+	said := find(w.until("b", refused), corev1.PodScheduled).Message
+	if !strings.Contains(said, "2 cannot allocate all claims. preemption: ") {
 		t.Errorf("one is left: %s", said)
 	}
 	w.create(asking("c", "deviceclass.resource.kubernetes.io/gpu", 1)) // by the class's own name

@@ -86,7 +86,8 @@ func (s *Server) deleteOnce(ctx context.Context, r *Request, opts *metav1.Delete
 	return s.DeletePlainly(ctx, r, opts, obj, cur)
 }
 
-// DeletePlainly deletes cur as most kinds are: at once, or marked for whoever holds it by a finalizer. obj is a copy with metadata of its own.
+// DeletePlainly deletes cur as most kinds are: at once, or marked for whoever holds it by a finalizer. obj is a copy with metadata of its
+// own.
 func (s *Core) DeletePlainly(ctx context.Context, r *Request, opts *metav1.DeleteOptions,
 	obj resource.Object, cur *view.Entry) (*view.Entry, bool, error) {
 	held := len(obj.GetFinalizers()) > 0
