@@ -85,30 +85,23 @@ func declaredLast(errs field.ErrorList, declared []string) field.ErrorList {
 	if len(declared) == 0 || len(errs) < 2 {
 		return errs
 	}
-	first := make(field.ErrorList, 0, len(errs))
-	last := make([]field.ErrorList, len(declared))
-	for _, e := range errs {
-		is := strings.TrimPrefix(string(e.Type), "FieldValue") + " " + anyElement(e.Field)
-		if i := slices.Index(declared, is); i >= 0 {
-			last[i] = append(last[i], e)
-		} else {
-			first = append(first, e)
+	var sorted field.ErrorList
+	for rank := -1; rank < len(declared); rank++ {
+		for _, e := range errs {
+			if slices.Index(declared, strings.TrimPrefix(string(e.Type), "FieldValue")+" "+anyElement(e.Field)) == rank {
+				sorted = append(sorted, e)
+			}
 		}
 	}
-	return append(first, slices.Concat(last...)...)
+	return sorted
 }
 
 // anyElement returns a path with * in the place of each index and key.
 func anyElement(path string) string {
-	var b strings.Builder
-	for {
-		before, rest, indexed := strings.Cut(path, "[")
-		b.WriteString(before)
-		_, after, closed := strings.Cut(rest, "]")
-		if !indexed || !closed {
-			return b.String()
-		}
-		b.WriteString("[*]")
-		path = after
+	before, rest, indexed := strings.Cut(path, "[")
+	_, after, closed := strings.Cut(rest, "]")
+	if !indexed || !closed {
+		return path
 	}
+	return before + "[*]" + anyElement(after)
 }
