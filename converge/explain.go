@@ -44,6 +44,7 @@ func (w *World) Explain(k resource.Kind, obj resource.Object) *Step {
 	}
 	l.fill(s.Cause, &s.Finding)
 	s.Below = w.Below(loop.KeyOf(k, obj), s.Finding.Below)
+	l.complete(&s.Finding, len(s.Below) > 0)
 	return s
 }
 
@@ -62,6 +63,7 @@ func (l *Look) troubled() *Step {
 		}
 	}
 	l.fill(s.Cause, &s.Finding)
+	l.complete(&s.Finding, false)
 	return s
 }
 
@@ -132,6 +134,9 @@ func (w *World) Step(r Ref) *Step {
 			l := &Look{World: w, Kind: from.Kind, Obj: w.Read.Lookup(from.Kind, from.Namespace, from.Name)}
 			l.byMaker(&s.Finding)
 			s.Below = w.Below(key, s.Finding.Below)
+			if l.rename(&s.Finding); len(s.Advice) > 0 {
+				l.complete(&s.Finding, len(s.Below) > 0)
+			}
 		}
 		return s
 	}
@@ -163,7 +168,8 @@ func (s *Step) Deepest() *Step {
 func (s *Step) Gap() *convergence.Gap {
 	d := s.Deepest()
 	g := &convergence.Gap{Object: s.Object, Says: s.Health.Says, Want: s.Health.Want, Have: s.Health.Have,
-		Cause: d.Cause, Owner: d.Owner, State: d.State, Waits: d.Waits, Next: d.Next, Error: d.Error, Advice: d.Advice}
+		Cause: d.Cause, Owner: d.Owner, State: d.State, Waits: d.Waits, Next: d.Next, Error: d.Error, Advice: d.Advice,
+		NoCommand: d.NoCommand}
 	if g.Error == nil {
 		g.Error = s.Error
 	}
@@ -171,7 +177,7 @@ func (s *Step) Gap() *convergence.Gap {
 		g.Detail = s.Says
 	}
 	for at := s; len(g.Advice) == 0 && len(at.Below) > 0; at = at.Below[0] {
-		g.Advice = at.Advice
+		g.Advice, g.NoCommand = at.Advice, cmp.Or(g.NoCommand, at.NoCommand)
 	}
 	g.Advise(append(slices.Clip(g.Advice), s.Also...))
 	for _, aside := range []string{s.Aside, d.Aside} {

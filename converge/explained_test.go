@@ -32,21 +32,9 @@ func checkTold(t *testing.T, r *states.Row) {
 	if r.Server != nil {
 		w.Loops = &converge.Processes{Own: func() *convergence.Server { return r.Server }}
 	}
-	gr, name, err := convergence.ParseName(r.Ask)
+	k, obj, err := r.Asked(w.Kinds, w.Read)
 	if err != nil {
 		t.Fatal(err)
-	}
-	k, ok := w.Kinds.GR(gr)
-	if !ok {
-		t.Fatalf("no kind %s", gr)
-	}
-	ns := ""
-	if k.Info().Namespaced {
-		ns = r.In()
-	}
-	obj := w.Read.Lookup(k, ns, name)
-	if obj == nil {
-		t.Fatalf("no %s", r.Ask)
 	}
 	s := w.Explain(k, obj)
 	rest, got, advice := w.Rest(k, obj), "", []string(nil)

@@ -15,7 +15,6 @@ import (
 	"github.com/kloop-dev/kloop/converge/rules"
 	"github.com/kloop-dev/kloop/internal/states"
 	"github.com/kloop-dev/kloop/kinds"
-	"github.com/kloop-dev/kloop/kinds/convergence"
 )
 
 var everyText = flag.Bool("hostile", false, "put hostile words into each text of each state, not into some of them")
@@ -90,21 +89,9 @@ func adviceWith(t *testing.T, r *states.Row, at int, words string) (commands []s
 		return nil // no server would have it
 	}
 	w := converge.World{Read: read, Kinds: set, Now: states.Noon, Rules: rules.All()}
-	gr, name, err := convergence.ParseName(r.Ask)
+	k, obj, err := r.Asked(set, read)
 	if err != nil {
-		t.Fatal(err)
-	}
-	k, ok := set.GR(gr)
-	if !ok {
-		return nil
-	}
-	ns := ""
-	if k.Info().Namespaced {
-		ns = r.In()
-	}
-	obj := read.Lookup(k, ns, name)
-	if obj == nil {
-		return nil
+		return nil // it is asked for by another name
 	}
 	if s := w.Explain(k, obj); s != nil {
 		commands = s.Gap().Commands

@@ -63,6 +63,8 @@ type Finding struct {
 	Told  string   // what the object's own controller last said of it: it may be the cause, whatever is found
 	Also  []string // advice that holds whatever the cause below is
 	Words string   // the field and the reason that the controller's words stand by
+
+	NoCommand string // why no command can help, where the advice has none
 }
 
 // A Ref names an object that may not exist.
@@ -210,7 +212,7 @@ func (l *Look) lookUp(f *Finding) {
 		defer func() { f.Advice = append([]string{r.Grant()}, f.Advice...) }()
 	}
 	if command != "" && (!strings.Contains(strings.Join(f.Advice, "\n"), "kubectl get ") ||
-		strings.HasPrefix(f.Advice[0], words.LookAt)) {
+		isVague(f.Advice[0])) {
 		f.Advice = append([]string{command}, f.Advice...)
 	}
 }

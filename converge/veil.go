@@ -14,7 +14,7 @@ import (
 func Foreign(g *convergence.Gap) {
 	list := slices.DeleteFunc(g.Advice, func(a string) bool { return strings.Contains(a, "kloop") })
 	if g.Cause == "NoNodes" {
-		list = []string{"add a node"}
+		list, g.NoCommand = []string{"add a node"}, "who has the machines, or the cloud, adds it"
 	}
 	g.Advise(list)
 }

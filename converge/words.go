@@ -11,9 +11,14 @@ import (
 	"github.com/kloop-dev/kloop/converge/words"
 )
 
+// isVague says that a piece of advice holds of anything that does not work.
+func isVague(advice string) bool {
+	return slices.ContainsFunc(words.Vague, func(v string) bool { return strings.HasPrefix(advice, v) })
+}
+
 // byWords puts before vague advice what the words of the finding, or the field and the reason that they come with, are known to need.
 func byWords(l *Look, f *Finding) {
-	if len(f.Advice) > 0 && !slices.ContainsFunc(words.Vague, func(v string) bool { return strings.HasPrefix(f.Advice[0], v) }) {
+	if len(f.Advice) > 0 && !isVague(f.Advice[0]) {
 		return
 	}
 	text := f.Says + " " + f.Aside

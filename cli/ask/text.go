@@ -56,6 +56,9 @@ func (a *Asker) screen(g *convergence.Gap, words []string, change string) string
 	}
 	row("log", words...)
 	row("you can", g.Advice...)
+	if g.NoCommand != "" {
+		row("by hand", g.NoCommand)
+	}
 	return b.String()
 }
 

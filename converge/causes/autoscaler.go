@@ -183,6 +183,7 @@ func metricsMissing(l *converge.Look, h *autoscalingv2.HorizontalPodAutoscaler, 
 		f.Says = "gets no metrics: no server serves metrics.k8s.io"
 		f.Error = general.TextOnly(text)
 		f.Advice = []string{"install metrics-server, which does: it is no part of Kubernetes itself"}
+		f.NoCommand = "its project's manifest installs it: what is fetched from elsewhere is up to who runs the cluster"
 	}
 	for _, m := range h.Spec.Metrics {
 		if m.Object == nil || !strings.Contains(text, m.Object.Metric.Name) {

@@ -43,7 +43,8 @@ func signingFailed(l *converge.Look) *converge.Finding {
 		return nil
 	}
 	return &converge.Finding{Says: "can't be signed: " + c.Message, State: converge.Failed, Error: general.TextOnly(c.Message),
-		Next: converge.PersonDoes("makes a request that the signer accepts")}
+		Next:   converge.PersonDoes("makes a request that the signer accepts"),
+		Advice: []string{"make it anew, corrected, from a copy of it: kubectl get csr " + l.Obj.GetName() + " -o yaml"}}
 }
 
 func requestDenied(l *converge.Look) *converge.Finding {
@@ -54,7 +55,7 @@ func requestDenied(l *converge.Look) *converge.Finding {
 	return &converge.Finding{Says: "was denied: " + cmp.Or(c.Message, c.Reason), Owner: converge.Person, State: converge.Failed,
 		Error:  general.TextOnly(c.Message),
 		Next:   converge.PersonDoes("makes another request, or leaves it at that"),
-		Advice: []string{"ask who denied it; the request goes by itself after an hour"}}
+		Advice: []string{"ask who denied it; the request goes by itself after an hour"}, NoCommand: "it is up to who denied it"}
 }
 
 // notApproved waits for a person unless one of the loops that approve takes the request for a kubelet's; what it noted says why it does
@@ -104,7 +105,8 @@ func signerMissing(l *converge.Look) *converge.Finding {
 	}
 	return &converge.Finding{Says: "is approved, and " + who + " is not connected to this cluster", Owner: who, State: converge.Missing,
 		Waits: converge.ForName("Controller", r.Spec.SignerName),
-		Next:  converge.Does(who, "signs it when it runs"), Advice: []string{"start the controller that signs for " + r.Spec.SignerName}}
+		Next:  converge.Does(who, "signs it when it runs"), Advice: []string{"start the controller that signs for " + r.Spec.SignerName},
+		NoCommand: "that signer is a program of its own: who runs it knows where"}
 }
 
 // ownSigners are all that there are below Kubernetes' domain.
@@ -121,10 +123,13 @@ func notSigned(l *converge.Look) *converge.Finding {
 	if domain == "kubernetes.io" && !strings.Contains(ownSigners, r.Spec.SignerName+" ") {
 		f.Says += ", and nobody is: Kubernetes' own are " + strings.TrimSpace(ownSigners)
 		f.State, f.Next = converge.Blocked, converge.PersonDoes("makes a request to another signer")
+		f.Advice = []string{"make it anew, with another signerName, from a copy of it: kubectl get csr " + r.Name + " -o yaml"}
 	}
 	if domain != "kubernetes.io" {
 		f.Owner, f.Next = "the signer "+r.Spec.SignerName, converge.Does("the signer "+r.Spec.SignerName, "signs it")
-		l.RunsAbroad(f, domain)
+		if l.RunsAbroad(f, domain); len(f.Advice) == 0 {
+			f.NoCommand = "that signer is a program of its own: who runs it knows where"
+		}
 	}
 	return f
 }

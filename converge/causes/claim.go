@@ -90,9 +90,10 @@ func claimGrows(l *converge.Look, c *corev1.PersistentVolumeClaim) *converge.Fin
 		if cond.Type == corev1.PersistentVolumeClaimFileSystemResizePending {
 			f.Says, f.State, f.Owner = "has grown; its file system grows when a pod uses it", converge.Waiting, "node agent"
 			f.Next, f.Advice = converge.Does("node agent", "makes the file system grow when a pod mounts it"), nil
+			f.NoCommand = "nothing is to be done: a pod that uses it brings it about"
 			if users := endedUsers(l, c); len(users) > 0 && l.Now.Sub(cond.LastTransitionTime.Time) > general.SlowStart {
 				f.Says = "has grown, and its file system has not while pod/" + users[0].Name + " has it"
-				f.Advice = []string{"if that goes on, start the pod anew: kubectl delete pod " + users[0].Name + " -n " + c.Namespace}
+				f.NoCommand, f.Advice = "", []string{"if that goes on, start the pod anew: kubectl delete pod " + users[0].Name + " -n " + c.Namespace}
 			}
 			return f
 		}

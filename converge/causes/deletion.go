@@ -178,10 +178,11 @@ func rangeInUse(l *converge.Look) *converge.Finding {
 	}
 	slices.Sort(users)
 	return &converge.Finding{Says: "has addresses that services have: " + words.List(users, 3), Owner: "service-cidr",
-		State:  converge.Blocked,
-		Waits:  converge.On("Object", left[0], ""),
-		Next:   converge.Does("service-cidr", "lets it go when none is left, or another ServiceCIDR has them too"),
-		Advice: []string{"delete these services, or make them anew, so that they get addresses of another range"}}
+		State: converge.Blocked,
+		Waits: converge.On("Object", left[0], ""),
+		Next:  converge.Does("service-cidr", "lets it go when none is left, or another ServiceCIDR has them too"),
+		Advice: []string{"delete these services, or make them anew, so that they get addresses of another range: " +
+			"kubectl get services -A -o wide"}}
 }
 
 // apiServiceOf finds the APIService of a group that another server answers.

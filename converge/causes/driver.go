@@ -127,10 +127,11 @@ func driverRefuses(l *converge.Look, p *corev1.Pod, text string) *converge.Findi
 	}
 	says := "waits for its volume: " + driver + " on " + p.Spec.NodeName + " answers " + m[1] + ": " + strings.TrimSpace(m[2])
 	f := &converge.Finding{Says: says, Owner: driver, State: converge.BackingOff, Waits: converge.ForName("Volume", volume),
-		Next:   converge.Does(converge.AgentOf(p), "asks the driver again"),
-		Advice: []string{"read the log of " + driver + " in its pod on " + p.Spec.NodeName}}
+		Next: converge.Does(converge.AgentOf(p), "asks the driver again"),
+		Advice: []string{"read the log of " + driver + " in its pod on " + p.Spec.NodeName +
+			": kubectl get pods -A --field-selector spec.nodeName=" + p.Spec.NodeName}}
 	if s, ok := words.Meaning(unmountable, m[2]); ok {
-		f.Advice = append([]string{s.Advice()}, f.Advice...)
+		f.Advice = append([]string{ofPod(p, s.Advice())}, f.Advice...)
 	}
 	if class != "" {
 		ofProvider(l, f, p, class, m[2])
@@ -151,7 +152,7 @@ func attachFails(l *converge.Look) *converge.Finding {
 	f := &converge.Finding{Says: "can't be attached to " + a.Spec.NodeName + ": " + a.Status.AttachError.Message,
 		State:  converge.BackingOff,
 		Next:   converge.Does("the driver "+a.Spec.Attacher, "tries again"),
-		Advice: []string{"read the log of the driver " + a.Spec.Attacher}}
+		Advice: []string{"read the log of the driver " + a.Spec.Attacher + ", in the pod of its controller: kubectl get pods -A"}}
 	f.Owner = f.Next.Who
 	driverDown(l, f, a.Spec.Attacher, kinds.Deployments, kinds.StatefulSets)
 	return f

@@ -71,7 +71,7 @@ func imageNameInvalid(l *converge.Look, p *corev1.Pod, c *corev1.ContainerStatus
 		State: converge.Blocked,
 		Waits: l.Field(imageField(p, c)),
 		Error: general.TextOnly(text), Next: converge.PersonDoes("corrects the image's name"),
-		Advice: []string{"correct the image in the pod's template"}}
+		Advice: []string{edited(l, "correct the image in the pod's template")}}
 }
 
 // imageNotPresent is imagePullPolicy Never on a node without the image.
@@ -141,6 +141,9 @@ func imagePull(l *converge.Look, p *corev1.Pod, c *corev1.ContainerStatus) *conv
 		strings.HasPrefix(field, "spec.containers[") && top.Kind != kinds.CronJobs {
 		f.Advice = slices.Insert(f.Advice, 1, "and set the one that is meant: kubectl set image "+top.Kind.Info().Singular+"/"+top.Name+
 			" "+c.Name+"=NAME -n "+top.NS)
+	} else if len(advice) > 0 && strings.HasPrefix(advice[0], "check the name and tag") && len(p.OwnerReferences) == 0 &&
+		strings.HasPrefix(field, "spec.containers[") {
+		f.Advice = slices.Insert(f.Advice, 1, "and set the one that is meant: kubectl set image pod/"+p.Name+" "+c.Name+"=NAME -n "+p.Namespace)
 	}
 	if by := general.Maker(l); by != nil && len(advice) > 0 && strings.HasPrefix(advice[0], "check the name and tag") {
 		if tree, _ := words.Tree(by.Obj); strings.Contains(fmt.Sprint(tree["spec"]), image) {

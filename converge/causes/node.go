@@ -121,9 +121,9 @@ func troubleAdvice(n *corev1.Node, c *corev1.NodeCondition) string {
 	case c.Type == wellknown.IPVSUnavailable:
 		return "run the commands of the message on " + n.Name + ", which goes over to IPVS by itself; or take the proxy's mode nftables"
 	case strings.Contains(strings.ToLower(string(c.Type)), "readonly"):
-		return "its disk may be broken: drain it, check the file system, and start the machine anew"
+		return "its disk may be broken: drain it, check the file system, and start the machine anew" + drained(n.Name)
 	case strings.Contains(string(c.Type), "Deadlock") || strings.Contains(string(c.Type), "Kernel"):
-		return "drain it, and start the machine anew; what the kernel says: dmesg on " + n.Name
+		return "drain it, and start the machine anew; what the kernel says: dmesg on " + n.Name + drained(n.Name)
 	case c.Type == corev1.NodeDiskPressure:
 		return "free disk space on " + n.Name + ": images and logs that nobody needs (on it: crictl rmi --prune), or give it a larger disk"
 	case c.Type == corev1.NodeMemoryPressure || c.Type == corev1.NodePIDPressure:
@@ -141,6 +141,11 @@ func troubleAdvice(n *corev1.Node, c *corev1.NodeCondition) string {
 			n.Name
 	}
 	return "look at the node agent's log and the container runtime on " + n.Name
+}
+
+// drained is the command that has the pods of a node go elsewhere.
+func drained(node string) string {
+	return ": kubectl drain " + node + " --ignore-daemonsets --delete-emptydir-data"
 }
 
 // podNodeMissing waits for the collector of pods, which makes sure for a while that the node is gone.

@@ -90,7 +90,8 @@ var sandboxless = []words.Saying{
 
 const pluginThere = "look at the network plugin's pod there: kubectl get pods -A --field-selector spec.nodeName={}"
 
-const noAddress = "have fewer pods on {}, delete pods that ended, or give the network a larger range"
+const noAddress = "have fewer pods on {}, delete pods that ended, or give the network a larger range: " +
+	"kubectl get pods -A --field-selector spec.nodeName={}"
 
 // servants are the pods of DaemonSets in the network of a node that are not well: its network plugin is one of them.
 func servants(w *converge.World, node string) (bad []converge.Ref) {

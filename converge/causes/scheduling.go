@@ -325,7 +325,7 @@ func insufficient(l *converge.Look, p *corev1.Pod, text string) *converge.Findin
 		says, until := victims(l.World, p, n)
 		f.Next = converge.At(until, "scheduler", "puts the pod on %s when the pods that it preempted there are gone", n)
 		if f.State, f.Says = converge.Waiting, f.Says+says; says != "" {
-			f.Advice = nil
+			f.Advice, f.NoCommand = nil, converge.ByNobody
 		}
 	}
 	if ptr.Deref(p.Spec.PreemptionPolicy, "") == corev1.PreemptNever {

@@ -257,7 +257,7 @@ func mountFails(l *converge.Look, p *corev1.Pod, text string) *converge.Finding 
 	says, advice := whyNoMount(text)
 	f := &converge.Finding{Says: "can't mount its volumes: " + says, State: converge.BackingOff,
 		Next:   converge.Does(converge.AgentOf(p), "tries again"),
-		Advice: []string{strings.ReplaceAll(advice, "{}", p.Spec.NodeName)}}
+		Advice: []string{ofPod(p, advice)}}
 	for i := range p.Spec.Volumes {
 		if v := &p.Spec.Volumes[i]; v.HostPath != nil && strings.Contains(text, "type check failed: "+v.HostPath.Path+" is not a directory") {
 			f.Advice = []string{retemplate(l, "have the directory made, if it may be empty", `{"volumes":[{"name":"`+v.Name+
@@ -265,6 +265,11 @@ func mountFails(l *converge.Look, p *corev1.Pod, text string) *converge.Finding 
 		}
 	}
 	return f
+}
+
+// ofPod is the advice of a table with the names of a pod, and of its node.
+func ofPod(p *corev1.Pod, advice string) string {
+	return strings.NewReplacer("{}", p.Spec.NodeName, "{pod}", p.Name+" -n "+p.Namespace).Replace(advice)
 }
 
 // unmountable words what mount says, and what helps; the first that fits counts.
@@ -291,7 +296,7 @@ var unmountable = []words.Saying{
 	{"type check failed", "what lies at that path of the node is not of the type that is asked for",
 		"correct hostPath.path or its type (DirectoryOrCreate makes a directory), or have it on nodes that have the like"},
 	{"Stale file handle", "the server's export was made anew since it was mounted",
-		"delete the pod, so that it is mounted anew: kubectl delete pod"},
+		"delete the pod, so that it is mounted anew: kubectl delete pod {pod}"},
 	{"wrong fs type", "what is on the disk is not of the type that is asked for, or is damaged",
 		"compare fsType with what is there (blkid on the node), and check it (fsck)"},
 	{"timed out waiting for the condition", "they did not come in time, and the node does not say why",

@@ -37,8 +37,8 @@ func apiServiceDown(l *converge.Look) *converge.Finding {
 	r := converge.Ref{Kind: core.Services, NS: s.Namespace, Name: s.Name}
 	f := &converge.Finding{Says: "has a server that does not answer: service " + s.Namespace + "/" + s.Name,
 		Owner: "the server behind " + s.Namespace + "/" + s.Name, State: converge.Blocked, Waits: converge.On("Object", r, ""),
-		Advice: []string{"bring the pods behind the service back, or delete apiservice/" + a.Name +
-			" if the API is no longer used: it holds up the deletion of namespaces"}, Below: []converge.Ref{r}}
+		Advice: []string{"bring the pods behind the service back, or, if the API is no longer used, since it holds up the deletion of " +
+			"namespaces: kubectl delete apiservice " + a.Name}, Below: []converge.Ref{r}}
 	f.Next = converge.Does(f.Owner, "answers again when it runs")
 	sleeper(f, l.World, resource.Get(l.Read, core.Services, s.Namespace, s.Name))
 	for _, c := range a.Status.Conditions {
@@ -49,8 +49,8 @@ func apiServiceDown(l *converge.Look) *converge.Finding {
 					" has endpoints: " + words.OneLine(c.Message)
 				f.Advice = []string{
 					"look at the log of its pods, and whether the API server's machine reaches them " +
-						"(firewall, network policy, hostNetwork)",
-					"or delete apiservice/" + a.Name + " if the API is no longer used: it holds up the deletion of namespaces"}
+						"(firewall, network policy, hostNetwork): kubectl get pods -o wide -n " + s.Namespace,
+					"or, if the API is no longer used, since it holds up the deletion of namespaces: kubectl delete apiservice " + a.Name}
 				if _, code, is := strings.Cut(c.Message, "bad status from "); is {
 					answers(f, a.Name, s, code[strings.LastIndexByte(code, ' ')+1:])
 				}

@@ -188,6 +188,7 @@ func Explained(rules map[schema.GroupResource]Rule, w *converge.World, k resourc
 			s.Advice = append(s.Advice, a)
 		}
 	}
+	(&converge.Look{World: w, Kind: k, Obj: obj}).Complete(&s.Finding)
 	g := s.Gap()
 	if r.Part != nil {
 		(&converge.Step{Below: []*converge.Step{r.Part}}).Links(g, 1)

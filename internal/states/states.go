@@ -51,6 +51,27 @@ func (r *Row) In() string {
 	return Namespace
 }
 
+// Asked is the object that is asked about, and its kind.
+func (r *Row) Asked(set *resource.Set, read resource.Reader) (resource.Kind, resource.Object, error) {
+	gr, name, err := convergence.ParseName(r.Ask)
+	if err != nil {
+		return nil, nil, err
+	}
+	k, ok := set.GR(gr)
+	if !ok {
+		return nil, nil, fmt.Errorf("no kind %s", gr)
+	}
+	ns := ""
+	if k.Info().Namespaced {
+		ns = r.In()
+	}
+	obj := read.Lookup(k, ns, name)
+	if obj == nil {
+		return nil, nil, fmt.Errorf("no %s", r.Ask)
+	}
+	return k, obj, nil
+}
+
 // Namespace is that of objects that name none.
 const Namespace = "a"
 

@@ -14,6 +14,7 @@ var command = regexp.MustCompile(`(?:^|: )((?:kubectl|kloop) )`)
 // it shows is left out, and so is one that leads kubectl elsewhere. Advice has one command: of several, some are not ours.
 func (g *Gap) Advise(list []string) {
 	g.Advice, g.Commands = nil, nil
+	dropped := false
 	for _, a := range list {
 		at := command.FindAllStringSubmatchIndex(a, -1)
 		if len(at) == 0 {
@@ -21,13 +22,23 @@ func (g *Gap) Advise(list []string) {
 			continue
 		}
 		begin := at[0][2]
+		dropped = true
 		if says := a[begin:]; len(at) == 1 && safe(says) {
 			g.Advice, g.Commands = append(g.Advice, a), append(g.Commands, says)
 		} else if a = strings.TrimSuffix(a[:begin], ": "); a != "" {
 			g.Advice = append(g.Advice, a)
 		}
 	}
+	switch {
+	case len(g.Commands) > 0:
+		g.NoCommand = ""
+	case dropped && g.NoCommand == "":
+		g.NoCommand = "what stands in the object would lead a shell astray: look at it yourself"
+	}
 }
+
+// HasCommand says that a piece of advice has a command.
+func HasCommand(advice string) bool { return command.MatchString(advice) }
 
 var (
 	// active finds what a shell acts on outside of quotes.

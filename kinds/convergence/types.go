@@ -32,6 +32,8 @@ type Gap struct {
 	Advice []string `json:"advice,omitempty" doc:"What a person can do."`
 	// Commands follow from Advice: see Advise.
 	Commands []string `json:"commands,omitempty" doc:"The commands in that advice, to be pasted. Fill in words in capitals."`
+	// NoCommand is empty where there are Commands.
+	NoCommand string `json:"noCommand,omitempty" doc:"Why no command can help, where the advice has none."`
 
 	Others int32 `json:"others,omitempty" doc:"How many more of the same controller are in that situation, and left out of the list."`
 

@@ -63,21 +63,9 @@ func advisedFor(t *testing.T, r *states.Row) (all []advised) {
 	if r.Server != nil {
 		w.Loops = &converge.Processes{Own: func() *convergence.Server { return r.Server }}
 	}
-	gr, name, err := convergence.ParseName(r.Ask)
+	k, obj, err := r.Asked(set, read)
 	if err != nil {
-		t.Fatal(err)
-	}
-	k, ok := set.GR(gr)
-	if !ok {
-		t.Fatalf("%s: no kind %s", r.Name, gr)
-	}
-	ns := ""
-	if k.Info().Namespaced {
-		ns = r.In()
-	}
-	obj := read.Lookup(k, ns, name)
-	if obj == nil {
-		t.Fatalf("%s: no %s", r.Name, r.Ask)
+		t.Fatalf("%s: %v", r.Name, err)
 	}
 	if s := w.Explain(k, obj); s != nil {
 		return advisedIn(t, nil, s.Gap())

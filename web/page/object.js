@@ -88,7 +88,7 @@ export function causes(g) {
     ["differs", g.want && h("span", {}, h("code", {}, g.want), g.have && [" → ", h("code", {}, g.have)], ", for " + age(g.since))],
     ["state", h("span", {}, stateMark(g.state), " ", g.cause)], ["whose move", g.owner], ["waits for", on && h("span", {}, on, g.waits.field && [", field ", h("code", {}, g.waits.field)])], ["next", next],
     ["error", g.error && h("span.error", {}, g.error.message, g.error.count > 1 && h("i", {}, ` (${g.error.count} times)`))],
-    ["you can", g.advice?.length && h("ul", {}, g.advice.map((a) => h("li", {}, advice(a, g.commands))))],
+    ["you can", g.advice?.length && h("ul", {}, g.advice.map((a) => h("li", {}, advice(a, g.commands))))], ["by hand", g.noCommand],
   ];
   return h("div.causes", {}, h("ol.tree", {}, lines.map((l) => h("li", { css: { "--depth": l.depth } },
     h("a", { href: routeOf({ resource: l.object.resource || l.object.kind.toLowerCase() + "s", ...l.object }) }, short(l.object)), " ", l.says, l.others ? ` (and ${l.others} more like it)` : "", l.state && [" ", stateMark(l.state)], l.owner && h("span.owner", {}, " " + l.owner)))),

@@ -1,0 +1,109 @@
+package converge
+
+import (
+	"regexp"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/kloop-dev/kloop/kinds/convergence"
+	"github.com/kloop-dev/kloop/kinds/core"
+	"github.com/kloop-dev/kloop/resource"
+)
+
+// Advice ends in a command that can be pasted, or in the reason why there is none: a rule that has neither gets the command that holds for
+// any object.
+
+// ByNobody is the reason why no command can help with what goes on without anybody.
+const ByNobody = "nothing is to be done: it goes on by itself"
+
+// OnNode is the reason of what is done on a machine itself.
+func OnNode(name string) string {
+	return "it is done on node " + name + " itself, by who may log in there: kubectl does not reach it"
+}
+
+// onNode finds advice on what is done on a machine itself.
+var onNode = regexp.MustCompile(`\bon (?:the|that) node\b|\b(?:the|its) node's\b|\bnode agent|\bruntime of |\bnode reaches `)
+
+var (
+	// atServer finds advice on what is done at a server of files.
+	atServer = regexp.MustCompile(`\bserver exports\b|\bat the server\b|firewall lets it`)
+	// elseHere finds advice on a machine beside which there is another way.
+	elseHere = regexp.MustCompile(`, or (?:use|leave|have the pod) `)
+)
+
+// complete gives advice that has no command one that holds for where the object comes from, or the reason why none can help.
+func (l *Look) complete(f *Finding, below bool) {
+	if f.NoCommand != "" || below && len(f.Advice) == 0 || slices.ContainsFunc(f.Advice, convergence.HasCommand) {
+		return
+	}
+	first := ""
+	if len(f.Advice) > 0 {
+		first = f.Advice[0]
+	}
+	switch node := l.node(); {
+	case f.State == Progressing:
+		f.NoCommand = ByNobody
+	case atServer.MatchString(first):
+		f.NoCommand = "it is set at that server, which is no part of the cluster"
+	case node != "" && !elseHere.MatchString(first) && (onNode.MatchString(first) || strings.Contains(first, " on "+node)):
+		f.NoCommand = OnNode(node)
+	default:
+		f.Advice = append(slices.Clip(f.Advice), l.where(first == ""))
+	}
+}
+
+// Complete gives advice on an object that has no gap what that on a gap has: the command that does it.
+func (l *Look) Complete(f *Finding) {
+	l.rename(f)
+	l.complete(f, false)
+}
+
+// node is the machine that an object is, or runs on; "": none.
+func (l *Look) node() string {
+	if l.Kind == core.Nodes {
+		return l.Obj.GetName()
+	}
+	if p, is := l.Obj.(*corev1.Pod); is {
+		return p.Spec.NodeName
+	}
+	return ""
+}
+
+// where is the command by which a person changes an object: at what it is made from.
+func (l *Look) where(silent bool) string {
+	if silent || l.Kind == core.Nodes {
+		return "see all that is said of it: kubectl describe " + word(l.Kind) + " " + Called(l)
+	}
+	if k, obj := l.template(); obj != nil && !runsOnce.MatchString(k.Info().GVK.Kind) {
+		at := &Look{World: l.World, Kind: k, Obj: obj}
+		if at.Obj == l.Obj {
+			return "change it: kubectl edit " + word(k) + " " + Called(at)
+		}
+		return "change it in " + new(at.Object()).Short() + ", which makes it: kubectl edit " + word(k) + " " + Called(at)
+	}
+	top := l
+	for range MaxDepth {
+		by := top.madeBy()
+		if by == nil {
+			break
+		}
+		top = by
+	}
+	if l.Kind == core.PersistentVolumeClaims {
+		return "change it, as far as that may be: kubectl edit pvc " + Called(l)
+	}
+	if top.Kind.Info().Custom && top != l && !runsOnce.MatchString(top.Kind.Info().GVK.Kind) {
+		return "change it in " + new(top.Object()).Short() + ", for which it is made: kubectl edit " + word(top.Kind) + " " + Called(top)
+	}
+	return "most of it can't be changed: make it anew, from a copy of it: kubectl get " + word(top.Kind) + " " + Called(top) + " -o yaml"
+}
+
+// word is a kind as a command names it.
+func word(k resource.Kind) string {
+	if k.Info().Custom {
+		return k.Info().GR().String()
+	}
+	return k.Info().Singular
+}
