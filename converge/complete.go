@@ -1,12 +1,12 @@
 package converge
 
 import (
-	"regexp"
 	"slices"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 
+	"github.com/kloop-dev/kloop/internal/pattern"
 	"github.com/kloop-dev/kloop/kinds/convergence"
 	"github.com/kloop-dev/kloop/kinds/core"
 	"github.com/kloop-dev/kloop/resource"
@@ -24,13 +24,13 @@ func OnNode(name string) string {
 }
 
 // onNode finds advice on what is done on a machine itself.
-var onNode = regexp.MustCompile(`\bon (?:the|that) node\b|\b(?:the|its) node's\b|\bnode agent|\bruntime of |\bnode reaches `)
+var onNode = pattern.New(`\bon (?:the|that) node\b|\b(?:the|its) node's\b|\bnode agent|\bruntime of |\bnode reaches `)
 
 var (
 	// atServer finds advice on what is done at a server of files.
-	atServer = regexp.MustCompile(`\bserver exports\b|\bat the server\b|firewall lets it`)
+	atServer = pattern.New(`\bserver exports\b|\bat the server\b|firewall lets it`)
 	// elseHere finds advice on a machine beside which there is another way.
-	elseHere = regexp.MustCompile(`, or (?:use|leave|have the pod) `)
+	elseHere = pattern.New(`, or (?:use|leave|have the pod) `)
 )
 
 // complete gives advice that has no command one that holds for where the object comes from, or the reason why none can help.

@@ -97,6 +97,5 @@ func (l *Look) bareMake(f *Finding) {
 		l.Read.Lookup(k, f.Waits.On.Namespace, f.Waits.On.Name) != nil || strings.Contains(strings.Join(f.Advice, "\n"), "kubectl create "+word) {
 		return
 	}
-	command := strings.TrimSuffix("kubectl create "+word+" "+f.Waits.On.Name+" -n "+f.Waits.On.Namespace, " -n ")
-	f.Advice = append([]string{"if it is meant, make it: " + command}, f.Advice...)
+	f.Advice = append([]string{"if it is meant, make it: kubectl create " + word + " " + f.Waits.On.Name + in(f.Waits.On.Namespace)}, f.Advice...)
 }

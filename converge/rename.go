@@ -4,7 +4,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"maps"
-	"regexp"
 	"slices"
 	"strings"
 
@@ -12,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/kloop-dev/kloop/converge/words"
+	"github.com/kloop-dev/kloop/internal/pattern"
 	"github.com/kloop-dev/kloop/resource"
 )
 
@@ -23,13 +23,13 @@ const nameIt = ": name it, if that is meant"
 
 var (
 	// proposed finds the name in it.
-	proposed = regexp.MustCompile(`^there is (?:the key ([\w.-]+) in|[a-z0-9-]+/([a-z0-9.-]+))`)
+	proposed = pattern.New(`^there is (?:the key ([\w.-]+) in|[a-z0-9-]+/([a-z0-9.-]+))`)
 	// ownName finds the paths of fields in which a spec gives names of its own.
-	ownName = regexp.MustCompile(`/(?:containers|initContainers|volumes|volumeMounts|ports|env|rules|listeners)/\d+/name$|` +
+	ownName = pattern.New(`/(?:containers|initContainers|volumes|volumeMounts|ports|env|rules|listeners)/\d+/name$|` +
 		`/(?:metadata|labels|matchLabels|selector|annotations)/|/(?:image|mountPath|kind|apiVersion|namespace)$|` +
 		`/(?:args|command)/\d+$|/env/\d+/value$`)
 	// runsOnce finds kinds whose objects are made anew, and not changed.
-	runsOnce = regexp.MustCompile(`(?:Run|Workflow|Job|Backup|Restore|Migration|Request)$`)
+	runsOnce = pattern.New(`(?:Run|Workflow|Job|Backup|Restore|Migration|Request)$`)
 	// remade are kinds whose template makes what a person would change.
 	remade = []string{"Deployment", "StatefulSet", "DaemonSet", "CronJob"}
 )
@@ -96,8 +96,7 @@ func (l *Look) renaming(old, name string, isKey bool, of string) string {
 	if err != nil {
 		return ""
 	}
-	return strings.TrimSuffix("kubectl patch "+word+" "+obj.GetName()+" -n "+obj.GetNamespace(), " -n ") + " --type=json -p '" +
-		string(patch) + "'"
+	return "kubectl patch " + word + " " + obj.GetName() + in(obj.GetNamespace()) + " --type=json -p '" + string(patch) + "'"
 }
 
 // template is the object in which a person changes what an object names: itself, or the workload at the top that makes it; nil: another

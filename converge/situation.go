@@ -3,13 +3,13 @@ package converge
 import (
 	"cmp"
 	"fmt"
-	"regexp"
 	"strings"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/kloop-dev/kloop/converge/words"
+	"github.com/kloop-dev/kloop/internal/pattern"
 	"github.com/kloop-dev/kloop/kinds/convergence"
 	"github.com/kloop-dev/kloop/loop"
 	"github.com/kloop-dev/kloop/resource"
@@ -180,15 +180,15 @@ func (l *Look) fill(name string, f *Finding) {
 
 var (
 	// absent finds an object of a group in anybody's words: ProviderConfig.aws.upbound.io "default" not found.
-	absent = regexp.MustCompile(`(?:^|[^\w-])([A-Za-z-]+\.[a-z0-9-]+(?:\.[a-z0-9-]+)+) \\?"([^"\\]+)\\?" not found`)
+	absent = pattern.New(`(?:^|[^\w-])([A-Za-z-]+\.[a-z0-9-]+(?:\.[a-z0-9-]+)+) \\?"([^"\\]+)\\?" not found`)
 	// stored finds a definition that lacks a version in which objects may be stored still.
-	stored = regexp.MustCompile(`"([a-z0-9.-]+)\\?" is invalid: status\.storedVersions\[\d+\]: Invalid value: \\?"(\w+)\\?": must appear`)
+	stored = pattern.New(`"([a-z0-9.-]+)\\?" is invalid: status\.storedVersions\[\d+\]: Invalid value: \\?"(\w+)\\?": must appear`)
 	// roleOf finds the ClusterRole by which somebody says that he lacks rights.
-	roleOf = regexp.MustCompile(`(?:privileges|permissions?|rights)\b.*ClusterRole ['"]([a-z0-9:.-]+)['"]`)
+	roleOf = pattern.New(`(?:privileges|permissions?|rights)\b.*ClusterRole ['"]([a-z0-9:.-]+)['"]`)
 	// barred finds a service account that may not do what it wants.
-	barred = regexp.MustCompile(`[Uu]ser \\?"?(system:serviceaccount:([a-z0-9-]+):[a-z0-9.-]+)\\?"? cannot`)
+	barred = pattern.New(`[Uu]ser \\?"?(system:serviceaccount:([a-z0-9-]+):[a-z0-9.-]+)\\?"? cannot`)
 	// served finds a service of the cluster in an address that was asked in vain.
-	served = regexp.MustCompile(`https://([a-z0-9-]+)\.([a-z0-9-]+)\.svc[.:/].+`)
+	served = pattern.New(`https://([a-z0-9-]+)\.([a-z0-9-]+)\.svc[.:/].+`)
 )
 
 // lookUp advises to look for what the words of the finding say is not found.

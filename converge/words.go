@@ -2,13 +2,13 @@ package converge
 
 import (
 	"cmp"
-	"regexp"
 	"slices"
 	"strings"
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/kloop-dev/kloop/converge/words"
+	"github.com/kloop-dev/kloop/internal/pattern"
 )
 
 // isVague says that a piece of advice holds of anything that does not work.
@@ -87,8 +87,23 @@ func Filled(l *Look, advice string) string {
 }
 
 // Called is the object as a command names it.
-func Called(l *Look) string {
-	return strings.TrimSuffix(l.Obj.GetName()+" -n "+l.Obj.GetNamespace(), " -n ")
+func Called(l *Look) string { return l.Obj.GetName() + in(l.Obj.GetNamespace()) }
+
+// Called is the object as a command names it, with its kind.
+func (r Ref) Called() string {
+	ns := r.NS
+	if !r.Kind.Info().Namespaced {
+		ns = ""
+	}
+	return r.Kind.Info().GR().String() + " " + r.Name + in(ns)
+}
+
+// in is the option that names a namespace; "": there is none.
+func in(ns string) string {
+	if ns == "" {
+		return ""
+	}
+	return " -n " + ns
 }
 
 // correcting is the step after a spec that can't be done as it stands. What ran to its end does not run again.
@@ -120,7 +135,7 @@ func correcting(l *Look, text string) string {
 }
 
 // notValid finds another object of which somebody says that it is not valid, and the field of it.
-var notValid = regexp.MustCompile(`\b([A-Z]\w+)(?:\.[a-z0-9.]+)? \\*"([a-z0-9.-]+)\\*" is invalid: ([a-z][\w.\[\]]*)`)
+var notValid = pattern.New(`\b([A-Z]\w+)(?:\.[a-z0-9.]+)? \\*"([a-z0-9.-]+)\\*" is invalid: ([a-z][\w.\[\]]*)`)
 
 // sourceOf tells where an object that applies others has them from; "": it does not say.
 func sourceOf(tree map[string]any) string {
@@ -138,7 +153,7 @@ func sourceOf(tree map[string]any) string {
 }
 
 // answeredBy finds words of one who was reached, or of the DNS that was not: the address itself is right then.
-var answeredBy = regexp.MustCompile(`(?i)\b(40[13]|429)\b|denied|forbidden|authoriz|authentic|limit|` +
+var answeredBy = pattern.New(`(?i)\b(40[13]|429)\b|denied|forbidden|authoriz|authentic|limit|` +
 	`lookup .*timeout|misbehaving|x509|handshake|\bknown`)
 
 // correctSpoken advises to look at the field of the spec that the words are about: of the object, or of what it was made from.
@@ -166,9 +181,7 @@ func correctSpoken(l *Look, f *Finding) string {
 			"kubectl edit " + by.Kind.Info().GR().String() + " " + Called(by)
 	}
 	if k, obj := l.source(strings.Trim(value, " ()"), false); len(l.Obj.GetOwnerReferences()) > 0 && obj != nil {
-		o := ObjectOf(k, obj)
-		return says + "it comes from " + o.Short() + "; correct it there: " + strings.TrimSuffix("kubectl edit "+k.Info().GR().String()+" "+
-			o.Name+" -n "+o.Namespace, " -n ")
+		return says + "it comes from " + new(ObjectOf(k, obj)).Short() + "; correct it there: kubectl edit " + RefTo(k, obj).Called()
 	}
 	if owners := l.Obj.GetOwnerReferences(); len(owners) > 0 {
 		return says + "correct that in what " + strings.ToLower(owners[0].Kind) + "/" + owners[0].Name + " is made from"

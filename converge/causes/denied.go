@@ -1,24 +1,25 @@
 package causes
 
 import (
-	"regexp"
+	"strconv"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/kloop-dev/kloop/converge"
 	"github.com/kloop-dev/kloop/converge/words"
+	"github.com/kloop-dev/kloop/internal/pattern"
 	"github.com/kloop-dev/kloop/kinds"
 	"github.com/kloop-dev/kloop/resource"
 )
 
 // wantsLabel finds the label that a policy says pods must have: provide labels: {"team"}, or by its path.
-var wantsLabel = regexp.MustCompile(`(?i)\b(?:must|requires?d?|missing|provide)\b[^.;\n]{0,40}\blabels?:? *` +
+var wantsLabel = pattern.New(`(?i)\b(?:must|requires?d?|missing|provide)\b[^.;\n]{0,40}\blabels?:? *` +
 	`[\[{('"\x60]+([\w./-]*\w)['"\x60]|/metadata/labels/([\w.-]*\w)|` +
 	`\blabel ['"\x60]([\w./-]*\w)['"\x60] (?:is|must be) (?:required|set|present)`)
 
 // wantsAmount finds that a policy wants requests or limits to be set.
-var wantsAmount = regexp.MustCompile(`(?i)\b(requests|limits)\b[^.;\n]{0,30}\b(?:required?|must|missing|not set|no )|` +
+var wantsAmount = pattern.New(`(?i)\b(requests|limits)\b[^.;\n]{0,30}\b(?:required?|must|missing|not set|no )|` +
 	`/resources/(requests|limits)\b`)
 
 // policyDenies completes what a rule of refusals says of policies: with the label that is wanted, and the policy.
@@ -35,8 +36,7 @@ func policyDenies(see func(l *converge.Look, text string) *converge.Finding) fun
 			}
 			for obj := range l.Read.Each(k, "") {
 				if name := obj.GetName(); len(name) > 3 && words.StandsIn(text, name) && l.Sees(k, obj.GetNamespace()) {
-					f.Advice = append([]string{strings.TrimSuffix("read what it asks for: kubectl get "+i.GR().String()+" "+name+" -o yaml -n "+
-						obj.GetNamespace(), " -n ")}, f.Advice...)
+					f.Advice = append([]string{"read what it asks for: kubectl get " + converge.RefTo(k, obj).Called() + " -o yaml"}, f.Advice...)
 					break
 				}
 			}
@@ -65,7 +65,7 @@ func policyDenies(see func(l *converge.Look, text string) *converge.Finding) fun
 }
 
 // noneFree finds words by which a pool of addresses is used up.
-var noneFree = regexp.MustCompile(`(?i)no available ip|no (?:more |free )?(?:ip )?address|exhausted|not enough ip`)
+var noneFree = pattern.New(`(?i)no available ip|no (?:more |free )?(?:ip )?address|exhausted|not enough ip`)
 
 // usedUp names the pools of addresses that there are, where a service gets none, and who has some of them.
 func usedUp(l *converge.Look, f *converge.Finding, why string) {
@@ -95,8 +95,7 @@ func usedUp(l *converge.Look, f *converge.Finding, why string) {
 			if len(list) > 0 {
 				f.Says += "; " + name + " has " + words.List(list, 3)
 			}
-			f.Advice = append([]string{strings.TrimSuffix("give "+name+" more addresses: kubectl edit "+i.GR().String()+" "+pool.GetName()+" -n "+
-				pool.GetNamespace(), " -n ")}, f.Advice...)
+			f.Advice = append([]string{"give " + name + " more addresses: kubectl edit " + converge.RefTo(k, pool).Called()}, f.Advice...)
 		}
 	}
 	var with []string
@@ -117,7 +116,7 @@ func Grown(w *converge.World, p *corev1.Pod) string {
 		return ""
 	}
 	want, _ := w.Workloads().Copies(w.Read.Lookup(top.Kind, top.NS, top.Name))
-	return "kubectl scale " + top.Kind.Info().Singular + " " + top.Name + " -n " + top.NS + " --replicas=" + number(int64(want)+1, true)
+	return "kubectl scale " + top.Kind.Info().Singular + " " + top.Name + " -n " + top.NS + " --replicas=" + strconv.Itoa(int(want)+1)
 }
 
 // scaledUp is the advice to have a workload have one pod more, so that one may go.

@@ -1,7 +1,6 @@
 package causes
 
 import (
-	"regexp"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
@@ -9,6 +8,7 @@ import (
 	"github.com/kloop-dev/kloop/converge"
 	"github.com/kloop-dev/kloop/converge/general"
 	"github.com/kloop-dev/kloop/converge/mentions"
+	"github.com/kloop-dev/kloop/internal/pattern"
 	"github.com/kloop-dev/kloop/kinds"
 	"github.com/kloop-dev/kloop/kinds/podspec"
 	"github.com/kloop-dev/kloop/loop"
@@ -18,7 +18,7 @@ import (
 
 var (
 	// seeksHost finds a host of one word that a command looks for, or a program looked up in vain.
-	seeksHost = regexp.MustCompile(`(?:\b(?:nslookup|getent hosts|nc(?: -\w+)*|pg_isready -h|lookup|ENOTFOUND|wait-for-it(?:\.sh)?) +|` +
+	seeksHost = pattern.New(`(?:\b(?:nslookup|getent hosts|nc(?: -\w+)*|pg_isready -h|lookup|ENOTFOUND|wait-for-it(?:\.sh)?) +|` +
 		`(?:https?|tcp|redis|amqp)://|host name "|resolve host:? ')([a-z][a-z0-9-]*)(?:[:/;"' ]|$)|` +
 		`connect(?:ing)? to ([a-z][a-z0-9-]*):\d`)
 )

@@ -1,7 +1,6 @@
 package causes
 
 import (
-	"regexp"
 	"slices"
 	"strings"
 
@@ -14,12 +13,13 @@ import (
 	"github.com/kloop-dev/kloop/converge/general"
 	"github.com/kloop-dev/kloop/converge/health"
 	"github.com/kloop-dev/kloop/converge/words"
+	"github.com/kloop-dev/kloop/internal/pattern"
 	"github.com/kloop-dev/kloop/kinds"
 	"github.com/kloop-dev/kloop/kinds/core"
 	"github.com/kloop-dev/kloop/resource"
 )
 
-var unregistered = regexp.MustCompile(`driver name (\S+) not found in the list of registered CSI drivers`)
+var unregistered = pattern.New(`driver name (\S+) not found in the list of registered CSI drivers`)
 
 // driverMissing: a volume is mounted by a CSI driver that has not registered on the pod's node.
 func driverMissing(l *converge.Look, p *corev1.Pod, text string) *converge.Finding {
@@ -47,7 +47,7 @@ func driverMissing(l *converge.Look, p *corev1.Pod, text string) *converge.Findi
 }
 
 // common are words that the names of many drivers have.
-var common = regexp.MustCompile(`^(csi|com|io|k8s|sigs|x|storage|aws|azure|gke|google|googleapis|cloud|driver|drivers|org|dev|net|` +
+var common = pattern.New(`^(csi|com|io|k8s|sigs|x|storage|aws|azure|gke|google|googleapis|cloud|driver|drivers|org|dev|net|` +
 	`cluster|local|kubernetes|example)$`)
 
 // driverDown has the workloads that seem to run a driver, and are not well or are scaled to 0, as the cause: every word that the driver's
@@ -100,7 +100,7 @@ func switchedOff(obj resource.Object) bool {
 	return false
 }
 
-var answered = regexp.MustCompile(`rpc error: code = (\w+) desc = (.*)`)
+var answered = pattern.New(`rpc error: code = (\w+) desc = (.*)`)
 
 // driverRefuses: the CSI driver on the node answers with an error.
 func driverRefuses(l *converge.Look, p *corev1.Pod, text string) *converge.Finding {
@@ -176,7 +176,7 @@ func behindDriver(l *converge.Look, driver, text string) []converge.Ref {
 }
 
 // unprovided finds the provider that the driver of secrets' stores does not see on the node.
-var unprovided = regexp.MustCompile(`provider not found: provider "([a-z0-9-]+)"`)
+var unprovided = pattern.New(`provider not found: provider "([a-z0-9-]+)"`)
 
 // ofProvider advises where a driver of secrets' stores refuses: its provider is a DaemonSet of its own, and what is asked of it stands in a
 // SecretProviderClass.

@@ -2,7 +2,6 @@ package causes
 
 import (
 	"fmt"
-	"regexp"
 	"slices"
 	"strings"
 
@@ -15,6 +14,7 @@ import (
 	"github.com/kloop-dev/kloop/converge/general"
 	"github.com/kloop-dev/kloop/converge/health"
 	"github.com/kloop-dev/kloop/converge/words"
+	"github.com/kloop-dev/kloop/internal/pattern"
 	"github.com/kloop-dev/kloop/kinds"
 	"github.com/kloop-dev/kloop/kinds/podspec"
 	"github.com/kloop-dev/kloop/resource"
@@ -89,7 +89,7 @@ func withKeys(l *converge.Look, p *corev1.Pod, container, advice string) string 
 const unprivileged = `{"securityContext":{"sysctls":[{"name":"net.ipv4.ip_unprivileged_port_start","value":"0"}]}}`
 
 // ofTemplate finds advice that is followed in the template of pods.
-var ofTemplate = regexp.MustCompile(`container's (?:args|env)|automountServiceAccountToken|readOnlyRootFilesystem|` +
+var ofTemplate = pattern.New(`container's (?:args|env)|automountServiceAccountToken|readOnlyRootFilesystem|` +
 	`securityContext|in its env|give it another port|runAsUser|correct the address of what it fetches`)
 
 // heldByAnother advises to run a program as the account that has the right which its own lacks, if there is one.
@@ -104,9 +104,9 @@ func heldByAnother(l *converge.Look, f *converge.Finding, r *converge.Right) {
 
 var (
 	// unmatched finds a kind that a program asks for in a version which the server does not have.
-	unmatched = regexp.MustCompile(`no matches for kind \\*"(\w+)\\*" in version \\*"([\w.-]+)/(v\w+)\\*"`)
+	unmatched = pattern.New(`no matches for kind \\*"(\w+)\\*" in version \\*"([\w.-]+)/(v\w+)\\*"`)
 	// unopened finds a file that a program wants and that is not there.
-	unopened = regexp.MustCompile(`(?i)(/[\w./-]+)['"]?:? (?:\(os error 2|no such file)|no such file or directory[^/\n]{0,20}(/[\w./-]+)`)
+	unopened = pattern.New(`(?i)(/[\w./-]+)['"]?:? (?:\(os error 2|no such file)|no such file or directory[^/\n]{0,20}(/[\w./-]+)`)
 )
 
 // wanting advises to give a container what its program says it lacks: a variable that its environment does not have, or a file.

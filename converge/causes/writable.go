@@ -3,13 +3,13 @@ package causes
 import (
 	"fmt"
 	"path"
-	"regexp"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/utils/ptr"
 
 	"github.com/kloop-dev/kloop/converge"
+	"github.com/kloop-dev/kloop/internal/pattern"
 	"github.com/kloop-dev/kloop/kinds"
 	"github.com/kloop-dev/kloop/kinds/podspec"
 	"github.com/kloop-dev/kloop/resource"
@@ -17,11 +17,11 @@ import (
 
 var (
 	// unwritten finds the path that a program may not write, and the words by which it says so, before or after it.
-	unwritten = regexp.MustCompile(`(?i)['"\s:(](/[\w.@+/-]*[\w@+-])['"]?[^/\n]{0,40}?` +
+	unwritten = pattern.New(`(?i)['"\s:(](/[\w.@+/-]*[\w@+-])['"]?[^/\n]{0,40}?` +
 		`(permission denied|EACCES|read-only file ?system|EROFS)|` +
 		`(permission denied|EACCES|read-only file ?system|EROFS)[^/\n]{0,40}?['"\s](/[\w.@+/-]*[\w@+-])`)
 	// notFiles are paths of which nothing of the pod's own decides whether they may be written.
-	notFiles = regexp.MustCompile(`^/(proc|sys|dev|var/run/secrets)\b`)
+	notFiles = pattern.New(`^/(proc|sys|dev|var/run/secrets)\b`)
 )
 
 // writable advises to let a container write where its program says that it may not: by what is mounted there, and as whom it runs; "": the
@@ -45,7 +45,7 @@ func writable(l *converge.Look, p *corev1.Pod, container, said string) string {
 		p.Spec.SecurityContext.FSGroup != nil:
 		return ""
 	case v.HostPath != nil:
-		return fmt.Sprintf("let user %s write to %s on node %s (chown there): fsGroup does not change what is of the node", number(user, known),
+		return fmt.Sprintf("let user %s write to %s on node %s (chown there): fsGroup does not change what is of the node", userOf(user, known),
 			v.HostPath.Path, p.Spec.NodeName)
 	case v.NFS != nil:
 		return "let its user write to " + v.NFS.Path + " on the server " + v.NFS.Server + ": fsGroup does not change what is there"
@@ -116,7 +116,8 @@ func runsAs(p *corev1.Pod, c *corev1.Container) (user int64, known bool) {
 	return 0, false
 }
 
-func number(user int64, known bool) string {
+// userOf words as whom a container runs.
+func userOf(user int64, known bool) string {
 	if !known {
 		return "of the container"
 	}
@@ -146,7 +147,7 @@ func secretsOf(p *corev1.Pod, container string) (names, first string) {
 }
 
 // credential finds names of variables that have credentials.
-var credential = regexp.MustCompile(`(?i)pass|pwd|user|login|credential|dsn|_ur[li]$|token`)
+var credential = pattern.New(`(?i)pass|pwd|user|login|credential|dsn|_ur[li]$|token`)
 
 // limitedBy names the LimitRange by whose default a container has its limit, which its pod's template does not have; "": it is its own.
 func limitedBy(l *converge.Look, p *corev1.Pod, container string, name corev1.ResourceName) string {

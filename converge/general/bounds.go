@@ -4,13 +4,13 @@ import (
 	"encoding/json"
 	"fmt"
 	"maps"
-	"regexp"
 	"slices"
 	"strconv"
 	"strings"
 
 	"github.com/kloop-dev/kloop/converge"
 	"github.com/kloop-dev/kloop/converge/words"
+	"github.com/kloop-dev/kloop/internal/pattern"
 	"github.com/kloop-dev/kloop/kinds/core"
 	"github.com/kloop-dev/kloop/resource"
 )
@@ -19,12 +19,12 @@ import (
 
 var (
 	// tooMuch finds the number that would do, in the words by which another one does not.
-	tooMuch = regexp.MustCompile(`(?i)\b(?:only|at most|no more than|not more than|up to|maximum (?:of|is|allowed is)|` +
+	tooMuch = pattern.New(`(?i)\b(?:only|at most|no more than|not more than|up to|maximum (?:of|is|allowed is)|` +
 		`less than or equal to|not exceed|limit (?:of|is)) (\d+)\b`)
 	// tooLittle finds the same where more is wanted.
-	tooLittle = regexp.MustCompile(`(?i)\b(?:at least|minimum (?:of|is)|greater than or equal to|no less than|not less than) (\d+)\b`)
+	tooLittle = pattern.New(`(?i)\b(?:at least|minimum (?:of|is)|greater than or equal to|no less than|not less than) (\d+)\b`)
 	// noRoom finds words by which a disk is full.
-	noRoom = regexp.MustCompile(`(?i)no space left|(?:not enough|insufficient|out of|low on|no) (?:free |available )?(?:disk|storage|space)|` +
+	noRoom = pattern.New(`(?i)no space left|(?:not enough|insufficient|out of|low on|no) (?:free |available )?(?:disk|storage|space)|` +
 		`disk (?:space )?(?:is )?(?:full|low)|volume is full`)
 )
 
@@ -62,7 +62,7 @@ func numbers(path []string, v any, depth int) (list []number) {
 }
 
 // ordered finds two fields with their numbers, of which one must be less than the other.
-var ordered = regexp.MustCompile(`\b([A-Za-z]\w+)\W{1,3}(\d+)\W{0,2} (?:must be|should be|has to be|cannot be|can't be|is)(?: set)? ` +
+var ordered = pattern.New(`\b([A-Za-z]\w+)\W{1,3}(\d+)\W{0,2} (?:must be|should be|has to be|cannot be|can't be|is)(?: set)? ` +
 	`(less|lower|smaller|greater|larger|higher|more) than (or equal to |the )*([A-Za-z]\w+)\W{1,3}(\d+)`)
 
 // outOfOrder advises to set the greater of two numbers of a spec that stand the wrong way round.
@@ -168,9 +168,9 @@ func roomier(l *converge.Look, f *converge.Finding, tree map[string]any, message
 
 var (
 	// locked finds words by which an object waits for one that comes before it.
-	locked = regexp.MustCompile(`(?i)\b(lock|mutex|semaphore|queue|turn|another (?:run|operation|build|deployment) )`)
+	locked = pattern.New(`(?i)\b(lock|mutex|semaphore|queue|turn|another (?:run|operation|build|deployment) )`)
 	// holding finds the fields of a status that name who has it.
-	holding = regexp.MustCompile(`(?i)\b(holders?|heldBy|lockedBy|blockedBy|waitingFor|holding)\b`)
+	holding = pattern.New(`(?i)\b(holders?|heldBy|lockedBy|blockedBy|waitingFor|holding)\b`)
 )
 
 // heldBy tells which object of the same kind has what this one waits for, by the status.
@@ -209,7 +209,7 @@ func heldBy(l *converge.Look, f *converge.Finding, tree map[string]any, message 
 }
 
 // keySaid finds the key that somebody looked for in vain in a Secret or ConfigMap, by the words alone.
-var keySaid = regexp.MustCompile(`(?i)key:? \\?['"]?([\w.-]+)\\?['"]?,? (?:not found |does not exist |missing |is missing |not present )?` +
+var keySaid = pattern.New(`(?i)key:? \\?['"]?([\w.-]+)\\?['"]?,? (?:not found |does not exist |missing |is missing |not present )?` +
 	`(?:in|from|of) (secret|config ?map):? \\?['"]?(?:([a-z0-9-]+)/)?([a-z0-9][a-z0-9.-]*[a-z0-9])|` +
 	`(secret|config ?map) \\?['"]?(?:([a-z0-9-]+)/)?([a-z0-9][a-z0-9.-]*[a-z0-9])\\?['"]? ` +
 	`(?:has no|does not (?:have|contain)|is missing|lacks)(?: the| a)? (?:data )?key:? \\?['"]?([\w.-]+)|` +

@@ -1,22 +1,22 @@
 package general
 
 import (
-	"regexp"
 	"strconv"
 	"strings"
 
 	"github.com/kloop-dev/kloop/converge"
 	"github.com/kloop-dev/kloop/converge/mentions"
 	"github.com/kloop-dev/kloop/converge/words"
+	"github.com/kloop-dev/kloop/internal/pattern"
 	"github.com/kloop-dev/kloop/kinds/core"
 	"github.com/kloop-dev/kloop/resource"
 )
 
 var (
 	// noHost finds words by which a name is not known to the DNS.
-	noHost = regexp.MustCompile(`(?i)no such host|ENOTFOUND|not known|NXDOMAIN|does(?: not|n't) resolve|could not resolve|unknown ?host`)
+	noHost = pattern.New(`(?i)no such host|ENOTFOUND|not known|NXDOMAIN|does(?: not|n't) resolve|could not resolve|unknown ?host`)
 	// hostPort finds the port that was to be asked there.
-	hostPort = regexp.MustCompile(`\.svc(?:\.cluster\.local)?:(\d+)`)
+	hostPort = pattern.New(`\.svc(?:\.cluster\.local)?:(\d+)`)
 )
 
 // unknownHost tells of a service of the cluster that a controller looked up in vain: that it is not there, which may be meant, and where
@@ -39,8 +39,8 @@ func unknownHost(l *converge.Look, f *converge.Finding, tree map[string]any, mes
 		for _, by := range mentions.Of(l).Mentions(tree) {
 			other, custom := words.Tree(by.Obj)
 			if where := hostIn(other["spec"], m[0]); custom && where != "" {
-				f.Advice = append([]string{"correct " + where + " of " + new(converge.ObjectOf(by.Kind, by.Obj)).Short() + ": " +
-					strings.TrimSuffix("kubectl edit "+by.Kind.Info().GR().String()+" "+by.Name+" -n "+by.NS, " -n ")}, f.Advice...)
+				f.Advice = append([]string{"correct " + where + " of " + new(converge.ObjectOf(by.Kind, by.Obj)).Short() + ": kubectl edit " +
+					by.Called()}, f.Advice...)
 				break
 			}
 		}

@@ -3,7 +3,6 @@ package general
 import (
 	"cmp"
 	"maps"
-	"regexp"
 	"slices"
 	"strings"
 
@@ -12,11 +11,12 @@ import (
 	"github.com/kloop-dev/kloop/converge"
 	"github.com/kloop-dev/kloop/converge/mentions"
 	"github.com/kloop-dev/kloop/converge/words"
+	"github.com/kloop-dev/kloop/internal/pattern"
 	"github.com/kloop-dev/kloop/resource"
 )
 
 // saidGone finds what a controller says is not there, by kind and name: secret "db" not found, LocalQueue q doesn't exist.
-var saidGone = regexp.MustCompile(`\b([A-Za-z]+)(?: resource)? [\\"'\x60]*(?:([a-z0-9-]+)/)?([a-z0-9][a-z0-9.-]*[a-z0-9])[\\"'\x60]* ` +
+var saidGone = pattern.New(`\b([A-Za-z]+)(?: resource)? [\\"'\x60]*(?:([a-z0-9-]+)/)?([a-z0-9][a-z0-9.-]*[a-z0-9])[\\"'\x60]* ` +
 	`(?:could |is |which )?(?:not (?:be )?found|does(?: not|n't) exist)`)
 
 // lackOf has a person make what the spec names and the controller says is not there, if that is so.
@@ -103,8 +103,7 @@ func lackBeyond(l *converge.Look, f *converge.Finding, tree map[string]any, mess
 				f.Says = strings.TrimSuffix(f.Says, by+"asks for that") + by + says
 				f.State, f.Waits = converge.Blocked, lack.Wait()
 				f.Next = converge.PersonDoes("makes it, or names another one; %s goes on then", f.Owner)
-				f.Advice = append([]string{"correct it: kubectl edit " + m.Kind.Info().GR().String() + " " +
-					strings.TrimSuffix(m.Name+" -n "+m.NS, " -n ")}, f.Advice...)
+				f.Advice = append([]string{"correct it: kubectl edit " + m.Called()}, f.Advice...)
 				if command := converge.MakeSecret(named["spec"], lack.Kind.Info().GVK.Kind, lack.NS, lack.Name); command != "" && lack.Obj == nil {
 					f.Advice = append([]string{"make it: " + command}, f.Advice...)
 				}

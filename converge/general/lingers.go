@@ -2,7 +2,6 @@ package general
 
 import (
 	"maps"
-	"regexp"
 	"slices"
 	"strings"
 	"time"
@@ -10,14 +9,15 @@ import (
 	"github.com/kloop-dev/kloop/converge"
 	"github.com/kloop-dev/kloop/converge/mentions"
 	"github.com/kloop-dev/kloop/converge/words"
+	"github.com/kloop-dev/kloop/internal/pattern"
 	"github.com/kloop-dev/kloop/kinds/core"
 	"github.com/kloop-dev/kloop/resource"
 )
 
 // queues and works are phases of what waits for its turn, and of what somebody is at.
 var (
-	queues = regexp.MustCompile(`(?i)^(new|queued|[a-z]*pending|waiting[a-z]*|scheduling|submitted)$`)
-	works  = regexp.MustCompile(`(?i)^(in-?progress|progressing|provisioning|initializing|creating|starting|restoring|deploying|updating|` +
+	queues = pattern.New(`(?i)^(new|queued|[a-z]*pending|waiting[a-z]*|scheduling|submitted)$`)
+	works  = pattern.New(`(?i)^(in-?progress|progressing|provisioning|initializing|creating|starting|restoring|deploying|updating|` +
 		`prepared|preparing|finalizing|` +
 		`upgrading|bootstrapping|registering|validating|applyingchanges|reconciling|configuring|installing|resizing|migrating)$`)
 )
@@ -50,7 +50,7 @@ func lingers(w *converge.World, obj resource.Object, status map[string]any) conv
 
 // errands are kinds of what is done once, and ends of times by which a status says that it was.
 var (
-	errands = regexp.MustCompile(`(Backup|Restore|Migration|Export|Import|Run|Job|Task)$`)
+	errands = pattern.New(`(Backup|Restore|Migration|Export|Import|Run|Job|Task)$`)
 	ended   = []string{"stoppedAt", "completedAt", "finishedAt", "completionTime", "completionTimestamp", "endTime"}
 )
 

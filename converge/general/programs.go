@@ -1,7 +1,6 @@
 package general
 
 import (
-	"regexp"
 	"slices"
 	"strings"
 
@@ -10,6 +9,7 @@ import (
 
 	"github.com/kloop-dev/kloop/converge"
 	"github.com/kloop-dev/kloop/converge/words"
+	"github.com/kloop-dev/kloop/internal/pattern"
 	"github.com/kloop-dev/kloop/resource"
 )
 
@@ -45,7 +45,7 @@ var (
 var shortened = strings.NewReplacer("-", "", ".", "")
 
 // generic are words that many programs have in their names.
-var generic = regexp.MustCompile(`^(.{0,3}|cluster|apps|core|operator|operators|config|resources|infrastructure|networking|storage|` +
+var generic = pattern.New(`^(.{0,3}|cluster|apps|core|operator|operators|config|resources|infrastructure|networking|storage|` +
 	`gateway|example|provider|kubernetes|controller)$`)
 
 // LogOf tells how to read what the controller of an object has to say: by its log, where the workload that it seems to run in is seen, and
@@ -174,7 +174,7 @@ func Program(l *converge.Look, who string) (logs string) {
 }
 
 // watchedOnly finds the namespaces that a controller keeps to: WATCH_NAMESPACE=a,b in its environment, --watch-namespaces=a,b.
-var watchedOnly = regexp.MustCompile(`(?i)^-{0,2}[a-z_-]*watch[a-z]*[_-]namespaces?=([^*]+)$`)
+var watchedOnly = pattern.New(`(?i)^-{0,2}[a-z_-]*watch[a-z]*[_-]namespaces?=([^*]+)$`)
 
 // WatchedElsewhere says that the controller that an object seems to have keeps to namespaces, and that the object's is not among them; "":
 // it is not known to.

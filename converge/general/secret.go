@@ -2,18 +2,18 @@ package general
 
 import (
 	"maps"
-	"regexp"
 	"slices"
 	"strings"
 
 	"github.com/kloop-dev/kloop/converge"
 	"github.com/kloop-dev/kloop/converge/mentions"
 	"github.com/kloop-dev/kloop/converge/words"
+	"github.com/kloop-dev/kloop/internal/pattern"
 	"github.com/kloop-dev/kloop/kinds/core"
 )
 
 // unknownThere finds words by which the other side does not take who asks for whom he says to be.
-var unknownThere = regexp.MustCompile(`(?i)\b401\b|unauthorized|unauthenticated|authentication (?:required|failed)|logon denied|` +
+var unknownThere = pattern.New(`(?i)\b401\b|unauthorized|unauthenticated|authentication (?:required|failed)|logon denied|` +
 	`bad credentials|access ?denied|` +
 	`invalid (?:user|username|password|credential|token|api ?key|access ?key|client|role|secret)|invalid_client|invalidaccesskeyid|` +
 	`signaturedoesnotmatch|wrong password|incorrect (?:user|password)`)

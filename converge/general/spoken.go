@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"fmt"
 	"maps"
-	"regexp"
 	"slices"
 	"strings"
 
@@ -13,6 +12,7 @@ import (
 	"github.com/kloop-dev/kloop/converge"
 	"github.com/kloop-dev/kloop/converge/mentions"
 	"github.com/kloop-dev/kloop/converge/words"
+	"github.com/kloop-dev/kloop/internal/pattern"
 	"github.com/kloop-dev/kloop/kinds/apiregistration"
 	"github.com/kloop-dev/kloop/kinds/core"
 	"github.com/kloop-dev/kloop/resource"
@@ -22,22 +22,22 @@ import (
 
 var (
 	// lasting finds words by which a server says that a field can't be changed once it is set.
-	lasting = regexp.MustCompile(`is immutable|may not be changed once set|updates to \w+ spec for fields other than`)
+	lasting = pattern.New(`is immutable|may not be changed once set|updates to \w+ spec for fields other than`)
 	// counts finds messages that count how far something is, and say no more.
-	counts = regexp.MustCompile(`^\d+ (of|/) \d+ [\w ]+$`)
+	counts = pattern.New(`^\d+ (of|/) \d+ [\w ]+$`)
 	// SpokenLow finds objects of Kubernetes' own kinds in words that have the kind in small letters: job web-migrate.
-	SpokenLow = regexp.MustCompile(`\b(job|pod|deployment|statefulset|daemonset|replicaset|service|persistentvolumeclaim)s?[ /]['"]?` +
+	SpokenLow = pattern.New(`\b(job|pod|deployment|statefulset|daemonset|replicaset|service|persistentvolumeclaim)s?[ /]['"]?` +
 		`(?:([a-z0-9-]+)/)?([a-z0-9][a-z0-9.-]*[a-z0-9])`)
 	// placed finds what is named by its namespace and name after the word for its kind: TLS secret for client auth: web/ca.
-	placed = regexp.MustCompile(`(?i)\b(secret|configmap|service|serviceaccount|persistentvolumeclaim)\b[^/.;]{0,60}?[ :'"]([a-z0-9-]+)/` +
+	placed = pattern.New(`(?i)\b(secret|configmap|service|serviceaccount|persistentvolumeclaim)\b[^/.;]{0,60}?[ :'"]([a-z0-9-]+)/` +
 		`([a-z0-9][a-z0-9.-]*[a-z0-9])(?:[^/\w-]|$)`)
 	// inVain finds words by which somebody says that he looked for something in vain.
-	inVain = regexp.MustCompile(`(?i)not (be )?found|failed to (locate|find|get|fetch|read)|n[o']t exist|no such|` +
+	inVain = pattern.New(`(?i)not (be )?found|failed to (locate|find|get|fetch|read)|n[o']t exist|no such|` +
 		`(unable to|cannot|can't|could not) (find|get|fetch|read|locate)|\bmissing\b`)
 )
 
 // owned finds who has an object that another one wants to have.
-var owned = regexp.MustCompile(`controlled by ([A-Z]\w+) ([a-z0-9][a-z0-9.-]*[a-z0-9])`)
+var owned = pattern.New(`controlled by ([A-Z]\w+) ([a-z0-9][a-z0-9.-]*[a-z0-9])`)
 
 // rivals tells of two that want to own the same object.
 func rivals(l *converge.Look, f *converge.Finding, message string) {
@@ -48,8 +48,8 @@ func rivals(l *converge.Look, f *converge.Finding, message string) {
 	for _, k := range mentions.Of(l).KindsBy(m[1], "", "", true) {
 		for _, ns := range []string{l.Obj.GetNamespace(), ""} {
 			if l.Read.Lookup(k, ns, m[2]) != nil {
-				f.Advice = append([]string{strings.TrimSuffix("both want to own it: delete one of the two, or what made it: kubectl describe "+
-					k.Info().GR().String()+" "+m[2]+" -n "+ns, " -n ")}, f.Advice...)
+				f.Advice = append([]string{"both want to own it: delete one of the two, or what made it: kubectl describe " +
+					converge.Ref{Kind: k, NS: ns, Name: m[2]}.Called()}, f.Advice...)
 				return
 			}
 		}
@@ -164,10 +164,10 @@ func ofKind(l *converge.Look, f *converge.Finding, message string) {
 }
 
 // noneOf finds the kind of which there are none: No valid ManagedClusterSetBindings found.
-var noneOf = regexp.MustCompile(`(?i:\bno )(?:[a-z]+ )?([A-Z]\w+) (?:were |was )?(?:found|available|exist)`)
+var noneOf = pattern.New(`(?i:\bno )(?:[a-z]+ )?([A-Z]\w+) (?:were |was )?(?:found|available|exist)`)
 
 // listed finds what is missing after the word for its kind: Referenced CiliumBGPPeerConfig(s) are missing: [peer-1].
-var listed = regexp.MustCompile(`\b([A-Z][A-Za-z]+)(?:\(s\)|s)? (?:is |are )?(?:missing|not found): ` +
+var listed = pattern.New(`\b([A-Z][A-Za-z]+)(?:\(s\)|s)? (?:is |are )?(?:missing|not found): ` +
 	`\[?['"]?([a-z0-9][a-z0-9.-]*[a-z0-9])|\bmissing ([A-Z][A-Za-z]+)(?:\(s\)|s)?: \[?['"]?([a-z0-9][a-z0-9.-]*[a-z0-9])`)
 
 // lackListed finds the first of those, if it is not there.
@@ -192,11 +192,11 @@ func lackListed(l *converge.Look, f *converge.Finding, message string) {
 }
 
 // unready finds what is said not to be well by the last word of its kind: pool master is not ready, of a MachineConfigPool.
-var unready = regexp.MustCompile(`\b([a-z]{4,}) ['"]?([a-z0-9][a-z0-9.-]*[a-z0-9])['"]? (?:is|are) ` +
+var unready = pattern.New(`\b([a-z]{4,}) ['"]?([a-z0-9][a-z0-9.-]*[a-z0-9])['"]? (?:is|are) ` +
 	`(?:not (?:ready|healthy)|degraded|unhealthy)`)
 
 // approving finds what a controller asks a person to set, so that it goes on: set approvePlan: "plan-1" to approve this plan.
-var approving = regexp.MustCompile(`\bset (?:spec\.)?([a-z][A-Za-z]+)(?::|=| to) ?["']([\w.-]+)["'] to ` +
+var approving = pattern.New(`\bset (?:spec\.)?([a-z][A-Za-z]+)(?::|=| to) ?["']([\w.-]+)["'] to ` +
 	`(?:approve|confirm|continue|proceed)`)
 
 // asked advises to set what the controller asks for.
@@ -232,15 +232,15 @@ func kin(l *converge.Look, f *converge.Finding, message string) {
 
 var (
 	// Hosted finds a service of the cluster by the name that its DNS has for it.
-	Hosted = regexp.MustCompile(`\b([a-z0-9][a-z0-9-]*)\.([a-z0-9][a-z0-9-]*)\.svc\b`)
+	Hosted = pattern.New(`\b([a-z0-9][a-z0-9-]*)\.([a-z0-9][a-z0-9-]*)\.svc\b`)
 	// Symptom finds words that tell of what nobody answers, and not why.
-	Symptom = regexp.MustCompile(`(?i)deadline|timed out|timeout|refused|retries|unreachable|no endpoints|` +
+	Symptom = pattern.New(`(?i)deadline|timed out|timeout|refused|retries|unreachable|no endpoints|` +
 		`connection reset|misbehaving|\bEOF\b|no servers available|(failed|unable) to connect|(cannot|can't|could not) (connect|reach)|` +
 		`connection error`)
 )
 
 // unserved finds an API that somebody asked in vain: metrics.k8s.io/v1beta1: the server is currently unable to handle the request.
-var unserved = regexp.MustCompile(`\b([a-z0-9-]+(?:\.[a-z0-9-]+)+)/(v[a-z0-9]+): the server is currently unable to handle`)
+var unserved = pattern.New(`\b([a-z0-9-]+(?:\.[a-z0-9-]+)+)/(v[a-z0-9]+): the server is currently unable to handle`)
 
 // aggregated looks at the API that the server hands on to another one and that a controller asked in vain.
 func aggregated(l *converge.Look, f *converge.Finding, message string) {
@@ -276,7 +276,7 @@ func reached(l *converge.Look, f *converge.Finding, message string) {
 }
 
 // address finds an address and a port that somebody asked.
-var address = regexp.MustCompile(`\b(\d+\.\d+\.\d+\.\d+):(\d+)\b`)
+var address = pattern.New(`\b(\d+\.\d+\.\d+\.\d+):(\d+)\b`)
 
 // podsByAddress are pods by their addresses; those in the network of a node share its.
 type podsByAddress map[string][]*corev1.Pod
@@ -410,7 +410,7 @@ func spokenOf(l *converge.Look, f *converge.Finding, message string) {
 			case obj == nil || obj.GetUID() == l.Obj.GetUID():
 				continue
 			case lasting.MatchString(message):
-				f.Advice[0] += strings.TrimSuffix(": kubectl delete "+k.Info().GR().String()+" "+m[3]+" -n "+ns, " -n ")
+				f.Advice[0] += ": kubectl delete " + converge.RefTo(k, obj).Called()
 				return
 			case !l.Health(k, obj).Converged():
 				waitsFor(f, message, converge.RefTo(k, obj))

@@ -63,8 +63,8 @@ func inNamed(l *converge.Look, f *converge.Finding, tree map[string]any, message
 			continue
 		}
 		name := new(converge.ObjectOf(m.Kind, m.Obj)).Short()
-		f.Advice = append([]string{strings.TrimSuffix("it speaks of "+path+" of "+name+", which it names; correct it: kubectl edit "+
-			m.Kind.Info().GR().String()+" "+m.Name+" -n "+m.NS, " -n ")}, f.Advice...)
+		f.Advice = append([]string{"it speaks of " + path + " of " + name + ", which it names; correct it: kubectl edit " +
+			m.Called()}, f.Advice...)
 		return true
 	}
 	return false
@@ -80,8 +80,8 @@ func unseen(l *converge.Look, m *mentions.Mention, tree map[string]any) string {
 		return "its kind has no subresource scale, by which its pods are found: have the definition declare it, as a newer release may, " +
 			"or name what it makes: kubectl get statefulsets,deployments -n " + m.NS
 	}
-	return "see whether its controller may read it, and looks for it in that namespace and version: " +
-		strings.TrimSuffix("kubectl get "+m.Kind.Info().GR().String()+" "+m.Name+" -o yaml -n "+m.NS, " -n ")
+	return "see whether its controller may read it, and looks for it in that namespace and version: kubectl get " + m.Called() +
+		" -o yaml"
 }
 
 // ported says that something in a spec names an object with a port.

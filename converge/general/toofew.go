@@ -3,7 +3,6 @@ package general
 import (
 	"fmt"
 	"maps"
-	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -12,15 +11,16 @@ import (
 
 	"github.com/kloop-dev/kloop/converge"
 	"github.com/kloop-dev/kloop/converge/words"
+	"github.com/kloop-dev/kloop/internal/pattern"
 	"github.com/kloop-dev/kloop/kinds/core"
 	"github.com/kloop-dev/kloop/resource"
 )
 
 var (
 	// apart finds words by which copies that must not be beside each other find no nodes.
-	apart = regexp.MustCompile(`(?i)anti-?affinity|no available nodes?|not enough nodes|insufficient (?:number of )?nodes|too few nodes`)
+	apart = pattern.New(`(?i)anti-?affinity|no available nodes?|not enough nodes|insufficient (?:number of )?nodes|too few nodes`)
 	// copies finds fields that say how many there are to be.
-	copies = regexp.MustCompile(`(?i)^(?:numberOf)?replicas$|^(?:replica|replication)(?:s|Count|Factor)?$|^instances$|^size$`)
+	copies = pattern.New(`(?i)^(?:numberOf)?replicas$|^(?:replica|replication)(?:s|Count|Factor)?$|^instances$|^size$`)
 )
 
 // tooFewNodes tells of an object that wants more copies than there are nodes, where its controller says that they may not be beside each
@@ -49,7 +49,7 @@ func tooFewNodes(l *converge.Look, f *converge.Finding, tree map[string]any, mes
 }
 
 // onlySo finds that there are fewer of something than is wanted: only 1 broker(s) are registered.
-var onlySo = regexp.MustCompile(`\bonly (\d+) (?:alive |available |live )?([a-z]+?)(?:\(s\)|s)? (?:is|are)\b`)
+var onlySo = pattern.New(`\bonly (\d+) (?:alive |available |live )?([a-z]+?)(?:\(s\)|s)? (?:is|are)\b`)
 
 // askForLess advises to have fewer copies than the spec asks for. A message counts only with that number in it.
 func askForLess(l *converge.Look, f *converge.Finding, tree map[string]any, well int64, of, message string) {
@@ -59,14 +59,13 @@ func askForLess(l *converge.Look, f *converge.Finding, tree map[string]any, well
 		if !is || !copies.MatchString(field) || want <= well || well == 0 || message != "" && !words.StandsIn(message, fmt.Sprint(want)) {
 			continue
 		}
-		patch := fmt.Sprintf(`'{"spec":{"%s":%d}}'`, field, well)
-		if strings.Contains(strings.Join(f.Advice, "\n"), patch) { // another rule has read the numbers
+		command := settle(l, []string{"spec", field}, strconv.FormatInt(well, 10))
+		if strings.Contains(strings.Join(f.Advice, "\n"), command) { // another rule has read the numbers
 			return
 		}
 		f.Says = strings.TrimSuffix(f.Says, ".") + fmt.Sprintf("; spec.%s is %d, with %s", field, want, words.Count(int(well), of))
 		f.State, f.Next = converge.Blocked, converge.PersonDoes("adds a %s, or asks for fewer; %s goes on then", of, f.Owner)
-		f.Advice = append([]string{fmt.Sprintf("add a "+of+", or have no more of them than that: kubectl patch %s %s --type=merge -p %s",
-			l.Kind.Info().GR(), converge.Called(l), patch)}, f.Advice...)
+		f.Advice = append([]string{"add a " + of + ", or have no more of them than that: " + command}, f.Advice...)
 		return
 	}
 }

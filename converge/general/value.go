@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"fmt"
 	"maps"
-	"regexp"
 	"slices"
 	"strings"
 
@@ -13,6 +12,7 @@ import (
 	"github.com/kloop-dev/kloop/converge"
 	"github.com/kloop-dev/kloop/converge/mentions"
 	"github.com/kloop-dev/kloop/converge/words"
+	"github.com/kloop-dev/kloop/internal/pattern"
 	"github.com/kloop-dev/kloop/resource"
 )
 
@@ -23,7 +23,7 @@ import (
 type value struct{ path, text, ns, key string }
 
 // label finds what can be the name of a namespace.
-var label = regexp.MustCompile(`^[a-z0-9]([a-z0-9-]*[a-z0-9])?$`)
+var label = pattern.New(`^[a-z0-9]([a-z0-9-]*[a-z0-9])?$`)
 
 // values are the texts of a spec.
 func values(path string, v any, depth int) (list []value) {
@@ -84,8 +84,8 @@ func lackValue(l *converge.Look, f *converge.Finding, tree map[string]any, messa
 
 var (
 	// goneAfter and soughtBefore find the words by which a name was looked for in vain, after it and before it.
-	goneAfter    = regexp.MustCompile(`(?i)^['"\x60\])\\]*[^'"\x60;,]{0,50}?\b(not (be )?found|n[o']t exist|missing|not present)`)
-	soughtBefore = regexp.MustCompile(`(?i)(failed to|unable to|cannot|can't|could not) (locate|find|get|fetch|read|retrieve) ` +
+	goneAfter    = pattern.New(`(?i)^['"\x60\])\\]*[^'"\x60;,]{0,50}?\b(not (be )?found|n[o']t exist|missing|not present)`)
+	soughtBefore = pattern.New(`(?i)(failed to|unable to|cannot|can't|could not) (locate|find|get|fetch|read|retrieve) ` +
 		`[^'"\x60;,]{0,40}['"\x60]?$|\b(no such|missing) [^'"\x60;,]{0,30}['"\x60]?$`)
 )
 
@@ -140,10 +140,10 @@ func lacks(l *converge.Look, f *converge.Finding, k resource.Kind, v *value, tol
 
 var (
 	// kindWords finds the words at the end of a text: two, for kinds are called config map too.
-	kindWords = regexp.MustCompile(`([A-Za-z]+)?[ -]?\b([A-Za-z]+(?:\.[a-z0-9.-]+)?)[\s:'"\x60(=/\\]*` +
+	kindWords = pattern.New(`([A-Za-z]+)?[ -]?\b([A-Za-z]+(?:\.[a-z0-9.-]+)?)[\s:'"\x60(=/\\]*` +
 		`(?:named |name |of name |[a-z0-9-]+/)?[\s:'"\x60(=\\]*$`)
 	// toldWhere finds the namespace that words give after a name.
-	toldWhere = regexp.MustCompile(`^[^;,.]{0,80}?\b(?:in|of|from) (?:the )?namespace:? ['"\x60]?([a-z0-9-]+)`)
+	toldWhere = pattern.New(`^[^;,.]{0,80}?\b(?:in|of|from) (?:the )?namespace:? ['"\x60]?([a-z0-9-]+)`)
 )
 
 func inNamespace(rest string) string {
@@ -200,7 +200,7 @@ func keyless(l *converge.Look, f *converge.Finding, of []resource.Kind, v *value
 
 var (
 	// scarce finds words by which a controller says that there is none left of something.
-	scarce = regexp.MustCompile(`(?i)\bno (available|free|more|remaining|spare)\b|exhaust|\bfull\b|insufficient|not enough|out of|` +
+	scarce = pattern.New(`(?i)\bno (available|free|more|remaining|spare)\b|exhaust|\bfull\b|insufficient|not enough|out of|` +
 		`exceed|\bno .* (left|available)|limit|capacity|quota|used up|depleted`)
 	// usedOf and allOf are fields that count what is used, and what there is.
 	usedOf = []string{"used", "allocated", "inUse", "assigned"}
@@ -222,8 +222,7 @@ func usedUp(l *converge.Look, f *converge.Finding, tree map[string]any, message 
 			f.Says += fmt.Sprintf("; %s, which it names, is used up: %d of %d (%s)", name, used, all, path)
 			f.Waits = converge.On("Object", m.Ref, path)
 			f.State, f.Next = converge.Blocked, converge.PersonDoes("makes room there; %s goes on then", f.Owner)
-			f.Advice = append([]string{strings.TrimSuffix("give "+name+" more, or let something of it go: kubectl edit "+
-				m.Kind.Info().GR().String()+" "+m.Name+" -n "+m.NS, " -n ")}, f.Advice...)
+			f.Advice = append([]string{"give " + name + " more, or let something of it go: kubectl edit " + m.Called()}, f.Advice...)
 			return
 		}
 	}
@@ -252,7 +251,7 @@ func fullPart(path string, v any, depth int) (at string, used, all int64) {
 }
 
 // camelKind finds words that can be the name of a kind.
-var camelKind = regexp.MustCompile(`\b([A-Z][a-z]+(?:[A-Z][a-z]*)+)(?:\(?s\)?)?\b`)
+var camelKind = pattern.New(`\b([A-Z][a-z]+(?:[A-Z][a-z]*)+)(?:\(?s\)?)?\b`)
 
 // lookAt advises to look at what a controller speaks of, if that is there and nothing better is known: an object by kind and name, or the
 // objects of a kind of another name.
@@ -273,8 +272,7 @@ func lookAt(l *converge.Look, f *converge.Finding, message string) {
 			if obj == nil || obj.GetUID() == l.Obj.GetUID() {
 				continue
 			}
-			look := strings.TrimSuffix("kubectl describe "+k.Info().GR().String()+" "+m[3]+" -n "+ns, " -n ")
-			f.Advice = append([]string{words.LookAt + ": " + look}, f.Advice...)
+			f.Advice = append([]string{words.LookAt + ": kubectl describe " + converge.RefTo(k, obj).Called()}, f.Advice...)
 			return
 		}
 	}
@@ -290,7 +288,7 @@ func lookAt(l *converge.Look, f *converge.Finding, message string) {
 }
 
 // anyLow finds an object in words that have its kind in small letters: service a/web, node: node-1.
-var anyLow = regexp.MustCompile(`\b([A-Za-z]{3,})s?[ :/]+['"]?(?:([a-z0-9-]+)/)?([a-z0-9][a-z0-9.-]*[a-z0-9])`)
+var anyLow = pattern.New(`\b([A-Za-z]{3,})s?[ :/]+['"]?(?:([a-z0-9-]+)/)?([a-z0-9][a-z0-9.-]*[a-z0-9])`)
 
 // chosen tells of what the object selects, of a kind that its controller speaks of, that is not well.
 func chosen(l *converge.Look, f *converge.Finding, tree map[string]any, message string) {

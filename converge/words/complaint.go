@@ -4,10 +4,11 @@ import (
 	"cmp"
 	"fmt"
 	"maps"
-	"regexp"
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/kloop-dev/kloop/internal/pattern"
 )
 
 // A Complaint has what the status of a custom resource says is wrong with it. The zero value is none.
@@ -201,12 +202,12 @@ func complaintAt(tree map[string]any, depth int) Complaint {
 
 // PastFields are fields in which something stands that was; older are those of them that count even for an object that is not well.
 var (
-	PastFields = regexp.MustCompile(`(?i)history|last|previous|old|attempt|conditions|transition`)
-	older      = regexp.MustCompile(`(?i)history|previous|old|attempt|conditions`)
+	PastFields = pattern.New(`(?i)history|last|previous|old|attempt|conditions|transition`)
+	older      = pattern.New(`(?i)history|previous|old|attempt|conditions`)
 )
 
 // WithinStatus looks for a complaint that has words in the parts of a status, each read as if it were a status of its own.
-func WithinStatus(status map[string]any, depth int, past *regexp.Regexp) (c Complaint) {
+func WithinStatus(status map[string]any, depth int, past *pattern.Pattern) (c Complaint) {
 	for _, field := range slices.Sorted(maps.Keys(status)) {
 		if past.MatchString(field) {
 			continue
@@ -326,7 +327,7 @@ func MessageOf(status map[string]any) string {
 }
 
 // wrongWords are parts of the names of fields that say what went wrong.
-var wrongWords = regexp.MustCompile(`Error|Failure|Message$|^error$|^failure$`)
+var wrongWords = pattern.New(`Error|Failure|Message$|^error$|^failure$`)
 
 func opposite(value string) string {
 	if value == "True" {
@@ -336,7 +337,7 @@ func opposite(value string) string {
 }
 
 // wordy finds fields of a status that hold a word about the whole by their names, as syncStatus, healthStatus and lifecycleState.
-var wordy = regexp.MustCompile(`^[a-z]\w*(Status|State|Phase|Health)$`)
+var wordy = pattern.New(`^[a-z]\w*(Status|State|Phase|Health)$`)
 
 func ofPhases(status map[string]any) Complaint {
 	fields := phaseFields

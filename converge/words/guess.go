@@ -4,9 +4,10 @@ import (
 	"cmp"
 	"fmt"
 	"maps"
-	"regexp"
 	"slices"
 	"strings"
+
+	"github.com/kloop-dev/kloop/internal/pattern"
 )
 
 // What operators write who keep to no convention that is known is read by the words that all of them use for what went wrong.
@@ -28,13 +29,13 @@ var wrong = []struct{ ending, says string }{
 }
 
 // wrongFirst are beginnings of the types of conditions that tell of something that went wrong, as FailedScale.
-var wrongFirst = regexp.MustCompile(`^(Failed|Cannot|Unable|Insufficient|Exceed(ed|s)|Unschedulable)([A-Z]|$)`)
+var wrongFirst = pattern.New(`^(Failed|Cannot|Unable|Insufficient|Exceed(ed|s)|Unschedulable)([A-Z]|$)`)
 
 // over finds types of what has come to an end, whichever.
-var over = regexp.MustCompile(`^(Completed?|Finished|Done|Ended)$`)
+var over = pattern.New(`^(Completed?|Finished|Done|Ended)$`)
 
 // done finds types of that kind that tell of what was done.
-var done = regexp.MustCompile(`^Failed(Over|Back)`)
+var done = pattern.New(`^Failed(Over|Back)`)
 
 // WrongBy finds what a word says went wrong; "" for one that says that nothing did, as NoError and NotFailed.
 func WrongBy(word string) string {
@@ -63,23 +64,23 @@ func WrongBy(word string) string {
 }
 
 // amiss finds words in a message by which nothing else in a status says that something is wrong.
-var amiss = regexp.MustCompile(`(?i)\b(failed|cannot|can't|unable to|not found|not present|denied|refused|timed out)\b`)
+var amiss = pattern.New(`(?i)\b(failed|cannot|can't|unable to|not found|not present|denied|refused|timed out)\b`)
 
 var (
 	// lacking finds words that tell of a lack.
-	lacking = regexp.MustCompile(`(?i)\b(no (valid|matching|suitable|usable) \w+|none of the|not? enough|insufficient|no space|exhausted)\b`)
+	lacking = pattern.New(`(?i)\b(no (valid|matching|suitable|usable) \w+|none of the|not? enough|insufficient|no space|exhausted)\b`)
 	// activity finds types of conditions whose False says that nothing is to be done or is going on.
-	activity = regexp.MustCompile(`(ing|Required|Needed|Pending|Detected|Requested)$|^(Update|Upgrade|New)\w*Available$`)
+	activity = pattern.New(`(ing|Required|Needed|Pending|Detected|Requested)$|^(Update|Upgrade|New)\w*Available$`)
 )
 
 // failing finds results that are errors.
-var failing = regexp.MustCompile(`(?i)^(failed|failure|error|invalid)\b`)
+var failing = pattern.New(`(?i)^(failed|failure|error|invalid)\b`)
 
 // nothing finds words by which a field says that there is no error.
-var nothing = regexp.MustCompile(`(?i)^(none|null|nil|no error|ok|success|n/a|-)$`)
+var nothing = pattern.New(`(?i)^(none|null|nil|no error|ok|success|n/a|-)$`)
 
 // notYet finds reasons that name what is not as it must be, as PGClusterNotShutdown; not those by which something need not be.
-var notYet = regexp.MustCompile(`[a-z]Not(?:[A-MO-QS-Z]\w+|Running|Registered|Reachable|Ready)$`)
+var notYet = pattern.New(`[a-z]Not(?:[A-MO-QS-Z]\w+|Running|Registered|Reachable|Ready)$`)
 
 // wellWords are phases that say that all is well, or that somebody is at work.
 var wellWords = []string{"ready", "running", "healthy", "active", "available",
@@ -199,4 +200,4 @@ func likeliest(status map[string]any, well bool) (best Complaint) {
 }
 
 // follows finds words by which a condition says that it but follows from something else.
-var follows = regexp.MustCompile(`(?i)\b(due to|because of|depends on|has been stopped|can be caused by|check .*\blogs?)\b`)
+var follows = pattern.New(`(?i)\b(due to|because of|depends on|has been stopped|can be caused by|check .*\blogs?)\b`)

@@ -1,7 +1,7 @@
 package words
 
 import (
-	"regexp"
+	"github.com/kloop-dev/kloop/internal/pattern"
 )
 
 // Overheard are words of drivers, clouds, operators and the programs they run, in lower case, and what helps.
@@ -150,7 +150,7 @@ var Vague = []string{LookAt, "read ", "look at the node agent", "look at the vol
 	"give the storage behind", "check the command", "see to what it says"}
 
 // Unfit finds words by which a controller says that it can't do what a spec asks for, as it stands there.
-var Unfit = regexp.MustCompile(`(?i)(not |un)supported|\bis invalid|invalid (value|spec|rego|module|syntax|format|expression)|` +
+var Unfit = pattern.New(`(?i)(not |un)supported|\bis invalid|invalid (value|spec|rego|module|syntax|format|expression)|` +
 	`syntax error|should be|must (be|have|not)\b|unknown field|cannot include|required value|(error|unable|failed to) pars|` +
 	`correct \w+ specification|\[User error\]|missing values|is required\b|invalid \w+ spec`)
 

@@ -4,9 +4,10 @@ import (
 	"cmp"
 	"fmt"
 	"maps"
-	"regexp"
 	"slices"
 	"strings"
+
+	"github.com/kloop-dev/kloop/internal/pattern"
 )
 
 // is says that a condition is a bad one.
@@ -15,16 +16,16 @@ func (b badCondition) is(c CustomCondition) bool {
 }
 
 // another finds the conditions that one which sums others up points at.
-var another = regexp.MustCompile(`(?:^|, )([A-Z]\w+)=(False|Unknown)`)
+var another = pattern.New(`(?:^|, )([A-Z]\w+)=(False|Unknown)`)
 
 // Faulty finds words by which a controller says that it can't go on until somebody corrects or makes something.
-var Faulty = regexp.MustCompile(`(?i)not found|n[o']t (exist|find|defined)|no such|not permitted|must (be|have|not)|invalid|` +
+var Faulty = pattern.New(`(?i)not found|n[o']t (exist|find|defined)|no such|not permitted|must (be|have|not)|invalid|` +
 	`not supported|unsupported|unschedulable|aborted|insufficient|not enough|unknown field|denied|forbidden|unauthorized|` +
 	`authentication|no matching|not match|incorrect|doesn't have|conflict|missing|refused|` +
 	`timed out|cannot|can't|unable|failed|failure|unrecoverable|error|exceeded|no compatible|unexpected|crash|too long|overlap|malformed`)
 
 // PassingWords finds words by which a controller says that it is at work, or waits for what somebody else is at.
-var PassingWords = regexp.MustCompile(`(?i)\b(wait|waiting|progress|creating|being|pending|retry|retrying|starting|working|provisioning|` +
+var PassingWords = pattern.New(`(?i)\b(wait|waiting|progress|creating|being|pending|retry|retrying|starting|working|provisioning|` +
 	`deleting|unready|issuing|not yet|locked|busy)\b`)
 
 // Plight says that a condition tells of something that is wrong.
@@ -44,13 +45,13 @@ func murmurs(c CustomCondition) bool {
 
 var (
 	// vain finds reasons of what looks for something in vain.
-	vain = regexp.MustCompile(`^(Cant|Cannot|CouldNot)[A-Z]`)
+	vain = pattern.New(`^(Cant|Cannot|CouldNot)[A-Z]`)
 	// tally finds messages that count parts by how they are, and say no more: 1 ready, 0 with failure.
-	tally = regexp.MustCompile(`^\d+ [\w ]+(, \d+ [\w ]+)+$`)
+	tally = pattern.New(`^\d+ [\w ]+(, \d+ [\w ]+)+$`)
 )
 
 // again finds reasons of what is tried again since it failed.
-var again = regexp.MustCompile(`(?i)^(retry|retries|backing ?off|backoff)`)
+var again = pattern.New(`(?i)^(retry|retries|backing ?off|backoff)`)
 
 // telling is the message of a condition or, where that only points at other conditions, theirs.
 func telling(conds map[string]CustomCondition, c CustomCondition) string {
@@ -192,7 +193,7 @@ func unsynced(status map[string]any) string {
 func String(m map[string]any, key string) string { s, _ := m[key].(string); return s }
 
 // sentences are words that say of a phase told in a sentence that it is no good one.
-var sentences = regexp.MustCompile(`(?i)\b(cannot|can't|not enough|unable|failed|failure|unrecoverable)\b`)
+var sentences = pattern.New(`(?i)\b(cannot|can't|not enough|unable|failed|failure|unrecoverable)\b`)
 
 // ofSentence reads a phase that is a sentence, as CloudNativePG does.
 func ofSentence(status map[string]any) Complaint {
@@ -277,7 +278,7 @@ func tooFew(spec, status map[string]any) Complaint {
 }
 
 // copies finds names of parts of which a number is kept.
-var copies = regexp.MustCompile(`^(replicas?|members?|instances?|nodes?|pods?|servers?|brokers?|workers?|shards?|)$`)
+var copies = pattern.New(`^(replicas?|members?|instances?|nodes?|pods?|servers?|brokers?|workers?|shards?|)$`)
 
 // wanted is the field of a spec that says how many there are to be, if one alone does.
 func wanted(spec map[string]any) (field string, n int64) {

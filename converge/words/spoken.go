@@ -4,9 +4,10 @@ import (
 	"cmp"
 	"fmt"
 	"maps"
-	"regexp"
 	"slices"
 	"strings"
+
+	"github.com/kloop-dev/kloop/internal/pattern"
 )
 
 // What a controller complains of often stands, as it is, in the spec: the name of an image, a host, a version. There one has to look.
@@ -15,7 +16,7 @@ import (
 const deepestField = 10
 
 // UnknownKey finds a field that a schema does not know.
-var UnknownKey = regexp.MustCompile(`(?i)(?:propert(?:y|ies)|unknown field|field|unknown key|key|parameter|option) ` +
+var UnknownKey = pattern.New(`(?i)(?:propert(?:y|ies)|unknown field|field|unknown key|key|parameter|option) ` +
 	`["'\x60]?([a-z][\w-]{2,})["'\x60]? (?:is |are |was )?(?:not|unknown|unsupported|immutable|required|invalid)|` +
 	`(?:^|[ .])([\w-]{3,}): field not declared|(?:specified|given|requested|configured) ([a-z]\w+) (?:does|doesn|is|was|were)\b`)
 
@@ -99,10 +100,10 @@ func weight(at, value, message string) int {
 }
 
 // gone finds the words behind a name by which something is said not to be there.
-var gone = regexp.MustCompile(`^['"\x60]? (?:does not exist|doesn't exist|not found|is missing|was not found)`)
+var gone = pattern.New(`^['"\x60]? (?:does not exist|doesn't exist|not found|is missing|was not found)`)
 
 // pointer finds a place in a document as JSON has it, in quotes: at '/image/tag'.
-var pointer = regexp.MustCompile(`['"\x60]((?:/[\w-]+)+)['"\x60]`)
+var pointer = pattern.New(`['"\x60]((?:/[\w-]+)+)['"\x60]`)
 
 // pointed finds the field of a spec that ends as a pointer in the words does.
 func pointed(spec any, message string) (path, value string) {
@@ -123,7 +124,7 @@ func pointed(spec any, message string) (path, value string) {
 }
 
 // inQuotes finds what a message has in quotes.
-var inQuotes = regexp.MustCompile(`['"\x60]([^'"\x60\s]{3,})['"\x60]`)
+var inQuotes = pattern.New(`['"\x60]([^'"\x60\s]{3,})['"\x60]`)
 
 // hinted finds the field of a spec in whose value something stands that the words have in quotes, as a file's name in a command, or whose
 // name they spell out: outbound type of outboundType.
@@ -190,12 +191,12 @@ func segments(text string) []string {
 
 var (
 	// misfit finds words by which one version does not go with another; versions finds those.
-	misfit   = regexp.MustCompile(`(?i)(higher|lower|newer|older|greater|less) than|downgrad|version skew|version \S+ is not`)
-	versions = regexp.MustCompile(`\b\d+\.\d+\.\d+\b`)
+	misfit   = pattern.New(`(?i)(higher|lower|newer|older|greater|less) than|downgrad|version skew|version \S+ is not`)
+	versions = pattern.New(`\b\d+\.\d+\.\d+\b`)
 )
 
 // misshapen finds words by which a value can't be read as what it is to be.
-var misshapen = regexp.MustCompile(`(?i)malformed|\binvalid|not valid|can't parse|cannot parse|parse error|unsupported|out of range`)
+var misshapen = pattern.New(`(?i)malformed|\binvalid|not valid|can't parse|cannot parse|parse error|unsupported|out of range`)
 
 // simple says that a value is no list and no map.
 func simple(v any) bool {
@@ -207,7 +208,7 @@ func simple(v any) bool {
 }
 
 // humps finds where words of a field's name meet.
-var humps = regexp.MustCompile(`([a-z0-9])([A-Z])`)
+var humps = pattern.New(`([a-z0-9])([A-Z])`)
 
 // SpelledField finds the field of a spec, or a group of fields, whose name of two words or more a message spells out: pod identity of
 // podIdentity.
@@ -240,7 +241,7 @@ func each(at string, v any, depth int, see func(at string, v any)) {
 }
 
 // telltale is of values that are no plain words, which may stand in any sentence.
-var telltale = regexp.MustCompile(`^[^\n]*[^a-zA-Z\n][^\n]*$`)
+var telltale = pattern.New(`^[^\n]*[^a-zA-Z\n][^\n]*$`)
 
 // StandsIn says that a word, or several, stand in a text as they are and not within longer ones.
 func StandsIn(text, word string) bool {

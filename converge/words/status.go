@@ -3,11 +3,11 @@ package words
 import (
 	"fmt"
 	"maps"
-	"regexp"
 	"slices"
 	"strings"
 	"time"
 
+	"github.com/kloop-dev/kloop/internal/pattern"
 	"github.com/kloop-dev/kloop/resource"
 )
 
@@ -43,7 +43,7 @@ func SaysWell(status map[string]any) bool {
 }
 
 // tryAt finds names of fields that say when somebody tries again.
-var tryAt = regexp.MustCompile(`(?i)^next_?(re)?(try|attempt|reconcile|sync|poll|check|reconnect)|^retry_?(at|time|after)|^backoff_?until`)
+var tryAt = pattern.New(`(?i)^next_?(re)?(try|attempt|reconcile|sync|poll|check|reconnect)|^retry_?(at|time|after)|^backoff_?until`)
 
 // NextTry is the time at which, by a status, somebody tries again; zero: it has none.
 func NextTry(status map[string]any) time.Time {

@@ -2,13 +2,14 @@ package words
 
 import (
 	"maps"
-	"regexp"
 	"slices"
 	"strings"
+
+	"github.com/kloop-dev/kloop/internal/pattern"
 )
 
 // notGiven finds the parameter that somebody wants to be given.
-var notGiven = regexp.MustCompile(`(?i)\b(?:missing|requires?|required|must (?:specify|provide|set|have))(?: the| a| an)?` +
+var notGiven = pattern.New(`(?i)\b(?:missing|requires?|required|must (?:specify|provide|set|have))(?: the| a| an)?` +
 	`(?: required| mandatory)? (?:parameter|field|property|key|option|value)s?:? ?[\['"\x60]+([a-z][\w.-]+)|` +
 	`\b(?:no|missing) (?-i:([a-z]+[A-Z]\w+)) (?:given|set|provided|specified)\b|` +
 	`['"\x60]([a-z]\w+)['"\x60] (?:is required|must be (?:set|given|provided|specified))`)
@@ -50,6 +51,6 @@ func Typed(tree map[string]any, message string) (path, value string) {
 }
 
 // Unset finds a variable of the environment that a program wants to be set.
-var Unset = regexp.MustCompile(`\b([A-Z][A-Z0-9]*_[A-Z0-9_]+)\b['"\x60]?[^\n]{0,30}(?:not set|[Rr]equired|[Mm]issing|not defined|` +
+var Unset = pattern.New(`\b([A-Z][A-Z0-9]*_[A-Z0-9_]+)\b['"\x60]?[^\n]{0,30}(?:not set|[Rr]equired|[Mm]issing|not defined|` +
 	`not provided|must be|unset|empty)|(?:nvironment variable|[Mm]issing|[Rr]equired|KeyError:?)[^A-Z\n]{0,30}` +
 	`\b([A-Z][A-Z0-9]*_[A-Z0-9_]+)\b`)

@@ -2,12 +2,13 @@ package convergence
 
 import (
 	"encoding/json"
-	"regexp"
 	"strings"
+
+	"github.com/kloop-dev/kloop/internal/pattern"
 )
 
 // command is all of a piece of advice, or what stands behind its words and a colon.
-var command = regexp.MustCompile(`(?:^|: )((?:kubectl|kloop) )`)
+var command = pattern.New(`(?:^|: )((?:kubectl|kloop) )`)
 
 // Advise sets what a person can do, and the commands in it. What stands in an object, and what its controller says of it, is up to
 // anybody who may write objects of its kind, and commands are pasted: one that a shell would read as anything but the words that
@@ -42,14 +43,14 @@ func HasCommand(advice string) bool { return command.MatchString(advice) }
 
 var (
 	// active finds what a shell acts on outside of quotes.
-	active = regexp.MustCompile("[^A-Za-z0-9 ./:=_,@%+^~-]")
+	active = pattern.New("[^A-Za-z0-9 ./:=_,@%+^~-]")
 	// elsewhere finds options by which kubectl asks another server, or as somebody else, reads files of others, or changes all there is.
-	elsewhere = regexp.MustCompile(` (?:-s|--(?:server|kubeconfig|token|username|password|as|as-[a-z]+|insecure-skip-tls-verify|` +
+	elsewhere = pattern.New(` (?:-s|--(?:server|kubeconfig|token|username|password|as|as-[a-z]+|insecure-skip-tls-verify|` +
 		`certificate-authority|client-[a-z]+|tls-server-name|cluster|context|user|all))(?:[ =]|$)| (?:-f|--filename)[ =]?[^ ]*[/:]`)
 	// rights asks what somebody else may do, which is no harm.
-	rights = regexp.MustCompile(`^kubectl auth can-i --list --as=[\w.:@-]+(?: -n [\w.-]+)?$`)
+	rights = pattern.New(`^kubectl auth can-i --list --as=[\w.:@-]+(?: -n [\w.-]+)?$`)
 	// several are the commands that are more than one. QUOTED stands for what is in quotes.
-	several = regexp.MustCompile(strings.NewReplacer("NAME", `[\w.:@-]+`, "LIST", `[\w.:@,/*-]+`).Replace(`^(?:` +
+	several = pattern.New(strings.NewReplacer("NAME", `[\w.:@-]+`, "LIST", `[\w.:@,/*-]+`).Replace(`^(?:` +
 		`kubectl delete pvc NAME -n NAME --wait=false && kubectl delete pod NAME -n NAME|` +
 		`kubectl create (?:cluster)?role NAME(?: --[a-z-]+=LIST)+(?: -n NAME)? && ` +
 		`kubectl create (?:cluster)?rolebinding NAME(?: --(?:clusterrole|role|serviceaccount|user|group)=NAME)+(?: -n NAME)?|` +
@@ -57,7 +58,7 @@ var (
 		`kubectl get NAME NAME -n NAME -o yaml \| sed QUOTED \| kubectl apply -f -|` +
 		`kubectl get namespace NAME -o json \| sed QUOTED \| kubectl replace --raw /api/v1/namespaces/NAME/finalize -f -)$`))
 	// edit is a script of sed's that does no more than to put one text in the place of another.
-	edit = regexp.MustCompile(`^s(?:/[\w .:-]*/[\w .:-]*/|\|[\w "./:-]*\|[\w "./:-]*\|)$`)
+	edit = pattern.New(`^s(?:/[\w .:-]*/[\w .:-]*/|\|[\w "./:-]*\|[\w "./:-]*\|)$`)
 )
 
 // safe says that a shell reads a command as the words that it shows.

@@ -42,7 +42,7 @@ func TestAdvise(t *testing.T) {
 				want = []string{c.want}
 			}
 			if c.want == c.advice && c.name != "words" {
-				commands = []string{c.advice[command.FindStringSubmatchIndex(c.advice)[2]:]}
+				commands = []string{c.advice[command.FindAllStringSubmatchIndex(c.advice, 1)[0][2]:]}
 			}
 			if !slices.Equal(g.Advice, want) || !slices.Equal(g.Commands, commands) {
 				t.Errorf("%q, commands %q", g.Advice, g.Commands)
