@@ -138,15 +138,42 @@ func nearLabel(w *converge.World, p *corev1.Pod) (key, other, value string) {
 			return key, key, has[0]
 		}
 		if len(has) > 0 {
-			return key, key, converge.Likest(want, slices.Clone(has))
+			return key, key, valueLike(w, key, want, has)
 		}
 		return key, keyLike(w, key, want), want
 	}
 	return "", "", ""
 }
 
-// keyLike is the key of a label that nodes have with a value, and that is like another: as disktype of disk.
-func keyLike(w *converge.World, key, value string) string {
+// likeValues are values of labels that are like others, by the key and those.
+type likeValues map[[2]string]string
+
+// valueLike is the value of those that nodes have of a label that is most like another. It is sought once for all pods.
+func valueLike(w *converge.World, key, want string, has []string) string {
+	known, at := converge.Kept[likeValues](w), [2]string{key, want}
+	like, is := (*known)[at]
+	if !is {
+		if like = converge.Likest(want, slices.Clone(has)); *known == nil {
+			*known = likeValues{}
+		}
+		(*known)[at] = like
+	}
+	return like
+}
+
+// likeKeys are keys of labels that are like others, by those and a value.
+type likeKeys map[[2]string]string
+
+// keyLike is the key of a label that nodes have with a value, and that is like another: as disktype of disk. It is sought once for all pods.
+func keyLike(w *converge.World, key, value string) (like string) {
+	known, at := converge.Kept[likeKeys](w), [2]string{key, value}
+	if like, is := (*known)[at]; is {
+		return like
+	}
+	if *known == nil {
+		*known = likeKeys{}
+	}
+	defer func() { (*known)[at] = like }()
 	var keys []string
 	for _, n := range kloop.List(w.Read, kinds.Nodes, "") {
 		for has, is := range n.Labels {

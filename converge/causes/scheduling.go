@@ -8,7 +8,6 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/component-helpers/scheduling/corev1/nodeaffinity"
 	"k8s.io/utils/ptr"
 
 	"github.com/kloop-dev/kloop/converge"
@@ -251,11 +250,7 @@ func aboutVolumes(text string) bool {
 // some, it tells nothing that others are not they.
 func reasonOf(l *converge.Look, p *corev1.Pod, text string) string {
 	head, reasons, ok := strings.Cut(text, " nodes are available: ")
-	if want := nodeaffinity.GetRequiredNodeAffinity(p); ok && asksForNodes(p) && slices.ContainsFunc(resource.List(l.Read, kinds.Nodes, ""),
-		func(n *corev1.Node) bool {
-			fits, err := want.Match(n)
-			return err == nil && fits
-		}) {
+	if ok && asksForNodes(p) && len(nodesAsked(l.World, p)) > 0 {
 		rest := slices.DeleteFunc(strings.Split(reasons, ", "), func(r string) bool {
 			return strings.Contains(r, "affinity/selector") || strings.Contains(r, "[NodeAffinity]") || strings.Contains(r,
 				"untolerated taint") || strings.Contains(r, "were unschedulable")
@@ -363,14 +358,10 @@ func tainted(l *converge.Look, p *corev1.Pod, text string) *converge.Finding {
 	if text == "" {
 		return nil
 	}
-	want := nodeaffinity.GetRequiredNodeAffinity(p)
 	var names []string
 	var ill []converge.Ref
 	taint := ""
-	for _, n := range resource.List(l.Read, kinds.Nodes, "") {
-		if ok, err := want.Match(n); err != nil || !ok {
-			continue
-		}
+	for _, n := range nodesAsked(l.World, p) {
 		i := slices.IndexFunc(n.Spec.Taints, func(t corev1.Taint) bool {
 			return t.Effect != corev1.TaintEffectPreferNoSchedule && !slices.ContainsFunc(p.Spec.Tolerations,
 				func(o corev1.Toleration) bool { return Tolerates(&o, &t) })
