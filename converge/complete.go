@@ -1,6 +1,7 @@
 package converge
 
 import (
+	"cmp"
 	"slices"
 	"strings"
 
@@ -50,7 +51,7 @@ func (l *Look) complete(f *Finding, below bool) {
 	case node != "" && !elseHere.MatchString(first) && (onNode.MatchString(first) || strings.Contains(first, " on "+node)):
 		f.NoCommand = OnNode(node)
 	default:
-		f.Advice = append(slices.Clip(f.Advice), l.where(first == ""))
+		f.Advice = append(slices.Clip(f.Advice), cmp.Or(l.whereSaid(first), l.where(first == "")))
 	}
 }
 
@@ -76,7 +77,7 @@ func (l *Look) where(silent bool) string {
 	if silent || l.Kind == core.Nodes {
 		return "see all that is said of it: kubectl describe " + word(l.Kind) + " " + Called(l)
 	}
-	if k, obj := l.template(); obj != nil && !runsOnce.MatchString(k.Info().GVK.Kind) {
+	if k, obj := l.Template(); obj != nil && !runsOnce.MatchString(k.Info().GVK.Kind) {
 		at := &Look{World: l.World, Kind: k, Obj: obj}
 		if at.Obj == l.Obj {
 			return "change it: kubectl edit " + word(k) + " " + Called(at)
@@ -98,6 +99,28 @@ func (l *Look) where(silent bool) string {
 		return "change it in " + new(top.Object()).Short() + ", for which it is made: kubectl edit " + word(top.Kind) + " " + Called(top)
 	}
 	return "most of it can't be changed: make it anew, from a copy of it: kubectl get " + word(top.Kind) + " " + Called(top) + " -o yaml"
+}
+
+// inObject finds an object in advice that is about it.
+var inObject = pattern.New(`\b(?:in|of|to) ([a-z]+)/([a-z0-9][a-z0-9.-]*[a-z0-9])`)
+
+// whereSaid is the command by which a person changes the object that a piece of advice is about; "": it speaks of none.
+func (l *Look) whereSaid(advice string) string {
+	m := inObject.FindStringSubmatch(advice)
+	if m == nil || strings.HasPrefix(advice, "there is ") {
+		return ""
+	}
+	for _, k := range l.Kinds.All() {
+		ns := l.Obj.GetNamespace()
+		if !k.Info().Namespaced {
+			ns = ""
+		}
+		if k.Info().Singular != m[1] || k == core.Pods || k == l.Kind && m[2] == l.Obj.GetName() || l.Read.Lookup(k, ns, m[2]) == nil {
+			continue
+		}
+		return "change it there: kubectl edit " + word(k) + " " + m[2] + in(ns)
+	}
+	return ""
 }
 
 // word is a kind as a command names it.

@@ -28,6 +28,8 @@ var (
 	ownName = pattern.New(`/(?:containers|initContainers|volumes|volumeMounts|ports|env|rules|listeners)/\d+/name$|` +
 		`/(?:metadata|labels|matchLabels|selector|annotations)/|/(?:image|mountPath|kind|apiVersion|namespace)$|` +
 		`/(?:args|command)/\d+$|/env/\d+/value$`)
+	// ofPair finds the paths of fields that name a secret with a certificate and its key.
+	ofPair = pattern.New(`/(?:ca|tls(?:/\d+)?)/secretName$|/tls/certificateRefs/\d+/name$`)
 	// runsOnce finds kinds whose objects are made anew, and not changed.
 	runsOnce = pattern.New(`(?:Run|Workflow|Job|Backup|Restore|Migration|Request)$`)
 	// remade are kinds whose template makes what a person would change.
@@ -60,7 +62,7 @@ func (l *Look) rename(f *Finding) {
 
 // renaming is the command that puts a name in the place of another, or a key in that of another of an object; "": the old one is not found.
 func (l *Look) renaming(old, name string, isKey bool, of string) string {
-	k, obj := l.template()
+	k, obj := l.Template()
 	if obj == nil {
 		k, obj = l.source(old, true)
 	}
@@ -99,9 +101,9 @@ func (l *Look) renaming(old, name string, isKey bool, of string) string {
 	return "kubectl patch " + word + " " + obj.GetName() + in(obj.GetNamespace()) + " --type=json -p '" + string(patch) + "'"
 }
 
-// template is the object in which a person changes what an object names: itself, or the workload at the top that makes it; nil: another
+// Template is the object in which a person changes what an object names: itself, or the workload at the top that makes it; nil: another
 // controller would change it back, or it can't be changed.
-func (l *Look) template() (resource.Kind, resource.Object) {
+func (l *Look) Template() (resource.Kind, resource.Object) {
 	k, obj := l.Kind, l.Obj
 	for range MaxDepth {
 		ref := metav1.GetControllerOfNoCopy(obj)
@@ -202,12 +204,16 @@ func placesOf(v any, path string, depth int, see func(path string, beside map[st
 // MakeSecret is the command that makes a Secret or ConfigMap with the keys that a spec asks for of it; "": it tells of none.
 func MakeSecret(spec any, kind, ns, name string) string {
 	word := map[string]string{"Secret": "secret generic", "ConfigMap": "configmap"}[kind]
-	keys := map[string]bool{}
+	keys, pair := map[string]bool{}, false
 	placesOf(spec, "", 0, func(path string, beside map[string]any, text string) {
 		if key := words.String(beside, "key"); text == name && key != "" && strings.HasSuffix(strings.ToLower(path), "name") {
 			keys[key] = true
 		}
+		pair = pair || text == name && ofPair.MatchString(path)
 	})
+	if pair && kind == "Secret" && plainName.MatchString(name+ns) {
+		return "kubectl create secret tls " + name + " -n " + ns + " --cert=CERT --key=KEY"
+	}
 	if word == "" || len(keys) == 0 || !plainName.MatchString(name+ns) {
 		return ""
 	}

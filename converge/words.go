@@ -184,7 +184,11 @@ func correctSpoken(l *Look, f *Finding) string {
 		return says + "it comes from " + new(ObjectOf(k, obj)).Short() + "; correct it there: kubectl edit " + RefTo(k, obj).Called()
 	}
 	if owners := l.Obj.GetOwnerReferences(); len(owners) > 0 {
-		return says + "correct that in what " + strings.ToLower(owners[0].Kind) + "/" + owners[0].Name + " is made from"
+		says += "correct that in what " + strings.ToLower(owners[0].Kind) + "/" + owners[0].Name + " is made from"
+		if by := l.madeBy(); by != nil {
+			says += ", which its spec names: kubectl get " + RefTo(by.Kind, by.Obj).Called() + " -o yaml"
+		}
+		return says
 	}
 	if l.isOver() {
 		return says + "make it anew with another: kubectl get " + l.Kind.Info().GR().String() + " " + Called(l) + " -o yaml"

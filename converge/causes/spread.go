@@ -45,10 +45,43 @@ func spreadMismatch(l *converge.Look, p *corev1.Pod, text string) *converge.Find
 		}
 		return f
 	}
+	barred(l, f, p, text)
 	if strings.Contains(text, "missing required label") {
 		f.Advice[0] = "label the nodes with the topologyKey that the constraint names: kubectl get nodes --show-labels"
 	}
 	return f
+}
+
+// barred tells of a domain that counts though its nodes have taints that keep the pod off: such a domain is always the one with fewest pods.
+func barred(l *converge.Look, f *converge.Finding, p *corev1.Pod, text string) {
+	if !strings.Contains(text, "untolerated taint") {
+		return
+	}
+	for _, c := range p.Spec.TopologySpreadConstraints {
+		honors := c.NodeTaintsPolicy != nil && *c.NodeTaintsPolicy == corev1.NodeInclusionPolicyHonor
+		if c.WhenUnsatisfiable != corev1.DoNotSchedule || honors {
+			continue
+		}
+		asks, open, shut := nodeaffinity.GetRequiredNodeAffinity(p), map[string]bool{}, []*corev1.Node(nil)
+		for _, n := range nodesAsked(l.World, p) {
+			if fixed(p, asks, n) == "" {
+				open[n.Labels[c.TopologyKey]] = true
+			} else {
+				shut = append(shut, n)
+			}
+		}
+		for _, n := range shut {
+			if domain := n.Labels[c.TopologyKey]; !open[domain] && domain != "" {
+				f.Says += "; " + c.TopologyKey + " " + domain + " counts, and node " + n.Name + " there " + fixed(p, asks, n)
+				f.Advice[0] = retemplate(l, "leave such nodes out of the count", `{"topologySpreadConstraints":[{"topologyKey":"`+c.TopologyKey+
+					`","whenUnsatisfiable":"DoNotSchedule","nodeTaintsPolicy":"Honor"}]}`)
+				if t := toleration(l, p, n.Name); t != "" {
+					f.Advice = append(f.Advice, "or "+t)
+				}
+				return
+			}
+		}
+	}
 }
 
 // hostPorts are the ports of its node that a pod takes, with their protocols.

@@ -2,8 +2,10 @@ package causes
 
 import (
 	"regexp"
+	"slices"
 	"strings"
 
+	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -165,7 +167,8 @@ func quotaNeedsLimits(l *converge.Look, text string) *converge.Finding {
 	}
 	if _, ok := changeable(l.World, l.Kind, l.Obj); ok && len(sums) > 0 {
 		f.Advice = append([]string{resources(l, "set them in the pod template, to what it needs", one,
-			strings.Join(sums["requests"], ","), strings.Join(sums["limits"], ","))}, "or give the namespace a LimitRange with defaults")
+			strings.Join(sums["requests"], ","), strings.Join(sums["limits"], ","))}, append(anew(l),
+			"or give the namespace a LimitRange with defaults")...)
 	}
 	return f
 }
@@ -192,9 +195,17 @@ func limitRange(l *converge.Look, text string) *converge.Finding {
 			" kept there: kubectl delete statefulset " + converge.Called(l) + " --cascade=orphan"}, f.Advice...)
 	}
 	if fits := fitting(l, text); fits != "" {
-		f.Advice = append([]string{fits}, f.Advice...)
+		f.Advice = slices.Concat([]string{fits}, anew(l), f.Advice)
 	}
 	return f
+}
+
+// anew advises to have a job that a cron job made start over: what it has of the template stays as it was.
+func anew(l *converge.Look) []string {
+	if top, ok := changeable(l.World, l.Kind, l.Obj); !ok || l.Kind != kinds.Jobs || top.Kind != kinds.CronJobs {
+		return nil
+	}
+	return []string{"then let that job go, which keeps what it was made with: kubectl delete job " + converge.Called(l)}
 }
 
 // fitting advises the amounts that a LimitRange takes, for the container that has others.
@@ -203,7 +214,11 @@ func fitting(l *converge.Look, text string) string {
 	if !ok {
 		return ""
 	}
-	t := health.TemplateOf(l.Read.Lookup(top.Kind, top.NS, top.Name))
+	obj := l.Read.Lookup(top.Kind, top.NS, top.Name)
+	t := health.TemplateOf(obj)
+	if c, is := obj.(*batchv1.CronJob); is {
+		t = &c.Spec.JobTemplate.Spec.Template
+	}
 	if t == nil {
 		return ""
 	}

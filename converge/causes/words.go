@@ -56,6 +56,7 @@ func advise(l *converge.Look, f *converge.Finding, p *corev1.Pod, container stri
 	}
 	who := "system:serviceaccount:" + words.Between(t.Message, `"system:serviceaccount:`, `"`) + " -n " + p.Namespace
 	f.Advice = append([]string{withKeys(l, p, container, strings.ReplaceAll(s.Advice(), "{}", who))}, f.Advice...)
+	enlarge(l, f, p)
 	if r, lacks := converge.LackedRight(t.Message); lacks {
 		heldByAnother(l, f, &r)
 	}
@@ -90,7 +91,7 @@ const unprivileged = `{"securityContext":{"sysctls":[{"name":"net.ipv4.ip_unpriv
 
 // ofTemplate finds advice that is followed in the template of pods.
 var ofTemplate = pattern.New(`container's (?:args|env)|automountServiceAccountToken|readOnlyRootFilesystem|` +
-	`securityContext|in its env|give it another port|runAsUser|correct the address of what it fetches`)
+	`securityContext|in its env|its projected token|give it another port|runAsUser|correct the address of what it fetches`)
 
 // heldByAnother advises to run a program as the account that has the right which its own lacks, if there is one.
 func heldByAnother(l *converge.Look, f *converge.Finding, r *converge.Right) {

@@ -157,6 +157,7 @@ func roomier(l *converge.Look, f *converge.Finding, tree map[string]any, message
 		}
 	}
 	if len(fits) != 1 {
+		fullThere(l, f)
 		return
 	}
 	has, _ := resource.ParseQuantity(fits[0].text)

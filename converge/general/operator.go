@@ -435,6 +435,9 @@ func beside(l *converge.Look, f *converge.Finding) {
 		f.Below, f.Aside = bad[:1], ""
 		return
 	}
+	if provided(l, f, tree) {
+		return
+	}
 	if Symptom.MatchString(f.Says) && f.State != converge.Blocked && !bad[0].Kind.Info().Custom {
 		f.Below, f.Told, f.Aside = bad, words.ErrorText(f.Error), ""
 		return

@@ -94,10 +94,19 @@ func QuotaExceeded(l *converge.Look, text string) *converge.Finding {
 		raise = "raise the quota to what is wanted in all: kubectl patch resourcequota " + name + " -n " + r.NS +
 			` --type=merge -p '{"spec":{"hard":{` + hard + `}}}'`
 	}
-	return &converge.Finding{Says: "can't create more: the quota " + name + " is used up (" + quotaSum(text) + ")",
+	f := &converge.Finding{Says: "can't create more: the quota " + name + " is used up (" + quotaSum(text) + ")",
 		Waits:  converge.On("Quota", r, "spec.hard"),
 		Next:   converge.Does(l.Owner, "tries again; it succeeds once the quota has room"),
 		Advice: []string{raise, "or free some of what it counts: kubectl describe resourcequota " + name + " -n " + r.NS}}
+	if q := resource.Get(l.Read, core.ResourceQuotas, r.NS, name); q != nil && slices.Contains(q.Spec.Scopes,
+		corev1.ResourceQuotaScopeBestEffort) {
+		f.Says += "; it counts pods without requests and limits alone"
+		if k, top := l.Template(); top != nil {
+			f.Advice = append([]string{"give its containers requests, so that it does not count them: kubectl set resources " +
+				k.Info().Singular + "/" + top.GetName() + " -n " + r.NS + " --requests=cpu=100m,memory=256Mi"}, "or "+raise)
+		}
+	}
+	return f
 }
 
 // enough are the amounts, as JSON, that a quota needs for n more of what it refused, by the figures of its refusal; "": they have none.

@@ -29,5 +29,28 @@ func restOfIngress(w *converge.World, i *networkingv1.Ingress) (string, string) 
 	if w.Callers == nil {
 		says += "; whether it runs is not known here"
 	}
+	if own, other := ptr.Deref(i.Spec.IngressClassName, i.Annotations[health.OldClass]), servedClass(w, i); other != "" {
+		return says + "; no ingress of class " + own + " has one, and those of class " + other + " do",
+			"if that class is meant: kubectl patch ingress " + i.Name + " -n " + i.Namespace + ` -p '{"spec":{"ingressClassName":"` + other + `"}}'`
+	}
 	return says, "kubectl get pods -A"
+}
+
+// servedClass is the one class whose ingresses have addresses, where those of an ingress's own class have none; "": there are none such.
+func servedClass(w *converge.World, i *networkingv1.Ingress) (other string) {
+	own := ptr.Deref(i.Spec.IngressClassName, "")
+	if own == "" || !w.Sees(kinds.Ingresses, "") {
+		return ""
+	}
+	for _, one := range resource.List(w.Read, kinds.Ingresses, "") {
+		class := ptr.Deref(one.Spec.IngressClassName, "")
+		switch {
+		case len(one.Status.LoadBalancer.Ingress) == 0 || class == "":
+		case class == own || other != "" && class != other:
+			return ""
+		default:
+			other = class
+		}
+	}
+	return other
 }

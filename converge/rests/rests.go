@@ -293,9 +293,13 @@ func restOfClaim(w *converge.World, c *corev1.PersistentVolumeClaim) (string, st
 		return "has its volume, and no pod uses it now", ""
 	}
 	if health.BindsLate(w, c) && c.Status.Phase != corev1.ClaimBound && len(health.Users(w, c)) == 0 {
-		return "gets its volume when a pod uses it: the class " + core.ClaimClass(c) +
-				" is of volumeBindingMode WaitForFirstConsumer, and no pod does",
-			""
+		says := "gets its volume when a pod uses it: the class " + core.ClaimClass(c) +
+			" is of volumeBindingMode WaitForFirstConsumer, and no pod does"
+		if e := w.Warning(c.UID, "ProvisioningFailed"); e != nil {
+			return says + "; the last time that one did, it failed: " + words.OneLine(e.Message), "kubectl describe pvc " + c.Name + " -n " +
+				c.Namespace
+		}
+		return says, ""
 	}
 	return "", ""
 }

@@ -76,10 +76,11 @@ var LastWords = []Saying{
 	{"password authentication failed", "", WrongPassword}, {"access denied for user", "", WrongPassword},
 	{"certificate has expired", "", "have that certificate renewed, and the server take it up: kubectl get certificates -A"},
 	{"certificate signed by unknown authority", "", untrusted}, {"self-signed certificate", "", untrusted},
-	{"self signed certificate", "", untrusted}, {"keyerror: '", "", "give the container what it asks for, in its env"},
+	{"self signed certificate", "", untrusted}, {"environ*keyerror: '", "", "give the container what it asks for, in its env"},
 	{"cannot find module", "", incomplete}, {"no module named", "", incomplete}, {"classnotfoundexception", "", incomplete},
 	{"error while loading shared libraries", "", incomplete},
-	{"no space left on device", "", "enlarge the volume that it writes to, or make room on it"},
+	{"no space left on device", "", DiskFull}, {"invalid audience", "", wrongAudience}, {"audience claim", "", wrongAudience},
+	{"token audiences", "", wrongAudience},
 	{"connection refused", "", "look whether what it connects to runs: kubectl get endpointslices -A"},
 	{"/proc/sys/*permission denied", "", "set that on the node itself (sysctl), and have the program leave it alone"},
 	{"too many open files", "", "raise the limits of the node: sysctl -w fs.inotify.max_user_instances=1024, and ulimits of its runtime"},
@@ -94,6 +95,11 @@ var LastWords = []Saying{
 	{"permission denied", "",
 		"have what it opens belong to its user: securityContext.fsGroup for volumes, runAsUser for files of the image"},
 }
+
+const wrongAudience = "have the audience of its projected token be the one that the server expects, or the server take that one"
+
+// DiskFull is the advice for a program that can write no more.
+const DiskFull = "enlarge the volume that it writes to, or make room on it"
 
 // DNSUnknown is the advice for a name that the cluster's DNS does not know.
 const DNSUnknown = "correct the name that it looks up, or create the service: kubectl get services -A"
