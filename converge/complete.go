@@ -36,7 +36,11 @@ var (
 
 // complete gives advice that has no command one that holds for where the object comes from, or the reason why none can help.
 func (l *Look) complete(f *Finding, below bool) {
-	if f.NoCommand != "" || below && len(f.Advice) == 0 || slices.ContainsFunc(f.Advice, convergence.HasCommand) {
+	if f.NoCommand != "" || below && len(f.Advice) == 0 {
+		return
+	}
+	if slices.ContainsFunc(f.Advice, convergence.HasCommand) {
+		l.completeFirst(f)
 		return
 	}
 	first := ""
@@ -53,6 +57,23 @@ func (l *Look) complete(f *Finding, below bool) {
 	default:
 		f.Advice = append(slices.Clip(f.Advice), cmp.Or(l.whereSaid(first), l.where(first == "")))
 	}
+}
+
+// ofField finds advice on a field of the object itself.
+var ofField = pattern.New(`^(?:name|set|correct|ask for|leave|lower|raise|choose|spell|write) `)
+
+// completeFirst gives a first piece of advice the command, where it is about a field of an operator's object, and only vague ones have one.
+func (l *Look) completeFirst(f *Finding) {
+	if first := f.Advice[0]; !l.Kind.Info().Custom || !ofField.MatchString(first) || len(f.Below) > 0 || l.isOver() ||
+		slices.ContainsFunc(f.Advice, func(a string) bool { return convergence.HasCommand(a) && !isVague(a) }) {
+		return
+	}
+	k, obj := l.Template()
+	if obj == nil || runsOnce.MatchString(k.Info().GVK.Kind) {
+		return
+	}
+	f.Advice = slices.Clone(f.Advice)
+	f.Advice[0] += ": kubectl edit " + RefTo(k, obj).Called()
 }
 
 // Complete gives advice on an object that has no gap what that on a gap has: the command that does it.

@@ -9,6 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/kloop-dev/kloop/converge/words"
+	"github.com/kloop-dev/kloop/kinds/core"
 	"github.com/kloop-dev/kloop/resource"
 )
 
@@ -91,6 +92,10 @@ func (l *Look) bareMake(f *Finding) {
 		f.Waits.On.Namespace, f.Waits.On.Name) == nil && !strings.Contains(strings.Join(f.Advice, "\n"), "is to make it") {
 		if command := MakeSecret(tree["spec"], f.Waits.On.Kind, f.Waits.On.Namespace, f.Waits.On.Name); command != "" {
 			f.Advice = append([]string{"make it: " + command}, f.Advice...)
+		} else if k == core.Secrets && plainName.MatchString(f.Waits.On.Name+f.Waits.On.Namespace) && !slices.ContainsFunc(f.Advice,
+			func(a string) bool { return strings.HasPrefix(a, "there is ") }) {
+			f.Advice = append([]string{"make it, of a file that is named as the key that is wanted: kubectl create secret generic " +
+				f.Waits.On.Name + in(f.Waits.On.Namespace) + " --from-file=FILE"}, f.Advice...)
 		}
 	}
 	if !ok || word == "" || !plainName.MatchString(f.Waits.On.Name+f.Waits.On.Namespace) || !l.Sees(k, f.Waits.On.Namespace) ||

@@ -120,7 +120,7 @@ func (l *Look) Template() (resource.Kind, resource.Object) {
 		k = by
 	}
 	made := slices.Contains(remade, k.Info().GVK.Kind)
-	if kind := k.Info().GVK.Kind; !made && (k != l.Kind || kind == "Pod" || kind == "Job" || kind == "PersistentVolumeClaim") {
+	if kind := k.Info().GVK.Kind; !made && (k != l.Kind || kind == "Pod" || kind == "Job" || kind == "PersistentVolumeClaim" || kind == "ResourceClaim") {
 		return nil, nil
 	}
 	return k, obj

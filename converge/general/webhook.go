@@ -25,20 +25,22 @@ func WebhookDown(l *converge.Look, text string) *converge.Finding {
 		return nil
 	}
 	hook := findWebhook(l.Read, name)
+	svc := hook.service(l.Read)
+	gone := hook.ref != nil && svc == nil && l.Sees(core.Services, hook.ref.Namespace)
 	f := &converge.Finding{Says: refusedWrite(l) + ": the webhook " + name + " does not answer and must be asked", Owner: l.Owner,
 		Waits: converge.ForName("Webhook", name),
-		Next:  converge.Does(l.Owner, "tries again; it succeeds once the webhook answers"), Advice: hook.advice(name, text)}
-	svc := hook.service(l.Read)
-	silent := hook.ref != nil && (svc == nil && l.Sees(core.Services, hook.ref.Namespace) || svc != nil &&
+		Next:  converge.Does(l.Owner, "tries again; it succeeds once the webhook answers"), Advice: hook.advice(name, text, gone)}
+	silent := gone || hook.ref != nil && (svc != nil &&
 		!l.Health(core.Services, svc).Converged())
 	if strings.Contains(text, "x509: ") && !silent { // what answers for a service that leads nowhere is something else
 		f.Says = refusedWrite(l) + ": the certificate of the webhook " + name + " is not one that its configuration trusts (" +
 			words.Between(text+"\x00", "x509: ", "\x00") + ")"
+		edit := ""
 		if hook.config != "" {
-			f.Advice = f.Advice[1:] // its pods answer
+			f.Advice, edit = f.Advice[1:], ": kubectl edit "+strings.Replace(hook.config, "/", " ", 1) // its pods answer
 		}
 		f.Advice = append([]string{"set caBundle in " + cmp.Or(hook.config, "its configuration") +
-			" to the authority of the webhook's certificate; who makes the certificates (cert-manager, the operator) does so"}, f.Advice...)
+			" to the authority of the webhook's certificate; who makes the certificates (cert-manager, the operator) does so" + edit}, f.Advice...)
 		if strings.Contains(text, "has expired or is not yet valid") {
 			f.Says = refusedWrite(l) + ": the certificate of the webhook " + name + " has expired, or a clock is wrong (" +
 				words.Between(text+"\x00", "x509: ", "\x00") + ")"
@@ -116,7 +118,7 @@ func (h webhook) service(read resource.Reader) *corev1.Service {
 // calledAt is the address at which the API server asked the webhook of a service.
 var calledAt = regexp.MustCompile(`https://([a-z0-9-]+)\.([a-z0-9-]+)\.svc\b`)
 
-func (h webhook) advice(name, text string) []string {
+func (h webhook) advice(name, text string, gone bool) []string {
 	if m := calledAt.FindStringSubmatch(text); h.config == "" && m != nil {
 		return []string{"look at the pods behind service " + m[2] + "/" + m[1] + ", which are to answer: kubectl get pods -n " + m[2],
 			"find the configuration that has the webhook " + name +
@@ -136,8 +138,12 @@ func (h webhook) advice(name, text string) []string {
 	if h.ref != nil {
 		bring += ": kubectl get pods -n " + h.ref.Namespace
 	}
-	return []string{bring,
-		"or delete " + h.config + " if it is no longer used; failurePolicy: Ignore lets requests pass while it is down"}
+	kind, config, _ := strings.Cut(h.config, "/")
+	remove := "if it is no longer used, as requests pass then: kubectl delete " + kind + " " + config
+	if gone {
+		return []string{remove, "or have the service made anew: kubectl get services -n " + h.ref.Namespace}
+	}
+	return []string{bring, "or, " + remove}
 }
 
 // findWebhook finds a webhook by name; the zero value when there is none.

@@ -203,7 +203,8 @@ func paste(t *testing.T, dir string, a advised) error {
 	cmd.Env = append(os.Environ(), "PATH="+dir+":"+os.Getenv("PATH"), "HOME="+dir, "KUBECONFIG="+a.world.config, "EDITOR=true")
 	out, err := cmd.CombinedOutput()
 	for _, fine := range []string{"previous terminated container", "is waiting to start", "has no agent to ask",
-		"etrics not available", "etrics API not available", "timed out waiting for the condition"} {
+		"etrics not available", "etrics API not available", "timed out waiting for the condition",
+		"for bound claims"} { // those that are laid are not
 		if bytes.Contains(out, []byte(fine)) {
 			return nil
 		}
