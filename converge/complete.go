@@ -21,7 +21,7 @@ const ByNobody = "nothing is to be done: it goes on by itself"
 
 // OnNode is the reason of what is done on a machine itself.
 func OnNode(name string) string {
-	return "it is done on node " + name + " itself, by who may log in there: kubectl does not reach it"
+	return "it is done on node " + name + " itself, by who may log in there"
 }
 
 // onNode finds advice on what is done on a machine itself.

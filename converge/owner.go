@@ -102,5 +102,6 @@ func (l *Look) bareMake(f *Finding) {
 		l.Read.Lookup(k, f.Waits.On.Namespace, f.Waits.On.Name) != nil || strings.Contains(strings.Join(f.Advice, "\n"), "kubectl create "+word) {
 		return
 	}
-	f.Advice = append([]string{"if it is meant, make it: kubectl create " + word + " " + f.Waits.On.Name + in(f.Waits.On.Namespace)}, f.Advice...)
+	f.Advice = append([]string{"if it is meant, make it: kubectl create " + word + " " + f.Waits.On.Name + in(f.Waits.On.Namespace)},
+		f.Advice...)
 }

@@ -32,6 +32,8 @@ var (
 	ofPair = pattern.New(`/(?:ca|tls(?:/\d+)?)/secretName$|/tls/certificateRefs/\d+/name$`)
 	// runsOnce finds kinds whose objects are made anew, and not changed.
 	runsOnce = pattern.New(`(?:Run|Workflow|Job|Backup|Restore|Migration|Request)$`)
+	// lasting are kinds whose spec can't be changed, or in little of it.
+	lasting = []string{"Pod", "Job", "PersistentVolumeClaim", "ResourceClaim"}
 	// remade are kinds whose template makes what a person would change.
 	remade = []string{"Deployment", "StatefulSet", "DaemonSet", "CronJob"}
 )
@@ -120,7 +122,7 @@ func (l *Look) Template() (resource.Kind, resource.Object) {
 		k = by
 	}
 	made := slices.Contains(remade, k.Info().GVK.Kind)
-	if kind := k.Info().GVK.Kind; !made && (k != l.Kind || kind == "Pod" || kind == "Job" || kind == "PersistentVolumeClaim" || kind == "ResourceClaim") {
+	if kind := k.Info().GVK.Kind; !made && (k != l.Kind || slices.Contains(lasting, kind)) {
 		return nil, nil
 	}
 	return k, obj

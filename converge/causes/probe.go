@@ -164,7 +164,7 @@ func readinessGate(l *converge.Look) *converge.Finding {
 		if c != nil {
 			says = strings.TrimSuffix(" is "+string(c.Status)+": "+cmp.Or(words.OneLine(c.Message), c.Reason), ": ")
 		}
-		advice, abroad := "look whether the controller that sets "+string(g.ConditionType)+" runs", "it is set by a controller of its own, by what that finds: no pod can be told otherwise"
+		advice := "look whether the controller that sets " + string(g.ConditionType) + " runs"
 		if c != nil && c.Message != "" {
 			advice = "see to what it says; who asks from outside may ask another path or port than the pod's own probe"
 		}
@@ -172,7 +172,7 @@ func readinessGate(l *converge.Look) *converge.Finding {
 			State:  converge.Blocked,
 			Waits:  l.Field(fmt.Sprintf("status.conditions[%s]", g.ConditionType)),
 			Next:   converge.Does(who, "sets it to True"),
-			Advice: []string{advice}, NoCommand: abroad}
+			Advice: []string{advice}, NoCommand: "a controller of its own sets it, by what that finds: nothing of the pod does"}
 	}
 	return nil
 }

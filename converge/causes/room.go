@@ -164,7 +164,8 @@ func valueLike(w *converge.World, key, want string, has []string) string {
 // likeKeys are keys of labels that are like others, by those and a value.
 type likeKeys map[[2]string]string
 
-// keyLike is the key of a label that nodes have with a value, and that is like another: as disktype of disk. It is sought once for all pods.
+// keyLike is the key of a label that nodes have with a value, and that is like another: as disktype of disk. It is sought once for
+// all pods.
 func keyLike(w *converge.World, key, value string) (like string) {
 	known, at := converge.Kept[likeKeys](w), [2]string{key, value}
 	if like, is := (*known)[at]; is {

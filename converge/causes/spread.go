@@ -52,7 +52,8 @@ func spreadMismatch(l *converge.Look, p *corev1.Pod, text string) *converge.Find
 	return f
 }
 
-// barred tells of a domain that counts though its nodes have taints that keep the pod off: such a domain is always the one with fewest pods.
+// barred tells of a domain that counts though its nodes have taints that keep the pod off: such a domain is always the one with fewest
+// pods.
 func barred(l *converge.Look, f *converge.Finding, p *corev1.Pod, text string) {
 	if !strings.Contains(text, "untolerated taint") {
 		return

@@ -14,11 +14,13 @@ import (
 	"github.com/kloop-dev/kloop/resource"
 )
 
+const cloudless = "\nwithout one, do not start node agents with --cloud-provider=external"
+
 // Taints are those that programs give and take: taking one away by hand is of no use.
 var Taints = []words.Saying{
 	{"node.cloudprovider.kubernetes.io/uninitialized", "",
 		"look whether the cloud's controller manager runs: it takes the taint away when it has looked at the node: " +
-			"kubectl get pods -n kube-system\nwithout one, do not start node agents with --cloud-provider=external"},
+			"kubectl get pods -n kube-system" + cloudless},
 	{"ToBeDeletedByClusterAutoscaler", "", leavingNode}, {"karpenter.sh/disrupted", "", leavingNode}, {"karpenter.sh/unregistered", "",
 		"it is a new node, which Karpenter has not registered yet: kubectl get nodeclaims"},
 	{"node.kubernetes.io/*pressure", "", illNode}, {"node.kubernetes.io/not-ready", "", illNode},
