@@ -11,9 +11,9 @@ import (
 	"github.com/kloop-dev/kloop/client"
 	"github.com/kloop-dev/kloop/kinds"
 	"github.com/kloop-dev/kloop/server"
-	"github.com/kloop-dev/kloop/server/workload"
 	"github.com/kloop-dev/kloop/server/extensions"
 	"github.com/kloop-dev/kloop/server/services"
+	"github.com/kloop-dev/kloop/server/workload"
 	"github.com/kloop-dev/kloop/store/memory"
 	"github.com/kloop-dev/kloop/view"
 )
