@@ -25,9 +25,8 @@ var (
 )
 
 var (
-	specPath        = field.NewPath("spec")
-	statusPath      = field.NewPath("status")
-	annotationsPath = field.NewPath("metadata", "annotations")
+	specPath   = field.NewPath("spec")
+	statusPath = field.NewPath("status")
 )
 
 func gvk(kind string) schema.GroupVersionKind { return corev1.SchemeGroupVersion.WithKind(kind) }
