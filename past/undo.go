@@ -43,10 +43,13 @@ func Undoing(steps []Step, mine func(*Step) bool, present Present) (list []Undo,
 			roots[s.Rev] = true
 		}
 	}
-	groups := map[Object][]*Step{}
+	groups, people := map[Object][]*Step{}, map[Object][]*Step{}
 	var order []Object
 	for i := range steps {
 		s := &steps[i]
+		if ByPerson(s) {
+			people[s.Object] = append(people[s.Object], s)
+		}
 		swept := s.Verb == trail.Deleted && s.Root != nil && roots[s.Root.Rev]
 		if !roots[s.Rev] && !swept {
 			continue
@@ -66,7 +69,7 @@ func Undoing(steps []Step, mine func(*Step) bool, present Present) (list []Undo,
 			return nil, err
 		}
 		if u != nil {
-			u.since(steps, groups[o])
+			u.since(people[o], groups[o])
 			u.hush()
 			list = append(list, *u)
 		}
@@ -225,14 +228,14 @@ func (u *Undo) mayDelete() *Undo {
 	return u
 }
 
-// since warns of what people changed after the steps that are taken back, where it is lost: the object is removed.
-func (u *Undo) since(all []Step, mine []*Step) {
+// since warns of what people did to the object after the steps that are taken back, where it is lost: the object is removed.
+func (u *Undo) since(people, mine []*Step) {
 	if u.Action != Delete {
 		return
 	}
 	last := mine[len(mine)-1].Rev
-	for i := range all {
-		if s := &all[i]; s.Object == u.Object && s.Rev > last && ByPerson(s) {
+	for _, s := range people {
+		if s.Rev > last {
 			who := s.By
 			if s.User != "" && s.User != who {
 				who = s.User + " (" + who + ")"
