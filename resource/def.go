@@ -54,6 +54,10 @@ type Def[T Object] struct {
 	Scale          *Scaled[T] // has a scale subresource
 	Connect        []SubInfo  // subresources that the server answers by code of its own: log, exec, token…
 
+	// Share puts parts that other objects of the kind have, too, in the place of those that are equal to them. Slices and maps of obj may
+	// be those of objects that others read: they stay as they are. nil: there is nothing to share but owners of fields.
+	Share func(obj T)
+
 	// Seal returns an object in the form in which it is kept in memory, at a revision; nil: as it is. stored holds the
 	// stored form, or nil. Rows, selectable fields and what depends on them see its outline.
 	Seal func(obj T, stored []byte, rev int64) Object

@@ -30,6 +30,7 @@ func erase[T Object](d *Def[T]) *rules {
 		ValidateStatus: judge(d.ValidateStatus),
 		Parts:          each(d.Parts, erasePart),
 		Scale:          eraseScale(d.Scale),
+		Share:          one(d.Share),
 		Seal:           seal(d.Seal),
 		RowOrder:       order(d.RowOrder),
 		Marks:          from(d.Marks),

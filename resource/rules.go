@@ -261,7 +261,14 @@ func (r *rules) field(obj Object, label string) string {
 }
 
 func (r *rules) pack(obj Object, text []byte, rev int64) Object {
-	if r.def.Seal == nil || reflect.TypeOf(obj) != r.typ {
+	if reflect.TypeOf(obj) != r.typ {
+		return obj
+	}
+	shareOwners(obj)
+	if r.def.Share != nil {
+		r.def.Share(obj)
+	}
+	if r.def.Seal == nil {
 		return obj
 	}
 	return r.def.Seal(obj, text, rev)

@@ -27,7 +27,7 @@ var Pods = resource.Complete(core.Pods, func(d *resource.Def[*corev1.Pod]) {
 			Validate: resource.Serving(validateEphemeralContainers)},
 		{Name: "resize", Take: resource.Serving(takeResize), Validate: resource.Serving(validateResize)},
 	}
-	d.Columns, d.Marks = podColumns, podMarks
+	d.Columns, d.Marks, d.Share = podColumns, podMarks, sharePod
 })
 
 func defaultPod(p *corev1.Pod) {
