@@ -2,6 +2,7 @@ package scheduler
 
 import (
 	"slices"
+	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -11,7 +12,7 @@ import (
 // A demand is the part of a pod that decides where it can run. Its encoding is the key of the pod's equivalence class, and it is
 // all of the pod that filters and scores see: none can read a field that is not in the key.
 type demand struct {
-	pod      *corev1.Pod // all fields that don't matter are zero
+	pod      *corev1.Pod // all fields that don't matter are zero; nil: folded
 	features ndf.FeatureSet
 	key      string
 }
@@ -55,6 +56,24 @@ func (d demand) clone() *demand {
 	return &d
 }
 
+// fold lets go of the pod: the key says all of it.
+func (d *demand) fold() {
+	if strings.LastIndexByte(d.key, keyEnd) >= 0 {
+		d.pod = nil
+	}
+}
+
+// unfold has the pod again.
+func (d *demand) unfold() {
+	if d.pod != nil {
+		return
+	}
+	d.pod = &corev1.Pod{}
+	if err := d.pod.Unmarshal([]byte(d.key[:strings.LastIndexByte(d.key, keyEnd)])); err != nil {
+		panic("an equivalence class can't read its own key: " + err.Error())
+	}
+}
+
 // localDemand is the part on which verdicts about a node by itself depend: no other pods, volumes or devices. Its pod is memory that
 // the next call uses again.
 func (st *state) localDemand(d *demand) demand {
@@ -78,8 +97,11 @@ func (st *state) keyOf(q *corev1.Pod, features ndf.FeatureSet, p *corev1.Pod) st
 	if _, err := q.MarshalToSizedBuffer(st.text[:size]); err != nil {
 		return string(p.UID) // can't be; then it is like no other
 	}
-	return string(st.text[:size]) + "\x00" + features.String()
+	return string(st.text[:size]) + string(keyEnd) + features.String()
 }
+
+// keyEnd ends the pod in a key. Names of features, which follow, have none.
+const keyEnd = '\x00'
 
 func reducedContainers(list []corev1.Container) []corev1.Container {
 	out := make([]corev1.Container, len(list))

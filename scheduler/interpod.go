@@ -129,7 +129,7 @@ func readAffinity(c *podClass) {
 		for _, t := range parsed.required[1:] {
 			all.also = append(all.also, t.matcher)
 		}
-		l.matchesSelf = all.matches(st.topo, c.pod.Namespace, c.labels)
+		l.matchesSelf = all.matches(st.topo, c.namespace, c.labels)
 		together := st.topo.counterOf(all, false)
 		l.counters = append(l.counters, together)
 		for _, t := range parsed.required {
@@ -161,7 +161,7 @@ func findExisting(c *podClass) {
 		l.existingPreferred[:0]
 	for _, tm := range st.topo.terms {
 		switch {
-		case !tm.matches(st.topo, c.pod.Namespace, c.labels):
+		case !tm.matches(st.topo, c.namespace, c.labels):
 		case tm.repels:
 			l.existingAnti = append(l.existingAnti, tm)
 		case tm.hard && hard == 0, !tm.hard && !soft:

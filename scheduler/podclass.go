@@ -1,16 +1,20 @@
 package scheduler
 
 import (
+	"cmp"
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/labels"
+
+	"github.com/kloop-dev/kloop/internal/coldsort"
 )
 
 // A podClass is an equivalence class of pods: they are alike to the scheduler, and what one of them finds out holds for the others.
 type podClass struct {
-	*demand
+	*demand   // its pod is only there while the class is ready
 	st        *state
+	namespace string
 	profile   *Profile // of the scheduler that they name; nil: upstream's default
 	labels    labels.Set
 	need      *need
@@ -44,7 +48,8 @@ func (st *state) classOf(p *corev1.Pod) *podClass {
 	d := st.demandOf(p)
 	c := st.classes[d.key]
 	if c == nil {
-		c = &podClass{demand: d.clone(), st: st, profile: st.profiles[p.Spec.SchedulerName], labels: p.Labels, waiting: taskHeap{less: urgent}}
+		c = &podClass{demand: d.clone(), st: st, namespace: p.Namespace, profile: st.profiles[p.Spec.SchedulerName], labels: p.Labels,
+			waiting: taskHeap{less: urgent}}
 		c.need = needOf(c.pod, st.resources)
 		if p.Spec.Priority != nil {
 			c.priority = *p.Spec.Priority
@@ -52,6 +57,9 @@ func (st *state) classOf(p *corev1.Pod) *podClass {
 		c.noDevices = !slices.ContainsFunc(c.need.asks, func(a ask) bool { return a.res > resPods && mayBeDevices(st.resources.list[a.res]) })
 		c.terms = st.topo.termsOf(c.pod)
 		st.classes[d.key] = c
+		if p.Spec.NodeName != "" {
+			c.fold()
+		}
 	}
 	c.refs++
 	return c
@@ -79,6 +87,23 @@ func (c *podClass) unprepare() {
 	c.verdicts.refs--
 	c.ready, c.topology, c.verdicts, c.failure, c.volumes, c.devices = false, nil, nil, nil, nil, nil
 	delete(c.st.prepared, c)
+	c.fold()
+}
+
+// shed unprepares the classes that were not decided for longest but for minPrepared, those aside that keep says or that have pods which wait:
+// when all has a node, each of a thousand classes of one pod would hold more than the pod itself does.
+func (st *state) shed(keep map[*podClass]bool) {
+	var list []*podClass
+	for c := range st.prepared {
+		if c.waiting.Len() == 0 && !keep[c] {
+			list = append(list, c)
+		}
+	}
+	coldsort.Func(list, func(a, b *podClass) int { return cmp.Compare(b.lastUsed, a.lastUsed) })
+	for _, c := range list[min(minPrepared, len(list)):] {
+		c.unprepare()
+	}
+	st.shedAt = len(st.prepared) + minPrepared
 }
 
 // Bounds of what is remembered of the classes that are ready to be decided: tens of bytes per node each.
@@ -105,6 +130,7 @@ func (c *podClass) prepare() {
 		}
 		oldest.unprepare()
 	}
+	c.unfold()
 	c.ready, c.verdicts = true, c.st.verdictsOf(c)
 	c.extenders = c.extendersFor()
 	c.topology = &topologyTerms{svcEpoch: c.st.svcEpoch}

@@ -155,10 +155,25 @@ func (r *runner) run(ctx context.Context, batches <-chan client.Batch) {
 			r.poll(batches)
 			continue
 		}
+		r.shed()
 		timer := time.NewTimer(r.q.wait(r.env.Now(), r.nextResync()))
 		r.await(ctx, batches, timer.C)
 		timer.Stop()
 	}
+}
+
+// shed lets go of what only decisions need, when none is being carried out.
+func (r *runner) shed() {
+	if r.writesInFlight+len(r.writes) > 0 || len(r.st.prepared) < r.st.shedAt {
+		return
+	}
+	keep := map[*podClass]bool{}
+	for _, waiting := range []map[*task]bool{r.volumes.waiting, r.devices.waiting} {
+		for t := range waiting {
+			keep[t.class] = true
+		}
+	}
+	r.st.shed(keep)
 }
 
 // await waits for something to happen.

@@ -54,6 +54,7 @@ type state struct {
 	trial   bool // trying something out: not for the journal
 
 	prepared  map[*podClass]bool
+	shedAt    int // so many prepared classes are worth a look at which are needed no more
 	verdicts  map[string]*nodeVerdicts
 	waiting   map[*podClass]bool // classes with unschedulable pods
 	heeding   map[*podClass]bool // those of them that other pods' labels may help: no others hear of each pod

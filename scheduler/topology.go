@@ -204,7 +204,7 @@ func (x *topologyIndex) forgetCounters() {
 // counted lists the those that count the class's pods.
 func (c *podClass) counted() []*podCounter {
 	for ; c.countersSeen < len(c.st.topo.counters); c.countersSeen++ {
-		if ta := c.st.topo.counters[c.countersSeen]; ta.matches(c.st.topo, c.pod.Namespace, c.labels) {
+		if ta := c.st.topo.counters[c.countersSeen]; ta.matches(c.st.topo, c.namespace, c.labels) {
 			c.counters = append(c.counters, ta)
 		}
 	}
