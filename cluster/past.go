@@ -112,7 +112,7 @@ func (h *hindsight) Trail(ctx context.Context) bool {
 func (a *archive) traced(w http.ResponseWriter, r *http.Request) {
 	ctx, who, q := r.Context(), a.sight(r), r.URL.Query()
 	if who.Trail(ctx) {
-		a.trail.ServeHTTP(w, r)
+		a.trail.Serve(w, r, trail.Telling{Others: a.others})
 		return
 	}
 	object := trail.Ref{Resource: q.Get("resource"), Namespace: q.Get("namespace"), Name: q.Get("name")}
@@ -124,7 +124,7 @@ func (a *archive) traced(w http.ResponseWriter, r *http.Request) {
 		refuse(w, status)
 		return
 	}
-	a.trail.Serve(w, r, who.cover)
+	a.trail.Serve(w, r, trail.Telling{Others: a.others, Filter: who.cover})
 }
 
 // refSeen says that the reader may get an object of the trail.
@@ -135,7 +135,7 @@ func (h *hindsight) refSeen(ctx context.Context, o trail.Ref) bool {
 // mostKnown bounds what is remembered of a reader's rights.
 const mostKnown = 10_000
 
-// cover is a trail.Filter: objects that the reader may not get have no name, and users none at all.
+// cover is the Filter of a trail.Telling: objects that the reader may not get have no name, and users none at all.
 func (h *hindsight) cover(ctx context.Context, w *trail.Write) {
 	if len(h.known) > mostKnown { // a reader may follow for an hour
 		clear(h.known)
@@ -164,6 +164,12 @@ func (a *archive) writes(ctx context.Context, since time.Time) (list []trail.Wri
 	if err != nil {
 		notes = append(notes, err.Error())
 	}
+	more, missing := a.others(ctx, since)
+	return append(list, more...), append(notes, missing...)
+}
+
+// others collects the writes that the other servers know of.
+func (a *archive) others(ctx context.Context, since time.Time) (list []trail.Write, notes []string) {
 	for _, at := range a.servers() {
 		more, err := a.writesOf(ctx, at, since)
 		if err != nil {

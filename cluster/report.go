@@ -123,10 +123,9 @@ func (d *frontDoor) servers() (list []string) {
 	for _, s := range e.Subsets {
 		for _, p := range s.Ports {
 			for _, a := range s.Addresses {
-				if len(own) > 0 && own[0].Addr().String() == a.IP {
-					continue
+				if at := net.JoinHostPort(a.IP, strconv.Itoa(int(p.Port))); len(own) == 0 || at != own[0].String() {
+					list = append(list, at)
 				}
-				list = append(list, net.JoinHostPort(a.IP, strconv.Itoa(int(p.Port))))
 			}
 		}
 	}

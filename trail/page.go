@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"net/http"
+	"strconv"
 	"time"
 )
 
@@ -19,13 +20,19 @@ const (
 
 // ServeHTTP answers for one object: resource (deployments.apps), namespace and name; since, a duration; follow=true goes on
 // with what comes. all=true, in the place of an object, asks for every write.
-func (l *Log) ServeHTTP(w http.ResponseWriter, r *http.Request) { l.Serve(w, r, nil) }
+func (l *Log) ServeHTTP(w http.ResponseWriter, r *http.Request) { l.Serve(w, r, Telling{}) }
 
-// A Filter takes out of a write, a copy, what its reader may not know, and leaves its revision, by which writes are linked.
-type Filter func(ctx context.Context, w *Write)
+// A Telling is how one request is answered. The zero value tells all of what this log knows.
+type Telling struct {
+	// Filter takes out of a write, a copy, what its reader may not know, and leaves its revision, by which writes are linked.
+	Filter func(ctx context.Context, w *Write)
+	// Others returns what other servers that share the store have written since then, and warnings about what is not known of them. It is
+	// asked about an object, not about everything, and not again for what comes while somebody follows.
+	Others func(ctx context.Context, since time.Time) ([]Write, []string)
+}
 
-// Serve answers as ServeHTTP does, with what a filter leaves of each write; nil: all of it.
-func (l *Log) Serve(w http.ResponseWriter, r *http.Request, filter Filter) {
+// Serve answers as ServeHTTP does.
+func (l *Log) Serve(w http.ResponseWriter, r *http.Request, how Telling) {
 	q := r.URL.Query()
 	object := Ref{Resource: q.Get("resource"), Namespace: q.Get("namespace"), Name: q.Get("name")}
 	since := longAgo
@@ -43,8 +50,17 @@ func (l *Log) Serve(w http.ResponseWriter, r *http.Request, filter Filter) {
 		return
 	}
 	w.Header().Set("Content-Type", "application/jsonl")
-	t := &teller{ctx: r.Context(), w: w, filter: filter, seen: map[int64]bool{}}
-	list, noted, err := l.around(t.ctx, since, object, everything)
+	t := &teller{ctx: r.Context(), w: w, filter: how.Filter, seen: map[int64]bool{}}
+	begin := l.cfg.Now().Add(-since)
+	var others []Write
+	if how.Others != nil && !everything {
+		var notes []string
+		others, notes = how.Others(t.ctx, begin)
+		for _, note := range notes {
+			w.Header().Add("Warning", "299 - "+strconv.Quote(note))
+		}
+	}
+	list, noted, err := l.around(t.ctx, begin, object, everything, others)
 	if err != nil {
 		return // the client has gone
 	}
@@ -53,8 +69,9 @@ func (l *Log) Serve(w http.ResponseWriter, r *http.Request, filter Filter) {
 	}
 }
 
-// around reads what has been written of an object and of what belongs to it, or all, and how many writes had been noted before.
-func (l *Log) around(ctx context.Context, since time.Duration, object Ref, everything bool) (list []Write, noted int, err error) {
+// around reads what has been written of an object and of what belongs to it, by this server and others, or all that this one wrote, and
+// how many writes had been noted before.
+func (l *Log) around(ctx context.Context, since time.Time, object Ref, everything bool, others []Write) (list []Write, noted int, err error) {
 	select {
 	case l.seats <- struct{}{}:
 		defer func() { <-l.seats }()
@@ -64,14 +81,14 @@ func (l *Log) around(ctx context.Context, since time.Duration, object Ref, every
 	l.mu.Lock()
 	noted = l.noted
 	l.mu.Unlock()
-	all, err := l.All(l.cfg.Now().Add(-since), MostTold, func(*Write) bool { return true })
+	all, err := l.All(since, MostTold, func(*Write) bool { return true })
 	if err != nil {
 		l.cfg.Log.Warn("read the trail of writes", "err", err)
 	}
 	if everything {
 		return all, noted, nil
 	}
-	return NewGraph(all).Around(object), noted, nil
+	return NewGraph(append(all, others...)).Around(object), noted, nil
 }
 
 // follow tells what comes and belongs to the object's trail, until the client has gone.
@@ -120,7 +137,7 @@ func rest(ctx context.Context) bool {
 type teller struct {
 	ctx    context.Context
 	w      http.ResponseWriter
-	filter Filter
+	filter func(ctx context.Context, w *Write)
 	seen   map[int64]bool
 	err    error
 }

@@ -342,6 +342,41 @@ func TestPage(t *testing.T) {
 	}
 }
 
+// What other servers have written is told beside the own, where an object is asked for; what is not known of them is a warning.
+func TestOthers(t *testing.T) {
+	l, elsewhere := New(Config{Log: slog.New(slog.DiscardHandler)}), New(Config{Log: slog.New(slog.DiscardHandler)})
+	note(l, "a", 2)
+	note(elsewhere, "a", 1)
+	note(elsewhere, "b", 3)
+	how := Telling{Others: func(_ context.Context, since time.Time) ([]Write, []string) {
+		list, err := elsewhere.All(since, MostTold, everything)
+		if err != nil {
+			t.Error(err)
+		}
+		return list, []string{`the server "c" is away`}
+	}}
+	for q, want := range map[string]string{"resource=configmaps&namespace=ns&name=a": "1 2", "all=true": "2"} {
+		t.Run(want, func(t *testing.T) {
+			w := httptest.NewRecorder()
+			l.Serve(w, httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/?"+q, nil), how)
+			var revs []string
+			for dec := json.NewDecoder(w.Body); dec.More(); {
+				var one Write
+				if err := dec.Decode(&one); err != nil {
+					t.Fatal(err)
+				}
+				revs = append(revs, fmt.Sprint(one.Rev))
+			}
+			if got := strings.Join(revs, " "); got != want {
+				t.Errorf("revisions %s, want %s", got, want)
+			}
+			if warned := w.Header().Get("Warning"); (warned == `299 - "the server \"c\" is away"`) != (len(revs) == 2) {
+				t.Errorf("warning %s", warned)
+			}
+		})
+	}
+}
+
 // TestSeats answers a few at a time, whoever asks: each may read all that is kept. Who gives up while it waits is let go.
 func TestSeats(t *testing.T) {
 	l := New(Config{Log: slog.New(slog.DiscardHandler)})
