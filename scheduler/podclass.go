@@ -90,8 +90,8 @@ func (c *podClass) unprepare() {
 	c.fold()
 }
 
-// shed unprepares the classes that were not decided for longest but for minPrepared, those aside that keep says or that have pods which wait:
-// when all has a node, each of a thousand classes of one pod would hold more than the pod itself does.
+// shed unprepares the classes that were not decided for longest but for minPrepared, those aside that keep says or that have pods which
+// wait: when all has a node, each of a thousand classes of one pod would hold more than the pod itself does.
 func (st *state) shed(keep map[*podClass]bool) {
 	var list []*podClass
 	for c := range st.prepared {

@@ -22,7 +22,7 @@ const (
 // with what comes. all=true, in the place of an object, asks for every write.
 func (l *Log) ServeHTTP(w http.ResponseWriter, r *http.Request) { l.Serve(w, r, Telling{}) }
 
-// A Telling is how one request is answered. The zero value tells all of what this log knows.
+// A Telling says how to answer one request. The zero value tells all that this log knows.
 type Telling struct {
 	// Filter takes out of a write, a copy, what its reader may not know, and leaves its revision, by which writes are linked.
 	Filter func(ctx context.Context, w *Write)
@@ -71,7 +71,7 @@ func (l *Log) Serve(w http.ResponseWriter, r *http.Request, how Telling) {
 
 // around reads what has been written of an object and of what belongs to it, by this server and others, or all that this one wrote, and
 // how many writes had been noted before.
-func (l *Log) around(ctx context.Context, since time.Time, object Ref, everything bool, others []Write) (list []Write, noted int, err error) {
+func (l *Log) around(ctx context.Context, since time.Time, object Ref, everything bool, others []Write) ([]Write, int, error) {
 	select {
 	case l.seats <- struct{}{}:
 		defer func() { <-l.seats }()
@@ -79,7 +79,7 @@ func (l *Log) around(ctx context.Context, since time.Time, object Ref, everythin
 		return nil, 0, ctx.Err()
 	}
 	l.mu.Lock()
-	noted = l.noted
+	noted := l.noted
 	l.mu.Unlock()
 	all, err := l.All(since, MostTold, func(*Write) bool { return true })
 	if err != nil {

@@ -11,7 +11,7 @@ import (
 // most bounds the parts of a generation. What is in use moves on into the next one; the rest is forgotten with its own.
 const most = 256
 
-// A Form is what a part is known by: parts with equal encodings are equal.
+// A Form identifies a part: parts with equal encodings are equal.
 type Form interface {
 	Size() int
 	MarshalToSizedBuffer([]byte) (int, error)

@@ -25,7 +25,8 @@ func templatePod(n int) *corev1.Pod {
 		Spec: corev1.PodSpec{NodeName: fmt.Sprint("node-", n), Tolerations: []corev1.Toleration{{Key: "a"}},
 			Containers: []corev1.Container{{Name: "main", Image: "web:1", Resources: corev1.ResourceRequirements{Requests: cpu},
 				VolumeMounts: []corev1.VolumeMount{{Name: fmt.Sprint("token-", n)}}}},
-			Volumes: []corev1.Volume{{Name: fmt.Sprint("token-", n), VolumeSource: corev1.VolumeSource{Projected: &corev1.ProjectedVolumeSource{}}}}},
+			Volumes: []corev1.Volume{{Name: fmt.Sprint("token-", n),
+				VolumeSource: corev1.VolumeSource{Projected: &corev1.ProjectedVolumeSource{}}}}},
 		Status: corev1.PodStatus{ContainerStatuses: []corev1.ContainerStatus{{Name: "main", AllocatedResources: cpu.DeepCopy(),
 			Resources: &corev1.ResourceRequirements{Requests: cpu.DeepCopy()}}}},
 	}
