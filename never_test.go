@@ -92,6 +92,7 @@ var never = []ban{{
 	why: "kloop is an implementation of its own; generated clients and the generic server would double the binary",
 	except: map[string]string{
 		"test/bench k8s.io/client-go/kubernetes":     "measures, and is no part of the binary",
+		"test/compare k8s.io/client-go/kubernetes":   "compares running clusters, and is no part of the binary",
 		"simtest k8s.io/client-go/kubernetes/scheme": "the types that an operator's test knows if it names no others; no part of the binary",
 	},
 }, {
