@@ -218,11 +218,12 @@ func (a *Agent) end(ctx context.Context, c *loop.Ctx, w world, t todo) (again ti
 	if a.stop.busy(pod.UID) {
 		return 0, nil // its end wakes us
 	}
-	for _, b := range w.seen.sandboxes {
-		if b.ready {
+	for i := range w.seen.sandboxes {
+		if b := &w.seen.sandboxes[i]; b.ready {
 			if err := a.boxes.stopSandbox(ctx, b.id); err != nil {
 				return 0, err
 			}
+			b.ready = false // and the pod's last status says so
 		}
 	}
 	if err := a.released(ctx, pod.UID); err != nil {

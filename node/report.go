@@ -102,6 +102,9 @@ func (a *Agent) fail(ctx context.Context, c *loop.Ctx, w world, t todo) error {
 	st.Reason, st.Message = t.why, t.message
 	st.Phase = corev1.PodPending
 	terminal(w, &st)
+	for _, t := range []corev1.PodConditionType{corev1.ContainersReady, corev1.PodReady} {
+		setCondition(&st, t, false, "PodFailed", "", w.pod.Generation, w.now)
+	}
 	if t.disrupt != "" {
 		setCondition(&st, corev1.DisruptionTarget, true, corev1.PodReasonTerminationByKubelet, t.disrupt, w.pod.Generation, w.now)
 	}

@@ -53,3 +53,47 @@ func TestGraceWithoutEnd(t *testing.T) {
 		}
 	})
 }
+
+// A deleted pod that something keeps says at its end what the kubelet says: its sandbox is down, and of containers that never ran no
+// more than that they are not ready.
+func TestEndOfKeptPod(t *testing.T) {
+	reason := func(p *corev1.Pod, of corev1.PodConditionType) string {
+		for _, c := range p.Status.Conditions {
+			if c.Type == of {
+				return string(c.Status) + " " + c.Reason
+			}
+		}
+		return ""
+	}
+	keep := func(p *corev1.Pod) { p.Finalizers = []string{"example.com/keep"} }
+	for name, tt := range map[string]struct {
+		edit  func(p *corev1.Pod)
+		ready string
+	}{
+		"it ran": {keep, "False PodFailed"},
+		"it never ran": {func(p *corev1.Pod) {
+			keep(p)
+			p.Spec.Containers[0].EnvFrom = []corev1.EnvFromSource{{ConfigMapRef: &corev1.ConfigMapEnvSource{
+				LocalObjectReference: corev1.LocalObjectReference{Name: "none"}}}}
+		}, "False ContainersNotReady"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			simulate(t, func(r *rig) {
+				r.pod("p", tt.edit, "a")
+				r.rests(5 * time.Second)
+				if err := r.Delete(r.t.Context(), kinds.Pods, "d", "p", nil); err != nil {
+					t.Fatal(err)
+				}
+				p := r.reaches("p", corev1.PodFailed)
+				if got := reason(p, corev1.PodReady); got != tt.ready {
+					t.Errorf("ready: %s, want %s", got, tt.ready)
+				}
+				if got := reason(p, corev1.PodReadyToStartContainers); got != "False PodSandboxNotReady" {
+					t.Errorf("ready to start containers: %s", got)
+				}
+				r.edit("p", func(p *corev1.Pod) { p.Finalizers = nil })
+				r.until("it is gone", func() bool { return r.get("p") == nil })
+			})
+		})
+	}
+}

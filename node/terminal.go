@@ -12,16 +12,8 @@ func terminal(w world, st *corev1.PodStatus) {
 		lose(st.ContainerStatuses)
 	}
 	lose(st.InitContainerStatuses[:begun(st.InitContainerStatuses)])
-	fails(w, st)
-}
-
-// fails sets the phase of a pod that has not ended by itself.
-func fails(w world, st *corev1.PodStatus) {
-	if st.Phase != corev1.PodSucceeded && st.Phase != corev1.PodFailed {
+	if st.Phase != corev1.PodSucceeded {
 		st.Phase = corev1.PodFailed
-		for _, t := range []corev1.PodConditionType{corev1.ContainersReady, corev1.PodReady} {
-			setCondition(st, t, false, "PodFailed", "", w.pod.Generation, w.now)
-		}
 	}
 }
 
