@@ -96,10 +96,10 @@ func (a *Agent) find(ns, name, container string, previous bool) (id, log string,
 	}
 	if len(list) <= at {
 		if previous {
-			return "", "", false, fmt.Errorf("previous terminated container %q in pod %q not found", container, name)
+			return "", "", false, serve.NoLog(fmt.Sprintf("previous terminated container %q in pod %q not found", container, name))
 		}
-		return "", "", false, fmt.Errorf("container %q in pod %q is waiting to start: %s", container, name,
-			whyWaits(resource.Get(a.cfg.Client.Read(), kinds.Pods, ns, name), container))
+		return "", "", false, serve.NoLog(fmt.Sprintf("container %q in pod %q is waiting to start: %s", container, name,
+			whyWaits(resource.Get(a.cfg.Client.Read(), kinds.Pods, ns, name), container)))
 	}
 	return list[at].id, list[at].log, list[at].running(), nil
 }

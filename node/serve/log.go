@@ -17,7 +17,7 @@ import (
 func (a *api) logs(w http.ResponseWriter, r *http.Request) error {
 	pod, err := a.pod(r)
 	if err != nil {
-		return err
+		return refusal{http.StatusNotFound, fmt.Sprintf("pod %q does not exist", r.PathValue("pod"))}
 	}
 	name, q := r.PathValue("container"), r.URL.Query()
 	if !hasContainer(pod, name) {

@@ -39,7 +39,7 @@ type Config struct {
 	// Pods lists the pods of the node.
 	Pods func() []*corev1.Pod
 	// Container finds a container of a pod, the current one or the one before it, and where the runtime writes its
-	// log. Its error tells the caller why there is none: container "c" in pod "p" is waiting to start.
+	// log. A NoLog says why there is none.
 	Container func(ns, pod, container string, previous bool) (id, logPath string, running bool, err error)
 	// Probes counts the answers of probes; nil: none are exposed.
 	Probes         func() []ProbeCount
@@ -185,6 +185,11 @@ func (a *api) verify(chain []*x509.Certificate) bool {
 	return err == nil
 }
 
+// NoLog says why a container has no log, and nothing that could run: container "c" in pod "p" is waiting to start.
+type NoLog string
+
+func (n NoLog) Error() string { return string(n) }
+
 // A refusal is an error with its status code.
 type refusal struct {
 	code int
@@ -217,7 +222,7 @@ func (a *api) pod(r *http.Request) (*corev1.Pod, error) {
 			return p, nil
 		}
 	}
-	return nil, refusal{http.StatusNotFound, fmt.Sprintf("pod %q not found in namespace %q", name, ns)}
+	return nil, refusal{http.StatusNotFound, "pod does not exist"}
 }
 
 func hasContainer(p *corev1.Pod, name string) bool {

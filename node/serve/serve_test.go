@@ -5,7 +5,6 @@ import (
 	"crypto/tls"
 	"crypto/x509"
 	"encoding/json"
-	"errors"
 	"io"
 	"net"
 	"net/http"
@@ -95,9 +94,9 @@ func serveNode(t *testing.T, rt *runtime.Runtime, logPath, id string, more ...fu
 		Container: func(_, _, name string, previous bool) (string, string, bool, error) {
 			switch {
 			case previous:
-				return "", "", false, errors.New(`previous terminated container "c" in pod "web" not found`)
+				return "", "", false, NoLog(`previous terminated container "c" in pod "web" not found`)
 			case name != "c":
-				return "", "", false, errors.New(`container "waiting" in pod "web" is waiting to start: ContainerCreating`)
+				return "", "", false, NoLog(`container "waiting" in pod "web" is waiting to start: ContainerCreating`)
 			}
 			return id, logPath, true, nil
 		}}
@@ -248,10 +247,16 @@ func TestAnswers(t *testing.T) {
 		{"GET /containerLogs/ns/web/c?previous=true", 400, `previous terminated container "c" in pod "web" not found`},
 		{"GET /containerLogs/ns/web/waiting", 400, "is waiting to start: ContainerCreating"},
 		{"GET /containerLogs/ns/web/other", 404, `container "other" not found in pod "web"`},
-		{"GET /containerLogs/ns/gone/c", 404, `pod "gone" not found`},
+		{"GET /containerLogs/ns/gone/c", 404, `pod "gone" does not exist`},
 		{"POST /exec/ns/web/c?input=1&tty=1&error=1", 400, "tty and stderr"},
-		{"POST /exec/ns/gone/c?input=1", 404, "not found"},
-		{"POST /exec/ns/web/u2/c?input=1", 404, "not found"},
+		{"POST /exec/ns/gone/c?input=1", 404, "pod does not exist"},
+		{"POST /exec/ns/web/u2/c?input=1", 404, "pod does not exist"},
+		{"POST /attach/ns/gone/c?input=1", 404, "pod does not exist"},
+		{"POST /run/ns/gone/c?cmd=ls", 404, "pod does not exist"},
+		{"POST /portForward/ns/gone", 404, "pod does not exist"},
+		{"POST /exec/ns/web/waiting?input=1", 500, `container not found ("waiting")`},
+		{"POST /run/ns/web/waiting?cmd=ls", 500, `container not found ("waiting")`},
+		{"POST /attach/ns/web/waiting?input=1", 500, "container waiting not found in pod web_ns"},
 		{"POST /portForward/ns/web?port=x", 400, "invalid port"},
 		{"POST /run/ns/web/u1/c?cmd=ls+-l", 200, "id1: ls,-l"},
 		{"POST /run/ns/web/c", 400, "cmd"},
@@ -259,7 +264,7 @@ func TestAnswers(t *testing.T) {
 		{"POST /checkpoint/ns/web/c?timeout=-1", 400, "no number of seconds"},
 		{"POST /checkpoint/ns/web/other", 404, "container other does not exist"},
 		{"POST /checkpoint/ns/web/waiting", 404, "does not run"},
-		{"POST /checkpoint/ns/none/c", 404, "not found"},
+		{"POST /checkpoint/ns/none/c", 404, "pod does not exist"},
 		{"GET /configz", 200, `{"kubeletconfig":{"maxPods":7}}`},
 		{"GET /metrics/probes", 200,
 			`prober_probe_total{container="c",namespace="ns",pod="web",pod_uid="u1",probe_type="Liveness",result="failed"} 3`},

@@ -2,38 +2,48 @@ package serve
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net/http"
 	"net/url"
 	"strconv"
 	"strings"
 
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/util/proxy"
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
 
-// running finds the container that the URL names and that must run.
-func (a *api) running(r *http.Request) (id string, err error) {
+// running finds the container that the URL names and that must run. absent is the kubelet's text for one that doesn't.
+func (a *api) running(r *http.Request, absent func(pod *corev1.Pod, container string) string) (id string, err error) {
 	pod, err := a.pod(r)
 	if err != nil {
 		return "", err
 	}
 	name := r.PathValue("container")
 	id, _, running, err := a.cfg.Container(pod.Namespace, pod.Name, name, false)
-	if err != nil {
-		return "", err
+	if none := NoLog(""); errors.As(err, &none) {
+		running, err = false, nil
 	}
-	if id == "" || !running {
-		return "", fmt.Errorf("container not found (%q)", name)
+	if err == nil && (id == "" || !running) {
+		err = errors.New(absent(pod, name))
 	}
-	return id, nil
+	return id, err
+}
+
+func notFound(_ *corev1.Pod, container string) string {
+	return fmt.Sprintf("container not found (%q)", container)
+}
+
+func notInPod(pod *corev1.Pod, container string) string {
+	return fmt.Sprintf("container %s not found in pod %s_%s", container, pod.Name, pod.Namespace)
 }
 
 // The parameters of exec and attach, which are the kubelet's: input, output, error, tty, command.
 func on(q url.Values, key string) bool { return q.Get(key) == "1" || q.Get(key) == "true" }
 
 func (a *api) exec(w http.ResponseWriter, r *http.Request) error {
-	id, err := a.running(r)
+	id, err := a.running(r, notFound)
 	if err != nil {
 		return err
 	}
@@ -50,7 +60,7 @@ func (a *api) exec(w http.ResponseWriter, r *http.Request) error {
 }
 
 func (a *api) attach(w http.ResponseWriter, r *http.Request) error {
-	id, err := a.running(r)
+	id, err := a.running(r, notInPod)
 	if err != nil {
 		return err
 	}
@@ -130,13 +140,13 @@ type responder struct{}
 
 // Error implements proxy.ErrorResponder.
 func (responder) Error(w http.ResponseWriter, _ *http.Request, err error) {
-	fail(w, fmt.Errorf("connect to the runtime: %w", err))
+	fail(w, errors.New(err.Error())) // the runtime's own code is not the caller's
 }
 
 // run runs a command to its end and answers with what it wrote. The command is cut at its spaces, and may come as a form (curl -d), as the
 // kubelet has it.
 func (a *api) run(w http.ResponseWriter, r *http.Request) error {
-	id, err := a.running(r)
+	id, err := a.running(r, notFound)
 	if err != nil {
 		return err
 	}
