@@ -370,7 +370,9 @@ func TestFullHostname(t *testing.T) {
 		{"its own", func(p *corev1.Pod) { p.Spec.Hostname = "me" }, "me"},
 		{"full", func(p *corev1.Pod) { p.Spec.Subdomain, p.Spec.SetHostnameAsFQDN = "sub", &yes }, "p.sub.d.svc.cluster.local"},
 		{"overridden", func(p *corev1.Pod) { p.Spec.Hostname, p.Spec.HostnameOverride = "me", new("host.example.com") }, "host.example.com"},
-		{"too long", func(p *corev1.Pod) { p.Spec.Subdomain, p.Spec.SetHostnameAsFQDN = strings.Repeat("s", 50), &yes }, ""},
+		{"as long as the kernel takes", func(p *corev1.Pod) { p.Spec.Subdomain, p.Spec.SetHostnameAsFQDN = strings.Repeat("s", 42), &yes },
+			"p." + strings.Repeat("s", 42) + ".d.svc.cluster.local"}, // 64
+		{"too long", func(p *corev1.Pod) { p.Spec.Subdomain, p.Spec.SetHostnameAsFQDN = strings.Repeat("s", 43), &yes }, ""},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			pod := testPod(never, "", "a")
@@ -380,6 +382,14 @@ func TestFullHostname(t *testing.T) {
 			}
 		})
 	}
+}
+
+// A pod whose sandbox can't even be described says so.
+func TestNoSandboxToMake(t *testing.T) {
+	simulate(t, func(r *rig) {
+		r.pod("p", func(p *corev1.Pod) { p.Spec.Subdomain, p.Spec.SetHostnameAsFQDN = strings.Repeat("s", 43), new(true) }, "a")
+		r.until("an event tells", func() bool { return strings.Contains(r.events("p"), "FailedCreatePodSandBox") })
+	})
 }
 
 func TestImageStatuses(t *testing.T) {

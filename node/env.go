@@ -350,6 +350,12 @@ func subPath(m *corev1.VolumeMount, env []corev1.EnvVar) (string, error) {
 	if len(missing) > 0 {
 		return "", fmt.Errorf("missing value for %s", strings.Join(slices.Sorted(maps.Keys(missing)), ", "))
 	}
+	if strings.HasPrefix(sub, "/") {
+		return "", fmt.Errorf("error SubPath `%s` must not be an absolute path", sub)
+	}
+	if slices.Contains(strings.Split(sub, "/"), "..") {
+		return "", fmt.Errorf("unable to provision SubPath `%s`: must not contain '..'", sub)
+	}
 	return sub, nil
 }
 

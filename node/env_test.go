@@ -33,7 +33,8 @@ func TestExpand(t *testing.T) {
 func TestSubPathExpr(t *testing.T) {
 	for _, c := range []struct{ expr, want string }{ // "!": an error
 		{"a/$(A)", "a/1"}, {"$$(A)", "$(A)"}, {"$(A", "$(A"}, {"$(NO)", "!missing value for NO"},
-		{"$(A)/$(E)/$(NO)$(E)", "!missing value for E, NO"},
+		{"$(A)/$(E)/$(NO)$(E)", "!missing value for E, NO"}, {"/$(A)", "!error SubPath `/1` must not be an absolute path"},
+		{"$(A)/..", "!unable to provision SubPath `1/..`: must not contain '..'"}, {"a..b", "a..b"},
 	} {
 		m := &corev1.VolumeMount{Name: "v", SubPath: "no", SubPathExpr: c.expr}
 		got, err := subPath(m, []corev1.EnvVar{{Name: "A", Value: "1"}, {Name: "E"}})

@@ -27,28 +27,33 @@ type sandboxes struct {
 // runSandbox makes the pod's sandbox: its namespaces, network and cgroup.
 func (sb *sandboxes) runSandbox(ctx context.Context, w world) error {
 	pod := w.pod
+	if err := sb.makeSandbox(ctx, pod, w.seen.nextTry()); err != nil {
+		sb.event(pod, "", corev1.EventTypeWarning, "FailedCreatePodSandBox", "Failed to create pod sandbox: %v", err)
+		return fmt.Errorf("create the sandbox of pod %s/%s: %w", pod.Namespace, pod.Name, err)
+	}
+	return nil
+}
+
+func (sb *sandboxes) makeSandbox(ctx context.Context, pod *corev1.Pod, try uint32) error {
 	if err := os.MkdirAll(sb.logDir(pod), 0o755); err != nil {
 		return fmt.Errorf("make the pod's log directory: %w", err)
 	}
 	if err := sb.cgroups.Set(sb.cgroup(pod), sb.terms.pod(pod)); err != nil {
 		return fmt.Errorf("limit the pod's cgroup: %w", err)
 	}
-	conf, err := sb.sandboxConfig(pod, w.seen.nextTry())
+	conf, err := sb.sandboxConfig(pod, try)
 	if err != nil {
 		return err
 	}
 	handler, err := sb.handler(ctx, pod)
-	if err == nil {
-		err = sb.users.supported(ctx, pod, handler)
-	}
-	if err == nil {
-		_, err = sb.cfg.Runtime.Containers.RunPodSandbox(ctx, &cri.RunPodSandboxRequest{Config: conf, RuntimeHandler: handler})
-	}
 	if err != nil {
-		sb.event(pod, "", corev1.EventTypeWarning, "FailedCreatePodSandBox", "Failed to create pod sandbox: %v", err)
-		return fmt.Errorf("create the sandbox of pod %s/%s: %w", pod.Namespace, pod.Name, err)
+		return err
 	}
-	return nil
+	if err := sb.users.supported(ctx, pod, handler); err != nil {
+		return err
+	}
+	_, err = sb.cfg.Runtime.Containers.RunPodSandbox(ctx, &cri.RunPodSandboxRequest{Config: conf, RuntimeHandler: handler})
+	return err
 }
 
 // handler is the runtime's name for the RuntimeClass of the pod; "": the one that it has by default.
@@ -102,8 +107,11 @@ func (sb *sandboxes) podLabels(pod *corev1.Pod) map[string]string {
 	return labels
 }
 
-// maxHostname is the length of a host name that the kernel takes, in bytes.
-const maxHostname = 63
+// The lengths of a pod's host name, in bytes: of its own, and with its domain, of which the kernel takes one more.
+const (
+	maxHostname     = 63
+	maxFullHostname = 64
+)
 
 // fullHostname is the name that the pod's programs see: with the pod's domain, where the pod asks for it.
 func (sb *sandboxes) fullHostname(pod *corev1.Pod) (string, error) {
@@ -112,9 +120,9 @@ func (sb *sandboxes) fullHostname(pod *corev1.Pod) (string, error) {
 		return name, nil
 	}
 	name += "." + pod.Spec.Subdomain + "." + pod.Namespace + ".svc." + sb.cfg.Domain
-	if len(name) > maxHostname {
+	if len(name) > maxFullHostname {
 		return "", fmt.Errorf("failed to construct FQDN from pod hostname and cluster domain, FQDN %s is too long "+
-			"(%d characters is the max, %d characters requested)", name, maxHostname, len(name))
+			"(%d characters is the max, %d characters requested)", name, maxFullHostname, len(name))
 	}
 	return name, nil
 }
