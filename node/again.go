@@ -81,7 +81,7 @@ func planNextLife(w world, t *todo) (done bool) {
 		c := &w.seen.containers[i]
 		if c.mayRun() && w.former(c) {
 			done = false // without a spec its hook does not run, and within the pod's grace
-			t.kill = append(t.kill, kill{c: c, why: "Stopping container " + c.name + ": all containers of the pod are restarted"})
+			t.kill = append(t.kill, kill{c: c, why: "killing"})
 		}
 	}
 	return done
@@ -110,7 +110,7 @@ func lifeCondition(w world, st *corev1.PodStatus) {
 	case w.pod.DeletionTimestamp == nil && w.restarting():
 		reason = "RestartAllContainersStarted"
 	}
-	setCondition(st, corev1.AllContainersRestarting, reason == "RestartAllContainersStarted", reason, "", w.pod.Generation, w.now)
+	setCondition(st, corev1.AllContainersRestarting, reason == "RestartAllContainersStarted", reason, "", 0, w.now) // of no generation
 }
 
 // announced says that the pod's status tells of the start of its next life, if there is one.

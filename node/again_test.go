@@ -160,6 +160,11 @@ func TestRestartAllContainers(t *testing.T) {
 		if conditionOf(p, corev1.AllContainersRestarting) != corev1.ConditionFalse {
 			t.Errorf("now %+v", p.Status.Conditions)
 		}
+		for _, c := range p.Status.Conditions {
+			if c.Type == corev1.AllContainersRestarting && c.ObservedGeneration != 0 {
+				t.Errorf("it has a generation, where the kubelet tells none: %+v", c)
+			}
+		}
 		if _, boxes := r.rt.count(); boxes != 1 {
 			t.Errorf("%d sandboxes", boxes)
 		}

@@ -270,11 +270,38 @@ func planMain(w world, t *todo, box *sandbox) {
 		c := w.newest(spec.Name)
 		alive = alive || c == nil || !c.ended() || runsAgain(w.pod, spec, false, c.exit)
 	}
+	if len(t.start)+len(t.waits) == 0 {
+		ends(w, t)
+	}
 	if !alive {
 		t.stop, t.done = true, true // sidecars end with the pod
 		t.start, t.waits = nil, nil
 	}
 }
+
+// ends has the events of the last containers say that they end with their pod, and not that a probe ends each: none runs again.
+func ends(w world, t *todo) {
+	for i := range w.pod.Spec.Containers {
+		spec := &w.pod.Spec.Containers[i]
+		c := w.newest(spec.Name)
+		if c == nil || !c.ended() && !(c.running() && w.probed(spec.Name).sick) {
+			return
+		}
+		exit := c.exit
+		if c.running() {
+			exit = killedExit
+		}
+		if runsAgain(w.pod, spec, false, exit) {
+			return
+		}
+	}
+	for i := range t.kill {
+		t.kill[i].why = "Stopping container " + t.kill[i].c.name
+	}
+}
+
+// killedExit is the exit code of a container that had to be killed.
+const killedExit = 137
 
 // keepUp starts a container that should run and doesn't, and stops one that is sick or out of date. up says that
 // it runs and has started up.

@@ -264,3 +264,22 @@ func TestSpentSandboxes(t *testing.T) {
 		t.Errorf("%s are removed", got)
 	}
 }
+
+// A container that its probe ends, and that no other outlives, ends with its pod: the event says so.
+func TestWhySickOnesStop(t *testing.T) {
+	for _, c := range []struct {
+		planCase
+		why string
+	}{
+		{planCase{name: "the last one", policy: never, seen: "box a:run", sick: "a"}, "Stopping container a"},
+		{planCase{name: "beside one that ended", policy: never, main: "a b", seen: "box a:run b:0", sick: "a"}, "Stopping container a"},
+		{planCase{name: "beside one that runs", policy: never, main: "a b", seen: "box a:run b:run", sick: "a"}, "sick"},
+		{planCase{name: "one that runs again", seen: "box a:run", sick: "a"}, "sick"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			if p := plan(c.world()); len(p.kill) != 1 || p.kill[0].why != c.why {
+				t.Errorf("the plan is %+v, want %q", p.kill, c.why)
+			}
+		})
+	}
+}
