@@ -343,7 +343,7 @@ func (l *allocations) conditions(w world, st *corev1.PodStatus) {
 	a := l.load(w.pod)
 	tell := func(t corev1.PodConditionType, is bool, reason, message string, gen int64) {
 		if is {
-			setCondition(st, t, true, reason, message, gen, w.now)
+			sinceWhen(st, t, w.now, func() { setCondition(st, t, true, reason, message, gen, w.now) })
 			return
 		}
 		st.Conditions = slices.DeleteFunc(st.Conditions, func(c corev1.PodCondition) bool { return c.Type == t })
@@ -358,4 +358,23 @@ func (l *allocations) conditions(w world, st *corev1.PodStatus) {
 		reason = corev1.PodReasonError
 	}
 	tell(corev1.PodResizeInProgress, a.running, reason, a.failed, a.Generation)
+}
+
+// sinceWhen has a condition of a resize tell when it last said something new, and since when it has had its reason.
+func sinceWhen(st *corev1.PodStatus, t corev1.PodConditionType, now time.Time, set func()) {
+	at := func() int {
+		return slices.IndexFunc(st.Conditions, func(c corev1.PodCondition) bool { return c.Type == t })
+	}
+	was := corev1.PodCondition{}
+	if i := at(); i >= 0 {
+		was = st.Conditions[i]
+	}
+	set()
+	c := &st.Conditions[at()]
+	if c.LastProbeTime = was.LastProbeTime; c.Reason != was.Reason || c.Message != was.Message || c.ObservedGeneration != was.ObservedGeneration {
+		c.LastProbeTime = seconds(now)
+	}
+	if c.Reason != was.Reason {
+		c.LastTransitionTime = seconds(now)
+	}
 }

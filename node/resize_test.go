@@ -167,8 +167,13 @@ func TestResizeDeferred(t *testing.T) {
 		r.resize("p", 300, 64)
 		r.until("it waits", func() bool { return condition(r.get("p"), corev1.PodResizePending) != nil })
 		p := r.get("p")
-		if c := condition(p, corev1.PodResizePending); c.Reason != corev1.PodReasonDeferred || c.ObservedGeneration != p.Generation {
+		c := condition(p, corev1.PodResizePending)
+		if c.Reason != corev1.PodReasonDeferred || c.ObservedGeneration != p.Generation || c.LastProbeTime.IsZero() {
 			t.Errorf("%+v", c)
+		}
+		r.rests(time.Minute)
+		if now := condition(r.get("p"), corev1.PodResizePending); now.LastProbeTime != c.LastProbeTime {
+			t.Errorf("a minute later it reads %+v", now)
 		}
 		if got := p.Status.ContainerStatuses[0].AllocatedResources.Cpu().String(); got != "100m" {
 			t.Errorf("it was granted %s", got)
