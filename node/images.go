@@ -145,8 +145,10 @@ func (p *puller) present(ctx context.Context, image string) (string, error) {
 }
 
 // unusable tells why an image can't even be asked for: in an event of its own, whose reason it is, and in the container's status.
-func (p *puller) unusable(pod *corev1.Pod, name, reason, event, format string, args ...any) (image string, again time.Duration, err error) {
-	p.event(pod, name, corev1.EventTypeWarning, event, format, args...)
+func (p *puller) unusable(pod *corev1.Pod, want wanted, reason, event, format string, args ...any) (image string, again time.Duration,
+	err error) {
+	name := want.container
+	p.event(pod, want.subject(), corev1.EventTypeWarning, event, format, args...)
 	again, err = p.refuse(pod, name, reason, errors.New(reason))
 	p.note(pod.UID, name, reason, fmt.Sprintf(format, args...))
 	return "", again, err
@@ -168,17 +170,25 @@ func (want wanted) what() string {
 	return want.container + "/" + want.volume
 }
 
+// subject is the container that events of the image concern; "": the pod, which has the volume.
+func (want wanted) subject() string {
+	if want.volume == "" {
+		return want.container
+	}
+	return ""
+}
+
 // pull returns the image to run or mount, after fetching it if the policy says so. An empty image means: not yet, look again
 // after a while, or when the pull wakes the pod.
 func (p *puller) pull(ctx context.Context, w world, want wanted) (image string, again time.Duration, err error) {
-	pod, name := w.pod, want.container
+	pod := w.pod
 	if _, err := reference.ParseNormalizedNamed(want.image); err != nil {
-		return p.unusable(pod, name, "InvalidImageName", "InspectFailed",
+		return p.unusable(pod, want, "InvalidImageName", "InspectFailed",
 			"Failed to apply default image tag %q: couldn't parse image name %[1]q: %v", want.image, err)
 	}
 	have, err := p.present(ctx, want.image)
 	if err != nil {
-		return p.unusable(pod, name, "ImageInspectError", "InspectFailed", "Failed to inspect image %q: %v", want.image, err)
+		return p.unusable(pod, want, "ImageInspectError", "InspectFailed", "Failed to inspect image %q: %v", want.image, err)
 	}
 	fresh := p.isFresh(pod.UID, want.what())
 	usable := have != "" && fresh
@@ -190,12 +200,12 @@ func (p *puller) pull(ctx context.Context, w world, want wanted) (image string, 
 	switch {
 	case usable:
 		if !fresh {
-			p.event(pod, want.container, corev1.EventTypeNormal, "Pulled",
+			p.event(pod, want.subject(), corev1.EventTypeNormal, "Pulled",
 				"Container image %q already present on machine and can be accessed by the pod", want.image)
 		}
 		return have, 0, nil
 	case want.policy == corev1.PullNever:
-		return p.unusable(pod, name, "ErrImageNeverPull", "ErrImageNeverPull",
+		return p.unusable(pod, want, "ErrImageNeverPull", "ErrImageNeverPull",
 			"Container image %q is not present with pull policy of Never", want.image)
 	}
 	if left, _ := p.backoff.left(pod.UID, "pull "+want.image, w.now); left > 0 {
@@ -209,7 +219,7 @@ func (p *puller) pull(ctx context.Context, w world, want wanted) (image string, 
 		}
 		if r.reason != "ImagePullBackOff" {
 			p.note(pod.UID, want.container, "ImagePullBackOff", text)
-			p.event(pod, want.container, corev1.EventTypeNormal, "BackOff", "Back-off pulling image %q", want.image)
+			p.event(pod, want.subject(), corev1.EventTypeNormal, "BackOff", "Back-off pulling image %q", want.image)
 			p.event(pod, want.container, corev1.EventTypeWarning, "Failed", "Error: ImagePullBackOff")
 		}
 		return "", left, nil
@@ -276,7 +286,7 @@ func (p *puller) fetchInTurn(ctx context.Context, pod *corev1.Pod, want wanted) 
 	}
 	defer func() { <-p.slots }()
 	began := time.Now()
-	p.event(pod, container, corev1.EventTypeNormal, "Pulling", "Pulling image %q", image)
+	p.event(pod, want.subject(), corev1.EventTypeNormal, "Pulling", "Pulling image %q", image)
 	missing, err := p.fetchNow(ctx, pod, image)
 	if ctx.Err() != nil {
 		return ctx.Err() // the agent ends; the next one pulls
@@ -287,7 +297,7 @@ func (p *puller) fetchInTurn(ctx context.Context, pod *corev1.Pod, want wanted) 
 	if err != nil {
 		p.note(pod.UID, container, "ErrImagePull", err.Error())
 		p.backoff.failed(pod.UID, "pull "+image, time.Now(), 0)
-		p.event(pod, container, corev1.EventTypeWarning, "Failed", "Failed to pull image %q: %v", image, err)
+		p.event(pod, want.subject(), corev1.EventTypeWarning, "Failed", "Failed to pull image %q: %v", image, err)
 		p.event(pod, container, corev1.EventTypeWarning, "Failed", "Error: ErrImagePull")
 		if len(missing) > 0 {
 			p.event(pod, "", corev1.EventTypeWarning, "FailedToRetrieveImagePullSecret",
@@ -296,7 +306,7 @@ func (p *puller) fetchInTurn(ctx context.Context, pod *corev1.Pod, want wanted) 
 		return err
 	}
 	p.backoff.clear(pod.UID, "pull "+image)
-	p.event(pod, container, corev1.EventTypeNormal, "Pulled",
+	p.event(pod, want.subject(), corev1.EventTypeNormal, "Pulled",
 		"Successfully pulled image %q in %v (%v including waiting). Image size: %d bytes.", image,
 		time.Since(began).Round(time.Millisecond), time.Since(asked).Round(time.Millisecond), p.size(ctx, image))
 	return nil

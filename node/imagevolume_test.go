@@ -9,7 +9,9 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
 
+	"github.com/kloop-dev/kloop/kinds"
 	"github.com/kloop-dev/kloop/node/image"
+	"github.com/kloop-dev/kloop/resource"
 )
 
 // imaged gives a pod an image as a volume that its containers mount.
@@ -79,6 +81,15 @@ func TestImageVolumeErrors(t *testing.T) {
 					return w.Reason == c.reason && strings.Contains(w.Message, c.text)
 				})
 				r.rests(time.Minute)
+				for _, e := range resource.List(r.Read(), kinds.Events, "d") {
+					ofVolume := strings.Contains(e.Message, "data:1")
+					if ofVolume && e.InvolvedObject.FieldPath != "" {
+						t.Errorf("the event of a volume is one of %s: %s", e.InvolvedObject.FieldPath, e.Message)
+					}
+					if strings.Contains(e.Message, `"img"`) {
+						t.Errorf("the container's own image has its turn after its volumes: %s", e.Message)
+					}
+				}
 				r.rt.mu.Lock()
 				defer r.rt.mu.Unlock()
 				if n := len(r.rt.pulls); n > 4 || c.again && n < 2 {

@@ -37,12 +37,11 @@ func (st *starter) start(ctx context.Context, c *loop.Ctx, w world, box *sandbox
 	if left := st.pause(w, name); left > 0 {
 		return left, nil
 	}
-	image, again, err := st.images.pull(ctx, w, wanted{container: name, image: s.spec.Image, policy: s.spec.ImagePullPolicy})
-	if err != nil || image == "" {
+	if s.images, again, err = st.imageVolumes(ctx, w, s.spec); err != nil || s.images == nil {
 		return again, err
 	}
-	s.images, again, err = st.imageVolumes(ctx, w, s.spec)
-	if err != nil || s.images == nil {
+	image, again, err := st.images.pull(ctx, w, wanted{container: name, image: s.spec.Image, policy: s.spec.ImagePullPolicy})
+	if err != nil || image == "" {
 		return again, err
 	}
 	conf, err := st.equipped(ctx, c, pod, box, s, image, mounts)
