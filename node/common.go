@@ -141,7 +141,7 @@ func (c *common) capacity() corev1.ResourceList {
 	maps.Copy(list, hugePages(hugePagesDir))
 	var fs unix.Statfs_t
 	if err := unix.Statfs(c.cfg.Dir, &fs); err == nil {
-		list[corev1.ResourceEphemeralStorage] = *apiresource.NewQuantity(int64(fs.Blocks)*int64(fs.Bsize), apiresource.BinarySI)
+		list[corev1.ResourceEphemeralStorage] = *apiresource.NewQuantity(int64(fs.Blocks)*int64(fs.Bsize), apiresource.DecimalSI)
 	}
 	return list
 }

@@ -20,6 +20,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	utilversion "k8s.io/apimachinery/pkg/util/version"
 	"k8s.io/apimachinery/pkg/util/wait"
 	conflicts "k8s.io/client-go/util/retry"
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
@@ -316,9 +317,21 @@ func (ns *nodeStatus) info(ctx context.Context) corev1.NodeSystemInfo {
 		info.Swap = &corev1.NodeSwapStatus{Capacity: &ns.terms.swap}
 	}
 	if v, err := ns.cfg.Runtime.Containers.Version(ctx, &cri.VersionRequest{}); err == nil {
-		info.ContainerRuntimeVersion = v.RuntimeName + "://" + v.RuntimeVersion
+		info.ContainerRuntimeVersion = v.RuntimeName + "://" + plainVersion(v.RuntimeVersion)
 	}
 	return info
+}
+
+// plainVersion is a runtime's version as the kubelet writes it: without v, and without what a distribution adds. A text that is no version
+// stays.
+func plainVersion(text string) string {
+	if v, err := utilversion.ParseSemantic(text); err == nil {
+		return v.String()
+	}
+	if v, err := utilversion.ParseGeneric(text); err == nil {
+		return v.String()
+	}
+	return text
 }
 
 // firstLine reads one fact of the system; what can't be read is empty.

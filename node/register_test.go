@@ -12,6 +12,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	apiresource "k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
@@ -156,4 +157,23 @@ func TestEventsOfTheNode(t *testing.T) {
 		expect("NodeNotReady x1: Node n status is now: NodeNotReady", "NodeReady x2: Node n status is now: NodeReady",
 			"Rebooted x1: Node n has been rebooted")
 	})
+}
+
+func TestPlainVersion(t *testing.T) {
+	for text, want := range map[string]string{"1.6.20~ds1": "1.6.20", "v2.1.4": "2.1.4", "2.2.0-beta.1": "2.2.0-beta.1", "1": "1",
+		"unknown": "unknown"} {
+		t.Run(text, func(t *testing.T) {
+			if got := plainVersion(text); got != want {
+				t.Errorf("got %s, want %s", got, want)
+			}
+		})
+	}
+}
+
+// The format of the disk's size is the kubelet's: what compares texts finds no difference.
+func TestFormatOfDisk(t *testing.T) {
+	a := testAgent(t)
+	if q := a.capacity()[corev1.ResourceEphemeralStorage]; q.Format != apiresource.DecimalSI || q.IsZero() {
+		t.Errorf("it is %v, as %s", q, q.Format)
+	}
 }
