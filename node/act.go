@@ -244,7 +244,7 @@ func (a *Agent) end(ctx context.Context, c *loop.Ctx, w world, t todo) (again ti
 	}
 	if !finished(pod) { // its end, and the last words of the containers, must reach the status before these go
 		st := a.status.podStatus(w)
-		terminal(w, &st)
+		terminal(w, &st, a.stop.since(pod.UID))
 		return loop.Now, reported(a.write(ctx, c, pod, st))
 	}
 	if err := a.clean.clean(ctx, w.seen, pod.UID); err != nil {

@@ -101,7 +101,7 @@ func (a *Agent) fail(ctx context.Context, c *loop.Ctx, w world, t todo) error {
 	st := a.status.podStatus(w)
 	st.Reason, st.Message = t.why, t.message
 	st.Phase = corev1.PodPending
-	terminal(w, &st)
+	terminal(w, &st, a.stop.since(w.pod.UID))
 	for _, t := range []corev1.PodConditionType{corev1.ContainersReady, corev1.PodReady} {
 		setCondition(&st, t, false, "PodFailed", "", w.pod.Generation, w.now)
 	}

@@ -26,6 +26,7 @@ type stopper struct {
 // grace, and the loop must stay able to answer meanwhile.
 type ending struct {
 	grace  int64
+	began  time.Time // the first attempt
 	cancel context.CancelFunc
 	done   chan struct{}
 	again  time.Time // set before done: it failed, and is tried again then
@@ -69,7 +70,10 @@ func (sp *stopper) stopAll(pod *corev1.Pod, seen runtimeState, grace int64) (aga
 	}
 	const beyond = 60 // seconds that the runtime has to say that it is done
 	stop, cancel := context.WithCancel(context.Background())
-	e := &ending{grace: grace, cancel: cancel, done: make(chan struct{})}
+	e := &ending{grace: grace, began: time.Now(), cancel: cancel, done: make(chan struct{})}
+	if was := sp.stopping[pod.UID]; was != nil {
+		e.began = was.began
+	}
 	if !sp.tasks.begin(func(run context.Context) {
 		ctx, over := context.WithTimeout(run, time.Duration(grace+beyond)*time.Second)
 		defer over()
@@ -108,6 +112,16 @@ func (sp *stopper) busy(uid types.UID) bool {
 	default:
 		return true
 	}
+}
+
+// since is when the pod's containers began to be stopped; zero: they have not been, as far as this agent knows.
+func (sp *stopper) since(uid types.UID) (t time.Time) {
+	sp.mu.Lock()
+	defer sp.mu.Unlock()
+	if e := sp.stopping[uid]; e != nil {
+		t = e.began
+	}
+	return t
 }
 
 func (sp *stopper) forget(uid types.UID) {

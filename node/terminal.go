@@ -1,20 +1,33 @@
 package node
 
 import (
+	"slices"
+	"time"
+
 	corev1 "k8s.io/api/core/v1"
 )
 
 // terminal makes a status that of a pod of which nothing runs any more and nothing will: it has failed unless it has ended by itself, and
 // so have its containers, also those that never began, as far as the pod had come. Controllers that replace a pod only when it has ended
-// wait for this, also of a pod that was deleted before it ran.
-func terminal(w world, st *corev1.PodStatus) {
-	if initialized(w.pod, st) {
+// wait for this, also of a pod that was deleted before it ran. since is when its containers began to be stopped; zero: nobody knows.
+func terminal(w world, st *corev1.PodStatus, since time.Time) {
+	if initialized(w.pod, st) && !cutShort(st, since) {
 		lose(st.ContainerStatuses)
 	}
 	lose(st.InitContainerStatuses[:begun(st.InitContainerStatuses)])
 	if st.Phase != corev1.PodSucceeded {
 		st.Phase = corev1.PodFailed
 	}
+}
+
+// cutShort says that the pod's init containers were done only because they were stopped.
+func cutShort(st *corev1.PodStatus, since time.Time) bool {
+	if since.IsZero() || len(st.ContainerStatuses) == 0 || st.ContainerStatuses[0].ContainerID != "" {
+		return false
+	}
+	return slices.ContainsFunc(st.InitContainerStatuses, func(s corev1.ContainerStatus) bool {
+		return s.State.Terminated != nil && !s.State.Terminated.FinishedAt.Time.Before(since.Truncate(time.Second))
+	})
 }
 
 // lose tells that containers have ended, nobody knows how.
