@@ -235,6 +235,9 @@ func (a *Agent) Loop() *loop.Controller[*corev1.Pod] {
 // errRemoved says that there is nothing left to report on: the pod is gone from the API, or its end has been told.
 var errRemoved = errors.New("the pod is removed")
 
+// reconcile does what the plan says and then reports.
+//
+// Unlike Kubernetes, a pod that is new is reported when its sandbox has been made: nothing is written that says only that it is not yet.
 func (a *Agent) reconcile(ctx context.Context, c *loop.Ctx, pod *corev1.Pod) (again time.Duration, err error) {
 	began, what := time.Now(), "sync"
 	defer func() { a.meter.Worked(what, time.Since(began)) }()

@@ -21,6 +21,9 @@ const (
 	maxTailLine = 80
 )
 
+// terminated tells of a container's end.
+//
+// Unlike Kubernetes, one that could not be started did not begin in 1970.
 func (m *statuses) terminated(pod *corev1.Pod, c *container) *corev1.ContainerStateTerminated {
 	t := &corev1.ContainerStateTerminated{ExitCode: c.exit, Reason: c.reason, StartedAt: seconds(c.began),
 		FinishedAt: seconds(c.done), ContainerID: m.cfg.Runtime.ContainerID(c.id), Message: m.words(pod, c)}

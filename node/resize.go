@@ -337,6 +337,8 @@ func mustRestart(c *corev1.Container, has, want corev1.ResourceRequirements) boo
 }
 
 // conditions tells of a resize that waits for room, and of one that is under way.
+//
+// Unlike Kubernetes, one that is done by the time the pod is reported is told by its events alone.
 func (l *allocations) conditions(w world, st *corev1.PodStatus) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

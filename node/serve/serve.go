@@ -75,6 +75,7 @@ type api struct {
 	log    *slog.Logger
 	access *access // nil: nobody is asked
 	own    http.Handler
+	cpus   rate // of the node
 }
 
 // New returns the API. It starts nothing.
@@ -84,6 +85,9 @@ func New(cfg Config) http.Handler {
 	}
 	cfg.journalctl = cmp.Or(cfg.journalctl, "journalctl")
 	a := &api{cfg: cfg, log: cfg.Log, own: processMetrics(cfg.Meter)}
+	if n, err := readNode(); err == nil {
+		a.cpus.look(n.CPU.Time.Time, *n.CPU.UsageCoreNanoSeconds)
+	}
 	if cfg.Client != nil {
 		a.access = &access{client: cfg.Client, node: cfg.Node, known: map[[sha256.Size]byte]verdict{}}
 	}

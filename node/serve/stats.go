@@ -172,6 +172,7 @@ func (a *api) gather(ctx context.Context) (s summary, err error) {
 	if s.Node, err = readNode(); err != nil {
 		return s, err
 	}
+	s.Node.CPU.UsageNanoCores = a.cpus.look(s.Node.CPU.Time.Time, *s.Node.CPU.UsageCoreNanoSeconds)
 	s.Node.NodeName = a.cfg.Node
 	if s.Node.NodeName == "" {
 		s.Node.NodeName, _ = os.Hostname() // a name is only a label here

@@ -5,6 +5,7 @@ import (
 	"os"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -37,16 +38,61 @@ func readNode() (n nodeStats, err error) {
 	usage := mem["MemTotal"] - min(mem["MemFree"], mem["MemTotal"])
 	n.StartTime = metav1.NewTime(boot)
 	n.CPU = &cpuStats{Time: now, UsageCoreNanoSeconds: &busy}
-	if total := mem["SwapTotal"]; total > 0 {
-		left, used := mem["SwapFree"], total-min(mem["SwapFree"], total)
-		n.Swap = &swapStats{Time: now, Available: &left, Used: &used}
-	}
-	n.Memory = &memoryStats{Time: now, AvailableBytes: &free, UsageBytes: &usage, WorkingSetBytes: &used, RSSBytes: &rss}
+	swapFree, swapUsed := mem["SwapFree"], mem["SwapTotal"]-min(mem["SwapFree"], mem["SwapTotal"])
+	n.Swap = &swapStats{Time: now, Available: &swapFree, Used: &swapUsed}
+	n.Memory = &memoryStats{Time: now, AvailableBytes: &free, UsageBytes: &usage, WorkingSetBytes: &used, RSSBytes: &rss,
+		PageFaults: counted("pgfault"), MajorPageFaults: counted("pgmajfault")}
 	var fs unix.Statfs_t
 	if err := unix.Statfs("/", &fs); err == nil {
 		n.Fs = diskOf(fs, now)
 	}
 	return n, nil
+}
+
+// counted is one of the kernel's counts of memory; nil: it does not say.
+func counted(name string) *uint64 {
+	stat, err := os.ReadFile("/proc/vmstat")
+	if err != nil {
+		return nil
+	}
+	for line := range strings.Lines(string(stat)) {
+		if text, ok := strings.CutPrefix(line, name+" "); ok {
+			if n, err := strconv.ParseUint(strings.TrimSpace(text), 10, 64); err == nil {
+				return &n
+			}
+		}
+	}
+	return nil
+}
+
+// A rate tells how much CPU time is used in a second, in nanoseconds, by looks at a sum that grows.
+type rate struct {
+	mu   sync.Mutex
+	at   time.Time // of the look that the next is compared with
+	sum  uint64
+	last *uint64
+}
+
+// The next look is compared with one that lies so long back: less is by chance, and more is no longer true.
+const (
+	soonLook = time.Second
+	lateLook = 10 * time.Second
+)
+
+// look takes the sum and returns the rate; nil: there has been no other look long enough ago.
+func (r *rate) look(now time.Time, sum uint64) *uint64 {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	since := now.Sub(r.at)
+	if r.at.IsZero() {
+		r.at, r.sum = now, sum
+	} else if since >= soonLook && sum >= r.sum {
+		r.last = new(uint64(float64(sum-r.sum) / since.Seconds()))
+		if since >= lateLook {
+			r.at, r.sum = now, sum
+		}
+	}
+	return r.last
 }
 
 func diskOf(fs unix.Statfs_t, now metav1.Time) *fsStats {

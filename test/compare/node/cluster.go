@@ -64,10 +64,10 @@ func (c *cluster) play(ctx context.Context, s scenario) record {
 	p := &play{cluster: c, scenario: s, ns: "n-" + s.Name, pod: "p"}
 	ctx, stop := context.WithTimeout(ctx, 6*time.Minute)
 	defer stop()
-	if err := p.prepare(ctx); err != nil {
-		return record{{"prepare", []string{err.Error()}}}
-	}
 	defer p.clear(context.WithoutCancel(ctx))
+	if err := p.prepare(ctx); err != nil {
+		return record{{"prepare", []string{c.config.Host, err.Error()}}} // always told: nothing was compared
+	}
 	seen := newWitness(ctx, c, p.ns)
 	if s.Spec != nil {
 		if err := p.create(ctx, s.pod().Object); err != nil {
