@@ -31,7 +31,7 @@ func replace(path string, files map[string]file, group *int64) error {
 	if err := fillDir(dir, files, group); err != nil {
 		return errors.Join(err, os.RemoveAll(dir))
 	}
-	if err := swap(path, filepath.Base(dir)); err != nil {
+	if err := swap(path, filepath.Base(dir), group); err != nil {
 		return errors.Join(err, os.RemoveAll(dir))
 	}
 	if err := link(path, files, group); err != nil {
@@ -105,12 +105,15 @@ func parents(name string) (list []string) {
 	return list
 }
 
-func swap(path, dir string) error {
+func swap(path, dir string, group *int64) error {
 	tmp := filepath.Join(path, "..data_tmp")
 	if err := os.Remove(tmp); err != nil && !errors.Is(err, os.ErrNotExist) {
 		return err
 	}
 	if err := os.Symlink(dir, tmp); err != nil {
+		return err
+	}
+	if err := belong(tmp, -1, group); err != nil {
 		return err
 	}
 	return os.Rename(tmp, filepath.Join(path, dataLink))
@@ -129,13 +132,27 @@ func link(path string, files map[string]file, group *int64) error {
 		if err := os.Symlink(to, at); err != nil {
 			return err
 		}
-		if group != nil {
-			if err := os.Lchown(at, -1, int(*group)); err != nil {
-				return err
-			}
+		user := -1
+		if f, ok := files[name]; ok {
+			user = f.user
+		}
+		if err := belong(at, user, group); err != nil {
+			return err
 		}
 	}
 	return nil
+}
+
+// belong gives a link to whom the file has that it leads to.
+func belong(link string, user int, group *int64) error {
+	if group == nil && user < 0 {
+		return nil
+	}
+	gid := -1
+	if group != nil {
+		gid = int(*group)
+	}
+	return os.Lchown(link, user, gid)
 }
 
 func tops(files map[string]file) map[string]bool {
