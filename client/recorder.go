@@ -133,6 +133,8 @@ func (r *Recorder) Event(k resource.Kind, obj resource.Object, typ, reason, form
 }
 
 // Ref is Event for an object known by reference, which may point at a field.
+//
+// Unlike Kubernetes, a text is cut at the 1024 bytes that events.k8s.io has for it, whichever API it is written by.
 func (r *Recorder) Ref(ref corev1.ObjectReference, typ, reason, format string, args ...any) {
 	if r == nil {
 		return

@@ -15,6 +15,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	kjson "sigs.k8s.io/json"
 	"sigs.k8s.io/yaml"
 
 	"github.com/kloop-dev/kloop/kinds"
@@ -101,8 +102,7 @@ func (sp *staticPods) manifests() (list []*corev1.Pod, err error) {
 	var errs []error
 	last := map[string]*corev1.Pod{}
 	for _, e := range entries {
-		ext := filepath.Ext(e.Name())
-		if e.IsDir() || strings.HasPrefix(e.Name(), ".") || (ext != ".yaml" && ext != ".yml" && ext != ".json") {
+		if e.IsDir() || strings.HasPrefix(e.Name(), ".") { // whatever else a file is called, as for the kubelet
 			continue
 		}
 		path := filepath.Join(sp.cfg.StaticDir, e.Name())
@@ -133,7 +133,11 @@ func (sp *staticPods) read(path string) (*corev1.Pod, error) {
 
 func (sp *staticPods) static(data []byte) (*corev1.Pod, error) {
 	pod := &corev1.Pod{}
-	if err := yaml.Unmarshal(data, pod); err != nil {
+	text, err := yaml.YAMLToJSON(data) // not at once: a word that YAML takes for a bool would become a text
+	if err != nil {
+		return nil, err
+	}
+	if err := kjson.UnmarshalCaseSensitivePreserveInts(text, pod); err != nil {
 		return nil, err
 	}
 	if pod.Kind != "Pod" || pod.Name == "" {
@@ -146,6 +150,10 @@ func (sp *staticPods) static(data []byte) (*corev1.Pod, error) {
 	hash := hex.EncodeToString(sum[:16])
 	pod.Name += "-" + sp.cfg.Name
 	pod.Spec.NodeName = sp.cfg.Name
+	stays := corev1.Toleration{Operator: corev1.TolerationOpExists, Effect: corev1.TaintEffectNoExecute}
+	if !slices.Contains(pod.Spec.Tolerations, stays) { // nobody ends it because of the node
+		pod.Spec.Tolerations = append(pod.Spec.Tolerations, stays)
+	}
 	for k, v := range map[string]string{mirrorNote: hash, hashNote: hash, sourceNote: "file"} {
 		metav1.SetMetaDataAnnotation(&pod.ObjectMeta, k, v)
 	}

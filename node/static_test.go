@@ -4,6 +4,8 @@ import (
 	"context"
 	"os"
 	"path/filepath"
+	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -78,6 +80,32 @@ func TestStaticPodsEndInTheirGrace(t *testing.T) {
 		defer r.rt.mu.Unlock()
 		if ended != 20*time.Second || len(r.rt.stops) != 1 || r.rt.stops[0].Timeout < 20 {
 			t.Errorf("it had %s: %v", ended, r.rt.stops)
+		}
+	})
+}
+
+// Any file is a manifest but hidden ones, and a value of another type than the field's makes a bad one, as for the kubelet. What becomes of
+// the node ends no static pod: not even the controllers that watch it.
+func TestStaticPodsAsTheKubeletReadsThem(t *testing.T) {
+	simulate(t, func(r *rig) {
+		r.stop()
+		r.cfg.StaticDir = t.TempDir()
+		for name, text := range map[string]string{
+			"plain": manifest("plain", "img"), "b.conf": manifest("b", "img"), ".hidden.yaml": manifest("hidden", "img"),
+			"typed.yaml": strings.Replace(manifest("typed", "img"), "name: typed", "name: typed, annotations: {x: y}", 1)} {
+			if err := os.WriteFile(filepath.Join(r.cfg.StaticDir, name), []byte(text), 0o600); err != nil {
+				t.Fatal(err)
+			}
+		}
+		r.start()
+		p := r.reaches("plain-n", corev1.PodRunning)
+		r.reaches("b-n", corev1.PodRunning)
+		if r.get("hidden-n") != nil || r.get("typed-n") != nil {
+			t.Error("it runs what is no manifest")
+		}
+		want := corev1.Toleration{Operator: corev1.TolerationOpExists, Effect: corev1.TaintEffectNoExecute}
+		if !slices.Contains(p.Spec.Tolerations, want) {
+			t.Errorf("it tolerates %+v", p.Spec.Tolerations)
 		}
 	})
 }
