@@ -87,7 +87,7 @@ func (c *cluster) play(ctx context.Context, s scenario) record {
 		p.told.add("status", p.plain(p.status(ctx))...)
 		if !s.Slack {
 			for _, e := range seen.courses() {
-				p.told.add(e.label, e.lines...)
+				p.told.add(e.label, p.plain(e.lines)...)
 			}
 		}
 		p.told.add("events", p.plain(p.events(ctx))...)
