@@ -338,7 +338,7 @@ func mustRestart(c *corev1.Container, has, want corev1.ResourceRequirements) boo
 
 // conditions tells of a resize that waits for room, and of one that is under way.
 //
-// Unlike Kubernetes, one that is done by the time the pod is reported is told by its events alone.
+// Unlike Kubernetes, only its events tell of one that is done by the time the pod is reported.
 func (l *allocations) conditions(w world, st *corev1.PodStatus) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -373,7 +373,8 @@ func sinceWhen(st *corev1.PodStatus, t corev1.PodConditionType, now time.Time, s
 	}
 	set()
 	c := &st.Conditions[at()]
-	if c.LastProbeTime = was.LastProbeTime; c.Reason != was.Reason || c.Message != was.Message || c.ObservedGeneration != was.ObservedGeneration {
+	c.LastProbeTime = was.LastProbeTime
+	if c.Reason != was.Reason || c.Message != was.Message || c.ObservedGeneration != was.ObservedGeneration {
 		c.LastProbeTime = seconds(now)
 	}
 	if c.Reason != was.Reason {

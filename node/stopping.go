@@ -114,7 +114,7 @@ func (sp *stopper) busy(uid types.UID) bool {
 	}
 }
 
-// since is when the pod's containers began to be stopped; zero: they have not been, as far as this agent knows.
+// since returns the time from which the pod's containers have been stopped; zero: they have not been, as far as this agent knows.
 func (sp *stopper) since(uid types.UID) (t time.Time) {
 	sp.mu.Lock()
 	defer sp.mu.Unlock()

@@ -9,7 +9,7 @@ import (
 
 // terminal makes a status that of a pod of which nothing runs any more and nothing will: it has failed unless it has ended by itself, and
 // so have its containers, also those that never began, as far as the pod had come. Controllers that replace a pod only when it has ended
-// wait for this, also of a pod that was deleted before it ran. since is when its containers began to be stopped; zero: nobody knows.
+// wait for this, also of a pod that was deleted before it ran. Its containers have been stopped since then; zero: nobody knows.
 func terminal(w world, st *corev1.PodStatus, since time.Time) {
 	if initialized(w.pod, st) && !cutShort(st, since) {
 		lose(st.ContainerStatuses)

@@ -192,6 +192,7 @@ func (a *api) verify(chain []*x509.Certificate) bool {
 // NoLog says why a container has no log, and nothing that could run: container "c" in pod "p" is waiting to start.
 type NoLog string
 
+// Error implements error.
 func (n NoLog) Error() string { return string(n) }
 
 // A refusal is an error with its status code.
