@@ -242,7 +242,9 @@ func hasContainer(p *corev1.Pod, name string) bool {
 func (a *api) pods(w http.ResponseWriter, _ *http.Request) error {
 	list := corev1.PodList{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "PodList"}, Items: []corev1.Pod{}}
 	for _, p := range a.cfg.Pods() {
-		list.Items = append(list.Items, *p)
+		one := *p
+		one.TypeMeta = metav1.TypeMeta{}
+		list.Items = append(list.Items, one)
 	}
 	return writeJSON(w, list)
 }

@@ -82,8 +82,9 @@ func serveNode(t *testing.T, rt *runtime.Runtime, logPath, id string, more ...fu
 	if err != nil {
 		t.Fatal(err)
 	}
-	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "web", UID: "u1"},
-		Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "c"}, {Name: "waiting"}}}}
+	pod := &corev1.Pod{TypeMeta: metav1.TypeMeta{Kind: "Pod", APIVersion: "v1"},
+		ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "web", UID: "u1"},
+		Spec:       corev1.PodSpec{Containers: []corev1.Container{{Name: "c"}, {Name: "waiting"}}}}
 	pod.Spec.Containers[0].Resources.Limits = corev1.ResourceList{corev1.ResourceMemory: *apiresource.NewQuantity(1<<21, apiresource.BinarySI)}
 	pod.Status.ContainerStatuses = []corev1.ContainerStatus{{Name: "c", Image: "img", ContainerID: "containerd://id1"}}
 	cfg := Config{Runtime: rt, Checkpoints: filepath.Join(t.TempDir(), "checkpoints"),
@@ -279,6 +280,15 @@ func TestAnswers(t *testing.T) {
 				t.Errorf("%s: %d %q, want %d %q", tt.path, code, body, tt.code, tt.body)
 			}
 		})
+	}
+}
+
+// A list of pods says once what it has.
+func TestPodsOfOneKind(t *testing.T) {
+	n := serveNode(t, &runtime.Runtime{Containers: stub{}}, "", "id1")
+	_, body := call(t, n.server(t), "GET", n.url+"/pods")
+	if strings.Contains(body, `"kind":"Pod"`) || strings.Count(body, "apiVersion") != 1 {
+		t.Errorf("got %s", body)
 	}
 }
 

@@ -21,6 +21,7 @@ import (
 )
 
 const (
+	podName  = "p"
 	patience = 90 * time.Second // for what a step waits for
 	settled  = 2500 * time.Millisecond
 )
@@ -55,13 +56,13 @@ func (r *record) add(label string, lines ...string) { *r = append(*r, entry{labe
 type play struct {
 	*cluster
 	scenario
-	ns, pod string
-	told    record
+	ns   string
+	told record
 }
 
 // play plays a scenario in a namespace of its own.
 func (c *cluster) play(ctx context.Context, s scenario) record {
-	p := &play{cluster: c, scenario: s, ns: "n-" + s.Name, pod: "p"}
+	p := &play{cluster: c, scenario: s, ns: "n-" + s.Name}
 	ctx, stop := context.WithTimeout(ctx, 6*time.Minute)
 	defer stop()
 	defer p.clear(context.WithoutCancel(ctx))
@@ -80,7 +81,7 @@ func (c *cluster) play(ctx context.Context, s scenario) record {
 			p.told.add(fmt.Sprintf("step %d %s", i+1, label), p.plain(lines)...)
 		}
 	}
-	if s.Spec != nil || p.pod != "p" {
+	if s.Spec != nil {
 		if n := len(s.Steps); n == 0 || !strings.HasSuffix(s.Steps[n-1].Until, "CrashLoopBackOff") { // that one lasts not long
 			p.settle(ctx)
 		}
@@ -172,21 +173,19 @@ func (p *play) take(ctx context.Context, s step) (label string, told []string) {
 		if *s.Delete >= 0 {
 			o.GracePeriodSeconds = s.Delete
 		}
-		return "delete", oneError(p.client.CoreV1().Pods(p.ns).Delete(ctx, p.pod, o))
+		return "delete", oneError(p.client.CoreV1().Pods(p.ns).Delete(ctx, podName, o))
 	case s.Exec != nil:
 		return "exec " + strings.Join(s.Exec, " "), p.exec(ctx, s)
 	case s.Attach != nil:
 		return "attach", p.attach(ctx, s)
 	case s.Logs != nil:
-		return fmt.Sprint("logs ", s.Logs), p.get(ctx, "/api/v1/namespaces/"+p.ns+"/pods/"+p.pod+"/log", s.Logs, "text")
+		return fmt.Sprint("logs ", s.Logs), p.get(ctx, "/api/v1/namespaces/"+p.ns+"/pods/"+podName+"/log", s.Logs, "text")
 	case s.Get != "":
 		path, query := cutQuery(strings.ReplaceAll(s.Get, "{ns}", p.ns))
 		return "get " + s.Get, p.get(ctx, path, query, s.As)
 	case s.Status:
 		p.settle(ctx)
 		return "status", p.status(ctx)
-	case s.Pod:
-		p.pod = "p-node"
 	}
 	return "", nil
 }
@@ -209,7 +208,7 @@ func (p *play) patch(ctx context.Context, change patch) error {
 	if change.Sub != "" {
 		sub = []string{change.Sub}
 	}
-	_, err = p.client.CoreV1().Pods(p.ns).Patch(ctx, p.pod, kind, data, metav1.PatchOptions{}, sub...)
+	_, err = p.client.CoreV1().Pods(p.ns).Patch(ctx, podName, kind, data, metav1.PatchOptions{}, sub...)
 	return err
 }
 
@@ -239,7 +238,7 @@ func (p *play) attach(ctx context.Context, s step) []string {
 
 // stream runs something in the pod, or speaks to what runs.
 func (p *play) stream(ctx context.Context, sub string, o runtime.Object, in io.Reader) []string {
-	req := p.client.CoreV1().RESTClient().Post().Resource("pods").Namespace(p.ns).Name(p.pod).SubResource(sub)
+	req := p.client.CoreV1().RESTClient().Post().Resource("pods").Namespace(p.ns).Name(podName).SubResource(sub)
 	exec, err := remotecommand.NewSPDYExecutor(p.config, "POST", req.VersionedParams(o, scheme.ParameterCodec).URL())
 	if err != nil {
 		return oneError(err)
@@ -266,7 +265,7 @@ func split(text string) []string {
 }
 
 func (p *play) read(ctx context.Context) (*corev1.Pod, error) {
-	return p.client.CoreV1().Pods(p.ns).Get(ctx, p.pod, metav1.GetOptions{})
+	return p.client.CoreV1().Pods(p.ns).Get(ctx, podName, metav1.GetOptions{})
 }
 
 // settle waits until the pod has not changed for a while.

@@ -60,7 +60,7 @@ func (p *play) plain(lines []string) []string {
 
 // status is the status of the pod and what else the agent writes into it, a line for each value.
 func (p *play) status(ctx context.Context) []string {
-	data, err := p.client.CoreV1().RESTClient().Get().Resource("pods").Namespace(p.ns).Name(p.pod).DoRaw(ctx)
+	data, err := p.client.CoreV1().RESTClient().Get().Resource("pods").Namespace(p.ns).Name(podName).DoRaw(ctx)
 	if err != nil {
 		return oneError(err)
 	}

@@ -37,7 +37,6 @@ type step struct {
 	As     string            `json:"as"`     // text, the default, paths (of JSON), flat (JSON), families (of metrics)
 	In     string            `json:"in"`
 	Status bool              `json:"status"` // the pod's status now
-	Pod    bool              `json:"pod"`    // from here on the scenario concerns the mirror pod
 }
 
 type patch struct {
@@ -129,7 +128,7 @@ func merged(base, c any) any {
 
 // pod is the pod of a scenario.
 func (s scenario) pod() *unstructured.Unstructured {
-	meta := map[string]any{"name": "p"}
+	meta := map[string]any{"name": podName}
 	for k, v := range s.Meta {
 		meta[k] = v
 	}

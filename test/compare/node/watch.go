@@ -47,6 +47,9 @@ func (w *witness) note(part, now string) {
 }
 
 func (w *witness) see(event string, pod *corev1.Pod) {
+	if pod.Name != podName {
+		return // it is there before
+	}
 	if event == "DELETED" {
 		w.note("phase", "gone")
 		return
