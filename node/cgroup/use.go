@@ -13,7 +13,7 @@ import (
 // A Use holds the kernel's counts for a group, beside those that runtimes tell. What it does not count is missing from the maps.
 type Use struct {
 	// Counts are by name: nr_periods, nr_throttled, throttled_ns (of the CPU quota); cache, mapped, swap (bytes of memory), failures
-	// (how often memory was short).
+	// (how often memory was short), killed (processes, for want of it), peak (the most memory that was in use), threads.
 	Counts map[string]uint64
 	Disks  map[string]Disk // by device: /dev/sda
 	Pid    int             // of one of its processes; 0: it has none
@@ -65,7 +65,9 @@ func (t *Tree) use(group string) Use {
 			u.Counts["throttled_ns"] = n * 1000
 		}
 		u.take(file("", "memory.stat"), map[string]string{"file": "cache", "file_mapped": "mapped"})
-		u.take(file("", "memory.events"), map[string]string{"max": "failures"})
+		u.take(file("", "memory.events"), map[string]string{"max": "failures", "oom_kill": "killed"})
+		u.number(file("", "memory.peak"), "peak")
+		u.number(file("", "pids.current"), "threads")
 		u.number(file("", "memory.swap.current"), "swap")
 		u.unifiedDisks(file("", "io.stat"))
 		return u
@@ -74,6 +76,9 @@ func (t *Tree) use(group string) Use {
 		"throttled_time": "throttled_ns"})
 	u.take(file("memory", "memory.stat"), map[string]string{"total_cache": "cache", "total_mapped_file": "mapped", "total_swap": "swap"})
 	u.number(file("memory", "memory.failcnt"), "failures")
+	u.take(file("memory", "memory.oom_control"), map[string]string{"oom_kill": "killed"})
+	u.number(file("memory", "memory.max_usage_in_bytes"), "peak")
+	u.number(file("pids", "pids.current"), "threads")
 	u.disks(file("blkio", "blkio.throttle.io_serviced_recursive"), func(d *Disk) (r, w *uint64) { return &d.Reads, &d.Writes })
 	u.disks(file("blkio", "blkio.throttle.io_service_bytes_recursive"), func(d *Disk) (r, w *uint64) { return &d.ReadBytes, &d.WriteBytes })
 	return u

@@ -25,6 +25,9 @@ func (f *families) counted(labels func(more ...string) string, u cgroup.Use) {
 		{"mapped", "container_memory_mapped_file", "gauge", "Size of memory mapped files in bytes.", 1},
 		{"swap", "container_memory_swap", "gauge", "Container swap usage in bytes.", 1},
 		{"failures", "container_memory_failcnt", "counter", "Number of memory usage hits limits", 1},
+		{"killed", "container_oom_events_total", "counter", "Count of out of memory events observed for the container", 1},
+		{"peak", "container_memory_max_usage_bytes", "gauge", "Maximum memory usage recorded in bytes", 1},
+		{"threads", "container_threads", "gauge", "Number of threads running inside the container", 1},
 	} {
 		if n, ok := u.Counts[m.from]; ok {
 			f.add(m.name, m.typ, m.help, labels(), &n, m.scale, metav1.Time{})
