@@ -208,11 +208,9 @@ func (r *resolver) fieldValue(pod *corev1.Pod, path string, box *sandbox) (strin
 // resourceValue is a request or limit, in units of the divisor and rounded up. A limit that is not set counts as what the
 // node has.
 func (r *resolver) resourceValue(pod *corev1.Pod, c *corev1.Container, ref *corev1.ResourceFieldSelector) (string, error) {
-	if ref.ContainerName != "" && ref.ContainerName != c.Name {
-		for _, list := range [][]corev1.Container{pod.Spec.Containers, pod.Spec.InitContainers} {
-			if i := slices.IndexFunc(list, func(o corev1.Container) bool { return o.Name == ref.ContainerName }); i >= 0 {
-				c = &list[i]
-			}
+	if ref.ContainerName != "" {
+		if c = specOf(pod, ref.ContainerName); c == nil {
+			return "", fmt.Errorf("container %s not found", ref.ContainerName)
 		}
 	}
 	kind, name, _ := strings.Cut(ref.Resource, ".")

@@ -208,3 +208,18 @@ func TestResources(t *testing.T) {
 		}
 	}
 }
+
+// A variable with the resources of a container that the pod has not is a mistake.
+func TestResourceOfNobody(t *testing.T) {
+	a := testAgent(t)
+	p := testPod(never, "i", "a", "b")
+	for name, want := range map[string]string{"": "", "a": "", "b": "", "i": "", "none": "container none not found"} {
+		t.Run(name, func(t *testing.T) {
+			_, err := a.starter.resolver.resourceValue(p, &p.Spec.Containers[0],
+				&corev1.ResourceFieldSelector{ContainerName: name, Resource: "requests.cpu"})
+			if (err == nil) != (want == "") || err != nil && err.Error() != want {
+				t.Errorf("got %v, want %q", err, want)
+			}
+		})
+	}
+}

@@ -190,6 +190,10 @@ func over(w world) bool {
 func planInit(w world, t *todo, box *sandbox) (done bool) {
 	list := w.pod.Spec.InitContainers
 	started := mainStarted(w)
+	if !started && initFailed(w, box) {
+		t.done, t.stop = true, true // sidecars before it too, which may have been stopped already
+		return false
+	}
 	for i := range list {
 		spec := &list[i]
 		c := w.newest(spec.Name)
@@ -218,8 +222,7 @@ func planInit(w world, t *todo, box *sandbox) (done bool) {
 			}
 			return false
 		case !runsAgain(w.pod, spec, true, c.exit): // it failed for good
-			t.done = true
-			t.stop = true
+			t.done, t.stop = true, true
 			return false
 		default:
 			retry(w, t, spec, c, true)
@@ -227,6 +230,18 @@ func planInit(w world, t *todo, box *sandbox) (done bool) {
 		}
 	}
 	return true
+}
+
+// initFailed says that an init container has failed in the pod's sandbox, and does not run again.
+func initFailed(w world, box *sandbox) bool {
+	for i := range w.pod.Spec.InitContainers {
+		spec := &w.pod.Spec.InitContainers[i]
+		c := w.newest(spec.Name)
+		if !podspec.Sidecar(spec) && c != nil && c.ended() && c.exit != 0 && c.sandbox == box.id && !runsAgain(w.pod, spec, true, c.exit) {
+			return true
+		}
+	}
+	return false
 }
 
 // planEphemeral starts the ephemeral containers that were added to the pod: each runs once.

@@ -1,6 +1,8 @@
 package node
 
 import (
+	"context"
+	"slices"
 	"testing"
 	"time"
 
@@ -103,6 +105,33 @@ func TestForgottenContainer(t *testing.T) {
 		r.rests(10 * time.Minute)
 		if n := lists() - before; n > 700 { // the relist is once a second
 			t.Errorf("the agent keeps at it: %d lists in ten minutes", n)
+		}
+	})
+}
+
+// A pod that its deadline ends has failed, also if its containers end well: it is initialized, and not because it is complete.
+func TestDeadlineOfGoodContainers(t *testing.T) {
+	simulate(t, func(r *rig) {
+		r.rt.mu.Lock()
+		r.rt.stop = func(context.Context, string) { r.rt.exit("a", 0) }
+		var told []string
+		r.status = func(p *corev1.Pod) {
+			for _, c := range p.Status.Conditions {
+				if c.Type == corev1.PodInitialized {
+					told = append(told, string(c.Status)+c.Reason)
+				}
+			}
+		}
+		r.rt.mu.Unlock()
+		r.pod("p", func(p *corev1.Pod) {
+			p.Spec.RestartPolicy, p.Spec.ActiveDeadlineSeconds = never, new(int64(5))
+		}, "a")
+		if p := r.reaches("p", corev1.PodFailed); p.Status.Reason != "DeadlineExceeded" {
+			t.Errorf("it failed for %s", p.Status.Reason)
+		}
+		r.stop()
+		if got := slices.Compact(told); !slices.Equal(got, []string{"True"}) {
+			t.Errorf("initialized: %q", got)
 		}
 	})
 }

@@ -75,7 +75,7 @@ func mapText(m map[string]string) string {
 func (f *filling) resourceText(ctx context.Context, ref *corev1.ResourceFieldSelector) (string, error) {
 	c := podspec.ContainerNamed(&f.pod.Spec, ref.ContainerName)
 	if c == nil {
-		return "", fmt.Errorf("the pod has no container %q", ref.ContainerName)
+		return "", fmt.Errorf("container %s not found", ref.ContainerName)
 	}
 	kind, name, _ := strings.Cut(ref.Resource, ".")
 	res := corev1.ResourceName(name)
