@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
@@ -15,7 +16,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	kjson "sigs.k8s.io/json"
 	"sigs.k8s.io/yaml"
 
 	"github.com/kloop-dev/kloop/kinds"
@@ -137,7 +137,7 @@ func (sp *staticPods) static(data []byte) (*corev1.Pod, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := kjson.UnmarshalCaseSensitivePreserveInts(text, pod); err != nil {
+	if err := json.Unmarshal(text, pod); err != nil {
 		return nil, err
 	}
 	if pod.Kind != "Pod" || pod.Name == "" {
