@@ -3,6 +3,7 @@ package controllers_test
 import (
 	"context"
 	"fmt"
+	"maps"
 	"slices"
 	"testing"
 	"time"
@@ -267,7 +268,9 @@ func TestAutoscalerKeepsBounds(t *testing.T) {
 func TestEndpointsAreMirrored(t *testing.T) {
 	simulate(t, 1, func(c *cluster) {
 		make1(c, kinds.Services, &corev1.Service{ObjectMeta: meta("m"), Spec: corev1.ServiceSpec{Ports: []corev1.ServicePort{{Port: 80}}}})
-		make1(c, kinds.Endpoints, &corev1.Endpoints{ObjectMeta: meta("m"), Subsets: []corev1.EndpointSubset{{
+		m := meta("m")
+		m.Annotations = map[string]string{corev1.EndpointsLastChangeTriggerTime: "2026-01-01T00:00:00Z", corev1.EndpointsOverCapacity: "truncated"}
+		make1(c, kinds.Endpoints, &corev1.Endpoints{ObjectMeta: m, Subsets: []corev1.EndpointSubset{{
 			Addresses: []corev1.EndpointAddress{{IP: "10.50.0.1"},
 				{IP: "10.50.0.2"}}, NotReadyAddresses: []corev1.EndpointAddress{{IP: "10.50.0.3"}},
 			Ports: []corev1.EndpointPort{{Port: 80, Protocol: corev1.ProtocolTCP}}}}})
@@ -278,6 +281,10 @@ func TestEndpointsAreMirrored(t *testing.T) {
 			}
 		}
 		c.until("a slice of three", count(1, 3))
+		got := resource.List(c.Read(), kinds.EndpointSlices, "default")[0].Annotations
+		if want := map[string]string{corev1.EndpointsOverCapacity: "truncated"}; !maps.Equal(got, want) {
+			c.t.Errorf("the slice has the annotations %v", got)
+		}
 		edit(c, kinds.Endpoints, "default", "m", "", func(e *corev1.Endpoints) { e.Subsets[0].NotReadyAddresses = nil })
 		c.until("a slice of two", count(1, 2))
 		if err := c.Delete(c.t.Context(), kinds.Endpoints, "default", "m", nil); err != nil {

@@ -160,7 +160,7 @@ func empty(e *corev1.Endpoints) *discoveryv1.EndpointSlice {
 	labels[discoveryv1.LabelServiceName], labels[discoveryv1.LabelManagedBy] = e.Name, managedBy
 	annotations := map[string]string{}
 	for k, v := range e.Annotations {
-		if k != corev1.LastAppliedConfigAnnotation && k != corev1.EndpointsOverCapacity {
+		if k != corev1.LastAppliedConfigAnnotation && k != corev1.EndpointsLastChangeTriggerTime {
 			annotations[k] = v
 		}
 	}
