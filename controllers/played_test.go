@@ -86,6 +86,31 @@ func TestDeploymentScalesInProportion(t *testing.T) {
 	})
 }
 
+// TestRolloutBegins: the first pod of a new template is a movement, however many pods the last one had.
+func TestRolloutBegins(t *testing.T) {
+	simulate(t, 1, func(c *cluster) {
+		l, two := map[string]string{"app": "r"}, int32(2)
+		d := &appsv1.Deployment{ObjectMeta: meta("r"), Spec: appsv1.DeploymentSpec{Replicas: &two,
+			Selector: &metav1.LabelSelector{MatchLabels: l}, Template: template(l)}}
+		d.Spec.Template.Annotations = map[string]string{"sim.kloop.dev/hold": "true"}
+		make1(c, kinds.Deployments, d)
+		updated := func(generation int64, n int32) func(r resource.Reader) bool {
+			return func(r resource.Reader) bool {
+				st := resource.Get(r, kinds.Deployments, "default", "r").Status
+				return st.ObservedGeneration == generation && st.UpdatedReplicas == n
+			}
+		}
+		c.until("both", updated(1, 2))
+		edit(c, kinds.Deployments, "default", "r", "", func(d *appsv1.Deployment) { d.Spec.Template.Spec.Containers[0].Image = "i:2" })
+		c.until("one of the new", updated(2, 1))
+		for _, cond := range resource.Get(c.Read(), kinds.Deployments, "default", "r").Status.Conditions {
+			if cond.Type == appsv1.DeploymentProgressing && cond.Reason != "ReplicaSetUpdated" {
+				c.t.Errorf("reason %s: %s", cond.Reason, cond.Message)
+			}
+		}
+	})
+}
+
 func TestDeploymentLosesAndFindsItsSet(t *testing.T) {
 	simulate(t, 2, func(c *cluster) {
 		make1(c, kinds.Deployments, deployed(2, nil))

@@ -231,7 +231,9 @@ func create(ctx context.Context, c *loop.Ctx, w *world, rev string) error {
 		if replicas > 0 {
 			c.Event(kinds.Deployments, d, corev1.EventTypeNormal, "ScalingReplicaSet", "Scaled up replica set %s from 0 to %d", rs.Name, replicas)
 		}
-		return report(ctx, c, d, func(l []appsv1.DeploymentCondition) []appsv1.DeploymentCondition {
+		empty := *d
+		empty.Status.UpdatedReplicas = 0 // its first pod is a movement, however many the last template had
+		return report(ctx, c, &empty, func(l []appsv1.DeploymentCondition) []appsv1.DeploymentCondition {
 			return moved(l, "NewReplicaSetCreated", fmt.Sprintf("Created new replica set %q", rs.Name), c.Now())
 		})
 	case apierrors.IsAlreadyExists(err):
