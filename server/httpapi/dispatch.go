@@ -243,9 +243,7 @@ func (c *request) terminating() error {
 
 // connect hands the connection on to what the subresource stands for.
 func (c *request) connect() error {
-	open := c.s.meter.streams.WithLabelValues(metricVerb(c.info.Verb), c.info.Res, c.info.Sub)
-	open.Inc()
-	defer open.Dec()
+	defer c.s.meter.stream(c.info, c.r)()
 	if c.info.Sub != "log" && c.r.URL.Query().Has("dryRun") {
 		return apierrors.NewBadRequest("dryRun is not supported")
 	}
@@ -282,7 +280,10 @@ func (c *request) mayConnect() error {
 
 // deprecation warns of the use of what will go away.
 func (c *request) deprecation() {
-	c.warn.add(c.facts.Deprecated)
+	if c.facts.Deprecated != "" {
+		c.warn.add(c.facts.Deprecated)
+		c.s.meter.old.WithLabelValues(c.info.Group, c.info.Version, c.info.Res, c.info.Sub, "").Set(1)
+	}
 	if old, ok := c.kind.(interface {
 		Deprecation(schema.GroupVersionKind) string
 	}); ok {

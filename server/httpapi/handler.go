@@ -80,7 +80,7 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		if p := recover(); p != nil {
 			s.panicked(rec, r, p)
 		}
-		s.meter.observe(i, rec, start)
+		s.meter.observe(i, r, rec, start)
 		s.witness(r, i, rec)
 		rec.audit.Complete(rec.stream)
 	}()

@@ -2,12 +2,17 @@ package httpapi
 
 import (
 	"net/http"
+	"slices"
 	"strconv"
+	"strings"
 	"sync/atomic"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
+	dto "github.com/prometheus/client_model/go"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 )
 
 // meter counts requests under upstream's metric names, so that its dashboards work.
@@ -17,6 +22,7 @@ type meter struct {
 	duration *prometheus.HistogramVec
 	expiry   prometheus.Histogram // of clients' certificates
 	streams  *prometheus.GaugeVec
+	old      *prometheus.GaugeVec // deprecated kinds
 	watches  *prometheus.GaugeVec
 	sizes    *prometheus.HistogramVec
 	handler  http.Handler
@@ -25,23 +31,26 @@ type meter struct {
 func newMeter(cfg *Config, under *inFlight) *meter {
 	m := &meter{
 		requests: prometheus.NewCounterVec(prometheus.CounterOpts{Name: "apiserver_request_total",
-			Help: "Requests answered."}, []string{"verb", "group", "version", "resource", "subresource", "code"}),
+			Help: "Requests answered."}, append([]string{"dry_run", "code"}, perRequest...)),
 		duration: prometheus.NewHistogramVec(prometheus.HistogramOpts{Name: "apiserver_request_duration_seconds",
 			Help: "Time to answer a request, streams excluded.", Buckets: []float64{.001, .005, .025, .1, .5, 1, 5, 30, 60}},
-			perRequest),
+			append([]string{"dry_run"}, perRequest...)),
 		refused: prometheus.NewCounterVec(prometheus.CounterOpts{Name: "apiserver_request_terminations_total",
 			Help: "Requests refused, or ended, to protect the server."}, []string{"verb", "group", "resource", "component", "code"}),
 		expiry: prometheus.NewHistogram(prometheus.HistogramOpts{Name: "apiserver_client_certificate_expiration_seconds",
 			Help: "How long the certificate of a request is still good.", Buckets: expiries}),
 		streams: prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: "apiserver_longrunning_requests",
-			Help: "Streams under way."}, []string{"verb", "resource", "subresource"}),
+			Help: "Streams under way."}, perRequest),
+		old: prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: "apiserver_requested_deprecated_apis",
+			Help: "Deprecated kinds that were asked for: 1."}, []string{"group", "version", "resource", "subresource", "removed_release"}),
 		watches: prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: "apiserver_registered_watchers",
 			Help: "Watches under way."}, []string{"group", "kind"}),
 		sizes: prometheus.NewHistogramVec(prometheus.HistogramOpts{Name: "apiserver_response_sizes",
-			Help: "Bytes of an answer before compression.", Buckets: prometheus.ExponentialBuckets(1000, 10, 7)}, []string{"verb"}),
+			Help: "Bytes of an answer before compression.", Buckets: prometheus.ExponentialBuckets(1000, 10, 7)}, perRequest),
 	}
 	cfg.Registry.MustRegister(m.requests, m.refused, m.duration, sli{m.duration}, m.expiry, underWay("readOnly", &under.reads),
-		underWay("mutating", &under.writes), m.streams, m.watches, m.sizes, buildInfo(cfg))
+		underWay("mutating", &under.writes), m.streams, m.old, m.watches, m.sizes,
+		buildInfo(cfg))
 	all := prometheus.Gatherers{cfg.Registry}
 	if cfg.Process != nil {
 		all = append(all, cfg.Process)
@@ -73,14 +82,28 @@ func (s sli) Collect(to chan<- prometheus.Metric) {
 		s.of.Collect(all)
 	}()
 	for m := range all {
-		to <- sameAs{m}
+		var told dto.Metric
+		if m.Write(&told) == nil {
+			if i := slices.IndexFunc(told.Label, isDryRun); i >= 0 && told.Label[i].GetValue() == "" { // tries would be the same series again
+				told.Label = slices.Delete(told.Label, i, i+1)
+				to <- sameAs{&told}
+			}
+		}
 	}
 }
 
-type sameAs struct{ prometheus.Metric }
+func isDryRun(l *dto.LabelPair) bool { return l.GetName() == "dry_run" }
+
+type sameAs struct{ told *dto.Metric }
 
 // Desc implements prometheus.Metric.
 func (sameAs) Desc() *prometheus.Desc { return sliDesc }
+
+// Write implements prometheus.Metric.
+func (s sameAs) Write(to *dto.Metric) error {
+	to.Label, to.Histogram = s.told.Label, s.told.Histogram
+	return nil
+}
 
 // scope says how much a request concerns.
 func scope(i *info) string {
@@ -123,28 +146,57 @@ func underWay(kind string, n *atomic.Int64) prometheus.Collector {
 func (m *meter) serve(w http.ResponseWriter, r *http.Request) { m.handler.ServeHTTP(w, r) }
 
 // observe notes a finished request.
-func (m *meter) observe(i *info, rec *recorder, start time.Time) {
-	code := rec.code
+func (m *meter) observe(i *info, r *http.Request, rec *recorder, start time.Time) {
+	code, long := rec.code, i.longRunning()
 	if code == 0 {
 		code = http.StatusOK
 	}
-	verb, long := metricVerb(i.Verb), i.longRunning()
 	if !i.Known {
-		i = &info{}
+		i = &info{Verb: i.Verb}
 	}
-	m.requests.WithLabelValues(verb, i.Group, i.Version, i.Res, i.Sub, strconv.Itoa(code)).Inc()
+	of, dry, status := labels(i, r), dryRun(r), strconv.Itoa(code)
+	m.requests.WithLabelValues(append([]string{dry, status}, of...)...).Inc()
 	if code == http.StatusTooManyRequests || code == http.StatusGatewayTimeout {
-		m.refused.WithLabelValues(verb, i.Group, i.Res, component, strconv.Itoa(code)).Inc()
+		m.refused.WithLabelValues(of[0], i.Group, i.Res, component, status).Inc()
 	}
 	if long {
 		return
 	}
-	m.duration.WithLabelValues(verb, i.Group, i.Version, i.Res, i.Sub, scope(i), component).Observe(time.Since(start).Seconds())
-	m.sizes.WithLabelValues(verb).Observe(float64(rec.bytes))
+	m.duration.WithLabelValues(append([]string{dry}, of...)...).Observe(time.Since(start).Seconds())
+	m.sizes.WithLabelValues(of...).Observe(float64(rec.bytes))
 }
 
-func metricVerb(verb string) string {
-	switch verb {
+// stream counts a stream until what it returns is called.
+func (m *meter) stream(i *info, r *http.Request) (end func()) {
+	open := m.streams.WithLabelValues(labels(i, r)...)
+	open.Inc()
+	return open.Dec
+}
+
+// labels are the values of perRequest.
+func labels(i *info, r *http.Request) []string {
+	return []string{metricVerb(i, r), i.Group, i.Version, i.Res, i.Sub, scope(i), component}
+}
+
+// dryRun says whether a request was for trying. A stranger's text makes no label.
+func dryRun(r *http.Request) string {
+	if !strings.Contains(r.URL.RawQuery, "dryRun") {
+		return ""
+	}
+	for _, way := range r.URL.Query()["dryRun"] {
+		if way != metav1.DryRunAll {
+			return "invalid"
+		}
+	}
+	return metav1.DryRunAll
+}
+
+func metricVerb(i *info, r *http.Request) string {
+	switch i.Sub {
+	case "log", "exec", "attach", "portforward", "proxy":
+		return "CONNECT"
+	}
+	switch i.Verb {
 	case "get":
 		return "GET"
 	case "list":
@@ -156,6 +208,9 @@ func metricVerb(verb string) string {
 	case "update":
 		return "PUT"
 	case "patch":
+		if r.Header.Get("Content-Type") == string(types.ApplyPatchType) {
+			return "APPLY"
+		}
 		return "PATCH"
 	case "delete":
 		return "DELETE"

@@ -199,10 +199,26 @@ func TestHealth(t *testing.T) {
 func TestMetrics(t *testing.T) {
 	w := newWorld(t)
 	w.must("GET", "/api/v1/nodes", "", 200)
-	got := w.must("GET", "/metrics", "", 200)
-	const line = `apiserver_request_total{code="200",group="",resource="nodes",subresource="",verb="LIST",version="v1"} 1`
-	if !strings.Contains(string(got.body), line) {
-		t.Errorf("no line %s in\n%s", line, got.body)
+	w.must("POST", "/api/v1/namespaces?dryRun=All", `{"metadata":{"name":"a"}}`, 201)
+	w.must("POST", "/api/v1/namespaces?dryRun=Bogus", `{"metadata":{"name":"a"}}`, 422)
+	w.must("GET", "/api/v1/namespaces/default/endpoints", "", 200)
+	got := string(w.must("GET", "/metrics", "", 200).body)
+	const (
+		nodes = `group="",resource="nodes",scope="cluster",subresource="",verb="LIST",version="v1"} 1`
+		made  = `group="",resource="namespaces",scope="resource",subresource="",verb="POST",version="v1"} 1`
+	)
+	for _, line := range []string{
+		`apiserver_request_total{code="200",component="apiserver",dry_run="",` + nodes,
+		`apiserver_request_total{code="201",component="apiserver",dry_run="All",` + made,
+		`apiserver_request_total{code="422",component="apiserver",dry_run="invalid",` + made,
+		`apiserver_request_duration_seconds_count{component="apiserver",dry_run="All",` + made,
+		`apiserver_request_sli_duration_seconds_count{component="apiserver",` + nodes,
+		`apiserver_response_sizes_count{component="apiserver",` + nodes,
+		`apiserver_requested_deprecated_apis{group="",removed_release="",resource="endpoints",subresource="",version="v1"} 1`,
+	} {
+		if !strings.Contains(got, line+"\n") {
+			t.Errorf("no line %s in\n%s", line, got)
+		}
 	}
 	if w.must("GET", "/no/such/path", "", 404); strings.Contains(string(w.must("GET", "/metrics", "", 200).body), "such") {
 		t.Error("a path of a stranger became a label")

@@ -61,6 +61,7 @@ func (c *request) watch() error {
 	if stream.IsWebSocket(c.r) {
 		return c.watchSocket(req, &opts, f)
 	}
+	defer c.s.meter.stream(c.info, c.r)()
 	c.s.meter.watches.WithLabelValues(c.gvk.Group, c.gvk.Kind).Inc()
 	defer c.s.meter.watches.WithLabelValues(c.gvk.Group, c.gvk.Kind).Dec()
 	st := newWatchStream(c.w, c.s.cfg.WriteStall, f.mediaType())
