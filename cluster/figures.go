@@ -1,6 +1,9 @@
 package cluster
 
 import (
+	"os"
+	"path/filepath"
+
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
 	apiregistrationv1 "k8s.io/kube-aggregator/pkg/apis/apiregistration/v1"
@@ -33,13 +36,14 @@ var (
 	pendingPods  = desc("scheduler_pending_pods", "Pods without a node.", "queue")
 
 	objects     = desc("apiserver_storage_objects", "Objects stored.", "resource")
+	stored      = desc("apiserver_storage_size_bytes", "Size of the member's database.", "storage_cluster_id")
 	unavailable = desc("aggregator_unavailable_apiservice", "API services whose server does not answer: 1.", "name")
 )
 
 // Describe implements prometheus.Collector.
 func (f figures) Describe(to chan<- *prometheus.Desc) {
 	for _, list := range [][]*prometheus.Desc{{queueDepth, queueAdds, queueRetries, queueWaited, queueWorked, queueOldest, attempts,
-		attemptsTook, decisionTook, pendingPods, objects, unavailable}, volumeDescs} {
+		attemptsTook, decisionTook, pendingPods, objects, stored, unavailable}, volumeDescs} {
 		for _, d := range list {
 			to <- d
 		}
@@ -59,6 +63,9 @@ func (f figures) Collect(to chan<- prometheus.Metric) {
 		if !k.Info().Virtual {
 			gauge(to, objects, float64(snap.Count(k, "")), k.Info().GR().String())
 		}
+	}
+	if db, err := os.Stat(filepath.Join(f.d.c.cfg.DataDir, "etcd", "member", "snap", "db")); err == nil {
+		gauge(to, stored, float64(db.Size()), "etcd-0")
 	}
 	for _, a := range resource.List(resource.Reader(snap), apiregistration.APIServices, "") {
 		gauge(to, unavailable, truth(lost(a)), a.Name)

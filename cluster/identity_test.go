@@ -31,7 +31,7 @@ func TestIdentity(t *testing.T) {
 	if err := os.WriteFile(ca, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: issuer.Certificate().Raw}), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	c := startFor(t, Config{Authn: Authn{TokenFile: write(t, "s3cret,ann,1,\"system:masters\"\n"),
+	c := startFor(t, Config{DataDir: t.TempDir(), Authn: Authn{TokenFile: write(t, "s3cret,ann,1,\"system:masters\"\n"),
 		OIDC: OIDC{IssuerURL: issuer.URL, ClientID: "c", CAFile: ca}}})
 	id := self(c.cfg).ID()
 	eventually.True(t, "the server has a Lease", func() bool {
@@ -45,5 +45,8 @@ func TestIdentity(t *testing.T) {
 		`",jwt_issuer_hash="` + hashed(issuer.URL) + `",result="failure"}`
 	if !strings.Contains(body, want) {
 		t.Errorf("the metrics lack %s", want)
+	}
+	if !strings.Contains(body, `apiserver_storage_size_bytes{storage_cluster_id="etcd-0"} `) {
+		t.Error("the metrics lack the size of the store")
 	}
 }

@@ -122,6 +122,7 @@ func (f *Fair) Enter(ctx context.Context, s Sorted, seats int) (Ticket, error) {
 	if err != nil {
 		return Ticket{}, err
 	}
+	t.flow.take(1, t.seats)
 	return t, nil
 }
 
@@ -132,5 +133,6 @@ func (f *Fair) Leave(t Ticket) {
 	}
 	now := time.Now()
 	t.flow.level.leave(&t, now)
+	t.flow.take(-1, t.seats)
 	t.flow.duration.Observe(now.Sub(t.since).Seconds())
 }

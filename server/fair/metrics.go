@@ -12,6 +12,7 @@ const subsystem = "apiserver_flowcontrol_"
 // counts are the metrics of one schema in one level.
 type counts struct {
 	inQueue, seatsInQueue *atomic.Int64
+	served, seatsInUse    *atomic.Int64
 	dispatched            prometheus.Counter
 	rejected              map[Refusal]prometheus.Counter
 	waited, gaveUp        prometheus.Histogram
@@ -35,7 +36,8 @@ func newCounts(level, schema string) counts {
 		return prometheus.NewHistogram(prometheus.HistogramOpts{Name: subsystem + name, Help: help, Buckets: buckets,
 			ConstLabels: labels(more...)})
 	}
-	c := counts{inQueue: new(atomic.Int64), seatsInQueue: new(atomic.Int64), rejected: map[Refusal]prometheus.Counter{},
+	c := counts{inQueue: new(atomic.Int64), seatsInQueue: new(atomic.Int64), served: new(atomic.Int64), seatsInUse: new(atomic.Int64),
+		rejected: map[Refusal]prometheus.Counter{},
 		dispatched: prometheus.NewCounter(prometheus.CounterOpts{Name: subsystem + "dispatched_requests_total",
 			Help: "Requests that were served.", ConstLabels: labels()}),
 		waited:   histogram("request_wait_duration_seconds", "Time that requests waited in a queue.", waitBuckets, "execute", "true"),
@@ -63,6 +65,12 @@ func (c *counts) entered(from, to time.Time, err error) {
 	c.gaveUp.Observe(to.Sub(from).Seconds())
 }
 
+// take notes that a request has got its seats, or with -1 that it gave them back.
+func (c *counts) take(sign int64, seats int) {
+	c.served.Add(sign)
+	c.seatsInUse.Add(sign * int64(seats))
+}
+
 func (c *counts) collect(ch chan<- prometheus.Metric) {
 	for _, m := range []prometheus.Metric{c.dispatched, c.waited, c.gaveUp, c.duration, c.width} {
 		ch <- m
@@ -86,10 +94,14 @@ func (f *Fair) Collect(ch chan<- prometheus.Metric) {
 	}
 	queued := levelDesc("current_inqueue_requests", "Requests that wait.", "flow_schema")
 	queuedSeats := levelDesc("current_inqueue_seats", "Seats that requests wait for.", "flow_schema")
+	served := levelDesc("current_executing_requests", "Requests that are served.", "flow_schema")
+	seatsInUse := levelDesc("current_executing_seats", "Seats in use.", "flow_schema")
 	for _, x := range f.plan.Load().flows {
 		x.collect(ch)
 		gauge(queued, float64(x.inQueue.Load()), x.level.name, x.schema)
 		gauge(queuedSeats, float64(x.seatsInQueue.Load()), x.level.name, x.schema)
+		gauge(served, float64(x.served.Load()), x.level.name, x.schema)
+		gauge(seatsInUse, float64(x.seatsInUse.Load()), x.level.name, x.schema)
 	}
 	gauges := levelGauges()
 	f.mu.Lock()
@@ -110,8 +122,6 @@ type levelGauge struct {
 
 func levelGauges() []levelGauge {
 	return []levelGauge{
-		{levelDesc("current_executing_requests", "Requests that are served."), func(l *level) float64 { return float64(l.running) }},
-		{levelDesc("current_executing_seats", "Seats in use."), func(l *level) float64 { return float64(l.used) }},
 		{levelDesc("nominal_limit_seats", "Seats by the level's shares."), func(l *level) float64 { return float64(l.nominal) }},
 		{levelDesc("lower_limit_seats", "Seats that are not lent."), func(l *level) float64 { return float64(l.least) }},
 		{levelDesc("upper_limit_seats", "Seats with all that can be borrowed."), func(l *level) float64 { return float64(l.largest) }},
