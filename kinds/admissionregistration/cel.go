@@ -87,6 +87,14 @@ func (c *compiler) expression(text string, path *field.Path, types []*cel.Type) 
 	return complaint(r.Error, text, path)
 }
 
+// bare is expression where one that is missing is only said to be required.
+func (c *compiler) bare(text string, path *field.Path, types []*cel.Type) field.ErrorList {
+	if strings.TrimSpace(text) == "" {
+		return field.ErrorList{field.Required(path, "")}
+	}
+	return c.expression(text, path, types)
+}
+
 // variable checks an expression and makes it known to those that follow.
 func (c *compiler) variable(name, text string, path *field.Path) field.ErrorList {
 	if strings.TrimSpace(text) == "" {

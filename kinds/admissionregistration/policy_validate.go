@@ -154,7 +154,7 @@ func matchConditions(params bool, list []admissionregistrationv1.MatchCondition,
 	c, seen := newCompiler(params, false), map[string]bool{}
 	for i, m := range list {
 		at := path.Index(i)
-		errs = append(errs, c.expression(m.Expression, at.Child("expression"), wantBool)...)
+		errs = append(errs, c.bare(m.Expression, at.Child("expression"), wantBool)...)
 		errs = append(errs, rule.NeededFormat(m.Name, at.Child("name"), validation.IsQualifiedName)...)
 		if m.Name != "" && seen[m.Name] {
 			errs = append(errs, field.Duplicate(at.Child("name"), m.Name))
@@ -173,7 +173,7 @@ func variables(c *compiler, list []admissionregistrationv1.Variable, path *field
 		case strings.TrimSpace(v.Name) == "":
 			errs = append(errs, field.Required(at.Child("name"), "name is not specified"))
 		case !celIdentifier.MatchString(v.Name) || slices.Contains(celReserved, v.Name):
-			errs = append(errs, field.Invalid(at.Child("name"), v.Name, "name is not a valid CEL identifier"))
+			errs = append(errs, field.Invalid(at.Child("name"), v.Name, "must be a valid CEL identifier"))
 		}
 		errs = append(errs, c.variable(v.Name, v.Expression, at.Child("expression"))...)
 	}
@@ -239,21 +239,23 @@ func mutation(c *compiler, m admissionregistrationv1.Mutation, path *field.Path)
 	case "":
 		errs = append(errs, field.Required(path.Child("patchType"), ""))
 	case admissionregistrationv1.PatchTypeApplyConfiguration:
+		if m.ApplyConfiguration == nil {
+			errs = append(errs, field.Required(conf, "must be specified when patchType is ApplyConfiguration"))
+		} else {
+			errs = append(errs, c.bare(m.ApplyConfiguration.Expression, conf.Child("expression"), wantObject)...)
+		}
 		if m.JSONPatch != nil {
 			errs = append(errs, field.Invalid(patch, "{jsonPatch}", "must not be specified when patchType is ApplyConfiguration"))
 		}
-		if m.ApplyConfiguration == nil {
-			return append(errs, field.Required(conf, "must be specified when patchType is ApplyConfiguration"))
-		}
-		errs = append(errs, c.expression(m.ApplyConfiguration.Expression, conf.Child("expression"), wantObject)...)
 	case admissionregistrationv1.PatchTypeJSONPatch:
+		if m.JSONPatch == nil {
+			errs = append(errs, field.Required(patch, "must be specified when patchType is JSONPatch"))
+		} else {
+			errs = append(errs, c.bare(m.JSONPatch.Expression, patch.Child("expression"), wantPatch)...)
+		}
 		if m.ApplyConfiguration != nil {
 			errs = append(errs, field.Invalid(conf, "{applyConfiguration}", "must not be specified when patchType is JSONPatch"))
 		}
-		if m.JSONPatch == nil {
-			return append(errs, field.Required(patch, "must be specified when patchType is JSONPatch"))
-		}
-		errs = append(errs, c.expression(m.JSONPatch.Expression, patch.Child("expression"), wantPatch)...)
 	default:
 		errs = append(errs, rule.Among(m.PatchType, path.Child("patchType"), admissionregistrationv1.PatchTypeApplyConfiguration,
 			admissionregistrationv1.PatchTypeJSONPatch)...)

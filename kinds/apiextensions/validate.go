@@ -155,17 +155,17 @@ func names(n *apiextensions.CustomResourceDefinitionNames, path *field.Path) (er
 			errs = append(errs, field.Invalid(path.Child(f.name), f.value, prefix+strings.Join(says, ",")))
 		}
 	}
+	errs = append(errs, labels(n.ShortNames, path.Child("shortNames"))...)
 	if n.Kind != "" && n.Kind == n.ListKind {
 		errs = append(errs, field.Invalid(path.Child("listKind"), n.ListKind, "kind and listKind may not be the same"))
 	}
-	for _, l := range []struct {
-		name   string
-		values []string
-	}{{"shortNames", n.ShortNames}, {"categories", n.Categories}} {
-		for i, v := range l.values {
-			if says := validation.IsDNS1035Label(v); len(says) > 0 {
-				errs = append(errs, field.Invalid(path.Child(l.name).Index(i), v, strings.Join(says, ",")))
-			}
+	return append(errs, labels(n.Categories, path.Child("categories"))...)
+}
+
+func labels(list []string, path *field.Path) (errs field.ErrorList) {
+	for i, v := range list {
+		if says := validation.IsDNS1035Label(v); len(says) > 0 {
+			errs = append(errs, field.Invalid(path.Index(i), v, strings.Join(says, ",")))
 		}
 	}
 	return errs

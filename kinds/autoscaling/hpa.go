@@ -20,8 +20,9 @@ type hpa = *autoscalingv2.HorizontalPodAutoscaler
 // HorizontalPodAutoscalers declares the kind.
 var HorizontalPodAutoscalers = &resource.Def[hpa]{
 	GVK: autoscalingv2.SchemeGroupVersion.WithKind("HorizontalPodAutoscaler"), Plural: "horizontalpodautoscalers",
-	Quirks: resource.Quirks{MetaUpdateOnly: true},
-	Short:  []string{"hpa"}, Categories: []string{"all"}, Namespaced: true, Status: true,
+	Quirks: resource.Quirks{MetaUpdateOnly: true,
+		Declared: []string{"Invalid spec.minReplicas", "Required spec.maxReplicas"}},
+	Short: []string{"hpa"}, Categories: []string{"all"}, Namespaced: true, Status: true,
 	Default: defaultAutoscaler, ValidateStatus: resource.Serving(validateAutoscalerStatus),
 	Gated: resource.Gated[hpa]{
 		Generation: func(on *features.Set) bool { return on.AtLeast(37) },

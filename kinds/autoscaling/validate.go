@@ -30,11 +30,19 @@ func validateAutoscaler(on *features.Set, h, old hpa) (errs field.ErrorList) {
 	}
 	errs = append(errs, rule.AtLeastPtr(s.MinReplicas, least, spec.Child("minReplicas"))...)
 	most := spec.Child("maxReplicas")
+	declared, needed := on.AtLeast(37), "must be set and greater than 0"
+	if declared {
+		needed = ""
+	}
+	var few field.ErrorList
 	switch {
 	case s.MaxReplicas == 0:
-		errs = append(errs, field.Required(most, "must be greater than 0"))
+		errs = append(errs, field.Required(most, needed))
 	case s.MaxReplicas < 0:
-		errs = append(errs, field.Invalid(most, s.MaxReplicas, "must be greater than 0"))
+		few = rule.AtLeast(s.MaxReplicas, 1, most)
+	}
+	if !declared {
+		errs = append(errs, few...)
 	}
 	if s.MinReplicas != nil && s.MaxReplicas < *s.MinReplicas {
 		errs = append(errs, field.Invalid(most, s.MaxReplicas, "must be greater than or equal to `minReplicas`"))
@@ -49,6 +57,9 @@ func validateAutoscaler(on *features.Set, h, old hpa) (errs field.ErrorList) {
 	if b := s.Behavior; b != nil {
 		errs = append(errs, scaling(b.ScaleUp, spec.Child("behavior", "scaleUp"))...)
 		errs = append(errs, scaling(b.ScaleDown, spec.Child("behavior", "scaleDown"))...)
+	}
+	if declared {
+		errs = append(errs, few...)
 	}
 	return errs
 }

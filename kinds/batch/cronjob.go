@@ -23,7 +23,7 @@ const longestCronJob = 52
 // CronJobs declares the kind.
 var CronJobs = &resource.Def[*batchv1.CronJob]{
 	GVK: gvk("CronJob"), Plural: "cronjobs", Short: []string{"cj"}, Categories: all, Namespaced: true,
-	Quirks:     resource.Quirks{MetaUpdateOnly: true, StatusUnchecked: true},
+	Quirks:     resource.Quirks{MetaUpdateOnly: true, StatusUnchecked: true, Declared: []string{"Required spec.schedule"}},
 	Generation: true, Status: true, Default: defaultCronJob,
 	Gated: template.Gated(func(c *batchv1.CronJob) *corev1.PodTemplateSpec { return &c.Spec.JobTemplate.Spec.Template },
 		resource.Serving(validateCronJob)),

@@ -18,8 +18,9 @@ import (
 // EndpointSlices declares the kind.
 var EndpointSlices = &resource.Def[*discoveryv1.EndpointSlice]{
 	GVK: discoveryv1.SchemeGroupVersion.WithKind("EndpointSlice"), Plural: "endpointslices", Namespaced: true, Generation: true,
-	Quirks:  resource.Quirks{MetaErrorsOnce: true},
-	Default: defaultSlice, Prepare: resource.Serving(prepareSlice), Validate: resource.Serving(validateSlice),
+	Quirks: resource.Quirks{MetaErrorsOnce: true,
+		Declared: []string{"Required endpoints[*].addresses", "TooMany endpoints[*].addresses"}},
+	Default: defaultSlice, Prepare: resource.Serving(prepareSlice), Gated: resource.Gated[*discoveryv1.EndpointSlice]{Validate: resource.Serving(validateSlice)},
 	Warn: resource.Serving(warnSlice),
 	Columns: []resource.Column[*discoveryv1.EndpointSlice]{
 		resource.Col("AddressType", "string", func(s *discoveryv1.EndpointSlice) any { return string(s.AddressType) }),

@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	netutils "k8s.io/utils/net"
 
+	"github.com/kloop-dev/kloop/features"
 	"github.com/kloop-dev/kloop/kinds/rule"
 	"github.com/kloop-dev/kloop/resource"
 )
@@ -24,21 +25,25 @@ const (
 	maxHints     = 8
 )
 
-func validateSlice(s, old *discoveryv1.EndpointSlice) (errs field.ErrorList) {
+func validateSlice(on *features.Set, s, old *discoveryv1.EndpointSlice) (errs field.ErrorList) {
 	path := field.NewPath("addressType")
 	errs = append(errs, rule.Chosen(s.AddressType, path, discoveryv1.AddressTypeIPv4, discoveryv1.AddressTypeIPv6,
 		discoveryv1.AddressTypeFQDN)...)
-	if old == nil || !resource.Same(s.Endpoints, old.Endpoints) { // endpoints that nobody changed may stay as they are
-		errs = append(errs, endpoints(s, old, field.NewPath("endpoints"))...)
-	}
 	errs = append(errs, validatePorts(s.Ports, field.NewPath("ports"))...)
+	if old == nil || !resource.Same(s.Endpoints, old.Endpoints) { // endpoints that nobody changed may stay as they are
+		needed := ""
+		if !on.AtLeast(37) {
+			needed = "must contain at least 1 address"
+		}
+		errs = append(errs, endpoints(s, old, needed, field.NewPath("endpoints"))...)
+	}
 	if old != nil && s.AddressType != old.AddressType {
 		errs = append(errs, field.Invalid(path, nil, "field is immutable"))
 	}
 	return errs
 }
 
-func endpoints(s, old *discoveryv1.EndpointSlice, path *field.Path) (errs field.ErrorList) {
+func endpoints(s, old *discoveryv1.EndpointSlice, needed string, path *field.Path) (errs field.ErrorList) {
 	if len(s.Endpoints) > maxEndpoints {
 		return field.ErrorList{field.TooMany(path, len(s.Endpoints), maxEndpoints)}
 	}
@@ -49,6 +54,9 @@ func endpoints(s, old *discoveryv1.EndpointSlice, path *field.Path) (errs field.
 		}
 	}
 	for i, e := range s.Endpoints {
+		if len(e.Addresses) == 0 {
+			errs = append(errs, field.Required(path.Index(i).Child("addresses"), needed))
+		}
 		errs = append(errs, endpoint(e, s.AddressType, before, path.Index(i))...)
 	}
 	return errs
@@ -57,10 +65,7 @@ func endpoints(s, old *discoveryv1.EndpointSlice, path *field.Path) (errs field.
 // endpoint checks one endpoint; addresses that were there before may stay as they are.
 func endpoint(e discoveryv1.Endpoint, typ discoveryv1.AddressType, before []string, path *field.Path) (errs field.ErrorList) {
 	at := path.Child("addresses")
-	switch {
-	case len(e.Addresses) == 0:
-		errs = append(errs, field.Required(at, "must contain at least 1 address"))
-	case len(e.Addresses) > maxAddresses:
+	if len(e.Addresses) > maxAddresses {
 		errs = append(errs, field.TooMany(at, len(e.Addresses), maxAddresses))
 	}
 	for i, a := range e.Addresses {
@@ -116,22 +121,27 @@ func hints(h *discoveryv1.EndpointHints, path *field.Path) (errs field.ErrorList
 	if len(h.ForZones) > maxHints {
 		return field.ErrorList{field.TooMany(zones, len(h.ForZones), maxHints)}
 	}
-	errs = append(errs, rule.Duplicates(h.ForZones, nameIn(zones))...)
+	seen := map[string]bool{}
 	for i, z := range h.ForZones {
-		errs = append(errs, rule.Format(z.Name, zones.Index(i).Child("name"), utilvalidation.IsValidLabelValue)...)
+		errs = append(errs, once(seen, z.Name, zones.Index(i).Child("name"), utilvalidation.IsValidLabelValue)...)
 	}
 	if len(h.ForNodes) > maxHints {
 		return append(errs, field.TooMany(nodes, len(h.ForNodes), maxHints))
 	}
-	errs = append(errs, rule.Duplicates(h.ForNodes, nameIn(nodes))...)
+	clear(seen)
 	for i, n := range h.ForNodes {
-		errs = append(errs, rule.Format(n.Name, nodes.Index(i).Child("name"), rule.Subdomain)...)
+		errs = append(errs, once(seen, n.Name, nodes.Index(i).Child("name"), rule.Subdomain)...)
 	}
 	return errs
 }
 
-func nameIn(list *field.Path) func(int) *field.Path {
-	return func(i int) *field.Path { return list.Index(i).Child("name") }
+// once checks a name that a list has once.
+func once(seen map[string]bool, name string, at *field.Path, format func(string) []string) (errs field.ErrorList) {
+	if seen[name] {
+		errs = append(errs, field.Duplicate(at, name))
+	}
+	seen[name] = true
+	return append(errs, rule.Format(name, at, format)...)
 }
 
 func validatePorts(list []discoveryv1.EndpointPort, path *field.Path) (errs field.ErrorList) {

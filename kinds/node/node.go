@@ -2,11 +2,14 @@
 package node
 
 import (
+	"strings"
+
 	corev1 "k8s.io/api/core/v1"
 	nodev1 "k8s.io/api/node/v1"
 	metavalidation "k8s.io/apimachinery/pkg/apis/meta/v1/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
+	"github.com/kloop-dev/kloop/features"
 	"github.com/kloop-dev/kloop/kinds/podspec"
 	"github.com/kloop-dev/kloop/kinds/rule"
 	"github.com/kloop-dev/kloop/resource"
@@ -15,8 +18,9 @@ import (
 // RuntimeClasses declares the kind.
 var RuntimeClasses = &resource.Def[*nodev1.RuntimeClass]{
 	GVK: nodev1.SchemeGroupVersion.WithKind("RuntimeClass"), Plural: "runtimeclasses", CreateOnUpdate: true,
-	Validate: resource.Serving(validateClass),
-	Quirks:   resource.Quirks{NeedsRevision: true, UnqualifiedFinalizers: true},
+	Gated: resource.Gated[*nodev1.RuntimeClass]{Validate: resource.Serving(validateClass)},
+	Quirks: resource.Quirks{NeedsRevision: true, UnqualifiedFinalizers: true,
+		Declared: []string{"Required handler", "Invalid handler"}},
 	Default: func(c *nodev1.RuntimeClass) {
 		if c.Overhead != nil {
 			podspec.RoundResources(c.Overhead.PodFixed)
@@ -37,12 +41,18 @@ var RuntimeClasses = &resource.Def[*nodev1.RuntimeClass]{
 	},
 }
 
-func validateClass(c, old *nodev1.RuntimeClass) (errs field.ErrorList) {
+func validateClass(on *features.Set, c, old *nodev1.RuntimeClass) (errs field.ErrorList) {
 	handler := field.NewPath("handler")
 	if old != nil {
 		errs = append(errs, rule.Frozen(c.Handler, old.Handler, handler)...)
 	}
-	errs = append(errs, rule.NeededFormat(c.Handler, handler, rule.Label)...)
+	says := rule.NeededFormat(c.Handler, handler, rule.Label)
+	for _, e := range says {
+		if on.AtLeast(37) {
+			e.Detail = strings.Replace(e.Detail, "63 characters", "63 bytes", 1)
+		}
+	}
+	errs = append(errs, says...)
 	if c.Overhead != nil {
 		errs = append(errs, podspec.ValidateOverhead(c.Overhead.PodFixed, field.NewPath("overhead"))...)
 	}
@@ -60,7 +70,13 @@ func tolerations(list []corev1.Toleration, path *field.Path) field.ErrorList {
 	for i, t := range list {
 		for _, b := range list[:i] {
 			if t.Key == b.Key && t.Operator == b.Operator && t.Value == b.Value && t.Effect == b.Effect {
-				errs = append(errs, field.Duplicate(path.Index(i), t))
+				errs = append(errs, field.Duplicate(path.Index(i), struct { // clients know it so
+					Key               string
+					Operator          corev1.TolerationOperator
+					Value             string
+					Effect            corev1.TaintEffect
+					TolerationSeconds *int64
+				}(t)))
 				break
 			}
 		}

@@ -8,6 +8,7 @@ import (
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	metavalidation "k8s.io/apimachinery/pkg/apis/meta/v1/validation"
 	"k8s.io/apimachinery/pkg/util/sets"
 	utilvalidation "k8s.io/apimachinery/pkg/util/validation"
@@ -120,7 +121,11 @@ func validateTaints(list []corev1.Taint, path *field.Path) (errs field.ErrorList
 		errs = append(errs, podspec.ValidateTaintEffect(t.Effect, at.Child("effect"))...)
 		k := key{t.Key, t.Effect}
 		if seen.Has(k) {
-			e := field.Duplicate(at, t)
+			e := field.Duplicate(at, struct { // clients know it so
+				Key, Value string
+				Effect     corev1.TaintEffect
+				TimeAdded  *metav1.Time
+			}(t))
 			e.Detail = "taints must be unique by key and effect pair"
 			errs = append(errs, e)
 		}

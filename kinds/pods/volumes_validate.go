@@ -38,7 +38,7 @@ func ValidateVolumeSpec(s *corev1.PersistentVolumeSpec, name string, inline bool
 			add(field.Required(path.Child("csi"), "has to be specified in the context of inline volumes"))
 		}
 	}
-	add(podspec.ValidateAccessModes(s.AccessModes, path.Child("accessModes"))...)
+	add(podspec.ValidateAccessModes(s.AccessModes, "", path.Child("accessModes"))...)
 	if !inline {
 		add(validateCapacity(s.Capacity, path.Child("capacity"))...)
 	}
@@ -48,6 +48,9 @@ func ValidateVolumeSpec(s *corev1.PersistentVolumeSpec, name string, inline bool
 		add(notInline(path, inlineField{"nodeAffinity", s.NodeAffinity != nil})...)
 	}
 	add(podspec.OneSource(&s.PersistentVolumeSource, volumeSources, path, validateOwnSource)...)
+	if s.NodeAffinity == nil && s.Local != nil && firstSource(s) == "Local" {
+		add(field.Required(path.Child("nodeAffinity"), "Local volume requires node affinity"))
+	}
 	if s := s.ISCSI; s != nil && s.InitiatorName != nil && len(name+":"+s.TargetPortal) > 64 {
 		add(field.Invalid(path.Child("iscsi", "targetportal"), s.TargetPortal, // clients know it so
 			"Total length of <volume name>:<iscsi.targetPortal> must be under 64 characters if iscsi.initiatorName is specified."))
@@ -72,7 +75,11 @@ func validateVolumeRest(s *corev1.PersistentVolumeSpec, inline bool, path *field
 		errs = append(errs, rule.AmongPtr(s.VolumeMode, at, corev1.PersistentVolumeBlock, corev1.PersistentVolumeFilesystem)...)
 	}
 	if c, at := s.VolumeAttributesClassName, path.Child("volumeAttributesClassName"); c != nil {
-		errs = append(errs, rule.NeededFormat(*c, at, rule.Subdomain)...)
+		if *c == "" {
+			errs = append(errs, field.Required(at, "an empty string is disallowed"))
+		} else {
+			errs = append(errs, rule.Format(*c, at, rule.Subdomain)...)
+		}
 		if s.CSI == nil {
 			errs = append(errs, field.Required(path.Child("csi"), "has to be specified when using volumeAttributesClassName"))
 		}
@@ -112,8 +119,6 @@ func validateVolumeAffinity(s *corev1.PersistentVolumeSpec, at *field.Path) fiel
 		return field.ErrorList{field.Required(at.Child("required"), "must specify required node constraints")}
 	case a != nil:
 		return podspec.ValidateNodeSelector(a.Required, at.Child("required"))
-	case s.Local != nil && firstSource(s) == "Local":
-		return field.ErrorList{field.Required(at, "Local volume requires node affinity")}
 	}
 	return nil
 }

@@ -16,7 +16,7 @@ import (
 // ValidateClaimSpec checks a claim for storage, of its own or in a template.
 func ValidateClaimSpec(s *corev1.PersistentVolumeClaimSpec, path *field.Path) (errs field.ErrorList) {
 	add := func(list ...*field.Error) { errs = append(errs, list...) }
-	add(ValidateAccessModes(s.AccessModes, path.Child("accessModes"))...)
+	add(ValidateAccessModes(s.AccessModes, "at least 1 access mode is required", path.Child("accessModes"))...)
 	add(checkSelector(s.Selector, path.Child("selector"))...)
 	at := path.Child("resources").Key(string(corev1.ResourceStorage))
 	if q, ok := s.Resources.Requests[corev1.ResourceStorage]; ok {
@@ -49,10 +49,10 @@ func ValidateStorage(q apiresource.Quantity, path *field.Path) field.ErrorList {
 var accessModes = []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOnce, corev1.ReadOnlyMany, corev1.ReadWriteMany,
 	corev1.ReadWriteOncePod}
 
-// ValidateAccessModes checks in what ways storage is to be used.
-func ValidateAccessModes(modes []corev1.PersistentVolumeAccessMode, path *field.Path) (errs field.ErrorList) {
+// ValidateAccessModes checks in what ways storage is to be used; needed is said where none is.
+func ValidateAccessModes(modes []corev1.PersistentVolumeAccessMode, needed string, path *field.Path) (errs field.ErrorList) {
 	if len(modes) == 0 {
-		return field.ErrorList{field.Required(path, "at least 1 access mode is required")}
+		return field.ErrorList{field.Required(path, needed)}
 	}
 	for _, m := range modes {
 		errs = append(errs, rule.Among(m, path, accessModes...)...)

@@ -94,8 +94,10 @@ func orDefault[T ~string](p *T, or string) string {
 func validateClass(c, old *storagev1.StorageClass) (errs field.ErrorList) {
 	errs = append(errs, provisioner(c.Provisioner, field.NewPath("provisioner"))...)
 	errs = append(errs, parameters(c.Parameters, false, field.NewPath("parameters"))...)
-	errs = append(errs, rule.AmongPtr(c.ReclaimPolicy, field.NewPath("reclaimPolicy"), "", corev1.PersistentVolumeReclaimDelete,
-		corev1.PersistentVolumeReclaimRetain)...)
+	if p := c.ReclaimPolicy; p != nil && *p != "" { // which may be, though nobody is told so
+		errs = append(errs, rule.Among(*p, field.NewPath("reclaimPolicy"), corev1.PersistentVolumeReclaimDelete,
+			corev1.PersistentVolumeReclaimRetain)...)
+	}
 	if c.VolumeBindingMode == nil {
 		errs = append(errs, field.Required(field.NewPath("volumeBindingMode"), ""))
 	}

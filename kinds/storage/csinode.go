@@ -2,6 +2,7 @@ package storage
 
 import (
 	"fmt"
+	"slices"
 
 	storagev1 "k8s.io/api/storage/v1"
 	"k8s.io/apimachinery/pkg/util/validation"
@@ -56,13 +57,15 @@ func driverOnNode(d storagev1.CSINodeDriver, at *field.Path) (errs field.ErrorLi
 	case len(d.NodeID) > maxNodeID:
 		errs = append(errs, field.Invalid(at.Child("nodeID"), d.NodeID, fmt.Sprintf("must be %d characters or less", maxNodeID)))
 	}
-	for _, k := range d.TopologyKeys { // all named by the driver they belong to
-		errs = append(errs, rule.Needed(k, at)...)
-		errs = append(errs, rule.Format(k, at, validation.IsQualifiedName)...)
-	}
-	errs = append(errs, rule.Duplicates(d.TopologyKeys, func(int) *field.Path { return at })...)
 	if d.Allocatable != nil {
 		errs = append(errs, rule.AtLeastPtr(d.Allocatable.Count, 0, at.Child("allocatable", "count"))...)
+	}
+	for i, k := range d.TopologyKeys { // all named by the driver they belong to
+		errs = append(errs, rule.Needed(k, at)...)
+		if slices.Contains(d.TopologyKeys[:i], k) {
+			errs = append(errs, field.Duplicate(at, k))
+		}
+		errs = append(errs, rule.Format(k, at, validation.IsQualifiedName)...)
 	}
 	return errs
 }

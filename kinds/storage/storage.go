@@ -49,7 +49,7 @@ func parameters(p map[string]string, needed bool, path *field.Path) (errs field.
 
 // provisioner checks the name of what makes volumes: a driver or something older.
 func provisioner(name string, path *field.Path) field.ErrorList {
-	return rule.NeededFormat(name, path, func(s string) []string { return validation.IsQualifiedName(strings.ToLower(s)) })
+	return rule.NeededFormat(strings.ToLower(name), path, validation.IsQualifiedName)
 }
 
 // driverName checks the name of a CSI driver, which may have upper case letters.
