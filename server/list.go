@@ -44,7 +44,7 @@ func (s *reads) List(ctx context.Context, r *Request, opts *metav1.ListOptions) 
 	exact := opts.ResourceVersionMatch == metav1.ResourceVersionMatchExact ||
 		opts.ResourceVersionMatch == "" && rev > 0 && opts.Limit > 0
 	if exact {
-		return s.listAt(ctx, c, place{Rev: rev}, opts)
+		return s.listAt(ctx, c, continueToken{Rev: rev}, opts)
 	}
 	snap, err := s.notOlder(ctx, opts.ResourceVersion)
 	if err != nil {
@@ -57,7 +57,7 @@ func (s *reads) List(ctx context.Context, r *Request, opts *metav1.ListOptions) 
 	if opts.ResourceVersion == "0" {
 		limit = 0 // as upstream's cache does
 	}
-	return s.listSnapshot(ctx, snap, c, place{}, limit)
+	return s.listSnapshot(ctx, snap, c, continueToken{}, limit)
 }
 
 func (s *reads) checkListOptions(opts *metav1.ListOptions, watch bool) error {
@@ -103,7 +103,7 @@ func (s *reads) listOn(ctx context.Context, c *choice, opts *metav1.ListOptions)
 const lookUp = 256
 
 // listSnapshot picks from a snapshot what comes behind the place. It ends with ctx: whose client is gone looks at nothing more.
-func (s *reads) listSnapshot(ctx context.Context, snap *view.Snapshot, c *choice, at place, limit int64) (*List, error) {
+func (s *reads) listSnapshot(ctx context.Context, snap *view.Snapshot, c *choice, at continueToken, limit int64) (*List, error) {
 	l := &List{Revision: snap.Rev(), Entries: []*view.Entry{}}
 	if limit <= 0 && c.all() { // all that from yields: nothing to look into the objects for
 		if c.ns == "" {
@@ -201,7 +201,7 @@ func (c *choice) absolute(key string) string {
 }
 
 // listAt lists at one very revision: the present one from the view, a past one from the store's history.
-func (s *reads) listAt(ctx context.Context, c *choice, at place, opts *metav1.ListOptions) (*List, error) {
+func (s *reads) listAt(ctx context.Context, c *choice, at continueToken, opts *metav1.ListOptions) (*List, error) {
 	rev := at.Rev
 	snap := s.pages.at(rev)
 	if snap == nil {

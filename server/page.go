@@ -16,9 +16,9 @@ const (
 	anyRevision = -1 // in a token: go on at whatever is newest, as the revision of the first page is gone
 )
 
-// A place is the content of a continue token: where a list goes on. The form is upstream's, so that a client may
-// go on with a list after the server was exchanged.
-type place struct {
+// A continueToken is the content of a continue token: where a list goes on. The form is upstream's, so that a client may
+// go on with a list after the server was exchanged. Its name is upstream's, too: an answer to one that is no token shows it.
+type continueToken struct {
 	Version string `json:"v"`
 	Rev     int64  `json:"rv"`
 	Start   string `json:"start"`          // first key of the next page, without the prefix
@@ -27,7 +27,7 @@ type place struct {
 
 // token encodes the place behind the object with the key, relative to the prefix of the list, and how many objects come then.
 func token(rev int64, key string, left int64) string {
-	b, err := json.Marshal(place{Version: pageVersion, Rev: rev, Start: key + "\x00", Left: left})
+	b, err := json.Marshal(continueToken{Version: pageVersion, Rev: rev, Start: key + "\x00", Left: left})
 	if err != nil {
 		return ""
 	}
@@ -35,15 +35,15 @@ func token(rev int64, key string, left int64) string {
 }
 
 // parseToken decodes a continue token; Start is then the key after which the next page starts. A token that is none is a 400.
-func parseToken(s string) (place, error) {
-	bad := func(why any) (place, error) {
-		return place{}, apierrors.NewBadRequest(fmt.Sprintf("invalid continue token: continue key is not valid: %v", why))
+func parseToken(s string) (continueToken, error) {
+	bad := func(why any) (continueToken, error) {
+		return continueToken{}, apierrors.NewBadRequest(fmt.Sprintf("invalid continue token: continue key is not valid: %v", why))
 	}
 	b, err := base64.RawURLEncoding.DecodeString(s)
 	if err != nil {
 		return bad(err)
 	}
-	var p place
+	var p continueToken
 	if err := json.Unmarshal(b, &p); err != nil {
 		return bad(err)
 	}

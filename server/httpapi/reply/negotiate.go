@@ -72,7 +72,7 @@ func (c *Clause) match(proto bool) (acc Accepted, ok bool) {
 			continue
 		}
 		sub := strings.TrimPrefix(typ, "application/")
-		if (c.Type == "*" || c.Type == "application") && (c.Sub == "*" || c.Sub == sub) {
+		if c.Sub == "*" && (c.Type == "*" || c.Type == "application") || c.Type == "application" && c.Sub == sub {
 			acc = Accepted{Format: Format(f), As: c.params["as"], Group: c.params["g"], Version: c.params["v"]}
 			acc.Pretty = c.params["pretty"] == "1"
 			return acc, true
@@ -94,7 +94,7 @@ func ParseAccept(header string) []Clause {
 		if c.Type, c.Sub, ok = strings.Cut(strings.TrimSpace(fields[0]), "/"); !ok && c.Type != "*" {
 			continue
 		}
-		if c.Type == "*" {
+		if !ok {
 			c.Sub = "*"
 		}
 		c.read(fields[1:])
