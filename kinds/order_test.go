@@ -41,3 +41,29 @@ func TestOrder(t *testing.T) {
 		}
 	}
 }
+
+//go:embed testdata/words.yaml
+var words []byte
+
+// TestWords: in which words it is told what is wrong.
+func TestWords(t *testing.T) {
+	set := kinds.NewSet()
+	var suites []suite
+	if err := yaml.UnmarshalStrict(words, &suites); err != nil {
+		t.Fatal(err)
+	}
+	for _, s := range suites {
+		for _, c := range s.Cases {
+			t.Run(s.Plural+"/"+c.Name, func(t *testing.T) {
+				_, errs := write(version(t, c.In), decode(t, set, change(t, s.Base, c.Set, c.Unset)), nil, "", gvkOf(s.Base))
+				var got []string
+				for _, e := range errs {
+					got = append(got, e.Error())
+				}
+				if !slices.Equal(got, c.Want) {
+					t.Errorf("\n got %q\nwant %q", got, c.Want)
+				}
+			})
+		}
+	}
+}

@@ -97,7 +97,7 @@ func templateGeneration(d *appsv1.DaemonSet) int64 {
 // validateDaemonSet freezes the selector, as all workloads of apps/v1 do: pods that were made for the old one would be nobody's.
 func validateDaemonSet(on *features.Set, d, old *appsv1.DaemonSet) (errs field.ErrorList) {
 	s, spec := &d.Spec, field.NewPath("spec")
-	w := workload{on: on, kind: "daemonset", selector: s.Selector, template: &s.Template, lenient: true}
+	w := workload{on: on, kind: "daemonset", ends: "DaemonSet", selector: s.Selector, template: &s.Template, lenient: true}
 	if old != nil {
 		w.oldSelector, w.oldTemplate = old.Spec.Selector, &old.Spec.Template
 		errs = append(errs, rule.Frozen(s.Selector, old.Spec.Selector, spec.Child("selector"))...)

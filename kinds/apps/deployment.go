@@ -82,7 +82,7 @@ func prepareDeployment(d, old *appsv1.Deployment) {
 func validateDeployment(on *features.Set, d, old *appsv1.Deployment) (errs field.ErrorList) {
 	s, spec := &d.Spec, field.NewPath("spec")
 	errs = append(errs, rule.AtLeastPtr(s.Replicas, 0, spec.Child("replicas"))...)
-	w := workload{on: on, kind: "deployment", selector: s.Selector, template: &s.Template}
+	w := workload{on: on, kind: "deployment", ends: "ReplicaSet", selector: s.Selector, template: &s.Template}
 	if old != nil {
 		w.oldSelector, w.oldTemplate = old.Spec.Selector, &old.Spec.Template
 	}

@@ -59,7 +59,7 @@ func validateReplicaSet(on *features.Set, r, old *appsv1.ReplicaSet) (errs field
 	errs = append(errs, rule.AtLeastPtr(r.Spec.Replicas, 0, spec.Child("replicas"))...)
 	errs = append(errs, rule.AtLeast(r.Spec.MinReadySeconds, 0, spec.Child("minReadySeconds"))...)
 	// Upstream says "deployment" of a ReplicaSet, too.
-	w := workload{on: on, kind: "deployment", selector: r.Spec.Selector, template: &r.Spec.Template}
+	w := workload{on: on, kind: "deployment", ends: "ReplicaSet", selector: r.Spec.Selector, template: &r.Spec.Template}
 	if old != nil {
 		w.oldSelector, w.oldTemplate = old.Spec.Selector, &old.Spec.Template
 	}

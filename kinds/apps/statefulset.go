@@ -98,7 +98,7 @@ func defaultStatefulSet(set *appsv1.StatefulSet) {
 // set is made: later they can't change.
 func validateStatefulSet(on *features.Set, set, old *appsv1.StatefulSet) (errs field.ErrorList) {
 	s, spec := &set.Spec, field.NewPath("spec")
-	w := workload{on: on, kind: "statefulset", selector: s.Selector, template: asMade(s), stateful: true}
+	w := workload{on: on, kind: "statefulset", ends: "StatefulSet", selector: s.Selector, template: asMade(s), stateful: true}
 	if old != nil {
 		w.oldSelector, w.oldTemplate = old.Spec.Selector, asMade(&old.Spec)
 	} else {
@@ -248,8 +248,8 @@ func retention(p *appsv1.StatefulSetPersistentVolumeClaimRetentionPolicy, path *
 		return nil
 	}
 	keep, drop := appsv1.RetainPersistentVolumeClaimRetentionPolicyType, appsv1.DeletePersistentVolumeClaimRetentionPolicyType
-	errs = append(errs, rule.Among(p.WhenDeleted, path.Child("whenDeleted"), keep, drop)...)
-	return append(errs, rule.Among(p.WhenScaled, path.Child("whenScaled"), keep, drop)...)
+	errs = append(errs, rule.Listed(p.WhenDeleted, path.Child("whenDeleted"), keep, drop)...)
+	return append(errs, rule.Listed(p.WhenScaled, path.Child("whenScaled"), keep, drop)...)
 }
 
 func validateStatefulSetStatus(set, old *appsv1.StatefulSet) (errs field.ErrorList) {

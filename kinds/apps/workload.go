@@ -23,7 +23,7 @@ import (
 // A workload holds what the kinds of this group have in common: a selector and a template that it must match.
 type workload struct {
 	on                    *features.Set
-	kind                  string // as complaints name it
+	kind, ends            string // as complaints name it, and as those do about pods that may end
 	selector, oldSelector *metav1.LabelSelector
 	template, oldTemplate *corev1.PodTemplateSpec
 	lenient               bool // a missing selector is reported only as not matching: DaemonSets
@@ -47,7 +47,8 @@ func (w workload) validate(spec *field.Path) (errs field.ErrorList) {
 	case err != nil && !w.lenient:
 		errs = append(errs, field.Invalid(selector, w.selector, "invalid label selector"))
 		if w.stateful {
-			errs = append(errs, template.AlwaysRestart(w.template, at)...)
+			errs[len(errs)-1].Detail = ""
+			errs = append(errs, template.AlwaysRestart(w.template, w.ends, at)...)
 		}
 		return errs // nothing else about the template
 	case err == nil && !sel.Matches(labels.Set(w.template.Labels)):
@@ -58,7 +59,7 @@ func (w workload) validate(spec *field.Path) (errs field.ErrorList) {
 	if w.stateful {
 		errs = append(errs, metadataAgain(w.template, at)...)
 	}
-	return append(errs, template.AlwaysRestart(w.template, at)...)
+	return append(errs, template.AlwaysRestart(w.template, w.ends, at)...)
 }
 
 // metadataAgain checks labels and annotations of a template a second time, on paths without "metadata".

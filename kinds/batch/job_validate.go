@@ -136,8 +136,9 @@ func validateJobSpec(on *features.Set, s, old *batchv1.JobSpec, path *field.Path
 			errs = append(errs, field.TooLong(path.Child("managedBy"), *m, longestManagedBy))
 		}
 	}
-	errs = append(errs, rule.AmongPtr(s.CompletionMode, path.Child("completionMode"), batchv1.NonIndexedCompletion,
-		batchv1.IndexedCompletion)...)
+	if m := s.CompletionMode; m != nil {
+		errs = append(errs, rule.Listed(*m, path.Child("completionMode"), batchv1.NonIndexedCompletion, batchv1.IndexedCompletion)...)
+	}
 	errs = append(errs, indexed(s, path)...)
 	errs = append(errs, failurePolicy(s, path.Child("podFailurePolicy"))...)
 	errs = append(errs, successPolicy(s, path.Child("successPolicy"))...)

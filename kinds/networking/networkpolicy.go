@@ -131,7 +131,9 @@ func policyPorts(list []networkingv1.NetworkPolicyPort, path *field.Path) (errs 
 }
 
 func policyPort(p networkingv1.NetworkPolicyPort, path *field.Path) (errs field.ErrorList) {
-	errs = rule.AmongPtr(p.Protocol, path.Child("protocol"), corev1.ProtocolTCP, corev1.ProtocolUDP, corev1.ProtocolSCTP)
+	if p.Protocol != nil {
+		errs = rule.Listed(*p.Protocol, path.Child("protocol"), corev1.ProtocolTCP, corev1.ProtocolUDP, corev1.ProtocolSCTP)
+	}
 	port, end := path.Child("port"), path.Child("endPort")
 	switch {
 	case p.Port == nil:

@@ -33,7 +33,7 @@ func validateController(on *features.Set, c, old *corev1.ReplicationController) 
 		was = old.Spec.Template
 	}
 	errs = append(errs, template.Validate(on, t, was, at)...)
-	return append(errs, template.AlwaysRestart(t, at)...)
+	return append(errs, template.AlwaysRestart(t, "ReplicationController", at)...)
 }
 
 func validateControllerStatus(c, _ *corev1.ReplicationController) (errs field.ErrorList) {

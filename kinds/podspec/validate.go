@@ -81,9 +81,9 @@ func (c *checker) check(path *field.Path) (errs field.ErrorList) {
 	some(len(s.InitContainers), "initContainers", c.checkInitContainers)
 	some(len(s.EphemeralContainers), "ephemeralContainers", c.checkEphemeralContainers)
 	add(c.checkPodResources(path))
-	add(rule.Chosen(s.RestartPolicy, path.Child("restartPolicy"), corev1.RestartPolicyAlways, corev1.RestartPolicyOnFailure,
+	add(rule.ChosenListed(s.RestartPolicy, path.Child("restartPolicy"), corev1.RestartPolicyAlways, corev1.RestartPolicyOnFailure,
 		corev1.RestartPolicyNever))
-	add(rule.Chosen(s.DNSPolicy, path.Child("dnsPolicy"), corev1.DNSClusterFirstWithHostNet, corev1.DNSClusterFirst, corev1.DNSDefault,
+	add(rule.ChosenListed(s.DNSPolicy, path.Child("dnsPolicy"), corev1.DNSClusterFirstWithHostNet, corev1.DNSClusterFirst, corev1.DNSDefault,
 		corev1.DNSNone))
 	if len(s.NodeSelector) > 0 {
 		add(metavalidation.ValidateLabels(s.NodeSelector, path.Child("nodeSelector")))
@@ -127,7 +127,7 @@ func checkNames(s *corev1.PodSpec, path *field.Path) (errs field.ErrorList) {
 		add(rule.Within(*d, 1, math.MaxInt32, path.Child("activeDeadlineSeconds")))
 	}
 	if p := s.PreemptionPolicy; p != nil {
-		add(rule.Chosen(*p, path.Child("preemptionPolicy"), corev1.PreemptLowerPriority, corev1.PreemptNever))
+		add(rule.ChosenListed(*p, path.Child("preemptionPolicy"), corev1.PreemptLowerPriority, corev1.PreemptNever))
 	}
 	if s.HostnameOverride != nil {
 		add(checkHostnameOverride(s, path))

@@ -297,9 +297,5 @@ func ValidateLabelValue(v string, path *field.Path) field.ErrorList {
 
 // ValidateTaintEffect checks what a taint does.
 func ValidateTaintEffect(e corev1.TaintEffect, path *field.Path) field.ErrorList {
-	effects := []corev1.TaintEffect{corev1.TaintEffectNoSchedule, corev1.TaintEffectPreferNoSchedule, corev1.TaintEffectNoExecute}
-	if e == "" || slices.Contains(effects, e) {
-		return rule.Needed(string(e), path)
-	}
-	return field.ErrorList{field.NotSupported(path, e, effects)} // in this order, not sorted
+	return rule.ChosenListed(e, path, corev1.TaintEffectNoSchedule, corev1.TaintEffectPreferNoSchedule, corev1.TaintEffectNoExecute)
 }

@@ -124,7 +124,7 @@ func (c *checker) checkContainer(k *corev1.Container, path *field.Path) (errs fi
 	add := func(list field.ErrorList) { errs = append(errs, list...) }
 	add(rule.NeededFormat(k.Name, path.Child("name"), rule.Label))
 	add(rule.Needed(k.Image, path.Child("image")))
-	add(rule.Chosen(k.TerminationMessagePolicy, path.Child("terminationMessagePolicy"),
+	add(rule.ChosenListed(k.TerminationMessagePolicy, path.Child("terminationMessagePolicy"),
 		corev1.TerminationMessageReadFile, corev1.TerminationMessageFallbackToLogsOnError))
 	add(checkPorts(k.Ports, path.Child("ports")))
 	add(checkEnv(k.Env, path.Child("env")))

@@ -81,7 +81,7 @@ func defaultBinding(ref *rbacv1.RoleRef, list []rbacv1.Subject) {
 func roleRef(ref rbacv1.RoleRef, kinds ...string) (errs field.ErrorList) {
 	path := field.NewPath("roleRef")
 	errs = append(errs, rule.Among(ref.APIGroup, path.Child("apiGroup"), rbacv1.GroupName)...)
-	errs = append(errs, rule.Among(ref.Kind, path.Child("kind"), kinds...)...)
+	errs = append(errs, rule.Listed(ref.Kind, path.Child("kind"), kinds...)...)
 	return append(errs, rule.NeededFormat(ref.Name, path.Child("name"), func(s string) []string { return rule.PathSegment(s, false) })...)
 }
 
@@ -118,7 +118,7 @@ func subject(s rbacv1.Subject, namespaced bool, path *field.Path) (errs field.Er
 		errs = append(errs, rule.Among(s.APIGroup, path.Child("apiGroup"), rbacv1.GroupName)...)
 	default:
 		errs = append(errs, field.NotSupported(path.Child("kind"), s.Kind,
-			[]string{rbacv1.GroupKind, rbacv1.ServiceAccountKind, rbacv1.UserKind}))
+			[]string{rbacv1.ServiceAccountKind, rbacv1.UserKind, rbacv1.GroupKind}))
 	}
 	return errs
 }

@@ -108,6 +108,22 @@ func Among[T ~string](v T, path *field.Path, allowed ...T) field.ErrorList {
 	return field.ErrorList{field.NotSupported(path, v, slices.Sorted(slices.Values(allowed)))}
 }
 
+// Listed is Among where the allowed values are told in their order here, as upstream tells those that it keeps in lists.
+func Listed[T ~string](v T, path *field.Path, allowed ...T) field.ErrorList {
+	if slices.Contains(allowed, v) {
+		return nil
+	}
+	return field.ErrorList{field.NotSupported(path, v, allowed)}
+}
+
+// ChosenListed is Chosen where the allowed values are told in their order here.
+func ChosenListed[T ~string](v T, path *field.Path, allowed ...T) field.ErrorList {
+	if v == "" {
+		return field.ErrorList{field.Required(path, "")}
+	}
+	return Listed(v, path, allowed...)
+}
+
 // Chosen asks for one of the allowed values and says "required" of an empty one.
 func Chosen[T ~string](v T, path *field.Path, allowed ...T) field.ErrorList {
 	if v == "" {

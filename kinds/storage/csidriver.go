@@ -118,7 +118,7 @@ func validateDriver(d, old *storagev1.CSIDriver) (errs field.ErrorList) {
 	errs = append(errs, rule.AmongPtr(s.FSGroupPolicy, spec.Child("fsGroupPolicy"),
 		storagev1.ReadWriteOnceWithFSTypeFSGroupPolicy, storagev1.FileFSGroupPolicy, storagev1.NoneFSGroupPolicy)...)
 	for _, m := range s.VolumeLifecycleModes {
-		errs = append(errs, rule.Among(m, spec.Child("volumeLifecycleModes"), storagev1.VolumeLifecyclePersistent,
+		errs = append(errs, rule.Listed(m, spec.Child("volumeLifecycleModes"), storagev1.VolumeLifecyclePersistent,
 			storagev1.VolumeLifecycleEphemeral)...)
 	}
 	errs = append(errs, tokens(s.TokenRequests, spec.Child("tokenRequests"))...)

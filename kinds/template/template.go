@@ -25,15 +25,15 @@ func Validate(on *features.Set, t, old *corev1.PodTemplateSpec, path *field.Path
 	return podspec.ValidateTemplate(on, t, old, path)
 }
 
-// AlwaysRestart refuses templates of pods that may end: their controllers would replace them for ever.
-func AlwaysRestart(t *corev1.PodTemplateSpec, path *field.Path) (errs field.ErrorList) {
+// AlwaysRestart refuses templates of pods that may end: their controllers, of the kind, would replace them for ever.
+func AlwaysRestart(t *corev1.PodTemplateSpec, kind string, path *field.Path) (errs field.ErrorList) {
 	spec := path.Child("spec")
 	if t.Spec.RestartPolicy != corev1.RestartPolicyAlways {
 		errs = append(errs, field.NotSupported(spec.Child("restartPolicy"), t.Spec.RestartPolicy,
 			[]corev1.RestartPolicy{corev1.RestartPolicyAlways}))
 	}
 	if t.Spec.ActiveDeadlineSeconds != nil {
-		errs = append(errs, field.Forbidden(spec.Child("activeDeadlineSeconds"), "may not be set here"))
+		errs = append(errs, field.Forbidden(spec.Child("activeDeadlineSeconds"), "activeDeadlineSeconds in "+kind+" is not Supported"))
 	}
 	return errs
 }
