@@ -52,6 +52,9 @@ func (st *state) decide(t *task) (int, *failure) {
 	if best >= 0 {
 		return best, nil
 	}
+	if c.devices != nil && c.devices.failed != nil { // an error, no verdict on the nodes: it is tried again soon
+		return -1, &failure{nodes: st.nodeCount, err: c.devices.failed}
+	}
 	f := &failure{refused: make([]*refusal, len(o.verdict))}
 	var last *refusal
 	for i, r := range o.verdict {

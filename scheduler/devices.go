@@ -63,6 +63,7 @@ func newDeviceInventory(st *state) *deviceInventory {
 // devices are the resource claims of a class at one moment, by what has to be done for them.
 type devices struct {
 	broken    string // why no node will do
+	failed    error  // a node could not be judged: a selector or a class is wrong
 	early     bool   // a claim is not there yet: the pod's time has not come (PreEnqueue)
 	bound     []*nodeaffinity.NodeSelector
 	open      []*resourcev1.ResourceClaim // to be allocated
@@ -299,8 +300,8 @@ func (d *devices) allocate(node *corev1.Node, claims []*resourcev1.ResourceClaim
 		return nil, slowDevices
 	case errors.Is(err, structured.ErrFailedAllocationOnNode):
 		return nil, &refusal{plugin: dynamicResources, reasons: []string{err.Error()}, unresolvable: true}
-	case err != nil: // a selector or a class is wrong: no node will do, and all say the same
-		d.broken = err.Error()
+	case err != nil:
+		d.failed = fmt.Errorf("running %q filter plugin: %w", dynamicResources, err)
 		return nil, &refusal{plugin: dynamicResources, reasons: []string{err.Error()}, unresolvable: true}
 	case results == nil:
 		return nil, noDevices

@@ -92,7 +92,13 @@ func TestDevices(t *testing.T) {
 	w.until("d", bound)
 	w.gpuClaim("wrong", `, selectors: [{cel: {expression: 'device.attributes["gpu.example.com"].none == 1'}}]`)
 	w.create(wanting("e", "wrong"))
-	if said := find(w.until("e", refused), corev1.PodScheduled).Message; !strings.Contains(said, "no such key") {
+	failed := func(p *corev1.Pod) bool {
+		cond := find(p, corev1.PodScheduled)
+		return cond != nil && cond.Reason == corev1.PodReasonSchedulerError
+	}
+	const claim = `running "DynamicResources" filter plugin: claim default/wrong: selector #0 on device `
+	said = find(w.until("e", failed), corev1.PodScheduled).Message
+	if !strings.HasPrefix(said, claim) || !strings.Contains(said, "no such key") {
 		t.Errorf("told: %s", said)
 	}
 }
