@@ -269,7 +269,8 @@ func TestEndpointsAreMirrored(t *testing.T) {
 	simulate(t, 1, func(c *cluster) {
 		make1(c, kinds.Services, &corev1.Service{ObjectMeta: meta("m"), Spec: corev1.ServiceSpec{Ports: []corev1.ServicePort{{Port: 80}}}})
 		m := meta("m")
-		m.Annotations = map[string]string{corev1.EndpointsLastChangeTriggerTime: "2026-01-01T00:00:00Z", corev1.EndpointsOverCapacity: "truncated"}
+		m.Annotations = map[string]string{corev1.EndpointsOverCapacity: "truncated",
+			corev1.EndpointsLastChangeTriggerTime: "2026-01-01T00:00:00Z"}
 		make1(c, kinds.Endpoints, &corev1.Endpoints{ObjectMeta: m, Subsets: []corev1.EndpointSubset{{
 			Addresses: []corev1.EndpointAddress{{IP: "10.50.0.1"},
 				{IP: "10.50.0.2"}}, NotReadyAddresses: []corev1.EndpointAddress{{IP: "10.50.0.3"}},

@@ -20,8 +20,9 @@ var EndpointSlices = &resource.Def[*discoveryv1.EndpointSlice]{
 	GVK: discoveryv1.SchemeGroupVersion.WithKind("EndpointSlice"), Plural: "endpointslices", Namespaced: true, Generation: true,
 	Quirks: resource.Quirks{MetaErrorsOnce: true,
 		Declared: []string{"Required endpoints[*].addresses", "TooMany endpoints[*].addresses"}},
-	Default: defaultSlice, Prepare: resource.Serving(prepareSlice), Gated: resource.Gated[*discoveryv1.EndpointSlice]{Validate: resource.Serving(validateSlice)},
-	Warn: resource.Serving(warnSlice),
+	Default: defaultSlice, Prepare: resource.Serving(prepareSlice),
+	Gated: resource.Gated[*discoveryv1.EndpointSlice]{Validate: resource.Serving(validateSlice)},
+	Warn:  resource.Serving(warnSlice),
 	Columns: []resource.Column[*discoveryv1.EndpointSlice]{
 		resource.Col("AddressType", "string", func(s *discoveryv1.EndpointSlice) any { return string(s.AddressType) }),
 		resource.Col("Ports", "string", func(s *discoveryv1.EndpointSlice) any { return few(ports(s.Ports)) }),

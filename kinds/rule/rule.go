@@ -108,7 +108,7 @@ func Among[T ~string](v T, path *field.Path, allowed ...T) field.ErrorList {
 	return field.ErrorList{field.NotSupported(path, v, slices.Sorted(slices.Values(allowed)))}
 }
 
-// Listed is Among where the allowed values are told in their order here, as upstream tells those that it keeps in lists.
+// Listed is Among with the allowed values told in the order given, as upstream tells those that it keeps in lists.
 func Listed[T ~string](v T, path *field.Path, allowed ...T) field.ErrorList {
 	if slices.Contains(allowed, v) {
 		return nil
@@ -116,7 +116,7 @@ func Listed[T ~string](v T, path *field.Path, allowed ...T) field.ErrorList {
 	return field.ErrorList{field.NotSupported(path, v, allowed)}
 }
 
-// ChosenListed is Chosen where the allowed values are told in their order here.
+// ChosenListed is Chosen with the allowed values told in the order given.
 func ChosenListed[T ~string](v T, path *field.Path, allowed ...T) field.ErrorList {
 	if v == "" {
 		return field.ErrorList{field.Required(path, "")}

@@ -94,7 +94,7 @@ func orDefault[T ~string](p *T, or string) string {
 func validateClass(c, old *storagev1.StorageClass) (errs field.ErrorList) {
 	errs = append(errs, provisioner(c.Provisioner, field.NewPath("provisioner"))...)
 	errs = append(errs, parameters(c.Parameters, false, field.NewPath("parameters"))...)
-	if p := c.ReclaimPolicy; p != nil && *p != "" { // which may be, though nobody is told so
+	if p := c.ReclaimPolicy; p != nil && *p != "" { // an empty one passes, too
 		errs = append(errs, rule.Among(*p, field.NewPath("reclaimPolicy"), corev1.PersistentVolumeReclaimDelete,
 			corev1.PersistentVolumeReclaimRetain)...)
 	}

@@ -12,6 +12,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 	dto "github.com/prometheus/client_model/go"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 )
 
@@ -171,6 +172,16 @@ func (m *meter) stream(i *info, r *http.Request) (end func()) {
 	open := m.streams.WithLabelValues(labels(i, r)...)
 	open.Inc()
 	return open.Dec
+}
+
+// watch counts a watch of a kind until what it returns is called.
+func (m *meter) watch(i *info, r *http.Request, of schema.GroupVersionKind) (end func()) {
+	watches, end := m.watches.WithLabelValues(of.Group, of.Kind), m.stream(i, r)
+	watches.Inc()
+	return func() {
+		watches.Dec()
+		end()
+	}
 }
 
 // labels are the values of perRequest.

@@ -61,9 +61,7 @@ func (c *request) watch() error {
 	if stream.IsWebSocket(c.r) {
 		return c.watchSocket(req, &opts, f)
 	}
-	defer c.s.meter.stream(c.info, c.r)()
-	c.s.meter.watches.WithLabelValues(c.gvk.Group, c.gvk.Kind).Inc()
-	defer c.s.meter.watches.WithLabelValues(c.gvk.Group, c.gvk.Kind).Dec()
+	defer c.s.meter.watch(c.info, c.r, c.gvk)()
 	st := newWatchStream(c.w, c.s.cfg.WriteStall, f.mediaType())
 	if _, asks := c.batches(); !asks && c.acc.As != shapeTable { // a webhook takes its time, tables carry their columns once
 		req.Offer = st.offers(c.r, f)
