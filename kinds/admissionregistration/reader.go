@@ -14,4 +14,6 @@ var wantBool, wantMessage, wantStringOrNull, wantObject, wantPatch anyType
 
 func newCompiler(bool, bool) *compiler                                    { return nil }
 func (*compiler) expression(string, *field.Path, anyType) field.ErrorList { return nil }
-func (*compiler) variable(string, string, *field.Path) field.ErrorList    { return nil }
+
+func (*compiler) bare(string, *field.Path, anyType) field.ErrorList    { return nil }
+func (*compiler) variable(string, string, *field.Path) field.ErrorList { return nil }

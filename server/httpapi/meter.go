@@ -86,7 +86,7 @@ func (s sli) Collect(to chan<- prometheus.Metric) {
 		var told dto.Metric
 		if m.Write(&told) == nil {
 			if i := slices.IndexFunc(told.Label, isDryRun); i >= 0 && told.Label[i].GetValue() == "" { // tries would be the same series again
-				told.Label = slices.Delete(told.Label, i, i+1)
+				told.Label = slices.Concat(told.Label[:i], told.Label[i+1:]) // the series itself keeps its list
 				to <- sameAs{&told}
 			}
 		}
@@ -176,11 +176,11 @@ func (m *meter) stream(i *info, r *http.Request) (end func()) {
 
 // watch counts a watch of a kind until what it returns is called.
 func (m *meter) watch(i *info, r *http.Request, of schema.GroupVersionKind) (end func()) {
-	watches, end := m.watches.WithLabelValues(of.Group, of.Kind), m.stream(i, r)
+	watches, stream := m.watches.WithLabelValues(of.Group, of.Kind), m.stream(i, r)
 	watches.Inc()
 	return func() {
 		watches.Dec()
-		end()
+		stream()
 	}
 }
 
