@@ -37,6 +37,8 @@ const (
 type Survey struct {
 	World  *converge.World
 	Unseen []string // what could not be read, and why, in words
+	// Outside has what was read in one namespace alone, as it may not be elsewhere, in words.
+	Outside []string
 }
 
 // A survey that is being read.
@@ -45,12 +47,13 @@ type reading struct {
 	has *catalog
 	ns  string // read here alone what may not be read everywhere; "": there is no such place
 
-	mu     sync.Mutex
-	seen   int // kinds of which something could be read
-	barred error
-	view   *view.View
-	unseen map[schema.GroupResource]string
-	notes  map[string][]string // resources by why they could not be read
+	mu      sync.Mutex
+	seen    int // kinds of which something could be read
+	barred  error
+	view    *view.View
+	unseen  map[schema.GroupResource]string
+	notes   map[string][]string // resources by why they could not be read
+	outside map[string][]string
 }
 
 // Read reads all that explanations are made of. Kinds that the caller may not list in the whole cluster are read in ns; what can't be
@@ -62,7 +65,8 @@ func Read(ctx context.Context, raw rest.Interface, ns string, now time.Time) (*S
 		return nil, err
 	}
 	custom := has.custom(set)
-	r := &reading{raw: raw, has: has, ns: ns, view: view.New(set), unseen: map[schema.GroupResource]string{}, notes: map[string][]string{}}
+	r := &reading{raw: raw, has: has, ns: ns, view: view.New(set), unseen: map[schema.GroupResource]string{}, notes: map[string][]string{},
+		outside: map[string][]string{}}
 	if err != nil { // Kubernetes' own kinds are known all the same
 		r.notes["you may not ask what the server serves"] = []string{"kinds that users defined"}
 	}
@@ -97,7 +101,7 @@ func Read(ctx context.Context, raw rest.Interface, ns string, now time.Time) (*S
 		}
 	}
 	return &Survey{World: &converge.World{Read: r.view.Snapshot(), Kinds: set, Now: now, Rules: rules.All(),
-		Unseen: r.unseen}, Unseen: r.words()}, nil
+		Unseen: r.unseen}, Unseen: inWords(r.notes), Outside: inWords(r.outside)}, nil
 }
 
 // World reads all that the caller may see of a cluster, and forgets what it may not.
@@ -109,10 +113,10 @@ func World(ctx context.Context, raw rest.Interface) (*converge.World, error) {
 	return s.World, nil
 }
 
-// words tells what could not be read, a line for every reason.
-func (r *reading) words() (list []string) {
-	for _, why := range slices.Sorted(maps.Keys(r.notes)) {
-		names := r.notes[why]
+// inWords tells what could not be read, a line for every reason.
+func inWords(notes map[string][]string) (list []string) {
+	for _, why := range slices.Sorted(maps.Keys(notes)) {
+		names := notes[why]
 		slices.Sort(names)
 		more := ""
 		if n := len(names) - 6; n > 0 {
@@ -167,7 +171,8 @@ func (r *reading) read(ctx context.Context, k resource.Kind) {
 		r.barred = err
 		return
 	case only != "":
-		note("outside namespace " + only + " you may not list them")
+		why := "outside namespace " + only + " you may not list them"
+		r.outside[why] = append(r.outside[why], gr.String())
 		r.unseen[gr] = only
 	default:
 		delete(r.unseen, gr)

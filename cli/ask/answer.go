@@ -128,7 +128,9 @@ func (a *Asker) survey(ctx context.Context, out *Answer) (*survey.Survey, error)
 	if out.refused == nil {
 		out.Notes = append(out.Notes, a.silence(ctx, s.World)...)
 	}
-	out.Unseen = append(out.Unseen, s.Unseen...)
+	if out.Unseen = append(out.Unseen, s.Unseen...); a.NS == "" { // else nobody asked
+		out.Unseen = append(out.Unseen, s.Outside...)
+	}
 	return s, nil
 }
 

@@ -124,6 +124,37 @@ func TestOneNamespace(t *testing.T) {
 	}
 }
 
+// Who asks for one namespace of a server that does not explain itself does not hear of others that were not seen; who asks for all does.
+func TestElsewhere(t *testing.T) {
+	f := fake{"/api": `{"kind":"APIVersions","versions":[]}`, "/apis": `{"kind":"APIGroupDiscoveryList","items":[]}`, "/version": stock,
+		Explained: "403", Within("", "gaps"): "403", Within("web", "gaps"): "403",
+		"/api/v1/nodes": "403", "/api/v1/pods": "403", "/api/v1/namespaces/web/pods": string(podList(t))}
+	for ns, outside := range map[string]bool{"": true, "web": false} {
+		t.Run("in "+ns, func(t *testing.T) {
+			a := f.asker(t)
+			a.Home, a.NS = "web", ns
+			out, err := a.All(t.Context())
+			if err != nil {
+				t.Fatal(err)
+			}
+			unseen := strings.Join(out.Unseen, "\n")
+			if strings.Contains(unseen, "outside namespace web") != outside || !strings.Contains(unseen, "nodes: you may not list them") {
+				t.Errorf("not seen: %q", unseen)
+			}
+		})
+	}
+}
+
+// podList is an empty list.
+func podList(t *testing.T) []byte {
+	t.Helper()
+	data, err := codec.MarshalProto(&corev1.PodList{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "PodList"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return data
+}
+
 // Several groups have kinds of one name: what kubectl takes is taken, or the one that has the object, and the others are named.
 func TestSameNames(t *testing.T) {
 	group := func(name, version string) string {
