@@ -27,7 +27,8 @@ func (w *wall) Change(_ context.Context, _ resource.Kind, put, _ []resource.Obje
 	for _, obj := range put {
 		if g, ok := obj.(*convergence.Gap); ok {
 			o := Object{g.Object.Kind, g.Object.Namespace, g.Object.Name}
-			w.gaps[o] = Gap{Object: o, Verdict: g.Verdict, Cause: g.Cause, Owner: g.Owner, State: g.State, Advice: g.Advice}
+			w.gaps[o] = Gap{Object: o, Verdict: g.Verdict, Cause: g.Cause, Owner: g.Owner, State: g.State, Advice: g.Advice,
+				NoCommand: g.NoCommand}
 		}
 	}
 	return nil

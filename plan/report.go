@@ -76,7 +76,9 @@ type Gap struct {
 	Owner   string   `json:"owner"`
 	State   string   `json:"state"`
 	Advice  []string `json:"advice,omitempty"`
-	Asked   bool     `json:"asked,omitempty"` // the change says so: a node that is lost, and its pods
+	// NoCommand is why no command can help, where the advice has none.
+	NoCommand string `json:"noCommand,omitempty"`
+	Asked     bool   `json:"asked,omitempty"` // the change says so: a node that is lost, and its pods
 }
 
 // A Workload tells how many of its pods were available.
