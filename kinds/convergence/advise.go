@@ -7,8 +7,8 @@ import (
 	"github.com/kloop-dev/kloop/internal/pattern"
 )
 
-// command is all of a piece of advice, or what stands behind its words and a colon.
-var command = pattern.New(`(?:^|: )((?:kubectl|kloop) )`)
+// command is all of a piece of advice, or what stands behind its words and a colon. One that makes an object begins with the object.
+var command = pattern.New(`(?:^|: )((?:kubectl|kloop) |echo '\{)`)
 
 // Advise sets what a person can do, and the commands in it. What stands in an object, and what its controller says of it, is up to
 // anybody who may write objects of its kind, and commands are pasted: one that a shell would read as anything but the words that
@@ -54,6 +54,7 @@ var (
 		`kubectl delete pvc NAME -n NAME --wait=false && kubectl delete pod NAME -n NAME|` +
 		`kubectl create (?:cluster)?role NAME(?: --[a-z-]+=LIST)+(?: -n NAME)? && ` +
 		`kubectl create (?:cluster)?rolebinding NAME(?: --(?:clusterrole|role|serviceaccount|user|group)=NAME)+(?: -n NAME)?|` +
+		`echo QUOTED \| kubectl apply -f -|` +
 		`kubectl patch cronjob NAME -n NAME -p QUOTED && kubectl delete job NAME -n NAME|` +
 		`kubectl get NAME NAME -n NAME -o yaml \| sed QUOTED \| kubectl apply -f -|` +
 		`kubectl get namespace NAME -o json \| sed QUOTED \| kubectl replace --raw /api/v1/namespaces/NAME/finalize -f -)$`))
@@ -63,7 +64,7 @@ var (
 
 // safe says that a shell reads a command as the words that it shows.
 func safe(command string) bool {
-	if strings.ContainsAny(command, "\n\r\x00\x1b") {
+	if strings.ContainsAny(command, "\n\r\x00\x1b") || strings.HasPrefix(command, "echo ") && strings.Contains(command, `\`) {
 		return false
 	}
 	parts := strings.Split(command, "'")

@@ -17,7 +17,10 @@ func TestAdvise(t *testing.T) {
 			"kubectl delete pvc d -n a --wait=false && kubectl delete pod p -n a"},
 		{"a copy", "copy it: kubectl get secret s -n a -o yaml | sed 's/namespace: a/namespace: b/' | kubectl apply -f -",
 			"copy it: kubectl get secret s -n a -o yaml | sed 's/namespace: a/namespace: b/' | kubectl apply -f -"},
+		{"what makes an object", `make it: echo '{"kind":"X"}' | kubectl apply -f -`, `make it: echo '{"kind":"X"}' | kubectl apply -f -`},
 
+		{"what a shell's echo reads", `make it: echo '{"kind":"X\\n"}' | kubectl apply -f -`, "make it"},
+		{"an object for another program", `make it: echo '{"kind":"X"}' | sh`, "make it"},
 		{"another command", "look: kubectl get x a && kubectl delete namespace b", "look"},
 		{"another command between", "kubectl delete pvc d -n a --wait=false && kubectl delete pod p -n a && kubectl delete node n", ""},
 		{"in its words", "correct a: kubectl delete namespace b, or name another: kubectl get x", "correct a"},
