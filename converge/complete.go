@@ -36,6 +36,7 @@ var (
 
 // complete gives advice that has no command one that holds for where the object comes from, or the reason why none can help.
 func (l *Look) complete(f *Finding, below bool) {
+	sift(f)
 	if f.NoCommand != "" || below && len(f.Advice) == 0 {
 		return
 	}
@@ -57,6 +58,26 @@ func (l *Look) complete(f *Finding, below bool) {
 	default:
 		f.Advice = append(slices.Clip(f.Advice), cmp.Or(l.whereSaid(first), l.where(first == "")))
 	}
+}
+
+// changes finds a command after which something is otherwise than it was.
+var changes = pattern.New(`(?:^|: )(?:kubectl (?:patch|set|label|annotate|create|delete|scale|uncordon|taint|rollout) |echo ')`)
+
+// sift puts first what an object would be called by its right name, and leaves out the log where a step is known that changes something.
+func sift(f *Finding) {
+	f.Advice = slices.Clone(f.Advice)
+	slices.SortStableFunc(f.Advice, func(a, b string) int { return cmp.Compare(isNear(b), isNear(a)) })
+	if slices.ContainsFunc(f.Advice, changes.MatchString) {
+		f.Advice = slices.DeleteFunc(f.Advice, func(a string) bool { return strings.HasPrefix(a, "read the log of ") })
+	}
+}
+
+// isNear is 1 for advice to take what is there under a name like the one that is wanted.
+func isNear(a string) int {
+	if strings.HasPrefix(a, "there is ") && changes.MatchString(a) {
+		return 1
+	}
+	return 0
 }
 
 // ofField finds advice on a field of the object itself.
@@ -139,7 +160,7 @@ func (l *Look) whereSaid(advice string) string {
 		if k.Info().Singular != m[1] || k == core.Pods || k == l.Kind && m[2] == l.Obj.GetName() || l.Read.Lookup(k, ns, m[2]) == nil {
 			continue
 		}
-		return "change it there: kubectl edit " + word(k) + " " + m[2] + in(ns)
+		return "change it there: kubectl edit " + word(k) + " " + m[2] + In(ns)
 	}
 	return ""
 }

@@ -95,13 +95,13 @@ func (l *Look) bareMake(f *Finding) {
 		} else if k == core.Secrets && plainName.MatchString(f.Waits.On.Name+f.Waits.On.Namespace) && !slices.ContainsFunc(f.Advice,
 			func(a string) bool { return strings.HasPrefix(a, "there is ") }) {
 			f.Advice = append([]string{"make it, of a file that is named as the key that is wanted: kubectl create secret generic " +
-				f.Waits.On.Name + in(f.Waits.On.Namespace) + " --from-file=FILE"}, f.Advice...)
+				f.Waits.On.Name + In(f.Waits.On.Namespace) + " --from-file=FILE"}, f.Advice...)
 		}
 	}
 	if !ok || word == "" || !plainName.MatchString(f.Waits.On.Name+f.Waits.On.Namespace) || !l.Sees(k, f.Waits.On.Namespace) ||
 		l.Read.Lookup(k, f.Waits.On.Namespace, f.Waits.On.Name) != nil || strings.Contains(strings.Join(f.Advice, "\n"), "kubectl create "+word) {
 		return
 	}
-	f.Advice = append([]string{"if it is meant, make it: kubectl create " + word + " " + f.Waits.On.Name + in(f.Waits.On.Namespace)},
+	f.Advice = append([]string{"if it is meant, make it: kubectl create " + word + " " + f.Waits.On.Name + In(f.Waits.On.Namespace)},
 		f.Advice...)
 }

@@ -71,6 +71,9 @@ func (l *Look) renaming(old, name string, isKey bool, of string) string {
 	if obj == nil {
 		return ""
 	}
+	if of, other := l.referred(old); other != nil && custom(obj) && !hasText(obj, old) {
+		k, obj = of, other
+	}
 	tree, custom := words.Tree(obj)
 	word := k.Info().GR().String()
 	if !custom {
@@ -100,7 +103,7 @@ func (l *Look) renaming(old, name string, isKey bool, of string) string {
 	if err != nil {
 		return ""
 	}
-	return "kubectl patch " + word + " " + obj.GetName() + in(obj.GetNamespace()) + " --type=json -p '" + string(patch) + "'"
+	return "kubectl patch " + word + " " + obj.GetName() + In(obj.GetNamespace()) + " --type=json -p '" + string(patch) + "'"
 }
 
 // Template is the object in which a person changes what an object names: itself, or the workload at the top that makes it; nil: another
@@ -150,6 +153,12 @@ func (l *Look) source(name string, above bool) (k resource.Kind, obj resource.Ob
 	return k, obj
 }
 
+// custom says that an object is of a kind that users defined.
+func custom(obj resource.Object) bool {
+	_, is := words.Tree(obj)
+	return is
+}
+
 // hasText says that a custom object has a text in its spec.
 func hasText(obj resource.Object, name string) (is bool) {
 	tree, custom := words.Tree(obj)
@@ -160,10 +169,12 @@ func hasText(obj resource.Object, name string) (is bool) {
 // referred is the object of the same project that this one refers to by kind and name, and that has a text; nil: none has.
 func (l *Look) referred(name string) (k resource.Kind, obj resource.Object) {
 	tree, _ := words.Tree(l.Obj)
-	placesOf(tree["spec"], "", 0, func(_ string, beside map[string]any, text string) {
+	placesOf(tree["spec"], "", 0, func(path string, beside map[string]any, text string) {
+		stem, byRef := strings.CutSuffix(path, "Ref/name")
+		stem = stem[strings.LastIndexByte(stem, '/')+1:]
 		for _, other := range l.Kinds.All() {
 			i, ns := other.Info(), l.Obj.GetNamespace()
-			if i.GVK.Kind != text || words.String(beside, "kind") != text || !i.Custom {
+			if !i.Custom || (i.GVK.Kind != text || words.String(beside, "kind") != text) && (!byRef || !strings.EqualFold(i.GVK.Kind, stem)) {
 				continue
 			}
 			if !i.Namespaced {

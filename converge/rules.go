@@ -37,6 +37,8 @@ type Workloads interface {
 	Asleep(w *World, s *corev1.Service) string
 	// Held tells why an object that is deleted does not go: by its own status, and what else may stand in its way.
 	Held(w *World, obj resource.Object) (told, aside string)
+	// Severed tells why the API server does not reach what a text says that it asks; "": no network policy is in its way.
+	Severed(l *Look, text string) (says string, advice []string)
 }
 
 // Workloads are those of the rules, or none.
@@ -63,6 +65,8 @@ func (noWorkloads) Failure(*Look) *convergence.Failure { return nil }
 func (noWorkloads) Asleep(*World, *corev1.Service) string { return "" }
 
 func (noWorkloads) Held(*World, resource.Object) (told, aside string) { return "", "" }
+
+func (noWorkloads) Severed(*Look, string) (says string, advice []string) { return "", nil }
 
 // Served are those of some kinds that the cluster has, in their order.
 func (w *World) Served(names ...schema.GroupResource) (list []resource.Kind) {

@@ -44,6 +44,8 @@ func byWords(l *Look, f *Finding) {
 	switch {
 	case strings.Contains(f.Says, "exits with code"):
 		return
+	case ok && (f.NoCommand != "" || len(f.Advice) > 0 && strings.Contains(f.Advice[0], ": kubectl patch ")):
+		// what a rule has found out says more
 	case ok:
 		f.Advice = append([]string{Filled(l, s.Advice())}, f.Advice...)
 	case field == "" && f.Words != "" && words.Unfit.MatchString(text):
@@ -87,7 +89,7 @@ func Filled(l *Look, advice string) string {
 }
 
 // Called is the object as a command names it.
-func Called(l *Look) string { return l.Obj.GetName() + in(l.Obj.GetNamespace()) }
+func Called(l *Look) string { return l.Obj.GetName() + In(l.Obj.GetNamespace()) }
 
 // Called is the object as a command names it, with its kind.
 func (r Ref) Called() string {
@@ -95,11 +97,11 @@ func (r Ref) Called() string {
 	if !r.Kind.Info().Namespaced {
 		ns = ""
 	}
-	return r.Kind.Info().GR().String() + " " + r.Name + in(ns)
+	return r.Kind.Info().GR().String() + " " + r.Name + In(ns)
 }
 
-// in is the option that names a namespace; "": there is none.
-func in(ns string) string {
+// In is the option that names a namespace; "": there is none.
+func In(ns string) string {
 	if ns == "" {
 		return ""
 	}

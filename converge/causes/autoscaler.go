@@ -97,9 +97,23 @@ func autoscalersCollide(l *converge.Look, h *autoscalingv2.HorizontalPodAutoscal
 	for other := range strings.FieldsSeq(strings.ReplaceAll(names, ",", " ")) {
 		if other = strings.TrimPrefix(other, h.Namespace+"/"); other != h.Name {
 			f.Says = "scales pods that horizontalpodautoscaler/" + other + " scales too"
+			f.Advice = []string{"have one of them go by all metrics, and delete the other: kubectl delete hpa " + younger(l, h, other) +
+				" -n " + h.Namespace}
 		}
 	}
 	return f
+}
+
+// younger is the one of two autoscalers that was made last; of two of one age, that which comes later by its name.
+func younger(l *converge.Look, h *autoscalingv2.HorizontalPodAutoscaler, name string) string {
+	other := resource.Get(l.Read, kinds.HorizontalPodAutoscalers, h.Namespace, name)
+	if other == nil || !h.CreationTimestamp.Equal(&other.CreationTimestamp) {
+		if other == nil || other.CreationTimestamp.Before(&h.CreationTimestamp) {
+			return h.Name
+		}
+		return name
+	}
+	return max(h.Name, name)
 }
 
 // autoscalerAtMax is a limit that was set on purpose: a gap all the same, since the metrics ask for more than anybody will make.

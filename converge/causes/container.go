@@ -136,6 +136,9 @@ func cannotStart(l *converge.Look, f *converge.Finding, p *corev1.Pod, container
 		return
 	}
 	f.Says, f.Advice = "can't start container "+container+": "+s.Words(), []string{s.Advice()}
+	if strings.HasSuffix(s.Advice(), "use type: RuntimeDefault") {
+		f.Advice = append(f.Advice, profiled(l, p, container, strings.HasPrefix(s.Mark(), "seccomp")))
+	}
 	m := executed.FindStringSubmatch(text)
 	if m == nil || !strings.HasPrefix(s.Mark(), "exec") {
 		return
@@ -149,6 +152,21 @@ func cannotStart(l *converge.Look, f *converge.Finding, p *corev1.Pod, container
 	case strings.HasPrefix(s.Words(), "the image has no"):
 		f.Advice[0] = edited(l, s.Advice())
 	}
+}
+
+// profiled advises to have a container, or its pod, where that names the profile, confined by the one that runtimes bring.
+func profiled(l *converge.Look, p *corev1.Pod, container string, seccomp bool) string {
+	part := `"securityContext":{"appArmorProfile":{"type":"RuntimeDefault","localhostProfile":null}}`
+	c := podspec.ContainerNamed(&p.Spec, container)
+	own := c != nil && c.SecurityContext != nil && c.SecurityContext.AppArmorProfile != nil
+	if seccomp {
+		part = strings.Replace(part, "appArmorProfile", "seccompProfile", 1)
+		own = c != nil && c.SecurityContext != nil && c.SecurityContext.SeccompProfile != nil
+	}
+	if own {
+		return retemplate(l, "or take the runtime's own profile", ofContainer(&p.Spec, container, part))
+	}
+	return retemplate(l, "or take the runtime's own profile", "{"+part+"}")
 }
 
 // executed finds the program that could not be run.

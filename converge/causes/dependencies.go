@@ -69,10 +69,14 @@ func unreached(l *converge.Look, f *converge.Finding, p *corev1.Pod, container, 
 	if !general.Symptom.MatchString(said) && !gone {
 		return
 	}
-	if f.Below = general.Needed(l, f, p, said); gone && len(f.Below) == 0 && !strings.Contains(said, "timeout") {
+	f.Below = general.Needed(l, f, p, said)
+	command, env := given(p, container)
+	if says, advice := severed(l, p, said+" "+env); says != "" && len(f.Below) == 0 {
+		f.Says, f.Advice, f.State = f.Says+"; "+says, advice, converge.Blocked
+	} else if gone && len(f.Below) == 0 && !strings.Contains(said, "timeout") {
 		f.Says += "; there is no service " + r.Name + " in namespace " + r.NS
 		f.Waits = converge.On("Object", r, "")
-		if command, env := given(p, container); strings.Contains(command+env, r.Name) {
+		if strings.Contains(command+env, r.Name) {
 			f.Advice = append([]string{edited(l, "correct the name in the command or env of container "+container+", or make the service")},
 				f.Advice...)
 		}

@@ -11,6 +11,7 @@ import (
 	"github.com/kloop-dev/kloop/converge/general"
 	"github.com/kloop-dev/kloop/converge/health"
 	"github.com/kloop-dev/kloop/converge/words"
+	"github.com/kloop-dev/kloop/internal/pattern"
 	"github.com/kloop-dev/kloop/kinds"
 	"github.com/kloop-dev/kloop/kinds/podspec"
 	"github.com/kloop-dev/kloop/resource"
@@ -35,6 +36,7 @@ func resizePending(l *converge.Look) *converge.Finding {
 	case corev1.PodReasonInfeasible:
 		f.Says, f.State, f.Owner = "can't be resized on its node "+p.Spec.NodeName+": "+text, converge.Blocked, converge.Person
 		f.Next = converge.PersonDoes("asks for what the node has, or has the pod made anew on a larger node")
+		resized(l, f, p, text)
 	case corev1.PodReasonDeferred:
 		f.Says = "waits to be resized until node " + p.Spec.NodeName + " has room: " + text
 		f.Next = converge.Does(converge.AgentOf(p), "resizes it when other pods have left or asked for less")
@@ -42,6 +44,34 @@ func resizePending(l *converge.Look) *converge.Finding {
 		f.Says, f.State, f.Next = "can't be resized: "+text, converge.BackingOff, converge.Does(converge.AgentOf(p), "tries again")
 	}
 	return f
+}
+
+// tooLarge finds which resource a node has less of than a pod asks for, and how much it has, in words of its agent.
+var tooLarge = pattern.New(`enough capacity: (cpu|memory), requested: \d+, capacity: (\d+)`)
+
+// resized advises what a pod that can't be resized may ask for on its node: what that has, without what others there ask for.
+func resized(l *converge.Look, f *converge.Finding, p *corev1.Pod, text string) {
+	m, n := tooLarge.FindStringSubmatch(text), resource.Get(l.Read, kinds.Nodes, "", p.Spec.NodeName)
+	if m == nil || n == nil || !l.Sees(kinds.Pods, "") {
+		return
+	}
+	name := corev1.ResourceName(m[1])
+	free, there := n.Status.Allocatable[name].DeepCopy(), thereOn(l.World, n.Name)
+	if name == corev1.ResourceCPU {
+		free.Sub(there.cpu)
+	} else {
+		free.Sub(there.memory)
+	}
+	free.Add(asksFor(p, name))
+	which, amount := largestPart(p, name, free)
+	if which == "" {
+		return
+	}
+	f.Says += "; " + whole(name, free) + " is there for it"
+	f.Advice = []string{"have it ask for what is there: kubectl patch pod " + p.Name + " -n " + p.Namespace + " --subresource=resize -p '" +
+		ofContainer(&p.Spec, which, `"resources":{"requests":{"`+m[1]+`":"`+whole(name, amount)+`"}}`) + "'"}
+	f.Advice[0] = strings.Replace(f.Advice[0], "-p '", `-p '{"spec":`, 1)
+	f.Advice[0] = strings.TrimSuffix(f.Advice[0], "'") + "}'"
 }
 
 // misported says of a probe that it asks a port that its container does not have: by a name that no port has, or by a number beside those

@@ -8,7 +8,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/component-helpers/scheduling/corev1/nodeaffinity"
 
 	"github.com/kloop-dev/kloop/converge"
 	"github.com/kloop-dev/kloop/kinds"
@@ -47,27 +46,21 @@ func roomiest(w *converge.World, p *corev1.Pod, name corev1.ResourceName) (best 
 	if !w.Sees(kinds.Pods, "") || name != corev1.ResourceCPU && name != corev1.ResourceMemory {
 		return nil, free
 	}
-	asks := nodeaffinity.GetRequiredNodeAffinity(p)
-	for _, n := range kloop.List(w.Read, kinds.Nodes, "") {
-		if barrier(p, asks, n) != "" {
-			continue
-		}
-		left, there := n.Status.Allocatable[name].DeepCopy(), thereOn(w, n.Name)
-		if name == corev1.ResourceCPU {
-			left.Sub(there.cpu)
-		} else {
-			left.Sub(there.memory)
-		}
-		if best == nil || left.Cmp(free) > 0 {
-			best, free = n, left
-		}
-	}
-	return best, free
+	return freest(w, p, name, kloop.List(w.Read, kinds.Nodes, ""))
 }
 
 // lower is advice with the command by which the container that asks for most of a resource asks for what is left on the roomiest node.
 func lower(l *converge.Look, p *corev1.Pod, name corev1.ResourceName, advice string, free resource.Quantity) string {
-	most, which := resource.Quantity{}, ""
+	which, free := largestPart(p, name, free)
+	if which == "" {
+		return atMaker(l, advice)
+	}
+	return resources(l, advice, which, string(name)+"="+whole(name, free), "")
+}
+
+// largestPart is the container of a pod that asks for most of a resource, and what is left for it of an amount; "": that is nothing.
+func largestPart(p *corev1.Pod, name corev1.ResourceName, of resource.Quantity) (which string, left resource.Quantity) {
+	most := resource.Quantity{}
 	for i := range p.Spec.Containers {
 		if q := p.Spec.Containers[i].Resources.Requests[name]; q.Cmp(most) > 0 {
 			most, which = q, p.Spec.Containers[i].Name
@@ -75,11 +68,10 @@ func lower(l *converge.Look, p *corev1.Pod, name corev1.ResourceName, advice str
 	}
 	others := asksFor(p, name)
 	others.Sub(most)
-	free.Sub(others)
-	if which == "" || free.Sign() <= 0 || len(p.Spec.InitContainers) > 0 {
-		return atMaker(l, advice)
+	if of.Sub(others); of.Sign() <= 0 || len(p.Spec.InitContainers) > 0 {
+		return "", of
 	}
-	return resources(l, advice, which, string(name)+"="+whole(name, free), "")
+	return which, of
 }
 
 // whole words an amount as people do: in Mi, or in thousandths of a processor.

@@ -143,7 +143,7 @@ func gated(l *converge.Look, p *corev1.Pod, _ string) *converge.Finding {
 		State: converge.Blocked,
 		Waits: &convergence.Wait{Type: "Field", Name: names[0], On: new(l.Object()), Field: "spec.schedulingGates"}}
 	f.Next = converge.Does(f.Owner, "removes the gate when the pod may be scheduled")
-	if told := Queued(l.World, p); told != "" {
+	if told, _ := Queued(l.World, p); told != "" {
 		f.Says += "; its Workload says: " + told
 	}
 	f.Advice = []string{"look whether the controller that sets " + names[0] + " runs",

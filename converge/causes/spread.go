@@ -3,12 +3,15 @@ package causes
 import (
 	"cmp"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	resourcev1 "k8s.io/api/resource/v1"
+	apiresource "k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/component-helpers/scheduling/corev1/nodeaffinity"
 	"k8s.io/utils/ptr"
 
@@ -46,6 +49,7 @@ func spreadMismatch(l *converge.Look, p *corev1.Pod, text string) *converge.Find
 		return f
 	}
 	barred(l, f, p, text)
+	scarce(l, f, p)
 	if strings.Contains(text, "missing required label") {
 		f.Advice[0] = "label the nodes with the topologyKey that the constraint names: kubectl get nodes --show-labels"
 	}
@@ -83,6 +87,86 @@ func barred(l *converge.Look, f *converge.Finding, p *corev1.Pod, text string) {
 			}
 		}
 	}
+}
+
+// scarce tells of the domain that is to have the next pod, as it has fewest, and why none of its nodes can take it: for want of room, or as
+// they are cordoned.
+func scarce(l *converge.Look, f *converge.Finding, p *corev1.Pod) {
+	if !l.Sees(kinds.Pods, "") || len(f.Advice) != 1 {
+		return
+	}
+	for _, c := range p.Spec.TopologySpreadConstraints {
+		sel, err := metav1.LabelSelectorAsSelector(c.LabelSelector)
+		if c.WhenUnsatisfiable != corev1.DoNotSchedule || err != nil {
+			continue
+		}
+		domain, nodes := fewest(l.World, p, c.TopologyKey, sel)
+		for _, name := range []corev1.ResourceName{corev1.ResourceCPU, corev1.ResourceMemory} {
+			if n, free := freest(l.World, p, name, nodes); n != nil && free.Cmp(asksFor(p, name)) < 0 {
+				f.Says += "; the next has to go to " + domain + ", where it has fewest, and " + whole(name, free) + " of " + string(name) +
+					" is free there, on " + n.Name + ", of " + whole(name, asksFor(p, name)) + " that it asks for"
+				f.Advice = []string{lower(l, p, name, "have it ask for what is free there, or have a larger node there", free),
+					soft(l, c.TopologyKey)}
+				return
+			}
+		}
+		for _, n := range nodes {
+			if n.Spec.Unschedulable && fixed(p, nodeaffinity.GetRequiredNodeAffinity(p), n) == "" {
+				f.Says += "; the next has to go to " + domain + ", where it has fewest, and node " + n.Name + " there is cordoned"
+				f.Advice = []string{"kubectl uncordon " + n.Name, soft(l, c.TopologyKey)}
+				return
+			}
+		}
+	}
+}
+
+// soft is advice to let a constraint be no more than a wish.
+func soft(l *converge.Look, key string) string {
+	return retemplate(l, "or let it go elsewhere, if need be", `{"topologySpreadConstraints":[{"topologyKey":"`+key+
+		`","whenUnsatisfiable":"ScheduleAnyway"}]}`)
+}
+
+// fewest is the domain with fewest pods that a constraint counts, in words, and its nodes; of several that have as few, the first.
+func fewest(w *converge.World, p *corev1.Pod, key string, sel labels.Selector) (domain string, nodes []*corev1.Node) {
+	counts, in := map[string]int{}, map[string][]*corev1.Node{}
+	for _, n := range nodesAsked(w, p) {
+		at, is := n.Labels[key]
+		if !is {
+			continue
+		}
+		in[at] = append(in[at], n)
+		for _, o := range thereOn(w, n.Name).pods {
+			if o.Namespace == p.Namespace && sel.Matches(labels.Set(o.Labels)) {
+				counts[at]++
+			}
+		}
+	}
+	for _, at := range slices.Sorted(maps.Keys(in)) {
+		if nodes == nil || counts[at] < counts[domain] {
+			domain, nodes = at, in[at]
+		}
+	}
+	return key + " " + domain, nodes
+}
+
+// freest is the node of some on which most of a resource is free, of those that a pod could have; nil: it could have none.
+func freest(w *converge.World, p *corev1.Pod, name corev1.ResourceName, of []*corev1.Node) (best *corev1.Node, free apiresource.Quantity) {
+	asks := nodeaffinity.GetRequiredNodeAffinity(p)
+	for _, n := range of {
+		if barrier(p, asks, n) != "" {
+			continue
+		}
+		left, there := n.Status.Allocatable[name].DeepCopy(), thereOn(w, n.Name)
+		if name == corev1.ResourceCPU {
+			left.Sub(there.cpu)
+		} else {
+			left.Sub(there.memory)
+		}
+		if best == nil || left.Cmp(free) > 0 {
+			best, free = n, left
+		}
+	}
+	return best, free
 }
 
 // hostPorts are the ports of its node that a pod takes, with their protocols.

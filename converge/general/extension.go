@@ -54,6 +54,9 @@ func apiServiceDown(l *converge.Look) *converge.Finding {
 				if _, code, is := strings.Cut(c.Message, "bad status from "); is {
 					answers(f, a.Name, s, code[strings.LastIndexByte(code, ' ')+1:])
 				}
+				if says, advice := l.Workloads().Severed(l, c.Message); says != "" {
+					f.Says, f.Advice = f.Says+"; "+says, append(advice, f.Advice[1:]...)
+				}
 				if strings.Contains(c.Message, "x509: ") {
 					f.Advice[0] = "let spec.caBundle be of the authority that signed the server's certificate, which names " + s.Name +
 						"." + s.Namespace +

@@ -2,12 +2,18 @@ package general
 
 import (
 	"encoding/json"
+	"maps"
 	"slices"
+	"strconv"
 	"strings"
+
+	corev1 "k8s.io/api/core/v1"
 
 	"github.com/kloop-dev/kloop/converge"
 	"github.com/kloop-dev/kloop/converge/mentions"
 	"github.com/kloop-dev/kloop/converge/words"
+	"github.com/kloop-dev/kloop/internal/pattern"
+	"github.com/kloop-dev/kloop/kinds/core"
 	"github.com/kloop-dev/kloop/resource"
 )
 
@@ -81,15 +87,14 @@ func unallowed(l *converge.Look, f *converge.Finding, tree map[string]any) {
 		gateway, _ := words.Tree(m.Obj)
 		spec, _ := gateway["spec"].(map[string]any)
 		listeners, _ := spec["listeners"].([]any)
-		for _, item := range listeners {
+		for i, item := range listeners {
 			one, _ := item.(map[string]any)
 			says := takes(one, m.NS, l.Obj.GetNamespace())
 			if says == "" {
 				continue
 			}
 			f.Says += "; the listener " + words.String(one, "name") + " of " + m.Kind.Info().Singular + "/" + m.Name + " takes " + says
-			f.Advice = append([]string{"let it take those of namespace " + l.Obj.GetNamespace() +
-				", by allowedRoutes.namespaces: kubectl edit " + m.Kind.Info().GR().String() + " " + m.Name + " -n " + m.NS}, f.Advice...)
+			f.Advice = append([]string{letIn(l, &m, i, one)}, f.Advice...)
 			return
 		}
 	}
@@ -111,4 +116,89 @@ func takes(listener map[string]any, own, other string) string {
 		return "no routes"
 	}
 	return ""
+}
+
+// letIn advises to have a listener of a gateway take routes of an object's namespace: by the labels that it asks for, or by the name.
+func letIn(l *converge.Look, gateway *mentions.Mention, index int, listener map[string]any) string {
+	ns := l.Obj.GetNamespace()
+	allowed, _ := listener["allowedRoutes"].(map[string]any)
+	from, _ := allowed["namespaces"].(map[string]any)
+	sel, _ := from["selector"].(map[string]any)
+	wanted, _ := sel["matchLabels"].(map[string]any)
+	if space := resource.Get(l.Read, core.Namespaces, "", ns); len(wanted) > 0 && len(sel) == 1 && space != nil {
+		lacks, over := "", ""
+		for _, key := range slices.Sorted(maps.Keys(wanted)) {
+			if value, _ := wanted[key].(string); space.Labels[key] != value {
+				lacks += " " + key + "=" + value
+				if _, has := space.Labels[key]; has {
+					over = " --overwrite"
+				}
+			}
+		}
+		if lacks != "" && !strings.Contains(lacks, corev1.LabelMetadataName+"=") {
+			return "give namespace " + ns + " the labels that it takes: kubectl label namespace " + ns + lacks + over
+		}
+	}
+	value := `{"from":"Selector","selector":{"matchExpressions":[{"key":"` + corev1.LabelMetadataName + `","operator":"In","values":["` +
+		gateway.NS + `","` + ns + `"]}]}}`
+	path := "/spec/listeners/" + strconv.Itoa(index) + "/allowedRoutes"
+	if allowed == nil {
+		value = `{"namespaces":` + value + "}"
+	} else {
+		path += "/namespaces"
+	}
+	return "let it take those of namespace " + ns + ", too: kubectl patch " + gateway.Called() + ` --type=json -p '[{"op":"add","path":"` +
+		path + `","value":` + value + "}]'"
+}
+
+// unmet finds words by which a route has no hostname that a listener has.
+var unmet = pattern.New(`(?i)no hostname intersections|no hostnames match|hostnames? (?:do not|does not|don't|doesn't) match|` +
+	`no matching (?:listener )?hostname|NoMatchingListenerHostname`)
+
+// attaches says that a route asks for a listener of a gateway, or for any.
+func attaches(spec map[string]any, gateway, listener string) bool {
+	parents, _ := spec["parentRefs"].([]any)
+	return slices.ContainsFunc(parents, func(item any) bool {
+		p, _ := item.(map[string]any)
+		section := words.String(p, "sectionName")
+		return words.String(p, "name") == gateway && (section == "" || section == listener)
+	})
+}
+
+// apartBy tells which hostname the listener has whose hostname no one of a route's meets, and what either would have to be.
+func apartBy(l *converge.Look, f *converge.Finding, tree map[string]any) {
+	spec, _ := tree["spec"].(map[string]any)
+	hosts, _ := spec["hostnames"].([]any)
+	if !unmet.MatchString(f.Words+f.Says) || len(hosts) == 0 {
+		return
+	}
+	own, _ := hosts[0].(string)
+	for _, m := range mentions.Of(l).Mentions(tree) {
+		if m.Obj == nil || m.Kind.Info().GVK.Kind != "Gateway" {
+			continue
+		}
+		gateway, _ := words.Tree(m.Obj)
+		of, _ := gateway["spec"].(map[string]any)
+		listeners, _ := of["listeners"].([]any)
+		for i, item := range listeners {
+			one, _ := item.(map[string]any)
+			host := words.String(one, "hostname")
+			if host == "" || !attaches(spec, m.Name, words.String(one, "name")) {
+				continue
+			}
+			f.Says += "; the listener " + words.String(one, "name") + " of gateway/" + m.Name + " is for " + host + ", and the route for " + own
+			first, domain, _ := strings.Cut(own, ".")
+			mine, theirs := host, own
+			if rest, wild := strings.CutPrefix(host, "*."); wild {
+				mine, theirs = first+"."+rest, "*."+domain
+			}
+			set := func(called, path, value string) string {
+				return "kubectl patch " + called + ` --type=json -p '[{"op":"replace","path":"` + path + `","value":"` + value + `"}]'`
+			}
+			f.Advice = append([]string{"have the route be for " + mine + ", if that is meant: " + set(l.Kind.Info().GR().String()+" "+
+				converge.Called(l), "/spec/hostnames/0", mine), "or the listener for " + theirs + ": " +
+				set(m.Called(), "/spec/listeners/"+strconv.Itoa(i)+"/hostname", theirs)}, f.Advice...)
+			return
+		}
+	}
 }

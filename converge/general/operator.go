@@ -277,15 +277,7 @@ func operatorReports(l *converge.Look, _ map[string]any) *converge.Finding {
 		f.Error = TextOnly(c.Message)
 	}
 	said := c.Message
-	if strings.Contains(c.Message, "ReferenceGrant") || c.Reason == "RefNotPermitted" { // of the Gateway API
-		where, what := "the namespace that it refers to", ""
-		for _, m := range mentions.Of(l).Mentions(tree) {
-			if what == "" && m.NS != "" && m.NS != l.Obj.GetNamespace() && m.Kind.Info().GVK.Kind != "Gateway" {
-				where, what = "namespace "+words.Word(m.NS), ", to "+m.Kind.Info().Singular+"/"+words.Word(m.Name)
-			}
-		}
-		f.Advice = []string{"in " + where + ", create a referencegrant from namespace " + l.Obj.GetNamespace() + what}
-	}
+	ungranted(l, f, tree, &c)
 	telling := words.Faulty.MatchString(c.Message) && strings.ContainsAny(strings.ReplaceAll(c.Message, "n't", ""), `:"'/`)
 	if e := NewestWarning(l); e != nil && !telling {
 		f.Says += "; its last warning, of " + words.Ago(l.Now.Sub(converge.Told(e))) + " ago: " + words.OneLine(e.Message)
@@ -316,6 +308,7 @@ func operatorReports(l *converge.Look, _ map[string]any) *converge.Finding {
 			f.Says += "; it was to be tried again " + words.Ago(l.Now.Sub(at)) + " ago, and its status tells of no try since"
 		}
 	}
+	c.Final = c.Final && !barredUntil(l, f, said)
 	if c.Final {
 		gaveUp(l, f, status, c.Reason)
 	}
@@ -349,6 +342,11 @@ func named(l *converge.Look, f *converge.Finding, tree map[string]any, message s
 	}
 	withSecret(l, f, message)
 	unallowed(l, f, tree)
+	apartBy(l, f, tree)
+	disallowed(l, f, tree, message)
+	if quota := QueueQuota(l, message); quota != "" {
+		f.Advice = append([]string{quota}, f.Advice...)
+	}
 	if lasting.MatchString(message) {
 		f.Advice = append([]string{"delete what can't be changed, so that it is made anew; " +
 			"what it has is lost, so look first whether that may be"}, f.Advice...)
@@ -366,7 +364,7 @@ func named(l *converge.Look, f *converge.Finding, tree map[string]any, message s
 	defer selecting(l, f, tree, message)
 	defer spokenOf(l, f, message)
 	defer outdated(l, f, tree, message)
-	if lackAt(l, f, message) || lackPart(l, f, tree) {
+	if lackAt(l, f, message) || lackPart(l, f, tree) || lackActive(l, f, message) {
 		return
 	}
 	for _, m := range mentions.Of(l).Mentions(tree) {

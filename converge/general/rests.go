@@ -76,7 +76,7 @@ func grants(w *converge.World, ns string, role rbacv1.RoleRef, to []rbacv1.Subje
 	}
 	if w.Sees(k, ns) && w.Read.Lookup(k, ns, role.Name) == nil {
 		return "gives nothing: it names the " + strings.ToLower(role.Kind) + " " + role.Name + ", which does not exist",
-			strings.TrimSuffix("kubectl get "+k.Info().Plural+" -n "+ns, " -n ")
+			"kubectl get " + k.Info().Plural + converge.In(ns)
 	}
 	for _, s := range to {
 		if s.Kind == rbacv1.ServiceAccountKind && w.Sees(core.ServiceAccounts, s.Namespace) &&

@@ -409,6 +409,10 @@ func spokenOf(l *converge.Look, f *converge.Finding, message string) {
 			switch {
 			case obj == nil || obj.GetUID() == l.Obj.GetUID():
 				continue
+			case lasting.MatchString(message) && k.Info().GR() == StatefulSets:
+				f.Advice[0] = "delete it without its pods and claims, so that it is made anew and takes them over: kubectl delete " +
+					converge.RefTo(k, obj).Called() + " --cascade=orphan"
+				return
 			case lasting.MatchString(message):
 				f.Advice[0] += ": kubectl delete " + converge.RefTo(k, obj).Called()
 				return

@@ -63,6 +63,9 @@ func WebhookDown(l *converge.Look, text string) *converge.Finding {
 	case svc != nil:
 		f.Below = []converge.Ref{converge.RefTo(core.Services, svc)}
 		sleeper(f, l.World, svc)
+		if says, advice := l.Workloads().Severed(l, text); says != "" && !silent {
+			f.Says, f.Advice = f.Says+"; "+says, append(advice, f.Advice[1:]...)
+		}
 	}
 	return f
 }

@@ -157,8 +157,10 @@ func restOfJob(w *converge.World, j *batchv1.Job) (string, string) {
 					j.Namespace
 			}
 			says := "is suspended: Kueue starts it when its queue " + queue + " has room for it"
-			if told := causes.Queued(w, j); told != "" {
-				says += "; its Workload says: " + told
+			if told, advice := causes.Queued(w, j); told != "" {
+				if says += "; its Workload says: " + told; advice != "" {
+					return says, advice
+				}
 				if s, ok := words.Meaning(words.ByGroup, "kueue.x-k8s.io/workload "+strings.ToLower(told)); ok {
 					return says, s.Advice()
 				}

@@ -25,6 +25,7 @@ var Overheard = []Saying{
 	{"no matches for kind", "", "install what brings that kind, its CRD or the operator; those that are there: kubectl api-resources"},
 	{"crd is not present", "", "install that CRD, or the operator that brings it: kubectl get crds"},
 	{"no hostnames match", "", "correct the hostnames here, or the hostname of the parent's listener"},
+	{"nomatchinglistenerhostname", "", "correct the hostnames here, or the hostname of the parent's listener"},
 	{"default snapshot class", "", "name one in volumeSnapshotClassName, or let one be the default by the annotation " +
 		"snapshot.storage.kubernetes.io/is-default-class=true"},
 	{"not pointing at", "", pointThere}, {"not pointing to", "", pointThere}, {"does not resolve to", "", pointThere},
@@ -60,7 +61,6 @@ var Overheard = []Saying{
 	{"no compatible composition", "", "make a composition for that kind, or give one the labels that compositionSelector asks for"},
 	{"scratch space required", "", "let the importer have a class that makes volumes: spec.config.scratchSpaceStorageClass of the CDI"},
 	{"notallowedbylisteners", "", "have a listener of the parent allow it: allowedRoutes (kinds, namespaces)"},
-	{"nomatchinglistenerhostname", "", "correct the hostnames here, or the hostname of the parent's listener"},
 	{"nomatchingparent", "", "name a listener that the parent has (sectionName, port)"},
 	{"autoscaler*no instance type", "", "let a pool of nodes have types of machines that have all that, or ask for less"},
 	{"bundle unpacking failed", "", "delete the job that failed in the catalog's namespace, then the install plan and the " +

@@ -1,0 +1,155 @@
+package general
+
+import (
+	"encoding/json"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/kloop-dev/kloop/converge"
+	"github.com/kloop-dev/kloop/converge/mentions"
+	"github.com/kloop-dev/kloop/converge/words"
+	"github.com/kloop-dev/kloop/internal/pattern"
+	"github.com/kloop-dev/kloop/resource"
+)
+
+// What one object may have is often listed in another, as an AppProject has the repositories of its Applications.
+
+var (
+	// barredBy finds words by which something is not among what another object allows, and the kind and name of that.
+	barredBy = pattern.New(`(?i)\b(?:not (?:permitted|allowed|authorized)|(?:do|does) not match any(?: of the allowed)?|isn't allowed)` +
+		`[^.;]*? (?:in|by|of) (?:the )?([a-z]+) \\?['"\x60]?([a-z0-9][a-z0-9.-]*)`)
+	// capital finds where the next word of a field begins.
+	capital = pattern.New(`[A-Z]`)
+)
+
+// disallowed advises to add what is refused to the list of the object that does not allow it.
+func disallowed(l *converge.Look, f *converge.Finding, tree map[string]any, message string) {
+	m := barredBy.FindStringSubmatch(message)
+	if m == nil || len(f.Below) > 0 {
+		return
+	}
+	for _, k := range append(mentions.Of(l).KindsBy(m[1], "", "", true), ownEnding(l, m[1])...) {
+		r := converge.Ref{Kind: k, NS: l.Obj.GetNamespace(), Name: m[2]}
+		obj := l.Read.Lookup(k, r.NS, r.Name)
+		by, custom := words.Tree(obj)
+		if obj == nil || !custom {
+			continue
+		}
+		spec, _ := by["spec"].(map[string]any)
+		field, add := lacking(spec, tree["spec"], message)
+		if field == "" {
+			return
+		}
+		f.State, f.Waits = converge.Blocked, converge.On("Field", r, "spec."+field)
+		f.Next = converge.PersonDoes("lets %s allow it, or changes what is asked for; %s goes on then", r.Kind.Info().Singular+"/"+r.Name,
+			f.Owner)
+		f.Advice = append([]string{"have " + r.Kind.Info().Singular + "/" + r.Name + " allow it: kubectl patch " + r.Called() +
+			` --type=json -p '[{"op":"add","path":"/spec/` + field + `/-","value":` + add + "}]'"}, f.Advice...)
+		return
+	}
+}
+
+// lacking is the list of a spec that words speak of, and the item, as JSON, that another spec asks to be in it; "": there is none.
+func lacking(spec map[string]any, own any, message string) (field, item string) {
+	low := strings.ToLower(message)
+	for _, field := range slices.Sorted(maps.Keys(spec)) {
+		list, _ := spec[field].([]any)
+		parts := strings.Fields(capital.ReplaceAllString(strings.TrimSuffix(field, "s"), " $0"))
+		if len(list) == 0 || !slices.ContainsFunc(parts, func(p string) bool {
+			return len(p) > 3 && words.StandsIn(low, strings.ToLower(strings.TrimSpace(p)))
+		}) {
+			continue
+		}
+		var value any
+		switch first := list[0].(type) {
+		case string:
+			longest := ""
+			for _, v := range values("spec", own, 0) {
+				if strings.Contains(message, v.text) && len(v.text) > len(longest) {
+					longest = v.text
+				}
+			}
+			if value = longest; longest == "" {
+				continue
+			}
+		case map[string]any:
+			made := map[string]string{}
+			for _, v := range values("spec", own, 0) {
+				if _, last, _ := cutLast(v.path); first[last] != nil && strings.Contains(message, v.text) {
+					made[last] = v.text
+				}
+			}
+			if value = made; len(made) == 0 {
+				continue
+			}
+		}
+		if text, err := json.Marshal(value); err == nil && value != nil && !strings.ContainsAny(string(text), "'") {
+			return field, string(text)
+		}
+	}
+	return "", ""
+}
+
+// beyondQuota finds what a queue of Kueue's can't give: how much is asked for, or how much is lacking.
+var beyondQuota = pattern.New(`insufficient (?:unused )?quota (?:in cohort )?for ([\w./-]+) in flavor ([\w.-]+), ` +
+	`(?:request > maximum capacity \((\S+) > (\S+)\)|(\S+) more needed)`)
+
+// QueueQuota advises the quota that would do for what waits in a queue, in the ClusterQueue behind it; "": it
+// does not wait for that, or the queue is not seen.
+func QueueQuota(l *converge.Look, message string) string {
+	tree, _ := words.Tree(l.Obj)
+	m := beyondQuota.FindStringSubmatch(message)
+	spec, _ := tree["spec"].(map[string]any)
+	if m == nil {
+		return ""
+	}
+	local, _ := words.Tree(lookup(l, "LocalQueue", l.Obj.GetNamespace(), words.String(spec, "queueName")))
+	of, _ := local["spec"].(map[string]any)
+	name := words.String(of, "clusterQueue")
+	queue, _ := words.Tree(lookup(l, "ClusterQueue", "", name))
+	has, _ := queue["spec"].(map[string]any)
+	groups, _ := has["resourceGroups"].([]any)
+	for i, g := range groups {
+		group, _ := g.(map[string]any)
+		flavors, _ := group["flavors"].([]any)
+		for j, item := range flavors {
+			flavor, _ := item.(map[string]any)
+			list, _ := flavor["resources"].([]any)
+			for n, r := range list {
+				one, _ := r.(map[string]any)
+				if words.String(flavor, "name") != m[2] || words.String(one, "name") != m[1] {
+					continue
+				}
+				is, err := resource.ParseQuantity(fmt.Sprint(one["nominalQuota"]))
+				want, wrong := resource.ParseQuantity(m[3] + m[5])
+				if err != nil || wrong != nil {
+					return ""
+				}
+				wait := ""
+				if m[5] != "" {
+					want.Add(is)
+					wait = "wait for what runs there, or "
+				}
+				return wait + fmt.Sprintf(`raise nominalQuota of clusterqueue/%s for %s in flavor %s, which is %s, to %s, or ask for less: `+
+					`kubectl patch clusterqueues.kueue.x-k8s.io %s --type=json -p '[{"op":"replace",`+
+					`"path":"/spec/resourceGroups/%d/flavors/%d/resources/%d/nominalQuota","value":"%s"}]'`, name, m[1], m[2], is.String(),
+					want.String(), name, i, j, n, want.String())
+			}
+		}
+	}
+	return ""
+}
+
+// lookup is an object of a kind of the same project as another one; nil: there is none.
+func lookup(l *converge.Look, kind, ns, name string) resource.Object {
+	k := KindNamed(l.World, l.Kind.Info().GVK.Group, kind)
+	if k == nil || name == "" {
+		return nil
+	}
+	if !k.Info().Namespaced {
+		ns = ""
+	}
+	return l.Read.Lookup(k, ns, name)
+}
