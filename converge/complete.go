@@ -7,6 +7,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
+	"github.com/kloop-dev/kloop/converge/words"
 	"github.com/kloop-dev/kloop/internal/pattern"
 	"github.com/kloop-dev/kloop/kinds/convergence"
 	"github.com/kloop-dev/kloop/kinds/core"
@@ -63,12 +64,20 @@ func (l *Look) complete(f *Finding, below bool) {
 // changes finds a command after which something is otherwise than it was.
 var changes = pattern.New(`(?:^|: )(?:kubectl (?:patch|set|label|annotate|create|delete|scale|uncordon|taint|rollout) |echo ')`)
 
+// besides begins advice that says less than a step that changes something.
+var besides = []string{"read the log of ", "look at the log of ", words.LookAt, "if it is mistyped, ", "correct it: kubectl edit "}
+
+// resort finds advice on what is done if nothing else helps.
+var resort = pattern.New(`^(?:or\b|if it will never|if it is no longer)`)
+
 // sift puts first what an object would be called by its right name, and leaves out the log where a step is known that changes something.
 func sift(f *Finding) {
 	f.Advice = slices.Clone(f.Advice)
 	slices.SortStableFunc(f.Advice, func(a, b string) int { return cmp.Compare(isNear(b), isNear(a)) })
-	if slices.ContainsFunc(f.Advice, changes.MatchString) {
-		f.Advice = slices.DeleteFunc(f.Advice, func(a string) bool { return strings.HasPrefix(a, "read the log of ") })
+	if slices.ContainsFunc(f.Advice, func(a string) bool { return changes.MatchString(a) && !resort.MatchString(a) }) {
+		f.Advice = slices.DeleteFunc(f.Advice, func(a string) bool {
+			return slices.ContainsFunc(besides, func(begin string) bool { return strings.HasPrefix(a, begin) })
+		})
 	}
 }
 

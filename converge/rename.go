@@ -90,8 +90,9 @@ func (l *Look) renaming(old, name string, isKey bool, of string) string {
 	}
 	var ops []op
 	placesOf(tree["spec"], "/spec", 0, func(path string, beside map[string]any, text string) {
-		if text != old || ownName.MatchString(path) || isKey && (!strings.HasSuffix(path, "/key") ||
-			words.String(beside, "name") != of && !strings.Contains(path, "/items/")) {
+		if text != old || path == "/spec/serviceName" && word == "statefulset" || ownName.MatchString(path) || isKey &&
+			(!strings.HasSuffix(path, "/key") ||
+				words.String(beside, "name") != of && !strings.Contains(path, "/items/")) {
 			return
 		}
 		ops = append(ops, op{"replace", path, name})

@@ -35,8 +35,8 @@ type Workloads interface {
 	Failure(l *Look) *convergence.Failure
 	// Asleep names the workload of a service that wants no pods, now or any more; "": there is none.
 	Asleep(w *World, s *corev1.Service) string
-	// Held tells why an object that is deleted does not go: by its own status, and what else may stand in its way.
-	Held(w *World, obj resource.Object) (told, aside string)
+	// Held tells why an object that is deleted does not go: by its own status, and what else may stand in its way, with what helps.
+	Held(w *World, obj resource.Object) (told, aside, advice string)
 	// Severed tells why the API server does not reach what a text says that it asks; "": no network policy is in its way.
 	Severed(l *Look, text string) (says string, advice []string)
 }
@@ -64,7 +64,7 @@ func (noWorkloads) Failure(*Look) *convergence.Failure { return nil }
 
 func (noWorkloads) Asleep(*World, *corev1.Service) string { return "" }
 
-func (noWorkloads) Held(*World, resource.Object) (told, aside string) { return "", "" }
+func (noWorkloads) Held(*World, resource.Object) (told, aside, advice string) { return "", "", "" }
 
 func (noWorkloads) Severed(*Look, string) (says string, advice []string) { return "", nil }
 

@@ -399,6 +399,11 @@ func provisioning(l *converge.Look, c *corev1.PersistentVolumeClaim) *converge.F
 			f.Advice = []string{"make the claim anew with an access mode that " + class.Provisioner +
 				" has (mostly ReadWriteOnce), or with another class: " +
 				"kubectl get storageclass"}
+			if len(c.Spec.AccessModes) == 1 && c.Spec.AccessModes[0] == corev1.ReadWriteMany {
+				f.Advice = []string{"if one node at a time is enough, make the claim anew so: kubectl get pvc " + c.Name + " -n " + c.Namespace +
+					" -o yaml | sed 's/ReadWriteMany/ReadWriteOnce/' | kubectl replace --force -f -",
+					"or take a class whose volumes many nodes can use: kubectl get storageclass"}
+			}
 		}
 		if _, registered, known := topologies(l, name); known && !registered && strings.Contains(e.Message, "topology") {
 			f.Says += "; the driver has registered on no node"

@@ -12,6 +12,7 @@ import (
 	"github.com/kloop-dev/kloop/kinds"
 	"github.com/kloop-dev/kloop/kinds/podspec"
 	"github.com/kloop-dev/kloop/loop"
+	"github.com/kloop-dev/kloop/resource"
 )
 
 // Programs need others: what a container waits for, or can't reach, stands in its command, its environment or its last words.
@@ -66,7 +67,7 @@ func awaited(l *converge.Look, f *converge.Finding, p *corev1.Pod, container str
 // unreached has the service that a program could not reach, by its last words, as the cause: one that leads nowhere or does not exist.
 func unreached(l *converge.Look, f *converge.Finding, p *corev1.Pod, container, said string) {
 	r, gone := sought(l, p, said)
-	if !general.Symptom.MatchString(said) && !gone {
+	if !unanswered.MatchString(said) && !general.Symptom.MatchString(said) && !gone {
 		return
 	}
 	f.Below = general.Needed(l, f, p, said)
@@ -76,11 +77,32 @@ func unreached(l *converge.Look, f *converge.Finding, p *corev1.Pod, container, 
 	} else if gone && len(f.Below) == 0 && !strings.Contains(said, "timeout") {
 		f.Says += "; there is no service " + r.Name + " in namespace " + r.NS
 		f.Waits = converge.On("Object", r, "")
-		if strings.Contains(command+env, r.Name) {
+		if make := governed(l, r.Name); make != "" {
+			f.Advice, f.Waits = append([]string{make}, f.Advice...), l.Field("spec.subdomain")
+		} else if strings.Contains(command+env, r.Name) {
 			f.Advice = append([]string{edited(l, "correct the name in the command or env of container "+container+", or make the service")},
 				f.Advice...)
 		}
 	}
+}
+
+// headless begins the advice to make such a service.
+const headless = "make the headless service"
+
+// governed is advice to make the headless service by which pods of a StatefulSet find each other, if that has such a name; it can't be
+// given another one.
+func governed(l *converge.Look, name string) string {
+	top, ok := changeable(l.World, l.Kind, l.Obj)
+	s := resource.Get(l.Read, kinds.StatefulSets, top.NS, top.Name)
+	if !ok || s == nil || s.Spec.ServiceName != name || s.Spec.Selector == nil || len(s.Spec.Selector.MatchLabels) == 0 {
+		return ""
+	}
+	command := general.Made("v1", "Service", top.NS, name, map[string]any{"clusterIP": "None", "publishNotReadyAddresses": true,
+		"selector": s.Spec.Selector.MatchLabels})
+	if command == "" {
+		return ""
+	}
+	return headless + " that statefulset/" + s.Name + " has as its serviceName: " + command
 }
 
 // needing adds what a container was given to go by and leads nowhere: it may be why the container is not well.

@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/kloop-dev/kloop/converge"
 	"github.com/kloop-dev/kloop/converge/general"
@@ -145,6 +146,10 @@ func imagePull(l *converge.Look, p *corev1.Pod, c *corev1.ContainerStatus) *conv
 		strings.HasPrefix(field, "spec.containers[") {
 		f.Advice = slices.Insert(f.Advice, 1, "and set the one that is meant: kubectl set image pod/"+p.Name+" "+c.Name+"=NAME -n "+p.Namespace)
 	}
+	if known := tagged(l.World, image); known != "" && len(advice) > 0 && strings.HasPrefix(advice[0], "check the name and tag") &&
+		strings.HasPrefix(field, "spec.containers[") {
+		takeTag(l, f, c.Name, known)
+	}
 	if by := general.Maker(l); by != nil && len(advice) > 0 && strings.HasPrefix(advice[0], "check the name and tag") {
 		if tree, _ := words.Tree(by.Obj); strings.Contains(fmt.Sprint(tree["spec"]), image) {
 			f.Advice = append([]string{atMaker(l, f.Advice[0])}, f.Advice[1:]...)
@@ -164,6 +169,59 @@ func imagePull(l *converge.Look, p *corev1.Pod, c *corev1.ContainerStatus) *conv
 		unaccepted(l.World, f, p)
 	}
 	return f
+}
+
+// tags are images that run, by their repositories; "": several of a repository do.
+type tags map[string]string
+
+// tagged is the image of the same repository as another one, of another tag, that pods run; "": none do, or several.
+func tagged(w *converge.World, image string) string {
+	known := converge.Kept[tags](w)
+	if *known == nil {
+		*known = tags{}
+		for obj := range w.Read.Each(kinds.Pods, "") {
+			p := resource.As[*corev1.Pod](obj)
+			for i := range p.Status.ContainerStatuses {
+				c := podspec.ContainerNamed(&p.Spec, p.Status.ContainerStatuses[i].Name)
+				if c == nil || !p.Status.ContainerStatuses[i].Ready {
+					continue
+				}
+				repository := repositoryOf(c.Image)
+				if was, is := (*known)[repository]; !is {
+					(*known)[repository] = c.Image
+				} else if was != c.Image {
+					(*known)[repository] = ""
+				}
+			}
+		}
+	}
+	if other := (*known)[repositoryOf(image)]; other != image && !strings.Contains(other, "@") {
+		return other
+	}
+	return ""
+}
+
+// repositoryOf is an image without its tag and digest.
+func repositoryOf(image string) string {
+	image, _, _ = strings.Cut(image, "@")
+	if at := strings.LastIndexByte(image, ':'); at > strings.LastIndexByte(image, '/') {
+		image = image[:at]
+	}
+	return image
+}
+
+// takeTag advises to take the image of a repository that other pods run.
+func takeTag(l *converge.Look, f *converge.Finding, container, image string) {
+	top, ok := changeable(l.World, l.Kind, l.Obj)
+	if !ok {
+		return
+	}
+	f.Says += "; other pods run " + image
+	f.Advice = []string{"take that one, if it is meant: kubectl set image " + top.Kind.Info().Singular + "/" + top.Name + " " + container +
+		"=" + image + " -n " + top.NS}
+	if job := metav1.GetControllerOfNoCopy(l.Obj); top.Kind == kinds.CronJobs && job != nil {
+		f.Advice = append(f.Advice, "and delete the job that hangs: kubectl delete job "+job.Name+" -n "+top.NS)
+	}
 }
 
 // otherArch names the platform that an image lacks, and keeps its pods on nodes of another one.

@@ -5,7 +5,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/utils/ptr"
@@ -321,6 +320,10 @@ func insufficient(l *converge.Look, p *corev1.Pod, text string) *converge.Findin
 		f.Next = converge.At(until, "scheduler", "puts the pod on %s when the pods that it preempted there are gone", n)
 		if f.State, f.Says = converge.Waiting, f.Says+says; says != "" {
 			f.Advice, f.NoCommand = nil, converge.ByNobody
+			if v := slowest(l.World, p, n, until); v != nil {
+				f.Advice, f.NoCommand = []string{"or do not wait for that: kubectl delete pod " + v.Name + " -n " + v.Namespace +
+					" --grace-period=30"}, ""
+			}
 		}
 	}
 	if ptr.Deref(p.Spec.PreemptionPolicy, "") == corev1.PreemptNever {
@@ -328,28 +331,6 @@ func insufficient(l *converge.Look, p *corev1.Pod, text string) *converge.Findin
 			"give it a priority class whose preemptionPolicy is not Never: its own keeps it from making room for itself"}, f.Advice...)
 	}
 	return f
-}
-
-// victims names the pods of less priority that are stopping on the node that a pod is to get: it waits for them, until the last one's
-// time is over.
-func victims(w *converge.World, p *corev1.Pod, node string) (says string, until time.Time) {
-	var names []string
-	for obj := range w.Read.ByField(kinds.Pods, "spec.nodeName", node) {
-		if v := resource.As[*corev1.Pod](obj); v.DeletionTimestamp != nil && ptr.Deref(v.Spec.Priority, 0) < ptr.Deref(p.Spec.Priority, 0) {
-			name := "pod/" + v.Name
-			if v.Namespace != p.Namespace {
-				name = "a pod of another namespace"
-			}
-			if names = append(names, name); v.DeletionTimestamp.After(until) {
-				until = v.DeletionTimestamp.Time
-			}
-		}
-	}
-	slices.Sort(names)
-	if names = slices.Compact(names); len(names) == 0 {
-		return "", until
-	}
-	return "; stopping on " + node + ", with less priority: " + words.List(names, 3), until
 }
 
 // tainted: the nodes that the pod asks for keep it away. Whatever the scheduler's sentence counts, nodes that the pod

@@ -58,6 +58,7 @@ func loadBalancerMissing(l *converge.Look, s *corev1.Service) *converge.Finding 
 			Advice: []string{"see all that it says: kubectl describe service " + converge.Called(l)}}
 		usedUp(l, f, why)
 		unmixed(f, s, why)
+		anyAddress(f, s, why)
 		return f
 	}
 	if runs, sure := l.Runs("load-balancer"); l.Callers == nil && !runs && !sure {

@@ -39,6 +39,10 @@ func advise(l *converge.Look, f *converge.Finding, p *corev1.Pod, container stri
 		f.Advice = append([]string{may}, f.Advice...)
 		return f
 	}
+	if edit := misconfigured(l, p, container, t.Message); edit != "" {
+		f.Advice = append([]string{edit}, f.Advice...)
+		return f
+	}
 	if m := unmatched.FindStringSubmatch(t.Message); m != nil {
 		if k := general.KindNamed(l.World, m[2], m[1]); k != nil && k.Info().GVK.Version != m[3] {
 			f.Advice = append([]string{"take a version of the image that goes with this cluster, which has that kind as " +
@@ -55,19 +59,50 @@ func advise(l *converge.Look, f *converge.Finding, p *corev1.Pod, container stri
 		return f
 	}
 	who := "system:serviceaccount:" + words.Between(t.Message, `"system:serviceaccount:`, `"`) + " -n " + p.Namespace
-	f.Advice = append([]string{withKeys(l, p, container, strings.ReplaceAll(s.Advice(), "{}", who))}, f.Advice...)
+	if s.Advice() != words.DNSUnknown || !strings.HasPrefix(f.Advice[0], headless) {
+		f.Advice = append([]string{withKeys(l, p, container, strings.ReplaceAll(s.Advice(), "{}", who))}, f.Advice...)
+	}
 	enlarge(l, f, p)
 	if r, lacks := converge.LackedRight(t.Message); lacks {
 		heldByAnother(l, f, &r)
 	}
 	if strings.Contains(t.Message, "i/o timeout") || s.Advice() == words.DNSUnknown || s.Advice() == words.DNSSilent {
-		if says, advice := keptFromDNS(l.World, p); says != "" && s.Advice() == words.DNSSilent {
+		if dns := resource.Get(l.Read, kinds.Services, metav1.NamespaceSystem, "kube-dns"); dns != nil && s.Advice() == words.DNSSilent &&
+			len(f.Below) == 0 && !l.Health(kinds.Services, dns).Converged() {
+			f.Below = []converge.Ref{converge.RefTo(kinds.Services, dns)}
+		} else if says, advice := keptFromDNS(l.World, p); says != "" && s.Advice() == words.DNSSilent {
 			f.Says, f.Advice = f.Says+"; "+says, append([]string{advice}, f.Advice[1:]...)
 		} else if names := fences(l.World, p); len(names) > 0 {
 			f.Aside = "what it may connect to is limited by " + words.List(names, 3)
 		}
 	}
 	return f
+}
+
+// misread finds the file, and the line in it, that a program could not read as its configuration.
+var misread = pattern.New(`(/[\w./-]+\w)(?::(\d+))?(?::\d+)?\W.*(?i:pars|syntax|unknown|unexpected|invalid|unrecognized|bad )|` +
+	`(?i:pars|syntax|unknown|unexpected|invalid|unrecognized).*?(/[\w./-]+\w)(?::(\d+))?`)
+
+// misconfigured advises to correct the file that a program can't read, where a ConfigMap has it.
+func misconfigured(l *converge.Look, p *corev1.Pod, container, said string) string {
+	c := podspec.ContainerNamed(&p.Spec, container)
+	for _, m := range misread.FindAllStringSubmatch(said, 5) {
+		file, line := m[1]+m[3], m[2]+m[4]
+		for i := range p.Spec.Volumes {
+			v := &p.Spec.Volumes[i]
+			if c == nil || v.ConfigMap == nil || !slices.ContainsFunc(c.VolumeMounts, func(at corev1.VolumeMount) bool {
+				return at.Name == v.Name && (file == at.MountPath || strings.HasPrefix(file, strings.TrimSuffix(at.MountPath, "/")+"/"))
+			}) || resource.Get(l.Read, kinds.ConfigMaps, p.Namespace, v.ConfigMap.Name) == nil {
+				continue
+			}
+			if line != "" {
+				line = ", line " + line
+			}
+			return "correct " + file[strings.LastIndexByte(file, '/')+1:] + line + ", in configmap/" + v.ConfigMap.Name +
+				": kubectl edit configmap " + v.ConfigMap.Name + " -n " + p.Namespace
+		}
+	}
+	return ""
 }
 
 // withKeys is advice on credentials that a container has, with the keys of Secrets that have them.

@@ -87,14 +87,17 @@ func (workloads) Failure(l *converge.Look) *convergence.Failure {
 
 func (workloads) Asleep(w *converge.World, s *corev1.Service) string { return health.Asleep(w, s) }
 
-func (workloads) Held(w *converge.World, obj resource.Object) (told, aside string) {
+func (workloads) Held(w *converge.World, obj resource.Object) (told, aside, advice string) {
 	switch obj := obj.(type) {
 	case *storagev1.VolumeAttachment:
 		if obj.Status.DetachError != nil {
-			return obj.Status.DetachError.Message, ""
+			return obj.Status.DetachError.Message, "", ""
 		}
 	case *corev1.Node:
-		return "", KeptThere(w, obj)
+		if more := LetGo(w, obj); more != "" {
+			advice = "have one pod more made, so that one of them may go: " + more
+		}
+		return "", KeptThere(w, obj), advice
 	}
-	return "", ""
+	return "", "", ""
 }

@@ -92,6 +92,16 @@ func lacking(spec map[string]any, own any, message string) (field, item string) 
 	return "", ""
 }
 
+// overQuota advises the quota that would do, of a namespace or of a queue.
+func overQuota(l *converge.Look, f *converge.Finding, message string) {
+	if q := QuotaExceeded(l, message); q != nil && len(f.Below) == 0 {
+		f.State, f.Waits, f.Advice = converge.Blocked, q.Waits, append(q.Advice, f.Advice...)
+	}
+	if quota := QueueQuota(l, message); quota != "" {
+		f.Advice = append([]string{quota}, f.Advice...)
+	}
+}
+
 // beyondQuota finds what a queue of Kueue's can't give: how much is asked for, or how much is lacking.
 var beyondQuota = pattern.New(`insufficient (?:unused )?quota (?:in cohort )?for ([\w./-]+) in flavor ([\w.-]+), ` +
 	`(?:request > maximum capacity \((\S+) > (\S+)\)|(\S+) more needed)`)

@@ -16,6 +16,7 @@ import (
 	"github.com/kloop-dev/kloop/converge"
 	"github.com/kloop-dev/kloop/converge/words"
 	"github.com/kloop-dev/kloop/kinds/apiregistration"
+	"github.com/kloop-dev/kloop/kinds/core"
 	"github.com/kloop-dev/kloop/resource"
 )
 
@@ -245,7 +246,10 @@ func finalizerStuck(l *converge.Look) *converge.Finding {
 	if tree, ok := words.Tree(l.Obj); ok {
 		f.Told = words.OneLine(held(tree))
 	}
-	told, aside := l.Workloads().Held(l.World, l.Obj)
+	told, aside, advice := l.Workloads().Held(l.World, l.Obj)
+	if n := nodeOf(l); n != nil && aside == "" {
+		_, aside, advice = l.Workloads().Held(l.World, n)
+	}
 	if f.Aside = aside; told != "" {
 		f.Told = words.OneLine(told)
 	}
@@ -265,6 +269,9 @@ func finalizerStuck(l *converge.Look) *converge.Finding {
 		f.Advice = []string{"start the controller that set the finalizer again",
 			"if it will never come back, remove the finalizer by hand; what it was to clean up stays behind: " + without(l, name)}
 	}
+	if aside != "" && advice != "" {
+		f.Says, f.Aside, f.Advice = f.Says+"; "+aside, "", []string{advice}
+	}
 	if hook, config := barring(l.World, l.Kind); hook != "" {
 		f.Says += "; no change of it is let through, the removal of its finalizers neither: the webhook " + hook +
 			" has to agree, and is down"
@@ -272,6 +279,15 @@ func finalizerStuck(l *converge.Look) *converge.Finding {
 			"kubectl delete " + config}, f.Advice...)
 	}
 	return f
+}
+
+// nodeOf is the node for which an object of a kind that users defined was made, by its status, as a NodeClaim or a Machine has it; nil: it
+// names none.
+func nodeOf(l *converge.Look) *corev1.Node {
+	tree, _ := words.Tree(l.Obj)
+	status, _ := tree["status"].(map[string]any)
+	ref, _ := status["nodeRef"].(map[string]any)
+	return resource.Get(l.Read, core.Nodes, "", cmp.Or(words.String(status, "nodeName"), words.String(ref, "name")))
 }
 
 // finalizes guesses whose a finalizer is, and whether that controller is connected.

@@ -328,6 +328,11 @@ func gaveUp(l *converge.Look, f *converge.Finding, status map[string]any, reason
 		}
 	}
 	f.State, f.Next = converge.Failed, converge.PersonDoes("removes what makes it fail; %s does not go on by itself", f.Owner)
+	if i := l.Kind.Info(); strings.HasSuffix(i.GVK.Kind, "Run") && i.Namespaced && len(f.Below) == 0 && ownSpec(l) {
+		name := l.Obj.GetName()
+		f.Also = append(f.Also, "then have it run again: kubectl get "+i.GR().String()+" "+name+" -n "+l.Obj.GetNamespace()+
+			" -o yaml | sed 's/name: "+name+"/name: "+name+"-again/' | kubectl apply -f -")
+	}
 	if reason == "" && !errands.MatchString(l.Kind.Info().GVK.Kind) &&
 		!slices.ContainsFunc(ended, func(field string) bool { return words.String(status, field) != "" }) { // a word alone tells little
 		f.Next = converge.PersonDoes("removes what makes it fail; whether %s tries again by itself is not known", f.Owner)
@@ -344,9 +349,7 @@ func named(l *converge.Look, f *converge.Finding, tree map[string]any, message s
 	unallowed(l, f, tree)
 	apartBy(l, f, tree)
 	disallowed(l, f, tree, message)
-	if quota := QueueQuota(l, message); quota != "" {
-		f.Advice = append([]string{quota}, f.Advice...)
-	}
+	overQuota(l, f, message)
 	if lasting.MatchString(message) {
 		f.Advice = append([]string{"delete what can't be changed, so that it is made anew; " +
 			"what it has is lost, so look first whether that may be"}, f.Advice...)

@@ -340,7 +340,7 @@ func heard(l *converge.Look, f *converge.Finding, tree map[string]any, message s
 
 // kept tells of an object that stands for a cordoned node that budgets keep pods there: who drains it waits for them.
 func kept(l *converge.Look, f *converge.Finding, n *corev1.Node, message string) string {
-	_, why := l.Workloads().Held(l.World, n)
+	_, why, _ := l.Workloads().Held(l.World, n)
 	if why == "" || !strings.Contains(message, "timed out") && !strings.Contains(strings.ToLower(message), "drain") {
 		return ""
 	}
@@ -373,6 +373,9 @@ func afar(l *converge.Look, k resource.Kind, name string) resource.Object {
 	return nil
 }
 
+// unfit finds an object that a server does not take as it is to be: Deployment.apps "web" is invalid.
+var unfit = pattern.New(`\b([A-Z][A-Za-z]+)\.[a-z0-9.-]+ \\?"()([a-z0-9][a-z0-9.-]*)\\?" is invalid`)
+
 // spokenOf looks at the objects that a controller speaks of by kind and name: one that is not well is the cause.
 func spokenOf(l *converge.Look, f *converge.Finding, message string) {
 	if len(f.Below) > 0 {
@@ -393,8 +396,8 @@ func spokenOf(l *converge.Look, f *converge.Finding, message string) {
 			return
 		}
 	}
-	for _, m := range append(Spoken.FindAllStringSubmatch(message, converge.MaxLooks), SpokenLow.FindAllStringSubmatch(message,
-		converge.MaxLooks)...) {
+	for _, m := range slices.Concat(Spoken.FindAllStringSubmatch(message, converge.MaxLooks), SpokenLow.FindAllStringSubmatch(message,
+		converge.MaxLooks), unfit.FindAllStringSubmatch(message, converge.MaxLooks)) {
 		ns := cmp.Or(m[2], l.Obj.GetNamespace())
 		for _, k := range append(mentions.Of(l).KindsBy(m[1], "", "", true), mentions.Of(l).KindsBy(strings.TrimSuffix(m[1], "s"), "", "",
 			true)...) {

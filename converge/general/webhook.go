@@ -98,10 +98,12 @@ func WebhookDenies(l *converge.Look, text string) *converge.Finding {
 	if config := findWebhook(l.Read, name).config; config != "" {
 		whose = " (" + config + ")"
 	}
-	return &converge.Finding{Says: "is refused by the webhook " + name + ": " + cmp.Or(why, "it gave no reason"),
+	f := &converge.Finding{Says: "is refused by the webhook " + name + ": " + cmp.Or(why, "it gave no reason"),
 		Waits:  converge.ForName("Webhook", name),
 		Next:   converge.Does(l.Owner, "tries again; it succeeds once the webhook agrees"),
 		Advice: []string{"change what it asks for to what the webhook " + name + " accepts, or ask who runs it" + whose}}
+	reimage(l, f, why)
+	return f
 }
 
 // A webhook is one of a configuration.

@@ -57,6 +57,7 @@ var (
 		`echo QUOTED \| kubectl apply -f -|` +
 		`kubectl patch cronjob NAME -n NAME -p QUOTED && kubectl delete job NAME -n NAME|` +
 		`kubectl get NAME NAME -n NAME -o yaml \| sed QUOTED \| kubectl apply -f -|` +
+		`kubectl get NAME NAME -n NAME -o yaml \| sed QUOTED \| kubectl replace --force -f -|` +
 		`kubectl get namespace NAME -o json \| sed QUOTED \| kubectl replace --raw /api/v1/namespaces/NAME/finalize -f -)$`))
 	// edit is a script of sed's that does no more than to put one text in the place of another.
 	edit = pattern.New(`^s(?:/[\w .:-]*/[\w .:-]*/|\|[\w "./:-]*\|[\w "./:-]*\|)$`)

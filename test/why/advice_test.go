@@ -177,7 +177,8 @@ case "$1" in
 certificate) shift; exec '` + kubectl + `' get csr "$2";;
 delete|patch|scale|label|annotate|taint|uncordon|create|apply|set) exec '` + kubectl + `' "$@" --dry-run=server;;
 logs) exec '` + kubectl + `' "$@" --pod-running-timeout=1s;; # few workloads have pods here
-replace) shift; cat >/dev/null; exec '` + kubectl + `' get "$1" "${2%/finalize}";; # of what would be replaced
+replace) shift; [ "$1" = --force ] && exec '` + kubectl + `' create -f - --dry-run=client # it deletes first
+	cat >/dev/null; exec '` + kubectl + `' get "$1" "${2%/finalize}";; # of what would be replaced
 esac
 exec '` + kubectl + `' "$@"
 `
