@@ -179,7 +179,11 @@ func (s *Step) Gap() *convergence.Gap {
 	for at := s; len(g.Advice) == 0 && len(at.Below) > 0; at = at.Below[0] {
 		g.Advice, g.NoCommand = at.Advice, cmp.Or(g.NoCommand, at.NoCommand)
 	}
-	g.Advise(append(slices.Clip(g.Advice), s.Also...))
+	also := s.Also
+	if d != s {
+		also = append(slices.Clip(d.Also), s.Also...)
+	}
+	g.Advise(append(slices.Clip(g.Advice), also...))
 	for _, aside := range []string{s.Aside, d.Aside} {
 		if aside != "" && !strings.Contains(g.Detail, aside) {
 			g.Detail = strings.TrimPrefix(g.Detail+"; "+aside, "; ")

@@ -42,6 +42,9 @@ func (r Right) Grant() string {
 	if verbs == "list" || verbs == "watch" {
 		verbs = "get,list,watch"
 	}
+	if r.Resource == "leases" { // who leads by one needs all of these, one after the other
+		verbs = "get,create,update"
+	}
 	name := r.Account + "-" + strings.NewReplacer("/", "-", ".", "-").Replace(r.Resource)
 	return "give that service account the right, if it is to have it: kubectl create " + role + " " + name + " --verb=" + verbs +
 		" --resource=" + of + scope + " && kubectl create " + binding + " " + name + " --" + role + "=" + name + " --serviceaccount=" +

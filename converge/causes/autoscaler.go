@@ -236,6 +236,12 @@ func containerUnmeasured(l *converge.Look, h *autoscalingv2.HorizontalPodAutosca
 		if has := containersOf(l.Read.Lookup(k, h.Namespace, h.Spec.ScaleTargetRef.Name)); len(has) > 0 && !slices.Contains(has, name) {
 			f.Says = "is to go by the container " + name + ", which its target's pod template does not have: it has " +
 				words.List(has, 4)
+			for i, m := range h.Spec.Metrics {
+				if m.ContainerResource != nil && m.ContainerResource.Container == name && len(has) == 1 {
+					f.Advice = []string{fmt.Sprintf("have it go by that: kubectl patch hpa %s --type=json -p '[{\"op\":\"replace\","+
+						"\"path\":\"/spec/metrics/%d/containerResource/container\",\"value\":\"%s\"}]'", converge.Called(l), i, has[0])}
+				}
+			}
 		} else if len(has) > 0 {
 			f.Next = converge.Does(l.Owner, "goes on when the container runs and its node tells what it uses")
 			f.Advice = []string{"see what is told: kubectl top pods --containers -n " + h.Namespace}

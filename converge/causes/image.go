@@ -43,6 +43,7 @@ func container(see func(l *converge.Look, p *corev1.Pod, c *corev1.ContainerStat
 					if f.Owner == "" {
 						f.Owner = converge.AgentOf(p)
 					}
+					besides(l, f, p, &statuses[i], statuses)
 					return f
 				}
 			}
@@ -58,6 +59,32 @@ func container(see func(l *converge.Look, p *corev1.Pod, c *corev1.ContainerStat
 			}
 		}
 		return nil
+	}
+}
+
+// besides adds what keeps another container of a pod from starting, if that is something else.
+func besides(l *converge.Look, f *converge.Finding, p *corev1.Pod, told *corev1.ContainerStatus, all []corev1.ContainerStatus) {
+	first, _ := general.WaitsFor(told)
+	for i := range all {
+		reason, _ := general.WaitsFor(&all[i])
+		if reason == first || !strings.HasPrefix(reason, "Create") && !pulling(reason) || pulling(reason) == pulling(first) {
+			continue
+		}
+		for _, see := range []func(*converge.Look, *corev1.Pod, *corev1.ContainerStatus) *converge.Finding{runsAsRoot, configMissing,
+			containerRefused, pullSecretMissing, imagePull} {
+			g := see(l, p, &all[i])
+			if g == nil {
+				continue
+			}
+			if near := l.NearTo(g.Waits); near != "" {
+				g.Advice = append([]string{near}, g.Advice...)
+			}
+			if l.Complete(g); len(g.Advice) > 0 {
+				f.Also = append(f.Also, g.Advice[0])
+			}
+			f.Says += "; besides, it " + g.Says
+			return
+		}
 	}
 }
 

@@ -156,6 +156,9 @@ func roomier(l *converge.Look, f *converge.Finding, tree map[string]any, message
 			fits = append(fits, v)
 		}
 	}
+	if wal := strings.Contains(strings.ToLower(message), "wal"); len(fits) > 1 { // of several, the one that the words have
+		fits = slices.DeleteFunc(fits, func(v value) bool { return strings.Contains(strings.ToLower(v.path), "wal") != wal })
+	}
 	if len(fits) != 1 {
 		fullThere(l, f)
 		return

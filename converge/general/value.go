@@ -120,6 +120,12 @@ func lacks(l *converge.Look, f *converge.Finding, k resource.Kind, v *value, tol
 		help := "make it in the namespace where its controller looks, mostly its own"
 		if in != "" {
 			f.Says = strings.TrimSuffix(f.Says, "is in no namespace") + "is in namespace " + in + ", where its controller seems not to look"
+			if _, program := programAt(l.World, l.Kind, f.Owner); program != nil && program.GetNamespace() != in {
+				own := program.GetNamespace()
+				f.Advice = append([]string{"copy it to the namespace of its controller: kubectl get " + k.Info().Singular + " " + v.text + " -n " + in +
+					" -o yaml | sed 's/namespace: " + in + "/namespace: " + own + "/' | kubectl apply -f -"}, f.Advice...)
+				return true
+			}
 		}
 		f.Advice = append([]string{help + "; those that there are: kubectl get " + k.Info().GR().String() + " -A"}, f.Advice...)
 		return true

@@ -94,11 +94,17 @@ var phaseFields = [][]string{{"phase"}, {"state"}, {"status"}, {"operationState"
 var messageFields = []string{"message", "reason", "error", "failureMessage", "failureReason", "errorMessage", "lastError", "trace",
 	"detail", "validationErrors", "errors"}
 
+// roomless finds phases by which a disk is full.
+var roomless = pattern.New(`(?i)\b(?:not enough|insufficient|out of|no) (?:free |available )?(?:disk|storage|space)`)
+
 // ComplaintIn finds what a status says is wrong: by a condition, by one of a part of it, by a word, or by an error.
 func ComplaintIn(tree map[string]any) Complaint {
 	c := complaintAt(tree, 0)
 	c.Message += ofChild(tree, c.Message)
 	status, _ := tree["status"].(map[string]any)
+	if phase := String(status, "phase"); c.Says != "" && roomless.MatchString(phase) && !strings.Contains(c.Message, phase) {
+		c.Message = strings.TrimSuffix(phase+": "+c.Message, ": ") // whatever else fails follows from that
+	}
 	if c.Says != "" && c.Message != "" {
 		c.Message += failures(status, c.Message)
 	}
