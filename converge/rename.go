@@ -12,6 +12,7 @@ import (
 
 	"github.com/kloop-dev/kloop/converge/words"
 	"github.com/kloop-dev/kloop/internal/pattern"
+	"github.com/kloop-dev/kloop/kinds/core"
 	"github.com/kloop-dev/kloop/resource"
 )
 
@@ -55,11 +56,23 @@ func (l *Look) rename(f *Finding) {
 		if !isKey {
 			old = f.Waits.On.Name
 		}
-		if command := l.renaming(old, m[1]+m[2], isKey, f.Waits.On.Name); command != "" {
+		command := l.renaming(old, m[1]+m[2], isKey, f.Waits.On.Name)
+		if command != "" {
 			f.Advice = slices.Clone(f.Advice)
 			f.Advice[i] = a + ": " + command
+		} else if word := map[string]string{"Secret": "secret", "ConfigMap": "configmap"}[f.Waits.On.Kind]; word != "" && !isKey && l.runs() &&
+			plainName.MatchString(old+f.Waits.On.Namespace) {
+			f.Advice = slices.Clone(f.Advice)
+			f.Advice[i] = strings.TrimSuffix(a, nameIt) + ": if that is meant, copy it, as what runs can't be changed: kubectl get " + word +
+				" " + m[2] + " -n " + f.Waits.On.Namespace + " -o yaml | sed 's/name: " + m[2] + "/name: " + old + "/' | kubectl apply -f -"
 		}
 	}
+}
+
+// runs says that an object is a pod whose template can't be changed any more, as that of a Job.
+func (l *Look) runs() bool {
+	k, obj := l.Template()
+	return l.Kind == core.Pods && obj == nil && metav1.GetControllerOfNoCopy(l.Obj) != nil && k == nil
 }
 
 // renaming is the command that puts a name in the place of another, or a key in that of another of an object; "": the old one is not found.

@@ -399,11 +399,7 @@ func provisioning(l *converge.Look, c *corev1.PersistentVolumeClaim) *converge.F
 			f.Advice = []string{"make the claim anew with an access mode that " + class.Provisioner +
 				" has (mostly ReadWriteOnce), or with another class: " +
 				"kubectl get storageclass"}
-			if len(c.Spec.AccessModes) == 1 && c.Spec.AccessModes[0] == corev1.ReadWriteMany {
-				f.Advice = []string{"if one node at a time is enough, make the claim anew so: kubectl get pvc " + c.Name + " -n " + c.Namespace +
-					" -o yaml | sed 's/ReadWriteMany/ReadWriteOnce/' | kubectl replace --force -f -",
-					"or take a class whose volumes many nodes can use: kubectl get storageclass"}
-			}
+			f.Advice = append(lessShared(c), f.Advice...)
 		}
 		if _, registered, known := topologies(l, name); known && !registered && strings.Contains(e.Message, "topology") {
 			f.Says += "; the driver has registered on no node"
@@ -444,6 +440,10 @@ func noVolume(l *converge.Look, c *corev1.PersistentVolumeClaim) *converge.Findi
 		if len(classes) == 1 {
 			f.Advice = []string{"have the one class that there is be the default: kubectl patch storageclass " + classes[0].Name +
 				` -p '{"metadata":{"annotations":{"storageclass.kubernetes.io/is-default-class":"true"}}}'`, "or " + f.Advice[0], f.Advice[1]}
+			return f
+		}
+		if len(classes) > 0 && len(classes) <= 3 {
+			f.Advice = defaulting(classes)
 			return f
 		}
 		f.Advice = append(f.Advice, "or, if one of the classes is to be the default, give it the annotation "+

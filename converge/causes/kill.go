@@ -76,7 +76,7 @@ func killedBy(name string, of func(*corev1.Container) *corev1.Probe) func(l *con
 		}
 		if strings.Contains(e.Message, "statuscode: 4") {
 			f.Advice = nil // it answers
-			answerOf(l, f, strings.ToLower(name), e.Message)
+			answerOf(l, f, c.Name, strings.ToLower(name), e.Message)
 		}
 		if says, advice := misported(l, p, c.Name, name, probe); says != "" && strings.Contains(e.Message, "refused") {
 			f.Says += says

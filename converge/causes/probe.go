@@ -60,7 +60,7 @@ func probeFails(name string, of func(*corev1.Container) *corev1.Probe) func(l *c
 			f.Error = general.EventFailure(e)
 			f.Says = fmt.Sprintf("is not ready: the %s probe of container %s (%s) fails: %s", word, c.Name, target(probe),
 				general.LastLine(e.Message[strings.Index(e.Message, ":")+1:]))
-			answerOf(l, f, word, e.Message)
+			answerOf(l, f, c.Name, word, e.Message)
 			if other := behind(p, c.Name, e.Message); other != "" {
 				f.Says += "; that is a port of container " + other
 				f.Advice = []string{"see whether container " + other + " listens at that port: kubectl logs " + p.Name + " -c " + other +
@@ -88,11 +88,18 @@ func probeFails(name string, of func(*corev1.Container) *corev1.Probe) func(l *c
 }
 
 // answerOf tells what a program's answer to a probe means, and what to correct then.
-func answerOf(l *converge.Look, f *converge.Finding, word, message string) bool {
+func answerOf(l *converge.Look, f *converge.Finding, container, word, message string) bool {
 	s, ok := words.Meaning(answers, message)
 	if ok {
 		f.Says += " (" + s.Words() + ")"
-		f.Advice = append([]string{edited(l, strings.ReplaceAll(s.Advice(), "{}", word))}, f.Advice...)
+		advice := edited(l, strings.ReplaceAll(s.Advice(), "{}", word))
+		if _, scheme, is := strings.Cut(s.Advice(), "{}Probe.httpGet.scheme: "); is {
+			if patch := retemplate(l, "have the probe speak "+scheme, ofContainer(&l.Obj.(*corev1.Pod).Spec, container,
+				`"`+word+`Probe":{"httpGet":{"scheme":"`+scheme+`"}}`)); strings.Contains(patch, "kubectl patch ") {
+				advice = patch
+			}
+		}
+		f.Advice = append([]string{advice}, f.Advice...)
 	}
 	return ok
 }

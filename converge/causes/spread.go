@@ -194,8 +194,12 @@ func portTaken(l *converge.Look, p *corev1.Pod, text string) *converge.Finding {
 			continue
 		}
 		who := "a pod of another namespace"
-		if other.Namespace == p.Namespace {
+		if by := metav1.GetControllerOfNoCopy(other); other.Namespace == p.Namespace {
 			who = "pod/" + other.Name
+		} else if l.Outside() && by != nil && by.Kind == "DaemonSet" { // who asks has read it
+			who = "pod/" + other.Name + " of daemonset/" + by.Name + " in namespace " + other.Namespace
+			f.Advice = []string{"if that one is no longer needed: kubectl delete daemonset " + by.Name + " -n " + other.Namespace,
+				edited(l, "or give this one another port")}
 		}
 		f.Says += "; " + who + " has port " + hostPorts(other)[i] + " on " + other.Spec.NodeName
 		portElsewhere(l, f, p, other.Spec.NodeName)

@@ -4,6 +4,7 @@ import (
 	"fmt"
 
 	corev1 "k8s.io/api/core/v1"
+	storagev1 "k8s.io/api/storage/v1"
 
 	"github.com/kloop-dev/kloop/converge"
 	"github.com/kloop-dev/kloop/converge/health"
@@ -117,4 +118,22 @@ func servedHere(l *converge.Look, provisioner string) bool {
 		}
 	}
 	return false
+}
+
+// defaulting advises to have one of a few classes be the one of claims that name none.
+func defaulting(classes []*storagev1.StorageClass) (advice []string) {
+	for i, class := range classes {
+		advice = append(advice, []string{"", "or "}[min(i, 1)]+"have "+class.Name+" be the default class: kubectl annotate storageclass "+
+			class.Name+" storageclass.kubernetes.io/is-default-class=true")
+	}
+	return advice
+}
+
+// lessShared advises to make a claim anew for one node at a time, if it is to be used from many, which its driver can't do.
+func lessShared(c *corev1.PersistentVolumeClaim) []string {
+	if len(c.Spec.AccessModes) != 1 || c.Spec.AccessModes[0] != corev1.ReadWriteMany {
+		return nil
+	}
+	return []string{"if one node at a time is enough, make the claim anew so: kubectl get pvc " + c.Name + " -n " + c.Namespace +
+		" -o yaml | sed 's/ReadWriteMany/ReadWriteOnce/' | kubectl replace --force -f -"}
 }

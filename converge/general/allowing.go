@@ -20,6 +20,8 @@ var (
 	// barredBy finds words by which something is not among what another object allows, and the kind and name of that.
 	barredBy = pattern.New(`(?i)\b(?:not (?:permitted|allowed|authorized)|(?:do|does) not match any(?: of the allowed)?|isn't allowed)` +
 		`[^.;]*? (?:in|by|of) (?:the )?([a-z]+) \\?['"\x60]?([a-z0-9][a-z0-9.-]*)`)
+	// kindBarred finds the kind of what is refused.
+	kindBarred = pattern.New(`\b([a-z0-9.-]*):([A-Z][A-Za-z]+) is not (?:permitted|allowed)`)
 	// capital finds where the next word of a field begins.
 	capital = pattern.New(`[A-Z]`)
 )
@@ -57,7 +59,7 @@ func lacking(spec map[string]any, own any, message string) (field, item string) 
 	for _, field := range slices.Sorted(maps.Keys(spec)) {
 		list, _ := spec[field].([]any)
 		parts := strings.Fields(capital.ReplaceAllString(strings.TrimSuffix(field, "s"), " $0"))
-		if len(list) == 0 || !slices.ContainsFunc(parts, func(p string) bool {
+		if len(list) == 0 || strings.HasSuffix(strings.ToLower(field), "blacklist") || !slices.ContainsFunc(parts, func(p string) bool {
 			return len(p) > 3 && words.StandsIn(low, strings.ToLower(strings.TrimSpace(p)))
 		}) {
 			continue
@@ -80,6 +82,9 @@ func lacking(spec map[string]any, own any, message string) (field, item string) 
 				if _, last, _ := cutLast(v.path); first[last] != nil && strings.Contains(message, v.text) {
 					made[last] = v.text
 				}
+			}
+			if m := kindBarred.FindStringSubmatch(message); m != nil && first["group"] != nil && first["kind"] != nil {
+				made = map[string]string{"group": m[1], "kind": m[2]}
 			}
 			if value = made; len(made) == 0 {
 				continue

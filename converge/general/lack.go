@@ -17,7 +17,7 @@ import (
 
 // saidGone finds what a controller says is not there, by kind and name: secret "db" not found, LocalQueue q doesn't exist.
 var saidGone = pattern.New(`\b([A-Za-z]+)(?: resource)? [\\"'\x60]*(?:([a-z0-9-]+)/)?([a-z0-9][a-z0-9.-]*[a-z0-9])[\\"'\x60]* ` +
-	`(?:could |is |which )?(?:not (?:be )?found|does(?: not|n't) exist)`)
+	`(?:could |is |was |which )?(?:not (?:be )?found|does(?: not|n't) exist)`)
 
 // lackOf has a person make what the spec names and the controller says is not there, if that is so.
 func lackOf(l *converge.Look, f *converge.Finding, message string) {

@@ -63,6 +63,9 @@ func lackValue(l *converge.Look, f *converge.Finding, tree map[string]any, messa
 	}
 	s := mentions.Of(l)
 	for _, v := range values("spec", tree["spec"], 0) {
+		if strings.Contains(v.path, ".remoteRef.") { // that is at the other side
+			continue
+		}
 		at := placeIn(message, v.text)
 		if at >= 0 && v.key != "" && keyless(l, f, kindsBefore(s, message[:at]), &v) {
 			return true
