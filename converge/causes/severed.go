@@ -39,7 +39,7 @@ type way struct {
 
 // severed tells of a network policy that cuts the way to what a text says that it can't reach, and how to open it; "": none does.
 func severed(l *converge.Look, from *corev1.Pod, text string) (says string, advice []string) {
-	if !unanswered.MatchString(text) || !l.Sees(kinds.Namespaces, "") {
+	if !unanswered.MatchString(text) || !l.Sees(kinds.Namespaces, "") || !anyPolicy(l.World) {
 		return "", nil
 	}
 	for _, m := range askedAt.FindAllStringSubmatch(text, 100) {
@@ -70,20 +70,23 @@ func severed(l *converge.Look, from *corev1.Pod, text string) (says string, advi
 	return "", nil
 }
 
+// anyPolicy says that there is a network policy at all.
+func anyPolicy(w *converge.World) bool {
+	for range w.Read.Each(kinds.NetworkPolicies, "") {
+		return true
+	}
+	return false
+}
+
 // wayTo is the way to a host, which is a service or the address of a service or pod; false: it is none, or its pods are not known.
 func wayTo(w *converge.World, from *corev1.Pod, host string, port int32) (v way, ok bool) {
 	var s *corev1.Service
 	if _, err := netip.ParseAddr(host); err == nil {
-		for obj := range w.Read.Each(kinds.Pods, "") {
-			if p := resource.As[*corev1.Pod](obj); p.Status.PodIP == host && !p.Spec.HostNetwork {
-				return way{from, p, port}, port != 0
-			}
+		at := addressesOf(w)
+		if p := at.pods[host]; p != nil {
+			return way{from, p, port}, port != 0
 		}
-		for _, o := range resource.List(w.Read, kinds.Services, "") {
-			if o.Spec.ClusterIP == host {
-				s = o
-			}
-		}
+		s = at.services[host]
 	} else {
 		name, rest, far := strings.Cut(host, ".")
 		ns, _, _ := strings.Cut(rest, ".")
@@ -115,6 +118,30 @@ func wayTo(w *converge.World, from *corev1.Pod, host string, port int32) (v way,
 		return way{from, p, number}, true
 	}
 	return v, false
+}
+
+// addresses are those of pods and services.
+type addresses struct {
+	pods     map[string]*corev1.Pod
+	services map[string]*corev1.Service
+}
+
+// addressesOf gathers them once: as many may ask as there are pods.
+func addressesOf(w *converge.World) *addresses {
+	known := converge.Kept[addresses](w)
+	if known.pods != nil {
+		return known
+	}
+	known.pods, known.services = map[string]*corev1.Pod{}, map[string]*corev1.Service{}
+	for obj := range w.Read.Each(kinds.Pods, "") {
+		if p := resource.As[*corev1.Pod](obj); p.Status.PodIP != "" && !p.Spec.HostNetwork && !finished(p) {
+			known.pods[p.Status.PodIP] = p
+		}
+	}
+	for _, s := range resource.List(w.Read, kinds.Services, "") {
+		known.services[s.Spec.ClusterIP] = s
+	}
+	return known
 }
 
 // portNamed is the number of a pod's port; 0: it has none of the name.

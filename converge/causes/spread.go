@@ -100,24 +100,56 @@ func scarce(l *converge.Look, f *converge.Finding, p *corev1.Pod) {
 		if c.WhenUnsatisfiable != corev1.DoNotSchedule || err != nil {
 			continue
 		}
-		domain, nodes := fewest(l.World, p, c.TopologyKey, sel)
-		for _, name := range []corev1.ResourceName{corev1.ResourceCPU, corev1.ResourceMemory} {
-			if n, free := freest(l.World, p, name, nodes); n != nil && free.Cmp(asksFor(p, name)) < 0 {
-				f.Says += "; the next has to go to " + domain + ", where it has fewest, and " + whole(name, free) + " of " + string(name) +
+		to := nextTo(l.World, p, c.TopologyKey, sel)
+		for i, name := range [...]corev1.ResourceName{corev1.ResourceCPU, corev1.ResourceMemory} {
+			if n, free := to.most[i].node, to.most[i].free.DeepCopy(); n != nil && free.Cmp(asksFor(p, name)) < 0 {
+				f.Says += "; the next has to go to " + to.domain + ", where it has fewest, and " + whole(name, free) + " of " + string(name) +
 					" is free there, on " + n.Name + ", of " + whole(name, asksFor(p, name)) + " that it asks for"
 				f.Advice = []string{lower(l, p, name, "have it ask for what is free there, or have a larger node there", free),
 					soft(l, c.TopologyKey)}
 				return
 			}
 		}
-		for _, n := range nodes {
+		for _, n := range to.nodes {
 			if n.Spec.Unschedulable && fixed(p, nodeaffinity.GetRequiredNodeAffinity(p), n) == "" {
-				f.Says += "; the next has to go to " + domain + ", where it has fewest, and node " + n.Name + " there is cordoned"
+				f.Says += "; the next has to go to " + to.domain + ", where it has fewest, and node " + n.Name + " there is cordoned"
 				f.Advice = []string{"kubectl uncordon " + n.Name, soft(l, c.TopologyKey)}
 				return
 			}
 		}
 	}
+}
+
+// A goal is the domain to which the next pod of a workload has to go, its nodes, and those of them with most free processors and memory.
+type goal struct {
+	domain string
+	nodes  []*corev1.Node
+	most   [2]room
+}
+
+// goals are those of workloads, by the UID of who made the pods and the key of the domains: such pods wait by the thousand.
+type goals map[[2]string]goal
+
+// nextTo is the goal of a pod, which is worked out once for all pods of a set.
+func nextTo(w *converge.World, p *corev1.Pod, key string, sel labels.Selector) (to goal) {
+	by, known := metav1.GetControllerOfNoCopy(p), converge.Kept[goals](w)
+	shared := by != nil && (by.Kind == "ReplicaSet" || by.Kind == "StatefulSet" || by.Kind == "Job")
+	if shared {
+		if to, is := (*known)[[2]string{string(by.UID), key}]; is {
+			return to
+		}
+	}
+	to.domain, to.nodes = fewest(w, p, key, sel)
+	for i, name := range [...]corev1.ResourceName{corev1.ResourceCPU, corev1.ResourceMemory} {
+		to.most[i].node, to.most[i].free = freest(w, p, name, to.nodes)
+	}
+	if shared {
+		if *known == nil {
+			*known = goals{}
+		}
+		(*known)[[2]string{string(by.UID), key}] = to
+	}
+	return to
 }
 
 // soft is advice to let a constraint be no more than a wish.

@@ -11,6 +11,7 @@ import (
 	"github.com/kloop-dev/kloop/converge/mentions"
 	"github.com/kloop-dev/kloop/converge/words"
 	"github.com/kloop-dev/kloop/internal/pattern"
+	"github.com/kloop-dev/kloop/kinds/core"
 	"github.com/kloop-dev/kloop/resource"
 )
 
@@ -99,7 +100,8 @@ func lacking(spec map[string]any, own any, message string) (field, item string) 
 
 // overQuota advises the quota that would do, of a namespace or of a queue.
 func overQuota(l *converge.Look, f *converge.Finding, message string) {
-	if q := QuotaExceeded(l, message); q != nil && len(f.Below) == 0 {
+	if q := QuotaExceeded(l, message); q != nil && len(f.Below) == 0 && resource.Get(l.Read, core.ResourceQuotas, l.Obj.GetNamespace(),
+		q.Waits.On.Name) != nil { // else it is one of another namespace
 		f.State, f.Waits, f.Advice = converge.Blocked, q.Waits, append(q.Advice, f.Advice...)
 	}
 	if quota := QueueQuota(l, message); quota != "" {

@@ -50,8 +50,11 @@ func ungranted(l *converge.Look, f *converge.Finding, tree map[string]any, c *wo
 
 // granting is the command that lets objects of one kind and namespace refer to an object of another.
 func granting(l *converge.Look, to converge.Ref) string {
-	from, of := l.Kind.Info().GVK, to.Kind.Info().GVK
-	command := Made("gateway.networking.k8s.io/v1beta1", "ReferenceGrant", to.NS, l.Obj.GetNamespace()+"-to-"+to.Name, map[string]any{
+	from, of, k := l.Kind.Info().GVK, to.Kind.Info().GVK, KindNamed(l.World, "gateway.networking.k8s.io", "ReferenceGrant")
+	if k == nil {
+		return ""
+	}
+	command := Made(k.Info().GVK.GroupVersion().String(), "ReferenceGrant", to.NS, l.Obj.GetNamespace()+"-to-"+to.Name, map[string]any{
 		"from": []map[string]string{{"group": from.Group, "kind": from.Kind, "namespace": l.Obj.GetNamespace()}},
 		"to":   []map[string]string{{"group": of.Group, "kind": of.Kind, "name": to.Name}}})
 	if command == "" {
