@@ -37,6 +37,8 @@ type Workloads interface {
 	Asleep(w *World, s *corev1.Service) string
 	// Held tells why an object that is deleted does not go: by its own status, and what else may stand in its way, with what helps.
 	Held(w *World, obj resource.Object) (told, aside, advice string)
+	// Spoken adds to a finding what is known of the surroundings of pods that the controller of an object speaks of.
+	Spoken(l *Look, f *Finding, tree map[string]any, message string)
 	// Severed tells why the API server does not reach what a text says that it asks; "": no network policy is in its way.
 	Severed(l *Look, text string) (says string, advice []string)
 }
@@ -65,6 +67,8 @@ func (noWorkloads) Failure(*Look) *convergence.Failure { return nil }
 func (noWorkloads) Asleep(*World, *corev1.Service) string { return "" }
 
 func (noWorkloads) Held(*World, resource.Object) (told, aside, advice string) { return "", "", "" }
+
+func (noWorkloads) Spoken(*Look, *Finding, map[string]any, string) {}
 
 func (noWorkloads) Severed(*Look, string) (says string, advice []string) { return "", nil }
 

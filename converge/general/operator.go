@@ -277,7 +277,6 @@ func operatorReports(l *converge.Look, _ map[string]any) *converge.Finding {
 		f.Error = TextOnly(c.Message)
 	}
 	said := c.Message
-	ungranted(l, f, tree, &c)
 	telling := words.Faulty.MatchString(c.Message) && strings.ContainsAny(strings.ReplaceAll(c.Message, "n't", ""), `:"'/`)
 	if e := NewestWarning(l); e != nil && !telling {
 		f.Says += "; its last warning, of " + words.Ago(l.Now.Sub(converge.Told(e))) + " ago: " + words.OneLine(e.Message)
@@ -346,8 +345,7 @@ func named(l *converge.Look, f *converge.Finding, tree map[string]any, message s
 		f.Next = converge.Does(who, "tries again; what it says is likely for a person to see to")
 	}
 	withSecret(l, f, message)
-	unallowed(l, f, tree)
-	apartBy(l, f, tree)
+	l.Workloads().Spoken(l, f, tree, message)
 	disallowed(l, f, tree, message)
 	overQuota(l, f, message)
 	if lasting.MatchString(message) {
@@ -355,7 +353,6 @@ func named(l *converge.Look, f *converge.Finding, tree map[string]any, message s
 			"what it has is lost, so look first whether that may be"}, f.Advice...)
 	}
 	rivals(l, f, message)
-	colliding(l, f, message)
 	defer lackBeyond(l, f, tree, message)
 	defer spokenBounds(l, f, tree, message)
 	defer noted(l, f)

@@ -1,4 +1,4 @@
-package general
+package causes
 
 import (
 	"encoding/json"
@@ -19,6 +19,17 @@ import (
 
 // Listeners of one gateway may lie in several objects, as Gateway and ListenerSet: two of one port and hostname are in conflict, and
 // neither names the other.
+
+// Spoken adds to a finding what is known of the surroundings of pods that a controller speaks of: gateways, grants and queues.
+func (workloads) Spoken(l *converge.Look, f *converge.Finding, tree map[string]any, message string) {
+	ungranted(l, f, tree, message)
+	unallowed(l, f, tree)
+	apartBy(l, f, tree)
+	colliding(l, f, message)
+	if quota := queueQuota(l, message); quota != "" {
+		f.Advice = append([]string{quota}, f.Advice...)
+	}
+}
 
 // Two listeners that are the same in this may not be at one gateway.
 type listener struct{ gateway, port, hostname string }
@@ -151,8 +162,8 @@ func letIn(l *converge.Look, gateway *mentions.Mention, index int, listener map[
 		path + `","value":` + value + "}]'"
 }
 
-// unmet finds words by which a route has no hostname that a listener has.
-var unmet = pattern.New(`(?i)no hostname intersections|no hostnames match|hostnames? (?:do not|does not|don't|doesn't) match|` +
+// noHostname finds words by which a route has no hostname that a listener has.
+var noHostname = pattern.New(`(?i)no hostname intersections|no hostnames match|hostnames? (?:do not|does not|don't|doesn't) match|` +
 	`no matching (?:listener )?hostname|NoMatchingListenerHostname`)
 
 // attaches says that a route asks for a listener of a gateway, or for any.
@@ -169,7 +180,7 @@ func attaches(spec map[string]any, gateway, listener string) bool {
 func apartBy(l *converge.Look, f *converge.Finding, tree map[string]any) {
 	spec, _ := tree["spec"].(map[string]any)
 	hosts, _ := spec["hostnames"].([]any)
-	if !unmet.MatchString(f.Words+f.Says) || len(hosts) == 0 {
+	if !noHostname.MatchString(f.Words+f.Says) || len(hosts) == 0 {
 		return
 	}
 	own, _ := hosts[0].(string)
