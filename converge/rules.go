@@ -39,6 +39,8 @@ type Workloads interface {
 	Held(w *World, obj resource.Object) (told, aside, advice string)
 	// Spoken adds to a finding what is known of the surroundings of pods that the controller of an object speaks of.
 	Spoken(l *Look, f *Finding, tree map[string]any, message string)
+	// Reimage advises to take the images of a template from where a policy wants them to be.
+	Reimage(l *Look, f *Finding, why string)
 	// Severed tells why the API server does not reach what a text says that it asks; "": no network policy is in its way.
 	Severed(l *Look, text string) (says string, advice []string)
 }
@@ -69,6 +71,8 @@ func (noWorkloads) Asleep(*World, *corev1.Service) string { return "" }
 func (noWorkloads) Held(*World, resource.Object) (told, aside, advice string) { return "", "", "" }
 
 func (noWorkloads) Spoken(*Look, *Finding, map[string]any, string) {}
+
+func (noWorkloads) Reimage(*Look, *Finding, string) {}
 
 func (noWorkloads) Severed(*Look, string) (says string, advice []string) { return "", nil }
 

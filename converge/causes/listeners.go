@@ -26,6 +26,7 @@ func (workloads) Spoken(l *converge.Look, f *converge.Finding, tree map[string]a
 	unallowed(l, f, tree)
 	apartBy(l, f, tree)
 	colliding(l, f, message)
+	disallowed(l, f, tree, message)
 	if quota := queueQuota(l, message); quota != "" {
 		f.Advice = append([]string{quota}, f.Advice...)
 	}

@@ -36,7 +36,7 @@ func lackOf(l *converge.Look, f *converge.Finding, message string) {
 	}
 	list := append(mentions.Of(l).KindsBy(m[1], "", "", true), mentions.Of(l).KindsBy(strings.TrimSuffix(m[1], "s"), "", "", true)...)
 	if len(list) == 0 { // project qa, of an AppProject
-		list = ownEnding(l, m[1])
+		list = OwnEnding(l, m[1])
 	}
 	list = slices.DeleteFunc(list, func(k resource.Kind) bool { // a role is more often one of a database
 		return k.Info().GVK.Group == rbacv1.GroupName && k.Info().GVK.Kind != m[1]
@@ -88,8 +88,8 @@ func namedBy(l *converge.Look, tree map[string]any, name string) *mentions.Menti
 	return nil
 }
 
-// ownEnding are the kinds of the object's own project whose names end with a word.
-func ownEnding(l *converge.Look, word string) (list []resource.Kind) {
+// OwnEnding are the kinds of the object's own project whose names end with a word.
+func OwnEnding(l *converge.Look, word string) (list []resource.Kind) {
 	for _, k := range l.Kinds.All() {
 		i := k.Info()
 		if i.Custom && len(word) > 3 && words.Domain(i.GVK.Group) == words.Domain(l.Kind.Info().GVK.Group) &&

@@ -346,7 +346,6 @@ func named(l *converge.Look, f *converge.Finding, tree map[string]any, message s
 	}
 	withSecret(l, f, message)
 	l.Workloads().Spoken(l, f, tree, message)
-	disallowed(l, f, tree, message)
 	overQuota(l, f, message)
 	if lasting.MatchString(message) {
 		f.Advice = append([]string{"delete what can't be changed, so that it is made anew; " +

@@ -5,6 +5,8 @@ import (
 
 	"github.com/kloop-dev/kloop/converge"
 	"github.com/kloop-dev/kloop/internal/pattern"
+	"github.com/kloop-dev/kloop/kinds/core"
+	"github.com/kloop-dev/kloop/resource"
 )
 
 // again finds the time before which somebody does not want to be asked again.
@@ -28,4 +30,12 @@ func barredUntil(l *converge.Look, f *converge.Finding, said string) bool {
 	f.Advice, f.NoCommand = []string{"wait until then, or ask for something to which that limit does not apply"},
 		"the limit is that of who refuses it, and ends by itself"
 	return true
+}
+
+// overQuota advises the quota that would do.
+func overQuota(l *converge.Look, f *converge.Finding, message string) {
+	if q := QuotaExceeded(l, message); q != nil && len(f.Below) == 0 && resource.Get(l.Read, core.ResourceQuotas, l.Obj.GetNamespace(),
+		q.Waits.On.Name) != nil { // else it is one of another namespace
+		f.State, f.Waits, f.Advice = converge.Blocked, q.Waits, append(q.Advice, f.Advice...)
+	}
 }

@@ -102,7 +102,7 @@ func WebhookDenies(l *converge.Look, text string) *converge.Finding {
 		Waits:  converge.ForName("Webhook", name),
 		Next:   converge.Does(l.Owner, "tries again; it succeeds once the webhook agrees"),
 		Advice: []string{"change what it asks for to what the webhook " + name + " accepts, or ask who runs it" + whose}}
-	reimage(l, f, why)
+	l.Workloads().Reimage(l, f, why)
 	return f
 }
 

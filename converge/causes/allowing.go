@@ -1,4 +1,4 @@
-package general
+package causes
 
 import (
 	"encoding/json"
@@ -7,11 +7,10 @@ import (
 	"strings"
 
 	"github.com/kloop-dev/kloop/converge"
+	"github.com/kloop-dev/kloop/converge/general"
 	"github.com/kloop-dev/kloop/converge/mentions"
 	"github.com/kloop-dev/kloop/converge/words"
 	"github.com/kloop-dev/kloop/internal/pattern"
-	"github.com/kloop-dev/kloop/kinds/core"
-	"github.com/kloop-dev/kloop/resource"
 )
 
 // What one object may have is often listed in another, as an AppProject has the repositories of its Applications.
@@ -32,7 +31,7 @@ func disallowed(l *converge.Look, f *converge.Finding, tree map[string]any, mess
 	if m == nil || len(f.Below) > 0 {
 		return
 	}
-	for _, k := range append(mentions.Of(l).KindsBy(m[1], "", "", true), ownEnding(l, m[1])...) {
+	for _, k := range append(mentions.Of(l).KindsBy(m[1], "", "", true), general.OwnEnding(l, m[1])...) {
 		r := converge.Ref{Kind: k, NS: l.Obj.GetNamespace(), Name: m[2]}
 		obj := l.Read.Lookup(k, r.NS, r.Name)
 		by, custom := words.Tree(obj)
@@ -40,7 +39,7 @@ func disallowed(l *converge.Look, f *converge.Finding, tree map[string]any, mess
 			continue
 		}
 		spec, _ := by["spec"].(map[string]any)
-		field, add := lacking(spec, tree["spec"], message)
+		field, add := unlisted(spec, tree["spec"], message)
 		if field == "" {
 			return
 		}
@@ -53,8 +52,8 @@ func disallowed(l *converge.Look, f *converge.Finding, tree map[string]any, mess
 	}
 }
 
-// lacking is the list of a spec that words speak of, and the item, as JSON, that another spec asks to be in it; "": there is none.
-func lacking(spec map[string]any, own any, message string) (field, item string) {
+// unlisted is the list of a spec that words speak of, and the item, as JSON, that another spec asks to be in it; "": there is none.
+func unlisted(spec map[string]any, own any, message string) (field, item string) {
 	low := strings.ToLower(message)
 	for _, field := range slices.Sorted(maps.Keys(spec)) {
 		list, _ := spec[field].([]any)
@@ -68,9 +67,9 @@ func lacking(spec map[string]any, own any, message string) (field, item string) 
 		switch first := list[0].(type) {
 		case string:
 			longest := ""
-			for _, v := range values("spec", own, 0) {
-				if strings.Contains(message, v.text) && len(v.text) > len(longest) {
-					longest = v.text
+			for _, v := range textsOf("", own, 0) {
+				if strings.Contains(message, v[1]) && len(v[1]) > len(longest) {
+					longest = v[1]
 				}
 			}
 			if value = longest; longest == "" {
@@ -78,9 +77,9 @@ func lacking(spec map[string]any, own any, message string) (field, item string) 
 			}
 		case map[string]any:
 			made := map[string]string{}
-			for _, v := range values("spec", own, 0) {
-				if _, last, _ := cutLast(v.path); first[last] != nil && strings.Contains(message, v.text) {
-					made[last] = v.text
+			for _, v := range textsOf("", own, 0) {
+				if first[v[0]] != nil && strings.Contains(message, v[1]) {
+					made[v[0]] = v[1]
 				}
 			}
 			if m := kindBarred.FindStringSubmatch(message); m != nil && first["group"] != nil && first["kind"] != nil {
@@ -97,10 +96,23 @@ func lacking(spec map[string]any, own any, message string) (field, item string) 
 	return "", ""
 }
 
-// overQuota advises the quota that would do.
-func overQuota(l *converge.Look, f *converge.Finding, message string) {
-	if q := QuotaExceeded(l, message); q != nil && len(f.Below) == 0 && resource.Get(l.Read, core.ResourceQuotas, l.Obj.GetNamespace(),
-		q.Waits.On.Name) != nil { // else it is one of another namespace
-		f.State, f.Waits, f.Advice = converge.Blocked, q.Waits, append(q.Advice, f.Advice...)
+// textsOf are the texts of a spec, each behind the field that has it.
+func textsOf(field string, v any, depth int) (list [][2]string) {
+	switch v := v.(type) {
+	case map[string]any:
+		for _, name := range slices.Sorted(maps.Keys(v)) {
+			if depth < converge.MaxDepth {
+				list = append(list, textsOf(name, v[name], depth+1)...)
+			}
+		}
+	case []any:
+		for _, item := range v {
+			if depth < converge.MaxDepth {
+				list = append(list, textsOf(field, item, depth+1)...)
+			}
+		}
+	case string:
+		list = append(list, [2]string{field, v})
 	}
+	return list
 }
