@@ -116,3 +116,28 @@ func textsOf(field string, v any, depth int) (list [][2]string) {
 	}
 	return list
 }
+
+// activeOf finds an object that a controller looked for, by its kind and name, and of which it tells what it did not find.
+var activeOf = pattern.New(`\b([A-Z][A-Za-z]+) \\?"([a-z0-9][a-z0-9.-]*)\\?": (?:cannot|could not|can't|unable to) find`)
+
+// lackActive has a person make what a controller looked for by kind and name, or call it by its right name, if it is not there at
+// all.
+func lackActive(l *converge.Look, f *converge.Finding, message string) {
+	m := activeOf.FindStringSubmatch(message)
+	if m == nil || len(f.Below) > 0 || f.State == converge.Blocked {
+		return
+	}
+	for _, k := range l.Kinds.All() {
+		ns := l.Obj.GetNamespace()
+		if !k.Info().Namespaced {
+			ns = ""
+		}
+		if !k.Info().Custom || k.Info().GVK.Kind != m[1] || !l.Sees(k, ns) || l.Read.Lookup(k, ns, m[2]) != nil {
+			continue
+		}
+		f.Waits, f.State = converge.On("Object", converge.Ref{Kind: k, NS: ns, Name: m[2]}, ""), converge.Blocked
+		f.Says += "; " + f.Waits.On.Short() + " does not exist"
+		f.Next = converge.PersonDoes("makes %s, or names another one; %s goes on then", f.Waits.On.Short(), f.Owner)
+		return
+	}
+}

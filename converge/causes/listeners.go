@@ -27,6 +27,7 @@ func (workloads) Spoken(l *converge.Look, f *converge.Finding, tree map[string]a
 	apartBy(l, f, tree)
 	colliding(l, f, message)
 	disallowed(l, f, tree, message)
+	lackActive(l, f, message)
 	if quota := queueQuota(l, message); quota != "" {
 		f.Advice = append([]string{quota}, f.Advice...)
 	}

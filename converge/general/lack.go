@@ -52,32 +52,6 @@ func lackOf(l *converge.Look, f *converge.Finding, message string) {
 	f.Next = converge.PersonDoes("makes %s, or names another one; %s goes on then", f.Waits.On.Short(), f.Owner)
 }
 
-// activeOf finds an object that a controller looked for, by its kind and name, and of which it tells what it did not find.
-var activeOf = pattern.New(`\b([A-Z][A-Za-z]+) \\?"([a-z0-9][a-z0-9.-]*)\\?": (?:cannot|could not|can't|unable to) find`)
-
-// lackActive has a person make what a controller looked for by kind and name, or call it by its right name, if it is not there at
-// all; false: it is.
-func lackActive(l *converge.Look, f *converge.Finding, message string) bool {
-	m := activeOf.FindStringSubmatch(message)
-	if m == nil || len(f.Below) > 0 || f.State == converge.Blocked {
-		return false
-	}
-	for _, k := range l.Kinds.All() {
-		ns := l.Obj.GetNamespace()
-		if !k.Info().Namespaced {
-			ns = ""
-		}
-		if !k.Info().Custom || k.Info().GVK.Kind != m[1] || !l.Sees(k, ns) || l.Read.Lookup(k, ns, m[2]) != nil {
-			continue
-		}
-		f.Waits, f.State = converge.On("Object", converge.Ref{Kind: k, NS: ns, Name: m[2]}, ""), converge.Blocked
-		f.Says += "; " + f.Waits.On.Short() + " does not exist"
-		f.Next = converge.PersonDoes("makes %s, or names another one; %s goes on then", f.Waits.On.Short(), f.Owner)
-		return true
-	}
-	return false
-}
-
 // namedBy is the object that this one names, and in whose spec a name stands, as a store of external secrets has that of its credentials.
 func namedBy(l *converge.Look, tree map[string]any, name string) *mentions.Mention {
 	for _, m := range mentions.Of(l).Mentions(tree) {

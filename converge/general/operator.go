@@ -363,7 +363,7 @@ func named(l *converge.Look, f *converge.Finding, tree map[string]any, message s
 	defer selecting(l, f, tree, message)
 	defer spokenOf(l, f, message)
 	defer outdated(l, f, tree, message)
-	if lackAt(l, f, message) || lackPart(l, f, tree) || lackActive(l, f, message) {
+	if lackAt(l, f, message) || lackPart(l, f, tree) {
 		return
 	}
 	for _, m := range mentions.Of(l).Mentions(tree) {
