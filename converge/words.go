@@ -54,32 +54,12 @@ func byWords(l *Look, f *Finding) {
 	if field != "" {
 		f.Advice = slices.Insert(f.Advice, len(f.Advice)-1, field)
 	}
-	if as := identity(l); ok && as != "" && strings.HasPrefix(f.Advice[0], "give the account that it works with that right") {
-		f.Advice[0] = strings.Replace(f.Advice[0], "the account that it works with", "the account that it works with ("+as+")", 1)
-		f.NoCommand = "the right is given at the other side, which is no part of the cluster"
-	}
 	if absent != "" && !ok {
 		f.Advice = slices.Insert(f.Advice, len(f.Advice)-1, absent)
 	}
 	if len(f.Advice) > 0 && !strings.HasPrefix(f.Advice[0], words.LookAt) {
 		f.Advice = slices.DeleteFunc(f.Advice, func(a string) bool { return strings.HasPrefix(a, words.LookAt) })
 	}
-}
-
-// whoever finds the fields of a spec that say as whom a controller works at another side.
-var whoever = pattern.New(`(?i)/(?:role|rolearn|accountname|username|clientid|serviceaccount(?:ref)?(?:/name)?|tenantid)$`)
-
-// identity tells as whom an object's controller works at another side, by its spec; "": that does not say.
-func identity(l *Look) string {
-	tree, _ := words.Tree(l.Obj)
-	var list []string
-	placesOf(tree["spec"], "", 0, func(path string, _ map[string]any, text string) {
-		if whoever.MatchString(path) && text != "" {
-			list = append(list, strings.TrimSuffix(path[strings.LastIndexByte(strings.TrimSuffix(path, "/name"), '/')+1:], "/name")+" "+
-				words.Word(text))
-		}
-	})
-	return words.List(list, 4)
 }
 
 // toMake advises to make what a controller waits for and that is not there, or to name another one.
