@@ -13,6 +13,7 @@ var modules = map[string]string{
 	"github.com/gorilla/websocket":                "WebSocket streams of exec, attach, port-forward and watch",
 	"github.com/mdlayher/netlink":                 "the sockets under nftables: room for a transaction of rules",
 	"github.com/prometheus/client_golang":         "metrics",
+	"github.com/prometheus/client_model":          "what a metric says of itself",
 	"github.com/robfig/cron/v3":                   "cron expressions, as upstream reads them",
 	"github.com/rogpeppe/go-internal":             "script tests",
 	"github.com/vishvananda/netlink":              "links, routes and flows",

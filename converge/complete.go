@@ -63,7 +63,7 @@ func (l *Look) complete(f *Finding, below bool) {
 
 // changes finds a command after which something is otherwise than it was.
 var changes = pattern.New(`(?:^|: )(?:kubectl (?:patch|set|label|annotate|create|delete|scale|uncordon|taint|rollout) |echo '|` +
-	`kubectl get .*\| kubectl )`)
+	`(?:kubectl get) .*\| kubectl )`)
 
 // besides begins advice that says less than a step that changes something.
 var besides = []string{"read the log of ", "look at the log of ", words.LookAt, "if it is mistyped, ", "correct it: kubectl edit "}
