@@ -123,9 +123,10 @@ func (d *frontDoor) servers() (list []string) {
 	for _, s := range e.Subsets {
 		for _, p := range s.Ports {
 			for _, a := range s.Addresses {
-				if at := net.JoinHostPort(a.IP, strconv.Itoa(int(p.Port))); len(own) == 0 || at != own[0].String() {
-					list = append(list, at)
+				if len(own) > 0 && own[0].Addr().String() == a.IP {
+					continue
 				}
+				list = append(list, net.JoinHostPort(a.IP, strconv.Itoa(int(p.Port))))
 			}
 		}
 	}
