@@ -160,9 +160,9 @@ func TestTrailOfFewRights(t *testing.T) {
 		t.Fatalf("the newest request is %+v", begin)
 	}
 	seen, covered := false, false
-	for below := g.Cascade(begin).Below; len(below) > 0; below = below[0].Below {
-		seen = seen || below[0].Resource == "replicasets.apps"
-		covered = covered || below[0].Name == "" && below[0].By() == "replicaset"
+	for steps := g.Cascade(begin).Below; len(steps) > 0; steps = append(steps[1:], steps[0].Below...) {
+		seen = seen || steps[0].Resource == "replicasets.apps"
+		covered = covered || steps[0].Name == "" && steps[0].By() == "replicaset"
 	}
 	if !seen || !covered {
 		t.Errorf("a ReplicaSet is told of: %v; that its loop made something: %v; all: %s", seen, covered, text)
