@@ -83,7 +83,7 @@ func (b *bench) live(ctx context.Context) error {
 	if err := errors.Join(b.awaitAccount(ctx, ns), b.awaitCalm(ctx)); err != nil {
 		return err
 	}
-	if err := pause(ctx, 20*time.Second); err != nil { // what others have left is collected
+	if err := pause(ctx, 75*time.Second); err != nil { // what others have left is collected, and their history goes
 		return err
 	}
 	before, _ := b.memory()
@@ -97,7 +97,7 @@ func (b *bench) live(ctx context.Context) error {
 	b.figure("pods made until they run", lives/time.Since(began).Seconds(), "/s")
 	up := b.cpu() - cpu
 	metered(lives)
-	if err := pause(ctx, 20*time.Second); err != nil { // the garbage is collected, the history sheds
+	if err := pause(ctx, 75*time.Second); err != nil { // the garbage is collected and given back, the history sheds
 		return err
 	}
 	after, _ := b.memory()
