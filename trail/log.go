@@ -42,6 +42,7 @@ type Log struct {
 
 	disk  *disk
 	seats chan struct{}
+	asks  chan struct{} // as seats, of those who ask other servers
 }
 
 // readers bounds the questions that are answered at a time: each may read all that is on disk, and who may get one object may ask.
@@ -58,7 +59,7 @@ func New(cfg Config) *Log {
 	if cfg.MaxDisk == 0 {
 		cfg.MaxDisk = defaultMaxDisk
 	}
-	l := &Log{cfg: cfg, seats: make(chan struct{}, readers)}
+	l := &Log{cfg: cfg, seats: make(chan struct{}, readers), asks: make(chan struct{}, readers)}
 	if cfg.Dir != "" {
 		l.disk = &disk{dir: cfg.Dir, most: cfg.MaxDisk}
 	}

@@ -52,21 +52,32 @@ func (l *Log) Serve(w http.ResponseWriter, r *http.Request, how Telling) {
 	w.Header().Set("Content-Type", "application/jsonl")
 	t := &teller{ctx: r.Context(), w: w, filter: how.Filter, seen: map[int64]bool{}}
 	begin := l.cfg.Now().Add(-since)
-	var others []Write
-	if how.Others != nil && !everything {
-		var notes []string
-		others, notes = how.Others(t.ctx, begin)
-		for _, note := range notes {
-			w.Header().Add("Warning", "299 - "+strconv.Quote(note))
-		}
-	}
-	list, noted, err := l.around(t.ctx, begin, object, everything, others)
+	list, noted, err := l.gather(t, begin, object, everything, how)
 	if err != nil {
 		return // the client has gone
 	}
 	if t.tell(list); !everything && q.Get("follow") == "true" {
 		l.follow(t, object, noted)
 	}
+}
+
+// gather reads what is asked for, of the other servers first. These are not asked from a seat, as they may ask this server meanwhile; what
+// they told is held by as few at a time as have one.
+func (l *Log) gather(t *teller, since time.Time, object Ref, everything bool, how Telling) (list []Write, noted int, err error) {
+	if how.Others == nil || everything {
+		return l.around(t.ctx, since, object, everything, nil)
+	}
+	select {
+	case l.asks <- struct{}{}:
+		defer func() { <-l.asks }()
+	case <-t.ctx.Done():
+		return nil, 0, t.ctx.Err()
+	}
+	others, notes := how.Others(t.ctx, since)
+	for _, note := range notes {
+		t.w.Header().Add("Warning", "299 - "+strconv.Quote(note))
+	}
+	return l.around(t.ctx, since, object, everything, others)
 }
 
 // around reads what has been written of an object and of what belongs to it, by this server and others, or all that this one wrote, and

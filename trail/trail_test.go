@@ -399,6 +399,32 @@ func TestSeats(t *testing.T) {
 	}
 }
 
+// TestAsks has a few at a time ask other servers, each of which may tell of all that it keeps, and lets a place go to the next one before
+// a client is told what comes.
+func TestAsks(t *testing.T) {
+	l := New(Config{Log: slog.New(slog.DiscardHandler)})
+	note(l, "a", 1)
+	asked := 0
+	how := Telling{Others: func(context.Context, time.Time) ([]Write, []string) { asked++; return nil, nil }}
+	ask := func(ctx context.Context, more string) string {
+		w := httptest.NewRecorder()
+		l.Serve(w, httptest.NewRequestWithContext(ctx, http.MethodGet, "/?resource=configmaps&namespace=ns&name=a"+more, nil), how)
+		return w.Body.String()
+	}
+	ctx, stop := context.WithCancel(t.Context())
+	ended := make(chan struct{})
+	go func() { ask(ctx, "&follow=true"); close(ended) }()
+	for range readers {
+		l.asks <- struct{}{} // the one that follows holds none
+	}
+	stop()
+	<-ended
+	asked = 0
+	if got := ask(ctx, ""); got != "" || asked != 0 {
+		t.Errorf("it did not wait: asked %d times, told %s", asked, got)
+	}
+}
+
 // A log that is restarted often keeps what it had, and a line that a crash tore costs that line alone.
 func TestLogSurvivesCrashes(t *testing.T) {
 	dir := t.TempDir()

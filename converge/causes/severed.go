@@ -232,8 +232,7 @@ func opens(ports []networkingv1.NetworkPolicyPort, v way) bool {
 }
 
 // meets says that a pod, or the API server, is one of those of a peer; else which labels it lacks for that, if nothing else is amiss.
-// An address may be anybody's. own is
-// the policy's namespace.
+// An address may be anybody's. own is the policy's namespace.
 func meets(w *converge.World, peer *networkingv1.NetworkPolicyPeer, p *corev1.Pod, own string) (is bool, lacks map[string]string) {
 	if peer.IPBlock != nil || p == nil {
 		return peer.IPBlock != nil, nil
