@@ -79,13 +79,10 @@ func plan(w world) (t todo) {
 		return todo{stop: true, grace: pod.DeletionGracePeriodSeconds}
 	case finished(pod):
 		return todo{stop: true, done: true}
-	case w.evict != nil:
-		return todo{stop: true, why: w.evict.reason, message: w.evict.message, grace: &w.evict.grace, disrupt: w.evict.disruption}
 	}
-	if left, over := deadline(w); over {
-		return todo{stop: true, why: "DeadlineExceeded", message: "Pod was active on the node longer than the specified deadline"}
-	} else if left > 0 {
-		t.again = left
+	t = nodeEnds(w)
+	if t.stop {
+		return t
 	}
 	box := w.seen.box(pod.UID)
 	if box == nil {
@@ -100,6 +97,19 @@ func plan(w world) (t todo) {
 		t.start[i].life = life
 	}
 	return t
+}
+
+// nodeEnds is how the node ends a pod for a reason of its own, which is then what its status tells, however its containers end: it evicts
+// it, or the pod's deadline has passed. One whose deadline is still to come is looked at again then.
+func nodeEnds(w world) (t todo) {
+	if w.evict != nil {
+		return todo{stop: true, why: w.evict.reason, message: w.evict.message, grace: &w.evict.grace, disrupt: w.evict.disruption}
+	}
+	left, over := deadline(w)
+	if over {
+		return todo{stop: true, why: "DeadlineExceeded", message: "Pod was active on the node longer than the specified deadline"}
+	}
+	return todo{again: left}
 }
 
 // expired are the containers that nobody asks for any more: of every name the newest stays and the one before it,

@@ -100,9 +100,6 @@ func (a *Agent) fail(ctx context.Context, c *loop.Ctx, w world, t todo) error {
 	w.pod = resource.Clone(w.pod)
 	st := a.status.podStatus(w)
 	st.Reason, st.Message = t.why, t.message
-	if st.Phase == corev1.PodSucceeded { // its containers have ended well, and too late
-		setCondition(&st, corev1.PodInitialized, true, "", "", w.pod.Generation, w.now)
-	}
 	st.Phase = corev1.PodPending
 	terminal(w, &st, a.stop.since(w.pod.UID))
 	for _, t := range []corev1.PodConditionType{corev1.ContainersReady, corev1.PodReady} {

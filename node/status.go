@@ -64,8 +64,8 @@ func podInUse(pod *corev1.Pod, running bool) *corev1.ResourceRequirements {
 	return &corev1.ResourceRequirements{Requests: asks, Limits: limits}
 }
 
-// settle sets the phase. A pod has not ended while a process of it runs: a sidecar may, after the main containers;
-// and when it has, nothing waits for a restart any more.
+// settle sets the phase. A pod has not ended while a process of it runs: a sidecar may, after the main containers; nor while the node
+// ends it for a reason of its own, which fail tells with the end. When it has, nothing waits for a restart any more.
 func (m *statuses) settle(w world, st *corev1.PodStatus) {
 	pod := *w.pod
 	was := pod.Status.Phase
@@ -73,7 +73,8 @@ func (m *statuses) settle(w world, st *corev1.PodStatus) {
 	if st.Phase = pod.Status.Phase; !finished(&pod) {
 		return
 	}
-	if w.seen.anyRunning() || m.hardware.claims.Held(pod.UID) { // as long as it has devices, nobody else may get them
+	ends := pod.DeletionTimestamp == nil && nodeEnds(w).stop
+	if ends || w.seen.anyRunning() || m.hardware.claims.Held(pod.UID) { // as long as it has devices, nobody else may get them
 		if st.Phase = corev1.PodRunning; was == corev1.PodPending || was == "" && !initialized(w.pod, st) {
 			st.Phase = corev1.PodPending
 		}

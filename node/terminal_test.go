@@ -109,11 +109,32 @@ func TestForgottenContainer(t *testing.T) {
 	})
 }
 
+// A pod that its node evicts has failed, also if its containers end well.
+func TestEvictionOfGoodContainers(t *testing.T) {
+	simulate(t, func(r *rig) {
+		r.rt.mu.Lock()
+		r.rt.stop = func(context.Context, string) {
+			r.rt.exit("a", 0)
+			time.Sleep(time.Second) // the status may be written in between
+		}
+		r.rt.mu.Unlock()
+		r.pod("p", func(p *corev1.Pod) { p.Spec.RestartPolicy = never }, "a")
+		r.reaches("p", corev1.PodRunning)
+		r.agent.evict.put(r.get("p"), &eviction{reason: "Evicted", grace: 5})
+		if p := r.reaches("p", corev1.PodFailed); p.Status.Reason != "Evicted" {
+			t.Errorf("it failed for %s", p.Status.Reason)
+		}
+	})
+}
+
 // A pod that its deadline ends has failed, also if its containers end well: it is initialized, and not because it is complete.
 func TestDeadlineOfGoodContainers(t *testing.T) {
 	simulate(t, func(r *rig) {
 		r.rt.mu.Lock()
-		r.rt.stop = func(context.Context, string) { r.rt.exit("a", 0) }
+		r.rt.stop = func(context.Context, string) {
+			r.rt.exit("a", 0)
+			time.Sleep(time.Second) // the status may be written in between
+		}
 		var told []string
 		r.status = func(p *corev1.Pod) {
 			for _, c := range p.Status.Conditions {
