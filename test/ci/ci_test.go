@@ -230,4 +230,12 @@ func TestEveryPackageRuns(t *testing.T) {
 			t.Errorf("no step runs the tests of %s", p.ImportPath)
 		}
 	}
+	for _, name := range long {
+		if !slices.Contains(run, module+"/"+name) {
+			t.Errorf("%s takes long, and has no tests", name)
+		}
+	}
+	if first := strings.TrimPrefix(plain[0], module+"/"); first != long[0] {
+		t.Errorf("%s begins first, not %s", first, long[0])
+	}
 }

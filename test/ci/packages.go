@@ -25,6 +25,11 @@ var unraced = map[string]string{
 	"test/scale":      "measures",
 }
 
+// long are the packages whose tests take a minute and more, longest first: they begin before all others, since whatever is left to itself
+// at the end has one processor lie idle.
+var long = []string{"test/why", "cluster", "test/simulation", "machine", "podnetwork", "cli", "examples/vsx", "test/ui", "proxy", "store/etcd",
+	"test/rest", "node/volume", "server/httpapi"}
+
 // guests boots machines with systemd, interpreted, whose services have minutes to start: nothing runs beside it. See the step of that name.
 const guests = "test/systemd"
 
@@ -61,9 +66,21 @@ func quick() (paths []string, err error) {
 	return paths, err
 }
 
+// longFirst orders packages by how long their tests take.
+func longFirst(list []goPackage) {
+	rank := func(p goPackage) int {
+		if at := slices.Index(long, short(p.ImportPath)); at >= 0 {
+			return at
+		}
+		return len(long)
+	}
+	slices.SortStableFunc(list, func(x, y goPackage) int { return rank(x) - rank(y) })
+}
+
 // split says which packages with tests run once without the race detector, which run whole under it, and which in part: their tests
 // ask testing.Short and do less then, since the detector makes them slow beyond use. These run whole without it besides.
 func split(list []goPackage) (plain, whole, part []string, err error) {
+	longFirst(list)
 	for _, p := range list {
 		if !p.tested() || short(p.ImportPath) == guests {
 			continue
