@@ -13,9 +13,8 @@ const Page = "/convergence/trail"
 
 // What bounds an answer.
 const (
-	longAgo   = 24 * time.Hour // how far back is looked unless since says otherwise
-	MostTold  = 200_000        // writes that are looked at
-	followFor = time.Hour      // the longest that a client may follow
+	longAgo  = 24 * time.Hour // how far back is looked unless since says otherwise
+	MostTold = 200_000        // writes that are looked at
 )
 
 // ServeHTTP answers for one object: resource (deployments.apps), namespace and name; since, a duration; follow=true goes on
@@ -27,7 +26,7 @@ type Telling struct {
 	// Filter takes out of a write, a copy, what its reader may not know, and leaves its revision, by which writes are linked.
 	Filter func(ctx context.Context, w *Write)
 	// Others returns what other servers that share the store have written since then, and warnings about what is not known of them. It is
-	// asked about an object, not about everything, and not again for what comes while somebody follows.
+	// asked about an object, not about everything, and every second while somebody follows.
 	Others func(ctx context.Context, since time.Time) ([]Write, []string)
 }
 
@@ -57,7 +56,7 @@ func (l *Log) Serve(w http.ResponseWriter, r *http.Request, how Telling) {
 		return // the client has gone
 	}
 	if t.tell(list); !everything && q.Get("follow") == "true" {
-		l.follow(t, object, noted)
+		l.follow(t, object, noted, how)
 	}
 }
 
@@ -100,48 +99,6 @@ func (l *Log) around(ctx context.Context, since time.Time, object Ref, everythin
 		return all, noted, nil
 	}
 	return NewGraph(append(all, others...)).Around(object), noted, nil
-}
-
-// follow tells what comes and belongs to the object's trail, until the client has gone.
-func (l *Log) follow(t *teller, object Ref, noted int) {
-	end := time.NewTimer(followFor)
-	defer end.Stop()
-	for t.err == nil {
-		list, now, news := l.after(noted)
-		noted = now
-		for _, w := range list {
-			p, ok := w.Parent()
-			key := Ref{}
-			if w.Cause != nil {
-				key = w.Cause.Key
-			}
-			if !t.seen[w.Rev] && (w.object() == object || ok && t.seen[p.Rev] || key == object) {
-				t.tell([]Write{w})
-			}
-		}
-		select {
-		case <-t.ctx.Done():
-			return
-		case <-end.C:
-			return
-		case <-news:
-		}
-		if !rest(t.ctx) { // a burst of writes is looked at once
-			return
-		}
-	}
-}
-
-// rest waits a moment; false: the client has gone.
-func rest(ctx context.Context) bool {
-	timer := time.NewTimer(50 * time.Millisecond)
-	defer timer.Stop()
-	select {
-	case <-ctx.Done():
-		return false
-	case <-timer.C:
-		return true
-	}
 }
 
 // teller writes to one client.

@@ -10,8 +10,10 @@ import (
 	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
@@ -374,6 +376,68 @@ func TestOthers(t *testing.T) {
 				t.Errorf("warning %s", warned)
 			}
 		})
+	}
+}
+
+// Who follows hears of the other servers, too: what one of them tells late comes before what followed from it here, each once.
+func TestFollowOthers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l, elsewhere := New(Config{Log: slog.New(slog.DiscardHandler)}), New(Config{Log: slog.New(slog.DiscardHandler)})
+		note(l, "a", 1)
+		how := Telling{Others: func(_ context.Context, since time.Time) ([]Write, []string) {
+			list, err := elsewhere.All(since, MostTold, everything)
+			if err != nil {
+				t.Error(err)
+			}
+			return list, nil
+		}}
+		ctx, stop := context.WithCancel(t.Context())
+		w, ended := httptest.NewRecorder(), make(chan struct{})
+		go func() {
+			l.Serve(w, httptest.NewRequestWithContext(ctx, http.MethodGet, "/?resource=configmaps&namespace=ns&name=a&follow=true", nil), how)
+			close(ended)
+		}()
+		time.Sleep(askEvery / 2)
+		follows := func(name string, rev, from int64) {
+			l.Note(&Change{Kind: kinds.ConfigMaps, New: &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: name}}, Rev: rev,
+				User: "loop", Cause: &Cause{Woken: []Ref{{Rev: from}}}})
+		}
+		follows("made", 4, 3)
+		follows("by-made", 5, 4)
+		follows("by-other", 6, 2)
+		note(elsewhere, "other", 2)
+		time.Sleep(askEvery)
+		note(elsewhere, "a", 3)
+		time.Sleep(2 * late)
+		stop()
+		<-ended
+		var revs []int64
+		for dec := json.NewDecoder(w.Body); dec.More(); {
+			var one Write
+			if err := dec.Decode(&one); err != nil {
+				t.Fatal(err)
+			}
+			revs = append(revs, one.Rev)
+		}
+		if want := []int64{1, 3, 4, 5}; !slices.Equal(revs, want) {
+			t.Errorf("revisions %v, want %v", revs, want)
+		}
+	})
+}
+
+// What waits for writes that nobody tells of is forgotten, in time or number.
+func TestFollowForgets(t *testing.T) {
+	f := &follower{teller: &teller{}, object: Ref{Name: "a"}, young: orphans{}}
+	for i := range int64(100) {
+		f.take([]Write{{Ref: Ref{Rev: 1000 + i}, Cause: &Cause{Woken: []Ref{{Rev: i + 1}}}}})
+		if f.turn(noon, 10); len(f.young)+len(f.old) > 22 {
+			t.Fatalf("%d and %d wait after %d", len(f.young), len(f.old), i)
+		}
+	}
+	f.turn(noon.Add(2*late), 10)
+	f.turn(noon.Add(4*late), 10)
+	if len(f.young)+len(f.old) > 0 {
+		t.Errorf("%d and %d wait", len(f.young), len(f.old))
 	}
 }
 
