@@ -99,7 +99,7 @@ func plan(w world) (t todo) {
 	return t
 }
 
-// nodeEnds is how the node ends a pod for a reason of its own, which is then what its status tells, however its containers end: it evicts
+// nodeEnds says with what reason the node ends a pod, which is then what its status tells, however its containers end: it evicts
 // it, or the pod's deadline has passed. One whose deadline is still to come is looked at again then.
 func nodeEnds(w world) (t todo) {
 	if w.evict != nil {

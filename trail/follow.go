@@ -127,7 +127,7 @@ func (l *Log) hear(ctx context.Context, others func(context.Context, time.Time) 
 	}
 }
 
-// burst is how long writes are waited for that come one after the other: they are looked at once.
+// burst is a pause after a write, since others come at once behind it: they are looked at together.
 const burst = 50 * time.Millisecond
 
 // rest waits; false: the client has gone.

@@ -27,8 +27,8 @@ var unraced = map[string]string{
 
 // long are the packages whose tests take a minute and more, longest first: they begin before all others, since whatever is left to itself
 // at the end has one processor lie idle.
-var long = []string{"test/why", "cluster", "test/simulation", "machine", "podnetwork", "cli", "examples/vsx", "test/ui", "proxy", "store/etcd",
-	"test/rest", "node/volume", "server/httpapi"}
+var long = []string{"test/why", "cluster", "test/simulation", "machine", "podnetwork", "cli", "examples/vsx", "test/ui", "proxy",
+	"store/etcd", "test/rest", "node/volume", "server/httpapi"}
 
 // guests boots machines with systemd, interpreted, whose services have minutes to start: nothing runs beside it. See the step of that name.
 const guests = "test/systemd"
