@@ -2,7 +2,6 @@ package main
 
 import (
 	"encoding/json"
-	"errors"
 	"go/ast"
 	"go/parser"
 	"go/token"
@@ -170,8 +169,13 @@ func (j *job) unit() error {
 	return j.tests(quiet, plain...)
 }
 
-// race runs every package that starts goroutines under the race detector, which the unit tests need not repeat.
-func (j *job) race() error {
+// raceWhole runs every package that starts goroutines under the race detector, which the unit tests need not repeat.
+func (j *job) raceWhole() error { return j.race(false) }
+
+// racePart runs those under it that do less there. They are a step of their own, which clusters that have ended leave room for.
+func (j *job) racePart() error { return j.race(true) }
+
+func (j *job) race(short bool) error {
 	list, err := listPackages()
 	if err != nil {
 		return err
@@ -181,5 +185,8 @@ func (j *job) race() error {
 		return err
 	}
 	raced := append(slices.Clip(quiet), "-race")
-	return errors.Join(j.tests(raced, whole...), j.tests(append(raced, "-short"), part...))
+	if short {
+		return j.tests(append(raced, "-short"), part...)
+	}
+	return j.tests(raced, whole...)
 }

@@ -26,7 +26,7 @@ const (
 	makes   kind = iota // the processor, on what others need
 	fetches             // the network
 	works               // the processor
-	waits               // clusters, which wait for each other; then the linters, since the tests of kind works take longer than clusters
+	waits               // clusters, which wait for each other; then what is as large as the tests of kind works take longer than those
 	alone               // guests: what a machine interpreted does beside others takes ten times as long
 )
 
@@ -49,7 +49,7 @@ var steps = []step{
 	{"kubectl", all, true, func(j *job) error { return j.script("make", "-s", "bin/kubectl") }, makes},
 	{"arm64", []string{"apart"}, false, arm64, works},
 	{"unit", all, false, (*job).unit, works},
-	{"race", all, false, (*job).race, works},
+	{"race", all, false, (*job).raceWhole, works},
 	{"images", all, false, func(j *job) error { return j.asRoot("scripts/image-nginx") }, waits},
 	{"e2e", all, false, (*job).e2e, waits},
 	{"postgres", all, false, (*job).postgres, waits},
@@ -59,6 +59,7 @@ var steps = []step{
 	{"site", all, false, func(j *job) error { return j.in("tools/site").tests(quiet, ".") }, waits},
 	{"lint", all, false, func(j *job) error { return j.script("scripts/lint", "go") }, waits},
 	{"cross", all, false, func(*job) error { return cross() }, waits},
+	{"race-short", all, false, (*job).racePart, waits},
 	{"guests", all, false, func(j *job) error { return j.tests(once, "./"+guests) }, alone},
 }
 
