@@ -186,13 +186,36 @@ func namesSecret(v reflect.Value) bool {
 	case reflect.Struct:
 		for i := range v.NumField() {
 			name := v.Type().Field(i).Name
-			if strings.Contains(name, "Secret") && name != "SecretFile" && !v.Field(i).IsZero() { // SecretFile is on the node
+			if strings.Contains(name, "Secret") && name != "SecretFile" && says(v.Field(i)) { // SecretFile is on the node
 				return true
 			}
 			if v.Type().Field(i).IsExported() && namesSecret(v.Field(i)) {
 				return true
 			}
 		}
+	}
+	return false
+}
+
+// says reports whether there is any text in a value: a reference without a name leads to nothing.
+func says(v reflect.Value) bool {
+	switch v.Kind() {
+	case reflect.Pointer:
+		return !v.IsNil() && says(v.Elem())
+	case reflect.Slice:
+		for i := range v.Len() {
+			if says(v.Index(i)) {
+				return true
+			}
+		}
+	case reflect.Struct:
+		for i := range v.NumField() {
+			if says(v.Field(i)) {
+				return true
+			}
+		}
+	case reflect.String:
+		return v.Len() > 0
 	}
 	return false
 }

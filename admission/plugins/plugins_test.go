@@ -249,6 +249,11 @@ func TestServiceAccountSecrets(t *testing.T) {
 	mirror.Annotations = map[string]string{corev1.MirrorPodAnnotationKey: "x"}
 	_, err = admit(c, &admission.Request{Op: admission.Create, Kind: core.Pods, Read: read}, mirror)
 	refused(t, err, metav1.StatusReasonForbidden, "a mirror pod may not reference secrets")
+	nameless := simplePod()
+	nameless.Annotations, nameless.Spec.ImagePullSecrets = mirror.Annotations, []corev1.LocalObjectReference{{}}
+	if _, err := admit(c, &admission.Request{Op: admission.Create, Kind: core.Pods, Read: read}, nameless); err != nil {
+		t.Errorf("a reference without a name: %v", err)
+	}
 }
 
 func TestTolerations(t *testing.T) {

@@ -159,7 +159,7 @@ func restart(s *batchv1.JobSpec, path *field.Path) field.ErrorList {
 	case p == corev1.RestartPolicyAlways || p == "":
 		return field.ErrorList{field.Required(path, `valid values: "OnFailure", "Never"`)}
 	case p != corev1.RestartPolicyOnFailure && p != corev1.RestartPolicyNever:
-		return rule.Among(p, path, corev1.RestartPolicyOnFailure, corev1.RestartPolicyNever)
+		return rule.Listed(p, path, corev1.RestartPolicyOnFailure, corev1.RestartPolicyNever)
 	case s.PodFailurePolicy != nil && p != corev1.RestartPolicyNever:
 		return field.ErrorList{field.Invalid(path, p, `only "Never" is supported when podFailurePolicy is specified`)}
 	}

@@ -70,13 +70,7 @@ func tolerations(list []corev1.Toleration, path *field.Path) field.ErrorList {
 	for i, t := range list {
 		for _, b := range list[:i] {
 			if t.Key == b.Key && t.Operator == b.Operator && t.Value == b.Value && t.Effect == b.Effect {
-				errs = append(errs, field.Duplicate(path.Index(i), struct { // clients know it so
-					Key               string
-					Operator          corev1.TolerationOperator
-					Value             string
-					Effect            corev1.TaintEffect
-					TolerationSeconds *int64
-				}(t)))
+				errs = append(errs, field.Duplicate(path.Index(i), rule.Internal(t)))
 				break
 			}
 		}

@@ -97,14 +97,17 @@ func (c *checker) check(path *field.Path) (errs field.ErrorList) {
 	if len(s.TopologySpreadConstraints) > 0 {
 		add(checkSpread(s.TopologySpreadConstraints, path.Child("topologySpreadConstraints")))
 	}
-	add(ValidateTolerations(s.Tolerations, path.Child("tolerations")))
+	add(checkHostProcess(s, path))
+	add(checkHostUsers(s, path))
+	if s.HostnameOverride != nil {
+		add(checkHostnameOverride(s, path))
+	}
 	add(checkNames(s, path))
-	add(checkHostAliases(s.HostAliases, path))
 	if s.Overhead != nil {
 		add(ValidateOverhead(s.Overhead, path.Child("overhead")))
 	}
-	add(checkFileVolumes(s, path))
-	return append(errs, checkOS(s, path)...)
+	add(c.checkOS(path))
+	return append(errs, checkFileVolumes(s, path)...)
 }
 
 // checkNames checks the fields that are a name, or a single value.
@@ -117,37 +120,35 @@ func checkNames(s *corev1.PodSpec, path *field.Path) (errs field.ErrorList) {
 	}
 	optional(s.ServiceAccountName, "serviceAccountName", rule.Subdomain)
 	optional(s.NodeName, "nodeName", rule.Subdomain)
+	if d := s.ActiveDeadlineSeconds; d != nil {
+		add(rule.Within(*d, 1, math.MaxInt32, path.Child("activeDeadlineSeconds")))
+	}
 	optional(s.Hostname, "hostname", rule.Label)
 	optional(s.Subdomain, "subdomain", rule.Label)
+	add(ValidateTolerations(s.Tolerations, path.Child("tolerations")))
+	add(checkHostAliases(s.HostAliases, path))
 	optional(s.PriorityClassName, "priorityClassName", rule.Subdomain)
 	if s.RuntimeClassName != nil {
 		add(rule.Format(*s.RuntimeClassName, path.Child("runtimeClassName"), rule.Subdomain))
 	}
-	if d := s.ActiveDeadlineSeconds; d != nil {
-		add(rule.Within(*d, 1, math.MaxInt32, path.Child("activeDeadlineSeconds")))
-	}
 	if p := s.PreemptionPolicy; p != nil {
 		add(rule.ChosenListed(*p, path.Child("preemptionPolicy"), corev1.PreemptLowerPriority, corev1.PreemptNever))
-	}
-	if s.HostnameOverride != nil {
-		add(checkHostnameOverride(s, path))
 	}
 	return errs
 }
 
 func checkHostnameOverride(s *corev1.PodSpec, path *field.Path) (errs field.ErrorList) {
 	at := path.Child("hostnameOverride")
-	if len(*s.HostnameOverride) > 64 {
-		errs = append(errs, field.TooLong(at, *s.HostnameOverride, 64))
-	}
-	errs = append(errs, rule.Format(*s.HostnameOverride, at, rule.Subdomain)...)
 	if s.SetHostnameAsFQDN != nil && *s.SetHostnameAsFQDN {
 		errs = append(errs, field.Forbidden(at, "may not be specified when setHostnameAsFQDN is true"))
 	}
 	if s.HostNetwork {
 		errs = append(errs, field.Forbidden(at, "may not be specified when hostNetwork is true"))
 	}
-	return errs
+	if len(*s.HostnameOverride) > 64 {
+		errs = append(errs, field.TooLong(at, *s.HostnameOverride, 64))
+	}
+	return append(errs, rule.Format(*s.HostnameOverride, at, rule.Subdomain)...)
 }
 
 func checkHostAliases(list []corev1.HostAlias, path *field.Path) (errs field.ErrorList) {
@@ -207,9 +208,9 @@ func (c *checker) checkClaims(path *field.Path) (errs field.ErrorList) {
 		}
 		switch one, other := r.ResourceClaimName != nil, r.ResourceClaimTemplateName != nil; {
 		case one && other:
-			errs = append(errs, field.Invalid(at, r, "at most one of `resourceClaimName` or `resourceClaimTemplateName` may be specified"))
+			errs = append(errs, field.Invalid(at, rule.Internal(r), "at most one of `resourceClaimName` or `resourceClaimTemplateName` may be specified"))
 		case !one && !other:
-			errs = append(errs, field.Invalid(at, r, "must specify one of: `resourceClaimName`, `resourceClaimTemplateName`"))
+			errs = append(errs, field.Invalid(at, rule.Internal(r), "must specify one of: `resourceClaimName`, `resourceClaimTemplateName`"))
 		}
 		if r.ResourceClaimName != nil {
 			errs = append(errs, rule.Format(*r.ResourceClaimName, at.Child("resourceClaimName"), rule.Subdomain)...)

@@ -2,7 +2,6 @@ package podspec
 
 import (
 	"fmt"
-	"slices"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
@@ -178,7 +177,7 @@ func checkMergedKeys(keys []string, s *metav1.LabelSelector, path *field.Path) (
 		return nil
 	}
 	seen, at := sets.KeySet(s.MatchLabels), make(map[string]int, len(keys))
-	for i, key := range slices.Backward(keys) { // the first of each
+	for i, key := range keys { // the last of each
 		at[key] = i
 	}
 	for _, e := range s.MatchExpressions {

@@ -49,14 +49,14 @@ func (c *checker) checkInitContainers(path *field.Path) (errs field.ErrorList) {
 	for i := range c.spec.InitContainers {
 		k, at := &c.spec.InitContainers[i], path.Index(i)
 		errs = append(errs, c.checkContainer(k, at)...)
-		if k.Name != "" || names.Has("") {
-			errs = append(errs, unique(names, k.Name, at.Child("name"))...)
-		}
 		restart := checkRestart(k, at)
 		if k.RestartPolicy == nil { // upstream looks at rules of init containers only beside a policy
 			restart = restart[:min(len(restart), 1)]
 		}
 		errs = append(errs, restart...)
+		if k.Name != "" || names.Has("") {
+			errs = append(errs, unique(names, k.Name, at.Child("name"))...)
+		}
 		errs = append(errs, checkHostPorts([]corev1.Container{*k}, path)...)
 		if Sidecar(k) {
 			errs = append(errs, c.checkLife(k, at)...)

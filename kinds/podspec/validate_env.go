@@ -1,7 +1,6 @@
 package podspec
 
 import (
-	"maps"
 	"slices"
 	"strings"
 
@@ -24,10 +23,23 @@ var (
 
 	amountFields = sets.New("limits.cpu", "limits.memory", "limits.ephemeral-storage",
 		"requests.cpu", "requests.memory", "requests.ephemeral-storage")
-
-	byteDivisors = sets.New("1", "1k", "1M", "1G", "1T", "1P", "1E", "1Ki", "1Mi", "1Gi", "1Ti", "1Pi", "1Ei")
-	cpuDivisors  = sets.New("1m", "1")
 )
+
+// byteDivisors are the units in which amounts of bytes are told.
+const byteDivisors = "1, 1k, 1M, 1G, 1T, 1P, 1E, 1Ki, 1Mi, 1Gi, 1Ti, 1Pi, 1Ei"
+
+// divisors returns the units in which an amount may be told, in the words in which they are listed, and what clients know it by.
+func divisors(amount string) (allowed, named string) {
+	switch _, name, _ := strings.Cut(amount, "."); name {
+	case "cpu":
+		return "1m and 1", "cpu"
+	case "memory":
+		return byteDivisors, "memory"
+	case "ephemeral-storage":
+		return byteDivisors, "local ephemeral storage"
+	}
+	return byteDivisors, "hugepages"
+}
 
 func checkEnv(vars []corev1.EnvVar, path *field.Path) (errs field.ErrorList) {
 	for i := range vars {
@@ -169,13 +181,11 @@ func checkAmountRef(r *corev1.ResourceFieldSelector, file bool, path *field.Path
 	if r.Divisor.Cmp(resource.Quantity{}) == 0 {
 		return errs
 	}
-	divisors := byteDivisors
-	if strings.HasSuffix(r.Resource, ".cpu") {
-		divisors = cpuDivisors
-	}
-	if (amountFields.Has(r.Resource) || pages) && !divisors.Has(r.Divisor.String()) {
-		errs = append(errs, field.Invalid(path.Child("divisor"), r.Resource, "only divisor's values "+
-			strings.Join(slices.Sorted(maps.Keys(divisors)), ", ")+" are supported with the resource"))
+	allowed, named := divisors(r.Resource)
+	among := strings.FieldsFunc(strings.Replace(allowed, " and ", ", ", 1), func(c rune) bool { return c == ',' || c == ' ' })
+	if (amountFields.Has(r.Resource) || pages) && !slices.Contains(among, r.Divisor.String()) {
+		errs = append(errs, field.Invalid(path.Child("divisor"), r.Resource,
+			"only divisor's values "+allowed+" are supported with the "+named+" resource"))
 	}
 	return errs
 }

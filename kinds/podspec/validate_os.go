@@ -13,34 +13,30 @@ import (
 )
 
 // checkOS refuses what the named operating system does not have.
-func checkOS(s *corev1.PodSpec, path *field.Path) field.ErrorList {
-	errs := checkHostProcess(s, path)
-	if s.OS == nil {
-		return errs
+func (c *checker) checkOS(path *field.Path) field.ErrorList {
+	if c.spec.OS == nil {
+		return nil
 	}
-	switch s.OS.Name {
+	switch c.spec.OS.Name {
 	case corev1.Linux:
-		return append(errs, refuse(path, "windowsOptions", "windows options cannot be set for a linux pod",
-			func(p *corev1.PodSecurityContext) bool { return p.WindowsOptions != nil },
-			func(c *corev1.SecurityContext) bool { return c.WindowsOptions != nil }, s)...)
+		return refuseWindows(c.spec, path)
 	case corev1.Windows:
-		return append(errs, checkOnWindows(s, path)...)
+		return c.checkOnWindows(path)
 	case "":
-		return append(errs, field.Required(path.Child("os", "name"), ""))
+		return field.ErrorList{field.Required(path.Child("os", "name"), "")}
 	}
-	return append(errs, field.NotSupported(path.Child("os"), s.OS.Name, []corev1.OSName{corev1.Linux, corev1.Windows}))
+	return field.ErrorList{field.NotSupported(path.Child("os"), c.spec.OS.Name, []corev1.OSName{corev1.Linux, corev1.Windows})}
 }
 
-// refuse forbids a field of the security contexts of the pod and of its containers.
-func refuse(path *field.Path, name, says string, inPod func(*corev1.PodSecurityContext) bool,
-	inContainer func(*corev1.SecurityContext) bool,
-	s *corev1.PodSpec) (errs field.ErrorList) {
-	if inPod != nil && s.SecurityContext != nil && inPod(s.SecurityContext) {
-		errs = append(errs, field.Forbidden(path.Child("securityContext", name), says))
+// refuseWindows forbids options of Windows in the security contexts of the pod and of its containers.
+func refuseWindows(s *corev1.PodSpec, path *field.Path) (errs field.ErrorList) {
+	says := "windows options cannot be set for a linux pod"
+	if p := s.SecurityContext; p != nil && p.WindowsOptions != nil {
+		errs = append(errs, field.Forbidden(path.Child("securityContext", "windowsOptions"), says))
 	}
 	eachContainer(s, path, func(c *corev1.Container, at spot) {
-		if inContainer != nil && c.SecurityContext != nil && inContainer(c.SecurityContext) {
-			errs = append(errs, field.Forbidden(at.path().Child("securityContext", name), says))
+		if c.SecurityContext != nil && c.SecurityContext.WindowsOptions != nil {
+			errs = append(errs, field.Forbidden(at.path().Child("securityContext", "windowsOptions"), says))
 		}
 	})
 	return errs
@@ -81,49 +77,67 @@ func eachContainer(s *corev1.PodSpec, path *field.Path, f func(*corev1.Container
 	}
 }
 
-// notOnWindows lists the fields of security contexts that mean nothing to Windows.
-var notOnWindows = []struct {
-	name      string
-	pod       func(*corev1.PodSecurityContext) bool
-	container func(*corev1.SecurityContext) bool
+// podNotOnWindows lists the fields of a pod's security context that mean nothing to Windows.
+var podNotOnWindows = []struct {
+	name string
+	set  func(*corev1.PodSecurityContext) bool
 }{
-	{"appArmorProfile", func(p *corev1.PodSecurityContext) bool { return p.AppArmorProfile != nil },
-		func(c *corev1.SecurityContext) bool { return c.AppArmorProfile != nil }},
-	{"seLinuxOptions", func(p *corev1.PodSecurityContext) bool { return p.SELinuxOptions != nil },
-		func(c *corev1.SecurityContext) bool { return c.SELinuxOptions != nil }},
-	{"seccompProfile", func(p *corev1.PodSecurityContext) bool { return p.SeccompProfile != nil },
-		func(c *corev1.SecurityContext) bool { return c.SeccompProfile != nil }},
-	{"runAsUser", func(p *corev1.PodSecurityContext) bool { return p.RunAsUser != nil },
-		func(c *corev1.SecurityContext) bool { return c.RunAsUser != nil }},
-	{"runAsGroup", func(p *corev1.PodSecurityContext) bool { return p.RunAsGroup != nil },
-		func(c *corev1.SecurityContext) bool { return c.RunAsGroup != nil }},
-	{"fsGroup", func(p *corev1.PodSecurityContext) bool { return p.FSGroup != nil }, nil},
-	{"fsGroupChangePolicy", func(p *corev1.PodSecurityContext) bool { return p.FSGroupChangePolicy != nil }, nil},
-	{"sysctls", func(p *corev1.PodSecurityContext) bool { return len(p.Sysctls) > 0 }, nil},
-	{"supplementalGroups", func(p *corev1.PodSecurityContext) bool { return p.SupplementalGroups != nil }, nil},
-	{"supplementalGroupsPolicy", func(p *corev1.PodSecurityContext) bool { return p.SupplementalGroupsPolicy != nil }, nil},
-	{"seLinuxChangePolicy", func(p *corev1.PodSecurityContext) bool { return p.SELinuxChangePolicy != nil }, nil},
-	{"capabilities", nil, func(c *corev1.SecurityContext) bool { return c.Capabilities != nil }},
-	{"readOnlyRootFilesystem", nil, func(c *corev1.SecurityContext) bool { return c.ReadOnlyRootFilesystem != nil }},
-	{"privileged", nil, func(c *corev1.SecurityContext) bool { return c.Privileged != nil }},
-	{"allowPrivilegeEscalation", nil, func(c *corev1.SecurityContext) bool { return c.AllowPrivilegeEscalation != nil }},
-	{"procMount", nil, func(c *corev1.SecurityContext) bool { return c.ProcMount != nil }},
+	{"appArmorProfile", func(p *corev1.PodSecurityContext) bool { return p.AppArmorProfile != nil }},
+	{"seLinuxOptions", func(p *corev1.PodSecurityContext) bool { return p.SELinuxOptions != nil }},
+	{"seccompProfile", func(p *corev1.PodSecurityContext) bool { return p.SeccompProfile != nil }},
+	{"fsGroup", func(p *corev1.PodSecurityContext) bool { return p.FSGroup != nil }},
+	{"fsGroupChangePolicy", func(p *corev1.PodSecurityContext) bool { return p.FSGroupChangePolicy != nil }},
+	{"sysctls", func(p *corev1.PodSecurityContext) bool { return len(p.Sysctls) > 0 }},
+	{"runAsUser", func(p *corev1.PodSecurityContext) bool { return p.RunAsUser != nil }},
+	{"runAsGroup", func(p *corev1.PodSecurityContext) bool { return p.RunAsGroup != nil }},
+	{"supplementalGroups", func(p *corev1.PodSecurityContext) bool { return p.SupplementalGroups != nil }},
+	{"supplementalGroupsPolicy", func(p *corev1.PodSecurityContext) bool { return p.SupplementalGroupsPolicy != nil }},
+	{"seLinuxChangePolicy", func(p *corev1.PodSecurityContext) bool { return p.SELinuxChangePolicy != nil }},
 }
 
-func checkOnWindows(s *corev1.PodSpec, path *field.Path) (errs field.ErrorList) {
-	says := "cannot be set for a windows pod"
-	for _, f := range []struct {
-		name string
-		set  bool
-	}{{"hostUsers", s.HostUsers != nil}, {"hostPID", s.HostPID}, {"hostIPC", s.HostIPC}, {"shareProcessNamespace",
-		s.ShareProcessNamespace != nil}} {
-		if f.set {
-			errs = append(errs, field.Forbidden(path.Child(f.name), says))
+// notOnWindows lists those of containers.
+var notOnWindows = []struct {
+	name string
+	set  func(*corev1.SecurityContext) bool
+}{
+	{"appArmorProfile", func(c *corev1.SecurityContext) bool { return c.AppArmorProfile != nil }},
+	{"seLinuxOptions", func(c *corev1.SecurityContext) bool { return c.SELinuxOptions != nil }},
+	{"seccompProfile", func(c *corev1.SecurityContext) bool { return c.SeccompProfile != nil }},
+	{"capabilities", func(c *corev1.SecurityContext) bool { return c.Capabilities != nil }},
+	{"readOnlyRootFilesystem", func(c *corev1.SecurityContext) bool { return c.ReadOnlyRootFilesystem != nil }},
+	{"privileged", func(c *corev1.SecurityContext) bool { return c.Privileged != nil }},
+	{"allowPrivilegeEscalation", func(c *corev1.SecurityContext) bool { return c.AllowPrivilegeEscalation != nil }},
+	{"procMount", func(c *corev1.SecurityContext) bool { return c.ProcMount != nil }},
+	{"runAsUser", func(c *corev1.SecurityContext) bool { return c.RunAsUser != nil }},
+	{"runAsGroup", func(c *corev1.SecurityContext) bool { return c.RunAsGroup != nil }},
+}
+
+// checkOnWindows refuses what Windows does not have. What the pod itself shares with its host is told behind the security context's
+// fields; up to 1.36 among them.
+func (c *checker) checkOnWindows(path *field.Path) (errs field.ErrorList) {
+	s, says := c.spec, "cannot be set for a windows pod"
+	shared := []struct {
+		name, after string
+		set         bool
+	}{{"hostUsers", "seLinuxOptions", s.HostUsers != nil}, {"hostPID", "seLinuxOptions", s.HostPID}, {"hostIPC", "seLinuxOptions", s.HostIPC},
+		{"shareProcessNamespace", "sysctls", s.ShareProcessNamespace != nil}}
+	for i, f := range podNotOnWindows {
+		if s.SecurityContext != nil && f.set(s.SecurityContext) {
+			errs = append(errs, field.Forbidden(path.Child("securityContext", f.name), says))
+		}
+		for _, h := range shared {
+			if h.set && (f.name == h.after && !c.on.AtLeast(37) || i == len(podNotOnWindows)-1 && c.on.AtLeast(37)) {
+				errs = append(errs, field.Forbidden(path.Child(h.name), says))
+			}
 		}
 	}
-	for _, f := range notOnWindows {
-		errs = append(errs, refuse(path, f.name, says, f.pod, f.container, s)...)
-	}
+	eachContainer(s, path, func(k *corev1.Container, at spot) {
+		for _, f := range notOnWindows {
+			if k.SecurityContext != nil && f.set(k.SecurityContext) {
+				errs = append(errs, field.Forbidden(at.path().Child("securityContext", f.name), says))
+			}
+		}
+	})
 	return errs
 }
 

@@ -104,7 +104,7 @@ func (p *projection) token(t *corev1.ServiceAccountTokenProjection, path *field.
 func (p *projection) bundle(b *corev1.ClusterTrustBundleProjection, path *field.Path) {
 	switch {
 	case b.Name != nil && b.SignerName != nil:
-		p.add(field.Invalid(path, b, "only one of name and signerName may be used"))
+		p.add(field.Invalid(path, rule.Internal(b), "only one of name and signerName may be used"))
 	case b.Name == nil && b.SignerName == nil:
 		p.add(field.Required(path, "either name or signerName must be specified"))
 	case b.Name != nil:
@@ -135,7 +135,7 @@ func (p *projection) bundle(b *corev1.ClusterTrustBundleProjection, path *field.
 func (p *projection) certificate(c *corev1.PodCertificateProjection, path *field.Path) {
 	p.add(rule.SignerName(c.SignerName, path.Child("signerName"))...)
 	p.add(rule.SignerAnnotations(c.UserAnnotations, path.Child("userAnnotations"))...)
-	p.add(rule.Among(c.KeyType, path.Child("keyType"), keyTypes...)...)
+	p.add(rule.Listed(c.KeyType, path.Child("keyType"), keyTypes...)...)
 	if life := c.MaxExpirationSeconds; life != nil {
 		at := path.Child("maxExpirationSeconds")
 		switch shortest, longest := rule.PodCertificateSeconds(c.SignerName); {

@@ -81,7 +81,10 @@ func ValidateRemote(s any, path *field.Path) field.ErrorList {
 }
 
 func checkPartition(n int32, path *field.Path) field.ErrorList {
-	return rule.Within(n, 0, 255, path.Child("partition"))
+	if n < 0 || n > 255 {
+		return field.ErrorList{field.Invalid(path.Child("partition"), n, "must be between 1 and 255, inclusive")} // 0: not given
+	}
+	return nil
 }
 
 var (
@@ -182,12 +185,12 @@ func checkAzureDisk(s *corev1.AzureDiskVolumeSource, path *field.Path) field.Err
 	if s.Kind == nil {
 		return errs
 	}
-	start := "https://"
+	start, form := "https://", "{account-name}.blob.core.windows.net/{container-name}/{disk-name}.vhd"
 	if *s.Kind == corev1.AzureManagedDisk {
-		start = "/subscriptions/"
+		start, form = "/subscriptions/", "{sub-id}/resourcegroups/{group-name}/providers/microsoft.compute/disks/{disk-id}"
 	}
 	if !strings.HasPrefix(s.DataDiskURI, start) {
-		errs = append(errs, field.NotSupported(path.Child("diskURI"), s.DataDiskURI, []string{start + "…"}))
+		errs = append(errs, field.NotSupported(path.Child("diskURI"), s.DataDiskURI, []string{start + form}))
 	}
 	return errs
 }

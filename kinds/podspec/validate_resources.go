@@ -109,10 +109,13 @@ func validateRequirements(r *corev1.ResourceRequirements, claims sets.Set[string
 		return nil
 	}
 	limits, requests := path.Child("limits"), path.Child("requests")
-	errs := checkAmounts(r.Limits, limits, named)
-	errs = append(errs, checkAmounts(r.Requests, requests, named)...)
+	var errs field.ErrorList
+	for _, name := range sortedNames(r.Limits) {
+		errs = append(errs, checkAmount(name, r.Limits[name], limits, named)...)
+	}
 	for _, name := range sortedNames(r.Requests) {
 		q := r.Requests[name]
+		errs = append(errs, checkAmount(name, q, requests, named)...)
 		limit, limited := r.Limits[name]
 		switch {
 		case !limited && !IsOvercommitAllowed(name):
@@ -134,14 +137,12 @@ func validateRequirements(r *corev1.ResourceRequirements, claims sets.Set[string
 	return errs
 }
 
-func checkAmounts(list corev1.ResourceList, path *field.Path, named nameCheck) (errs field.ErrorList) {
-	for _, name := range sortedNames(list) {
-		at, q := path.Key(string(name)), list[name]
-		errs = append(errs, named(name, at)...)
-		errs = append(errs, ValidateQuantity(name, q, at)...)
-		if isHugePages(name) {
-			errs = append(errs, checkPages(name, q, at)...)
-		}
+func checkAmount(name corev1.ResourceName, q apiresource.Quantity, list *field.Path, named nameCheck) field.ErrorList {
+	at := list.Key(string(name))
+	errs := named(name, at)
+	errs = append(errs, ValidateQuantity(name, q, at)...)
+	if isHugePages(name) {
+		errs = append(errs, checkPages(name, q, at)...)
 	}
 	return errs
 }

@@ -32,43 +32,50 @@ func isTrue(b *bool) bool { return b != nil && *b }
 
 func isFalse(b *bool) bool { return b != nil && !*b }
 
+// checkHostUsers refuses what a pod that has users of its own can't have.
+func checkHostUsers(s *corev1.PodSpec, path *field.Path) (errs field.ErrorList) {
+	if !isFalse(s.HostUsers) {
+		return nil
+	}
+	for _, f := range []struct {
+		name string
+		set  bool
+	}{{"hostNetwork", s.HostNetwork}, {"HostPID", s.HostPID}, {"HostIPC", s.HostIPC}} { // clients know two of them so
+		if f.set {
+			errs = append(errs, field.Forbidden(path.Child(f.name), "when `hostUsers` is false"))
+		}
+	}
+	eachContainer(s, path, func(k *corev1.Container, at spot) {
+		if len(k.VolumeDevices) > 0 {
+			errs = append(errs, field.Forbidden(at.path().Child("volumeDevices"), "when `hostUsers` is false"))
+		}
+	})
+	return errs
+}
+
 // checkSecurity checks the security context of the pod and what goes with it.
 func (c *checker) checkSecurity(path *field.Path) (errs field.ErrorList) {
 	s := c.spec
 	add := func(list ...*field.Error) { errs = append(errs, list...) }
-	if isFalse(s.HostUsers) {
-		for _, f := range []struct {
-			name string
-			set  bool
-		}{{"hostNetwork", s.HostNetwork}, {"HostPID", s.HostPID}, {"HostIPC", s.HostIPC}} { // clients know two of them so
-			if f.set {
-				add(field.Forbidden(path.Child(f.name), "when `hostUsers` is false"))
-			}
+	at, since37 := path.Child("securityContext"), c.on.AtLeast(37)
+	shared := func(wanted bool, at *field.Path) {
+		if wanted && isTrue(s.ShareProcessNamespace) && s.HostPID {
+			add(field.Invalid(at.Child("shareProcessNamespace"), true, "ShareProcessNamespace and HostPID cannot both be enabled"))
 		}
-		eachContainer(s, path, func(k *corev1.Container, at spot) {
-			if len(k.VolumeDevices) > 0 {
-				add(field.Forbidden(at.path().Child("volumeDevices"), "when `hostUsers` is false"))
-			}
-		})
-	}
-	if isTrue(s.ShareProcessNamespace) && s.HostPID {
-		at := path.Child("shareProcessNamespace")
-		if !c.on.AtLeast(37) {
-			at = path.Child("securityContext", "shareProcessNamespace")
-		}
-		add(field.Invalid(at, true, "ShareProcessNamespace and HostPID cannot both be enabled"))
 	}
 	p := s.SecurityContext
 	if p == nil || reflect.ValueOf(p).Elem().IsZero() { // defaults leave it empty
+		shared(since37, path)
+		shared(!since37, at)
 		return errs
 	}
-	at := path.Child("securityContext")
 	add(checkGroup(p.FSGroup, at.Child("fsGroup"))...)
 	add(checkUser(p.RunAsUser, at.Child("runAsUser"))...)
 	add(checkGroup(p.RunAsGroup, at.Child("runAsGroup"))...)
 	for i := range p.SupplementalGroups {
 		add(checkGroup(&p.SupplementalGroups[i], at.Child("supplementalGroups").Index(i))...)
 	}
+	shared(!since37, at)
 	add(c.checkSysctls(p.Sysctls, at.Child("sysctls"))...)
 	add(rule.AmongPtr(p.FSGroupChangePolicy, at.Child("fsGroupChangePolicy"), corev1.FSGroupChangeOnRootMismatch,
 		corev1.FSGroupChangeAlways)...)
@@ -82,6 +89,7 @@ func (c *checker) checkSecurity(path *field.Path) (errs field.ErrorList) {
 		policies = policies[1:]
 	}
 	add(rule.AmongPtr(p.SELinuxChangePolicy, at.Child("seLinuxChangePolicy"), policies...)...)
+	shared(since37, path)
 	return errs
 }
 
@@ -104,12 +112,13 @@ func (c *checker) checkSecurityContext(s *corev1.SecurityContext, path *field.Pa
 	add(checkSeccomp(s.SeccompProfile, path.Child("seccompProfile"))...)
 	if isFalse(s.AllowPrivilegeEscalation) {
 		if isTrue(s.Privileged) {
-			add(field.Invalid(path, s, "cannot set `allowPrivilegeEscalation` to false and `privileged` to true"))
+			add(field.Invalid(path, rule.Internal(s), "cannot set `allowPrivilegeEscalation` to false and `privileged` to true"))
 		}
 		if s.Capabilities != nil {
 			for _, k := range s.Capabilities.Add {
 				if k == "CAP_SYS_ADMIN" {
-					add(field.Invalid(path, s, "cannot set `allowPrivilegeEscalation` to false and `capabilities.Add` CAP_SYS_ADMIN"))
+					add(field.Invalid(path, rule.Internal(s),
+						"cannot set `allowPrivilegeEscalation` to false and `capabilities.Add` CAP_SYS_ADMIN"))
 				}
 			}
 		}
@@ -140,7 +149,7 @@ func checkSeccomp(p *corev1.SeccompProfile, path *field.Path) field.ErrorList {
 	case p.Type == corev1.SeccompProfileTypeLocalhost:
 		errs = append(errs, checkInnerPath(*p.LocalhostProfile, at)...)
 	case p.LocalhostProfile != nil:
-		errs = append(errs, field.Invalid(at, *p.LocalhostProfile, "can only be set when seccomp type is Localhost"))
+		errs = append(errs, field.Invalid(at, rule.Internal(p), "can only be set when seccomp type is Localhost"))
 	}
 	return errs
 }
@@ -169,7 +178,7 @@ func checkAppArmor(p *corev1.AppArmorProfile, path *field.Path) field.ErrorList 
 	return errs
 }
 
-var sysctlName = regexp.MustCompile(`^([a-z0-9]([-_a-z0-9]*[a-z0-9])?[./])*[a-z0-9]([-_a-z0-9]*[a-z0-9])?$`)
+var sysctlName = regexp.MustCompile(`^([a-z0-9]([-_a-z0-9]*[a-z0-9])?[\./])*[a-z0-9]([-_a-z0-9]*[a-z0-9])?$`)
 
 // IsSysctlName says whether a name can be that of a kernel parameter.
 func IsSysctlName(name string) bool { return len(name) <= 253 && sysctlName.MatchString(name) }
