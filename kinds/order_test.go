@@ -26,10 +26,10 @@ func TestOrder(t *testing.T) {
 		for _, c := range s.Cases {
 			t.Run(s.Plural+"/"+c.Name, func(t *testing.T) {
 				old, on := resource.Object(nil), version(t, c.In)
-				if c.Update {
+				if c.Update || c.Sub != "" {
 					old, _ = write(on, decode(t, set, s.Base), nil, "")
 				}
-				_, errs := write(on, decode(t, set, change(t, s.Base, c.Set, c.Unset)), old, "", gvkOf(s.Base))
+				_, errs := write(on, decode(t, set, change(t, s.Base, c.Set, c.Unset)), old, c.Sub, gvkOf(s.Base))
 				var got []string
 				for _, e := range errs {
 					got = append(got, strings.TrimPrefix(string(e.Type), "FieldValue")+" "+e.Field)

@@ -58,16 +58,27 @@ func validateResize(on *features.Set, p, old *corev1.Pod) field.ErrorList {
 	if others := sameContainers(p, old); len(others) > 0 {
 		return append(errs, others...)
 	}
+	return append(errs, changedOtherwise(on, p, old)...)
+}
+
+// changedOtherwise refuses that amounts are taken away, and that anything but processors and memory changes.
+func changedOtherwise(on *features.Set, p, old *corev1.Pod) (errs field.ErrorList) {
+	kept := func(name string, is, was []corev1.Container) {
+		for i := range was {
+			at := specPath.Child(name).Index(i).Child("resources")
+			errs = append(errs, resized(&is[i].Resources, &was[i].Resources, "resource", at)...)
+		}
+	}
+	kept("initContainers", p.Spec.InitContainers, old.Spec.InitContainers)
+	kept("containers", p.Spec.Containers, old.Spec.Containers)
+	for i := range old.Spec.Containers {
+		if was := &old.Spec.Containers[i]; !resource.Same(otherwise(on, &p.Spec.Containers[i], was), *was) {
+			errs = append(errs, field.Forbidden(specPath, "only cpu and memory resources are mutable"))
+		}
+	}
 	for i := range old.Spec.InitContainers {
 		at := specPath.Child("initContainers").Index(i)
 		errs = append(errs, initResized(on, &p.Spec.InitContainers[i], &old.Spec.InitContainers[i], at)...)
-	}
-	for i := range old.Spec.Containers {
-		c, was := &p.Spec.Containers[i], &old.Spec.Containers[i]
-		errs = append(errs, resized(&c.Resources, &was.Resources, "resource", specPath.Child("containers").Index(i).Child("resources"))...)
-		if !resource.Same(otherwise(on, c, was), *was) {
-			errs = append(errs, field.Forbidden(specPath, "only cpu and memory resources are mutable"))
-		}
 	}
 	return errs
 }
@@ -130,8 +141,7 @@ func sameContainers(p, old *corev1.Pod) (errs field.ErrorList) {
 }
 
 // initResized checks an init container. One that is to start anew for it has no sense: it would run a second time.
-func initResized(on *features.Set, c, was *corev1.Container, path *field.Path) field.ErrorList {
-	errs := resized(&c.Resources, &was.Resources, "resource", path.Child("resources"))
+func initResized(on *features.Set, c, was *corev1.Container, path *field.Path) (errs field.ErrorList) {
 	if !resource.Same(otherwise(on, c, was), *was) {
 		errs = append(errs, field.Forbidden(path, "only cpu and memory resources for init or sidecar containers are mutable"))
 	}
