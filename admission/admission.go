@@ -52,6 +52,7 @@ type Request struct {
 	Again  bool
 	Round  int
 	Memory map[string]any
+	Meter  *Meter // how long plugins take; may be nil
 	// Live reads one object linearizably, for rules that a stale view would break.
 	Live func(ctx context.Context, k resource.Kind, ns, name string) (resource.Object, error)
 }
@@ -71,17 +72,23 @@ type Chain []Plugin
 
 // Mutate runs the mutating pass, and once more if a policy or webhook asked for that.
 func (c Chain) Mutate(ctx context.Context, r *Request) error {
-	if err := c.mutate(ctx, r); err != nil || !r.Again || r.Round > 0 {
-		return err
+	began := r.Meter.begin()
+	err := c.mutate(ctx, r)
+	if err == nil && r.Again && r.Round == 0 {
+		r.Round = 1
+		err = c.mutate(ctx, r)
 	}
-	r.Round = 1
-	return c.mutate(ctx, r)
+	r.Meter.pass(admit, r.Op, err, began)
+	return err
 }
 
 func (c Chain) mutate(ctx context.Context, r *Request) error {
-	for _, p := range c {
+	at := r.Meter.begin()
+	for i, p := range c {
 		if p.Mutate != nil {
-			if err := p.Mutate(ctx, r); err != nil {
+			err := p.Mutate(ctx, r)
+			at = r.Meter.plugin(i, p.Name, admit, r.Op, err, at)
+			if err != nil {
 				return err
 			}
 		}
@@ -90,15 +97,19 @@ func (c Chain) mutate(ctx context.Context, r *Request) error {
 }
 
 // Validate runs the validating pass.
-func (c Chain) Validate(ctx context.Context, r *Request) error {
-	for _, p := range c {
+func (c Chain) Validate(ctx context.Context, r *Request) (err error) {
+	began := r.Meter.begin()
+	at := began
+	for i, p := range c {
 		if p.Validate != nil {
-			if err := p.Validate(ctx, r); err != nil {
-				return err
+			err = p.Validate(ctx, r)
+			if at = r.Meter.plugin(i, p.Name, validate, r.Op, err, at); err != nil {
+				break
 			}
 		}
 	}
-	return nil
+	r.Meter.pass(validate, r.Op, err, began)
+	return err
 }
 
 // Spoken is the kind of what the caller sent: the object's version, the body of a call, the options of a connection.

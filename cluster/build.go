@@ -34,6 +34,7 @@ type builder struct {
 	roles   *rbac.Authorizer
 	authz   auth.Authorizer
 	plugins admission.Chain
+	meter   *admission.Meter
 	tokens  authn.Tokens
 	docs    *openapi.Docs
 }
@@ -97,6 +98,7 @@ func (b *builder) makeAuthorizer() (err error) {
 
 func (b *builder) makeAdmission() (err error) {
 	b.plugins, err = b.admission(b.authz)
+	b.meter = admission.NewMeter(b.plugins, b.metrics)
 	return err
 }
 
@@ -109,7 +111,7 @@ func (b *builder) makeServer() error {
 	cfg := b.c.cfg
 	b.server, b.alloc = extensions.New(server.Config{Trail: b.tracked(), Kinds: b.set, Store: b.store, View: b.view,
 		Authorize: b.authz, Fields: b.fields,
-		Admission:   b.plugins,
+		Admission: b.plugins, Meter: b.meter,
 		NoWatchList: !cfg.on.On("WatchList"), Sole: !b.c.storage.shared(), Stale: stale(b.store),
 	}, extensions.Config{More: cfg.Kit.Extensions, Network: services.Network{Services: cfg.ServiceCIDRs, PortLow: cfg.NodePortLow,
 		PortHigh: cfg.NodePortHigh},

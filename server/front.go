@@ -31,7 +31,7 @@ func New(c Config) *Server {
 func (s *Server) admissionRequest(r *Request, op admission.Op, obj, old resource.Object, options any) *admission.Request {
 	q := &admission.Request{Op: op, Kind: r.Kind, GVK: r.GVK, Namespace: r.Namespace, Name: r.Name, Sub: r.Sub,
 		Object: obj, Old: old, Options: options, User: r.User, DryRun: r.DryRun, Read: newest{s.View}, Features: s.Kinds.Features(),
-		Warn: r.warn, Annotate: r.Annotate, Live: s.Live}
+		Warn: r.warn, Annotate: r.Annotate, Live: s.Live, Meter: s.Meter}
 	if q.Name == "" && obj != nil {
 		q.Name = obj.GetName()
 	}

@@ -29,7 +29,8 @@ type Config struct {
 	Store     store.Store
 	View      *view.View
 	Admission admission.Chain
-	Authorize auth.Authorizer // asked by handlers that must check more than the request itself (binding, escalation…)
+	Meter     *admission.Meter // how long it takes; may be nil
+	Authorize auth.Authorizer  // asked by handlers that must check more than the request itself (binding, escalation…)
 	Fields    *apply.Tracker
 	Now       func() time.Time // nil: time.Now
 	Random    func(p []byte)   // fills p with chance; nil: crypto/rand. A simulation that is to replay exactly sets it
