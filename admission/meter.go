@@ -40,7 +40,7 @@ var looksAt = map[string][]Op{
 	"PodTopologyLabels": {Create}, "ResourceQuota": {Create, Update}, "RuntimeClass": {Create}, "ServiceAccount": {Create, Update},
 	"StorageObjectInUseProtection": {Create}, "TaintNodesByCondition": {Create},
 	"MutatingAdmissionWebhook": operations, "ValidatingAdmissionWebhook": operations,
-	"MutatingAdmissionPolicy": operations, "ValidatingAdmissionPolicy": operations,
+	"MutatingAdmissionPolicy": {Create, Update}, "ValidatingAdmissionPolicy": operations,
 }
 
 // NewMeter returns the meter of a chain.

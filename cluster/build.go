@@ -123,7 +123,7 @@ func (b *builder) makeServer() error {
 }
 
 func (b *builder) makeMetrics() error {
-	b.metrics.MustRegister(figures{b.frontDoor}, issuerFigures{b.frontDoor})
+	b.metrics.MustRegister(figures{b.frontDoor}, issuerFigures{b.frontDoor}, counted{&b.c.figures})
 	if b.c.cfg.NoLoops {
 		return nil
 	}

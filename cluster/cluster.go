@@ -39,6 +39,7 @@ type Cluster struct {
 	elsewhere far            // nil: what is explained is this cluster
 	name      string         // that it stands for election with
 	Loops     *loop.Watchers // why keys are not at rest
+	figures   loop.Figures   // what loops count
 
 	nodeless error // why NodeAuto found this machine unfit
 

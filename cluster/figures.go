@@ -29,9 +29,6 @@ var (
 	queueWorked  = desc("workqueue_work_duration_seconds", "How long looks took.", "name")
 	queueOldest  = desc("workqueue_longest_due_seconds", "How long the oldest key that is due has been so.", "name")
 
-	attempts     = desc("scheduler_schedule_attempts_total", "Looks at pods without a node.", "profile", "result")
-	attemptsTook = desc("scheduler_scheduling_attempt_duration_seconds", "How long decisions took, the write of the binding excluded.",
-		"profile", "result")
 	decisionTook = desc("scheduler_scheduling_algorithm_duration_seconds", "How long decisions took.")
 	pendingPods  = desc("scheduler_pending_pods", "Pods without a node.", "queue")
 
@@ -42,8 +39,8 @@ var (
 
 // Describe implements prometheus.Collector.
 func (f figures) Describe(to chan<- *prometheus.Desc) {
-	for _, list := range [][]*prometheus.Desc{{queueDepth, queueAdds, queueRetries, queueWaited, queueWorked, queueOldest, attempts,
-		attemptsTook, decisionTook, pendingPods, objects, stored, unavailable}, volumeDescs} {
+	for _, list := range [][]*prometheus.Desc{{queueDepth, queueAdds, queueRetries, queueWaited, queueWorked, queueOldest, decisionTook,
+		pendingPods, objects, stored, unavailable}, volumeDescs} {
 		for _, d := range list {
 			to <- d
 		}
@@ -103,6 +100,24 @@ func spread(to chan<- prometheus.Metric, d *prometheus.Desc, s *loop.Spread, lab
 	to <- prometheus.MustNewConstHistogram(d, uint64(s.Count), s.Sum.Seconds(), s.Buckets(), labels...)
 }
 
+// counted tells what loops have counted themselves.
+type counted struct{ by *loop.Figures }
+
+// Describe implements prometheus.Collector: which figures there are depends on the loops.
+func (counted) Describe(chan<- *prometheus.Desc) {}
+
+// Collect implements prometheus.Collector.
+func (c counted) Collect(to chan<- prometheus.Metric) {
+	for _, s := range c.by.All() {
+		d := desc(s.Of.Name, s.Of.Help, s.Of.Labels...)
+		if len(s.Of.Bounds) == 0 {
+			to <- prometheus.MustNewConstMetric(d, prometheus.CounterValue, s.Sum(), s.Labels...)
+			continue
+		}
+		to <- prometheus.MustNewConstHistogram(d, s.Count(), s.Sum(), s.Buckets(), s.Labels...)
+	}
+}
+
 func queueFigures(to chan<- prometheus.Metric, s *loop.Stats) {
 	gauge(to, queueDepth, float64(s.Depth), s.Name)
 	counter(to, queueAdds, s.Adds, s.Name)
@@ -114,10 +129,6 @@ func queueFigures(to chan<- prometheus.Metric, s *loop.Stats) {
 
 // schedulerFigures tell of the scheduler, whose keys are pods. A pod that fits nowhere waits, and is no error.
 func schedulerFigures(to chan<- prometheus.Metric, s *loop.Stats) {
-	const profile = "default-scheduler"
-	counter(to, attempts, s.Done-s.Failed, profile, "decided")
-	counter(to, attempts, s.Failed, profile, "error")
-	spread(to, attemptsTook, &s.Worked, profile, "decided")
 	spread(to, decisionTook, &s.Worked)
 	gauge(to, pendingPods, float64(s.Depth), "active")
 	gauge(to, pendingPods, float64(s.Failing), "backoff")

@@ -120,7 +120,7 @@ func (c *Cluster) loopPart(e kit.Entry) part {
 	return part{e.LoopName(), func(ctx context.Context, ready func()) error {
 		ready()
 		return e.Run(ctx, loop.Env{Client: c.door.local(accountOf(e), manager), Log: c.cfg.Log,
-			Events: c.door.events.For(e.Component, ""), Now: time.Now, Watch: c.Loops, Trail: c.door.trail != nil,
+			Events: c.door.events.For(e.Component, ""), Now: time.Now, Watch: c.Loops, Trail: c.door.trail != nil, Figures: &c.figures,
 			Resync: c.cfg.resync(e.LoopName())})
 	}}
 }

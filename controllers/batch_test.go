@@ -80,6 +80,22 @@ func TestJobs(t *testing.T) {
 					st.CompletedIndexes != tt.indexes {
 					t.Errorf("%s %s, succeeded %d, failed %d, indexes %q", end.Type, end.Reason, st.Succeeded, st.Failed, st.CompletedIndexes)
 				}
+				result := map[batchv1.JobConditionType]string{batchv1.JobComplete: "succeeded", batchv1.JobFailed: "failed"}[tt.last]
+				for _, f := range []struct {
+					name   string
+					labels []string
+					want   float64
+				}{{"job_controller_jobs_finished_total", []string{"", result, tt.reason}, 1}, {"job_controller_jobs_finished_total", nil, 1},
+					{"job_controller_job_pods_finished_total", []string{"", "succeeded"}, float64(tt.succeeded)},
+					{"job_controller_job_pods_finished_total", []string{"", "failed"}, float64(tt.failed)}} {
+					if got := c.counted(f.name, f.labels...); got != f.want {
+						t.Errorf("%s %q: %v, want %v", f.name, f.labels, got, f.want)
+					}
+				}
+				if c.counted("job_controller_job_syncs_total", "", "success", "pods_created") == 0 ||
+					(c.counted("job_controller_pod_failures_handled_by_failure_policy_total", "FailJob") == 1) != (tt.name == "policy") {
+					t.Error("looks, or pods with which a rule dealt, are not counted")
+				}
 				if u := st.UncountedTerminatedPods; st.Active != 0 || *st.Ready != 0 || *st.Terminating != 0 || u == nil ||
 					len(u.Failed)+len(u.Succeeded) > 0 {
 					t.Errorf("at the end: %+v", st)

@@ -3,6 +3,7 @@ package controllers_test
 import (
 	"fmt"
 	"maps"
+	"slices"
 	"testing"
 	"time"
 
@@ -13,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/kloop-dev/kloop/kinds"
+	"github.com/kloop-dev/kloop/loop"
 	"github.com/kloop-dev/kloop/resource"
 	"github.com/kloop-dev/kloop/sim"
 )
@@ -130,6 +132,11 @@ func (j *jump) goOn() {
 	time.Sleep(time.Hour)
 	if n := runs(c.Read(), "new"); n != 1 {
 		c.t.Errorf("within an hour the new CronJob ran %d times", n)
+	}
+	if !slices.ContainsFunc(c.figures.All(), func(s *loop.Series) bool {
+		return s.Of.Name == "cronjob_controller_job_creation_skew_duration_seconds" && s.Count() > 0
+	}) {
+		c.t.Error("nobody tells how late jobs came")
 	}
 }
 

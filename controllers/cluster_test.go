@@ -31,11 +31,26 @@ type cluster struct {
 	*client.Local
 	t                 *testing.T
 	loops             *loop.Watchers
+	figures           loop.Figures
 	step              atomic.Int64 // by how much the wall clock is wrong
 	creates, refusals atomic.Int64 // of loops: creations, and deletions of what is called kept…
 
 	queue   atomic.Int64                     // what external.metrics.k8s.io tells of the metric "queue"; below 0 nobody serves metrics
 	adapter atomic.Pointer[http.HandlerFunc] // serves the metrics APIs in place of queue
+}
+
+// counted is the sum of a figure, over the labels that are not given; labels are in the figure's order, "" any.
+func (c *cluster) counted(name string, labels ...string) (sum float64) {
+	for _, s := range c.figures.All() {
+		same := s.Of.Name == name
+		for i, want := range labels {
+			same = same && (want == "" || s.Labels[i] == want)
+		}
+		if same {
+			sum += s.Sum()
+		}
+	}
+	return sum
 }
 
 // now is the wall clock, which can be set; the bubble's own goes on as ever.
@@ -66,7 +81,7 @@ func simulate(t *testing.T, n int, f func(c *cluster)) {
 		run := func(l loop.Loop, component string, own client.Client) {
 			wg.Go(func() {
 				err := l.Run(ctx, loop.Env{Client: own, Log: slog.New(slog.DiscardHandler), Events: events.For(component, ""),
-					Now: c.now, Watch: c.loops})
+					Now: c.now, Watch: c.loops, Figures: &c.figures})
 				if err != nil {
 					t.Errorf("%s: %v", l.LoopName(), err)
 				}

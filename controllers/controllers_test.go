@@ -106,6 +106,9 @@ func TestNodeFallsSilent(t *testing.T) {
 		c.until("the pod with little patience is evicted", func(r resource.Reader) bool {
 			return resource.Get(r, kinds.Pods, "default", "short").DeletionTimestamp != nil
 		})
+		if n := c.counted("node_collector_evictions_total"); n != 1 {
+			c.t.Errorf("%v nodes are told to have lost their pods", n)
+		}
 		l := resource.Get(c.Read(), kinds.Pods, "default", "short").Status.Conditions
 		if !slices.ContainsFunc(l, func(c corev1.PodCondition) bool {
 			return c.Type == corev1.DisruptionTarget && c.Status == corev1.ConditionTrue && c.Reason == "DeletionByTaintManager"

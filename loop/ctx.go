@@ -39,6 +39,14 @@ func (c *Ctx) Now() time.Time { return c.env.Now() }
 // Client is the way to reads and writes that the others here do not cover. Its writes are neither fenced nor recorded.
 func (c *Ctx) Client() client.Client { return c.env.Client }
 
+// Count counts one more of a figure.
+func (c *Ctx) Count(of *Figure, labels ...string) { c.env.Figures.Series(of, labels...).Add(1) }
+
+// Measure counts something of size v in a figure.
+func (c *Ctx) Measure(v float64, of *Figure, labels ...string) {
+	c.env.Figures.Series(of, labels...).Add(v)
+}
+
 // Waiting records, for people who ask, what the key waits for. The note is dropped by the next reconcile.
 func (c *Ctx) Waiting(format string, args ...any) {
 	c.mu.Lock()

@@ -27,6 +27,8 @@ type Env struct {
 	Watch  *Watchers        // where loops register to be asked about their records; may be nil
 	Trail  bool             // somebody remembers what each write was made for
 
+	Figures *Figures // what loops count; may be nil
+
 	// Turn, if set, is asked for leave before a worker takes a key, and fails only with ctx; Chance, if set, returns a
 	// number below n in place of a random one. A simulation that is to replay exactly decides both.
 	Turn   func(ctx context.Context) error

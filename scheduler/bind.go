@@ -129,7 +129,9 @@ func (r *runner) bind(t *task, node string) {
 	}
 	by := t.class.binder()
 	r.writes = append(r.writes, func(ctx context.Context) func() {
+		began := r.env.Now()
 		err := r.call(ctx, p, b, by)
+		r.meter.bound(p, err, r.env.Now().Sub(began))
 		if err != nil && by == nil {
 			err = fmt.Errorf("running Bind plugin \"DefaultBinder\": %w", err)
 		}
@@ -290,7 +292,9 @@ func (r *runner) postFilter(t *task, f *failure) (*candidate, string) {
 	if f.preemption != "" && t.nominee < 0 {
 		return nil, f.preemption
 	}
+	began := r.env.Now()
 	c, why := r.st.preempt(t, f, budgetsOf(r.st.read))
+	r.meter.made(t.pod, c, r.env.Now().Sub(began))
 	if c == nil && t.nominee < 0 {
 		f.preemption = why
 	}

@@ -18,6 +18,7 @@ type queue struct {
 	active  taskHeap
 	backoff [2]taskHeap // helped by a change, maybe; failed by an error, so not to be tried early
 	seq     int64
+	meter   *meter
 }
 
 func newQueue() *queue {
@@ -61,6 +62,7 @@ func (q *queue) push(t *task, now time.Time) {
 	if t.queuedAt.IsZero() {
 		q.seq++
 		t.queuedAt, t.seq = now, q.seq
+		q.meter.arrived("active", "UnscheduledPodAdd")
 	}
 	t.stage = active
 	heap.Push(&q.active, t)
@@ -88,6 +90,7 @@ func (q *queue) addUnschedulable(t *task, now time.Time) {
 	t.stage, t.backoffUntil, t.strict, t.unschedulableSince = unschedulable, now.Add(backoffFor(t.attempts)), false, now
 	heap.Push(&t.class.waiting, t)
 	t.class.st.wait(t.class, t.wakes)
+	q.meter.arrived("unschedulable", "ScheduleAttemptFailure")
 }
 
 // activate lets an unschedulable task try again, at once or when its backoff is over.
@@ -97,9 +100,11 @@ func (q *queue) activate(t *task, now time.Time) {
 	}
 	if !backoffEnd(t).After(now) {
 		q.push(t, now)
+		q.meter.arrived("active", "WildCardEvent")
 		return
 	}
 	q.remove(t)
+	q.meter.arrived("backoff", "WildCardEvent")
 	t.stage = inBackoff
 	heap.Push(q.backoffOf(t), t)
 }
@@ -109,6 +114,7 @@ func (q *queue) addBackoff(t *task, now time.Time) {
 	q.remove(t)
 	t.stage, t.backoffUntil, t.strict = inBackoff, now.Add(backoffFor(t.attempts)), true
 	heap.Push(q.backoffOf(t), t)
+	q.meter.arrived("backoff", "ScheduleAttemptFailure")
 }
 
 // retry makes a task that waits for a change wait for a time instead: what was to help it could not be done. One that went meanwhile, or
@@ -123,18 +129,24 @@ func (q *queue) retry(t *task, now time.Time) {
 func (q *queue) pop(now time.Time) *task {
 	for i := range q.backoff {
 		for b := &q.backoff[i]; b.Len() > 0 && !backoffEnd(b.list[0]).After(now); {
-			q.push(b.list[0], now)
+			q.comeBack(b.list[0], now)
 		}
 	}
 	if early := &q.backoff[0]; q.active.Len() == 0 {
 		if early.Len() == 0 {
 			return nil
 		}
-		q.push(early.list[0], now)
+		q.comeBack(early.list[0], now)
 	}
 	t := heap.Pop(&q.active).(*task)
 	t.stage = placed
 	return t
+}
+
+// comeBack makes a task active that backed off.
+func (q *queue) comeBack(t *task, now time.Time) {
+	q.push(t, now)
+	q.meter.arrived("active", "PopFromBackoffQ")
 }
 
 // wait is the time until pop may have something, at most the given one.

@@ -124,11 +124,14 @@ type runner struct {
 	volumes *volumeBinder
 	devices *deviceBinder
 	flushed time.Time
+	meter   *meter // what is counted; nil: nobody asks
 }
 
 func newRunner(cfg Config, env loop.Env, log *slog.Logger) *runner {
 	r := &runner{cfg: cfg, env: env, log: log, st: newState(), q: newQueue(), results: make(chan func(), cfg.Parallel),
 		records: loop.NewRecordSource(env.Now, "pods", "pods", "persistentvolumeclaims", "persistentvolumes", "resourceclaims.resource.k8s.io")}
+	r.meter = newMeter(env.Figures)
+	r.q.meter = r.meter
 	r.wake, r.status = &waker{r: r, improved: map[int]bool{}}, &statusWriter{r: r}
 	r.volumes, r.devices = &volumeBinder{r, map[*task]bool{}}, &deviceBinder{r, map[*task]bool{}}
 	return r
@@ -226,18 +229,23 @@ func (r *runner) scheduleOne(t *task) {
 	t.attempts++
 	began := r.env.Now()
 	slot, f := r.st.decide(t)
+	took := r.env.Now().Sub(began)
 	if f == nil && r.st.inventory.leftover(t) != nil {
 		f = r.st.inventory.blocked()
 	}
 	if f != nil && f.err != nil {
+		r.meter.looked(t.pod, inError, took)
 		r.failed(t, f.err)
 		return
 	}
 	if f != nil {
+		r.meter.looked(t.pod, unschedulably, took)
 		text := r.handleNoFit(t, f)
 		r.records.Waits(recordKey(t), r.env.Now().Sub(began), text, nil, time.Time{})
 		return
 	}
+	r.meter.looked(t.pod, scheduled, took)
+	r.meter.chosen(t.attempts)
 	r.assume(t, slot)
 	r.records.Rests(recordKey(t), r.env.Now().Sub(began))
 }

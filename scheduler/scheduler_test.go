@@ -3,6 +3,7 @@ package scheduler
 import (
 	"fmt"
 	"slices"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -82,6 +83,24 @@ func TestPreempts(t *testing.T) {
 	w.create(pod("high", "", "cpu=3", "priority: 10"))
 	if p := w.until("high", bound); p.Status.NominatedNodeName == "x" {
 		t.Error(p)
+	}
+	told := map[string]float64{}
+	for _, s := range w.figures.All() {
+		if len(s.Labels) == 0 || s.Labels[0] == "PostFilter" || s.Labels[0] == corev1.DefaultSchedulerName || s.Labels[0] == "active" {
+			told[strings.Join(append([]string{s.Of.Name}, s.Labels...), " ")] = float64(s.Count())
+		}
+	}
+	for name, least := range map[string]float64{"scheduler_preemption_victims": 1, "scheduler_pod_scheduling_attempts": 2,
+		"scheduler_preemption_attempts_total":                                                             2, // of polite, and of high
+		"scheduler_framework_extension_point_duration_seconds PostFilter Success default-scheduler":       1,
+		"scheduler_framework_extension_point_duration_seconds PostFilter Unschedulable default-scheduler": 1,
+		"scheduler_schedule_attempts_total default-scheduler scheduled":                                   2,
+		"scheduler_schedule_attempts_total default-scheduler unschedulable":                               2,
+		"scheduler_scheduling_attempt_duration_seconds default-scheduler scheduled":                       2,
+		"scheduler_queue_incoming_pods_total active UnscheduledPodAdd":                                    3} {
+		if told[name] < least {
+			t.Errorf("%s: %v, want %v or more: %v", name, told[name], least, told)
+		}
 	}
 }
 

@@ -20,12 +20,13 @@ import (
 type world struct {
 	testing.TB
 	*client.Local
+	figures loop.Figures
 }
 
 // start runs a server; schedule starts the scheduler too.
 func start(t testing.TB, schedule bool) *world {
 	t.Helper()
-	w := &world{t, testcluster.Start(t).Local}
+	w := &world{TB: t, Local: testcluster.Start(t).Local}
 	w.create(&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "default"}})
 	if schedule {
 		w.schedule(t.Context())
@@ -42,7 +43,7 @@ func (w *world) scheduleBy(ctx context.Context, cfg Config) {
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		_ = New(cfg).Run(ctx, loop.Env{Client: w.Local, Log: slog.Default(), Events: events})
+		_ = New(cfg).Run(ctx, loop.Env{Client: w.Local, Log: slog.Default(), Events: events, Figures: &w.figures})
 	}()
 	w.Cleanup(func() { cancel(); <-done })
 }

@@ -77,6 +77,9 @@ func remove(ctx context.Context, c *loop.Ctx, cj *batchv1.CronJob, j *batchv1.Jo
 	return nil
 }
 
+var skew = &loop.Figure{Name: "cronjob_controller_job_creation_skew_duration_seconds",
+	Help: "How much later than its time a job was made.", Bounds: loop.Doubling(1, 10)}
+
 // create makes the job of one time of the schedule. Its name is the minute, so that it can't be made twice; one that exists
 // and is ours counts as made.
 func create(ctx context.Context, c *loop.Ctx, cj *batchv1.CronJob, at time.Time) (*batchv1.Job, error) {
@@ -84,6 +87,7 @@ func create(ctx context.Context, c *loop.Ctx, cj *batchv1.CronJob, at time.Time)
 	made, err := c.Create(ctx, kinds.Jobs, want)
 	switch {
 	case err == nil:
+		c.Measure(c.Now().Sub(at).Seconds(), skew)
 		c.Event(kinds.CronJobs, cj, corev1.EventTypeNormal, "SuccessfulCreate", "Created job %s", want.Name)
 		return made.(*batchv1.Job), nil
 	case apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause):

@@ -74,8 +74,10 @@ func reconcile(ctx context.Context, c *loop.Ctx, j *batchv1.Job) (time.Duration,
 	w := observe(j, owned, c.Now())
 	ns := resource.Get(c, kinds.Namespaces, "", j.Namespace)
 	w.closing = ns == nil || ns.DeletionTimestamp != nil
-	todo := plan(w)                         // decide
-	return todo.again, act(ctx, c, j, todo) // act
+	todo := plan(w)            // decide
+	err = act(ctx, c, j, todo) // act
+	measure(c, j, todo.doing, w.now, err)
+	return todo.again, err
 }
 
 // podsOf are the job's pods. One that has ended takes none in.
@@ -109,8 +111,15 @@ func act(ctx context.Context, c *loop.Ctx, j *batchv1.Job, t todo) error {
 			return errors.Join(err, serr)
 		}
 		tell(c, j, t.status)
+		countEnds(c, j, t.status)
 	}
-	_, rerr := loop.All(len(t.release), func(i int) error { return release(ctx, c, t.release[i]) })
+	_, rerr := loop.All(len(t.release), func(i int) error {
+		if err := release(ctx, c, t.release[i]); err != nil {
+			return err
+		}
+		countPolicy(c, j, t.release[i])
+		return nil
+	})
 	return errors.Join(err, rerr)
 }
 
@@ -129,8 +138,10 @@ func tell(c *loop.Ctx, j *batchv1.Job, st batchv1.JobStatus) {
 				c.Event(kinds.Jobs, j, corev1.EventTypeWarning, "TooManySucceededPods",
 					"Too many succeeded pods running after completion count reached")
 			}
+			c.Count(finished, mode(j), "succeeded", now.Reason)
 			reason, text = "Completed", "Job completed"
 		case batchv1.JobFailed:
+			c.Count(finished, mode(j), "failed", now.Reason)
 			typ = corev1.EventTypeWarning
 		case batchv1.JobSuspended:
 			reason, text = "Suspended", "Job suspended"

@@ -21,6 +21,7 @@ type todo struct {
 	release []*corev1.Pod // after the status is stored
 	status  batchv1.JobStatus
 	again   time.Duration
+	doing   string // what the pass does, as it is counted
 }
 
 // burst bounds how many pods one pass starts.
@@ -47,6 +48,14 @@ func plan(w *world) (t todo) {
 		active = 0
 	case j.DeletionTimestamp == nil:
 		active = w.manage(&t)
+	}
+	switch t.doing = tracking; {
+	case goal != nil || j.DeletionTimestamp != nil:
+		t.doing = reconciling
+	case len(t.create) > 0:
+		t.doing = podsCreated
+	case len(t.remove) > 0:
+		t.doing = podsDeleted
 	}
 	w.suspend(&t.status, goal != nil)
 	w.fill(&t.status, active, len(t.remove))

@@ -9,10 +9,12 @@ package nodelifecycle
 import (
 	"context"
 	"errors"
+	"slices"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	topology "k8s.io/component-helpers/node/topology"
 
 	"github.com/kloop-dev/kloop/client"
 	"github.com/kloop-dev/kloop/kinds"
@@ -92,11 +94,18 @@ func report(ctx context.Context, c *loop.Ctx, n, next *corev1.Node) error {
 	return nil
 }
 
+var evictions = &loop.Figure{Name: "node_collector_evictions_total", Help: "Nodes that got a taint that costs their pods.",
+	Labels: []string{"zone"}}
+
 // act writes taints and labels, and the pods' readiness.
 func act(ctx context.Context, c *loop.Ctx, n, next *corev1.Node) error {
 	var errs []error
 	if !resource.Same(n.Spec, next.Spec) || !resource.Same(n.Labels, next.Labels) {
-		errs = append(errs, c.Update(ctx, kinds.Nodes, next))
+		err := c.Update(ctx, kinds.Nodes, next)
+		if err == nil && slices.ContainsFunc(next.Spec.Taints, expels) && !slices.ContainsFunc(n.Spec.Taints, expels) {
+			c.Count(evictions, topology.GetZoneKey(n))
+		}
+		errs = append(errs, err)
 	}
 	return errors.Join(append(errs, unreadyPods(ctx, c, n))...)
 }

@@ -11,6 +11,9 @@ import (
 	"strings"
 	"testing"
 
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/yaml"
 
@@ -157,6 +160,33 @@ func sample(told []byte, name string) string {
 	return ""
 }
 
+// place makes a pod, and returns when it has a node.
+func place(t *testing.T, cfg *rest.Config) {
+	t.Helper()
+	set, err := kubernetes.NewForConfig(cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	pods := set.CoreV1().Pods("default")
+	no := false
+	_, err = pods.Create(t.Context(), &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "p"}, Spec: corev1.PodSpec{
+		AutomountServiceAccountToken: &no, Containers: []corev1.Container{{Name: "c", Image: "i"}}}}, metav1.CreateOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	w, err := pods.Watch(t.Context(), metav1.ListOptions{TimeoutSeconds: new(int64(60))})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer w.Stop()
+	for e := range w.ResultChan() {
+		if p, ok := e.Object.(*corev1.Pod); ok && p.Spec.NodeName != "" {
+			return
+		}
+	}
+	t.Fatal("nobody gives the pod a node")
+}
+
 // metrics are those of a server that has served something, and refused something.
 func metrics(t *testing.T) telling {
 	t.Helper()
@@ -173,6 +203,7 @@ func metrics(t *testing.T) telling {
 	if err != nil {
 		t.Fatal(err)
 	}
+	place(t, cfg)
 	var text []byte
 	for _, path := range []string{"/api/v1/namespaces", "/metrics"} {
 		req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, cfg.Host+path, nil)
