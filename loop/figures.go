@@ -8,7 +8,7 @@ import (
 	"sync/atomic"
 )
 
-// A Figure is what a loop tells of its work in numbers, under upstream's name.
+// A Figure is a metric that a loop keeps, under the name that upstream gives it.
 type Figure struct {
 	Name, Help string
 	Labels     []string
@@ -83,10 +83,10 @@ func (s *Series) Add(v float64) {
 	s.n.Add(1)
 }
 
-// Count is how often something was counted.
+// Count returns how often something was counted.
 func (s *Series) Count() uint64 { return s.n.Load() }
 
-// Sum is the sum of all that was counted.
+// Sum returns the sum of all that was counted.
 func (s *Series) Sum() float64 { return math.Float64frombits(s.sum.Load()) }
 
 // Buckets are, by a bound, how many things did not exceed it.

@@ -17,8 +17,8 @@ var (
 		Bounds: loop.Doubling(0.004, 15)}
 	finished = &loop.Figure{Name: "job_controller_jobs_finished_total", Help: "Jobs that came to an end.",
 		Labels: []string{"completion_mode", "result", "reason"}}
-	podsEnded = &loop.Figure{Name: "job_controller_job_pods_finished_total", Help: "Pods that ended and are counted in the status of their job.",
-		Labels: []string{"completion_mode", "result"}}
+	podsEnded = &loop.Figure{Name: "job_controller_job_pods_finished_total", Labels: []string{"completion_mode", "result"},
+		Help: "Pods that ended and are counted in the status of their job."}
 	byPolicy = &loop.Figure{Name: "job_controller_pod_failures_handled_by_failure_policy_total",
 		Help: "Pods that failed as a rule of their job's policy says, by what it has done.", Labels: []string{"action"}}
 )

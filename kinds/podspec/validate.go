@@ -208,7 +208,8 @@ func (c *checker) checkClaims(path *field.Path) (errs field.ErrorList) {
 		}
 		switch one, other := r.ResourceClaimName != nil, r.ResourceClaimTemplateName != nil; {
 		case one && other:
-			errs = append(errs, field.Invalid(at, rule.Internal(r), "at most one of `resourceClaimName` or `resourceClaimTemplateName` may be specified"))
+			errs = append(errs, field.Invalid(at, rule.Internal(r),
+				"at most one of `resourceClaimName` or `resourceClaimTemplateName` may be specified"))
 		case !one && !other:
 			errs = append(errs, field.Invalid(at, rule.Internal(r), "must specify one of: `resourceClaimName`, `resourceClaimTemplateName`"))
 		}

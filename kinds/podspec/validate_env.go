@@ -25,10 +25,10 @@ var (
 		"requests.cpu", "requests.memory", "requests.ephemeral-storage")
 )
 
-// byteDivisors are the units in which amounts of bytes are told.
+// byteDivisors are the units that amounts of bytes may have.
 const byteDivisors = "1, 1k, 1M, 1G, 1T, 1P, 1E, 1Ki, 1Mi, 1Gi, 1Ti, 1Pi, 1Ei"
 
-// divisors returns the units in which an amount may be told, in the words in which they are listed, and what clients know it by.
+// divisors returns the units that an amount may have, as errors list them, and the name that the amount has there.
 func divisors(amount string) (allowed, named string) {
 	switch _, name, _ := strings.Cut(amount, "."); name {
 	case "cpu":

@@ -112,8 +112,8 @@ var notOnWindows = []struct {
 	{"runAsGroup", func(c *corev1.SecurityContext) bool { return c.RunAsGroup != nil }},
 }
 
-// checkOnWindows refuses what Windows does not have. What the pod itself shares with its host is told behind the security context's
-// fields; up to 1.36 among them.
+// checkOnWindows refuses what Windows does not have. Errors of what the pod shares with its host come behind those of the security context
+// since 1.37, before among them.
 func (c *checker) checkOnWindows(path *field.Path) (errs field.ErrorList) {
 	s, says := c.spec, "cannot be set for a windows pod"
 	shared := []struct {

@@ -67,6 +67,9 @@ func Negotiate(header string, proto bool, allow func(Accepted) bool) (Accepted, 
 }
 
 func (c *Clause) match(proto bool) (acc Accepted, ok bool) {
+	if s := c.params["stream"]; s != "" && s != "watch" { // there is one sort of stream, whether one is asked for or not
+		return acc, false
+	}
 	for f, typ := range mediaTypes {
 		if Format(f) == Proto && !proto && c.params["as"] == "" {
 			continue

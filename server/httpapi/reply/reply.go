@@ -167,10 +167,10 @@ func writeGzip(w http.ResponseWriter, code int, parts [][]byte) {
 	_ = z.Close()
 }
 
+// acceptsGzip looks for the bare word, as upstream does: with a quality it is another one.
 func acceptsGzip(r *http.Request) bool {
 	for part := range strings.SplitSeq(r.Header.Get("Accept-Encoding"), ",") {
-		name, _, _ := strings.Cut(part, ";")
-		if strings.TrimSpace(name) == "gzip" {
+		if strings.TrimSpace(part) == "gzip" {
 			return true
 		}
 	}
