@@ -139,6 +139,15 @@ func Unfit(doc []byte, err error) error {
 		field.ErrorList{field.Invalid(field.NewPath("patch"), string(doc), err.Error())})
 }
 
+// UnfitMerge is Unfit after a merge patch. Once more it changes nothing of the document but the order of its fields: to that in which
+// upstream tells them.
+func UnfitMerge(doc, patch []byte, err error) error {
+	if sorted, merr := jsonpatch.MergePatch(doc, patch); merr == nil {
+		doc = sorted
+	}
+	return Unfit(doc, err)
+}
+
 // UnfitStrategic is Unfit after a strategic patch, whose text stands in the message, in the way that Go prints a map. What did not
 // decode is read once more for the error, as upstream reads trees there; obj is an empty object of the type.
 func UnfitStrategic(patch, doc []byte, obj resource.Object, err error) error {

@@ -97,3 +97,27 @@ func TestRedefined(t *testing.T) {
 		})
 	}
 }
+
+// A definition that is another than was meant is not deleted, in the words that its kind has for that (recorded from 1.37.2).
+func TestOtherDefinition(t *testing.T) {
+	c := start(t, cluster.Config{})
+	client, err := dynamic.NewForConfig(config(t, c))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defs := client.Resource(schema.GroupVersionResource{Group: "apiextensions.k8s.io", Version: "v1", Resource: "customresourcedefinitions"})
+	def := unstructured.Unstructured{}
+	if err := yaml.Unmarshal([]byte(strings.Replace(definition, "FIELDS", "", 1)), &def.Object); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := defs.Create(t.Context(), &def, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	other := types.UID("x")
+	err = defs.Delete(t.Context(), def.GetName(), metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &other}})
+	const want = `Operation cannot be fulfilled on customresourcedefinitions.apiextensions.k8s.io "things.redefined.example": ` +
+		`precondition failed: UID in precondition: x, UID in object meta: `
+	if err == nil || !strings.HasPrefix(err.Error(), want) {
+		t.Errorf("\n got %v\nwant %s…", err, want)
+	}
+}

@@ -67,10 +67,7 @@ func (s *Server) deleteOnce(ctx context.Context, r *Request, opts *metav1.Delete
 		return nil, false, err
 	}
 	x := s.extension(r.Kind)
-	if err := CheckPreconditions(r, opts.Preconditions, cur.Object); err != nil {
-		if d := err.ErrStatus.Details; x.Delete != nil { // kinds that are deleted in a way of their own are named as the path names them
-			d.Kind = r.Kind.Info().Plural
-		}
+	if err := x.checkPreconditions(r, opts.Preconditions, cur.Object); err != nil {
 		return nil, false, err
 	}
 	if err := s.admitDelete(ctx, r, opts, cur.Object); err != nil {
@@ -103,12 +100,25 @@ func (s *Core) DeletePlainly(ctx context.Context, r *Request, opts *metav1.Delet
 	return e, false, err
 }
 
+// checkPreconditions is CheckPreconditions in the words of the kind.
+func (x *Extension) checkPreconditions(r *Request, p *metav1.Preconditions, obj resource.Object) error {
+	if err := CheckPreconditions(r, p, obj); err == nil || x.Failed == "" {
+		return err
+	}
+	what, want, have := "ResourceVersion", p.ResourceVersion, obj.GetResourceVersion()
+	if p.UID != nil && *p.UID != obj.GetUID() {
+		what, want, have = "UID", (*string)(p.UID), string(obj.GetUID())
+	}
+	return apierrors.NewConflict(r.Resource(), obj.GetName(), fmt.Errorf("%s: %s in precondition: %s, %s in object meta: %s", x.Failed,
+		what, *want, what, have))
+}
+
 // CheckPreconditions checks the preconditions of a deletion.
-func CheckPreconditions(r *Request, p *metav1.Preconditions, obj resource.Object) *apierrors.StatusError {
+func CheckPreconditions(r *Request, p *metav1.Preconditions, obj resource.Object) error {
 	if p == nil {
 		return nil
 	}
-	refuse := func(what, asked, is, why string) *apierrors.StatusError {
+	refuse := func(what, asked, is, why string) error {
 		gvk := r.Kind.Info().GVK
 		gr := schema.GroupResource{Group: gvk.Group, Resource: gvk.Kind} // upstream names the kind here
 		return apierrors.NewConflict(gr, obj.GetName(), fmt.Errorf("the %s in the precondition (%s) does not match the %s in record (%s). "+

@@ -191,6 +191,8 @@ func (p *patching) wraps(doc []byte, obj any) bool {
 // unfit says that the document does not fit its type after the patch; empty is of the type, or nil if only fields are odd.
 func (p *patching) unfit(doc []byte, empty resource.Object, err error) error {
 	switch {
+	case p.kind == types.MergePatchType:
+		return apply.UnfitMerge(doc, p.data, err)
 	case p.kind != types.StrategicMergePatchType:
 		return apply.Unfit(doc, err)
 	case empty == nil:

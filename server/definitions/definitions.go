@@ -20,7 +20,7 @@ import (
 // Extensions are for definitions and for all kinds that users define.
 func Extensions(c *server.Core) []server.Extension {
 	s := extension{c}
-	return []server.Extension{{Resource: definitions, Delete: s.delete}, {Open: s.open}}
+	return []server.Extension{{Resource: definitions, Delete: s.delete, Failed: "precondition failed"}, {Open: s.open}}
 }
 
 type extension struct{ *server.Core }

@@ -1,6 +1,9 @@
 package httpapi_test
 
-import "testing"
+import (
+	"strings"
+	"testing"
+)
 
 // What is wrong with a request is answered in upstream's order, and a stranger learns nothing but that.
 func TestOrderOfRefusals(t *testing.T) {
@@ -77,5 +80,30 @@ func TestMergePatchOfAList(t *testing.T) {
 	st := w.must("PATCH", one+"?fieldValidation=Ignore", "[]", 422, "Content-Type", merge).status(t)
 	if len(st.Details.Causes) != 1 || st.Details.Causes[0].Field != "patch" {
 		t.Errorf("%+v", st)
+	}
+}
+
+// TestWordsOfRefusals: in which words it is told that a deletion or a patch does not fit what is stored (recorded from 1.37.2).
+func TestWordsOfRefusals(t *testing.T) {
+	w := newWorld(t)
+	w.configMap("a", "v")
+	w.must("POST", "/api/v1/namespaces", `{"metadata":{"name":"old","uid":"u"}}`, 201)
+	const merge = "application/merge-patch+json"
+	for _, x := range []struct{ name, method, path, typ, body, want string }{
+		{"uid of a namespace", "DELETE", "/api/v1/namespaces/old", "application/json", `{"preconditions":{"uid":"x","resourceVersion":"1"}}`,
+			`Operation cannot be fulfilled on namespaces "old": Precondition failed: UID in precondition: x, UID in object meta: `},
+		{"revision of a namespace", "DELETE", "/api/v1/namespaces/old", "application/json", `{"preconditions":{"resourceVersion":"1"}}`,
+			`Operation cannot be fulfilled on namespaces "old": Precondition failed: ResourceVersion in precondition: 1, ResourceVersion in object `},
+		{"uid of others", "DELETE", "/api/v1/namespaces/ns/configmaps/a", "application/json", `{"preconditions":{"uid":"x"}}`,
+			`Operation cannot be fulfilled on ConfigMap "a": the UID in the precondition (x) does not match the UID in record (`},
+		{"odd field", "PATCH", "/api/v1/namespaces/ns/configmaps/a?fieldValidation=Strict", merge, `{"bogus":{"z":1,"a":2},"data":{"z":"1","a":"2"}}`,
+			` "" is invalid: patch: Invalid value: "{\"apiVersion\":\"v1\",\"bogus\":{\"a\":2,\"z\":1},\"data\":{\"a\":\"2\",`},
+	} {
+		t.Run(x.name, func(t *testing.T) {
+			got := w.do(x.method, x.path, x.body, "Content-Type", x.typ)
+			if said, _ := at(got.tree(t), "message").(string); !strings.HasPrefix(said, x.want) {
+				t.Errorf("\n got %s\nwant %s", said, x.want)
+			}
+		})
 	}
 }
