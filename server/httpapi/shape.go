@@ -116,7 +116,7 @@ func (p *responder) tableOptions() (*metav1.TableOptions, error) {
 		return nil, err
 	}
 	if errs := validation.ValidateTableOptions(&o); len(errs) > 0 {
-		return nil, apierrors.NewBadRequest(errs.ToAggregate().Error())
+		return nil, apierrors.NewBadRequest("Unable to convert to Table as requested: " + errs.ToAggregate().Error())
 	}
 	return &o, nil
 }
