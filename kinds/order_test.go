@@ -55,7 +55,11 @@ func TestWords(t *testing.T) {
 	for _, s := range suites {
 		for _, c := range s.Cases {
 			t.Run(s.Plural+"/"+c.Name, func(t *testing.T) {
-				_, errs := write(version(t, c.In), decode(t, set, change(t, s.Base, c.Set, c.Unset)), nil, "", gvkOf(s.Base))
+				old, on := resource.Object(nil), version(t, c.In)
+				if c.Sub != "" {
+					old, _ = write(on, decode(t, set, s.Base), nil, "")
+				}
+				_, errs := write(on, decode(t, set, change(t, s.Base, c.Set, c.Unset)), old, c.Sub, gvkOf(s.Base))
 				var got []string
 				for _, e := range errs {
 					got = append(got, e.Error())

@@ -25,10 +25,11 @@ type csr = *certificatesv1.CertificateSigningRequest
 var CertificateSigningRequests = &resource.Def[csr]{
 	GVK: gvk("CertificateSigningRequest"), Plural: "certificatesigningrequests", Short: []string{"csr"}, Status: true,
 	Quirks: resource.Quirks{MetaNewFirst: true, NameErrorsLast: true, PartsAsNew: true, StatusAsNew: true, Resets: []string{"spec"},
-		StatusResets: []string{"status.conditions"}},
+		StatusResets: []string{"status.conditions"}, Declared: []string{"Invalid status.conditions"}},
 	Name: rule.Unchecked, Prepare: resource.Serving(prepareRequest),
 	Validate:      resource.Serving(validateRequest),
-	PrepareStatus: resource.Serving(takeStatus), ValidateStatus: resource.Serving(validateRequestStatus),
+	PrepareStatus: resource.Serving(takeStatus),
+	Gated:         resource.Gated[csr]{ValidateStatus: resource.Serving(validateRequestStatus)},
 	Parts: []resource.Part[csr]{{Name: "approval", Resets: []string{"spec", "status.certificate"},
 		Take:     resource.Serving(takeApproval),
 		Validate: resource.Serving(validateApproval)}},

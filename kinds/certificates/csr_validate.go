@@ -35,7 +35,7 @@ var usages = []certificatesv1.KeyUsage{certificatesv1.UsageSigning, certificates
 // validateRequest is for new requests. Later nothing of the spec can change: who approves must know what is approved.
 func validateRequest(r, old csr) (errs field.ErrorList) {
 	if old != nil {
-		return conditions(r, old, true)
+		return conditions(r, old, true, false)
 	}
 	s, spec := &r.Spec, field.NewPath("spec")
 	if err := parseRequest(s.Request); err != nil {
@@ -56,7 +56,7 @@ func validateRequest(r, old csr) (errs field.ErrorList) {
 	if e := s.ExpirationSeconds; e != nil && *e < minExpiration {
 		errs = append(errs, field.Invalid(spec.Child("expirationSeconds"), *e, "may not specify a duration less than 600 seconds (10 minutes)"))
 	}
-	return append(errs, conditions(r, nil, false)...)
+	return append(errs, conditions(r, nil, false, false)...)
 }
 
 // parseRequest checks that the request is signed by its own key, which shows that its author has the key.
@@ -76,8 +76,8 @@ func parseRequest(b []byte) error {
 var decisions = []certificatesv1.RequestConditionType{certificatesv1.CertificateApproved, certificatesv1.CertificateDenied}
 
 // validateRequestStatus keeps decisions out of /status: they are made at /approval, which is a right of its own.
-func validateRequestStatus(r, old csr) field.ErrorList {
-	errs := conditions(r, old, false)
+func validateRequestStatus(on *features.Set, r, old csr) field.ErrorList {
+	errs := conditions(r, old, false, on.AtLeast(37))
 	for _, t := range decisions {
 		// What stayed was restored.
 		if now, was := len(indexes(r, t)), len(indexes(old, t)); now > was {
@@ -125,10 +125,18 @@ func parseCertificates(b []byte) (list []*x509.Certificate, err error) {
 	return list, nil
 }
 
-func validateApproval(_ *features.Set, r, old csr) field.ErrorList { return conditions(r, old, false) }
+func validateApproval(on *features.Set, r, old csr) field.ErrorList {
+	return conditions(r, old, false, on.AtLeast(37))
+}
+
+// Since 1.37 a declared rule finds conditions that contradict each other.
+const (
+	bothListed = `{conditions[{"type": "Approved"}], conditions[{"type": "Denied"}]}`
+	oneOfBoth  = "must specify at most one of: `conditions[{\"type\": \"Approved\"}]`, `conditions[{\"type\": \"Denied\"}]`"
+)
 
 // conditions checks each condition, that no two contradict, and that none was taken back.
-func conditions(r, old csr, unchanged bool) (errs field.ErrorList) {
+func conditions(r, old csr, unchanged, declared bool) (errs field.ErrorList) {
 	path, seen := field.NewPath("status", "conditions"), []certificatesv1.RequestConditionType{}
 	for i, c := range r.Status.Conditions {
 		at := path.Index(i)
@@ -147,7 +155,11 @@ func conditions(r, old csr, unchanged bool) (errs field.ErrorList) {
 		}
 		seen = append(seen, c.Type)
 	}
-	if has(r, certificatesv1.CertificateApproved) && has(r, certificatesv1.CertificateDenied) && !unchanged {
+	switch {
+	case !has(r, certificatesv1.CertificateApproved) || !has(r, certificatesv1.CertificateDenied) || unchanged:
+	case declared:
+		errs = append(errs, field.Invalid(path, bothListed, oneOfBoth))
+	default:
 		errs = append(errs, field.Invalid(path, certificatesv1.CertificateDenied, "Approved and Denied conditions are mutually exclusive"))
 	}
 	if old == nil {
