@@ -2,6 +2,7 @@ package controllers_test
 
 import (
 	"testing"
+	"time"
 
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -166,5 +167,29 @@ func TestJobReleasesAndAdopts(t *testing.T) {
 			j := resource.Get(r, kinds.Jobs, "default", "j")
 			return len(resource.Owned(r, kinds.Pods, j)) == 1 && j.Status.Active == 1 && len(resource.List(r, kinds.Pods, "default")) == 1
 		})
+	})
+}
+
+// A job whose pods are refused is tried again after a second, then after two, and so on: each try is an event.
+func TestJobRefused(t *testing.T) {
+	simulate(t, 1, func(c *cluster) {
+		j := jobOf("j", "0", func(s *batchv1.JobSpec) { s.Parallelism = new(int32(3)) })
+		j.Spec.Template.Spec.ServiceAccountName = "none"
+		make1(c, kinds.Jobs, j)
+		tries := func(r resource.Reader) (n int32) {
+			for _, e := range resource.List(r, kinds.Events, "default") {
+				if e.Reason == "FailedCreate" && e.InvolvedObject.Name == "j" {
+					n += max(e.Count, 1)
+				}
+			}
+			return n
+		}
+		c.until("it is refused", func(r resource.Reader) bool { return tries(r) > 0 })
+		time.Sleep(14 * time.Second)
+		if n := tries(c.Read()); n < 3 || n > 6 {
+			t.Errorf("%d tries in 14 seconds, want one, and others after 1, 3, and 7 seconds", n)
+		}
+		make1(c, kinds.ServiceAccounts, &corev1.ServiceAccount{ObjectMeta: meta("none")})
+		c.until("it is done", func(r resource.Reader) bool { return resource.Get(r, kinds.Jobs, "default", "j").Status.Succeeded > 0 })
 	})
 }

@@ -62,6 +62,9 @@ func (ct *Controller[T]) Run(ctx context.Context, env Env) error {
 	env = env.withDefaults()
 	r := &runner[T]{Controller: ct, env: env, q: newQueue(env), log: env.Log.With("loop", ct.Name)}
 	r.q.keeps, r.q.writes = ct.flow()
+	if ct.Pause > 0 {
+		r.q.first = ct.Pause
+	}
 	defer env.Watch.Add(ct.Name, r.q)()
 	ct.ExternalWakes.connect(r.q)
 	defer ct.ExternalWakes.connect(nil)

@@ -55,12 +55,13 @@ type queue struct {
 	writes []string
 
 	rates rateStats
+	first time.Duration // the pause after a first failure
 }
 
 // newQueue returns an empty queue. It goes by the clock that no one sets: a step of the wall clock delays nothing.
 func newQueue(env Env) *queue {
 	return &queue{keys: map[Key]*entry{}, shut: map[*entry]bool{}, bell: make(chan struct{}, 1), now: time.Now,
-		turn: env.Turn, luck: env.Chance}
+		turn: env.Turn, luck: env.Chance, first: 10 * time.Millisecond}
 }
 
 func (q *queue) ring() {
@@ -260,7 +261,7 @@ func (q *queue) finish(e *entry, o outcome) {
 	}
 	switch {
 	case o.err != nil:
-		o.again = pause(e.rec.Fails, q.luck)
+		o.again = pause(q.first, e.rec.Fails, q.luck)
 		e.rec.Next = now.Add(o.again)
 		q.delay(e, e.rec.Next)
 		if e.dirty && (e.rec.Fails <= backoffResetFailures || slices.ContainsFunc(e.meanwhile, e.tells)) {
@@ -286,10 +287,10 @@ func (q *queue) delay(e *entry, due time.Time) {
 	q.ring()
 }
 
-// pause grows from 10 ms to 5 minutes, spread by a fifth either way so that keys that failed together do not
+// pause grows from the first one to 5 minutes, spread by a fifth either way so that keys that failed together do not
 // come back together.
-func pause(fails int, luck func(n int64) int64) time.Duration {
-	d := min(10*time.Millisecond<<min(fails-1, 20), 5*time.Minute)
+func pause(first time.Duration, fails int, luck func(n int64) int64) time.Duration {
+	d := min(first<<min(fails-1, 20), 5*time.Minute)
 	return d*4/5 + time.Duration(luck(int64(d*2/5)))
 }
 

@@ -32,6 +32,7 @@ var Controller = &loop.Controller[*batchv1.Job]{
 	For:       kinds.Jobs,
 	Wake:      []loop.Wake{loop.Owner(kinds.Pods), adopters, {Kind: kinds.Namespaces, Keys: closing}},
 	Writes:    []resource.Kind{kinds.Pods, kinds.Jobs},
+	Pause:     time.Second, // as upstream's: each try that is refused is an event
 	Reconcile: reconcile,
 	Gone:      gone,
 	Find: func(read resource.Reader, wake func(ns, name string)) {
