@@ -194,8 +194,8 @@ func assemble(c *common) *Agent {
 	a.admit = &admitter{common: c, evict: a.evict, alloc: a.alloc, admitted: map[types.UID]bool{}}
 	a.resize = &resizer{c, a.alloc, a.admit}
 	a.vols = volume.New(volume.Config{Dir: c.cfg.Dir, Client: c.cfg.Client, Node: c.cfg.Name, Log: c.log, Events: c.cfg.Events,
-		Memory: c.memory,
-		Wake:   a.driverCame, Took: c.meter.Volume, Called: c.meter.Driver, Bundles: c.bundles})
+		Memory: c.memory, SELinux: c.labels(), Labelled: c.meter.Labelled,
+		Wake: a.driverCame, Took: c.meter.Volume, Called: c.meter.Driver, Bundles: c.bundles})
 	a.stop = &stopper{common: c, stopping: map[types.UID]*ending{}}
 	a.probes = probe.NewSet(a.stop, func(ns, name string) { c.wake(ns, name, "probe") })
 	a.probes.Event = func(p *corev1.Pod, k, text string) { c.event(p, k, corev1.EventTypeWarning, "Unhealthy", "%s", text) }

@@ -22,6 +22,7 @@ import (
 	"github.com/kloop-dev/kloop/node/cgroup"
 	"github.com/kloop-dev/kloop/node/meter"
 	"github.com/kloop-dev/kloop/node/pullrecord"
+	"github.com/kloop-dev/kloop/node/selinux"
 	"github.com/kloop-dev/kloop/resource"
 )
 
@@ -158,6 +159,15 @@ func (c *common) allocatable() corev1.ResourceList {
 func (c *common) memory() int64 {
 	list := c.allocatable()
 	return list.Memory().Value()
+}
+
+// labels is the machine's policy of SELinux; nil: it has none.
+func (c *common) labels() *selinux.Policy {
+	p, err := selinux.Read()
+	if err != nil {
+		c.log.Warn("volumes get no label by a mount option", "err", err)
+	}
+	return p
 }
 
 // spare counts the resources of the machine that pods can have.

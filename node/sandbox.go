@@ -209,7 +209,7 @@ func sandboxSecurity(pod *corev1.Pod) *cri.LinuxSandboxSecurityContext {
 		if sc.RunAsGroup != nil && sc.RunAsUser != nil {
 			s.RunAsGroup = &cri.Int64Value{Value: *sc.RunAsGroup}
 		}
-		s.SelinuxOptions = selinux(sc.SELinuxOptions)
+		s.SelinuxOptions = labelOptions(sc.SELinuxOptions)
 	}
 	return s
 }
@@ -234,7 +234,7 @@ func strictGroups(sc *corev1.PodSecurityContext) bool {
 	return sc != nil && sc.SupplementalGroupsPolicy != nil && *sc.SupplementalGroupsPolicy == corev1.SupplementalGroupsPolicyStrict
 }
 
-func selinux(o *corev1.SELinuxOptions) *cri.SELinuxOption {
+func labelOptions(o *corev1.SELinuxOptions) *cri.SELinuxOption {
 	if o == nil {
 		return nil
 	}

@@ -27,7 +27,7 @@ func (st *starter) containerSecurity(ctx context.Context, pod *corev1.Pod, c *co
 		Privileged:               is(k.Privileged), ReadonlyRootfs: is(k.ReadOnlyRootFilesystem),
 		NoNewPrivs: k.AllowPrivilegeEscalation != nil && !*k.AllowPrivilegeEscalation && !is(k.Privileged),
 		Seccomp:    seccomp(st.cfg.Dir, first(k.SeccompProfile, p.SeccompProfile)),
-		Apparmor:   apparmor(first(k.AppArmorProfile, p.AppArmorProfile)), SelinuxOptions: selinux(first(k.SELinuxOptions, p.SELinuxOptions))}
+		Apparmor:   apparmor(first(k.AppArmorProfile, p.AppArmorProfile)), SelinuxOptions: labelOptions(first(k.SELinuxOptions, p.SELinuxOptions))}
 	if k.Capabilities != nil {
 		s.Capabilities = &cri.Capability{AddCapabilities: capabilities(k.Capabilities.Add), DropCapabilities: capabilities(k.Capabilities.Drop)}
 	}

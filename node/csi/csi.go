@@ -47,6 +47,10 @@ type Config struct {
 	Wake func()
 	// Called hears of each call of a driver, with the method's name in gRPC; nil: nobody asks.
 	Called func(driver, method string, took time.Duration, err error)
+	// SELinux says that files have labels on this machine.
+	SELinux bool
+	// Labelled hears what became of the label of a volume of a driver, with its access mode in short; nil: nobody asks.
+	Labelled func(what, driver, mode string)
 	// Within bounds each call of a driver; 0: 2 min.
 	Within time.Duration
 }
@@ -79,7 +83,7 @@ func New(cfg Config) *Mounter {
 	return &Mounter{cfg: cfg, log: cfg.Log, Drivers: &Drivers{books: b, within: cfg.Within, wake: cfg.Wake, of: map[string]*driver{},
 		came: make(chan struct{}, 1), called: cfg.Called},
 		layout: layout(cfg.Dir), knowledge: knowledge{locks: map[volumeID]*turn{},
-			wanted: map[volumeID]map[types.UID]bool{}, staged: map[volumeID]bool{},
+			wanted: map[volumeID]map[types.UID]string{}, staged: map[volumeID]bool{},
 			done: map[types.UID]map[string]settled{}, attach: map[volumeID]bool{}, usage: map[types.UID]map[string]Usage{},
 			bad: map[types.UID]map[string]struct{}{}, sizes: map[volumeID]int64{}}}
 }

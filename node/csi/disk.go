@@ -25,6 +25,7 @@ type data struct {
 	Spec       string `json:"specVolID,omitempty"` // name of the PersistentVolume, or of the pod's volume
 	Attachment string `json:"attachmentID,omitempty"`
 	Lifecycle  string `json:"volumeLifecycleMode,omitempty"` // Persistent or Ephemeral
+	Label      string `json:"seLinuxMountContext,omitempty"` // that it is mounted with
 }
 
 func (d data) id() volumeID { return volumeID{d.Driver, d.Handle} }

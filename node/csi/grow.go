@@ -35,7 +35,7 @@ func (m *Mounter) Refresh(ctx context.Context, r *Request) (next time.Duration, 
 	if !m.recorded(j) {
 		return 0, nil
 	}
-	m.want(j.v, r.Pod.UID, j.attaches())
+	m.want(j.v, r.Pod.UID, j.attaches(), label{text: j.label.text}) // it has it
 	unlock, err := m.lock(ctx, j.v)
 	if err != nil {
 		return lookEvery, err

@@ -13,11 +13,11 @@ import (
 type knowledge struct {
 	files  sync.Mutex // held while the record of a staged volume is written, or is judged to be none
 	mu     sync.Mutex
-	locks  map[volumeID]*turn               // volumes that somebody works on
-	wanted map[volumeID]map[types.UID]bool  // pods that have asked for a volume
-	staged map[volumeID]bool                // by this agent
-	done   map[types.UID]map[string]settled // pods' volumes that this agent has published
-	attach map[volumeID]bool                // wanted ones that have to be attached
+	locks  map[volumeID]*turn                // volumes that somebody works on
+	wanted map[volumeID]map[types.UID]string // pods that have asked for a volume, with the label that they need
+	staged map[volumeID]bool                 // by this agent
+	done   map[types.UID]map[string]settled  // pods' volumes that this agent has published
+	attach map[volumeID]bool                 // wanted ones that have to be attached
 	usage  map[types.UID]map[string]Usage
 	bad    map[types.UID]map[string]struct{} // growths that wait until the pod has let go of the volume
 	sizes  map[volumeID]int64                // of wanted ones, as far as this agent has enlarged them
@@ -25,8 +25,7 @@ type knowledge struct {
 
 // settled is a volume that was published for a pod.
 type settled struct {
-	path  string
-	own   bool
+	Mounted
 	again time.Time // when it is published once more, if its driver asks for that
 }
 
@@ -62,16 +61,39 @@ func (k *knowledge) lock(ctx context.Context, v volumeID) (unlock func(), err er
 	}
 }
 
-// want notes that a pod asks for a volume. It is in use from then on until unwant.
-func (k *knowledge) want(v volumeID, uid types.UID, attach bool) {
+// want notes that a pod asks for a volume, unless another one needs it with another label, which it returns. It is in use from then on
+// until unwant. first: it was not before.
+func (k *knowledge) want(v volumeID, uid types.UID, attach bool, need label) (other *string, first bool) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	if k.wanted[v] == nil {
-		k.wanted[v] = map[types.UID]bool{}
+	first = len(k.wanted[v]) == 0
+	for pod, has := range k.wanted[v] {
+		if need.matters && pod != uid && has != need.text {
+			return &has, false
+		}
 	}
-	k.wanted[v][uid] = true
+	if k.wanted[v] == nil {
+		k.wanted[v] = map[types.UID]string{}
+	}
+	k.wanted[v][uid] = need.text
 	if attach {
 		k.attach[v] = true
+	}
+	return nil, first
+}
+
+// unask forgets that a pod asks for a volume.
+func (k *knowledge) unask(v volumeID, uid types.UID) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.drop(v, uid)
+}
+
+// drop is unask under the lock.
+func (k *knowledge) drop(v volumeID, uid types.UID) {
+	if delete(k.wanted[v], uid); len(k.wanted[v]) == 0 {
+		delete(k.wanted, v)
+		delete(k.sizes, v)
 	}
 }
 
@@ -80,12 +102,9 @@ func (k *knowledge) unwant(uid types.UID) (list []volumeID) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	for v, pods := range k.wanted {
-		if pods[uid] {
+		if _, ok := pods[uid]; ok {
 			list = append(list, v)
-			if delete(pods, uid); len(pods) == 0 {
-				delete(k.wanted, v)
-				delete(k.sizes, v)
-			}
+			k.drop(v, uid)
 		}
 	}
 	delete(k.done, uid)

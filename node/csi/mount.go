@@ -25,6 +25,9 @@ type Request struct {
 	Block    bool   // it is used as a device
 	ReadOnly bool   // no container may write
 	Group    *int64 // that files shall belong to; nil: none
+	// Labels of SELinux that the volume's files have for the pod's containers; none: they do not say.
+	Labels    []string
+	Recursive bool // their runtime writes the label into each file
 }
 
 // id is the volume's name to its driver.
@@ -48,6 +51,8 @@ func (r *Request) name() string {
 type Mounted struct {
 	Path string // directory or device
 	Own  bool   // its files are to be given to the group, for the driver did not
+	// Labelled says that its files have the label that the pod needs.
+	Labelled bool
 }
 
 // a job is one volume of one pod that is being mounted.
@@ -59,26 +64,31 @@ type job struct {
 	context map[string]string // of the attacher
 	staging string            // "": the driver stages nothing
 	target  string
+	label   label
 }
 
 // Mount mounts the volume for its pod, or finds it mounted. An error that IsWaiting says what has to come first; after any other it may
 // be mounted, and Unmount takes it down.
 func (m *Mounter) Mount(ctx context.Context, r *Request) (Mounted, error) {
 	if s, ok := m.settled(r); ok {
-		return Mounted{s.path, s.own}, nil
+		return s.Mounted, nil
 	}
 	j, err := m.job(ctx, r)
 	if err != nil {
 		return Mounted{}, err
 	}
-	m.want(j.v, r.Pod.UID, j.attaches())
+	if err := m.ask(j); err != nil {
+		return Mounted{}, err
+	}
 	unlock, err := m.lock(ctx, j.v)
 	if err != nil {
 		return Mounted{}, err
 	}
 	defer unlock()
-	if err := m.alone(j); err != nil {
-		return Mounted{}, err
+	for _, check := range []func(*job) error{m.remains, m.alone} {
+		if err := check(j); err != nil {
+			return Mounted{}, err
+		}
 	}
 	if j.attaches() {
 		if j.context, err = m.attached(ctx, j.v); err != nil {
@@ -92,9 +102,9 @@ func (m *Mounter) Mount(ctx context.Context, r *Request) (Mounted, error) {
 		return Mounted{}, err
 	}
 	m.grow(ctx, j)
-	s := settled{path: j.target, own: j.owns(), again: time.Now().Add(republishEvery)}
+	s := settled{Mounted: Mounted{Path: j.target, Own: j.owns(), Labelled: j.label.text != ""}, again: time.Now().Add(republishEvery)}
 	m.settle(r, s)
-	return Mounted{s.path, s.own}, nil
+	return s.Mounted, nil
 }
 
 // job finds out what the volume takes.
@@ -123,7 +133,8 @@ func (m *Mounter) job(ctx context.Context, r *Request) (*job, error) {
 			j.staging = filepath.Join(m.stageDir(j.v), "globalmount")
 		}
 	}
-	return j, nil
+	j.label, err = m.labelled(j)
+	return j, err
 }
 
 // attaches says that the volume must be attached first: unless its driver says otherwise.
@@ -177,7 +188,7 @@ func (m *Mounter) stage(ctx context.Context, j *job) error {
 		dir = m.blockDir(j.PV.Name, "data")
 	}
 	m.files.Lock()
-	fresh, err := write(dir, data{Driver: j.v.driver, Handle: j.v.handle})
+	fresh, err := write(dir, data{Driver: j.v.driver, Handle: j.v.handle, Label: j.label.text})
 	m.files.Unlock()
 	if err != nil || j.staging == "" || m.isStaged(j.v) {
 		return err
@@ -192,7 +203,7 @@ func (m *Mounter) stage(ctx context.Context, j *job) error {
 	call, stop := m.Drivers.limit(ctx)
 	defer stop()
 	_, err = j.d.node.NodeStageVolume(call, &csi.NodeStageVolumeRequest{VolumeId: j.v.handle, PublishContext: j.context,
-		StagingTargetPath: j.staging, VolumeCapability: j.capability(j.d), Secrets: secrets, VolumeContext: j.PV.Spec.CSI.VolumeAttributes})
+		StagingTargetPath: j.staging, VolumeCapability: j.mounting(), Secrets: secrets, VolumeContext: j.PV.Spec.CSI.VolumeAttributes})
 	if err != nil {
 		if fresh && final(err) && !mounted(j.staging) {
 			_ = m.forgetDevice(j.v, j.blockName()) // else Sweep does so
@@ -218,7 +229,7 @@ func (m *Mounter) publish(ctx context.Context, j *job) error {
 		return err
 	}
 	req := &csi.NodePublishVolumeRequest{VolumeId: j.v.handle, PublishContext: j.context, StagingTargetPath: j.staging, TargetPath: j.target,
-		VolumeCapability: j.capability(j.d), Readonly: j.ReadOnly}
+		VolumeCapability: j.mounting(), Readonly: j.ReadOnly}
 	ref := &corev1.SecretReference{}
 	if j.PV != nil {
 		req.VolumeContext, ref = j.PV.Spec.CSI.VolumeAttributes, j.PV.Spec.CSI.NodePublishSecretRef
@@ -263,7 +274,8 @@ func checkDevice(path string) error {
 // record notes that the volume may be published for the pod from now on. fresh: it was not noted before.
 func (m *Mounter) record(j *job) (fresh bool, err error) {
 	if !j.Block {
-		d := data{Driver: j.v.driver, Handle: j.v.handle, Node: m.cfg.Node, Spec: j.name(), Lifecycle: persistent}
+		d := data{Driver: j.v.driver, Handle: j.v.handle, Node: m.cfg.Node, Spec: j.name(), Lifecycle: persistent,
+			Label: j.label.text}
 		if j.PV == nil {
 			d.Lifecycle = ephemeral
 		}

@@ -57,6 +57,9 @@ type rig struct {
 	kill context.CancelFunc
 	// within bounds calls of the driver; 0: as long as nobody waits.
 	within time.Duration
+	// selinux says that files have labels; counted are what became of them.
+	selinux bool
+	counted []string
 }
 
 func newRig(t *testing.T, cfg csidriver.Config) *rig {
@@ -93,7 +96,7 @@ func (r *rig) start() {
 	r.Mounter = New(Config{Dir: r.dir, Client: r.c, Node: "n", Log: slog.New(slog.DiscardHandler), Within: cmp.Or(r.within, 30*time.Second),
 		Token: func(_ context.Context, p *corev1.Pod, audience string, _ int64) (Token, error) {
 			return Token{Text: p.Name + "@" + audience, Expires: time.Unix(1e9, 0)}, nil
-		}})
+		}, SELinux: r.selinux, Labelled: func(what, driver, mode string) { r.counted = append(r.counted, what+" "+mode) }})
 	r.restartDriver()
 	r.check(r.Open(r.ctx))
 }

@@ -22,6 +22,7 @@ type Meter struct {
 	relist, interval, start, total, sli                                prometheus.Histogram
 	seen                                                               prometheus.Gauge
 	pods, brokenPods, own, brokenOwn                                   prometheus.Counter
+	labels                                                             map[string]*prometheus.GaugeVec
 
 	mu       sync.Mutex
 	waiting  map[types.UID]time.Time // pods that do not run yet: since when the agent knows them
@@ -51,6 +52,18 @@ func New() *Meter {
 		volumeBuckets, "driver_name", "grpc_status_code", "method_name", "migrated")
 	m.groups = m.times("kubelet_cgroup_manager_duration_seconds", "Duration in seconds for cgroup manager operations. Broken down by method.",
 		prometheus.DefBuckets, "operation_type")
+	m.labels = map[string]*prometheus.GaugeVec{}
+	for _, l := range []struct {
+		what, help string
+		labels     []string
+	}{{"volumes_admitted", "Volumes that were mounted with the label of SELinux that their pods need.", []string{"volume_plugin", "access_mode"}},
+		{"volume_context_mismatch_errors", "Looks at pods that need a label of SELinux of a volume which is mounted with another one.",
+			[]string{"volume_plugin", "access_mode"}},
+		{"pod_context_mismatch_errors", "Looks at pods whose containers need several labels of SELinux of one volume.", []string{"access_mode"}},
+		{"pod_context_mismatch_warnings", "The same of volumes that are mounted without a label all the same.", []string{"access_mode"}}} {
+		m.labels[l.what] = prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: "volume_manager_selinux_" + l.what + "_total", Help: l.help}, l.labels)
+		m.registry.MustRegister(m.labels[l.what])
+	}
 	m.evictions = m.counters("kubelet_evictions", "Cumulative number of pod evictions by eviction signal", "eviction_signal")
 	m.preemptions = m.counters("kubelet_preemptions", "Cumulative number of pod preemptions by preemption resource", "preemption_signal")
 	m.containers = m.counters("kubelet_started_containers_total", "Cumulative number of containers started", "container_type")
@@ -175,6 +188,19 @@ func (m *Meter) Volume(what, plugin string, took time.Duration, err error) {
 func (m *Meter) Driver(driver, method string, took time.Duration, err error) {
 	if m != nil {
 		m.drivers.WithLabelValues(driver, status.Code(err).String(), method, "false").Observe(took.Seconds())
+	}
+}
+
+// Labelled counts what became of the label of SELinux that a pod needs a volume of a driver to have: volumes_admitted,
+// volume_context_mismatch_errors, pod_context_mismatch_errors or the same with warnings. mode is the volume's access mode in short.
+func (m *Meter) Labelled(what, driver, mode string) {
+	if m == nil {
+		return
+	}
+	if v := m.labels[what]; strings.HasPrefix(what, "pod_") {
+		v.WithLabelValues(mode).Inc()
+	} else {
+		v.WithLabelValues("kubernetes.io/csi/"+driver, mode).Inc()
 	}
 }
 

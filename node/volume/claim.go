@@ -44,10 +44,10 @@ func (m *Mounter) claim(ctx context.Context, pod *corev1.Pod, volume, name strin
 	if err := m.reachable(ctx, pod, volume, pv); err != nil {
 		return "", err
 	}
+	m.keepLabels(pod, volume, pv.Spec.Local == nil || readOnly(pod, volume))
 	switch {
 	case pv.Spec.CSI != nil:
-		return m.driven(ctx, &csi.Request{Pod: pod, Name: volume, PV: pv, Claim: pvc, Block: block, ReadOnly: readOnly(pod, volume),
-			Group: fsGroup(pod)})
+		return m.driven(ctx, m.claimed(pod, volume, pvc, pv, block))
 	case pv.Spec.HostPath != nil && block:
 		return device(pv.Spec.HostPath.Path)
 	case pv.Spec.HostPath != nil:
@@ -105,7 +105,7 @@ func (e unprocessed) Error() string {
 	return "error processing PVC " + e.ns + "/" + e.name + ": " + e.text
 }
 
-// unmounted is the error of a volume whose claim is unprocessed.
+// unmounted is the error of a volume that nobody tries to mount yet: its claim is unprocessed, or it has another label of SELinux.
 type unmounted struct {
 	volume string
 	error
@@ -120,7 +120,7 @@ func (e unmounted) Unwrap() error { return e.error }
 
 // setUpFailed words the error of a volume as the kubelet's events do.
 func setUpFailed(name string, err error) error {
-	if errors.As(err, new(unprocessed)) {
+	if errors.As(err, new(unprocessed)) || errors.As(err, new(*csi.Conflict)) {
 		return unmounted{name, err}
 	}
 	return fmt.Errorf("MountVolume.SetUp failed for volume %q : %w", name, err)

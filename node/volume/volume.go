@@ -25,6 +25,7 @@ import (
 
 	"github.com/kloop-dev/kloop/client"
 	"github.com/kloop-dev/kloop/node/csi"
+	"github.com/kloop-dev/kloop/node/selinux"
 )
 
 // Config says where volumes live and what they are filled from.
@@ -40,6 +41,9 @@ type Config struct {
 	Bundles func(signer string) (list []*certificatesv1.ClusterTrustBundle, complete bool)
 	// Took hears of each volume's mounting and unmounting, with its plugin; nil: nobody asks.
 	Took func(what, plugin string, took time.Duration, err error)
+	// SELinux is the machine's policy; nil: files have no labels. Labelled hears what became of the label of a driver's volume.
+	SELinux  *selinux.Policy
+	Labelled func(what, driver, mode string)
 	// Called hears of each call of a CSI driver, with the method's name in gRPC; nil: nobody asks.
 	Called func(driver, method string, took time.Duration, err error)
 }
@@ -70,6 +74,7 @@ type state struct {
 	certs   map[string]*certificate // by volume and source
 	plugins map[string]string       // what mounts volumes of claims
 	given   map[string]bool         // volumes that have been given to the pod's group
+	asIs    map[string]bool         // volumes of claims and drivers whose files the runtime leaves their labels
 }
 
 // New returns a Mounter. It touches nothing.
@@ -79,7 +84,7 @@ func New(cfg Config) *Mounter {
 	}
 	m := &Mounter{cfg: cfg, log: cfg.Log, pods: map[types.UID]*state{}, local: localMounts{dir: cfg.Dir, busy: map[string]chan struct{}{}}}
 	m.csi = csi.New(csi.Config{Dir: cfg.Dir, Client: cfg.Client, Node: cfg.Node, Events: cfg.Events, Log: cfg.Log, Wake: cfg.Wake,
-		Token: m.driverToken, Called: cfg.Called})
+		Token: m.driverToken, Called: cfg.Called, SELinux: cfg.SELinux.Enabled(), Labelled: cfg.Labelled})
 	return m
 }
 
@@ -93,7 +98,7 @@ func (m *Mounter) state(uid types.UID) *state {
 	if s == nil {
 		s = &state{written: map[string]string{}, tokens: map[string]*token{}, reached: map[string]bool{},
 			paths: map[string]string{}, walked: map[string]walked{}, certs: map[string]*certificate{}, given: map[string]bool{},
-			plugins: map[string]string{}}
+			plugins: map[string]string{}, asIs: map[string]bool{}}
 		m.pods[uid] = s
 	}
 	return s
@@ -155,7 +160,7 @@ func (m *Mounter) prepare(ctx context.Context, pod *corev1.Pod, v *corev1.Volume
 	case v.Ephemeral != nil:
 		return m.claim(ctx, pod, v.Name, pod.Name+"-"+v.Name)
 	case v.CSI != nil:
-		return m.driven(ctx, inline(pod, v))
+		return m.driven(ctx, m.inline(pod, v))
 	case v.NFS != nil:
 		return m.nfs.mount(ctx, filepath.Join(m.volumesDir(pod.UID), nfsPlugin, v.Name), v.NFS, false, nil)
 	}
