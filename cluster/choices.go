@@ -154,8 +154,8 @@ func publicKeys(data []byte) (keys []crypto.PublicKey, err error) {
 	return keys, nil
 }
 
-// wantedLoops are those of the table that the configuration asks for: "*" is all, "name" one more, "-name" one less. The
-// names are those of the loops, or upstream's.
+// wantedLoops are those of the table that the configuration asks for: "*" is all but those that have to be named, "name" one more, "-name"
+// one less. The names are those of the loops, or upstream's.
 func wantedLoops(table []kit.Entry, asked []string) ([]kit.Entry, error) {
 	loops := map[string]bool{"csr-signing": true, "serviceaccount-token": true, "node-ipam": true} // these need what not every process has
 	for _, e := range table {
@@ -180,7 +180,7 @@ func wantedLoops(table []kit.Entry, asked []string) ([]kit.Entry, error) {
 	}
 	return slices.DeleteFunc(slices.Clone(table), func(e kit.Entry) bool {
 		want, said := on[e.LoopName()]
-		return !want && (said || !all)
+		return !want && (said || !all || e.Asked)
 	}), nil
 }
 

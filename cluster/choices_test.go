@@ -18,10 +18,12 @@ func TestWantedLoops(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	const some = "deployment replicaset volume-binder job"
+	const some, plain = "deployment replicaset volume-binder job selinux-warning", "deployment replicaset volume-binder job"
 	tests := []struct{ asked, want, err string }{
-		{"", some, ""},
-		{"*", some, ""},
+		{"", plain, ""},
+		{"*", plain, ""},
+		{"* selinux-warning-controller", some, ""},
+		{"selinux-warning", "selinux-warning", ""},
 		{"* -deployment", "replicaset volume-binder job", ""},
 		{"-deployment-controller *", "replicaset volume-binder job", ""},
 		{"job-controller persistentvolume-binder-controller", "volume-binder job", ""},

@@ -93,7 +93,7 @@ type Config struct {
 	SigningCert, SigningKey string
 
 	NoLoops     bool     // the front door alone: no controllers, no scheduler
-	Controllers []string // which loops run: "*" is all, "name" one more, "-name" one less; none: all
+	Controllers []string // which loops run: "*" is all but those that have to be named, "name" one more, "-name" one less; none: all
 	Node        string
 	Kit         kit.Kit // what the program has: loops, etcd, and so on; whole.Kit has all
 	Machine     Machine // what makes this machine the Node; nil: it can't be one

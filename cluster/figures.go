@@ -49,13 +49,18 @@ func (f figures) Describe(to chan<- *prometheus.Desc) {
 
 // Collect implements prometheus.Collector.
 func (f figures) Collect(to chan<- prometheus.Metric) {
+	snap := f.d.view.Snapshot()
 	for _, s := range f.d.c.Loops.Stats() {
 		queueFigures(to, &s)
-		if s.Name == "scheduler" {
+		switch s.Name {
+		case "scheduler":
 			schedulerFigures(to, &s)
+		case "selinux-warning":
+			if tell := f.d.c.cfg.Kit.Labels; tell != nil {
+				tell(snap, func(labels [7]string) { gauge(to, labelsConflict, 1, labels[:]...) })
+			}
 		}
 	}
-	snap := f.d.view.Snapshot()
 	for _, k := range f.d.set.All() {
 		if !k.Info().Virtual {
 			gauge(to, objects, float64(snap.Count(k, "")), k.Info().GR().String())

@@ -18,7 +18,10 @@ var (
 		"volume_attributes_class")
 	volumesAttached = desc("attachdetach_controller_total_volumes", "Volumes that are to be attached to nodes, and that are.", "plugin_name",
 		"state")
-	volumeDescs = []*prometheus.Desc{volumesInAll, volumesBound, volumesUnbound, claimsBound, claimsUnbound, volumesAttached}
+	labelsConflict = desc("selinux_warning_controller_selinux_volume_conflict",
+		"Pods that want one volume with different labels of SELinux: 1.", "property", "pod1_namespace", "pod1_name", "pod1_value",
+		"pod2_namespace", "pod2_name", "pod2_value")
+	volumeDescs = []*prometheus.Desc{labelsConflict, volumesInAll, volumesBound, volumesUnbound, claimsBound, claimsUnbound, volumesAttached}
 )
 
 // A volumeSeries is one of the counts: of the figure, by as many labels as that has.

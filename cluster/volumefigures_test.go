@@ -2,6 +2,7 @@ package cluster
 
 import (
 	"fmt"
+	"log/slog"
 	"maps"
 	"slices"
 	"strings"
@@ -12,6 +13,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/yaml"
 
+	"github.com/kloop-dev/kloop/internal/eventually"
 	"github.com/kloop-dev/kloop/internal/testcluster"
 	"github.com/kloop-dev/kloop/kinds"
 	"github.com/kloop-dev/kloop/kit/whole"
@@ -87,5 +89,37 @@ unbound_pvc_count ["ns" "" ""] 1
 unbound_pvc_count ["ns" "fast" "gold"] 1`
 	if got := told(); got != want {
 		t.Errorf("told\n%s\nwant\n%s", got, want)
+	}
+}
+
+// TestLabelFigures has the conflicts of labels in the metrics of a server that runs the loop which looks for them, and of no other.
+func TestLabelFigures(t *testing.T) {
+	for asked, want := range map[string]bool{"*": false, "selinux-warning-controller": true} {
+		t.Run(asked, func(t *testing.T) {
+			kit := whole.Kit()
+			kit.Labels = func(_ resource.Reader, add func([7]string)) {
+				add([7]string{"SELinuxLabel", "ns", "a", "x", "ns", "b", "y"})
+			}
+			c, err := Start(t.Context(), Config{DataDir: t.TempDir(), Kit: kit, Controllers: []string{asked}, Log: slog.New(slog.DiscardHandler),
+				Authn: Authn{TokenFile: write(t, "s3cret,ann,1,\"system:masters\"\n")}})
+			if err != nil {
+				t.Fatal(err)
+			}
+			t.Cleanup(func() { _ = c.Stop() })
+			const series = `selinux_warning_controller_selinux_volume_conflict{pod1_name="a",pod1_namespace="ns",pod1_value="x",pod2_name="b",` +
+				`pod2_namespace="ns",pod2_value="y",property="SELinuxLabel"} 1`
+			has := func(text string) bool {
+				_, body := ask(t, c, "s3cret", "/metrics")
+				return strings.Contains(body, text)
+			}
+			loop := "deployment"
+			if want {
+				loop = "selinux-warning"
+			}
+			eventually.True(t, "the loops run", func() bool { return has(`workqueue_depth{name="` + loop + `"}`) })
+			if has(series) != want {
+				t.Errorf("it is there: %v", !want)
+			}
+		})
 	}
 }

@@ -91,6 +91,9 @@ func simulate(t *testing.T, n int, f func(c *cluster)) {
 			Metrics: horizontalpodautoscaler.REST(c.metrics()), DNS: []netip.Addr{netip.MustParseAddr("10.96.0.10")}}) {
 			run(e.Loop, e.Component, rightfully(t, c, e.LoopName(), e.Account))
 		}
+		for _, e := range controllers.Asked() {
+			run(e.Loop, e.Component, rightfully(t, c, e.LoopName(), e.Account))
+		}
 		for _, l := range sim.Loops() {
 			run(l, "sim", c)
 		}

@@ -42,6 +42,7 @@ import (
 	"github.com/kloop-dev/kloop/controllers/resourceclaim"
 	"github.com/kloop-dev/kloop/controllers/resourcequota"
 	"github.com/kloop-dev/kloop/controllers/rootca"
+	"github.com/kloop-dev/kloop/controllers/selinuxwarning"
 	"github.com/kloop-dev/kloop/controllers/serviceaccount"
 	"github.com/kloop-dev/kloop/controllers/serviceaccounttoken"
 	"github.com/kloop-dev/kloop/controllers/servicecidr"
@@ -141,6 +142,11 @@ func All(c Config) []Entry {
 		list = append(list, Entry{nodeipam.Controller(c.Pods), "node-controller", "cidrAllocator"})
 	}
 	return list
+}
+
+// Asked returns the loops that run only where somebody asks for them by name, as upstream has it.
+func Asked() []Entry {
+	return []Entry{{selinuxwarning.Controller(), "selinux-warning-controller", "selinux_warning"}}
 }
 
 // Signing returns the loop that signs certificate requests. It runs where the cluster's authority is.

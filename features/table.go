@@ -234,9 +234,9 @@ SchedulerAsyncPreemption b36+
 SchedulerPopFromBackoffQ b36+
 SchedulerPreQueueingHints a37-
 SchedulerQueueingHints g36+! x37
--SELinuxChangePolicy g36+!
--SELinuxMount b36- g37+
--SELinuxMountReadWriteOncePod g36+!
+SELinuxChangePolicy g36+!
+SELinuxMount b36- g37+
+SELinuxMountReadWriteOncePod g36+!
 SeparateCacheWatchRPC d36-!
 SeparateTaintEvictionController g36+!
 ServiceAccountNodeAudienceRestriction b36+

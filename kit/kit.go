@@ -64,6 +64,8 @@ type Kit struct {
 	HTTP2 func(*http.Transport) error
 	// Attached tells of the volumes that are to be attached to nodes, and of those that are: attachdetach.Count; nil: there are none.
 	Attached func(read resource.Reader, add func(plugin, state string))
+	// Labels tells of pods that want one volume with different labels of SELinux: selinuxwarning.Count; nil: of none.
+	Labels func(read resource.Reader, add func(labels [7]string))
 	// Meter makes what answers metrics.k8s.io; nil: that API is not served.
 	Meter func(MeterConfig) Meter
 	News  trail.News // how workloads changed; nil: there are none
@@ -102,6 +104,7 @@ type Entry struct {
 	loop.Loop
 	Account   string // service account in kube-system that it acts as
 	Component string // source of its events
+	Asked     bool   // it runs only if the configuration names it
 }
 
 // A Cluster tells the loops of the one that they keep.

@@ -25,9 +25,10 @@ func (st *starter) containerSecurity(ctx context.Context, pod *corev1.Pod, c *co
 	s := &cri.LinuxContainerSecurityContext{NamespaceOptions: namespaces(pod), SupplementalGroups: groups(p),
 		SupplementalGroupsPolicy: groupsPolicy(p),
 		Privileged:               is(k.Privileged), ReadonlyRootfs: is(k.ReadOnlyRootFilesystem),
-		NoNewPrivs: k.AllowPrivilegeEscalation != nil && !*k.AllowPrivilegeEscalation && !is(k.Privileged),
-		Seccomp:    seccomp(st.cfg.Dir, first(k.SeccompProfile, p.SeccompProfile)),
-		Apparmor:   apparmor(first(k.AppArmorProfile, p.AppArmorProfile)), SelinuxOptions: labelOptions(first(k.SELinuxOptions, p.SELinuxOptions))}
+		NoNewPrivs:     k.AllowPrivilegeEscalation != nil && !*k.AllowPrivilegeEscalation && !is(k.Privileged),
+		Seccomp:        seccomp(st.cfg.Dir, first(k.SeccompProfile, p.SeccompProfile)),
+		Apparmor:       apparmor(first(k.AppArmorProfile, p.AppArmorProfile)),
+		SelinuxOptions: labelOptions(first(k.SELinuxOptions, p.SELinuxOptions))}
 	if k.Capabilities != nil {
 		s.Capabilities = &cri.Capability{AddCapabilities: capabilities(k.Capabilities.Add), DropCapabilities: capabilities(k.Capabilities.Drop)}
 	}

@@ -191,7 +191,7 @@ func (st *starter) terminationFile(pod *corev1.Pod, s start) (*cri.Mount, error)
 	if path == "" {
 		path = corev1.TerminationMessagePathDefault
 	}
-	return &cri.Mount{ContainerPath: path, HostPath: host, SelinuxRelabel: st.vols.SELinux()}, nil
+	return &cri.Mount{ContainerPath: path, HostPath: host, SelinuxRelabel: st.vols.Labels.Enabled()}, nil
 }
 
 // mounts are the container's volume mounts and the files that every container gets.
@@ -223,14 +223,14 @@ func (st *starter) mounts(ctx context.Context, pod *corev1.Pod, s start, env []c
 			}
 		}
 		list = append(list, &cri.Mount{ContainerPath: m.MountPath, HostPath: host, Readonly: m.ReadOnly || readOnly(pod, m.Name),
-			Propagation: propagation(m), RecursiveReadOnly: throughout, SelinuxRelabel: st.vols.Relabel(pod, m.Name)})
+			Propagation: propagation(m), RecursiveReadOnly: throughout, SelinuxRelabel: st.vols.Labels.Relabel(pod, m.Name)})
 	}
 	if !etcHosts {
 		path, err := st.hostsFile(pod, box)
 		if err != nil {
 			return nil, err
 		}
-		list = append(list, &cri.Mount{ContainerPath: "/etc/hosts", HostPath: path, SelinuxRelabel: st.vols.SELinux()})
+		list = append(list, &cri.Mount{ContainerPath: "/etc/hosts", HostPath: path, SelinuxRelabel: st.vols.Labels.Enabled()})
 	}
 	return list, nil
 }

@@ -225,7 +225,8 @@ func loopSettings(o *Options) []Setting {
 	c := &o.Config
 	return []Setting{
 		{Key: "controllers.run", Flag: "controllers", For: Up | Controllers,
-			Doc: "`*` is all, `name` one more, `-name` one less; upstream's names and kloop's own", value: stringList{&c.Controllers}},
+			Doc:   "`*` is all but those that have to be named, `name` one more, `-name` one less; upstream's names and kloop's own",
+			value: stringList{&c.Controllers}},
 		{Key: "controllers.signingCertFile", Flag: "cluster-signing-cert-file", For: Controllers,
 			Doc: "authority of the cluster, which signs certificate requests; without it somebody else does", value: file{&c.SigningCert}},
 		{Key: "controllers.signingKeyFile", Flag: "cluster-signing-key-file", For: Controllers, Doc: "its key", value: file{&c.SigningKey}},

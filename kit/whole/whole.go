@@ -19,6 +19,7 @@ import (
 	"github.com/kloop-dev/kloop/controllers/loadbalancer"
 	"github.com/kloop-dev/kloop/controllers/manifests"
 	"github.com/kloop-dev/kloop/controllers/nodeipam"
+	"github.com/kloop-dev/kloop/controllers/selinuxwarning"
 	"github.com/kloop-dev/kloop/converge/rules"
 	"github.com/kloop-dev/kloop/internal/profiles"
 	"github.com/kloop-dev/kloop/kinds"
@@ -41,7 +42,7 @@ import (
 // Kit returns all there is.
 func Kit() kit.Kit {
 	return kit.Kit{Kinds: kinds.All, Loops: loops, Sources: sources, Etcd: etcd.Opener{}, Sealed: seal, Explain: rules.All(),
-		Attached: attachdetach.Count, Meter: meter,
+		Attached: attachdetach.Count, Labels: selinuxwarning.Count, Meter: meter,
 		Plugins: plugins.All,
 		Agents:  agents, Extensions: workload.All, Evictions: workload.Eviction,
 		Ways: webhook.Kubeconfigs(), Remote: client.NewRemote, Raw: client.Raw, HTTP2: http2.ConfigureTransport, News: workloads.News,
@@ -85,7 +86,10 @@ func loops(c kit.Cluster) ([]kit.Entry, error) {
 	}
 	list := make([]kit.Entry, 0, len(table))
 	for _, e := range table {
-		list = append(list, kit.Entry(e))
+		list = append(list, kit.Entry{Loop: e.Loop, Account: e.Account, Component: e.Component})
+	}
+	for _, e := range controllers.Asked() {
+		list = append(list, kit.Entry{Loop: e.Loop, Account: e.Account, Component: e.Component, Asked: true})
 	}
 	return list, nil
 }

@@ -25,7 +25,7 @@ const (
 	labelManyWarn = "pod_context_mismatch_warnings"
 )
 
-// A label is what a job knows of the volume's label of SELinux.
+// A label of SELinux, as a job needs it.
 type label struct {
 	text    string // that it is to be mounted with; "": none
 	matters bool   // nobody can have it with another one at the same time
@@ -33,7 +33,7 @@ type label struct {
 
 // labelled finds out with which label the volume is to be mounted (KEP-1710). One that a pod defines itself, or that is used as a device,
 // has none. A pod that has its volume keeps it as it is.
-func (m *Mounter) labelled(j *job) (l label, err error) {
+func (j *job) labelled(m *Mounter) (l label, err error) {
 	if !m.cfg.SELinux || j.Block {
 		return l, nil
 	}
@@ -42,9 +42,9 @@ func (m *Mounter) labelled(j *job) (l label, err error) {
 	}
 	switch {
 	case len(j.Labels) > 1 && j.PV == nil:
-		m.count(j, labelManyWarn)
+		j.count(m, labelManyWarn)
 	case len(j.Labels) > 1:
-		m.count(j, labelMany)
+		j.count(m, labelMany)
 		return l, &Conflict{"multiple SELinux labels found: " + strings.Join(j.Labels, ",")}
 	}
 	l.matters = j.PV != nil && j.about != nil && is(j.about.Spec.SELinuxMount)
@@ -65,19 +65,19 @@ func (j *job) mounting() *csi.VolumeCapability {
 
 // ask notes that the pod wants the volume, unless another one that this agent knows wants it with another label: the volume has to be let
 // go of as if this pod were not there.
-func (m *Mounter) ask(j *job) error {
+func (j *job) ask(m *Mounter) error {
 	other, first := m.want(j.v, j.Pod.UID, j.attaches(), j.label)
 	if other != nil {
-		return m.clash(j, *other)
+		return j.clash(m, *other)
 	}
 	if first && j.label.text != "" {
-		m.count(j, labelAdmitted)
+		j.count(m, labelAdmitted)
 	}
 	return nil
 }
 
 // remains refuses a volume that is staged with another label: by an earlier agent, or since it could not be unstaged yet.
-func (m *Mounter) remains(j *job) error {
+func (j *job) remains(m *Mounter) error {
 	if !j.label.matters {
 		return nil
 	}
@@ -91,18 +91,18 @@ func (m *Mounter) remains(j *job) error {
 	case err != nil:
 		return err
 	case slices.ContainsFunc(users, func(uid types.UID) bool { return uid != j.Pod.UID }):
-		return m.clash(j, d.Label)
+		return j.clash(m, d.Label)
 	}
-	return Wait(fmt.Sprintf("waiting for unmount of volume %q, because it is already mounted to a different pod with a different SELinux label",
-		j.v.unique()))
+	return Wait(fmt.Sprintf("waiting for unmount of volume %q, because it is already mounted to a different pod "+
+		"with a different SELinux label", j.v.unique()))
 }
 
-func (m *Mounter) clash(j *job, other string) error {
-	m.count(j, labelClashes)
+func (j *job) clash(m *Mounter, other string) error {
+	j.count(m, labelClashes)
 	return &Conflict{fmt.Sprintf("conflicting SELinux labels of volume %s: %q and %q", j.PV.Name, other, j.label.text)}
 }
 
-func (m *Mounter) count(j *job, what string) {
+func (j *job) count(m *Mounter, what string) {
 	if m.cfg.Labelled != nil {
 		m.cfg.Labelled(what, j.v.driver, accessMode(j.PV))
 	}

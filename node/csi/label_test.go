@@ -60,7 +60,7 @@ func TestLabels(t *testing.T) {
 		counted       string
 	}{
 		{"one label", false, single, nil, uses{[]string{red}, false}, uses{[]string{red}, false},
-			[]string{`context="` + red + `"`}, []string{`context="` + red + `"`}, "volume uses the ReadWriteOncePod access mode", 1, admitted + "RWOP"},
+			[]string{`context="` + red + `"`}, []string{`context="` + red + `"`}, "volume uses the ReadWriteOncePod", 1, admitted + "RWOP"},
 		{"beside other options", false, once, []string{"noatime"}, uses{[]string{red}, false}, uses{[]string{red}, false},
 			[]string{"noatime", `context="` + red + `"`}, []string{"noatime", `context="` + red + `"`}, "", 1, admitted + "RWO"},
 		{"nobody says", false, many, nil, uses{}, uses{}, nil, nil, "", 1, ""},

@@ -1,6 +1,7 @@
 package csi
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"fmt"
@@ -77,7 +78,7 @@ func (m *Mounter) Mount(ctx context.Context, r *Request) (Mounted, error) {
 	if err != nil {
 		return Mounted{}, err
 	}
-	if err := m.ask(j); err != nil {
+	if err := j.ask(m); err != nil {
 		return Mounted{}, err
 	}
 	unlock, err := m.lock(ctx, j.v)
@@ -85,10 +86,8 @@ func (m *Mounter) Mount(ctx context.Context, r *Request) (Mounted, error) {
 		return Mounted{}, err
 	}
 	defer unlock()
-	for _, check := range []func(*job) error{m.remains, m.alone} {
-		if err := check(j); err != nil {
-			return Mounted{}, err
-		}
+	if err := cmp.Or(j.remains(m), m.alone(j)); err != nil {
+		return Mounted{}, err
 	}
 	if j.attaches() {
 		if j.context, err = m.attached(ctx, j.v); err != nil {
@@ -133,7 +132,7 @@ func (m *Mounter) job(ctx context.Context, r *Request) (*job, error) {
 			j.staging = filepath.Join(m.stageDir(j.v), "globalmount")
 		}
 	}
-	j.label, err = m.labelled(j)
+	j.label, err = j.labelled(m)
 	return j, err
 }
 

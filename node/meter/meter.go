@@ -52,16 +52,17 @@ func New() *Meter {
 		volumeBuckets, "driver_name", "grpc_status_code", "method_name", "migrated")
 	m.groups = m.times("kubelet_cgroup_manager_duration_seconds", "Duration in seconds for cgroup manager operations. Broken down by method.",
 		prometheus.DefBuckets, "operation_type")
+	byDriver := []string{"volume_plugin", "access_mode"}
 	m.labels = map[string]*prometheus.GaugeVec{}
 	for _, l := range []struct {
 		what, help string
 		labels     []string
-	}{{"volumes_admitted", "Volumes that were mounted with the label of SELinux that their pods need.", []string{"volume_plugin", "access_mode"}},
-		{"volume_context_mismatch_errors", "Looks at pods that need a label of SELinux of a volume which is mounted with another one.",
-			[]string{"volume_plugin", "access_mode"}},
+	}{{"volumes_admitted", "Volumes that were mounted with the label of SELinux that their pods need.", byDriver},
+		{"volume_context_mismatch_errors", "Looks at pods that need a label of SELinux of a volume which is mounted with another one.", byDriver},
 		{"pod_context_mismatch_errors", "Looks at pods whose containers need several labels of SELinux of one volume.", []string{"access_mode"}},
 		{"pod_context_mismatch_warnings", "The same of volumes that are mounted without a label all the same.", []string{"access_mode"}}} {
-		m.labels[l.what] = prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: "volume_manager_selinux_" + l.what + "_total", Help: l.help}, l.labels)
+		m.labels[l.what] = prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: "volume_manager_selinux_" + l.what + "_total", Help: l.help},
+			l.labels)
 		m.registry.MustRegister(m.labels[l.what])
 	}
 	m.evictions = m.counters("kubelet_evictions", "Cumulative number of pod evictions by eviction signal", "eviction_signal")

@@ -59,18 +59,20 @@ func TestUses(t *testing.T) {
 	on := []corev1.VolumeMount{{Name: "data", MountPath: "/a"}, {Name: "data", MountPath: "/b"}}
 	recursive := corev1.SELinuxChangePolicyRecursive
 	whole := &corev1.PodSecurityContext{SELinuxOptions: &corev1.SELinuxOptions{User: "me_u", Level: "s0:c9"}}
+	red := with("s0:c1,c2")
 	const one, mine = "system_u:object_r:container_file_t:s0:c1,c2", "me_u:object_r:container_file_t:s0:c9"
 	for name, c := range map[string]struct {
 		spec corev1.PodSpec
 		want []string
 		all  bool
 	}{
-		"nobody says":       {corev1.PodSpec{Containers: []corev1.Container{{VolumeMounts: on}}}, nil, false},
-		"the container":     {corev1.PodSpec{Containers: []corev1.Container{{SecurityContext: with("s0:c1,c2"), VolumeMounts: on}}}, []string{one}, false},
-		"the pod":           {corev1.PodSpec{SecurityContext: whole, Containers: []corev1.Container{{VolumeMounts: on}}}, []string{mine}, false},
-		"no level":          {corev1.PodSpec{Containers: []corev1.Container{{SecurityContext: with(""), VolumeMounts: on}}}, []string{""}, false},
-		"one without it":    {corev1.PodSpec{Containers: []corev1.Container{{SecurityContext: with("s0:c3")}, {VolumeMounts: on}}}, nil, false},
-		"both say the same": {corev1.PodSpec{SecurityContext: whole, Containers: []corev1.Container{{VolumeMounts: on}, {VolumeMounts: on}}}, []string{mine}, false},
+		"nobody says":    {corev1.PodSpec{Containers: []corev1.Container{{VolumeMounts: on}}}, nil, false},
+		"the container":  {corev1.PodSpec{Containers: []corev1.Container{{SecurityContext: red, VolumeMounts: on}}}, []string{one}, false},
+		"the pod":        {corev1.PodSpec{SecurityContext: whole, Containers: []corev1.Container{{VolumeMounts: on}}}, []string{mine}, false},
+		"no level":       {corev1.PodSpec{Containers: []corev1.Container{{SecurityContext: with(""), VolumeMounts: on}}}, []string{""}, false},
+		"one without it": {corev1.PodSpec{Containers: []corev1.Container{{SecurityContext: with("s0:c3")}, {VolumeMounts: on}}}, nil, false},
+		"both say the same": {corev1.PodSpec{SecurityContext: whole, Containers: []corev1.Container{{VolumeMounts: on}, {VolumeMounts: on}}},
+			[]string{mine}, false},
 		"one says otherwise": {corev1.PodSpec{SecurityContext: whole, InitContainers: []corev1.Container{{VolumeMounts: on}},
 			Containers: []corev1.Container{{SecurityContext: with("s0:c1,c2"), VolumeMounts: on}}}, []string{mine, one}, false},
 		"a debugger": {corev1.PodSpec{EphemeralContainers: []corev1.EphemeralContainer{{EphemeralContainerCommon: corev1.EphemeralContainerCommon{

@@ -44,10 +44,11 @@ func (m *Mounter) claim(ctx context.Context, pod *corev1.Pod, volume, name strin
 	if err := m.reachable(ctx, pod, volume, pv); err != nil {
 		return "", err
 	}
-	m.keepLabels(pod, volume, pv.Spec.Local == nil || readOnly(pod, volume))
+	m.Labels.keep(pod.UID, volume, pv.Spec.Local == nil || readOnly(pod, volume))
 	switch {
 	case pv.Spec.CSI != nil:
-		return m.driven(ctx, m.claimed(pod, volume, pvc, pv, block))
+		return m.driven(ctx, &csi.Request{Pod: pod, Name: volume, PV: pv, Claim: pvc, Block: block, ReadOnly: readOnly(pod, volume),
+			Group: fsGroup(pod)})
 	case pv.Spec.HostPath != nil && block:
 		return device(pv.Spec.HostPath.Path)
 	case pv.Spec.HostPath != nil:

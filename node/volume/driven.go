@@ -14,9 +14,9 @@ import (
 
 // driven mounts a volume of a CSI driver.
 func (m *Mounter) driven(ctx context.Context, r *csi.Request) (string, error) {
-	got, err := m.csi.Mount(ctx, r)
+	got, err := m.csi.Mount(ctx, m.Labels.ask(r))
 	if err == nil {
-		m.keepLabels(r.Pod, r.Name, r.ReadOnly || r.Block || got.Labelled || !m.cfg.SELinux.Labels(got.Path))
+		m.Labels.mounted(r, got)
 	}
 	if err != nil || !got.Own {
 		return got.Path, err
@@ -25,18 +25,8 @@ func (m *Mounter) driven(ctx context.Context, r *csi.Request) (string, error) {
 }
 
 // inline is a volume that the pod defines itself.
-func (m *Mounter) inline(pod *corev1.Pod, v *corev1.Volume) *csi.Request {
-	r := &csi.Request{Pod: pod, Name: v.Name, Inline: v.CSI, ReadOnly: v.CSI.ReadOnly != nil && *v.CSI.ReadOnly, Group: fsGroup(pod)}
-	r.Labels, r.Recursive = m.cfg.SELinux.Uses(pod, v.Name)
-	return r
-}
-
-// claimed is a volume that the pod has by a claim.
-func (m *Mounter) claimed(pod *corev1.Pod, name string, pvc *corev1.PersistentVolumeClaim, pv *corev1.PersistentVolume,
-	block bool) *csi.Request {
-	r := &csi.Request{Pod: pod, Name: name, PV: pv, Claim: pvc, Block: block, ReadOnly: readOnly(pod, name), Group: fsGroup(pod)}
-	r.Labels, r.Recursive = m.cfg.SELinux.Uses(pod, name)
-	return r
+func inline(pod *corev1.Pod, v *corev1.Volume) *csi.Request {
+	return &csi.Request{Pod: pod, Name: v.Name, Inline: v.CSI, ReadOnly: v.CSI.ReadOnly != nil && *v.CSI.ReadOnly, Group: fsGroup(pod)}
 }
 
 // readOnly says that no container may write the pod's volume.
@@ -133,7 +123,7 @@ func (m *Mounter) request(ctx context.Context, pod *corev1.Pod, v *corev1.Volume
 	name := ""
 	switch {
 	case v.CSI != nil:
-		return m.inline(pod, v), nil
+		return inline(pod, v), nil
 	case v.PersistentVolumeClaim != nil:
 		name = v.PersistentVolumeClaim.ClaimName
 	case v.Ephemeral != nil:
@@ -146,7 +136,7 @@ func (m *Mounter) request(ctx context.Context, pod *corev1.Pod, v *corev1.Volume
 		return nil, err
 	}
 	block, err := blockMode(pod, v.Name, pv)
-	return m.claimed(pod, v.Name, pvc, pv, block), err
+	return &csi.Request{Pod: pod, Name: v.Name, PV: pv, Claim: pvc, Block: block, ReadOnly: ReadOnly(v), Group: fsGroup(pod)}, err
 }
 
 // driverToken gives a driver a token for a pod.

@@ -39,12 +39,12 @@ func TestRelabel(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			p := pod(t, `{volumes: [{name: v, `+tt.volume+`}], containers: [{name: a, volumeMounts: [{name: v, mountPath: /x}]}]}`)
 			m := mounter(t, c)
-			for _, m.cfg.SELinux = range []*selinux.Policy{nil, policy} {
+			for _, m.Labels.policy = range []*selinux.Policy{nil, policy} {
 				if _, err := m.Prepare(t.Context(), p); err != nil {
 					t.Fatal(err)
 				}
-				if got, want := m.Relabel(p, "v"), tt.want && m.SELinux(); got != want {
-					t.Errorf("SELinux %v: %v, want %v", m.SELinux(), got, want)
+				if got, want := m.Labels.Relabel(p, "v"), tt.want && m.Labels.Enabled(); got != want {
+					t.Errorf("SELinux %v: %v, want %v", m.Labels.Enabled(), got, want)
 				}
 			}
 		})
@@ -52,8 +52,8 @@ func TestRelabel(t *testing.T) {
 	p := pod(t, `{securityContext: {seLinuxOptions: {level: "s0:c1"}}, volumes: [{name: v, csi: {driver: d}}],
 		containers: [{name: a, volumeMounts: [{name: v, mountPath: /x}]}]}`)
 	m := mounter(t, c)
-	m.cfg.SELinux = policy
-	if r := m.inline(p, &p.Spec.Volumes[0]); !slices.Equal(r.Labels, []string{"system_u:object_r:container_file_t:s0:c1"}) {
+	m.Labels.policy = policy
+	if r := m.Labels.ask(inline(p, &p.Spec.Volumes[0])); !slices.Equal(r.Labels, []string{"system_u:object_r:container_file_t:s0:c1"}) {
 		t.Errorf("a driver is asked for %v", r.Labels)
 	}
 }

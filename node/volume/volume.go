@@ -55,6 +55,8 @@ type Mounter struct {
 	log *slog.Logger
 	csi *csi.Mounter
 
+	Labels Labels // of SELinux
+
 	local localMounts
 	nfs   nfsMounts
 
@@ -74,7 +76,6 @@ type state struct {
 	certs   map[string]*certificate // by volume and source
 	plugins map[string]string       // what mounts volumes of claims
 	given   map[string]bool         // volumes that have been given to the pod's group
-	asIs    map[string]bool         // volumes of claims and drivers whose files the runtime leaves their labels
 }
 
 // New returns a Mounter. It touches nothing.
@@ -83,6 +84,7 @@ func New(cfg Config) *Mounter {
 		cfg.Log = slog.Default()
 	}
 	m := &Mounter{cfg: cfg, log: cfg.Log, pods: map[types.UID]*state{}, local: localMounts{dir: cfg.Dir, busy: map[string]chan struct{}{}}}
+	m.Labels.policy = cfg.SELinux
 	m.csi = csi.New(csi.Config{Dir: cfg.Dir, Client: cfg.Client, Node: cfg.Node, Events: cfg.Events, Log: cfg.Log, Wake: cfg.Wake,
 		Token: m.driverToken, Called: cfg.Called, SELinux: cfg.SELinux.Enabled(), Labelled: cfg.Labelled})
 	return m
@@ -98,7 +100,7 @@ func (m *Mounter) state(uid types.UID) *state {
 	if s == nil {
 		s = &state{written: map[string]string{}, tokens: map[string]*token{}, reached: map[string]bool{},
 			paths: map[string]string{}, walked: map[string]walked{}, certs: map[string]*certificate{}, given: map[string]bool{},
-			plugins: map[string]string{}, asIs: map[string]bool{}}
+			plugins: map[string]string{}}
 		m.pods[uid] = s
 	}
 	return s
@@ -160,7 +162,7 @@ func (m *Mounter) prepare(ctx context.Context, pod *corev1.Pod, v *corev1.Volume
 	case v.Ephemeral != nil:
 		return m.claim(ctx, pod, v.Name, pod.Name+"-"+v.Name)
 	case v.CSI != nil:
-		return m.driven(ctx, m.inline(pod, v))
+		return m.driven(ctx, inline(pod, v))
 	case v.NFS != nil:
 		return m.nfs.mount(ctx, filepath.Join(m.volumesDir(pod.UID), nfsPlugin, v.Name), v.NFS, false, nil)
 	}
@@ -256,6 +258,7 @@ func (m *Mounter) Remove(ctx context.Context, uid types.UID) error {
 	m.mu.Lock()
 	delete(m.pods, uid)
 	m.mu.Unlock()
+	m.Labels.forget(uid)
 	steps := []func() error{
 		func() error { return removeDir(m.pinsDir(uid)) }, // first: they hold volumes
 		func() error { return m.csi.Unmount(ctx, uid) },
