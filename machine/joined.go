@@ -30,6 +30,7 @@ import (
 	"github.com/kloop-dev/kloop/kinds/convergence"
 	"github.com/kloop-dev/kloop/loop"
 	"github.com/kloop-dev/kloop/node/credential"
+	"github.com/kloop-dev/kloop/node/meter"
 )
 
 // A Joined is a node in a process of its own. It has its certificates signed by the cluster, and renewed in time.
@@ -142,7 +143,7 @@ func (n *Joined) enrol(ctx context.Context) (*credential.Credential, *client.Rem
 	if n.trust, err = newAnchors(given, n.Keys); err != nil {
 		return nil, nil, err
 	}
-	n.Callers = n.trust.pool
+	n.Callers, n.Meter = n.trust.pool, meter.New()
 	own, err := n.certificate(certificatesv1.KubeAPIServerClientKubeletSignerName, certificatesv1.UsageClientAuth, nodeClientFile)
 	if err != nil {
 		return nil, nil, err
@@ -152,9 +153,10 @@ func (n *Joined) enrol(ctx context.Context) (*credential.Credential, *client.Rem
 			return nil, nil, err
 		}
 	}
+	n.Meter.Asks(own.Get)
 	transport := credential.NewTransport(own, n.trust.pool)
 	n.reconnect = transport.Renew
-	cfg := &rest.Config{Host: n.Rest.Host, Transport: transport}
+	cfg := &rest.Config{Host: n.Rest.Host, Transport: n.Meter.Transport(transport)}
 	remote, err := client.NewRemote(cfg, kinds.NewSet(), "kubelet/kloop", nodeSources(n.Config)...)
 	if err != nil {
 		return nil, nil, err
@@ -256,7 +258,7 @@ func (n *Joined) certificate(signer string, usage certificatesv1.KeyUsage, file 
 		}
 	}
 	c := credential.New(credential.Config{Signer: signer, Usage: usage, Want: want, File: filepath.Join(n.Keys, file),
-		Roots: n.trust.pool, Log: n.log()})
+		Roots: n.trust.pool, Log: n.log(), Failed: func() { n.Meter.NotRenewed(usage == certificatesv1.UsageServerAuth) }})
 	if _, err := c.Get(); err == nil {
 		return c, nil
 	}

@@ -23,6 +23,7 @@ import (
 	"github.com/kloop-dev/kloop/loop"
 	"github.com/kloop-dev/kloop/netpolicy"
 	"github.com/kloop-dev/kloop/node"
+	"github.com/kloop-dev/kloop/node/meter"
 	"github.com/kloop-dev/kloop/node/rootdir"
 	"github.com/kloop-dev/kloop/node/runtime"
 	"github.com/kloop-dev/kloop/node/serve"
@@ -47,6 +48,7 @@ type Config struct {
 	Pins        node.Pins // keeps ConfigMaps and Secrets for Client; nil: it has all of them
 	ProxyClient client.Client
 	Events      *client.Recorder
+	Meter       *meter.Meter // counts what the agent does; nil: one of its own
 	Loops       *loop.Watchers
 	Beat        time.Duration  // between two renewals of the node's lease; 0: 10 s
 	Proxy       bool           // program the services of the cluster into this network namespace
@@ -182,7 +184,7 @@ func systemdRuns() bool {
 // agent configures the node's agent.
 func (n Config) agent(rt *runtime.Runtime) (node.Config, error) {
 	cfg := node.Config{Name: n.Name, Client: n.Client, Pins: n.Pins, Events: n.Events, Runtime: rt, Log: n.Log, Dir: n.Dir,
-		StaticDir: n.StaticDir, Address: n.Address, Second: n.Second, Port: n.Port, Serving: n.Serving.Server, Beat: n.Beat, Plugins: true,
+		StaticDir: n.StaticDir, Address: n.Address, Second: n.Second, Port: n.Port, Serving: n.Serving.Server, Beat: n.Beat, Plugins: true, Meter: n.Meter,
 		DNS: n.DNS.Server(n.Services).Cluster, Domain: n.DNS.Domain}
 	if cfg.OwnNetwork = n.ownNetwork(); cfg.OwnNetwork {
 		cfg.PodCIDRs = n.PodCIDRs

@@ -105,6 +105,8 @@ type Config struct {
 	Topology topology.Settings // what pods get for themselves, and how near to each other
 	Sys      string            // mount point of sysfs; "": /sys
 
+	Meter *meter.Meter // counts what the agent does; nil: one of its own
+
 	// Plugins lets device plugins and drivers beside the agent register at sockets in Dir, which is then this agent's alone.
 	Plugins bool
 
@@ -171,7 +173,9 @@ func New(cfg Config) *Agent {
 	}
 	shared.pulled = pullrecord.Open(filepath.Join(cfg.Dir, "image_manager"), cfg.Verification)
 	shared.backoff.restart = cfg.MaxRestartPause
-	shared.meter = meter.New()
+	if shared.meter = cfg.Meter; shared.meter == nil {
+		shared.meter = meter.New()
+	}
 	shared.cgroups.Observe = shared.meter.Group
 	cfg.Runtime.Observe(shared.meter.Call)
 	shared.hardware = newHardware(cfg, shared.pods, shared.wakePod)
@@ -244,7 +248,7 @@ func (a *Agent) reconcile(ctx context.Context, c *loop.Ctx, pod *corev1.Pod) (ag
 	if pod.DeletionTimestamp != nil || finished(pod) {
 		what = "kill"
 	} else if pod.Status.Phase == "" || pod.Status.Phase == corev1.PodPending {
-		a.meter.Seen(pod.UID, began)
+		a.meter.Seen(pod.UID, len(pod.Spec.Containers), began)
 	}
 	seen, err := a.observe(ctx, pod.Namespace, pod.Name) // observe
 	if err != nil {

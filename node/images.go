@@ -306,9 +306,11 @@ func (p *puller) fetchInTurn(ctx context.Context, pod *corev1.Pod, want wanted) 
 		return err
 	}
 	p.backoff.clear(pod.UID, "pull "+image)
+	took, size := time.Since(began), p.size(ctx, image)
+	p.meter.Pulled(size, took)
 	p.event(pod, want.subject(), corev1.EventTypeNormal, "Pulled",
 		"Successfully pulled image %q in %v (%v including waiting). Image size: %d bytes.", image,
-		time.Since(began).Round(time.Millisecond), time.Since(asked).Round(time.Millisecond), p.size(ctx, image))
+		took.Round(time.Millisecond), time.Since(asked).Round(time.Millisecond), size)
 	return nil
 }
 

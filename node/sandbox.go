@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"time"
 
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
@@ -52,7 +53,9 @@ func (sb *sandboxes) makeSandbox(ctx context.Context, pod *corev1.Pod, try uint3
 	if err := sb.users.supported(ctx, pod, handler); err != nil {
 		return err
 	}
+	began := time.Now()
 	_, err = sb.cfg.Runtime.Containers.RunPodSandbox(ctx, &cri.RunPodSandboxRequest{Config: conf, RuntimeHandler: handler})
+	sb.meter.Box(handler, time.Since(began))
 	return err
 }
 

@@ -29,6 +29,7 @@ type Config struct {
 	Roots  func() *x509.CertPool    // who must have signed it
 	Life   time.Duration            // what to ask for; 0: as long as the signer likes
 	Log    *slog.Logger
+	Failed func() // called when it could not be renewed; nil: nobody asks
 
 	Now   func() time.Time                                 // nil: time.Now
 	Sleep func(ctx context.Context, d time.Duration) error // nil: until the time has passed or ctx ends
@@ -187,6 +188,9 @@ func (c *Credential) Run(ctx context.Context) error {
 		case err == nil:
 			pause = 0
 		default:
+			if c.cfg.Failed != nil {
+				c.cfg.Failed()
+			}
 			c.cfg.Log.Warn("renew the node's certificate", "signer", c.cfg.Signer, "err", err)
 			pause = min(max(2*pause, time.Second), 5*time.Minute)
 		}

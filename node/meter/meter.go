@@ -18,11 +18,13 @@ type Meter struct {
 	registry *prometheus.Registry
 
 	calls, failures, evictions, preemptions, containers, broken, ended *prometheus.CounterVec
-	took, worker, volumes, drivers, groups                             *prometheus.HistogramVec
-	relist, interval, start, total, sli                                prometheus.Histogram
+	took, worker, volumes, drivers, groups, boxes, pulls               *prometheus.HistogramVec
+	relist, interval, start, total, sli, size                          prometheus.Histogram
 	seen                                                               prometheus.Gauge
 	pods, brokenPods, own, brokenOwn                                   prometheus.Counter
 	labels                                                             map[string]*prometheus.GaugeVec
+
+	client client
 
 	mu       sync.Mutex
 	waiting  map[types.UID]time.Time // pods that do not run yet: since when the agent knows them
@@ -33,8 +35,17 @@ type Meter struct {
 var (
 	callBuckets   = prometheus.ExponentialBuckets(.005, 2.5, 14)
 	startBuckets  = []float64{.5, 1, 2, 3, 4, 5, 6, 8, 10, 20, 30, 45, 60, 120, 180, 240, 300, 360, 480, 600, 900, 1200, 1800, 2700, 3600}
+	pullBuckets   = []float64{1, 5, 10, 20, 30, 60, 120, 180, 240, 300, 360, 480, 600, 900, 1200, 1800, 2700, 3600}
 	volumeBuckets = []float64{.1, .25, .5, 1, 2.5, 5, 10, 15, 25, 50, 120, 300, 600}
 )
+
+// pullSizes are the kubelet's names for sizes of images.
+var pullSizes = []struct {
+	above uint64
+	label string
+}{{0, "0-10MB"}, {10 << 20, "10MB-100MB"}, {100 << 20, "100MB-500MB"}, {500 << 20, "500MB-1GB"}, {1 << 30, "1GB-5GB"}, {5 << 30, "5GB-10GB"},
+	{10 << 30, "10GB-20GB"}, {20 << 30, "20GB-30GB"}, {30 << 30, "30GB-40GB"}, {40 << 30, "40GB-60GB"}, {60 << 30, "60GB-100GB"},
+	{100 << 30, "GT100GB"}}
 
 // New returns a Meter at zero.
 func New() *Meter {
@@ -88,6 +99,11 @@ func New() *Meter {
 	m.own = m.counter("kubelet_started_user_namespaced_pods_total", "Cumulative number of pods with user namespaces started.")
 	m.brokenOwn = m.counter("kubelet_started_user_namespaced_pods_errors_total",
 		"Cumulative number of errors when starting pods with user namespaces.")
+	m.client = newClient(m)
+	m.boxes = m.times("kubelet_run_podsandbox_duration_seconds", "Duration in seconds of the run_podsandbox operations. Broken down by "+
+		"RuntimeClass.Handler.", callBuckets, "runtime_handler")
+	m.pulls = m.times("kubelet_image_pull_duration_seconds", "Duration in seconds to pull an image.", pullBuckets, "image_size_in_bytes")
+	m.size = m.time("kubelet_containers_per_pod_count", "The number of containers per pod.", prometheus.ExponentialBuckets(1, 2, 5))
 	return m
 }
 
@@ -238,6 +254,13 @@ func (m *Meter) Ended(kind string, code int32, reason string) {
 	}
 }
 
+// Box counts how long a handler of the runtime took to make a sandbox.
+func (m *Meter) Box(handler string, took time.Duration) {
+	if m != nil {
+		m.boxes.WithLabelValues(handler).Observe(took.Seconds())
+	}
+}
+
 // Sandbox counts the start of a pod's sandbox; own says that it has users of its own.
 func (m *Meter) Sandbox(own bool, err error) {
 	if m == nil {
@@ -264,8 +287,22 @@ func (m *Meter) Worked(what string, took time.Duration) {
 	}
 }
 
-// Seen says that the agent knows of a pod that does not run yet. Saying it again changes nothing.
-func (m *Meter) Seen(uid types.UID, now time.Time) {
+// Pulled counts an image of so many bytes that was pulled; 0: nobody knows how many.
+func (m *Meter) Pulled(size uint64, took time.Duration) {
+	if m == nil {
+		return
+	}
+	label := "N/A"
+	for _, s := range pullSizes {
+		if size > s.above {
+			label = s.label
+		}
+	}
+	m.pulls.WithLabelValues(label).Observe(took.Seconds())
+}
+
+// Seen says that the agent knows of a pod of so many containers that does not run yet. Saying it again changes nothing.
+func (m *Meter) Seen(uid types.UID, containers int, now time.Time) {
 	if m == nil {
 		return
 	}
@@ -273,6 +310,7 @@ func (m *Meter) Seen(uid types.UID, now time.Time) {
 	defer m.mu.Unlock()
 	if _, known := m.waiting[uid]; !known {
 		m.waiting[uid] = now
+		m.size.Observe(float64(containers))
 	}
 }
 

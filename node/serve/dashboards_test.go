@@ -2,15 +2,18 @@ package serve
 
 import (
 	"context"
+	"crypto/tls"
 	"encoding/json"
 	"errors"
 	"net/http"
+	"net/url"
 	"os"
 	"strings"
 	"testing"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/kloop-dev/kloop/node/cgroup"
 	"github.com/kloop-dev/kloop/node/csi"
@@ -28,7 +31,10 @@ func busy(c *Config) {
 	m.Volume("volume_mount", "kubernetes.io/secret", time.Millisecond, nil)
 	m.Evicted("memory.available")
 	m.Worked("sync", time.Millisecond)
-	m.Seen("u1", now)
+	m.Seen("u1", 1, now)
+	m.Pulled(1<<21, time.Second)
+	m.Box("", time.Second)
+	count(m)
 	m.Runs("u1", now, now.Add(time.Second), 0)
 	c.Meter = m.Gatherer()
 	use := cgroup.Use{Pid: os.Getpid(), Disks: map[string]cgroup.Disk{"/dev/sda": {Reads: 1}},
@@ -45,6 +51,22 @@ func busy(c *Config) {
 		list[0].Spec.Volumes = []corev1.Volume{{Name: "tmp", VolumeSource: corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{}}}}
 		return list
 	}
+}
+
+// count has the agent ask the API server.
+func count(m *meter.Meter) {
+	m.Asks(func() (*tls.Certificate, error) { return nil, errors.New("none yet") })
+	m.NotRenewed(true)
+	res, err := m.Transport(answers{}).RoundTrip(&http.Request{Method: "GET", URL: &url.URL{Host: "server:6443"}})
+	if err != nil || res.StatusCode != http.StatusTeapot {
+		panic("the answer is lost")
+	}
+}
+
+type answers struct{}
+
+func (answers) RoundTrip(*http.Request) (*http.Response, error) {
+	return &http.Response{StatusCode: http.StatusTeapot}, nil
 }
 
 // TestDashboards asks for everything that people's dashboards do.
@@ -151,5 +173,32 @@ func TestOperations(t *testing.T) {
 				t.Errorf("%s is not counted as %s", method, want)
 			}
 		})
+	}
+}
+
+// TestPodCounts counts pods by whether they are static, and how far they are.
+func TestPodCounts(t *testing.T) {
+	made := func(phase corev1.PodPhase, static, goes bool) *corev1.Pod {
+		p := &corev1.Pod{Status: corev1.PodStatus{Phase: phase}}
+		if static {
+			p.Annotations = map[string]string{mirrorNote: "x"}
+		}
+		if goes {
+			p.DeletionTimestamp = &metav1.Time{}
+		}
+		return p
+	}
+	var page strings.Builder
+	for _, f := range podCounts([]*corev1.Pod{made(corev1.PodRunning, false, false), made(corev1.PodRunning, true, false),
+		made(corev1.PodPending, false, true), made(corev1.PodSucceeded, false, false)}) {
+		page.Write(f.Bytes())
+	}
+	for _, want := range []string{`kubelet_active_pods{static=""} 2`, `kubelet_active_pods{static="true"} 1`, `kubelet_desired_pods{static=""} 3`,
+		`kubelet_working_pods{config="desired",lifecycle="sync",static=""} 1`, `kubelet_mirror_pods 1`,
+		`kubelet_working_pods{config="desired",lifecycle="terminating",static=""} 1`,
+		`kubelet_working_pods{config="desired",lifecycle="terminated",static=""} 1`, `kubelet_managed_ephemeral_containers 0`} {
+		if !strings.Contains(page.String(), want+"\n") {
+			t.Errorf("no %s", want)
+		}
 	}
 }

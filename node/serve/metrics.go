@@ -45,8 +45,8 @@ func (a *api) ownMetrics(w http.ResponseWriter, r *http.Request) error {
 		each.sample(fmt.Sprintf("{container_state=%q}", state), float64(containers[state]), metav1.Time{})
 	}
 	a.own.ServeHTTP(w, r)
-	more := a.volumeFamilies(r.Context(), pods)
-	for _, f := range append([]*family{name, running, each, a.certificate(time.Now())}, more...) {
+	more := append(podCounts(pods), a.volumeFamilies(r.Context(), pods)...)
+	for _, f := range append([]*family{name, running, each, a.certificate(time.Now()), buildInfo()}, more...) {
 		_, _ = w.Write(f.Bytes()) // the caller may have gone
 	}
 	return nil
@@ -63,9 +63,8 @@ func containerState(s *corev1.ContainerState) string {
 }
 
 // processMetrics tells of the process that the agent runs in, as plain text: its caller appends to it.
-// meter has what the agent counted besides; nil: nothing.
-func processMetrics(meter prometheus.Gatherer) http.Handler {
-	reg := prometheus.NewRegistry()
+// reg has what was counted here, and meter what the agent counted besides; nil: nothing.
+func processMetrics(reg *prometheus.Registry, meter prometheus.Gatherer) http.Handler {
 	all := prometheus.Gatherers{reg}
 	if meter != nil {
 		all = append(all, meter)

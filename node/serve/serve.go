@@ -75,6 +75,7 @@ type api struct {
 	log    *slog.Logger
 	access *access // nil: nobody is asked
 	own    http.Handler
+	asked  *asked
 	cpus   rate // of the node
 }
 
@@ -84,7 +85,8 @@ func New(cfg Config) http.Handler {
 		cfg.Log = slog.Default()
 	}
 	cfg.journalctl = cmp.Or(cfg.journalctl, "journalctl")
-	a := &api{cfg: cfg, log: cfg.Log, own: processMetrics(cfg.Meter)}
+	reg := prometheus.NewRegistry()
+	a := &api{cfg: cfg, log: cfg.Log, own: processMetrics(reg, cfg.Meter), asked: newAsked(reg)}
 	if n, err := readNode(); err == nil {
 		a.cpus.look(n.CPU.Time.Time, *n.CPU.UsageCoreNanoSeconds)
 	}
@@ -122,7 +124,11 @@ func New(cfg Config) http.Handler {
 			}
 		})
 	}
-	return a.guard(mux)
+	return a.guard(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		_, pattern := mux.Handler(r)
+		defer a.asked.begin(r, pattern != "")()
+		mux.ServeHTTP(w, r)
+	}))
 }
 
 // guard lets callers through that may.

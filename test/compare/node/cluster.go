@@ -122,6 +122,7 @@ func (p *play) clear(ctx context.Context) {
 	now := int64(0)
 	_ = p.client.CoreV1().Pods(p.ns).DeleteCollection(ctx, metav1.DeleteOptions{GracePeriodSeconds: &now}, metav1.ListOptions{})
 	_ = p.client.CoreV1().Namespaces().Delete(ctx, p.ns, metav1.DeleteOptions{})
+	_ = p.client.CoreV1().PersistentVolumes().Delete(ctx, p.ns, metav1.DeleteOptions{}) // scenarios name theirs so
 }
 
 func pause(ctx context.Context, d time.Duration) {
