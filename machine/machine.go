@@ -184,8 +184,9 @@ func systemdRuns() bool {
 // agent configures the node's agent.
 func (n Config) agent(rt *runtime.Runtime) (node.Config, error) {
 	cfg := node.Config{Name: n.Name, Client: n.Client, Pins: n.Pins, Events: n.Events, Runtime: rt, Log: n.Log, Dir: n.Dir,
-		StaticDir: n.StaticDir, Address: n.Address, Second: n.Second, Port: n.Port, Serving: n.Serving.Server, Beat: n.Beat, Plugins: true, Meter: n.Meter,
-		DNS: n.DNS.Server(n.Services).Cluster, Domain: n.DNS.Domain}
+		StaticDir: n.StaticDir, Address: n.Address, Second: n.Second, Port: n.Port, Serving: n.Serving.Server, Beat: n.Beat, Plugins: true,
+		Meter: n.Meter,
+		DNS:   n.DNS.Server(n.Services).Cluster, Domain: n.DNS.Domain}
 	if cfg.OwnNetwork = n.ownNetwork(); cfg.OwnNetwork {
 		cfg.PodCIDRs = n.PodCIDRs
 	}

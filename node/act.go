@@ -10,6 +10,7 @@ import (
 
 	"github.com/kloop-dev/kloop/kinds"
 	"github.com/kloop-dev/kloop/loop"
+	"github.com/kloop-dev/kloop/node/volume"
 	"github.com/kloop-dev/kloop/resource"
 )
 
@@ -177,7 +178,7 @@ func (a *Agent) prepare(ctx context.Context, pod *corev1.Pod) (map[string]string
 	}
 	mounts, err := a.vols.Prepare(ctx, pod)
 	if err != nil {
-		a.event(pod, "", corev1.EventTypeWarning, "FailedMount", "%v", err)
+		a.event(pod, "", corev1.EventTypeWarning, volume.Reason(err), "%v", err)
 		return nil, err
 	}
 	return mounts, a.makeDirs(pod)

@@ -33,10 +33,36 @@ func final(err error) bool {
 
 // failed puts a driver's error in words: its code and message.
 func failed(what string, err error) error {
-	if st, ok := status.FromError(err); ok {
-		return &callError{text: fmt.Sprintf("%s: rpc error: code = %s desc = %s", what, st.Code(), st.Message()), err: err}
+	if what != "" {
+		what += ": "
 	}
-	return &callError{text: what + ": " + err.Error(), err: err}
+	if st, ok := status.FromError(err); ok {
+		return &callError{text: fmt.Sprintf("%srpc error: code = %s desc = %s", what, st.Code(), st.Message()), err: err}
+	}
+	return &callError{text: what + err.Error(), err: err}
+}
+
+// A StepError says at which step a volume could not be mounted, in the kubelet's words.
+type StepError struct {
+	Step string // MountVolume.MountDevice
+	Err  error
+}
+
+// Error tells what failed, without the step.
+func (e *StepError) Error() string { return e.Err.Error() }
+
+// Unwrap returns it.
+func (e *StepError) Unwrap() error { return e.Err }
+
+// step is the kubelet's word for a step: of a file system, or of a device.
+func (r *Request) step(files, device string, err error) error {
+	if err == nil {
+		return nil
+	}
+	if r.Block {
+		files = device
+	}
+	return &StepError{files, err}
 }
 
 // A callError is a driver's error, in words.

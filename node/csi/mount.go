@@ -110,7 +110,9 @@ func (m *Mounter) Mount(ctx context.Context, r *Request) (Mounted, error) {
 func (m *Mounter) job(ctx context.Context, r *Request) (*job, error) {
 	j := &job{Request: r, v: r.id()}
 	var err error
-	if j.d, err = m.Drivers.get(j.v.driver); err != nil {
+	if j.d, err = m.Drivers.get(j.v.driver); err != nil && r.PV != nil {
+		return nil, r.step("MountVolume.MountDevice", "MapVolume.SetUpDevice", err)
+	} else if err != nil {
 		return nil, err
 	}
 	if j.about, err = m.description(ctx, j.v.driver); err != nil {
@@ -207,7 +209,7 @@ func (m *Mounter) stage(ctx context.Context, j *job) error {
 		if fresh && final(err) && !mounted(j.staging) {
 			_ = m.forgetDevice(j.v, j.blockName()) // else Sweep does so
 		}
-		return failed("MountVolume.MountDevice failed for volume \""+j.PV.Name+"\"", err)
+		return j.step("MountVolume.MountDevice", "MapVolume.SetUpDevice", failed("", err))
 	}
 	m.setStaged(j.v, true)
 	return nil
@@ -251,7 +253,7 @@ func (m *Mounter) publish(ctx context.Context, j *job) error {
 		if fresh && final(err) && !mounted(j.target) {
 			m.unrecord(j)
 		}
-		return failed("the driver "+j.v.driver+" did not publish the volume", err)
+		return j.step("MountVolume.SetUp", "MapVolume.MapPodDevice", failed("", err))
 	}
 	if j.Block {
 		return checkDevice(j.target)

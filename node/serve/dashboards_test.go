@@ -193,8 +193,8 @@ func TestPodCounts(t *testing.T) {
 		made(corev1.PodPending, false, true), made(corev1.PodSucceeded, false, false)}) {
 		page.Write(f.Bytes())
 	}
-	for _, want := range []string{`kubelet_active_pods{static=""} 2`, `kubelet_active_pods{static="true"} 1`, `kubelet_desired_pods{static=""} 3`,
-		`kubelet_working_pods{config="desired",lifecycle="sync",static=""} 1`, `kubelet_mirror_pods 1`,
+	for _, want := range []string{`kubelet_active_pods{static=""} 2`, `kubelet_active_pods{static="true"} 1`,
+		`kubelet_desired_pods{static=""} 3`, `kubelet_working_pods{config="desired",lifecycle="sync",static=""} 1`, `kubelet_mirror_pods 1`,
 		`kubelet_working_pods{config="desired",lifecycle="terminating",static=""} 1`,
 		`kubelet_working_pods{config="desired",lifecycle="terminated",static=""} 1`, `kubelet_managed_ephemeral_containers 0`} {
 		if !strings.Contains(page.String(), want+"\n") {

@@ -57,8 +57,8 @@ func podCounts(pods []*corev1.Pod) []*family {
 	mirrors.sample("", float64(desired[1]), metav1.Time{})
 	more := newFamily("kubelet_managed_ephemeral_containers", "gauge", "Ephemeral containers of the agent's pods.")
 	more.sample("", float64(debuggers), metav1.Time{})
-	return []*family{each("kubelet_active_pods", "Pods that have not ended.", active), each("kubelet_desired_pods", "The agent's pods.", desired),
-		working, mirrors, more}
+	return []*family{each("kubelet_active_pods", "Pods that have not ended.", active),
+		each("kubelet_desired_pods", "The agent's pods.", desired), working, mirrors, more}
 }
 
 // buildInfo is the metric by which upstream's rules compare versions.
@@ -67,9 +67,9 @@ func buildInfo() *family {
 	major, minor, _ := strings.Cut(features.Release, ".")
 	minor, _, _ = strings.Cut(minor, ".")
 	f := newFamily("kubernetes_build_info", "gauge", "What runs here.")
-	f.sample(fmt.Sprintf("{build_date=%q,compiler=%q,git_commit=%q,git_tree_state=%q,git_version=%q,go_version=%q,major=%q,minor=%q,platform=%q}",
-		date, runtime.Compiler, revision, "clean", "v"+features.Release, runtime.Version(), major, minor, runtime.GOOS+"/"+runtime.GOARCH),
-		1, metav1.Time{})
+	f.sample(fmt.Sprintf("{build_date=%q,compiler=%q,git_commit=%q,git_tree_state=%q,git_version=%q,", date, runtime.Compiler, revision,
+		"clean", "v"+features.Release)+fmt.Sprintf("go_version=%q,major=%q,minor=%q,platform=%q}", runtime.Version(), major, minor,
+		runtime.GOOS+"/"+runtime.GOARCH), 1, metav1.Time{})
 	return f
 }
 
@@ -81,7 +81,8 @@ type asked struct {
 
 func newAsked(reg *prometheus.Registry) *asked {
 	labels := []string{"long_running", "method", "path", "server_type"}
-	a := &asked{prometheus.NewCounterVec(prometheus.CounterOpts{Name: "kubelet_http_requests_total", Help: "Requests to the agent's API."}, labels),
+	all := prometheus.CounterOpts{Name: "kubelet_http_requests_total", Help: "Requests to the agent's API."}
+	a := &asked{prometheus.NewCounterVec(all, labels),
 		prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: "kubelet_http_inflight_requests", Help: "Requests under way."}, labels)}
 	reg.MustRegister(a.requests, a.underWay)
 	return a

@@ -41,6 +41,16 @@ func (m *Mounter) claim(ctx context.Context, pod *corev1.Pod, volume, name strin
 	if err != nil {
 		return "", err
 	}
+	path, err := m.mountClaimed(ctx, pod, volume, pvc, pv, block)
+	if err != nil {
+		return "", claimed{pv.Name, block, err}
+	}
+	return path, nil
+}
+
+// mountClaimed finds the directory of a claim's volume, or the device that it is.
+func (m *Mounter) mountClaimed(ctx context.Context, pod *corev1.Pod, volume string, pvc *corev1.PersistentVolumeClaim,
+	pv *corev1.PersistentVolume, block bool) (string, error) {
 	if err := m.reachable(ctx, pod, volume, pv); err != nil {
 		return "", err
 	}
@@ -80,14 +90,15 @@ func (m *Mounter) bound(ctx context.Context, pod *corev1.Pod, volume, name strin
 	case err != nil:
 		return nil, nil, err
 	}
-	if ephemeral(pod, volume) && !metav1.IsControlledBy(pvc, pod) { // else its namesake's data would be shown, and deleted with this pod
-		return nil, nil, fmt.Errorf("PVC %s/%s was not created for pod %s/%s (pod is not owner)", pvc.Namespace, name, pod.Namespace, pod.Name)
-	}
 	if pvc.DeletionTimestamp != nil && !slices.Contains(pvc.Finalizers, protected) && !ran(pod) {
 		return nil, nil, refuse("PVC is being deleted")
 	}
 	if pvc.Spec.VolumeName == "" || pvc.Status.Phase != corev1.ClaimBound && pvc.Annotations[bindCompleted] == "" {
 		return nil, nil, refuse("PVC is not bound")
+	}
+	if ephemeral(pod, volume) && !metav1.IsControlledBy(pvc, pod) { // else its namesake's data would be shown, and deleted with this pod
+		return nil, nil, misused(fmt.Sprintf("PVC %s/%s was not created for pod %s/%s (pod is not owner)", pvc.Namespace, name, pod.Namespace,
+			pod.Name))
 	}
 	pv, err := read(ctx, m, kinds.PersistentVolumes, "", pvc.Spec.VolumeName)
 	if err != nil {
@@ -97,34 +108,6 @@ func (m *Mounter) bound(ctx context.Context, pod *corev1.Pod, volume, name strin
 		return nil, nil, fmt.Errorf("persistentvolume %q is not bound to claim %q", pv.Name, name)
 	}
 	return pvc, pv, nil
-}
-
-// unprocessed is the error of a claim that has no volume which could be mounted, or not yet.
-type unprocessed struct{ ns, name, text string }
-
-func (e unprocessed) Error() string {
-	return "error processing PVC " + e.ns + "/" + e.name + ": " + e.text
-}
-
-// unmounted is the error of a volume that nobody tries to mount yet: its claim is unprocessed, or it has another label of SELinux.
-type unmounted struct {
-	volume string
-	error
-}
-
-func (e unmounted) Error() string {
-	return fmt.Sprintf("Unable to attach or mount volumes: unmounted volumes=[%[1]s], unattached volumes=[], "+
-		"failed to process volumes=[%[1]s]: %[2]v", e.volume, e.error)
-}
-
-func (e unmounted) Unwrap() error { return e.error }
-
-// setUpFailed words the error of a volume as the kubelet's events do.
-func setUpFailed(name string, err error) error {
-	if errors.As(err, new(unprocessed)) || errors.As(err, new(*csi.Conflict)) {
-		return unmounted{name, err}
-	}
-	return fmt.Errorf("MountVolume.SetUp failed for volume %q : %w", name, err)
 }
 
 // reachable refuses a volume that can't be had from this node: at its path there may be something else. A pod that has it keeps it,
@@ -146,7 +129,7 @@ func (m *Mounter) reachable(ctx context.Context, pod *corev1.Pod, volume string,
 		return err
 	}
 	if !terms.Match(n) {
-		return fmt.Errorf("MountVolume.NodeAffinity check failed for volume %q : no matching NodeSelectorTerms", pv.Name)
+		return &csi.StepError{Step: stepAffinity, Err: errors.New("no matching NodeSelectorTerms")}
 	}
 	m.mu.Lock()
 	s.reached[volume] = true
@@ -166,12 +149,12 @@ func blockMode(pod *corev1.Pod, name string, pv *corev1.PersistentVolume) (bool,
 		for i := range list {
 			for _, m := range list[i].VolumeMounts {
 				if m.Name == name && block {
-					return false, fmt.Errorf("volume %s has volumeMode Block, but is specified in volumeMounts", name)
+					return false, misused("volume " + name + " has volumeMode Block, but is specified in volumeMounts")
 				}
 			}
 			for _, d := range list[i].VolumeDevices {
 				if d.Name == name && !block {
-					return false, fmt.Errorf("volume %s has volumeMode Filesystem, but is specified in volumeDevices", name)
+					return false, misused("volume " + name + " has volumeMode Filesystem, but is specified in volumeDevices")
 				}
 			}
 		}
@@ -183,7 +166,7 @@ func blockMode(pod *corev1.Pod, name string, pv *corev1.PersistentVolume) (bool,
 func device(path string) (string, error) {
 	real, err := filepath.EvalSymlinks(path)
 	if err != nil {
-		return "", fmt.Errorf("look at the block volume: %w", err)
+		return "", &csi.StepError{Step: stepLinks, Err: err}
 	}
 	info, err := os.Stat(real)
 	if err != nil {
@@ -213,12 +196,14 @@ func shown(pv *corev1.PersistentVolume) error {
 func (m *Mounter) localPath(ctx context.Context, pod *corev1.Pod, volume string, pv *corev1.PersistentVolume) (string, error) {
 	path := pv.Spec.Local.Path
 	info, err := os.Stat(path)
-	if err != nil {
+	if errors.Is(err, os.ErrNotExist) {
+		return "", &csi.StepError{Step: stepBegin, Err: fmt.Errorf("path %q does not exist", path)}
+	} else if err != nil {
 		return "", fmt.Errorf("look at the local volume: %w", err)
 	}
 	block := isHostType(corev1.HostPathBlockDev, info.Mode())
 	if !block && !info.IsDir() {
-		return "", fmt.Errorf("local volume %s is neither a directory nor a block device", path)
+		return "", &csi.StepError{Step: stepBegin, Err: errors.New("only directory and block device are supported")}
 	}
 	shared, err := m.local.take(ctx, pod.UID, pv.Name, func(dir string) (err error) {
 		if block {

@@ -1,15 +1,12 @@
 package volume
 
 import (
-	"errors"
 	"slices"
-	"strings"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/kloop-dev/kloop/node/csi"
 	"github.com/kloop-dev/kloop/node/selinux"
 )
 
@@ -55,16 +52,5 @@ func TestRelabel(t *testing.T) {
 	m.Labels.policy = policy
 	if r := m.Labels.ask(inline(p, &p.Spec.Volumes[0])); !slices.Equal(r.Labels, []string{"system_u:object_r:container_file_t:s0:c1"}) {
 		t.Errorf("a driver is asked for %v", r.Labels)
-	}
-}
-
-// TestConflictInWords has the event of a volume with another label begin as the kubelet's does.
-func TestConflictInWords(t *testing.T) {
-	const want = "Unable to attach or mount volumes: unmounted volumes=[v], unattached volumes=[], failed to process volumes=[v]: "
-	if got := setUpFailed("v", &csi.Conflict{}).Error(); !strings.HasPrefix(got, want) {
-		t.Error(got)
-	}
-	if got := setUpFailed("v", errors.New("no")).Error(); !strings.HasPrefix(got, "MountVolume.SetUp failed for volume") {
-		t.Error(got)
 	}
 }

@@ -5,8 +5,9 @@
 //
 // A is taken for right: `kloop up --node none` with a kubelet beside it. B is `kloop up --node real`. Each has a network namespace.
 // Both nodes have the name node, so that texts with it are the same, containerds of one version, and in them the images that the scenarios
-// name; they need no registry. Where there is no cgroup v2 the kubelet wants failCgroupV1: false. Somebody has to approve the serving
-// certificate that it asks for, since it shares its address with the API. All pods begin with the first document of the file.
+// name; they need no registry. What the scenarios of claims need on each machine is written above them. Where there is no cgroup v2 the
+// kubelet wants failCgroupV1: false. Somebody has to approve the serving certificate that it asks for, since it shares its address with the
+// API. All pods begin with the first document of the file.
 package main
 
 import (
