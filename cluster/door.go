@@ -61,6 +61,7 @@ type frontDoor struct {
 	caller    *webhook.Caller // of webhooks
 	others    *aggregator.Aggregator
 	metrics   *prometheus.Registry
+	times     volumeTimes
 	certs     keyDesk
 }
 

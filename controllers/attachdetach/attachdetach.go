@@ -35,7 +35,7 @@ import (
 const managed = "volumes.kubernetes.io/controller-managed-attach-detach"
 
 // Controller returns the loop: wake on a Node, on its Pods that have claims, on their claims and volumes, and on attachments.
-func Controller() *loop.Controller[*corev1.Node] {
+func Controller(took Took) *loop.Controller[*corev1.Node] {
 	r := &requests{of: map[string]map[types.UID]time.Time{}}
 	return &loop.Controller[*corev1.Node]{
 		Name: "attach-detach",
@@ -44,6 +44,7 @@ func Controller() *loop.Controller[*corev1.Node] {
 		Wake: []loop.Wake{loop.Deleted(kinds.Nodes),
 			loop.Each(kinds.Pods, ofPod), loop.Each(kinds.PersistentVolumeClaims, ofClaim),
 			loop.Each(kinds.PersistentVolumes, ofVolume), loop.Each(kinds.VolumeAttachments, ofAttachment),
+			{Kind: kinds.VolumeAttachments, Keys: took.attachment}, {Kind: kinds.PersistentVolumeClaims, Keys: took.claim},
 		},
 		Find:      abandoned,
 		Writes:    []resource.Kind{kinds.VolumeAttachments, kinds.Nodes},

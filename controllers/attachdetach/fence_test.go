@@ -93,7 +93,7 @@ func TestDetachRacesMount(t *testing.T) {
 		}
 		own := &racing{Client: c, t: t}
 		wg.Go(func() {
-			_ = attachdetach.Controller().Run(ctx, loop.Env{Client: own, Log: slog.New(slog.DiscardHandler)})
+			_ = attachdetach.Controller(nil).Run(ctx, loop.Env{Client: own, Log: slog.New(slog.DiscardHandler)})
 		})
 		time.Sleep(time.Minute)
 		if resource.Get(c.Read(), kinds.VolumeAttachments, "", va.Name) == nil || own.early.Load() {
