@@ -123,13 +123,14 @@ func (r *Request) mode(d *driver) csi.VolumeCapability_AccessMode_Mode {
 }
 
 // secret reads what a reference names; nil: it names nothing.
-func (m *Mounter) secret(ctx context.Context, ref *corev1.SecretReference) (map[string]string, error) {
+func (m *Mounter) secret(ctx context.Context, field string, ref *corev1.SecretReference) (map[string]string, error) {
 	if ref == nil || ref.Name == "" {
 		return nil, nil
 	}
 	s, err := client.Find(ctx, m.cfg.Client, kinds.Secrets, ref.Namespace, ref.Name)
 	if err != nil {
-		return nil, fmt.Errorf("read the secret that the volume names: %w", err)
+		return nil, fmt.Errorf("fetching %s %s/%[3]s failed: kubernetes.io/csi: failed to find the secret %[3]s in the namespace %[2]s "+
+			"with error: %[4]w", field, ref.Namespace, ref.Name, err)
 	}
 	out := map[string]string{}
 	for k, v := range s.Data {

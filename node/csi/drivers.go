@@ -54,10 +54,25 @@ func (ds *Drivers) get(name string) (*driver, error) {
 	defer ds.mu.Unlock()
 	d := ds.of[name]
 	if d == nil {
-		return nil, Wait(fmt.Sprintf("kubernetes.io/csi: mounter.SetUpAt failed to get CSI client: "+
-			"driver name %s not found in the list of registered CSI drivers", name))
+		return nil, notRegistered("mounter.SetUpAt failed to get CSI client", name)
 	}
 	return d, nil
+}
+
+func notRegistered(what, driver string) error {
+	return Wait("kubernetes.io/csi: " + what + ": driver name " + driver + " not found in the list of registered CSI drivers")
+}
+
+// absent says, in the kubelet's words, that the volume's driver is not there.
+func (r *Request) absent() error {
+	name := r.id().driver
+	switch {
+	case r.PV == nil:
+		return notRegistered("mounter.SetUpAt failed to get CSI client", name)
+	case r.Block:
+		return &StepError{"MapVolume.SetUpDevice", notRegistered("blockMapper.SetUpDevice failed to get CSI client", name)}
+	}
+	return &StepError{"MountVolume.MountDevice", notRegistered("attacher.MountDevice failed to create newCsiDriverClient", name)}
 }
 
 // Register implements plugins.Handler: it asks the driver who this node is to it, and enters it in the Node and the CSINode.

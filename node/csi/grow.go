@@ -83,6 +83,9 @@ func (m *Mounter) grow(ctx context.Context, j *job) {
 		return
 	}
 	want, have := j.PV.Spec.Capacity[corev1.ResourceStorage], j.Claim.Status.Capacity[corev1.ResourceStorage]
+	if have.IsZero() {
+		return // the claim does not say yet what it got
+	}
 	here := m.sizeOf(j.v, have.Value())
 	if m.refusedGrowth(j, want.Value()) {
 		return
@@ -142,7 +145,7 @@ func nodesTurn(s *corev1.PersistentVolumeClaimStatus) bool {
 }
 
 func (m *Mounter) expand(ctx context.Context, j *job, size int64) error {
-	secrets, err := m.secret(ctx, j.PV.Spec.CSI.NodeExpandSecretRef)
+	secrets, err := m.secret(ctx, "NodeExpandSecretRef", j.PV.Spec.CSI.NodeExpandSecretRef)
 	if err != nil {
 		return err
 	}

@@ -183,3 +183,22 @@ func TestGrowFails(t *testing.T) {
 		})
 	}
 }
+
+// TestNewClaimDoesNotGrow has a pod that the node mounts before its claim says what it got: nothing is to be enlarged then.
+func TestNewClaimDoesNotGrow(t *testing.T) {
+	r := newRig(t, csidriver.Config{})
+	q := claimed(r)
+	q.PV.Spec.Capacity = gib("1Gi")
+	told := resource.Clone(q.Claim)
+	q.Claim = resource.Clone(q.Claim)
+	q.Claim.Status.Capacity = nil
+	r.mounts(q)
+	q.Claim = told
+	_, err := r.Refresh(r.ctx, q)
+	r.check(err)
+	if n := strings.Count(calls(r), "Expand"); n != 0 {
+		t.Errorf("the driver was asked %d times to enlarge what is new", n)
+	}
+	r.check(r.Unmount(r.ctx, "u1"))
+	r.clean()
+}

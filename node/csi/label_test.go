@@ -178,3 +178,38 @@ func TestManyLabels(t *testing.T) {
 	r.check(r.Unmount(r.ctx, "u1"))
 	r.clean()
 }
+
+// TestStepsInWords names the step at which a volume failed, and why, as the kubelet does.
+func TestStepsInWords(t *testing.T) {
+	const gone = ": driver name none.example.com not found in the list of registered CSI drivers"
+	const secret = " ns/none failed: kubernetes.io/csi: failed to find the secret none in the namespace ns with error: secrets \"none\" not found"
+	r := newRig(t, csidriver.Config{})
+	none := &corev1.SecretReference{Namespace: "ns", Name: "none"}
+	for _, c := range []struct {
+		name       string
+		change     func(*corev1.CSIPersistentVolumeSource)
+		block      bool
+		step, text string
+	}{
+		{"no driver", func(s *corev1.CSIPersistentVolumeSource) { s.Driver = "none.example.com" }, false, "MountVolume.MountDevice",
+			"kubernetes.io/csi: attacher.MountDevice failed to create newCsiDriverClient" + gone},
+		{"no driver of a device", func(s *corev1.CSIPersistentVolumeSource) { s.Driver = "none.example.com" }, true, "MapVolume.SetUpDevice",
+			"kubernetes.io/csi: blockMapper.SetUpDevice failed to get CSI client" + gone},
+		{"no secret", func(s *corev1.CSIPersistentVolumeSource) { s.NodeStageSecretRef = none }, false, "MountVolume.MountDevice",
+			"fetching NodeStageSecretRef" + secret},
+		{"no secret for the pod", func(s *corev1.CSIPersistentVolumeSource) { s.NodePublishSecretRef = none }, false, "",
+			"fetching NodePublishSecretRef" + secret},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			pv := r.volume("pv")
+			c.change(pv.Spec.CSI)
+			_, err := r.Mount(r.ctx, ask("u1", pv, c.block))
+			step := &StepError{}
+			if errors.As(err, &step); step.Step != c.step || err == nil || err.Error() != c.text {
+				t.Errorf("%s: %v\nwant %s: %s", step.Step, err, c.step, c.text)
+			}
+			r.check(r.Unmount(r.ctx, "u1"))
+		})
+	}
+	r.clean()
+}

@@ -110,10 +110,8 @@ func (m *Mounter) Mount(ctx context.Context, r *Request) (Mounted, error) {
 func (m *Mounter) job(ctx context.Context, r *Request) (*job, error) {
 	j := &job{Request: r, v: r.id()}
 	var err error
-	if j.d, err = m.Drivers.get(j.v.driver); err != nil && r.PV != nil {
-		return nil, r.step("MountVolume.MountDevice", "MapVolume.SetUpDevice", err)
-	} else if err != nil {
-		return nil, err
+	if j.d, err = m.Drivers.get(j.v.driver); err != nil {
+		return nil, r.absent()
 	}
 	if j.about, err = m.description(ctx, j.v.driver); err != nil {
 		return nil, err
@@ -197,9 +195,9 @@ func (m *Mounter) stage(ctx context.Context, j *job) error {
 	if err := os.MkdirAll(j.staging, 0o750); err != nil {
 		return fmt.Errorf("make the staging directory: %w", err)
 	}
-	secrets, err := m.secret(ctx, j.PV.Spec.CSI.NodeStageSecretRef)
+	secrets, err := m.secret(ctx, "NodeStageSecretRef", j.PV.Spec.CSI.NodeStageSecretRef)
 	if err != nil {
-		return err
+		return j.step("MountVolume.MountDevice", "MapVolume.SetUpDevice", err)
 	}
 	call, stop := m.Drivers.limit(ctx)
 	defer stop()
@@ -241,7 +239,7 @@ func (m *Mounter) publish(ctx context.Context, j *job) error {
 			ref = &corev1.SecretReference{Namespace: j.Pod.Namespace, Name: j.Inline.NodePublishSecretRef.Name}
 		}
 	}
-	if req.Secrets, err = m.secret(ctx, ref); err != nil {
+	if req.Secrets, err = m.secret(ctx, "NodePublishSecretRef", ref); err != nil {
 		return err
 	}
 	if err := m.tell(ctx, j.Request, j.about, req); err != nil {
