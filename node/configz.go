@@ -3,6 +3,7 @@ package node
 import (
 	"cmp"
 	"fmt"
+	"maps"
 	"path"
 	"strconv"
 	"time"
@@ -39,6 +40,7 @@ func (a *Agent) configuration() map[string]any {
 		"imagePullCredentialsVerificationPolicy": c.Verification.Name, "preloadedImagesVerificationAllowlist": c.Verification.Allowed,
 		"containerLogMaxSize": strconv.FormatInt(cmp.Or(c.LogMax, logs.MaxBytes), 10), "containerLogMaxFiles": cmp.Or(c.LogFiles, logs.MaxFiles),
 	}
+	maps.Copy(m, c.fixed())
 	var dns []string
 	for _, d := range c.DNS {
 		dns = append(dns, d.String())
@@ -50,6 +52,19 @@ func (a *Agent) configuration() map[string]any {
 	}
 	m["shutdownGracePeriodByPodPriority"] = byPriority
 	return m
+}
+
+// fixed tells what all agents do, and how this one places containers.
+func (c Config) fixed() map[string]any {
+	t := c.Topology
+	return map[string]any{"authentication": map[string]any{"anonymous": map[string]bool{"enabled": false},
+		"webhook": map[string]bool{"enabled": true}}, "authorization": map[string]string{"mode": "Webhook"}, "serverTLSBootstrap": true,
+		"registerNode": true, "enableServer": true, "enableDebuggingHandlers": true, "enableControllerAttachDetach": true,
+		"enableSystemLogHandler": true, "localStorageCapacityIsolation": true, "seccompDefault": false, "cpuCFSQuota": true,
+		"configMapAndSecretChangeDetectionStrategy": "Watch", "nodeStatusMaxImages": maxImages,
+		"cpuManagerPolicy":    either(t.StaticCPUs, "static", "none"),
+		"memoryManagerPolicy": either(t.StaticMemory, "Static", "None"), "topologyManagerPolicy": cmp.Or(string(t.Policy), "none"),
+		"topologyManagerScope": either(t.PodScope, "pod", "container")}
 }
 
 func either(second bool, yes, no string) string {

@@ -25,7 +25,8 @@ func TestConfiguration(t *testing.T) {
 		for _, want := range []string{`"evictionHard":{"memory.available":"104857600","nodefs.available":"5%"}`, `"maxPods":110`,
 			`"evictionSoft":{"memory.available":"314572800"}`, `"evictionSoftGracePeriod":{"memory.available":"1m30s"}`,
 			`"evictionMinimumReclaim":{"nodefs.available":"2%"}`, `"systemReserved":{"cpu":"500m"}`, `"podPidsLimit":-1`,
-			`"clusterDNS":["10.96.0.10"]`, `"memorySwap":{"swapBehavior":"NoSwap"}`, `"kind":"KubeletConfiguration"`} {
+			`"clusterDNS":["10.96.0.10"]`, `"memorySwap":{"swapBehavior":"NoSwap"}`, `"kind":"KubeletConfiguration"`,
+			`"cpuManagerPolicy":"none"`, `"topologyManagerPolicy":"none"`, `"authorization":{"mode":"Webhook"}`, `"nodeStatusMaxImages":50`} {
 			if !strings.Contains(string(text), want) {
 				t.Errorf("no %s in %s", want, text)
 			}

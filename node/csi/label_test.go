@@ -182,7 +182,8 @@ func TestManyLabels(t *testing.T) {
 // TestStepsInWords names the step at which a volume failed, and why, as the kubelet does.
 func TestStepsInWords(t *testing.T) {
 	const gone = ": driver name none.example.com not found in the list of registered CSI drivers"
-	const secret = " ns/none failed: kubernetes.io/csi: failed to find the secret none in the namespace ns with error: secrets \"none\" not found"
+	const secret = " ns/none failed: kubernetes.io/csi: failed to find the secret none in the namespace ns with error: " +
+		"secrets \"none\" not found"
 	r := newRig(t, csidriver.Config{})
 	none := &corev1.SecretReference{Namespace: "ns", Name: "none"}
 	for _, c := range []struct {
