@@ -102,7 +102,8 @@ func (m *Mounter) grow(ctx context.Context, j *job) {
 	switch {
 	case err == nil:
 		m.sized(j.v, want.Value())
-		m.event(j, corev1.EventTypeNormal, "FileSystemResizeSuccessful", "MountVolume.NodeExpandVolume succeeded for volume %q", j.PV.Name)
+		m.event(j, corev1.EventTypeNormal, "FileSystemResizeSuccessful", "MountVolume.NodeExpandVolume succeeded for volume %q %s", j.PV.Name,
+			m.cfg.Node)
 	case ctx.Err() == nil:
 		m.event(j, corev1.EventTypeWarning, "VolumeResizeFailed", "NodeExpandVolume failed for volume %q: %v", j.PV.Name, err)
 		m.log.Warn("enlarge a volume", "volume", j.PV.Name, "err", err)

@@ -11,6 +11,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/kloop-dev/kloop/client"
+	"github.com/kloop-dev/kloop/internal/eventually"
 	"github.com/kloop-dev/kloop/kinds"
 	"github.com/kloop-dev/kloop/resource"
 	"github.com/kloop-dev/kloop/test/csidriver"
@@ -199,6 +201,28 @@ func TestNewClaimDoesNotGrow(t *testing.T) {
 	if n := strings.Count(calls(r), "Expand"); n != 0 {
 		t.Errorf("the driver was asked %d times to enlarge what is new", n)
 	}
+	r.check(r.Unmount(r.ctx, "u1"))
+	r.clean()
+}
+
+// TestGrowthInWords tells the claim and the pod of a growth, as the kubelet does.
+func TestGrowthInWords(t *testing.T) {
+	r := newRig(t, csidriver.Config{})
+	events := client.NewRecorder(r.c, "kubelet", nil)
+	r.cfg.Events = events
+	go events.Run(r.ctx)
+	q := claimed(r)
+	r.mounts(q)
+	grows(r, q, "2Gi", corev1.PersistentVolumeClaimNodeResizePending, 1)
+	eventually.True(t, "both are told", func() bool {
+		told := map[string]bool{}
+		for _, e := range resource.List(r.c.(interface{ Read() resource.Reader }).Read(), kinds.Events, "ns") {
+			if e.Reason == "FileSystemResizeSuccessful" && e.Message == `MountVolume.NodeExpandVolume succeeded for volume "pv" n` {
+				told[e.InvolvedObject.Kind] = true
+			}
+		}
+		return told["Pod"] && told["PersistentVolumeClaim"]
+	})
 	r.check(r.Unmount(r.ctx, "u1"))
 	r.clean()
 }

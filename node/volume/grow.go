@@ -40,7 +40,7 @@ func (m *Mounter) growLocal(ctx context.Context, pod *corev1.Pod, v *corev1.Volu
 	case m.cfg.Events == nil:
 	case err == nil:
 		m.cfg.Events.Event(kinds.Pods, pod, corev1.EventTypeNormal, "FileSystemResizeSuccessful",
-			"MountVolume.NodeExpandVolume succeeded for volume %q", pv.Name)
+			"MountVolume.NodeExpandVolume succeeded for volume %q %s", pv.Name, m.cfg.Node)
 	default:
 		m.cfg.Events.Event(kinds.Pods, pod, corev1.EventTypeWarning, "VolumeResizeFailed", "NodeExpandVolume failed for volume %q: %v",
 			pv.Name, err)
