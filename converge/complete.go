@@ -75,7 +75,9 @@ var resort = pattern.New(`^(?:or\b|if it will never|if it is no longer)`)
 func sift(f *Finding) {
 	f.Advice = slices.Clone(f.Advice)
 	slices.SortStableFunc(f.Advice, func(a, b string) int { return cmp.Compare(isNear(b), isNear(a)) })
-	if slices.ContainsFunc(f.Advice, func(a string) bool { return changes.MatchString(a) && !resort.MatchString(a) }) {
+	if slices.ContainsFunc(f.Advice, func(a string) bool {
+		return changes.MatchString(a) && !resort.MatchString(a) && !strings.Contains(a, "--dry-run=client") // what is made anew leaves no log
+	}) {
 		f.Advice = slices.DeleteFunc(f.Advice, func(a string) bool {
 			return slices.ContainsFunc(besides, func(begin string) bool { return strings.HasPrefix(a, begin) })
 		})

@@ -183,7 +183,12 @@ func (s *Step) Gap() *convergence.Gap {
 	if d != s {
 		also = append(slices.Clip(d.Also), s.Also...)
 	}
-	g.Advise(append(slices.Clip(g.Advice), also...))
+	for _, a := range also { // what it says may have been said below
+		if at := strings.LastIndex(a, ": kubectl "); at < 0 || !strings.Contains(strings.Join(g.Advice, "\n")+"\n", a[at:]+"\n") {
+			g.Advice = append(slices.Clip(g.Advice), a)
+		}
+	}
+	g.Advise(g.Advice)
 	for _, aside := range []string{s.Aside, d.Aside} {
 		if aside != "" && !strings.Contains(g.Detail, aside) {
 			g.Detail = strings.TrimPrefix(g.Detail+"; "+aside, "; ")

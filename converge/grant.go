@@ -64,13 +64,7 @@ func (r Right) Holder(w *World) (account, by string) {
 		return "", ""
 	}
 	for _, b := range resource.List(w.Read, rbac.RoleBindings, r.In) {
-		var rules []rbacv1.PolicyRule
-		if role := resource.Get(w.Read, rbac.Roles, r.In, b.RoleRef.Name); role != nil && b.RoleRef.Kind == "Role" {
-			rules = role.Rules
-		} else if role := resource.Get(w.Read, rbac.ClusterRoles, "", b.RoleRef.Name); role != nil && b.RoleRef.Kind == "ClusterRole" {
-			rules = role.Rules
-		}
-		if !slices.ContainsFunc(rules, r.in) {
+		if !slices.ContainsFunc(rulesOf(w, r.In, b.RoleRef), r.in) {
 			continue
 		}
 		for _, s := range b.Subjects {

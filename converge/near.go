@@ -22,6 +22,9 @@ var notByName = []schema.GroupResource{{Resource: "pods"}, {Resource: "nodes"}, 
 // maxNear bounds the names that one is compared with.
 const maxNear = 2000
 
+// manyKeys begins advice on keys of which each may be meant.
+const manyKeys = "there are the keys "
+
 // NearTo advises to name another object, or key, where what is waited for does not exist and one is there whose name is like it.
 func (w *World) NearTo(wait *convergence.Wait) string {
 	if wait == nil || wait.On == nil {
@@ -37,10 +40,15 @@ func (w *World) NearTo(wait *convergence.Wait) string {
 		return ""
 	}
 	if obj != nil {
-		if meant, several := likely(key, DataKeys(obj)); several {
-			return "there are the keys " + words.List(DataKeys(obj), 4) + " in " + wait.On.Short() + ": name one of them, if that is meant"
-		} else if meant != "" && meant != key {
-			return "there is the key " + meant + " in " + wait.On.Short() + ": name it, if that is meant"
+		has := DataKeys(obj)
+		meant, several := likely(key, has)
+		switch {
+		case several || meant == "" && len(has) > 1 && len(has) <= MaxBranches:
+			return manyKeys + words.List(has, 4) + " in " + wait.On.Short() + ": name one of them, if that is meant"
+		case meant == "" && len(has) == 1:
+			return "there is the key " + has[0] + " in " + wait.On.Short() + " alone" + nameIt
+		case meant != "" && meant != key:
+			return "there is the key " + meant + " in " + wait.On.Short() + nameIt
 		}
 		return ""
 	}
@@ -50,7 +58,7 @@ func (w *World) NearTo(wait *convergence.Wait) string {
 	if meant := w.likeName(k, wait.On.Namespace, wait.On.Name); meant != "" {
 		o := *wait.On
 		o.Name = meant
-		return "there is " + o.Short() + ": name it, if that is meant"
+		return "there is " + o.Short() + nameIt
 	}
 	return ""
 }
@@ -77,7 +85,7 @@ func (w *World) OnlyOne(wait *convergence.Wait) string {
 	if o.Name == "" {
 		return ""
 	}
-	return "there is " + o.Short() + " alone: name it, if that is meant"
+	return "there is " + o.Short() + " alone" + nameIt
 }
 
 // namesake advises to name an object of the same name that is of another kind, of two that differ by a word as Issuer and ClusterIssuer, or
@@ -105,8 +113,7 @@ func (w *World) namesake(k resource.Kind, ns, name string) string {
 	for obj := range w.Read.Each(k, "") {
 		if in := obj.GetNamespace(); obj.GetName() == name && in != ns && w.Sees(k, in) {
 			if or = "there is " + i.Singular + "/" + name + " in namespace " + in + ": name that, where it may be, or " + or; copied {
-				or += ": kubectl get " + i.Singular + " " + name + " -n " + in + " -o yaml | sed 's/namespace: " + in + "/namespace: " + ns +
-					"/' | kubectl apply -f -"
+				or += ": " + Copied(Ref{k, in, name}, ns)
 			}
 			return or
 		}

@@ -25,6 +25,8 @@ const nameIt = ": name it, if that is meant"
 var (
 	// proposed finds the name in it.
 	proposed = pattern.New(`^there is (?:the key ([\w.-]+) in|[a-z0-9-]+/([a-z0-9.-]+))`)
+	// otherKind finds the kind in advice to say that what is named is of another one.
+	otherKind = pattern.New(`: say that it is a ([A-Za-z]+), if that is meant$`)
 	// ownName finds the paths of fields in which a spec gives names of its own.
 	ownName = pattern.New(`/(?:containers|initContainers|volumes|volumeMounts|ports|env|rules|listeners)/\d+/name$|` +
 		`/(?:metadata|labels|matchLabels|selector|annotations)/|/(?:image|mountPath|kind|apiVersion|namespace)$|` +
@@ -45,6 +47,17 @@ func (l *Look) rename(f *Finding) {
 		return
 	}
 	for i, a := range f.Advice {
+		if m := otherKind.FindStringSubmatch(a); m != nil {
+			if command := l.renaming(f.Waits.On.Name, "", false, "", m[1]); command != "" {
+				f.Advice = slices.Clone(f.Advice)
+				f.Advice[i] = a + ": " + command
+			}
+			continue
+		}
+		if strings.HasPrefix(a, manyKeys) {
+			l.oneOf(f, i)
+			return
+		}
 		m := proposed.FindStringSubmatch(a)
 		if m == nil || !strings.HasSuffix(a, nameIt) {
 			continue
@@ -56,7 +69,7 @@ func (l *Look) rename(f *Finding) {
 		if !isKey {
 			old = f.Waits.On.Name
 		}
-		command := l.renaming(old, m[1]+m[2], isKey, f.Waits.On.Name)
+		command := l.renaming(old, m[1]+m[2], isKey, f.Waits.On.Name, "")
 		if command != "" {
 			f.Advice = slices.Clone(f.Advice)
 			f.Advice[i] = a + ": " + command
@@ -69,74 +82,78 @@ func (l *Look) rename(f *Finding) {
 	}
 }
 
+// oneOf gives advice on keys of which each may be meant a command for each.
+func (l *Look) oneOf(f *Finding, i int) {
+	k, _ := l.Kinds.GR(schema.ParseGroupResource(f.Waits.On.Resource))
+	obj := l.Read.Lookup(k, f.Waits.On.Namespace, f.Waits.On.Name)
+	if each := Each(DataKeys(obj), func(key string) string {
+		return l.renaming(strings.TrimPrefix(f.Waits.Field, "data."), key, true, f.Waits.On.Name, "")
+	}); len(each) > 0 {
+		f.Advice = slices.Replace(slices.Clone(f.Advice), i, i+1, each...)
+	}
+}
+
 // runs says that an object is a pod whose template can't be changed any more, as that of a Job.
 func (l *Look) runs() bool {
 	k, obj := l.Template()
 	return l.Kind == core.Pods && obj == nil && metav1.GetControllerOfNoCopy(l.Obj) != nil && k == nil
 }
 
-// renaming is the command that puts a name in the place of another, or a key in that of another of an object; "": the old one is not found.
-func (l *Look) renaming(old, name string, isKey bool, of string) string {
+// renaming is the command that puts a name in the place of another, or a key in that of another of an object, or that says of which kind
+// the object is that has the name; "": the old one is not found.
+func (l *Look) renaming(old, name string, isKey bool, of, kind string) string {
 	k, obj := l.Template()
 	if obj == nil {
 		k, obj = l.source(old, true)
 	}
+	anew := obj == nil
+	if anew {
+		k, obj = l.LastingTop()
+	}
 	if obj == nil {
 		return ""
 	}
-	if of, other := l.referred(old); other != nil && custom(obj) && !hasText(obj, old) {
+	if of, other := l.Referred(old); other != nil && custom(obj) && !hasText(obj, old) {
 		k, obj = of, other
 	}
 	tree, custom := words.Tree(obj)
-	word := k.Info().GR().String()
 	if !custom {
-		word = k.Info().Singular
 		data, err := json.Marshal(obj)
 		if err != nil || json.Unmarshal(data, &tree) != nil {
 			return ""
 		}
 	}
-	type op struct {
-		Op    string `json:"op"`
-		Path  string `json:"path"`
-		Value string `json:"value"`
-	}
-	var ops []op
+	var ops []Change
 	placesOf(tree["spec"], "/spec", 0, func(path string, beside map[string]any, text string) {
-		if text != old || path == "/spec/serviceName" && word == "statefulset" || ownName.MatchString(path) || isKey &&
+		if text != old || path == "/spec/serviceName" && k.Info().GVK.Kind == "StatefulSet" || ownName.MatchString(path) || isKey &&
 			(!strings.HasSuffix(path, "/key") ||
 				words.String(beside, "name") != of && !strings.Contains(path, "/items/")) {
 			return
 		}
-		ops = append(ops, op{"replace", path, name})
+		if at, is := strings.CutSuffix(path, "/name"); kind != "" && is {
+			ops = append(ops, Add(at+"/kind", kind))
+		} else if kind == "" {
+			ops = append(ops, Put(path, name))
+		}
 	})
-	if len(ops) == 0 || len(ops) > 4 || custom && runsOnce.MatchString(k.Info().GVK.Kind) {
+	switch {
+	case len(ops) == 0 || len(ops) > 4 || custom && runsOnce.MatchString(k.Info().GVK.Kind):
 		return ""
+	case anew:
+		return copied(k, obj, "json", JSON(ops))
 	}
-	patch, err := json.Marshal(ops)
-	if err != nil {
-		return ""
-	}
-	return "kubectl patch " + word + " " + obj.GetName() + In(obj.GetNamespace()) + " --type=json -p '" + string(patch) + "'"
+	return Patched(RefTo(k, obj), ops...)
 }
+
+// OfKind is the command that has an object say of which kind it is what it names; "": the name is not found.
+func (l *Look) OfKind(name, kind string) string { return l.renaming(name, "", false, "", kind) }
 
 // Template is the object in which a person changes what an object names: itself, or the workload at the top that makes it; nil: another
 // controller would change it back, or it can't be changed.
 func (l *Look) Template() (resource.Kind, resource.Object) {
-	k, obj := l.Kind, l.Obj
-	for range MaxDepth {
-		ref := metav1.GetControllerOfNoCopy(obj)
-		if ref == nil {
-			break
-		}
-		by, known := l.KindOf(schema.FromAPIVersionAndKind(ref.APIVersion, ref.Kind))
-		if !known || by.Info().Custom {
-			return nil, nil
-		}
-		if obj = l.Read.Lookup(by, obj.GetNamespace(), ref.Name); obj == nil {
-			return nil, nil
-		}
-		k = by
+	k, obj := l.Top(l.Kind, l.Obj)
+	if obj == nil {
+		return nil, nil
 	}
 	made := slices.Contains(remade, k.Info().GVK.Kind)
 	if kind := k.Info().GVK.Kind; !made && (k != l.Kind || slices.Contains(lasting, kind)) {
@@ -154,7 +171,7 @@ func (l *Look) source(name string, above bool) (k resource.Kind, obj resource.Ob
 		if up == nil {
 			break
 		}
-		if of, other := up.referred(name); other != nil {
+		if of, other := up.Referred(name); other != nil {
 			k, obj = of, other
 		} else if above && hasText(up.Obj, name) && (obj == nil || k == up.Kind) {
 			k, obj = up.Kind, up.Obj
@@ -180,8 +197,8 @@ func hasText(obj resource.Object, name string) (is bool) {
 	return is && custom
 }
 
-// referred is the object of the same project that this one refers to by kind and name, and that has a text; nil: none has.
-func (l *Look) referred(name string) (k resource.Kind, obj resource.Object) {
+// Referred is the object of the same project that this one refers to by kind and name, and that has a text; nil: none has.
+func (l *Look) Referred(name string) (k resource.Kind, obj resource.Object) {
 	tree, _ := words.Tree(l.Obj)
 	placesOf(tree["spec"], "", 0, func(path string, beside map[string]any, text string) {
 		stem, byRef := strings.CutSuffix(path, "Ref/name")
@@ -210,7 +227,7 @@ func placesOf(v any, path string, depth int, see func(path string, beside map[st
 	switch v := v.(type) {
 	case map[string]any:
 		for _, field := range slices.Sorted(maps.Keys(v)) {
-			at := path + "/" + strings.NewReplacer("~", "~0", "/", "~1").Replace(field)
+			at := path + Pointer(field)
 			if text, is := v[field].(string); is {
 				see(at, v, text)
 			} else {

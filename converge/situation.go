@@ -3,6 +3,7 @@ package converge
 import (
 	"cmp"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -173,7 +174,6 @@ func (l *Look) fill(name string, f *Finding) {
 		f.Advice = append([]string{only}, f.Advice...)
 	}
 	l.bareMake(f)
-	l.misbound(f)
 	l.rename(f)
 	l.keptElsewhere(f)
 }
@@ -209,7 +209,10 @@ func (l *Look) lookUp(f *Finding) {
 		command = "look at the service behind it: kubectl get service,endpointslices -n " + m[2]
 	}
 	if r, ok := LackedRight(f.Says); ok && l.serves(&r) && !strings.Contains(strings.Join(f.Advice, "\n"), "kubectl set serviceaccount ") {
-		defer func() { f.Advice = append([]string{r.Grant()}, f.Advice...) }()
+		defer func() {
+			f.Advice = slices.DeleteFunc(f.Advice, func(a string) bool { return strings.Contains(a, "what it has: kubectl auth can-i ") })
+			f.Advice = append([]string{cmp.Or(l.misbound(f, &r), r.Grant())}, f.Advice...)
+		}()
 	}
 	if command != "" && (!strings.Contains(strings.Join(f.Advice, "\n"), "kubectl get ") ||
 		isVague(f.Advice[0])) {

@@ -154,6 +154,9 @@ func sourceOf(tree map[string]any) string {
 	return ": " + words.Word(path) + " of " + words.Word(repo)
 }
 
+// branches are the names that the first branch of a repository has, each with the other one.
+var branches = map[string]string{"master": "main", "main": "master"}
+
 // answeredBy finds words of one who was reached, or of the DNS that was not: the address itself is right then.
 var answeredBy = pattern.New(`(?i)\b(40[13]|429)\b|denied|forbidden|authoriz|authentic|limit|` +
 	`lookup .*timeout|misbehaving|x509|handshake|\bknown`)
@@ -173,6 +176,12 @@ func correctSpoken(l *Look, f *Finding) string {
 	path, value := words.SpokenField(tree, message)
 	if path == "" || strings.Contains(value, "://") && answeredBy.MatchString(message) {
 		return ""
+	}
+	if other := branches[value]; other != "" && strings.HasSuffix(strings.ToLower(path), "branch") || other != "" &&
+		strings.HasSuffix(path, "evision") {
+		if command := l.renaming(value, other, false, "", ""); command != "" {
+			return "it speaks of " + path + " (" + value + "); if the branch is " + other + " there: " + command
+		}
 	}
 	if value != "" {
 		value = " (" + words.OneLine(value) + ")"

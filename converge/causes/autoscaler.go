@@ -59,11 +59,19 @@ func scaleTargetMissing(l *converge.Look, h *autoscalingv2.HorizontalPodAutoscal
 		Next:  converge.Does(l.Owner, "looks again every 15 s"), Advice: []string{"correct spec.scaleTargetRef, or create what it names"}}
 	k, ok := l.KindOf(schema.FromAPIVersionAndKind(t.APIVersion, t.Kind))
 	switch {
-	case ok && strings.Contains(text, "the server could not find the requested resource") && !scales(k): // what 404 of its scale means
+	case !ok:
+		for _, k := range l.Kinds.All() {
+			if i := k.Info(); i.GVK.Kind == t.Kind && scales(k) && l.Read.Lookup(k, h.Namespace, t.Name) != nil {
+				version := i.GVK.GroupVersion().String()
+				f.Says += "; it is of " + version + " here"
+				f.Advice = []string{"name that version: " + converge.Merged(converge.RefTo(l.Kind, h), version, "spec", "scaleTargetRef", "apiVersion")}
+			}
+		}
+	case strings.Contains(text, "the server could not find the requested resource") && !scales(k): // what 404 of its scale means
 		f.Says = "can't scale " + strings.ToLower(t.Kind) + "/" + t.Name + ": a " + t.Kind + " has no number of replicas"
 		f.Advice = []string{"have spec.scaleTargetRef name what has one, as a Deployment or a StatefulSet: kubectl edit hpa " +
 			converge.Called(l)}
-	case ok && l.Read.Lookup(k, h.Namespace, t.Name) == nil:
+	case l.Read.Lookup(k, h.Namespace, t.Name) == nil:
 		var names []string
 		for obj := range l.Read.Each(k, h.Namespace) {
 			names = append(names, obj.GetName())

@@ -72,6 +72,7 @@ func usedUp(l *converge.Look, f *converge.Finding, why string) {
 	if !noneFree.MatchString(why) {
 		return
 	}
+	var ask []string
 	for _, k := range l.Kinds.All() {
 		i := k.Info()
 		if !i.Custom || !strings.HasSuffix(i.GVK.Kind, "IPPool") && !strings.HasSuffix(i.GVK.Kind, "AddressPool") ||
@@ -95,9 +96,16 @@ func usedUp(l *converge.Look, f *converge.Finding, why string) {
 			if len(list) > 0 {
 				f.Says += "; " + name + " has " + words.List(list, 3)
 			}
+			if status, _ := tree["status"].(map[string]any); spec["autoAssign"] == false && status["availableIPv4"] != int64(0) {
+				f.Says += " for who asks for it alone (autoAssign: false)"
+				ask = append(ask, "ask for one of "+name+": kubectl annotate service "+converge.Called(l)+" metallb.io/address-pool="+
+					pool.GetName()+" --overwrite")
+				continue
+			}
 			f.Advice = append([]string{"give " + name + " more addresses: kubectl edit " + converge.RefTo(k, pool).Called()}, f.Advice...)
 		}
 	}
+	f.Advice = append(ask, f.Advice...)
 	var with []string
 	for _, s := range resource.List(l.Read, kinds.Services, l.Obj.GetNamespace()) {
 		if s.Spec.Type == corev1.ServiceTypeLoadBalancer && len(s.Status.LoadBalancer.Ingress) > 0 {

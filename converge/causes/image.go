@@ -193,7 +193,7 @@ func imagePull(l *converge.Look, p *corev1.Pod, c *corev1.ContainerStatus) *conv
 			f.Advice[1:]...)...)
 	}
 	if len(p.Spec.ImagePullSecrets) > 0 && strings.HasPrefix(strings.Join(advice, ""), "give the pod an imagePullSecret") {
-		unaccepted(l.World, f, p)
+		unaccepted(l.World, f, p, image)
 	}
 	return f
 }
@@ -286,9 +286,14 @@ func withCredentials(l *converge.Look, p *corev1.Pod, image string) []string {
 	if name != "" {
 		return []string{has + ": if secret/" + name + " is for it, have the pod's service account bring it, and delete the pod: " + patch}
 	}
-	return []string{has + ": kubectl create secret docker-registry pull -n " + p.Namespace + " --docker-server=" + registryOf(image) +
-		" --docker-username=USER --docker-password=PASSWORD",
+	return []string{has + ": " + registrySecret("pull", p.Namespace, image),
 		"then have the pod's service account bring it, and delete the pod: " + strings.Replace(patch, `"name":""`, `"name":"pull"`, 1)}
+}
+
+// registrySecret is the command that makes a secret with credentials for the registry of an image.
+func registrySecret(name, ns, image string) string {
+	return "kubectl create secret docker-registry " + name + " -n " + ns + " --docker-server=" + registryOf(image) +
+		" --docker-username=USER --docker-password=PASSWORD"
 }
 
 // registryOf is the server from which an image comes, as a secret for it names it.
@@ -393,12 +398,14 @@ func imageField(p *corev1.Pod, c *corev1.ContainerStatus) string {
 }
 
 // unaccepted tells of a pod that has secrets with credentials, none of which the registry took.
-func unaccepted(w *converge.World, f *converge.Finding, p *corev1.Pod) {
+func unaccepted(w *converge.World, f *converge.Finding, p *corev1.Pod, image string) {
 	var names []string
 	for _, r := range p.Spec.ImagePullSecrets {
 		names = append(names, r.Name)
 		if s := resource.Get(w.Read, kinds.Secrets, p.Namespace, r.Name); s != nil && s.Type == corev1.SecretTypeOpaque {
 			f.Says += "; its imagePullSecret " + r.Name + " is of type Opaque, of which nobody takes credentials"
+			f.Advice = []string{"make it anew, as one that has them: kubectl delete secret " + r.Name + " -n " + p.Namespace + " && " +
+				registrySecret(r.Name, p.Namespace, image)}
 			return
 		}
 	}

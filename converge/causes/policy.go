@@ -7,7 +7,6 @@ import (
 
 	"github.com/kloop-dev/kloop/converge"
 	"github.com/kloop-dev/kloop/converge/general"
-	"github.com/kloop-dev/kloop/converge/health"
 	"github.com/kloop-dev/kloop/converge/words"
 	"github.com/kloop-dev/kloop/kinds"
 )
@@ -44,9 +43,8 @@ var asked = []struct{ mark, pod, container string }{
 
 // secured is the part of a template's spec that Pod Security wants; "": something else is wrong, too, which only a person can judge.
 func secured(l *converge.Look, text string) string {
-	top, ok := changeable(l.World, l.Kind, l.Obj)
 	_, breaks, is := strings.Cut(text, "violates PodSecurity ")
-	if !ok || !is {
+	if !is {
 		return ""
 	}
 	_, breaks, _ = strings.Cut(breaks, ": ")
@@ -61,7 +59,7 @@ func secured(l *converge.Look, text string) string {
 			each = append(each, a.container)
 		}
 	}
-	t := health.TemplateOf(l.Read.Lookup(top.Kind, top.NS, top.Name))
+	t := templateAbove(l)
 	if n > 0 || t == nil {
 		return ""
 	}

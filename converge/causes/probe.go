@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -82,6 +83,7 @@ func probeFails(name string, of func(*corev1.Container) *corev1.Probe) func(l *c
 			f.Says += says
 			f.Advice = append([]string{advice}, f.Advice...)
 		}
+		untrusting(l, f, p, c.Name)
 		needing(l, f, p, c.Name)
 		return f
 	}
@@ -99,9 +101,54 @@ func answerOf(l *converge.Look, f *converge.Finding, container, word, message st
 				advice = patch
 			}
 		}
-		f.Advice = append([]string{advice}, f.Advice...)
+		f.Advice = append([]string{advice}, append(openPort(l, container, word), f.Advice...)...)
 	}
 	return ok
+}
+
+// untrusting tells what keeps metrics-server from being ready far more often than anything else: it says 500 while it has metrics of no node.
+func untrusting(l *converge.Look, f *converge.Finding, p *corev1.Pod, container string) {
+	const flag = "--kubelet-insecure-tls"
+	c := podspec.ContainerNamed(&p.Spec, container)
+	if c == nil || !strings.Contains(c.Image, "metrics-server/metrics-server") || slices.Contains(c.Args, flag) || f.Error == nil ||
+		!strings.Contains(f.Error.Message, "statuscode: 500") {
+		return
+	}
+	top, ok := changeable(l.World, l.Kind, l.Obj)
+	if at := slices.IndexFunc(p.Spec.Containers, func(o corev1.Container) bool { return o.Name == container }); ok && at >= 0 && len(c.Args) > 0 {
+		f.Says += "; it is not ready while it has metrics of no node, as where it does not trust the certificates of their agents"
+		f.Advice = append([]string{"if those sign their own, let it take them: " + converge.Patched(top, converge.Add(converge.Pointer("spec",
+			"template", "spec", "containers", strconv.Itoa(at), "args", "-"), flag))}, f.Advice...)
+	}
+}
+
+// openPort advises to ask no more of a container than whether its port takes connections, where what its probe asks is not answered well.
+func openPort(l *converge.Look, container, word string) []string {
+	c := podspec.ContainerNamed(&l.Obj.(*corev1.Pod).Spec, container)
+	if c == nil {
+		return nil
+	}
+	of := map[string]*corev1.Probe{"readiness": c.ReadinessProbe, "liveness": c.LivenessProbe, "startup": c.StartupProbe}
+	probe, port, how := of[word], "", "exec"
+	switch {
+	case probe == nil:
+		return nil
+	case probe.HTTPGet != nil:
+		port, how = converge.JSON(probe.HTTPGet.Port), "httpGet"
+	case len(c.Ports) > 0:
+		port = fmt.Sprint(c.Ports[0].ContainerPort)
+	default:
+		return nil
+	}
+	advice := []string{retemplate(l, "or ask only whether its port takes connections", ofContainer(&l.Obj.(*corev1.Pod).Spec, container,
+		`"`+word+`Probe":{"`+how+`":null,"tcpSocket":{"port":`+port+`}}`))}
+	for _, name := range []string{"readiness", "liveness", "startup"} { // that one passes, mostly
+		if other := of[name]; how == "httpGet" && other != nil && other.HTTPGet != nil && other.HTTPGet.Path != probe.HTTPGet.Path {
+			return append([]string{retemplate(l, "or ask for what its "+name+" probe asks for", ofContainer(&l.Obj.(*corev1.Pod).Spec, container,
+				`"`+word+`Probe":{"httpGet":{"path":`+converge.JSON(other.HTTPGet.Path)+"}}"))}, advice...)
+		}
+	}
+	return advice
 }
 
 // near finds the port of the pod's own at which something was not reached.

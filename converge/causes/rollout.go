@@ -79,6 +79,11 @@ func newest(read resource.Reader, d *appsv1.Deployment) *appsv1.ReplicaSet {
 			return rs
 		}
 	}
+	for _, rs := range resource.Owned(read, kinds.ReplicaSets, d) { // fields of a newer server are not among those that are compared
+		if r := rs.Annotations[revision]; r != "" && r == d.Annotations[revision] && d.Status.ObservedGeneration >= d.Generation {
+			return rs
+		}
+	}
 	return nil
 }
 

@@ -271,9 +271,11 @@ func portMissing(l *converge.Look, s *corev1.Service) *converge.Finding {
 		f := &converge.Finding{Says: says, State: converge.Blocked, Waits: l.Field("spec.ports[].targetPort"),
 			Next:   converge.Does(l.Owner, "adds the pods when they have such a port"),
 			Advice: []string{"name the container's port " + name + ", or correct targetPort: kubectl edit service " + converge.Called(l)}}
-		if named := portsNamed(l, s, over); len(named) == 1 {
-			f.Advice = append([]string{fmt.Sprintf("if %s is meant: kubectl patch service %s -n %s --type=json -p "+
-				`'[{"op":"replace","path":"/spec/ports/%d/targetPort","value":"%s"}]'`, named[0], s.Name, s.Namespace, i, named[0])}, f.Advice...)
+		path := converge.Pointer("spec", "ports", strconv.Itoa(i), "targetPort")
+		if c := converge.Choices(name, portsNamed(l, s, over), func(port string) string {
+			return converge.Patched(converge.RefTo(l.Kind, s), converge.Put(path, port))
+		}); len(c) > 0 {
+			f.Advice = c
 		}
 		return f
 	}

@@ -9,7 +9,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/kloop-dev/kloop/converge"
 	"github.com/kloop-dev/kloop/converge/general"
@@ -26,20 +25,8 @@ import (
 // changeable is the workload whose template a person changes to have an object's pods come out otherwise; false: there is none, since
 // nobody makes the pod, its maker's template can't be changed (of a Job), or another controller would change it back.
 func changeable(w *converge.World, k kloop.Kind, obj kloop.Object) (top converge.Ref, ok bool) {
-	for range converge.MaxDepth {
-		ref := metav1.GetControllerOfNoCopy(obj)
-		if ref == nil {
-			break
-		}
-		by, known := w.KindOf(schema.FromAPIVersionAndKind(ref.APIVersion, ref.Kind))
-		if !known || by.Info().Custom {
-			return top, false
-		}
-		up := w.Read.Lookup(by, obj.GetNamespace(), ref.Name)
-		if up == nil {
-			return top, false
-		}
-		k, obj = by, up
+	if k, obj = w.Top(k, obj); obj == nil {
+		return top, false
 	}
 	switch k {
 	case kinds.Deployments, kinds.StatefulSets, kinds.DaemonSets, kinds.ReplicaSets, kinds.CronJobs:
@@ -53,6 +40,9 @@ func changeable(w *converge.World, k kloop.Kind, obj kloop.Object) (top converge
 func retemplate(l *converge.Look, advice, spec string) string {
 	top, ok := changeable(l.World, l.Kind, l.Obj)
 	if !ok {
+		if command := l.Remade(spec); command != "" {
+			return advice + inCopy + command
+		}
 		return atMaker(l, advice)
 	}
 	body := `{"spec":{"template":{"spec":` + spec + `}}}`
@@ -64,6 +54,26 @@ func retemplate(l *converge.Look, advice, spec string) string {
 		command += " && kubectl delete job " + job.Name + " -n " + top.NS
 	}
 	return command
+}
+
+// inCopy stands before the command that makes what can't be changed anew.
+const inCopy = ", in a copy, as it can't be changed: "
+
+// templateAbove is the pod template that a person changes, or has made anew with its job; nil: there is none.
+func templateAbove(l *converge.Look) *corev1.PodTemplateSpec {
+	top, ok := changeable(l.World, l.Kind, l.Obj)
+	if !ok {
+		_, obj := l.LastingTop()
+		if j, is := obj.(*batchv1.Job); is {
+			return &j.Spec.Template
+		}
+		return nil
+	}
+	obj := l.Read.Lookup(top.Kind, top.NS, top.Name)
+	if c, is := obj.(*batchv1.CronJob); is {
+		return &c.Spec.JobTemplate.Spec.Template
+	}
+	return health.TemplateOf(obj)
 }
 
 // relabelled is advice with the command that gives the pods of a workload a label; "": their template can't be changed.
@@ -109,7 +119,9 @@ func ofContainer(t *corev1.PodSpec, name, part string) string {
 // resources is advice with the command that gives a container such requests and limits; container "": all of the template.
 func resources(l *converge.Look, advice, container, requests, limits string) string {
 	top, ok := changeable(l.World, l.Kind, l.Obj)
-	if !ok {
+	if t := templateAbove(l); !ok && t != nil {
+		return retemplate(l, advice, amounting(t, container, requests, limits))
+	} else if !ok {
 		return atMaker(l, advice)
 	}
 	command := ": kubectl set resources " + top.Kind.Info().Singular + "/" + top.Name + " -n " + top.NS
@@ -123,6 +135,32 @@ func resources(l *converge.Look, advice, container, requests, limits string) str
 		command += " --limits=" + limits
 	}
 	return advice + command
+}
+
+// amounting is the part of a template's spec that has a container, or all of them, ask for amounts: cpu=1,memory=1Gi.
+func amounting(t *corev1.PodTemplateSpec, container, requests, limits string) string {
+	amounts := func(list string) map[string]string {
+		all := map[string]string{}
+		for one := range strings.SplitSeq(list, ",") {
+			if name, amount, is := strings.Cut(one, "="); is {
+				all[name] = amount
+			}
+		}
+		return all
+	}
+	type named struct {
+		Name      string                       `json:"name"`
+		Resources map[string]map[string]string `json:"resources"`
+	}
+	of := map[string][]named{}
+	for field, list := range map[string][]corev1.Container{"initContainers": t.Spec.InitContainers, "containers": t.Spec.Containers} {
+		for i := range list {
+			if container == "" || container == list[i].Name {
+				of[field] = append(of[field], named{list[i].Name, map[string]map[string]string{"requests": amounts(requests), "limits": amounts(limits)}})
+			}
+		}
+	}
+	return converge.JSON(of)
 }
 
 // usual are amounts to begin with, where nobody knows what a program needs.
@@ -165,7 +203,7 @@ func quotaNeedsLimits(l *converge.Look, text string) *converge.Finding {
 	if len(sums) > 0 {
 		f.Says += ": " + wants
 	}
-	if _, ok := changeable(l.World, l.Kind, l.Obj); ok && len(sums) > 0 {
+	if templateAbove(l) != nil && len(sums) > 0 {
 		f.Advice = append([]string{resources(l, "set them in the pod template, to what it needs", one,
 			strings.Join(sums["requests"], ","), strings.Join(sums["limits"], ","))}, append(anew(l),
 			"or give the namespace a LimitRange with defaults")...)
@@ -210,15 +248,7 @@ func anew(l *converge.Look) []string {
 
 // fitting advises the amounts that a LimitRange takes, for the container that has others.
 func fitting(l *converge.Look, text string) string {
-	top, ok := changeable(l.World, l.Kind, l.Obj)
-	if !ok {
-		return ""
-	}
-	obj := l.Read.Lookup(top.Kind, top.NS, top.Name)
-	t := health.TemplateOf(obj)
-	if c, is := obj.(*batchv1.CronJob); is {
-		t = &c.Spec.JobTemplate.Spec.Template
-	}
+	t := templateAbove(l)
 	if t == nil {
 		return ""
 	}

@@ -192,8 +192,7 @@ func attachedElsewhere(l *converge.Look, p *corev1.Pod, text string) *converge.F
 					other.Namespace}
 			}
 			if o := metav1.GetControllerOfNoCopy(other); o != nil && o.Kind == "ReplicaSet" {
-				f.Advice = append([]string{"let the old pod go first: a Deployment with such a volume needs strategy: {type: Recreate}"},
-					f.Advice...)
+				f.Advice = append([]string{recreating(l.World, other)}, f.Advice...)
 			}
 			if !l.Health(kinds.Pods, other).Converged() {
 				f.Below = []converge.Ref{r}
@@ -202,6 +201,16 @@ func attachedElsewhere(l *converge.Look, p *corev1.Pod, text string) *converge.F
 		}
 	}
 	return f
+}
+
+// recreating advises to have a deployment let its old pods go before it makes newer ones.
+func recreating(w *converge.World, p *corev1.Pod) string {
+	advice := "let the old pod go first: a Deployment with such a volume needs strategy: {type: Recreate}"
+	if d := deploymentOf(w, p); d != nil {
+		advice += ": kubectl patch deployment " + d.Name + " -n " + d.Namespace +
+			` -p '{"spec":{"strategy":{"type":"Recreate","rollingUpdate":null}}}'`
+	}
+	return advice
 }
 
 var keyless = regexp.MustCompile(`references non-existent (?:(config|secret) )?key: ?(\S+)`)

@@ -53,6 +53,8 @@ func namespaceBlind(l *converge.Look) *converge.Finding {
 			State: converge.Blocked,
 			Waits: converge.On("APIService", r, "status.conditions[Available]"),
 			Next:  converge.Does(l.Owner, "goes on when apiservice/%s is available or gone", a.Name),
+			Aside: "it waits for the API group " + a.Spec.Group + ", whose server does not answer: apiservice/" + a.Name,
+			Also:  []string{"or, if that API is no longer used: kubectl delete apiservice " + a.Name},
 			Advice: []string{"bring the server behind the APIService back, or delete the APIService if it is no longer used: kubectl " +
 				"delete apiservice " + a.Name},
 			Below: []converge.Ref{r}}

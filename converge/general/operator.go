@@ -366,7 +366,10 @@ func named(l *converge.Look, f *converge.Finding, tree map[string]any, message s
 	if lackAt(l, f, message) || lackPart(l, f, tree) {
 		return
 	}
-	for _, m := range mentions.Of(l).Mentions(tree) {
+	list := mentions.Of(l).Mentions(tree)
+	apart := func(m mentions.Mention) bool { return !strings.Contains(message, m.Name) }
+	said := slices.DeleteFunc(slices.Clone(list), apart)
+	for _, m := range append(said, slices.DeleteFunc(list, func(m mentions.Mention) bool { return !apart(m) })...) { // what it speaks of first
 		if toldIn(l, &m, message) {
 			continue
 		}
@@ -377,6 +380,8 @@ func named(l *converge.Look, f *converge.Finding, tree map[string]any, message s
 			continue
 		}
 		switch {
+		case says != "" && !vague && !strings.Contains(message, m.Name) && lackValue(l, f, tree, message):
+			return
 		case says != "":
 			f.Says += "; it " + says
 			f.Waits, f.Next = m.Wait(), converge.PersonDoes("makes it, or names another one; %s goes on then", who)

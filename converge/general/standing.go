@@ -37,6 +37,12 @@ func standing(l *converge.Look, f *converge.Finding, tree map[string]any, messag
 			return
 		}
 		if gone != nil && gone[3] == m.Name && (gone[2] == "" || gone[2] == m.NS) {
+			if otherKind(l, f, message, &m) {
+				return
+			}
+			if besideProgram(l, f, &m) {
+				return
+			}
 			f.Says += "; " + name + " is there"
 			f.Advice = append([]string{unseen(l, &m, tree)}, f.Advice...)
 			return
@@ -82,6 +88,43 @@ func unseen(l *converge.Look, m *mentions.Mention, tree map[string]any) string {
 	}
 	return "see whether its controller may read it, and looks for it in that namespace and version: kubectl get " + m.Called() +
 		" -o yaml"
+}
+
+// otherKind has an object say of which kind it is what it names, where its controller looks for one of another kind, as for an Issuer in place
+// of a ClusterIssuer.
+func otherKind(l *converge.Look, f *converge.Finding, message string, m *mentions.Mention) bool {
+	kind := m.Kind.Info().GVK.Kind
+	sought, is := strings.CutPrefix(kind, "Cluster")
+	if !is {
+		sought = "Cluster" + kind
+	}
+	command := l.OfKind(m.Name, kind)
+	if !words.StandsIn(message, sought) || words.StandsIn(message, kind) || command == "" {
+		return false
+	}
+	name := new(converge.ObjectOf(m.Kind, m.Obj)).Short()
+	f.Says += "; it is looked for as a " + sought + ", and there is " + name
+	f.State, f.Waits = converge.Blocked, converge.On("Object", m.Ref, "")
+	f.Next = converge.PersonDoes("says of which kind it is; %s goes on then", f.Owner)
+	f.Advice = []string{"say that it is a " + kind + ", if " + name + " is meant: " + command}
+	return true
+}
+
+// besideProgram has what is here be copied to the namespace of the controller: it looks there for what an object of the whole cluster names.
+func besideProgram(l *converge.Look, f *converge.Finding, m *mentions.Mention) bool {
+	by, obj := l.Referred(m.Name)
+	_, program := programAt(l.World, l.Kind, f.Owner)
+	if obj == nil || by.Info().Namespaced || program == nil || program.GetNamespace() == m.NS || m.NS == "" ||
+		l.Read.Lookup(m.Kind, program.GetNamespace(), m.Name) != nil {
+		return false
+	}
+	own := program.GetNamespace()
+	f.Says += "; " + new(converge.ObjectOf(by, obj)).Short() + " is of the whole cluster: what it names is looked for in namespace " + own +
+		", and " + m.Kind.Info().Singular + "/" + m.Name + " is in " + m.NS
+	f.State, f.Waits = converge.Blocked, converge.On("Object", converge.Ref{Kind: m.Kind, NS: own, Name: m.Name}, "")
+	f.Next = converge.PersonDoes("makes it there; %s goes on then", f.Owner)
+	f.Advice = nil // to copy it is advised of all that is in another namespace
+	return true
 }
 
 // ported says that something in a spec names an object with a port.

@@ -124,9 +124,7 @@ func lacks(l *converge.Look, f *converge.Finding, k resource.Kind, v *value, tol
 		if in != "" {
 			f.Says = strings.TrimSuffix(f.Says, "is in no namespace") + "is in namespace " + in + ", where its controller seems not to look"
 			if _, program := programAt(l.World, l.Kind, f.Owner); program != nil && program.GetNamespace() != in {
-				own := program.GetNamespace()
-				f.Advice = append([]string{"copy it to the namespace of its controller: kubectl get " + k.Info().Singular + " " + v.text + " -n " + in +
-					" -o yaml | sed 's/namespace: " + in + "/namespace: " + own + "/' | kubectl apply -f -"}, f.Advice...)
+				f.Advice = append([]string{converge.Copy(converge.Ref{Kind: k, NS: in, Name: v.text}, program.GetNamespace())}, f.Advice...)
 				return true
 			}
 		}

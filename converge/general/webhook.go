@@ -3,11 +3,13 @@ package general
 import (
 	"cmp"
 	"regexp"
+	"slices"
 	"strings"
 
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/utils/ptr"
 
 	"github.com/kloop-dev/kloop/converge"
@@ -41,6 +43,10 @@ func WebhookDown(l *converge.Look, text string) *converge.Finding {
 		}
 		f.Advice = append([]string{"set caBundle in " + cmp.Or(hook.config, "its configuration") +
 			" to the authority of the webhook's certificate; who makes the certificates (cert-manager, the operator) does so" + edit}, f.Advice...)
+		if says, a := injected(l, hook); a != "" {
+			f.Says += says
+			f.Advice[0] = a
+		}
 		if strings.Contains(text, "has expired or is not yet valid") {
 			f.Says = refusedWrite(l) + ": the certificate of the webhook " + name + " has expired, or a clock is wrong (" +
 				words.Between(text+"\x00", "x509: ", "\x00") + ")"
@@ -170,6 +176,38 @@ func findWebhook(read resource.Reader, name string) webhook {
 		}
 	}
 	return webhook{}
+}
+
+// injects is the annotation by which cert-manager puts the authority of a certificate into a configuration.
+const injects = "cert-manager.io/inject-ca-from"
+
+// injected advises to have cert-manager put the authority of the certificate into a webhook's configuration that is made for its service,
+// where it is to take another one, or none; "": there is none, or it is that one.
+func injected(l *converge.Look, h webhook) (says, advice string) {
+	k, known := l.Kinds.GR(schema.GroupResource{Group: "cert-manager.io", Resource: "certificates"})
+	kind, config, _ := strings.Cut(h.config, "/")
+	if h.ref == nil || !known || config == "" {
+		return "", ""
+	}
+	var of resource.Kind = admissionregistration.ValidatingWebhookConfigurations
+	if kind != of.Info().Singular {
+		of = admissionregistration.MutatingWebhookConfigurations
+	}
+	has := l.Read.Lookup(of, "", config).GetAnnotations()[injects]
+	for obj := range l.Read.Each(k, h.ref.Namespace) {
+		tree, _ := words.Tree(obj)
+		spec, _ := tree["spec"].(map[string]any)
+		names, _ := spec["dnsNames"].([]any)
+		at := obj.GetNamespace() + "/" + obj.GetName()
+		if at != has && slices.Contains(names, any(h.ref.Name+"."+h.ref.Namespace+".svc")) {
+			if has != "" {
+				says = "; it has that of certificate " + has + ", and the one for its service is " + at
+			}
+			return says, "have cert-manager put the authority of certificate/" + obj.GetName() + " into it: kubectl annotate " + kind + " " +
+				config + " " + injects + "=" + at + " --overwrite"
+		}
+	}
+	return "", ""
 }
 
 // servingSecrets tells from which Secrets the pods behind a webhook's service have their certificate.
