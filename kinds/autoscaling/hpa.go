@@ -5,7 +5,6 @@ package autoscaling
 import (
 	"strconv"
 
-	autoscalingv1 "k8s.io/api/autoscaling/v1"
 	autoscalingv2 "k8s.io/api/autoscaling/v2"
 	corev1 "k8s.io/api/core/v1"
 
@@ -43,12 +42,7 @@ var HorizontalPodAutoscalers = &resource.Def[hpa]{
 		resource.Col("Replicas", "string", func(h hpa) any { return int64(h.Status.CurrentReplicas) }),
 		resource.Age[hpa](),
 	},
-	Also: []resource.Version[hpa]{{
-		GVK:  autoscalingv1.SchemeGroupVersion.WithKind("HorizontalPodAutoscaler"),
-		New:  func() resource.Object { return &autoscalingv1.HorizontalPodAutoscaler{} },
-		From: func(h hpa) resource.Object { return toV1(h) },
-		To:   func(o resource.Object) hpa { return fromV1(o.(*autoscalingv1.HorizontalPodAutoscaler)) },
-	}},
+	Also: older(),
 }
 
 // defaultAutoscaler fills in rules only where behavior is given (KEP-853): without it the loop goes by its own settings. Up: at once, by

@@ -1,3 +1,5 @@
+//go:build !reader
+
 package autoscaling
 
 import (
@@ -19,6 +21,16 @@ const (
 	conditionsKey = "autoscaling.alpha.kubernetes.io/conditions"
 	behaviorKey   = "autoscaling.alpha.kubernetes.io/behavior"
 )
+
+// older are the versions beside the one that is stored.
+func older() []resource.Version[hpa] {
+	return []resource.Version[hpa]{{
+		GVK:  autoscalingv1.SchemeGroupVersion.WithKind("HorizontalPodAutoscaler"),
+		New:  func() resource.Object { return &autoscalingv1.HorizontalPodAutoscaler{} },
+		From: func(h hpa) resource.Object { return toV1(h) },
+		To:   func(o resource.Object) hpa { return fromV1(o.(*autoscalingv1.HorizontalPodAutoscaler)) },
+	}}
+}
 
 // toV1 converts from the hub. The one metric that v1 knows is a target for the utilization of CPU.
 func toV1(h hpa) *autoscalingv1.HorizontalPodAutoscaler {
