@@ -109,6 +109,9 @@ func Copy(r Ref, to string) string {
 // unlike are the lines of an object that can't be changed which its copy must not have, by kind.
 var unlike = map[string]string{"Job": " | sed '/controller-uid/d'", "Pod": " | sed '/nodeName:/d'", "PersistentVolumeClaim": ""}
 
+// Anew is the command that makes an object anew, with changes, that can't be changed.
+func Anew(r Ref, changes ...Change) string { return copied(r, "json", JSON(changes)) }
+
 // Top is the object at the end of the chain of controllers of another, or that itself; nil: an operator is in it, or it is not seen.
 func (w *World) Top(k resource.Kind, obj resource.Object) (resource.Kind, resource.Object) {
 	for range MaxDepth {
@@ -151,13 +154,13 @@ func (l *Look) Remade(spec string) string {
 	if k.Info().GVK.Kind == "Job" {
 		body = `{"spec":{"template":` + body + "}}"
 	}
-	return copied(k, obj, "strategic", body)
+	return copied(RefTo(k, obj), "strategic", body)
 }
 
-func copied(k resource.Kind, obj resource.Object, how, body string) string {
-	command := patching(patch(RefTo(k, obj))+" --dry-run=client -o yaml", how, body)
+func copied(r Ref, how, body string) string {
+	command := patching(patch(r)+" --dry-run=client -o yaml", how, body)
 	if command == "" {
 		return ""
 	}
-	return command + unlike[k.Info().GVK.Kind] + " | kubectl replace --force -f -"
+	return command + unlike[r.Kind.Info().GVK.Kind] + " | kubectl replace --force -f -"
 }

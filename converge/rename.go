@@ -140,7 +140,7 @@ func (l *Look) renaming(old, name string, isKey bool, of, kind string) string {
 	case len(ops) == 0 || len(ops) > 4 || custom && runsOnce.MatchString(k.Info().GVK.Kind):
 		return ""
 	case anew:
-		return copied(k, obj, "json", JSON(ops))
+		return Anew(RefTo(k, obj), ops...)
 	}
 	return Patched(RefTo(k, obj), ops...)
 }

@@ -177,6 +177,11 @@ func correctSpoken(l *Look, f *Finding) string {
 	if path == "" || strings.Contains(value, "://") && answeredBy.MatchString(message) {
 		return ""
 	}
+	if fields := strings.Fields(value); len(fields) == 6 && strings.Contains(message, "5 fields, found 6") {
+		if command := l.renaming(value, strings.Join(fields[1:], " "), false, "", ""); command != "" {
+			return "it speaks of " + path + " (" + value + "); if its first field was meant for seconds, leave it out: " + command
+		}
+	}
 	if other := branches[value]; other != "" && strings.HasSuffix(strings.ToLower(path), "branch") || other != "" &&
 		strings.HasSuffix(path, "evision") {
 		if command := l.renaming(value, other, false, "", ""); command != "" {

@@ -2,19 +2,53 @@ package causes
 
 import (
 	"fmt"
+	"strings"
 
 	batchv1 "k8s.io/api/batch/v1"
 	"k8s.io/utils/ptr"
 
 	"github.com/kloop-dev/kloop/converge"
+	"github.com/kloop-dev/kloop/converge/general"
 	"github.com/kloop-dev/kloop/converge/health"
+	"github.com/kloop-dev/kloop/converge/words"
 	"github.com/kloop-dev/kloop/kinds"
 	"github.com/kloop-dev/kloop/resource"
 )
 
 // crons are the ways in which a cron job does not start what is due.
 func crons() []converge.Situation {
-	return []converge.Situation{{Name: "RunMissed", Of: []resource.Kind{kinds.CronJobs}, See: runMissed}}
+	return []converge.Situation{{Name: "RunMissed", Of: []resource.Kind{kinds.CronJobs}, See: runMissed},
+		{Name: "RunMissed", Of: nil, See: unkept}}
+}
+
+// unkept is an object of a kind that users defined that has a schedule, and does not keep it.
+func unkept(l *converge.Look) *converge.Finding {
+	tree, custom := words.Tree(l.Obj)
+	if !custom {
+		return nil
+	}
+	says, schedule, due := health.Unkept(l.World, l.Kind, l.Obj, tree)
+	if says == "" || l.Judged.Says != says {
+		return nil
+	}
+	r := converge.RefTo(l.Kind, l.Obj)
+	f := &converge.Finding{Says: says, Owner: l.Keeper(), State: converge.Waiting, Waits: l.Field("spec.schedule"),
+		Next: converge.Does(l.Keeper(), "does it when it runs"), Advice: []string{general.LogOf(l, l.Keeper())}}
+	if strings.HasPrefix(says, "never ") {
+		f.State, f.Next = converge.Blocked, converge.PersonDoes("corrects spec.schedule (minute, hour, day of the month, month, day of the week)")
+		f.Advice = []string{"have it be the first of each month, if that is meant: " + converge.Merged(r, "0 0 1 * *", "spec", "schedule")}
+		return f
+	}
+	f.Says += ": one was due at " + due.UTC().Format("2006-01-02 15:04 MST") + " by " + schedule
+	if k, down := general.KeeperDown(l.World, l.Kind); down != nil {
+		f.State, f.Below = converge.Missing, []converge.Ref{converge.RefTo(k, down)}
+		f.Says += "; " + new(converge.ObjectOf(k, down)).Short() + ", which is to do it, does not run"
+		if want, _ := l.Workloads().Copies(down); want == 0 {
+			f.Below, f.Advice = nil, []string{"have it run: kubectl scale " + k.Info().Singular + " " + down.GetName() + " -n " + down.GetNamespace() +
+				" --replicas=1"}
+		}
+	}
+	return f
 }
 
 func runMissed(l *converge.Look) *converge.Finding {

@@ -168,6 +168,7 @@ func devicesShort(l *converge.Look, p *corev1.Pod, text string) *converge.Findin
 	if f == nil {
 		return nil
 	}
+	unfitDevices(l, f, p)
 	for _, s := range resource.List(l.Read, kinds.ResourceSlices, "") {
 		for i := range s.Spec.Devices {
 			if d := &s.Spec.Devices[i]; len(d.Taints) > 0 {

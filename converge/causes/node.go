@@ -3,6 +3,7 @@ package causes
 import (
 	"cmp"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 
@@ -107,11 +108,43 @@ func nodeReportsTrouble(l *converge.Look, n *corev1.Node) *converge.Finding {
 				c.Type)), Next: converge.Does(agent,
 				"reports again when that is over"), Advice: []string{troubleAdvice(n, &c)}}
 		if strings.Contains(strings.ToLower(c.Message), "network") {
-			f.Below = servants(l.World, n.Name)
+			if f.Below = servants(l.World, n.Name); len(f.Below) == 0 {
+				unserved(l, f, n)
+			}
 		}
 		return f
 	}
 	return nil
+}
+
+// unserved tells of a DaemonSet in the network of nodes, as a network plugin is, that runs on none of them for want of a label.
+func unserved(l *converge.Look, f *converge.Finding, n *corev1.Node) {
+	for _, d := range resource.List(l.Read, kinds.DaemonSets, "") {
+		t := &d.Spec.Template.Spec
+		if !t.HostNetwork || len(t.NodeSelector) == 0 || d.Status.DesiredNumberScheduled > 0 || d.Status.ObservedGeneration < d.Generation {
+			continue
+		}
+		r, lacks := converge.RefTo(kinds.DaemonSets, d), ""
+		for _, key := range slices.Sorted(maps.Keys(t.NodeSelector)) {
+			if value := t.NodeSelector[key]; n.Labels[key] != value {
+				lacks += " " + key + "=" + value
+			}
+		}
+		if lacks == "" {
+			continue
+		}
+		f.Says += "; daemonset/" + d.Name + " in namespace " + d.Namespace + " runs on no node: it asks for the label" + lacks
+		f.Advice = []string{"if that is to run here: kubectl label node " + n.Name + lacks + " --overwrite"}
+		if near, body := Reselect(l.World, t); near != "" {
+			f.Says += near
+			f.Advice = []string{"if that is meant: kubectl patch daemonset " + d.Name + " -n " + d.Namespace + " -p '" + body + "'"}
+		} else if key, _, _ := strings.Cut(lacks[1:], "="); n.Labels[key] != "" {
+			f.Says += ", and the node has " + key + "=" + n.Labels[key]
+			f.Advice = []string{"if that is meant: " + converge.Merged(r, n.Labels[key], "spec", "template", "spec", "nodeSelector", key)}
+		}
+		f.Waits = converge.On("Object", r, "spec.template.spec.nodeSelector")
+		return
+	}
 }
 
 // troubleAdvice holds what helps a node that reports a condition.

@@ -46,7 +46,7 @@ func customHealth(w *converge.World, k resource.Kind, obj resource.Object, tree 
 		return converge.Health{Says: "has no status", Want: "metadata.generation=" + fmt.Sprint(obj.GetGeneration()),
 			Have: "status missing"}
 	}
-	if of, down := keeperDown(w, k); !has && down != nil {
+	if of, down := KeeperDown(w, k); !has && down != nil {
 		return converge.Health{Says: "has no status", Want: "a status", Have: "no status", Since: w.Health(of, down).Since}
 	}
 	if !Speaks(status) && NewestWarning((&converge.Look{World: w, Obj: obj})) != nil {
@@ -69,8 +69,8 @@ func customHealth(w *converge.World, k resource.Kind, obj resource.Object, tree 
 	return lingers(w, obj, status)
 }
 
-// keeperDown is the workload that seems to keep objects of a kind, if it does not run.
-func keeperDown(w *converge.World, k resource.Kind) (of resource.Kind, down resource.Object) {
+// KeeperDown is the workload that seems to keep objects of a kind, if it does not run.
+func KeeperDown(w *converge.World, k resource.Kind) (of resource.Kind, down resource.Object) {
 	if of, down, _ = ProjectDown(w, k); down != nil {
 		return of, down
 	}

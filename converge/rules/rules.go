@@ -4,14 +4,13 @@ package rules
 import (
 	"github.com/kloop-dev/kloop/converge"
 	"github.com/kloop-dev/kloop/converge/causes"
-	"github.com/kloop-dev/kloop/converge/general"
 	"github.com/kloop-dev/kloop/converge/health"
 	"github.com/kloop-dev/kloop/converge/rests"
 )
 
 // All are the rules of all kinds of Kubernetes, and of what users define. Those of a control plane without pods are general.Rules.
 func All() converge.Rules {
-	r := converge.Rules{Healths: health.All(), Custom: general.Custom, Rest: rests.All, Pods: causes.Workloads()}
+	r := converge.Rules{Healths: health.All(), Custom: health.Custom, Rest: rests.All, Pods: causes.Workloads()}
 	r.Situations, r.Refusals = causes.All()
 	return r
 }
