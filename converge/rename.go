@@ -219,6 +219,17 @@ func (l *Look) Referred(name string) (k resource.Kind, obj resource.Object) {
 	return k, obj
 }
 
+// Paths are the JSON pointers to the texts of a custom object's spec that a rule takes.
+func Paths(obj resource.Object, is func(path, text string) bool) (list []string) {
+	tree, _ := words.Tree(obj)
+	placesOf(tree["spec"], "/spec", 0, func(path string, _ map[string]any, text string) {
+		if is(path, text) {
+			list = append(list, path)
+		}
+	})
+	return list
+}
+
 // placesOf goes through the texts of a tree, with the JSON pointer to each and what stands beside it.
 func placesOf(v any, path string, depth int, see func(path string, beside map[string]any, text string)) {
 	if depth > 16 {

@@ -245,9 +245,10 @@ func containerUnmeasured(l *converge.Look, h *autoscalingv2.HorizontalPodAutosca
 			f.Says = "is to go by the container " + name + ", which its target's pod template does not have: it has " +
 				words.List(has, 4)
 			for i, m := range h.Spec.Metrics {
-				if m.ContainerResource != nil && m.ContainerResource.Container == name && len(has) == 1 {
-					f.Advice = []string{fmt.Sprintf("have it go by that: kubectl patch hpa %s --type=json -p '[{\"op\":\"replace\","+
-						"\"path\":\"/spec/metrics/%d/containerResource/container\",\"value\":\"%s\"}]'", converge.Called(l), i, has[0])}
+				if m.ContainerResource != nil && m.ContainerResource.Container == name {
+					f.Advice = converge.Choices(name, has, func(container string) string {
+						return converge.Patched(converge.RefTo(l.Kind, h), converge.Put(fmt.Sprintf("/spec/metrics/%d/containerResource/container", i), container))
+					})
 				}
 			}
 		} else if len(has) > 0 {

@@ -208,26 +208,10 @@ func ofProvider(l *converge.Look, f *converge.Finding, p *corev1.Pod, class, tex
 		f.Says += "; daemonset/" + d.Name + " in namespace " + d.Namespace + " is to bring it"
 		f.Waits = converge.On("Object", converge.RefTo(kinds.DaemonSets, d), "")
 		f.Advice[0] = "see why it has no pod there that runs: kubectl get pods -o wide -n " + d.Namespace
-		if t := untolerated(l, &d.Spec.Template.Spec, p.Spec.NodeName); t != "" {
+		if t, advice := tolerating(l, converge.RefTo(kinds.DaemonSets, d), &d.Spec.Template.Spec, p.Spec.NodeName); t != "" {
 			f.Says += ", and does not tolerate the taint " + t + " of that node"
-			f.Advice[0] = "give its pod template a toleration of " + t + ": kubectl edit daemonset " + d.Name + " -n " + d.Namespace
+			f.Advice[0] = advice
 		}
 		return
 	}
-}
-
-// untolerated is a taint of a node that keeps the pods of a template off; "": none does.
-func untolerated(l *converge.Look, spec *corev1.PodSpec, node string) string {
-	n := resource.Get(l.Read, core.Nodes, "", node)
-	if n == nil {
-		return ""
-	}
-	for i := range n.Spec.Taints {
-		t := &n.Spec.Taints[i]
-		if t.Effect != corev1.TaintEffectPreferNoSchedule && !slices.ContainsFunc(spec.Tolerations,
-			func(o corev1.Toleration) bool { return Tolerates(&o, t) }) {
-			return t.ToString()
-		}
-	}
-	return ""
 }

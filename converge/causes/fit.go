@@ -89,7 +89,7 @@ var tooSmall = regexp.MustCompile(`incompatible with nodepool "([a-z0-9.-]+)".*?
 	`(?:.*?(node\.kubernetes\.io/instance-type|[a-z./-]+/instance-(?:cpu|size|family|category)) In \[([^\]]+)\])?`)
 
 // unpooled has the pool of nodes offer what a pod asks for, where the autoscaler says that it does not.
-func unpooled(f *converge.Finding) {
+func unpooled(w *converge.World, f *converge.Finding) {
 	m := unpooledBy.FindStringSubmatch(f.Aside)
 	if small := tooSmall.FindStringSubmatch(f.Aside); m == nil && small != nil {
 		allows := ""
@@ -102,6 +102,10 @@ func unpooled(f *converge.Finding) {
 		return
 	}
 	if m == nil {
+		return
+	}
+	if command := offered(w, m[1], m[2], m[3]); command != "" {
+		f.Advice = []string{"have the node pool " + m[1] + " offer " + m[2] + " " + m[3] + ", or leave that out of what the pod asks for: " + command}
 		return
 	}
 	f.Advice = []string{"have the node pool " + m[1] + " offer " + m[2] + " " + m[3] + " (spec.template.spec.requirements), or leave that " +

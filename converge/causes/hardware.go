@@ -190,9 +190,9 @@ func bringer(l *converge.Look, f *converge.Finding, name string) {
 		f.Says += "; " + short + " is to bring it, and runs nowhere"
 		f.Advice = []string{"correct which nodes its pod template asks for: kubectl edit daemonset " + d.Name + " -n " + d.Namespace}
 		for _, n := range resource.List(l.Read, kinds.Nodes, "") {
-			if taint := untolerated(l, &d.Spec.Template.Spec, n.Name); taint != "" {
+			if taint, advice := tolerating(l, converge.RefTo(kinds.DaemonSets, d), &d.Spec.Template.Spec, n.Name); taint != "" {
 				f.Says += ", as it does not tolerate the taint " + taint + " of node " + n.Name
-				f.Advice[0] = "give its pod template a toleration of " + taint + ": kubectl edit daemonset " + d.Name + " -n " + d.Namespace
+				f.Advice[0] = advice
 				break
 			}
 		}

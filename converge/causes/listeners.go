@@ -25,6 +25,7 @@ func (workloads) Spoken(l *converge.Look, f *converge.Finding, tree map[string]a
 	ungranted(l, f, tree, message)
 	unallowed(l, f, tree)
 	apartBy(l, f, tree)
+	otherListener(l, f, tree)
 	colliding(l, f, message)
 	disallowed(l, f, tree, message)
 	lackActive(l, f, message)

@@ -92,7 +92,7 @@ func byScheduler(f *converge.Finding, w *converge.World, p *corev1.Pod) {
 			f.Advice = append([]string{s.Advice()}, f.Advice...)
 		}
 	}
-	unpooled(f)
+	unpooled(w, f)
 	coming(f, w, p)
 	if len(f.Advice) > 0 && f.State == converge.Blocked && !strings.Contains(f.Advice[0], "kubectl uncordon ") && f.Error != nil &&
 		strings.Contains(f.Error.Message, "were unschedulable") && !aboutVolumes(f.Error.Message) {

@@ -258,13 +258,15 @@ func portMissing(l *converge.Look, s *corev1.Service) *converge.Finding {
 		if name == "" || open[port.Name] {
 			continue
 		}
-		says := "leads to the port " + name + ", which none of its pods names"
+		says, flip := "leads to the port "+name+", which none of its pods names", []string(nil)
 		over := cmp.Or(string(port.Protocol), "TCP")
 		if named := portsNamed(l, s, over); slices.Contains(named, name) {
 			continue
 		}
 		if all := portsNamed(l, s, ""); slices.Contains(all, name) {
 			says = "leads to the port " + name + " over " + over + ", and its pods have that name for a port of another protocol"
+			flip = []string{"if that one is meant: " + converge.Patched(converge.RefTo(l.Kind, s), converge.Add(converge.Pointer("spec", "ports",
+				strconv.Itoa(i), "protocol"), map[string]string{"TCP": "UDP", "UDP": "TCP", "SCTP": "TCP"}[over]))}
 		} else if len(all) > 0 {
 			says += "; they name " + words.List(all, 3)
 		}
@@ -277,6 +279,7 @@ func portMissing(l *converge.Look, s *corev1.Service) *converge.Finding {
 		}); len(c) > 0 {
 			f.Advice = c
 		}
+		f.Advice = append(flip, f.Advice...)
 		return f
 	}
 	return nil

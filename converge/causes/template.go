@@ -122,7 +122,7 @@ func resources(l *converge.Look, advice, container, requests, limits string) str
 	if t := templateAbove(l); !ok && t != nil {
 		return retemplate(l, advice, amounting(t, container, requests, limits))
 	} else if !ok {
-		return atMaker(l, advice)
+		return amountsAtMaker(l, advice, container, map[string]string{"requests": requests, "limits": limits})
 	}
 	command := ": kubectl set resources " + top.Kind.Info().Singular + "/" + top.Name + " -n " + top.NS
 	if container != "" {
@@ -135,6 +135,44 @@ func resources(l *converge.Look, advice, container, requests, limits string) str
 		command += " --limits=" + limits
 	}
 	return advice + command
+}
+
+// amountsAtMaker is advice with the command that changes amounts of a container in the object of an operator for which it is made: at the
+// fields of their names that have what the pod has now.
+func amountsAtMaker(l *converge.Look, advice, container string, want map[string]string) string {
+	by, p := general.Maker(l), asPod(l)
+	if by == nil || p == nil {
+		return atMaker(l, advice)
+	}
+	var changes []converge.Change
+	for of, list := range want {
+		for one := range strings.SplitSeq(list, ",") {
+			name, amount, _ := strings.Cut(one, "=")
+			for i := range p.Spec.Containers {
+				c := &p.Spec.Containers[i]
+				has := map[string]corev1.ResourceList{"requests": c.Resources.Requests, "limits": c.Resources.Limits}[of][corev1.ResourceName(name)]
+				if container != "" && c.Name != container || has.IsZero() {
+					continue
+				}
+				for _, path := range converge.Paths(by.Obj, func(path, text string) bool {
+					q, err := kloop.ParseQuantity(text)
+					return err == nil && q.Cmp(has) == 0 && strings.HasSuffix(path, "/"+of+"/"+name)
+				}) {
+					changes = append(changes, converge.Put(path, amount))
+				}
+			}
+		}
+	}
+	if len(changes) == 0 || len(changes) > 4 {
+		return atMaker(l, advice)
+	}
+	return advice + ", at " + new(by.Object()).Short() + ", for which it is made: " + converge.Patched(converge.RefTo(by.Kind, by.Obj), changes...)
+}
+
+// asPod is the pod that is looked at; nil: it is something else.
+func asPod(l *converge.Look) *corev1.Pod {
+	p, _ := l.Obj.(*corev1.Pod)
+	return p
 }
 
 // amounting is the part of a template's spec that has a container, or all of them, ask for amounts: cpu=1,memory=1Gi.

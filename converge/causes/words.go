@@ -60,7 +60,7 @@ func advise(l *converge.Look, f *converge.Finding, p *corev1.Pod, container stri
 	}
 	who := "system:serviceaccount:" + words.Between(t.Message, `"system:serviceaccount:`, `"`) + " -n " + p.Namespace
 	if s.Advice() != words.DNSUnknown || !strings.HasPrefix(f.Advice[0], headless) {
-		f.Advice = append([]string{withKeys(l, p, container, strings.ReplaceAll(s.Advice(), "{}", who))}, f.Advice...)
+		f.Advice = append([]string{withKeys(l, p, container, strings.ReplaceAll(s.Advice(), "{}", who), t.Message)}, f.Advice...)
 	}
 	enlarge(l, f, p)
 	if r, lacks := converge.LackedRight(t.Message); lacks {
@@ -106,7 +106,12 @@ func misconfigured(l *converge.Look, p *corev1.Pod, container, said string) stri
 }
 
 // withKeys is advice on credentials that a container has, with the keys of Secrets that have them.
-func withKeys(l *converge.Look, p *corev1.Pod, container, advice string) string {
+func withKeys(l *converge.Look, p *corev1.Pod, container, advice, said string) string {
+	if advice == words.WrongArgs {
+		if out := withoutFlag(l, p, container, said); out != "" {
+			return out
+		}
+	}
 	keys, secret := secretsOf(p, container)
 	if advice != words.WrongPassword || keys == "" {
 		if advice == words.LowPort {

@@ -2,9 +2,11 @@ package general
 
 import (
 	"slices"
+	"strconv"
 	"strings"
 
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	corev1 "k8s.io/api/core/v1"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
@@ -169,6 +171,18 @@ func webhookUnserved(l *converge.Look) *converge.Finding {
 	return nil
 }
 
+// spared is the command that has a webhook not be asked about the cluster's own namespace, and that of its server.
+func (h Hook) spared(l *converge.Look) string {
+	out := []string{"kube-system"}
+	if h.Ref != nil && h.Ref.Namespace != out[0] {
+		out = append(out, h.Ref.Namespace)
+	}
+	at := slices.IndexFunc(HooksOf(l.Obj), func(o Hook) bool { return o.Name == h.Name })
+	return converge.Patched(converge.RefTo(l.Kind, l.Obj), converge.Add("/webhooks/"+strconv.Itoa(at)+"/namespaceSelector",
+		metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{{Key: corev1.LabelMetadataName,
+			Operator: metav1.LabelSelectorOpNotIn, Values: out}}}))
+}
+
 // webhookForAll is latent: a webhook that must agree to everything also stands between its own server and being started again.
 func webhookForAll(l *converge.Look) *converge.Finding {
 	for _, h := range HooksOf(l.Obj) {
@@ -177,11 +191,9 @@ func webhookForAll(l *converge.Look) *converge.Finding {
 				" asked about every object in every namespace: while its server is down nothing can be written, " +
 				"not even what would bring it back",
 				Owner: converge.Person, State: converge.Latent,
-				Waits: converge.On("Field", converge.RefTo(l.Kind, l.Obj), "webhooks["+h.Name+"].namespaceSelector"),
-				Next:  converge.PersonDoes("narrows it, or lives with it"),
-				Advice: []string{"leave out kube-system and the webhook's own namespace by a namespaceSelector: kubectl edit " +
-					new(converge.ObjectOf(l.Kind,
-						l.Obj)).Short(), "or let requests pass while it is down: failurePolicy: Ignore"}}
+				Waits:  converge.On("Field", converge.RefTo(l.Kind, l.Obj), "webhooks["+h.Name+"].namespaceSelector"),
+				Next:   converge.PersonDoes("narrows it, or lives with it"),
+				Advice: []string{"leave out kube-system and the webhook's own namespace by a namespaceSelector: " + h.spared(l), "or let requests pass while it is down: failurePolicy: Ignore"}}
 		}
 	}
 	return nil

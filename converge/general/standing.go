@@ -1,6 +1,8 @@
 package general
 
 import (
+	"cmp"
+	"fmt"
 	"strings"
 
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
@@ -81,7 +83,7 @@ func unseen(l *converge.Look, m *mentions.Mention, tree map[string]any) string {
 	edit := "kubectl edit " + l.Kind.Info().GR().String() + " " + converge.Called(l)
 	switch {
 	case strings.HasSuffix(m.Field, ".backendRefs") && m.Kind.Info().Custom && ported(tree["spec"], m.Name):
-		return "leave its port out there: a port is for services: " + edit
+		return "leave its port out there: a port is for services: " + cmp.Or(unported(l, tree, m.Name), edit)
 	case strings.HasSuffix(strings.ToLower(m.Field), "targetref") && unscaled(l, m.Kind):
 		return "its kind has no subresource scale, by which its pods are found: have the definition declare it, as a newer release may, " +
 			"or name what it makes: kubectl get statefulsets,deployments -n " + m.NS
@@ -147,6 +149,23 @@ func ported(v any, name string) bool {
 		}
 	}
 	return false
+}
+
+// unported is the command that leaves the port out beside a name among the backends of a route; "": it is elsewhere.
+func unported(l *converge.Look, tree map[string]any, name string) string {
+	spec, _ := tree["spec"].(map[string]any)
+	rules, _ := spec["rules"].([]any)
+	for i, item := range rules {
+		rule, _ := item.(map[string]any)
+		refs, _ := rule["backendRefs"].([]any)
+		for j, item := range refs {
+			if ref, _ := item.(map[string]any); words.String(ref, "name") == name && ref["port"] != nil {
+				return converge.Patched(converge.RefTo(l.Kind, l.Obj), converge.Change{Op: "remove",
+					Path: fmt.Sprintf("/spec/rules/%d/backendRefs/%d/port", i, j)})
+			}
+		}
+	}
+	return ""
 }
 
 // unscaled says that the definition of a kind has no subresource scale.

@@ -84,8 +84,8 @@ var LastWords = []Saying{
 	{"connection refused", "", "look whether what it connects to runs: kubectl get endpointslices -A"},
 	{"/proc/sys/*permission denied", "", "set that on the node itself (sysctl), and have the program leave it alone"},
 	{"too many open files", "", "raise the limits of the node: sysctl -w fs.inotify.max_user_instances=1024, and ulimits of its runtime"},
-	{"unknown flag", "", wrongArgs}, {"unknown command", "", wrongArgs}, {"flag provided but not defined", "", wrongArgs},
-	{"unrecognized arguments", "", wrongArgs}, {"invalid option", "", wrongArgs}, {"(403)", "", noRight}, {"accessdenied", "", noRight},
+	{"unknown flag", "", WrongArgs}, {"unknown command", "", WrongArgs}, {"flag provided but not defined", "", WrongArgs},
+	{"unrecognized arguments", "", WrongArgs}, {"invalid option", "", WrongArgs}, {"(403)", "", noRight}, {"accessdenied", "", noRight},
 	{"permission denied (publickey", "", "give it the SSH key that the server knows, from a Secret"},
 	{"must be root", "", "let it run as root (runAsUser: 0), with the capabilities NET_ADMIN and NET_RAW, or have the mesh's CNI " +
 		"plugin do it"},
@@ -111,7 +111,7 @@ const (
 	gpuFull = "the GPU's own memory is used up: have it work on less at once (batch, context), split it over more GPUs, " +
 		"or take larger ones"
 	untrusted   = "give the container the certificate of the server's authority, or the server one of an authority that it trusts"
-	wrongArgs   = "correct the container's args: this version of the program does not know that one"
+	WrongArgs   = "correct the container's args: this version of the program does not know that one"
 	migrate     = "bring the database's tables up to this version of the program: run its migrations, or take the version that fits"
 	tooMany     = "have fewer replicas or smaller pools of connections, or let the server take more (max_connections)"
 	wrongSource = "correct the address of what it fetches, by what is there: it stands in the container's args or env"
