@@ -125,6 +125,10 @@ func (l *Look) renaming(old, name string, isKey bool, of, kind string) string {
 	}
 	var ops []Change
 	placesOf(tree["spec"], "/spec", 0, func(path string, beside map[string]any, text string) {
+		in, bare, is := strings.Cut(text, "/")
+		if is && bare == old && plainName.MatchString(in) && !isKey && kind == "" { // as gateways: [ns/name]
+			ops = append(ops, Put(path, in+"/"+name))
+		}
 		if text != old || path == "/spec/serviceName" && k.Info().GVK.Kind == "StatefulSet" || ownName.MatchString(path) || isKey &&
 			(!strings.HasSuffix(path, "/key") ||
 				words.String(beside, "name") != of && !strings.Contains(path, "/items/")) {

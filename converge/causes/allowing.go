@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"maps"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/kloop-dev/kloop/converge"
@@ -27,6 +28,7 @@ var (
 
 // disallowed advises to add what is refused to the list of the object that does not allow it.
 func disallowed(l *converge.Look, f *converge.Finding, tree map[string]any, message string) {
+	unlistedSpace(l, f, tree, message)
 	m := barredBy.FindStringSubmatch(message)
 	if m == nil || len(f.Below) > 0 {
 		return
@@ -50,6 +52,50 @@ func disallowed(l *converge.Look, f *converge.Finding, tree map[string]any, mess
 			` --type=json -p '[{"op":"add","path":"/spec/` + field + `/-","value":` + add + "}]'"}, f.Advice...)
 		return
 	}
+}
+
+// barredFrom finds words by which another object may not be used from a namespace.
+var barredFrom = pattern.New(`(?i)\b(?:not (?:permitted|allowed|authorized)|denied|isn't allowed|may not be used)\b[^.;]*? namespace \\?['"\x60]?([a-z0-9-]+)`)
+
+// unlistedSpace advises to add the namespace of an object to the list of those from which what it names may be used.
+func unlistedSpace(l *converge.Look, f *converge.Finding, tree map[string]any, message string) {
+	m := barredFrom.FindStringSubmatch(message)
+	if m == nil || m[1] != l.Obj.GetNamespace() || len(f.Below) > 0 || f.State == converge.Blocked {
+		return
+	}
+	for _, by := range mentions.Of(l).Mentions(tree) {
+		other, custom := words.Tree(by.Obj)
+		if by.Obj == nil || !custom {
+			continue
+		}
+		path, list := "", map[string]bool{}
+		converge.Paths(by.Obj, func(at, text string) bool {
+			stem, _, is := cutLast(at)
+			if is && strings.HasSuffix(strings.ToLower(stem), "namespaces") && (path == "" || path == stem) {
+				path, list[text] = stem, true
+			}
+			return false
+		})
+		if path == "" || list[m[1]] || other == nil {
+			continue
+		}
+		name := new(converge.ObjectOf(by.Kind, by.Obj)).Short()
+		f.Says += "; " + name + " has in " + strings.ReplaceAll(path[1:], "/", ".") + " " + words.List(slices.Sorted(maps.Keys(list)), 3)
+		f.State, f.Waits = converge.Blocked, converge.On("Field", by.Ref, strings.ReplaceAll(path[1:], "/", "."))
+		f.Next = converge.PersonDoes("lets %s be used from there; %s goes on then", name, f.Owner)
+		f.Advice = []string{"have " + name + " allow it: " + converge.Patched(by.Ref, converge.Add(path+"/-", m[1]))}
+		return
+	}
+}
+
+// cutLast cuts a pointer before its last part, if that is a number.
+func cutLast(path string) (stem, last string, isIndex bool) {
+	at := strings.LastIndexByte(path, '/')
+	if at < 0 {
+		return "", path, false
+	}
+	_, err := strconv.Atoi(path[at+1:])
+	return path[:at], path[at+1:], err == nil
 }
 
 // unlisted is the list of a spec that words speak of, and the item, as JSON, that another spec asks to be in it; "": there is none.

@@ -88,9 +88,19 @@ var unpooledBy = regexp.MustCompile(`incompatible with nodepool "([a-z0-9.-]+)".
 var tooSmall = regexp.MustCompile(`incompatible with nodepool "([a-z0-9.-]+)".*?no instance type (?:satisfied|has enough|which)` +
 	`(?:.*?(node\.kubernetes\.io/instance-type|[a-z./-]+/instance-(?:cpu|size|family|category)) In \[([^\]]+)\])?`)
 
+// overPool finds the pool of Karpenter's that may have no more.
+var overPool = regexp.MustCompile(`exceed limits for nodepool:? "([a-z0-9.-]+)"`)
+
 // unpooled has the pool of nodes offer what a pod asks for, where the autoscaler says that it does not.
-func unpooled(w *converge.World, f *converge.Finding) {
+func unpooled(w *converge.World, f *converge.Finding, p *corev1.Pod) {
 	m := unpooledBy.FindStringSubmatch(f.Aside)
+	if over := overPool.FindStringSubmatch(f.Aside); over != nil {
+		if says, command := enlarged(w, p, over[1]); command != "" {
+			f.Says += says
+			f.Advice = append([]string{"raise the limits of that pool of nodes: " + command}, f.Advice[min(1, len(f.Advice)):]...)
+		}
+		return
+	}
 	if small := tooSmall.FindStringSubmatch(f.Aside); m == nil && small != nil {
 		allows := ""
 		if small[2] != "" {

@@ -113,6 +113,36 @@ func nodesFor(l *converge.Look, sel *corev1.NodeSelector) (names []string) {
 	return names
 }
 
+// atVolume tells why none of the nodes that can use a volume of a pod takes it; false: there is none, or one does.
+func atVolume(l *converge.Look, f *converge.Finding, p *corev1.Pod) bool {
+	for _, name := range core.ClaimNames(p) {
+		v := volumeOfClaim(l, p.Namespace, name)
+		if v == nil || v.Spec.NodeAffinity == nil || v.Spec.NodeAffinity.Required == nil {
+			continue
+		}
+		fits := nodesFor(l, v.Spec.NodeAffinity.Required)
+		off, why := "", ""
+		for _, at := range fits {
+			if why = away(resource.Get(l.Read, kinds.Nodes, "", at)); why == "" {
+				return false
+			}
+			off = at
+		}
+		if off == "" {
+			continue
+		}
+		f.Says += "; the volume of claim " + name + " is to be had on " + words.List(fits, 3) + " alone, which " + why
+		f.Waits = converge.On("Object", converge.Ref{Kind: kinds.Nodes, Name: off}, "")
+		if why == "is cordoned" {
+			f.Advice = []string{"kubectl uncordon " + off}
+			return true
+		}
+		f.Below = []converge.Ref{{Kind: kinds.Nodes, Name: off}}
+		return true
+	}
+	return false
+}
+
 // together: the pod must be beside others, and there are none, or no node beside them has room.
 func together(l *converge.Look, p *corev1.Pod, text string) *converge.Finding {
 	f := unsuitable("pod affinity", edited(l, softer), "pod affinity rules")(l, p, text)

@@ -26,7 +26,7 @@ func keptFromDNS(w *converge.World, p *corev1.Pod) (says, advice string) {
 			continue
 		}
 		for i := range n.Spec.Egress {
-			if letsToDNS(w, &n.Spec.Egress[i], space) {
+			if letsToDNS(w, &n.Spec.Egress[i], space, n.Namespace) {
 				return "", ""
 			}
 		}
@@ -44,31 +44,28 @@ func keptFromDNS(w *converge.World, p *corev1.Pod) (says, advice string) {
 	says = "networkpolicy/" + n.Name + " does not let it connect to the cluster's DNS" + unmatchedPeer(w, n)
 	rule := `{"to":[{"namespaceSelector":{"matchLabels":{"kubernetes.io/metadata.name":"kube-system"}}}],"ports":[` +
 		`{"protocol":"UDP","port":53},{"protocol":"TCP","port":53}]}`
-	at := `"/spec/egress/-","value":` + rule
-	if len(n.Spec.Egress) == 0 {
-		at = `"/spec/egress","value":[` + rule + "]"
-	}
-	return says, "let it: kubectl patch networkpolicy " + n.Name + " -n " + n.Namespace + ` --type=json -p '[{"op":"add","path":` + at + "}]'"
+	return says, "let it: " + ruled(n, "egress", rule)
 }
 
 // letsToDNS says that a rule may let pods connect to the DNS of the cluster, which is in kube-system nearly everywhere.
-func letsToDNS(w *converge.World, r *networkingv1.NetworkPolicyEgressRule, space *corev1.Namespace) bool {
+func letsToDNS(w *converge.World, r *networkingv1.NetworkPolicyEgressRule, space *corev1.Namespace, own string) bool {
 	if len(r.Ports) > 0 && !slices.ContainsFunc(r.Ports, func(p networkingv1.NetworkPolicyPort) bool {
 		return p.Port == nil || p.Port.IntVal == 53 || p.Port.StrVal != "" || p.EndPort != nil
 	}) {
 		return false
 	}
-	return len(r.To) == 0 || space == nil || slices.ContainsFunc(r.To, func(to networkingv1.NetworkPolicyPeer) bool {
-		sel, err := metav1.LabelSelectorAsSelector(to.NamespaceSelector)
-		return to.IPBlock != nil || err == nil && to.NamespaceSelector != nil && sel.Matches(labels.Set(space.Labels)) &&
-			selectsSome(w, to.PodSelector, space.Name)
-	})
-}
-
-func selectsSome(w *converge.World, s *metav1.LabelSelector, ns string) bool {
-	sel, err := metav1.LabelSelectorAsSelector(s)
-	return s == nil || err != nil || slices.ContainsFunc(resource.List(w.Read, kinds.Pods, ns), func(p *corev1.Pod) bool {
-		return sel.Matches(labels.Set(p.Labels))
+	if len(r.To) == 0 || space == nil {
+		return true
+	}
+	servers := resource.List(w.Read, kinds.Pods, space.Name)
+	if len(servers) == 0 { // they are not seen, and have the label that all give them
+		servers = []*corev1.Pod{{ObjectMeta: metav1.ObjectMeta{Namespace: space.Name, Labels: map[string]string{"k8s-app": "kube-dns"}}}}
+	}
+	return slices.ContainsFunc(servers, func(p *corev1.Pod) bool {
+		return slices.ContainsFunc(r.To, func(to networkingv1.NetworkPolicyPeer) bool {
+			is, _ := meets(w, &to, p, own)
+			return is
+		})
 	})
 }
 

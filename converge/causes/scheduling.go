@@ -92,7 +92,7 @@ func byScheduler(f *converge.Finding, w *converge.World, p *corev1.Pod) {
 			f.Advice = append([]string{s.Advice()}, f.Advice...)
 		}
 	}
-	unpooled(w, f)
+	unpooled(w, f, p)
 	coming(f, w, p)
 	if len(f.Advice) > 0 && f.State == converge.Blocked && !strings.Contains(f.Advice[0], "kubectl uncordon ") && f.Error != nil &&
 		strings.Contains(f.Error.Message, "were unschedulable") && !aboutVolumes(f.Error.Message) {
@@ -405,6 +405,9 @@ func unsuitable(what, advice string, marks ...string) func(l *converge.Look, p *
 					Next:   converge.Does("scheduler", "tries again when a node or pod changes so that it could fit"),
 					Advice: []string{advice}}
 				if strings.HasPrefix(what, "persistent volume") {
+					if atVolume(l, f, p) {
+						return f
+					}
 					says, claim := reach(l, p)
 					if f.Says += says; claim != "" {
 						f.Advice = []string{"have a node there", "or, if what is on it may go, have a volume made elsewhere: kubectl delete pvc " + claim +

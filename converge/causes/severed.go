@@ -264,10 +264,6 @@ func meets(w *converge.World, peer *networkingv1.NetworkPolicyPeer, p *corev1.Po
 
 // opened advises how to open a way that a policy cuts.
 func opened(l *converge.Look, v way, n *networkingv1.NetworkPolicy, near nearMiss, field string) (advice []string) {
-	patch := func(path, value string) string {
-		return "kubectl patch networkpolicy " + n.Name + " -n " + n.Namespace + ` --type=json -p '[{"op":"add","path":"` + path +
-			`","value":` + value + "}]'"
-	}
 	for _, key := range slices.Sorted(maps.Keys(near.labels)) {
 		if a := relabelled(l, "give its pods the label that the policy lets in", key, near.labels[key]); a != "" && len(near.labels) == 1 {
 			advice = append(advice, a)
@@ -275,7 +271,8 @@ func opened(l *converge.Look, v way, n *networkingv1.NetworkPolicy, near nearMis
 	}
 	port := fmt.Sprintf(`{"port":%d}`, v.port)
 	if near.port {
-		return append(advice, "let it: "+patch(fmt.Sprintf("/spec/%s/%d/ports/-", field, near.rule), port))
+		return append(advice, "let it: "+converge.Patched(converge.RefTo(kinds.NetworkPolicies, n),
+			converge.Add(fmt.Sprintf("/spec/%s/%d/ports/-", field, near.rule), json.RawMessage(port))))
 	}
 	other, peers := v.from, "from"
 	if field == "egress" {
@@ -290,10 +287,16 @@ func opened(l *converge.Look, v way, n *networkingv1.NetworkPolicy, near nearMis
 	if len(advice) > 0 {
 		begin = "or let it: "
 	}
-	if len(rulesOf(n, map[string]networkingv1.PolicyType{"ingress": "Ingress", "egress": "Egress"}[field])) == 0 {
-		return append(advice, begin+patch("/spec/"+field, "[{"+rule+"}]"))
+	return append(advice, begin+ruled(n, field, "{"+rule+"}"))
+}
+
+// ruled is the command that gives a policy one rule more, which is JSON, for a direction.
+func ruled(n *networkingv1.NetworkPolicy, field, rule string) string {
+	path := "/spec/" + field + "/-"
+	if field == "ingress" && len(n.Spec.Ingress) == 0 || field == "egress" && len(n.Spec.Egress) == 0 {
+		path, rule = "/spec/"+field, "["+rule+"]"
 	}
-	return append(advice, begin+patch("/spec/"+field+"/-", "{"+rule+"}"))
+	return converge.Patched(converge.RefTo(kinds.NetworkPolicies, n), converge.Add(path, json.RawMessage(rule)))
 }
 
 // kept are the labels of a pod that the next one in its place has, too, as JSON.

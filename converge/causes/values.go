@@ -94,6 +94,41 @@ func otherListener(l *converge.Look, f *converge.Finding, tree map[string]any) {
 	}
 }
 
+// enlarged tells how much a pool of Karpenter's may have in all, and has, and the command that lets it have a node for a pod, too: with twice
+// what that asks for; "": it has no limits, or they do not keep the pod off.
+func enlarged(w *converge.World, p *corev1.Pod, pool string) (says, command string) {
+	k := general.KindNamed(w, "karpenter.sh", "NodePool")
+	if k == nil {
+		return "", ""
+	}
+	tree, _ := words.Tree(w.Read.Lookup(k, "", pool))
+	spec, _ := tree["spec"].(map[string]any)
+	status, _ := tree["status"].(map[string]any)
+	limits, _ := spec["limits"].(map[string]any)
+	used, _ := status["resources"].(map[string]any)
+	raise := map[string]string{}
+	for _, name := range []string{"cpu", "memory"} {
+		limit, err := resource.ParseQuantity(fmt.Sprint(limits[name]))
+		has, err2 := resource.ParseQuantity(fmt.Sprint(used[name]))
+		if err != nil || err2 != nil {
+			continue
+		}
+		for i := range p.Spec.Containers {
+			asks := p.Spec.Containers[i].Resources.Requests[corev1.ResourceName(name)]
+			has.Add(asks)
+			has.Add(asks)
+		}
+		if has.Cmp(limit) > 0 {
+			says += fmt.Sprintf("; nodepool/%s may have %s of %s in all, and has %v", pool, limit.String(), name, used[name])
+			raise[name] = has.String()
+		}
+	}
+	if len(raise) == 0 {
+		return "", ""
+	}
+	return says, converge.Merged(converge.Ref{Kind: k, Name: pool}, raise, "spec", "limits")
+}
+
 // offered is the command that has a pool of Karpenter's offer a value of a label; "": it has no list of them.
 func offered(w *converge.World, pool, key, value string) string {
 	k := general.KindNamed(w, "karpenter.sh", "NodePool")
