@@ -309,7 +309,7 @@ func classMissing(l *converge.Look, c *corev1.PersistentVolumeClaim) *converge.F
 		Next:   converge.Does("volume-binder", "looks again when the class or a volume of it exists"),
 		Advice: []string{"create " + name + ", or make the claim anew with a class that exists: kubectl get storageclass"}}
 	if made := claimFrom(l, c); made != "" {
-		f.Advice = []string{"create " + name + ", or name a class that exists: kubectl get storageclass", made}
+		f.Advice = []string{made, "create " + name + ", or name a class that exists: kubectl get storageclass"}
 	}
 	return f
 }
@@ -326,8 +326,11 @@ func claimFrom(l *converge.Look, c *corev1.PersistentVolumeClaim) string {
 	if by == nil {
 		return ""
 	}
-	return "the claim is made for " + new(by.Object()).Short() + ": correct it there, then delete the claim: kubectl edit " +
-		by.Kind.Info().GR().String() + " " + converge.Called(by)
+	says := "the claim is made for " + new(by.Object()).Short() + ": correct it there, then delete the claim: "
+	if len(converge.Paths(by.Obj, func(_, text string) bool { return text == ptr.Deref(c.Spec.StorageClassName, "") })) > 0 {
+		return says + "kubectl delete pvc " + c.Name + " -n " + c.Namespace // how it is corrected there is told beside
+	}
+	return says + "kubectl edit " + by.Kind.Info().GR().String() + " " + converge.Called(by)
 }
 
 // setOf is the StatefulSet from one of whose templates a claim is made; nil: none is seen.

@@ -76,7 +76,13 @@ func drives(obj resource.Object, driver string) bool {
 		return false
 	}
 	for i := range t.Spec.Containers {
-		text += " " + t.Spec.Containers[i].Image
+		c := &t.Spec.Containers[i]
+		text += " " + c.Image
+		for _, arg := range slices.Concat(c.Args, c.Command) { // it is called so
+			if strings.HasSuffix(arg, "="+driver) {
+				return true
+			}
+		}
 	}
 	for _, word := range strings.Fields(strings.NewReplacer(".", " ", "/", " ", "-", " ").Replace(driver)) {
 		if common.MatchString(word) {

@@ -269,7 +269,9 @@ func size(l *converge.Look, f *converge.Finding, p *corev1.Pod, name corev1.Reso
 		if node, _, cordoned := strings.Cut(other, ", which has "); cordoned && strings.HasSuffix(other, "is cordoned") {
 			f.Advice = append([]string{"kubectl uncordon " + node}, f.Advice...)
 		} else if _, taint, is := strings.Cut(other, "has the taint "); is {
-			f.Advice = append([]string{"give the pod a toleration of " + taint + ", if it is meant for that node"}, f.Advice...)
+			node, _, _ := strings.Cut(other, ", ")
+			f.Advice = append([]string{cmp.Or(toleration(l, p, node), "give the pod a toleration of "+taint+", if it is meant for that node")},
+				f.Advice...)
 		}
 		return
 	}

@@ -50,8 +50,7 @@ func jobGaveUp(l *converge.Look) *converge.Finding {
 				ptr.Deref(j.Spec.ActiveDeadlineSeconds, 0))
 			f.Next = converge.PersonDoes("gives it more time, or has it take less, and makes the job anew")
 			if p, _ := general.FailedIn(l, j); p == nil { // it deleted those that still ran
-				f.Advice = []string{"make it anew with a larger spec.activeDeadlineSeconds, or find out what takes so long; " +
-					"what it was told while it ran: kubectl get events -n " + j.Namespace}
+				f.Advice = append(longer(l, j), "find out what takes so long; what it was told while it ran: kubectl get events -n "+j.Namespace)
 			}
 		case batchv1.JobReasonPodFailurePolicy:
 			f.Says = strings.TrimSuffix("gave up, as its podFailurePolicy says: "+c.Message, ": ")
@@ -159,4 +158,17 @@ func jobPodsWait(l *converge.Look) *converge.Finding {
 func jobStarts(l *converge.Look) *converge.Finding {
 	return &converge.Finding{Says: "is being worked on", State: converge.Progressing,
 		Next: converge.Does(l.Owner, "makes the pods and counts those that complete")}
+}
+
+// longer advises to give a job ten times as long: where it is made by a cron job, there.
+func longer(l *converge.Look, j *batchv1.Job) (advice []string) {
+	const says = "if it needs longer, give it more time"
+	more := ptr.Deref(j.Spec.ActiveDeadlineSeconds, 0) * 10
+	if top, ok := changeable(l.World, l.Kind, j); ok && top.Kind == kinds.CronJobs {
+		return []string{says + ": " + converge.Merged(top, more, "spec", "jobTemplate", "spec", "activeDeadlineSeconds")}
+	}
+	if k, _ := l.LastingTop(); k == kinds.Jobs {
+		return []string{says + inCopy + converge.Anew(converge.RefTo(kinds.Jobs, j), converge.Put("/spec/activeDeadlineSeconds", more))}
+	}
+	return nil
 }

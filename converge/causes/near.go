@@ -51,7 +51,7 @@ func meant(w *converge.World, p *corev1.Pod, terms []corev1.PodAffinityTerm) (wa
 
 // keptApart: pods that this one must not be beside are on the nodes that it could have. A rollout that may have no pod less waits for ever.
 func keptApart(l *converge.Look, p *corev1.Pod, text string) *converge.Finding {
-	f := unsuitable("pod anti-affinity", edited(l, softer), "anti-affinity rules")(l, p, text)
+	f := unsuitable("pod anti-affinity", softened(l, p), "anti-affinity rules")(l, p, text)
 	if f == nil || p.Spec.Affinity == nil || p.Spec.Affinity.PodAntiAffinity == nil {
 		return f
 	}
@@ -61,6 +61,24 @@ func keptApart(l *converge.Look, p *corev1.Pod, text string) *converge.Finding {
 	tied(l, p, f, text)
 	makesWay(l.World, p, f)
 	return f
+}
+
+// softened advises to prefer what the anti-affinity of a pod requires, as far as there are nodes for it.
+func softened(l *converge.Look, p *corev1.Pod) string {
+	if p.Spec.Affinity == nil || p.Spec.Affinity.PodAntiAffinity == nil {
+		return edited(l, softer)
+	}
+	a := p.Spec.Affinity.PodAntiAffinity
+	soft := slices.Clone(a.PreferredDuringSchedulingIgnoredDuringExecution)
+	for _, term := range a.RequiredDuringSchedulingIgnoredDuringExecution {
+		soft = append(soft, corev1.WeightedPodAffinityTerm{Weight: 100, PodAffinityTerm: term})
+	}
+	body := converge.JSON(map[string]any{"affinity": map[string]any{"podAntiAffinity": map[string]any{
+		"requiredDuringSchedulingIgnoredDuringExecution": nil, "preferredDuringSchedulingIgnoredDuringExecution": soft}}})
+	if body == "" {
+		return edited(l, softer)
+	}
+	return retemplate(l, softer, body)
 }
 
 // makesWay advises, while newer pods wait for room beside those that they replace, to let one of those go first.

@@ -11,6 +11,12 @@ func finalizerAbroad(l *converge.Look, f *converge.Finding, name, who string) {
 	f.Advice = append(f.Advice,
 		"if it will never run again, remove the finalizer by hand; what it was to clean up stays behind: "+without(l, name))
 	k, obj, off := programOf(l, who, nil)
+	if obj == nil && l.Kind.Info().Custom {
+		if k, obj = KeeperDown(l.World, l.Kind); obj != nil {
+			want, _ := l.Workloads().Copies(obj)
+			off = want == 0
+		}
+	}
 	if obj == nil {
 		f.Says += converge.Unknowable
 		return

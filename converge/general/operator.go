@@ -352,6 +352,7 @@ func named(l *converge.Look, f *converge.Finding, tree map[string]any, message s
 			"what it has is lost, so look first whether that may be"}, f.Advice...)
 	}
 	rivals(l, f, message)
+	brokenOff(l, f, message)
 	defer lackBeyond(l, f, tree, message)
 	defer spokenBounds(l, f, tree, message)
 	defer noted(l, f)

@@ -149,6 +149,7 @@ func ProjectDown(w *converge.World, of resource.Kind) (k resource.Kind, found re
 			for d := range w.Read.Each(k, "") {
 				name, rest, _ := strings.Cut(d.GetName(), "-controller")
 				name, more, _ := strings.Cut(name, "-operator")
+				name = strings.TrimSuffix(name, "-cluster") // as Strimzi's
 				want, ready := w.Workloads().Copies(d)
 				if rest+more == "" && ready == 0 && (want == 0 || !w.Health(k, d).Converged()) {
 					(*down)[strings.ReplaceAll(name, "-", "")] = d
