@@ -404,8 +404,8 @@ func unaccepted(w *converge.World, f *converge.Finding, p *corev1.Pod, image str
 		names = append(names, r.Name)
 		if s := resource.Get(w.Read, kinds.Secrets, p.Namespace, r.Name); s != nil && s.Type == corev1.SecretTypeOpaque {
 			f.Says += "; its imagePullSecret " + r.Name + " is of type Opaque, of which nobody takes credentials"
-			f.Advice = []string{"make it anew, as one that has them: kubectl delete secret " + r.Name + " -n " + p.Namespace + " && " +
-				registrySecret(r.Name, p.Namespace, image)}
+			f.Advice = []string{"make it anew, as one that has them: " + registrySecret(r.Name, p.Namespace, image) +
+				" --dry-run=client -o yaml | kubectl replace --force -f -"}
 			return
 		}
 	}

@@ -60,7 +60,7 @@ var (
 		`kubectl get NAME NAME -n NAME -o yaml \| sed QUOTED \| kubectl replace --force -f -|` +
 		`kubectl patch NAME NAME(?: -n NAME)? --dry-run=client -o yaml --type=NAME -p QUOTED(?: \| sed QUOTED)? \| ` +
 		`kubectl replace --force -f -|` +
-		`kubectl delete secret NAME -n NAME && kubectl create secret [a-z-]+ NAME -n NAME(?: --docker-[a-z]+=[\w.:/@-]+)+|` +
+		`kubectl create secret [a-z-]+ NAME -n NAME(?: --docker-[a-z]+=[\w.:/@-]+)+ --dry-run=client -o yaml \| kubectl replace --force -f -|` +
 		`kubectl get namespace NAME -o json \| sed QUOTED \| kubectl replace --raw /api/v1/namespaces/NAME/finalize -f -)$`))
 	// edit is a script of sed's that does no more than to put one text in the place of another, or to leave lines out.
 	edit = pattern.New(`^/[\w:-]+/d$|^s(?:/[\w .:-]*/[\w .:-]*/|\|[\w "./:-]*\|[\w "./:-]*\|)$`)
