@@ -11,8 +11,8 @@ import (
 )
 
 // misbound tells of the binding that gives the right which a finding says that a service account lacks to one of that name in another
-// namespace, as a copied manifest has the namespace that it was written for, or to one of a name like it. It returns the advice to have this
-// one among its subjects; "": there is none.
+// namespace, as a copied manifest has the namespace that it was written for, or to one of a name like it. It returns the advice to have
+// this one among its subjects; "": there is none.
 func (l *Look) misbound(f *Finding, r *Right) string {
 	if r.In != "" {
 		for _, b := range resource.List(l.Read, rbac.RoleBindings, r.In) {

@@ -143,8 +143,8 @@ func (l *Look) LastingTop() (resource.Kind, resource.Object) {
 	return k, obj
 }
 
-// Remade is the command that makes such an object anew with what a patch changes: of a template's spec, as a strategic patch; "": it is made
-// by another one.
+// Remade is the command that makes such an object anew with what a patch changes: of a template's spec, as a strategic patch; "": it is
+// made by another one.
 func (l *Look) Remade(spec string) string {
 	k, obj := l.LastingTop()
 	if obj == nil || strings.Contains(spec, "'") {

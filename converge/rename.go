@@ -99,8 +99,8 @@ func (l *Look) runs() bool {
 	return l.Kind == core.Pods && obj == nil && metav1.GetControllerOfNoCopy(l.Obj) != nil && k == nil
 }
 
-// renaming is the command that puts a name in the place of another, or a key in that of another of an object, or that says of which kind
-// the object is that has the name; "": the old one is not found.
+// renaming is the command that puts a name in the place of another, or a key in that of another of an object, or another kind beside a
+// name; "": the old one is not found.
 func (l *Look) renaming(old, name string, isKey bool, of, kind string) string {
 	k, obj := l.Template()
 	if obj == nil {
@@ -149,7 +149,7 @@ func (l *Look) renaming(old, name string, isKey bool, of, kind string) string {
 	return Patched(RefTo(k, obj), ops...)
 }
 
-// OfKind is the command that has an object say of which kind it is what it names; "": the name is not found.
+// OfKind is the command by which an object gives another kind to a name that it has; "": the name is not found.
 func (l *Look) OfKind(name, kind string) string { return l.renaming(name, "", false, "", kind) }
 
 // Template is the object in which a person changes what an object names: itself, or the workload at the top that makes it; nil: another

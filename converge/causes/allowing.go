@@ -55,7 +55,8 @@ func disallowed(l *converge.Look, f *converge.Finding, tree map[string]any, mess
 }
 
 // barredFrom finds words by which another object may not be used from a namespace.
-var barredFrom = pattern.New(`(?i)\b(?:not (?:permitted|allowed|authorized)|denied|isn't allowed|may not be used)\b[^.;]*? namespace \\?['"\x60]?([a-z0-9-]+)`)
+var barredFrom = pattern.New(`(?i)\b(?:not (?:permitted|allowed|authorized)|denied|isn't allowed|may not be used)\b[^.;]*? ` +
+	`namespace \\?['"\x60]?([a-z0-9-]+)`)
 
 // unlistedSpace advises to add the namespace of an object to the list of those from which what it names may be used.
 func unlistedSpace(l *converge.Look, f *converge.Finding, tree map[string]any, message string) {

@@ -246,8 +246,9 @@ func containerUnmeasured(l *converge.Look, h *autoscalingv2.HorizontalPodAutosca
 				words.List(has, 4)
 			for i, m := range h.Spec.Metrics {
 				if m.ContainerResource != nil && m.ContainerResource.Container == name {
+					at := fmt.Sprintf("/spec/metrics/%d/containerResource/container", i)
 					f.Advice = converge.Choices(name, has, func(container string) string {
-						return converge.Patched(converge.RefTo(l.Kind, h), converge.Put(fmt.Sprintf("/spec/metrics/%d/containerResource/container", i), container))
+						return converge.Patched(converge.RefTo(l.Kind, h), converge.Put(at, container))
 					})
 				}
 			}

@@ -314,25 +314,6 @@ func classMissing(l *converge.Look, c *corev1.PersistentVolumeClaim) *converge.F
 	return f
 }
 
-// claimFrom advises to correct what a claim is made from, where it would else be made as it was; "": it is made by hand.
-func claimFrom(l *converge.Look, c *corev1.PersistentVolumeClaim) string {
-	by := general.Maker(l)
-	if s := setOf(l.World, c); by == nil && s != nil {
-		if by = general.Maker(&converge.Look{World: l.World, Kind: kinds.StatefulSets, Obj: s}); by == nil {
-			return "volumeClaimTemplates of statefulset/" + s.Name + ", which made the claim, can't be changed: make it anew, and delete " +
-				"the claim and its pod: kubectl delete statefulset " + s.Name + " -n " + s.Namespace + " --cascade=orphan"
-		}
-	}
-	if by == nil {
-		return ""
-	}
-	says := "the claim is made for " + new(by.Object()).Short() + ": correct it there, then delete the claim: "
-	if len(converge.Paths(by.Obj, func(_, text string) bool { return text == ptr.Deref(c.Spec.StorageClassName, "") })) > 0 {
-		return says + "kubectl delete pvc " + c.Name + " -n " + c.Namespace // how it is corrected there is told beside
-	}
-	return says + "kubectl edit " + by.Kind.Info().GR().String() + " " + converge.Called(by)
-}
-
 // setOf is the StatefulSet from one of whose templates a claim is made; nil: none is seen.
 func setOf(w *converge.World, c *corev1.PersistentVolumeClaim) *appsv1.StatefulSet {
 	for _, s := range resource.List(w.Read, kinds.StatefulSets, c.Namespace) {

@@ -35,8 +35,10 @@ func unkept(l *converge.Look) *converge.Finding {
 	f := &converge.Finding{Says: says, Owner: l.Keeper(), State: converge.Waiting, Waits: l.Field("spec.schedule"),
 		Next: converge.Does(l.Keeper(), "does it when it runs"), Advice: []string{general.LogOf(l, l.Keeper())}}
 	if strings.HasPrefix(says, "never ") {
-		f.State, f.Next = converge.Blocked, converge.PersonDoes("corrects spec.schedule (minute, hour, day of the month, month, day of the week)")
-		f.Advice = []string{"have it be the first of each month, if that is meant: " + converge.Merged(r, "0 0 1 * *", "spec", "schedule")}
+		f.State = converge.Blocked
+		f.Next = converge.PersonDoes("corrects spec.schedule (minute, hour, day of the month, month, day of the week)")
+		f.Advice = []string{"have it be the first of each month, if that is meant: " +
+			converge.Merged(r, "0 0 1 * *", "spec", "schedule")}
 		return f
 	}
 	f.Says += ": one was due at " + due.UTC().Format("2006-01-02 15:04 MST") + " by " + schedule
@@ -44,8 +46,8 @@ func unkept(l *converge.Look) *converge.Finding {
 		f.State, f.Below = converge.Missing, []converge.Ref{converge.RefTo(k, down)}
 		f.Says += "; " + new(converge.ObjectOf(k, down)).Short() + ", which is to do it, does not run"
 		if want, _ := l.Workloads().Copies(down); want == 0 {
-			f.Below, f.Advice = nil, []string{"have it run: kubectl scale " + k.Info().Singular + " " + down.GetName() + " -n " + down.GetNamespace() +
-				" --replicas=1"}
+			f.Below, f.Advice = nil, []string{"have it run: kubectl scale " + k.Info().Singular + " " + down.GetName() + " -n " +
+				down.GetNamespace() + " --replicas=1"}
 		}
 	}
 	return f

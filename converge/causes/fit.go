@@ -115,7 +115,8 @@ func unpooled(w *converge.World, f *converge.Finding, p *corev1.Pod) {
 		return
 	}
 	if command := offered(w, m[1], m[2], m[3]); command != "" {
-		f.Advice = []string{"have the node pool " + m[1] + " offer " + m[2] + " " + m[3] + ", or leave that out of what the pod asks for: " + command}
+		f.Advice = []string{"have the node pool " + m[1] + " offer " + m[2] + " " + m[3] + ", or leave that out of what the pod asks for: " +
+			command}
 		return
 	}
 	f.Advice = []string{"have the node pool " + m[1] + " offer " + m[2] + " " + m[3] + " (spec.template.spec.requirements), or leave that " +

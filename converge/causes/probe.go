@@ -106,7 +106,8 @@ func answerOf(l *converge.Look, f *converge.Finding, container, word, message st
 	return ok
 }
 
-// untrusting tells what keeps metrics-server from being ready far more often than anything else: it says 500 while it has metrics of no node.
+// untrusting tells what keeps metrics-server from being ready far more often than anything else: it says 500 while it has metrics of no
+// node.
 func untrusting(l *converge.Look, f *converge.Finding, p *corev1.Pod, container string) {
 	const flag = "--kubelet-insecure-tls"
 	c := podspec.ContainerNamed(&p.Spec, container)
@@ -115,14 +116,16 @@ func untrusting(l *converge.Look, f *converge.Finding, p *corev1.Pod, container 
 		return
 	}
 	top, ok := changeable(l.World, l.Kind, l.Obj)
-	if at := slices.IndexFunc(p.Spec.Containers, func(o corev1.Container) bool { return o.Name == container }); ok && at >= 0 && len(c.Args) > 0 {
+	at := slices.IndexFunc(p.Spec.Containers, func(o corev1.Container) bool { return o.Name == container })
+	if ok && at >= 0 && len(c.Args) > 0 {
 		f.Says += "; it is not ready while it has metrics of no node, as where it does not trust the certificates of their agents"
 		f.Advice = append([]string{"if those sign their own, let it take them: " + converge.Patched(top, converge.Add(converge.Pointer("spec",
 			"template", "spec", "containers", strconv.Itoa(at), "args", "-"), flag))}, f.Advice...)
 	}
 }
 
-// openPort advises to ask no more of a container than whether its port takes connections, where what its probe asks is not answered well.
+// openPort advises to ask no more of a container than whether its port takes connections, where what its probe asks is not answered
+// well.
 func openPort(l *converge.Look, container, word string) []string {
 	c := podspec.ContainerNamed(&l.Obj.(*corev1.Pod).Spec, container)
 	if c == nil {

@@ -17,8 +17,8 @@ import (
 	"github.com/kloop-dev/kloop/resource"
 )
 
-// equals finds in a selector of devices, which is an expression, that an attribute has to have a value; of such an attribute the slices of the
-// drivers tell all values that there are.
+// equals finds in a selector of devices, which is an expression, that an attribute has to have a value; of such an attribute the slices of
+// the drivers tell all values that there are.
 var equals = pattern.New(`^device\.(driver|attributes\[["']([\w./-]+)["']\]\.(\w+)) == ["']([^"']+)["']$`)
 
 // A picked is a selector that no device fits: where it is, the value that it asks for, and those that there are.

@@ -150,7 +150,8 @@ func amountsAtMaker(l *converge.Look, advice, container string, want map[string]
 			name, amount, _ := strings.Cut(one, "=")
 			for i := range p.Spec.Containers {
 				c := &p.Spec.Containers[i]
-				has := map[string]corev1.ResourceList{"requests": c.Resources.Requests, "limits": c.Resources.Limits}[of][corev1.ResourceName(name)]
+				lists := map[string]corev1.ResourceList{"requests": c.Resources.Requests, "limits": c.Resources.Limits}
+				has := lists[of][corev1.ResourceName(name)]
 				if container != "" && c.Name != container || has.IsZero() {
 					continue
 				}
@@ -166,7 +167,8 @@ func amountsAtMaker(l *converge.Look, advice, container string, want map[string]
 	if len(changes) == 0 || len(changes) > 4 {
 		return atMaker(l, advice)
 	}
-	return advice + ", at " + new(by.Object()).Short() + ", for which it is made: " + converge.Patched(converge.RefTo(by.Kind, by.Obj), changes...)
+	return advice + ", at " + new(by.Object()).Short() + ", for which it is made: " +
+		converge.Patched(converge.RefTo(by.Kind, by.Obj), changes...)
 }
 
 // asPod is the pod that is looked at; nil: it is something else.
@@ -194,7 +196,8 @@ func amounting(t *corev1.PodTemplateSpec, container, requests, limits string) st
 	for field, list := range map[string][]corev1.Container{"initContainers": t.Spec.InitContainers, "containers": t.Spec.Containers} {
 		for i := range list {
 			if container == "" || container == list[i].Name {
-				of[field] = append(of[field], named{list[i].Name, map[string]map[string]string{"requests": amounts(requests), "limits": amounts(limits)}})
+				of[field] = append(of[field], named{list[i].Name, map[string]map[string]string{"requests": amounts(requests),
+					"limits": amounts(limits)}})
 			}
 		}
 	}

@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/utils/ptr"
 
 	"github.com/kloop-dev/kloop/converge"
 	"github.com/kloop-dev/kloop/converge/general"
@@ -37,7 +38,8 @@ func tolerating(l *converge.Look, top converge.Ref, spec *corev1.PodSpec, node s
 }
 
 // flagged finds the flag that a program says it does not know.
-var flagged = pattern.New(`(?i)(?:unknown (?:flag|command|shorthand flag|option)|not defined|unrecognized (?:arguments?|option)|invalid option)[^-]{0,12}(--?[a-z0-9][\w.-]*)`)
+var flagged = pattern.New(`(?i)(?:unknown (?:flag|command|shorthand flag|option)|not defined|unrecognized (?:arguments?|option)|` +
+	`invalid option)[^-]{0,12}(--?[a-z0-9][\w.-]*)`)
 
 // withoutFlag advises to leave out of a container's arguments what its program does not know; "": it is not there.
 func withoutFlag(l *converge.Look, p *corev1.Pod, container, said string) string {
@@ -86,16 +88,17 @@ func otherListener(l *converge.Look, f *converge.Finding, tree map[string]any) {
 			if words.String(one, "name") != m.Name || section == "" || len(has) == 0 || slices.Contains(has, section) {
 				continue
 			}
+			at := "/spec/parentRefs/" + strconv.Itoa(i) + "/sectionName"
 			f.Advice = append(converge.Choices(section, has, func(name string) string {
-				return converge.Patched(converge.RefTo(l.Kind, l.Obj), converge.Put("/spec/parentRefs/"+strconv.Itoa(i)+"/sectionName", name))
+				return converge.Patched(converge.RefTo(l.Kind, l.Obj), converge.Put(at, name))
 			}), f.Advice...)
 			return
 		}
 	}
 }
 
-// enlarged tells how much a pool of Karpenter's may have in all, and has, and the command that lets it have a node for a pod, too: with twice
-// what that asks for; "": it has no limits, or they do not keep the pod off.
+// enlarged tells how much a pool of Karpenter's may have in all, and has, and the command that lets it have a node for a pod, too: with
+// twice what that asks for; "": it has no limits, or they do not keep the pod off.
 func enlarged(w *converge.World, p *corev1.Pod, pool string) (says, command string) {
 	k := general.KindNamed(w, "karpenter.sh", "NodePool")
 	if k == nil {
@@ -149,4 +152,23 @@ func offered(w *converge.World, pool, key, value string) string {
 		}
 	}
 	return ""
+}
+
+// claimFrom advises to correct what a claim is made from, where it would else be made as it was; "": it is made by hand.
+func claimFrom(l *converge.Look, c *corev1.PersistentVolumeClaim) string {
+	by := general.Maker(l)
+	if s := setOf(l.World, c); by == nil && s != nil {
+		if by = general.Maker(&converge.Look{World: l.World, Kind: kinds.StatefulSets, Obj: s}); by == nil {
+			return "volumeClaimTemplates of statefulset/" + s.Name + ", which made the claim, can't be changed: make it anew, and delete " +
+				"the claim and its pod: kubectl delete statefulset " + s.Name + " -n " + s.Namespace + " --cascade=orphan"
+		}
+	}
+	if by == nil {
+		return ""
+	}
+	says := "the claim is made for " + new(by.Object()).Short() + ": correct it there, then delete the claim: "
+	if len(converge.Paths(by.Obj, func(_, text string) bool { return text == ptr.Deref(c.Spec.StorageClassName, "") })) > 0 {
+		return says + "kubectl delete pvc " + c.Name + " -n " + c.Namespace // how it is corrected there stands beside
+	}
+	return says + "kubectl edit " + by.Kind.Info().GR().String() + " " + converge.Called(by)
 }

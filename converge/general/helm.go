@@ -17,8 +17,8 @@ func brokenOff(l *converge.Look, f *converge.Finding, message string) {
 	spec, _ := tree["spec"].(map[string]any)
 	for obj := range l.Read.ByLabel(core.Secrets, "", "owner", "helm") {
 		has := obj.GetLabels()
-		if !strings.HasPrefix(has["status"], "pending-") || !words.StandsIn(message, has["name"]) && words.String(spec, "releaseName") != has["name"] &&
-			l.Obj.GetName() != has["name"] {
+		if !strings.HasPrefix(has["status"], "pending-") || !words.StandsIn(message, has["name"]) &&
+			words.String(spec, "releaseName") != has["name"] && l.Obj.GetName() != has["name"] {
 			continue
 		}
 		f.Says += "; secret/" + obj.GetName() + " has it as " + has["status"]

@@ -191,9 +191,10 @@ func webhookForAll(l *converge.Look) *converge.Finding {
 				" asked about every object in every namespace: while its server is down nothing can be written, " +
 				"not even what would bring it back",
 				Owner: converge.Person, State: converge.Latent,
-				Waits:  converge.On("Field", converge.RefTo(l.Kind, l.Obj), "webhooks["+h.Name+"].namespaceSelector"),
-				Next:   converge.PersonDoes("narrows it, or lives with it"),
-				Advice: []string{"leave out kube-system and the webhook's own namespace by a namespaceSelector: " + h.spared(l), "or let requests pass while it is down: failurePolicy: Ignore"}}
+				Waits: converge.On("Field", converge.RefTo(l.Kind, l.Obj), "webhooks["+h.Name+"].namespaceSelector"),
+				Next:  converge.PersonDoes("narrows it, or lives with it"),
+				Advice: []string{"leave out kube-system and the webhook's own namespace by a namespaceSelector: " + h.spared(l),
+					"or let requests pass while it is down: failurePolicy: Ignore"}}
 		}
 	}
 	return nil

@@ -92,8 +92,8 @@ func unseen(l *converge.Look, m *mentions.Mention, tree map[string]any) string {
 		" -o yaml"
 }
 
-// otherKind has an object say of which kind it is what it names, where its controller looks for one of another kind, as for an Issuer in place
-// of a ClusterIssuer.
+// otherKind has an object give the kind of that which it names, where its controller looks for one of another kind, as for an Issuer in
+// place of a ClusterIssuer.
 func otherKind(l *converge.Look, f *converge.Finding, message string, m *mentions.Mention) bool {
 	kind := m.Kind.Info().GVK.Kind
 	sought, is := strings.CutPrefix(kind, "Cluster")
@@ -112,7 +112,8 @@ func otherKind(l *converge.Look, f *converge.Finding, message string, m *mention
 	return true
 }
 
-// besideProgram has what is here be copied to the namespace of the controller: it looks there for what an object of the whole cluster names.
+// besideProgram has what is here be copied to the namespace of the controller: it looks there for what an object of the whole cluster
+// names.
 func besideProgram(l *converge.Look, f *converge.Finding, m *mentions.Mention) bool {
 	by, obj := l.Referred(m.Name)
 	_, program := programAt(l.World, l.Kind, f.Owner)

@@ -107,11 +107,13 @@ const DNSUnknown = "correct the name that it looks up, or create the service: ku
 // WrongPassword is the advice for credentials that a server does not take.
 const WrongPassword = "compare the credentials that it has from a Secret with those that the server has"
 
+// WrongArgs is the advice on a flag that a program does not know.
+const WrongArgs = "correct the container's args: this version of the program does not know that one"
+
 const (
 	gpuFull = "the GPU's own memory is used up: have it work on less at once (batch, context), split it over more GPUs, " +
 		"or take larger ones"
 	untrusted   = "give the container the certificate of the server's authority, or the server one of an authority that it trusts"
-	WrongArgs   = "correct the container's args: this version of the program does not know that one"
 	migrate     = "bring the database's tables up to this version of the program: run its migrations, or take the version that fits"
 	tooMany     = "have fewer replicas or smaller pools of connections, or let the server take more (max_connections)"
 	wrongSource = "correct the address of what it fetches, by what is there: it stands in the container's args or env"
