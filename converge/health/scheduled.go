@@ -1,6 +1,7 @@
 package health
 
 import (
+	"cmp"
 	"maps"
 	"slices"
 	"strings"
@@ -25,12 +26,22 @@ func Custom(w *converge.World, k resource.Kind, obj resource.Object, tree map[st
 	return h
 }
 
+// farthest: a program whose zone is not known may take hours for those of another one.
+const farthest = 15 * time.Hour
+
 // Unkept tells of an object that does nothing at a time that its schedule has; "": it does, or has none.
 func Unkept(w *converge.World, k resource.Kind, obj resource.Object, tree map[string]any) (says, schedule string, since time.Time) {
 	spec, _ := tree["spec"].(map[string]any)
 	schedule = words.String(spec, "schedule")
-	s, err := kindsbatch.ParseSchedule(schedule, time.UTC)
-	if stays, _ := general.LeftAlone(k, obj, tree); schedule == "" || err != nil || stays != "" || obj.GetDeletionTimestamp() != nil {
+	if schedule == "" || obj.GetDeletionTimestamp() != nil {
+		return "", "", since
+	}
+	zone, slack := time.UTC, farthest
+	if in, err := time.LoadLocation(cmp.Or(words.String(spec, "timeZone"), words.String(spec, "timezone"))); err == nil && in != time.UTC {
+		zone, slack = in, time.Hour
+	}
+	s, err := kindsbatch.ParseSchedule(schedule, zone)
+	if stays, _ := general.LeftAlone(k, obj, tree); err != nil || stays != "" {
 		return "", "", since
 	}
 	if !strings.HasPrefix(schedule, "@") && s.Next(w.Now).IsZero() {
@@ -38,13 +49,16 @@ func Unkept(w *converge.World, k resource.Kind, obj resource.Object, tree map[st
 	}
 	last := time.Time{}
 	status, _ := tree["status"].(map[string]any)
+	if active, _ := status["active"].([]any); len(active) > 0 { // what began before may have to end first
+		return "", "", since
+	}
 	for _, field := range slices.Sorted(maps.Keys(status)) {
 		at, err := time.Parse(time.RFC3339, words.String(status, field))
 		if strings.HasPrefix(field, "last") && err == nil && at.After(last) {
 			last = at
 		}
 	}
-	if due := s.Next(latest(last, converge.Changed(obj))); !last.IsZero() && !due.IsZero() && w.Now.Sub(due) > time.Hour {
+	if due := s.Next(latest(last, converge.Changed(obj))); !last.IsZero() && !due.IsZero() && !w.Early(due.Add(slack)) {
 		return "did not do what was due", schedule, due
 	}
 	return "", "", since
