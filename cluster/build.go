@@ -124,7 +124,6 @@ func (b *builder) makeServer() error {
 
 func (b *builder) makeMetrics() error {
 	b.metrics.MustRegister(figures{b.frontDoor}, issuerFigures{b.frontDoor}, counted{&b.c.figures})
-	b.times = newVolumeTimes(b.metrics)
 	if b.c.cfg.NoLoops {
 		return nil
 	}

@@ -61,7 +61,6 @@ type frontDoor struct {
 	caller    *webhook.Caller // of webhooks
 	others    *aggregator.Aggregator
 	metrics   *prometheus.Registry
-	times     volumeTimes
 	certs     keyDesk
 }
 

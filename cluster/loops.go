@@ -54,7 +54,7 @@ func (c *Cluster) entries() ([]kit.Entry, error) {
 		}
 	}
 	return c.cfg.table(kit.Cluster{Kinds: c.door.set, RootCA: c.cred.root(), CA: c.keys.CA, Tokens: c.door.signer,
-		Others: c.door.others, REST: own, Took: c.door.times.took})
+		Others: c.door.others, REST: own, Figures: &c.figures})
 }
 
 // keyedPart runs a loop, and another one in its place whenever the keys are exchanged.

@@ -1,8 +1,6 @@
 package cluster
 
 import (
-	"time"
-
 	"github.com/prometheus/client_golang/prometheus"
 	corev1 "k8s.io/api/core/v1"
 
@@ -63,26 +61,4 @@ func volumeCounts(read resource.Reader, attached func(resource.Reader, func(plug
 		attached(read, func(plugin, state string) { add(true, volumesAttached, nil, plugin, state) })
 	}
 	return counts
-}
-
-// volumeTimes count how long work on volumes took, under the names of upstream's controller manager.
-type volumeTimes struct{ operations, whole *prometheus.HistogramVec }
-
-func newVolumeTimes(reg *prometheus.Registry) volumeTimes {
-	buckets := []float64{.1, .25, .5, 1, 2.5, 5, 10, 15, 25, 50, 120, 300, 600}
-	t := volumeTimes{prometheus.NewHistogramVec(prometheus.HistogramOpts{Name: "storage_operation_duration_seconds", Buckets: buckets,
-		Help: "How long volumes took to be attached and detached."}, []string{"migrated", "operation_name", "status", "volume_plugin"}),
-		prometheus.NewHistogramVec(prometheus.HistogramOpts{Name: "volume_operation_total_seconds", Buckets: buckets,
-			Help: "How long claims took to get a volume that was made for them."}, []string{"operation_name", "plugin_name"})}
-	reg.MustRegister(t.operations, t.whole)
-	return t
-}
-
-// took hears of one.
-func (t volumeTimes) took(operation, plugin string, took time.Duration) {
-	if operation == "provision" {
-		t.whole.WithLabelValues(operation, plugin).Observe(took.Seconds())
-		return
-	}
-	t.operations.WithLabelValues("false", operation, "success", plugin).Observe(took.Seconds())
 }

@@ -7,9 +7,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
-	"github.com/prometheus/client_golang/prometheus"
 	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -123,32 +121,5 @@ func TestLabelFigures(t *testing.T) {
 				t.Errorf("it is there: %v", !want)
 			}
 		})
-	}
-}
-
-// TestVolumeTimes has the times that the loops tell of under upstream's names.
-func TestVolumeTimes(t *testing.T) {
-	reg := prometheus.NewRegistry()
-	times := newVolumeTimes(reg)
-	times.took("volume_attach", "kubernetes.io/csi:d.io", time.Second)
-	times.took("provision", "d.io", time.Second)
-	families, err := reg.Gather()
-	if err != nil {
-		t.Fatal(err)
-	}
-	var got []string
-	for _, f := range families {
-		for _, m := range f.Metric {
-			var labels []string
-			for _, l := range m.Label {
-				labels = append(labels, l.GetValue())
-			}
-			got = append(got, fmt.Sprint(f.GetName(), labels, m.Histogram.GetSampleCount()))
-		}
-	}
-	want := []string{"storage_operation_duration_seconds[false volume_attach success kubernetes.io/csi:d.io] 1",
-		"volume_operation_total_seconds[provision d.io] 1"}
-	if !slices.Equal(got, want) {
-		t.Errorf("%q, want %q", got, want)
 	}
 }

@@ -72,7 +72,7 @@ type Config struct {
 	LoadBalancer     loadbalancer.Mode              // where Services of type LoadBalancer get their addresses; "": from nodes
 	LocalStorage     bool                           // volumes on nodes' disks, and a default class of them
 	Snapshots        bool                           // the kinds of volume snapshots are defined, where they are missing
-	Took             attachdetach.Took              // hears how long work on volumes took; nil: nobody asks
+	Figures          *loop.Figures                  // what loops count; nil: nobody asks
 	// ranges that nodes get their pod addresses from, one of each family; none: nodes have their own
 	Pods []nodeipam.Pool
 }
@@ -130,7 +130,7 @@ func All(c Config) []Entry {
 		{csrcleaner.Controller, "certificate-controller", "certificate-controller"},
 		{podcertificatecleaner.Controller, "podcertificaterequestcleaner", "podcertificaterequestcleaner"},
 		{vacprotection.Controller, "volumeattributesclass-protection-controller", "volumeattributesclass-protection-controller"},
-		{attachdetach.Controller(c.Took), "attachdetach-controller", "attachdetach-controller"},
+		{attachdetach.Controller(attachdetach.TimesIn(c.Figures)), "attachdetach-controller", "attachdetach-controller"},
 		{storagemigration.Controller(c.Kinds.Features()), "storage-version-migrator-controller", "storage-version-migrator-controller"},
 		{ttl.Controller, "ttl-controller", "ttl-controller"},
 		{resourceclaim.Pods, "resource-claim-controller", "resource_claim"},

@@ -123,8 +123,7 @@ type Cluster struct {
 	Snapshots        bool             // the kinds of VolumeSnapshots are defined
 	Pods             []Pool           // ranges that nodes get their pod addresses from, one of each family; none: nodes have their own
 	Scheduler        []byte           // upstream's KubeSchedulerConfiguration; nil: the default profile
-	// Took hears how long work on volumes took, as attachdetach.Took; nil: nobody asks.
-	Took func(operation, plugin string, took time.Duration)
+	Figures          *loop.Figures    // what loops count; nil: nobody asks
 }
 
 // A CertSigner is an authority for certificates.

@@ -2,6 +2,7 @@ package attachdetach
 
 import (
 	"fmt"
+	"slices"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -11,6 +12,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/kloop-dev/kloop/client"
+	"github.com/kloop-dev/kloop/loop"
 	"github.com/kloop-dev/kloop/resource"
 )
 
@@ -21,6 +23,25 @@ type pvs struct {
 }
 
 func (p pvs) Lookup(resource.Kind, string, string) resource.Object { return p.pv }
+
+// TestTimesIn counts under upstream's names, or not at all.
+func TestTimesIn(t *testing.T) {
+	var f loop.Figures
+	took := TimesIn(&f)
+	took(operationAttach, "kubernetes.io/csi:d.io", time.Second)
+	took(operationProvision, "d.io", 2*time.Second)
+	var got []string
+	for _, s := range f.All() {
+		got = append(got, fmt.Sprint(s.Of.Name, s.Labels, s.Sum(), s.Count()))
+	}
+	if want := []string{"storage_operation_duration_seconds[false volume_attach success kubernetes.io/csi:d.io] 1 1",
+		"volume_operation_total_seconds[provision d.io] 2 1"}; !slices.Equal(got, want) {
+		t.Errorf("%q, want %q", got, want)
+	}
+	if TimesIn(nil) != nil {
+		t.Error("it counts for nobody")
+	}
+}
 
 // TestTimes tells how long attaching, detaching and provisioning took, each once.
 func TestTimes(t *testing.T) {

@@ -70,7 +70,7 @@ func loops(c kit.Cluster) ([]kit.Entry, error) {
 	cfg := controllers.Config{Kinds: c.Kinds, RootCA: c.RootCA, NodeGrace: c.NodeGrace, Others: c.Others,
 		AutoscalerPeriod: c.AutoscalerPeriod,
 		DNS:              c.DNS, LoadBalancer: loadbalancer.Mode(c.LoadBalancer), LocalStorage: c.LocalStorage, Snapshots: c.Snapshots,
-		Took: c.Took}
+		Figures: c.Figures}
 	if c.REST != nil {
 		cfg.Metrics = horizontalpodautoscaler.REST(c.REST)
 	}
