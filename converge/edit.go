@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
@@ -131,10 +132,14 @@ func (w *World) Top(k resource.Kind, obj resource.Object) (resource.Kind, resour
 	return k, obj
 }
 
-// LastingTop is the object that nobody changes and that a person made by himself: a pod, a job or a claim, or the job that made this pod.
+// LastingTop is the object that nobody changes and that a person made by himself: a pod, a job or a claim, or the job that made this pod. A
+// claim that has a volume is none: made anew, it would lose what is in it.
 func (l *Look) LastingTop() (resource.Kind, resource.Object) {
 	k, obj := l.Top(l.Kind, l.Obj)
 	if obj == nil || k.Info().Custom {
+		return nil, nil
+	}
+	if c, is := obj.(*corev1.PersistentVolumeClaim); is && c.Spec.VolumeName != "" {
 		return nil, nil
 	}
 	if _, is := unlike[k.Info().GVK.Kind]; !is {
