@@ -41,7 +41,7 @@ type Extension struct {
 	// Delete deletes cur in its own way; obj is a copy that may be changed and stored in its place. It says whether cur is gone.
 	Delete func(ctx context.Context, r *Request, opts *metav1.DeleteOptions, obj resource.Object,
 		cur *view.Entry) (*view.Entry, bool, error)
-	// Failed is how a deletion of that way says that a precondition does not hold.
+	// Failed begins the error of a deletion of that way whose precondition does not hold.
 	Failed string
 	// AfterWrite follows a stored update, and a deletion, for which obj is nil.
 	AfterWrite func(ctx context.Context, r *Request, old, obj resource.Object)

@@ -93,12 +93,13 @@ func TestWordsOfRefusals(t *testing.T) {
 		{"uid of a namespace", "DELETE", "/api/v1/namespaces/old", "application/json", `{"preconditions":{"uid":"x","resourceVersion":"1"}}`,
 			`Operation cannot be fulfilled on namespaces "old": Precondition failed: UID in precondition: x, UID in object meta: `},
 		{"revision of a namespace", "DELETE", "/api/v1/namespaces/old", "application/json", `{"preconditions":{"resourceVersion":"1"}}`,
-			`Operation cannot be fulfilled on namespaces "old": Precondition failed: ResourceVersion in precondition: 1, ResourceVersion in object `},
+			`Operation cannot be fulfilled on namespaces "old": Precondition failed: ResourceVersion in precondition: 1, ResourceVersion in `},
 		{"uid of others", "DELETE", "/api/v1/namespaces/ns/configmaps/a", "application/json", `{"preconditions":{"uid":"x"}}`,
 			`Operation cannot be fulfilled on ConfigMap "a": the UID in the precondition (x) does not match the UID in record (`},
 		{"odd option of a table", "GET", "/api/v1/namespaces/ns/configmaps/a?includeObject=X", "", "",
 			`Unable to convert to Table as requested: includeObject: Invalid value: "X": must be 'Metadata', 'Object', 'None', or empty`},
-		{"odd field", "PATCH", "/api/v1/namespaces/ns/configmaps/a?fieldValidation=Strict", merge, `{"bogus":{"z":1,"a":2},"data":{"z":"1","a":"2"}}`,
+		{"odd field", "PATCH", "/api/v1/namespaces/ns/configmaps/a?fieldValidation=Strict", merge,
+			`{"bogus":{"z":1,"a":2},"data":{"z":"1","a":"2"}}`,
 			` "" is invalid: patch: Invalid value: "{\"apiVersion\":\"v1\",\"bogus\":{\"a\":2,\"z\":1},\"data\":{\"a\":\"2\",`},
 	} {
 		t.Run(x.name, func(t *testing.T) {

@@ -15,7 +15,8 @@ import (
 
 // Extension is for namespaces.
 func Extension(c *server.Core) server.Extension {
-	return server.Extension{Resource: corev1.Resource("namespaces"), OwnNamespace: true, Delete: extension{c}.delete, Failed: "Precondition failed",
+	return server.Extension{Resource: corev1.Resource("namespaces"), OwnNamespace: true,
+		Delete: extension{c}.delete, Failed: "Precondition failed",
 		Held: func(obj resource.Object) bool {
 			ns, ok := obj.(*corev1.Namespace)
 			return ok && len(ns.Spec.Finalizers) > 0
