@@ -1,7 +1,7 @@
 // Package selinuxwarning tells pods that want one volume with different labels of SELinux: a node can mount it for one of them.
 //
 //	reads   Pod, PersistentVolumeClaim, PersistentVolume, CSIDriver
-//	writes  Event
+//	writes  nothing but events
 //	rule    two pods that conflict have each been told so once; it takes no part in what becomes of them
 //
 // Nobody here knows the nodes' policies: what a pod leaves open may be what another one names, except for the level.
