@@ -56,7 +56,7 @@ func TestWords(t *testing.T) {
 		for _, c := range s.Cases {
 			t.Run(s.Plural+"/"+c.Name, func(t *testing.T) {
 				old, on := resource.Object(nil), version(t, c.In)
-				if c.Sub != "" {
+				if c.Update || c.Sub != "" {
 					old, _ = write(on, decode(t, set, s.Base), nil, "")
 				}
 				_, errs := write(on, decode(t, set, change(t, s.Base, c.Set, c.Unset)), old, c.Sub, gvkOf(s.Base))

@@ -101,7 +101,11 @@ func paramKind(k *admissionregistrationv1.ParamKind, path *field.Path) (errs fie
 		errs = append(errs, rule.Says(validation.IsDNS1035Label(gv.Version), k.APIVersion, version)...)
 	}
 	return append(errs, rule.NeededFormat(k.Kind, path.Child("kind"), func(s string) []string {
-		return validation.IsDNS1035Label(strings.ToLower(s))
+		says := validation.IsDNS1035Label(strings.ToLower(s))
+		for i := range says {
+			says[i] = "may have mixed case, but should otherwise match: " + says[i]
+		}
+		return says
 	})...)
 }
 
@@ -128,7 +132,6 @@ func matchResources(m *admissionregistrationv1.MatchResources, path *field.Path)
 func namedRules(list []admissionregistrationv1.NamedRuleWithOperations, path *field.Path) (errs field.ErrorList) {
 	for i, r := range list {
 		at := path.Index(i)
-		errs = append(errs, ruleWithOperations(r.RuleWithOperations, at)...)
 		seen := sets.New[string]()
 		for k, n := range r.ResourceNames {
 			name := at.Child("resourceNames").Index(k)
@@ -138,6 +141,7 @@ func namedRules(list []admissionregistrationv1.NamedRuleWithOperations, path *fi
 			}
 			seen.Insert(n)
 		}
+		errs = append(errs, ruleWithOperations(r.RuleWithOperations, at)...)
 	}
 	return errs
 }
@@ -187,19 +191,19 @@ var reasons = []metav1.StatusReason{metav1.StatusReasonForbidden, metav1.StatusR
 // it has no line breaks.
 func validationRule(c *compiler, v admissionregistrationv1.Validation, path *field.Path) (errs field.ErrorList) {
 	errs = append(errs, c.expression(v.Expression, path.Child("expression"), wantBool)...)
-	text := strings.TrimSpace(v.Message)
-	switch message := path.Child("message"); {
-	case v.Message != "" && text == "":
-		errs = append(errs, field.Invalid(message, v.Message, "message must be non-empty if specified"))
-	case strings.ContainsAny(text, "\n\r"):
-		errs = append(errs, field.Invalid(message, v.Message, "message must not contain line breaks"))
-	}
 	switch at := path.Child("messageExpression"); {
 	case v.MessageExpression == "":
 	case strings.TrimSpace(v.MessageExpression) == "":
 		errs = append(errs, field.Invalid(at, v.MessageExpression, "must be non-empty if specified"))
 	default:
 		errs = append(errs, c.expression(v.MessageExpression, at, wantMessage)...)
+	}
+	text := strings.TrimSpace(v.Message)
+	switch message := path.Child("message"); {
+	case v.Message != "" && text == "":
+		errs = append(errs, field.Invalid(message, v.Message, "must be non-empty if specified"))
+	case strings.ContainsAny(text, "\n\r"):
+		errs = append(errs, field.Invalid(message, v.Message, "must not contain line breaks"))
 	}
 	return append(errs, rule.AmongPtr(v.Reason, path.Child("reason"), reasons...)...)
 }
@@ -224,6 +228,10 @@ func annotations(c *compiler, policy string, list []admissionregistrationv1.Audi
 		value := path.Index(i).Child("valueExpression")
 		if len(strings.TrimSpace(a.ValueExpression)) > maxAnnotationValue {
 			errs = append(errs, field.Required(value, "must not exceed 5120 bytes in length"))
+			continue
+		}
+		if strings.TrimSpace(a.ValueExpression) == "" {
+			errs = append(errs, field.Required(value, "valueExpression is not specified"))
 			continue
 		}
 		errs = append(errs, c.expression(a.ValueExpression, value, wantStringOrNull)...)
@@ -311,8 +319,8 @@ func paramRef(r *admissionregistrationv1.ParamRef, path *field.Path) (errs field
 	if r.ParameterNotFoundAction == nil || *r.ParameterNotFoundAction == "" {
 		return append(errs, field.Required(path.Child("parameterNotFoundAction"), ""))
 	}
-	return append(errs, rule.Among(*r.ParameterNotFoundAction, path.Child("parameterNotFoundAction"),
-		admissionregistrationv1.AllowAction, admissionregistrationv1.DenyAction)...)
+	return append(errs, rule.Listed(*r.ParameterNotFoundAction, path.Child("parameterNotFoundAction"),
+		admissionregistrationv1.DenyAction, admissionregistrationv1.AllowAction)...)
 }
 
 // actions may be combined, but a refusal that also warns would say the same thing twice to the same client.

@@ -94,20 +94,20 @@ func ruleWithOperations(r admissionregistrationv1.RuleWithOperations, path *fiel
 		errs = append(errs, rule.Among(o, ops.Index(i), admissionregistrationv1.OperationAll, admissionregistrationv1.Create,
 			admissionregistrationv1.Update, admissionregistrationv1.Delete, admissionregistrationv1.Connect)...)
 	}
-	errs = append(errs, wildcards(r.APIGroups, path.Child("apiGroups"), false)...)
-	errs = append(errs, wildcards(r.APIVersions, path.Child("apiVersions"), true)...)
+	errs = append(errs, wildcards(r.APIGroups, path.Child("apiGroups"), "API groups", false)...)
+	errs = append(errs, wildcards(r.APIVersions, path.Child("apiVersions"), "API versions", true)...)
 	errs = append(errs, resources(r.Resources, path.Child("resources"))...)
 	return append(errs, rule.AmongPtr(r.Scope, path.Child("scope"), admissionregistrationv1.ClusterScope,
 		admissionregistrationv1.NamespacedScope, admissionregistrationv1.AllScopes)...)
 }
 
 // wildcards checks a list in which * stands alone.
-func wildcards(list []string, path *field.Path, named bool) (errs field.ErrorList) {
+func wildcards(list []string, path *field.Path, others string, named bool) (errs field.ErrorList) {
 	switch {
 	case len(list) == 0:
 		errs = append(errs, field.Required(path, ""))
 	case len(list) > 1 && slices.Contains(list, "*"):
-		errs = append(errs, field.Invalid(path, list, "if '*' is present, must not specify others"))
+		errs = append(errs, field.Invalid(path, list, "if '*' is present, must not specify other "+others))
 	}
 	for i, v := range list {
 		if named && v == "" {

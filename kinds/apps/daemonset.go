@@ -119,7 +119,8 @@ func daemonSetStrategy(s appsv1.DaemonSetUpdateStrategy, path *field.Path) field
 		}
 		return daemonSetRolling(s.RollingUpdate, path.Child("rollingUpdate"))
 	}
-	return rule.Among(s.Type, path, appsv1.RollingUpdateDaemonSetStrategyType, appsv1.OnDeleteDaemonSetStrategyType)
+	return field.ErrorList{field.NotSupported(path, rule.Internal(s),
+		[]appsv1.DaemonSetUpdateStrategyType{appsv1.RollingUpdateDaemonSetStrategyType, appsv1.OnDeleteDaemonSetStrategyType})}
 }
 
 // daemonSetRolling lets exactly one of the two numbers be above zero: either the old pod goes first or the new one comes first

@@ -118,7 +118,8 @@ func deploymentStrategy(s appsv1.DeploymentStrategy, path *field.Path) (errs fie
 		}
 		errs = rolling(s.RollingUpdate.MaxUnavailable, s.RollingUpdate.MaxSurge, path.Child("rollingUpdate"))
 	default:
-		errs = rule.Among(s.Type, path, appsv1.RecreateDeploymentStrategyType, appsv1.RollingUpdateDeploymentStrategyType)
+		errs = field.ErrorList{field.NotSupported(path, rule.Internal(s),
+			[]appsv1.DeploymentStrategyType{appsv1.RecreateDeploymentStrategyType, appsv1.RollingUpdateDeploymentStrategyType})}
 	}
 	return errs
 }

@@ -99,25 +99,28 @@ func defaultStatefulSet(set *appsv1.StatefulSet) {
 func validateStatefulSet(on *features.Set, set, old *appsv1.StatefulSet) (errs field.ErrorList) {
 	s, spec := &set.Spec, field.NewPath("spec")
 	w := workload{on: on, kind: "statefulset", ends: "StatefulSet", selector: s.Selector, template: asMade(s), stateful: true}
+	var claims, name field.ErrorList
 	if old != nil {
 		w.oldSelector, w.oldTemplate = old.Spec.Selector, asMade(&old.Spec)
 	} else {
-		errs = append(errs, rule.Format(s.ServiceName, spec.Child("serviceName"), serviceName)...)
+		name = rule.Format(s.ServiceName, spec.Child("serviceName"), serviceName)
 		for i := range s.VolumeClaimTemplates {
 			at := spec.Child("volumeClaimTemplates").Index(i).Child("spec")
-			errs = append(errs, podspec.ValidateClaimSpec(&s.VolumeClaimTemplates[i].Spec, at)...)
+			claims = append(claims, podspec.ValidateClaimSpec(&s.VolumeClaimTemplates[i].Spec, at)...)
 		}
 	}
 	if p := s.PodManagementPolicy; p != appsv1.OrderedReadyPodManagement && p != appsv1.ParallelPodManagement {
 		errs = append(errs, field.Invalid(spec.Child("podManagementPolicy"), p, "must be 'OrderedReady' or 'Parallel'"))
 	}
 	errs = append(errs, statefulSetStrategy(s.UpdateStrategy, spec.Child("updateStrategy"))...)
+	errs = append(errs, claims...)
 	errs = append(errs, retention(s.PersistentVolumeClaimRetentionPolicy, spec.Child("persistentVolumeClaimRetentionPolicy"))...)
 	errs = append(errs, rule.AtLeastPtr(s.Replicas, 0, spec.Child("replicas"))...)
 	errs = append(errs, rule.AtLeast(s.MinReadySeconds, 0, spec.Child("minReadySeconds"))...)
 	if s.Ordinals != nil {
 		errs = append(errs, rule.AtLeast(s.Ordinals.Start, 0, spec.Child("ordinals", "start"))...)
 	}
+	errs = append(errs, name...)
 	if errs = append(errs, w.validate(spec)...); old != nil {
 		errs = append(errs, statefulSetUpdate(on, set, old, spec)...)
 	}
@@ -218,7 +221,7 @@ func statefulSetStrategy(s appsv1.StatefulSetUpdateStrategy, path *field.Path) (
 		return field.ErrorList{field.Required(path, "")}
 	case appsv1.OnDeleteStatefulSetStrategyType:
 		if s.RollingUpdate != nil {
-			errs = append(errs, field.Invalid(rolling, s.RollingUpdate, "only allowed for updateStrategy 'RollingUpdate'"))
+			errs = append(errs, field.Invalid(rolling, rule.Internal(s.RollingUpdate), "only allowed for updateStrategy 'RollingUpdate'"))
 		}
 	case appsv1.RollingUpdateStatefulSetStrategyType:
 		if s.RollingUpdate == nil {
@@ -227,7 +230,7 @@ func statefulSetStrategy(s appsv1.StatefulSetUpdateStrategy, path *field.Path) (
 		errs = append(errs, rule.AtLeastPtr(s.RollingUpdate.Partition, 0, rolling.Child("partition"))...)
 		errs = append(errs, statefulSetUnavailable(s.RollingUpdate.MaxUnavailable, rolling.Child("maxUnavailable"))...)
 	default:
-		errs = append(errs, field.Invalid(path, s, "must be 'RollingUpdate' or 'OnDelete'"))
+		errs = append(errs, field.Invalid(path, rule.Internal(s), "must be 'RollingUpdate' or 'OnDelete'"))
 	}
 	return errs
 }

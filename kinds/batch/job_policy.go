@@ -38,7 +38,7 @@ func failurePolicy(s *batchv1.JobSpec, path *field.Path) (errs field.ErrorList) 
 func failureRule(s *batchv1.JobSpec, r batchv1.PodFailurePolicyRule, names sets.Set[string], path *field.Path) (errs field.ErrorList) {
 	switch {
 	case r.Action == "":
-		errs = append(errs, field.Required(path.Child("action"), "valid values: Count, FailIndex, FailJob, Ignore"))
+		errs = append(errs, field.Required(path.Child("action"), `valid values: ["Count" "FailIndex" "FailJob" "Ignore"]`))
 	case r.Action == batchv1.PodFailurePolicyActionFailIndex && s.BackoffLimitPerIndex == nil:
 		errs = append(errs, field.Invalid(path.Child("action"), r.Action, "requires the backoffLimitPerIndex to be set"))
 	default:
@@ -73,8 +73,12 @@ func podCondition(c batchv1.PodFailurePolicyOnPodConditionsPattern, path *field.
 
 // exitCodes are sorted and without repetition. In may not name zero, which is no failure.
 func exitCodes(r *batchv1.PodFailurePolicyOnExitCodesRequirement, names sets.Set[string], path *field.Path) (errs field.ErrorList) {
-	errs = append(errs, rule.Chosen(r.Operator, path.Child("operator"),
-		batchv1.PodFailurePolicyOnExitCodesOpIn, batchv1.PodFailurePolicyOnExitCodesOpNotIn)...)
+	if r.Operator == "" {
+		errs = append(errs, field.Required(path.Child("operator"), `valid values: ["In" "NotIn"]`))
+	} else {
+		errs = append(errs, rule.Among(r.Operator, path.Child("operator"),
+			batchv1.PodFailurePolicyOnExitCodesOpIn, batchv1.PodFailurePolicyOnExitCodesOpNotIn)...)
+	}
 	if r.ContainerName != nil && !names.Has(*r.ContainerName) {
 		errs = append(errs, field.Invalid(path.Child("containerName"), *r.ContainerName,
 			"must be one of the container or initContainer names in the pod template"))
@@ -82,7 +86,7 @@ func exitCodes(r *batchv1.PodFailurePolicyOnExitCodesRequirement, names sets.Set
 	values := path.Child("values")
 	switch {
 	case len(r.Values) == 0:
-		return append(errs, field.Invalid(values, r.Values, "at least one value is required"))
+		return append(errs, field.Invalid(values, []int32{}, "at least one value is required"))
 	case len(r.Values) > maxExitCodes:
 		errs = append(errs, field.TooMany(values, len(r.Values), maxExitCodes))
 	}
@@ -105,7 +109,7 @@ func successPolicy(s *batchv1.JobSpec, path *field.Path) (errs field.ErrorList) 
 	case p == nil:
 		return nil
 	case value(s.CompletionMode) != batchv1.IndexedCompletion:
-		return field.ErrorList{field.Invalid(path, *p, "requires indexed completion mode")}
+		return field.ErrorList{field.Invalid(path, rule.Internal(*p), "requires indexed completion mode")}
 	case len(p.Rules) == 0:
 		errs = append(errs, field.Required(path.Child("rules"), "at least one rules must be specified when the successPolicy is specified"))
 	case len(p.Rules) > maxFailureRules:

@@ -183,8 +183,9 @@ func indexed(s *batchv1.JobSpec, path *field.Path) (errs field.ErrorList) {
 	if s.Completions == nil {
 		errs = append(errs, field.Required(path.Child("completions"), "when completion mode is Indexed"))
 	}
-	errs = append(errs, atMost(s.Parallelism, maxParallelIndexed, path.Child("parallelism"))...)
-	errs = append(errs, atMost(s.MaxFailedIndexes, maxFailedIndexed, path.Child("maxFailedIndexes"))...)
+	const mode, many = " when completion mode is Indexed", " when completions are above 100000 and used with backoff limit per index"
+	errs = append(errs, atMost(s.Parallelism, maxParallelIndexed, mode, path.Child("parallelism"))...)
+	errs = append(errs, atMost(s.MaxFailedIndexes, maxFailedIndexed, mode, path.Child("maxFailedIndexes"))...)
 	if s.Completions != nil && s.MaxFailedIndexes != nil && *s.MaxFailedIndexes > *s.Completions {
 		errs = append(errs, field.Invalid(path.Child("maxFailedIndexes"), *s.MaxFailedIndexes, "must be less than or equal to completions"))
 	}
@@ -194,15 +195,15 @@ func indexed(s *batchv1.JobSpec, path *field.Path) (errs field.ErrorList) {
 	if s.MaxFailedIndexes == nil {
 		errs = append(errs, field.Required(path.Child("maxFailedIndexes"), "must be specified when completions is above 100000"))
 	}
-	errs = append(errs, atMost(s.Parallelism, maxParallelOfMany, path.Child("parallelism"))...)
-	return append(errs, atMost(s.MaxFailedIndexes, maxFailedOfMany, path.Child("maxFailedIndexes"))...)
+	errs = append(errs, atMost(s.Parallelism, maxParallelOfMany, many, path.Child("parallelism"))...)
+	return append(errs, atMost(s.MaxFailedIndexes, maxFailedOfMany, many, path.Child("maxFailedIndexes"))...)
 }
 
-func atMost(n *int32, max int32, path *field.Path) field.ErrorList {
+func atMost(n *int32, max int32, when string, path *field.Path) field.ErrorList {
 	if n == nil || *n <= max {
 		return nil
 	}
-	return field.ErrorList{field.Invalid(path, *n, fmt.Sprintf("must be less than or equal to %d", max))}
+	return field.ErrorList{field.Invalid(path, *n, fmt.Sprintf("must be less than or equal to %d%s", max, when))}
 }
 
 func replacement(s *batchv1.JobSpec, path *field.Path) field.ErrorList {

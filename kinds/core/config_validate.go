@@ -22,6 +22,12 @@ var (
 
 // validateConfigMap bounds all values together, not each. What is immutable stays so (KEP-1412): nodes need not watch it then.
 func validateConfigMap(c, old *corev1.ConfigMap) (errs field.ErrorList) {
+	if old != nil && isSet(old.Immutable) {
+		errs = frozen(c.Immutable, reflect.DeepEqual(c.Data, old.Data))
+		if !reflect.DeepEqual(c.BinaryData, old.BinaryData) { // to upstream a map that is empty is not one that is missing
+			errs = append(errs, field.Forbidden(binaryPath, immutable))
+		}
+	}
 	size := 0
 	for _, key := range slices.Sorted(maps.Keys(c.Data)) {
 		errs = append(errs, rule.Format(key, dataPath.Key(key), utilvalidation.IsConfigMapKey)...)
@@ -36,13 +42,6 @@ func validateConfigMap(c, old *corev1.ConfigMap) (errs field.ErrorList) {
 	}
 	if size > corev1.MaxSecretSize {
 		errs = append(errs, field.TooLong(field.NewPath(""), "", corev1.MaxSecretSize))
-	}
-	if old == nil || !isSet(old.Immutable) {
-		return errs
-	}
-	errs = append(errs, frozen(c.Immutable, reflect.DeepEqual(c.Data, old.Data))...)
-	if !reflect.DeepEqual(c.BinaryData, old.BinaryData) { // to upstream a map that is empty is not one that is missing
-		errs = append(errs, field.Forbidden(binaryPath, immutable))
 	}
 	return errs
 }
@@ -64,6 +63,12 @@ func frozen(still *bool, same bool) (errs field.ErrorList) {
 
 // validateSecret freezes the type too: programs trust that a Secret of a type has that type's keys.
 func validateSecret(s, old *corev1.Secret) (errs field.ErrorList) {
+	if old != nil {
+		errs = append(errs, validation.ValidateImmutableField(s.Type, old.Type, field.NewPath("type"))...)
+		if isSet(old.Immutable) {
+			errs = append(errs, frozen(s.Immutable, maps.EqualFunc(s.Data, old.Data, bytes.Equal))...)
+		}
+	}
 	size := 0
 	for _, key := range slices.Sorted(maps.Keys(s.Data)) {
 		errs = append(errs, rule.Format(key, dataPath.Key(key), utilvalidation.IsConfigMapKey)...)
@@ -72,15 +77,7 @@ func validateSecret(s, old *corev1.Secret) (errs field.ErrorList) {
 	if size > corev1.MaxSecretSize {
 		errs = append(errs, field.TooLong(dataPath, "", corev1.MaxSecretSize))
 	}
-	errs = append(errs, validateSecretType(s)...)
-	if old == nil {
-		return errs
-	}
-	errs = append(errs, validation.ValidateImmutableField(s.Type, old.Type, field.NewPath("type"))...)
-	if isSet(old.Immutable) {
-		errs = append(errs, frozen(s.Immutable, maps.EqualFunc(s.Data, old.Data, bytes.Equal))...)
-	}
-	return errs
+	return append(errs, validateSecretType(s)...)
 }
 
 // validateSecretType asks for the keys that the type promises.

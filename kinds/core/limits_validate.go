@@ -85,17 +85,18 @@ func validateLimitOrder(it *corev1.LimitRangeItem, n corev1.ResourceName, path *
 	for _, p := range []struct {
 		low, high   corev1.ResourceList
 		says, blame string
-	}{{it.Min, it.Max, "min value %s is greater than max value %s", "min"},
-		{it.Min, request, "min value %s is greater than default request value %s", "defaultRequest"},
-		{request, it.Max, "default request value %s is greater than max value %s", "defaultRequest"},
-		{request, def, "default request value %s is greater than default limit value %s", "defaultRequest"},
-		{it.Min, def, "min value %s is greater than default value %s", "default"},
-		{def, it.Max, "default value %s is greater than max value %s", "default"}} {
+		shown       corev1.ResourceList // of the two the one that is told to be wrong
+	}{{it.Min, it.Max, "min value %s is greater than max value %s", "min", it.Min},
+		{it.Min, request, "min value %s is greater than default request value %s", "defaultRequest", request},
+		{request, it.Max, "default request value %s is greater than max value %s", "defaultRequest", request},
+		{request, def, "default request value %s is greater than default limit value %s", "defaultRequest", request},
+		{it.Min, def, "min value %s is greater than default value %s", "default", it.Min},
+		{def, it.Max, "default value %s is greater than max value %s", "default", it.Max}} {
 		low, hasLow := p.low[n]
 		high, hasHigh := p.high[n]
 		if hasLow && hasHigh && low.Cmp(high) > 0 {
-			at := path.Child(p.blame).Key(string(n))
-			errs = append(errs, field.Invalid(at, low.String(), fmt.Sprintf(p.says, low.String(), high.String())))
+			at, shown := path.Child(p.blame).Key(string(n)), p.shown[n]
+			errs = append(errs, field.Invalid(at, shown.String(), fmt.Sprintf(p.says, low.String(), high.String())))
 		}
 	}
 	r, hasRequest := request[n]

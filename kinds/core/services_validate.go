@@ -39,9 +39,10 @@ func validateService(o, old *corev1.Service) (errs field.ErrorList) {
 		was = &old.Spec
 		add(validateServiceUpdate(s, was))
 	}
-	add(serviceAnnotations(o))
+	add(serviceHints(o))
 	add(validateServiceType(s, was))
-	add(validateServicePorts(s, specPath.Child("ports")))
+	ports := specPath.Child("ports")
+	add(validateServicePorts(s, ports))
 	add(metavalidation.ValidateLabels(s.Selector, specPath.Child("selector")))
 	add(rule.Chosen(s.SessionAffinity, specPath.Child("sessionAffinity"), corev1.ServiceAffinityClientIP, corev1.ServiceAffinityNone))
 	add(validateAffinityConfig(s, specPath.Child("sessionAffinityConfig")))
@@ -55,24 +56,32 @@ func validateService(o, old *corev1.Service) (errs field.ErrorList) {
 	}
 	add(rule.Chosen(s.Type, specPath.Child("type"), corev1.ServiceTypeClusterIP, corev1.ServiceTypeNodePort,
 		corev1.ServiceTypeLoadBalancer, corev1.ServiceTypeExternalName))
+	add(portsOfType(s, ports))
+	add(portsTwice(s, ports))
+	add(serviceRanges(o))
 	add(validateBalancer(s))
 	add(validateTraffic(s))
 	return errs
 }
 
-// serviceAnnotations checks the annotations that still say what fields say today.
-func serviceAnnotations(o *corev1.Service) (errs field.ErrorList) {
+// serviceHints checks the annotation that still says what another says today.
+func serviceHints(o *corev1.Service) (errs field.ErrorList) {
 	path, a := field.NewPath("metadata", "annotations"), o.Annotations
 	hints, old := a[corev1.DeprecatedAnnotationTopologyAwareHints]
 	if mode, ok := a[corev1.AnnotationTopologyMode]; ok && old && mode != hints {
 		errs = append(errs, field.Invalid(path.Key(corev1.AnnotationTopologyMode), mode,
 			"must match annotations["+corev1.DeprecatedAnnotationTopologyAwareHints+"] when both are specified"))
 	}
-	ranges, ok := a[corev1.AnnotationLoadBalancerSourceRangesKey]
+	return errs
+}
+
+// serviceRanges checks the annotation that still says what a field says today, where that is missing.
+func serviceRanges(o *corev1.Service) (errs field.ErrorList) {
+	ranges, ok := o.Annotations[corev1.AnnotationLoadBalancerSourceRangesKey]
 	if !ok || len(o.Spec.LoadBalancerSourceRanges) > 0 {
-		return errs
+		return nil
 	}
-	at := path.Key(corev1.AnnotationLoadBalancerSourceRangesKey)
+	at := field.NewPath("metadata", "annotations").Key(corev1.AnnotationLoadBalancerSourceRangesKey)
 	if o.Spec.Type != corev1.ServiceTypeLoadBalancer {
 		errs = append(errs, field.Forbidden(at, onlyBalanced))
 	}
@@ -116,25 +125,38 @@ type portKey struct {
 }
 
 func validateServicePorts(s *corev1.ServiceSpec, path *field.Path) (errs field.ErrorList) {
-	add := func(list ...*field.Error) { errs = append(errs, list...) }
-	names, onNodes, ports := sets.New[string](), sets.New[portKey](), sets.New[portKey]()
+	names := sets.New[string]()
 	for i := range s.Ports {
-		p, at := &s.Ports[i], path.Index(i)
-		add(validateServicePort(p, len(s.Ports) > 1, names, at)...)
+		errs = append(errs, validateServicePort(&s.Ports[i], len(s.Ports) > 1, names, path.Index(i))...)
+	}
+	return errs
+}
+
+// portsOfType keeps ports of nodes from services that have none there.
+func portsOfType(s *corev1.ServiceSpec, path *field.Path) (errs field.ErrorList) {
+	for i, p := range s.Ports {
 		if s.Type == corev1.ServiceTypeClusterIP && p.NodePort != 0 {
-			add(field.Forbidden(at.Child("nodePort"), "may not be used when `type` is 'ClusterIP'"))
+			errs = append(errs, field.Forbidden(path.Index(i).Child("nodePort"), "may not be used when `type` is 'ClusterIP'"))
 		}
-		if k := (portKey{p.Protocol, p.NodePort}); p.NodePort != 0 {
-			if onNodes.Has(k) {
-				add(field.Duplicate(at.Child("nodePort"), p.NodePort))
-			}
-			onNodes.Insert(k)
+	}
+	return errs
+}
+
+// portsTwice finds ports that are there already: first those of nodes, then those of the service.
+func portsTwice(s *corev1.ServiceSpec, path *field.Path) (errs field.ErrorList) {
+	var onNodes, ports []portKey
+	for _, p := range s.Ports {
+		onNodes, ports = append(onNodes, portKey{p.Protocol, p.NodePort}), append(ports, portKey{p.Protocol, p.Port})
+	}
+	for i, k := range onNodes {
+		if k.port != 0 && slices.Contains(onNodes[:i], k) {
+			errs = append(errs, field.Duplicate(path.Index(i).Child("nodePort"), k.port))
 		}
-		k := portKey{p.Protocol, p.Port}
-		if ports.Has(k) {
-			add(field.Duplicate(at, corev1.ServicePort{Protocol: p.Protocol, Port: p.Port}))
+	}
+	for i, k := range ports {
+		if slices.Contains(ports[:i], k) {
+			errs = append(errs, field.Duplicate(path.Index(i), rule.Internal(corev1.ServicePort{Protocol: k.protocol, Port: k.port})))
 		}
-		ports.Insert(k)
 	}
 	return errs
 }
@@ -291,8 +313,10 @@ func validateTraffic(s *corev1.ServiceSpec) (errs field.ErrorList) {
 	}
 	add(rule.AmongPtr(s.InternalTrafficPolicy, specPath.Child("internalTrafficPolicy"),
 		corev1.ServiceInternalTrafficPolicyCluster, corev1.ServiceInternalTrafficPolicyLocal)...)
-	add(rule.AmongPtr(s.TrafficDistribution, specPath.Child("trafficDistribution"), corev1.ServiceTrafficDistributionPreferClose,
-		corev1.ServiceTrafficDistributionPreferSameZone, corev1.ServiceTrafficDistributionPreferSameNode)...)
+	if d := s.TrafficDistribution; d != nil {
+		add(rule.Listed(*d, specPath.Child("trafficDistribution"), corev1.ServiceTrafficDistributionPreferClose,
+			corev1.ServiceTrafficDistributionPreferSameZone, corev1.ServiceTrafficDistributionPreferSameNode)...)
+	}
 	return errs
 }
 

@@ -35,8 +35,8 @@ func validateSchema(s *flowcontrolv1.FlowSchema, spec *field.Path) (errs field.E
 		errs = append(errs, field.Invalid(precedence, p, "only the schema named 'exempt' may have matchingPrecedence 1"))
 	}
 	if d := s.Spec.DistinguisherMethod; d != nil {
-		errs = append(errs, rule.Among(d.Type, spec.Child("distinguisherMethod", "type"),
-			flowcontrolv1.FlowDistinguisherMethodByUserType, flowcontrolv1.FlowDistinguisherMethodByNamespaceType)...)
+		errs = append(errs, showing(rule.Internal(*d), rule.Among(d.Type, spec.Child("distinguisherMethod", "type"),
+			flowcontrolv1.FlowDistinguisherMethodByUserType, flowcontrolv1.FlowDistinguisherMethodByNamespaceType))...)
 	}
 	level := spec.Child("priorityLevelConfiguration", "name")
 	if name := s.Spec.PriorityLevelConfiguration.Name; name == "" {
@@ -123,6 +123,16 @@ func verbs(values []string, path *field.Path) field.ErrorList {
 		func(v string, _ *field.Path) field.ErrorList { return rule.Among(v, path, known...) })
 	if len(errs) > 1 {
 		errs = errs[:1]
+	}
+	return showing(values, errs)
+}
+
+// showing has errors about values that may not be tell all of v.
+func showing(v any, errs field.ErrorList) field.ErrorList {
+	for _, e := range errs {
+		if e.Type == field.ErrorTypeNotSupported {
+			e.BadValue = v
+		}
 	}
 	return errs
 }
@@ -218,7 +228,7 @@ func levelOfType(l *flowcontrolv1.PriorityLevelConfiguration, spec *field.Path) 
 	typ := spec.Child("type")
 	if (l.Name == exempt) != (l.Spec.Type == flowcontrolv1.PriorityLevelEnablementExempt) &&
 		(l.Name == exempt || l.Spec.Type == flowcontrolv1.PriorityLevelEnablementExempt) {
-		errs = append(errs, field.Invalid(typ, l.Spec.Type, "type must be 'Exempt' if and only if name is 'exempt'"))
+		errs = append(errs, field.Invalid(typ, l.Spec.Type, "must be 'Exempt' if and only if `name` is 'exempt'"))
 	}
 	switch l.Spec.Type {
 	case flowcontrolv1.PriorityLevelEnablementExempt:
@@ -226,7 +236,8 @@ func levelOfType(l *flowcontrolv1.PriorityLevelConfiguration, spec *field.Path) 
 			errs = append(errs, field.Forbidden(spec.Child("limited"), "must be nil if the type is not Limited"))
 		}
 		if e := l.Spec.Exempt; e != nil {
-			errs = append(errs, shares(e.NominalConcurrencyShares, e.LendablePercent, spec.Child("exempt"))...)
+			errs = append(errs, shares(e.NominalConcurrencyShares, spec.Child("exempt"))...)
+			errs = append(errs, lendable(e.LendablePercent, spec.Child("exempt"))...)
 		}
 	case flowcontrolv1.PriorityLevelEnablementLimited:
 		if l.Spec.Exempt != nil {
@@ -243,18 +254,31 @@ func levelOfType(l *flowcontrolv1.PriorityLevelConfiguration, spec *field.Path) 
 	return errs
 }
 
-func shares(nominal, lendable *int32, path *field.Path) field.ErrorList {
-	errs := rule.AtLeastPtr(nominal, 0, path.Child("nominalConcurrencyShares"))
-	if lendable != nil {
-		errs = append(errs, rule.Within(*lendable, 0, 100, path.Child("lendablePercent"))...)
+func shares(nominal *int32, path *field.Path) field.ErrorList {
+	if nominal != nil && *nominal < 0 {
+		return field.ErrorList{field.Invalid(path.Child("nominalConcurrencyShares"), *nominal, "must be a non-negative integer")}
+	}
+	return nil
+}
+
+func lendable(percent *int32, path *field.Path) field.ErrorList {
+	if percent == nil {
+		return nil
+	}
+	return rule.Within(*percent, 0, 100, path.Child("lendablePercent"))
+}
+
+func limited(l *flowcontrolv1.LimitedPriorityLevelConfiguration, path *field.Path) (errs field.ErrorList) {
+	errs = append(errs, shares(l.NominalConcurrencyShares, path)...)
+	errs = append(errs, response(l.LimitResponse, path.Child("limitResponse"))...)
+	errs = append(errs, lendable(l.LendablePercent, path)...)
+	if b := l.BorrowingLimitPercent; b != nil && *b < 0 {
+		errs = append(errs, field.Invalid(path.Child("borrowingLimitPercent"), *b, "if specified, must be a non-negative integer"))
 	}
 	return errs
 }
 
-func limited(l *flowcontrolv1.LimitedPriorityLevelConfiguration, path *field.Path) (errs field.ErrorList) {
-	errs = append(errs, shares(l.NominalConcurrencyShares, l.LendablePercent, path)...)
-	errs = append(errs, rule.AtLeastPtr(l.BorrowingLimitPercent, 0, path.Child("borrowingLimitPercent"))...)
-	r, at := l.LimitResponse, path.Child("limitResponse")
+func response(r flowcontrolv1.LimitResponse, at *field.Path) (errs field.ErrorList) {
 	switch r.Type {
 	case flowcontrolv1.LimitResponseTypeReject:
 		if r.Queuing != nil {

@@ -16,6 +16,7 @@ const longestController = 250
 // IngressClasses declares the kind.
 var IngressClasses = &resource.Def[*networkingv1.IngressClass]{
 	GVK: gvk("IngressClass"), Plural: "ingressclasses", Generation: true,
+	Quirks: resource.Quirks{Declared: []string{"Required spec.parameters.kind", "Required spec.parameters.name"}},
 	Default: func(c *networkingv1.IngressClass) {
 		if c.Spec.Parameters != nil {
 			rule.Fill(&c.Spec.Parameters.Scope, networkingv1.IngressClassParametersReferenceScopeCluster)

@@ -17,7 +17,8 @@ import (
 // NetworkPolicies declares the kind.
 var NetworkPolicies = &resource.Def[*networkingv1.NetworkPolicy]{
 	GVK: gvk("NetworkPolicy"), Plural: "networkpolicies", Short: []string{"netpol"}, Namespaced: true, Generation: true,
-	Quirks:  resource.Quirks{MetaUpdateOnly: true, EmptyCounts: true},
+	Quirks: resource.Quirks{MetaUpdateOnly: true, EmptyCounts: true,
+		Declared: []string{"Required spec.ingress[*].from[*].ipBlock.cidr", "Required spec.egress[*].to[*].ipBlock.cidr"}},
 	Default: defaultPolicy, Validate: resource.Serving(validatePolicy), Warn: resource.Serving(warnPolicy),
 	Columns: []resource.Column[*networkingv1.NetworkPolicy]{
 		resource.Col("Pod-Selector", "string", func(p *networkingv1.NetworkPolicy) any { return cell.Selector(&p.Spec.PodSelector) }),
@@ -89,7 +90,7 @@ func validatePolicy(p, old *networkingv1.NetworkPolicy) (errs field.ErrorList) {
 		return append(errs, field.Invalid(types, s.PolicyTypes, "may not specify more than two policyTypes"))
 	}
 	for i, t := range s.PolicyTypes {
-		errs = append(errs, rule.Among(t, types.Index(i), networkingv1.PolicyTypeIngress, networkingv1.PolicyTypeEgress)...)
+		errs = append(errs, rule.Listed(t, types.Index(i), networkingv1.PolicyTypeIngress, networkingv1.PolicyTypeEgress)...)
 	}
 	return errs
 }

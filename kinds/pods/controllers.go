@@ -16,7 +16,8 @@ import (
 
 // ReplicationControllers completes the kind.
 var ReplicationControllers = resource.Complete(core.ReplicationControllers, func(d *resource.Def[*corev1.ReplicationController]) {
-	d.Quirks = resource.Quirks{MetaUpdateOnly: true, SkipGenerateNameCheck: true}
+	d.Quirks = resource.Quirks{MetaUpdateOnly: true, SkipGenerateNameCheck: true,
+		Declared: []string{"Invalid metadata.name", "Invalid spec.replicas", "Invalid spec.minReadySeconds"}}
 	d.Generation = true
 	d.OrphanByDefault = true
 	d.Gated = template.Gated(func(c *corev1.ReplicationController) *corev1.PodTemplateSpec { return c.Spec.Template },

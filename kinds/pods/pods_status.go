@@ -169,7 +169,11 @@ func oneOfEach(both func([]string) (bool, error), list []string, what string, pa
 	}
 	ok, err := both(list)
 	if err != nil {
-		errs = append(errs, field.InternalError(path, fmt.Errorf("failed to check for dual stack with error:%w", err)))
+		says := "failed to check for dual stack with error:%w"
+		if what == "CIDR" {
+			says = "invalid PodCIDRs. failed to check with dual stack with error:%w"
+		}
+		errs = append(errs, field.InternalError(path, fmt.Errorf(says, err)))
 	}
 	if !ok || len(list) > 2 {
 		errs = append(errs, field.Invalid(path, list, "may specify no more than one "+what+" for each IP family"))

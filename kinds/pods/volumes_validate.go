@@ -5,6 +5,7 @@ import (
 	pathpkg "path"
 	"reflect"
 	"slices"
+	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/validation"
@@ -166,13 +167,18 @@ func validateOwnSource(s any, path *field.Path) field.ErrorList {
 		like := &corev1.ISCSIVolumeSource{TargetPortal: s.TargetPortal, IQN: s.IQN, Lun: s.Lun, InitiatorName: s.InitiatorName,
 			DiscoveryCHAPAuth: s.DiscoveryCHAPAuth, SessionCHAPAuth: s.SessionCHAPAuth}
 		if s.SecretRef == nil {
-			return podspec.ValidateRemote(like, path)
+			return lessOfNames(podspec.ValidateRemote(like, path))
 		}
 		like.SecretRef = &corev1.LocalObjectReference{Name: s.SecretRef.Name}
-		return append(podspec.ValidateRemote(like, path), rule.Needed(s.SecretRef.Name, path.Child("secretRef", "name"))...)
+		return append(lessOfNames(podspec.ValidateRemote(like, path)), rule.Needed(s.SecretRef.Name, path.Child("secretRef", "name"))...)
 	case *corev1.GlusterfsPersistentVolumeSource:
 		errs := podspec.ValidateRemote(&corev1.GlusterfsVolumeSource{EndpointsName: s.EndpointsName, Path: s.Path}, path)
-		if n := s.EndpointsNamespace; n != nil {
+		switch n := s.EndpointsNamespace; {
+		case n == nil:
+		case *n == "":
+			errs = append(errs, field.Invalid(path.Child("endpointsNamespace"), "",
+				"if the endpointnamespace is set, it must be a valid namespace name"))
+		default:
 			errs = append(errs, rule.Format(*n, path.Child("endpointsNamespace"), rule.Label)...)
 		}
 		return errs
@@ -227,6 +233,14 @@ func validateDriver(s *corev1.CSIPersistentVolumeSource, path *field.Path) field
 	return errs
 }
 
+// lessOfNames tells of a bad name of a target what upstream tells of volumes: less than of pods.
+func lessOfNames(errs field.ErrorList) field.ErrorList {
+	for _, e := range errs {
+		e.Detail = strings.TrimSuffix(e.Detail, " starting with iqn, eui, or naa")
+	}
+	return errs
+}
+
 func validateVolumeUpdate(s, old *corev1.PersistentVolumeSpec) (errs field.ErrorList) {
 	is, was := s.PersistentVolumeSource, old.PersistentVolumeSource
 	if is.CSI != nil && was.CSI != nil && was.CSI.ControllerExpandSecretRef == nil {
@@ -238,7 +252,7 @@ func validateVolumeUpdate(s, old *corev1.PersistentVolumeSpec) (errs field.Error
 	}
 	errs = append(errs, validation.ValidateImmutableField(s.VolumeMode, old.VolumeMode, modePath)...)
 	if is, was := s.NodeAffinity, old.NodeAffinity; was != nil && !resource.Same(is, newerLabels(was, is)) {
-		errs = append(errs, field.Invalid(field.NewPath("nodeAffinity"), is, "field is immutable, except for updating from beta label to GA"))
+		errs = append(errs, field.Invalid(field.NewPath("nodeAffinity"), rule.Internal(is), "field is immutable, except for updating from beta label to GA"))
 	}
 	if at := specPath.Child("volumeAttributesClassName"); old.VolumeAttributesClassName != nil && s.VolumeAttributesClassName == nil {
 		errs = append(errs, field.Forbidden(at, "update from non-nil value to nil is forbidden"))

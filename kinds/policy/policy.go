@@ -61,7 +61,7 @@ func count(v *intstr.IntOrString) string {
 func validateBudget(p, old pdb) (errs field.ErrorList) {
 	s, spec := &p.Spec, field.NewPath("spec")
 	if s.MinAvailable != nil && s.MaxUnavailable != nil {
-		errs = append(errs, field.Invalid(spec, *s, "minAvailable and maxUnavailable cannot be both set"))
+		errs = append(errs, field.Invalid(spec, rule.Internal(*s), "minAvailable and maxUnavailable cannot be both set"))
 	}
 	errs = append(errs, limit(s.MinAvailable, spec.Child("minAvailable"))...)
 	errs = append(errs, limit(s.MaxUnavailable, spec.Child("maxUnavailable"))...)

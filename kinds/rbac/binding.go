@@ -93,7 +93,7 @@ func sameRole(on *features.Set, ref, old rbacv1.RoleRef) field.ErrorList {
 	if !on.AtLeast(37) {
 		says = "cannot change roleRef"
 	}
-	return field.ErrorList{field.Invalid(field.NewPath("roleRef"), ref, says)}
+	return field.ErrorList{field.Invalid(field.NewPath("roleRef"), rule.Internal(ref), says)}
 }
 
 func subjects(list []rbacv1.Subject, namespaced bool) (errs field.ErrorList) {

@@ -6,6 +6,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
+	"github.com/kloop-dev/kloop/features"
 	"github.com/kloop-dev/kloop/kinds/rule"
 	"github.com/kloop-dev/kloop/resource"
 )
@@ -18,19 +19,20 @@ var keptUnread = resource.Quirks{KeptUnread: true, MetaNewFirst: true, Declared:
 var Roles = &resource.Def[*rbacv1.Role]{
 	GVK: rbacv1.SchemeGroupVersion.WithKind("Role"), Plural: "roles", Namespaced: true, Name: rule.PathSegment,
 	CreateOnUpdate: true, Quirks: keptUnread,
-	Validate: func(r, _ *rbacv1.Role) field.ErrorList {
-		return rules(r.Rules, true)
-	},
+	Gated: resource.Gated[*rbacv1.Role]{Validate: func(on *features.Set, r, _ *rbacv1.Role) field.ErrorList {
+		return rules(on, r.Rules, true)
+	}},
 }
 
 // ClusterRoles declares the kind.
 var ClusterRoles = &resource.Def[*rbacv1.ClusterRole]{
 	GVK: rbacv1.SchemeGroupVersion.WithKind("ClusterRole"), Plural: "clusterroles", Name: rule.PathSegment,
-	CreateOnUpdate: true, Quirks: keptUnread, Validate: resource.Serving(validateClusterRole),
+	CreateOnUpdate: true, Quirks: keptUnread,
+	Gated: resource.Gated[*rbacv1.ClusterRole]{Validate: resource.Serving(validateClusterRole)},
 }
 
-func validateClusterRole(r, old *rbacv1.ClusterRole) field.ErrorList {
-	errs := rules(r.Rules, false)
+func validateClusterRole(on *features.Set, r, _ *rbacv1.ClusterRole) field.ErrorList {
+	errs := rules(on, r.Rules, false)
 	if r.AggregationRule == nil {
 		return errs
 	}
@@ -41,23 +43,27 @@ func validateClusterRole(r, old *rbacv1.ClusterRole) field.ErrorList {
 	for i, s := range r.AggregationRule.ClusterRoleSelectors {
 		errs = append(errs, rule.Selector(&s, path.Index(i))...)
 		if _, err := metav1.LabelSelectorAsSelector(&s); err != nil {
-			errs = append(errs, field.Invalid(path.Index(i), s, "invalid label selector"))
+			errs = append(errs, field.Invalid(path.Index(i), nil, "invalid label selector."))
 		}
 	}
 	return errs
 }
 
-func rules(list []rbacv1.PolicyRule, namespaced bool) (errs field.ErrorList) {
+func rules(on *features.Set, list []rbacv1.PolicyRule, namespaced bool) (errs field.ErrorList) {
 	for i, r := range list {
-		errs = append(errs, policyRule(r, namespaced, field.NewPath("rules").Index(i))...)
+		errs = append(errs, policyRule(on, r, namespaced, field.NewPath("rules").Index(i))...)
 	}
 	return errs
 }
 
 // policyRule checks that a rule grants something: verbs on resources, or, in cluster roles, on URLs.
-func policyRule(r rbacv1.PolicyRule, namespaced bool, path *field.Path) (errs field.ErrorList) {
+func policyRule(on *features.Set, r rbacv1.PolicyRule, namespaced bool, path *field.Path) (errs field.ErrorList) {
 	if len(r.Verbs) == 0 {
-		errs = append(errs, field.Required(path.Child("verbs"), "verbs must contain at least one value"))
+		needs := ""
+		if !on.AtLeast(37) {
+			needs = "verbs must contain at least one value"
+		}
+		errs = append(errs, field.Required(path.Child("verbs"), needs))
 	}
 	if len(r.NonResourceURLs) > 0 {
 		urls := path.Child("nonResourceURLs")

@@ -19,6 +19,13 @@ func (i internal) MarshalJSON() ([]byte, error) {
 	for v.Kind() == reflect.Pointer && !v.IsNil() {
 		v = v.Elem()
 	}
+	if v.Kind() == reflect.Slice && !v.IsNil() && v.Type().Elem().Kind() == reflect.Struct {
+		list := make([]internal, v.Len())
+		for k := range list {
+			list[k].v = v.Index(k).Interface()
+		}
+		return json.Marshal(list)
+	}
 	if v.Kind() != reflect.Struct || !strings.HasPrefix(v.Type().PkgPath(), "k8s.io/api/") {
 		return json.Marshal(i.v)
 	}

@@ -4,6 +4,7 @@ import (
 	storagev1 "k8s.io/api/storage/v1"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
+	"github.com/kloop-dev/kloop/features"
 	"github.com/kloop-dev/kloop/kinds/pods"
 	"github.com/kloop-dev/kloop/kinds/rule"
 	"github.com/kloop-dev/kloop/resource"
@@ -19,7 +20,7 @@ var VolumeAttachments = &resource.Def[*storagev1.VolumeAttachment]{
 			pods.DefaultVolumeSource(inline)
 		}
 	},
-	Validate: resource.Serving(validateAttachment), ValidateStatus: resource.Serving(validateAttachmentStatus),
+	Gated: resource.Gated[*storagev1.VolumeAttachment]{Validate: resource.Serving(validateAttachment)}, ValidateStatus: resource.Serving(validateAttachmentStatus),
 	Columns: []resource.Column[*storagev1.VolumeAttachment]{
 		{Name: "Attacher", Type: "string", Format: "name", Cell: func(a *storagev1.VolumeAttachment) any { return a.Spec.Attacher }},
 		resource.Col("PV", "string", func(a *storagev1.VolumeAttachment) any { return orDefault(a.Spec.Source.PersistentVolumeName, "") }),
@@ -29,13 +30,18 @@ var VolumeAttachments = &resource.Def[*storagev1.VolumeAttachment]{
 	},
 }
 
-func validateAttachment(a, old *storagev1.VolumeAttachment) (errs field.ErrorList) {
+func validateAttachment(on *features.Set, a, old *storagev1.VolumeAttachment) (errs field.ErrorList) {
 	s, spec := &a.Spec, field.NewPath("spec")
 	errs = append(errs, rule.Needed(s.Attacher, spec.Child("attacher"))...)
 	errs = append(errs, source(&s.Source, spec.Child("source"))...)
 	errs = append(errs, rule.Format(s.NodeName, spec.Child("nodeName"), rule.Subdomain)...)
 	if old != nil {
-		errs = append(errs, rule.Frozen(*s, old.Spec, spec)...)
+		for _, e := range rule.Frozen(*s, old.Spec, spec) { // since 1.37 it is not told to what
+			if e.BadValue = any(rule.Internal(*s)); on.AtLeast(37) {
+				e.BadValue = nil
+			}
+			errs = append(errs, e)
+		}
 	}
 	if s.Attacher != "" {
 		errs = append(errs, driverName(s.Attacher, spec.Child("attacher"))...)

@@ -27,12 +27,13 @@ const (
 // StorageClasses declares the kind.
 var StorageClasses = &resource.Def[*storagev1.StorageClass]{
 	GVK: gvk("StorageClass"), Plural: "storageclasses", Short: []string{"sc"},
-	Quirks: resource.Quirks{DeleteReturnsObject: true, MetaNewFirst: true},
+	Quirks: resource.Quirks{DeleteReturnsObject: true, MetaNewFirst: true, Declared: []string{"Required provisioner"}},
 	Default: func(c *storagev1.StorageClass) {
 		rule.Fill(&c.ReclaimPolicy, corev1.PersistentVolumeReclaimDelete)
 		rule.Fill(&c.VolumeBindingMode, storagev1.VolumeBindingImmediate)
 	},
-	Validate: resource.Serving(validateClass), Warn: resource.Serving(warnClass),
+	Gated: resource.Gated[*storagev1.StorageClass]{Validate: resource.Serving(validateClass)},
+	Warn:  resource.Serving(warnClass),
 	Among: resource.Serving(markDefault),
 	Columns: []resource.Column[*storagev1.StorageClass]{
 		resource.Col("Provisioner", "string", func(c *storagev1.StorageClass) any { return c.Provisioner }),
@@ -91,7 +92,7 @@ func orDefault[T ~string](p *T, or string) string {
 	return string(*p)
 }
 
-func validateClass(c, old *storagev1.StorageClass) (errs field.ErrorList) {
+func validateClass(on *features.Set, c, old *storagev1.StorageClass) (errs field.ErrorList) {
 	errs = append(errs, provisioner(c.Provisioner, field.NewPath("provisioner"))...)
 	errs = append(errs, parameters(c.Parameters, false, field.NewPath("parameters"))...)
 	if p := c.ReclaimPolicy; p != nil && *p != "" { // an empty one passes, too
@@ -107,10 +108,26 @@ func validateClass(c, old *storagev1.StorageClass) (errs field.ErrorList) {
 	if old == nil {
 		return errs
 	}
-	errs = append(errs, rule.Frozen(c.Parameters, old.Parameters, field.NewPath("parameters"))...)
+	return append(errs, classKept(on, c, old)...)
+}
+
+// classKept refuses changes. Up to 1.36 it is told to what a field was changed, and the parameters come first.
+func classKept(on *features.Set, c, old *storagev1.StorageClass) (errs field.ErrorList) {
+	parameters := rule.Frozen(c.Parameters, old.Parameters, field.NewPath("parameters"))
 	errs = append(errs, rule.Frozen(c.Provisioner, old.Provisioner, field.NewPath("provisioner"))...)
+	if on.AtLeast(37) {
+		errs = append(errs, parameters...)
+	} else {
+		errs = append(parameters, errs...)
+	}
 	errs = append(errs, rule.Frozen(c.ReclaimPolicy, old.ReclaimPolicy, field.NewPath("reclaimPolicy"))...)
-	return append(errs, rule.Frozen(c.VolumeBindingMode, old.VolumeBindingMode, field.NewPath("volumeBindingMode"))...)
+	errs = append(errs, rule.Frozen(c.VolumeBindingMode, old.VolumeBindingMode, field.NewPath("volumeBindingMode"))...)
+	for _, e := range errs {
+		if on.AtLeast(37) {
+			e.BadValue = nil
+		}
+	}
+	return errs
 }
 
 // maxTwice bounds the errors about topologies that are there already: upstream has one for each pair of them, and a thousand have a
@@ -151,15 +168,15 @@ var VolumeAttributesClasses = &resource.Def[*storagev1.VolumeAttributesClass]{
 	GVK: gvk("VolumeAttributesClass"), Plural: "volumeattributesclasses", Short: []string{"vac"},
 	Quirks: resource.Quirks{DeleteReturnsObject: true},
 	Validate: func(c, old *storagev1.VolumeAttributesClass) field.ErrorList {
-		errs := provisioner(c.DriverName, field.NewPath("driverName"))
-		errs = append(errs, parameters(c.Parameters, true, field.NewPath("parameters"))...)
+		var errs field.ErrorList
 		if old != nil && c.DriverName != old.DriverName {
 			errs = append(errs, field.Forbidden(field.NewPath("driverName"), "updates to driverName are forbidden."))
 		}
 		if old != nil && !resource.Same(c.Parameters, old.Parameters) {
 			errs = append(errs, field.Forbidden(field.NewPath("parameters"), "updates to parameters are forbidden."))
 		}
-		return errs
+		errs = append(errs, provisioner(c.DriverName, field.NewPath("driverName"))...)
+		return append(errs, parameters(c.Parameters, true, field.NewPath("parameters"))...)
 	},
 	Columns: []resource.Column[*storagev1.VolumeAttributesClass]{
 		resource.Name(func(c *storagev1.VolumeAttributesClass) any {

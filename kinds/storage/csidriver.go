@@ -1,6 +1,7 @@
 package storage
 
 import (
+	"fmt"
 	"strings"
 
 	storagev1 "k8s.io/api/storage/v1"
@@ -126,8 +127,11 @@ func validateDriver(d, old *storagev1.CSIDriver) (errs field.ErrorList) {
 		errs = append(errs, field.Invalid(spec.Child("serviceAccountTokenInSecrets"), *in,
 			"serviceAccountTokenInSecrets is set but no tokenRequests are specified"))
 	}
-	return append(errs, rule.AtLeastPtr(s.NodeAllocatableUpdatePeriodSeconds, minUpdatePeriod,
-		spec.Child("nodeAllocatableUpdatePeriodSeconds"))...)
+	if p := s.NodeAllocatableUpdatePeriodSeconds; p != nil && *p < minUpdatePeriod {
+		errs = append(errs, field.Invalid(spec.Child("nodeAllocatableUpdatePeriodSeconds"), *p,
+			fmt.Sprintf("must be greater than or equal to %d seconds", minUpdatePeriod)))
+	}
+	return errs
 }
 
 func tokens(list []storagev1.TokenRequest, path *field.Path) (errs field.ErrorList) {
@@ -139,7 +143,12 @@ func tokens(list []storagev1.TokenRequest, path *field.Path) (errs field.ErrorLi
 		}
 		seen[t.Audience] = true
 		if e := t.ExpirationSeconds; e != nil {
-			errs = append(errs, rule.Within(*e, minTokenLife, maxTokenLife, path.Index(i).Child("expirationSeconds"))...)
+			switch at := path.Index(i).Child("expirationSeconds"); {
+			case *e < minTokenLife:
+				errs = append(errs, field.Invalid(at, *e, "may not specify a duration less than 10 minutes"))
+			case *e > maxTokenLife:
+				errs = append(errs, field.Invalid(at, *e, "may not specify a duration larger than 2^32 seconds"))
+			}
 		}
 	}
 	return errs

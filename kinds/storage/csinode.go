@@ -38,11 +38,15 @@ func validateNode(n, old *storagev1.CSINode) (errs field.ErrorList) {
 	for i, d := range n.Spec.Drivers {
 		at := path.Index(i)
 		errs = append(errs, driverName(d.Name, at.Child("name"))...)
+		errs = append(errs, nodeID(d, at.Child("nodeID"))...)
+		if d.Allocatable != nil {
+			errs = append(errs, rule.AtLeastPtr(d.Allocatable.Count, 0, at.Child("allocatable", "count"))...)
+		}
 		if seen[d.Name] {
 			errs = append(errs, field.Duplicate(at.Child("name"), d.Name))
 		}
 		seen[d.Name] = true
-		errs = append(errs, driverOnNode(d, at)...)
+		errs = append(errs, driverKeys(d, at)...)
 	}
 	if old != nil {
 		errs = append(errs, driversKept(n.Spec.Drivers, old.Spec.Drivers)...)
@@ -50,16 +54,17 @@ func validateNode(n, old *storagev1.CSINode) (errs field.ErrorList) {
 	return errs
 }
 
-func driverOnNode(d storagev1.CSINodeDriver, at *field.Path) (errs field.ErrorList) {
+func nodeID(d storagev1.CSINodeDriver, at *field.Path) field.ErrorList {
 	switch {
 	case d.NodeID == "":
-		errs = append(errs, field.Required(at.Child("nodeID"), ""))
+		return field.ErrorList{field.Required(at, "")}
 	case len(d.NodeID) > maxNodeID:
-		errs = append(errs, field.Invalid(at.Child("nodeID"), d.NodeID, fmt.Sprintf("must be %d characters or less", maxNodeID)))
+		return field.ErrorList{field.Invalid(at, d.NodeID, fmt.Sprintf("must be %d characters or less", maxNodeID))}
 	}
-	if d.Allocatable != nil {
-		errs = append(errs, rule.AtLeastPtr(d.Allocatable.Count, 0, at.Child("allocatable", "count"))...)
-	}
+	return nil
+}
+
+func driverKeys(d storagev1.CSINodeDriver, at *field.Path) (errs field.ErrorList) {
 	for i, k := range d.TopologyKeys { // all named by the driver they belong to
 		errs = append(errs, rule.Needed(k, at)...)
 		if slices.Contains(d.TopologyKeys[:i], k) {
@@ -78,9 +83,9 @@ func driversKept(list, old []storagev1.CSINodeDriver) (errs field.ErrorList) {
 				continue
 			}
 			was := o
-			was.Allocatable = n.Allocatable
+			n.Allocatable, was.Allocatable = nil, nil
 			if !resource.Same(n, was) {
-				errs = append(errs, field.Invalid(field.NewPath("spec", "drivers"), n.Name, "field is immutable"))
+				errs = append(errs, field.Invalid(field.NewPath("spec", "drivers"), rule.Internal(n), "field is immutable"))
 			}
 		}
 	}
@@ -90,7 +95,8 @@ func driversKept(list, old []storagev1.CSINodeDriver) (errs field.ErrorList) {
 // CSIStorageCapacities declares the kind.
 var CSIStorageCapacities = &resource.Def[*storagev1.CSIStorageCapacity]{
 	GVK: gvk("CSIStorageCapacity"), Plural: "csistoragecapacities", Namespaced: true,
-	Validate: resource.Serving(validateCapacity), Warn: resource.Serving(warnCapacity),
+	Gated:  resource.Gated[*storagev1.CSIStorageCapacity]{Validate: resource.Serving(validateCapacity)},
+	Warn:   resource.Serving(warnCapacity),
 	Quirks: resource.Quirks{NeedsRevision: true, MetaNewFirst: true},
 }
 
@@ -109,10 +115,14 @@ func warnCapacity(c, _ *storagev1.CSIStorageCapacity) (list []string) {
 	return list
 }
 
-func validateCapacity(c, old *storagev1.CSIStorageCapacity) (errs field.ErrorList) {
+func validateCapacity(on *features.Set, c, old *storagev1.CSIStorageCapacity) (errs field.ErrorList) {
 	class, topology := field.NewPath("storageClassName"), field.NewPath("nodeTopology")
-	errs = append(errs, rule.Format(c.StorageClassName, class, rule.Subdomain)...)
-	errs = append(errs, rule.Selector(c.NodeTopology, topology)...)
+	named, selects := rule.Format(c.StorageClassName, class, rule.Subdomain), rule.Selector(c.NodeTopology, topology)
+	if on.AtLeast(37) {
+		errs = append(selects, named...)
+	} else {
+		errs = append(named, selects...)
+	}
 	if c.Capacity != nil && c.Capacity.Sign() < 0 {
 		errs = append(errs, field.Invalid(field.NewPath("capacity"), c.Capacity.String(), "must be greater than or equal to 0"))
 	}
