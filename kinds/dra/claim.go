@@ -162,7 +162,7 @@ func constraint(on *features.Set, c resourcev1.DeviceConstraint, names map[strin
 		errs = append(errs, fullName(string(*c.DistinctAttribute), path.Child("distinctAttribute"))...)
 	}
 	if c.MatchAttribute == nil && c.DistinctAttribute == nil {
-		errs = append(errs, field.Required(path, "exactly one of `matchAttribute` or `distinctAttribute` is required"))
+		errs = append(errs, field.Required(path, `exactly one of "matchAttribute" or "distinctAttribute" is required, but multiple fields are set`))
 	}
 	return errs
 }
@@ -189,7 +189,7 @@ func requestName(n string, known map[string]bool, path *field.Path) (errs field.
 func configuration(c resourcev1.DeviceConfiguration, path *field.Path) (errs field.ErrorList) {
 	opaque := path.Child("opaque")
 	if c.Opaque == nil {
-		return field.ErrorList{field.Required(opaque, "exactly one of the fields is required")}
+		return field.ErrorList{field.Required(opaque, "")}
 	}
 	errs = append(errs, driver(c.Opaque.Driver, opaque.Child("driver"))...)
 	return append(errs, object(c.Opaque.Parameters, resourcev1.OpaqueParametersMaxLength, opaque.Child("parameters"))...)

@@ -24,20 +24,20 @@ func reach(d resourcev1.Device, each bool, path *field.Path) (errs field.ErrorLi
 	if d.NodeSelector != nil {
 		errs = append(errs, podspec.ValidateNodeSelector(d.NodeSelector, path.Child("nodeSelector"))...)
 	}
-	errs = append(errs, someNode(d.NodeName, path.Child("nodeName"))...)
+	errs = append(errs, someNode(d.NodeName, "must not be empty", path.Child("nodeName"))...)
 	errs = append(errs, unsetOrTrue(d.AllNodes, path.Child("allNodes"))...)
 	ways := []bool{d.NodeName != nil && *d.NodeName != "", d.NodeSelector != nil, is(d.AllNodes)}
 	return append(errs, where(ways, path,
 		"exactly one of `nodeName`, `nodeSelector`, or `allNodes` is required when `perDeviceNodeSelection` is set to true in the "+
-			"ResourceSlice spec")...)
+			"ResourceSlice spec", "")...)
 }
 
-func someNode(name *string, path *field.Path) field.ErrorList {
+func someNode(name *string, says string, path *field.Path) field.ErrorList {
 	switch {
 	case name == nil:
 		return nil
 	case *name == "":
-		return field.ErrorList{field.Invalid(path, *name, "must not be empty")}
+		return field.ErrorList{field.Invalid(path, *name, says)}
 	}
 	return rule.Format(*name, path, rule.Subdomain)
 }
@@ -56,7 +56,7 @@ func oneTerm(s *corev1.NodeSelector, path *field.Path) (errs field.ErrorList) {
 	}
 	errs = podspec.ValidateNodeSelector(s, path)
 	if len(s.NodeSelectorTerms) != 1 {
-		errs = append(errs, field.Invalid(path.Child("nodeSelectorTerms"), len(s.NodeSelectorTerms), "must have exactly one node selector term"))
+		errs = append(errs, field.Invalid(path.Child("nodeSelectorTerms"), rule.Internal(s.NodeSelectorTerms), "must have exactly one node selector term"))
 	}
 	return errs
 }

@@ -40,7 +40,13 @@ var ResourceClaims = &resource.Def[*resourcev1.ResourceClaim]{
 	Gated: resource.Gated[*resourcev1.ResourceClaim]{ValidateStatus: resource.Serving(validateClaimStatus),
 		Validate: func(on *features.Set, c, old *resourcev1.ResourceClaim) field.ErrorList {
 			if old != nil {
-				return rule.FrozenJSON(c.Spec, old.Spec, field.NewPath("spec"))
+				errs := rule.FrozenJSON(c.Spec, old.Spec, field.NewPath("spec"))
+				for _, e := range errs { // since 1.37 it is not told to what
+					if e.BadValue = rule.Internal(c.Spec); on.AtLeast(37) {
+						e.BadValue = nil
+					}
+				}
+				return errs
 			}
 			return claim(on, &c.Spec.Devices, field.NewPath("spec", "devices"))
 		}},

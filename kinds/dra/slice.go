@@ -21,13 +21,13 @@ func validateSlice(s, old *resourcev1.ResourceSlice) (errs field.ErrorList) {
 	}
 	errs = append(errs, driver(d.Driver, spec.Child("driver"))...)
 	errs = append(errs, pool(d.Pool, spec.Child("pool"))...)
-	errs = append(errs, where([]bool{d.NodeName != nil && *d.NodeName != "", d.NodeSelector != nil, is(d.AllNodes),
-		is(d.PerDeviceNodeSelection)}, spec,
-		"exactly one of `nodeName`, `nodeSelector`, `allNodes`, `perDeviceNodeSelection` is required")...)
-	errs = append(errs, someNode(d.NodeName, spec.Child("nodeName"))...)
+	errs = append(errs, someNode(d.NodeName, "must be either unset or set to a non-empty string", spec.Child("nodeName"))...)
 	errs = append(errs, oneTerm(d.NodeSelector, spec.Child("nodeSelector"))...)
 	errs = append(errs, unsetOrTrue(d.AllNodes, spec.Child("allNodes"))...)
 	errs = append(errs, unsetOrTrue(d.PerDeviceNodeSelection, spec.Child("perDeviceNodeSelection"))...)
+	errs = append(errs, where([]bool{d.NodeName != nil && *d.NodeName != "", d.NodeSelector != nil, is(d.AllNodes),
+		is(d.PerDeviceNodeSelection)}, spec,
+		"exactly one of `nodeName`, `nodeSelector`, `allNodes`, `perDeviceNodeSelection` is required", ", but multiple fields are set")...)
 	if d.SharedCounters != nil && d.Devices != nil {
 		errs = append(errs, field.Invalid(spec, "", "only one of `sharedCounters` or `devices` is allowed"))
 	}
@@ -63,21 +63,21 @@ func before(old *resourcev1.ResourceSlice, name string) *resourcev1.Device {
 	return nil
 }
 
-// where asks for exactly one way of saying which nodes reach the devices.
-func where(ways []bool, path *field.Path, says string) field.ErrorList {
-	n := 0
-	for _, set := range ways {
+// where asks for exactly one way of saying which nodes reach the devices; many is added to what it says if there are more.
+func where(ways []bool, path *field.Path, says, many string) field.ErrorList {
+	var are []string
+	for i, set := range ways {
 		if set {
-			n++
+			are = append(are, []string{"`nodeName`", "`nodeSelector`", "`allNodes`", "`perDeviceNodeSelection`"}[i])
 		}
 	}
-	switch n {
+	switch len(are) {
 	case 0:
 		return field.ErrorList{field.Required(path, says)}
 	case 1:
 		return nil
 	}
-	return field.ErrorList{field.Invalid(path, nil, says+", but multiple fields are set")}
+	return field.ErrorList{field.Invalid(path, "{"+strings.Join(are, ", ")+"}", says+many)}
 }
 
 func pool(p resourcev1.ResourcePool, path *field.Path) (errs field.ErrorList) {

@@ -2,6 +2,7 @@
 package scheduling
 
 import (
+	"fmt"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
@@ -55,15 +56,24 @@ func validateClass(c, old *schedulingv1.PriorityClass) (errs field.ErrorList) {
 	value, known := system[c.Name]
 	switch {
 	case strings.HasPrefix(c.Name, "system-"):
-		if !known || value != c.Value || c.GlobalDefault {
+		wrong := ""
+		switch {
+		case !known:
+			wrong = c.Name + " is not a known system priority class"
+		case value != c.Value:
+			wrong = fmt.Sprintf("value of %s PriorityClass must be %d", c.Name, value)
+		case c.GlobalDefault:
+			wrong = "globalDefault of " + c.Name + " PriorityClass must be false"
+		}
+		if wrong != "" {
 			errs = append(errs, field.Forbidden(field.NewPath("metadata", "name"),
-				"priority class names with 'system-' prefix are reserved for system use only"))
+				"priority class names with 'system-' prefix are reserved for system use only. error: "+wrong))
 		}
 	case c.Value > highestForUsers:
 		errs = append(errs, field.Forbidden(field.NewPath("value"), "maximum allowed value of a user defined priority is 1000000000"))
 	}
 	if c.PreemptionPolicy != nil {
-		errs = append(errs, rule.Chosen(*c.PreemptionPolicy, policy, corev1.PreemptLowerPriority, corev1.PreemptNever)...)
+		errs = append(errs, rule.ChosenListed(*c.PreemptionPolicy, policy, corev1.PreemptLowerPriority, corev1.PreemptNever)...)
 	}
 	return errs
 }
