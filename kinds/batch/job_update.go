@@ -24,7 +24,10 @@ func validateJobUpdate(j, old *batchv1.Job) (errs field.ErrorList) {
 		{"backoffLimitPerIndex", n.BackoffLimitPerIndex, o.BackoffLimitPerIndex},
 		{"managedBy", n.ManagedBy, o.ManagedBy}, {"successPolicy", n.SuccessPolicy, o.SuccessPolicy},
 	} {
-		errs = append(errs, rule.Frozen(f.a, f.b, spec.Child(f.name))...)
+		for _, e := range rule.Frozen(f.a, f.b, spec.Child(f.name)) {
+			e.BadValue = rule.Internal(f.a)
+			errs = append(errs, e)
+		}
 	}
 	return errs
 }

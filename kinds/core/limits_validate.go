@@ -85,7 +85,7 @@ func validateLimitOrder(it *corev1.LimitRangeItem, n corev1.ResourceName, path *
 	for _, p := range []struct {
 		low, high   corev1.ResourceList
 		says, blame string
-		shown       corev1.ResourceList // of the two the one that is told to be wrong
+		shown       corev1.ResourceList // one of the two, as the wrong value
 	}{{it.Min, it.Max, "min value %s is greater than max value %s", "min", it.Min},
 		{it.Min, request, "min value %s is greater than default request value %s", "defaultRequest", request},
 		{request, it.Max, "default request value %s is greater than max value %s", "defaultRequest", request},

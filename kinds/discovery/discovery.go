@@ -20,7 +20,7 @@ var EndpointSlices = &resource.Def[*discoveryv1.EndpointSlice]{
 	GVK: discoveryv1.SchemeGroupVersion.WithKind("EndpointSlice"), Plural: "endpointslices", Namespaced: true, Generation: true,
 	Quirks: resource.Quirks{MetaErrorsOnce: true,
 		Declared: []string{"Required endpoints[*].addresses", "TooMany endpoints[*].addresses", "Required addressType",
-			"NotSupported addressType"}},
+			"NotSupported addressType", "Invalid addressType"}},
 	Default: defaultSlice, Prepare: resource.Serving(prepareSlice),
 	Gated: resource.Gated[*discoveryv1.EndpointSlice]{Validate: resource.Serving(validateSlice)},
 	Warn:  resource.Serving(warnSlice),

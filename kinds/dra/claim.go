@@ -162,7 +162,8 @@ func constraint(on *features.Set, c resourcev1.DeviceConstraint, names map[strin
 		errs = append(errs, fullName(string(*c.DistinctAttribute), path.Child("distinctAttribute"))...)
 	}
 	if c.MatchAttribute == nil && c.DistinctAttribute == nil {
-		errs = append(errs, field.Required(path, `exactly one of "matchAttribute" or "distinctAttribute" is required, but multiple fields are set`))
+		errs = append(errs, field.Required(path,
+			`exactly one of "matchAttribute" or "distinctAttribute" is required, but multiple fields are set`))
 	}
 	return errs
 }

@@ -56,7 +56,8 @@ func oneTerm(s *corev1.NodeSelector, path *field.Path) (errs field.ErrorList) {
 	}
 	errs = podspec.ValidateNodeSelector(s, path)
 	if len(s.NodeSelectorTerms) != 1 {
-		errs = append(errs, field.Invalid(path.Child("nodeSelectorTerms"), rule.Internal(s.NodeSelectorTerms), "must have exactly one node selector term"))
+		errs = append(errs, field.Invalid(path.Child("nodeSelectorTerms"), rule.Internal(s.NodeSelectorTerms),
+			"must have exactly one node selector term"))
 	}
 	return errs
 }

@@ -41,7 +41,7 @@ var ResourceClaims = &resource.Def[*resourcev1.ResourceClaim]{
 		Validate: func(on *features.Set, c, old *resourcev1.ResourceClaim) field.ErrorList {
 			if old != nil {
 				errs := rule.FrozenJSON(c.Spec, old.Spec, field.NewPath("spec"))
-				for _, e := range errs { // since 1.37 it is not told to what
+				for _, e := range errs { // since 1.37 without a value
 					if e.BadValue = rule.Internal(c.Spec); on.AtLeast(37) {
 						e.BadValue = nil
 					}

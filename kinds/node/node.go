@@ -44,7 +44,7 @@ var RuntimeClasses = &resource.Def[*nodev1.RuntimeClass]{
 func validateClass(on *features.Set, c, old *nodev1.RuntimeClass) (errs field.ErrorList) {
 	handler := field.NewPath("handler")
 	if old != nil {
-		for _, e := range rule.Frozen(c.Handler, old.Handler, handler) { // since 1.37 it is not told to what
+		for _, e := range rule.Frozen(c.Handler, old.Handler, handler) { // since 1.37 without a value
 			if on.AtLeast(37) {
 				e.BadValue = nil
 			}

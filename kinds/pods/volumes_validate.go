@@ -252,7 +252,8 @@ func validateVolumeUpdate(s, old *corev1.PersistentVolumeSpec) (errs field.Error
 	}
 	errs = append(errs, validation.ValidateImmutableField(s.VolumeMode, old.VolumeMode, modePath)...)
 	if is, was := s.NodeAffinity, old.NodeAffinity; was != nil && !resource.Same(is, newerLabels(was, is)) {
-		errs = append(errs, field.Invalid(field.NewPath("nodeAffinity"), rule.Internal(is), "field is immutable, except for updating from beta label to GA"))
+		errs = append(errs, field.Invalid(field.NewPath("nodeAffinity"), rule.Internal(is),
+			"field is immutable, except for updating from beta label to GA"))
 	}
 	if at := specPath.Child("volumeAttributesClassName"); old.VolumeAttributesClassName != nil && s.VolumeAttributesClassName == nil {
 		errs = append(errs, field.Forbidden(at, "update from non-nil value to nil is forbidden"))

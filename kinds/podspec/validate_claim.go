@@ -16,8 +16,13 @@ import (
 // ValidateClaimSpec checks a claim for storage, of its own or in a template.
 func ValidateClaimSpec(s *corev1.PersistentVolumeClaimSpec, path *field.Path) (errs field.ErrorList) {
 	add := func(list ...*field.Error) { errs = append(errs, list...) }
-	add(checkSelector(s.Selector, path.Child("selector"))...)
-	add(ValidateAccessModes(s.AccessModes, "at least 1 access mode is required", path.Child("accessModes"))...)
+	modes := ValidateAccessModes(s.AccessModes, "at least 1 access mode is required", path.Child("accessModes"))
+	if len(s.AccessModes) > 0 { // a missing one comes before the selector
+		modes = append(checkSelector(s.Selector, path.Child("selector")), modes...)
+	} else {
+		modes = append(modes, checkSelector(s.Selector, path.Child("selector"))...)
+	}
+	add(modes...)
 	at := path.Child("resources").Key(string(corev1.ResourceStorage))
 	if q, ok := s.Resources.Requests[corev1.ResourceStorage]; ok {
 		add(ValidateStorage(q, at)...)

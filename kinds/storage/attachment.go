@@ -20,7 +20,8 @@ var VolumeAttachments = &resource.Def[*storagev1.VolumeAttachment]{
 			pods.DefaultVolumeSource(inline)
 		}
 	},
-	Gated: resource.Gated[*storagev1.VolumeAttachment]{Validate: resource.Serving(validateAttachment)}, ValidateStatus: resource.Serving(validateAttachmentStatus),
+	Gated:          resource.Gated[*storagev1.VolumeAttachment]{Validate: resource.Serving(validateAttachment)},
+	ValidateStatus: resource.Serving(validateAttachmentStatus),
 	Columns: []resource.Column[*storagev1.VolumeAttachment]{
 		{Name: "Attacher", Type: "string", Format: "name", Cell: func(a *storagev1.VolumeAttachment) any { return a.Spec.Attacher }},
 		resource.Col("PV", "string", func(a *storagev1.VolumeAttachment) any { return orDefault(a.Spec.Source.PersistentVolumeName, "") }),
@@ -36,7 +37,7 @@ func validateAttachment(on *features.Set, a, old *storagev1.VolumeAttachment) (e
 	errs = append(errs, source(&s.Source, spec.Child("source"))...)
 	errs = append(errs, rule.Format(s.NodeName, spec.Child("nodeName"), rule.Subdomain)...)
 	if old != nil {
-		for _, e := range rule.Frozen(*s, old.Spec, spec) { // since 1.37 it is not told to what
+		for _, e := range rule.Frozen(*s, old.Spec, spec) { // since 1.37 without a value
 			if e.BadValue = any(rule.Internal(*s)); on.AtLeast(37) {
 				e.BadValue = nil
 			}

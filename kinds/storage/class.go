@@ -111,7 +111,7 @@ func validateClass(on *features.Set, c, old *storagev1.StorageClass) (errs field
 	return append(errs, classKept(on, c, old)...)
 }
 
-// classKept refuses changes. Up to 1.36 it is told to what a field was changed, and the parameters come first.
+// classKept refuses changes. Up to 1.36 errors hold the new value, and the parameters come first.
 func classKept(on *features.Set, c, old *storagev1.StorageClass) (errs field.ErrorList) {
 	parameters := rule.Frozen(c.Parameters, old.Parameters, field.NewPath("parameters"))
 	errs = append(errs, rule.Frozen(c.Provisioner, old.Provisioner, field.NewPath("provisioner"))...)

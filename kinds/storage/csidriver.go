@@ -118,11 +118,11 @@ func validateDriver(d, old *storagev1.CSIDriver) (errs field.ErrorList) {
 	}
 	errs = append(errs, rule.AmongPtr(s.FSGroupPolicy, spec.Child("fsGroupPolicy"),
 		storagev1.ReadWriteOnceWithFSTypeFSGroupPolicy, storagev1.FileFSGroupPolicy, storagev1.NoneFSGroupPolicy)...)
+	errs = append(errs, tokens(s.TokenRequests, spec.Child("tokenRequests"))...)
 	for _, m := range s.VolumeLifecycleModes {
 		errs = append(errs, rule.Listed(m, spec.Child("volumeLifecycleModes"), storagev1.VolumeLifecyclePersistent,
 			storagev1.VolumeLifecycleEphemeral)...)
 	}
-	errs = append(errs, tokens(s.TokenRequests, spec.Child("tokenRequests"))...)
 	if in := s.ServiceAccountTokenInSecrets; in != nil && len(s.TokenRequests) == 0 {
 		errs = append(errs, field.Invalid(spec.Child("serviceAccountTokenInSecrets"), *in,
 			"serviceAccountTokenInSecrets is set but no tokenRequests are specified"))
