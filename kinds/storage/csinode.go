@@ -95,9 +95,9 @@ func driversKept(list, old []storagev1.CSINodeDriver) (errs field.ErrorList) {
 // CSIStorageCapacities declares the kind.
 var CSIStorageCapacities = &resource.Def[*storagev1.CSIStorageCapacity]{
 	GVK: gvk("CSIStorageCapacity"), Plural: "csistoragecapacities", Namespaced: true,
-	Gated:  resource.Gated[*storagev1.CSIStorageCapacity]{Validate: resource.Serving(validateCapacity)},
-	Warn:   resource.Serving(warnCapacity),
-	Quirks: resource.Quirks{NeedsRevision: true, MetaNewFirst: true},
+	Validate: resource.Serving(validateCapacity),
+	Warn:     resource.Serving(warnCapacity),
+	Quirks:   resource.Quirks{NeedsRevision: true, MetaNewFirst: true},
 }
 
 // warnCapacity warns of labels of nodes that have newer names.
@@ -115,14 +115,10 @@ func warnCapacity(c, _ *storagev1.CSIStorageCapacity) (list []string) {
 	return list
 }
 
-func validateCapacity(on *features.Set, c, old *storagev1.CSIStorageCapacity) (errs field.ErrorList) {
+func validateCapacity(c, old *storagev1.CSIStorageCapacity) (errs field.ErrorList) {
 	class, topology := field.NewPath("storageClassName"), field.NewPath("nodeTopology")
-	named, selects := rule.Format(c.StorageClassName, class, rule.Subdomain), rule.Selector(c.NodeTopology, topology)
-	if on.AtLeast(37) {
-		errs = append(selects, named...)
-	} else {
-		errs = append(named, selects...)
-	}
+	errs = append(errs, rule.Selector(c.NodeTopology, topology)...)
+	errs = append(errs, rule.Format(c.StorageClassName, class, rule.Subdomain)...)
 	if c.Capacity != nil && c.Capacity.Sign() < 0 {
 		errs = append(errs, field.Invalid(field.NewPath("capacity"), c.Capacity.String(), "must be greater than or equal to 0"))
 	}
