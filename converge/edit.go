@@ -169,3 +169,31 @@ func copied(r Ref, how, body string) string {
 	}
 	return command + unlike[r.Kind.Info().GVK.Kind] + " | kubectl replace --force -f -"
 }
+
+// again is the command that makes an object of an operator anew, with changes, that runs once; "": another one makes it, or what came of
+// it would be lost.
+func again(k resource.Kind, obj resource.Object, tree map[string]any, changes []Change) string {
+	i := k.Info()
+	status, _ := tree["status"].(map[string]any)
+	switch i.GVK.Group + "/" + i.GVK.Kind {
+	case "argoproj.io/Workflow", "tekton.dev/PipelineRun", "tekton.dev/TaskRun":
+	case "velero.io/Backup", "velero.io/Restore":
+		if status["phase"] != "FailedValidation" { // else there may be something of it in the bucket
+			return ""
+		}
+	default:
+		return ""
+	}
+	if len(obj.GetOwnerReferences()) > 0 {
+		return ""
+	}
+	for _, label := range []string{"workflows.argoproj.io/completed", "workflows.argoproj.io/phase"} {
+		if _, is := obj.GetLabels()[label]; is {
+			changes = append(changes, Change{Op: "remove", Path: "/metadata" + Pointer("labels", label)})
+		}
+	}
+	if status != nil {
+		changes = append(changes, Change{Op: "remove", Path: "/status"})
+	}
+	return copied(RefTo(k, obj), "json", JSON(changes))
+}

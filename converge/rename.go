@@ -130,8 +130,7 @@ func (l *Look) renaming(old, name string, isKey bool, of, kind string) string {
 			ops = append(ops, Put(path, in+"/"+name))
 		}
 		if text != old || path == "/spec/serviceName" && k.Info().GVK.Kind == "StatefulSet" || ownName.MatchString(path) || isKey &&
-			(!strings.HasSuffix(path, "/key") ||
-				words.String(beside, "name") != of && !strings.Contains(path, "/items/")) {
+			(!strings.HasSuffix(strings.ToLower(path), "key") || !hasName(beside, of) && !strings.Contains(path, "/items/")) {
 			return
 		}
 		if at, is := strings.CutSuffix(path, "/name"); kind != "" && is {
@@ -141,12 +140,24 @@ func (l *Look) renaming(old, name string, isKey bool, of, kind string) string {
 		}
 	})
 	switch {
-	case len(ops) == 0 || len(ops) > 4 || custom && runsOnce.MatchString(k.Info().GVK.Kind):
+	case len(ops) == 0 || len(ops) > 4:
 		return ""
+	case custom && runsOnce.MatchString(k.Info().GVK.Kind):
+		return again(k, obj, tree, ops)
 	case anew:
 		return Anew(RefTo(k, obj), ops...)
 	}
 	return Patched(RefTo(k, obj), ops...)
+}
+
+// hasName says that one of the fields beside a key names an object.
+func hasName(beside map[string]any, name string) bool {
+	for field := range beside {
+		if strings.HasSuffix(strings.ToLower(field), "name") && words.String(beside, field) == name {
+			return true
+		}
+	}
+	return false
 }
 
 // OfKind is the command by which an object gives another kind to a name that it has; "": the name is not found.
@@ -209,7 +220,8 @@ func (l *Look) Referred(name string) (k resource.Kind, obj resource.Object) {
 		stem = stem[strings.LastIndexByte(stem, '/')+1:]
 		for _, other := range l.Kinds.All() {
 			i, ns := other.Info(), l.Obj.GetNamespace()
-			if !i.Custom || (i.GVK.Kind != text || words.String(beside, "kind") != text) && (!byRef || !strings.EqualFold(i.GVK.Kind, stem)) {
+			if !i.Custom || (i.GVK.Kind != text || words.String(beside, "kind") != text) &&
+				(!byRef || len(stem) < 4 || !strings.HasSuffix(strings.ToLower(i.GVK.Kind), strings.ToLower(stem))) {
 				continue
 			}
 			if !i.Namespaced {

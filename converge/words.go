@@ -32,9 +32,11 @@ func byWords(l *Look, f *Finding) {
 		ok = ok && !strings.HasPrefix(s.Advice(), "correct the container's args") && // it is another program that speaks
 			!strings.HasPrefix(s.Advice(), "correct its configuration")
 	}
-	field := ""
+	field, others := "", []string(nil)
 	if f.Words != "" && len(f.Below) == 0 && f.State != Blocked {
-		field = correctSpoken(l, f)
+		if others = l.insteadSpoken(f); len(others) == 0 {
+			field = correctSpoken(l, f)
+		}
 	}
 	absent := toMake(l, f)
 	if absent != "" && (strings.HasPrefix(s.Advice(), "give the account that it works with") || // it speaks of the name
@@ -48,12 +50,13 @@ func byWords(l *Look, f *Finding) {
 		// what a rule has found out says more
 	case ok:
 		f.Advice = append([]string{Filled(l, s.Advice())}, f.Advice...)
-	case field == "" && f.Words != "" && words.Unfit.MatchString(text):
+	case field == "" && len(others) == 0 && f.Words != "" && words.Unfit.MatchString(text):
 		f.Advice = append([]string{correcting(l, text)}, f.Advice...)
 	}
 	if field != "" {
-		f.Advice = slices.Insert(f.Advice, len(f.Advice)-1, field)
+		others = []string{field}
 	}
+	f.Advice = slices.Insert(f.Advice, max(len(f.Advice)-1, 0), others...)
 	if absent != "" && !ok {
 		f.Advice = slices.Insert(f.Advice, len(f.Advice)-1, absent)
 	}

@@ -7,6 +7,7 @@ import (
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	apiresource "k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/utils/ptr"
@@ -15,6 +16,7 @@ import (
 	"github.com/kloop-dev/kloop/converge/general"
 	"github.com/kloop-dev/kloop/converge/health"
 	"github.com/kloop-dev/kloop/converge/words"
+	"github.com/kloop-dev/kloop/internal/pattern"
 	"github.com/kloop-dev/kloop/kinds"
 	"github.com/kloop-dev/kloop/kinds/core"
 	"github.com/kloop-dev/kloop/resource"
@@ -67,7 +69,7 @@ func claimLost(l *converge.Look, c *corev1.PersistentVolumeClaim) *converge.Find
 			converge.Called(l) + " --wait=false"}}
 }
 
-const lessRoom = "ask for less: the request may be lowered to what the volume has or more, until it has grown"
+const lessRoom = "ask for less: the request may be lowered to more than what the volume has, until it has grown"
 
 // claimGrows is a bound claim that asks for more than it has. Growth has two halves: the driver's resizer makes the volume larger, the
 // agent the file system when a pod mounts it, and each leaves another trace: a condition, or an event of the resizer.
@@ -101,7 +103,7 @@ func claimGrows(l *converge.Look, c *corev1.PersistentVolumeClaim) *converge.Fin
 	for _, cond := range c.Status.Conditions {
 		if strings.HasSuffix(string(cond.Type), "ResizeError") && cond.Status == corev1.ConditionTrue && cond.Message != "" {
 			f.Says, f.State, f.Error = "can't grow to "+size+": "+cond.Message, converge.BackingOff, general.TextOnly(cond.Message)
-			f.Next, f.Advice = converge.Does(f.Owner, "tries again"), []string{lessRoom}
+			f.Next, f.Advice = converge.Does(f.Owner, "tries again"), []string{lessRoom + lowered(c, cond.Message)}
 		}
 	}
 	if e := l.Warning(c.UID, "VolumeResizeFailed", "FileSystemResizeFailed"); e != nil {
@@ -109,9 +111,29 @@ func claimGrows(l *converge.Look, c *corev1.PersistentVolumeClaim) *converge.Fin
 		f.Says, f.State, f.Error = "can't grow to "+size+": "+cmp.Or(why, e.Message), converge.BackingOff, general.EventFailure(e)
 		f.Next = converge.Does(f.Owner, "tries again")
 		f.Advice = []string{"give the storage behind it more room",
-			"or " + lessRoom}
+			"or " + lessRoom + lowered(c, e.Message)}
 	}
 	return f
+}
+
+// mostOf finds the size that a volume may have at most, in the words of its driver.
+var mostOf = pattern.New(`(?i)(?:exceeds?|limit|maximum|at most|no more than)\b[a-z ]{0,40}?\b(\d+(?:[KMGT]i?)?)\b`)
+
+// lowered is the command that has a claim ask for as much as its driver gives at most; "": nobody says, or it has that.
+func lowered(c *corev1.PersistentVolumeClaim, message string) string {
+	has := c.Status.Capacity[corev1.ResourceStorage]
+	least := apiresource.Quantity{}
+	for _, m := range mostOf.FindAllStringSubmatch(message, converge.MaxLooks) {
+		most, err := resource.ParseQuantity(m[1])
+		want := c.Spec.Resources.Requests[corev1.ResourceStorage]
+		if err == nil && most.Cmp(has) > 0 && most.Cmp(want) < 0 {
+			least = most
+		}
+	}
+	if least.IsZero() {
+		return ""
+	}
+	return ": " + converge.Merged(converge.RefTo(kinds.PersistentVolumeClaims, c), least.String(), "spec", "resources", "requests", "storage")
 }
 
 // volumeTaken is a claim that names a volume which is not its own. The same name with another UID is the usual one: a retained volume

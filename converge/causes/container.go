@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"regexp"
+	"slices"
 	"strings"
 	"time"
 
@@ -391,11 +392,13 @@ func podEvicted(l *converge.Look, p *corev1.Pod) *converge.Finding {
 		s, _ := words.Meaning(disruptions, target.Reason)
 		says = "was ended: " + cmp.Or(s.Words(), target.Reason) + " (" + target.Message + ")"
 	}
+	again := startedAnew(l, p)
 	switch rest, refused := strings.CutPrefix(p.Status.Message, "Pod was rejected: "); {
 	case refused:
 		says = fmt.Sprintf("was refused by its node %s: %s: %s", p.Spec.NodeName, p.Status.Reason, strings.TrimSpace(rest))
 	case p.Status.Reason == "DeadlineExceeded" && p.Spec.ActiveDeadlineSeconds != nil:
 		says = fmt.Sprintf("was ended: it ran longer than its activeDeadlineSeconds of %d", *p.Spec.ActiveDeadlineSeconds)
+		again = retemplate(l, "give it longer, twice that, say", fmt.Sprintf(`{"activeDeadlineSeconds":%d}`, 2**p.Spec.ActiveDeadlineSeconds))
 	case p.Status.Reason == "Terminated" && strings.Contains(p.Status.Message, "node shutdown"):
 		says = "was ended because its node " + p.Spec.NodeName + " was shut down"
 	}
@@ -404,7 +407,12 @@ func podEvicted(l *converge.Look, p *corev1.Pod) *converge.Finding {
 	if s, ok := words.Meaning(gone, p.Status.Message); ok {
 		f.Advice = []string{strings.ReplaceAll(s.Advice(), "{}", p.Spec.NodeName)}
 	}
-	f.Advice = append(f.Advice, "nothing starts a pod without a controller again: let a Deployment or a Job make it")
+	if overStorage.MatchString(p.Status.Message) {
+		f.Advice = append(f.Advice, moreStorage(l, p)...)
+	}
+	if !slices.ContainsFunc(f.Advice, func(a string) bool { return strings.Contains(a, " replace --force ") }) {
+		f.Advice = append(f.Advice, again)
+	}
 	return f
 }
 
@@ -415,12 +423,13 @@ var disruptions = []words.Saying{{"PreemptionByScheduler", "the scheduler made r
 	{"TerminationByKubelet", "its node ended it", ""}}
 
 func podFailed(l *converge.Look, p *corev1.Pod) *converge.Finding {
-	says := "failed"
+	says, again := "failed", startedAnew(l, p)
 	for i := range p.Status.ContainerStatuses {
 		t := p.Status.ContainerStatuses[i].State.Terminated
 		if t != nil && t.ExitCode != 0 && t.Reason == "StartError" {
 			f := &converge.Finding{Says: "can't start container " + p.Status.ContainerStatuses[i].Name + ": " + words.OneLine(t.Message)}
 			cannotStart(l, f, p, p.Status.ContainerStatuses[i].Name, t.Message)
+			again = unstarted
 			says = fmt.Sprintf("failed: %s, and restartPolicy is %s", strings.Replace(f.Says, "can't start", "its node could not start", 1),
 				p.Spec.RestartPolicy)
 		} else if t != nil && t.ExitCode != 0 {
@@ -429,7 +438,6 @@ func podFailed(l *converge.Look, p *corev1.Pod) *converge.Finding {
 		}
 	}
 	return &converge.Finding{Says: says, Owner: converge.Person, State: converge.Failed,
-		Next: converge.PersonDoes("deletes the pod, or makes it anew"),
-		Advice: []string{"read its log: kubectl logs " + p.Name + " -n " + p.Namespace,
-			"nothing starts a pod without a controller again: let a Deployment or a Job make it"}}
+		Next:   converge.PersonDoes("deletes the pod, or makes it anew"),
+		Advice: []string{"read its log: kubectl logs " + p.Name + " -n " + p.Namespace, again}}
 }

@@ -42,7 +42,7 @@ func keepsRestarting(l *converge.Look, p *corev1.Pod, c *corev1.ContainerStatus)
 		f.Says = fmt.Sprintf("had its container %s killed for want of memory and started again %s, last %s ago", c.Name,
 			times(c.RestartCount), words.Ago(l.Now.Sub(t.FinishedAt.Time)))
 		if q, _ := memoryLimit(p, c.Name); q != "" {
-			f.Advice = append(f.Advice, "raise the memory limit of container "+c.Name+", which is "+q)
+			f.Advice = append(f.Advice, raiseMemory(l, p, c.Name, "raise the memory limit of container "+c.Name+", which is "+q))
 		}
 	}
 	return f

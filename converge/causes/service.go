@@ -142,6 +142,9 @@ func nothingSelected(l *converge.Look, s *corev1.Service) *converge.Finding {
 		if key, value, is := strings.Cut(near[strings.LastIndex(near, " ")+1:], "="); is {
 			correct = "correct spec.selector, if these are the pods that are meant: kubectl patch service " + s.Name + " -n " + s.Namespace +
 				` -p '{"spec":{"selector":{"` + key + `":"` + value + `"}}}'`
+		} else if _, key, is = strings.Cut(near, " no label "); is {
+			correct = "leave " + key + " out of spec.selector, if these are the pods that are meant: " +
+				converge.Merged(converge.RefTo(kinds.Services, s), nil, "spec", "selector", key)
 		}
 		f.Says, f.Advice = f.Says+"; "+near, append([]string{correct}, f.Advice...)
 	}

@@ -44,7 +44,9 @@ func spreadMismatch(l *converge.Look, p *corev1.Pod, text string) *converge.Find
 			f.Says += fmt.Sprintf("; it wants %d domains of %s (minDomains), and the nodes are in %d: %s", least, c.TopologyKey,
 				len(domains),
 				words.List(domains, 3))
-			f.Advice = []string{fmt.Sprintf("add a node with another %s, or lower minDomains to %d", c.TopologyKey, len(domains))}
+			f.Advice = []string{retemplate(l, fmt.Sprintf("add a node with another %s, or lower minDomains to %d", c.TopologyKey, len(domains)),
+				fmt.Sprintf(`{"topologySpreadConstraints":[{"topologyKey":"%s","whenUnsatisfiable":"DoNotSchedule","minDomains":%d}]}`,
+					c.TopologyKey, len(domains)))}
 		}
 		return f
 	}

@@ -8,7 +8,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/kloop-dev/kloop/converge"
-	"github.com/kloop-dev/kloop/converge/health"
 	"github.com/kloop-dev/kloop/converge/words"
 	"github.com/kloop-dev/kloop/kinds"
 	"github.com/kloop-dev/kloop/resource"
@@ -56,13 +55,8 @@ func Tolerate(t *corev1.PodSpec, taint *corev1.Taint) string {
 // toleration advises to have a pod bear the taints of a node that it does not, beside what it bears already; "": its template can't be
 // changed.
 func toleration(l *converge.Look, p *corev1.Pod, node string) string {
-	top, ok := changeable(l.World, l.Kind, l.Obj)
-	n := resource.Get(l.Read, kinds.Nodes, "", node)
-	if !ok || n == nil {
-		return ""
-	}
-	t := health.TemplateOf(l.Read.Lookup(top.Kind, top.NS, top.Name))
-	if t == nil {
+	n, t := resource.Get(l.Read, kinds.Nodes, "", node), templateAbove(l)
+	if n == nil || t == nil {
 		return ""
 	}
 	list := slices.Clone(t.Spec.Tolerations)

@@ -41,7 +41,7 @@ func retemplate(l *converge.Look, advice, spec string) string {
 	top, ok := changeable(l.World, l.Kind, l.Obj)
 	if !ok {
 		if command := l.Remade(spec); command != "" {
-			return advice + inCopy + command
+			return advice + copying(l) + command
 		}
 		return atMaker(l, advice)
 	}
@@ -59,13 +59,27 @@ func retemplate(l *converge.Look, advice, spec string) string {
 // inCopy stands before the command that makes what can't be changed anew.
 const inCopy = ", in a copy, as it can't be changed: "
 
-// templateAbove is the pod template that a person changes, or has made anew with its job; nil: there is none.
+// copying is inCopy, with what a pod that runs loses by it.
+func copying(l *converge.Look) string {
+	p, is := l.Obj.(*corev1.Pod)
+	if is && p.Status.Phase == corev1.PodRunning && slices.ContainsFunc(p.Spec.Volumes, func(v corev1.Volume) bool {
+		return v.EmptyDir != nil || v.Ephemeral != nil
+	}) {
+		return ", in a copy, as it can't be changed (what is in its emptyDir or ephemeral volumes is lost): "
+	}
+	return inCopy
+}
+
+// templateAbove is the pod template that a person changes, or has made anew with its job, or a pod that nobody makes in its place; nil:
+// there is none.
 func templateAbove(l *converge.Look) *corev1.PodTemplateSpec {
 	top, ok := changeable(l.World, l.Kind, l.Obj)
 	if !ok {
-		_, obj := l.LastingTop()
-		if j, is := obj.(*batchv1.Job); is {
-			return &j.Spec.Template
+		switch _, obj := l.LastingTop(); obj := obj.(type) {
+		case *batchv1.Job:
+			return &obj.Spec.Template
+		case *corev1.Pod:
+			return &corev1.PodTemplateSpec{ObjectMeta: obj.ObjectMeta, Spec: obj.Spec}
 		}
 		return nil
 	}
@@ -338,8 +352,12 @@ func fitting(l *converge.Look, text string) string {
 
 // moreMemory advises to raise the limit of a container that was killed for want of memory, to twice what it has.
 func moreMemory(l *converge.Look, p *corev1.Pod, name string) string {
+	return raiseMemory(l, p, name, "raise the memory limit of container "+name+", or find out why it needs so much")
+}
+
+// raiseMemory is advice with the command that does so.
+func raiseMemory(l *converge.Look, p *corev1.Pod, name, advice string) string {
 	c := podspec.ContainerNamed(&p.Spec, name)
-	advice := "raise the memory limit of container " + name + ", or find out why it needs so much"
 	if c == nil || c.Resources.Limits.Memory().IsZero() {
 		return advice
 	}

@@ -1,9 +1,13 @@
 package general
 
 import (
+	"fmt"
 	"maps"
 	"slices"
+	"strconv"
 	"strings"
+
+	corev1 "k8s.io/api/core/v1"
 
 	"github.com/kloop-dev/kloop/converge"
 	"github.com/kloop-dev/kloop/converge/mentions"
@@ -38,11 +42,54 @@ func PortNotThere(l *converge.Look, _ map[string]any) *converge.Finding {
 		if strings.HasPrefix(m.Part, "port ") {
 			return &converge.Finding{Says: m.Says(l.Obj.GetNamespace()), Owner: converge.Person, State: converge.Blocked, Waits: m.Wait(),
 				Next: converge.PersonDoes("corrects the port here or there"),
-				Advice: []string{"a route names the service's port, not that of its pods: " +
-					"kubectl get service " + m.Name + " -n " + m.NS}}
+				Advice: append(otherPort(l, tree, &m), "a route names the service's port, not that of its pods: "+
+					"kubectl get service "+m.Name+" -n "+m.NS)}
 		}
 	}
 	return nil
+}
+
+// otherPort advises to name a port that a service has in place of one that it has not.
+func otherPort(l *converge.Look, tree map[string]any, m *mentions.Mention) []string {
+	s, is := m.Obj.(*corev1.Service)
+	if !is || !ownSpec(l) {
+		return nil
+	}
+	port := strings.TrimPrefix(m.Part, "port ")
+	var has []string
+	for _, p := range s.Spec.Ports {
+		has = append(has, fmt.Sprint(p.Port))
+	}
+	changed := func(at []converge.Change, to string) []converge.Change {
+		n, _ := strconv.Atoi(to)
+		for i := range at {
+			at[i].Value = n
+		}
+		return at
+	}
+	var at []converge.Change
+	var walk func(v any, path string, depth int)
+	walk = func(v any, path string, depth int) {
+		switch v := v.(type) {
+		case map[string]any:
+			if v["name"] == m.Name && fmt.Sprint(v["port"]) == port {
+				at = append(at, converge.Put(path+"/port", nil))
+			}
+			for _, field := range slices.Sorted(maps.Keys(v)) {
+				if depth < converge.MaxDepth {
+					walk(v[field], path+converge.Pointer(field), depth+1)
+				}
+			}
+		case []any:
+			for i := range v {
+				walk(v[i], path+"/"+strconv.Itoa(i), depth)
+			}
+		}
+	}
+	if walk(tree["spec"], "/spec", 0); len(at) == 0 || len(at) > 4 {
+		return nil
+	}
+	return converge.Each(has, func(to string) string { return converge.Patched(converge.RefTo(l.Kind, l.Obj), changed(at, to)...) })
 }
 
 // ClassNotThere: the object names a class that does not exist, so no controller takes it up.

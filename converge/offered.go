@@ -1,0 +1,105 @@
+package converge
+
+import (
+	"cmp"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/kloop-dev/kloop/converge/words"
+	"github.com/kloop-dev/kloop/internal/coldsort"
+	"github.com/kloop-dev/kloop/internal/pattern"
+)
+
+// Who refuses a value often lists those that it takes: one of them goes in its place.
+
+var (
+	// offering finds the beginning of such a list.
+	offering = pattern.New(`(?i)\b(?:available|supported|valid|allowed|possible|known|existing|permitted|accepted|offered|choose|one of|` +
+		`has only|have only)\b[^:;.()\[\]/'"]{0,40}(?::|\bare\b:?|\bis\b:?|\[|\(|\bof\b:?) *\[?`)
+	// offeredOne finds one value of it.
+	offeredOne = pattern.New(`^["'\x60]?([A-Za-z0-9][\w./+-]{0,62})["'\x60]?$`)
+	numberPart = pattern.New(`\d+`) // of a version
+)
+
+// maxOffered bounds the values of a list that are read.
+const maxOffered = 40
+
+// offered are the values that words list in place of another one.
+func offered(message, in string) (list []string) {
+	at := offering.FindAllStringSubmatchIndex(message, MaxLooks)
+	for _, m := range at {
+		rest := message[m[1]:]
+		if end := strings.IndexAny(rest, "];)\n"); end >= 0 {
+			rest = rest[:end]
+		}
+		rest = strings.NewReplacer(" and ", ",", " or ", ",", ", or ", ",", ", and ", ",", " | ", ",").Replace(rest)
+		if !strings.Contains(rest, ",") {
+			rest = strings.ReplaceAll(rest, " ", ",") // as Go writes lists
+		}
+		for one := range strings.SplitSeq(rest, ",") {
+			last := strings.Contains(one, ". ")
+			one, _, _ = strings.Cut(strings.TrimSpace(one), ". ")
+			v := offeredOne.FindStringSubmatch(strings.TrimRight(one, "."))
+			if v == nil || len(list) == maxOffered {
+				break
+			}
+			if v[1] != in && !slices.Contains(list, v[1]) {
+				list = append(list, v[1])
+			}
+			if last {
+				break
+			}
+		}
+		if len(list) > 0 {
+			return list
+		}
+	}
+	return nil
+}
+
+// instead is advice to have one of the values that a message lists in the place of one of the object, with the command for each; nil: it
+// lists none, or the value is not found where it can be changed.
+func (l *Look) instead(value, message string) []string {
+	list := offered(message, value)
+	if len(list) > 1 && !slices.ContainsFunc(list, func(v string) bool { return !isVersion(v) }) && isVersion(value) {
+		coldsort.Func(list, func(a, b string) int {
+			return cmp.Or(cmp.Compare(inCommon(b, value), inCommon(a, value)), versions(b, a))
+		})
+		list = list[:1] // the newest of those most like it
+	}
+	return Choices(value, list, func(v string) string { return l.renaming(value, v, false, "", "") })
+}
+
+func isVersion(v string) bool { return strings.Contains(v, ".") && numberPart.MatchString(v) }
+
+// inCommon counts the numbers of two versions that are the same, from the left.
+func inCommon(a, b string) (n int) {
+	as, bs := numberPart.FindAllString(a, -1), numberPart.FindAllString(b, -1)
+	for n < min(len(as), len(bs)) && as[n] == bs[n] {
+		n++
+	}
+	return n
+}
+
+// versions compares two by their numbers.
+func versions(a, b string) int {
+	number := func(s string) int { n, _ := strconv.Atoi(s); return n }
+	return slices.CompareFunc(numberPart.FindAllString(a, -1), numberPart.FindAllString(b, -1), func(x, y string) int {
+		return cmp.Compare(number(x), number(y))
+	})
+}
+
+// insteadSpoken is such advice for the field of the spec that the words of a controller are about.
+func (l *Look) insteadSpoken(f *Finding) []string {
+	tree, _ := words.Tree(l.Obj)
+	message := words.ErrorText(f.Error)
+	path, value := words.SpokenField(tree, message)
+	if by, _, above := l.spokenAbove(message); by != nil {
+		path, value = "spec", above
+	}
+	if path == "" || value == "" {
+		return nil
+	}
+	return l.instead(value, message)
+}
