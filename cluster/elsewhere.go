@@ -88,6 +88,10 @@ type elsewhere struct {
 
 type convergenceKey struct{ ns, name string }
 
+func (k convergenceKey) compare(o convergenceKey) int {
+	return cmp.Or(cmp.Compare(k.ns, o.ns), cmp.Compare(k.name, o.name))
+}
+
 func (cfg *Elsewhere) open(log *slog.Logger) (far, error) {
 	raw, err := client.Raw(cfg.Rest)
 	if err != nil {

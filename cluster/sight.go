@@ -106,90 +106,60 @@ func (o *explainer) List(ctx context.Context, r *server.Request, opts *metav1.Li
 		return l, err
 	}
 	out := &server.List{Revision: l.Revision, Continue: l.Continue} // how many remain would count what is left out
-	all, below := o.board.World(), map[string]bool{}
-	for _, e := range l.Entries {
-		s.spaces[e.Object.GetNamespace()] = true
-	}
-	for _, e := range l.Entries {
-		if at := s.shown(ctx, all, r.Kind, e); at != nil {
-			out.Entries = append(out.Entries, at)
-		} else if g, ok := e.Object.(*convergence.Gap); ok && len(g.Chain) > 0 {
-			below[g.Object.Namespace] = true
-		}
-	}
-	if opts.LabelSelector+opts.FieldSelector+opts.Continue == "" && l.Continue == "" {
-		s.addBelow(ctx, all, r.Kind, out, below)
-	}
+	out.Entries = s.tell(ctx, o.board.World(), r, l.Entries, opts.LabelSelector+opts.FieldSelector+opts.Continue == "" && l.Continue == "")
 	if s.hid && r.Warn != nil {
 		r.Warn("some of what is not what it should be, or its cause, is not told: you may not read it")
 	}
 	return out, nil
 }
 
-// addBelow adds the gaps that one tells which the reader may not see, of those namespaces.
-func (s *sight) addBelow(ctx context.Context, all *converge.World, k resource.Kind, out *server.List, in map[string]bool) {
+// tell is what the reader may see of entries, and if they are all that there are, of what lies below those that it may not see.
+func (s *sight) tell(ctx context.Context, all *converge.World, r *server.Request, entries []*view.Entry, whole bool) (out []*view.Entry) {
+	if s == nil {
+		return entries
+	}
+	below := map[string]bool{}
+	for _, e := range entries {
+		s.spaces[e.Object.GetNamespace()] = true
+	}
+	for _, e := range entries {
+		if at := s.shown(ctx, all, r.Kind, e); at != nil {
+			out = append(out, at)
+		} else if g, ok := e.Object.(*convergence.Gap); ok && len(g.Chain) > 0 {
+			below[g.Object.Namespace] = true
+		}
+	}
+	if whole {
+		out = s.withBelow(ctx, all, r, out, below)
+	}
+	return out
+}
+
+// withBelow adds the gaps that one tells which the reader may not see, of those namespaces, as far as the request is for them.
+func (s *sight) withBelow(ctx context.Context, all *converge.World, r *server.Request, out []*view.Entry, in map[string]bool) []*view.Entry {
 	has := map[convergenceKey]bool{}
-	for _, e := range out.Entries {
+	for _, e := range out {
 		has[convergenceKey{e.Object.GetNamespace(), e.Object.GetName()}] = true
 	}
 	for ns := range in {
 		list, _ := gaps.List(s.world(ctx, all, ns), ns)
 		for _, g := range list {
 			of, ok := all.Kinds.GR(schema.ParseGroupResource(g.Object.Resource))
-			if has[convergenceKey{g.Namespace, g.Name}] || !ok {
+			if has[convergenceKey{g.Namespace, g.Name}] || !ok || r.Namespace != "" && g.Namespace != r.Namespace {
 				continue
 			}
 			if obj := all.Read.Lookup(of, g.Object.Namespace, g.Object.Name); obj != nil {
 				if step := all.Explain(of, obj); step != nil {
 					if told := s.retold(ctx, all, step.Gap()); told != nil {
 						told.Alike(g.Others)
-						out.Entries = append(out.Entries, view.NewEntry(k, 0, told))
+						out = append(out, view.NewEntry(r.Kind, 0, told))
 					}
 				}
 			}
 		}
 	}
-	slices.SortStableFunc(out.Entries, func(a, b *view.Entry) int {
+	slices.SortStableFunc(out, func(a, b *view.Entry) int {
 		return cmp.Or(cmp.Compare(a.Object.GetNamespace(), b.Object.GetNamespace()), cmp.Compare(a.Object.GetName(), b.Object.GetName()))
 	})
-}
-
-// Watch implements server.Operations. What the reader may not see when it changes is not told then, and may be told later.
-func (o *explainer) Watch(ctx context.Context, r *server.Request, opts *metav1.ListOptions, f func([]server.Event) error) error {
-	if o.sight(ctx, r) == nil {
-		return o.MemoryKinds.Watch(ctx, r, opts, f)
-	}
-	q := *r
-	q.Offer = nil // it would tell all
-	return o.MemoryKinds.Watch(ctx, &q, opts, func(batch []server.Event) error {
-		s := o.sight(ctx, r) // anew: rights change
-		if s == nil {
-			return f(batch)
-		}
-		for _, e := range batch {
-			if e.Entry != nil {
-				s.spaces[e.Entry.Object.GetNamespace()] = true
-			}
-		}
-		var out []server.Event
-		all := o.board.World()
-		for _, e := range batch {
-			if g, gone := goneGap(e); gone && s.sees(ctx, g.Object) {
-				e.Entry = view.NewEntry(r.Kind, e.Entry.Rev, &convergence.Gap{ObjectMeta: g.ObjectMeta, Object: g.Object, Since: g.Since})
-			} else if e.Entry = s.shown(ctx, all, r.Kind, e.Entry); e.Entry == nil && e.Type != server.Bookmark {
-				continue
-			}
-			out = append(out, e)
-		}
-		return f(out)
-	})
-}
-
-// goneGap is the gap of which an event says that it is over: its object may be gone.
-func goneGap(e server.Event) (*convergence.Gap, bool) {
-	if e.Type != server.Deleted || e.Entry == nil {
-		return nil, false
-	}
-	g, ok := e.Entry.Object.(*convergence.Gap)
-	return g, ok
+	return out
 }

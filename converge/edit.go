@@ -193,7 +193,7 @@ func again(k resource.Kind, obj resource.Object, tree map[string]any, changes []
 		}
 	}
 	if status != nil {
-		changes = append(changes, Change{Op: "remove", Path: "/status"})
+		changes = append(changes, Add("/status", map[string]any{}))
 	}
 	return copied(RefTo(k, obj), "json", JSON(changes))
 }

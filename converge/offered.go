@@ -2,6 +2,7 @@ package converge
 
 import (
 	"cmp"
+	"maps"
 	"slices"
 	"strconv"
 	"strings"
@@ -60,15 +61,28 @@ func offered(message, in string) (list []string) {
 
 // instead is advice to have one of the values that a message lists in the place of one of the object, with the command for each; nil: it
 // lists none, or the value is not found where it can be changed.
-func (l *Look) instead(value, message string) []string {
-	list := offered(message, value)
+func (l *Look) instead(value string, list []string) []string {
 	if len(list) > 1 && !slices.ContainsFunc(list, func(v string) bool { return !isVersion(v) }) && isVersion(value) {
 		coldsort.Func(list, func(a, b string) int {
-			return cmp.Or(cmp.Compare(inCommon(b, value), inCommon(a, value)), versions(b, a))
+			return cmp.Or(inCommon(b, value)-inCommon(a, value), versions(b, a))
 		})
 		list = list[:1] // the newest of those most like it
 	}
-	return Choices(value, list, func(v string) string { return l.renaming(value, v, false, "", "") })
+	command := func(v string) string { return l.renaming(value, v, false, "", "") }
+	if slices.ContainsFunc(list, func(v string) bool { return strings.Map(noDigit, v) == strings.Map(noDigit, value) }) {
+		return Each(list, command) // of those that differ in their numbers none is likest
+	}
+	return Choices(value, list, command)
+}
+
+// signs are those of a text that are no letters or digits: values that go in one place mostly have the same.
+func signs(v string) string {
+	return strings.Map(func(r rune) rune {
+		if r == '.' || r == '-' || r == '/' || r == '_' || r == '+' || r == ':' {
+			return r
+		}
+		return -1
+	}, v)
 }
 
 func isVersion(v string) bool { return strings.Contains(v, ".") && numberPart.MatchString(v) }
@@ -90,16 +104,34 @@ func versions(a, b string) int {
 	})
 }
 
-// insteadSpoken is such advice for the field of the spec that the words of a controller are about.
+// insteadSpoken is such advice for the text of the spec that the words of a controller have, and that is like those that they list.
 func (l *Look) insteadSpoken(f *Finding) []string {
-	tree, _ := words.Tree(l.Obj)
 	message := words.ErrorText(f.Error)
-	path, value := words.SpokenField(tree, message)
+	tree, _ := words.Tree(l.Obj)
+	_, spoken := words.SpokenField(tree, message)
 	if by, _, above := l.spokenAbove(message); by != nil {
-		path, value = "spec", above
+		spoken = above
 	}
-	if path == "" || value == "" {
+	list := offered(message, spoken)
+	if len(list) == 0 {
 		return nil
 	}
-	return l.instead(value, message)
+	like := func(v string) bool {
+		return v != "" && !slices.Contains(list, v) && slices.ContainsFunc(list, func(o string) bool { return signs(o) == signs(v) })
+	}
+	values := map[string]bool{}
+	Paths(l.Obj, func(path, text string) bool {
+		if like(text) && words.StandsIn(message, text) && !ownName.MatchString(path) {
+			values[text] = true
+		}
+		return false
+	})
+	switch {
+	case like(spoken):
+	case len(values) == 1:
+		spoken = slices.Collect(maps.Keys(values))[0]
+	default:
+		return nil
+	}
+	return l.instead(spoken, list)
 }

@@ -73,6 +73,7 @@ func (l *Look) rename(f *Finding) {
 		if command != "" {
 			f.Advice = slices.Clone(f.Advice)
 			f.Advice[i] = a + ": " + command
+			f.Also = slices.DeleteFunc(slices.Clone(f.Also), func(a string) bool { return strings.HasPrefix(a, Again) && isAnew(command) })
 		} else if word := map[string]string{"Secret": "secret", "ConfigMap": "configmap"}[f.Waits.On.Kind]; word != "" && !isKey && l.runs() &&
 			plainName.MatchString(old+f.Waits.On.Namespace) {
 			f.Advice = slices.Clone(f.Advice)
@@ -81,6 +82,12 @@ func (l *Look) rename(f *Finding) {
 		}
 	}
 }
+
+// Again begins advice to have what runs once run again as it is.
+const Again = "then have it run again"
+
+// isAnew says that a command makes an object anew.
+func isAnew(command string) bool { return strings.HasSuffix(command, "kubectl replace --force -f -") }
 
 // oneOf gives advice on keys of which each may be meant a command for each.
 func (l *Look) oneOf(f *Finding, i int) {

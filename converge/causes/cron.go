@@ -89,6 +89,8 @@ func runMissed(l *converge.Look) *converge.Finding {
 		f.Says, f.Waits = "waits: "+r.Note, converge.On("Object", converge.Ref{Kind: kinds.Jobs, NS: c.Namespace,
 			Name: c.Status.Active[0].Name}, "status.conditions[Complete]")
 		f.Below = []converge.Ref{{Kind: kinds.Jobs, NS: c.Namespace, Name: c.Status.Active[0].Name}}
+		f.Advice = []string{"if it hangs, end it, with its pods and what they logged: kubectl delete job " + c.Status.Active[0].Name + " -n " +
+			c.Namespace}
 	}
 	return f
 }

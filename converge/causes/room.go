@@ -12,6 +12,7 @@ import (
 
 	"github.com/kloop-dev/kloop/converge"
 	"github.com/kloop-dev/kloop/kinds"
+	"github.com/kloop-dev/kloop/kinds/podspec"
 	kloop "github.com/kloop-dev/kloop/resource"
 )
 
@@ -56,7 +57,13 @@ func lower(l *converge.Look, p *corev1.Pod, name corev1.ResourceName, advice str
 	if which == "" {
 		return atMaker(l, advice)
 	}
-	return resources(l, advice, which, string(name)+"="+whole(name, free), "")
+	amount, limits := string(name)+"="+whole(name, free), ""
+	if c := podspec.ContainerNamed(&p.Spec, which); c != nil {
+		if limit, is := c.Resources.Limits[name]; is && limit.Cmp(c.Resources.Requests[name]) == 0 { // they stay the same
+			limits = amount
+		}
+	}
+	return resources(l, advice, which, amount, limits)
 }
 
 // largestPart is the container of a pod that asks for most of a resource, and what is left for it of an amount; "": that is nothing.

@@ -72,8 +72,13 @@ func otherPort(l *converge.Look, tree map[string]any, m *mentions.Mention) []str
 	walk = func(v any, path string, depth int) {
 		switch v := v.(type) {
 		case map[string]any:
-			if v["name"] == m.Name && fmt.Sprint(v["port"]) == port {
+			inner, _ := v["port"].(map[string]any) // as Istio has it
+			switch host, _, _ := strings.Cut(fmt.Sprint(v["host"]), "."); {
+			case v["name"] != m.Name && host != m.Name:
+			case fmt.Sprint(v["port"]) == port:
 				at = append(at, converge.Put(path+"/port", nil))
+			case fmt.Sprint(inner["number"]) == port:
+				at = append(at, converge.Put(path+"/port/number", nil))
 			}
 			for _, field := range slices.Sorted(maps.Keys(v)) {
 				if depth < converge.MaxDepth {

@@ -329,7 +329,7 @@ func gaveUp(l *converge.Look, f *converge.Finding, status map[string]any, reason
 	f.State, f.Next = converge.Failed, converge.PersonDoes("removes what makes it fail; %s does not go on by itself", f.Owner)
 	if i := l.Kind.Info(); strings.HasSuffix(i.GVK.Kind, "Run") && i.Namespaced && len(f.Below) == 0 && ownSpec(l) {
 		name := l.Obj.GetName()
-		f.Also = append(f.Also, "then have it run again: kubectl get "+i.GR().String()+" "+name+" -n "+l.Obj.GetNamespace()+
+		f.Also = append(f.Also, converge.Again+": kubectl get "+i.GR().String()+" "+name+" -n "+l.Obj.GetNamespace()+
 			" -o yaml | sed 's/name: "+name+"/name: "+name+"-again/' | kubectl apply -f -")
 	}
 	if reason == "" && !errands.MatchString(l.Kind.Info().GVK.Kind) &&

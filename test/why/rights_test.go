@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"regexp"
 	"slices"
 	"strings"
@@ -14,6 +15,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/discovery"
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/rest"
@@ -99,6 +101,7 @@ func (w *world) keepsRights() {
 				list.Items = nil
 				return json.Unmarshal(data, &list)
 			})
+			w.watchesAsListed(dyn, who.in)
 			var out, errs bytes.Buffer
 			code := cli.Run(t.Context(), strings.NewReader(""), &out, &errs,
 				[]string{"kloop", "why", "--kubeconfig", w.config, "--as", who.name, "-n", who.in})
@@ -152,7 +155,7 @@ func (w *world) outside(cfg *rest.Config, in, who string, may int) (list []*conv
 func (w *world) grant(name, in string, may []string) {
 	w.t.Helper()
 	rule := func(group string, resources ...any) map[string]any {
-		return map[string]any{"apiGroups": []any{group}, "resources": resources, "verbs": []any{"get", "list"}}
+		return map[string]any{"apiGroups": []any{group}, "resources": resources, "verbs": []any{"get", "list", "watch"}}
 	}
 	role, rules := "why-"+name, []any{rule("convergence.kloop.dev", "gaps", "fights")}
 	for _, m := range may {
@@ -278,4 +281,51 @@ func leaks(t *testing.T, who string, g *convergence.Gap, hidden, all, seen map[s
 func word(text string, at int) bool {
 	return at >= 0 && at < len(text) && (text[at] == '-' || text[at] >= '0' && text[at] <= '9' || text[at] >= 'a' && text[at] <= 'z' ||
 		text[at] >= 'A' && text[at] <= 'Z')
+}
+
+// watchesAsListed watches until the gaps that are told so are those of a list.
+func (w *world) watchesAsListed(dyn dynamic.Interface, in string) {
+	w.t.Helper()
+	gaps := dyn.Resource(convergence.GroupVersion.WithResource("gaps")).Namespace(in)
+	stream, err := gaps.Watch(w.t.Context(), metav1.ListOptions{})
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	defer stream.Stop()
+	told := map[string]string{}
+	hear := func(e watch.Event) {
+		obj, is := e.Object.(*unstructured.Unstructured)
+		if !is {
+			w.t.Fatalf("%s of %T", e.Type, e.Object)
+		}
+		key := obj.GetNamespace() + "/" + obj.GetName()
+		if _, had := told[key]; had != (e.Type != watch.Added) {
+			w.t.Errorf("%s of %s, which was told: %v", e.Type, key, had)
+		}
+		if told[key] = fmt.Sprint(obj.Object["cause"]); e.Type == watch.Deleted {
+			delete(told, key)
+		}
+	}
+	w.until("a watch tells what a list does", func() error {
+		for more := true; more; {
+			select {
+			case e := <-stream.ResultChan():
+				hear(e)
+			default:
+				more = false
+			}
+		}
+		list, err := gaps.List(w.t.Context(), metav1.ListOptions{})
+		if err != nil {
+			return err
+		}
+		listed := map[string]string{}
+		for _, g := range list.Items {
+			listed[g.GetNamespace()+"/"+g.GetName()] = fmt.Sprint(g.Object["cause"])
+		}
+		if !maps.Equal(listed, told) {
+			err = fmt.Errorf("listed are %v, watched %v", listed, told)
+		}
+		return err
+	})
 }
