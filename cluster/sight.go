@@ -113,7 +113,7 @@ func (o *explainer) List(ctx context.Context, r *server.Request, opts *metav1.Li
 	return out, nil
 }
 
-// tell is what the reader may see of entries, and if they are all that there are, of what lies below those that it may not see.
+// tell gives what the reader may see of entries, and if they are all that there are, of what lies below those that it may not see.
 func (s *sight) tell(ctx context.Context, all *converge.World, r *server.Request, entries []*view.Entry, whole bool) (out []*view.Entry) {
 	if s == nil {
 		return entries
@@ -136,7 +136,8 @@ func (s *sight) tell(ctx context.Context, all *converge.World, r *server.Request
 }
 
 // withBelow adds the gaps that one tells which the reader may not see, of those namespaces, as far as the request is for them.
-func (s *sight) withBelow(ctx context.Context, all *converge.World, r *server.Request, out []*view.Entry, in map[string]bool) []*view.Entry {
+func (s *sight) withBelow(ctx context.Context, all *converge.World, r *server.Request, out []*view.Entry,
+	in map[string]bool) []*view.Entry {
 	has := map[convergenceKey]bool{}
 	for _, e := range out {
 		has[convergenceKey{e.Object.GetNamespace(), e.Object.GetName()}] = true

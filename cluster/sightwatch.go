@@ -50,7 +50,7 @@ func (o *explainer) Watch(ctx context.Context, r *server.Request, opts *metav1.L
 	return o.MemoryKinds.Watch(ctx, &q, opts, func(batch []server.Event) error { return f(w.changes(ctx, batch)) })
 }
 
-// seen is what the reader may see of events, each for itself.
+// seen gives what the reader may see of events, each for itself.
 func (o *explainer) seen(ctx context.Context, r *server.Request, batch []server.Event) (out []server.Event) {
 	s := o.sight(ctx, r) // anew: rights change
 	if s == nil {
@@ -135,7 +135,7 @@ func (w *watching) changes(ctx context.Context, batch []server.Event) (out []ser
 	return append(out, rest...)
 }
 
-// now is what a list would tell the reader of some namespaces; nil: of all.
+// now lists the gaps of some namespaces as a list would give them to the reader; nil: those of all.
 func (w *watching) now(ctx context.Context, in map[string]bool) []*view.Entry {
 	var entries []*view.Entry
 	for obj := range w.Read().Each(convergence.Gaps, w.request.Namespace) {
@@ -149,7 +149,7 @@ func (w *watching) now(ctx context.Context, in map[string]bool) []*view.Entry {
 func (w *watching) sum(g *convergence.Gap) uint64 {
 	data, err := json.Marshal(g)
 	if err != nil {
-		return 0 // can't be; then it is told anew every time
+		return 0 // can't be; then each look tells it anew
 	}
 	return maphash.Bytes(w.from, data)
 }

@@ -7,7 +7,6 @@ import (
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
-	apiresource "k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/utils/ptr"
@@ -16,7 +15,6 @@ import (
 	"github.com/kloop-dev/kloop/converge/general"
 	"github.com/kloop-dev/kloop/converge/health"
 	"github.com/kloop-dev/kloop/converge/words"
-	"github.com/kloop-dev/kloop/internal/pattern"
 	"github.com/kloop-dev/kloop/kinds"
 	"github.com/kloop-dev/kloop/kinds/core"
 	"github.com/kloop-dev/kloop/resource"
@@ -114,26 +112,6 @@ func claimGrows(l *converge.Look, c *corev1.PersistentVolumeClaim) *converge.Fin
 			"or " + lessRoom + lowered(c, e.Message)}
 	}
 	return f
-}
-
-// mostOf finds the size that a volume may have at most, in the words of its driver.
-var mostOf = pattern.New(`(?i)(?:exceeds?|limit|maximum|at most|no more than)\b[a-z ]{0,40}?\b(\d+(?:[KMGT]i?)?)\b`)
-
-// lowered is the command that has a claim ask for as much as its driver gives at most; "": nobody says, or it has that.
-func lowered(c *corev1.PersistentVolumeClaim, message string) string {
-	has := c.Status.Capacity[corev1.ResourceStorage]
-	least := apiresource.Quantity{}
-	for _, m := range mostOf.FindAllStringSubmatch(message, converge.MaxLooks) {
-		most, err := resource.ParseQuantity(m[1])
-		want := c.Spec.Resources.Requests[corev1.ResourceStorage]
-		if err == nil && most.Cmp(has) > 0 && most.Cmp(want) < 0 {
-			least = most
-		}
-	}
-	if least.IsZero() {
-		return ""
-	}
-	return ": " + converge.Merged(converge.RefTo(kinds.PersistentVolumeClaims, c), least.String(), "spec", "resources", "requests", "storage")
 }
 
 // volumeTaken is a claim that names a volume which is not its own. The same name with another UID is the usual one: a retained volume
