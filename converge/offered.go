@@ -18,8 +18,11 @@ var (
 	// offering finds the beginning of such a list.
 	offering = pattern.New(`(?i)\b(?:available|supported|valid|allowed|possible|known|existing|permitted|accepted|offered|choose|one of|` +
 		`has only|have only)\b[^:;.()\[\]/'"]{0,40}(?::|\bare\b:?|\bis\b:?|\[|\(|\bof\b:?) *\[?`)
+	// refusing finds words by which a value does not do.
+	refusing = pattern.New(`(?i)\bnot\b|n't\b|\binvalid|\bunknown|\bunsupported|\bmust\b|\bcannot\b|\bno such`)
 	// offeredOne finds one value of it.
 	offeredOne = pattern.New(`^["'\x60]?([A-Za-z0-9][\w./+-]{0,62})["'\x60]?$`)
+	version    = pattern.New(`^v?\d+\.`)
 	numberPart = pattern.New(`\d+`) // of a version
 )
 
@@ -28,6 +31,9 @@ const maxOffered = 40
 
 // offered are the values that words list in place of another one.
 func offered(message, in string) (list []string) {
+	if !refusing.MatchString(message) {
+		return nil
+	}
 	at := offering.FindAllStringSubmatchIndex(message, MaxLooks)
 	for _, m := range at {
 		rest := message[m[1]:]
@@ -35,7 +41,7 @@ func offered(message, in string) (list []string) {
 			rest = rest[:end]
 		}
 		rest = strings.NewReplacer(" and ", ",", " or ", ",", ", or ", ",", ", and ", ",", " | ", ",").Replace(rest)
-		if !strings.Contains(rest, ",") {
+		if bracket := message[m[1]-1]; !strings.Contains(rest, ",") && (bracket == '[' || bracket == '(') {
 			rest = strings.ReplaceAll(rest, " ", ",") // as Go writes lists
 		}
 		for one := range strings.SplitSeq(rest, ",") {
@@ -85,7 +91,7 @@ func signs(v string) string {
 	}, v)
 }
 
-func isVersion(v string) bool { return strings.Contains(v, ".") && numberPart.MatchString(v) }
+func isVersion(v string) bool { return version.MatchString(v) }
 
 // inCommon counts the numbers of two versions that are the same, from the left.
 func inCommon(a, b string) (n int) {
