@@ -35,6 +35,9 @@ func (x *deviceInventory) settle(read resource.Reader) {
 	open, made := map[types.UID]bool{}, map[types.UID]bool{}
 	for _, claim := range resource.List(read, kinds.ResourceClaims, "") {
 		owner := metav1.GetControllerOfNoCopy(claim)
+		if owner != nil {
+			delete(x.made, owner.UID)
+		}
 		if claim.Status.Allocation == nil {
 			open[claim.UID] = true
 		} else if owner != nil && claim.Annotations[resourcev1.ExtendedResourceClaimAnnotation] == "true" {
@@ -91,6 +94,9 @@ func (b *deviceBinder) wrote(t *task, node string, err error) {
 		return
 	}
 	plan.writing = false
+	if stock := b.r.st.inventory; plan.made != nil && !t.gone && stock.leftover(t) == nil {
+		stock.made[t.pod.UID] = plan.made
+	}
 	switch {
 	case t.gone:
 		b.forget(t)
@@ -124,7 +130,11 @@ func (b *deviceBinder) settleDoubt(t *task, node string, err error) {
 // change takes in what is new about devices.
 func (b *deviceBinder) change(c client.Change) {
 	stock := b.r.st.inventory
-	if claim, ok := c.Object().(*resourcev1.ResourceClaim); ok && (c.New == nil || claim.Status.Allocation != nil) {
+	claim, ok := c.Object().(*resourcev1.ResourceClaim)
+	if ok && len(stock.made) > 0 {
+		maps.DeleteFunc(stock.made, func(_ types.UID, made *resourcev1.ResourceClaim) bool { return made.UID == claim.UID })
+	}
+	if ok && (c.New == nil || claim.Status.Allocation != nil) {
 		delete(stock.assumed, claim.UID) // the claim itself says now what it has
 		if owner := metav1.GetControllerOfNoCopy(claim); owner != nil && claim.Annotations[resourcev1.ExtendedResourceClaimAnnotation] == "true" {
 			delete(stock.assumed, extendedClaimUID(owner.UID))
@@ -147,6 +157,7 @@ func (b *deviceBinder) writePlan(ctx context.Context, plan *devicePlan, p *corev
 			if claim, err = b.create(ctx, claim); err != nil {
 				return fmt.Errorf("create claim for extended resources: %w", err)
 			}
+			plan.made = claim
 		}
 		err := b.write(ctx, claim, plan.results[i], p)
 		if err == nil && plan.claims[i] == plan.extended {
@@ -323,10 +334,14 @@ func (b *deviceBinder) surrender(t *task) []string {
 		return nil
 	}
 	b.r.writes = append(b.r.writes, func(ctx context.Context) func() {
-		if !b.withdraw(because(ctx, p), old) {
-			return func() { b.r.q.retry(t, b.r.env.Now()) }
+		gone := b.withdraw(because(ctx, p), old)
+		return func() {
+			stock := b.r.st.inventory
+			_, untold := stock.made[p.UID]
+			if delete(stock.made, p.UID); untold || !gone { // else its end wakes the pod
+				b.r.q.retry(t, b.r.env.Now())
+			}
 		}
-		return nil
 	})
 	return []string{"deletion of ResourceClaim completed"}
 }

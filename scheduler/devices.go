@@ -44,6 +44,7 @@ type deviceInventory struct {
 	st      *state
 	epoch   int64                                      // claims, slices, classes, taints, and what is assumed
 	assumed map[types.UID]*resourcev1.AllocationResult // by claim: decided, not seen in the state yet
+	made    map[types.UID]*resourcev1.ResourceClaim    // by pod: for extended resources, not seen in the state yet
 	cel     *cel.Cache
 
 	byResource map[corev1.ResourceName]string // device classes by the extended resource that they stand for; nil: to be looked up
@@ -56,7 +57,7 @@ type deviceInventory struct {
 
 func newDeviceInventory(st *state) *deviceInventory {
 	expression.Bound()
-	return &deviceInventory{st: st, assumed: map[types.UID]*resourcev1.AllocationResult{}, at: -1,
+	return &deviceInventory{st: st, assumed: map[types.UID]*resourcev1.AllocationResult{}, made: map[types.UID]*resourcev1.ResourceClaim{}, at: -1,
 		cel: cel.NewCache(selectors, cel.Features{EnableConsumableCapacity: deviceFeatures.ConsumableCapacity})}
 }
 
@@ -80,6 +81,7 @@ type devicePlan struct {
 	claims   []*resourcev1.ResourceClaim               // as they were read
 	results  []*resourcev1.AllocationResult            // nil: it has its devices, and is to be reserved
 	extended *resourcev1.ResourceClaim                 // the one of them that is for extended resources, to be made; nil: none
+	made     *resourcev1.ResourceClaim                 // that one, when it is there
 	uses     []corev1.ContainerExtendedResourceRequest // of extended resources, by container
 	wait     []key                                     // claims whose devices must be made ready for use
 	writing  bool

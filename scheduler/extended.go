@@ -181,8 +181,8 @@ func requestOf(i int, c *corev1.Container, name corev1.ResourceName, class strin
 	return r, uses
 }
 
-// leftover is a claim for extended resources that an earlier try left behind; nil: there is none. What it holds may not suit
-// any more.
+// leftover is a claim for extended resources that an earlier try left behind, though nobody may have told of it yet; nil: there is none.
+// What it holds may not suit any more.
 func (x *deviceInventory) leftover(t *task) *resourcev1.ResourceClaim {
 	if t.class.noDevices || x.st.read == nil {
 		return nil
@@ -193,7 +193,7 @@ func (x *deviceInventory) leftover(t *task) *resourcev1.ResourceClaim {
 			return claim
 		}
 	}
-	return nil
+	return x.made[t.pod.UID]
 }
 
 // blocked is the failure of a task whose leftover has to go first.

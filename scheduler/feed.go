@@ -25,14 +25,17 @@ func (r *runner) apply(b client.Batch) {
 	r.wake.improvedNodes()
 }
 
+// change takes in one. Of a pod it is a hint to look at the state: one that is told again may be older than what came since, and would
+// bring a pod back that nobody says is gone any more.
 func (r *runner) change(c client.Change) {
 	switch c.Kind {
 	case kinds.Pods:
-		if c.New == nil {
-			r.podGone(c.Old.(*corev1.Pod))
-			return
+		was := c.Object().(*corev1.Pod)
+		if now := resource.Get(r.st.read, kinds.Pods, was.Namespace, was.Name); now != nil {
+			r.pod(now)
+		} else if t := r.st.tasks[keyOf(was)]; t != nil {
+			r.forget(t)
 		}
-		r.pod(c.New.(*corev1.Pod))
 	case kinds.Nodes:
 		if c.New == nil {
 			r.node(c.Old.GetName(), nil)
@@ -263,12 +266,6 @@ func (r *runner) nominationChanged(t *task, node string) {
 	r.st.nominate(t, i)
 }
 
-func (r *runner) podGone(p *corev1.Pod) {
-	if t := r.st.tasks[keyOf(p)]; t != nil && t.pod.UID == p.UID {
-		r.forget(t)
-	}
-}
-
 // removeAssumed takes a task off its node and notes what that may help.
 func (r *runner) removeAssumed(t *task) {
 	if i := t.node; i >= 0 {
@@ -285,6 +282,7 @@ func (r *runner) forget(t *task) {
 		r.q.remove(t)
 	}
 	delete(r.st.tasks, keyOf(t.pod))
+	delete(r.st.inventory.made, t.pod.UID)
 	delete(r.volumes.waiting, t)
 	delete(r.devices.waiting, t)
 	r.records.Rests(recordKey(t), 0)

@@ -1,6 +1,7 @@
 package scheduler
 
 import (
+	"errors"
 	"fmt"
 	"log/slog"
 	"maps"
@@ -72,5 +73,46 @@ func TestStateFromBeforeTheBinding(t *testing.T) {
 				t.Errorf("stage %v, node %d", bound.stage, bound.node)
 			}
 		})
+	}
+}
+
+// TestOldNews has the feed tell once more of a pod that was gone when it began anew: nobody would say again that it is.
+func TestOldNews(t *testing.T) {
+	w := start(t, false)
+	log := slog.New(slog.DiscardHandler)
+	r := newRunner(Config{Parallel: 1}, loop.Env{Client: w.Local, Log: log, Now: time.Now}, log)
+	r.st.profiles[corev1.DefaultSchedulerName] = &Profile{Name: corev1.DefaultSchedulerName}
+	p := w.create(pod("p", "", "", "")).(*corev1.Pod)
+	r.apply(client.Batch{Reset: true, Read: w.Read()})
+	if err := w.Delete(t.Context(), kinds.Pods, p.Namespace, p.Name, nil); err != nil {
+		t.Fatal(err)
+	}
+	r.apply(client.Batch{Reset: true, Read: w.Read()})
+	r.apply(client.Batch{Read: w.Read(), Changes: []client.Change{{Kind: kinds.Pods, Old: p, New: p}}})
+	if len(r.st.tasks) > 0 {
+		t.Error("it is there again")
+	}
+}
+
+// TestOwnClaimIsKnown has a pod that could not be bound after a claim was made for its extended resources, of which the feed tells late: the
+// scheduler knows of it meanwhile, and makes no second one.
+func TestOwnClaimIsKnown(t *testing.T) {
+	w := start(t, false)
+	log := slog.New(slog.DiscardHandler)
+	r := newRunner(Config{Parallel: 1}, loop.Env{Client: w.Local, Log: log, Now: time.Now}, log)
+	r.st.profiles[corev1.DefaultSchedulerName] = &Profile{Name: corev1.DefaultSchedulerName}
+	p := w.create(asking("p", "example.com/gpu", 1)).(*corev1.Pod)
+	r.apply(client.Batch{Reset: true, Read: w.Read()})
+	task := r.st.tasks[keyOf(p)]
+	claim := &resourcev1.ResourceClaim{}
+	claim.Namespace, claim.Name, claim.UID = p.Namespace, "p-extended-resources-x", "made"
+	task.devices = &devicePlan{made: claim}
+	r.devices.wrote(task, "n1", errors.New("refused"))
+	if r.st.inventory.leftover(task) != claim {
+		t.Error("it is not known")
+	}
+	r.apply(client.Batch{Read: w.Read(), Changes: []client.Change{{Kind: kinds.ResourceClaims, Old: claim}}})
+	if r.st.inventory.leftover(task) != nil {
+		t.Error("it is known for ever")
 	}
 }
