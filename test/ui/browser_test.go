@@ -12,6 +12,7 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
 	"time"
 
@@ -55,10 +56,15 @@ func open(t *testing.T, more ...string) *tab {
 		"--host-resolver-rules=MAP * ~NOTFOUND, EXCLUDE 127.0.0.1", "--window-size=1360,860"}, more...)
 	cmd := exec.Command(program, append(args, "about:blank")...)
 	cmd.Env = append(os.Environ(), "HOME="+dir)
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // its children write into the directory for a while, if they are left alone
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { _ = cmd.Process.Kill(); _ = cmd.Wait(); await(t, func() error { return os.RemoveAll(dir) }) })
+	t.Cleanup(func() {
+		_ = syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL)
+		_ = cmd.Wait()
+		await(t, func() error { return os.RemoveAll(dir) })
+	})
 	var port, path string
 	await(t, func() error {
 		data, err := os.ReadFile(filepath.Join(dir, "DevToolsActivePort"))
