@@ -1,6 +1,7 @@
 package loop
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -62,9 +63,7 @@ func (ct *Controller[T]) Run(ctx context.Context, env Env) error {
 	env = env.withDefaults()
 	r := &runner[T]{Controller: ct, env: env, q: newQueue(env), log: env.Log.With("loop", ct.Name)}
 	r.q.keeps, r.q.writes = ct.flow()
-	if ct.Pause > 0 {
-		r.q.first = ct.Pause
-	}
+	r.q.first, r.q.most = cmp.Or(ct.Pause, r.q.first), cmp.Or(ct.MaxPause, r.q.most)
 	defer env.Watch.Add(ct.Name, r.q)()
 	ct.ExternalWakes.connect(r.q)
 	defer ct.ExternalWakes.connect(nil)

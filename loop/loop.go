@@ -67,9 +67,9 @@ type Controller[T resource.Object] struct {
 	// Rest is the time for which a key at least rests between two looks, so that a burst of changes costs few of them; the
 	// first change after a calm is looked at at once. A look that took long rests longer. 0: not at all.
 	Rest time.Duration
-	// Pause is the time after a first failure until a key is looked at again, which doubles with each that follows; 0: 10 ms. News
-	// of what the key depends on may come first.
-	Pause time.Duration
+	// Pause is the time after a first failure until a key is looked at again, which doubles with each that follows up to MaxPause; 0: 10 ms,
+	// and 5 minutes. News of what the key depends on may come first.
+	Pause, MaxPause time.Duration
 	// Find, if set, names keys whose objects may not exist and that have to be looked at all the same when the loop
 	// starts, and whenever it looks at everything: what depends on an object that went while nobody looked. At the start it returns
 	// before any other key is reconciled.

@@ -54,14 +54,14 @@ type queue struct {
 	keeps  string // as in Stats
 	writes []string
 
-	rates rateStats
-	first time.Duration // the pause after a first failure
+	rates       rateStats
+	first, most time.Duration // the pause after a first failure, and the longest
 }
 
 // newQueue returns an empty queue. It goes by the clock that no one sets: a step of the wall clock delays nothing.
 func newQueue(env Env) *queue {
 	return &queue{keys: map[Key]*entry{}, shut: map[*entry]bool{}, bell: make(chan struct{}, 1), now: time.Now,
-		turn: env.Turn, luck: env.Chance, first: 10 * time.Millisecond}
+		turn: env.Turn, luck: env.Chance, first: 10 * time.Millisecond, most: 5 * time.Minute}
 }
 
 func (q *queue) ring() {
@@ -261,7 +261,7 @@ func (q *queue) finish(e *entry, o outcome) {
 	}
 	switch {
 	case o.err != nil:
-		o.again = pause(q.first, e.rec.Fails, q.luck)
+		o.again = q.pause(e.rec.Fails)
 		e.rec.Next = now.Add(o.again)
 		q.delay(e, e.rec.Next)
 		if e.dirty && (e.rec.Fails <= backoffResetFailures || slices.ContainsFunc(e.meanwhile, e.tells)) {
@@ -287,11 +287,11 @@ func (q *queue) delay(e *entry, due time.Time) {
 	q.ring()
 }
 
-// pause grows from the first one to 5 minutes, spread by a fifth either way so that keys that failed together do not
+// pause grows from the first one to the longest, spread by a fifth either way so that keys that failed together do not
 // come back together.
-func pause(first time.Duration, fails int, luck func(n int64) int64) time.Duration {
-	d := min(first<<min(fails-1, 20), 5*time.Minute)
-	return d*4/5 + time.Duration(luck(int64(d*2/5)))
+func (q *queue) pause(fails int) time.Duration {
+	d := min(q.first<<min(fails-1, 20), q.most)
+	return d*4/5 + time.Duration(q.luck(int64(d*2/5)))
 }
 
 // timers is a heap by due time.

@@ -33,6 +33,7 @@ var Controller = &loop.Controller[*batchv1.Job]{
 	Wake:      []loop.Wake{loop.Owner(kinds.Pods), adopters, {Kind: kinds.Namespaces, Keys: closing}},
 	Writes:    []resource.Kind{kinds.Pods, kinds.Jobs},
 	Pause:     time.Second, // as upstream's: each try that is refused is an event
+	MaxPause:  time.Minute,
 	Reconcile: reconcile,
 	Gone:      gone,
 	Find: func(read resource.Reader, wake func(ns, name string)) {
