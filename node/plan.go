@@ -18,6 +18,7 @@ type world struct {
 	seen   runtimeState
 	now    time.Time
 	evict  *eviction                                            // the node's decision to end the pod; nil: it may run
+	ends   bool                                                 // it is being ended: its last status will tell how
 	probed func(name string) probed                             // the last answers of a container's probes
 	wait   func(name string, c *container) (left time.Duration) // how much of the pause before a restart is left
 }

@@ -31,6 +31,7 @@ func (a *Agent) tell(ctx context.Context, c *loop.Ctx, pod *corev1.Pod, w world,
 	if pod.DeletionTimestamp == nil && !finished(pod) {
 		a.watchProbes(w, w.seen.box(pod.UID)) // a container without probes is ready as soon as it runs
 	}
+	w.ends = pod.DeletionTimestamp != nil || nodeEnds(w).stop
 	return errors.Join(failed, a.write(ctx, c, pod, a.status.podStatus(w)))
 }
 
@@ -97,7 +98,7 @@ func (a *Agent) reject(ctx context.Context, c *loop.Ctx, w world, r *Rejection) 
 
 // fail ends a pod for a reason of the node's: its deadline, or that it can't run here.
 func (a *Agent) fail(ctx context.Context, c *loop.Ctx, w world, t todo) error {
-	w.pod = resource.Clone(w.pod)
+	w.pod, w.ends = resource.Clone(w.pod), true
 	st := a.status.podStatus(w)
 	st.Reason, st.Message = t.why, t.message
 	st.Phase = corev1.PodPending

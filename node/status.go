@@ -65,7 +65,7 @@ func podInUse(pod *corev1.Pod, running bool) *corev1.ResourceRequirements {
 }
 
 // settle sets the phase. A pod has not ended while a process of it runs: a sidecar may, after the main containers; nor while the node
-// ends it for a reason of its own, which fail tells with the end. When it has, nothing waits for a restart any more.
+// ends it: what its last status tells is known when all is down. When it has ended, nothing waits for a restart any more.
 func (m *statuses) settle(w world, st *corev1.PodStatus) {
 	pod := *w.pod
 	was := pod.Status.Phase
@@ -73,8 +73,7 @@ func (m *statuses) settle(w world, st *corev1.PodStatus) {
 	if st.Phase = pod.Status.Phase; !finished(&pod) {
 		return
 	}
-	ends := pod.DeletionTimestamp == nil && nodeEnds(w).stop
-	if ends || w.seen.anyRunning() || m.hardware.claims.Held(pod.UID) { // as long as it has devices, nobody else may get them
+	if w.ends || w.seen.anyRunning() || m.hardware.claims.Held(pod.UID) { // as long as it has devices, nobody else may get them
 		if st.Phase = corev1.PodRunning; was == corev1.PodPending || was == "" && !initialized(w.pod, st) {
 			st.Phase = corev1.PodPending
 		}

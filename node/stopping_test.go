@@ -1,6 +1,7 @@
 package node
 
 import (
+	"context"
 	"errors"
 	"strings"
 	"testing"
@@ -79,6 +80,12 @@ func TestEndOfKeptPod(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			simulate(t, func(r *rig) {
+				r.rt.mu.Lock()
+				r.rt.stop = func(context.Context, string) {
+					r.rt.exit("a", 137)
+					time.Sleep(time.Second) // the status may be written in between
+				}
+				r.rt.mu.Unlock()
 				r.pod("p", tt.edit, "a")
 				r.rests(5 * time.Second)
 				if err := r.Delete(r.t.Context(), kinds.Pods, "d", "p", nil); err != nil {
