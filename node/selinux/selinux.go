@@ -46,7 +46,7 @@ func New(file string) (*Policy, error) {
 // enabled says that the kernel goes by a policy: its file system is mounted, and this process has a label of it.
 func enabled(fs, own string) bool {
 	var st unix.Statfs_t
-	if err := unix.Statfs(fs, &st); err != nil || st.Type != unix.SELINUX_MAGIC || st.Flags&unix.ST_RDONLY != 0 {
+	if err := unix.Statfs(fs, &st); err != nil || uint32(st.Type) != unix.SELINUX_MAGIC || st.Flags&unix.ST_RDONLY != 0 {
 		return false
 	}
 	label, err := os.ReadFile(own)
