@@ -87,7 +87,9 @@ func (l *Look) rename(f *Finding) {
 const Again = "then have it run again"
 
 // isAnew says that a command makes an object anew.
-func isAnew(command string) bool { return strings.HasSuffix(command, " | kubectl replace --force -f -") }
+func isAnew(command string) bool {
+	return strings.HasSuffix(command, " | kubectl replace --force -f -")
+}
 
 // oneOf gives advice on keys of which each may be meant a command for each.
 func (l *Look) oneOf(f *Finding, i int) {

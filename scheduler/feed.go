@@ -25,8 +25,8 @@ func (r *runner) apply(b client.Batch) {
 	r.wake.improvedNodes()
 }
 
-// change takes in one. Of a pod it is a hint to look at the state: one that is told again may be older than what came since, and would
-// bring a pod back that nobody says is gone any more.
+// change takes in one. Of a pod it is a hint to look at the state: news that comes twice may be older than what came since, and would bring
+// back a pod of whose end nobody tells again.
 func (r *runner) change(c client.Change) {
 	switch c.Kind {
 	case kinds.Pods:

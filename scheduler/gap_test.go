@@ -94,8 +94,8 @@ func TestOldNews(t *testing.T) {
 	}
 }
 
-// TestOwnClaimIsKnown has a pod that could not be bound after a claim was made for its extended resources, of which the feed tells late: the
-// scheduler knows of it meanwhile, and makes no second one.
+// TestOwnClaimIsKnown has a pod that could not be bound after a claim was made for its extended resources, of which the feed tells late:
+// the scheduler knows of it meanwhile, and makes no second one.
 func TestOwnClaimIsKnown(t *testing.T) {
 	w := start(t, false)
 	log := slog.New(slog.DiscardHandler)
