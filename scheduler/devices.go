@@ -57,7 +57,8 @@ type deviceInventory struct {
 
 func newDeviceInventory(st *state) *deviceInventory {
 	expression.Bound()
-	return &deviceInventory{st: st, assumed: map[types.UID]*resourcev1.AllocationResult{}, made: map[types.UID]*resourcev1.ResourceClaim{}, at: -1,
+	return &deviceInventory{st: st, assumed: map[types.UID]*resourcev1.AllocationResult{},
+		made: map[types.UID]*resourcev1.ResourceClaim{}, at: -1,
 		cel: cel.NewCache(selectors, cel.Features{EnableConsumableCapacity: deviceFeatures.ConsumableCapacity})}
 }
 
