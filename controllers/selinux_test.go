@@ -132,3 +132,28 @@ func TestManyLabelsOfAPod(t *testing.T) {
 		})
 	})
 }
+
+// TestLabelsOfAVolumeTwice counts each conflict once where a pod has the volume under two names: a series that is told twice spoils all
+// metrics of the server.
+func TestLabelsOfAVolumeTwice(t *testing.T) {
+	simulate(t, 1, func(c *cluster) {
+		labelled(c, true, `securityContext: {seLinuxOptions: {level: "s0:c1"}}`, `securityContext: {seLinuxOptions: {level: "s0:c1"}}`)
+		p := &corev1.Pod{}
+		unpack(t, `{metadata: {namespace: default, name: three}, spec: {securityContext: {seLinuxOptions: {level: "s0:c2"}},
+			volumes: [{name: x, persistentVolumeClaim: {claimName: c}}, {name: y, persistentVolumeClaim: {claimName: c}}],
+			containers: [{name: a, image: i, volumeMounts: [{name: x, mountPath: /x}, {name: y, mountPath: /y}]}]}}`, p)
+		make1(c, kinds.Pods, p)
+		time.Sleep(time.Minute)
+		synctest.Wait()
+		series := map[[7]string]int{}
+		selinuxwarning.Count(c.Read(), func(labels [7]string) { series[labels]++ })
+		for labels, n := range series {
+			if n > 1 {
+				t.Errorf("%q is told %d times", labels, n)
+			}
+		}
+		if len(series) != 4 {
+			t.Errorf("%d series, want those of two pairs", len(series))
+		}
+	})
+}

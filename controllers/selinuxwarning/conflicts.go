@@ -41,10 +41,19 @@ type use struct {
 	policy corev1.PodSELinuxChangePolicy
 }
 
-// Conflicts finds the pods that want one volume of a driver in different ways, and tells each side; and those whose containers do not
-// agree.
+// mostConflicts bounds what is told: pods that share a volume conflict with each other.
+const mostConflicts = 10_000
+
+// Conflicts finds the pods that want one volume of a driver in different ways, and tells each side, once however often it has the volume and
+// not of more than mostConflicts; and those whose containers do not agree.
 func Conflicts(read resource.Reader, add func(Conflict), many func(Many)) {
-	users := map[volumeID][]use{}
+	users, told := map[volumeID][]use{}, map[Conflict]bool{}
+	once := func(x Conflict) {
+		if !told[x] && len(told) < mostConflicts {
+			told[x] = true
+			add(x)
+		}
+	}
 	for obj := range read.Each(kinds.Pods, "") {
 		p := obj.(*corev1.Pod)
 		if ended(p) {
@@ -75,7 +84,7 @@ func Conflicts(read resource.Reader, add func(Conflict), many func(Many)) {
 			id := volumeID{pv.Spec.CSI.Driver, pv.Spec.CSI.VolumeHandle}
 			for _, o := range users[id] {
 				if o.pod != p {
-					compare(o, u, add)
+					compare(o, u, once)
 				}
 			}
 			users[id] = append(users[id], u)
@@ -92,6 +101,9 @@ func Count(read resource.Reader, add func(labels [7]string)) {
 
 // compare tells both of what differs.
 func compare(a, b use, add func(Conflict)) {
+	if a.policy == b.policy && a.label == b.label {
+		return // as most do, and there may be many
+	}
 	each := func(property, x, y string) {
 		add(Conflict{property, a.pod.Namespace, a.pod.Name, x, b.pod.Namespace, b.pod.Name, y})
 		add(Conflict{property, b.pod.Namespace, b.pod.Name, y, a.pod.Namespace, a.pod.Name, x})
