@@ -7,6 +7,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/kloop-dev/kloop/kinds"
+	"github.com/kloop-dev/kloop/kinds/core"
 	"github.com/kloop-dev/kloop/node/fits"
 	"github.com/kloop-dev/kloop/resource"
 )
@@ -88,7 +89,7 @@ func (at place) mount(p *corev1.Pod) string {
 		if why := at.content(p, v); why != "" {
 			return fmt.Sprintf("MountVolume.SetUp failed for volume %q : %s", v.Name, why)
 		}
-		if claim := claimOf(p, v); claim != "" {
+		if claim := core.ClaimName(p, v); claim != "" {
 			if why := at.claim(p.Namespace, claim); why != "" {
 				return fmt.Sprintf(
 					"Unable to attach or mount volumes: unmounted volumes=[%s], unattached volumes=[], "+
@@ -102,16 +103,6 @@ func (at place) mount(p *corev1.Pod) string {
 					v.Name, v.Name)
 			}
 		}
-	}
-	return ""
-}
-
-func claimOf(p *corev1.Pod, v *corev1.Volume) string {
-	switch {
-	case v.PersistentVolumeClaim != nil:
-		return v.PersistentVolumeClaim.ClaimName
-	case v.Ephemeral != nil:
-		return p.Name + "-" + v.Name
 	}
 	return ""
 }

@@ -6,25 +6,15 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/kloop-dev/kloop/kinds/core"
 	"github.com/kloop-dev/kloop/resource"
 )
-
-// claimOf is the name of the claim that a volume of the pod is; "": none.
-func claimOf(p *corev1.Pod, v *corev1.Volume) string {
-	switch {
-	case v.PersistentVolumeClaim != nil:
-		return v.PersistentVolumeClaim.ClaimName
-	case v.Ephemeral != nil:
-		return p.Name + "-" + v.Name
-	}
-	return ""
-}
 
 // users are the pods that name the claim. One that was made for an ephemeral volume is its own pod's alone.
 func users(list []*corev1.Pod, claim *corev1.PersistentVolumeClaim) (found []*corev1.Pod) {
 	for _, p := range list {
 		if slices.ContainsFunc(p.Spec.Volumes, func(v corev1.Volume) bool {
-			return claimOf(p, &v) == claim.Name && (v.Ephemeral == nil || metav1.IsControlledBy(claim, p))
+			return core.ClaimName(p, &v) == claim.Name && (v.Ephemeral == nil || metav1.IsControlledBy(claim, p))
 		}) {
 			found = append(found, p)
 		}

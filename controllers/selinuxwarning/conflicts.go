@@ -8,6 +8,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/kloop-dev/kloop/kinds"
+	"github.com/kloop-dev/kloop/kinds/core"
 	"github.com/kloop-dev/kloop/resource"
 )
 
@@ -41,11 +42,11 @@ type use struct {
 	policy corev1.PodSELinuxChangePolicy
 }
 
-// mostConflicts bounds what is told: pods that share a volume conflict with each other.
+// mostConflicts bounds those of a cluster that are looked at: pods that share a volume conflict with each other.
 const mostConflicts = 10_000
 
-// Conflicts finds the pods that want one volume of a driver in different ways, and tells each side, once however often it has the volume and
-// not of more than mostConflicts; and those whose containers do not agree.
+// Conflicts finds the pods that want one volume of a driver in different ways, and tells each side, once however often it has the
+// volume, up to mostConflicts; and those whose containers do not agree.
 func Conflicts(read resource.Reader, add func(Conflict), many func(Many)) {
 	users, told := map[volumeID][]use{}, map[Conflict]bool{}
 	once := func(x Conflict) {
@@ -134,16 +135,7 @@ func parts(label string) (p [4]string) {
 
 // volumeOf is the PersistentVolume that a pod's volume is; nil: none, or none yet.
 func volumeOf(read resource.Reader, p *corev1.Pod, v *corev1.Volume) *corev1.PersistentVolume {
-	name := ""
-	switch {
-	case v.PersistentVolumeClaim != nil:
-		name = v.PersistentVolumeClaim.ClaimName
-	case v.Ephemeral != nil:
-		name = p.Name + "-" + v.Name
-	default:
-		return nil
-	}
-	pvc := resource.Get(read, kinds.PersistentVolumeClaims, p.Namespace, name)
+	pvc := resource.Get(read, kinds.PersistentVolumeClaims, p.Namespace, core.ClaimName(p, v))
 	if pvc == nil || pvc.Spec.VolumeName == "" {
 		return nil
 	}

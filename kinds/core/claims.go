@@ -7,15 +7,23 @@ import (
 
 // ClaimNames returns the names of the claims that a pod's volumes use, those made for its ephemeral volumes included.
 func ClaimNames(p *corev1.Pod) (names []string) {
-	for _, v := range p.Spec.Volumes {
-		switch {
-		case v.PersistentVolumeClaim != nil:
-			names = append(names, v.PersistentVolumeClaim.ClaimName)
-		case v.Ephemeral != nil:
-			names = append(names, p.Name+"-"+v.Name)
+	for i := range p.Spec.Volumes {
+		if name := ClaimName(p, &p.Spec.Volumes[i]); name != "" {
+			names = append(names, name)
 		}
 	}
 	return names
+}
+
+// ClaimName is the name of the claim that a volume of the pod is; "": it is none.
+func ClaimName(p *corev1.Pod, v *corev1.Volume) string {
+	switch {
+	case v.PersistentVolumeClaim != nil:
+		return v.PersistentVolumeClaim.ClaimName
+	case v.Ephemeral != nil:
+		return p.Name + "-" + v.Name
+	}
+	return ""
 }
 
 // ClaimClass is the name of a claim's StorageClass, "" for none. The annotation of old times goes before the field.

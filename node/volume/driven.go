@@ -9,6 +9,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/kloop-dev/kloop/kinds/core"
 	"github.com/kloop-dev/kloop/node/csi"
 )
 
@@ -112,7 +113,7 @@ func (m *Mounter) refreshOne(ctx context.Context, pod *corev1.Pod, v *corev1.Vol
 		return 0, false, err
 	case r != nil:
 		again, err = m.csi.Refresh(ctx, r)
-	case claimName(pod, v) != "":
+	case core.ClaimName(pod, v) != "":
 		more, err = m.growLocal(ctx, pod, v)
 	}
 	return again, more, err
@@ -120,15 +121,11 @@ func (m *Mounter) refreshOne(ctx context.Context, pod *corev1.Pod, v *corev1.Vol
 
 // request returns a pod's request to a driver; nil: the volume is none of a driver's.
 func (m *Mounter) request(ctx context.Context, pod *corev1.Pod, v *corev1.Volume) (*csi.Request, error) {
-	name := ""
-	switch {
-	case v.CSI != nil:
+	if v.CSI != nil {
 		return inline(pod, v), nil
-	case v.PersistentVolumeClaim != nil:
-		name = v.PersistentVolumeClaim.ClaimName
-	case v.Ephemeral != nil:
-		name = pod.Name + "-" + v.Name
-	default:
+	}
+	name := core.ClaimName(pod, v)
+	if name == "" {
 		return nil, nil
 	}
 	pvc, pv, err := m.bound(ctx, pod, v.Name, name)

@@ -9,6 +9,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
 	"github.com/kloop-dev/kloop/kinds"
+	"github.com/kloop-dev/kloop/kinds/core"
 	"github.com/kloop-dev/kloop/kinds/localvolume"
 	"github.com/kloop-dev/kloop/node/csi"
 	"github.com/kloop-dev/kloop/node/tool"
@@ -20,7 +21,7 @@ const provisionedBy = "pv.kubernetes.io/provisioned-by"
 // growLocal has the claim of a local volume follow what its PersistentVolume became, and the file system on a device, too: somebody made
 // the device larger, and said so there. more: the claim asks for more than that.
 func (m *Mounter) growLocal(ctx context.Context, pod *corev1.Pod, v *corev1.Volume) (more bool, err error) {
-	pvc, pv, err := m.bound(ctx, pod, v.Name, claimName(pod, v))
+	pvc, pv, err := m.bound(ctx, pod, v.Name, core.ClaimName(pod, v))
 	if err != nil || pv.Spec.Local == nil || ReadOnly(v) || pv.Annotations[provisionedBy] == localvolume.Provisioner {
 		return false, err // of kloop's own volumes another loop takes care
 	}

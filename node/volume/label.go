@@ -6,6 +6,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/kloop-dev/kloop/kinds/core"
 	"github.com/kloop-dev/kloop/node/csi"
 	"github.com/kloop-dev/kloop/node/selinux"
 )
@@ -58,7 +59,7 @@ func (l *Labels) Relabel(pod *corev1.Pod, volume string) bool {
 		case v.Name != volume:
 		case plugin(v) != "":
 			return true
-		case v.CSI != nil, claimName(pod, v) != "":
+		case v.CSI != nil, core.ClaimName(pod, v) != "":
 			l.mu.Lock()
 			defer l.mu.Unlock()
 			asIs, known := l.asIs[pod.UID][volume]

@@ -10,6 +10,7 @@ import (
 	"golang.org/x/sys/unix"
 	corev1 "k8s.io/api/core/v1"
 
+	"github.com/kloop-dev/kloop/kinds/core"
 	"github.com/kloop-dev/kloop/node/csi"
 	"github.com/kloop-dev/kloop/node/pressure"
 )
@@ -23,7 +24,7 @@ func (m *Mounter) Usage(ctx context.Context, pod *corev1.Pod) []csi.Usage {
 	list := m.csi.Usage(pod.UID)
 	for i := range pod.Spec.Volumes {
 		v := &pod.Spec.Volumes[i]
-		switch claim := claimName(pod, v); {
+		switch claim := core.ClaimName(pod, v); {
 		case claim != "":
 			if u, ok := m.claimUsage(ctx, pod, v.Name, claim); ok {
 				list = append(list, u)
@@ -40,17 +41,6 @@ func (m *Mounter) Usage(ctx context.Context, pod *corev1.Pod) []csi.Usage {
 		}
 	}
 	return list
-}
-
-// claimName is the name of the claim that the volume is; "": it is none.
-func claimName(pod *corev1.Pod, v *corev1.Volume) string {
-	switch {
-	case v.PersistentVolumeClaim != nil:
-		return v.PersistentVolumeClaim.ClaimName
-	case v.Ephemeral != nil:
-		return pod.Name + "-" + v.Name
-	}
-	return ""
 }
 
 // claimUsage looks at the file system of a claim's directory. false: it is no directory of this host, or not there.
