@@ -236,6 +236,11 @@ func TestEveryPackageRuns(t *testing.T) {
 			t.Errorf("%s takes long, and has no tests", name)
 		}
 	}
+	for _, name := range clusters {
+		if !slices.Contains(whole, module+"/"+name) {
+			t.Errorf("%s runs clusters, and is not raced whole", name)
+		}
+	}
 	if first := strings.TrimPrefix(plain[0], module+"/"); first != long[0] {
 		t.Errorf("%s begins first, not %s", first, long[0])
 	}

@@ -17,17 +17,28 @@ type job struct {
 	out io.Writer
 	dir string   // the module whose tests run
 	env []string // besides that of this process
+	low []string // the program and its arguments that give another the lowest priority; none: it runs as others do
 	cpu *time.Duration
 }
 
 // in is the job in the folder of another module, with more environment.
 func (j *job) in(dir string, env ...string) *job {
-	return &job{j.session, j.out, dir, append(slices.Clip(j.env), env...), j.cpu}
+	return &job{j.session, j.out, dir, append(slices.Clip(j.env), env...), j.low, j.cpu}
+}
+
+// idle is the job whose programs take no processor that another program asks for, where the system can do that (see sched(7), SCHED_IDLE).
+func (j *job) idle() *job {
+	j = j.in(j.dir)
+	if path, err := exec.LookPath("chrt"); err == nil {
+		j.low = []string{path, "--idle", "0"}
+	}
+	return j
 }
 
 // script runs a program in the folder of this repository.
 func (j *job) script(name string, args ...string) error {
-	cmd := exec.Command(name, args...)
+	line := slices.Concat(j.low, []string{name}, args)
+	cmd := exec.Command(line[0], line[1:]...)
 	cmd.Stdout, cmd.Stderr, cmd.Env = j.out, j.out, append(os.Environ(), j.env...)
 	err := cmd.Run()
 	j.spent(cmd)

@@ -26,8 +26,12 @@ var unraced = map[string]string{
 
 // long are the packages whose tests take a minute and more, longest first: they begin before all others, since whatever is left to itself
 // at the end has one processor lie idle.
-var long = []string{"test/why", "cluster", "test/simulation", "machine", "podnetwork", "cli", "examples/vsx", "test/ui", "proxy",
+var long = []string{"test/why", "cluster", "machine", "test/simulation", "podnetwork", "cli", "examples/vsx", "test/ui", "proxy",
 	"store/etcd", "test/rest", "node/volume", "server/httpapi"}
+
+// clusters are packages raced whole whose tests run clusters and machines and wait for them most of the time: they take turns with the
+// other clusters, so that both lanes end at about the same time.
+var clusters = []string{"machine", "cluster", "podnetwork"}
 
 // guests boots machines with systemd, interpreted, whose services have minutes to start: nothing runs beside it. See the step of that name.
 const guests = "test/systemd"
@@ -169,13 +173,26 @@ func (j *job) unit() error {
 	return j.tests(quiet, plain...)
 }
 
-// raceWhole runs every package that starts goroutines under the race detector, which the unit tests need not repeat.
-func (j *job) raceWhole() error { return j.race(false) }
+// raceWhole runs every package that starts goroutines under the race detector, which the unit tests need not repeat, but for clusters.
+func (j *job) raceWhole() error {
+	return j.race(nil, func(whole, _ []string) []string { return slices.DeleteFunc(whole, isCluster) })
+}
+
+// raceClusters runs the others.
+func (j *job) raceClusters() error {
+	return j.race(nil, func(whole, _ []string) []string {
+		return slices.DeleteFunc(whole, func(path string) bool { return !isCluster(path) })
+	})
+}
 
 // racePart runs those under it that do less there. They are a step of their own, which clusters that have ended leave room for.
-func (j *job) racePart() error { return j.race(true) }
+func (j *job) racePart() error {
+	return j.race([]string{"-short"}, func(_, part []string) []string { return part })
+}
 
-func (j *job) race(short bool) error {
+func isCluster(path string) bool { return slices.Contains(clusters, short(path)) }
+
+func (j *job) race(flags []string, choose func(whole, part []string) []string) error {
 	list, err := listPackages()
 	if err != nil {
 		return err
@@ -184,9 +201,5 @@ func (j *job) race(short bool) error {
 	if err != nil {
 		return err
 	}
-	raced := append(slices.Clip(quiet), "-race")
-	if short {
-		return j.tests(append(raced, "-short"), part...)
-	}
-	return j.tests(raced, whole...)
+	return j.tests(slices.Concat(quiet, []string{"-race"}, flags), choose(whole, part)...)
 }

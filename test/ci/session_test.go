@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -45,6 +46,27 @@ func TestBeside(t *testing.T) {
 		if !slices.Contains(strings.Split(out.String(), "\n"), line) {
 			t.Errorf("no line %q in\n%s", line, out)
 		}
+	}
+}
+
+// TestIdle: what an idle job runs has the lowest priority, and so has what that runs; other jobs have their own.
+func TestIdle(t *testing.T) {
+	if _, err := exec.LookPath("chrt"); err != nil {
+		t.Skip("the system has no chrt")
+	}
+	s, _ := newSession(t)
+	for name, want := range map[string]bool{"idle": true, "other": false} {
+		t.Run(name, func(t *testing.T) {
+			var out strings.Builder
+			var cpu time.Duration
+			j := &job{session: s, out: &out, dir: ".", cpu: &cpu}
+			if want {
+				j = j.idle()
+			}
+			if err := j.script("sh", "-c", "sh -c 'chrt -p $$'"); err != nil || strings.Contains(out.String(), "SCHED_IDLE") != want {
+				t.Errorf("%v, idle: want %v\n%s", err, want, &out)
+			}
+		})
 	}
 }
 

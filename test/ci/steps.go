@@ -28,6 +28,7 @@ const (
 	works               // the processor
 	waits               // clusters, which wait for each other; then what is as large as the tests of kind works take longer than those
 	alone               // guests: what a machine interpreted does beside others takes ten times as long
+	idles               // the processor, when nothing else asks for it: beside guests, which leave a third of two of them
 )
 
 const budget = 60 << 20 // bytes of bin/kloop
@@ -57,10 +58,11 @@ var steps = []step{
 	{"ecosystem", all, false, func(j *job) error { return j.asRoot("scripts/ecosystem", "--fast") }, waits},
 	{"oracle", all, false, func(j *job) error { return j.script("scripts/oracle") }, waits},
 	{"site", all, false, func(j *job) error { return j.in("tools/site").tests(quiet, ".") }, waits},
-	{"lint", all, false, func(j *job) error { return j.script("scripts/lint", "go") }, waits},
 	{"cross", all, false, func(*job) error { return cross() }, waits},
+	{"race-clusters", all, false, (*job).raceClusters, waits},
 	{"race-short", all, false, (*job).racePart, waits},
 	{"guests", all, false, func(j *job) error { return j.tests(once, "./"+guests) }, alone},
+	{"lint", all, false, func(j *job) error { return j.idle().script("scripts/lint", "go") }, idles},
 }
 
 // The linter has vetted what is tested, and nobody debugs these programs: both would be half of what a test costs that is compiled anew.
