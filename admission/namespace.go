@@ -28,7 +28,7 @@ func namespaceLifecycle(ctx context.Context, r *Request) error {
 		return nil
 	}
 	ns, err := NamespaceOf(ctx, r)
-	if apierrors.IsNotFound(err) && r.Op == Create && r.Live != nil {
+	if apierrors.IsNotFound(err) && r.Op == Create && !r.DryRun && r.Live != nil {
 		ns, err = comingNamespace(ctx, r)
 	}
 	if err != nil {
@@ -46,7 +46,8 @@ func namespaceLifecycle(ctx context.Context, r *Request) error {
 }
 
 // namespaceWait is the time that a create gives a missing namespace to appear, the same as upstream's: clients rely on a namespace that
-// another client makes at that moment.
+// another client makes at that moment. A dry run makes nothing that could come too late: who asks of a thousand objects of a namespace to
+// be made has an answer at once.
 const namespaceWait = 50 * time.Millisecond
 
 // comingNamespace reads the request's namespace once more after a while.

@@ -95,7 +95,7 @@ func TestOrder(t *testing.T) {
 	}
 }
 
-// TestNamespaceToCome: a create waits a moment for a namespace that somebody else makes at the same time.
+// TestNamespaceToCome: a create waits a moment for a namespace that somebody else makes at the same time; a dry run does not.
 func TestNamespaceToCome(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		began := time.Now()
@@ -116,6 +116,13 @@ func TestNamespaceToCome(t *testing.T) {
 		refused(t, err, metav1.StatusReasonNotFound, `namespaces "late" not found`)
 		if took := time.Since(began); took > time.Second {
 			t.Errorf("it took %v", took)
+		}
+		dry, asked := made(time.Hour), time.Now()
+		dry.DryRun = true
+		_, err = admit(plugin(t, "NamespaceLifecycle"), dry, cm)
+		refused(t, err, metav1.StatusReasonNotFound, `namespaces "late" not found`)
+		if took := time.Since(asked); took != 0 {
+			t.Errorf("a dry run waited %v", took)
 		}
 	})
 }
