@@ -25,6 +25,7 @@ const (
 func trim(ctx context.Context) *trimmer {
 	t := &trimmer{free: giveBack, gc: gcPace{set: debug.SetGCPercent}}
 	context.AfterFunc(ctx, t.stop)
+	t.gc.begin()
 	t.watch()
 	return t
 }

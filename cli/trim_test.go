@@ -83,7 +83,7 @@ func TestTrimWatches(t *testing.T) {
 	}
 }
 
-// In a burst the heap has more room; at rest, and when the process ends, it has not.
+// In a burst the heap has more room, and in a start; at rest, and when the process ends, it has not.
 func TestPace(t *testing.T) {
 	t.Setenv("GOGC", "")
 	synctest.Test(t, func(t *testing.T) {
@@ -98,6 +98,12 @@ func TestPace(t *testing.T) {
 		}
 		if tr.cycle(time.Now()); percent.Load() != 0 {
 			t.Errorf("one collection: %d", percent.Load())
+		}
+		if tr.gc.begin(); percent.Load() != startPercent {
+			t.Errorf("a start: %d", percent.Load())
+		}
+		if tr.cycle(time.Now()); percent.Load() != ownPercent {
+			t.Errorf("the first collection of a start: %d", percent.Load())
 		}
 		if burst(); percent.Load() <= ownPercent {
 			t.Errorf("a burst: %d", percent.Load())
