@@ -26,6 +26,7 @@ type CorruptError = contract.CorruptError
 // examined is the result of a look at a data directory.
 type examined struct {
 	size    int64  // of the database file
+	used    int64  // of that: what follows holds nothing yet
 	applied uint64 // last log entry that is in the database; 0: none
 	members int
 
@@ -68,6 +69,7 @@ func (x *examined) database(path string) error {
 		if tx.Size() > x.size {
 			return fmt.Errorf("it has %d bytes, %d are missing", x.size, tx.Size()-x.size)
 		}
+		x.used = tx.Size()
 		if meta := tx.Bucket([]byte("meta")); meta != nil {
 			if v := meta.Get([]byte("consistent_index")); len(v) == 8 {
 				x.applied = binary.BigEndian.Uint64(v)
@@ -78,6 +80,16 @@ func (x *examined) database(path string) error {
 		}
 		return walk(tx)
 	})
+}
+
+// cut takes off the end of the database file that holds nothing: bbolt lets a file grow by 16 MiB, and etcd has all of it read and mapped
+// when it opens it.
+func (x *examined) cut(dir string) error {
+	if x.used == x.size {
+		return nil
+	}
+	x.size = x.used
+	return os.Truncate(datadir.ToBackendFileName(dir), x.used)
 }
 
 // readDatabase opens a database that may be broken. That makes bolt panic, or touch memory that is not there.

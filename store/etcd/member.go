@@ -142,6 +142,9 @@ func Open(ctx context.Context, c Config) (*Store, error) {
 				"data directory %s belongs to a member of a cluster of %d: start it with the address at which the others reach it, "+
 					"or make a cluster of one of its data with kloop restore", c.Dir, seen.members)
 		}
+		if err := seen.cut(c.Dir); err != nil {
+			return nil, fmt.Errorf("open %s: %w", c.Dir, err)
+		}
 	}
 	m, err := start(ctx, c, seen, first, lg)
 	if err != nil {
