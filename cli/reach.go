@@ -16,6 +16,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
 	"github.com/kloop-dev/kloop/cli/ask"
+	"github.com/kloop-dev/kloop/kinds/core"
 	"github.com/kloop-dev/kloop/netpolicy"
 )
 
@@ -92,7 +93,7 @@ func reach(ctx context.Context, a *ask.Asker, out io.Writer, kind, name, to stri
 	if err != nil {
 		return err
 	}
-	if from.Status.Phase == corev1.PodSucceeded || from.Status.Phase == corev1.PodFailed {
+	if core.Terminal(from) {
 		return fmt.Errorf("pod/%s has ended (%s): it opens no connections, and its address may be another pod's", from.Name, from.Status.Phase)
 	}
 	if err := r.policies(ctx, a.NS); err != nil {

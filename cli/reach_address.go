@@ -10,6 +10,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
 	"github.com/kloop-dev/kloop/cli/ask"
+	"github.com/kloop-dev/kloop/kinds/core"
 )
 
 // behind finds out whose an address is: policies see a pod in it, or the endpoints of a service. An address of nobody is outside.
@@ -41,7 +42,7 @@ func (r *reacher) holder(ctx context.Context, from *corev1.Pod, a netip.Addr) (*
 	}
 	for i := range pods.Items {
 		p := &pods.Items[i]
-		ended := p.Status.Phase == corev1.PodSucceeded || p.Status.Phase == corev1.PodFailed
+		ended := core.Terminal(p)
 		if !p.Spec.HostNetwork && !ended && slices.Contains(podAddrs(p), a) {
 			return r.pod(ctx, p.Namespace, p.Name)
 		}

@@ -24,6 +24,7 @@ import (
 
 	"github.com/kloop-dev/kloop/client"
 	"github.com/kloop-dev/kloop/kinds"
+	"github.com/kloop-dev/kloop/kinds/core"
 	"github.com/kloop-dev/kloop/kinds/wellknown"
 	"github.com/kloop-dev/kloop/resource"
 )
@@ -148,7 +149,7 @@ func (p Ports) taken(read resource.Reader, n *corev1.Node) ([]string, error) {
 	for _, pod := range resource.Where(read, kinds.Pods, "spec.nodeName", p.Node) {
 		for _, c := range pod.Spec.Containers {
 			for _, hp := range c.Ports {
-				if hp.HostPort != 0 && pod.Status.Phase != corev1.PodSucceeded && pod.Status.Phase != corev1.PodFailed {
+				if hp.HostPort != 0 && !core.Terminal(pod) {
 					set[strconv.Itoa(int(hp.HostPort))+"/"+string(cmp.Or(hp.Protocol, corev1.ProtocolTCP))] = true
 				}
 			}

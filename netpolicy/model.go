@@ -13,6 +13,7 @@ import (
 
 	"github.com/kloop-dev/kloop/internal/coldsort"
 	"github.com/kloop-dev/kloop/kinds"
+	"github.com/kloop-dev/kloop/kinds/core"
 	"github.com/kloop-dev/kloop/resource"
 )
 
@@ -106,7 +107,7 @@ func (c Cluster) model(upcoming Upcoming, was Compiled) *Model {
 // addresses are the pod's own: those of a sandbox that was just made, or that its status shows. Pods that have ended have none, as
 // theirs may belong to others by now, nor have pods on the host's network.
 func addresses(p *corev1.Pod, upcoming []netip.Addr) (list []netip.Addr) {
-	if p.Spec.HostNetwork || p.Status.Phase == corev1.PodSucceeded || p.Status.Phase == corev1.PodFailed {
+	if p.Spec.HostNetwork || core.Terminal(p) {
 		return nil
 	}
 	if len(upcoming) > 0 {

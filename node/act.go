@@ -9,6 +9,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/kloop-dev/kloop/kinds"
+	"github.com/kloop-dev/kloop/kinds/core"
 	"github.com/kloop-dev/kloop/loop"
 	"github.com/kloop-dev/kloop/node/volume"
 	"github.com/kloop-dev/kloop/resource"
@@ -210,7 +211,7 @@ func (a *Agent) watchProbes(w world, box *sandbox) {
 // deleted is then removed from the API.
 func (a *Agent) end(ctx context.Context, c *loop.Ctx, w world, t todo) (again time.Duration, err error) {
 	pod := w.pod
-	if t.why == "DeadlineExceeded" && !finished(pod) && !a.stop.busy(pod.UID) {
+	if t.why == "DeadlineExceeded" && !core.Terminal(pod) && !a.stop.busy(pod.UID) {
 		a.event(pod, "", corev1.EventTypeNormal, t.why, "%s", t.message)
 	}
 	if w.seen.anyRunning() {
@@ -237,13 +238,13 @@ func (a *Agent) end(ctx context.Context, c *loop.Ctx, w world, t todo) (again ti
 	}
 	a.hardware.free(pod.UID) // before anybody reads of its end: the next pod may have them at once
 	a.probes.StopPod(pod.UID)
-	if t.why != "" && !finished(pod) {
+	if t.why != "" && !core.Terminal(pod) {
 		return loop.Now, reported(a.fail(ctx, c, w, t))
 	}
 	if pod.DeletionTimestamp == nil {
 		return 0, a.vols.Remove(ctx, pod.UID) // what it wrote goes; its containers stay for their logs
 	}
-	if !finished(pod) { // its end, and the last words of the containers, must reach the status before these go
+	if !core.Terminal(pod) { // its end, and the last words of the containers, must reach the status before these go
 		st := a.status.podStatus(w)
 		terminal(w, &st, a.stop.since(pod.UID))
 		return loop.Now, reported(a.write(ctx, c, pod, st))

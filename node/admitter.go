@@ -12,6 +12,7 @@ import (
 	corev1helpers "k8s.io/component-helpers/scheduling/corev1"
 
 	"github.com/kloop-dev/kloop/kinds"
+	"github.com/kloop-dev/kloop/kinds/core"
 	"github.com/kloop-dev/kloop/resource"
 )
 
@@ -27,7 +28,7 @@ type admitter struct {
 
 // rejection says why a new pod can't be let in; nil: it is in. wait: it will be, when pods that give way to it have ended.
 func (m *admitter) rejection(ctx context.Context, w world) (r *Rejection, wait bool) {
-	if !w.seen.empty() || w.pod.Status.StartTime != nil || w.pod.DeletionTimestamp != nil || finished(w.pod) {
+	if !w.seen.empty() || w.pod.Status.StartTime != nil || w.pod.DeletionTimestamp != nil || core.Terminal(w.pod) {
 		return nil, false
 	}
 	if m.in(w.pod.UID) {
@@ -61,7 +62,7 @@ func (m *admitter) room(w world) (r *Rejection, wait bool) {
 		return !slices.ContainsFunc(all, func(p *corev1.Pod) bool { return p.UID == uid })
 	})
 	others := slices.DeleteFunc(slices.Clone(all), func(p *corev1.Pod) bool {
-		return p.UID == w.pod.UID || finished(p) || p.Status.StartTime == nil && !m.admitted[p.UID]
+		return p.UID == w.pod.UID || core.Terminal(p) || p.Status.StartTime == nil && !m.admitted[p.UID]
 	})
 	if r, wait = m.judge(w.pod, others); r == nil && !wait {
 		m.admitted[w.pod.UID] = true

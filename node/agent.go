@@ -27,6 +27,7 @@ import (
 
 	"github.com/kloop-dev/kloop/client"
 	"github.com/kloop-dev/kloop/kinds"
+	"github.com/kloop-dev/kloop/kinds/core"
 	"github.com/kloop-dev/kloop/loop"
 	"github.com/kloop-dev/kloop/node/cgroup"
 	"github.com/kloop-dev/kloop/node/meter"
@@ -245,7 +246,7 @@ var errRemoved = errors.New("the pod is removed")
 func (a *Agent) reconcile(ctx context.Context, c *loop.Ctx, pod *corev1.Pod) (again time.Duration, err error) {
 	began, what := time.Now(), "sync"
 	defer func() { a.meter.Worked(what, time.Since(began)) }()
-	if pod.DeletionTimestamp != nil || finished(pod) {
+	if pod.DeletionTimestamp != nil || core.Terminal(pod) {
 		what = "kill"
 	} else if pod.Status.Phase == "" || pod.Status.Phase == corev1.PodPending {
 		a.meter.Seen(pod.UID, len(pod.Spec.Containers), began)
@@ -287,7 +288,7 @@ func (a *Agent) reconcile(ctx context.Context, c *loop.Ctx, pod *corev1.Pod) (ag
 
 // grant takes up a resize of a pod that runs here. again: ask anew then, if there is no room for it yet.
 func (a *Agent) grant(pod *corev1.Pod, seen runtimeState) (again time.Duration, err error) {
-	if seen.empty() || pod.DeletionTimestamp != nil || finished(pod) {
+	if seen.empty() || pod.DeletionTimestamp != nil || core.Terminal(pod) {
 		return 0, nil
 	}
 	return a.resize.grant(pod)

@@ -13,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/kloop-dev/kloop/kinds/core"
 	"github.com/kloop-dev/kloop/resource"
 )
 
@@ -66,7 +67,7 @@ func (l *allocations) granted(pod *corev1.Pod) *corev1.Pod {
 func (l *allocations) waits(pod *corev1.Pod) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return pod.DeletionTimestamp == nil && !finished(pod) && l.load(pod).deferred != ""
+	return pod.DeletionTimestamp == nil && !core.Terminal(pod) && l.load(pod).deferred != ""
 }
 
 // load returns the pod's allocation: from memory, from disk, or a new one that grants what the spec says. l is locked.

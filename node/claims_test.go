@@ -14,6 +14,7 @@ import (
 	drahealthv1 "k8s.io/kubelet/pkg/apis/dra-health/v1"
 
 	"github.com/kloop-dev/kloop/kinds"
+	"github.com/kloop-dev/kloop/kinds/core"
 	"github.com/kloop-dev/kloop/resource"
 	"github.com/kloop-dev/kloop/test/dradriver"
 )
@@ -145,7 +146,7 @@ func TestClaimIsTakenBackBeforeTheEndIsTold(t *testing.T) {
 		d.Break(errors.New("it burns"))
 		r.rt.exit("c", 0)
 		r.until("the driver is asked", func() bool { return slices.Contains(d.Calls(), "unprepare one") })
-		if p := r.get("a"); finished(p) {
+		if p := r.get("a"); core.Terminal(p) {
 			t.Errorf("the pod has ended, with a device that it still has: %s", p.Status.Phase)
 		}
 		d.Break(nil)

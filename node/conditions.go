@@ -9,6 +9,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
+	"github.com/kloop-dev/kloop/kinds/core"
 	"github.com/kloop-dev/kloop/kinds/podspec"
 )
 
@@ -34,7 +35,7 @@ func phase(pod *corev1.Pod, st corev1.PodStatus) corev1.PodPhase {
 		switch {
 		case s.State.Running != nil:
 			running++
-		case end != nil && pod.DeletionTimestamp == nil && !finished(pod) && runsAgain(pod, &pod.Spec.Containers[i], false, end.ExitCode):
+		case end != nil && pod.DeletionTimestamp == nil && !core.Terminal(pod) && runsAgain(pod, &pod.Spec.Containers[i], false, end.ExitCode):
 			running++ // between two runs
 		case end != nil && end.ExitCode == 0:
 		case end != nil:

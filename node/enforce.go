@@ -9,6 +9,7 @@ import (
 	apiresource "k8s.io/apimachinery/pkg/api/resource"
 	podresource "k8s.io/component-helpers/resource"
 
+	"github.com/kloop-dev/kloop/kinds/core"
 	"github.com/kloop-dev/kloop/node/cgroup"
 	"github.com/kloop-dev/kloop/node/pressure"
 )
@@ -61,7 +62,7 @@ func (e *enforcer) wake() {
 func (e *enforcer) pass() {
 	var pods []*corev1.Pod
 	for _, p := range e.pods() {
-		if !finished(p) {
+		if !core.Terminal(p) {
 			pods = append(pods, e.alloc.granted(p))
 		}
 	}

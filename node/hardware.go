@@ -18,6 +18,7 @@ import (
 	podresourcesv1 "k8s.io/kubelet/pkg/apis/podresources/v1"
 	"k8s.io/utils/cpuset"
 
+	"github.com/kloop-dev/kloop/kinds/core"
 	"github.com/kloop-dev/kloop/node/devices"
 	"github.com/kloop-dev/kloop/node/dra"
 	"github.com/kloop-dev/kloop/node/podresources"
@@ -57,7 +58,7 @@ func newHardware(cfg Config, pods func() []*corev1.Pod, who func(types.UID)) *ha
 	h.devices = devices.New(devices.Config{Dir: cfg.Dir, Boot: boot, Changed: h.changed, Health: who, Log: log})
 	h.claims = dra.New(dra.Config{Node: cfg.Name, Dir: cfg.Dir, Boot: boot, Client: cfg.Client, Health: who, Log: log, Came: func() {
 		for _, p := range pods() {
-			if dra.Wants(p) && !finished(p) {
+			if dra.Wants(p) && !core.Terminal(p) {
 				who(p.UID)
 			}
 		}
@@ -130,7 +131,7 @@ func (h *hardware) choose(ctx context.Context, pod *corev1.Pod, list []*corev1.C
 	}
 	defer func() { h.turn <- struct{}{} }()
 	for _, p := range h.pods() {
-		if finished(p) { // its end may have been told before its own pass came so far
+		if core.Terminal(p) { // its end may have been told before its own pass came so far
 			h.free(p.UID)
 		}
 	}

@@ -10,6 +10,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
 
+	"github.com/kloop-dev/kloop/kinds/core"
 	"github.com/kloop-dev/kloop/node/image"
 	"github.com/kloop-dev/kloop/node/pressure"
 	"github.com/kloop-dev/kloop/node/runtime"
@@ -26,7 +27,7 @@ func (u *imageUses) note(images []*cri.Image, containers []*cri.Container, pods 
 	}
 	for _, p := range pods {
 		for i := range p.Spec.Volumes {
-			if v := p.Spec.Volumes[i].Image; v != nil && !finished(p) {
+			if v := p.Spec.Volumes[i].Image; v != nil && !core.Terminal(p) {
 				name, _ := runtime.FullName(v.Reference) // of what is no name there is no image
 				used[name] = true
 			}

@@ -9,6 +9,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
 
+	"github.com/kloop-dev/kloop/kinds/core"
 	"github.com/kloop-dev/kloop/kinds/podspec"
 )
 
@@ -78,7 +79,7 @@ func plan(w world) (t todo) {
 	switch {
 	case pod.DeletionTimestamp != nil:
 		return todo{stop: true, grace: pod.DeletionGracePeriodSeconds}
-	case finished(pod):
+	case core.Terminal(pod):
 		return todo{stop: true, done: true}
 	}
 	t = nodeEnds(w)
@@ -143,11 +144,6 @@ func spent(w world) (ids []string) {
 		}
 	}
 	return ids
-}
-
-// finished says that the pod's status tells of its end already.
-func finished(p *corev1.Pod) bool {
-	return p.Status.Phase == corev1.PodSucceeded || p.Status.Phase == corev1.PodFailed
 }
 
 func deadline(w world) (left time.Duration, over bool) {

@@ -13,6 +13,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
 
+	"github.com/kloop-dev/kloop/kinds/core"
 	"github.com/kloop-dev/kloop/node/pressure"
 )
 
@@ -94,7 +95,7 @@ func (w *watcher) read(ctx context.Context) map[pressure.Signal]pressure.Reading
 // ending says that a pod that has to go is still there: what it frees is not known yet. One that does not end is not waited for.
 func (w *watcher) ending(now time.Time) bool {
 	for _, p := range w.pods() {
-		if v := w.evict.get(p.UID); v != nil && !finished(p) && now.Before(v.until) {
+		if v := w.evict.get(p.UID); v != nil && !core.Terminal(p) && now.Before(v.until) {
 			return true
 		}
 	}
@@ -179,7 +180,7 @@ func (w *watcher) uses(ctx context.Context, disk bool) (list []pressure.Use, err
 		}
 	}
 	for _, p := range w.pods() {
-		if critical(p) || finished(p) || p.DeletionTimestamp != nil || w.evict.get(p.UID) != nil {
+		if critical(p) || core.Terminal(p) || p.DeletionTimestamp != nil || w.evict.get(p.UID) != nil {
 			continue
 		}
 		u := pressure.Use{Pod: p, Containers: of[string(p.UID)], Volumes: map[corev1.ResourceName]int64{}}

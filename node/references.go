@@ -31,7 +31,7 @@ func (a *Agent) keepReferences(ctx context.Context) {
 		}
 		var list []client.Ref
 		for _, p := range a.pods() {
-			if !finished(p) {
+			if !core.Terminal(p) {
 				list = append(append(append(list, References(p)...), a.certified(p)...), claimsOf(p)...)
 			}
 		}

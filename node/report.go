@@ -12,6 +12,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
 	"github.com/kloop-dev/kloop/kinds"
+	"github.com/kloop-dev/kloop/kinds/core"
 	"github.com/kloop-dev/kloop/loop"
 	"github.com/kloop-dev/kloop/resource"
 )
@@ -28,7 +29,7 @@ func (a *Agent) report(ctx context.Context, c *loop.Ctx, pod *corev1.Pod, failed
 
 // tell writes what was seen of the pod into its status.
 func (a *Agent) tell(ctx context.Context, c *loop.Ctx, pod *corev1.Pod, w world, failed error) error {
-	if pod.DeletionTimestamp == nil && !finished(pod) {
+	if pod.DeletionTimestamp == nil && !core.Terminal(pod) {
 		a.watchProbes(w, w.seen.box(pod.UID)) // a container without probes is ready as soon as it runs
 	}
 	w.ends = pod.DeletionTimestamp != nil || nodeEnds(w).stop

@@ -16,6 +16,7 @@ import (
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"github.com/kloop-dev/kloop/internal/coldsort"
+	"github.com/kloop-dev/kloop/kinds/core"
 )
 
 // deferredEvery is the pause before a resize that found no room is tried again.
@@ -73,7 +74,7 @@ func (z *resizer) grant(pod *corev1.Pod) (again time.Duration, err error) {
 func (z *resizer) room(pod *corev1.Pod, pods []*corev1.Pod) *Rejection {
 	var others []*corev1.Pod
 	for _, p := range pods {
-		if p.UID != pod.UID && !finished(p) && (p.Status.StartTime != nil || z.admit.admitted[p.UID]) {
+		if p.UID != pod.UID && !core.Terminal(p) && (p.Status.StartTime != nil || z.admit.admitted[p.UID]) {
 			others = append(others, z.alloc.granted(p))
 		}
 	}

@@ -14,6 +14,7 @@ import (
 	corev1helpers "k8s.io/component-helpers/scheduling/corev1"
 
 	"github.com/kloop-dev/kloop/internal/coldsort"
+	"github.com/kloop-dev/kloop/kinds/core"
 	"github.com/kloop-dev/kloop/node/systemd"
 )
 
@@ -204,7 +205,7 @@ func (s *shutdowns) end(ctx context.Context, g shutdownGroup) {
 		now := s.pods()
 		g.pods = slices.DeleteFunc(g.pods, func(p *corev1.Pod) bool {
 			i := slices.IndexFunc(now, func(o *corev1.Pod) bool { return o.UID == p.UID })
-			return i < 0 || finished(now[i])
+			return i < 0 || core.Terminal(now[i])
 		})
 	}
 }
@@ -222,7 +223,7 @@ func shutdownGroups(graces []ShutdownGrace, pods []*corev1.Pod) (list []shutdown
 	}
 	coldsort.Func(list, func(a, b shutdownGroup) int { return cmp.Compare(a.Priority, b.Priority) })
 	for _, p := range pods {
-		if finished(p) || len(list) == 0 {
+		if core.Terminal(p) || len(list) == 0 {
 			continue
 		}
 		at := 0

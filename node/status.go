@@ -7,6 +7,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	podresource "k8s.io/component-helpers/resource"
 
+	"github.com/kloop-dev/kloop/kinds/core"
 	"github.com/kloop-dev/kloop/kinds/podspec"
 )
 
@@ -21,7 +22,7 @@ type statuses struct {
 func (m *statuses) podStatus(w world) corev1.PodStatus {
 	pod := w.pod
 	st := *pod.Status.DeepCopy()
-	if finished(pod) && w.seen.empty() && st.ContainerStatuses == nil {
+	if core.Terminal(pod) && w.seen.empty() && st.ContainerStatuses == nil {
 		return st // it was not let in, and there is nothing to tell of containers
 	}
 	st.ObservedGeneration = pod.Generation
@@ -40,7 +41,7 @@ func (m *statuses) podStatus(w world) corev1.PodStatus {
 	for i := range st.EphemeralContainerStatuses {
 		st.EphemeralContainerStatuses[i].Started = nil // they have no probes
 	}
-	if !finished(pod) {
+	if !core.Terminal(pod) {
 		m.settle(w, &st)
 	}
 	conditions(w, &st)
@@ -70,7 +71,7 @@ func (m *statuses) settle(w world, st *corev1.PodStatus) {
 	pod := *w.pod
 	was := pod.Status.Phase
 	pod.Status.Phase = phase(w.pod, *st)
-	if st.Phase = pod.Status.Phase; !finished(&pod) {
+	if st.Phase = pod.Status.Phase; !core.Terminal(&pod) {
 		return
 	}
 	if w.ends || w.seen.anyRunning() || m.hardware.claims.Held(pod.UID) { // as long as it has devices, nobody else may get them
@@ -161,7 +162,7 @@ func unseen(pod *corev1.Pod, old *corev1.ContainerStatus, s corev1.ContainerStat
 	switch {
 	case old == nil:
 		return s
-	case old.State.Terminated != nil || old.RestartCount > 0 && finished(pod):
+	case old.State.Terminated != nil || old.RestartCount > 0 && core.Terminal(pod):
 		return *old // the status is all that is left of it
 	}
 	s.LastTerminationState, s.RestartCount = old.LastTerminationState, nextTry(old)
@@ -198,7 +199,7 @@ func (m *statuses) ended(w world, spec *corev1.Container, c *container, s *corev
 		_, refused := m.images.refusal(w.pod.UID, spec.Name)
 		again = again && refused && specOf(w.pod, spec.Name) != nil
 	}
-	if !again || w.pod.DeletionTimestamp != nil || finished(w.pod) {
+	if !again || w.pod.DeletionTimestamp != nil || core.Terminal(w.pod) {
 		s.State.Terminated = term
 		return
 	}

@@ -12,6 +12,7 @@ import (
 
 	"github.com/kloop-dev/kloop/features"
 	"github.com/kloop-dev/kloop/kinds"
+	"github.com/kloop-dev/kloop/kinds/core"
 	"github.com/kloop-dev/kloop/resource"
 	"github.com/kloop-dev/kloop/resource/codec"
 	"github.com/kloop-dev/kloop/sim"
@@ -115,7 +116,7 @@ func simulated(n *corev1.Node) *corev1.Node {
 
 // adopted is a pod as the simulation takes it over: one that runs well runs on, one that is in trouble stays in it.
 func (s *seed) adopted(p *corev1.Pod, real map[string]bool) *corev1.Pod {
-	if p.Spec.NodeName == "" || !real[p.Spec.NodeName] || p.DeletionTimestamp != nil || over(p) {
+	if p.Spec.NodeName == "" || !real[p.Spec.NodeName] || p.DeletionTimestamp != nil || core.Terminal(p) {
 		return p
 	}
 	job := controlledBy(p, "Job")
@@ -134,10 +135,6 @@ func (s *seed) adopted(p *corev1.Pod, real map[string]bool) *corev1.Pod {
 		metav1.SetMetaDataAnnotation(&p.ObjectMeta, sim.Still, "yes")
 	}
 	return p
-}
-
-func over(p *corev1.Pod) bool {
-	return p.Status.Phase == corev1.PodSucceeded || p.Status.Phase == corev1.PodFailed
 }
 
 func ready(p *corev1.Pod) bool { return readiness(p) != nil }

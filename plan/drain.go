@@ -15,6 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/kloop-dev/kloop/kinds"
+	"github.com/kloop-dev/kloop/kinds/core"
 	"github.com/kloop-dev/kloop/resource"
 )
 
@@ -94,14 +95,14 @@ func (a *author) evictable(node string) (list []*corev1.Pod) {
 		if p.Annotations[corev1.MirrorPodAnnotationKey] != "" || p.DeletionTimestamp != nil {
 			continue
 		}
-		if controlledBy(p, "DaemonSet") && !over(p) {
+		if controlledBy(p, "DaemonSet") && !core.Terminal(p) {
 			sets++
 			continue
 		}
-		if slices.ContainsFunc(p.Spec.Volumes, func(v corev1.Volume) bool { return v.EmptyDir != nil }) && !over(p) {
+		if slices.ContainsFunc(p.Spec.Volumes, func(v corev1.Volume) bool { return v.EmptyDir != nil }) && !core.Terminal(p) {
 			local++
 		}
-		if metav1.GetControllerOfNoCopy(p) == nil && !over(p) {
+		if metav1.GetControllerOfNoCopy(p) == nil && !core.Terminal(p) {
 			bare++
 		}
 		list = append(list, p)

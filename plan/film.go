@@ -4,6 +4,8 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+
+	"github.com/kloop-dev/kloop/kinds/core"
 )
 
 // filmSteps bounds the steps that a report tells.
@@ -66,7 +68,7 @@ func moments(was, is *corev1.Pod) (list []string) {
 		list = append(list, stepBound)
 	}
 	switch {
-	case over(is) && !over(was):
+	case core.Terminal(is) && !core.Terminal(was):
 		list = append(list, stepEnded)
 	case is.DeletionTimestamp != nil && was.DeletionTimestamp == nil:
 		list = append(list, stepLeaving)

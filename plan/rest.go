@@ -8,6 +8,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/kloop-dev/kloop/kinds"
+	"github.com/kloop-dev/kloop/kinds/core"
 	"github.com/kloop-dev/kloop/resource"
 )
 
@@ -110,5 +111,5 @@ func (w *world) endedWell(obj resource.Object, of string) {
 
 // pending says that a pod waits for a node.
 func pending(p *corev1.Pod) bool {
-	return p.Spec.NodeName == "" && p.DeletionTimestamp == nil && !over(p)
+	return p.Spec.NodeName == "" && p.DeletionTimestamp == nil && !core.Terminal(p)
 }

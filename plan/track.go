@@ -14,6 +14,7 @@ import (
 
 	"github.com/kloop-dev/kloop/internal/coldsort"
 	"github.com/kloop-dev/kloop/kinds"
+	"github.com/kloop-dev/kloop/kinds/core"
 	"github.com/kloop-dev/kloop/resource"
 	"github.com/kloop-dev/kloop/view"
 )
@@ -70,7 +71,7 @@ func (t *tracker) count(o Object) *count {
 func (t *tracker) workload(p *corev1.Pod) (Object, bool) {
 	ref := metav1.GetControllerOfNoCopy(p)
 	if ref == nil {
-		return Object{"Pod", p.Namespace, p.Name}, !over(p)
+		return Object{"Pod", p.Namespace, p.Name}, !core.Terminal(p)
 	}
 	if ref.Kind == "Job" {
 		return Object{}, false

@@ -10,6 +10,7 @@ import (
 
 	"github.com/kloop-dev/kloop/client"
 	"github.com/kloop-dev/kloop/kinds"
+	"github.com/kloop-dev/kloop/kinds/core"
 	"github.com/kloop-dev/kloop/resource"
 )
 
@@ -134,7 +135,7 @@ func (r *runner) pod(p *corev1.Pod) {
 		r.forget(t)
 		t = nil
 	}
-	if finished(p) || p.Spec.NodeName == "" && r.st.profiles[p.Spec.SchedulerName] == nil {
+	if core.Terminal(p) || p.Spec.NodeName == "" && r.st.profiles[p.Spec.SchedulerName] == nil {
 		if t != nil {
 			r.forget(t)
 		}

@@ -54,8 +54,3 @@ type task struct {
 type key = types.NamespacedName
 
 func keyOf(p *corev1.Pod) key { return key{Namespace: p.Namespace, Name: p.Name} }
-
-// finished tells the pods that need nothing more from a node.
-func finished(p *corev1.Pod) bool {
-	return p.Status.Phase == corev1.PodSucceeded || p.Status.Phase == corev1.PodFailed
-}

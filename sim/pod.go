@@ -10,6 +10,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/kloop-dev/kloop/kinds"
+	"github.com/kloop-dev/kloop/kinds/core"
 	"github.com/kloop-dev/kloop/loop"
 	"github.com/kloop-dev/kloop/resource"
 )
@@ -94,7 +95,7 @@ func stop(ctx context.Context, c *loop.Ctx, p *corev1.Pod, f fate, loud bool) (t
 			return min(left, grace), nil
 		}
 	}
-	if len(p.Finalizers) > 0 && !over(p) { // somebody wants to see how it ended
+	if len(p.Finalizers) > 0 && !core.Terminal(p) { // somebody wants to see how it ended
 		q := resource.Clone(p)
 		q.Status = *killed(p, metav1.NewTime(c.Now()))
 		if err := c.UpdateStatus(ctx, kinds.Pods, q); err != nil {
@@ -131,10 +132,6 @@ func killed(p *corev1.Pod, now metav1.Time) *corev1.PodStatus {
 	return l.st
 }
 
-func over(p *corev1.Pod) bool {
-	return p.Status.Phase == corev1.PodSucceeded || p.Status.Phase == corev1.PodFailed
-}
-
 // settled tells pods that nothing will happen to, so that they never enter the queue.
 func settled(p *corev1.Pod) bool {
 	switch {
@@ -142,7 +139,7 @@ func settled(p *corev1.Pod) bool {
 		return true
 	case p.DeletionTimestamp != nil:
 		return false
-	case over(p):
+	case core.Terminal(p):
 		return true
 	}
 	return p.Status.Phase == corev1.PodRunning && ready(p) && len(p.Spec.ReadinessGates) == 0 &&

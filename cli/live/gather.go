@@ -9,6 +9,7 @@ import (
 
 	"github.com/kloop-dev/kloop/internal/coldsort"
 	"github.com/kloop-dev/kloop/kinds"
+	"github.com/kloop-dev/kloop/kinds/core"
 	"github.com/kloop-dev/kloop/resource"
 )
 
@@ -31,7 +32,7 @@ func nodesIn(read resource.Reader) (list []Node) {
 	}
 	asked := map[string]*use{}
 	for _, p := range resource.List(read, kinds.Pods, "") {
-		if p.Spec.NodeName == "" || p.Status.Phase == corev1.PodSucceeded || p.Status.Phase == corev1.PodFailed {
+		if p.Spec.NodeName == "" || core.Terminal(p) {
 			continue
 		}
 		u := asked[p.Spec.NodeName]

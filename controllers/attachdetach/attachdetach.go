@@ -153,7 +153,7 @@ func holders(read resource.Reader, u use, node string) string {
 // wanted lists the volumes that the pods on the node need attached, each once.
 func wanted(read resource.Reader, n *corev1.Node) (list []use) {
 	for _, p := range resource.Where(read, kinds.Pods, "spec.nodeName", n.Name) {
-		if p.Status.Phase == corev1.PodSucceeded || p.Status.Phase == corev1.PodFailed {
+		if core.Terminal(p) {
 			continue
 		}
 		for _, name := range core.ClaimNames(p) {

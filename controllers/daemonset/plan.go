@@ -11,6 +11,7 @@ import (
 
 	"github.com/kloop-dev/kloop/controllers/internal/pods"
 	"github.com/kloop-dev/kloop/controllers/internal/revisions"
+	"github.com/kloop-dev/kloop/kinds/core"
 	"github.com/kloop-dev/kloop/loop"
 )
 
@@ -114,7 +115,7 @@ func (w *world) settle(pl *place, t *todo) {
 		switch {
 		case p.DeletionTimestamp != nil:
 			return // its place is taken until it is gone
-		case p.Status.Phase == corev1.PodFailed || p.Status.Phase == corev1.PodSucceeded:
+		case core.Terminal(p):
 			w.replace(p, t)
 		case p.Labels[revisions.Hash] == w.hash:
 			current = append(current, p)

@@ -19,6 +19,7 @@ import (
 	"github.com/kloop-dev/kloop/client"
 	"github.com/kloop-dev/kloop/controllers/internal/ownership"
 	"github.com/kloop-dev/kloop/kinds"
+	"github.com/kloop-dev/kloop/kinds/core"
 	"github.com/kloop-dev/kloop/loop"
 	"github.com/kloop-dev/kloop/resource"
 )
@@ -85,7 +86,7 @@ func look(c *loop.Ctx, d *appsv1.Deployment, sets []*appsv1.ReplicaSet) world {
 	w.new, w.old = split(d, sets)
 	for _, rs := range w.old {
 		for _, p := range resource.Owned(c, kinds.Pods, rs) {
-			if p.Status.Phase != corev1.PodSucceeded && p.Status.Phase != corev1.PodFailed {
+			if !core.Terminal(p) {
 				w.running = true
 			}
 		}
@@ -128,7 +129,7 @@ var adopters = loop.Adopters(kinds.ReplicaSets, kinds.Deployments,
 // podGone wakes a deployment of the strategy Recreate when a pod of its sets is gone or has ended.
 func podGone(c client.Change, read resource.Reader, wake func(ns, name string)) {
 	pod := c.Object().(*corev1.Pod)
-	if c.New != nil && pod.Status.Phase != corev1.PodSucceeded && pod.Status.Phase != corev1.PodFailed {
+	if c.New != nil && !core.Terminal(pod) {
 		return
 	}
 	ref := metav1.GetControllerOfNoCopy(pod)

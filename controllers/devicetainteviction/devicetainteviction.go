@@ -22,6 +22,7 @@ import (
 
 	"github.com/kloop-dev/kloop/controllers/internal/pods"
 	"github.com/kloop-dev/kloop/kinds"
+	"github.com/kloop-dev/kloop/kinds/core"
 	"github.com/kloop-dev/kloop/kinds/dra"
 	"github.com/kloop-dev/kloop/loop"
 	"github.com/kloop-dev/kloop/resource"
@@ -45,8 +46,7 @@ var Controller = &loop.Controller[*resourcev1.ResourceClaim]{
 		var errs []error // of those that can't be evicted, who keep no others
 		for _, r := range claim.Status.ReservedFor {
 			p := resource.Get(c, kinds.Pods, claim.Namespace, r.Name)
-			if p == nil || p.UID != r.UID || p.DeletionTimestamp != nil || p.Status.Phase == corev1.PodSucceeded ||
-				p.Status.Phase == corev1.PodFailed {
+			if p == nil || p.UID != r.UID || p.DeletionTimestamp != nil || core.Terminal(p) {
 				continue
 			}
 			errs = append(errs, evict(ctx, c, p, taint))

@@ -12,6 +12,7 @@ import (
 
 	"github.com/kloop-dev/kloop/client"
 	"github.com/kloop-dev/kloop/kinds"
+	"github.com/kloop-dev/kloop/kinds/core"
 	"github.com/kloop-dev/kloop/loop"
 	"github.com/kloop-dev/kloop/resource"
 )
@@ -43,7 +44,7 @@ var Stale = &loop.Controller[*corev1.Pod]{
 
 // announced is the condition by which a living pod is said to go soon; nil: it is not, or it goes already.
 func announced(p *corev1.Pod) *corev1.PodCondition {
-	if p.DeletionTimestamp != nil || p.Status.Phase == corev1.PodSucceeded || p.Status.Phase == corev1.PodFailed {
+	if p.DeletionTimestamp != nil || core.Terminal(p) {
 		return nil
 	}
 	for i := range p.Status.Conditions {

@@ -9,6 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/kloop-dev/kloop/controllers/internal/pods"
+	"github.com/kloop-dev/kloop/kinds/core"
 )
 
 // mostUncounted bounds how many pods stand in the status between the two writes that count them.
@@ -82,7 +83,7 @@ func observe(j *batchv1.Job, owned []*corev1.Pod, now time.Time) *world {
 // sort puts the pod where it belongs.
 func (w *world) sort(p *corev1.Pod) {
 	switch {
-	case terminal(p):
+	case core.Terminal(p):
 	case p.DeletionTimestamp != nil:
 		w.terminating++
 	default:
@@ -96,7 +97,7 @@ func (w *world) sort(p *corev1.Pod) {
 	}
 	switch {
 	case !tracked(p):
-	case terminal(p) || p.DeletionTimestamp != nil && !onlyFailed(w.job):
+	case core.Terminal(p) || p.DeletionTimestamp != nil && !onlyFailed(w.job):
 		w.ended = append(w.ended, p)
 	case w.job.DeletionTimestamp != nil: // it goes on as somebody else's: it has not ended, and nobody counts it
 		w.release = append(w.release, p)
@@ -196,10 +197,6 @@ func (w *world) countFailed(p *corev1.Pod) {
 	if action, _ := judge(w.job, p); action != batchv1.PodFailurePolicyActionIgnore {
 		w.uncounted.Failed = append(w.uncounted.Failed, p.UID)
 	}
-}
-
-func terminal(p *corev1.Pod) bool {
-	return p.Status.Phase == corev1.PodSucceeded || p.Status.Phase == corev1.PodFailed
 }
 
 // onlyFailed says that a pod on its way out is not replaced before it has ended.

@@ -9,6 +9,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/kloop-dev/kloop/controllers/internal/pods"
+	"github.com/kloop-dev/kloop/kinds/core"
 	"github.com/kloop-dev/kloop/loop"
 	"github.com/kloop-dev/kloop/resource"
 )
@@ -120,7 +121,7 @@ func (w *world) restartsTooOften() bool {
 	}
 	n := int32(0)
 	for _, p := range w.pods { // those on their way out, too
-		if terminal(p) {
+		if core.Terminal(p) {
 			continue
 		}
 		for _, s := range slices.Concat(p.Status.InitContainerStatuses, p.Status.ContainerStatuses) {
@@ -219,7 +220,7 @@ func (w *world) nextIndexes(n int) (list []start, again time.Duration) {
 		i := indexOf(p, w.completions)
 		switch {
 		case i < 0:
-		case !terminal(p) && (p.DeletionTimestamp == nil || onlyFailed(w.job)):
+		case !core.Terminal(p) && (p.DeletionTimestamp == nil || onlyFailed(w.job)):
 			busy[i] = true
 		default:
 			of[i] = append(of[i], p)

@@ -22,6 +22,7 @@ import (
 	"github.com/kloop-dev/kloop/client"
 	"github.com/kloop-dev/kloop/controllers/internal/pods"
 	"github.com/kloop-dev/kloop/kinds"
+	"github.com/kloop-dev/kloop/kinds/core"
 	"github.com/kloop-dev/kloop/loop"
 	"github.com/kloop-dev/kloop/resource"
 )
@@ -64,7 +65,7 @@ func concerns(c client.Change, read resource.Reader, wake func(ns, name string))
 	case !ok:
 	case p.Spec.NodeName != "" && resource.Get(read, kinds.Nodes, "", p.Spec.NodeName) == nil:
 		wake("", p.Spec.NodeName)
-	case p.Spec.NodeName == "" && p.DeletionTimestamp != nil, ended(p):
+	case p.Spec.NodeName == "" && p.DeletionTimestamp != nil, core.Terminal(p):
 		wake("", "")
 	}
 }
@@ -149,7 +150,7 @@ func plan(all []*corev1.Pod, most int) (todo []*corev1.Pod) {
 		switch {
 		case p.Spec.NodeName == "" && p.DeletionTimestamp != nil:
 			todo = append(todo, p)
-		case ended(p):
+		case core.Terminal(p):
 			over = append(over, p)
 		}
 	}
@@ -170,14 +171,10 @@ func evicted(p *corev1.Pod) int {
 	return 0
 }
 
-func ended(p *corev1.Pod) bool {
-	return p.Status.Phase == corev1.PodSucceeded || p.Status.Phase == corev1.PodFailed
-}
-
 // remove deletes a pod without waiting for anybody. One that has not ended is first marked as failed, so that its
 // owner counts it.
 func remove(ctx context.Context, c *loop.Ctx, p *corev1.Pod, reason, message string) error {
-	if !ended(p) {
+	if !core.Terminal(p) {
 		status := map[string]any{"phase": corev1.PodFailed, "observedGeneration": p.Generation}
 		if next := resource.Clone(p); reason != "" && pods.SetDisruption(next, reason, message, c.Now()) {
 			status["conditions"] = slices.DeleteFunc(next.Status.Conditions,

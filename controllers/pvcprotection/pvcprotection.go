@@ -53,7 +53,7 @@ type protector struct {
 
 func (t *protector) reconcile(ctx context.Context, c *loop.Ctx, claim *corev1.PersistentVolumeClaim) (time.Duration, error) {
 	if t.told && claim.DeletionTimestamp == nil && (claim.Status.Phase == corev1.ClaimBound || !t.bound) {
-		used := slices.ContainsFunc(users(t.index.of(c, claim), claim), unfinished)
+		used := slices.ContainsFunc(users(t.index.of(c, claim), claim), func(p *corev1.Pod) bool { return !core.Terminal(p) })
 		if next := judged(claim, used, metav1.Time{Time: c.Now().Truncate(time.Second)}); next != nil {
 			return 0, c.UpdateStatus(ctx, kinds.PersistentVolumeClaims, next) // which wakes it again
 		}
@@ -82,10 +82,11 @@ func (t *protector) concerned(c client.Change, _ resource.Reader, wake func(ns, 
 	if t.told {
 		t.index.note(c)
 	}
-	if old, ok := c.Old.(*corev1.Pod); ok && c.New != nil && old.UID == p.UID && unfinished(old) == unfinished(p) && shut(old) == shut(p) {
+	old, ok := c.Old.(*corev1.Pod)
+	if ok && c.New != nil && old.UID == p.UID && core.Terminal(old) == core.Terminal(p) && shut(old) == shut(p) {
 		return
 	}
-	if !t.told && c.New != nil && unfinished(p) && !shut(p) && p.Spec.NodeName != "" {
+	if !t.told && c.New != nil && !core.Terminal(p) && !shut(p) && p.Spec.NodeName != "" {
 		return
 	}
 	for _, obj := range []resource.Object{c.Old, c.New} {

@@ -38,10 +38,6 @@ func shut(p *corev1.Pod) bool {
 	return p.DeletionTimestamp != nil && p.DeletionGracePeriodSeconds != nil && *p.DeletionGracePeriodSeconds == 0
 }
 
-func unfinished(p *corev1.Pod) bool {
-	return p.Status.Phase != corev1.PodSucceeded && p.Status.Phase != corev1.PodFailed
-}
-
 // judged is the claim with a condition that says whether it is used; nil: it says so already.
 func judged(claim *corev1.PersistentVolumeClaim, used bool, now metav1.Time) *corev1.PersistentVolumeClaim {
 	c := corev1.PersistentVolumeClaimCondition{Type: corev1.PersistentVolumeClaimUnused, Status: corev1.ConditionTrue, LastTransitionTime: now,

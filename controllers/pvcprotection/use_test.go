@@ -6,6 +6,8 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/kloop-dev/kloop/kinds/core"
 )
 
 // TestUse judges a claim by one pod.
@@ -45,7 +47,7 @@ func TestUse(t *testing.T) {
 				Spec: corev1.PodSpec{Volumes: []corev1.Volume{tt.volume}}}
 			tt.edit(p)
 			list := users([]*corev1.Pod{p}, tt.claim)
-			used, held := len(list) > 0 && unfinished(p), len(list) > 0 && holds(p, tt.claim)
+			used, held := len(list) > 0 && !core.Terminal(p), len(list) > 0 && holds(p, tt.claim)
 			if used != tt.used || held != tt.holds {
 				t.Errorf("%s: used %t, held %t", tt.name, used, held)
 			}

@@ -14,6 +14,7 @@ import (
 
 	"github.com/kloop-dev/kloop/client"
 	"github.com/kloop-dev/kloop/kinds"
+	"github.com/kloop-dev/kloop/kinds/core"
 	"github.com/kloop-dev/kloop/loop"
 	"github.com/kloop-dev/kloop/resource"
 )
@@ -44,7 +45,7 @@ var Pods = &loop.Controller[*corev1.Pod]{
 
 // over says whether the pod needs its devices no more.
 func over(p *corev1.Pod) bool {
-	return p.Status.Phase == corev1.PodSucceeded || p.Status.Phase == corev1.PodFailed ||
+	return core.Terminal(p) ||
 		p.DeletionTimestamp != nil && p.Spec.NodeName == ""
 }
 

@@ -57,7 +57,7 @@ func Conflicts(read resource.Reader, add func(Conflict), many func(Many)) {
 	}
 	for obj := range read.Each(kinds.Pods, "") {
 		p := obj.(*corev1.Pod)
-		if ended(p) {
+		if core.Terminal(p) {
 			continue
 		}
 		for i := range p.Spec.Volumes {
@@ -205,7 +205,3 @@ func takes(read resource.Reader, driver string) bool {
 }
 
 func mounts(d *storagev1.CSIDriver) bool { return d.Spec.SELinuxMount != nil && *d.Spec.SELinuxMount }
-
-func ended(p *corev1.Pod) bool {
-	return p.Status.Phase == corev1.PodSucceeded || p.Status.Phase == corev1.PodFailed
-}

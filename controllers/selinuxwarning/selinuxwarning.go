@@ -17,6 +17,7 @@ import (
 
 	"github.com/kloop-dev/kloop/client"
 	"github.com/kloop-dev/kloop/kinds"
+	"github.com/kloop-dev/kloop/kinds/core"
 	"github.com/kloop-dev/kloop/loop"
 	"github.com/kloop-dev/kloop/resource"
 )
@@ -72,7 +73,7 @@ func (t *teller) reconcile(_ context.Context, c *loop.Ctx, _ loop.Key) (time.Dur
 
 // pods: what volumes a pod has, and how, is fixed while it runs.
 func pods(c client.Change, _ resource.Reader, wake func(ns, name string)) {
-	if c.Old == nil || c.New == nil || ended(c.Old.(*corev1.Pod)) != ended(c.New.(*corev1.Pod)) {
+	if c.Old == nil || c.New == nil || core.Terminal(c.Old.(*corev1.Pod)) != core.Terminal(c.New.(*corev1.Pod)) {
 		wake("", one)
 	}
 }

@@ -11,6 +11,7 @@ import (
 
 	"github.com/kloop-dev/kloop/controllers/internal/pods"
 	"github.com/kloop-dev/kloop/controllers/internal/revisions"
+	"github.com/kloop-dev/kloop/kinds/core"
 	"github.com/kloop-dev/kloop/loop"
 )
 
@@ -102,7 +103,7 @@ func (w *world) fill(t *todo) bool {
 		case p == nil:
 			do = create
 			made++
-		case p.Status.Phase == corev1.PodFailed || p.Status.Phase == corev1.PodSucceeded:
+		case core.Terminal(p):
 			if p.DeletionTimestamp == nil {
 				do = replace
 			}

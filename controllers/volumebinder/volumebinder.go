@@ -189,7 +189,7 @@ func provide(ctx context.Context, c *loop.Ctx, p *corev1.PersistentVolumeClaim, 
 func unplaced(read resource.Reader, p *corev1.PersistentVolumeClaim) (typ, reason, text string) {
 	var names []string
 	for _, pod := range resource.List(read, kinds.Pods, p.Namespace) {
-		if pod.Spec.NodeName == "" && pod.Status.Phase != corev1.PodSucceeded && pod.Status.Phase != corev1.PodFailed &&
+		if pod.Spec.NodeName == "" && !core.Terminal(pod) &&
 			slices.Contains(core.ClaimNames(pod), p.Name) {
 			names = append(names, pod.Name)
 		}

@@ -46,6 +46,11 @@ func FirstIP(p *corev1.Pod) string {
 	return p.Status.PodIP
 }
 
+// Terminal says whether a pod has reached a phase that it does not leave: it succeeded, or it failed.
+func Terminal(p *corev1.Pod) bool {
+	return p.Status.Phase == corev1.PodSucceeded || p.Status.Phase == corev1.PodFailed
+}
+
 // Nodes are the kind without its rules.
 var Nodes = &resource.Def[*corev1.Node]{
 	GVK: gvk("Node"), Plural: "nodes", Short: []string{"no"}, Storage: "minions", Status: true,

@@ -78,7 +78,7 @@ func digest(p *corev1.Pod) summary {
 		switch {
 		case p.Status.Reason == nodeLost:
 			s.reason = "Unknown"
-		case p.Status.Phase != corev1.PodFailed && p.Status.Phase != corev1.PodSucceeded:
+		case !core.Terminal(p):
 			s.reason = "Terminating"
 		}
 	}

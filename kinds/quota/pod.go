@@ -10,6 +10,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	podresource "k8s.io/component-helpers/resource"
 
+	"github.com/kloop-dev/kloop/kinds/core"
 	"github.com/kloop-dev/kloop/resource"
 )
 
@@ -52,7 +53,7 @@ func addPod(use corev1.ResourceList, p *corev1.Pod, now time.Time) {
 }
 
 func ended(p *corev1.Pod, now time.Time) bool {
-	if p.Status.Phase == corev1.PodFailed || p.Status.Phase == corev1.PodSucceeded {
+	if core.Terminal(p) {
 		return true
 	}
 	return p.DeletionTimestamp != nil && p.DeletionGracePeriodSeconds != nil &&

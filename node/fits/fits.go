@@ -13,6 +13,7 @@ import (
 	apiresource "k8s.io/apimachinery/pkg/api/resource"
 	podresource "k8s.io/component-helpers/resource"
 
+	"github.com/kloop-dev/kloop/kinds/core"
 	"github.com/kloop-dev/kloop/kinds/podspec"
 )
 
@@ -24,7 +25,7 @@ func Why(pod *corev1.Pod, node []*corev1.Pod, allocatable corev1.ResourceList, l
 	}
 	used, count := corev1.ResourceList{}, int64(0)
 	for _, p := range node {
-		over := p.Status.Phase == corev1.PodSucceeded || p.Status.Phase == corev1.PodFailed
+		over := core.Terminal(p)
 		if p.UID == pod.UID || over || !let(p) {
 			continue
 		}

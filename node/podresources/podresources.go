@@ -17,6 +17,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	podresourcesv1 "k8s.io/kubelet/pkg/apis/podresources/v1"
 
+	"github.com/kloop-dev/kloop/kinds/core"
 	"github.com/kloop-dev/kloop/kinds/podspec"
 )
 
@@ -65,7 +66,7 @@ type lister struct {
 func (l *lister) List(context.Context, *podresourcesv1.ListPodResourcesRequest) (*podresourcesv1.ListPodResourcesResponse, error) {
 	res := &podresourcesv1.ListPodResourcesResponse{}
 	for _, p := range l.cfg.Pods() {
-		if active(p) {
+		if !core.Terminal(p) {
 			res.PodResources = append(res.PodResources, l.of(p))
 		}
 	}
@@ -75,7 +76,7 @@ func (l *lister) List(context.Context, *podresourcesv1.ListPodResourcesRequest) 
 // Get tells of one pod.
 func (l *lister) Get(_ context.Context, r *podresourcesv1.GetPodResourcesRequest) (*podresourcesv1.GetPodResourcesResponse, error) {
 	for _, p := range l.cfg.Pods() {
-		if p.Name == r.PodName && p.Namespace == r.PodNamespace && active(p) {
+		if p.Name == r.PodName && p.Namespace == r.PodNamespace && !core.Terminal(p) {
 			return &podresourcesv1.GetPodResourcesResponse{PodResources: l.of(p)}, nil
 		}
 	}
@@ -86,10 +87,6 @@ func (l *lister) Get(_ context.Context, r *podresourcesv1.GetPodResourcesRequest
 func (l *lister) GetAllocatableResources(context.Context, *podresourcesv1.AllocatableResourcesRequest) (
 	*podresourcesv1.AllocatableResourcesResponse, error) {
 	return l.cfg.All(), nil
-}
-
-func active(p *corev1.Pod) bool {
-	return p.Status.Phase != corev1.PodSucceeded && p.Status.Phase != corev1.PodFailed
 }
 
 // of tells of a pod's containers that stay: sidecars and main ones.

@@ -12,6 +12,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/kloop-dev/kloop/features"
+	"github.com/kloop-dev/kloop/kinds/core"
 )
 
 // mirrorNote stands on pods that are a static pod's picture in the API.
@@ -28,7 +29,7 @@ func podCounts(pods []*corev1.Pod) []*family {
 			static = 1
 		}
 		switch {
-		case finished(p):
+		case core.Terminal(p):
 			stage = "terminated"
 		case p.DeletionTimestamp != nil:
 			stage = "terminating"

@@ -13,6 +13,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/kloop-dev/kloop/internal/coldsort"
+	"github.com/kloop-dev/kloop/kinds/core"
 	"github.com/kloop-dev/kloop/node/cgroup"
 )
 
@@ -27,7 +28,7 @@ func (a *api) volumeFamilies(ctx context.Context, pods []*corev1.Pod) []*family 
 	var f families
 	told := map[string]bool{} // claims that several pods share count once
 	for _, p := range pods {
-		if a.cfg.Volumes == nil || finished(p) {
+		if a.cfg.Volumes == nil || core.Terminal(p) {
 			continue
 		}
 		for _, u := range a.cfg.Volumes(ctx, p) {
@@ -55,7 +56,7 @@ func (a *api) volumeFamilies(ctx context.Context, pods []*corev1.Pod) []*family 
 func volumeCounts(pods []*corev1.Pod) *family {
 	count := map[[2]string]int{}
 	for _, p := range pods {
-		if finished(p) {
+		if core.Terminal(p) {
 			continue
 		}
 		for i := range p.Spec.Volumes {
@@ -95,10 +96,6 @@ func sortOf(v *corev1.Volume) string {
 		name = "persistent-claim"
 	}
 	return "kubernetes.io/" + name
-}
-
-func finished(p *corev1.Pod) bool {
-	return p.Status.Phase == corev1.PodSucceeded || p.Status.Phase == corev1.PodFailed
 }
 
 // hasSandbox says that the pod's volumes are there, and its network is.

@@ -17,6 +17,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
+	"github.com/kloop-dev/kloop/kinds/core"
 	"github.com/kloop-dev/kloop/resource"
 	"github.com/kloop-dev/kloop/server"
 )
@@ -107,7 +108,7 @@ func (s extension) evictOnce(ctx context.Context, r *server.Request, opts *metav
 
 // ended says that the pod is past disruption.
 func ended(pod *corev1.Pod) bool {
-	return pod.DeletionTimestamp != nil || pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed
+	return pod.DeletionTimestamp != nil || core.Terminal(pod)
 }
 
 // charge charges the eviction to the pod's budget, if it has one: not before the options' preconditions hold, so that it does not pay for

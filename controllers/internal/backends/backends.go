@@ -18,6 +18,7 @@ import (
 	"github.com/kloop-dev/kloop/client"
 	"github.com/kloop-dev/kloop/controllers/internal/pods"
 	"github.com/kloop-dev/kloop/kinds"
+	"github.com/kloop-dev/kloop/kinds/core"
 	"github.com/kloop-dev/kloop/kinds/podspec"
 	"github.com/kloop-dev/kloop/resource"
 )
@@ -40,7 +41,7 @@ func Of(read resource.Reader, s *corev1.Service) (list, ended []*corev1.Pod) {
 		case len(s.Spec.Selector) > 1 && !sel.Matches(labels.Set(p.Labels)):
 		case reachable(p):
 			list = append(list, p)
-		case hasEnded(p) && !pods.Ready(p):
+		case core.Terminal(p) && !pods.Ready(p):
 			ended = append(ended, p)
 		}
 	}
@@ -48,11 +49,7 @@ func Of(read resource.Reader, s *corev1.Service) (list, ended []*corev1.Pod) {
 }
 
 func reachable(p *corev1.Pod) bool {
-	return !hasEnded(p) && (p.Status.PodIP != "" || len(p.Status.PodIPs) > 0)
-}
-
-func hasEnded(p *corev1.Pod) bool {
-	return p.Status.Phase == corev1.PodSucceeded || p.Status.Phase == corev1.PodFailed
+	return !core.Terminal(p) && (p.Status.PodIP != "" || len(p.Status.PodIPs) > 0)
 }
 
 // IPs returns the pod's addresses.

@@ -15,6 +15,7 @@ import (
 
 	"github.com/kloop-dev/kloop/controllers/internal/ownership"
 	"github.com/kloop-dev/kloop/kinds"
+	"github.com/kloop-dev/kloop/kinds/core"
 	"github.com/kloop-dev/kloop/loop"
 	"github.com/kloop-dev/kloop/resource"
 )
@@ -117,7 +118,7 @@ func CheapestFirst(list, company []*corev1.Pod, now time.Time) {
 
 // Active tells the pods that count towards a wish: neither finished nor on their way out.
 func Active(p *corev1.Pod) bool {
-	return p.DeletionTimestamp == nil && p.Status.Phase != corev1.PodSucceeded && p.Status.Phase != corev1.PodFailed
+	return p.DeletionTimestamp == nil && !core.Terminal(p)
 }
 
 // less orders true before false.

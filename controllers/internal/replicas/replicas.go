@@ -10,6 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 
 	"github.com/kloop-dev/kloop/controllers/internal/pods"
+	"github.com/kloop-dev/kloop/kinds/core"
 	"github.com/kloop-dev/kloop/loop"
 	"github.com/kloop-dev/kloop/resource"
 )
@@ -126,7 +127,7 @@ func Count(s Set, owned []*corev1.Pod, now time.Time) (n Counts) {
 	template := labels.SelectorFromSet(s.Template.Labels)
 	for _, p := range owned {
 		switch {
-		case p.DeletionTimestamp != nil && p.Status.Phase != corev1.PodSucceeded && p.Status.Phase != corev1.PodFailed:
+		case p.DeletionTimestamp != nil && !core.Terminal(p):
 			n.Terminating++
 			continue
 		case !pods.Active(p):

@@ -17,6 +17,8 @@ import (
 	"k8s.io/apimachinery/pkg/util/proxy"
 	"k8s.io/streaming/pkg/httpstream"
 	"k8s.io/streaming/pkg/httpstream/spdy"
+
+	"github.com/kloop-dev/kloop/kinds/core"
 )
 
 // exec connects the client to a process in a container. SPDY is tunnelled; WebSocket is translated.
@@ -33,7 +35,7 @@ func (c *connection) exec() error {
 	if err != nil {
 		return err
 	}
-	if pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed {
+	if core.Terminal(pod) {
 		return apierrors.NewBadRequest(fmt.Sprintf("cannot exec into a container in a completed pod; current phase is %s", pod.Status.Phase))
 	}
 	if pod.Spec.NodeName == "" {
