@@ -3,6 +3,7 @@ package apply
 import (
 	"bytes"
 	"reflect"
+	"strings"
 	"sync"
 	"time"
 
@@ -12,29 +13,34 @@ import (
 	"sigs.k8s.io/structured-merge-diff/v6/value"
 )
 
-// An equal compares two values of a type the way their JSON would compare. Pointers are followed by equalOf.
+// An equal compares two values of a type the way their JSON would compare, but for what lies in lists: there an empty list or map that
+// JSON would leave out is not one that is missing. Pointers are followed by equalOf.
 type equal func(a, b reflect.Value) bool
 
-// equals remembers the comparisons of types. Recursive types refer to themselves through it.
-var equals sync.Map
+// equals remembers the comparisons of types, outside of lists and in them. Recursive types refer to themselves through it.
+var equals [2]sync.Map
+
+const outside, inList = 0, 1
 
 // equalOf returns the comparison of a type.
-func equalOf(t reflect.Type) equal {
-	if f, ok := equals.Load(t); ok {
+func equalOf(t reflect.Type) equal { return equalAt(t, outside) }
+
+func equalAt(t reflect.Type, where int) equal {
+	if f, ok := equals[where].Load(t); ok {
 		return f.(equal)
 	}
 	var f equal
 	var once sync.Once
-	equals.Store(t, equal(func(a, b reflect.Value) bool { // for the time being, and for recursion
-		once.Do(func() { f = makeEqual(t) })
+	equals[where].Store(t, equal(func(a, b reflect.Value) bool { // for the time being, and for recursion
+		once.Do(func() { f = makeEqual(t, where) })
 		return f(a, b)
 	}))
-	made := makeEqual(t)
-	equals.Store(t, made)
+	made := makeEqual(t, where)
+	equals[where].Store(t, made)
 	return made
 }
 
-func makeEqual(t reflect.Type) equal {
+func makeEqual(t reflect.Type, where int) equal {
 	if f, ok := scalarTypes[t]; ok {
 		return f
 	}
@@ -43,7 +49,7 @@ func makeEqual(t reflect.Type) equal {
 	}
 	switch t.Kind() {
 	case reflect.Pointer:
-		elem := equalOf(t.Elem())
+		elem := equalAt(t.Elem(), where)
 		return func(a, b reflect.Value) bool {
 			if a.IsNil() || b.IsNil() {
 				return a.IsNil() == b.IsNil()
@@ -54,9 +60,9 @@ func makeEqual(t reflect.Type) equal {
 			return elem(a.Elem(), b.Elem())
 		}
 	case reflect.Struct:
-		return equalStruct(t)
+		return equalStruct(t, where)
 	case reflect.Map:
-		return equalMap(t)
+		return equalMap(t, where)
 	case reflect.Slice:
 		return equalSlice(t)
 	case reflect.String:
@@ -69,20 +75,20 @@ func makeEqual(t reflect.Type) equal {
 	return func(a, b reflect.Value) bool { return reflect.DeepEqual(a.Interface(), b.Interface()) }
 }
 
-func equalStruct(t reflect.Type) equal {
+func equalStruct(t reflect.Type, where int) equal {
 	type fieldEqual struct {
 		jsonField
 		eq equal
 	}
 	var list []fieldEqual
 	for _, f := range jsonFields(t, nil) {
-		list = append(list, fieldEqual{f, equalOf(f.t)})
+		list = append(list, fieldEqual{f, equalAt(f.t, where)})
 	}
 	return func(a, b reflect.Value) bool {
 		for i := range list {
 			f := &list[i]
 			x, y := fieldAt(a, f.index), fieldAt(b, f.index)
-			if f.omit != nil {
+			if f.omit != nil && where == outside {
 				if out := f.omit(x); out != f.omit(y) {
 					return false
 				} else if out {
@@ -97,8 +103,8 @@ func equalStruct(t reflect.Type) equal {
 	}
 }
 
-func equalMap(t reflect.Type) equal {
-	elem := equalOf(t.Elem())
+func equalMap(t reflect.Type, where int) equal {
+	elem := equalAt(t.Elem(), where)
 	return func(a, b reflect.Value) bool {
 		if a.IsNil() != b.IsNil() || a.Len() != b.Len() {
 			return false
@@ -119,7 +125,11 @@ func equalSlice(t reflect.Type) equal {
 			return a.IsNil() == b.IsNil() && bytes.Equal(a.Bytes(), b.Bytes())
 		}
 	}
-	elem := equalOf(t.Elem())
+	where := inList
+	if strings.HasPrefix(t.Elem().PkgPath(), "k8s.io/apiextensions-apiserver/") { // stored as JSON, which leaves out what is empty
+		where = outside
+	}
+	elem := equalAt(t.Elem(), where)
 	return func(a, b reflect.Value) bool {
 		if a.IsNil() != b.IsNil() || a.Len() != b.Len() {
 			return false

@@ -70,6 +70,7 @@ func (l *Local) Update(ctx context.Context, k resource.Kind, obj resource.Object
 		obj = resource.Clone(obj)
 	} else {
 		obj = typedClone(k, obj)
+		resource.AsRead(k, obj) // as with upstream's loops, which speak protobuf: an empty list takes nothing from who owns it
 	}
 	e, _, err := l.Ops.Update(ctx, l.request(k, obj.GetNamespace(), obj.GetName(), sub), obj)
 	return object(e, err)

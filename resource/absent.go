@@ -7,10 +7,11 @@ import (
 	"sync"
 )
 
-// A gap says where in a type lists and maps lie that JSON shows even when they are empty. What is stored as protobuf does not
-// tell an empty list from none, so that it is read back as null; here it is made so before it is stored.
+// A gap says where in a type lists and maps lie. What is stored as protobuf does not tell an empty one from none, so that it is
+// read back as null; here it is made so before it is stored.
 type gap struct {
-	here   bool // the value itself is shown
+	here   bool // the value itself counts
+	texts  bool // a map of bytes, which are never null
 	fields []gapField
 	elem   *gap // of what a list, map or pointer holds
 }
@@ -20,24 +21,31 @@ type gapField struct {
 	gap   *gap
 }
 
-var gaps sync.Map // reflect.Type of a kind → *gap; nil where there is nothing to do
+// gaps remembers those of kinds: reflect.Type → *gap; nil where there is nothing to do. Those that JSON shows even when they are
+// empty, and all.
+var shownGaps, allGaps sync.Map
 
-// gapsOf returns where empty lists show in a kind, nil for nowhere.
-func gapsOf(kind reflect.Type) *gap {
-	if known, ok := gaps.Load(kind); ok {
-		return known.(*gap)
+// gapsOf returns where lists lie in a kind, all of them or those that show when they are empty; nil for nowhere.
+func gapsOf(kind reflect.Type, all bool) *gap {
+	known := &shownGaps
+	if all {
+		known = &allGaps
 	}
-	g := findGaps(kind, nil)
-	gaps.Store(kind, g)
+	if g, ok := known.Load(kind); ok {
+		return g.(*gap)
+	}
+	g := findGaps(kind, all, nil)
+	known.Store(kind, g)
 	return g
 }
 
 // findGaps does not look into a type that holds itself a second time: above are those that hold this one.
-func findGaps(t reflect.Type, above []reflect.Type) *gap {
+func findGaps(t reflect.Type, all bool, above []reflect.Type) *gap {
 	switch t.Kind() {
 	case reflect.Pointer, reflect.Slice, reflect.Map:
-		if e := findGaps(t.Elem(), above); e != nil {
-			return &gap{elem: e}
+		e := findGaps(t.Elem(), all, above)
+		if texts := all && t.Kind() == reflect.Map && isBytes(t.Elem()); texts || e != nil {
+			return &gap{elem: e, texts: texts}
 		}
 	case reflect.Struct:
 		if slices.Contains(above, t) {
@@ -45,7 +53,7 @@ func findGaps(t reflect.Type, above []reflect.Type) *gap {
 		}
 		g, above := &gap{}, append(slices.Clip(above), t)
 		for i := range t.NumField() {
-			if f := fieldGaps(t.Field(i), above); f != nil {
+			if f := fieldGaps(t.Field(i), all, above); f != nil {
 				g.fields = append(g.fields, gapField{i, f})
 			}
 		}
@@ -56,21 +64,25 @@ func findGaps(t reflect.Type, above []reflect.Type) *gap {
 	return nil
 }
 
-func fieldGaps(f reflect.StructField, above []reflect.Type) *gap {
+func fieldGaps(f reflect.StructField, all bool, above []reflect.Type) *gap {
 	name, options, _ := strings.Cut(f.Tag.Get("json"), ",")
-	if !f.IsExported() || name == "-" || f.Name == "ObjectMeta" {
+	if !f.IsExported() || name == "-" || f.Name == "ObjectMeta" && !all {
 		return nil
 	}
-	g := findGaps(f.Type, above)
-	list := f.Type.Kind() == reflect.Slice && f.Type.Elem().Kind() != reflect.Uint8
-	if !list && f.Type.Kind() != reflect.Map || name == "" || strings.Contains(options, "omitempty") {
+	g := findGaps(f.Type, all, above)
+	list := f.Type.Kind() == reflect.Slice && !isBytes(f.Type)
+	if !list && f.Type.Kind() != reflect.Map || !all && (name == "" || strings.Contains(options, "omitempty")) {
 		return g
 	}
-	shown := gap{here: true}
+	found := gap{here: true}
 	if g != nil {
-		shown.elem = g.elem
+		found.elem, found.texts = g.elem, g.texts
 	}
-	return &shown
+	return &found
+}
+
+func isBytes(t reflect.Type) bool {
+	return t.Kind() == reflect.Slice && t.Elem().Kind() == reflect.Uint8
 }
 
 // fill makes empty lists and maps nil, below v too.
@@ -88,22 +100,51 @@ func (g *gap) fill(v reflect.Value) {
 		if g.here {
 			v.SetZero()
 		}
+	case g.texts:
+		for it := v.MapRange(); it.Next(); {
+			if it.Value().IsNil() {
+				v.SetMapIndex(it.Key(), reflect.MakeSlice(v.Type().Elem(), 0, 0))
+			}
+		}
 	case g.elem == nil:
 	case v.Kind() == reflect.Slice:
 		for i := range v.Len() {
 			g.elem.fill(v.Index(i))
 		}
-	case v.Type().Elem().Kind() != reflect.Struct: // values in a map can't be changed where they are
+	case v.Type().Elem().Kind() == reflect.Struct:
+		g.elem.fillCopies(v)
+	default:
 		for it := v.MapRange(); it.Next(); {
 			g.elem.fill(it.Value())
 		}
 	}
 }
 
+// fillCopies is fill for the structs in a map, which can't be changed where they are. It writes only what changes: others may read.
+func (g *gap) fillCopies(m reflect.Value) {
+	for it := m.MapRange(); it.Next(); {
+		v := reflect.New(m.Type().Elem()).Elem()
+		v.Set(it.Value())
+		if g.fill(v); !reflect.DeepEqual(v.Interface(), it.Value().Interface()) {
+			m.SetMapIndex(it.Key(), v)
+		}
+	}
+}
+
 // dropEmpty makes the lists and maps of an object nil that JSON shows although they are empty.
-func dropEmpty(obj Object) {
+func dropEmpty(obj Object) { fillGaps(obj, false) }
+
+// AsRead makes of an object that is to be stored as protobuf what reading it back gives: no list or map is there and empty. What is
+// written next is compared with it, and to who owns a list as a whole an empty list in it is not one that is missing.
+func AsRead(k Kind, obj Object) {
+	if i := k.Info(); !i.Custom && !i.KeepsEmpty {
+		fillGaps(obj, true)
+	}
+}
+
+func fillGaps(obj Object, all bool) {
 	v := reflect.ValueOf(obj)
-	if g := gapsOf(v.Type()); g != nil {
+	if g := gapsOf(v.Type(), all); g != nil {
 		g.fill(v)
 	}
 }

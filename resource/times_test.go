@@ -68,3 +68,12 @@ func BenchmarkCutTimes(b *testing.B) {
 		resource.CutTimes(p)
 	}
 }
+
+func BenchmarkAsRead(b *testing.B) {
+	p := &corev1.Pod{Spec: corev1.PodSpec{Containers: make([]corev1.Container, 2)}, Status: corev1.PodStatus{
+		Conditions: make([]corev1.PodCondition, 5), ContainerStatuses: make([]corev1.ContainerStatus, 2)}}
+	kind := &resource.Def[*corev1.Pod]{GVK: corev1.SchemeGroupVersion.WithKind("Pod"), Plural: "pods"}
+	for b.Loop() {
+		resource.AsRead(kind, p)
+	}
+}

@@ -25,6 +25,7 @@ const Retries = 200
 func (s *Core) Put(ctx context.Context, k resource.Kind, obj resource.Object, cur *view.Entry, ttl time.Duration) (*view.Entry, error) {
 	obj.SetResourceVersion("")
 	resource.CutTimes(obj)
+	resource.AsRead(k, obj)
 	value, err := stored(k, obj, cur)
 	if err != nil {
 		return nil, apierrors.NewInternalError(err)

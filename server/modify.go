@@ -201,7 +201,7 @@ func sameWords(obj, old resource.Object) bool {
 	}
 	a, err := codec.MarshalJSON(obj)
 	b, err2 := codec.MarshalJSON(old)
-	return err == nil && err2 == nil && bytes.Equal(a, b)
+	return err == nil && err2 == nil && bytes.Equal(a, b) && !holdsEmpty(reflect.ValueOf(obj))
 }
 
 // replace takes a changed object through the remaining checks and stores it.
