@@ -112,6 +112,9 @@ func (s *Server) patchScale(ctx context.Context, p *patching, c *change) (*view.
 				if err = checkNamespace(p.r, sc); err != nil {
 					return nil, err
 				}
+				if sc.ResourceVersion != "" {
+					obj.SetResourceVersion(sc.ResourceVersion)
+				}
 				sc.Name, sc.Spec.Replicas = p.r.Name, 0 // all but its metadata is checked
 				if err = s.rules.checkWritten(p.r, sc); err == nil {
 					err = sameScale(p.r, sc, obj.GetUID())

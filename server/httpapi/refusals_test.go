@@ -110,3 +110,15 @@ func TestWordsOfRefusals(t *testing.T) {
 		})
 	}
 }
+
+// An applied scale that names a revision which is not the present one is refused, whatever it would change.
+func TestAppliedScaleOfAnotherRevision(t *testing.T) {
+	w := newWorld(t)
+	const path, apply = "/apis/apps/v1/namespaces/ns/deployments", "application/apply-patch+yaml"
+	w.must("POST", path, `{"metadata":{"name":"d"},"spec":{"replicas":1,"selector":{"matchLabels":{"a":"b"}},
+		"template":{"metadata":{"labels":{"a":"b"}},"spec":{"containers":[{"name":"c","image":"i"}]}}}}`, 201)
+	for _, replicas := range []string{"1", "3"} {
+		w.must("PATCH", path+"/d/scale?fieldManager=m&force=true", `{"apiVersion":"autoscaling/v1","kind":"Scale",
+			"metadata":{"name":"d","resourceVersion":"1"},"spec":{"replicas":`+replicas+`}}`, 409, "Content-Type", apply)
+	}
+}
