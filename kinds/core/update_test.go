@@ -142,7 +142,7 @@ func TestUpdates(t *testing.T) {
 		{`Secret: {}`, "", `type: other`, []string{"type Invalid"}},
 
 		{`Node: {spec: {podCIDR: 10.0.0.0/24, providerID: a}}`, "", `spec: {podCIDR: 10.0.1.0/24, providerID: b}`,
-			[]string{"spec.podCIDRs Forbidden", "spec.providerID Forbidden"}},
+			[]string{"spec.podCIDRs Forbidden", "spec.providerID Invalid"}},
 		{`Node: {}`, "", `spec: {taints: [{key: a, effect: Odd}]}`, []string{"metadata.taints[0].effect NotSupported",
 			"metadata.taints[0].effect NotSupported"}},
 		{`Node: {}`, "status", `status: {capacity: {cpu: -1}}`, []string{"status.allocatable.cpu Invalid", "status.capacity.cpu Invalid"}},

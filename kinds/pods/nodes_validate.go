@@ -15,12 +15,13 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	netutils "k8s.io/utils/net"
 
+	"github.com/kloop-dev/kloop/features"
 	"github.com/kloop-dev/kloop/kinds/podspec"
 )
 
 // validateNode checks spec and status alike, because both come with a new node. Of much that is wrong with a node that is
 // changed it tells twice, as upstream does.
-func validateNode(n, old *corev1.Node) field.ErrorList {
+func validateNode(on *features.Set, n, old *corev1.Node) field.ErrorList {
 	errs := validateNodeParts(n)
 	if s := n.Status.NodeInfo.Swap; s != nil && s.Capacity != nil && *s.Capacity <= 0 {
 		errs = append(errs, field.Invalid(field.NewPath("metadata", "nodeSwapStatus", "capacity"), *s.Capacity, "must be greater than zero"))
@@ -28,8 +29,23 @@ func validateNode(n, old *corev1.Node) field.ErrorList {
 	errs = append(errs, validateRanges(n.Spec.PodCIDRs, specPath.Child("podCIDRs"))...)
 	if old != nil {
 		errs = append(errs, validateNodeUpdate(n, old)...)
+		errs = append(errs, providerKept(on, n.Spec.ProviderID, old.Spec.ProviderID)...)
 	}
 	return errs
+}
+
+// providerKept says that the name that a cloud gave a node stays.
+func providerKept(on *features.Set, is, was string) field.ErrorList {
+	at := specPath.Child("providerID")
+	switch {
+	case was == "" || is == was:
+		return nil
+	case !on.AtLeast(37):
+		return field.ErrorList{field.Forbidden(at, `node updates may not change providerID except from "" to valid`)}
+	case is == "":
+		return field.ErrorList{field.Invalid(at, nil, "field cannot be cleared once set")}
+	}
+	return field.ErrorList{field.Invalid(at, nil, "field cannot be modified once set")}
 }
 
 // validateNodeParts checks what is looked at with each write.
@@ -152,9 +168,6 @@ func validateNodeUpdate(n, old *corev1.Node) field.ErrorList {
 	}
 	if was := old.Spec.PodCIDRs; len(was) > 0 {
 		errs = append(errs, rangesKept(n.Spec.PodCIDRs, was, specPath.Child("podCIDRs"))...)
-	}
-	if old.Spec.ProviderID != "" && n.Spec.ProviderID != old.Spec.ProviderID {
-		errs = append(errs, field.Forbidden(specPath.Child("providerID"), "node updates may not change providerID except from \"\" to valid"))
 	}
 	if n.Spec.DoNotUseExternalID != old.Spec.DoNotUseExternalID {
 		errs = append(errs, field.Forbidden(specPath.Child("externalID"), "may not be updated"))
