@@ -30,7 +30,7 @@ func (w *world) running(name string, isReady corev1.ConditionStatus) {
 	p := create(w, pods, &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{"app": "x"}},
 		Spec: corev1.PodSpec{NodeName: "n"}})
 	p = resource.Clone(p)
-	p.Status.Phase = corev1.PodRunning
+	p.Status.Phase, p.Status.ObservedGeneration = corev1.PodRunning, 1
 	p.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodReady, Status: isReady}}
 	if _, _, err := w.Update(w.t.Context(), sub(w.ask(pods, name), "status"), p); err != nil {
 		w.t.Fatal(err)
@@ -58,7 +58,8 @@ func TestEvictWithoutBudget(t *testing.T) {
 	}
 	p := w.get(pods, "p").(*corev1.Pod)
 	last := p.Status.Conditions[len(p.Status.Conditions)-1]
-	if p.DeletionTimestamp == nil || last.Type != corev1.DisruptionTarget || last.Reason != "EvictionByEvictionAPI" {
+	if p.DeletionTimestamp == nil || last.Type != corev1.DisruptionTarget || last.Reason != "EvictionByEvictionAPI" ||
+		last.ObservedGeneration != 0 {
 		t.Errorf("pod %+v", p)
 	}
 	if err := w.evict("none", nil); reason(err) != "NotFound" {
@@ -73,6 +74,12 @@ func TestEvictWithoutBudget(t *testing.T) {
 	}
 	if err := w.evict("q", &metav1.DeleteOptions{Preconditions: &metav1.Preconditions{ResourceVersion: &stale}}); reason(err) != "Conflict" {
 		t.Errorf("precondition: %v", err)
+	}
+	if err := w.evict("q", &metav1.DeleteOptions{DryRun: []string{"x"}}); reason(err) != "Invalid FieldValueNotSupported dryRun" {
+		t.Errorf("dry run: %v", err)
+	}
+	if q := w.get(pods, "q").(*corev1.Pod); len(q.Status.Conditions) != 1 {
+		t.Errorf("what was not evicted: %+v", q.Status)
 	}
 }
 

@@ -119,6 +119,7 @@ func TestNamesOfWhatIsDoneToPods(t *testing.T) {
 	w.must("POST", "/api/v1/namespaces/ns/pods/p/binding", `{"target":{"name":"n"}}`, 400)
 	w.must("POST", "/api/v1/namespaces/ns/pods/p/binding", `{}`, 400)
 	w.must("POST", "/api/v1/namespaces/ns/pods/p/eviction", `{}`, 400)
+	w.must("POST", "/api/v1/namespaces/ns/bindings", `{"target":{"name":"n"}}`, 400)
 }
 
 // Errors of what is deleted in a way of its own name the resource, others the kind.

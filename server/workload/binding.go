@@ -29,6 +29,9 @@ func (s extension) bind(ctx context.Context, r *server.Request, in resource.Obje
 	one := *r
 	if one.Name == "" { // the older way: what a new object's metadata say that only the server does is passed over
 		one.Name, b.UID = b.Name, ""
+		if b.Name == "" {
+			return nil, apierrors.NewBadRequest("Name parameter required.")
+		}
 	}
 	if err := s.MutateCall(ctx, &one, b); err != nil {
 		return nil, err
@@ -111,13 +114,11 @@ func merged(first, second map[string]string) map[string]string {
 	return all
 }
 
-// setPodCondition sets a condition of a pod; the time of its transition moves only with its status.
+// setPodCondition sets a condition of a pod; the time of its transition moves only with its status. It tells no generation: as upstream's,
+// the server has observed none.
 func (s extension) setPodCondition(pod *corev1.Pod, c corev1.PodCondition) {
 	pod.Status.Conditions = slices.Clone(pod.Status.Conditions)
 	c.LastTransitionTime = s.Stamp()
-	if pod.Status.ObservedGeneration != 0 { // the node agent tells generations, so others may
-		c.ObservedGeneration = pod.Generation
-	}
 	for i, old := range pod.Status.Conditions {
 		if old.Type != c.Type {
 			continue

@@ -243,7 +243,7 @@ func allowsNone(st *policyv1.PodDisruptionBudgetStatus) string {
 // disrupt marks the pod as disrupted, so that its owner can tell eviction from failure, and deletes it. A dry run does not mark it: it
 // hears first what is wrong with the options.
 func (s extension) disrupt(ctx context.Context, r *server.Request, opts *metav1.DeleteOptions) error {
-	if r.DryRun {
+	if len(opts.DryRun) > 0 { // also one of a word that is none
 		_, _, err := s.Delete(ctx, r.Admitted(), opts)
 		return err
 	}
