@@ -110,9 +110,7 @@ func (p *patching) patched(ctx context.Context, cur *view.Entry) (resource.Objec
 			return nil, p.unfit(doc, p.r.Kind.New(p.r.Spoken()), err)
 		}
 	}
-	if !p.r.Kind.Info().Custom { // a patch may have written something else there
-		obj.GetObjectKind().SetGroupVersionKind(gvk)
-	}
+	obj.GetObjectKind().SetGroupVersionKind(gvk) // a patch may have written something else there
 	for _, path := range openapi.Trim(p.s.Kinds.Features(), obj) {
 		strict = append(strict, fmt.Errorf("unknown field %q", path))
 	}

@@ -99,19 +99,29 @@ func nameless(doc []byte) (errs []error) {
 	return errs
 }
 
-// typedCustom is typed for a kind that a definition made: any version of it is converted, another kind is an invalid value.
+// typedCustom is typed for a kind that a definition made: what is no longer of the version and kind of the request is invalid, and through
+// a subresource becomes that again.
 func (p *patching) typedCustom(doc []byte, gvk schema.GroupVersionKind) error {
+	var errs field.ErrorList
 	want := p.r.Spoken()
 	switch {
 	case gvk.Kind == "":
 		return apply.Unfit(doc, fmt.Errorf("object 'Kind' is missing in %q", doc))
-	case !p.decodes(gvk.GroupVersion()):
+	case gvk.Version == "":
 		return apply.Unfit(doc, fmt.Errorf("%s is not suitable for converting to %q", gvk, want.GroupVersion()))
-	case gvk.Kind != want.Kind:
-		return apierrors.NewInvalid(gvk.GroupKind(), p.r.Name,
-			field.ErrorList{field.Invalid(field.NewPath("kind"), gvk.Kind, "must be "+want.Kind)})
+	case p.r.Sub != "":
+		return nil
 	}
-	return nil
+	if gvk.Kind != want.Kind {
+		errs = append(errs, field.Invalid(field.NewPath("kind"), gvk.Kind, "must be "+want.Kind))
+	}
+	if gv := gvk.GroupVersion(); gv != want.GroupVersion() {
+		errs = append(errs, field.Invalid(field.NewPath("apiVersion"), gv.String(), "must be "+want.GroupVersion().String()))
+	}
+	if len(errs) == 0 {
+		return nil
+	}
+	return apierrors.NewInvalid(gvk.GroupKind(), p.r.Name, errs)
 }
 
 // early are versions that once were served; upstream decodes those of built-in kinds to this day, but for those of autoscaling.
@@ -124,8 +134,6 @@ func (p *patching) decodes(gv schema.GroupVersion) bool {
 	switch {
 	case same(i.GVK), slices.ContainsFunc(i.Also, same):
 		return true
-	case i.Custom:
-		return false
 	}
 	return early.MatchString(gv.Version) && i.GVK.Group != "autoscaling" && (gv.Group == i.GVK.Group || gv.Group == "extensions")
 }
