@@ -2,6 +2,7 @@ package server_test
 
 import (
 	"context"
+	"encoding/base64"
 	"net/netip"
 	"strconv"
 	"strings"
@@ -184,6 +185,29 @@ func TestToken(t *testing.T) {
 	}
 	if _, err := w.Call(t.Context(), sub(w.ask(accounts, "robot"), "token"), "get", nil); reason(err) != "MethodNotAllowed" {
 		t.Errorf("get: %v", err)
+	}
+}
+
+type jwtIssuer struct{ issuer }
+
+func (jwtIssuer) Request(_ resource.Reader, _ *corev1.ServiceAccount,
+	tr *authenticationv1.TokenRequest) (*authenticationv1.TokenRequest, error) {
+	out := tr.DeepCopy()
+	out.Status.Token = "e30." + base64.RawURLEncoding.EncodeToString([]byte(`{"jti":"seven"}`)) + ".x"
+	return out, nil
+}
+
+func TestTokenIsAudited(t *testing.T) {
+	w := start(t, func(c *testcluster.Config) { c.Kinds.Put(accounts); c.Extensions.Access.Tokens = jwtIssuer{} })
+	create(w, accounts, &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: "robot"}})
+	noted := map[string]string{}
+	ask := sub(w.ask(accounts, "robot"), "token")
+	ask.Annotate = func(key, value string) { noted[key] = value }
+	if _, err := w.Call(t.Context(), ask, "create", &authenticationv1.TokenRequest{}); err != nil {
+		t.Fatal(err)
+	}
+	if noted["authentication.kubernetes.io/issued-credential-id"] != "JTI=seven" {
+		t.Errorf("%v", noted)
 	}
 }
 

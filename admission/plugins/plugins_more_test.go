@@ -173,6 +173,16 @@ func TestPodSecurityExemptions(t *testing.T) {
 	}
 }
 
+// TestPodSecurityTellsLevel: the audit of a pod tells by which level it was judged, also where that allows everything.
+func TestPodSecurityTellsLevel(t *testing.T) {
+	noted := ""
+	_, err := admit(plugin(t, "PodSecurity"), &admission.Request{Op: admission.Create, Kind: core.Pods,
+		Read: authtest.Of(core.Namespaces, namespace("ns")), Annotate: func(key, value string) { noted += key + "=" + value }}, simplePod())
+	if err != nil || noted != "pod-security.kubernetes.io/enforce-policy=privileged:latest" {
+		t.Errorf("%v, noted %q", err, noted)
+	}
+}
+
 // TestPodSecurityOwnUsers: root of a pod with users of its own is nobody on the machine.
 func TestPodSecurityOwnUsers(t *testing.T) {
 	chain := admission.Chain{{Name: "PodSecurity",

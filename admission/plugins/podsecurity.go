@@ -151,6 +151,9 @@ func (p podSecurity) judge(ctx context.Context, r *admission.Request, meta *meta
 	}
 	levels, errs := api.PolicyToEvaluate(ns.Labels, p.defaults)
 	if len(errs) == 0 && levels.FullyPrivileged() {
+		if enforce {
+			r.Note("pod-security.kubernetes.io/"+api.EnforcedPolicyAnnotationKey, levels.Enforce.String())
+		}
 		return nil
 	}
 	if len(errs) > 0 {
