@@ -91,8 +91,10 @@ func (a adapter) proper(in runtime.Object, gvk schema.GroupVersionKind) (resourc
 		return out, nil
 	}
 	if !a.kind.Info().Custom {
-		err := codec.FromTree(u.Object, out)
-		return out, err
+		if err := codec.FromTree(u.Object, out); err != nil {
+			return nil, fmt.Errorf("unable to convert unstructured object to %v: %w", gvk, err)
+		}
+		return out, nil
 	}
 	doc, err := codec.MarshalJSON(u.Object)
 	if err != nil {

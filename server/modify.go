@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"reflect"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -172,13 +173,17 @@ func sameUID(r *Request, obj resource.Object, cur *view.Entry) error {
 }
 
 func wrongUID(r *Request, want, have types.UID) error {
-	return otherUID(r.Resource(), r.Name, want, have)
+	return apierrors.NewConflict(r.Resource(), r.Name, fmt.Errorf("StorageError: invalid object, Code: 4, Key: %s, "+
+		"ResourceVersion: 0, AdditionalErrorMsg: %w", r.Kind.Info().Key(r.Namespace, r.Name), unmetUID(want, have)))
 }
 
 // otherUID says that what is stored by a name is not the object that was meant.
 func otherUID(gr schema.GroupResource, name string, want, have types.UID) error {
-	return apierrors.NewConflict(gr, name, errors.New("Precondition failed: UID in precondition: "+string(want)+
-		", UID in object meta: "+string(have)))
+	return apierrors.NewConflict(gr, name, unmetUID(want, have))
+}
+
+func unmetUID(want, have types.UID) error {
+	return errors.New("Precondition failed: UID in precondition: " + string(want) + ", UID in object meta: " + string(have))
 }
 
 // untouched says that an update is none, so that nobody's ownership changes. obj gets the managedFields of

@@ -71,10 +71,13 @@ func kindless(doc []byte) error {
 	return fmt.Errorf("couldn't get version/kind; json parse error: %w", json.Unmarshal(doc, &t))
 }
 
+// SchemeAt is the name of upstream's scheme, the place in its source where it is made.
+const SchemeAt = "pkg/runtime/scheme.go:111"
+
 // typedBuiltin is typed for a kind that is built in; known says that it exists in the version.
 func (p *patching) typedBuiltin(doc []byte, gvk schema.GroupVersionKind, kind string, known bool) error {
 	if gvk.Kind != "" && gvk.Kind != kind || gvk.Version != "" && !known {
-		return apply.Unfit(doc, fmt.Errorf("no kind %q is registered for version %q", gvk.Kind, gvk.GroupVersion()))
+		return apply.Unfit(doc, fmt.Errorf("no kind %q is registered for version %q in scheme %q", gvk.Kind, gvk.GroupVersion(), SchemeAt))
 	}
 	if gvk.Version == "" && gvk.Group == "" {
 		if err := p.strict(doc, nameless(doc)); err != nil {

@@ -281,11 +281,10 @@ func sameName(obj resource.Object, ns, name string) error {
 	case obj.GetName() == "":
 		return apierrors.NewBadRequest(fmt.Sprintf("the name of the object (%s based on URL) was undeterminable: %v",
 			name, errors.New("name must be provided")))
+	case ns != "" && obj.GetNamespace() != "" && obj.GetNamespace() != ns:
+		return apierrors.NewBadRequest("the namespace of the provided object does not match the namespace sent on the request")
 	case obj.GetName() != name:
 		return apierrors.NewBadRequest(fmt.Sprintf("the name of the object (%s) does not match the name on the URL (%s)", obj.GetName(), name))
-	case ns != "" && obj.GetNamespace() != "" && obj.GetNamespace() != ns:
-		return apierrors.NewBadRequest(fmt.Sprintf("the namespace of the object (%s) does not match the namespace on the request (%s)",
-			obj.GetNamespace(), ns))
 	}
 	return nil
 }

@@ -96,6 +96,18 @@ func TestWordsOfRefusals(t *testing.T) {
 			`Operation cannot be fulfilled on namespaces "old": Precondition failed: ResourceVersion in precondition: 1, ResourceVersion in `},
 		{"uid of others", "DELETE", "/api/v1/namespaces/ns/configmaps/a", "application/json", `{"preconditions":{"uid":"x"}}`,
 			`Operation cannot be fulfilled on ConfigMap "a": the UID in the precondition (x) does not match the UID in record (`},
+		{"uid of an update", "PUT", "/api/v1/namespaces/ns/configmaps/a", "application/json", `{"metadata":{"name":"a","uid":"x"}}`,
+			`Operation cannot be fulfilled on configmaps "a": StorageError: invalid object, Code: 4, Key: /registry/configmaps/ns/a, ` +
+				`ResourceVersion: 0, AdditionalErrorMsg: Precondition failed: UID in precondition: x, UID in object meta: `},
+		{"another namespace", "PUT", "/api/v1/namespaces/ns/configmaps/b", "application/json", `{"metadata":{"name":"a","namespace":"x"}}`,
+			`the namespace of the provided object does not match the namespace sent on the request`},
+		{"another kind", "PATCH", "/api/v1/namespaces/ns/configmaps/a", merge, `{"kind":"X","apiVersion":"v9","metadata":null}`,
+			` "" is invalid: patch: Invalid value: "{\"kind\":\"X\",\"apiVersion\":\"v9\",\"data\":{\"k\":\"v\"}}": ` +
+				`no kind "X" is registered for version "v9" in scheme "pkg/runtime/scheme.go:111"`},
+		{"no bytes applied", "PATCH", "/api/v1/namespaces/ns/configmaps/a?fieldManager=m", "application/apply-patch+yaml",
+			`{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"a"},"binaryData":{"a":"*"}}`,
+			`failed to convert new object (/a; /v1, Kind=ConfigMap) to proper version: unable to convert unstructured object to ` +
+				`/v1, Kind=ConfigMap: error decoding from json: illegal base64 data at input byte 0`},
 		{"odd option of a table", "GET", "/api/v1/namespaces/ns/configmaps/a?includeObject=X", "", "",
 			`Unable to convert to Table as requested: includeObject: Invalid value: "X": must be 'Metadata', 'Object', 'None', or empty`},
 		{"odd field", "PATCH", "/api/v1/namespaces/ns/configmaps/a?fieldValidation=Strict", merge,

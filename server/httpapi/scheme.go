@@ -12,12 +12,10 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/kloop-dev/kloop/resource"
+	"github.com/kloop-dev/kloop/server"
 )
 
 // The refusal of a body of another type speaks of the types of upstream's scheme: which it knows, and their names in Go.
-
-// schemeAt is the name of upstream's scheme, the place in its source where it is made.
-const schemeAt = "pkg/runtime/scheme.go:111"
 
 // The groups with a scheme of their own. It knows nothing of the others.
 var ownSchemes = []string{apiextensions, "apiregistration.k8s.io"}
@@ -97,7 +95,7 @@ func optionsKind(o *metav1.DeleteOptions) error {
 	case slices.Contains(optionKinds[version], o.Kind):
 		return apierrors.NewBadRequest(fmt.Sprintf("converting (v1.%s) to (v1.DeleteOptions): unknown conversion", o.Kind))
 	}
-	return apierrors.NewBadRequest(fmt.Sprintf("no kind %q is registered for version %q in scheme %q", o.Kind, version, schemeAt))
+	return apierrors.NewBadRequest(fmt.Sprintf("no kind %q is registered for version %q in scheme %q", o.Kind, version, server.SchemeAt))
 }
 
 // wrongKind refuses a body by the type that it claims to be of.
@@ -109,7 +107,7 @@ func (x expected) wrongKind(got schema.GroupVersionKind) error {
 	switch {
 	case x.custom:
 	case !x.registered(got):
-		return cannot("no kind %q is registered for version %q in scheme %q", got.Kind, got.GroupVersion(), schemeAt)
+		return cannot("no kind %q is registered for version %q in scheme %q", got.Kind, got.GroupVersion(), server.SchemeAt)
 	case got.Kind != x.want.Kind:
 		return cannot("converting (%s.%s) to (%s): unknown conversion", got.Version, got.Kind, inScheme(x.want.Group, x.want.Kind))
 	}
