@@ -73,6 +73,23 @@ func TestUsage(t *testing.T) {
 	}
 }
 
+// An empty word, as a script's variable that is not set leaves it, is wrong usage: it means neither all objects of a kind nor none.
+func TestEmptyWord(t *testing.T) {
+	for _, words := range [][]string{
+		{"why", ""}, {"why", "deploy/"}, {"why", "/web"}, {"why", "deploy", ""}, {"trace", "deploy/"}, {"diff", "deploy/"}, {"diff", ""},
+		{"undo", "deploy/"}, {"undo", "deploy", "", "--yes"}, {"undo", "/", "--since", "1h"}, {"follow", ""}, {"follow", "deploy/"},
+		{"plan", "lose", "zone", ""}, {"plan", "drain", ""}, {"member", "remove", ""}, {"backup", ""}, {"restore", ""},
+	} {
+		t.Run(strings.Join(words, " "), func(t *testing.T) {
+			var out, errs bytes.Buffer
+			if code := Run(t.Context(), nil, &out, &errs, append([]string{"kloop"}, words...)); code != 2 ||
+				!strings.Contains(errs.String(), "empty") {
+				t.Errorf("it ends with %d and says %s%s", code, &out, &errs)
+			}
+		})
+	}
+}
+
 // Help has the usage and the flags as they are typed, and a word that is nearly a command is answered with that command.
 func TestHelp(t *testing.T) {
 	var out bytes.Buffer

@@ -8,7 +8,6 @@ import (
 	"io"
 	"net/url"
 	"slices"
-	"strings"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -84,7 +83,10 @@ func diff(ctx context.Context, std stdio, args []string) error {
 	if err != nil {
 		return err
 	}
-	if words = pair(words); len(words) == 1 {
+	if words, err = pair(words); err != nil {
+		return err
+	}
+	if len(words) == 1 {
 		return misused(fs)
 	}
 	a, err := s.ask.Connect()
@@ -131,11 +133,12 @@ func (s *span) nothing(out *past.Answer) error {
 func whenOf(out *past.Answer) string { return out.From.Local().Format("2006-01-02 15:04:05") }
 
 // pair takes KIND/NAME apart.
-func pair(words []string) []string {
-	if len(words) == 1 && strings.Contains(words[0], "/") {
-		return strings.SplitN(words[0], "/", 2)
+func pair(words []string) ([]string, error) {
+	words, err := ask.Pair(words)
+	if err != nil {
+		return nil, misuse(err.Error())
 	}
-	return words
+	return words, nil
 }
 
 // didBy says that somebody did a step, or what it followed from.

@@ -42,6 +42,9 @@ func follow(ctx context.Context, std stdio, args []string) error {
 	if err != nil {
 		return err
 	}
+	if _, err := pair(words); err != nil {
+		return err
+	}
 	kind, name, err := workload(words[0])
 	if err != nil {
 		return err

@@ -31,7 +31,10 @@ func trace(ctx context.Context, std stdio, args []string) error {
 	if err != nil {
 		return err
 	}
-	if words = pair(words); len(words) != 2 {
+	if words, err = pair(words); err != nil {
+		return err
+	}
+	if len(words) != 2 {
 		return misused(fs)
 	}
 	a, err := f.Connect()

@@ -30,7 +30,10 @@ func undo(ctx context.Context, std stdio, args []string) error {
 	if err != nil {
 		return err
 	}
-	if words = pair(words); len(words) == 1 || len(words) == 0 && s.since == "" {
+	if words, err = pair(words); err != nil {
+		return err
+	}
+	if len(words) == 1 || len(words) == 0 && s.since == "" {
 		return misused(fs)
 	}
 	newest := s.since == ""

@@ -131,6 +131,9 @@ func wordsOf(fs *flag.FlagSet, args []string, least, most int) (words []string, 
 	if len(words) < least || len(words) > most {
 		return nil, misused(fs)
 	}
+	if slices.Contains(words, "") {
+		return nil, misuse("an argument is empty: is it a variable that is not set?")
+	}
 	return words, formless(fs, words)
 }
 

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strings"
 
 	"github.com/kloop-dev/kloop/cli/ask"
 )
@@ -18,8 +17,8 @@ func why(ctx context.Context, std stdio, args []string) error {
 	if err != nil {
 		return err
 	}
-	if len(words) == 1 && strings.Contains(words[0], "/") {
-		words = strings.SplitN(words[0], "/", 2)
+	if words, err = pair(words); err != nil {
+		return err
 	}
 	if *to != "" && len(words) != 2 {
 		return misused(fs)

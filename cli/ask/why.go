@@ -6,6 +6,7 @@ import (
 	"flag"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 	"time"
 
@@ -59,6 +60,18 @@ func (o *Options) Check() error {
 		return errors.New("--wait ends when all is well, --watch never does: choose one")
 	}
 	return nil
+}
+
+// Pair takes KIND/NAME apart. An empty word, as a script's variable that is not set leaves it, is refused: a question for it is one for
+// all objects of a kind.
+func Pair(words []string) ([]string, error) {
+	if len(words) == 1 && strings.Contains(words[0], "/") {
+		words = strings.SplitN(words[0], "/", 2)
+	}
+	if slices.Contains(words, "") {
+		return nil, errors.New("the kind or the name is empty: say KIND/NAME")
+	}
+	return words, nil
 }
 
 // Run asks and writes the answer: of everything when there are no words, else of KIND NAME, KIND/NAME or NAME. The error is

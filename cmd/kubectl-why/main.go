@@ -70,8 +70,5 @@ func split(fs *flag.FlagSet, args []string) (words []string, err error) {
 		}
 		words, args = append(words, fs.Arg(0)), fs.Args()[1:]
 	}
-	if len(words) == 1 && strings.Contains(words[0], "/") {
-		words = strings.SplitN(words[0], "/", 2)
-	}
-	return words, nil
+	return ask.Pair(words)
 }
