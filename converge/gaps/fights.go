@@ -202,9 +202,11 @@ func (s *suspect) changed(path, was, is, by string, now time.Time) {
 	b.past, b.who = [2]string{was, is}, by
 }
 
-// tells says that a field tells of the world: what is in a status, and endpoints, which follow the pods.
+// tells says that a field tells of the world: what is in a status, endpoints, which follow the pods, and a Node's annotations, in which
+// agents tell of their machine.
 func tells(resource, path string) bool {
-	return strings.HasPrefix(path, "status.") || resource == "endpoints" || resource == "endpointslices.discovery.k8s.io"
+	return strings.HasPrefix(path, "status.") || resource == "endpoints" || resource == "endpointslices.discovery.k8s.io" ||
+		resource == "nodes" && strings.HasPrefix(path, "metadata.annotations.")
 }
 
 // told says that it is a fight, and goes on as far as one can know: its turns do not come as before for long. What

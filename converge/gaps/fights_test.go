@@ -15,6 +15,7 @@ import (
 	"github.com/kloop-dev/kloop/client"
 	"github.com/kloop-dev/kloop/internal/states"
 	"github.com/kloop-dev/kloop/kinds"
+	"github.com/kloop-dev/kloop/kinds/wellknown"
 )
 
 var noon = states.Noon
@@ -95,6 +96,33 @@ func TestEndpointsFollow(t *testing.T) {
 		if list := f.list(now); len(list) != tt.fights {
 			t.Errorf("%d managers: %+v", tt.managers, list)
 		}
+	}
+}
+
+// What an agent tells of its machine in annotations of its Node, as which ports are taken there, changes with the machine: an agent that is
+// started again a few times fights nobody. Two that write the same annotation do, as two agents of one name.
+func TestNodesTell(t *testing.T) {
+	for _, tt := range []struct {
+		name             string
+		managers, fights int
+	}{{"one agent", 1, 0}, {"two", 2, 1}} {
+		t.Run(tt.name, func(t *testing.T) {
+			var f fights
+			now := noon
+			node := func(i int) *corev1.Node {
+				return &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n", UID: "1",
+					Annotations: map[string]string{wellknown.TakenPortsAnnotation: []string{"22/TCP", "22/TCP,53/UDP"}[i%2]},
+					ManagedFields: []metav1.ManagedFieldsEntry{{Manager: "m" + strconv.Itoa(i%tt.managers), Time: &metav1.Time{Time: now},
+						FieldsV1: &metav1.FieldsV1{Raw: []byte(`{"f:metadata":{"f:annotations":{"f:kloop.dev/taken-ports":{}}}}`)}}}}}
+			}
+			for i := range 20 {
+				now = now.Add(time.Second)
+				f.see(&client.Change{Kind: kinds.Nodes, Old: node(i), New: node(i + 1)}, now)
+			}
+			if list := f.list(now); len(list) != tt.fights {
+				t.Errorf("%d fights: %+v", len(list), list)
+			}
+		})
 	}
 }
 
