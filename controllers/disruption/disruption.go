@@ -241,8 +241,7 @@ func podChanged(c client.Change, read resource.Reader, wake func(ns, name string
 	}
 	for obj := range read.Each(kinds.PodDisruptionBudgets, c.Object().GetNamespace()) {
 		b := obj.(*policyv1.PodDisruptionBudget)
-		sel, err := metav1.LabelSelectorAsSelector(b.Spec.Selector)
-		if err == nil && (old != nil && sel.Matches(labels.Set(old.Labels)) || next != nil && sel.Matches(labels.Set(next.Labels))) {
+		if old != nil && loop.Selects(b.Spec.Selector, old.Labels) || next != nil && loop.Selects(b.Spec.Selector, next.Labels) {
 			wake(b.Namespace, b.Name)
 		}
 	}
