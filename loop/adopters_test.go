@@ -91,7 +91,8 @@ func TestSelects(t *testing.T) {
 		{"labels", &metav1.LabelSelector{MatchLabels: map[string]string{"a": "1", "b": ""}}},
 		{"both", &metav1.LabelSelector{MatchLabels: map[string]string{"a": "1"},
 			MatchExpressions: []metav1.LabelSelectorRequirement{{Key: "c", Operator: metav1.LabelSelectorOpExists}}}},
-		{"absent", &metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{{Key: "c", Operator: metav1.LabelSelectorOpDoesNotExist}}}},
+		{"absent", &metav1.LabelSelector{
+			MatchExpressions: []metav1.LabelSelectorRequirement{{Key: "c", Operator: metav1.LabelSelectorOpDoesNotExist}}}},
 		{"unreadable", &metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{{Key: "c", Operator: "near"}}}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
