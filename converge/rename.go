@@ -149,6 +149,8 @@ func (l *Look) renaming(old, name string, isKey bool, of, kind string) string {
 		}
 	})
 	switch {
+	case len(ops) == 0 && !isKey && kind == "":
+		return relabelling(RefTo(k, obj), obj, old, name)
 	case len(ops) == 0 || len(ops) > 4:
 		return ""
 	case custom && runsOnce.MatchString(k.Info().GVK.Kind):
@@ -157,6 +159,18 @@ func (l *Look) renaming(old, name string, isKey bool, of, kind string) string {
 		return Anew(RefTo(k, obj), ops...)
 	}
 	return Patched(RefTo(k, obj), ops...)
+}
+
+// relabelling is the command that puts a name in the place of another in a label or an annotation of a project's own; "": none has it.
+func relabelling(r Ref, obj resource.Object, old, name string) string {
+	for verb, notes := range map[string]map[string]string{"label": obj.GetLabels(), "annotate": obj.GetAnnotations()} {
+		for _, key := range slices.Sorted(maps.Keys(notes)) {
+			if value := notes[key]; strings.Contains(key, "/") && (value == old || strings.HasSuffix(value, "/"+old)) && plainName.MatchString(name) {
+				return "kubectl " + verb + " " + r.Called() + " " + key + "=" + strings.TrimSuffix(value, old) + name + " --overwrite"
+			}
+		}
+	}
+	return ""
 }
 
 // hasName says that one of the fields beside a key names an object.

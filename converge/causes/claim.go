@@ -85,6 +85,10 @@ func claimGrows(l *converge.Look, c *corev1.PersistentVolumeClaim) *converge.Fin
 		f.Advice = []string{"see what is said of it: kubectl describe pvc " + converge.Called(l)}
 	} else if v != nil && v.Spec.CSI != nil {
 		f.Advice = []string{"look whether the csi-resizer of " + v.Spec.CSI.Driver + " runs: kubectl get pods -A"}
+		if grow := general.LetGrow(l, ptr.Deref(c.Spec.StorageClassName, "")); grow != "" {
+			f.Says += ": storageclass/" + *c.Spec.StorageClassName + " lets no volume grow"
+			f.State, f.Next, f.Advice = converge.Blocked, converge.PersonDoes("lets volumes of that class grow"), []string{grow}
+		}
 	}
 	for _, cond := range c.Status.Conditions {
 		if cond.Type == corev1.PersistentVolumeClaimFileSystemResizePending {

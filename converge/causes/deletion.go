@@ -7,6 +7,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	networkingv1 "k8s.io/api/networking/v1"
+	storagev1 "k8s.io/api/storage/v1"
 	apiregistrationv1 "k8s.io/kube-aggregator/pkg/apis/apiregistration/v1"
 	"k8s.io/utils/ptr"
 
@@ -134,15 +135,32 @@ func volumeAttached(l *converge.Look) *converge.Finding {
 	for _, a := range resource.List(l.Read, kinds.VolumeAttachments, "") {
 		if ptr.Deref(a.Spec.Source.PersistentVolumeName, "") == l.Obj.GetName() {
 			who := "the driver " + a.Spec.Attacher
-			return &converge.Finding{Says: "is still attached to node " + a.Spec.NodeName + ", as volumeattachment/" + a.Name + " says",
+			f := &converge.Finding{Says: "is still attached to node " + a.Spec.NodeName + ", as volumeattachment/" + a.Name + " says",
 				Owner:  who,
 				State:  converge.Waiting,
 				Waits:  converge.On("Object", converge.RefTo(kinds.VolumeAttachments, a), ""),
 				Next:   converge.Does(who, "removes its finalizer when it has detached the volume"),
 				Advice: []string{"see why it is not detached: kubectl describe volumeattachment " + a.Name}}
+			if resource.Get(l.Read, kinds.Nodes, "", a.Spec.NodeName) == nil && l.Sees(kinds.Nodes) {
+				f.Says, f.State = f.Says+"; that node is there no more", converge.Blocked
+				f.Advice = []string{letGo(a)}
+			}
+			return f
 		}
 	}
 	return nil
+}
+
+// letGo is advice to take an attachment away by hand whose node is gone, so that nobody detaches the volume.
+func letGo(a *storagev1.VolumeAttachment) string {
+	var steps []string
+	if a.DeletionTimestamp == nil {
+		steps = append(steps, "kubectl delete volumeattachment "+a.Name+" --wait=false")
+	}
+	if len(a.Finalizers) > 0 || len(steps) == 0 {
+		steps = append(steps, converge.Merged(converge.RefTo(kinds.VolumeAttachments, a), nil, "metadata", "finalizers"))
+	}
+	return "if that node is gone for good, let the cluster forget that it has the volume: " + strings.Join(steps, " && ")
 }
 
 // volumeInUse is the finalizer that keeps a volume while a claim is bound to it.

@@ -353,31 +353,6 @@ func unlabelled(w *converge.World, p *corev1.Pod) string {
 	return ""
 }
 
-// labelling advises to label the node that a pod could have, if one label of its selector, which no node has, were not lacking; "": that
-// would not do, or it is a label that tells what a node is.
-func labelling(w *converge.World, p *corev1.Pod) string {
-	if by := metav1.GetControllerOfNoCopy(p); !w.Sees(kinds.Pods, "") || len(p.Spec.NodeSelector) != 1 || p.Spec.Affinity != nil &&
-		p.Spec.Affinity.NodeAffinity != nil || by != nil && by.Kind == "DaemonSet" {
-		return ""
-	}
-	for key, value := range p.Spec.NodeSelector {
-		domain, _, _ := strings.Cut(key, "/")
-		if domain != key && (strings.HasSuffix(domain, "kubernetes.io") || strings.HasSuffix(domain, "k8s.io") || strings.HasSuffix(domain,
-			"karpenter.sh")) || len(nodeLabels(w, key)) > 0 {
-			return ""
-		}
-		free := p.DeepCopy()
-		free.Spec.NodeSelector = nil
-		asks := nodeaffinity.GetRequiredNodeAffinity(free)
-		for _, n := range kloop.List(w.Read, kinds.Nodes, "") {
-			if barrier(free, asks, n) == "" && thereOn(w, n.Name).holds(p, n) {
-				return "if a node is such as is meant, say so, as of " + n.Name + ": kubectl label node " + n.Name + " " + key + "=" + value
-			}
-		}
-	}
-	return ""
-}
-
 // unmet says which label of the first term none of the nodes has with a value that it asks for, and what they have.
 func unmet(w *converge.World, terms []corev1.NodeSelectorTerm) string {
 	if len(terms) == 0 {

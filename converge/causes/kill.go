@@ -64,7 +64,12 @@ func killedBy(name string, of func(*corev1.Container) *corev1.Probe) func(l *con
 				"startupProbe.failureThreshold", allowed(probe)), ofContainer(&p.Spec, c.Name, fmt.Sprintf(
 				`"startupProbe":{"failureThreshold":%d}`, 5*max(probe.FailureThreshold, 1)))))
 		} else {
-			f.Advice = append(f.Advice, "if it is slow to answer, raise livenessProbe.timeoutSeconds or failureThreshold")
+			if slowly(e) {
+				f.Advice = append(f.Advice, patient(l, p, c.Name, word, probe))
+			} else {
+				f.Advice = append(f.Advice, retemplate(l, "if it fails now and then alone, raise livenessProbe.failureThreshold", ofContainer(&p.Spec,
+					c.Name, fmt.Sprintf(`"livenessProbe":{"failureThreshold":%d}`, 2*max(probe.FailureThreshold, 1)))))
+			}
 			ran := ended.FinishedAt.Sub(ended.StartedAt.Time)
 			if slow := slowStart(l, p, c.Name, probe); slow != "" && (ended.StartedAt.IsZero() || ran <
 				time.Duration(allowed(probe))*time.Second+maxGrace(p)) { // else it had started well

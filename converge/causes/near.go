@@ -51,6 +51,9 @@ func meant(w *converge.World, p *corev1.Pod, terms []corev1.PodAffinityTerm) (wa
 
 // keptApart: pods that this one must not be beside are on the nodes that it could have. A rollout that may have no pod less waits for ever.
 func keptApart(l *converge.Look, p *corev1.Pod, text string) *converge.Finding {
+	if !strings.Contains(text, "anti-affinity rules") {
+		return nil
+	}
 	f := unsuitable("pod anti-affinity", softened(l, p), "anti-affinity rules")(l, p, text)
 	if f == nil || p.Spec.Affinity == nil || p.Spec.Affinity.PodAntiAffinity == nil {
 		return f
@@ -63,19 +66,30 @@ func keptApart(l *converge.Look, p *corev1.Pod, text string) *converge.Finding {
 	return f
 }
 
-// softened advises to prefer what the anti-affinity of a pod requires, as far as there are nodes for it.
+// softened advises to prefer what the affinity of a pod to others, or from them, requires, as far as there are nodes for it.
 func softened(l *converge.Look, p *corev1.Pod) string {
-	if p.Spec.Affinity == nil || p.Spec.Affinity.PodAntiAffinity == nil {
+	a := p.Spec.Affinity
+	if a == nil {
 		return edited(l, softer)
 	}
-	a := p.Spec.Affinity.PodAntiAffinity
-	soft := slices.Clone(a.PreferredDuringSchedulingIgnoredDuringExecution)
-	for _, term := range a.RequiredDuringSchedulingIgnoredDuringExecution {
-		soft = append(soft, corev1.WeightedPodAffinityTerm{Weight: 100, PodAffinityTerm: term})
+	to := map[string]any{}
+	wish := func(field string, soft []corev1.WeightedPodAffinityTerm, hard []corev1.PodAffinityTerm) {
+		soft = slices.Clone(soft)
+		for _, term := range hard {
+			soft = append(soft, corev1.WeightedPodAffinityTerm{Weight: 100, PodAffinityTerm: term})
+		}
+		to[field] = map[string]any{"requiredDuringSchedulingIgnoredDuringExecution": nil, "preferredDuringSchedulingIgnoredDuringExecution": soft}
 	}
-	body := converge.JSON(map[string]any{"affinity": map[string]any{"podAntiAffinity": map[string]any{
-		"requiredDuringSchedulingIgnoredDuringExecution": nil, "preferredDuringSchedulingIgnoredDuringExecution": soft}}})
-	if body == "" {
+	switch text, _, _ := strings.Cut(verdictOn(l, p), ". "); {
+	case a.PodAntiAffinity != nil && (a.PodAffinity == nil || !strings.Contains(text, "pod affinity rules")):
+		wish("podAntiAffinity", a.PodAntiAffinity.PreferredDuringSchedulingIgnoredDuringExecution,
+			a.PodAntiAffinity.RequiredDuringSchedulingIgnoredDuringExecution)
+	case a.PodAffinity != nil:
+		wish("podAffinity", a.PodAffinity.PreferredDuringSchedulingIgnoredDuringExecution,
+			a.PodAffinity.RequiredDuringSchedulingIgnoredDuringExecution)
+	}
+	body := converge.JSON(map[string]any{"affinity": to})
+	if body == "" || len(to) == 0 {
 		return edited(l, softer)
 	}
 	return retemplate(l, softer, body)
@@ -163,7 +177,10 @@ func atVolume(l *converge.Look, f *converge.Finding, p *corev1.Pod) bool {
 
 // together: the pod must be beside others, and there are none, or no node beside them has room.
 func together(l *converge.Look, p *corev1.Pod, text string) *converge.Finding {
-	f := unsuitable("pod affinity", edited(l, softer), "pod affinity rules")(l, p, text)
+	if !strings.Contains(text, "pod affinity rules") {
+		return nil
+	}
+	f := unsuitable("pod affinity", softened(l, p), "pod affinity rules")(l, p, text)
 	if f == nil || p.Spec.Affinity == nil || p.Spec.Affinity.PodAffinity == nil {
 		return f
 	}
@@ -177,7 +194,8 @@ func together(l *converge.Look, p *corev1.Pod, text string) *converge.Finding {
 		}
 	case want != "":
 		f.Says += "; it must be beside a pod with " + want + ", and none runs in namespace " + p.Namespace
-		f.Advice = []string{"have such a pod run, or correct the labels: kubectl get pods --show-labels -n " + p.Namespace}
+		f.Advice = append(append([]string{"have such a pod run, or correct the labels: kubectl get pods --show-labels -n " + p.Namespace},
+			f.Advice...), companions(l, p)...)
 	}
 	return f
 }

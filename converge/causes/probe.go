@@ -68,9 +68,7 @@ func probeFails(name string, of func(*corev1.Container) *corev1.Probe) func(l *c
 					" -n " + p.Namespace}
 			}
 			if slowly(e) {
-				f.Advice = append(f.Advice, retemplate(l, fmt.Sprintf("if it is only slow to answer, raise %sProbe.timeoutSeconds, which is %d",
-					word, max(probe.TimeoutSeconds, 1)), ofContainer(&p.Spec, c.Name, fmt.Sprintf(`"%sProbe":{"timeoutSeconds":%d}`, word,
-					max(probe.TimeoutSeconds, 1)*5))))
+				f.Advice = append(f.Advice, patient(l, p, c.Name, word, probe))
 			}
 		}
 		if until := c.State.Running.StartedAt.Add(time.Duration(probe.InitialDelaySeconds+max(probe.PeriodSeconds, 1)*
@@ -87,6 +85,13 @@ func probeFails(name string, of func(*corev1.Container) *corev1.Probe) func(l *c
 		needing(l, f, p, c.Name)
 		return f
 	}
+}
+
+// patient advises to give a program that is slow to answer its probe more time for that.
+func patient(l *converge.Look, p *corev1.Pod, container, word string, probe *corev1.Probe) string {
+	has := max(probe.TimeoutSeconds, 1)
+	return retemplate(l, fmt.Sprintf("if it is only slow to answer, raise %sProbe.timeoutSeconds, which is %d", word, has),
+		ofContainer(&p.Spec, container, fmt.Sprintf(`"%sProbe":{"timeoutSeconds":%d}`, word, has*5)))
 }
 
 // answerOf tells what a program's answer to a probe means, and what to correct then.

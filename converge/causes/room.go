@@ -1,7 +1,6 @@
 package causes
 
 import (
-	"fmt"
 	"maps"
 	"slices"
 	"strings"
@@ -100,8 +99,8 @@ func others(l *converge.Look, p *corev1.Pod) (advice []string) {
 		l.Sees(kinds.Nodes, "") {
 		return []string{retemplate(l, "leave that node out, if its pods may run on any", `{"nodeSelector":{"`+corev1.LabelHostname+`":null}}`)}
 	}
-	if near := nearAffinity(l, p); near != "" {
-		return []string{near}
+	if other := otherValues(l, p); len(other) > 0 {
+		return other
 	}
 	key, other, value := nearLabel(l.World, p)
 	if other == "" || value == "" {
@@ -112,31 +111,6 @@ func others(l *converge.Look, p *corev1.Pod) (advice []string) {
 		spec = `{"nodeSelector":{"` + key + `":null,"` + other + `":"` + value + `"}}`
 	}
 	return []string{retemplate(l, "have it ask for "+other+"="+value+", if that is meant", spec)}
-}
-
-// nearAffinity advises to have the affinity of a pod, of one term, ask for the value that nodes have of a label, where it asks for one like
-// it that none has; "": none is like it.
-func nearAffinity(l *converge.Look, p *corev1.Pod) string {
-	a := p.Spec.Affinity
-	top, ok := changeable(l.World, l.Kind, l.Obj)
-	if a == nil || a.NodeAffinity == nil || a.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution == nil || !ok ||
-		top.Kind == kinds.CronJobs || len(a.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution.NodeSelectorTerms) != 1 {
-		return ""
-	}
-	for i, want := range a.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution.NodeSelectorTerms[0].MatchExpressions {
-		has := nodeLabels(l.World, want.Key)
-		if want.Operator != corev1.NodeSelectorOpIn || len(want.Values) != 1 || len(has) == 0 || slices.Contains(has, want.Values[0]) {
-			continue
-		}
-		if value := valueLike(l.World, want.Key, want.Values[0], has); value != "" {
-			return fmt.Sprintf("have it ask for %s=%s, if that is meant: kubectl patch %s %s -n %s --type=json -p "+
-				`'[{"op":"replace","path":"/spec/template/spec/affinity/nodeAffinity/requiredDuringSchedulingIgnoredDuringExecution/`+
-				`nodeSelectorTerms/0/matchExpressions/%d/values","value":["%s"]}]'`, want.Key, value, top.Kind.Info().Singular, top.Name,
-				top.NS, i, value)
-		}
-		return ""
-	}
-	return ""
 }
 
 // relabelling advises to give the label that a pod asks for to the one node that has another value of it.

@@ -415,12 +415,12 @@ func unsuitable(what, advice string, marks ...string) func(l *converge.Look, p *
 					}
 				}
 				if strings.HasPrefix(what, "node selector") {
-					off := unlabelled(l.World, p)
+					off, first := unlabelled(l.World, p), 0
 					if near := others(l, p); len(near) > 0 {
-						f.Advice = append(near, relabelling(l.World, p)...)
+						f.Advice, first = append(near, relabelling(l.World, p)...), 1
 					}
 					if label := labelling(l.World, p); label != "" {
-						f.Advice = append([]string{label}, f.Advice...)
+						f.Advice = slices.Insert(f.Advice, first, label)
 					}
 					if f.Says += off; strings.Contains(off, " kubernetes.io/os=") || strings.Contains(off, " kubernetes.io/arch=") {
 						f.Advice = []string{

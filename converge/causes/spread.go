@@ -39,7 +39,8 @@ func spreadMismatch(l *converge.Look, p *corev1.Pod, text string) *converge.Find
 			continue
 		case len(domains) == 0:
 			f.Says += "; no node has the label " + c.TopologyKey
-			f.Advice = []string{"label the nodes with " + c.TopologyKey + ", or correct the constraint: kubectl get nodes --show-labels"}
+			f.Advice = []string{soft(l, c.TopologyKey), "label the nodes with " + c.TopologyKey +
+				", or correct the constraint: kubectl get nodes --show-labels"}
 		default:
 			f.Says += fmt.Sprintf("; it wants %d domains of %s (minDomains), and the nodes are in %d: %s", least, c.TopologyKey,
 				len(domains),
@@ -54,6 +55,11 @@ func spreadMismatch(l *converge.Look, p *corev1.Pod, text string) *converge.Find
 	scarce(l, f, p)
 	if strings.Contains(text, "missing required label") {
 		f.Advice[0] = "label the nodes with the topologyKey that the constraint names: kubectl get nodes --show-labels"
+	}
+	if at := slices.IndexFunc(p.Spec.TopologySpreadConstraints, func(c corev1.TopologySpreadConstraint) bool {
+		return c.WhenUnsatisfiable == corev1.DoNotSchedule
+	}); at >= 0 && len(f.Advice) == 1 {
+		f.Advice = append(f.Advice, "or "+soft(l, p.Spec.TopologySpreadConstraints[at].TopologyKey))
 	}
 	return f
 }
@@ -108,14 +114,14 @@ func scarce(l *converge.Look, f *converge.Finding, p *corev1.Pod) {
 				f.Says += "; the next has to go to " + to.domain + ", where it has fewest, and " + whole(name, free) + " of " + string(name) +
 					" is free there, on " + n.Name + ", of " + whole(name, asksFor(p, name)) + " that it asks for"
 				f.Advice = []string{lower(l, p, name, "have it ask for what is free there, or have a larger node there", free),
-					soft(l, c.TopologyKey)}
+					"or " + soft(l, c.TopologyKey)}
 				return
 			}
 		}
 		for _, n := range to.nodes {
 			if n.Spec.Unschedulable && fixed(p, nodeaffinity.GetRequiredNodeAffinity(p), n) == "" {
 				f.Says += "; the next has to go to " + to.domain + ", where it has fewest, and node " + n.Name + " there is cordoned"
-				f.Advice = []string{"kubectl uncordon " + n.Name, soft(l, c.TopologyKey)}
+				f.Advice = []string{"kubectl uncordon " + n.Name, "or " + soft(l, c.TopologyKey)}
 				return
 			}
 		}
@@ -156,7 +162,7 @@ func nextTo(w *converge.World, p *corev1.Pod, key string, sel labels.Selector) (
 
 // soft is advice to let a constraint be no more than a wish.
 func soft(l *converge.Look, key string) string {
-	return retemplate(l, "or let it go elsewhere, if need be", `{"topologySpreadConstraints":[{"topologyKey":"`+key+
+	return retemplate(l, "let it go elsewhere, if need be", `{"topologySpreadConstraints":[{"topologyKey":"`+key+
 		`","whenUnsatisfiable":"ScheduleAnyway"}]}`)
 }
 

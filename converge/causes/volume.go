@@ -170,8 +170,12 @@ func attachedElsewhere(l *converge.Look, p *corev1.Pod, text string) *converge.F
 	for _, a := range resource.List(l.Read, kinds.VolumeAttachments, "") {
 		if e := a.Status.DetachError; e != nil && ptr.Deref(a.Spec.Source.PersistentVolumeName, "") == f.Waits.Name {
 			f.Says = "waits for its volume, which can't be detached from " + a.Spec.NodeName + ": " + words.OneLine(e.Message)
-			f.Advice = append([]string{"if that node is gone for good, let the cluster forget that it has the volume: " +
-				`kubectl patch volumeattachment ` + a.Name + ` --type=merge -p '{"metadata":{"finalizers":null}}'`}, f.Advice...)
+			f.Advice = append([]string{letGo(a)}, f.Advice...)
+			return f
+		} else if ptr.Deref(a.Spec.Source.PersistentVolumeName, "") == f.Waits.Name && a.Spec.NodeName != p.Spec.NodeName &&
+			l.Sees(kinds.Nodes) && resource.Get(l.Read, kinds.Nodes, "", a.Spec.NodeName) == nil {
+			f.Says = "waits for its volume, which is attached to " + a.Spec.NodeName + " still; that node is there no more"
+			f.Advice = []string{letGo(a)}
 			return f
 		}
 	}
@@ -187,7 +191,10 @@ func attachedElsewhere(l *converge.Look, p *corev1.Pod, text string) *converge.F
 			r := converge.RefTo(kinds.Pods, other)
 			f.Says, f.Waits = "waits for the volume of claim "+name+", which pod/"+other.Name+" has on node "+other.Spec.NodeName,
 				converge.On("Object", r, "")
-			if n := resource.Get(l.Read, kinds.Nodes, "", other.Spec.NodeName); n != nil && general.NodeReady(n) {
+			if n := resource.Get(l.Read, kinds.Nodes, "", other.Spec.NodeName); n != nil && !general.NodeReady(n) {
+				f.Advice = []string{"if that machine is off, say so, and the volume is detached: kubectl taint nodes " + n.Name + " " +
+					corev1.TaintNodeOutOfService + "=nodeshutdown:NoExecute"}
+			} else if n != nil {
 				f.Advice = []string{"the volume is for one node at a time: let the pod there go: kubectl delete pod " + other.Name + " -n " +
 					other.Namespace}
 			}

@@ -17,16 +17,9 @@ import (
 
 // A controller that says what is too much, too little or not given at all leaves it to the reader to find the field: it is looked for.
 
-var (
-	// tooMuch finds the number that would do, in the words by which another one does not.
-	tooMuch = pattern.New(`(?i)\b(?:only|at most|no more than|not more than|up to|maximum (?:of|is|allowed is)|` +
-		`less than or equal to|not exceed|limit (?:of|is)) (\d+)\b`)
-	// tooLittle finds the same where more is wanted.
-	tooLittle = pattern.New(`(?i)\b(?:at least|minimum (?:of|is)|greater than or equal to|no less than|not less than) (\d+)\b`)
-	// noRoom finds words by which a disk is full.
-	noRoom = pattern.New(`(?i)no space left|(?:not enough|insufficient|out of|low on|no) (?:free |available )?(?:disk|storage|space)|` +
-		`disk (?:space )?(?:is )?(?:full|low)|volume is full`)
-)
+// noRoom finds words by which a disk is full.
+var noRoom = pattern.New(`(?i)no space left|(?:not enough|insufficient|out of|low on|no) (?:free |available )?(?:disk|storage|space)|` +
+	`disk (?:space )?(?:is )?(?:full|low)|volume is full`)
 
 // spokenBounds advises what the words of a controller tell of the fields that have to change.
 func spokenBounds(l *converge.Look, f *converge.Finding, tree map[string]any, message string) {
@@ -36,6 +29,7 @@ func spokenBounds(l *converge.Look, f *converge.Finding, tree map[string]any, me
 	keylessSaid(l, f, message)
 	outOfOrder(l, f, tree, message)
 	outOfBounds(l, f, tree, message)
+	growing(l, f, tree, message)
 	roomier(l, f, tree, message)
 	heldBy(l, f, tree, message)
 }
@@ -104,34 +98,6 @@ func settle(l *converge.Look, path []string, value string) string {
 
 // ownSpec says that nobody makes the object anew from elsewhere, by what is seen of it: then its own spec is the one to change.
 func ownSpec(l *converge.Look) bool { return len(l.Obj.GetOwnerReferences()) == 0 }
-
-// outOfBounds advises the number that would do, where the words have that and the one of the spec that does not.
-func outOfBounds(l *converge.Look, f *converge.Finding, tree map[string]any, message string) {
-	m := tooMuch.FindStringSubmatch(message)
-	if m == nil {
-		m = tooLittle.FindStringSubmatch(message)
-	}
-	if m == nil || len(f.Below) > 0 || f.State == converge.Blocked || !ownSpec(l) {
-		return
-	}
-	var fits []number
-	for _, n := range numbers([]string{"spec"}, tree["spec"], 0) {
-		if text := fmt.Sprint(n.is); text != m[1] && words.StandsIn(message, text) {
-			fits = append(fits, n)
-		}
-	}
-	if len(fits) > 1 { // the one whose name the words have, too
-		fits = slices.DeleteFunc(fits, func(n number) bool {
-			return !strings.Contains(strings.ToLower(message), strings.TrimSuffix(strings.ToLower(n.path[len(n.path)-1]), "s"))
-		})
-	}
-	if len(fits) != 1 {
-		return
-	}
-	at := fits[0]
-	f.Advice = append([]string{fmt.Sprintf("set %s, which is %d, to %s, as far as that may be changed: %s", strings.Join(at.path, "."), at.is,
-		m[1], settle(l, at.path, m[1]))}, f.Advice...)
-}
 
 func cutLast(path string) (before, last string, ok bool) {
 	i := strings.LastIndexByte(path, '.')

@@ -295,27 +295,27 @@ func RestOfService(w *converge.World, s *corev1.Service) (string, string) {
 	return restOfAnswered(w, s)
 }
 
-// Asleep says of what names a service that nothing answers, since what is behind it is scaled to 0; "": that is not so.
+// Asleep says of what names a service that nothing answers, since what is behind it is scaled to 0, or seems to, since it leads to a port
+// that is not declared there; "": that is not so.
 func Asleep(w *converge.World, s *corev1.Service) (says, advice string) {
-	if len(s.Spec.Selector) == 0 || len(Selected(w, s)) > 0 || w.Workloads().Asleep(w, s) == "" {
+	if len(s.Spec.Selector) == 0 {
 		return "", ""
 	}
-	says, advice = RestOfService(w, s)
+	if len(Selected(w, s)) > 0 {
+		says, advice = elsewhereAt(w, s)
+	} else if w.Workloads().Asleep(w, s) != "" {
+		says, advice = RestOfService(w, s)
+	}
+	if says == "" {
+		return "", ""
+	}
 	return "names service/" + s.Name + ", which " + says, advice
 }
 
 // restOfOpen tells of a service that takes connections where it does not, or that may lead to a port at which nobody listens.
 func restOfOpen(w *converge.World, s *corev1.Service) (says, advice string) {
-	for _, port := range s.Spec.Ports {
-		number := port.TargetPort.IntVal
-		if number == 0 || port.TargetPort.StrVal != "" {
-			continue
-		}
-		if has := declared(Selected(w, s), port.Protocol); len(has) > 0 && !slices.Contains(has, number) {
-			return fmt.Sprintf("leads to port %d of its pods, which declare %s: connections are refused if nothing listens there", number,
-					words.List(words.Texts(has), 3)),
-				fmt.Sprintf("if %d is meant, correct spec.ports[].targetPort: kubectl edit service %s -n %s", has[0], s.Name, s.Namespace)
-		}
+	if says, advice = elsewhereAt(w, s); says != "" {
+		return says, advice
 	}
 	inside := ptr.Deref(s.Spec.InternalTrafficPolicy, "") == corev1.ServiceInternalTrafficPolicyLocal
 	outside := s.Spec.ExternalTrafficPolicy == corev1.ServiceExternalTrafficPolicyLocal
@@ -334,6 +334,23 @@ func restOfOpen(w *converge.World, s *corev1.Service) (says, advice string) {
 	return fmt.Sprintf("takes connections %s on %s alone, and drops them on %s: its %s is Local, and its pods run there", from,
 			words.List(with, 3), words.List(without, 3), field),
 		"kubectl patch service " + s.Name + " -n " + s.Namespace + ` -p '{"spec":{"` + field + `":"Cluster"}}'`
+}
+
+// elsewhereAt tells of a service that leads to a port that its pods do not declare, while they declare others.
+func elsewhereAt(w *converge.World, s *corev1.Service) (says, advice string) {
+	for i, port := range s.Spec.Ports {
+		number := port.TargetPort.IntVal
+		if number == 0 || port.TargetPort.StrVal != "" {
+			continue
+		}
+		if has := declared(Selected(w, s), port.Protocol); len(has) > 0 && !slices.Contains(has, number) {
+			return fmt.Sprintf("leads to port %d of its pods, which declare %s: connections are refused if nothing listens there", number,
+					words.List(words.Texts(has), 3)),
+				fmt.Sprintf("if %d is meant: %s", has[0], converge.Patched(converge.RefTo(core.Services, s),
+					converge.Put(fmt.Sprintf("/spec/ports/%d/targetPort", i), has[0])))
+		}
+	}
+	return "", ""
 }
 
 // declared are the ports of a protocol that the containers of pods declare.

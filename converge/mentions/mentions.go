@@ -165,11 +165,34 @@ func (s *Search) Walk(path, field string, v any, depth int) {
 		if n := len(s.Found); n == 0 || s.Found[n-1].Field != path {
 			s.byKind(path, stem, v)
 		}
+		if of := s.KindsBy(classField(path, field), "", "", true); len(of) > 0 && s.any(of[0]) { // else controllers go by the bare word
+			s.add(path, of, nil, v)
+		}
 		if is && (strings.HasSuffix(stem, "Class") && stem != "storageClass" || stem == "serviceAccount" ||
 			stem == "persistentVolumeClaim") {
 			s.add(path, s.KindsBy(stem, "", "", true), nil, v)
 		}
 	}
+}
+
+// classField is the kind of class that a field names that is not called className: class of ingress, storageClass; "": it names none.
+func classField(path, field string) string {
+	switch low := strings.ToLower(field); {
+	case low == "class" || low == "classname":
+		parts := strings.Split(path, ".")
+		return parts[max(len(parts)-2, 0)] + "Class"
+	case strings.HasSuffix(low, "class") && low != "priorityclass":
+		return field
+	}
+	return ""
+}
+
+// any says that there are objects of a kind.
+func (s *Search) any(k resource.Kind) bool {
+	for range s.Read.Each(k, "") {
+		return true
+	}
+	return false
 }
 
 // byKind notes an object of the project's own that a field names by the end of its kind: storageLocation, queueName.

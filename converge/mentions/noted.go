@@ -65,6 +65,26 @@ func (s *Search) kindsOfKey(key string, label bool) (list []resource.Kind) {
 			list = append(list, k)
 		}
 	}
+	if len(list) == 0 && label && (stem == "cluster" || stem == "instance") {
+		return s.roots(own, key)
+	}
+	return list
+}
+
+// roots are the kinds of a project of which there are objects beside this one that have not its label themselves: those that it may name,
+// as strimzi.io/cluster names a Kafka.
+func (s *Search) roots(domain, key string) (list []resource.Kind) {
+	for _, k := range s.Kinds.All() {
+		if i := k.Info(); !i.Custom || !i.Namespaced || k == s.Kind || words.Domain(i.GVK.Group) != domain {
+			continue
+		}
+		for obj := range s.Read.Each(k, s.Obj.GetNamespace()) {
+			if _, has := obj.GetLabels()[key]; !has {
+				list = append(list, k)
+				break
+			}
+		}
+	}
 	return list
 }
 
