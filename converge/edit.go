@@ -113,6 +113,11 @@ var unlike = map[string]string{"Job": " | sed '/controller-uid/d'", "Pod": " | s
 // Anew is the command that makes an object anew, with changes, that can't be changed.
 func Anew(r Ref, changes ...Change) string { return copied(r, "json", JSON(changes)) }
 
+// Repeated is the command that makes an object anew as it is, that runs once.
+func Repeated(r Ref) string {
+	return "kubectl get " + word(r.Kind) + " " + r.Name + In(r.NS) + " -o yaml" + unlike[r.Kind.Info().GVK.Kind] + " | kubectl replace --force -f -"
+}
+
 // Top is the object at the end of the chain of controllers of another, or that itself; nil: an operator is in it, or it is not seen.
 func (w *World) Top(k resource.Kind, obj resource.Object) (resource.Kind, resource.Object) {
 	for range MaxDepth {

@@ -119,6 +119,11 @@ func (l *Look) insteadSpoken(f *Finding) []string {
 		spoken = above
 	}
 	list := offered(message, spoken)
+	if len(list) == 0 && undefined.MatchString(message) && spoken != "" {
+		if meant := Likest(spoken, ownNames(tree["spec"], 0)); meant != "" {
+			list = []string{meant}
+		}
+	}
 	if len(list) == 0 {
 		return nil
 	}
@@ -140,4 +145,28 @@ func (l *Look) insteadSpoken(f *Finding) []string {
 		return nil
 	}
 	return l.instead(spoken, list)
+}
+
+// undefined finds words by which a name that a spec uses is not among those that it gives.
+var undefined = pattern.New(`(?i)\bundefined\b|\bnot (?:be )?(?:found|defined|declared)\b|does not exist|doesn't exist|\bunknown\b|\bno such\b`)
+
+// ownNames are the names that a spec gives to its parts.
+func ownNames(v any, depth int) (list []string) {
+	if depth > MaxDepth {
+		return nil
+	}
+	switch v := v.(type) {
+	case map[string]any:
+		for _, field := range slices.Sorted(maps.Keys(v)) {
+			list = append(list, ownNames(v[field], depth+1)...)
+		}
+	case []any:
+		for _, item := range v {
+			if one, _ := item.(map[string]any); words.String(one, "name") != "" {
+				list = append(list, words.String(one, "name"))
+			}
+			list = append(list, ownNames(item, depth+1)...)
+		}
+	}
+	return list
 }

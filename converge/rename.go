@@ -70,6 +70,9 @@ func (l *Look) rename(f *Finding) {
 			old = f.Waits.On.Name
 		}
 		command := l.renaming(old, m[1]+m[2], isKey, f.Waits.On.Name, "")
+		if command == "" && f.Waits.On.Kind == "Service" {
+			command = l.rehost(old, m[2])
+		}
 		if command != "" {
 			f.Advice = slices.Clone(f.Advice)
 			f.Advice[i] = a + ": " + command

@@ -152,6 +152,11 @@ func cannotStart(l *converge.Look, f *converge.Finding, p *corev1.Pod, container
 		}
 	case strings.HasPrefix(s.Words(), "the image has no"):
 		f.Advice[0] = edited(l, s.Advice())
+		if other := otherProgram(l, p, container, text); other != "" {
+			f.Advice = append([]string{other}, f.Advice...)
+		}
+	case strings.HasPrefix(s.Mark(), "exec format"):
+		f.Advice = append(onPlatform(l, p), f.Advice...)
 	}
 }
 
@@ -407,9 +412,7 @@ func podEvicted(l *converge.Look, p *corev1.Pod) *converge.Finding {
 	if s, ok := words.Meaning(gone, p.Status.Message); ok {
 		f.Advice = []string{strings.ReplaceAll(s.Advice(), "{}", p.Spec.NodeName)}
 	}
-	if overStorage.MatchString(p.Status.Message) {
-		f.Advice = append(f.Advice, moreStorage(l, p)...)
-	}
+	f.Advice = append(f.Advice, moreStorage(l, p)...)
 	if !slices.ContainsFunc(f.Advice, func(a string) bool { return strings.Contains(a, " replace --force ") }) {
 		f.Advice = append(f.Advice, again)
 	}

@@ -48,7 +48,9 @@ func podOnLostNode(l *converge.Look) *converge.Finding {
 		Waits:  converge.On("Node", r, "status.conditions[Ready]"),
 		Next:   converge.Does(converge.AgentOf(p), "stops the containers when it is back"),
 		Advice: []string{"bring the node back; or, if it will never come back, delete the node: the pod then goes too"},
-		Below:  []converge.Ref{r}}
+		Also: []string{"or, if that machine is off, let this pod go alone: kubectl delete pod " + p.Name + " -n " + p.Namespace +
+			" --grace-period=0 --force"},
+		Below: []converge.Ref{r}}
 }
 
 func podStopping(l *converge.Look) *converge.Finding {

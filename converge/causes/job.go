@@ -62,6 +62,9 @@ func jobGaveUp(l *converge.Look) *converge.Finding {
 				ptr.Deref(j.Status.FailedIndexes, ""), ptr.Deref(j.Spec.MaxFailedIndexes, 0))
 		}
 		adviseFailure(l, f, j)
+		if k, _ := l.LastingTop(); k == kinds.Jobs && !strings.Contains(strings.Join(f.Advice, "\n"), " | kubectl replace --force ") {
+			f.Also = []string{converge.Again + ": " + converge.Repeated(converge.RefTo(k, j))}
+		}
 		if left := stopping(l.World, j); c.Type == batchv1.JobFailureTarget && len(left) > 0 {
 			f.State, f.Owner = converge.Waiting, "job"
 			f.Says += "; pod/" + left[0].Name + general.AndMore(len(left)-1) + ", which it deleted, has not stopped yet"

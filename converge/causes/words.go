@@ -31,7 +31,7 @@ func advise(l *converge.Look, f *converge.Finding, p *corev1.Pod, container stri
 	if unreached(l, f, p, container, general.LastLine(t.Message)); t.Message == "" {
 		needing(l, f, p, container)
 	}
-	if lacks := wanting(l.World, p, container, t.Message); lacks != "" {
+	if lacks := wanting(l, p, container, t.Message); lacks != "" {
 		f.Advice = append([]string{lacks}, f.Advice...)
 		return f
 	}
@@ -61,6 +61,9 @@ func advise(l *converge.Look, f *converge.Finding, p *corev1.Pod, container stri
 	who := "system:serviceaccount:" + words.Between(t.Message, `"system:serviceaccount:`, `"`) + " -n " + p.Namespace
 	if s.Advice() != words.DNSUnknown || !strings.HasPrefix(f.Advice[0], headless) {
 		f.Advice = append([]string{withKeys(l, p, container, strings.ReplaceAll(s.Advice(), "{}", who), t.Message)}, f.Advice...)
+	}
+	if s.Mark() == "exec format error" {
+		f.Advice = append(onPlatform(l, p), f.Advice...)
 	}
 	enlarge(l, f, p)
 	if r, lacks := converge.LackedRight(t.Message); lacks {
@@ -151,14 +154,14 @@ var (
 )
 
 // wanting advises to give a container what its program says it lacks: a variable that its environment does not have, or a file.
-func wanting(w *converge.World, p *corev1.Pod, container, said string) string {
+func wanting(l *converge.Look, p *corev1.Pod, container, said string) string {
 	c := podspec.ContainerNamed(&p.Spec, container)
 	if c == nil {
 		return ""
 	}
 	if m := words.Unset.FindStringSubmatch(said); m != nil && !hasEnv(c, m[1]+m[2]) {
 		name := m[1] + m[2]
-		if d := deploymentOf(w, p); d != nil {
+		if d := deploymentOf(l.World, p); d != nil {
 			return fmt.Sprintf("give it that variable, which its env does not have: kubectl set env deployment/%s -c %s %s=VALUE -n %s",
 				d.Name, container, name, d.Namespace)
 		}
@@ -177,6 +180,9 @@ func wanting(w *converge.World, p *corev1.Pod, container, said string) string {
 	}
 	if best.Name == "" {
 		return "mount what has " + path + ", for no volume is mounted there, or correct the path that it is given"
+	}
+	if is := keyAs(l, p, best, path); is != "" {
+		return is
 	}
 	return "see what the volume " + best.Name + " has, which is mounted at " + best.MountPath
 }
@@ -246,7 +252,7 @@ func podsRejected(l *converge.Look) *converge.Finding {
 		last.Status.Reason, why), Owner: converge.Person, State: converge.Blocked, Error: general.TextOnly(last.Status.Message),
 		Waits: l.Field("spec.template"), Next: converge.PersonDoes("corrects the pod template")}
 	if s, ok := words.Meaning(gone, last.Status.Message); ok {
-		f.Advice = []string{strings.ReplaceAll(s.Advice(), "{}", last.Spec.NodeName)}
+		f.Advice = append(moreStorage(l, last), strings.ReplaceAll(s.Advice(), "{}", last.Spec.NodeName))
 	}
 	if t := health.TemplateOf(l.Obj); t != nil && t.Spec.NodeName != "" {
 		f.Waits = l.Field("spec.template.spec.nodeName")
