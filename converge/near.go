@@ -55,7 +55,7 @@ func (w *World) NearTo(wait *convergence.Wait) string {
 	if other := w.namesake(k, wait.On.Namespace, wait.On.Name); other != "" {
 		return other
 	}
-	if meant := w.likeName(k, wait.On.Namespace, wait.On.Name); meant != "" {
+	if meant := w.Like(k, wait.On.Namespace, wait.On.Name); meant != "" {
 		o := *wait.On
 		o.Name = meant
 		return "there is " + o.Short() + nameIt
@@ -124,9 +124,9 @@ func (w *World) namesake(k resource.Kind, ns, name string) string {
 	return ""
 }
 
-// likeName is the name of the object that is called most like another that is not there; "": none is. It is remembered, for many may wait
+// Like is the name of the object that is called most like another that is not there; "": none is. It is remembered, for many may wait
 // for one.
-func (w *World) likeName(k resource.Kind, ns, name string) (meant string) {
+func (w *World) Like(k resource.Kind, ns, name string) (meant string) {
 	at := Ref{k, ns, name}
 	if meant, known := w.likest[at]; known {
 		return meant

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/kloop-dev/kloop/converge/words"
 	"github.com/kloop-dev/kloop/internal/pattern"
@@ -174,6 +175,7 @@ func (l *Look) fill(name string, f *Finding) {
 		f.Advice = append([]string{only}, f.Advice...)
 	}
 	l.bareMake(f)
+	l.makeSpace(f)
 	l.rename(f)
 	l.keptElsewhere(f)
 }
@@ -187,6 +189,8 @@ var (
 	roleOf = pattern.New(`(?:privileges|permissions?|rights)\b.*ClusterRole ['"]([a-z0-9:.-]+)['"]`)
 	// barred finds a service account that may not do what it wants.
 	barred = pattern.New(`[Uu]ser \\?"?(system:serviceaccount:([a-z0-9-]+):[a-z0-9.-]+)\\?"? cannot`)
+	// spaceless finds a namespace that somebody says is not there.
+	spaceless = pattern.New(`\bnamespaces? \\?["']([a-z0-9-]+)\\?["'] not found|\bnamespace ([a-z0-9-]+) (?:does not exist|not found)`)
 	// served finds a service of the cluster in an address that was asked in vain.
 	served = pattern.New(`https://([a-z0-9-]+)\.([a-z0-9-]+)\.svc[.:/].+`)
 )
@@ -217,6 +221,17 @@ func (l *Look) lookUp(f *Finding) {
 	if command != "" && (!strings.Contains(strings.Join(f.Advice, "\n"), "kubectl get ") ||
 		isVague(f.Advice[0])) {
 		f.Advice = append([]string{command}, f.Advice...)
+	}
+}
+
+// makeSpace advises to make the namespace that the words of the finding say is not there.
+func (l *Look) makeSpace(f *Finding) {
+	m := spaceless.FindStringSubmatch(f.Says)
+	if m == nil || strings.Contains(strings.Join(f.Advice, "\n"), "kubectl create namespace ") {
+		return
+	}
+	if k, ok := l.Kinds.GR(schema.GroupResource{Resource: "namespaces"}); ok && l.Sees(k) && l.Read.Lookup(k, "", m[1]+m[2]) == nil {
+		f.Advice = append([]string{"if it is meant, make it: kubectl create namespace " + m[1] + m[2]}, f.Advice...)
 	}
 }
 

@@ -3,13 +3,10 @@ package general
 import (
 	"cmp"
 	"encoding/json"
-	"maps"
 	"slices"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/labels"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/kloop-dev/kloop/converge"
 	"github.com/kloop-dev/kloop/converge/mentions"
@@ -57,12 +54,12 @@ func remarks(s *mentions.Search) (list []Remark) {
 		}
 	}
 	if custom || s.Kind.Info().GR() == networkPolicies {
-		list = append(list, selectors(s, "spec", tree["spec"], 0)...)
+		list = append(list, selectors(s, []string{"spec"}, tree["spec"])...)
 	}
 	if !custom {
 		return list
 	}
-	list = append(append(list, unselected(s)...), Besides(s, tree)...)
+	list = slices.Concat(list, unselected(s), portless(s, tree), Besides(s, tree))
 	if bad := append(Applied(s, tree), PartsOf((&converge.Look{World: s.World, Kind: s.Kind, Obj: s.Obj}), s.Obj,
 		0)...); len(bad) > 0 {
 		if part := s.Step(bad[0]); part != nil {
@@ -88,87 +85,4 @@ func lame(s *mentions.Search, m *mentions.Mention) []Remark {
 		return nil
 	}
 	return []Remark{{Says: "names in " + m.Field + " what is not well: " + part.Gap().Verdict, Wait: m.Wait(), Part: part}}
-}
-
-// selectors finds those of a spec that select nothing. The field says of which kind, as serviceMonitorSelector does; one that is only
-// called selector may select anything.
-func selectors(s *mentions.Search, path string, v any, depth int) (list []Remark) {
-	if several, is := v.([]any); is && depth < 6 {
-		for _, item := range several {
-			list = append(list, selectors(s, path, item, depth+1)...)
-		}
-	}
-	at, _ := v.(map[string]any)
-	for _, field := range slices.Sorted(maps.Keys(at)) {
-		sel, _ := at[field].(map[string]any)
-		match, _ := sel["matchLabels"].(map[string]any)
-		stem, is := strings.CutSuffix(field, "elector")
-		if field == "template" || field == "podTemplate" || depth > 6 {
-			continue
-		}
-		if !is || len(match) == 0 || sel["matchExpressions"] != nil {
-			list = append(list, selectors(s, path+"."+field, at[field], depth+1)...)
-			continue
-		}
-		want := labels.Set{}
-		for key := range match {
-			want[key] = words.String(match, key)
-		}
-		ns := s.Obj.GetNamespace()
-		if at["namespaceSelector"] != nil && field != "namespaceSelector" {
-			ns = ""
-		}
-		if r := selectsNone(s, path+"."+field, strings.TrimSuffix(strings.TrimSuffix(stem, "S"), "s"), ns, want); r.Says != "" {
-			list = append(list, r)
-		}
-	}
-	return list
-}
-
-// selectable are the kinds that a selector of no other name may select.
-var selectable = []schema.GroupResource{{Resource: "pods"}, {Resource: "services"}, {Group: "apps", Resource: "deployments"},
-	{Group: "apps", Resource: "statefulsets"}, {Group: "apps", Resource: "daemonsets"}}
-
-var networkPolicies = schema.GroupResource{Group: "networking.k8s.io", Resource: "networkpolicies"}
-
-func selectsNone(s *mentions.Search, path, word, ns string, want labels.Set) Remark {
-	of := s.Served(selectable...)
-	if word != "" {
-		of = s.KindsBy(word, "", "", true)
-	}
-	sel, near := want.AsSelector(), Remark{}
-	if len(of) == 0 {
-		return near
-	}
-	for _, one := range of {
-		in := ns
-		if !one.Info().Namespaced {
-			in = ""
-		}
-		if !s.Sees(one, in) {
-			return Remark{}
-		}
-		for other := range s.Read.Each(one, in) {
-			has := labels.Set(other.GetLabels())
-			if sel.Matches(has) {
-				return Remark{}
-			}
-			for key, value := range want {
-				if near.Advice == "" && has[key] != "" && converge.Likest(value, []string{has[key]}) != "" {
-					near.Advice = "there is " + key + "=" + has[key] + " at " +
-						new(converge.ObjectOf(one, other)).Short() + ": correct " + path + ", if that is meant"
-					near.Wait = converge.On("Object", converge.RefTo(one, other), "")
-				}
-			}
-		}
-	}
-	what := "nothing (no pod, service or workload there has these labels)"
-	if word != "" {
-		what = "no " + of[0].Info().Singular
-	}
-	near.Says = "selects " + what + " by " + path + " " + want.String()
-	if ns == "" && of[0].Info().Namespaced {
-		near.Says += ", in any namespace"
-	}
-	return near
 }

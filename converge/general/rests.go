@@ -1,6 +1,7 @@
 package general
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"slices"
@@ -59,30 +60,36 @@ func restOfQuota(_ *converge.World, q *corev1.ResourceQuota) (says, advice strin
 }
 
 func restOfBinding(w *converge.World, b *rbacv1.RoleBinding) (string, string) {
-	return grants(w, b.Namespace, b.RoleRef, b.Subjects)
+	return grants(w, converge.RefTo(rbac.RoleBindings, b), b.RoleRef, b.Subjects)
 }
 
 func restOfClusterBinding(w *converge.World, b *rbacv1.ClusterRoleBinding) (string, string) {
-	return grants(w, "", b.RoleRef, b.Subjects)
+	return grants(w, converge.RefTo(rbac.ClusterRoleBindings, b), b.RoleRef, b.Subjects)
 }
 
 // grants tells of a binding that gives nothing, or to nobody.
-func grants(w *converge.World, ns string, role rbacv1.RoleRef, to []rbacv1.Subject) (says, advice string) {
+func grants(w *converge.World, b converge.Ref, role rbacv1.RoleRef, to []rbacv1.Subject) (says, advice string) {
 	var k resource.Kind = rbac.ClusterRoles
+	ns := ""
 	if role.Kind == "Role" {
-		k = rbac.Roles
-	} else {
-		ns = ""
+		k, ns = rbac.Roles, b.NS
 	}
 	if w.Sees(k, ns) && w.Read.Lookup(k, ns, role.Name) == nil {
-		return "gives nothing: it names the " + strings.ToLower(role.Kind) + " " + role.Name + ", which does not exist",
-			"kubectl get " + k.Info().Plural + converge.In(ns)
+		advice = "kubectl get " + k.Info().Plural + converge.In(ns)
+		if meant := w.Like(k, ns, role.Name); meant != "" { // which role it gives can't be changed
+			advice = "if " + meant + " is meant, make it anew so: " + converge.Anew(b, converge.Put("/roleRef/name", meant))
+		}
+		return "gives nothing: it names the " + strings.ToLower(role.Kind) + " " + role.Name + ", which does not exist", advice
 	}
-	for _, s := range to {
-		if s.Kind == rbacv1.ServiceAccountKind && w.Sees(core.ServiceAccounts, s.Namespace) &&
-			resource.Get(w.Read, core.ServiceAccounts, s.Namespace, s.Name) == nil {
-			return "names the service account " + s.Namespace + "/" + s.Name + ", which does not exist",
-				"kubectl get serviceaccounts -n " + s.Namespace
+	for i, s := range to {
+		in := cmp.Or(s.Namespace, b.NS)
+		if s.Kind == rbacv1.ServiceAccountKind && w.Sees(core.ServiceAccounts, in) &&
+			resource.Get(w.Read, core.ServiceAccounts, in, s.Name) == nil {
+			advice = "make it: kubectl create serviceaccount " + s.Name + " -n " + in
+			if meant := w.Like(core.ServiceAccounts, in, s.Name); meant != "" {
+				advice = "if " + meant + " is meant: " + converge.Patched(b, converge.Put(fmt.Sprintf("/subjects/%d/name", i), meant))
+			}
+			return "names the service account " + in + "/" + s.Name + ", which does not exist", advice
 		}
 	}
 	return "", ""

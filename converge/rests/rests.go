@@ -2,6 +2,7 @@
 package rests
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -225,8 +226,13 @@ func restOfBudget(w *converge.World, b *policyv1.PodDisruptionBudget) (string, s
 	}
 	pods := health.Guarded(w, b)
 	if len(pods) == 0 {
+		like := general.Like{}
+		if b.Spec.Selector != nil {
+			like, _ = general.Likely(w, []resource.Kind{kinds.Pods}, b.Namespace, b.Spec.Selector.MatchLabels)
+		}
 		return "guards nothing: no pod in namespace " + b.Namespace + " has the labels that its selector asks for",
-			"kubectl get pods --show-labels -n " + b.Namespace
+			cmp.Or(like.Corrected(converge.RefTo(kinds.PodDisruptionBudgets, b), "spec", "selector", "matchLabels"),
+				"kubectl get pods --show-labels -n "+b.Namespace)
 	}
 	for _, p := range pods {
 		if s := w.Explain(kinds.Pods, p); s != nil {
