@@ -10,6 +10,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
+	"github.com/kloop-dev/kloop/converge/words"
 	"github.com/kloop-dev/kloop/resource"
 )
 
@@ -115,7 +116,8 @@ func Anew(r Ref, changes ...Change) string { return copied(r, "json", JSON(chang
 
 // Repeated is the command that makes an object anew as it is, that runs once.
 func Repeated(r Ref) string {
-	return "kubectl get " + word(r.Kind) + " " + r.Name + In(r.NS) + " -o yaml" + unlike[r.Kind.Info().GVK.Kind] + " | kubectl replace --force -f -"
+	return "kubectl get " + word(r.Kind) + " " + r.Name + In(r.NS) + " -o yaml" + unlike[r.Kind.Info().GVK.Kind] +
+		" | kubectl replace --force -f -"
 }
 
 // Top is the object at the end of the chain of controllers of another, or that itself; nil: an operator is in it, or it is not seen.
@@ -173,6 +175,12 @@ func copied(r Ref, how, body string) string {
 		return ""
 	}
 	return command + unlike[r.Kind.Info().GVK.Kind] + " | kubectl replace --force -f -"
+}
+
+// AgainAsItIs is the command that makes an object of an operator anew that runs once; "": it is no such.
+func AgainAsItIs(k resource.Kind, obj resource.Object) string {
+	tree, _ := words.Tree(obj)
+	return again(k, obj, tree, nil)
 }
 
 // again is the command that makes an object of an operator anew, with changes, that runs once; "": another one makes it, or what came of

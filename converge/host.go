@@ -20,7 +20,7 @@ func hostOf(name string) *regexp.Regexp {
 
 // rehost is the command that puts the name of a service in the place of another one in the variables and arguments of a pod template, or
 // in a ConfigMap from which it has variables; "": it is in none, or in too many.
-func (l *Look) rehost(old, name string) string {
+func rehost(l *Look, old, name string) string {
 	k, obj := l.Template()
 	if obj == nil || !slices.Contains(remade, k.Info().GVK.Kind) || !plainName.MatchString(old+name) {
 		return ""
@@ -44,7 +44,7 @@ func (l *Look) rehost(old, name string) string {
 		return Patched(RefTo(k, obj), ops...)
 	}
 	for _, from := range slices.Compact(maps) {
-		if command := l.inMap(from, host, name); command != "" && len(ops) == 0 && k.Info().GVK.Kind != "CronJob" {
+		if command := inMap(l, from, host, name); command != "" && len(ops) == 0 && k.Info().GVK.Kind != "CronJob" {
 			return command + " && kubectl rollout restart " + word(k) + " " + Called(&Look{Obj: obj})
 		}
 	}
@@ -58,7 +58,7 @@ var (
 )
 
 // inMap is the command that puts the name in the values of a ConfigMap; "": it has not the other.
-func (l *Look) inMap(from string, host *regexp.Regexp, name string) string {
+func inMap(l *Look, from string, host *regexp.Regexp, name string) string {
 	k, ok := l.Kinds.GR(schema.GroupResource{Resource: "configmaps"})
 	if !ok {
 		return ""

@@ -81,6 +81,9 @@ func (l *Look) instead(value string, list []string) []string {
 	return Choices(value, list, command)
 }
 
+// InPlaceOf is advice to have one of a few values in the place of one of the object's spec, with the command for each.
+func InPlaceOf(l *Look, value string, list []string) []string { return l.instead(value, list) }
+
 // signs are those of a text that are no letters or digits: values that go in one place mostly have the same.
 func signs(v string) string {
 	return strings.Map(func(r rune) rune {
@@ -148,7 +151,14 @@ func (l *Look) insteadSpoken(f *Finding) []string {
 }
 
 // undefined finds words by which a name that a spec uses is not among those that it gives.
-var undefined = pattern.New(`(?i)\bundefined\b|\bnot (?:be )?(?:found|defined|declared)\b|does not exist|doesn't exist|\bunknown\b|\bno such\b`)
+var undefined = pattern.New(`(?i)\bundefined\b|\bnot (?:be )?(?:found|defined|declared)\b|does not exist|` +
+	`doesn't exist|\bunknown\b|\bno such\b`)
+
+// OfOwn says that a name is like one that a spec gives to one of its parts, and that none has.
+func OfOwn(tree map[string]any, name string) bool {
+	own := ownNames(tree["spec"], 0)
+	return !slices.Contains(own, name) && Likest(name, own) != ""
+}
 
 // ownNames are the names that a spec gives to its parts.
 func ownNames(v any, depth int) (list []string) {

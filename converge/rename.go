@@ -71,7 +71,7 @@ func (l *Look) rename(f *Finding) {
 		}
 		command := l.renaming(old, m[1]+m[2], isKey, f.Waits.On.Name, "")
 		if command == "" && f.Waits.On.Kind == "Service" {
-			command = l.rehost(old, m[2])
+			command = rehost(l, old, m[2])
 		}
 		if command != "" {
 			f.Advice = slices.Clone(f.Advice)
@@ -168,7 +168,8 @@ func (l *Look) renaming(old, name string, isKey bool, of, kind string) string {
 func relabelling(r Ref, obj resource.Object, old, name string) string {
 	for verb, notes := range map[string]map[string]string{"label": obj.GetLabels(), "annotate": obj.GetAnnotations()} {
 		for _, key := range slices.Sorted(maps.Keys(notes)) {
-			if value := notes[key]; strings.Contains(key, "/") && (value == old || strings.HasSuffix(value, "/"+old)) && plainName.MatchString(name) {
+			if value := notes[key]; strings.Contains(key, "/") && (value == old || strings.HasSuffix(value, "/"+old)) &&
+				plainName.MatchString(name) {
 				return "kubectl " + verb + " " + r.Called() + " " + key + "=" + strings.TrimSuffix(value, old) + name + " --overwrite"
 			}
 		}

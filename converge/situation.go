@@ -171,11 +171,11 @@ func (l *Look) fill(name string, f *Finding) {
 	l.byMaker(f)
 	l.lookUp(f)
 	byWords(l, f)
-	if only := l.OnlyOne(f.Waits); only != "" && !strings.Contains(strings.Join(f.Advice, "\n"), "there is ") && len(f.Below) == 0 {
+	if only := l.OnlyOne(f.Waits); only != "" && !strings.Contains(only, "/"+l.Obj.GetName()+" alone") && !strings.Contains(strings.Join(f.Advice, "\n"), "there is ") && len(f.Below) == 0 {
 		f.Advice = append([]string{only}, f.Advice...)
 	}
 	l.bareMake(f)
-	l.makeSpace(f)
+	makeSpace(l, f)
 	l.rename(f)
 	l.keptElsewhere(f)
 }
@@ -225,7 +225,7 @@ func (l *Look) lookUp(f *Finding) {
 }
 
 // makeSpace advises to make the namespace that the words of the finding say is not there.
-func (l *Look) makeSpace(f *Finding) {
+func makeSpace(l *Look, f *Finding) {
 	m := spaceless.FindStringSubmatch(f.Says)
 	if m == nil || strings.Contains(strings.Join(f.Advice, "\n"), "kubectl create namespace ") {
 		return

@@ -9,6 +9,7 @@ import (
 
 	"github.com/kloop-dev/kloop/converge/words"
 	"github.com/kloop-dev/kloop/internal/pattern"
+	"github.com/kloop-dev/kloop/strict"
 )
 
 // isVague says that a piece of advice holds of anything that does not work.
@@ -160,6 +161,14 @@ func sourceOf(tree map[string]any) string {
 // branches are the names that the first branch of a repository has, each with the other one.
 var branches = map[string]string{"master": "main", "main": "master"}
 
+// branchLike is the usual name of a branch of which a value is a misspelling; "": it is of none.
+func branchLike(path, value string) string {
+	if low := strings.ToLower(path); !strings.HasSuffix(low, "branch") && !strings.HasSuffix(low, "revision") {
+		return ""
+	}
+	return words.Between(strict.Meant(value, []string{"main", "master", "develop", "release"}), "did you mean ", "?")
+}
+
 // answeredBy finds words of one who was reached, or of the DNS that was not: the address itself is right then.
 var answeredBy = pattern.New(`(?i)\b(40[13]|429)\b|denied|forbidden|authoriz|authentic|limit|` +
 	`lookup .*timeout|misbehaving|x509|handshake|\bknown`)
@@ -185,7 +194,7 @@ func correctSpoken(l *Look, f *Finding) string {
 			return "it speaks of " + path + " (" + value + "); if its first field was meant for seconds, leave it out: " + command
 		}
 	}
-	if other := branches[value]; other != "" && strings.HasSuffix(strings.ToLower(path), "branch") || other != "" &&
+	if other := cmp.Or(branches[value], branchLike(path, value)); other != "" && strings.HasSuffix(strings.ToLower(path), "branch") || other != "" &&
 		strings.HasSuffix(path, "evision") {
 		if command := l.renaming(value, other, false, "", ""); command != "" {
 			return "it speaks of " + path + " (" + value + "); if the branch is " + other + " there: " + command

@@ -296,9 +296,45 @@ func volumeUnfit(l *converge.Look, c *corev1.PersistentVolumeClaim) *converge.Fi
 	}
 	slices.Sort(why)
 	return &converge.Finding{Says: "finds no volume that does: " + strings.Join(why[:min(len(why), 3)], "; "), State: converge.Blocked,
-		Waits:  converge.ForName("Object", "a persistent volume that does"),
-		Next:   converge.Does("volume-binder", "binds it when a volume fits"),
-		Advice: []string{"make the claim anew so that it asks for what a volume offers", "or create a persistent volume that does"}}
+		Waits: converge.ForName("Object", "a persistent volume that does"),
+		Next:  converge.Does("volume-binder", "binds it when a volume fits"),
+		Advice: append(asOffered(l, c, byHandOnly(l, c)), "make the claim anew so that it asks for what a volume offers",
+			"or create a persistent volume that does")}
+}
+
+// asOffered advises to make a claim anew, which another one does not make, so that it asks for what one of some free volumes offers.
+func asOffered(l *converge.Look, c *corev1.PersistentVolumeClaim, among []*corev1.PersistentVolume) []string {
+	if k, obj := l.LastingTop(); k != kinds.PersistentVolumeClaims || obj == nil || setOf(l.World, c) != nil {
+		return nil
+	}
+	best, changes := "", []converge.Change(nil)
+	for _, v := range among {
+		if v.Status.Phase != corev1.VolumeAvailable {
+			continue
+		}
+		var list []converge.Change
+		if have := v.Spec.Capacity[corev1.ResourceStorage]; have.Cmp(c.Spec.Resources.Requests[corev1.ResourceStorage]) < 0 {
+			list = append(list, converge.Put("/spec/resources/requests/storage", have.String()))
+		}
+		if slices.ContainsFunc(c.Spec.AccessModes, func(m corev1.PersistentVolumeAccessMode) bool {
+			return !slices.Contains(v.Spec.AccessModes, m)
+		}) {
+			list = append(list, converge.Put("/spec/accessModes", v.Spec.AccessModes))
+		}
+		if v.Spec.StorageClassName != core.ClaimClass(c) {
+			list = append(list, converge.Add("/spec/storageClassName", v.Spec.StorageClassName))
+		}
+		fits := c.DeepCopy()
+		fits.Spec.AccessModes, fits.Spec.Resources.Requests = v.Spec.AccessModes[:min(1, len(v.Spec.AccessModes))], nil
+		if unfitting(v, fits, true) == "" && len(list) > 0 && (changes == nil || len(list) < len(changes)) {
+			best, changes = v.Name, list
+		}
+	}
+	if changes == nil {
+		return nil
+	}
+	return []string{"if volume " + best + " is meant, make the claim anew so that it asks for what that offers: " +
+		converge.Anew(converge.RefTo(kinds.PersistentVolumeClaims, c), changes...)}
 }
 
 func classMissing(l *converge.Look, c *corev1.PersistentVolumeClaim) *converge.Finding {
@@ -417,6 +453,11 @@ func noVolume(l *converge.Look, c *corev1.PersistentVolumeClaim) *converge.Findi
 		Next:  converge.Does("volume-binder", "binds it when a volume fits"),
 		Advice: []string{"create a persistent volume of at least " + q.String() + " with the claim's access modes",
 			"or make the claim anew with a storage class"}}
+	defer func() {
+		if l.Sees(kinds.PersistentVolumes) {
+			f.Advice = append(asOffered(l, c, resource.List(l.Read, kinds.PersistentVolumes, "")), f.Advice...)
+		}
+	}()
 	if name := ptr.Deref(c.Spec.StorageClassName, ""); !l.Sees(kinds.PersistentVolumes) {
 		volumesUnseen(l, f, c, "which volumes there are")
 	} else if name != "" && !l.Sees(kinds.StorageClasses) {

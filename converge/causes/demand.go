@@ -26,7 +26,7 @@ type demand struct {
 	term, at int
 }
 
-// required is what a pod requires of nodes by its affinity; nil: nothing.
+// required are the terms by which the affinity of a pod requires nodes; nil: there are none.
 func required(p *corev1.Pod) *corev1.NodeSelector {
 	if a := p.Spec.Affinity; a != nil && a.NodeAffinity != nil {
 		return a.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution
@@ -83,7 +83,8 @@ func otherValues(l *converge.Look, p *corev1.Pod) (advice []string) {
 // fixedLabel says that a label tells what a node is, so that to give it to another one does not help.
 func fixedLabel(key string) bool {
 	domain, _, is := strings.Cut(key, "/")
-	return is && (strings.HasSuffix(domain, "kubernetes.io") || strings.HasSuffix(domain, "k8s.io") || strings.HasSuffix(domain, "karpenter.sh"))
+	return is && (strings.HasSuffix(domain, "kubernetes.io") || strings.HasSuffix(domain, "k8s.io") ||
+		strings.HasSuffix(domain, "karpenter.sh"))
 }
 
 // labelling advises to label the node that a pod could have, if one label that it requires, and that no node has so, were not lacking; "":

@@ -1,12 +1,14 @@
 package causes
 
 import (
+	"maps"
 	"slices"
 	"strings"
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
+	"k8s.io/component-helpers/scheduling/corev1/nodeaffinity"
 	"k8s.io/utils/ptr"
 
 	"github.com/kloop-dev/kloop/converge"
@@ -43,7 +45,45 @@ func driverMissing(l *converge.Look, p *corev1.Pod, text string) *converge.Findi
 				node,
 			"its node-driver-registrar must mount /var/lib/kubelet/plugins_registry"}}
 	driverDown(l, f, name, kinds.DaemonSets)
+	if len(f.Below) == 0 {
+		keptFrom(l, f, name, node)
+	}
 	return f
+}
+
+// keptFrom tells what keeps the DaemonSet of a driver off a node.
+func keptFrom(l *converge.Look, f *converge.Finding, driver, node string) {
+	n := resource.Get(l.Read, kinds.Nodes, "", node)
+	for _, d := range resource.List(l.Read, kinds.DaemonSets, "") {
+		p := &corev1.Pod{ObjectMeta: d.Spec.Template.ObjectMeta, Spec: d.Spec.Template.Spec}
+		if n == nil || !drives(d, driver) {
+			continue
+		}
+		asks := nodeaffinity.GetRequiredNodeAffinity(p)
+		why := fixed(p, asks, n)
+		if why == "" {
+			continue
+		}
+		f.Says += "; daemonset/" + d.Name + " in namespace " + d.Namespace + " has no pod there, as the node " + why
+		at := &converge.Look{World: l.World, Kind: kinds.DaemonSets, Obj: d}
+		if t := toleration(at, p, node); t != "" && strings.HasPrefix(why, "has the taint ") {
+			f.Advice, f.State = []string{t}, converge.Blocked
+		} else if key, value := lacked(p, n); key != "" {
+			f.Advice, f.State = []string{"if it is to run there, label the node so: kubectl label node " + node + " " + key + "=" + value +
+				" --overwrite"}, converge.Blocked
+		}
+		return
+	}
+}
+
+// lacked is a label of a pod's node selector that a node has not so; "": there is none.
+func lacked(p *corev1.Pod, n *corev1.Node) (key, value string) {
+	for _, key := range slices.Sorted(maps.Keys(p.Spec.NodeSelector)) {
+		if n.Labels[key] != p.Spec.NodeSelector[key] {
+			return key, p.Spec.NodeSelector[key]
+		}
+	}
+	return "", ""
 }
 
 // common are words that the names of many drivers have.

@@ -187,7 +187,8 @@ func nearly(l *converge.Look, s *corev1.Service) string {
 			got, is := has[key]
 			switch {
 			case is && got == want:
-			case off != "" || len(s.Spec.Selector) == 1 && strict.Meant(want, []string{got}) == "":
+			case off != "" || len(s.Spec.Selector) == 1 && strict.Meant(want, []string{got}) == "" &&
+				got != s.Name && !strings.HasPrefix(got, s.Name+"-"):
 				return ""
 			case !is:
 				off = fmt.Sprintf("those of %s have no label %s", new(converge.ObjectOf(k, obj)).Short(), key)

@@ -223,6 +223,9 @@ func portTaken(l *converge.Look, p *corev1.Pod, text string) *converge.Finding {
 	if f == nil {
 		return nil
 	}
+	if without := portless(p); without != "" {
+		f.Advice[0] = retemplate(l, f.Advice[0], without)
+	}
 	want := hostPorts(p)
 	owner := metav1.GetControllerOfNoCopy(p)
 	for _, other := range resource.List(l.Read, kinds.Pods, "") {
@@ -251,6 +254,29 @@ func portTaken(l *converge.Look, p *corev1.Pod, text string) *converge.Finding {
 		return f
 	}
 	return f
+}
+
+// portless is the patch of a template's spec that leaves the ports of the node out; "": the pod has all of the node's network.
+func portless(p *corev1.Pod) string {
+	if p.Spec.HostNetwork {
+		return ""
+	}
+	var list []any
+	for i := range p.Spec.Containers {
+		var ports []any
+		for _, port := range p.Spec.Containers[i].Ports {
+			if port.HostPort != 0 {
+				ports = append(ports, map[string]any{"containerPort": port.ContainerPort, "hostPort": nil})
+			}
+		}
+		if len(ports) > 0 {
+			list = append(list, map[string]any{"name": p.Spec.Containers[i].Name, "ports": ports})
+		}
+	}
+	if len(list) == 0 {
+		return ""
+	}
+	return converge.JSON(map[string]any{"containers": list})
 }
 
 // portElsewhere advises on the node that a pod could have for its port, if something else did not keep it off.

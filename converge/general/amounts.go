@@ -1,6 +1,7 @@
 package general
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"slices"
@@ -166,4 +167,24 @@ func rawOf(a *amount, text string) any {
 		return n
 	}
 	return text
+}
+
+// backward finds words by which a version can't be followed by an older one.
+var backward = pattern.New(`(?i)\bdowngrad(?:e|es|ing)\b`)
+
+// downgraded advises to have the version that an object has, by its status, where its spec asks for an older one, which can't be.
+func downgraded(l *converge.Look, f *converge.Finding, tree map[string]any, message string) {
+	status, _ := tree["status"].(map[string]any)
+	has := cmp.Or(words.String(status, "version"), words.String(status, "currentVersion"), words.String(status, "observedVersion"))
+	if has == "" || len(f.Below) > 0 || !ownSpec(l) || !backward.MatchString(message) {
+		return
+	}
+	for _, v := range values("spec", tree["spec"], 0) {
+		_, field, _ := cutLast(v.path)
+		if strings.HasSuffix(strings.ToLower(field), "version") && v.text != has && !strings.Contains(v.path, "[]") {
+			f.Advice = append([]string{"have the version that it has, " + has + ", or a newer one: " + settle(l, strings.Split(v.path, "."),
+				`"`+has+`"`)}, f.Advice...)
+			return
+		}
+	}
 }

@@ -30,6 +30,7 @@ func spokenBounds(l *converge.Look, f *converge.Finding, tree map[string]any, me
 	outOfOrder(l, f, tree, message)
 	outOfBounds(l, f, tree, message)
 	growing(l, f, tree, message)
+	downgraded(l, f, tree, message)
 	roomier(l, f, tree, message)
 	heldBy(l, f, tree, message)
 }

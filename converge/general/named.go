@@ -48,7 +48,7 @@ func remarks(s *mentions.Search) (list []Remark) {
 	}
 	for _, m := range s.Mentions(tree) {
 		if says := m.Says(s.Obj.GetNamespace()); says != "" && !m.Loose {
-			list = append(list, Remark{Says: says, Wait: m.Wait(), Advice: cmp.Or(m.Help, s.NearTo(m.Wait()), s.OnlyOne(m.Wait()))})
+			list = append(list, Remark{Says: says, Wait: m.Wait(), Advice: cmp.Or(otherPart(s, &m), m.Help, s.NearTo(m.Wait()), s.OnlyOne(m.Wait()))})
 		} else if custom && m.Obj != nil && !m.Loose {
 			list = append(list, lame(s, &m)...)
 		}
@@ -68,6 +68,15 @@ func remarks(s *mentions.Search) (list []Remark) {
 		}
 	}
 	return list
+}
+
+// otherPart advises to name a part that an object has in place of one that it has not: a subset or a listener; "": it is none of those.
+func otherPart(s *mentions.Search, m *mentions.Mention) string {
+	part, has := m.Instead()
+	if len(has) == 0 || m.Obj == nil || strings.HasPrefix(m.Part, "port ") {
+		return ""
+	}
+	return strings.Join(converge.InPlaceOf(&converge.Look{World: s.World, Kind: s.Kind, Obj: s.Obj}, part, has), "\n")
 }
 
 // lame remarks on what an object names that is not well, or a service that leads nowhere, on purpose.

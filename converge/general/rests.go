@@ -192,7 +192,7 @@ func Explained(rules map[schema.GroupResource]Rule, w *converge.World, k resourc
 			Next: converge.PersonDoes("changes it, if that is not what is meant")}}
 	for _, a := range []string{r.Advice, advice} {
 		if a != "" {
-			s.Advice = append(s.Advice, a)
+			s.Advice = append(s.Advice, strings.Split(a, "\n")...)
 		}
 	}
 	(&converge.Look{World: w, Kind: k, Obj: obj}).Complete(&s.Finding)

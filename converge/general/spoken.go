@@ -39,8 +39,24 @@ var (
 // owned finds who has an object that another one wants to have.
 var owned = pattern.New(`controlled by ([A-Z]\w+) ([a-z0-9][a-z0-9.-]*[a-z0-9])`)
 
+// managed finds what else manages what an object is to manage.
+var managed = pattern.New(`already (?:managed|used|scaled) by (?:the |an? |another )?([A-Za-z]+) \\?['"]?([a-z0-9][a-z0-9.-]*[a-z0-9])`)
+
 // rivals tells of two that want to own the same object.
 func rivals(l *converge.Look, f *converge.Finding, message string) {
+	if m := managed.FindStringSubmatch(message); m != nil {
+		for _, k := range l.Kinds.All() {
+			if i := k.Info(); !strings.EqualFold(i.GVK.Kind, m[1]) && !slices.Contains(i.Short, strings.ToLower(m[1])) ||
+				l.Read.Lookup(k, l.Obj.GetNamespace(), m[2]) == nil {
+				continue
+			}
+			r := converge.Ref{Kind: k, NS: l.Obj.GetNamespace(), Name: m[2]}
+			f.Waits, f.State = converge.On("Object", r, ""), converge.Blocked
+			f.Next = converge.PersonDoes("lets one of the two have it; %s goes on then", f.Owner)
+			f.Advice = append([]string{"if this one is to have it, let the other go: kubectl delete " + r.Called()}, f.Advice...)
+			return
+		}
+	}
 	m := owned.FindStringSubmatch(message)
 	if m == nil {
 		return

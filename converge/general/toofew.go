@@ -18,7 +18,8 @@ import (
 
 var (
 	// apart finds words by which copies that must not be beside each other find no nodes.
-	apart = pattern.New(`(?i)anti-?affinity|no available nodes?|not enough nodes|insufficient (?:number of )?nodes|too few nodes|replica scheduling`)
+	apart = pattern.New(`(?i)anti-?affinity|no available nodes?|not enough nodes|insufficient (?:number of )?nodes|too few nodes|` +
+		`replica scheduling`)
 	// copies finds fields that say how many there are to be.
 	copies = pattern.New(`(?i)^(?:numberOf)?replicas$|^(?:replica|replication)(?:s|Count|Factor)?$|^instances$|^size$`)
 )

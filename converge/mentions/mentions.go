@@ -374,6 +374,11 @@ func (m *Mention) ask(v map[string]any) {
 	}
 }
 
+// Instead is the part that is asked of an object and that it does not have, and those that it has in its place; nil: those are not known.
+func (m *Mention) Instead() (part string, has []string) {
+	return m.Part[strings.LastIndexByte(m.Part, ' ')+1:], m.has
+}
+
 // Lacks notes that an object has not a key of data, if that is so.
 func (m *Mention) Lacks(key string) {
 	if has := converge.DataKeys(m.Obj); len(has) > 0 && !slices.Contains(has, key) {
