@@ -171,7 +171,8 @@ func (l *Look) fill(name string, f *Finding) {
 	l.byMaker(f)
 	l.lookUp(f)
 	byWords(l, f)
-	if only := l.OnlyOne(f.Waits); only != "" && !strings.Contains(only, "/"+l.Obj.GetName()+" alone") && !strings.Contains(strings.Join(f.Advice, "\n"), "there is ") && len(f.Below) == 0 {
+	if only := l.OnlyOne(f.Waits); only != "" && !strings.Contains(only, "/"+l.Obj.GetName()+" alone") &&
+		!strings.Contains(strings.Join(f.Advice, "\n"), "there is ") && len(f.Below) == 0 {
 		f.Advice = append([]string{only}, f.Advice...)
 	}
 	l.bareMake(f)

@@ -162,10 +162,7 @@ func sourceOf(tree map[string]any) string {
 var branches = map[string]string{"master": "main", "main": "master"}
 
 // branchLike is the usual name of a branch of which a value is a misspelling; "": it is of none.
-func branchLike(path, value string) string {
-	if low := strings.ToLower(path); !strings.HasSuffix(low, "branch") && !strings.HasSuffix(low, "revision") {
-		return ""
-	}
+func branchLike(value string) string {
 	return words.Between(strict.Meant(value, []string{"main", "master", "develop", "release"}), "did you mean ", "?")
 }
 
@@ -194,8 +191,8 @@ func correctSpoken(l *Look, f *Finding) string {
 			return "it speaks of " + path + " (" + value + "); if its first field was meant for seconds, leave it out: " + command
 		}
 	}
-	if other := cmp.Or(branches[value], branchLike(path, value)); other != "" && strings.HasSuffix(strings.ToLower(path), "branch") || other != "" &&
-		strings.HasSuffix(path, "evision") {
+	if other := cmp.Or(branches[value], branchLike(value)); other != "" && (strings.HasSuffix(strings.ToLower(path), "branch") ||
+		strings.HasSuffix(path, "evision")) {
 		if command := l.renaming(value, other, false, "", ""); command != "" {
 			return "it speaks of " + path + " (" + value + "); if the branch is " + other + " there: " + command
 		}

@@ -67,10 +67,10 @@ func keptFrom(l *converge.Look, f *converge.Finding, driver, node string) {
 		f.Says += "; daemonset/" + d.Name + " in namespace " + d.Namespace + " has no pod there, as the node " + why
 		at := &converge.Look{World: l.World, Kind: kinds.DaemonSets, Obj: d}
 		if t := toleration(at, p, node); t != "" && strings.HasPrefix(why, "has the taint ") {
-			f.Advice, f.State = []string{t}, converge.Blocked
+			f.Advice, f.State = append([]string{t}, f.Advice[0]), converge.Blocked
 		} else if key, value := lacked(p, n); key != "" {
 			f.Advice, f.State = []string{"if it is to run there, label the node so: kubectl label node " + node + " " + key + "=" + value +
-				" --overwrite"}, converge.Blocked
+				" --overwrite", f.Advice[0]}, converge.Blocked
 		}
 		return
 	}

@@ -45,7 +45,7 @@ func lackOf(l *converge.Look, f *converge.Finding, message string) {
 		return
 	}
 	k := list[0]
-	if k == l.Kind && converge.OfOwn(tree, m[3]) { // it means a part of the spec itself
+	if k.Info().GR() == l.Kind.Info().GR() && converge.OfOwn(tree, m[3]) { // it means a part of the spec itself
 		return
 	}
 	if ns == "" && k.Info().Namespaced || !l.Sees(k, ns) || l.Read.Lookup(k, ns, m[3]) != nil {

@@ -48,7 +48,8 @@ func remarks(s *mentions.Search) (list []Remark) {
 	}
 	for _, m := range s.Mentions(tree) {
 		if says := m.Says(s.Obj.GetNamespace()); says != "" && !m.Loose {
-			list = append(list, Remark{Says: says, Wait: m.Wait(), Advice: cmp.Or(otherPart(s, &m), m.Help, s.NearTo(m.Wait()), s.OnlyOne(m.Wait()))})
+			advice := cmp.Or(otherPart(s, &m), m.Help, s.NearTo(m.Wait()), s.OnlyOne(m.Wait()))
+			list = append(list, Remark{Says: says, Wait: m.Wait(), Advice: advice})
 		} else if custom && m.Obj != nil && !m.Loose {
 			list = append(list, lame(s, &m)...)
 		}

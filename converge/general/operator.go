@@ -327,9 +327,7 @@ func gaveUp(l *converge.Look, f *converge.Finding, status map[string]any, reason
 		}
 	}
 	f.State, f.Next = converge.Failed, converge.PersonDoes("removes what makes it fail; %s does not go on by itself", f.Owner)
-	if again := converge.AgainAsItIs(l.Kind, l.Obj); again != "" && len(f.Below) == 0 && l.Kind.Info().GVK.Kind == "Workflow" {
-		f.Also = append(f.Also, converge.Again+": "+again)
-	}
+	runAgain(l, f)
 	if i := l.Kind.Info(); strings.HasSuffix(i.GVK.Kind, "Run") && i.Namespaced && len(f.Below) == 0 && ownSpec(l) {
 		name := l.Obj.GetName()
 		f.Also = append(f.Also, converge.Again+": kubectl get "+i.GR().String()+" "+name+" -n "+l.Obj.GetNamespace()+

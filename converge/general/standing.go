@@ -182,3 +182,10 @@ func unscaled(l *converge.Look, k resource.Kind) bool {
 	}
 	return true
 }
+
+// runAgain advises to have a workflow run again as it is: one that failed does not by itself.
+func runAgain(l *converge.Look, f *converge.Finding) {
+	if again := converge.AgainAsItIs(l.Kind, l.Obj); again != "" && len(f.Below) == 0 && l.Kind.Info().GVK.Kind == "Workflow" {
+		f.Also = append(f.Also, converge.Again+": "+again)
+	}
+}

@@ -77,7 +77,7 @@ func lackValue(l *converge.Look, f *converge.Finding, tree map[string]any, messa
 			if k.Info().GVK.Group == "rbac.authorization.k8s.io" { // a role is more often one of a database
 				continue
 			}
-			if k == l.Kind && converge.OfOwn(tree, v.text) { // it means a part of the spec itself
+			if k.Info().GR() == l.Kind.Info().GR() && converge.OfOwn(tree, v.text) { // it means a part of the spec itself
 				continue
 			}
 			if lacks(l, f, k, &v, inNamespace(message[at:])) {
