@@ -46,6 +46,10 @@ func sandboxFails(l *converge.Look) *converge.Finding {
 	if s, ok := words.Meaning(sandboxless, text); ok {
 		f.Says, f.Advice = "can't get its sandbox: "+s.Words()+": "+text, []string{strings.ReplaceAll(s.Advice(), "{}", p.Spec.NodeName)}
 		f.Below = servants(l.World, p.Spec.NodeName)
+		if s.Mark() == "is configured" && p.Spec.RuntimeClassName != nil {
+			f.Advice = append(f.Advice, retemplate(l, "or have it run by the node's own runtime, if it need not be kept apart so",
+				`{"runtimeClassName":null}`))
+		}
 	}
 	return f
 }

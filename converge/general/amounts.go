@@ -29,7 +29,7 @@ var (
 	tooLittle = pattern.New(`(?i:\b(?:at least|minimum (?:\w+ ){0,3}(?:of|is)|greater than or equal to|no less than|not less than|` +
 		`not be (?:less|smaller|lower) than)|>=) ` + figure)
 	// amid finds both ends of what would do.
-	amid = pattern.New(`(?i:\b(?:within|between|in (?:the )?range(?: of)?):? )[\[(]?` + figure + `(?: ?(?:and|to|-|,|\.\.) ?)` + figure)
+	amid = pattern.New(`\bexpected ` + figure + ` <=? \S+ <=? ` + figure + `|(?i:\b(?:within|between|in (?:the )?range(?: of)?):? )[\[(]?` + figure + `(?: ?(?:and|to|-|,|\.\.) ?)` + figure)
 	// above and below find the amount that alone would not do.
 	above = pattern.New(`(?i:\b(?:must|should|has to|needs to) be (?:greater|larger|more|higher) than|\bmust be >) ` + figure)
 	below = pattern.New(`(?i:\b(?:must|should|has to|needs to) be (?:less|smaller|lower) than|\bmust be <) ` + figure)
@@ -85,7 +85,7 @@ type span struct{ low, high string }
 func spanIn(message string) (s span) {
 	switch m := amid.FindStringSubmatch(message); {
 	case m != nil:
-		return span{m[1], m[2]}
+		return span{m[1] + m[3], m[2] + m[4]}
 	case tooMuch.MatchString(message):
 		return span{high: tooMuch.FindStringSubmatch(message)[1]}
 	case tooLittle.MatchString(message):

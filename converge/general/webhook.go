@@ -2,6 +2,7 @@ package general
 
 import (
 	"cmp"
+	"fmt"
 	"regexp"
 	"slices"
 	"strings"
@@ -66,6 +67,7 @@ func WebhookDown(l *converge.Look, text string) *converge.Finding {
 		f.Advice = []string{"let the webhook not be asked about its own namespace: add a namespaceSelector or objectSelector to " +
 			hook.config,
 			"to get out of it now, delete it, and create it again when its pods are ready: kubectl delete " + hook.config}
+	case svc != nil && hook.otherDoor(f, name, svc):
 	case svc != nil:
 		f.Below = []converge.Ref{converge.RefTo(core.Services, svc)}
 		sleeper(f, l.World, svc)
@@ -74,6 +76,21 @@ func WebhookDown(l *converge.Look, text string) *converge.Finding {
 		}
 	}
 	return f
+}
+
+// otherDoor tells of the port at which a webhook is asked, if its service has not that one but others.
+func (h webhook) otherDoor(f *converge.Finding, name string, svc *corev1.Service) bool {
+	port := ptr.Deref(h.ref.Port, 443)
+	if len(svc.Spec.Ports) == 0 || slices.ContainsFunc(svc.Spec.Ports, func(p corev1.ServicePort) bool { return p.Port == port }) {
+		return false
+	}
+	has := svc.Spec.Ports[0].Port
+	f.Says += fmt.Sprintf("; it is asked at port %d of service/%s, which has %d", port, svc.Name, has)
+	f.Waits, f.State = converge.On("Field", converge.RefTo(core.Services, svc), "spec.ports"), converge.Blocked
+	f.Advice = append([]string{"if that is meant: kubectl patch " + strings.Replace(h.config, "/", " ", 1) + " -p '" + converge.JSON(
+		map[string]any{"webhooks": []any{map[string]any{"name": name, "clientConfig": map[string]any{"service": map[string]any{
+			"port": has}}}}}) + "'"}, f.Advice[1:]...)
+	return true
 }
 
 // refusedWrite words what a loop's write is that was refused: workloads have nothing written but their pods.
