@@ -15,20 +15,23 @@ import (
 
 // LetGrow is advice to let the volumes of a storage class grow; "": they may, or the class is not there.
 func LetGrow(l *converge.Look, class string) string {
-	for _, k := range l.Served(schema.GroupResource{Group: "storage.k8s.io", Resource: "storageclasses"}) {
-		obj := l.Read.Lookup(k, "", class)
-		if obj == nil {
-			return ""
-		}
-		c := resource.As[*storagev1.StorageClass](obj)
-		if ptr.Deref(c.AllowVolumeExpansion, false) {
-			return ""
-		}
-		return "let volumes of that class grow, if " + c.Provisioner + " can make them: " + converge.Merged(converge.RefTo(k, c), true,
-			"allowVolumeExpansion")
+	k, ok := l.Kinds.GR(storageClasses)
+	if !ok {
+		return ""
 	}
-	return ""
+	obj := l.Read.Lookup(k, "", class)
+	if obj == nil {
+		return ""
+	}
+	c := resource.As[*storagev1.StorageClass](obj)
+	if ptr.Deref(c.AllowVolumeExpansion, false) {
+		return ""
+	}
+	return "let volumes of that class grow, if " + c.Provisioner + " can make them: " + converge.Merged(converge.RefTo(k, c), true,
+		"allowVolumeExpansion")
 }
+
+var storageClasses = schema.GroupResource{Group: "storage.k8s.io", Resource: "storageclasses"}
 
 // unresizable finds the words of the API server, which operators repeat, about a claim whose class lets no volume grow.
 var unresizable = pattern.New(`storageclass that provisions the pvc must support resize|(?i:storage ?class) \S* ?does(?:n't| not) ` +
@@ -45,7 +48,7 @@ func growing(l *converge.Look, f *converge.Finding, tree map[string]any, message
 			classes[v.text] = true
 		}
 	}
-	for _, k := range l.Served(schema.GroupResource{Group: "storage.k8s.io", Resource: "storageclasses"}) {
+	for _, k := range l.Served(storageClasses) {
 		for obj := range l.Read.Each(k, "") {
 			std := obj.GetAnnotations()["storageclass.kubernetes.io/is-default-class"] == "true"
 			if name := obj.GetName(); !classes[name] && !words.StandsIn(message, name) && (len(classes) > 0 || !std) {
