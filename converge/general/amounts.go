@@ -29,7 +29,8 @@ var (
 	tooLittle = pattern.New(`(?i:\b(?:at least|minimum (?:\w+ ){0,3}(?:of|is)|greater than or equal to|no less than|not less than|` +
 		`not be (?:less|smaller|lower) than)|>=) ` + figure)
 	// amid finds both ends of what would do.
-	amid = pattern.New(`\bexpected ` + figure + ` <=? \S+ <=? ` + figure + `|(?i:\b(?:within|between|in (?:the )?range(?: of)?):? )[\[(]?` + figure + `(?: ?(?:and|to|-|,|\.\.) ?)` + figure)
+	amid = pattern.New(`\bexpected ` + figure + ` <=? \S+ <=? ` + figure +
+		`|(?i:\b(?:within|between|in (?:the )?range(?: of)?):? )[\[(]?` + figure + `(?: ?(?:and|to|-|,|\.\.) ?)` + figure)
 	// above and below find the amount that alone would not do.
 	above = pattern.New(`(?i:\b(?:must|should|has to|needs to) be (?:greater|larger|more|higher) than|\bmust be >) ` + figure)
 	below = pattern.New(`(?i:\b(?:must|should|has to|needs to) be (?:less|smaller|lower) than|\bmust be <) ` + figure)
