@@ -1,7 +1,6 @@
 package causes
 
 import (
-	"maps"
 	"slices"
 	"strings"
 
@@ -68,22 +67,9 @@ func keptFrom(l *converge.Look, f *converge.Finding, driver, node string) {
 		at := &converge.Look{World: l.World, Kind: kinds.DaemonSets, Obj: d}
 		if t := toleration(at, p, node); t != "" && strings.HasPrefix(why, "has the taint ") {
 			f.Advice, f.State = append([]string{t}, f.Advice[0]), converge.Blocked
-		} else if key, value := lacked(p, n); key != "" {
-			f.Advice, f.State = []string{"if it is to run there, label the node so: kubectl label node " + node + " " + key + "=" + value +
-				" --overwrite", f.Advice[0]}, converge.Blocked
 		}
 		return
 	}
-}
-
-// lacked is a label of a pod's node selector that a node has not so; "": there is none.
-func lacked(p *corev1.Pod, n *corev1.Node) (key, value string) {
-	for _, key := range slices.Sorted(maps.Keys(p.Spec.NodeSelector)) {
-		if n.Labels[key] != p.Spec.NodeSelector[key] {
-			return key, p.Spec.NodeSelector[key]
-		}
-	}
-	return "", ""
 }
 
 // common are words that the names of many drivers have.

@@ -108,8 +108,5 @@ func otherProgram(l *converge.Look, p *corev1.Pod, container, said string) strin
 		return retemplate(l, "have it run "+meant+", if the image has that", ofContainer(&p.Spec, container, `"`+field+`":`+
 			converge.JSON(list)))
 	}
-	if parts := strings.Fields(m[1]); len(parts) > 1 && len(c.Command) == 1 { // a command line as one word
-		return retemplate(l, "give each word of the command its own place", ofContainer(&p.Spec, container, `"command":`+converge.JSON(parts)))
-	}
 	return ""
 }
