@@ -4,6 +4,3 @@ package resource
 
 // Serving returns no function: a program that only reads checks nothing.
 func Serving[F any](F) (none F) { return none }
-
-// Serves says that the program serves objects.
-const Serves = false

@@ -12,7 +12,6 @@ import (
 	"github.com/kloop-dev/kloop/features"
 	"github.com/kloop-dev/kloop/kinds/podspec"
 	"github.com/kloop-dev/kloop/kinds/rule"
-	"github.com/kloop-dev/kloop/resource"
 )
 
 // The limits of scaling rules, in seconds.
@@ -24,9 +23,6 @@ const (
 // validateAutoscaler lets minReplicas be zero only with the gate (KEP-2021), or where it was so before. The target's apiVersion is
 // checked when it is new: older releases took any.
 func validateAutoscaler(on *features.Set, h, old hpa) (errs field.ErrorList) {
-	if !resource.Serves {
-		return nil
-	}
 	s, spec := &h.Spec, field.NewPath("spec")
 	least := int32(1)
 	if on.On("HPAScaleToZero") || old != nil && old.Spec.MinReplicas != nil && *old.Spec.MinReplicas == 0 {
@@ -69,9 +65,6 @@ func validateAutoscaler(on *features.Set, h, old hpa) (errs field.ErrorList) {
 }
 
 func validateAutoscalerStatus(h, _ hpa) field.ErrorList {
-	if !resource.Serves {
-		return nil
-	}
 	status := field.NewPath("status")
 	return append(rule.AtLeast(h.Status.CurrentReplicas, 0, status.Child("currentReplicas")),
 		rule.AtLeast(h.Status.DesiredReplicas, 0, status.Child("desiredReplicas"))...)

@@ -42,9 +42,6 @@ func bundleName(name string, prefix bool) []string {
 // validateBundle ties the name of a signer's bundle to the signer (KEP-3257): users who may write objects below the prefix speak for it.
 // Values are left out of errors, they are long.
 func validateBundle(b, old *certificatesv1.ClusterTrustBundle) (errs field.ErrorList) {
-	if !resource.Serves {
-		return nil
-	}
 	name, spec := field.NewPath("metadata", "name"), field.NewPath("spec")
 	signerPath := spec.Child("signerName")
 	if s := b.Spec.SignerName; s == "" {

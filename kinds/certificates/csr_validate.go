@@ -14,7 +14,6 @@ import (
 
 	"github.com/kloop-dev/kloop/features"
 	"github.com/kloop-dev/kloop/kinds/rule"
-	"github.com/kloop-dev/kloop/resource"
 )
 
 // minExpiration is the shortest life of a certificate that may be asked for, in seconds.
@@ -35,9 +34,6 @@ var usages = []certificatesv1.KeyUsage{certificatesv1.UsageSigning, certificates
 
 // validateRequest is for new requests. Later nothing of the spec can change: who approves must know what is approved.
 func validateRequest(r, old csr) (errs field.ErrorList) {
-	if !resource.Serves {
-		return nil
-	}
 	if old != nil {
 		return conditions(r, old, true, false)
 	}
@@ -81,9 +77,6 @@ var decisions = []certificatesv1.RequestConditionType{certificatesv1.Certificate
 
 // validateRequestStatus keeps decisions out of /status: they are made at /approval, which is a right of its own.
 func validateRequestStatus(on *features.Set, r, old csr) field.ErrorList {
-	if !resource.Serves {
-		return nil
-	}
 	errs := conditions(r, old, false, on.AtLeast(37))
 	for _, t := range decisions {
 		// What stayed was restored.
@@ -133,9 +126,6 @@ func parseCertificates(b []byte) (list []*x509.Certificate, err error) {
 }
 
 func validateApproval(on *features.Set, r, old csr) field.ErrorList {
-	if !resource.Serves {
-		return nil
-	}
 	return conditions(r, old, false, on.AtLeast(37))
 }
 

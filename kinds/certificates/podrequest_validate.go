@@ -28,9 +28,6 @@ const (
 // validatePodRequest is for certificates of pods (KEP-4317): the node asks for them, and admission has looked whether pod, account and
 // node belong together. kubernetes.io signers give shorter lives.
 func validatePodRequest(r, old pcr) (errs field.ErrorList) {
-	if !resource.Serves {
-		return nil
-	}
 	s, spec := &r.Spec, field.NewPath("spec")
 	if old != nil {
 		return rule.Frozen(*s, old.Spec, spec)
@@ -112,9 +109,6 @@ func end(r pcr) string {
 
 // validatePodRequestStatus lets a request end once, with a certificate or without; nothing else may be written.
 func validatePodRequestStatus(r, old pcr) (errs field.ErrorList) {
-	if !resource.Serves {
-		return nil
-	}
 	path := field.NewPath("status")
 	ends := 0
 	for i, c := range r.Status.Conditions {

@@ -83,9 +83,6 @@ func prepareSlice(s, old *discoveryv1.EndpointSlice) {
 var byControllers = []string{"endpointslice-controller.k8s.io", "endpointslicemirroring-controller.k8s.io"}
 
 func warnSlice(s, old *discoveryv1.EndpointSlice) (list []string) {
-	if !resource.Serves {
-		return nil
-	}
 	if old == nil && s.AddressType == discoveryv1.AddressTypeFQDN {
 		list = append(list, "spec.addressType: FQDN endpoints are deprecated")
 	}

@@ -26,9 +26,6 @@ const (
 )
 
 func validateSlice(on *features.Set, s, old *discoveryv1.EndpointSlice) (errs field.ErrorList) {
-	if !resource.Serves {
-		return nil
-	}
 	path := field.NewPath("addressType")
 	errs = append(errs, rule.Chosen(s.AddressType, path, discoveryv1.AddressTypeIPv4, discoveryv1.AddressTypeIPv6,
 		discoveryv1.AddressTypeFQDN)...)

@@ -11,14 +11,10 @@ import (
 
 	"github.com/kloop-dev/kloop/features"
 	"github.com/kloop-dev/kloop/kinds/rule"
-	"github.com/kloop-dev/kloop/resource"
 )
 
 // claim checks what a claim asks for.
 func claim(on *features.Set, c *resourcev1.DeviceClaim, path *field.Path) field.ErrorList {
-	if !resource.Serves {
-		return nil
-	}
 	names := known(c)
 	errs := unlike(c.Requests, resourcev1.DeviceRequestsMaxSize, path.Child("requests"),
 		func(r resourcev1.DeviceRequest) string { return r.Name },

@@ -70,9 +70,6 @@ var ResourceClaimTemplates = &resource.Def[*resourcev1.ResourceClaimTemplate]{
 }
 
 func validateTemplate(on *features.Set, t, old *resourcev1.ResourceClaimTemplate) field.ErrorList {
-	if !resource.Serves {
-		return nil
-	}
 	spec := field.NewPath("spec")
 	errs := templateMeta(&t.Spec.ObjectMeta, spec.Child("metadata"))
 	errs = append(errs, claim(on, &t.Spec.Spec.Devices, spec.Child("spec", "devices"))...)

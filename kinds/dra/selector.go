@@ -25,9 +25,6 @@ func selectors(list []resourcev1.DeviceSelector, path *field.Path) field.ErrorLi
 }
 
 func validateClass(on *features.Set, c, old *resourcev1.DeviceClass) (errs field.ErrorList) {
-	if !resource.Serves {
-		return nil
-	}
 	spec := field.NewPath("spec")
 	if old == nil || !resource.Same(c.Spec.Selectors, old.Spec.Selectors) {
 		errs = append(errs, selectors(c.Spec.Selectors, spec.Child("selectors"))...)

@@ -13,9 +13,6 @@ import (
 )
 
 func validateSlice(s, old *resourcev1.ResourceSlice) (errs field.ErrorList) {
-	if !resource.Serves {
-		return nil
-	}
 	d, spec := &s.Spec, field.NewPath("spec")
 	if old != nil {
 		errs = append(errs, rule.Frozen(d.Driver, old.Spec.Driver, spec.Child("driver"))...)
@@ -159,9 +156,6 @@ func taint(t resourcev1.DeviceTaint, path *field.Path) (errs field.ErrorList) {
 }
 
 func validateTaintRule(r, _ *resourcev1.DeviceTaintRule) (errs field.ErrorList) {
-	if !resource.Serves {
-		return nil
-	}
 	spec := field.NewPath("spec")
 	if s := r.Spec.DeviceSelector; s != nil {
 		at := spec.Child("deviceSelector")

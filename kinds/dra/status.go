@@ -12,7 +12,6 @@ import (
 	"github.com/kloop-dev/kloop/features"
 	"github.com/kloop-dev/kloop/kinds/podspec"
 	"github.com/kloop-dev/kloop/kinds/rule"
-	"github.com/kloop-dev/kloop/resource"
 )
 
 // uuid is the form of an id of a share.
@@ -20,9 +19,6 @@ var uuid = regexp.MustCompile(`^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$`)
 
 // validateClaimStatus lets a claim be allocated once and reserved while it is.
 func validateClaimStatus(on *features.Set, c, old *resourcev1.ResourceClaim) (errs field.ErrorList) {
-	if !resource.Serves {
-		return nil
-	}
 	s, was, path := &c.Status, &old.Status, field.NewPath("status")
 	if s.Allocation != nil {
 		if was.Allocation != nil {

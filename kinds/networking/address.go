@@ -44,9 +44,6 @@ func addressName(name string, _ bool) (says []string) {
 }
 
 func validateAddress(a, old *networkingv1.IPAddress) (errs field.ErrorList) {
-	if !resource.Serves {
-		return nil
-	}
 	path := field.NewPath("spec", "parentRef")
 	if old != nil {
 		errs = rule.Frozen(a.Spec.ParentRef, old.Spec.ParentRef, path)
@@ -78,9 +75,6 @@ var ServiceCIDRs = &resource.Def[*networkingv1.ServiceCIDR]{
 }
 
 func validateServiceCIDR(c, old *networkingv1.ServiceCIDR) field.ErrorList {
-	if !resource.Serves {
-		return nil
-	}
 	path, list := field.NewPath("spec", "cidrs"), c.Spec.CIDRs
 	if old != nil {
 		return cidrUpdate(list, old.Spec.CIDRs, path)

@@ -71,9 +71,6 @@ func loadBalancers(list []networkingv1.IngressLoadBalancerIngress) string {
 }
 
 func validateIngress(i, old *networkingv1.Ingress) (errs field.ErrorList) {
-	if !resource.Serves {
-		return nil
-	}
 	s, spec := &i.Spec, field.NewPath("spec")
 	if len(s.Rules) == 0 && s.DefaultBackend == nil {
 		errs = append(errs, field.Invalid(spec, s.Rules, "either `defaultBackend` or `rules` must be specified"))
@@ -108,9 +105,6 @@ func ingressTLS(t networkingv1.IngressTLS, path *field.Path) (errs field.ErrorLi
 }
 
 func validateIngressStatus(i, old *networkingv1.Ingress) (errs field.ErrorList) {
-	if !resource.Serves {
-		return nil
-	}
 	path := field.NewPath("status", "loadBalancer", "ingress")
 	var before []string
 	if old != nil {

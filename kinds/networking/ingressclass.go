@@ -48,9 +48,6 @@ func parametersText(p *networkingv1.IngressClassParametersReference) string {
 }
 
 func validateClass(c, old *networkingv1.IngressClass) (errs field.ErrorList) {
-	if !resource.Serves {
-		return nil
-	}
 	spec := field.NewPath("spec")
 	at := spec.Child("controller")
 	if old != nil {

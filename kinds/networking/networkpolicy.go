@@ -50,9 +50,6 @@ func defaultPorts(list []networkingv1.NetworkPolicyPort) {
 
 // warnPolicy names ranges that other programs may read in another way.
 func warnPolicy(p, _ *networkingv1.NetworkPolicy) (list []string) {
-	if !resource.Serves {
-		return nil
-	}
 	look := func(peers []networkingv1.NetworkPolicyPeer, path *field.Path) {
 		for i, peer := range peers {
 			if peer.IPBlock == nil {
@@ -75,9 +72,6 @@ func warnPolicy(p, _ *networkingv1.NetworkPolicy) (list []string) {
 }
 
 func validatePolicy(p, old *networkingv1.NetworkPolicy) (errs field.ErrorList) {
-	if !resource.Serves {
-		return nil
-	}
 	s, spec := &p.Spec, field.NewPath("spec")
 	l := lenience(old)
 	errs = append(errs, metavalidation.ValidateLabelSelector(&s.PodSelector, l.selectors, spec.Child("podSelector"))...)

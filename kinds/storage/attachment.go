@@ -32,9 +32,6 @@ var VolumeAttachments = &resource.Def[*storagev1.VolumeAttachment]{
 }
 
 func validateAttachment(on *features.Set, a, old *storagev1.VolumeAttachment) (errs field.ErrorList) {
-	if !resource.Serves {
-		return nil
-	}
 	s, spec := &a.Spec, field.NewPath("spec")
 	errs = append(errs, rule.Needed(s.Attacher, spec.Child("attacher"))...)
 	errs = append(errs, source(&s.Source, spec.Child("source"))...)
@@ -72,9 +69,6 @@ func source(s *storagev1.VolumeAttachmentSource, path *field.Path) field.ErrorLi
 }
 
 func validateAttachmentStatus(a, _ *storagev1.VolumeAttachment) (errs field.ErrorList) {
-	if !resource.Serves {
-		return nil
-	}
 	path, size := field.NewPath("status"), 0
 	for k, v := range a.Status.AttachmentMetadata {
 		size += len(k) + len(v)

@@ -76,9 +76,6 @@ func newerClass(a, b *storagev1.StorageClass) bool {
 
 // warnClass warns of labels of nodes that have newer names.
 func warnClass(c, _ *storagev1.StorageClass) (list []string) {
-	if !resource.Serves {
-		return nil
-	}
 	for i, t := range c.AllowedTopologies {
 		for k, e := range t.MatchLabelExpressions {
 			at := field.NewPath("allowedTopologies").Index(i).Child("matchLabelExpressions").Index(k)
@@ -96,9 +93,6 @@ func orDefault[T ~string](p *T, or string) string {
 }
 
 func validateClass(on *features.Set, c, old *storagev1.StorageClass) (errs field.ErrorList) {
-	if !resource.Serves {
-		return nil
-	}
 	errs = append(errs, provisioner(c.Provisioner, field.NewPath("provisioner"))...)
 	errs = append(errs, parameters(c.Parameters, false, field.NewPath("parameters"))...)
 	if p := c.ReclaimPolicy; p != nil && *p != "" { // an empty one passes, too

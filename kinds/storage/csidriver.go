@@ -71,9 +71,6 @@ func defaultDriver(d *storagev1.CSIDriver) {
 
 // warnDriver warns of tokens that reach the driver by a way on which they may be logged.
 func warnDriver(d, old *storagev1.CSIDriver) []string {
-	if !resource.Serves {
-		return nil
-	}
 	s := &d.Spec
 	if len(s.TokenRequests) == 0 || s.ServiceAccountTokenInSecrets != nil || old != nil && resource.Same(s.TokenRequests,
 		old.Spec.TokenRequests) {
@@ -104,9 +101,6 @@ func prepareDriver(d, old *storagev1.CSIDriver) {
 }
 
 func validateDriver(d, old *storagev1.CSIDriver) (errs field.ErrorList) {
-	if !resource.Serves {
-		return nil
-	}
 	s, spec := &d.Spec, field.NewPath("spec")
 	if old != nil {
 		errs = append(errs, rule.Frozen(s.AttachRequired, old.Spec.AttachRequired, spec.Child("attachedRequired"))...)

@@ -34,9 +34,6 @@ func dropHealth(_ *features.Set, n, old *storagev1.CSINode) {
 }
 
 func validateNode(n, old *storagev1.CSINode) (errs field.ErrorList) {
-	if !resource.Serves {
-		return nil
-	}
 	path, seen := field.NewPath("spec", "drivers"), map[string]bool{}
 	for i, d := range n.Spec.Drivers {
 		at := path.Index(i)
@@ -105,9 +102,6 @@ var CSIStorageCapacities = &resource.Def[*storagev1.CSIStorageCapacity]{
 
 // warnCapacity warns of labels of nodes that have newer names.
 func warnCapacity(c, _ *storagev1.CSIStorageCapacity) (list []string) {
-	if !resource.Serves {
-		return nil
-	}
 	if c.NodeTopology == nil {
 		return nil
 	}
@@ -122,9 +116,6 @@ func warnCapacity(c, _ *storagev1.CSIStorageCapacity) (list []string) {
 }
 
 func validateCapacity(c, old *storagev1.CSIStorageCapacity) (errs field.ErrorList) {
-	if !resource.Serves {
-		return nil
-	}
 	class, topology := field.NewPath("storageClassName"), field.NewPath("nodeTopology")
 	errs = append(errs, rule.Selector(c.NodeTopology, topology)...)
 	errs = append(errs, rule.Format(c.StorageClassName, class, rule.Subdomain)...)
