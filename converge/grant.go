@@ -2,19 +2,19 @@ package converge
 
 import (
 	"cmp"
-	"regexp"
 	"slices"
 	"strings"
 
 	rbacv1 "k8s.io/api/rbac/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
+	"github.com/kloop-dev/kloop/internal/pattern"
 	"github.com/kloop-dev/kloop/kinds/rbac"
 	"github.com/kloop-dev/kloop/resource"
 )
 
 // refusedRight finds which service account may not do what, in the API server's words, which everybody repeats.
-var refusedRight = regexp.MustCompile(`[Uu]ser \\?"?system:serviceaccount:([a-z0-9-]+):([a-z0-9.-]+)\\?"? cannot (\w+) resource ` +
+var refusedRight = pattern.New(`[Uu]ser \\?"?system:serviceaccount:([a-z0-9-]+):([a-z0-9.-]+)\\?"? cannot (\w+) resource ` +
 	`\\?"([a-z0-9./-]+)\\?" in API group \\?"([a-z0-9.-]*)\\?"(?: in the namespace \\?"([a-z0-9-]+)\\?"| at the cluster scope)`)
 
 // A Right is one that a service account lacks.

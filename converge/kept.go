@@ -1,14 +1,14 @@
 package converge
 
 import (
-	"regexp"
 	"strings"
 
+	"github.com/kloop-dev/kloop/internal/pattern"
 	"github.com/kloop-dev/kloop/resource"
 )
 
 // changing finds the workload that a command would change.
-var changing = regexp.MustCompile(`kubectl (?:patch|edit|scale|set [a-z]+) (deployment|statefulset|daemonset|cronjob)[ /]([a-z0-9.-]+)`)
+var changing = pattern.New(`kubectl (?:patch|edit|scale|set [a-z]+) (deployment|statefulset|daemonset|cronjob)[ /]([a-z0-9.-]+)`)
 
 // appliedBy are labels and annotations by which those who apply what is kept elsewhere mark it, with who they are. Of the second field the
 // value is the name.

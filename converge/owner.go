@@ -1,7 +1,6 @@
 package converge
 
 import (
-	"regexp"
 	"slices"
 	"strings"
 
@@ -9,6 +8,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/kloop-dev/kloop/converge/words"
+	"github.com/kloop-dev/kloop/internal/pattern"
 	"github.com/kloop-dev/kloop/kinds/core"
 	"github.com/kloop-dev/kloop/resource"
 )
@@ -78,7 +78,7 @@ func (l *Look) isOver() bool {
 var creatable = map[schema.GroupResource]string{{Resource: "namespaces"}: "namespace", {Resource: "serviceaccounts"}: "serviceaccount"}
 
 // plainName finds what can be the name of an object: anything may stand in the spec that names one, and commands are pasted.
-var plainName = regexp.MustCompile(`^[a-z0-9.-]+$`)
+var plainName = pattern.New(`^[a-z0-9.-]+$`)
 
 // bareMake advises to make what is waited for and is not there, where its name is all that it takes.
 func (l *Look) bareMake(f *Finding) {

@@ -2,7 +2,6 @@ package causes
 
 import (
 	"fmt"
-	"regexp"
 	"slices"
 	"strings"
 
@@ -15,6 +14,7 @@ import (
 	"github.com/kloop-dev/kloop/converge/general"
 	"github.com/kloop-dev/kloop/converge/health"
 	"github.com/kloop-dev/kloop/converge/words"
+	"github.com/kloop-dev/kloop/internal/pattern"
 	"github.com/kloop-dev/kloop/kinds"
 	"github.com/kloop-dev/kloop/resource"
 	"github.com/kloop-dev/kloop/strict"
@@ -281,10 +281,10 @@ func requestMissing(l *converge.Look, h *autoscalingv2.HorizontalPodAutoscaler, 
 }
 
 // noContainer finds the container that an autoscaler is to go by and that is not there.
-var noContainer = regexp.MustCompile(`container (\S+) not present in metrics`)
+var noContainer = pattern.New(`container (\S+) not present in metrics`)
 
 // unasked finds the container without requests.
-var unasked = regexp.MustCompile(`missing request for (\S+) (?:in|on) container (\S+) `)
+var unasked = pattern.New(`missing request for (\S+) (?:in|on) container (\S+) `)
 
 // containersOf names the containers of a workload's pod template.
 func containersOf(obj resource.Object) (names []string) {

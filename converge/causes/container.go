@@ -3,7 +3,6 @@ package causes
 import (
 	"cmp"
 	"fmt"
-	"regexp"
 	"slices"
 	"strings"
 	"time"
@@ -14,6 +13,7 @@ import (
 	"github.com/kloop-dev/kloop/converge"
 	"github.com/kloop-dev/kloop/converge/general"
 	"github.com/kloop-dev/kloop/converge/words"
+	"github.com/kloop-dev/kloop/internal/pattern"
 	"github.com/kloop-dev/kloop/kinds"
 	"github.com/kloop-dev/kloop/kinds/podspec"
 	"github.com/kloop-dev/kloop/resource"
@@ -40,8 +40,8 @@ func containers() []converge.Situation {
 }
 
 var (
-	missing  = regexp.MustCompile(`(configmap|secret) "([^"]+)" not found`)
-	keyIsOff = regexp.MustCompile(`couldn't find key (\S+) in (ConfigMap|Secret) [^/\s]+/(\S+)`)
+	missing  = pattern.New(`(configmap|secret) "([^"]+)" not found`)
+	keyIsOff = pattern.New(`couldn't find key (\S+) in (ConfigMap|Secret) [^/\s]+/(\S+)`)
 )
 
 // runsAsRoot: the pod may not run as root, and the image does, or does not say that it does not.
@@ -64,7 +64,7 @@ func runsAsRoot(l *converge.Look, p *corev1.Pod, c *corev1.ContainerStatus) *con
 	return f
 }
 
-var subPathOf = regexp.MustCompile(`subPath for volumeMount "([^"]+)"`)
+var subPathOf = pattern.New(`subPath for volumeMount "([^"]+)"`)
 
 // subPathFails: the part of a volume that a container mounts is not there, or can't be made.
 func subPathFails(l *converge.Look, p *corev1.Pod, c *corev1.ContainerStatus) *converge.Finding {
@@ -176,7 +176,7 @@ func profiled(l *converge.Look, p *corev1.Pod, container string, seccomp bool) s
 }
 
 // executed finds the program that could not be run.
-var executed = regexp.MustCompile(`exec: \\?"([^"\\]+)\\?"`)
+var executed = pattern.New(`exec: \\?"([^"\\]+)\\?"`)
 
 // neverBegan: the container was made and its program could not be run. It did not crash, and has no log.
 func neverBegan(l *converge.Look, p *corev1.Pod, c *corev1.ContainerStatus) *converge.Finding {

@@ -16,6 +16,7 @@ import (
 	"github.com/kloop-dev/kloop/converge/health"
 	"github.com/kloop-dev/kloop/converge/words"
 	"github.com/kloop-dev/kloop/kinds"
+	"github.com/kloop-dev/kloop/kinds/core"
 	"github.com/kloop-dev/kloop/resource"
 )
 
@@ -94,7 +95,7 @@ func claimInUse(l *converge.Look) *converge.Finding {
 		return nil
 	}
 	r := converge.RefTo(kinds.Pods, pods[0])
-	if phase := pods[0].Status.Phase; phase == corev1.PodSucceeded || phase == corev1.PodFailed {
+	if core.Terminal(pods[0]) {
 		return &converge.Finding{Says: "is held by pod/" + pods[0].Name + general.AndMore(len(pods)-1) +
 			", which has ended and still counts",
 			Owner: "pvc-protection",

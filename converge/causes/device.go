@@ -1,13 +1,12 @@
 package causes
 
 import (
-	"regexp"
-
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/utils/ptr"
 
 	"github.com/kloop-dev/kloop/converge"
 	"github.com/kloop-dev/kloop/converge/general"
+	"github.com/kloop-dev/kloop/internal/pattern"
 	"github.com/kloop-dev/kloop/kinds"
 	"github.com/kloop-dev/kloop/resource"
 )
@@ -47,7 +46,7 @@ func deviceClaimMissing(l *converge.Look, p *corev1.Pod, _ string) *converge.Fin
 	return nil
 }
 
-var noDeviceClass = regexp.MustCompile(`device class (\S+) does not exist`)
+var noDeviceClass = pattern.New(`device class (\S+) does not exist`)
 
 // deviceClassMissing goes by the scheduler's message: a claim keeps its class by name, and nothing refuses a name that nobody has.
 func deviceClassMissing(_ *converge.Look, _ *corev1.Pod, text string) *converge.Finding {

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"fmt"
 	"maps"
-	"regexp"
 	"slices"
 	"strings"
 
@@ -17,7 +16,9 @@ import (
 	"github.com/kloop-dev/kloop/converge"
 	"github.com/kloop-dev/kloop/converge/general"
 	"github.com/kloop-dev/kloop/converge/words"
+	"github.com/kloop-dev/kloop/internal/pattern"
 	"github.com/kloop-dev/kloop/kinds"
+	"github.com/kloop-dev/kloop/kinds/core"
 	"github.com/kloop-dev/kloop/kinds/podspec"
 	kloop "github.com/kloop-dev/kloop/resource"
 )
@@ -81,15 +82,15 @@ func pinned(p *corev1.Pod) string {
 }
 
 // unpooledBy finds which requirement of a pod no pool of Karpenter's meets: key K, K In [a] not in K In [b].
-var unpooledBy = regexp.MustCompile(`incompatible with nodepool "([a-z0-9.-]+)".*?incompatible requirements, key ([^,]+), ` +
+var unpooledBy = pattern.New(`incompatible with nodepool "([a-z0-9.-]+)".*?incompatible requirements, key ([^,]+), ` +
 	`\S+ In \[([^\]]+)\] not in`)
 
 // tooSmall finds a pool of Karpenter's none of whose types of machines has room, and what it allows of them.
-var tooSmall = regexp.MustCompile(`incompatible with nodepool "([a-z0-9.-]+)".*?no instance type (?:satisfied|has enough|which)` +
+var tooSmall = pattern.New(`incompatible with nodepool "([a-z0-9.-]+)".*?no instance type (?:satisfied|has enough|which)` +
 	`(?:.*?(node\.kubernetes\.io/instance-type|[a-z./-]+/instance-(?:cpu|size|family|category)) In \[([^\]]+)\])?`)
 
 // overPool finds the pool of Karpenter's that may have no more.
-var overPool = regexp.MustCompile(`exceed limits for nodepool:? "([a-z0-9.-]+)"`)
+var overPool = pattern.New(`exceed limits for nodepool:? "([a-z0-9.-]+)"`)
 
 // unpooled has the pool of nodes offer what a pod asks for, where the autoscaler says that it does not.
 func unpooled(w *converge.World, f *converge.Finding, p *corev1.Pod) {
@@ -181,7 +182,7 @@ func thereOn(w *converge.World, node string) *load {
 	}
 	there := &load{}
 	for obj := range w.Read.ByField(kinds.Pods, "spec.nodeName", node) {
-		if o := kloop.As[*corev1.Pod](obj); !finished(o) {
+		if o := kloop.As[*corev1.Pod](obj); !core.Terminal(o) {
 			there.pods = append(there.pods, o)
 			there.cpu.Add(asksFor(o, corev1.ResourceCPU))
 			there.memory.Add(asksFor(o, corev1.ResourceMemory))
@@ -200,11 +201,6 @@ func (l *load) holds(p *corev1.Pod, n *corev1.Node) bool {
 	cpu.Add(l.cpu)
 	memory.Add(l.memory)
 	return cpu.Cmp(n.Status.Allocatable[corev1.ResourceCPU]) <= 0 && memory.Cmp(n.Status.Allocatable[corev1.ResourceMemory]) <= 0
-}
-
-// finished says that a pod has ended for good: it takes no room.
-func finished(p *corev1.Pod) bool {
-	return p.Status.Phase == corev1.PodSucceeded || p.Status.Phase == corev1.PodFailed
 }
 
 // shuns says that a pod must not be on one node with another, of its namespace.
@@ -312,7 +308,7 @@ func biggest(w *converge.World, node, ns string, name corev1.ResourceName) (says
 			is = "a pod of another namespace"
 		}
 		q := asksFor(o, name)
-		if q.IsZero() || finished(o) {
+		if q.IsZero() || core.Terminal(o) {
 			continue
 		}
 		if more := q.Cmp(most); more > 0 || more == 0 && is < who {

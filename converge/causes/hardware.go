@@ -1,7 +1,6 @@
 package causes
 
 import (
-	"regexp"
 	"slices"
 	"strings"
 
@@ -10,7 +9,9 @@ import (
 
 	"github.com/kloop-dev/kloop/converge"
 	"github.com/kloop-dev/kloop/converge/general"
+	"github.com/kloop-dev/kloop/internal/pattern"
 	"github.com/kloop-dev/kloop/kinds"
+	"github.com/kloop-dev/kloop/kinds/core"
 	"github.com/kloop-dev/kloop/kinds/podspec"
 	"github.com/kloop-dev/kloop/resource"
 )
@@ -45,7 +46,7 @@ func preparing(see func(p *corev1.Pod, text string) *converge.Finding) func(l *c
 	}
 }
 
-var noDriver = regexp.MustCompile(`DRA driver (\S+) is not registered`)
+var noDriver = pattern.New(`DRA driver (\S+) is not registered`)
 
 // deviceDriverMissing is the agent's: the scheduler places by ResourceSlices, which outlive a driver that went away.
 func deviceDriverMissing(p *corev1.Pod, text string) *converge.Finding {
@@ -80,7 +81,7 @@ func devicesNotPrepared(p *corev1.Pod, text string) *converge.Finding {
 func devicesHeld(l *converge.Look) *converge.Finding {
 	p := l.Obj.(*corev1.Pod)
 	e := l.Warning(p.UID, "FailedUnprepareDynamicResources")
-	if e == nil || finished(p) {
+	if e == nil || core.Terminal(p) {
 		return nil
 	}
 	if slices.ContainsFunc(p.Status.ContainerStatuses, func(c corev1.ContainerStatus) bool { return c.State.Running != nil }) {

@@ -38,7 +38,7 @@ func meant(w *converge.World, p *corev1.Pod, terms []corev1.PodAffinityTerm) (wa
 	pods = make([]string, 0, 3)
 	for obj := range those {
 		o := resource.As[*corev1.Pod](obj)
-		if o.Spec.NodeName != "" && o.Status.Phase != corev1.PodSucceeded && o.Status.Phase != corev1.PodFailed &&
+		if o.Spec.NodeName != "" && !core.Terminal(o) &&
 			sel.Matches(labels.Set(o.Labels)) {
 			if pods = append(pods, "pod/"+o.Name+" on "+o.Spec.NodeName); len(pods) == cap(pods) {
 				break

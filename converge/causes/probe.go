@@ -3,7 +3,6 @@ package causes
 import (
 	"cmp"
 	"fmt"
-	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -15,6 +14,7 @@ import (
 	"github.com/kloop-dev/kloop/converge"
 	"github.com/kloop-dev/kloop/converge/general"
 	"github.com/kloop-dev/kloop/converge/words"
+	"github.com/kloop-dev/kloop/internal/pattern"
 	"github.com/kloop-dev/kloop/kinds"
 	"github.com/kloop-dev/kloop/kinds/podspec"
 	"github.com/kloop-dev/kloop/resource"
@@ -160,7 +160,7 @@ func openPort(l *converge.Look, container, word string) []string {
 }
 
 // near finds the port of the pod's own at which something was not reached.
-var near = regexp.MustCompile(`(?:127\.0\.0\.1|\[::1\]|localhost):(\d+): connect: connection refused`)
+var near = pattern.New(`(?:127\.0\.0\.1|\[::1\]|localhost):(\d+): connect: connection refused`)
 
 // behind names the other container of the pod that a proxy in it did not reach, as Knative's asks for the program's port; "": it is none.
 func behind(p *corev1.Pod, name, message string) string {

@@ -16,6 +16,7 @@ import (
 	"github.com/kloop-dev/kloop/converge/general"
 	"github.com/kloop-dev/kloop/converge/words"
 	"github.com/kloop-dev/kloop/kinds"
+	"github.com/kloop-dev/kloop/kinds/core"
 	"github.com/kloop-dev/kloop/resource"
 	"github.com/kloop-dev/kloop/strict"
 )
@@ -170,7 +171,7 @@ func selectedElsewhere(w *converge.World, s *corev1.Service) *corev1.Pod {
 	for key, value := range s.Spec.Selector {
 		for obj := range w.Read.ByLabel(kinds.Pods, "", key, value) {
 			p := resource.As[*corev1.Pod](obj)
-			if p.Namespace != s.Namespace && labels.SelectorFromSet(s.Spec.Selector).Matches(labels.Set(p.Labels)) && !finished(p) {
+			if p.Namespace != s.Namespace && labels.SelectorFromSet(s.Spec.Selector).Matches(labels.Set(p.Labels)) && !core.Terminal(p) {
 				return p
 			}
 		}
@@ -209,7 +210,7 @@ func nearly(l *converge.Look, s *corev1.Service) string {
 		}
 	}
 	for _, p := range resource.List(l.Read, kinds.Pods, s.Namespace) {
-		if near := try(kinds.Pods, p, p.Labels); near != "" && p.Status.Phase != corev1.PodSucceeded && p.Status.Phase != corev1.PodFailed {
+		if near := try(kinds.Pods, p, p.Labels); near != "" && !core.Terminal(p) {
 			return strings.Replace(near, "those of pod/"+p.Name+" have", "pod/"+p.Name+" has", 1)
 		}
 	}

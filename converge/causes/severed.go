@@ -19,6 +19,7 @@ import (
 	"github.com/kloop-dev/kloop/converge/words"
 	"github.com/kloop-dev/kloop/internal/pattern"
 	"github.com/kloop-dev/kloop/kinds"
+	"github.com/kloop-dev/kloop/kinds/core"
 	"github.com/kloop-dev/kloop/resource"
 )
 
@@ -105,7 +106,7 @@ func wayTo(w *converge.World, from *corev1.Pod, host string, port int32) (v way,
 		}
 	}
 	for _, p := range general.Selected(w, s) {
-		if p.Spec.HostNetwork || finished(p) {
+		if p.Spec.HostNetwork || core.Terminal(p) {
 			continue
 		}
 		number := at.TargetPort.IntVal
@@ -134,7 +135,7 @@ func addressesOf(w *converge.World) *addresses {
 	}
 	known.pods, known.services = map[string]*corev1.Pod{}, map[string]*corev1.Service{}
 	for obj := range w.Read.Each(kinds.Pods, "") {
-		if p := resource.As[*corev1.Pod](obj); p.Status.PodIP != "" && !p.Spec.HostNetwork && !finished(p) {
+		if p := resource.As[*corev1.Pod](obj); p.Status.PodIP != "" && !p.Spec.HostNetwork && !core.Terminal(p) {
 			known.pods[p.Status.PodIP] = p
 		}
 	}

@@ -229,7 +229,7 @@ func portTaken(l *converge.Look, p *corev1.Pod, text string) *converge.Finding {
 	want := hostPorts(p)
 	owner := metav1.GetControllerOfNoCopy(p)
 	for _, other := range resource.List(l.Read, kinds.Pods, "") {
-		if other.Spec.NodeName == "" || finished(other) {
+		if other.Spec.NodeName == "" || core.Terminal(other) {
 			continue
 		}
 		i := slices.IndexFunc(hostPorts(other), func(port string) bool { return slices.Contains(want, port) })

@@ -1,7 +1,6 @@
 package causes
 
 import (
-	"regexp"
 	"slices"
 	"strings"
 
@@ -14,6 +13,7 @@ import (
 	"github.com/kloop-dev/kloop/converge/general"
 	"github.com/kloop-dev/kloop/converge/health"
 	"github.com/kloop-dev/kloop/converge/words"
+	"github.com/kloop-dev/kloop/internal/pattern"
 	"github.com/kloop-dev/kloop/kinds"
 	"github.com/kloop-dev/kloop/kinds/podspec"
 	kloop "github.com/kloop-dev/kloop/resource"
@@ -223,7 +223,7 @@ var usual = map[corev1.ResourceName]string{corev1.ResourceCPU: "100m", corev1.Re
 	corev1.ResourceEphemeralStorage: "1Gi"}
 
 // mustSpecify finds what a quota wants to be said of which containers: limits.cpu for: app,web; older servers name no container.
-var mustSpecify = regexp.MustCompile(`(requests|limits)?\.?(cpu|memory|ephemeral-storage)(?: for: ([a-z0-9,-]+))?`)
+var mustSpecify = pattern.New(`(requests|limits)?\.?(cpu|memory|ephemeral-storage)(?: for: ([a-z0-9,-]+))?`)
 
 // quotaNeedsLimits is a quota of limits or requests in whose namespace a pod without them has no place.
 func quotaNeedsLimits(l *converge.Look, text string) *converge.Finding {
@@ -268,9 +268,9 @@ func quotaNeedsLimits(l *converge.Look, text string) *converge.Finding {
 
 var (
 	// bound finds what a LimitRange allows of a resource, and what was found: maximum cpu usage per Container is 2, but limit is 4.
-	bound   = regexp.MustCompile(`(minimum|maximum) (\S+) usage per Container is (\S+?)[,.]`)
-	ofClaim = regexp.MustCompile(`m(?:ini|axi)mum storage usage per PersistentVolumeClaim is (\S+?),`)
-	ratio   = regexp.MustCompile(`(\S+) max limit to request ratio per Container is (\S+?),`)
+	bound   = pattern.New(`(minimum|maximum) (\S+) usage per Container is (\S+?)[,.]`)
+	ofClaim = pattern.New(`m(?:ini|axi)mum storage usage per PersistentVolumeClaim is (\S+?),`)
+	ratio   = pattern.New(`(\S+) max limit to request ratio per Container is (\S+?),`)
 )
 
 // limitRange knows the errors of the plugin by what each says of a bound; the name of the LimitRange is in none of them.

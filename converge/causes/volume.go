@@ -2,7 +2,6 @@ package causes
 
 import (
 	"cmp"
-	"regexp"
 	"slices"
 	"strings"
 
@@ -14,6 +13,7 @@ import (
 	"github.com/kloop-dev/kloop/converge/general"
 	"github.com/kloop-dev/kloop/converge/health"
 	"github.com/kloop-dev/kloop/converge/words"
+	"github.com/kloop-dev/kloop/internal/pattern"
 	"github.com/kloop-dev/kloop/kinds"
 	"github.com/kloop-dev/kloop/kinds/core"
 	"github.com/kloop-dev/kloop/resource"
@@ -87,7 +87,7 @@ func unmounted(l *converge.Look, see func(l *converge.Look, p *corev1.Pod, text 
 	return nil
 }
 
-var lacking = regexp.MustCompile(`(?i)(configmap|secret|persistentvolumeclaim|persistentvolume|serviceaccount|clustertrustbundle)s?` +
+var lacking = pattern.New(`(?i)(configmap|secret|persistentvolumeclaim|persistentvolume|serviceaccount|clustertrustbundle)s?` +
 	`(?:\.[a-z.0-9]+)? "?([^" ]+)"? not found`)
 
 func mountNeedsObject(l *converge.Look, p *corev1.Pod, text string) *converge.Finding {
@@ -220,7 +220,7 @@ func recreating(w *converge.World, p *corev1.Pod) string {
 	return advice
 }
 
-var keyless = regexp.MustCompile(`references non-existent (?:(config|secret) )?key: ?(\S+)`)
+var keyless = pattern.New(`references non-existent (?:(config|secret) )?key: ?(\S+)`)
 
 // mountNeedsKey: the object that is mounted exists, and lacks a key that the volume names.
 func mountNeedsKey(l *converge.Look, p *corev1.Pod, text string) *converge.Finding {

@@ -209,7 +209,7 @@ const jobTracking = "batch.kubernetes.io/job-tracking"
 // Tracked says that nothing holds a pod but its job, which lets it go as soon as it has ended: what keeps it from ending is the news.
 func Tracked(p *corev1.Pod) bool {
 	return len(p.Finalizers) == 1 && p.Finalizers[0] == jobTracking &&
-		p.Status.Phase != corev1.PodSucceeded && p.Status.Phase != corev1.PodFailed
+		!core.Terminal(p)
 }
 
 // held finds what the status of an object that has to go says against that.

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"fmt"
 	"maps"
-	"regexp"
 	"slices"
 	"strings"
 
@@ -14,6 +13,7 @@ import (
 
 	"github.com/kloop-dev/kloop/converge"
 	"github.com/kloop-dev/kloop/converge/words"
+	"github.com/kloop-dev/kloop/internal/pattern"
 	"github.com/kloop-dev/kloop/resource"
 )
 
@@ -53,7 +53,7 @@ func marksOf(i *resource.Info) (list []mark) {
 }
 
 // camel finds where words of a kind meet.
-var camel = regexp.MustCompile(`([a-z0-9])([A-Z])`)
+var camel = pattern.New(`([a-z0-9])([A-Z])`)
 
 // marksSeen are the labels that anything of the labelled kinds has. They are gathered once many objects ask: one looks faster.
 type marksSeen struct {
@@ -115,7 +115,7 @@ func labelled(l *converge.Look) (bad []converge.Ref) {
 }
 
 // counted finds messages that but count parts: 1/3 nodes failed to configure.
-var counted = regexp.MustCompile(`^\d+ ?(?:/|of) ?\d+ [\w ]+$`)
+var counted = pattern.New(`^\d+ ?(?:/|of) ?\d+ [\w ]+$`)
 
 // markedPart finds what of the same project carries a mark of the object and is not well, where its controller only counts such.
 func markedPart(l *converge.Look, f *converge.Finding, message string) {
@@ -140,7 +140,7 @@ func markedPart(l *converge.Look, f *converge.Finding, message string) {
 }
 
 // unmatched finds words by which a controller says that a selector of the spec selects nothing.
-var unmatched = regexp.MustCompile(`(?i)match(ed|es|ing)?\b.*selector|selector.*match|no matching|nothing match|none .*match|no compatible`)
+var unmatched = pattern.New(`(?i)match(ed|es|ing)?\b.*selector|selector.*match|no matching|nothing match|none .*match|no compatible`)
 
 // selecting advises to compare a selector of the spec that selects nothing, as the controller says, with the labels of what it is for.
 func selecting(l *converge.Look, f *converge.Finding, tree map[string]any, message string) {

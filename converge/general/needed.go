@@ -1,7 +1,6 @@
 package general
 
 import (
-	"regexp"
 	"slices"
 	"strings"
 
@@ -9,12 +8,13 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 
 	"github.com/kloop-dev/kloop/converge"
+	"github.com/kloop-dev/kloop/internal/pattern"
 	"github.com/kloop-dev/kloop/kinds/core"
 	"github.com/kloop-dev/kloop/resource"
 )
 
 // hosts finds what can be the name or address of a service.
-var hosts = regexp.MustCompile(`[a-z0-9][a-z0-9.-]*[a-z0-9]`)
+var hosts = pattern.New(`[a-z0-9][a-z0-9.-]*[a-z0-9]`)
 
 // Needed are the services that a text names and that lead nowhere: those of the pod itself are none. Names of one word are of its
 // namespace; without a pod they mean nothing. Of one behind which nothing runs, on purpose, the finding tells.

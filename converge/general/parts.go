@@ -3,7 +3,6 @@ package general
 import (
 	"cmp"
 	"maps"
-	"regexp"
 	"slices"
 	"time"
 
@@ -13,6 +12,7 @@ import (
 	"github.com/kloop-dev/kloop/converge"
 	"github.com/kloop-dev/kloop/converge/mentions"
 	"github.com/kloop-dev/kloop/converge/words"
+	"github.com/kloop-dev/kloop/internal/pattern"
 	"github.com/kloop-dev/kloop/kinds/core"
 	"github.com/kloop-dev/kloop/resource"
 )
@@ -39,10 +39,10 @@ func PartsOf(l *converge.Look, owner resource.Object, depth int) (bad []converge
 }
 
 // Spoken finds an object in a controller's words: HelmChart 'a/web', Job/a/web, Secret "web", Pods resource web.
-var Spoken = regexp.MustCompile(`\b([A-Z][A-Za-z]+)(?: resource)?[ /]['"]?(?:([a-z0-9-]+)/)?([a-z0-9][a-z0-9.-]*[a-z0-9])`)
+var Spoken = pattern.New(`\b([A-Z][A-Za-z]+)(?: resource)?[ /]['"]?(?:([a-z0-9-]+)/)?([a-z0-9][a-z0-9.-]*[a-z0-9])`)
 
 // KubeletsPod finds a pod in the words of a kubelet, which others repeat: pod=web-0_default(uid).
-var KubeletsPod = regexp.MustCompile(`\bpod="?([a-z0-9][a-z0-9.-]*)_([a-z0-9-]+)`)
+var KubeletsPod = pattern.New(`\bpod="?([a-z0-9][a-z0-9.-]*)_([a-z0-9-]+)`)
 
 // NewestWarning is the last that was told of the object within an hour; nil: nothing was.
 func NewestWarning(l *converge.Look) (best *corev1.Event) {

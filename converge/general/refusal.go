@@ -3,7 +3,6 @@ package general
 import (
 	"errors"
 	"maps"
-	"regexp"
 	"slices"
 	"strings"
 
@@ -11,6 +10,7 @@ import (
 
 	"github.com/kloop-dev/kloop/converge"
 	"github.com/kloop-dev/kloop/converge/words"
+	"github.com/kloop-dev/kloop/internal/pattern"
 	"github.com/kloop-dev/kloop/kinds/convergence"
 	"github.com/kloop-dev/kloop/kinds/core"
 	"github.com/kloop-dev/kloop/resource"
@@ -75,7 +75,7 @@ func Quoted(s, mark string) string {
 	return m[1]
 }
 
-var inQuotes = regexp.MustCompile(`["']([^"']+)["']`)
+var inQuotes = pattern.New(`["']([^"']+)["']`)
 
 // Namespaced refers to an object of a kind beside the one that is looked at.
 func Namespaced(l *converge.Look, k resource.Kind, name string) converge.Ref {

@@ -265,7 +265,7 @@ func Selected(w *converge.World, s *corev1.Service) (picked []*corev1.Pod) {
 	for key, value := range s.Spec.Selector {
 		for obj := range w.Read.ByLabel(core.Pods, s.Namespace, key, value) {
 			p := obj.(*corev1.Pod)
-			if sel.Matches(labels.Set(p.Labels)) && p.Status.Phase != corev1.PodSucceeded && p.Status.Phase != corev1.PodFailed {
+			if sel.Matches(labels.Set(p.Labels)) && !core.Terminal(p) {
 				picked = append(picked, p)
 			}
 		}

@@ -1,17 +1,17 @@
 package general
 
 import (
-	"regexp"
 	"strings"
 
 	"github.com/kloop-dev/kloop/converge"
 	"github.com/kloop-dev/kloop/converge/mentions"
+	"github.com/kloop-dev/kloop/internal/pattern"
 	"github.com/kloop-dev/kloop/kinds/core"
 	"github.com/kloop-dev/kloop/resource"
 )
 
 // saidKeyless finds the key that words say an object lacks.
-var saidKeyless = regexp.MustCompile(`(?i)\bkey ['"\x60]?([\w.-]+)['"\x60]? ` +
+var saidKeyless = pattern.New(`(?i)\bkey ['"\x60]?([\w.-]+)['"\x60]? ` +
 	`(?:(?:was|is|could) )?(?:not (?:be )?found|missing|n[o']t exist)`)
 
 // toldIn looks for what a spec names where the controller says that it did: secret "cert-manager/token"; and for the key that it lacks. It

@@ -4,13 +4,13 @@ import (
 	"cmp"
 	"encoding/json"
 	"maps"
-	"regexp"
 	"slices"
 	"strings"
 
 	"github.com/kloop-dev/kloop/converge"
 	"github.com/kloop-dev/kloop/converge/mentions"
 	"github.com/kloop-dev/kloop/converge/words"
+	"github.com/kloop-dev/kloop/internal/pattern"
 	"github.com/kloop-dev/kloop/kinds/core"
 	"github.com/kloop-dev/kloop/resource"
 )
@@ -100,7 +100,7 @@ func plainly(message string) string {
 }
 
 // hasty finds words by which a controller says that something is not so far yet.
-var hasty = regexp.MustCompile(`(?i)\b(not yet|wait(s|ing)? for|to become|not ready|unready|(does not|doesn't) have (a|any) ready)\b`)
+var hasty = pattern.New(`(?i)\b(not yet|wait(s|ing)? for|to become|not ready|unready|(does not|doesn't) have (a|any) ready)\b`)
 
 // outdated tells that what is waited for is well by now, or says nothing of how it is.
 func outdated(l *converge.Look, f *converge.Finding, tree map[string]any, message string) {

@@ -3,7 +3,6 @@ package general
 import (
 	"cmp"
 	"fmt"
-	"regexp"
 	"slices"
 	"strings"
 
@@ -15,6 +14,7 @@ import (
 
 	"github.com/kloop-dev/kloop/converge"
 	"github.com/kloop-dev/kloop/converge/words"
+	"github.com/kloop-dev/kloop/internal/pattern"
 	"github.com/kloop-dev/kloop/kinds/admissionregistration"
 	"github.com/kloop-dev/kloop/kinds/core"
 	"github.com/kloop-dev/kloop/resource"
@@ -144,7 +144,7 @@ func (h webhook) service(read resource.Reader) *corev1.Service {
 }
 
 // calledAt is the address at which the API server asked the webhook of a service.
-var calledAt = regexp.MustCompile(`https://([a-z0-9-]+)\.([a-z0-9-]+)\.svc\b`)
+var calledAt = pattern.New(`https://([a-z0-9-]+)\.([a-z0-9-]+)\.svc\b`)
 
 func (h webhook) advice(name, text string, gone bool) []string {
 	if m := calledAt.FindStringSubmatch(text); h.config == "" && m != nil {

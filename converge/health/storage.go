@@ -97,7 +97,7 @@ func BindsLate(w *converge.World, c *corev1.PersistentVolumeClaim) bool {
 // Users are the pods that want the claim and are not through.
 func Users(w *converge.World, c *corev1.PersistentVolumeClaim) (list []*corev1.Pod) {
 	for _, p := range resource.List(w.Read, kinds.Pods, c.Namespace) {
-		if p.Status.Phase == corev1.PodSucceeded || p.Status.Phase == corev1.PodFailed {
+		if core.Terminal(p) {
 			continue
 		}
 		for _, name := range core.ClaimNames(p) {

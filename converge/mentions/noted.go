@@ -2,13 +2,13 @@ package mentions
 
 import (
 	"maps"
-	"regexp"
 	"slices"
 	"strings"
 
 	"github.com/kloop-dev/kloop/converge"
 	"github.com/kloop-dev/kloop/converge/words"
 	"github.com/kloop-dev/kloop/internal/coldsort"
+	"github.com/kloop-dev/kloop/internal/pattern"
 	"github.com/kloop-dev/kloop/resource"
 )
 
@@ -16,7 +16,7 @@ import (
 // kueue.x-k8s.io/queue-name. The key has the project's domain and the end of the kind.
 
 // named finds the name of an object, and its namespace before a slash.
-var named = regexp.MustCompile(`^(?:([a-z0-9][a-z0-9-]*)/)?([a-z0-9][a-z0-9.-]*)$`)
+var named = pattern.New(`^(?:([a-z0-9][a-z0-9-]*)/)?([a-z0-9][a-z0-9.-]*)$`)
 
 // Noted are the objects that annotations and labels name and that are not there.
 func (s *Search) Noted() (gone []Mention) {

@@ -272,7 +272,7 @@ func bareOn(w *converge.World, n *corev1.Node) string {
 	var bare []string
 	for _, p := range resource.List(w.Read, kinds.Pods, "") {
 		if p.Spec.NodeName == n.Name && len(p.OwnerReferences) == 0 && p.Annotations[corev1.MirrorPodAnnotationKey] == "" &&
-			p.DeletionTimestamp == nil && p.Status.Phase != corev1.PodSucceeded && p.Status.Phase != corev1.PodFailed {
+			p.DeletionTimestamp == nil && !core.Terminal(p) {
 			bare = append(bare, p.Namespace+": pod/"+p.Name)
 		}
 	}
