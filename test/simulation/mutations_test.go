@@ -264,7 +264,12 @@ var (
 	})
 	unreserved = updatesOf("scheduler", func(_ *world, c *resourcev1.ResourceClaim) { c.Status.ReservedFor = nil })
 	// the server keeps what a status does not say
-	forgetClaims = updatesOf("sim-pod", func(_ *world, p *corev1.Pod) { p.Status.ResourceClaimStatuses = []corev1.PodResourceClaimStatus{} })
+	forgetClaims = updatesOf("sim-pod", func(_ *world, p *corev1.Pod) {
+		p.Status.ResourceClaimStatuses = slices.Clone(p.Status.ResourceClaimStatuses)
+		for i := range p.Status.ResourceClaimStatuses {
+			p.Status.ResourceClaimStatuses[i].ResourceClaimName = nil
+		}
+	})
 	generous     = updatesOf("disruption", func(_ *world, b *policyv1.PodDisruptionBudget) {
 		b.Status.DisruptionsAllowed = b.Status.CurrentHealthy + 1
 	})
