@@ -270,7 +270,7 @@ var (
 			p.Status.ResourceClaimStatuses[i].ResourceClaimName = nil
 		}
 	})
-	generous     = updatesOf("disruption", func(_ *world, b *policyv1.PodDisruptionBudget) {
+	generous = updatesOf("disruption", func(_ *world, b *policyv1.PodDisruptionBudget) {
 		b.Status.DisruptionsAllowed = b.Status.CurrentHealthy + 1
 	})
 	hourEarlier = updatesOf("cronjob", func(w *world, c *batchv1.CronJob) {
