@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"runtime/debug"
-	"strconv"
 	"strings"
 	"time"
 
@@ -111,7 +110,7 @@ func (r *runner) announceNode(ctx context.Context, p *corev1.Pod, node string) {
 	if p.Status.NominatedNodeName == node {
 		return
 	}
-	if err := r.status.write(ctx, p, statusChange{nominated: &node}); err != nil && !apierrors.IsNotFound(err) {
+	if _, err := r.status.write(ctx, p, statusChange{nominated: &node}); err != nil && !apierrors.IsNotFound(err) {
 		r.log.Debug("nominate", "kind", "Pod", "object", keyOf(p), "err", err)
 	}
 }
@@ -183,9 +182,7 @@ func (r *runner) call(ctx context.Context, p *corev1.Pod, b *corev1.Binding, by 
 // because returns a context whose writes tell that the pod, as it is known, made the scheduler act.
 func because(ctx context.Context, p *corev1.Pod) context.Context {
 	key := trail.RefOf(kinds.Pods, p.Namespace, p.Name)
-	if rev, err := strconv.ParseInt(p.ResourceVersion, 10, 64); err == nil {
-		key.Rev = rev
-	}
+	key.Rev = revisionOf(p)
 	return trail.With(ctx, &trail.Cause{Loop: "scheduler", Key: key, Woken: []trail.Ref{key}})
 }
 
@@ -335,7 +332,7 @@ func (r *runner) unnominate(t *task) {
 // evictVictim writes into a victim's status why, then deletes it.
 func (r *runner) evictVictim(ctx context.Context, victim, by *corev1.Pod, node string) error {
 	ctx = because(ctx, by)
-	err := r.status.write(ctx, victim, statusChange{condition: condition(victim, corev1.DisruptionTarget, corev1.ConditionTrue,
+	_, err := r.status.write(ctx, victim, statusChange{condition: condition(victim, corev1.DisruptionTarget, corev1.ConditionTrue,
 		corev1.PodReasonPreemptionByScheduler, by.Spec.SchedulerName+": preempting to accommodate a higher priority pod", r.env.Now())})
 	if err == nil {
 		err = r.env.Client.Delete(ctx, kinds.Pods, victim.Namespace, victim.Name,

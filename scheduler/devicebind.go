@@ -190,8 +190,9 @@ func (b *deviceBinder) create(ctx context.Context, wish *resourcev1.ResourceClai
 // writeStatus writes into the pod's status which claim serves its extended resources, and how.
 func (b *deviceBinder) writeStatus(ctx context.Context, p *corev1.Pod, claim *resourcev1.ResourceClaim,
 	uses []corev1.ContainerExtendedResourceRequest) error {
-	return b.r.status.write(ctx, p, statusChange{claim: &corev1.PodExtendedResourceClaimStatus{ResourceClaimName: claim.Name,
+	_, err := b.r.status.write(ctx, p, statusChange{claim: &corev1.PodExtendedResourceClaimStatus{ResourceClaimName: claim.Name,
 		RequestMappings: uses}})
+	return err
 }
 
 // withdraw removes a claim for extended resources that nobody will use; it says whether it is gone.

@@ -167,9 +167,7 @@ func (r *runner) pod(p *corev1.Pod) {
 func (r *runner) update(t *task, p *corev1.Pod) bool {
 	old := t.pod
 	t.pod = p
-	if t.lastStatus != "" && says(old) == t.lastStatus && says(p) != t.lastStatus {
-		t.lastStatus = "" // somebody took away what was said: the next look says it again
-	}
+	t.hear()
 	if old.Generation == p.Generation && labels.Equals(old.Labels, p.Labels) && !resizing(p) && !resizing(old) &&
 		(old.DeletionTimestamp == nil) == (p.DeletionTimestamp == nil) && len(old.Spec.SchedulingGates) == len(p.Spec.SchedulingGates) &&
 		resourceclaim.PodStatusEqual(old.Status.ResourceClaimStatuses, p.Status.ResourceClaimStatuses) {

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"slices"
+	"strconv"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -14,6 +15,7 @@ import (
 
 	"github.com/kloop-dev/kloop/client"
 	"github.com/kloop-dev/kloop/kinds"
+	"github.com/kloop-dev/kloop/resource"
 )
 
 // A statusWriter writes what the scheduler says of pods into their status, one write a pod at a time, after all bindings.
@@ -37,7 +39,7 @@ func (w *statusWriter) set(t *task, reason, text, nominated string) {
 	if t.lastStatus == saying {
 		return
 	}
-	t.lastStatus = saying
+	t.lastStatus, t.saidAt = saying, 0
 	var change statusChange
 	if c := find(p, corev1.PodScheduled); reason != "" && (c == nil || c.Status != corev1.ConditionFalse || c.Reason != reason ||
 		c.Message != text) {
@@ -47,12 +49,13 @@ func (w *statusWriter) set(t *task, reason, text, nominated string) {
 		change.nominated = &nominated
 	}
 	if change == (statusChange{}) {
+		t.saidAt = revisionOf(p)
 		return
 	}
 	t.nominating = change.nominated != nil
 	w.queue = append(w.queue, statusWrite{t, saying, func(ctx context.Context) func() {
-		err := w.write(because(ctx, p), p, change)
-		return func() { w.written(t, err) }
+		rev, err := w.write(because(ctx, p), p, change)
+		return func() { w.written(t, saying, rev, err) }
 	}})
 }
 
@@ -114,8 +117,8 @@ func (c statusChange) patch(p *corev1.Pod) ([]byte, error) {
 	return json.Marshal(map[string]any{"metadata": map[string]any{"uid": p.UID}, "status": status})
 }
 
-// written ends the writing of a status.
-func (w *statusWriter) written(t *task, err error) {
+// written ends the writing of a status, which is the pod's from a revision on.
+func (w *statusWriter) written(t *task, saying string, rev int64, err error) {
 	t.statusInFlight, t.nominating = false, t.nominating && t.nextStatus != nil
 	if t.afterStatus != nil && !t.gone {
 		t.afterStatus()
@@ -124,28 +127,48 @@ func (w *statusWriter) written(t *task, err error) {
 		w.queue = append(w.queue, *t.nextStatus)
 	}
 	t.afterStatus, t.nextStatus = nil, nil
+	if err == nil && t.lastStatus == saying {
+		t.saidAt = rev
+		t.hear()
+	}
 	if err == nil || apierrors.IsNotFound(err) || errors.Is(err, context.Canceled) {
 		return
 	}
-	t.lastStatus = ""
+	t.lastStatus, t.saidAt = "", 0
 	w.r.log.Error("write status", "kind", "Pod", "object", keyOf(t.pod), "err", err)
 	w.r.q.retry(t, w.r.env.Now()) // look again, to say it again
 }
 
+// hear forgets what was said if the pod, as it is known now, has lost it since: somebody took it away, and the next look says it again.
+// The news may be of both at once, or come before the end of the write does.
+func (t *task) hear() {
+	if t.saidAt > 0 && revisionOf(t.pod) >= t.saidAt && says(t.pod) != t.lastStatus {
+		t.lastStatus, t.saidAt = "", 0
+	}
+}
+
+// revisionOf is the revision of a pod's last write; 0: it has none that counts.
+func revisionOf(p *corev1.Pod) int64 {
+	rev, _ := strconv.ParseInt(p.ResourceVersion, 10, 64)
+	return rev
+}
+
 // write changes the status of exactly this pod: as it is known here, which costs the server a third of what a patch does, or by a patch
-// when it has changed since.
-func (w *statusWriter) write(ctx context.Context, p *corev1.Pod, change statusChange) error {
-	_, err := w.r.env.Client.Update(ctx, kinds.Pods, change.apply(p), "status")
-	if !apierrors.IsConflict(err) {
-		return err
+// when it has changed since. It returns the revision from which on the pod has it.
+func (w *statusWriter) write(ctx context.Context, p *corev1.Pod, change statusChange) (rev int64, err error) {
+	now, err := w.r.env.Client.Update(ctx, kinds.Pods, change.apply(p), "status")
+	if apierrors.IsConflict(err) {
+		data, wrong := change.patch(p)
+		if wrong != nil {
+			return 0, wrong
+		}
+		now, err = w.r.env.Client.Patch(ctx, kinds.Pods, p.Namespace, p.Name,
+			client.Patch{Type: types.StrategicMergePatchType, Data: data, Sub: "status"})
 	}
-	data, err := change.patch(p)
 	if err != nil {
-		return err
+		return 0, err
 	}
-	_, err = w.r.env.Client.Patch(ctx, kinds.Pods, p.Namespace, p.Name,
-		client.Patch{Type: types.StrategicMergePatchType, Data: data, Sub: "status"})
-	return err
+	return revisionOf(resource.As[*corev1.Pod](now)), nil
 }
 
 func find(p *corev1.Pod, typ corev1.PodConditionType) *corev1.PodCondition {

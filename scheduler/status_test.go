@@ -37,7 +37,7 @@ func TestStatusOfAChangedPod(t *testing.T) {
 			Data: []byte(`{"metadata":{"labels":{"changed":"` + before.ResourceVersion + `"}}}`)}); err != nil {
 			t.Fatal(err)
 		}
-		if err := status.write(t.Context(), seen, change); err != nil {
+		if _, err := status.write(t.Context(), seen, change); err != nil {
 			t.Fatal(err)
 		}
 		got := resource.Get(w.Read(), kinds.Pods, "default", "a")
@@ -49,7 +49,7 @@ func TestStatusOfAChangedPod(t *testing.T) {
 		t.Fatal(err)
 	}
 	w.create(pod("a", "", "cpu=1", ""))
-	if err := status.write(t.Context(), seen, statusChange{nominated: &node}); err == nil {
+	if _, err := status.write(t.Context(), seen, statusChange{nominated: &node}); err == nil {
 		t.Error("another pod of that name got the status")
 	}
 }
@@ -82,6 +82,45 @@ func TestStatusIsSaidAgain(t *testing.T) {
 					t.Errorf("it was written again: %+v", last.Status)
 				}
 			})
+		})
+	}
+}
+
+// TestTakenAwayUnseen: what was said is said again also if the news of it comes together with that of its loss, or before the write ends;
+// not because of news from before the write.
+func TestTakenAwayUnseen(t *testing.T) {
+	seen := func(rev, text string) *corev1.Pod {
+		p := pod("a", "", "cpu=1", "")
+		p.ResourceVersion = rev
+		if text != "" {
+			p.Status.Conditions = []corev1.PodCondition{*condition(p, corev1.PodScheduled, corev1.ConditionFalse, "Unschedulable", text, time.Now())}
+		}
+		return p
+	}
+	saying := says(seen("8", "no room"))
+	for name, tt := range map[string]struct {
+		before, after *corev1.Pod // the end of the write at revision 8; nil: no news
+		again         bool
+	}{
+		"at once":        {after: seen("9", ""), again: true},
+		"before its end": {before: seen("9", ""), again: true},
+		"one by one":     {before: seen("8", "no room"), after: seen("9", ""), again: true},
+		"late":           {before: seen("7", ""), after: seen("7", "")},
+		"there":          {before: seen("7", ""), after: seen("9", "no room")},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := &runner{}
+			tk := &task{pod: seen("6", ""), lastStatus: saying, statusInFlight: true}
+			if tt.before != nil {
+				r.update(tk, tt.before)
+			}
+			(&statusWriter{r: r}).written(tk, saying, 8, nil)
+			if tt.after != nil {
+				r.update(tk, tt.after)
+			}
+			if again := tk.lastStatus == ""; again != tt.again {
+				t.Errorf("said again: %v, want %v", again, tt.again)
+			}
 		})
 	}
 }

@@ -40,6 +40,7 @@ type task struct {
 	attempts           int
 	wakes              event        // what may help it when unschedulable
 	lastStatus         string       // what was last to be written into its status
+	saidAt             int64        // the revision from which on it has that; 0: it is not written yet
 	statusInFlight     bool         // its status is being written
 	nominating         bool         // its nomination is to be written
 	afterStatus        func()       // what waits for that
