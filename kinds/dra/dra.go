@@ -37,24 +37,26 @@ var ResourceClaims = &resource.Def[*resourcev1.ResourceClaim]{
 	Prepare: func(c, old *resourcev1.ResourceClaim) {
 		dropAlpha(c, old, old == nil, func(c *resourcev1.ResourceClaim) { dropDerived(&c.Spec) })
 	},
-	Gated: resource.Gated[*resourcev1.ResourceClaim]{ValidateStatus: resource.Serving(validateClaimStatus),
-		Validate: func(on *features.Set, c, old *resourcev1.ResourceClaim) field.ErrorList {
-			if old != nil {
-				errs := rule.FrozenJSON(c.Spec, old.Spec, field.NewPath("spec"))
-				for _, e := range errs { // since 1.37 without a value
-					if e.BadValue = rule.Internal(c.Spec); on.AtLeast(37) {
-						e.BadValue = nil
-					}
-				}
-				return errs
-			}
-			return claim(on, &c.Spec.Devices, field.NewPath("spec", "devices"))
-		}},
+	Gated: resource.Gated[*resourcev1.ResourceClaim]{Validate: resource.Serving(validateClaim),
+		ValidateStatus: resource.Serving(validateClaimStatus)},
 	PrepareStatus: resource.Serving(forgetDevices),
 	Columns: []resource.Column[*resourcev1.ResourceClaim]{
 		resource.Col("State", "string", func(c *resourcev1.ResourceClaim) any { return state(c) }),
 		resource.Age[*resourcev1.ResourceClaim](),
 	},
+}
+
+func validateClaim(on *features.Set, c, old *resourcev1.ResourceClaim) field.ErrorList {
+	if old == nil {
+		return claim(on, &c.Spec.Devices, field.NewPath("spec", "devices"))
+	}
+	errs := rule.FrozenJSON(c.Spec, old.Spec, field.NewPath("spec"))
+	for _, e := range errs { // since 1.37 without a value
+		if e.BadValue = rule.Internal(c.Spec); on.AtLeast(37) {
+			e.BadValue = nil
+		}
+	}
+	return errs
 }
 
 // ResourceClaimTemplates declares the kind.
@@ -113,18 +115,11 @@ var ResourceSlices = &resource.Def[*resourcev1.ResourceSlice]{
 // DeviceTaintRules declares the kind.
 var DeviceTaintRules = &resource.Def[*resourcev1.DeviceTaintRule]{
 	GVK: gvk("DeviceTaintRule"), Plural: "devicetaintrules", Generation: true, Status: true,
-	Quirks:   resource.Quirks{NeedsRevision: true, StatusWithoutTable: true, StatusResets: []string{"metadata"}},
-	Default:  func(r *resourcev1.DeviceTaintRule) { defaultTaint(&r.Spec.Taint) },
-	Prepare:  resource.Serving(prepareTaintRule),
-	Validate: resource.Serving(validateTaintRule),
-	ValidateStatus: func(r, _ *resourcev1.DeviceTaintRule) field.ErrorList {
-		path := field.NewPath("status", "conditions")
-		errs := metavalidation.ValidateConditions(r.Status.Conditions, path)
-		if n := len(r.Status.Conditions); n > resourcev1.DeviceTaintRuleStatusMaxConditions {
-			errs = append(errs, field.TooMany(path, n, resourcev1.DeviceTaintRuleStatusMaxConditions))
-		}
-		return errs
-	},
+	Quirks:         resource.Quirks{NeedsRevision: true, StatusWithoutTable: true, StatusResets: []string{"metadata"}},
+	Default:        func(r *resourcev1.DeviceTaintRule) { defaultTaint(&r.Spec.Taint) },
+	Prepare:        resource.Serving(prepareTaintRule),
+	Validate:       resource.Serving(validateTaintRule),
+	ValidateStatus: resource.Serving(validateTaintRuleStatus),
 	Columns: []resource.Column[*resourcev1.DeviceTaintRule]{
 		resource.Col("Key", "string", func(r *resourcev1.DeviceTaintRule) any { return r.Spec.Taint.Key }),
 		resource.Col("Value", "string", func(r *resourcev1.DeviceTaintRule) any { return r.Spec.Taint.Value }),
@@ -137,6 +132,15 @@ var DeviceTaintRules = &resource.Def[*resourcev1.DeviceTaintRule]{
 		}),
 		resource.Age[*resourcev1.DeviceTaintRule](),
 	},
+}
+
+func validateTaintRuleStatus(r, _ *resourcev1.DeviceTaintRule) field.ErrorList {
+	path := field.NewPath("status", "conditions")
+	errs := metavalidation.ValidateConditions(r.Status.Conditions, path)
+	if n := len(r.Status.Conditions); n > resourcev1.DeviceTaintRuleStatusMaxConditions {
+		errs = append(errs, field.TooMany(path, n, resourcev1.DeviceTaintRuleStatusMaxConditions))
+	}
+	return errs
 }
 
 // prepareTaintRule dates a taint anew whose effect changed, unless the update dates it itself.

@@ -166,18 +166,8 @@ func topologies(list []corev1.TopologySelectorTerm, path *field.Path) (errs fiel
 // VolumeAttributesClasses declares the kind.
 var VolumeAttributesClasses = &resource.Def[*storagev1.VolumeAttributesClass]{
 	GVK: gvk("VolumeAttributesClass"), Plural: "volumeattributesclasses", Short: []string{"vac"},
-	Quirks: resource.Quirks{DeleteReturnsObject: true},
-	Validate: func(c, old *storagev1.VolumeAttributesClass) field.ErrorList {
-		var errs field.ErrorList
-		if old != nil && c.DriverName != old.DriverName {
-			errs = append(errs, field.Forbidden(field.NewPath("driverName"), "updates to driverName are forbidden."))
-		}
-		if old != nil && !resource.Same(c.Parameters, old.Parameters) {
-			errs = append(errs, field.Forbidden(field.NewPath("parameters"), "updates to parameters are forbidden."))
-		}
-		errs = append(errs, provisioner(c.DriverName, field.NewPath("driverName"))...)
-		return append(errs, parameters(c.Parameters, true, field.NewPath("parameters"))...)
-	},
+	Quirks:   resource.Quirks{DeleteReturnsObject: true},
+	Validate: resource.Serving(validateAttributesClass),
 	Columns: []resource.Column[*storagev1.VolumeAttributesClass]{
 		resource.Name(func(c *storagev1.VolumeAttributesClass) any {
 			if c.Annotations[defaultAttributes] == "true" {
@@ -188,4 +178,16 @@ var VolumeAttributesClasses = &resource.Def[*storagev1.VolumeAttributesClass]{
 		resource.Col("DriverName", "string", func(c *storagev1.VolumeAttributesClass) any { return c.DriverName }),
 		resource.Age[*storagev1.VolumeAttributesClass](),
 	},
+}
+
+func validateAttributesClass(c, old *storagev1.VolumeAttributesClass) field.ErrorList {
+	var errs field.ErrorList
+	if old != nil && c.DriverName != old.DriverName {
+		errs = append(errs, field.Forbidden(field.NewPath("driverName"), "updates to driverName are forbidden."))
+	}
+	if old != nil && !resource.Same(c.Parameters, old.Parameters) {
+		errs = append(errs, field.Forbidden(field.NewPath("parameters"), "updates to parameters are forbidden."))
+	}
+	errs = append(errs, provisioner(c.DriverName, field.NewPath("driverName"))...)
+	return append(errs, parameters(c.Parameters, true, field.NewPath("parameters"))...)
 }
