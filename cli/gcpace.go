@@ -14,7 +14,7 @@ const headroom = 28 << 20
 const ownPercent = 100
 
 // startPercent is the GOGC of a start, when nearly all that is made stays: the heap may grow to some 30 MiB before it is collected first.
-// A third of a start's processor time was collections that found next to nothing.
+// A sixth of a start's processor time was collections that found next to nothing.
 const startPercent = 800
 
 // gcPace is a pacer for GOGC: it sets how often the heap is collected, unless the variable GOGC of the environment says it.
@@ -25,9 +25,12 @@ type gcPace struct {
 	now int // that was set; 0: nothing was
 }
 
+// fixed says that the pace is not set here.
+func (p *gcPace) fixed() bool { return p.set == nil || os.Getenv("GOGC") != "" }
+
 // begin sets the pace for a start. The first collection ends it.
 func (p *gcPace) begin() {
-	if p.set == nil || os.Getenv("GOGC") != "" {
+	if p.fixed() {
 		return
 	}
 	p.mu.Lock()
@@ -38,7 +41,7 @@ func (p *gcPace) begin() {
 
 // tune sets the pace for a burst, or for rest. To set it stops the world for a moment, so it is only done where it makes a difference.
 func (p *gcPace) tune(bursts func() bool) {
-	if p.set == nil || os.Getenv("GOGC") != "" {
+	if p.fixed() {
 		return
 	}
 	p.mu.Lock()
