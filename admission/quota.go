@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"slices"
-	"strconv"
 	"strings"
 	"sync"
 	"time"
@@ -229,20 +228,13 @@ func fail(bills []*bill, err error) {
 func (l *line) current(r *Request) []*corev1.ResourceQuota {
 	list := resource.List(r.Read, core.ResourceQuotas, r.Namespace)
 	for i, q := range list {
-		if mine := l.recent[q.Name]; mine != nil && mine.UID == q.UID && revision(mine) > revision(q) {
+		if mine := l.recent[q.Name]; mine != nil && mine.UID == q.UID && resource.Revision(mine) > resource.Revision(q) {
 			list[i] = mine
 		}
 	}
 	return list
 }
 
-func revision(q *corev1.ResourceQuota) int64 {
-	n, err := strconv.ParseInt(q.ResourceVersion, 10, 64)
-	if err != nil {
-		return 0
-	}
-	return n
-}
 
 // A change is a quota with its new status, and the bills that it comes from.
 type change struct {

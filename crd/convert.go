@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strconv"
 
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -198,7 +197,7 @@ func (k *Kind) Recast(obj resource.Object) resource.Object {
 	if err != nil {
 		return obj
 	}
-	if rev, err := strconv.ParseInt(obj.GetResourceVersion(), 10, 64); err == nil {
+	if rev := resource.Revision(obj); rev > 0 {
 		if packed := k.Pack(out, nil, rev); packed != out {
 			return packed
 		}

@@ -70,7 +70,7 @@ func NewKind(def *apiextensionsv1.CustomResourceDefinition) (resource.Kind, erro
 func newKind(def Source, was *Kind, same bool, caller *webhook.Caller) (resource.Kind, error) {
 	f := &family{def: def.CustomResourceDefinition, views: map[string]*Kind{}, caller: caller, says: &declaration{},
 		reads: &declaration{}}
-	if f.since = revisionOf(f.def); same {
+	if f.since = resource.Revision(f.def); same {
 		f.since = was.since
 	}
 	if same && equality.Semantic.DeepEqual(was.def.Status.AcceptedNames, def.Status.AcceptedNames) {

@@ -2,10 +2,11 @@ package crd
 
 import (
 	"slices"
-	"strconv"
 	"sync"
 
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+
+	"github.com/kloop-dev/kloop/resource"
 )
 
 // Names knows which names the definitions have, so that a question for one need not look at all definitions. It hears of
@@ -44,7 +45,7 @@ type named struct {
 func (n *Names) Note(def *apiextensionsv1.CustomResourceDefinition) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	rev := revisionOf(def)
+	rev := resource.Revision(def)
 	if was := n.known[def.Name]; was != nil {
 		if rev <= was.rev && rev != 0 {
 			return
@@ -70,7 +71,7 @@ func (n *Names) reserve(def *apiextensionsv1.CustomResourceDefinition, have *api
 		was = &named{group: def.Spec.Group}
 		n.set(def.Name, was)
 	}
-	was.rev = max(was.rev, revisionOf(def))
+	was.rev = max(was.rev, resource.Revision(def))
 	for _, x := range namesIn(def.Spec.Group, have) {
 		if !slices.Contains(was.names, x) {
 			was.names = append(was.names, x)
@@ -155,9 +156,4 @@ func namesIn(group string, names *apiextensionsv1.CustomResourceDefinitionNames)
 	add(resourceName, names.ShortNames...)
 	add(kindName, names.Kind, names.ListKind)
 	return list
-}
-
-func revisionOf(def *apiextensionsv1.CustomResourceDefinition) int64 {
-	rev, _ := strconv.ParseInt(def.ResourceVersion, 10, 64)
-	return rev
 }

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"maps"
 	"net"
-	"strconv"
 	"time"
 
 	coordinationv1 "k8s.io/api/coordination/v1"
@@ -226,9 +225,8 @@ func (a *announcer) settle(res result, now time.Time) {
 	}
 	a.know(res.lease, now)
 	if res.what == "confirm the address" {
-		rev, _ := strconv.ParseInt(res.lease.ResourceVersion, 10, 64)
 		d.doubt = false
-		if rev >= d.yielded {
+		if resource.Revision(res.lease) >= d.yielded {
 			d.yielded = 0
 		} else {
 			d.retry = now.Add(apiPause)

@@ -4,12 +4,12 @@ import (
 	"encoding/json"
 	"net/netip"
 	"slices"
-	"strconv"
 	"time"
 
 	coordinationv1 "k8s.io/api/coordination/v1"
 
 	"github.com/kloop-dev/kloop/kinds/wellknown"
+	"github.com/kloop-dev/kloop/resource"
 )
 
 // The times by which nodes agree on who answers. A holder that was frozen longer than frozen does not answer; nobody takes its place
@@ -63,7 +63,7 @@ type duty struct {
 
 // learn takes in the Lease as it is now. An older state than the known one says nothing.
 func (d *duty) learn(l *coordinationv1.Lease, now time.Time) {
-	rev, _ := strconv.ParseInt(l.ResourceVersion, 10, 64)
+	rev := resource.Revision(l)
 	if d.lease != nil && rev <= d.rev {
 		return
 	}

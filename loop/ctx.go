@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"runtime/debug"
 	"slices"
-	"strconv"
 	"sync"
 	"time"
 
@@ -135,7 +134,7 @@ func (c *Ctx) do(verb string, k resource.Kind, obj resource.Object, write func()
 	}
 	c.did = keep(c.did, maxWrites, text)
 	if out != nil {
-		if rev, perr := strconv.ParseInt(out.GetResourceVersion(), 10, 64); perr == nil {
+		if rev := resource.Revision(out); rev > 0 {
 			if c.wrote == nil {
 				c.wrote = map[resource.Kind]int64{}
 			}

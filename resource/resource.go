@@ -10,6 +10,7 @@ import (
 	"iter"
 	"reflect"
 	"slices"
+	"strconv"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -28,6 +29,16 @@ type Object interface {
 
 // Clone returns a deep copy of obj that its owner may change.
 func Clone[T Object](obj T) T { return obj.DeepCopyObject().(T) }
+
+// Revision is the revision of the store at which obj was last written, as its resourceVersion says: 0 if that is no number.
+// What orders states of one object asks this; what only tells whether it is the same state compares the text.
+func Revision(obj metav1.Object) int64 {
+	rev, err := strconv.ParseInt(obj.GetResourceVersion(), 10, 64)
+	if err != nil {
+		return 0
+	}
+	return rev
+}
 
 // Shallow returns a copy of obj whose owner may set fields of it and of its metadata, but must not change what they point to: a typed
 // object shares that with its copy. All others are cloned.

@@ -12,6 +12,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/kloop-dev/kloop/kinds"
+	"github.com/kloop-dev/kloop/resource"
 	"github.com/kloop-dev/kloop/trail"
 )
 
@@ -182,7 +183,7 @@ func (r *runner) call(ctx context.Context, p *corev1.Pod, b *corev1.Binding, by 
 // because returns a context whose writes tell that the pod, as it is known, made the scheduler act.
 func because(ctx context.Context, p *corev1.Pod) context.Context {
 	key := trail.RefOf(kinds.Pods, p.Namespace, p.Name)
-	key.Rev = revisionOf(p)
+	key.Rev = resource.Revision(p)
 	return trail.With(ctx, &trail.Cause{Loop: "scheduler", Key: key, Woken: []trail.Ref{key}})
 }
 

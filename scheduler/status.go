@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"slices"
-	"strconv"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -49,7 +48,7 @@ func (w *statusWriter) set(t *task, reason, text, nominated string) {
 		change.nominated = &nominated
 	}
 	if change == (statusChange{}) {
-		t.saidAt = revisionOf(p)
+		t.saidAt = resource.Revision(p)
 		return
 	}
 	t.nominating = change.nominated != nil
@@ -142,15 +141,9 @@ func (w *statusWriter) written(t *task, saying string, rev int64, err error) {
 // hear forgets what was said if the pod, as it is known now, has lost it since: somebody took it away, and the next look says it again.
 // The news may be of both at once, or come before the end of the write does.
 func (t *task) hear() {
-	if t.saidAt > 0 && revisionOf(t.pod) >= t.saidAt && says(t.pod) != t.lastStatus {
+	if t.saidAt > 0 && resource.Revision(t.pod) >= t.saidAt && says(t.pod) != t.lastStatus {
 		t.lastStatus, t.saidAt = "", 0
 	}
-}
-
-// revisionOf is the revision of a pod's last write; 0: it has none that counts.
-func revisionOf(p *corev1.Pod) int64 {
-	rev, _ := strconv.ParseInt(p.ResourceVersion, 10, 64)
-	return rev
 }
 
 // write changes the status of exactly this pod: as it is known here, which costs the server a third of what a patch does, or by a patch
@@ -168,7 +161,7 @@ func (w *statusWriter) write(ctx context.Context, p *corev1.Pod, change statusCh
 	if err != nil {
 		return 0, err
 	}
-	return revisionOf(resource.As[*corev1.Pod](now)), nil
+	return resource.Revision(now), nil
 }
 
 func find(p *corev1.Pod, typ corev1.PodConditionType) *corev1.PodCondition {

@@ -3,7 +3,6 @@ package view
 import (
 	"cmp"
 	"slices"
-	"strconv"
 
 	"github.com/kloop-dev/kloop/resource"
 	"github.com/kloop-dev/kloop/store"
@@ -144,12 +143,4 @@ func (v *View) replace(t *table, rev int64, entries []*Entry) (changes []Change)
 	}
 	v.moved = v.moved || t.moved
 	return changes
-}
-
-// revisionOf reads an object's resourceVersion; other is for objects without a number there.
-func revisionOf(obj resource.Object, other int64) int64 {
-	if rev, err := strconv.ParseInt(obj.GetResourceVersion(), 10, 64); err == nil {
-		return rev
-	}
-	return other
 }

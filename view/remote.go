@@ -1,6 +1,10 @@
 package view
 
-import "github.com/kloop-dev/kloop/resource"
+import (
+	"cmp"
+
+	"github.com/kloop-dev/kloop/resource"
+)
 
 // Replace makes the view hold exactly these objects of the kind, as a list at revision rev told them. Cursors
 // receive the difference. The view owns the objects from then on; they carry their resourceVersion.
@@ -9,7 +13,7 @@ func (v *View) Replace(k resource.Kind, rev int64, objects []resource.Object) {
 	defer v.feed.Unlock()
 	entries := make([]*Entry, len(objects))
 	for i, obj := range objects {
-		entries[i] = v.entry(k, obj.GetNamespace(), obj.GetName(), revisionOf(obj, rev), obj)
+		entries[i] = v.entry(k, obj.GetNamespace(), obj.GetName(), cmp.Or(resource.Revision(obj), rev), obj)
 	}
 	v.mu.Lock()
 	t := v.table(k.Info().GR(), k)

@@ -129,7 +129,7 @@ func (t teller) stopped(ctx context.Context, c *loop.Ctx, m migration, err error
 func plan(read resource.Reader, k resource.Kind, began int64) (old []resource.Object, all int) {
 	for obj := range read.Each(k, "") {
 		all++
-		if rev, err := strconv.ParseInt(obj.GetResourceVersion(), 10, 64); err != nil || rev <= began {
+		if resource.Revision(obj) <= began {
 			old = append(old, obj)
 		}
 	}

@@ -2,7 +2,6 @@ package simulation
 
 import (
 	"math"
-	"strconv"
 	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
@@ -146,7 +145,7 @@ func (c *checks) order(x view.Change) {
 		}
 		return
 	}
-	if rev, err := strconv.ParseInt(obj.GetResourceVersion(), 10, 64); err != nil || rev != x.Rev {
+	if resource.Revision(obj) != x.Rev {
 		c.w.fail("%s %s has revision %s at %d", x.Kind.Info().Singular, x.New.Key(), obj.GetResourceVersion(), x.Rev)
 	}
 	uid := obj.GetUID()
