@@ -23,15 +23,16 @@ func main() {
 }
 
 // run runs the steps that are asked for. A step that fails does not stop the ones after it, unless they need what it makes. What makes
-// is run beside what fetches; then what keeps the processor busy beside the clusters, which wait most of the time; then the guests, with
-// what takes only time that they leave. What failed and may have been an accident is tried again at the end, alone on the machine.
+// is run beside what fetches; then what keeps the processor busy beside the clusters and what sleeps, which wait most of the time;
+// then the guests, with what takes only time that they leave. What failed and may have been an accident is tried again at the end, alone
+// on the machine.
 func run(names []string) error {
 	chosen, err := choose(names)
 	if err != nil {
 		return err
 	}
 	s := &session{flickers: "test/ci/flickers.tsv", now: time.Now, began: time.Now(), out: os.Stdout}
-	if s.beside(chosen, makes, fetches) && s.beside(chosen, works, waits) && s.beside(chosen, alone, idles) && len(s.later) > 0 {
+	if s.beside(chosen, makes, fetches) && s.beside(chosen, works, waits, sleeps) && s.beside(chosen, alone, idles) && len(s.later) > 0 {
 		s.do(step{name: "again", run: (*job).again})
 	}
 	fmt.Print(s.summary())

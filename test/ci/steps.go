@@ -26,7 +26,8 @@ const (
 	makes   kind = iota // the processor, on what others need
 	fetches             // the network
 	works               // the processor
-	waits               // clusters, which wait for each other; then what is as large as the tests of kind works take longer than those
+	waits               // clusters, which wait for each other
+	sleeps              // timers of protocols, in networks of its own: a twentieth of a processor
 	alone               // guests: what a machine interpreted does beside others takes ten times as long
 	idles               // the processor, when nothing else asks for it: beside guests, which leave a third of two of them
 )
@@ -51,16 +52,16 @@ var steps = []step{
 	{"arm64", []string{"apart"}, false, arm64, works},
 	{"unit", all, false, (*job).unit, works},
 	{"race", all, false, (*job).raceWhole, works},
+	{"race-short", all, false, (*job).racePart, works},
+	{"cross", all, false, func(*job) error { return cross() }, works},
+	{"bgp", all, false, (*job).bgp, sleeps},
 	{"images", all, false, func(j *job) error { return j.asRoot("scripts/image-nginx") }, waits},
 	{"e2e", all, false, (*job).e2e, waits},
 	{"postgres", all, false, (*job).postgres, waits},
-	{"bgp", all, false, (*job).bgp, waits},
 	{"ecosystem", all, false, func(j *job) error { return j.asRoot("scripts/ecosystem", "--fast") }, waits},
 	{"oracle", all, false, func(j *job) error { return j.script("scripts/oracle") }, waits},
 	{"site", all, false, func(j *job) error { return j.in("tools/site").tests(quiet, ".") }, waits},
-	{"cross", all, false, func(*job) error { return cross() }, waits},
 	{"race-clusters", all, false, (*job).raceClusters, waits},
-	{"race-short", all, false, (*job).racePart, waits},
 	{"guests", all, false, func(j *job) error { return j.tests(once, "./"+guests) }, alone},
 	{"lint", all, false, func(j *job) error { return j.idle().script("scripts/lint", "go") }, idles},
 }
