@@ -23,14 +23,14 @@ const reservedText = `names ending with "` + staticSuffix +
 // as still when the object changes. A kind's own warnings come last.
 func reserving[T resource.Object](check func(obj, old T) field.ErrorList, own ...func(obj T) []string) resource.Gated[T] {
 	return resource.Gated[T]{
-		Validate: func(on *features.Set, obj, old T) field.ErrorList {
+		Validate: resource.Serving(func(on *features.Set, obj, old T) field.ErrorList {
 			errs := check(obj, old)
 			if refused(on, obj, old) {
 				errs = append(errs, field.Invalid(field.NewPath("metadata", "name"), obj.GetName(), reservedText))
 			}
 			return errs
-		},
-		Warn: func(on *features.Set, obj, old T) (list []string) {
+		}),
+		Warn: resource.Serving(func(on *features.Set, obj, old T) (list []string) {
 			if strings.HasSuffix(obj.GetName(), staticSuffix) && !refused(on, obj, old) {
 				list = append(list, "metadata.name: "+reservedText)
 			}
@@ -40,7 +40,7 @@ func reserving[T resource.Object](check func(obj, old T) field.ErrorList, own ..
 				}
 			}
 			return list
-		},
+		}),
 	}
 }
 

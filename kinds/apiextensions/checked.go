@@ -10,7 +10,7 @@ import (
 // checked has definitions checked, and shown as upstream shows them: what a program that only reads (the build tag reader) has no use for.
 func checked(d *resource.Def[crd]) *resource.Def[crd] {
 	d.Validate, d.ValidateStatus = validateDefinition, validateDefinitionStatus
-	d.Gated = resource.Gated[crd]{Columns: columns, Warn: warnDefinition, Drop: dropObserved}
+	d.Gated = resource.Gated[crd]{Columns: columns, Warn: resource.Serving(warnDefinition), Drop: dropObserved}
 	return d
 }
 

@@ -29,7 +29,7 @@ var DaemonSets = &resource.Def[*appsv1.DaemonSet]{
 	Default: defaultDaemonSet, Prepare: resource.Serving(prepareDaemonSet),
 	PrepareStatus:  resource.Serving(func(d, old *appsv1.DaemonSet) { setTemplateGeneration(d, templateGeneration(old)) }),
 	ValidateStatus: resource.Serving(validateDaemonSetStatus),
-	Warn:           templateWarnings(false, func(o *appsv1.DaemonSet) (any, *corev1.PodTemplateSpec) { return &o.Spec, &o.Spec.Template }),
+	Warn:           resource.Serving(warnDaemonSet),
 	Columns: append([]resource.Column[*appsv1.DaemonSet]{
 		count("Desired", func(s appsv1.DaemonSetStatus) int32 { return s.DesiredNumberScheduled }),
 		count("Current", func(s appsv1.DaemonSetStatus) int32 { return s.CurrentNumberScheduled }),
@@ -43,6 +43,13 @@ var DaemonSets = &resource.Def[*appsv1.DaemonSet]{
 	}, podColumns(func(d *appsv1.DaemonSet) (*corev1.PodTemplateSpec, *metav1.LabelSelector) {
 		return &d.Spec.Template, d.Spec.Selector
 	})...),
+}
+
+func warnDaemonSet(d, old *appsv1.DaemonSet) []string {
+	if old == nil {
+		return templateWarnings("", &d.Spec.Template)
+	}
+	return changedWarnings(&d.Spec, &old.Spec, &d.Spec.Template)
 }
 
 func count(name string, of func(appsv1.DaemonSetStatus) int32) resource.Column[*appsv1.DaemonSet] {

@@ -34,7 +34,7 @@ var Deployments = &resource.Def[*appsv1.Deployment]{
 	Early:   labelled(func(o *appsv1.Deployment) map[string]string { return o.Spec.Template.Labels }, "apps/v1beta1", "extensions/v1beta1"),
 	Default: defaultDeployment, Prepare: resource.Serving(prepareDeployment),
 	ValidateStatus: resource.Serving(validateDeploymentStatus),
-	Warn:           templateWarnings(true, func(o *appsv1.Deployment) (any, *corev1.PodTemplateSpec) { return &o.Spec, &o.Spec.Template }),
+	Warn:           resource.Serving(warnDeployment),
 	Columns: append([]resource.Column[*appsv1.Deployment]{
 		resource.Col("Ready", "string", func(d *appsv1.Deployment) any {
 			return fmt.Sprintf("%d/%d", d.Status.ReadyReplicas, number(d.Spec.Replicas))
@@ -44,6 +44,13 @@ var Deployments = &resource.Def[*appsv1.Deployment]{
 		resource.Age[*appsv1.Deployment](),
 	}, append(cell.Pods(func(d *appsv1.Deployment) *corev1.PodTemplateSpec { return &d.Spec.Template }),
 		resource.Wide("Selector", "string", func(d *appsv1.Deployment) any { return plainSelector(d.Spec.Selector) }))...),
+}
+
+func warnDeployment(d, old *appsv1.Deployment) []string {
+	if old == nil {
+		return templateWarnings(d.Name, &d.Spec.Template)
+	}
+	return changedWarnings(&d.Spec, &old.Spec, &d.Spec.Template)
 }
 
 // plainSelector prints a selector in the way of Deployments alone: nothing for none.

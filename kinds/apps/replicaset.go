@@ -30,7 +30,7 @@ var ReplicaSets = &resource.Def[*appsv1.ReplicaSet]{
 	Early:          labelled(func(o *appsv1.ReplicaSet) map[string]string { return o.Spec.Template.Labels }, "extensions/v1beta1"),
 	Default:        defaultReplicaSet,
 	ValidateStatus: resource.Serving(validateReplicaSetStatus),
-	Warn:           templateWarnings(true, func(o *appsv1.ReplicaSet) (any, *corev1.PodTemplateSpec) { return &o.Spec, &o.Spec.Template }),
+	Warn:           resource.Serving(warnReplicaSet),
 	Columns: append([]resource.Column[*appsv1.ReplicaSet]{
 		resource.Col("Desired", "integer", func(r *appsv1.ReplicaSet) any { return number(r.Spec.Replicas) }),
 		resource.Col("Current", "integer", func(r *appsv1.ReplicaSet) any { return int64(r.Status.Replicas) }),
@@ -39,6 +39,13 @@ var ReplicaSets = &resource.Def[*appsv1.ReplicaSet]{
 	}, podColumns(func(r *appsv1.ReplicaSet) (*corev1.PodTemplateSpec, *metav1.LabelSelector) {
 		return &r.Spec.Template, r.Spec.Selector
 	})...),
+}
+
+func warnReplicaSet(r, old *appsv1.ReplicaSet) []string {
+	if old == nil {
+		return templateWarnings(r.Name, &r.Spec.Template)
+	}
+	return changedWarnings(&r.Spec, &old.Spec, &r.Spec.Template)
 }
 
 // podColumns returns the wide columns of a workload.

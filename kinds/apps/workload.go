@@ -2,7 +2,6 @@ package apps
 
 import (
 	"maps"
-	"reflect"
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
@@ -70,23 +69,17 @@ func metadataAgain(t *corev1.PodTemplateSpec, path *field.Path) field.ErrorList 
 	return append(errs, podspec.ValidateAnnotations(t.Annotations, &t.Spec, at)...)
 }
 
-// templateWarnings returns what to warn of in a new object of a kind whose template is at spec.template, and again
-// whenever anything of the spec changes; names says that the pods are named after it.
-func templateWarnings[T resource.Object](names bool, of func(T) (spec any, t *corev1.PodTemplateSpec)) func(obj, old T) []string {
-	return func(obj, old T) []string {
-		name := ""
-		if names {
-			name = obj.GetName()
-		}
-		spec, t := of(obj)
-		if any(old) != nil && !reflect.ValueOf(old).IsNil() {
-			if was, _ := of(old); resource.Same(spec, was) {
-				return nil
-			}
-			name = ""
-		}
-		return template.Warnings(name, t, field.NewPath("spec", "template"))
+// templateWarnings warns of the template of a new object; name is that of the object if its pods are named after it.
+func templateWarnings(name string, t *corev1.PodTemplateSpec) []string {
+	return template.Warnings(name, t, field.NewPath("spec", "template"))
+}
+
+// changedWarnings warns again whenever anything of the spec changes.
+func changedWarnings(spec, was any, t *corev1.PodTemplateSpec) []string {
+	if resource.Same(spec, was) {
+		return nil
 	}
+	return templateWarnings("", t)
 }
 
 // nonNegative checks the counters of a status.

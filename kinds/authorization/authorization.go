@@ -15,7 +15,7 @@ import (
 // SubjectAccessReviews declares the kind: may this user do that?
 var SubjectAccessReviews = &resource.Def[*authorizationv1.SubjectAccessReview]{
 	GVK: authorizationv1.SchemeGroupVersion.WithKind("SubjectAccessReview"), Plural: "subjectaccessreviews", Virtual: true,
-	Gated: resource.Gated[*authorizationv1.SubjectAccessReview]{Validate: validateSubject},
+	Gated: resource.Gated[*authorizationv1.SubjectAccessReview]{Validate: resource.Serving(validateSubject)},
 }
 
 // LocalSubjectAccessReviews declares the kind: the same, asked within a namespace.
@@ -27,7 +27,7 @@ var LocalSubjectAccessReviews = &resource.Def[*authorizationv1.LocalSubjectAcces
 // SelfSubjectAccessReviews declares the kind: may I do that?
 var SelfSubjectAccessReviews = &resource.Def[*authorizationv1.SelfSubjectAccessReview]{
 	GVK: authorizationv1.SchemeGroupVersion.WithKind("SelfSubjectAccessReview"), Plural: "selfsubjectaccessreviews", Virtual: true,
-	Gated: resource.Gated[*authorizationv1.SelfSubjectAccessReview]{Validate: validateSelf},
+	Gated: resource.Gated[*authorizationv1.SelfSubjectAccessReview]{Validate: resource.Serving(validateSelf)},
 }
 
 // SelfSubjectRulesReviews declares the kind: what may I do here?

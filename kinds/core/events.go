@@ -20,7 +20,7 @@ const EventLife = time.Hour
 var Events = &resource.Def[*corev1.Event]{
 	GVK: gvk("Event"), Plural: "events", Short: []string{"ev"}, Namespaced: true,
 	Quirks: resource.Quirks{MetaUpdateOnly: true, Uncached: true},
-	Name:   rule.Unchecked, CreateOnUpdate: true, Validate: validateEvent("reportingComponent"),
+	Name:   rule.Unchecked, CreateOnUpdate: true, Validate: resource.Serving(validateEvent("reportingComponent")),
 	TTL: func(*corev1.Event) time.Duration { return EventLife },
 	Select: []resource.Field[*corev1.Event]{ // in the other group by other names, which the server knows
 		{Label: "involvedObject.kind", Value: func(e *corev1.Event) string { return e.InvolvedObject.Kind }},

@@ -92,12 +92,12 @@ var ResourceSlices = &resource.Def[*resourcev1.ResourceSlice]{
 		}
 	},
 	Prepare: func(s, old *resourcev1.ResourceSlice) { dropAlpha(s, old, old == nil, dropFromSlice) },
-	Warn: func(s, _ *resourcev1.ResourceSlice) []string {
+	Warn: resource.Serving(func(s, _ *resourcev1.ResourceSlice) []string {
 		if d := s.Spec.Driver; d != strings.ToLower(d) {
 			return []string{fmt.Sprintf("spec.driver: driver names should be lowercase; %q contains uppercase characters", d)}
 		}
 		return nil
-	},
+	}),
 	Validate: resource.Serving(validateSlice),
 	Columns: []resource.Column[*resourcev1.ResourceSlice]{
 		resource.Col("Node", "string", func(s *resourcev1.ResourceSlice) any { return nodeName(s) }),

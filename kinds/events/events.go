@@ -17,7 +17,7 @@ func V1(every func(e, old *corev1.Event) field.ErrorList) resource.Version[*core
 		New:      func() resource.Object { return &eventsv1.Event{} },
 		From:     func(e *corev1.Event) resource.Object { return fromCore(e) },
 		To:       func(o resource.Object) *corev1.Event { return toCore(o.(*eventsv1.Event)) },
-		Validate: strict(every),
+		Validate: resource.Serving(strict(every)),
 	}
 }
 

@@ -33,15 +33,15 @@ var FlowSchemas = &resource.Def[*flowcontrolv1.FlowSchema]{
 	GVK: gvk("FlowSchema"), Plural: "flowschemas", Generation: true, Status: true,
 	Quirks:        resource.Quirks{MetaErrorsOnce: true, StatusResets: []string{"metadata"}, Planter: planter},
 	Default:       func(s *flowcontrolv1.FlowSchema) { rule.FillZero(&s.Spec.MatchingPrecedence, defaultPrecedence) },
-	Validate:      func(s, _ *flowcontrolv1.FlowSchema) field.ErrorList { return validateSchema(s, field.NewPath("spec")) },
+	Validate:      resource.Serving(func(s, _ *flowcontrolv1.FlowSchema) field.ErrorList { return validateSchema(s, field.NewPath("spec")) }),
 	PrepareStatus: func(s, old *flowcontrolv1.FlowSchema) { keepMeta(&s.ObjectMeta, old.ObjectMeta) },
-	ValidateStatus: func(s, _ *flowcontrolv1.FlowSchema) (errs field.ErrorList) {
+	ValidateStatus: resource.Serving(func(s, _ *flowcontrolv1.FlowSchema) (errs field.ErrorList) {
 		path, seen := field.NewPath("status", "conditions"), map[flowcontrolv1.FlowSchemaConditionType]bool{}
 		for i, c := range s.Status.Conditions {
 			errs = append(errs, once(seen, c.Type, path.Index(i).Child("type"))...)
 		}
 		return errs
-	},
+	}),
 	RowOrder: func(a, b *flowcontrolv1.FlowSchema) int {
 		return cmp.Or(cmp.Compare(a.Spec.MatchingPrecedence, b.Spec.MatchingPrecedence), cmp.Compare(a.Name, b.Name))
 	},
@@ -78,13 +78,13 @@ var PriorityLevelConfigurations = &resource.Def[*flowcontrolv1.PriorityLevelConf
 	Default:       defaultLevel,
 	Gated:         resource.Gated[*flowcontrolv1.PriorityLevelConfiguration]{Validate: resource.Serving(validateLevelOf)},
 	PrepareStatus: func(l, old *flowcontrolv1.PriorityLevelConfiguration) { keepMeta(&l.ObjectMeta, old.ObjectMeta) },
-	ValidateStatus: func(l, _ *flowcontrolv1.PriorityLevelConfiguration) (errs field.ErrorList) {
+	ValidateStatus: resource.Serving(func(l, _ *flowcontrolv1.PriorityLevelConfiguration) (errs field.ErrorList) {
 		path, seen := field.NewPath("status", "conditions"), map[flowcontrolv1.PriorityLevelConfigurationConditionType]bool{}
 		for i, c := range l.Status.Conditions {
 			errs = append(errs, once(seen, c.Type, path.Index(i).Child("type"))...)
 		}
 		return errs
-	},
+	}),
 	Columns: []resource.Column[*flowcontrolv1.PriorityLevelConfiguration]{
 		resource.Col("Type", "string", func(l *flowcontrolv1.PriorityLevelConfiguration) any { return string(l.Spec.Type) }),
 		resource.Col("NominalConcurrencyShares", "string", func(l *flowcontrolv1.PriorityLevelConfiguration) any {

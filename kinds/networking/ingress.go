@@ -20,12 +20,12 @@ var Ingresses = &resource.Def[*networkingv1.Ingress]{
 	GVK: gvk("Ingress"), Plural: "ingresses", Short: []string{"ing"}, Namespaced: true, Storage: "ingress",
 	Generation: true, Status: true, Validate: resource.Serving(validateIngress),
 	ValidateStatus: resource.Serving(validateIngressStatus),
-	Warn: func(i, old *networkingv1.Ingress) []string {
+	Warn: resource.Serving(func(i, old *networkingv1.Ingress) []string {
 		if _, set := i.Annotations[classAnnotation]; set && old == nil && i.Spec.IngressClassName == nil {
 			return []string{`annotation "` + classAnnotation + `" is deprecated, please use 'spec.ingressClassName' instead`}
 		}
 		return nil
-	},
+	}),
 	Columns: []resource.Column[*networkingv1.Ingress]{
 		resource.Col("Class", "string", func(i *networkingv1.Ingress) any {
 			if i.Spec.IngressClassName == nil {

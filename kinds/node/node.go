@@ -26,7 +26,7 @@ var RuntimeClasses = &resource.Def[*nodev1.RuntimeClass]{
 			podspec.RoundResources(c.Overhead.PodFixed)
 		}
 	},
-	Warn: func(c, _ *nodev1.RuntimeClass) (list []string) {
+	Warn: resource.Serving(func(c, _ *nodev1.RuntimeClass) (list []string) {
 		if c.Scheduling == nil {
 			return nil
 		}
@@ -34,7 +34,7 @@ var RuntimeClasses = &resource.Def[*nodev1.RuntimeClass]{
 			list = append(list, podspec.LabelWarnings(key, field.NewPath("scheduling", "nodeSelector"))...)
 		}
 		return list
-	},
+	}),
 	Columns: []resource.Column[*nodev1.RuntimeClass]{
 		resource.Col("Handler", "string", func(c *nodev1.RuntimeClass) any { return c.Handler }),
 		resource.Age[*nodev1.RuntimeClass](),

@@ -17,13 +17,7 @@ var RoleBindings = &resource.Def[*rbacv1.RoleBinding]{
 	GVK: rbacv1.SchemeGroupVersion.WithKind("RoleBinding"), Plural: "rolebindings", Namespaced: true,
 	Name: rule.PathSegment, CreateOnUpdate: true, Quirks: keptUnread,
 	Default: func(b *rbacv1.RoleBinding) { defaultBinding(&b.RoleRef, b.Subjects) },
-	Gated: resource.Gated[*rbacv1.RoleBinding]{Validate: func(on *features.Set, b, old *rbacv1.RoleBinding) field.ErrorList {
-		errs := append(roleRef(b.RoleRef, "Role", "ClusterRole"), subjects(b.Subjects, true)...)
-		if old != nil {
-			errs = append(errs, sameRole(on, b.RoleRef, old.RoleRef)...)
-		}
-		return errs
-	}},
+	Gated:   resource.Gated[*rbacv1.RoleBinding]{Validate: resource.Serving(validateRoleBinding)},
 	Columns: columns(func(b *rbacv1.RoleBinding) (rbacv1.RoleRef, []rbacv1.Subject) { return b.RoleRef, b.Subjects }),
 }
 
@@ -32,14 +26,24 @@ var ClusterRoleBindings = &resource.Def[*rbacv1.ClusterRoleBinding]{
 	GVK: rbacv1.SchemeGroupVersion.WithKind("ClusterRoleBinding"), Plural: "clusterrolebindings",
 	Name: rule.PathSegment, CreateOnUpdate: true, Quirks: keptUnread,
 	Default: func(b *rbacv1.ClusterRoleBinding) { defaultBinding(&b.RoleRef, b.Subjects) },
-	Gated: resource.Gated[*rbacv1.ClusterRoleBinding]{Validate: func(on *features.Set, b, old *rbacv1.ClusterRoleBinding) field.ErrorList {
-		errs := append(roleRef(b.RoleRef, "ClusterRole"), subjects(b.Subjects, false)...)
-		if old != nil {
-			errs = append(errs, sameRole(on, b.RoleRef, old.RoleRef)...)
-		}
-		return errs
-	}},
+	Gated:   resource.Gated[*rbacv1.ClusterRoleBinding]{Validate: resource.Serving(validateClusterRoleBinding)},
 	Columns: columns(func(b *rbacv1.ClusterRoleBinding) (rbacv1.RoleRef, []rbacv1.Subject) { return b.RoleRef, b.Subjects }),
+}
+
+func validateRoleBinding(on *features.Set, b, old *rbacv1.RoleBinding) field.ErrorList {
+	errs := append(roleRef(b.RoleRef, "Role", "ClusterRole"), subjects(b.Subjects, true)...)
+	if old != nil {
+		errs = append(errs, sameRole(on, b.RoleRef, old.RoleRef)...)
+	}
+	return errs
+}
+
+func validateClusterRoleBinding(on *features.Set, b, old *rbacv1.ClusterRoleBinding) field.ErrorList {
+	errs := append(roleRef(b.RoleRef, "ClusterRole"), subjects(b.Subjects, false)...)
+	if old != nil {
+		errs = append(errs, sameRole(on, b.RoleRef, old.RoleRef)...)
+	}
+	return errs
 }
 
 func columns[T resource.Object](of func(T) (rbacv1.RoleRef, []rbacv1.Subject)) []resource.Column[T] {

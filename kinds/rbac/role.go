@@ -19,9 +19,9 @@ var keptUnread = resource.Quirks{KeptUnread: true, MetaNewFirst: true, Declared:
 var Roles = &resource.Def[*rbacv1.Role]{
 	GVK: rbacv1.SchemeGroupVersion.WithKind("Role"), Plural: "roles", Namespaced: true, Name: rule.PathSegment,
 	CreateOnUpdate: true, Quirks: keptUnread,
-	Gated: resource.Gated[*rbacv1.Role]{Validate: func(on *features.Set, r, _ *rbacv1.Role) field.ErrorList {
+	Gated: resource.Gated[*rbacv1.Role]{Validate: resource.Serving(func(on *features.Set, r, _ *rbacv1.Role) field.ErrorList {
 		return rules(on, r.Rules, true)
-	}},
+	})},
 }
 
 // ClusterRoles declares the kind.
