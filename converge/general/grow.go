@@ -3,9 +3,8 @@ package general
 import (
 	"strings"
 
-	storagev1 "k8s.io/api/storage/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/utils/ptr"
 
 	"github.com/kloop-dev/kloop/converge"
 	"github.com/kloop-dev/kloop/converge/words"
@@ -13,7 +12,8 @@ import (
 	"github.com/kloop-dev/kloop/resource"
 )
 
-// LetGrow is advice to let the volumes of a storage class grow; "": they may, or the class is not there.
+// LetGrow is advice to let the volumes of a storage class grow; "": they may, or the class is not there. It reads the class as a tree: the
+// types of storage would be linked into control planes that have none.
 func LetGrow(l *converge.Look, class string) string {
 	k, ok := l.Kinds.GR(storageClasses)
 	if !ok {
@@ -23,11 +23,12 @@ func LetGrow(l *converge.Look, class string) string {
 	if obj == nil {
 		return ""
 	}
-	c := resource.As[*storagev1.StorageClass](obj)
-	if ptr.Deref(c.AllowVolumeExpansion, false) {
+	tree, err := runtime.DefaultUnstructuredConverter.ToUnstructured(resource.Opened(obj))
+	if grows, _ := tree["allowVolumeExpansion"].(bool); grows || err != nil {
 		return ""
 	}
-	return "let volumes of that class grow, if " + c.Provisioner + " can make them: " + converge.Merged(converge.RefTo(k, c), true,
+	provisioner, _ := tree["provisioner"].(string)
+	return "let volumes of that class grow, if " + provisioner + " can make them: " + converge.Merged(converge.RefTo(k, obj), true,
 		"allowVolumeExpansion")
 }
 
