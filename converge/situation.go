@@ -199,7 +199,7 @@ var (
 // lookUp advises to look for what the words of the finding say is not found.
 func (l *Look) lookUp(f *Finding) {
 	command := ""
-	if m := absent.FindStringSubmatch(f.Says); m != nil {
+	if m := absent.FindStringSubmatch(f.Says + " " + f.Told); m != nil {
 		l.nearSaid(f, m[1], m[2])
 		command = "if it is mistyped, those that exist: kubectl get " + strings.ToLower(m[1]) + " -A"
 	} else if m := stored.FindStringSubmatch(f.Says); m != nil {
@@ -251,6 +251,11 @@ func (l *Look) nearSaid(f *Finding, kind, name string) {
 		wait := On("Object", Ref{k, ns, name}, "")
 		near := cmp.Or(l.NearTo(wait), l.OnlyOne(wait))
 		if near != "" && !strings.Contains(strings.Join(f.Advice, "\n"), near) {
+			if m := proposed.FindStringSubmatch(near); m != nil && m[1] == "" && strings.HasSuffix(near, nameIt) {
+				if command := l.renaming(name, m[2], false, name, ""); command != "" {
+					near += ": " + command
+				}
+			}
 			f.Advice = append([]string{near}, f.Advice...)
 		}
 		return

@@ -61,6 +61,9 @@ func byWords(l *Look, f *Finding) {
 	if absent != "" && !ok {
 		f.Advice = slices.Insert(f.Advice, len(f.Advice)-1, absent)
 	}
+	if slices.ContainsFunc(f.Advice, isAnew) {
+		f.Also = slices.DeleteFunc(slices.Clone(f.Also), func(a string) bool { return strings.HasPrefix(a, Again) })
+	}
 	if len(f.Advice) > 0 && !strings.HasPrefix(f.Advice[0], words.LookAt) {
 		f.Advice = slices.DeleteFunc(f.Advice, func(a string) bool { return strings.HasPrefix(a, words.LookAt) })
 	}
@@ -125,7 +128,9 @@ func correcting(l *Look, text string) string {
 		where = ", at " + path + " (" + value + ")"
 	}
 	if l.isOver() {
-		if name != "" {
+		if command, where := l.withParam(tree, name); command != "" {
+			return "make it anew, with the parameter " + name + where + ": " + command
+		} else if name != "" {
 			return "make it anew, and give it " + name + " then: kubectl get " + gr + " -o yaml"
 		}
 		return "correct what it is made from, and make it anew: one that has ended does not run again: kubectl get " + gr + " -o yaml"
@@ -138,6 +143,30 @@ func correcting(l *Look, text string) string {
 		return "give it " + name + ", which its spec lacks" + where + ": kubectl edit " + gr
 	}
 	return "correct it: kubectl edit " + gr
+}
+
+// withParam is the command that makes an object that runs once anew with a parameter that it was not given, with the value that another one
+// of its kind has; "": it has no list of parameters.
+func (l *Look) withParam(tree map[string]any, name string) (command, where string) {
+	params := func(tree map[string]any) (list []any, is bool) {
+		spec, _ := tree["spec"].(map[string]any)
+		list, is = spec["params"].([]any)
+		return list, is
+	}
+	if _, is := params(tree); !is || !plainName.MatchString(strings.ToLower(name)) {
+		return "", ""
+	}
+	param := map[string]any{"name": name, "value": "VALUE"}
+	for other := range l.Read.Each(l.Kind, l.Obj.GetNamespace()) {
+		one, _ := words.Tree(other)
+		list, _ := params(one)
+		for _, item := range list {
+			if p, _ := item.(map[string]any); words.String(p, "name") == name && where == "" {
+				param, where = p, ", as "+l.Kind.Info().Singular+"/"+other.GetName()+" has it"
+			}
+		}
+	}
+	return again(l.Kind, l.Obj, tree, []Change{Add("/spec/params/-", param)}), where
 }
 
 // notValid finds another object of which somebody says that it is not valid, and the field of it.

@@ -140,6 +140,9 @@ func cannotStart(l *converge.Look, f *converge.Finding, p *corev1.Pod, container
 	if strings.HasSuffix(s.Advice(), "use type: RuntimeDefault") {
 		f.Advice = append(f.Advice, profiled(l, p, container, strings.HasPrefix(s.Mark(), "seccomp")))
 	}
+	if key := otherSubPath(l, p, container); key != "" && strings.HasPrefix(s.Advice(), "mount a single file") {
+		f.Advice = append([]string{key}, f.Advice...)
+	}
 	m := executed.FindStringSubmatch(text)
 	if m == nil || !strings.HasPrefix(s.Mark(), "exec") {
 		return
@@ -147,8 +150,8 @@ func cannotStart(l *converge.Look, f *converge.Finding, p *corev1.Pod, container
 	switch f.Says += ": " + m[1]; {
 	case strings.HasSuffix(s.Mark(), "denied"):
 		f.Advice[0] = "let " + m[1] + " be executable in the image (RUN chmod +x " + m[1] + "), or run the container as a user who may execute it"
-		if c := podspec.ContainerNamed(&p.Spec, container); c != nil && strings.HasSuffix(m[1], ".sh") && len(c.Command) == 1 {
-			f.Advice = append(f.Advice, retemplate(l, "or have a shell read it", ofContainer(&p.Spec, container, `"command":["sh","`+m[1]+`"]`)))
+		if other := otherProgram(l, p, container, text); other != "" {
+			f.Advice = append(f.Advice, "or "+other)
 		}
 	case strings.HasPrefix(s.Words(), "the image has no"):
 		f.Advice[0] = edited(l, s.Advice())

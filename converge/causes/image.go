@@ -269,7 +269,7 @@ func otherArch(l *converge.Look, f *converge.Finding, p *corev1.Pod) {
 	}
 }
 
-// withCredentials advises to give a pod's service account a secret for a registry: one that is there, or a new one.
+// withCredentials advises to give pods a secret for a registry: one that is there, or a new one.
 func withCredentials(l *converge.Look, p *corev1.Pod, image string) []string {
 	account := cmp.Or(p.Spec.ServiceAccountName, "default")
 	name, list := "", []string(nil)
@@ -281,13 +281,19 @@ func withCredentials(l *converge.Look, p *corev1.Pod, image string) []string {
 	if slices.Sort(list); len(list) > 0 {
 		name = list[0]
 	}
-	has := "give the pod an imagePullSecret for the registry of " + words.Word(image)
-	patch := "kubectl patch serviceaccount " + account + " -n " + p.Namespace + ` -p '{"imagePullSecrets":[{"name":"` + name + `"}]}'`
-	if name != "" {
-		return []string{has + ": if secret/" + name + " is for it, have the pod's service account bring it, and delete the pod: " + patch}
+	has := "give its pods an imagePullSecret for the registry of " + words.Word(image)
+	give := func(advice, name string) string {
+		body := `{"imagePullSecrets":[{"name":"` + name + `"}]}`
+		if at := retemplate(l, advice, body); strings.Contains(at, ": kubectl ") {
+			return at
+		}
+		return advice + ", by the pod's service account, and delete the pod: kubectl patch serviceaccount " + account + " -n " +
+			p.Namespace + " -p '" + body + "'"
 	}
-	return []string{has + ": " + registrySecret("pull", p.Namespace, image),
-		"then have the pod's service account bring it, and delete the pod: " + strings.Replace(patch, `"name":""`, `"name":"pull"`, 1)}
+	if name != "" {
+		return []string{give(has+", if secret/"+name+" is for it", name)}
+	}
+	return []string{has + ": " + registrySecret("pull", p.Namespace, image), give("then have its pods bring it", "pull")}
 }
 
 // registrySecret is the command that makes a secret with credentials for the registry of an image.

@@ -1,6 +1,7 @@
 package causes
 
 import (
+	"cmp"
 	"path"
 	"slices"
 	"strings"
@@ -23,19 +24,13 @@ const maxFiles = 8
 // keyAs advises to have a key of the Secret or ConfigMap that is mounted be the file that a program lacks, where its name is like that;
 // "": none is.
 func keyAs(l *converge.Look, p *corev1.Pod, mount *corev1.VolumeMount, file string) string {
-	i := slices.IndexFunc(p.Spec.Volumes, func(v corev1.Volume) bool { return v.Name == mount.Name })
 	name := strings.TrimPrefix(strings.TrimPrefix(file, strings.TrimSuffix(mount.MountPath, "/")), "/")
-	if i < 0 || mount.SubPath != "" || name == "" {
-		return ""
+	k, from, items := keptIn(p, mount.Name)
+	field := "configMap"
+	if k == kinds.Secrets {
+		field = "secret"
 	}
-	k, from, field := resource.Kind(kinds.ConfigMaps), "", "configMap"
-	var items []corev1.KeyToPath
-	if v := &p.Spec.Volumes[i]; v.ConfigMap != nil {
-		from, items = v.ConfigMap.Name, v.ConfigMap.Items
-	} else if v.Secret != nil {
-		k, from, field, items = kinds.Secrets, v.Secret.SecretName, "secret", v.Secret.Items
-	}
-	if from == "" || !l.Sees(k, p.Namespace) {
+	if from == "" || mount.SubPath != "" || name == "" || !l.Sees(k, p.Namespace) {
 		return ""
 	}
 	keys := converge.DataKeys(l.Read.Lookup(k, p.Namespace, from))
@@ -57,6 +52,42 @@ func keyAs(l *converge.Look, p *corev1.Pod, mount *corev1.VolumeMount, file stri
 		converge.JSON(map[string]any{"volumes": []any{map[string]any{"name": mount.Name, field: map[string]any{"items": items}}}}))
 }
 
+// otherSubPath advises to mount the key that a ConfigMap or Secret has in place of one that it has not: then a directory of that name is
+// made, which can't lie over a file; "": every key is there.
+func otherSubPath(l *converge.Look, p *corev1.Pod, container string) string {
+	c := podspec.ContainerNamed(&p.Spec, container)
+	for i := range cmp.Or(c, &corev1.Container{}).VolumeMounts {
+		mount := &c.VolumeMounts[i]
+		k, from, items := keptIn(p, mount.Name)
+		if mount.SubPath == "" || from == "" || len(items) > 0 || !l.Sees(k, p.Namespace) {
+			continue
+		}
+		keys := converge.DataKeys(l.Read.Lookup(k, p.Namespace, from))
+		meant := converge.Likest(mount.SubPath, slices.Clone(keys))
+		if slices.Contains(keys, mount.SubPath) || meant == "" {
+			continue
+		}
+		return retemplate(l, k.Info().Singular+"/"+from+" has no key "+mount.SubPath+"; there is "+meant+": mount that, if it is meant",
+			ofContainer(&p.Spec, container, `"volumeMounts":[`+converge.JSON(map[string]string{"name": mount.Name,
+				"mountPath": mount.MountPath, "subPath": meant})+"]"))
+	}
+	return ""
+}
+
+// keptIn is the ConfigMap or Secret whose keys are the files of a volume, with those that it lists; "": it is no such volume.
+func keptIn(p *corev1.Pod, volume string) (k resource.Kind, from string, items []corev1.KeyToPath) {
+	i := slices.IndexFunc(p.Spec.Volumes, func(v corev1.Volume) bool { return v.Name == volume })
+	if i < 0 {
+		return nil, "", nil
+	}
+	if v := &p.Spec.Volumes[i]; v.ConfigMap != nil {
+		return kinds.ConfigMaps, v.ConfigMap.Name, v.ConfigMap.Items
+	} else if v.Secret != nil {
+		return kinds.Secrets, v.Secret.SecretName, v.Secret.Items
+	}
+	return nil, "", nil
+}
+
 // onPlatform advises to have a pod on nodes of another platform than its own node's, of which there are any; nil: there are none.
 func onPlatform(l *converge.Look, p *corev1.Pod) (advice []string) {
 	at := resource.Get(l.Read, kinds.Nodes, "", p.Spec.NodeName)
@@ -74,8 +105,8 @@ func onPlatform(l *converge.Look, p *corev1.Pod) (advice []string) {
 }
 
 var (
-	// notInImage finds the program that an image does not have.
-	notInImage = pattern.New(`exec: \\?"([^"\\]+)\\?": (?:executable file not found|stat [^:]+: no such file)`)
+	// notInImage finds the program that an image does not have, or does not let anybody execute.
+	notInImage = pattern.New(`exec: \\?"([^"\\]+)\\?": (?:executable file not found|stat [^:]+: no such file|(permission denied))`)
 	// instead are programs that images mostly have where they lack another one.
 	instead = map[string]string{"bash": "sh", "/bin/bash": "/bin/sh", "/usr/bin/bash": "/bin/sh", "python": "python3", "python3": "python",
 		"pip": "pip3", "nodejs": "node", "docker-compose": "docker"}
@@ -100,7 +131,14 @@ func otherProgram(l *converge.Look, p *corev1.Pod, container, said string) strin
 		}
 	}
 	for field, list := range map[string][]string{"command": c.Command, "args": c.Args} {
-		if meant == "" || len(list) == 0 || list[0] != m[1] {
+		if len(list) == 0 || list[0] != m[1] {
+			continue
+		}
+		if m[2] != "" && strings.HasSuffix(m[1], ".sh") {
+			return retemplate(l, "have a shell read it", ofContainer(&p.Spec, container,
+				`"`+field+`":`+converge.JSON(append([]string{"sh"}, list...))))
+		}
+		if meant == "" || m[2] != "" {
 			continue
 		}
 		list = slices.Clone(list)

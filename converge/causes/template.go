@@ -1,6 +1,7 @@
 package causes
 
 import (
+	"maps"
 	"slices"
 	"strings"
 
@@ -15,7 +16,6 @@ import (
 	"github.com/kloop-dev/kloop/converge/words"
 	"github.com/kloop-dev/kloop/internal/pattern"
 	"github.com/kloop-dev/kloop/kinds"
-	"github.com/kloop-dev/kloop/kinds/podspec"
 	kloop "github.com/kloop-dev/kloop/resource"
 )
 
@@ -210,8 +210,9 @@ func amounting(t *corev1.PodTemplateSpec, container, requests, limits string) st
 	for field, list := range map[string][]corev1.Container{"initContainers": t.Spec.InitContainers, "containers": t.Spec.Containers} {
 		for i := range list {
 			if container == "" || container == list[i].Name {
-				of[field] = append(of[field], named{list[i].Name, map[string]map[string]string{"requests": amounts(requests),
-					"limits": amounts(limits)}})
+				want := map[string]map[string]string{"requests": amounts(requests), "limits": amounts(limits)}
+				maps.DeleteFunc(want, func(_ string, amounts map[string]string) bool { return len(amounts) == 0 })
+				of[field] = append(of[field], named{list[i].Name, want})
 			}
 		}
 	}
@@ -348,20 +349,4 @@ func fitting(l *converge.Look, text string) string {
 		}
 	}
 	return ""
-}
-
-// moreMemory advises to raise the limit of a container that was killed for want of memory, to twice what it has.
-func moreMemory(l *converge.Look, p *corev1.Pod, name string) string {
-	return raiseMemory(l, p, name, "raise the memory limit of container "+name+", or find out why it needs so much")
-}
-
-// raiseMemory is advice with the command that does so.
-func raiseMemory(l *converge.Look, p *corev1.Pod, name, advice string) string {
-	c := podspec.ContainerNamed(&p.Spec, name)
-	if c == nil || c.Resources.Limits.Memory().IsZero() {
-		return advice
-	}
-	twice := c.Resources.Limits.Memory().DeepCopy()
-	twice.Add(*c.Resources.Limits.Memory())
-	return resources(l, advice, name, "", "memory="+twice.String())
 }

@@ -31,6 +31,10 @@ func advise(l *converge.Look, f *converge.Finding, p *corev1.Pod, container stri
 	if unreached(l, f, p, container, general.LastLine(t.Message)); t.Message == "" {
 		needing(l, f, p, container)
 	}
+	if other := otherProgram(l, p, container, t.Message); other != "" {
+		f.Advice = append([]string{other}, f.Advice...)
+		return f
+	}
 	if lacks := wanting(l, p, container, t.Message); lacks != "" {
 		f.Advice = append([]string{lacks}, f.Advice...)
 		return f

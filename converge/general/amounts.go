@@ -103,8 +103,27 @@ func spanIn(message string) (s span) {
 	} else if m := below.FindStringSubmatch(message); m != nil {
 		return span{high: beside(m[1], -1)}
 	}
+	if shrinks.MatchString(message) {
+		for _, n := range alone.FindAllString(message, converge.MaxLooks) { // what it has is more than what it is to have
+			if has, err := strconv.Atoi(n); err == nil && (s.low == "" || atoi(s.low) < has) {
+				s.low = n
+			}
+		}
+	}
 	return s
 }
+
+func atoi(text string) int {
+	n, _ := strconv.Atoi(text)
+	return n
+}
+
+var (
+	// shrinks finds words by which an amount can only grow.
+	shrinks = pattern.New(`(?i)\b(?:decreas|shrink|reduc)\w* .*(?:not (?:\w+ )?(?:supported|allowed|possible|permitted)|forbidden|unsupported)|` +
+		`\b(?:can ?not|can't|may not|must not|unable to) (?:be )?(?:decreas|shrink|reduc|shrunk)`)
+	alone = pattern.New(`\b\d+\b`)
+)
 
 // nearest is the end of a span beyond which an amount is; "": it is beyond none.
 func (s span) nearest(a *amount) string {

@@ -273,6 +273,8 @@ func finalizerStuck(l *converge.Look) *converge.Finding {
 	}
 	if aside != "" && advice != "" {
 		f.Says, f.Aside, f.Advice = f.Says+"; "+aside, "", []string{advice}
+	} else {
+		toldByHolder(l, f)
 	}
 	if hook, config := barring(l.World, l.Kind); hook != "" {
 		f.Says += "; no change of it is let through, the removal of its finalizers neither: the webhook " + hook +

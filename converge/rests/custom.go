@@ -21,6 +21,9 @@ func restOfIngress(w *converge.World, i *networkingv1.Ingress) (string, string) 
 	if len(i.Status.LoadBalancer.Ingress) > 0 {
 		return "", ""
 	}
+	if says, advice := classless(w, i); says != "" {
+		return says, advice
+	}
 	who := "its controller"
 	if c := resource.Get(w.Read, kinds.IngressClasses, "", ptr.Deref(i.Spec.IngressClassName, i.Annotations[health.OldClass])); c != nil {
 		who = "the controller " + c.Spec.Controller
@@ -34,6 +37,29 @@ func restOfIngress(w *converge.World, i *networkingv1.Ingress) (string, string) 
 			"if that class is meant: kubectl patch ingress " + i.Name + " -n " + i.Namespace + ` -p '{"spec":{"ingressClassName":"` + other + `"}}'`
 	}
 	return says, "kubectl get pods -A"
+}
+
+// classless tells of an ingress that names no class where none is the default: most controllers pass over it.
+func classless(w *converge.World, i *networkingv1.Ingress) (says, advice string) {
+	if i.Spec.IngressClassName != nil || i.Annotations[health.OldClass] != "" || !w.Sees(kinds.IngressClasses, "") {
+		return "", ""
+	}
+	classes := resource.List(w.Read, kinds.IngressClasses, "")
+	for _, c := range classes {
+		if c.Annotations[networkingv1.AnnotationIsDefaultIngressClass] == "true" {
+			return "", ""
+		}
+	}
+	if len(classes) == 0 {
+		return "", ""
+	}
+	says = "names no ingress class, and none is the default: a controller that goes by classes passes over it"
+	advice = "kubectl get ingressclasses"
+	if len(classes) == 1 {
+		advice = "if " + classes[0].Name + " is to serve it: kubectl patch ingress " + i.Name + " -n " + i.Namespace +
+			` -p '{"spec":{"ingressClassName":"` + classes[0].Name + `"}}'`
+	}
+	return says, advice
 }
 
 // servedClass is the one class whose ingresses have addresses, where those of an ingress's own class have none; "": there are none such.

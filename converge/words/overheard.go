@@ -152,7 +152,7 @@ var Vague = []string{LookAt, "read ", "look at the node agent", "look at the vol
 // Unfit finds words by which a controller says that it can't do what a spec asks for, as it stands there.
 var Unfit = pattern.New(`(?i)(not |un)supported|\bis invalid|invalid (value|spec|rego|module|syntax|format|expression)|` +
 	`syntax error|should be|must (be|have|not)\b|unknown field|cannot include|required value|(error|unable|failed to) pars|` +
-	`correct \w+ specification|\[User error\]|missing values|is required\b|invalid \w+ spec`)
+	`correct \w+ specification|\[User error\]|missing (?:values|parameters)|is required\b|invalid \w+ spec`)
 
 // LowPort is the advice for a port that only root may listen at.
 const LowPort = "let it listen at a port of 1024 or more: below, only root may, or who has the capability NET_BIND_SERVICE"

@@ -92,6 +92,7 @@ var LastWords = []Saying{
 	{"safe_to_bootstrap", "", "on the member that went last, set safe_to_bootstrap: 1 in grastate.dat, or let its operator recover " +
 		"the cluster"},
 	{"common ancestor", "", "its data went another way than the primary's: delete the pod and its claims, so that they are copied anew"},
+	{"exec: *: permission denied", "", notExecutable},
 	{"permission denied", "",
 		"have what it opens belong to its user: securityContext.fsGroup for volumes, runAsUser for files of the image"},
 }
@@ -113,13 +114,14 @@ const WrongArgs = "correct the container's args: this version of the program doe
 const (
 	gpuFull = "the GPU's own memory is used up: have it work on less at once (batch, context), split it over more GPUs, " +
 		"or take larger ones"
-	untrusted   = "give the container the certificate of the server's authority, or the server one of an authority that it trusts"
-	migrate     = "bring the database's tables up to this version of the program: run its migrations, or take the version that fits"
-	tooMany     = "have fewer replicas or smaller pools of connections, or let the server take more (max_connections)"
-	wrongSource = "correct the address of what it fetches, by what is there: it stands in the container's args or env"
-	badConfig   = "correct its configuration, which it can't read: mostly what it mounts from a ConfigMap"
-	noCRD       = "install the CRDs that it works with, in the version that it knows: kubectl get crds"
-	incomplete  = "the image lacks a part of the program: build it anew, or correct the command; a volume may lie over it, too"
+	untrusted     = "give the container the certificate of the server's authority, or the server one of an authority that it trusts"
+	migrate       = "bring the database's tables up to this version of the program: run its migrations, or take the version that fits"
+	tooMany       = "have fewer replicas or smaller pools of connections, or let the server take more (max_connections)"
+	wrongSource   = "correct the address of what it fetches, by what is there: it stands in the container's args or env"
+	badConfig     = "correct its configuration, which it can't read: mostly what it mounts from a ConfigMap"
+	noCRD         = "install the CRDs that it works with, in the version that it knows: kubectl get crds"
+	notExecutable = "make its command executable in the image (chmod +x), or correct it"
+	incomplete    = "the image lacks a part of the program: build it anew, or correct the command; a volume may lie over it, too"
 )
 
 // DNSSilent is the advice where the cluster's DNS does not answer.
