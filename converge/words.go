@@ -199,6 +199,16 @@ func branchLike(value string) string {
 var answeredBy = pattern.New(`(?i)\b(40[13]|429)\b|denied|forbidden|authoriz|authentic|limit|` +
 	`lookup .*timeout|misbehaving|x509|handshake|\bknown`)
 
+// plainNumber finds values that stand in many sentences for something else.
+var plainNumber = pattern.New(`^\d{1,2}$`)
+
+// ofOther says that the words have a field's number, and no word of what has that field: "OSD count 1" is not mon.count.
+func ofOther(path, value, message string) bool {
+	parts := strings.Split(strings.ReplaceAll(path, "[]", ""), ".")
+	return plainNumber.MatchString(value) && len(parts) > 2 &&
+		!strings.Contains(strings.ToLower(message), strings.ToLower(parts[len(parts)-2]))
+}
+
 // correctSpoken advises to look at the field of the spec that the words are about: of the object, or of what it was made from.
 func correctSpoken(l *Look, f *Finding) string {
 	tree, _ := words.Tree(l.Obj)
@@ -212,7 +222,7 @@ func correctSpoken(l *Look, f *Finding) string {
 	}
 	message = strings.NewReplacer("refs/heads/", "", "refs/tags/", "").Replace(message)
 	path, value := words.SpokenField(tree, message)
-	if path == "" || strings.Contains(value, "://") && answeredBy.MatchString(message) {
+	if path == "" || ofOther(path, value, message) || strings.Contains(value, "://") && answeredBy.MatchString(message) {
 		return ""
 	}
 	if fields := strings.Fields(value); len(fields) == 6 && strings.Contains(message, "5 fields, found 6") {

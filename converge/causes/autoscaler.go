@@ -3,12 +3,14 @@ package causes
 import (
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 
 	autoscalingv2 "k8s.io/api/autoscaling/v2"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/utils/ptr"
 
 	"github.com/kloop-dev/kloop/converge"
 	"github.com/kloop-dev/kloop/converge/general"
@@ -130,15 +132,35 @@ func autoscalerAtMax(l *converge.Look) *converge.Finding {
 	if health.WantsMore(h) == nil {
 		return nil
 	}
-	f := &converge.Finding{Says: fmt.Sprintf("may have no more than %s, and its metrics ask for more",
-		words.Count(int(h.Spec.MaxReplicas), "replica")), Owner: converge.Person, State: converge.Blocked,
+	ask, to := "more", 2*h.Spec.MaxReplicas
+	if n := askedFor(h); n > h.Spec.MaxReplicas {
+		ask, to = strconv.Itoa(int(n)), n
+	}
+	f := &converge.Finding{Says: fmt.Sprintf("may have no more than %s, and its metrics ask for %s",
+		words.Count(int(h.Spec.MaxReplicas), "replica"), ask), Owner: converge.Person, State: converge.Blocked,
 		Waits: l.Field("spec.maxReplicas"), Next: converge.PersonDoes("raises maxReplicas, or lives with it"),
 		Advice: []string{fmt.Sprintf("kubectl patch hpa %s -n %s -p '{\"spec\":{\"maxReplicas\":%d}}'", h.Name, h.Namespace,
-			2*h.Spec.MaxReplicas), "or give each pod more to work with: higher requests"}}
+			to), "or give each pod more to work with: higher requests"}}
 	if bad := targetOf(l, h); bad != nil { // more would not help
 		f.Below, f.State = bad, converge.Waiting
 	}
 	return f
+}
+
+// askedFor are the replicas that the metrics of an autoscaler ask for, by the shares of requests that it was last told; 0: it has no such.
+func askedFor(h *autoscalingv2.HorizontalPodAutoscaler) (most int32) {
+	for i := range h.Spec.Metrics {
+		want := h.Spec.Metrics[i].Resource
+		for j := range h.Status.CurrentMetrics {
+			has := h.Status.CurrentMetrics[j].Resource
+			if want == nil || has == nil || want.Name != has.Name || ptr.Deref(want.Target.AverageUtilization, 0) < 1 {
+				continue
+			}
+			target := *want.Target.AverageUtilization
+			most = max(most, (h.Status.CurrentReplicas*ptr.Deref(has.Current.AverageUtilization, 0)+target-1)/target)
+		}
+	}
+	return most
 }
 
 // targetOf explains the object that an autoscaler scales, if that is not well.

@@ -3,6 +3,7 @@ package causes
 import (
 	"fmt"
 	"strings"
+	"time"
 
 	batchv1 "k8s.io/api/batch/v1"
 	"k8s.io/utils/ptr"
@@ -82,8 +83,12 @@ func runMissed(l *converge.Look) *converge.Finding {
 		f.Says, f.Owner, f.State, f.Waits = "is never due: "+r.Note, converge.Person, converge.Blocked,
 			l.Field("spec.timeZone")
 		f.Next = converge.PersonDoes("corrects spec.timeZone")
-		f.Advice = append([]string{"name a zone of the IANA's list: kubectl patch cronjob " + c.Name + " -n " + c.Namespace +
-			` -p '{"spec":{"timeZone":"Etc/UTC"}}'`}, f.Advice...)
+		says, to := "name a zone of the IANA's list", "Etc/UTC"
+		if near := zoneLike(zone); near != "" {
+			says, to = "if "+near+" is meant", near
+		}
+		f.Advice = append([]string{says + ": kubectl patch cronjob " + c.Name + " -n " + c.Namespace +
+			` -p '{"spec":{"timeZone":"` + to + `"}}'`}, f.Advice...)
 	}
 	if c.Spec.ConcurrencyPolicy == batchv1.ForbidConcurrent && len(c.Status.Active) > 0 {
 		f.Says, f.Waits = "waits: "+r.Note, converge.On("Object", converge.Ref{Kind: kinds.Jobs, NS: c.Namespace,
@@ -93,4 +98,31 @@ func runMissed(l *converge.Look) *converge.Finding {
 			c.Namespace}
 	}
 	return f
+}
+
+// zoneLike is a time zone that there is and from which a name is one letter away; "": none is. Zones can't be listed, only be asked for.
+func zoneLike(name string) string {
+	if len(name) > 40 || !strings.Contains(name, "/") {
+		return ""
+	}
+	is := func(name string) bool {
+		_, err := time.LoadLocation(name)
+		return err == nil
+	}
+	for i := range len(name) + 1 {
+		rest := name[i:]
+		if len(rest) > 1 && is(name[:i]+rest[1:2]+rest[:1]+rest[2:]) {
+			return name[:i] + rest[1:2] + rest[:1] + rest[2:]
+		} else if rest != "" && is(name[:i]+rest[1:]) {
+			return name[:i] + rest[1:]
+		}
+		for _, letter := range "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ_" {
+			if one := name[:i] + string(letter) + rest; is(one) {
+				return one
+			} else if rest != "" && is(name[:i]+string(letter)+rest[1:]) {
+				return name[:i] + string(letter) + rest[1:]
+			}
+		}
+	}
+	return ""
 }

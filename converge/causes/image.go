@@ -12,6 +12,7 @@ import (
 	"github.com/kloop-dev/kloop/converge"
 	"github.com/kloop-dev/kloop/converge/general"
 	"github.com/kloop-dev/kloop/converge/words"
+	"github.com/kloop-dev/kloop/internal/pattern"
 	"github.com/kloop-dev/kloop/kinds"
 	"github.com/kloop-dev/kloop/kinds/podspec"
 	"github.com/kloop-dev/kloop/resource"
@@ -95,11 +96,37 @@ func imageNameInvalid(l *converge.Look, p *corev1.Pod, c *corev1.ContainerStatus
 		return nil
 	}
 	_, why, _ := strings.Cut(text, "couldn't parse image name: ")
-	return &converge.Finding{Says: strings.TrimSuffix(fmt.Sprintf("names an image that no image can have: %q: %s", c.Image, why), ": "),
+	image, advice := c.Image, edited(l, "correct the image in the pod's template")
+	if of := podspec.ContainerNamed(&p.Spec, c.Name); of != nil {
+		image = of.Image
+	}
+	if low := lowerCase(image); low != image {
+		if top, ok := changeable(l.World, l.Kind, l.Obj); ok && top.Kind != kinds.CronJobs {
+			advice = "write it in lower case: kubectl set image " + top.Kind.Info().Singular + "/" + top.Name + " " + c.Name + "=" + low + " -n " + top.NS
+		} else if metav1.GetControllerOfNoCopy(p) == nil {
+			advice = "write it in lower case: kubectl set image pod/" + p.Name + " " + c.Name + "=" + low + " -n " + p.Namespace
+		}
+	}
+	return &converge.Finding{Says: strings.TrimSuffix(fmt.Sprintf("names an image that no image can have: %q: %s", image, why), ": "),
 		State: converge.Blocked,
 		Waits: l.Field(imageField(p, c)),
 		Error: general.TextOnly(text), Next: converge.PersonDoes("corrects the image's name"),
-		Advice: []string{edited(l, "correct the image in the pod's template")}}
+		Advice: []string{advice}}
+}
+
+// plainImage finds what can be an image, in lower case, and its tag.
+var plainImage = pattern.New(`^([a-z0-9./_-]+(?::\d+/[a-z0-9./_-]+)?)(:[\w.-]+)?$`)
+
+// lowerCase is an image whose repository is in lower case, as it has to be, where nothing else is wrong with it.
+func lowerCase(image string) string {
+	name, tag := image, ""
+	if at := strings.LastIndexByte(image, ':'); at > strings.LastIndexByte(image, '/') {
+		name, tag = image[:at], image[at:]
+	}
+	if low := strings.ToLower(name) + tag; plainImage.MatchString(low) {
+		return low
+	}
+	return image
 }
 
 // imageNotPresent is imagePullPolicy Never on a node without the image.
