@@ -283,11 +283,7 @@ func operatorReports(l *converge.Look, _ map[string]any) *converge.Finding {
 		f.Error = EventFailure(e)
 		said += " " + e.Message
 	}
-	for _, r := range Besides(mentions.Of(l), tree) {
-		if f.Aside == "" && c.Message != "" && !strings.Contains(r.Says, words.OneLine(c.Message)) {
-			f.Aside = "it " + r.Says
-		}
-	}
+	said += besideIt(l, f, tree, c.Message, telling)
 	named(l, f, tree, said)
 	tooFewNodes(l, f, tree, said)
 	lacksVariable(l, f, said)
