@@ -102,9 +102,9 @@ func imageNameInvalid(l *converge.Look, p *corev1.Pod, c *corev1.ContainerStatus
 	}
 	if low := lowerCase(image); low != image {
 		if top, ok := changeable(l.World, l.Kind, l.Obj); ok && top.Kind != kinds.CronJobs {
-			advice = "write it in lower case: kubectl set image " + top.Kind.Info().Singular + "/" + top.Name + " " + c.Name + "=" + low + " -n " + top.NS
+			advice = inLower + top.Kind.Info().Singular + "/" + top.Name + " " + c.Name + "=" + low + " -n " + top.NS
 		} else if metav1.GetControllerOfNoCopy(p) == nil {
-			advice = "write it in lower case: kubectl set image pod/" + p.Name + " " + c.Name + "=" + low + " -n " + p.Namespace
+			advice = inLower + "pod/" + p.Name + " " + c.Name + "=" + low + " -n " + p.Namespace
 		}
 	}
 	return &converge.Finding{Says: strings.TrimSuffix(fmt.Sprintf("names an image that no image can have: %q: %s", image, why), ": "),
@@ -113,6 +113,9 @@ func imageNameInvalid(l *converge.Look, p *corev1.Pod, c *corev1.ContainerStatus
 		Error: general.TextOnly(text), Next: converge.PersonDoes("corrects the image's name"),
 		Advice: []string{advice}}
 }
+
+// inLower begins the step for an image that has capitals.
+const inLower = "write it in lower case: kubectl set image "
 
 // plainImage finds what can be an image, in lower case, and its tag.
 var plainImage = pattern.New(`^([a-z0-9./_-]+(?::\d+/[a-z0-9./_-]+)?)(:[\w.-]+)?$`)

@@ -31,21 +31,11 @@ func advise(l *converge.Look, f *converge.Finding, p *corev1.Pod, container stri
 	if unreached(l, f, p, container, general.LastLine(t.Message)); t.Message == "" {
 		needing(l, f, p, container)
 	}
-	if other := otherProgram(l, p, container, t.Message); other != "" {
-		f.Advice = append([]string{other}, f.Advice...)
-		return f
-	}
-	if lacks := wanting(l, p, container, t.Message); lacks != "" {
-		f.Advice = append([]string{lacks}, f.Advice...)
-		return f
-	}
-	if may := writable(l, p, container, t.Message); may != "" {
-		f.Advice = append([]string{may}, f.Advice...)
-		return f
-	}
-	if edit := misconfigured(l, p, container, t.Message); edit != "" {
-		f.Advice = append([]string{edit}, f.Advice...)
-		return f
+	for _, step := range []func(*converge.Look, *corev1.Pod, string, string) string{otherProgram, wanting, writable, misconfigured} {
+		if does := step(l, p, container, t.Message); does != "" {
+			f.Advice = append([]string{does}, f.Advice...)
+			return f
+		}
 	}
 	if m := unmatched.FindStringSubmatch(t.Message); m != nil {
 		if k := general.KindNamed(l.World, m[2], m[1]); k != nil && k.Info().GVK.Version != m[3] {

@@ -120,7 +120,8 @@ func atoi(text string) int {
 
 var (
 	// shrinks finds words by which an amount can only grow.
-	shrinks = pattern.New(`(?i)\b(?:decreas|shrink|reduc)\w* .*(?:not (?:\w+ )?(?:supported|allowed|possible|permitted)|forbidden|unsupported)|` +
+	shrinks = pattern.New(`(?i)\b(?:decreas|shrink|reduc)\w* .*` +
+		`(?:not (?:\w+ )?(?:supported|allowed|possible|permitted)|forbidden|unsupported)|` +
 		`\b(?:can ?not|can't|may not|must not|unable to) (?:be )?(?:decreas|shrink|reduc|shrunk)`)
 	alone = pattern.New(`\b\d+\b`)
 )

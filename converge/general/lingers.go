@@ -153,8 +153,8 @@ func TakesLong(l *converge.Look, status map[string]any) *converge.Finding {
 // failing finds words by which something was tried, and why it failed.
 var failing = pattern.New(`(?i)\b(?:failed|error|denied|refused)\b.*: `)
 
-// besideIt adds what an object says of itself beside its complaint: after that, where it is why, and only what came of it stands first; then
-// it returns it.
+// besideIt adds what an object says of itself beside its complaint: after that, where it is why, and only what came of it stands first;
+// then it returns it.
 func besideIt(l *converge.Look, f *converge.Finding, tree map[string]any, complaint string, telling bool) (why string) {
 	for _, r := range Besides(mentions.Of(l), tree) {
 		if complaint != "" && !strings.Contains(r.Says, words.OneLine(complaint)) {
@@ -162,8 +162,8 @@ func besideIt(l *converge.Look, f *converge.Finding, tree map[string]any, compla
 			break
 		}
 	}
-	if telling || !strings.HasPrefix(f.Aside, "it says ") || strings.Contains(f.Aside, "exceeded quota") || // the quota's own step says more
-		!failing.MatchString(f.Aside) {
+	if telling || !strings.HasPrefix(f.Aside, "it says ") || !failing.MatchString(f.Aside) ||
+		strings.Contains(f.Aside, "exceeded quota") { // the quota's own step says more
 		return ""
 	}
 	why, f.Aside = f.Aside, ""
