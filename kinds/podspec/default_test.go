@@ -203,6 +203,7 @@ func TestQOS(t *testing.T) {
 	}{
 		{inContainer("resources: {}"), corev1.PodQOSBestEffort},
 		{inContainer("resources: {limits: {cpu: 0}}"), corev1.PodQOSBestEffort},
+		{inContainer("resources: {requests: {cpu: 0, memory: -1}}"), corev1.PodQOSBurstable}, // refused for other reasons
 		{inContainer("resources: {requests: {cpu: 1}}"), corev1.PodQOSBurstable},
 		{inContainer("resources: {limits: {cpu: 1}}"), corev1.PodQOSBurstable},
 		{inContainer("resources: {limits: {cpu: 1, memory: 1}}"), corev1.PodQOSGuaranteed},

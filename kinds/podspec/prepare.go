@@ -2,7 +2,6 @@ package podspec
 
 import (
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
@@ -43,11 +42,12 @@ func qosSources(s *corev1.PodSpec) (list []corev1.ResourceRequirements) {
 	return list
 }
 
-// sumUp adds the positive amounts of processors and memory and returns how many of the two there were.
+// sumUp adds the amounts of processors and memory that are not zero and returns how many of the two there were. Negative ones
+// count: they are refused elsewhere, and change no class.
 func sumUp(sum, list corev1.ResourceList) (found int) {
 	for _, name := range []corev1.ResourceName{corev1.ResourceCPU, corev1.ResourceMemory} {
 		q, ok := list[name]
-		if !ok || q.Cmp(resource.Quantity{}) <= 0 {
+		if !ok || q.IsZero() {
 			continue
 		}
 		found++

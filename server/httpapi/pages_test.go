@@ -104,6 +104,9 @@ func TestAggregatedDiscovery(t *testing.T) {
 			t.Errorf("pods %+v", r)
 		}
 	}
+	if got.header.Get("Vary") != "Accept" || w.must("GET", "/api", "", 200).header.Get("Vary") != "" {
+		t.Error("the form with all groups alone varies with what is accepted")
+	}
 	tag := got.header.Get("ETag")
 	w.must("GET", "/api", "", 304, "Accept", aggregated, "If-None-Match", tag)
 	w.must("GET", "/api", "", 200, "Accept", aggregated, "If-None-Match", `"other"`)
@@ -261,6 +264,11 @@ func TestOpenAPI(t *testing.T) {
 	const proto = "application/com.github.proto-openapi.spec.v2@v1.0+protobuf"
 	if got := w.must("GET", "/openapi/v2", "", 200, "Accept", proto); string(got.body) != "p2" {
 		t.Errorf("protobuf %q", got.body)
+	}
+	for _, path := range []string{"/openapi/v2", "/openapi/v3/api/v1"} {
+		if got := w.must("GET", path, "", 406, "Accept", "text/plain"); got.header.Get("Vary") != "Accept" {
+			t.Errorf("%s refuses a type with %v", path, got.header)
+		}
 	}
 	got = w.must("GET", "/openapi/v2", "", 200)
 	w.must("GET", "/openapi/v2", "", 304, "If-None-Match", got.header.Get("ETag"))

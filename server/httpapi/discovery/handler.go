@@ -117,7 +117,6 @@ func (h *Handler) root(w http.ResponseWriter, r *http.Request, legacy bool) {
 		return a.As == "APIGroupDiscoveryList" && a.Group == "apidiscovery.k8s.io" && a.Version == "v2" &&
 			r.URL.Path != "/apis/" // upstream's /apis/ knows the old form alone
 	})
-	w.Header().Set("Vary", "Accept")
 	acc.Pretty = acc.Pretty || reply.WantsPretty(r)
 	switch {
 	case !ok:
@@ -139,6 +138,7 @@ func (h *Handler) aggregate(w http.ResponseWriter, r *http.Request, acc reply.Ac
 		return
 	}
 	w.Header().Set("ETag", doc.tag)
+	w.Header().Set("Vary", "Accept")
 	w.Header().Set("Cache-Control", "public")
 	if slices.Contains(strings.Split(r.Header.Get("If-None-Match"), ", "), doc.tag) {
 		w.WriteHeader(http.StatusNotModified)

@@ -53,7 +53,7 @@ func (s *OpenAPI) Serve(w http.ResponseWriter, r *http.Request, parts []string) 
 func (s *OpenAPI) v2(w http.ResponseWriter, r *http.Request) {
 	proto, ok := wantsProtoDoc(r.Header.Get("Accept"), "v2")
 	if !ok {
-		w.WriteHeader(http.StatusNotAcceptable)
+		unacceptable(w)
 		return
 	}
 	if r.Header.Get("If-None-Match") != "" && s.unchanged(w, r, s.Docs.V2Hash()) {
@@ -69,6 +69,12 @@ func (s *OpenAPI) v2(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	s.tagged(w, r, typ, hash, doc...)
+}
+
+// unacceptable refuses a type, with the word that another might be had.
+func unacceptable(w http.ResponseWriter) {
+	w.Header().Add("Vary", "Accept")
+	w.WriteHeader(http.StatusNotAcceptable)
 }
 
 // tagged answers with a document unless the client has it already.
@@ -115,7 +121,7 @@ func (s *OpenAPI) index(w http.ResponseWriter, r *http.Request) {
 func (s *OpenAPI) v3(w http.ResponseWriter, r *http.Request, path string) {
 	proto, ok := wantsProtoDoc(r.Header.Get("Accept"), "v3")
 	if !ok {
-		w.WriteHeader(http.StatusNotAcceptable)
+		unacceptable(w)
 		return
 	}
 	hash, known := s.Docs.Index()[path]
