@@ -169,7 +169,8 @@ func (w *world) pair(pl *place) (current, old *corev1.Pod) {
 	return current, old
 }
 
-// update replaces old pods as the strategy allows: those that are not available anyway, then others.
+// update replaces old pods as the strategy allows: those that are not available anyway, then others. Those on nodes where the set should
+// not run any more take part: they go, and no other comes.
 func (w *world) update(t *todo) {
 	if w.surge() > 0 {
 		w.updateBeside(t)
@@ -178,7 +179,7 @@ func (w *world) update(t *todo) {
 	unavailable := 0
 	var sick, well []*corev1.Pod
 	for _, pl := range w.places {
-		if !pl.run {
+		if pl.idle() {
 			continue
 		}
 		switch current, old := w.pair(pl); {
@@ -200,26 +201,38 @@ func (w *world) update(t *todo) {
 	t.remove = append(sick, well[:max(0, min(len(well), w.maxUnavailable()-unavailable))]...)
 }
 
-// updateBeside starts new pods beside the old ones, and removes an old one when its new one is available.
+// idle says that updates have nothing to do with a node.
+func (pl *place) idle() bool { return pl.gone || !pl.run && len(pl.pods) == 0 }
+
+// updateBeside starts new pods beside the old ones, and removes an old one when its new one is available. An old one where none should
+// run goes when as many as should are available without it.
 func (w *world) updateBeside(t *todo) {
-	surging := 0
+	surging, spare := 0, -w.desired()
 	var now, later []string
+	var strays []*corev1.Pod
 	for _, pl := range w.places {
-		if !pl.run {
+		if pl.idle() {
 			continue
 		}
-		switch current, old := w.pair(pl); {
+		current, old := w.pair(pl)
+		if p := cmp.Or(old, current); p != nil && w.available(p) {
+			spare++
+		}
+		switch {
 		case old == nil || old.DeletionTimestamp != nil:
+		case current == nil && !pl.run && w.available(old):
+			strays = append(strays, old)
+		case current == nil && !pl.run || current != nil && w.available(current):
+			t.remove = append(t.remove, old)
 		case current == nil && !w.available(old):
 			now = append(now, pl.node)
 		case current == nil:
 			later = append(later, pl.node)
-		case w.available(current):
-			t.remove = append(t.remove, old)
 		default:
 			surging++
 		}
 	}
+	t.remove = append(t.remove, strays[:max(0, min(len(strays), spare))]...)
 	t.create = append(now, later[:max(0, min(len(later), w.surge()-surging-len(now)))]...)
 }
 

@@ -2,6 +2,7 @@ package daemonset
 
 import (
 	"fmt"
+	"strings"
 	"testing"
 	"time"
 
@@ -15,14 +16,14 @@ import (
 
 var now = time.Unix(10000, 0)
 
-// pod makes a pod on a node from "new", "old", with "-" when it is not ready, "x" when it failed.
+// pod makes a pod on a node from "new", "old", with "-" when it is not ready, "x" when it failed; "!" where none should run.
 func pod(node, what string) *corev1.Pod {
 	p := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: node + what, Labels: map[string]string{revisions.Hash: what[:3]},
 		CreationTimestamp: metav1.NewTime(now.Add(-time.Hour))},
 		Spec: corev1.PodSpec{NodeName: node}, Status: corev1.PodStatus{Phase: corev1.PodRunning,
 			Conditions: []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionTrue,
 				LastTransitionTime: metav1.NewTime(now.Add(-time.Minute))}}}}
-	switch what[3:] {
+	switch strings.TrimSuffix(what[3:], "!") {
 	case "-":
 		p.Status.Conditions = nil
 	case "x":
@@ -55,6 +56,11 @@ func TestPlan(t *testing.T) {
 		{"update takes the sick ones at once", plain, []string{"old-", "old-", "old"}, "", "0old- 1old- "},
 		{"surge", surge, []string{"old", "old", "old"}, "0 1 ", ""},
 		{"surge waits", surge, []string{"old new-", "old new-", "old"}, "", ""},
+		{"update where none should run", plain, []string{"new", "new", "old!"}, "", "2old! "},
+		{"one at a time there too", plain, []string{"new-", "new", "old!"}, "", ""},
+		{"surge where none should run", surge, []string{"new", "new", "old!"}, "", "2old! "},
+		{"surge keeps it while one is missing", surge, []string{"new-", "new", "old!"}, "", ""},
+		{"surge takes a sick one there", surge, []string{"new-", "new", "old-!"}, "", "2old-! "},
 		{"surge lands", surge, []string{"old new", "old new-", "old"}, "2 ", "0old "},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
@@ -65,6 +71,9 @@ func TestPlan(t *testing.T) {
 			for i, list := range tt.pods {
 				node := fmt.Sprint(i)
 				nodes = append(nodes, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: node}})
+				if strings.HasSuffix(list, "!") {
+					nodes[i].Spec.Taints = []corev1.Taint{{Key: "k", Effect: corev1.TaintEffectNoSchedule}}
+				}
 				for len(list) > 0 {
 					var what string
 					n, _ := fmt.Sscan(list, &what)

@@ -17,6 +17,8 @@ type todo struct {
 	remove []*appsv1.ReplicaSet // history beyond the limit
 }
 
+func recreates(d *appsv1.Deployment) bool { return d.Spec.Strategy.Type == appsv1.RecreateDeploymentStrategyType }
+
 // A scaling is a set and its new size.
 type scaling struct {
 	set *appsv1.ReplicaSet
@@ -25,13 +27,16 @@ type scaling struct {
 
 // plan is pure: same deployment, same sets, same answer.
 func plan(w world, _ time.Time) (t todo) {
-	if w.new == nil && !paused(w.d) && w.d.Spec.Strategy.Type != appsv1.RecreateDeploymentStrategyType {
+	if w.new == nil && !paused(w.d) && !recreates(w.d) {
 		return t // it is made first
 	}
 	switch {
 	case paused(w.d) || resized(w):
 		t.scale = proportional(w)
-	case w.d.Spec.Strategy.Type == appsv1.RecreateDeploymentStrategyType:
+		if len(t.scale) == 0 && recreates(w.d) && !paused(w.d) {
+			t.scale = recreate(w)
+		}
+	case recreates(w.d):
 		t.scale = recreate(w)
 	default:
 		t.scale = roll(w)
@@ -53,7 +58,7 @@ func roll(w world) []scaling {
 // newReplicas returns the size that the new set may have now, given that it has `have`.
 func newReplicas(w world, have int32) int32 {
 	want := *w.d.Spec.Replicas
-	if w.d.Spec.Strategy.Type == appsv1.RecreateDeploymentStrategyType {
+	if recreates(w.d) {
 		return want
 	}
 	if have >= want {
@@ -156,7 +161,7 @@ func proportional(w world) (out []scaling) {
 		}
 	}
 	want := *w.d.Spec.Replicas
-	if len(live) <= 1 || w.d.Spec.Strategy.Type == appsv1.RecreateDeploymentStrategyType {
+	if len(live) <= 1 {
 		one := latest(w, live)
 		if one != nil && (*one.Spec.Replicas != want || one.Annotations[desiredKey] != strconv.Itoa(int(want))) {
 			return []scaling{{one, want}}
@@ -165,6 +170,9 @@ func proportional(w world) (out []scaling) {
 	}
 	if w.new != nil && standing(w.new) == want && *w.new.Spec.Replicas == want {
 		return drainOld(w)
+	}
+	if recreates(w.d) {
+		return nil // its sets have no shares: old ones are emptied first
 	}
 	return spread(w, live)
 }

@@ -46,6 +46,11 @@ func sized(t *testing.T, text string, at int32, d *appsv1.Deployment, age int) *
 	return rs
 }
 
+func pausing(d *appsv1.Deployment) *appsv1.Deployment {
+	d.Spec.Paused = true
+	return d
+}
+
 func TestPlan(t *testing.T) {
 	for _, tt := range []struct {
 		name string
@@ -70,6 +75,10 @@ func TestPlan(t *testing.T) {
 		{"scaled at rest", deploy(7, "1", "0"), 5, "n 5/5", []string{"o 0/0"}, false, "n=7"},
 		{"recreate empties", deploy(3, "", ""), 3, "n 0/0", []string{"o 3/3"}, true, "o=0"},
 		{"recreate waits", deploy(3, "", ""), 3, "n 0/0", []string{"o 0/0"}, true, ""},
+		{"recreate that was paused in the middle", pausing(deploy(7, "", "")), 7, "n 3/0", []string{"o 6/6"}, true, ""},
+		{"recreate that was paused, and resized", pausing(deploy(5, "", "")), 7, "n 3/0", []string{"o 6/6"}, true, ""},
+		{"recreate that was resized in the middle", deploy(5, "", ""), 7, "n 3/0", []string{"o 6/6"}, true, "o=0"},
+		{"recreate that was paused when all new ones were there", pausing(deploy(3, "", "")), 3, "n 3/3", []string{"o 2/2"}, true, "o=0"},
 		{"recreate fills", deploy(3, "", ""), 3, "n 0/0", []string{"o 0/0"}, false, "n=3"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {

@@ -170,7 +170,7 @@ func (w *world) manage(t *todo) int {
 	}
 	if w.indexed {
 		t.create, t.again = w.nextIndexes(n)
-	} else if t.again = backoff(w.pods, w.now); t.again == 0 {
+	} else if t.again = backoff(w.pods, 0, w.now); t.again == 0 {
 		t.create = slices.Repeat([]start{{index: -1}}, n)
 	}
 	if n == burst && t.again == 0 {
@@ -213,7 +213,8 @@ func (w *world) unwanted(n int) (list []*corev1.Pod) {
 	return append(list, rest[:min(max(0, n-len(list)), len(rest))]...)
 }
 
-// nextIndexes picks the lowest indexes that have neither ended nor a pod.
+// nextIndexes picks the lowest indexes that have neither ended nor a pod. One that waits after a failure keeps its place: no later one
+// takes it meanwhile.
 func (w *world) nextIndexes(n int) (list []start, again time.Duration) {
 	busy, of := map[int]bool{}, map[int][]*corev1.Pod{}
 	for _, p := range w.pods {
@@ -226,19 +227,21 @@ func (w *world) nextIndexes(n int) (list []start, again time.Duration) {
 			of[i] = append(of[i], p)
 		}
 	}
-	whole, alone := backoff(w.pods, w.now), w.job.Spec.BackoffLimitPerIndex != nil
+	whole, alone := backoff(w.pods, 0, w.now), w.job.Spec.BackoffLimitPerIndex != nil
 	if whole > 0 && !alone {
 		return nil, whole // there may be two billion indexes to wait for
 	}
-	for i := 0; i < w.completions && len(list) < n; i++ {
+	for i := 0; i < w.completions && n > 0; i++ {
 		if busy[i] || w.done.has(i) || w.hopeless.has(i) {
 			continue
 		}
-		if wait := backoff(of[i], w.now); alone && wait > 0 {
+		n--
+		next := w.startOf(i, of[i])
+		if wait := backoff(of[i], next.failed+next.ignored, w.now); alone && wait > 0 {
 			again = soonest(again, wait)
 			continue
 		}
-		list = append(list, w.startOf(i, of[i]))
+		list = append(list, next)
 	}
 	return list, again
 }
@@ -265,8 +268,9 @@ const (
 	mostBackoff  = 10 * time.Minute
 )
 
-// backoff is the time to wait before the next start: 10 s after a failure, twice that after the next in a row.
-func backoff(list []*corev1.Pod, now time.Time) time.Duration {
+// backoff is the time to wait before the next start: 10 s after a failure, twice that after the next in a row. Of failures, there were at
+// least as many as known: pods may be gone.
+func backoff(list []*corev1.Pod, known int, now time.Time) time.Duration {
 	var success, failure time.Time
 	for _, p := range list {
 		if at := endedAt(p); p.Status.Phase == corev1.PodSucceeded && at.After(success) {
@@ -285,7 +289,7 @@ func backoff(list []*corev1.Pod, now time.Time) time.Duration {
 	if n == 0 {
 		return 0
 	}
-	pause := min(firstBackoff<<min(n-1, 10), mostBackoff)
+	pause := min(firstBackoff<<min(max(n, known)-1, 10), mostBackoff)
 	return max(0, failure.Add(pause).Sub(now))
 }
 

@@ -53,7 +53,7 @@ func TestBackoff(t *testing.T) {
 		{"bounded", []*corev1.Pod{fail(0), fail(0), fail(0), fail(0), fail(0), fail(0), fail(0), fail(0), fail(0)}, mostBackoff},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			if got := backoff(tt.pods, now); got != tt.want {
+			if got := backoff(tt.pods, 0, now); got != tt.want {
 				t.Errorf("%s: %v, want %v", tt.name, got, tt.want)
 			}
 		})
@@ -139,6 +139,24 @@ func TestPlan(t *testing.T) {
 					len(got.status.UncountedTerminatedPods.Failed))
 			}
 		})
+	}
+}
+
+// An index that waits after a failure keeps its place among those that run at once, and waits the longer the more often it failed, though
+// its first pods are gone.
+func TestIndexInItsPause(t *testing.T) {
+	now := time.Unix(10000, 0)
+	indexed := batchv1.IndexedCompletion
+	j := &batchv1.Job{Spec: batchv1.JobSpec{Completions: new(int32(4)), Parallelism: new(int32(2)), CompletionMode: &indexed,
+		BackoffLimitPerIndex: new(int32(5))}}
+	of := func(index, phase string, before string) *corev1.Pod {
+		return &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: index, UID: types.UID(index), CreationTimestamp: metav1.NewTime(now),
+			Annotations: map[string]string{indexKey: index, failedKey: before}, Finalizers: []string{batchv1.JobTrackingFinalizer}},
+			Status: corev1.PodStatus{Phase: corev1.PodPhase(phase)}}
+	}
+	got := plan(observe(j, []*corev1.Pod{of("0", "Failed", "2"), of("1", "Running", "0")}, now))
+	if len(got.create) > 0 || got.again != 4*firstBackoff {
+		t.Errorf("creates %v, looks again after %v", got.create, got.again)
 	}
 }
 
