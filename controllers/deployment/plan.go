@@ -17,7 +17,9 @@ type todo struct {
 	remove []*appsv1.ReplicaSet // history beyond the limit
 }
 
-func recreates(d *appsv1.Deployment) bool { return d.Spec.Strategy.Type == appsv1.RecreateDeploymentStrategyType }
+func recreates(d *appsv1.Deployment) bool {
+	return d.Spec.Strategy.Type == appsv1.RecreateDeploymentStrategyType
+}
 
 // A scaling is a set and its new size.
 type scaling struct {
