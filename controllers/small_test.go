@@ -78,6 +78,15 @@ func TestClusterRoleAggregation(t *testing.T) {
 			c.t.Fatal(err)
 		}
 		c.until("but not of one that is gone", func(r resource.Reader) bool { return verbs(r) == "get delete " })
+		edit(c, kinds.ClusterRoles, "", "sum", "", func(r *rbacv1.ClusterRole) {
+			r.AggregationRule.ClusterRoleSelectors[0].MatchLabels["to"] = "nothing"
+		})
+		c.until("none, and nobody owns them", func(r resource.Reader) bool {
+			sum := resource.Get(r, kinds.ClusterRoles, "", "sum")
+			return len(sum.Rules) == 0 && !slices.ContainsFunc(sum.ManagedFields, func(by metav1.ManagedFieldsEntry) bool {
+				return by.Manager == "clusterrole-aggregation-controller"
+			})
+		})
 	})
 }
 
@@ -299,6 +308,17 @@ func TestMirroring(t *testing.T) {
 		c.until("a slice of each family", func(r resource.Reader) bool {
 			list := mirrors(r)
 			return len(list) == 2 && list[0].AddressType != list[1].AddressType && *list[0].Ports[0].Port == 8080
+		})
+		edit(c, kinds.Endpoints, "default", "own", "", func(e *corev1.Endpoints) { e.Subsets[0].Addresses[0].IP = "192.0.2.2" })
+		c.until("the same slices with another address", func(r resource.Reader) bool {
+			return slices.ContainsFunc(mirrors(r), func(s *discoveryv1.EndpointSlice) bool {
+				return s.Endpoints[0].Addresses[0] == "192.0.2.2" && s.GenerateName == "own-"
+			})
+		})
+		edit(c, kinds.Endpoints, "default", "own", "", func(e *corev1.Endpoints) { e.Subsets[0].Ports[0].Port = 8081 })
+		c.until("other ports under their names, as if these were given", func(r resource.Reader) bool {
+			list := mirrors(r)
+			return len(list) == 2 && *list[0].Ports[0].Port == 8081 && list[0].GenerateName == "" && list[1].GenerateName == ""
 		})
 		edit(c, kinds.Endpoints, "default", "own", "", func(e *corev1.Endpoints) {
 			e.Labels = map[string]string{discoveryv1.LabelSkipMirror: "true"}

@@ -34,8 +34,11 @@ var Controller = &loop.Controller[*rbacv1.ClusterRole]{
 		if equality.Semantic.DeepEqual(rules, r.Rules) {
 			return 0, nil
 		}
-		data, err := json.Marshal(map[string]any{"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRole",
-			"metadata": map[string]any{"name": r.Name}, "rules": rules})
+		role := map[string]any{"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRole", "metadata": map[string]any{"name": r.Name}}
+		if len(rules) > 0 { // who has none owns none
+			role["rules"] = rules
+		}
+		data, err := json.Marshal(role)
 		if err != nil {
 			return 0, err
 		}
