@@ -172,13 +172,19 @@ func reclaim(v *corev1.PersistentVolume) (reason, text string) {
 	default:
 		return "", ""
 	}
+	none := "no volume plugin matched"
+	if v.Spec.NFS != nil || v.Spec.HostPath != nil { // upstream has plugins for them, which delete nothing
+		none = "no deletable volume plugin matched"
+	}
 	switch {
-	case by != "" && !strings.HasPrefix(by, "kubernetes.io/"):
+	case by != "" && !strings.HasPrefix(by, "kubernetes.io/"), by == "" && v.Spec.CSI != nil:
 		return "", "" // who made it deletes it
+	case v.Spec.HostPath != nil && !strings.HasPrefix(v.Spec.HostPath.Path, "/tmp/") && (by == "" || by == "kubernetes.io/host-path"):
+		return "VolumeFailedDelete", "host_path deleter only supports /tmp/.+ but received provided " + v.Spec.HostPath.Path
+	case by == "kubernetes.io/nfs":
+		return "VolumeFailedDelete", none
 	case by != "":
 		return "VolumeFailedDelete", "no volume plugin matched name: " + by
-	case v.Spec.HostPath != nil && !strings.HasPrefix(v.Spec.HostPath.Path, "/tmp/"):
-		return "VolumeFailedDelete", "host_path deleter only supports /tmp/.+ but received provided " + v.Spec.HostPath.Path
 	}
-	return "VolumeFailedDelete", fmt.Sprintf("error getting deleter volume plugin for volume %q: no deletable volume plugin matched", v.Name)
+	return "VolumeFailedDelete", fmt.Sprintf("error getting deleter volume plugin for volume %q: %s", v.Name, none)
 }

@@ -128,6 +128,10 @@ func TestReclaim(t *testing.T) {
 			}
 		})
 	}
+	of := func(v *corev1.PersistentVolume, s corev1.PersistentVolumeSource) *corev1.PersistentVolume {
+		v.Spec.PersistentVolumeSource = s
+		return v
+	}
 	for _, tt := range []struct {
 		name string
 		v    *corev1.PersistentVolume
@@ -136,7 +140,18 @@ func TestReclaim(t *testing.T) {
 		{"kept", edit("Retain", "", "/x"), " "},
 		{"somebody else's to delete", edit("Delete", "x.example", ""), " "},
 		{"nobody's to delete", edit("Delete", "", ""),
+			`VolumeFailedDelete error getting deleter volume plugin for volume "a": no volume plugin matched`},
+		{"a driver's, by hand", of(edit("Delete", "", ""), corev1.PersistentVolumeSource{CSI: &corev1.CSIPersistentVolumeSource{}}), " "},
+		{"a node's", of(edit("Delete", "", ""), corev1.PersistentVolumeSource{Local: &corev1.LocalVolumeSource{}}),
+			`VolumeFailedDelete error getting deleter volume plugin for volume "a": no volume plugin matched`},
+		{"a server's", of(edit("Delete", "", ""), corev1.PersistentVolumeSource{NFS: &corev1.NFSVolumeSource{}}),
 			`VolumeFailedDelete error getting deleter volume plugin for volume "a": no deletable volume plugin matched`},
+		{"a server's, of old", of(edit("Delete", "kubernetes.io/nfs", ""), corev1.PersistentVolumeSource{NFS: &corev1.NFSVolumeSource{}}),
+			"VolumeFailedDelete no deletable volume plugin matched"},
+		{"a cloud's, of old", edit("Delete", "kubernetes.io/aws-ebs", ""),
+			"VolumeFailedDelete no volume plugin matched name: kubernetes.io/aws-ebs"},
+		{"a directory, of old", edit("Delete", "kubernetes.io/host-path", "/data/a"),
+			"VolumeFailedDelete host_path deleter only supports /tmp/.+ but received provided /data/a"},
 		{"a directory", edit("Delete", "", "/data/a"),
 			"VolumeFailedDelete host_path deleter only supports /tmp/.+ but received provided /data/a"},
 		{"to be emptied", edit("Recycle", "", "/x"), "VolumeFailedRecycle No recycler plugin found for the volume!"},
