@@ -60,6 +60,18 @@ var MutatingAdmissionPolicies = &resource.Def[*admissionregistrationv1.MutatingA
 	},
 }
 
+func bindingRules() resource.Gated[*admissionregistrationv1.ValidatingAdmissionPolicyBinding] {
+	spec := field.NewPath("spec")
+	rules := reserving(func(b, _ *admissionregistrationv1.ValidatingAdmissionPolicyBinding) field.ErrorList {
+		return binding(b.Spec.PolicyName, b.Spec.ParamRef, b.Spec.MatchResources, spec)
+	})
+	others := rules.Validate
+	rules.Validate = func(on *features.Set, b, old *admissionregistrationv1.ValidatingAdmissionPolicyBinding) field.ErrorList {
+		return append(others(on, b, old), actions(on, b.Spec.ValidationActions, spec.Child("validationActions"))...)
+	}
+	return rules
+}
+
 // ValidatingAdmissionPolicyBindings declares the kind.
 var ValidatingAdmissionPolicyBindings = &resource.Def[*admissionregistrationv1.ValidatingAdmissionPolicyBinding]{
 	GVK: gvk("ValidatingAdmissionPolicyBinding"), Plural: "validatingadmissionpolicybindings", Categories: categories, Generation: true,
@@ -68,11 +80,7 @@ var ValidatingAdmissionPolicyBindings = &resource.Def[*admissionregistrationv1.V
 	Default: func(b *admissionregistrationv1.ValidatingAdmissionPolicyBinding) {
 		defaultMatch(b.Spec.MatchResources)
 	},
-	Gated: reserving(func(b, _ *admissionregistrationv1.ValidatingAdmissionPolicyBinding) field.ErrorList {
-		spec := field.NewPath("spec")
-		errs := binding(b.Spec.PolicyName, b.Spec.ParamRef, b.Spec.MatchResources, spec)
-		return append(errs, actions(b.Spec.ValidationActions, spec.Child("validationActions"))...)
-	}),
+	Gated: bindingRules(),
 	Columns: []resource.Column[*admissionregistrationv1.ValidatingAdmissionPolicyBinding]{
 		resource.Col("PolicyName", "string", func(b *admissionregistrationv1.ValidatingAdmissionPolicyBinding) any { return b.Spec.PolicyName }),
 		resource.Col("ParamRef", "string", func(b *admissionregistrationv1.ValidatingAdmissionPolicyBinding) any {

@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
+	"github.com/kloop-dev/kloop/features"
 	"github.com/kloop-dev/kloop/kinds/rule"
 )
 
@@ -324,15 +325,20 @@ func paramRef(r *admissionregistrationv1.ParamRef, path *field.Path) (errs field
 }
 
 // actions may be combined, but a refusal that also warns would say the same thing twice to the same client.
-func actions(list []admissionregistrationv1.ValidationAction, path *field.Path) (errs field.ErrorList) {
-	if len(list) == 0 {
+func actions(on *features.Set, list []admissionregistrationv1.ValidationAction, path *field.Path) (errs field.ErrorList) {
+	switch {
+	case len(list) == 0 && on.AtLeast(37):
+		return field.ErrorList{field.Required(path, "")}
+	case len(list) == 0:
 		return field.ErrorList{field.Required(path, "at least one validation action is required")}
 	}
 	for i, a := range list {
 		errs = append(errs, rule.Among(a, path.Index(i), admissionregistrationv1.Deny, admissionregistrationv1.Warn,
 			admissionregistrationv1.Audit)...)
+		if slices.Contains(list[:i], a) {
+			errs = append(errs, field.Duplicate(path.Index(i), a))
+		}
 	}
-	errs = append(errs, rule.Duplicates(list, path.Index)...)
 	if slices.Contains(list, admissionregistrationv1.Deny) && slices.Contains(list, admissionregistrationv1.Warn) {
 		errs = append(errs, field.Invalid(path, list,
 			"must not contain both Deny and Warn (repeating the same validation failure information in the API response and headers serves no "+

@@ -14,7 +14,7 @@ import (
 var VolumeAttachments = &resource.Def[*storagev1.VolumeAttachment]{
 	GVK: gvk("VolumeAttachment"), Plural: "volumeattachments", Status: true,
 	Quirks: resource.Quirks{NeedsRevision: true, DeleteReturnsObject: true, MetaErrorsOnce: true, StatusAsNew: true,
-		StatusResets: []string{"metadata"}},
+		StatusResets: []string{"metadata"}, Declared: []string{"Invalid spec"}},
 	Default: func(a *storagev1.VolumeAttachment) {
 		if inline := a.Spec.Source.InlineVolumeSpec; inline != nil {
 			pods.DefaultVolumeSource(inline)

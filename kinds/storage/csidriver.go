@@ -102,10 +102,6 @@ func prepareDriver(d, old *storagev1.CSIDriver) {
 
 func validateDriver(d, old *storagev1.CSIDriver) (errs field.ErrorList) {
 	s, spec := &d.Spec, field.NewPath("spec")
-	if old != nil {
-		errs = append(errs, rule.Frozen(s.AttachRequired, old.Spec.AttachRequired, spec.Child("attachedRequired"))...)
-		errs = append(errs, rule.Frozen(s.VolumeLifecycleModes, old.Spec.VolumeLifecycleModes, spec.Child("volumeLifecycleModes"))...)
-	}
 	for _, f := range []struct {
 		name  string
 		unset bool
@@ -130,6 +126,10 @@ func validateDriver(d, old *storagev1.CSIDriver) (errs field.ErrorList) {
 	if p := s.NodeAllocatableUpdatePeriodSeconds; p != nil && *p < minUpdatePeriod {
 		errs = append(errs, field.Invalid(spec.Child("nodeAllocatableUpdatePeriodSeconds"), *p,
 			fmt.Sprintf("must be greater than or equal to %d seconds", minUpdatePeriod)))
+	}
+	if old != nil {
+		errs = append(errs, rule.Frozen(s.AttachRequired, old.Spec.AttachRequired, spec.Child("attachedRequired"))...)
+		errs = append(errs, rule.Frozen(s.VolumeLifecycleModes, old.Spec.VolumeLifecycleModes, spec.Child("volumeLifecycleModes"))...)
 	}
 	return errs
 }
