@@ -234,12 +234,16 @@ func TestVolumesAreBound(t *testing.T) {
 			return p.Status.Phase == corev1.ClaimBound && v.Status.Phase == corev1.VolumeBound && p.Spec.VolumeName == "v" &&
 				v.Spec.ClaimRef.UID == p.UID && p.Status.CurrentVolumeAttributesClassName != nil && *p.Status.CurrentVolumeAttributesClassName == gold
 		})
+		edit(c, kinds.PersistentVolumes, "", "v", "status", func(v *corev1.PersistentVolume) { v.Status.Reason = "Mine" })
 		if err := c.Delete(c.t.Context(), kinds.PersistentVolumeClaims, "default", "p", nil); err != nil {
 			c.t.Fatal(err)
 		}
 		c.until("the volume is released", func(r resource.Reader) bool {
 			return resource.Get(r, kinds.PersistentVolumes, "", "v").Status.Phase == corev1.VolumeReleased
 		})
+		if reason := resource.Get(c.Read(), kinds.PersistentVolumes, "", "v").Status.Reason; reason != "Mine" {
+			t.Errorf("the reason that somebody gave became %q", reason)
+		}
 	})
 }
 

@@ -97,9 +97,7 @@ func act(ctx context.Context, c *loop.Ctx, have, want []*discoveryv1.EndpointSli
 			continue
 		}
 		next := resource.Clone(cur)
-		if !equality.Semantic.DeepEqual(cur.Ports, w.Ports) || !maps.Equal(cur.Labels, w.Labels) || !maps.Equal(cur.Annotations, w.Annotations) {
-			next.GenerateName = "" // upstream gives another slice the name of this one
-		}
+		next.GenerateName = "" // upstream gives another slice the name of this one
 		next.Endpoints, next.Ports, next.Labels, next.Annotations = w.Endpoints, w.Ports, w.Labels, w.Annotations
 		errs = append(errs, c.Update(ctx, kinds.EndpointSlices, next))
 	}

@@ -261,7 +261,7 @@ func reconcileVolume(ctx context.Context, c *loop.Ctx, v *corev1.PersistentVolum
 		return 0, nil
 	}
 	next := resource.Clone(v)
-	next.Status.Phase, next.Status.Message, next.Status.Reason = phase, text, ""
+	next.Status.Phase, next.Status.Message = phase, text
 	return 0, c.UpdateStatus(ctx, kinds.PersistentVolumes, next)
 }
 
