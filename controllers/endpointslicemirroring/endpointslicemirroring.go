@@ -97,7 +97,9 @@ func act(ctx context.Context, c *loop.Ctx, have, want []*discoveryv1.EndpointSli
 			continue
 		}
 		next := resource.Clone(cur)
-		next.GenerateName = "" // upstream gives another slice the name of this one
+		if next.GenerateName = ""; !equality.Semantic.DeepEqual(cur.Ports, w.Ports) { // as upstream, that makes another slice for other ports
+			next.GenerateName = w.GenerateName
+		}
 		next.Endpoints, next.Ports, next.Labels, next.Annotations = w.Endpoints, w.Ports, w.Labels, w.Annotations
 		errs = append(errs, c.Update(ctx, kinds.EndpointSlices, next))
 	}
