@@ -317,7 +317,9 @@ func TestMirroring(t *testing.T) {
 		})
 		edit(c, kinds.Endpoints, "default", "own", "", func(e *corev1.Endpoints) { e.Subsets[0].Ports[0].Port = 8081 })
 		c.until("with other ports it is another", func(r resource.Reader) bool {
-			return !slices.ContainsFunc(mirrors(r), func(s *discoveryv1.EndpointSlice) bool { return *s.Ports[0].Port != 8081 || s.GenerateName == "" })
+			return !slices.ContainsFunc(mirrors(r), func(s *discoveryv1.EndpointSlice) bool {
+				return *s.Ports[0].Port != 8081 || s.GenerateName == ""
+			})
 		})
 		edit(c, kinds.Endpoints, "default", "own", "", func(e *corev1.Endpoints) {
 			e.Labels = map[string]string{discoveryv1.LabelSkipMirror: "true"}
