@@ -235,7 +235,6 @@ func (l *line) current(r *Request) []*corev1.ResourceQuota {
 	return list
 }
 
-
 // A change is a quota with its new status, and the bills that it comes from.
 type change struct {
 	quota  *corev1.ResourceQuota
