@@ -23,6 +23,7 @@ type book struct {
 	ways [2]map[way]int // by family
 	turn int            // counts how often a way came into use or went out of it
 	udp  bool           // a service with UDP changed
+	past past           // of such services
 
 	checked map[key]bool // services with a health check port
 
@@ -35,7 +36,7 @@ type book struct {
 func newBook(h here) *book {
 	return &book{here: h, services: map[key]*service{}, claims: map[address][]*service{},
 		uses: map[element]int{}, checked: map[key]bool{}, ways: [2]map[way]int{{}, {}},
-		servers: map[ipvs.Key]server{}, moved: map[ipvs.Key]bool{}, sharers: map[ipvs.Key][]sharer{}}
+		past: past{}, servers: map[ipvs.Key]server{}, moved: map[ipvs.Key]bool{}, sharers: map[ipvs.Key][]sharer{}}
 }
 
 // A change lists elements that differ, with their data before and after; nil where there was or will be none.
@@ -63,7 +64,10 @@ func (b *book) update(read resource.Reader, names ...key) change {
 		}
 	}
 	for i := range names {
-		b.udp = b.udp || strands(last[i], next[i])
+		if strands(last[i], next[i]) {
+			b.udp = true
+			b.past.add(last[i])
+		}
 	}
 	return out
 }
@@ -98,14 +102,18 @@ func strands(old, now *service) bool {
 	if old == nil || now == nil || len(old.lists) == 0 || !slices.EqualFunc(old.claims, now.claims, same) {
 		return true
 	}
-	left := map[netip.AddrPort]bool{}
+	type end struct {
+		list uint64
+		at   netip.AddrPort
+	}
+	left := map[end]bool{}
 	for _, l := range now.lists {
 		for _, e := range l.ends {
-			left[e] = true
+			left[end{l.id &^ 1, e}] = true
 		}
 	}
 	return slices.ContainsFunc(old.lists, func(l list) bool {
-		return slices.ContainsFunc(l.ends, func(e netip.AddrPort) bool { return !left[e] })
+		return slices.ContainsFunc(l.ends, func(e netip.AddrPort) bool { return !left[end{l.id &^ 1, e}] })
 	})
 }
 

@@ -122,8 +122,12 @@ func (r *director) foreign(k ipvs.Key) bool {
 func (r *director) raise(b *book) (err error) {
 	moved := b.moved
 	if !r.sure {
+		first := r.audited.IsZero()
 		if err := r.observe(); err != nil {
 			return err
+		}
+		if first {
+			b.past.serve(r.held)
 		}
 		moved = map[ipvs.Key]bool{}
 		for k := range b.servers {

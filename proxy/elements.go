@@ -89,6 +89,25 @@ func addressKey(a address) string {
 
 func endpointKey(e netip.AddrPort) string { return string(e.Addr().AsSlice()) + portKey(e.Port()) }
 
+// readAddress and readEndpoint read them again.
+func readAddress(key string) (address, bool) {
+	if len(key) < 8 {
+		return address{}, false
+	}
+	rest := len(key) - 8
+	e, ok := readEndpoint(key[:rest] + key[rest+4:])
+	return address{e.Addr(), key[rest], e.Port()}, ok
+}
+
+func readEndpoint(key string) (netip.AddrPort, bool) {
+	if len(key) < 4 {
+		return netip.AddrPort{}, false
+	}
+	rest := len(key) - 4
+	ip, ok := netip.AddrFromSlice([]byte(key[:rest]))
+	return netip.AddrPortFrom(ip, uint16(key[rest])<<8|uint16(key[rest+1])), ok
+}
+
 func portKey(p uint16) string { return string([]byte{byte(p >> 8), byte(p), 0, 0}) }
 
 func bits(n uint64) string { return string(binary.BigEndian.AppendUint64(nil, n)) }

@@ -100,14 +100,15 @@ func (k *kernel) repair(c *nft.Conn, b *book) ([]*nft.Batch, *kernel, error) {
 		d.chains(nil, next.chains)
 		b.each(v6, func(set int, key, data string) { d.element(set, key, nil, &data) })
 		d.lead = d.batch // nothing is there that a packet could be on its way through
-	} else if err := d.mend(c, b, next); err != nil {
+	} else if err := d.mend(c, b, next, k.exists); err != nil {
 		return nil, nil, err
 	}
 	return d.elements(), next, nil
 }
 
-// mend lists the table and notes what is not as it should be. Elements that packets added (session affinity) stay.
-func (d *difference) mend(c *nft.Conn, b *book, next *kernel) error {
+// mend lists the table and notes what is not as it should be. Elements that packets added (session affinity) stay. What
+// is there before this proxy is known to have made anything is a former one's.
+func (d *difference) mend(c *nft.Conn, b *book, next *kernel, known bool) error {
 	t := d.layout.table()
 	have, err := c.Chains(t)
 	if err != nil {
@@ -115,6 +116,7 @@ func (d *difference) mend(c *nft.Conn, b *book, next *kernel) error {
 	}
 	d.chains(have, next.chains)
 	next.leave(&kernel{chains: have})
+	var all [setCount]map[string]string
 	for i, want := range b.all(d.layout.v6) {
 		if i == affinity {
 			continue
@@ -124,6 +126,10 @@ func (d *difference) mend(c *nft.Conn, b *book, next *kernel) error {
 			return err
 		}
 		d.compare(i, held, want)
+		all[i] = held
+	}
+	if !known {
+		b.past.read(all[services], all[endpoints])
 	}
 	return nil
 }

@@ -191,8 +191,15 @@ func (l *loop) learn(b client.Batch) bool {
 func (l *loop) replan(read resource.Reader) {
 	l.read = read
 	l.decide()
+	was := l.book
 	l.book = newBook(newHere(&l.cfg, read, interfaces(l.cfg)))
 	l.book.fill(read)
+	if was != nil {
+		l.book.past = was.past
+		for _, s := range was.services {
+			l.book.past.add(s)
+		}
+	}
 	l.unsure, l.rest, l.changed = true, time.Time{}, change{}
 	if l.mode.director != nil {
 		l.mode.director.sure = false
@@ -300,7 +307,7 @@ func (l *loop) act() (wait time.Duration, err error) {
 		if err := (flows{l.book}).clear(); err != nil {
 			l.cfg.Log.Warn("forget UDP flows to endpoints that are gone", "err", err)
 		}
-		l.book.udp = false
+		l.book.udp, l.book.past = false, past{}
 	}
 	if mend {
 		l.rest = time.Now().Add(share * took)
