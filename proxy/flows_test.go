@@ -12,6 +12,8 @@ import (
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
 	corev1 "k8s.io/api/core/v1"
+
+	"github.com/kloop-dev/kloop/ipvs"
 )
 
 // echo answers datagrams at the addresses with the address.
@@ -197,6 +199,22 @@ func TestFlowsOfOthers(t *testing.T) {
 				}
 			})
 		}
+	}
+}
+
+// TestFlowsOfVirtualServers: what IPVS holds at a start says where flows led. Of servers of a mark nobody knows the address.
+func TestFlowsOfVirtualServers(t *testing.T) {
+	web, end := netip.MustParseAddrPort("192.0.2.1:53"), netip.MustParseAddrPort("10.1.0.1:5353")
+	udp := ipvs.Key{Addr: web.Addr(), Protocol: unix.IPPROTO_UDP, Port: web.Port()}
+	tcp := udp
+	tcp.Protocol = unix.IPPROTO_TCP
+	p := past{}
+	for _, k := range []ipvs.Key{udp, tcp, ipvs.MarkKey(marked, false)} {
+		p.serve(map[ipvs.Key]*held{k: {ends: map[netip.AddrPort]bool{end: false}}})
+	}
+	at := address{web.Addr(), unix.IPPROTO_UDP, web.Port()}
+	if len(p) != 1 || !p.led(at, end) || p.led(at, web) {
+		t.Errorf("%v, want %v behind %v alone", p, end, web)
 	}
 }
 
