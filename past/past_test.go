@@ -64,6 +64,19 @@ func TestFields(t *testing.T) {
 	}
 }
 
+// TestThereAndBack: what changed and then changed back is no field of both changes together.
+func TestThereAndBack(t *testing.T) {
+	field := func(path string, before, after any) *Step {
+		return &Step{Fields: []Field{{Path: path, Old: before, New: after}}}
+	}
+	full := map[string]any{"a": "b"}
+	got := together([]*Step{field("metadata.annotations", nil, full), field("spec.a", 1.0, 2.0), field("metadata.annotations", full, nil),
+		field("spec.a", 2.0, 3.0)})
+	if len(got.Fields) != 1 || got.Fields[0].Text() != "spec.a: 1 → 3" {
+		t.Errorf("%+v, want spec.a alone", got.Fields)
+	}
+}
+
 // TestPut writes every difference of two states into the second, which makes it the first.
 func TestPut(t *testing.T) {
 	states := []string{"spec: {a: 1, c: [{name: a, i: 1}, {name: b}]}", "spec: {c: [{name: b, i: 4}]}", "spec: {a: {b: {c: 1}}}",

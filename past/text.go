@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 	"time"
 
@@ -172,6 +173,7 @@ func together(steps []*Step) *Step {
 			out.Unknown = s.Unknown
 		}
 	}
+	out.Fields = slices.DeleteFunc(out.Fields, func(f Field) bool { return same(f.Old, f.New) }) // it changed, and changed back
 	return &out
 }
 
