@@ -289,7 +289,7 @@ func (ns *nodeStatus) tellHardware(ctx context.Context) {
 		case <-ns.hardware.wake:
 		}
 		if err := ns.writeStatus(ctx); err != nil && ctx.Err() == nil {
-			ns.log.Warn("write the node's status", "err", err)
+			ns.complain("write the node's status", err)
 		}
 	}
 }

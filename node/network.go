@@ -70,7 +70,7 @@ func (ns *nodeStatus) watchHealth(ctx context.Context) {
 		}
 		if ns.statusChanged() != (text != "") {
 			if err := ns.writeStatus(ctx); err != nil && ctx.Err() == nil {
-				ns.log.Warn("write the node's status", "err", err)
+				ns.complain("write the node's status", err)
 			}
 		}
 		switch {

@@ -14,7 +14,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -48,6 +47,7 @@ type nodeStatus struct {
 	clean  *cleaner
 	evict  *evictor
 	untold atomic.Bool // the last write of the status failed
+	gone   atomic.Bool // the Node was deleted, and the log says so
 }
 
 // register makes sure that the Node exists, with what the agent knows of it.
@@ -116,28 +116,12 @@ func (ns *nodeStatus) node(ctx context.Context) (*corev1.Node, error) {
 	return obj.(*corev1.Node), nil
 }
 
-// heartbeat renews the lease until ctx ends, whatever else takes its time.
-func (ns *nodeStatus) heartbeat(ctx context.Context) {
-	for {
-		within, cancel := context.WithTimeout(ctx, max(ns.cfg.Beat, leaseEvery))
-		if err := ns.renew(within); err != nil && ctx.Err() == nil {
-			ns.log.Warn("renew the node's lease", "err", err)
-		}
-		cancel()
-		select {
-		case <-ctx.Done():
-			return
-		case <-time.After(ns.cfg.Beat):
-		}
-	}
-}
-
 // keepStatus keeps the status true until ctx ends.
 func (ns *nodeStatus) keepStatus(ctx context.Context) {
 	for wrote := time.Now(); ; {
 		if time.Since(wrote) > statusEvery || ns.untold.Load() || ns.statusChanged() {
 			if err := ns.writeStatus(ctx); err != nil && ctx.Err() == nil {
-				ns.log.Warn("write the node's status", "err", err)
+				ns.complain("write the node's status", err)
 			} else {
 				wrote = time.Now()
 			}
@@ -150,12 +134,12 @@ func (ns *nodeStatus) keepStatus(ctx context.Context) {
 	}
 }
 
-// statusChanged says that somebody else overwrote the Ready condition: a server that did not hear from the node; or that volumes are
-// named that are not in use any more.
+// statusChanged says that somebody else overwrote the Ready condition: a server that did not hear from the node; that volumes are named
+// that are not in use any more; or that there is no Node to be seen.
 func (ns *nodeStatus) statusChanged() bool {
 	n := resource.Get(ns.cfg.Client.Read(), kinds.Nodes, "", ns.cfg.Name)
 	if n == nil {
-		return false
+		return true // it was deleted, perhaps: the server knows
 	}
 	if ns.cfg.Plugins && !slices.Equal(n.Status.VolumesInUse, ns.clean.vols.CSI().Fill(n.Status.VolumesInUse)) {
 		return true
@@ -166,27 +150,6 @@ func (ns *nodeStatus) statusChanged() bool {
 		}
 	}
 	return true
-}
-
-func (ns *nodeStatus) renew(ctx context.Context) error {
-	now, seconds := metav1.NowMicro(), int32(leaseFor)
-	obj, err := ns.cfg.Client.Get(ctx, kinds.Leases, corev1.NamespaceNodeLease, ns.cfg.Name)
-	if apierrors.IsNotFound(err) {
-		l := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: corev1.NamespaceNodeLease, Name: ns.cfg.Name},
-			Spec: coordinationv1.LeaseSpec{HolderIdentity: &ns.cfg.Name, LeaseDurationSeconds: &seconds, RenewTime: &now}}
-		if n, nerr := ns.node(ctx); nerr == nil {
-			l.OwnerReferences = []metav1.OwnerReference{{APIVersion: "v1", Kind: "Node", Name: n.Name, UID: n.UID}}
-		}
-		_, err = ns.cfg.Client.Create(ctx, kinds.Leases, l)
-		return err
-	}
-	if err != nil {
-		return err
-	}
-	next := resource.Clone(obj.(*coordinationv1.Lease))
-	next.Spec.HolderIdentity, next.Spec.LeaseDurationSeconds, next.Spec.RenewTime = &ns.cfg.Name, &seconds, &now
-	_, err = ns.cfg.Client.Update(ctx, kinds.Leases, next, "")
-	return err
 }
 
 // writeStatus tells what the node has and how it is. Resources that others put into the status stay. What could not be written is written
@@ -209,6 +172,7 @@ func (ns *nodeStatus) writeStatus(ctx context.Context) error {
 		return err
 	})
 	if ns.untold.Store(err != nil); err == nil {
+		ns.gone.Store(false)
 		ns.announce(&was, &is)
 	}
 	return err
