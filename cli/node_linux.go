@@ -31,7 +31,8 @@ func (n *nodeCommand) read(fs *flag.FlagSet, args []string) error {
 	fs.StringVar(&n.config, "kubeconfig", "",
 		"how to reach the server, as system:node:NAME or with a bootstrap token (default: as when it joined)")
 	fs.StringVar(&n.Join.Server, "server", "",
-		"join the cluster of this server, https://host:port; kloop token --node prints this and the next two")
+		"join the cluster of this server, https://host:port; kloop token --node prints this and the next two, which a node that has joined "+
+			"does not need again")
 	fs.StringVar(&n.Join.Token, "token", "", "bootstrap token to join with")
 	fs.Var((*words)(&n.Join.Hashes), "ca-hash", "hash of the public key of the cluster's authority, sha256:HEX")
 	fs.StringVar(&n.dir, "data-dir", "/var/lib/kloop-node", "directory of the runtime, volumes and the node's certificate")
@@ -55,11 +56,31 @@ func (n *nodeCommand) read(fs *flag.FlagSet, args []string) error {
 		return err
 	}
 	joinedBy(&n.Joined, &n.options)
-	if n.Join.Server != "" && (n.Join.Token == "" || len(n.Join.Hashes) == 0) {
-		return misuse("--server needs --token and --ca-hash: kloop token --node prints them on a server's machine")
+	if err := n.canJoin(); err != nil {
+		return err
 	}
 	return nameNode(&n.Joined, n.pods, n.address)
 }
+
+// canJoin says what the node lacks to join the server's cluster. One that has joined it needs nothing.
+func (n *nodeCommand) canJoin() error {
+	if n.Join.Server == "" || n.Join.Token != "" && len(n.Join.Hashes) > 0 {
+		return nil
+	}
+	const needs = "--server needs --token and --ca-hash: kloop token --node prints them on a server's machine"
+	switch known, err := machine.JoinedTo(n.keys()); {
+	case err != nil:
+		return advise(err)
+	case known == "":
+		return misuse(needs)
+	case known != n.Join.Server:
+		return misusef("%s (the node in %s has joined %s)", needs, n.dir, known)
+	}
+	return nil
+}
+
+// keys is the directory of the node's certificates.
+func (n *nodeCommand) keys() string { return filepath.Join(n.dir, "pki") }
 
 // meantForNode says what in flags for kloop node can't be meant, before they are handed on to it.
 func meantForNode(std stdio, args []string) error {
@@ -85,7 +106,7 @@ func nodeCmd(ctx context.Context, std stdio, args []string) error {
 	if n.explain {
 		return explainNode(ctx, n.Joined, std)
 	}
-	n.Keys = filepath.Join(n.dir, "pki")
+	n.Keys = n.keys()
 	if !n.options.NoLocalStorage {
 		n.Storage = filepath.Join(n.dir, "storage")
 	}

@@ -210,6 +210,18 @@ func (n *Joined) reach(ctx context.Context) error {
 	return n.keep(path, ca)
 }
 
+// JoinedTo is the URL of the server whose cluster the node with this directory of keys has joined; "": it has none.
+func JoinedTo(keys string) (string, error) {
+	if _, err := os.Stat(filepath.Join(keys, nodeClientFile)); errors.Is(err, fs.ErrNotExist) {
+		return "", nil // it did not come to its end
+	}
+	known, err := joined(filepath.Join(keys, nodeKubeconfig))
+	if err != nil || known == nil {
+		return "", err
+	}
+	return known.Host, nil
+}
+
 // joined reads how a node that has joined, or began to, reaches the server; nil: it has not. The certificate is for package credential to
 // read: there is none where the join did not come to its end.
 func joined(path string) (*rest.Config, error) {
