@@ -37,7 +37,7 @@ func (s *Server) deleteUnread(ctx context.Context, r *Request) error {
 	kv, _, err := s.Store.Get(ctx, key)
 	switch {
 	case err != nil:
-		return err
+		return StoreError(err, "read what is to be deleted")
 	case kv == nil:
 		return NotFound(r)
 	}
@@ -58,7 +58,10 @@ func (s *Server) deleteUnread(ctx context.Context, r *Request) error {
 	if errors.As(err, &conflict) {
 		return readable // or it was a moment ago
 	}
-	return err
+	if err != nil {
+		return StoreError(err, "delete "+key)
+	}
+	return nil
 }
 
 // noUnread refuses the option for whole collections.

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -77,6 +78,20 @@ func TestWritesOfUnknownEnd(t *testing.T) {
 	s.on.Store(true)
 	if _, _, err := w.Delete(t.Context(), w.ask(configMaps, "c"), nil); !apierrors.IsTimeout(err) {
 		t.Errorf("a deletion that was done: %v", err)
+	}
+}
+
+// What the store refuses to write the answer names once.
+func TestRefusedWriteNamesItsKeyOnce(t *testing.T) {
+	w := start(t)
+	c := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "c"}, Data: map[string]string{}}
+	for i := range 8000 {
+		c.Data[fmt.Sprintf("%0250d", i)] = "" // keys don't count for a ConfigMap's limit
+	}
+	_, err := w.Create(t.Context(), w.ask(configMaps, ""), c)
+	if !apierrors.IsRequestEntityTooLargeError(err) || strings.Count(err.Error(), "write /registry/configmaps/ns/c: ") != 1 ||
+		strings.Count(err.Error(), "/registry/") != 1 {
+		t.Errorf("%v", err)
 	}
 }
 

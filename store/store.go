@@ -83,7 +83,7 @@ type Page struct {
 // write whose context ended may or may not have happened.
 type Store interface {
 	// Write performs w and returns its revision. It fails with *ConflictError when the condition does not
-	// hold, so deleting a missing key is a conflict.
+	// hold, so deleting a missing key is a conflict. Its errors leave it to the caller to say what was written.
 	Write(ctx context.Context, w Write) (rev int64, err error)
 
 	// Get reads one key, linearizably: it sees every write acknowledged before the call. A missing key is

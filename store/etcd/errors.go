@@ -26,16 +26,23 @@ var meanings = []struct{ theirs, ours error }{
 	{rpctypes.ErrStopped, store.ErrClosed},
 }
 
-// explain says what was being done when err happened, in the words of the contract.
+// explain says what was being done when err happened, in the words of the contract. what is empty where the caller says that.
 func (s *Store) explain(ctx context.Context, what string, err error) error {
-	if err == nil {
+	if err = s.translate(ctx, err); err == nil || what == "" {
+		return err
+	}
+	return fmt.Errorf("%s: %w", what, err)
+}
+
+// translate is err in the words of the contract.
+func (s *Store) translate(ctx context.Context, err error) error {
+	switch {
+	case err == nil:
 		return nil
-	}
-	if ctx.Err() != nil {
-		return fmt.Errorf("%s: %w", what, ctx.Err())
-	}
-	if s.ctx.Err() != nil {
-		return fmt.Errorf("%s: %w", what, store.ErrClosed)
+	case ctx.Err() != nil:
+		return ctx.Err()
+	case s.ctx.Err() != nil:
+		return store.ErrClosed
 	}
 	for _, m := range meanings {
 		if errors.Is(err, m.theirs) {
@@ -52,7 +59,7 @@ func (s *Store) explain(ctx context.Context, what string, err error) error {
 	if errors.Is(err, store.ErrNoSpace) {
 		s.makeSpace()
 	}
-	return fmt.Errorf("%s: %w", what, err)
+	return err
 }
 
 // silent says that the cluster can't be reached, or has no leader that more than half of its members follow.

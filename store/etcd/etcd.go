@@ -91,9 +91,9 @@ func (s *Store) Write(ctx context.Context, w store.Write) (int64, error) {
 	defer cancel()
 	switch {
 	case w.Key == "":
-		return 0, errors.New("write to etcd: key is empty")
+		return 0, errors.New("the key is empty")
 	case w.TTL < 0:
-		return 0, fmt.Errorf("write %s: lifetime of %v is negative", w.Key, w.TTL)
+		return 0, fmt.Errorf("a lifetime of %v is negative", w.TTL)
 	case w.Value == nil && w.Expect == 0:
 		return 0, s.deleteMissing(ctx, w.Key)
 	case w.Value != nil && w.TTL > 0:
@@ -108,7 +108,7 @@ func (s *Store) writeMortal(ctx context.Context, w store.Write) (int64, error) {
 	for again := true; ; again = false {
 		lease, err := s.leases.lease(ctx, time.Now(), w.TTL)
 		if err != nil {
-			return 0, s.explain(ctx, "grant a lease for "+w.Key, err)
+			return 0, s.explain(ctx, "grant a lease", err)
 		}
 		rev, err := s.commit(ctx, w, lease)
 		if !again || !errors.Is(err, errLeaseGone) {
@@ -123,7 +123,7 @@ func (s *Store) commit(ctx context.Context, w store.Write, lease clientv3.LeaseI
 	began := time.Now()
 	resp, err := s.fence.transact(ctx, w, lease)
 	if err != nil {
-		return 0, s.explain(ctx, "write "+w.Key, err)
+		return 0, s.explain(ctx, "", err)
 	}
 	s.pace.note(time.Since(began))
 	s.head.raise(resp.Header.Revision)
@@ -138,7 +138,7 @@ func (s *Store) commit(ctx context.Context, w store.Write, lease clientv3.LeaseI
 func (s *Store) deleteMissing(ctx context.Context, key string) error {
 	resp, err := s.client.Get(ctx, key)
 	if err != nil {
-		return s.explain(ctx, "delete "+key, err)
+		return s.explain(ctx, "", err)
 	}
 	return conflict(resp.Kvs, resp.Header.Revision)
 }

@@ -94,11 +94,11 @@ func (s *Store) Write(ctx context.Context, w store.Write) (int64, error) {
 func check(w store.Write) error {
 	switch {
 	case w.Key == "":
-		return errors.New("write to the store: key is empty")
+		return errors.New("the key is empty")
 	case w.TTL < 0:
-		return fmt.Errorf("write %s: lifetime of %v is negative", w.Key, w.TTL)
+		return fmt.Errorf("a lifetime of %v is negative", w.TTL)
 	case len(w.Key)+len(w.Value) > maxRequest:
-		return fmt.Errorf("write %s: %w: %d bytes", w.Key, store.ErrTooLarge, len(w.Value))
+		return fmt.Errorf("%w: %d bytes", store.ErrTooLarge, len(w.Value))
 	}
 	return nil
 }

@@ -143,7 +143,7 @@ func (s *Store) Write(ctx context.Context, w store.Write) (int64, error) {
 	if w.Value != nil {
 		value, err := s.rules.Load().seal(w.Key, w.Value)
 		if err != nil {
-			return 0, fmt.Errorf("seal %s: %w", w.Key, err)
+			return 0, fmt.Errorf("seal it: %w", err)
 		}
 		w.Value = value
 	}

@@ -86,6 +86,9 @@ var writes = map[string]func(*probe){
 		p.is("write of 2 MiB", err, store.ErrTooLarge)
 		_, err = p.Write(p.ctx, store.Write{Key: "/a", Value: make([]byte, 20<<20), Expect: rev})
 		p.is("write of 20 MiB", err, store.ErrTooLarge)
+		if err != nil && strings.Contains(err.Error(), "/a") {
+			p.Errorf("%v: the key is for the caller to name", err)
+		}
 		if kv := p.get("/a"); kv.ModRev != rev {
 			p.Errorf("key moved from %d to %d", rev, kv.ModRev)
 		}
