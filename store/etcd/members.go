@@ -2,6 +2,7 @@ package etcd
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net/http"
 	"strconv"
@@ -10,6 +11,7 @@ import (
 	"go.etcd.io/etcd/client/pkg/v3/types"
 	"go.etcd.io/etcd/server/v3/etcdserver/api/membership"
 	"go.etcd.io/etcd/server/v3/etcdserver/api/rafthttp"
+	etcderrors "go.etcd.io/etcd/server/v3/etcdserver/errors"
 
 	contract "github.com/kloop-dev/kloop/store/member"
 )
@@ -97,10 +99,35 @@ func (s *Store) Remove(ctx context.Context, who string) (Peer, error) {
 	}
 	for _, p := range list {
 		if p.Name == who || strconv.FormatUint(p.ID, 16) == who {
-			return p, s.remove(ctx, p)
+			return p, s.removeSettled(ctx, p)
 		}
 	}
 	return Peer{}, fmt.Errorf("%w: %s", ErrNoMember, who)
+}
+
+// How long a removal waits for members to settle, and how often it tries: etcd counts one as well when it has been connected for five
+// seconds, and tells nobody when that is.
+const (
+	settling    = 15 * time.Second
+	settlesLook = 250 * time.Millisecond
+)
+
+// removeSettled removes a member, if need be when those that joined or came back a moment ago have settled.
+func (s *Store) removeSettled(ctx context.Context, p Peer) error {
+	ctx, cancel := context.WithTimeout(ctx, settling)
+	defer cancel()
+	for {
+		err := s.remove(ctx, p)
+		if !errors.Is(err, etcderrors.ErrUnhealthy) {
+			return err
+		}
+		select {
+		case <-ctx.Done():
+			return fmt.Errorf("%w: without it too few of the others would be left that answer; start those that are down, or remove them "+
+				"first (kloop member list shows all)", err)
+		case <-time.After(settlesLook):
+		}
+	}
 }
 
 func (s *Store) remove(ctx context.Context, p Peer) error {

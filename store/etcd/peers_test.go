@@ -236,6 +236,40 @@ func TestMembersComeAndGo(t *testing.T) {
 	})
 }
 
+// Who removes a member right after others joined waits the seconds that etcd watches those, and hears in words why a member can't be
+// spared.
+func TestRemoveSoonAfterJoin(t *testing.T) {
+	t.Parallel()
+	places := seats(t, 3)
+	a := places[0].sit(t, nil)
+	places[1].sit(t, a)
+	c := places[2].sit(t, a)
+	votes := func() (n int) {
+		answered(t, func() error {
+			list, err := a.Members(t.Context())
+			n = 0
+			for _, m := range list {
+				if !m.Learner {
+					n++
+				}
+			}
+			return err
+		})
+		return n
+	}
+	eventually.Sees(t, patience, "all three vote", func() (bool, error) { return votes() == 3, nil })
+	c.Close()
+	short, cancel := context.WithTimeout(t.Context(), 2*time.Second)
+	defer cancel()
+	if _, err := a.Remove(short, "m1"); err == nil || !strings.Contains(err.Error(), "kloop member list") {
+		t.Errorf("one of two that live, of three: %v", err)
+	}
+	places[2].sit(t, nil)
+	if _, err := a.Remove(t.Context(), "m2"); err != nil {
+		t.Errorf("one that has just come: %v", err)
+	}
+}
+
 // Without the other half nothing is read or written, and the caller is told in time.
 func TestNoQuorum(t *testing.T) {
 	t.Parallel()
