@@ -93,6 +93,10 @@ func TestJobs(t *testing.T) {
 						t.Errorf("%s %q: %v, want %v", f.name, f.labels, got, f.want)
 					}
 				}
+				const held = "job_controller_terminated_pods_tracking_finalizer_total"
+				if in, out := c.counted(held, "add"), c.counted(held, "delete"); in != out || in < float64(tt.succeeded+tt.failed) {
+					t.Errorf("%v pods that ended were held, %v were let go", in, out)
+				}
 				if c.counted("job_controller_job_syncs_total", "", "success", "pods_created") == 0 ||
 					(c.counted("job_controller_pod_failures_handled_by_failure_policy_total", "FailJob") == 1) != (tt.name == "policy") {
 					t.Error("looks, or pods with which a rule dealt, are not counted")

@@ -92,7 +92,8 @@ type runner[T resource.Object] struct {
 	q   *queue
 	log *slog.Logger
 
-	change *client.Change // that dispatch looks at
+	change  *client.Change // that dispatch looks at
+	counted bool           // what there was at the start, by those that count
 }
 
 // kinds lists what the controller must hear of; none means all.
@@ -147,6 +148,7 @@ func (r *runner[T]) dispatch(ctx context.Context) error {
 		}
 		if batch.Reset {
 			r.wakeAll(batch.Read, "start")
+			r.countAll(batch.Read)
 		}
 		for i := range batch.Changes {
 			r.change = &batch.Changes[i]
@@ -166,10 +168,28 @@ func (r *runner[T]) wakeFor(c *client.Change, read resource.Reader, wake func(ns
 	for _, w := range r.Wake {
 		switch {
 		case w.Kind != nil && w.Kind != c.Kind:
+		case w.Count != nil:
+			w.Count(*c, r.env.Figures)
 		case w.KeysOf != nil:
 			w.KeysOf(*c, read, wakeKey)
 		default:
 			w.Keys(*c, read, wake)
+		}
+	}
+}
+
+// countAll shows what there is at the start to those that count it.
+func (r *runner[T]) countAll(read resource.Reader) {
+	if r.counted {
+		return
+	}
+	r.counted = true
+	for _, w := range r.Wake {
+		if w.Count == nil {
+			continue
+		}
+		for obj := range read.Each(w.Kind, "") {
+			w.Count(client.Change{Kind: w.Kind, New: obj}, r.env.Figures)
 		}
 	}
 }

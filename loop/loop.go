@@ -100,6 +100,8 @@ type Wake struct {
 	Keys func(c client.Change, read resource.Reader, wake func(ns, name string))
 	// KeysOf is Keys for controllers of every kind.
 	KeysOf func(c client.Change, read resource.Reader, wake func(Key))
+	// Count, if set, is called instead: it wakes none, and counts what became of objects. Those there are at the start are new to it.
+	Count func(c client.Change, f *Figures)
 }
 
 // Deleted wakes the key of an object of kind k that is deleted, also of one that Skip leaves out.

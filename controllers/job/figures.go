@@ -6,7 +6,9 @@ import (
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 
+	"github.com/kloop-dev/kloop/client"
 	"github.com/kloop-dev/kloop/loop"
+	"github.com/kloop-dev/kloop/resource"
 )
 
 // What the loop counts of its work, under upstream's names.
@@ -21,6 +23,8 @@ var (
 		Help: "Pods that ended and are counted in the status of their job."}
 	byPolicy = &loop.Figure{Name: "job_controller_pod_failures_handled_by_failure_policy_total",
 		Help: "Pods that failed as a rule of their job's policy says, by what it has done.", Labels: []string{"action"}}
+	held = &loop.Figure{Name: "job_controller_terminated_pods_tracking_finalizer_total", Labels: []string{"event"},
+		Help: "Pods that ended while the finalizer of jobs is on them (add), and those of them that lost it or went (delete)."}
 )
 
 // What a look at a job did.
@@ -68,4 +72,20 @@ func countPolicy(c *loop.Ctx, j *batchv1.Job, p *corev1.Pod) {
 			c.Count(byPolicy, string(action))
 		}
 	}
+}
+
+// countHeld counts pods that have ended and are held for a job to count, whosever they are, and those that are not any more.
+func countHeld(c client.Change, f *loop.Figures) {
+	was, is := endedHeld(c.Old), endedHeld(c.New)
+	switch {
+	case is && !was:
+		f.Series(held, "add").Add(1)
+	case was && !is:
+		f.Series(held, "delete").Add(1)
+	}
+}
+
+func endedHeld(obj resource.Object) bool {
+	p, ok := obj.(*corev1.Pod)
+	return ok && p != nil && (p.Status.Phase == corev1.PodSucceeded || p.Status.Phase == corev1.PodFailed) && tracked(p)
 }

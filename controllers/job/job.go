@@ -28,9 +28,10 @@ import (
 
 // Controller is the loop: wake on a Job, on its Pods and on the end of its Namespace.
 var Controller = &loop.Controller[*batchv1.Job]{
-	Name:      "job",
-	For:       kinds.Jobs,
-	Wake:      []loop.Wake{loop.Owner(kinds.Pods), adopters, {Kind: kinds.Namespaces, Keys: closing}},
+	Name: "job",
+	For:  kinds.Jobs,
+	Wake: []loop.Wake{loop.Owner(kinds.Pods), adopters, {Kind: kinds.Namespaces, Keys: closing},
+		{Kind: kinds.Pods, Count: countHeld}},
 	Writes:    []resource.Kind{kinds.Pods, kinds.Jobs},
 	Pause:     time.Second, // as upstream's: each try that is refused is an event
 	MaxPause:  time.Minute,
