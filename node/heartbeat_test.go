@@ -3,11 +3,14 @@ package node
 import (
 	"bytes"
 	"log/slog"
+	"math"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
 	"time"
 
+	dto "github.com/prometheus/client_model/go"
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -69,5 +72,56 @@ func TestDeletedNode(t *testing.T) {
 			o := lease().GetOwnerReferences()
 			return len(o) == 1 && o[0].Kind == "Node" && o[0].Name == "n" && o[0].UID == n.UID
 		})
+	})
+}
+
+// How long the machine took to be a node of the cluster: told by the agent that registered it, once.
+func TestStartupTimes(t *testing.T) {
+	simulate(t, func(r *rig) {
+		spans := func() (list [5]float64) {
+			families, err := r.agent.meter.Gatherer().Gather()
+			if err != nil {
+				t.Fatal(err)
+			}
+			for i, part := range []string{"pre_kubelet_", "pre_registration_", "registration_", "post_registration_", ""} {
+				at := slices.IndexFunc(families, func(f *dto.MetricFamily) bool {
+					return f.GetName() == "kubelet_node_startup_"+part+"duration_seconds"
+				})
+				if at < 0 {
+					t.Fatalf("nothing tells of %q", part)
+				}
+				list[i] = families[at].Metric[0].Gauge.GetValue()
+			}
+			return list
+		}
+		r.until("the node is ready", func() bool { s, _ := r.readiness(); return s == corev1.ConditionTrue })
+		r.stop()
+		if err := r.Delete(r.t.Context(), kinds.Nodes, "", "n", &metav1.DeleteOptions{}); err != nil {
+			t.Fatal(err)
+		}
+		r.rt.noCNI = true
+		r.start()
+		r.rests(40 * time.Second)
+		if is := spans(); is[0] <= 0 || is[3] != 0 || is[4] != 0 {
+			t.Errorf("before it is ready: %v", is)
+		}
+		r.rt.mu.Lock()
+		r.rt.noCNI = false
+		r.rt.mu.Unlock()
+		r.until("the node is ready", func() bool { s, _ := r.readiness(); return s == corev1.ConditionTrue })
+		is := spans()
+		if sum := is[0] + is[1] + is[2] + is[3]; is[3] < 40 || is[3] > 60 || math.Abs(is[4]-sum) > 0.001 {
+			t.Errorf("of a node that was ready after 40 s: %v", is)
+		}
+		r.rests(time.Minute)
+		if spans() != is {
+			t.Errorf("later: %v, were %v", spans(), is)
+		}
+		r.stop()
+		r.start()
+		r.rests(time.Minute)
+		if is := spans(); is != [5]float64{} {
+			t.Errorf("an agent that found the Node: %v", is)
+		}
 	})
 }

@@ -60,6 +60,7 @@ func (ns *nodeStatus) register(ctx context.Context) error {
 		want.Spec.PodCIDRs = append(want.Spec.PodCIDRs, p.Masked().String())
 		want.Spec.PodCIDR = want.Spec.PodCIDRs[0]
 	}
+	ns.meter.Registers()
 	cur, err := ns.node(ctx)
 	if err == nil && want.Spec.PodCIDR != "" && cur.Spec.PodCIDR != "" && !slices.Equal(want.Spec.PodCIDRs, cur.Spec.PodCIDRs) {
 		ns.log.Warn("the Node has other pod ranges, and they can't be changed: delete the Node first", "has", cur.Spec.PodCIDRs,
@@ -68,7 +69,9 @@ func (ns *nodeStatus) register(ctx context.Context) error {
 	switch {
 	case err != nil && !apierrors.IsNotFound(err):
 	case apierrors.IsNotFound(err):
-		_, err = ns.cfg.Client.Create(ctx, kinds.Nodes, want)
+		if _, err = ns.cfg.Client.Create(ctx, kinds.Nodes, want); err == nil {
+			ns.meter.Registered()
+		}
 	case err == nil && (!has(cur.Labels, want.Labels) || !has(cur.Annotations, want.Annotations) ||
 		cur.Spec.PodCIDR == "" && want.Spec.PodCIDR != ""):
 		change := map[string]any{"metadata": map[string]any{"labels": want.Labels, "annotations": want.Annotations}}
@@ -183,7 +186,11 @@ func (ns *nodeStatus) announce(was, is *corev1.NodeStatus) {
 	if is.NodeInfo.BootID != was.NodeInfo.BootID && was.NodeInfo.BootID != "" {
 		ns.nodeEvent(corev1.EventTypeWarning, "Rebooted", "Node %s has been rebooted, boot id: %s", ns.cfg.Name, is.NodeInfo.BootID)
 	}
-	if now := readyNow(is); now != readyNow(was) {
+	now := readyNow(is)
+	if now == corev1.ConditionTrue {
+		ns.meter.Ready()
+	}
+	if now != readyNow(was) {
 		reason := "NodeNotReady"
 		if now == corev1.ConditionTrue {
 			reason = "NodeReady"

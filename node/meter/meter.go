@@ -27,6 +27,7 @@ type Meter struct {
 	client client
 
 	mu       sync.Mutex
+	startup  startup
 	waiting  map[types.UID]time.Time // pods that do not run yet: since when the agent knows them
 	relisted time.Time
 }
@@ -104,6 +105,7 @@ func New() *Meter {
 		"RuntimeClass.Handler.", callBuckets, "runtime_handler")
 	m.pulls = m.times("kubelet_image_pull_duration_seconds", "Duration in seconds to pull an image.", pullBuckets, "image_size_in_bytes")
 	m.size = m.time("kubelet_containers_per_pod_count", "The number of containers per pod.", prometheus.ExponentialBuckets(1, 2, 5))
+	m.startup = newStartup(m)
 	return m
 }
 
