@@ -71,7 +71,7 @@ func (m *Meter) Registered() {
 	}
 }
 
-// Ready notes that the Node is ready. Of one that an earlier agent made nothing is told.
+// Ready notes that the Node is ready. It is nothing to measure where an earlier agent made it.
 func (m *Meter) Ready() {
 	if m == nil {
 		return

@@ -28,20 +28,23 @@ var meanings = []struct{ theirs, ours error }{
 
 // explain says what was being done when err happened, in the words of the contract. what is empty where the caller says that.
 func (s *Store) explain(ctx context.Context, what string, err error) error {
-	if err = s.translate(ctx, err); err == nil || what == "" {
+	if err = translate(ctx, s.ctx, err); errors.Is(err, store.ErrNoSpace) {
+		s.makeSpace()
+	}
+	if err == nil || what == "" {
 		return err
 	}
 	return fmt.Errorf("%s: %w", what, err)
 }
 
-// translate is err in the words of the contract.
-func (s *Store) translate(ctx context.Context, err error) error {
+// translate is err in the words of the contract: that of a context that has ended, the call's or the whole store's, comes first.
+func translate(ctx, whole context.Context, err error) error {
 	switch {
 	case err == nil:
 		return nil
 	case ctx.Err() != nil:
 		return ctx.Err()
-	case s.ctx.Err() != nil:
+	case whole.Err() != nil:
 		return store.ErrClosed
 	}
 	for _, m := range meanings {
@@ -55,9 +58,6 @@ func (s *Store) translate(ctx context.Context, err error) error {
 	}
 	if strings.Contains(err.Error(), "message larger than max") { // gRPC's own limit, before the server's
 		err = fmt.Errorf("%w: %v", store.ErrTooLarge, err)
-	}
-	if errors.Is(err, store.ErrNoSpace) {
-		s.makeSpace()
 	}
 	return err
 }

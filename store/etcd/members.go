@@ -72,7 +72,7 @@ func (s *Store) Admit(ctx context.Context, name, url string) ([]Peer, error) {
 	for _, p := range list {
 		switch {
 		case p.URL == url:
-			if err := s.remove(ctx, p); err != nil {
+			if err := s.member.remove(ctx, p); err != nil {
 				return nil, fmt.Errorf("admit %s: replace the member that was at %s: %w", name, url, err)
 			}
 		case p.Name == name:
@@ -99,7 +99,7 @@ func (s *Store) Remove(ctx context.Context, who string) (Peer, error) {
 	}
 	for _, p := range list {
 		if p.Name == who || strconv.FormatUint(p.ID, 16) == who {
-			return p, s.removeSettled(ctx, p)
+			return p, s.member.removeSettled(ctx, p)
 		}
 	}
 	return Peer{}, fmt.Errorf("%w: %s", ErrNoMember, who)
@@ -113,11 +113,11 @@ const (
 )
 
 // removeSettled removes a member, if need be when those that joined or came back a moment ago have settled.
-func (s *Store) removeSettled(ctx context.Context, p Peer) error {
+func (m *member) removeSettled(ctx context.Context, p Peer) error {
 	ctx, cancel := context.WithTimeout(ctx, settling)
 	defer cancel()
 	for {
-		err := s.remove(ctx, p)
+		err := m.remove(ctx, p)
 		if !errors.Is(err, etcderrors.ErrUnhealthy) {
 			return err
 		}
@@ -130,8 +130,8 @@ func (s *Store) removeSettled(ctx context.Context, p Peer) error {
 	}
 }
 
-func (s *Store) remove(ctx context.Context, p Peer) error {
-	if _, err := s.member.server.RemoveMember(ctx, p.ID); err != nil {
+func (m *member) remove(ctx context.Context, p Peer) error {
+	if _, err := m.server.RemoveMember(ctx, p.ID); err != nil {
 		return fmt.Errorf("remove the member %s: %w", p.Name, err)
 	}
 	return nil
