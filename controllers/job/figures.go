@@ -7,6 +7,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/kloop-dev/kloop/client"
+	"github.com/kloop-dev/kloop/kinds/core"
 	"github.com/kloop-dev/kloop/loop"
 	"github.com/kloop-dev/kloop/resource"
 )
@@ -87,5 +88,5 @@ func countHeld(c client.Change, f *loop.Figures) {
 
 func endedHeld(obj resource.Object) bool {
 	p, ok := obj.(*corev1.Pod)
-	return ok && p != nil && (p.Status.Phase == corev1.PodSucceeded || p.Status.Phase == corev1.PodFailed) && tracked(p)
+	return ok && p != nil && core.Terminal(p) && tracked(p)
 }

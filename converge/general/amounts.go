@@ -104,18 +104,14 @@ func spanIn(message string) (s span) {
 		return span{high: beside(m[1], -1)}
 	}
 	if shrinks.MatchString(message) {
-		for _, n := range alone.FindAllString(message, converge.MaxLooks) { // what it has is more than what it is to have
-			if has, err := strconv.Atoi(n); err == nil && (s.low == "" || atoi(s.low) < has) {
-				s.low = n
+		most := -1
+		for _, text := range alone.FindAllString(message, converge.MaxLooks) { // what it has is more than what it is to have
+			if n, err := strconv.Atoi(text); err == nil && n > most {
+				most, s.low = n, text
 			}
 		}
 	}
 	return s
-}
-
-func atoi(text string) int {
-	n, _ := strconv.Atoi(text)
-	return n
 }
 
 var (
